@@ -1,0 +1,6 @@
+//go:build !invariant
+
+package invariant
+
+// On says that whole-page checks run before a page is sealed.
+const On = false

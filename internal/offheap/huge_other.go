@@ -1,0 +1,5 @@
+//go:build (darwin || freebsd) && !race
+
+package offheap
+
+func adviseHuge([]byte) {}

@@ -1,0 +1,70 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func openOS(name string, flag Flag) (*os.File, error) {
+	n := osFlags(flag)
+	if flag&Direct != 0 {
+		n |= unix.O_DIRECT | unix.O_DSYNC
+	}
+	f, err := os.OpenFile(name, n, newFileMode)
+	if err != nil && flag&Direct != 0 && isInvalid(err) {
+		return nil, errors.Join(ErrNoDirect, err)
+	}
+	return f, err
+}
+
+// proveDirect finds out whether the file system that let us open the file for direct access really offers it, without
+// changing the file: by asking (since Linux 6.1), else by a direct read.
+func (f *osFile) proveDirect() error {
+	if mem, _, known := directAlign(f.f); known {
+		if mem == 0 || f.BlockSize() > bufferAlign {
+			return ErrNoDirect
+		}
+		return nil
+	}
+	if _, err := f.f.ReadAt(AlignedBuffer(bufferAlign), 0); isInvalid(err) {
+		return errors.Join(ErrNoDirect, err)
+	}
+	return nil
+}
+
+// directAlign gives what addresses and offsets of direct access must be multiples of. known is false where the
+// kernel does not tell; mem is 0 where it tells that there is no direct access.
+func directAlign(f *os.File) (mem, off int, known bool) {
+	var st unix.Statx_t
+	err := control(f, func(fd uintptr) error {
+		return uninterrupted(func() error {
+			return unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
+		})
+	})
+	if err != nil || st.Mask&unix.STATX_DIOALIGN == 0 {
+		return 0, 0, false
+	}
+	return int(st.Dio_mem_align), int(st.Dio_offset_align), true
+}
+
+// blockSize is 512 only where the kernel says that it writes 512 bytes without touching their neighbours.
+func blockSize(f *os.File) int {
+	if mem, off, known := directAlign(f); known && mem > 0 && off > 0 && off <= 512 {
+		return 512
+	}
+	return 4096
+}
+
+func syncAll(f *os.File) error { return f.Sync() }
+
+func syncData(f *os.File) error {
+	err := control(f, func(fd uintptr) error {
+		return uninterrupted(func() error { return unix.Fdatasync(int(fd)) })
+	})
+	if err != nil {
+		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}

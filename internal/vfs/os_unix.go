@@ -1,0 +1,108 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }
+
+// uninterrupted calls fn until no signal cuts it short.
+func uninterrupted(fn func() error) error {
+	for {
+		if err := fn(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// canMap is false where address space is short, and on OpenBSD, whose maps do not see what write(2) writes.
+const canMap = math.MaxUint>>32 != 0 && runtime.GOOS != "openbsd"
+
+func mapFile(f *os.File, off, n int64) ([]byte, error) {
+	if !canMap {
+		return nil, ErrNoMap
+	}
+	var view []byte
+	err := control(f, func(fd uintptr) error {
+		p, err := unix.MmapPtr(int(fd), off, nil, uintptr(n), unix.PROT_READ, unix.MAP_SHARED)
+		if err == nil {
+			view = unsafe.Slice((*byte)(p), n)
+		}
+		return err
+	})
+	switch {
+	case err == unix.ENODEV || err == unix.ENOTSUP:
+		return nil, errors.Join(ErrNoMap, err)
+	case err != nil:
+		return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}
+	}
+	return view, nil
+}
+
+func unmapFile(b []byte) error {
+	if !canMap || len(b) == 0 {
+		return fs.ErrInvalid
+	}
+	return os.NewSyscallError("munmap", unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
+}
+
+// lockFile uses flock, whose locks belong to the open file: two handles of one process exclude each other too, and
+// closing one handle does not drop the lock of another, as fcntl locks would.
+func lockFile(f *os.File, exclusive, _ bool) error {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	err := control(f, func(fd uintptr) error {
+		return uninterrupted(func() error { return unix.Flock(int(fd), how|unix.LOCK_NB) })
+	})
+	switch {
+	case err == unix.EWOULDBLOCK:
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: ErrLocked}
+	case errors.Is(err, fs.ErrClosed):
+		return err
+	case err != nil:
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// syncDir takes EINVAL for "this file system keeps no directory that could be synced" (network and FUSE mounts say
+// so); there is nothing more that a caller could do there.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = syncAll(d)
+	if isInvalid(err) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+func pathID(_ string, info fs.FileInfo) (FileID, error) { return statID(info) }
+
+func openID(_ *os.File, info fs.FileInfo) (FileID, error) { return statID(info) }
+
+func statID(info fs.FileInfo) (FileID, error) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return FileID{}, errors.ErrUnsupported
+	}
+	return FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}, nil
+}

@@ -1,0 +1,128 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// Errors that a file system gives besides those of io/fs. ErrNoSpace is matched by ENOSPC and EDQUOT.
+var (
+	ErrLocked      = errors.New("vfs: file is locked by someone else")
+	ErrNoMap       = errors.New("vfs: file cannot be mapped")
+	ErrNoDirect    = errors.New("vfs: direct writes are not possible here")
+	ErrNoSpace     = errors.New("vfs: no space left")
+	ErrNotRegular  = errors.New("vfs: not a regular file")
+	ErrInvalidPath = errors.New("vfs: path is empty or holds a NUL byte")
+)
+
+// Flag says how Open opens.
+type Flag int
+
+// Open flags. Without Write the file is read-only. Direct asks for a second kind of descriptor whose WriteAt takes
+// whole, aligned blocks past the page cache and returns when the data is durable (O_DIRECT|O_DSYNC): see File.WriteAt.
+const (
+	Write  Flag = 1 << iota // read and write
+	Create                  // create if absent; needs Write
+	Excl                    // fail with fs.ErrExist if present; needs Create
+	Direct                  // see above; needs Write; ErrNoDirect where the file system refuses it
+)
+
+// FileID tells two files apart while both exist, whatever their names (device and inode).
+type FileID struct{ Dev, Ino uint64 }
+
+// FileInfo is what Stat tells of a name.
+type FileInfo struct {
+	Size int64
+	Mode fs.FileMode // type and permission bits
+	ID   FileID
+}
+
+// FS is a file system. Names are paths as the operating system takes them. Errors wrap those of io/fs
+// (fs.ErrNotExist, fs.ErrExist, fs.ErrPermission), ErrNoSpace, or the machine's own.
+type FS interface {
+	// Open opens a regular file. Anything else at that name is ErrNotRegular, found out before opening, so that a
+	// FIFO cannot block.
+	Open(name string, flag Flag) (File, error)
+	Remove(name string) error
+	// Rename replaces newName if it exists. Durable only after SyncDir.
+	Rename(oldName, newName string) error
+	// List gives the base names in dir, sorted.
+	List(dir string) ([]string, error)
+	// SyncDir makes the entries of dir durable, not the data of the files that they name.
+	SyncDir(dir string) error
+	// Stat follows symbolic links.
+	Stat(name string) (FileInfo, error)
+}
+
+// File is one open file.
+type File interface {
+	io.ReaderAt // n < len(p) only with a non-nil error; io.EOF past the end
+	// WriteAt may write less than asked, with or without an error: use WriteFull. On a Direct file, offset, length
+	// and the address of p must be multiples of BlockSize (see AlignedBuffer), and a nil error means durable.
+	io.WriterAt
+	Size() (int64, error)
+	// Truncate cuts or grows the file; growth reads as zeros. Durable after Sync.
+	Truncate(size int64) error
+	// Sync makes data, size and metadata durable (fsync). The directory entry is SyncDir's.
+	Sync() error
+	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).
+	SyncData() error
+	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
+	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible.
+	Map(off, n int64) ([]byte, error)
+	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
+	Unmap(b []byte) error
+	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in this process or
+	// another, holds one that conflicts. The lock ends with Close.
+	Lock(exclusive bool) error
+	ID() (FileID, error)
+	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose: 512 or 4096.
+	BlockSize() int
+	Close() error
+}
+
+// WriteFull writes all of p at off, going on after short writes. A write of nothing without an error becomes
+// io.ErrShortWrite, so that it never spins.
+func WriteFull(f io.WriterAt, p []byte, off int64) error {
+	for len(p) > 0 {
+		n, err := f.WriteAt(p, off)
+		if n < 0 || n > len(p) {
+			return errors.Join(io.ErrShortWrite, err)
+		}
+		p, off = p[n:], off+int64(n)
+		if len(p) == 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.ErrShortWrite) {
+			return err
+		}
+		if n == 0 {
+			return io.ErrShortWrite
+		}
+	}
+	return nil
+}
+
+// ReadFull reads exactly len(p) bytes at off. The end of the file before that is io.ErrUnexpectedEOF, at off io.EOF.
+func ReadFull(f io.ReaderAt, p []byte, off int64) error {
+	done := 0
+	for done < len(p) {
+		n, err := f.ReadAt(p[done:], off+int64(done))
+		done += n
+		if done == len(p) {
+			return nil
+		}
+		switch {
+		case err == io.EOF && done == 0:
+			return io.EOF
+		case err == io.EOF:
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err
+		case n == 0:
+			return io.ErrNoProgress
+		}
+	}
+	return nil
+}

@@ -1,0 +1,383 @@
+package vfstest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// Run checks a file system. newFS gives a file system and an empty directory in it, anew for each subtest.
+func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, fsys vfs.FS, dir string)
+	}{
+		{"open_flags_are_kept", openFlags},
+		{"bad_paths_are_refused", badPaths},
+		{"reads_give_what_was_written", readWrite},
+		{"read_at_the_end_is_EOF", readAtEnd},
+		{"growth_reads_as_zeros", growth},
+		{"read_only_handles_do_not_write", readOnly},
+		{"use_after_close_is_ErrClosed", afterClose},
+		{"rename_replaces", rename},
+		{"remove_leaves_open_files_alive", remove},
+		{"list_is_sorted", list},
+		{"locks_exclude_each_other", locks},
+		{"file_ids_tell_files_apart", ids},
+		{"views_show_the_file", views},
+		{"direct_writes_are_aligned_or_refused", direct},
+		{"concurrent_use_is_safe", concurrent},
+		{"big_files_keep_their_bytes", bigFile},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fsys, dir := newFS(t)
+			test.run(t, fsys, dir)
+		})
+	}
+}
+
+func open(t *testing.T, fsys vfs.FS, name string, flag vfs.Flag) vfs.File {
+	t.Helper()
+	f, err := fsys.Open(name, flag)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			require.ErrorIs(t, err, fs.ErrClosed)
+		}
+	})
+	return f
+}
+
+func write(t *testing.T, f vfs.File, data string, off int64) {
+	t.Helper()
+	require.NoError(t, vfs.WriteFull(f, []byte(data), off))
+}
+
+func contents(t *testing.T, f vfs.File) string {
+	t.Helper()
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	if size > 0 {
+		require.NoError(t, vfs.ReadFull(f, b, 0))
+	}
+	return string(b)
+}
+
+func openFlags(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "a")
+	for _, flag := range []vfs.Flag{0, vfs.Write} {
+		_, err := fsys.Open(name, flag)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	for _, flag := range []vfs.Flag{vfs.Create, vfs.Direct, vfs.Write | vfs.Excl, 1 << 20} {
+		_, err := fsys.Open(name, flag)
+		require.Error(t, err, "flag %b", flag)
+		require.NotErrorIs(t, err, fs.ErrNotExist, "flag %b", flag)
+	}
+	f := open(t, fsys, name, vfs.Write|vfs.Create|vfs.Excl)
+	write(t, f, "kept", 0)
+	_, err := fsys.Open(name, vfs.Write|vfs.Create|vfs.Excl)
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.Equal(t, "kept", contents(t, open(t, fsys, name, vfs.Write|vfs.Create)))
+	require.Equal(t, "kept", contents(t, open(t, fsys, name, 0)))
+}
+
+func badPaths(t *testing.T, fsys vfs.FS, dir string) {
+	for _, name := range []string{"", "a\x00b"} {
+		_, err := fsys.Open(name, vfs.Write|vfs.Create)
+		require.ErrorIs(t, err, vfs.ErrInvalidPath)
+		_, err = fsys.Stat(name)
+		require.ErrorIs(t, err, vfs.ErrInvalidPath)
+		_, err = fsys.List(name)
+		require.ErrorIs(t, err, vfs.ErrInvalidPath)
+		require.ErrorIs(t, fsys.Remove(name), vfs.ErrInvalidPath)
+		require.ErrorIs(t, fsys.Rename(name, filepath.Join(dir, "a")), vfs.ErrInvalidPath)
+		require.ErrorIs(t, fsys.Rename(filepath.Join(dir, "a"), name), vfs.ErrInvalidPath)
+		require.ErrorIs(t, fsys.SyncDir(name), vfs.ErrInvalidPath)
+	}
+	// A file makes the directory be there in those file systems that have none of their own.
+	open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	for _, flag := range []vfs.Flag{0, vfs.Write | vfs.Create} {
+		_, err := fsys.Open(dir, flag)
+		require.ErrorIs(t, err, vfs.ErrNotRegular)
+	}
+	info, err := fsys.Stat(dir)
+	require.NoError(t, err)
+	require.True(t, info.Mode.IsDir())
+	_, err = fsys.Stat(filepath.Join(dir, "b"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, fsys.Remove(filepath.Join(dir, "b")), fs.ErrNotExist)
+	require.ErrorIs(t, fsys.Rename(filepath.Join(dir, "b"), filepath.Join(dir, "c")), fs.ErrNotExist)
+	require.NoError(t, fsys.SyncDir(dir))
+}
+
+func readWrite(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	write(t, f, "hello, world", 0)
+	write(t, f, "W", 7)
+	write(t, f, "", 3)
+	require.Equal(t, "hello, World", contents(t, f))
+	write(t, f, "!", 12)
+	require.NoError(t, f.SyncData())
+	require.NoError(t, f.Sync())
+	info, err := fsys.Stat(filepath.Join(dir, "a"))
+	require.NoError(t, err)
+	require.EqualValues(t, 13, info.Size)
+	require.True(t, info.Mode.IsRegular())
+	b := make([]byte, 5)
+	n, err := f.ReadAt(b, 7)
+	require.NoError(t, err)
+	require.Equal(t, "World", string(b[:n]))
+	_, err = f.ReadAt(b, -1)
+	require.Error(t, err)
+	_, err = f.WriteAt(b, -1)
+	require.Error(t, err)
+	require.Error(t, f.Truncate(-1))
+}
+
+func readAtEnd(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	b := make([]byte, 4)
+	for _, off := range []int64{0, 1, 1 << 40} {
+		n, err := f.ReadAt(b, off)
+		require.Equal(t, io.EOF, err)
+		require.Zero(t, n)
+	}
+	write(t, f, "abcdef", 0)
+	n, err := f.ReadAt(b, 4)
+	require.Equal(t, io.EOF, err)
+	require.Equal(t, "ef", string(b[:n]))
+	require.NoError(t, vfs.ReadFull(f, b, 2))
+	require.Equal(t, io.ErrUnexpectedEOF, vfs.ReadFull(f, b, 3))
+	require.Equal(t, io.EOF, vfs.ReadFull(f, b, 6))
+	n, err = f.ReadAt(nil, 0)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+func growth(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	write(t, f, "abc", 5)
+	require.Equal(t, "\x00\x00\x00\x00\x00abc", contents(t, f))
+	require.NoError(t, f.Truncate(6))
+	require.Equal(t, "\x00\x00\x00\x00\x00a", contents(t, f))
+	require.NoError(t, f.Truncate(9))
+	require.Equal(t, "\x00\x00\x00\x00\x00a\x00\x00\x00", contents(t, f))
+	require.NoError(t, f.Truncate(0))
+	require.Equal(t, "", contents(t, f))
+	write(t, f, "z", 10000)
+	require.Equal(t, string(make([]byte, 10000))+"z", contents(t, f))
+}
+
+func readOnly(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "a")
+	write(t, open(t, fsys, name, vfs.Write|vfs.Create), "abc", 0)
+	f := open(t, fsys, name, 0)
+	_, err := f.WriteAt([]byte("x"), 0)
+	require.Error(t, err)
+	require.Error(t, f.Truncate(0))
+	require.Equal(t, "abc", contents(t, f))
+}
+
+func afterClose(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	require.NoError(t, f.Close())
+	_, err := f.ReadAt(make([]byte, 1), 0)
+	require.ErrorIs(t, err, fs.ErrClosed)
+	_, err = f.WriteAt(make([]byte, 1), 0)
+	require.ErrorIs(t, err, fs.ErrClosed)
+	_, err = f.Size()
+	require.ErrorIs(t, err, fs.ErrClosed)
+	_, err = f.ID()
+	require.ErrorIs(t, err, fs.ErrClosed)
+	for what, err := range map[string]error{
+		"truncate": f.Truncate(0), "sync": f.Sync(), "syncdata": f.SyncData(), "lock": f.Lock(true), "close": f.Close(),
+	} {
+		require.ErrorIs(t, err, fs.ErrClosed, what)
+	}
+}
+
+func rename(t *testing.T, fsys vfs.FS, dir string) {
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	fa := open(t, fsys, a, vfs.Write|vfs.Create)
+	write(t, fa, "from a", 0)
+	fb := open(t, fsys, b, vfs.Write|vfs.Create)
+	write(t, fb, "from b", 0)
+	require.NoError(t, fsys.Rename(a, b))
+	_, err := fsys.Stat(a)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Equal(t, "from a", contents(t, open(t, fsys, b, 0)))
+	require.Equal(t, "from b", contents(t, fb))
+	write(t, fa, "F", 0)
+	require.Equal(t, "From a", contents(t, open(t, fsys, b, 0)))
+	require.NoError(t, fsys.Rename(b, b))
+	names, err := fsys.List(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, names)
+}
+
+func remove(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "a")
+	old := open(t, fsys, name, vfs.Write|vfs.Create)
+	write(t, old, "old", 0)
+	require.NoError(t, fsys.Remove(name))
+	_, err := fsys.Open(name, 0)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	write(t, old, "er", 3)
+	require.Equal(t, "older", contents(t, old))
+	young := open(t, fsys, name, vfs.Write|vfs.Create|vfs.Excl)
+	require.Equal(t, "", contents(t, young))
+	require.Equal(t, "older", contents(t, old))
+}
+
+func list(t *testing.T, fsys vfs.FS, dir string) {
+	names, err := fsys.List(dir)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	for _, name := range []string{"c", "a", "b.1", "b"} {
+		open(t, fsys, filepath.Join(dir, name), vfs.Write|vfs.Create)
+	}
+	names, err = fsys.List(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "b.1", "c"}, names)
+}
+
+func locks(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "a")
+	a := open(t, fsys, name, vfs.Write|vfs.Create)
+	b := open(t, fsys, name, vfs.Write)
+	c := open(t, fsys, name, 0)
+	require.NoError(t, a.Lock(true))
+	require.ErrorIs(t, b.Lock(true), vfs.ErrLocked)
+	require.ErrorIs(t, c.Lock(false), vfs.ErrLocked)
+	require.NoError(t, a.Close())
+	require.NoError(t, c.Lock(false))
+	require.NoError(t, b.Lock(false))
+	d := open(t, fsys, name, vfs.Write)
+	require.ErrorIs(t, d.Lock(true), vfs.ErrLocked)
+	require.NoError(t, b.Close())
+	require.NoError(t, c.Close())
+	require.NoError(t, d.Lock(true))
+	other := open(t, fsys, filepath.Join(dir, "b"), vfs.Write|vfs.Create)
+	require.NoError(t, other.Lock(true))
+}
+
+func ids(t *testing.T, fsys vfs.FS, dir string) {
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	fa, fb := open(t, fsys, a, vfs.Write|vfs.Create), open(t, fsys, b, vfs.Write|vfs.Create)
+	idA, err := fa.ID()
+	require.NoError(t, err)
+	idB, err := fb.ID()
+	require.NoError(t, err)
+	require.NotEqual(t, idA, idB)
+	require.NoError(t, fsys.Rename(a, b))
+	info, err := fsys.Stat(b)
+	require.NoError(t, err)
+	require.Equal(t, idA, info.ID)
+	again, err := open(t, fsys, b, 0).ID()
+	require.NoError(t, err)
+	require.Equal(t, idA, again)
+}
+
+func views(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	write(t, f, "abc", 0)
+	view, err := f.Map(0, 1<<20)
+	if errors.Is(err, vfs.ErrNoMap) {
+		t.Skip("no maps here")
+	}
+	require.NoError(t, err)
+	require.Len(t, view, 1<<20)
+	require.Equal(t, "abc", string(view[:3]))
+	write(t, f, "B", 1)
+	require.Equal(t, "aBc", string(view[:3]))
+	// The view was taken past the end; the file grows into it.
+	write(t, f, "far", 200<<10)
+	require.Equal(t, "far", string(view[200<<10:200<<10+3]))
+	second, err := f.Map(64<<10, 64<<10)
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, 64<<10), second)
+	require.NoError(t, f.Unmap(second))
+	require.NoError(t, f.Unmap(view))
+	for _, bad := range [][2]int64{{-65536, 4096}, {4096, 4096}, {0, 0}, {0, -1}} {
+		_, err := f.Map(bad[0], bad[1])
+		require.Error(t, err, "%v", bad)
+	}
+}
+
+func direct(t *testing.T, fsys vfs.FS, dir string) {
+	name := filepath.Join(dir, "a")
+	plain := open(t, fsys, name, vfs.Write|vfs.Create)
+	require.Contains(t, []int{512, 4096}, plain.BlockSize())
+	f, err := fsys.Open(name, vfs.Write|vfs.Direct)
+	if errors.Is(err, vfs.ErrNoDirect) {
+		t.Skip("no direct writes here")
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	block := f.BlockSize()
+	require.Contains(t, []int{512, 4096}, block)
+	p := vfs.AlignedBuffer(2 * block)
+	for i := range p {
+		p[i] = byte(i/block + 1)
+	}
+	require.NoError(t, vfs.WriteFull(f, p, 0))
+	require.NoError(t, vfs.WriteFull(f, p[:block], int64(3*block)))
+	_, err = f.WriteAt(p[:block], 1)
+	require.Error(t, err)
+	_, err = f.WriteAt(p[1:block+1], 0)
+	require.Error(t, err)
+	_, err = f.WriteAt(p[:block-1], 0)
+	require.Error(t, err)
+	want := append(bytes.Clone(p), make([]byte, block)...)
+	want = append(want, p[:block]...)
+	require.Equal(t, string(want), contents(t, plain))
+}
+
+func concurrent(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			part := bytes.Repeat([]byte{byte(w + 1)}, 1000)
+			got := make([]byte, 1000)
+			for i := range 20 {
+				off := int64(i*4+w) * 1000
+				if vfs.WriteFull(f, part, off) != nil || vfs.ReadFull(f, got, off) != nil || !bytes.Equal(part, got) {
+					t.Errorf("writer %d: part %d is not what was written", w, i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	size, err := f.Size()
+	require.NoError(t, err)
+	require.EqualValues(t, 80_000, size)
+}
+
+func bigFile(t *testing.T, fsys vfs.FS, dir string) {
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	const piece = 100_003
+	for i := range 20 {
+		require.NoError(t, vfs.WriteFull(f, bytes.Repeat([]byte{byte(i + 1)}, piece), int64(i)*piece))
+	}
+	got := make([]byte, piece)
+	for i := range 20 {
+		require.NoError(t, vfs.ReadFull(f, got, int64(i)*piece))
+		require.Equal(t, bytes.Repeat([]byte{byte(i + 1)}, piece), got)
+	}
+	require.NoError(t, f.Truncate(300_000))
+	require.NoError(t, f.Truncate(900_000))
+	b := make([]byte, 600_000)
+	require.NoError(t, vfs.ReadFull(f, b, 300_000))
+	require.Equal(t, make([]byte, 600_000), b)
+}
