@@ -1,0 +1,340 @@
+package pager
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// Everything in this file belongs to the holder of the writer lock.
+
+// take gets the number of a free page, growing the file if there is none.
+func (p *Pager) take() (Pgid, error) {
+	id, ok, err := p.space.next()
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		if err := p.reserve(1); err != nil {
+			return 0, err
+		}
+		id = p.space.grow(1)
+		p.end.Store(p.space.end)
+	}
+	return id, nil
+}
+
+// The file grows in steps: by a sixteenth of itself, within these bounds, so that its size rarely changes.
+const (
+	minGrowth = 256 << 10
+	maxGrowth = 64 << 20
+)
+
+// reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
+// fails the call that asked, and nothing else.
+func (p *Pager) reserve(n uint64) error {
+	need := int64(p.space.end+n) * int64(p.pageSize)
+	if need <= p.fileSize {
+		return nil
+	}
+	if p.o.ReadOnly {
+		return nil // replayed in memory: no byte is written
+	}
+	if most := p.mostPages(); p.space.end+n > most {
+		return fmt.Errorf("%w: a store with pages of %d bytes has at most %d", ErrNoSpace, p.pageSize, most)
+	}
+	if p.o.MaxBytes > 0 && need > p.o.MaxBytes && !p.overdraft {
+		return fmt.Errorf("%w: the main file would grow past MaxBytes %d", ErrNoSpace, p.o.MaxBytes)
+	}
+	step := min(max(p.fileSize/16, minGrowth), maxGrowth)
+	size := max(need, p.fileSize+step)
+	if p.o.MaxBytes > 0 {
+		size = max(min(size, p.o.MaxBytes), need)
+	}
+	size = (size + int64(p.pageSize) - 1) / int64(p.pageSize) * int64(p.pageSize)
+	if err := p.allocate(size); err != nil {
+		return fmt.Errorf("grow %s: %w", p.name, err)
+	}
+	p.fileSize = size
+	return nil
+}
+
+// Bound changes MaxBytes for the main file.
+func (p *Pager) Bound(n int64) { p.o.MaxBytes = max(n, 1) }
+
+// Overdraft says whether the file may grow past MaxBytes from now on: what frees space must be able to go on.
+func (p *Pager) Overdraft(on bool) { p.overdraft = on }
+
+// Pack says whether holes of any size are filled from now on, from the low end.
+func (p *Pager) Pack(on bool) {
+	p.space.packing = on
+	p.space.rewind()
+}
+
+// allocator is a file whose disk blocks can be reserved; others are only made longer.
+type allocator interface {
+	Allocate(off, n int64) error
+}
+
+func (p *Pager) allocate(size int64) error {
+	if a, ok := p.file.(allocator); ok {
+		return a.Allocate(p.fileSize, size-p.fileSize)
+	}
+	return p.file.Truncate(size)
+}
+
+// New returns a page with unknown content, owned by the transaction with this serial.
+func (p *Pager) New(owner uint64) (Pgid, []byte, error) {
+	id, err := p.take()
+	if err != nil {
+		return 0, nil, err
+	}
+	s := p.table.slot(id)
+	f := s.dirty
+	if f == nil {
+		if f, err = p.arena.alloc(); err != nil {
+			p.space.hot = append(p.space.hot, id)
+			return 0, nil, err
+		}
+		atomic.StorePointer(&s.dirty, f)
+	}
+	s.owner = owner
+	return id, unsafe.Slice((*byte)(f), p.pageSize), nil
+}
+
+// Again gives a page that the open transaction has freed a new life under owner.
+func (p *Pager) Again(id Pgid, owner uint64) ([]byte, error) {
+	s := p.table.slot(id)
+	if s.dirty == nil {
+		f, err := p.arena.alloc()
+		if err != nil {
+			return nil, err
+		}
+		p.forget(id, s)
+		atomic.StorePointer(&s.dirty, f)
+	}
+	s.owner = owner
+	return unsafe.Slice((*byte)(s.dirty), p.pageSize), nil
+}
+
+// Owner is the serial under which a page was born; 0 if that was before the file was opened.
+func (p *Pager) Owner(id Pgid) uint64 {
+	if s := p.table.peek(id); s != nil {
+		return s.owner
+	}
+	return 0
+}
+
+// SetOwner changes the serial that a page of the open transaction belongs to; 0: it is no longer in use.
+func (p *Pager) SetOwner(id Pgid, owner uint64) { p.table.slot(id).owner = owner }
+
+// Frame returns a page's frame for its owner to change in place. A page that was written early gets a frame again.
+func (p *Pager) Frame(ref Ref, base Epoch) ([]byte, error) {
+	s := p.table.slot(ref.Pgid)
+	if s.dirty != nil {
+		return unsafe.Slice((*byte)(s.dirty), p.pageSize), nil
+	}
+	old, err := p.Page(ref, base)
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.arena.alloc()
+	if err != nil {
+		return nil, err
+	}
+	b := unsafe.Slice((*byte)(f), p.pageSize)
+	copy(b, old)
+	p.forget(ref.Pgid, s)
+	atomic.StorePointer(&s.dirty, f)
+	return b, nil
+}
+
+// InFrame says whether a page has a frame.
+func (p *Pager) InFrame(id Pgid) bool {
+	s := p.table.peek(id)
+	return s != nil && s.dirty != nil
+}
+
+// NewExtent writes value into an overflow extent of pages born in epoch, straight to the file: into free space, which
+// harms nothing if the transaction never commits. It is durable with the next checkpoint, like every page.
+func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte) (Ref, uint64, error) {
+	n := ExtentPages(len(value), p.pageSize)
+	var id Pgid
+	var ok bool
+	var err error
+	if n == 1 {
+		id, ok, err = p.space.next()
+	} else {
+		id, ok, err = p.space.extent(n)
+	}
+	if err != nil {
+		return Ref{}, 0, err
+	}
+	if !ok {
+		if err := p.reserve(p.space.gap(n) + n); err != nil {
+			return Ref{}, 0, err
+		}
+		if id, err = p.space.growExtent(n); err != nil {
+			return Ref{}, 0, err
+		}
+		p.end.Store(p.space.end)
+	}
+	ref := Ref{id, epoch}
+	s := p.table.slot(id)
+	s.owner = owner
+	p.forget(id, s)
+	p.dropFrame(s) // one that a page on the hot stack kept
+	if p.o.ReadOnly {
+		if p.extents == nil {
+			p.extents = map[Pgid][]byte{}
+		}
+		p.extents[id] = append([]byte(nil), value...)
+		return ref, n, nil
+	}
+	return ref, n, p.writeExtent(ref, n, value)
+}
+
+// writeExtent writes header, value and padding in pieces, so that no second copy of a large value is made.
+func (p *Pager) writeExtent(ref Ref, n uint64, value []byte) error {
+	var head [ExtentHeader]byte
+	WriteHeader(head[:], Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindOverflow})
+	putU64(head[offExtentSize:], uint64(len(value)))
+	pad := make([]byte, int(n)*p.pageSize-ExtentHeader-len(value))
+	d := xxhash.New()
+	for _, part := range [][]byte{head[offPgid:], value, pad} {
+		_, _ = d.Write(part) // a hash cannot fail
+	}
+	putU64(head[offChecksum:], d.Sum64()^p.salt)
+	off := int64(ref.Pgid) * int64(p.pageSize)
+	first := make([]byte, 0, min(int(n)*p.pageSize, stagingBytes))
+	first = append(first, head[:]...)
+	fit := min(cap(first)-ExtentHeader, len(value))
+	first = append(first, value[:fit]...)
+	first = append(first, pad[:min(cap(first)-len(first), len(pad))]...)
+	if err := p.writeAt(first, off); err != nil {
+		return err
+	}
+	rest := value[fit:]
+	if len(rest) > 0 {
+		if err := p.writeAt(rest, off+int64(len(first))); err != nil {
+			return err
+		}
+	}
+	if left := int(n)*p.pageSize - len(first) - len(rest); left > 0 {
+		if err := p.writeAt(pad[:left], off+int64(len(first)+len(rest))); err != nil {
+			return err
+		}
+	}
+	p.pagesWritten.Add(n)
+	return nil
+}
+
+func (p *Pager) writeAt(b []byte, off int64) error {
+	if err := vfs.WriteFull(p.file, b, off); err != nil {
+		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
+	}
+	return nil
+}
+
+// Unused takes back pages that an open transaction took and no committed state ever reached. A single page keeps its
+// frame for whoever takes it next.
+func (p *Pager) Unused(id Pgid, n uint64) error {
+	s := p.table.slot(id)
+	s.owner = 0
+	p.forget(id, s)
+	if n == 1 && len(p.space.hot) < maxHot {
+		p.space.hot = append(p.space.hot, id)
+		return nil
+	}
+	p.dropFrame(s)
+	return p.space.setAvail(id, n)
+}
+
+// maxHot bounds the hot stack: beyond it, frames are better given back.
+const maxHot = 1024
+
+func (p *Pager) dropFrame(s *slot) {
+	if f := s.dirty; f != nil {
+		atomic.StorePointer(&s.dirty, nil)
+		p.arena.release(f)
+	}
+}
+
+// Commit counts pages that a transaction took as in use by the newest state.
+func (p *Pager) Commit(id Pgid, n uint64) error {
+	return p.space.markUsed(id, n, n == 1 && p.InFrame(id))
+}
+
+// Freed counts pages as no longer in use by the newest state. They stay readable until Release.
+func (p *Pager) Freed(id Pgid, n uint64) error { return p.space.markUnused(id, n) }
+
+// Touch makes sure that Freed and Release of these pages cannot fail for reading the free map. The number may come from
+// a page that was not read: no other check stands between it and the free map.
+func (p *Pager) Touch(id Pgid, n uint64) error {
+	if end := p.space.end; id < 2 || uint64(id) >= end || n > end-uint64(id) || n == 0 {
+		return p.corrupt(id, "%d pages freed in a file of %d pages", n, end)
+	}
+	for no := uint64(id) / p.space.perGroup; no <= (uint64(id)+n-1)/p.space.perGroup; no++ {
+		if _, _, err := p.space.at(Pgid(max(no*p.space.perGroup, uint64(id)))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Release makes freed pages available: no durable state and no snapshot reaches them any more.
+func (p *Pager) Release(id Pgid, n uint64) error {
+	if s := p.table.peek(id); s != nil {
+		s.owner = 0
+		p.forget(id, s)
+		p.dropFrame(s)
+	} else {
+		p.verified.remove(id)
+	}
+	return p.space.setAvail(id, n)
+}
+
+// ReleaseFrame gives back the frame of a page that the file holds, if the page is still the one born under owner.
+func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
+	if s := p.table.peek(id); s != nil && s.owner == owner {
+		if p.mapped {
+			p.verified.add(id) // we wrote it ourselves
+		}
+		p.dropFrame(s)
+	}
+}
+
+// flushHot makes the pages on the hot stack ordinary free ones.
+func (p *Pager) flushHot() error {
+	for _, id := range p.space.hot {
+		p.dropFrame(p.table.slot(id))
+		if err := p.space.setAvail(id, 1); err != nil {
+			return err
+		}
+	}
+	p.space.hot = p.space.hot[:0]
+	return nil
+}
+
+// dirtyPages lists the pages of the newest state that the file does not hold, in order, and starts a new list.
+func (p *Pager) dirtyPages() []Pgid {
+	var out []Pgid
+	for no, g := range p.space.groups {
+		if !g.loaded {
+			continue
+		}
+		for i, w := range g.dirty {
+			for w != 0 {
+				out = append(out, Pgid(uint64(no)*p.space.perGroup+uint64(i*64+bits.TrailingZeros64(w))))
+				w &= w - 1
+			}
+			g.dirty[i] = 0
+		}
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package pager
+
+import "math/bits"
+
+// UsedSet is a set of page numbers below a fixed end.
+type UsedSet struct {
+	words []uint64
+	end   uint64
+}
+
+// Used copies which pages the newest committed state uses. Writer lock.
+func (p *Pager) Used() (*UsedSet, error) {
+	s := p.space
+	u := &UsedSet{words: make([]uint64, (s.end+63)/64), end: s.end}
+	for no, g := range s.groups {
+		if !g.loaded {
+			if err := s.open(g, uint64(no)); err != nil {
+				return nil, err
+			}
+		}
+		copy(u.words[min(uint64(no)*s.perGroup/64, uint64(len(u.words))):], g.used)
+	}
+	return u, nil
+}
+
+// Empty returns a set with the same end and nothing in it.
+func (u *UsedSet) Empty() *UsedSet { return &UsedSet{words: make([]uint64, len(u.words)), end: u.end} }
+
+// Add puts a page in; false if it was there, or is past the end.
+func (u *UsedSet) Add(id Pgid) bool {
+	if uint64(id) >= u.end || u.words[id/64]&(1<<(id%64)) != 0 {
+		return false
+	}
+	u.words[id/64] |= 1 << (id % 64)
+	return true
+}
+
+// Diff calls fn for each page that is in one of two sets with the same end, in order, until it returns false; inU tells
+// which.
+func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
+	for i, w := range u.words {
+		for d := w ^ v.words[i]; d != 0; d &= d - 1 {
+			bit := bits.TrailingZeros64(d)
+			if !fn(Pgid(i*64+bit), w&(1<<bit) != 0) {
+				return
+			}
+		}
+	}
+}
+
+// VerifySpace reads a page of the free map or its directory from the file and proves its header.
+func (p *Pager) VerifySpace(ref Ref) error {
+	b := make([]byte, p.pageSize)
+	if err := p.inBounds(ref, 1); err != nil {
+		return err
+	}
+	if err := p.read(ref.Pgid, b); err != nil {
+		return err
+	}
+	return p.proveHeader(ref, b)
+}
+
+// FileBytes is the size of the main file. Writer lock.
+func (p *Pager) FileBytes() int64 { return p.fileSize }
+
+// Prefer makes m count as the newest durable meta page: the next one is written over the other.
+func (p *Pager) Prefer(m *Meta) { p.lastMeta = m }

@@ -1,0 +1,275 @@
+package pager
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Free map page: which pages of one group the store uses. The group's number is in no page: the directory tells.
+//
+//	24 bits: bit i of the u64 words, lowest first, is set if page group*PagesPerGroup + i is in use
+//
+// PagesPerGroup = (PageSize-24)/8*64. Golden bytes: testdata/free-map.hex.
+//
+// Free directory page, level 0: one entry of 16 bytes a group; level 1: one a directory page of level 0. The header's
+// count is the number of entries. A zero reference stands for a group none of whose pages is in use.
+//
+//	24 + 16 i: pgid u64, epoch u32, used u32 (pages in use in the group; 0 in level 1)
+//
+// A store with one directory page of level 0 has no level 1. Golden bytes: testdata/free-directory.hex.
+const dirEntry = 16
+
+func (p *Pager) entriesPerDir() int { return (p.pageSize - HeaderSize) / dirEntry }
+
+// mostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of larger ones.
+func (p *Pager) mostPages() uint64 {
+	per := uint64(p.entriesPerDir())
+	return min(per*per*p.space.perGroup, maxPages)
+}
+
+// loadDirectory reads the free directory of meta page m; the free map pages are read when they are needed.
+func (p *Pager) loadDirectory(m *Meta) error {
+	s := p.space
+	s.groups, p.dirs = nil, nil
+	if m.FreeDir.IsZero() { // a new store: nothing but the meta pages is in use
+		s.addGroups()
+		if err := s.markUsed(0, 2, false); err != nil {
+			return err
+		}
+		s.groups[0].changed = false
+		s.freeCount = 0
+		if m.Pages > 2 {
+			return p.corrupt(0, "meta page %d counts %d pages and has no free directory", m.Slot, m.Pages)
+		}
+		return nil
+	}
+	nGroups := int((m.Pages + s.perGroup - 1) / s.perGroup)
+	b, err := p.spacePage(m.FreeDir, KindFreeDir)
+	if err != nil {
+		return err
+	}
+	level0 := []Ref{m.FreeDir}
+	if h := ReadHeader(b); h.Level == 1 {
+		refs, _, err := p.dirEntries(m.FreeDir, b, p.entriesPerDir())
+		if err != nil {
+			return err
+		}
+		level0 = refs
+		p.dirs = append(append(p.dirs, refs...), m.FreeDir)
+	} else {
+		p.dirs = []Ref{m.FreeDir}
+	}
+	for _, ref := range level0 {
+		if b, err = p.spacePage(ref, KindFreeDir); err != nil {
+			return err
+		}
+		if h := ReadHeader(b); h.Level != 0 {
+			return p.corrupt(ref.Pgid, "free directory page of level %d where 0 belongs", h.Level)
+		}
+		refs, used, err := p.dirEntries(ref, b, nGroups-len(s.groups))
+		if err != nil {
+			return err
+		}
+		for i, r := range refs {
+			s.groups = append(s.groups, &group{ref: r, nUsed: used[i]})
+		}
+	}
+	if len(s.groups) != nGroups {
+		return p.corrupt(m.FreeDir.Pgid, "free directory tells of %d groups, the meta page of %d", len(s.groups), nGroups)
+	}
+	s.freeCount = 0
+	for no, g := range s.groups {
+		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
+		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
+			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v", no, g.nUsed, pages, g.ref)
+		}
+		s.freeCount += pages - uint64(g.nUsed)
+	}
+	if s.groups[0].nUsed < 2 {
+		return p.corrupt(m.FreeDir.Pgid, "free directory says that the meta pages are free")
+	}
+	return nil
+}
+
+func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint32, err error) {
+	n := int(ReadHeader(b).Count)
+	if n > p.entriesPerDir() || n > most || n == 0 {
+		return nil, nil, p.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, min(most, p.entriesPerDir()))
+	}
+	for i := range n {
+		e := b[HeaderSize+i*dirEntry:]
+		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
+		used = append(used, binary.LittleEndian.Uint32(e[12:]))
+	}
+	return refs, used, nil
+}
+
+// loadGroup reads a group's free map page and holds it against the directory.
+func (p *Pager) loadGroup(g *group, no uint64) error {
+	b, err := p.spacePage(g.ref, KindFreeMap)
+	if err != nil {
+		return err
+	}
+	n := uint32(0)
+	for i := range g.used {
+		g.used[i] = binary.LittleEndian.Uint64(b[HeaderSize+8*i:])
+		n += uint32(bits.OnesCount64(g.used[i]))
+	}
+	pages := min(p.space.perGroup, p.space.start-no*p.space.perGroup)
+	if n != g.nUsed || nextBit(g.used, pages, false) < p.space.perGroup {
+		return p.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d", no, n, g.nUsed, pages)
+	}
+	if no == 0 && g.used[0]&3 != 3 {
+		return p.corrupt(g.ref.Pgid, "free map says that a meta page is free")
+	}
+	return nil
+}
+
+// InUse says whether the free map of the newest committed state counts a page as in use. Writer lock.
+func (p *Pager) InUse(id Pgid) (bool, error) {
+	if uint64(id) >= p.space.end {
+		return false, nil
+	}
+	g, i, err := p.space.at(id)
+	if err != nil {
+		return false, err
+	}
+	return g.used[i/64]&(1<<(i%64)) != 0, nil
+}
+
+// SpacePages lists the pages that hold the free map and its directory in the newest captured state. Writer lock.
+func (p *Pager) SpacePages() []Ref {
+	refs := append([]Ref(nil), p.dirs...)
+	for _, g := range p.space.groups {
+		if !g.ref.IsZero() {
+			refs = append(refs, g.ref)
+		}
+	}
+	return refs
+}
+
+// captureFreeMap gives every group that changed a new free map page, and the directory above it new pages, and returns
+// their images. What they replace is returned as freed: in use by the last durable state, not by this one.
+//
+// Giving out pages changes groups; so it goes round until no group is left without a page. It ends: a group gets one
+// page at most.
+func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
+	s := p.space
+	fresh := map[uint64]Ref{} // group -> new free map page
+	newDirs := []Ref{}
+	take := func() (Ref, error) {
+		id, err := p.take()
+		if err != nil {
+			return Ref{}, err
+		}
+		return Ref{id, epoch}, s.markUsed(id, 1, false)
+	}
+	drop := func(ref Ref) error {
+		freed = append(freed, ref)
+		return s.markUnused(ref.Pgid, 1)
+	}
+	for _, ref := range p.dirs {
+		if err := drop(ref); err != nil {
+			return nil, nil, err
+		}
+	}
+	for len(s.groups) > 0 && uint64(len(s.groups)-1)*s.perGroup >= s.end {
+		last := s.groups[len(s.groups)-1]
+		s.groups = s.groups[:len(s.groups)-1]
+		if !last.ref.IsZero() {
+			if err := drop(last.ref); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for again := true; again; {
+		again = false
+		for no := uint64(0); no < uint64(len(s.groups)); no++ {
+			g := s.groups[no]
+			if _, has := fresh[no]; !g.changed || has {
+				continue
+			}
+			if !g.ref.IsZero() {
+				if err := drop(g.ref); err != nil {
+					return nil, nil, err
+				}
+				g.ref = Ref{}
+			}
+			if g.nUsed == 0 {
+				g.changed = false
+				continue
+			}
+			ref, err := take()
+			if err != nil {
+				return nil, nil, err
+			}
+			fresh[no] = ref
+			again = true
+		}
+		// The directory is written whole: 254 groups of 127 MiB a page at 4 KiB pages.
+		per := p.entriesPerDir()
+		want := (len(s.groups) + per - 1) / per
+		if want > 1 {
+			want++
+		}
+		for len(newDirs) < want {
+			ref, err := take()
+			if err != nil {
+				return nil, nil, err
+			}
+			newDirs = append(newDirs, ref)
+			again = true
+		}
+	}
+	images = make(map[Pgid][]byte, len(fresh)+len(newDirs))
+	for no, ref := range fresh {
+		g := s.groups[no]
+		g.ref, g.changed = ref, false
+		images[ref.Pgid] = p.encodeFreeMap(ref, g.used)
+	}
+	p.dirs = newDirs
+	p.encodeDirectory(images)
+	return images, freed, nil
+}
+
+func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
+	b := make([]byte, p.pageSize)
+	WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeMap})
+	for i, w := range used {
+		binary.LittleEndian.PutUint64(b[HeaderSize+8*i:], w)
+	}
+	return b
+}
+
+// encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if there are several.
+func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
+	per, groups := p.entriesPerDir(), p.space.groups
+	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {
+		b := make([]byte, p.pageSize)
+		WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeDir, Level: level, Count: uint16(n)})
+		for i := range n {
+			r, used := entry(i)
+			e := b[HeaderSize+i*dirEntry:]
+			binary.LittleEndian.PutUint64(e, uint64(r.Pgid))
+			binary.LittleEndian.PutUint32(e[8:], uint32(r.Epoch))
+			binary.LittleEndian.PutUint32(e[12:], used)
+		}
+		images[ref.Pgid] = b
+	}
+	n0 := (len(groups) + per - 1) / per
+	for d := range n0 {
+		part := groups[d*per : min((d+1)*per, len(groups))]
+		page(p.dirs[d], 0, len(part), func(i int) (Ref, uint32) { return part[i].ref, part[i].nUsed })
+	}
+	if n0 > 1 {
+		page(p.dirs[n0], 1, n0, func(i int) (Ref, uint32) { return p.dirs[i], 0 })
+	}
+}
+
+// root of the free directory.
+func (p *Pager) freeDir() Ref {
+	if len(p.dirs) == 0 {
+		return Ref{}
+	}
+	return p.dirs[len(p.dirs)-1]
+}

@@ -1,0 +1,365 @@
+package pager
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+func usedPages(t testing.TB, p *Pager) map[Pgid]bool {
+	t.Helper()
+	u, err := p.Used()
+	require.NoError(t, err)
+	used := map[Pgid]bool{}
+	u.Empty().Diff(u, func(id Pgid, inU bool) bool {
+		require.False(t, inU)
+		used[id] = true
+		return true
+	})
+	for id := range used {
+		in, err := p.InUse(id)
+		require.NoError(t, err)
+		require.True(t, in)
+	}
+	require.Equal(t, uint64(len(used)), p.UsedPages())
+	return used
+}
+
+func TestFreeMapComesBackAfterReopening(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		for _, pageSize := range []int{4096, 16384} {
+			rnd := rand.New(rand.NewSource(int64(pageSize)))
+			b.path += fmt.Sprint(pageSize)
+			b.create(t, pageSize)
+			live := map[Pgid]uint64{}
+			held := map[Pgid]uint64{} // freed since the last checkpoint
+			for range 8 {
+				p, err := b.tryOpen()
+				require.NoError(t, err)
+				for range 2 {
+					for range 20 + rnd.Intn(150) {
+						switch ids := slices.Sorted(maps.Keys(live)); {
+						case rnd.Intn(10) == 0:
+							value := make([]byte, rnd.Intn(10*pageSize))
+							live[newExtent(t, p, value).Pgid] = ExtentPages(len(value), pageSize)
+						case rnd.Intn(10) < 5 || len(ids) == 0:
+							live[newPage(t, p, 1).Pgid] = 1
+						default:
+							id := ids[rnd.Intn(len(ids))]
+							require.NoError(t, p.Touch(id, live[id]))
+							require.NoError(t, p.Freed(id, live[id]))
+							held[id] = live[id]
+							delete(live, id)
+						}
+					}
+					checkpoint(t, p)
+					for id, n := range held {
+						require.NoError(t, p.Release(id, n))
+					}
+					clear(held)
+				}
+				before := usedPages(t, p)
+				for id, n := range live {
+					for i := range n {
+						require.True(t, before[id+Pgid(i)])
+					}
+				}
+				require.NoError(t, p.TrimFile(rnd.Intn(2) == 0))
+				free, pages := (p.space.freeCount + uint64(len(p.space.hot))), p.Pages()
+				require.NoError(t, p.Close())
+				p, err = b.tryOpen()
+				require.NoError(t, err)
+				require.Equal(t, free, (p.space.freeCount+uint64(len(p.space.hot)))+pages-p.Pages())
+				require.Equal(t, before, usedPages(t, p))
+				require.Equal(t, p.Pages(), (p.space.freeCount+uint64(len(p.space.hot)))+p.UsedPages())
+				require.NoError(t, p.Close())
+			}
+		}
+	})
+}
+
+// hugeStore opens a store that has the given number of groups, all but a few of their pages free.
+func hugeStore(t *testing.T, groups int) (bed, *Pager) {
+	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
+	p := b.newPager(t, MinPageSize)
+	last := uint64(groups)*p.space.perGroup - 10
+	require.NoError(t, p.reserve(last))
+	first := p.space.grow(last - p.space.end)
+	require.NoError(t, p.space.setAvail(first, last-uint64(first)))
+	p.end.Store(p.space.end)
+	return b, p
+}
+
+// pageIn takes one page of a group, as a commit would.
+func pageIn(t *testing.T, p *Pager, no int) Pgid {
+	t.Helper()
+	p.space.run, p.space.runEnd, p.space.hot = 0, 0, p.space.hot[:0]
+	p.space.cursor = uint64(no)*p.space.perGroup + 64
+	ref := newPage(t, p, byte(no))
+	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.space.perGroup)
+	return ref.Pgid
+}
+
+func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
+	b, p := hugeStore(t, 6)
+	pageIn(t, p, 5)
+	four := pageIn(t, p, 4)
+	pageIn(t, p, 2)
+	_, before := p.Counters()
+	c := checkpoint(t, p)
+	_, after := p.Counters()
+	require.Len(t, c.images, 5, "groups 0, 2, 4 and 5 and the directory")
+	require.Equal(t, before+5+3, after)
+	require.Zero(t, p.space.groups[1].ref, "a group of which nothing is in use has no page")
+	refs := []Ref{p.space.groups[4].ref, p.space.groups[5].ref}
+
+	pageIn(t, p, 2)
+	c = checkpoint(t, p)
+	require.Len(t, c.images, 3, "groups 0, for the pages of the map itself, and 2, and the directory")
+	require.Equal(t, refs, []Ref{p.space.groups[4].ref, p.space.groups[5].ref})
+	require.Len(t, c.Freed, 3)
+
+	require.NoError(t, p.Freed(four, 1))
+	checkpoint(t, p)
+	require.NoError(t, p.Release(four, 1))
+	require.Zero(t, p.space.groups[4].ref)
+	used := usedPages(t, p)
+	require.NoError(t, p.Close())
+
+	p = b.open(t)
+	require.Len(t, p.space.groups, 6)
+	read, _ := p.Counters()
+	require.Equal(t, uint64(2), read, "opening reads the directory only: its one page, as root and as level 0")
+	require.Equal(t, used, usedPages(t, p))
+	require.Len(t, p.SpacePages(), 4)
+	for _, ref := range p.SpacePages() {
+		require.NoError(t, p.VerifySpace(ref))
+	}
+}
+
+func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
+	b, p := hugeStore(t, 300)
+	far := pageIn(t, p, 299)
+	pageIn(t, p, 260)
+	pageIn(t, p, 3)
+	c := checkpoint(t, p)
+	require.Len(t, p.dirs, 3)
+	require.Len(t, c.images, 3+4)
+	used := usedPages(t, p)
+	require.NoError(t, p.Close())
+
+	p = b.open(t)
+	require.Len(t, p.space.groups, 300)
+	require.Equal(t, used, usedPages(t, p))
+	require.Len(t, p.SpacePages(), 3+4)
+
+	// When the tail is free, file and directory shrink.
+	require.NoError(t, p.Freed(far, 1))
+	checkpoint(t, p)
+	require.NoError(t, p.Release(far, 1))
+	checkpoint(t, p)
+	require.Less(t, len(p.space.groups), 262)
+	require.Len(t, p.dirs, 3)
+	id := Pgid(0)
+	for u := range usedPages(t, p) {
+		if uint64(u)/p.space.perGroup == 260 {
+			id = u
+		}
+	}
+	require.NotZero(t, id)
+	for range 3 { // the map page of the last group lies in the last group at first
+		if in, err := p.InUse(id); err == nil && in {
+			require.NoError(t, p.Freed(id, 1))
+			checkpoint(t, p)
+			require.NoError(t, p.Release(id, 1))
+		} else {
+			checkpoint(t, p)
+		}
+	}
+	require.Len(t, p.dirs, 1)
+	require.Len(t, p.space.groups, 4)
+	require.NoError(t, p.TrimFile(true))
+	require.Equal(t, int64(p.Pages())*MinPageSize, p.FileBytes())
+	used = usedPages(t, p)
+	require.NoError(t, p.Close())
+	p = b.open(t)
+	require.Equal(t, used, usedPages(t, p))
+}
+
+func TestFileGrowsNoFurtherThanTheDirectoryCanTell(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	p.space.end = p.mostPages() - 3
+	p.fileSize = int64(p.space.end) * MinPageSize
+	require.ErrorIs(t, p.reserve(4), ErrNoSpace)
+}
+
+func TestExtentBehindAGroupThatWasNotReadIsNotFree(t *testing.T) {
+	b, p := freeMapStore(t)
+	require.NoError(t, p.Close())
+	p = b.open(t)
+	require.False(t, p.space.groups[0].loaded)
+	value := make([]byte, 20*MinPageSize)
+	ref, n, err := p.NewExtent(nextEpoch(p), 7, value)
+	require.NoError(t, err)
+	require.False(t, p.space.groups[0].loaded)
+	seen := map[Pgid]bool{}
+	for i := range n {
+		seen[ref.Pgid+Pgid(i)] = true
+	}
+	for range 20 {
+		id, _, err := p.New(7)
+		require.NoError(t, err)
+		require.False(t, seen[id], "page %d was handed out twice", id)
+		seen[id] = true
+	}
+}
+
+// freeMapDamage are changes of a directory and a map page that their checksums do not tell of.
+func TestFreeMapThatTellsAnotherStoryIsDamage(t *testing.T) {
+	_, model := freeMapStore(t)
+	dir, fmap := model.freeDir().Pgid, model.space.groups[0].ref.Pgid
+	u32 := func(off int, v uint32) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint32(b[off:], v) }
+	}
+	for _, test := range []struct {
+		name   string
+		page   Pgid
+		sealed bool
+		change func(b []byte)
+	}{
+		{"directory_checksum", dir, false, func(b []byte) { b[4000] = 1 }},
+		{"directory_kind", dir, true, func(b []byte) { b[offKind] = byte(KindFreeMap) }},
+		{"directory_pgid", dir, true, func(b []byte) { b[offPgid] ^= 1 }},
+		{"directory_epoch", dir, true, func(b []byte) { b[offEpoch]-- }},
+		{"directory_of_no_group", dir, true, func(b []byte) { SetCount(b, 0) }},
+		{"directory_of_too_many_groups", dir, true, func(b []byte) { SetCount(b, 2) }},
+		{"directory_with_a_count_past_its_end", dir, true, func(b []byte) { SetCount(b, 65535) }},
+		{"directory_level_1_names_itself", dir, true, func(b []byte) {
+			b[offLevel] = 1
+			binary.LittleEndian.PutUint64(b[HeaderSize:], uint64(dir))
+		}},
+		{"more_in_use_than_pages", dir, true, u32(HeaderSize+12, 1000)},
+		{"meta_pages_free", dir, true, u32(HeaderSize+12, 1)},
+		{"map_past_the_end", dir, true, u32(HeaderSize, 99)},
+		{"map_is_a_meta_page", dir, true, u32(HeaderSize, 1)},
+		{"map_missing", dir, true, func(b []byte) { clear(b[HeaderSize : HeaderSize+12]) }},
+		{"map_epoch", dir, true, u32(HeaderSize+8, 1)},
+		{"map_checksum", fmap, false, func(b []byte) { b[100] = 1 }},
+		{"map_kind", fmap, true, func(b []byte) { b[offKind] = byte(KindFreeDir) }},
+		{"map_with_another_count", fmap, true, func(b []byte) { b[HeaderSize] |= 8 }},
+		{"map_past_the_file", fmap, true, func(b []byte) { b[HeaderSize] &^= 4; b[HeaderSize+20] = 1 }},
+		{"map_with_a_free_meta_page", fmap, true, func(b []byte) { b[HeaderSize] ^= 2 | 8 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b, p := freeMapStore(t)
+			require.NoError(t, p.Close())
+			b.rewrite(t, MinPageSize, test.page, 1, test.sealed, test.change)
+			p, err := b.tryOpen()
+			if err == nil {
+				_, err = p.Used()
+				require.NoError(t, p.Close())
+			}
+			var bad *badfile.Error
+			require.ErrorAs(t, err, &bad)
+		})
+	}
+}
+
+func TestPagesThatNoFileHasCannotBeFreed(t *testing.T) {
+	_, p := freeMapStore(t)
+	end := p.Pages()
+	for _, c := range []struct {
+		id Pgid
+		n  uint64
+	}{{0, 1}, {1, 1}, {Pgid(end), 1}, {Pgid(end - 1), 2}, {1<<64 - 1, 1}, {3, 1<<64 - 1}, {2, 0}} {
+		requireBadPage(t, p.Touch(c.id, c.n), c.id)
+	}
+	in, err := p.InUse(1 << 60)
+	require.NoError(t, err)
+	require.False(t, in)
+}
+
+func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
+	b := memoryBed()
+	b.create(t, MinPageSize)
+	p, metas, err := Open(Options{FS: b.fs, Path: b.path, MaxBytes: 6 * MinPageSize})
+	require.NoError(t, err)
+	require.NoError(t, p.Start(metas[0]))
+	t.Cleanup(func() { _ = p.Close() })
+	var refs []Ref
+	for range 4 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	_, _, err = p.New(7)
+	require.ErrorIs(t, err, ErrNoSpace)
+	_, _, err = p.NewExtent(2, 7, make([]byte, 10000))
+	require.ErrorIs(t, err, ErrNoSpace)
+	checkpoint(t, p) // may go past the bound: what frees space has to go on
+	p.Overdraft(true)
+	newPage(t, p, 1)
+	p.Overdraft(false)
+	for _, ref := range refs {
+		require.NoError(t, p.Freed(ref.Pgid, 1))
+	}
+	checkpoint(t, p)
+	for _, ref := range refs {
+		require.NoError(t, p.Release(ref.Pgid, 1))
+	}
+	newPage(t, p, 1)
+}
+
+func FuzzFreeMap(f *testing.F) {
+	f.Add(golden(f, "free-directory.hex"), golden(f, "free-map.hex"), byte(9))
+	f.Add(golden(f, "free-directory-level-1.hex"), golden(f, "free-directory.hex"), byte(3))
+	f.Fuzz(func(t *testing.T, dir, fmap []byte, ops byte) {
+		b, p := freeMapStore(t)
+		at := []Pgid{p.freeDir().Pgid, p.space.groups[0].ref.Pgid}
+		require.NoError(t, p.Close())
+		for i, page := range [][]byte{dir, fmap} {
+			if len(page) > HeaderSize {
+				b.rewrite(t, MinPageSize, at[i], 1, true, func(b []byte) {
+					copy(b[offLevel:], page[offLevel:min(len(page), len(b))])
+				})
+			}
+		}
+		p, err := b.tryOpen()
+		if err != nil {
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			return
+		}
+		defer func() { require.NoError(t, p.Close()) }()
+		var taken []Pgid
+		for range ops % 32 {
+			id, _, err := p.New(7)
+			if err != nil {
+				require.ErrorIs(t, err, badfile.ErrCorrupt)
+				return
+			}
+			require.GreaterOrEqual(t, id, Pgid(2))
+			taken = append(taken, id)
+		}
+		if _, err := p.Used(); err != nil {
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			return
+		}
+		for i, id := range taken {
+			if i%2 == 0 {
+				require.NoError(t, p.Commit(id, 1))
+			} else {
+				require.NoError(t, p.Unused(id, 1))
+			}
+		}
+		if _, err := p.CaptureState(nextEpoch(p)); err != nil {
+			require.True(t, errors.Is(err, badfile.ErrCorrupt) || errors.Is(err, ErrNoSpace), "%v", err)
+		}
+	})
+}

@@ -1,0 +1,288 @@
+package pager
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// Errors that tell what a file is, when it is not a damaged store.
+var (
+	ErrNotStore = errors.New("pager: not a store: wrong magic")
+	ErrVersion  = errors.New("pager: format version or required feature not known")
+)
+
+// FormatVersion is the version this code writes, and the only one it reads.
+const FormatVersion = 1
+
+// magic stands at offset 24 of both meta pages.
+var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
+
+// Meta page, behind the page header. Pages 0 and 1 are meta pages; checkpoints write them in turn.
+//
+//	24 magic [8]byte        32 version u32          36 flags u32 (1: closed cleanly, no log needed)
+//	40 required u64         48 optional u64         feature bits; an unknown required one is ErrVersion
+//	56 store id [16]byte    72 page size u32        76 segment size u32 (of the log)
+//	80 pages u64            88 log start u64        96 log durable u64
+//	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (of the tree table)
+//	128 free pgid u64       136 free epoch u32      140 reserved u32        (root of the free directory)
+//	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
+//	176 zeros to the end of the page
+//
+// The header's epoch is the number of the checkpoint. log start is the LSN that replay begins at; everything before
+// log durable was synced when the page was written. Golden bytes: testdata/meta.hex.
+const (
+	offMagic      = 24
+	offVersion    = 32
+	offFlags      = 36
+	offRequired   = 40
+	offOptional   = 48
+	offStoreID    = 56
+	offPageSize   = 72
+	offSegSize    = 76
+	offPages      = 80
+	offLogStart   = 88
+	offLogDurable = 96
+	offRootPgid   = 104
+	offRootEpoch  = 112
+	offRootDepth  = 116
+	offRootRows   = 120
+	offFreePgid   = 128
+	offFreeEpoch  = 136
+	offNextTree   = 144
+	offSeq        = 152
+	offClockMark  = 160
+	offNextTrash  = 168
+	metaEnd       = 176
+
+	flagClean    = 1
+	maxTreeDepth = 64
+)
+
+// knownRequired are the required features that this code knows.
+const knownRequired uint64 = 0
+
+// Meta is one decoded meta page: one durable state of the store and where its log goes on.
+type Meta struct {
+	Slot        int // page it was read from, 0 or 1
+	Epoch       Epoch
+	Clean       bool
+	Optional    uint64
+	StoreID     [16]byte
+	PageSize    int
+	SegmentSize int64
+	Pages       uint64
+	LogStart    uint64
+	LogDurable  uint64
+	Root        Ref
+	RootDepth   uint8
+	RootRows    uint64
+	FreeDir     Ref
+	NextTree    uint64
+	NextTrash   uint64
+	Seq         uint64
+	ClockMark   int64
+}
+
+func appendMeta(b []byte, m *Meta) []byte {
+	p := make([]byte, m.PageSize)
+	WriteHeader(p, Header{Pgid: Pgid(m.Slot), Epoch: m.Epoch, Kind: KindMeta})
+	le := binary.LittleEndian
+	copy(p[offMagic:], magic[:])
+	le.PutUint32(p[offVersion:], FormatVersion)
+	if m.Clean {
+		le.PutUint32(p[offFlags:], flagClean)
+	}
+	le.PutUint64(p[offOptional:], m.Optional)
+	copy(p[offStoreID:], m.StoreID[:])
+	le.PutUint32(p[offPageSize:], uint32(m.PageSize))
+	le.PutUint32(p[offSegSize:], uint32(m.SegmentSize))
+	le.PutUint64(p[offPages:], m.Pages)
+	le.PutUint64(p[offLogStart:], m.LogStart)
+	le.PutUint64(p[offLogDurable:], m.LogDurable)
+	le.PutUint64(p[offRootPgid:], uint64(m.Root.Pgid))
+	le.PutUint32(p[offRootEpoch:], uint32(m.Root.Epoch))
+	le.PutUint32(p[offRootDepth:], uint32(m.RootDepth))
+	le.PutUint64(p[offRootRows:], m.RootRows)
+	le.PutUint64(p[offFreePgid:], uint64(m.FreeDir.Pgid))
+	le.PutUint32(p[offFreeEpoch:], uint32(m.FreeDir.Epoch))
+	le.PutUint64(p[offNextTree:], m.NextTree)
+	le.PutUint64(p[offSeq:], m.Seq)
+	le.PutUint64(p[offClockMark:], uint64(m.ClockMark))
+	le.PutUint64(p[offNextTrash:], m.NextTrash)
+	Seal(p, Salt(m.StoreID))
+	return append(b, p...)
+}
+
+// decodeMeta proves every field of a meta page that was read from slot, or says what is wrong. p is one page long.
+func decodeMeta(p []byte, slot int) (*Meta, error) {
+	le := binary.LittleEndian
+	if !bytes.Equal(p[offMagic:offMagic+8], magic[:]) {
+		return nil, ErrNotStore
+	}
+	m := &Meta{Slot: slot}
+	copy(m.StoreID[:], p[offStoreID:])
+	if !Sealed(p, Salt(m.StoreID)) {
+		return nil, errors.New("wrong checksum")
+	}
+	if v := le.Uint32(p[offVersion:]); v != FormatVersion {
+		return nil, fmt.Errorf("%w: file has version %d, this code reads %d", ErrVersion, v, FormatVersion)
+	}
+	if r := le.Uint64(p[offRequired:]); r&^knownRequired != 0 {
+		return nil, fmt.Errorf("%w: file requires features %#x, this code knows %#x", ErrVersion, r, knownRequired)
+	}
+	h := ReadHeader(p)
+	m.Epoch = h.Epoch
+	m.Clean = le.Uint32(p[offFlags:])&flagClean != 0
+	m.Optional = le.Uint64(p[offOptional:])
+	m.PageSize = int(le.Uint32(p[offPageSize:]))
+	m.SegmentSize = int64(le.Uint32(p[offSegSize:]))
+	m.Pages = le.Uint64(p[offPages:])
+	m.LogStart = le.Uint64(p[offLogStart:])
+	m.LogDurable = le.Uint64(p[offLogDurable:])
+	m.Root = Ref{Pgid(le.Uint64(p[offRootPgid:])), Epoch(le.Uint32(p[offRootEpoch:]))}
+	depth := le.Uint32(p[offRootDepth:])
+	m.RootDepth = uint8(depth)
+	m.RootRows = le.Uint64(p[offRootRows:])
+	m.FreeDir = Ref{Pgid(le.Uint64(p[offFreePgid:])), Epoch(le.Uint32(p[offFreeEpoch:]))}
+	m.NextTree = le.Uint64(p[offNextTree:])
+	m.NextTrash = le.Uint64(p[offNextTrash:])
+	m.Seq = le.Uint64(p[offSeq:])
+	m.ClockMark = int64(le.Uint64(p[offClockMark:]))
+	switch {
+	case h.Kind != KindMeta || h.Pgid != Pgid(slot):
+		return nil, fmt.Errorf("%v page with number %d where meta page %d belongs", h.Kind, h.Pgid, slot)
+	case h.Level != 0 || h.Count != 0:
+		return nil, fmt.Errorf("level %d and count %d in a meta page", h.Level, h.Count)
+	case le.Uint32(p[offFlags:])&^flagClean != 0:
+		return nil, fmt.Errorf("flags %#x", le.Uint32(p[offFlags:]))
+	case m.PageSize != len(p):
+		return nil, fmt.Errorf("page size %d in a page of %d bytes", m.PageSize, len(p))
+	case m.Epoch == 0 || m.Epoch >= MaxEpoch:
+		return nil, fmt.Errorf("epoch %d out of range", m.Epoch)
+	case m.SegmentSize < minSegment || m.SegmentSize > maxSegment || m.SegmentSize%4096 != 0:
+		return nil, fmt.Errorf("segment size %d", m.SegmentSize)
+	case max(m.LogStart, m.LogDurable)/uint64(m.SegmentSize) >= maxSegments:
+		return nil, fmt.Errorf("log from LSN %d, durable up to %d, out of range", m.LogStart, m.LogDurable)
+	case m.NextTree >= maxNumber || m.NextTrash >= maxNumber:
+		return nil, fmt.Errorf("next tree %d or next trash %d out of range", m.NextTree, m.NextTrash)
+	case m.Pages < 2 || m.Pages > maxPages:
+		return nil, fmt.Errorf("page count %d out of range", m.Pages)
+	case uint64(m.Root.Pgid) >= m.Pages || uint64(m.FreeDir.Pgid) >= m.Pages:
+		return nil, fmt.Errorf("root %v or free directory %v past the last page %d", m.Root, m.FreeDir, m.Pages-1)
+	case m.Root.Pgid == 1 || m.FreeDir.Pgid == 1:
+		return nil, fmt.Errorf("root %v or free directory %v is a meta page", m.Root, m.FreeDir)
+	case m.Root.Epoch > m.Epoch || m.FreeDir.Epoch > m.Epoch:
+		return nil, fmt.Errorf("root %v or free directory %v newer than the meta page's epoch %d", m.Root, m.FreeDir, m.Epoch)
+	case depth > maxTreeDepth || (depth == 0) != m.Root.IsZero():
+		return nil, fmt.Errorf("root %v with depth %d", m.Root, depth)
+	case !allZero(p[offFreeEpoch+4:offNextTree]) || !allZero(p[metaEnd:]):
+		return nil, errors.New("bytes that belong to no field are not zero")
+	}
+	return m, nil
+}
+
+// MaxEpoch bounds the number of checkpoints of a store's life: at one a second, 136 years.
+const MaxEpoch = Epoch(1<<32 - 16)
+
+// maxPages bounds the page count far below where offsets overflow.
+const maxPages = 1 << 44
+
+// Bounds of what the meta page keeps for the rooms above: segment sizes that a log can have, and numbers far below
+// where sums with them overflow.
+const (
+	minSegment  = 16 << 10
+	maxSegment  = 1 << 30
+	maxSegments = 1 << 33
+	maxNumber   = 1 << 62
+)
+
+// readMetas reads both meta pages. A damaged or absent one is nil. The error tells of a file in which neither is valid.
+func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
+	size, err := f.Size()
+	if err != nil {
+		return metas, err
+	}
+	why := [2]error{}
+	notStore := 0
+	for slot := range metas {
+		for _, ps := range pageSizesToTry(metas[0]) {
+			if int64(slot+1)*int64(ps) > size {
+				continue
+			}
+			p := make([]byte, ps)
+			if err := vfs.ReadFull(f, p, int64(slot)*int64(ps)); err != nil {
+				if err == io.EOF || err == io.ErrUnexpectedEOF {
+					continue
+				}
+				return metas, fmt.Errorf("read meta page %d: %w", slot, err)
+			}
+			m, err := decodeMeta(p, slot)
+			if err == nil {
+				metas[slot] = m
+				break
+			}
+			if errors.Is(err, ErrVersion) {
+				return metas, err
+			}
+			if !errors.Is(err, ErrNotStore) {
+				why[slot] = err
+			} else if slot == 0 && !allZero(p) {
+				notStore++
+			}
+		}
+	}
+	switch {
+	case metas[0] != nil || metas[1] != nil:
+		return metas, nil
+	case why[0] != nil || why[1] != nil:
+		return metas, badfile.Page(name, 0, 0, "no valid meta page: page 0: %v; page 1: %v", orShort(why[0]), orShort(why[1]))
+	case notStore > 0:
+		return metas, ErrNotStore
+	case size >= metaEnd || size > 0:
+		// Short or all zeros. A short file with foreign bytes is somebody else's, not a damaged store.
+		head := make([]byte, min(size, MinPageSize))
+		if err := vfs.ReadFull(f, head, 0); err != nil {
+			return metas, err
+		}
+		if !allZero(head) && (len(head) < offMagic+8 || !bytes.Equal(head[offMagic:offMagic+8], magic[:])) && !looksShort(head) {
+			return metas, ErrNotStore
+		}
+		return metas, badfile.Page(name, 0, 0, "no meta page: the file of %d bytes is cut short or zeroed", size)
+	}
+	return metas, badfile.Page(name, 0, 0, "file is empty")
+}
+
+// looksShort says whether a file shorter than a page may be the beginning of a store: its header bytes say meta page 0.
+func looksShort(b []byte) bool {
+	return len(b) < offMagic+8 && (len(b) <= offKind || b[offKind] == byte(KindMeta))
+}
+
+func orShort(err error) error {
+	if err == nil {
+		return errors.New("absent")
+	}
+	return err
+}
+
+// pageSizesToTry is one size once page 0 told it, else all of them.
+func pageSizesToTry(m *Meta) []int {
+	if m != nil {
+		return []int{m.PageSize}
+	}
+	return []int{4096, 8192, 16384, 32768, 65536}
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

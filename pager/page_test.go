@@ -1,0 +1,641 @@
+package pager
+
+import (
+	"bytes"
+	"errors"
+	"math/rand"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+func filled(b []byte) byte { return b[HeaderSize] }
+
+func TestPagesAreReadAsTheyWereWritten(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		for _, pageSize := range []int{4096, 65536} {
+			b.path += "x"
+			p := b.newPager(t, pageSize)
+			require.Equal(t, pageSize, p.PageSize())
+			require.Equal(t, storeID, p.StoreID())
+			var pages, extents []Ref
+			for i := range 30 {
+				pages = append(pages, newPage(t, p, byte(i)))
+				extents = append(extents, newExtent(t, p, bytes.Repeat([]byte{byte(i)}, i*5000)))
+			}
+			base := p.LastMeta().Epoch
+			look := func(base Epoch) {
+				t.Helper()
+				for i := range pages {
+					page, err := p.Page(pages[i], base)
+					require.NoError(t, err)
+					require.Len(t, page, pageSize)
+					require.Equal(t, byte(i), filled(page))
+					require.NoError(t, p.Verify(pages[i], base, -1))
+					v, err := p.Extent(extents[i], i*5000)
+					require.NoError(t, err)
+					require.True(t, bytes.Equal(bytes.Repeat([]byte{byte(i)}, i*5000), v))
+					require.NoError(t, p.Verify(extents[i], base, i*5000))
+				}
+			}
+			look(base)
+			require.Equal(t, int64(30*pageSize), p.FrameBytes())
+			for _, ref := range pages {
+				require.True(t, p.InFrame(ref.Pgid))
+				require.Equal(t, uint64(7), p.Owner(ref.Pgid))
+			}
+			c := checkpoint(t, p)
+			require.Zero(t, p.FrameBytes())
+			look(c.Epoch)
+			require.NoError(t, p.Close())
+			p = b.open(t)
+			look(c.Epoch)
+		}
+	})
+}
+
+func TestAPageIsProvedOnceAfterTheFileWasOpened(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 9000))
+		base := checkpoint(t, p).Epoch
+		require.NoError(t, p.Close())
+		p = b.open(t)
+		proofs := 0
+		p.o.CheckPage = func(b []byte, pageSize int) error { proofs++; return nil }
+		before, _ := p.Counters()
+		for range 3 {
+			_, err := p.Page(page, base)
+			require.NoError(t, err)
+		}
+		after, _ := p.Counters()
+		require.Equal(t, before+1, after)
+		require.Equal(t, 1, proofs)
+		require.NoError(t, p.Verify(page, base, -1), "Verify reads the file whatever was proved")
+		require.Equal(t, 2, proofs)
+		if p.Mapped() {
+			before, _ = p.Counters()
+			for range 3 {
+				_, err := p.Extent(extent, 9000)
+				require.NoError(t, err)
+			}
+			after, _ = p.Counters()
+			require.Equal(t, before+3, after)
+		}
+		// A number that is used for another page is not vouched for any more.
+		require.NoError(t, p.Freed(page.Pgid, 1))
+		require.NoError(t, p.Release(page.Pgid, 1))
+		require.False(t, p.verified.has(page.Pgid))
+	})
+}
+
+func TestAWrongPageIsDamageWithItsNumber(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		for _, test := range []struct {
+			name   string
+			sealed bool
+			change func(b []byte)
+			want   string
+		}{
+			{"checksum", false, func(b []byte) { b[100] ^= 1 }, "wrong checksum"},
+			{"last_byte", false, func(b []byte) { b[len(b)-1] ^= 1 }, "wrong checksum"},
+			{"zeros", false, func(b []byte) { clear(b) }, "wrong checksum"},
+			{"pgid", true, func(b []byte) { b[offPgid] ^= 1 }, "misdirected"},
+			{"epoch", true, func(b []byte) { b[offEpoch]-- }, "lost write"},
+			{"kind", true, func(b []byte) { b[offKind] = byte(KindMeta) }, "meta page where"},
+			{"unknown_kind", true, func(b []byte) { b[offKind] = 99 }, "kind 99 page where"},
+			{"foreign_store", false, func(b []byte) { Seal(b, Salt([16]byte{1})) }, "wrong checksum"},
+			{"check", true, func(b []byte) { b[30] = 0xbb }, "bad cell"},
+		} {
+			b.path += "x"
+			b.create(t, MinPageSize)
+			p := b.open(t)
+			page := newPage(t, p, 1)
+			extent := newExtent(t, p, make([]byte, 5000))
+			base := checkpoint(t, p).Epoch
+			require.NoError(t, p.Close())
+			b.rewrite(t, MinPageSize, page.Pgid, 1, test.sealed, test.change)
+			b.rewrite(t, MinPageSize, extent.Pgid, 2, test.sealed, test.change)
+			p = b.open(t)
+			p.o.CheckPage = func(b []byte, pageSize int) error {
+				if b[30] == 0xbb {
+					return errors.New("bad cell")
+				}
+				return nil
+			}
+			for range 2 {
+				_, err := p.Page(page, base)
+				requireBadPage(t, err, page.Pgid)
+				require.ErrorContains(t, err, test.want)
+				requireBadPage(t, p.Verify(page, base, -1), page.Pgid)
+				if test.name == "check" {
+					continue
+				}
+				_, err = p.Extent(extent, 5000)
+				requireBadPage(t, err, extent.Pgid)
+				require.ErrorContains(t, err, test.want)
+				requireBadPage(t, p.Verify(extent, base, 5000), extent.Pgid)
+			}
+			// The rest of the file can be read.
+			for _, ref := range p.SpacePages() {
+				require.NoError(t, p.VerifySpace(ref))
+			}
+		}
+	})
+}
+
+func TestReferencesThatLeadNowhereAreDamage(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 5000))
+		base := checkpoint(t, p).Epoch
+		for _, id := range []Pgid{0, 1, Pgid(p.Pages()), 1 << 40, 1<<64 - 1} {
+			for _, epoch := range []Epoch{base, base + 1} {
+				_, err := p.Page(Ref{id, epoch}, base)
+				requireBadPage(t, err, id)
+				_, err = p.Extent(Ref{id, epoch}, 10)
+				requireBadPage(t, err, id)
+				requireBadPage(t, p.Verify(Ref{id, epoch}, base, -1), id)
+			}
+			requireBadPage(t, p.VerifySpace(Ref{id, base}), id)
+		}
+		_, err := p.Extent(Ref{Pgid(p.Pages() - 1), base}, 1<<30-1)
+		requireBadPage(t, err, Pgid(p.Pages()-1))
+		_, err = p.Extent(extent, 5001)
+		requireBadPage(t, err, extent.Pgid)
+		_, err = p.Extent(page, 100)
+		requireBadPage(t, err, page.Pgid)
+		requireBadPage(t, p.Verify(page, base, 100), page.Pgid)
+		if !p.Mapped() { // a mapped page is looked at once
+			_, err = p.Page(page, base)
+			require.NoError(t, err)
+			_, err = p.Page(Ref{page.Pgid, base - 1}, base)
+			requireBadPage(t, err, page.Pgid)
+		}
+	})
+}
+
+func TestFileCutShortIsDamage(t *testing.T) {
+	b := bed{fs: vfs.NewMemory(), path: "/a.ebb"}
+	p := b.newPager(t, MinPageSize)
+	page := newPage(t, p, 1)
+	base := checkpoint(t, p).Epoch
+	pages := p.Pages()
+	require.NoError(t, p.file.Truncate(int64(page.Pgid)*MinPageSize+100))
+	_, err := p.Page(page, base)
+	requireBadPage(t, err, page.Pgid)
+	require.NoError(t, p.Close())
+	_, err = b.tryOpen()
+	requireBadPage(t, err, Pgid(pages-1))
+}
+
+// brokenFile fails the calls that it is told to.
+type brokenFile struct {
+	vfs.File
+	read, write, sync, data, truncate, size error
+	writes                                  int // that still succeed
+}
+
+var errBroken = errors.New("broken device")
+
+func (f *brokenFile) ReadAt(b []byte, off int64) (int, error) {
+	if f.read != nil {
+		return 0, f.read
+	}
+	return f.File.ReadAt(b, off)
+}
+
+func (f *brokenFile) WriteAt(b []byte, off int64) (int, error) {
+	if f.writes--; f.write != nil && f.writes < 0 {
+		return 0, f.write
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f *brokenFile) Sync() error     { return errors.Join(f.sync, f.File.Sync()) }
+func (f *brokenFile) SyncData() error { return errors.Join(f.data, f.File.SyncData()) }
+
+func (f *brokenFile) Truncate(n int64) error {
+	if f.truncate != nil {
+		return f.truncate
+	}
+	return f.File.Truncate(n)
+}
+
+func (f *brokenFile) Size() (int64, error) {
+	if f.size != nil {
+		return 0, f.size
+	}
+	return f.File.Size()
+}
+
+func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
+	b := memoryBed()
+	p := b.newPager(t, MinPageSize)
+	page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 5000))
+	base := checkpoint(t, p).Epoch
+	f := &brokenFile{File: p.file, read: errBroken}
+	p.file = f
+	requireBroken := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, errBroken)
+		require.NotErrorIs(t, err, badfile.ErrCorrupt)
+	}
+	_, err := p.Page(page, base)
+	requireBroken(err)
+	_, err = p.Extent(extent, 5000)
+	requireBroken(err)
+	requireBroken(p.Verify(page, base, -1))
+	requireBroken(p.VerifySpace(p.freeDir()))
+	_, err = readMetas(f, "a.ebb")
+	requireBroken(err)
+	f.size = errBroken
+	_, err = readMetas(f, "a.ebb")
+	requireBroken(err)
+	f.read, f.size = nil, nil
+	_, err = p.Page(page, base)
+	require.NoError(t, err)
+
+	f.write = errBroken
+	for f.writes = 0; f.writes < 3; f.writes++ {
+		left := f.writes
+		_, _, err = p.NewExtent(base+1, 7, make([]byte, stagingBytes+MinPageSize*3/2))
+		requireBroken(err)
+		f.writes = left
+	}
+	newPage(t, p, 1)
+	c, err := p.CaptureState(base + 1)
+	require.NoError(t, err)
+	f.writes = 0
+	requireBroken(p.Write(c, nil))
+	requireBroken(p.WriteMeta(p.LastMeta()))
+	require.Equal(t, base, p.LastMeta().Epoch)
+	f.write, f.data, f.sync = nil, errBroken, errBroken
+	requireBroken(p.Write(c, nil))
+	requireBroken(p.WriteMeta(p.LastMeta()))
+	f.truncate = errBroken
+	p.fileSize += 1 << 30
+	requireBroken(p.TrimFile(true))
+	p.fileSize = 0
+	_, _, err = p.New(7)
+	for err == nil {
+		_, _, err = p.New(7)
+	}
+	requireBroken(err)
+}
+
+func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	a, first, err := p.New(7)
+	require.NoError(t, err)
+	b, second, err := p.New(7)
+	require.NoError(t, err)
+	require.NoError(t, p.Unused(a, 1))
+	require.NoError(t, p.Unused(b, 1))
+	id, frame, err := p.New(8)
+	require.NoError(t, err)
+	require.Equal(t, b, id, "the hot stack keeps numbers dense")
+	require.Same(t, &second[0], &frame[0])
+	require.Equal(t, uint64(8), p.Owner(b))
+	id, frame, err = p.New(8)
+	require.NoError(t, err)
+	require.Equal(t, a, id)
+	require.Same(t, &first[0], &frame[0])
+
+	// Again gives a page of the transaction a new life in its own frame, or in another one if it was written early.
+	again, err := p.Again(a, 9)
+	require.NoError(t, err)
+	require.Same(t, &first[0], &again[0])
+	require.Equal(t, uint64(9), p.Owner(a))
+	WriteHeader(again, Header{Pgid: a, Epoch: 2, Kind: KindLeaf})
+	again[HeaderSize] = 77
+	require.NoError(t, p.Spill([]Pgid{a}))
+	require.False(t, p.InFrame(a))
+	page, err := p.Page(Ref{a, 2}, 1)
+	require.NoError(t, err)
+	require.Equal(t, byte(77), filled(page))
+	edit, err := p.Frame(Ref{a, 2}, 1)
+	require.NoError(t, err)
+	require.Equal(t, byte(77), filled(edit))
+	require.True(t, p.InFrame(a))
+	same, err := p.Frame(Ref{a, 2}, 1)
+	require.NoError(t, err)
+	require.Same(t, &edit[0], &same[0])
+	require.NoError(t, p.Spill([]Pgid{a}))
+	_, err = p.Again(a, 10)
+	require.NoError(t, err)
+	require.False(t, p.InFrame(1<<40))
+	require.Zero(t, p.Owner(1<<40))
+}
+
+func TestArenaHandsOutWhatCameBackAndCutsLargerSlabs(t *testing.T) {
+	a := arena{pageSize: 65536}
+	defer a.close()
+	seen := map[*byte]bool{}
+	var frames []*byte
+	for range 300 {
+		f, err := a.alloc()
+		require.NoError(t, err)
+		b := (*byte)(f)
+		require.False(t, seen[b])
+		seen[b] = true
+		frames = append(frames, b)
+	}
+	require.Equal(t, int64(300*65536), a.bytes())
+	require.Greater(t, len(a.slabs), 3)
+	require.Less(t, len(a.slabs), 10)
+	slabs := len(a.slabs)
+	f, _ := a.alloc()
+	a.release(f)
+	for range 50 {
+		again, err := a.alloc()
+		require.NoError(t, err)
+		require.Equal(t, f, again)
+		a.release(again)
+	}
+	require.Len(t, a.slabs, slabs)
+	require.NotEmpty(t, frames)
+}
+
+func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
+	b := memoryBed()
+	b.cache = 70 * MinPageSize
+	p := b.newPager(t, MinPageSize)
+	var refs []Ref
+	for i := range 400 {
+		refs = append(refs, newPage(t, p, byte(i)))
+	}
+	base := checkpoint(t, p).Epoch
+	cached := func() (n int) {
+		for _, ref := range refs {
+			if s := p.table.peek(ref.Pgid); s != nil && s.clean != nil {
+				n++
+			}
+		}
+		return n
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			rnd := rand.New(rand.NewSource(int64(g)))
+			for range 3000 {
+				i := rnd.Intn(len(refs))
+				page, err := p.Page(refs[i], base)
+				if err != nil || filled(page) != byte(i) {
+					t.Errorf("page %d: %v", i, err)
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	require.LessOrEqual(t, cached(), 70)
+	require.LessOrEqual(t, len(p.cache.ring), 70)
+
+	// A page that is used all the time stays, whatever else comes by.
+	hot := refs[0]
+	_, err := p.Page(hot, base)
+	require.NoError(t, err)
+	before, _ := p.Counters()
+	for i := range 300 {
+		_, err := p.Page(refs[1+i], base)
+		require.NoError(t, err)
+		_, err = p.Page(hot, base)
+		require.NoError(t, err)
+	}
+	after, _ := p.Counters()
+	require.LessOrEqual(t, after-before, uint64(300))
+
+	// A number that gets another page is forgotten.
+	_, err = p.Page(refs[5], base)
+	require.NoError(t, err)
+	require.NoError(t, p.Freed(refs[5].Pgid, 1))
+	require.NoError(t, p.Release(refs[5].Pgid, 1))
+	require.Nil(t, p.table.peek(refs[5].Pgid).clean)
+}
+
+func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		rnd := rand.New(rand.NewSource(1))
+		for _, size := range []int{0, 1, MinPageSize - ExtentHeader, MinPageSize, stagingBytes - ExtentHeader - 1,
+			stagingBytes - ExtentHeader, stagingBytes - ExtentHeader + 1, stagingBytes, 2*stagingBytes + 5} {
+			value := make([]byte, size)
+			rnd.Read(value)
+			ref := newExtent(t, p, value)
+			require.NoError(t, p.Verify(ref, 1, size), "the file holds it before any checkpoint")
+			got, err := p.Extent(ref, size)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(value, got))
+			require.Equal(t, len(got), cap(got))
+		}
+	})
+}
+
+func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
+	b := memoryBed()
+	b.create(t, MinPageSize)
+	p, metas, err := Open(Options{FS: b.fs, Path: b.path, ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, p.Start(metas[0]))
+	ref, n, err := p.NewExtent(2, 7, []byte("value"))
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), n)
+	v, err := p.Extent(ref, 5)
+	require.NoError(t, err)
+	require.Equal(t, "value", string(v))
+	require.NoError(t, p.Verify(ref, 1, 5))
+	_, err = p.Extent(ref, 6)
+	require.Error(t, err)
+	_, _, err = p.New(7)
+	require.NoError(t, err)
+	require.Equal(t, int64(2*MinPageSize), p.FileBytes(), "no byte was written")
+	require.NoError(t, p.Close())
+}
+
+func TestCreateLeavesWhatIsThereAlone(t *testing.T) {
+	b := memoryBed()
+	b.create(t, MinPageSize)
+	require.NoError(t, Create(b.fs, b.path, Meta{PageSize: 8192, SegmentSize: 64 << 10}))
+	_, err := b.fs.Stat(b.path + tempSuffix)
+	require.Error(t, err)
+	p := b.open(t)
+	require.Equal(t, MinPageSize, p.PageSize())
+	require.NoError(t, RemoveTemp(b.fs, b.path))
+	// Whoever fills the temporary file holds its lock.
+	f, err := b.fs.Open("/b.ebb"+tempSuffix, vfs.Write|vfs.Create)
+	require.NoError(t, err)
+	require.NoError(t, f.Lock(true))
+	require.ErrorIs(t, Create(b.fs, "/b.ebb", Meta{PageSize: 4096, SegmentSize: 64 << 10}), vfs.ErrLocked)
+	require.NoError(t, f.Close())
+	// A second holder of the store itself is refused too.
+	_, err = b.tryOpen()
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	_, _, err = Open(Options{FS: b.fs, Path: "/nothing.ebb"})
+	require.Error(t, err)
+}
+
+func TestAFileThatWasReplacedIsNoticed(t *testing.T) {
+	b := memoryBed()
+	p := b.newPager(t, MinPageSize)
+	require.NoError(t, p.CheckIdentity())
+	require.NoError(t, b.fs.Rename(b.path, "/elsewhere"))
+	require.ErrorIs(t, p.CheckIdentity(), ErrReplaced)
+	b.create(t, MinPageSize)
+	require.ErrorIs(t, p.CheckIdentity(), ErrReplaced)
+	require.NoError(t, p.CloseFile())
+}
+
+func TestFreeTailIsCutOff(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	var refs []Ref
+	for range 400 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	checkpoint(t, p)
+	for _, ref := range refs[5:] {
+		require.NoError(t, p.Freed(ref.Pgid, 1))
+	}
+	checkpoint(t, p)
+	for _, ref := range refs[5:] {
+		require.NoError(t, p.Release(ref.Pgid, 1))
+	}
+	size := p.FileBytes()
+	checkpoint(t, p) // its free map pages go to the low end
+	checkpoint(t, p)
+	require.Less(t, p.Pages(), uint64(20))
+	require.NoError(t, p.TrimFile(false))
+	require.Less(t, p.FileBytes(), size)
+	require.NoError(t, p.TrimFile(true))
+	require.Equal(t, int64(p.Pages())*MinPageSize, p.FileBytes())
+	require.NoError(t, p.TrimFile(true), "nothing to cut")
+}
+
+func TestPackFillsTheSmallestHoles(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	var refs []Ref
+	for range 100 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	checkpoint(t, p)
+	require.NoError(t, p.Freed(refs[10].Pgid, 1))
+	checkpoint(t, p)
+	require.NoError(t, p.Release(refs[10].Pgid, 1))
+	end := p.Pages()
+	id, _, err := p.New(7)
+	require.NoError(t, err)
+	require.Equal(t, Pgid(end), id, "one hole is not worth scattered writes")
+	p.Pack(true)
+	id, _, err = p.New(7)
+	require.NoError(t, err)
+	require.Equal(t, refs[10].Pgid, id)
+	p.Pack(false)
+}
+
+func TestWriteLetsOthersInBetweenLargeWrites(t *testing.T) {
+	p := memoryBed().newPager(t, 65536)
+	for range 20 {
+		newPage(t, p, 1)
+	}
+	c, err := p.CaptureState(2)
+	require.NoError(t, err)
+	pauses := 0
+	require.NoError(t, p.Write(c, func() { pauses++ }))
+	require.Equal(t, 3, pauses, "22 pages of 64 KiB in writes of 512 KiB")
+}
+
+func TestEveryKindHasAName(t *testing.T) {
+	names := map[string]bool{}
+	for k := KindMeta; k <= KindFreeDir+1; k++ {
+		require.False(t, names[k.String()])
+		names[k.String()] = true
+	}
+	require.True(t, names["kind 7"])
+	require.Equal(t, "3@4", Ref{3, 4}.String())
+}
+
+func TestUsedSetTellsTheDifference(t *testing.T) {
+	u := &UsedSet{words: make([]uint64, 3), end: 130}
+	v := u.Empty()
+	require.True(t, u.Add(5))
+	require.False(t, u.Add(5))
+	require.False(t, u.Add(130))
+	require.False(t, u.Add(1<<64-1))
+	require.True(t, v.Add(5))
+	require.True(t, v.Add(129))
+	require.True(t, u.Add(64))
+	var got []Pgid
+	u.Diff(v, func(id Pgid, inU bool) bool {
+		require.Equal(t, id == 64, inU)
+		got = append(got, id)
+		return true
+	})
+	require.Equal(t, []Pgid{64, 129}, got)
+	u.Diff(v, func(id Pgid, _ bool) bool { require.Equal(t, Pgid(64), id); return false })
+}
+
+func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
+	var tab table
+	var set pageSet
+	require.Nil(t, tab.peek(1<<63))
+	require.False(t, set.has(1<<63))
+	set.remove(1 << 63)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 300 {
+				id := Pgid(i*977 + g*1_000_003)
+				tab.slot(id).hot.Store(true)
+				set.add(id)
+				if !tab.peek(id).hot.Load() || !set.has(id) {
+					t.Errorf("page %d is lost", id)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	set.remove(977)
+	require.False(t, set.has(977))
+	require.True(t, set.has(2*977))
+}
+
+// FuzzOverflow reads an extent from a file whose bytes are anything, with their checksum right.
+func FuzzOverflow(f *testing.F) {
+	f.Add(golden(f, "overflow.hex"), 5055, uint64(2), uint32(1))
+	f.Add([]byte("short"), 0, uint64(1<<63), uint32(9))
+	f.Fuzz(func(t *testing.T, content []byte, size int, id uint64, epoch uint32) {
+		if len(content) > 64<<10 || size < 0 || size > 1<<30 {
+			return
+		}
+		b := memoryBed()
+		p := b.newPager(t, MinPageSize)
+		n := (len(content) + MinPageSize - 1) / MinPageSize
+		if n == 0 {
+			return
+		}
+		require.NoError(t, p.reserve(uint64(n)))
+		at := p.space.grow(uint64(n))
+		p.end.Store(p.space.end)
+		b.rewrite(t, MinPageSize, at, n, true, func(b []byte) { copy(b, content) })
+		for _, ref := range []Ref{{Pgid(id), Epoch(epoch)}, {at, ReadHeader(append(content, make([]byte, HeaderSize)...)).Epoch}} {
+			v, err := p.Extent(ref, size)
+			if err != nil {
+				require.ErrorIs(t, err, badfile.ErrCorrupt)
+				continue
+			}
+			require.Len(t, v, size)
+		}
+		_, err := p.Page(Ref{at, Epoch(epoch)}, Epoch(epoch))
+		if err != nil {
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+		}
+	})
+}

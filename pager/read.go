@@ -1,0 +1,182 @@
+package pager
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Page returns the page that ref names, for a snapshot whose newest checkpoint is base: a page with a later epoch is in
+// a frame, unless it was written early. The bytes are read-only and stay while the snapshot is held.
+//
+// On first read from the file the page must match checksum, own number, the epoch of the reference and CheckPage;
+// what does not is a *badfile.Error.
+func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
+	if ref.Epoch > base {
+		if s := p.table.peek(ref.Pgid); s != nil {
+			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				return unsafe.Slice((*byte)(f), p.pageSize), nil
+			}
+		}
+	}
+	if p.mapped && p.verified.has(ref.Pgid) {
+		return p.inFile(ref.Pgid, p.pageSize)
+	}
+	return p.firstRead(ref)
+}
+
+// firstRead reads a page that no bit vouches for yet, or that is not mapped.
+func (p *Pager) firstRead(ref Ref) ([]byte, error) {
+	if err := p.inBounds(ref, 1); err != nil {
+		return nil, err
+	}
+	if !p.mapped {
+		return p.cached(ref)
+	}
+	b, err := p.inFile(ref.Pgid, p.pageSize)
+	if err != nil {
+		return nil, err
+	}
+	p.pagesRead.Add(1)
+	if err := p.prove(ref, b); err != nil {
+		return nil, err
+	}
+	p.verified.add(ref.Pgid)
+	return b, nil
+}
+
+func (p *Pager) inBounds(ref Ref, n uint64) error {
+	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {
+		return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
+	}
+	return nil
+}
+
+// prove checks a tree page against its checksum and against the reference that led to it.
+func (p *Pager) prove(ref Ref, b []byte) error {
+	if err := p.proveHeader(ref, b); err != nil {
+		return err
+	}
+	if k := ReadHeader(b).Kind; k != KindLeaf && k != KindBranch {
+		return p.corrupt(ref.Pgid, "%v page where a tree page belongs", k)
+	}
+	if p.o.CheckPage == nil {
+		return nil
+	}
+	if err := p.o.CheckPage(b, p.pageSize); err != nil {
+		return p.corrupt(ref.Pgid, "%v", err)
+	}
+	return nil
+}
+
+// proveHeader checks checksum, own number and epoch of a page or a whole extent.
+func (p *Pager) proveHeader(ref Ref, b []byte) error {
+	if !Sealed(b, p.salt) {
+		return p.corrupt(ref.Pgid, "wrong checksum")
+	}
+	switch h := ReadHeader(b); {
+	case h.Pgid != ref.Pgid:
+		return p.corrupt(ref.Pgid, "holds page %d: a misdirected write", h.Pgid)
+	case h.Epoch != ref.Epoch:
+		return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", h.Epoch, ref.Epoch)
+	}
+	return nil
+}
+
+// Extent returns the size value bytes of the overflow extent at ref. From a map they are valid while the snapshot is
+// held; else they are a copy.
+func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
+	n := ExtentPages(size, p.pageSize)
+	if err := p.inBounds(ref, n); err != nil {
+		return nil, err
+	}
+	if v, ok := p.extents[ref.Pgid]; ok && len(v) == size {
+		return v, nil
+	}
+	if !p.mapped {
+		b := make([]byte, n*uint64(p.pageSize)) // no more than the file holds: inBounds
+		if err := p.read(ref.Pgid, b); err != nil {
+			return nil, err
+		}
+		if err := p.proveExtent(ref, b, size); err != nil {
+			return nil, err
+		}
+		return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
+	}
+	b, err := p.inFile(ref.Pgid, int(n)*p.pageSize)
+	if err != nil {
+		return nil, err
+	}
+	if !p.verified.has(ref.Pgid) {
+		p.pagesRead.Add(n)
+		if err := p.proveExtent(ref, b, size); err != nil {
+			return nil, err
+		}
+		p.verified.add(ref.Pgid)
+	} else if err := p.proveFit(ref, b, size); err != nil {
+		return nil, err
+	}
+	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
+}
+
+func (p *Pager) proveExtent(ref Ref, b []byte, size int) error {
+	if err := p.proveHeader(ref, b); err != nil {
+		return err
+	}
+	return p.proveFit(ref, b, size)
+}
+
+// proveFit checks that the extent is of the kind and size that the cell says. It is asked each time: what a page number
+// was proved to be is not always an extent, and the bytes lie beside the value.
+func (p *Pager) proveFit(ref Ref, b []byte, size int) error {
+	if k := ReadHeader(b).Kind; k != KindOverflow {
+		return p.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
+	}
+	if n := extentSize(b); n != uint64(size) {
+		return p.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", n, size)
+	}
+	return nil
+}
+
+// Verify reads a page or extent from the file itself, whatever was verified before: for Check. size < 0 means a page.
+// Pages that are only in memory are not looked at.
+func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
+	n := uint64(1)
+	if size >= 0 {
+		n = ExtentPages(size, p.pageSize)
+	}
+	if err := p.inBounds(ref, n); err != nil {
+		return err
+	}
+	if s := p.table.peek(ref.Pgid); ref.Epoch > base && s != nil && atomic.LoadPointer(&s.dirty) != nil {
+		return nil
+	}
+	if _, ok := p.extents[ref.Pgid]; ok {
+		return nil
+	}
+	b := make([]byte, n*uint64(p.pageSize))
+	if err := p.read(ref.Pgid, b); err != nil {
+		return err
+	}
+	if size >= 0 {
+		return p.proveExtent(ref, b, size)
+	}
+	return p.prove(ref, b)
+}
+
+// spacePage reads a page of the free map or its directory.
+func (p *Pager) spacePage(ref Ref, kind Kind) ([]byte, error) {
+	if err := p.inBounds(ref, 1); err != nil {
+		return nil, err
+	}
+	b := make([]byte, p.pageSize)
+	if err := p.read(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	if err := p.proveHeader(ref, b); err != nil {
+		return nil, err
+	}
+	if k := ReadHeader(b).Kind; k != kind {
+		return nil, p.corrupt(ref.Pgid, "%v page where a %v page belongs", k, kind)
+	}
+	return b, nil
+}

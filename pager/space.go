@@ -1,0 +1,392 @@
+package pager
+
+import (
+	"math/bits"
+)
+
+// space knows which pages of the file are in use. Everything in it is guarded by the writer lock.
+//
+// Pages are told of in groups, one free map page each. Three bits say all about a page:
+//
+//	used   the newest committed state can reach it
+//	avail  it may be handed out: no durable state and no snapshot can reach it
+//	dirty  it was born since the last capture and the file does not hold it yet
+//
+// A page that is neither used nor avail belongs to an open transaction, waits for snapshots to end or for a checkpoint
+// to become durable, or lies on the hot stack.
+type space struct {
+	pageSize  int
+	perGroup  uint64
+	mapChunk  uint64 // extents never cross a multiple of this many pages: one view of the map holds each whole
+	groups    []*group
+	end       uint64 // page count: [0, end)
+	start     uint64 // page count when the file was opened: what lies behind is never told of by a free map page
+	hot       []Pgid // born and freed again since the last capture: handed out first, so that the run stays dense
+	run       Pgid   // next page of the current run of avail pages
+	runEnd    Pgid
+	cursor    uint64 // page number where the search for the next run starts: runs are handed out low first
+	extCursor uint64 // the same for extents
+	extMiss   uint64 // there is no extent of this many pages or more
+	packing   bool   // holes of any size are filled: what is moved down must not land at the end
+	freeCount uint64 // avail bits set, and unloaded groups' free pages
+	load      func(g *group, no uint64) error
+	bad       func(id Pgid, detail string) error // damage: the free map and the pages tell different stories
+}
+
+type group struct {
+	used, avail, dirty []uint64 // nil until loaded
+	nUsed              uint32
+	nAvail             uint32
+	longest            uint32 // no run of avail pages is longer than this; a bound, lowered by searches in vain
+	changed            bool   // used changed since the last capture
+	ref                Ref    // free map page; zero: nothing was in use
+	loaded             bool
+}
+
+func newSpace(pageSize int) *space {
+	return &space{pageSize: pageSize, perGroup: uint64(pageSize-HeaderSize) / 8 * 64, mapChunk: mapChunkBytes / uint64(pageSize), extMiss: ^uint64(0)}
+}
+
+func (s *space) words() int { return int(s.perGroup / 64) }
+
+// at returns the loaded group of a page and the page's bit in it.
+func (s *space) at(id Pgid) (g *group, i uint64, err error) {
+	no := uint64(id) / s.perGroup
+	g = s.groups[no]
+	if !g.loaded {
+		if err := s.open(g, no); err != nil {
+			return nil, 0, err
+		}
+	}
+	return g, uint64(id) - no*s.perGroup, nil
+}
+
+// open reads a group's bitmap. Before that, none of the pages that the group had when the file was opened was touched,
+// so what is not in use is to be had. Pages that the file has grown by since then are someone's already: an extent can
+// be put behind the end before the group there was read.
+func (s *space) open(g *group, no uint64) error {
+	w := s.words()
+	all := make([]uint64, 3*w)
+	g.used, g.avail, g.dirty = all[:w:w], all[w:2*w:2*w], all[2*w:]
+	if !g.ref.IsZero() {
+		if err := s.load(g, no); err != nil {
+			g.used, g.avail, g.dirty = nil, nil, nil
+			return err
+		}
+	}
+	first := no * s.perGroup
+	for i := range g.used {
+		g.avail[i] = ^g.used[i]
+	}
+	if n := s.start - first; n < s.perGroup { // bits past the end of the file are not to be had
+		for i := range g.avail {
+			lo := uint64(i) * 64
+			switch {
+			case lo >= n:
+				g.avail[i] = 0
+			case lo+64 > n:
+				g.avail[i] &= 1<<(n-lo) - 1
+			}
+		}
+	}
+	g.nAvail = 0
+	for _, w := range g.avail {
+		g.nAvail += uint32(bits.OnesCount64(w))
+	}
+	g.longest = g.nAvail
+	g.loaded = true
+	return nil
+}
+
+// grow moves the end of the file by n pages and returns the first of them. They are not avail.
+func (s *space) grow(n uint64) Pgid {
+	first := s.end
+	s.end += n
+	s.addGroups()
+	return Pgid(first)
+}
+
+func (s *space) addGroups() {
+	for uint64(len(s.groups))*s.perGroup < s.end {
+		w := s.words()
+		all := make([]uint64, 3*w)
+		s.groups = append(s.groups, &group{used: all[:w:w], avail: all[w : 2*w : 2*w], dirty: all[2*w:], loaded: true})
+	}
+}
+
+// setAvail gives pages [id, id+n) to whoever asks next.
+func (s *space) setAvail(id Pgid, n uint64) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		if g.avail[i/64]&(1<<(i%64)) != 0 || g.used[i/64]&(1<<(i%64)) != 0 {
+			return s.bad(id, "given back twice, or while in use")
+		}
+		g.avail[i/64] |= 1 << (i % 64)
+		g.nAvail++
+		g.longest = uint32(s.perGroup)
+		s.extMiss = ^uint64(0)
+		s.freeCount++
+	}
+	return nil
+}
+
+func (s *space) clearAvail(g *group, i uint64) {
+	g.avail[i/64] &^= 1 << (i % 64)
+	g.nAvail--
+	s.freeCount--
+}
+
+// next returns the next page to hand out, or ok false if the file must grow.
+func (s *space) next() (id Pgid, ok bool, err error) {
+	if n := len(s.hot); n > 0 {
+		id = s.hot[n-1]
+		s.hot = s.hot[:n-1]
+		return id, true, nil
+	}
+	for {
+		if s.run < s.runEnd {
+			g, i, err := s.at(s.run)
+			if err != nil {
+				return 0, false, err
+			}
+			id = s.run
+			s.run++
+			if g.avail[i/64]&(1<<(i%64)) == 0 {
+				continue // an extent was cut out of the run
+			}
+			s.clearAvail(g, i)
+			return id, true, nil
+		}
+		found, err := s.findRun()
+		if err != nil || !found {
+			return 0, false, err
+		}
+	}
+}
+
+// Holes shorter than a run are filled only when more than a quarter of the file is free: a checkpoint writes its pages
+// in order, and holes scatter the writes.
+const (
+	shortRun     = 16
+	fillFraction = 4
+)
+
+// findRun sets run and runEnd to the next run of avail pages at or after the cursor.
+func (s *space) findRun() (bool, error) {
+	least := uint64(shortRun)
+	if s.packing || s.freeCount*fillFraction > s.end {
+		least = 1
+	}
+	for pass := 0; pass < 2; pass++ {
+		for no := s.cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+			g := s.groups[no]
+			if !g.loaded {
+				if err := s.open(g, no); err != nil {
+					return false, err
+				}
+			}
+			if uint64(g.nAvail) < least {
+				continue
+			}
+			from := uint64(0)
+			if f := no * s.perGroup; s.cursor > f {
+				from = s.cursor - f
+			}
+			if lo, hi := runAt(g.avail, from, least); hi > lo {
+				s.run, s.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+				s.cursor = uint64(s.runEnd)
+				return true, nil
+			}
+		}
+		if s.cursor == 0 {
+			return false, nil
+		}
+		s.cursor = 0
+		if pass == 0 && s.freeCount < least {
+			return false, nil
+		}
+		if pass == 0 && least > 1 {
+			// Everything behind the cursor was handed out or too short; look again only after the next checkpoint.
+			s.cursor = s.end
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// rewind makes the search start from the low end again: after a checkpoint, when pages became free.
+func (s *space) rewind() { s.cursor, s.extCursor, s.run, s.runEnd = 0, 0, 0, 0 }
+
+// runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
+func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
+	end := uint64(len(words)) * 64
+	for at := from; at < end; {
+		lo = nextBit(words, at, false)
+		if lo >= end {
+			return 0, 0
+		}
+		hi = nextBit(words, lo, true)
+		if hi-lo >= n {
+			return lo, hi
+		}
+		at = hi
+	}
+	return 0, 0
+}
+
+// nextBit finds the first set (clear: unset) bit at or after from; past the end if there is none.
+func nextBit(words []uint64, from uint64, clear bool) uint64 {
+	i := from / 64
+	if i >= uint64(len(words)) {
+		return uint64(len(words)) * 64
+	}
+	w := words[i]
+	if clear {
+		w = ^w
+	}
+	w &= ^uint64(0) << (from % 64)
+	for w == 0 {
+		i++
+		if i == uint64(len(words)) {
+			return i * 64
+		}
+		w = words[i]
+		if clear {
+			w = ^w
+		}
+	}
+	return i*64 + uint64(bits.TrailingZeros64(w))
+}
+
+// extent returns n contiguous pages, or ok false if the file must grow.
+func (s *space) extent(n uint64) (id Pgid, ok bool, err error) {
+	if n > s.perGroup || s.freeCount < n || n >= s.extMiss {
+		return 0, false, nil
+	}
+	id, ok, err = s.extentFrom(n)
+	if err == nil && !ok && s.extCursor > 0 { // once more from the low end
+		s.extCursor = 0
+		id, ok, err = s.extentFrom(n)
+	}
+	if err == nil && !ok {
+		s.extMiss = n
+	}
+	return id, ok, err
+}
+
+// extentFrom looks at or after extCursor.
+func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
+	for no := s.extCursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if !g.loaded {
+			if err := s.open(g, no); err != nil {
+				return 0, false, err
+			}
+		}
+		if uint64(g.nAvail) < n || uint64(g.longest) < n {
+			continue
+		}
+		first, from := no*s.perGroup, uint64(0)
+		if s.extCursor > first {
+			from = s.extCursor - first
+		}
+		whole := from == 0
+		for {
+			lo, hi := runAt(g.avail, from, n)
+			if lo == hi {
+				if whole {
+					g.longest = uint32(n - 1)
+				}
+				break
+			}
+			if a, b := (first+lo)/s.mapChunk, (first+lo+n-1)/s.mapChunk; a != b {
+				if cut := b*s.mapChunk - first; hi-cut >= n {
+					lo = cut
+				} else {
+					from, whole = hi, false
+					continue
+				}
+			}
+			for i := lo; i < lo+n; i++ {
+				s.clearAvail(g, i)
+			}
+			s.extCursor = first + lo + n
+			return Pgid(first + lo), true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// gap is the number of pages to skip at the end of the file so that no view of the map cuts an extent of n pages.
+func (s *space) gap(n uint64) uint64 {
+	if b := (s.end + n - 1) / s.mapChunk; s.end/s.mapChunk != b {
+		return b*s.mapChunk - s.end
+	}
+	return 0
+}
+
+// growExtent moves the end of the file by n contiguous pages that no view of the map cuts.
+func (s *space) growExtent(n uint64) (Pgid, error) {
+	if gap := s.gap(n); gap > 0 {
+		if err := s.setAvail(s.grow(gap), gap); err != nil {
+			return 0, err
+		}
+	}
+	return s.grow(n), nil
+}
+
+// markUsed says that the newest state reaches [id, id+n); dirty: and that the file does not hold them yet.
+func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		g.used[i/64] |= 1 << (i % 64)
+		if dirty {
+			g.dirty[i/64] |= 1 << (i % 64)
+		}
+		g.nUsed++
+		g.changed = true
+	}
+	return nil
+}
+
+// markUnused says that the newest state no longer reaches [id, id+n). They are not avail yet.
+func (s *space) markUnused(id Pgid, n uint64) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		if g.used[i/64]&(1<<(i%64)) == 0 {
+			return s.bad(id, "freed, but the free map says that it is not in use")
+		}
+		g.used[i/64] &^= 1 << (i % 64)
+		g.dirty[i/64] &^= 1 << (i % 64)
+		g.nUsed--
+		g.changed = true
+	}
+	return nil
+}
+
+// tail cuts avail pages off the end and returns the new page count. It stops at the first page that is not avail.
+func (s *space) tail() uint64 {
+	for s.end > 2 {
+		no := (s.end - 1) / s.perGroup
+		g := s.groups[no]
+		if !g.loaded {
+			break
+		}
+		i := s.end - 1 - no*s.perGroup
+		if g.avail[i/64]&(1<<(i%64)) == 0 {
+			break
+		}
+		s.clearAvail(g, i)
+		s.end--
+	}
+	return s.end
+}

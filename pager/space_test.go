@@ -1,0 +1,280 @@
+package pager
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pageState is what the naive model knows of a page.
+type pageState uint8
+
+const (
+	stateAvail pageState = iota
+	stateHeld            // handed out: of an open transaction, or waiting for a snapshot
+	stateUsed
+)
+
+// spaceModel is a space and a slice that says the same.
+type spaceModel struct {
+	t     *testing.T
+	s     *space
+	pages []pageState
+}
+
+func newSpaceModel(t *testing.T, perGroup, mapChunk uint64) *spaceModel {
+	s := newSpace(MinPageSize)
+	s.perGroup, s.mapChunk = perGroup, mapChunk
+	s.bad = func(id Pgid, detail string) error { return fmt.Errorf("page %d: %s", id, detail) }
+	s.load = func(*group, uint64) error { return errors.New("nothing to read") }
+	s.end, s.start = 2, 2
+	s.addGroups()
+	require.NoError(t, s.markUsed(0, 2, false))
+	return &spaceModel{t, s, []pageState{stateUsed, stateUsed}}
+}
+
+// got notes that pages were handed out; grown: behind the end there was before.
+func (m *spaceModel) got(id Pgid, n uint64, grown bool) {
+	m.t.Helper()
+	if grown {
+		for uint64(len(m.pages)) < uint64(id) { // a gap in front of an extent
+			m.pages = append(m.pages, stateAvail)
+		}
+		require.Equal(m.t, len(m.pages), int(id))
+		for range n {
+			m.pages = append(m.pages, stateHeld)
+		}
+		return
+	}
+	for i := uint64(id); i < uint64(id)+n; i++ {
+		require.Less(m.t, i, uint64(len(m.pages)))
+		require.Equal(m.t, stateAvail, m.pages[i], "page %d was handed out twice", i)
+		m.pages[i] = stateHeld
+	}
+}
+
+func (m *spaceModel) next() {
+	id, ok, err := m.s.next()
+	require.NoError(m.t, err)
+	if !ok {
+		id = m.s.grow(1)
+	}
+	m.got(id, 1, !ok)
+}
+
+func (m *spaceModel) extent(n uint64) {
+	id, ok, err := m.s.extent(n)
+	require.NoError(m.t, err)
+	if !ok {
+		id, err = m.s.growExtent(n)
+		require.NoError(m.t, err)
+	}
+	m.got(id, n, !ok)
+	require.Equal(m.t, uint64(id)/m.s.mapChunk, (uint64(id)+n-1)/m.s.mapChunk, "extent of %d pages at %d is cut", n, id)
+}
+
+// pick finds a run of up to n pages in one state; none: n is 0.
+func (m *spaceModel) pick(rnd *rand.Rand, want pageState, n uint64) (Pgid, uint64) {
+	from := rnd.Intn(len(m.pages))
+	for i := range m.pages {
+		id := (from + i) % len(m.pages)
+		if id < 2 || m.pages[id] != want {
+			continue
+		}
+		have := uint64(1)
+		for have < n && id+int(have) < len(m.pages) && m.pages[id+int(have)] == want {
+			have++
+		}
+		return Pgid(id), have
+	}
+	return 0, 0
+}
+
+func (m *spaceModel) set(id Pgid, n uint64, to pageState) {
+	for i := range n {
+		m.pages[uint64(id)+i] = to
+	}
+}
+
+// check holds every bit and every count against the model.
+func (m *spaceModel) check() {
+	m.t.Helper()
+	s := m.s
+	require.Equal(m.t, len(m.pages), int(s.end))
+	free := uint64(0)
+	for no, g := range s.groups {
+		nUsed, nAvail := uint32(0), uint32(0)
+		for i := range s.perGroup {
+			id := uint64(no)*s.perGroup + i
+			want := stateHeld
+			if id < s.end {
+				want = m.pages[id]
+			}
+			used, avail := g.used[i/64]&(1<<(i%64)) != 0, g.avail[i/64]&(1<<(i%64)) != 0
+			if used != (want == stateUsed) || avail != (want == stateAvail) {
+				m.t.Fatalf("page %d: used %v, avail %v, the model says %d", id, used, avail, want)
+			}
+			if used {
+				nUsed++
+			}
+			if avail {
+				nAvail++
+				free++
+			}
+		}
+		require.Equal(m.t, nUsed, g.nUsed)
+		require.Equal(m.t, nAvail, g.nAvail)
+	}
+	require.Equal(m.t, free, s.freeCount)
+}
+
+func TestSpaceAgreesWithANaiveModel(t *testing.T) {
+	for seed := int64(1); seed <= 30; seed++ {
+		rnd := rand.New(rand.NewSource(seed))
+		perGroup := uint64(64 * (1 + rnd.Intn(4)))
+		mapChunk := uint64(40 + rnd.Intn(300))
+		t.Logf("seed %d: groups of %d pages, views of %d", seed, perGroup, mapChunk)
+		m := newSpaceModel(t, perGroup, mapChunk)
+		grow := rnd.Intn(3)
+		for step := range 1500 {
+			switch op := rnd.Intn(20); {
+			case op < 5+grow:
+				m.next()
+			case op < 8:
+				m.extent(1 + uint64(rnd.Intn(min(30, int(mapChunk)))))
+			case op < 12:
+				if id, n := m.pick(rnd, stateHeld, 8); n > 0 {
+					require.NoError(t, m.s.markUsed(id, n, rnd.Intn(2) == 0))
+					m.set(id, n, stateUsed)
+				}
+			case op < 15:
+				if id, n := m.pick(rnd, stateUsed, 8); n > 0 {
+					require.NoError(t, m.s.markUnused(id, n))
+					m.set(id, n, stateHeld)
+				}
+			case op < 18:
+				if id, n := m.pick(rnd, stateHeld, 20); n > 0 {
+					require.NoError(t, m.s.setAvail(id, n))
+					m.set(id, n, stateAvail)
+				}
+			case op == 18:
+				m.s.rewind()
+				end := m.s.tail()
+				for uint64(len(m.pages)) > end {
+					require.Equal(t, stateAvail, m.pages[len(m.pages)-1])
+					m.pages = m.pages[:len(m.pages)-1]
+				}
+				require.True(t, end == 2 || m.pages[end-1] != stateAvail, "the whole tail is cut")
+			case rnd.Intn(4) == 0:
+				m.s.packing = !m.s.packing
+				m.s.rewind()
+			}
+			if step%50 == 0 {
+				m.check()
+			}
+		}
+		m.check()
+		// With packing on, every single free page is handed out before the file grows.
+		m.s.packing = true
+		m.s.rewind()
+		for end := m.s.end; m.s.freeCount > 0; {
+			m.next()
+			require.Equal(t, end, m.s.end)
+		}
+		m.check()
+	}
+}
+
+func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
+	m := newSpaceModel(t, 64, 1<<20)
+	for range 400 {
+		m.next()
+	}
+	free := func(lo, n uint64) {
+		require.NoError(t, m.s.setAvail(Pgid(lo), n))
+		m.set(Pgid(lo), n, stateAvail)
+	}
+	free(20, 3) // a hole: too short to be filled while the file is nearly full
+	free(100, 20)
+	free(300, 16)
+	take := func() Pgid {
+		id, ok, err := m.s.next()
+		require.NoError(t, err)
+		if !ok {
+			return 0
+		}
+		m.got(id, 1, false)
+		return id
+	}
+	for i := range 20 {
+		require.Equal(t, Pgid(100+i), take())
+	}
+	for i := range 16 {
+		if i == 0 {
+			continue // group 4 ends at 320, the run is whole in it
+		}
+		require.Equal(t, Pgid(300+i-1), take())
+	}
+	require.Equal(t, Pgid(315), take())
+	require.Zero(t, take(), "the short hole is left alone")
+	m.s.rewind()
+	free(200, 50)
+	free(120, 60) // more than a quarter is free now
+	require.Equal(t, Pgid(20), take())
+	m.check()
+}
+
+func TestGivingBackTwiceIsDamage(t *testing.T) {
+	m := newSpaceModel(t, 64, 1<<20)
+	m.next()
+	require.ErrorContains(t, m.s.markUnused(2, 1), "not in use")
+	require.NoError(t, m.s.setAvail(2, 1))
+	require.ErrorContains(t, m.s.setAvail(2, 1), "twice")
+	require.ErrorContains(t, m.s.setAvail(1, 1), "in use")
+}
+
+func TestExtentsSkipTheEndOfAView(t *testing.T) {
+	m := newSpaceModel(t, 128, 100)
+	m.extent(90) // [2, 92)
+	require.Equal(t, uint64(8), m.s.gap(20))
+	m.extent(20)
+	require.Equal(t, stateHeld, m.pages[100])
+	require.Equal(t, stateAvail, m.pages[99])
+	require.Zero(t, m.s.gap(20))
+	// A free run that a view cuts is used behind the cut.
+	require.NoError(t, m.s.setAvail(80, 12))
+	m.set(80, 12, stateAvail)
+	require.NoError(t, m.s.setAvail(100, 20))
+	m.set(100, 20, stateAvail)
+	m.s.rewind()
+	id, ok, err := m.s.extent(18)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, Pgid(80), id) // 80 to 97, in one view
+	m.got(id, 18, false)
+	id, ok, err = m.s.extent(19)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, Pgid(100), id) // from 98 on it would be cut
+	m.got(id, 19, false)
+	m.check()
+}
+
+func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
+	broken := errors.New("broken")
+	s := newSpace(MinPageSize)
+	s.load = func(*group, uint64) error { return broken }
+	s.end, s.start, s.freeCount = 1000, 1000, 900
+	s.groups = []*group{{ref: Ref{5, 1}, nUsed: 100}}
+	_, _, err := s.next()
+	require.ErrorIs(t, err, broken)
+	_, _, err = s.extent(3)
+	require.ErrorIs(t, err, broken)
+	require.ErrorIs(t, s.setAvail(5, 1), broken)
+	require.ErrorIs(t, s.markUsed(5, 1, false), broken)
+	require.ErrorIs(t, s.markUnused(5, 1), broken)
+	require.Equal(t, uint64(1000), s.tail(), "what is not known is not cut")
+}

@@ -1,0 +1,155 @@
+package pager
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+func putU64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
+
+// A Capture is what one checkpoint writes: the pages of one committed state that the file does not hold.
+type Capture struct {
+	Epoch   Epoch
+	Pages   uint64 // page count
+	FreeDir Ref
+	// Freed are pages of the free map that the last durable state uses and this one does not.
+	Freed []Ref
+	// Dirty are the tree pages, in order; their frames must stay until Write has returned.
+	Dirty  []Pgid
+	images map[Pgid][]byte
+}
+
+// CaptureState notes the newest committed state for a checkpoint with this number. Later commits do not disturb it:
+// they change no page that it names. Writer lock; the work is O(pages that changed).
+func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
+	p.overdraft = true
+	defer func() { p.overdraft = false }()
+	// Room for the free map first, so that a full disk is met before anything is changed.
+	groups := len(p.space.groups)
+	if err := p.reserve(uint64(groups + groups/p.entriesPerDir() + 4)); err != nil {
+		return nil, err
+	}
+	if err := p.flushHot(); err != nil {
+		return nil, err
+	}
+	p.space.rewind()
+	p.space.tail()
+	images, freed, err := p.captureFreeMap(epoch)
+	if err != nil {
+		return nil, err
+	}
+	p.end.Store(p.space.end)
+	c := &Capture{Epoch: epoch, Pages: p.space.end, FreeDir: p.freeDir(), Freed: freed, images: images}
+	c.Dirty = p.dirtyPages()
+	return c, nil
+}
+
+// stagingBytes is the size of one write of a checkpoint: large and in order, so that the log's writes get their turn
+// in between without the disk having to seek.
+const stagingBytes = 512 << 10
+
+// Write writes the captured pages into the free space that they were given, and syncs the file. No lock is needed.
+//
+// Crash order: nothing that a durable state reaches is touched, so a crash at any point leaves the state before.
+// pause is called between large writes.
+func (p *Pager) Write(c *Capture, pause func()) error {
+	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
+	ids = append(ids, c.Dirty...)
+	for id := range c.images {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	if err := p.writePages(ids, c.images, pause); err != nil {
+		return err
+	}
+	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
+	// its size must be durable before a meta page counts on it (R5).
+	err := p.file.Sync()
+	if err != nil {
+		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// writePages writes pages, given in order, in runs as long as the staging buffer. The frames stay as they are: a reader
+// may look at them, so checksums are set in the copy.
+func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, pause func()) error {
+	buf := make([]byte, 0, min(stagingBytes, max(len(ids), 1)*p.pageSize))
+	first := Pgid(0)
+	flush := func() error {
+		if len(buf) == 0 {
+			return nil
+		}
+		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
+		p.pagesWritten.Add(uint64(len(buf) / p.pageSize))
+		buf = buf[:0]
+		if pause != nil {
+			pause()
+		}
+		return err
+	}
+	for _, id := range ids {
+		if len(buf) > 0 && (id != first+Pgid(len(buf)/p.pageSize) || len(buf)+p.pageSize > cap(buf)) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if len(buf) == 0 {
+			first = id
+		}
+		page := images[id]
+		if page == nil {
+			page = unsafe.Slice((*byte)(atomic.LoadPointer(&p.table.peek(id).dirty)), p.pageSize)
+		}
+		at := len(buf)
+		buf = append(buf, page...)
+		Seal(buf[at:], p.salt)
+	}
+	return flush()
+}
+
+// Spill writes pages of the open transaction early, into the free space that they were given, and gives their frames
+// back. ids need not be in order. Writer lock.
+func (p *Pager) Spill(ids []Pgid) error {
+	slices.Sort(ids)
+	if err := p.writePages(ids, nil, nil); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		s := p.table.slot(id)
+		p.forget(id, s)
+		p.dropFrame(s)
+	}
+	return nil
+}
+
+// WriteMeta makes m the newest durable state: it is written over the meta page that does not hold the newest one, and
+// synced. What m names must be durable already. Not concurrent with itself.
+func (p *Pager) WriteMeta(m Meta) error {
+	m.Slot = 1 - p.lastMeta.Slot
+	m.StoreID, m.PageSize, m.SegmentSize, m.Optional = p.id, p.pageSize, p.lastMeta.SegmentSize, p.lastMeta.Optional
+	if err := p.writeAt(appendMeta(nil, &m), int64(m.Slot)*int64(p.pageSize)); err != nil {
+		return err
+	}
+	if err := p.file.SyncData(); err != nil {
+		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)
+	}
+	p.lastMeta = &m
+	return nil
+}
+
+// TrimFile cuts the file behind its last page. Unless exact, room for some growth is left. Writer lock.
+func (p *Pager) TrimFile(exact bool) error {
+	size := int64(p.space.end) * int64(p.pageSize)
+	if size >= p.fileSize || !exact && p.fileSize-size <= max(2*minGrowth, size/8) {
+		return nil
+	}
+	if err := p.file.Truncate(size); err != nil {
+		return fmt.Errorf("cut %s: %w", p.name, err)
+	}
+	p.fileSize = size
+	return nil
+}
