@@ -1,0 +1,348 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// disk is a file system in memory that offers direct writes, fails on demand, and watches over the rules about which
+// write may touch what. A crash keeps what was synced and any of the sectors that were not; names are always kept.
+type disk struct {
+	vfs.FS
+	t     testing.TB
+	block int // of direct writes; 0: none
+
+	mu    sync.Mutex
+	files map[vfs.FileID]*diskState
+	hook  func(op, name string, n int) (keep int, err error) // before each change; keep: bytes of a write that still happen
+	ops   []string
+}
+
+// diskState tells of one file's sectors.
+type diskState struct {
+	durable []byte
+	dirty   map[int]bool // sectors written and not synced
+	full    map[int]bool // sectors that hold durable records
+	cached  map[int]bool // pages written through the cache in this life
+	direct  map[int]bool // pages written directly in this life
+}
+
+const sector = 512
+
+func newDisk(t testing.TB, block int) *disk {
+	return &disk{FS: vfs.NewMemory(), t: t, block: block, files: map[vfs.FileID]*diskState{}}
+}
+
+func (d *disk) do(op, name string, n int) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ops = append(d.ops, op+" "+name)
+	if d.hook != nil {
+		return d.hook(op, name, n)
+	}
+	return n, nil
+}
+
+func (d *disk) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	if flag&vfs.Direct != 0 && d.block == 0 {
+		return nil, vfs.ErrNoDirect
+	}
+	if flag&vfs.Create != 0 {
+		if _, err := d.do("create", name, 0); err != nil {
+			return nil, err
+		}
+	}
+	f, err := d.FS.Open(name, flag&^vfs.Direct)
+	if err != nil {
+		return nil, err
+	}
+	id, err := f.ID()
+	require.NoError(d.t, err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[id] == nil {
+		d.files[id] = &diskState{dirty: map[int]bool{}}
+		d.files[id].live()
+	}
+	return &diskFile{File: f, d: d, s: d.files[id], name: name, isDirect: flag&vfs.Direct != 0}, nil
+}
+
+func (d *disk) Rename(a, b string) error {
+	if _, err := d.do("rename", a, 0); err != nil {
+		return err
+	}
+	return d.FS.Rename(a, b)
+}
+
+func (d *disk) Remove(name string) error {
+	if _, err := d.do("remove", name, 0); err != nil {
+		return err
+	}
+	return d.FS.Remove(name)
+}
+
+func (d *disk) SyncDir(name string) error {
+	_, err := d.do("syncdir", name, 0)
+	return err
+}
+
+func (s *diskState) live() {
+	s.full, s.cached, s.direct = map[int]bool{}, map[int]bool{}, map[int]bool{}
+}
+
+type diskFile struct {
+	vfs.File
+	d        *disk
+	s        *diskState
+	name     string
+	isDirect bool
+}
+
+func (f *diskFile) BlockSize() int {
+	if f.isDirect {
+		return f.d.block
+	}
+	return 4096
+}
+
+func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
+	op := "write"
+	if f.isDirect {
+		op = "direct"
+	}
+	keep, failure := f.d.do(op, f.name, len(p))
+	n, err := f.File.WriteAt(p[:keep], off)
+	if failure != nil || err != nil {
+		return n, errors.Join(failure, err)
+	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	s := f.s
+	if off == 0 {
+		s.live()
+	}
+	lo, hi := int(off), int(off)+len(p)
+	if f.isDirect {
+		assert.Zero(f.d.t, lo%f.d.block, "direct write is aligned")
+		assert.Zero(f.d.t, hi%f.d.block, "direct write is of whole blocks")
+	} else {
+		lo, hi = lo/pageUnit*pageUnit, alignUp(hi, pageUnit)
+	}
+	if off >= firstRecord && !bytes.Equal(p, make([]byte, len(p))) { // zeros are a new segment's
+		for at := lo / sector; at < hi/sector; at++ {
+			assert.False(f.d.t, s.full[at], "a write of [%d,%d) covers sector %d, which holds durable records", off, hi, at)
+		}
+		for page := lo / pageUnit; page*pageUnit < hi; page++ {
+			mine, other := s.cached, s.direct
+			if f.isDirect {
+				mine, other = other, mine
+			}
+			assert.False(f.d.t, other[page], "page %d is written by both kinds", page)
+			mine[page] = true
+		}
+	}
+	for at := int(off) / sector; at*sector < int(off)+len(p); at++ {
+		s.dirty[at] = true
+	}
+	if f.isDirect {
+		f.d.persist(f, lo/sector, hi/sector)
+	}
+	return len(p), nil
+}
+
+// persist makes sectors durable. d.mu is held.
+func (d *disk) persist(f *diskFile, lo, hi int) {
+	size, err := f.Size()
+	require.NoError(d.t, err)
+	now := make([]byte, size)
+	_, err = readUpTo(f.File, now, 0)
+	require.NoError(d.t, err)
+	was := make([]byte, size)
+	copy(was, f.s.durable)
+	for at := range f.s.dirty {
+		if at < lo || at >= hi {
+			continue
+		}
+		delete(f.s.dirty, at)
+		if at*sector < len(now) {
+			b := now[at*sector : min((at+1)*sector, len(now))]
+			copy(was[at*sector:], b)
+			if at*sector >= firstRecord && !bytes.Equal(b, make([]byte, len(b))) {
+				f.s.full[at] = true
+			}
+		}
+	}
+	f.s.durable = was
+}
+
+func (f *diskFile) sync(op string) error {
+	if _, err := f.d.do(op, f.name, 0); err != nil {
+		return err
+	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.d.persist(f, 0, 1<<30)
+	return nil
+}
+
+func (f *diskFile) Sync() error     { return f.sync("sync") }
+func (f *diskFile) SyncData() error { return f.sync("syncdata") }
+
+func (f *diskFile) Truncate(size int64) error {
+	if _, err := f.d.do("truncate", f.name, 0); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+// crash gives the file system after a power cut: of the sectors that were not synced, those that keep chooses.
+func (d *disk) crash(keep func() bool) *disk {
+	after := newDisk(d.t, d.block)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	names, err := d.FS.List("dir")
+	if errors.Is(err, fs.ErrNotExist) {
+		return after
+	}
+	require.NoError(d.t, err)
+	for _, base := range names {
+		f, err := d.FS.Open("dir/"+base, 0)
+		require.NoError(d.t, err)
+		id, err := f.ID()
+		require.NoError(d.t, err)
+		size, err := f.Size()
+		require.NoError(d.t, err)
+		now := make([]byte, size)
+		_, err = readUpTo(f, now, 0)
+		require.NoError(d.t, err)
+		s := d.files[id]
+		b := make([]byte, size)
+		copy(b, s.durable)
+		for at := 0; at*sector < len(b); at++ {
+			if s.dirty[at] && keep() {
+				copy(b[at*sector:], now[at*sector:min((at+1)*sector, len(now))])
+			}
+		}
+		out, err := after.FS.Open("dir/"+base, vfs.Write|vfs.Create)
+		require.NoError(d.t, err)
+		require.NoError(d.t, vfs.WriteFull(out, b, 0))
+		require.NoError(d.t, errors.Join(f.Close(), out.Close()))
+	}
+	return after
+}
+
+// count says how many operations so far begin with prefix.
+func (d *disk) count(prefix string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, op := range d.ops {
+		if strings.HasPrefix(op, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// testOptions are those of most tests: small segments and salts that repeat from run to run.
+func testOptions(fsys vfs.FS) Options {
+	src := rand.NewPCG(1, 2)
+	return Options{FS: fsys, Path: "dir/app.ebb", StoreID: [16]byte{15: 7}, SegmentSize: MinSegmentSize, Rand: src.Uint64}
+}
+
+// testLog is a Log whose commits are remembered.
+type testLog struct {
+	*Log
+	t       testing.TB
+	opts    Options
+	start   LSN
+	commits []string
+}
+
+func createTest(t testing.TB, o Options) *testLog {
+	l, err := Create(o, 1, 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close(false) })
+	return &testLog{Log: l, t: t, opts: o, start: l.End()}
+}
+
+// commit appends one commit and waits for it.
+func (l *testLog) commit(payload string, sync bool) LSN {
+	l.t.Helper()
+	end, err := l.Append([]byte(payload), true)
+	require.NoError(l.t, err)
+	require.NoError(l.t, l.Wait(end, sync))
+	l.commits = append(l.commits, payload)
+	return end
+}
+
+// replayAll scans and replays.
+func replayAll(o Options, start, durable LSN) (commits []string, tail Tail, err error) {
+	found, err := Scan(o)
+	if err != nil {
+		return nil, Tail{}, err
+	}
+	if err := found.Chain(start); err != nil {
+		return nil, Tail{}, err
+	}
+	tail, err = found.Replay(start, durable, func(payload []byte, _ LSN) error {
+		commits = append(commits, string(payload))
+		return nil
+	})
+	return commits, tail, err
+}
+
+// mustReplay wants exactly the given commits.
+func mustReplay(t testing.TB, o Options, start, durable LSN, want []string) Tail {
+	t.Helper()
+	got, tail, err := replayAll(o, start, durable)
+	require.NoError(t, err)
+	require.Len(t, got, len(want))
+	for i := range want {
+		require.Equal(t, want[i], got[i], "commit %d", i)
+	}
+	require.Equal(t, len(want), tail.Commits)
+	return tail
+}
+
+// text makes a payload of the given size that, with a few bytes at least, tells itself apart from all others.
+func text(i, size int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<%d>", i)
+	for b.Len() < size {
+		fmt.Fprintf(&b, "%d.", b.Len()*(i+1))
+	}
+	return b.String()[:size]
+}
+
+// readFile and writeFile go around the log.
+func readFile(t testing.TB, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fsys.Open(name, 0)
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	require.NoError(t, vfs.ReadFull(f, b, 0))
+	require.NoError(t, f.Close())
+	return b
+}
+
+func writeFile(t testing.TB, fsys vfs.FS, name string, b []byte) {
+	t.Helper()
+	f, err := fsys.Open(name, vfs.Write|vfs.Create)
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(0))
+	require.NoError(t, vfs.WriteFull(f, b, 0))
+	require.NoError(t, f.Close())
+}

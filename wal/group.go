@@ -1,0 +1,340 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ebbkv/ebb/internal/invariant"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// waiter is a goroutine in Wait that does not lead. It is pooled together with its channel; each use of it ends with
+// exactly one message.
+type waiter struct {
+	end  LSN
+	sync bool
+	err  error
+	done chan message // capacity 1, so that waking never waits
+}
+
+type message uint8
+
+const (
+	answered message = iota // err is set
+	lead                    // it leads from now on
+)
+
+var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan message, 1)} }}
+
+// Wait returns when everything before end was given to the operating system or, with sync, is durable. It shares
+// writes and syncs with all who wait at the same time.
+//
+// An error that wraps ErrUnknown means that the bytes before end may or may not be found after a restart; one that
+// wraps ErrFailed means that the commit which ends there will not be found.
+func (l *Log) Wait(end LSN, sync bool) error {
+	if end <= l.Durable() {
+		return nil
+	}
+	l.mu.Lock()
+	return l.wait(end, sync)
+}
+
+// wait is Wait; it is called with mu held and returns without it.
+func (l *Log) wait(end LSN, sync bool) error {
+	if end > l.End() {
+		invariant.Fail("wal: wait for LSN %d, the log ends at %d", end, l.End())
+	}
+	if done, err := l.answer(end, sync); done {
+		l.mu.Unlock()
+		return err
+	}
+	if !l.leading {
+		l.leading = true
+		return l.lead(end, sync)
+	}
+	w := waiters.Get().(*waiter)
+	w.end, w.sync, w.err = end, sync, nil
+	l.waiters = append(l.waiters, w)
+	l.mu.Unlock()
+	got := <-w.done
+	err := w.err
+	waiters.Put(w)
+	if got == lead {
+		l.mu.Lock()
+		return l.lead(end, sync)
+	}
+	return err
+}
+
+// answer gives the result of a wait, if there is one. mu is held.
+func (l *Log) answer(end LSN, sync bool) (done bool, err error) {
+	switch {
+	case end <= l.Durable():
+		return true, nil
+	case l.closed:
+		return true, ErrClosed
+	case l.cause != nil && end <= l.reach:
+		return true, fmt.Errorf("%w: %w", ErrUnknown, l.cause)
+	case l.cause != nil:
+		return true, fmt.Errorf("%w: %w", ErrFailed, l.cause)
+	}
+	return !sync && end <= l.Written(), nil
+}
+
+// lead writes until the leader's own wait is over, then gives the lead to someone who still waits or lays it down. It
+// is called with mu held and leading set, and returns without mu.
+func (l *Log) lead(end LSN, sync bool) error {
+	for {
+		if done, err := l.answer(end, sync); done {
+			l.leave()
+			return err
+		}
+		g := l.take(sync)
+		l.mu.Unlock()
+		takenBack, err := l.writeTold(g)
+		l.mu.Lock()
+		l.publish(g, takenBack, err)
+		l.wake()
+	}
+}
+
+// leave gives the lead away. mu is held, and is not any more afterwards.
+func (l *Log) leave() {
+	for len(l.waiters) == 0 && len(l.queue) == 0 && l.cause == nil && l.noted < l.Durable() {
+		// Nobody is waiting: time for the note. We still lead, so nobody else writes to the segment.
+		l.mu.Unlock()
+		err := l.note(l.Durable())
+		l.mu.Lock()
+		if err != nil {
+			l.fail(err)
+			l.wake()
+		}
+	}
+	if len(l.waiters) > 0 {
+		w := l.waiters[0]
+		n := copy(l.waiters, l.waiters[1:])
+		l.waiters[n] = nil
+		l.waiters = l.waiters[:n]
+		w.done <- lead
+	} else {
+		l.leading = false
+	}
+	prepare := l.halfFull()
+	l.mu.Unlock()
+	if prepare {
+		l.prepareAhead()
+	}
+}
+
+// halfFull says whether it is time to prepare a spare. mu is held.
+func (l *Log) halfFull() bool {
+	s := l.live[len(l.live)-1]
+	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.size/2)
+}
+
+// wake answers everyone whose wait is over. mu is held, and let go for the sends: only the leader is here, and those
+// who come meanwhile are not to be answered yet.
+func (l *Log) wake() {
+	still := l.waiters[:0]
+	for _, w := range l.waiters {
+		if done, err := l.answer(w.end, w.sync); done {
+			w.err = err
+			l.woken = append(l.woken, w)
+		} else {
+			still = append(still, w)
+		}
+	}
+	clear(l.waiters[len(still):])
+	l.waiters = still
+	if len(l.woken) == 0 {
+		return
+	}
+	l.mu.Unlock()
+	for i, w := range l.woken {
+		l.woken[i] = nil
+		w.done <- answered
+	}
+	l.woken = l.woken[:0]
+	l.mu.Lock()
+}
+
+// group is what one leader writes at once: the first run of the queue, or nothing but a sync.
+type group struct {
+	run    *run // nil: only sync what was written before
+	end    LSN  // written afterwards
+	sync   bool
+	direct bool
+	size   int // bytes to write, padding included
+	synced LSN // durable before
+}
+
+// take takes the next group from the queue and decides how it is written. mu is held.
+//
+// A direct write needs everything before it durable, so that "durable on return" is true of the log up to its end.
+// Everything that is synced ends at a block, so that no later write covers a block with durable records. The page
+// cache writes pages, so cached and direct writes never share one:
+//
+//   - a cached group that is synced is padded to a page;
+//   - a group without a sync that would go through the cache, but begins inside a page that was written directly, is
+//     written directly too, and padded to a page, so that the next one can go through the cache.
+func (l *Log) take(sync bool) group {
+	g := group{sync: sync, synced: l.Durable(), end: l.Written()}
+	clean := l.Durable() == l.Written()
+	pad := int64(pageUnit)
+	if len(l.queue) > 0 {
+		g.run = l.queue[0]
+		g.end = g.run.end
+		n := copy(l.queue, l.queue[1:])
+		l.queue[n] = nil
+		l.queue = l.queue[:n]
+		if l.mark.run == g.run {
+			l.mark.run = nil
+		}
+	}
+	// The leader's own wish counts even if its end is in a later run: the sync is needed for it anyway.
+	for i := 0; i < len(l.waiters) && !g.sync; i++ {
+		g.sync = l.waiters[i].sync && l.waiters[i].end <= g.end
+	}
+	if g.run == nil {
+		l.align(pad)
+		return g
+	}
+	r := g.run
+	g.sync = g.sync || r.sealed // A segment is durable before the next one gets its first record.
+	if r.seg.past != nil && clean && int64(r.start)%r.seg.block == 0 {
+		switch {
+		case g.sync:
+			g.direct, pad = true, r.seg.block
+		case l.direct && int64(r.start)%pageUnit != 0:
+			g.direct = true
+		}
+	}
+	// A cached write is filled with zeros to the page's end even where the next record will overwrite them: the
+	// operating system need not read the page first, and no bytes of the file's former life come into view.
+	g.size = int(alignUp(int64(r.start)+int64(len(r.buf)), pad) - int64(r.start))
+	if (g.sync || g.direct) && !r.sealed {
+		l.align(pad)
+	}
+	l.reach = max(l.reach, g.end)
+	return g
+}
+
+// align lets the next record begin at a multiple of unit. The bytes skipped are zero in the file, or will be written
+// as zeros by the group that was just taken. mu is held, and the queue holds no run of the current segment.
+func (l *Log) align(unit int64) { l.pos = alignUp(l.pos, unit) }
+
+// writeTold is write, counted and told of.
+func (l *Log) writeTold(g group) (takenBack bool, err error) {
+	if l.opts.OnGroup == nil || g.run == nil {
+		takenBack, err = l.write(g)
+	} else {
+		began := time.Now()
+		takenBack, err = l.write(g)
+		if err == nil {
+			l.opts.OnGroup(g.run.commits, int64(g.size), time.Since(began))
+		}
+	}
+	if err == nil && g.run != nil {
+		l.groups.Add(1)
+	}
+	return takenBack, err
+}
+
+// write does a group's work on the files. Only the leader is here, without mu. On an error, takenBack says that the
+// group's bytes are out of the file again for certain.
+func (l *Log) write(g group) (takenBack bool, err error) {
+	if g.run == nil {
+		if err := l.at.file.SyncData(); err != nil {
+			return false, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
+		}
+		return false, nil
+	}
+	r := g.run
+	complete(r, g.synced)
+	r.buf = appendZeros(r.buf, g.size-len(r.buf))
+	off := int64(r.start - LSN(r.seg.number*uint64(r.seg.size)))
+	if g.direct {
+		err := vfs.WriteFull(r.seg.past, r.buf, off)
+		if err == nil {
+			l.direct = true
+			return false, nil
+		}
+		if !errors.Is(err, vfs.ErrNoDirect) {
+			return l.takeBack(r, off, err)
+		}
+		// Refused before anything was written. From now on this segment is written through the cache.
+		_ = r.seg.past.Close()
+		r.seg.past = nil
+	}
+	l.direct = false
+	if err := vfs.WriteFull(r.seg.file, r.buf, off); err != nil {
+		return l.takeBack(r, off, err)
+	}
+	if !g.sync && !g.direct {
+		return false, nil
+	}
+	if err := r.seg.file.SyncData(); err != nil {
+		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
+	}
+	return false, nil
+}
+
+// takeBack cuts a group that was written in part, or nobody knows how far, out of the file, so that its commits are
+// certainly not in the log. This is the only thing that is ever written after a failure.
+func (l *Log) takeBack(r *run, off int64, cause error) (takenBack bool, err error) {
+	err = fmt.Errorf("write log segment %s at %d: %w", r.seg.name, off, cause)
+	if r.seg.file.Truncate(off) != nil {
+		return false, err
+	}
+	return r.seg.file.Sync() == nil, err
+}
+
+// complete adds to each record in r what is known only when it is written.
+func complete(r *run, synced LSN) {
+	for off := 0; off < len(r.buf); {
+		if left := int(r.seg.block - (int64(r.start)+int64(off))%r.seg.block); left < recHeader {
+			off += left
+			continue
+		}
+		off += sealRecord(r.buf[off:], synced)
+	}
+}
+
+// publish tells the result of a group. mu is held.
+func (l *Log) publish(g group, takenBack bool, err error) {
+	if g.run != nil {
+		l.recycleRun(g.run)
+	}
+	if err != nil {
+		l.fail(err)
+		if takenBack {
+			l.reach = l.Written()
+		}
+		return
+	}
+	l.written.Store(uint64(g.end))
+	if g.sync || g.direct {
+		l.durable.Store(uint64(g.end))
+	}
+	if g.run != nil && g.run.sealed {
+		// Once Release learns that the seal is durable it may retire the segment: we are done with it.
+		for i, s := range l.live {
+			if s == l.at {
+				l.at, l.direct = l.live[i+1], false
+				break
+			}
+		}
+	}
+}
+
+// note writes down, without a sync, that everything before synced is durable. Only the leader is here, without mu.
+func (l *Log) note(synced LSN) error {
+	putNote(l.noteOf[:], l.at.salt, synced)
+	if err := vfs.WriteFull(l.at.file, l.noteOf[:], noteAt); err != nil {
+		return fmt.Errorf("write note of log segment %s: %w", l.at.name, err)
+	}
+	l.noted = synced
+	return nil
+}

@@ -1,0 +1,237 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// keepFree is the default of Options.KeepFree.
+const keepFree = 16
+
+// zeroChunk is how much of a new segment is written at once.
+const zeroChunk = 256 << 10
+
+// Prepare makes sure that the next segment is there, so that Rotate, or an Append that fills the current one, need not
+// make it. An error that wraps vfs.ErrNoSpace changes nothing; any other is final.
+func (l *Log) Prepare() error {
+	l.prep.Lock()
+	defer l.prep.Unlock()
+	return l.prepare()
+}
+
+// prepareAhead is Prepare for a leader that has done its duty, and has given the lead away. Its commit stands whatever
+// comes of it: no space is found out again by whoever needs it, and any other failure sticks.
+func (l *Log) prepareAhead() {
+	if l.prep.TryLock() {
+		_ = l.prepare()
+		l.prep.Unlock()
+	}
+}
+
+// prepare is Prepare. prep is held. As long as there is no spare nobody else moves on to a next segment, so its
+// number stays right without mu.
+func (l *Log) prepare() error {
+	l.mu.Lock()
+	err := l.refuse()
+	ready := l.spare != nil
+	number := l.live[len(l.live)-1].number + 1
+	l.mu.Unlock()
+	if err != nil || ready {
+		return err
+	}
+	var seg *segment
+	if n := len(l.free); n > 0 {
+		seg = l.free[n-1]
+		l.free[n-1] = nil
+		l.free = l.free[:n-1]
+		if err = l.recycle(seg, number); err != nil {
+			l.free = append(l.free, seg) // for Close
+		}
+	} else {
+		if most := l.bound.Load(); most > 0 && l.Bytes()+l.opts.SegmentSize > most {
+			return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
+		}
+		seg, err = l.newSegment(number, 0)
+		if errors.Is(err, vfs.ErrNoSpace) {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	l.spare = seg
+	return nil
+}
+
+// SetBound refuses new segment files from now on if all of them together would have more bytes, as a full disk would;
+// 0: no bound.
+func (l *Log) SetBound(bytes int64) { l.bound.Store(bytes) }
+
+// header makes the header of a segment's next life.
+func (l *Log) header(number uint64, block int64) segmentHeader {
+	return segmentHeader{
+		block:   block,
+		storeID: l.opts.StoreID,
+		number:  number,
+		salt:    l.opts.Rand(),
+		size:    l.opts.SegmentSize,
+		follows: l.follows.Load(),
+	}
+}
+
+// newSegment makes a segment file, written through with zeros: later syncs then never have to commit where the file's
+// blocks are. It is durable on return. If it fails no file is left, or one that Found calls a stranger or a spare.
+//
+// flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
+func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
+	name := l.opts.name(number)
+	file, err := l.opts.FS.Open(name, vfs.Write|vfs.Create|flag)
+	if err != nil {
+		return nil, fmt.Errorf("create log segment: %w", err)
+	}
+	seg := &segment{file: file, name: name}
+	l.files.Add(1)
+	defer func() {
+		if err != nil {
+			_ = seg.close()
+			_ = l.opts.FS.Remove(name)
+			l.files.Add(-1)
+		}
+	}()
+	block := int64(pageUnit)
+	if !l.opts.NoDirect {
+		past, err := l.opts.FS.Open(name, vfs.Write|vfs.Direct)
+		switch {
+		case err == nil:
+			seg.past, block = past, int64(past.BlockSize())
+		case !errors.Is(err, vfs.ErrNoDirect):
+			return nil, fmt.Errorf("open log segment for direct writes: %w", err)
+		}
+	}
+	seg.segmentHeader = l.header(number, block)
+	zeros := vfs.AlignedBuffer(int(min(zeroChunk, seg.size)))
+	putSegmentHeader(zeros, seg.segmentHeader)
+	for off := int64(0); off < seg.size; off += int64(len(zeros)) {
+		n := min(int64(len(zeros)), seg.size-off)
+		if err := vfs.WriteFull(file, zeros[:n], off); err != nil {
+			return nil, fmt.Errorf("fill log segment %s: %w", name, err)
+		}
+		clear(zeros[:segHeadLen])
+	}
+	if err := file.Sync(); err != nil {
+		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
+	}
+	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
+		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
+	}
+	return seg, nil
+}
+
+// recycle gives a retired segment its next life. Order: the new header, with a new salt and no note, is durable before
+// the rename, so that under the new name there are never records of the former life; the rename is durable before the
+// caller lets a record in. Only prep is held.
+func (l *Log) recycle(seg *segment, number uint64) error {
+	h := l.header(number, seg.block)
+	var b [firstRecord]byte
+	putSegmentHeader(b[:], h)
+	if err := vfs.WriteFull(seg.file, b[:], 0); err != nil {
+		return fmt.Errorf("write header of recycled log segment %s: %w", seg.name, err)
+	}
+	if err := seg.file.Sync(); err != nil {
+		return fmt.Errorf("sync header of recycled log segment %s: %w", seg.name, err)
+	}
+	name := l.opts.name(number)
+	if err := l.opts.FS.Rename(seg.name, name); err != nil {
+		return fmt.Errorf("rename recycled log segment: %w", err)
+	}
+	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
+		return fmt.Errorf("sync directory of recycled log segment %s: %w", name, err)
+	}
+	seg.segmentHeader, seg.name = h, name
+	return nil
+}
+
+// Release gives up all segments that are wholly before the given position. When it returns the lowest of them is
+// durably no part of the log any more: whatever becomes of renames and unlinks, a meta page that starts there finds no
+// complete chain. The others are kept for recycling up to a bound, or deleted. An error is final.
+func (l *Log) Release(before LSN) error {
+	// The seals of what we give up must be written before someone else writes to those files.
+	if err := l.Wait(min(before, l.End()), true); err != nil {
+		return err
+	}
+	l.prep.Lock()
+	defer l.prep.Unlock()
+	number, _ := l.opts.at(before)
+
+	l.mu.Lock()
+	if err := l.refuse(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	n := 0
+	for n < len(l.live)-1 && l.live[n].number < number {
+		n++
+	}
+	dead := append([]*segment(nil), l.live[:n]...)
+	kept := copy(l.live, l.live[n:])
+	clear(l.live[kept:])
+	l.live = l.live[:kept]
+	l.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	if err := l.retire(dead); err != nil {
+		l.mu.Lock()
+		l.fail(err)
+		l.mu.Unlock()
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	return nil
+}
+
+// retire does Release's work on the files. prep is held.
+func (l *Log) retire(dead []*segment) error {
+	lowest := dead[0]
+	l.mu.Lock()
+	number := l.live[len(l.live)-1].number + 1
+	ready := l.spare != nil
+	l.mu.Unlock()
+	if ready {
+		var b [noteAt]byte
+		if err := vfs.WriteFull(lowest.file, b[:], 0); err != nil {
+			l.free = append(l.free, dead...) // for Close
+			return fmt.Errorf("write header of retired log segment %s: %w", lowest.name, err)
+		}
+		if err := lowest.file.SyncData(); err != nil {
+			l.free = append(l.free, dead...)
+			return fmt.Errorf("sync header of retired log segment %s: %w", lowest.name, err)
+		}
+		l.free = append(l.free, lowest)
+	} else {
+		if err := l.recycle(lowest, number); err != nil {
+			l.free = append(l.free, dead...)
+			return err
+		}
+		l.mu.Lock()
+		l.spare = lowest
+		l.mu.Unlock()
+	}
+	for i, s := range dead[1:] {
+		if len(l.free) < l.opts.KeepFree {
+			l.free = append(l.free, s)
+			continue
+		}
+		// Nothing relies on the file being gone, so the directory is not synced.
+		if err := errors.Join(s.close(), l.opts.FS.Remove(s.name)); err != nil {
+			l.free = append(l.free, dead[i+2:]...)
+			return fmt.Errorf("remove log segment %s: %w", s.name, err)
+		}
+		l.files.Add(-1)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// Segment file. Its name is the store's path, "-wal-" and the segment's number in at least six decimal digits.
+//
+//	0                 4096              8192                        SegmentSize
+//	+-----------------+-----------------+------------- ... ---------+
+//	| header block    | note block      | records                   |
+//	+-----------------+-----------------+------------- ... ---------+
+//
+// The header is synced before the segment gets its first record, and again, with another number and another salt,
+// before the file is renamed for its next life. The note is written without a sync; a torn one is no information.
+// Records end a block (4096 bytes) before SegmentSize, except for the seal: there is always room for it.
+//
+// Header block; the bytes behind the checksum are zero. Golden bytes: testdata/segment-header.hex.
+//
+//	0       8         12      16         32       40     48        56        60         64
+//	+-------+---------+-------+----------+--------+------+---------+---------+----------+----------+
+//	| magic | version | block | store id | number | salt | size    | follows | reserved | checksum |
+//	| 8     | u32     | u32   | 16       | u64    | u64  | u64     | u32     | u32      | u64      |
+//	+-------+---------+-------+----------+--------+------+---------+---------+----------+----------+
+//
+// block is the unit to which synced groups are padded: a write never covers a block that holds durable records.
+// salt is random in each life of the segment; every record repeats it.
+// follows is the checkpoint (epoch) that was durable when the header was written: for people who read dumps.
+// checksum is xxhash64 of bytes [0, 64).
+//
+// Note block; the rest is zero.
+//
+//	0      8        16         24
+//	+------+--------+----------+
+//	| salt | synced | checksum |
+//	| u64  | u64    | u64      |
+//	+------+--------+----------+
+//
+// synced is a position up to which everything was durable when the note was written.
+// checksum is xxhash64 of bytes [0, 16).
+const (
+	segMagic    = "EBBWAL\x00\x01"
+	segVersion  = 1
+	segOffVer   = 8
+	segOffBlock = 12
+	segOffStore = 16
+	segOffNum   = 32
+	segOffSalt  = 40
+	segOffSize  = 48
+	segOffFol   = 56
+	segOffRes   = 60
+	segOffSum   = 64
+	segHeadLen  = 72
+
+	noteAt     = 4096 // offset of the note block
+	noteSalt   = 0
+	noteSynced = 8
+	noteSum    = 16
+	noteLen    = 24
+
+	firstRecord = 8192 // offset of the first record
+
+	// pageUnit is what the operating system writes at once through its cache, so the unit to pad to wherever cached
+	// and direct writes meet. It is a multiple of every block size.
+	pageUnit = 4096
+)
+
+// Bounds of Options.SegmentSize. The largest keeps offsets in an int everywhere and a mapped reader's memory sane.
+const (
+	DefaultSegmentSize = 4 << 20
+	MinSegmentSize     = 16 << 10
+	MaxSegmentSize     = 1 << 30
+)
+
+// maxSegment bounds segment numbers, so that no LSN overflows. A file name with a larger one is not ours.
+const maxSegment = math.MaxUint64/MaxSegmentSize - 1
+
+// Options tell where a log is and how it looks. All but the first three may be left zero.
+type Options struct {
+	FS      vfs.FS
+	Path    string   // of the store; segments are beside it
+	StoreID [16]byte // segments of any other store are strangers
+
+	SegmentSize int64         // bytes; a multiple of 4096, fixed for the store's life; 0 means DefaultSegmentSize
+	Rand        func() uint64 // source of salts; nil means the runtime's
+	NoDirect    bool          // never write past the page cache
+	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
+
+	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
+	// the goroutine that wrote, without a lock, and the others wait for it. nil: nobody is told.
+	OnGroup func(commits int, bytes int64, took time.Duration)
+}
+
+// checked fills in defaults.
+func (o Options) checked() (Options, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = DefaultSegmentSize
+	}
+	if o.KeepFree == 0 {
+		o.KeepFree = keepFree
+	}
+	if o.SegmentSize < MinSegmentSize || o.SegmentSize > MaxSegmentSize || o.SegmentSize%pageUnit != 0 {
+		return o, fmt.Errorf("wal: segment size %d is no multiple of %d in [%d, %d]",
+			o.SegmentSize, pageUnit, MinSegmentSize, MaxSegmentSize)
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Uint64
+	}
+	return o, nil
+}
+
+func (o Options) dir() string { return filepath.Dir(o.Path) }
+
+// name is the file name of a segment.
+func (o Options) name(number uint64) string { return fmt.Sprintf("%s-wal-%06d", o.Path, number) }
+
+// number is the inverse of name, for a base name. It accepts only what name would have made.
+func (o Options) number(base string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(base, filepath.Base(o.Path)+"-wal-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > maxSegment || filepath.Base(o.name(n)) != base {
+		return 0, false
+	}
+	return n, true
+}
+
+// start is the position of the first record of a segment.
+func (o Options) start(number uint64) LSN { return LSN(number*uint64(o.SegmentSize) + firstRecord) }
+
+// at splits a position.
+func (o Options) at(lsn LSN) (number uint64, off int64) {
+	return uint64(lsn) / uint64(o.SegmentSize), int64(uint64(lsn) % uint64(o.SegmentSize))
+}
+
+// segmentHeader is a decoded header block.
+type segmentHeader struct {
+	block   int64
+	storeID [16]byte
+	number  uint64
+	salt    uint64
+	size    int64
+	follows uint32
+}
+
+// putSegmentHeader encodes h into the header block b, which is zero.
+func putSegmentHeader(b []byte, h segmentHeader) {
+	copy(b, segMagic)
+	binary.LittleEndian.PutUint32(b[segOffVer:], segVersion)
+	binary.LittleEndian.PutUint32(b[segOffBlock:], uint32(h.block))
+	copy(b[segOffStore:], h.storeID[:])
+	binary.LittleEndian.PutUint64(b[segOffNum:], h.number)
+	binary.LittleEndian.PutUint64(b[segOffSalt:], h.salt)
+	binary.LittleEndian.PutUint64(b[segOffSize:], uint64(h.size))
+	binary.LittleEndian.PutUint32(b[segOffFol:], h.follows)
+	binary.LittleEndian.PutUint64(b[segOffSum:], xxhash.Sum64(b[:segOffSum]))
+}
+
+// decodeSegmentHeader decodes the header block at the start of b. A version that we do not know is an error too: what
+// the store as a whole may be read by is the main file's business.
+func decodeSegmentHeader(b []byte) (segmentHeader, error) {
+	if len(b) < noteAt {
+		return segmentHeader{}, fmt.Errorf("segment header needs %d bytes, file has %d", noteAt, len(b))
+	}
+	if got := string(b[:len(segMagic)]); got != segMagic {
+		return segmentHeader{}, fmt.Errorf("segment starts with %q, expected %q", got, segMagic)
+	}
+	if got, want := binary.LittleEndian.Uint64(b[segOffSum:]), xxhash.Sum64(b[:segOffSum]); got != want {
+		return segmentHeader{}, fmt.Errorf("segment header has checksum %#x, its bytes give %#x", got, want)
+	}
+	if got := binary.LittleEndian.Uint32(b[segOffVer:]); got != segVersion {
+		return segmentHeader{}, fmt.Errorf("segment has version %d, expected %d", got, segVersion)
+	}
+	h := segmentHeader{
+		block:   int64(binary.LittleEndian.Uint32(b[segOffBlock:])),
+		number:  binary.LittleEndian.Uint64(b[segOffNum:]),
+		salt:    binary.LittleEndian.Uint64(b[segOffSalt:]),
+		follows: binary.LittleEndian.Uint32(b[segOffFol:]),
+	}
+	copy(h.storeID[:], b[segOffStore:])
+	size := binary.LittleEndian.Uint64(b[segOffSize:])
+	switch {
+	case h.block != 512 && h.block != 1024 && h.block != 2048 && h.block != 4096:
+		return segmentHeader{}, fmt.Errorf("segment has block size %d", h.block)
+	case size < MinSegmentSize || size > MaxSegmentSize || size%pageUnit != 0:
+		return segmentHeader{}, fmt.Errorf("segment has size %d", size)
+	case h.number > maxSegment:
+		return segmentHeader{}, fmt.Errorf("segment has number %d", h.number)
+	case binary.LittleEndian.Uint32(b[segOffRes:]) != 0:
+		return segmentHeader{}, errors.New("segment header has reserved bytes that are not zero")
+	}
+	h.size = int64(size)
+	for i, c := range b[segHeadLen:noteAt] {
+		if c != 0 {
+			return segmentHeader{}, fmt.Errorf("segment header has byte %#x at offset %d, expected zero", c, segHeadLen+i)
+		}
+	}
+	return h, nil
+}
+
+// putNote encodes a note at the start of b.
+func putNote(b []byte, salt uint64, synced LSN) {
+	binary.LittleEndian.PutUint64(b[noteSalt:], salt)
+	binary.LittleEndian.PutUint64(b[noteSynced:], uint64(synced))
+	binary.LittleEndian.PutUint64(b[noteSum:], xxhash.Sum64(b[:noteSum]))
+}
+
+// decodeNote gives the position in the note at the start of b. A note that does not check out, or that is of the
+// segment's former life, is no information.
+func decodeNote(b []byte, salt uint64) (synced LSN, ok bool) {
+	if len(b) < noteLen ||
+		binary.LittleEndian.Uint64(b[noteSalt:]) != salt ||
+		binary.LittleEndian.Uint64(b[noteSum:]) != xxhash.Sum64(b[:noteSum]) {
+		return 0, false
+	}
+	return LSN(binary.LittleEndian.Uint64(b[noteSynced:])), true
+}
+
+// alignUp gives the first multiple of unit, a power of two, that is not below x.
+func alignUp[T ~int64 | ~uint64 | ~int](x T, unit int64) T { return (x + T(unit) - 1) &^ (T(unit) - 1) }

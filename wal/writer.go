@@ -1,0 +1,448 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ebbkv/ebb/internal/invariant"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+var (
+	// ErrFailed is returned by every call after the first failed write, sync or rename, and wraps that first cause. A
+	// commit whose Append or Wait returns it is not in the log, now or after a restart.
+	ErrFailed = errors.New("wal: log failed earlier and takes no more writes")
+
+	// ErrUnknown is returned by Wait if bytes of the commit may have reached the file and could not be taken back. It
+	// wraps the cause. Only a restart tells.
+	ErrUnknown = errors.New("wal: fate of the commit is unknown")
+
+	// ErrClosed is returned by every call after Close.
+	ErrClosed = errors.New("wal: log is closed")
+)
+
+// queueLimit bounds the bytes that wait in memory to be written, give or take one record. Append beyond it first lets
+// the queue be written.
+const queueLimit = 1 << 20
+
+// A Log appends to a chain of segments. Outside the functions that hold mu it always holds that
+//
+//	(1) durable <= written <= end <= pos, and reach is in [written, end].
+//	(2) the runs in queue are in order of position, and all but the last are sealed.
+//	(3) all but the last segment in live are sealed (the seal may still be queued), their numbers have no gap, and
+//	    spare, if there is one, has the number that follows.
+//	(4) if leading is false, waiters is empty.
+type Log struct {
+	opts    Options // set by Create, then read-only
+	follows atomic.Uint32
+
+	// Positions that may be read without mu, and are changed under it. Each is the end of a record, or the position
+	// of a segment's first one.
+	durable atomic.Uint64 // everything before it is durable
+	written atomic.Uint64 // everything before it was given to the operating system
+	end     atomic.Uint64 // everything before it was appended
+	files   atomic.Int64  // segment files on disk
+	groups  atomic.Uint64 // groups written
+	bound   atomic.Int64  // see SetBound
+
+	// prep serialises making, recycling and retiring segments. It is taken before mu, never after, and held across
+	// writes and syncs of segments that hold no record that counts.
+	prep sync.Mutex
+	free []*segment // guarded by prep: retired, kept to be recycled
+
+	// mu guards the fields below. It is never held across a write or a sync.
+	mu       sync.Mutex
+	live     []*segment // by rising number; the last one is appended to
+	spare    *segment   // prepared durably, holds no record; or nil
+	queue    []*run
+	pos      LSN // where the next record may begin
+	prev     LSN // last record
+	mark     mark
+	inCommit bool // parts of a commit were appended, its last part not yet
+	reach    LSN  // bytes before it may be in a file
+	cause    error
+	closed   bool
+	leading  bool // some goroutine writes, or is about to
+	waiters  []*waiter
+
+	// The leader's own; whoever set leading may use them without mu.
+	at     *segment // to be written to; its seal is not written, so nobody retires it
+	direct bool     // the last write to at went past the page cache
+	noted  LSN      // position in the last note
+	woken  []*waiter
+	noteOf [noteLen]byte
+
+	idle []*run // guarded by mu: to be used again, with their buffers
+}
+
+// segment is an open segment file. Its fields are set before it joins a Log, and change only under Log.prep while it
+// is in neither live nor spare; direct may also be given up by the leader.
+type segment struct {
+	segmentHeader
+	file vfs.File
+	past vfs.File // second descriptor, for writes past the page cache; nil if there are none here
+	name string
+}
+
+// start is the position of the segment's first record.
+func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord) }
+
+// limit is the position that no data record crosses. One page is kept for the seal: whatever padding comes after the
+// last data record, it fits.
+func (s *segment) limit() LSN { return LSN((s.number+1)*uint64(s.size) - pageUnit) }
+
+// run is a stretch of records in one segment that wait to be written. buf is aligned for direct writes and belongs to
+// the appender (under Log.mu) as long as the run is queued, then to the leader.
+type run struct {
+	seg    *segment
+	start  LSN
+	end    LSN // of the last record; after a seal, the next segment's first position
+	buf    []byte
+	sealed bool
+
+	commits int // whose last part is in buf
+}
+
+// mark remembers where the current commit began, for Abort. run is nil once that is no longer only in memory.
+type mark struct {
+	run       *run
+	size      int // bytes of run.buf before the commit
+	pos, prev LSN
+	end       LSN
+}
+
+// Create starts a log with a fresh segment of the given number, which no file may have yet (see Found.Next). follows is
+// the checkpoint that is durable. The segment is durable when it returns; End is the position of the first record.
+func Create(o Options, number uint64, follows uint32) (*Log, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{opts: o}
+	l.follows.Store(follows)
+	seg, err := l.newSegment(number, vfs.Excl)
+	if err != nil {
+		return nil, err
+	}
+	l.live = []*segment{seg}
+	l.at = seg
+	l.pos, l.reach, l.noted = seg.start(), seg.start(), seg.start()
+	for _, p := range []*atomic.Uint64{&l.durable, &l.written, &l.end} {
+		p.Store(uint64(seg.start()))
+	}
+	return l, nil
+}
+
+// Durable gives the position before which everything is durable.
+func (l *Log) Durable() LSN { return LSN(l.durable.Load()) }
+
+// Written gives the position before which everything was given to the operating system.
+func (l *Log) Written() LSN { return LSN(l.written.Load()) }
+
+// End gives the position before which everything was appended.
+func (l *Log) End() LSN { return LSN(l.end.Load()) }
+
+// Bytes gives the size of all segment files on disk, spare and retired ones included.
+func (l *Log) Bytes() int64 { return l.files.Load() * l.opts.SegmentSize }
+
+// Groups gives the number of writes so far, each shared by the commits that waited for it.
+func (l *Log) Groups() uint64 { return l.groups.Load() }
+
+// SetFollows names the checkpoint for headers written from now on.
+func (l *Log) SetFollows(epoch uint32) { l.follows.Store(epoch) }
+
+// Append queues the next part of the current commit; last says that it is complete. It copies payload and returns the
+// position to give to Wait. With much in the queue it first has it written, without asking for a sync.
+//
+// If there is no room for a new segment it returns an error that wraps vfs.ErrNoSpace, and any error voids the parts
+// of the commit that were appended before. Other errors wrap ErrFailed and are final.
+func (l *Log) Append(payload []byte, last bool) (LSN, error) {
+	l.mu.Lock()
+	for {
+		if err := l.refuse(); err != nil {
+			l.abort()
+			l.mu.Unlock()
+			return 0, err
+		}
+		if l.queued() > queueLimit {
+			// Whoever leads writes all of the queue, and syncs if anyone in it asked for that.
+			_ = l.wait(l.End(), false) // If that fails, refuse says so.
+			l.mu.Lock()
+			continue
+		}
+		n, ok := l.part(len(payload))
+		if !ok {
+			if err := l.turn(); err != nil {
+				l.abort()
+				l.mu.Unlock()
+				return 0, err
+			}
+			continue
+		}
+		done := n == len(payload)
+		l.put(payload[:n], last && done)
+		payload = payload[n:]
+		if done {
+			end := l.End()
+			l.mu.Unlock()
+			return end, nil
+		}
+	}
+}
+
+// queued counts the bytes in memory. mu is held.
+func (l *Log) queued() (n int) {
+	for _, r := range l.queue {
+		n += len(r.buf)
+	}
+	return n
+}
+
+// next is where a record begins that is appended now: behind the last one, unless its header would cross a block.
+func (l *Log) next() LSN {
+	block := l.live[len(l.live)-1].block
+	if left := block - int64(l.pos)%block; left < recHeader {
+		return l.pos + LSN(left)
+	}
+	return l.pos
+}
+
+// part gives how many of n payload bytes the next record takes; false: the segment has to end first. What is small
+// against a segment is not cut: the two halves would need a sync each. mu is held.
+func (l *Log) part(n int) (int, bool) {
+	s := l.live[len(l.live)-1]
+	capacity := int(s.limit()-s.start()) - recHeader
+	room := int(int64(s.limit()-l.next())) - recHeader // negative behind the limit
+	n = min(n, maxPart)
+	switch {
+	case n <= room:
+		return n, true
+	case n > capacity/4 && room >= capacity/8:
+		return room, true
+	}
+	return 0, false
+}
+
+// put appends a data record that part made room for. mu is held.
+func (l *Log) put(payload []byte, last bool) {
+	var flags partFlags
+	if !l.inCommit {
+		flags |= partFirst
+		l.mark = mark{pos: l.pos, prev: l.prev, end: l.End()}
+	}
+	if last {
+		flags |= partLast
+	}
+	r := l.tail()
+	if !l.inCommit {
+		l.mark.run, l.mark.size = r, len(r.buf)
+	}
+	l.inCommit = !last
+	if last {
+		r.commits++
+	}
+	l.encode(r, record{kind: typeData, flags: flags, payload: payload})
+	r.end = l.pos
+	l.end.Store(uint64(l.pos))
+}
+
+// tail gives the run to append to. mu is held.
+func (l *Log) tail() *run {
+	if n := len(l.queue); n > 0 && !l.queue[n-1].sealed {
+		return l.queue[n-1]
+	}
+	var r *run
+	if n := len(l.idle); n > 0 {
+		r, l.idle = l.idle[n-1], l.idle[:n-1]
+	} else {
+		r = new(run)
+	}
+	*r = run{seg: l.live[len(l.live)-1], start: l.pos, end: l.pos, buf: r.buf[:0]}
+	l.queue = append(l.queue, r)
+	return r
+}
+
+// encode puts rec behind what is in r, and moves pos and prev. mu is held.
+func (l *Log) encode(r *run, rec record) {
+	rec.lsn, rec.prev = l.next(), l.prev
+	gap := int(rec.lsn-r.start) - len(r.buf)
+	r.buf = grow(r.buf, gap+int(rec.size()))
+	r.buf = appendZeros(r.buf, gap)
+	r.buf = appendRecord(r.buf, r.seg.salt, rec)
+	l.prev = rec.lsn
+	l.pos = rec.lsn + LSN(rec.size())
+}
+
+// grow makes room for n more bytes and for padding, in memory that direct writes can use.
+func grow(b []byte, n int) []byte {
+	need := len(b) + n + pageUnit
+	if need <= cap(b) {
+		return b
+	}
+	bigger := vfs.AlignedBuffer(alignUp(max(need, 2*cap(b), 16*pageUnit), pageUnit))[:len(b)]
+	copy(bigger, b)
+	return bigger
+}
+
+// appendZeros appends n zero bytes, for which there is room.
+func appendZeros(b []byte, n int) []byte {
+	clear(b[len(b) : len(b)+n])
+	return b[:len(b)+n]
+}
+
+// Abort voids the parts of the current commit. Those still in memory are dropped; those in the file are voided by the
+// first part of the next commit, or by the end of the log.
+func (l *Log) Abort() {
+	l.mu.Lock()
+	l.abort()
+	l.mu.Unlock()
+}
+
+func (l *Log) abort() {
+	if !l.inCommit {
+		return
+	}
+	l.inCommit = false
+	m := l.mark
+	l.mark = mark{}
+	if n := len(l.queue); n == 0 || m.run != l.queue[n-1] || m.run.sealed {
+		return
+	}
+	m.run.buf = m.run.buf[:m.size]
+	m.run.end = m.end
+	l.pos, l.prev = m.pos, m.prev
+	l.end.Store(uint64(m.end))
+	if m.size == 0 {
+		l.recycleRun(m.run)
+		l.queue = l.queue[:len(l.queue)-1]
+	}
+}
+
+// recycleRun keeps a run that is done with: nobody holds it any more. mu is held.
+func (l *Log) recycleRun(r *run) {
+	if len(l.idle) < 2 {
+		l.idle = append(l.idle, r)
+	}
+}
+
+// Rotate ends the current segment: it queues a seal, and later records go to the next segment, whose first position
+// it returns. Parts of an unfinished commit are voided. It prepares a segment if Prepare was not called before, with
+// the errors of Append.
+func (l *Log) Rotate() (LSN, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refuse(); err != nil {
+		return 0, err
+	}
+	l.abort()
+	sealed := l.live[len(l.live)-1]
+	for l.live[len(l.live)-1] == sealed {
+		if err := l.turn(); err != nil {
+			return 0, err
+		}
+	}
+	return l.End(), nil
+}
+
+// turn seals the current segment if the next one is ready, else makes one ready, without mu, and returns for the
+// caller to look again. mu is held at both ends.
+//
+// The next segment is durable before the seal is written. So a reader that finds a seal and no next segment knows that
+// something was lost.
+func (l *Log) turn() error {
+	if l.spare == nil {
+		l.mu.Unlock()
+		err := l.Prepare()
+		l.mu.Lock()
+		return err
+	}
+	r := l.tail()
+	l.encode(r, record{kind: typeSeal})
+	if r.seg != l.live[len(l.live)-1] {
+		invariant.Fail("wal: seal of segment %d queued for segment %d", l.live[len(l.live)-1].number, r.seg.number)
+	}
+	r.sealed = true
+	l.live = append(l.live, l.spare)
+	l.pos = l.spare.start()
+	l.spare = nil
+	r.end = l.pos
+	l.end.Store(uint64(l.pos))
+	return nil
+}
+
+// refuse gives the error for calls that cannot append any more. mu is held.
+func (l *Log) refuse() error {
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.cause != nil:
+		return fmt.Errorf("%w: %w", ErrFailed, l.cause)
+	}
+	return nil
+}
+
+// fail makes the log refuse everything from now on. The first cause stays. mu is held.
+func (l *Log) fail(cause error) {
+	if l.cause == nil {
+		l.cause = cause
+	}
+}
+
+// Fail makes the log refuse everything from now on, with a cause from outside: nothing more is written, not even by
+// Close.
+func (l *Log) Fail(cause error) {
+	l.mu.Lock()
+	l.fail(cause)
+	l.mu.Unlock()
+}
+
+// Sync makes everything durable that was appended before.
+func (l *Log) Sync() error { return l.Wait(l.End(), true) }
+
+// Close ends the log; no other call may be in flight. With remove all segment files are deleted, which is for a caller
+// that has made everything durable elsewhere. Without, everything appended is made durable, the note says so, and the
+// files stay. After a failure nothing is written or deleted, and the error says so.
+func (l *Log) Close(remove bool) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.abort()
+	err := l.refuse()
+	l.mu.Unlock()
+	if err == nil && !remove {
+		if err = l.Sync(); err == nil && l.noted < l.Durable() {
+			err = l.note(l.Durable())
+		}
+	}
+	l.mu.Lock()
+	l.closed = true
+	all := append([]*segment(nil), l.free...)
+	all = append(all, l.live...)
+	if l.spare != nil {
+		all = append(all, l.spare)
+	}
+	l.mu.Unlock()
+
+	var closing []error
+	var names []string
+	for _, s := range all {
+		closing = append(closing, s.close())
+		names = append(names, s.name)
+	}
+	if err == nil && remove {
+		err = removeFiles(l.opts, names)
+	}
+	return errors.Join(append([]error{err}, closing...)...)
+}
+
+func (s *segment) close() error {
+	var err error
+	if s.past != nil {
+		err = s.past.Close()
+	}
+	return errors.Join(err, s.file.Close())
+}
