@@ -1,0 +1,209 @@
+package btree
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A Builder makes a tree bottom-up from rows in ascending order. Pages are full but for the last one of each level. It
+// holds one page of memory per level; everything else is with the Writer. If Add or Finish fails, the pages made so far
+// are left to the end of the transaction.
+type Builder struct {
+	w    Writer
+	size int // of a page
+	err  error
+	rows uint64
+
+	buf   []byte // cells of the leaf being filled, one behind the other
+	cells [][]byte
+	used  int    // payload bytes that cells will need
+	last  []byte // key added last
+	spine []spine
+}
+
+// A spine is the branch being filled at one level. used counts its payload bytes; seps holds its separators.
+type spine struct {
+	items []item
+	seps  []byte
+	used  int
+}
+
+// NewBuilder starts a tree.
+func NewBuilder(w Writer) *Builder {
+	size := w.PageSize()
+	return &Builder{w: w, size: size, buf: make([]byte, 0, size), last: make([]byte, 0, MaxKey(size))}
+}
+
+// Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be continued then.
+func (b *Builder) Add(key, value []byte, flag bool) error {
+	if b.err != nil {
+		return b.err
+	}
+	if len(key) > MaxKey(b.size) {
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(b.size))
+	}
+	if len(value) > MaxValue {
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+	}
+	if b.rows > 0 && bytes.Compare(b.last, key) >= 0 {
+		return ErrOrder
+	}
+	b.err = b.add(key, value, flag)
+	return b.err
+}
+
+func (b *Builder) add(key, value []byte, flag bool) (err error) {
+	c := cell{key: key, val: value, info: uint32(len(value))}
+	if flag {
+		c.info |= infoFlag
+	}
+	if len(value) > MaxInline(b.size) {
+		if c.ref, err = b.w.NewExtent(value); err != nil {
+			return err
+		}
+		c.info |= infoOverflow
+	}
+	n := c.size()
+	if b.used+n+leafEntry > b.size-offHeads {
+		if err := b.flushLeaf(separator(b.last, key)); err != nil {
+			return err
+		}
+	}
+	b.used += n + leafEntry
+	at := len(b.buf)
+	b.buf = b.buf[:at+n]
+	c.write(b.buf[at:])
+	b.cells = append(b.cells, b.buf[at:at+n:at+n])
+	b.last = append(b.last[:0], key...)
+	b.rows++
+	return nil
+}
+
+// flushLeaf makes a page of the cells. The next leaf begins at next.
+func (b *Builder) flushLeaf(next []byte) error {
+	ref, p, err := b.w.New(pager.KindLeaf, 0)
+	if err != nil {
+		return err
+	}
+	layLeaf(p, b.cells)
+	if len(b.spine) == 0 {
+		b.grow(nil)
+	}
+	if err := b.child(1, ref, summary(p)); err != nil {
+		return err
+	}
+	b.buf, b.cells, b.used = b.buf[:0], b.cells[:0], 0
+	b.separate(1, next)
+	return nil
+}
+
+// separate keeps the separator in front of the next child of level.
+func (b *Builder) separate(level int, next []byte) {
+	s := &b.spine[level-1]
+	at := len(s.seps)
+	s.seps = append(s.seps, next...)
+	s.items = append(s.items, item{sep: s.seps[at:len(s.seps):len(s.seps)]})
+}
+
+// grow adds a level, whose first separator is empty.
+func (b *Builder) grow(first []byte) {
+	b.spine = append(b.spine, spine{seps: make([]byte, 0, b.size+MaxKey(b.size))})
+	b.separate(len(b.spine), first)
+}
+
+// child completes the last item of level, whose separator is there already. If it does not fit into the page, the page
+// is made without it and without the one before it, so that the next page has two.
+func (b *Builder) child(level int, ref pager.Ref, rows uint64) error {
+	s := &b.spine[level-1]
+	n := len(s.items)
+	it := &s.items[n-1]
+	it.ref, it.rows = ref, rows
+	cost := branchEntry
+	if n > 1 {
+		cost += len(it.sep)
+	}
+	if s.used+cost <= b.size-offHeads {
+		s.used += cost
+		return nil
+	}
+	if err := b.flushBranch(level, n-2); err != nil {
+		return err
+	}
+	return nil
+}
+
+// flushBranch makes a page of the first m items of level and keeps the others.
+func (b *Builder) flushBranch(level, m int) error {
+	s := &b.spine[level-1]
+	ref, p, err := b.w.New(pager.KindBranch, uint8(level))
+	if err != nil {
+		return err
+	}
+	layBranch(p, s.items[:m])
+	if len(b.spine) == level {
+		if level+1 >= maxDepth {
+			return damage(ref, "the tree would grow deeper than %d levels", maxDepth)
+		}
+		b.grow(nil)
+	}
+	if err := b.child(level+1, ref, summary(p)); err != nil {
+		return err
+	}
+	s = &b.spine[level-1] // grow may have moved it
+	if m == len(s.items) {
+		return nil
+	}
+	b.separate(level+1, s.items[m].sep)
+	n := copy(s.items, s.items[m:])
+	s.items = s.items[:n]
+	s.seps, s.used = s.seps[:0], 0
+	for i := range s.items {
+		it := &s.items[i]
+		at := len(s.seps)
+		s.seps = append(s.seps, it.sep...)
+		it.sep = s.seps[at:len(s.seps):len(s.seps)]
+		s.used += branchEntry
+		if i > 0 {
+			s.used += len(it.sep)
+		}
+	}
+	return nil
+}
+
+// Finish makes the pages that are not full and returns the tree. The Builder is done then.
+func (b *Builder) Finish() (Tree, error) {
+	if b.err != nil {
+		return Tree{}, b.err
+	}
+	t, err := b.finish()
+	b.err = fmt.Errorf("%w: the builder is finished", ErrOrder)
+	return t, err
+}
+
+func (b *Builder) finish() (Tree, error) {
+	if b.rows == 0 {
+		return Tree{}, nil
+	}
+	ref, p, err := b.w.New(pager.KindLeaf, 0)
+	if err != nil {
+		return Tree{}, err
+	}
+	layLeaf(p, b.cells)
+	if len(b.spine) == 0 {
+		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
+	}
+	if err := b.child(1, ref, summary(p)); err != nil {
+		return Tree{}, err
+	}
+	for level := 1; ; level++ {
+		s := &b.spine[level-1]
+		if level == len(b.spine) && len(s.items) == 1 {
+			return Tree{Root: s.items[0].ref, Depth: uint8(level), Rows: b.rows}, nil
+		}
+		if err := b.flushBranch(level, len(s.items)); err != nil {
+			return Tree{}, err
+		}
+	}
+}

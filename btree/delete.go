@@ -1,0 +1,220 @@
+package btree
+
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// Delete removes key and says whether it was there. If it was not, nothing is copied.
+func Delete(w Writer, t *Tree, key []byte) (existed bool, err error) {
+	d := deleter{editor: editor{w: w}}
+	if found, err := d.look(*t, key); !found || err != nil {
+		return false, err
+	}
+	err = d.delete(t)
+	d.done()
+	return err == nil, err
+}
+
+// A deleter is one Delete on its way down the tree and up again.
+type deleter struct {
+	editor
+	path [maxDepth]uint16 // by level: the child, and at 0 the cell
+}
+
+// look finds key without changing anything, and notes the path to it.
+func (d *deleter) look(t Tree, key []byte) (found bool, err error) {
+	if err := t.checkDepth(); err != nil || t.Depth == 0 {
+		return false, err
+	}
+	ref := t.Root
+	for level := t.Depth - 1; ; level-- {
+		b, n, err := pageAt(d.w, ref, level)
+		if err != nil {
+			return false, err
+		}
+		if level == 0 {
+			i, found, _ := leafSearch(b, n, key)
+			d.path[0] = uint16(i)
+			return found, nil
+		}
+		i := branchSearch(b, n, key)
+		d.path[level] = uint16(i)
+		ref = childRef(b, n, i)
+	}
+}
+
+func (d *deleter) delete(t *Tree) error {
+	ref, b, err := d.edit(t.Root, t.Depth-1)
+	if err != nil {
+		return err
+	}
+	t.Root = ref
+	if t.Rows == 0 {
+		return damage(ref, "rows in a tree that counts none")
+	}
+	t.Rows--
+	if err := d.below(b, t.Depth-1); err != nil {
+		return err
+	}
+	if count(b) == 0 {
+		*t = Tree{}
+		return d.w.Free(ref)
+	}
+	return d.collapse(t)
+}
+
+// below deletes the cell that path leads to from page b at level, which is being edited.
+func (d *deleter) below(b []byte, level uint8) error {
+	i, n := int(d.path[level]), count(b)
+	if level == 0 {
+		if err := d.freeExtent(b, slot(b, n, i)); err != nil {
+			return err
+		}
+		leafRemove(b, i)
+		return nil
+	}
+	ref, cb, err := d.edit(childRef(b, n, i), level-1)
+	if err != nil {
+		return err
+	}
+	setChildRef(b, n, i, ref)
+	if err := subRows(b, n, i, 1); err != nil {
+		return err
+	}
+	if err := d.below(cb, level-1); err != nil {
+		return err
+	}
+	if underfull(cb) {
+		return d.mend(b, i, level-1)
+	}
+	return nil
+}
+
+// mend deals with child i of branch b, a page at level that is being edited and is less than a quarter full: it goes
+// if it is empty, is merged with a neighbour if one page is enough for both, and else gets entries from it. It stays as
+// it is if it has no neighbour, or if b has no room for the new separator.
+func (e *editor) mend(b []byte, i int, level uint8) error {
+	n := count(b)
+	ref, cb, err := e.edit(childRef(b, n, i), level)
+	if err != nil {
+		return err
+	}
+	setChildRef(b, n, i, ref)
+	if count(cb) == 0 {
+		branchRemove(b, i, i+1)
+		return e.w.Free(ref)
+	}
+	if n == 1 {
+		return nil
+	}
+	j := i + 1
+	if j == n {
+		j = i - 1
+	}
+	left, right := min(i, j), max(i, j)
+	sref := childRef(b, n, j)
+	sb, _, err := pageAt(e.w, sref, level)
+	if err != nil {
+		return err
+	}
+	total := used(cb) + used(sb)
+	if level > 0 {
+		total += sepLen(b, n, right)
+	}
+	if total <= payload(b)/5*4 { // above that, the next inserts would split the page again
+		if err := e.lay(b, left, right, i, cb, sb, level); err != nil {
+			return err
+		}
+		setChildRef(b, n, left, ref)
+		setChildRows(b, n, left, summary(cb))
+		branchRemove(b, right, right+1)
+		return e.w.Free(sref)
+	}
+	return e.refill(b, left, right, i, cb, j, sref, level)
+}
+
+// gatherPair collects the entries of children left and right of b in the scratch, from copies: cb is child i, sb the other.
+func (e *editor) gatherPair(b []byte, left, right, i int, cb, sb []byte, level uint8) (*scratch, error) {
+	s := e.pages(len(b))
+	lb, rb := s.copyOf(cb, 0), s.copyOf(sb, 1)
+	if i != left {
+		lb, rb = rb, lb
+	}
+	ln, rn, n := count(lb), count(rb), count(b)
+	if level == 0 {
+		if bytes.Compare(leafKey(lb, ln, ln-1), leafKey(rb, rn, 0)) >= 0 {
+			return nil, damage(childRef(b, n, right), "keys out of order with those of the page before it")
+		}
+		s.cells = appendCells(s.cells[:0], lb, 0, ln)
+		s.cells = appendCells(s.cells, rb, 0, rn)
+		return s, nil
+	}
+	middle := s.keepSep(sep(b, n, right))
+	if ln > 1 && bytes.Compare(sep(lb, ln, ln-1), middle) >= 0 || rn > 1 && bytes.Compare(middle, sep(rb, rn, 1)) >= 0 {
+		return nil, damage(childRef(b, n, right), "separators out of order with those of the page above")
+	}
+	s.items = appendItems(s.items[:0], lb)
+	s.items = appendItems(s.items, rb)
+	s.items[ln].sep = middle
+	return s, nil
+}
+
+// lay puts the entries of children left and right of b into cb, which is one of them.
+func (e *editor) lay(b []byte, left, right, i int, cb, sb []byte, level uint8) error {
+	s, err := e.gatherPair(b, left, right, i, cb, sb, level)
+	if err != nil {
+		return err
+	}
+	if level == 0 {
+		layLeaf(cb, s.cells)
+	} else {
+		layBranch(cb, s.items)
+	}
+	return nil
+}
+
+// refill divides the entries of child i, which is cb, and child j of b anew.
+func (e *editor) refill(b []byte, left, right, i int, cb []byte, j int, sref pager.Ref, level uint8) error {
+	sref, sb, err := e.edit(sref, level)
+	if err != nil {
+		return err
+	}
+	n := count(b)
+	setChildRef(b, n, j, sref)
+	s, err := e.gatherPair(b, left, right, i, cb, sb, level)
+	if err != nil {
+		return err
+	}
+	lb, rb := cb, sb
+	if i != left {
+		lb, rb = sb, cb
+	}
+	var m int
+	var middle []byte
+	if level == 0 {
+		if m = cutCells(s.cells, payload(b)); m > 0 {
+			middle = separator(keyAt(s.cells[m-1], 0), keyAt(s.cells[m], 0))
+		}
+	} else if m = cutItems(s.items, payload(b)); m > 0 {
+		middle = s.items[m].sep
+	}
+	if m == 0 || !sepFits(b, n, right, len(middle)) {
+		return nil
+	}
+	if err := sepBetween(b, n, right-1, right+1, middle); err != nil {
+		return err
+	}
+	if level == 0 {
+		layLeaf(lb, s.cells[:m])
+		layLeaf(rb, s.cells[m:])
+	} else {
+		layBranch(lb, s.items[:m])
+		layBranch(rb, s.items[m:])
+	}
+	setChildRows(b, n, left, summary(lb))
+	setChildRows(b, n, right, summary(rb))
+	e.replaceSep(b, right, s.keepSep(middle))
+	return nil
+}

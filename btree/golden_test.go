@@ -1,0 +1,187 @@
+package btree
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// A field is one line of a golden file.
+type field struct {
+	off, size int
+	remark    string
+}
+
+// requireGolden compares the page with testdata/name: lines of offset, bytes and a remark. What no line tells of is zero.
+func requireGolden(t *testing.T, name string, page []byte, fields []field) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		var out strings.Builder
+		for _, f := range fields {
+			fmt.Fprintf(&out, "%05d %s  # %s\n", f.off, hex.EncodeToString(page[f.off:f.off+f.size]), f.remark)
+		}
+		require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o644))
+	}
+	require.Equal(t, hex.Dump(readGolden(t, name, len(page))), hex.Dump(page))
+}
+
+// readGolden returns the page that testdata/name describes.
+func readGolden(t testing.TB, name string, size int) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	require.NoError(t, err)
+	page := make([]byte, size)
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		parts := strings.Fields(line)
+		require.Len(t, parts, 2)
+		off, err := strconv.Atoi(parts[0])
+		require.NoError(t, err)
+		b, err := hex.DecodeString(parts[1])
+		require.NoError(t, err)
+		copy(page[off:], b)
+	}
+	return page
+}
+
+var headerFields = []field{
+	{0, 8, "checksum, set when the page is written to the file"},
+	{8, 8, "pgid"},
+	{16, 4, "epoch"},
+	{20, 1, "kind"},
+	{21, 1, "level"},
+	{22, 2, "count"},
+}
+
+// goldenLeaf has a plain cell, a flagged one, one with overflow, and a gap that a fourth one left.
+func goldenLeaf(t testing.TB) []byte {
+	t.Helper()
+	b := make([]byte, 4096)
+	pager.WriteHeader(b, pager.Header{Pgid: 17, Epoch: 5, Kind: pager.KindLeaf})
+	initLeaf(b)
+	for i, c := range []cell{
+		{key: []byte("key/a"), val: []byte("one"), info: 3},
+		{key: []byte("key/aa"), info: infoFlag},
+		{key: []byte("key/b"), val: []byte("gone"), info: 4},
+		{key: []byte("key/zzzzzz"), info: 5000 | infoOverflow, ref: pager.Ref{Pgid: 99, Epoch: 4}},
+	} {
+		_, _, shared := leafSearch(b, i, c.key)
+		leafInsert(b, i, &c, shared)
+	}
+	leafRemove(b, 2)
+	return b
+}
+
+func TestLeafGolden(t *testing.T) {
+	b := goldenLeaf(t)
+	require.NoError(t, CheckPage(b, 4096))
+	requireGolden(t, "leaf-three-cells.hex", b, append(headerFields[:6:6],
+		field{24, 4, "lo"}, field{28, 2, "gap: 15 bytes of a removed cell"}, field{30, 2, "prefix: key/"},
+		field{32, 4, "head 0: a"}, field{36, 4, "head 1: aa"}, field{40, 4, "head 2: zzzz"},
+		field{44, 2, "slot 0"}, field{46, 2, "slot 1"}, field{48, 2, "slot 2"},
+		field{4027, 28, "cell 2: klen 10, vinfo overflow of 5000 bytes, key, pgid 99, epoch 4"},
+		field{4055, 15, "gap"},
+		field{4070, 12, "cell 1: klen 6, vinfo flag, key/aa, empty value"},
+		field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}))
+}
+
+func goldenBranch(t testing.TB) []byte {
+	t.Helper()
+	b := make([]byte, 4096)
+	pager.WriteHeader(b, pager.Header{Pgid: 18, Epoch: 5, Kind: pager.KindBranch, Level: 1})
+	layBranch(b, []item{
+		{nil, pager.Ref{Pgid: 17, Epoch: 5}, 3 | rowsOverflow},
+		{[]byte("keys/with/long/separators/1"), pager.Ref{Pgid: 20, Epoch: 4}, 250},
+	})
+	require.True(t, branchInsert(b, 2, item{[]byte("keys/with/long/separators/2"), pager.Ref{Pgid: 21, Epoch: 3}, 40}))
+	return b
+}
+
+func TestBranchGolden(t *testing.T) {
+	b := goldenBranch(t)
+	require.NoError(t, CheckPage(b, 4096))
+	requireGolden(t, "branch-three-children.hex", b, append(headerFields[:6:6],
+		field{24, 4, "lo"}, field{28, 2, "gap"}, field{30, 2, "prefix: keys/with/long/separators/"},
+		field{32, 8, "head 0"}, field{40, 8, "head 1: 1"}, field{48, 8, "head 2: 2"},
+		field{56, 24, "child 0: pgid 17, rows 3 with overflow, epoch 5, no separator"},
+		field{80, 24, "child 1: pgid 20, rows 250, epoch 4, sepOff, sepLen 27"},
+		field{104, 24, "child 2: pgid 21, rows 40, epoch 3, sepOff, sepLen 27"},
+		field{4042, 27, "separator 2"}, field{4069, 27, "separator 1"}))
+}
+
+func TestOverflowGolden(t *testing.T) {
+	b := bytes.Repeat([]byte{0xff}, 8192)
+	value := append(bytes.Repeat([]byte{0}, 4090), "the end"...)
+	require.Equal(t, 2, ExtentPages(len(value), 4096))
+	LayExtent(b, pager.Header{Pgid: 99, Epoch: 4}, value)
+	require.NoError(t, CheckExtent(b, 4096, len(value)))
+	requireGolden(t, "overflow.hex", b, append(headerFields[:6:6],
+		field{24, 8, "size: 4097 bytes"}, field{32, 16, "value begins"}, field{4122, 7, "value ends"}))
+	for name, bad := range map[string]struct {
+		off, size int
+	}{
+		"kind": {20, 4097}, "level": {21, 4097}, "count": {22, 4097}, "size": {24, 4097}, "another_size": {0, 4096},
+		"tail": {8191, 4097}, "negative": {0, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := bytes.Clone(b)
+			if bad.off > 0 {
+				p[bad.off]++
+			}
+			require.Error(t, CheckExtent(p, 4096, bad.size))
+		})
+	}
+	require.Error(t, CheckExtent(b[:4096], 4096, len(value)))
+	require.Error(t, CheckExtent(nil, 4096, 0))
+}
+
+// TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for something. Where the page
+// is a valid one nevertheless, the flip must have hit bytes that are free to be anything.
+func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
+	leaf, branch := goldenLeaf(t), goldenBranch(t)
+	for name, c := range map[string]struct {
+		page []byte
+		free [][2]int
+	}{
+		"leaf": {leaf, [][2]int{
+			{0, 20},                                 // the pager's
+			{4027 + 2, 4027 + 6}, {4027 + 16, 4055}, // size and reference of the overflow, flag
+			{4055, 4070},                               // gap
+			{4070 + 5, 4070 + 6}, {4082 + 5, 4082 + 6}, // flags
+			{4093, 4096},           // value
+			{4027 + 14, 4027 + 16}, // key behind the head
+		}},
+		"branch": {branch, [][2]int{
+			{0, 20}, {21, 22}, // level: its place in the tree proves it
+			{56, 76}, {80, 100}, {104, 124}, // references and rows
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range 8 * len(c.page) {
+				p := bytes.Clone(c.page)
+				p[i/8] ^= 1 << (i % 8)
+				if CheckPage(p, 4096) != nil {
+					continue
+				}
+				ok := false
+				for _, f := range c.free {
+					ok = ok || i/8 >= f[0] && i/8 < f[1]
+				}
+				require.True(t, ok, "bit %d of byte %d", i%8, i/8)
+			}
+		})
+	}
+}

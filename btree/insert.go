@@ -1,0 +1,234 @@
+package btree
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// Put sets key to value and flag, and says whether the key was there before. key and value must not point into pages
+// that the transaction may change in place.
+func Put(w Writer, t *Tree, key, value []byte, flag bool) (existed bool, err error) {
+	pageSize := w.PageSize()
+	if len(key) > MaxKey(pageSize) {
+		return false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+	}
+	if len(value) > MaxValue {
+		return false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+	}
+	if err := t.checkDepth(); err != nil {
+		return false, err
+	}
+	p := putter{editor: editor{w: w}, rightmost: true}
+	p.cell = cell{key: key, val: value, info: uint32(len(value))}
+	if flag {
+		p.cell.info |= infoFlag
+	}
+	if len(value) > MaxInline(pageSize) {
+		// The extent comes first: when there is no space for it, nothing is changed yet.
+		if p.cell.ref, err = w.NewExtent(value); err != nil {
+			return false, err
+		}
+		p.cell.info |= infoOverflow
+	}
+	err = p.put(t)
+	p.done()
+	return p.existed, err
+}
+
+// A putter is one Put on its way down the tree and up again.
+type putter struct {
+	editor
+	cell      cell
+	rightmost bool // no key of the tree is right of the pages on the path so far
+	existed   bool
+
+	// split says that the page just left was split: right is the new page right of it, sep divides them.
+	split bool
+	right pager.Ref
+	rows  uint64 // summary of right
+	sep   []byte // in right, or in the scratch
+}
+
+func (p *putter) put(t *Tree) error {
+	if t.Depth == 0 {
+		ref, b, err := p.w.New(pager.KindLeaf, 0)
+		if err != nil {
+			return err
+		}
+		initLeaf(b)
+		leafInsert(b, 0, &p.cell, true)
+		*t = Tree{Root: ref, Depth: 1, Rows: 1}
+		return nil
+	}
+	ref, b, err := p.edit(t.Root, t.Depth-1)
+	if err != nil {
+		return err
+	}
+	t.Root = ref
+	if t.Depth > 1 {
+		err = p.branch(b, t.Depth-1)
+	} else if full, i, err2 := p.leaf(b); err2 != nil || full {
+		err = err2
+		if err == nil {
+			err = p.splitLeaf(b, i)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !p.existed {
+		t.Rows++
+	}
+	if !p.split {
+		return nil
+	}
+	if t.Depth == maxDepth {
+		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
+	}
+	root, rb, err := p.w.New(pager.KindBranch, t.Depth)
+	if err != nil {
+		return err
+	}
+	items := [2]item{{nil, t.Root, summary(b)}, {p.sep, p.right, p.rows}}
+	layBranch(rb, items[:])
+	t.Root = root
+	t.Depth++
+	return nil
+}
+
+// branch puts the cell below the branch b at level, which is being edited.
+func (p *putter) branch(b []byte, level uint8) error {
+	n := count(b)
+	i := branchSearch(b, n, p.cell.key)
+	p.rightmost = p.rightmost && i == n-1
+	ref, cb, err := p.edit(childRef(b, n, i), level-1)
+	if err != nil {
+		return err
+	}
+	setChildRef(b, n, i, ref)
+	moved := false
+	if level > 1 {
+		err = p.branch(cb, level-1)
+	} else {
+		var full bool
+		var k int
+		full, k, err = p.leaf(cb)
+		if err == nil && full {
+			if moved, err = p.shift(b, i, cb, k); err == nil && !moved {
+				err = p.splitLeaf(cb, k)
+			}
+		}
+	}
+	if err != nil || moved {
+		return err
+	}
+	if p.split {
+		setChildRows(b, n, i, summary(cb))
+		return p.addChild(b, i+1, item{p.sep, p.right, p.rows})
+	}
+	rows := childRows(b, n, i)
+	if !p.existed {
+		rows++
+	}
+	if p.cell.info&infoOverflow != 0 {
+		rows |= rowsOverflow
+	}
+	setChildRows(b, n, i, rows)
+	return nil
+}
+
+// leaf puts the cell into b, which is being edited. If b is full, it says where the cell belongs; a cell of the same key
+// is still there then, but its extent is given back.
+func (p *putter) leaf(b []byte) (full bool, i int, err error) {
+	i, found, shared := leafSearch(b, count(b), p.cell.key)
+	if found {
+		p.existed = true
+		if err := p.freeExtent(b, slot(b, count(b), i)); err != nil {
+			return false, i, err
+		}
+		return !leafReplace(b, i, &p.cell) && !p.squeeze(b, i), i, nil
+	}
+	if leafFree(b) >= p.cell.size()+leafEntry {
+		leafInsert(b, i, &p.cell, shared)
+		return false, i, nil
+	}
+	return !p.squeeze(b, i), i, nil
+}
+
+// squeeze puts the cell at i into b by laying b out anew without its gap, if that makes enough room.
+func (p *putter) squeeze(b []byte, i int) bool {
+	need := used(b) + p.cell.size()
+	if p.existed {
+		n := count(b)
+		need -= cellSize(b, slot(b, n, i))
+	} else {
+		need += leafEntry
+	}
+	if need > payload(b) {
+		return false
+	}
+	layLeaf(b, p.gather(b, i))
+	return true
+}
+
+// gather returns the cells of b, from a copy of it, with the new cell at i.
+func (p *putter) gather(b []byte, i int) [][]byte {
+	s := p.pages(len(b))
+	s.cells = p.gatherTo(s.cells[:0], s.copyOf(b, 0), i)
+	return s.cells
+}
+
+// gatherTo appends the cells of b with the new cell at i, instead of the one there if the key existed.
+func (p *putter) gatherTo(cells [][]byte, b []byte, i int) [][]byte {
+	s, n := p.scratch, count(b)
+	size := p.cell.size()
+	if cap(s.cell) < size {
+		s.cell = make([]byte, max(size, len(b)))
+	}
+	s.cell = s.cell[:size]
+	p.cell.write(s.cell)
+	cells = append(appendCells(cells, b, 0, i), s.cell)
+	if p.existed {
+		i++
+	}
+	return appendCells(cells, b, i, n)
+}
+
+// SetFlag changes the flag of key and leaves its value alone. It says whether the key is there.
+func SetFlag(w Writer, t *Tree, key []byte, flag bool) (found bool, err error) {
+	b, off, err := find(w, *t, key)
+	if err != nil || off == 0 {
+		return false, err
+	}
+	if infoAt(b, off)&infoFlag != 0 == flag {
+		return true, nil
+	}
+	e := editor{w: w}
+	ref, b, err := e.edit(t.Root, t.Depth-1)
+	if err != nil {
+		return false, err
+	}
+	t.Root = ref
+	for level := t.Depth - 1; level > 0; level-- {
+		n := count(b)
+		i := branchSearch(b, n, key)
+		ref, cb, err := e.edit(childRef(b, n, i), level-1)
+		if err != nil {
+			return false, err
+		}
+		setChildRef(b, n, i, ref)
+		b = cb
+	}
+	off = leafFind(b, count(b), key)
+	if off == 0 {
+		return false, damage(ref, "a copied page lacks a key that it had")
+	}
+	info := infoAt(b, off) &^ infoFlag
+	if flag {
+		info |= infoFlag
+	}
+	binary.LittleEndian.PutUint32(b[off+2:], info)
+	return true, nil
+}

@@ -1,0 +1,251 @@
+package btree
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// memory is a Writer over Go memory that watches the tree keep its promises: pages of earlier transactions never
+// change, a page is freed once, freed pages are not read, and at the end of a transaction exactly the pages that the
+// tree reaches are in use.
+type memory struct {
+	pageSize int
+	pages    []memPage // by page number
+	epoch    pager.Epoch
+	free     []pager.Pgid // single pages that may be used again
+	low      bool         // hand out the lowest free page first
+	seed     maphash.Seed
+	fail     error // returned by New, Edit and NewExtent from now on
+}
+
+type memPage struct {
+	b     []byte // of an extent, all of it
+	epoch pager.Epoch
+	pages int
+	owned bool   // by the open transaction
+	gone  bool   // freed by the open transaction, or before
+	sum   uint64 // of pages that are not owned
+}
+
+func newMemory(pageSize int) *memory {
+	return &memory{pageSize: pageSize, pages: make([]memPage, 2, 64), epoch: 1, seed: maphash.MakeSeed()}
+}
+
+func (m *memory) PageSize() int { return m.pageSize }
+
+func (m *memory) at(ref pager.Ref) (*memPage, error) {
+	if ref.Pgid < 2 || ref.Pgid >= pager.Pgid(len(m.pages)) {
+		return nil, badfile.Page("", uint64(ref.Pgid), -1, "no such page")
+	}
+	p := &m.pages[ref.Pgid]
+	if p.gone || p.b == nil || p.epoch != ref.Epoch {
+		return nil, badfile.Page("", uint64(ref.Pgid), -1, "page %v was freed, or is of epoch %d", ref, p.epoch)
+	}
+	return p, nil
+}
+
+func (m *memory) Page(ref pager.Ref) ([]byte, error) {
+	if ref.Pgid < pager.Pgid(len(m.pages)) {
+		if p := &m.pages[ref.Pgid]; !p.gone && p.b != nil && p.epoch == ref.Epoch {
+			return p.b, nil
+		}
+	}
+	_, err := m.at(ref)
+	return nil, err
+}
+
+func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
+	p, err := m.at(ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckExtent(p.b, m.pageSize, size); err != nil {
+		return nil, err
+	}
+	return p.b[ExtentHeader : ExtentHeader+size], nil
+}
+
+func (m *memory) Owned(ref pager.Ref) bool {
+	p, err := m.at(ref)
+	return err == nil && p.owned
+}
+
+func (m *memory) alloc(pages int) pager.Ref {
+	if pages == 1 && len(m.free) > 0 {
+		k := len(m.free) - 1
+		if m.low {
+			k = slices.Index(m.free, slices.Min(m.free))
+		}
+		id := m.free[k]
+		m.free = slices.Delete(m.free, k, k+1)
+		p := &m.pages[id]
+		b := p.b
+		if len(b) != m.pageSize {
+			b = make([]byte, m.pageSize)
+		}
+		*p = memPage{b: b, epoch: m.epoch, pages: 1, owned: true}
+		return pager.Ref{Pgid: id, Epoch: m.epoch}
+	}
+	id := pager.Pgid(len(m.pages))
+	m.pages = append(m.pages, memPage{b: make([]byte, pages*m.pageSize), epoch: m.epoch, pages: pages, owned: true})
+	for range pages - 1 {
+		m.pages = append(m.pages, memPage{})
+	}
+	return pager.Ref{Pgid: id, Epoch: m.epoch}
+}
+
+func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+	p, err := m.at(ref)
+	if err != nil {
+		return ref, nil, err
+	}
+	if p.owned {
+		return ref, p.b, nil
+	}
+	if m.fail != nil {
+		return ref, nil, m.fail
+	}
+	old := p.b
+	nref := m.alloc(1)
+	b := m.pages[nref.Pgid].b
+	copy(b, old)
+	h := pager.ReadHeader(b)
+	h.Pgid, h.Epoch = nref.Pgid, nref.Epoch
+	pager.WriteHeader(b, h)
+	m.pages[ref.Pgid].gone = true
+	return nref, b, nil
+}
+
+func (m *memory) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
+	if m.fail != nil {
+		return pager.Ref{}, nil, m.fail
+	}
+	ref := m.alloc(1)
+	b := m.pages[ref.Pgid].b
+	clear(b)
+	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
+	return ref, b, nil
+}
+
+func (m *memory) Free(ref pager.Ref) error {
+	p, err := m.at(ref)
+	if err != nil {
+		return err
+	}
+	p.gone = true
+	if p.owned { // nobody else can reach it
+		for i := range p.b {
+			p.b[i] = 0xdb
+		}
+		if p.pages == 1 {
+			m.free = append(m.free, ref.Pgid)
+		}
+	}
+	return nil
+}
+
+func (m *memory) NewExtent(value []byte) (pager.Ref, error) {
+	if m.fail != nil {
+		return pager.Ref{}, m.fail
+	}
+	ref := m.alloc(ExtentPages(len(value), m.pageSize))
+	LayExtent(m.pages[ref.Pgid].b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch}, value)
+	return ref, nil
+}
+
+func (m *memory) FreeExtent(ref pager.Ref, size int) error {
+	p, err := m.at(ref)
+	if err != nil {
+		return err
+	}
+	if p.pages != ExtentPages(size, m.pageSize) {
+		return fmt.Errorf("extent of %d pages freed as one of %d bytes", p.pages, size)
+	}
+	return m.Free(ref)
+}
+
+// commit ends the transaction: nothing is owned any more, and what is gone may be used again.
+func (m *memory) commit(t testing.TB) {
+	m.epoch++
+	for id := range m.pages {
+		p := &m.pages[id]
+		if p.b == nil {
+			continue
+		}
+		if !p.owned && p.sum != maphash.Bytes(m.seed, p.b) {
+			require.Fail(t, "page changed", "page %d, which an earlier transaction published, was changed", id)
+		}
+		if p.gone {
+			if p.pages > 1 {
+				p.b = nil
+			} else if !slices.Contains(m.free, pager.Pgid(id)) {
+				m.free = append(m.free, pager.Pgid(id))
+			}
+			p.owned = true // its content means nothing any more
+			continue
+		}
+		p.owned = false
+		p.sum = maphash.Bytes(m.seed, p.b)
+	}
+}
+
+// requireSound checks the trees and that they reach exactly the pages in use.
+func (m *memory) requireSound(t testing.TB, trees ...Tree) {
+	t.Helper()
+	seen := map[pager.Pgid]bool{}
+	for _, tree := range trees {
+		err := Check(m, tree, func(ref pager.Ref, pages int) error {
+			if seen[ref.Pgid] {
+				require.Fail(t, "page twice", "page %v is reachable twice", ref)
+			}
+			seen[ref.Pgid] = true
+			if p, err := m.at(ref); err == nil && p.pages != pages {
+				require.Fail(t, "extent", "extent %v of %d pages visited as %d", ref, p.pages, pages)
+			}
+			return nil
+		}, func(ref pager.Ref, detail string) {
+			require.Fail(t, "damage", "page %v: %s", ref, detail)
+		})
+		require.NoError(t, err)
+	}
+	for id, p := range m.pages {
+		if p.b != nil && !p.gone && !seen[pager.Pgid(id)] {
+			require.Fail(t, "leak", "page %d is in use and no tree reaches it", id)
+		}
+	}
+}
+
+// inUse is the number of pages in use.
+func (m *memory) inUse() (n int) {
+	for _, p := range m.pages {
+		if p.b != nil && !p.gone {
+			n += p.pages
+		}
+	}
+	return n
+}
+
+// fill is the used share of all leaves, and their number.
+func fill(t testing.TB, r Reader, tree Tree) (share float64, leaves int) {
+	var sum, room int
+	require.NoError(t, Walk(r, tree, func(ref pager.Ref, level uint8) (bool, error) {
+		if level == 0 {
+			b, err := r.Page(ref)
+			if err != nil {
+				return false, err
+			}
+			leaves++
+			sum += used(b)
+			room += payload(b)
+		}
+		return true, nil
+	}))
+	return float64(sum) / float64(room), leaves
+}

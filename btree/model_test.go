@@ -1,0 +1,311 @@
+package btree
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A model is a sorted map that the tree is compared with.
+type model struct {
+	keys []string // sorted
+	rows map[string]modelRow
+}
+
+type modelRow struct {
+	value []byte
+	flag  bool
+}
+
+func newModel() *model { return &model{rows: map[string]modelRow{}} }
+
+func (m *model) put(key string, value []byte, flag bool) (existed bool) {
+	i, existed := slices.BinarySearch(m.keys, key)
+	if !existed {
+		m.keys = slices.Insert(m.keys, i, key)
+	}
+	m.rows[key] = modelRow{bytes.Clone(value), flag}
+	return existed
+}
+
+func (m *model) delete(key string) (existed bool) {
+	i, existed := slices.BinarySearch(m.keys, key)
+	if existed {
+		m.keys = slices.Delete(m.keys, i, i+1)
+		delete(m.rows, key)
+	}
+	return existed
+}
+
+// span returns the places of the keys in [lo, hi); a nil bound is no bound.
+func (m *model) span(lo, hi []byte) (i, j int) {
+	j = len(m.keys)
+	if lo != nil {
+		i, _ = slices.BinarySearch(m.keys, string(lo))
+	}
+	if hi != nil {
+		j, _ = slices.BinarySearch(m.keys, string(hi))
+	}
+	return i, max(i, j)
+}
+
+func (m *model) deleteRange(lo, hi []byte) int {
+	i, j := m.span(lo, hi)
+	for _, k := range m.keys[i:j] {
+		delete(m.rows, k)
+	}
+	m.keys = slices.Delete(m.keys, i, j)
+	return j - i
+}
+
+// A keySpace makes keys that stress one side of the page layout.
+type keySpace struct {
+	name string
+	key  func(r *rand.Rand, pageSize int) []byte
+}
+
+var keySpaces = []keySpace{
+	{"few_small", func(r *rand.Rand, _ int) []byte { return fmt.Appendf(nil, "%d", r.IntN(3000)) }},
+	{"random_16", func(r *rand.Rand, _ int) []byte {
+		return fmt.Appendf(nil, "%016x", r.Uint64()>>44<<20)
+	}},
+	{"shared_prefix", func(r *rand.Rand, _ int) []byte {
+		return fmt.Appendf(nil, "tenant/%03d/table/%02d/row/%08d", r.IntN(4), r.IntN(3), r.IntN(2000))
+	}},
+	{"limit", func(r *rand.Rand, pageSize int) []byte {
+		n := MaxKey(pageSize)
+		b := bytes.Repeat([]byte{byte('a' + r.IntN(2))}, n-r.IntN(3))
+		b[r.IntN(len(b))] = byte(r.IntN(5))
+		return b
+	}},
+	{"zeros_and_empty", func(r *rand.Rand, _ int) []byte {
+		b := make([]byte, r.IntN(14))
+		for i := range b {
+			if r.IntN(4) == 0 {
+				b[i] = byte(r.IntN(3)) * 127
+			}
+		}
+		return b
+	}},
+	{"equal_heads", func(r *rand.Rand, _ int) []byte {
+		return fmt.Appendf(nil, "%c%s%04d", 'a'+rune(r.IntN(2)), strings.Repeat("x", 20), r.IntN(3000))
+	}},
+	{"any_length", func(r *rand.Rand, pageSize int) []byte {
+		b := make([]byte, r.IntN(MaxKey(pageSize)+1))
+		for i := range b {
+			b[i] = byte(r.IntN(2))
+		}
+		if len(b) > 3 && r.IntN(2) == 0 {
+			b = b[:3+r.IntN(len(b)-3)]
+		}
+		return b
+	}},
+}
+
+func randomValue(r *rand.Rand, pageSize int) []byte {
+	var n int
+	switch r.IntN(20) {
+	case 0:
+		n = MaxInline(pageSize) + r.IntN(3) - 1
+	case 1:
+		n = r.IntN(3 * pageSize)
+	case 2, 3, 4:
+		n = r.IntN(MaxInline(pageSize))
+	default:
+		n = r.IntN(60)
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// TestTreeMatchesSortedMap runs the same random operations on a tree and on a sorted map. After each transaction the
+// tree is checked as a whole, no page may leak, and reads in both directions must agree.
+func TestTreeMatchesSortedMap(t *testing.T) {
+	for _, pageSize := range []int{4096, 8192, 16384, 65536} {
+		for _, ks := range keySpaces {
+			t.Run(fmt.Sprintf("%d/%s", pageSize, ks.name), func(t *testing.T) {
+				t.Parallel()
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				runModel(t, seed, pageSize, ks)
+			})
+		}
+	}
+}
+
+func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	m, want := newMemory(pageSize), newModel()
+	m.low = r.IntN(2) == 0
+	var tree Tree
+	pick := func() []byte {
+		if len(want.keys) > 0 && r.IntN(3) == 0 {
+			return []byte(want.keys[r.IntN(len(want.keys))])
+		}
+		return ks.key(r, pageSize)
+	}
+	batches := 40
+	if testing.Short() {
+		batches = 10
+	}
+	for batch := range batches {
+		grow := batch%8 < 5
+		for range 20 + r.IntN(150) {
+			k := pick()
+			switch op := r.IntN(100); {
+			case op < 3:
+				f := r.IntN(2) == 0
+				found, err := SetFlag(m, &tree, k, f)
+				require.NoError(t, err)
+				row, ok := want.rows[string(k)]
+				require.Equal(t, ok, found)
+				if ok {
+					want.rows[string(k)] = modelRow{row.value, f}
+				}
+			case grow && op < 85 || !grow && op < 25:
+				v, f := randomValue(r, pageSize), r.IntN(3) == 0
+				existed, err := Put(m, &tree, k, v, f)
+				require.NoError(t, err)
+				require.Equal(t, want.put(string(k), v, f), existed)
+			default:
+				before, used := tree, m.inUse()
+				existed, err := Delete(m, &tree, k)
+				require.NoError(t, err)
+				require.Equal(t, want.delete(string(k)), existed)
+				if !existed {
+					require.Equal(t, before, tree)
+					require.Equal(t, used, m.inUse())
+				}
+			}
+		}
+		if r.IntN(4) == 0 {
+			var lo, hi []byte
+			if r.IntN(8) > 0 {
+				lo = pick()
+			}
+			if r.IntN(8) > 0 {
+				hi = pick()
+			}
+			if r.IntN(2) == 0 && len(want.keys) > 0 { // a narrow one
+				i := r.IntN(len(want.keys))
+				lo, hi = []byte(want.keys[i]), []byte(want.keys[min(i+r.IntN(30), len(want.keys)-1)])
+			}
+			rows, err := DeleteRange(m, &tree, lo, hi)
+			require.NoError(t, err)
+			require.Equal(t, want.deleteRange(lo, hi), int(rows))
+		}
+		if r.IntN(6) == 0 {
+			limit := pager.Pgid(r.IntN(len(m.pages) + 1))
+			_, err := Relocate(m, &tree, limit, 1+r.IntN(20))
+			require.NoError(t, err)
+		}
+		requireSame(t, m, tree, want, r, pick)
+		m.commit(t)
+		m.requireSound(t, tree)
+	}
+	for {
+		rows := tree.Rows
+		done, err := FreeTree(m, &tree, 1+r.IntN(30))
+		require.NoError(t, err)
+		for _, k := range want.keys[tree.Rows:] {
+			delete(want.rows, k)
+		}
+		want.keys = want.keys[:tree.Rows]
+		m.commit(t)
+		m.requireSound(t, tree)
+		if done {
+			require.Zero(t, tree)
+			require.Zero(t, m.inUse())
+			break
+		}
+		require.LessOrEqual(t, tree.Rows, rows)
+		requireSame(t, m, tree, want, r, pick)
+	}
+}
+
+// requireSame compares the tree with the model: all rows in both directions, and reads of single keys.
+func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, pick func() []byte) {
+	t.Helper()
+	m.requireSound(t, tree)
+	require.Equal(t, len(want.keys), int(tree.Rows))
+	var c Cursor
+	c.Reset(m, tree)
+	n := 0
+	for ok := c.First(); ok; ok = c.Next() {
+		if n >= len(want.keys) || string(c.Key()) != want.keys[n] {
+			require.Fail(t, "scan", "row %d is %q", n, c.Key())
+		}
+		row := want.rows[want.keys[n]]
+		if !bytes.Equal(c.Value(), row.value) || c.Flag() != row.flag || c.Size() != len(row.value) {
+			require.Fail(t, "scan", "value of row %d, key %q", n, c.Key())
+		}
+		n++
+	}
+	require.NoError(t, c.Err())
+	require.Equal(t, len(want.keys), n)
+	require.False(t, c.Valid())
+	require.Nil(t, c.Key())
+	require.Nil(t, c.Value())
+	require.False(t, c.Next())
+	for c.Prev() {
+		n--
+		if n < 0 || string(c.Key()) != want.keys[n] {
+			require.Fail(t, "scan back", "row %d is %q", n, c.Key())
+		}
+	}
+	require.NoError(t, c.Err())
+	require.Zero(t, n)
+	require.False(t, c.Prev())
+	require.Equal(t, len(want.keys) > 0, c.Next())
+	for range 40 {
+		k := pick()
+		row, ok := want.rows[string(k)]
+		v, found, err := Get(m, tree, k)
+		require.NoError(t, err)
+		require.Equal(t, ok, found)
+		size, flag, found, err := GetInfo(m, tree, k)
+		require.NoError(t, err)
+		require.Equal(t, ok, found)
+		if ok {
+			require.True(t, bytes.Equal(row.value, v.Bytes))
+			require.Equal(t, row.flag, v.Flag)
+			require.Equal(t, row.flag, flag)
+			require.Equal(t, len(row.value), size)
+		}
+		i, _ := want.span(k, nil)
+		at := func(ok bool, i int) {
+			t.Helper()
+			require.NoError(t, c.Err())
+			require.Equal(t, i >= 0 && i < len(want.keys), ok)
+			require.Equal(t, ok, c.Valid())
+			if ok {
+				require.Equal(t, want.keys[i], string(c.Key()))
+			}
+		}
+		if r.IntN(2) == 0 {
+			at(c.Seek(k), i)
+		} else {
+			i--
+			at(c.SeekBefore(k), i)
+		}
+		for range 3 { // a short walk from there, over the ends and back
+			if r.IntN(2) == 0 {
+				i = min(i+1, len(want.keys))
+				at(c.Next(), i)
+			} else {
+				i = max(i-1, -1)
+				at(c.Prev(), i)
+			}
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package btree
+
+import "github.com/ebbkv/ebb/pager"
+
+// Reader is what a tree needs of its surroundings to be read.
+type Reader interface {
+	// PageSize is the same for all pages.
+	PageSize() int
+	// Page returns the page that ref names, checked against checksum, pgid, epoch and CheckPage when it was first read
+	// from the file. The bytes are read-only. They stay as they are until the transaction ends, except that a page
+	// which Owned reports is changed in place by this very transaction.
+	Page(ref pager.Ref) ([]byte, error)
+	// Extent returns the size value bytes of the overflow extent at ref, valid until the transaction ends.
+	Extent(ref pager.Ref, size int) ([]byte, error)
+}
+
+// Writer is what a tree needs of its surroundings to be changed. Nothing that an earlier transaction, or an earlier
+// savepoint of this one, can reach is ever changed in place.
+type Writer interface {
+	Reader
+	// Owned says whether this transaction may change the page in place.
+	Owned(ref pager.Ref) bool
+	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if
+	// owned, else a copy with a new reference (ref is freed). The header's pgid and epoch are set.
+	Edit(ref pager.Ref) (pager.Ref, []byte, error)
+	// New returns an owned page with the header set, count 0, and the payload zeroed.
+	New(kind pager.Kind, level uint8) (pager.Ref, []byte, error)
+	// Free gives a page back; it stays readable for whoever can still reach it.
+	Free(ref pager.Ref) error
+	// NewExtent stores value in a new overflow extent.
+	NewExtent(value []byte) (pager.Ref, error)
+	// FreeExtent gives back the extent of a value of size bytes.
+	FreeExtent(ref pager.Ref, size int) error
+}

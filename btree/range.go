@@ -1,0 +1,338 @@
+package btree
+
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// DeleteRange removes all keys of [lo, hi) and returns their number. A nil bound is no bound. Whole subtrees are given
+// back by their branches; their leaves are read only where there are overflow extents to give back with them.
+func DeleteRange(w Writer, t *Tree, lo, hi []byte) (rows uint64, err error) {
+	if err := t.checkDepth(); err != nil || t.Depth == 0 {
+		return 0, err
+	}
+	if lo != nil && hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return 0, nil
+	}
+	c := cutter{editor{w: w}}
+	rows, err = c.root(t, lo, hi)
+	c.done()
+	return rows, err
+}
+
+type cutter struct{ editor }
+
+func (c *cutter) root(t *Tree, lo, hi []byte) (uint64, error) {
+	if lo == nil && hi == nil {
+		rows := t.Rows
+		err := c.free(t.Root, t.Depth-1, true)
+		*t = Tree{}
+		return rows, err
+	}
+	ref, rows, err := c.cut(t.Root, t.Depth-1, lo, hi)
+	if err != nil || rows == 0 {
+		return 0, err
+	}
+	if ref.IsZero() {
+		*t = Tree{}
+		return rows, nil
+	}
+	if t.Rows <= rows {
+		return 0, damage(t.Root, "more rows below than the %d that the tree counts", t.Rows)
+	}
+	t.Root = ref
+	t.Rows -= rows
+	return rows, c.collapse(t)
+}
+
+// cut removes [lo, hi) from the subtree at ref, whose root is at level. It returns what the root's reference is then:
+// zero if nothing is left. Nothing is copied if there is nothing to remove.
+func (c *cutter) cut(ref pager.Ref, level uint8, lo, hi []byte) (nref pager.Ref, rows uint64, err error) {
+	b, n, err := pageAt(c.w, ref, level)
+	if err != nil {
+		return ref, 0, err
+	}
+	if level == 0 {
+		return c.cutLeaf(ref, b, n, lo, hi)
+	}
+	// Children i and j hold the bounds. A bound that is at the edge of its child, or absent, takes the child whole.
+	i, j := 0, n-1
+	loWhole, hiWhole := lo == nil, hi == nil
+	if !loWhole {
+		i = branchSearch(b, n, lo)
+		loWhole = i > 0 && bytes.Equal(sep(b, n, i), lo)
+	}
+	if !hiWhole {
+		j = branchSearch(b, n, hi)
+		if j > 0 && bytes.Equal(sep(b, n, j), hi) {
+			j, hiWhole = j-1, true
+		}
+	}
+	if i > j {
+		return ref, 0, damage(ref, "separators out of order")
+	}
+	if i == j && !(loWhole && hiWhole) {
+		if loWhole {
+			lo = nil
+		}
+		if hiWhole {
+			hi = nil
+		}
+		return c.cutOne(ref, b, n, level, i, lo, hi)
+	}
+	from, to := i, j+1 // children that go whole
+	var loRef, hiRef pager.Ref
+	var loRows, hiRows uint64
+	if !loWhole {
+		if loRef, loRows, err = c.cut(childRef(b, n, i), level-1, lo, nil); err != nil {
+			return ref, 0, err
+		}
+		if !loRef.IsZero() {
+			from++
+		}
+	}
+	if !hiWhole {
+		if hiRef, hiRows, err = c.cut(childRef(b, n, j), level-1, nil, hi); err != nil {
+			return ref, 0, err
+		}
+		if !hiRef.IsZero() {
+			to--
+		}
+	}
+	rows = loRows + hiRows
+	for k := i; k <= j; k++ {
+		if k == i && !loWhole || k == j && !hiWhole {
+			continue
+		}
+		r := childRows(b, n, k)
+		rows += r &^ rowsOverflow
+		if err := c.free(childRef(b, n, k), level-1, r&rowsOverflow != 0); err != nil {
+			return ref, 0, err
+		}
+	}
+	if from == to && rows == 0 {
+		return ref, 0, nil
+	}
+	if from == 0 && to == n {
+		return pager.Ref{}, rows, c.w.Free(ref)
+	}
+	ref, b, err = c.edit(ref, level)
+	if err != nil {
+		return ref, 0, err
+	}
+	if from > i && loRows > 0 {
+		setChildRef(b, n, i, loRef)
+		if err := subRows(b, n, i, loRows); err != nil {
+			return ref, 0, err
+		}
+	}
+	if to == j && hiRows > 0 {
+		setChildRef(b, n, j, hiRef)
+		if err := subRows(b, n, j, hiRows); err != nil {
+			return ref, 0, err
+		}
+	}
+	branchRemove(b, from, to)
+	// The right edge first, so that the place of the left one stays.
+	if to == j && hiRows > 0 {
+		if err := c.mendEdge(b, from, level-1); err != nil {
+			return ref, 0, err
+		}
+	}
+	if from > i && loRows > 0 {
+		if err := c.mendEdge(b, from-1, level-1); err != nil {
+			return ref, 0, err
+		}
+	}
+	return ref, rows, nil
+}
+
+// cutOne is cut for bounds that lie in the same child i.
+func (c *cutter) cutOne(ref pager.Ref, b []byte, n int, level uint8, i int, lo, hi []byte) (pager.Ref, uint64, error) {
+	cref, rows, err := c.cut(childRef(b, n, i), level-1, lo, hi)
+	if err != nil || rows == 0 {
+		return ref, 0, err
+	}
+	if cref.IsZero() && n == 1 {
+		return pager.Ref{}, rows, c.w.Free(ref)
+	}
+	ref, b, err = c.edit(ref, level)
+	if err != nil {
+		return ref, 0, err
+	}
+	if cref.IsZero() {
+		branchRemove(b, i, i+1)
+		return ref, rows, nil
+	}
+	setChildRef(b, n, i, cref)
+	if err := subRows(b, n, i, rows); err != nil {
+		return ref, 0, err
+	}
+	return ref, rows, c.mendEdge(b, i, level-1)
+}
+
+// mendEdge mends child i of b, which lost entries, until it is full enough or cannot be helped.
+func (c *cutter) mendEdge(b []byte, i int, level uint8) error {
+	for try := 0; try < 2 && i < count(b); try++ {
+		cb, _, err := pageAt(c.w, childRef(b, count(b), i), level)
+		if err != nil || !underfull(cb) {
+			return err
+		}
+		before := count(b)
+		if err := c.mend(b, i, level); err != nil {
+			return err
+		}
+		if count(b) == before {
+			return nil
+		}
+		if i == before-1 {
+			i-- // it was merged with the child on its left
+		}
+	}
+	return nil
+}
+
+func (c *cutter) cutLeaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (pager.Ref, uint64, error) {
+	from, to := 0, n
+	if lo != nil {
+		from, _, _ = leafSearch(b, n, lo)
+	}
+	if hi != nil {
+		to, _, _ = leafSearch(b, n, hi)
+	}
+	if from >= to {
+		return ref, 0, nil
+	}
+	rows := uint64(to - from)
+	for i := from; i < to; i++ {
+		if err := c.freeExtent(b, slot(b, n, i)); err != nil {
+			return ref, 0, err
+		}
+	}
+	if from == 0 && to == n {
+		return pager.Ref{}, rows, c.w.Free(ref)
+	}
+	ref, b, err := c.edit(ref, 0)
+	if err != nil {
+		return ref, 0, err
+	}
+	s := c.pages(len(b))
+	src := s.copyOf(b, 0)
+	s.cells = appendCells(appendCells(s.cells[:0], src, 0, from), src, to, n)
+	layLeaf(b, s.cells)
+	return ref, rows, nil
+}
+
+// free gives back the subtree at ref, whose root is at level. overflow says that its leaves may have extents.
+func (c *cutter) free(ref pager.Ref, level uint8, overflow bool) error {
+	if level == 0 && !overflow {
+		return c.w.Free(ref)
+	}
+	b, n, err := pageAt(c.w, ref, level)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if level == 0 {
+			err = c.freeExtent(b, slot(b, n, i))
+		} else {
+			r := childRows(b, n, i)
+			err = c.free(childRef(b, n, i), level-1, r&rowsOverflow != 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.w.Free(ref)
+}
+
+// FreeTree gives back about maxPages pages of a tree that is not needed any more, from the right, and leaves a smaller
+// tree, with its rows right, until done: then the tree is empty. Leaves are read only where there are extents to give
+// back with them; the pages of an extent count.
+func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
+	if err := t.checkDepth(); err != nil || t.Depth == 0 {
+		return err == nil, err
+	}
+	c := shrinker{cutter{editor{w: w}}, max(maxPages, 1)}
+	ref, rows, err := c.shrink(t.Root, t.Depth-1, true)
+	c.done()
+	if err != nil {
+		return false, err
+	}
+	if ref.IsZero() {
+		*t = Tree{}
+		return true, nil
+	}
+	if t.Rows <= rows {
+		return false, damage(ref, "more rows below than the %d that the tree counts", t.Rows)
+	}
+	t.Root = ref
+	t.Rows -= rows
+	return false, nil
+}
+
+// A shrinker is one step of FreeTree.
+type shrinker struct {
+	cutter
+	left int // pages that may still be given back
+}
+
+// shrink gives back the subtree at ref from the right, as far as the step goes, and returns the rows that went with it
+// and the new reference of its root, zero when all is gone.
+func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
+	if level == 0 && !overflow {
+		c.left--
+		return pager.Ref{}, 0, c.w.Free(ref)
+	}
+	b, n, err := pageAt(c.w, ref, level)
+	if err != nil {
+		return ref, 0, err
+	}
+	if level == 0 {
+		for i := range n {
+			off := slot(b, n, i)
+			if info := infoAt(b, off); info&infoOverflow != 0 {
+				c.left -= ExtentPages(int(info&infoSize), len(b))
+				if err := c.freeExtent(b, off); err != nil {
+					return ref, 0, err
+				}
+			}
+		}
+		c.left--
+		return pager.Ref{}, uint64(n), c.w.Free(ref)
+	}
+	keep := n
+	var last pager.Ref // of child keep-1, if it is gone in part
+	var lastRows uint64
+	for keep > 0 && c.left > 0 {
+		r := childRows(b, n, keep-1)
+		cref, crows, err := c.shrink(childRef(b, n, keep-1), level-1, r&rowsOverflow != 0)
+		if err != nil {
+			return ref, 0, err
+		}
+		if !cref.IsZero() {
+			last, lastRows = cref, crows
+			break
+		}
+		rows += r &^ rowsOverflow
+		keep--
+	}
+	rows += lastRows
+	if keep == 0 {
+		c.left--
+		return pager.Ref{}, rows, c.w.Free(ref)
+	}
+	ref, b, err = c.edit(ref, level)
+	if err != nil {
+		return ref, 0, err
+	}
+	if !last.IsZero() {
+		setChildRef(b, n, keep-1, last)
+		if err := subRows(b, n, keep-1, lastRows); err != nil {
+			return ref, 0, err
+		}
+	}
+	branchRemove(b, keep, n)
+	return ref, rows, nil
+}

@@ -1,0 +1,262 @@
+package btree
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// head32 is the big-endian value of the 4 bytes of key from prefix on, padded with zeros.
+func head32(key []byte, prefix int) uint32 {
+	if len(key) >= prefix+4 {
+		return binary.BigEndian.Uint32(key[prefix:])
+	}
+	var h uint32
+	for i := prefix; i < prefix+4; i++ {
+		h <<= 8
+		if i < len(key) {
+			h |= uint32(key[i])
+		}
+	}
+	return h
+}
+
+// head64 is head32 for the 8 bytes of branches.
+func head64(key []byte, prefix int) uint64 {
+	if len(key) >= prefix+8 {
+		return binary.BigEndian.Uint64(key[prefix:])
+	}
+	var h uint64
+	for i := prefix; i < prefix+8; i++ {
+		h <<= 8
+		if i < len(key) {
+			h |= uint64(key[i])
+		}
+	}
+	return h
+}
+
+// lower32 returns the first i in [0, n) whose head is at least h, or n. No branch depends on a head: the borrow of the
+// subtraction masks the step, because a mispredicted branch costs more than the whole step.
+func lower32(b []byte, n int, h uint32) int {
+	i := 0
+	for n > 1 {
+		half := n >> 1
+		_, below := bits.Sub64(uint64(ld32(b, offHeads+4*(i+half-1))), uint64(h), 0)
+		i += half & -int(below)
+		n -= half
+	}
+	if n == 1 && ld32(b, offHeads+4*i) < h {
+		i++
+	}
+	return i
+}
+
+// upper64 returns the first i in [1, n) whose head is above h, or n, in a branch of n children.
+func upper64(b []byte, n int, h uint64) int {
+	i := 1
+	n--
+	for n > 1 {
+		half := n >> 1
+		_, above := bits.Sub64(h, ld64(b, offHeads+8*(i+half-1)), 0)
+		i += half & (int(above) - 1)
+		n -= half
+	}
+	if n == 1 && ld64(b, offHeads+8*i) <= h {
+		i++
+	}
+	return i
+}
+
+// leafFind returns the offset of the cell of key in a leaf of n cells, or 0. It does not look at the prefix of the page:
+// a cell that is equal to the whole key has it, and any other answer is no.
+func leafFind(b []byte, n int, key []byte) int {
+	p := prefix(b)
+	if len(key) < p {
+		return 0
+	}
+	h := head32(key, p)
+	i := lower32(b, n, h)
+	if i == n || ld32(b, offHeads+4*i) != h {
+		return 0
+	}
+	if i+1 < n && ld32(b, offHeads+4*i+4) == h {
+		i = lowerKey(b, n, i, lower32To(b, n, i, h), key)
+		if i == n {
+			return 0
+		}
+	}
+	off := slot(b, n, i)
+	if bytes.Equal(keyAt(b, off), key) {
+		return off
+	}
+	return 0
+}
+
+// lower32To returns the end of the run of heads that are equal to h and begin at i.
+func lower32To(b []byte, n, i int, h uint32) int {
+	if h == 1<<32-1 {
+		return n
+	}
+	return i + lowerFrom(b, i, n, h+1)
+}
+
+// lowerFrom is lower32 over [i, n), relative to i.
+func lowerFrom(b []byte, i, n int, h uint32) int {
+	lo, hi := i, n
+	for lo < hi {
+		m := int(uint(lo+hi) >> 1)
+		if ld32(b, offHeads+4*m) < h {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo - i
+}
+
+// lowerKey returns the first i in [lo, hi) whose whole key is at least key, or hi.
+func lowerKey(b []byte, n, lo, hi int, key []byte) int {
+	for lo < hi {
+		m := int(uint(lo+hi) >> 1)
+		if bytes.Compare(leafKey(b, n, m), key) < 0 {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
+}
+
+// leafSearch returns the first i in [0, n) whose key is at least key, or n; whether it is equal; and whether key has
+// the prefix of the page.
+func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
+	if n == 0 {
+		return 0, false, true
+	}
+	p := prefix(b)
+	if p > 0 {
+		first := leafKey(b, n, 0)
+		m := min(p, len(key), len(first))
+		if c := bytes.Compare(key[:m], first[:m]); c > 0 {
+			return n, false, false
+		} else if c < 0 || len(key) < p {
+			return 0, false, false
+		}
+	}
+	h := head32(key, p)
+	i = lower32(b, n, h)
+	if i == n || ld32(b, offHeads+4*i) != h {
+		return i, false, true
+	}
+	end := i + 1
+	if end < n && ld32(b, offHeads+4*end) == h {
+		end = lower32To(b, n, i, h)
+	}
+	i = lowerKey(b, n, i, end, key)
+	return i, i < end && bytes.Equal(leafKey(b, n, i), key), true
+}
+
+// branchSearch returns the child of a branch of n children that may hold key.
+func branchSearch(b []byte, n int, key []byte) int {
+	p := prefix(b)
+	if p > 0 {
+		if n < 2 {
+			return 0
+		}
+		first := sep(b, n, 1)
+		m := min(p, len(key), len(first))
+		if c := bytes.Compare(key[:m], first[:m]); c > 0 {
+			return n - 1
+		} else if c < 0 || len(key) < p {
+			return 0
+		}
+	}
+	h := head64(key, p)
+	i := upper64(b, n, h) - 1
+	if i > 0 && ld64(b, offHeads+8*i) == h {
+		return equalHeads(b, n, i, h, key)
+	}
+	return i
+}
+
+// equalHeads is the rest of branchSearch for a key whose head h is that of separator i and maybe of ones before it.
+func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
+	// The run of equal heads begins at lo.
+	lo, hi := 1, i
+	for lo < hi {
+		m := int(uint(lo+hi) >> 1)
+		if ld64(b, offHeads+8*m) < h {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	// The first separator of the run that is above key.
+	for hi = i + 1; lo < hi; {
+		m := int(uint(lo+hi) >> 1)
+		if bytes.Compare(sep(b, n, m), key) <= 0 {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo - 1
+}
+
+// find returns the leaf and the offset of the cell of key; 0 if there is none.
+func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
+	if t.Depth == 0 {
+		return nil, 0, nil
+	}
+	if err := t.checkDepth(); err != nil {
+		return nil, 0, err
+	}
+	ref := t.Root
+	for level := t.Depth - 1; ; level-- {
+		b, err := r.Page(ref)
+		if err != nil {
+			return nil, 0, err
+		}
+		w := ld32(b, offKind)
+		n := int(w >> 16)
+		if level == 0 {
+			if w&0xffff != uint32(pager.KindLeaf) {
+				return nil, 0, misplaced(ref, b, 0)
+			}
+			return b, leafFind(b, n, key), nil
+		}
+		if w&0xffff != uint32(pager.KindBranch)|uint32(level)<<8 {
+			return nil, 0, misplaced(ref, b, level)
+		}
+		ref = childRef(b, n, branchSearch(b, n, key))
+	}
+}
+
+// Get returns the value of key.
+func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
+	b, off, err := find(r, t, key)
+	if off == 0 || err != nil {
+		return Value{}, false, err
+	}
+	info := infoAt(b, off)
+	v := Value{Flag: info&infoFlag != 0}
+	if info&infoOverflow == 0 {
+		v.Bytes = valueAt(b, off)
+		return v, true, nil
+	}
+	v.Bytes, err = r.Extent(overflowAt(b, off), int(info&infoSize))
+	return v, err == nil, err
+}
+
+// GetInfo returns the size in bytes of the value of key, and its flag, without touching the value.
+func GetInfo(r Reader, t Tree, key []byte) (size int, flag, found bool, err error) {
+	b, off, err := find(r, t, key)
+	if off == 0 || err != nil {
+		return 0, false, false, err
+	}
+	info := infoAt(b, off)
+	return int(info & infoSize), info&infoFlag != 0, true, nil
+}

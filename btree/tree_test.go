@@ -1,0 +1,569 @@
+package btree
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+func number(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+
+// load puts n rows with keys number(i) and values of size bytes, and commits.
+func load(t testing.TB, m *memory, n, size int) Tree {
+	t.Helper()
+	var tree Tree
+	for i := range n {
+		_, err := Put(m, &tree, number(i), bytes.Repeat([]byte{byte(i)}, size), false)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	return tree
+}
+
+func TestEmptyTreeHasNothing(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	_, found, err := Get(m, tree, []byte("a"))
+	require.NoError(t, err)
+	require.False(t, found)
+	existed, err := Delete(m, &tree, []byte("a"))
+	require.NoError(t, err)
+	require.False(t, existed)
+	rows, err := DeleteRange(m, &tree, nil, nil)
+	require.NoError(t, err)
+	require.Zero(t, rows)
+	done, err := FreeTree(m, &tree, 1)
+	require.NoError(t, err)
+	require.True(t, done)
+	var c Cursor
+	require.False(t, c.Next())
+	c.Reset(m, tree)
+	require.False(t, c.First())
+	require.False(t, c.Last())
+	require.False(t, c.Next())
+	require.False(t, c.Prev())
+	require.False(t, c.Seek(nil))
+	require.False(t, c.SeekBefore([]byte("x")))
+	require.NoError(t, c.Err())
+	m.requireSound(t, tree)
+	require.Zero(t, tree)
+}
+
+func TestOldTreeValueKeepsItsContent(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 2000, 50)
+	old := tree
+	for i := range 2000 {
+		if i%3 > 0 {
+			_, err := Delete(m, &tree, number(i))
+			require.NoError(t, err)
+		}
+	}
+	for id := range m.pages { // they stay readable for whoever can still reach them
+		if p := &m.pages[id]; p.b != nil && !p.owned {
+			p.gone = false
+		}
+	}
+	for i := range 2000 {
+		_, found, err := Get(m, old, number(i))
+		require.NoError(t, err)
+		require.True(t, found)
+		_, found, err = Get(m, tree, number(i))
+		require.NoError(t, err)
+		require.Equal(t, i%3 == 0, found)
+	}
+}
+
+func TestLimitsOfKeyAndValue(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	_, err := Put(m, &tree, make([]byte, MaxKey(4096)+1), nil, false)
+	require.ErrorIs(t, err, ErrKeyTooLarge)
+	b := NewBuilder(m)
+	require.ErrorIs(t, b.Add(make([]byte, MaxKey(4096)+1), nil, false), ErrKeyTooLarge)
+	for _, n := range []int{MaxInline(4096), MaxInline(4096) + 1} {
+		_, err = Put(m, &tree, bytes.Repeat([]byte{byte(n)}, MaxKey(4096)), make([]byte, n), true)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	m.requireSound(t, tree)
+	require.Equal(t, 2, m.inUse(), "one leaf, and one extent of one page")
+}
+
+func TestReplacingAValueGivesItsExtentBack(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	for i, size := range []int{10_000, 5000, 10, 20, 20_000, MaxInline(4096)} {
+		existed, err := Put(m, &tree, []byte("k"), make([]byte, size), false)
+		require.NoError(t, err)
+		require.Equal(t, i > 0, existed)
+		m.commit(t)
+		m.requireSound(t, tree)
+		v, found, err := Get(m, tree, []byte("k"))
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Len(t, v.Bytes, size)
+	}
+}
+
+func TestSetFlagCopiesOnlyForAChange(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 2000, 2000)
+	before := tree
+	found, err := SetFlag(m, &tree, number(77), false)
+	require.NoError(t, err)
+	require.True(t, found)
+	found, err = SetFlag(m, &tree, []byte("absent"), true)
+	require.NoError(t, err)
+	require.False(t, found)
+	require.Equal(t, before, tree)
+	found, err = SetFlag(m, &tree, number(77), true)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.NotEqual(t, before, tree)
+	size, flag, found, err := GetInfo(m, tree, number(77))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.True(t, flag)
+	require.Equal(t, 2000, size)
+	m.requireSound(t, tree)
+}
+
+func TestAscendingInsertsFillPages(t *testing.T) {
+	m := newMemory(4096)
+	share, _ := fill(t, m, load(t, m, 20_000, 40))
+	require.Greater(t, share, 0.95)
+
+	var tree Tree // at the right ends of a hundred ranges
+	m = newMemory(4096)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 40_000 {
+		_, err := Put(m, &tree, fmt.Appendf(nil, "%03d/%08d", r.IntN(100), i), make([]byte, 40), false)
+		require.NoError(t, err)
+	}
+	share, _ = fill(t, m, tree)
+	require.Greater(t, share, 0.8, "the last leaf of each range is half full")
+	m.requireSound(t, tree)
+}
+
+func TestRandomInsertsFillPagesToFourFifths(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 40_000 {
+		_, err := Put(m, &tree, binary.BigEndian.AppendUint64(nil, r.Uint64()), make([]byte, 40), false)
+		require.NoError(t, err)
+	}
+	share, _ := fill(t, m, tree)
+	require.Greater(t, share, 0.77)
+}
+
+func TestDeletesMergePages(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 20_000, 40)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, i := range r.Perm(20_000)[:19_800] {
+		_, err := Delete(m, &tree, number(i))
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	m.requireSound(t, tree)
+	share, leaves := fill(t, m, tree)
+	require.Greater(t, share, 0.25, "%d leaves", leaves)
+}
+
+// readCounter counts reads of leaves.
+type readCounter struct {
+	*memory
+	leaves int
+}
+
+func (c *readCounter) Page(ref pager.Ref) ([]byte, error) {
+	b, err := c.memory.Page(ref)
+	if err == nil && isLeaf(b) {
+		c.leaves++
+	}
+	return b, err
+}
+
+func TestLeavesWithoutOverflowAreFreedUnread(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 20_000, 40)
+	c := &readCounter{memory: m}
+	rows, err := DeleteRange(c, &tree, number(1000), number(19_000))
+	require.NoError(t, err)
+	require.EqualValues(t, 18_000, rows)
+	require.LessOrEqual(t, c.leaves, 8, "the edges, and their neighbours")
+	m.commit(t)
+	m.requireSound(t, tree)
+
+	c.leaves = 0
+	for steps := 1; ; steps++ {
+		before := m.inUse()
+		done, err := FreeTree(c, &tree, 5)
+		require.NoError(t, err)
+		m.commit(t)
+		require.LessOrEqual(t, before-m.inUse(), 5+int(tree.Depth)+2)
+		if done {
+			require.Greater(t, steps, 3)
+			break
+		}
+	}
+	require.Zero(t, c.leaves)
+	require.Zero(t, m.inUse())
+}
+
+func TestRelocateEmptiesTheEndOfTheFile(t *testing.T) {
+	m := newMemory(4096)
+	room := load(t, m, 9000, 40)
+	tree := load(t, m, 5000, 40)
+	for i := range 300 {
+		_, err := Put(m, &tree, number(i*7), make([]byte, 1000+i*10), false)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	want := newModel()
+	var c Cursor
+	c.Reset(m, tree)
+	for ok := c.First(); ok; ok = c.Next() {
+		want.put(string(c.Key()), c.Value(), false)
+	}
+	done, err := FreeTree(m, &room, 1<<30)
+	require.NoError(t, err)
+	require.True(t, done)
+	m.commit(t)
+	m.low = true
+	limit := pager.Pgid(2 + m.inUse() + int(tree.Depth)) // a step needs the old path until it is committed
+	total := 0
+	for {
+		moved, err := Relocate(m, &tree, limit, 10)
+		require.NoError(t, err)
+		require.LessOrEqual(t, moved, 10+int(tree.Depth))
+		m.commit(t)
+		if total += moved; moved == 0 {
+			break
+		}
+	}
+	require.NotZero(t, total)
+	require.NoError(t, Check(m, tree, func(ref pager.Ref, _ int) error {
+		require.Less(t, ref.Pgid, limit)
+		return nil
+	}, func(ref pager.Ref, detail string) { require.Fail(t, detail) }))
+	r := rand.New(rand.NewPCG(1, 1))
+	requireSame(t, m, tree, want, r, func() []byte { return number(r.IntN(6000)) })
+}
+
+func TestWalkVisitsEveryPageOnce(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 20_000, 40)
+	seen := map[pager.Ref]uint8{}
+	require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
+		require.NotContains(t, seen, ref)
+		seen[ref] = level
+		return true, nil
+	}))
+	require.Len(t, seen, m.inUse())
+	require.Equal(t, tree.Depth-1, seen[tree.Root])
+	n := 0
+	require.NoError(t, Walk(m, tree, func(pager.Ref, uint8) (bool, error) { n++; return false, nil }))
+	require.Equal(t, 1, n)
+	stop := errors.New("stop")
+	require.ErrorIs(t, Walk(m, tree, func(pager.Ref, uint8) (bool, error) { return true, stop }), stop)
+}
+
+func TestBuilderMakesTheSameRowsAsPut(t *testing.T) {
+	for _, pageSize := range []int{4096, 65536} {
+		for _, ks := range keySpaces {
+			for _, n := range []int{0, 1, 2, 30, 12_000_000 / pageSize} {
+				t.Run(fmt.Sprintf("%d/%s/%d", pageSize, ks.name, n), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(uint64(n), 7))
+					want := newModel()
+					for range n {
+						want.put(string(ks.key(r, pageSize)), randomValue(r, pageSize), r.IntN(2) == 0)
+					}
+					m := newMemory(pageSize)
+					b := NewBuilder(m)
+					for i, k := range want.keys {
+						require.NoError(t, b.Add([]byte(k), want.rows[k].value, want.rows[k].flag))
+						require.ErrorIs(t, b.Add([]byte(k), nil, false), ErrOrder)
+						if i > 0 {
+							require.ErrorIs(t, b.Add([]byte(want.keys[i-1]), nil, false), ErrOrder)
+						}
+					}
+					tree, err := b.Finish()
+					require.NoError(t, err)
+					require.Error(t, b.Add([]byte("late"), nil, false))
+					pick := func() []byte { return ks.key(r, pageSize) }
+					requireSame(t, m, tree, want, r, pick)
+					m.commit(t)
+					for range 200 { // it is a tree like any other
+						k, v := pick(), randomValue(r, pageSize)
+						_, err := Put(m, &tree, k, v, false)
+						require.NoError(t, err)
+						want.put(string(k), v, false)
+					}
+					requireSame(t, m, tree, want, r, pick)
+					require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
+						b, err := m.Page(ref)
+						require.True(t, level == 0 || count(b) > 1)
+						return true, err
+					}))
+				})
+			}
+		}
+	}
+}
+
+func TestBuilderFillsPages(t *testing.T) {
+	m := newMemory(4096)
+	b := NewBuilder(m)
+	for i := range 50_000 {
+		require.NoError(t, b.Add(number(i), make([]byte, 20), false))
+	}
+	tree, err := b.Finish()
+	require.NoError(t, err)
+	share, _ := fill(t, m, tree)
+	require.Greater(t, share, 0.98)
+	m.requireSound(t, tree)
+}
+
+// TestPageInTheWrongPlaceIsDamage swaps every child of a branch for pages of other kinds and levels.
+func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 20_000, 40)
+	require.EqualValues(t, 3, tree.Depth)
+	root, err := m.Page(tree.Root)
+	require.NoError(t, err)
+	middle := childRef(root, count(root), 1)
+	mb, err := m.Page(middle)
+	require.NoError(t, err)
+	key := bytes.Clone(sep(root, count(root), 1))
+	for name, wrong := range map[string]pager.Ref{
+		"leaf_for_branch":   childRef(mb, count(mb), 0),
+		"root_for_branch":   tree.Root,
+		"unknown":           {Pgid: 1 << 40, Epoch: 1},
+		"of_another_epoch":  {Pgid: middle.Pgid, Epoch: middle.Epoch + 9},
+		"branch_for_a_leaf": middle,
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Everything happens on a copy of the root (and of the middle page) that names the wrong page.
+			bad := Tree{Depth: 3, Rows: tree.Rows}
+			ref, b, err := m.New(pager.KindBranch, 2)
+			require.NoError(t, err)
+			copy(b[offCount:], root[offCount:])
+			bad.Root = ref
+			if name == "branch_for_a_leaf" {
+				mref, b2, err := m.New(pager.KindBranch, 1)
+				require.NoError(t, err)
+				copy(b2[offCount:], mb[offCount:])
+				setChildRef(b2, count(b2), 0, wrong)
+				setChildRef(b, count(b), 1, mref)
+			} else {
+				setChildRef(b, count(b), 1, wrong)
+			}
+			requireBad := func(err error) {
+				t.Helper()
+				var bf *badfile.Error
+				require.ErrorAs(t, err, &bf)
+				require.NotEmpty(t, bf.Detail)
+			}
+			_, _, err = Get(m, bad, key)
+			requireBad(err)
+			var c Cursor
+			c.Reset(m, bad)
+			require.False(t, c.Seek(key))
+			requireBad(c.Err())
+			require.False(t, c.First())
+			c.Reset(m, bad)
+			for ok := c.First(); ok; ok = c.Next() {
+			}
+			requireBad(c.Err())
+			require.False(t, c.Valid())
+			c.Reset(m, bad)
+			for ok := c.Last(); ok; ok = c.Prev() {
+			}
+			requireBad(c.Err())
+			_, err = Delete(m, &bad, key)
+			requireBad(err)
+			_, err = SetFlag(m, &bad, key, true)
+			requireBad(err)
+			found := 0
+			require.NoError(t, Check(m, bad, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) { found++ }))
+			require.NotZero(t, found)
+			if name != "branch_for_a_leaf" {
+				try := bad
+				_, err = DeleteRange(m, &try, key, append(bytes.Clone(key), 0xff))
+				requireBad(err)
+			}
+			_, err = Put(m, &bad, key, nil, false)
+			requireBad(err)
+		})
+	}
+	deep := Tree{Root: tree.Root, Depth: maxDepth + 1, Rows: 1}
+	_, _, err = Get(m, deep, key)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	_, err = Put(m, &deep, key, nil, false)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	var c Cursor
+	c.Reset(m, deep)
+	require.False(t, c.First())
+	require.ErrorIs(t, c.Err(), badfile.ErrCorrupt)
+}
+
+// TestCheckFindsDamage changes one thing in a sound tree at a time, in ways that each page by itself cannot tell.
+func TestCheckFindsDamage(t *testing.T) {
+	build := func() (*memory, Tree, []byte, []byte) {
+		m := newMemory(4096)
+		var tree Tree
+		for i := range 600 {
+			size := 40
+			if i == 300 {
+				size = 5000
+			}
+			_, err := Put(m, &tree, number(i), make([]byte, size), false)
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 2, tree.Depth)
+		root, err := m.Page(tree.Root)
+		require.NoError(t, err)
+		leaf, err := m.Page(childRef(root, count(root), 3))
+		require.NoError(t, err)
+		return m, tree, root, leaf
+	}
+	for _, c := range []struct {
+		name, detail string
+		damage       func(m *memory, tree *Tree, root, leaf []byte)
+	}{
+		{"rows_of_tree", "tree counts 601 rows, it has 600", func(_ *memory, tree *Tree, _, _ []byte) { tree.Rows++ }},
+		{"depth", "root", func(_ *memory, tree *Tree, _, _ []byte) { tree.Depth = 0 }},
+		{"rows_of_child", "counts", func(_ *memory, _ *Tree, root, _ []byte) { setChildRows(root, count(root), 1, 1) }},
+		{"overflow_bit", "does not tell of", func(_ *memory, _ *Tree, root, _ []byte) {
+			for i := range count(root) {
+				setChildRows(root, count(root), i, childRows(root, count(root), i)&^rowsOverflow)
+			}
+		}},
+		{"key_below_separator", "key 0 is below", func(_ *memory, _ *Tree, _, leaf []byte) {
+			b := bytes.Clone(leaf)
+			copy(leafKey(b, count(b), 0), number(0))
+			layLeaf(leaf, appendCells(nil, b, 0, count(b)))
+		}},
+		{"key_above_separator", "is not below", func(_ *memory, _ *Tree, _, leaf []byte) {
+			b := bytes.Clone(leaf)
+			copy(leafKey(b, count(b), count(b)-1), number(599))
+			layLeaf(leaf, appendCells(nil, b, 0, count(b)))
+		}},
+		{"page", "head 0 is", func(_ *memory, _ *Tree, _, leaf []byte) { leaf[offHeads]++ }},
+		{"epoch", "newer than its parent", func(m *memory, tree *Tree, _, _ []byte) {
+			m.pages[tree.Root.Pgid].epoch = 0
+			tree.Root.Epoch = 0
+		}},
+		{"extent", "overflow extent", func(m *memory, _ *Tree, _, _ []byte) {
+			for _, p := range m.pages {
+				if p.pages > 1 {
+					p.b[offSize]++
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, tree, root, leaf := build()
+			c.damage(m, &tree, root, leaf)
+			var found []string
+			require.NoError(t, Check(m, tree, func(pager.Ref, int) error { return nil },
+				func(_ pager.Ref, detail string) { found = append(found, detail) }))
+			require.NotEmpty(t, found)
+			require.Contains(t, found[0], c.detail)
+		})
+	}
+	m, tree, _, _ := build()
+	pages := 0
+	require.NoError(t, Check(m, tree, func(pager.Ref, int) error { pages++; return ErrSkip },
+		func(_ pager.Ref, detail string) { require.Fail(t, detail) }))
+	require.Equal(t, 1, pages)
+	stop := errors.New("stop")
+	require.ErrorIs(t, Check(m, tree, func(pager.Ref, int) error { return stop }, nil), stop)
+}
+
+// TestErrorsOfTheWriterComeBack lets every n-th call that takes space fail.
+func TestErrorsOfTheWriterComeBack(t *testing.T) {
+	full := errors.New("no space")
+	m := newMemory(4096)
+	tree := load(t, m, 3000, 40)
+	m.fail = full
+	try := tree
+	_, err := Put(m, &try, number(1), nil, false)
+	require.ErrorIs(t, err, full)
+	_, err = Put(m, &try, number(1), make([]byte, 9000), false)
+	require.ErrorIs(t, err, full)
+	require.Equal(t, tree, try)
+	_, err = Delete(m, &try, number(1))
+	require.ErrorIs(t, err, full)
+	_, err = DeleteRange(m, &try, number(1), number(5))
+	require.ErrorIs(t, err, full)
+	_, err = SetFlag(m, &try, number(1), true)
+	require.ErrorIs(t, err, full)
+	_, err = FreeTree(m, &try, 1)
+	require.ErrorIs(t, err, full)
+	b := NewBuilder(m)
+	for i := 0; err == nil || i == 0; i++ {
+		err = b.Add(number(i), make([]byte, 100), false)
+	}
+	require.ErrorIs(t, err, full)
+	_, err = b.Finish()
+	require.ErrorIs(t, err, full)
+}
+
+func TestHotPathsDoNotAllocate(t *testing.T) {
+	a, tree := benchTree(t, 4096, 20_000)
+	key, value := make([]byte, 16), make([]byte, 100)
+	i := 0
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		i++
+		if _, ok, err := Get(a, tree, benchKey(key, i)); !ok || err != nil {
+			t.Error(ok, err)
+		}
+	}), "Get")
+	var c Cursor
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		c.Reset(a, tree)
+		c.Seek(benchKey(key, 5))
+		for range 500 {
+			c.Next()
+		}
+		for range 900 {
+			c.Prev()
+		}
+	}), "Cursor")
+	i = 0
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		i++
+		if _, err := Put(a, &tree, benchKey(key, i), value, i%2 == 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := SetFlag(a, &tree, benchKey(key, i), true); err != nil {
+			t.Error(err)
+		}
+	}), "Put of a key that is there")
+	i = 20_000
+	require.LessOrEqual(t, testing.AllocsPerRun(5000, func() {
+		i++
+		if _, err := Put(a, &tree, benchKey(key, i), value, false); err != nil {
+			t.Error(err)
+		}
+	}), 0.05, "Put of a new key: what the arena's own slices and a lost scratch cost")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		i--
+		if ok, err := Delete(a, &tree, benchKey(key, i)); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		a.later, a.free = a.later[:0], a.free[:0]
+	}), "Delete")
+}
