@@ -1,0 +1,199 @@
+package cf
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Errors of this room. They reach users under the names of kv.
+var (
+	ErrExists   = errors.New("cf: family exists")
+	ErrNotFound = errors.New("cf: no such family")
+	ErrName     = errors.New("cf: family name not allowed")
+	ErrReserved = errors.New("cf: family is reserved")
+	ErrOptions  = errors.New("cf: family options not allowed")
+)
+
+// Lookup reads the entry of a family from tx. ErrNotFound if there is none, as for every name that is not allowed.
+func Lookup(tx *txn.Tx, name string) (*Family, error) {
+	if name == "" || len(name) > MaxName {
+		return nil, fmt.Errorf("%w: %q", ErrNotFound, clip(name))
+	}
+	value, _, found, err := tx.Get(txn.CatalogTree, []byte(name))
+	if err != nil {
+		return nil, fmt.Errorf("read catalog: %w", err)
+	}
+	if !found {
+		return nil, fmt.Errorf("%w: %q", ErrNotFound, name)
+	}
+	return decodeEntry(name, value)
+}
+
+// Create makes a family with an empty data tree. ErrExists if the name is taken.
+func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := mustBeFree(tx, name); err != nil {
+		return nil, err
+	}
+	base, err := tx.NewTreeIDs(treesPerFamily)
+	if err != nil {
+		return nil, err
+	}
+	f := &Family{Name: name, Base: base, Options: o}
+	if err := tx.Create(f.Data()); err != nil {
+		return nil, err
+	}
+	return f, put(tx, f)
+}
+
+// Alter gives a family new settings. Rows that are already there keep what they have.
+func Alter(tx *txn.Tx, name string, o Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	f, err := find(tx, name)
+	if err != nil {
+		return err
+	}
+	return put(tx, &Family{Name: f.Name, Base: f.Base, Options: o})
+}
+
+// Drop removes a family with all its trees. The work does not depend on how many rows it has.
+func Drop(tx *txn.Tx, name string) error {
+	if name == Default {
+		return fmt.Errorf("%w: %q cannot be dropped", ErrReserved, name)
+	}
+	f, err := find(tx, name)
+	if err != nil {
+		return err
+	}
+	for id := f.Base; id < f.Base+treesPerFamily; id++ {
+		if !tx.Exists(id) {
+			continue
+		}
+		if err := tx.Drop(id); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Delete(txn.CatalogTree, []byte(name))
+	return err
+}
+
+// Rename moves a family to a name that is free. Its trees, rows and settings stay.
+func Rename(tx *txn.Tx, from, to string) error {
+	if from == Default {
+		return fmt.Errorf("%w: %q cannot be renamed", ErrReserved, from)
+	}
+	if err := CheckName(to); err != nil {
+		return err
+	}
+	f, err := find(tx, from)
+	if err != nil {
+		return err
+	}
+	if err := mustBeFree(tx, to); err != nil {
+		return err
+	}
+	if _, err := tx.Delete(txn.CatalogTree, []byte(from)); err != nil {
+		return err
+	}
+	return put(tx, &Family{Name: to, Base: f.Base, Options: f.Options})
+}
+
+// Each visits all families in the order of their names until visit returns false. visit must not change the catalog.
+func Each(tx *txn.Tx, visit func(*Family) bool) error {
+	c := tx.Cursor(txn.CatalogTree)
+	for ok := c.First(); ok; ok = c.Next() {
+		f, err := decodeEntry(string(c.Key()), c.Value())
+		if err != nil {
+			return err
+		}
+		if !visit(f) {
+			return nil
+		}
+	}
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("read catalog: %w", err)
+	}
+	return nil
+}
+
+// FindBase finds a family by its first tree number: ErrNotFound if it was dropped. It reads the whole catalog; it is
+// for the rare question which name a family has now.
+func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
+	var found *Family
+	err := Each(tx, func(f *Family) bool {
+		if f.Base == base {
+			found = f
+		}
+		return found == nil
+	})
+	if err == nil && found == nil {
+		err = fmt.Errorf("%w: tree %d", ErrNotFound, base)
+	}
+	return found, err
+}
+
+// Check proves the catalog of one transaction: every entry decodes, no two families share a tree number, and every
+// data tree exists. report gets each finding; it returns false to stop.
+func Check(tx *txn.Tx, report func(family string, err error) bool) {
+	owner := make(map[txn.TreeID]string)
+	c := tx.Cursor(txn.CatalogTree)
+	for ok := c.First(); ok; ok = c.Next() {
+		name := string(c.Key())
+		f, err := decodeEntry(name, c.Value())
+		switch {
+		case err != nil:
+		case !tx.Exists(f.Data()):
+			err = badfile.At("", -1, "catalog: family %q: data tree %d is missing", name, f.Data())
+		default:
+			for id := f.Base; id < f.Base+treesPerFamily && err == nil; id++ {
+				if other, taken := owner[id]; taken {
+					err = badfile.At("", -1, "catalog: tree %d belongs to families %q and %q", id, other, name)
+				}
+				owner[id] = name
+			}
+		}
+		if err != nil && !report(name, err) {
+			return
+		}
+	}
+	if err := c.Err(); err != nil {
+		report("", fmt.Errorf("read catalog: %w", err))
+	}
+}
+
+// find is Lookup for callers that change: a name that is not allowed is told apart from one that is absent.
+func find(tx *txn.Tx, name string) (*Family, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return Lookup(tx, name)
+}
+
+func mustBeFree(tx *txn.Tx, name string) error {
+	_, err := Lookup(tx, name)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: %q", ErrExists, name)
+	case errors.Is(err, ErrNotFound):
+		return nil
+	}
+	return err
+}
+
+func put(tx *txn.Tx, f *Family) error {
+	_, err := tx.Put(txn.CatalogTree, []byte(f.Name), appendEntry(nil, f), false)
+	return err
+}
+
+// clip keeps error texts short when a name is far too long.
+func clip(name string) string { return name[:min(len(name), MaxName)] }

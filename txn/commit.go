@@ -1,0 +1,245 @@
+package txn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// Commit makes the transaction's changes part of the store. With Sync it returns when they survive a power cut, with
+// NoSync when they survive a killed process; in both cases when they are visible to new readers. Commit of a read
+// transaction ends it.
+//
+// The writer lock is free again as soon as the record is queued: the next transaction builds on this one while the disk
+// is still busy, and shares a sync with whoever else waits.
+//
+// An error other than ErrUnknown means that nothing was committed, now and after any restart.
+func (tx *Tx) Commit(d Durability) error {
+	if err := tx.check(); err != nil {
+		return err
+	}
+	if tx.w == nil {
+		tx.Rollback()
+		return nil
+	}
+	w, s := tx.w, tx.s
+	if !w.dirty {
+		tx.Rollback()
+		return nil
+	}
+	if s.failed.Load() != nil {
+		tx.Rollback()
+		return s.failure()
+	}
+	end, err := w.logCommit()
+	if err != nil {
+		tx.Rollback()
+		return err
+	}
+	v := w.install(end, d == Sync)
+	tx.seq, tx.done = v.seq, true
+	s.unlockWriter()
+	err = s.await(v, d == Sync)
+	s.open.Add(-1)
+	if err == nil {
+		s.maybeCheckpoint()
+	}
+	return err
+}
+
+func (w *writer) fillHead() {
+	mark := w.s.head.mark
+	if w.tx != nil {
+		mark = w.tx.mark
+	}
+	binary.LittleEndian.PutUint64(w.redo, w.s.head.seq+1)
+	binary.LittleEndian.PutUint64(w.redo[8:], uint64(mark))
+}
+
+// logCommit queues the last part of the transaction's record and returns where it ends.
+func (w *writer) logCommit() (wal.LSN, error) {
+	if w.flushed == 0 {
+		w.fillHead()
+	}
+	end, err := w.s.log.Append(w.redo, true)
+	if err != nil {
+		return 0, w.s.logError(err)
+	}
+	return end, nil
+}
+
+// install makes what the transaction built the newest version. It cannot fail half way: what it needs of the free map
+// was read when the pages were taken and freed.
+func (w *writer) install(lsn wal.LSN, sync bool) *version {
+	s := w.s
+	v := &version{
+		seq: s.head.seq + 1, base: s.durable, mark: s.head.mark,
+		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash,
+	}
+	if w.tx != nil {
+		v.mark = w.tx.mark
+	}
+	if sync {
+		v.syncLSN = lsn
+	}
+	w.settle(v)
+	s.commits.Add(1)
+	return v
+}
+
+// upkeep makes what a transaction of the store's own built a new version of the same state.
+func (w *writer) upkeep() *version {
+	h := w.s.head
+	v := &version{seq: h.seq, base: w.s.durable, mark: h.mark, lsn: h.lsn, syncLSN: h.syncLSN, nextID: w.nextID, trash: w.trash}
+	w.settle(v)
+	return v
+}
+
+// settle counts pages and publishes v behind the versions before it.
+func (w *writer) settle(v *version) {
+	s := w.s
+	s.serial++
+	v.serial = s.serial
+	if w.trees.many != nil {
+		v.trees = w.trees.copy()
+	} else {
+		v.trees = trees{few: append([]treeState(nil), w.trees.few...)}
+	}
+	var errs []error
+	for _, f := range w.freed {
+		if f.own {
+			s.pg.SetOwner(f.id, 0) // counted as unused below
+			continue
+		}
+		errs = append(errs, s.pg.Freed(f.id, uint64(f.n)))
+		f.serial, f.until = v.serial, s.epoch
+		s.retired.push(f)
+	}
+	for _, r := range w.taken {
+		if s.pg.Owner(r.id) >= w.first {
+			errs = append(errs, s.pg.Commit(r.id, uint64(r.n)))
+		} else {
+			errs = append(errs, s.pg.Unused(r.id, uint64(r.n)))
+		}
+	}
+	for _, id := range w.changed {
+		s.changed[id] = struct{}{}
+	}
+	if err := errors.Join(errs...); err != nil {
+		_ = s.poison(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
+	}
+	s.publish(v)
+	w.finish()
+}
+
+// await returns when v may be seen, and makes it so.
+func (s *Store) await(v *version, sync bool) error {
+	err := s.log.Wait(v.lsn, sync)
+	if err == nil && !sync && s.log.Durable() < v.syncLSN {
+		err = s.log.Wait(v.syncLSN, true)
+	}
+	if err != nil {
+		return s.logError(err)
+	}
+	s.advance()
+	return nil
+}
+
+// publish makes v the head and queues it for visibility. Writer lock.
+func (s *Store) publish(v *version) {
+	s.head = v
+	s.queueMu.Lock()
+	s.queue = append(s.queue, v)
+	s.queueMu.Unlock()
+}
+
+// advance makes the newest version visible whose record, and every record before it that asked for a sync, is where it
+// has to be. Nothing that was promised and seen can be lost.
+func (s *Store) advance() {
+	s.queueMu.Lock()
+	defer s.queueMu.Unlock()
+	var written, durable wal.LSN
+	if s.log != nil {
+		written, durable = s.log.Written(), s.log.Durable()
+	}
+	n := 0
+	for n < len(s.queue) && !s.queue[n].hold && s.queue[n].lsn <= written && s.queue[n].syncLSN <= durable {
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	s.visible.Store(s.queue[n-1])
+	rest := copy(s.queue, s.queue[n:])
+	clear(s.queue[rest:])
+	s.queue = s.queue[:rest]
+}
+
+// logError turns an error of the log into one of the store's, and poisons it if the log is done for.
+func (s *Store) logError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, wal.ErrUnknown):
+		_ = s.poison(err)
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case errors.Is(err, wal.ErrFailed):
+		return s.poison(err)
+	}
+	return s.spaceError(err)
+}
+
+// spaceError names a full disk; anything else poisons. It is for calls that reserve space before they write.
+func (s *Store) spaceError(err error) error {
+	if err == nil || isNoSpace(err) {
+		if err != nil {
+			s.wantRoom.Store(s.o.MaxBytes > 0)
+			return fmt.Errorf("%w: %w", ErrNoSpace, err)
+		}
+		return nil
+	}
+	if corrupt(err) {
+		return err
+	}
+	return s.poison(err)
+}
+
+// dataError is for writes to the main file: the first one that fails is the last one.
+func (s *Store) dataError(err error) error {
+	if err == nil || corrupt(err) {
+		return err
+	}
+	return s.poison(err)
+}
+
+// poison keeps the first failure: nothing is written any more until the store is opened again. Snapshots go on reading.
+func (s *Store) poison(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := &failure{err}
+	if s.failed.CompareAndSwap(nil, f) && s.o.Events.Failure != nil {
+		s.o.Events.Failure(err)
+	}
+	return s.failure()
+}
+
+type failure struct{ err error }
+
+func (s *Store) failure() error {
+	f := s.failed.Load()
+	if f == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrFailed, f.err)
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, pager.ErrNoSpace)
+}
+
+func isNoTree(err error) bool { return errors.Is(err, ErrNoTree) }

@@ -1,0 +1,208 @@
+package txn
+
+import (
+	tree "github.com/ebbkv/ebb/btree"
+)
+
+// Cursor walks one tree of a transaction in both directions. Key and value are valid until the next move. The
+// transaction may put and delete meanwhile: the cursor keeps its place by key.
+type Cursor struct {
+	tx   *Tx
+	id   TreeID
+	c    tree.Cursor
+	mods uint64 // of the writer when c was last placed
+	on   bool   // there is a row under the cursor
+	gone bool   // that row was deleted since: Next and Prev go on from its place
+	key  []byte // of a write transaction: copy of the place
+	val  []byte // of a write transaction: copy, if read
+	read bool
+	err  error
+}
+
+// Cursor returns an unplaced cursor. A tree that does not exist is an empty one.
+func (tx *Tx) Cursor(id TreeID) *Cursor {
+	c := new(Cursor)
+	c.Init(tx, id)
+	return c
+}
+
+// Init makes c an unplaced cursor of tx, in memory of the caller's.
+func (c *Cursor) Init(tx *Tx, id TreeID) {
+	c.tx, c.id, c.on, c.gone, c.err, c.read = tx, id, false, false, nil, false
+	c.reset()
+}
+
+func (c *Cursor) reset() {
+	t, _ := c.tx.tree(c.id)
+	if w := c.tx.w; w != nil {
+		c.mods = w.mods
+		c.c.Reset(w, t)
+	} else {
+		c.c.Reset(c.tx, t)
+	}
+}
+
+// begin says whether a move may start; after a change of the transaction the tree is looked at anew.
+func (c *Cursor) begin() bool {
+	if c.err != nil {
+		return false
+	}
+	if c.tx.done || c.tx.err != nil {
+		c.on, c.err = false, c.tx.check()
+		return false
+	}
+	if w := c.tx.w; w != nil && w.mods != c.mods {
+		c.reset()
+	}
+	return true
+}
+
+// end notes where a move led.
+func (c *Cursor) end(ok bool) bool {
+	c.on, c.gone, c.read = ok, false, false
+	if !ok {
+		if err := c.c.Err(); err != nil {
+			c.err = c.tx.note(err)
+		}
+		return false
+	}
+	if c.tx.w != nil {
+		c.key = append(c.key[:0], c.c.Key()...)
+	}
+	return true
+}
+
+// First moves to the first row and says whether there is one.
+func (c *Cursor) First() bool { return c.begin() && c.end(c.c.First()) }
+
+// Last moves to the last row.
+func (c *Cursor) Last() bool { return c.begin() && c.end(c.c.Last()) }
+
+// Seek moves to the first row whose key is at least key.
+func (c *Cursor) Seek(key []byte) bool { return c.begin() && c.end(c.c.Seek(key)) }
+
+// SeekBefore moves to the last row whose key is less than key.
+func (c *Cursor) SeekBefore(key []byte) bool { return c.begin() && c.end(c.c.SeekBefore(key)) }
+
+// Next moves one row on; from no row it stays at none.
+func (c *Cursor) Next() bool {
+	if w := c.tx.w; w == nil {
+		if c.on && !c.tx.done {
+			if c.c.Next() {
+				return true
+			}
+			return c.end(false)
+		}
+		return c.begin() && false
+	} else if !c.on || !c.stale(w) {
+		return c.begin() && c.on && c.end(c.c.Next())
+	}
+	if !c.begin() {
+		return false
+	}
+	if !c.c.Seek(c.key) {
+		return c.end(false)
+	}
+	if string(c.c.Key()) == string(c.key) {
+		return c.end(c.c.Next())
+	}
+	return c.end(true)
+}
+
+// Prev moves one row back.
+func (c *Cursor) Prev() bool {
+	if w := c.tx.w; w == nil {
+		if c.on && !c.tx.done {
+			if c.c.Prev() {
+				return true
+			}
+			return c.end(false)
+		}
+		return c.begin() && false
+	} else if !c.on || !c.stale(w) {
+		return c.begin() && c.on && c.end(c.c.Prev())
+	}
+	return c.begin() && c.end(c.c.SeekBefore(c.key))
+}
+
+func (c *Cursor) stale(w *writer) bool { return !c.tx.done && w.mods != c.mods }
+
+// Valid says whether there is a row under the cursor.
+func (c *Cursor) Valid() bool { return c.on && !c.tx.done }
+
+// Key of the row, read-only.
+func (c *Cursor) Key() []byte {
+	if !c.Valid() {
+		return nil
+	}
+	if c.tx.w != nil {
+		return c.key
+	}
+	return c.c.Key()
+}
+
+// Value of the row, read-only; never nil if there is a row. A value that cannot be read is nil, and Err tells why.
+func (c *Cursor) Value() []byte {
+	if !c.Valid() {
+		return nil
+	}
+	w := c.tx.w
+	if w == nil {
+		v := c.c.Value()
+		if v == nil {
+			c.failed()
+		}
+		return v
+	}
+	if c.read {
+		return c.val
+	}
+	if !c.find(w) {
+		return nil
+	}
+	v := c.c.Value()
+	if v == nil {
+		c.failed()
+		return nil
+	}
+	c.val, c.read = append(c.val[:0], v...), true
+	if c.val == nil {
+		c.val = []byte{}
+	}
+	return c.val
+}
+
+// find places c.c on the row again after the transaction has changed pages.
+func (c *Cursor) find(w *writer) bool {
+	if !c.stale(w) {
+		return true
+	}
+	if !c.begin() {
+		return false
+	}
+	if !c.c.Seek(c.key) || string(c.c.Key()) != string(c.key) {
+		if err := c.c.Err(); err != nil {
+			c.err, c.on = c.tx.note(err), false
+		}
+		c.mods-- // the row is gone: the next move looks again
+		return false
+	}
+	return true
+}
+
+func (c *Cursor) failed() {
+	if err := c.c.Err(); err != nil {
+		c.err, c.on = c.tx.note(err), false
+	}
+}
+
+// Flag of the row's cell.
+func (c *Cursor) Flag() bool {
+	if !c.Valid() || c.tx.w != nil && !c.find(c.tx.w) {
+		return false
+	}
+	return c.c.Flag()
+}
+
+// Err is the error that ended the walk; it stays.
+func (c *Cursor) Err() error { return c.err }

@@ -1,0 +1,126 @@
+package txn
+
+import (
+	"fmt"
+	"math/rand"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestCursorKeepsItsPlaceByKey walks a tree at random, in a read and in a write transaction that changes the tree on the
+// way, and holds every step against a sorted slice.
+func TestCursorKeepsItsPlaceByKey(t *testing.T) {
+	for seed := int64(1); seed <= 12; seed++ {
+		rnd := rand.New(rand.NewSource(seed))
+		s := openTest(t, fmt.Sprintf("/%d.ebb", seed), testOptions(vfs.NewMemory()))
+		rows := map[string]string{}
+		key := func() string { return fmt.Sprintf("key%03d", rnd.Intn(400)) }
+		put := func(tx *Tx, k string) {
+			rows[k] = fmt.Sprint(rnd.Int())
+			_, err := tx.Put(CatalogTree, []byte(k), []byte(rows[k]), len(rows[k])%2 == 0)
+			require.NoError(t, err)
+		}
+		update(t, s, func(tx *Tx) {
+			for range 300 {
+				put(tx, key())
+			}
+		})
+		tx, err := s.Begin(nil, seed%3 != 0)
+		require.NoError(t, err)
+		c := tx.Cursor(CatalogTree)
+		require.False(t, c.Valid())
+		require.False(t, c.Next())
+		require.False(t, c.Prev())
+		at, on := "", false
+		sorted := func() []string {
+			var keys []string
+			for k := range rows {
+				keys = append(keys, k)
+			}
+			sort.Strings(keys)
+			return keys
+		}
+		want := func(ok bool, keys []string, i int) {
+			t.Helper()
+			require.NoError(t, c.Err())
+			on = i >= 0 && i < len(keys)
+			require.Equal(t, on, ok)
+			require.Equal(t, on, c.Valid())
+			if !on {
+				require.Nil(t, c.Key())
+				require.Nil(t, c.Value())
+				require.False(t, c.Flag())
+				return
+			}
+			at = keys[i]
+			require.Equal(t, at, string(c.Key()))
+			if rnd.Intn(3) > 0 {
+				require.Equal(t, rows[at], string(c.Value()))
+				require.Equal(t, rows[at], string(c.Value()))
+				require.Equal(t, len(rows[at])%2 == 0, c.Flag())
+			}
+		}
+		for range 600 {
+			keys := sorted()
+			place := func(k string) int { return sort.SearchStrings(keys, k) }
+			switch op := rnd.Intn(20); {
+			case op == 0:
+				want(c.First(), keys, 0)
+			case op == 1:
+				want(c.Last(), keys, len(keys)-1)
+			case op < 4:
+				k := key()
+				want(c.Seek([]byte(k)), keys, place(k))
+			case op < 6:
+				k := key()
+				want(c.SeekBefore([]byte(k)), keys, place(k)-1)
+			case op < 10 && on:
+				i := place(at)
+				if i < len(keys) && keys[i] == at {
+					i++
+				}
+				want(c.Next(), keys, i)
+			case op < 14 && on:
+				want(c.Prev(), keys, place(at)-1)
+			case op < 17 && tx.Writable():
+				put(tx, key())
+			case tx.Writable():
+				k := key()
+				if rnd.Intn(2) == 0 && on {
+					k = at
+				}
+				_, had := rows[k]
+				existed, err := tx.Delete(CatalogTree, []byte(k))
+				require.NoError(t, err)
+				require.Equal(t, had, existed)
+				delete(rows, k)
+				if k == at && on {
+					require.Equal(t, at, string(c.Key()), "the place stays")
+					require.False(t, c.Flag())
+				}
+			}
+		}
+		tx.Rollback()
+		require.False(t, c.First())
+		require.ErrorIs(t, c.Err(), ErrTxnDone)
+	}
+}
+
+func TestCursorOfATreeThatIsNotThereIsEmpty(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	for _, writable := range []bool{false, true} {
+		tx, err := s.Begin(nil, writable)
+		require.NoError(t, err)
+		c := tx.Cursor(99)
+		require.False(t, c.First())
+		require.False(t, c.Last())
+		require.False(t, c.Seek([]byte("k")))
+		require.False(t, c.SeekBefore([]byte("k")))
+		require.NoError(t, c.Err())
+		tx.Rollback()
+	}
+}

@@ -1,0 +1,385 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
+)
+
+var updateGolden = flag.Bool("update", false, "rewrite the golden files")
+
+// part is a stretch of bytes with one meaning.
+type part struct {
+	size   int
+	remark string
+}
+
+// requireGolden holds b against a golden file: offset, bytes and a remark for each part, in order.
+func requireGolden(t *testing.T, name, title string, parts []part, b []byte) {
+	t.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "# %s\n# %d bytes\n", title, len(b))
+	at := 0
+	for _, p := range parts {
+		fmt.Fprintf(&text, "%06x  %-20x  %s\n", at, b[at:at+p.size], p.remark)
+		at += p.size
+	}
+	require.Equal(t, len(b), at, "every byte has a remark")
+	path := filepath.Join("testdata", name)
+	if *updateGolden {
+		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, strings.ReplaceAll(string(want), "\r\n", "\n"), text.String(), "the format has changed: see CONTRIBUTING.md")
+	require.Equal(t, b, golden(t, path))
+}
+
+// golden reads the bytes of a golden file.
+func golden(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var b []byte
+	for _, line := range strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") {
+		var n int
+		if _, err := fmt.Sscanf(line, "# %d bytes", &n); err == nil {
+			b = make([]byte, n)
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		words := strings.Fields(line)
+		off, err := strconv.ParseInt(words[0], 16, 64)
+		require.NoError(t, err)
+		raw, err := hex.DecodeString(words[1])
+		require.NoError(t, err)
+		copy(b[off:], raw)
+	}
+	return b
+}
+
+// goldenRedo has one operation of each kind.
+var goldenRedo = []struct {
+	want  redo
+	parts []part
+}{
+	{redo{op: opPut, id: 1, key: []byte("key"), value: []byte("value")},
+		[]part{{1, "put"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}, {1, "value length"}, {5, `value "value"`}}},
+	{redo{op: opPutFlag, id: 300, key: []byte("k"), value: []byte{}, flag: true},
+		[]part{{1, "put, flag"}, {2, "tree 300"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
+	{redo{op: opDelete, id: 1, key: []byte("key")}, []part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opRange, id: 1}, []part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
+	{redo{op: opRange, id: 1, key: []byte("a")},
+		[]part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"}, {1, `lo "a"`}}},
+	{redo{op: opRange, id: 1, value: []byte("b")},
+		[]part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"}, {1, `hi "b"`}}},
+	{redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")}, []part{{1, "delete range"}, {1, "tree 1"},
+		{1, "bounds: lo and hi"}, {1, "lo length"}, {1, `lo "a"`}, {1, "hi length"}, {1, `hi "b"`}}},
+	{redo{op: opCreate, id: 5}, []part{{1, "create"}, {1, "tree 5"}}},
+	{redo{op: opDrop, id: 5}, []part{{1, "drop"}, {1, "tree 5"}}},
+	{redo{op: opClear, id: 6}, []part{{1, "clear"}, {1, "tree 6"}}},
+	{redo{op: opSetFlag, id: 1, key: []byte("key"), flag: true},
+		[]part{{1, "set flag"}, {1, "tree 1"}, {1, "flag"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opSetFlag, id: 1, key: []byte("key")},
+		[]part{{1, "set flag"}, {1, "tree 1"}, {1, "no flag"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opNextTree, id: 1 << 20}, []part{{1, "next tree"}, {3, "2^20"}}},
+}
+
+// appendRedo encodes an operation as the transaction's calls do.
+func appendRedo(b []byte, r redo) []byte {
+	switch r.op {
+	case opPut, opPutFlag:
+		return appendBytes(appendBytes(appendOp(b, r.op, r.id), r.key), r.value)
+	case opDelete:
+		return appendBytes(appendOp(b, r.op, r.id), r.key)
+	case opRange:
+		return appendRange(b, r.id, r.key, r.value)
+	case opSetFlag:
+		f := byte(0)
+		if r.flag {
+			f = 1
+		}
+		return appendBytes(append(appendOp(b, r.op, r.id), f), r.key)
+	}
+	return appendOp(b, r.op, r.id)
+}
+
+func TestRedoBytesArePinned(t *testing.T) {
+	b := []byte{7, 6, 5, 4, 3, 2, 1, 0, 0x7b, 0x68, 0xe5, 0xcf, 0x8b, 1, 0, 0}
+	parts := []part{{8, "seq"}, {8, "clock mark: 1 700 000 000 123 ms"}}
+	for _, g := range goldenRedo {
+		b = appendRedo(b, g.want)
+		parts = append(parts, g.parts...)
+	}
+	requireGolden(t, "redo.hex", "payload of a commit with one operation of each kind", parts, b)
+	rest := golden(t, "testdata/redo.hex")[redoHead:]
+	for _, g := range goldenRedo {
+		var r redo
+		var err error
+		r, rest, err = decodeRedo(rest)
+		require.NoError(t, err)
+		require.Equal(t, g.want, r)
+	}
+	require.Empty(t, rest)
+}
+
+// TestTransactionsLogWhatThePayloadSays reads the log that a session left behind.
+func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
+	fs := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(fs))
+	require.NoError(t, err)
+	want := appendOp(make([]byte, redoHead), opNextTree, firstTree+2)
+	want[0], want[8] = 1, 99
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	tx.SetMark(99)
+	id, err := tx.NewTreeIDs(2)
+	require.NoError(t, err)
+	do := func(r redo, call func() error) {
+		t.Helper()
+		require.NoError(t, call())
+		want = appendRedo(want, r)
+	}
+	k, v := []byte("key"), []byte("value")
+	do(redo{op: opCreate, id: id}, func() error { return tx.Create(id) })
+	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, false); return err })
+	do(redo{op: opPutFlag, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, true); return err })
+	do(redo{op: opSetFlag, id: id, key: k}, func() error { _, err := tx.SetFlag(id, k, false); return err })
+	do(redo{op: opSetFlag, id: id, key: k, flag: true}, func() error { _, err := tx.SetFlag(id, k, true); return err })
+	do(redo{op: opRange, id: id, key: []byte("k"), value: []byte("l")}, func() error {
+		n, err := tx.DeleteRange(id, []byte("k"), []byte("l"))
+		require.Equal(t, uint64(1), n)
+		return err
+	})
+	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, false); return err })
+	do(redo{op: opDelete, id: id, key: k}, func() error { _, err := tx.Delete(id, k); return err })
+	do(redo{op: opClear, id: id}, func() error { return tx.Clear(id) })
+	do(redo{op: opDrop, id: id}, func() error { return tx.Drop(id) })
+	require.Equal(t, int64(len(want)), tx.Bytes())
+	require.NoError(t, tx.Commit(Sync))
+	found, err := wal.Scan(s.walOptions())
+	require.NoError(t, err)
+	var got []byte
+	_, err = found.Replay(wal.LSN(s.firstLSN), 0, func(payload []byte, _ wal.LSN) error {
+		got = append(got, payload...)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, s.Close())
+}
+
+func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
+	whole := golden(t, "testdata/redo.hex")[redoHead:]
+	bounds := map[int]bool{0: true}
+	at := 0
+	for _, g := range goldenRedo {
+		for _, p := range g.parts {
+			at += p.size
+		}
+		bounds[at] = true
+	}
+	for n := range whole {
+		rest := whole[:n]
+		var err error
+		for len(rest) > 0 && err == nil {
+			_, rest, err = decodeRedo(rest)
+		}
+		require.Equal(t, bounds[n], err == nil, "cut at %d", n)
+	}
+	for _, test := range []struct {
+		name string
+		b    []byte
+	}{
+		{"operation_0", []byte{0, 1}},
+		{"operation_10", []byte{10, 1}},
+		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
+		{"flag_of_2", []byte{opSetFlag, 1, 2, 1, 'k'}},
+		{"endless_number", append([]byte{opPut}, bytes.Repeat([]byte{0xff}, 20)...)},
+		{"key_longer_than_memory", append(appendOp(nil, opPut, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := decodeRedo(test.b)
+			require.Error(t, err)
+		})
+	}
+}
+
+// FuzzRedo decodes a payload, and what decodes must encode and decode to the same operations. Then a store replays it.
+func FuzzRedo(f *testing.F) {
+	f.Add(golden(f, "testdata/redo.hex")[redoHead:])
+	f.Add([]byte{opPut, 1, 1, 'k', 1, 'v', opRange, 1, 0})
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		for rest := payload; len(rest) > 0; {
+			r, more, err := decodeRedo(rest)
+			if err != nil {
+				break
+			}
+			again, end, err := decodeRedo(appendRedo(nil, r))
+			require.NoError(t, err)
+			require.Empty(t, end)
+			require.Equal(t, r, again)
+			rest = more
+		}
+		s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
+		require.NoError(t, err)
+		s.w.begin()
+		s.w.silent = true
+		head := make([]byte, redoHead)
+		head[0] = 1
+		_ = s.replay(&s.w, append(head, payload...))
+		s.w.rollback()
+		require.NoError(t, s.Failed())
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestReplayRefusesWhatNoTransactionWrites(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		payload []byte
+	}{
+		{"nothing", nil},
+		{"half_a_head", make([]byte, redoHead-1)},
+		{"another_commit", append([]byte{2}, make([]byte, redoHead-1)...)},
+		{"tree_table", appendBytes(appendBytes(appendOp(commitOne(), opPut, 0), []byte("k")), nil)},
+		{"trash", appendOp(commitOne(), opDrop, trashBit)},
+		{"empty_key", appendBytes(appendBytes(appendOp(commitOne(), opPut, 1), nil), nil)},
+		{"key_too_large", appendBytes(appendOp(commitOne(), opDelete, 1), make([]byte, 2000))},
+		{"no_such_tree", appendBytes(appendBytes(appendOp(commitOne(), opPut, 77), []byte("k")), nil)},
+		{"tree_exists", appendOp(commitOne(), opCreate, 1)},
+		{"garbage", append(commitOne(), 200)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+			s.w.begin()
+			s.w.silent = true
+			require.Error(t, s.replay(&s.w, test.payload))
+			s.w.rollback()
+		})
+	}
+}
+
+// commitOne is the head of a payload of the first commit.
+func commitOne() []byte { return append([]byte{1}, make([]byte, redoHead-1)...) }
+
+var goldenTree = tree.Tree{Root: pager.Ref{Pgid: 0x0102030405, Epoch: 0x0a0b0c0d}, Rows: 0x1112131415, Depth: 3}
+
+func TestTreeTableRowBytesArePinned(t *testing.T) {
+	row := append(treeKey(trashBit|0x2122), appendTree(nil, goldenTree)...)
+	requireGolden(t, "tree-row.hex", "tree table row of dropped tree 0x2122: key, then value", []part{
+		{8, "tree number, big-endian"}, {8, "root pgid"}, {8, "rows"}, {4, "root epoch"}, {1, "depth"}, {3, "zeros"},
+	}, row)
+	got, err := decodeTree(golden(t, "testdata/tree-row.hex")[8:])
+	require.NoError(t, err)
+	require.Equal(t, goldenTree, got)
+}
+
+func TestTreeTableRowIsProved(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(b []byte) []byte
+	}{
+		{"short", func(b []byte) []byte { return b[:treeRow-1] }},
+		{"long", func(b []byte) []byte { return append(b, 0) }},
+		{"reserved", func(b []byte) []byte { b[23] = 1; return b }},
+		{"depth_without_root", func(b []byte) []byte { clear(b[:8]); return b }},
+		{"root_without_depth", func(b []byte) []byte { b[20] = 0; return b }},
+		{"rows_without_root", func(b []byte) []byte { clear(b[:8]); b[20] = 0; return b }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := decodeTree(test.change(appendTree(nil, goldenTree)))
+			require.Error(t, err)
+		})
+	}
+	empty, err := decodeTree(appendTree(nil, tree.Tree{}))
+	require.NoError(t, err)
+	require.Zero(t, empty)
+}
+
+func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		put  func(w *writer, table *tree.Tree) error
+	}{
+		{"key_of_7_bytes", func(w *writer, table *tree.Tree) error {
+			_, err := tree.Put(w, table, make([]byte, 7), appendTree(nil, tree.Tree{}), false)
+			return err
+		}},
+		{"row_of_3_bytes", func(w *writer, table *tree.Tree) error {
+			_, err := tree.Put(w, table, treeKey(9), []byte("row"), false)
+			return err
+		}},
+		{"no_catalog", func(w *writer, table *tree.Tree) error {
+			if _, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{}), false); err != nil {
+				return err
+			}
+			_, err := tree.Delete(w, table, treeKey(CatalogTree))
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fs := vfs.NewMemory()
+			s, err := Open("/a.ebb", testOptions(fs))
+			require.NoError(t, err)
+			update(t, s, func(tx *Tx) {
+				_, err := tx.Put(CatalogTree, []byte("a"), []byte("v"), false)
+				require.NoError(t, err)
+			})
+			require.NoError(t, s.Checkpoint(nil))
+			clear(s.changed)
+			s.w.begin()
+			table := s.table
+			require.NoError(t, test.put(&s.w, &table))
+			s.table = table
+			s.w.upkeep()
+			s.advance()
+			require.NoError(t, s.Close())
+			_, err = Open("/a.ebb", testOptions(fs))
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+		})
+	}
+}
+
+func TestFilesOfTheFutureAreErrVersion(t *testing.T) {
+	for _, name := range []string{"next-version.hex", "unknown-feature.hex"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile("../pager/testdata/" + name)
+			require.NoError(t, err)
+			content := golden(t, "../pager/testdata/"+name)
+			require.NotEmpty(t, text)
+			fs := vfs.NewMemory()
+			f, err := fs.Open("/a.ebb", vfs.Write|vfs.Create)
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFull(f, content, 0))
+			require.NoError(t, f.Close())
+			for _, readOnly := range []bool{false, true} {
+				_, err = Open("/a.ebb", Options{FS: fs, ReadOnly: readOnly})
+				require.ErrorIs(t, err, ErrVersion)
+				require.NotErrorIs(t, err, badfile.ErrCorrupt)
+			}
+			f, err = fs.Open("/a.ebb", 0)
+			require.NoError(t, err)
+			after := make([]byte, len(content))
+			require.NoError(t, vfs.ReadFull(f, after, 0))
+			require.Equal(t, content, after, "the file is not touched")
+			require.NoError(t, f.Close())
+		})
+	}
+}

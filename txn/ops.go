@@ -1,0 +1,320 @@
+package txn
+
+import (
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+)
+
+// The operations of a write transaction: each changes trees and adds itself to the redo.
+
+// change is what every operation begins with: the transaction may write, the log is there, frames are not short.
+func (tx *Tx) change() (*writer, error) {
+	if err := tx.check(); err != nil {
+		return nil, err
+	}
+	w := tx.w
+	if w == nil {
+		if tx.s.o.ReadOnly {
+			return nil, ErrReadOnlyDB
+		}
+		return nil, ErrReadOnly
+	}
+	if err := w.ready(); err != nil {
+		return nil, tx.note(err)
+	}
+	return w, nil
+}
+
+func (w *writer) ready() error {
+	if w.s.failed.Load() != nil {
+		return w.s.failure()
+	}
+	if !w.s.started {
+		if err := w.s.startLog(); err != nil {
+			return err
+		}
+	}
+	return w.spill()
+}
+
+// Put stores value under key. existed says whether the key was there.
+func (tx *Tx) Put(id TreeID, key, value []byte, flag bool) (existed bool, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return false, err
+	}
+	if err := w.room(len(key) + len(value)); err != nil {
+		return false, err
+	}
+	w.within()
+	if existed, err = w.put(id, key, value, flag); err != nil {
+		return false, tx.broken(err)
+	}
+	op := byte(opPut)
+	if flag {
+		op = opPutFlag
+	}
+	w.redo = appendBytes(appendOp(w.redo, op, id), key)
+	return existed, tx.broken(w.logValue(value))
+}
+
+func (w *writer) put(id TreeID, key, value []byte, flag bool) (existed bool, err error) {
+	t, ok := w.trees.get(id)
+	if !ok {
+		return false, treeError(id)
+	}
+	existed, err = tree.Put(w, &t, key, value, flag)
+	if err == nil {
+		w.set(id, t)
+	}
+	return existed, err
+}
+
+// SetFlag changes the flag of a key's cell and nothing else.
+func (tx *Tx) SetFlag(id TreeID, key []byte, flag bool) (found bool, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return false, err
+	}
+	if err := w.room(len(key)); err != nil {
+		return false, err
+	}
+	if found, err = w.setFlag(id, key, flag); err != nil || !found {
+		return found, tx.broken(err)
+	}
+	f := byte(0)
+	if flag {
+		f = 1
+	}
+	w.redo = appendBytes(append(appendOp(w.redo, opSetFlag, id), f), key)
+	return found, tx.broken(w.logged())
+}
+
+func (w *writer) setFlag(id TreeID, key []byte, flag bool) (found bool, err error) {
+	t, ok := w.trees.get(id)
+	if !ok {
+		return false, treeError(id)
+	}
+	found, err = tree.SetFlag(w, &t, key, flag)
+	if err == nil && found {
+		w.set(id, t)
+	}
+	return found, err
+}
+
+// Delete removes a key. existed says whether it was there.
+func (tx *Tx) Delete(id TreeID, key []byte) (existed bool, err error) {
+	if !tx.s.started && tx.w != nil && tx.check() == nil {
+		// Nothing to delete is no reason to start a log.
+		if _, _, found, err := tx.Info(id, key); err != nil || !found && tx.Exists(id) {
+			return false, err
+		}
+	}
+	w, err := tx.change()
+	if err != nil {
+		return false, err
+	}
+	if err := w.room(len(key)); err != nil {
+		return false, err
+	}
+	if existed, err = w.delete(id, key); err != nil || !existed {
+		return existed, tx.broken(err)
+	}
+	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
+	return existed, tx.broken(w.logged())
+}
+
+func (w *writer) delete(id TreeID, key []byte) (existed bool, err error) {
+	t, ok := w.trees.get(id)
+	if !ok {
+		return false, treeError(id)
+	}
+	w.s.pg.Overdraft(true)
+	existed, err = tree.Delete(w, &t, key)
+	w.s.pg.Overdraft(false)
+	if err == nil && existed {
+		w.set(id, t)
+	}
+	return existed, err
+}
+
+// DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees are unlinked.
+func (tx *Tx) DeleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return 0, err
+	}
+	if err := w.room(len(lo) + len(hi)); err != nil {
+		return 0, err
+	}
+	if rows, err = w.deleteRange(id, lo, hi); err != nil || rows == 0 {
+		return rows, tx.broken(err)
+	}
+	w.redo = appendRange(w.redo, id, lo, hi)
+	return rows, tx.broken(w.logged())
+}
+
+func (w *writer) deleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
+	t, ok := w.trees.get(id)
+	if !ok {
+		return 0, treeError(id)
+	}
+	w.s.pg.Overdraft(true)
+	rows, err = tree.DeleteRange(w, &t, lo, hi)
+	w.s.pg.Overdraft(false)
+	if err == nil && rows > 0 {
+		w.set(id, t)
+	}
+	return rows, err
+}
+
+// NewTreeIDs returns the first of n consecutive tree numbers that were never used in this store.
+func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return 0, err
+	}
+	if n <= 0 || TreeID(n) >= trashBit-w.nextID {
+		return 0, fmt.Errorf("txn: %d tree numbers asked for", n)
+	}
+	first = w.nextID
+	w.nextID += TreeID(n)
+	w.redo = appendOp(w.redo, opNextTree, w.nextID)
+	return first, tx.broken(w.logged())
+}
+
+// Create makes an empty tree. The number must come from NewTreeIDs and not be in use.
+func (tx *Tx) Create(id TreeID) error { return tx.shape(opCreate, id) }
+
+// Drop removes a tree in one step; its pages come back later, in bounded ones.
+func (tx *Tx) Drop(id TreeID) error { return tx.shape(opDrop, id) }
+
+// Clear makes a tree empty in one step, as Drop and Create would.
+func (tx *Tx) Clear(id TreeID) error { return tx.shape(opClear, id) }
+
+func (tx *Tx) shape(op byte, id TreeID) error {
+	w, err := tx.change()
+	if err != nil {
+		return err
+	}
+	if err := w.room(0); err != nil {
+		return err
+	}
+	if err := w.shape(op, id); err != nil {
+		return tx.broken(err)
+	}
+	w.redo = appendOp(w.redo, op, id)
+	return tx.broken(w.logged())
+}
+
+func (w *writer) shape(op byte, id TreeID) error {
+	t, ok := w.trees.get(id)
+	switch {
+	case op == opCreate && ok:
+		return fmt.Errorf("%w: %d exists", ErrNoTree, id)
+	case op != opCreate && !ok, id >= trashBit, id == 0:
+		return treeError(id)
+	}
+	if op != opCreate && !t.Root.IsZero() {
+		w.set(trashBit|TreeID(w.trash), t)
+		w.trash++
+	}
+	if op == opDrop {
+		w.trees.remove(id)
+		w.noteChanged(id)
+		w.mods++
+		return nil
+	}
+	w.set(id, tree.Tree{})
+	return nil
+}
+
+// room refuses an operation that would make the transaction too large, before anything is changed.
+func (w *writer) room(n int) error {
+	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes {
+		return fmt.Errorf("%w of %d bytes", ErrTxnTooBig, w.s.o.MaxTxnBytes)
+	}
+	return nil
+}
+
+// within holds a put to MaxBytes: main file and log together. What frees space is never refused, so a transaction of
+// deletes alone may go past the bound a little.
+func (w *writer) within() {
+	most := w.s.o.MaxBytes
+	if most == 0 || w.silent || w.bound {
+		return
+	}
+	w.bound = true
+	segment := w.s.segment
+	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
+	w.s.pg.Bound(most - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
+	w.s.log.SetBound(most - w.s.pg.FileBytes())
+}
+
+func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) }
+
+// Bytes is the size of the transaction in the log, so far.
+func (tx *Tx) Bytes() int64 {
+	if tx.w == nil || tx.done {
+		return 0
+	}
+	return tx.w.bytes()
+}
+
+// broken marks the transaction dead after an operation that may have stopped half way: only its rollback is sound.
+func (tx *Tx) broken(err error) error {
+	if err == nil || isNoTree(err) {
+		return err
+	}
+	if tx.err == nil {
+		tx.err = err
+	}
+	return err
+}
+
+// A large transaction hands its redo to the log early, unless a savepoint may take it back.
+const redoChunk = 1 << 20
+
+// logged is called when an operation has been added to the redo.
+func (w *writer) logged() error {
+	w.dirty = true
+	if w.silent {
+		w.redo = w.redo[:redoHead]
+	}
+	if len(w.redo) < redoChunk || len(w.saves) > 0 {
+		return nil
+	}
+	return w.flush(w.redo)
+}
+
+// logValue adds a value to the redo; a large one goes to the log directly, without a copy here.
+func (w *writer) logValue(value []byte) error {
+	if len(value) < redoChunk/4 || len(w.saves) > 0 || w.silent {
+		w.redo = appendBytes(w.redo, value)
+		return w.logged()
+	}
+	w.dirty = true
+	w.redo = appendLength(w.redo, len(value))
+	if err := w.flush(w.redo); err != nil {
+		return err
+	}
+	return w.append(value)
+}
+
+func (w *writer) flush(b []byte) error {
+	if w.flushed == 0 {
+		w.fillHead()
+	}
+	err := w.append(b)
+	w.redo = w.redo[:0]
+	return err
+}
+
+func (w *writer) append(b []byte) error {
+	w.flushed += int64(len(b))
+	if _, err := w.s.log.Append(b, false); err != nil {
+		return w.s.logError(err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package txn
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// readers is the register of snapshots: which versions are held, and since when. Begin and end touch one cache line
+// that is, as a rule, nobody else's.
+type readers struct {
+	first readerBlock
+	mu    sync.Mutex // adding blocks
+}
+
+// slotsPerBlock readers at once find a place without another block.
+const slotsPerBlock = 64
+
+type readerBlock struct {
+	slots [slotsPerBlock]readerSlot
+	next  atomic.Pointer[readerBlock]
+}
+
+// A readerSlot fills a cache line, and the one that the processor fetches beside it.
+type readerSlot struct {
+	serial atomic.Uint64 // of the version held; 0: free
+	began  atomic.Int64  // nanoseconds since the store's start
+	_      [112]byte
+}
+
+// hold registers a reader of the newest visible version and returns both. The slot is published before the version is
+// looked at again: a writer that saw the slot empty has made a newer version visible before, and then the look fails
+// and the reader takes that one.
+func (r *readers) hold(visible *atomic.Pointer[version], now int64) (*version, *readerSlot) {
+	var here byte
+	at := uint64(uintptr(unsafe.Pointer(&here))) >> 10 * 0x9E3779B97F4A7C15 >> 58 // another stack, as a rule another slot
+	b := &r.first
+	for probe := uint64(0); ; probe++ {
+		if probe == slotsPerBlock {
+			probe, b = 0, r.after(b)
+		}
+		s := &b.slots[(at+probe)%slotsPerBlock]
+		if s.serial.Load() != 0 {
+			continue
+		}
+		v := visible.Load()
+		if !s.serial.CompareAndSwap(0, v.serial) {
+			continue
+		}
+		for {
+			again := visible.Load()
+			if again == v {
+				s.began.Store(now)
+				return v, s
+			}
+			v = again
+			s.serial.Store(v.serial)
+		}
+	}
+}
+
+// pin registers a reader of a given version that is certain to be held by the caller in another way.
+func (r *readers) pin(v *version, now int64) *readerSlot {
+	for b := &r.first; ; b = r.after(b) {
+		for i := range b.slots {
+			if s := &b.slots[i]; s.serial.CompareAndSwap(0, v.serial) {
+				s.began.Store(now)
+				return s
+			}
+		}
+	}
+}
+
+func (r *readers) after(b *readerBlock) *readerBlock {
+	if n := b.next.Load(); n != nil {
+		return n
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.next.Load() == nil {
+		b.next.Store(new(readerBlock))
+	}
+	return b.next.Load()
+}
+
+func (s *readerSlot) release() { s.serial.Store(0) }
+
+// held appends the serials of all held versions to buf, in order.
+func (r *readers) held(buf []uint64) []uint64 {
+	for b := &r.first; b != nil; b = b.next.Load() {
+		for i := range b.slots {
+			if s := b.slots[i].serial.Load(); s != 0 {
+				buf = append(buf, s)
+			}
+		}
+	}
+	slices.Sort(buf)
+	return buf
+}
+
+// stats counts the readers and finds the age of the oldest.
+func (r *readers) stats(now int64) (n int, oldest time.Duration) {
+	for b := &r.first; b != nil; b = b.next.Load() {
+		for i := range b.slots {
+			if b.slots[i].serial.Load() != 0 {
+				n++
+				oldest = max(oldest, time.Duration(now-b.slots[i].began.Load()))
+			}
+		}
+	}
+	return n, oldest
+}

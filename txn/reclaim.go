@@ -1,0 +1,118 @@
+package txn
+
+import (
+	"slices"
+	"sort"
+)
+
+// A page that a commit replaced comes back in three steps: the version that does not reach it is visible; no snapshot
+// holds a version that does; no durable state does. Everything here is guarded by the writer lock.
+
+// retirees is a queue of freed runs in order of the version that freed them.
+type retirees struct {
+	runs []freedRun
+	head int
+}
+
+func (q *retirees) push(f freedRun) {
+	if q.head > 1024 && q.head*2 > len(q.runs) {
+		q.runs = q.runs[:copy(q.runs, q.runs[q.head:])]
+		q.head = 0
+	}
+	q.runs = append(q.runs, f)
+}
+
+func (q *retirees) front() *freedRun {
+	if q.head == len(q.runs) {
+		q.runs, q.head = q.runs[:0], 0
+		return nil
+	}
+	return &q.runs[q.head]
+}
+
+// reapStep bounds the runs that one transaction gives back before it begins, so that none of them waits long.
+const reapStep = 2048
+
+// reap moves up to limit freed runs one step on.
+func (s *Store) reap(limit int) error {
+	for limit > 0 && len(s.ready) > 0 {
+		r := s.ready[len(s.ready)-1]
+		s.ready = s.ready[:len(s.ready)-1]
+		if err := s.pg.Release(r.id, uint64(r.n)); err != nil {
+			return err
+		}
+		limit--
+	}
+	front := s.retired.front()
+	if front == nil && len(s.pinned) == 0 {
+		return nil
+	}
+	visible := s.visible.Load().serial
+	s.heldBuf = s.readers.held(s.heldBuf[:0])
+	if len(s.pinned) > 0 {
+		if err := s.unpin(); err != nil {
+			return err
+		}
+	}
+	for ; limit > 0 && front != nil && front.serial <= visible; front = s.retired.front() {
+		s.retired.head++
+		if err := s.retire(*front); err != nil {
+			return err
+		}
+		limit--
+	}
+	return nil
+}
+
+// retire gives a run back, or hangs it on a snapshot that can reach it: one of a version in [birth, serial).
+func (s *Store) retire(r freedRun) error {
+	i := sort.Search(len(s.heldBuf), func(i int) bool { return s.heldBuf[i] >= r.birth })
+	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {
+		holder := s.heldBuf[i]
+		s.pinned[holder] = append(s.pinned[holder], r)
+		s.pinnedPages += int64(r.n)
+		return nil
+	}
+	switch {
+	case r.n == 0:
+		s.pg.ReleaseFrame(r.id, r.birth)
+		return nil
+	case r.epoch == r.until: // no checkpoint ever reached it
+		return s.pg.Unused(r.id, uint64(r.n))
+	case r.until <= s.durable:
+		return s.pg.Release(r.id, uint64(r.n))
+	}
+	s.waiting = append(s.waiting, r)
+	return nil
+}
+
+// unpin looks again at the runs whose snapshot has ended.
+func (s *Store) unpin() error {
+	for holder, runs := range s.pinned {
+		if _, held := slices.BinarySearch(s.heldBuf, holder); held {
+			continue
+		}
+		delete(s.pinned, holder)
+		for _, r := range runs {
+			s.pinnedPages -= int64(r.n)
+			if err := s.retire(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reachedDisk is told that the checkpoint with number s.durable is durable and its predecessor can never be started
+// from again: what waited for that may be used.
+func (s *Store) reachedDisk() {
+	keep := s.waiting[:0]
+	for _, r := range s.waiting {
+		if r.until <= s.durable {
+			s.ready = append(s.ready, r)
+		} else {
+			keep = append(keep, r)
+		}
+	}
+	s.waiting = keep
+}

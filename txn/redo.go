@@ -1,0 +1,151 @@
+package txn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Redo: the payload of one commit's log record. Integers are unsigned varints unless told.
+//
+//	seq u64 little-endian, mark i64 little-endian, then operations until the end:
+//	  1 put          tree, key length, key, value length, value
+//	  2 put, flag    the same; the cell's flag is set
+//	  3 delete       tree, key length, key
+//	  4 delete range tree, bounds (bit 0: lo given, bit 1: hi given), for each given: length, bytes
+//	  5 create       tree
+//	  6 drop         tree
+//	  7 clear        tree
+//	  8 set flag     tree, flag (0 or 1), key length, key
+//	  9 next tree    first tree number never used
+//
+// Replay applies them in order to the state before; it never looks at a clock. Golden bytes: testdata/redo.hex.
+const (
+	opPut      = 1
+	opPutFlag  = 2
+	opDelete   = 3
+	opRange    = 4
+	opCreate   = 5
+	opDrop     = 6
+	opClear    = 7
+	opSetFlag  = 8
+	opNextTree = 9
+
+	redoHead = 16
+
+	rangeLo = 1
+	rangeHi = 2
+)
+
+func appendBytes(b, x []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(x))), x...) }
+
+func appendLength(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
+
+func appendOp(b []byte, op byte, id TreeID) []byte {
+	return binary.AppendUvarint(append(b, op), uint64(id))
+}
+
+func appendRange(b []byte, id TreeID, lo, hi []byte) []byte {
+	b = appendOp(b, opRange, id)
+	bounds := byte(0)
+	if lo != nil {
+		bounds |= rangeLo
+	}
+	if hi != nil {
+		bounds |= rangeHi
+	}
+	b = append(b, bounds)
+	if lo != nil {
+		b = appendBytes(b, lo)
+	}
+	if hi != nil {
+		b = appendBytes(b, hi)
+	}
+	return b
+}
+
+// redo is one decoded operation. Slices point into the payload.
+type redo struct {
+	op         byte
+	id         TreeID
+	key, value []byte // of a range: lo and hi, nil if unbounded
+	flag       bool
+}
+
+var errShortRedo = errors.New("operation is cut short")
+
+// decodeRedo reads the operation at the start of b and returns what follows it.
+func decodeRedo(b []byte) (r redo, rest []byte, err error) {
+	d := redoDecoder{b: b}
+	r.op = d.byte()
+	r.id = TreeID(d.uvarint())
+	switch r.op {
+	case opPut, opPutFlag:
+		r.key, r.value, r.flag = d.bytes(), d.bytes(), r.op == opPutFlag
+	case opDelete:
+		r.key = d.bytes()
+	case opRange:
+		bounds := d.byte()
+		if bounds&rangeLo != 0 {
+			r.key = d.bytes()
+		}
+		if bounds&rangeHi != 0 {
+			r.value = d.bytes()
+		}
+		if bounds > rangeLo|rangeHi {
+			return r, nil, fmt.Errorf("delete range with bounds %#x", bounds)
+		}
+	case opCreate, opDrop, opClear, opNextTree:
+	case opSetFlag:
+		f := d.byte()
+		if f > 1 {
+			return r, nil, fmt.Errorf("set flag to %d", f)
+		}
+		r.flag, r.key = f == 1, d.bytes()
+	default:
+		if !d.short {
+			return r, nil, fmt.Errorf("operation %d is not known", r.op)
+		}
+	}
+	if d.short {
+		return r, nil, errShortRedo
+	}
+	return r, d.b, nil
+}
+
+type redoDecoder struct {
+	b     []byte
+	short bool
+}
+
+func (d *redoDecoder) byte() byte {
+	if len(d.b) == 0 {
+		d.short = true
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *redoDecoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.short = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// bytes returns a slice that is never nil unless the payload is cut short.
+func (d *redoDecoder) bytes() []byte {
+	n := d.uvarint()
+	if d.short || n > uint64(len(d.b)) {
+		d.short = true
+		return nil
+	}
+	x := d.b[:n:n]
+	d.b = d.b[n:]
+	return x
+}

@@ -1,0 +1,70 @@
+package txn
+
+import "fmt"
+
+// Savepoint is a place in a write transaction to go back to. It is good for the transaction that made it, until the
+// transaction ends or goes back to an earlier one.
+type Savepoint struct {
+	tx *Tx
+	no uint64
+}
+
+type save struct {
+	no      uint64
+	trees   trees
+	taken   int
+	freed   int
+	changed int
+	redo    int
+	nextID  TreeID
+	trash   uint64
+	dirty   bool
+}
+
+// Savepoint marks the present state of a write transaction. Of a read transaction it is a place with nothing to undo.
+func (tx *Tx) Savepoint() Savepoint {
+	if tx.check() != nil || tx.w == nil {
+		return Savepoint{tx: tx}
+	}
+	w := tx.w
+	s := tx.s
+	s.serial++
+	w.owner = s.serial // pages so far are copied before they change again
+	w.spare = w.spare[:0]
+	w.mods++
+	w.saves = append(w.saves, save{
+		no: s.serial, trees: w.trees.copy(), taken: len(w.taken), freed: len(w.freed), changed: len(w.changed),
+		redo: len(w.redo), nextID: w.nextID, trash: w.trash, dirty: w.dirty,
+	})
+	return Savepoint{tx: tx, no: s.serial}
+}
+
+// RollbackTo undoes everything since sp. sp may be used again; savepoints made after it are gone.
+func (tx *Tx) RollbackTo(sp Savepoint) error {
+	if err := tx.check(); err != nil {
+		return err
+	}
+	if tx.w == nil {
+		return ErrReadOnly
+	}
+	w := tx.w
+	for i := len(w.saves) - 1; i >= 0 && sp.tx == tx; i-- {
+		if w.saves[i].no == sp.no {
+			w.back(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w", ErrSavepoint)
+}
+
+func (w *writer) back(i int) {
+	sv := &w.saves[i]
+	w.saves = w.saves[:i+1]
+	w.giveBack(sv.taken)
+	w.freed = w.freed[:sv.freed]
+	w.trees = sv.trees.copy()
+	w.redo, w.nextID, w.trash, w.dirty = w.redo[:sv.redo], sv.nextID, sv.trash, sv.dirty
+	w.mods++
+	w.s.serial++
+	w.owner = w.s.serial // what is left dates from before the savepoint
+}

@@ -1,0 +1,68 @@
+package txn
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestCloseGivesBackWhatWasDeleted deletes nearly everything from stores of one large value, of many small ones, and of
+// large values with small ones behind them: what Close leaves is small.
+func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size int
+		n    int
+		keep int // every keep-th row stays; 0: none
+	}{
+		{"one large value", 8 << 20, 1, 0},
+		{"many small values", 500, 20000, 0},
+		{"many small values, some stay", 500, 20000, 200},
+		{"large values, some stay", 100 << 10, 100, 50},
+	} {
+		for _, checkpoint := range []bool{false, true} {
+			t.Run(c.name, func(t *testing.T) {
+				fs := vfs.NewMemory()
+				o := testOptions(fs)
+				o.CheckpointBytes = 0
+				s, err := Open("/s.ebb", o)
+				require.NoError(t, err)
+				key := make([]byte, 16)
+				update(t, s, func(tx *Tx) {
+					for i := range c.n {
+						_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), false)
+						require.NoError(t, err)
+					}
+				})
+				if checkpoint {
+					require.NoError(t, s.Checkpoint(nil))
+				}
+				stay := 0
+				update(t, s, func(tx *Tx) {
+					for i := range c.n {
+						if c.keep > 0 && i%c.keep == 0 {
+							stay++
+							continue
+						}
+						_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
+						require.NoError(t, err)
+					}
+				})
+				if checkpoint {
+					require.NoError(t, s.Checkpoint(nil))
+				}
+				require.NoError(t, s.Close())
+				info, err := fs.Stat("/s.ebb")
+				require.NoError(t, err)
+				require.LessOrEqual(t, info.Size, int64(shrinkMinBytes+2*stay*c.size))
+				s = openTest(t, "/s.ebb", o)
+				tx, err := s.Begin(nil, false)
+				require.NoError(t, err)
+				require.Len(t, contents(t, tx, CatalogTree), stay)
+				tx.Rollback()
+			})
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package txn
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// Store is one open store: its newest version, the versions that wait to be seen, and the snapshots that are held.
+//
+// Locks, in the order in which they are taken: upkeep (one checkpoint, close or bulk load at a time), writer (the one
+// write transaction, and everything that allocates pages), queueMu. No lock is held while the disk is busy, except
+// upkeep, and the writer lock where space has to be reserved or a transaction is larger than the cache.
+type Store struct {
+	o     Options
+	path  string
+	pg    *pager.Pager
+	start time.Time // monotonic zero of reader ages
+
+	state  atomic.Int32
+	failed atomic.Pointer[failure]
+	open   atomic.Int64 // write transactions begun and not ended, waiting ones included
+
+	visible atomic.Pointer[version]
+	readers readers
+
+	upkeep  chan struct{} // lock with a context
+	writer  chan struct{} // lock with a context
+	flipped pager.Epoch   // newest checkpoint whose meta page may be in the file; guarded by upkeep
+
+	// The writer lock guards the fields below.
+	w           writer
+	head        *version
+	table       tree.Tree           // the tree table as of the last capture
+	changed     map[TreeID]struct{} // trees that the tree table does not tell of yet
+	serial      uint64              // of versions and owners
+	stamps      uint64              // see Tx.Stamp
+	epoch       pager.Epoch         // that pages are born in: the number of the next checkpoint
+	durable     pager.Epoch         // newest durable checkpoint
+	started     bool                // there is a log
+	retired     retirees
+	waiting     []freedRun // for a checkpoint
+	ready       []freedRun // free, to be counted as such
+	pinned      map[uint64][]freedRun
+	pinnedPages int64
+	heldBuf     []uint64
+	capturedSer uint64 // serial of the version that was captured last
+	nextSegment uint64
+	firstLSN    uint64 // where this session's log began
+	segment     int64  // size of the log's segments; set by Open, then read-only
+
+	// queueMu guards the fields below. log is also safe to use for the holder of the writer lock, and for whoever has
+	// held it since the log was started.
+	queueMu sync.Mutex
+	queue   []*version
+	log     *wal.Log
+
+	checkpointing atomic.Bool   // one was started by a committer
+	wantRoom      atomic.Bool   // MaxBytes was met: a checkpoint may give space back
+	retryAt       atomic.Uint64 // log position before which no failed checkpoint is tried again
+	running       sync.WaitGroup
+
+	statsMu sync.Mutex // guards last
+	last    Stats      // as of the last call of Stats
+
+	recovery    Recovery
+	commits     atomic.Uint64
+	checkpoints atomic.Uint64
+	logSince    atomic.Int64 // log position of the last capture
+	fileBytes   atomic.Int64 // of the last checkpoint
+}
+
+const (
+	stateOpen = iota
+	stateClosed
+)
+
+// Defaults and bounds of options.
+const (
+	DefaultPageSize    = 4096
+	DefaultCacheBytes  = 256 << 20
+	DefaultSegmentSize = 4 << 20
+	DefaultMaxTxnBytes = 4 << 30
+	minCacheBytes      = 64 << 10
+	minBoundSegment    = 64 << 10
+)
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	o.CacheBytes = max(o.CacheBytes, minCacheBytes)
+	if o.MaxTxnBytes == 0 {
+		o.MaxTxnBytes = DefaultMaxTxnBytes
+	}
+	if o.SegmentSize == 0 {
+		o.SegmentSize = DefaultSegmentSize
+		if o.MaxBytes > 0 { // the log counts too, and has several segments
+			o.SegmentSize = max(min(o.MaxBytes/64/4096*4096, DefaultSegmentSize), minBoundSegment)
+		}
+	}
+	if o.Rand == nil {
+		o.Rand = func() uint64 {
+			var b [8]byte
+			_, _ = rand.Read(b[:]) // never fails: crypto/rand
+			return binary.LittleEndian.Uint64(b[:])
+		}
+	}
+	return o
+}
+
+func newStore(path string, o Options) *Store {
+	s := &Store{
+		o: o, path: path, start: time.Now(),
+		upkeep: make(chan struct{}, 1), writer: make(chan struct{}, 1),
+		changed: map[TreeID]struct{}{}, pinned: map[uint64][]freedRun{}, serial: 1,
+	}
+	s.w.s = s
+	return s
+}
+
+// now is the time since the store was opened, in nanoseconds: for ages only.
+func (s *Store) now() int64 { return int64(time.Since(s.start)) }
+
+func lock(ctx context.Context, l chan struct{}) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	default:
+	}
+	if ctx == nil {
+		l <- struct{}{}
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) lockWriter(ctx context.Context) error { return lock(ctx, s.writer) }
+
+func (s *Store) unlockWriter() { <-s.writer }
+
+func (s *Store) walOptions() wal.Options {
+	keep := 0
+	if s.o.MaxBytes > 0 { // what the log keeps, the main file cannot have
+		keep = max(1, int(s.o.MaxBytes/16/s.pg.LastMeta().SegmentSize))
+	}
+	return wal.Options{
+		KeepFree: keep,
+		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
+		Rand: s.o.Rand, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
+	}
+}
+
+// startLog makes the log of this session, with the first change. Until then a clean store is one file.
+//
+// Crash order: the segment is durable before the meta page that says "there is a log from here on", and that one is
+// durable before the first record. So a missing segment is told from a clean close, and whatever older meta page a
+// crash leaves, the pages of its state are not touched before it is overwritten here.
+func (s *Store) startLog() error {
+	if err := s.pg.CheckIdentity(); err != nil {
+		return s.poison(replaced(err))
+	}
+	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
+	if err != nil {
+		if isNoSpace(err) {
+			return s.spaceError(err)
+		}
+		return s.poison(err)
+	}
+	m := s.pg.LastMeta()
+	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
+	if err := s.pg.WriteMeta(m); err != nil {
+		return errors.Join(s.poison(err), log.Close(false))
+	}
+	s.queueMu.Lock()
+	s.log = log
+	s.queueMu.Unlock()
+	s.durable, s.epoch, s.started = s.epoch, s.epoch+1, true
+	s.logSince.Store(int64(log.End()))
+	s.firstLSN = uint64(log.End())
+	log.SetFollows(uint32(s.durable))
+	return nil
+}
+
+func replaced(err error) error {
+	if errors.Is(err, pager.ErrReplaced) {
+		return fmt.Errorf("%w: %w", ErrReplaced, err)
+	}
+	return err
+}
+
+// Sync makes every commit so far durable, those with NoSync too.
+func (s *Store) Sync() error {
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	if err := s.canWrite(); err != nil {
+		return err
+	}
+	s.queueMu.Lock()
+	log := s.log
+	s.queueMu.Unlock()
+	if log == nil {
+		return nil
+	}
+	if err := log.Sync(); err != nil {
+		return s.logError(err)
+	}
+	s.advance()
+	return nil
+}
+
+// Failed is the first cause why the store takes no more writes; nil if it is healthy.
+func (s *Store) Failed() error {
+	if f := s.failed.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Path of the main file.
+func (s *Store) Path() string { return s.path }
+
+// PageSize in bytes.
+func (s *Store) PageSize() int { return s.pg.PageSize() }
+
+// MaxKey is the longest key of any tree, in bytes.
+func (s *Store) MaxKey() int { return tree.MaxKey(s.pg.PageSize()) }
+
+// ReadOnly says whether the store was opened so.
+func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
+
+// Recovery tells what Open found.
+func (s *Store) Recovery() Recovery { return s.recovery }
+
+// Close makes everything durable, leaves one file, and lets it go. While transactions are open it is ErrTxnsOpen and
+// the store stays usable. After a failure nothing more is written.
+func (s *Store) Close() error {
+	if s.state.Load() != stateOpen {
+		return nil
+	}
+	if s.open.Load() > 0 {
+		return ErrTxnsOpen
+	}
+	s.running.Wait()
+	_ = lock(nil, s.upkeep)
+	defer func() { <-s.upkeep }()
+	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
+		return nil
+	}
+	if n, _ := s.readers.stats(0); n > 0 || s.open.Load() > 0 {
+		s.state.Store(stateOpen)
+		return ErrTxnsOpen
+	}
+	return errors.Join(s.shut(), s.pg.Close())
+}
+
+// Abandon is Close that does not mind open read transactions: their memory stays as it is, so that what they look at
+// does not vanish under them; a read of theirs may end in an error. The caller has rolled back the write transaction;
+// one that waits for the lock gets ErrClosed.
+func (s *Store) Abandon() error {
+	s.running.Wait()
+	_ = lock(nil, s.upkeep)
+	defer func() { <-s.upkeep }()
+	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
+		return nil
+	}
+	return errors.Join(s.shut(), s.pg.CloseFile())
+}
+
+// shut ends the session: the last checkpoint, and the log. Upkeep lock; the state is closed.
+func (s *Store) shut() error {
+	_ = s.lockWriter(nil)
+	defer s.unlockWriter()
+	s.statsMu.Lock()
+	s.guardedStats(&s.last)
+	s.statsMu.Unlock()
+	var errs []error
+	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
+		errs = append(errs, s.closeClean())
+	}
+	s.queueMu.Lock()
+	log := s.log
+	s.queueMu.Unlock()
+	if err := s.failure(); err != nil && len(errs) == 0 {
+		errs = append(errs, err) // What Close promises was not done, even if nobody has met the failure yet.
+	}
+	if log != nil {
+		if f := s.failed.Load(); f != nil {
+			log.Fail(f.err)
+		}
+		clean := s.failed.Load() == nil && errors.Join(errs...) == nil
+		if err := log.Close(clean); err != nil && s.failed.Load() == nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,529 @@
+package txn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+func rowsUpTo(n int) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for i := range n {
+			if !yield([]byte(fmt.Sprintf("%08d", i)), []byte(fmt.Sprint(i))) {
+				return
+			}
+		}
+	}
+}
+
+func create(id TreeID) func(*Tx) error { return func(tx *Tx) error { return tx.Create(id) } }
+
+func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
+	fs := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(fs))
+	require.NoError(t, err)
+	var id TreeID
+	update(t, s, func(tx *Tx) {
+		id, err = tx.NewTreeIDs(3)
+		require.NoError(t, err)
+		_, err = tx.Put(CatalogTree, []byte("name"), nil, false)
+		require.NoError(t, err)
+	})
+	n, err := s.BulkLoad(nil, create(id), id, rowsUpTo(20000))
+	require.NoError(t, err)
+	require.Equal(t, uint64(20000), n)
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	require.Len(t, contents(t, read, id), 20000)
+	read.Rollback()
+	requireSound(t, s)
+
+	_, err = s.BulkLoad(nil, nil, id, rowsUpTo(1))
+	require.ErrorIs(t, err, ErrOrder, "not empty")
+	_, err = s.BulkLoad(nil, nil, id+1, rowsUpTo(1))
+	require.ErrorIs(t, err, ErrNoTree)
+	broken := errors.New("broken")
+	_, err = s.BulkLoad(nil, func(*Tx) error { return broken }, id+1, rowsUpTo(1))
+	require.ErrorIs(t, err, broken)
+	_, err = s.BulkLoad(nil, create(id+1), id+1, func(yield func(key, value []byte) bool) {
+		_ = yield([]byte("b"), nil) && yield([]byte("a"), nil)
+	})
+	require.ErrorIs(t, err, ErrOrder)
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err = s.BulkLoad(ctx, create(id+1), id+1, func(yield func(key, value []byte) bool) {
+		for k, v := range rowsUpTo(5000) {
+			if !yield(k, v) {
+				return
+			}
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Panics(t, func() {
+		_, _ = s.BulkLoad(nil, create(id+1), id+1, func(func(key, value []byte) bool) { panic("in the rows") })
+	})
+	_, err = s.BulkLoad(ctx, nil, id, rowsUpTo(1))
+	require.Error(t, err)
+	// Nothing of all that is left, and the store goes on.
+	read, err = s.Begin(nil, false)
+	require.NoError(t, err)
+	require.False(t, read.Exists(id+1))
+	read.Rollback()
+	requireSound(t, s)
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(id, []byte("z"), []byte("after"), false)
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Close())
+	s = openTest(t, "/a.ebb", testOptions(fs))
+	read, err = s.Begin(nil, false)
+	require.NoError(t, err)
+	require.Len(t, contents(t, read, id), 20001)
+	read.Rollback()
+	_, err = s.BulkLoad(nil, create(id+2), id+2, rowsUpTo(0))
+	require.NoError(t, err, "an empty load is one too")
+}
+
+// TestEveryFailedOperationEndsInADefiniteState fails the n-th operation of a session, n = 0, 1, 2 ... until one passes, and
+// opens the files again: what was acknowledged is there, what failed for certain is not.
+func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
+	for _, fault := range []crashfs.Fault{
+		{Kinds: crashfs.KindWrite | crashfs.KindSyncs}, {Do: crashfs.Gate}, {Do: crashfs.Short}, {Do: crashfs.Zero},
+	} {
+		n := 0
+		for ; ; n++ {
+			disk := crashfs.New(crashfs.Options{Direct: n%2 == 0})
+			o := testOptions(disk)
+			o.CheckpointBytes = 40 << 10
+			failures := 0
+			o.Events.Failure = func(error) { failures++ }
+			s, err := Open("/a.ebb", o)
+			require.NoError(t, err)
+			fault.N = n
+			in := disk.Inject(fault)
+			sure, maybe := 0, 0
+			var first error
+			for i := 1; i <= 12; i++ {
+				tx, err := s.Begin(nil, true)
+				if err != nil {
+					require.ErrorIs(t, err, ErrFailed)
+					break
+				}
+				for k := range 30 {
+					if _, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-%d", i, k)), make([]byte, 100+100*(k%4)), false); err != nil {
+						break
+					}
+				}
+				if err == nil && i%3 == 0 {
+					_, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-big", i)), make([]byte, 9000), false)
+				}
+				if err != nil {
+					tx.Rollback()
+				} else {
+					err = tx.Commit(Durability(i % 2))
+				}
+				switch {
+				case err == nil:
+					sure, maybe = i, i
+					continue
+				case errors.Is(err, ErrUnknown):
+					maybe = i
+				default:
+					require.ErrorIs(t, err, ErrFailed)
+				}
+				first = err
+				break
+			}
+			if s.Failed() != nil {
+				require.Equal(t, 1, failures)
+				_, err = s.Begin(nil, true)
+				require.ErrorIs(t, err, ErrFailed)
+				require.ErrorIs(t, s.Sync(), ErrFailed)
+				require.ErrorIs(t, s.Checkpoint(nil), ErrFailed)
+				read, err := s.Begin(nil, false)
+				require.NoError(t, err, "snapshots go on reading")
+				_ = contents(t, read, CatalogTree)
+				read.Rollback()
+			}
+			_ = s.Close()
+			if first == nil && in.Fired() == 0 {
+				break
+			}
+			s, err = Open("/a.ebb", o)
+			require.NoError(t, err, "fault %+v after %v", fault, first)
+			read, err := s.Begin(nil, false)
+			require.NoError(t, err)
+			rows := contents(t, read, CatalogTree)
+			last := 0
+			for i := 1; i <= 12; i++ {
+				have := 0
+				for k := range 30 {
+					if _, ok := rows[fmt.Sprintf("%d-%d", i, k)]; ok {
+						have++
+					}
+				}
+				require.True(t, have == 0 || have == 30, "commit %d is there in part", i)
+				if have > 0 {
+					require.Equal(t, i-1, last, "a hole before commit %d", i)
+					last = i
+				}
+			}
+			require.GreaterOrEqual(t, last, sure, "%+v: %v", fault, first)
+			require.LessOrEqual(t, last, maybe, "%+v: %v", fault, first)
+			read.Rollback()
+			requireSound(t, s)
+			require.NoError(t, s.Close())
+		}
+		require.Greater(t, n, 10)
+	}
+}
+
+func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	m := map[string]string{}
+	for i := range 20 {
+		update(t, s, func(tx *Tx) {
+			for k := range 20 {
+				key, value := fmt.Sprintf("%d-%d", i, k), string(bytes.Repeat([]byte{byte(i)}, 10+900*(k%5)))
+				m[key] = value
+				_, err := tx.Put(CatalogTree, []byte(key), []byte(value), false)
+				require.NoError(t, err)
+			}
+		})
+	}
+	image := copyFiles(t, disk)
+	require.NoError(t, s.Close())
+	o := testOptions(image)
+	o.ReadOnly = true
+	for range 2 {
+		r, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		require.True(t, r.ReadOnly())
+		require.False(t, r.Recovery().Clean)
+		tx, err := r.Begin(nil, false)
+		require.NoError(t, err)
+		require.Equal(t, m, contents(t, tx, CatalogTree))
+		_, err = tx.Put(CatalogTree, []byte("k"), nil, false)
+		require.ErrorIs(t, err, ErrReadOnlyDB)
+		tx.Rollback()
+		_, err = r.Begin(nil, true)
+		require.ErrorIs(t, err, ErrReadOnlyDB)
+		require.ErrorIs(t, r.Sync(), ErrReadOnlyDB)
+		requireSound(t, r)
+		require.NoError(t, r.Close())
+	}
+	names, err := image.List("/")
+	require.NoError(t, err)
+	require.Greater(t, len(names), 1, "nothing was removed")
+	openTest(t, "/a.ebb", testOptions(image))
+}
+
+func copyFiles(t *testing.T, from vfs.FS) vfs.FS {
+	t.Helper()
+	to := vfs.NewMemory()
+	names, err := from.List("/")
+	require.NoError(t, err)
+	for _, name := range names {
+		f, err := from.Open("/"+name, 0)
+		require.NoError(t, err)
+		size, err := f.Size()
+		require.NoError(t, err)
+		b := make([]byte, size)
+		require.NoError(t, vfs.ReadFull(f, b, 0))
+		require.NoError(t, f.Close())
+		f, err = to.Open("/"+name, vfs.Write|vfs.Create)
+		require.NoError(t, err)
+		require.NoError(t, vfs.WriteFull(f, b, 0))
+		require.NoError(t, f.Close())
+	}
+	return to
+}
+
+func TestWhatIsNoStoreIsNotTouched(t *testing.T) {
+	write := func(disk vfs.FS, name string, b []byte) {
+		f, err := disk.Open(name, vfs.Write|vfs.Create)
+		require.NoError(t, err)
+		require.NoError(t, vfs.WriteFull(f, b, 0))
+		require.NoError(t, f.Close())
+	}
+	text := bytes.Repeat([]byte("text of somebody "), 1000)
+	for _, test := range []struct {
+		name  string
+		files map[string][]byte
+		o     Options
+		want  error
+	}{
+		{"foreign", map[string][]byte{"/a.ebb": text}, Options{}, ErrNotDB},
+		{"zeros", map[string][]byte{"/a.ebb": make([]byte, 9000)}, Options{}, badfile.ErrCorrupt},
+		{"segments_without_main_file", map[string][]byte{"/a.ebb-wal-000001": text}, Options{}, badfile.ErrCorrupt},
+		{"absent_read_only", nil, Options{ReadOnly: true}, fs.ErrNotExist},
+		{"absent_must_exist", nil, Options{MustExist: true}, fs.ErrNotExist},
+		{"empty_read_only", map[string][]byte{"/a.ebb": nil}, Options{ReadOnly: true}, badfile.ErrCorrupt},
+		{"page_size", nil, Options{PageSize: 5000}, ErrPageSize},
+		{"page_size_too_small", nil, Options{PageSize: 2048}, ErrPageSize},
+		{"directory", map[string][]byte{"/a.ebb/x": nil}, Options{}, vfs.ErrNotRegular},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			disk := vfs.NewMemory()
+			for name, b := range test.files {
+				write(disk, name, b)
+			}
+			test.o.FS = disk
+			_, err := Open("/a.ebb", test.o)
+			require.ErrorIs(t, err, test.want)
+			if test.files == nil {
+				names, err := disk.List("/")
+				require.NoError(t, err)
+				require.Empty(t, names)
+			}
+		})
+	}
+	disk := vfs.NewMemory()
+	write(disk, "/a.ebb", nil)
+	s := openTest(t, "/a.ebb", testOptions(disk))
+	require.True(t, s.Recovery().Created, "a file of no bytes is made a store")
+	_, err := Open("/a.ebb", testOptions(disk))
+	require.ErrorIs(t, err, ErrLocked)
+	o := testOptions(disk)
+	o.LockTimeout = 3 * time.Millisecond
+	_, err = Open("/a.ebb", o)
+	require.ErrorIs(t, err, ErrLocked)
+	require.Equal(t, "/a.ebb", s.Path())
+	require.Equal(t, 4096, s.PageSize())
+	require.Equal(t, 1032, s.MaxKey())
+}
+
+func TestPageSizeOfAnExistingStoreCannotBeChanged(t *testing.T) {
+	disk := vfs.NewMemory()
+	o := testOptions(disk)
+	o.PageSize = 8192
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	o.PageSize = 4096
+	_, err = Open("/a.ebb", o)
+	require.ErrorIs(t, err, ErrPageSize)
+	openTest(t, "/a.ebb", testOptions(disk))
+}
+
+func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.MaxTxnBytes = 10000
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) {
+		var err error
+		n := 0
+		for ; err == nil; n++ {
+			_, err = tx.Put(CatalogTree, []byte(fmt.Sprint(n)), make([]byte, 900), false)
+		}
+		require.ErrorIs(t, err, ErrTxnTooBig)
+		require.Equal(t, 12, n)
+		require.LessOrEqual(t, tx.Bytes(), int64(10000))
+		require.NoError(t, tx.Err(), "it can be committed as it is")
+	})
+}
+
+func TestLargeTransactionsHandTheirRecordToTheLogEarly(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	fill := func(tx *Tx, tag string) {
+		for i := range 30 {
+			_, err := tx.Put(CatalogTree, []byte(fmt.Sprint(tag, i)), bytes.Repeat([]byte{byte(i)}, 100_000+i*10_000), false)
+			require.NoError(t, err)
+		}
+		_, err := tx.Put(CatalogTree, []byte(tag), []byte("end"), false)
+		require.NoError(t, err)
+	}
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	fill(tx, "gone")
+	tx.Rollback()
+	update(t, s, func(tx *Tx) { fill(tx, "kept") })
+	image := copyFiles(t, disk)
+	require.NoError(t, s.Close())
+	s = openTest(t, "/a.ebb", testOptions(image))
+	require.False(t, s.Recovery().Clean)
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	defer read.Rollback()
+	require.Equal(t, uint64(31), read.Rows(CatalogTree))
+	_, _, found, err := read.Get(CatalogTree, []byte("gone"))
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		for i := range 500 {
+			_, err := tx.Put(CatalogTree, []byte(fmt.Sprintf("%04d", i)), make([]byte, 100), false)
+			require.NoError(t, err)
+		}
+		_, err := tx.Put(CatalogTree, []byte("big"), make([]byte, 20000), false)
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Close())
+	f, err := disk.Open("/a.ebb", vfs.Write)
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	for page := int64(2); page < size/4096; page++ {
+		var b [1]byte
+		at := page*4096 + 2000
+		require.NoError(t, vfs.ReadFull(f, b[:], at))
+		flip := func() {
+			b[0] ^= 0x55
+			require.NoError(t, vfs.WriteFull(f, b[:], at))
+		}
+		flip()
+		d, err := Open("/a.ebb", testOptions(disk))
+		if err != nil {
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			flip()
+			continue
+		}
+		problems := 0
+		d.Check(context.Background(), func(p Problem) bool {
+			problems++
+			require.NotEmpty(t, p.String())
+			return problems < 3
+		})
+		if problems == 0 {
+			// Only free pages may change without a word.
+			tx, err := d.Begin(nil, false)
+			require.NoError(t, err)
+			require.Len(t, contents(t, tx, CatalogTree), 501)
+			tx.Rollback()
+		} else {
+			tx, err := d.Begin(nil, false)
+			require.NoError(t, err)
+			c := tx.Cursor(CatalogTree)
+			for ok := c.First(); ok; ok = c.Next() {
+				_ = c.Value()
+			}
+			if c.Err() != nil {
+				require.ErrorIs(t, c.Err(), badfile.ErrCorrupt)
+				_, _, _, err = tx.Get(CatalogTree, []byte("0001"))
+				require.ErrorIs(t, err, badfile.ErrCorrupt, "the transaction is dead")
+				require.ErrorIs(t, tx.Err(), badfile.ErrCorrupt)
+			}
+			tx.Rollback()
+		}
+		_ = d.Close()
+		flip()
+	}
+	require.NoError(t, f.Close())
+	openTest(t, "/a.ebb", testOptions(disk))
+}
+
+func TestCheckEndsWithItsContextAndOnAClosedStore(t *testing.T) {
+	s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(CatalogTree, []byte("k"), nil, false)
+		require.NoError(t, err)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var kinds []string
+	note := func(p Problem) bool { kinds = append(kinds, p.Kind); return true }
+	s.Check(ctx, note)
+	require.Contains(t, kinds, "incomplete")
+	require.NoError(t, s.Close())
+	kinds = nil
+	s.Check(context.Background(), note)
+	require.Equal(t, []string{"closed"}, kinds)
+	require.NoError(t, s.Close())
+	_, err = s.Begin(nil, true)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = s.Begin(nil, false)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, s.Sync(), ErrClosed)
+	require.NoError(t, s.Abandon())
+	require.Equal(t, 4096, s.Stats().PageSize, "the last numbers stay")
+}
+
+func TestAbandonLeavesReadersTheirMemory(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(CatalogTree, []byte("k"), []byte("value"), false)
+		require.NoError(t, err)
+	})
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	v, _, _, err := read.Get(CatalogTree, []byte("k"))
+	require.NoError(t, err)
+	require.NoError(t, s.Abandon())
+	require.Equal(t, "value", string(v))
+	read.Rollback()
+	s = openTest(t, "/a.ebb", testOptions(disk))
+	require.True(t, s.Recovery().Clean)
+}
+
+func TestStampsTellWhetherATreeChanged(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	seen := map[uint64]bool{}
+	for i := range 5 {
+		update(t, s, func(tx *Tx) {
+			require.True(t, tx.Writable())
+			before := tx.Stamp(CatalogTree)
+			_, err := tx.Put(CatalogTree, []byte{byte(i)}, nil, false)
+			require.NoError(t, err)
+			after := tx.Stamp(CatalogTree)
+			require.NotEqual(t, before, after)
+			require.False(t, seen[after])
+			seen[after] = true
+			tx.SetMark(int64(100 + i))
+		})
+		read, err := s.Begin(nil, false)
+		require.NoError(t, err)
+		require.Equal(t, int64(100+i), read.Mark())
+		require.Equal(t, uint64(i+1), read.Seq())
+		require.True(t, seen[read.Stamp(CatalogTree)])
+		require.Zero(t, read.Stamp(99))
+		require.False(t, read.Done())
+		read.Rollback()
+		require.True(t, read.Done())
+		require.Zero(t, read.Stamp(CatalogTree))
+		require.Zero(t, read.Rows(CatalogTree))
+		require.False(t, read.Exists(CatalogTree))
+	}
+	require.NoError(t, s.Sync())
+}
+
+func TestAReplacedFileIsNotWrittenTo(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	require.NoError(t, disk.Rename("/a.ebb", "/b.ebb"))
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	_, err = tx.Put(CatalogTree, []byte("k"), nil, false)
+	require.ErrorIs(t, err, ErrReplaced)
+	require.ErrorIs(t, s.Failed(), ErrReplaced)
+	tx.Rollback()
+	if err := s.Close(); err != nil {
+		require.ErrorIs(t, err, ErrReplaced)
+	}
+	info, err := disk.Stat("/b.ebb")
+	require.NoError(t, err)
+	require.Equal(t, int64(2*4096), info.Size)
+}

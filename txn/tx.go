@@ -1,0 +1,238 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// Tx is one transaction: a snapshot, and for a write transaction what it has changed since. It belongs to one goroutine
+// at a time.
+type Tx struct {
+	s     *Store
+	v     *version    // the state it began from
+	slot  *readerSlot // holds v
+	w     *writer     // nil: read
+	err   error       // first I/O or corruption error: the transaction is dead
+	done  bool
+	ended bool   // by the store's shutdown, not by its user
+	seq   uint64 // of the state it sees; its own after Commit
+	mark  int64
+}
+
+// Begin starts a transaction. A write transaction waits for the one before it to hand over, bounded by ctx (nil: for
+// ever); a read transaction never waits.
+func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
+	tx := new(Tx)
+	if !writable {
+		return tx, s.BeginRead(tx)
+	}
+	return tx, s.beginWrite(ctx, tx)
+}
+
+// BeginRead starts a read transaction in memory of the caller's, which must be zero or a transaction that has ended.
+func (s *Store) BeginRead(tx *Tx) error {
+	v, slot := s.readers.hold(&s.visible, s.now())
+	if s.state.Load() != stateOpen { // after hold: Close looks at the slots after it has changed the state
+		slot.release()
+		return ErrClosed
+	}
+	*tx = Tx{s: s, v: v, slot: slot, seq: v.seq, mark: v.mark}
+	return nil
+}
+
+func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
+	s.open.Add(1)
+	if err := s.writable(ctx); err != nil {
+		s.open.Add(-1)
+		return err
+	}
+	w := &s.w
+	w.begin()
+	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
+	w.tx = tx
+	return nil
+}
+
+// writable takes the writer lock of a store that can be written, with housekeeping done.
+func (s *Store) writable(ctx context.Context) error {
+	if err := s.canWrite(); err != nil {
+		return err
+	}
+	if err := s.makeRoom(ctx); err != nil {
+		return err
+	}
+	if err := s.lockWriter(ctx); err != nil {
+		return err
+	}
+	if err := s.canWrite(); err != nil {
+		s.unlockWriter()
+		return err
+	}
+	if err := s.reap(reapStep); err != nil {
+		s.unlockWriter()
+		return s.poison(err)
+	}
+	return nil
+}
+
+func (s *Store) canWrite() error {
+	switch {
+	case s.state.Load() != stateOpen:
+		return ErrClosed
+	case s.failed.Load() != nil:
+		return s.failure()
+	case s.o.ReadOnly:
+		return ErrReadOnlyDB
+	}
+	return nil
+}
+
+// Writable says whether the transaction may write.
+func (tx *Tx) Writable() bool { return tx.w != nil }
+
+// Seq is the commit number of the state that the transaction sees; after Commit, its own.
+func (tx *Tx) Seq() uint64 { return tx.seq }
+
+// Mark is the clock mark of the state that the transaction began from, or what SetMark made of it.
+func (tx *Tx) Mark() int64 { return tx.mark }
+
+// SetMark changes the clock mark that is stored with the commit, in milliseconds.
+func (tx *Tx) SetMark(ms int64) { tx.mark = ms }
+
+// Err is the first I/O or corruption error that the transaction met.
+func (tx *Tx) Err() error { return tx.err }
+
+// Done says whether the transaction has ended.
+func (tx *Tx) Done() bool { return tx.done }
+
+// check is the state error that every call gives first.
+func (tx *Tx) check() error {
+	switch {
+	case tx.ended:
+		return ErrClosed
+	case tx.done:
+		return ErrTxnDone
+	}
+	return tx.err
+}
+
+// note keeps an error of the file or the machine: from then on the transaction gives nothing else. A full disk, and
+// what the caller did wrong, pass by.
+func (tx *Tx) note(err error) error {
+	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTxnTooBig) || errors.Is(err, ErrNoTree) ||
+		errors.Is(err, ErrReadOnly) || errors.Is(err, tree.ErrOrder) {
+		return err
+	}
+	if tx.err == nil {
+		tx.err = err
+	}
+	return err
+}
+
+// PageSize, Page and Extent make a read transaction a btree.Reader.
+func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
+
+// Page returns a verified page of the snapshot.
+func (tx *Tx) Page(ref pager.Ref) ([]byte, error) { return tx.s.pg.Page(ref, tx.v.base) }
+
+// Extent returns the bytes of a large value.
+func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) { return tx.s.pg.Extent(ref, size) }
+
+// tree finds the current root of a tree.
+func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
+	if tx.w != nil {
+		return tx.w.trees.get(id)
+	}
+	return tx.v.trees.get(id)
+}
+
+// Get looks a key up. The value is valid until the transaction ends: a write transaction returns a copy of what it may
+// still change. A tree that does not exist holds nothing.
+func (tx *Tx) Get(id TreeID, key []byte) (value []byte, flag, found bool, err error) {
+	if err := tx.check(); err != nil {
+		return nil, false, false, err
+	}
+	t, ok := tx.tree(id)
+	if !ok {
+		return nil, false, false, nil
+	}
+	v, found, err := tree.Get(tx, t, key)
+	if err != nil || !found {
+		return nil, false, false, tx.note(err)
+	}
+	if tx.w != nil {
+		v.Bytes = tx.w.keep(v.Bytes)
+	}
+	return v.Bytes, v.Flag, true, nil
+}
+
+// Info tells size and flag of a key's value without touching its bytes.
+func (tx *Tx) Info(id TreeID, key []byte) (size int, flag, found bool, err error) {
+	if err := tx.check(); err != nil {
+		return 0, false, false, err
+	}
+	t, ok := tx.tree(id)
+	if !ok {
+		return 0, false, false, nil
+	}
+	size, flag, found, err = tree.GetInfo(tx, t, key)
+	return size, flag, found, tx.note(err)
+}
+
+// Rows counts the keys of a tree; 0 if it does not exist.
+func (tx *Tx) Rows(id TreeID) uint64 {
+	if tx.done {
+		return 0
+	}
+	t, _ := tx.tree(id)
+	return t.Rows
+}
+
+// Exists says whether there is such a tree.
+func (tx *Tx) Exists(id TreeID) bool {
+	if tx.done {
+		return false
+	}
+	_, ok := tx.tree(id)
+	return ok
+}
+
+// Stamp changes whenever the content of the tree does, and no two contents ever have the same one while the store is
+// open: for caches. It is 0 if the tree does not exist.
+func (tx *Tx) Stamp(id TreeID) uint64 {
+	if tx.done {
+		return 0
+	}
+	if tx.w != nil {
+		return tx.w.trees.stamp(id)
+	}
+	return tx.v.trees.stamp(id)
+}
+
+// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does nothing.
+func (tx *Tx) Rollback() {
+	if tx.done {
+		return
+	}
+	tx.done = true
+	if tx.w == nil {
+		tx.slot.release()
+		return
+	}
+	tx.w.rollback()
+	tx.s.unlockWriter()
+	tx.s.open.Add(-1)
+	if tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
+		tx.s.maybeCheckpoint()
+	}
+}
+
+func treeError(id TreeID) error { return fmt.Errorf("%w: %d", ErrNoTree, id) }
+
+// corrupt says that err tells of damaged bytes.
+func corrupt(err error) bool { return errors.Is(err, badfile.ErrCorrupt) }

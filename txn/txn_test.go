@@ -1,0 +1,344 @@
+package txn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// testOptions are small, so that splits, spills, segment switches and checkpoints all happen.
+func testOptions(fs vfs.FS) Options {
+	seq := uint64(1)
+	return Options{FS: fs, SegmentSize: 64 << 10, CacheBytes: 256 << 10, CheckpointBytes: 128 << 10, Inline: true,
+		Rand: func() uint64 { seq = seq*6364136223846793005 + 1442695040888963407; return seq }}
+}
+
+// openTest opens a store that is checked and closed at the end of the test.
+func openTest(t *testing.T, path string, o Options) *Store {
+	t.Helper()
+	s, err := Open(path, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+func requireSound(t *testing.T, s *Store) {
+	t.Helper()
+	s.Check(context.Background(), func(p Problem) bool {
+		if p.Kind != "closed" {
+			t.Errorf("Check: %v", p)
+		}
+		return true
+	})
+}
+
+func update(t *testing.T, s *Store, fn func(tx *Tx)) {
+	t.Helper()
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	fn(tx)
+	require.NoError(t, tx.Commit(Sync))
+}
+
+// contents reads a tree whole, forwards.
+func contents(t *testing.T, tx *Tx, id TreeID) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	c := tx.Cursor(id)
+	for ok := c.First(); ok; ok = c.Next() {
+		m[string(c.Key())] = string(c.Value())
+	}
+	require.NoError(t, c.Err())
+	require.Equal(t, uint64(len(m)), tx.Rows(id))
+	return m
+}
+
+func TestWhatIsCommittedIsThereAfterReopening(t *testing.T) {
+	fs := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(fs))
+	require.NoError(t, err)
+	require.True(t, s.Recovery().Created)
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), true)
+		require.NoError(t, err)
+		_, err = tx.Put(CatalogTree, []byte("big"), bytes.Repeat([]byte("x"), 100000), false)
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Close())
+	names, err := fs.List("/")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a.ebb"}, names)
+	s = openTest(t, "/a.ebb", testOptions(fs))
+	require.True(t, s.Recovery().Clean)
+	tx, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	v, flag, found, err := tx.Get(CatalogTree, []byte("k"))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.True(t, flag)
+	require.Equal(t, "v", string(v))
+	v, _, _, err = tx.Get(CatalogTree, []byte("big"))
+	require.NoError(t, err)
+	require.Len(t, v, 100000)
+}
+
+// model is what the store should hold: trees of sorted rows.
+type model map[TreeID]map[string]string
+
+func (m model) copy() model {
+	c := model{}
+	for id, rows := range m {
+		r := map[string]string{}
+		for k, v := range rows {
+			r[k] = v
+		}
+		c[id] = r
+	}
+	return c
+}
+
+func requireModel(t *testing.T, m model, tx *Tx) {
+	t.Helper()
+	for id, rows := range m {
+		require.True(t, tx.Exists(id))
+		got := contents(t, tx, id)
+		if len(got) == len(rows) {
+			same := true
+			for k, v := range rows {
+				same = same && got[k] == v
+			}
+			if same {
+				continue
+			}
+		}
+		require.Equal(t, rows, got, "tree %d", id)
+	}
+}
+
+func TestModel(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    func(fs vfs.FS) Options
+		os   bool
+	}{
+		{"memory", testOptions, false},
+		{"memory, pages of 16 KiB", func(fs vfs.FS) Options { o := testOptions(fs); o.PageSize = 16384; return o }, false},
+		{"mapped file", testOptions, true},
+		{"file that is not mapped", func(fs vfs.FS) Options { o := testOptions(fs); o.NoMap = true; return o }, true},
+		{"checkpoints beside", func(fs vfs.FS) Options { o := testOptions(fs); o.Inline = false; return o }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := int64(1); seed <= seeds(6); seed++ {
+				fs, path := vfs.NewMemory(), "/m.ebb"
+				if c.os {
+					fs, path = vfs.OS, t.TempDir()+"/m.ebb"
+				}
+				t.Logf("seed %d", seed)
+				runModel(t, path, c.o(fs), seed)
+			}
+		})
+	}
+}
+
+// seeds is n, fewer under the race detector, where each takes ten times as long.
+func seeds(n int64) int64 {
+	if raceEnabled {
+		return max(n/3, 1)
+	}
+	return n
+}
+
+// runModel does random transactions on a store and on a model, and compares them after each.
+func runModel(t *testing.T, path string, o Options, seed int64) {
+	rnd := rand.New(rand.NewSource(seed))
+	s, err := Open(path, o)
+	require.NoError(t, err)
+	defer func() {
+		if t.Failed() {
+			return // a transaction may be open
+		}
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+	}()
+	m := model{CatalogTree: {}}
+	var snap *Tx
+	var snapModel model
+	for step := 0; step < 120; step++ {
+		switch n := rnd.Intn(40); {
+		case n == 0:
+			if snap != nil {
+				snap.Rollback()
+				snap = nil
+			}
+			require.NoError(t, s.Close())
+			s, err = Open(path, o)
+			require.NoError(t, err)
+			require.True(t, s.Recovery().Clean)
+			continue
+		case n < 4:
+			require.NoError(t, s.Checkpoint(nil))
+			continue
+		case n < 6:
+			requireSound(t, s)
+			continue
+		case n < 9:
+			if snap != nil {
+				requireModel(t, snapModel, snap)
+				snap.Rollback()
+			}
+			snap, err = s.Begin(nil, false)
+			require.NoError(t, err)
+			snapModel = m.copy()
+			continue
+		}
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		next := m.copy()
+		randomOps(t, rnd, tx, next, 1+rnd.Intn(1+rnd.Intn(600)))
+		requireModel(t, next, tx)
+		if rnd.Intn(5) == 0 {
+			tx.Rollback()
+		} else {
+			require.NoError(t, tx.Commit(Durability(rnd.Intn(2))))
+			m = next
+		}
+		read, err := s.Begin(nil, false)
+		require.NoError(t, err)
+		requireModel(t, m, read)
+		read.Rollback()
+	}
+	if snap != nil {
+		requireModel(t, snapModel, snap)
+		snap.Rollback()
+	}
+}
+
+func randomOps(t *testing.T, rnd *rand.Rand, tx *Tx, m model, n int) {
+	type saved struct {
+		sp Savepoint
+		m  model
+	}
+	var saves []saved
+	ids := func() TreeID {
+		var all []int
+		for id := range m {
+			all = append(all, int(id))
+		}
+		sort.Ints(all)
+		return TreeID(all[rnd.Intn(len(all))])
+	}
+	key := func() []byte { return []byte(fmt.Sprintf("key%0*d", 1+rnd.Intn(30), rnd.Intn(400))) }
+	for range n {
+		id := ids()
+		rows := m[id]
+		switch op := rnd.Intn(100); {
+		case op < 55:
+			k, v := key(), make([]byte, rnd.Intn(300))
+			if rnd.Intn(20) == 0 {
+				v = make([]byte, rnd.Intn(20000))
+			}
+			rnd.Read(v)
+			existed, err := tx.Put(id, k, v, rnd.Intn(2) == 0)
+			require.NoError(t, err)
+			_, had := rows[string(k)]
+			require.Equal(t, had, existed)
+			rows[string(k)] = string(v)
+		case op < 80:
+			k := key()
+			existed, err := tx.Delete(id, k)
+			require.NoError(t, err)
+			_, had := rows[string(k)]
+			require.Equal(t, had, existed)
+			delete(rows, string(k))
+		case op < 88:
+			k := key()
+			v, _, found, err := tx.Get(id, k)
+			require.NoError(t, err)
+			want, had := rows[string(k)]
+			require.Equal(t, had, found)
+			require.Equal(t, want, string(v))
+		case op < 90:
+			lo, hi := key(), key()
+			if bytes.Compare(lo, hi) > 0 {
+				lo, hi = hi, lo
+			}
+			want := uint64(0)
+			for k := range rows {
+				if k >= string(lo) && k < string(hi) {
+					delete(rows, k)
+					want++
+				}
+			}
+			got, err := tx.DeleteRange(id, lo, hi)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		case op < 92 && len(m) < 40:
+			first, err := tx.NewTreeIDs(2)
+			require.NoError(t, err)
+			require.NotContains(t, m, first)
+			require.NoError(t, tx.Create(first))
+			m[first] = map[string]string{}
+		case op == 92 && id != CatalogTree:
+			require.NoError(t, tx.Drop(id))
+			delete(m, id)
+			for i := range saves {
+				_ = i
+			}
+		case op == 93:
+			require.NoError(t, tx.Clear(id))
+			m[id] = map[string]string{}
+		case op < 96:
+			saves = append(saves, saved{tx.Savepoint(), m.copy()})
+		case op < 98 && len(saves) > 0:
+			i := rnd.Intn(len(saves))
+			require.NoError(t, tx.RollbackTo(saves[i].sp))
+			for id := range m {
+				delete(m, id)
+			}
+			for id, rows := range saves[i].m.copy() {
+				m[id] = rows
+			}
+			for _, late := range saves[i+1:] {
+				require.ErrorIs(t, tx.RollbackTo(late.sp), ErrSavepoint)
+			}
+			saves = saves[:i+1]
+		}
+	}
+}
+
+func TestStateErrorsComeFirst(t *testing.T) {
+	s := openTest(t, "/e.ebb", testOptions(vfs.NewMemory()))
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	_, err = read.Put(CatalogTree, []byte("k"), nil, false)
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.ErrorIs(t, s.Close(), ErrTxnsOpen)
+	read.Rollback()
+	_, _, _, err = read.Get(CatalogTree, []byte("k"))
+	require.ErrorIs(t, err, ErrTxnDone)
+	write, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = s.Begin(ctx, true)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = write.Put(99, []byte("k"), nil, false)
+	require.ErrorIs(t, err, ErrNoTree)
+	_, err = write.Put(CatalogTree, []byte("k"), nil, false)
+	require.NoError(t, err)
+	require.NoError(t, write.Commit(Sync))
+	require.ErrorIs(t, write.Commit(Sync), ErrTxnDone)
+	require.False(t, errors.Is(write.err, ErrFailed))
+}

@@ -1,0 +1,140 @@
+package txn
+
+import (
+	"slices"
+
+	"github.com/google/btree"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// A version is one state of the store: what a commit made, or the same state once more after upkeep. It never changes
+// after it was published.
+type version struct {
+	serial  uint64      // order of publication; pages know the serial that they were born under
+	seq     uint64      // commit number
+	base    pager.Epoch // pages of later epochs are in frames, or were written early
+	trees   trees
+	mark    int64   // clock mark, milliseconds
+	lsn     wal.LSN // end of the commit's record
+	syncLSN wal.LSN // must be durable before anyone may see this version: the newest Sync commit up to it
+	nextID  TreeID  // first tree number never used
+	trash   uint64  // first trash number never used
+	hold    bool    // not to be seen yet: its checkpoint is not durable; Store.queueMu
+}
+
+// trashBit marks the numbers of dropped trees whose pages have not come back yet. They stay in the tree table.
+const trashBit TreeID = 1 << 63
+
+type treeState struct {
+	id    TreeID
+	t     tree.Tree
+	stamp uint64 // see Tx.Stamp
+}
+
+func lessTree(a, b treeState) bool { return a.id < b.id }
+
+// trees maps tree numbers to roots. A few are a sorted slice, copied by each commit that changes it; more are an
+// ordered tree whose clone costs nothing.
+type trees struct {
+	few  []treeState
+	many *btree.BTreeG[treeState]
+}
+
+// maxFew is where a copy of the slice costs about as much as the nodes that the ordered tree copies.
+const maxFew = 24
+
+func (ts *trees) find(id TreeID) (treeState, bool) {
+	if ts.many != nil {
+		return ts.many.Get(treeState{id: id})
+	}
+	for i := range ts.few {
+		if ts.few[i].id == id {
+			return ts.few[i], true
+		}
+	}
+	return treeState{}, false
+}
+
+func (ts *trees) get(id TreeID) (tree.Tree, bool) {
+	s, ok := ts.find(id)
+	return s.t, ok
+}
+
+func (ts *trees) stamp(id TreeID) uint64 {
+	s, _ := ts.find(id)
+	return s.stamp
+}
+
+// set and remove are for a copy that nobody else has seen.
+func (ts *trees) set(s treeState) {
+	if ts.many != nil {
+		ts.many.ReplaceOrInsert(s)
+		return
+	}
+	i, found := slices.BinarySearchFunc(ts.few, s.id, compareTree)
+	if found {
+		ts.few[i] = s
+		return
+	}
+	ts.few = slices.Insert(ts.few, i, s)
+	if len(ts.few) > maxFew {
+		ts.many = btree.NewG(16, lessTree)
+		for _, s := range ts.few {
+			ts.many.ReplaceOrInsert(s)
+		}
+		ts.few = nil
+	}
+}
+
+func compareTree(s treeState, id TreeID) int {
+	switch {
+	case s.id < id:
+		return -1
+	case s.id > id:
+		return 1
+	}
+	return 0
+}
+
+func (ts *trees) remove(id TreeID) {
+	if ts.many != nil {
+		ts.many.Delete(treeState{id: id})
+		return
+	}
+	if i, found := slices.BinarySearchFunc(ts.few, id, compareTree); found {
+		ts.few = slices.Delete(ts.few, i, i+1)
+	}
+}
+
+// copy returns trees that may be changed without ts seeing it. Cloning marks both sides, so it belongs to the writer.
+func (ts *trees) copy() trees {
+	if ts.many != nil {
+		return trees{many: ts.many.Clone()}
+	}
+	return trees{few: slices.Clone(ts.few)}
+}
+
+// from calls fn for each tree with a number of at least id, in order, until it returns false.
+func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
+	if ts.many != nil {
+		ts.many.AscendGreaterOrEqual(treeState{id: id}, func(s treeState) bool { return fn(s.id, s.t) })
+		return
+	}
+	for _, s := range ts.few {
+		if s.id >= id && !fn(s.id, s.t) {
+			return
+		}
+	}
+}
+
+// firstTrash is a dropped tree with pages left, if any.
+func (v *version) firstTrash() (id TreeID, ok bool) {
+	v.trees.from(trashBit, func(i TreeID, _ tree.Tree) bool {
+		id, ok = i, true
+		return false
+	})
+	return id, ok
+}

@@ -1,0 +1,273 @@
+package txn
+
+import (
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/invariant"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// writer is what the one open write transaction has done so far. The store has one, used again by each transaction,
+// so that a small commit allocates next to nothing. It belongs to the holder of the writer lock.
+type writer struct {
+	s     *Store
+	tx    *Tx         // whose it is; nil for upkeep
+	base  pager.Epoch // of the state it began from
+	owner uint64      // pages born under it may be changed in place; a savepoint takes a new one
+	first uint64      // the transaction's first owner
+	trees trees
+	mods  uint64 // changes whenever a page may have changed under a cursor; never goes back
+
+	// taken lists every page that the transaction got, spare those of them that it gave up again and may take anew.
+	// freed are pages to give back at commit: of earlier states, or its own from before a savepoint.
+	taken []run
+	spare []pager.Pgid
+	freed []freedRun
+
+	changed []TreeID // trees whose root may differ from the state before, with repetitions
+	nextID  TreeID
+	trash   uint64
+	// redo holds what the log does not have yet of the commit's payload; flushed counts what it has.
+	redo    []byte
+	flushed int64
+	dirty   bool // anything to commit
+	silent  bool // nothing is logged
+	// spillOver is the size of frames above which pages are written early.
+	spillOver int64
+
+	bound bool // MaxBytes binds: the transaction has put something
+
+	saves []save
+	kept  []byte // copies handed out by keep
+}
+
+type run struct {
+	id pager.Pgid
+	n  uint32
+}
+
+// freedRun is pages that some state reaches and newer ones do not.
+type freedRun struct {
+	id     pager.Pgid
+	birth  uint64      // serial under which they were born; 0: before the store was opened
+	serial uint64      // first version that does not reach them
+	n      uint32      // 0: only the frame goes, the page stays
+	epoch  pager.Epoch // of birth
+	until  pager.Epoch // first checkpoint that does not reach them
+	own    bool        // born in the transaction that frees them
+}
+
+func (w *writer) begin() {
+	s := w.s
+	s.serial++
+	w.owner, w.first = s.serial, s.serial
+	w.base = s.head.base
+	if s.head.trees.many != nil {
+		w.trees = s.head.trees.copy()
+	} else {
+		w.trees = trees{few: append(w.trees.few[:0], s.head.trees.few...)}
+	}
+	w.taken, w.spare, w.freed = w.taken[:0], w.spare[:0], w.freed[:0]
+	w.changed, w.saves = w.changed[:0], w.saves[:0]
+	w.nextID, w.trash = s.head.nextID, s.head.trash
+	w.redo = append(w.redo[:0], make([]byte, redoHead)...)
+	w.flushed, w.dirty, w.silent = 0, false, false
+	w.mods++
+	w.spillOver = s.o.CacheBytes
+	w.tx = nil
+	w.kept = nil
+	s.pg.Overdraft(false) // a fault in a page may have left it on
+	if w.bound = false; s.o.MaxBytes > 0 && s.started {
+		s.log.SetBound(0)
+	}
+}
+
+// set notes a tree's new root.
+func (w *writer) set(id TreeID, t tree.Tree) {
+	w.s.stamps++
+	w.trees.set(treeState{id, t, w.s.stamps})
+	w.noteChanged(id)
+	w.mods++
+}
+
+func (w *writer) noteChanged(id TreeID) {
+	if n := len(w.changed); n > 0 && w.changed[n-1] == id {
+		return
+	}
+	w.changed = append(w.changed, id)
+}
+
+// keep returns a copy of a small value that stays as it is until the transaction ends. Large values lie in extents,
+// which are not used again before the transaction ends.
+func (w *writer) keep(b []byte) []byte {
+	if len(b) > tree.MaxInline(w.PageSize()) {
+		return b
+	}
+	if len(b) == 0 {
+		return []byte{}
+	}
+	if cap(w.kept)-len(w.kept) < len(b) {
+		w.kept = make([]byte, 0, max(keepChunk, len(b))) // earlier copies live on in the old chunk
+	}
+	at := len(w.kept)
+	w.kept = append(w.kept, b...)
+	return w.kept[at:len(w.kept):len(w.kept)]
+}
+
+const keepChunk = 4 << 10
+
+// PageSize, Page, Extent, Owned, Edit, New, Free, NewExtent and FreeExtent make it a btree.Writer.
+func (w *writer) PageSize() int { return w.s.pg.PageSize() }
+
+func (w *writer) Page(ref pager.Ref) ([]byte, error) { return w.s.pg.Page(ref, w.base) }
+
+func (w *writer) Extent(ref pager.Ref, size int) ([]byte, error) { return w.s.pg.Extent(ref, size) }
+
+func (w *writer) Owned(ref pager.Ref) bool {
+	return ref.Epoch == w.s.epoch && w.s.pg.Owner(ref.Pgid) == w.owner
+}
+
+func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+	if w.Owned(ref) {
+		b, err := w.s.pg.Frame(ref, w.base)
+		return ref, b, err
+	}
+	old, err := w.Page(ref)
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	fresh, b, err := w.take()
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	copy(b, old)
+	h := pager.ReadHeader(old)
+	h.Pgid, h.Epoch = fresh.Pgid, fresh.Epoch
+	pager.WriteHeader(b, h)
+	return fresh, b, w.Free(ref)
+}
+
+func (w *writer) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
+	ref, b, err := w.take()
+	if err != nil {
+		return ref, nil, err
+	}
+	clear(b)
+	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
+	return ref, b, nil
+}
+
+// take gets a page with a frame, content unknown.
+func (w *writer) take() (pager.Ref, []byte, error) {
+	if n := len(w.spare); n > 0 {
+		id := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		b, err := w.s.pg.Again(id, w.owner)
+		return pager.Ref{Pgid: id, Epoch: w.s.epoch}, b, err
+	}
+	id, b, err := w.s.pg.New(w.owner)
+	if err != nil {
+		return pager.Ref{}, nil, w.s.spaceError(err)
+	}
+	w.taken = append(w.taken, run{id, 1})
+	return pager.Ref{Pgid: id, Epoch: w.s.epoch}, b, nil
+}
+
+// Free gives a page back. A page of this transaction that no savepoint can need is taken again next; every other one
+// waits for the commit.
+func (w *writer) Free(ref pager.Ref) error { return w.free(ref, 1) }
+
+func (w *writer) free(ref pager.Ref, n uint32) error {
+	owner := w.s.pg.Owner(ref.Pgid)
+	if invariant.On && ref.Epoch > w.s.epoch {
+		invariant.Fail("txn: freed page %v is of the future", ref)
+	}
+	if owner == w.owner && n == 1 && len(w.saves) == 0 {
+		w.s.pg.SetOwner(ref.Pgid, 0)
+		w.spare = append(w.spare, ref.Pgid)
+		return nil
+	}
+	if err := w.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
+		return err
+	}
+	w.freed = append(w.freed, freedRun{id: ref.Pgid, n: n, epoch: ref.Epoch, birth: owner, own: owner >= w.first})
+	return nil
+}
+
+func (w *writer) NewExtent(value []byte) (pager.Ref, error) {
+	ref, n, err := w.s.pg.NewExtent(w.s.epoch, w.owner, value)
+	if n > 0 {
+		w.taken = append(w.taken, run{ref.Pgid, uint32(n)})
+	}
+	switch {
+	case err != nil && n == 0: // nothing was written yet
+		return ref, w.s.spaceError(err)
+	case err != nil:
+		return ref, w.s.dataError(err)
+	}
+	return ref, nil
+}
+
+func (w *writer) FreeExtent(ref pager.Ref, size int) error {
+	return w.free(ref, uint32(pager.ExtentPages(size, w.PageSize())))
+}
+
+// spill writes the transaction's pages early if frames are short. It is called between operations, when nobody holds
+// a page. Looking for pages to write costs a look at all that were taken: after each look, frames have to grow by a
+// share of the cache before the next.
+func (w *writer) spill() error {
+	if w.s.pg.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
+		return nil
+	}
+	var ids []pager.Pgid
+	for _, r := range w.taken {
+		if r.n == 1 && w.s.pg.Owner(r.id) >= w.first && w.s.pg.InFrame(r.id) {
+			ids = append(ids, r.id)
+		}
+	}
+	share := w.s.o.CacheBytes / 8
+	if int64(len(ids))*int64(w.PageSize()) < share {
+		w.spillOver = w.s.pg.FrameBytes() + share // the frames are someone else's
+		return nil
+	}
+	w.mods++
+	err := w.s.dataError(w.s.pg.Spill(ids))
+	w.spillOver = max(w.s.o.CacheBytes, w.s.pg.FrameBytes()+share)
+	return err
+}
+
+// rollback gives back every page that the transaction took.
+func (w *writer) rollback() {
+	if w.flushed > 0 {
+		w.s.log.Abort()
+	}
+	w.giveBack(0)
+	w.finish()
+}
+
+// giveBack returns the pages taken since the n-th to the pager.
+func (w *writer) giveBack(n int) {
+	for _, r := range w.taken[n:] {
+		if err := w.s.pg.Unused(r.id, uint64(r.n)); err != nil {
+			_ = w.s.poison(fmt.Errorf("give page %d back: %w", r.id, err))
+		}
+	}
+	w.taken = w.taken[:n]
+}
+
+// finish lets go of what must not outlive the transaction, and of buffers that grew large.
+func (w *writer) finish() {
+	w.tx, w.kept = nil, nil
+	if cap(w.redo) > maxKeptBuffer {
+		w.redo = nil
+	}
+	if cap(w.taken)*16 > maxKeptBuffer {
+		w.taken = nil
+	}
+	if cap(w.freed)*48 > maxKeptBuffer {
+		w.freed = nil
+	}
+}
+
+const maxKeptBuffer = 4 << 20
