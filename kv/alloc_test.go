@@ -1,0 +1,112 @@
+package kv_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// TestAllocations pins what each call costs the garbage collector.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	db := openTest(t)
+	for i := range 1000 {
+		fill(t, db, fmt.Sprintf("k%05d", i))
+	}
+	key := []byte("k00500")
+	count := func(name string, want float64, fn func()) {
+		t.Helper()
+		require.LessOrEqual(t, testing.AllocsPerRun(200, fn), want, name)
+	}
+	buf := make([]byte, 0, 64)
+	count("db.GetAppend", 0, func() { buf, _ = db.GetAppend(buf[:0], key) })
+	count("db.Has", 0, func() { _, _ = db.Has(key) })
+	count("db.Get", 1, func() { _, _ = db.Get(key) })
+	view := func(*kv.Tx) error { return nil }
+	count("View", 1, func() { _ = db.View(view) })
+	family := db.CF("default")
+	count("family.GetAppend", 0, func() { buf, _ = family.GetAppend(buf[:0], key) })
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		count("tx.Get", 0, func() { _, _ = tx.Get(key) })
+		count("tx.GetAppend", 0, func() { buf, _ = tx.GetAppend(buf[:0], key) })
+		count("tx.CF", 0, func() { _, _ = tx.CF("default").Has(key) })
+		c := tx.Cursor()
+		c.First()
+		count("cursor step", 0, func() {
+			if !c.Next() {
+				c.First()
+			}
+			_ = c.Value()
+		})
+		count("cursor seek", 0, func() { c.Seek(key) })
+		count("range", 4, func() {
+			for range tx.All() {
+			}
+		})
+		return nil
+	}))
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		require.NoError(t, tx.Put(key, key))
+		count("tx.Put", 0, func() { _ = tx.Put(key, key) })
+		return nil
+	}))
+}
+
+func BenchmarkGet(b *testing.B) {
+	db := openTest(b)
+	const n = 100_000
+	if _, err := db.BulkLoad(b.Context(), "default", numbered(n)); err != nil {
+		b.Fatal(err)
+	}
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "k%08d", i*7919%n)
+	}
+	b.Run("in_a_transaction", func(b *testing.B) {
+		_ = db.View(func(tx *kv.Tx) error {
+			for i := 0; b.Loop(); i++ {
+				_, _ = tx.Get(keys[i%n])
+			}
+			return nil
+		})
+	})
+	b.Run("one_shot", func(b *testing.B) {
+		var buf []byte
+		for i := 0; b.Loop(); i++ {
+			buf, _ = db.GetAppend(buf[:0], keys[i%n])
+		}
+	})
+	b.Run("view", func(b *testing.B) {
+		for b.Loop() {
+			_ = db.View(func(*kv.Tx) error { return nil })
+		}
+	})
+	b.Run("range_row", func(b *testing.B) {
+		_ = db.View(func(tx *kv.Tx) error {
+			for left := b.N; left > 0; {
+				for range tx.All() {
+					if left--; left == 0 {
+						break
+					}
+				}
+			}
+			return nil
+		})
+	})
+	b.Run("cursor_row", func(b *testing.B) {
+		_ = db.View(func(tx *kv.Tx) error {
+			c := tx.Cursor()
+			for b.Loop() {
+				if !c.Next() {
+					c.First()
+				}
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,184 @@
+package kv
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Batch collects writes that Apply carries out as one transaction, in their order. Keys and values are copied. Its own
+// verbs mean the family "default". It is not safe for concurrent use, but may be applied again, and by several
+// goroutines at once while nobody adds to it.
+type Batch struct {
+	batchVerbs
+
+	db       *DB
+	families []string // by number; 0 is "default"
+	ops      int
+	err      error // first argument that cannot be taken: Apply returns it
+
+	// buf is a row of: kind u8, number of the family, length of a, length of b, when (uvarints), a, b. when is a ttl in
+	// nanoseconds, an expiry in milliseconds, or 0.
+	buf []byte
+}
+
+// BatchCF adds to a batch in one family.
+type BatchCF struct{ batchVerbs }
+
+// batchVerbs are what *Batch and *BatchCF have in common. They give no results: Apply reports.
+type batchVerbs struct {
+	b      *Batch
+	family int
+}
+
+// Kinds of operations in a batch.
+const (
+	batchPut byte = iota
+	batchDelete
+	batchDeleteRange
+	batchPutTTL
+	batchPutExpireAt
+)
+
+// NewBatch returns an empty batch for Apply on any store whose keys may be as long as this one's.
+func (db *DB) NewBatch() *Batch {
+	b := &Batch{db: db, families: []string{cf.Default}}
+	b.batchVerbs.b = b
+	return b
+}
+
+// CF returns the verbs of another family for this batch. An absent one makes Apply fail.
+func (b *Batch) CF(name string) *BatchCF {
+	for i, have := range b.families {
+		if have == name {
+			return &BatchCF{batchVerbs{b, i}}
+		}
+	}
+	b.families = append(b.families, name)
+	return &BatchCF{batchVerbs{b, len(b.families) - 1}}
+}
+
+// Len is the number of operations.
+func (b *Batch) Len() int { return b.ops }
+
+// Reset empties the batch and keeps its memory. BatchCF of before stay good.
+func (b *Batch) Reset() { b.ops, b.err, b.buf = 0, nil, b.buf[:0] }
+
+// Put sets key to value: permanent, or with the default ttl of the family.
+func (v batchVerbs) Put(key, value []byte) { v.add(batchPut, key, value, 0) }
+
+// PutTTL sets key to value with an expiry: ttl from the moment on at which the batch is applied.
+func (v batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
+	v.add(batchPutTTL, key, value, int64(ttl))
+}
+
+// PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch is applied.
+func (v batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
+	ms, ok := ttl.CeilMs(at)
+	if !ok || ms <= 0 { // Too far away either way: no clock makes it good.
+		ms = 0
+	}
+	v.add(batchPutExpireAt, key, value, ms)
+}
+
+// Delete removes key.
+func (v batchVerbs) Delete(key []byte) { v.add(batchDelete, key, nil, 0) }
+
+// DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not bound.
+func (v batchVerbs) DeleteRange(lo, hi []byte) { v.add(batchDeleteRange, lo, hi, 0) }
+
+func (v batchVerbs) add(kind byte, first, second []byte, when int64) {
+	b := v.b
+	b.ops++
+	if b.err != nil {
+		return
+	}
+	if kind != batchDeleteRange {
+		b.err = checkKey(first, b.db)
+	}
+	if kind != batchDeleteRange && kind != batchDelete && b.err == nil {
+		b.err = checkValue(second)
+	}
+	if (kind == batchPutTTL || kind == batchPutExpireAt) && when <= 0 && b.err == nil {
+		b.err = fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
+	}
+	if b.err != nil {
+		return
+	}
+	b.buf = append(b.buf, kind)
+	b.buf = binary.AppendUvarint(b.buf, uint64(v.family))
+	b.buf = binary.AppendUvarint(b.buf, uint64(len(first)))
+	b.buf = binary.AppendUvarint(b.buf, uint64(len(second)))
+	b.buf = binary.AppendUvarint(b.buf, uint64(when))
+	b.buf = append(append(b.buf, first...), second...)
+}
+
+// Apply carries out all operations of a batch in one transaction with the store's durability. Several at once share a
+// sync. ctx bounds the wait for other writers; nil means context.Background. An argument that a verb of the batch could
+// not take is the error of Apply, and nothing is applied.
+func (db *DB) Apply(ctx context.Context, b *Batch) error {
+	if err := db.state(true); err != nil {
+		return err
+	}
+	if b == nil {
+		return invalid("the batch is nil")
+	}
+	if b.err != nil {
+		return b.err
+	}
+	tx, err := db.shots.use(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer db.shots.done(tx)
+	if err := b.replay(tx); err != nil {
+		return err
+	}
+	return tx.commit(ctx)
+}
+
+// replay carries the operations out. The buffer is our own: it needs no checks.
+func (b *Batch) replay(tx *Tx) error {
+	families := make([]*verbs, len(b.families))
+	for rest := b.buf; len(rest) > 0; {
+		kind := rest[0]
+		rest = rest[1:]
+		var n [3]int
+		for i := range n {
+			x, size := binary.Uvarint(rest)
+			n[i], rest = int(x), rest[size:]
+		}
+		when, size := binary.Uvarint(rest)
+		rest = rest[size:]
+		first, second := rest[:n[1]], rest[n[1]:n[1]+n[2]]
+		rest = rest[n[1]+n[2]:]
+		v := families[n[0]]
+		if v == nil {
+			v = &tx.CF(b.families[n[0]]).verbs
+			families[n[0]] = v
+		}
+		if err := v.apply(kind, first, second, int64(when)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verbs) apply(kind byte, first, second []byte, when int64) error {
+	switch kind {
+	case batchPutTTL:
+		return v.PutTTL(first, second, time.Duration(when))
+	case batchPutExpireAt:
+		return v.PutExpireAt(first, second, time.UnixMilli(when))
+	case batchPut:
+		return v.Put(first, second)
+	case batchDelete:
+		return v.Delete(first)
+	default:
+		return v.DeleteRange(first, second)
+	}
+}

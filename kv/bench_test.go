@@ -1,0 +1,321 @@
+package kv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// The benchmarks work on a store of a million rows, 16 byte keys and 100 byte values, loaded once for all of them.
+const (
+	benchRows  = 1_000_000
+	benchBatch = 1000
+	benchData  = benchRows * (16 + 100)
+)
+
+// scattered spreads row i over the key space: every order but that of insertion.
+func scattered(b []byte, i int) []byte {
+	binary.BigEndian.PutUint64(b, uint64(i)*0x9E3779B97F4A7C15)
+	binary.BigEndian.PutUint64(b[8:], uint64(i))
+	return b
+}
+
+func rising(b []byte, i int) []byte {
+	copy(b, fmt.Sprintf("%016d", i))
+	return b
+}
+
+// load puts n rows in durable transactions of benchBatch.
+func load(b testing.TB, db *kv.DB, n int, key func([]byte, int) []byte) {
+	b.Helper()
+	k, v := make([]byte, 16), make([]byte, 100)
+	for i := 0; i < n; i += benchBatch {
+		err := db.Update(func(tx *kv.Tx) error {
+			for j := i; j < min(i+benchBatch, n); j++ {
+				if err := tx.Put(key(k, j), v); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+var benchFile struct {
+	once sync.Once
+	path string
+}
+
+// benchStore opens a copy of the loaded store.
+func benchStore(b *testing.B, o *kv.Options) *kv.DB {
+	b.Helper()
+	benchFile.once.Do(func() {
+		dir, err := os.MkdirTemp("", "ebb-bench")
+		if err != nil {
+			b.Fatal(err)
+		}
+		benchFile.path = filepath.Join(dir, "rows.ebb")
+		db := mustOpen(b, benchFile.path, nil)
+		load(b, db, benchRows, scattered)
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	})
+	path := filepath.Join(b.TempDir(), "b.ebb")
+	copyFile(b, benchFile.path, path)
+	db := mustOpen(b, path, o)
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return db
+}
+
+func mustOpen(b testing.TB, path string, o *kv.Options) *kv.DB {
+	b.Helper()
+	db, err := kv.Open(path, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return db
+}
+
+func copyFile(b testing.TB, from, to string) {
+	b.Helper()
+	src, err := os.Open(from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := os.Create(to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		b.Fatal(err)
+	}
+	if err := dst.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkStoreGet(b *testing.B) {
+	db := benchStore(b, nil)
+	k := make([]byte, 16)
+	b.ReportAllocs()
+	b.Run("in one transaction", func(b *testing.B) {
+		err := db.View(func(tx *kv.Tx) error {
+			for b.Loop() {
+				if _, err := tx.Get(scattered(k, rand.Intn(benchRows))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	})
+	b.Run("one-shot", func(b *testing.B) {
+		var v []byte
+		var err error
+		for b.Loop() {
+			if v, err = db.GetAppend(v[:0], scattered(k, rand.Intn(benchRows))); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("missing", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := db.Has(scattered(k, benchRows+rand.Intn(benchRows))); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkStorePut(b *testing.B) {
+	v := make([]byte, 100)
+	b.Run("NoSync", func(b *testing.B) {
+		db := benchStore(b, &kv.Options{Durability: kv.NoSync})
+		k := make([]byte, 16)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := db.Put(scattered(k, rand.Intn(benchRows)), v); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, writers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("durable, %d writers", writers), func(b *testing.B) {
+			db := benchStore(b, nil)
+			b.SetParallelism((writers + 1) / 2)
+			if writers == 1 {
+				k := make([]byte, 16)
+				for b.Loop() {
+					if err := db.Put(scattered(k, rand.Intn(benchRows)), v); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return
+			}
+			b.RunParallel(func(pb *testing.PB) {
+				k := make([]byte, 16)
+				for pb.Next() {
+					if err := db.Put(scattered(k, rand.Intn(benchRows)), v); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkStoreUpdate counts transactions of 1000 puts.
+func BenchmarkStoreUpdate(b *testing.B) {
+	db := benchStore(b, nil)
+	k, v := make([]byte, 16), make([]byte, 100)
+	for b.Loop() {
+		err := db.Update(func(tx *kv.Tx) error {
+			for range benchBatch {
+				if err := tx.Put(scattered(k, rand.Intn(benchRows)), v); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
+}
+
+// BenchmarkStoreScan counts scans of the whole store.
+func BenchmarkStoreScan(b *testing.B) {
+	db := benchStore(b, nil)
+	for _, reverse := range []bool{false, true} {
+		b.Run(map[bool]string{false: "forward", true: "back"}[reverse], func(b *testing.B) {
+			for b.Loop() {
+				n := 0
+				err := db.View(func(tx *kv.Tx) error {
+					for range tx.Scan(kv.ScanOptions{Reverse: reverse}) {
+						n++
+					}
+					return nil
+				})
+				if err != nil || n != benchRows {
+					b.Fatal(n, err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+}
+
+func BenchmarkStoreReopen(b *testing.B) {
+	b.Run("clean", func(b *testing.B) {
+		db := benchStore(b, nil)
+		path := db.Path()
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			db, err := kv.Open(path, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("after a kill, 60 MB of log", func(b *testing.B) {
+		db := benchStore(b, &kv.Options{CheckpointBytes: 1 << 40})
+		load(b, db, 450_000, scattered)
+		dir := b.TempDir()
+		var took time.Duration
+		for b.Loop() {
+			b.StopTimer()
+			files, err := filepath.Glob(db.Path() + "*")
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, f := range files { // as a killed process leaves them
+				copyFile(b, f, filepath.Join(dir, filepath.Base(f)))
+			}
+			b.StartTimer()
+			began := time.Now()
+			killed := mustOpen(b, filepath.Join(dir, filepath.Base(db.Path())), nil)
+			took += time.Since(began)
+			b.StopTimer()
+			if err := killed.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "open-ms")
+	})
+}
+
+// BenchmarkStoreLoad loads a million rows in durable transactions of 1000, and measures the file after Close.
+func BenchmarkStoreLoad(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		key  func([]byte, int) []byte
+	}{{"in order", rising}, {"at random", scattered}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				path := filepath.Join(b.TempDir(), "l.ebb")
+				db := mustOpen(b, path, nil)
+				load(b, db, benchRows, c.key)
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+				info, err := os.Stat(path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(info.Size())/benchData, "file/data")
+				if err := os.Remove(path); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+		})
+	}
+	b.Run("bulk", func(b *testing.B) {
+		for b.Loop() {
+			db := mustOpen(b, filepath.Join(b.TempDir(), "l.ebb"), nil)
+			k, v := make([]byte, 16), make([]byte, 100)
+			n, err := db.BulkLoad(context.Background(), "default", func(yield func([]byte, []byte) bool) {
+				for i := range benchRows {
+					if !yield(rising(k, i), v) {
+						return
+					}
+				}
+			})
+			if err != nil || n != benchRows {
+				b.Fatal(n, err)
+			}
+			if err := db.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+	})
+}

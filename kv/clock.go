@@ -1,0 +1,94 @@
+package kv
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebbkv/ebb/txn"
+)
+
+// clock gives each transaction its instant: whole milliseconds since the Unix epoch that do not run backwards when the
+// system's clock is nudged. The mark is the highest instant given so far; it is stored with commits and comes back at
+// Open. A step back by more than maxStep means that the clock was wrong before: the mark follows it.
+//
+// The system's clock is also compared with the monotonic time of this process. A step forward by more than maxStep may
+// be right, but may as well be a mistake that makes everything look expired: jumped then keeps anything from being
+// deleted for it. (Monotonic time may stand still while the machine sleeps, so waking up looks the same.)
+//
+// It is safe for concurrent use.
+type clock struct {
+	now     func() time.Time
+	maxStep int64 // milliseconds
+	mark    atomic.Int64
+	steps   atomic.Uint64
+	onStep  func(back time.Duration)
+
+	mono   func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
+	offset atomic.Int64             // of the clock against mono, as last seen
+	jumped atomic.Bool
+	onJump func(forward time.Duration)
+}
+
+// start sets the mark that a store was opened with. 0 is the mark of a store that never had a commit: every first
+// reading is above it, even of a clock that stands before 1970.
+func (c *clock) start(stored int64) {
+	if stored == 0 {
+		stored = math.MinInt64
+	}
+	c.mark.Store(stored)
+}
+
+// watch begins the comparison with monotonic time.
+func (c *clock) watch(mono func(at time.Time) int64) {
+	at := c.now()
+	c.mono = mono
+	c.offset.Store(at.UnixMilli() - mono(at))
+}
+
+// compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset bit by bit; tiny
+// ones are left to add up, so that readers do not write to shared memory.
+func (c *clock) compare(at time.Time) {
+	offset, last := at.UnixMilli()-c.mono(at), c.offset.Load()
+	step := offset - last
+	if step > c.maxStep && c.offset.CompareAndSwap(last, offset) {
+		c.jumped.Store(true)
+		if c.onJump != nil {
+			c.onJump(time.Duration(step) * time.Millisecond)
+		}
+	} else if step > c.maxStep/4 || step < -c.maxStep/4 {
+		c.offset.CompareAndSwap(last, offset)
+	}
+}
+
+// read gives the instant of a transaction that begins now.
+func (c *clock) read() int64 {
+	at := c.now()
+	if c.mono != nil {
+		c.compare(at)
+	}
+	now := at.UnixMilli() // rounds towards the past
+	for {
+		mark := c.mark.Load()
+		if now <= mark && mark-now <= c.maxStep {
+			return mark
+		}
+		if !c.mark.CompareAndSwap(mark, now) {
+			continue
+		}
+		if now < mark {
+			c.steps.Add(1)
+			if c.onStep != nil {
+				c.onStep(time.Duration(mark-now) * time.Millisecond)
+			}
+		}
+		return now
+	}
+}
+
+// sign gives a commit the mark. That of a clock before 1970 would look like none.
+func (c *clock) sign(tx *txn.Tx) {
+	if mark := c.mark.Load(); mark > 0 {
+		tx.SetMark(mark)
+	}
+}

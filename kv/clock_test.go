@@ -1,0 +1,82 @@
+package kv_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// nowOf is the instant of a new read transaction.
+func nowOf(t *testing.T, db *kv.DB) time.Time {
+	t.Helper()
+	var now time.Time
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		now = tx.Now()
+		return nil
+	}))
+	return now
+}
+
+func TestTransactionHasOneInstantInMilliseconds(t *testing.T) {
+	at := time.Unix(1_700_000_000, 999_999)
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return at }})
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		require.Equal(t, int64(1_700_000_000_000), tx.Now().UnixMilli())
+		require.Zero(t, tx.Now().Nanosecond())
+		at = at.Add(time.Hour)
+		require.Equal(t, int64(1_700_000_000_000), tx.Now().UnixMilli())
+		return nil
+	}))
+	require.Equal(t, int64(1_700_003_600_000), nowOf(t, db).UnixMilli())
+}
+
+// TestClockThatIsNudgedBackStandsStill: over a reopen too, for the mark is stored with commits.
+func TestClockThatIsNudgedBackStandsStill(t *testing.T) {
+	clock, fsys := newClock(), vfs.NewMemory()
+	o := &kv.Options{Clock: clock.now}
+	db := openOn(t, fsys, o)
+	start := nowOf(t, db)
+	require.NoError(t, db.Put([]byte("k"), nil))
+	clock.move(-59 * time.Second)
+	require.Equal(t, start, nowOf(t, db))
+	require.NoError(t, db.Close())
+	db = openOn(t, fsys, o)
+	require.Equal(t, start, nowOf(t, db))
+	clock.move(60 * time.Second)
+	require.Equal(t, start.Add(time.Second), nowOf(t, db))
+	require.Zero(t, db.Stats().ClockSteps)
+}
+
+func TestClockThatWasWrongIsFollowed(t *testing.T) {
+	clock, fsys := newClock(), vfs.NewMemory()
+	var back []time.Duration
+	o := &kv.Options{Clock: clock.now, MaxClockStep: time.Second, Events: &kv.Events{
+		ClockStep: func(d time.Duration) { back = append(back, d) },
+	}}
+	db := openOn(t, fsys, o)
+	start := nowOf(t, db)
+	require.NoError(t, db.Put([]byte("k"), nil))
+	clock.move(-time.Hour)
+	require.Equal(t, start.Add(-time.Hour), nowOf(t, db))
+	require.Equal(t, start.Add(-time.Hour), nowOf(t, db), "the mark follows")
+	require.Equal(t, uint64(1), db.Stats().ClockSteps)
+	require.NoError(t, db.Put([]byte("k"), nil))
+	require.NoError(t, db.Close())
+
+	db = openOn(t, fsys, o)
+	require.Equal(t, start.Add(-time.Hour), nowOf(t, db))
+	require.Zero(t, db.Stats().ClockSteps)
+	require.Equal(t, []time.Duration{time.Hour}, back)
+}
+
+func TestClockBefore1970IsNoStep(t *testing.T) {
+	at := time.UnixMilli(-1_000_000_000)
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return at }})
+	require.Equal(t, at, nowOf(t, db))
+	require.NoError(t, db.Put([]byte("k"), nil))
+	require.Zero(t, db.Stats().ClockSteps)
+}

@@ -1,0 +1,214 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+func TestCloseWithOpenTransactionsIsRefused(t *testing.T) {
+	for _, writable := range []bool{false, true} {
+		db := openTest(t)
+		tx, err := db.Begin(t.Context(), writable)
+		require.NoError(t, err)
+		require.ErrorIs(t, db.Close(), kv.ErrTxnsOpen)
+		_, err = tx.Has([]byte("k"))
+		require.NoError(t, err, "still usable")
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, db.Put([]byte("k"), nil))
+		require.NoError(t, db.Close())
+		require.NoError(t, db.Close(), "closed already")
+	}
+}
+
+func TestClosedStoreKeepsItsLastNumbers(t *testing.T) {
+	db := openTest(t)
+	fill(t, db, "a", "b")
+	require.NoError(t, db.Close())
+	require.Equal(t, int64(2), db.Stats().Families["default"].Rows)
+	require.True(t, db.RecoveryInfo().Created)
+	var found []string
+	for p := range db.Check(t.Context()) {
+		found = append(found, p.Kind)
+	}
+	require.Equal(t, []string{"closed"}, found)
+	require.ErrorIs(t, db.CF("x").Put([]byte("k"), nil), kv.ErrClosed)
+}
+
+func TestShutdownWaitsForOpenTransactions(t *testing.T) {
+	fsys := vfs.NewMemory()
+	db := openOn(t, fsys, quick)
+	reader, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	writer, err := db.Begin(t.Context(), true)
+	require.NoError(t, err)
+	done := make(chan error)
+	var none context.Context // means background
+	go func() { done <- db.Shutdown(none) }()
+	for {
+		tx, err := db.Begin(context.Background(), false)
+		if err != nil {
+			require.ErrorIs(t, err, kv.ErrClosed)
+			break
+		}
+		require.NoError(t, tx.Rollback())
+	}
+	require.NoError(t, writer.Put([]byte("k"), []byte("v")), "open ones go on")
+	require.NoError(t, writer.Commit())
+	require.NoError(t, reader.Rollback())
+	require.NoError(t, <-done)
+	require.NoError(t, db.Shutdown(t.Context()))
+	db = openOn(t, fsys, quick)
+	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
+}
+
+// TestShutdownEndsTransactionsWhenItsContextEnds: the ones of other goroutines too, between two of their calls, and
+// without a fault for slices that they hold.
+func TestShutdownEndsTransactionsWhenItsContextEnds(t *testing.T) {
+	fsys := vfs.NewMemory()
+	db := openOn(t, fsys, quick)
+	fill(t, db, "a", "b")
+	ready, closed := new(sync.WaitGroup), make(chan struct{})
+	errs := make(chan error, 3)
+	ready.Add(3)
+	go func() {
+		errs <- db.View(func(tx *kv.Tx) error {
+			value, err := tx.Get([]byte("a"))
+			ready.Done()
+			if err != nil {
+				return err
+			}
+			<-closed
+			if string(value) != "v-a" {
+				return fmt.Errorf("the value is now %q", value)
+			}
+			_, err = tx.Get([]byte("a"))
+			return err
+		})
+	}()
+	go func() {
+		errs <- db.Update(func(tx *kv.Tx) error {
+			err := tx.Put([]byte("c"), nil)
+			ready.Done()
+			<-closed
+			return err // Commit says ErrClosed.
+		})
+	}()
+	go func() {
+		errs <- db.View(func(tx *kv.Tx) error {
+			c := tx.Cursor()
+			ok := c.First()
+			ready.Done()
+			<-closed
+			for ; ok; ok = c.Next() {
+			}
+			return c.Err()
+		})
+	}()
+	ready.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, db.Shutdown(ctx))
+	close(closed)
+	for range 3 {
+		require.ErrorIs(t, <-errs, kv.ErrClosed)
+	}
+	db = openOn(t, fsys, quick)
+	require.Equal(t, []string{"a=v-a", "b=v-b"}, rows(t, db, "default"))
+}
+
+// TestConcurrentUse: writers move a unit between two families, readers always see the same sum.
+func TestConcurrentUse(t *testing.T) {
+	db := openTest(t)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, db.CreateCF(name, kv.CFOptions{}))
+	}
+	k, work := []byte("n"), new(sync.WaitGroup)
+	_, err := db.CF("a").Increment(k, 1000, 0)
+	require.NoError(t, err)
+	_, err = db.CF("b").Increment(k, 1000, 0)
+	require.NoError(t, err)
+	check := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for g := range 4 {
+		work.Go(func() {
+			for i := range 200 {
+				check(db.Update(func(tx *kv.Tx) error {
+					_, err := tx.CF("a").Increment(k, 1, 0)
+					_, err2 := tx.CF("b").Increment(k, -1, 0)
+					return errors.Join(err, err2, tx.Put(fmt.Appendf(nil, "%d-%d", g, i), nil))
+				}))
+				b := db.NewBatch()
+				b.Put(fmt.Appendf(nil, "b%d", g), fmt.Appendf(nil, "%d", i))
+				check(db.Apply(t.Context(), b))
+			}
+		})
+		work.Go(func() {
+			for range 200 {
+				check(db.View(func(tx *kv.Tx) error {
+					a, err := tx.CF("a").Get(k)
+					b, err2 := tx.CF("b").Get(k)
+					if sum := counter(a) + counter(b); sum != 2000 {
+						return fmt.Errorf("the sum is %d", sum)
+					}
+					return errors.Join(err, err2)
+				}))
+				_, err := db.CF("a").Get(k)
+				check(err)
+				_ = db.Stats()
+			}
+		})
+	}
+	work.Go(func() {
+		for i := range 50 {
+			check(db.CreateCF(fmt.Sprint("f", i), kv.CFOptions{}))
+			check(db.CF(fmt.Sprint("f", i)).Put(k, nil))
+			if i%2 == 0 {
+				check(db.DropCF(fmt.Sprint("f", i)))
+			}
+			check(db.Checkpoint(t.Context()))
+		}
+	})
+	work.Wait()
+	n, err := db.Count()
+	require.NoError(t, err)
+	require.Equal(t, int64(804), n)
+}
+
+// counter reads the value of an Increment.
+func counter(b []byte) (n int64) {
+	for _, x := range b {
+		n = n<<8 | int64(x)
+	}
+	return n
+}
+
+func TestFailedStoreReadsOn(t *testing.T) {
+	fsys := &brokenFS{FS: vfs.NewMemory()}
+	heard := 0
+	db, err := kv.OpenFS(fsys, path, &kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}}, kv.Tuning{})
+	require.NoError(t, err)
+	fill(t, db, "a")
+	poison(t, fsys, db)
+	require.Equal(t, 1, heard)
+	require.Equal(t, []string{"a=v-a"}, rows(t, db, "default"))
+	require.ErrorIs(t, db.Sync(), kv.ErrFailed)
+	require.ErrorIs(t, db.Checkpoint(t.Context()), kv.ErrFailed)
+	_, err = db.Begin(t.Context(), true)
+	require.ErrorIs(t, err, kv.ErrFailed)
+	require.ErrorIs(t, err, errMachine, "with the first cause")
+	_ = db.Close()
+	fsys.broken.Store(false)
+	db = openOn(t, fsys, nil)
+	require.Contains(t, rows(t, db, "default"), "a=v-a")
+}

@@ -1,0 +1,324 @@
+package kv
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Cursor walks the rows of a family within bounds, in both directions. It belongs to its transaction, which may change
+// the family meanwhile: the cursor keeps its place by key. Key and value slices are read-only and valid until the next
+// move.
+//
+// A new cursor is nowhere: Next goes to the first row, Prev to the last. One that has walked off an end stays there,
+// and the opposite step comes back to the row at that end. An error ends it for good, and stays on the transaction too.
+type Cursor struct {
+	v        *verbs
+	inner    txn.Cursor
+	placed   bool   // inner is in use: from the first move on, unless the family has no tree
+	lo, hi   []byte // bounds, nil: none
+	keysOnly bool
+	eager    bool // each move reads the value
+
+	timed     bool          // rows may have an expiry; in a read transaction that is known from the first move on
+	companion ttl.Companion // beside inner, from the first row with an expiry on
+
+	pos    place
+	expiry int64  // at onRow: of the row, or 0
+	key    []byte // at onRow: of the row
+	value  []byte // at onRow: what Value returned, or nil
+	err    error
+}
+
+// place is where a cursor is.
+type place uint8
+
+const (
+	nowhere place = iota
+	before        // the first row
+	onRow
+	onGap // where a row was that the cursor deleted
+	after // the last row
+)
+
+// step is one kind of move.
+type step uint8
+
+const (
+	toFirst step = iota
+	toLast
+	toNext
+	toPrev
+	toSeek
+	toSeekBefore
+)
+
+// Cursor returns a cursor over the whole family.
+func (v *verbs) Cursor() *Cursor { return &Cursor{v: v} }
+
+// CursorIn returns a cursor that never leaves the bounds of o. Reverse and Limit are for Scan: a cursor with one of them
+// has the error ErrInvalidOptions.
+func (v *verbs) CursorIn(o ScanOptions) *Cursor {
+	c := &Cursor{v: v, keysOnly: o.KeysOnly}
+	if o.Reverse || o.Limit != 0 {
+		c.err = invalid("ScanOptions: Reverse and Limit are not for cursors")
+		v.tx.fail(c.err)
+		return c
+	}
+	c.lo, c.hi = o.bounds()
+	return c
+}
+
+// First moves to the first row and says whether there is one.
+func (c *Cursor) First() bool { return c.move(toFirst, nil) }
+
+// Last moves to the last row and says whether there is one.
+func (c *Cursor) Last() bool { return c.move(toLast, nil) }
+
+// Next moves to the next row and says whether there is one.
+func (c *Cursor) Next() bool { return c.move(toNext, nil) }
+
+// Prev moves to the previous row and says whether there is one.
+func (c *Cursor) Prev() bool { return c.move(toPrev, nil) }
+
+// Seek moves to the first row at or above key and says whether there is one. An empty key is First.
+func (c *Cursor) Seek(key []byte) bool { return c.move(toSeek, key) }
+
+// SeekBefore moves to the last row below key and says whether there is one. An empty key is Last.
+func (c *Cursor) SeekBefore(key []byte) bool { return c.move(toSeekBefore, key) }
+
+// Valid says whether the cursor is on a row.
+func (c *Cursor) Valid() bool { return c.pos == onRow && c.err == nil }
+
+// Key returns the key of the row, nil if there is none.
+func (c *Cursor) Key() []byte {
+	if !c.Valid() {
+		return nil
+	}
+	return c.key
+}
+
+// Value returns the value of the row; nil if there is none, and with KeysOnly.
+func (c *Cursor) Value() []byte {
+	if !c.Valid() || c.keysOnly {
+		return nil
+	}
+	if c.value == nil {
+		c.value = c.read()
+	}
+	return c.value
+}
+
+// Expiry returns the instant at which the row is gone; ok is false if it is permanent, or there is none.
+func (c *Cursor) Expiry() (at time.Time, ok bool) {
+	if !c.Valid() || c.expiry == 0 {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(c.expiry), true
+}
+
+// Err returns the error that ended the cursor, nil if it only walked off an end.
+func (c *Cursor) Err() error { return c.err }
+
+// read fetches the value of the row. A failure ends the cursor.
+func (c *Cursor) read() (value []byte) {
+	err := c.call(func() error {
+		value = c.inner.Value()
+		return fromBelow(c.inner.Err())
+	})
+	if err != nil {
+		c.end(err)
+		return nil
+	}
+	return value
+}
+
+// call runs fn within the transaction, if that still allows it.
+func (c *Cursor) call(fn func() error) (err error) {
+	tx := c.v.tx
+	defer tx.leave(tx.enter(), &err)
+	if err := c.v.ready(false); err != nil {
+		return err
+	}
+	return fn()
+}
+
+// end makes err the end of the cursor.
+func (c *Cursor) end(err error) {
+	c.err, c.key, c.value = err, nil, nil
+	c.v.tx.fail(err)
+}
+
+// Delete removes the row under the cursor; Next and Prev go on from its place. Without a row it does nothing. An error
+// of the call itself, such as ErrReadOnlyTxn, does not end the cursor.
+func (c *Cursor) Delete() (err error) {
+	tx := c.v.tx
+	defer tx.leave(tx.enter(), &err)
+	if err := c.v.ready(true); err != nil {
+		return err
+	}
+	if c.err != nil || c.pos != onRow {
+		return c.err
+	}
+	if err := c.v.remove(c.key); err != nil {
+		return err
+	}
+	c.pos, c.key, c.value = onGap, nil, nil
+	return nil
+}
+
+// move makes one step and says whether the cursor is on a row.
+func (c *Cursor) move(s step, key []byte) bool {
+	c.value = nil
+	if c.err == nil {
+		if err := c.step(s, key); err != nil {
+			c.end(err)
+		}
+	}
+	return c.Valid()
+}
+
+func (c *Cursor) step(s step, key []byte) (err error) {
+	tx := c.v.tx
+	defer tx.leave(tx.enter(), &err)
+	return c.advance(s, key)
+}
+
+// advance is step for a caller that has entered the transaction.
+func (c *Cursor) advance(s step, key []byte) error {
+	if err := c.v.ready(false); err != nil {
+		return err
+	}
+	if !c.placed {
+		if c.v.fam.Hollow() {
+			c.pos = after
+			return nil
+		}
+		c.inner.Init(c.v.tx.inner, c.v.fam.Data())
+		c.placed = true
+		c.timed = c.v.tx.writable || c.v.rows().Timed()
+	}
+	ok, forward := c.walk(s, key)
+	if ok {
+		ok = c.settle(forward)
+	} else {
+		c.leave(forward)
+	}
+	if c.timed && ok {
+		var err error
+		if ok, err = c.skipExpired(forward); err != nil {
+			return c.v.below(err)
+		}
+	}
+	if ok && c.eager {
+		c.value = c.inner.Value()
+	}
+	if !ok || c.eager && c.value == nil {
+		return fromBelow(c.inner.Err())
+	}
+	return nil
+}
+
+// skipExpired goes on, the way that the cursor went, while it is on an expired row. Any number of them costs no memory.
+func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
+	for {
+		c.expiry = 0
+		if !c.inner.Flag() {
+			return true, c.inner.Err()
+		}
+		if !c.companion.Placed() {
+			c.companion.Init(c.v.rows())
+		}
+		expiry, err := c.companion.Expiry(c.key, forward)
+		if err != nil {
+			return false, err
+		}
+		if !ttl.Expired(c.v.tx.instant(), expiry) {
+			c.expiry = expiry
+			return true, nil
+		}
+		c.v.note(c.key, expiry)
+		if forward {
+			ok = c.inner.Next()
+		} else {
+			ok = c.inner.Prev()
+		}
+		if !ok {
+			c.leave(forward)
+			return false, nil
+		}
+		if !c.settle(forward) {
+			return false, nil
+		}
+	}
+}
+
+// walk moves the cursor below. The row that it finds may lie out of bounds, on the side that it walked to.
+func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
+	switch s { // Steps from no row are steps from an end.
+	case toNext:
+		switch c.pos {
+		case after:
+			return false, true
+		case nowhere, before:
+			s = toFirst
+		}
+	case toPrev:
+		switch c.pos {
+		case before:
+			return false, false
+		case nowhere, after:
+			s = toLast
+		}
+	case toSeek:
+		if bytes.Compare(key, c.lo) <= 0 {
+			s = toFirst
+		}
+	case toSeekBefore:
+		if len(key) == 0 || (c.hi != nil && bytes.Compare(key, c.hi) >= 0) {
+			s = toLast
+		}
+	}
+	switch s {
+	case toFirst:
+		if c.lo != nil {
+			return c.inner.Seek(c.lo), true
+		}
+		return c.inner.First(), true
+	case toLast:
+		if c.hi != nil {
+			return c.inner.SeekBefore(c.hi), false
+		}
+		return c.inner.Last(), false
+	case toNext:
+		return c.inner.Next(), true
+	case toPrev:
+		return c.inner.Prev(), false
+	case toSeek:
+		return c.inner.Seek(key), true
+	default:
+		return c.inner.SeekBefore(key), false
+	}
+}
+
+// settle takes the row under the cursor below if it is within bounds.
+func (c *Cursor) settle(forward bool) bool {
+	key := c.inner.Key()
+	if (forward && c.hi != nil && bytes.Compare(key, c.hi) >= 0) ||
+		(!forward && c.lo != nil && bytes.Compare(key, c.lo) < 0) {
+		c.leave(forward)
+		return false
+	}
+	c.pos, c.key = onRow, key
+	return true
+}
+
+// leave puts the cursor off the end that it walked to.
+func (c *Cursor) leave(forward bool) {
+	c.key, c.pos = nil, before
+	if forward {
+		c.pos = after
+	}
+}

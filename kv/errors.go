@@ -1,0 +1,164 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Errors of the caller: the call was not carried out, the transaction and the store are as they were.
+var (
+	// ErrNotFound is returned for a key that is absent. It is also fs.ErrNotExist.
+	ErrNotFound error = notFound{}
+	// ErrKeyEmpty is returned by point calls for an empty or nil key.
+	ErrKeyEmpty = errors.New("kv: key is empty")
+	// ErrKeyTooLarge is returned by point calls for a key above DB.MaxKeySize.
+	ErrKeyTooLarge = errors.New("kv: key is too large")
+	// ErrValueTooLarge is returned for a value above MaxValueSize.
+	ErrValueTooLarge = errors.New("kv: value is too large")
+	// ErrTxnTooLarge is returned by the write that takes a transaction above Options.MaxTxnBytes.
+	ErrTxnTooLarge = errors.New("kv: transaction is too large")
+	// ErrKeyOrder is returned by BulkLoad for keys that do not strictly increase.
+	ErrKeyOrder = errors.New("kv: keys are not in strictly increasing order")
+	// ErrInvalidOptions is returned for an option that is out of range, unknown or contradicts another, for a negative
+	// count, and for a nil callback.
+	ErrInvalidOptions = errors.New("kv: invalid options")
+	// ErrInvalidPath is returned by Open for a path that is empty, holds a NUL byte, or names something else than a
+	// regular file.
+	ErrInvalidPath = errors.New("kv: invalid path")
+	// ErrCFExists is returned when a family is created or renamed to a name that is taken.
+	ErrCFExists = errors.New("kv: family exists")
+	// ErrCFNotFound is returned by calls on a family that does not exist.
+	ErrCFNotFound = errors.New("kv: no such family")
+	// ErrCFNotEmpty is returned by BulkLoad into a family that has rows.
+	ErrCFNotEmpty = errors.New("kv: family is not empty")
+	// ErrCFName is returned for a family name that is empty, above 200 bytes, not UTF-8, or with a NUL byte.
+	ErrCFName = errors.New("kv: family name not allowed")
+	// ErrCFReserved is returned for a family name that begins with two underscores, and when "default" is dropped or
+	// renamed.
+	ErrCFReserved = errors.New("kv: family is reserved")
+	// ErrCFDropped is returned by a *CF whose family was dropped in its transaction.
+	ErrCFDropped = errors.New("kv: family was dropped")
+	// ErrReadOnlyTxn is returned by a write in a read transaction.
+	ErrReadOnlyTxn = errors.New("kv: write in a read transaction")
+	// ErrReadOnlyDB is returned by every write on a store that was opened with Options.ReadOnly.
+	ErrReadOnlyDB = errors.New("kv: store is open read-only")
+	// ErrTxnDone is returned by a transaction, its families, iterators and cursors after it has ended.
+	ErrTxnDone = errors.New("kv: transaction has ended")
+	// ErrManagedTxn is returned by Commit and Rollback inside View, Update and UpdateContext.
+	ErrManagedTxn = errors.New("kv: transaction is ended by View or Update")
+	// ErrNotCounter is returned by Increment if the value is not 8 bytes long or the sum overflows.
+	ErrNotCounter = errors.New("kv: not a counter, or it would overflow")
+	// ErrInvalidTTL is returned for a ttl that is not positive or whose expiry overflows, and for an expiry that is not
+	// after now. The key keeps its value and its expiry.
+	ErrInvalidTTL = errors.New("kv: invalid ttl")
+	// ErrSavepoint is returned for a savepoint of another transaction, and for one that an earlier one ended.
+	ErrSavepoint = errors.New("kv: savepoint has ended")
+)
+
+// Errors of the moment: the same call may succeed later.
+var (
+	// ErrTxnsOpen is returned by Close while transactions are open. The store stays usable.
+	ErrTxnsOpen = errors.New("kv: transactions are open")
+	// ErrClosed is returned by any call on a store after Close.
+	ErrClosed = errors.New("kv: store is closed")
+	// ErrLocked is returned by Open if another process or handle holds the store.
+	ErrLocked = errors.New("kv: store is locked by someone else")
+	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than Options.MaxClockStep
+	// while the store was open, until PurgeOptions.Force or a reopen. Reads hide what the clock says is expired.
+	ErrClockJump = errors.New("kv: clock has jumped forward")
+	// ErrNoSpace is returned when the disk, the quota or Options.MaxBytes is exhausted.
+	ErrNoSpace = errors.New("kv: no space")
+)
+
+// Errors of the file.
+var (
+	// ErrNotDatabase is returned by Open for a file that is something else. It is not touched.
+	ErrNotDatabase = errors.New("kv: not an Ebb store")
+	// ErrVersion is returned for a store of a newer format, or with a feature this program does not know.
+	ErrVersion = errors.New("kv: unknown format version or feature")
+	// ErrCorrupt is returned when bytes read from a file are not what was written. errors.As finds a *CorruptError.
+	ErrCorrupt = badfile.ErrCorrupt
+)
+
+// Errors of the machine: no later write of this handle can succeed. Open the store again.
+var (
+	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads go on.
+	ErrFailed = errors.New("kv: an earlier write failed; open the store again")
+	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps the cause.
+	ErrCommitUnknown = errors.New("kv: fate of the commit is unknown; open the store again")
+	// ErrFileReplaced is returned when the file at the store's path is not the one that was opened.
+	ErrFileReplaced = errors.New("kv: file was replaced or removed while open")
+)
+
+// CorruptError tells the place of damage: file, page, byte offset, and what was found and expected.
+type CorruptError = badfile.Error
+
+// notFound is the type of ErrNotFound.
+type notFound struct{}
+
+func (notFound) Error() string        { return "kv: not found" }
+func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
+
+// failure is an error of kv with the error of a room below as its cause. errors.Is finds both.
+type failure struct{ kind, cause error }
+
+func (f *failure) Error() string   { return f.kind.Error() + ": " + f.cause.Error() }
+func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
+
+// kinds says under which name an error of a room below reaches the user. An error may wrap its
+// cause, and then has several names: the first one here is the one that its text begins with.
+var kinds = [...]struct{ from, to error }{
+	{txn.ErrUnknown, ErrCommitUnknown},
+	{txn.ErrReplaced, ErrFileReplaced},
+	{txn.ErrFailed, ErrFailed},
+	{txn.ErrTxnDone, ErrTxnDone},
+	{txn.ErrReadOnly, ErrReadOnlyTxn},
+	{txn.ErrReadOnlyDB, ErrReadOnlyDB},
+	{txn.ErrClosed, ErrClosed},
+	{txn.ErrTxnsOpen, ErrTxnsOpen},
+	{txn.ErrTxnTooBig, ErrTxnTooLarge},
+	{txn.ErrNoSpace, ErrNoSpace},
+	{txn.ErrSavepoint, ErrSavepoint},
+	{txn.ErrNotDB, ErrNotDatabase},
+	{txn.ErrVersion, ErrVersion},
+	{txn.ErrPageSize, ErrInvalidOptions},
+	{txn.ErrOrder, ErrKeyOrder},
+	{cf.ErrExists, ErrCFExists},
+	{cf.ErrNotFound, ErrCFNotFound},
+	{cf.ErrName, ErrCFName},
+	{cf.ErrReserved, ErrCFReserved},
+	{cf.ErrOptions, ErrInvalidOptions},
+	{cf.ErrVersion, ErrVersion},
+	{ttl.ErrInvalid, ErrInvalidTTL},
+	{vfs.ErrLocked, ErrLocked},
+	{vfs.ErrNoSpace, ErrNoSpace},
+	{vfs.ErrInvalidPath, ErrInvalidPath},
+	{vfs.ErrNotRegular, ErrInvalidPath},
+}
+
+// fromBelow gives an error of a room below its names in this package. Errors of the machine, of a context and of a
+// caller's function pass unchanged.
+func fromBelow(err error) error {
+	if err == nil {
+		return nil
+	}
+	named := err
+	for i := len(kinds) - 1; i >= 0; i-- {
+		if k := kinds[i]; errors.Is(err, k.from) && !errors.Is(named, k.to) {
+			named = &failure{k.to, named}
+		}
+	}
+	return named
+}
+
+// invalid is an ErrInvalidOptions that names the field.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalidOptions, fmt.Sprintf(format, args...))
+}

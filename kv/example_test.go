@@ -1,0 +1,189 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func Example() {
+	dir, err := os.MkdirTemp("", "ebb")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	db, err := kv.Open(filepath.Join(dir, "app.ebb"), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	// Update commits if the function returns nil: then the change survives any crash.
+	err = db.Update(func(tx *kv.Tx) error {
+		return tx.Put([]byte("greeting"), []byte("hello"))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// View sees one state of the store, whatever writers do meanwhile.
+	err = db.View(func(tx *kv.Tx) error {
+		value, err := tx.Get([]byte("greeting"))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s\n", value)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: hello
+}
+
+func ExampleOpenMemory() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	fmt.Println(db.Put([]byte("k"), []byte("v")))
+	value, err := db.Get([]byte("k"))
+	fmt.Printf("%s %v\n", value, err)
+	_, err = db.Get([]byte("absent"))
+	fmt.Println(errors.Is(err, kv.ErrNotFound))
+	// Output:
+	// <nil>
+	// v <nil>
+	// true
+}
+
+// One transaction spans any number of families: money does not get lost between them.
+func ExampleTx_CF() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	err = db.Update(func(tx *kv.Tx) error {
+		for _, name := range []string{"accounts", "journal"} {
+			if err := tx.CreateCF(name, kv.CFOptions{}); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.CF("accounts").Increment([]byte("ann"), 25, 0); err != nil {
+			return err
+		}
+		return tx.CF("journal").Put([]byte("0001"), []byte("ann +25"))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	names, err := db.ListCFs()
+	fmt.Println(names, err)
+	entry, err := db.CF("journal").Get([]byte("0001"))
+	fmt.Printf("%s %v\n", entry, err)
+	// Output:
+	// [accounts default journal] <nil>
+	// ann +25 <nil>
+}
+
+func ExampleTx_Scan() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	err = db.Update(func(tx *kv.Tx) error {
+		for _, fruit := range []string{"apple", "apricot", "banana", "cherry"} {
+			if err := tx.Put([]byte(fruit), []byte{byte('0' + len(fruit))}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = db.View(func(tx *kv.Tx) error {
+		for key, value := range tx.Prefix([]byte("ap")) {
+			fmt.Printf("%s %s\n", key, value)
+		}
+		o := kv.ScanOptions{Lower: []byte("b"), Reverse: true, KeysOnly: true, Limit: 1}
+		for key := range tx.Scan(o) {
+			fmt.Printf("the last one from b on is %s\n", key)
+		}
+		return nil // An error of the ranges would be returned by View.
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// apple 5
+	// apricot 7
+	// the last one from b on is cherry
+}
+
+func ExampleCursor() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	err = db.Update(func(tx *kv.Tx) error {
+		for i := range 6 {
+			if err := tx.Put(fmt.Appendf(nil, "job-%d", i), nil); err != nil {
+				return err
+			}
+		}
+		// Every second job is done: delete it on the way.
+		c := tx.Cursor()
+		for ok := c.First(); ok; ok = c.Next() {
+			if (c.Key()[4]-'0')%2 == 0 {
+				if err := c.Delete(); err != nil {
+					return err
+				}
+			}
+		}
+		for ok := c.Last(); ok; ok = c.Prev() {
+			fmt.Printf("%s\n", c.Key())
+		}
+		return c.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// job-5
+	// job-3
+	// job-1
+}
+
+func ExampleDB_Apply() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	b := db.NewBatch()
+	b.Put([]byte("a"), []byte("1"))
+	b.Put([]byte("b"), []byte("2"))
+	b.Delete([]byte("a"))
+	fmt.Println(b.Len(), db.Apply(context.Background(), b))
+	fmt.Println(db.Count())
+	// Output:
+	// 3 <nil>
+	// 1 <nil>
+}

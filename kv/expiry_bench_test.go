@@ -1,0 +1,182 @@
+package kv_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// openFile opens a store on the real file system: pages are read through the map of the file.
+func openFile(b *testing.B, o *kv.Options) *kv.DB {
+	b.Helper()
+	db, err := kv.Open(filepath.Join(b.TempDir(), "bench.ebb"), o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	})
+	return db
+}
+
+// benchKeys are n keys in random order, 16 bytes each.
+func benchKeys(n int) [][]byte {
+	rnd := rand.New(rand.NewPCG(7, 7))
+	keys := make([][]byte, n)
+	for i, j := range rnd.Perm(n) {
+		keys[i] = fmt.Appendf(nil, "key/%012d", j)
+	}
+	return keys
+}
+
+// BenchmarkExpiryPut compares Put and PutTTL in batches of 1000; one operation is one key.
+func BenchmarkExpiryPut(b *testing.B) {
+	keys, value := benchKeys(200_000), make([]byte, 100)
+	for _, kind := range []struct {
+		name string
+		put  func(tx *kv.Tx, i int) error
+	}{
+		{"put", func(tx *kv.Tx, i int) error { return tx.Put(keys[i], value) }},
+		{"put_ttl", func(tx *kv.Tx, i int) error {
+			return tx.PutTTL(keys[i], value, time.Hour+time.Duration(i)*time.Millisecond)
+		}},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			db := openFile(b, quick)
+			i := 0
+			for b.Loop() {
+				if i%1000 == 0 {
+					b.StopTimer()
+				}
+				if i%len(keys) == 0 { // Every round writes new keys.
+					if err := db.Clear(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if i%1000 == 0 {
+					b.StartTimer()
+					at := i % len(keys)
+					if err := db.Update(func(tx *kv.Tx) error {
+						for j := range 1000 {
+							if err := kind.put(tx, at+j); err != nil {
+								return err
+							}
+						}
+						return nil
+					}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkExpiryGet compares a get in a plain family, of a permanent key in a family with 50 % keys that expire, and of
+// a live key there that expires.
+func BenchmarkExpiryGet(b *testing.B) {
+	const n = 100_000
+	keys, value := benchKeys(2*n), make([]byte, 100)
+	db := openFile(b, quick)
+	for _, name := range []string{"plain", "timed"} {
+		if err := db.CreateCF(name, kv.CFOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := db.Update(func(tx *kv.Tx) error {
+		plain, timed := tx.CF("plain"), tx.CF("timed")
+		for i, k := range keys {
+			err := plain.Put(k, value)
+			if err == nil && i%2 == 0 {
+				err = timed.Put(k, value)
+			} else if err == nil {
+				err = timed.PutTTL(k, value, time.Hour+time.Duration(i)*time.Millisecond)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Checkpoint(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range []struct {
+		name, family string
+		first        int
+	}{{"plain_family", "plain", 0}, {"permanent_key", "timed", 0}, {"live_ttl_key", "timed", 1}} {
+		b.Run(kind.name, func(b *testing.B) {
+			_ = db.View(func(tx *kv.Tx) error {
+				family := tx.CF(kind.family)
+				i := kind.first
+				for b.Loop() {
+					if _, err := family.Get(keys[i]); err != nil {
+						b.Fatal(err)
+					}
+					if i += 2; i >= len(keys) {
+						i = kind.first
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// BenchmarkExpiryPurge purges 100,000 due keys among 1,000,000: each tenth one.
+func BenchmarkExpiryPurge(b *testing.B) {
+	keys, value := make([][]byte, 1_000_000), make([]byte, 20)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "key/%012d", i)
+	}
+	for b.Loop() {
+		b.StopTimer()
+		clock := newClock()
+		db, err := kv.Open(filepath.Join(b.TempDir(), "bench.ebb"), &kv.Options{
+			Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 30,
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for at := 0; at < len(keys); at += 10_000 {
+			if err := db.Update(func(tx *kv.Tx) error {
+				for i := at; i < at+10_000; i++ {
+					ttl := time.Hour
+					if i%10 == 0 {
+						ttl = time.Minute
+					}
+					if err := tx.PutTTL(keys[i], value, ttl+time.Duration(i)*time.Microsecond); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := db.Checkpoint(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		clock.move(30 * time.Minute)
+		b.StartTimer()
+		res, err := db.PurgeExpired(b.Context(), kv.PurgeOptions{})
+		b.StopTimer()
+		if err != nil || res.Purged != 100_000 {
+			b.Fatal(res, err)
+		}
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(100_000*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
+}

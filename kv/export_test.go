@@ -1,0 +1,58 @@
+package kv
+
+import (
+	"math"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// RawRow is a row of one of a family's trees.
+type RawRow struct {
+	Key, Value string
+	Flag       bool
+}
+
+// RawTrees reads data, key index and expiry index of a family as they are stored.
+func RawTrees(tx *Tx, family string) (trees [3][]RawRow, err error) {
+	f, err := tx.find(family)
+	if err != nil {
+		return trees, err
+	}
+	for i, id := range [...]txn.TreeID{f.Data(), f.KeyIndex(), f.ExpiryIndex()} {
+		c := tx.inner.Cursor(id)
+		for ok := c.First(); ok; ok = c.Next() {
+			trees[i] = append(trees[i], RawRow{string(c.Key()), string(c.Value()), c.Flag()})
+		}
+		if err := c.Err(); err != nil {
+			return trees, err
+		}
+	}
+	return trees, nil
+}
+
+// RawTx is the transaction below, for tests that damage indexes.
+func RawTx(tx *Tx) *txn.Tx { return tx.inner }
+
+// FindFamily is the catalog entry of a family.
+func FindFamily(tx *Tx, family string) (*cf.Family, error) { return tx.find(family) }
+
+// HoldNotes takes all notes of expired keys away until restore is called, which forgets those made meanwhile.
+func HoldNotes(db *DB) (restore func()) {
+	notes := db.queue.Take(math.MaxInt)
+	return func() {
+		db.queue.Take(math.MaxInt)
+		for _, n := range notes {
+			db.queue.Add(&cf.Family{Name: n.Family, Base: n.Base}, []byte(n.Key), n.Expiry)
+		}
+	}
+}
+
+// Notes counts the expired keys that wait to be evicted.
+func Notes(db *DB) int { return db.queue.Len() }
+
+// Mark is the clock mark of this process.
+func Mark(db *DB) int64 { return db.clock.mark.Load() }
+
+// PagesRead counts pages read from the file, without reading any.
+func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }

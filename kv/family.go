@@ -1,0 +1,230 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/cf"
+)
+
+// CF is a family in a transaction: the same verbs as *Tx has for "default". Every call on an absent family returns
+// ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
+type CF struct{ verbs }
+
+// Family is a family outside of a transaction: one-shot verbs, each of which looks its name up. It is safe for
+// concurrent use.
+type Family struct{ shots }
+
+// CF returns a handle on a family. It never fails: the calls on it do. The handle keeps meaning the family that it
+// found, also when this transaction renames it.
+func (tx *Tx) CF(name string) *CF {
+	tx.lock()
+	defer tx.unlock()
+	if h := tx.handles[name]; h != nil && h.current() {
+		return h
+	}
+	h := &CF{verbs{tx: tx, name: name}}
+	if tx.inner != nil {
+		if tx.handles == nil {
+			tx.handles = make(map[string]*CF)
+		}
+		tx.handles[name] = h
+	}
+	return h
+}
+
+// current says whether a handle still means what its name means. A handle that found nothing looks again at each call.
+func (v *verbs) current() bool {
+	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
+		return v.gone == nil
+	}
+	fam, err := cf.Lookup(v.tx.inner, v.name)
+	return err == nil && fam.Base == v.first.Base
+}
+
+// CF returns one-shot verbs on a family. It never fails: the calls on it do.
+func (db *DB) CF(name string) *Family { return &Family{shots{db: db, name: name}} }
+
+// Name is the family's name as it was asked for.
+func (c *CF) Name() string { return c.name }
+
+// Name is the family's name as it was asked for.
+func (f *Family) Name() string { return f.name }
+
+// resolve finds the family of a handle, again after each change of the catalog by this very transaction. The caller has
+// entered, and the transaction is open.
+func (v *verbs) resolve() error {
+	if v.fam != nil && v.at == v.tx.catalog {
+		return nil
+	}
+	if v.gone == nil || v.at != v.tx.catalog {
+		return v.resolveAnew()
+	}
+	return v.gone
+}
+
+func (v *verbs) resolveAnew() error {
+	v.fam, v.gone = nil, nil
+	if err := cf.CheckName(v.name); err != nil {
+		return fromBelow(err)
+	}
+	fam, err := v.lookup()
+	switch {
+	case err == nil:
+		v.fam = fam
+		if v.first == nil {
+			v.first = fam
+		}
+	case v.first != nil && errors.Is(err, cf.ErrNotFound):
+		v.gone = fmt.Errorf("%w: %q", ErrCFDropped, v.name)
+		err = v.gone
+	}
+	v.at = v.tx.catalog
+	return fromBelow(err)
+}
+
+// lookup finds the family by name, or, if the handle had one before, that one under whatever name it has now.
+func (v *verbs) lookup() (*cf.Family, error) {
+	tx := v.tx
+	if tx.db.hollow != nil && v.name == cf.Default {
+		return tx.db.hollow, nil
+	}
+	if tx.catalog == 0 {
+		return tx.db.names.Lookup(tx.inner, v.name)
+	}
+	fam, err := cf.Lookup(tx.inner, v.name)
+	switch {
+	case v.first == nil || (err == nil && fam.Base == v.first.Base):
+		return fam, err
+	case err != nil && !errors.Is(err, cf.ErrNotFound):
+		return nil, err
+	}
+	return cf.FindBase(tx.inner, v.first.Base)
+}
+
+// change runs a change of the catalog.
+func (tx *Tx) change(fn func() error) (err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(true); err != nil {
+		return err
+	}
+	tx.catalog++ // Before fn: a change that fails half-way is a change.
+	return fromBelow(fn())
+}
+
+// CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is not allowed.
+func (tx *Tx) CreateCF(name string, o CFOptions) error {
+	return tx.change(func() error {
+		stored, err := o.check()
+		if err == nil {
+			_, err = cf.Create(tx.inner, name, stored)
+		}
+		return err
+	})
+}
+
+// EnsureCF creates a family if it is absent. An existing one keeps its options.
+func (tx *Tx) EnsureCF(name string, o CFOptions) error {
+	if err := tx.check(true); err != nil {
+		return err
+	}
+	if _, err := o.check(); err != nil {
+		return err
+	}
+	if there, err := tx.hasCF(name); err != nil || there {
+		return err
+	}
+	return tx.CreateCF(name, o)
+}
+
+// AlterCF gives a family new options, for writes from now on.
+func (tx *Tx) AlterCF(name string, o CFOptions) error {
+	return tx.change(func() error {
+		stored, err := o.check()
+		if err == nil {
+			err = cf.Alter(tx.inner, name, stored)
+		}
+		return err
+	})
+}
+
+// DropCF removes a family and all its rows; the work does not depend on their number. The name is free at once.
+func (tx *Tx) DropCF(name string) error {
+	return tx.change(func() error { return cf.Drop(tx.inner, name) })
+}
+
+// RenameCF gives a family another name, which must be free: ErrCFExists.
+func (tx *Tx) RenameCF(old, new string) error {
+	return tx.change(func() error { return cf.Rename(tx.inner, old, new) })
+}
+
+// ListCFs returns the names of all families, sorted, "default" included.
+func (tx *Tx) ListCFs() (names []string, err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(false); err != nil {
+		return nil, err
+	}
+	if tx.db.hollow != nil {
+		names = append(names, tx.db.hollow.Name)
+	}
+	err = cf.Each(tx.inner, func(f *cf.Family) bool {
+		names = append(names, f.Name)
+		return true
+	})
+	return names, fromBelow(err)
+}
+
+// CreateCF is Tx.CreateCF in a transaction of its own.
+func (db *DB) CreateCF(name string, o CFOptions) error {
+	return db.Update(func(tx *Tx) error { return tx.CreateCF(name, o) })
+}
+
+// EnsureCF is Tx.EnsureCF in a transaction of its own, which is not needed if the family is there.
+func (db *DB) EnsureCF(name string, o CFOptions) error {
+	if err := db.state(true); err != nil {
+		return err
+	}
+	there := false
+	err := db.View(func(tx *Tx) error {
+		var err error
+		there, err = tx.hasCF(name)
+		return err
+	})
+	if err != nil || there {
+		return err
+	}
+	return db.Update(func(tx *Tx) error { return tx.EnsureCF(name, o) })
+}
+
+// hasCF says whether a family exists.
+func (tx *Tx) hasCF(name string) (ok bool, err error) {
+	_, err = tx.CF(name).Count()
+	if errors.Is(err, ErrCFNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// AlterCF is Tx.AlterCF in a transaction of its own.
+func (db *DB) AlterCF(name string, o CFOptions) error {
+	return db.Update(func(tx *Tx) error { return tx.AlterCF(name, o) })
+}
+
+// DropCF is Tx.DropCF in a transaction of its own.
+func (db *DB) DropCF(name string) error {
+	return db.Update(func(tx *Tx) error { return tx.DropCF(name) })
+}
+
+// RenameCF is Tx.RenameCF in a transaction of its own.
+func (db *DB) RenameCF(old, new string) error {
+	return db.Update(func(tx *Tx) error { return tx.RenameCF(old, new) })
+}
+
+// ListCFs returns the names of all families, sorted, "default" included.
+func (db *DB) ListCFs() (names []string, err error) {
+	err = db.View(func(tx *Tx) error {
+		names, err = tx.ListCFs()
+		return err
+	})
+	return names, err
+}

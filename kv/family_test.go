@@ -1,0 +1,228 @@
+package kv_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+func TestFamiliesAreSeparateKeySpaces(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.ErrorIs(t, db.CreateCF("a", kv.CFOptions{}), kv.ErrCFExists)
+	require.ErrorIs(t, db.CreateCF("default", kv.CFOptions{}), kv.ErrCFExists)
+	require.NoError(t, db.EnsureCF("a", kv.CFOptions{}))
+	require.NoError(t, db.EnsureCF("b", kv.CFOptions{}))
+	require.NoError(t, db.AlterCF("b", kv.CFOptions{}))
+	require.ErrorIs(t, db.AlterCF("c", kv.CFOptions{}), kv.ErrCFNotFound)
+	k := []byte("k")
+	require.NoError(t, db.Put(k, []byte("0")))
+	require.NoError(t, db.CF("a").Put(k, []byte("1")))
+	require.NoError(t, db.CF("b").Put(k, []byte("2")))
+	require.Equal(t, []string{"k=0"}, rows(t, db, "default"))
+	require.Equal(t, []string{"k=1"}, rows(t, db, "a"))
+	require.Equal(t, []string{"k=2"}, rows(t, db, "b"))
+	names, err := db.ListCFs()
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "default"}, names)
+	require.Equal(t, int64(1), db.Stats().Families["b"].Rows)
+}
+
+func TestFamilyIsFoundByNameAtEachCall(t *testing.T) {
+	db := openTest(t)
+	family, k := db.CF("a"), []byte("k")
+	require.ErrorIs(t, family.Put(k, nil), kv.ErrCFNotFound)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.NoError(t, family.Put(k, nil))
+	require.NoError(t, db.RenameCF("a", "b"))
+	_, err := family.Get(k)
+	require.ErrorIs(t, err, kv.ErrCFNotFound)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	found, err := family.Has(k)
+	require.NoError(t, err)
+	require.False(t, found, "another family of that name")
+	require.NoError(t, db.DropCF("a"))
+	_, err = family.Count()
+	require.ErrorIs(t, err, kv.ErrCFNotFound)
+}
+
+// TestHandleFollowsItsFamily: within a transaction a handle means the family that it found, whatever happens to names.
+func TestHandleFollowsItsFamily(t *testing.T) {
+	db := openTest(t)
+	k := []byte("k")
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		h := tx.CF("a")
+		require.ErrorIs(t, h.Put(k, nil), kv.ErrCFNotFound)
+		require.NoError(t, tx.CreateCF("a", kv.CFOptions{}))
+		require.NoError(t, h.Put(k, []byte("1")), "it is there now")
+		require.Same(t, h, tx.CF("a"))
+
+		require.NoError(t, tx.RenameCF("a", "b"))
+		require.NoError(t, tx.CreateCF("a", kv.CFOptions{}))
+		value, err := h.Get(k)
+		require.NoError(t, err)
+		require.Equal(t, "1", string(value), "the family, not the name")
+		n, err := tx.CF("b").Count()
+		require.NoError(t, err)
+		require.Equal(t, int64(1), n)
+
+		require.NoError(t, tx.DropCF("b"))
+		_, err = h.Get(k)
+		require.ErrorIs(t, err, kv.ErrCFDropped)
+		_, err = h.Get(nil)
+		require.ErrorIs(t, err, kv.ErrCFDropped)
+		require.NoError(t, tx.CreateCF("b", kv.CFOptions{}), "the name is free at once")
+		_, err = h.Get(k)
+		require.ErrorIs(t, err, kv.ErrCFDropped)
+		fresh := tx.CF("b")
+		require.NotSame(t, h, fresh)
+		return fresh.Put(k, []byte("2"))
+	}))
+	require.Equal(t, []string{"k=2"}, rows(t, db, "b"))
+	require.Empty(t, rows(t, db, "a"))
+}
+
+// TestNewHandleAfterRename: the name of a renamed family means another one, or none, for handles asked for later.
+func TestNewHandleAfterRename(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		old := tx.CF("a")
+		require.NoError(t, old.Put([]byte("k"), nil))
+		require.NoError(t, tx.RenameCF("a", "b"))
+		_, err := tx.CF("a").Count()
+		require.ErrorIs(t, err, kv.ErrCFNotFound)
+		require.NoError(t, tx.CreateCF("a", kv.CFOptions{}))
+		n, err := tx.CF("a").Count()
+		require.NoError(t, err)
+		require.Zero(t, n)
+		n, err = old.Count()
+		require.NoError(t, err)
+		require.Equal(t, int64(1), n)
+		return nil
+	}))
+}
+
+func TestDroppedFamilyComesBackWithARollback(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.NoError(t, db.CF("a").Put([]byte("k"), []byte("v")))
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		h := tx.CF("a")
+		save := tx.Savepoint()
+		require.NoError(t, tx.DropCF("a"))
+		_, err := h.Count()
+		require.NoError(t, errIs(err, kv.ErrCFNotFound, kv.ErrCFDropped))
+		require.NoError(t, tx.RollbackTo(save))
+		n, err := h.Count()
+		require.NoError(t, err)
+		require.Equal(t, int64(1), n)
+		return nil
+	}))
+	require.Equal(t, []string{"k=v"}, rows(t, db, "a"))
+}
+
+func TestSnapshotKeepsItsFamilies(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.NoError(t, db.CF("a").Put([]byte("k"), []byte("v")))
+	old, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, db.DropCF("a"))
+	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
+	require.Empty(t, rows(t, db, "a"))
+	value, err := old.CF("a").Get([]byte("k"))
+	require.NoError(t, err)
+	require.Equal(t, "v", string(value))
+	require.NoError(t, old.Rollback())
+}
+
+func TestFamilyNamesAreChecked(t *testing.T) {
+	db := openTest(t)
+	for name, want := range map[string]error{
+		"": kv.ErrCFName, "a\x00": kv.ErrCFName, "\xff": kv.ErrCFName, strings.Repeat("x", 201): kv.ErrCFName,
+		"__ttl_k__a": kv.ErrCFReserved,
+	} {
+		require.ErrorIs(t, db.CreateCF(name, kv.CFOptions{}), want)
+		require.ErrorIs(t, db.EnsureCF(name, kv.CFOptions{}), want)
+		require.ErrorIs(t, db.DropCF(name), want)
+		require.ErrorIs(t, db.RenameCF("default", name), kv.ErrCFReserved)
+		require.ErrorIs(t, db.RenameCF(name, "x"), want)
+		require.ErrorIs(t, db.CF(name).Put([]byte("k"), nil), want)
+	}
+	require.ErrorIs(t, db.DropCF("default"), kv.ErrCFReserved)
+	require.ErrorIs(t, db.DropCF("absent"), kv.ErrCFNotFound)
+	require.ErrorIs(t, db.RenameCF("absent", "x"), kv.ErrCFNotFound)
+	longest := strings.Repeat("ü", 100)
+	require.NoError(t, db.CreateCF(longest, kv.CFOptions{}))
+	require.NoError(t, db.CF(longest).Put([]byte("k"), nil))
+}
+
+func TestReadOnlyStoreWithoutDefaultFamilyIsEmpty(t *testing.T) {
+	fsys := vfs.NewMemory()
+	bare(t, fsys)
+	db := openOn(t, fsys, &kv.Options{ReadOnly: true})
+	_, err := db.Get([]byte("k"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	n, err := db.Count()
+	require.NoError(t, err)
+	require.Zero(t, n)
+	names, err := db.ListCFs()
+	require.NoError(t, err)
+	require.Equal(t, []string{"default"}, names)
+	require.Empty(t, rows(t, db, "default"))
+	require.NoError(t, db.Close())
+
+	db = openOn(t, fsys, nil)
+	require.NoError(t, db.Put([]byte("k"), nil), "opened for writing, it gets its family")
+}
+
+// TestTenThousandFamiliesInOneStore fills each of them, over a reopen.
+func TestTenThousandFamiliesInOneStore(t *testing.T) {
+	const n = 10_000
+	fsys := vfs.NewMemory()
+	db := openOn(t, fsys, quick)
+	name := func(i int) string { return fmt.Sprintf("f%05d", i) }
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range n {
+			if err := tx.CreateCF(name(i), kv.CFOptions{}); err != nil {
+				return err
+			}
+			if err := tx.CF(name(i)).Put([]byte("k"), []byte(name(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.CreateCF("one more", kv.CFOptions{}))
+	require.NoError(t, db.Close())
+	db = openOn(t, fsys, quick)
+	names, err := db.ListCFs()
+	require.NoError(t, err)
+	require.Len(t, names, n+2)
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		for i := range n {
+			value, err := tx.CF(name(i)).Get([]byte("k"))
+			if err != nil || string(value) != name(i) {
+				return fmt.Errorf("family %d: %q, %w", i, value, err)
+			}
+		}
+		return nil
+	}))
+	require.Len(t, db.Stats().Families, n+2)
+}
+
+// errIs returns nil if err is one of want.
+func errIs(err error, want ...error) error {
+	for _, w := range want {
+		if isErr(err, w) {
+			return nil
+		}
+	}
+	return fmt.Errorf("got %v, want one of %v", err, want)
+}

@@ -1,0 +1,133 @@
+package kv_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/ebbkv/ebb/"
+
+// cupboards serve every room and know none.
+var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap"}
+
+// rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
+var rooms = map[string][]string{
+	"internal/badfile":   {},
+	"internal/invariant": {},
+	"internal/offheap":   {},
+	"internal/vfs":       {},
+
+	"pager": {},
+	"wal":   {},
+	"btree": {"pager"},
+	"txn":   {"pager", "wal", "btree"},
+	"cf":    {"txn"},
+	"ttl":   {"cf", "txn"},
+	"kv":    {"cf", "ttl", "txn"},
+}
+
+// libraries are all that the library may need beside the standard one.
+var libraries = []string{"github.com/google/btree", "golang.org/x/sys", "github.com/cespare/xxhash/v2"}
+
+// goList runs go list over the library and returns one line for each package.
+func goList(t *testing.T, format string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", format, module+"...").Output()
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func TestImports(t *testing.T) {
+	seen := 0
+	for _, line := range goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`) {
+		fields := strings.Fields(line)
+		room := strings.TrimPrefix(fields[0], module)
+		may, known := rooms[room]
+		if !known {
+			continue // tools and simulated disks: they may use every room
+		}
+		seen++
+		for _, path := range fields[1:] {
+			inside, ours := strings.CutPrefix(path, module)
+			switch {
+			case ours:
+				require.True(t, slices.Contains(may, inside) || slices.Contains(cupboards, inside),
+					"%s imports %s", room, inside)
+			case strings.Contains(path, "."):
+				require.True(t, slices.ContainsFunc(libraries, func(l string) bool {
+					return path == l || strings.HasPrefix(path, l+"/")
+				}), "%s imports %s", room, path)
+			}
+		}
+	}
+	require.Greater(t, seen, 8, "rooms that are there")
+}
+
+// machine are the packages with which a room could touch files past the vfs, and what it may use of them: nothing, or
+// what has nothing to do with files.
+var machine = map[string][]string{
+	"os":                       {"Getpagesize"},
+	"io/ioutil":                {},
+	"syscall":                  {},
+	"golang.org/x/sys/unix":    {"Mmap", "Munmap", "MmapPtr", "MunmapPtr", "Madvise", "PROT_READ", "PROT_WRITE", "MAP_ANON", "MAP_PRIVATE", "MAP_NORESERVE", "MADV_HUGEPAGE", "MADV_DONTNEED", "MADV_FREE"},
+	"golang.org/x/sys/windows": {"VirtualAlloc", "VirtualFree", "MEM_COMMIT", "MEM_RESERVE", "MEM_RELEASE", "PAGE_READWRITE"},
+}
+
+// TestNoDirectIO reads the sources of every room: all files are touched through internal/vfs. Anonymous memory is not a
+// file.
+func TestNoDirectIO(t *testing.T) {
+	for _, line := range goList(t, `{{.ImportPath}} {{.Dir}}`) {
+		name, dir, _ := strings.Cut(line, " ")
+		room := strings.TrimPrefix(name, module)
+		if _, known := rooms[room]; !known || room == "internal/vfs" {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.go")) // for every platform
+		require.NoError(t, err)
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				noDirectIO(t, file)
+			}
+		}
+	}
+}
+
+func noDirectIO(t *testing.T, file string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	src, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	local := map[string]string{} // name in this file -> path
+	for _, spec := range src.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		if _, ok := machine[path]; !ok {
+			continue
+		}
+		name := path[strings.LastIndex(path, "/")+1:]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		require.NotContains(t, []string{".", "_"}, name, "%s: import of %s", file, path)
+		local[name] = path
+	}
+	ast.Inspect(src, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if id, ok := sel.X.(*ast.Ident); ok && local[id.Name] != "" {
+			require.Contains(t, machine[local[id.Name]], sel.Sel.Name, "%s uses %s.%s", fset.Position(n.Pos()), id.Name, sel.Sel.Name)
+		}
+		return true
+	})
+}

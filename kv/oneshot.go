@@ -1,0 +1,225 @@
+package kv
+
+import (
+	"context"
+	"time"
+)
+
+// shots are the one-shot calls on one family: what *DB and *Family have in common. A read takes the newest visible
+// state; a write is a transaction of its own with the store's durability, and waits for other writers without bound.
+type shots struct {
+	db   *DB
+	name string
+}
+
+// readShot runs one call in a read transaction of its own.
+func readShot[T any](s *shots, call func(*verbs) (T, error)) (result T, err error) {
+	tx, err := s.use(context.Background(), false)
+	if err != nil {
+		return result, err
+	}
+	result, now, noted, err := runShot(s, tx, call)
+	if noted {
+		s.db.evictIdle(now)
+	}
+	return result, err
+}
+
+// runShot makes the call, ends the transaction, and tells whether the call noted an expired key, at which instant.
+func runShot[T any](s *shots, tx *Tx, call func(*verbs) (T, error)) (result T, now int64, noted bool, err error) {
+	defer s.done(tx)
+	result, err = call(&tx.verbs)
+	return result, tx.nowMs, tx.noted, err
+}
+
+// writeShot runs one call in a write transaction of its own, and commits it unless the call failed.
+func writeShot[T any](s *shots, call func(*verbs) (T, error)) (result T, err error) {
+	tx, err := s.use(context.Background(), true)
+	if err != nil {
+		return result, err
+	}
+	defer s.done(tx)
+	got, err := call(&tx.verbs)
+	if err == nil {
+		err = tx.commit(nil)
+	}
+	if err != nil {
+		return result, err
+	}
+	return got, nil
+}
+
+// write is writeShot for calls without a result.
+func (s *shots) write(call func(*verbs) error) error {
+	_, err := writeShot(s, func(v *verbs) (struct{}, error) { return struct{}{}, call(v) })
+	return err
+}
+
+// Get returns a copy of the value of key, or ErrNotFound. An empty value is not nil.
+func (s *shots) Get(key []byte) ([]byte, error) {
+	return readShot(s, func(v *verbs) ([]byte, error) {
+		value, err := v.Get(key)
+		if err != nil {
+			return nil, err
+		}
+		return append(make([]byte, 0, len(value)), value...), nil
+	})
+}
+
+// GetTTL returns a copy of the value of key with what TTL says, or ErrNotFound.
+func (s *shots) GetTTL(key []byte) (value []byte, ttl time.Duration, err error) {
+	value, err = readShot(s, func(v *verbs) ([]byte, error) {
+		value, left, err := v.GetTTL(key)
+		if err != nil {
+			return nil, err
+		}
+		ttl = left
+		return append(make([]byte, 0, len(value)), value...), nil
+	})
+	return value, ttl, err
+}
+
+// GetAppend appends the value of key to dst and returns the longer slice; on an error, ErrNotFound included, dst.
+func (s *shots) GetAppend(dst, key []byte) ([]byte, error) {
+	longer, err := readShot(s, func(v *verbs) ([]byte, error) { return v.GetAppend(dst, key) })
+	if err != nil {
+		return dst, err
+	}
+	return longer, nil
+}
+
+// Has says whether key is there.
+func (s *shots) Has(key []byte) (bool, error) {
+	return readShot(s, func(v *verbs) (bool, error) { return v.Has(key) })
+}
+
+// Size returns the length of the value of key in bytes without reading it, or ErrNotFound.
+func (s *shots) Size(key []byte) (int, error) {
+	return readShot(s, func(v *verbs) (int, error) { return v.Size(key) })
+}
+
+// TTL returns what is left of key's life, exact to the millisecond: NoExpiry (-1) if it is permanent, 0 if it is expired
+// but still stored, ErrNotFound if it is absent. It changes nothing, so that it answers the same when asked again.
+func (s *shots) TTL(key []byte) (time.Duration, error) {
+	return readShot(s, func(v *verbs) (time.Duration, error) { return v.TTL(key) })
+}
+
+// Expiry returns the instant at which key is gone: the zero Time if it is permanent, ErrNotFound if it is absent.
+func (s *shots) Expiry(key []byte) (time.Time, error) {
+	return readShot(s, func(v *verbs) (time.Time, error) { return v.Expiry(key) })
+}
+
+// CountLive returns the number of rows that are not expired. It reads as many rows of an index as are.
+func (s *shots) CountLive() (int64, error) { return readShot(s, (*verbs).CountLive) }
+
+// NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that are expired and still
+// stored count.
+func (s *shots) NextExpiry() (at time.Time, ok bool, err error) {
+	at, err = readShot(s, func(v *verbs) (at time.Time, err error) {
+		at, ok, err = v.NextExpiry()
+		return at, err
+	})
+	return at, ok, err
+}
+
+// Count returns the number of stored rows, expired ones included, without reading them.
+func (s *shots) Count() (int64, error) { return readShot(s, (*verbs).Count) }
+
+// Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the family's default ttl.
+func (s *shots) Put(key, value []byte) error {
+	return s.write(func(v *verbs) error { return v.Put(key, value) })
+}
+
+// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive.
+func (s *shots) PutTTL(key, value []byte, ttl time.Duration) error {
+	return s.write(func(v *verbs) error { return v.PutTTL(key, value, ttl) })
+}
+
+// PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after now.
+func (s *shots) PutExpireAt(key, value []byte, at time.Time) error {
+	return s.write(func(v *verbs) error { return v.PutExpireAt(key, value, at) })
+}
+
+// Expire gives key a new expiry, ttl from now on, and does not rewrite its value. ErrNotFound if it is absent or expired.
+func (s *shots) Expire(key []byte, ttl time.Duration) error {
+	return s.write(func(v *verbs) error { return v.Expire(key, ttl) })
+}
+
+// ExpireAt is Expire with an instant, which must be after now.
+func (s *shots) ExpireAt(key []byte, at time.Time) error {
+	return s.write(func(v *verbs) error { return v.ExpireAt(key, at) })
+}
+
+// Persist makes key permanent and does not rewrite its value. ErrNotFound if it is absent or expired.
+func (s *shots) Persist(key []byte) error {
+	return s.write(func(v *verbs) error { return v.Persist(key) })
+}
+
+// PutWith is Put with options, and says whether it wrote: not if a condition did not hold.
+func (s *shots) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
+	return writeShot(s, func(v *verbs) (bool, error) { return v.PutWith(key, value, o) })
+}
+
+// Delete removes key. An absent key is nil.
+func (s *shots) Delete(key []byte) error {
+	return s.write(func(v *verbs) error { return v.Delete(key) })
+}
+
+// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is
+// there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A value
+// of another size, or an overflow, is ErrNotCounter and changes nothing.
+func (s *shots) Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error) {
+	return writeShot(s, func(v *verbs) (int64, error) { return v.Increment(key, delta, ttlIfNew) })
+}
+
+// CompareAndSwap sets key to new if its value is old, and says whether it did. old nil means: the key must be absent.
+// The conditions of o may repeat that, not contradict it.
+func (s *shots) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
+	return writeShot(s, func(v *verbs) (bool, error) { return v.CompareAndSwap(key, old, new, o) })
+}
+
+// CompareAndDelete removes key if its value is old, and says whether it did. A nil old matches no value.
+func (s *shots) CompareAndDelete(key, old []byte) (deleted bool, err error) {
+	return writeShot(s, func(v *verbs) (bool, error) { return v.CompareAndDelete(key, old) })
+}
+
+// DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi removes nothing. Subtrees
+// that lie inside are unlinked whole.
+func (s *shots) DeleteRange(lo, hi []byte) error {
+	return s.write(func(v *verbs) error { return v.DeleteRange(lo, hi) })
+}
+
+// DeletePrefix removes the keys that begin with p; an empty p is every key.
+func (s *shots) DeletePrefix(p []byte) error {
+	return s.write(func(v *verbs) error { return v.DeletePrefix(p) })
+}
+
+// Clear removes every key; the work does not depend on their number.
+func (s *shots) Clear() error { return s.write((*verbs).Clear) }
+
+// use starts a one-shot transaction on the family.
+func (s *shots) use(ctx context.Context, writable bool) (*Tx, error) {
+	tx := s.db.pool.Get().(*Tx)
+	if err := tx.start(ctx, writable); err != nil {
+		s.db.pool.Put(tx)
+		return nil, err
+	}
+	if writable {
+		tx.instant()
+		if err := tx.evictBefore(ctx); err != nil {
+			s.done(tx)
+			return nil, err
+		}
+	}
+	tx.verbs.name = s.name
+	return tx, nil
+}
+
+// done ends a one-shot transaction and gives its Tx to the next one: no caller has seen it.
+func (s *shots) done(tx *Tx) {
+	if tx.inner != nil {
+		tx.end(ErrTxnDone)
+	}
+	*tx = Tx{db: tx.db, verbs: verbs{tx: tx}}
+	s.db.pool.Put(tx)
+}

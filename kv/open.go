@@ -1,0 +1,135 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Open opens the store at path, and creates it if it is absent. nil options mean: every commit durable, no goroutine at
+// rest. The log lies beside the file, under the same name with a suffix.
+//
+// Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a missing file with
+// ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion; ErrCorrupt; ErrNoSpace; or what the
+// machine said. Nothing is left behind by an Open that failed.
+func Open(path string, opts *Options) (*DB, error) { return OpenFS(vfs.OS, path, opts, Tuning{}) }
+
+// OpenMemory opens a new store that lives in memory and ends with Close. It is the same engine on another file system.
+func OpenMemory(opts *Options) (*DB, error) {
+	return OpenFS(vfs.NewMemory(), "memory.ebb", opts, Tuning{})
+}
+
+// OpenFS is Open on another file system. It is for the tools and tests of this repository: the file system is of an
+// internal type.
+func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if path == "" || strings.IndexByte(path, 0) >= 0 {
+		return nil, fmt.Errorf("%w: empty, or with a NUL byte", ErrInvalidPath)
+	}
+	store, err := txn.Open(path, o.below(fs, tune))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, fromBelow(err))
+	}
+	db := newDB(store, o, tune)
+	if err := db.begin0(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, fromBelow(errors.Join(err, store.Close())))
+	}
+	db.logRecovery()
+	db.auto.start()
+	return db, nil
+}
+
+// newDB wraps an open store; begin0 has yet to run.
+func newDB(store *txn.Store, o Options, tune Tuning) *DB {
+	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
+	db.onExpire, db.maxTxnBytes = o.OnExpire, o.MaxTxnBytes
+	if db.maxTxnBytes == 0 {
+		db.maxTxnBytes = txn.DefaultMaxTxnBytes
+	}
+	if o.Events != nil {
+		db.onPurge = o.Events.Purge
+	}
+	db.shots = shots{db: db, name: cf.Default}
+	db.left = make(chan struct{}, 1)
+	db.closed = make(chan struct{})
+	db.pool.New = func() any { return newTx(db) }
+	db.clock.now = o.Clock
+	if o.Clock == nil {
+		db.clock.now = time.Now
+	}
+	step := o.MaxClockStep
+	if step == 0 {
+		step = defaultMaxClockStep
+	}
+	db.clock.maxStep = step.Milliseconds()
+	db.clock.onStep = func(back time.Duration) {
+		if o.Logger != nil {
+			o.Logger.Warn("clock was set back, the store follows it", "by", back)
+		}
+		if o.Events != nil && o.Events.ClockStep != nil {
+			o.Events.ClockStep(back)
+		}
+	}
+	db.clock.onJump = func(forward time.Duration) {
+		if o.Logger != nil {
+			o.Logger.Warn("clock has jumped forward, expired keys are hidden but not deleted", "by", forward)
+		}
+	}
+	switch start := time.Now(); {
+	case tune.Monotonic != nil:
+		db.clock.watch(func(time.Time) int64 { return tune.Monotonic().Milliseconds() })
+	case o.Clock == nil:
+		db.clock.watch(func(at time.Time) int64 { return at.Sub(start).Milliseconds() })
+	}
+	if o.AutoPurge != nil && !o.ReadOnly {
+		db.auto = &autoPurge{db: db, o: *o.AutoPurge}
+	}
+	db.recovery = recoveryInfo(store.Recovery())
+	return db
+}
+
+// begin0 reads the clock mark, and gives a new store its default family. A store may lack that family only if a crash
+// fell between its creation and this commit, so this is also the repair. Opened for reading, such a store is empty.
+func (db *DB) begin0() error {
+	tx, err := db.store.Begin(context.Background(), false)
+	if err != nil {
+		return err
+	}
+	db.clock.start(tx.Mark())
+	_, err = cf.Lookup(tx, cf.Default)
+	tx.Rollback()
+	if !errors.Is(err, cf.ErrNotFound) || db.readOnly {
+		if db.readOnly && errors.Is(err, cf.ErrNotFound) {
+			db.hollow, err = &cf.Family{Name: cf.Default}, nil
+		}
+		return err
+	}
+	tx, err = db.store.Begin(context.Background(), true)
+	if err != nil {
+		return err
+	}
+	if _, err := cf.Create(tx, cf.Default, cf.Options{}); err != nil {
+		tx.Rollback()
+		return err
+	}
+	return tx.Commit(txn.Sync)
+}
+
+func (db *DB) logRecovery() {
+	if r := db.recovery; db.log != nil && !r.Clean {
+		db.log.Info("store was not closed cleanly, log replayed",
+			"commits", r.CommitsReplayed, "bytes", r.BytesReplayed, "dropped", r.BytesDropped)
+	}
+}

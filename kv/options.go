@@ -1,0 +1,274 @@
+package kv
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// MaxValueSize is the largest value in bytes.
+const MaxValueSize = 1<<30 - 1
+
+// Limits of Options.PageSize in bytes.
+const (
+	minPageSize = 4096
+	maxPageSize = 65536
+)
+
+// defaultMaxClockStep is what a clock may be set back without being taken for wrong. NTP corrects by less.
+const defaultMaxClockStep = time.Minute
+
+// Durability says what a commit waits for before it returns.
+type Durability uint8
+
+const (
+	// Sync waits until the commit survives a power cut.
+	Sync Durability = iota
+	// NoSync waits until the commit survives the end of this process. A power cut may lose the newest such commits,
+	// never one in the middle; a later Sync commit, DB.Sync or Close makes them durable.
+	NoSync
+)
+
+// Options of a store. Every zero field is a good default. What cannot be taken is ErrInvalidOptions, naming the field.
+type Options struct {
+	// ReadOnly opens with a shared lock. A store that was not closed cleanly is replayed in memory; no byte is written.
+	ReadOnly bool
+	// MustExist makes Open fail with an error that is fs.ErrNotExist instead of creating a store.
+	MustExist bool
+	// LockTimeout is how long Open waits for another holder of the store; 0: it fails at once with ErrLocked.
+	LockTimeout time.Duration
+	// Durability is the default of each commit: Sync or NoSync.
+	Durability Durability
+	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an existing store: 0 or
+	// its own.
+	PageSize int
+	// CacheBytes bounds the memory of page frames.
+	CacheBytes int64
+	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
+	MaxBytes int64
+	// CheckpointBytes of log start a checkpoint; 0: chosen from the store's size.
+	CheckpointBytes int64
+	// Clock is read once per transaction, to whole milliseconds. nil: the system's clock.
+	Clock func() time.Time
+	// MaxClockStep is how far the clock may be set back and time still stands still until it has caught up; a larger
+	// step is followed. 0: one minute.
+	MaxClockStep time.Duration
+	// MaxTxnBytes bounds the log bytes of one transaction, ErrTxnTooLarge above; 0: 4 GiB.
+	MaxTxnBytes int64
+	// OnExpire hears of every expired key before it is deleted, by a purge or because a reader met it, in the transaction
+	// that deletes it: an error rolls that batch back, and then it is asked again. It may be called from any call that
+	// reads or writes, must not call the store, and may use the slices only until it returns.
+	OnExpire func(cf string, key, value []byte) error
+	// AutoPurge purges in the background. nil: nothing runs by itself.
+	AutoPurge *AutoPurge
+	// Logger hears of failures, clock steps, and what an open had to recover. nil: silent.
+	Logger *slog.Logger
+	// Events are told of what happened. nil: nobody is.
+	Events *Events
+}
+
+// Events are called after the fact, without a lock held, from the goroutine that did the work, which waits for them.
+// They must not call the store that they came from. nil functions are skipped.
+type Events struct {
+	// CommitGroup tells of commits that shared one write and, if durable, one sync.
+	CommitGroup func(commits int, bytes int64, took time.Duration)
+	// Checkpoint tells of pages written to the main file, or of why it failed.
+	Checkpoint func(pages int, took time.Duration, err error)
+	// Purge tells of a purge of one family that deleted something or failed, with what it did.
+	Purge func(cf string, r PurgeResult, took time.Duration, err error)
+	// ClockStep tells that the clock was set back by more than Options.MaxClockStep, and that the store followed it.
+	ClockStep func(back time.Duration)
+	// Failure tells of the first failed write, after which every write is ErrFailed.
+	Failure func(err error)
+}
+
+// AutoPurge is a purge of all families by a goroutine of the store, with the options that its fields share with
+// PurgeOptions. It ends with Close. A clock that jumped forward (ErrClockJump) suspends it.
+type AutoPurge struct {
+	Interval time.Duration // between the end of a purge and the next one; 0: one minute
+	Limit    int           // keys of one purge; 0: all that are due
+	Batch    int           // keys of one transaction; 0: 256
+}
+
+// CFOptions are the settings of a family. The zero value is a plain family.
+type CFOptions struct {
+	// DefaultTTL is what Put gives a key, rounded up to a millisecond; 0: nothing. A negative one is ErrInvalidTTL.
+	DefaultTTL time.Duration
+}
+
+// PutOptions are expiry and conditions of a write. Zero fields ask for nothing; an expired key is absent. Contradictions
+// are ErrInvalidOptions.
+type PutOptions struct {
+	// TTL is how long the key lives from now on, rounded up to a millisecond.
+	TTL time.Duration
+	// ExpireAt is the instant at which the key is gone, rounded up to a millisecond.
+	ExpireAt time.Time
+	// KeepTTL leaves the expiry of a key that is there as it is. An absent key is written as Put does.
+	KeepTTL bool
+	// NoExpiry makes the key permanent, even if the family has a default ttl.
+	NoExpiry bool
+	// IfAbsent writes only if the key is absent.
+	IfAbsent bool
+	// IfPresent writes only if the key is there.
+	IfPresent bool
+}
+
+// PurgeOptions of one purge. The zero value deletes all that is due.
+type PurgeOptions struct {
+	Limit int // at most so many keys; 0: all that are due
+	Batch int // keys of one transaction; 0: 256. Inside a transaction it does not count
+	// Force deletes although the clock has jumped forward, and takes the new time for right from then on.
+	Force bool
+	// OnExpire hears of every key, as Options.OnExpire does and after it.
+	OnExpire func(cf string, key, value []byte) error
+	// Progress is called after each commit with the number of keys so far.
+	Progress func(done int64)
+}
+
+// PurgeResult is what a purge did.
+type PurgeResult struct {
+	Purged  int64 `json:"purged"`  // keys deleted
+	Batches int   `json:"batches"` // transactions committed; 0 inside a transaction
+	More    bool  `json:"more"`    // more keys were due: at the limit, or when it was stopped
+}
+
+// ScanOptions are the bounds of a range. Bounds and prefix intersect; an empty one does not bound.
+type ScanOptions struct {
+	Prefix       []byte // keys that begin with it
+	Lower, Upper []byte // [Lower, Upper)
+	Reverse      bool   // from the highest key down; not for cursors
+	KeysOnly     bool   // values are nil, and are not read
+	Limit        int    // at most so many rows; 0: all; not for cursors
+}
+
+// Tuning is for this repository's own tools and tests: see OpenFS.
+type Tuning struct {
+	SegmentSize     int64         // bytes of a log segment of a new store
+	NoMap, NoDirect bool          // do not map the file; do not write past the page cache
+	Rand            func() uint64 // nil: crypto/rand
+	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
+
+	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
+	Monotonic func() time.Duration
+}
+
+// check returns ErrInvalidOptions for the first field that cannot be taken.
+func (o *Options) check() error {
+	if o.PageSize != 0 && (o.PageSize < minPageSize || o.PageSize > maxPageSize || o.PageSize&(o.PageSize-1) != 0) {
+		return invalid("PageSize %d: not a power of two from %d to %d", o.PageSize, minPageSize, maxPageSize)
+	}
+	if o.Durability > NoSync {
+		return invalid("Durability %d", o.Durability)
+	}
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{
+		{"LockTimeout", int64(o.LockTimeout)}, {"CacheBytes", o.CacheBytes}, {"MaxBytes", o.MaxBytes},
+		{"CheckpointBytes", o.CheckpointBytes}, {"MaxClockStep", int64(o.MaxClockStep)}, {"MaxTxnBytes", o.MaxTxnBytes},
+	} {
+		if f.value < 0 {
+			return invalid("%s %d is negative", f.name, f.value)
+		}
+	}
+	if a := o.AutoPurge; a != nil {
+		switch {
+		case a.Interval < 0:
+			return invalid("AutoPurge.Interval %v is negative", a.Interval)
+		case a.Limit < 0:
+			return invalid("AutoPurge.Limit %d is negative", a.Limit)
+		case a.Batch < 0:
+			return invalid("AutoPurge.Batch %d is negative", a.Batch)
+		}
+	}
+	return nil
+}
+
+// below translates to the options of the room below.
+func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
+	return txn.Options{
+		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
+		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
+		SegmentSize: tune.SegmentSize, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
+		Inline: tune.Inline,
+		Events: o.events(),
+	}
+}
+
+// events joins what the logger and the user's functions want to hear.
+func (o *Options) events() txn.Events {
+	var ev Events
+	if o.Events != nil {
+		ev = *o.Events
+	}
+	below := txn.Events{Group: ev.CommitGroup, Checkpoint: ev.Checkpoint, Failure: ev.Failure}
+	if log := o.Logger; log != nil {
+		below.Checkpoint = func(pages int, took time.Duration, err error) {
+			if err != nil {
+				log.Error("checkpoint failed", "error", err)
+			} else {
+				log.Debug("checkpoint", "pages", pages, "took", took)
+			}
+			if ev.Checkpoint != nil {
+				ev.Checkpoint(pages, took, err)
+			}
+		}
+		below.Failure = func(err error) {
+			log.Error("write failed; the store takes no more writes until it is opened again", "error", err)
+			if ev.Failure != nil {
+				ev.Failure(err)
+			}
+		}
+	}
+	return below
+}
+
+// check returns the settings as the catalog stores them.
+func (o CFOptions) check() (cf.Options, error) {
+	if o.DefaultTTL < 0 {
+		return cf.Options{}, fmt.Errorf("%w: DefaultTTL %v is negative", ErrInvalidTTL, o.DefaultTTL)
+	}
+	return cf.Options{DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL)}, nil
+}
+
+// check refuses contradictions.
+func (o *PutOptions) check() error {
+	if o.TTL < 0 {
+		return fmt.Errorf("%w: TTL %v is negative", ErrInvalidTTL, o.TTL)
+	}
+	at := !o.ExpireAt.IsZero()
+	for _, c := range [...]struct {
+		both bool
+		text string
+	}{
+		{o.IfAbsent && o.IfPresent, "IfAbsent with IfPresent"},
+		{o.IfAbsent && o.KeepTTL, "IfAbsent with KeepTTL"},
+		{o.TTL > 0 && at, "TTL with ExpireAt"},
+		{o.TTL > 0 && o.KeepTTL, "TTL with KeepTTL"},
+		{o.TTL > 0 && o.NoExpiry, "TTL with NoExpiry"},
+		{at && o.KeepTTL, "ExpireAt with KeepTTL"},
+		{at && o.NoExpiry, "ExpireAt with NoExpiry"},
+		{o.KeepTTL && o.NoExpiry, "KeepTTL with NoExpiry"},
+	} {
+		if c.both {
+			return invalid("PutOptions: %s", c.text)
+		}
+	}
+	return nil
+}
+
+// check refuses what is out of range.
+func (o *PurgeOptions) check() error {
+	switch {
+	case o.Limit < 0:
+		return invalid("PurgeOptions.Limit %d is negative", o.Limit)
+	case o.Batch < 0:
+		return invalid("PurgeOptions.Batch %d is negative", o.Batch)
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one transaction each,
+// with the store's durability. Waiting writers get in between. The clock is read once. It costs what is due, whatever
+// else is stored; where nothing is due, nothing is written.
+//
+// A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
+// also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
+func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
+	return db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.Timed(tx) })
+}
+
+// PurgeExpired is DB.PurgeExpired for one family.
+func (f *Family) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
+	return f.db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) {
+		if err := cf.CheckName(f.name); err != nil {
+			return nil, err
+		}
+		fam, err := f.db.names.Lookup(tx, f.name)
+		return []*cf.Family{fam}, err
+	})
+}
+
+// purger is one purge in transactions of its own.
+type purger struct {
+	db  *DB
+	ctx context.Context
+	o   PurgeOptions
+	now int64
+	res PurgeResult
+}
+
+func (db *DB) purge(ctx context.Context, o PurgeOptions, families func(*txn.Tx) ([]*cf.Family, error)) (PurgeResult, error) {
+	if err := db.state(true); err != nil {
+		return PurgeResult{}, err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	p := &purger{db: db, ctx: ctx, o: o, now: db.clock.read()}
+	list, err := p.due(families)
+	if err == nil {
+		err = o.check()
+	}
+	if err == nil {
+		err = db.mayDelete(o.Force)
+	}
+	for _, f := range list {
+		if err != nil || p.res.More {
+			break
+		}
+		if o.Limit > 0 && p.res.Purged >= int64(o.Limit) {
+			p.res.More = true
+			break
+		}
+		err = p.family(f)
+	}
+	return p.res, err
+}
+
+// mayDelete refuses to delete what has expired if the clock has jumped, unless it is forced to believe the clock.
+func (db *DB) mayDelete(force bool) error {
+	if force {
+		db.clock.jumped.Store(false)
+	}
+	if db.clock.jumped.Load() {
+		return ErrClockJump
+	}
+	return nil
+}
+
+// due lists those of the families in which a key is due. Nobody waits for a writer to learn that there is none.
+func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
+	defer p.db.leave()
+	var tx txn.Tx
+	if err := p.db.store.BeginRead(&tx); err != nil {
+		return nil, fromBelow(err)
+	}
+	defer tx.Rollback()
+	err = p.db.guarded(func() error {
+		all, err := families(&tx)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			due, err := ttl.Rows{Tx: &tx, Family: f}.AnyDue(p.now)
+			if err != nil {
+				return err
+			}
+			if due {
+				list = append(list, f)
+			}
+		}
+		return nil
+	})
+	return list, fromBelow(err)
+}
+
+// family purges one family.
+func (p *purger) family(f *cf.Family) error {
+	before, start := p.res, time.Now()
+	err := p.batches(f)
+	if done := p.res.Purged - before.Purged; p.db.onPurge != nil && (done > 0 || err != nil) {
+		r := PurgeResult{Purged: done, Batches: p.res.Batches - before.Batches, More: p.res.More}
+		p.db.onPurge(f.Name, r, time.Since(start), err)
+	}
+	return err
+}
+
+func (p *purger) batches(f *cf.Family) error {
+	for {
+		if err := p.ctx.Err(); err != nil {
+			p.res.More = true
+			return err
+		}
+		n := p.o.Batch
+		if n == 0 {
+			n = batchKeys
+		}
+		if p.o.Limit > 0 {
+			n = int(min(int64(n), int64(p.o.Limit)-p.res.Purged))
+		}
+		more, err := p.batch(f, n)
+		if err != nil {
+			p.res.More = true
+			return err
+		}
+		if !more {
+			return nil
+		}
+		if p.o.Limit > 0 && p.res.Purged >= int64(p.o.Limit) {
+			p.res.More = true
+			return nil
+		}
+	}
+}
+
+// batch is one transaction of at most n keys.
+func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
+	tx := newTx(p.db)
+	if err := tx.start(p.ctx, true); err != nil {
+		return false, err
+	}
+	defer tx.finish(ErrTxnDone)
+	tx.nowMs, tx.timed = p.now, true
+	swept, more, err := p.sweep(tx, f, n)
+	if err != nil || !swept.s.Changed() {
+		return more, err
+	}
+	if err := tx.commit(nil); err != nil {
+		return more, err
+	}
+	p.db.swept.add(swept)
+	p.res.Batches++
+	p.res.Purged += swept.s.Keys
+	if p.o.Progress != nil {
+		p.o.Progress(p.res.Purged)
+	}
+	return more, nil
+}
+
+// sweep deletes a batch of the family, if it is still there: a family of that name may have come in its place.
+func (p *purger) sweep(tx *Tx, f *cf.Family, n int) (swept sweep, more bool, err error) {
+	defer tx.leave(tx.enter(), &err)
+	now, err := p.db.names.Lookup(tx.inner, f.Name)
+	if errors.Is(err, cf.ErrNotFound) || (err == nil && now.Base != f.Base) {
+		return sweep{}, false, nil
+	}
+	if err != nil {
+		return sweep{}, false, fromBelow(err)
+	}
+	rows := ttl.Rows{Tx: tx.inner, Family: now, MaxTxnBytes: p.db.maxTxnBytes}
+	s, more, err := rows.Purge(p.now, n, p.db.teller(now, p.o.OnExpire))
+	return sweep{f.Base, s, inBatch}, more, tx.below(err)
+}
+
+// PurgeExpired deletes the expired keys of all families within this transaction, at its instant. PurgeOptions.Batch
+// does not count, and an error of OnExpire undoes the whole purge. ctx is looked at now and then; nil is
+// context.Background.
+func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
+	return tx.purge(ctx, o, func() ([]*cf.Family, error) {
+		if tx.db.hollow != nil {
+			return nil, nil
+		}
+		return ttl.Timed(tx.inner)
+	})
+}
+
+// PurgeExpired is Tx.PurgeExpired for one family.
+func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
+	return c.tx.purge(ctx, o, func() ([]*cf.Family, error) {
+		if err := c.ready(true); err != nil {
+			return nil, err
+		}
+		return []*cf.Family{c.fam}, nil
+	})
+}
+
+func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(true); err != nil {
+		return PurgeResult{}, err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	list, err := families()
+	if err != nil {
+		return PurgeResult{}, fromBelow(err)
+	}
+	if err := o.check(); err != nil {
+		return PurgeResult{}, err
+	}
+	if err := tx.db.mayDelete(o.Force); err != nil {
+		return PurgeResult{}, err
+	}
+	heard := tx.db.onExpire != nil || o.OnExpire != nil
+	var start txn.Savepoint
+	if heard { // Who heard of a key that stays after all must hear that by an error, and then of all of them.
+		start = tx.inner.Savepoint()
+	}
+	res, swept, err := tx.sweepAll(ctx, list, o)
+	if err != nil && heard && tx.inner.Err() == nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		err = errors.Join(err, tx.inner.RollbackTo(start))
+		res, swept = PurgeResult{}, nil
+	}
+	if len(swept) > 0 {
+		tx.onCommit = append(tx.onCommit, func() {
+			for _, s := range swept {
+				tx.db.swept.add(s)
+			}
+		})
+	}
+	return res, tx.below(err)
+}
+
+// sweepAll purges families one after the other, a bounded number of keys at a time. After the error of a context the
+// result stands.
+func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (res PurgeResult, swept []sweep, err error) {
+	now := tx.instant()
+	for _, f := range list {
+		rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
+		due, err := rows.AnyDue(now)
+		total := sweep{base: f.Base, how: inTransaction}
+		for more := due; more && err == nil; {
+			n := int64(batchKeys)
+			if o.Limit > 0 {
+				n = min(n, int64(o.Limit)-res.Purged)
+			}
+			if n == 0 {
+				res.More = true
+				break
+			}
+			if err = ctx.Err(); err != nil {
+				res.More = true
+				break
+			}
+			var s ttl.Swept
+			s, more, err = rows.Purge(now, int(n), tx.db.teller(f, o.OnExpire))
+			total.s.Keys += s.Keys
+			total.s.Bytes += s.Bytes
+			res.Purged += s.Keys
+		}
+		if total.s.Keys > 0 {
+			swept = append(swept, total)
+		}
+		if err != nil || res.More {
+			return res, swept, err
+		}
+	}
+	if o.Progress != nil && res.Purged > 0 {
+		o.Progress(res.Purged)
+	}
+	return res, swept, nil
+}
+
+// sweep is what one transaction deleted from one family because it had expired.
+type sweep struct {
+	base txn.TreeID
+	s    ttl.Swept
+	how  how
+}
+
+// how expired keys were deleted.
+type how uint8
+
+const (
+	inBatch       how = iota // of a purge
+	inTransaction            // of a user's, by a purge
+	evicted                  // because readers met them
+)
+
+// sweeps counts what was deleted since Open, by family. It is safe for concurrent use.
+type sweeps struct {
+	mu     sync.Mutex
+	counts map[txn.TreeID]sweepCounts // guarded by mu
+}
+
+type sweepCounts struct {
+	purged, evicted, bytes int64
+	batches                uint64
+}
+
+func (c *sweeps) add(s sweep) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[txn.TreeID]sweepCounts)
+	}
+	n := c.counts[s.base]
+	n.bytes += s.s.Bytes
+	switch s.how {
+	case inBatch:
+		n.batches++
+		n.purged += s.s.Keys
+	case inTransaction:
+		n.purged += s.s.Keys
+	case evicted:
+		n.evicted += s.s.Keys
+	}
+	c.counts[s.base] = n
+}
+
+func (c *sweeps) of(base txn.TreeID) sweepCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[base]
+}

@@ -1,0 +1,122 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Stats are plain numbers of one instant.
+type Stats struct {
+	PageSize    int   `json:"page_size"`
+	FileBytes   int64 `json:"file_bytes"`   // main file
+	LogBytes    int64 `json:"log_bytes"`    // log segments
+	FreeBytes   int64 `json:"free_bytes"`   // in the main file, ready to be used again
+	PinnedBytes int64 `json:"pinned_bytes"` // would be free if no transaction still saw them
+	FrameBytes  int64 `json:"frame_bytes"`  // memory of pages
+
+	Readers         int           `json:"readers"`              // open read transactions
+	OldestReaderAge time.Duration `json:"oldest_reader_age_ns"` // 0 without readers
+
+	Commits     uint64 `json:"commits"`     // since Open
+	Groups      uint64 `json:"groups"`      // writes of the log that they shared
+	Checkpoints uint64 `json:"checkpoints"` // since Open
+	Seq         uint64 `json:"seq"`         // number of the newest commit
+	DurableSeq  uint64 `json:"durable_seq"` // number of the newest commit that survives a power cut
+	Epoch       uint64 `json:"epoch"`       // number of the newest checkpoint
+
+	PagesRead       uint64 `json:"pages_read"`
+	PagesWritten    uint64 `json:"pages_written"`
+	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open
+	TrashTrees      int    `json:"trash_trees"`       // dropped, pages not yet all given back
+
+	ClockSteps  uint64                 `json:"clock_steps"`  // times the clock was set back by more than MaxClockStep
+	ClockJumped bool                   `json:"clock_jumped"` // ErrClockJump: it jumped forward, purges wait for Force
+	Families    map[string]FamilyStats `json:"families"`
+}
+
+// FamilyStats are the numbers of one family. Those of deleted keys count since Open.
+type FamilyStats struct {
+	Rows    int64 `json:"rows"`     // stored
+	TTLRows int64 `json:"ttl_rows"` // of them, with an expiry
+	Due     int64 `json:"due"`      // of them, expired by now
+
+	Purged         int64  `json:"purged"`          // keys deleted by purges
+	Evicted        int64  `json:"evicted"`         // keys deleted because readers met them expired
+	PurgeBatches   uint64 `json:"purge_batches"`   // transactions of purges
+	BytesReclaimed int64  `json:"bytes_reclaimed"` // keys and values of all these
+}
+
+// RecoveryInfo tells what Open found.
+type RecoveryInfo struct {
+	Clean           bool   `json:"clean"`   // closed cleanly, or new
+	Created         bool   `json:"created"` // new
+	CommitsReplayed int    `json:"commits_replayed"`
+	BytesReplayed   int64  `json:"bytes_replayed"`
+	BytesDropped    int64  `json:"bytes_dropped"` // of a torn tail: commits that never returned
+	MetaEpoch       uint64 `json:"meta_epoch"`    // checkpoint that the replay began from
+	Seq             uint64 `json:"seq"`           // number of the newest commit found
+}
+
+// Stats returns the numbers of this instant; on a closed store those of its end. The families are read in a transaction
+// of its own; if that fails they are missing. It reads as many index rows as keys are due.
+func (db *DB) Stats() Stats {
+	db.closeMu.Lock()
+	defer db.closeMu.Unlock()
+	select {
+	case <-db.closed:
+		return db.last
+	default:
+		return db.stats()
+	}
+}
+
+// stats reads the numbers of an open store. The caller holds closeMu.
+func (db *DB) stats() Stats {
+	b := db.store.Stats()
+	s := Stats{
+		PageSize: b.PageSize, FileBytes: b.FileBytes, LogBytes: b.LogBytes, FreeBytes: b.FreeBytes,
+		PinnedBytes: b.PinnedBytes, FrameBytes: b.FrameBytes,
+		Readers: b.Readers, OldestReaderAge: b.OldestReaderAge,
+		Commits: b.Commits, Groups: b.Groups, Checkpoints: b.Checkpoints,
+		Seq: b.Seq, DurableSeq: b.DurableSeq, Epoch: b.Epoch,
+		PagesRead: b.PagesRead, PagesWritten: b.PagesWritten, LogBytesWritten: b.LogBytesTotal,
+		TrashTrees: b.TrashTrees, ClockSteps: db.clock.steps.Load(), ClockJumped: db.clock.jumped.Load(),
+		Families: map[string]FamilyStats{},
+	}
+	tx, err := db.store.Begin(context.Background(), false)
+	if err != nil {
+		return s
+	}
+	defer tx.Rollback()
+	if db.hollow != nil {
+		s.Families[db.hollow.Name] = FamilyStats{}
+	}
+	now := db.clock.read()
+	_ = db.guarded(func() error { // What cannot be read is missing.
+		return cf.Each(tx, func(f *cf.Family) bool {
+			rows, deleted := ttl.Rows{Tx: tx, Family: f}, db.swept.of(f.Base)
+			due, _ := rows.Due(now)
+			s.Families[f.Name] = FamilyStats{
+				Rows: int64(tx.Rows(f.Data())), TTLRows: rows.Count(), Due: due,
+				Purged: deleted.purged, Evicted: deleted.evicted,
+				PurgeBatches: deleted.batches, BytesReclaimed: deleted.bytes,
+			}
+			return true
+		})
+	})
+	return s
+}
+
+// RecoveryInfo tells what the last Open of this store found and did.
+func (db *DB) RecoveryInfo() RecoveryInfo { return db.recovery }
+
+func recoveryInfo(r txn.Recovery) RecoveryInfo {
+	return RecoveryInfo{
+		Clean: r.Clean, Created: r.Created, CommitsReplayed: r.CommitsReplayed, BytesReplayed: r.BytesReplayed,
+		BytesDropped: r.BytesDropped, MetaEpoch: r.MetaEpoch, Seq: r.Seq,
+	}
+}

@@ -1,0 +1,321 @@
+package kv
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Tx is a transaction: one state of the store at one instant, and in a write transaction the changes made to it. Its
+// verbs for keys and ranges mean the family "default". It belongs to one goroutine at a time.
+//
+//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls return.
+//	(2) the fields of a write transaction are used between enter and leave, or while nobody else knows the Tx: Shutdown
+//	    may end it from another goroutine. A read transaction is touched by its owner alone; see DB.cut.
+type Tx struct {
+	verbs
+
+	db         *DB
+	writable   bool
+	managed    bool // ended by View or Update, not by the user
+	durability Durability
+	nowMs      int64 // its instant, if timed: a one-shot read asks the clock only if it meets an expiry
+	timed      bool
+	noted      bool // it met an expired key
+
+	mu    sync.Mutex // held during each call of a write transaction
+	inner *txn.Tx
+	own   txn.Tx // memory of inner, if it is a read transaction
+	ended error
+	dead  error // a fault that the room below does not know of
+	seq   uint64
+
+	failed   error          // first error of a range
+	handles  map[string]*CF // families asked for
+	catalog  uint32         // how often this transaction changed the catalog; handles resolve again when it moves
+	onCommit []func()
+}
+
+// Savepoint is a place in a write transaction that RollbackTo goes back to.
+type Savepoint struct {
+	tx       *Tx
+	inner    txn.Savepoint
+	onCommit int
+}
+
+func newTx(db *DB) *Tx {
+	tx := &Tx{db: db}
+	tx.verbs.tx, tx.verbs.name = tx, cf.Default
+	return tx
+}
+
+// start begins the transaction below. On an error the Tx is as it was.
+func (tx *Tx) start(ctx context.Context, writable bool) error {
+	db := tx.db
+	if err := db.state(writable); err != nil {
+		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	tx.writable, tx.durability = writable, db.durability
+	if !writable {
+		if err := db.store.BeginRead(&tx.own); err != nil {
+			return fromBelow(err)
+		}
+		tx.inner = &tx.own
+		return nil
+	}
+	inner, err := db.store.Begin(ctx, true)
+	if err != nil {
+		db.leave() // It has waited, and Close counts those who wait.
+		return fromBelow(err)
+	}
+	tx.inner = inner
+	return nil
+}
+
+// end lets go of the transaction below. The caller holds mu, or is alone.
+func (tx *Tx) end(why error) {
+	tx.seq = tx.inner.Seq()
+	tx.inner.Rollback()
+	tx.inner, tx.ended = nil, why
+	if tx.writable {
+		tx.db.writer.CompareAndSwap(tx, nil)
+	}
+	tx.db.leave()
+}
+
+// lock takes a write transaction from Shutdown.
+func (tx *Tx) lock() {
+	if tx.writable {
+		tx.mu.Lock()
+	}
+}
+
+func (tx *Tx) unlock() {
+	if tx.writable {
+		tx.mu.Unlock()
+	}
+}
+
+// finish ends the transaction if it is still open, and rolls back what was not committed.
+func (tx *Tx) finish(why error) {
+	tx.lock()
+	if tx.inner != nil {
+		tx.end(why)
+	}
+	tx.unlock()
+}
+
+// alive returns what keeps a call from being carried out: the transaction has ended or is dead, or, for a write, what
+// forbids it. The caller has entered.
+func (tx *Tx) alive(write bool) error {
+	if tx.inner == nil {
+		return tx.whyEnded()
+	}
+	if !tx.writable && tx.db.cut.Load() {
+		return ErrClosed
+	}
+	if write {
+		if err := tx.db.state(true); err != nil && err != ErrClosed { // Shutdown waits for us.
+			return err
+		}
+		if !tx.writable {
+			return ErrReadOnlyTxn
+		}
+	}
+	return tx.dead
+}
+
+// whyEnded is what calls on a transaction return that has ended. On a closed store that is both reasons.
+func (tx *Tx) whyEnded() error {
+	if tx.ended == ErrTxnDone && tx.db.stopping.Load() {
+		return &failure{ErrClosed, ErrTxnDone}
+	}
+	return tx.ended
+}
+
+// Commit ends the transaction. When it returns nil for a write transaction, the changes are visible and as durable as
+// was asked for. After any other error than ErrCommitUnknown nothing of it is there, now or later; ErrCommitUnknown
+// leaves it to the next Open. A transaction with an error (Err) is rolled back, and that error returned.
+func (tx *Tx) Commit() error {
+	if tx.managed {
+		if err := tx.check(false); err != nil {
+			return err
+		}
+		return ErrManagedTxn
+	}
+	return tx.commit(nil)
+}
+
+// commit is Commit for every caller. A ctx that ends before the log is written rolls back.
+func (tx *Tx) commit(ctx context.Context) error {
+	defer tx.finish(ErrTxnDone)
+	if err := tx.commitBelow(ctx); err != nil {
+		return err
+	}
+	if tx.writable {
+		for _, fn := range tx.onCommit {
+			fn()
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) commitBelow(ctx context.Context) (err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(false); err != nil {
+		return err
+	}
+	if !tx.writable {
+		return nil
+	}
+	if err := tx.err(); err != nil {
+		return err
+	}
+	if tx.durability > NoSync {
+		return invalid("Durability %d", tx.durability)
+	}
+	if ctx != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	tx.db.clock.sign(tx.inner)
+	d := txn.Sync
+	if tx.durability == NoSync {
+		d = txn.NoSync
+	}
+	if err := tx.inner.Commit(d); err != nil {
+		return fromBelow(err)
+	}
+	tx.end(ErrTxnDone)
+	return nil
+}
+
+// Rollback ends the transaction and undoes its changes. After Commit it returns ErrTxnDone and does nothing, so it may
+// be deferred.
+func (tx *Tx) Rollback() error {
+	tx.lock()
+	ended := tx.inner == nil
+	tx.unlock()
+	switch {
+	case ended:
+		return tx.whyEnded()
+	case tx.managed:
+		return ErrManagedTxn
+	}
+	tx.finish(ErrTxnDone)
+	return nil
+}
+
+// check is alive for calls that do nothing else under the lock.
+func (tx *Tx) check(write bool) error {
+	tx.lock()
+	defer tx.unlock()
+	return tx.alive(write)
+}
+
+// Savepoint marks the present state of a write transaction. Any number may be open; they cost nothing when unused. In a
+// read transaction, and after the end, the result is good for nothing: RollbackTo says why.
+func (tx *Tx) Savepoint() Savepoint {
+	tx.lock()
+	defer tx.unlock()
+	if tx.inner == nil || !tx.writable {
+		return Savepoint{}
+	}
+	return Savepoint{tx: tx, inner: tx.inner.Savepoint(), onCommit: len(tx.onCommit)}
+}
+
+// RollbackTo undoes all that happened since sp, families and OnCommit functions included. sp may be used again; later
+// savepoints end, and are ErrSavepoint from then on.
+func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(true); err != nil {
+		return err
+	}
+	if sp.tx != tx {
+		return ErrSavepoint
+	}
+	if err := tx.inner.RollbackTo(sp.inner); err != nil {
+		return fromBelow(err)
+	}
+	tx.catalog++ // Families may have come back, or gone.
+	clear(tx.onCommit[sp.onCommit:])
+	tx.onCommit = tx.onCommit[:sp.onCommit]
+	return nil
+}
+
+// SetDurability chooses what this transaction's commit waits for. Another value than Sync and NoSync makes the commit
+// fail with ErrInvalidOptions.
+func (tx *Tx) SetDurability(d Durability) { tx.durability = d }
+
+// OnCommit registers a function that runs after the commit is durable (as far as was asked for) and visible, in the
+// order of registration, from the goroutine that commits. It may use the store. After a rollback, and in a read
+// transaction, it never runs. nil does nothing.
+func (tx *Tx) OnCommit(fn func()) {
+	tx.lock()
+	defer tx.unlock()
+	if fn != nil && tx.inner != nil && tx.writable {
+		tx.onCommit = append(tx.onCommit, fn)
+	}
+}
+
+// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it began.
+func (tx *Tx) Now() time.Time { return time.UnixMilli(tx.nowMs) }
+
+// instant is the one instant of this transaction in milliseconds.
+func (tx *Tx) instant() int64 {
+	if !tx.timed {
+		tx.nowMs, tx.timed = tx.db.clock.read(), true
+	}
+	return tx.nowMs
+}
+
+// Seq is the number of the commit whose state the transaction sees; after Commit its own.
+func (tx *Tx) Seq() uint64 {
+	tx.lock()
+	defer tx.unlock()
+	if tx.inner == nil {
+		return tx.seq
+	}
+	return tx.inner.Seq()
+}
+
+// Writable says whether this is a write transaction.
+func (tx *Tx) Writable() bool { return tx.writable }
+
+// Err is the first error met while ranging, or the damage or I/O error that made the transaction dead. View, Update and
+// Commit return it even if nobody looked, and a write transaction with an error does not commit.
+func (tx *Tx) Err() error {
+	tx.lock()
+	defer tx.unlock()
+	return tx.err()
+}
+
+func (tx *Tx) err() error {
+	switch {
+	case tx.failed != nil:
+		return tx.failed
+	case tx.dead != nil || tx.inner == nil:
+		return tx.dead
+	}
+	return fromBelow(tx.inner.Err())
+}
+
+// fail keeps the first error of a range.
+func (tx *Tx) fail(err error) {
+	if err == nil {
+		return
+	}
+	tx.lock()
+	defer tx.unlock()
+	if tx.failed == nil {
+		tx.failed = err
+	}
+}

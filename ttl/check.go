@@ -1,0 +1,135 @@
+package ttl
+
+import (
+	"context"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Check proves the invariants of Rows for one family, from all its rows. report gets each finding, a *badfile.Error
+// whose detail begins with the number of the invariant; it returns false to stop. The error is what kept the check from
+// going on: that of ctx, or pages that cannot be read.
+func Check(ctx context.Context, tx *txn.Tx, f *cf.Family, report func(err *badfile.Error) bool) error {
+	if f.Hollow() {
+		return nil
+	}
+	c := &checker{ctx: ctx, r: Rows{Tx: tx, Family: f}, report: report, more: true}
+	for _, part := range [...]func() error{c.counts, c.keyIndex, c.expiryIndex, c.data} {
+		if err := part(); err != nil || !c.more {
+			return err
+		}
+	}
+	return nil
+}
+
+type checker struct {
+	ctx    context.Context
+	r      Rows
+	report func(*badfile.Error) bool
+	more   bool // the caller wants to hear more
+	rows   int
+}
+
+func (c *checker) found(format string, args ...any) {
+	if c.more {
+		c.more = c.report(badfile.At("", -1, format, args...))
+	}
+}
+
+// each visits the rows of a tree.
+func (c *checker) each(id txn.TreeID, visit func(cur *txn.Cursor) error) error {
+	cur := c.r.Tx.Cursor(id)
+	for ok := cur.First(); ok && c.more; ok = cur.Next() {
+		if c.rows++; c.rows%1024 == 0 && c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+		if err := visit(cur); err != nil {
+			return err
+		}
+	}
+	return cur.Err()
+}
+
+// counts is I4.
+func (c *checker) counts() error {
+	tx, f := c.r.Tx, c.r.Family
+	if tx.Exists(f.KeyIndex()) != tx.Exists(f.ExpiryIndex()) {
+		c.found("I4: one index exists, the other does not")
+	}
+	if keys, dues := tx.Rows(f.KeyIndex()), tx.Rows(f.ExpiryIndex()); keys != dues {
+		c.found("I4: %d rows in the key index, %d in the expiry index", keys, dues)
+	}
+	return nil
+}
+
+// keyIndex is I1 from one side, I2 and I3.
+func (c *checker) keyIndex() error {
+	var due []byte
+	tx, f := c.r.Tx, c.r.Family
+	return c.each(f.KeyIndex(), func(cur *txn.Cursor) error {
+		expiry, err := decodeExpiry(cur.Value())
+		if cur.Err() != nil {
+			return cur.Err()
+		}
+		if err != nil {
+			c.found("I3: key index: %v", err)
+			return nil
+		}
+		due = appendDue(due[:0], expiry, cur.Key())
+		if _, _, found, err := tx.Info(f.ExpiryIndex(), due); err != nil {
+			return err
+		} else if !found {
+			c.found("I1: a key-index row has no expiry row (expiry %d)", expiry)
+		}
+		_, flag, found, err := tx.Info(f.Data(), cur.Key())
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			c.found("I2: a key-index row has no data row (expiry %d)", expiry)
+		case !flag:
+			c.found("I2: a key-index row has a data row without the flag (expiry %d)", expiry)
+		}
+		return nil
+	})
+}
+
+// expiryIndex is I1 from the other side, and I3.
+func (c *checker) expiryIndex() error {
+	tx, f := c.r.Tx, c.r.Family
+	return c.each(f.ExpiryIndex(), func(cur *txn.Cursor) error {
+		expiry, key, err := decodeDue(cur.Key())
+		if err != nil {
+			c.found("I3: expiry index: %v", err)
+			return nil
+		}
+		if n := len(cur.Value()); n != 0 {
+			c.found("I3: expiry row with a value of %d bytes", n)
+		}
+		value, _, found, err := tx.Get(f.KeyIndex(), key)
+		if err != nil {
+			return err
+		}
+		if at, err := decodeExpiry(value); !found || err == nil && at != expiry {
+			c.found("I1: an expiry row has no key-index row (expiry %d)", expiry)
+		}
+		return nil
+	})
+}
+
+// data is I2 from the other side. With all rows of the key index proven, counting is enough.
+func (c *checker) data() error {
+	flags := int64(0)
+	err := c.each(c.r.Family.Data(), func(cur *txn.Cursor) error {
+		if cur.Flag() {
+			flags++
+		}
+		return nil
+	})
+	if err == nil && c.more && flags != c.r.Count() {
+		c.found("I2: %d data rows have the flag, the key index has %d rows", flags, c.r.Count())
+	}
+	return err
+}

@@ -1,0 +1,352 @@
+package ttl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Rows is one family in one transaction, as keys with expiries. The cell of a key in the data tree carries a flag if
+// the key has an expiry: a permanent key costs one descent, whatever else the family holds.
+//
+//	I1  a row (key -> expiry) in the key index exists exactly if the row (expiry, key) exists.
+//	I2  each row of the key index has a row in the data tree, and that one has the flag; no other has it.
+//	I3  values of the key index are 8 bytes, above 0; keys of expiry rows are at least 9 bytes, their values empty.
+//	I4  both indexes exist or neither does, and they have the same number of rows.
+//	I5  while that number is 0, no read looks at an index.
+type Rows struct {
+	Tx     *txn.Tx
+	Family *cf.Family
+	// MaxTxnBytes is the bound on the transaction's log bytes. A call that writes several rows asks for all of them
+	// before the first: a refused one changes nothing.
+	MaxTxnBytes int64
+}
+
+// opOverhead is more log bytes than an operation has beside its keys and values.
+const opOverhead = 40
+
+// Count is the number of keys with an expiry.
+func (r Rows) Count() int64 {
+	if r.Family.Hollow() {
+		return 0
+	}
+	return int64(r.Tx.Rows(r.Family.KeyIndex()))
+}
+
+// Timed says whether any key has an expiry. If not, the family is read and written as if there were none.
+func (r Rows) Timed() bool { return r.Count() > 0 }
+
+// Expiry returns the expiry of a key whose cell has the flag. That there is none is damage.
+func (r Rows) Expiry(key []byte) (expiry int64, err error) {
+	expiry, found, err := r.index(key)
+	if err == nil && !found {
+		err = r.damage("a key with the flag of an expiry has none")
+	}
+	return expiry, err
+}
+
+// Info looks a key up without touching the bytes of its value. expiry is 0 for a permanent key.
+func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
+	size, flag, found, err := r.Tx.Info(r.Family.Data(), key)
+	if err == nil && flag {
+		expiry, err = r.Expiry(key)
+	}
+	return size, expiry, found, err
+}
+
+// index reads the key index.
+func (r Rows) index(key []byte) (expiry int64, found bool, err error) {
+	if !r.Timed() { // I5
+		return 0, false, nil
+	}
+	value, _, found, err := r.Tx.Get(r.Family.KeyIndex(), key)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	if expiry, err = decodeExpiry(value); err != nil {
+		return 0, false, r.wrong("key index", err)
+	}
+	return expiry, true, nil
+}
+
+// damage is a broken invariant.
+func (r Rows) damage(format string, args ...any) error {
+	return badfile.At("", -1, "family %q: %s", r.Family.Name, fmt.Sprintf(format, args...))
+}
+
+// wrong adds the tree to what a decoder found.
+func (r Rows) wrong(tree string, err error) error {
+	var bad *badfile.Error
+	if errors.As(err, &bad) {
+		return r.damage("%s: %s", tree, bad.Detail)
+	}
+	return err
+}
+
+// room refuses what does not fit into the transaction any more.
+func (r Rows) room(n int) error {
+	if r.Tx.Bytes()+int64(n) > r.MaxTxnBytes {
+		return fmt.Errorf("%w of %d bytes", txn.ErrTxnTooBig, r.MaxTxnBytes)
+	}
+	return nil
+}
+
+// ensure makes both indexes, unless they are there.
+func (r Rows) ensure() error {
+	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
+		if r.Tx.Exists(id) {
+			continue
+		}
+		if err := r.Tx.Create(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Put stores value under key, with an expiry or, if that is 0, for ever. An expiry that the key had before goes.
+func (r Rows) Put(key, value []byte, expiry int64) error {
+	if expiry == 0 {
+		return r.putPermanent(key, value)
+	}
+	if err := r.room(4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead); err != nil {
+		return err
+	}
+	if err := r.ensure(); err != nil {
+		return err
+	}
+	existed, err := r.Tx.Put(r.Family.Data(), key, value, true)
+	if err != nil {
+		return err
+	}
+	var old int64
+	if existed {
+		if old, _, err = r.index(key); err != nil {
+			return err
+		}
+	}
+	return r.reindex(key, old, expiry)
+}
+
+func (r Rows) putPermanent(key, value []byte) error {
+	if !r.Timed() {
+		_, err := r.Tx.Put(r.Family.Data(), key, value, false)
+		return err
+	}
+	_, old, _, err := r.Info(key)
+	if err != nil {
+		return err
+	}
+	if err := r.room(3*(len(key)+expirySize+opOverhead) + len(value)); err != nil {
+		return err
+	}
+	if _, err := r.Tx.Put(r.Family.Data(), key, value, false); err != nil {
+		return err
+	}
+	return r.reindex(key, old, 0)
+}
+
+// PutKeep stores value under a key that is there, and leaves its expiry as it is. The caller knows whether it has one.
+func (r Rows) PutKeep(key, value []byte, expires bool) error {
+	_, err := r.Tx.Put(r.Family.Data(), key, value, expires)
+	return err
+}
+
+// SetExpiry changes the expiry of a key that is there from old to expiry, and does not touch its value; 0 means none.
+func (r Rows) SetExpiry(key []byte, old, expiry int64) error {
+	if err := r.room(4*(len(key)+expirySize+opOverhead) + 2*opOverhead); err != nil {
+		return err
+	}
+	if (old != 0) != (expiry != 0) {
+		if err := r.ensure(); err != nil {
+			return err
+		}
+		if _, err := r.Tx.SetFlag(r.Family.Data(), key, expiry != 0); err != nil {
+			return err
+		}
+	}
+	return r.reindex(key, old, expiry)
+}
+
+// reindex makes both indexes tell of expiry what they told of old; 0 means no row.
+func (r Rows) reindex(key []byte, old, expiry int64) error {
+	if old == expiry {
+		return nil
+	}
+	var buf [512]byte // Longer keys are rare enough to be allocated.
+	if old != 0 {
+		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), appendDue(buf[:0], old, key)); err != nil {
+			return err
+		}
+	}
+	if expiry == 0 {
+		_, err := r.Tx.Delete(r.Family.KeyIndex(), key)
+		return err
+	}
+	due := appendDue(buf[:0], expiry, key)
+	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], false); err != nil {
+		return err
+	}
+	_, err := r.Tx.Put(r.Family.ExpiryIndex(), due, nil, false)
+	return err
+}
+
+// Delete removes a key from all three trees.
+func (r Rows) Delete(key []byte) error {
+	if !r.Timed() {
+		_, err := r.Tx.Delete(r.Family.Data(), key)
+		return err
+	}
+	_, expiry, found, err := r.Info(key)
+	if err != nil || !found {
+		return err
+	}
+	return r.remove(key, expiry)
+}
+
+// remove is Delete of a key that is there.
+func (r Rows) remove(key []byte, expiry int64) error {
+	if expiry != 0 {
+		if err := r.room(3 * (len(key) + expirySize + opOverhead)); err != nil {
+			return err
+		}
+	}
+	if _, err := r.Tx.Delete(r.Family.Data(), key); err != nil {
+		return err
+	}
+	return r.reindex(key, expiry, 0)
+}
+
+// Clear removes every key. The work does not depend on their number.
+func (r Rows) Clear() error {
+	if err := r.room(3 * opOverhead); err != nil {
+		return err
+	}
+	if err := r.Tx.Clear(r.Family.Data()); err != nil {
+		return err
+	}
+	return r.clearIndexes()
+}
+
+func (r Rows) clearIndexes() error {
+	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
+		if r.Tx.Rows(id) == 0 {
+			continue
+		}
+		if err := r.Tx.Clear(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteRange removes the keys of [lo, hi); nil does not bound. Data and key index lose whole subtrees; in the expiry
+// index each row is found by itself, unless all of them go.
+func (r Rows) DeleteRange(lo, hi []byte) error {
+	f := r.Family
+	if !r.Timed() {
+		_, err := r.Tx.DeleteRange(f.Data(), lo, hi)
+		return err
+	}
+	all, err := r.within(lo, hi)
+	if err != nil {
+		return err
+	}
+	size := 2 * (len(lo) + len(hi) + opOverhead)
+	if all {
+		if err := r.room(size + 2*opOverhead); err != nil {
+			return err
+		}
+		if _, err := r.Tx.DeleteRange(f.Data(), lo, hi); err != nil {
+			return err
+		}
+		return r.clearIndexes()
+	}
+	err = r.eachIn(lo, hi, func(key []byte, _ int64) error {
+		size += len(key) + expirySize + opOverhead
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.room(size); err != nil {
+		return err
+	}
+	if err := r.unlistIn(lo, hi); err != nil {
+		return err
+	}
+	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
+		if _, err := r.Tx.DeleteRange(id, lo, hi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within says whether every key with an expiry is in [lo, hi).
+func (r Rows) within(lo, hi []byte) (bool, error) {
+	c := r.Tx.Cursor(r.Family.KeyIndex())
+	all := c.First() && bytes.Compare(c.Key(), lo) >= 0 &&
+		c.Last() && (hi == nil || bytes.Compare(c.Key(), hi) < 0)
+	return all, c.Err()
+}
+
+// eachIn visits the keys of [lo, hi) that have an expiry. fn must not write.
+func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) error {
+	c := r.Tx.Cursor(r.Family.KeyIndex())
+	ok := false
+	if lo == nil {
+		ok = c.First()
+	} else {
+		ok = c.Seek(lo)
+	}
+	for ; ok && (hi == nil || bytes.Compare(c.Key(), hi) < 0); ok = c.Next() {
+		expiry, err := decodeExpiry(c.Value())
+		if err = errors.Join(c.Err(), err); err != nil {
+			return r.wrong("key index", err)
+		}
+		if err := fn(c.Key(), expiry); err != nil {
+			return err
+		}
+	}
+	return c.Err()
+}
+
+// unlistIn removes the expiry rows of the keys in [lo, hi), some at a time, so that memory is bounded and the walk
+// looks its place up only now and then.
+func (r Rows) unlistIn(lo, hi []byte) error {
+	const some = 256
+	errFull := errors.New("full")
+	for {
+		var keys []byte // expiry rows, one after the other
+		var ends []int
+		var last []byte
+		err := r.eachIn(lo, hi, func(key []byte, expiry int64) error {
+			if len(ends) == some {
+				last = bytes.Clone(key)
+				return errFull
+			}
+			keys = appendDue(keys, expiry, key)
+			ends = append(ends, len(keys))
+			return nil
+		})
+		if err != nil && err != errFull {
+			return err
+		}
+		from := 0
+		for _, end := range ends {
+			if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), keys[from:end]); err != nil {
+				return err
+			}
+			from = end
+		}
+		if err == nil {
+			return nil
+		}
+		lo = last
+	}
+}

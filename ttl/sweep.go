@@ -1,0 +1,178 @@
+package ttl
+
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Swept is what a purge or an eviction deleted.
+type Swept struct {
+	Keys  int64 // keys
+	Bytes int64 // of these keys and their values
+	Stale int64 // expiry rows that no key-index row confirmed: only damage leaves such rows
+}
+
+// Changed says whether anything was deleted.
+func (s Swept) Changed() bool { return s.Keys > 0 || s.Stale > 0 }
+
+// OnExpire hears of a key before it is deleted, in the transaction that deletes it. An error keeps everything as it is.
+type OnExpire func(key, value []byte) error
+
+// doomed are the rows of one batch: expiry rows, one after the other in buf.
+type doomed struct {
+	buf   []byte
+	ends  []int
+	stale int64
+}
+
+func (d *doomed) add(expiry int64, key []byte) {
+	d.buf = appendDue(d.buf, expiry, key)
+	d.ends = append(d.ends, len(d.buf))
+}
+
+// row is the i-th expiry row.
+func (d *doomed) row(i int) []byte {
+	from := 0
+	if i > 0 {
+		from = d.ends[i-1]
+	}
+	return d.buf[from:d.ends[i]:d.ends[i]]
+}
+
+func (d *doomed) key(i int) []byte { return d.row(i)[expirySize:] }
+
+// Purge deletes up to limit keys that are expired at now, in the order of their expiry, and says whether more are due.
+// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone.
+//
+// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand.
+func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool, err error) {
+	if limit <= 0 || !r.Timed() {
+		return Swept{}, false, nil
+	}
+	d, next, more, err := r.collect(now, limit)
+	if err != nil || (len(d.ends) == 0 && d.stale == 0) {
+		return Swept{}, more, err
+	}
+	if err := r.room(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next)); err != nil {
+		return Swept{}, more, err
+	}
+	if err := r.tell(d, onExpire); err != nil {
+		return Swept{}, more, err
+	}
+	// The rows that are due lie together at the start of the expiry index.
+	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
+		return Swept{}, more, err
+	}
+	s, err = r.deleteRows(d)
+	s.Stale = d.stale
+	return s, more, err
+}
+
+// collect finds the first rows that are due, and the row behind them: nil if there is none.
+func (r Rows) collect(now int64, limit int) (d *doomed, next []byte, more bool, err error) {
+	d = new(doomed)
+	for w := r.ByExpiry(); ; {
+		expiry, key, ok, err := w.Next()
+		if err != nil || !ok {
+			return d, nil, false, err
+		}
+		due := Expired(now, expiry)
+		if !due || len(d.ends) == limit || d.stale == int64(limit) {
+			return d, bytes.Clone(w.c.Key()), due, nil
+		}
+		switch at, found, err := r.index(key); {
+		case err != nil:
+			return d, nil, false, err
+		case found && at == expiry:
+			d.add(expiry, key)
+		default:
+			d.stale++
+		}
+	}
+}
+
+// tell calls onExpire for each row.
+func (r Rows) tell(d *doomed, onExpire OnExpire) error {
+	if onExpire == nil {
+		return nil
+	}
+	for i := range d.ends {
+		value, _, found, err := r.Tx.Get(r.Family.Data(), d.key(i))
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if err := onExpire(d.key(i), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteRows deletes keys from data and key index.
+func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
+	for i := range d.ends {
+		key := d.key(i)
+		size, _, _, err := r.Tx.Info(r.Family.Data(), key)
+		if err != nil {
+			return s, err
+		}
+		existed, err := r.Tx.Delete(r.Family.Data(), key)
+		if err != nil {
+			return s, err
+		}
+		if _, err := r.Tx.Delete(r.Family.KeyIndex(), key); err != nil {
+			return s, err
+		}
+		if existed {
+			s.Keys++
+			s.Bytes += int64(len(key) + size)
+		}
+	}
+	return s, nil
+}
+
+// Evict deletes those of the keys noted by readers that still have the expiry that the reader saw, if they are expired
+// at now. As with Purge, nothing is deleted before onExpire has heard of all.
+func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s Swept, err error) {
+	if !r.Timed() {
+		return Swept{}, nil
+	}
+	d := new(doomed)
+	for _, n := range notes {
+		if !Expired(now, n.Expiry) {
+			continue
+		}
+		key := []byte(n.Key)
+		at, found, err := r.index(key)
+		if err != nil {
+			return Swept{}, err
+		}
+		if found && at == n.Expiry {
+			d.add(at, key)
+		}
+	}
+	if err := r.room(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
+		return Swept{}, err
+	}
+	if err := r.tell(d, onExpire); err != nil {
+		return Swept{}, err
+	}
+	for i := range d.ends {
+		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
+			return Swept{}, err
+		}
+	}
+	return r.deleteRows(d)
+}
+
+// A Note is a key that a reader found expired.
+type Note struct {
+	Base   txn.TreeID // of the family, as the reader saw it
+	Family string
+	Key    string
+	Expiry int64
+}
