@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/fuzz"
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+func enumerate(args []string, stdout, stderr io.Writer) error {
+	f := flags("enumerate", stderr)
+	var o fuzz.Options
+	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
+	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
+	f.IntVar(&o.Depth, "depth", 2, "crashes in a row: 1, 2, or 3 (sampled)")
+	f.IntVar(&o.Length, "len", 2, "operations of an enumerated sequence, at most")
+	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
+	least := f.Int("min", 0, "fail with fewer distinct images than this")
+	asJSON := f.Bool("json", false, "print the report as JSON")
+	profiles := f.String("profiles", "", "some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(*profiles, ",") {
+		p, ok := crashfs.ParseProfile(name)
+		if !ok && name != "" {
+			return fmt.Errorf("profile %q is not known", name)
+		}
+		o.Profiles |= p
+	}
+	last := time.Now()
+	o.Tick = func(r fuzz.Report) {
+		if time.Since(last) > 2*time.Second {
+			last = time.Now()
+			fmt.Fprintln(stderr, r)
+		}
+	}
+	report := fuzz.Campaign(o)
+	fmt.Fprintln(stderr, report)
+	for _, line := range report.Failures {
+		fmt.Fprintln(stderr, "FAILED", line)
+	}
+	if *asJSON {
+		if err := json.NewEncoder(stdout).Encode(report); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(report.Failures) > 0:
+		return fmt.Errorf("%d failures", len(report.Failures))
+	case report.Distinct < *least:
+		return fmt.Errorf("%d distinct images, want at least %d", report.Distinct, *least)
+	}
+	return nil
+}
+
+func replay(args []string, stdout, stderr io.Writer) error {
+	f := flags("replay", stderr)
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() != 1 {
+		return errors.New("want one line, in quotes")
+	}
+	c, err := fuzz.ParseCase(f.Arg(0))
+	if err != nil {
+		return err
+	}
+	if err := fuzz.Explain(c); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "survived")
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/fuzz"
+)
+
+func faults(args []string, stdout, stderr io.Writer) error {
+	return faulty("faults", args, stdout, stderr, nil)
+}
+
+func fsyncgate(args []string, stdout, stderr io.Writer) error {
+	return faulty("fsyncgate", args, stdout, stderr, []string{"gate"})
+}
+
+func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string) error {
+	f := flags(name, stderr)
+	var o fuzz.Options
+	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
+	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
+	f.IntVar(&o.Length, "len", 1, "operations of an enumerated sequence, at most")
+	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
+	asJSON := f.Bool("json", false, "print the report as JSON")
+	chosen := ""
+	if kinds == nil {
+		f.StringVar(&chosen, "kinds", "", "some of "+strings.Join(fuzz.FaultKinds(), ",")+"; default all")
+	}
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if chosen != "" {
+		kinds = strings.Split(chosen, ",")
+	}
+	r := fuzz.Faults(o, kinds...)
+	fmt.Fprintf(stderr, "%.1fs %d runs with a fault, %d images of crashes after it, %d failures\n", r.Seconds, r.Runs, r.Images, len(r.Failures))
+	for _, line := range r.Failures {
+		fmt.Fprintln(stderr, "FAILED", line)
+	}
+	if *asJSON {
+		if err := json.NewEncoder(stdout).Encode(r); err != nil {
+			return err
+		}
+	}
+	if len(r.Failures) > 0 {
+		return fmt.Errorf("%d failures", len(r.Failures))
+	}
+	return nil
+}
+
+func syncs(args []string, stdout, stderr io.Writer) error {
+	f := flags("syncs", stderr)
+	length := f.Int("len", 0, "operations of an enumerated sequence, at most, beside the special workloads")
+	asJSON := f.Bool("json", false, "print the report as JSON")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	r, err := fuzz.Syncs(*length, func(line string) { fmt.Fprintln(stderr, line) })
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		if err := json.NewEncoder(stdout).Encode(r); err != nil {
+			return err
+		}
+	}
+	if len(r.Survived) > 0 {
+		return fmt.Errorf("no crash shows that these are wrong: %s", strings.Join(r.Survived, ", "))
+	}
+	return nil
+}

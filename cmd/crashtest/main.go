@@ -1,0 +1,72 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+)
+
+const usage = `usage: crashtest MODE [flags]
+
+  enumerate   crash workloads on a simulated disk at every moment and in every way; recoveries too
+  replay      judge one case again: crashtest replay 'LINE', as the other modes print it
+  fsyncgate   fail every sync once, so that what it should have kept is lost but still readable; open the store again in
+              the same boot; then crash at every moment. Nothing that was shown may be lost
+  faults      fail every call of the disk in every way, once and for good, in recoveries too
+  syncs       take every sync away: some crash must show that it is gone
+  kill        write to a real store in real processes, kill them with SIGKILL, look at what is left
+
+Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
+lists its flags.
+
+A line is a workload, what was wrong with the disk (or nothing), and crashes: each but the first is one in the recovery
+from the one before.
+`
+
+type mode struct {
+	name string
+	run  func(args []string, stdout, stderr io.Writer) error
+}
+
+var modes = []mode{
+	{"enumerate", enumerate},
+	{"replay", replay},
+	{"fsyncgate", fsyncgate},
+	{"faults", faults},
+	{"syncs", syncs},
+	{"kill", kill},
+	{"kill-child", killChild}, // started by kill only
+}
+
+func main() {
+	debug.SetGCPercent(400) // Images are garbage soon; memory is there.
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" || args[0] == "help" {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	for _, m := range modes {
+		if m.name == args[0] {
+			err := m.run(args[1:], stdout, stderr)
+			if err == nil || err == flag.ErrHelp {
+				return 0
+			}
+			fmt.Fprintf(stderr, "crashtest %s: %v\n", m.name, err)
+			return 1
+		}
+	}
+	fmt.Fprintf(stderr, "crashtest: unknown mode %q\n\n%s", args[0], usage)
+	return 2
+}
+
+// flags makes the flag set of a mode.
+func flags(name string, stderr io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("crashtest "+name, flag.ContinueOnError)
+	f.SetOutput(stderr)
+	return f
+}

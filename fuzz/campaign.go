@@ -1,0 +1,353 @@
+package fuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// Options of a campaign. Zero fields are defaults.
+type Options struct {
+	Seed     uint64
+	Budget   time.Duration // 0: until everything was tried
+	Most     int           // distinct images, as a bound; 0: none
+	Profiles crashfs.Profile
+	Depth    int // 1, 2 or 3 crashes in a row; 0 is 2. The third is sampled.
+	Length   int // of enumerated sequences; 0 is 2
+	Workers  int // 0 is 1
+	Thin     int // of so many images after a fault that would be judged, one is; 0 is 1
+	// Tick, if not nil, is called now and then with what was done so far.
+	Tick func(Report)
+}
+
+// Report is what a campaign did.
+type Report struct {
+	Seed      uint64         `json:"seed"`
+	Workloads int            `json:"workloads"`
+	Tried     int            `json:"images_tried"`
+	Distinct  int            `json:"images_distinct"`
+	Profiles  map[string]int `json:"per_profile"`
+	Crashed   int            `json:"recoveries_crashed"` // images of crashes in a recovery, of them in the second one:
+	Deeper    int            `json:"second_recoveries_crashed"`
+	Complete  bool           `json:"complete"` // everything was tried
+	Failures  []string       `json:"failures"` // replay lines, each with its reason
+	Seconds   float64        `json:"seconds"`
+}
+
+// pass says how much of the images of a workload is looked at. Passes go from breadth to everything, so that whatever
+// the budget is, it is spread over all workloads.
+type pass struct {
+	points  int // crash points of a workload; 0: all
+	keep    int // of so many images one is judged
+	deep    int // of so many judged images one has its recovery crashed
+	inner   int // of so many images of a recovery one is judged
+	most    int // images of a recovery that are judged; 0: all
+	subsets int // random ones at a point; 0: the whole profile
+	randoms int // after so many sequences comes a random workload
+}
+
+var passes = []pass{
+	{points: 8, keep: 12, deep: 2, inner: 8, most: 24, subsets: 3, randoms: 40},
+	{points: 0, keep: 8, deep: 4, inner: 4, most: 48, subsets: 8, randoms: 8},
+	{points: 0, keep: 1, deep: 16, inner: 4, most: 0, subsets: 0, randoms: 4},
+	{points: 0, keep: 1, deep: 1, inner: 1, most: 0, subsets: 0, randoms: 4},
+}
+
+// randomLength is the number of operations of a random workload.
+const randomLength = 200
+
+type campaign struct {
+	o     Options
+	began time.Time
+	stop  atomic.Bool
+
+	mu     sync.Mutex // guards the fields below
+	seen   map[uint64]struct{}
+	report Report
+	kinds  map[string]int // failures by what they say, numbers left out
+	cases  []*Failure
+	tasks  func() (task, bool)
+}
+
+type task struct {
+	w    Workload
+	pass pass
+	salt uint64
+}
+
+// Campaign crashes workloads until the budget is used up, and reports. Failures are shrunk.
+func Campaign(o Options) Report {
+	if o.Profiles == 0 {
+		o.Profiles = crashfs.AllProfiles
+	}
+	if o.Depth == 0 {
+		o.Depth = 2
+	}
+	if o.Length == 0 {
+		o.Length = 2
+	}
+	c := &campaign{o: o, began: time.Now(), seen: map[uint64]struct{}{}, kinds: map[string]int{}}
+	c.report = Report{Seed: o.Seed, Profiles: map[string]int{}, Failures: []string{}}
+	c.tasks = c.plan()
+	var done sync.WaitGroup
+	for range max(o.Workers, 1) {
+		done.Go(func() {
+			for t, ok := c.next(); ok; t, ok = c.next() {
+				c.run(t)
+			}
+		})
+	}
+	done.Wait()
+	for _, f := range c.cases {
+		small := Shrink(f)
+		c.report.Failures = append(c.report.Failures, small.Error())
+	}
+	c.report.Seconds = time.Since(c.began).Seconds()
+	return c.report
+}
+
+func (c *campaign) plan() func() (task, bool) {
+	rnd := rand.New(rand.NewPCG(c.o.Seed, 1))
+	var list []task
+	random := uint64(0)
+	for _, p := range passes {
+		var sequences []Workload
+		for length := range c.o.Length + 1 { // Short ones first; among equals the seed says which.
+			of := Sequences(length)
+			from := len(sequences)
+			sequences = append(sequences, of[from:]...)
+			part := sequences[from:]
+			rnd.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+		}
+		for _, w := range Specials() {
+			list = append(list, task{w: w, pass: p})
+		}
+		for j, w := range sequences {
+			if j%p.randoms == p.randoms/2 {
+				random++
+				seed := c.o.Seed<<32 + random
+				list = append(list, task{Random(seed, randomLength), p, mix(seed)})
+			}
+			list = append(list, task{w: w, pass: p})
+		}
+	}
+	at := 0
+	return func() (task, bool) {
+		if at == len(list) {
+			c.report.Complete = true
+			return task{}, false
+		}
+		at++
+		return list[at-1], true
+	}
+}
+
+// next gives the next task, until time is up or there is too much to tell.
+func (c *campaign) next() (task, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over() {
+		return task{}, false
+	}
+	t, ok := c.tasks()
+	if ok {
+		c.report.Workloads++
+		if c.o.Tick != nil && c.report.Workloads%50 == 0 {
+			c.report.Seconds = time.Since(c.began).Seconds()
+			c.o.Tick(c.report)
+		}
+	}
+	return t, ok
+}
+
+// enoughFailures ends a campaign: they are found one cause at a time.
+const enoughFailures = 8
+
+func (c *campaign) over() bool {
+	if c.o.Budget > 0 && time.Since(c.began) > c.o.Budget {
+		c.stop.Store(true)
+	}
+	return c.stop.Load()
+}
+
+// judged says whether an image is new, and counts it.
+func (c *campaign) judged(key uint64, profile crashfs.Profile, depth int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report.Tried++
+	if _, ok := c.seen[key]; ok {
+		return false
+	}
+	c.seen[key] = struct{}{}
+	c.report.Distinct++
+	c.report.Profiles[profile.String()]++
+	if depth > 1 {
+		c.report.Crashed++
+	}
+	if depth > 2 {
+		c.report.Deeper++
+	}
+	if c.o.Most > 0 && c.report.Distinct >= c.o.Most {
+		c.stop.Store(true)
+	}
+	return true
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+func (c *campaign) failed(f *Failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind := digits.ReplaceAllString(f.Reason, "#")
+	if c.kinds[kind]++; c.kinds[kind] > 1 {
+		return
+	}
+	if c.cases = append(c.cases, f); len(c.cases) == enoughFailures {
+		c.stop.Store(true)
+	}
+}
+
+func (c *campaign) run(t task) {
+	r, err := Do(t.w)
+	if err != nil {
+		c.failed(&Failure{Case{Workload: t.w}, err.Error()})
+		return
+	}
+	e := &explorer{c: c, t: t, r: r, j: &Judge{run: r}}
+	e.j.Recovery = func(d *crashfs.Disk, points int, v verdict) error {
+		e.d, e.points, e.v = d, points, v
+		return nil
+	}
+	e.explore()
+}
+
+// explorer goes through the images of one run.
+type explorer struct {
+	c *campaign
+	t task
+	r *Run
+	j *Judge
+
+	// What the Judge told of the last image.
+	d      *crashfs.Disk
+	points int
+	v      verdict
+}
+
+// explore takes only crash points behind those that a shorter sequence has.
+func (e *explorer) explore() {
+	p, o := e.t.pass, e.c.o
+	from, to := e.r.OpEnds[max(len(e.r.OpEnds)-2, 0)], e.r.Disk.Len()+1
+	if len(e.r.OpEnds) == 1 || e.t.salt != 0 {
+		from = 0
+	}
+	opts := crashfs.ImageOptions{Profiles: o.Profiles, From: from, To: to, Random: p.subsets, Seed: o.Seed}
+	if p.points == 0 && e.t.salt == 0 {
+		e.images(opts)
+		return
+	}
+	if e.t.salt != 0 {
+		opts.Every = max((to-from)/24, 1)
+		if opts.Random == 0 {
+			opts.Random = 16
+		}
+		e.images(opts)
+		return
+	}
+	rnd := rand.New(rand.NewPCG(o.Seed, uint64(from)))
+	for range p.points {
+		opts.From = from + rnd.IntN(to-from)
+		opts.To = opts.From + 1
+		e.images(opts)
+	}
+}
+
+// chosen says whether an image is taken: one of so many, and of sectors, which are many, fewer. of 1 takes all.
+func (e *explorer) chosen(im *crashfs.Image, of int, salt uint64) bool {
+	if of > 1 && im.Profile&(crashfs.Shorn|crashfs.Torn512) != 0 {
+		of *= 6
+	}
+	return mix(im.Hash()^mix(e.c.o.Seed+salt))%uint64(of) == 0
+}
+
+// keepOf is how many images of a workload stand for one that is judged. Random workloads have many more.
+func (e *explorer) keepOf() int {
+	if e.t.salt != 0 {
+		return e.t.pass.keep * 8
+	}
+	return e.t.pass.keep
+}
+
+func (e *explorer) images(opts crashfs.ImageOptions) {
+	for im := range e.r.Disk.Images(opts) {
+		if e.c.over() {
+			return
+		}
+		if !e.chosen(im, e.keepOf(), 0) || !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
+			continue
+		}
+		crash := []Crash{{im.Point, im.Desc()}}
+		if _, err := e.j.Image(im); err != nil {
+			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crash}, err.Error()})
+			continue
+		}
+		if e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 {
+			e.deeper(e.d, e.points, crash, 2)
+		}
+	}
+}
+
+// recoveryProfiles are those of crashes within a recovery.
+const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn | crashfs.Reorder
+
+func (e *explorer) deeper(d *crashfs.Disk, points int, before []Crash, depth int) {
+	want, n := e.v.contents, 0
+	opts := crashfs.ImageOptions{Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: e.c.o.Seed}
+	for im := range d.Images(opts) {
+		if e.c.over() {
+			return
+		}
+		if e.t.pass.most > 0 && n == e.t.pass.most {
+			return
+		}
+		if !e.chosen(im, e.t.pass.inner, 1) ||
+			!e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
+			continue
+		}
+		n++
+		crashes := append(before[:len(before):len(before)], Crash{im.Point, im.Desc()})
+		d2, points2, err := e.j.same(im, want)
+		if err != nil {
+			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crashes}, err.Error()})
+			continue
+		}
+		if depth < e.c.o.Depth && mix(im.Hash()+9)%32 == 0 {
+			e.deeper(d2, points2, crashes, depth+1)
+		}
+	}
+}
+
+// firstFailure looks through images of a run until one fails; at most most are judged.
+func firstFailure(r *Run, trouble string, opts crashfs.ImageOptions, most int) *Failure {
+	j := &Judge{run: r}
+	n := 0
+	for im := range r.Disk.Images(opts) {
+		if n++; n > most {
+			return nil
+		}
+		if _, err := j.Image(im); err != nil {
+			return &Failure{Case{r.Workload, trouble, []Crash{{im.Point, im.Desc()}}}, err.Error()}
+		}
+	}
+	return nil
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%6.1fs %6d workloads %8d images %8d distinct %8d in recoveries %d failures",
+		r.Seconds, r.Workloads, r.Tried, r.Distinct, r.Crashed, len(r.Failures))
+}

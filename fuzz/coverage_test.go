@@ -1,0 +1,84 @@
+package fuzz
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in them.
+func TestRandomWorkloadsReachEverything(t *testing.T) {
+	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged int
+	for seed := range uint64(4) {
+		r := newRun(Random(seed, randomLength))
+		used := int64(0)
+		r.observe = func(op Op) {
+			if r.db == nil {
+				return
+			}
+			s := r.db.Stats()
+			now := s.FileBytes - s.FreeBytes
+			if operations[op.Kind].name == "cut" && now < used*3/4 {
+				merged++
+			}
+			used = now
+		}
+		require.NoError(t, r.all())
+		epochs := map[pager.Pgid]pager.Epoch{}
+		sizes := map[int]int64{}
+		trace := r.Disk.Trace()
+		for i := range trace {
+			op := &trace[i]
+			switch {
+			case op.Kind == crashfs.KindRename && i > 10:
+				recycled++
+			case op.Kind == crashfs.KindTruncate:
+				if op.Size > sizes[op.Ino] {
+					grown++
+				} else if op.Size < sizes[op.Ino] {
+					cut++
+				}
+				sizes[op.Ino] = op.Size
+			case op.Kind == crashfs.KindWrite && op.Name == path:
+				for b := op.Data; len(b) >= 4096; b = b[4096:] {
+					h := pager.ReadHeader(b)
+					switch h.Kind {
+					case pager.KindBranch:
+						splits++
+						if h.Level > 1 {
+							deep++
+						}
+					case pager.KindMeta:
+						checkpoints++
+					case pager.KindLeaf:
+						if op.Phase == "fill" {
+							spilled++
+						}
+					case pager.KindOverflow:
+						overflows++
+					}
+					if old, ok := epochs[h.Pgid]; ok && old != h.Epoch && h.Kind != pager.KindMeta {
+						reused++
+					}
+					epochs[h.Pgid] = h.Epoch
+					if h.Kind == pager.KindOverflow {
+						break
+					}
+				}
+			}
+		}
+	}
+	require.NotZero(t, splits, "splits")
+	require.NotZero(t, merged, "merges")
+	require.NotZero(t, overflows, "overflow extents")
+	require.NotZero(t, reused, "free space used again")
+	require.NotZero(t, grown, "growth")
+	require.NotZero(t, cut, "shrinking")
+	require.NotZero(t, spilled, "pages written before their commit")
+	require.NotZero(t, recycled, "recycled segments")
+	require.Greater(t, checkpoints, 20, "checkpoints")
+	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints)
+}

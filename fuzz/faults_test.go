@@ -1,0 +1,108 @@
+package fuzz
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of them.
+func TestFailingCallsAreSurvived(t *testing.T) {
+	for _, kind := range FaultKinds() {
+		t.Run(kind, func(t *testing.T) {
+			r := Faults(Options{Seed: 2, Most: 24, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			require.Empty(t, r.Failures)
+		})
+	}
+}
+
+// TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened again in the same
+// boot, and what it shows then survives every crash.
+func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
+	for _, text := range []string{"closed put.0", "one big.0 relax.1", "busy ckpt.0", "closed+direct bulk.0", "wide beside.0 over.1"} {
+		t.Run(text, func(t *testing.T) {
+			w, err := ParseWorkload(text)
+			require.NoError(t, err)
+			c := &faultCampaign{o: Options{Seed: 1, Thin: 16}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c.report.Kinds = map[string]int{}
+			for _, k := range faultKinds {
+				if k.name == "gate" {
+					c.run(faultTask{w: w, kind: k})
+				}
+			}
+			for _, f := range c.failed {
+				require.NoError(t, f)
+			}
+			require.Greater(t, c.report.Runs, 10)
+		})
+	}
+}
+
+// TestFullDiskFailsTheCallAndNothingElse lowers the capacity step by step. Whatever cannot be done is ErrNoSpace and not
+// there; with space again, the same store goes on.
+func TestFullDiskFailsTheCallAndNothingElse(t *testing.T) {
+	for _, extra := range []int64{0, 4 << 10, 40 << 10, 200 << 10} {
+		r := newRun(Workload{Base: "closed"})
+		require.NoError(t, r.steps())
+		r.Disk.SetCapacity(r.Disk.Used() + extra)
+		refused := 0
+		for i := range 12 {
+			kind, _ := kindOf([]string{"put", "big", "rotate", "ckpt"}[i%4])
+			before := r.now()
+			err := r.apply(Op{kind, uint32(i)})
+			if err == nil {
+				continue
+			}
+			refused++
+			require.ErrorIs(t, err, kv.ErrNoSpace)
+			require.NotErrorIs(t, err, kv.ErrFailed)
+			got, err := readContents(r.db)
+			require.NoError(t, err)
+			require.Equal(t, r.now(), got)
+			require.GreaterOrEqual(t, got.seq, before.seq)
+		}
+		require.NotZero(t, refused, "extra %d", extra)
+		r.Disk.SetCapacity(0)
+		for i := range 12 {
+			kind, _ := kindOf([]string{"put", "big", "rotate", "ckpt"}[i%4])
+			require.NoError(t, r.apply(Op{kind, uint32(i)}))
+		}
+		require.NoError(t, r.close())
+	}
+}
+
+// TestReaderGoesOnAfterAWriteFailed holds a snapshot over a failure: it sees the same, to its end.
+func TestReaderGoesOnAfterAWriteFailed(t *testing.T) {
+	r := newRun(Workload{Base: "busy"})
+	require.NoError(t, r.steps())
+	require.NoError(t, r.hold())
+	r.Disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncs})
+	err := r.update(kv.Sync, func(t *tx) error { return t.put(defaultFamily, "k", "v") })
+	require.ErrorIs(t, err, crashfs.ErrIO)
+	require.True(t, errors.Is(err, kv.ErrCommitUnknown) || errors.Is(err, kv.ErrFailed), "%v", err)
+	require.ErrorIs(t, r.db.Close(), kv.ErrTxnsOpen)
+	require.ErrorIs(t, r.db.Checkpoint(context.Background()), kv.ErrFailed)
+	require.NoError(t, r.release())
+	require.ErrorIs(t, r.db.Close(), kv.ErrFailed)
+	r.db = nil
+}
+
+// TestWrongAnswersAreSeen turns the oracle of faults on stores that lie: it must not pass everything.
+func TestWrongAnswersAreSeen(t *testing.T) {
+	r := newRun(Workload{Base: "one"})
+	r.fault = &crashfs.Fault{}
+	require.ErrorIs(t, r.judgeError(errors.New("no cause")), errWrong)
+	require.ErrorIs(t, r.judgeError(errors.Join(crashfs.ErrIO, kv.ErrCorrupt)), errWrong)
+	require.NoError(t, r.judgeError(crashfs.ErrIO))
+	require.NoError(t, r.steps())
+	require.NoError(t, r.judgeReads())
+	r.States[len(r.States)-1]++
+	require.ErrorIs(t, r.judgeReads(), errWrong)
+	r.abandon()
+}

@@ -1,0 +1,356 @@
+package fuzz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// path is where every store of this package lies.
+const path = "db/app.ebb"
+
+// Config is what kind of store and disk a workload runs on.
+type Config struct {
+	Segment    int64 // bytes of a log segment
+	Cache      int64
+	Checkpoint int64 // bytes of log that start a checkpoint
+	Direct     bool  // the disk offers Direct files
+}
+
+// small is the store of enumerated sequences: every bound is met early.
+var small = Config{Segment: 16 << 10, Cache: 64 << 10, Checkpoint: 64 << 10}
+
+// wide has segments in which half is less than all that fits.
+var wide = Config{Segment: 32 << 10, Cache: 1 << 20, Checkpoint: 1 << 20}
+
+// large is the store of random workloads.
+var large = Config{Segment: 32 << 10, Cache: 256 << 10, Checkpoint: 96 << 10}
+
+func (c Config) options() *kv.Options {
+	return &kv.Options{
+		PageSize: 4096, CacheBytes: c.Cache, CheckpointBytes: c.Checkpoint,
+		// A clock that stands still: the same bytes each time.
+		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
+	}
+}
+
+// open opens the store on a disk. salt makes its random numbers; two sessions that could meet each other's segments
+// need different ones.
+func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
+	rnd := rand.NewPCG(salt, 0x45626221)
+	return kv.OpenFS(d, path, c.options(), kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true})
+}
+
+// A Run is a workload in progress, or over.
+type Run struct {
+	Workload Workload
+	Disk     *crashfs.Disk
+	// States are the hashes of what commits 0, 1, 2 ... left; commit 1 is the store's own first one, and 0 stands for
+	// a store that was never opened. OpEnds is the length of the trace after the base and after each operation.
+	States []uint64
+	OpEnds []int
+
+	config   Config
+	keep     bool // models stay, for people
+	models   []*Model
+	model    *Model // as of the newest commit
+	db       *kv.DB
+	sessions uint64
+	based    int // steps of the base that were done
+	held     *heldReader
+	closed   bool         // the store was closed, not killed
+	beside   func() error // runs once, in the middle of the next checkpoint
+	attempt  *Model       // what the commit in flight would make
+	acked    uint64       // last commit that must survive a power cut
+	settled  []settlement
+	// fault is what the disk suffers from, failedFor the error after which the store was given up, and unknown what the
+	// commit whose fate it left open would make.
+	fault      *crashfs.Fault
+	reopenedAt int // length of the trace when the store was opened again
+	failedFor  error
+	unknown    *Model
+	// observe is called after each operation.
+	observe func(op Op)
+}
+
+// A settlement narrows what images from a crash point on may hold, beyond what the marks of the trace say.
+type settlement struct {
+	point  int
+	lo, hi uint64
+	until  int // the crash point from which on it no longer holds, as the commit is tried again; 0: none
+}
+
+// settle says that images from now on hold a commit in [lo, hi].
+func (r *Run) settle(lo, hi uint64) {
+	r.settled = append(r.settled, settlement{point: r.Disk.Len(), lo: lo, hi: hi})
+}
+
+// bounds gives the commits that an image may hold.
+func (r *Run) bounds(im *crashfs.Image) (lo, hi uint64) {
+	lo, hi = max(im.Acked, 1), max(im.Begun, 1) // Open itself makes commit 1.
+	for _, s := range r.settled {
+		if im.Point >= s.point && (s.until == 0 || im.Point < s.until) {
+			lo, hi = max(lo, s.lo), min(hi, s.hi)
+		}
+	}
+	return lo, hi
+}
+
+type heldReader struct {
+	tx   *kv.Tx
+	want contents
+}
+
+// errWrong marks what the engine did wrong while nothing was wrong with the disk.
+var errWrong = errors.New("wrong answer")
+
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errWrong, fmt.Sprintf(format, args...))
+}
+
+// newRun prepares a workload on a fresh disk.
+func newRun(w Workload) *Run {
+	c := w.config()
+	return &Run{Workload: w, config: c, Disk: crashfs.New(crashfs.Options{Direct: c.Direct}), States: []uint64{0}}
+}
+
+// Do runs a workload to its end, the closing included.
+func Do(w Workload) (*Run, error) {
+	r := newRun(w)
+	return r, r.all()
+}
+
+// all runs base, operations and the end.
+func (r *Run) all() error {
+	err := r.steps()
+	if err == nil {
+		err = r.close()
+	}
+	r.abandon()
+	return err
+}
+
+// steps runs base and operations.
+func (r *Run) steps() error {
+	if err := r.base(); err != nil {
+		return fmt.Errorf("base %s: %w", r.Workload.Base, err)
+	}
+	r.OpEnds = append(r.OpEnds, r.Disk.Len())
+	for i, op := range r.Workload.Ops {
+		if err := r.apply(op); err != nil {
+			return fmt.Errorf("operation %d, %s: %w", i, op, err)
+		}
+		r.OpEnds = append(r.OpEnds, r.Disk.Len())
+		if r.observe != nil {
+			r.observe(op)
+		}
+	}
+	return nil
+}
+
+func (r *Run) apply(op Op) error { return operations[op.Kind].run(r, op.rand()) }
+
+// abandon lets go of what is open, after a failure too.
+func (r *Run) abandon() {
+	if r.held != nil {
+		_ = r.held.tx.Rollback()
+		r.held = nil
+	}
+	if r.db != nil {
+		_ = r.db.Close() // A failed store says so again.
+		r.db = nil
+	}
+}
+
+// open opens the store, which must hold what the model holds.
+func (r *Run) open() error {
+	r.Disk.SetPhase("open")
+	first := r.model == nil
+	if first {
+		r.Disk.Begun(1)
+	}
+	r.sessions++
+	db, err := r.config.open(r.fs(), r.sessions)
+	if err != nil {
+		return err
+	}
+	r.db = db
+	defer func() { r.closed = false }()
+	if first {
+		r.committed(newModel())
+		r.durable(1)
+	}
+	got, err := readContents(db)
+	if err != nil {
+		return err
+	}
+	if want := r.now(); got != want {
+		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
+	}
+	if !first && r.closed && !db.RecoveryInfo().Clean {
+		return wrong("a store that was closed is not clean: %+v", db.RecoveryInfo())
+	}
+	return nil
+}
+
+// now is the newest commit.
+func (r *Run) now() contents { return contents{uint64(len(r.States) - 1), r.model.hash} }
+
+// committed makes m the newest commit.
+func (r *Run) committed(m *Model) {
+	r.model, r.attempt = m, nil
+	r.States = append(r.States, m.hash)
+	if r.keep {
+		r.models = append(r.models, m.clone())
+	}
+}
+
+// durable tells that commit n, and all before it, was acknowledged as durable.
+func (r *Run) durable(n uint64) {
+	r.acked = max(r.acked, n)
+	r.Disk.Acked(n)
+}
+
+// begun tells that a commit is about to be made.
+func (r *Run) begun(m *Model) (next uint64) {
+	next = uint64(len(r.States))
+	r.attempt = m
+	for i := range r.settled {
+		if s := &r.settled[i]; s.until == 0 {
+			s.until = r.Disk.Len()
+		}
+	}
+	r.Disk.Begun(next)
+	return next
+}
+
+// close closes the store: everything is durable then.
+func (r *Run) close() error {
+	if err := r.release(); err != nil {
+		return err
+	}
+	r.Disk.SetPhase("close")
+	db := r.db
+	r.db = nil // Whatever Close says, the store is closed.
+	if err := db.Close(); err != nil {
+		return err
+	}
+	r.closed = true
+	r.durable(r.now().seq)
+	if names := storeFiles(r.Disk); len(names) != 1 && r.fault == nil {
+		return wrong("after Close there are %v", names)
+	}
+	return nil
+}
+
+// release ends the held reader, which must still see what it saw.
+func (r *Run) release() error {
+	if r.held == nil {
+		return nil
+	}
+	h := r.held
+	r.held = nil
+	hash, err := hashOf(h.tx)
+	if err == nil && hash != h.want.hash {
+		err = wrong("a reader on commit %d sees something else now", h.want.seq)
+	}
+	return errors.Join(err, h.tx.Rollback())
+}
+
+// hold begins a read transaction that outlives the operation.
+func (r *Run) hold() error {
+	if r.held != nil {
+		return r.release()
+	}
+	tx, err := r.db.Begin(context.Background(), false)
+	if err != nil {
+		return err
+	}
+	r.held = &heldReader{tx, r.now()}
+	return nil
+}
+
+// tx is a write transaction and the model as it changes.
+type tx struct {
+	*kv.Tx
+	m *Model
+}
+
+// update runs a write transaction with fn, and commits it.
+func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
+	r.Disk.SetPhase("fill")
+	t := &tx{m: r.model.clone()}
+	var err error
+	if t.Tx, err = r.db.Begin(context.Background(), true); err != nil {
+		return err
+	}
+	t.SetDurability(d)
+	if err := fn(t); err != nil {
+		_ = t.Rollback()
+		if errors.Is(err, errRollback) {
+			return nil
+		}
+		return err
+	}
+	return r.commit(t, d)
+}
+
+// errRollback from the function of update means that it shall be rolled back.
+var errRollback = errors.New("rolled back as wanted")
+
+func (r *Run) commit(t *tx, d kv.Durability) error {
+	r.Disk.SetPhase("commit")
+	next := r.begun(t.m)
+	if err := t.Commit(); err != nil {
+		return err
+	}
+	if got := t.Seq(); got == next-1 && t.m.hash == r.model.hash {
+		r.attempt = nil
+		return nil // Nothing to commit.
+	} else if got != next {
+		return wrong("commit has number %d, want %d", got, next)
+	}
+	r.committed(t.m)
+	if d == kv.Sync {
+		r.durable(next)
+	} else {
+		r.Disk.AckedRelaxed(next)
+	}
+	return nil
+}
+
+func (t *tx) put(family, key, value string) error {
+	t.m.put(family, key, value)
+	return t.CF(family).Put([]byte(key), []byte(value))
+}
+
+func (t *tx) remove(family, key string) error {
+	t.m.delete(family, key)
+	return t.CF(family).Delete([]byte(key))
+}
+
+func (t *tx) removeRange(family, lo, hi string) error {
+	t.m.deleteRange(family, lo, hi)
+	return t.CF(family).DeleteRange([]byte(lo), []byte(hi))
+}
+
+func (t *tx) create(family string) error {
+	t.m.create(family)
+	return t.CreateCF(family, kv.CFOptions{})
+}
+
+func (t *tx) drop(family string) error {
+	t.m.drop(family)
+	return t.DropCF(family)
+}
+
+func (t *tx) rename(from, to string) error {
+	t.m.rename(from, to)
+	return t.RenameCF(from, to)
+}

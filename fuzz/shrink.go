@@ -1,0 +1,150 @@
+package fuzz
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// shrinkImages bounds the images that are judged to find out whether a smaller workload fails too.
+const shrinkImages = 1500
+
+// Shrink makes a failing case small: fewest operations in the workload first, then fewest units that persisted. It
+// gives back f where nothing smaller fails.
+func Shrink(f *Failure) *Failure {
+	if len(f.Case.Crashes) == 0 {
+		return shrinkRun(f)
+	}
+	for smaller := shrinkOps(f); smaller != nil; smaller = shrinkOps(f) {
+		f = smaller
+	}
+	for depth := range f.Case.Crashes {
+		f = shrinkUnits(f, depth)
+	}
+	return f
+}
+
+// shrinkRun takes operations away from a workload that goes wrong without any crash.
+func shrinkRun(f *Failure) *Failure {
+	w := f.Case.Workload
+	for n := len(w.Ops) / 2; n > 0; n /= 2 {
+		for i := 0; i+n <= len(w.Ops); {
+			fewer := without(w, i, n)
+			err := guard(func() error { _, err := Do(fewer); return err })
+			if err == nil || sort(err.Error()) != sort(f.Reason) {
+				i += n
+				continue
+			}
+			w = fewer
+			f = &Failure{Case{Workload: w, Trouble: f.Case.Trouble}, err.Error()}
+		}
+	}
+	return f
+}
+
+// sort is the kind of a failure.
+func sort(reason string) string {
+	reason, _, _ = strings.Cut(reason, "\n")
+	if i := strings.LastIndex(reason, "wrong answer"); i >= 0 {
+		reason = reason[i:]
+	}
+	return digits.ReplaceAllString(reason, "#")
+}
+
+func without(w Workload, i, n int) Workload {
+	return Workload{Base: w.Base, Ops: slices.Delete(slices.Clone(w.Ops), i, i+n)}
+}
+
+// shrinkOps finds a failure of a workload with fewer operations; nil if there is none. Only single crashes are shrunk
+// so: for others the image of the first crash matters too much.
+func shrinkOps(f *Failure) *Failure {
+	c := f.Case
+	if len(c.Crashes) > 1 || c.Trouble != "" {
+		return nil
+	}
+	name, _, _ := strings.Cut(c.Crashes[0].Desc, " ")
+	profile, ok := crashfs.ParseProfile(name)
+	if !ok {
+		return nil
+	}
+	for n := max(len(c.Workload.Ops)/2, 1); n > 0 && len(c.Workload.Ops) > 0; n /= 2 {
+		for i := 0; i+n <= len(c.Workload.Ops); i += n {
+			w := without(c.Workload, i, n)
+			r := newRun(w)
+			if err := guard(r.all); err != nil {
+				continue
+			}
+			if smaller := firstFailure(r, "", crashfs.ImageOptions{Profiles: profile, Random: 4}, shrinkImages); smaller != nil {
+				return smaller
+			}
+		}
+	}
+	return nil
+}
+
+// shrinkUnits takes away one kept unit after the other as long as the case fails.
+func shrinkUnits(f *Failure, depth int) *Failure {
+	for {
+		smaller := fewerUnits(f, depth)
+		if smaller == nil {
+			return f
+		}
+		f = smaller
+	}
+}
+
+func fewerUnits(f *Failure, depth int) *Failure {
+	fields := strings.Fields(f.Case.Crashes[depth].Desc)
+	at := slices.IndexFunc(fields, func(s string) bool { return strings.HasPrefix(s, "keep=") })
+	if at < 0 {
+		return nil
+	}
+	units, err := parseUnits(strings.TrimPrefix(fields[at], "keep="))
+	if err != nil || len(units) > 200 {
+		return nil
+	}
+	for i := range units {
+		fields[at] = "keep=" + formatUnits(slices.Delete(slices.Clone(units), i, i+1))
+		c := f.Case
+		c.Crashes = slices.Clone(c.Crashes)
+		c.Crashes[depth].Desc = strings.Join(fields, " ")
+		var smaller *Failure
+		if errors.As(Replay(c), &smaller) {
+			return smaller
+		}
+	}
+	return nil
+}
+
+func parseUnits(text string) (units []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		lo, err1 := strconv.Atoi(from)
+		hi, err2 := strconv.Atoi(to)
+		if err := errors.Join(err1, err2); err != nil || hi-lo > 1<<16 {
+			return nil, fmt.Errorf("units %q: %w", part, err)
+		}
+		for i := lo; i <= hi; i++ {
+			units = append(units, i)
+		}
+	}
+	return units, nil
+}
+
+func formatUnits(units []int) string {
+	texts := make([]string, len(units))
+	for i, u := range units {
+		texts[i] = strconv.Itoa(u)
+	}
+	return strings.Join(texts, ",")
+}

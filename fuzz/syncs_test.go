@@ -1,0 +1,57 @@
+package fuzz
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// TestEverySyncIsReached holds the syncs in the source against those that traces show.
+func TestEverySyncIsReached(t *testing.T) {
+	static, err := crashfs.StaticSyncSites("../pager", "../wal", "../txn", "../btree", "../cf", "../ttl", "../kv")
+	require.NoError(t, err)
+	seen, err := SyncSites()
+	require.NoError(t, err)
+	seen = slices.DeleteFunc(seen, func(site string) bool { return !isSync(site) })
+	require.Equal(t, static, seen)
+}
+
+// TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The same must be true of one
+// whose error nobody looks at, and of one that comes before what it shall make durable.
+func TestEverySyncIsNeeded(t *testing.T) {
+	sites, err := SyncSites()
+	require.NoError(t, err)
+	workloads := Specials()
+	for _, site := range sites {
+		workloads := workloads
+		for _, mistake := range []string{"ignore", "early", "swallow"} {
+			if !isSync(site) && mistake != "ignore" {
+				continue
+			}
+			t.Run(mistake+" "+site, func(t *testing.T) {
+				f := Notices(mistake, site, workloads)
+				require.NotNil(t, f, "no crash shows it")
+				t.Log(f)
+				// What shows one mistake is likely to show the next.
+				workloads = append([]Workload{f.Case.Workload}, workloads...)
+			})
+		}
+	}
+}
+
+// TestLostWritesAreSeen takes writes away. A note of the log says only what is known anyway, so nothing
+// is lost without it; a main file filled anew is one write.
+func TestLostWritesAreSeen(t *testing.T) {
+	for _, site := range []string{
+		"pager.fill/2", "pager.(*Pager).writeAt/1", "wal.(*Log).newSegment/4", "wal.(*Log).write/1", "wal.(*Log).write/2",
+	} {
+		t.Run(site, func(t *testing.T) {
+			f := Notices("drop", site, Specials())
+			require.NotNil(t, f, "no crash shows it")
+			t.Log(f)
+		})
+	}
+}

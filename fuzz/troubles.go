@@ -1,0 +1,239 @@
+package fuzz
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// FaultReport is what a campaign of faults did.
+type FaultReport struct {
+	Seed     uint64         `json:"seed"`
+	Runs     int            `json:"runs"`
+	Kinds    map[string]int `json:"per_kind"`
+	Images   int            `json:"images_distinct"` // of crashes after the fault
+	Complete bool           `json:"complete"`
+	Failures []string       `json:"failures"`
+	Seconds  float64        `json:"seconds"`
+}
+
+// Faults runs workloads with each fault at each call, once and for good, until the budget is used up, and crashes what
+// it left. kinds are some of faultKinds; none means all.
+func Faults(o Options, kinds ...string) FaultReport {
+	c := &faultCampaign{o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
+	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
+	for _, w := range Sequences(max(o.Length, 1)) {
+		for _, k := range faultKinds {
+			if len(kinds) > 0 && !slices.Contains(kinds, k.name) {
+				continue
+			}
+			for _, sticky := range []bool{false, true} {
+				if sticky && (k.fault.Do == crashfs.Gate || k.fault.Do == crashfs.Short && k.fault.Err == nil) {
+					continue
+				}
+				for _, inRecovery := range []bool{false, true} {
+					c.tasks = append(c.tasks, faultTask{w, k, sticky, inRecovery, uint64(len(c.tasks))})
+				}
+			}
+		}
+	}
+	rnd := rand.New(rand.NewPCG(o.Seed, 3))
+	rnd.Shuffle(len(c.tasks), func(i, j int) { c.tasks[i], c.tasks[j] = c.tasks[j], c.tasks[i] })
+	var done sync.WaitGroup
+	for range max(o.Workers, 1) {
+		done.Go(c.work)
+	}
+	done.Wait()
+	for _, f := range c.failed {
+		c.report.Failures = append(c.report.Failures, f.Error())
+	}
+	c.report.Complete = c.at == len(c.tasks)
+	c.report.Seconds = time.Since(c.began).Seconds()
+	return c.report
+}
+
+// FaultKinds gives the names of all kinds.
+func FaultKinds() (names []string) {
+	for _, k := range faultKinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// A faultTask is a workload with a fault at each call in turn; or, if inRecovery, the recoveries from crashes of the
+// workload with a fault at each call in turn.
+type faultTask struct {
+	w          Workload
+	kind       faultKind
+	sticky     bool
+	inRecovery bool
+	number     uint64 // of the task, for its random choices
+}
+
+type faultCampaign struct {
+	o     Options
+	began time.Time
+	tasks []faultTask
+
+	mu     sync.Mutex // guards the fields below
+	at     int
+	report FaultReport
+	groups map[string]int
+	failed []*Failure
+	seen   map[uint64]struct{}
+}
+
+func (c *faultCampaign) over() bool {
+	return c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
+		len(c.failed) >= enoughFailures
+}
+
+func (c *faultCampaign) work() {
+	for {
+		c.mu.Lock()
+		if c.over() || c.at == len(c.tasks) {
+			c.mu.Unlock()
+			return
+		}
+		t := c.tasks[c.at]
+		c.at++
+		c.mu.Unlock()
+		if t.inRecovery {
+			c.runRecoveries(t)
+		} else {
+			c.run(t)
+		}
+	}
+}
+
+// recoveriesPerTask is how many crashes of a workload have their recovery hurt.
+const recoveriesPerTask = 3
+
+func (c *faultCampaign) runRecoveries(t faultTask) {
+	r, err := Do(t.w)
+	if err != nil {
+		c.fail(&Failure{Case{Workload: t.w}, err.Error()})
+		return
+	}
+	from := r.OpEnds[max(len(r.OpEnds)-2, 0)]
+	rnd := rand.New(rand.NewPCG(c.o.Seed, t.number))
+	for range recoveriesPerTask {
+		at := from + rnd.IntN(r.Disk.Len()+1-from)
+		profile := []crashfs.Profile{crashfs.Kill, crashfs.None}[rnd.IntN(2)]
+		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
+			c.hurt(t, r, im)
+		}
+	}
+}
+
+func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
+	j := &Judge{run: r}
+	v, err := j.Image(im)
+	crashes := []Crash{{im.Point, im.Desc()}}
+	if err != nil {
+		c.fail(&Failure{Case{Workload: t.w, Crashes: crashes}, err.Error()})
+		return
+	}
+	for n := 0; c.count(t); n++ {
+		f := t.kind.fault
+		f.N, f.Sticky = n, t.sticky
+		trouble := "recovery " + t.kind.spell(n, t.sticky)
+		d, fired, err := j.hurt(im, f, v.contents)
+		if err != nil {
+			c.fail(&Failure{Case{t.w, trouble, crashes}, err.Error()})
+			return
+		}
+		if !fired {
+			return
+		}
+		share := uint64(24)
+		if f.Do == crashfs.Gate {
+			share = 2
+		}
+		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq) })
+		if err != nil {
+			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
+			return
+		}
+	}
+}
+
+// count counts a run, and says whether it may begin.
+func (c *faultCampaign) count(t faultTask) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over() {
+		return false
+	}
+	c.report.Runs++
+	c.report.Kinds[t.kind.name]++
+	return true
+}
+
+// fresh says whether an image is to be judged: it is new, and one of so many.
+func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := mix(im.Hash() + mix(im.Acked+1) + mix(expected+3))
+	if _, old := c.seen[key]; old || c.over() || mix(key+c.o.Seed)%(share*uint64(max(c.o.Thin, 1))) != 0 {
+		return false
+	}
+	c.seen[key] = struct{}{}
+	c.report.Images++
+	return true
+}
+
+func (c *faultCampaign) run(t faultTask) {
+	for n := 0; c.count(t); n++ {
+		f := t.kind.fault
+		f.N, f.Sticky = n, t.sticky
+		trouble := "fault " + t.kind.spell(n, t.sticky)
+		r := newRun(t.w)
+		fired := false
+		err := guard(func() (err error) {
+			fired, err = r.faulty(f)
+			return err
+		})
+		if err != nil {
+			c.fail(&Failure{Case{Workload: t.w, Trouble: trouble}, err.Error()})
+			return
+		}
+		if !fired {
+			return
+		}
+		c.crash(r, trouble)
+	}
+}
+
+func (c *faultCampaign) fail(f *Failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind := digits.ReplaceAllString(f.Reason, "#")
+	if c.groups[kind]++; c.groups[kind] == 1 {
+		c.failed = append(c.failed, f)
+	}
+}
+
+// crash takes images of the time after the fault: of the store that stood still, and of its opening again, which must
+// not lose what it showed.
+func (c *faultCampaign) crash(r *Run, trouble string) {
+	// A failed sync is what recovery has to fear: there everything is looked at, elsewhere samples.
+	share, subsets := uint64(16), 2
+	if r.fault.Do == crashfs.Gate {
+		share, subsets = 4, 8
+	}
+	j := &Judge{run: r}
+	opts := crashfs.ImageOptions{From: r.reopenedAt, Random: subsets, Seed: c.o.Seed, Profiles: c.o.Profiles}
+	for im := range r.Disk.Images(opts) {
+		if !c.fresh(im, share, 0) {
+			continue
+		}
+		if _, err := j.Image(im); err != nil {
+			c.fail(&Failure{Case{r.Workload, trouble, []Crash{{im.Point, im.Desc()}}}, err.Error()})
+			return
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package fuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// A Workload is a base state and operations on it. The same workload makes the same trace each time.
+type Workload struct {
+	Base string
+	Ops  []Op
+
+	name string // what Random was asked for, in one word; "" for other workloads
+}
+
+// String is the inverse of ParseWorkload.
+func (w Workload) String() string {
+	if w.name != "" {
+		return w.name
+	}
+	words := []string{w.Base}
+	for _, op := range w.Ops {
+		words = append(words, op.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// ParseWorkload reads a base and operations, separated by spaces.
+func ParseWorkload(text string) (w Workload, err error) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return w, fmt.Errorf("no workload in %q", text)
+	}
+	var seed uint64
+	var n int
+	if k, err := fmt.Sscanf(words[0], randomName, &seed, &n); err == nil && k == 2 && len(words) == 1 && n >= 0 && n <= 1<<16 {
+		return Random(seed, n), nil
+	}
+	w.Base = words[0]
+	if _, ok := bases[strings.TrimSuffix(w.Base, directSuffix)]; !ok {
+		return w, fmt.Errorf("base %q is not known", w.Base)
+	}
+	for _, word := range words[1:] {
+		op, err := parseOp(word)
+		if err != nil {
+			return w, err
+		}
+		w.Ops = append(w.Ops, op)
+	}
+	return w, nil
+}
+
+// directSuffix of a base's name asks for a disk that offers Direct files.
+const directSuffix = "+direct"
+
+// base is a state that operations begin from.
+type base struct {
+	config Config
+	fill   []func(r *Run) error
+}
+
+// bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just been.
+var bases = map[string]base{
+	"empty":  {small, nil},
+	"one":    {small, []func(*Run) error{fillOne}},
+	"closed": {small, []func(*Run) error{fillMany, reopen}},
+	"busy":   {small, []func(*Run) error{fillMany, checkpoint, fillOne}},
+	"wide":   {wide, []func(*Run) error{fillMany, checkpoint, fillOne}},
+	"random": {large, nil},
+}
+
+// sequenceBases are those of enumerated sequences, in order.
+var sequenceBases = []string{"empty", "one", "closed", "busy", "closed" + directSuffix, "busy" + directSuffix}
+
+func fillOne(r *Run) error    { return fill(r, 1) }
+func fillMany(r *Run) error   { return fill(r, 40) }
+func reopen(r *Run) error     { return opReopen(r, nil) }
+func checkpoint(r *Run) error { return opCheckpoint(r, nil) }
+
+func (w Workload) config() Config {
+	name, direct := strings.CutSuffix(w.Base, directSuffix)
+	c := bases[name].config
+	c.Direct = direct
+	return c
+}
+
+// base makes the state that operations begin from. What is done already is not done again.
+func (r *Run) base() error {
+	if r.db == nil {
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
+	for steps := bases[strings.TrimSuffix(r.Workload.Base, directSuffix)].fill; r.based < len(steps); r.based++ {
+		if err := steps[r.based](r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill puts n keys, and a family with one more.
+func fill(r *Run, n int) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		rnd := rand.New(rand.NewPCG(uint64(n), 0))
+		if t.m.families["other"] == nil {
+			if err := t.create("other"); err != nil {
+				return err
+			}
+		}
+		for i := range n {
+			family := defaultFamily
+			if i%8 == 7 {
+				family = "other"
+			}
+			if err := t.put(family, newKey(r, rnd), newValue(rnd, 60)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
+// checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go.
+func Specials() (all []Workload) {
+	for _, text := range []string{
+		"one relax.0 sync.0 relax.1", "busy put.0 kill.1 big.2 ckpt.3 put.4",
+		"busy relax.0 ckpt.1 over.2 kill.3 bulk.4 over.5 kill.6 batch.7 ckpt.8 reopen.9 big.10", "wide beside.0", "wide beside.1 over.1 batch.2 ckpt.3",
+		"wide beside.0 beside.1 reopen.2", "wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
+		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7", "wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
+	} {
+		w, err := ParseWorkload(text)
+		if err != nil {
+			panic("fuzz: " + err.Error())
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// Sequences gives all workloads of at most length operations, the short ones first.
+func Sequences(length int) []Workload {
+	var all []Workload
+	for _, b := range sequenceBases {
+		all = append(all, Workload{Base: b})
+	}
+	from := 0
+	for range length {
+		to := len(all)
+		for _, w := range all[from:to] {
+			for kind := range operations {
+				if operations[kind].sequence {
+					ops := append(w.Ops[:len(w.Ops):len(w.Ops)], Op{kind, uint32(len(w.Ops))})
+					all = append(all, Workload{Base: w.Base, Ops: ops})
+				}
+			}
+		}
+		from = to
+	}
+	return all
+}
+
+// randomName is how a random workload of a seed and a length is spelt.
+const randomName = "random:%d:%d"
+
+// Random gives a workload of n operations.
+func Random(seed uint64, n int) Workload {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	w := Workload{Base: "random", name: fmt.Sprintf(randomName, seed, n)}
+	if seed%4 == 3 {
+		w.Base += directSuffix
+	}
+	total := 0
+	for i := range operations {
+		total += operations[i].weight
+	}
+	for range n {
+		pick, kind := rnd.IntN(total), 0
+		for pick >= operations[kind].weight {
+			pick -= operations[kind].weight
+			kind++
+		}
+		w.Ops = append(w.Ops, Op{kind, rnd.Uint32() >> 8})
+	}
+	return w
+}
