@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// app is what the commands of one invocation share. Flags are set before a command's body runs, then read-only.
+type app struct {
+	stdin  io.Reader
+	out    *output
+	stderr io.Writer
+
+	cf       string
+	json     bool
+	hex      bool
+	base64   bool
+	progress string
+	wait     time.Duration
+
+	clock func() time.Time // nil: the system's; set by tests before a command runs
+}
+
+// output is buffered standard output. It is flushed when the command ends, so that a scan is not one write per row.
+type output struct{ *bufio.Writer }
+
+func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ebb",
+		Short: "Work on an Ebb store",
+		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it while it is in use.
+
+Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be there
+is (put --if-absent). An expired key is not there, whether it is deleted already or not.
+
+Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m or 36h.
+
+Commands that only read take a shared lock: any number may run at once, but not beside a process that writes.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if a.hex && a.base64 {
+				return usageError{cmd, errors.New("--hex and --base64 exclude each other")}
+			}
+			switch a.progress {
+			case progressAuto, progressBar, progressLines, progressNone:
+				return nil
+			}
+			return usageError{cmd, fmt.Errorf("--progress is %q, want auto, bar, lines or none", a.progress)}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f := root.PersistentFlags()
+	f.StringVar(&a.cf, "cf", defaultFamily, "column family")
+	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
+	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
+	f.BoolVar(&a.base64, "base64", false, "the same in base64")
+	f.StringVar(&a.progress, "progress", progressAuto, "auto (a bar on a terminal), bar, lines or none")
+	f.Lookup("progress").NoOptDefVal = progressBar
+	f.DurationVar(&a.wait, "wait", 0, "wait this long for a store that another process has open")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
+
+	root.AddCommand(
+		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
+		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
+		a.importCommand(), a.exportCommand(),
+		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
+		a.pagesCommand(), a.walCommand(),
+		a.benchCommand(), a.demoCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// args checks the number of arguments, with an error that shows how the command is called. most < 0 is no limit.
+func args(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if len(given) >= least && (most < 0 || len(given) <= most) {
+			return nil
+		}
+		few := "many"
+		if len(given) < least {
+			few = "few"
+		}
+		return usageError{cmd, fmt.Errorf("too %s arguments: %d", few, len(given))}
+	}
+}
+
+// exclusive refuses a call with more than one of these flags.
+func exclusive(cmd *cobra.Command, flags ...string) error {
+	first := ""
+	for _, flag := range flags {
+		switch {
+		case !cmd.Flags().Changed(flag):
+		case first == "":
+			first = flag
+		default:
+			return usageError{cmd, fmt.Errorf("--%s and --%s exclude each other", first, flag)}
+		}
+	}
+	return nil
+}
+
+const defaultFamily = "default"
+
+// openToRead opens an existing store with a shared lock; not a byte of it changes.
+func (a *app) openToRead(path string) (*kv.DB, error) {
+	return kv.Open(path, &kv.Options{ReadOnly: true, MustExist: true, LockTimeout: a.wait, Clock: a.clock})
+}
+
+// openToWrite opens a store for this process alone.
+func (a *app) openToWrite(path string, mustExist bool) (*kv.DB, error) {
+	return kv.Open(path, &kv.Options{MustExist: mustExist, LockTimeout: a.wait, Clock: a.clock})
+}
+
+// view runs fn on one snapshot of a store opened read-only.
+func (a *app) view(path string, fn func(*kv.Tx) error) error {
+	db, err := a.openToRead(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.View(fn), db.Close())
+}
+
+// update runs fn in one durable transaction.
+func (a *app) update(cmd *cobra.Command, path string, mustExist bool, fn func(*kv.Tx) error) error {
+	db, err := a.openToWrite(path, mustExist)
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.UpdateContext(cmd.Context(), fn), db.Close())
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check STORE",
+		Short: "Prove that the whole store is sound, or name each place that is not",
+		Long: `Check reads the whole store: checksums, structure, page accounting, and that the expiry indexes of each family agree with
+its keys. Expired keys are no problem. It changes nothing. It prints each problem with file, page and offset; the exit code is 1 if there is one, also if the store is too damaged to be opened.`,
+		Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var problems []kv.Problem
+			db, err := a.openToRead(args[0])
+			var corrupt *kv.CorruptError
+			switch {
+			case errors.As(err, &corrupt):
+				problems = append(problems, problemOf(corrupt))
+			case err != nil:
+				return err
+			default:
+				for p := range db.Check(cmd.Context()) {
+					problems = append(problems, p)
+				}
+				if err := db.Close(); err != nil {
+					return err
+				}
+			}
+			return a.printProblems(args[0], problems)
+		},
+	}
+}
+
+// problemOf makes a problem of the damage that Open met.
+func problemOf(e *kv.CorruptError) kv.Problem {
+	return kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail}
+}
+
+func (a *app) printProblems(store string, problems []kv.Problem) error {
+	if a.json {
+		if err := a.printJSON(map[string]any{"store": store, "ok": len(problems) == 0, "problems": append([]kv.Problem{}, problems...)}); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range problems {
+			fmt.Fprintln(a.out, p)
+		}
+		if len(problems) == 0 {
+			fmt.Fprintf(a.out, "%s: no problems\n", store)
+		} else {
+			fmt.Fprintf(a.out, "%s: %s\n", store, plural(len(problems), "problem"))
+		}
+	}
+	if len(problems) > 0 {
+		return errSaid
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// objects decodes JSON lines.
+func objects(t *testing.T, text string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(text) {
+		all = append(all, object(t, line))
+	}
+	return all
+}
+
+// filledStore makes a store with small rows and one large value, and returns its path.
+func filledStore(t *testing.T) string {
+	t.Helper()
+	s := storePath(t)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 500 {
+			if err := tx.Put(fmt.Appendf(nil, "key-%05d", i), fmt.Appendf(nil, "value %d", i)); err != nil {
+				return err
+			}
+		}
+		return tx.Put([]byte("large"), []byte(strings.Repeat("large value ", 2000)))
+	}))
+	require.NoError(t, db.Close())
+	return s
+}
+
+// flip changes one byte of a file.
+func flip(t *testing.T, file string, off int64) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	require.NoError(t, err)
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, off)
+	require.NoError(t, err)
+	b[0] ^= 0x40
+	_, err = f.WriteAt(b, off)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+func TestCheckOfASoundStore(t *testing.T) {
+	s := filledStore(t)
+	require.Contains(t, good(t, "check", s), "no problems")
+	require.Equal(t, map[string]any{"store": s, "ok": true, "problems": []any{}}, object(t, good(t, "check", s, "--json")))
+}
+
+func TestPagesListsEveryPageOfASoundStore(t *testing.T) {
+	s := filledStore(t)
+	info, err := os.Stat(s)
+	require.NoError(t, err)
+	kinds, pages := map[string]int{}, 0.0
+	for _, line := range objects(t, good(t, "pages", s, "--json")) {
+		require.Equal(t, pages, line["pgid"], "pages are listed in order, without a gap")
+		require.Equal(t, false, line["bad"])
+		pages += line["pages"].(float64)
+		if line["use"] == "used" {
+			require.Equal(t, "ok", line["checksum"], "%v", line)
+			kinds[line["kind"].(string)]++
+		}
+	}
+	require.Equal(t, float64(info.Size()/4096), pages)
+	require.NotZero(t, kinds["leaf"])
+	require.NotZero(t, kinds["overflow"])
+	require.Contains(t, good(t, "pages", s), "0 bad")
+}
+
+// TestDamageIsNamed flips a byte in each page in turn. Whatever page it is, check and pages end in an answer; where the
+// page is in use, pages names it, and check finds the damage unless it is in the one meta page that is not needed.
+func TestDamageIsNamed(t *testing.T) {
+	s := filledStore(t)
+	sound, err := os.ReadFile(s)
+	require.NoError(t, err)
+	for _, line := range objects(t, good(t, "pages", s, "--json")) {
+		pgid := int64(line["pgid"].(float64))
+		t.Run(fmt.Sprintf("%s_%d", line["kind"], pgid), func(t *testing.T) {
+			damaged := filepath.Join(t.TempDir(), "damaged.ebb")
+			require.NoError(t, os.WriteFile(damaged, sound, 0o666))
+			flip(t, damaged, pgid*4096+1000)
+			check, pages := ebb(t, "check", damaged, "--json"), ebb(t, "pages", damaged, "--bad", "--json")
+			dump := ebb(t, "dump", damaged)
+			require.Contains(t, []int{exitOK, exitError}, dump.code)
+			if line["use"] != "used" {
+				require.Equal(t, exitOK, check.code, check.out)
+				require.Equal(t, exitOK, pages.code, pages.out)
+				return
+			}
+			require.Equal(t, exitError, pages.code)
+			require.Contains(t, pages.out, fmt.Sprintf(`"pgid":%d,`, pgid))
+			if pgid < 2 {
+				return
+			}
+			require.Equal(t, exitError, check.code)
+			found := object(t, check.out)
+			require.Equal(t, false, found["ok"])
+			require.NotEmpty(t, found["problems"])
+			require.Contains(t, ebb(t, "check", damaged).out, "problem")
+		})
+	}
+}
+
+func TestStoreThatCannotBeOpenedIsCheckedAllTheSame(t *testing.T) {
+	s := filledStore(t)
+	flip(t, s, 1000)
+	flip(t, s, 4096+1000)
+	a := ebb(t, "check", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.out, "1 problem")
+	a = ebb(t, "get", s, "large")
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "ebb check")
+	a = ebb(t, "pages", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "--page-size")
+	a = ebb(t, "pages", s, "--page-size", "4096")
+	require.Contains(t, a.out, "leaf")
+	require.Equal(t, exitError, ebb(t, "pages", s, "--page-size", "5000").code)
+}
+
+func TestWalOfACleanStoreIsEmpty(t *testing.T) {
+	require.NotContains(t, good(t, "wal", filledStore(t)), "commit at")
+}
+
+// TestWalListsTheCommitsAfterACrash looks at a copy of the files of a store that is open: what a crash leaves.
+func TestWalListsTheCommitsAfterACrash(t *testing.T) {
+	s := storePath(t)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	for i := range 3 {
+		require.NoError(t, db.Put(fmt.Appendf(nil, "k%d", i), []byte("v")))
+	}
+	crashed := filepath.Join(t.TempDir(), "test.ebb")
+	left, err := filepath.Glob(s + "*")
+	require.NoError(t, err)
+	for _, name := range left {
+		copyFile(t, name, filepath.Join(filepath.Dir(crashed), filepath.Base(name)))
+	}
+	require.NoError(t, db.Close())
+
+	commits := 0
+	for _, line := range objects(t, good(t, "wal", crashed, "--json")) {
+		if line["type"] == "commit" {
+			commits++
+		}
+	}
+	require.GreaterOrEqual(t, commits, 3)
+	require.Contains(t, good(t, "wal", crashed), fmt.Sprintf("%d commits", commits))
+	recovery := object(t, good(t, "stats", crashed, "--json"))["recovery"].(map[string]any)
+	require.Equal(t, float64(commits), recovery["commits_replayed"])
+	require.Equal(t, "k0\tv\nk1\tv\nk2\tv\n", good(t, "scan", crashed))
+	good(t, "check", crashed)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	require.NoError(t, err)
+	defer in.Close()
+	out, err := os.Create(to)
+	require.NoError(t, err)
+	_, err = io.Copy(out, in)
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+}
+
+// asCommand makes the test binary behave as the command: the demo starts its own executable again.
+const asCommand = "EBB_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+func TestDemoSurvivesTheKill(t *testing.T) {
+	t.Setenv(asCommand, "1")
+	src := t.TempDir()
+	for i := range 300 {
+		writeFile(t, filepath.Join(src, fmt.Sprintf("f%03d", i)), strings.Repeat(fmt.Sprint(i), 1000))
+	}
+	s := storePath(t)
+	m := object(t, good(t, "demo", src, s, "--batch-bytes", "4000", "--json"))
+	require.Equal(t, true, m["ok"])
+	require.Equal(t, 300.0, m["files"])
+	require.Less(t, m["recovered_files"], 300.0)
+	require.GreaterOrEqual(t, m["killed_at_bytes"], m["bytes"].(float64)/2)
+	require.Equal(t, exitError, ebb(t, "demo", src, s).code, "a store that exists is not touched")
+}
+
+func TestProgressLinesAreJSON(t *testing.T) {
+	var lines strings.Builder
+	a := &app{progress: progressLines, stderr: &lines}
+	p := a.newProgress("x", 10, true)
+	p.add(4)
+	p.add(6)
+	p.end()
+	in := bufio.NewScanner(strings.NewReader(lines.String()))
+	require.True(t, in.Scan())
+	var s step
+	require.NoError(t, json.Unmarshal(in.Bytes(), &s))
+	require.Equal(t, step{4, 10}, s)
+}
+
+func TestNoProgressUnlessOnATerminal(t *testing.T) {
+	var out strings.Builder
+	a := &app{progress: progressAuto, stderr: &out}
+	p := a.newProgress("x", 10, true)
+	p.add(10)
+	p.end()
+	require.Empty(t, out.String())
+}

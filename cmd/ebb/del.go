@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) delCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "del STORE KEY...",
+		Short: "Delete keys in one transaction; code 2 if one of them was not there",
+		Args:  args(2, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var keys [][]byte
+			for _, arg := range args[1:] {
+				key, err := a.key(arg)
+				if err != nil {
+					return err
+				}
+				keys = append(keys, key)
+			}
+			deleted := 0
+			err := a.update(cmd, args[0], true, func(tx *kv.Tx) error {
+				cf := tx.CF(a.cf)
+				for _, key := range keys {
+					there, err := cf.Has(key)
+					if err != nil {
+						return err
+					}
+					if there {
+						deleted++
+					}
+					// What is not there may be expired and still stored; then it goes now.
+					if err := cf.Delete(key); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("del: %w", err)
+			}
+			if a.json {
+				if err := a.printJSON(map[string]any{"cf": a.cf, "deleted": deleted, "absent": len(keys) - deleted}); err != nil {
+					return err
+				}
+			}
+			if deleted < len(keys) {
+				return fmt.Errorf("del: %d deleted, %d absent: %w", deleted, len(keys)-deleted, kv.ErrNotFound)
+			}
+			return nil
+		},
+	}
+}

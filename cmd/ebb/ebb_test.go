@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// answer is what a command gave back.
+type answer struct {
+	code        int
+	out, stderr string
+}
+
+// ebb runs a command in this process.
+func ebb(t *testing.T, args ...string) answer {
+	t.Helper()
+	return ebbIn(t, strings.NewReader(""), args...)
+}
+
+func ebbIn(t *testing.T, stdin io.Reader, args ...string) answer {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), args, stdin, &out, &stderr)
+	return answer{code, out.String(), stderr.String()}
+}
+
+// good runs a command that must succeed and returns its output.
+func good(t *testing.T, args ...string) string {
+	t.Helper()
+	a := ebb(t, args...)
+	require.Equal(t, exitOK, a.code, "ebb %q: %s", args, a.stderr)
+	return a.out
+}
+
+// object decodes the one JSON object that a command printed.
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	m := map[string]any{}
+	require.NoError(t, json.Unmarshal([]byte(text), &m), "%q", text)
+	return m
+}
+
+func storePath(t *testing.T) string { return filepath.Join(t.TempDir(), "test.ebb") }
+
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o666))
+}
+
+func TestGetPrintsWhatPutStoredByteForByte(t *testing.T) {
+	s := storePath(t)
+	require.Empty(t, good(t, "put", s, "k", "a value\x00\xff"))
+	require.Equal(t, "a value\x00\xff", good(t, "get", s, "k"))
+	good(t, "put", s, "empty", "")
+	require.Empty(t, good(t, "get", s, "empty"))
+}
+
+func TestPutTakesItsValueFromArgumentInputOrFile(t *testing.T) {
+	s := storePath(t)
+	file := filepath.Join(t.TempDir(), "value")
+	writeFile(t, file, "from a file")
+	require.Equal(t, exitOK, ebbIn(t, strings.NewReader("from input"), "put", s, "in", "-").code)
+	good(t, "put", s, "file", "@"+file)
+	good(t, "put", s, "at", "@@home")
+	good(t, "put", s, "--", "dash", "-x")
+	require.Equal(t, "from input", good(t, "get", s, "in"))
+	require.Equal(t, "from a file", good(t, "get", s, "file"))
+	require.Equal(t, "@home", good(t, "get", s, "at"))
+	require.Equal(t, "-x", good(t, "get", s, "dash"))
+
+	absent := ebb(t, "put", s, "file", "@"+file+".absent")
+	require.Equal(t, exitError, absent.code)
+	require.Contains(t, absent.stderr, "value.absent")
+}
+
+func TestWhatIsNotThereIsCode2(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "k", "v")
+	for _, args := range [][]string{
+		{"get", s, "other"},
+		{"get", s, "k", "--cf", "nothing"},
+		{"scan", s, "--cf", "nothing"},
+		{"del", s, "k", "other"},
+		{"del", s, "k"}, // gone by now
+	} {
+		a := ebb(t, args...)
+		require.Equal(t, exitNotFound, a.code, "ebb %q: %s", args, a.stderr)
+		require.Empty(t, a.out)
+		require.Contains(t, a.stderr, "ebb: ")
+
+		a = ebb(t, append(args, "--json")...)
+		require.Equal(t, exitNotFound, a.code)
+		require.Contains(t, []any{"not_found", "family_not_found"}, object(t, a.stderr)["kind"])
+	}
+}
+
+func TestDelDeletes(t *testing.T) {
+	s := storePath(t)
+	for _, k := range []string{"a", "b", "c"} {
+		good(t, "put", s, k, "v")
+	}
+	good(t, "del", s, "a", "c")
+	require.Equal(t, "b\n", good(t, "scan", s, "--keys-only"))
+	m := object(t, good(t, "del", s, "b", "--json"))
+	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, m)
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	s := storePath(t)
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	writeFile(t, text, strings.Repeat("this is no store\n", 1000))
+	good(t, "put", s, "k", "v")
+
+	for _, c := range []struct {
+		name string
+		args []string
+		kind string
+		hint string
+	}{
+		{"missing", []string{"get", s + ".absent", "k"}, "missing", "ebb put"},
+		{"not_a_store", []string{"get", text, "k"}, "not_a_store", "something else"},
+		{"directory", []string{"get", dir, "k"}, "path", "regular file"},
+		{"empty_key", []string{"put", s, "", "v"}, "key_empty", "at least one byte"},
+		{"long_key", []string{"put", s, strings.Repeat("k", 5000), "v"}, "key_too_large", "a quarter of the page"},
+		{"reserved_family", []string{"put", s, "k", "v", "--cf", "__x"}, "reserved", "belong to Ebb"},
+		{"too_few_arguments", []string{"get", s}, "usage", "get STORE KEY"},
+		{"unknown_flag", []string{"get", s, "k", "--frob"}, "usage", "--help"},
+		{"two_encodings", []string{"get", s, "k", "--hex", "--base64"}, "usage", "--help"},
+		{"bad_progress", []string{"get", s, "k", "--progress=loud"}, "usage", "--help"},
+		{"not_hex", []string{"get", s, "xyz", "--hex"}, "error", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := ebb(t, c.args...)
+			require.Equal(t, exitError, a.code)
+			require.Empty(t, a.out)
+			require.Contains(t, a.stderr, c.hint)
+			m := object(t, ebb(t, append(c.args, "--json")...).stderr)
+			require.Equal(t, c.kind, m["kind"])
+			require.NotEmpty(t, m["error"])
+		})
+	}
+	_, err := os.Stat(s + ".absent")
+	require.ErrorIs(t, err, os.ErrNotExist, "a command that reads creates nothing")
+}
+
+func TestLockedStoreIsAnErrorForWritersAndReaders(t *testing.T) {
+	s := storePath(t)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s}, {"wal", s}} {
+		a := ebb(t, args...)
+		require.Equal(t, exitError, a.code, "%q", args)
+		require.Contains(t, a.stderr, "--wait", "%q", args)
+	}
+}
+
+func TestReadersRunBesideReaders(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "k", "v")
+	db, err := kv.Open(s, &kv.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer db.Close()
+	require.Equal(t, "v", good(t, "get", s, "k"))
+	good(t, "check", s)
+	good(t, "pages", s)
+}
+
+func TestScanBounds(t *testing.T) {
+	s := storePath(t)
+	for _, k := range []string{"a", "ab", "abc", "b", "c"} {
+		good(t, "put", s, k, "="+k)
+	}
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		{nil, "a ab abc b c"},
+		{[]string{"--prefix", "ab"}, "ab abc"},
+		{[]string{"--from", "ab", "--to", "c"}, "ab abc b"},
+		{[]string{"--reverse", "--limit", "2"}, "c b"},
+		{[]string{"--prefix", "a", "--from", "ab", "--reverse"}, "abc ab"},
+		{[]string{"--prefix", "x"}, ""},
+	} {
+		out := good(t, append([]string{"scan", s, "--keys-only"}, c.flags...)...)
+		require.Equal(t, c.want, strings.Join(strings.Fields(out), " "), "%q", c.flags)
+	}
+	require.Equal(t, "b\t=b\n", good(t, "scan", s, "--prefix", "b"))
+	good(t, "put", s, "j", `{"text": "a \ and é"}`)
+	require.Equal(t, "j\t"+`{"text": "a \ and é"}`+"\n", good(t, "scan", s, "--prefix", "j"))
+	good(t, "put", s, "q", `"quoted"`)
+	require.Equal(t, "q\t"+`"\"quoted\""`+"\n", good(t, "scan", s, "--prefix", "q"))
+	require.Equal(t, exitError, ebb(t, "scan", s, "--limit", "-1").code)
+}
+
+func TestBinaryKeysInEachEncoding(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "--hex", "00ff0a", "v")
+	require.Equal(t, "v", good(t, "get", s, "--base64", "AP8K"))
+	require.Equal(t, "\"\\x00\\xff\\n\"\tv\n", good(t, "scan", s))
+	require.Equal(t, "00ff0a\t76\n", good(t, "scan", s, "--hex"))
+	require.Equal(t, "AP8K\tdg==\n", good(t, "scan", s, "--base64"))
+	require.Equal(t, map[string]any{"key_base64": "AP8K", "value": "v"}, object(t, good(t, "scan", s, "--json")))
+	require.Equal(t, map[string]any{"key_hex": "00ff0a", "value_hex": "76"}, object(t, good(t, "scan", s, "--json", "--hex")))
+	good(t, "del", s, "--base64", "AP8K")
+	require.Empty(t, good(t, "scan", s))
+}
+
+func TestJSONOfOneKey(t *testing.T) {
+	s := storePath(t)
+	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "size": 5.0}, object(t, good(t, "put", s, "k", "<v>&x", "--cf", "notes", "--json")))
+	out := good(t, "get", s, "k", "--cf", "notes", "--json")
+	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
+	require.Contains(t, out, "<v>&x", "not escaped for HTML")
+}
+
+func TestDumpPrintsAllFamilies(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "k", "v")
+	good(t, "put", s, "p", "w", "--cf", "photos")
+	require.Equal(t, "family default: 1 row\nk\tv\nfamily photos: 1 row\np\tw\n", good(t, "dump", s))
+	lines := strings.Split(strings.TrimSpace(good(t, "dump", s, "--json")), "\n")
+	require.Len(t, lines, 2)
+	require.Equal(t, map[string]any{"cf": "default", "key": "k", "value": "v"}, object(t, lines[0]))
+	require.Equal(t, map[string]any{"cf": "photos", "key": "p", "value": "w"}, object(t, lines[1]))
+}
+
+func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "p", "w", "--cf", "photos")
+	text := good(t, "stats", s)
+	require.Contains(t, text, "photos")
+	require.Contains(t, text, "recovery")
+	m := object(t, good(t, "stats", s, "--json"))
+	require.Contains(t, m, "stats")
+	require.Contains(t, m, "recovery")
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	require.Contains(t, good(t, "version"), runtime.Version())
+	require.Equal(t, runtime.Version(), object(t, good(t, "version", "--json"))["go"])
+	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "stats", "check", "dump", "pages", "wal",
+		"ttl", "expire", "persist", "purge", "bench-quick", "demo", "version", "completion"} {
+		require.Contains(t, good(t, "--help"), "  "+command, "%s is listed", command)
+		require.NotEmpty(t, good(t, command, "--help"))
+	}
+	require.Contains(t, good(t, "completion", "bash"), "ebb")
+}
+
+func TestBenchQuickPrintsATable(t *testing.T) {
+	dir := t.TempDir()
+	require.Contains(t, good(t, "bench-quick", "--dir", dir, "--each", "1ms"), "scan")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	ex := exporter{app: a}
+	cmd := &cobra.Command{
+		Use:   "export STORE DIR",
+		Short: "Write every value to a file below a directory, named by its key",
+		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are no
+clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist already are
+left alone unless --overwrite is given. What is left out is named at the end, and the exit code is 1.`,
+		Args: args(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var summary exportSummary
+			err := a.view(args[0], func(tx *kv.Tx) (err error) {
+				summary, err = ex.run(cmd.Context(), tx, args[1])
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			return a.printExport(summary)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&ex.prefix, "prefix", "", "only keys that begin with this; it is not part of the file name")
+	f.BoolVar(&ex.overwrite, "overwrite", false, "replace files that exist")
+	return cmd
+}
+
+// exporter writes rows to files.
+type exporter struct {
+	app       *app
+	prefix    string
+	overwrite bool
+}
+
+// exportSummary tells what an export did.
+type exportSummary struct {
+	Files   int           `json:"files"`
+	Bytes   int64         `json:"bytes"`
+	Errors  []fileError   `json:"errors"`
+	Took    time.Duration `json:"-"`
+	Seconds float64       `json:"seconds"`
+}
+
+// run writes below dir. An error of one file is noted and the next one is written; an error of the store ends it.
+func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSummary, error) {
+	began := time.Now()
+	s := exportSummary{Errors: []fileError{}}
+	cf := tx.CF(ex.app.cf)
+	rows, err := cf.Count()
+	if err != nil {
+		return s, err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return s, fmt.Errorf("%v", err) // not wrapped: a hint about the store would mislead
+	}
+	root, err := os.OpenRoot(dir) // refuses what leads out of dir, symbolic links included
+	if err != nil {
+		return s, fmt.Errorf("%v", err)
+	}
+	defer root.Close()
+	p := ex.app.newProgress("export", rows, false)
+	defer p.end()
+	for key, value := range cf.Scan(kv.ScanOptions{Prefix: []byte(ex.prefix)}) {
+		if err := context.Cause(ctx); err != nil {
+			return s, err
+		}
+		if err := ex.write(root, strings.TrimPrefix(string(key), ex.prefix), value); err != nil {
+			s.Errors = append(s.Errors, fileError{string(key), err.Error()})
+		} else {
+			s.Files++
+			s.Bytes += int64(len(value))
+		}
+		p.add(1)
+	}
+	s.Took = time.Since(began)
+	s.Seconds = s.Took.Seconds()
+	return s, tx.Err()
+}
+
+var errNoPath = errors.New("the key is no clean relative path below the directory")
+
+func (ex *exporter) write(root *os.Root, name string, value []byte) error {
+	local := filepath.FromSlash(name)
+	if path.Clean(name) != name || name == "." || strings.ContainsRune(name, 0) || !filepath.IsLocal(local) {
+		return errNoPath
+	}
+	if err := root.MkdirAll(filepath.Dir(local), 0o777); err != nil {
+		return err
+	}
+	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !ex.overwrite {
+		flag |= os.O_EXCL
+	}
+	f, err := root.OpenFile(local, flag, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return errors.New("the file exists; --overwrite replaces it")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(value)
+	return errors.Join(err, f.Close())
+}
+
+func (a *app) printExport(s exportSummary) error {
+	if a.json {
+		if err := a.printJSON(s); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), s.Took.Round(time.Millisecond))
+		a.printFileErrors("not written", s.Errors)
+	}
+	if len(s.Errors) > 0 {
+		return errSaid
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	var withTTL bool
+	cmd := &cobra.Command{
+		Use:   "get STORE KEY",
+		Short: "Print the value of a key, byte for byte",
+		Long: `Get prints the value of a key, byte for byte. With --json the answer names the expiry of a key that has one.
+
+With --ttl what is left of the key's life goes to standard error, as the command ttl prints it.`,
+		Args: args(2, 2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			key, err := a.key(args[1])
+			if err != nil {
+				return err
+			}
+			return a.view(args[0], func(tx *kv.Tx) error {
+				value, err := tx.CF(a.cf).Get(key)
+				if err != nil {
+					return fmt.Errorf("get: %w", err)
+				}
+				l, err := lifeOf(tx.CF(a.cf), key)
+				if err != nil {
+					return fmt.Errorf("get: %w", err)
+				}
+				if !a.json {
+					if withTTL {
+						fmt.Fprintln(a.stderr, l)
+					}
+					_, err := a.out.Write(value)
+					return err
+				}
+				row := map[string]any{"cf": a.cf, "size": len(value)}
+				a.setBytes(row, "key", key)
+				a.setBytes(row, "value", value)
+				if withTTL || l.ends() {
+					l.set(row)
+				}
+				return a.printJSON(row)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&withTTL, "ttl", false, "print what is left of the key's life on standard error")
+	return cmd
+}

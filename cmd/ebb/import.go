@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+const defaultBatchBytes = 8 << 20
+
+func (a *app) importCommand() *cobra.Command {
+	im := importer{app: a}
+	cmd := &cobra.Command{
+		Use:   "import STORE DIR",
+		Short: "Store every regular file of a directory tree",
+		Long: `Import stores every regular file below DIR: the key is its slash-separated path relative to DIR, the value its content.
+It works in durable transactions of about --batch-bytes, so that an import that was stopped has stored a part and goes
+on with --resume, which skips the files whose stored value is already equal. It creates the store and the family if
+they are absent.
+
+Symbolic links, devices, sockets and pipes are skipped and counted. A file that cannot be stored, such as one whose path
+is longer than a key may be, is named at the end, and the exit code is 1.`,
+		Args: args(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if im.batchBytes <= 0 {
+				return usageError{cmd, errors.New("--batch-bytes is not positive")}
+			}
+			tree, err := listTree(args[1], args[0])
+			if err != nil {
+				return err
+			}
+			db, err := a.openToWrite(args[0], false)
+			if err != nil {
+				return err
+			}
+			summary, err := im.run(cmd.Context(), db, tree)
+			if err := errors.Join(err, db.Close()); err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			return a.printImport(summary)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&im.prefix, "prefix", "", "put this before each key (as it is, even with --hex)")
+	f.Int64Var(&im.batchBytes, "batch-bytes", defaultBatchBytes, "bytes of file content in one transaction, about")
+	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal")
+	return cmd
+}
+
+// importer stores the files of a tree.
+type importer struct {
+	app        *app
+	prefix     string
+	batchBytes int64
+	resume     bool
+}
+
+// importSummary tells what an import did.
+type importSummary struct {
+	Files        int           `json:"files"` // stored
+	Bytes        int64         `json:"bytes"` // of their content
+	Equal        int           `json:"equal"` // skipped: already stored
+	Transactions int           `json:"transactions"`
+	Symlinks     int           `json:"symlinks"`
+	Special      int           `json:"special"`
+	Errors       []fileError   `json:"errors"`
+	Took         time.Duration `json:"-"`
+	Seconds      float64       `json:"seconds"`
+}
+
+// run stores the files of tree batch by batch. Progress counts a batch when it is durable. On an error the batches
+// before it stay stored.
+func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (importSummary, error) {
+	began := time.Now()
+	s := importSummary{Symlinks: tree.symlinks, Special: tree.special, Errors: append([]fileError{}, tree.errors...)}
+	p := im.app.newProgress("import", tree.bytes, true)
+	defer p.end()
+	for rest := tree.files; len(rest) > 0; {
+		n, size := im.batch(rest)
+		done := importSummary{} // of this batch; the function may run only once, but what it counts waits for the commit
+		err := db.UpdateContext(ctx, func(tx *kv.Tx) error {
+			if err := im.app.ensureFamily(tx); err != nil {
+				return err
+			}
+			cf := tx.CF(im.app.cf)
+			for _, f := range rest[:n] {
+				if err := context.Cause(ctx); err != nil {
+					return err
+				}
+				if err := im.store(cf, tree, f, &done); err != nil {
+					return fmt.Errorf("store %s: %w", f.name, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return s, fmt.Errorf("after %s in %s, which are durable (go on with --resume): %w",
+				plural(s.Files, "file"), plural(s.Transactions, "transaction"), err)
+		}
+		s.Files, s.Bytes, s.Equal = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal
+		s.Errors = append(s.Errors, done.Errors...)
+		s.Transactions++
+		rest = rest[n:]
+		p.add(size)
+	}
+	s.Took = time.Since(began)
+	s.Seconds = s.Took.Seconds()
+	return s, nil
+}
+
+// batch gives the number of files, at least one, that make up the next transaction, and their bytes.
+func (im *importer) batch(files []sourceFile) (n int, size int64) {
+	for n < len(files) && (n == 0 || size+files[n].size <= im.batchBytes) {
+		size += files[n].size
+		n++
+	}
+	return n, size
+}
+
+// wholeBatches says whether the first n files are what some number of transactions store.
+func (im *importer) wholeBatches(files []sourceFile, n int64) bool {
+	var done int64
+	for done < n {
+		batch, _ := im.batch(files[done:])
+		done += int64(batch)
+	}
+	return done == n
+}
+
+// store puts one file. What only concerns this file is noted in done; an error ends the transaction.
+func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *importSummary) error {
+	key := []byte(im.prefix + f.name)
+	if f.size > kv.MaxValueSize {
+		done.Errors = append(done.Errors, fileError{f.name, kv.ErrValueTooLarge.Error()})
+		return nil
+	}
+	value, err := os.ReadFile(tree.path(f))
+	if err != nil {
+		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
+		return nil
+	}
+	if im.resume {
+		stored, err := cf.Get(key)
+		switch {
+		case err == nil && bytes.Equal(stored, value):
+			done.Equal++
+			return nil
+		case err != nil && !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrKeyTooLarge):
+			return err
+		}
+	}
+	err = cf.Put(key, value)
+	if errors.Is(err, kv.ErrKeyTooLarge) || errors.Is(err, kv.ErrValueTooLarge) || errors.Is(err, kv.ErrKeyEmpty) {
+		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
+		return nil
+	}
+	if err == nil {
+		done.Files++
+		done.Bytes += int64(len(value))
+	}
+	return err
+}
+
+func (a *app) printImport(s importSummary) error {
+	if a.json {
+		if err := a.printJSON(s); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.out, "stored %s, %s, in %s and %s (%s/s)\n", plural(s.Files, "file"), size(s.Bytes),
+			plural(s.Transactions, "transaction"), s.Took.Round(time.Millisecond), size(perSecond(s.Bytes, s.Took)))
+		if s.Equal > 0 {
+			fmt.Fprintf(a.out, "skipped %s already stored with equal content\n", plural(s.Equal, "file"))
+		}
+		if s.Symlinks+s.Special > 0 {
+			fmt.Fprintf(a.out, "skipped %s and %s\n", plural(s.Symlinks, "symbolic link"), plural(s.Special, "special file"))
+		}
+		a.printFileErrors("not stored", s.Errors)
+	}
+	if len(s.Errors) > 0 {
+		return errSaid
+	}
+	return nil
+}
+
+// printFileErrors lists files that were left out, on standard error.
+func (a *app) printFileErrors(what string, errs []fileError) {
+	for _, e := range errs {
+		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, e.Name, e.Err)
+	}
+}
+
+// perSecond gives n per second of took, 0 if no time has passed.
+func perSecond(n int64, took time.Duration) int64 {
+	if took <= 0 {
+		return 0
+	}
+	return int64(float64(n) / took.Seconds())
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/pager"
+)
+
+func (a *app) pagesCommand() *cobra.Command {
+	var l pageLister
+	cmd := &cobra.Command{
+		Use:   "pages STORE",
+		Short: "List the raw pages of the main file",
+		Long: `Pages lists the pages of the main file as they are, without opening the store: number, kind, epoch (the checkpoint
+that wrote it), level above the leaves, cells, what the newest meta page says about its use, and whether the checksum
+is right. Free pages may hold anything; a page in use that is not sound is bad, and the exit code is 1.
+
+If both meta pages are damaged, --page-size is needed, and neither use nor checksums can be told.`,
+		Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.app = a
+			if s := l.pageSize; s != 0 && (s < pager.MinPageSize || s > pager.MaxPageSize || s&(s-1) != 0) {
+				return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", s, pager.MinPageSize, pager.MaxPageSize)}
+			}
+			if err := l.open(args[0]); err != nil {
+				return err
+			}
+			err := errors.Join(l.list(cmd.Context().Err), l.close())
+			if err == nil && l.bad > 0 {
+				return errSaid
+			}
+			return err
+		},
+	}
+	cmd.Flags().IntVar(&l.pageSize, "page-size", 0, "page size of a file whose meta pages are both damaged")
+	cmd.Flags().BoolVar(&l.onlyBad, "bad", false, "list only pages that are bad")
+	return cmd
+}
+
+// pageLister reads the pages of one file in order.
+type pageLister struct {
+	app      *app
+	pageSize int
+	onlyBad  bool
+
+	file  vfs.File
+	bytes int64        // of the file when it was opened
+	pgr   *pager.Pager // tells which pages are in use; nil if nothing can tell
+	salt  *uint64      // of the checksums; nil if no meta page is there to tell the store id
+	bad   int
+}
+
+// pageLine is what is known of one page, or of a whole overflow extent.
+type pageLine struct {
+	Pgid     uint64 `json:"pgid"`
+	Pages    int64  `json:"pages"`
+	Kind     string `json:"kind"`
+	Epoch    uint32 `json:"epoch"`
+	Level    uint8  `json:"level"`
+	Count    uint16 `json:"count"`
+	Use      string `json:"use"`      // used, free, unknown
+	Checksum string `json:"checksum"` // ok, wrong, unknown
+	Bad      bool   `json:"bad"`
+	Detail   string `json:"detail,omitempty"`
+}
+
+// open opens the file, and the pager beside it for as much as it can tell. Both hold the shared lock.
+func (l *pageLister) open(path string) (err error) {
+	pgr, metas, err := openPager(path, l.app.wait)
+	var corrupt *badfile.Error
+	switch {
+	case err == nil:
+		newest := newestMeta(metas)
+		l.pageSize = newest.PageSize
+		salt := pager.Salt(newest.StoreID)
+		l.salt = &salt
+		// A pager that does not start leaves the use of pages unknown; the pages can be listed all the same.
+		if pgr.Start(newest) == nil {
+			l.pgr = pgr
+		} else if err := pgr.Close(); err != nil {
+			return err
+		}
+	case errors.As(err, &corrupt) && l.pageSize != 0:
+	case errors.As(err, &corrupt):
+		return fmt.Errorf("pages: %w; --page-size lists the pages all the same", err)
+	default:
+		return fmt.Errorf("pages: %w", err)
+	}
+	if l.file, err = vfs.OS.Open(path, 0); err == nil {
+		l.bytes, err = l.file.Size()
+	}
+	return err
+}
+
+func (l *pageLister) close() error {
+	err := l.file.Close()
+	if l.pgr != nil {
+		err = errors.Join(err, l.pgr.Close())
+	}
+	return err
+}
+
+// openPager opens the main file for reading and waits so long if somebody writes it. Errors have the names of kv.
+func openPager(path string, wait time.Duration) (*pager.Pager, [2]*pager.Meta, error) {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		pgr, metas, err := pager.Open(pager.Options{FS: vfs.OS, Path: path, ReadOnly: true, NoMap: true})
+		if errors.Is(err, vfs.ErrLocked) && time.Since(began) < wait {
+			continue
+		}
+		for _, name := range []struct{ below, above error }{
+			{vfs.ErrLocked, kv.ErrLocked}, {pager.ErrNotStore, kv.ErrNotDatabase}, {pager.ErrVersion, kv.ErrVersion},
+			{vfs.ErrNotRegular, kv.ErrInvalidPath}, {vfs.ErrInvalidPath, kv.ErrInvalidPath},
+		} {
+			if errors.Is(err, name.below) {
+				err = fmt.Errorf("%w: %w", name.above, err)
+			}
+		}
+		return pgr, metas, err
+	}
+}
+
+// newestMeta gives the valid meta page with the higher epoch; one of them is valid.
+func newestMeta(metas [2]*pager.Meta) *pager.Meta {
+	if metas[0] == nil || metas[1] != nil && metas[1].Epoch > metas[0].Epoch {
+		return metas[1]
+	}
+	return metas[0]
+}
+
+const pageFormat = "%8v %6v %-14v %8v %6v %6v %-8v %v\n"
+
+func (l *pageLister) list(ended func() error) error {
+	if !l.app.json {
+		fmt.Fprintf(l.app.out, pageFormat, "pgid", "pages", "kind", "epoch", "level", "count", "use", "checksum")
+	}
+	p := l.app.newProgress("pages", l.bytes, true)
+	defer p.end()
+	page := make([]byte, l.pageSize)
+	var pages int64
+	for off := int64(0); off < l.bytes; {
+		if err := ended(); err != nil {
+			return err
+		}
+		line, err := l.page(page, off)
+		if err != nil {
+			return err
+		}
+		if line.Bad {
+			l.bad++
+		}
+		if line.Bad || !l.onlyBad {
+			if err := l.print(line); err != nil {
+				return err
+			}
+		}
+		pages += line.Pages
+		p.add(line.Pages * int64(l.pageSize))
+		off += line.Pages * int64(l.pageSize)
+	}
+	if !l.app.json {
+		fmt.Fprintf(l.app.out, "%s of %d bytes, %d bad\n", plural(pages, "page"), l.pageSize, l.bad)
+	}
+	return nil
+}
+
+func (l *pageLister) print(line pageLine) error {
+	if l.app.json {
+		return l.app.printJSON(line)
+	}
+	checksum := line.Checksum
+	if line.Detail != "" {
+		checksum += "  " + line.Detail
+	}
+	_, err := fmt.Fprintf(l.app.out, pageFormat, line.Pgid, line.Pages, line.Kind, line.Epoch, line.Level, line.Count, line.Use, checksum)
+	return err
+}
+
+// page looks at the page at off, or at the whole overflow extent if a sound one begins there. page is one page long.
+func (l *pageLister) page(page []byte, off int64) (pageLine, error) {
+	id := pager.Pgid(off / int64(l.pageSize))
+	line := pageLine{Pgid: uint64(id), Pages: 1, Use: l.use(id), Checksum: "unknown"}
+	err := vfs.ReadFull(l.file, page, off)
+	if err == io.ErrUnexpectedEOF {
+		line.Kind, line.Bad, line.Detail = "-", line.Use != "free", "the file ends inside this page"
+		return line, nil
+	}
+	if err != nil {
+		return line, fmt.Errorf("read page %d: %w", id, err)
+	}
+	h := pager.ReadHeader(page)
+	line.Kind, line.Epoch, line.Level, line.Count = h.Kind.String(), uint32(h.Epoch), h.Level, h.Count
+	if h == (pager.Header{}) {
+		line.Kind = "-"
+	}
+	whole := page
+	if h.Kind == pager.KindOverflow && h.Pgid == id {
+		if whole, err = l.extent(page, off); err != nil {
+			return line, err
+		}
+	}
+	if l.salt != nil {
+		line.Checksum = "wrong"
+		if pager.Sealed(whole, *l.salt) {
+			line.Checksum = "ok"
+			line.Pages = int64(len(whole) / l.pageSize)
+		}
+	}
+	switch {
+	case line.Use == "free":
+	case h.Pgid != id:
+		line.Bad, line.Detail = true, fmt.Sprintf("says that it is page %d", h.Pgid)
+	case line.Checksum == "wrong":
+		line.Bad = true
+	}
+	if line.Bad && line.Use == "unknown" && line.Kind == "-" {
+		line.Bad = false // never written, for all we know
+	}
+	return line, nil
+}
+
+// use asks the free map of the newest meta page.
+func (l *pageLister) use(id pager.Pgid) string {
+	if l.pgr == nil {
+		return "unknown"
+	}
+	if uint64(id) >= l.pgr.Pages() {
+		return "free"
+	}
+	used, err := l.pgr.InUse(id)
+	switch {
+	case err != nil:
+		return "unknown"
+	case used || id < 2:
+		return "used"
+	}
+	return "free"
+}
+
+// Overflow extent: the value's size stands behind the header, the value behind the size; see docs/format.md.
+const (
+	offExtentSize  = pager.HeaderSize
+	offExtentValue = offExtentSize + 8
+)
+
+// extent reads the overflow extent that begins at off with the bytes of page. If its size cannot be right, or what is
+// stored is not sound, it is the one page, and the next one speaks for itself.
+func (l *pageLister) extent(page []byte, off int64) ([]byte, error) {
+	size := binary.LittleEndian.Uint64(page[offExtentSize:])
+	left := uint64(l.bytes - off)
+	if size > left-offExtentValue || l.salt == nil {
+		return page, nil
+	}
+	n := (size + offExtentValue + uint64(l.pageSize) - 1) / uint64(l.pageSize) * uint64(l.pageSize)
+	if n > left {
+		return page, nil
+	}
+	whole := make([]byte, n) // bounded by the size of the file
+	if err := vfs.ReadFull(l.file, whole, off); err != nil {
+		return nil, fmt.Errorf("read %s from page %d: %w", plural(int64(n)/int64(l.pageSize), "page"), off/int64(l.pageSize), err)
+	}
+	return whole, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) putCommand() *cobra.Command {
+	var o putFlags
+	cmd := &cobra.Command{
+		Use:   "put STORE KEY VALUE|-|@FILE",
+		Short: "Store a key; creates the store and the family if they are absent",
+		Long: `Put stores a key in one durable transaction. It creates the store and the family if they are absent.
+
+The value is the argument itself, standard input for -, or the content of FILE for @FILE. A value that begins with @
+is written with @@; one that begins with a dash goes behind --.
+
+Without a flag the key becomes permanent, also if it had an expiry before, or gets the default ttl of its family.
+--if-absent and --if-present write only if the key is not there, or is; if not, nothing changes and the exit code is 3
+for a key that is there, 2 for one that is not. An expired key is not there.`,
+		Example: `  ebb put my.ebb greeting hello
+  date | ebb put my.ebb now -
+  ebb put my.ebb --cf photos cat.jpg @cat.jpg
+  ebb put my.ebb session:17 '{"user":"ada"}' --ttl 30m
+  ebb put my.ebb lease me --ttl 10s --if-absent`,
+		Args: args(3, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			with, err := o.options(cmd)
+			if err != nil {
+				return err
+			}
+			key, err := a.key(args[1])
+			if err != nil {
+				return err
+			}
+			value, err := a.value(args[2])
+			if err != nil {
+				return err
+			}
+			var l life
+			err = a.update(cmd, args[0], false, func(tx *kv.Tx) error {
+				if err := a.ensureFamily(tx); err != nil {
+					return err
+				}
+				written, err := tx.CF(a.cf).PutWith(key, value, with)
+				switch {
+				case err != nil:
+					return err
+				case !written && with.IfAbsent:
+					return errExists
+				case !written:
+					return kv.ErrNotFound
+				}
+				l, err = lifeOf(tx.CF(a.cf), key)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("put: %w", err)
+			}
+			if !a.json {
+				return nil
+			}
+			row := map[string]any{"cf": a.cf, "size": len(value)}
+			a.setBytes(row, "key", key)
+			if l.ends() {
+				l.set(row)
+			}
+			return a.printJSON(row)
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+// putFlags are the flags of put that say how long the key lives, and on what condition it is written.
+type putFlags struct {
+	o  kv.PutOptions
+	at instant
+}
+
+func (p *putFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&p.o.TTL, "ttl", 0, "the key lives this long from now on")
+	f.Var(&p.at, "expire-at", "the key is gone at this time")
+	f.BoolVar(&p.o.KeepTTL, "keep-ttl", false, "keep the expiry of a key that is there")
+	f.BoolVar(&p.o.NoExpiry, "no-expiry", false, "the key is permanent, whatever the family's default ttl")
+	f.BoolVar(&p.o.IfAbsent, "if-absent", false, "only if the key is not there")
+	f.BoolVar(&p.o.IfPresent, "if-present", false, "only if the key is there")
+}
+
+// options refuses what contradicts itself before a store is opened, or created.
+func (p *putFlags) options(cmd *cobra.Command) (kv.PutOptions, error) {
+	for _, flags := range [][]string{
+		{"ttl", "expire-at", "keep-ttl", "no-expiry"}, {"if-absent", "if-present"}, {"if-absent", "keep-ttl"},
+	} {
+		if err := exclusive(cmd, flags...); err != nil {
+			return kv.PutOptions{}, err
+		}
+	}
+	if cmd.Flags().Changed("ttl") && p.o.TTL <= 0 { // To the library 0 means no ttl.
+		return kv.PutOptions{}, fmt.Errorf("put: --ttl %v: %w", p.o.TTL, kv.ErrInvalidTTL)
+	}
+	o := p.o
+	o.ExpireAt = p.at.Time
+	return o, nil
+}
+
+// ensureFamily creates the family that --cf names if it is absent.
+func (a *app) ensureFamily(tx *kv.Tx) error {
+	if a.cf == defaultFamily {
+		return nil
+	}
+	return tx.EnsureCF(a.cf, kv.CFOptions{})
+}
+
+// value gives the bytes that a value argument stands for. It reads no more than one byte past the largest value that
+// a store takes, which the store then refuses.
+func (a *app) value(arg string) ([]byte, error) {
+	switch {
+	case arg == "-":
+		return readValue(a.stdin)
+	case strings.HasPrefix(arg, "@@"):
+		return []byte(arg[1:]), nil
+	case strings.HasPrefix(arg, "@"):
+		f, err := os.Open(arg[1:])
+		if err != nil {
+			return nil, fmt.Errorf("value: %v", err) // not wrapped: a hint about the store would mislead
+		}
+		defer f.Close()
+		return readValue(f)
+	}
+	return []byte(arg), nil
+}
+
+func readValue(r io.Reader) ([]byte, error) {
+	value, err := io.ReadAll(io.LimitReader(r, kv.MaxValueSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the value: %w", err)
+	}
+	return value, nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// Exit codes. Scripts rely on them.
+const (
+	exitOK       = 0
+	exitError    = 1
+	exitNotFound = 2
+	exitExists   = 3
+)
+
+// usageError is a call that makes no sense: the answer shows how the command is called.
+type usageError struct {
+	cmd *cobra.Command
+	err error
+}
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// errSaid ends a command with code 1 after it has printed what is wrong itself.
+var errSaid = errors.New("problems were found")
+
+// errExists is what a put that must not overwrite says of a key that is there.
+var errExists = errors.New("the key is there already")
+
+// advice is a kind of error and what to do about it.
+type advice struct {
+	kind string
+	is   error
+	hint string
+}
+
+// The first line that fits is used: kv.ErrNotFound is fs.ErrNotExist too, and a store that fails does so for a cause
+// that may have a line of its own.
+var advices = []advice{
+	{"not_found", kv.ErrNotFound, ""},
+	{"family_not_found", kv.ErrCFNotFound, "`ebb stats STORE` lists the families"},
+	{"exists", errExists, ""},
+	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
+	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
+	{"version", kv.ErrVersion, "a newer Ebb wrote this store: use the ebb command of that version"},
+	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
+	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
+	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
+	{"no_space", kv.ErrNoSpace, "free some space on the disk, or delete keys; nothing that was stored before is lost"},
+	{"key_too_large", kv.ErrKeyTooLarge, "keys have at most a quarter of the page size; larger pages can be chosen when a store is created"},
+	{"value_too_large", kv.ErrValueTooLarge, "values end at 1 GiB - 1: store it in pieces"},
+	{"transaction_too_large", kv.ErrTxnTooLarge, "use smaller transactions: `ebb import --batch-bytes`"},
+	{"key_empty", kv.ErrKeyEmpty, "a key has at least one byte"},
+	{"invalid_ttl", kv.ErrInvalidTTL, "a ttl is positive, as 90s, 15m or 36h; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970"},
+	{"clock_jump", kv.ErrClockJump, "see that the clock is right, then use --force"},
+	{"reserved", kv.ErrCFReserved, "family names that begin with __ belong to Ebb"},
+	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},
+	{"path", kv.ErrInvalidPath, "a store is a regular file"},
+	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
+	{"interrupted", context.Canceled, "everything committed before is durable"},
+	{"missing", fs.ErrNotExist, "check the path; `ebb put` and `ebb import` create a store, other commands do not"},
+	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
+}
+
+// report prints err, if it is one, and returns the exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, errSaid) {
+		return exitError
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return exitError // the reader of our output has gone, and with it everyone to tell
+	}
+	kind, hint, code := "error", "", exitError
+	for _, ad := range advices {
+		if errors.Is(err, ad.is) {
+			kind, hint = ad.kind, ad.hint
+			break
+		}
+	}
+	switch kind {
+	case "not_found", "family_not_found":
+		code = exitNotFound
+	case "exists":
+		code = exitExists
+	}
+	var usage usageError
+	if errors.As(err, &usage) {
+		kind = "usage"
+		hint = fmt.Sprintf("call it as: %s\n      `%s --help` tells more", usage.cmd.UseLine(), usage.cmd.CommandPath())
+	}
+	if a.json {
+		json.NewEncoder(a.stderr).Encode(struct {
+			Error string `json:"error"`
+			Kind  string `json:"kind"`
+			Hint  string `json:"hint,omitempty"`
+		}{err.Error(), kind, hint})
+		return code
+	}
+	fmt.Fprintf(a.stderr, "ebb: %v\n", err)
+	if hint != "" {
+		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
+	}
+	return code
+}

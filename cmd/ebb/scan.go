@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) scanCommand() *cobra.Command {
+	var prefix, from, to string
+	var o kv.ScanOptions
+	var before instant
+	cmd := &cobra.Command{
+		Use:   "scan STORE",
+		Short: "List keys and values in order",
+		Long: `Scan lists the rows of a family in order of their keys: key, tab, value. Keys and values that hold unprintable bytes
+are shown as Go strings in quotes. With --json each row is one object on a line.
+
+With --expiring-before it lists the keys whose expiry is before that time, in order of expiry: expiry, tab, key. Keys
+that are expired and not yet deleted come first.`,
+		Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Limit < 0 {
+				return usageError{cmd, errors.New("--limit is negative")}
+			}
+			if !before.IsZero() {
+				for _, other := range []string{"prefix", "from", "to", "reverse", "keys-only"} {
+					if err := exclusive(cmd, "expiring-before", other); err != nil {
+						return err
+					}
+				}
+				err := a.view(args[0], func(tx *kv.Tx) error { return a.printExpiring(cmd.Context(), tx, before.Time, o.Limit) })
+				if err != nil {
+					return fmt.Errorf("scan: %w", err)
+				}
+				return nil
+			}
+			for _, bound := range []struct {
+				flag string
+				to   *[]byte
+			}{{prefix, &o.Prefix}, {from, &o.Lower}, {to, &o.Upper}} {
+				b, err := a.key(bound.flag)
+				if err != nil {
+					return err
+				}
+				*bound.to = b
+			}
+			err := a.view(args[0], func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) })
+			if err != nil {
+				return fmt.Errorf("scan: %w", err)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&prefix, "prefix", "", "only keys that begin with this")
+	f.StringVar(&from, "from", "", "only keys >= this")
+	f.StringVar(&to, "to", "", "only keys < this")
+	f.BoolVar(&o.Reverse, "reverse", false, "last key first")
+	f.IntVar(&o.Limit, "limit", 0, "end after this many rows; 0: no limit")
+	f.BoolVar(&o.KeysOnly, "keys-only", false, "no values")
+	f.Var(&before, "expiring-before", "only keys with an expiry before this, in order of expiry")
+	return cmd
+}
+
+// printRows prints the rows of the family.
+func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.ScanOptions) error {
+	for key, value := range tx.CF(family).Scan(o) {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		row := row{key: key, value: value, keysOnly: o.KeysOnly}
+		if err := a.printRow(row); err != nil {
+			return err
+		}
+	}
+	return tx.Err()
+}
+
+// printExpiring prints the keys with an expiry before that instant, the earliest first. limit 0 is no limit.
+func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, limit int) error {
+	now, n := tx.Now(), 0
+	for key, at := range tx.CF(a.cf).Expiring(before) {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if a.json {
+			object := map[string]any{}
+			a.setBytes(object, "key", key)
+			life{at: at, left: max(at.Sub(now), 0)}.set(object)
+			if err := a.printJSON(object); err != nil {
+				return err
+			}
+		} else if _, err := fmt.Fprintf(a.out, "%s\t%s\n", showInstant(at), a.show(key)); err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return tx.Err()
+}
+
+// row is one line of a listing.
+type row struct {
+	family     string // "": not named
+	key, value []byte
+	keysOnly   bool
+	at         time.Time // expiry; zero: none, or not asked for
+}
+
+func (a *app) printRow(r row) error {
+	if a.json {
+		object := map[string]any{}
+		if r.family != "" {
+			object["cf"] = r.family
+		}
+		a.setBytes(object, "key", r.key)
+		if !r.keysOnly {
+			a.setBytes(object, "value", r.value)
+		}
+		if !r.at.IsZero() {
+			object["expiry"] = showInstant(r.at)
+		}
+		return a.printJSON(object)
+	}
+	if _, err := a.out.WriteString(a.show(r.key)); err != nil {
+		return err
+	}
+	if !r.keysOnly {
+		a.out.WriteByte('\t')
+		a.out.WriteString(a.show(r.value))
+	}
+	if !r.at.IsZero() {
+		a.out.WriteByte('\t')
+		a.out.WriteString(showInstant(r.at))
+	}
+	return a.out.WriteByte('\n')
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+func (a *app) statsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats STORE",
+		Short: "Print sizes, counts and families, and what opening the store found",
+		Args:  args(1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			db, err := a.openToRead(args[0])
+			if err != nil {
+				return err
+			}
+			stats, recovery := db.Stats(), db.RecoveryInfo()
+			next := nextExpiries(db, slices.Sorted(maps.Keys(stats.Families)))
+			if err := db.Close(); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next})
+			}
+			if err := a.printNumbers("", stats); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out)
+			if err := a.printNumbers("recovery ", recovery); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out)
+			return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next)
+		},
+	}
+}
+
+// printNumbers prints the fields of a struct of plain numbers under their JSON names, in their order, so that a number
+// that the library gains shows up here by itself. Maps are left out.
+func (a *app) printNumbers(title string, numbers any) error {
+	v := reflect.ValueOf(numbers)
+	var rows []string
+	for i, field := range reflect.VisibleFields(v.Type()) {
+		if field.Type.Kind() == reflect.Map {
+			continue
+		}
+		rows = append(rows, fmt.Sprintf("%s%s\t%s", title, jsonName(field), number(field.Name, v.Field(i))))
+	}
+	return table(a.out, rows...)
+}
+
+// nextExpiries gives the earliest expiry of each family that has one. A family that cannot be read is missing.
+func nextExpiries(db *kv.DB, families []string) map[string]string {
+	next := map[string]string{}
+	for _, family := range families {
+		at, ok, err := db.CF(family).NextExpiry()
+		if err == nil && ok {
+			next[family] = showInstant(at)
+		}
+	}
+	return next
+}
+
+// printFamilies prints one row for each family, one column for each number that is known of it, and its next expiry.
+func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string]string) error {
+	byName := map[string]reflect.Value{}
+	for iter := families.MapRange(); iter.Next(); {
+		byName[iter.Key().String()] = iter.Value()
+	}
+	fields := reflect.VisibleFields(families.Type().Elem())
+	head := []string{"family"}
+	for _, field := range fields {
+		head = append(head, jsonName(field))
+	}
+	head = append(head, "next_expiry")
+	rows := []string{strings.Join(head, "\t")}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		row := []string{a.show([]byte(name))}
+		for i, field := range fields {
+			row = append(row, number(field.Name, byName[name].Field(i)))
+		}
+		at := next[name]
+		if at == "" {
+			at = "none"
+		}
+		row = append(row, at)
+		rows = append(rows, strings.Join(row, "\t"))
+	}
+	return table(w, rows...)
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "" {
+		return f.Name
+	}
+	return strings.TrimSuffix(name, "_ns") // text shows a duration with its unit
+}
+
+// number formats the field of a struct; numbers of bytes are given in a larger unit too.
+func number(field string, v reflect.Value) string {
+	if d, ok := v.Interface().(time.Duration); ok {
+		return d.String()
+	}
+	var n int64
+	switch {
+	case v.CanInt():
+		n = v.Int()
+	case v.CanUint():
+		n = int64(v.Uint())
+	default:
+		return fmt.Sprint(v.Interface())
+	}
+	if (strings.HasSuffix(field, "Bytes") || strings.HasPrefix(field, "Bytes")) && n >= 1024 {
+		return fmt.Sprintf("%d (%s)", n, size(n))
+	}
+	return fmt.Sprint(v.Interface())
+}

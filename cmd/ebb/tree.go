@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// sourceFile is a regular file below a directory.
+type sourceFile struct {
+	name string // slash path relative to the directory
+	size int64  // when it was listed
+}
+
+// sourceTree is what a walk of a directory found.
+type sourceTree struct {
+	dir      string
+	files    []sourceFile // in the order of the walk: by name within each directory
+	bytes    int64        // of files
+	symlinks int          // not followed
+	special  int          // devices, sockets, pipes
+	errors   []fileError  // directories and files that could not be looked at
+}
+
+// fileError says what went wrong with one file; the work goes on with the next.
+type fileError struct {
+	Name string `json:"name"`
+	Err  string `json:"error"`
+}
+
+// listTree walks dir. The files of the store itself, should they lie below dir, are left out.
+func listTree(dir, store string) (*sourceTree, error) {
+	store, err := filepath.Abs(store)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("import: %v", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("import: %s is not a directory", dir)
+	}
+	t := &sourceTree{dir: dir}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(dir, path)
+		if err = errors.Join(err, relErr); err != nil {
+			t.fail(path, err)
+			return nil
+		}
+		switch {
+		case entry.IsDir():
+		case entry.Type()&fs.ModeSymlink != 0:
+			// A dir that is itself a symbolic link is walked as one entry; look at what it points to instead.
+			if rel == "." {
+				return t.relist(path, store)
+			}
+			t.symlinks++
+		case !entry.Type().IsRegular():
+			t.special++
+		case isStoreFile(path, store):
+		default:
+			info, err := entry.Info()
+			if err != nil {
+				t.fail(path, err)
+				return nil
+			}
+			t.files = append(t.files, sourceFile{filepath.ToSlash(rel), info.Size()})
+			t.bytes += info.Size()
+		}
+		return nil
+	})
+	return t, err
+}
+
+// relist walks what the symbolic link dir points to.
+func (t *sourceTree) relist(dir, store string) error {
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	found, err := listTree(resolved, store)
+	if err == nil {
+		*t = *found
+	}
+	return err
+}
+
+func (t *sourceTree) fail(name string, err error) {
+	t.errors = append(t.errors, fileError{name, err.Error()})
+}
+
+// path is the place of a file on disk.
+func (t *sourceTree) path(f sourceFile) string {
+	return filepath.Join(t.dir, filepath.FromSlash(f.name))
+}
+
+// isStoreFile says whether path is the main file, a log segment or a half-made main file of store, an absolute path.
+func isStoreFile(path, store string) bool {
+	abs, err := filepath.Abs(path)
+	return err == nil && (abs == store || strings.HasPrefix(abs, store+"-wal-") || strings.HasPrefix(abs, store+".new"))
+}

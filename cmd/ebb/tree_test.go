@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// files gives all regular files below dir.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	tree, err := listTree(dir, filepath.Join(dir, "no.ebb"))
+	require.NoError(t, err)
+	for _, f := range tree.files {
+		b, err := os.ReadFile(tree.path(f))
+		require.NoError(t, err)
+		m[f.name] = string(b)
+	}
+	return m
+}
+
+func sampleTree(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range 40 {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("d%d", i%3), fmt.Sprintf("f%d", i)), strings.Repeat("x", i*i*7))
+	}
+	writeFile(t, filepath.Join(dir, "big"), strings.Repeat("0123456789abcdef", 20_000))
+	writeFile(t, filepath.Join(dir, "bytes"), "\x00\xff\r\n")
+	return dir
+}
+
+func TestExportWritesBackWhatImportStored(t *testing.T) {
+	src, dst, s := sampleTree(t), filepath.Join(t.TempDir(), "new", "dir"), storePath(t)
+	out := good(t, "import", s, src, "--batch-bytes", "20000")
+	require.Contains(t, out, "stored 42 files")
+	m := object(t, good(t, "import", s, src, "--resume", "--json"))
+	require.Equal(t, 42.0, m["equal"])
+	require.Equal(t, 0.0, m["files"])
+	require.Equal(t, []any{}, m["errors"])
+
+	good(t, "export", s, dst)
+	require.Equal(t, files(t, src), files(t, dst))
+	good(t, "check", s)
+}
+
+func TestImportWorksInSeveralTransactionsAndReportsThem(t *testing.T) {
+	src, s := sampleTree(t), storePath(t)
+	a := ebb(t, "import", s, src, "--batch-bytes", "20000", "--json", "--progress=lines")
+	require.Equal(t, exitOK, a.code, a.stderr)
+	lines := strings.Split(strings.TrimSpace(a.stderr), "\n")
+	require.Equal(t, object(t, a.out)["transactions"], float64(len(lines)))
+	require.Greater(t, len(lines), 3)
+	var last step
+	for _, line := range lines {
+		var next step
+		require.NoError(t, json.Unmarshal([]byte(line), &next))
+		require.GreaterOrEqual(t, next.Done, last.Done)
+		last = next
+	}
+	require.Equal(t, last.Total, last.Done)
+}
+
+func TestImportResumesWithWhatHasChanged(t *testing.T) {
+	src, s := sampleTree(t), storePath(t)
+	good(t, "import", s, src)
+	writeFile(t, filepath.Join(src, "bytes"), "changed")
+	writeFile(t, filepath.Join(src, "new"), "new")
+	m := object(t, good(t, "import", s, src, "--resume", "--json"))
+	require.Equal(t, 2.0, m["files"])
+	require.Equal(t, 41.0, m["equal"])
+	require.Equal(t, "changed", good(t, "get", s, "bytes"))
+}
+
+func TestImportWithPrefixAndFamily(t *testing.T) {
+	src, dst, s := sampleTree(t), t.TempDir(), storePath(t)
+	good(t, "import", s, src, "--prefix", "src/", "--cf", "code")
+	require.Equal(t, "\x00\xff\r\n", good(t, "get", s, "src/bytes", "--cf", "code"))
+	require.Empty(t, good(t, "scan", s))
+	good(t, "export", s, dst, "--prefix", "src/", "--cf", "code")
+	require.Equal(t, files(t, src), files(t, dst))
+}
+
+func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
+	src := t.TempDir()
+	writeFile(t, filepath.Join(src, "a"), "a")
+	if err := os.Symlink("a", filepath.Join(src, "link")); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	s := filepath.Join(src, "own.ebb")
+	m := object(t, good(t, "import", s, src, "--json"))
+	require.Equal(t, 1.0, m["files"])
+	require.Equal(t, 1.0, m["symlinks"])
+	require.Equal(t, "a\ta\n", good(t, "scan", s))
+}
+
+func TestImportReportsPathsThatAreNoKeysAtTheEnd(t *testing.T) {
+	src, s := t.TempDir(), storePath(t)
+	writeFile(t, filepath.Join(src, "a"), "a")
+	writeFile(t, filepath.Join(src, "z"), "z")
+	long := filepath.Join(strings.Repeat("d", 200), strings.Repeat("e", 200), strings.Repeat("f", 200), strings.Repeat("g", 200),
+		strings.Repeat("h", 200), strings.Repeat("i", 200))
+	if err := os.MkdirAll(filepath.Join(src, long), 0o777); err != nil {
+		t.Skip("no long paths here: ", err)
+	}
+	writeFile(t, filepath.Join(src, long, "file"), "x")
+	a := ebb(t, "import", s, src)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "not stored: ddd")
+	require.Contains(t, a.out, "stored 2 files")
+	require.Equal(t, "a\ta\nz\tz\n", good(t, "scan", s), "the others are stored")
+}
+
+func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
+	s, outer := storePath(t), t.TempDir()
+	dir := filepath.Join(outer, "inner")
+	bad := []string{"../escape", "/etc/escape", "a/../../escape", "a/./b", "a//b", "..", "x/", "link/escape"}
+	require.NoError(t, os.MkdirAll(dir, 0o777))
+	if err := os.Symlink(outer, filepath.Join(dir, "link")); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	for _, k := range append(bad, "fine/file") {
+		good(t, "put", s, k, "v")
+	}
+	a := ebb(t, "export", s, dir, "--json")
+	require.Equal(t, exitError, a.code)
+	require.Len(t, object(t, a.out)["errors"], len(bad))
+	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
+}
+
+func TestExportLeavesFilesAloneUnlessTold(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	good(t, "put", s, "f", "new")
+	writeFile(t, filepath.Join(dir, "f"), "old and longer")
+	a := ebb(t, "export", s, dir)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "--overwrite")
+	require.Equal(t, map[string]string{"f": "old and longer"}, files(t, dir))
+	good(t, "export", s, dir, "--overwrite")
+	require.Equal(t, map[string]string{"f": "new"}, files(t, dir))
+}

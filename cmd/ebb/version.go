@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the command",
+		Args:  args(0, 0),
+		RunE: func(*cobra.Command, []string) error {
+			v := versionOf(debug.ReadBuildInfo())
+			if a.json {
+				return a.printJSON(v)
+			}
+			_, err := fmt.Fprintf(a.out, "ebb %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			return err
+		},
+	}
+}
+
+type version struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Revision string `json:"revision,omitempty"` // of the source, if the build knew it
+}
+
+func versionOf(info *debug.BuildInfo, ok bool) version {
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}
