@@ -1,0 +1,62 @@
+# Everything that a contributor does, one word each. `make help` lists them.
+# Nothing needs to be installed but Go, git, make and a C compiler (for the race detector).
+SHELL := bash
+.DEFAULT_GOAL := help
+
+# Version of staticcheck: fetched and built by go run, so that nobody installs it by hand.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+
+# Modules of the workspace, read only by the targets that need them.
+MODULES = $$(go list -m -f '{{.Dir}}')
+
+FUZZTIME ?= 10s
+BENCH ?= .
+BENCHTIME ?= 1s
+TORTURETIME ?= 10m
+
+.PHONY: help build test race vet lint fuzz check bench golden run clean torture cross
+
+help: ## List these targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+build: ## Build the ebb command as bin/ebb
+	go build -o bin/ebb ./cmd/ebb
+
+test: ## Run the tests of all modules; the last line counts them
+	@go run ./scripts/gotest -bars .ci/bars
+
+race: ## The same under the race detector
+	@go run ./scripts/gotest -- -race
+
+vet: ## gofmt and go vet, all modules
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
+	@for dir in $(MODULES); do (cd "$$dir" && go vet ./...) || exit 1; done
+
+lint: ## staticcheck, all modules
+	@for dir in $(MODULES); do (cd "$$dir" && go run $(STATICCHECK) ./...) || exit 1; done
+
+fuzz: ## Fuzz every target for FUZZTIME (10s)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+check: vet lint test ## vet, lint and test: what to run before a commit
+
+bench: ## Run the benchmarks that match BENCH for BENCHTIME each
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+golden: ## Rewrite the golden files that pin the format; a change there is a format change
+	@for dir in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -n 1 dirname | sort -u); do \
+		(cd "$$dir" && go test . -update) || exit 1; done
+
+run: build ## Import the sources of the Go toolchain, kill the import half-way, recover, verify
+	rm -rf run
+	mkdir -p run
+	bin/ebb demo "$$(go env GOROOT)/src" run/gosrc.ebb
+
+torture: ## Crash enumeration for TORTURETIME (10m)
+	go run ./cmd/crashtest enumerate -budget $(TORTURETIME)
+
+cross: ## Build and vet for every supported platform
+	@scripts/cross.sh
+
+clean: ## Remove what the other targets made
+	rm -rf bin run

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// event is one line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build-output and build-fail
+	Test        string
+	Output      string
+	Elapsed     float64
+	FailedBuild string
+}
+
+// result is what one package did.
+type result struct {
+	passed, failed, skipped int
+	broken                  bool // failed outside a test: build, panic, TestMain
+	seconds                 float64
+	names                   map[string]*strings.Builder // output by test; "" is the package's own
+	failedTests             []string
+}
+
+func main() {
+	barsFile := flag.String("bars", "", "file of minimum test counts")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: gotest [-bars FILE] [-- arguments of go test]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if err := run(*barsFile, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(1)
+	}
+}
+
+func run(barsFile string, args []string) error {
+	bars := map[string]int{}
+	if barsFile != "" {
+		var err error
+		if bars, err = readBars(barsFile); err != nil {
+			return err
+		}
+	}
+	dirs, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("list the modules of the workspace: %w", err)
+	}
+	results := map[string]*result{}
+	var troubles []string
+	for dir := range strings.FieldsSeq(string(dirs)) {
+		// A module in which nothing builds yields no result, so the exit code of go counts as well.
+		if err := testModule(dir, args, results); err != nil {
+			troubles = append(troubles, fmt.Sprintf("%s: %v", dir, err))
+		}
+	}
+
+	var passed, failed, skipped int
+	for _, name := range sortedNames(results) {
+		r := results[name]
+		passed, failed, skipped = passed+r.passed, failed+r.failed, skipped+r.skipped
+		if r.broken && r.failed == 0 {
+			failed++
+		}
+	}
+	for _, name := range sortedBars(bars) {
+		ran := 0
+		if r := results[name]; r != nil {
+			ran = r.passed + r.failed
+		}
+		if ran < bars[name] {
+			failed++
+			fmt.Printf("%s: %d tests ran, the bar is %d\n", name, ran, bars[name])
+		}
+	}
+	if len(troubles) > 0 && failed == 0 {
+		failed = len(troubles)
+	}
+	for _, t := range troubles {
+		fmt.Println(t)
+	}
+	if skipped > 0 {
+		fmt.Printf("%d skipped\n", skipped)
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		return fmt.Errorf("%d failed", failed)
+	}
+	return nil
+}
+
+// testModule runs the tests of one module and adds to results. The error is that of the go command.
+func testModule(dir string, args []string, results map[string]*result) error {
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, args, []string{"./..."})...)
+	cmd.Dir = dir
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	readEvents(out, results)
+	return cmd.Wait()
+}
+
+// readEvents reads to the end of r, which never fails to parse as a whole: a line that is no event is printed.
+func readEvents(r io.Reader, results map[string]*result) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) == nil {
+				take(e, results)
+			} else {
+				os.Stdout.Write(line)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func take(e event, results map[string]*result) {
+	if e.Package == "" {
+		if e.Action == "build-output" {
+			fmt.Print(e.Output)
+		}
+		return
+	}
+	p := results[e.Package]
+	if p == nil {
+		p = &result{names: map[string]*strings.Builder{}}
+		results[e.Package] = p
+	}
+	if e.Test == "" {
+		takePackage(e, p)
+		return
+	}
+	switch e.Action {
+	case "output":
+		keep(p, e.Test, e.Output)
+	case "pass":
+		p.passed++
+		delete(p.names, e.Test) // output of tests that passed is not needed
+	case "skip":
+		p.skipped++
+		fmt.Printf("skipped  %s %s\n", e.Package, e.Test)
+	case "fail":
+		p.failed++
+		p.failedTests = append(p.failedTests, e.Test)
+	}
+}
+
+func takePackage(e event, p *result) {
+	switch e.Action {
+	case "output":
+		keep(p, "", e.Output)
+	case "pass", "fail", "skip":
+		p.seconds = e.Elapsed
+		p.broken = e.Action == "fail"
+		if p.broken {
+			show(p)
+		}
+		status := map[string]string{"pass": "ok", "fail": "FAIL", "skip": "no tests"}[e.Action]
+		fmt.Printf("%-8s %-48s %5d passed %3d failed %3d skipped %7.1fs\n", status, e.Package, p.passed, p.failed, p.skipped, p.seconds)
+	}
+}
+
+func keep(p *result, test, output string) {
+	b := p.names[test]
+	if b == nil {
+		b = &strings.Builder{}
+		p.names[test] = b
+	}
+	b.WriteString(output)
+}
+
+// show prints the output of what failed: the failed tests, those that never ended (after a panic), and the package's own.
+func show(p *result) {
+	var names []string
+	for name := range p.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		text := p.names[name].String()
+		if name != "" && !slices.Contains(p.failedTests, name) && strings.Contains(text, "--- SKIP") {
+			continue
+		}
+		fmt.Print(text)
+	}
+}
+
+func readBars(name string) (map[string]int, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	bars := map[string]int{}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 2 {
+			return nil, fmt.Errorf("%s: want \"import-path minimum\", have %q", name, line)
+		}
+		n, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		bars[fields[0]] = n
+	}
+	return bars, nil
+}
+
+func sortedNames(m map[string]*result) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func sortedBars(m map[string]int) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestEventsAreCountedByPackage(t *testing.T) {
+	const events = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"hello\n"}
+{"Action":"pass","Package":"p","Test":"TestA/sub","Elapsed":0.1}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":0.1}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Elapsed":1}
+{"Action":"fail","Package":"q","Test":"TestC"}
+{"Action":"fail","Package":"q","Elapsed":1}
+{"Action":"fail","Package":"broken","FailedBuild":"broken [broken.test]"}
+no event
+`
+	results := map[string]*result{}
+	readEvents(strings.NewReader(events), results)
+	for name, want := range map[string]result{
+		"p":      {passed: 2, skipped: 1},
+		"q":      {failed: 1, broken: true},
+		"broken": {broken: true},
+	} {
+		got := results[name]
+		if got == nil || got.passed != want.passed || got.failed != want.failed || got.skipped != want.skipped || got.broken != want.broken {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestBarsAreReadAndBadLinesRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bars")
+	for _, c := range []struct {
+		text string
+		want map[string]int
+	}{
+		{"# remark\n\na/b 3\nc 0\n", map[string]int{"a/b": 3, "c": 0}},
+		{"a\n", nil},
+		{"a many\n", nil},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readBars(file)
+		if (err == nil) != (c.want != nil) || !maps.Equal(got, c.want) {
+			t.Errorf("readBars of %q = %v, %v; want %v", c.text, got, err, c.want)
+		}
+	}
+}
