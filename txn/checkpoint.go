@@ -74,7 +74,6 @@ func (s *Store) checkpoint(ctx context.Context) error {
 // capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
 func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if s.started {
-		s.log.SetBound(0)                       // what gives space back must not want for it
 		if err := s.log.Prepare(); err != nil { // before the lock: it may write a whole segment
 			return nil, s.logError(err)
 		}

@@ -247,10 +247,15 @@ func (w *writer) within() {
 	}
 	w.bound = true
 	segment := w.s.segment
-	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
-	w.s.pg.Bound(most - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
+	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it. The file keeps room
+	// for the pages that deletes and checkpoints copy, which may go past the pager's bound.
+	reserve := min(overdraftPages*int64(w.PageSize()), most/16)
+	w.s.pg.Bound(most - reserve - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
 	w.s.log.SetBound(most - w.s.pg.FileBytes())
 }
+
+// overdraftPages is what deletes and checkpoints of a full store are expected to copy before they give pages back.
+const overdraftPages = 64
 
 func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) }
 

@@ -14,25 +14,33 @@ const keepFree = 16
 const zeroChunk = 256 << 10
 
 // Prepare makes sure that the next segment is there, so that Rotate, or an Append that fills the current one, need not
-// make it. An error that wraps vfs.ErrNoSpace changes nothing; any other is final.
+// make it. It is for who is about to give space back, so SetBound does not bind it. An error that wraps vfs.ErrNoSpace
+// changes nothing; any other is final.
 func (l *Log) Prepare() error {
 	l.prep.Lock()
 	defer l.prep.Unlock()
-	return l.prepare()
+	return l.prepare(0)
 }
 
 // prepareAhead is Prepare for a leader that has done its duty, and has given the lead away. Its commit stands whatever
 // comes of it: no space is found out again by whoever needs it, and any other failure sticks.
 func (l *Log) prepareAhead() {
 	if l.prep.TryLock() {
-		_ = l.prepare()
+		_ = l.prepare(l.bound.Load())
 		l.prep.Unlock()
 	}
 }
 
-// prepare is Prepare. prep is held. As long as there is no spare nobody else moves on to a next segment, so its
+// prepareBound is Prepare for an Append, which SetBound binds.
+func (l *Log) prepareBound() error {
+	l.prep.Lock()
+	defer l.prep.Unlock()
+	return l.prepare(l.bound.Load())
+}
+
+// prepare is Prepare, refused if all segments would have more bytes than most; 0: no bound. prep is held. As long as there is no spare nobody else moves on to a next segment, so its
 // number stays right without mu.
-func (l *Log) prepare() error {
+func (l *Log) prepare(most int64) error {
 	l.mu.Lock()
 	err := l.refuse()
 	ready := l.spare != nil
@@ -50,7 +58,7 @@ func (l *Log) prepare() error {
 			l.free = append(l.free, seg) // for Close
 		}
 	} else {
-		if most := l.bound.Load(); most > 0 && l.Bytes()+l.opts.SegmentSize > most {
+		if most > 0 && l.Bytes()+l.opts.SegmentSize > most {
 			return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
 		}
 		seg, err = l.newSegment(number, 0)
@@ -68,8 +76,8 @@ func (l *Log) prepare() error {
 	return nil
 }
 
-// SetBound refuses new segment files from now on if all of them together would have more bytes, as a full disk would;
-// 0: no bound.
+// SetBound refuses new segment files to Append from now on if all of them together would have more bytes, as a full disk
+// would; 0: no bound.
 func (l *Log) SetBound(bytes int64) { l.bound.Store(bytes) }
 
 // header makes the header of a segment's next life.

@@ -573,3 +573,23 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// TestBoundHoldsForAppendOnly fills a bounded log: a commit is refused, and what a checkpoint needs to make room is not.
+func TestBoundHoldsForAppendOnly(t *testing.T) {
+	l := createTest(t, testOptions(vfs.NewMemory()))
+	l.SetBound(2 * MinSegmentSize)
+	var err error
+	for i := 0; err == nil && i < 1000; i++ {
+		_, err = l.Append([]byte(text(i, MinSegmentSize/8)), true)
+	}
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
+	require.LessOrEqual(t, l.Bytes(), int64(2*MinSegmentSize))
+	require.NoError(t, l.Prepare())
+	require.EqualValues(t, 3*MinSegmentSize, l.Bytes())
+	cut, err := l.Rotate()
+	require.NoError(t, err)
+	require.NoError(t, l.Release(cut))
+	_, err = l.Append([]byte("room again"), true)
+	require.NoError(t, err)
+	require.NoError(t, l.Sync())
+}

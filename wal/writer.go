@@ -174,7 +174,7 @@ func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 		}
 		n, ok := l.part(len(payload))
 		if !ok {
-			if err := l.turn(); err != nil {
+			if err := l.turn(l.prepareBound); err != nil {
 				l.abort()
 				l.mu.Unlock()
 				return 0, err
@@ -339,22 +339,22 @@ func (l *Log) Rotate() (LSN, error) {
 	l.abort()
 	sealed := l.live[len(l.live)-1]
 	for l.live[len(l.live)-1] == sealed {
-		if err := l.turn(); err != nil {
+		if err := l.turn(l.Prepare); err != nil {
 			return 0, err
 		}
 	}
 	return l.End(), nil
 }
 
-// turn seals the current segment if the next one is ready, else makes one ready, without mu, and returns for the
+// turn seals the current segment if the next one is ready, else has one made ready, without mu, and returns for the
 // caller to look again. mu is held at both ends.
 //
 // The next segment is durable before the seal is written. So a reader that finds a seal and no next segment knows that
 // something was lost.
-func (l *Log) turn() error {
+func (l *Log) turn(prepare func() error) error {
 	if l.spare == nil {
 		l.mu.Unlock()
-		err := l.Prepare()
+		err := prepare()
 		l.mu.Lock()
 		return err
 	}
