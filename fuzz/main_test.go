@@ -7,17 +7,16 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"testing"
+	"time"
 )
 
 // TestMain fails if a goroutine outlives the tests: the engine keeps none while no call is in flight.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
-	for range 1000 { // Those that have finished their work may still be on their way out.
-		if runtime.NumGoroutine() <= before {
-			break
-		}
-		runtime.Gosched()
+	// Those that have finished their work may still be on their way out, on a busy machine for a while.
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 	// The fuzzing engine of the go command leaves goroutines of its own.
 	fuzzing := flag.Lookup("test.fuzz").Value.String() != ""
