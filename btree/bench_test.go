@@ -110,7 +110,7 @@ func benchTree(b testing.TB, pageSize, n int) (*arena, Tree) {
 	var t Tree
 	key, value := make([]byte, 16), make([]byte, 100)
 	for i := range n {
-		if _, err := Put(a, &t, benchKey(key, i), value, false); err != nil {
+		if _, err := Put(a, &t, benchKey(key, i), value, 0); err != nil {
 			require.NoError(b, err)
 		}
 		if i%1000 == 999 {
@@ -167,7 +167,7 @@ func BenchmarkPut(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := range b.N {
-					if _, err := Put(a, &t, benchKey(key, int(r.Uint64N(uint64(s.rows)))), value, false); err != nil {
+					if _, err := Put(a, &t, benchKey(key, int(r.Uint64N(uint64(s.rows)))), value, 0); err != nil {
 						b.Fatal(err)
 					}
 					if i%batch == batch-1 {
@@ -216,7 +216,7 @@ func BenchmarkInsert(b *testing.B) {
 					key, value := make([]byte, 16), make([]byte, 100)
 					b.StartTimer()
 					for i := range rows {
-						if _, err := Put(a, &t, o.key(key, i), value, false); err != nil {
+						if _, err := Put(a, &t, o.key(key, i), value, 0); err != nil {
 							b.Fatal(err)
 						}
 						if i%batch == batch-1 {
@@ -299,7 +299,7 @@ func benchLoad(b *testing.B, rows int) (*arena, Tree) {
 	key, value := make([]byte, 16), make([]byte, 100)
 	for i := range rows {
 		binary.BigEndian.PutUint64(key[8:], uint64(i))
-		require.NoError(b, bl.Add(key, value, false))
+		require.NoError(b, bl.Add(key, value, 0))
 	}
 	t, err := bl.Finish()
 	require.NoError(b, err)
@@ -316,7 +316,7 @@ func BenchmarkBuilder(b *testing.B) {
 		b.StartTimer()
 		for i := range rows {
 			binary.BigEndian.PutUint64(key[8:], uint64(i))
-			if err := bl.Add(key, value, false); err != nil {
+			if err := bl.Add(key, value, 0); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -37,7 +37,7 @@ func NewBuilder(w Writer) *Builder {
 }
 
 // Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be continued then.
-func (b *Builder) Add(key, value []byte, flag bool) error {
+func (b *Builder) Add(key, value []byte, tag int64) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -50,15 +50,12 @@ func (b *Builder) Add(key, value []byte, flag bool) error {
 	if b.rows > 0 && bytes.Compare(b.last, key) >= 0 {
 		return ErrOrder
 	}
-	b.err = b.add(key, value, flag)
+	b.err = b.add(key, value, tag)
 	return b.err
 }
 
-func (b *Builder) add(key, value []byte, flag bool) (err error) {
-	c := cell{key: key, val: value, info: uint32(len(value))}
-	if flag {
-		c.info |= infoFlag
-	}
+func (b *Builder) add(key, value []byte, tag int64) (err error) {
+	c := makeCell(key, value, tag)
 	if len(value) > MaxInline(b.size) {
 		if c.ref, err = b.w.NewExtent(value); err != nil {
 			return err

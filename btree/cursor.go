@@ -65,9 +65,12 @@ func (c *Cursor) extent(off int) []byte {
 	return v
 }
 
-// Flag is the flag of the row that the cursor stands on.
-func (c *Cursor) Flag() bool {
-	return c.Valid() && infoAt(c.b, slot(c.b, c.n, c.i))&infoFlag != 0
+// Tag is the tag of the row that the cursor stands on, 0 if it has none.
+func (c *Cursor) Tag() int64 {
+	if !c.Valid() {
+		return 0
+	}
+	return tagAt(c.b, slot(c.b, c.n, c.i))
 }
 
 // Size is the size in bytes of the value of the row that the cursor stands on. The value is not touched.

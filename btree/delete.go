@@ -6,15 +6,15 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Delete removes key and says whether it was there. If it was not, nothing is copied.
-func Delete(w Writer, t *Tree, key []byte) (existed bool, err error) {
+// Delete removes key and tells of the row that was there. If there was none, nothing is copied.
+func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
 	d := deleter{editor: editor{w: w}}
-	if found, err := d.look(*t, key); !found || err != nil {
-		return false, err
+	if was, err = d.look(*t, key); !was.Found || err != nil {
+		return Info{}, err
 	}
 	err = d.delete(t)
 	d.done()
-	return err == nil, err
+	return was, err
 }
 
 // A deleter is one Delete on its way down the tree and up again.
@@ -24,20 +24,23 @@ type deleter struct {
 }
 
 // look finds key without changing anything, and notes the path to it.
-func (d *deleter) look(t Tree, key []byte) (found bool, err error) {
+func (d *deleter) look(t Tree, key []byte) (was Info, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return false, err
+		return Info{}, err
 	}
 	ref := t.Root
 	for level := t.Depth - 1; ; level-- {
 		b, n, err := pageAt(d.w, ref, level)
 		if err != nil {
-			return false, err
+			return Info{}, err
 		}
 		if level == 0 {
 			i, found, _ := leafSearch(b, n, key)
+			if !found {
+				return Info{}, nil
+			}
 			d.path[0] = uint16(i)
-			return found, nil
+			return aboutAt(b, slot(b, n, i)), nil
 		}
 		i := branchSearch(b, n, key)
 		d.path[level] = uint16(i)

@@ -16,5 +16,5 @@
 // a *badfile.Error where it is met, or is left to Check.
 //
 // The package knows nothing of files, the log, clocks, transactions and families, nor of what a key, a value or the
-// flag of a cell means.
+// tag of a cell means.
 package btree

@@ -32,7 +32,7 @@ func drive(t *testing.T, b []byte, key []byte) {
 	}
 	m, tree := fresh()
 	_, _, _ = Get(m, tree, key)
-	_, _, _, _ = GetInfo(m, tree, key)
+	_, _ = GetInfo(m, tree, key)
 	var c Cursor
 	c.Reset(m, tree)
 	steps := 0
@@ -53,9 +53,9 @@ func drive(t *testing.T, b []byte, key []byte) {
 	_ = Check(m, tree, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) {})
 	for _, size := range []int{0, 100, MaxInline(4096), 5000} {
 		m, tree := fresh()
-		_, _ = Put(m, &tree, key, make([]byte, size), true)
+		_, _ = Put(m, &tree, key, make([]byte, size), 1)
 		for i := range byte(8) {
-			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 100)]), i), make([]byte, size), false)
+			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 100)]), i), make([]byte, size), 0)
 		}
 		_, _ = Delete(m, &tree, key)
 	}
@@ -66,7 +66,7 @@ func drive(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, nil, key)
 	}
 	m, tree = fresh()
-	_, _ = SetFlag(m, &tree, key, true)
+	_, _ = SetTag(m, &tree, key, 1)
 	_, _ = Delete(m, &tree, key)
 	_, _ = Relocate(m, &tree, 0, 5)
 	m, tree = fresh()
@@ -122,7 +122,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 			setChildRef(root, count(root), i, ref)
 		}
 		for i := range byte(40) {
-			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 20)]), i, 1), make([]byte, 600), false)
+			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 20)]), i, 1), make([]byte, 600), 0)
 			_, _ = Delete(m, &tree, append(bytes.Clone(key[:min(len(key), 20)]), i))
 		}
 		_, _ = DeleteRange(m, &tree, key, nil)
@@ -149,13 +149,14 @@ func FuzzOps(f *testing.F) {
 			key = append(key, byte(w>>24))
 			if w&7 < 5 {
 				v := make([]byte, int(w>>3&31)*40)
-				existed, err := Put(m, &tree, key, v, false)
+				tag := int64(w & 8)
+				was, err := Put(m, &tree, key, v, tag)
 				require.NoError(t, err)
-				require.Equal(t, want.put(string(key), v, false), existed)
+				require.Equal(t, want.put(string(key), v, tag), was)
 			} else {
-				existed, err := Delete(m, &tree, key)
+				was, err := Delete(m, &tree, key)
 				require.NoError(t, err)
-				require.Equal(t, want.delete(string(key)), existed)
+				require.Equal(t, want.delete(string(key)), was)
 			}
 		}
 		m.requireSound(t, tree)

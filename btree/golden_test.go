@@ -66,7 +66,7 @@ var headerFields = []field{
 	{22, 2, "count"},
 }
 
-// goldenLeaf has a plain cell, a flagged one, one with overflow, and a gap that a fourth one left.
+// goldenLeaf has a plain cell, one with a tag, one with both tag and overflow, and a gap that a fourth one left.
 func goldenLeaf(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -74,9 +74,9 @@ func goldenLeaf(t testing.TB) []byte {
 	initLeaf(b)
 	for i, c := range []cell{
 		{key: []byte("key/a"), val: []byte("one"), info: 3},
-		{key: []byte("key/aa"), info: infoFlag},
+		{key: []byte("key/aa"), info: infoTag, tag: 0x0102030405060708},
 		{key: []byte("key/b"), val: []byte("gone"), info: 4},
-		{key: []byte("key/zzzzzz"), info: 5000 | infoOverflow, ref: pager.Ref{Pgid: 99, Epoch: 4}},
+		{key: []byte("key/zzzzzz"), info: 5000 | infoOverflow | infoTag, tag: -2, ref: pager.Ref{Pgid: 99, Epoch: 4}},
 	} {
 		_, _, shared := leafSearch(b, i, c.key)
 		leafInsert(b, i, &c, shared)
@@ -92,9 +92,9 @@ func TestLeafGolden(t *testing.T) {
 		field{24, 4, "lo"}, field{28, 2, "gap: 15 bytes of a removed cell"}, field{30, 2, "prefix: key/"},
 		field{32, 4, "head 0: a"}, field{36, 4, "head 1: aa"}, field{40, 4, "head 2: zzzz"},
 		field{44, 2, "slot 0"}, field{46, 2, "slot 1"}, field{48, 2, "slot 2"},
-		field{4027, 28, "cell 2: klen 10, vinfo overflow of 5000 bytes, key, pgid 99, epoch 4"},
-		field{4055, 15, "gap"},
-		field{4070, 12, "cell 1: klen 6, vinfo flag, key/aa, empty value"},
+		field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4"},
+		field{4047, 15, "gap"},
+		field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
 		field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}))
 }
 
@@ -158,11 +158,11 @@ func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 	}{
 		"leaf": {leaf, [][2]int{
 			{0, 20},                                 // the pager's
-			{4027 + 2, 4027 + 6}, {4027 + 16, 4055}, // size and reference of the overflow, flag
-			{4055, 4070},                               // gap
-			{4070 + 5, 4070 + 6}, {4082 + 5, 4082 + 6}, // flags
+			{4011 + 2, 4011 + 6}, {4011 + 16, 4047}, // size, tag and reference of the overflow
+			{4047, 4062},           // gap
+			{4062 + 12, 4082},      // tag
 			{4093, 4096},           // value
-			{4027 + 14, 4027 + 16}, // key behind the head
+			{4011 + 14, 4011 + 16}, // key behind the head
 		}},
 		"branch": {branch, [][2]int{
 			{0, 20}, {21, 22}, // level: its place in the tree proves it

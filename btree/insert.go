@@ -1,40 +1,35 @@
 package btree
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Put sets key to value and flag, and says whether the key was there before. key and value must not point into pages
-// that the transaction may change in place.
-func Put(w Writer, t *Tree, key, value []byte, flag bool) (existed bool, err error) {
+// Put sets key to value and tag, 0 for none, and tells of the row that was there. key and value must not point into
+// pages that the transaction may change in place.
+func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
-		return false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
 	}
 	if len(value) > MaxValue {
-		return false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
 	}
 	if err := t.checkDepth(); err != nil {
-		return false, err
+		return Info{}, err
 	}
-	p := putter{editor: editor{w: w}, rightmost: true}
-	p.cell = cell{key: key, val: value, info: uint32(len(value))}
-	if flag {
-		p.cell.info |= infoFlag
-	}
+	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, value, tag)}
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
 		if p.cell.ref, err = w.NewExtent(value); err != nil {
-			return false, err
+			return Info{}, err
 		}
 		p.cell.info |= infoOverflow
 	}
 	err = p.put(t)
 	p.done()
-	return p.existed, err
+	return p.was, err
 }
 
 // A putter is one Put on its way down the tree and up again.
@@ -42,7 +37,8 @@ type putter struct {
 	editor
 	cell      cell
 	rightmost bool // no key of the tree is right of the pages on the path so far
-	existed   bool
+	retag     bool // the value stays as it is: its extent is the new cell's too
+	was       Info // the row that is replaced
 
 	// split says that the page just left was split: right is the new page right of it, sep divides them.
 	split bool
@@ -78,7 +74,7 @@ func (p *putter) put(t *Tree) error {
 	if err != nil {
 		return err
 	}
-	if !p.existed {
+	if !p.was.Found {
 		t.Rows++
 	}
 	if !p.split {
@@ -129,7 +125,7 @@ func (p *putter) branch(b []byte, level uint8) error {
 		return p.addChild(b, i+1, item{p.sep, p.right, p.rows})
 	}
 	rows := childRows(b, n, i)
-	if !p.existed {
+	if !p.was.Found {
 		rows++
 	}
 	if p.cell.info&infoOverflow != 0 {
@@ -144,9 +140,12 @@ func (p *putter) branch(b []byte, level uint8) error {
 func (p *putter) leaf(b []byte) (full bool, i int, err error) {
 	i, found, shared := leafSearch(b, count(b), p.cell.key)
 	if found {
-		p.existed = true
-		if err := p.freeExtent(b, slot(b, count(b), i)); err != nil {
-			return false, i, err
+		off := slot(b, count(b), i)
+		p.was = aboutAt(b, off)
+		if !p.retag {
+			if err := p.freeExtent(b, off); err != nil {
+				return false, i, err
+			}
 		}
 		return !leafReplace(b, i, &p.cell) && !p.squeeze(b, i), i, nil
 	}
@@ -160,7 +159,7 @@ func (p *putter) leaf(b []byte) (full bool, i int, err error) {
 // squeeze puts the cell at i into b by laying b out anew without its gap, if that makes enough room.
 func (p *putter) squeeze(b []byte, i int) bool {
 	need := used(b) + p.cell.size()
-	if p.existed {
+	if p.was.Found {
 		n := count(b)
 		need -= cellSize(b, slot(b, n, i))
 	} else {
@@ -190,45 +189,8 @@ func (p *putter) gatherTo(cells [][]byte, b []byte, i int) [][]byte {
 	s.cell = s.cell[:size]
 	p.cell.write(s.cell)
 	cells = append(appendCells(cells, b, 0, i), s.cell)
-	if p.existed {
+	if p.was.Found {
 		i++
 	}
 	return appendCells(cells, b, i, n)
-}
-
-// SetFlag changes the flag of key and leaves its value alone. It says whether the key is there.
-func SetFlag(w Writer, t *Tree, key []byte, flag bool) (found bool, err error) {
-	b, off, err := find(w, *t, key)
-	if err != nil || off == 0 {
-		return false, err
-	}
-	if infoAt(b, off)&infoFlag != 0 == flag {
-		return true, nil
-	}
-	e := editor{w: w}
-	ref, b, err := e.edit(t.Root, t.Depth-1)
-	if err != nil {
-		return false, err
-	}
-	t.Root = ref
-	for level := t.Depth - 1; level > 0; level-- {
-		n := count(b)
-		i := branchSearch(b, n, key)
-		ref, cb, err := e.edit(childRef(b, n, i), level-1)
-		if err != nil {
-			return false, err
-		}
-		setChildRef(b, n, i, ref)
-		b = cb
-	}
-	off = leafFind(b, count(b), key)
-	if off == 0 {
-		return false, damage(ref, "a copied page lacks a key that it had")
-	}
-	info := infoAt(b, off) &^ infoFlag
-	if flag {
-		info |= infoFlag
-	}
-	binary.LittleEndian.PutUint32(b[off+2:], info)
-	return true, nil
 }

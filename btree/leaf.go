@@ -20,12 +20,13 @@ import (
 // no cell). head i is the 4 bytes of key i behind the prefix, padded with zeros: equal heads do not mean equal keys.
 // slot i is the offset of cell i:
 //
-//	+-------+--------+------+-------------------------------------------+
-//	| klen  | vinfo  | key  | value, or pgid u64, epoch u32 of overflow |
-//	| u16   | u32    |      |                                           |
-//	+-------+--------+------+-------------------------------------------+
+//	+-------+--------+------+----------+-------------------------------------------+
+//	| klen  | vinfo  | key  | tag      | value, or pgid u64, epoch u32 of overflow |
+//	| u16   | u32    |      | i64 or - |                                           |
+//	+-------+--------+------+----------+-------------------------------------------+
 //
-// vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31 the flag.
+// vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31 there is a tag. A tag
+// is not 0: a cell without one has none.
 //
 // Outside of a function of this file it always holds that:
 //
@@ -41,7 +42,9 @@ const (
 
 	infoSize     = 1<<30 - 1
 	infoOverflow = 1 << 30
-	infoFlag     = 1 << 31
+	infoTag      = 1 << 31
+
+	tagSize = 8
 )
 
 // slot returns the offset of cell i of a leaf of n cells.
@@ -69,23 +72,52 @@ func stored(info uint32) int {
 	return int(info & infoSize)
 }
 
+// tagLen is the number of bytes of the tag.
+func tagLen(info uint32) int { return int(info>>31) * tagSize }
+
 // cellSize is the size of the cell at off, header and all.
-func cellSize(b []byte, off int) int { return cellHeader + ld16(b, off) + stored(infoAt(b, off)) }
+func cellSize(b []byte, off int) int {
+	info := infoAt(b, off)
+	return cellHeader + ld16(b, off) + tagLen(info) + stored(info)
+}
+
+// tagAt returns the tag of the cell at off, 0 if it has none.
+func tagAt(b []byte, off int) int64 {
+	if infoAt(b, off)&infoTag == 0 {
+		return 0
+	}
+	return int64(ld64(b, off+cellHeader+ld16(b, off)))
+}
+
+// setTagAt changes the tag of the cell at off, which has one, to another.
+func setTagAt(b []byte, off int, tag int64) {
+	binary.LittleEndian.PutUint64(b[off+cellHeader+ld16(b, off):], uint64(tag))
+}
+
+// aboutAt tells of the cell at off.
+func aboutAt(b []byte, off int) Info {
+	return Info{Size: int(infoAt(b, off) & infoSize), Tag: tagAt(b, off), Found: true}
+}
+
+// valuePlace is the offset of what stands in the place of the value of the cell at off.
+func valuePlace(b []byte, off int) int {
+	return off + cellHeader + ld16(b, off) + tagLen(infoAt(b, off))
+}
 
 // valueAt returns the bytes in the place of the value of the cell at off.
 func valueAt(b []byte, off int) []byte {
-	v, n := off+cellHeader+ld16(b, off), stored(infoAt(b, off))
+	v, n := valuePlace(b, off), stored(infoAt(b, off))
 	return b[v : v+n : v+n]
 }
 
 // overflowAt returns the overflow reference of the cell at off, which has one.
 func overflowAt(b []byte, off int) pager.Ref {
-	v := off + cellHeader + ld16(b, off)
+	v := valuePlace(b, off)
 	return pager.Ref{Pgid: pager.Pgid(ld64(b, v)), Epoch: pager.Epoch(ld32(b, v+8))}
 }
 
 func setOverflowAt(b []byte, off int, ref pager.Ref) {
-	v := off + cellHeader + ld16(b, off)
+	v := valuePlace(b, off)
 	binary.LittleEndian.PutUint64(b[v:], uint64(ref.Pgid))
 	binary.LittleEndian.PutUint32(b[v+8:], uint32(ref.Epoch))
 }
@@ -106,20 +138,33 @@ type cell struct {
 	key  []byte
 	val  []byte    // inline value
 	ref  pager.Ref // of the overflow extent, if info says so
+	tag  int64     // if info says so
 	info uint32
 }
 
-func (c *cell) size() int { return cellHeader + len(c.key) + stored(c.info) }
+// makeCell makes the cell of a row; a value above MaxInline gets its overflow reference later.
+func makeCell(key, value []byte, tag int64) cell {
+	c := cell{key: key, val: value, tag: tag, info: uint32(len(value))}
+	if tag != 0 {
+		c.info |= infoTag
+	}
+	return c
+}
+
+func (c *cell) size() int { return cellHeader + len(c.key) + tagLen(c.info) + stored(c.info) }
 
 // write puts the cell at the start of dst.
 func (c *cell) write(dst []byte) {
 	binary.LittleEndian.PutUint16(dst, uint16(len(c.key)))
 	binary.LittleEndian.PutUint32(dst[2:], c.info)
 	copy(dst[cellHeader:], c.key)
+	if c.info&infoTag != 0 {
+		setTagAt(dst, 0, c.tag)
+	}
 	if c.info&infoOverflow != 0 {
 		setOverflowAt(dst, 0, c.ref)
 	} else {
-		copy(dst[cellHeader+len(c.key):], c.val)
+		copy(dst[cellHeader+len(c.key)+tagLen(c.info):], c.val)
 	}
 }
 

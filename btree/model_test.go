@@ -21,27 +21,37 @@ type model struct {
 
 type modelRow struct {
 	value []byte
-	flag  bool
+	tag   int64
 }
 
 func newModel() *model { return &model{rows: map[string]modelRow{}} }
 
-func (m *model) put(key string, value []byte, flag bool) (existed bool) {
-	i, existed := slices.BinarySearch(m.keys, key)
-	if !existed {
-		m.keys = slices.Insert(m.keys, i, key)
-	}
-	m.rows[key] = modelRow{bytes.Clone(value), flag}
-	return existed
+func (m *model) info(key string) Info {
+	row, ok := m.rows[key]
+	return Info{len(row.value), row.tag, ok}
 }
 
-func (m *model) delete(key string) (existed bool) {
-	i, existed := slices.BinarySearch(m.keys, key)
-	if existed {
+func (m *model) put(key string, value []byte, tag int64) (was Info) {
+	was = m.info(key)
+	if i, existed := slices.BinarySearch(m.keys, key); !existed {
+		m.keys = slices.Insert(m.keys, i, key)
+	}
+	m.rows[key] = modelRow{bytes.Clone(value), tag}
+	return was
+}
+
+func (m *model) delete(key string) (was Info) {
+	was = m.info(key)
+	if i, existed := slices.BinarySearch(m.keys, key); existed {
 		m.keys = slices.Delete(m.keys, i, i+1)
 		delete(m.rows, key)
 	}
-	return existed
+	return was
+}
+
+// randomTag is often none, and as often one that other rows have as others.
+func randomTag(r *rand.Rand) int64 {
+	return [...]int64{0, 0, 0, 1, -1, int64(r.Uint64()) | 1}[r.IntN(6)]
 }
 
 // span returns the places of the keys in [lo, hi); a nil bound is no bound.
@@ -163,26 +173,25 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		for range 20 + r.IntN(150) {
 			k := pick()
 			switch op := r.IntN(100); {
-			case op < 3:
-				f := r.IntN(2) == 0
-				found, err := SetFlag(m, &tree, k, f)
+			case op < 10:
+				tag := randomTag(r)
+				was, err := SetTag(m, &tree, k, tag)
 				require.NoError(t, err)
-				row, ok := want.rows[string(k)]
-				require.Equal(t, ok, found)
-				if ok {
-					want.rows[string(k)] = modelRow{row.value, f}
+				require.Equal(t, want.info(string(k)), was)
+				if row, ok := want.rows[string(k)]; ok {
+					want.rows[string(k)] = modelRow{row.value, tag}
 				}
 			case grow && op < 85 || !grow && op < 25:
-				v, f := randomValue(r, pageSize), r.IntN(3) == 0
-				existed, err := Put(m, &tree, k, v, f)
+				v, tag := randomValue(r, pageSize), randomTag(r)
+				was, err := Put(m, &tree, k, v, tag)
 				require.NoError(t, err)
-				require.Equal(t, want.put(string(k), v, f), existed)
+				require.Equal(t, want.put(string(k), v, tag), was)
 			default:
 				before, used := tree, m.inUse()
-				existed, err := Delete(m, &tree, k)
+				was, err := Delete(m, &tree, k)
 				require.NoError(t, err)
-				require.Equal(t, want.delete(string(k)), existed)
-				if !existed {
+				require.Equal(t, want.delete(string(k)), was)
+				if !was.Found {
 					require.Equal(t, before, tree)
 					require.Equal(t, used, m.inUse())
 				}
@@ -246,7 +255,7 @@ func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, 
 			require.Fail(t, "scan", "row %d is %q", n, c.Key())
 		}
 		row := want.rows[want.keys[n]]
-		if !bytes.Equal(c.Value(), row.value) || c.Flag() != row.flag || c.Size() != len(row.value) {
+		if !bytes.Equal(c.Value(), row.value) || c.Tag() != row.tag || c.Size() != len(row.value) {
 			require.Fail(t, "scan", "value of row %d, key %q", n, c.Key())
 		}
 		n++
@@ -273,16 +282,17 @@ func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, 
 		v, found, err := Get(m, tree, k)
 		require.NoError(t, err)
 		require.Equal(t, ok, found)
-		size, flag, found, err := GetInfo(m, tree, k)
+		info, err := GetInfo(m, tree, k)
 		require.NoError(t, err)
-		require.Equal(t, ok, found)
+		require.Equal(t, want.info(string(k)), info)
 		if ok {
 			require.True(t, bytes.Equal(row.value, v.Bytes))
-			require.Equal(t, row.flag, v.Flag)
-			require.Equal(t, row.flag, flag)
-			require.Equal(t, len(row.value), size)
+			require.Equal(t, row.tag, v.Tag)
 		}
 		i, _ := want.span(k, nil)
+		rank, err := Rank(m, tree, k)
+		require.NoError(t, err)
+		require.Equal(t, uint64(i), rank)
 		at := func(ok bool, i int) {
 			t.Helper()
 			require.NoError(t, c.Err())

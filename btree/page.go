@@ -144,12 +144,15 @@ func (c *checker) leaf(prefix int) error {
 		case !over && size > maxInline:
 			return c.bad("cell %d has a value of %d bytes in the page, the limit is %d", i, size, maxInline)
 		}
-		total := cellHeader + klen + stored(info)
+		total := cellHeader + klen + tagLen(info) + stored(info)
 		if err := c.take("cell", i, off, total); err != nil {
 			return err
 		}
+		if info&infoTag != 0 && le.Uint64(b[off+cellHeader+klen:]) == 0 {
+			return c.bad("cell %d has the tag 0", i)
+		}
 		if info&infoOverflow != 0 {
-			if id := le.Uint64(b[off+cellHeader+klen:]); id < minPgid || id > maxPgid {
+			if id := le.Uint64(b[off+cellHeader+klen+tagLen(info):]); id < minPgid || id > maxPgid {
 				return c.bad("cell %d has its value at page %d", i, id)
 			}
 		}

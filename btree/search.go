@@ -242,7 +242,7 @@ func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
 		return Value{}, false, err
 	}
 	info := infoAt(b, off)
-	v := Value{Flag: info&infoFlag != 0}
+	v := Value{Tag: tagAt(b, off)}
 	if info&infoOverflow == 0 {
 		v.Bytes = valueAt(b, off)
 		return v, true, nil
@@ -251,12 +251,11 @@ func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
 	return v, err == nil, err
 }
 
-// GetInfo returns the size in bytes of the value of key, and its flag, without touching the value.
-func GetInfo(r Reader, t Tree, key []byte) (size int, flag, found bool, err error) {
+// GetInfo tells of a key without touching its value.
+func GetInfo(r Reader, t Tree, key []byte) (Info, error) {
 	b, off, err := find(r, t, key)
 	if off == 0 || err != nil {
-		return 0, false, false, err
+		return Info{}, err
 	}
-	info := infoAt(b, off)
-	return int(info & infoSize), info&infoFlag != 0, true, nil
+	return aboutAt(b, off), nil
 }

@@ -12,6 +12,7 @@ import (
 type scratch struct {
 	page  [2][]byte // copies of pages that are overwritten while their cells are still needed
 	cell  []byte    // the cell to put
+	val   []byte    // the value of a cell that gets another tag
 	sep   []byte    // a separator on its way up
 	cells [][]byte  // into the others, or into pages
 	items []item    // likewise
@@ -79,7 +80,7 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 		initLeaf(rb)
 		leafInsert(rb, 0, &p.cell, true)
 	} else {
-		up := !p.existed && ascending(b, i)
+		up := !p.was.Found && ascending(b, i)
 		cells := p.gather(b, i)
 		m := cutCells(cells, payload(b))
 		if up {
@@ -122,7 +123,7 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 			continue
 		}
 		left, right, edge := i, j, count(cb)
-		if !p.existed {
+		if !p.was.Found {
 			edge++
 		}
 		s := p.pages(len(b))

@@ -18,7 +18,14 @@ type Tree struct {
 // Value is what Get finds. Bytes points into a page or an extent and is valid as long as Reader says.
 type Value struct {
 	Bytes []byte
-	Flag  bool
+	Tag   int64 // 0: none
+}
+
+// Info is what a leaf tells of a row without touching its value. It is zero for a key that is not there.
+type Info struct {
+	Size  int   // of the value, bytes
+	Tag   int64 // 0: none
+	Found bool
 }
 
 // ErrOrder is returned by Builder.Add for a key that is not above the one before it.
@@ -36,9 +43,9 @@ const MaxValue = 1<<30 - 1
 // MaxKey is the size in bytes of the largest key: four of them and their references fit into a branch.
 func MaxKey(pageSize int) int { return pageSize/4 + 8 }
 
-// MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest key and the largest
-// inline value, with its head and slot, fits into a page of which at most half is taken: one split always makes room.
-func MaxInline(pageSize int) int { return pageSize/4 - 40 }
+// MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest key, a tag and the
+// largest inline value, with its head and slot, fits into a page of which at most half is taken: one split always makes room.
+func MaxInline(pageSize int) int { return pageSize/4 - 48 }
 
 // maxDepth bounds every descent. A branch of the largest keys still has four children when it splits, so a tree of
 // depth 32 would hold more pages than a file can have.

@@ -21,7 +21,7 @@ func load(t testing.TB, m *memory, n, size int) Tree {
 	t.Helper()
 	var tree Tree
 	for i := range n {
-		_, err := Put(m, &tree, number(i), bytes.Repeat([]byte{byte(i)}, size), false)
+		_, err := Put(m, &tree, number(i), bytes.Repeat([]byte{byte(i)}, size), 0)
 		require.NoError(t, err)
 	}
 	m.commit(t)
@@ -34,9 +34,9 @@ func TestEmptyTreeHasNothing(t *testing.T) {
 	_, found, err := Get(m, tree, []byte("a"))
 	require.NoError(t, err)
 	require.False(t, found)
-	existed, err := Delete(m, &tree, []byte("a"))
+	was, err := Delete(m, &tree, []byte("a"))
 	require.NoError(t, err)
-	require.False(t, existed)
+	require.Zero(t, was)
 	rows, err := DeleteRange(m, &tree, nil, nil)
 	require.NoError(t, err)
 	require.Zero(t, rows)
@@ -85,12 +85,12 @@ func TestOldTreeValueKeepsItsContent(t *testing.T) {
 func TestLimitsOfKeyAndValue(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
-	_, err := Put(m, &tree, make([]byte, MaxKey(4096)+1), nil, false)
+	_, err := Put(m, &tree, make([]byte, MaxKey(4096)+1), nil, 0)
 	require.ErrorIs(t, err, ErrKeyTooLarge)
 	b := NewBuilder(m)
-	require.ErrorIs(t, b.Add(make([]byte, MaxKey(4096)+1), nil, false), ErrKeyTooLarge)
+	require.ErrorIs(t, b.Add(make([]byte, MaxKey(4096)+1), nil, 0), ErrKeyTooLarge)
 	for _, n := range []int{MaxInline(4096), MaxInline(4096) + 1} {
-		_, err = Put(m, &tree, bytes.Repeat([]byte{byte(n)}, MaxKey(4096)), make([]byte, n), true)
+		_, err = Put(m, &tree, bytes.Repeat([]byte{byte(n)}, MaxKey(4096)), make([]byte, n), 1)
 		require.NoError(t, err)
 	}
 	m.commit(t)
@@ -102,9 +102,9 @@ func TestReplacingAValueGivesItsExtentBack(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	for i, size := range []int{10_000, 5000, 10, 20, 20_000, MaxInline(4096)} {
-		existed, err := Put(m, &tree, []byte("k"), make([]byte, size), false)
+		was, err := Put(m, &tree, []byte("k"), make([]byte, size), 0)
 		require.NoError(t, err)
-		require.Equal(t, i > 0, existed)
+		require.Equal(t, i > 0, was.Found)
 		m.commit(t)
 		m.requireSound(t, tree)
 		v, found, err := Get(m, tree, []byte("k"))
@@ -114,26 +114,29 @@ func TestReplacingAValueGivesItsExtentBack(t *testing.T) {
 	}
 }
 
-func TestSetFlagCopiesOnlyForAChange(t *testing.T) {
+func TestSetTagCopiesOnlyForAChange(t *testing.T) {
 	m := newMemory(4096)
 	tree := load(t, m, 2000, 2000)
 	before := tree
-	found, err := SetFlag(m, &tree, number(77), false)
+	was, err := SetTag(m, &tree, number(77), 0)
 	require.NoError(t, err)
-	require.True(t, found)
-	found, err = SetFlag(m, &tree, []byte("absent"), true)
+	require.Equal(t, Info{2000, 0, true}, was)
+	was, err = SetTag(m, &tree, []byte("absent"), 1)
 	require.NoError(t, err)
-	require.False(t, found)
+	require.Zero(t, was)
 	require.Equal(t, before, tree)
-	found, err = SetFlag(m, &tree, number(77), true)
+	value, _, err := Get(m, tree, number(77))
 	require.NoError(t, err)
-	require.True(t, found)
+	was, err = SetTag(m, &tree, number(77), 1)
+	require.NoError(t, err)
+	require.Equal(t, Info{2000, 0, true}, was)
 	require.NotEqual(t, before, tree)
-	size, flag, found, err := GetInfo(m, tree, number(77))
+	info, err := GetInfo(m, tree, number(77))
 	require.NoError(t, err)
-	require.True(t, found)
-	require.True(t, flag)
-	require.Equal(t, 2000, size)
+	require.Equal(t, Info{2000, 1, true}, info)
+	after, _, err := Get(m, tree, number(77))
+	require.NoError(t, err)
+	require.Same(t, &value.Bytes[0], &after.Bytes[0], "the extent is the same one")
 	m.requireSound(t, tree)
 }
 
@@ -146,7 +149,7 @@ func TestAscendingInsertsFillPages(t *testing.T) {
 	m = newMemory(4096)
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 40_000 {
-		_, err := Put(m, &tree, fmt.Appendf(nil, "%03d/%08d", r.IntN(100), i), make([]byte, 40), false)
+		_, err := Put(m, &tree, fmt.Appendf(nil, "%03d/%08d", r.IntN(100), i), make([]byte, 40), 0)
 		require.NoError(t, err)
 	}
 	share, _ = fill(t, m, tree)
@@ -159,7 +162,7 @@ func TestRandomInsertsFillPagesToFourFifths(t *testing.T) {
 	var tree Tree
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 40_000 {
-		_, err := Put(m, &tree, binary.BigEndian.AppendUint64(nil, r.Uint64()), make([]byte, 40), false)
+		_, err := Put(m, &tree, binary.BigEndian.AppendUint64(nil, r.Uint64()), make([]byte, 40), 0)
 		require.NoError(t, err)
 	}
 	share, _ := fill(t, m, tree)
@@ -226,7 +229,7 @@ func TestRelocateEmptiesTheEndOfTheFile(t *testing.T) {
 	room := load(t, m, 9000, 40)
 	tree := load(t, m, 5000, 40)
 	for i := range 300 {
-		_, err := Put(m, &tree, number(i*7), make([]byte, 1000+i*10), false)
+		_, err := Put(m, &tree, number(i*7), make([]byte, 1000+i*10), 0)
 		require.NoError(t, err)
 	}
 	m.commit(t)
@@ -234,7 +237,7 @@ func TestRelocateEmptiesTheEndOfTheFile(t *testing.T) {
 	var c Cursor
 	c.Reset(m, tree)
 	for ok := c.First(); ok; ok = c.Next() {
-		want.put(string(c.Key()), c.Value(), false)
+		want.put(string(c.Key()), c.Value(), 0)
 	}
 	done, err := FreeTree(m, &room, 1<<30)
 	require.NoError(t, err)
@@ -287,28 +290,28 @@ func TestBuilderMakesTheSameRowsAsPut(t *testing.T) {
 					r := rand.New(rand.NewPCG(uint64(n), 7))
 					want := newModel()
 					for range n {
-						want.put(string(ks.key(r, pageSize)), randomValue(r, pageSize), r.IntN(2) == 0)
+						want.put(string(ks.key(r, pageSize)), randomValue(r, pageSize), randomTag(r))
 					}
 					m := newMemory(pageSize)
 					b := NewBuilder(m)
 					for i, k := range want.keys {
-						require.NoError(t, b.Add([]byte(k), want.rows[k].value, want.rows[k].flag))
-						require.ErrorIs(t, b.Add([]byte(k), nil, false), ErrOrder)
+						require.NoError(t, b.Add([]byte(k), want.rows[k].value, want.rows[k].tag))
+						require.ErrorIs(t, b.Add([]byte(k), nil, 0), ErrOrder)
 						if i > 0 {
-							require.ErrorIs(t, b.Add([]byte(want.keys[i-1]), nil, false), ErrOrder)
+							require.ErrorIs(t, b.Add([]byte(want.keys[i-1]), nil, 0), ErrOrder)
 						}
 					}
 					tree, err := b.Finish()
 					require.NoError(t, err)
-					require.Error(t, b.Add([]byte("late"), nil, false))
+					require.Error(t, b.Add([]byte("late"), nil, 0))
 					pick := func() []byte { return ks.key(r, pageSize) }
 					requireSame(t, m, tree, want, r, pick)
 					m.commit(t)
 					for range 200 { // it is a tree like any other
 						k, v := pick(), randomValue(r, pageSize)
-						_, err := Put(m, &tree, k, v, false)
+						_, err := Put(m, &tree, k, v, 0)
 						require.NoError(t, err)
-						want.put(string(k), v, false)
+						want.put(string(k), v, 0)
 					}
 					requireSame(t, m, tree, want, r, pick)
 					require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
@@ -326,7 +329,7 @@ func TestBuilderFillsPages(t *testing.T) {
 	m := newMemory(4096)
 	b := NewBuilder(m)
 	for i := range 50_000 {
-		require.NoError(t, b.Add(number(i), make([]byte, 20), false))
+		require.NoError(t, b.Add(number(i), make([]byte, 20), 0))
 	}
 	tree, err := b.Finish()
 	require.NoError(t, err)
@@ -393,7 +396,7 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 			requireBad(c.Err())
 			_, err = Delete(m, &bad, key)
 			requireBad(err)
-			_, err = SetFlag(m, &bad, key, true)
+			_, err = SetTag(m, &bad, key, 1)
 			requireBad(err)
 			found := 0
 			require.NoError(t, Check(m, bad, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) { found++ }))
@@ -403,14 +406,14 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 				_, err = DeleteRange(m, &try, key, append(bytes.Clone(key), 0xff))
 				requireBad(err)
 			}
-			_, err = Put(m, &bad, key, nil, false)
+			_, err = Put(m, &bad, key, nil, 0)
 			requireBad(err)
 		})
 	}
 	deep := Tree{Root: tree.Root, Depth: maxDepth + 1, Rows: 1}
 	_, _, err = Get(m, deep, key)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
-	_, err = Put(m, &deep, key, nil, false)
+	_, err = Put(m, &deep, key, nil, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	var c Cursor
 	c.Reset(m, deep)
@@ -428,7 +431,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			if i == 300 {
 				size = 5000
 			}
-			_, err := Put(m, &tree, number(i), make([]byte, size), false)
+			_, err := Put(m, &tree, number(i), make([]byte, size), 0)
 			require.NoError(t, err)
 		}
 		require.EqualValues(t, 2, tree.Depth)
@@ -499,22 +502,22 @@ func TestErrorsOfTheWriterComeBack(t *testing.T) {
 	tree := load(t, m, 3000, 40)
 	m.fail = full
 	try := tree
-	_, err := Put(m, &try, number(1), nil, false)
+	_, err := Put(m, &try, number(1), nil, 0)
 	require.ErrorIs(t, err, full)
-	_, err = Put(m, &try, number(1), make([]byte, 9000), false)
+	_, err = Put(m, &try, number(1), make([]byte, 9000), 0)
 	require.ErrorIs(t, err, full)
 	require.Equal(t, tree, try)
 	_, err = Delete(m, &try, number(1))
 	require.ErrorIs(t, err, full)
 	_, err = DeleteRange(m, &try, number(1), number(5))
 	require.ErrorIs(t, err, full)
-	_, err = SetFlag(m, &try, number(1), true)
+	_, err = SetTag(m, &try, number(1), 1)
 	require.ErrorIs(t, err, full)
 	_, err = FreeTree(m, &try, 1)
 	require.ErrorIs(t, err, full)
 	b := NewBuilder(m)
 	for i := 0; err == nil || i == 0; i++ {
-		err = b.Add(number(i), make([]byte, 100), false)
+		err = b.Add(number(i), make([]byte, 100), 0)
 	}
 	require.ErrorIs(t, err, full)
 	_, err = b.Finish()
@@ -545,24 +548,24 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 	i = 0
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		i++
-		if _, err := Put(a, &tree, benchKey(key, i), value, i%2 == 0); err != nil {
+		if _, err := Put(a, &tree, benchKey(key, i), value, int64(i%2)); err != nil {
 			t.Error(err)
 		}
-		if _, err := SetFlag(a, &tree, benchKey(key, i), true); err != nil {
+		if _, err := SetTag(a, &tree, benchKey(key, i), 1); err != nil {
 			t.Error(err)
 		}
 	}), "Put of a key that is there")
 	i = 20_000
 	require.LessOrEqual(t, testing.AllocsPerRun(5000, func() {
 		i++
-		if _, err := Put(a, &tree, benchKey(key, i), value, false); err != nil {
+		if _, err := Put(a, &tree, benchKey(key, i), value, 0); err != nil {
 			t.Error(err)
 		}
 	}), 0.05, "Put of a new key: what the arena's own slices and a lost scratch cost")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		i--
-		if ok, err := Delete(a, &tree, benchKey(key, i)); !ok || err != nil {
-			t.Error(ok, err)
+		if was, err := Delete(a, &tree, benchKey(key, i)); !was.Found || err != nil {
+			t.Error(was, err)
 		}
 		a.later, a.free = a.later[:0], a.free[:0]
 	}), "Delete")

@@ -191,7 +191,7 @@ func mustBeFree(tx *txn.Tx, name string) error {
 }
 
 func put(tx *txn.Tx, f *Family) error {
-	_, err := tx.Put(txn.CatalogTree, []byte(f.Name), appendEntry(nil, f), false)
+	_, err := tx.Put(txn.CatalogTree, []byte(f.Name), appendEntry(nil, f), 0)
 	return err
 }
 

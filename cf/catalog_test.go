@@ -72,7 +72,7 @@ func TestFamilyIsCreatedAlteredRenamedAndDropped(t *testing.T) {
 		require.False(t, tx.Exists(f.KeyIndex()))
 		_, err = cf.Create(tx, "a", cf.Options{})
 		require.ErrorIs(t, err, cf.ErrExists)
-		_, err = tx.Put(f.Data(), []byte("k"), []byte("v"), false)
+		_, err = tx.Put(f.Data(), []byte("k"), []byte("v"), 0)
 		require.NoError(t, err)
 	})
 	update(t, s, func(tx *txn.Tx) {

@@ -22,8 +22,7 @@ type Cursor struct {
 	keysOnly bool
 	eager    bool // each move reads the value
 
-	timed     bool          // rows may have an expiry; in a read transaction that is known from the first move on
-	companion ttl.Companion // beside inner, from the first row with an expiry on
+	timed bool // rows may have an expiry; in a read transaction that is known from the first move on
 
 	pos    place
 	expiry int64  // at onRow: of the row, or 0
@@ -225,17 +224,13 @@ func (c *Cursor) advance(s step, key []byte) error {
 func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 	for {
 		c.expiry = 0
-		if !c.inner.Flag() {
+		expiry := c.inner.Tag()
+		switch {
+		case expiry == 0:
 			return true, c.inner.Err()
-		}
-		if !c.companion.Placed() {
-			c.companion.Init(c.v.rows())
-		}
-		expiry, err := c.companion.Expiry(c.key, forward)
-		if err != nil {
-			return false, err
-		}
-		if !ttl.Expired(c.v.tx.instant(), expiry) {
+		case expiry < 0:
+			return false, c.v.rows().BadTag(expiry)
+		case !ttl.Expired(c.v.tx.instant(), expiry):
 			c.expiry = expiry
 			return true, nil
 		}

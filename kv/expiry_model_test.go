@@ -916,7 +916,7 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 	}
 	var live, byExpiry []string
 	for _, row := range trees[0] {
-		want, ok := f.rows[row.Key], !row.Flag || now < f.rows[row.Key].expiry
+		want, ok := f.rows[row.Key], row.Tag == 0 || now < f.rows[row.Key].expiry
 		if ok {
 			live = append(live, row.Key)
 		}
@@ -956,8 +956,8 @@ func compareTrees(trees [3][]kv.RawRow, f *modelFamily) error {
 	var keys, dues []kv.RawRow
 	for _, row := range trees[0] {
 		want, ok := f.rows[row.Key]
-		if !ok || want.value != row.Value || row.Flag != (want.expiry != 0) {
-			return fmt.Errorf("row %.10q is %q with flag %v, want %+v", row.Key, row.Value, row.Flag, want)
+		if !ok || want.value != row.Value || row.Tag != want.expiry {
+			return fmt.Errorf("row %.10q is %q with tag %d, want %+v", row.Key, row.Value, row.Tag, want)
 		}
 		if want.expiry != 0 {
 			e := string(binary.BigEndian.AppendUint64(nil, uint64(want.expiry)))

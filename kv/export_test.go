@@ -10,7 +10,7 @@ import (
 // RawRow is a row of one of a family's trees.
 type RawRow struct {
 	Key, Value string
-	Flag       bool
+	Tag        int64
 }
 
 // RawTrees reads data, key index and expiry index of a family as they are stored.
@@ -22,7 +22,7 @@ func RawTrees(tx *Tx, family string) (trees [3][]RawRow, err error) {
 	for i, id := range [...]txn.TreeID{f.Data(), f.KeyIndex(), f.ExpiryIndex()} {
 		c := tx.inner.Cursor(id)
 		for ok := c.First(); ok; ok = c.Next() {
-			trees[i] = append(trees[i], RawRow{string(c.Key()), string(c.Value()), c.Flag()})
+			trees[i] = append(trees[i], RawRow{string(c.Key()), string(c.Value()), c.Tag()})
 		}
 		if err := c.Err(); err != nil {
 			return trees, err

@@ -62,7 +62,7 @@ type RecoveryInfo struct {
 }
 
 // Stats returns the numbers of this instant; on a closed store those of its end. The families are read in a transaction
-// of its own; if that fails they are missing. It reads as many index rows as keys are due.
+// of its own; if that fails they are missing.
 func (db *DB) Stats() Stats {
 	db.closeMu.Lock()
 	defer db.closeMu.Unlock()

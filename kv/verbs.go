@@ -73,14 +73,12 @@ func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err err
 	if v.fam.Hollow() {
 		return nil, 0, false, nil
 	}
-	value, flag, found, err := v.tx.inner.Get(v.fam.Data(), key)
+	value, expiry, found, err = v.rows().Get(key)
 	if err != nil {
-		return nil, 0, false, fromBelow(err)
+		return nil, 0, false, v.below(err)
 	}
-	if flag {
-		if expiry, found, err = v.lives(key); !found {
-			return nil, expiry, false, err
-		}
+	if expiry != 0 && ttl.Expired(v.tx.instant(), expiry) {
+		return nil, expiry, false, nil
 	}
 	if found && value == nil {
 		value = []byte{}
@@ -93,23 +91,11 @@ func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error)
 	if v.fam.Hollow() {
 		return 0, 0, false, nil
 	}
-	size, flag, found, err := v.tx.inner.Info(v.fam.Data(), key)
+	size, expiry, found, err = v.rows().Info(key)
 	if err != nil {
-		return 0, 0, false, fromBelow(err)
+		return 0, 0, false, v.below(err)
 	}
-	if flag {
-		expiry, found, err = v.lives(key)
-	}
-	return size, expiry, found, err
-}
-
-// lives finds the expiry of a key that has one, and says whether it is still to come.
-func (v *verbs) lives(key []byte) (expiry int64, lives bool, err error) {
-	expiry, err = v.rows().Expiry(key)
-	if err != nil {
-		return 0, false, v.below(err)
-	}
-	return expiry, !ttl.Expired(v.tx.instant(), expiry), nil
+	return size, expiry, found && (expiry == 0 || !ttl.Expired(v.tx.instant(), expiry)), nil
 }
 
 // below names an error of the room ttl. Damage found there ends the transaction, as damage found further below does.
@@ -137,11 +123,7 @@ func (v *verbs) note(key []byte, expiry int64) {
 
 // put is the one way to write a row. expiry 0: it is permanent.
 func (v *verbs) put(key, value []byte, expiry int64) error {
-	if r := v.rows(); expiry != 0 || r.Timed() {
-		return v.below(r.Put(key, value, expiry))
-	}
-	_, err := v.tx.inner.Put(v.fam.Data(), key, value, false)
-	return fromBelow(err)
+	return v.below(v.rows().Put(key, value, expiry))
 }
 
 // usual is the expiry that Put gives.
@@ -156,11 +138,7 @@ func (v *verbs) usual() (expiry int64, err error) {
 
 // remove is the one way to delete a row.
 func (v *verbs) remove(key []byte) error {
-	if r := v.rows(); r.Timed() {
-		return v.below(r.Delete(key))
-	}
-	_, err := v.tx.inner.Delete(v.fam.Data(), key)
-	return fromBelow(err)
+	return v.below(v.rows().Delete(key))
 }
 
 // Get returns the value of key, or ErrNotFound. The slice is read-only and valid until the transaction ends; an empty
@@ -383,7 +361,7 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 // putKeep stores a value and leaves the expiry of a key that is there as it is. The key was looked at before.
 func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
 	if found {
-		return v.below(v.rows().PutKeep(key, value, old != 0))
+		return v.put(key, value, old)
 	}
 	expiry, err := v.usual()
 	if err != nil {
@@ -426,14 +404,14 @@ func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	if err != nil {
 		return err
 	}
-	_, old, found, err := v.info(key)
+	_, _, found, err := v.info(key)
 	if err != nil {
 		return err
 	}
 	if !found {
 		return ErrNotFound
 	}
-	return v.below(v.rows().SetExpiry(key, old, expiry))
+	return v.below(v.rows().SetExpiry(key, expiry))
 }
 
 // Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is
@@ -470,11 +448,9 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(old+delta))
 	if found {
-		err = v.below(v.rows().PutKeep(key, b[:], kept != 0))
-	} else {
-		err = v.put(key, b[:], expiry)
+		expiry = kept
 	}
-	if err != nil {
+	if err := v.put(key, b[:], expiry); err != nil {
 		return 0, err
 	}
 	return old + delta, nil

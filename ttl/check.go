@@ -78,19 +78,19 @@ func (c *checker) keyIndex() error {
 			return nil
 		}
 		due = appendDue(due[:0], expiry, cur.Key())
-		if _, _, found, err := tx.Info(f.ExpiryIndex(), due); err != nil {
+		if row, err := tx.Info(f.ExpiryIndex(), due); err != nil {
 			return err
-		} else if !found {
+		} else if !row.Found {
 			c.found("I1: a key-index row has no expiry row (expiry %d)", expiry)
 		}
-		_, flag, found, err := tx.Info(f.Data(), cur.Key())
+		row, err := tx.Info(f.Data(), cur.Key())
 		switch {
 		case err != nil:
 			return err
-		case !found:
+		case !row.Found:
 			c.found("I2: a key-index row has no data row (expiry %d)", expiry)
-		case !flag:
-			c.found("I2: a key-index row has a data row without the flag (expiry %d)", expiry)
+		case row.Tag != expiry:
+			c.found("I2: a key-index row has a data row with another expiry (%d, %d)", expiry, row.Tag)
 		}
 		return nil
 	})
@@ -121,15 +121,15 @@ func (c *checker) expiryIndex() error {
 
 // data is I2 from the other side. With all rows of the key index proven, counting is enough.
 func (c *checker) data() error {
-	flags := int64(0)
+	tagged := int64(0)
 	err := c.each(c.r.Family.Data(), func(cur *txn.Cursor) error {
-		if cur.Flag() {
-			flags++
+		if cur.Tag() != 0 {
+			tagged++
 		}
 		return nil
 	})
-	if err == nil && c.more && flags != c.r.Count() {
-		c.found("I2: %d data rows have the flag, the key index has %d rows", flags, c.r.Count())
+	if err == nil && c.more && tagged != c.r.Count() {
+		c.found("I2: %d data rows have an expiry, the key index has %d rows", tagged, c.r.Count())
 	}
 	return err
 }

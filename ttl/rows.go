@@ -10,11 +10,11 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Rows is one family in one transaction, as keys with expiries. The cell of a key in the data tree carries a flag if
-// the key has an expiry: a permanent key costs one descent, whatever else the family holds.
+// Rows is one family in one transaction, as keys with expiries. The row of a key in the data tree has the key's expiry
+// as its tag, or none: a read costs one descent and no look at an index, whatever else the family holds.
 //
 //	I1  a row (key -> expiry) in the key index exists exactly if the row (expiry, key) exists.
-//	I2  each row of the key index has a row in the data tree, and that one has the flag; no other has it.
+//	I2  each row of the key index has a row in the data tree, whose tag is the same expiry; no other one has a tag.
 //	I3  values of the key index are 8 bytes, above 0; keys of expiry rows are at least 9 bytes, their values empty.
 //	I4  both indexes exist or neither does, and they have the same number of rows.
 //	I5  while that number is 0, no read looks at an index.
@@ -40,23 +40,26 @@ func (r Rows) Count() int64 {
 // Timed says whether any key has an expiry. If not, the family is read and written as if there were none.
 func (r Rows) Timed() bool { return r.Count() > 0 }
 
-// Expiry returns the expiry of a key whose cell has the flag. That there is none is damage.
-func (r Rows) Expiry(key []byte) (expiry int64, err error) {
-	expiry, found, err := r.index(key)
-	if err == nil && !found {
-		err = r.damage("a key with the flag of an expiry has none")
+// Get looks a key up. expiry is 0 for a permanent key; an expired one is found as long as it is stored.
+func (r Rows) Get(key []byte) (value []byte, expiry int64, found bool, err error) {
+	value, expiry, found, err = r.Tx.Get(r.Family.Data(), key)
+	if expiry < 0 {
+		return nil, 0, false, r.BadTag(expiry)
 	}
-	return expiry, err
+	return value, expiry, found, err
 }
 
-// Info looks a key up without touching the bytes of its value. expiry is 0 for a permanent key.
+// Info looks a key up without touching the bytes of its value.
 func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
-	size, flag, found, err := r.Tx.Info(r.Family.Data(), key)
-	if err == nil && flag {
-		expiry, err = r.Expiry(key)
+	info, err := r.Tx.Info(r.Family.Data(), key)
+	if info.Tag < 0 {
+		return 0, 0, false, r.BadTag(info.Tag)
 	}
-	return size, expiry, found, err
+	return info.Size, info.Tag, info.Found, err
 }
+
+// BadTag is the error for a data row whose tag is no expiry.
+func (r Rows) BadTag(tag int64) error { return r.damage("I2: a data row with the expiry %d", tag) }
 
 // index reads the key index.
 func (r Rows) index(key []byte) (expiry int64, found bool, err error) {
@@ -110,66 +113,40 @@ func (r Rows) ensure() error {
 
 // Put stores value under key, with an expiry or, if that is 0, for ever. An expiry that the key had before goes.
 func (r Rows) Put(key, value []byte, expiry int64) error {
-	if expiry == 0 {
-		return r.putPermanent(key, value)
+	if expiry == 0 && !r.Timed() {
+		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
+		return err
 	}
 	if err := r.room(4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead); err != nil {
 		return err
 	}
-	if err := r.ensure(); err != nil {
-		return err
-	}
-	existed, err := r.Tx.Put(r.Family.Data(), key, value, true)
-	if err != nil {
-		return err
-	}
-	var old int64
-	if existed {
-		if old, _, err = r.index(key); err != nil {
-			return err
-		}
-	}
-	return r.reindex(key, old, expiry)
-}
-
-func (r Rows) putPermanent(key, value []byte) error {
-	if !r.Timed() {
-		_, err := r.Tx.Put(r.Family.Data(), key, value, false)
-		return err
-	}
-	_, old, _, err := r.Info(key)
-	if err != nil {
-		return err
-	}
-	if err := r.room(3*(len(key)+expirySize+opOverhead) + len(value)); err != nil {
-		return err
-	}
-	if _, err := r.Tx.Put(r.Family.Data(), key, value, false); err != nil {
-		return err
-	}
-	return r.reindex(key, old, 0)
-}
-
-// PutKeep stores value under a key that is there, and leaves its expiry as it is. The caller knows whether it has one.
-func (r Rows) PutKeep(key, value []byte, expires bool) error {
-	_, err := r.Tx.Put(r.Family.Data(), key, value, expires)
-	return err
-}
-
-// SetExpiry changes the expiry of a key that is there from old to expiry, and does not touch its value; 0 means none.
-func (r Rows) SetExpiry(key []byte, old, expiry int64) error {
-	if err := r.room(4*(len(key)+expirySize+opOverhead) + 2*opOverhead); err != nil {
-		return err
-	}
-	if (old != 0) != (expiry != 0) {
+	if expiry != 0 {
 		if err := r.ensure(); err != nil {
 			return err
 		}
-		if _, err := r.Tx.SetFlag(r.Family.Data(), key, expiry != 0); err != nil {
+	}
+	was, err := r.Tx.Put(r.Family.Data(), key, value, expiry)
+	if err != nil {
+		return err
+	}
+	return r.reindex(key, was.Tag, expiry)
+}
+
+// SetExpiry changes the expiry of a key that is there, and does not touch its value; 0 means none.
+func (r Rows) SetExpiry(key []byte, expiry int64) error {
+	if err := r.room(4*(len(key)+expirySize+opOverhead) + 2*opOverhead); err != nil {
+		return err
+	}
+	if expiry != 0 {
+		if err := r.ensure(); err != nil {
 			return err
 		}
 	}
-	return r.reindex(key, old, expiry)
+	was, err := r.Tx.SetTag(r.Family.Data(), key, expiry)
+	if err != nil {
+		return err
+	}
+	return r.reindex(key, was.Tag, expiry)
 }
 
 // reindex makes both indexes tell of expiry what they told of old; 0 means no row.
@@ -188,37 +165,25 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 		return err
 	}
 	due := appendDue(buf[:0], expiry, key)
-	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], false); err != nil {
+	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
 		return err
 	}
-	_, err := r.Tx.Put(r.Family.ExpiryIndex(), due, nil, false)
+	_, err := r.Tx.Put(r.Family.ExpiryIndex(), due, nil, 0)
 	return err
 }
 
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
-	if !r.Timed() {
-		_, err := r.Tx.Delete(r.Family.Data(), key)
-		return err
-	}
-	_, expiry, found, err := r.Info(key)
-	if err != nil || !found {
-		return err
-	}
-	return r.remove(key, expiry)
-}
-
-// remove is Delete of a key that is there.
-func (r Rows) remove(key []byte, expiry int64) error {
-	if expiry != 0 {
+	if r.Timed() {
 		if err := r.room(3 * (len(key) + expirySize + opOverhead)); err != nil {
 			return err
 		}
 	}
-	if _, err := r.Tx.Delete(r.Family.Data(), key); err != nil {
+	was, err := r.Tx.Delete(r.Family.Data(), key)
+	if err != nil {
 		return err
 	}
-	return r.reindex(key, expiry, 0)
+	return r.reindex(key, was.Tag, 0)
 }
 
 // Clear removes every key. The work does not depend on their number.

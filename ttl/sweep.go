@@ -116,20 +116,16 @@ func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
 	for i := range d.ends {
 		key := d.key(i)
-		size, _, _, err := r.Tx.Info(r.Family.Data(), key)
-		if err != nil {
-			return s, err
-		}
-		existed, err := r.Tx.Delete(r.Family.Data(), key)
+		was, err := r.Tx.Delete(r.Family.Data(), key)
 		if err != nil {
 			return s, err
 		}
 		if _, err := r.Tx.Delete(r.Family.KeyIndex(), key); err != nil {
 			return s, err
 		}
-		if existed {
+		if was.Found {
 			s.Keys++
-			s.Bytes += int64(len(key) + size)
+			s.Bytes += int64(len(key) + was.Size)
 		}
 	}
 	return s, nil

@@ -1,58 +1,11 @@
 package ttl
 
 import (
-	"bytes"
+	"math"
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/txn"
 )
-
-// Companion tells the expiries of the rows that a cursor over the data tree meets. It walks the key index beside that
-// cursor: as a rule the next row with the flag is the next row there, and costs a step instead of a descent.
-type Companion struct {
-	r      Rows
-	c      txn.Cursor
-	placed bool
-}
-
-// Init makes w a companion of cursors over r, in memory of the caller's.
-func (w *Companion) Init(r Rows) {
-	w.r, w.placed = r, true
-	w.c.Init(r.Tx, r.Family.KeyIndex())
-}
-
-// Placed says whether Init was called.
-func (w *Companion) Placed() bool { return w.placed }
-
-// Expiry returns the expiry of key, whose cell has the flag. forward says which way the other cursor goes.
-func (w *Companion) Expiry(key []byte, forward bool) (expiry int64, err error) {
-	if !w.r.Timed() {
-		return w.r.Expiry(key) // Damage, told without a look at an index.
-	}
-	var ok bool
-	if forward {
-		ok = w.c.Next()
-	} else {
-		ok = w.c.Prev()
-	}
-	if !ok || !bytes.Equal(w.c.Key(), key) {
-		ok = w.c.Seek(key) && bytes.Equal(w.c.Key(), key)
-	}
-	value := []byte(nil)
-	if ok {
-		value = w.c.Value()
-	}
-	if err := w.c.Err(); err != nil {
-		return 0, err
-	}
-	if !ok {
-		return 0, w.r.damage("a key with the flag of an expiry has none")
-	}
-	if expiry, err = decodeExpiry(value); err != nil {
-		err = w.r.wrong("key index", err)
-	}
-	return expiry, err
-}
 
 // ByExpiry walks the keys of a family that have an expiry, the earliest first. The transaction may write meanwhile.
 type ByExpiry struct {
@@ -94,17 +47,17 @@ func (r Rows) First() (expiry int64, ok bool, err error) {
 	return expiry, ok, err
 }
 
-// Due counts the keys that are expired at now and still stored. It reads as many rows.
+// Due counts the keys that are expired at now and still stored. It costs one descent.
 func (r Rows) Due(now int64) (n int64, err error) {
-	if !r.Timed() {
+	switch {
+	case !r.Timed() || now < 0:
 		return 0, nil
+	case now == math.MaxInt64:
+		return r.Count(), nil
 	}
-	for w := r.ByExpiry(); ; n++ {
-		expiry, _, ok, err := w.Next()
-		if err != nil || !ok || !Expired(now, expiry) {
-			return n, err
-		}
-	}
+	var first [expirySize]byte
+	rows, err := r.Tx.Rank(r.Family.ExpiryIndex(), appendExpiry(first[:0], now+1))
+	return int64(rows), err
 }
 
 // AnyDue says whether a key is expired at now.

@@ -23,7 +23,7 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 		require.NoError(t, err)
 		for range count {
 			n++
-			_, err = tx.Put(CatalogTree, benchKey(key, n), val, false)
+			_, err = tx.Put(CatalogTree, benchKey(key, n), val, 0)
 			require.NoError(t, err)
 		}
 		require.NoError(t, tx.Commit(NoSync))

@@ -15,6 +15,10 @@ type TreeID uint64
 // CatalogTree is the tree that every store has from its creation.
 const CatalogTree TreeID = 1
 
+// Info is what a tree tells of a row without touching its value: zero for a key that is not there. A tag is 8 bytes that
+// stand with the row and mean nothing to this room.
+type Info = tree.Info
+
 // Durability says what Commit waits for.
 type Durability uint8
 

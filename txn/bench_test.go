@@ -31,7 +31,7 @@ func benchStore(b *testing.B, rows int) *Store {
 			b.Fatal(err)
 		}
 		for n := 0; n < 1000 && i < rows; n, i = n+1, i+1 {
-			if _, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), val, false); err != nil {
+			if _, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), val, 0); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -74,7 +74,7 @@ func BenchmarkPutNoSync(b *testing.B) {
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
 		tx, _ := s.Begin(nil, true)
-		if _, err := tx.Put(CatalogTree, benchKey(key, uint64(rand.Intn(benchRows))), val, false); err != nil {
+		if _, err := tx.Put(CatalogTree, benchKey(key, uint64(rand.Intn(benchRows))), val, 0); err != nil {
 			b.Fatal(err)
 		}
 		if err := tx.Commit(NoSync); err != nil {
@@ -90,7 +90,7 @@ func BenchmarkPutSync(b *testing.B) {
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
 		tx, _ := s.Begin(nil, true)
-		if _, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), val, false); err != nil {
+		if _, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), val, 0); err != nil {
 			b.Fatal(err)
 		}
 		if err := tx.Commit(Sync); err != nil {

@@ -101,7 +101,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 				return t, err
 			}
 		}
-		if err := b.Add(key, value, false); err != nil {
+		if err := b.Add(key, value, 0); err != nil {
 			return t, err
 		}
 	}

@@ -206,7 +206,7 @@ func (s *Store) saveTrees() error {
 		t, ok := w.trees.get(id)
 		var err error
 		if ok {
-			_, err = tree.Put(w, &table, key, appendTree(nil, t), false)
+			_, err = tree.Put(w, &table, key, appendTree(nil, t), 0)
 		} else {
 			_, err = tree.Delete(w, &table, key)
 		}

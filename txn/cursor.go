@@ -196,12 +196,12 @@ func (c *Cursor) failed() {
 	}
 }
 
-// Flag of the row's cell.
-func (c *Cursor) Flag() bool {
+// Tag of the row, 0 if it has none.
+func (c *Cursor) Tag() int64 {
 	if !c.Valid() || c.tx.w != nil && !c.find(c.tx.w) {
-		return false
+		return 0
 	}
-	return c.c.Flag()
+	return c.c.Tag()
 }
 
 // Err is the error that ended the walk; it stays.

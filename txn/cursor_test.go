@@ -21,7 +21,7 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 		key := func() string { return fmt.Sprintf("key%03d", rnd.Intn(400)) }
 		put := func(tx *Tx, k string) {
 			rows[k] = fmt.Sprint(rnd.Int())
-			_, err := tx.Put(CatalogTree, []byte(k), []byte(rows[k]), len(rows[k])%2 == 0)
+			_, err := tx.Put(CatalogTree, []byte(k), []byte(rows[k]), int64(len(rows[k])%2))
 			require.NoError(t, err)
 		}
 		update(t, s, func(tx *Tx) {
@@ -53,7 +53,7 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 			if !on {
 				require.Nil(t, c.Key())
 				require.Nil(t, c.Value())
-				require.False(t, c.Flag())
+				require.Zero(t, c.Tag())
 				return
 			}
 			at = keys[i]
@@ -61,7 +61,7 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 			if rnd.Intn(3) > 0 {
 				require.Equal(t, rows[at], string(c.Value()))
 				require.Equal(t, rows[at], string(c.Value()))
-				require.Equal(t, len(rows[at])%2 == 0, c.Flag())
+				require.EqualValues(t, len(rows[at])%2, c.Tag())
 			}
 		}
 		for range 600 {
@@ -94,13 +94,13 @@ func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 					k = at
 				}
 				_, had := rows[k]
-				existed, err := tx.Delete(CatalogTree, []byte(k))
+				was, err := tx.Delete(CatalogTree, []byte(k))
 				require.NoError(t, err)
-				require.Equal(t, had, existed)
+				require.Equal(t, had, was.Found)
 				delete(rows, k)
 				if k == at && on {
 					require.Equal(t, at, string(c.Key()), "the place stays")
-					require.False(t, c.Flag())
+					require.Zero(t, c.Tag())
 				}
 			}
 		}

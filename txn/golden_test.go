@@ -80,8 +80,8 @@ var goldenRedo = []struct {
 }{
 	{redo{op: opPut, id: 1, key: []byte("key"), value: []byte("value")},
 		[]part{{1, "put"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}, {1, "value length"}, {5, `value "value"`}}},
-	{redo{op: opPutFlag, id: 300, key: []byte("k"), value: []byte{}, flag: true},
-		[]part{{1, "put, flag"}, {2, "tree 300"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
+	{redo{op: opPutTag, id: 300, key: []byte("k"), value: []byte{}, tag: 0x0102030405060708},
+		[]part{{1, "put, tag"}, {2, "tree 300"}, {8, "tag"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
 	{redo{op: opDelete, id: 1, key: []byte("key")}, []part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opRange, id: 1}, []part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
 	{redo{op: opRange, id: 1, key: []byte("a")},
@@ -93,28 +93,26 @@ var goldenRedo = []struct {
 	{redo{op: opCreate, id: 5}, []part{{1, "create"}, {1, "tree 5"}}},
 	{redo{op: opDrop, id: 5}, []part{{1, "drop"}, {1, "tree 5"}}},
 	{redo{op: opClear, id: 6}, []part{{1, "clear"}, {1, "tree 6"}}},
-	{redo{op: opSetFlag, id: 1, key: []byte("key"), flag: true},
-		[]part{{1, "set flag"}, {1, "tree 1"}, {1, "flag"}, {1, "key length"}, {3, `key "key"`}}},
-	{redo{op: opSetFlag, id: 1, key: []byte("key")},
-		[]part{{1, "set flag"}, {1, "tree 1"}, {1, "no flag"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opSetTag, id: 1, key: []byte("key"), tag: -2},
+		[]part{{1, "set tag"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opSetTag, id: 1, key: []byte("key")},
+		[]part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opNextTree, id: 1 << 20}, []part{{1, "next tree"}, {3, "2^20"}}},
 }
 
 // appendRedo encodes an operation as the transaction's calls do.
 func appendRedo(b []byte, r redo) []byte {
 	switch r.op {
-	case opPut, opPutFlag:
+	case opPutTag:
+		return appendBytes(appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key), r.value)
+	case opPut:
 		return appendBytes(appendBytes(appendOp(b, r.op, r.id), r.key), r.value)
 	case opDelete:
 		return appendBytes(appendOp(b, r.op, r.id), r.key)
 	case opRange:
 		return appendRange(b, r.id, r.key, r.value)
-	case opSetFlag:
-		f := byte(0)
-		if r.flag {
-			f = 1
-		}
-		return appendBytes(append(appendOp(b, r.op, r.id), f), r.key)
+	case opSetTag:
+		return appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key)
 	}
 	return appendOp(b, r.op, r.id)
 }
@@ -157,16 +155,16 @@ func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
 	}
 	k, v := []byte("key"), []byte("value")
 	do(redo{op: opCreate, id: id}, func() error { return tx.Create(id) })
-	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, false); return err })
-	do(redo{op: opPutFlag, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, true); return err })
-	do(redo{op: opSetFlag, id: id, key: k}, func() error { _, err := tx.SetFlag(id, k, false); return err })
-	do(redo{op: opSetFlag, id: id, key: k, flag: true}, func() error { _, err := tx.SetFlag(id, k, true); return err })
+	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, 0); return err })
+	do(redo{op: opPutTag, id: id, key: k, value: v, tag: 1}, func() error { _, err := tx.Put(id, k, v, 1); return err })
+	do(redo{op: opSetTag, id: id, key: k}, func() error { _, err := tx.SetTag(id, k, 0); return err })
+	do(redo{op: opSetTag, id: id, key: k, tag: 1}, func() error { _, err := tx.SetTag(id, k, 1); return err })
 	do(redo{op: opRange, id: id, key: []byte("k"), value: []byte("l")}, func() error {
 		n, err := tx.DeleteRange(id, []byte("k"), []byte("l"))
 		require.Equal(t, uint64(1), n)
 		return err
 	})
-	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, false); return err })
+	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, 0); return err })
 	do(redo{op: opDelete, id: id, key: k}, func() error { _, err := tx.Delete(id, k); return err })
 	do(redo{op: opClear, id: id}, func() error { return tx.Clear(id) })
 	do(redo{op: opDrop, id: id}, func() error { return tx.Drop(id) })
@@ -209,7 +207,8 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 		{"operation_0", []byte{0, 1}},
 		{"operation_10", []byte{10, 1}},
 		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
-		{"flag_of_2", []byte{opSetFlag, 1, 2, 1, 'k'}},
+		{"short_tag", []byte{opSetTag, 1, 2, 1, 'k'}},
+		{"put_of_tag_0", []byte{opPutTag, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'k', 0}},
 		{"endless_number", append([]byte{opPut}, bytes.Repeat([]byte{0xff}, 20)...)},
 		{"key_longer_than_memory", append(appendOp(nil, opPut, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
 	} {
@@ -319,15 +318,15 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 		put  func(w *writer, table *tree.Tree) error
 	}{
 		{"key_of_7_bytes", func(w *writer, table *tree.Tree) error {
-			_, err := tree.Put(w, table, make([]byte, 7), appendTree(nil, tree.Tree{}), false)
+			_, err := tree.Put(w, table, make([]byte, 7), appendTree(nil, tree.Tree{}), 0)
 			return err
 		}},
 		{"row_of_3_bytes", func(w *writer, table *tree.Tree) error {
-			_, err := tree.Put(w, table, treeKey(9), []byte("row"), false)
+			_, err := tree.Put(w, table, treeKey(9), []byte("row"), 0)
 			return err
 		}},
 		{"no_catalog", func(w *writer, table *tree.Tree) error {
-			if _, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{}), false); err != nil {
+			if _, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{}), 0); err != nil {
 				return err
 			}
 			_, err := tree.Delete(w, table, treeKey(CatalogTree))
@@ -339,7 +338,7 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 			s, err := Open("/a.ebb", testOptions(fs))
 			require.NoError(t, err)
 			update(t, s, func(tx *Tx) {
-				_, err := tx.Put(CatalogTree, []byte("a"), []byte("v"), false)
+				_, err := tx.Put(CatalogTree, []byte("a"), []byte("v"), 0)
 				require.NoError(t, err)
 			})
 			require.NoError(t, s.Checkpoint(nil))

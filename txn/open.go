@@ -462,20 +462,20 @@ func (w *writer) apply(r redo) error {
 	if r.id >= trashBit || r.id == 0 {
 		return fmt.Errorf("%w: tree %d", errBadRedo, r.id)
 	}
-	key := r.op == opPut || r.op == opPutFlag || r.op == opDelete || r.op == opSetFlag
+	key := r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag
 	if key && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || len(r.value) > tree.MaxValue) {
 		return fmt.Errorf("%w: key of %d bytes, value of %d", errBadRedo, len(r.key), len(r.value))
 	}
 	var err error
 	switch r.op {
-	case opPut, opPutFlag:
-		_, err = w.put(r.id, r.key, r.value, r.flag)
+	case opPut, opPutTag:
+		_, err = w.put(r.id, r.key, r.value, r.tag)
 	case opDelete:
 		_, err = w.delete(r.id, r.key)
 	case opRange:
 		_, err = w.deleteRange(r.id, r.key, r.value)
-	case opSetFlag:
-		_, err = w.setFlag(r.id, r.key, r.flag)
+	case opSetTag:
+		_, err = w.setTag(r.id, r.key, r.tag)
 	case opNextTree:
 		w.nextID = max(w.nextID, r.id)
 	default:

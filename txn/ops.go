@@ -38,105 +38,103 @@ func (w *writer) ready() error {
 	return w.spill()
 }
 
-// Put stores value under key. existed says whether the key was there.
-func (tx *Tx) Put(id TreeID, key, value []byte, flag bool) (existed bool, err error) {
+// Put stores value under key, with a tag or, if that is 0, without. It tells of the row that was there.
+func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
 	if err != nil {
-		return false, err
+		return Info{}, err
 	}
 	if err := w.room(len(key) + len(value)); err != nil {
-		return false, err
+		return Info{}, err
 	}
 	w.within()
-	if existed, err = w.put(id, key, value, flag); err != nil {
-		return false, tx.broken(err)
+	if was, err = w.put(id, key, value, tag); err != nil {
+		return Info{}, tx.broken(err)
 	}
-	op := byte(opPut)
-	if flag {
-		op = opPutFlag
+	if tag == 0 {
+		w.redo = appendOp(w.redo, opPut, id)
+	} else {
+		w.redo = appendTag(appendOp(w.redo, opPutTag, id), tag)
 	}
-	w.redo = appendBytes(appendOp(w.redo, op, id), key)
-	return existed, tx.broken(w.logValue(value))
+	w.redo = appendBytes(w.redo, key)
+	return was, tx.broken(w.logValue(value))
 }
 
-func (w *writer) put(id TreeID, key, value []byte, flag bool) (existed bool, err error) {
+func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
-		return false, treeError(id)
+		return Info{}, treeError(id)
 	}
-	existed, err = tree.Put(w, &t, key, value, flag)
+	was, err = tree.Put(w, &t, key, value, tag)
 	if err == nil {
 		w.set(id, t)
 	}
-	return existed, err
+	return was, err
 }
 
-// SetFlag changes the flag of a key's cell and nothing else.
-func (tx *Tx) SetFlag(id TreeID, key []byte, flag bool) (found bool, err error) {
+// SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.
+func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
 	if err != nil {
-		return false, err
+		return Info{}, err
 	}
 	if err := w.room(len(key)); err != nil {
-		return false, err
+		return Info{}, err
 	}
-	if found, err = w.setFlag(id, key, flag); err != nil || !found {
-		return found, tx.broken(err)
+	w.within()
+	if was, err = w.setTag(id, key, tag); err != nil || !was.Found {
+		return was, tx.broken(err)
 	}
-	f := byte(0)
-	if flag {
-		f = 1
-	}
-	w.redo = appendBytes(append(appendOp(w.redo, opSetFlag, id), f), key)
-	return found, tx.broken(w.logged())
+	w.redo = appendBytes(appendTag(appendOp(w.redo, opSetTag, id), tag), key)
+	return was, tx.broken(w.logged())
 }
 
-func (w *writer) setFlag(id TreeID, key []byte, flag bool) (found bool, err error) {
+func (w *writer) setTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
-		return false, treeError(id)
+		return Info{}, treeError(id)
 	}
-	found, err = tree.SetFlag(w, &t, key, flag)
-	if err == nil && found {
+	was, err = tree.SetTag(w, &t, key, tag)
+	if err == nil && was.Found {
 		w.set(id, t)
 	}
-	return found, err
+	return was, err
 }
 
-// Delete removes a key. existed says whether it was there.
-func (tx *Tx) Delete(id TreeID, key []byte) (existed bool, err error) {
+// Delete removes a key. It tells of the row that was there.
+func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 	if !tx.s.started && tx.w != nil && tx.check() == nil {
 		// Nothing to delete is no reason to start a log.
-		if _, _, found, err := tx.Info(id, key); err != nil || !found && tx.Exists(id) {
-			return false, err
+		if info, err := tx.Info(id, key); err != nil || !info.Found && tx.Exists(id) {
+			return Info{}, err
 		}
 	}
 	w, err := tx.change()
 	if err != nil {
-		return false, err
+		return Info{}, err
 	}
 	if err := w.room(len(key)); err != nil {
-		return false, err
+		return Info{}, err
 	}
-	if existed, err = w.delete(id, key); err != nil || !existed {
-		return existed, tx.broken(err)
+	if was, err = w.delete(id, key); err != nil || !was.Found {
+		return was, tx.broken(err)
 	}
 	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
-	return existed, tx.broken(w.logged())
+	return was, tx.broken(w.logged())
 }
 
-func (w *writer) delete(id TreeID, key []byte) (existed bool, err error) {
+func (w *writer) delete(id TreeID, key []byte) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
-		return false, treeError(id)
+		return Info{}, treeError(id)
 	}
 	w.s.pg.Overdraft(true)
-	existed, err = tree.Delete(w, &t, key)
+	was, err = tree.Delete(w, &t, key)
 	w.s.pg.Overdraft(false)
-	if err == nil && existed {
+	if err == nil && was.Found {
 		w.set(id, t)
 	}
-	return existed, err
+	return was, err
 }
 
 // DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees are unlinked.

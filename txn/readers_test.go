@@ -87,7 +87,7 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 	put := func(n byte) {
 		update(t, s, func(tx *Tx) {
 			for i := range 50 {
-				_, err := tx.Put(CatalogTree, []byte{byte(i)}, []byte{n}, false)
+				_, err := tx.Put(CatalogTree, []byte{byte(i)}, []byte{n}, 0)
 				require.NoError(t, err)
 			}
 		})
@@ -160,7 +160,7 @@ func TestPagesThatASnapshotHoldsComeBackWhenItEnds(t *testing.T) {
 	churn := func(n byte) {
 		update(t, s, func(tx *Tx) {
 			for i := range 300 {
-				_, err := tx.Put(CatalogTree, []byte{byte(i >> 8), byte(i)}, make([]byte, 100+int(n)), false)
+				_, err := tx.Put(CatalogTree, []byte{byte(i >> 8), byte(i)}, make([]byte, 100+int(n)), 0)
 				require.NoError(t, err)
 			}
 		})

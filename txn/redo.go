@@ -10,25 +10,25 @@ import (
 //
 //	seq u64 little-endian, mark i64 little-endian, then operations until the end:
 //	  1 put          tree, key length, key, value length, value
-//	  2 put, flag    the same; the cell's flag is set
+//	  2 put, tag     tree, tag i64 little-endian, key length, key, value length, value
 //	  3 delete       tree, key length, key
 //	  4 delete range tree, bounds (bit 0: lo given, bit 1: hi given), for each given: length, bytes
 //	  5 create       tree
 //	  6 drop         tree
 //	  7 clear        tree
-//	  8 set flag     tree, flag (0 or 1), key length, key
+//	  8 set tag      tree, tag i64 little-endian, 0 for none, key length, key
 //	  9 next tree    first tree number never used
 //
 // Replay applies them in order to the state before; it never looks at a clock. Golden bytes: testdata/redo.hex.
 const (
 	opPut      = 1
-	opPutFlag  = 2
+	opPutTag   = 2
 	opDelete   = 3
 	opRange    = 4
 	opCreate   = 5
 	opDrop     = 6
 	opClear    = 7
-	opSetFlag  = 8
+	opSetTag   = 8
 	opNextTree = 9
 
 	redoHead = 16
@@ -44,6 +44,8 @@ func appendLength(b []byte, n int) []byte { return binary.AppendUvarint(b, uint6
 func appendOp(b []byte, op byte, id TreeID) []byte {
 	return binary.AppendUvarint(append(b, op), uint64(id))
 }
+
+func appendTag(b []byte, tag int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(tag)) }
 
 func appendRange(b []byte, id TreeID, lo, hi []byte) []byte {
 	b = appendOp(b, opRange, id)
@@ -69,7 +71,7 @@ type redo struct {
 	op         byte
 	id         TreeID
 	key, value []byte // of a range: lo and hi, nil if unbounded
-	flag       bool
+	tag        int64
 }
 
 var errShortRedo = errors.New("operation is cut short")
@@ -80,8 +82,13 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	r.op = d.byte()
 	r.id = TreeID(d.uvarint())
 	switch r.op {
-	case opPut, opPutFlag:
-		r.key, r.value, r.flag = d.bytes(), d.bytes(), r.op == opPutFlag
+	case opPut:
+		r.key, r.value = d.bytes(), d.bytes()
+	case opPutTag:
+		r.tag, r.key, r.value = d.int64(), d.bytes(), d.bytes()
+		if r.tag == 0 && !d.short {
+			return r, nil, errors.New("put with the tag 0")
+		}
 	case opDelete:
 		r.key = d.bytes()
 	case opRange:
@@ -96,12 +103,8 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 			return r, nil, fmt.Errorf("delete range with bounds %#x", bounds)
 		}
 	case opCreate, opDrop, opClear, opNextTree:
-	case opSetFlag:
-		f := d.byte()
-		if f > 1 {
-			return r, nil, fmt.Errorf("set flag to %d", f)
-		}
-		r.flag, r.key = f == 1, d.bytes()
+	case opSetTag:
+		r.tag, r.key = d.int64(), d.bytes()
 	default:
 		if !d.short {
 			return r, nil, fmt.Errorf("operation %d is not known", r.op)
@@ -126,6 +129,16 @@ func (d *redoDecoder) byte() byte {
 	c := d.b[0]
 	d.b = d.b[1:]
 	return c
+}
+
+func (d *redoDecoder) int64() int64 {
+	if len(d.b) < 8 {
+		d.short = true
+		return 0
+	}
+	v := int64(binary.LittleEndian.Uint64(d.b))
+	d.b = d.b[8:]
+	return v
 }
 
 func (d *redoDecoder) uvarint() uint64 {

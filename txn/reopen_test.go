@@ -18,7 +18,7 @@ func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("a"), []byte("small"), false)
+		_, err := tx.Put(CatalogTree, []byte("a"), []byte("small"), 0)
 		require.NoError(t, err)
 	})
 	require.NoError(t, s.Close())
@@ -26,7 +26,7 @@ func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	s = openTest(t, "/a.ebb", o)
 	big := bytes.Repeat([]byte("x"), 200<<10)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("big"), big, false)
+		_, err := tx.Put(CatalogTree, []byte("big"), big, 0)
 		require.NoError(t, err)
 	})
 	require.NoError(t, s.Checkpoint(nil))

@@ -32,7 +32,7 @@ func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
 				key := make([]byte, 16)
 				update(t, s, func(tx *Tx) {
 					for i := range c.n {
-						_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), false)
+						_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), 0)
 						require.NoError(t, err)
 					}
 				})

@@ -37,7 +37,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		id, err = tx.NewTreeIDs(3)
 		require.NoError(t, err)
-		_, err = tx.Put(CatalogTree, []byte("name"), nil, false)
+		_, err = tx.Put(CatalogTree, []byte("name"), nil, 0)
 		require.NoError(t, err)
 	})
 	n, err := s.BulkLoad(nil, create(id), id, rowsUpTo(20000))
@@ -82,7 +82,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	read.Rollback()
 	requireSound(t, s)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(id, []byte("z"), []byte("after"), false)
+		_, err := tx.Put(id, []byte("z"), []byte("after"), 0)
 		require.NoError(t, err)
 	})
 	require.NoError(t, s.Close())
@@ -121,12 +121,12 @@ func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
 					break
 				}
 				for k := range 30 {
-					if _, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-%d", i, k)), make([]byte, 100+100*(k%4)), false); err != nil {
+					if _, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-%d", i, k)), make([]byte, 100+100*(k%4)), 0); err != nil {
 						break
 					}
 				}
 				if err == nil && i%3 == 0 {
-					_, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-big", i)), make([]byte, 9000), false)
+					_, err = tx.Put(CatalogTree, []byte(fmt.Sprintf("%d-big", i)), make([]byte, 9000), 0)
 				}
 				if err != nil {
 					tx.Rollback()
@@ -199,7 +199,7 @@ func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 			for k := range 20 {
 				key, value := fmt.Sprintf("%d-%d", i, k), string(bytes.Repeat([]byte{byte(i)}, 10+900*(k%5)))
 				m[key] = value
-				_, err := tx.Put(CatalogTree, []byte(key), []byte(value), false)
+				_, err := tx.Put(CatalogTree, []byte(key), []byte(value), 0)
 				require.NoError(t, err)
 			}
 		})
@@ -216,7 +216,7 @@ func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 		tx, err := r.Begin(nil, false)
 		require.NoError(t, err)
 		require.Equal(t, m, contents(t, tx, CatalogTree))
-		_, err = tx.Put(CatalogTree, []byte("k"), nil, false)
+		_, err = tx.Put(CatalogTree, []byte("k"), nil, 0)
 		require.ErrorIs(t, err, ErrReadOnlyDB)
 		tx.Rollback()
 		_, err = r.Begin(nil, true)
@@ -327,7 +327,7 @@ func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {
 		var err error
 		n := 0
 		for ; err == nil; n++ {
-			_, err = tx.Put(CatalogTree, []byte(fmt.Sprint(n)), make([]byte, 900), false)
+			_, err = tx.Put(CatalogTree, []byte(fmt.Sprint(n)), make([]byte, 900), 0)
 		}
 		require.ErrorIs(t, err, ErrTxnTooBig)
 		require.Equal(t, 12, n)
@@ -342,10 +342,10 @@ func TestLargeTransactionsHandTheirRecordToTheLogEarly(t *testing.T) {
 	require.NoError(t, err)
 	fill := func(tx *Tx, tag string) {
 		for i := range 30 {
-			_, err := tx.Put(CatalogTree, []byte(fmt.Sprint(tag, i)), bytes.Repeat([]byte{byte(i)}, 100_000+i*10_000), false)
+			_, err := tx.Put(CatalogTree, []byte(fmt.Sprint(tag, i)), bytes.Repeat([]byte{byte(i)}, 100_000+i*10_000), 0)
 			require.NoError(t, err)
 		}
-		_, err := tx.Put(CatalogTree, []byte(tag), []byte("end"), false)
+		_, err := tx.Put(CatalogTree, []byte(tag), []byte("end"), 0)
 		require.NoError(t, err)
 	}
 	tx, err := s.Begin(nil, true)
@@ -372,10 +372,10 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
 		for i := range 500 {
-			_, err := tx.Put(CatalogTree, []byte(fmt.Sprintf("%04d", i)), make([]byte, 100), false)
+			_, err := tx.Put(CatalogTree, []byte(fmt.Sprintf("%04d", i)), make([]byte, 100), 0)
 			require.NoError(t, err)
 		}
-		_, err := tx.Put(CatalogTree, []byte("big"), make([]byte, 20000), false)
+		_, err := tx.Put(CatalogTree, []byte("big"), make([]byte, 20000), 0)
 		require.NoError(t, err)
 	})
 	require.NoError(t, s.Close())
@@ -436,7 +436,7 @@ func TestCheckEndsWithItsContextAndOnAClosedStore(t *testing.T) {
 	s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), nil, false)
+		_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
 		require.NoError(t, err)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -464,7 +464,7 @@ func TestAbandonLeavesReadersTheirMemory(t *testing.T) {
 	s, err := Open("/a.ebb", testOptions(disk))
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
-		_, err := tx.Put(CatalogTree, []byte("k"), []byte("value"), false)
+		_, err := tx.Put(CatalogTree, []byte("k"), []byte("value"), 0)
 		require.NoError(t, err)
 	})
 	read, err := s.Begin(nil, false)
@@ -485,7 +485,7 @@ func TestStampsTellWhetherATreeChanged(t *testing.T) {
 		update(t, s, func(tx *Tx) {
 			require.True(t, tx.Writable())
 			before := tx.Stamp(CatalogTree)
-			_, err := tx.Put(CatalogTree, []byte{byte(i)}, nil, false)
+			_, err := tx.Put(CatalogTree, []byte{byte(i)}, nil, 0)
 			require.NoError(t, err)
 			after := tx.Stamp(CatalogTree)
 			require.NotEqual(t, before, after)
@@ -516,7 +516,7 @@ func TestAReplacedFileIsNotWrittenTo(t *testing.T) {
 	require.NoError(t, disk.Rename("/a.ebb", "/b.ebb"))
 	tx, err := s.Begin(nil, true)
 	require.NoError(t, err)
-	_, err = tx.Put(CatalogTree, []byte("k"), nil, false)
+	_, err = tx.Put(CatalogTree, []byte("k"), nil, 0)
 	require.ErrorIs(t, err, ErrReplaced)
 	require.ErrorIs(t, s.Failed(), ErrReplaced)
 	tx.Rollback()

@@ -151,37 +151,50 @@ func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
 	return tx.v.trees.get(id)
 }
 
-// Get looks a key up. The value is valid until the transaction ends: a write transaction returns a copy of what it may
+// Get looks a key up, and its tag, 0 for none. The value is valid until the transaction ends: a write transaction returns a copy of what it may
 // still change. A tree that does not exist holds nothing.
-func (tx *Tx) Get(id TreeID, key []byte) (value []byte, flag, found bool, err error) {
+func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, err error) {
 	if err := tx.check(); err != nil {
-		return nil, false, false, err
+		return nil, 0, false, err
 	}
 	t, ok := tx.tree(id)
 	if !ok {
-		return nil, false, false, nil
+		return nil, 0, false, nil
 	}
 	v, found, err := tree.Get(tx, t, key)
 	if err != nil || !found {
-		return nil, false, false, tx.note(err)
+		return nil, 0, false, tx.note(err)
 	}
 	if tx.w != nil {
 		v.Bytes = tx.w.keep(v.Bytes)
 	}
-	return v.Bytes, v.Flag, true, nil
+	return v.Bytes, v.Tag, true, nil
 }
 
-// Info tells size and flag of a key's value without touching its bytes.
-func (tx *Tx) Info(id TreeID, key []byte) (size int, flag, found bool, err error) {
+// Info tells of a key without touching the bytes of its value.
+func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 	if err := tx.check(); err != nil {
-		return 0, false, false, err
+		return Info{}, err
 	}
 	t, ok := tx.tree(id)
 	if !ok {
-		return 0, false, false, nil
+		return Info{}, nil
 	}
-	size, flag, found, err = tree.GetInfo(tx, t, key)
-	return size, flag, found, tx.note(err)
+	info, err := tree.GetInfo(tx, t, key)
+	return info, tx.note(err)
+}
+
+// Rank counts the keys of a tree that are below key; 0 if the tree does not exist. It costs one descent.
+func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
+	if err := tx.check(); err != nil {
+		return 0, err
+	}
+	t, ok := tx.tree(id)
+	if !ok {
+		return 0, nil
+	}
+	rows, err = tree.Rank(tx, t, key)
+	return rows, tx.note(err)
 }
 
 // Rows counts the keys of a tree; 0 if it does not exist.

@@ -1,0 +1,27 @@
+package btree
+
+// SetTag changes the tag of key, 0 for none, and leaves its value alone: an overflow extent stays where it is. It tells
+// of the row as it was.
+func SetTag(w Writer, t *Tree, key []byte, tag int64) (was Info, err error) {
+	b, off, err := find(w, *t, key)
+	if err != nil || off == 0 {
+		return Info{}, err
+	}
+	if was = aboutAt(b, off); was.Tag == tag {
+		return was, nil
+	}
+	p := putter{editor: editor{w: w}, rightmost: true, retag: true}
+	defer p.done()
+	p.cell = cell{key: key, tag: tag, info: infoAt(b, off) &^ infoTag}
+	if tag != 0 {
+		p.cell.info |= infoTag
+	}
+	if p.cell.info&infoOverflow != 0 {
+		p.cell.ref = overflowAt(b, off)
+	} else {
+		s := p.pages(len(b))
+		s.val = append(s.val[:0], valueAt(b, off)...) // the page may change before the cell is written
+		p.cell.val = s.val
+	}
+	return was, p.put(t)
+}
