@@ -9,12 +9,27 @@ import (
 // Delete removes key and tells of the row that was there. If there was none, nothing is copied.
 func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
 	d := deleter{editor: editor{w: w}}
-	if was, err = d.look(*t, key); !was.Found || err != nil {
+	b, off, err := d.look(*t, key)
+	if off == 0 || err != nil {
 		return Info{}, err
 	}
+	was = aboutAt(b, off)
 	err = d.delete(t)
 	d.done()
 	return was, err
+}
+
+// DeleteValue is Delete of a key that has exactly this value, which is small enough to stand in the page. If it has
+// another one nothing is changed, and the row counts as not found.
+func DeleteValue(w Writer, t *Tree, key, value []byte) (found bool, err error) {
+	d := deleter{editor: editor{w: w}}
+	b, off, err := d.look(*t, key)
+	if off == 0 || err != nil || infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), value) {
+		return false, err
+	}
+	err = d.delete(t)
+	d.done()
+	return err == nil, err
 }
 
 // A deleter is one Delete on its way down the tree and up again.
@@ -23,24 +38,25 @@ type deleter struct {
 	path [maxDepth]uint16 // by level: the child, and at 0 the cell
 }
 
-// look finds key without changing anything, and notes the path to it.
-func (d *deleter) look(t Tree, key []byte) (was Info, err error) {
+// look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
+// path to it.
+func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return Info{}, err
+		return nil, 0, err
 	}
 	ref := t.Root
 	for level := t.Depth - 1; ; level-- {
 		b, n, err := pageAt(d.w, ref, level)
 		if err != nil {
-			return Info{}, err
+			return nil, 0, err
 		}
 		if level == 0 {
 			i, found, _ := leafSearch(b, n, key)
 			if !found {
-				return Info{}, nil
+				return nil, 0, nil
 			}
 			d.path[0] = uint16(i)
-			return aboutAt(b, slot(b, n, i)), nil
+			return b, slot(b, n, i), nil
 		}
 		i := branchSearch(b, n, key)
 		d.path[level] = uint16(i)

@@ -2,6 +2,7 @@ package ttl
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/ebbkv/ebb/txn"
 )
@@ -19,11 +20,10 @@ func (s Swept) Changed() bool { return s.Keys > 0 || s.Stale > 0 }
 // OnExpire hears of a key before it is deleted, in the transaction that deletes it. An error keeps everything as it is.
 type OnExpire func(key, value []byte) error
 
-// doomed are the rows of one batch: expiry rows, one after the other in buf.
+// doomed are the rows of one batch, in the order of their expiry: expiry rows, one after the other in buf.
 type doomed struct {
-	buf   []byte
-	ends  []int
-	stale int64
+	buf  []byte
+	ends []int
 }
 
 func (d *doomed) add(expiry int64, key []byte) {
@@ -42,8 +42,22 @@ func (d *doomed) row(i int) []byte {
 
 func (d *doomed) key(i int) []byte { return d.row(i)[expirySize:] }
 
+// expiry is the i-th expiry as the key index has it.
+func (d *doomed) expiry(i int) []byte { return d.row(i)[:expirySize] }
+
+// byKey lists the rows in the order of their keys: neighbours share pages, or at least the way to them.
+func (d *doomed) byKey() []int {
+	order := make([]int, len(d.ends))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return bytes.Compare(d.key(i), d.key(j)) })
+	return order
+}
+
 // Purge deletes up to limit keys that are expired at now, in the order of their expiry, and says whether more are due.
-// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone.
+// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone; such rows
+// count for the limit.
 //
 // Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand.
 func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool, err error) {
@@ -51,7 +65,7 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool
 		return Swept{}, false, nil
 	}
 	d, next, more, err := r.collect(now, limit)
-	if err != nil || (len(d.ends) == 0 && d.stale == 0) {
+	if err != nil || len(d.ends) == 0 {
 		return Swept{}, more, err
 	}
 	if err := r.room(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next)); err != nil {
@@ -65,7 +79,6 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool
 		return Swept{}, more, err
 	}
 	s, err = r.deleteRows(d)
-	s.Stale = d.stale
 	return s, more, err
 }
 
@@ -77,27 +90,27 @@ func (r Rows) collect(now int64, limit int) (d *doomed, next []byte, more bool, 
 		if err != nil || !ok {
 			return d, nil, false, err
 		}
-		due := Expired(now, expiry)
-		if !due || len(d.ends) == limit || d.stale == int64(limit) {
+		if due := Expired(now, expiry); !due || len(d.ends) == limit {
 			return d, bytes.Clone(w.c.Key()), due, nil
 		}
-		switch at, found, err := r.index(key); {
-		case err != nil:
-			return d, nil, false, err
-		case found && at == expiry:
-			d.add(expiry, key)
-		default:
-			d.stale++
-		}
+		d.add(expiry, key)
 	}
 }
 
-// tell calls onExpire for each row.
+// tell calls onExpire for each row that the key index confirms.
 func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 	if onExpire == nil {
 		return nil
 	}
+	var at [expirySize]byte
 	for i := range d.ends {
+		expiry, found, err := r.index(d.key(i))
+		if err != nil {
+			return err
+		}
+		if !found || !bytes.Equal(appendExpiry(at[:0], expiry), d.expiry(i)) {
+			continue
+		}
 		value, _, found, err := r.Tx.Get(r.Family.Data(), d.key(i))
 		if err != nil {
 			return err
@@ -112,15 +125,23 @@ func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 	return nil
 }
 
-// deleteRows deletes keys from data and key index.
+// deleteRows deletes from data and key index the keys whose expiry the key index confirms.
 func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
-	for i := range d.ends {
+	for _, i := range d.byKey() {
 		key := d.key(i)
-		was, err := r.Tx.Delete(r.Family.Data(), key)
+		confirmed, err := r.Tx.DeleteValue(r.Family.KeyIndex(), key, d.expiry(i))
 		if err != nil {
 			return s, err
 		}
-		if _, err := r.Tx.Delete(r.Family.KeyIndex(), key); err != nil {
+		if !confirmed {
+			if _, _, err := r.index(key); err != nil { // It may be damaged, not only another one.
+				return s, err
+			}
+			s.Stale++
+			continue
+		}
+		was, err := r.Tx.Delete(r.Family.Data(), key)
+		if err != nil {
 			return s, err
 		}
 		if was.Found {

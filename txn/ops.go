@@ -123,6 +123,30 @@ func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 	return was, tx.broken(w.logged())
 }
 
+// DeleteValue is Delete of a key that has exactly this value, of a few bytes; a key with another one is not found.
+func (tx *Tx) DeleteValue(id TreeID, key, value []byte) (found bool, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return false, err
+	}
+	if err := w.room(len(key)); err != nil {
+		return false, err
+	}
+	t, ok := w.trees.get(id)
+	if !ok {
+		return false, treeError(id)
+	}
+	w.s.pg.Overdraft(true)
+	found, err = tree.DeleteValue(w, &t, key, value)
+	w.s.pg.Overdraft(false)
+	if err != nil || !found {
+		return false, tx.broken(err)
+	}
+	w.set(id, t)
+	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
+	return true, tx.broken(w.logged())
+}
+
 func (w *writer) delete(id TreeID, key []byte) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
