@@ -213,6 +213,10 @@ func (r *Run) judgeFailed() error {
 
 // judgeReads reads everything: every acknowledged commit is there, and nothing that was rolled back.
 func (r *Run) judgeReads() error {
+	back := r.clock.ms
+	defer func() { r.clock.ms = back }()
+	r.clock.ms = longAgo // What is stored, whatever has expired.
+	r.clock.read()
 	got, err := readContents(r.db)
 	if err != nil {
 		if r.fault.Kinds&crashfs.KindRead != 0 {
@@ -221,11 +225,11 @@ func (r *Run) judgeReads() error {
 		return wrong("reading after a failure: %v", err)
 	}
 	// A durable commit that shares its fate with a relaxed one before it is shown only when it is certain.
-	lo, hi := r.now().seq, r.now().seq
+	lo, hi := r.newest(), r.newest()
 	if r.failedFor != nil {
 		lo = r.acked
 	}
-	if got.seq < lo || got.seq > hi || got.hash != r.States[got.seq] {
+	if got.seq < lo || got.seq > hi || got.hash != r.States[got.seq].Stored {
 		return wrong("after a failure readers see commit %d, want %d to %d", got.seq, lo, hi)
 	}
 	return nil
@@ -235,17 +239,17 @@ func (r *Run) judgeReads() error {
 func (r *Run) reopen() error {
 	r.Disk.SetPhase("reopen")
 	r.reopenedAt = r.Disk.Len()
-	lo, hi := r.now0(), r.now0()
+	lo, hi := r.newest(), r.newest()
 	if r.fault.Do == crashfs.Gate {
 		lo = r.acked
 	}
 	if r.unknown != nil {
 		hi++
-		r.States = append(r.States[:hi:hi], r.unknown.hash)
+		r.States = append(r.States[:hi:hi], r.unknown.state())
 	}
 	lo, hi = max(lo, 1), max(hi, 1)
 	if len(r.States) == 1 {
-		r.States = append(r.States, newModel().hash)
+		r.States = append(r.States, newModel().state())
 	}
 	r.sessions++
 	db, err := r.config.open(r.Disk, r.sessions+1000)
@@ -253,7 +257,7 @@ func (r *Run) reopen() error {
 		return wrong("opening again: %v", err)
 	}
 	got, err := readContents(db)
-	if err == nil && (got.seq < lo || got.seq > hi || got.hash != r.States[got.seq]) {
+	if err == nil && (got.seq < lo || got.seq > hi || got.hash != r.States[got.seq].Stored) {
 		err = wrong("opened again, the store holds commit %d, want %d to %d", got.seq, lo, hi)
 	}
 	if err == nil {
@@ -271,6 +275,3 @@ func (r *Run) reopen() error {
 	}
 	return nil
 }
-
-// now0 is the newest commit, 0 if the store was never opened.
-func (r *Run) now0() uint64 { return uint64(len(r.States) - 1) }

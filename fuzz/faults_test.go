@@ -102,7 +102,7 @@ func TestWrongAnswersAreSeen(t *testing.T) {
 	require.NoError(t, r.judgeError(crashfs.ErrIO))
 	require.NoError(t, r.steps())
 	require.NoError(t, r.judgeReads())
-	r.States[len(r.States)-1]++
+	r.States[len(r.States)-1].Stored++
 	require.ErrorIs(t, r.judgeReads(), errWrong)
 	r.abandon()
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/kv"
@@ -77,15 +78,15 @@ func (j *Judge) quick(im *crashfs.Image) error {
 
 // known holds contents against the model.
 func (j *Judge) known(v verdict) error {
-	if v.seq >= uint64(len(j.run.States)) || v.hash != j.run.States[v.seq] {
+	if v.seq >= uint64(len(j.run.States)) || v.hash != j.run.States[v.seq].Stored {
 		return fmt.Errorf("contents are not those of commit %d%s", v.seq, j.like(v.hash))
 	}
 	return nil
 }
 
 func (j *Judge) like(hash uint64) string {
-	for seq, h := range j.run.States {
-		if h == hash && seq > 0 {
+	for seq, s := range j.run.States {
+		if s.Stored == hash && seq > 0 {
 			return fmt.Sprintf(", but those of commit %d", seq)
 		}
 	}
@@ -127,7 +128,10 @@ func (j *Judge) recover(d *crashfs.Disk, salt uint64, expect func(verdict) error
 	}()
 	points = d.Len()
 	v.info = db.RecoveryInfo()
-	if v.contents, err = readContents(db); err != nil {
+	if v.contents, err = readContents(db); err == nil {
+		err = countsAgree(db)
+	}
+	if err != nil {
 		return v, points, fmt.Errorf("read: %w", err)
 	}
 	if err := expect(v); err != nil {
@@ -197,18 +201,14 @@ func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 	return nil
 }
 
-// oneMore commits a batch and gives what the store should hold then.
+// oneMore commits a batch, in which one key has an expiry, and gives what the store should hold then.
 func (j *Judge) oneMore(db *kv.DB, was contents) (contents, error) {
 	want := contents{was.seq + 1, was.hash}
 	family := familyHash(defaultFamily)
 	err := db.Update(func(tx *kv.Tx) error {
-		for _, key := range []string{"\x01one", "\x01two"} {
-			want.hash += rowHash(family, []byte(key), []byte("more"))
-			if err := tx.Put([]byte(key), []byte("more")); err != nil {
-				return err
-			}
-		}
-		return nil
+		one, two, more := []byte("\x01one"), []byte("\x01two"), []byte("more")
+		want.hash += rowHash(family, one, more) + rowHash(family, two, more) + expiryHash(family, two, startMs)
+		return errors.Join(tx.Put(one, more), tx.PutExpireAt(two, more, time.UnixMilli(startMs)))
 	})
 	return want, err
 }
@@ -224,9 +224,15 @@ func (j *Judge) holds(d *crashfs.Disk, salt uint64, want contents) error {
 	return err
 }
 
-// repeat recovers the image a second time, from its start: the same comes out.
+// repeat recovers the image a second time, from its start, by another clock: the same comes out, less what has expired
+// by then.
 func (j *Judge) repeat(im *crashfs.Image, salt uint64, v verdict) error {
-	db, err := j.run.config.open(im.Disk(crashfs.Options{Direct: j.run.config.Direct, Untraced: true}), salt)
+	state, c := j.run.States[v.seq], j.run.config
+	o, want := c.options(standing(longAgo)), state.AtMark
+	if o.MaxClockStep = anyStep; salt%2 == 0 {
+		o, want = c.options(standing(state.Mark+laterMs)), state.Later
+	}
+	db, err := c.openWith(im.Disk(crashfs.Options{Direct: c.Direct, Untraced: true}), salt, o)
 	if err != nil {
 		return fmt.Errorf("open from the start again: %w", err)
 	}
@@ -235,8 +241,10 @@ func (j *Judge) repeat(im *crashfs.Image, salt uint64, v verdict) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("open from the start again: read: %w", err)
-	case got != v.contents:
-		return fmt.Errorf("a second recovery ends in commit %d, the first in %d; contents equal: %v", got.seq, v.seq, got.hash == v.hash)
+	case got.seq != v.seq:
+		return fmt.Errorf("a second recovery ends in commit %d, the first in %d", got.seq, v.seq)
+	case got.hash != want:
+		return fmt.Errorf("what is seen of commit %d with the mark %d is wrong; opened later: %v", v.seq, state.Mark, salt%2 == 0)
 	case db.RecoveryInfo() != v.info:
 		return fmt.Errorf("a second recovery says %+v, the first %+v", db.RecoveryInfo(), v.info)
 	}

@@ -1,36 +1,49 @@
 package fuzz
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
-
-	"github.com/ebbkv/ebb/kv"
 )
 
 // defaultFamily is the family that every store has.
 const defaultFamily = "default"
 
-// A Model is what the store should hold: per family a map. Its hash is a sum over families and rows, so that a change
-// costs one row and not all of them. Families are shared between clones until one changes.
+// A Model is what the store should hold: per family a map. Rows that have expired are in it until something deletes them.
+// Its hash is a sum over families, rows and expiries, so that a change costs one row and not all of them. Families are
+// shared between clones until one changes.
 type Model struct {
 	families map[string]*rows
 	hash     uint64
+	mark     int64 // clock mark stored with the commit that made it, 0: none
 }
 
+// rows are one family. A key is in expiry exactly if it is in value and has one.
 type rows struct {
-	m      map[string]string
-	sum    uint64 // hash of name, for rows
+	value  map[string]string
+	expiry map[string]int64 // milliseconds since the Unix epoch
+	usual  time.Duration    // default ttl of the family, 0: none
+	sum    uint64           // hash of name, for rows
 	shared bool
 }
+
+// A State is what the oracle knows of one commit: what is stored, and what of it a transaction sees at two instants.
+type State struct {
+	Stored uint64 // all rows and expiries
+	Mark   int64  // clock mark, longAgo if there is none
+	AtMark uint64 // what is seen at the mark
+	Later  uint64 // what is seen laterMs after the mark
+}
+
+// laterMs is how long after a commit it is looked at once more: half of what the workloads make dies sooner.
+const laterMs = longestTTLMs / 2
 
 // newModel is the state of a new store.
 func newModel() *Model {
 	m := &Model{families: map[string]*rows{}}
-	m.create(defaultFamily)
+	m.create(defaultFamily, 0)
 	return m
 }
 
@@ -45,12 +58,18 @@ func mix(x uint64) uint64 {
 
 func familyHash(name string) uint64 { return mix(xxhash.Sum64String(name) + 1) }
 
+// rowHash is the part of a row in the hash without its expiry, expiryHash the part of the expiry: they are read from
+// different trees.
 func rowHash(family uint64, key, value []byte) uint64 {
 	return mix(mix(family+xxhash.Sum64(key)) + xxhash.Sum64(value))
 }
 
+func expiryHash(family uint64, key []byte, expiry int64) uint64 {
+	return mix(mix(family+xxhash.Sum64(key)+1) + uint64(expiry))
+}
+
 func (m *Model) clone() *Model {
-	c := &Model{families: maps.Clone(m.families), hash: m.hash}
+	c := &Model{families: maps.Clone(m.families), hash: m.hash, mark: m.mark}
 	for _, f := range m.families {
 		f.shared = true
 	}
@@ -61,14 +80,14 @@ func (m *Model) clone() *Model {
 func (m *Model) own(family string) *rows {
 	f := m.families[family]
 	if f.shared {
-		f = &rows{m: maps.Clone(f.m), sum: f.sum}
+		f = &rows{value: maps.Clone(f.value), expiry: maps.Clone(f.expiry), usual: f.usual, sum: f.sum}
 		m.families[family] = f
 	}
 	return f
 }
 
-func (m *Model) create(family string) {
-	f := &rows{m: map[string]string{}, sum: familyHash(family)}
+func (m *Model) create(family string, usual time.Duration) {
+	f := &rows{value: map[string]string{}, expiry: map[string]int64{}, usual: usual, sum: familyHash(family)}
 	m.families[family] = f
 	m.hash += f.sum
 }
@@ -83,28 +102,37 @@ func (m *Model) clear(family string) { m.deleteRange(family, "", "") }
 
 func (m *Model) rename(from, to string) {
 	old := m.families[from]
-	m.create(to)
-	for k, v := range old.m {
-		m.put(to, k, v)
+	m.create(to, old.usual)
+	for k, v := range old.value {
+		m.put(to, k, v, old.expiry[k])
 	}
 	m.drop(from)
 }
 
-func (m *Model) put(family, key, value string) {
+// put stores a row; expiry 0: it is permanent.
+func (m *Model) put(family, key, value string, expiry int64) {
 	m.delete(family, key)
 	f := m.own(family)
-	f.m[key] = value
+	f.value[key] = value
 	m.hash += rowHash(f.sum, []byte(key), []byte(value))
+	if expiry != 0 {
+		f.expiry[key] = expiry
+		m.hash += expiryHash(f.sum, []byte(key), expiry)
+	}
 }
 
 func (m *Model) delete(family, key string) {
-	v, ok := m.families[family].m[key]
+	v, ok := m.families[family].value[key]
 	if !ok {
 		return
 	}
 	f := m.own(family)
-	delete(f.m, key)
+	delete(f.value, key)
 	m.hash -= rowHash(f.sum, []byte(key), []byte(v))
+	if expiry, ok := f.expiry[key]; ok {
+		delete(f.expiry, key)
+		m.hash -= expiryHash(f.sum, []byte(key), expiry)
+	}
 }
 
 // deleteRange removes the keys of [lo, hi); "" does not bound.
@@ -116,108 +144,54 @@ func (m *Model) deleteRange(family, lo, hi string) {
 	}
 }
 
+// live says whether a key is there at now: stored, and not expired.
+func (m *Model) live(family, key string, now int64) bool {
+	f := m.families[family]
+	_, ok := f.value[key]
+	return ok && !f.due(key, now)
+}
+
+// due says whether a key has an expiry that has come.
+func (f *rows) due(key string, now int64) bool {
+	expiry, ok := f.expiry[key]
+	return ok && expiry <= now
+}
+
+// seen is the hash of what a transaction sees at now.
+func (m *Model) seen(now int64) uint64 {
+	hash := m.hash
+	for _, f := range m.families {
+		for key, expiry := range f.expiry {
+			if expiry <= now {
+				hash -= rowHash(f.sum, []byte(key), []byte(f.value[key])) + expiryHash(f.sum, []byte(key), expiry)
+			}
+		}
+	}
+	return hash
+}
+
+// dueAt lists the keys of a family that are stored and expired at now.
+func (m *Model) dueAt(family string, now int64) (keys []string) {
+	f := m.families[family]
+	for key := range f.expiry {
+		if f.due(key, now) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (m *Model) state() State {
+	mark := m.mark
+	if mark == 0 { // A store that was never told the time follows the clock.
+		mark = longAgo
+	}
+	return State{Stored: m.hash, Mark: mark, AtMark: m.seen(mark), Later: m.seen(mark + laterMs)}
+}
+
 func (m *Model) names() []string { return slices.Sorted(maps.Keys(m.families)) }
 
-func (m *Model) keys(family string) []string { return slices.Sorted(maps.Keys(m.families[family].m)) }
-
-// contents is what a transaction sees: the number of its state, and the hash that a Model of it has.
-type contents struct{ seq, hash uint64 }
-
-// readContents reads everything that db shows, forwards, and holds the counts against it.
-func readContents(db *kv.DB) (c contents, err error) {
-	err = db.View(func(tx *kv.Tx) error {
-		c.seq = tx.Seq()
-		c.hash, err = hashOf(tx)
-		return err
-	})
-	return c, err
-}
-
-func hashOf(tx *kv.Tx) (hash uint64, err error) {
-	names, err := tx.ListCFs()
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		f := tx.CF(name)
-		sum := familyHash(name)
-		hash += sum
-		n, last := int64(0), []byte(nil)
-		for k, v := range f.All() {
-			hash += rowHash(sum, k, v)
-			if n > 0 && string(k) <= string(last) {
-				return 0, fmt.Errorf("family %q: key %q after %q", name, k, last)
-			}
-			last = append(last[:0], k...)
-			n++
-		}
-		if err := tx.Err(); err != nil {
-			return 0, err
-		}
-		count, err := f.Count()
-		if err != nil {
-			return 0, err
-		}
-		if count != n {
-			return 0, fmt.Errorf("family %q: Count is %d, a scan finds %d rows", name, count, n)
-		}
-	}
-	return hash, nil
-}
-
-// diff says where db and the model part, for people.
-func (m *Model) diff(db *kv.DB) string {
-	var found []string
-	say := func(format string, args ...any) {
-		if len(found) < 10 {
-			found = append(found, fmt.Sprintf(format, args...))
-		}
-	}
-	err := db.View(func(tx *kv.Tx) error {
-		names, err := tx.ListCFs()
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			f := m.families[name]
-			if f == nil {
-				say("family %q should not be there", name)
-				continue
-			}
-			seen := 0
-			for k, v := range tx.CF(name).All() {
-				want, ok := f.m[string(k)]
-				switch {
-				case !ok:
-					say("%s/%q should not be there", name, k)
-				case want != string(v):
-					say("%s/%q has a wrong value of %d bytes, want %d", name, k, len(v), len(want))
-				}
-				if ok {
-					seen++
-				}
-			}
-			if seen < len(f.m) {
-				say("%s: %d rows are missing", name, len(f.m)-seen)
-			}
-		}
-		for name := range m.families {
-			if !slices.Contains(names, name) {
-				say("family %q is missing", name)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		say("%v", err)
-	}
-	return errors.Join(toErrors(found)...).Error()
-}
-
-func toErrors(texts []string) []error {
-	errs := []error{errors.New("difference")}
-	for _, t := range texts {
-		errs = append(errs, errors.New("  "+t))
-	}
-	return errs
+func (m *Model) keys(family string) []string {
+	return slices.Sorted(maps.Keys(m.families[family].value))
 }

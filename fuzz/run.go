@@ -32,28 +32,29 @@ var wide = Config{Segment: 32 << 10, Cache: 1 << 20, Checkpoint: 1 << 20}
 // large is the store of random workloads.
 var large = Config{Segment: 32 << 10, Cache: 256 << 10, Checkpoint: 96 << 10}
 
-func (c Config) options() *kv.Options {
-	return &kv.Options{
-		PageSize: 4096, CacheBytes: c.Cache, CheckpointBytes: c.Checkpoint,
-		// A clock that stands still: the same bytes each time.
-		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
-	}
+// options are those of a store whose time is what now says: the same bytes each time.
+func (c Config) options(now func() time.Time) *kv.Options {
+	return &kv.Options{PageSize: 4096, CacheBytes: c.Cache, CheckpointBytes: c.Checkpoint, Clock: now}
 }
 
-// open opens the store on a disk. salt makes its random numbers; two sessions that could meet each other's segments
-// need different ones.
+// open opens the store on a disk, long ago. salt makes its random numbers; two sessions that could meet each other's
+// segments need different ones.
 func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
+	return c.openWith(d, salt, c.options(standing(longAgo)))
+}
+
+func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	return kv.OpenFS(d, path, c.options(), kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true})
+	return kv.OpenFS(d, path, o, kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true})
 }
 
 // A Run is a workload in progress, or over.
 type Run struct {
 	Workload Workload
 	Disk     *crashfs.Disk
-	// States are the hashes of what commits 0, 1, 2 ... left; commit 1 is the store's own first one, and 0 stands for
+	// States are what commits 0, 1, 2 ... left; commit 1 is the store's own first one, and 0 stands for
 	// a store that was never opened. OpEnds is the length of the trace after the base and after each operation.
-	States []uint64
+	States []State
 	OpEnds []int
 
 	config   Config
@@ -66,8 +67,10 @@ type Run struct {
 	held     *heldReader
 	closed   bool         // the store was closed, not killed
 	beside   func() error // runs once, in the middle of the next checkpoint
-	attempt  *Model       // what the commit in flight would make
-	acked    uint64       // last commit that must survive a power cut
+	clock    clock
+	attempt  *Model // what the commit in flight would make
+	amid     *tx    // the write transaction that a purge has joined
+	acked    uint64 // last commit that must survive a power cut
 	settled  []settlement
 	// fault is what the disk suffers from, failedFor the error after which the store was given up, and unknown what the
 	// commit whose fate it left open would make.
@@ -117,7 +120,7 @@ func wrong(format string, args ...any) error {
 // newRun prepares a workload on a fresh disk.
 func newRun(w Workload) *Run {
 	c := w.config()
-	return &Run{Workload: w, config: c, Disk: crashfs.New(crashfs.Options{Direct: c.Direct}), States: []uint64{0}}
+	return &Run{Workload: w, config: c, Disk: crashfs.New(crashfs.Options{Direct: c.Direct}), States: []State{{}}, clock: clock{ms: startMs}}
 }
 
 // Do runs a workload to its end, the closing included.
@@ -176,7 +179,7 @@ func (r *Run) open() error {
 		r.Disk.Begun(1)
 	}
 	r.sessions++
-	db, err := r.config.open(r.fs(), r.sessions)
+	db, err := r.config.openWith(r.fs(), r.sessions, r.options())
 	if err != nil {
 		return err
 	}
@@ -185,6 +188,10 @@ func (r *Run) open() error {
 	if first {
 		r.committed(newModel())
 		r.durable(1)
+	}
+	r.clock.opened(r.model.mark)
+	if err := r.moveClock(r.clock.ms); err != nil {
+		return err
 	}
 	got, err := readContents(db)
 	if err != nil {
@@ -199,13 +206,16 @@ func (r *Run) open() error {
 	return nil
 }
 
-// now is the newest commit.
-func (r *Run) now() contents { return contents{uint64(len(r.States) - 1), r.model.hash} }
+// now is the newest commit, as a transaction sees it that begins now.
+func (r *Run) now() contents { return contents{r.newest(), r.model.seen(r.clock.read())} }
+
+// newest is the number of the newest commit, 0 if the store was never opened.
+func (r *Run) newest() uint64 { return uint64(len(r.States) - 1) }
 
 // committed makes m the newest commit.
 func (r *Run) committed(m *Model) {
 	r.model, r.attempt = m, nil
-	r.States = append(r.States, m.hash)
+	r.States = append(r.States, m.state())
 	if r.keep {
 		r.models = append(r.models, m.clone())
 	}
@@ -221,6 +231,7 @@ func (r *Run) durable(n uint64) {
 func (r *Run) begun(m *Model) (next uint64) {
 	next = uint64(len(r.States))
 	r.attempt = m
+	r.clock.sign(m)
 	for i := range r.settled {
 		if s := &r.settled[i]; s.until == 0 {
 			s.until = r.Disk.Len()
@@ -242,7 +253,7 @@ func (r *Run) close() error {
 		return err
 	}
 	r.closed = true
-	r.durable(r.now().seq)
+	r.durable(r.newest())
 	if names := storeFiles(r.Disk); len(names) != 1 && r.fault == nil {
 		return wrong("after Close there are %v", names)
 	}
@@ -274,83 +285,4 @@ func (r *Run) hold() error {
 	}
 	r.held = &heldReader{tx, r.now()}
 	return nil
-}
-
-// tx is a write transaction and the model as it changes.
-type tx struct {
-	*kv.Tx
-	m *Model
-}
-
-// update runs a write transaction with fn, and commits it.
-func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
-	r.Disk.SetPhase("fill")
-	t := &tx{m: r.model.clone()}
-	var err error
-	if t.Tx, err = r.db.Begin(context.Background(), true); err != nil {
-		return err
-	}
-	t.SetDurability(d)
-	if err := fn(t); err != nil {
-		_ = t.Rollback()
-		if errors.Is(err, errRollback) {
-			return nil
-		}
-		return err
-	}
-	return r.commit(t, d)
-}
-
-// errRollback from the function of update means that it shall be rolled back.
-var errRollback = errors.New("rolled back as wanted")
-
-func (r *Run) commit(t *tx, d kv.Durability) error {
-	r.Disk.SetPhase("commit")
-	next := r.begun(t.m)
-	if err := t.Commit(); err != nil {
-		return err
-	}
-	if got := t.Seq(); got == next-1 && t.m.hash == r.model.hash {
-		r.attempt = nil
-		return nil // Nothing to commit.
-	} else if got != next {
-		return wrong("commit has number %d, want %d", got, next)
-	}
-	r.committed(t.m)
-	if d == kv.Sync {
-		r.durable(next)
-	} else {
-		r.Disk.AckedRelaxed(next)
-	}
-	return nil
-}
-
-func (t *tx) put(family, key, value string) error {
-	t.m.put(family, key, value)
-	return t.CF(family).Put([]byte(key), []byte(value))
-}
-
-func (t *tx) remove(family, key string) error {
-	t.m.delete(family, key)
-	return t.CF(family).Delete([]byte(key))
-}
-
-func (t *tx) removeRange(family, lo, hi string) error {
-	t.m.deleteRange(family, lo, hi)
-	return t.CF(family).DeleteRange([]byte(lo), []byte(hi))
-}
-
-func (t *tx) create(family string) error {
-	t.m.create(family)
-	return t.CreateCF(family, kv.CFOptions{})
-}
-
-func (t *tx) drop(family string) error {
-	t.m.drop(family)
-	return t.DropCF(family)
-}
-
-func (t *tx) rename(from, to string) error {
-	t.m.rename(from, to)
-	return t.RenameCF(from, to)
 }

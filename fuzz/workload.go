@@ -102,12 +102,12 @@ func (r *Run) base() error {
 	return nil
 }
 
-// fill puts n keys, and a family with one more.
+// fill puts n keys, some of them in another family. Of many, every third has an expiry.
 func fill(r *Run, n int) error {
 	return r.update(kv.Sync, func(t *tx) error {
 		rnd := rand.New(rand.NewPCG(uint64(n), 0))
 		if t.m.families["other"] == nil {
-			if err := t.create("other"); err != nil {
+			if err := t.create("other", 0); err != nil {
 				return err
 			}
 		}
@@ -116,7 +116,14 @@ func fill(r *Run, n int) error {
 			if i%8 == 7 {
 				family = "other"
 			}
-			if err := t.put(family, newKey(r, rnd), newValue(rnd, 60)); err != nil {
+			key, value := newKey(r, rnd), newValue(rnd, 60)
+			var err error
+			if i%3 == 2 {
+				err = t.putTTL(family, key, value, someTTL(rnd))
+			} else {
+				err = t.put(family, key, value)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -125,13 +132,15 @@ func fill(r *Run, n int) error {
 }
 
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
-// checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go.
+// checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go; and for
+// expired keys that die in other ways than by a purge.
 func Specials() (all []Workload) {
 	for _, text := range []string{
 		"one relax.0 sync.0 relax.1", "busy put.0 kill.1 big.2 ckpt.3 put.4",
 		"busy relax.0 ckpt.1 over.2 kill.3 bulk.4 over.5 kill.6 batch.7 ckpt.8 reopen.9 big.10", "wide beside.0", "wide beside.1 over.1 batch.2 ckpt.3",
 		"wide beside.0 beside.1 reopen.2", "wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
 		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7", "wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
+		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5", "wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
 	} {
 		w, err := ParseWorkload(text)
 		if err != nil {

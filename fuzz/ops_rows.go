@@ -1,0 +1,209 @@
+package fuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// Operations on rows and families: one commit each.
+
+func opPut(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		return t.put(pickFamily(t.m, rnd), newKey(r, rnd), newValue(rnd, rnd.IntN(300)))
+	})
+}
+
+func opOverwrite(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		key, ok := pickKey(t.m, family, rnd)
+		if !ok {
+			key = newKey(r, rnd)
+		}
+		return t.put(family, key, newValue(rnd, rnd.IntN(500)))
+	})
+}
+
+func opDelete(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		key, _ := pickKey(t.m, family, rnd)
+		if key == "" {
+			key = "absent"
+		}
+		return t.remove(family, key)
+	})
+}
+
+// opBig writes a value that needs an overflow extent.
+func opBig(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		return t.put(pickFamily(t.m, rnd), fmt.Sprintf("big%d", rnd.IntN(6)), newValue(rnd, 1500+rnd.IntN(9000)))
+	})
+}
+
+func opBatch(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		for range 60 {
+			if err := t.put(family, newKey(r, rnd), newValue(rnd, 20+rnd.IntN(100))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// opCreate makes a family; in one of three, a plain put gives an expiry.
+func opCreate(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		name, usual := freeName(t.m, rnd), time.Duration(0)
+		if rnd.IntN(3) == 0 {
+			usual = someTTL(rnd)
+		}
+		if err := t.create(name, usual); err != nil {
+			return err
+		}
+		return t.put(name, newKey(r, rnd), newValue(rnd, 50))
+	})
+}
+
+// opDrop drops a family; where there is none it makes one in the same commit.
+func opDrop(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		name, ok := otherFamily(t.m, rnd)
+		if !ok {
+			name = freeName(t.m, rnd)
+			if err := t.create(name, 0); err != nil {
+				return err
+			}
+			if err := t.put(name, "k", "v"); err != nil {
+				return err
+			}
+		}
+		return t.drop(name)
+	})
+}
+
+func opRelaxed(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.NoSync, func(t *tx) error {
+		return t.put(pickFamily(t.m, rnd), newKey(r, rnd), newValue(rnd, rnd.IntN(300)))
+	})
+}
+
+func opRename(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		to := freeName(t.m, rnd)
+		from, ok := otherFamily(t.m, rnd)
+		if !ok {
+			return t.create(to, 0)
+		}
+		return t.rename(from, to)
+	})
+}
+
+func opRange(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		a, _ := pickKey(t.m, family, rnd)
+		b, _ := pickKey(t.m, family, rnd)
+		return t.removeRange(family, min(a, b), max(a, b)+"~")
+	})
+}
+
+func opClear(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		t.m.clear(family)
+		return t.CF(family).Clear()
+	})
+}
+
+// opSavepoint takes back the middle of a commit.
+func opSavepoint(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 60)); err != nil {
+			return err
+		}
+		sp, before := t.Savepoint(), t.m.clone()
+		for range 1 + rnd.IntN(40) {
+			if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 120)); err != nil {
+				return err
+			}
+		}
+		if err := t.create(freeName(t.m, rnd), 0); err != nil {
+			return err
+		}
+		if key, ok := pickKey(t.m, defaultFamily, rnd); ok {
+			if err := t.remove(defaultFamily, key); err != nil {
+				return err
+			}
+		}
+		if err := t.RollbackTo(sp); err != nil {
+			return err
+		}
+		t.m = before
+		return t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 60))
+	})
+}
+
+func opAbort(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		for range rnd.IntN(1500) {
+			if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 200)); err != nil {
+				return err
+			}
+		}
+		return errRollback
+	})
+}
+
+// opMany grows the store, by more than the cache holds now and then.
+func opMany(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Durability(rnd.IntN(2)), func(t *tx) error {
+		family := pickFamily(t.m, rnd)
+		for range rnd.IntN(1500) {
+			if err := t.put(family, newKey(r, rnd), newValue(rnd, 50+rnd.IntN(400))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// opCut shrinks the store: keys go one by one, so that pages merge.
+func opCut(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		for _, family := range t.m.names() {
+			share := rnd.IntN(100)
+			for _, key := range t.m.keys(family) {
+				if rnd.IntN(100) < share {
+					if err := t.remove(family, key); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// opBoth is one commit across families.
+func opBoth(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Durability(rnd.IntN(2)), func(t *tx) error {
+		for _, family := range t.m.names() {
+			if err := t.put(family, newKey(r, rnd), newValue(rnd, rnd.IntN(200))); err != nil {
+				return err
+			}
+			if key, ok := pickKey(t.m, family, rnd); ok && rnd.IntN(2) == 0 {
+				if err := t.remove(family, key); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
