@@ -14,10 +14,10 @@ BENCH ?= .
 BENCHTIME ?= 1s
 TORTURETIME ?= 10m
 
-.PHONY: help build test race vet lint fuzz check bench golden run clean torture cross
+.PHONY: help build test race vet lint fuzz check bench bench-full microbench golden run clean torture cross
 
 help: ## List these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 build: ## Build the ebb command as bin/ebb
 	go build -o bin/ebb ./cmd/ebb
@@ -40,7 +40,17 @@ fuzz: ## Fuzz every target for FUZZTIME (10s)
 
 check: vet lint test ## vet, lint and test: what to run before a commit
 
-bench: ## Run the benchmarks that match BENCH for BENCHTIME each
+bench: build-bench ## Compare with other stores, ten minutes: bin/bench.json, bin/bench.html
+	bin/bench -n 100000 -rounds 3 -json bin/bench.json -html bin/bench.html
+
+bench-full: build-bench ## The same with a million rows and ten million: hours
+	bin/bench -n 1000000 -rounds 3 -workloads all -json bin/bench-full.json -html bin/bench-full.html
+
+.PHONY: build-bench
+build-bench:
+	go build -o bin/bench ./cmd/bench
+
+microbench: ## Run the Go benchmarks that match BENCH for BENCHTIME each
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
 golden: ## Rewrite the golden files that pin the format; a change there is a format change

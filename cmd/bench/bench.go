@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/cmd/bench/engine"
+	"github.com/ebbkv/ebb/cmd/bench/workload"
+)
+
+// childTime is when a child is given up: no job takes that long, even with ten million rows.
+const childTime = 15 * time.Minute
+
+// bench runs all children.
+type bench struct {
+	engines []engine.Engine
+	chosen  []workload.Workload
+	n       int
+	rounds  int
+	dir     string
+	profile string
+	log     io.Writer
+
+	began       time.Time
+	done, total int
+}
+
+// all measures everything and returns the results in the order in which they came. A failure is a result; an error means
+// that the benchmark could not go on.
+func (b *bench) all(ctx context.Context) (results []workload.Result, err error) {
+	b.began = time.Now()
+	for i := range b.chosen {
+		b.total += b.rounds * len(b.entrants(&b.chosen[i]))
+	}
+	root, err := os.MkdirTemp(b.dir, "ebb-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+
+	f := fixtures{bench: b, root: root}
+	for i := range b.chosen {
+		w := &b.chosen[i]
+		for round := range b.rounds {
+			names := b.entrants(w)
+			for k := range names { // Each round begins with another engine, so that none always comes after the same one.
+				name := names[(k+round)%len(names)]
+				r, err := b.one(ctx, &f, w, name, round)
+				if err != nil {
+					return nil, err
+				}
+				results = append(results, r)
+			}
+		}
+		if i+1 == len(b.chosen) || b.chosen[i+1].Fixture != w.Fixture {
+			if err := f.drop(); err != nil { // They are large; the next workload needs others.
+				return nil, err
+			}
+		}
+	}
+	return results, nil
+}
+
+// entrants are the names of the engines that take part in a workload, and the limit if it has one.
+func (b *bench) entrants(w *workload.Workload) (names []string) {
+	for _, e := range b.engines {
+		if w.Takes(e) {
+			names = append(names, e.Name)
+		}
+	}
+	if w.Limit != nil {
+		names = append(names, limitEngine)
+	}
+	return names
+}
+
+// one runs a workload once on an engine.
+func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name string, round int) (workload.Result, error) {
+	j := job{Engine: name, Workload: w.Name, Round: round, N: b.n, Dir: filepath.Join(f.root, "run")}
+	if b.profile != "" {
+		j.Profile = fmt.Sprintf("%s.%s.%s.%d", b.profile, name, w.Name, round)
+	}
+	result := workload.Result{Engine: name, Workload: w.Name, Round: round}
+	failure, err := f.prepare(ctx, w, name, j.Dir)
+	if err != nil {
+		return result, err
+	}
+	if failure == "" {
+		if result, err = start(ctx, j); err != nil {
+			result.Engine, result.Workload, result.Round, failure = name, w.Name, round, err.Error()
+		}
+	}
+	if ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	if failure != "" {
+		result.Failure = failure
+	}
+	b.tell(w, &result)
+	return result, os.RemoveAll(j.Dir)
+}
+
+// tell reports progress.
+func (b *bench) tell(w *workload.Workload, r *workload.Result) {
+	b.done++
+	spent := time.Since(b.began)
+	left := spent / time.Duration(b.done) * time.Duration(b.total-b.done)
+	what := fmt.Sprintf("%.4g %s", r.Value, w.Unit)
+	if r.Failure != "" {
+		what = "FAILED: " + r.Failure
+	}
+	fmt.Fprintf(b.log, "%d/%d %s, round %d, %s: %s (%v spent, about %v left)\n", b.done, b.total, r.Workload, r.Round+1, r.Engine,
+		what, spent.Round(time.Second), left.Round(time.Second))
+}
+
+// start runs a child and returns what it printed.
+func start(ctx context.Context, j job) (r workload.Result, err error) {
+	out, err := command(ctx, j)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		return r, fmt.Errorf("child printed %q: %w", out, err)
+	}
+	return r, nil
+}
+
+// command runs a child to its end. Its error tells how the child ended, with what it wrote to stderr.
+func command(ctx context.Context, j job) (stdout []byte, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, childTime)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, childCommand, string(text))
+	cmd.Stderr = &stderr
+	stdout, err = cmd.Output()
+	if err != nil {
+		last := stderr.String()
+		return stdout, fmt.Errorf("child: %w: %s", err, strings.TrimSpace(last[max(0, len(last)-500):]))
+	}
+	return stdout, nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/ebbkv/ebb/cmd/bench/engine"
+	"github.com/ebbkv/ebb/cmd/bench/report"
+	"github.com/ebbkv/ebb/cmd/bench/workload"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == childCommand {
+		os.Exit(child(os.Args[2], os.Stdout))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	bench
+	engines, workloads string
+	json, html         string
+	list               bool
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o := options{bench: bench{log: stderr}}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.engines, "engines", "", "engines, with commas between; empty: all")
+	flags.StringVar(&o.workloads, "workloads", "", "workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too")
+	flags.IntVar(&o.n, "n", 1_000_000, "rows of the main set")
+	flags.IntVar(&o.rounds, "rounds", 3, "measurements of each figure; the median counts")
+	flags.StringVar(&o.dir, "dir", "", "directory for the stores, on the disk that is to be measured; empty: the one for temporary files")
+	flags.StringVar(&o.json, "json", "", "write all results to this file")
+	flags.StringVar(&o.html, "html", "", "write a page with plots to this file")
+	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the timed part to this file, with engine, workload and round added to its name")
+	flags.BoolVar(&o.list, "list", false, "list engines and workloads")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? Everything is a flag", flags.Arg(0))
+	}
+	if o.list {
+		list(stdout)
+		return nil
+	}
+	if o.n < 1000 || o.rounds < 1 {
+		return fmt.Errorf("-n must be at least 1000 and -rounds at least 1")
+	}
+	return o.measure(ctx, stdout)
+}
+
+func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
+	if o.chosen, err = workload.Select(o.workloads); err != nil {
+		return err
+	}
+	names := engine.Names()
+	if o.engines != "" {
+		names = strings.Split(o.engines, ",")
+	}
+	for _, name := range names {
+		e, err := engine.ByName(name)
+		if err != nil {
+			return err
+		}
+		o.bench.engines = append(o.bench.engines, e)
+	}
+	results, err := o.all(ctx)
+	if err != nil {
+		return err
+	}
+	rep := report.New(o.chosen, results, o.n, o.rounds)
+	if err := rep.Table(stdout); err != nil {
+		return err
+	}
+	for _, out := range []struct {
+		file  string
+		write func(io.Writer) error
+	}{{o.json, rep.JSON}, {o.html, rep.HTML}} {
+		if err := writeFile(out.file, out.write); err != nil {
+			return err
+		}
+	}
+	if i := slices.IndexFunc(results, func(r workload.Result) bool { return r.Failure != "" }); i >= 0 {
+		return fmt.Errorf("%s on %s: %s", results[i].Workload, results[i].Engine, results[i].Failure)
+	}
+	return nil
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+func list(w io.Writer) {
+	fmt.Fprintf(w, "engines:\n  %s\n\nworkloads:\n", strings.Join(engine.Names(), " "))
+	for _, l := range workload.All() {
+		fmt.Fprintf(w, "  %-18s %s\n", l.Name, l.About)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/cmd/bench/engine"
+	"github.com/ebbkv/ebb/cmd/bench/workload"
+)
+
+// tinyRows is enough for trees of two levels and for batches, and few enough for a test.
+const tinyRows = 2000
+
+// TestMain lets the test program be the child that the benchmark starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == childCommand {
+		os.Exit(child(os.Args[2], os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+func allEngines(t *testing.T) (all []engine.Engine) {
+	t.Helper()
+	for _, name := range engine.Names() {
+		e, err := engine.ByName(name)
+		require.NoError(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// TestEveryEngineOnEveryWorkload runs the whole benchmark on few rows, in processes of their own as always. Every
+// workload checks what the engine answered.
+func TestEveryEngineOnEveryWorkload(t *testing.T) {
+	for _, w := range workload.All() {
+		t.Run(w.Name, func(t *testing.T) {
+			b := bench{engines: allEngines(t), chosen: []workload.Workload{w}, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
+			results, err := b.all(t.Context())
+			require.NoError(t, err)
+			require.Len(t, results, len(b.entrants(&w)))
+			require.Contains(t, b.entrants(&w), "ebb")
+			for _, r := range results {
+				require.Empty(t, r.Failure, r.Engine)
+				require.Equal(t, w.Name, r.Workload)
+				require.Positive(t, r.Value, r.Engine)
+				require.Positive(t, r.Seconds, r.Engine)
+			}
+			left, err := os.ReadDir(b.dir)
+			require.NoError(t, err)
+			require.Empty(t, left, "directories left behind")
+		})
+	}
+}
+
+// TestRunWritesWhatItWasAskedFor goes through the flags: table, JSON, page, profile.
+func TestRunWritesWhatItWasAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	json, html, profile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html"), filepath.Join(dir, "cpu")
+	var stdout, stderr bytes.Buffer
+	err := run(t.Context(), []string{"-n", "2000", "-rounds", "2", "-engines", "ebb,bbolt", "-workloads", "get,scan*", "-dir", dir,
+		"-json", json, "-html", html, "-cpuprofile", profile}, &stdout, &stderr)
+	require.NoError(t, err, stderr.String())
+	for _, want := range []string{"2000 rows", "median of 2", "get, /s", "scan-back, /s", "scan-prefix, /s", "bbolt"} {
+		require.Contains(t, stdout.String(), want)
+	}
+	require.Contains(t, stderr.String(), "24/24 ")
+	for _, name := range []string{json, html, profile + ".ebb.get.1"} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Positive(t, info.Size(), name)
+	}
+}
+
+func TestRunRefusesWhatItCannotDo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown engine", []string{"-engines", "nosuch"}, `no engine "nosuch"`},
+		{"unknown workload", []string{"-workloads", "nosuch"}, `no workload "nosuch"`},
+		{"too few rows", []string{"-n", "10"}, "-n must be"},
+		{"an argument", []string{"get"}, `what is "get"`},
+		{"a directory that is not there", []string{"-dir", filepath.Join(t.TempDir(), "none")}, "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.ErrorContains(t, run(t.Context(), c.args, io.Discard, io.Discard), c.want)
+		})
+	}
+}
+
+// TestAFailureFailsItsRow: an engine that cannot do its job is reported, and the others are measured.
+func TestAFailureFailsItsRow(t *testing.T) {
+	broken := engine.Engine{Name: "nosuch"} // The child does not know it.
+	ebb, err := engine.ByName("ebb")
+	require.NoError(t, err)
+	chosen, err := workload.Select("get")
+	require.NoError(t, err)
+	b := bench{engines: []engine.Engine{broken, ebb}, chosen: chosen, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
+	results, err := b.all(t.Context())
+	require.NoError(t, err)
+	require.Len(t, results, 3)
+	require.Contains(t, results[0].Failure, `no engine "nosuch"`)
+	require.Empty(t, results[1].Failure)
+}
+
+func TestListNamesEverything(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), []string{"-list"}, &out, io.Discard))
+	for _, w := range workload.All() {
+		require.Contains(t, out.String(), w.Name)
+		require.Contains(t, out.String(), w.About)
+	}
+	for _, name := range engine.Names() {
+		require.Contains(t, out.String(), name)
+	}
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/cmd/bench/workload"
+)
+
+// sample is two rows: a rate in which we lead, and a time in which we do not, with a peer that failed once.
+func sample(t *testing.T) *Report {
+	t.Helper()
+	chosen, err := workload.Select("get,open")
+	require.NoError(t, err)
+	var results []workload.Result
+	add := func(w, e string, values ...float64) {
+		for i, v := range values {
+			results = append(results, workload.Result{Workload: w, Engine: e, Round: i, Value: v, Peak: 30e6, P50us: 1, P99us: 7,
+				Written: 300, User: 100, Disk: 500, Data: 250})
+		}
+	}
+	add("get", "ebb", 1500, 3000, 2000)
+	add("get", "bbolt", 1000, 900, 1100)
+	add("get", "sqlite", 5000, 5000, 5000)
+	add("get", "limit", 4000, 4000, 4000)
+	add("open", "ebb", 4, 2, 3)
+	add("open", "bbolt", 1, 1, 1)
+	add("open", "pebble", 9, 9, 9)
+	for i := range results {
+		if results[i].Engine == "sqlite" && results[i].Round == 1 {
+			results[i].Failure = "wrong answer: <1 row>"
+		}
+	}
+	return New(chosen, results, 1234, 3)
+}
+
+func TestFiguresAreMediansOfTheRounds(t *testing.T) {
+	row := sample(t).Rows[0]
+	require.Equal(t, []string{"ebb", "bbolt", "sqlite", "limit"}, engines(row), "best first, failures behind, the limit last")
+	own := row.find("ebb")
+	require.Equal(t, 2000.0, own.Median)
+	require.Equal(t, 1500.0, own.Min)
+	require.Equal(t, 3000.0, own.Max)
+	require.Equal(t, 3.0, own.PerByte)
+	require.Equal(t, 2.0, own.PerLive)
+	require.Equal(t, "wrong answer: <1 row>", row.find("sqlite").Failure, "one failure fails the row")
+}
+
+func TestAnEvenNumberOfRoundsHasItsMedianBetween(t *testing.T) {
+	rounds := []workload.Result{{Value: 1}, {Value: 2}, {Value: 4}, {Value: 9}}
+	require.Equal(t, 3.0, figure("x", rounds).Median)
+}
+
+func TestAdvantageIsAboveOneForTheBetter(t *testing.T) {
+	rep := sample(t)
+	rate, time := standing(rep.Rows[0]), standing(rep.Rows[1])
+	require.Equal(t, "bbolt", rate.Peer.Engine, "a failure is no peer")
+	require.InDelta(t, 2.0, rate.Ratio, 1e-9)
+	require.InDelta(t, 0.5, rate.OfLimit, 1e-9)
+	require.True(t, rate.First && rate.AtGoal)
+	require.Equal(t, []string{"bbolt", "ebb", "pebble"}, engines(rep.Rows[1]), "less is better")
+	require.InDelta(t, 1.0/3, time.Ratio, 1e-9)
+	require.False(t, time.First || time.AtGoal)
+	require.Nil(t, time.Limit)
+	require.Zero(t, time.OfLimit)
+}
+
+func engines(row Row) (names []string) {
+	for _, f := range row.Figures {
+		names = append(names, f.Engine)
+	}
+	return names
+}
+
+func TestTableHasEveryRowWithItsRatios(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, sample(t).Table(&b))
+	lines := map[string]string{}
+	for line := range strings.Lines(b.String()) {
+		if f := strings.Fields(line); len(f) > 0 && lines[f[0]] == "" {
+			lines[f[0]] = strings.Join(f, " ")
+		}
+	}
+	require.Equal(t, "get, /s 2000 1500 3000 1000 bbolt 2.00x 1.30x 4000 0.50x 1 7 7", lines["get,"])
+	require.Equal(t, "open, ms 3 2 4 1 bbolt 0.33x - - - 1 7 7", lines["open,"])
+	require.Equal(t, "get 30 30 bbolt 3 3 bbolt 0.0005 0.0005 bbolt 2", lines["get"])
+	require.Contains(t, b.String(), "FAILED: get on sqlite: wrong answer: <1 row>")
+}
+
+func TestTableWithoutUsOrPeers(t *testing.T) {
+	chosen, err := workload.Select("get")
+	require.NoError(t, err)
+	for _, e := range []string{"ebb", "bbolt", "limit"} {
+		var b strings.Builder
+		require.NoError(t, New(chosen, []workload.Result{{Workload: "get", Engine: e, Value: 7}}, 1, 1).Table(&b))
+		require.Contains(t, b.String(), "get, /s")
+		require.Contains(t, b.String(), " 7 ")
+	}
+}
+
+func TestJSONReadsBack(t *testing.T) {
+	rep := sample(t)
+	var b strings.Builder
+	require.NoError(t, rep.JSON(&b))
+	var back Report
+	require.NoError(t, json.Unmarshal([]byte(b.String()), &back))
+	require.Equal(t, rep.Results, back.Results)
+	require.Len(t, back.Rows, 2)
+	require.Equal(t, rep.Rows[0].Figures[0].Median, back.Rows[0].Figures[0].Median)
+}
+
+// TestPageIsWholeAndNeedsNoNetwork: every engine has its bar, text is escaped, and nothing is fetched.
+func TestPageIsWholeAndNeedsNoNetwork(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, sample(t).HTML(&b))
+	html := b.String()
+	require.Equal(t, 2, strings.Count(html, "<svg"))
+	require.Equal(t, 6, strings.Count(html, "<rect"), "three entrants in each plot, the limit in none")
+	require.Contains(t, html, "wrong answer: &lt;1 row&gt;")
+	for _, fetch := range []string{"http:", "https:", "src=", "@import", "<script"} {
+		require.NotContains(t, html, fetch)
+	}
+	for _, part := range strings.SplitAfter(html, "</svg>")[:2] {
+		d := xml.NewDecoder(strings.NewReader(part[strings.Index(part, "<svg"):]))
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else {
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+func TestNumbersHaveThreeDigits(t *testing.T) {
+	for want, x := range map[string]float64{"0": 0, "0.0123": 0.01234, "1.23": 1.234, "12.3": 12.34, "123": 123.4, "1234": 1234,
+		"12.3k": 12340, "1.23M": 1234000} {
+		require.Equal(t, want, number(x))
+	}
+}

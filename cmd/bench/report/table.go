@@ -1,0 +1,143 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table prints our row beside the best peer's and the limit, then memory and disk, then what failed.
+func (rep *Report) Table(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", rep.N, rep.Rounds,
+		rep.Machine.OS, rep.Machine.Arch, rep.Machine.CPUs, rep.Machine.Go)
+	rep.speed(&b)
+	b.WriteString("\n")
+	rep.space(&b)
+	for _, row := range rep.Rows {
+		for _, f := range row.Figures {
+			if f.Failure != "" {
+				fmt.Fprintf(&b, "\nFAILED: %s on %s: %s\n", row.Workload, f.Engine, f.Failure)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (rep *Report) speed(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "workload\tebb\tmin\tmax\tbest peer\t\tratio\tgoal\tlimit\tof limit\tp50 us\tp99 us\tpeer's\t")
+	for _, row := range rep.Rows {
+		own, peer, limit := row.find(ours), row.bestPeer(), row.find(limitName)
+		cells := []string{row.Workload + ", " + row.Unit}
+		cells = append(cells, own.cells()...)
+		if peer == nil {
+			cells = append(cells, "-", "")
+		} else {
+			cells = append(cells, number(peer.Median), peer.Engine)
+		}
+		cells = append(cells, times(row.advantage(own, peer)), times(row.Goal))
+		if limit == nil || limit.Failure != "" {
+			cells = append(cells, "-", "-")
+		} else {
+			cells = append(cells, number(limit.Median), times(row.advantage(own, limit)))
+		}
+		cells = append(cells, own.latency()...)
+		if peer != nil {
+			cells = append(cells, peer.latency()[1])
+		} else {
+			cells = append(cells, "")
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+	}
+	t.Flush()
+}
+
+// cells are median, min and max.
+func (f *Figure) cells() []string {
+	switch {
+	case f == nil:
+		return []string{"-", "", ""}
+	case f.Failure != "":
+		return []string{"failed", "", ""}
+	}
+	return []string{number(f.Median), number(f.Min), number(f.Max)}
+}
+
+// latency are p50 and p99, where they were taken.
+func (f *Figure) latency() []string {
+	if f == nil || f.P99us == 0 {
+		return []string{"", ""}
+	}
+	return []string{number(f.P50us), number(f.P99us)}
+}
+
+// space prints memory, and what reached the disk, beside the peer that needed least.
+func (rep *Report) space(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "workload\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t")
+	for _, row := range rep.Rows {
+		cells := []string{row.Workload}
+		for _, c := range []struct {
+			of    func(*Figure) float64
+			scale float64
+		}{
+			{func(f *Figure) float64 { return f.Peak }, 1e-6},
+			{func(f *Figure) float64 { return f.PerByte }, 1},
+			{func(f *Figure) float64 { return f.Disk }, 1e-6},
+		} {
+			own, least, name := row.least(c.of)
+			cells = append(cells, known(own*c.scale), known(least*c.scale), name)
+		}
+		perLive := 0.0
+		if own := row.find(ours); own != nil {
+			perLive = own.PerLive
+		}
+		fmt.Fprintln(t, strings.Join(append(cells, known(perLive)), "\t")+"\t")
+	}
+	t.Flush()
+}
+
+// least returns our number, and the smallest of a peer. 0 is not known.
+func (row *Row) least(of func(*Figure) float64) (own, least float64, name string) {
+	for i := range row.Figures {
+		f := &row.Figures[i]
+		switch x := of(f); {
+		case x == 0 || f.Failure != "" || f.Engine == limitName:
+		case f.Engine == ours:
+			own = x
+		case name == "" || x < least:
+			least, name = x, f.Engine
+		}
+	}
+	return own, least, name
+}
+
+// number prints three digits or all that stand before the point.
+func number(x float64) string {
+	switch {
+	case x >= 1e6:
+		return fmt.Sprintf("%.2fM", x/1e6)
+	case x >= 1e4:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+func known(x float64) string {
+	if x == 0 {
+		return "n/a"
+	}
+	return number(x)
+}
+
+func times(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", x)
+}

@@ -1,0 +1,87 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/cmd/bench/engine"
+)
+
+// Unit says what Result.Value counts.
+type Unit string
+
+// Units.
+const (
+	PerSecond Unit = "/s"
+	MBps      Unit = "MB/s" // of 1e6 bytes; ops are bytes
+	Millis    Unit = "ms"
+	Times     Unit = "x" // busy p99 as a multiple of idle p99
+)
+
+// MoreIsBetter tells rates from times.
+func (u Unit) MoreIsBetter() bool { return u == PerSecond || u == MBps }
+
+func (u Unit) value(ops float64, took time.Duration) float64 {
+	switch u {
+	case PerSecond:
+		return ops / took.Seconds()
+	case MBps:
+		return ops / 1e6 / took.Seconds()
+	default:
+		return took.Seconds() * 1e3
+	}
+}
+
+// Workload is one row of the table.
+type Workload struct {
+	Name    string
+	About   string // one sentence
+	Unit    Unit
+	Goal    float64 // how many times as good as the best peer we mean to be; 0: no such goal
+	Durable bool    // each commit is on the disk before it returns
+	Sorted  bool    // rows are written in order
+	KeepLog bool    // see engine.Config
+	Clients int     // goroutines; 0: one
+	Fixture Fixture // what the store holds before, and what its rows look like
+	Needs   func(engine.Engine) bool
+	Run     func(*Run) error
+	Limit   func(*Run) error // the same job without a store; nil: there is no such thing
+	Big     bool             // ten times the rows: only when asked for
+}
+
+// All workloads, in the order of the table.
+func All() []Workload {
+	return slices.Concat(puts, batches, gets, scans, mixes, overwrites, larges, deletes, opens, expiries, pauses, bigs)
+}
+
+// Select returns the workloads named in a list with commas; "" selects all but the big ones, "all" those too. A name
+// with a star at its end selects all that begin so.
+func Select(list string) ([]Workload, error) {
+	if list == "" || list == "all" {
+		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" }), nil
+	}
+	var chosen []Workload
+	for name := range strings.SplitSeq(list, ",") {
+		before := len(chosen)
+		prefix, many := strings.CutSuffix(name, "*")
+		for _, w := range All() {
+			if w.Name == name || many && strings.HasPrefix(w.Name, prefix) {
+				chosen = append(chosen, w)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("no workload %q", name)
+		}
+	}
+	return chosen, nil
+}
+
+// Takes tells whether an engine takes part.
+func (w *Workload) Takes(e engine.Engine) bool {
+	if w.Needs != nil {
+		return w.Needs(e)
+	}
+	return !e.OnlyTTL
+}
