@@ -86,7 +86,8 @@ func (c *clock) read() int64 {
 	}
 }
 
-// sign gives a commit the mark. That of a clock before 1970 would look like none.
+// sign gives a transaction the mark that its commit will store: when it begins, and once more when it commits, for others
+// may have read the clock meanwhile. The mark of a clock before 1970 would look like none.
 func (c *clock) sign(tx *txn.Tx) {
 	if mark := c.mark.Load(); mark > 0 {
 		tx.SetMark(mark)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -79,4 +80,29 @@ func TestClockBefore1970IsNoStep(t *testing.T) {
 	require.Equal(t, at, nowOf(t, db))
 	require.NoError(t, db.Put([]byte("k"), nil))
 	require.Zero(t, db.Stats().ClockSteps)
+}
+
+// TestLargeTransactionKeepsTheMarkToo tells the story of a transaction whose first megabyte is in the log before it
+// commits: the mark was there already, and was that of the commit before. After a crash, a clock that had been nudged
+// back brought expired keys to life again.
+func TestLargeTransactionKeepsTheMarkToo(t *testing.T) {
+	clock, disk := newClock(), crashfs.New(crashfs.Options{})
+	o := &kv.Options{Clock: clock.now}
+	db := openOn(t, disk, o)
+	require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), time.Hour))
+	clock.move(time.Hour)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		_, err := tx.Get([]byte("k"))
+		require.ErrorIs(t, err, kv.ErrNotFound)
+		return tx.Put([]byte("large"), make([]byte, 3<<20))
+	}))
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.None, From: disk.Len()}) {
+		clock.move(-time.Second)
+		db := openOn(t, im.Disk(crashfs.Options{}), o)
+		require.Equal(t, 3, db.RecoveryInfo().CommitsReplayed)
+		has, err := db.Has([]byte("k"))
+		require.NoError(t, err)
+		require.False(t, has)
+		require.NoError(t, db.Close())
+	}
 }

@@ -112,6 +112,7 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	if err := tx.evictBefore(ctx); err != nil {
 		return nil, err
 	}
+	db.clock.sign(tx.inner) // What a large transaction logs before it commits begins with the mark.
 	db.writer.Store(tx)
 	// Shutdown sets stopping first and then ends the writer that it finds. So one that it did not find sees stopping here.
 	if db.stopping.Load() {

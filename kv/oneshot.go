@@ -210,6 +210,7 @@ func (s *shots) use(ctx context.Context, writable bool) (*Tx, error) {
 			s.done(tx)
 			return nil, err
 		}
+		s.db.clock.sign(tx.inner)
 	}
 	tx.verbs.name = s.name
 	return tx, nil

@@ -154,6 +154,7 @@ func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
 	}
 	defer tx.finish(ErrTxnDone)
 	tx.nowMs, tx.timed = p.now, true
+	p.db.clock.sign(tx.inner)
 	swept, more, err := p.sweep(tx, f, n)
 	if err != nil || !swept.s.Changed() {
 		return more, err

@@ -509,6 +509,35 @@ func TestStampsTellWhetherATreeChanged(t *testing.T) {
 	require.NoError(t, s.Sync())
 }
 
+// TestMarkIsSettledOnceItIsLogged: a commit has one mark, whether it is read from memory or from the log.
+func TestMarkIsSettledOnceItIsLogged(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	s := openTest(t, "/a.ebb", testOptions(disk))
+	marks := map[string]int64{}
+	update(t, s, func(tx *Tx) {
+		tx.SetMark(7)
+		_, err := tx.Put(CatalogTree, []byte("large"), make([]byte, 2*redoChunk), 0)
+		require.NoError(t, err)
+		tx.SetMark(8)
+		marks["in the transaction"] = tx.Mark()
+	})
+	read := func(name string, s *Store) {
+		tx, err := s.Begin(nil, false)
+		require.NoError(t, err)
+		marks[name] = tx.Mark()
+		tx.Rollback()
+	}
+	read("after the commit", s)
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: disk.Len()}) {
+		read("from the log", openTest(t, "/a.ebb", testOptions(im.Disk(crashfs.Options{}))))
+	}
+	require.NoError(t, s.Checkpoint(nil))
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: disk.Len()}) {
+		read("from a checkpoint", openTest(t, "/a.ebb", testOptions(im.Disk(crashfs.Options{}))))
+	}
+	require.Equal(t, map[string]int64{"in the transaction": 7, "after the commit": 7, "from the log": 7, "from a checkpoint": 7}, marks)
+}
+
 func TestAReplacedFileIsNotWrittenTo(t *testing.T) {
 	disk := vfs.NewMemory()
 	s, err := Open("/a.ebb", testOptions(disk))

@@ -101,8 +101,14 @@ func (tx *Tx) Seq() uint64 { return tx.seq }
 // Mark is the clock mark of the state that the transaction began from, or what SetMark made of it.
 func (tx *Tx) Mark() int64 { return tx.mark }
 
-// SetMark changes the clock mark that is stored with the commit, in milliseconds.
-func (tx *Tx) SetMark(ms int64) { tx.mark = ms }
+// SetMark changes the clock mark that is stored with the commit, in milliseconds. The mark stands at the head of the
+// commit's record: once a part of a large transaction is in the log it is settled, and SetMark does nothing, so that a
+// commit has the same mark whether it is read from the log or from a checkpoint.
+func (tx *Tx) SetMark(ms int64) {
+	if tx.w == nil || tx.w.flushed == 0 {
+		tx.mark = ms
+	}
+}
 
 // Err is the first I/O or corruption error that the transaction met.
 func (tx *Tx) Err() error { return tx.err }
