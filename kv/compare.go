@@ -1,0 +1,110 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Calls that look at a value and change it, in one step of the transaction.
+
+// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is
+// there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A value
+// of another size, or an overflow, is ErrNotCounter and changes nothing.
+func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum int64, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(true, key); err != nil {
+		return 0, err
+	}
+	var expiry int64 // of a new counter
+	if ttlIfNew != 0 {
+		expiry, err = v.after(ttlIfNew)
+	} else {
+		expiry, err = v.usual()
+	}
+	if err != nil {
+		return 0, err
+	}
+	value, kept, found, err := v.get(key)
+	if err != nil {
+		return 0, err
+	}
+	var old int64
+	if found {
+		if len(value) != 8 {
+			return 0, fmt.Errorf("%w: value of %d bytes, expected 8", ErrNotCounter, len(value))
+		}
+		old = int64(binary.BigEndian.Uint64(value))
+	}
+	if (delta > 0 && old > math.MaxInt64-delta) || (delta < 0 && old < math.MinInt64-delta) {
+		return 0, fmt.Errorf("%w: the sum is not an int64", ErrNotCounter)
+	}
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(old+delta))
+	if found {
+		expiry = kept
+	}
+	if err := v.put(key, b[:], expiry); err != nil {
+		return 0, err
+	}
+	return old + delta, nil
+}
+
+// CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old nil means: the key
+// must be absent. The conditions of o may repeat that, not contradict it.
+func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyWrite(key, new); err != nil {
+		return false, err
+	}
+	if err := o.check(); err != nil {
+		return false, err
+	}
+	if (old == nil && o.IfPresent) || (old != nil && o.IfAbsent) {
+		return false, invalid("PutOptions: contradict the old value")
+	}
+	expiry, err := o.expiry(v)
+	if err != nil {
+		return false, err
+	}
+	kept, same, err := v.is(key, old)
+	if err != nil || !same {
+		return false, err
+	}
+	if o.KeepTTL {
+		err = v.putKeep(key, new, kept, old != nil)
+	} else {
+		err = v.put(key, new, expiry)
+	}
+	return err == nil, err
+}
+
+// CompareAndDelete removes key if its value is old, and says whether it did. A nil old matches no value.
+func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(true, key); err != nil {
+		return false, err
+	}
+	if old == nil {
+		return false, nil
+	}
+	_, same, err := v.is(key, old)
+	if err != nil || !same {
+		return false, err
+	}
+	if err := v.remove(key); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// is says whether the value of key is old, and when it expires; nil: whether the key is absent.
+func (v *verbs) is(key, old []byte) (expiry int64, same bool, err error) {
+	value, expiry, found, err := v.get(key)
+	if err != nil || old == nil {
+		return expiry, err == nil && !found, err
+	}
+	return expiry, found && bytes.Equal(value, old), nil
+}

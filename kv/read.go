@@ -1,0 +1,164 @@
+package kv
+
+import (
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Calls that look and change nothing.
+
+// Get returns the value of key, or ErrNotFound. The slice is read-only and valid until the transaction ends; an empty
+// value is not nil.
+func (v *verbs) Get(key []byte) (value []byte, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return nil, err
+	}
+	value, expiry, found, err := v.get(key)
+	if err == nil && !found {
+		err = v.missing(key, expiry)
+	}
+	return value, err
+}
+
+// GetTTL returns the value of key as Get does, with what TTL says. ErrNotFound if the key is absent or expired.
+func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return nil, 0, err
+	}
+	value, expiry, found, err := v.get(key)
+	if err == nil && !found {
+		err = v.missing(key, expiry)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return value, v.left(expiry), nil
+}
+
+// left is the ttl of a key with that expiry.
+func (v *verbs) left(expiry int64) time.Duration {
+	if expiry == 0 {
+		return NoExpiry
+	}
+	return ttl.Remaining(v.tx.instant(), expiry)
+}
+
+// GetAppend appends the value of key to dst and returns the longer slice; on an error, ErrNotFound included, dst.
+func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return dst, err
+	}
+	value, expiry, found, err := v.get(key)
+	if err == nil && !found {
+		err = v.missing(key, expiry)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return append(dst, value...), nil
+}
+
+// Has says whether key is there.
+func (v *verbs) Has(key []byte) (found bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return false, err
+	}
+	_, expiry, found, err := v.info(key)
+	if err == nil && !found {
+		v.note(key, expiry)
+	}
+	return found, err
+}
+
+// Size returns the length of the value of key in bytes without reading it, or ErrNotFound.
+func (v *verbs) Size(key []byte) (size int, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return 0, err
+	}
+	size, expiry, found, err := v.info(key)
+	if err == nil && !found {
+		return 0, v.missing(key, expiry)
+	}
+	return size, err
+}
+
+// TTL returns what is left of key's life, exact to the millisecond: NoExpiry (-1) if it is permanent, 0 if it is expired
+// but still stored, ErrNotFound if it is absent. It changes nothing, so that it answers the same when asked again. More
+// than a Duration holds (292 years) is the longest one.
+func (v *verbs) TTL(key []byte) (left time.Duration, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return 0, err
+	}
+	_, expiry, found, err := v.info(key)
+	if err == nil && !found && expiry == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return 0, err
+	}
+	return v.left(expiry), nil
+}
+
+// Expiry returns the instant at which key is gone: the zero Time if it is permanent, ErrNotFound if it is absent or
+// expired.
+func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return time.Time{}, err
+	}
+	_, expiry, found, err := v.info(key)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil || expiry == 0 {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(expiry), nil
+}
+
+// CountLive returns the number of rows that are not expired. It reads as many rows of an index as are.
+func (v *verbs) CountLive() (rows int64, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil || v.fam.Hollow() {
+		return 0, err
+	}
+	rows = int64(v.tx.inner.Rows(v.fam.Data()))
+	if r := v.rows(); r.Timed() {
+		due, err := r.Due(v.tx.instant())
+		if err != nil {
+			return 0, v.below(err)
+		}
+		rows -= due
+	}
+	return rows, nil
+}
+
+// NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that are expired and still
+// stored count.
+func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil {
+		return time.Time{}, false, err
+	}
+	expiry, ok, err := v.rows().First()
+	if err != nil || !ok {
+		return time.Time{}, false, v.below(err)
+	}
+	return time.UnixMilli(expiry), true, nil
+}
+
+// Count returns the number of stored rows, expired ones included, without reading them.
+func (v *verbs) Count() (rows int64, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil || v.fam.Hollow() {
+		return 0, err
+	}
+	return int64(v.tx.inner.Rows(v.fam.Data())), nil
+}

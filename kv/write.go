@@ -1,0 +1,196 @@
+package kv
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Calls that change rows without regard to their values.
+
+// Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the family's default ttl.
+func (v *verbs) Put(key, value []byte) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyWrite(key, value); err != nil {
+		return err
+	}
+	expiry, err := v.usual()
+	if err != nil {
+		return err
+	}
+	return v.put(key, value, expiry)
+}
+
+// readyWrite is readyKey for calls that store a value.
+func (v *verbs) readyWrite(key, value []byte) error {
+	if err := v.readyKey(true, key); err != nil {
+		return err
+	}
+	return checkValue(value)
+}
+
+// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive, or
+// the expiry is beyond what can be stored.
+func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyWrite(key, value); err != nil {
+		return err
+	}
+	expiry, err := v.after(ttl)
+	if err != nil {
+		return err
+	}
+	return v.put(key, value, expiry)
+}
+
+// PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after now.
+func (v *verbs) PutExpireAt(key, value []byte, at time.Time) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyWrite(key, value); err != nil {
+		return err
+	}
+	expiry, err := v.until(at)
+	if err != nil {
+		return err
+	}
+	return v.put(key, value, expiry)
+}
+
+// after is the expiry of what lives for d from the transaction's instant on.
+func (v *verbs) after(d time.Duration) (expiry int64, err error) {
+	expiry, err = ttl.After(v.tx.instant(), d)
+	return expiry, fromBelow(err)
+}
+
+// until is the expiry of what is gone at t.
+func (v *verbs) until(t time.Time) (expiry int64, err error) {
+	expiry, err = ttl.At(v.tx.instant(), t)
+	return expiry, fromBelow(err)
+}
+
+// expiry is what o asks for, or 0 if it asks for nothing. Its check has passed.
+func (o *PutOptions) expiry(v *verbs) (expiry int64, err error) {
+	switch {
+	case o.TTL > 0:
+		return v.after(o.TTL)
+	case !o.ExpireAt.IsZero():
+		return v.until(o.ExpireAt)
+	case o.NoExpiry || o.KeepTTL:
+		return 0, nil
+	}
+	return v.usual()
+}
+
+// PutWith is Put with options, and says whether it wrote: not if a condition did not hold. A loser changes nothing.
+func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyWrite(key, value); err != nil {
+		return false, err
+	}
+	if err := o.check(); err != nil {
+		return false, err
+	}
+	expiry, err := o.expiry(v)
+	if err != nil {
+		return false, err
+	}
+	if o.IfAbsent || o.IfPresent || o.KeepTTL {
+		_, old, found, err := v.info(key)
+		if err != nil || (found && o.IfAbsent) || (!found && o.IfPresent) {
+			return false, err
+		}
+		if o.KeepTTL {
+			err := v.putKeep(key, value, old, found)
+			return err == nil, err
+		}
+	}
+	if err := v.put(key, value, expiry); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// putKeep stores a value and leaves the expiry of a key that is there as it is. The key was looked at before.
+func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
+	if found {
+		return v.put(key, value, old)
+	}
+	expiry, err := v.usual()
+	if err != nil {
+		return err
+	}
+	return v.put(key, value, expiry)
+}
+
+// Delete removes key. An absent key is nil.
+func (v *verbs) Delete(key []byte) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(true, key); err != nil {
+		return err
+	}
+	return v.remove(key)
+}
+
+// Expire gives key a new expiry, ttl from now on, and does not rewrite its value. ErrNotFound if it is absent or expired.
+func (v *verbs) Expire(key []byte, ttl time.Duration) error {
+	return v.setExpiry(key, func() (int64, error) { return v.after(ttl) })
+}
+
+// ExpireAt is Expire with an instant, which must be after now.
+func (v *verbs) ExpireAt(key []byte, at time.Time) error {
+	return v.setExpiry(key, func() (int64, error) { return v.until(at) })
+}
+
+// Persist makes key permanent and does not rewrite its value. ErrNotFound if it is absent or expired.
+func (v *verbs) Persist(key []byte) error {
+	return v.setExpiry(key, func() (int64, error) { return 0, nil })
+}
+
+// setExpiry gives a key the expiry that want returns, 0 meaning none. What is wrong with that comes before the look.
+func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(true, key); err != nil {
+		return err
+	}
+	expiry, err := want()
+	if err != nil {
+		return err
+	}
+	_, _, found, err := v.info(key)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return ErrNotFound
+	}
+	return v.below(v.rows().SetExpiry(key, expiry))
+}
+
+// DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi removes nothing. Subtrees
+// that lie inside are unlinked whole.
+func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(true); err != nil {
+		return err
+	}
+	if len(lo) == 0 {
+		lo = nil
+	}
+	if len(hi) == 0 {
+		hi = nil
+	}
+	switch {
+	case lo == nil && hi == nil:
+		return v.below(v.rows().Clear())
+	case hi != nil && bytes.Compare(lo, hi) >= 0:
+		return nil
+	}
+	return v.below(v.rows().DeleteRange(lo, hi))
+}
+
+// DeletePrefix removes the keys that begin with p; an empty p is every key.
+func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
+
+// Clear removes every key; the work does not depend on their number.
+func (v *verbs) Clear() error { return v.DeleteRange(nil, nil) }
