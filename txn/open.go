@@ -189,10 +189,21 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 		}
 	}
 	if try >= len(candidates) {
-		return false, errors.Join(reasons...)
+		return false, errors.Join(append(lostMeta(s.path, metas, newest), reasons...)...)
 	}
 	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found)
 	return corrupt(err) && !touched && try+1 < len(candidates), err
+}
+
+// lostMeta names the meta page that is not valid, if one is: where the other one's log is gone, that page is what is
+// damaged, and the log is where it should be. The second page of a store that no session has written to is empty.
+func lostMeta(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
+	for slot, m := range metas {
+		if m == nil && newest.Epoch > 1 {
+			errs = append(errs, badfile.Page(path, uint64(slot), int64(slot)*int64(newest.PageSize), "meta page is not valid"))
+		}
+	}
+	return errs
 }
 
 // proveLog reads the log after m to its end without applying it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -37,4 +38,37 @@ func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.True(t, bytes.Equal(big, v))
+}
+
+// TestLostMetaPageIsNamed damages the meta page of the last close. The other one asks for a log that is long gone; what
+// the error names first is the page, not a segment that should not be there.
+func TestLostMetaPageIsNamed(t *testing.T) {
+	fsys := vfs.NewMemory()
+	for range 2 {
+		s, err := Open("/a.ebb", testOptions(fsys))
+		require.NoError(t, err)
+		update(t, s, func(tx *Tx) {
+			_, err := tx.Put(CatalogTree, []byte("k"), []byte("v"), 0)
+			require.NoError(t, err)
+		})
+		require.NoError(t, s.Close())
+	}
+	f, err := fsys.Open("/a.ebb", vfs.Write)
+	require.NoError(t, err)
+	var newest int64
+	epochs := [2]byte{}
+	for slot := range epochs {
+		require.NoError(t, vfs.ReadFull(f, epochs[slot:slot+1], int64(slot)*4096+16))
+	}
+	if epochs[1] > epochs[0] {
+		newest = 1
+	}
+	require.NoError(t, vfs.WriteFull(f, []byte{0xff}, newest*4096+2000))
+	require.NoError(t, f.Close())
+	_, err = Open("/a.ebb", testOptions(fsys))
+	var bad *badfile.Error
+	require.ErrorAs(t, err, &bad)
+	require.True(t, bad.HasPgid)
+	require.EqualValues(t, newest, bad.Pgid)
+	require.ErrorContains(t, err, "log has to start")
 }
