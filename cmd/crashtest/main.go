@@ -16,6 +16,8 @@ const usage = `usage: crashtest MODE [flags]
               the same boot; then crash at every moment. Nothing that was shown may be lost
   faults      fail every call of the disk in every way, once and for good, in recoveries too
   syncs       take every sync away: some crash must show that it is gone
+  bitflip     turn every bit of small stores, cut and lengthen their files, put every page in every wrong place, mix files of
+              two stores: the answer is right, or an error names the place; prints the blind spot. Judges a LINE again
   kill        write to a real store in real processes, kill them with SIGKILL, look at what is left
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
@@ -36,6 +38,7 @@ var modes = []mode{
 	{"fsyncgate", fsyncgate},
 	{"faults", faults},
 	{"syncs", syncs},
+	{"bitflip", bitflip},
 	{"kill", kill},
 	{"kill-child", killChild}, // started by kill only
 }

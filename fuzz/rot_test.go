@@ -1,0 +1,148 @@
+package fuzz
+
+import (
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// TestSpecimensHoldWhatIsToBeDamaged proves that the shapes have the parts that they are there for.
+func TestSpecimensHoldWhatIsToBeDamaged(t *testing.T) {
+	kinds := func(s *Specimen) (seen map[pager.Kind]int, levels uint8) {
+		seen = map[pager.Kind]int{}
+		for at := int64(0); page(s.files[mainFile()], at) != nil; at++ {
+			if h := pager.ReadHeader(page(s.files[mainFile()], at)); h.Pgid == pager.Pgid(at) {
+				seen[h.Kind]++
+				levels = max(levels, h.Level)
+			}
+		}
+		return seen, levels
+	}
+	for _, name := range Shapes() {
+		s, err := NewSpecimen(name)
+		require.NoError(t, err)
+		seen, levels := kinds(s)
+		logs := len(s.files) - 1
+		switch name {
+		case "tree":
+			require.EqualValues(t, 2, levels, "levels above the leaves")
+			require.NotZero(t, seen[pager.KindOverflow])
+			require.NotZero(t, seen[pager.KindFreeMap])
+			require.NotZero(t, seen[pager.KindFreeDir])
+			require.Zero(t, logs)
+		case "killed", "cut":
+			require.GreaterOrEqual(t, logs, 3)
+			require.Less(t, s.floor, s.acked)
+		case "families":
+			require.NotZero(t, logs)
+			require.Len(t, s.states[len(s.states)-1].families, 3)
+		}
+		require.Greater(t, len(s.older), 3, "older versions of pages")
+		require.Equal(t, slices.Sorted(maps.Keys(s.files)), slices.Sorted(maps.Keys(s.twin)), "the twin has the same files")
+		require.NotEqual(t, s.files, s.twin)
+		again, err := NewSpecimen(name)
+		require.NoError(t, err)
+		require.Equal(t, s.files, again.files, "the same bytes each time")
+		for _, code := range []int64{0, int64(pow(mixKinds, len(s.files))-1) / 2} { // all own, all of the twin
+			f, err := s.Judge(Rot{name, "-", "mix", code, 0})
+			require.NoError(t, err)
+			require.Equal(t, Right, f.fate)
+		}
+	}
+}
+
+func pow(base, n int) int {
+	x := 1
+	for range n {
+		x *= base
+	}
+	return x
+}
+
+// TestRotIsFoundOrHarmless damages every thirteenth byte of every specimen, and does all the damage that goes by pages and
+// files. crashtest bitflip turns every bit.
+func TestRotIsFoundOrHarmless(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	r, err := Rots(RotOptions{Every: 13, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)})
+	require.NoError(t, err)
+	require.Empty(t, r.Failures)
+	more, err := Rots(RotOptions{Every: 307, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)})
+	require.NoError(t, err)
+	require.Empty(t, more.Failures)
+	for name, fate := range r.Shapes {
+		require.Greater(t, fate.Flips, 8_000, name)
+		require.NotZero(t, fate.Damages["flip"][Right], name)
+		require.NotZero(t, fate.Damages["flip"][Refused], name)
+		require.Zero(t, fate.Elsewhere, "%s: damage is named, not only noticed", name)
+		if name != "cut" {
+			require.Zero(t, fate.BlindBytes+fate.RelaxedBytes, "%s: only a power cut leaves a blind spot", name)
+		}
+	}
+	require.NotZero(t, r.Shapes["tree"].Damages["flip"][Partly])
+	require.NotZero(t, r.Shapes["families"].Damages["flip"][Partly], "damage in one family leaves others")
+	cut := r.Shapes["cut"]
+	require.NotZero(t, cut.BlindBytes, "the last group is the blind spot that docs/durability.md tells of")
+	require.Equal(t, 1, cut.MostLost, "no more than the last group")
+	for name, fate := range more.Shapes {
+		for _, how := range []string{"cut", "write", "swap", "other", "old", "mix"} {
+			require.NotEmpty(t, fate.Damages[how], "%s %s", name, how)
+		}
+	}
+}
+
+func TestLinesOfRotReplay(t *testing.T) {
+	for _, line := range []string{"tree app.ebb flip 5000 3", "cut - mix 1 0", "killed app.ebb old 0 0"} {
+		r, err := ParseRot(line)
+		require.NoError(t, err)
+		require.Equal(t, line, r.String())
+		f, err := ReplayRot(line)
+		require.NoError(t, err)
+		require.NotEmpty(t, f)
+	}
+	for _, line := range []string{"", "tree app.ebb", "tree app.ebb melt 1 1", "tree app.ebb flip 1 1 1", "tree app.ebb flip 01 1"} {
+		_, err := ParseRot(line)
+		require.Error(t, err, line)
+	}
+	_, err := Rots(RotOptions{Hows: []string{"melt"}})
+	require.Error(t, err)
+	for _, line := range []string{
+		"oak app.ebb flip 1 1", "tree app.ebb-wal-000001 flip 1 1", "tree app.ebb flip -1 0", "tree app.ebb flip 1 8",
+		"tree app.ebb cut 99999999 0", "tree app.ebb write 1 9999", "tree app.ebb old 3 99", "tree - mix 99 0", "tree app.ebb grow 0 0",
+	} {
+		_, err := ReplayRot(line)
+		require.Error(t, err, line)
+	}
+}
+
+// TestJudgeSeesWrongAnswers gives the judge stores that are wrong without any bad checksum: a changed row, a row less, a
+// commit less. Each must be told from the right one, or no campaign means anything.
+func TestJudgeSeesWrongAnswers(t *testing.T) {
+	s, err := NewSpecimen("tree")
+	require.NoError(t, err)
+	look := func() error {
+		_, err := s.Judge(Rot{s.Name, "-", "mix", 0, 0})
+		return err
+	}
+	require.NoError(t, look())
+	last := &s.states[len(s.states)-1]
+	sound := last.families
+	for what, families := range map[string]map[string]uint64{
+		"wrong contents": {defaultFamily: sound[defaultFamily] + 1},
+		"families":       {},
+	} {
+		last.families = families
+		require.ErrorContains(t, look(), what)
+	}
+	last.families = sound
+	s.states = append(s.states, *last)
+	require.ErrorContains(t, look(), "says nothing")
+	s.states = s.states[:len(s.states)-2]
+	require.ErrorContains(t, look(), "the last one was")
+	require.ErrorContains(t, proper(errRollback), "wrong kind")
+}
