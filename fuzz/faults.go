@@ -110,6 +110,7 @@ func (r *Run) survive(in *crashfs.Injection, part func() error) error {
 	}
 	defer func() { r.attempt = nil }()
 	r.noteFate(err)
+	r.attempt = nil // The second try is another commit.
 	if r.db == nil {
 		in.Disarm()
 		r.failedFor = err // Closing or opening failed. What it left is judged by opening again.
