@@ -28,6 +28,8 @@ type killReport struct {
 	Replayed  uint64   `json:"replayed"`        // commits that recovery found in logs
 	InFlight  int      `json:"in_flight"`       // kills that hit between the start of a commit and its acknowledgement
 	Found     int      `json:"found_in_flight"` // of these, commits that were there all the same
+	Purges    int      `json:"purges"`          // that came to their end
+	Expired   int      `json:"expired"`         // keys that were gone for having expired, summed over all looks
 	Failures  []string `json:"failures"`
 	Seconds   float64  `json:"seconds"`
 	KeptStore string   `json:"kept_store,omitempty"`
@@ -61,7 +63,7 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	for i := 0; i < *n && len(r.Failures) == 0; i++ {
 		if i%roundsPerStore == 0 {
 			k.path = filepath.Join(root, fmt.Sprintf("store-%d.ebb", r.Stores))
-			k.model, k.seq = newKillModel(*seed+uint64(r.Stores)), 0
+			k.model, k.seq, k.purged = newKillModel(*seed+uint64(r.Stores)), 0, 0
 			r.Stores++
 		}
 		if err := k.round(); err != nil {
@@ -89,6 +91,7 @@ type killer struct {
 	path   string
 	model  *killModel // of the store at path after seq commits
 	seq    uint64
+	purged uint64 // commit after which a purge came to its end
 }
 
 // round starts one child, kills it, and looks at the store.
@@ -126,6 +129,9 @@ func (k *killer) round() error {
 		switch word {
 		case "begun":
 			begun = no
+		case "purged":
+			k.report.Purges++
+			k.purged = no
 		case "durable":
 			k.report.Durable++
 			fallthrough
@@ -144,7 +150,7 @@ func (k *killer) round() error {
 
 // look opens the store and holds it against the model.
 func (k *killer) look(acked, begun uint64) error {
-	db, err := kv.Open(k.path, nil)
+	db, err := kv.Open(k.path, &kv.Options{Clock: func() time.Time { return longAgo }})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -166,134 +172,12 @@ func (k *killer) look(acked, begun uint64) error {
 		k.seq++
 		k.model.step(k.seq)
 	}
-	err = k.model.compare(db)
+	expired, err := k.model.compare(db, killTime(begun), killTime(k.purged))
+	k.report.Expired += expired
 	for p := range db.Check(context.Background()) {
 		err = errors.Join(err, fmt.Errorf("check: %v", p))
 	}
 	return errors.Join(err, db.Close())
-}
-
-// storedSeq reads the number that each of the child's commits leaves behind.
-func storedSeq(db *kv.DB) (uint64, error) {
-	v, err := db.Get([]byte(seqKey))
-	if errors.Is(err, kv.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(string(v), 10, 64)
-}
-
-const seqKey = "!seq"
-
-// killModel computes what each commit does, from its number alone: the child does it to the store, the parent to maps.
-type killModel struct {
-	seed     uint64
-	families map[string]map[string]string
-}
-
-func newKillModel(seed uint64) *killModel {
-	return &killModel{seed: seed, families: map[string]map[string]string{"default": {}}}
-}
-
-// killOp is one operation; value "" deletes, drop drops the family.
-type killOp struct {
-	family, key, value string
-	drop               bool
-}
-
-// plan lists the operations of commit no, and says whether it is durable and whether a checkpoint or a reopening
-// follows it.
-func (m *killModel) plan(no uint64) (ops []killOp, durable, checkpoint, reopen bool) {
-	rnd := rand.New(rand.NewPCG(m.seed, no))
-	for range 1 + rnd.IntN(1+rnd.IntN(80)) {
-		op := killOp{family: []string{"default", "a", "b"}[rnd.IntN(3)], key: fmt.Sprintf("key-%04d", rnd.IntN(3000))}
-		switch n := rnd.IntN(100); {
-		case n < 20:
-		case n == 20 && op.family != "default":
-			op.drop = true
-		case n < 24:
-			op.value = strings.Repeat(fmt.Sprintf("%08x", rnd.Uint32()), 1+rnd.IntN(5000))
-		default:
-			op.value = strings.Repeat(fmt.Sprintf("%08x", rnd.Uint32()), 1+rnd.IntN(30))
-		}
-		ops = append(ops, op)
-	}
-	return ops, rnd.IntN(4) > 0, rnd.IntN(60) == 0, rnd.IntN(150) == 0
-}
-
-// step does commit no to the maps.
-func (m *killModel) step(no uint64) {
-	ops, _, _, _ := m.plan(no)
-	for _, op := range ops {
-		rows := m.families[op.family]
-		switch {
-		case op.drop:
-			delete(m.families, op.family)
-			continue
-		case rows == nil:
-			rows = map[string]string{}
-			m.families[op.family] = rows
-		}
-		if op.value == "" {
-			delete(rows, op.key)
-		} else {
-			rows[op.key] = op.value
-		}
-	}
-	m.families["default"][seqKey] = strconv.FormatUint(no, 10)
-}
-
-// do does commit no to the store.
-func (m *killModel) do(tx *kv.Tx, no uint64, ops []killOp) error {
-	for _, op := range ops {
-		if op.drop {
-			if err := tx.DropCF(op.family); err != nil && !errors.Is(err, kv.ErrCFNotFound) {
-				return err
-			}
-			continue
-		}
-		if err := tx.EnsureCF(op.family, kv.CFOptions{}); err != nil {
-			return err
-		}
-		var err error
-		if op.value == "" {
-			err = tx.CF(op.family).Delete([]byte(op.key))
-		} else {
-			err = tx.CF(op.family).Put([]byte(op.key), []byte(op.value))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return tx.Put([]byte(seqKey), []byte(strconv.FormatUint(no, 10)))
-}
-
-// compare reads the whole store.
-func (m *killModel) compare(db *kv.DB) error {
-	names, err := db.ListCFs()
-	if err != nil {
-		return err
-	}
-	if len(names) != len(m.families) {
-		return fmt.Errorf("families %v, want %d", names, len(m.families))
-	}
-	return db.View(func(tx *kv.Tx) error {
-		for name, rows := range m.families {
-			n := 0
-			for key, value := range tx.CF(name).All() {
-				n++
-				if rows[string(key)] != string(value) {
-					return fmt.Errorf("family %s, key %q: %d bytes, want %d, or others", name, key, len(value), len(rows[string(key)]))
-				}
-			}
-			if tx.Err() == nil && n != len(rows) {
-				return fmt.Errorf("family %s: %d rows, want %d", name, n, len(rows))
-			}
-		}
-		return nil
-	})
 }
 
 // killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
@@ -308,7 +192,7 @@ func killChild(args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	// Small segments and few frames: checkpoints, segment switches and spills happen all the time.
-	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10}
+	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10, Clock: func() time.Time { return killTime(seq) }}
 	db, err := kv.Open(args[0], o)
 	if err != nil {
 		return err
@@ -316,27 +200,36 @@ func killChild(args []string, stdout, _ io.Writer) error {
 	m := newKillModel(seed)
 	for {
 		seq++
-		ops, durable, checkpoint, reopen := m.plan(seq)
+		p := m.plan(seq)
 		word := "relaxed"
 		fmt.Fprintf(stdout, "begun %d\n", seq)
 		err := db.Update(func(tx *kv.Tx) error {
 			tx.SetDurability(kv.NoSync)
-			if durable {
+			if p.durable {
 				word = "durable"
 				tx.SetDurability(kv.Sync)
 			}
-			return m.do(tx, seq, ops)
+			return m.do(tx, seq, p.ops)
 		})
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(stdout, "%s %d\n", word, seq)
-		if checkpoint {
+		if _, err := db.Get([]byte(p.look)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			return err
+		}
+		if p.purge {
+			if _, err := db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: 64}); err != nil {
+				return err
+			}
+			fmt.Fprintf(stdout, "purged %d\n", seq)
+		}
+		if p.checkpoint {
 			if err := db.Checkpoint(context.Background()); err != nil {
 				return err
 			}
 		}
-		if reopen {
+		if p.reopen {
 			if err := db.Close(); err != nil {
 				return err
 			}

@@ -6,8 +6,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
 )
 
 // TestMain lets the test binary be the child that kill starts.
@@ -94,7 +97,50 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.Equal(t, 5, r.Kills)
 	require.NotZero(t, r.Commits)
+	require.NotZero(t, r.Purges)
+	require.NotZero(t, r.Expired)
 	require.Empty(t, r.Failures)
 	status, _, _ = try("kill", "-n", "0")
 	require.NotZero(t, status)
+}
+
+// TestKillModelJudgesExpiries holds stores that are wrong in one respect against the model of the parent.
+func TestKillModelJudgesExpiries(t *testing.T) {
+	early, late := killTime(10), killTime(100)
+	rows := map[string]killRow{"early": {"v", early}, "late": {"v", late}, "ever": {value: "v"}}
+	for name, c := range map[string]struct {
+		stored         map[string]killRow
+		latest, purged uint64
+		wrong          string
+		gone           int
+	}{
+		"all_stored":        {stored: rows, latest: 5},
+		"evicted":           {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]}, latest: 10, gone: 1},
+		"gone_too_soon":     {stored: map[string]killRow{"late": rows["late"], "ever": rows["ever"]}, latest: 9, wrong: `"early" is missing`},
+		"permanent_gone":    {stored: map[string]killRow{"early": rows["early"], "late": rows["late"]}, latest: 99, wrong: `"ever" is missing`},
+		"back_from_a_purge": {stored: rows, latest: 12, purged: 10, wrong: `"early" expired`},
+		"expiry_lost":       {stored: map[string]killRow{"early": rows["early"], "late": {value: "v"}, "ever": rows["ever"]}, wrong: `"late" expires`},
+		"expiry_from_nowhere": {stored: map[string]killRow{"early": rows["early"], "late": rows["late"], "ever": {"v", late}},
+			wrong: `"ever" expires`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := kv.OpenMemory(&kv.Options{Clock: func() time.Time { return longAgo }})
+			require.NoError(t, err)
+			defer db.Close()
+			for key, row := range c.stored {
+				o := kv.PutOptions{ExpireAt: row.expiry}
+				_, err := db.PutWith([]byte(key), []byte(row.value), o)
+				require.NoError(t, err)
+			}
+			m := newKillModel(1)
+			m.families["default"] = rows
+			gone, err := m.compare(db, killTime(c.latest), killTime(c.purged))
+			if c.wrong != "" {
+				require.ErrorContains(t, err, c.wrong)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.gone, gone)
+		})
+	}
 }
