@@ -29,7 +29,11 @@ func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	if !found {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, name)
 	}
-	return decodeEntry(name, value)
+	f, err := decodeEntry(name, value)
+	if err == nil && !tx.Exists(f.Data()) {
+		return nil, badfile.At("", -1, "catalog: family %q: data tree %d is missing", name, f.Data())
+	}
+	return f, err
 }
 
 // Create makes a family with an empty data tree. ErrExists if the name is taken.

@@ -85,18 +85,6 @@ func TestEntryOfALaterVersionIsNotCorruption(t *testing.T) {
 	require.NotErrorIs(t, err, badfile.ErrCorrupt)
 }
 
-func FuzzDecodeEntry(f *testing.F) {
-	f.Add("sessions", appendEntry(nil, &Family{Base: 6}))
-	f.Add("", []byte{})
-	f.Fuzz(func(t *testing.T, name string, b []byte) {
-		family, err := decodeEntry(name, b)
-		if err != nil {
-			return
-		}
-		require.Equal(t, b, appendEntry(nil, family))
-	})
-}
-
 func TestNamesAreChecked(t *testing.T) {
 	for _, test := range []struct {
 		name   string
