@@ -1,0 +1,122 @@
+package fuzz
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func specimens(t testing.TB) (all []*Specimen) {
+	for _, name := range Shapes() {
+		s, err := NewSpecimen(name)
+		require.NoError(t, err)
+		all = append(all, s)
+	}
+	return all
+}
+
+// hostile builds an input.
+func hostile(shape, mend byte, edits ...[]byte) []byte {
+	in := []byte{shape, mend}
+	for _, e := range edits {
+		in = append(in, e...)
+	}
+	return in
+}
+
+// edit builds an edit of a file: the length lowest bytes of value are put at a place of a page.
+func edit(kind, file, page byte, at uint16, length byte, value uint64) []byte {
+	e := binary.LittleEndian.AppendUint16([]byte{kind, file, page}, at)
+	return binary.LittleEndian.AppendUint64(append(e, length), value)
+}
+
+// randomHostile aims: at headers, at the start of payloads, at numbers that are near a bound.
+func randomHostile(rnd *rand.Rand, shapes int) []byte {
+	in := []byte{byte(rnd.IntN(shapes)), byte(rnd.IntN(8))}
+	if rnd.IntN(4) > 0 {
+		in[1] = 7
+	}
+	for range 1 + rnd.IntN(4) {
+		kind := byte(editSet)
+		if rnd.IntN(5) == 0 {
+			kind = byte(rnd.IntN(hostileKinds))
+		}
+		file := byte(0)
+		if rnd.IntN(2) == 0 {
+			file = byte(rnd.IntN(8))
+		}
+		at := uint16(rnd.IntN(64))
+		switch rnd.IntN(4) {
+		case 0:
+			at = uint16(rnd.IntN(specimenPage))
+		case 1:
+			at = uint16(rnd.IntN(600))
+		}
+		numbers := []uint64{0, 1, 2, 3, 7, 24, 255, 256, 4095, 4096, 65535, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<63 - 1, 1 << 63, 1<<64 - 1, uint64(rnd.IntN(40)), rnd.Uint64()}
+		in = append(in, edit(kind, file, byte(rnd.IntN(40)), at, byte(1+rnd.IntN(8)), numbers[rnd.IntN(len(numbers))])...)
+	}
+	return in
+}
+
+// TestHostileStoresEndInErrors opens stores that someone has changed who can compute checksums.
+func TestHostileStoresEndInErrors(t *testing.T) {
+	all := specimens(t)
+	for seed := range uint64(2000) {
+		in := randomHostile(rand.New(rand.NewPCG(seed, 4)), len(all))
+		require.NoError(t, hostileLooks(hostileFiles(all, in)), "seed %d, input %x", seed, in)
+	}
+}
+
+// TestMendedStoreIsSound proves the mender: what it seals without an edit is the specimen itself, so every byte that it
+// computes is the one that the engine wrote.
+func TestMendedStoreIsSound(t *testing.T) {
+	for i, s := range specimens(t) {
+		files := hostileFiles(specimens(t), hostile(byte(i), mendPages|mendRecords|mendSegments))
+		for name, content := range s.files {
+			if name == mainFile() {
+				continue // Pages that nothing reaches are sealed too.
+			}
+			require.True(t, bytes.Equal(content, files[name]), name)
+		}
+		fsys, err := specimenDisk(files)
+		require.NoError(t, err)
+		db, err := openSpecimen(fsys, 5, false)
+		require.NoError(t, err)
+		require.True(t, readShelf(db).equal(s.states[len(s.states)-1]))
+		require.NoError(t, sound(db))
+		require.NoError(t, db.Close())
+	}
+}
+
+// FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew.
+func FuzzHostileStore(f *testing.F) {
+	all := specimens(f)
+	for shape := range byte(len(all)) {
+		f.Add(hostile(shape, 0))
+		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 80, 8, 1<<40)))                          // page count
+		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 104, 8, 3)))                             // root of the tree table
+		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 116, 4, 60)))                            // its depth
+		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 88, 8, 1<<50)))                          // log start
+		f.Add(hostile(shape, 7, edit(editSet, 0, 3, 22, 2, 0xffff)))                         // cells of a page
+		f.Add(hostile(shape, 7, edit(editSet, 0, 4, 24, 8, 1<<29)))                          // size of an extent, or a leaf's heads
+		f.Add(hostile(shape, 7, edit(editCopy, 0, 5, 0, 255, 6)))                            // a page twice
+		f.Add(hostile(shape, 7, edit(editSet, 1, 2, 40, 4, 1<<31)))                          // length of a record
+		f.Add(hostile(shape, 7, edit(editSet, 2, 2, 48, 8, 1<<60)))                          // its commit number
+		f.Add(hostile(shape, 6, edit(editFlip, 1, 2, 64, 1, 3)))                             // its first operation
+		f.Add(hostile(shape, 7, edit(editSet, 1, 0, 12, 4, 4096), edit(3, 2, 3, 100, 0, 0))) // block size; a short segment
+	}
+	// A record of the catalog was changed: the family's tree did not exist, and no error said that the file is damaged.
+	f.Add([]byte("\x03\x05\x03\x02\x18\x06\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x18\xd1\x0d\x02\xff\xff\xff\x7f\x00\x00\x00\x00" +
+		"\x00\x00\x15\xde\x0f\x08\x00\x00\x00\x00\x00\x00\x00\x80\x03\x05\x0b\x3c\x00\x01\x18\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, input []byte) {
+		if len(input) > 2+20*hostileEdit {
+			return
+		}
+		if files := hostileFiles(all, input); files != nil {
+			require.NoError(t, hostileLooks(files))
+		}
+	})
+}
