@@ -26,7 +26,11 @@ func TestMain(m *testing.M) {
 
 func allEngines(t *testing.T) (all []engine.Engine) {
 	t.Helper()
-	for _, name := range engine.Names() {
+	names := engine.Names()
+	if testing.Short() {
+		names = []string{"ebb", "bbolt", "bbolt-dual"}
+	}
+	for _, name := range names {
 		e, err := engine.ByName(name)
 		require.NoError(t, err)
 		all = append(all, e)
@@ -39,6 +43,7 @@ func allEngines(t *testing.T) (all []engine.Engine) {
 func TestEveryEngineOnEveryWorkload(t *testing.T) {
 	for _, w := range workload.All() {
 		t.Run(w.Name, func(t *testing.T) {
+			t.Parallel() // Half of the time goes into waiting for the disk.
 			b := bench{engines: allEngines(t), chosen: []workload.Workload{w}, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
 			results, err := b.all(t.Context())
 			require.NoError(t, err)

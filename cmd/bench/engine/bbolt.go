@@ -11,6 +11,7 @@ import (
 
 func init() {
 	register(Engine{Name: "bbolt", Module: "go.etcd.io/bbolt", Open: openBolt})
+	register(Engine{Name: "bbolt-dual", Module: "go.etcd.io/bbolt", Expires: true, Purges: true, OnlyTTL: true, Open: dual(openBolt)})
 }
 
 var boltBucket = []byte("b")
@@ -147,4 +148,12 @@ func boltLast(cur *bbolt.Cursor, hi []byte) (k, v []byte) {
 		return cur.Last()
 	}
 	return cur.Prev()
+}
+
+func (r *boltReader) keys(lo, hi []byte, limit int, each func(key []byte)) error {
+	for k, _ := r.cur.Seek(lo); k != nil && bytes.Compare(k, hi) < 0 && limit > 0; k, _ = r.cur.Next() {
+		each(k)
+		limit--
+	}
+	return nil
 }

@@ -4,5 +4,7 @@
 //
 // A Store may be used by many goroutines, a Client by one at a time.
 //
+// The build tags lmdb and cgosqlite add those that need cgo.
+//
 // The package knows no workload and measures nothing.
 package engine
