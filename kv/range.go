@@ -49,21 +49,68 @@ func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) err
 	return nil
 }
 
-// eachUnlocked is each in a read transaction: nothing is locked, so the guard is armed once for all rows.
+// eachUnlocked is each in a read transaction: nothing is locked, so the guard is armed once for all rows, and rows of
+// one leaf are passed on in a loop of their own.
 func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) bool) (err error) {
 	var body bool
 	defer c.v.tx.disarm(debug.SetPanicOnFault(true), &body, &err)
-	for n := 0; limit == 0 || n < limit; n++ {
+	for n := 0; limit == 0 || n < limit; {
 		if err := c.advance(s, nil); err != nil || c.pos != onRow {
 			return err
 		}
+		n++
 		body = true
 		if !yield(c.key, c.value) {
 			return nil
 		}
 		body = false
+		if n == limit || c.v.tx.inner == nil {
+			continue
+		}
+		if more := c.ahead(s == toNext, &n, limit, &body, yield); !more {
+			return nil
+		}
 	}
 	return nil
+}
+
+// ahead passes on the rows behind the cursor's that stand in the same leaf, up to the first one that needs a closer
+// look: expired, large, out of bounds, or in a transaction that has ended. It leaves the cursor on the last one passed
+// on, n being the number of rows so far, and says whether yield wants more. body is true while yield runs.
+func (c *Cursor) ahead(forward bool, n *int, limit int, body *bool, yield func(key, value []byte) bool) (more bool) {
+	tx := c.v.tx
+	span := c.inner.Ahead(forward)
+	within := span.Below(c.hi) && span.From(c.lo)
+	now := int64(math.MinInt64)
+	if c.timed {
+		now = tx.instant()
+	}
+	for *n != limit && span.Next() {
+		key, value, tag, whole := span.Row()
+		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) || !within && !c.contains(key) {
+			break
+		}
+		if c.keysOnly {
+			value = nil
+		}
+		*n++
+		*body = true
+		if !yield(key, value) {
+			return false
+		}
+		*body = false
+		if tx.inner == nil || tx.dead != nil || tx.db.cut.Load() {
+			span.Next() // this row was passed on; what is wrong with the transaction comes out with the next
+			break
+		}
+	}
+	c.inner.Reach(span)
+	return true
+}
+
+// contains says whether a key is within bounds.
+func (c *Cursor) contains(key []byte) bool {
+	return (c.lo == nil || bytes.Compare(key, c.lo) >= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0)
 }
 
 // bounds is the range [lo, hi) that o describes; nil does not bound. The slices are copies: a range outlives the call.

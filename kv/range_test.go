@@ -219,3 +219,27 @@ func TestRangeMayBeUsedAgain(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestRangeEndsWithItsTransaction: the body of a range may end the transaction, in the middle of a leaf too.
+func TestRangeEndsWithItsTransaction(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 1000 {
+			require.NoError(t, tx.Put(fmt.Appendf(nil, "k%04d", i), make([]byte, 50)))
+		}
+		return nil
+	}))
+	for _, reverse := range []bool{false, true} {
+		for _, stop := range []int{1, 2, 7, 50, 1000} {
+			tx, err := db.Begin(t.Context(), false)
+			require.NoError(t, err)
+			n := 0
+			for range tx.Scan(kv.ScanOptions{Reverse: reverse}) {
+				if n++; n == stop {
+					require.NoError(t, tx.Rollback())
+				}
+			}
+			require.Equal(t, stop, n)
+		}
+	}
+}

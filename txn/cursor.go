@@ -125,6 +125,21 @@ func (c *Cursor) Prev() bool {
 	return c.begin() && c.end(c.c.SeekBefore(c.key))
 }
 
+// Span is tree.Span: see Ahead.
+type Span = tree.Span
+
+// Ahead is what a loop may take of the rows that follow in the same leaf, before it tells the cursor by Reach how far it
+// went. In a write transaction that is nothing: rows may change under the loop.
+func (c *Cursor) Ahead(forward bool) Span {
+	if c.tx.w != nil || !c.Valid() {
+		return Span{}
+	}
+	return c.c.Ahead(forward)
+}
+
+// Reach moves the cursor to the row before the one under the span.
+func (c *Cursor) Reach(s Span) { c.c.Reach(s) }
+
 func (c *Cursor) stale(w *writer) bool { return !c.tx.done && w.mods != c.mods }
 
 // Valid says whether there is a row under the cursor.
