@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
@@ -246,7 +248,9 @@ func (e *explorer) explore() {
 	if len(e.r.OpEnds) == 1 || e.t.salt != 0 {
 		from = 0
 	}
-	opts := crashfs.ImageOptions{Profiles: o.Profiles, From: from, To: to, Random: p.subsets, Seed: o.Seed}
+	opts := crashfs.ImageOptions{
+		Profiles: o.Profiles, From: from, To: to, Random: p.subsets, Seed: e.seed(), OneOf: oneOf(e.keepOf()),
+	}
 	if p.points == 0 && e.t.salt == 0 {
 		e.images(opts)
 		return
@@ -267,12 +271,17 @@ func (e *explorer) explore() {
 	}
 }
 
-// chosen says whether an image is taken: one of so many, and of sectors, which are many, fewer. of 1 takes all.
-func (e *explorer) chosen(im *crashfs.Image, of int, salt uint64) bool {
-	if of > 1 && im.Profile&(crashfs.Shorn|crashfs.Torn512) != 0 {
-		of *= 6
+// seed makes another choice for each workload.
+func (e *explorer) seed() uint64 { return mix(e.c.o.Seed + xxhash.Sum64String(e.t.w.String())) }
+
+// oneOf takes one of so many images, and of sectors, which are many, fewer. 1 takes all.
+func oneOf(n int) func(crashfs.Profile) int {
+	return func(p crashfs.Profile) int {
+		if n > 1 && p&(crashfs.Shorn|crashfs.Torn512) != 0 {
+			return n * 6
+		}
+		return n
 	}
-	return mix(im.Hash()^mix(e.c.o.Seed+salt))%uint64(of) == 0
 }
 
 // keepOf is how many images of a workload stand for one that is judged. Random workloads have many more.
@@ -288,7 +297,7 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 		if e.c.over() {
 			return
 		}
-		if !e.chosen(im, e.keepOf(), 0) || !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
+		if !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
 			continue
 		}
 		crash := []Crash{{im.Point, im.Desc()}}
@@ -297,7 +306,7 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 			continue
 		}
 		if e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 {
-			e.deeper(e.d, e.points, crash, 2)
+			e.deeper(e.d, e.points, im.Hash(), crash, 2)
 		}
 	}
 }
@@ -305,9 +314,12 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 // recoveryProfiles are those of crashes within a recovery.
 const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn | crashfs.Reorder
 
-func (e *explorer) deeper(d *crashfs.Disk, points int, before []Crash, depth int) {
+// deeper crashes the recovery from an image with that hash.
+func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Crash, depth int) {
 	want, n := e.v.contents, 0
-	opts := crashfs.ImageOptions{Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: e.c.o.Seed}
+	opts := crashfs.ImageOptions{
+		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
+	}
 	for im := range d.Images(opts) {
 		if e.c.over() {
 			return
@@ -315,8 +327,7 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, before []Crash, depth int
 		if e.t.pass.most > 0 && n == e.t.pass.most {
 			return
 		}
-		if !e.chosen(im, e.t.pass.inner, 1) ||
-			!e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
+		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
 			continue
 		}
 		n++
@@ -327,7 +338,7 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, before []Crash, depth int
 			continue
 		}
 		if depth < e.c.o.Depth && mix(im.Hash()+9)%32 == 0 {
-			e.deeper(d2, points2, crashes, depth+1)
+			e.deeper(d2, points2, im.Hash(), crashes, depth+1)
 		}
 	}
 }

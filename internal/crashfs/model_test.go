@@ -327,6 +327,47 @@ func TestImagesAreDifferentAndRebuildable(t *testing.T) {
 	}
 }
 
+// TestOneOfManyIsTaken: a part of the images of one profile, all of another; which part, the seed says, and over many
+// seeds each is taken.
+func TestOneOfManyIsTaken(t *testing.T) {
+	d := crashfs.New(crashfs.Options{})
+	require.NoError(t, runToy(d, flawless, false, 4))
+	const profiles = crashfs.Kill | crashfs.Shorn
+	taken := func(o crashfs.ImageOptions) map[string]bool {
+		o.Profiles = profiles
+		all := map[string]bool{}
+		for im := range d.Images(o) {
+			all[im.String()] = true
+		}
+		return all
+	}
+	one := func(p crashfs.Profile) int {
+		if p == crashfs.Kill {
+			return 1
+		}
+		return 8
+	}
+	all, union := taken(crashfs.ImageOptions{}), map[string]bool{}
+	kills := func(m map[string]bool) (n int) {
+		for s := range m {
+			if strings.Contains(s, "kill") {
+				n++
+			}
+		}
+		return n
+	}
+	for seed := range uint64(100) {
+		part := taken(crashfs.ImageOptions{Seed: seed, OneOf: one})
+		require.Equal(t, part, taken(crashfs.ImageOptions{Seed: seed, OneOf: one}))
+		require.Equal(t, kills(all), kills(part))
+		require.Less(t, len(part)-kills(part), (len(all)-kills(all))/3)
+		maps.Copy(union, part)
+	}
+	for s := range all {
+		require.True(t, union[s], s)
+	}
+}
+
 func TestRebuildRefusesWhatDoesNotFit(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	put(t, create(t, d, "a", 0), "x", 0)

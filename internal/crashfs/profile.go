@@ -71,6 +71,9 @@ type ImageOptions struct {
 	// Random, if above 0, makes Reorder and Dirs take only so many random subsets at a crash point.
 	Random int
 	Seed   uint64 // of all random choices
+	// OneOf, if not nil, says of how many images of a profile one is taken, 1 meaning all. Seed chooses which. The others
+	// are not even built, which is most of the work that an image costs here.
+	OneOf func(Profile) int
 	// Seen leaves out images that were yielded before with the same bytes and the same Acked. nil means only those of
 	// this run. Runs that share it and whose bytes could mean different states need different Salts.
 	Seen *Seen
@@ -111,6 +114,8 @@ type enumeration struct {
 	stopped bool
 	p       point
 	profile Profile
+	oneOf   uint64 // of so many images of the profile one is taken
+	tried   uint64 // images at this point, taken or not
 	r       recipe // the one that is tried next
 	rnd     *rand.Rand
 }
@@ -118,6 +123,7 @@ type enumeration struct {
 // all goes through the profiles at a point.
 func (e *enumeration) all() {
 	p := &e.p
+	e.tried = 0
 	e.rnd = rand.New(rand.NewPCG(e.opts.Seed, uint64(p.w.pos)))
 	e.r = recipe{tornSeq: -1, keep: make(bits, p.words())}
 	for _, step := range []struct {
@@ -131,6 +137,10 @@ func (e *enumeration) all() {
 			return
 		}
 		if e.profile = step.profile; e.opts.Profiles&e.profile != 0 {
+			e.oneOf = 1
+			if e.opts.OneOf != nil {
+				e.oneOf = uint64(max(e.opts.OneOf(e.profile), 1))
+			}
 			e.keepAll(false)
 			step.run()
 			e.r.tornSeq, e.r.lost, e.r.noise, e.r.stale, e.r.live = -1, nil, false, staleNone, false
@@ -141,6 +151,10 @@ func (e *enumeration) all() {
 // try yields the image of e.r if it is new.
 func (e *enumeration) try() {
 	if e.stopped {
+		return
+	}
+	e.tried++
+	if e.oneOf > 1 && mix(e.opts.Seed+mix(uint64(e.p.w.pos)<<32+e.tried))%e.oneOf != 0 {
 		return
 	}
 	hash := e.p.build(&e.r)
