@@ -47,19 +47,19 @@ type Row struct {
 // Figure is what one entrant reached in one workload: the median of its rounds, and the worst and best of them. All
 // other numbers are medians too.
 type Figure struct {
-	Engine   string  `json:"engine"`
-	Median   float64 `json:"median"`
-	Min      float64 `json:"min"`
-	Max      float64 `json:"max"`
-	P50us    float64 `json:"p50_us,omitempty"`
-	P99us    float64 `json:"p99_us,omitempty"`
-	Peak     float64 `json:"peak_rss_bytes,omitempty"`
-	PerByte  float64 `json:"written_per_user_byte,omitempty"`
-	PerLive  float64 `json:"disk_per_live_byte,omitempty"`
-	Disk     float64 `json:"disk_bytes,omitempty"`
-	Failure  string  `json:"failure,omitempty"`
-	IdleP99  float64 `json:"idle_p99_us,omitempty"`
-	measured int
+	Engine  string  `json:"engine"`
+	Median  float64 `json:"median"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	P50us   float64 `json:"p50_us,omitempty"`
+	P99us   float64 `json:"p99_us,omitempty"`
+	Peak    float64 `json:"peak_rss_bytes,omitempty"`
+	PerByte float64 `json:"written_per_user_byte,omitempty"`
+	PerLive float64 `json:"disk_per_live_byte,omitempty"`
+	Disk    float64 `json:"disk_bytes,omitempty"`
+	Failure string  `json:"failure,omitempty"`
+	IdleP99 float64 `json:"idle_p99_us,omitempty"`
+	CPU     float64 `json:"cpu_us_per_op,omitempty"`
 }
 
 // New puts results in order.
@@ -114,7 +114,7 @@ func figures(name string, results []workload.Result) (out []Figure) {
 
 // figure of one entrant. One failure among its rounds makes it a failure.
 func figure(name string, rounds []workload.Result) Figure {
-	f := Figure{Engine: name, measured: len(rounds)}
+	f := Figure{Engine: name}
 	for _, r := range rounds {
 		if r.Failure != "" {
 			f.Failure = r.Failure
@@ -139,6 +139,7 @@ func figure(name string, rounds []workload.Result) Figure {
 	f.P50us = median(func(r workload.Result) float64 { return r.P50us })
 	f.P99us = median(func(r workload.Result) float64 { return r.P99us })
 	f.IdleP99 = median(func(r workload.Result) float64 { return r.IdleP99 })
+	f.CPU = median(func(r workload.Result) float64 { return r.CPU })
 	f.Peak = median(func(r workload.Result) float64 { return float64(r.Peak) })
 	f.Disk = median(func(r workload.Result) float64 { return float64(r.Disk) })
 	f.PerByte = median(func(r workload.Result) float64 { return ratio(float64(r.Written), float64(r.User)) })

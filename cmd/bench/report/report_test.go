@@ -20,7 +20,7 @@ func sample(t *testing.T) *Report {
 	var results []workload.Result
 	add := func(w, e string, values ...float64) {
 		for i, v := range values {
-			results = append(results, workload.Result{Workload: w, Engine: e, Round: i, Value: v, Peak: 30e6, P50us: 1, P99us: 7,
+			results = append(results, workload.Result{Workload: w, Engine: e, Round: i, Value: v, CPU: 0.5, Peak: 30e6, P50us: 1, P99us: 7,
 				Written: 300, User: 100, Disk: 500, Data: 250})
 		}
 	}
@@ -88,7 +88,7 @@ func TestTableHasEveryRowWithItsRatios(t *testing.T) {
 	}
 	require.Equal(t, "get, /s 2000 1500 3000 1000 bbolt 2.00x 1.30x 4000 0.50x 1 7 7", lines["get,"])
 	require.Equal(t, "open, ms 3 2 4 1 bbolt 0.33x - - - 1 7 7", lines["open,"])
-	require.Equal(t, "get 30 30 bbolt 3 3 bbolt 0.0005 0.0005 bbolt 2", lines["get"])
+	require.Equal(t, "get 0.5 0.5 bbolt 30 30 bbolt 3 3 bbolt 0.0005 0.0005 bbolt 2", lines["get"])
 	require.Contains(t, b.String(), "FAILED: get on sqlite: wrong answer: <1 row>")
 }
 

@@ -74,16 +74,17 @@ func (f *Figure) latency() []string {
 	return []string{number(f.P50us), number(f.P99us)}
 }
 
-// space prints memory, and what reached the disk, beside the peer that needed least.
+// space prints what else it took, processor, memory and disk, beside the peer that needed least.
 func (rep *Report) space(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "workload\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t")
+	fmt.Fprintln(t, "workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t")
 	for _, row := range rep.Rows {
 		cells := []string{row.Workload}
 		for _, c := range []struct {
 			of    func(*Figure) float64
 			scale float64
 		}{
+			{func(f *Figure) float64 { return f.CPU }, 1},
 			{func(f *Figure) float64 { return f.Peak }, 1e-6},
 			{func(f *Figure) float64 { return f.PerByte }, 1},
 			{func(f *Figure) float64 { return f.Disk }, 1e-6},

@@ -18,7 +18,8 @@ type Result struct {
 	Workload string  `json:"workload"`
 	Round    int     `json:"round"`
 	Value    float64 `json:"value"`
-	Seconds  float64 `json:"seconds"` // of the timed part
+	Seconds  float64 `json:"seconds"`       // of the timed part
+	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads in the timed part, for each operation or megabyte; 0: not known
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
 	IdleP99  float64 `json:"idle_p99_us,omitempty"`    // where P99us is that of a busy time
@@ -113,11 +114,12 @@ func (r *Run) timed(ops, userBytes int, fn func() error) error {
 		defer pprof.StopCPUProfile()
 	}
 	r.written = writtenBytes()
-	began := time.Now()
+	cpu, began := cpuTime(), time.Now()
 	err := fn()
 	took := time.Since(began)
+	r.Result.CPU = (cpuTime() - cpu).Seconds() * 1e6 / r.w.Unit.count(ops)
 	r.Result.Seconds, r.Result.User = took.Seconds(), int64(ops)*int64(userBytes)
-	r.Result.Value = r.w.Unit.value(float64(ops), took)
+	r.Result.Value = r.w.Unit.value(ops, took)
 	r.Result.Peak, r.Result.Disk = peakRSS(), diskBytes(r.Dir)
 	return err
 }

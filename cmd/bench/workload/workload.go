@@ -23,15 +23,20 @@ const (
 // MoreIsBetter tells rates from times.
 func (u Unit) MoreIsBetter() bool { return u == PerSecond || u == MBps }
 
-func (u Unit) value(ops float64, took time.Duration) float64 {
-	switch u {
-	case PerSecond:
-		return ops / took.Seconds()
-	case MBps:
-		return ops / 1e6 / took.Seconds()
-	default:
-		return took.Seconds() * 1e3
+// value is the figure of a run with so many operations, or bytes.
+func (u Unit) value(ops int, took time.Duration) float64 {
+	if u.MoreIsBetter() {
+		return u.count(ops) / took.Seconds()
 	}
+	return took.Seconds() * 1e3
+}
+
+// count is what a run counts as in the unit.
+func (u Unit) count(ops int) float64 {
+	if u == MBps {
+		return float64(ops) / 1e6
+	}
+	return float64(ops)
 }
 
 // Workload is one row of the table.
