@@ -18,6 +18,8 @@ const usage = `usage: crashtest MODE [flags]
   syncs       take every sync away: some crash must show that it is gone
   bitflip     turn every bit of small stores, cut and lengthen their files, put every page in every wrong place, mix files of
               two stores: the answer is right, or an error names the place; prints the blind spot. Judges a LINE again
+  interleave  two of checkpoint, commit, segment switch, purge, drop and reader at a time, stopped before each of their first
+              six changes of the disk: every order. A deadlock is a failure. Plays a LINE again
   kill        write to a real store in real processes, kill them with SIGKILL, look at what is left
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
@@ -39,6 +41,7 @@ var modes = []mode{
 	{"faults", faults},
 	{"syncs", syncs},
 	{"bitflip", bitflip},
+	{"interleave", interleave},
 	{"kill", kill},
 	{"kill-child", killChild}, // started by kill only
 }

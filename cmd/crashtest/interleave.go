@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/fuzz"
+)
+
+// interleave plays every order of two actors at a time.
+func interleave(args []string, stdout, stderr io.Writer) error {
+	f := flags("interleave", stderr)
+	var o fuzz.InterleaveOptions
+	f.Uint64Var(&o.Seed, "seed", 1, "of a sample")
+	f.IntVar(&o.Sample, "sample", 0, "of each pair so many; 0: all")
+	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines, each with two actors")
+	least := f.Int("min", 0, "fail with fewer interleavings than this")
+	asJSON := f.Bool("json", false, "print the report as JSON")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if f.NArg() > 0 {
+		err := fuzz.ReplayInterleaving(strings.Join(f.Args(), " "))
+		if err == nil {
+			fmt.Fprintln(stdout, "survived")
+		}
+		return err
+	}
+	last := time.Now()
+	o.Tick = func(r fuzz.InterleaveReport) {
+		if time.Since(last) > 2*time.Second {
+			last = time.Now()
+			fmt.Fprintf(stderr, "%d played, %d failed\n", r.Played, len(r.Failures))
+		}
+	}
+	r := fuzz.Interleave(o)
+	fmt.Fprintf(stderr, "%.1fs %d interleavings of %d pairs, %d failed\n", r.Seconds, r.Played, len(r.Pairs), len(r.Failures))
+	for _, line := range r.Failures {
+		fmt.Fprintln(stderr, "FAILED", line)
+	}
+	if *asJSON {
+		if err := json.NewEncoder(stdout).Encode(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(r.Failures) > 0:
+		return fmt.Errorf("%d failures", len(r.Failures))
+	case r.Played < *least:
+		return fmt.Errorf("%d interleavings, want at least %d", r.Played, *least)
+	}
+	return nil
+}
