@@ -112,5 +112,5 @@ func copied(check *checker) func([]byte) {
 
 // lastByte of the value that fill makes for version 0.
 func lastByte(key []byte, size int) byte {
-	return filler[tag(key)%uint64(len(filler)-size)+uint64(size)-1]
+	return filler[tag(key)%fillerStart+uint64(size)-1]
 }

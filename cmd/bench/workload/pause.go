@@ -65,7 +65,7 @@ func (r *Run) compare(c engine.Client, work func() error) error {
 		return err
 	}
 	var idle, busy latencies
-	for range r.ops(10_000) {
+	for range r.ops(5_000) {
 		if err := put(&idle); err != nil {
 			return err
 		}
