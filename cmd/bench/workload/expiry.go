@@ -34,7 +34,7 @@ var expiries = []Workload{
 	},
 	{
 		Name: "ttl-purge", About: "the tenth part of the rows that is due is deleted; durable at the end",
-		Unit: PerSecond, Goal: 2, Durable: true, Fixture: Fixture{Loaded: true, TTL: true}, Needs: purges,
+		Unit: PerSecond, Goal: 2, Durable: true, Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
 		Run:   runPurge,
 		Limit: func(r *Run) error { return r.appends(r.due(), batchRows, keySize+8, true) },
 	},
@@ -60,7 +60,7 @@ func runPutTTL(r *Run) error {
 	})
 }
 
-// liveGets reads rows that have the long ttl.
+// liveGets reads rows that have the long ttl in every fixture.
 func liveGets(c engine.Client, rng *rand.Rand, n, ops int) error {
 	check := newChecker(valueSize)
 	for range ops {

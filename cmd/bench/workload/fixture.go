@@ -18,7 +18,8 @@ type Fixture struct {
 	Order   order //
 	PerMill int   // rows for each million of the main set; 0: a million
 	Value   int   // bytes of a value; 0: 100
-	TTL     bool  // rows expire in a year, and each tenth in a minute
+	TTL     bool  // rows expire in a year
+	Due     bool  // and each tenth in a minute
 	Killed  bool  // the process that made it was killed, with a log of about 64 MiB
 }
 
@@ -33,7 +34,7 @@ const batchRows = 1000
 
 // Name tells fixtures apart, in names of directories too.
 func (f Fixture) Name() string {
-	return fmt.Sprintf("order%d-%d-%d-%t-%t", f.Order, f.PerMill, f.value(), f.TTL, f.Killed)
+	return fmt.Sprintf("order%d-%d-%d-%t-%t-%t", f.Order, f.PerMill, f.value(), f.TTL, f.Due, f.Killed)
 }
 
 func (f Fixture) rows(n int) int {
@@ -119,7 +120,7 @@ func (f Fixture) put(w engine.Writer, k, v []byte, i int) error {
 }
 
 func (f Fixture) ttl(i int) time.Duration {
-	if i%dueEvery == 0 {
+	if f.Due && i%dueEvery == 0 {
 		return shortTTL
 	}
 	return longTTL

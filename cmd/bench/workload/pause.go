@@ -24,7 +24,7 @@ var pauses = []Workload{
 	},
 	{
 		Name: "pause-purge", About: "p99 of durable puts while a tenth of the rows is purged, as a multiple of that without",
-		Unit: Times, Durable: true, KeepLog: true, Clients: 2, Fixture: Fixture{Loaded: true, TTL: true}, Needs: purges,
+		Unit: Times, Durable: true, KeepLog: true, Clients: 2, Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
 		Run: func(r *Run) error {
 			r.clock = time.Hour
 			return r.pause(func(c engine.Client) (func() error, error) {
