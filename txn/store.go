@@ -169,6 +169,7 @@ func (s *Store) walOptions() wal.Options {
 		KeepFree: keep,
 		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
+		Ours: func() error { return replaced(s.pg.CheckIdentity()) },
 	}
 }
 

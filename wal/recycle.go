@@ -50,17 +50,19 @@ func (l *Log) prepare(most int64) error {
 		return err
 	}
 	var seg *segment
-	if n := len(l.free); n > 0 {
+	err = l.ours()
+	switch n := len(l.free); {
+	case err != nil:
+	case n > 0:
 		seg = l.free[n-1]
 		l.free[n-1] = nil
 		l.free = l.free[:n-1]
 		if err = l.recycle(seg, number); err != nil {
 			l.free = append(l.free, seg) // for Close
 		}
-	} else {
-		if most > 0 && l.Bytes()+l.opts.SegmentSize > most {
-			return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
-		}
+	case most > 0 && l.Bytes()+l.opts.SegmentSize > most:
+		return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
+	default:
 		seg, err = l.newSegment(number, 0)
 		if errors.Is(err, vfs.ErrNoSpace) {
 			return err
@@ -74,6 +76,14 @@ func (l *Log) prepare(most int64) error {
 	}
 	l.spare = seg
 	return nil
+}
+
+// ours gives the error of Options.Ours.
+func (l *Log) ours() error {
+	if l.opts.Ours == nil {
+		return nil
+	}
+	return l.opts.Ours()
 }
 
 // SetBound refuses new segment files to Append from now on if all of them together would have more bytes, as a full disk
@@ -193,7 +203,13 @@ func (l *Log) Release(before LSN) error {
 	if n == 0 {
 		return nil
 	}
-	if err := l.retire(dead); err != nil {
+	err := l.ours()
+	if err != nil {
+		l.free = append(l.free, dead...) // for Close
+	} else {
+		err = l.retire(dead)
+	}
+	if err != nil {
 		l.mu.Lock()
 		l.fail(err)
 		l.mu.Unlock()

@@ -98,6 +98,10 @@ type Options struct {
 	NoDirect    bool          // never write past the page cache
 	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
 
+	// Ours is asked before a next segment is made and before old ones are given up: an error says that the names beside
+	// Path are someone else's by now. It is final. nil: nobody is asked.
+	Ours func() error
+
 	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
 	// the goroutine that wrote, without a lock, and the others wait for it. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)

@@ -1,0 +1,147 @@
+package kv_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// A theft takes the main file away from an open store.
+type theft struct {
+	name   string
+	theirs files // what stands in its place
+	gone   bool  // nothing is left of ours but the log
+}
+
+// TestFileReplacedWhileOpen takes the main file away before each call that changes something: it is renamed, removed, or
+// another store stands in its place, with or without a log. At the next checkpoint, segment switch or Close, whichever
+// comes first, that is ErrFileReplaced, and the store takes no more writes. The other store's files are not touched, and
+// ours, put back where they were, hold every commit that returned.
+func TestFileReplacedWhileOpen(t *testing.T) {
+	states := sessionStates(t)
+	other := othersStore(t)
+	for _, th := range []theft{
+		{name: "renamed"},
+		{name: "removed", gone: true},
+		{name: "replaced", theirs: files{mainFile: other[mainFile]}},
+		{name: "replaced_with_its_log", theirs: other, gone: true},
+	} {
+		t.Run(th.name, func(t *testing.T) {
+			n := 0
+			for th.at(t, n, states) {
+				n += stride(4)
+			}
+			require.Greater(t, n, 100)
+		})
+	}
+}
+
+// at is a session with the theft before the n-th call that changes something; false: there are not so many.
+func (th *theft) at(t *testing.T, n int, states map[uint64]string) bool {
+	disk := vfs.NewMemory()
+	s := &session{clock: newClock(), begun: 1}
+	calls, stolenIn, why := 0, "", ""
+	looked := false // the engine has looked at the name since
+	var blind []string
+	fsys := &hookFS{disk, func(call, name string) error {
+		if s.db == nil {
+			return nil
+		}
+		if stolenIn == "" && changes(call) {
+			if calls++; calls > n {
+				stolenIn, why = s.step, fmt.Sprintf("in %s, before call %d, %s of %s", s.step, n, call, name)
+				require.NoError(t, disk.Rename(path, "away/"+mainFile))
+				require.NoError(t, writeFiles(disk, th.theirs))
+			}
+		}
+		if stolenIn != "" {
+			looked = looked || call == "stat" && name == path
+			if !looked && (call == "create" || call == "rename" || call == "remove") {
+				blind = append(blind, call+" of "+name)
+			}
+		}
+		return nil
+	}}
+	db, err := reopenAt(fsys, s.clock, nil)
+	require.NoError(t, err)
+	s.db, s.acked = db, 1
+	err = s.run()
+	if stolenIn == "" {
+		require.NoError(t, err)
+		return false
+	}
+	if err == nil {
+		require.Equal(t, "close", stolenIn, "nobody noticed: %s", why)
+	} else {
+		require.ErrorIs(t, err, kv.ErrFileReplaced, why)
+		th.isPoisoned(t, s, why)
+	}
+	now := filesOf(t, disk, nil)
+	for name, b := range th.theirs {
+		// Between the look at a name and its use there is a moment: for a file of the log, not for the main file.
+		if name == mainFile || len(blind) == 0 {
+			require.True(t, bytes.Equal(b, now[name]), "%s: the other store's %s has changed", why, name)
+		}
+	}
+	require.LessOrEqual(t, segmentSwitches(blind), 1, "%s: %v", why, blind)
+	if !th.gone {
+		require.NoError(t, disk.Rename("away/"+mainFile, path))
+		requireState(t, disk, states, s.acked, s.begun, why)
+	}
+	return true
+}
+
+// isPoisoned requires that a store writes nothing more.
+func (th *theft) isPoisoned(t *testing.T, s *session, why string) {
+	if s.step == "close" {
+		return
+	}
+	err := s.db.Put([]byte("k"), nil)
+	require.ErrorIs(t, err, kv.ErrFailed, why)
+	require.ErrorIs(t, err, kv.ErrFileReplaced, why)
+	require.ErrorIs(t, s.db.Close(), kv.ErrFileReplaced, why)
+}
+
+// segmentSwitches counts the segments that were made or recycled in a list of calls.
+func segmentSwitches(calls []string) (n int) {
+	for _, c := range calls {
+		if strings.HasPrefix(c, "create") || strings.HasPrefix(c, "rename") {
+			n++
+		}
+	}
+	return n
+}
+
+// othersStore are the files of another store under the same name, as a killed process leaves them.
+func othersStore(t *testing.T) files {
+	t.Helper()
+	disk := vfs.NewMemory()
+	fill(t, openOn(t, disk, nil), "other")
+	return filesOf(t, disk, nil)
+}
+
+// writeFiles puts files into the directory of the store. One that has such a name loses it, and is not changed.
+func writeFiles(disk vfs.FS, all files) error {
+	for name, b := range all {
+		f, err := disk.Open("other/"+name, vfs.Write|vfs.Create)
+		if err != nil {
+			return err
+		}
+		if err := vfs.WriteFull(f, b, 0); err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if err := disk.Rename("other/"+name, "dir/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
