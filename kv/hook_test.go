@@ -22,6 +22,9 @@ func changes(call string) bool { return slices.Contains(changing, call) }
 
 func (h *hookFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	call := "open"
+	if flag&vfs.Write != 0 {
+		call = "open_for_writing"
+	}
 	if _, err := h.FS.Stat(name); flag&vfs.Create != 0 && errors.Is(err, fs.ErrNotExist) {
 		call = "create"
 	}
