@@ -105,7 +105,7 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	if err := tx.start(ctx, writable); err != nil {
 		return nil, err
 	}
-	tx.instant()
+	tx.instantOrEnd()
 	if !writable {
 		return tx, nil
 	}

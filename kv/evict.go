@@ -46,19 +46,19 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	if db.queue.Len() == 0 || db.clock.jumped.Load() {
 		return nil
 	}
-	again := false
+	back := false
 	defer func() {
-		if err != nil || !again { // Not again: onExpire has panicked.
+		if err != nil || !back { // Not back: OnExpire or the clock has panicked.
 			tx.finish(ErrTxnDone)
 		}
 	}()
 	if !db.settled(tx.inner) && !db.queue.Full() { // A full queue loses notes: then rather wait.
-		again = true
+		back = true
 		return nil
 	}
 	deleted, err := db.evict(tx.inner, tx.nowMs)
-	again = true
 	if err == nil && !deleted {
+		back = true
 		return nil
 	}
 	before := tx.inner.Seq()
@@ -75,6 +75,7 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 		tx.timed = false
 		tx.instant()
 	}
+	back = true
 	return nil
 }
 

@@ -205,7 +205,7 @@ func (s *shots) use(ctx context.Context, writable bool) (*Tx, error) {
 		return nil, err
 	}
 	if writable {
-		tx.instant()
+		tx.instantOrEnd()
 		if err := tx.evictBefore(ctx); err != nil {
 			s.done(tx)
 			return nil, err

@@ -277,6 +277,17 @@ func (tx *Tx) instant() int64 {
 	return tx.nowMs
 }
 
+// instantOrEnd reads the clock at the begin of a transaction. It is a function of the user's: if it panics, nobody else
+// will end the transaction.
+func (tx *Tx) instantOrEnd() {
+	defer func() {
+		if !tx.timed {
+			tx.finish(ErrTxnDone)
+		}
+	}()
+	tx.instant()
+}
+
 // Seq is the number of the commit whose state the transaction sees; after Commit its own.
 func (tx *Tx) Seq() uint64 {
 	tx.lock()

@@ -259,21 +259,24 @@ const reclaimStep = 4096
 // reclaim gives back the pages of dropped trees, in steps between which writers get their turn.
 func (s *Store) reclaim(ctx context.Context) error {
 	for {
-		if err := s.lockWriter(ctx); err != nil {
-			return err
-		}
-		if err := s.canWrite(); err != nil {
-			s.unlockWriter()
-			return err
-		}
-		done, err := s.reclaimOnce()
-		s.unlockWriter()
-		if err != nil || done {
+		if done, err := s.reclaimStep(ctx); err != nil || done {
 			return err
 		}
 	}
 }
 
+func (s *Store) reclaimStep(ctx context.Context) (done bool, err error) {
+	if err := s.lockWriter(ctx); err != nil {
+		return false, err
+	}
+	defer s.unlockWriter()
+	if err := s.canWrite(); err != nil {
+		return false, err
+	}
+	return s.reclaimOnce()
+}
+
+// reclaimOnce is called with the writer lock.
 func (s *Store) reclaimOnce() (done bool, err error) {
 	id, ok := s.head.firstTrash()
 	if !ok || !s.started {

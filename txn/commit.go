@@ -43,8 +43,8 @@ func (tx *Tx) Commit(d Durability) error {
 	v := w.install(end, d == Sync)
 	tx.seq, tx.done = v.seq, true
 	s.unlockWriter()
+	defer s.open.Add(-1) // also when someone who is told of the commit panics
 	err = s.await(v, d == Sync)
-	s.open.Add(-1)
 	if err == nil {
 		s.maybeCheckpoint()
 	}

@@ -256,7 +256,7 @@ func (s *Store) Recovery() Recovery { return s.recovery }
 
 // Close makes everything durable, leaves one file, and lets it go. While transactions are open it is ErrTxnsOpen and
 // the store stays usable. After a failure nothing more is written.
-func (s *Store) Close() error {
+func (s *Store) Close() (err error) {
 	if s.state.Load() != stateOpen {
 		return nil
 	}
@@ -273,7 +273,8 @@ func (s *Store) Close() error {
 		s.state.Store(stateOpen)
 		return ErrTxnsOpen
 	}
-	return errors.Join(s.shut(), s.pg.Close())
+	defer func() { err = errors.Join(err, s.pg.Close()) }() // also when someone who is told of a failure panics
+	return s.shut()
 }
 
 // Abandon is Close that does not mind open read transactions: their memory stays as it is, so that what they look at

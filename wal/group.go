@@ -93,11 +93,53 @@ func (l *Log) lead(end LSN, sync bool) error {
 		}
 		g := l.take(sync)
 		l.mu.Unlock()
-		takenBack, err := l.writeTold(g)
+		began := l.began(g)
+		takenBack, err := l.write(g)
 		l.mu.Lock()
+		told := l.news(g, began, err)
 		l.publish(g, takenBack, err)
 		l.wake()
+		if told != nil {
+			l.mu.Unlock()
+			l.tell(told)
+			l.mu.Lock()
+		}
 	}
+}
+
+// began is when a group is begun, if anyone wants to know.
+func (l *Log) began(g group) (at time.Time) {
+	if l.opts.OnGroup != nil && g.run != nil {
+		at = time.Now()
+	}
+	return at
+}
+
+// news counts a group that was written, and is what OnGroup is to be told of it; nil: nothing. mu is held.
+func (l *Log) news(g group, began time.Time, err error) func() {
+	if err != nil || g.run == nil {
+		return nil
+	}
+	l.groups.Add(1)
+	if l.opts.OnGroup == nil {
+		return nil
+	}
+	commits, size, took := g.run.commits, int64(g.size), time.Since(began)
+	return func() { l.opts.OnGroup(commits, size, took) }
+}
+
+// tell calls a function of the user's. If it panics or ends the goroutine, the lead goes to someone else: nobody may wait
+// for a leader that is gone.
+func (l *Log) tell(news func()) {
+	back := false
+	defer func() {
+		if !back {
+			l.mu.Lock()
+			l.leave()
+		}
+	}()
+	news()
+	back = true
 }
 
 // leave gives the lead away. mu is held, and is not any more afterwards.
@@ -224,23 +266,6 @@ func (l *Log) take(sync bool) group {
 // align lets the next record begin at a multiple of unit. The bytes skipped are zero in the file, or will be written
 // as zeros by the group that was just taken. mu is held, and the queue holds no run of the current segment.
 func (l *Log) align(unit int64) { l.pos = alignUp(l.pos, unit) }
-
-// writeTold is write, counted and told of.
-func (l *Log) writeTold(g group) (takenBack bool, err error) {
-	if l.opts.OnGroup == nil || g.run == nil {
-		takenBack, err = l.write(g)
-	} else {
-		began := time.Now()
-		takenBack, err = l.write(g)
-		if err == nil {
-			l.opts.OnGroup(g.run.commits, int64(g.size), time.Since(began))
-		}
-	}
-	if err == nil && g.run != nil {
-		l.groups.Add(1)
-	}
-	return takenBack, err
-}
 
 // write does a group's work on the files. Only the leader is here, without mu. On an error, takenBack says that the
 // group's bytes are out of the file again for certain.

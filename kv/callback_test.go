@@ -1,0 +1,418 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// A verb is one call within a transaction; it may end with the error of a read transaction that is asked to write.
+type txVerb struct {
+	name string
+	do   func(tx *kv.Tx) error
+}
+
+var small = []byte("small")
+
+// txVerbs are the verbs of *Tx, each on rows that are there.
+var txVerbs = []txVerb{
+	{"nothing", func(*kv.Tx) error { return nil }},
+	{"Get", func(tx *kv.Tx) error { _, err := tx.Get(small); return err }},
+	{"GetAppend", func(tx *kv.Tx) error { _, err := tx.GetAppend(nil, small); return err }},
+	{"GetTTL", func(tx *kv.Tx) error { _, _, err := tx.GetTTL(small); return err }},
+	{"Has", func(tx *kv.Tx) error { _, err := tx.Has(small); return err }},
+	{"TTL", func(tx *kv.Tx) error { _, err := tx.TTL(small); return err }},
+	{"Expiry", func(tx *kv.Tx) error { _, err := tx.Expiry(small); return err }},
+	{"Size", func(tx *kv.Tx) error { _, err := tx.Size(small); return err }},
+	{"Count", func(tx *kv.Tx) error { _, err := tx.Count(); return err }},
+	{"CountLive", func(tx *kv.Tx) error { _, err := tx.CountLive(); return err }},
+	{"NextExpiry", func(tx *kv.Tx) error { _, _, err := tx.NextExpiry(); return err }},
+	{"ListCFs", func(tx *kv.Tx) error { _, err := tx.ListCFs(); return err }},
+	{"Put", func(tx *kv.Tx) error { return tx.Put(small, []byte("other")) }},
+	{"Put_large", func(tx *kv.Tx) error { return tx.Put(small, make([]byte, 50_000)) }},
+	{"Put_many", putMany(defaultCF, "m", 500)},
+	{"PutTTL", func(tx *kv.Tx) error { return tx.PutTTL(small, nil, time.Hour) }},
+	{"PutExpireAt", func(tx *kv.Tx) error { return tx.PutExpireAt(small, nil, tx.Now().Add(time.Hour)) }},
+	{"PutWith", func(tx *kv.Tx) error { _, err := tx.PutWith(small, nil, kv.PutOptions{IfPresent: true}); return err }},
+	{"Delete", func(tx *kv.Tx) error { return tx.Delete(small) }},
+	{"Expire", func(tx *kv.Tx) error { return tx.Expire(small, time.Hour) }},
+	{"ExpireAt", func(tx *kv.Tx) error { return tx.ExpireAt(small, tx.Now().Add(time.Hour)) }},
+	{"Persist", func(tx *kv.Tx) error { return tx.Persist(small) }},
+	{"Increment", func(tx *kv.Tx) error { _, err := tx.Increment([]byte("n"), 1, 0); return err }},
+	{"CompareAndSwap", func(tx *kv.Tx) error {
+		_, err := tx.CompareAndSwap(small, []byte("v-small"), []byte("x"), kv.PutOptions{})
+		return err
+	}},
+	{"CompareAndDelete", func(tx *kv.Tx) error { _, err := tx.CompareAndDelete(small, []byte("v-small")); return err }},
+	{"DeleteRange", func(tx *kv.Tx) error { return tx.DeleteRange(nil, nil) }},
+	{"DeletePrefix", func(tx *kv.Tx) error { return tx.DeletePrefix([]byte("r")) }},
+	{"Clear", func(tx *kv.Tx) error { return tx.CF("f").Clear() }},
+	{"CreateCF", func(tx *kv.Tx) error { return tx.CreateCF("new", kv.CFOptions{}) }},
+	{"EnsureCF", func(tx *kv.Tx) error { return tx.EnsureCF("new", kv.CFOptions{}) }},
+	{"AlterCF", func(tx *kv.Tx) error { return tx.AlterCF("f", kv.CFOptions{}) }},
+	{"DropCF", func(tx *kv.Tx) error { return tx.DropCF("f") }},
+	{"RenameCF", func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }},
+	{"PurgeExpired", func(tx *kv.Tx) error { _, err := tx.PurgeExpired(context.Background(), kv.PurgeOptions{}); return err }},
+	{"Savepoint", func(tx *kv.Tx) error {
+		sp := tx.Savepoint()
+		return errors.Join(tx.Put(small, nil), tx.RollbackTo(sp))
+	}},
+	{"Cursor.Delete", func(tx *kv.Tx) error {
+		c := tx.Cursor()
+		c.First()
+		return c.Delete()
+	}},
+	{"OnCommit", func(tx *kv.Tx) error { tx.OnCommit(func() { panic("of what was rolled back") }); return nil }},
+}
+
+// txBodies are the functions of a user's that the engine calls within a transaction, beside the transaction's own.
+var txBodies = map[string]func(tx *kv.Tx, body func()){
+	"All":      func(tx *kv.Tx, body func()) { rangeOver(tx.All(), body) },
+	"Prefix":   func(tx *kv.Tx, body func()) { rangeOver(tx.Prefix([]byte("row")), body) },
+	"Scan":     func(tx *kv.Tx, body func()) { rangeOver(tx.Scan(kv.ScanOptions{Reverse: true}), body) },
+	"Expiring": func(tx *kv.Tx, body func()) { rangeOver(tx.CF("f").Expiring(time.Time{}), body) },
+	"OnExpire": func(tx *kv.Tx, body func()) {
+		_, _ = tx.PurgeExpired(context.Background(), kv.PurgeOptions{OnExpire: tell(body)})
+	},
+	"Progress": func(tx *kv.Tx, body func()) {
+		_, _ = tx.PurgeExpired(context.Background(), kv.PurgeOptions{Progress: func(int64) { body() }})
+	},
+}
+
+func rangeOver[V any](seq iter.Seq2[[]byte, V], body func()) {
+	for range seq {
+		body()
+	}
+}
+
+func tell(body func()) func(string, []byte, []byte) error {
+	return func(string, []byte, []byte) error { body(); return nil }
+}
+
+// onlyWriting are the bodies that a read transaction never comes to.
+var onlyWriting = map[string]bool{"OnExpire": true, "Progress": true}
+
+// openForCallbacks opens a store with rows of each kind, some of them expired.
+func openForCallbacks(t *testing.T, o *kv.Options) *kv.DB {
+	t.Helper()
+	clock := newClock()
+	if o.Clock == nil {
+		o.Clock = clock.now
+	}
+	db := openOn(t, vfs.NewMemory(), o)
+	require.NoError(t, db.Update(putMany(defaultCF, "row", 300)))
+	require.NoError(t, db.Put(small, []byte("v-small")))
+	require.NoError(t, db.Put([]byte("large"), make([]byte, 30_000)))
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Minute}))
+	require.NoError(t, db.Update(putMany("f", "due", 30)))
+	require.NoError(t, db.Checkpoint(t.Context()))
+	clock.move(time.Hour)
+	return db
+}
+
+// ways are the two ways in which a callback may not come back.
+var ways = map[string]func(value any){
+	"panic":  func(value any) { panic(value) },
+	"goexit": func(any) { runtime.Goexit() },
+}
+
+// requireLeft runs fn in a goroutine of its own and requires that the goroutine ends, with that panic or by Goexit.
+func requireLeft(t *testing.T, way string, value any, fn func()) {
+	t.Helper()
+	ended := make(chan any)
+	go func() {
+		came := any("returned")
+		defer func() {
+			if r := recover(); r != nil {
+				came = r
+			}
+			ended <- came
+		}()
+		defer func() {
+			if came == "returned" {
+				came = "left"
+			}
+		}()
+		fn()
+		came = "finished"
+	}()
+	got := <-ended
+	if way == "panic" {
+		require.Same(t, value, got)
+	} else {
+		require.Equal(t, "left", got)
+	}
+}
+
+// requireUntouched requires that a store holds what it held, has no transaction open, is sound, and works.
+func requireUntouched(t *testing.T, db *kv.DB, before string) {
+	t.Helper()
+	_, after, err := stored(db)
+	require.NoError(t, err)
+	require.True(t, before == after, "something has changed")
+	require.Zero(t, db.Stats().Readers)
+	checkStore(t, db)
+	require.NoError(t, db.Update(func(*kv.Tx) error { return nil }), "the writer lock is free")
+}
+
+// TestCallbackThatDoesNotComeBack panics, and ends its goroutine, after each verb of a transaction and in each function
+// that a verb calls: what was done is undone, the lock is free, the same panic arrives, and the goroutine ends.
+func TestCallbackThatDoesNotComeBack(t *testing.T) {
+	db := openForCallbacks(t, &kv.Options{})
+	_, before, err := stored(db)
+	require.NoError(t, err)
+	transactions := map[string]func(fn func(*kv.Tx) error) error{
+		"View":          db.View,
+		"Update":        db.Update,
+		"UpdateContext": func(fn func(*kv.Tx) error) error { return db.UpdateContext(t.Context(), fn) },
+	}
+	for way, leave := range ways {
+		value := errors.New("mine")
+		for kind, run := range transactions {
+			for _, verb := range txVerbs {
+				t.Run(way+"/"+kind+"/"+verb.name, func(t *testing.T) {
+					requireLeft(t, way, value, func() {
+						_ = run(func(tx *kv.Tx) error {
+							if err := verb.do(tx); kind != "View" {
+								require.NoError(t, err)
+							}
+							leave(value)
+							return nil
+						})
+					})
+					requireUntouched(t, db, before)
+				})
+			}
+			for name, verb := range txBodies {
+				if kind == "View" && onlyWriting[name] {
+					continue
+				}
+				t.Run(way+"/"+kind+"/in_"+name, func(t *testing.T) {
+					requireLeft(t, way, value, func() {
+						_ = run(func(tx *kv.Tx) error {
+							_ = tx.Put([]byte("not there"), nil)
+							verb(tx, func() { leave(value) })
+							return nil
+						})
+					})
+					requireUntouched(t, db, before)
+				})
+			}
+		}
+	}
+}
+
+// TestNoPageIsLostToAPanic rolls the same transaction back by a panic over and over: the file and the memory of pages do
+// not grow.
+func TestNoPageIsLostToAPanic(t *testing.T) {
+	db := openForCallbacks(t, &kv.Options{})
+	bodies := append([]txVerb{}, txVerbs...)
+	for name, verb := range txBodies {
+		bodies = append(bodies, txVerb{"in_" + name, func(tx *kv.Tx) error {
+			err := putMany(defaultCF, "m", 500)(tx)
+			verb(tx, func() { panic(errBroken) })
+			return err
+		}})
+	}
+	for _, verb := range bodies {
+		t.Run(verb.name, func(t *testing.T) {
+			again := func(n int) (file, free, frames int64) {
+				for range n {
+					require.PanicsWithValue(t, errBroken, func() {
+						_ = db.Update(func(tx *kv.Tx) error {
+							require.NoError(t, verb.do(tx))
+							panic(errBroken)
+						})
+					})
+				}
+				s := db.Stats()
+				return s.FileBytes, s.FreeBytes, s.FrameBytes
+			}
+			file, free, frames := again(3)
+			file2, free2, frames2 := again(20)
+			require.Equal(t, []int64{file, free, frames}, []int64{file2, free2, frames2}, "bytes of file, free pages, frames")
+		})
+	}
+}
+
+// TestOnCommitThatDoesNotComeBack: the commit stands, and the lock is free.
+func TestOnCommitThatDoesNotComeBack(t *testing.T) {
+	for way, leave := range ways {
+		t.Run(way, func(t *testing.T) {
+			db := openForCallbacks(t, &kv.Options{})
+			value := errors.New("mine")
+			requireLeft(t, way, value, func() {
+				_ = db.Update(func(tx *kv.Tx) error {
+					tx.OnCommit(func() { leave(value) })
+					tx.OnCommit(func() { t.Error("one after the other") })
+					return tx.Put([]byte("k"), []byte("v"))
+				})
+			})
+			got, err := db.Get([]byte("k"))
+			require.NoError(t, err)
+			require.Equal(t, "v", string(got))
+			_, before, err := stored(db)
+			require.NoError(t, err)
+			requireUntouched(t, db, before)
+		})
+	}
+}
+
+// storeCalls are calls that are no transaction of the user's, and which of the user's functions they call.
+var storeCalls = map[string]func(db *kv.DB, body func()){
+	"PurgeExpired/OnExpire": func(db *kv.DB, body func()) {
+		_, _ = db.PurgeExpired(context.Background(), kv.PurgeOptions{OnExpire: tell(body)})
+	},
+	"BulkLoad/first_row": func(db *kv.DB, body func()) {
+		_, _ = db.BulkLoad(context.Background(), "empty", func(func(k, v []byte) bool) { body() })
+	},
+	"BulkLoad/late_row": func(db *kv.DB, body func()) {
+		_, _ = db.BulkLoad(context.Background(), "empty", func(yield func(k, v []byte) bool) {
+			for i := range 5000 {
+				if !yield(fmt.Appendf(nil, "%06d", i), make([]byte, 20+i%3000)) {
+					return
+				}
+			}
+			body()
+		})
+	},
+}
+
+// TestCallbackOfTheStoreThatDoesNotComeBack is the same for functions that whole-store calls call.
+func TestCallbackOfTheStoreThatDoesNotComeBack(t *testing.T) {
+	for way, leave := range ways {
+		for name, call := range storeCalls {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				db := openForCallbacks(t, &kv.Options{})
+				require.NoError(t, db.CreateCF("empty", kv.CFOptions{}))
+				_, before, err := stored(db)
+				require.NoError(t, err)
+				value := errors.New("mine")
+				requireLeft(t, way, value, func() { call(db, func() { leave(value) }) })
+				requireUntouched(t, db, before)
+			})
+		}
+	}
+}
+
+// TestOptionThatDoesNotComeBack: functions of Options, armed after the store was opened, called by whatever comes to
+// them. They may be asked before a transaction has begun, or after a commit: the store works on.
+func TestOptionThatDoesNotComeBack(t *testing.T) {
+	for way, leave := range ways {
+		value := errors.New("mine")
+		for name, o := range map[string]func(body func()) *kv.Options{
+			"OnExpire": func(body func()) *kv.Options { return &kv.Options{OnExpire: tell(body)} },
+			"Clock": func(body func()) *kv.Options {
+				clock := newClock()
+				return &kv.Options{Clock: func() time.Time { body(); clock.move(time.Hour); return clock.now() }}
+			},
+			"Events.CommitGroup": func(body func()) *kv.Options {
+				return &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) { body() }}}
+			},
+			"Events.Checkpoint": func(body func()) *kv.Options {
+				return &kv.Options{Events: &kv.Events{Checkpoint: func(int, time.Duration, error) { body() }}}
+			},
+			"Events.Purge": func(body func()) *kv.Options {
+				return &kv.Options{Events: &kv.Events{Purge: func(string, kv.PurgeResult, time.Duration, error) { body() }}}
+			},
+		} {
+			for call, do := range map[string]func(db *kv.DB) error{
+				"Get":        func(db *kv.DB) error { _, err := db.CF("f").Get([]byte("due-001")); return err },
+				"View":       func(db *kv.DB) error { return db.View(func(tx *kv.Tx) error { _, err := tx.Get(small); return err }) },
+				"Put":        func(db *kv.DB) error { return db.Put([]byte("k"), nil) },
+				"Update":     func(db *kv.DB) error { return db.Update(putMany(defaultCF, "u", 10)) },
+				"Apply":      func(db *kv.DB) error { b := db.NewBatch(); b.Put([]byte("k"), nil); return db.Apply(t.Context(), b) },
+				"Purge":      func(db *kv.DB) error { _, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{}); return err },
+				"Checkpoint": func(db *kv.DB) error { return errors.Join(db.Put([]byte("k"), nil), db.Checkpoint(t.Context())) },
+			} {
+				t.Run(way+"/"+name+"/"+call, func(t *testing.T) {
+					armed := false
+					db := openForCallbacks(t, o(func() {
+						if armed {
+							armed = false
+							leave(value)
+						}
+					}))
+					_, _ = db.CF("f").Has([]byte("due-002")) // A note, so that the next writer evicts.
+					armed = true
+					left := make(chan struct{})
+					go func() {
+						defer close(left)
+						defer func() {
+							if r := recover(); r != nil {
+								require.Same(t, value, r)
+							}
+						}()
+						_ = do(db)
+					}()
+					<-left
+					armed = false
+					_, before, err := stored(db)
+					require.NoError(t, err)
+					requireUntouched(t, db, before)
+					require.NoError(t, db.Put([]byte("next"), nil))
+				})
+			}
+		}
+	}
+}
+
+// TestFailureEventThatPanics fails each call of a session that reads or changes a file, from there on, and panics when it
+// is told of that: the store reads on, refuses writes, and can be closed.
+func TestFailureEventThatPanics(t *testing.T) {
+	n := 0
+	for ; ; n += stride(5) {
+		calls, told, at := 0, false, ""
+		s := &session{clock: newClock(), begun: 1}
+		disk := vfs.NewMemory()
+		fsys := &hookFS{disk, func(call, name string) error {
+			if s.db == nil || !changes(call) && call != "read" {
+				return nil
+			}
+			if calls++; calls > n {
+				at = fmt.Sprintf("call %d, %s of %s, in %s", n, call, name, s.step)
+				return errMachine
+			}
+			return nil
+		}}
+		db, err := reopenAt(fsys, s.clock, &kv.Options{Events: &kv.Events{Failure: func(error) {
+			told = true
+			panic(errBroken)
+		}}})
+		require.NoError(t, err)
+		s.db = db
+		stopped := func(fn func() error) (err error) {
+			defer func() {
+				if r := recover(); r != nil {
+					require.Equal(t, errBroken, r)
+				}
+			}()
+			return fn()
+		}
+		if err := stopped(s.run); at == "" {
+			require.NoError(t, err)
+			break
+		}
+		if told && s.step != "close" {
+			if _, _, err := stored(db); err != nil {
+				require.ErrorIs(t, err, errMachine, at) // The disk cannot be read.
+			}
+			require.ErrorIs(t, db.Put([]byte("k"), nil), kv.ErrFailed, at)
+			require.ErrorIs(t, db.Close(), errMachine, at)
+		}
+		_ = stopped(db.Close)
+		db, err = reopenAt(disk, s.clock, nil)
+		require.NoError(t, err, "%s: the file is still locked", at)
+		require.NoError(t, db.Close())
+	}
+	require.Greater(t, n, 100)
+}
