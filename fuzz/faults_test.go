@@ -62,6 +62,7 @@ func TestFullDiskFailsTheCallAndNothingElse(t *testing.T) {
 			refused++
 			require.ErrorIs(t, err, kv.ErrNoSpace)
 			require.NotErrorIs(t, err, kv.ErrFailed)
+			r.attempt = nil // refused for certain
 			got, err := readContents(r.db)
 			require.NoError(t, err)
 			require.Equal(t, r.now(), got)

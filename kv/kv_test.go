@@ -161,6 +161,13 @@ func (f *brokenFile) Truncate(size int64) error {
 	return f.File.Truncate(size)
 }
 
+func (f *brokenFile) Grow(size int64) error {
+	if err := f.fs.err(); err != nil {
+		return err
+	}
+	return f.File.Grow(size)
+}
+
 // poison breaks the disk under a store and lets it find out.
 func poison(t testing.TB, fs *brokenFS, db *kv.DB) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -36,8 +37,11 @@ const (
 )
 
 // reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
-// fails the call that asked, and nothing else.
+// fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
 func (p *Pager) reserve(n uint64) error {
+	if !p.overdraft {
+		n += p.slack()
+	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
 	if need <= p.fileSize {
 		return nil
@@ -57,35 +61,39 @@ func (p *Pager) reserve(n uint64) error {
 		size = max(min(size, p.o.MaxBytes), need)
 	}
 	size = (size + int64(p.pageSize) - 1) / int64(p.pageSize) * int64(p.pageSize)
-	if err := p.allocate(size); err != nil {
+	err := p.file.Grow(size)
+	if size > need && errors.Is(err, vfs.ErrNoSpace) {
+		size = need
+		err = p.file.Grow(size)
+	}
+	if err != nil {
 		return fmt.Errorf("grow %s: %w", p.name, err)
 	}
 	p.fileSize = size
 	return nil
 }
 
+// slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
+// pages that deletes copy: what gives space back works on a full disk, and at MaxBytes.
+func (p *Pager) slack() uint64 {
+	groups := len(p.space.groups)
+	return uint64(32 + groups + groups/p.entriesPerDir())
+}
+
 // Bound changes MaxBytes for the main file.
 func (p *Pager) Bound(n int64) { p.o.MaxBytes = max(n, 1) }
 
-// Overdraft says whether the file may grow past MaxBytes from now on: what frees space must be able to go on.
-func (p *Pager) Overdraft(on bool) { p.overdraft = on }
+// Overdraft says whether pages may come from the slack, and past MaxBytes, from now on: what frees space must be able to
+// go on. It returns what was said before.
+func (p *Pager) Overdraft(on bool) (was bool) {
+	was, p.overdraft = p.overdraft, on
+	return was
+}
 
 // Pack says whether holes of any size are filled from now on, from the low end.
 func (p *Pager) Pack(on bool) {
 	p.space.packing = on
 	p.space.rewind()
-}
-
-// allocator is a file whose disk blocks can be reserved; others are only made longer.
-type allocator interface {
-	Allocate(off, n int64) error
-}
-
-func (p *Pager) allocate(size int64) error {
-	if a, ok := p.file.(allocator); ok {
-		return a.Allocate(p.fileSize, size-p.fileSize)
-	}
-	return p.file.Truncate(size)
 }
 
 // New returns a page with unknown content, owned by the transaction with this serial.

@@ -192,6 +192,13 @@ func (f *sparseFile) Size() (int64, error) {
 	return f.d.size, nil
 }
 
+func (f *sparseFile) Grow(size int64) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.d.size = max(f.d.size, size)
+	return nil
+}
+
 func (f *sparseFile) Truncate(size int64) error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()

@@ -226,6 +226,13 @@ func (f *brokenFile) Truncate(n int64) error {
 	return f.File.Truncate(n)
 }
 
+func (f *brokenFile) Grow(n int64) error {
+	if f.truncate != nil {
+		return f.truncate
+	}
+	return f.File.Grow(n)
+}
+
 func (f *brokenFile) Size() (int64, error) {
 	if f.size != nil {
 		return 0, f.size

@@ -57,7 +57,7 @@ type Pager struct {
 	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
 	fileSize  int64 // bytes the file is known to have; writer lock
 	lastMeta  *Meta // the newest durable one; changed by WriteMeta only
-	overdraft bool  // MaxBytes does not bind: deletes and checkpoints must go on; writer lock
+	overdraft bool  // see Overdraft; writer lock
 
 	// extents holds the overflow extents that the replay of a read-only store makes; nothing changes it afterwards.
 	extents map[Pgid][]byte

@@ -25,8 +25,7 @@ type Capture struct {
 // CaptureState notes the newest committed state for a checkpoint with this number. Later commits do not disturb it:
 // they change no page that it names. Writer lock; the work is O(pages that changed).
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
-	p.overdraft = true
-	defer func() { p.overdraft = false }()
+	defer p.Overdraft(p.Overdraft(true))
 	// Room for the free map first, so that a full disk is met before anything is changed.
 	groups := len(p.space.groups)
 	if err := p.reserve(uint64(groups + groups/p.entriesPerDir() + 4)); err != nil {
@@ -141,9 +140,12 @@ func (p *Pager) WriteMeta(m Meta) error {
 	return nil
 }
 
-// TrimFile cuts the file behind its last page. Unless exact, room for some growth is left. Writer lock.
+// TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.
 func (p *Pager) TrimFile(exact bool) error {
 	size := int64(p.space.end) * int64(p.pageSize)
+	if !exact {
+		size += int64(p.slack()) * int64(p.pageSize)
+	}
 	if size >= p.fileSize || !exact && p.fileSize-size <= max(2*minGrowth, size/8) {
 		return nil
 	}

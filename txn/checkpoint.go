@@ -198,8 +198,7 @@ func (s *Store) saveTrees() error {
 	slices.Sort(ids)
 	w := &s.w
 	w.begin()
-	s.pg.Overdraft(true)
-	defer s.pg.Overdraft(false)
+	defer s.pg.Overdraft(s.pg.Overdraft(true))
 	table := s.table
 	for _, id := range ids {
 		key := treeKey(id)
@@ -285,9 +284,8 @@ func (s *Store) reclaimOnce() (done bool, err error) {
 	w := &s.w
 	w.begin()
 	t, _ := w.trees.get(id)
-	s.pg.Overdraft(true)
+	defer s.pg.Overdraft(s.pg.Overdraft(true))
 	gone, err := tree.FreeTree(w, &t, reclaimStep)
-	s.pg.Overdraft(false)
 	if err != nil {
 		w.rollback()
 		return false, s.spaceError(err)
@@ -398,7 +396,7 @@ func (s *Store) closeClean() error {
 			return err
 		}
 	}
-	if err := s.shrink(); err != nil {
+	if err := s.shrink(); err != nil && !isNoSpace(err) { // packing needs room for the copies; the rest need not
 		return err
 	}
 	if err := s.log.Prepare(); err != nil {

@@ -300,6 +300,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found) (
 	w := &s.w
 	w.begin()
 	w.silent = true
+	s.pg.Overdraft(true) // what fitted once shall not be refused now
 	tail, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, lsn wal.LSN) error {
 		if err := s.replay(w, payload); err != nil {
 			if errors.Is(err, errBadRedo) || isNoTree(err) {

@@ -136,9 +136,8 @@ func (tx *Tx) DeleteValue(id TreeID, key, value []byte) (found bool, err error) 
 	if !ok {
 		return false, treeError(id)
 	}
-	w.s.pg.Overdraft(true)
+	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
 	found, err = tree.DeleteValue(w, &t, key, value)
-	w.s.pg.Overdraft(false)
 	if err != nil || !found {
 		return false, tx.broken(err)
 	}
@@ -152,9 +151,8 @@ func (w *writer) delete(id TreeID, key []byte) (was Info, err error) {
 	if !ok {
 		return Info{}, treeError(id)
 	}
-	w.s.pg.Overdraft(true)
+	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
 	was, err = tree.Delete(w, &t, key)
-	w.s.pg.Overdraft(false)
 	if err == nil && was.Found {
 		w.set(id, t)
 	}
@@ -182,9 +180,8 @@ func (w *writer) deleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) 
 	if !ok {
 		return 0, treeError(id)
 	}
-	w.s.pg.Overdraft(true)
+	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
 	rows, err = tree.DeleteRange(w, &t, lo, hi)
-	w.s.pg.Overdraft(false)
 	if err == nil && rows > 0 {
 		w.set(id, t)
 	}
@@ -269,15 +266,10 @@ func (w *writer) within() {
 	}
 	w.bound = true
 	segment := w.s.segment
-	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it. The file keeps room
-	// for the pages that deletes and checkpoints copy, which may go past the pager's bound.
-	reserve := min(overdraftPages*int64(w.PageSize()), most/16)
-	w.s.pg.Bound(most - reserve - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
+	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
+	w.s.pg.Bound(most - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
 	w.s.log.SetBound(most - w.s.pg.FileBytes())
 }
-
-// overdraftPages is what deletes and checkpoints of a full store are expected to copy before they give pages back.
-const overdraftPages = 64
 
 func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) }
 

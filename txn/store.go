@@ -255,7 +255,8 @@ func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
 func (s *Store) Recovery() Recovery { return s.recovery }
 
 // Close makes everything durable, leaves one file, and lets it go. While transactions are open it is ErrTxnsOpen and
-// the store stays usable. After a failure nothing more is written.
+// the store stays usable. After a failure nothing more is written. On a disk that is too full for the last checkpoint the
+// log stays too, and the next Open replays it.
 func (s *Store) Close() (err error) {
 	if s.state.Load() != stateOpen {
 		return nil
@@ -298,8 +299,12 @@ func (s *Store) shut() error {
 	s.guardedStats(&s.last)
 	s.statsMu.Unlock()
 	var errs []error
+	full := false
 	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
-		errs = append(errs, s.closeClean())
+		err := s.closeClean()
+		if full = isNoSpace(err) && s.failed.Load() == nil; !full {
+			errs = append(errs, err)
+		}
 	}
 	s.queueMu.Lock()
 	log := s.log
@@ -311,7 +316,7 @@ func (s *Store) shut() error {
 		if f := s.failed.Load(); f != nil {
 			log.Fail(f.err)
 		}
-		clean := s.failed.Load() == nil && errors.Join(errs...) == nil
+		clean := s.failed.Load() == nil && errors.Join(errs...) == nil && !full
 		if err := log.Close(clean); err != nil && s.failed.Load() == nil {
 			errs = append(errs, err)
 		}

@@ -206,6 +206,13 @@ func (f *diskFile) Truncate(size int64) error {
 	return f.File.Truncate(size)
 }
 
+func (f *diskFile) Grow(size int64) error {
+	if _, err := f.d.do("grow", f.name, 0); err != nil {
+		return err
+	}
+	return f.File.Grow(size)
+}
+
 // crash gives the file system after a power cut: of the sectors that were not synced, those that keep chooses.
 func (d *disk) crash(keep func() bool) *disk {
 	after := newDisk(d.t, d.block)

@@ -247,19 +247,27 @@ func (f *file) ID() (vfs.FileID, error) {
 	return f.d.id(f.ino), nil
 }
 
-func (f *file) Truncate(size int64) error {
+func (f *file) Truncate(size int64) error { return f.resize("truncate", size, true) }
+
+// Grow is a truncation that makes the file longer: the space counts as used from then on, as always here.
+func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }
+
+func (f *file) resize(op string, size int64, shorter bool) error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	if err := f.check("truncate", true, size); err != nil {
+	if err := f.check(op, true, size); err != nil {
 		return err
+	}
+	if !shorter && size <= f.ino.size {
+		return nil
 	}
 	s := f.d.caller()
 	if in := f.d.began(KindTruncate, s); in != nil {
-		return pathError("truncate", f.name, in.err())
+		return pathError(op, f.name, in.err())
 	}
 	if f.ino.linked {
 		if limit := f.d.opts.Capacity; limit > 0 && size > f.ino.size && size-f.ino.size > limit-f.d.used {
-			return pathError("truncate", f.name, vfs.ErrNoSpace)
+			return pathError(op, f.name, vfs.ErrNoSpace)
 		}
 		f.d.used += size - f.ino.size
 	}

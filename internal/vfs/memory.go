@@ -277,6 +277,18 @@ func (f *memFile) Size() (int64, error) {
 	return f.ino.size, nil
 }
 
+func (f *memFile) Grow(size int64) error {
+	if err := f.check("grow", true, size); err != nil {
+		return err
+	}
+	f.ino.mu.Lock()
+	defer f.ino.mu.Unlock()
+	if size > f.ino.size {
+		f.ino.grow(size)
+	}
+	return nil
+}
+
 func (f *memFile) Truncate(size int64) error {
 	if err := f.check("truncate", true, size); err != nil {
 		return err

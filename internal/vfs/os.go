@@ -217,9 +217,27 @@ func (f *osFile) Size() (int64, error) {
 }
 
 func (f *osFile) Truncate(size int64) error { return osError(f.f.Truncate(size)) }
-func (f *osFile) Sync() error               { return osError(syncAll(f.f)) }
-func (f *osFile) SyncData() error           { return osError(syncData(f.f)) }
-func (f *osFile) Close() error              { return osError(f.f.Close()) }
+
+func (f *osFile) Grow(size int64) error {
+	from, err := f.Size()
+	if err != nil || size <= from {
+		return err
+	}
+	err = reserve(f.f, from, size-from)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errors.ErrUnsupported):
+		return f.Truncate(size)
+	}
+	// What was reserved before it failed is given back, as far as the system lets us.
+	_ = f.f.Truncate(from)
+	return osError(&fs.PathError{Op: "reserve", Path: f.f.Name(), Err: err})
+}
+
+func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
+func (f *osFile) SyncData() error { return osError(syncData(f.f)) }
+func (f *osFile) Close() error    { return osError(f.f.Close()) }
 
 func (f *osFile) Map(off, n int64) ([]byte, error) {
 	if off < 0 || n <= 0 || off%mapAlign != 0 || off+n < 0 {

@@ -34,3 +34,5 @@ func syncAll(f *os.File) error {
 
 // syncData is a full sync: a cheaper one that reaches the drive does not exist on all of these systems.
 func syncData(f *os.File) error { return syncAll(f) }
+
+func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }

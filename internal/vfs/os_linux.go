@@ -68,3 +68,14 @@ func syncData(f *os.File) error {
 	}
 	return nil
 }
+
+// reserve makes the file n bytes longer than size, with blocks for them.
+func reserve(f *os.File, size, n int64) error {
+	err := control(f, func(fd uintptr) error {
+		return uninterrupted(func() error { return unix.Fallocate(int(fd), 0, size, n) })
+	})
+	if err == unix.ENOSYS {
+		return errors.ErrUnsupported // EOPNOTSUPP says so by itself
+	}
+	return err
+}

@@ -115,3 +115,5 @@ func handleID(h windows.Handle) (FileID, error) {
 		Ino: uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow),
 	}, nil
 }
+
+func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }

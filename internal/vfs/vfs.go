@@ -64,6 +64,10 @@ type File interface {
 	Size() (int64, error)
 	// Truncate cuts or grows the file; growth reads as zeros. Durable after Sync.
 	Truncate(size int64) error
+	// Grow makes the file size bytes long unless it is longer, as Truncate does, and has the file system reserve the
+	// room: writes to it do not fail for want of space later. Without enough it is ErrNoSpace, and the size stays.
+	// Where nothing can be reserved the file only becomes longer.
+	Grow(size int64) error
 	// Sync makes data, size and metadata durable (fsync). The directory entry is SyncDir's.
 	Sync() error
 	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).

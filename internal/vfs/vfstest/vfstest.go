@@ -172,6 +172,10 @@ func growth(t *testing.T, fsys vfs.FS, dir string) {
 	require.Equal(t, "\x00\x00\x00\x00\x00a", contents(t, f))
 	require.NoError(t, f.Truncate(9))
 	require.Equal(t, "\x00\x00\x00\x00\x00a\x00\x00\x00", contents(t, f))
+	require.NoError(t, f.Grow(3))
+	require.Equal(t, "\x00\x00\x00\x00\x00a\x00\x00\x00", contents(t, f), "it only grows")
+	require.NoError(t, f.Grow(11))
+	require.Equal(t, "\x00\x00\x00\x00\x00a\x00\x00\x00\x00\x00", contents(t, f))
 	require.NoError(t, f.Truncate(0))
 	require.Equal(t, "", contents(t, f))
 	write(t, f, "z", 10000)
@@ -185,6 +189,7 @@ func readOnly(t *testing.T, fsys vfs.FS, dir string) {
 	_, err := f.WriteAt([]byte("x"), 0)
 	require.Error(t, err)
 	require.Error(t, f.Truncate(0))
+	require.Error(t, f.Grow(9))
 	require.Equal(t, "abc", contents(t, f))
 }
 
@@ -200,7 +205,7 @@ func afterClose(t *testing.T, fsys vfs.FS, dir string) {
 	_, err = f.ID()
 	require.ErrorIs(t, err, fs.ErrClosed)
 	for what, err := range map[string]error{
-		"truncate": f.Truncate(0), "sync": f.Sync(), "syncdata": f.SyncData(), "lock": f.Lock(true), "close": f.Close(),
+		"truncate": f.Truncate(0), "grow": f.Grow(1), "sync": f.Sync(), "syncdata": f.SyncData(), "lock": f.Lock(true), "close": f.Close(),
 	} {
 		require.ErrorIs(t, err, fs.ErrClosed, what)
 	}
