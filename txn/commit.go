@@ -11,8 +11,8 @@ import (
 )
 
 // Commit makes the transaction's changes part of the store. With Sync it returns when they survive a power cut, with
-// NoSync when they survive a killed process; in both cases when they are visible to new readers. Commit of a read
-// transaction ends it.
+// NoSync when they survive a killed process; in both cases when they are visible to new readers. Without changes it
+// returns when the state that it was built on is visible. Commit of a read transaction ends it.
 //
 // The writer lock is free again as soon as the record is queued: the next transaction builds on this one while the disk
 // is still busy, and shares a sync with whoever else waits.
@@ -28,8 +28,11 @@ func (tx *Tx) Commit(d Durability) error {
 	}
 	w, s := tx.w, tx.s
 	if !w.dirty {
+		v := s.head
+		s.open.Add(1) // Close does not come between.
+		defer s.open.Add(-1)
 		tx.Rollback()
-		return nil
+		return s.awaitSeen(v)
 	}
 	if s.failed.Load() != nil {
 		tx.Rollback()
@@ -147,6 +150,19 @@ func (s *Store) await(v *version, sync bool) error {
 	}
 	s.advance()
 	return nil
+}
+
+// awaitSeen returns when v is visible: for a transaction that was built on v and changes nothing. What it has read may be
+// a state that no reader can see yet and that a crash could still take back; when its commit returns it no longer is.
+func (s *Store) awaitSeen(v *version) error {
+	if s.visible.Load().serial >= v.serial {
+		return nil
+	}
+	err := s.await(v, false)
+	if failed := s.failure(); err != nil && failed != nil {
+		return failed // Nothing of its own has an unknown fate.
+	}
+	return err
 }
 
 // publish makes v the head and queues it for visibility. Writer lock.

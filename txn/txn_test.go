@@ -342,3 +342,32 @@ func TestStateErrorsComeFirst(t *testing.T) {
 	require.ErrorIs(t, write.Commit(Sync), ErrTxnDone)
 	require.False(t, errors.Is(write.err, ErrFailed))
 }
+
+// TestCommitWithoutChangesWaitsForWhatItHasSeen tells the story of a write transaction that found a key gone, had nothing
+// to do, and whose commit returned at once. The delete that it had seen was still on its way to the disk: the next reader
+// saw the key again, and so would everybody have after a power cut.
+func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	first, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	_, err = first.Put(9, []byte("k"), []byte("v"), 0)
+	require.NoError(t, err)
+	// Commit as far as the release of the writer lock: the record is queued, nobody has written it.
+	end, err := first.w.logCommit()
+	require.NoError(t, err)
+	v := first.w.install(end, true)
+	first.done = true
+	s.unlockWriter()
+
+	second, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	_, _, found, err := second.Get(9, []byte("k"))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Less(t, s.visible.Load().seq, v.seq)
+	require.NoError(t, second.Commit(Sync))
+	require.Equal(t, v.seq, s.visible.Load().seq)
+	require.GreaterOrEqual(t, s.log.Durable(), end)
+	s.open.Add(-1) // of the first one
+}
