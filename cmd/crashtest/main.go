@@ -20,6 +20,8 @@ const usage = `usage: crashtest MODE [flags]
               two stores: the answer is right, or an error names the place; prints the blind spot. Judges a LINE again
   interleave  two of checkpoint, commit, segment switch, purge, drop and reader at a time, stopped before each of their first
               six changes of the disk: every order. A deadlock is a failure. Plays a LINE again
+  history     many clients on one store, over crashes too: what each was told must be what a store that does one thing after
+              the other could have said. Judges a history in a FILE again
   kill        write to a real store in real processes, kill them with SIGKILL, look at what is left
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
@@ -42,6 +44,7 @@ var modes = []mode{
 	{"syncs", syncs},
 	{"bitflip", bitflip},
 	{"interleave", interleave},
+	{"history", history},
 	{"kill", kill},
 	{"kill-child", killChild}, // started by kill only
 }
