@@ -35,7 +35,7 @@ type bench struct {
 }
 
 // all measures everything and returns the results in the order in which they came. A failure is a result; an error means
-// that the benchmark could not go on.
+// that the benchmark could not go on, and comes with what there is.
 func (b *bench) all(ctx context.Context) (results []workload.Result, err error) {
 	b.began = time.Now()
 	for i := range b.chosen {
@@ -56,14 +56,14 @@ func (b *bench) all(ctx context.Context) (results []workload.Result, err error) 
 				name := names[(k+round)%len(names)]
 				r, err := b.one(ctx, &f, w, name, round)
 				if err != nil {
-					return nil, err
+					return results, err
 				}
 				results = append(results, r)
 			}
 		}
 		if i+1 == len(b.chosen) || b.chosen[i+1].Fixture != w.Fixture {
 			if err := f.drop(); err != nil { // They are large; the next workload needs others.
-				return nil, err
+				return results, err
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name
 		}
 	}
 	if ctx.Err() != nil {
-		return result, ctx.Err()
+		return result, errors.Join(ctx.Err(), os.RemoveAll(j.Dir))
 	}
 	if failure != "" {
 		result.Failure = failure
@@ -114,7 +114,7 @@ func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 	b.done++
 	spent := time.Since(b.began)
 	left := spent / time.Duration(b.done) * time.Duration(b.total-b.done)
-	what := fmt.Sprintf("%.4g %s", r.Value, w.Unit)
+	what := fmt.Sprintf("%.4g %s, %.3g us of CPU each", r.Value, w.Unit, r.CPU)
 	if r.Failure != "" {
 		what = "FAILED: " + r.Failure
 	}

@@ -83,9 +83,14 @@ func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 		o.bench.engines = append(o.bench.engines, e)
 	}
 	results, err := o.all(ctx)
-	if err != nil {
+	if len(results) == 0 {
 		return err
 	}
+	return errors.Join(err, o.report(results, stdout)) // An interrupt does not take away what has been measured.
+}
+
+// report writes what was asked for; a failure among the results is its error.
+func (o *options) report(results []workload.Result, stdout io.Writer) error {
 	rep := report.New(o.chosen, results, o.n, o.rounds)
 	if err := rep.Table(stdout); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -112,6 +113,32 @@ func TestAFailureFailsItsRow(t *testing.T) {
 	require.Len(t, results, 3)
 	require.Contains(t, results[0].Failure, `no engine "nosuch"`)
 	require.Empty(t, results[1].Failure)
+}
+
+// cancelAfter ends a context with the n-th line that is written to it.
+type cancelAfter struct {
+	n      int
+	cancel func()
+}
+
+func (c *cancelAfter) Write(b []byte) (int, error) {
+	if c.n--; c.n == 0 {
+		c.cancel()
+	}
+	return len(b), nil
+}
+
+func TestAnInterruptKeepsWhatWasMeasured(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout bytes.Buffer
+	dir := t.TempDir()
+	err := run(ctx, []string{"-n", "2000", "-engines", "ebb,bbolt", "-workloads", "get,scan", "-dir", dir}, &stdout, &cancelAfter{3, cancel})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Contains(t, stdout.String(), "get, /s")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestListNamesEverything(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 
 // One row in each durable commit: what a sync costs, and how well commits share it.
 var puts = []Workload{
-	putWorkload("put-1", 1, 10_000, 1.3),
-	putWorkload("put-8", 8, 30_000, 1.5),
-	putWorkload("put-64", 64, 150_000, 1.5),
+	putWorkload("put-1", 1, 30_000, 1.3),
+	putWorkload("put-8", 8, 60_000, 1.5),
+	putWorkload("put-64", 64, 300_000, 1.5),
 }
 
 func putWorkload(name string, clients, opsPerMillion int, goal float64) Workload {

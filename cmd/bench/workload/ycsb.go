@@ -10,8 +10,8 @@ import (
 // YCSB's workloads A (half of all operations update) and B (one in twenty), on zipfian rows, by one goroutine. Every
 // operation is a transaction of its own.
 var mixes = []Workload{
-	mixWorkload("ycsb-a", 50, 20_000, true),
-	mixWorkload("ycsb-b", 5, 100_000, true),
+	mixWorkload("ycsb-a", 50, 40_000, true),
+	mixWorkload("ycsb-b", 5, 200_000, true),
 	mixWorkload("ycsb-a-nosync", 50, 500_000, false),
 	mixWorkload("ycsb-b-nosync", 5, 500_000, false),
 }
