@@ -38,17 +38,21 @@ func (s *Span) Next() bool {
 func (s *Span) Row() (key, value []byte, tag int64, whole bool) {
 	off := ld16(s.b, s.slots+2*s.i)
 	n, info := ld16(s.b, off), ld32(s.b, off+2)
-	at := unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.b)), off+cellHeader)
-	key = unsafe.Slice((*byte)(at), n)
-	at = unsafe.Add(at, n)
+	page := unsafe.Pointer(unsafe.SliceData(s.b))
+	at := off + cellHeader
+	key = unsafe.Slice((*byte)(unsafe.Add(page, at)), n)
+	at += n
 	if info > infoSize {
 		if info&infoOverflow != 0 {
 			return nil, nil, 0, false
 		}
-		tag = int64(ld64(s.b, off+cellHeader+n))
-		at = unsafe.Add(at, tagSize)
+		tag = int64(ld64(s.b, at))
+		at += tagSize
 	}
-	return key, unsafe.Slice((*byte)(at), info&infoSize), tag, true
+	if info&infoSize == 0 { // It may end where the page does, and no pointer may stand there.
+		return key, s.b[:0:0], tag, true
+	}
+	return key, unsafe.Slice((*byte)(unsafe.Add(page, at)), info&infoSize), tag, true
 }
 
 // Below says that all rows ahead have keys below bound, nil being no bound. The span goes forward.

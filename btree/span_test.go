@@ -1,0 +1,39 @@
+package btree
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSpanOfAnEmptyValueStaysInItsPage: the first cell of a leaf ends where the page does, and so does its value of no
+// bytes. A slice that begins there would point at someone else's memory and keep that alive; checkptr stops the program.
+func TestSpanOfAnEmptyValueStaysInItsPage(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	for _, key := range []string{"a", "b"} {
+		_, err := Put(m, &tree, []byte(key), nil, 0)
+		require.NoError(t, err)
+	}
+	page, err := m.Page(tree.Root)
+	require.NoError(t, err)
+	lo := uintptr(unsafe.Pointer(unsafe.SliceData(page)))
+	for _, forward := range []bool{true, false} {
+		var c Cursor
+		c.Reset(m, tree)
+		require.True(t, forward && c.First() || !forward && c.Last())
+		s := c.Ahead(forward)
+		c.Reach(s)
+		rows := 0
+		for s = (Span{s.b, s.slots, s.i - s.step, s.end, s.step}); s.Next(); rows++ {
+			_, value, _, whole := s.Row()
+			require.True(t, whole)
+			require.Empty(t, value)
+			require.NotNil(t, value)
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(value)))
+			require.True(t, lo <= at && at < lo+uintptr(len(page)), "value at %d of the page", at-lo)
+		}
+		require.Equal(t, 2, rows)
+	}
+}
