@@ -212,3 +212,87 @@ func TestFailedStoreReadsOn(t *testing.T) {
 	db = openOn(t, fsys, nil)
 	require.Contains(t, rows(t, db, "default"), "a=v-a")
 }
+
+// TestCloseFromManyGoroutines closes a store again and again while others open transactions, hold them for a while and
+// use them: Close is refused as long as there is one, and an open transaction is never cut. In the end one Close succeeds,
+// all later ones are nil, nothing begins any more, and what was committed is there.
+func TestCloseFromManyGoroutines(t *testing.T) {
+	for round := range 8 {
+		fsys := vfs.NewMemory()
+		db := openOn(t, fsys, quick)
+		held, err := db.Begin(t.Context(), round%2 == 0)
+		require.NoError(t, err)
+		var users, closers sync.WaitGroup
+		errs := make(chan error, 64)
+		var committed [4]int
+		if round%2 == 1 { // Else the held one is the writer.
+			for g := range committed {
+				users.Go(func() {
+					for i := range 50 {
+						err := db.Update(func(tx *kv.Tx) error {
+							if err := tx.Put(fmt.Appendf(nil, "%d-%02d", g, i), nil); err != nil {
+								return err
+							}
+							for range tx.All() { // Never cut.
+							}
+							return nil
+						})
+						if err != nil {
+							errs <- err
+							return
+						}
+						committed[g]++
+					}
+				})
+			}
+		}
+		for range 4 {
+			users.Go(func() {
+				for range 100 {
+					err := db.View(func(tx *kv.Tx) error {
+						for range tx.All() {
+						}
+						return tx.Err()
+					})
+					if err != nil {
+						errs <- err
+						return
+					}
+				}
+			})
+			closers.Go(func() {
+				for range 100 {
+					if err := db.Close(); !errors.Is(err, kv.ErrTxnsOpen) {
+						errs <- fmt.Errorf("close with an open transaction: %w", err)
+						return
+					}
+				}
+			})
+		}
+		users.Wait()
+		closers.Wait()
+		require.NoError(t, held.Rollback())
+		for range 4 {
+			closers.Go(func() { errs <- db.Close() })
+			closers.Go(func() {
+				if err := db.View(func(*kv.Tx) error { return nil }); err != nil && !errors.Is(err, kv.ErrClosed) {
+					errs <- err
+				}
+			})
+		}
+		closers.Wait()
+		close(errs)
+		for err := range errs {
+			if !errors.Is(err, kv.ErrTxnsOpen) { // The last views may come first.
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, db.Close())
+		require.ErrorIs(t, db.View(func(*kv.Tx) error { return nil }), kv.ErrClosed)
+		n := 0
+		for _, c := range committed {
+			n += c
+		}
+		require.Len(t, rows(t, openOn(t, fsys, quick), "default"), n)
+	}
+}
