@@ -121,6 +121,7 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 		return nil
 	}
 	l.groups.Add(1)
+	l.lastGroup.Store(int64(g.size))
 	if l.opts.OnGroup == nil {
 		return nil
 	}

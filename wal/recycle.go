@@ -10,6 +10,10 @@ import (
 // keepFree is the default of Options.KeepFree.
 const keepFree = 16
 
+// A group is large if it is more than this part of a segment: its sync takes long enough to hide what committing the
+// place of its blocks adds.
+const largeGroup = 64
+
 // zeroChunk is how much of a new segment is written at once.
 const zeroChunk = 256 << 10
 
@@ -102,8 +106,11 @@ func (l *Log) header(number uint64, block int64) segmentHeader {
 	}
 }
 
-// newSegment makes a segment file, written through with zeros: later syncs then never have to commit where the file's
-// blocks are. It is durable on return. If it fails no file is left, or one that Found calls a stranger or a spare.
+// newSegment makes a segment file, which reads as zeros behind its header. It is durable on return. If it fails no file
+// is left, or one that Found calls a stranger or a spare.
+//
+// As a rule it is written through with zeros: later syncs then never have to commit where the file's blocks are. While
+// groups are large that costs more than it saves, for it doubles what is written: then its blocks are only reserved.
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
 func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
@@ -134,8 +141,15 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 	seg.segmentHeader = l.header(number, block)
 	zeros := vfs.AlignedBuffer(int(min(zeroChunk, seg.size)))
 	putSegmentHeader(zeros, seg.segmentHeader)
-	for off := int64(0); off < seg.size; off += int64(len(zeros)) {
-		n := min(int64(len(zeros)), seg.size-off)
+	fill := seg.size
+	if l.lastGroup.Load() > seg.size/largeGroup {
+		if err := file.Grow(seg.size); err != nil {
+			return nil, fmt.Errorf("reserve log segment %s: %w", name, err)
+		}
+		fill = firstRecord
+	}
+	for off := int64(0); off < fill; off += int64(len(zeros)) {
+		n := min(int64(len(zeros)), fill-off)
 		if err := vfs.WriteFull(file, zeros[:n], off); err != nil {
 			return nil, fmt.Errorf("fill log segment %s: %w", name, err)
 		}
