@@ -20,16 +20,20 @@ import (
 
 // killReport is what a run of the mode kill has done.
 type killReport struct {
-	Seed      uint64   `json:"seed"`
-	Kills     int      `json:"kills"`
-	Stores    int      `json:"stores"`
-	Commits   uint64   `json:"commits"`         // acknowledged, all rounds
-	Durable   uint64   `json:"durable"`         // of these with Sync
-	Replayed  uint64   `json:"replayed"`        // commits that recovery found in logs
-	InFlight  int      `json:"in_flight"`       // kills that hit between the start of a commit and its acknowledgement
-	Found     int      `json:"found_in_flight"` // of these, commits that were there all the same
-	Purges    int      `json:"purges"`          // that came to their end
-	Expired   int      `json:"expired"`         // keys that were gone for having expired, summed over all looks
+	Seed     uint64 `json:"seed"`
+	Kills    int    `json:"kills"`
+	Stores   int    `json:"stores"`
+	Commits  uint64 `json:"commits"`         // acknowledged, all rounds
+	Durable  uint64 `json:"durable"`         // of these with Sync
+	Replayed uint64 `json:"replayed"`        // commits that recovery found in logs
+	InFlight int    `json:"in_flight"`       // kills that hit between the start of a commit and its acknowledgement
+	Found    int    `json:"found_in_flight"` // of these, commits that were there all the same
+	Purges   int    `json:"purges"`          // that came to their end
+	Expired  int    `json:"expired"`         // keys that were gone for having expired, summed over all looks
+
+	OutOfMemory int `json:"out_of_memory"` // with -memory: ended by the runtime
+	Refused     int `json:"refused"`       // with -memory: ended by an error of the engine's that was refused memory
+
 	Failures  []string `json:"failures"`
 	Seconds   float64  `json:"seconds"`
 	KeptStore string   `json:"kept_store,omitempty"`
@@ -46,6 +50,7 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	n := f.Int("n", 20, "processes to kill")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
 	dir := f.String("dir", "", "directory for the stores; default: a temporary one")
+	memory := f.Bool("memory", false, "let the processes run out of memory instead (Linux)")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -53,12 +58,15 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	if *n <= 0 {
 		return errors.New("-n must be positive")
 	}
+	if *memory && !starves {
+		return fmt.Errorf("-memory: %w", errors.ErrUnsupported)
+	}
 	root, err := os.MkdirTemp(*dir, "ebb-kill-")
 	if err != nil {
 		return err
 	}
 	r := &killReport{Seed: *seed, Failures: []string{}}
-	k := &killer{rnd: rand.New(rand.NewPCG(*seed, 1)), report: r}
+	k := &killer{rnd: rand.New(rand.NewPCG(*seed, 1)), report: r, memory: *memory}
 	began := time.Now()
 	for i := 0; i < *n && len(r.Failures) == 0; i++ {
 		if i%roundsPerStore == 0 {
@@ -92,6 +100,7 @@ type killer struct {
 	model  *killModel // of the store at path after seq commits
 	seq    uint64
 	purged uint64 // commit after which a purge came to its end
+	memory bool   // children are not killed, but run out of memory
 }
 
 // round starts one child, kills it, and looks at the store.
@@ -100,8 +109,14 @@ func (k *killer) round() error {
 	if err != nil {
 		return err
 	}
+	delay := time.Duration(k.rnd.Int64N(int64(250 * time.Millisecond)))
 	child := exec.Command(self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.seq, 10))
 	child.Stderr = os.Stderr
+	var said head
+	if k.memory {
+		child.Args = append(child.Args, hunger{delay, k.rnd.Uint64N(mostLeft)}.args()...)
+		child.Stderr = &said
+	}
 	pipe, err := child.StdoutPipe()
 	if err != nil {
 		return err
@@ -109,12 +124,11 @@ func (k *killer) round() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	delay := time.Duration(k.rnd.Int64N(int64(250 * time.Millisecond)))
 	begun, acked := k.seq, k.seq
 	killed := false
 	in := bufio.NewScanner(pipe)
 	for in.Scan() {
-		if !killed {
+		if !killed && !k.memory {
 			// The clock starts when the child is at work, so that short delays hit it too.
 			killed = true
 			time.AfterFunc(delay, func() { _ = child.Process.Kill() })
@@ -141,7 +155,12 @@ func (k *killer) round() error {
 		}
 	}
 	_ = child.Wait() // "signal: killed"
-	if !killed || child.ProcessState.Exited() {
+	switch {
+	case k.memory:
+		if err := k.report.starved(child.ProcessState, said.String()); err != nil {
+			return err
+		}
+	case !killed || child.ProcessState.Exited():
 		return fmt.Errorf("child ended by itself: %v", child.ProcessState)
 	}
 	k.report.Kills++
@@ -183,8 +202,8 @@ func (k *killer) look(acked, begun uint64) error {
 // killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
 // was acknowledged.
 func killChild(args []string, stdout, _ io.Writer) error {
-	if len(args) != 3 {
-		return errors.New("usage: kill-child STORE SEED SEQ; started by kill")
+	if len(args) != 3 && len(args) != 5 {
+		return errors.New("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill")
 	}
 	seed, err1 := strconv.ParseUint(args[1], 10, 64)
 	seq, err2 := strconv.ParseUint(args[2], 10, 64)
@@ -196,6 +215,13 @@ func killChild(args []string, stdout, _ io.Writer) error {
 	db, err := kv.Open(args[0], o)
 	if err != nil {
 		return err
+	}
+	if len(args) == 5 {
+		h, err := parseHunger(args[3:])
+		if err != nil {
+			return err
+		}
+		go func() { fmt.Fprintln(os.Stderr, "starve:", h.starve()) }()
 	}
 	m := newKillModel(seed)
 	for {

@@ -22,7 +22,8 @@ const usage = `usage: crashtest MODE [flags]
               six changes of the disk: every order. A deadlock is a failure. Plays a LINE again
   history     many clients on one store, over crashes too: what each was told must be what a store that does one thing after
               the other could have said. Judges a history in a FILE again
-  kill        write to a real store in real processes, kill them with SIGKILL, look at what is left
+  kill        write to a real store in real processes, kill them with SIGKILL, look at what is left; with -memory let them
+              run out of memory instead
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
 lists its flags.
