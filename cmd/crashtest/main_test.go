@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/leak"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "kill-child" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	leak.Main(m)
 }
 
 // try runs the command as a user does.

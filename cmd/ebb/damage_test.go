@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/leak"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -188,7 +189,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	leak.Main(m)
 }
 
 func TestDemoSurvivesTheKill(t *testing.T) {

@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/fuzz"
+	"github.com/ebbkv/ebb/internal/leak"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func TestHistoriesHaveAnOrder(t *testing.T) {
 	var out, errs bytes.Buffer

@@ -1,0 +1,9 @@
+package btree
+
+import (
+	"testing"
+
+	"github.com/ebbkv/ebb/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
