@@ -54,7 +54,7 @@ type pass struct {
 }
 
 var passes = []pass{
-	{points: 8, keep: 12, deep: 2, inner: 8, most: 24, subsets: 3, randoms: 40},
+	{points: 8, keep: 12, deep: 4, inner: 8, most: 16, subsets: 3, randoms: 40},
 	{points: 0, keep: 8, deep: 4, inner: 4, most: 48, subsets: 8, randoms: 8},
 	{points: 0, keep: 1, deep: 16, inner: 4, most: 0, subsets: 0, randoms: 4},
 	{points: 0, keep: 1, deep: 1, inner: 1, most: 0, subsets: 0, randoms: 4},
