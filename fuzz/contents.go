@@ -62,8 +62,10 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 			continue
 		}
 		named, err := f.Expiry(k)
-		if err != nil || !named.Equal(at) {
-			return 0, fmt.Errorf("family %q: key %q expires at %d and at %d: %w", name, k, at.UnixMilli(), named.UnixMilli(), err)
+		if err != nil {
+			return 0, fmt.Errorf("family %q: key %q has an expiry: %w", name, k, err)
+		} else if !named.Equal(at) {
+			return 0, fmt.Errorf("family %q: key %q expires at %d and, asked by name, at %d", name, k, at.UnixMilli(), named.UnixMilli())
 		}
 		hash += expiryHash(sum, k, at.UnixMilli())
 	}
