@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
@@ -77,9 +75,10 @@ type campaign struct {
 }
 
 type task struct {
-	w    Workload
-	pass pass
-	salt uint64
+	w     Workload
+	pass  pass
+	salt  uint64
+	whole bool // no shorter workload has its first crash points
 }
 
 // Campaign crashes workloads until the budget is used up, and reports. Failures are shrunk.
@@ -127,13 +126,13 @@ func (c *campaign) plan() func() (task, bool) {
 			rnd.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 		}
 		for _, w := range Specials() {
-			list = append(list, task{w: w, pass: p})
+			list = append(list, task{w: w, pass: p, whole: true})
 		}
 		for j, w := range sequences {
 			if j%p.randoms == p.randoms/2 {
 				random++
 				seed := c.o.Seed<<32 + random
-				list = append(list, task{Random(seed, randomLength), p, mix(seed)})
+				list = append(list, task{Random(seed, randomLength), p, mix(seed), true})
 			}
 			list = append(list, task{w: w, pass: p})
 		}
@@ -226,136 +225,6 @@ func (c *campaign) run(t task) {
 		return nil
 	}
 	e.explore()
-}
-
-// explorer goes through the images of one run.
-type explorer struct {
-	c *campaign
-	t task
-	r *Run
-	j *Judge
-
-	// What the Judge told of the last image.
-	d      *crashfs.Disk
-	points int
-	v      verdict
-}
-
-// explore takes only crash points behind those that a shorter sequence has.
-func (e *explorer) explore() {
-	p, o := e.t.pass, e.c.o
-	from, to := e.r.OpEnds[max(len(e.r.OpEnds)-2, 0)], e.r.Disk.Len()+1
-	if len(e.r.OpEnds) == 1 || e.t.salt != 0 {
-		from = 0
-	}
-	opts := crashfs.ImageOptions{
-		Profiles: o.Profiles, From: from, To: to, Random: p.subsets, Seed: e.seed(), OneOf: oneOf(e.keepOf()),
-	}
-	if p.points == 0 && e.t.salt == 0 {
-		e.images(opts)
-		return
-	}
-	if e.t.salt != 0 {
-		opts.Every = max((to-from)/24, 1)
-		if opts.Random == 0 {
-			opts.Random = 16
-		}
-		e.images(opts)
-		return
-	}
-	rnd := rand.New(rand.NewPCG(o.Seed, uint64(from)))
-	for range p.points {
-		opts.From = from + rnd.IntN(to-from)
-		opts.To = opts.From + 1
-		e.images(opts)
-	}
-}
-
-// seed makes another choice for each workload.
-func (e *explorer) seed() uint64 { return mix(e.c.o.Seed + xxhash.Sum64String(e.t.w.String())) }
-
-// oneOf takes one of so many images, and of sectors, which are many, fewer. 1 takes all.
-func oneOf(n int) func(crashfs.Profile) int {
-	return func(p crashfs.Profile) int {
-		if n > 1 && p&(crashfs.Shorn|crashfs.Torn512) != 0 {
-			return n * 6
-		}
-		return n
-	}
-}
-
-// keepOf is how many images of a workload stand for one that is judged. Random workloads have many more.
-func (e *explorer) keepOf() int {
-	if e.t.salt != 0 {
-		return e.t.pass.keep * 8
-	}
-	return e.t.pass.keep
-}
-
-func (e *explorer) images(opts crashfs.ImageOptions) {
-	for im := range e.r.Disk.Images(opts) {
-		if e.c.over() {
-			return
-		}
-		if !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
-			continue
-		}
-		crash := []Crash{{im.Point, im.Desc()}}
-		if _, err := e.j.Image(im); err != nil {
-			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crash}, err.Error()})
-			continue
-		}
-		if e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 {
-			e.deeper(e.d, e.points, im.Hash(), crash, 2)
-		}
-	}
-}
-
-// recoveryProfiles are those of crashes within a recovery.
-const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.Dirs | crashfs.Shorn | crashfs.Reorder
-
-// deeper crashes the recovery from an image with that hash.
-func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Crash, depth int) {
-	want, n := e.v.contents, 0
-	opts := crashfs.ImageOptions{
-		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
-	}
-	for im := range d.Images(opts) {
-		if e.c.over() {
-			return
-		}
-		if e.t.pass.most > 0 && n == e.t.pass.most {
-			return
-		}
-		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
-			continue
-		}
-		n++
-		crashes := append(before[:len(before):len(before)], Crash{im.Point, im.Desc()})
-		d2, points2, err := e.j.same(im, want)
-		if err != nil {
-			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crashes}, err.Error()})
-			continue
-		}
-		if depth < e.c.o.Depth && mix(im.Hash()+9)%32 == 0 {
-			e.deeper(d2, points2, im.Hash(), crashes, depth+1)
-		}
-	}
-}
-
-// firstFailure looks through images of a run until one fails; at most most are judged.
-func firstFailure(r *Run, trouble string, opts crashfs.ImageOptions, most int) *Failure {
-	j := &Judge{run: r}
-	n := 0
-	for im := range r.Disk.Images(opts) {
-		if n++; n > most {
-			return nil
-		}
-		if _, err := j.Image(im); err != nil {
-			return &Failure{Case{r.Workload, trouble, []Crash{{im.Point, im.Desc()}}}, err.Error()}
-		}
-	}
-	return nil
 }
 
 func (r Report) String() string {

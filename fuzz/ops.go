@@ -80,7 +80,7 @@ func init() {
 		{"expire", 4, true, opExpire},
 		{"purge", 4, true, opPurge},
 		{"purgein", 2, false, opPurgeWithin},
-		{"evict", 5, false, opEvict},
+		{"evict", 5, true, opEvict},
 		{"incr", 3, false, opIncrement},
 		{"cad", 3, false, opCompareAndDelete},
 		{"clock", 5, false, opClock},
