@@ -24,6 +24,21 @@ func TestFIFOIsRefusedWithoutWaiting(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotRegular)
 }
 
+// TestInterruptedCallsAreMadeAgain: a signal is no error, and no other error is taken for one.
+func TestInterruptedCallsAreMadeAgain(t *testing.T) {
+	for _, last := range []error{nil, unix.EIO} {
+		calls := 0
+		err := uninterrupted(func() error {
+			if calls++; calls < 4 {
+				return unix.EINTR
+			}
+			return last
+		})
+		require.Equal(t, last, err)
+		require.Equal(t, 4, calls)
+	}
+}
+
 func TestFullDiskAndQuotaAreErrNoSpace(t *testing.T) {
 	for _, errno := range []error{unix.ENOSPC, unix.EDQUOT} {
 		err := osError(&fs.PathError{Op: "write", Path: "a", Err: errno})
