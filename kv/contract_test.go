@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,13 +38,16 @@ func write(err error) want { return want{err, kv.ErrReadOnlyDB, kv.ErrFailed, kv
 // read is a reading call without fault.
 var read = want{nil, nil, nil, kv.ErrClosed}
 
-// contract has a row for each line of the error contract that can be met on an open store, except those that begin with
-// a change that is right: see TestHandleFollowsItsFamily and TestTransactionAboveTheLimitIsRefused.
-var contract = []struct {
+// contractRow is a call and what it returns.
+type contractRow struct {
 	name string
 	call func(s subject) error
 	want want
-}{
+}
+
+// contract, with pointContract and lineContract, has a row for each line of the error contract that can be met on an open store, except those that begin with
+// a change that is right: see TestHandleFollowsItsFamily and TestTransactionAboveTheLimitIsRefused.
+var contract = []contractRow{
 	{"put/empty_key", func(s subject) error { return s.db.Put(nil, nil) }, write(kv.ErrKeyEmpty)},
 	{"get/empty_key", func(s subject) error { _, err := s.db.Get([]byte{}); return err }, everywhere(kv.ErrKeyEmpty)},
 	{"get_append/empty_key", func(s subject) error { _, err := s.db.GetAppend(nil, nil); return err }, everywhere(kv.ErrKeyEmpty)},
@@ -285,6 +289,19 @@ func TestErrorContract(t *testing.T) {
 			require.NoError(t, s.db.Close())
 			return subject{db: s.db}
 		}, func(w want) error { return w.closed }},
+		{"closed_after_it_was_poisoned", func(t *testing.T, fs *brokenFS) subject {
+			s := open(t, fs, nil)
+			poison(t, fs, s.db)
+			require.NoError(t, s.old.Rollback())
+			require.ErrorIs(t, s.db.Close(), kv.ErrFailed)
+			return subject{db: s.db}
+		}, func(w want) error { return w.closed }},
+		{"closed_after_it_was_read_only", func(t *testing.T, fs *brokenFS) subject {
+			s := open(t, fs, &kv.Options{ReadOnly: true})
+			require.NoError(t, s.old.Rollback())
+			require.NoError(t, s.db.Close())
+			return subject{db: s.db}
+		}, func(w want) error { return w.closed }},
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			fsys := &brokenFS{FS: vfs.NewMemory()}
@@ -295,7 +312,7 @@ func TestErrorContract(t *testing.T) {
 			require.NoError(t, db.Close())
 			s := state.open(t, fsys)
 			before := image(t, fsys, "dir")
-			for _, row := range contract {
+			for _, row := range slices.Concat(contract, pointContract(), lineContract) {
 				err := row.call(s)
 				if want := state.want(row.want); want == nil {
 					require.NoError(t, err, row.name)
@@ -362,6 +379,10 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 		"CheckpointBytes": {CheckpointBytes: -1},
 		"MaxClockStep":    {MaxClockStep: -1},
 		"MaxTxnBytes":     {MaxTxnBytes: -1},
+
+		"AutoPurge.Interval": {AutoPurge: &kv.AutoPurge{Interval: -1}},
+		"AutoPurge.Limit":    {AutoPurge: &kv.AutoPurge{Limit: -1}},
+		"AutoPurge.Batch":    {AutoPurge: &kv.AutoPurge{Batch: -1}},
 	} {
 		_, err := kv.OpenMemory(&o)
 		require.ErrorIs(t, err, kv.ErrInvalidOptions)

@@ -36,12 +36,41 @@ func TestWithoutWritePermission(t *testing.T) {
 	require.Equal(t, before, image(t, vfs.OS, dir))
 }
 
+// TestDirectoryThatTakesNoSegment: the store itself may be written, but its log has no place.
+func TestDirectoryThatTakesNoSegment(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "a.ebb")
+	db, err := kv.Open(at, nil)
+	require.NoError(t, err)
+	fill(t, db, "k")
+	require.NoError(t, db.Close())
+	unprivileged(t, dir, at)
+	if os.Geteuid() == 0 {
+		require.NoError(t, unix.Setfsuid(0))
+		require.NoError(t, os.Chmod(at, 0o666))
+		require.NoError(t, unix.Setfsuid(nobody))
+	} else {
+		require.NoError(t, os.Chmod(at, 0o600))
+	}
+	before := image(t, vfs.OS, dir)
+	db, err = kv.Open(at, nil)
+	if err == nil {
+		require.Equal(t, []string{"k=v-k"}, rows(t, db, "default"))
+		err = db.Put([]byte("new"), nil)
+		require.ErrorIs(t, db.Close(), fs.ErrPermission)
+	}
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.Equal(t, before, image(t, vfs.OS, dir))
+}
+
+// nobody is a user without rights.
+const nobody = 65534
+
 // unprivileged takes the right to write away from this test. Modes do not bind root: it becomes nobody as far as files
 // are concerned, which the kernel lets a single thread do.
 func unprivileged(t *testing.T, dir, file string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		const nobody = 65534
 		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 		require.NoError(t, os.Chmod(dir, 0o755))
 		runtime.LockOSThread()
