@@ -1,0 +1,9 @@
+package main
+
+// mutants gives the whole list.
+func mutants() (all []mutant) {
+	for _, list := range [][]mutant{logMutants, pageMutants, storeMutants, expiryMutants} {
+		all = append(all, list...)
+	}
+	return all
+}

@@ -1,0 +1,40 @@
+package main
+
+// pageMutants are mistakes in pages and trees.
+var pageMutants = []mutant{
+	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	err := p.file.Sync()
+	if err != nil {
+		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
+	}
+	return nil`, `	return nil`},
+	{"sync", "the_meta_page_is_not_synced", "pager/write.go", `	if err := p.file.SyncData(); err != nil {
+		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)
+	}`, ``},
+	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	err := p.file.Sync()
+	if err != nil {`, `	err := p.file.SyncData()
+	if err != nil {`},
+	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `	if err := p.writePages(ids, c.images, pause); err != nil {
+		return err
+	}`, `	_ = p.writePages(ids, c.images, pause)`},
+	{"sync", "error_of_the_sync_of_pages_is_ignored", "pager/write.go", `		return fmt.Errorf("sync the pages of %s: %w", p.name, err)`, `		return nil`},
+	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/write.go", `		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)`, `		_ = err`},
+	{"sync", "error_of_cutting_the_file_is_ignored", "pager/write.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
+	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
+}`, `	return nil
+}`},
+	{"order", "the_live_meta_page_is_overwritten", "pager/write.go", `	m.Slot = 1 - p.lastMeta.Slot`, `	m.Slot = p.lastMeta.Slot`},
+	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !Sealed(b, p.salt) {`, `	if !Sealed(b, p.salt) && false {`},
+	{"check", "number_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Pgid != ref.Pgid:`, `	case false && h.Pgid != ref.Pgid:`},
+	{"check", "epoch_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Epoch != ref.Epoch:`, `	case false && h.Epoch != ref.Epoch:`},
+	{"check", "kind_of_an_extent_is_not_looked_at", "pager/read.go", `KindOverflow {
+		return`, `KindOverflow && false {
+		return`},
+	{"check", "size_of_an_extent_is_not_looked_at", "pager/read.go", `	if n := extentSize(b); n != uint64(size) {`, `	if n := extentSize(b); n != uint64(size) && false {`},
+	{"check", "a_reference_past_the_end_is_followed", "pager/read.go", `	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {`, `	if end := p.end.Load(); false {`},
+	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := p.o.CheckPage(b, p.pageSize); err != nil {`, `	if err := p.o.CheckPage(b, p.pageSize); err != nil && false {`},
+	{"check", "checksum_of_a_meta_page_is_not_looked_at", "pager/meta.go", `	if !Sealed(p, Salt(m.StoreID)) {`, `	if !Sealed(p, Salt(m.StoreID)) && false {`},
+	{"check", "the_free_map_is_not_held_against_its_directory", "pager/freemap.go", `	if n != g.nUsed || `, `	if `},
+	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {`, `	if false {`},
+	{"check", "depth_of_a_tree_is_not_bounded", "btree/check.go", ` || t.Depth > maxDepth {`, ` {`},
+	{"check", "iterator_forgets_its_error", "btree/cursor.go", `func (c *Cursor) Err() error { return c.err }`, `func (c *Cursor) Err() error { return nil }`},
+}

@@ -1,0 +1,51 @@
+package main
+
+// expiryMutants are mistakes in the three trees of expiry.
+var expiryMutants = []mutant{
+	{"ttl", "a_key_lives_a_millisecond_too_long", "ttl/expiry.go", `return now >= expiry }`, `return now > expiry }`},
+	{"ttl", "an_expiry_now_is_taken", "ttl/expiry.go", `	if ms <= now {`, `	if ms < now {`},
+	{"ttl", "put_leaves_out_the_key_index", "ttl/rows.go", `	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
+		return err
+	}`, ``},
+	{"ttl", "put_leaves_out_the_expiry_index", "ttl/rows.go", `	_, err := r.Tx.Put(r.Family.ExpiryIndex(), due, nil, 0)
+	return err`, `	return nil`},
+	{"ttl", "the_old_expiry_row_stays", "ttl/rows.go", `	if old != 0 {`, `	if old != 0 && false {`},
+	{"ttl", "a_permanent_key_stays_in_the_key_index", "ttl/rows.go", `		_, err := r.Tx.Delete(r.Family.KeyIndex(), key)
+		return err`, `		return nil`},
+	{"ttl", "delete_leaves_the_indexes", "ttl/rows.go", `	return r.reindex(key, was.Tag, 0)
+}`, `	_ = was
+	return nil
+}`},
+	{"ttl", "clear_leaves_the_indexes", "ttl/rows.go", `	if err := r.Tx.Clear(r.Family.Data()); err != nil {
+		return err
+	}
+	return r.clearIndexes()`, `	return r.Tx.Clear(r.Family.Data())`},
+	{"ttl", "delete_of_a_range_leaves_expiry_rows", "ttl/rows.go", `	if err := r.unlistIn(lo, hi); err != nil {
+		return err
+	}`, ``},
+	{"ttl", "delete_of_a_range_leaves_the_key_index", "ttl/rows.go", `	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
+		if _, err := r.Tx.DeleteRange(id, lo, hi)`, `	for _, id := range [...]txn.TreeID{f.Data()} {
+		if _, err := r.Tx.DeleteRange(id, lo, hi)`},
+	{"ttl", "purge_leaves_the_expiry_rows", "ttl/sweep.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
+		return Swept{}, more, err
+	}`, ``},
+	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `		was, err := r.Tx.Delete(r.Family.Data(), key)
+		if err != nil {
+			return s, err
+		}
+		if was.Found {`, `		was, err := r.Tx.Put(r.Family.Data(), key, nil, 0)
+		if err != nil {
+			return s, err
+		}
+		if was.Found {`},
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `		if !confirmed {`, `		if !confirmed && false {`},
+	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
+			return Swept{}, err
+		}`, ``},
+	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/sweep.go", `		if found && at == n.Expiry {
+			d.add(at, key)`, `		if found {
+			d.add(at, key)`},
+	{"ttl", "evict_deletes_what_is_not_expired", "ttl/sweep.go", `		if !Expired(now, n.Expiry) {
+			continue
+		}`, ``},
+}

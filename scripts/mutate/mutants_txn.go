@@ -1,0 +1,54 @@
+package main
+
+// storeMutants are mistakes in transactions, checkpoints and recovery.
+var storeMutants = []mutant{
+	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
+		return s.logError(err)
+	}
+	s.advance()
+	if err := s.pg.Write`, `	if err := s.pg.Write`},
+	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/open.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); err != nil {`},
+	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.flipped = c.meta.Epoch
+	if err := s.pg.WriteMeta(c.meta); err != nil {
+		return s.poison(err)
+	}`, `	s.flipped = c.meta.Epoch
+	if err := s.log.Release(c.cut); err != nil {
+		return s.logError(err)
+	}
+	if err := s.pg.WriteMeta(c.meta); err != nil {
+		return s.poison(err)
+	}`},
+	{"order", "a_page_is_used_again_one_checkpoint_early", "txn/reclaim.go", `	case r.until <= s.durable:`, `	case r.until <= s.durable+1:`},
+	{"order", "waiting_pages_are_used_one_checkpoint_early", "txn/reclaim.go", `		if r.until <= s.durable {`, `		if r.until <= s.durable+1 {`},
+	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {`, `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial && false {`},
+	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
+	{"order", "what_replay_showed_is_not_made_durable", "txn/open.go", `	if err := s.settleRecovery(); err != nil {
+		return true, noSpace(err)
+	}
+	return true, s.leftovers(found)`, `	return true, nil`},
+	{"order", "no_fence_before_recovery_writes", "txn/open.go", `	if two {
+		if newest, err`, `	if two && false {
+		if newest, err`},
+	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
+	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` {`},
+	{"ack", "a_commit_does_not_wait", "txn/commit.go", `	err = s.await(v, d == Sync)`, `	err = s.await(v, false)`},
+	{"ack", "a_relaxed_commit_does_not_wait_for_what_it_builds_on", "txn/commit.go", `	if err == nil && !sync && s.log.Durable() < v.syncLSN {`, `	if err == nil && !sync && false {`},
+	{"ack", "a_commit_without_changes_does_not_wait", "txn/commit.go", `		return s.awaitSeen(v)`, `		_ = v
+		return nil`},
+	{"ack", "a_sync_commit_is_not_noted", "txn/commit.go", `	if sync {
+		v.syncLSN = lsn
+	}`, ``},
+	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
+	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/open.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
+	{"check", "two_recoveries_may_end_differently", "txn/open.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
+	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/open.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
+	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
+	w.finish()`, `	w.finish()`},
+	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 {
+		w.s.log.Abort()
+	}
+	w.giveBack(0)`, `	w.giveBack(0)`},
+	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go", `	for id := f.Base; id < f.Base+treesPerFamily; id++ {
+		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
+		if !tx.Exists(id) {`},
+}

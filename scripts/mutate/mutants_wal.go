@@ -1,0 +1,87 @@
+package main
+
+// logMutants are mistakes in the log.
+var logMutants = []mutant{
+	{"sync", "a_group_is_not_synced", "wal/group.go", `	if err := r.seg.file.SyncData(); err != nil {
+		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
+	}
+	return false, nil`, `	return false, nil`},
+	{"sync", "the_sync_of_a_wait_is_left_out", "wal/group.go", `		if err := l.at.file.SyncData(); err != nil {
+			return false, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
+		}
+		return false, nil`, `		return false, nil`},
+	{"sync", "error_of_a_group_sync_is_ignored", "wal/group.go", `		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)`, `		return false, nil`},
+	{"sync", "error_of_a_cached_write_is_ignored", "wal/group.go", `	if err := vfs.WriteFull(r.seg.file, r.buf, off); err != nil {
+		return l.takeBack(r, off, err)
+	}`, `	_ = vfs.WriteFull(r.seg.file, r.buf, off)`},
+	{"sync", "error_of_taking_back_is_ignored", "wal/group.go", `	if r.seg.file.Truncate(off) != nil {
+		return false, err
+	}`, `	_ = r.seg.file.Truncate(off)`},
+	{"sync", "what_was_taken_back_is_not_synced", "wal/group.go", `	return r.seg.file.Sync() == nil, err`, `	return true, err`},
+	{"sync", "a_sealed_segment_is_not_synced", "wal/group.go", `	g.sync = g.sync || r.sealed // A`, `	// A`},
+	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
+		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
+	}`, ``},
+	{"sync", "the_name_of_a_new_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
+		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
+	}`, ``},
+	{"sync", "a_recycled_header_is_not_synced", "wal/recycle.go", `	if err := seg.file.Sync(); err != nil {
+		return fmt.Errorf("sync header of recycled log segment %s: %w", seg.name, err)
+	}`, ``},
+	{"sync", "the_name_of_a_recycled_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
+		return fmt.Errorf("sync directory of recycled log segment %s: %w", name, err)
+	}`, ``},
+	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `		if err := lowest.file.SyncData(); err != nil {`, `		if err := error(nil); err != nil {`},
+	{"order", "a_segment_is_renamed_before_its_header_is_written", "wal/recycle.go", `	if err := vfs.WriteFull(seg.file, b[:], 0); err != nil {
+		return fmt.Errorf("write header of recycled log segment %s: %w", seg.name, err)
+	}`, `	if err := l.opts.FS.Rename(seg.name, l.opts.name(number)); err != nil {
+		return err
+	}
+	seg.name = l.opts.name(number)
+	if err := vfs.WriteFull(seg.file, b[:], 0); err != nil {
+		return err
+	}`},
+	{"order", "a_later_write_covers_durable_records", "wal/group.go", `	if (g.sync || g.direct) && !r.sealed {
+		l.align(pad)
+	}`, ``},
+	{"ack", "acknowledged_before_the_sync", "wal/group.go", `	case end <= l.Durable():
+		return true, nil`, `	case end <= l.Written():
+		return true, nil`},
+	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err
+			l.woken`, `			w.err = nil
+			l.woken`},
+	{"ack", "failed_is_said_where_nobody_knows", "wal/group.go", `	case l.cause != nil && end <= l.reach:`, `	case l.cause != nil && end <= l.reach && false:`},
+	{"check", "checksum_of_a_record_is_not_looked_at", "wal/record.go", `xxhash.Sum64(b[recSalt:end]); got != want {`, `xxhash.Sum64(b[recSalt:end]); got != want && false {`},
+	{"check", "salt_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recSalt:]); got != salt {`, `binary.LittleEndian.Uint64(b[recSalt:]); got != salt && false {`},
+	{"check", "place_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) {`, `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) && false {`},
+	{"check", "length_of_a_record_is_not_bounded", "wal/record.go", `	if int64(n) > int64(len(b)-recHeader) {`, `	if false {`},
+	{"check", "replay_steps_over_a_gap", "wal/reader.go", `		if r.prev != p.prev {`, `		if r.prev != p.prev && false {`},
+	{"check", "store_of_a_segment_is_not_looked_at", "wal/reader.go", `	case h.storeID != o.StoreID:`, `	case false && h.storeID != o.StoreID:`},
+	{"check", "a_later_record_is_no_witness", "wal/reader.go", `		if r.synced > end {`, `		if r.synced > end && false {`},
+	{"check", "the_note_is_no_witness", "wal/reader.go", `	if synced, ok := img.note(); ok && synced > end {`, `	if synced, ok := img.note(); ok && synced > end && false {`},
+	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.anyRecord(firstRecord); ok {`, `		if r, ok := later.anyRecord(firstRecord); ok && false {`},
+	{"check", "the_meta_page_is_no_witness", "wal/reader.go", `	if durable > end {`, `	if durable > end && false {`},
+	{"check", "a_seal_without_a_successor_is_an_end", "wal/reader.go", `		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
+			return`, `		case i+1 == len(f.segments):
+			return p.tail, nil
+		case f.segments[i+1].number != img.number+1:
+			return`},
+	{"replay", "a_record_without_its_commit_is_replayed", "wal/reader.go", `	if r.flags&partLast == 0 {
+		p.parts = append(p.parts, r.payload...)
+		return nil
+	}`, ``},
+	{"replay", "parts_of_a_commit_that_was_given_up_stay", "wal/reader.go", `		p.parts, p.open, p.first = nil, true, r.lsn`, `		p.open, p.first = true, r.lsn`},
+	{"replay", "the_last_commit_is_left_out", "wal/reader.go", `	if err := p.fn(payload, p.first); err != nil {
+		return err
+	}
+	p.tail.End = end`, `	if p.start != end && int64(len(img.b)) > img.size-1 && pos > img.size/2 {
+		return nil
+	}
+	if err := p.fn(payload, p.first); err != nil {
+		return err
+	}
+	p.tail.End = end`},
+	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/writer.go", `	m.run.buf = m.run.buf[:m.size]
+	m.run.end = m.end
+	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
+}
