@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,5 +65,47 @@ func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
 				tx.Rollback()
 			})
 		}
+	}
+}
+
+// TestRolledBackPagesAreUsedAgain: pages that a rolled back transaction, or the part behind a savepoint, has taken are in no
+// state and in no free map. Were they not given back at once, the file would grow with each rollback until it is opened
+// again.
+func TestRolledBackPagesAreUsedAgain(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	fill := func(tx *Tx) {
+		for i := range 300 {
+			_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), make([]byte, 500), 0)
+			require.NoError(t, err)
+		}
+		_, err := tx.Put(9, []byte("large"), make([]byte, 50_000), 0)
+		require.NoError(t, err)
+	}
+	for name, undo := range map[string]func(tx *Tx){
+		"rollback": func(tx *Tx) {
+			fill(tx)
+			tx.Rollback()
+		},
+		"savepoint": func(tx *Tx) {
+			sp := tx.Savepoint()
+			fill(tx)
+			require.NoError(t, tx.RollbackTo(sp))
+			tx.Rollback()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages := func() uint64 {
+				tx, err := s.Begin(t.Context(), true)
+				require.NoError(t, err)
+				undo(tx)
+				return s.pg.Pages()
+			}
+			pages()
+			first := pages()
+			for range 20 {
+				require.Equal(t, first, pages())
+			}
+		})
 	}
 }
