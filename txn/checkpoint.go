@@ -2,10 +2,7 @@ package txn
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
@@ -186,72 +183,6 @@ func (s *Store) published(c *capture) error {
 	return nil
 }
 
-// saveTrees brings the tree table up to date: a change that no log record tells of, because replay makes it again.
-func (s *Store) saveTrees() error {
-	if len(s.changed) == 0 {
-		return nil
-	}
-	ids := make([]TreeID, 0, len(s.changed))
-	for id := range s.changed {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	w := &s.w
-	w.begin()
-	defer s.pg.Overdraft(s.pg.Overdraft(true))
-	table := s.table
-	for _, id := range ids {
-		key := treeKey(id)
-		t, ok := w.trees.get(id)
-		var err error
-		if ok {
-			_, err = tree.Put(w, &table, key, appendTree(nil, t), 0)
-		} else {
-			_, err = tree.Delete(w, &table, key)
-		}
-		if err != nil {
-			w.rollback()
-			return s.spaceError(err)
-		}
-	}
-	s.table = table
-	w.changed = w.changed[:0]
-	w.upkeep()
-	clear(s.changed)
-	return nil
-}
-
-// Tree table row: the tree's number, big-endian, to
-//
-//	0 root pgid u64   8 rows u64   16 root epoch u32   20 depth u8   21 zeros to 24
-//
-// Numbers with the highest bit set are dropped trees with pages to give back. Golden bytes: testdata/tree-row.hex.
-const treeRow = 24
-
-func treeKey(id TreeID) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)) }
-
-func appendTree(b []byte, t tree.Tree) []byte {
-	b = binary.LittleEndian.AppendUint64(b, uint64(t.Root.Pgid))
-	b = binary.LittleEndian.AppendUint64(b, t.Rows)
-	b = binary.LittleEndian.AppendUint32(b, uint32(t.Root.Epoch))
-	return append(b, t.Depth, 0, 0, 0)
-}
-
-func decodeTree(b []byte) (tree.Tree, error) {
-	if len(b) != treeRow || b[21]|b[22]|b[23] != 0 {
-		return tree.Tree{}, fmt.Errorf("tree table row of %d bytes, %d belong, the last 3 zero", len(b), treeRow)
-	}
-	t := tree.Tree{
-		Root:  pager.Ref{Pgid: pager.Pgid(binary.LittleEndian.Uint64(b)), Epoch: pager.Epoch(binary.LittleEndian.Uint32(b[16:]))},
-		Rows:  binary.LittleEndian.Uint64(b[8:]),
-		Depth: b[20],
-	}
-	if (t.Depth == 0) != t.Root.IsZero() || t.Root.IsZero() && t.Rows != 0 {
-		return tree.Tree{}, fmt.Errorf("tree with root %v, depth %d, %d rows", t.Root, t.Depth, t.Rows)
-	}
-	return t, nil
-}
-
 // reclaimStep is the number of pages of dropped trees that one hold of the writer lock gives back.
 const reclaimStep = 4096
 
@@ -301,93 +232,6 @@ func (s *Store) reclaimOnce() (done bool, err error) {
 	return false, nil
 }
 
-// maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The goroutine ends with it.
-func (s *Store) maybeCheckpoint() {
-	if !s.due() || !s.checkpointing.CompareAndSwap(false, true) {
-		return
-	}
-	// The lock is taken here if it is free, so that whoever waits for it waits for this checkpoint.
-	locked := false
-	select {
-	case s.upkeep <- struct{}{}:
-		locked = true
-	default:
-	}
-	run := func() {
-		defer s.checkpointing.Store(false)
-		if !locked {
-			_ = lock(nil, s.upkeep)
-		}
-		defer func() { <-s.upkeep }()
-		if err := s.checkpoint(nil); err != nil {
-			s.retryAt.Store(uint64(s.log.End()) + uint64(s.checkpointBytes())/8)
-		}
-	}
-	if s.o.Inline {
-		s.open.Add(1)
-		defer s.open.Add(-1)
-		run()
-		return
-	}
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		run()
-	}()
-}
-
-// due is asked by committers, without the writer lock: a rough answer does.
-func (s *Store) due() bool {
-	end := uint64(s.log.End())
-	if end < s.retryAt.Load() {
-		return false
-	}
-	if s.wantRoom.Swap(false) {
-		return true
-	}
-	since, bound := int64(end)-s.logSince.Load(), s.checkpointBytes()
-	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for their sake.
-	return since > bound || s.pg.FrameBytes() > s.o.CacheBytes-s.o.CacheBytes/4 && since > bound/16
-}
-
-// Bounds of the log that a crash leaves to replay: some 5 us a small row.
-const (
-	minCheckpointBytes = 64 << 20
-	maxCheckpointBytes = 256 << 20
-)
-
-// checkpointBytes is the log size that starts a checkpoint: half the store, within bounds that replay time sets.
-func (s *Store) checkpointBytes() int64 {
-	if s.o.CheckpointBytes > 0 {
-		return s.o.CheckpointBytes
-	}
-	bytes := min(max(s.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
-	if s.o.MaxBytes > 0 {
-		bytes = min(bytes, s.o.MaxBytes/8)
-	}
-	return bytes
-}
-
-// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is.
-// No lock is held.
-func (s *Store) makeRoom(ctx context.Context) error {
-	full := s.pg.FrameBytes() > s.o.CacheBytes
-	if s.o.MaxBytes > 0 && s.checkpointing.Load() {
-		s.queueMu.Lock()
-		log := s.log
-		s.queueMu.Unlock()
-		full = full || log != nil && int64(log.End())-s.logSince.Load() > s.checkpointBytes()
-	}
-	if !full || !s.checkpointing.Load() {
-		return nil
-	}
-	if err := lock(ctx, s.upkeep); err != nil {
-		return err
-	}
-	<-s.upkeep
-	return nil
-}
-
 // closeClean writes the last checkpoint of a session, with the upkeep and the writer lock: afterwards no log is needed.
 func (s *Store) closeClean() error {
 	for done := false; !done; {
@@ -413,68 +257,6 @@ func (s *Store) closeClean() error {
 		return s.poison(err)
 	}
 	return nil
-}
-
-// A store whose file is more than this much larger than its pages is packed when it is closed, in one bounded go.
-const (
-	shrinkPercent  = 30
-	shrinkMinBytes = 1 << 20
-	shrinkMaxPages = 1 << 16
-)
-
-// shrink moves pages from the end of the file into free space further down, so that the tail can be cut. Each step is a
-// checkpoint: what is moved is free only when its copy is durable.
-func (s *Store) shrink() error {
-	if !s.worthShrinking() {
-		return nil
-	}
-	if err := s.checkpointLocked(); err != nil || !s.worthShrinking() {
-		return err
-	}
-	s.pg.Pack(true)
-	defer s.pg.Pack(false)
-	w := &s.w
-	w.begin()
-	used := s.pg.UsedPages()
-	limit, left := pager.Pgid(used+used/16), shrinkMaxPages
-	var ids []TreeID
-	s.head.trees.from(0, func(id TreeID, _ tree.Tree) bool {
-		ids = append(ids, id)
-		return true
-	})
-	for _, id := range ids {
-		t, _ := w.trees.get(id)
-		if t.Root.IsZero() || left <= 0 {
-			continue
-		}
-		before := t.Root
-		moved, err := tree.Relocate(w, &t, limit, left)
-		if err != nil {
-			w.rollback()
-			return s.spaceError(err)
-		}
-		if t.Root != before { // also when nothing landed below the limit
-			w.set(id, t)
-		}
-		left -= moved
-		if err := w.spill(); err != nil {
-			w.rollback()
-			return err
-		}
-	}
-	table := s.table
-	if _, err := tree.Relocate(w, &table, limit, shrinkMaxPages); err != nil {
-		w.rollback()
-		return s.spaceError(err)
-	}
-	s.table = table
-	w.upkeep()
-	return s.checkpointLocked()
-}
-
-func (s *Store) worthShrinking() bool {
-	pages, used := s.pg.Pages(), s.pg.UsedPages()
-	return pages*100 > used*(100+shrinkPercent) && (pages-used)*uint64(s.pg.PageSize()) > shrinkMinBytes
 }
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.

@@ -22,7 +22,7 @@ var storeMutants = []mutant{
 	{"order", "waiting_pages_are_used_one_checkpoint_early", "txn/reclaim.go", `		if r.until <= s.durable {`, `		if r.until <= s.durable+1 {`},
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {`, `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial && false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
-	{"order", "what_replay_showed_is_not_made_durable", "txn/open.go", `	if err := s.settleRecovery(); err != nil {
+	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := s.settleRecovery(); err != nil {
 		return true, noSpace(err)
 	}
 	return true, s.leftovers(found)`, `	return true, nil`},
@@ -39,9 +39,9 @@ var storeMutants = []mutant{
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
-	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/open.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
+	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
 	{"check", "two_recoveries_may_end_differently", "txn/open.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
-	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/open.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
+	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 {

@@ -1,0 +1,201 @@
+package txn
+
+import (
+	"errors"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// proveLog reads the log after m to its end without applying it.
+func proveLog(m, newest *pager.Meta, found *wal.Found) error {
+	if noLog(m, newest, found) {
+		return nil
+	}
+	seq := m.Seq
+	_, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, _ wal.LSN) error {
+		seq++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return sameEnd(m, newest, found, seq)
+}
+
+// retried says that the newest meta page is of an earlier try of this very recovery: closed cleanly, with a log that
+// begins where no segment has been yet.
+func retried(m, newest *pager.Meta, found *wal.Found) bool {
+	return newest != m && newest.Clean && found.Next() <= newest.LogStart/uint64(newest.SegmentSize)
+}
+
+// durableLog is the position up to which the log after m was durable for certain. A page of an earlier try tells of no
+// position in this log, only of the commit that it ends with: see sameEnd.
+func durableLog(m, newest *pager.Meta, found *wal.Found) wal.LSN {
+	if retried(m, newest, found) {
+		return wal.LSN(m.LogDurable)
+	}
+	return wal.LSN(max(m.LogDurable, newest.LogDurable))
+}
+
+// sameEnd holds the last commit that replay found against what an earlier try of the recovery found.
+func sameEnd(m, newest *pager.Meta, found *wal.Found, seq uint64) error {
+	if retried(m, newest, found) && seq != newest.Seq {
+		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
+	}
+	return nil
+}
+
+// noLog says that m tells of a store that was closed, and that no segment of a later session is there.
+func noLog(m, newest *pager.Meta, found *wal.Found) bool {
+	segments := found.Segments()
+	none := len(segments) == 0 || segments[len(segments)-1].Number < m.LogStart/uint64(m.SegmentSize)
+	return m.Clean && m == newest && none
+}
+
+// usable says why recovery cannot start from m; nil if it can.
+func usable(m, newest *pager.Meta, found *wal.Found) error {
+	if noLog(m, newest, found) {
+		return nil
+	}
+	return found.Chain(wal.LSN(m.LogStart))
+}
+
+// recoverFrom makes the state of m, and the log after it, the store's. touched says that the file may have
+// changed; two, that both meta pages are valid.
+func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found) (touched bool, err error) {
+	if err := s.pg.Start(m); err != nil {
+		return false, err
+	}
+	v := &version{
+		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
+	}
+	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
+	if err := s.loadTrees(v); err != nil {
+		return false, err
+	}
+	s.segment = m.SegmentSize
+	s.head = v
+	s.visible.Store(v)
+	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
+	s.nextSegment = max(found.Next(), m.LogStart/uint64(m.SegmentSize), newest.LogStart/uint64(m.SegmentSize))
+	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
+	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
+	if noLog(m, newest, found) {
+		err := s.leftovers(found)
+		if err == nil && !s.o.ReadOnly {
+			// No segment is left. The log goes on where this page says: a crash that leaves a new segment, but no page
+			// that tells of it, must find the segment where the chain begins.
+			s.nextSegment = m.LogStart / uint64(m.SegmentSize)
+		}
+		return false, err
+	}
+	if two {
+		if newest, err = s.fence(m, newest); err != nil {
+			return true, noSpace(err)
+		}
+	}
+	// An epoch that no page of an earlier try can have: a page of that try would pass for one of this.
+	s.epoch = newest.Epoch + 2
+	s.recovery.Clean = false
+	w := &s.w
+	w.begin()
+	w.silent = true
+	s.pg.Overdraft(true) // what fitted once shall not be refused now
+	tail, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, lsn wal.LSN) error {
+		if err := s.replay(w, payload); err != nil {
+			if errors.Is(err, errBadRedo) || isNoTree(err) {
+				return badfile.At(s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
+			}
+			return err
+		}
+		s.recovery.CommitsReplayed++
+		return nil
+	})
+	if err != nil {
+		return true, noSpace(err)
+	}
+	if err := sameEnd(m, newest, found, s.head.seq); err != nil {
+		return true, err
+	}
+	s.recovery.BytesDropped = tail.Dropped
+	s.recovery.BytesReplayed = int64(tail.End) - int64(m.LogStart)
+	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
+		// The newer page says the same as this one, and records were written after it: it is durable. Its place is
+		// kept and this one's is used, so that no page is left that knows nothing of a log.
+		s.pg.Prefer(newest)
+	}
+	v2 := w.upkeep()
+	s.advance()
+	s.recovery.Seq = v2.seq
+	if s.o.ReadOnly {
+		return true, nil
+	}
+	if err := s.settleRecovery(); err != nil {
+		return true, noSpace(err)
+	}
+	return true, s.leftovers(found)
+}
+
+// fence takes the place of a meta page that is older than m and whose log is not complete. That it is not may be true of
+// this boot only: segments whose removal or recycling failed to become durable come back with a power cut, and recovery
+// would then start from the older page, whose state's pages are about to be overwritten here. The fence says what m says.
+// One that is found may exist in the page cache only, and is written again. It returns the newest meta page.
+func (s *Store) fence(m, newest *pager.Meta) (*pager.Meta, error) {
+	found := newest.Clean == m.Clean && newest.LogStart == m.LogStart && newest.Seq == m.Seq // true of m itself
+	if !found || s.o.ReadOnly {
+		return newest, nil
+	}
+	same := *m
+	same.Epoch = newest.Epoch + 1
+	if err := s.pg.WriteMeta(same); err != nil {
+		return nil, err
+	}
+	same = s.pg.LastMeta()
+	s.durable = same.Epoch
+	return &same, nil
+}
+
+// settleRecovery makes the replayed state durable: its pages first, then a clean meta page. Only then may the log go.
+func (s *Store) settleRecovery() error {
+	if err := s.saveTrees(); err != nil {
+		return err
+	}
+	pages, err := s.pg.CaptureState(s.epoch)
+	if err != nil {
+		return err
+	}
+	if err := s.pg.Write(pages, nil); err != nil {
+		return err
+	}
+	meta := s.pg.LastMeta()
+	meta.Epoch, meta.Clean, meta.Pages, meta.FreeDir = s.epoch, true, pages.Pages, pages.FreeDir
+	meta.Root, meta.RootDepth, meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
+	meta.NextTree, meta.NextTrash = uint64(s.head.nextID), s.head.trash
+	meta.Seq, meta.ClockMark = s.head.seq, s.head.mark
+	meta.LogStart = uint64(wal.First(meta.SegmentSize, s.nextSegment))
+	meta.LogDurable = meta.LogStart
+	if err := s.pg.WriteMeta(meta); err != nil {
+		return err
+	}
+	for _, ref := range pages.Freed {
+		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
+	}
+	s.epoch++
+	c := &capture{pages: pages, meta: meta, v: s.head}
+	s.capturedSer = s.head.serial
+	return s.published(c)
+}
+
+// leftovers removes files that nothing needs: segments that an unsynced removal brought back, a half made main file.
+func (s *Store) leftovers(found *wal.Found) error {
+	if s.o.ReadOnly {
+		return nil
+	}
+	if err := found.Remove(wal.First(s.pg.LastMeta().SegmentSize, s.nextSegment)); err != nil {
+		return err
+	}
+	return pager.RemoveTemp(s.o.FS, s.path)
+}

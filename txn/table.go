@@ -1,0 +1,119 @@
+package txn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// saveTrees brings the tree table up to date: a change that no log record tells of, because replay makes it again.
+func (s *Store) saveTrees() error {
+	if len(s.changed) == 0 {
+		return nil
+	}
+	ids := make([]TreeID, 0, len(s.changed))
+	for id := range s.changed {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	w := &s.w
+	w.begin()
+	defer s.pg.Overdraft(s.pg.Overdraft(true))
+	table := s.table
+	for _, id := range ids {
+		key := treeKey(id)
+		t, ok := w.trees.get(id)
+		var err error
+		if ok {
+			_, err = tree.Put(w, &table, key, appendTree(nil, t), 0)
+		} else {
+			_, err = tree.Delete(w, &table, key)
+		}
+		if err != nil {
+			w.rollback()
+			return s.spaceError(err)
+		}
+	}
+	s.table = table
+	w.changed = w.changed[:0]
+	w.upkeep()
+	clear(s.changed)
+	return nil
+}
+
+// Tree table row: the tree's number, big-endian, to
+//
+//	0 root pgid u64   8 rows u64   16 root epoch u32   20 depth u8   21 zeros to 24
+//
+// Numbers with the highest bit set are dropped trees with pages to give back. Golden bytes: testdata/tree-row.hex.
+const treeRow = 24
+
+func treeKey(id TreeID) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)) }
+
+func appendTree(b []byte, t tree.Tree) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(t.Root.Pgid))
+	b = binary.LittleEndian.AppendUint64(b, t.Rows)
+	b = binary.LittleEndian.AppendUint32(b, uint32(t.Root.Epoch))
+	return append(b, t.Depth, 0, 0, 0)
+}
+
+func decodeTree(b []byte) (tree.Tree, error) {
+	if len(b) != treeRow || b[21]|b[22]|b[23] != 0 {
+		return tree.Tree{}, fmt.Errorf("tree table row of %d bytes, %d belong, the last 3 zero", len(b), treeRow)
+	}
+	t := tree.Tree{
+		Root:  pager.Ref{Pgid: pager.Pgid(binary.LittleEndian.Uint64(b)), Epoch: pager.Epoch(binary.LittleEndian.Uint32(b[16:]))},
+		Rows:  binary.LittleEndian.Uint64(b[8:]),
+		Depth: b[20],
+	}
+	if (t.Depth == 0) != t.Root.IsZero() || t.Root.IsZero() && t.Rows != 0 {
+		return tree.Tree{}, fmt.Errorf("tree with root %v, depth %d, %d rows", t.Root, t.Depth, t.Rows)
+	}
+	return t, nil
+}
+
+// loadTrees reads the tree table.
+func (s *Store) loadTrees(v *version) error {
+	r := tableReader{s: s, base: v.base}
+	var c tree.Cursor
+	c.Reset(r, s.table)
+	rows := uint64(0)
+	for ok := c.First(); ok; ok = c.Next() {
+		key, row := c.Key(), c.Value()
+		if len(key) != 8 {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has a key of %d bytes", len(key))
+		}
+		t, err := decodeTree(row)
+		if err != nil {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "%v", err)
+		}
+		s.stamps++
+		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})
+		rows++
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if _, ok := v.trees.get(CatalogTree); !ok {
+		if rows > 0 {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table lacks the catalog")
+		}
+		v.trees.set(treeState{id: CatalogTree}) // a new store
+		s.changed[CatalogTree] = struct{}{}
+	}
+	return nil
+}
+
+// tableReader reads pages of a durable state.
+type tableReader struct {
+	s    *Store
+	base pager.Epoch
+}
+
+func (r tableReader) PageSize() int                                  { return r.s.pg.PageSize() }
+func (r tableReader) Page(ref pager.Ref) ([]byte, error)             { return r.s.pg.Page(ref, r.base) }
+func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }

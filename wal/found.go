@@ -1,0 +1,248 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// SegmentInfo tells of one segment file with a valid header.
+type SegmentInfo struct {
+	Number  uint64
+	File    string // name as the file system takes it
+	Salt    uint64
+	Follows uint32 // checkpoint that was durable when the header was written
+}
+
+// Found is what Scan found beside a store: its segments and leftovers. It keeps no file open.
+type Found struct {
+	opts      Options
+	segments  []foundSegment // by rising number
+	strangers []string       // files whose name is of this log and whose header is not
+	next      uint64
+}
+
+type foundSegment struct {
+	segmentHeader
+	file string
+}
+
+// Scan reads the headers of all segment files of o.Path. It changes nothing.
+func Scan(o Options) (*Found, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	bases, err := o.FS.List(o.dir())
+	if err != nil {
+		return nil, fmt.Errorf("list log segments: %w", err)
+	}
+	f := &Found{opts: o}
+	for _, base := range bases {
+		number, ok := o.number(base)
+		if !ok {
+			continue
+		}
+		f.next = max(f.next, number+1)
+		name := o.name(number)
+		h, err := scanHeader(o, name, number)
+		var bad *badfile.Error
+		switch {
+		case err == nil:
+			f.segments = append(f.segments, foundSegment{h, name})
+		case errors.As(err, &bad), errors.Is(err, vfs.ErrNotRegular):
+			f.strangers = append(f.strangers, name)
+		case errors.Is(err, fs.ErrNotExist): // gone since List
+		default:
+			return nil, err
+		}
+	}
+	slices.SortFunc(f.segments, func(a, b foundSegment) int {
+		if a.number < b.number {
+			return -1
+		}
+		return 1
+	})
+	return f, nil
+}
+
+// scanHeader reads one header. A *badfile.Error means that the file is none of the store's segments.
+func scanHeader(o Options, name string, number uint64) (h segmentHeader, err error) {
+	file, err := o.FS.Open(name, 0)
+	if err != nil {
+		return h, fmt.Errorf("open log segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	b := make([]byte, noteAt)
+	n, err := readUpTo(file, b, 0)
+	if err != nil {
+		return h, fmt.Errorf("read header of log segment %s: %w", name, err)
+	}
+	h, err = decodeSegmentHeader(b[:n])
+	switch {
+	case err != nil:
+		return h, badfile.At(name, 0, "%v", err)
+	case h.storeID != o.StoreID:
+		return h, badfile.At(name, segOffStore, "segment is of store %x, expected %x", h.storeID, o.StoreID)
+	case h.number != number:
+		return h, badfile.At(name, segOffNum, "segment has number %d, its name says %d", h.number, number)
+	case h.size != o.SegmentSize:
+		return h, badfile.At(name, segOffSize, "segment has size %d, expected %d", h.size, o.SegmentSize)
+	}
+	return h, nil
+}
+
+// readUpTo fills b from off as far as the file goes. Only the end of the file is no error.
+func readUpTo(file vfs.File, b []byte, off int64) (n int, err error) {
+	for n < len(b) {
+		k, err := file.ReadAt(b[n:], off+int64(n))
+		n += k
+		switch {
+		case n == len(b):
+			return n, nil
+		case err == io.EOF:
+			return n, nil
+		case err != nil:
+			return n, err
+		case k == 0:
+			return n, io.ErrNoProgress
+		}
+	}
+	return n, nil
+}
+
+// Segments gives the segments with a valid header, by rising number.
+func (f *Found) Segments() []SegmentInfo {
+	infos := make([]SegmentInfo, len(f.segments))
+	for i, s := range f.segments {
+		infos[i] = SegmentInfo{Number: s.number, File: s.file, Salt: s.salt, Follows: s.follows}
+	}
+	return infos
+}
+
+// Strangers gives the files that are named like segments of this store and are none: half made, retired, of another
+// store, or damaged.
+func (f *Found) Strangers() []string { return slices.Clone(f.strangers) }
+
+// Next gives the first segment number above those of all files found, strangers included.
+func (f *Found) Next() uint64 { return f.next }
+
+// index finds a segment by number; -1 if it is not there.
+func (f *Found) index(number uint64) int {
+	i, ok := slices.BinarySearchFunc(f.segments, number, func(s foundSegment, n uint64) int {
+		switch {
+		case s.number < n:
+			return -1
+		case s.number > n:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// first checks that a replay could start at start, and gives the index of its segment.
+func (f *Found) first(start LSN) (int, error) {
+	number, off := f.opts.at(start)
+	i := f.index(number)
+	switch {
+	case i < 0:
+		return 0, badfile.At(f.opts.name(number), -1, "log has to start at LSN %d, its segment %d is missing or damaged", start, number)
+	case off < firstRecord:
+		return 0, badfile.At(f.segments[i].file, off, "log has to start at LSN %d, in front of the first record of segment %d", start, number)
+	}
+	return i, nil
+}
+
+// Chain says whether the segments from start's to the last one with a record are all there, each following the one
+// before it. It looks at the first records only: what else may be wrong inside, Replay finds. An empty segment after
+// the end is a prepared spare and no fault. Its errors are *badfile.Error, or of the machine.
+func (f *Found) Chain(start LSN) error {
+	first, err := f.first(start)
+	if err != nil {
+		return err
+	}
+	// From the end backwards: the last segment with a record is the last that matters.
+	last := len(f.segments) - 1
+	for ; last > first; last-- {
+		img, err := f.load(last)
+		if err != nil {
+			return err
+		}
+		if _, ok := img.anyRecord(firstRecord); ok {
+			break
+		}
+	}
+	for i := last; i > first; i-- {
+		s := f.segments[i]
+		if f.segments[i-1].number != s.number-1 {
+			return badfile.At(f.opts.name(s.number-1), -1, "segment %d holds records, segment %d before it is missing or damaged", s.number, s.number-1)
+		}
+		head, err := f.loadFirst(i)
+		if err != nil {
+			return err
+		}
+		r, err := head.record(firstRecord)
+		if err != nil {
+			continue // Replay tells whether that matters and where.
+		}
+		if prev, _ := f.opts.at(r.prev); r.prev == 0 || prev != s.number-1 {
+			return badfile.At(s.file, firstRecord, "segment %d begins a log of its own, its first record follows LSN %d and not segment %d", s.number, r.prev, s.number-1)
+		}
+	}
+	return nil
+}
+
+// Remove deletes the segments that are wholly before the given position, and all strangers. Remove of the position of a running log
+// leaves the log's own segments alone, a spare included.
+func (f *Found) Remove(before LSN) error {
+	number, _ := f.opts.at(before)
+	var names []string
+	for _, s := range f.segments {
+		if s.number < number {
+			names = append(names, s.file)
+		}
+	}
+	return removeFiles(f.opts, append(names, f.strangers...))
+}
+
+// Remove deletes every file that is named like a segment of o.Path.
+func Remove(o Options) error {
+	bases, err := o.FS.List(o.dir())
+	if err != nil {
+		return fmt.Errorf("list log segments: %w", err)
+	}
+	var numbers []uint64
+	for _, base := range bases {
+		if number, ok := o.number(base); ok {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	var names []string
+	for _, number := range numbers {
+		names = append(names, o.name(number))
+	}
+	return removeFiles(o, names)
+}
+
+// removeFiles deletes the files in the given order, lowest segment first: while it runs, no chain that begins at a
+// deleted segment is complete. The removal is not made durable: a segment that comes back is told by its number, and
+// a chain of them that comes back whole leads to the same state as the meta page that made them superfluous.
+func removeFiles(o Options, names []string) error {
+	for _, name := range names {
+		if err := o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove log segment %s: %w", filepath.Base(name), err)
+		}
+	}
+	return nil
+}

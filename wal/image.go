@@ -1,0 +1,151 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// image is a segment file in memory, as far as it is there.
+type image struct {
+	foundSegment
+	base LSN    // position of the file's first byte
+	b    []byte // at most size bytes
+}
+
+// load reads segment i.
+func (f *Found) load(i int) (*image, error) {
+	s := f.segments[i]
+	return f.read(s, s.size)
+}
+
+// loadFirst reads segment i as far as its first record goes.
+func (f *Found) loadFirst(i int) (*image, error) {
+	s := f.segments[i]
+	img, err := f.read(s, firstRecord+pageUnit)
+	if err != nil || len(img.b) < firstRecord+pageUnit {
+		return img, err
+	}
+	if _, err := img.record(firstRecord); err == nil {
+		return img, nil
+	}
+	return f.read(s, s.size)
+}
+
+// read reads up to limit bytes of a segment. It allocates no more than the file has.
+func (f *Found) read(s foundSegment, limit int64) (img *image, err error) {
+	file, err := f.opts.FS.Open(s.file, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open log segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	size, err := file.Size()
+	if err != nil {
+		return nil, fmt.Errorf("size of log segment %s: %w", s.file, err)
+	}
+	b := make([]byte, max(0, min(size, limit)))
+	n, err := readUpTo(file, b, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read log segment %s: %w", s.file, err)
+	}
+	return &image{foundSegment: s, base: LSN(s.number * uint64(s.size)), b: b[:n]}, nil
+}
+
+// record decodes the record at off.
+func (m *image) record(off int64) (record, error) {
+	if off > int64(len(m.b)) {
+		return record{}, errors.New("file ends before the record")
+	}
+	return decodeRecord(m.b[off:], m.salt, m.base+LSN(off))
+}
+
+// skip finds where the next record begins if the last one ended at off: there, or, where the header is zero or does
+// not fit, at the next block, or at the next page unit, to which the writer pads when it changes between cached and
+// direct writes. Zeros there too, or the end of the file, are the end.
+func (m *image) skip(off int64) (int64, bool) {
+	if alignUp(off, m.block)-off < recHeader && off%m.block != 0 {
+		off = alignUp(off, m.block)
+	}
+	for _, unit := range [...]int64{1, m.block, pageUnit} {
+		off = alignUp(off, unit)
+		if off+recHeader > int64(len(m.b)) {
+			return 0, false
+		}
+		if !zeroHeader(m.b[off:]) {
+			return off, true
+		}
+	}
+	return 0, false
+}
+
+// note gives what the note block says.
+func (m *image) note() (LSN, bool) {
+	if len(m.b) < noteAt {
+		return 0, false
+	}
+	return decodeNote(m.b[noteAt:], m.salt)
+}
+
+// records calls fn for each valid record from off on, wherever one can begin after a gap: at each block, and behind
+// another record. It ends when fn says so.
+func (m *image) records(off int64, fn func(record) (stop bool)) {
+	for at := max(firstRecord, alignUp(off, m.block)); at+recHeader <= int64(len(m.b)); {
+		next := at + m.block
+		for pos := at; ownHeader(m.b[min(pos, int64(len(m.b))):], m.salt, m.base+LSN(pos)); {
+			r, err := m.record(pos)
+			if err != nil {
+				break
+			}
+			if fn(r) {
+				return
+			}
+			pos += r.size()
+			next = max(next, alignUp(pos, m.block))
+			if m.block-pos%m.block < recHeader {
+				break // The next record is at a block, where the outer loop looks.
+			}
+		}
+		at = next
+	}
+}
+
+// anyRecord finds a valid record from off on.
+func (m *image) anyRecord(off int64) (found record, ok bool) {
+	m.records(off, func(r record) bool {
+		found, ok = r, true
+		return true
+	})
+	return found, ok
+}
+
+// witness finds a valid record from off on which says that more than end was durable.
+func (m *image) witness(off int64, end LSN) (found record, ok bool) {
+	m.records(off, func(r record) bool {
+		if r.synced > end {
+			found, ok = r, true
+		}
+		return ok
+	})
+	return found, ok
+}
+
+// claimed counts the bytes from keep to the last one that a header of this segment's life lays claim to, whether the
+// record is whole or not. end is where the valid records end; keep is not behind it.
+func (m *image) claimed(end, keep LSN) int64 {
+	last := int64(end - m.base)
+	claim := func(off int64) {
+		if off+recHeader > int64(len(m.b)) || !ownHeader(m.b[off:], m.salt, m.base+LSN(off)) {
+			return
+		}
+		length := int64(uint32(m.b[off+recLength]) | uint32(m.b[off+recLength+1])<<8 |
+			uint32(m.b[off+recLength+2])<<16 | uint32(m.b[off+recLength+3])<<24)
+		last = max(last, min(off+recHeader+length, int64(len(m.b))))
+	}
+	off := last
+	if pos, ok := m.skip(off); ok {
+		claim(pos)
+	}
+	for at := alignUp(off, m.block); at < int64(len(m.b)); at += m.block {
+		claim(at)
+	}
+	return max(0, int64(m.base+LSN(last)-keep))
+}
