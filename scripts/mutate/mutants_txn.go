@@ -26,7 +26,7 @@ var storeMutants = []mutant{
 		return true, noSpace(err)
 	}
 	return true, s.leftovers(found)`, `	return true, nil`},
-	{"order", "no_fence_before_recovery_writes", "txn/open.go", `	if two {
+	{"order", "no_fence_before_recovery_writes", "txn/recover.go", `	if two {
 		if newest, err`, `	if two && false {
 		if newest, err`},
 	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
@@ -40,7 +40,7 @@ var storeMutants = []mutant{
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
-	{"check", "two_recoveries_may_end_differently", "txn/open.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
+	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},

@@ -57,7 +57,7 @@ var logMutants = []mutant{
 	{"check", "length_of_a_record_is_not_bounded", "wal/record.go", `	if int64(n) > int64(len(b)-recHeader) {`, `	if false {`},
 	{"check", "replay_steps_over_a_gap", "wal/reader.go", `		if r.prev != p.prev {`, `		if r.prev != p.prev && false {`},
 	{"check", "store_of_a_segment_is_not_looked_at", "wal/found.go", `	case h.storeID != o.StoreID:`, `	case false && h.storeID != o.StoreID:`},
-	{"check", "a_later_record_is_no_witness", "wal/reader.go", `		if r.synced > end {`, `		if r.synced > end && false {`},
+	{"check", "a_later_record_is_no_witness", "wal/image.go", `		if r.synced > end {`, `		if r.synced > end && false {`},
 	{"check", "the_note_is_no_witness", "wal/reader.go", `	if synced, ok := img.note(); ok && synced > end {`, `	if synced, ok := img.note(); ok && synced > end && false {`},
 	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.anyRecord(firstRecord); ok {`, `		if r, ok := later.anyRecord(firstRecord); ok && false {`},
 	{"check", "the_meta_page_is_no_witness", "wal/reader.go", `	if durable > end {`, `	if durable > end && false {`},
