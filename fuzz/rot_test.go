@@ -89,6 +89,7 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	cut := r.Shapes["cut"]
 	require.NotZero(t, cut.BlindBytes, "the last group is the blind spot that docs/durability.md tells of")
 	require.Equal(t, 1, cut.MostLost, "no more than the last group")
+	require.Zero(t, cut.Untold, "RecoveryInfo tells that bytes were dropped")
 	for name, fate := range more.Shapes {
 		for _, how := range []string{"cut", "write", "swap", "other", "old", "mix"} {
 			require.NotEmpty(t, fate.Damages[how], "%s %s", name, how)

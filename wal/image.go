@@ -133,7 +133,7 @@ func (m *image) witness(off int64, end LSN) (found record, ok bool) {
 func (m *image) claimed(end, keep LSN) int64 {
 	last := int64(end - m.base)
 	claim := func(off int64) {
-		if off+recHeader > int64(len(m.b)) || !ownHeader(m.b[off:], m.salt, m.base+LSN(off)) {
+		if off+recHeader > int64(len(m.b)) || !likeHeader(m.b[off:], m.salt, m.base+LSN(off)) {
 			return
 		}
 		length := int64(uint32(m.b[off+recLength]) | uint32(m.b[off+recLength+1])<<8 |

@@ -387,3 +387,19 @@ func FuzzSegment(f *testing.F) {
 		require.GreaterOrEqual(t, tail.End, l.start)
 	})
 }
+
+// TestDroppedBytesAreToldWhateverIsWrong damages each byte of the header of the last record, without evidence that it was
+// durable: it is dropped, and Tail says how much, although salt or place may be what is wrong.
+func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
+	l, file := smallLog(t, 512)
+	bare := withoutNote(file)
+	last := int(l.End()) - smallSegment - recHeader - len("last")
+	for at := last; at < last+recHeader; at++ {
+		b := bytes.Clone(bare)
+		b[at] ^= 1
+		got, tail, err := l.reread(b, 0)
+		require.NoError(t, err)
+		require.Len(t, got, len(l.commits)-1)
+		require.NotZero(t, tail.Dropped, "byte %d of the header", at-last)
+	}
+}

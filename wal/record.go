@@ -108,6 +108,13 @@ func ownHeader(b []byte, salt uint64, lsn LSN) bool {
 		binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn)
 }
 
+// likeHeader is ownHeader that lets one of the two be wrong: neither a record of the file's former life nor other bytes have
+// even one of them. It is for telling people what was dropped.
+func likeHeader(b []byte, salt uint64, lsn LSN) bool {
+	return len(b) >= recHeader &&
+		(binary.LittleEndian.Uint64(b[recSalt:]) == salt || binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn))
+}
+
 // decodeRecord decodes the record at the start of b, which ends where the record's segment ends. All bounds are
 // proved before it returns. The error says what is wrong; whether that is a torn end or damage is for the reader.
 func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {

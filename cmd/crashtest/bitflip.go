@@ -91,8 +91,8 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 		for _, how := range hows {
 			fmt.Fprintf(w, "  %-6s %v\n", how, s.Damages[how])
 		}
-		fmt.Fprintf(w, "  blind spot: %d bytes of the log, %d more of relaxed commits; %d lengths and %d pages of log files\n",
-			s.BlindBytes, s.RelaxedBytes, s.BlindCuts, s.BlindPages)
+		fmt.Fprintf(w, "  blind spot: %d bytes of the log, %d more of relaxed commits, %d of these not told of by RecoveryInfo; %d lengths and %d pages of log files\n",
+			s.BlindBytes, s.RelaxedBytes, s.Untold, s.BlindCuts, s.BlindPages)
 	}
 	fmt.Fprintf(w, "%.1fs %d damaged, %d of them gone on with, %d failed\n", r.Seconds, r.Cases, r.Deep, r.Failed)
 	for _, line := range r.Failures {
