@@ -3,6 +3,8 @@ package kv_test
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"slices"
 	"testing"
 
@@ -50,6 +52,17 @@ func (fs files) disk(t *testing.T) vfs.FS {
 		require.NoError(t, f.Close())
 	}
 	return disk
+}
+
+// hash tells two sets of files apart.
+func (fs files) hash(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, name := range slices.Sorted(maps.Keys(fs)) {
+		_, _ = fmt.Fprintf(&h, "%s %d ", name, len(fs[name])) // a hash cannot fail
+		_, _ = h.Write(fs[name])
+	}
+	return h.Sum64()
 }
 
 // A copier takes the files that were listed first, one after the other, while the store goes on; moments are the
@@ -153,6 +166,7 @@ func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
 	require.NoError(t, s.run())
 	trace = append(trace, filesOf(t, disk, nil))
 	right, corrupt := 0, 0
+	seed, seen := maphash.MakeSeed(), map[uint64]bool{}
 	for at := created; at < len(trace); at += stride(5) {
 		for _, pace := range []int{0, 1, 2, 5, 11, 29, 61} {
 			moments := []files{}
@@ -161,7 +175,13 @@ func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
 			}
 			for _, c := range copiers {
 				why := fmt.Sprintf("%s, from call %d on, %d calls between", c.name, at, pace)
-				ok := openCopy(t, c.copy(moments).disk(t), states, why)
+				copied := c.copy(moments)
+				if hash := copied.hash(seed); pace == 0 || !seen[hash] {
+					seen[hash] = true
+				} else {
+					continue // Nothing has happened between.
+				}
+				ok := openCopy(t, copied.disk(t), states, why)
 				if ok {
 					right++
 				} else {
