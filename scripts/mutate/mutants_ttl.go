@@ -41,7 +41,7 @@ var expiryMutants = []mutant{
 	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `		if !confirmed {`, `		if !confirmed && false {`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return Swept{}, err
-		}`, ``},
+		}`, `		_ = i`},
 	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/sweep.go", `		if found && at == n.Expiry {
 			d.add(at, key)`, `		if found {
 			d.add(at, key)`},

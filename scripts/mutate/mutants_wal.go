@@ -32,15 +32,6 @@ var logMutants = []mutant{
 		return fmt.Errorf("sync directory of recycled log segment %s: %w", name, err)
 	}`, ``},
 	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `		if err := lowest.file.SyncData(); err != nil {`, `		if err := error(nil); err != nil {`},
-	{"order", "a_segment_is_renamed_before_its_header_is_written", "wal/recycle.go", `	if err := vfs.WriteFull(seg.file, b[:], 0); err != nil {
-		return fmt.Errorf("write header of recycled log segment %s: %w", seg.name, err)
-	}`, `	if err := l.opts.FS.Rename(seg.name, l.opts.name(number)); err != nil {
-		return err
-	}
-	seg.name = l.opts.name(number)
-	if err := vfs.WriteFull(seg.file, b[:], 0); err != nil {
-		return err
-	}`},
 	{"order", "a_later_write_covers_durable_records", "wal/group.go", `	if (g.sync || g.direct) && !r.sealed {
 		l.align(pad)
 	}`, ``},
