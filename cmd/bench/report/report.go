@@ -68,6 +68,9 @@ func New(workloads []workload.Workload, results []workload.Result, n, rounds int
 	for _, w := range workloads {
 		row := Row{Workload: w.Name, About: w.About, Unit: string(w.Unit), More: w.Unit.MoreIsBetter(), Goal: w.Goal}
 		row.Figures = figures(w.Name, results)
+		if len(row.Figures) == 0 {
+			continue // An interrupt came before it.
+		}
 		slices.SortStableFunc(row.Figures, row.better)
 		rep.Rows = append(rep.Rows, row)
 	}
