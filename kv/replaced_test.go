@@ -3,6 +3,7 @@ package kv_test
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -144,4 +145,60 @@ func writeFiles(disk vfs.FS, all files) error {
 		}
 	}
 	return nil
+}
+
+// TestSegmentRemovedWhileOpen removes the oldest file of the log before each call that changes something. What the store
+// holds in memory outlives that: nothing that was acknowledged is lost, or the next open says ErrCorrupt. The store itself
+// notices when it comes to rename or remove the file.
+func TestSegmentRemovedWhileOpen(t *testing.T) {
+	states := sessionStates(t)
+	noticed := 0
+	for n := 0; ; n += stride(4) {
+		disk := vfs.NewMemory()
+		s := &session{clock: newClock(), begun: 1}
+		calls, why := 0, ""
+		fsys := &hookFS{disk, func(call, name string) error {
+			if s.db == nil || !changes(call) {
+				return nil
+			}
+			if calls++; calls == n+1 {
+				why = fmt.Sprintf("in %s, before call %d, %s of %s", s.step, n, call, name)
+				removeSegment(t, disk)
+			}
+			return nil
+		}}
+		db, err := reopenAt(fsys, s.clock, nil)
+		require.NoError(t, err)
+		s.db, s.acked = db, 1
+		if err = s.run(); why == "" {
+			require.NoError(t, err)
+			break
+		}
+		if err != nil {
+			noticed++
+			require.ErrorIs(t, err, kv.ErrFailed, why)
+			require.ErrorIs(t, err, fs.ErrNotExist, why)
+			_ = s.db.Close()
+		}
+		if left, err := reopenAt(crashed(t, disk), newClock(), nil); err != nil {
+			require.ErrorIs(t, err, kv.ErrCorrupt, why)
+		} else {
+			require.NoError(t, left.Close())
+			requireState(t, crashed(t, disk), states, s.acked, s.begun, why)
+		}
+	}
+	require.NotZero(t, noticed)
+}
+
+// removeSegment removes the oldest segment, if there is one.
+func removeSegment(t *testing.T, disk vfs.FS) {
+	t.Helper()
+	names, err := disk.List("dir")
+	require.NoError(t, err)
+	for _, name := range names {
+		if name != mainFile {
+			require.NoError(t, disk.Remove("dir/"+name))
+			return
+		}
+	}
 }
