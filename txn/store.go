@@ -281,14 +281,15 @@ func (s *Store) Close() (err error) {
 // Abandon is Close that does not mind open read transactions: their memory stays as it is, so that what they look at
 // does not vanish under them; a read of theirs may end in an error. The caller has rolled back the write transaction;
 // one that waits for the lock gets ErrClosed.
-func (s *Store) Abandon() error {
+func (s *Store) Abandon() (err error) {
 	s.running.Wait()
 	_ = lock(nil, s.upkeep)
 	defer func() { <-s.upkeep }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
 		return nil
 	}
-	return errors.Join(s.shut(), s.pg.CloseFile())
+	defer func() { err = errors.Join(err, s.pg.CloseFile()) }() // as in Close
+	return s.shut()
 }
 
 // shut ends the session: the last checkpoint, and the log. Upkeep lock; the state is closed.
