@@ -20,7 +20,6 @@ type client struct {
 	events []Event
 	held   *kv.Tx // a reader that stays over some operations
 	old    Event
-	seen   map[int]uint64 // what it saw
 }
 
 // expected are the errors of a store that was lost.

@@ -254,7 +254,7 @@ func (j *autopsy) check() (problems int, err error) {
 		}
 	}
 	if problems > 0 && !j.named && j.rot.How == "flip" && j.rot.File == mainFile() {
-		return problems, fmt.Errorf("Check finds %d problems, none of them on page %d", problems, j.s.owner[j.rot.At/specimenPage])
+		return problems, fmt.Errorf("the check finds %d problems, none of them on page %d", problems, j.s.owner[j.rot.At/specimenPage])
 	}
 	return problems, nil
 }
