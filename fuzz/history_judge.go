@@ -144,8 +144,7 @@ func inOrder(events, made []*Event, floor uint64) error {
 }
 
 // survived: what was acknowledged as durable is there after the crash. If only the process died, relaxed commits and all
-// that anybody has seen are there too. After a power cut a state that was seen may be gone only if relaxed commits made
-// it, and these cannot be told from lost ones otherwise than by their own acknowledgements.
+// that anybody has seen are there too. Whoever saw a commit whose fate stayed unknown was refused before: nobody made it.
 func (h *History) survived(before []*Event) error {
 	for _, e := range before {
 		kept := e.Fate == Done && !e.Relax || h.Killed && (e.Fate == Done || e.Fate == "")

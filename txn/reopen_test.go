@@ -72,3 +72,41 @@ func TestLostMetaPageIsNamed(t *testing.T) {
 	require.EqualValues(t, newest, bad.Pgid)
 	require.ErrorContains(t, err, "log has to start")
 }
+
+// TestPagesFreedBesideACheckpointWaitForTheNextOne: a commit that comes while a checkpoint is written frees pages that this
+// checkpoint can reach. They wait for the next one; were they used when this one is durable, a crash after that would find
+// the state that it recovers from overwritten.
+func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	put := func(n int) {
+		update(t, s, func(tx *Tx) {
+			for i := range n {
+				_, err := tx.Put(9, []byte{byte(i)}, make([]byte, 900), 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	put(100)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	put(1)
+
+	require.NoError(t, lock(t.Context(), s.upkeep))
+	c, err := s.capture(t.Context())
+	require.NoError(t, err)
+	put(100) // beside it
+	require.NoError(t, s.writeCapture(c))
+	put(1) // the checkpoint's own hold on its state has ended: what was freed is looked at
+	require.NotEmpty(t, s.waiting)
+	require.NoError(t, s.finishCheckpoint(c))
+	<-s.upkeep
+
+	require.NotEmpty(t, s.waiting)
+	for _, run := range s.ready {
+		require.LessOrEqual(t, run.until, s.durable)
+	}
+	require.NoError(t, s.Checkpoint(t.Context()))
+	for _, run := range s.waiting {
+		require.Greater(t, run.until, s.durable)
+	}
+}

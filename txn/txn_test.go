@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/wal"
 )
 
 // testOptions are small, so that splits, spills, segment switches and checkpoints all happen.
@@ -370,4 +371,34 @@ func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	require.Equal(t, v.seq, s.visible.Load().seq)
 	require.GreaterOrEqual(t, s.log.Durable(), end)
 	s.open.Add(-1) // of the first one
+}
+
+// TestADurableCommitIsSeenOnlyWhenItIsDurable: a record that is in the file and not yet synced is one that a power cut takes.
+// No reader may have seen it then, nor a relaxed commit that builds on it.
+func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	seen := s.visible.Load().seq
+	// commit is Commit as far as the release of the writer lock.
+	commit := func(key string, sync bool) (*version, wal.LSN) {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		_, err = tx.Put(9, []byte(key), nil, 0)
+		require.NoError(t, err)
+		end, err := tx.w.logCommit()
+		require.NoError(t, err)
+		v := tx.w.install(end, sync)
+		tx.done = true
+		s.unlockWriter()
+		s.open.Add(-1)
+		return v, end
+	}
+	durable, _ := commit("durable", true)
+	relaxed, end := commit("relaxed", false)
+	require.NoError(t, s.log.Wait(end, false)) // both are written, neither is synced
+	s.advance()
+	require.Equal(t, seen, s.visible.Load().seq)
+	require.NoError(t, s.log.Wait(durable.lsn, true))
+	s.advance()
+	require.Equal(t, relaxed.seq, s.visible.Load().seq)
 }

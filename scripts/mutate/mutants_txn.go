@@ -7,7 +7,7 @@ var storeMutants = []mutant{
 	}
 	s.advance()
 	if err := s.pg.Write`, `	if err := s.pg.Write`},
-	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/open.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); err != nil {`},
+	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/open.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
 	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.flipped = c.meta.Epoch
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return s.poison(err)
