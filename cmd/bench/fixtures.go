@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -74,40 +73,4 @@ func (f *fixtures) drop() error {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(f.root, e.Name())))
 	}
 	return err
-}
-
-// copyDir copies the files of a directory. They are on the disk when it returns, so that the system does not write them
-// while the run is measured.
-func copyDir(to, from string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		if d.IsDir() {
-			return os.MkdirAll(target, 0o700)
-		}
-		return copyFile(target, path)
-	})
-}
-
-func copyFile(to, from string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Sync()
 }
