@@ -73,14 +73,14 @@ func (r *Run) compare(c engine.Client, work func() error) error {
 	err := r.timed(1, 0, func() error {
 		done := make(chan error, 1)
 		go func() { done <- work() }()
-		for {
+		for { // At least one put, however soon the work is done.
+			if err := put(&busy); err != nil {
+				return err
+			}
 			select {
 			case err := <-done:
 				return err
 			default:
-			}
-			if err := put(&busy); err != nil {
-				return err
 			}
 		}
 	})
