@@ -222,6 +222,9 @@ func (s *space) rewind() { s.cursor, s.extCursor, s.run, s.runEnd = 0, 0, 0, 0 }
 
 // runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
 func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
+	if n == shortRun {
+		return shortRunAt(words, from)
+	}
 	end := uint64(len(words)) * 64
 	for at := from; at < end; {
 		lo = nextBit(words, at, false)
@@ -233,6 +236,33 @@ func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
 			return lo, hi
 		}
 		at = hi
+	}
+	return 0, 0
+}
+
+// shortRunAt is runAt for runs of shortRun bits: a word at a time, because a file that is full of small holes has many of
+// them in front of each run.
+func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
+	before := 0 // set bits at the end of the words before
+	for i := from / 64; i < uint64(len(words)); i++ {
+		w := words[i]
+		if i == from/64 {
+			w &= ^uint64(0) << (from % 64)
+		}
+		ones := bits.TrailingZeros64(^w)
+		if before+ones >= shortRun {
+			lo = i*64 - uint64(before)
+			return lo, nextBit(words, lo, true)
+		}
+		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
+		m &= m >> 2
+		m &= m >> 4
+		m &= m >> 8
+		if m != 0 {
+			lo = i*64 + uint64(bits.TrailingZeros64(m))
+			return lo, nextBit(words, lo, true)
+		}
+		before = bits.LeadingZeros64(^w)
 	}
 	return 0, 0
 }

@@ -278,3 +278,34 @@ func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
 	require.ErrorIs(t, s.markUnused(5, 1), broken)
 	require.Equal(t, uint64(1000), s.tail(), "what is not known is not cut")
 }
+
+func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
+	rnd := rand.New(rand.NewSource(3))
+	for range 3000 {
+		words := make([]uint64, 1+rnd.Intn(5))
+		for i := range words {
+			for range 1 + rnd.Intn(4) { // runs of all lengths, many of them near the bound
+				lo := rnd.Intn(64)
+				words[i] |= ^uint64(0) << lo & (^uint64(0) >> rnd.Intn(64-lo))
+			}
+			words[i] &= rnd.Uint64() | rnd.Uint64() | rnd.Uint64() | rnd.Uint64()
+		}
+		from := uint64(rnd.Intn(64 * len(words)))
+		want, n := uint64(0), 0
+		for at := from; at < uint64(64*len(words)); at++ {
+			if words[at/64]&(1<<(at%64)) == 0 {
+				n = 0
+			} else if n++; n == shortRun {
+				want = at - shortRun + 1
+				break
+			}
+		}
+		lo, hi := runAt(words, from, shortRun)
+		if n < shortRun {
+			require.Zero(t, hi)
+			continue
+		}
+		require.Equal(t, want, lo)
+		require.Equal(t, nextBit(words, lo, true), hi)
+	}
+}
