@@ -102,6 +102,25 @@ func TestFamilyIsCreatedAlteredRenamedAndDropped(t *testing.T) {
 	})
 }
 
+// TestDropTakesEveryTreeOfTheFamily: a tree that stays is reached by nobody, and its pages never come back.
+func TestDropTakesEveryTreeOfTheFamily(t *testing.T) {
+	s := open(t)
+	var f *cf.Family
+	update(t, s, func(tx *txn.Tx) {
+		var err error
+		f, err = cf.Create(tx, "a", cf.Options{})
+		require.NoError(t, err)
+		require.NoError(t, tx.Create(f.KeyIndex()))
+		require.NoError(t, tx.Create(f.ExpiryIndex()))
+	})
+	update(t, s, func(tx *txn.Tx) {
+		require.NoError(t, cf.Drop(tx, "a"))
+		for _, id := range []txn.TreeID{f.Data(), f.KeyIndex(), f.ExpiryIndex()} {
+			require.False(t, tx.Exists(id), "%s", f.Role(id))
+		}
+	})
+}
+
 func TestRolledBackFamilyIsNotThere(t *testing.T) {
 	s := open(t)
 	tx, err := s.Begin(t.Context(), true)

@@ -606,3 +606,19 @@ func TestBoundHoldsForAppendOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Sync())
 }
+
+// TestSyncKeepsWhatWasOnlyWritten: a relaxed commit is in the file and nothing is queued, so all that Sync does is to sync.
+// Without that the power cut takes the commit.
+func TestSyncKeepsWhatWasOnlyWritten(t *testing.T) {
+	forKinds(t, func(t *testing.T, block int) {
+		d := newDisk(t, block)
+		l := createTest(t, testOptions(d))
+		l.commit("relaxed", false)
+		require.Less(t, l.Durable(), l.End())
+		require.NoError(t, l.Sync())
+		require.Equal(t, l.End(), l.Durable())
+		after := l.opts
+		after.FS = d.crash(func() bool { return false })
+		mustReplay(t, after, l.start, 0, l.commits)
+	})
+}
