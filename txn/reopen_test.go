@@ -110,3 +110,31 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 		require.Greater(t, run.until, s.durable)
 	}
 }
+
+// TestRolledBackPartsInTheLogAreVoid: a large transaction has handed parts of its record to the log when it is rolled back.
+// No checkpoint comes between that and the next commit, which must not be read as their end.
+func TestRolledBackPartsInTheLogAreVoid(t *testing.T) {
+	disk := vfs.NewMemory()
+	o := testOptions(disk)
+	o.CheckpointBytes = 1 << 30
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	_, err = tx.Put(9, []byte("gone"), make([]byte, 3<<20), 0)
+	require.NoError(t, err)
+	require.NotZero(t, tx.w.flushed)
+	tx.Rollback()
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(9, []byte("kept"), []byte("v"), 0)
+		require.NoError(t, err)
+	})
+	image := copyFiles(t, disk)
+	require.NoError(t, s.Close())
+	s = openTest(t, "/a.ebb", testOptions(image))
+	read, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	defer read.Rollback()
+	require.Equal(t, map[string]string{"kept": "v"}, contents(t, read, 9))
+}

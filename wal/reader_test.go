@@ -403,3 +403,16 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 		require.NotZero(t, tail.Dropped, "byte %d of the header", at-last)
 	}
 }
+
+// TestRecordsOfAnotherLifeAreNone: the same segment with another salt, as when a number is used again and the disk brings
+// back old blocks. Place and checksum of the records are right, the salt alone tells.
+func TestRecordsOfAnotherLifeAreNone(t *testing.T) {
+	l, file := smallLog(t, 512)
+	h := l.live[0].segmentHeader
+	h.salt++
+	clear(file[:noteAt])
+	putSegmentHeader(file, h)
+	got, _, err := l.reread(file, 0)
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
