@@ -416,3 +416,33 @@ func TestRecordsOfAnotherLifeAreNone(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
+
+// TestARecordElsewhereIsNone: salt and checksum of a record that went to the wrong place are right, its LSN is not.
+func TestARecordElsewhereIsNone(t *testing.T) {
+	l, file := smallLog(t, 512)
+	salt := l.live[0].salt
+	_, err := decodeRecord(file[firstRecord:], salt, l.start)
+	require.NoError(t, err)
+	for _, lsn := range []LSN{l.start - 512, l.start + 512, l.start + smallSegment} {
+		_, err = decodeRecord(file[firstRecord:], salt, lsn)
+		require.ErrorContains(t, err, "expected", "LSN %d", lsn)
+	}
+}
+
+// TestALaterSegmentTellsOfALostEnd: everything from a record to the end of its segment is gone, the seal and the note too.
+// That the next segment has a record is all that tells.
+func TestALaterSegmentTellsOfALostEnd(t *testing.T) {
+	l, _ := smallLog(t, 512)
+	_, err := l.Rotate()
+	require.NoError(t, err)
+	l.commit("in the next segment", false)
+	name := l.opts.name(1)
+	b := withoutNote(readFile(t, l.opts.FS, name))
+	clear(b[firstRecord+512:])
+	writeFile(t, l.opts.FS, name, b)
+	next := l.opts.name(2)
+	writeFile(t, l.opts.FS, next, withoutNote(readFile(t, l.opts.FS, next)))
+	_, _, err = replayAll(l.opts, l.start, 0)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "segment 2 holds a record")
+}
