@@ -139,17 +139,19 @@ func BenchmarkExpiryPurge(b *testing.B) {
 	for i := range inOrder {
 		inOrder[i] = fmt.Appendf(nil, "key/%012d", i)
 	}
+	atRandom := benchKeys(len(inOrder))
 	for _, kind := range []struct {
-		name string
-		keys [][]byte
-	}{{"in_order", inOrder}, {"at_random", benchKeys(len(inOrder))}} {
+		name  string
+		keys  [][]byte
+		batch int
+	}{{"in_order", inOrder, 0}, {"at_random", atRandom, 0}, {"at_random,_batches_of_16384", atRandom, 16384}} {
 		b.Run(kind.name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				db, clock := loadExpiring(b, kind.keys)
 				clock.move(30 * time.Minute)
 				b.StartTimer()
-				res, err := db.PurgeExpired(b.Context(), kv.PurgeOptions{})
+				res, err := db.PurgeExpired(b.Context(), kv.PurgeOptions{Batch: kind.batch})
 				b.StopTimer()
 				if err != nil || res.Purged != int64(len(kind.keys)/10) {
 					b.Fatal(res, err)
