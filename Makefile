@@ -62,8 +62,8 @@ run: build ## Import the sources of the Go toolchain, kill the import half-way, 
 	mkdir -p run
 	bin/ebb demo "$$(go env GOROOT)/src" run/gosrc.ebb
 
-torture: ## Crash enumeration for TORTURETIME (10m)
-	go run ./cmd/crashtest enumerate -budget $(TORTURETIME)
+torture: ## Everything that tries to break the store, an evening long; goes on where it was interrupted
+	scripts/torture.sh $(TORTURETIME)
 
 cross: ## Build and vet for every supported platform
 	@scripts/cross.sh
