@@ -14,7 +14,7 @@ import (
 // each page is reachable once or free once. It calls visit for each problem until that returns false. Checkpoints wait
 // while it runs; readers and writers do not. It must not be called by the holder of a write transaction.
 func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
-	if s.state.Load() != stateOpen {
+	if !s.isOpen() {
 		visit(Problem{Kind: "closed", File: s.path, Offset: -1, Detail: "the store is closed"})
 		return
 	}

@@ -10,18 +10,18 @@ func (s *Store) Stats() Stats {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
 	st := s.last
-	if s.state.Load() != stateOpen {
+	if !s.isOpen() {
 		return st
 	}
 	select {
 	case s.writer <- struct{}{}:
-		if s.state.Load() == stateOpen {
+		if s.isOpen() {
 			s.guardedStats(&st)
 		}
 		s.unlockWriter()
 	default:
 	}
-	if s.state.Load() == stateOpen {
+	if s.isOpen() {
 		st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
 		st.FrameBytes = s.pg.FrameBytes()
 		st.PagesRead, st.PagesWritten = s.pg.Counters()

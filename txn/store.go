@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,8 @@ type Store struct {
 }
 
 const (
-	stateOpen = iota
+	stateOpen    = iota
+	stateClosing // Close looks whether anybody still uses the store; then it is one of the others
 	stateClosed
 )
 
@@ -258,7 +260,7 @@ func (s *Store) Recovery() Recovery { return s.recovery }
 // the store stays usable. After a failure nothing more is written. On a disk that is too full for the last checkpoint the
 // log stays too, and the next Open replays it.
 func (s *Store) Close() (err error) {
-	if s.state.Load() != stateOpen {
+	if !s.isOpen() {
 		return nil
 	}
 	if s.open.Load() > 0 {
@@ -267,15 +269,30 @@ func (s *Store) Close() (err error) {
 	s.running.Wait()
 	_ = lock(nil, s.upkeep)
 	defer func() { <-s.upkeep }()
-	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
+	if !s.state.CompareAndSwap(stateOpen, stateClosing) {
 		return nil
 	}
 	if n, _ := s.readers.stats(0); n > 0 || s.open.Load() > 0 {
 		s.state.Store(stateOpen)
 		return ErrTxnsOpen
 	}
+	s.state.Store(stateClosed)
 	defer func() { err = errors.Join(err, s.pg.Close()) }() // also when someone who is told of a failure panics
 	return s.shut()
+}
+
+// isOpen says whether the store is open. A Close that is about to find out is waited for: who comes meanwhile must not be
+// told of an end that does not follow. That takes no longer than a look at the readers.
+func (s *Store) isOpen() bool {
+	for {
+		switch s.state.Load() {
+		case stateOpen:
+			return true
+		case stateClosed:
+			return false
+		}
+		runtime.Gosched()
+	}
 }
 
 // Abandon is Close that does not mind open read transactions: their memory stays as it is, so that what they look at

@@ -37,7 +37,7 @@ func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 // BeginRead starts a read transaction in memory of the caller's, which must be zero or a transaction that has ended.
 func (s *Store) BeginRead(tx *Tx) error {
 	v, slot := s.readers.hold(&s.visible, s.now())
-	if s.state.Load() != stateOpen { // after hold: Close looks at the slots after it has changed the state
+	if !s.isOpen() { // after hold: Close looks at the slots after it has changed the state
 		slot.release()
 		return ErrClosed
 	}
@@ -82,7 +82,7 @@ func (s *Store) writable(ctx context.Context) error {
 
 func (s *Store) canWrite() error {
 	switch {
-	case s.state.Load() != stateOpen:
+	case !s.isOpen():
 		return ErrClosed
 	case s.failed.Load() != nil:
 		return s.failure()
