@@ -142,6 +142,10 @@ func (p *putter) leaf(b []byte) (full bool, i int, err error) {
 	if found {
 		off := slot(b, count(b), i)
 		p.was = aboutAt(b, off)
+		if p.retag && p.was.Tag != 0 && p.cell.tag != 0 {
+			setTagAt(b, off, p.cell.tag)
+			return false, i, nil
+		}
 		if !p.retag {
 			if err := p.freeExtent(b, off); err != nil {
 				return false, i, err

@@ -73,15 +73,15 @@ func (s *Store) checkpointBytes() int64 {
 	return bytes
 }
 
-// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is.
-// No lock is held.
+// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
+// what the checkpoint is about to release counts until it has. No lock is held.
 func (s *Store) makeRoom(ctx context.Context) error {
 	full := s.pg.FrameBytes() > s.o.CacheBytes
 	if s.o.MaxBytes > 0 && s.checkpointing.Load() {
 		s.queueMu.Lock()
 		log := s.log
 		s.queueMu.Unlock()
-		full = full || log != nil && int64(log.End())-s.logSince.Load() > s.checkpointBytes()
+		full = full || log != nil && log.Bytes() > s.checkpointBytes()
 	}
 	if !full || !s.checkpointing.Load() {
 		return nil
