@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ebbkv/ebb/kv"
 )
 
 // killReport is what a run of the mode kill has done.
@@ -71,7 +68,7 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	for i := 0; i < *n && len(r.Failures) == 0; i++ {
 		if i%roundsPerStore == 0 {
 			k.path = filepath.Join(root, fmt.Sprintf("store-%d.ebb", r.Stores))
-			k.model, k.seq, k.purged = newKillModel(*seed+uint64(r.Stores)), 0, 0
+			k.model, k.purged = newKillModel(*seed+uint64(r.Stores)), 0
 			r.Stores++
 		}
 		if err := k.round(); err != nil {
@@ -97,10 +94,9 @@ type killer struct {
 	rnd    *rand.Rand
 	report *killReport
 	path   string
-	model  *killModel // of the store at path after seq commits
-	seq    uint64
-	purged uint64 // commit after which a purge came to its end
-	memory bool   // children are not killed, but run out of memory
+	model  *killModel // of the store at path
+	purged uint64     // commit after which a purge came to its end
+	memory bool       // children are not killed, but run out of memory
 }
 
 // round starts one child, kills it, and looks at the store.
@@ -110,7 +106,7 @@ func (k *killer) round() error {
 		return err
 	}
 	delay := time.Duration(k.rnd.Int64N(int64(250 * time.Millisecond)))
-	child := exec.Command(self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.seq, 10))
+	child := exec.Command(self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.model.seq, 10))
 	child.Stderr = os.Stderr
 	var said head
 	if k.memory {
@@ -124,7 +120,7 @@ func (k *killer) round() error {
 	if err := child.Start(); err != nil {
 		return err
 	}
-	begun, acked := k.seq, k.seq
+	heard := progress{claims: claims{acked: k.model.seq, begun: k.model.seq, purged: k.purged}}
 	killed := false
 	in := bufio.NewScanner(pipe)
 	for in.Scan() {
@@ -133,25 +129,10 @@ func (k *killer) round() error {
 			killed = true
 			time.AfterFunc(delay, func() { _ = child.Process.Kill() })
 		}
-		word, number, _ := strings.Cut(in.Text(), " ")
-		no, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
+		if err := heard.hear(in.Text()); err != nil {
 			_ = child.Process.Kill()
 			_ = child.Wait()
-			return fmt.Errorf("child said %q", in.Text())
-		}
-		switch word {
-		case "begun":
-			begun = no
-		case "purged":
-			k.report.Purges++
-			k.purged = no
-		case "durable":
-			k.report.Durable++
-			fallthrough
-		case "relaxed":
-			k.report.Commits++
-			acked = no
+			return err
 		}
 	}
 	_ = child.Wait() // "signal: killed"
@@ -164,104 +145,18 @@ func (k *killer) round() error {
 		return fmt.Errorf("child ended by itself: %v", child.ProcessState)
 	}
 	k.report.Kills++
-	return k.look(acked, begun)
-}
-
-// look opens the store and holds it against the model.
-func (k *killer) look(acked, begun uint64) error {
-	db, err := kv.Open(k.path, &kv.Options{Clock: func() time.Time { return longAgo }})
-	if err != nil {
-		return fmt.Errorf("open: %w", err)
-	}
-	k.report.Replayed += uint64(db.RecoveryInfo().CommitsReplayed)
-	seq, err := storedSeq(db)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	if seq < acked || seq > begun {
-		return errors.Join(fmt.Errorf("store is at commit %d, acknowledged %d, begun %d", seq, acked, begun), db.Close())
-	}
-	if begun > acked {
+	k.report.Commits += heard.commits
+	k.report.Durable += heard.durables
+	k.report.Purges += heard.purges
+	k.purged = heard.purged
+	f, err := k.model.look(k.path, heard.claims)
+	k.report.Replayed += uint64(f.replayed)
+	k.report.Expired += f.expired
+	if f.inFlight {
 		k.report.InFlight++
-		if seq == begun {
-			k.report.Found++
-		}
 	}
-	for k.seq < seq {
-		k.seq++
-		k.model.step(k.seq)
+	if f.there {
+		k.report.Found++
 	}
-	expired, err := k.model.compare(db, killTime(begun), killTime(k.purged))
-	k.report.Expired += expired
-	for p := range db.Check(context.Background()) {
-		err = errors.Join(err, fmt.Errorf("check: %v", p))
-	}
-	return errors.Join(err, db.Close())
-}
-
-// killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
-// was acknowledged.
-func killChild(args []string, stdout, _ io.Writer) error {
-	if len(args) != 3 && len(args) != 5 {
-		return errors.New("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill")
-	}
-	seed, err1 := strconv.ParseUint(args[1], 10, 64)
-	seq, err2 := strconv.ParseUint(args[2], 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	// Small segments and few frames: checkpoints, segment switches and spills happen all the time.
-	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10, Clock: func() time.Time { return killTime(seq) }}
-	db, err := kv.Open(args[0], o)
-	if err != nil {
-		return err
-	}
-	if len(args) == 5 {
-		h, err := parseHunger(args[3:])
-		if err != nil {
-			return err
-		}
-		go func() { fmt.Fprintln(os.Stderr, "starve:", h.starve()) }()
-	}
-	m := newKillModel(seed)
-	for {
-		seq++
-		p := m.plan(seq)
-		word := "relaxed"
-		fmt.Fprintf(stdout, "begun %d\n", seq)
-		err := db.Update(func(tx *kv.Tx) error {
-			tx.SetDurability(kv.NoSync)
-			if p.durable {
-				word = "durable"
-				tx.SetDurability(kv.Sync)
-			}
-			return m.do(tx, seq, p.ops)
-		})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(stdout, "%s %d\n", word, seq)
-		if _, err := db.Get([]byte(p.look)); err != nil && !errors.Is(err, kv.ErrNotFound) {
-			return err
-		}
-		if p.purge {
-			if _, err := db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: 64}); err != nil {
-				return err
-			}
-			fmt.Fprintf(stdout, "purged %d\n", seq)
-		}
-		if p.checkpoint {
-			if err := db.Checkpoint(context.Background()); err != nil {
-				return err
-			}
-		}
-		if p.reopen {
-			if err := db.Close(); err != nil {
-				return err
-			}
-			if db, err = kv.Open(args[0], o); err != nil {
-				return err
-			}
-		}
-	}
+	return err
 }

@@ -36,6 +36,7 @@ var longAgo = time.UnixMilli(0).Add(-time.Hour)
 // killModel computes what each commit does, from its number alone: the child does it to the store, the parent to maps.
 type killModel struct {
 	seed     uint64
+	seq      uint64 // the last commit that the maps know
 	families map[string]map[string]killRow
 }
 
@@ -141,6 +142,7 @@ func (m *killModel) step(no uint64) {
 		}
 	}
 	m.families["default"][seqKey] = killRow{value: strconv.FormatUint(no, 10)}
+	m.seq = no
 }
 
 // do does commit no to the store.

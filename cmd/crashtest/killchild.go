@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
+// was acknowledged.
+func killChild(args []string, stdout, _ io.Writer) error {
+	if len(args) != 3 && len(args) != 5 {
+		return errors.New("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill and loopfs")
+	}
+	seed, err1 := strconv.ParseUint(args[1], 10, 64)
+	seq, err2 := strconv.ParseUint(args[2], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	// Small segments and few frames: checkpoints, segment switches and spills happen all the time.
+	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10, Clock: func() time.Time { return killTime(seq) }}
+	db, err := kv.Open(args[0], o)
+	if err != nil {
+		return err
+	}
+	if len(args) == 5 {
+		h, err := parseHunger(args[3:])
+		if err != nil {
+			return err
+		}
+		go func() { fmt.Fprintln(os.Stderr, "starve:", h.starve()) }()
+	}
+	m := newKillModel(seed)
+	for {
+		seq++
+		p := m.plan(seq)
+		word := "relaxed"
+		fmt.Fprintf(stdout, "begun %d\n", seq)
+		err := db.Update(func(tx *kv.Tx) error {
+			tx.SetDurability(kv.NoSync)
+			if p.durable {
+				word = "durable"
+				tx.SetDurability(kv.Sync)
+			}
+			return m.do(tx, seq, p.ops)
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "%s %d\n", word, seq)
+		if _, err := db.Get([]byte(p.look)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+			return err
+		}
+		if p.purge {
+			if _, err := db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: 64}); err != nil {
+				return err
+			}
+			fmt.Fprintf(stdout, "purged %d\n", seq)
+		}
+		if p.checkpoint {
+			if err := db.Checkpoint(context.Background()); err != nil {
+				return err
+			}
+		}
+		if p.reopen {
+			if err := db.Close(); err != nil {
+				return err
+			}
+			if db, err = kv.Open(args[0], o); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// progress is what a child has said so far.
+type progress struct {
+	claims
+	durable   uint64 // the last commit that was acknowledged with Sync
+	commits   uint64 // acknowledged
+	durables  uint64 // of these with Sync
+	purges    int    // that came to their end
+	sweptSure uint64 // the last purge before durable
+}
+
+// hear takes one line of a child's.
+func (p *progress) hear(line string) error {
+	word, number, _ := strings.Cut(line, " ")
+	no, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return fmt.Errorf("child said %q", line)
+	}
+	switch word {
+	case "begun":
+		p.begun = no
+	case "purged":
+		p.purges++
+		p.purged = no
+	case "durable":
+		p.durables++
+		p.durable, p.sweptSure = no, p.purged
+		fallthrough
+	case "relaxed":
+		p.commits++
+		p.acked = no
+	}
+	return nil
+}
+
+// afterPowerCut gives what must be true of a store whose power was cut: relaxed commits may be gone, and so may be the
+// evictions that left a purge nothing to do, unless a durable commit came after them.
+func (p progress) afterPowerCut() claims {
+	return claims{acked: p.durable, begun: p.begun, purged: p.sweptSure}
+}
