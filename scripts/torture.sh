@@ -36,6 +36,7 @@ for seed in $(seq "$rounds"); do
 	step "fsyncgate-$seed" bin/crashtest fsyncgate -seed "$seed" -len 2 -budget "$time" -json
 	step "history-$seed" bin/crashtest history -seed "$seed" -n 2000 -json
 	step "kill-$seed" bin/crashtest kill -seed "$seed" -n 200 -json
+	step "loopfs-$seed" bin/crashtest loopfs -seed "$seed" -n 420 -json
 done
 if [ ! -s "$results/fuzz.json" ]; then
 	scripts/fuzz.sh "$time"

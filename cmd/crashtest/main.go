@@ -24,6 +24,8 @@ const usage = `usage: crashtest MODE [flags]
               the other could have said. Judges a history in a FILE again
   kill        write to a real store in real processes, kill them with SIGKILL, look at what is left; with -memory let them
               run out of memory instead
+  loopfs      write to a store on a real ext4, copy the disk below it at random instants, mount each copy, look at what is
+              left. Judges a LINE again. Needs Linux and root; says that it is skipped elsewhere
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
 lists its flags.
@@ -47,7 +49,8 @@ var modes = []mode{
 	{"interleave", interleave},
 	{"history", history},
 	{"kill", kill},
-	{"kill-child", killChild}, // started by kill only
+	{"kill-child", killChild}, // started by kill and loopfs only
+	{"loopfs", loopfs},
 }
 
 func main() {

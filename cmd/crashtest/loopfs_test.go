@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needLoops skips a test where file systems cannot be mounted.
+func needLoops(t *testing.T) {
+	if reason := tryLoops(t.TempDir()); reason != "" {
+		t.Skip(reason)
+	}
+}
+
+func TestImagesOfADiskLoseNothing(t *testing.T) {
+	needLoops(t)
+	dir := t.TempDir()
+	status, out, text := try("loopfs", "-n", "3", "-seed", "5", "-json", "-dir", dir)
+	require.Zero(t, status, text)
+	var r loopReport
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Equal(t, 3, r.Images)
+	require.False(t, r.Skipped)
+	require.NotZero(t, r.Durable)
+	require.Equal(t, []string{}, r.Failures)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not said.
+func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
+	needLoops(t)
+	dir := t.TempDir()
+	d, err := newLoopDisk(dir, diskOptions[0])
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.close()) }()
+	w, err := startWriter(filepath.Join(d.root, loopStore), 7)
+	require.NoError(t, err)
+	c := loopCase{image: filepath.Join(dir, "image.img"), seed: 7}
+	for {
+		p, err := c.take(d, w)
+		require.NoError(t, err)
+		if p.durables > 3 && c.acked > 3 {
+			break
+		}
+	}
+	w.stop()
+	for range 2 { // A look leaves the image as it was.
+		status, out, text := try("loopfs", c.String())
+		require.Zero(t, status, text)
+		require.Contains(t, out, "survived")
+	}
+	for name, change := range map[string]func(*loopCase){
+		"acknowledged": func(c *loopCase) { c.acked, c.begun = c.begun+1, c.begun+1 },
+		"begun":        func(c *loopCase) { c.acked, c.begun = 1, 1 },
+		"missing":      func(c *loopCase) { c.seed++ },
+	} {
+		wrong := c
+		change(&wrong)
+		_, err := wrong.judge(newKillModel(wrong.seed))
+		require.Error(t, err, name)
+	}
+
+	// A file system that was unmounted is no crash.
+	d.undo = d.undo[:len(d.undo)-1]
+	require.NoError(t, tool("umount", d.root))
+	c.image = d.image
+	_, err = c.judge(newKillModel(7))
+	require.ErrorContains(t, err, "unmounted")
+}
+
+func TestWithoutLoopDevicesImagesAreSkipped(t *testing.T) {
+	require.Contains(t, noLoops("plan9", 0), "needs Linux")
+	require.Contains(t, noLoops("linux", 1000), "only root")
+	t.Setenv("PATH", t.TempDir())
+	require.Contains(t, noLoops("linux", 0), "not installed")
+	status, out, text := try("loopfs", "-n", "3", "-json", "-dir", t.TempDir())
+	require.Zero(t, status, text)
+	require.Contains(t, text, "SKIPPED: ")
+	var r loopReport
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.True(t, r.Skipped)
+	require.NotEmpty(t, r.Reason)
+	require.Zero(t, r.Images)
+}
+
+func TestLoopfsRefusesNonsense(t *testing.T) {
+	for _, args := range [][]string{{"-n", "0"}, {"a line"}, {"1 acked=1 begun=1 purged=0 " + filepath.Join(t.TempDir(), "absent")}} {
+		status, _, text := try(append([]string{"loopfs"}, args...)...)
+		require.Equal(t, 1, status)
+		require.NotEmpty(t, text)
+	}
+}
+
+// TestPowerCutTakesRelaxedPurgesBack: keys that a relaxed commit had evicted leave a purge nothing to do, so it syncs
+// nothing, and a power cut may bring them back.
+func TestPowerCutTakesRelaxedPurgesBack(t *testing.T) {
+	var p progress
+	for _, line := range []string{"begun 1", "durable 1", "begun 2", "relaxed 2", "purged 2", "begun 3"} {
+		require.NoError(t, p.hear(line))
+	}
+	require.Equal(t, claims{acked: 2, begun: 3, purged: 2}, p.claims)
+	require.Equal(t, claims{acked: 1, begun: 3}, p.afterPowerCut())
+	require.NoError(t, p.hear("durable 3"))
+	require.Equal(t, claims{acked: 3, begun: 3, purged: 2}, p.afterPowerCut())
+	require.Error(t, p.hear("hello"))
+}
