@@ -130,7 +130,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if b.err != nil {
 		return b.err
 	}
-	tx, err := db.shots.use(ctx, true)
+	tx, err := db.shots.use(ctx, true, nil)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // DB is an open store. It is safe for concurrent use. Its verbs for keys are one-shot transactions on the family
-// "default": a read sees the newest visible state, a write is one commit.
+// "default": a read sees the newest visible state, a write is one commit, which others made at the same time may share.
 type DB struct {
 	shots
 
@@ -36,6 +36,8 @@ type DB struct {
 	queue ttl.Queue // expired keys that readers met
 	swept sweeps
 	pool  sync.Pool // *Tx of one-shot calls
+
+	sharing sharing // one-shot writes that wait
 
 	writer atomic.Pointer[Tx] // the open write transaction of Update or Begin, if any
 

@@ -56,3 +56,16 @@ func Mark(db *DB) int64 { return db.clock.mark.Load() }
 
 // PagesRead counts pages read from the file, without reading any.
 func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }
+
+// Waiting counts the one-shot writes that wait for the writer lock, the one that leads them included.
+func Waiting(db *DB) int {
+	db.sharing.mu.Lock()
+	defer db.sharing.mu.Unlock()
+	if !db.sharing.leading {
+		return 0
+	}
+	return 1 + len(db.sharing.queue)
+}
+
+// MaxShared is how many one-shot writes share a transaction.
+const MaxShared = maxShared

@@ -6,7 +6,8 @@ import (
 )
 
 // shots are the one-shot calls on one family: what *DB and *Family have in common. A read takes the newest visible
-// state; a write is a transaction of its own with the store's durability, and waits for other writers without bound.
+// state; a write is a transaction of its own with the store's durability, or shares one with others that were made at the
+// same time, and waits for other writers without bound.
 type shots struct {
 	db   *DB
 	name string
@@ -14,7 +15,7 @@ type shots struct {
 
 // readShot runs one call in a read transaction of its own.
 func readShot[T any](s *shots, call func(*verbs) (T, error)) (result T, err error) {
-	tx, err := s.use(context.Background(), false)
+	tx, err := s.use(context.Background(), false, nil)
 	if err != nil {
 		return result, err
 	}
@@ -32,27 +33,17 @@ func runShot[T any](s *shots, tx *Tx, call func(*verbs) (T, error)) (result T, n
 	return result, tx.nowMs, tx.noted, err
 }
 
-// writeShot runs one call in a write transaction of its own, and commits it unless the call failed.
-func writeShot[T any](s *shots, call func(*verbs) (T, error)) (result T, err error) {
-	tx, err := s.use(context.Background(), true)
+// writeShot is write for calls with a result.
+func writeShot[T any](s *shots, call func(*verbs) (T, error)) (T, error) {
+	var result, none T
+	err := s.write(func(v *verbs) (err error) {
+		result, err = call(v)
+		return err
+	})
 	if err != nil {
-		return result, err
+		return none, err
 	}
-	defer s.done(tx)
-	got, err := call(&tx.verbs)
-	if err == nil {
-		err = tx.commit(nil)
-	}
-	if err != nil {
-		return result, err
-	}
-	return got, nil
-}
-
-// write is writeShot for calls without a result.
-func (s *shots) write(call func(*verbs) error) error {
-	_, err := writeShot(s, func(v *verbs) (struct{}, error) { return struct{}{}, call(v) })
-	return err
+	return result, nil
 }
 
 // Get returns a copy of the value of key, or ErrNotFound. An empty value is not nil.
@@ -197,12 +188,16 @@ func (s *shots) DeletePrefix(p []byte) error {
 // Clear removes every key; the work does not depend on their number.
 func (s *shots) Clear() error { return s.write((*verbs).Clear) }
 
-// use starts a one-shot transaction on the family.
-func (s *shots) use(ctx context.Context, writable bool) (*Tx, error) {
+// use starts a one-shot transaction on the family. begun, unless nil, is called when the writer lock is held and the clock
+// not read yet.
+func (s *shots) use(ctx context.Context, writable bool, begun func()) (*Tx, error) {
 	tx := s.db.pool.Get().(*Tx)
 	if err := tx.start(ctx, writable); err != nil {
 		s.db.pool.Put(tx)
 		return nil, err
+	}
+	if begun != nil {
+		begun()
 	}
 	if writable {
 		tx.instantOrEnd()

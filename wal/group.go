@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -91,6 +92,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.leave()
 			return err
 		}
+		l.gather(sync)
 		g := l.take(sync)
 		l.mu.Unlock()
 		began := l.began(g)
@@ -105,6 +107,17 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.mu.Lock()
 		}
 	}
+}
+
+// gather lets those run who were told of the group before and have not committed again: a sync is dear, and they are
+// probably about to ask for one. It does not wait for anybody who is not running. mu is held, and let go meanwhile.
+func (l *Log) gather(sync bool) {
+	if last := l.company; !sync || len(l.queue) == 0 || l.queue[0].commits >= last {
+		return
+	}
+	l.mu.Unlock()
+	runtime.Gosched()
+	l.mu.Lock()
 }
 
 // began is when a group is begun, if anyone wants to know.
@@ -122,6 +135,7 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 	}
 	l.groups.Add(1)
 	l.lastGroup.Store(int64(g.size))
+	l.company = g.run.commits
 	if l.opts.OnGroup == nil {
 		return nil
 	}

@@ -1,0 +1,236 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/ebbkv/ebb/txn"
+)
+
+// One-shot writes that wait for the writer lock at the same time share one transaction: one of them, the leader, waits
+// for the lock on behalf of all, carries them out in the order in which they came, and commits once. What each would
+// have copied, logged and waited for alone, they pay together.
+//
+// Nobody notices but by the clock. Each is told what it would have been told alone: one that fails is tried again in a
+// transaction of its own, and so are all if one of them failed half-way. Their common instant is read after the last of
+// them came.
+
+// maxShared is how many writes share a transaction. Two halves of a crowd that take turns, one at work while the other
+// one waits for the disk, get more done than all of it at once; a few do best together. In between lies the point
+// where carrying them out takes about as long as the disk.
+const maxShared = 32
+
+// sharedBytes of log end a shared transaction early: large writes have little to share.
+const sharedBytes = 256 << 10
+
+// shot is a one-shot write that waits for its turn or for its answer. It is pooled together with its channel, and gets
+// one message each time that it is queued.
+type shot struct {
+	family string
+	call   func(*verbs) error // does the write; may be called again after a rollback
+	err    error
+	told   chan shotNews // capacity 1, so that telling never waits
+
+	// Of a leader.
+	group []*shot // itself first, then those who share with it and were not told yet
+	taken bool    // the queue has been taken
+	inner *txn.Tx // what commits
+	began uint64  // the commit before it
+}
+
+type shotNews uint8
+
+const (
+	shotDone   shotNews = iota // err is set
+	shotLeads                  // it leads from now on
+	shotAlone                  // nothing was done: it goes on alone
+	shotStands                 // it was committed, but a callback ended the leader before it was known to be durable
+)
+
+var shotPool = sync.Pool{New: func() any { return &shot{told: make(chan shotNews, 1)} }}
+
+// sharing is the queue of one-shot writes of a store. Its zero value is empty.
+type sharing struct {
+	mu      sync.Mutex
+	queue   []*shot // guarded by mu
+	leading bool    // guarded by mu: someone takes the queue as soon as the writer lock is theirs
+	crowd   int     // guarded by mu: writes in the transaction before
+}
+
+// join queues a write behind the leader, or says that it leads.
+func (q *sharing) join(s *shot) (leads bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.leading {
+		q.queue = append(q.queue, s)
+		return false
+	}
+	q.leading = true
+	return true
+}
+
+// take gives the leader, who has the writer lock, those who share with it, and lays the lead down. If more are waiting
+// than share a transaction, the first of the rest leads.
+func (q *sharing) take(leader *shot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(q.queue), maxShared-1)
+	leader.group = append(append(leader.group, leader), q.queue[:n]...)
+	leader.taken = true
+	q.crowd = len(leader.group)
+	if q.leading = n < len(q.queue); q.leading {
+		q.queue[n].told <- shotLeads
+		n++
+	}
+	rest := copy(q.queue, q.queue[n:])
+	clear(q.queue[rest:])
+	q.queue = q.queue[:rest]
+}
+
+// crowded says whether the transaction before was shared, so that others are probably on their way.
+func (q *sharing) crowded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.crowd > 1
+}
+
+// write runs one call in a write transaction, alone or shared, and commits it unless the call failed. call puts its
+// result where the caller looks for it; after a rollback it may be made again.
+func (s *shots) write(call func(*verbs) error) (err error) {
+	me := shotPool.Get().(*shot)
+	me.family, me.call = s.name, call
+	news := shotLeads
+	if !s.db.sharing.join(me) {
+		news = <-me.told
+	}
+	if news == shotLeads {
+		news = s.lead(me)
+	}
+	switch err = me.err; news {
+	case shotAlone:
+		err = s.writeAlone(call)
+	case shotStands:
+		err = s.awaitHead()
+	}
+	*me = shot{told: me.told, group: me.group[:0]}
+	shotPool.Put(me)
+	return err
+}
+
+// writeAlone runs one call in a write transaction of its own, and commits it unless the call failed.
+func (s *shots) writeAlone(call func(*verbs) error) error {
+	tx, err := s.use(context.Background(), true, nil)
+	if err != nil {
+		return err
+	}
+	defer s.done(tx)
+	if err := call(&tx.verbs); err != nil {
+		return err
+	}
+	return tx.commit(nil)
+}
+
+// awaitHead returns when all that was committed before is visible, and as durable as was asked for.
+func (s *shots) awaitHead() error {
+	if err := s.db.state(true); err != nil {
+		return err
+	}
+	defer s.db.leave()
+	tx, err := s.db.store.Begin(context.Background(), true)
+	if err != nil {
+		return fromBelow(err)
+	}
+	return fromBelow(tx.Commit(txn.NoSync)) // It has no changes, and waits for those before it.
+}
+
+// lead carries out the leader's write together with those that came while it waited for the writer lock, and tells
+// each. What it returns is the leader's own news.
+func (s *shots) lead(me *shot) shotNews {
+	defer s.dismiss(me)
+	if s.db.sharing.crowded() {
+		runtime.Gosched() // Those who were told just now come back with their next write.
+	}
+	tx, err := s.use(context.Background(), true, func() { s.db.sharing.take(me) })
+	if err != nil {
+		me.err = err
+		return shotDone
+	}
+	defer s.done(tx)
+	me.inner, me.began = tx.inner, tx.inner.Seq()
+	if len(me.group) == 1 {
+		if me.err = me.call(&tx.verbs); me.err == nil {
+			me.err = tx.commit(nil)
+		}
+		return shotDone
+	}
+	together, alone := tx.share(me.group)
+	if len(together) > 0 {
+		if err = tx.commit(nil); errors.Is(err, ErrNoSpace) { // There may be room for some of them.
+			together, alone = nil, me.group
+		}
+	}
+	me.tell(together, shotDone, err)
+	me.tell(alone, shotAlone, nil)
+	me.group = me.group[:1]
+	if len(alone) > 0 && slices.Contains(alone, me) {
+		return shotAlone
+	}
+	me.err = err
+	return shotDone
+}
+
+// tell answers those of the group who share with the leader.
+func (s *shot) tell(group []*shot, news shotNews, err error) {
+	for _, one := range group {
+		if one != s {
+			one.err = err
+			one.told <- news
+		}
+	}
+}
+
+// dismiss ends what lead began. The clock, OnExpire and events are the user's: they may panic, or end the leader's
+// goroutine, and nobody may wait for it then.
+func (s *shots) dismiss(me *shot) {
+	if !me.taken {
+		s.db.sharing.take(me)
+	}
+	news := shotAlone
+	if me.inner != nil && me.inner.Seq() != me.began {
+		news = shotStands
+	}
+	me.tell(me.group, news, nil)
+}
+
+// share carries out writes one after the other. Those that changed nothing and failed, and those for which the
+// transaction has grown too large, are to go on alone; all of them, if one failed half-way.
+func (tx *Tx) share(group []*shot) (together, alone []*shot) {
+	together = group[:0:0]
+	for i, one := range group {
+		before := tx.inner.Bytes()
+		if before > sharedBytes {
+			return together, append(alone, group[i:]...)
+		}
+		err := one.call(tx.family(one.family))
+		switch {
+		case err == nil:
+			together = append(together, one)
+		case tx.err() == nil && tx.inner.Bytes() == before:
+			alone = append(alone, one)
+		default:
+			return nil, group
+		}
+	}
+	return together, alone
+}
+
+// family gives the verbs of a family that shares the transaction.
+func (tx *Tx) family(name string) *verbs {
+	if name == tx.verbs.name {
+		return &tx.verbs
+	}
+	return &tx.CF(name).verbs
+}

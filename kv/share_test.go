@@ -1,0 +1,252 @@
+package kv_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// together makes one-shot writes meet: all wait while a transaction holds the writer lock, in the order of writes. It
+// returns their errors.
+func together(t *testing.T, db *kv.DB, writes ...func() error) []error {
+	t.Helper()
+	tx, err := db.Begin(t.Context(), true)
+	require.NoError(t, err)
+	errs := make([]error, len(writes))
+	var done sync.WaitGroup
+	for i, write := range writes {
+		done.Go(func() {
+			errs[i] = errors.New("did not come back")
+			errs[i] = write()
+		})
+		for deadline := time.Now().Add(time.Minute); kv.Waiting(db) <= i; runtime.Gosched() {
+			require.True(t, time.Now().Before(deadline), "write %d does not wait", i)
+		}
+	}
+	require.NoError(t, tx.Rollback())
+	done.Wait()
+	return errs
+}
+
+func add(db *kv.DB, key string) func() error {
+	return func() error { _, err := db.Increment([]byte(key), 1, 0); return err }
+}
+
+func countOf(t *testing.T, db *kv.DB, key string) int {
+	t.Helper()
+	v, err := db.Get([]byte(key))
+	require.NoError(t, err)
+	return int(binary.BigEndian.Uint64(v))
+}
+
+func seq(t *testing.T, db *kv.DB) (n uint64) {
+	t.Helper()
+	require.NoError(t, db.View(func(tx *kv.Tx) error { n = tx.Seq(); return nil }))
+	return n
+}
+
+func TestWritesThatWaitShareACommit(t *testing.T) {
+	db := openTest(t)
+	for _, n := range []int{1, 2, kv.MaxShared, kv.MaxShared + 1, 2*kv.MaxShared + 5} {
+		before := seq(t, db)
+		var writes []func() error
+		for range n {
+			writes = append(writes, add(db, fmt.Sprint("n", n)))
+		}
+		for i, err := range together(t, db, writes...) {
+			require.NoError(t, err, i)
+		}
+		require.Equal(t, n, countOf(t, db, fmt.Sprint("n", n)))
+		commits := uint64(n+kv.MaxShared-1) / kv.MaxShared
+		require.Equal(t, commits, seq(t, db)-before, "%d writes", n)
+	}
+}
+
+// TestSharedWritesAreInOrder: each sees those before it.
+func TestSharedWritesAreInOrder(t *testing.T) {
+	db := openTest(t)
+	var swapped [10]bool
+	var writes []func() error
+	for i := range swapped {
+		writes = append(writes, func() (err error) {
+			var old []byte
+			if i > 0 {
+				old = fmt.Append(nil, i-1)
+			}
+			swapped[i], err = db.CompareAndSwap([]byte("k"), old, fmt.Append(nil, i), kv.PutOptions{})
+			return err
+		})
+	}
+	for i, err := range together(t, db, writes...) {
+		require.NoError(t, err)
+		require.True(t, swapped[i], i)
+	}
+}
+
+func TestWritesOfSeveralFamiliesShare(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}))
+	before := seq(t, db)
+	f := db.CF("f")
+	errs := together(t, db,
+		func() error { return db.Put([]byte("a"), []byte("default")) },
+		func() error { return f.Put([]byte("a"), []byte("f")) },
+		func() error { return db.CF("none").Put([]byte("a"), nil) },
+		func() error { return f.PutTTL([]byte("b"), nil, time.Minute) },
+	)
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	require.ErrorIs(t, errs[2], kv.ErrCFNotFound)
+	require.NoError(t, errs[3])
+	require.EqualValues(t, 1, seq(t, db)-before)
+	v, err := f.Get([]byte("a"))
+	require.NoError(t, err)
+	require.Equal(t, "f", string(v))
+	left, err := f.TTL([]byte("a"))
+	require.NoError(t, err)
+	require.Greater(t, left, 59*time.Minute)
+	checkStore(t, db)
+}
+
+// TestErrorInCompanyIsTheErrorAlone: each write is told what it would have been told alone, and the others are not
+// disturbed.
+func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.Put([]byte("text"), []byte("no counter")))
+	errs := together(t, db,
+		add(db, "text"),
+		add(db, "n"),
+		func() error { return db.Put(nil, nil) },
+		func() error { return db.Persist([]byte("absent")) },
+		add(db, "n"),
+		func() error { return db.PutTTL([]byte("k"), nil, -1) },
+	)
+	require.ErrorIs(t, errs[0], kv.ErrNotCounter)
+	require.NoError(t, errs[1])
+	require.ErrorIs(t, errs[2], kv.ErrKeyEmpty)
+	require.ErrorIs(t, errs[3], kv.ErrNotFound)
+	require.NoError(t, errs[4])
+	require.ErrorIs(t, errs[5], kv.ErrInvalidTTL)
+	require.Equal(t, 2, countOf(t, db, "n"))
+	checkStore(t, db)
+}
+
+// TestWriteThatFailsHalfWayTakesNobodyAlong: a value that finds no room has changed pages by then.
+func TestWriteThatFailsHalfWayTakesNobodyAlong(t *testing.T) {
+	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 4 << 20})
+	errs := together(t, db,
+		add(db, "n"),
+		func() error { return db.Put([]byte("large"), make([]byte, 8<<20)) },
+		add(db, "n"),
+	)
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], kv.ErrNoSpace)
+	require.NoError(t, errs[2])
+	require.Equal(t, 2, countOf(t, db, "n"))
+	checkStore(t, db)
+}
+
+// TestLargeWritesDoNotShare: what a shared transaction has no room for goes on alone.
+func TestLargeWritesDoNotShare(t *testing.T) {
+	db := openTest(t)
+	before := seq(t, db)
+	var writes []func() error
+	for i := range 4 {
+		writes = append(writes, func() error { return db.Put(fmt.Append(nil, i), make([]byte, 300<<10)) })
+	}
+	for _, err := range together(t, db, writes...) {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 4, seq(t, db)-before)
+	n, err := db.Count()
+	require.NoError(t, err)
+	require.EqualValues(t, 4, n)
+}
+
+// TestSharedInstantIsReadAfterTheLastCame: nobody's expiry is counted from before its call.
+func TestSharedInstantIsReadAfterTheLastCame(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
+	errs := together(t, db,
+		add(db, "n"),
+		func() error { clock.move(time.Hour); return db.PutTTL([]byte("k"), nil, time.Minute) },
+	)
+	require.NoError(t, errors.Join(errs...))
+	left, err := db.TTL([]byte("k"))
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, left)
+}
+
+// TestLeaderThatIsStoppedByACallback: the clock is asked before anything is done, an event tells of what is done. Those
+// who shared with a leader that either of them stopped are carried out once, and wait for nobody.
+func TestLeaderThatIsStoppedByACallback(t *testing.T) {
+	for way, leave := range ways {
+		for _, where := range []string{"clock", "event"} {
+			t.Run(way+"/"+where, func(t *testing.T) {
+				var armed bool // guarded by the writer lock, then by the lead of the log
+				value := errors.New("mine")
+				body := func() {
+					if armed {
+						armed = false
+						leave(value)
+					}
+				}
+				o := &kv.Options{Clock: func() time.Time { body(); return time.UnixMilli(1_000_000) }}
+				if where == "event" {
+					o = &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) { body() }}}
+				}
+				db := openOn(t, vfs.NewMemory(), o)
+				require.NoError(t, db.Put([]byte("first"), nil))
+				ended := make(chan struct{})
+				errs := together(t, db,
+					func() error {
+						defer close(ended)
+						requireLeft(t, way, value, func() { armed = true; _ = add(db, "n")() })
+						return nil
+					},
+					add(db, "n"), add(db, "n"), add(db, "n"),
+				)
+				<-ended
+				require.NoError(t, errors.Join(errs...))
+				want := 3
+				if where == "event" {
+					want = 4
+				}
+				require.Equal(t, want, countOf(t, db, "n"))
+				checkStore(t, db)
+			})
+		}
+	}
+}
+
+// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused.
+func TestFailureReachesAllWhoShare(t *testing.T) {
+	var broken atomic.Bool
+	fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {
+		if broken.Load() && changes(call) {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}}
+	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
+	require.NoError(t, err)
+	require.NoError(t, db.Put([]byte("first"), nil))
+	broken.Store(true)
+	for i, err := range together(t, db, add(db, "n"), add(db, "n"), add(db, "n")) {
+		require.ErrorIs(t, err, kv.ErrCommitUnknown, i)
+	}
+	require.ErrorIs(t, add(db, "n")(), kv.ErrFailed)
+	_, err = db.Get([]byte("n"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	require.Error(t, db.Close())
+}
