@@ -38,6 +38,7 @@ func (a *arena) page(id pager.Pgid) []byte {
 func (a *arena) Page(ref pager.Ref) ([]byte, error) { return a.page(ref.Pgid), nil }
 
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
+func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 
 func (a *arena) Owned(ref pager.Ref) bool { return a.owner[ref.Pgid] == a.tx }
 

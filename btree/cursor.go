@@ -1,5 +1,7 @@
 package btree
 
+import "github.com/ebbkv/ebb/internal/prefetch"
+
 // A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. It stands on a row, or
 // before the first one, or behind the last one; from there Next and Prev lead back. A new one stands nowhere: Next is
 // then First, and Prev is Last. Moves say whether the cursor stands on a row.
@@ -10,6 +12,8 @@ type Cursor struct {
 	// The leaf, kept at hand for the step within it. The cursor stands on row i if 0 <= i < n.
 	b    []byte
 	i, n int
+	// sought says that the leaf was reached by a seek: nobody knows yet which way the cursor will go.
+	sought bool
 
 	r    Reader
 	tree Tree
@@ -140,7 +144,7 @@ func (c *Cursor) seek(key []byte) bool {
 		}
 		if level == 0 {
 			i, _, _ := leafSearch(b, n, key)
-			c.b, c.i, c.n = b, i, n
+			c.b, c.i, c.n, c.sought = b, i, n, true
 			return true
 		}
 		i := branchSearch(b, n, key)
@@ -204,10 +208,29 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 			i = n - 1
 		}
 		if level == 0 {
-			c.b, c.i, c.n = b, i, n
+			c.b, c.i, c.n, c.sought = b, i, n, false
+			c.fetchNext(!last)
 			return n > 0
 		}
 		c.path[level] = step{b, i, n}
+	}
+}
+
+// nearBytes is what a step into a leaf touches first: its header, heads and slots.
+const nearBytes = 512
+
+// fetchNext asks for the leaf that comes next, so that it is here when this one has been walked through.
+func (c *Cursor) fetchNext(forward bool) {
+	if c.tree.Depth < 2 {
+		return
+	}
+	s := &c.path[1]
+	i := s.i + 1
+	if !forward {
+		i = s.i - 1
+	}
+	if uint(i) < uint(s.n) {
+		prefetch.Bytes(c.r.Near(childRef(s.b, s.n, i), nearBytes))
 	}
 }
 

@@ -61,6 +61,8 @@ func (m *memory) Page(ref pager.Ref) ([]byte, error) {
 	return nil, err
 }
 
+func (m *memory) Near(pager.Ref, int) []byte { return nil }
+
 func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 	p, err := m.at(ref)
 	if err != nil {

@@ -10,6 +10,9 @@ type Reader interface {
 	// from the file. The bytes are read-only. They stay as they are until the transaction ends, except that a page
 	// which Owned reports is changed in place by this very transaction.
 	Page(ref pager.Ref) ([]byte, error)
+	// Near returns the first n bytes of the page that ref names, where they are in memory, or nil. Nothing is checked: the
+	// bytes are good for a hint to the processor and not to be looked at.
+	Near(ref pager.Ref, n int) []byte
 	// Extent returns the size value bytes of the overflow extent at ref, valid until the transaction ends.
 	Extent(ref pager.Ref, size int) ([]byte, error)
 }

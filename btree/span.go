@@ -16,6 +16,10 @@ type Span struct {
 // Ahead is the span of the rows that Next, or if not forward Prev, would go to without leaving the leaf. It is good
 // for as long as the cursor.
 func (c *Cursor) Ahead(forward bool) Span {
+	if c.sought {
+		c.sought = false
+		c.fetchNext(forward)
+	}
 	switch {
 	case !c.Valid():
 		return Span{}

@@ -24,6 +24,26 @@ func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 	return p.firstRead(ref)
 }
 
+// Near is where the first n bytes of a page are, or will be once it is read; nil if it is not in memory and not mapped.
+// Nothing is checked, and reading them may fault.
+func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
+	if ref.Epoch > base {
+		if s := p.table.peek(ref.Pgid); s != nil {
+			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				return unsafe.Slice((*byte)(f), n)
+			}
+		}
+	}
+	if !p.mapped || p.inBounds(ref, 1) != nil {
+		return nil
+	}
+	b, err := p.inFile(ref.Pgid, n)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
 // firstRead reads a page that no bit vouches for yet, or that is not mapped.
 func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err := p.inBounds(ref, 1); err != nil {

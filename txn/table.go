@@ -117,3 +117,4 @@ type tableReader struct {
 func (r tableReader) PageSize() int                                  { return r.s.pg.PageSize() }
 func (r tableReader) Page(ref pager.Ref) ([]byte, error)             { return r.s.pg.Page(ref, r.base) }
 func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }
+func (r tableReader) Near(ref pager.Ref, n int) []byte               { return r.s.pg.Near(ref, r.base, n) }

@@ -140,7 +140,7 @@ func (tx *Tx) note(err error) error {
 	return err
 }
 
-// PageSize, Page and Extent make a read transaction a btree.Reader.
+// PageSize, Page, Near and Extent make a read transaction a btree.Reader.
 func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
 
 // Page returns a verified page of the snapshot.
@@ -148,6 +148,9 @@ func (tx *Tx) Page(ref pager.Ref) ([]byte, error) { return tx.s.pg.Page(ref, tx.
 
 // Extent returns the bytes of a large value.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) { return tx.s.pg.Extent(ref, size) }
+
+// Near says where the first bytes of a page are, as a hint.
+func (tx *Tx) Near(ref pager.Ref, n int) []byte { return tx.s.pg.Near(ref, tx.v.base, n) }
 
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {

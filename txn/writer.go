@@ -117,12 +117,14 @@ func (w *writer) keep(b []byte) []byte {
 
 const keepChunk = 4 << 10
 
-// PageSize, Page, Extent, Owned, Edit, New, Free, NewExtent and FreeExtent make it a btree.Writer.
+// PageSize, Page, Near, Extent, Owned, Edit, New, Free, NewExtent and FreeExtent make it a btree.Writer.
 func (w *writer) PageSize() int { return w.s.pg.PageSize() }
 
 func (w *writer) Page(ref pager.Ref) ([]byte, error) { return w.s.pg.Page(ref, w.base) }
 
 func (w *writer) Extent(ref pager.Ref, size int) ([]byte, error) { return w.s.pg.Extent(ref, size) }
+
+func (w *writer) Near(ref pager.Ref, n int) []byte { return w.s.pg.Near(ref, w.base, n) }
 
 func (w *writer) Owned(ref pager.Ref) bool {
 	return ref.Epoch == w.s.epoch && w.s.pg.Owner(ref.Pgid) == w.owner
