@@ -21,7 +21,9 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 	f.IntVar(&o.Depth, "depth", 2, "crashes in a row: 1, 2, or 3 (sampled)")
 	f.IntVar(&o.Length, "len", 2, "operations of an enumerated sequence, at most")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
+	f.IntVar(&o.Most, "most", 0, "stop after so many distinct images; 0: no bound")
 	least := f.Int("min", 0, "fail with fewer distinct images than this")
+	leastInner := f.Int("min-recoveries", 0, "fail with fewer crashes within recoveries than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	profiles := f.String("profiles", "", "some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all")
 	if err := f.Parse(args); err != nil {
@@ -56,6 +58,8 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%d failures", len(report.Failures))
 	case report.Distinct < *least:
 		return fmt.Errorf("%d distinct images, want at least %d", report.Distinct, *least)
+	case report.Crashed < *leastInner:
+		return fmt.Errorf("%d crashes within recoveries, want at least %d", report.Crashed, *leastInner)
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 func syncs(args []string, stdout, stderr io.Writer) error {
 	f := flags("syncs", stderr)
 	length := f.Int("len", 0, "operations of an enumerated sequence, at most, beside the special workloads")
+	least := f.Int("min", 0, "fail with fewer sites than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -69,8 +70,11 @@ func syncs(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Survived) > 0 {
+	switch {
+	case len(r.Survived) > 0:
 		return fmt.Errorf("no crash shows that these are wrong: %s", strings.Join(r.Survived, ", "))
+	case len(r.Sites) < *least:
+		return fmt.Errorf("%d sites, want at least %d", len(r.Sites), *least)
 	}
 	return nil
 }

@@ -67,10 +67,18 @@ func TestEnumerateReportsAsJSON(t *testing.T) {
 	require.Equal(t, []string{}, report.Failures)
 }
 
-func TestEnumerateFailsWithTooFewImages(t *testing.T) {
+func TestTooFewCasesFail(t *testing.T) {
 	status, _, text := try("enumerate", "-budget", "10ms", "-min", "1000000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "want at least 1000000")
+	status, out, text := try("enumerate", "-most", "20", "-depth", "1", "-min", "20", "-min-recoveries", "1", "-workers", "1")
+	require.Equal(t, 1, status)
+	require.Empty(t, out)
+	require.Contains(t, text, "20 distinct")
+	require.Contains(t, text, "0 crashes within recoveries, want at least 1")
+	status, _, text = try("syncs", "-min", "1000")
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "sites, want at least 1000")
 	status, _, _ = try("enumerate", "-profiles", "kill,maim")
 	require.Equal(t, 1, status)
 }
