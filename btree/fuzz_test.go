@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -78,6 +79,7 @@ func FuzzLeaf(f *testing.F) {
 	f.Add(uint16(3), g[24:60], g[4000:], []byte("key/aa"))
 	f.Add(uint16(1), []byte{250, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 250, 15}, []byte{0, 0, 0, 0, 0, 0}, []byte{})
 	f.Fuzz(func(t *testing.T, n uint16, head, tail, key []byte) {
+		defer bound.Hold(t, 16<<20)()
 		b := fuzzPage(pager.KindLeaf, 0, n, head, tail)
 		if len(key) > MaxKey(4096) || CheckPage(b, 4096) != nil {
 			return
@@ -91,6 +93,7 @@ func FuzzBranch(f *testing.F) {
 	g := goldenBranch(f)
 	f.Add(uint16(3), g[24:140], g[4000:], []byte("keys/with/long/separators/2"))
 	f.Fuzz(func(t *testing.T, n uint16, head, tail, key []byte) {
+		defer bound.Hold(t, 16<<20)()
 		b := fuzzPage(pager.KindBranch, 1, n, head, tail)
 		if len(key) > MaxKey(4096) || CheckPage(b, 4096) != nil {
 			return
@@ -141,6 +144,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 func FuzzOps(f *testing.F) {
 	f.Add([]byte("abcabcabcabcabcabcabcabcabc"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
+		defer bound.Hold(t, uint64(16<<20+4096*len(ops)))()
 		m, want := newMemory(4096), newModel()
 		var tree Tree
 		for ; len(ops) >= 4; ops = ops[4:] {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -49,6 +50,7 @@ func FuzzCatalog(f *testing.F) {
 	f.Add("a", appendEntry(nil, &Family{Base: 1<<62 - 1}), "a")
 	f.Add("__x", []byte{entryVersion + 1}, "")
 	f.Fuzz(func(t *testing.T, name string, entry []byte, other string) {
+		defer bound.Hold(t, 64<<20)()
 		family, err := decodeEntry(name, entry)
 		if err == nil {
 			require.Equal(t, entry, appendEntry(nil, family))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
@@ -29,14 +30,21 @@ func seeds(f *testing.F) {
 	}
 }
 
+// opsBytes is what a workload may allocate, with the trace of all that it wrote, or the judge of one image.
+const opsBytes = 512 << 20
+
+// done runs a workload within its bounds.
+func done(t *testing.T, w Workload) *Run {
+	defer bound.Hold(t, opsBytes)()
+	r, err := Do(w)
+	require.NoError(t, err, "%s", w)
+	return r
+}
+
 // FuzzOps runs operations on the store and on the model, which must agree all the way.
 func FuzzOps(f *testing.F) {
 	seeds(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		w := workloadOf(b, 30)
-		_, err := Do(w)
-		require.NoError(t, err, "%s", w)
-	})
+	f.Fuzz(func(t *testing.T, b []byte) { done(t, workloadOf(b, 30)) })
 }
 
 // FuzzOpsCrash runs operations and then judges a crash that the last bytes choose.
@@ -47,18 +55,19 @@ func FuzzOpsCrash(f *testing.F) {
 		for _, c := range b[max(0, len(b)-2):] {
 			choice = choice<<8 | int(c)
 		}
-		w := workloadOf(b, 8)
-		r, err := Do(w)
-		require.NoError(t, err, "%s", w)
+		r := done(t, workloadOf(b, 8))
 		at := choice % (r.Disk.Len() + 1)
 		j := &Judge{run: r}
+		judge := func(im *crashfs.Image) {
+			defer bound.Hold(t, opsBytes)()
+			_, err := j.Image(im)
+			require.NoError(t, err, "%s | %d %s", r.Workload, im.Point, im.Desc())
+		}
 		n := 0
 		for im := range r.Disk.Images(crashfs.ImageOptions{From: at, To: at + 1, Random: 2, Seed: uint64(choice)}) {
-			if n++; n > 200 || mix(im.Hash())%8 != 0 {
-				continue
+			if n++; n <= 200 && mix(im.Hash())%8 == 0 {
+				judge(im)
 			}
-			_, err := j.Image(im)
-			require.NoError(t, err, "%s | %d %s", w, im.Point, im.Desc())
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -84,9 +85,8 @@ func hostileLooks(files map[string][]byte) error {
 	for _, content := range files {
 		size += len(content)
 	}
-	hang := time.AfterFunc(hangLimit(size), func() { panic("a hostile store takes for ever") })
-	defer hang.Stop()
-	before := allocated()
+	defer bound.Watch(hangLimit(size))()
+	before := bound.Allocated()
 	frames := int64(0)
 	err := guard(func() error {
 		fsys, err := specimenDisk(files)
@@ -109,7 +109,7 @@ func hostileLooks(files map[string][]byte) error {
 		}
 		return nil
 	})
-	if used, most := allocated()-before+uint64(frames), uint64(64<<20+4*size)*3; err == nil && used > most {
+	if used, most := bound.Allocated()-before+uint64(frames), uint64(64<<20+4*size)*3; err == nil && used > most {
 		return fmt.Errorf("%d bytes of memory, at most %d may be used in three looks at %d bytes of files", used, most, size)
 	}
 	return err
@@ -117,7 +117,7 @@ func hostileLooks(files map[string][]byte) error {
 
 // hangLimit only tells a hang from work.
 func hangLimit(size int) time.Duration {
-	return time.Minute + time.Duration(size>>20)*time.Second
+	return bound.Patience + time.Duration(size>>20)*time.Second
 }
 
 // hostileError lets the errors pass that a hostile file may be answered with.

@@ -95,7 +95,8 @@ func TestMendedStoreIsSound(t *testing.T) {
 	}
 }
 
-// FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew.
+// FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew. hostileLooks holds the
+// bounds of memory and time.
 func FuzzHostileStore(f *testing.F) {
 	all := specimens(f)
 	for shape := range byte(len(all)) {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime/metrics"
 	"strings"
 	"sync"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -97,9 +97,9 @@ func (s *Specimen) bounded(files map[string][]byte, look func() (finding, error)
 	count := func(lock sync.Locker) uint64 {
 		lock.Lock()
 		defer lock.Unlock()
-		before := allocated()
+		before := bound.Allocated()
 		f, err = look()
-		return allocated() - before
+		return bound.Allocated() - before
 	}
 	if count(alone.RLocker()) > most {
 		if used := count(&alone); err == nil && used > most {
@@ -107,13 +107,6 @@ func (s *Specimen) bounded(files map[string][]byte, look func() (finding, error)
 		}
 	}
 	return f, err
-}
-
-// allocated counts the bytes that were ever allocated on the heap.
-func allocated() uint64 {
-	sample := [1]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample[:])
-	return sample[0].Value.Uint64()
 }
 
 // autopsy is one look at a damaged store.

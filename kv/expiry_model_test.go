@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -1123,6 +1124,7 @@ func FuzzExpiry(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer bound.Hold(t, 128<<20)()
 		var script []step
 		for len(data) >= 4 && len(script) < 500 {
 			script = append(script, step(data[:4]))

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -131,4 +132,32 @@ func noDirectIO(t *testing.T, file string) {
 		}
 		return true
 	})
+}
+
+// TestEveryFuzzTargetIsBounded reads the sources of every package: whatever bytes a fuzz target is given, it holds itself to
+// a bound of memory and time, for otherwise an allocation that the bytes ask for is no failure.
+func TestEveryFuzzTargetIsBounded(t *testing.T) {
+	bounded := []string{"bound.Hold(", "done(t, ", "hostileLooks("} // the last two of package fuzz call the first, or more
+	found := 0
+	for _, dir := range goList(t, `{{.Dir}}`) {
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			src, err := parser.ParseFile(token.NewFileSet(), file, b, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			for _, decl := range src.Decls {
+				f, ok := decl.(*ast.FuncDecl)
+				if !ok || !strings.HasPrefix(f.Name.Name, "Fuzz") {
+					continue
+				}
+				found++
+				body := string(b[f.Body.Pos()-1 : f.Body.End()-1])
+				require.True(t, slices.ContainsFunc(bounded, func(s string) bool { return strings.Contains(body, s) }),
+					"%s: %s has no bound", file, f.Name.Name)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, found, 15)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -324,6 +325,7 @@ func FuzzFreeMap(f *testing.F) {
 	f.Add(golden(f, "free-directory.hex"), golden(f, "free-map.hex"), byte(9))
 	f.Add(golden(f, "free-directory-level-1.hex"), golden(f, "free-directory.hex"), byte(3))
 	f.Fuzz(func(t *testing.T, dir, fmap []byte, ops byte) {
+		defer bound.Hold(t, 32<<20)()
 		b, p := freeMapStore(t)
 		at := []Pgid{p.freeDir().Pgid, p.space.groups[0].ref.Pgid}
 		require.NoError(t, p.Close())

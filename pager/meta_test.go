@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -177,6 +178,7 @@ func FuzzMeta(f *testing.F) {
 	f.Add(golden(f, "next-version.hex"), false)
 	f.Add([]byte("Ebb"), false)
 	f.Fuzz(func(t *testing.T, file []byte, seal bool) {
+		defer bound.Hold(t, 16<<20)()
 		if len(file) > 1<<18 {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -103,6 +104,7 @@ func TestRemainingIsNeverNegative(t *testing.T) {
 func FuzzDecodeDue(f *testing.F) {
 	f.Add(appendDue(nil, 1003600, []byte("key")))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer bound.Hold(t, uint64(1<<20+4*len(b)))()
 		expiry, key, err := decodeDue(b)
 		if err != nil {
 			require.ErrorIs(t, err, badfile.ErrCorrupt)

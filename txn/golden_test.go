@@ -15,6 +15,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -224,6 +225,7 @@ func FuzzRedo(f *testing.F) {
 	f.Add(golden(f, "testdata/redo.hex")[redoHead:])
 	f.Add([]byte{opPut, 1, 1, 'k', 1, 'v', opRange, 1, 0})
 	f.Fuzz(func(t *testing.T, payload []byte) {
+		defer bound.Hold(t, uint64(16<<20+64*len(payload)))()
 		for rest := payload; len(rest) > 0; {
 			r, more, err := decodeRedo(rest)
 			if err != nil {

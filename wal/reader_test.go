@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -348,6 +349,7 @@ func FuzzRecord(f *testing.F) {
 	salt := l.live[0].salt
 	f.Add(file[firstRecord:firstRecord+512], salt, uint64(l.start))
 	f.Fuzz(func(t *testing.T, b []byte, salt, lsn uint64) {
+		defer bound.Hold(t, uint64(1<<20+8*len(b)))()
 		for _, fix := range []bool{false, true} {
 			if fix && len(b) >= recHeader {
 				// Make the cheap checks pass, as an attacker would.
@@ -375,6 +377,7 @@ func FuzzSegment(f *testing.F) {
 	header := file[:noteAt]
 	o := l.opts
 	f.Fuzz(func(t *testing.T, b []byte, durable uint64) {
+		defer bound.Hold(t, uint64(16<<20+4*len(b)))()
 		o := o
 		o.FS = vfs.NewMemory()
 		writeFile(t, o.FS, o.name(1), append(bytes.Clone(header), b[:min(len(b), smallSegment)]...))
