@@ -1,0 +1,66 @@
+package wal
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCommitThatCouldNotBeTakenBackIsOfUnknownFate tells the story of a disk that writes a group but for its last byte, which
+// is a zero behind the record, and refuses the truncation that would take the group back, while a sync succeeds. Whoever
+// looked only at the sync called the group's commits gone for certain, and a restart brought them back.
+func TestCommitThatCouldNotBeTakenBackIsOfUnknownFate(t *testing.T) {
+	for name, c := range map[string]struct {
+		failing string // of what takes the group back
+		fate    error
+		there   bool // the commit, after a restart
+	}{
+		"taken_back":           {fate: ErrFailed},
+		"truncation_fails":     {failing: "truncate", fate: ErrUnknown, there: true},
+		"sync_of_that_fails":   {failing: "sync", fate: ErrUnknown},
+		"nothing_of_it_can_be": {failing: "truncate sync", fate: ErrUnknown, there: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, block := range []int{0, 512} { // through the cache, and directly
+				d := newDisk(t, block)
+				o := testOptions(d)
+				o.SegmentSize = 4 * MinSegmentSize // no other segment is made meanwhile
+				l := createTest(t, o)
+				l.commit("before", true)
+				boom := errors.New("boom")
+				d.hook = func(op, _ string, n int) (int, error) {
+					switch op {
+					case "write", "direct":
+						return n - 1, boom // the record is in the file, a zero behind it is not
+					case "truncate", "sync":
+						if c.failing == op || c.failing == "truncate sync" {
+							return 0, boom
+						}
+					}
+					return n, nil
+				}
+				end, err := l.Append([]byte("in question"), true)
+				require.NoError(t, err)
+				err = l.Wait(end, true)
+				require.ErrorIs(t, err, boom)
+				require.ErrorIs(t, err, c.fate)
+				if c.fate == ErrFailed {
+					require.NotErrorIs(t, err, ErrUnknown)
+				}
+				_, err = l.Append([]byte("after"), true)
+				require.ErrorIs(t, err, ErrFailed)
+				d.hook = nil
+				got, _, err := replayAll(l.opts, l.start, 0)
+				require.NoError(t, err)
+				require.Contains(t, got, "before")
+				require.NotContains(t, got, "after")
+				if c.there {
+					require.Contains(t, got, "in question")
+				} else {
+					require.NotContains(t, got, "in question")
+				}
+			}
+		})
+	}
+}
