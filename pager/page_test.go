@@ -546,16 +546,43 @@ func TestPackFillsTheSmallestHoles(t *testing.T) {
 	p.Pack(false)
 }
 
-func TestWriteLetsOthersInBetweenLargeWrites(t *testing.T) {
+// TestCheckpointWaitsForTheDiskNowAndThen: never much is left to the sync at its end.
+func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	p := memoryBed().newPager(t, 65536)
 	for range 20 {
 		newPage(t, p, 1)
 	}
 	c, err := p.CaptureState(2)
 	require.NoError(t, err)
-	pauses := 0
-	require.NoError(t, p.Write(c, func() { pauses++ }))
-	require.Equal(t, 3, pauses, "22 pages of 64 KiB in writes of 512 KiB")
+	f := &backFile{File: p.file}
+	p.file = f
+	for _, hurry := range []bool{false, true} {
+		f.ranges = nil
+		require.NoError(t, p.Write(c, func() bool { return !hurry }))
+		most, times := int64(calmBytes), 11
+		if hurry {
+			most, times = hurryBytes, 2
+		}
+		require.Len(t, f.ranges, times, "22 pages of 64 KiB")
+		for _, r := range f.ranges {
+			require.LessOrEqual(t, r[1], most)
+		}
+	}
+	f.err = errBroken
+	require.ErrorIs(t, p.Write(c, func() bool { return true }), errBroken)
+	require.NoError(t, p.Write(c, nil), "without anybody to wait for")
+}
+
+// backFile notes what it is to write back.
+type backFile struct {
+	vfs.File
+	ranges [][2]int64 // offset, length
+	err    error
+}
+
+func (f *backFile) WriteBack(off, n int64) error {
+	f.ranges = append(f.ranges, [2]int64{off, n})
+	return f.err
 }
 
 func TestEveryKindHasAName(t *testing.T) {

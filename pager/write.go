@@ -50,19 +50,44 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 // in between without the disk having to seek.
 const stagingBytes = 512 << 10
 
+// How much a checkpoint writes before it waits for the disk: a commit that comes meanwhile waits that long more. On a
+// disk that takes 2 GB/s and 100 us for a commit, p99 of commits during a checkpoint was 2.5 to 3 times that of an idle
+// store with 128 KiB, 10 times with 1 MiB, and 20 times without any wait; the checkpoint took 1.7 times as long with 128.
+const (
+	calmBytes  = 128 << 10
+	hurryBytes = 1 << 20
+)
+
 // Write writes the captured pages into the free space that they were given, and syncs the file. No lock is needed.
 //
 // Crash order: nothing that a durable state reaches is touched, so a crash at any point leaves the state before.
-// pause is called between large writes.
-func (p *Pager) Write(c *Capture, pause func()) error {
+// Some of it is on the disk before more is written: if the sync at the end had to write all, every commit that came
+// meanwhile would wait behind it. calm says, now and then, that those commits matter more than an early end; nil means
+// that there are none.
+func (p *Pager) Write(c *Capture, calm func() bool) error {
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
 	ids = append(ids, c.Dirty...)
 	for id := range c.images {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	if err := p.writePages(ids, c.images, pause); err != nil {
-		return err
+	buf := p.staging(len(ids))
+	for len(ids) > 0 {
+		n := hurryBytes
+		if calm != nil && calm() {
+			n = calmBytes
+		}
+		part := ids[:min(max(n/p.pageSize, 1), len(ids))]
+		ids = ids[len(part):]
+		if err := p.writePages(part, c.images, buf); err != nil {
+			return err
+		}
+		if calm == nil {
+			continue
+		}
+		if err := p.writeBack(part[0], part[len(part)-1]); err != nil {
+			return err
+		}
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
 	// its size must be durable before a meta page counts on it (R5).
@@ -73,10 +98,14 @@ func (p *Pager) Write(c *Capture, pause func()) error {
 	return nil
 }
 
+// staging makes the buffer for a number of pages.
+func (p *Pager) staging(pages int) []byte {
+	return make([]byte, 0, min(stagingBytes, max(pages, 1)*p.pageSize))
+}
+
 // writePages writes pages, given in order, in runs as long as the staging buffer. The frames stay as they are: a reader
 // may look at them, so checksums are set in the copy.
-func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, pause func()) error {
-	buf := make([]byte, 0, min(stagingBytes, max(len(ids), 1)*p.pageSize))
+func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error {
 	first := Pgid(0)
 	flush := func() error {
 		if len(buf) == 0 {
@@ -85,9 +114,6 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, pause func()) err
 		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
 		p.pagesWritten.Add(uint64(len(buf) / p.pageSize))
 		buf = buf[:0]
-		if pause != nil {
-			pause()
-		}
 		return err
 	}
 	for _, id := range ids {
@@ -110,11 +136,20 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, pause func()) err
 	return flush()
 }
 
+// writeBack has the disk write the pages of [first, last] that were written just before.
+func (p *Pager) writeBack(first, last Pgid) error {
+	off := int64(first) * int64(p.pageSize)
+	if err := p.file.WriteBack(off, int64(last-first+1)*int64(p.pageSize)); err != nil {
+		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
+	}
+	return nil
+}
+
 // Spill writes pages of the open transaction early, into the free space that they were given, and gives their frames
 // back. ids need not be in order. Writer lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
-	if err := p.writePages(ids, nil, nil); err != nil {
+	if err := p.writePages(ids, nil, p.staging(len(ids))); err != nil {
 		return err
 	}
 	for _, id := range ids {

@@ -58,7 +58,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err != nil || c == nil {
 		return err
 	}
-	err = s.writeCapture(c)
+	err = s.writeCapture(c, s.calm)
 	if err == nil {
 		err = s.finishCheckpoint(c)
 	}
@@ -125,8 +125,8 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	return c, nil
 }
 
-// writeCapture does the slow part, without the writer lock. Any failure is final.
-func (s *Store) writeCapture(c *capture) error {
+// writeCapture does the slow part, without the writer lock. Any failure is final. calm is nil if nobody commits meanwhile.
+func (s *Store) writeCapture(c *capture, calm func() bool) error {
 	defer c.slot.release() // pages that later commits free stay until the next checkpoint all the same
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.poison(replaced(err))
@@ -136,7 +136,7 @@ func (s *Store) writeCapture(c *capture) error {
 		return s.logError(err)
 	}
 	s.advance()
-	if err := s.pg.Write(c.pages, nil); err != nil {
+	if err := s.pg.Write(c.pages, calm); err != nil {
 		return s.poison(err)
 	}
 	s.flipped = c.meta.Epoch
@@ -250,7 +250,7 @@ func (s *Store) closeClean() error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeCapture(c); err != nil {
+	if err := s.writeCapture(c, nil); err != nil {
 		return err
 	}
 	if err := s.pg.TrimFile(true); err != nil {
@@ -268,7 +268,7 @@ func (s *Store) checkpointLocked() error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeCapture(c); err != nil {
+	if err := s.writeCapture(c, nil); err != nil {
 		return err
 	}
 	if err := s.published(c); err != nil {

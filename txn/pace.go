@@ -73,6 +73,10 @@ func (s *Store) checkpointBytes() int64 {
 	return bytes
 }
 
+// calm says that commits matter more than an early end of the checkpoint that is being written: nobody waits for it yet,
+// and will not soon.
+func (s *Store) calm() bool { return s.pg.FrameBytes() < s.o.CacheBytes/2 }
+
 // makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
 // what the checkpoint is about to release counts until it has. No lock is held.
 func (s *Store) makeRoom(ctx context.Context) error {

@@ -95,7 +95,7 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	c, err := s.capture(t.Context())
 	require.NoError(t, err)
 	put(100) // beside it
-	require.NoError(t, s.writeCapture(c))
+	require.NoError(t, s.writeCapture(c, nil))
 	put(1) // the checkpoint's own hold on its state has ended: what was freed is looked at
 	require.NotEmpty(t, s.waiting)
 	require.NoError(t, s.finishCheckpoint(c))

@@ -249,6 +249,13 @@ func (f *file) ID() (vfs.FileID, error) {
 
 func (f *file) Truncate(size int64) error { return f.resize("truncate", size, true) }
 
+// WriteBack is nothing that a crash image could show: what it writes may be there, or not, as before.
+func (f *file) WriteBack(off, _ int64) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	return f.check("write back", true, off)
+}
+
 // Grow is a truncation that makes the file longer: the space counts as used from then on, as always here.
 func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }
 

@@ -235,6 +235,8 @@ func (f *osFile) Grow(size int64) error {
 	return osError(&fs.PathError{Op: "reserve", Path: f.f.Name(), Err: err})
 }
 
+func (f *osFile) WriteBack(off, n int64) error { return osError(writeBack(f.f, off, n)) }
+
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }
 func (f *osFile) Close() error    { return osError(f.f.Close()) }

@@ -72,6 +72,10 @@ type File interface {
 	Sync() error
 	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).
 	SyncData() error
+	// WriteBack has the disk write now what was written to [off, off+n), and returns when it has: so that a later Sync,
+	// and whoever else wants the disk meanwhile, does not wait for all of it at once. It makes nothing durable. An error
+	// is one of a write. Where the system has no such call nothing happens.
+	WriteBack(off, n int64) error
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
 	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible.
 	Map(off, n int64) ([]byte, error)

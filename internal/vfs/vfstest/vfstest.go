@@ -179,6 +179,8 @@ func growth(t *testing.T, fsys vfs.FS, dir string) {
 	require.NoError(t, f.Truncate(0))
 	require.Equal(t, "", contents(t, f))
 	write(t, f, "z", 10000)
+	require.NoError(t, f.WriteBack(0, 5000))
+	require.NoError(t, f.WriteBack(4096, 1<<20), "also past the end")
 	require.Equal(t, string(make([]byte, 10000))+"z", contents(t, f))
 }
 
