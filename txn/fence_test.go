@@ -45,7 +45,7 @@ func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
 	for _, site := range []string{"wal.(*Log).retire#1", "wal.(*Log).recycle#1"} {
 		failed = append(failed, disk.Inject(crashfs.Fault{Do: crashfs.Gate, Site: site}))
 	}
-	require.ErrorIs(t, s.writeCapture(c), crashfs.ErrIO)
+	require.ErrorIs(t, s.writeCapture(c, nil), crashfs.ErrIO)
 	<-s.upkeep
 	require.Equal(t, 1, failed[0].Fired()+failed[1].Fired())
 	tx, err := s.Begin(t.Context(), false)
