@@ -419,6 +419,10 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 	c.Reset(m, deep)
 	require.False(t, c.First())
 	require.ErrorIs(t, c.Err(), badfile.ErrCorrupt)
+	found := 0
+	require.NoError(t, Check(m, deep, func(pager.Ref, int) error { t.Error("a page is visited"); return nil },
+		func(_ pager.Ref, detail string) { found++; require.Contains(t, detail, "of depth 33") }))
+	require.Equal(t, 1, found, "nothing else can be said of it")
 }
 
 // TestCheckFindsDamage changes one thing in a sound tree at a time, in ways that each page by itself cannot tell.

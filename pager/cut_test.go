@@ -1,0 +1,50 @@
+package pager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestFileThatWasCutIsNotOpened cuts pages off the end of a file. Whoever reads a page there through the map is no longer
+// told by an error: the system ends the process. So the missing pages have to be noticed before any page is read, and the
+// error names the last one that the meta page counts.
+func TestFileThatWasCutIsNotOpened(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		var refs []Ref
+		for range 20 {
+			refs = append(refs, newPage(t, p, 1))
+		}
+		checkpoint(t, p)
+		for _, ref := range refs[:10] {
+			require.NoError(t, p.Freed(ref.Pgid, 1))
+		}
+		checkpoint(t, p)
+		for _, ref := range refs[:10] {
+			require.NoError(t, p.Release(ref.Pgid, 1))
+		}
+		// The free map goes where these were: no page at the end is read by opening.
+		pages, last := checkpoint(t, p).Pages, refs[len(refs)-1]
+		require.Less(t, p.freeDir().Pgid, last.Pgid)
+		require.NoError(t, p.Close())
+		f, err := b.fs.Open(b.path, vfs.Write)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, f.Close()) }()
+
+		require.NoError(t, f.Truncate(int64(pages)*MinPageSize)) // nothing behind the last page is needed
+		p, err = b.tryOpen()
+		require.NoError(t, err)
+		_, err = p.Page(last, last.Epoch)
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+
+		for size := int64(pages)*MinPageSize - 1; size >= 2*MinPageSize; size -= MinPageSize / 2 {
+			require.NoError(t, f.Truncate(size))
+			_, err = b.tryOpen()
+			requireBadPage(t, err, Pgid(pages-1))
+		}
+	})
+}
