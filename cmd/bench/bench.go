@@ -95,6 +95,7 @@ func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name
 		return result, err
 	}
 	if failure == "" {
+		warmMemory(b.n)
 		if result, err = start(ctx, j); err != nil {
 			result.Engine, result.Workload, result.Round, failure = name, w.Name, round, err.Error()
 		}

@@ -29,9 +29,6 @@ const (
 	dualIndex = 'i'
 	entrySize = 1 + 8     // of the index, before the key
 	permanent = 1<<63 - 1 // the instant of rows without an expiry
-
-	// purgeBatch is how many rows one transaction of a purge deletes.
-	purgeBatch = 10_000
 )
 
 type dualStore struct {
@@ -88,25 +85,25 @@ func (c *dualClient) Get(key []byte, use func([]byte)) (live bool, err error) {
 func (c *dualClient) View(func(Reader) error) error { return errors.ErrUnsupported }
 
 // Purge deletes what is due in batches.
-func (c *dualClient) Purge() (rows int, err error) {
+func (c *dualClient) Purge(batch int) (rows int, err error) {
 	for {
-		due, n, err := c.purge()
+		due, n, err := c.purge(batch)
 		rows += n
-		if err != nil || due < purgeBatch {
+		if err != nil || due < batch {
 			return rows, err
 		}
 	}
 }
 
 // purge deletes one batch of index entries that are due, and the rows of those that are true.
-func (c *dualClient) purge() (entries, rows int, err error) {
+func (c *dualClient) purge(batch int) (entries, rows int, err error) {
 	c.purging.Lock()
 	defer c.purging.Unlock()
 	hi := binary.BigEndian.AppendUint64([]byte{dualIndex}, uint64(c.now().UnixMilli())+1)
 	var due [][]byte // entries, and the keys of rows
 	err = c.Client.View(func(r Reader) error {
 		dr := r.(dualReader)
-		err := dr.keys([]byte{dualIndex}, hi, purgeBatch, func(entry []byte) { due = append(due, append([]byte(nil), entry...)) })
+		err := dr.keys([]byte{dualIndex}, hi, batch, func(entry []byte) { due = append(due, append([]byte(nil), entry...)) })
 		entries = len(due)
 		for _, entry := range due[:entries] {
 			if err != nil {

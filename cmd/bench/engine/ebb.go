@@ -79,10 +79,9 @@ func (c *ebbClient) View(fn func(Reader) error) error {
 	return c.db.View(func(tx *kv.Tx) error { return fn(ebbReader{tx}) })
 }
 
-// Purge has batches of the same size as those of an index by hand. The default of 256 is chosen for the latency of others.
-func (c *ebbClient) Purge() (int, error) {
+func (c *ebbClient) Purge(batch int) (int, error) {
 	// Force: the row's clock has jumped forward, to let a million rows expire without waiting for it.
-	res, err := c.db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: purgeBatch, Force: true})
+	res, err := c.db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: batch, Force: true})
 	if err == nil && c.durable {
 		err = c.db.Sync()
 	}

@@ -69,9 +69,9 @@ type ExpiringWriter interface {
 	PutTTL(key, value []byte, ttl time.Duration) error
 }
 
-// Purger is a Client that can delete all expired rows, durably if the store is.
+// Purger is a Client that can delete all expired rows, durably if the store is, at most batch of them in a transaction.
 type Purger interface {
-	Purge() (rows int, err error)
+	Purge(batch int) (rows int, err error)
 }
 
 // Checkpointer is a Store with a call that moves what its log holds to where it stays.

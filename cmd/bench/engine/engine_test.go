@@ -198,7 +198,7 @@ func TestEnginesAreWhatTheyClaim(t *testing.T) {
 		purger, purges := s.Client.(Purger)
 		if e.Purges {
 			require.True(t, purges)
-			n, err := purger.Purge()
+			n, err := purger.Purge(4)
 			require.NoError(t, err)
 			require.Zero(t, n)
 		}
@@ -227,12 +227,12 @@ func TestExpiredRowsAreHiddenAndPurged(t *testing.T) {
 		put(3, time.Hour) // its first expiry no longer counts
 		require.Equal(t, string(testValue(1)), s.get(t, 1))
 		s.now = s.now.Add(2 * time.Minute) // No read before the purge: one that meets an expired row may delete it.
-		n, err := s.Client.(Purger).Purge()
+		n, err := s.Client.(Purger).Purge(4)
 		require.NoError(t, err)
 		require.Equal(t, 9, n)
 		require.Equal(t, "not found", s.get(t, 1))
 		require.Equal(t, string(testValue(3)), s.get(t, 3))
-		n, err = s.Client.(Purger).Purge()
+		n, err = s.Client.(Purger).Purge(4)
 		require.NoError(t, err)
 		require.Zero(t, n)
 

@@ -107,11 +107,22 @@ func (c *sqliteClient) statement(text string) (stmt *sql.Stmt, err error) {
 	return c.scans[text], err
 }
 
-// Purge is one statement, which the index of instants makes as fast as it can be.
-func (c *sqliteClient) Purge() (int, error) {
+// Purge deletes with the help of the index of instants.
+func (c *sqliteClient) Purge(batch int) (rows int, err error) {
+	for {
+		n, err := c.purge(batch)
+		rows += n
+		if err != nil || n < batch {
+			return rows, err
+		}
+	}
+}
+
+func (c *sqliteClient) purge(batch int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	res, err := c.write.conn.ExecContext(context.Background(), "DELETE FROM t WHERE e <= ?", c.now().UnixMilli())
+	const text = "DELETE FROM t WHERE k IN (SELECT k FROM t WHERE e <= ? LIMIT ?)"
+	res, err := c.write.conn.ExecContext(context.Background(), text, c.now().UnixMilli(), batch)
 	if err != nil {
 		return 0, err
 	}

@@ -72,6 +72,12 @@ func liveGets(c engine.Client, rng *rand.Rand, n, ops int) error {
 	return check.expect(ops)
 }
 
+// How many rows one transaction of a purge deletes: many where nobody waits, few where somebody does.
+const (
+	purgeBatch  = 10_000
+	gentleBatch = 256
+)
+
 // runPurge opens the store at a time when the short ttl is over.
 func runPurge(r *Run) error {
 	r.clock = time.Hour
@@ -80,7 +86,7 @@ func runPurge(r *Run) error {
 	}
 	purged := 0
 	err := r.concurrently(r.due(), 0, func(c engine.Client, _, _ int, _ *latencies) (err error) {
-		purged, err = c.(engine.Purger).Purge()
+		purged, err = c.(engine.Purger).Purge(purgeBatch)
 		return err
 	})
 	if err != nil {

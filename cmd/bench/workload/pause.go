@@ -29,7 +29,7 @@ var pauses = []Workload{
 			r.clock = time.Hour
 			return r.pause(func(c engine.Client) (func() error, error) {
 				return func() error {
-					n, err := c.(engine.Purger).Purge()
+					n, err := c.(engine.Purger).Purge(gentleBatch)
 					if err == nil && n != r.due() {
 						err = fmt.Errorf("wrong answer: %d rows purged, %d were due", n, r.due())
 					}

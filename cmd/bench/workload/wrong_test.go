@@ -47,8 +47,8 @@ func (c lyingClient) View(fn func(engine.Reader) error) error {
 	return c.Client.View(func(r engine.Reader) error { return fn(lyingReader{r, c.how}) })
 }
 
-func (c lyingClient) Purge() (int, error) {
-	n, err := c.Client.(engine.Purger).Purge()
+func (c lyingClient) Purge(batch int) (int, error) {
+	n, err := c.Client.(engine.Purger).Purge(batch)
 	return n - 1, err
 }
 
