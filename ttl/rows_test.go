@@ -1,0 +1,150 @@
+package ttl
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// A shelf is a store on a simulated disk with one family of so many keys: each with an even number i expires in second i+2.
+const shelfKeys = 600
+
+func shelfKey(i int) []byte { return fmt.Appendf(nil, "key-%04d", i) }
+
+func openShelf(t *testing.T, disk *crashfs.Disk) *txn.Store {
+	t.Helper()
+	s, err := txn.Open("/a.ebb", txn.Options{FS: disk, NoMap: true, Inline: true})
+	require.NoError(t, err)
+	return s
+}
+
+func newShelf(t *testing.T) *crashfs.Disk {
+	t.Helper()
+	disk := crashfs.New(crashfs.Options{})
+	s := openShelf(t, disk)
+	r, done := rowsOf(t, s)
+	for i := range shelfKeys {
+		require.NoError(t, r.Put(shelfKey(i), make([]byte, 40), int64(1-i%2)*int64(i+2)*1000))
+	}
+	done(true)
+	require.NoError(t, s.Close())
+	return disk
+}
+
+// rowsOf begins a write transaction on the family, making it if need be.
+func rowsOf(t *testing.T, s *txn.Store) (r Rows, done func(commit bool)) {
+	t.Helper()
+	tx, err := s.Begin(context.Background(), true)
+	require.NoError(t, err)
+	f, err := cf.Lookup(tx, "f")
+	if err != nil {
+		require.ErrorIs(t, err, cf.ErrNotFound)
+		f, err = cf.Create(tx, "f", cf.Options{})
+	}
+	require.NoError(t, err)
+	return Rows{Tx: tx, Family: f, MaxTxnBytes: 1 << 30}, func(commit bool) {
+		if !commit {
+			tx.Rollback()
+			return
+		}
+		require.NoError(t, tx.Commit(txn.Sync))
+	}
+}
+
+func heard([]byte, []byte) error { return nil }
+
+var writingVerbs = map[string]func(r Rows) error{
+	"put":                    func(r Rows) error { return r.Put(shelfKey(4), []byte("v"), 99_000) },
+	"put_for_ever":           func(r Rows) error { return r.Put(shelfKey(6), []byte("v"), 0) },
+	"set_expiry":             func(r Rows) error { return r.SetExpiry(shelfKey(8), 99_000) },
+	"persist":                func(r Rows) error { return r.SetExpiry(shelfKey(10), 0) },
+	"delete":                 func(r Rows) error { return r.Delete(shelfKey(12)) },
+	"clear":                  func(r Rows) error { return r.Clear() },
+	"delete_range_of_some":   func(r Rows) error { return r.DeleteRange(shelfKey(7), shelfKey(590)) },
+	"delete_range_from_none": func(r Rows) error { return r.DeleteRange(nil, shelfKey(50)) },
+	"delete_range_of_all":    func(r Rows) error { return r.DeleteRange(nil, nil) },
+	"purge":                  func(r Rows) error { _, _, err := r.Purge(300_000, 1000, heard); return err },
+	"evict": func(r Rows) error {
+		var notes []Note
+		for i := 0; i < 200; i += 20 {
+			notes = append(notes, Note{Base: r.Family.Base, Family: "f", Key: string(shelfKey(i)), Expiry: int64(i+2) * 1000})
+		}
+		_, err := r.Evict(300_000, notes, heard)
+		return err
+	},
+}
+
+var readingVerbs = map[string]func(r Rows) error{
+	"get":   func(r Rows) error { _, _, _, err := r.Get(shelfKey(300)); return err },
+	"info":  func(r Rows) error { _, _, _, err := r.Info(shelfKey(300)); return err },
+	"first": func(r Rows) error { _, _, err := r.First(); return err },
+	"due":   func(r Rows) error { _, err := r.Due(300_000); return err },
+	"walk": func(r Rows) error {
+		for w := r.ByExpiry(); ; {
+			if _, _, ok, err := w.Next(); err != nil || !ok {
+				return err
+			}
+		}
+	},
+	"check": func(r Rows) error {
+		return Check(context.Background(), r.Tx, r.Family, func(err *badfile.Error) bool { return true })
+	},
+}
+
+// TestReadErrorEndsTheVerbThatItHits fails the n-th read of every verb, n = 0, 1, 2 ... until it needs no more: the verb gives
+// that error and no other, and does not take it for a key that is not there.
+func TestReadErrorEndsTheVerbThatItHits(t *testing.T) {
+	disk, failed := newShelf(t), 0
+	for _, verbs := range []map[string]func(Rows) error{writingVerbs, readingVerbs} {
+		for name, verb := range verbs {
+			t.Run(name, func(t *testing.T) {
+				for n := 0; ; n++ {
+					s := openShelf(t, disk)
+					r, done := rowsOf(t, s)
+					in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n, Sticky: true})
+					err := verb(r)
+					in.Disarm()
+					done(false)
+					// A read of the free map that fails is the last of the store until it is opened again.
+					if closed := s.Close(); closed != nil {
+						require.ErrorIs(t, closed, txn.ErrFailed)
+					}
+					if in.Fired() == 0 {
+						require.NoError(t, err)
+						failed += n
+						return
+					}
+					require.ErrorIs(t, err, crashfs.ErrIO, "read %d", n)
+					require.NotErrorIs(t, err, badfile.ErrCorrupt)
+				}
+			})
+		}
+	}
+	require.Greater(t, failed, 50, "reads that failed")
+}
+
+// TestVerbThatDoesNotFitChangesNothing leaves a transaction no room: a verb of several rows is refused before its first.
+func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
+	disk := newShelf(t)
+	s := openShelf(t, disk)
+	defer func() { require.NoError(t, s.Close()) }()
+	for name, verb := range writingVerbs {
+		t.Run(name, func(t *testing.T) {
+			r, done := rowsOf(t, s)
+			defer done(false)
+			r.MaxTxnBytes = r.Tx.Bytes()
+			require.ErrorIs(t, verb(r), txn.ErrTxnTooBig)
+			require.Equal(t, r.MaxTxnBytes, r.Tx.Bytes(), "nothing is logged")
+			require.EqualValues(t, shelfKeys, r.Tx.Rows(r.Family.Data()))
+			require.EqualValues(t, shelfKeys/2, r.Count())
+			require.EqualValues(t, shelfKeys/2, r.Tx.Rows(r.Family.ExpiryIndex()))
+		})
+	}
+}
