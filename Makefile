@@ -54,7 +54,7 @@ microbench: ## Run the Go benchmarks that match BENCH for BENCHTIME each
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
 
 golden: ## Rewrite the golden files that pin the format; a change there is a format change
-	@for dir in $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -n 1 dirname | sort -u); do \
+	@for dir in $$(grep -rl --include='*_test.go' 'ebb/internal/golden"' . | xargs -n 1 dirname | sort -u); do \
 		(cd "$$dir" && go test . -update) || exit 1; done
 
 run: build ## Import the sources of the Go toolchain, kill the import half-way, recover, verify

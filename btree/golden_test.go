@@ -2,62 +2,15 @@ package btree
 
 import (
 	"bytes"
-	"encoding/hex"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/pager"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// A field is one line of a golden file.
-type field struct {
-	off, size int
-	remark    string
-}
-
-// requireGolden compares the page with testdata/name: lines of offset, bytes and a remark. What no line tells of is zero.
-func requireGolden(t *testing.T, name string, page []byte, fields []field) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		var out strings.Builder
-		for _, f := range fields {
-			fmt.Fprintf(&out, "%05d %s  # %s\n", f.off, hex.EncodeToString(page[f.off:f.off+f.size]), f.remark)
-		}
-		require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o644))
-	}
-	require.Equal(t, hex.Dump(readGolden(t, name, len(page))), hex.Dump(page))
-}
-
-// readGolden returns the page that testdata/name describes.
-func readGolden(t testing.TB, name string, size int) []byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(t, err)
-	page := make([]byte, size)
-	for line := range strings.Lines(string(text)) {
-		line, _, _ = strings.Cut(line, "#")
-		parts := strings.Fields(line)
-		require.Len(t, parts, 2)
-		off, err := strconv.Atoi(parts[0])
-		require.NoError(t, err)
-		b, err := hex.DecodeString(parts[1])
-		require.NoError(t, err)
-		copy(page[off:], b)
-	}
-	return page
-}
-
-var headerFields = []field{
+var headerFields = []golden.Field{
 	{0, 8, "checksum, set when the page is written to the file"},
 	{8, 8, "pgid"},
 	{16, 4, "epoch"},
@@ -88,14 +41,14 @@ func goldenLeaf(t testing.TB) []byte {
 func TestLeafGolden(t *testing.T) {
 	b := goldenLeaf(t)
 	require.NoError(t, CheckPage(b, 4096))
-	requireGolden(t, "leaf-three-cells.hex", b, append(headerFields[:6:6],
-		field{24, 4, "lo"}, field{28, 2, "gap: 15 bytes of a removed cell"}, field{30, 2, "prefix: key/"},
-		field{32, 4, "head 0: a"}, field{36, 4, "head 1: aa"}, field{40, 4, "head 2: zzzz"},
-		field{44, 2, "slot 0"}, field{46, 2, "slot 1"}, field{48, 2, "slot 2"},
-		field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4"},
-		field{4047, 15, "gap"},
-		field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
-		field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}))
+	golden.Require(t, "leaf-three-cells.hex", "leaf of three cells, one of which is in an overflow extent", append(headerFields[:6:6],
+		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap: 15 bytes of a removed cell"}, golden.Field{30, 2, "prefix: key/"},
+		golden.Field{32, 4, "head 0: a"}, golden.Field{36, 4, "head 1: aa"}, golden.Field{40, 4, "head 2: zzzz"},
+		golden.Field{44, 2, "slot 0"}, golden.Field{46, 2, "slot 1"}, golden.Field{48, 2, "slot 2"},
+		golden.Field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4"},
+		golden.Field{4047, 15, "gap"},
+		golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
+		golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}), b)
 }
 
 func goldenBranch(t testing.TB) []byte {
@@ -113,13 +66,13 @@ func goldenBranch(t testing.TB) []byte {
 func TestBranchGolden(t *testing.T) {
 	b := goldenBranch(t)
 	require.NoError(t, CheckPage(b, 4096))
-	requireGolden(t, "branch-three-children.hex", b, append(headerFields[:6:6],
-		field{24, 4, "lo"}, field{28, 2, "gap"}, field{30, 2, "prefix: keys/with/long/separators/"},
-		field{32, 8, "head 0"}, field{40, 8, "head 1: 1"}, field{48, 8, "head 2: 2"},
-		field{56, 24, "child 0: pgid 17, rows 3 with overflow, epoch 5, no separator"},
-		field{80, 24, "child 1: pgid 20, rows 250, epoch 4, sepOff, sepLen 27"},
-		field{104, 24, "child 2: pgid 21, rows 40, epoch 3, sepOff, sepLen 27"},
-		field{4042, 27, "separator 2"}, field{4069, 27, "separator 1"}))
+	golden.Require(t, "branch-three-children.hex", "branch of three children", append(headerFields[:6:6],
+		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap"}, golden.Field{30, 2, "prefix: keys/with/long/separators/"},
+		golden.Field{32, 8, "head 0"}, golden.Field{40, 8, "head 1: 1"}, golden.Field{48, 8, "head 2: 2"},
+		golden.Field{56, 24, "child 0: pgid 17, rows 3 with overflow, epoch 5, no separator"},
+		golden.Field{80, 24, "child 1: pgid 20, rows 250, epoch 4, sepOff, sepLen 27"},
+		golden.Field{104, 24, "child 2: pgid 21, rows 40, epoch 3, sepOff, sepLen 27"},
+		golden.Field{4042, 27, "separator 2"}, golden.Field{4069, 27, "separator 1"}), b)
 }
 
 func TestOverflowGolden(t *testing.T) {
@@ -128,8 +81,8 @@ func TestOverflowGolden(t *testing.T) {
 	require.Equal(t, 2, ExtentPages(len(value), 4096))
 	LayExtent(b, pager.Header{Pgid: 99, Epoch: 4}, value)
 	require.NoError(t, CheckExtent(b, 4096, len(value)))
-	requireGolden(t, "overflow.hex", b, append(headerFields[:6:6],
-		field{24, 8, "size: 4097 bytes"}, field{32, 16, "value begins"}, field{4122, 7, "value ends"}))
+	golden.Require(t, "overflow.hex", "overflow extent of two pages", append(headerFields[:6:6],
+		golden.Field{24, 8, "size: 4097 bytes"}, golden.Field{32, 16, "value begins"}, golden.Field{4122, 7, "value ends"}), b)
 	for name, bad := range map[string]struct {
 		off, size int
 	}{

@@ -1,49 +1,32 @@
 package cf
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/hex"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/golden"
 )
-
-// golden reads a hex file: each line holds an offset, bytes, and a remark after two spaces.
-func golden(t *testing.T, name string) []byte {
-	t.Helper()
-	text, err := os.ReadFile("testdata/" + name)
-	require.NoError(t, err)
-	var b []byte
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "#") {
-			continue
-		}
-		raw, err := hex.DecodeString(strings.Fields(lines.Text())[1])
-		require.NoError(t, err)
-		b = append(b, raw...)
-	}
-	return b
-}
 
 func TestEntryBytesArePinned(t *testing.T) {
 	want := &Family{Name: "sessions", Base: 6, Options: Options{
 		DefaultTTLMs: 3_600_000, RetentionMs: 2_592_000_000, PartitionMs: 86_400_000,
 	}}
-	b := golden(t, "entry.hex")
-	require.Equal(t, hex.EncodeToString(b), hex.EncodeToString(appendEntry(nil, want)))
-	got, err := decodeEntry("sessions", b)
+	golden.Require(t, "entry.hex", `catalog entry of family "sessions"`, golden.Row([]golden.Part{
+		{1, "version"}, {1, "flags"}, {6, "reserved"}, {8, "base: trees 6, 7, 8 and 9"}, {8, "default ttl: 3 600 000 ms"},
+		{8, "retention: 2 592 000 000 ms"}, {8, "partition: 86 400 000 ms"},
+	}...), appendEntry(nil, want))
+	got, err := decodeEntry("sessions", golden.Read(t, "testdata/entry.hex"))
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
 
 func TestEntryThatDoesNotHoldItsPromisesIsCorrupt(t *testing.T) {
-	good := golden(t, "entry.hex")
+	good := golden.Read(t, "testdata/entry.hex")
 	for _, test := range []struct {
 		name   string
 		family string

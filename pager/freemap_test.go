@@ -13,6 +13,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -322,8 +323,8 @@ func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
 }
 
 func FuzzFreeMap(f *testing.F) {
-	f.Add(golden(f, "free-directory.hex"), golden(f, "free-map.hex"), byte(9))
-	f.Add(golden(f, "free-directory-level-1.hex"), golden(f, "free-directory.hex"), byte(3))
+	f.Add(golden.Read(f, "testdata/free-directory.hex"), golden.Read(f, "testdata/free-map.hex"), byte(9))
+	f.Add(golden.Read(f, "testdata/free-directory-level-1.hex"), golden.Read(f, "testdata/free-directory.hex"), byte(3))
 	f.Fuzz(func(t *testing.T, dir, fmap []byte, ops byte) {
 		defer bound.Hold(t, 32<<20)()
 		b, p := freeMapStore(t)

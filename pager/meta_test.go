@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -65,7 +66,7 @@ func TestEveryFieldOfAMetaPageIsProved(t *testing.T) {
 		{"end_of_the_page", func(b []byte) { b[len(b)-1] = 1 }, "zero"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := golden(t, "meta.hex")
+			b := golden.Read(t, "testdata/meta.hex")
 			test.change(b)
 			Seal(b, Salt(storeID))
 			_, err := decodeMeta(b, 1)
@@ -76,7 +77,7 @@ func TestEveryFieldOfAMetaPageIsProved(t *testing.T) {
 	}
 	t.Run("every_bit_but_the_magic_is_under_the_checksum", func(t *testing.T) {
 		for at := range metaEnd {
-			b := golden(t, "meta.hex")
+			b := golden.Read(t, "testdata/meta.hex")
 			b[at] ^= 0x10
 			_, err := decodeMeta(b, 1)
 			if at >= offMagic && at < offMagic+8 {
@@ -174,8 +175,8 @@ func TestMetaPagesAreWrittenInTurn(t *testing.T) {
 }
 
 func FuzzMeta(f *testing.F) {
-	f.Add(golden(f, "meta.hex"), true)
-	f.Add(golden(f, "next-version.hex"), false)
+	f.Add(golden.Read(f, "testdata/meta.hex"), true)
+	f.Add(golden.Read(f, "testdata/next-version.hex"), false)
 	f.Add([]byte("Ebb"), false)
 	f.Fuzz(func(t *testing.T, file []byte, seal bool) {
 		defer bound.Hold(t, 16<<20)()

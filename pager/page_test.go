@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -644,9 +645,9 @@ func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
 
 // FuzzOverflow reads an extent from a file whose bytes are anything, with their checksum right.
 func FuzzOverflow(f *testing.F) {
-	f.Add(golden(f, "overflow.hex"), 5055, uint64(2), uint32(1))
+	f.Add(golden.Read(f, "testdata/overflow.hex"), 5055, uint64(2), uint32(1))
 	f.Add([]byte("short"), 0, uint64(1<<63), uint32(9))
-	f.Add(golden(f, "overflow.hex"), 1<<30, uint64(2), uint32(1)) // a cell that asks for a gigabyte
+	f.Add(golden.Read(f, "testdata/overflow.hex"), 1<<30, uint64(2), uint32(1)) // a cell that asks for a gigabyte
 	f.Fuzz(func(t *testing.T, content []byte, size int, id uint64, epoch uint32) {
 		defer bound.Hold(t, 16<<20)()
 		if len(content) > 64<<10 || size < 0 || size > 1<<30 {

@@ -2,10 +2,8 @@ package ttl
 
 import (
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +12,8 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // TestExpiryBytesAreTheOnesOfTheSpec pins both encodings.
 func TestExpiryBytesAreTheOnesOfTheSpec(t *testing.T) {
@@ -33,12 +30,7 @@ func TestExpiryBytesAreTheOnesOfTheSpec(t *testing.T) {
 		require.Equal(t, ms, back)
 		require.Equal(t, "k", string(key))
 	}
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/expiry.hex", []byte(text.String()), 0o644))
-	}
-	golden, err := os.ReadFile("testdata/expiry.hex")
-	require.NoError(t, err)
-	require.Equal(t, string(golden), text.String())
+	golden.Text(t, "expiry.hex", text.String())
 	require.Contains(t, text.String(), "1735000000000 00000193f60f0600 ")
 }
 

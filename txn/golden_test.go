@@ -2,13 +2,7 @@ package txn
 
 import (
 	"bytes"
-	"encoding/hex"
-	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,89 +10,37 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
-var updateGolden = flag.Bool("update", false, "rewrite the golden files")
-
-// part is a stretch of bytes with one meaning.
-type part struct {
-	size   int
-	remark string
-}
-
-// requireGolden holds b against a golden file: offset, bytes and a remark for each part, in order.
-func requireGolden(t *testing.T, name, title string, parts []part, b []byte) {
-	t.Helper()
-	var text strings.Builder
-	fmt.Fprintf(&text, "# %s\n# %d bytes\n", title, len(b))
-	at := 0
-	for _, p := range parts {
-		fmt.Fprintf(&text, "%06x  %-20x  %s\n", at, b[at:at+p.size], p.remark)
-		at += p.size
-	}
-	require.Equal(t, len(b), at, "every byte has a remark")
-	path := filepath.Join("testdata", name)
-	if *updateGolden {
-		require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, strings.ReplaceAll(string(want), "\r\n", "\n"), text.String(), "the format has changed: see CONTRIBUTING.md")
-	require.Equal(t, b, golden(t, path))
-}
-
-// golden reads the bytes of a golden file.
-func golden(t testing.TB, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var b []byte
-	for _, line := range strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") {
-		var n int
-		if _, err := fmt.Sscanf(line, "# %d bytes", &n); err == nil {
-			b = make([]byte, n)
-		}
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		words := strings.Fields(line)
-		off, err := strconv.ParseInt(words[0], 16, 64)
-		require.NoError(t, err)
-		raw, err := hex.DecodeString(words[1])
-		require.NoError(t, err)
-		copy(b[off:], raw)
-	}
-	return b
-}
-
 // goldenRedo has one operation of each kind.
 var goldenRedo = []struct {
 	want  redo
-	parts []part
+	parts []golden.Part
 }{
 	{redo{op: opPut, id: 1, key: []byte("key"), value: []byte("value")},
-		[]part{{1, "put"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}, {1, "value length"}, {5, `value "value"`}}},
+		[]golden.Part{{1, "put"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}, {1, "value length"}, {5, `value "value"`}}},
 	{redo{op: opPutTag, id: 300, key: []byte("k"), value: []byte{}, tag: 0x0102030405060708},
-		[]part{{1, "put, tag"}, {2, "tree 300"}, {8, "tag"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
-	{redo{op: opDelete, id: 1, key: []byte("key")}, []part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}}},
-	{redo{op: opRange, id: 1}, []part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
+		[]golden.Part{{1, "put, tag"}, {2, "tree 300"}, {8, "tag"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
+	{redo{op: opDelete, id: 1, key: []byte("key")}, []golden.Part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opRange, id: 1}, []golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
 	{redo{op: opRange, id: 1, key: []byte("a")},
-		[]part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"}, {1, `lo "a"`}}},
+		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"}, {1, `lo "a"`}}},
 	{redo{op: opRange, id: 1, value: []byte("b")},
-		[]part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"}, {1, `hi "b"`}}},
-	{redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")}, []part{{1, "delete range"}, {1, "tree 1"},
+		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"}, {1, `hi "b"`}}},
+	{redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")}, []golden.Part{{1, "delete range"}, {1, "tree 1"},
 		{1, "bounds: lo and hi"}, {1, "lo length"}, {1, `lo "a"`}, {1, "hi length"}, {1, `hi "b"`}}},
-	{redo{op: opCreate, id: 5}, []part{{1, "create"}, {1, "tree 5"}}},
-	{redo{op: opDrop, id: 5}, []part{{1, "drop"}, {1, "tree 5"}}},
-	{redo{op: opClear, id: 6}, []part{{1, "clear"}, {1, "tree 6"}}},
+	{redo{op: opCreate, id: 5}, []golden.Part{{1, "create"}, {1, "tree 5"}}},
+	{redo{op: opDrop, id: 5}, []golden.Part{{1, "drop"}, {1, "tree 5"}}},
+	{redo{op: opClear, id: 6}, []golden.Part{{1, "clear"}, {1, "tree 6"}}},
 	{redo{op: opSetTag, id: 1, key: []byte("key"), tag: -2},
-		[]part{{1, "set tag"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`}}},
+		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opSetTag, id: 1, key: []byte("key")},
-		[]part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
-	{redo{op: opNextTree, id: 1 << 20}, []part{{1, "next tree"}, {3, "2^20"}}},
+		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
+	{redo{op: opNextTree, id: 1 << 20}, []golden.Part{{1, "next tree"}, {3, "2^20"}}},
 }
 
 // appendRedo encodes an operation as the transaction's calls do.
@@ -120,13 +62,13 @@ func appendRedo(b []byte, r redo) []byte {
 
 func TestRedoBytesArePinned(t *testing.T) {
 	b := []byte{7, 6, 5, 4, 3, 2, 1, 0, 0x7b, 0x68, 0xe5, 0xcf, 0x8b, 1, 0, 0}
-	parts := []part{{8, "seq"}, {8, "clock mark: 1 700 000 000 123 ms"}}
+	parts := []golden.Part{{8, "seq"}, {8, "clock mark: 1 700 000 000 123 ms"}}
 	for _, g := range goldenRedo {
 		b = appendRedo(b, g.want)
 		parts = append(parts, g.parts...)
 	}
-	requireGolden(t, "redo.hex", "payload of a commit with one operation of each kind", parts, b)
-	rest := golden(t, "testdata/redo.hex")[redoHead:]
+	golden.Require(t, "redo.hex", "payload of a commit with one operation of each kind", golden.Row(parts...), b)
+	rest := golden.Read(t, "testdata/redo.hex")[redoHead:]
 	for _, g := range goldenRedo {
 		var r redo
 		var err error
@@ -184,12 +126,12 @@ func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
 }
 
 func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
-	whole := golden(t, "testdata/redo.hex")[redoHead:]
+	whole := golden.Read(t, "testdata/redo.hex")[redoHead:]
 	bounds := map[int]bool{0: true}
 	at := 0
 	for _, g := range goldenRedo {
 		for _, p := range g.parts {
-			at += p.size
+			at += p.Size
 		}
 		bounds[at] = true
 	}
@@ -222,7 +164,7 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 
 // FuzzRedo decodes a payload, and what decodes must encode and decode to the same operations. Then a store replays it.
 func FuzzRedo(f *testing.F) {
-	f.Add(golden(f, "testdata/redo.hex")[redoHead:])
+	f.Add(golden.Read(f, "testdata/redo.hex")[redoHead:])
 	f.Add([]byte{opPut, 1, 1, 'k', 1, 'v', opRange, 1, 0})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		defer bound.Hold(t, uint64(16<<20+64*len(payload)))()
@@ -284,10 +226,10 @@ var goldenTree = tree.Tree{Root: pager.Ref{Pgid: 0x0102030405, Epoch: 0x0a0b0c0d
 
 func TestTreeTableRowBytesArePinned(t *testing.T) {
 	row := append(treeKey(trashBit|0x2122), appendTree(nil, goldenTree)...)
-	requireGolden(t, "tree-row.hex", "tree table row of dropped tree 0x2122: key, then value", []part{
+	golden.Require(t, "tree-row.hex", "tree table row of dropped tree 0x2122: key, then value", golden.Row([]golden.Part{
 		{8, "tree number, big-endian"}, {8, "root pgid"}, {8, "rows"}, {4, "root epoch"}, {1, "depth"}, {3, "zeros"},
-	}, row)
-	got, err := decodeTree(golden(t, "testdata/tree-row.hex")[8:])
+	}...), row)
+	got, err := decodeTree(golden.Read(t, "testdata/tree-row.hex")[8:])
 	require.NoError(t, err)
 	require.Equal(t, goldenTree, got)
 }
@@ -363,7 +305,7 @@ func TestFilesOfTheFutureAreErrVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile("../pager/testdata/" + name)
 			require.NoError(t, err)
-			content := golden(t, "../pager/testdata/"+name)
+			content := golden.Read(t, "../pager/testdata/"+name)
 			require.NotEmpty(t, text)
 			fs := vfs.NewMemory()
 			f, err := fs.Open("/a.ebb", vfs.Write|vfs.Create)

@@ -3,22 +3,16 @@ package wal
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const smallSegment = 32 << 10
 
@@ -305,28 +299,21 @@ func TestGoldenBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Sync())
 	file := readFile(t, l.opts.FS, l.opts.name(1))
-	golden(t, "segment-header.hex", "header block: magic, version, block, store id, number, salt, size, follows, reserved, checksum", file, 0, noteAt)
-	golden(t, "note.hex", "note block: salt, synced, checksum", file, noteAt, firstRecord)
-	golden(t, "records.hex", "records: checksum, salt, lsn, synced, prev, length, type, flags, reserved; payload", file, firstRecord, len(file))
-}
-
-func golden(t *testing.T, name, remark string, file []byte, lo, hi int) {
-	t.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n# Lines of zeros are left out.\n", remark)
-	for at := lo; at < hi; at += 16 {
-		line := file[at : at+16]
-		if !bytes.Equal(line, make([]byte, 16)) {
-			fmt.Fprintf(&b, "%06x  % x  % x\n", at, line[:8], line[8:])
-		}
+	for _, part := range []struct {
+		name, title string
+		fields      []golden.Field
+	}{
+		{"segment-header.hex", "header block of a segment", []golden.Field{
+			{0, int(noteAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
+		{"note.hex", "note block of a segment", []golden.Field{{int(noteAt), int(firstRecord - noteAt), "salt, synced, checksum"}}},
+		{"records.hex", "records: checksum, salt, lsn, synced, prev, length, type, flags, reserved; payload", []golden.Field{
+			{int(firstRecord), len(file) - int(firstRecord), "first record"}}},
+	} {
+		b := make([]byte, len(file)) // with what the other two have left out
+		f := part.fields[0]
+		copy(b[f.Off:f.Off+f.Size], file[f.Off:])
+		golden.Require(t, part.name, part.title, part.fields, b)
 	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), b.String())
 }
 
 func TestNextVersionIsAStranger(t *testing.T) {
