@@ -47,6 +47,7 @@ type checker struct {
 	used  *pager.UsedSet
 	seen  *pager.UsedSet
 	tree  TreeID
+	blind bool // some page could not be read: nobody knows what lies below it
 }
 
 // begin takes note of one state and its page accounts.
@@ -83,13 +84,22 @@ func (c *checker) run() {
 	if c.stop {
 		return
 	}
+	unknown := 0
 	c.used.Diff(c.seen, func(id pager.Pgid, used bool) bool {
 		p := Problem{Kind: "leak", File: c.s.path, Page: uint64(id), Offset: -1, Detail: "in use by the free map, reached by nothing"}
-		if !used {
+		switch {
+		case !used:
 			p.Kind, p.Detail = "free", "reached, but free by the free map"
+		case c.blind:
+			unknown++
+			return true
 		}
 		return c.tell(p)
 	})
+	if unknown > 0 {
+		c.report("incomplete", 0, fmt.Errorf("%d pages in use are reached from no page that can be read: "+
+			"they lie below damaged ones, or are lost", unknown))
+	}
 	if err := contextErr(c.ctx); err != nil && !c.stop {
 		c.report("incomplete", 0, err)
 	}
@@ -136,6 +146,7 @@ func (c *checker) PageSize() int { return c.s.pg.PageSize() }
 
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
 	if err := c.s.pg.Verify(ref, c.v.base, -1); err != nil {
+		c.blind = true
 		return nil, err
 	}
 	return c.s.pg.Page(ref, c.v.base)

@@ -432,6 +432,37 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	openTest(t, "/a.ebb", testOptions(disk))
 }
 
+// TestCheckSaysWhatItDoesNotKnow damages the root of a tree: the pages below it are not leaks, and not said to be.
+func TestCheckSaysWhatItDoesNotKnow(t *testing.T) {
+	disk := vfs.NewMemory()
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		for i := range 500 {
+			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%04d", i), make([]byte, 100), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(nil))
+	root, _ := s.head.trees.get(CatalogTree)
+	require.NoError(t, s.Close())
+	f, err := disk.Open("/a.ebb", vfs.Write)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteFull(f, []byte{0xff}, int64(root.Root.Pgid)*4096+2000))
+	require.NoError(t, f.Close())
+
+	s, err = Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	var found []Problem
+	s.Check(t.Context(), func(p Problem) bool { found = append(found, p); return true })
+	require.NoError(t, s.Close())
+	require.Len(t, found, 2)
+	require.Equal(t, "tree", found[0].Kind)
+	require.EqualValues(t, root.Root.Pgid, found[0].Page)
+	require.Equal(t, "incomplete", found[1].Kind)
+	require.Regexp(t, "^[0-9]{2} pages in use are reached from no page that can be read", found[1].Detail)
+}
+
 func TestCheckEndsWithItsContextAndOnAClosedStore(t *testing.T) {
 	s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
 	require.NoError(t, err)
