@@ -1,0 +1,149 @@
+package fuzz
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// sharers count with one-shot writes, each its own key and all of them one more, so that writes meet and share a commit.
+type sharers struct {
+	db   *kv.DB
+	disk *crashfs.Disk
+	own  [8]int // acknowledged count of each
+
+	mu   sync.Mutex
+	told []told // guarded by mu
+}
+
+// told is an acknowledgement: key had this count when the disk had done so many operations.
+type told struct {
+	at, count int
+	key       string
+}
+
+func sharedKey(id int) string { return fmt.Sprint("sharer", id) }
+
+const commonKey = "all"
+
+// run counts until each has counted n times.
+func (s *sharers) run(n int) error {
+	errs := make([]error, len(s.own))
+	var done sync.WaitGroup
+	for id := range s.own {
+		done.Go(func() {
+			for range n {
+				if errs[id] = errors.Join(s.count(sharedKey(id), &s.own[id]), s.count(commonKey, nil)); errs[id] != nil {
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
+
+// count adds one to a key. Nobody else adds to one whose count is known.
+func (s *sharers) count(key string, known *int) error {
+	v, err := s.db.Increment([]byte(key), 1, 0)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, told{s.disk.Len(), int(v), key})
+	if known == nil {
+		return nil
+	}
+	if *known++; int(v) != *known {
+		return fmt.Errorf("%s is %d, counted %d times", key, v, *known)
+	}
+	return nil
+}
+
+// judge holds an image of the disk at some operation against what was told before it: no count is below what was
+// acknowledged, and none above what was ever asked for.
+func (s *sharers) judge(im *crashfs.Image, at, n int) error {
+	db, err := openHistory(im.Disk(crashfs.Options{Untraced: true}), uint64(at))
+	if err != nil {
+		return err
+	}
+	least := map[string]int{}
+	for _, t := range s.told {
+		if t.at <= at {
+			least[t.key] = max(least[t.key], t.count)
+		}
+	}
+	sum, all := 0, 0
+	for id := -1; id < len(s.own); id++ {
+		key, most := commonKey, len(s.own)*n
+		if id >= 0 {
+			key, most = sharedKey(id), n
+		}
+		v, err := db.Get([]byte(key))
+		if errors.Is(err, kv.ErrNotFound) {
+			v, err = make([]byte, 8), nil
+		}
+		if err != nil {
+			return err
+		}
+		count := int(binary.BigEndian.Uint64(v))
+		if count < least[key] || count > most {
+			return fmt.Errorf("%s is %d at operation %d, %d were acknowledged of %d", key, count, at, least[key], most)
+		}
+		if id < 0 {
+			all = count
+		} else {
+			sum += count
+		}
+	}
+	// Everyone counts its own key first: what the disk shows is in that order too.
+	if all > sum || sum > all+len(s.own) {
+		return fmt.Errorf("operation %d: %d counts of all, %d of each", at, all, sum)
+	}
+	return errors.Join(sound(db), db.Close())
+}
+
+// TestSharedCommitsSurviveCrashes cuts the power, and kills the process, at moments of a run in which one-shot writes share
+// commits and syncs.
+func TestSharedCommitsSurviveCrashes(t *testing.T) {
+	runs, images, n := 12, 0, 40
+	if testing.Short() {
+		runs = 3
+	}
+	shared := false
+	for seed := range uint64(runs) {
+		s := &sharers{disk: crashfs.New(crashfs.Options{Direct: seed%2 == 0})}
+		var err error
+		s.db, err = openHistory(s.disk, seed)
+		require.NoError(t, err)
+		begun := s.disk.Len()
+		require.NoError(t, s.run(n), "seed %d", seed)
+		require.Len(t, s.told, 2*n*len(s.own))
+		shared = shared || s.db.Stats().Commits < uint64(len(s.told))
+		end := s.disk.Len()
+		require.NoError(t, s.db.Close())
+
+		rnd := rand.New(rand.NewPCG(seed, 77))
+		for range 12 {
+			at := begun + rnd.IntN(end-begun+1)
+			for _, profile := range []crashfs.Profile{crashfs.None, crashfs.Kill, crashfs.Prefix} {
+				for im := range s.disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
+					images++
+					require.NoError(t, s.judge(im, at, n), "seed %d", seed)
+					break // One of them; crashtest enumerate tries them all.
+				}
+			}
+		}
+	}
+	require.Greater(t, images, runs*24)
+	require.True(t, shared, "no two writes met")
+}
