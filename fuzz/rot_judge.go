@@ -235,16 +235,24 @@ func (j *autopsy) errors(got shelf) error {
 	return nil
 }
 
-// check runs the store's own check. It may find damage that no read has met.
+// check runs the store's own check. It may find damage that no read has met. That it is incomplete has no place: the damage
+// that keeps it from going on has one.
 func (j *autopsy) check() (problems int, err error) {
+	placed := 0
 	for p := range j.db.Check(context.Background()) {
 		problems++
-		if p.Page == 0 && p.Offset < 0 && p.Family == "" {
+		switch {
+		case p.Page != 0 || p.Offset >= 0 || p.Family != "":
+			placed++
+		case p.Kind != "incomplete":
 			return problems, fmt.Errorf("a problem without a place: %v", p)
 		}
 		if p.Page != 0 && int64(p.Page) == j.s.owner[j.rot.At/specimenPage] {
 			j.named = true
 		}
+	}
+	if problems > 0 && placed == 0 {
+		return problems, fmt.Errorf("%d problems, none of them with a place", problems)
 	}
 	if problems > 0 && !j.named && j.rot.How == "flip" && j.rot.File == mainFile() {
 		return problems, fmt.Errorf("the check finds %d problems, none of them on page %d", problems, j.s.owner[j.rot.At/specimenPage])
