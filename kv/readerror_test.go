@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -55,6 +56,58 @@ func TestReadErrorIsOfItsCallOnly(t *testing.T) {
 			require.Greater(t, n, 15)
 		})
 	}
+}
+
+// TestReadErrorInAWriteIsOfItsTransactionOnly fails each read that a write transaction makes, of its trees and of the free map:
+// the transaction ends with that error, and the next one does what it could not.
+func TestReadErrorInAWriteIsOfItsTransactionOnly(t *testing.T) {
+	disk := vfs.NewMemory()
+	var armed bool
+	reads, fail := 0, -1
+	fsys := &hookFS{disk, func(call, _ string) error {
+		if armed && call == "read" {
+			if reads++; reads == fail {
+				return errMachine
+			}
+		}
+		return nil
+	}}
+	open := func() *kv.DB {
+		db, err := kv.OpenFS(fsys, path, &kv.Options{PageSize: 4096}, kv.Tuning{NoMap: true})
+		require.NoError(t, err)
+		return db
+	}
+	db := open()
+	require.NoError(t, db.Update(putMany(defaultCF, "row", 2000)))
+	require.NoError(t, db.Checkpoint(t.Context()))
+	require.NoError(t, db.DeleteRange([]byte("row-2"), []byte("row-4"))) // so that there is space to be found
+	require.NoError(t, db.Close())
+	for fail = 1; ; fail++ {
+		db := open()
+		armed, reads = true, 0
+		write := func() error {
+			return db.Update(func(tx *kv.Tx) error {
+				if err := tx.Put([]byte("row"), make([]byte, 10_000)); err != nil {
+					return err
+				}
+				return tx.Delete([]byte("row"))
+			})
+		}
+		err := write()
+		armed = false
+		if reads >= fail {
+			requireReadError(t, err, fail)
+			require.NotErrorIs(t, err, kv.ErrFailed, "read %d", fail)
+			err = write()
+		}
+		require.NoError(t, err, "read %d", fail)
+		checkStore(t, db)
+		require.NoError(t, db.Close())
+		if reads < fail {
+			break
+		}
+	}
+	require.Greater(t, fail, 3)
 }
 
 func requireReadError(t *testing.T, err error, n int) {

@@ -26,9 +26,11 @@ type Options struct {
 	CheckPage func(b []byte, pageSize int) error
 }
 
-// Errors of allocation and of Verify.
+// Errors of allocation, of reads, and of CheckIdentity. A read that failed is the machine's: it has changed nothing, and may
+// succeed the next time.
 var (
 	ErrNoSpace  = errors.New("pager: no space")
+	ErrRead     = errors.New("pager: a read failed")
 	ErrReplaced = errors.New("pager: the file at this path is not the one that was opened")
 )
 
@@ -294,7 +296,7 @@ func (p *Pager) read(id Pgid, b []byte) error {
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
 		return p.corrupt(id, "the file ends before it")
 	case err != nil:
-		return fmt.Errorf("read page %d of %s: %w", id, p.name, err)
+		return fmt.Errorf("%w: page %d of %s: %w", ErrRead, id, p.name, err)
 	}
 	p.pagesRead.Add(uint64(len(b) / p.pageSize))
 	return nil

@@ -209,7 +209,8 @@ func (s *Store) logError(err error) error {
 	return s.spaceError(err)
 }
 
-// spaceError names a full disk; anything else poisons. It is for calls that reserve space before they write.
+// spaceError names a full disk; damage and a failed read of the free map are the caller's to tell, anything else poisons. It
+// is for calls that reserve space before they write.
 func (s *Store) spaceError(err error) error {
 	if err == nil || isNoSpace(err) {
 		if err != nil {
@@ -218,7 +219,7 @@ func (s *Store) spaceError(err error) error {
 		}
 		return nil
 	}
-	if corrupt(err) {
+	if corrupt(err) || errors.Is(err, pager.ErrRead) {
 		return err
 	}
 	return s.poison(err)

@@ -100,7 +100,7 @@ func WriteFull(f io.WriterAt, p []byte, off int64) error {
 		}
 		p, off = p[n:], off+int64(n)
 		if len(p) == 0 {
-			return nil
+			return err // Nobody else would tell of it.
 		}
 		if err != nil && !errors.Is(err, io.ErrShortWrite) {
 			return err
