@@ -23,10 +23,10 @@ build: ## Build the ebb command as bin/ebb
 	go build -o bin/ebb ./cmd/ebb
 
 test: ## Run the tests of all modules; the last line counts them
-	@go run ./scripts/gotest -bars .ci/bars
+	@go run ./scripts/gotest -bars .ci/bars -- -timeout 20m
 
 race: ## The same under the race detector
-	@go run ./scripts/gotest -- -race
+	@go run ./scripts/gotest -- -race -timeout 30m
 
 vet: ## gofmt and go vet, all modules
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
