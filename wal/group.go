@@ -92,7 +92,9 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.leave()
 			return err
 		}
-		l.gather(sync)
+		if l.gather(sync); l.cause != nil || l.closed {
+			continue // The log has failed meanwhile: nothing more is written.
+		}
 		g := l.take(sync)
 		l.mu.Unlock()
 		began := l.began(g)
@@ -109,14 +111,17 @@ func (l *Log) lead(end LSN, sync bool) error {
 	}
 }
 
+// yield lets other goroutines run. Tests have it do what they might.
+var yield = runtime.Gosched
+
 // gather lets those run who were told of the group before and have not committed again: a sync is dear, and they are
 // probably about to ask for one. It does not wait for anybody who is not running. mu is held, and let go meanwhile.
 func (l *Log) gather(sync bool) {
-	if last := l.company; !sync || len(l.queue) == 0 || l.queue[0].commits >= last {
+	if !sync || len(l.queue) == 0 || l.queue[0].commits >= l.lastCommits {
 		return
 	}
 	l.mu.Unlock()
-	runtime.Gosched()
+	yield()
 	l.mu.Lock()
 }
 
@@ -135,7 +140,7 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 	}
 	l.groups.Add(1)
 	l.lastGroup.Store(int64(g.size))
-	l.company = g.run.commits
+	l.lastCommits = g.run.commits
 	if l.opts.OnGroup == nil {
 		return nil
 	}
