@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -57,7 +56,6 @@ type sharing struct {
 	mu      sync.Mutex
 	queue   []*shot // guarded by mu
 	leading bool    // guarded by mu: someone takes the queue as soon as the writer lock is theirs
-	crowd   int     // guarded by mu: writes in the transaction before
 }
 
 // join queues a write behind the leader, or says that it leads.
@@ -80,7 +78,6 @@ func (q *sharing) take(leader *shot) {
 	n := min(len(q.queue), maxShared-1)
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
 	leader.taken = true
-	q.crowd = len(leader.group)
 	if q.leading = n < len(q.queue); q.leading {
 		q.queue[n].told <- shotLeads
 		n++
@@ -88,13 +85,6 @@ func (q *sharing) take(leader *shot) {
 	rest := copy(q.queue, q.queue[n:])
 	clear(q.queue[rest:])
 	q.queue = q.queue[:rest]
-}
-
-// crowded says whether the transaction before was shared, so that others are probably on their way.
-func (q *sharing) crowded() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.crowd > 1
 }
 
 // write runs one call in a write transaction, alone or shared, and commits it unless the call failed. call puts its
@@ -150,9 +140,6 @@ func (s *shots) awaitHead() error {
 // each. What it returns is the leader's own news.
 func (s *shots) lead(me *shot) shotNews {
 	defer s.dismiss(me)
-	if s.db.sharing.crowded() {
-		runtime.Gosched() // Those who were told just now come back with their next write.
-	}
 	tx, err := s.use(context.Background(), true, func() { s.db.sharing.take(me) })
 	if err != nil {
 		me.err = err
