@@ -44,6 +44,7 @@ var faultKinds = []faultKind{
 	{"remove", crashfs.Fault{Kinds: crashfs.KindRemove}},
 	{"list", crashfs.Fault{Kinds: crashfs.KindList}},
 	{"stat", crashfs.Fault{Kinds: crashfs.KindStat | crashfs.KindSize}},
+	{"writeback", crashfs.Fault{Kinds: crashfs.KindWriteBack}},
 	{"close", crashfs.Fault{Kinds: crashfs.KindClose}},
 	{"rofs", crashfs.Fault{Kinds: crashfs.KindChanges, Err: crashfs.ErrReadOnly}},
 	{"gate", crashfs.Fault{Kinds: crashfs.KindSyncs, Do: crashfs.Gate}},

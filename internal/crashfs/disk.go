@@ -40,7 +40,7 @@ type Disk struct {
 	faults     []*Injection
 	siteFaults bool // some fault asks for a site
 	ops        int
-	counts     [16]int // by bit of Kind
+	counts     [17]int // by bit of Kind
 }
 
 // inode is the file as programs see it now. blocks[i] may be changed in place only where owned[i]; nil is zeros.

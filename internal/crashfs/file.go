@@ -253,7 +253,7 @@ func (f *file) Truncate(size int64) error { return f.resize("truncate", size, tr
 func (f *file) WriteBack(off, _ int64) error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	return f.check("write back", true, off)
+	return f.look(KindWriteBack, off)
 }
 
 // Grow is a truncation that makes the file longer: the space counts as used from then on, as always here.

@@ -28,15 +28,16 @@ const (
 	KindList
 	KindLock
 	KindClose
+	KindWriteBack
 
 	KindSyncs   = KindSync | KindSyncData | KindSyncDir | KindDirect
 	KindChanges = KindWrite | KindTruncate | KindSyncs | KindCreate | KindRemove | KindRename
-	KindAll     = KindClose<<1 - 1
+	KindAll     = KindWriteBack<<1 - 1
 )
 
 var kindNames = []string{
 	"write", "truncate", "sync", "syncdata", "syncdir", "direct", "create", "remove", "rename", "open", "read", "size",
-	"stat", "list", "lock", "close",
+	"stat", "list", "lock", "close", "writeback",
 }
 
 // String names the kinds, joined by "|".
