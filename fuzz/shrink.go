@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,7 +120,7 @@ func (s *shrinker) fewerUnits(f *Failure, depth int) *Failure {
 	if at < 0 {
 		return nil
 	}
-	units, err := parseUnits(strings.TrimPrefix(fields[at], "keep="))
+	units, err := crashfs.ParseUnits(strings.TrimPrefix(fields[at], "keep="), 1<<16)
 	if err != nil || len(units) > 200 {
 		return nil
 	}
@@ -139,27 +138,6 @@ func (s *shrinker) fewerUnits(f *Failure, depth int) *Failure {
 		}
 	}
 	return nil
-}
-
-func parseUnits(text string) (units []int, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		lo, err1 := strconv.Atoi(from)
-		hi, err2 := strconv.Atoi(to)
-		if err := errors.Join(err1, err2); err != nil || hi-lo > 1<<16 {
-			return nil, fmt.Errorf("units %q: %w", part, err)
-		}
-		for i := lo; i <= hi; i++ {
-			units = append(units, i)
-		}
-	}
-	return units, nil
 }
 
 func formatUnits(units []int) string {

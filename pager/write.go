@@ -50,9 +50,9 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 // in between without the disk having to seek.
 const stagingBytes = 512 << 10
 
-// How much a checkpoint writes before it waits for the disk: a commit that comes meanwhile waits that long more. On a
-// disk that takes 2 GB/s and 100 us for a commit, p99 of commits during a checkpoint was 2.5 to 3 times that of an idle
-// store with 128 KiB, 10 times with 1 MiB, and 20 times without any wait; the checkpoint took 1.7 times as long with 128.
+// How much a checkpoint writes before it waits for the disk: a commit that comes meanwhile waits that long more. With
+// 128 KiB, p99 of commits during a checkpoint is two to three times that of an idle store on a virtual disk that takes
+// 100 us for a commit (row pause-checkpoint of cmd/bench); larger steps make checkpoints shorter and commits wait.
 const (
 	calmBytes  = 128 << 10
 	hurryBytes = 1 << 20

@@ -366,15 +366,24 @@ func TestLargeTransactionsHandTheirRecordToTheLogEarly(t *testing.T) {
 	require.False(t, found)
 }
 
-func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
+// openManyRows opens a store of 500 rows in several leaves.
+func openManyRows(t *testing.T) (vfs.FS, *Store) {
+	t.Helper()
 	disk := vfs.NewMemory()
 	s, err := Open("/a.ebb", testOptions(disk))
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
 		for i := range 500 {
-			_, err := tx.Put(CatalogTree, []byte(fmt.Sprintf("%04d", i)), make([]byte, 100), 0)
+			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%04d", i), make([]byte, 100), 0)
 			require.NoError(t, err)
 		}
+	})
+	return disk, s
+}
+
+func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
+	disk, s := openManyRows(t)
+	update(t, s, func(tx *Tx) {
 		_, err := tx.Put(CatalogTree, []byte("big"), make([]byte, 20000), 0)
 		require.NoError(t, err)
 	})
@@ -434,15 +443,7 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 
 // TestCheckSaysWhatItDoesNotKnow damages the root of a tree: the pages below it are not leaks, and not said to be.
 func TestCheckSaysWhatItDoesNotKnow(t *testing.T) {
-	disk := vfs.NewMemory()
-	s, err := Open("/a.ebb", testOptions(disk))
-	require.NoError(t, err)
-	update(t, s, func(tx *Tx) {
-		for i := range 500 {
-			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%04d", i), make([]byte, 100), 0)
-			require.NoError(t, err)
-		}
-	})
+	disk, s := openManyRows(t)
 	require.NoError(t, s.Checkpoint(nil))
 	root, _ := s.head.trees.get(CatalogTree)
 	require.NoError(t, s.Close())

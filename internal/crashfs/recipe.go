@@ -49,8 +49,17 @@ var errDesc = errors.New("crashfs: description does not fit the trace")
 
 func parseBits(text string, n int) (bits, error) {
 	b := make(bits, (n+63)/64)
+	units, err := ParseUnits(text, n)
+	for _, i := range units {
+		b.add(i)
+	}
+	return b, err
+}
+
+// ParseUnits reads numbers below n, and ranges of them, as a crash's description lists what persists: "0-3,7".
+func ParseUnits(text string, n int) (units []int, err error) {
 	if text == "" {
-		return b, nil
+		return nil, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -63,10 +72,10 @@ func parseBits(text string, n int) (bits, error) {
 			return nil, fmt.Errorf("%w: %q of %d", errDesc, part, n)
 		}
 		for i := lo; i <= hi; i++ {
-			b.add(i)
+			units = append(units, i)
 		}
 	}
-	return b, nil
+	return units, nil
 }
 
 // staleFill says what unsynced holes hold.
