@@ -17,10 +17,10 @@ var (
 	ErrOptions  = errors.New("cf: family options not allowed")
 )
 
-// Lookup reads the entry of a family from tx. ErrNotFound if there is none, as for every name that is not allowed.
+// Lookup reads the entry of a family from tx: ErrNotFound if there is none, ErrName or ErrReserved if there cannot be one.
 func Lookup(tx *txn.Tx, name string) (*Family, error) {
-	if name == "" || len(name) > MaxName {
-		return nil, fmt.Errorf("%w: %q", ErrNotFound, clip(name))
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
 	value, _, found, err := tx.Get(txn.CatalogTree, []byte(name))
 	if err != nil {
@@ -63,7 +63,7 @@ func Alter(tx *txn.Tx, name string, o Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	f, err := find(tx, name)
+	f, err := Lookup(tx, name)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func Drop(tx *txn.Tx, name string) error {
 	if name == Default {
 		return fmt.Errorf("%w: %q cannot be dropped", ErrReserved, name)
 	}
-	f, err := find(tx, name)
+	f, err := Lookup(tx, name)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func Rename(tx *txn.Tx, from, to string) error {
 	if err := CheckName(to); err != nil {
 		return err
 	}
-	f, err := find(tx, from)
+	f, err := Lookup(tx, from)
 	if err != nil {
 		return err
 	}
@@ -175,14 +175,6 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	}
 }
 
-// find is Lookup for callers that change: a name that is not allowed is told apart from one that is absent.
-func find(tx *txn.Tx, name string) (*Family, error) {
-	if err := CheckName(name); err != nil {
-		return nil, err
-	}
-	return Lookup(tx, name)
-}
-
 func mustBeFree(tx *txn.Tx, name string) error {
 	_, err := Lookup(tx, name)
 	switch {
@@ -198,6 +190,3 @@ func put(tx *txn.Tx, f *Family) error {
 	_, err := tx.Put(txn.CatalogTree, []byte(f.Name), appendEntry(nil, f), 0)
 	return err
 }
-
-// clip keeps error texts short when a name is far too long.
-func clip(name string) string { return name[:min(len(name), MaxName)] }

@@ -82,7 +82,7 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 // settled says whether all that was committed before tx is visible, so that a commit without a sync returns at once.
 func (db *DB) settled(tx *txn.Tx) bool {
 	var seen txn.Tx
-	if db.store.BeginRead(&seen) != nil {
+	if db.store.BeginRead(&seen, true) != nil {
 		return false
 	}
 	defer seen.Rollback()

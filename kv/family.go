@@ -65,9 +65,6 @@ func (v *verbs) resolve() error {
 
 func (v *verbs) resolveAnew() error {
 	v.fam, v.gone = nil, nil
-	if err := cf.CheckName(v.name); err != nil {
-		return fromBelow(err)
-	}
 	fam, err := v.lookup()
 	switch {
 	case err == nil:

@@ -192,6 +192,7 @@ func (s *shots) Clear() error { return s.write((*verbs).Clear) }
 // not read yet.
 func (s *shots) use(ctx context.Context, writable bool, begun func()) (*Tx, error) {
 	tx := s.db.pool.Get().(*Tx)
+	tx.brief = true
 	if err := tx.start(ctx, writable); err != nil {
 		s.db.pool.Put(tx)
 		return nil, err

@@ -24,9 +24,6 @@ func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, er
 // PurgeExpired is DB.PurgeExpired for one family.
 func (f *Family) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return f.db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) {
-		if err := cf.CheckName(f.name); err != nil {
-			return nil, err
-		}
 		fam, err := f.db.names.Lookup(tx, f.name)
 		return []*cf.Family{fam}, err
 	})
@@ -84,7 +81,7 @@ func (db *DB) mayDelete(force bool) error {
 func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
 	defer p.db.leave()
 	var tx txn.Tx
-	if err := p.db.store.BeginRead(&tx); err != nil {
+	if err := p.db.store.BeginRead(&tx, true); err != nil {
 		return nil, fromBelow(err)
 	}
 	defer tx.Rollback()

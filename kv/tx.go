@@ -21,6 +21,7 @@ type Tx struct {
 	db         *DB
 	writable   bool
 	managed    bool // ended by View or Update, not by the user
+	brief      bool // of a one-shot call
 	durability Durability
 	nowMs      int64 // its instant, if timed: a one-shot read asks the clock only if it meets an expiry
 	timed      bool
@@ -66,7 +67,7 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	}
 	tx.writable, tx.durability = writable, db.durability
 	if !writable {
-		if err := db.store.BeginRead(&tx.own); err != nil {
+		if err := db.store.BeginRead(&tx.own, tx.brief); err != nil {
 			return fromBelow(err)
 		}
 		tx.inner = &tx.own

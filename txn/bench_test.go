@@ -62,7 +62,7 @@ func BenchmarkBeginRead(b *testing.B) {
 	var tx Tx
 	b.ReportAllocs()
 	for i := 0; i < b.N; i++ {
-		_ = s.BeginRead(&tx)
+		_ = s.BeginRead(&tx, false)
 		tx.Rollback()
 	}
 }

@@ -26,9 +26,12 @@ type readerBlock struct {
 // A readerSlot fills a cache line, and the one that the processor fetches beside it.
 type readerSlot struct {
 	serial atomic.Uint64 // of the version held; 0: free
-	began  atomic.Int64  // nanoseconds since the store's start
+	began  atomic.Int64  // nanoseconds since the store's start, or ageless
 	_      [112]byte
 }
+
+// ageless is what a reader begins at that ends too soon to have an age.
+const ageless int64 = -1
 
 // hold registers a reader of the newest visible version and returns both. The slot is published before the version is
 // looked at again: a writer that saw the slot empty has made a newer version visible before, and then the look fails
@@ -104,9 +107,12 @@ func (r *readers) held(buf []uint64) []uint64 {
 func (r *readers) stats(now int64) (n int, oldest time.Duration) {
 	for b := &r.first; b != nil; b = b.next.Load() {
 		for i := range b.slots {
-			if b.slots[i].serial.Load() != 0 {
-				n++
-				oldest = max(oldest, time.Duration(now-b.slots[i].began.Load()))
+			if b.slots[i].serial.Load() == 0 {
+				continue
+			}
+			n++
+			if began := b.slots[i].began.Load(); began != ageless {
+				oldest = max(oldest, time.Duration(now-began))
 			}
 		}
 	}

@@ -23,6 +23,8 @@ func TestReadersFindPlacesBeyondTheFirstBlock(t *testing.T) {
 		require.NotContains(t, slots, s)
 		slots = append(slots, s)
 	}
+	_, brief := r.hold(&visible, ageless)
+	slots = append(slots, brief)
 	n, oldest := r.stats(1000)
 	require.Equal(t, len(slots), n)
 	require.Equal(t, int64(1000), oldest.Nanoseconds())

@@ -29,14 +29,19 @@ type Tx struct {
 func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := new(Tx)
 	if !writable {
-		return tx, s.BeginRead(tx)
+		return tx, s.BeginRead(tx, false)
 	}
 	return tx, s.beginWrite(ctx, tx)
 }
 
-// BeginRead starts a read transaction in memory of the caller's, which must be zero or a transaction that has ended.
-func (s *Store) BeginRead(tx *Tx) error {
-	v, slot := s.readers.hold(&s.visible, s.now())
+// BeginRead starts a read transaction in memory of the caller's, which must be zero or a transaction that has ended. A brief
+// one ends with the call that began it, and nobody asks for its age: the look at the time would be a tenth of a get.
+func (s *Store) BeginRead(tx *Tx, brief bool) error {
+	now := ageless
+	if !brief {
+		now = s.now()
+	}
+	v, slot := s.readers.hold(&s.visible, now)
 	if !s.isOpen() { // after hold: Close looks at the slots after it has changed the state
 		slot.release()
 		return ErrClosed
