@@ -12,8 +12,8 @@ import (
 )
 
 // PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one transaction each,
-// with the store's durability. Waiting writers get in between. The clock is read once. It costs what is due, whatever
-// else is stored; where nothing is due, nothing is written.
+// with the store's durability. Waiting writers get in between, and a purge that kept one waiting gives way to the next
+// hundred. The clock is read once. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
 //
 // A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
 // also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
@@ -36,6 +36,9 @@ type purger struct {
 	o   PurgeOptions
 	now int64
 	res PurgeResult
+
+	held    time.Duration // how long the last batch had the writer lock
+	awaited bool          // and whether somebody waited for it
 }
 
 func (db *DB) purge(ctx context.Context, o PurgeOptions, families func(*txn.Tx) ([]*cf.Family, error)) (PurgeResult, error) {
@@ -140,6 +143,9 @@ func (p *purger) batches(f *cf.Family) error {
 			p.res.More = true
 			return nil
 		}
+		if p.awaited {
+			giveWay(p.ctx, p.held, p.db.store.Commits)
+		}
 	}
 }
 
@@ -150,12 +156,14 @@ func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
 		return false, err
 	}
 	defer tx.finish(ErrTxnDone)
+	began := time.Now()
 	tx.nowMs, tx.timed = p.now, true
 	p.db.clock.sign(tx.inner)
 	swept, more, err := p.sweep(tx, f, n)
 	if err != nil || !swept.s.Changed() {
 		return more, err
 	}
+	p.held, p.awaited = time.Since(began), p.db.store.Awaited()
 	if err := tx.commit(nil); err != nil {
 		return more, err
 	}

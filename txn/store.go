@@ -31,6 +31,8 @@ type Store struct {
 	state  atomic.Int32
 	failed atomic.Pointer[failure]
 	open   atomic.Int64 // write transactions begun and not ended, waiting ones included
+	// awaiting counts those who wait for the writer lock, upkeep included.
+	awaiting atomic.Int64
 
 	visible atomic.Pointer[version]
 	readers readers
@@ -158,7 +160,22 @@ func lock(ctx context.Context, l chan struct{}) error {
 	}
 }
 
-func (s *Store) lockWriter(ctx context.Context) error { return lock(ctx, s.writer) }
+func (s *Store) lockWriter(ctx context.Context) error {
+	select {
+	case s.writer <- struct{}{}:
+		return nil
+	default:
+	}
+	s.awaiting.Add(1)
+	defer s.awaiting.Add(-1)
+	return lock(ctx, s.writer)
+}
+
+// Awaited says whether somebody waits for the writer lock. Its holder asks, who can give way.
+func (s *Store) Awaited() bool { return s.awaiting.Load() > 0 }
+
+// Commits counts the commits since the store was opened.
+func (s *Store) Commits() uint64 { return s.commits.Load() }
 
 func (s *Store) unlockWriter() { <-s.writer }
 
