@@ -28,14 +28,21 @@ func seeds(f *testing.F) {
 	for kind := range operations {
 		f.Add([]byte{byte(kind), byte(kind), 1, 0, 2, 10, 3})
 	}
+	// Sixteen of the largest operation, 36 MB each: fuzzing found them when the bound was one for all workloads.
+	f.Add([]byte("@\x7f\x7fxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
 }
 
-// opsBytes is what a workload may allocate, with the trace of all that it wrote, or the judge of one image.
-const opsBytes = 512 << 20
+// What may be allocated: by a workload and by each of its operations, with the trace of all that it wrote; by the judge of one
+// image.
+const (
+	workBytes  = 64 << 20
+	opBytes    = 48 << 20
+	judgeBytes = 512 << 20
+)
 
 // done runs a workload within its bounds.
 func done(t *testing.T, w Workload) *Run {
-	defer bound.Hold(t, opsBytes)()
+	defer bound.Hold(t, workBytes+opBytes*uint64(len(w.Ops)))()
 	r, err := Do(w)
 	require.NoError(t, err, "%s", w)
 	return r
@@ -59,7 +66,7 @@ func FuzzOpsCrash(f *testing.F) {
 		at := choice % (r.Disk.Len() + 1)
 		j := &Judge{run: r}
 		judge := func(im *crashfs.Image) {
-			defer bound.Hold(t, opsBytes)()
+			defer bound.Hold(t, judgeBytes)()
 			_, err := j.Image(im)
 			require.NoError(t, err, "%s | %d %s", r.Workload, im.Point, im.Desc())
 		}
