@@ -147,6 +147,7 @@ func FuzzOps(f *testing.F) {
 		defer bound.Hold(t, uint64(16<<20+4096*len(ops)))()
 		m, want := newMemory(4096), newModel()
 		var tree Tree
+		var finger Finger
 		for ; len(ops) >= 4; ops = ops[4:] {
 			w := binary.LittleEndian.Uint32(ops)
 			key := bytes.Repeat([]byte{byte(w >> 8)}, int(w>>16&0x3f)*16)
@@ -154,10 +155,11 @@ func FuzzOps(f *testing.F) {
 			if w&7 < 5 {
 				v := make([]byte, int(w>>3&31)*40)
 				tag := int64(w & 8)
-				was, err := Put(m, &tree, key, v, tag)
+				was, err := finger.Put(m, &tree, key, v, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(key), v, tag), was)
 			} else {
+				finger = Finger{}
 				was, err := Delete(m, &tree, key)
 				require.NoError(t, err)
 				require.Equal(t, want.delete(string(key)), was)

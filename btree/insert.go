@@ -9,6 +9,12 @@ import (
 // Put sets key to value and tag, 0 for none, and tells of the row that was there. key and value must not point into
 // pages that the transaction may change in place.
 func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
+	return (*Finger)(nil).Put(w, t, key, value, tag)
+}
+
+// Put is the function Put with what the finger knows of the tree, and points the finger to where the row is. A nil finger
+// knows nothing.
+func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
 		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
@@ -19,16 +25,25 @@ func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) 
 	if err := t.checkDepth(); err != nil {
 		return Info{}, err
 	}
-	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, value, tag)}
+	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, value, tag), finger: f}
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
 		if p.cell.ref, err = w.NewExtent(value); err != nil {
 			return Info{}, err
 		}
 		p.cell.info |= infoOverflow
+	} else if f.insert(t, &p.cell) {
+		return Info{}, nil
 	}
 	err = p.put(t)
 	p.done()
+	switch {
+	case f == nil:
+	case err != nil || p.bent || t.Depth > fingerDepth:
+		*f = Finger{}
+	default:
+		f.point(p.ref, p.page, t.Depth, p.rightmost)
+	}
 	return p.was, err
 }
 
@@ -39,6 +54,11 @@ type putter struct {
 	rightmost bool // no key of the tree is right of the pages on the path so far
 	retag     bool // the value stays as it is: its extent is the new cell's too
 	was       Info // the row that is replaced
+
+	finger *Finger   // learns the way down, unless nil
+	ref    pager.Ref // of the leaf
+	page   []byte    // the leaf
+	bent   bool      // the way down is not what it was any more
 
 	// split says that the page just left was split: right is the new page right of it, sep divides them.
 	split bool
@@ -62,7 +82,7 @@ func (p *putter) put(t *Tree) error {
 	if err != nil {
 		return err
 	}
-	t.Root = ref
+	t.Root, p.ref, p.page = ref, ref, b
 	if t.Depth > 1 {
 		err = p.branch(b, t.Depth-1)
 	} else if full, i, err2 := p.leaf(b); err2 != nil || full {
@@ -80,6 +100,7 @@ func (p *putter) put(t *Tree) error {
 	if !p.split {
 		return nil
 	}
+	p.bent = true
 	if t.Depth == maxDepth {
 		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
 	}
@@ -104,6 +125,10 @@ func (p *putter) branch(b []byte, level uint8) error {
 		return err
 	}
 	setChildRef(b, n, i, ref)
+	p.ref, p.page = ref, cb
+	if p.finger != nil && level < fingerDepth {
+		p.finger.way[level] = step{b: b, i: i, n: n}
+	}
 	moved := false
 	if level > 1 {
 		err = p.branch(cb, level-1)
@@ -118,9 +143,11 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 	}
 	if err != nil || moved {
+		p.bent = true
 		return err
 	}
 	if p.split {
+		p.bent = true
 		setChildRows(b, n, i, summary(cb))
 		return p.addChild(b, i+1, item{p.sep, p.right, p.rows})
 	}

@@ -158,6 +158,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 	m, want := newMemory(pageSize), newModel()
 	m.low = r.IntN(2) == 0
 	var tree Tree
+	var finger Finger
 	pick := func() []byte {
 		if len(want.keys) > 0 && r.IntN(3) == 0 {
 			return []byte(want.keys[r.IntN(len(want.keys))])
@@ -183,9 +184,10 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 				}
 			case grow && op < 85 || !grow && op < 25:
 				v, tag := randomValue(r, pageSize), randomTag(r)
-				was, err := Put(m, &tree, k, v, tag)
+				was, err := finger.Put(m, &tree, k, v, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(k), v, tag), was)
+				continue
 			default:
 				before, used := tree, m.inUse()
 				was, err := Delete(m, &tree, k)
@@ -196,7 +198,9 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 					require.Equal(t, used, m.inUse())
 				}
 			}
+			finger = Finger{}
 		}
+		finger = Finger{}
 		if r.IntN(4) == 0 {
 			var lo, hi []byte
 			if r.IntN(8) > 0 {

@@ -65,11 +65,24 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	if !ok {
 		return Info{}, treeError(id)
 	}
-	was, err = tree.Put(w, &t, key, value, tag)
+	was, err = w.finger(id).Put(w, &t, key, value, tag)
 	if err == nil {
 		w.set(id, t)
+		w.fingersAt = w.mods
 	}
 	return was, err
+}
+
+// finger is that of a tree, which points nowhere if anything but put has changed pages since.
+func (w *writer) finger(id TreeID) *tree.Finger {
+	if w.fingersAt != w.mods {
+		w.fingers = [len(w.fingers)]finger{}
+	}
+	f := &w.fingers[id%TreeID(len(w.fingers))]
+	if f.id != id {
+		*f = finger{id: id}
+	}
+	return &f.Finger
 }
 
 // SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.

@@ -74,11 +74,13 @@ func (ts *trees) set(s treeState) {
 		ts.many.ReplaceOrInsert(s)
 		return
 	}
-	i, found := slices.BinarySearchFunc(ts.few, s.id, compareTree)
-	if found {
-		ts.few[i] = s
-		return
+	for i := range ts.few { // As a rule it is there, and near: no search beats that.
+		if ts.few[i].id == s.id {
+			ts.few[i] = s
+			return
+		}
 	}
+	i, _ := slices.BinarySearchFunc(ts.few, s.id, compareTree)
 	ts.few = slices.Insert(ts.few, i, s)
 	if len(ts.few) > maxFew {
 		ts.many = btree.NewG(16, lessTree)

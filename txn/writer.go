@@ -19,6 +19,11 @@ type writer struct {
 	trees trees
 	mods  uint64 // changes whenever a page may have changed under a cursor; never goes back
 
+	// fingers are for the trees that were put into last: those of one family have different places. They hold as long as
+	// mods is fingersAt.
+	fingers   [4]finger
+	fingersAt uint64
+
 	// taken lists every page that the transaction got, spare those of them that it gave up again and may take anew.
 	// freed are pages to give back at commit: of earlier states, or its own from before a savepoint.
 	taken []run
@@ -40,6 +45,11 @@ type writer struct {
 
 	saves []save
 	kept  []byte // copies handed out by keep
+}
+
+type finger struct {
+	id TreeID
+	tree.Finger
 }
 
 type run struct {

@@ -50,6 +50,7 @@ var storeMutants = []mutant{
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
 	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
+	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 {

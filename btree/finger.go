@@ -1,0 +1,49 @@
+package btree
+
+import "github.com/ebbkv/ebb/pager"
+
+// A Finger points to the leaf that rows of a tree are put into one after the other, with the way to it: rows that come in
+// order, or close together, cost no descent. Its zero value points nowhere.
+//
+// What it knows holds only as long as nothing but its own Put changes the tree and the transaction may still change the pages
+// of the way in place, where they are. Its owner forgets it (*f = Finger{}) when that may have ended.
+type Finger struct {
+	last      pager.Ref         // leaf of the last put: the finger points there when a second one meets it
+	leaf      []byte            // nil: it points nowhere
+	way       [fingerDepth]step // way[l] is the branch at level l, and its child; way[0] is not used
+	branches  uint8             // above the leaf
+	rightmost bool              // no leaf is right of it
+}
+
+// A tree that is deeper is put into without a finger.
+const fingerDepth = 8
+
+// insert puts the cell, which has its value with it, into the leaf, if that is certainly its place: the key is new and lies between two keys of it, or
+// behind all keys of the tree. Everything else is for a descent.
+func (f *Finger) insert(t *Tree, c *cell) bool {
+	if f == nil || f.leaf == nil {
+		return false
+	}
+	b := f.leaf
+	n := count(b)
+	i, found, shared := leafSearch(b, n, c.key)
+	if found || i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
+		return false
+	}
+	leafInsert(b, i, c, shared)
+	for l := uint8(1); l <= f.branches; l++ {
+		s := &f.way[l]
+		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+1)
+	}
+	t.Rows++
+	return true
+}
+
+// point is told where a descent has ended, whose steps are in way. The finger points there if the one before ended there too.
+func (f *Finger) point(ref pager.Ref, b []byte, depth uint8, rightmost bool) {
+	if ref != f.last {
+		f.last, f.leaf = ref, nil
+		return
+	}
+	f.leaf, f.branches, f.rightmost = b, depth-1, rightmost
+}
