@@ -25,6 +25,8 @@ type space struct {
 	run       Pgid   // next page of the current run of avail pages
 	runEnd    Pgid
 	cursor    uint64 // page number where the search for the next run starts: runs are handed out low first
+	given     uint64 // pages that became avail, since the file was opened
+	vainUntil uint64 // there is no run before given is this
 	extCursor uint64 // the same for extents
 	extMiss   uint64 // there is no extent of this many pages or more
 	packing   bool   // holes of any size are filled: what is moved down must not land at the end
@@ -129,6 +131,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		g.longest = uint32(s.perGroup)
 		s.extMiss = ^uint64(0)
 		s.freeCount++
+		s.given++
 	}
 	return nil
 }
@@ -180,6 +183,9 @@ func (s *space) findRun() (bool, error) {
 	if s.packing || s.freeCount*fillFraction > s.end {
 		least = 1
 	}
+	if least > 1 && s.given < s.vainUntil {
+		return false, nil
+	}
 	for pass := 0; pass < 2; pass++ {
 		for no := s.cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
 			g := s.groups[no]
@@ -201,16 +207,15 @@ func (s *space) findRun() (bool, error) {
 				return true, nil
 			}
 		}
-		if s.cursor == 0 {
-			return false, nil
-		}
+		whole := s.cursor == 0
 		s.cursor = 0
-		if pass == 0 && s.freeCount < least {
+		if least > 1 { // What lies before the cursor was handed out, or is too short.
+			// The search looked at a word for each 64 pages. Before the next one, as many pages become free, or a checkpoint
+			// ends: a page that is taken while there is no run must not cost a look at the whole file.
+			s.vainUntil = s.given + max(s.end/64, shortRun)
 			return false, nil
 		}
-		if pass == 0 && least > 1 {
-			// Everything behind the cursor was handed out or too short; look again only after the next checkpoint.
-			s.cursor = s.end
+		if whole {
 			return false, nil
 		}
 	}
@@ -218,7 +223,7 @@ func (s *space) findRun() (bool, error) {
 }
 
 // rewind makes the search start from the low end again: after a checkpoint, when pages became free.
-func (s *space) rewind() { s.cursor, s.extCursor, s.run, s.runEnd = 0, 0, 0, 0 }
+func (s *space) rewind() { s.cursor, s.extCursor, s.run, s.runEnd, s.vainUntil = 0, 0, 0, 0, 0 }
 
 // runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
 func runAt(words []uint64, from, n uint64) (lo, hi uint64) {

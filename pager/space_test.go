@@ -220,6 +220,14 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	}
 	require.Equal(t, Pgid(315), take())
 	require.Zero(t, take(), "the short hole is left alone")
+	free(350, 15)
+	require.Zero(t, take(), "no more became free since the last search than a run needs")
+	free(23, 1)
+	require.Zero(t, take(), "two runs that are too short")
+	free(365, 1)
+	require.Zero(t, take(), "a run, but the last search was just before")
+	m.s.rewind()
+	require.Equal(t, Pgid(350), take(), "a checkpoint has ended")
 	m.s.rewind()
 	free(200, 50)
 	free(120, 60) // more than a quarter is free now
