@@ -19,6 +19,7 @@ type Options struct {
 	Profiles crashfs.Profile
 	Depth    int // 1, 2 or 3 crashes in a row; 0 is 2. The third is sampled.
 	Length   int // of enumerated sequences; 0 is 2
+	Skip     int // workloads that an earlier campaign of this seed and length has begun with
 	Workers  int // 0 is 1
 	Thin     int // of so many images after a fault that would be judged, one is; 0 is 1
 	// Tick, if not nil, is called now and then with what was done so far.
@@ -28,6 +29,7 @@ type Options struct {
 // Report is what a campaign did.
 type Report struct {
 	Seed      uint64         `json:"seed"`
+	Skipped   int            `json:"skipped,omitempty"`
 	Workloads int            `json:"workloads"`
 	Tried     int            `json:"images_tried"`
 	Distinct  int            `json:"images_distinct"`
@@ -93,7 +95,7 @@ func Campaign(o Options) Report {
 		o.Length = 2
 	}
 	c := &campaign{o: o, began: time.Now(), seen: map[uint64]struct{}{}, kinds: map[string]int{}}
-	c.report = Report{Seed: o.Seed, Profiles: map[string]int{}, Failures: []string{}}
+	c.report = Report{Seed: o.Seed, Skipped: o.Skip, Profiles: map[string]int{}, Failures: []string{}}
 	c.tasks = c.plan()
 	var done sync.WaitGroup
 	for range max(o.Workers, 1) {
@@ -137,7 +139,7 @@ func (c *campaign) plan() func() (task, bool) {
 			list = append(list, task{w: w, pass: p})
 		}
 	}
-	at := 0
+	at := min(max(c.o.Skip, 0), len(list))
 	return func() (task, bool) {
 		if at == len(list) {
 			c.report.Complete = true

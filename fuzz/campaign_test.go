@@ -129,3 +129,23 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	require.NotZero(t, c.report.Crashed)
 	require.NotZero(t, c.report.Deeper)
 }
+
+// TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one does.
+func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
+	plan := func(skip int) (all []string) {
+		c := &campaign{o: Options{Seed: 5, Length: 1, Skip: skip}}
+		for next := c.plan(); ; {
+			task, ok := next()
+			if !ok {
+				require.True(t, c.report.Complete)
+				return all
+			}
+			all = append(all, task.w.String())
+		}
+	}
+	all := plan(0)
+	require.Greater(t, len(all), 200)
+	require.Equal(t, all[150:], plan(150))
+	require.Empty(t, plan(len(all)))
+	require.Empty(t, plan(len(all)+1))
+}

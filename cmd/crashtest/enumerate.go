@@ -20,6 +20,7 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
 	f.IntVar(&o.Depth, "depth", 2, "crashes in a row: 1, 2, or 3 (sampled)")
 	f.IntVar(&o.Length, "len", 2, "operations of an enumerated sequence, at most")
+	f.IntVar(&o.Skip, "skip", 0, "workloads that an earlier run with this seed and -len has done: go on where it ended")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
 	f.IntVar(&o.Most, "most", 0, "stop after so many distinct images; 0: no bound")
 	least := f.Int("min", 0, "fail with fewer distinct images than this")
