@@ -271,7 +271,10 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 	}
 	for ; ok && (hi == nil || bytes.Compare(c.Key(), hi) < 0); ok = c.Next() {
 		expiry, err := decodeExpiry(c.Value())
-		if err = errors.Join(c.Err(), err); err != nil {
+		if err := c.Err(); err != nil {
+			return err // A value that could not be read is nobody's damage.
+		}
+		if err != nil {
 			return r.wrong("key index", err)
 		}
 		if err := fn(c.Key(), expiry); err != nil {

@@ -71,6 +71,7 @@ var writingVerbs = map[string]func(r Rows) error{
 	"delete_range_from_none": func(r Rows) error { return r.DeleteRange(nil, shelfKey(50)) },
 	"delete_range_of_all":    func(r Rows) error { return r.DeleteRange(nil, nil) },
 	"purge":                  func(r Rows) error { _, _, err := r.Purge(300_000, 1000, heard); return err },
+	"purge_unheard":          func(r Rows) error { _, _, err := r.Purge(300_000, 1000, nil); return err },
 	"evict": func(r Rows) error {
 		var notes []Note
 		for i := 0; i < 200; i += 20 {
@@ -105,29 +106,73 @@ func TestReadErrorEndsTheVerbThatItHits(t *testing.T) {
 	for _, verbs := range []map[string]func(Rows) error{writingVerbs, readingVerbs} {
 		for name, verb := range verbs {
 			t.Run(name, func(t *testing.T) {
-				for n := 0; ; n++ {
-					s := openShelf(t, disk)
-					r, done := rowsOf(t, s)
-					in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n, Sticky: true})
-					err := verb(r)
-					in.Disarm()
-					done(false)
-					// A read of the free map that fails is the last of the store until it is opened again.
-					if closed := s.Close(); closed != nil {
-						require.ErrorIs(t, closed, txn.ErrFailed)
-					}
-					if in.Fired() == 0 {
-						require.NoError(t, err)
-						failed += n
-						return
-					}
-					require.ErrorIs(t, err, crashfs.ErrIO, "read %d", n)
-					require.NotErrorIs(t, err, badfile.ErrCorrupt)
-				}
+				n, err := requireReadErrors(t, disk, verb)
+				require.NoError(t, err)
+				failed += n
 			})
 		}
 	}
 	require.Greater(t, failed, 50, "reads that failed")
+}
+
+// requireReadErrors fails the reads of a verb, one after the other. It counts them, and gives what the verb says without.
+func requireReadErrors(t *testing.T, disk *crashfs.Disk, verb func(Rows) error) (reads int, err error) {
+	t.Helper()
+	for n := 0; ; n++ {
+		s := openShelf(t, disk)
+		r, done := rowsOf(t, s)
+		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n, Sticky: true})
+		err := verb(r)
+		in.Disarm()
+		done(false)
+		// A read of the free map that fails is the last of the store until it is opened again.
+		if closed := s.Close(); closed != nil {
+			require.ErrorIs(t, closed, txn.ErrFailed)
+		}
+		if in.Fired() == 0 {
+			return n, err
+		}
+		require.ErrorIs(t, err, crashfs.ErrIO, "read %d", n)
+		require.NotErrorIs(t, err, badfile.ErrCorrupt, "read %d", n)
+	}
+}
+
+// TestLogThatCannotBeMadeEndsTheVerb: the first change of a session makes the log. Where that fails, each verb gives the
+// error of its first change, and nothing is changed.
+func TestLogThatCannotBeMadeEndsTheVerb(t *testing.T) {
+	timed, plain := newShelf(t), crashfs.New(crashfs.Options{})
+	s := openShelf(t, plain)
+	r, done := rowsOf(t, s)
+	for i := range shelfKeys {
+		require.NoError(t, r.Put(shelfKey(i), nil, 0))
+	}
+	done(true)
+	require.NoError(t, s.Close())
+	for name, disk := range map[string]*crashfs.Disk{"timed": timed, "without_expiries": plain} {
+		for verb, do := range writingVerbs {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				s := openShelf(t, disk)
+				r, done := rowsOf(t, s)
+				in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindChanges, Sticky: true})
+				err := do(r)
+				in.Disarm()
+				done(false)
+				if in.Fired() == 0 { // nothing has an expiry, so there is nothing to purge
+					require.NoError(t, err)
+					require.Equal(t, "without_expiries", name)
+					require.NoError(t, s.Close())
+					return
+				}
+				require.ErrorIs(t, err, crashfs.ErrIO)
+				require.ErrorIs(t, s.Close(), txn.ErrFailed)
+				s = openShelf(t, disk)
+				r, done = rowsOf(t, s)
+				require.EqualValues(t, shelfKeys, r.Tx.Rows(r.Family.Data()))
+				done(false)
+				require.NoError(t, s.Close())
+			})
+		}
+	}
 }
 
 // TestVerbThatDoesNotFitChangesNothing leaves a transaction no room: a verb of several rows is refused before its first.
