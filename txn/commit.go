@@ -195,11 +195,9 @@ func (s *Store) advance() {
 	s.queue = s.queue[:rest]
 }
 
-// logError turns an error of the log into one of the store's, and poisons it if the log is done for.
+// logError turns an error of the log, not nil, into one of the store's, and poisons it if the log is done for.
 func (s *Store) logError(err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, wal.ErrUnknown):
 		_ = s.poison(err)
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -212,12 +210,9 @@ func (s *Store) logError(err error) error {
 // spaceError names a full disk; damage and a failed read of the free map are the caller's to tell, anything else poisons. It
 // is for calls that reserve space before they write.
 func (s *Store) spaceError(err error) error {
-	if err == nil || isNoSpace(err) {
-		if err != nil {
-			s.wantRoom.Store(s.o.MaxBytes > 0)
-			return fmt.Errorf("%w: %w", ErrNoSpace, err)
-		}
-		return nil
+	if isNoSpace(err) {
+		s.wantRoom.Store(s.o.MaxBytes > 0)
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	if corrupt(err) || errors.Is(err, pager.ErrRead) {
 		return err
@@ -235,9 +230,6 @@ func (s *Store) dataError(err error) error {
 
 // poison keeps the first failure: nothing is written any more until the store is opened again. Snapshots go on reading.
 func (s *Store) poison(err error) error {
-	if err == nil {
-		return nil
-	}
 	f := &failure{err}
 	if s.failed.CompareAndSwap(nil, f) && s.o.Events.Failure != nil {
 		s.o.Events.Failure(err)

@@ -9,11 +9,8 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// proveLog reads the log after m to its end without applying it.
+// proveLog reads the log after m, the older one of two meta pages, to its end without applying it.
 func proveLog(m, newest *pager.Meta, found *wal.Found) error {
-	if noLog(m, newest, found) {
-		return nil
-	}
 	seq := m.Seq
 	_, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, _ wal.LSN) error {
 		seq++

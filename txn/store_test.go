@@ -56,6 +56,17 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	broken := errors.New("broken")
 	_, err = s.BulkLoad(nil, func(*Tx) error { return broken }, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, broken)
+	_, err = s.BulkLoad(nil, func(tx *Tx) error {
+		_ = tx.broken(broken)
+		return nil
+	}, id+1, rowsUpTo(1))
+	require.ErrorIs(t, err, broken, "the transaction is dead, whatever fn says")
+	_, err = s.BulkLoad(nil, func(tx *Tx) error {
+		require.NoError(t, tx.Create(id+1))
+		_, err := tx.Put(id+1, []byte("k"), nil, 0)
+		return err
+	}, id+1, rowsUpTo(1))
+	require.ErrorIs(t, err, ErrOrder, "not empty after fn")
 	_, err = s.BulkLoad(nil, create(id+1), id+1, func(yield func(key, value []byte) bool) {
 		_ = yield([]byte("b"), nil) && yield([]byte("a"), nil)
 	})

@@ -13,15 +13,14 @@ import (
 // Tx is one transaction: a snapshot, and for a write transaction what it has changed since. It belongs to one goroutine
 // at a time.
 type Tx struct {
-	s     *Store
-	v     *version    // the state it began from
-	slot  *readerSlot // holds v
-	w     *writer     // nil: read
-	err   error       // first I/O or corruption error: the transaction is dead
-	done  bool
-	ended bool   // by the store's shutdown, not by its user
-	seq   uint64 // of the state it sees; its own after Commit
-	mark  int64
+	s    *Store
+	v    *version    // the state it began from
+	slot *readerSlot // holds v
+	w    *writer     // nil: read
+	err  error       // first I/O or corruption error: the transaction is dead
+	done bool
+	seq  uint64 // of the state it sees; its own after Commit
+	mark int64
 }
 
 // Begin starts a transaction. A write transaction waits for the one before it to hand over, bounded by ctx (nil: for
@@ -123,10 +122,7 @@ func (tx *Tx) Done() bool { return tx.done }
 
 // check is the state error that every call gives first.
 func (tx *Tx) check() error {
-	switch {
-	case tx.ended:
-		return ErrClosed
-	case tx.done:
+	if tx.done {
 		return ErrTxnDone
 	}
 	return tx.err
