@@ -266,10 +266,5 @@ func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
 	}
 }
 
-// root of the free directory.
-func (p *Pager) freeDir() Ref {
-	if len(p.dirs) == 0 {
-		return Ref{}
-	}
-	return p.dirs[len(p.dirs)-1]
-}
+// freeDir is the root of the free directory. Only a store that was never captured has none.
+func (p *Pager) freeDir() Ref { return p.dirs[len(p.dirs)-1] }

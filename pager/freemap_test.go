@@ -243,6 +243,7 @@ func TestFreeMapThatTellsAnotherStoryIsDamage(t *testing.T) {
 		{"directory_pgid", dir, true, func(b []byte) { b[offPgid] ^= 1 }},
 		{"directory_epoch", dir, true, func(b []byte) { b[offEpoch]-- }},
 		{"directory_of_no_group", dir, true, func(b []byte) { SetCount(b, 0) }},
+		{"directory_of_level_1_and_no_group", dir, true, func(b []byte) { b[offLevel] = 1; SetCount(b, 0) }},
 		{"directory_of_too_many_groups", dir, true, func(b []byte) { SetCount(b, 2) }},
 		{"directory_with_a_count_past_its_end", dir, true, func(b []byte) { SetCount(b, 65535) }},
 		{"directory_level_1_names_itself", dir, true, func(b []byte) {
@@ -368,4 +369,51 @@ func FuzzFreeMap(f *testing.F) {
 			require.True(t, errors.Is(err, badfile.ErrCorrupt) || errors.Is(err, ErrNoSpace), "%v", err)
 		}
 	})
+}
+
+// TestGroupsAreReadWhenTheyAreNeeded: of a store of many groups, a checkpoint writes those that changed and reads no other. A map
+// that cannot be read is an error of who needs it.
+func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
+	b, p := hugeStore(t, 6)
+	four := pageIn(t, p, 4)
+	pageIn(t, p, 5)
+	checkpoint(t, p)
+	require.NoError(t, p.Close())
+
+	p = b.open(t)
+	good := p.file
+	p.file = &brokenFile{File: good, read: errBroken}
+	_, err := p.InUse(four)
+	require.ErrorIs(t, err, errBroken)
+	require.ErrorIs(t, p.Touch(four, 1), errBroken)
+	_, err = p.Used()
+	require.ErrorIs(t, err, errBroken)
+	p.file = good
+	in, err := p.InUse(four)
+	require.NoError(t, err)
+	require.True(t, in)
+	pageIn(t, p, 4)
+	checkpoint(t, p)
+	require.False(t, p.space.groups[5].loaded)
+}
+
+// TestFreeMapOfAnotherNumberOfPagesIsDamage: the meta page counts pages that no directory tells of, and more groups than the
+// directory has.
+func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
+	b := memoryBed()
+	p := b.newPager(t, MinPageSize)
+	require.NoError(t, p.reserve(100))
+	m := p.LastMeta()
+	m.Pages = 3
+	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
+
+	_, p = hugeStore(t, 3)
+	pageIn(t, p, 2)
+	checkpoint(t, p)
+	m = p.LastMeta()
+	m.Pages -= p.space.perGroup
+	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
+	m.Pages += 2 * p.space.perGroup
+	require.NoError(t, p.reserve(p.space.perGroup*4))
+	require.ErrorContains(t, p.Start(&m), "free directory tells of 3 groups, the meta page of 4")
 }

@@ -200,6 +200,7 @@ type brokenFile struct {
 	vfs.File
 	read, write, sync, data, truncate, size error
 	writes                                  int // that still succeed
+	view                                    func(off, n int64) ([]byte, error)
 }
 
 var errBroken = errors.New("broken device")
@@ -242,6 +243,8 @@ func (f *brokenFile) Size() (int64, error) {
 	return f.File.Size()
 }
 
+func (f *brokenFile) Map(off, n int64) ([]byte, error) { return f.view(off, n) }
+
 func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
@@ -262,12 +265,26 @@ func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
 	requireBroken(p.VerifySpace(p.freeDir()))
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
+	writeFile(t, bed{fs: b.fs, path: "/short"}, make([]byte, 100))
+	short, err := b.fs.Open("/short", 0)
+	require.NoError(t, err)
+	_, err = readMetas(&brokenFile{File: short, read: errBroken}, "short")
+	requireBroken(err)
+	require.NoError(t, short.Close())
 	f.size = errBroken
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
 	f.read, f.size = nil, nil
 	_, err = p.Page(page, base)
 	require.NoError(t, err)
+
+	id, _, err := p.New(7)
+	require.NoError(t, err)
+	require.NoError(t, p.Spill([]Pgid{id}))
+	f.read = errBroken
+	_, err = p.Frame(Ref{id, base + 1}, base) // it was written early, and is needed again
+	requireBroken(err)
+	f.read = nil
 
 	f.write = errBroken
 	for f.writes = 0; f.writes < 3; f.writes++ {
@@ -616,6 +633,20 @@ func TestUsedSetTellsTheDifference(t *testing.T) {
 	u.Diff(v, func(id Pgid, _ bool) bool { require.Equal(t, Pgid(64), id); return false })
 }
 
+// TestTablesKeepWhatTheyHoldWhenTheyGrow: other goroutines may look at a slot while the directory above it is made longer.
+func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
+	var tab table
+	var set pageSet
+	first := tab.slot(5)
+	set.add(5)
+	for _, id := range []Pgid{1 << 16, 1 << 20, 1 << 26} {
+		tab.slot(id)
+		set.add(id)
+		require.Same(t, first, tab.peek(5))
+		require.True(t, set.has(5))
+	}
+}
+
 func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
 	var tab table
 	var set pageSet
@@ -676,4 +707,55 @@ func FuzzOverflow(f *testing.F) {
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 		}
 	})
+}
+
+// TestViewThatCannotBeMadeIsAnErrorOfTheRead. A file is mapped in views of mapChunkBytes; only the first one is made when it is
+// opened. A hint needs no view, and an extent that lies in two of them was not written by us.
+func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
+	b := memoryBed()
+	b.create(t, MinPageSize)
+	p, metas, err := Open(Options{FS: b.fs, Path: b.path})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.CloseFile()) }()
+	f := &brokenFile{File: p.file, view: func(int64, int64) ([]byte, error) { return nil, errBroken }}
+	p.file = f
+	require.ErrorIs(t, p.Start(metas[0]), errBroken)
+	asked := []int64{}
+	f.view = func(off, n int64) ([]byte, error) {
+		asked = append(asked, off)
+		require.EqualValues(t, mapChunkBytes, n)
+		return make([]byte, 0, 1), nil // nobody looks into it
+	}
+	require.NoError(t, p.Start(metas[0]))
+	require.True(t, p.mapped)
+
+	const perView = mapChunkBytes / MinPageSize
+	p.end.Store(20 * perView)
+	f.view = func(int64, int64) ([]byte, error) { return nil, errBroken }
+	ref := Ref{perView + 1, 1}
+	_, err = p.Page(ref, 1)
+	require.ErrorIs(t, err, errBroken)
+	require.NotErrorIs(t, err, badfile.ErrCorrupt)
+	_, err = p.Extent(ref, 5000)
+	require.ErrorIs(t, err, errBroken)
+	require.Nil(t, p.Near(ref, 1, 16))
+	_, err = p.Extent(Ref{perView - 1, 1}, 5000)
+	requireBadPage(t, err, perView-1)
+
+	// Views stay where they are when the list of them grows.
+	at := map[uint64][]byte{}
+	f.view = func(off, n int64) ([]byte, error) {
+		asked = append(asked, off)
+		return make([]byte, 1), nil
+	}
+	for _, i := range []uint64{0, 1, 9, 19, 0, 1, 9, 19} {
+		v, err := p.view(i)
+		require.NoError(t, err)
+		if at[i] == nil {
+			at[i] = v
+		}
+		require.Equal(t, cap(at[i]), cap(v))
+		require.Same(t, &at[i][:1][0], &v[:1][0])
+	}
+	require.Equal(t, []int64{0, mapChunkBytes, 9 * mapChunkBytes, 19 * mapChunkBytes}, asked, "each is made once")
 }

@@ -103,14 +103,11 @@ func (p *Pager) staging(pages int) []byte {
 	return make([]byte, 0, min(stagingBytes, max(pages, 1)*p.pageSize))
 }
 
-// writePages writes pages, given in order, in runs as long as the staging buffer. The frames stay as they are: a reader
+// writePages writes pages, one at least and in order, in runs as long as the staging buffer. The frames stay as they are: a reader
 // may look at them, so checksums are set in the copy.
 func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error {
 	first := Pgid(0)
 	flush := func() error {
-		if len(buf) == 0 {
-			return nil
-		}
 		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
 		p.pagesWritten.Add(uint64(len(buf) / p.pageSize))
 		buf = buf[:0]
@@ -146,7 +143,7 @@ func (p *Pager) writeBack(first, last Pgid) error {
 }
 
 // Spill writes pages of the open transaction early, into the free space that they were given, and gives their frames
-// back. ids need not be in order. Writer lock.
+// back. There is one at least; they need not be in order. Writer lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
 	if err := p.writePages(ids, nil, p.staging(len(ids))); err != nil {
