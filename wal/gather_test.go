@@ -33,57 +33,16 @@ func crowdedLog(t *testing.T) (l *testLog, d *disk, end LSN) {
 func TestLeaderTakesThoseAlongWhoCommitMeanwhile(t *testing.T) {
 	l, _, end := crowdedLog(t)
 	groups, yields := l.Groups(), 0
-	var third LSN
+	var second LSN
 	whileGathering(t, func() {
 		yields++
 		var err error
-		third, err = l.Append([]byte("another"), true)
+		second, err = l.Append([]byte("second"), true)
 		require.NoError(t, err)
 	})
 	require.NoError(t, l.Wait(end, true))
-	require.Equal(t, 2, yields, "until there are as many as before")
-	require.Equal(t, third, l.Durable())
-	require.Equal(t, groups+1, l.Groups())
-}
-
-// TestLeaderDoesNotWaitForEver for those who do not come.
-func TestLeaderDoesNotWaitForEver(t *testing.T) {
-	l, _, end := crowdedLog(t)
-	yields := 0
-	whileGathering(t, func() { yields++ })
-	require.NoError(t, l.Wait(end, true))
-	require.Equal(t, maxYields, yields)
-	end, err := l.Append([]byte("alone"), true)
-	require.NoError(t, err)
-	require.NoError(t, l.Wait(end, true))
-	require.Equal(t, maxYields, yields, "there was one in the last group, and there is one now")
-}
-
-// TestThoseWhoCameDuringASyncAreCompany: the next leader expects them and those of the group before, who are told only then.
-func TestThoseWhoCameDuringASyncAreCompany(t *testing.T) {
-	d := newDisk(t, 512)
-	l := createTest(t, testOptions(d))
-	appended := func(what string) LSN {
-		end, err := l.Append([]byte(what), true)
-		require.NoError(t, err)
-		return end
-	}
-	first := appended("first")
-	var second LSN
-	d.hook = func(_, _ string, n int) (int, error) {
-		if second == 0 {
-			second = appended("second")
-		}
-		return n, nil
-	}
-	require.NoError(t, l.Wait(first, true))
-	d.hook = nil
-	require.Greater(t, second, l.Durable())
-	var again LSN
-	groups := l.Groups()
-	whileGathering(t, func() { again = appended("first again") })
-	require.NoError(t, l.Wait(second, true))
-	require.Equal(t, again, l.Durable())
+	require.Equal(t, 1, yields)
+	require.Equal(t, second, l.Durable())
 	require.Equal(t, groups+1, l.Groups())
 }
 

@@ -114,22 +114,15 @@ func (l *Log) lead(end LSN, sync bool) error {
 // yield lets other goroutines run. Tests have it do what they might.
 var yield = runtime.Gosched
 
-// maxYields is how often a leader lets others run for one group: who comes back takes locks on the way, and each may cost a
-// turn.
-const maxYields = 4
-
 // gather lets those run who were told of the group before and have not committed again: a sync is dear, and they are
-// probably about to ask for one. Without it two halves of the writers would take turns, and each sync do for half of them.
-// It does not wait for anybody who is not running. mu is held, and let go meanwhile.
+// probably about to ask for one. It does not wait for anybody who is not running. mu is held, and let go meanwhile.
 func (l *Log) gather(sync bool) {
-	for range maxYields {
-		if !sync || len(l.queue) == 0 || l.queue[0].commits >= l.company || l.cause != nil || l.closed {
-			return
-		}
-		l.mu.Unlock()
-		yield()
-		l.mu.Lock()
+	if !sync || len(l.queue) == 0 || l.queue[0].commits >= l.lastCommits {
+		return
 	}
+	l.mu.Unlock()
+	yield()
+	l.mu.Lock()
 }
 
 // began is when a group is begun, if anyone wants to know.
@@ -147,10 +140,7 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 	}
 	l.groups.Add(1)
 	l.lastGroup.Store(int64(g.size))
-	l.company = g.run.commits
-	if len(l.queue) > 0 {
-		l.company += l.queue[0].commits
-	}
+	l.lastCommits = g.run.commits
 	if l.opts.OnGroup == nil {
 		return nil
 	}

@@ -75,8 +75,8 @@ type Log struct {
 	noted  LSN      // position in the last note
 	woken  []*waiter
 	noteOf [noteLen]byte
-	// company is how many commits were in the group written last, or queued when it was: so many writers there are, as a rule.
-	company int
+	// lastCommits is the number of commits in the group written last.
+	lastCommits int
 
 	idle []*run // guarded by mu: to be used again, with their buffers
 }
