@@ -723,7 +723,7 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 	asked := []int64{}
 	f.view = func(off, n int64) ([]byte, error) {
 		asked = append(asked, off)
-		require.EqualValues(t, mapChunkBytes, n)
+		require.Equal(t, int64(mapChunkBytes), n)
 		return make([]byte, 0, 1), nil // nobody looks into it
 	}
 	require.NoError(t, p.Start(metas[0]))

@@ -206,11 +206,11 @@ func TestInstantsTooEarlyToCountAreTheFirstOne(t *testing.T) {
 	for _, s := range []int64{math.MinInt64 / 1000, math.MinInt64/1000 - 1} {
 		ms, ok := CeilMs(time.Unix(s, 0))
 		require.True(t, ok)
-		require.EqualValues(t, math.MinInt64, ms)
+		require.Equal(t, int64(math.MinInt64), ms)
 	}
 	ms, ok := CeilMs(time.Unix(math.MinInt64/1000+1, 1))
 	require.True(t, ok)
-	require.EqualValues(t, math.MinInt64/1000*1000+1001, ms)
+	require.Equal(t, int64(math.MinInt64/1000*1000+1001), ms)
 }
 
 // TestQueueIsBoundedInBytesToo: keys may be long. What does not fit is forgotten, and fits again when notes were taken.
