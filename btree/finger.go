@@ -18,8 +18,8 @@ type Finger struct {
 // A tree that is deeper is put into without a finger.
 const fingerDepth = 8
 
-// insert puts the cell, which has its value with it, into the leaf, if that is certainly its place: the key is new and lies between two keys of it, or
-// behind all keys of the tree. Everything else is for a descent.
+// insert puts the cell, which has its value with it, into the leaf, if that is certainly its place: the key is new and lies
+// between two keys of it, or behind all keys of the tree. Everything else is for a descent.
 func (f *Finger) insert(t *Tree, c *cell) bool {
 	if f == nil || f.leaf == nil {
 		return false

@@ -103,8 +103,8 @@ func (p *Pager) staging(pages int) []byte {
 	return make([]byte, 0, min(stagingBytes, max(pages, 1)*p.pageSize))
 }
 
-// writePages writes pages, one at least and in order, in runs as long as the staging buffer. The frames stay as they are: a reader
-// may look at them, so checksums are set in the copy.
+// writePages writes pages, one at least and in order, in runs as long as the staging buffer. The frames stay as they are: a
+// reader may look at them, so checksums are set in the copy.
 func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error {
 	first := Pgid(0)
 	flush := func() error {

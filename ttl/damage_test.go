@@ -88,10 +88,7 @@ func TestCheckNamesEachBrokenRow(t *testing.T) {
 
 // TestExpiryRowThatDoesNotDecodeIsCorrupt for whoever walks in the order of expiry.
 func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
-	s := openShelf(t, crashfs.New(crashfs.Options{}))
-	defer func() { require.NoError(t, s.Close()) }()
-	r, done := rowsOf(t, s)
-	defer done(false)
+	r := freshRows(t)
 	require.NoError(t, r.Put([]byte("k"), nil, 1000))
 	put(t, r, r.Family.ExpiryIndex(), []byte("short"), nil)
 	_, _, _, err := r.ByExpiry().Next()
@@ -111,10 +108,7 @@ func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
 func TestSweepBelievesTheKeyIndex(t *testing.T) {
 	for name, onExpire := range map[string]bool{"heard": true, "unheard": false} {
 		t.Run(name, func(t *testing.T) {
-			s := openShelf(t, crashfs.New(crashfs.Options{}))
-			defer func() { require.NoError(t, s.Close()) }()
-			r, done := rowsOf(t, s)
-			defer done(false)
+			r := freshRows(t)
 			require.NoError(t, r.Put([]byte("a"), []byte("v"), 1000))
 			require.NoError(t, r.Put([]byte("b"), []byte("v"), 1000))
 			_, err := r.Tx.Delete(r.Family.Data(), []byte("b"))
@@ -188,10 +182,7 @@ func TestHollowFamilyHasNoRows(t *testing.T) {
 
 // TestAtTheEndOfTimeEverythingIsDue: the instant behind the last one cannot be looked up.
 func TestAtTheEndOfTimeEverythingIsDue(t *testing.T) {
-	s := openShelf(t, crashfs.New(crashfs.Options{}))
-	defer func() { require.NoError(t, s.Close()) }()
-	r, done := rowsOf(t, s)
-	defer done(false)
+	r := freshRows(t)
 	require.NoError(t, r.Put([]byte("a"), nil, 1000))
 	require.NoError(t, r.Put([]byte("b"), nil, math.MaxInt64))
 	for now, want := range map[int64]int64{999: 0, 1000: 1, math.MaxInt64 - 1: 1, math.MaxInt64: 2} {

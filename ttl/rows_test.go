@@ -25,6 +25,18 @@ func openShelf(t *testing.T, disk *crashfs.Disk) *txn.Store {
 	return s
 }
 
+// freshRows are those of an empty family that nobody commits: the store is closed with the test.
+func freshRows(t *testing.T) Rows {
+	t.Helper()
+	s := openShelf(t, crashfs.New(crashfs.Options{}))
+	r, done := rowsOf(t, s)
+	t.Cleanup(func() {
+		done(false)
+		require.NoError(t, s.Close())
+	})
+	return r
+}
+
 func newShelf(t *testing.T) *crashfs.Disk {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})

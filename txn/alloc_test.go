@@ -33,8 +33,11 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	}
 	require.LessOrEqual(t, testing.AllocsPerRun(2000, func() { put(1) }), 8.0)
 
+	if raceEnabled {
+		return // here the frames do come from the collector, slab by slab: whether one is taken now decides the mean
+	}
 	puts := 1_000_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		puts = 50_000
 	}
 	var before, after runtime.MemStats

@@ -12,12 +12,7 @@ func (s *Store) maybeCheckpoint() {
 		return
 	}
 	// The lock is taken here if it is free, so that whoever waits for it waits for this checkpoint.
-	locked := false
-	select {
-	case s.upkeep <- struct{}{}:
-		locked = true
-	default:
-	}
+	locked := tryLock(s.upkeep)
 	run := func() {
 		defer s.checkpointing.Store(false)
 		if !locked {

@@ -13,13 +13,11 @@ func (s *Store) Stats() Stats {
 	if !s.isOpen() {
 		return st
 	}
-	select {
-	case s.writer <- struct{}{}:
+	if tryLock(s.writer) {
 		if s.isOpen() {
 			s.guardedStats(&st)
 		}
 		s.unlockWriter()
-	default:
 	}
 	if s.isOpen() {
 		st.Readers, st.OldestReaderAge = s.readers.stats(s.now())

@@ -139,11 +139,18 @@ func newStore(path string, o Options) *Store {
 // now is the time since the store was opened, in nanoseconds: for ages only.
 func (s *Store) now() int64 { return int64(time.Since(s.start)) }
 
-func lock(ctx context.Context, l chan struct{}) error {
+func tryLock(l chan struct{}) bool {
 	select {
 	case l <- struct{}{}:
-		return nil
+		return true
 	default:
+		return false
+	}
+}
+
+func lock(ctx context.Context, l chan struct{}) error {
+	if tryLock(l) {
+		return nil
 	}
 	if ctx == nil {
 		l <- struct{}{}
@@ -161,10 +168,8 @@ func lock(ctx context.Context, l chan struct{}) error {
 }
 
 func (s *Store) lockWriter(ctx context.Context) error {
-	select {
-	case s.writer <- struct{}{}:
+	if tryLock(s.writer) {
 		return nil
-	default:
 	}
 	s.awaiting.Add(1)
 	defer s.awaiting.Add(-1)

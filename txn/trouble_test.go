@@ -72,6 +72,11 @@ func rowsOf(t *testing.T, s *Store) [2]int {
 	return [2]int{len(contents(t, tx, 8)), len(contents(t, tx, 9))}
 }
 
+// readsAndChanges are the two kinds of calls that the tests below fail, one after the other.
+var readsAndChanges = map[string]crashfs.Fault{
+	"read": {Kinds: crashfs.KindRead}, "change": {Kinds: crashfs.KindChanges},
+}
+
 // after is which call fails next: each of the first eight, then fewer and fewer.
 func after(n int) int { return n + 1 + n/8 }
 
@@ -112,9 +117,7 @@ func TestFailingCallOfAHeavySession(t *testing.T) {
 		}
 		return 3, nil
 	}
-	for name, fault := range map[string]crashfs.Fault{
-		"read": {Kinds: crashfs.KindRead}, "change": {Kinds: crashfs.KindChanges},
-	} {
+	for name, fault := range readsAndChanges {
 		t.Run(name, func(t *testing.T) {
 			n := 0
 			for ; ; n = after(n) {
@@ -153,9 +156,7 @@ func TestFailingCallOfARecovery(t *testing.T) {
 	s, disk := someTrees(t)
 	im := imageOf(t, disk)
 	require.NoError(t, s.Close())
-	for name, fault := range map[string]crashfs.Fault{
-		"read": {Kinds: crashfs.KindRead}, "change": {Kinds: crashfs.KindChanges},
-	} {
+	for name, fault := range readsAndChanges {
 		t.Run(name, func(t *testing.T) {
 			n := 0
 			for ; ; n = after(n) {
