@@ -54,6 +54,8 @@ func (a *arena) alloc() pager.Pgid {
 	return id
 }
 
+func (a *arena) InPlace() *pager.Undo { return nil }
+
 func (a *arena) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if a.owner[ref.Pgid] == a.tx {
 		return ref, a.page(ref.Pgid), nil

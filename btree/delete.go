@@ -14,6 +14,9 @@ func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
 		return Info{}, err
 	}
 	was = aboutAt(b, off)
+	if d.inPlace(t) {
+		return was, nil
+	}
 	err = d.delete(t)
 	d.done()
 	return was, err
@@ -27,6 +30,9 @@ func DeleteValue(w Writer, t *Tree, key, value []byte) (found bool, err error) {
 	if off == 0 || err != nil || infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), value) {
 		return false, err
 	}
+	if d.inPlace(t) {
+		return true, nil
+	}
 	err = d.delete(t)
 	d.done()
 	return err == nil, err
@@ -35,31 +41,31 @@ func DeleteValue(w Writer, t *Tree, key, value []byte) (found bool, err error) {
 // A deleter is one Delete on its way down the tree and up again.
 type deleter struct {
 	editor
-	path [maxDepth]uint16 // by level: the child, and at 0 the cell
+	trail
+	cell int // in the leaf
 }
 
 // look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
-// path to it.
+// trail to it.
 func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return nil, 0, err
 	}
 	ref := t.Root
-	for level := t.Depth - 1; ; level-- {
+	d.top = t.Depth - 1
+	for level := d.top; ; level-- {
+		d.refs[level] = ref
 		b, n, err := pageAt(d.w, ref, level)
 		if err != nil {
 			return nil, 0, err
 		}
 		if level == 0 {
-			i, found, _ := leafSearch(b, n, key)
-			if !found {
-				return nil, 0, nil
-			}
-			d.path[0] = uint16(i)
-			return b, slot(b, n, i), nil
+			i, off := leafFind(b, n, key)
+			d.path[0], d.cell = step{b: b, n: n}, i
+			return b, off, nil
 		}
 		i := branchSearch(b, n, key)
-		d.path[level] = uint16(i)
+		d.path[level] = step{b, i, n}
 		ref = childRef(b, n, i)
 	}
 }
@@ -86,12 +92,12 @@ func (d *deleter) delete(t *Tree) error {
 
 // below deletes the cell that path leads to from page b at level, which is being edited.
 func (d *deleter) below(b []byte, level uint8) error {
-	i, n := int(d.path[level]), count(b)
+	i, n := d.path[level].i, count(b)
 	if level == 0 {
-		if err := d.freeExtent(b, slot(b, n, i)); err != nil {
+		if err := d.freeExtent(b, slot(b, n, d.cell)); err != nil {
 			return err
 		}
-		leafRemove(b, i)
+		leafRemove(b, d.cell)
 		return nil
 	}
 	ref, cb, err := d.edit(childRef(b, n, i), level-1)

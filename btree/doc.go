@@ -3,7 +3,8 @@
 // A tree is a Tree value: the reference of its root page, its depth and its number of rows. Functions that read take a
 // Reader and a Tree; functions that change take a Writer and a pointer to the Tree, and set it to the new root. Pages
 // are changed copy-on-write through Writer.Edit, so a Tree value that was taken before a change still names the old
-// content. After an error a Tree that was being changed must be thrown away together with the transaction: some of its
+// content. What Writer.InPlace allows is changed where it is, once it has been kept: then it is the Reader that gives the
+// old content. After an error a Tree that was being changed must be thrown away together with the transaction: some of its
 // pages are already edited.
 //
 // Concurrency: there is no state and no lock here. Any number of goroutines may read one Tree value at the same time,

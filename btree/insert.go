@@ -34,6 +34,8 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 		p.cell.info |= infoOverflow
 	} else if f.insert(t, &p.cell) {
 		return Info{}, nil
+	} else if p.inPlace(t) {
+		return p.was, nil
 	}
 	err = p.put(t)
 	p.done()

@@ -103,6 +103,8 @@ func (m *memory) alloc(pages int) pager.Ref {
 	return pager.Ref{Pgid: id, Epoch: m.epoch}
 }
 
+func (m *memory) InPlace() *pager.Undo { return nil }
+
 func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	p, err := m.at(ref)
 	if err != nil {

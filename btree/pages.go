@@ -18,7 +18,7 @@ type Reader interface {
 }
 
 // Writer is what a tree needs of its surroundings to be changed. Nothing that an earlier transaction, or an earlier
-// savepoint of this one, can reach is ever changed in place.
+// savepoint of this one, can reach is ever changed in place, but for what InPlace allows and keeps.
 type Writer interface {
 	Reader
 	// Owned says whether this transaction may change the page in place.
@@ -26,6 +26,9 @@ type Writer interface {
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if
 	// owned, else a copy with a new reference (ref is freed). The header's pgid and epoch are set.
 	Edit(ref pager.Ref) (pager.Ref, []byte, error)
+	// InPlace is where to keep what is overwritten in pages of earlier transactions that nobody else reads now; nil if there are
+	// none, or if they are to be copied.
+	InPlace() *pager.Undo
 	// New returns an owned page with the header set, count 0, and the payload zeroed.
 	New(kind pager.Kind, level uint8) (pager.Ref, []byte, error)
 	// Free gives a page back; it stays readable for whoever can still reach it.

@@ -70,29 +70,29 @@ func upper64(b []byte, n int, h uint64) int {
 	return i
 }
 
-// leafFind returns the offset of the cell of key in a leaf of n cells, or 0. It does not look at the prefix of the page:
-// a cell that is equal to the whole key has it, and any other answer is no.
-func leafFind(b []byte, n int, key []byte) int {
+// leafFind returns the cell of key in a leaf of n cells and its offset, 0 if there is none. It does not look at the prefix
+// of the page: a cell that is equal to the whole key has it, and any other answer is no.
+func leafFind(b []byte, n int, key []byte) (i, off int) {
 	p := prefix(b)
 	if len(key) < p {
-		return 0
+		return 0, 0
 	}
 	h := head32(key, p)
-	i := lower32(b, n, h)
+	i = lower32(b, n, h)
 	if i == n || ld32(b, offHeads+4*i) != h {
-		return 0
+		return 0, 0
 	}
 	if i+1 < n && ld32(b, offHeads+4*i+4) == h {
 		i = lowerKey(b, n, i, lower32To(b, n, i, h), key)
 		if i == n {
-			return 0
+			return 0, 0
 		}
 	}
-	off := slot(b, n, i)
+	off = slot(b, n, i)
 	if bytes.Equal(keyAt(b, off), key) {
-		return off
+		return i, off
 	}
-	return 0
+	return 0, 0
 }
 
 // lower32To returns the end of the run of heads that are equal to h and begin at i.
@@ -226,7 +226,8 @@ func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 			if w&0xffff != uint32(pager.KindLeaf) {
 				return nil, 0, misplaced(ref, b, 0)
 			}
-			return b, leafFind(b, n, key), nil
+			_, off := leafFind(b, n, key)
+			return b, off, nil
 		}
 		if w&0xffff != uint32(pager.KindBranch)|uint32(level)<<8 {
 			return nil, 0, misplaced(ref, b, level)

@@ -23,5 +23,8 @@ func SetTag(w Writer, t *Tree, key []byte, tag int64) (was Info, err error) {
 		s.val = append(s.val[:0], valueAt(b, off)...) // the page may change before the cell is written
 		p.cell.val = s.val
 	}
+	if p.inPlace(t) {
+		return was, nil
+	}
 	return was, p.put(t)
 }

@@ -130,7 +130,8 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 	j, seen := &Judge{run: r}, map[string]int{}
 	early := r.model.clone()
 	early.mark--
-	for im := range r.Disk.Images(crashfs.ImageOptions{From: r.OpEnds[0], Random: 1, Profiles: crashfs.Kill | crashfs.Prefix}) {
+	profiles := crashfs.Kill | crashfs.Prefix | crashfs.Reorder
+	for im := range r.Disk.Images(crashfs.ImageOptions{From: r.OpEnds[0], Random: 1, Profiles: profiles}) {
 		r.States[r.newest()] = right
 		v, err := j.Image(im)
 		require.NoError(t, err)

@@ -5,9 +5,12 @@
 // of the reference that led to it, and whatever Options.CheckPage asks. Space is counted in groups of pages with one free
 // map page each, of which a checkpoint writes those that changed.
 //
-// Concurrency: Page, Extent and Verify may be called by anyone at any time between Start and Close. What allocates, frees
-// or captures belongs to the holder of the caller's writer lock; Write and WriteMeta run beside it, one at a time. Who may
-// still look at a freed page is the caller's knowledge: Release says that nobody does.
+// A frame is changed where it is only by the transaction that its page was born in, or with an Undo.
+//
+// Concurrency: Page, Snapshot, Extent and Verify may be called by anyone at any time between Start and Close. What
+// allocates, frees or captures belongs to the holder of the caller's writer lock, as an Undo does but for the two calls of
+// readers; Write and WriteMeta run beside it, one at a time. Who may still look at a freed page is the caller's knowledge:
+// Release says that nobody does.
 //
 // The package knows no key, no cell, no tree and no transaction; of the log it keeps two positions and a segment size in
 // the meta pages, without knowing what they mean.

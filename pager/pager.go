@@ -50,6 +50,7 @@ type Pager struct {
 	views    atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
 	viewsMu  sync.Mutex                               // making views
 	table    table
+	undo     Undo
 	verified pageSet
 	arena    arena
 	cache    cache
@@ -163,6 +164,7 @@ func (p *Pager) Start(m *Meta) error {
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.arena.pageSize = m.PageSize
+	p.undo.p = p
 	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
 	p.space = newSpace(m.PageSize)
 	p.space.load = p.loadGroup

@@ -24,6 +24,21 @@ func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 	return p.firstRead(ref)
 }
 
+// Snapshot is Page for a reader of a version: what a later one has changed in place is as it was.
+func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
+	if ref.Epoch > base {
+		if s := p.table.peek(ref.Pgid); s != nil {
+			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				if s.changed.Load() > version {
+					return p.undo.earlier(ref.Pgid, s, version)
+				}
+				return unsafe.Slice((*byte)(f), p.pageSize), nil
+			}
+		}
+	}
+	return p.Page(ref, base)
+}
+
 // Near is where the first n bytes of a page are, or will be once it is read; nil if it is not in memory and not mapped.
 // Nothing is checked, and reading them may fault.
 func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {

@@ -18,6 +18,9 @@ type slot struct {
 	// owner is the serial of the transaction (or savepoint) in which the page was born; 0 if before the file was opened
 	// or given back since. Guarded by the writer lock.
 	owner uint64
+	// changed is the serial of the transaction that changed the page in place last: older versions find it as it was in
+	// the undo.
+	changed atomic.Uint64
 	// hot is set by reads of clean and cleared by the CLOCK hand.
 	hot atomic.Bool
 }

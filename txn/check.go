@@ -149,7 +149,7 @@ func (c *checker) Page(ref pager.Ref) ([]byte, error) {
 		c.blind = true
 		return nil, err
 	}
-	return c.s.pg.Page(ref, c.v.base)
+	return c.s.pg.Snapshot(ref, c.v.base, c.v.serial)
 }
 
 func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {

@@ -135,6 +135,7 @@ func (w *writer) settle(v *version) {
 	if err := errors.Join(errs...); err != nil {
 		_ = s.poison(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
 	}
+	s.pg.Undo().Committed(v.serial)
 	s.publish(v)
 	w.finish()
 }
@@ -189,7 +190,8 @@ func (s *Store) advance() {
 	if n == 0 {
 		return
 	}
-	s.visible.Store(s.queue[n-1])
+	v := s.queue[n-1]
+	s.pg.Undo().Show(v.serial, func() { s.visible.Store(v) })
 	rest := copy(s.queue, s.queue[n:])
 	clear(s.queue[rest:])
 	s.queue = s.queue[:rest]

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/pager"
 )
 
 // readers is the register of snapshots: which versions are held, and since when. Begin and end touch one cache line
@@ -36,7 +38,10 @@ const ageless int64 = -1
 // hold registers a reader of the newest visible version and returns both. The slot is published before the version is
 // looked at again: a writer that saw the slot empty has made a newer version visible before, and then the look fails
 // and the reader takes that one.
-func (r *readers) hold(visible *atomic.Pointer[version], now int64) (*version, *readerSlot) {
+//
+// A transaction that is changing pages in place works the other way round: it has said so before it looked at the slots, and
+// so it saw this reader, or the reader sees that and stops it.
+func (r *readers) hold(visible *atomic.Pointer[version], undo *pager.Undo, now int64) (*version, *readerSlot) {
 	var here byte
 	at := uint64(uintptr(unsafe.Pointer(&here))) >> 10 * 0x9E3779B97F4A7C15 >> 58 // another stack, as a rule another slot
 	b := &r.first
@@ -53,6 +58,9 @@ func (r *readers) hold(visible *atomic.Pointer[version], now int64) (*version, *
 			continue
 		}
 		for {
+			if undo.Opened() {
+				undo.Freeze()
+			}
 			again := visible.Load()
 			if again == v {
 				s.began.Store(now)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/pager"
+
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -18,12 +20,12 @@ func TestReadersFindPlacesBeyondTheFirstBlock(t *testing.T) {
 	visible.Store(&version{serial: 5})
 	var slots []*readerSlot
 	for i := range 3*slotsPerBlock + 7 {
-		v, s := r.hold(&visible, int64(i))
+		v, s := r.hold(&visible, new(pager.Undo), int64(i))
 		require.Equal(t, uint64(5), v.serial)
 		require.NotContains(t, slots, s)
 		slots = append(slots, s)
 	}
-	_, brief := r.hold(&visible, ageless)
+	_, brief := r.hold(&visible, new(pager.Undo), ageless)
 	slots = append(slots, brief)
 	n, oldest := r.stats(1000)
 	require.Equal(t, len(slots), n)
@@ -58,7 +60,7 @@ func TestAVersionThatIsHeldIsNeverTakenForFree(t *testing.T) {
 			defer wg.Done()
 			rnd := rand.New(rand.NewSource(int64(g)))
 			for !stop.Load() {
-				v, s := r.hold(&visible, 0)
+				v, s := r.hold(&visible, new(pager.Undo), 0)
 				for range rnd.Intn(4) {
 					if f := floor.Load(); f > v.serial {
 						t.Errorf("version %d is held, everything below %d was given back", v.serial, f)

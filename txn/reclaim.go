@@ -48,7 +48,7 @@ func (s *Store) reap(limit int) error {
 		return nil
 	}
 	visible := s.visible.Load().serial
-	s.heldBuf = s.readers.held(s.heldBuf[:0])
+	s.holders()
 	if len(s.pinned) > 0 {
 		if err := s.unpin(); err != nil {
 			return err
@@ -62,6 +62,12 @@ func (s *Store) reap(limit int) error {
 		limit--
 	}
 	return nil
+}
+
+// holders lists the versions that are held, in order, until it is called again.
+func (s *Store) holders() []uint64 {
+	s.heldBuf = s.readers.held(s.heldBuf[:0])
+	return s.heldBuf
 }
 
 // retire gives a run back, or hangs it on a snapshot that can reach it: one of a version in [birth, serial).

@@ -40,7 +40,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	if !brief {
 		now = s.now()
 	}
-	v, slot := s.readers.hold(&s.visible, now)
+	v, slot := s.readers.hold(&s.visible, s.pg.Undo(), now)
 	if !s.isOpen() { // after hold: Close looks at the slots after it has changed the state
 		slot.release()
 		return ErrClosed
@@ -58,7 +58,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w := &s.w
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
-	w.tx = tx
+	w.tx, w.mayUndo = tx, true
 	return nil
 }
 
@@ -144,8 +144,13 @@ func (tx *Tx) note(err error) error {
 // PageSize, Page, Near and Extent make a read transaction a btree.Reader.
 func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
 
-// Page returns a verified page of the snapshot.
-func (tx *Tx) Page(ref pager.Ref) ([]byte, error) { return tx.s.pg.Page(ref, tx.v.base) }
+// Page returns a verified page of the snapshot, or as the write transaction has changed it.
+func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
+	if tx.w != nil {
+		return tx.w.Page(ref)
+	}
+	return tx.s.pg.Snapshot(ref, tx.v.base, tx.v.serial)
+}
 
 // Extent returns the bytes of a large value.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) { return tx.s.pg.Extent(ref, size) }
@@ -192,6 +197,21 @@ func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 	}
 	info, err := tree.GetInfo(tx, t, key)
 	return info, tx.note(err)
+}
+
+// WarmKeys is how many keys Warm is meant for at a time.
+const WarmKeys = tree.WarmKeys
+
+// Warm asks the processor for what Get, Put or Delete of these keys will need, for all of them at once, just before them.
+func (tx *Tx) Warm(id TreeID, keys [][]byte) error {
+	if err := tx.check(); err != nil {
+		return err
+	}
+	t, ok := tx.tree(id)
+	if !ok {
+		return nil
+	}
+	return tx.note(tree.Warm(tx, t, keys))
 }
 
 // Rank counts the keys of a tree that are below key; 0 if the tree does not exist. It costs one descent.

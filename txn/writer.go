@@ -41,6 +41,9 @@ type writer struct {
 	// spillOver is the size of frames above which pages are written early.
 	spillOver int64
 
+	mayUndo bool        // pages may be changed in place, if the undo can be opened
+	undo    *pager.Undo // opened
+
 	bound bool // MaxBytes binds: the transaction has put something
 
 	saves []save
@@ -87,6 +90,7 @@ func (w *writer) begin() {
 	w.spillOver = s.o.CacheBytes
 	w.tx = nil
 	w.kept = nil
+	w.mayUndo, w.undo = false, nil
 	s.pg.Overdraft(false) // a fault in a page may have left it on
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
@@ -159,6 +163,25 @@ func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	pager.WriteHeader(b, h)
 	return fresh, b, w.Free(ref)
 }
+
+// InPlace is where to keep what is overwritten in pages of earlier transactions; nil: they are copied. It is settled when the
+// transaction changes its first page: versions that will be visible later, with a sync, must not be any more.
+func (w *writer) InPlace() *pager.Undo {
+	if w.mayUndo {
+		w.mayUndo = false
+		s := w.s
+		s.queueMu.Lock()
+		seen := len(s.queue) == 0
+		s.queueMu.Unlock()
+		if seen && s.pg.Undo().Open(s.epoch, w.first, s.holders) {
+			w.undo = s.pg.Undo()
+		}
+	}
+	return w.undo
+}
+
+// noUndo makes the transaction copy pages from now on.
+func (w *writer) noUndo() { w.mayUndo, w.undo = false, nil }
 
 func (w *writer) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	ref, b, err := w.take()
@@ -254,6 +277,7 @@ func (w *writer) rollback() {
 	if w.flushed > 0 {
 		w.s.log.Abort()
 	}
+	w.s.pg.Undo().Rollback()
 	w.giveBack(0)
 	w.finish()
 }

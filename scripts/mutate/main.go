@@ -186,9 +186,9 @@ type suite struct{ pkg, tests string }
 func suitesOf(m mutant) []suite {
 	all := map[string][]suite{
 		"wal":   {{"wal", "."}, crashes, histories, most},
-		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, rot, crashes},
+		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
 		"txn":   {most, crashes, histories, rot},
-		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, hostile},
+		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, inPlace, hostile},
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict"}},
 		"cf":    {{"cf", "."}, {"kv", "Family|CF"}, crashes},
 	}
@@ -199,6 +199,7 @@ func suitesOf(m mutant) []suite {
 var (
 	most      = suite{"txn", "^Test[^M]"} // TestModel takes longer than all others
 	crashes   = suite{"fuzz", "CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|Regressions|Interleavings"}
+	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots"}
 	rot       = suite{"fuzz", "Rot|JudgeSees"}
 	hostile   = suite{"fuzz", "Hostile"}
 	histories = suite{"fuzz", "Histories"}

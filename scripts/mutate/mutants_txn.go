@@ -56,7 +56,26 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 {
 		w.s.log.Abort()
 	}
-	w.giveBack(0)`, `	w.giveBack(0)`},
+	w.s.pg.Undo().Rollback()`, `	w.s.pg.Undo().Rollback()`},
+	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo().Rollback()
+`, ``},
+	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.noUndo()`, `	//`},
+	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/writer.go", `		if seen && s.pg`, `		if (seen || true) && s.pg`},
+	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
+	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undo.go", `	return s != nil && s.dirty != nil && s.owner > u.newest && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
+	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undo.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
+	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undo.go", `version >= u.seen && !u.frozen {`, `version >= u.seen {`},
+	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undo.go", `		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+`, `		s.changed.Store(0)
+		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+`},
+	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Keep(r.refs[level].Pgid, at, at+8)
+`, `		_ = at
+`},
+	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.keepCell(off) // it is cleared
+`, ``},
+	{"rollback", "what_is_written_behind_the_slots_is_not_cleared", "btree/inplace.go", `	r.undo.KeepZeros(id, end, lo(b))
+`, ``},
 	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go", `	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},

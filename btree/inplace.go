@@ -1,0 +1,166 @@
+package btree
+
+import "github.com/ebbkv/ebb/pager"
+
+// Rows that fit into their page as it is are put there, and taken out, without a copy of the page, if nobody else reads it: what
+// is overwritten is kept, some hundred bytes of a leaf and the row counts above it. Whatever changes more than one leaf
+// (splits, merges, shifts) or values in extents, and whatever is damaged, is for the way that copies: see editor.
+
+// A trail is the way down to a leaf, which is at 0.
+type trail struct {
+	undo *pager.Undo
+	refs [maxDepth]pager.Ref // by level
+	path [maxDepth]step      // path[0] is the leaf
+	top  uint8               // level of the root
+}
+
+// open says that the leaf that the trail leads to may be changed: then keeping begins, and close ends it.
+func (r *trail) open() bool {
+	for level := uint8(1); level <= r.top; level++ {
+		if !r.undo.Reachable(r.refs[level]) {
+			return false
+		}
+	}
+	return r.undo.Enter()
+}
+
+func (r *trail) close() { r.undo.Leave() }
+
+// keepLeaf keeps the fields, heads and slots of the leaf, and that there is nothing between these and the cells.
+func (r *trail) keepLeaf() {
+	id, b := r.refs[0].Pgid, r.path[0].b
+	end := offHeads + leafEntry*count(b)
+	r.undo.Keep(id, offCount, end)
+	r.undo.KeepZeros(id, end, lo(b))
+}
+
+// keepCell keeps the bytes of the cell at off.
+func (r *trail) keepCell(off int) {
+	r.undo.Keep(r.refs[0].Pgid, off, off+cellSize(r.path[0].b, off))
+}
+
+// count adds more, which is 1 or -1, to the rows that the branches count.
+func (r *trail) count(more int) {
+	for level := uint8(1); level <= r.top; level++ {
+		s := &r.path[level]
+		at := child(s.n, s.i) + 8
+		r.undo.Keep(r.refs[level].Pgid, at, at+8)
+		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+uint64(more))
+	}
+}
+
+// counted says that every branch counts a row to take off.
+func (r *trail) counted(t *Tree) bool {
+	for level := uint8(1); level <= r.top; level++ {
+		if s := &r.path[level]; childRows(s.b, s.n, s.i)&^rowsOverflow == 0 {
+			return false
+		}
+	}
+	return t.Rows > 0
+}
+
+// descend goes to the leaf where key is or belongs, if that may be changed in place.
+func (r *trail) descend(w Writer, t *Tree, key []byte) bool {
+	r.top = t.Depth - 1
+	ref := t.Root
+	for level := r.top; ; level-- {
+		r.refs[level] = ref
+		if level == 0 && !r.undo.Changeable(ref) {
+			return false
+		}
+		b, n, err := pageAt(w, ref, level)
+		if err != nil || n == 0 {
+			return false // for the other way to tell
+		}
+		if level == 0 {
+			r.path[0] = step{b: b, n: n}
+			return true
+		}
+		i := branchSearch(b, n, key)
+		r.path[level] = step{b, i, n}
+		ref = childRef(b, n, i)
+	}
+}
+
+// inPlace puts the cell, which has its value with it, if its page need not be copied for it.
+func (p *putter) inPlace(t *Tree) bool {
+	undo := p.w.InPlace()
+	return undo != nil && t.Depth > 0 && p.putInPlace(undo, t)
+}
+
+func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
+	r := trail{undo: undo}
+	if !r.descend(p.w, t, p.cell.key) {
+		return false
+	}
+	if p.finger != nil {
+		if r.refs[0] == p.finger.last {
+			return false // rows come close together: once copied, a finger points to the page
+		}
+		p.finger.point(r.refs[0], nil, 0, false)
+	}
+	b, n := r.path[0].b, r.path[0].n
+	i, found, shared := leafSearch(b, n, p.cell.key)
+	if found {
+		return p.replaceInPlace(&r, i)
+	}
+	if leafFree(b) < p.cell.size()+leafEntry || !r.open() {
+		return false
+	}
+	defer r.close()
+	r.keepLeaf()
+	leafInsert(b, i, &p.cell, shared)
+	r.count(1)
+	t.Rows++
+	return true
+}
+
+func (p *putter) replaceInPlace(r *trail, i int) bool {
+	b, n := r.path[0].b, r.path[0].n
+	off := slot(b, n, i)
+	old, size := cellSize(b, off), p.cell.size()
+	if p.retag {
+		size = old
+	}
+	was := aboutAt(b, off)
+	switch {
+	case infoAt(b, off)&infoOverflow != 0, p.retag && (was.Tag == 0 || p.cell.tag == 0):
+		return false
+	case size > old && leafFree(b) < size, !r.open():
+		return false
+	}
+	defer r.close()
+	p.was = was
+	if p.retag {
+		at := off + cellHeader + ld16(b, off)
+		r.undo.Keep(r.refs[0].Pgid, at, at+tagSize)
+		setTagAt(b, off, p.cell.tag)
+		return true
+	}
+	r.keepCell(off)
+	r.keepLeaf()
+	leafReplace(b, i, &p.cell)
+	return true
+}
+
+// inPlace deletes the cell that look has found if its page need not be copied for it, nor mended afterwards.
+func (d *deleter) inPlace(t *Tree) bool {
+	if d.undo = d.w.InPlace(); d.undo == nil || !d.undo.Changeable(d.refs[0]) {
+		return false
+	}
+	b, n := d.path[0].b, d.path[0].n
+	off := slot(b, n, d.cell)
+	left := used(b) - cellSize(b, off) - leafEntry
+	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, off)&infoOverflow != 0 || !d.counted(t) || !d.open() {
+		return false
+	}
+	defer d.close()
+	if off == lo(b) {
+		d.keepCell(off) // it is cleared
+	}
+	d.keepLeaf()
+	leafRemove(b, d.cell)
+	d.count(-1)
+	t.Rows--
+	return true
+}

@@ -1,0 +1,344 @@
+package txn
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A store whose tree 9 has three levels, and pages that no checkpoint has written: most of what is changed there can be changed
+// in place.
+func openWide(t *testing.T) (*Store, *crashfs.Disk) {
+	t.Helper()
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		for i := range 20_000 {
+			_, err := tx.Put(9, undoKey(i), []byte(fmt.Sprint("first ", i)), int64(i%3))
+			require.NoError(t, err)
+		}
+	})
+	require.Equal(t, uint8(3), rootOf(s).Depth)
+	return s, disk
+}
+
+func undoKey(i int) []byte { return fmt.Appendf(nil, "key-%016d", i*7919%1_000_003) }
+
+func rootOf(s *Store) tree.Tree {
+	t, _ := s.head.trees.get(9)
+	return t
+}
+
+// frames are the bytes of all pages in use that no checkpoint has written.
+func frames(t *testing.T, s *Store) map[pager.Pgid][]byte {
+	t.Helper()
+	all := map[pager.Pgid][]byte{}
+	for id := range pager.Pgid(s.pg.Pages()) {
+		if s.pg.Owner(id) != 0 && s.pg.InFrame(id) {
+			b, err := s.pg.Frame(pager.Ref{Pgid: id, Epoch: s.epoch}, s.head.base)
+			require.NoError(t, err)
+			all[id] = bytes.Clone(b)
+		}
+	}
+	return all
+}
+
+func view(t *testing.T, s *Store, fn func(tx *Tx)) {
+	t.Helper()
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	fn(tx)
+}
+
+// shuffle changes rows of all kinds in all ways, n times.
+func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
+	t.Helper()
+	for range n {
+		key := undoKey(rnd.Intn(21_000))
+		var err error
+		switch rnd.Intn(5) {
+		case 0:
+			_, err = tx.Delete(9, key)
+		case 1:
+			_, err = tx.SetTag(9, key, int64(rnd.Intn(4)))
+		case 2:
+			_, err = tx.DeleteValue(9, key, []byte("first 7"))
+		default:
+			_, err = tx.Put(9, key, make([]byte, rnd.Intn(40)), int64(rnd.Intn(3)))
+		}
+		require.NoError(t, err)
+	}
+}
+
+// TestRowsThatFitArePutWhereTheyAre: no page is copied for a row that its page has room for, nor for one that is taken out, or
+// gets another value of the same size, or another tag.
+func TestRowsThatFitArePutWhereTheyAre(t *testing.T) {
+	s, _ := openWide(t)
+	defer func() { require.NoError(t, s.Close()) }()
+	before := rootOf(s)
+	for name, change := range map[string]func(tx *Tx) error{
+		"put":     func(tx *Tx) error { _, err := tx.Put(9, []byte("key-0000000000000123x"), nil, 0); return err },
+		"replace": func(tx *Tx) error { _, err := tx.Put(9, undoKey(5), []byte("other 5"), 2); return err },
+		"tag":     func(tx *Tx) error { _, err := tx.SetTag(9, undoKey(4), 9); return err },
+		"delete":  func(tx *Tx) error { _, err := tx.Delete(9, undoKey(8)); return err },
+		"value":   func(tx *Tx) error { _, err := tx.DeleteValue(9, undoKey(7), []byte("first 7")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			var pages []run
+			update(t, s, func(tx *Tx) {
+				err = change(tx)
+				pages = slices.Clone(s.w.taken)
+			})
+			require.NoError(t, err)
+			require.Empty(t, pages)
+			require.Equal(t, before.Root, rootOf(s).Root)
+		})
+	}
+	require.Equal(t, before.Rows-1, rootOf(s).Rows)
+	view(t, s, func(tx *Tx) {
+		value, tag, found, err := tx.Get(9, undoKey(5))
+		require.NoError(t, err)
+		require.Equal(t, "other 5 2 true", fmt.Sprintf("%s %d %v", value, tag, found))
+	})
+	requireSound(t, s)
+}
+
+// TestRollbackLeavesEveryPageAsItWas to the last byte.
+func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
+	s, _ := openWide(t)
+	defer func() { require.NoError(t, s.Close()) }()
+	rnd := rand.New(rand.NewSource(1))
+	for _, n := range []int{1, 2, 10, 100, 3000} {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		before := frames(t, s)
+		shuffle(t, tx, rnd, n)
+		require.True(t, n < 10 || s.w.undo != nil)
+		tx.Rollback()
+		require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
+		update(t, s, func(tx *Tx) { shuffle(t, tx, rnd, n) })
+	}
+	requireSound(t, s)
+}
+
+// TestReaderThatComesMeanwhileSeesWhatWasBefore: while the transaction is open, after its commit or rollback, and while later
+// ones change the same pages.
+func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
+	for _, end := range []string{"commit", "rollback"} {
+		for _, look := range []string{"at once", "later"} {
+			t.Run(end+", "+look, func(t *testing.T) {
+				s, _ := openWide(t)
+				defer func() { require.NoError(t, s.Close()) }()
+				rnd := rand.New(rand.NewSource(2))
+				for range 5 {
+					var was map[string]string
+					view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
+					tx, err := s.Begin(t.Context(), true)
+					require.NoError(t, err)
+					shuffle(t, tx, rnd, 500)
+					r, err := s.Begin(t.Context(), false)
+					require.NoError(t, err)
+					if look == "at once" {
+						require.True(t, maps.Equal(was, contents(t, r, 9)))
+					}
+					shuffle(t, tx, rnd, 500)
+					own := contents(t, tx, 9)
+					require.False(t, maps.Equal(was, own))
+					if end == "commit" {
+						require.NoError(t, tx.Commit(Sync))
+					} else {
+						tx.Rollback()
+						own = was
+					}
+					require.True(t, maps.Equal(was, contents(t, r, 9)))
+					view(t, s, func(tx *Tx) { require.True(t, maps.Equal(own, contents(t, tx, 9))) })
+					update(t, s, func(tx *Tx) { shuffle(t, tx, rnd, 500) })
+					require.True(t, maps.Equal(was, contents(t, r, 9)))
+					rank, err := r.Rank(9, []byte("l"))
+					require.NoError(t, err)
+					require.EqualValues(t, len(was), rank, "the rows that branches count")
+					r.Rollback()
+				}
+				requireSound(t, s)
+			})
+		}
+	}
+}
+
+// TestReaderBeforeTheSyncSeesWhatWasBefore: a commit that no reader may see yet, or ever, since its sync has failed.
+func TestReaderBeforeTheSyncSeesWhatWasBefore(t *testing.T) {
+	s, disk := openWide(t)
+	var was map[string]string
+	view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	shuffle(t, tx, rand.New(rand.NewSource(3)), 500)
+	disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncs, Sticky: true})
+	require.Error(t, tx.Commit(Sync))
+	for range 2 {
+		view(t, s, func(tx *Tx) { require.True(t, maps.Equal(was, contents(t, tx, 9))) })
+	}
+	require.Error(t, s.Close())
+}
+
+// TestUndoWaitsForReadersThatMayAskForIt: pages are copied until they have ended, and then changed in place again.
+func TestUndoWaitsForReadersThatMayAskForIt(t *testing.T) {
+	s, _ := openWide(t)
+	defer func() { require.NoError(t, s.Close()) }()
+	touch := func(value string) (inPlace bool) {
+		root := rootOf(s).Root
+		update(t, s, func(tx *Tx) {
+			_, err := tx.Put(9, undoKey(5), []byte(value), 2)
+			require.NoError(t, err)
+		})
+		return rootOf(s).Root == root
+	}
+	seen := func(r *Tx) string {
+		value, _, _, err := r.Get(9, undoKey(5))
+		require.NoError(t, err)
+		return string(value)
+	}
+	require.True(t, touch("one   5"))
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	_, err = tx.Put(9, undoKey(5), []byte("two   5"), 2)
+	require.NoError(t, err)
+	r, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, tx.Commit(Sync))
+	require.Equal(t, "one   5", seen(r))
+	require.False(t, touch("three 5"))
+	require.False(t, touch("four  5"))
+	require.Equal(t, "one   5", seen(r))
+	later, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	r.Rollback()
+	require.False(t, touch("five  5"), "the page is that of a version that is held")
+	require.True(t, touch("six   5"), "it was copied after that version")
+	require.Equal(t, "four  5", seen(later))
+	later.Rollback()
+	requireSound(t, s)
+}
+
+// TestSavepointEndsChangesInPlace: what is undone in part is copied.
+func TestSavepointEndsChangesInPlace(t *testing.T) {
+	s, _ := openWide(t)
+	defer func() { require.NoError(t, s.Close()) }()
+	rnd := rand.New(rand.NewSource(4))
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	before := frames(t, s)
+	shuffle(t, tx, rnd, 300)
+	there := contents(t, tx, 9)
+	sp := tx.Savepoint()
+	shuffle(t, tx, rnd, 300)
+	require.NoError(t, tx.RollbackTo(sp))
+	require.True(t, maps.Equal(there, contents(t, tx, 9)))
+	shuffle(t, tx, rnd, 300)
+	tx.Rollback()
+	require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
+}
+
+// TestUndoIsBounded: a transaction that overwrites more than may be kept copies the rest, and is undone as a whole.
+func TestUndoIsBounded(t *testing.T) {
+	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	value := make([]byte, 900)
+	fill := func(tx *Tx, value []byte) {
+		for i := range 25_000 {
+			_, err := tx.Put(9, undoKey(i), value, 0)
+			require.NoError(t, err)
+		}
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		fill(tx, value)
+	})
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	fill(tx, bytes.Repeat([]byte("x"), 900))
+	require.False(t, s.w.undo.Enter())
+	require.NotEmpty(t, s.w.taken)
+	tx.Rollback()
+	view(t, s, func(tx *Tx) {
+		for i := range 25_000 {
+			got, _, found, err := tx.Get(9, undoKey(i))
+			require.True(t, err == nil && found && bytes.Equal(got, value), i)
+		}
+	})
+}
+
+// TestSnapshotsBesideTransactionsThatComeToNothing: readers come at any moment of transactions that change rows in pairs and
+// are rolled back as often as not. Each sees one state, and none that was undone.
+func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.Inline = false
+	s := openTest(t, "/a.ebb", o)
+	const pairs = 300
+	put := func(n uint32, commit bool) {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		for i := range pairs {
+			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%d", i), fmt.Appendf(nil, "%08d", n), 0)
+			require.NoError(t, err)
+		}
+		if commit {
+			require.NoError(t, tx.Commit(NoSync))
+		} else {
+			tx.Rollback()
+		}
+	}
+	put(0, true)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			for rnd := rand.New(rand.NewSource(int64(g))); !stop.Load(); {
+				tx, err := s.Begin(nil, false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var first []byte
+				for range 20 {
+					v, _, found, err := tx.Get(CatalogTree, fmt.Appendf(nil, "%d", rnd.Intn(pairs)))
+					if err != nil || !found || first != nil && !bytes.Equal(v, first) || v[7]&1 != '0'&1 {
+						t.Errorf("a snapshot shows %s and %s: %v", first, v, err)
+						stop.Store(true)
+						break
+					}
+					first = v
+				}
+				tx.Rollback()
+			}
+		})
+	}
+	rounds := uint32(1000)
+	if raceEnabled {
+		rounds = 100
+	}
+	for n := uint32(0); n < rounds && !stop.Load(); n++ {
+		put(n, n%2 == 0)
+	}
+	stop.Store(true)
+	wg.Wait()
+}
