@@ -127,29 +127,41 @@ func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 
 // deleteRows deletes from data and key index the keys whose expiry the key index confirms.
 func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
-	for _, i := range d.byKey() {
-		key := d.key(i)
-		confirmed, err := r.Tx.DeleteValue(r.Family.KeyIndex(), key, d.expiry(i))
-		if err != nil {
-			return s, err
+	var keys [txn.WarmKeys][]byte
+	for some := range slices.Chunk(d.byKey(), len(keys)) {
+		for n, i := range some {
+			keys[n] = d.key(i)
 		}
-		if !confirmed {
-			if _, _, err := r.index(key); err != nil { // It may be damaged, not only another one.
+		for _, id := range []txn.TreeID{r.Family.KeyIndex(), r.Family.Data()} {
+			if err := r.Tx.Warm(id, keys[:len(some)]); err != nil {
 				return s, err
 			}
-			s.Stale++
-			continue
 		}
-		was, err := r.Tx.Delete(r.Family.Data(), key)
-		if err != nil {
-			return s, err
-		}
-		if was.Found {
-			s.Keys++
-			s.Bytes += int64(len(key) + was.Size)
+		for _, i := range some {
+			if err := r.deleteRow(d.key(i), d.expiry(i), &s); err != nil {
+				return s, err
+			}
 		}
 	}
 	return s, nil
+}
+
+func (r Rows) deleteRow(key, expiry []byte, s *Swept) error {
+	confirmed, err := r.Tx.DeleteValue(r.Family.KeyIndex(), key, expiry)
+	if err != nil {
+		return err
+	}
+	if !confirmed {
+		s.Stale++
+		_, _, err := r.index(key) // It may be damaged, not only another one.
+		return err
+	}
+	was, err := r.Tx.Delete(r.Family.Data(), key)
+	if err == nil && was.Found {
+		s.Keys++
+		s.Bytes += int64(len(key) + was.Size)
+	}
+	return err
 }
 
 // Evict deletes those of the keys noted by readers that still have the expiry that the reader saw, if they are expired

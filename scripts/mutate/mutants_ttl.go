@@ -29,16 +29,10 @@ var expiryMutants = []mutant{
 	{"ttl", "purge_leaves_the_expiry_rows", "ttl/sweep.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
 		return Swept{}, more, err
 	}`, ``},
-	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `		was, err := r.Tx.Delete(r.Family.Data(), key)
-		if err != nil {
-			return s, err
-		}
-		if was.Found {`, `		was, err := r.Tx.Put(r.Family.Data(), key, nil, 0)
-		if err != nil {
-			return s, err
-		}
-		if was.Found {`},
-	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `		if !confirmed {`, `		if !confirmed && false {`},
+	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `	was, err := r.Tx.Delete(r.Family.Data(), key)
+	if err == nil`, `	was, err := r.Tx.Put(r.Family.Data(), key, nil, 0)
+	if err == nil`},
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `	if !confirmed {`, `	if !confirmed && false {`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return Swept{}, err
 		}`, `		_ = i`},
