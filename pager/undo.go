@@ -19,10 +19,12 @@ import (
 // The opener is the holder of the writer lock. mu is taken after every other lock of the store.
 type Undo struct {
 	p *Pager
+	_ [120]byte
 
 	// opened says that pages may be changing: whoever has registered as a reader looks at it, and whoever has set it looks at
 	// the readers, so that one of the two sees the other.
 	opened atomic.Bool
+	_      [120]byte // readers look at it all the time, and the writer takes mu with every row
 
 	mu     sync.Mutex
 	epoch  Epoch  // present one
