@@ -48,7 +48,7 @@ type kept struct {
 const zeros = -1
 
 // maxUndo bounds what is kept, in bytes: a transaction that overwrites more copies pages for the rest.
-const maxUndo = 16 << 20
+const maxUndo = 1 << 20
 
 // Undo is that of the pager: there is one writer.
 func (p *Pager) Undo() *Undo { return &p.undo }
@@ -211,7 +211,7 @@ func (u *Undo) forget() {
 }
 
 // keepUndo is how large a buffer stays for the next transaction.
-const keepUndo = 1 << 20
+const keepUndo = 2 << 20
 
 // earlier returns a page as it was before the transaction changed it whose version is above serial.
 func (u *Undo) earlier(id Pgid, s *slot, serial uint64) ([]byte, error) {
