@@ -297,8 +297,9 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 	put := func(n uint32, commit bool) {
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
-		for i := range pairs {
-			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%d", i), fmt.Appendf(nil, "%08d", n), 0)
+		value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
+		for i := range 3 * pairs { // in an order in which neighbours lie in other pages: a page that is met twice running is copied
+			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%d", i*101%pairs), value, 0)
 			require.NoError(t, err)
 		}
 		if commit {
