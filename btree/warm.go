@@ -1,6 +1,9 @@
 package btree
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -24,6 +27,9 @@ func Warm(r Reader, t Tree, keys [][]byte) error {
 	}
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err
+	}
+	if len(keys) == 0 || slices.IsSortedFunc(keys, bytes.Compare) && together(r, t, keys[0], keys[len(keys)-1]) {
+		return nil
 	}
 	var refs [WarmKeys]pager.Ref
 	for i := range keys {
@@ -52,4 +58,22 @@ func Warm(r Reader, t Tree, keys [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to
+// whoever comes there again.
+func together(r Reader, t Tree, a, b []byte) bool {
+	ref := t.Root
+	for level := t.Depth - 1; level > 0; level-- {
+		p, n, err := pageAt(r, ref, level)
+		if err != nil {
+			return false
+		}
+		i := branchSearch(p, n, a)
+		if branchSearch(p, n, b) != i {
+			return false
+		}
+		ref = childRef(p, n, i)
+	}
+	return true
 }

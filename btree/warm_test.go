@@ -33,3 +33,30 @@ func TestWarmTellsOfDamageOnly(t *testing.T) {
 	require.ErrorIs(t, Warm(m, Tree{Root: tr.Root, Depth: tr.Depth - 1}, keys), badfile.ErrCorrupt)
 	require.ErrorIs(t, Warm(m, Tree{Root: tr.Root, Depth: maxDepth + 1}, keys), badfile.ErrCorrupt)
 }
+
+// TestTogetherIsOneLeaf: rows that are put in order do not wait for each other's pages, so nothing is asked for.
+func TestTogetherIsOneLeaf(t *testing.T) {
+	m := newMemory(4096)
+	tr := Tree{}
+	const n = 20_000
+	key := func(i int) []byte { return fmt.Appendf(nil, "key-%08d", i) }
+	for i := range n {
+		_, err := Put(m, &tr, key(i), make([]byte, 20), 0)
+		require.NoError(t, err)
+	}
+	leaf := func(i int) int { // by its first row
+		var c Cursor
+		c.Reset(m, tr)
+		require.True(t, c.Seek(key(i)))
+		return i - c.i
+	}
+	apart := 0
+	for i := 0; i+10 < n; i += 7 {
+		same := leaf(i) == leaf(i+10)
+		require.Equal(t, same, together(m, tr, key(i), key(i+10)), i)
+		if !same {
+			apart++
+		}
+	}
+	require.Greater(t, apart, 100)
+}
