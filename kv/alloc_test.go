@@ -55,6 +55,11 @@ func TestAllocations(t *testing.T) {
 		count("tx.Put", 0, func() { _ = tx.Put(key, key) })
 		return nil
 	}))
+	b := db.NewBatch()
+	for i := range 200 {
+		b.Put(fmt.Appendf(nil, "k%05d", i*7919%1000), key)
+	}
+	count("200 puts in a batch", 10, func() { _ = db.Apply(nil, b) })
 }
 
 func BenchmarkGet(b *testing.B) {

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -115,70 +114,4 @@ func (v batchVerbs) add(kind byte, first, second []byte, when int64) {
 	b.buf = binary.AppendUvarint(b.buf, uint64(len(second)))
 	b.buf = binary.AppendUvarint(b.buf, uint64(when))
 	b.buf = append(append(b.buf, first...), second...)
-}
-
-// Apply carries out all operations of a batch in one transaction with the store's durability. Several at once share a
-// sync. ctx bounds the wait for other writers; nil means context.Background. An argument that a verb of the batch could
-// not take is the error of Apply, and nothing is applied.
-func (db *DB) Apply(ctx context.Context, b *Batch) error {
-	if err := db.state(true); err != nil {
-		return err
-	}
-	if b == nil {
-		return invalid("the batch is nil")
-	}
-	if b.err != nil {
-		return b.err
-	}
-	tx, err := db.shots.use(ctx, true, nil)
-	if err != nil {
-		return err
-	}
-	defer db.shots.done(tx)
-	if err := b.replay(tx); err != nil {
-		return err
-	}
-	return tx.commit(ctx)
-}
-
-// replay carries the operations out. The buffer is our own: it needs no checks.
-func (b *Batch) replay(tx *Tx) error {
-	families := make([]*verbs, len(b.families))
-	for rest := b.buf; len(rest) > 0; {
-		kind := rest[0]
-		rest = rest[1:]
-		var n [3]int
-		for i := range n {
-			x, size := binary.Uvarint(rest)
-			n[i], rest = int(x), rest[size:]
-		}
-		when, size := binary.Uvarint(rest)
-		rest = rest[size:]
-		first, second := rest[:n[1]], rest[n[1]:n[1]+n[2]]
-		rest = rest[n[1]+n[2]:]
-		v := families[n[0]]
-		if v == nil {
-			v = &tx.CF(b.families[n[0]]).verbs
-			families[n[0]] = v
-		}
-		if err := v.apply(kind, first, second, int64(when)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (v *verbs) apply(kind byte, first, second []byte, when int64) error {
-	switch kind {
-	case batchPutTTL:
-		return v.PutTTL(first, second, time.Duration(when))
-	case batchPutExpireAt:
-		return v.PutExpireAt(first, second, time.UnixMilli(when))
-	case batchPut:
-		return v.Put(first, second)
-	case batchDelete:
-		return v.Delete(first)
-	default:
-		return v.DeleteRange(first, second)
-	}
 }

@@ -3,7 +3,9 @@ package kv_test
 import (
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +53,77 @@ func TestBatchIsAtomic(t *testing.T) {
 	require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrKeyEmpty, "the first error")
 	require.ErrorIs(t, db.Apply(t.Context(), nil), kv.ErrInvalidOptions)
 	require.Empty(t, rows(t, db, "default"))
+}
+
+// TestBatchDoesWhatTheSameCallsDo: it looks at several operations at a time, of one family after the other, before it carries
+// them out one by one.
+func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	open := func() *kv.DB {
+		db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return now }})
+		require.NoError(t, db.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}))
+		return db
+	}
+	batched, called := open(), open()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		b := batched.NewBatch()
+		require.NoError(t, called.Update(func(tx *kv.Tx) error {
+			for i := range rng.IntN(100) {
+				family := []string{"default", "usual"}[rng.IntN(1+round%2)]
+				c, w := tx.CF(family), b.CF(family)
+				key := fmt.Appendf(nil, "%04d", rng.IntN(3000))
+				if round%3 == 0 {
+					key = fmt.Appendf(nil, "%04d", 40*round+i)
+				}
+				value := make([]byte, rng.IntN(300))
+				var err error
+				switch n := rng.IntN(20); {
+				case n < 10:
+					w.Put(key, value)
+					err = c.Put(key, value)
+				case n < 14:
+					ttl := time.Duration(1 + rng.IntN(1e9))
+					w.PutTTL(key, value, ttl)
+					err = c.PutTTL(key, value, ttl)
+				case n < 16:
+					at := now.Add(time.Duration(1 + rng.IntN(1e9)))
+					w.PutExpireAt(key, value, at)
+					err = c.PutExpireAt(key, value, at)
+				case n < 19:
+					w.Delete(key)
+					err = c.Delete(key)
+				default:
+					w.DeleteRange(key, append(key, '9'))
+					err = c.DeleteRange(key, append(key, '9'))
+				}
+				require.NoError(t, err)
+			}
+			return nil
+		}))
+		require.NoError(t, batched.Apply(t.Context(), b))
+		now = now.Add(100 * time.Millisecond)
+	}
+	for _, family := range []string{"default", "usual"} {
+		require.Greater(t, len(rows(t, called, family)), 300)
+		require.Equal(t, rows(t, called, family), rows(t, batched, family))
+		require.Equal(t, expiring(t, called, family), expiring(t, batched, family))
+	}
+	for p := range batched.Check(t.Context()) {
+		require.Fail(t, p.String())
+	}
+}
+
+// expiring lists the keys of a family that expire, in the order in which they do.
+func expiring(t *testing.T, db *kv.DB, family string) (list []string) {
+	t.Helper()
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		for key, at := range tx.CF(family).Expiring(time.Time{}) {
+			list = append(list, fmt.Sprintf("%s %d", key, at.UnixMilli()))
+		}
+		return nil
+	}))
+	return list
 }
 
 // numbered yields n rows in order.

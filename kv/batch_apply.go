@@ -1,0 +1,140 @@
+package kv
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Apply carries out all operations of a batch in one transaction with the store's durability. Several at once share a
+// sync. ctx bounds the wait for other writers; nil means context.Background. An argument that a verb of the batch could
+// not take is the error of Apply, and nothing is applied.
+//
+// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of several
+// rows at a time, and waits once for all of them.
+func (db *DB) Apply(ctx context.Context, b *Batch) error {
+	if err := db.state(true); err != nil {
+		return err
+	}
+	if b == nil {
+		return invalid("the batch is nil")
+	}
+	if b.err != nil {
+		return b.err
+	}
+	tx, err := db.shots.use(ctx, true, nil)
+	if err != nil {
+		return err
+	}
+	defer db.shots.done(tx)
+	if err := b.replay(tx); err != nil {
+		return err
+	}
+	return tx.commit(ctx)
+}
+
+// batchOp is one operation, in the memory of its batch.
+type batchOp struct {
+	kind          byte
+	v             *verbs // on its family
+	first, second []byte
+	when          int64
+}
+
+// replay carries the operations out, some at a time.
+func (b *Batch) replay(tx *Tx) error {
+	families := make([]*verbs, len(b.families))
+	var some [ttl.WarmKeys]batchOp
+	for rest := b.buf; len(rest) > 0; {
+		n := 0
+		for ; n < len(some) && len(rest) > 0; n++ {
+			var family int
+			some[n], family, rest = nextOp(rest)
+			if families[family] == nil {
+				families[family] = &tx.CF(b.families[family]).verbs
+			}
+			some[n].v = families[family]
+		}
+		for ops := some[:n]; len(ops) > 0; {
+			alike := 1
+			for alike < len(ops) && ops[alike].v == ops[0].v {
+				alike++
+			}
+			if err := ops[0].v.applyAll(ops[:alike]); err != nil {
+				return err
+			}
+			ops = ops[alike:]
+		}
+	}
+	return nil
+}
+
+// nextOp decodes the first row of buf, which is a batch's own and needs no checks.
+func nextOp(buf []byte) (op batchOp, family int, rest []byte) {
+	op.kind, rest = buf[0], buf[1:]
+	var n [3]int
+	for i := range n {
+		x, size := binary.Uvarint(rest)
+		n[i], rest = int(x), rest[size:]
+	}
+	when, size := binary.Uvarint(rest)
+	rest = rest[size:]
+	op.when, op.first, op.second = int64(when), rest[:n[1]], rest[n[1]:n[1]+n[2]]
+	return op, n[0], rest[n[1]+n[2]:]
+}
+
+// applyAll carries out operations on one family.
+func (v *verbs) applyAll(ops []batchOp) error {
+	if err := v.warm(ops); err != nil {
+		return err
+	}
+	for i := range ops {
+		if err := v.apply(&ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warm asks for what the operations will need. Whatever is wrong with the family or an argument is for them to tell.
+func (v *verbs) warm(ops []batchOp) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if len(ops) == 1 || v.ready(true) != nil {
+		return nil
+	}
+	var w ttl.Warmer
+	for i := range ops {
+		op := &ops[i]
+		if op.kind == batchDeleteRange {
+			continue
+		}
+		var expiry int64
+		switch op.kind {
+		case batchPutTTL:
+			expiry, _ = v.after(time.Duration(op.when))
+		case batchPutExpireAt:
+			expiry = op.when
+		case batchPut:
+			expiry, _ = v.usual()
+		}
+		w.Add(op.first, expiry)
+	}
+	return v.below(v.rows().Warm(&w))
+}
+
+func (v *verbs) apply(op *batchOp) error {
+	switch op.kind {
+	case batchPutTTL:
+		return v.PutTTL(op.first, op.second, time.Duration(op.when))
+	case batchPutExpireAt:
+		return v.PutExpireAt(op.first, op.second, time.UnixMilli(op.when))
+	case batchPut:
+		return v.Put(op.first, op.second)
+	case batchDelete:
+		return v.Delete(op.first)
+	default:
+		return v.DeleteRange(op.first, op.second)
+	}
+}
