@@ -110,12 +110,18 @@ func (u *Undo) Reachable(ref Ref) bool {
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.
 func (u *Undo) Enter() bool {
 	u.mu.Lock()
-	if u.frozen || u.owner == 0 || len(u.bytes) > maxUndo || len(u.kept) > maxUndo/64 {
+	if u.frozen || u.owner == 0 || u.full() {
 		u.mu.Unlock()
 		return false
 	}
 	return true
 }
+
+// full is for the transaction, or for who holds mu.
+func (u *Undo) full() bool { return len(u.bytes) > maxUndo || len(u.kept) > maxUndo/64 }
+
+// Spent tells the transaction that Enter will say no from now on: it need not look for what is Changeable.
+func (u *Undo) Spent() bool { return !u.opened.Load() || u.full() }
 
 // Leave ends what Enter began.
 func (u *Undo) Leave() { u.mu.Unlock() }

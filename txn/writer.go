@@ -177,6 +177,9 @@ func (w *writer) InPlace() *pager.Undo {
 			w.undo = s.pg.Undo()
 		}
 	}
+	if w.undo != nil && w.undo.Spent() {
+		w.undo = nil
+	}
 	return w.undo
 }
 
