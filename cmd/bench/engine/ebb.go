@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"path/filepath"
+	"time"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -34,9 +35,11 @@ func openEbb(c Config) (Store, error) {
 	return &ebb{db: db, durable: c.Durable}, nil
 }
 
-func (e *ebb) Client() (Client, error) { return &ebbClient{db: e.db, durable: e.durable}, nil }
-func (e *ebb) Close() error            { return e.db.Close() }
-func (e *ebb) Checkpoint() error       { return e.db.Checkpoint(context.Background()) }
+func (e *ebb) Client() (Client, error) {
+	return &ebbClient{db: e.db, durable: e.durable, batch: ebbBatch{e.db.NewBatch()}}, nil
+}
+func (e *ebb) Close() error      { return e.db.Close() }
+func (e *ebb) Checkpoint() error { return e.db.Checkpoint(context.Background()) }
 
 func (e *ebb) BulkLoad(rows int, next func(int) (key, value []byte)) error {
 	_, err := e.db.BulkLoad(context.Background(), "default", iter.Seq2[[]byte, []byte](func(yield func(k, v []byte) bool) {
@@ -53,13 +56,18 @@ type ebbClient struct {
 	db      *kv.DB
 	durable bool
 	buf     []byte // of Get
+	batch   ebbBatch
 }
 
 func (c *ebbClient) Close() error                { return nil }
 func (c *ebbClient) Put(key, value []byte) error { return c.db.Put(key, value) }
 
 func (c *ebbClient) Batch(fn func(Writer) error) error {
-	return c.db.Update(func(tx *kv.Tx) error { return fn(tx) })
+	c.batch.b.Reset()
+	if err := fn(c.batch); err != nil {
+		return err
+	}
+	return c.db.Apply(context.Background(), c.batch.b)
 }
 
 // Get copies: for small values that costs less than the closure of a View, and GetAppend does not allocate.
@@ -108,4 +116,15 @@ func (r ebbReader) Scan(in Range, t *Tally) error {
 	return r.tx.Err()
 }
 
-var _ ExpiringWriter = (*kv.Tx)(nil)
+// ebbBatch is a kv.Batch, which is what to use for many writes that read nothing: a kv.Tx does not know what comes next.
+type ebbBatch struct{ b *kv.Batch }
+
+func (w ebbBatch) Put(key, value []byte) error { w.b.Put(key, value); return nil }
+func (w ebbBatch) Delete(key []byte) error     { w.b.Delete(key); return nil }
+
+func (w ebbBatch) PutTTL(key, value []byte, ttl time.Duration) error {
+	w.b.PutTTL(key, value, ttl)
+	return nil
+}
+
+var _ ExpiringWriter = ebbBatch{}
