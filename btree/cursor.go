@@ -142,6 +142,9 @@ func (c *Cursor) seek(key []byte) bool {
 		if err != nil {
 			return c.fail(err)
 		}
+		if level < c.tree.Depth-1 {
+			prefetch.Bytes(b[:nearBytes(level)])
+		}
 		if level == 0 {
 			i, _, _ := leafSearch(b, n, key)
 			c.b, c.i, c.n, c.sought = b, i, n, true
@@ -216,9 +219,6 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 	}
 }
 
-// nearBytes is what a step into a leaf touches first: its header, heads and slots.
-const nearBytes = 512
-
 // fetchNext asks for the leaf that comes next, so that it is here when this one has been walked through.
 func (c *Cursor) fetchNext(forward bool) {
 	if c.tree.Depth < 2 {
@@ -230,7 +230,7 @@ func (c *Cursor) fetchNext(forward bool) {
 		i = s.i - 1
 	}
 	if uint(i) < uint(s.n) {
-		prefetch.Bytes(c.r.Near(childRef(s.b, s.n, i), nearBytes))
+		prefetch.Bytes(c.r.Near(childRef(s.b, s.n, i), nearBytes(0)))
 	}
 }
 

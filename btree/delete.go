@@ -3,6 +3,7 @@ package btree
 import (
 	"bytes"
 
+	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -58,6 +59,9 @@ func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 		b, n, err := pageAt(d.w, ref, level)
 		if err != nil {
 			return nil, 0, err
+		}
+		if level < d.top {
+			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
 			i, off := leafFind(b, n, key)

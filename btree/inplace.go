@@ -1,6 +1,9 @@
 package btree
 
-import "github.com/ebbkv/ebb/pager"
+import (
+	"github.com/ebbkv/ebb/internal/prefetch"
+	"github.com/ebbkv/ebb/pager"
+)
 
 // Rows that fit into their page as it is are put there, and taken out, without a copy of the page, if nobody else reads it: what
 // is overwritten is kept, some hundred bytes of a leaf and the row counts above it. Whatever changes more than one leaf
@@ -71,6 +74,9 @@ func (r *trail) descend(w Writer, t *Tree, key []byte) bool {
 		b, n, err := pageAt(w, ref, level)
 		if err != nil || n == 0 {
 			return false // for the other way to tell
+		}
+		if level < r.top {
+			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
 			r.path[0] = step{b: b, n: n}

@@ -42,7 +42,7 @@ func Warm(r Reader, t Tree, keys [][]byte) error {
 				return err
 			}
 			refs[i] = childRef(b, n, branchSearch(b, n, key))
-			prefetch.Bytes(r.Near(refs[i], nearBytes))
+			prefetch.Bytes(r.Near(refs[i], nearBytes(level-1)))
 		}
 	}
 	for i, key := range keys {
