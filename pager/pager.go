@@ -47,6 +47,7 @@ type Pager struct {
 	salt     uint64
 	mapped   bool
 
+	first    []byte                                   // the first of views: set by Start, for reads without a look at the others
 	views    atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
 	viewsMu  sync.Mutex                               // making views
 	table    table
@@ -172,8 +173,8 @@ func (p *Pager) Start(m *Meta) error {
 	p.space.end, p.space.start = m.Pages, m.Pages
 	p.end.Store(m.Pages)
 	if !p.o.NoMap {
-		_, err := p.view(0)
-		p.mapped = err == nil
+		first, err := p.view(0)
+		p.first, p.mapped = first, err == nil
 		if err != nil && !errors.Is(err, vfs.ErrNoMap) {
 			return fmt.Errorf("map %s: %w", p.o.Path, err)
 		}
@@ -191,6 +192,7 @@ func (p *Pager) Close() error {
 			}
 		}
 		p.views.Store(nil)
+		p.first = nil
 	}
 	p.arena.close()
 	return errors.Join(append(errs, p.file.Close())...)
@@ -280,6 +282,14 @@ func (p *Pager) view(i uint64) ([]byte, error) {
 // inFile returns n bytes at page id from the map. The caller has checked the page count.
 func (p *Pager) inFile(id Pgid, n int) ([]byte, error) {
 	off := uint64(id) * uint64(p.pageSize)
+	if end := off + uint64(n); end <= uint64(len(p.first)) {
+		return p.first[off:end:end], nil
+	}
+	return p.farInFile(id, off, n)
+}
+
+// farInFile is inFile for what is not in the first view: nearly never.
+func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
 	i, at := off/mapChunkBytes, off%mapChunkBytes
 	if at+uint64(n) > mapChunkBytes {
 		return nil, p.corrupt(id, "extent of %d bytes crosses a multiple of %d", n, int64(mapChunkBytes))

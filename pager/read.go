@@ -18,10 +18,7 @@ func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 			}
 		}
 	}
-	if p.mapped && p.verified.has(ref.Pgid) {
-		return p.inFile(ref.Pgid, p.pageSize)
-	}
-	return p.firstRead(ref)
+	return p.fromFile(ref)
 }
 
 // Snapshot is Page for a reader of a version: what a later one has changed in place is as it was.
@@ -36,7 +33,15 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 			}
 		}
 	}
-	return p.Page(ref, base)
+	return p.fromFile(ref)
+}
+
+// fromFile returns a page that is in no frame.
+func (p *Pager) fromFile(ref Ref) ([]byte, error) {
+	if p.mapped && p.verified.has(ref.Pgid) {
+		return p.inFile(ref.Pgid, p.pageSize)
+	}
+	return p.firstRead(ref)
 }
 
 // Near is where the first n bytes of a page are, or will be once it is read; nil if it is not in memory and not mapped.
@@ -81,9 +86,13 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 
 func (p *Pager) inBounds(ref Ref, n uint64) error {
 	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {
-		return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
+		return p.outOfBounds(ref, n, end)
 	}
 	return nil
+}
+
+func (p *Pager) outOfBounds(ref Ref, n, end uint64) error {
+	return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
 }
 
 // prove checks a tree page against its checksum and against the reference that led to it.
@@ -124,8 +133,10 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 	if err := p.inBounds(ref, n); err != nil {
 		return nil, err
 	}
-	if v, ok := p.extents[ref.Pgid]; ok && len(v) == size {
-		return v, nil
+	if p.extents != nil {
+		if v, ok := p.extents[ref.Pgid]; ok && len(v) == size {
+			return v, nil
+		}
 	}
 	if !p.mapped {
 		b := make([]byte, n*uint64(p.pageSize)) // no more than the file holds: inBounds
