@@ -24,7 +24,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if b.err != nil {
 		return b.err
 	}
-	tx, err := db.shots.use(ctx, true, nil)
+	tx, err := db.shots.use(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type DB struct {
 	onExpire    func(cf string, key, value []byte) error
 	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
 	maxTxnBytes int64
+	maxKey      int        // bytes
 	auto        *autoPurge // nil: none
 
 	clock clock
@@ -142,7 +143,7 @@ func (db *DB) state(write bool) error {
 }
 
 // MaxKeySize is the largest key in bytes: a quarter of the page.
-func (db *DB) MaxKeySize() int { return db.store.PageSize() / 4 }
+func (db *DB) MaxKeySize() int { return db.maxKey }
 
 // Path is where the store was opened.
 func (db *DB) Path() string { return db.store.Path() }

@@ -22,7 +22,7 @@ func (tx *Tx) enter() (armed bool) {
 func (tx *Tx) leave(armed bool, err *error) {
 	debug.SetPanicOnFault(armed)
 	r := recover()
-	if isFault(r) {
+	if r != nil && isFault(r) {
 		*err, r = tx.died(r), nil
 	}
 	tx.unlock()

@@ -15,7 +15,7 @@ type shots struct {
 
 // readShot runs one call in a read transaction of its own.
 func readShot[T any](s *shots, call func(*verbs) (T, error)) (result T, err error) {
-	tx, err := s.use(context.Background(), false, nil)
+	tx, err := s.look()
 	if err != nil {
 		return result, err
 	}
@@ -188,26 +188,37 @@ func (s *shots) DeletePrefix(p []byte) error {
 // Clear removes every key; the work does not depend on their number.
 func (s *shots) Clear() error { return s.write((*verbs).Clear) }
 
-// use starts a one-shot transaction on the family. begun, unless nil, is called when the writer lock is held and the clock
-// not read yet.
-func (s *shots) use(ctx context.Context, writable bool, begun func()) (*Tx, error) {
+// look starts a one-shot read transaction on the family.
+func (s *shots) look() (*Tx, error) {
+	if err := s.db.state(false); err != nil {
+		return nil, err
+	}
 	tx := s.db.pool.Get().(*Tx)
-	tx.brief = true
-	if err := tx.start(ctx, writable); err != nil {
+	if err := tx.startRead(true); err != nil {
+		s.db.pool.Put(tx)
+		return nil, err
+	}
+	tx.verbs.name = s.name
+	return tx, nil
+}
+
+// use starts a one-shot write transaction on the family. begun, unless nil, is called when the writer lock is held and the
+// clock not read yet.
+func (s *shots) use(ctx context.Context, begun func()) (*Tx, error) {
+	tx := s.db.pool.Get().(*Tx)
+	if err := tx.start(ctx, true); err != nil {
 		s.db.pool.Put(tx)
 		return nil, err
 	}
 	if begun != nil {
 		begun()
 	}
-	if writable {
-		tx.instantOrEnd()
-		if err := tx.evictBefore(ctx); err != nil {
-			s.done(tx)
-			return nil, err
-		}
-		s.db.clock.sign(tx.inner)
+	tx.instantOrEnd()
+	if err := tx.evictBefore(ctx); err != nil {
+		s.done(tx)
+		return nil, err
 	}
+	s.db.clock.sign(tx.inner)
 	tx.verbs.name = s.name
 	return tx, nil
 }
@@ -217,6 +228,7 @@ func (s *shots) done(tx *Tx) {
 	if tx.inner != nil {
 		tx.end(ErrTxnDone)
 	}
-	*tx = Tx{db: tx.db, verbs: verbs{tx: tx}}
+	*tx = Tx{}
+	tx.db, tx.verbs.tx = s.db, tx
 	s.db.pool.Put(tx)
 }

@@ -54,6 +54,7 @@ func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
 // newDB wraps an open store; begin0 has yet to run.
 func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
+	db.maxKey = store.PageSize() / 4
 	db.onExpire, db.maxTxnBytes = o.OnExpire, o.MaxTxnBytes
 	if db.maxTxnBytes == 0 {
 		db.maxTxnBytes = txn.DefaultMaxTxnBytes

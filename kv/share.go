@@ -112,7 +112,7 @@ func (s *shots) write(call func(*verbs) error) (err error) {
 
 // writeAlone runs one call in a write transaction of its own, and commits it unless the call failed.
 func (s *shots) writeAlone(call func(*verbs) error) error {
-	tx, err := s.use(context.Background(), true, nil)
+	tx, err := s.use(context.Background(), nil)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *shots) awaitHead() error {
 // each. What it returns is the leader's own news.
 func (s *shots) lead(me *shot) shotNews {
 	defer s.dismiss(me)
-	tx, err := s.use(context.Background(), true, func() { s.db.sharing.take(me) })
+	tx, err := s.use(context.Background(), func() { s.db.sharing.take(me) })
 	if err != nil {
 		me.err = err
 		return shotDone

@@ -21,7 +21,6 @@ type Tx struct {
 	db         *DB
 	writable   bool
 	managed    bool // ended by View or Update, not by the user
-	brief      bool // of a one-shot call
 	durability Durability
 	nowMs      int64 // its instant, if timed: a one-shot read asks the clock only if it meets an expiry
 	timed      bool
@@ -67,11 +66,7 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	}
 	tx.writable, tx.durability = writable, db.durability
 	if !writable {
-		if err := db.store.BeginRead(&tx.own, tx.brief); err != nil {
-			return fromBelow(err)
-		}
-		tx.inner = &tx.own
-		return nil
+		return tx.startRead(false)
 	}
 	inner, err := db.store.Begin(ctx, true)
 	if err != nil {
@@ -79,6 +74,15 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 		return fromBelow(err)
 	}
 	tx.inner = inner
+	return nil
+}
+
+// startRead begins a read transaction, which waits for nobody. A brief one is that of a one-shot call.
+func (tx *Tx) startRead(brief bool) error {
+	if err := tx.db.store.BeginRead(&tx.own, brief); err != nil {
+		return fromBelow(err)
+	}
+	tx.inner = &tx.own
 	return nil
 }
 

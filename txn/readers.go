@@ -63,7 +63,9 @@ func (r *readers) hold(visible *atomic.Pointer[version], undo *pager.Undo, now i
 			}
 			again := visible.Load()
 			if again == v {
-				s.began.Store(now)
+				if s.began.Load() != now { // The slots of brief readers stay ageless, and a store costs more than the look.
+					s.began.Store(now)
+				}
 				return v, s
 			}
 			v = again

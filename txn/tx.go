@@ -45,7 +45,9 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 		slot.release()
 		return ErrClosed
 	}
-	*tx = Tx{s: s, v: v, slot: slot, seq: v.seq, mark: v.mark}
+	// Field by field: a literal would be made elsewhere and copied.
+	tx.s, tx.v, tx.slot, tx.w = s, v, slot, nil
+	tx.err, tx.done, tx.seq, tx.mark = nil, false, v.seq, v.mark
 	return nil
 }
 

@@ -46,25 +46,36 @@ type trees struct {
 // maxFew is where a copy of the slice costs about as much as the nodes that the ordered tree copies.
 const maxFew = 24
 
-func (ts *trees) find(id TreeID) (treeState, bool) {
-	if ts.many != nil {
-		return ts.many.Get(treeState{id: id})
-	}
+// amongFew returns the place of a tree in few, or nil. As a rule it is there, and near: no search beats that.
+func (ts *trees) amongFew(id TreeID) *treeState {
 	for i := range ts.few {
-		if ts.few[i].id == id {
-			return ts.few[i], true
+		if s := &ts.few[i]; s.id == id {
+			return s
 		}
 	}
-	return treeState{}, false
+	return nil
+}
+
+func (ts *trees) amongMany(id TreeID) (treeState, bool) {
+	if ts.many == nil {
+		return treeState{}, false
+	}
+	return ts.many.Get(treeState{id: id})
 }
 
 func (ts *trees) get(id TreeID) (tree.Tree, bool) {
-	s, ok := ts.find(id)
+	if s := ts.amongFew(id); s != nil {
+		return s.t, true
+	}
+	s, ok := ts.amongMany(id)
 	return s.t, ok
 }
 
 func (ts *trees) stamp(id TreeID) uint64 {
-	s, _ := ts.find(id)
+	if s := ts.amongFew(id); s != nil {
+		return s.stamp
+	}
+	s, _ := ts.amongMany(id)
 	return s.stamp
 }
 
@@ -74,11 +85,9 @@ func (ts *trees) set(s treeState) {
 		ts.many.ReplaceOrInsert(s)
 		return
 	}
-	for i := range ts.few { // As a rule it is there, and near: no search beats that.
-		if ts.few[i].id == s.id {
-			ts.few[i] = s
-			return
-		}
+	if at := ts.amongFew(s.id); at != nil {
+		*at = s
+		return
 	}
 	i, _ := slices.BinarySearchFunc(ts.few, s.id, compareTree)
 	ts.few = slices.Insert(ts.few, i, s)
