@@ -8,18 +8,17 @@ import (
 )
 
 // A Builder makes a tree bottom-up from rows in ascending order. Pages are full but for the last one of each level. It
-// holds one page of memory per level; everything else is with the Writer. If Add or Finish fails, the pages made so far
+// holds one page of memory per level; everything else is with the Allocator. If Add or Finish fails, the pages made so far
 // are left to the end of the transaction.
 type Builder struct {
-	w    Writer
-	size int // of a page
-	err  error
-	rows uint64
+	pages Allocator
+	size  int // of a page
+	err   error
+	rows  uint64
 
-	buf   []byte // cells of the leaf being filled, one behind the other
-	cells [][]byte
-	used  int    // payload bytes that cells will need
-	last  []byte // key added last
+	buf   []byte   // cells of the leaf being filled, one behind the other
+	offs  []uint16 // of the cells in buf
+	last  []byte   // key added last; in buf
 	spine []spine
 }
 
@@ -31,9 +30,9 @@ type spine struct {
 }
 
 // NewBuilder starts a tree.
-func NewBuilder(w Writer) *Builder {
-	size := w.PageSize()
-	return &Builder{w: w, size: size, buf: make([]byte, 0, size), last: make([]byte, 0, MaxKey(size))}
+func NewBuilder(pages Allocator) *Builder {
+	size := pages.PageSize()
+	return &Builder{pages: pages, size: size, buf: make([]byte, 0, size)}
 }
 
 // Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be continued then.
@@ -57,41 +56,40 @@ func (b *Builder) Add(key, value []byte, tag int64) error {
 func (b *Builder) add(key, value []byte, tag int64) (err error) {
 	c := makeCell(key, value, tag)
 	if len(value) > MaxInline(b.size) {
-		if c.ref, err = b.w.NewExtent(value); err != nil {
+		if c.ref, err = b.pages.NewExtent(value); err != nil {
 			return err
 		}
 		c.info |= infoOverflow
 	}
 	n := c.size()
-	if b.used+n+leafEntry > b.size-offHeads {
+	if len(b.buf)+n+leafEntry*(len(b.offs)+1) > b.size-offHeads {
 		if err := b.flushLeaf(separator(b.last, key)); err != nil {
 			return err
 		}
 	}
-	b.used += n + leafEntry
 	at := len(b.buf)
 	b.buf = b.buf[:at+n]
 	c.write(b.buf[at:])
-	b.cells = append(b.cells, b.buf[at:at+n:at+n])
-	b.last = append(b.last[:0], key...)
+	b.offs = append(b.offs, uint16(at))
+	b.last = keyAt(b.buf, at)
 	b.rows++
 	return nil
 }
 
 // flushLeaf makes a page of the cells. The next leaf begins at next.
 func (b *Builder) flushLeaf(next []byte) error {
-	ref, p, err := b.w.New(pager.KindLeaf, 0)
+	ref, p, err := b.pages.New(pager.KindLeaf, 0)
 	if err != nil {
 		return err
 	}
-	layLeaf(p, b.cells)
+	layPacked(p, b.buf, b.offs)
 	if len(b.spine) == 0 {
 		b.grow(nil)
 	}
 	if err := b.child(1, ref, summary(p)); err != nil {
 		return err
 	}
-	b.buf, b.cells, b.used = b.buf[:0], b.cells[:0], 0
+	b.buf, b.offs = b.buf[:0], b.offs[:0]
 	b.separate(1, next)
 	return nil
 }
@@ -134,7 +132,7 @@ func (b *Builder) child(level int, ref pager.Ref, rows uint64) error {
 // flushBranch makes a page of the first m items of level and keeps the others.
 func (b *Builder) flushBranch(level, m int) error {
 	s := &b.spine[level-1]
-	ref, p, err := b.w.New(pager.KindBranch, uint8(level))
+	ref, p, err := b.pages.New(pager.KindBranch, uint8(level))
 	if err != nil {
 		return err
 	}
@@ -183,11 +181,11 @@ func (b *Builder) finish() (Tree, error) {
 	if b.rows == 0 {
 		return Tree{}, nil
 	}
-	ref, p, err := b.w.New(pager.KindLeaf, 0)
+	ref, p, err := b.pages.New(pager.KindLeaf, 0)
 	if err != nil {
 		return Tree{}, err
 	}
-	layLeaf(p, b.cells)
+	layPacked(p, b.buf, b.offs)
 	if len(b.spine) == 0 {
 		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
 	}

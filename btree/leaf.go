@@ -275,16 +275,33 @@ func layLeaf(b []byte, cells [][]byte) {
 	if n > 0 {
 		p = shared(keyAt(cells[0], 0), keyAt(cells[n-1], 0))
 	}
-	pager.SetCount(b, n)
-	setLo(b, off)
-	setGap(b, 0)
-	setPrefix(b, p)
-	clear(b[offHeads+leafEntry*n : off])
+	frameLeaf(b, n, off, p)
 	for i, c := range cells {
 		setHead(b, i, head32(keyAt(c, 0), p))
 		setSlot(b, n, i, off)
 		off += copy(b[off:], c)
 	}
+}
+
+// layPacked is layLeaf for cells, one at least, that stand one behind the other in packed: cell i at offs[i].
+func layPacked(b, packed []byte, offs []uint16) {
+	n, off := len(offs), len(b)-len(packed)
+	p := shared(keyAt(packed, int(offs[0])), keyAt(packed, int(offs[n-1])))
+	frameLeaf(b, n, off, p)
+	for i, at := range offs {
+		setHead(b, i, head32(keyAt(packed, int(at)), p))
+		setSlot(b, n, i, off+int(at))
+	}
+	copy(b[off:], packed)
+}
+
+// frameLeaf sets what a leaf of n cells has besides heads, slots and the cells, which begin at off.
+func frameLeaf(b []byte, n, off, p int) {
+	pager.SetCount(b, n)
+	setLo(b, off)
+	setGap(b, 0)
+	setPrefix(b, p)
+	clear(b[offHeads+leafEntry*n : off])
 }
 
 // appendCells appends cells [i, j) of a leaf to cells. They point into b.

@@ -38,3 +38,14 @@ type Writer interface {
 	// FreeExtent gives back the extent of a value of size bytes.
 	FreeExtent(ref pager.Ref, size int) error
 }
+
+// Allocator is what a Builder needs of its surroundings: pages that it fills and does not look at again. A Writer is one.
+type Allocator interface {
+	// PageSize is the same for all pages.
+	PageSize() int
+	// New returns a page with the header set and count 0; what is behind the header is unknown. It is filled by the time
+	// that the next one is asked for, or Finish returns, and may be written then.
+	New(kind pager.Kind, level uint8) (pager.Ref, []byte, error)
+	// NewExtent stores value in a new overflow extent.
+	NewExtent(value []byte) (pager.Ref, error)
+}

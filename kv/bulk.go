@@ -135,7 +135,10 @@ func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
 func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for key, value := range sorted {
-			if err := errors.Join(checkKey(key, db), checkValue(value)); err != nil {
+			if err := checkKey(key, db); err != nil {
+				panic(stopLoad{err})
+			}
+			if err := checkValue(value); err != nil {
 				panic(stopLoad{err})
 			}
 			if !yield(key, value) {
