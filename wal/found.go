@@ -26,6 +26,7 @@ type Found struct {
 	segments  []foundSegment // by rising number
 	strangers []string       // files whose name is of this log and whose header is not
 	next      uint64
+	unused    int // segments at the end that are known to hold no record
 }
 
 type foundSegment struct {
@@ -126,6 +127,17 @@ func (f *Found) Segments() []SegmentInfo {
 	return infos
 }
 
+// Bytes is what the segments from start's on have room for: the log after start is not longer.
+func (f *Found) Bytes(start LSN) (n int64) {
+	number, _ := f.opts.at(start)
+	for _, s := range f.segments {
+		if s.number >= number {
+			n += s.size
+		}
+	}
+	return n
+}
+
 // Strangers gives the files that are named like segments of this store and are none: half made, retired, of another
 // store, or damaged.
 func (f *Found) Strangers() []string { return slices.Clone(f.strangers) }
@@ -171,16 +183,9 @@ func (f *Found) Chain(start LSN) error {
 	if err != nil {
 		return err
 	}
-	// From the end backwards: the last segment with a record is the last that matters.
-	last := len(f.segments) - 1
-	for ; last > first; last-- {
-		img, err := f.load(last)
-		if err != nil {
-			return err
-		}
-		if _, ok := img.anyRecord(firstRecord); ok {
-			break
-		}
+	last, err := f.lastUsed(first)
+	if err != nil {
+		return err
 	}
 	for i := last; i > first; i-- {
 		s := f.segments[i]
@@ -200,6 +205,22 @@ func (f *Found) Chain(start LSN) error {
 		}
 	}
 	return nil
+}
+
+// lastUsed is the index of the last segment with a record, the last that matters, or first if none comes after that one. It
+// looks from the end backwards, and reads each segment without a record once.
+func (f *Found) lastUsed(first int) (int, error) {
+	for ; len(f.segments)-1-f.unused > first; f.unused++ {
+		i := len(f.segments) - 1 - f.unused
+		img, err := f.loadFirst(i)
+		if err != nil {
+			return 0, err
+		}
+		if _, ok := img.anyRecord(firstRecord); ok {
+			return i, nil
+		}
+	}
+	return first, nil
 }
 
 // Remove deletes the segments that are wholly before the given position, and all strangers. Remove of the position of a running log

@@ -12,27 +12,28 @@ type image struct {
 	b    []byte // at most size bytes
 }
 
-// load reads segment i.
-func (f *Found) load(i int) (*image, error) {
+// load reads segment i, into the memory of an image that is not needed any more; nil: into its own. Fresh memory for
+// each segment would cost more than reading it does.
+func (f *Found) load(i int, old *image) (*image, error) {
 	s := f.segments[i]
-	return f.read(s, s.size)
+	return f.read(s, s.size, old)
 }
 
 // loadFirst reads segment i as far as its first record goes.
 func (f *Found) loadFirst(i int) (*image, error) {
 	s := f.segments[i]
-	img, err := f.read(s, firstRecord+pageUnit)
+	img, err := f.read(s, firstRecord+pageUnit, nil)
 	if err != nil || len(img.b) < firstRecord+pageUnit {
 		return img, err
 	}
 	if _, err := img.record(firstRecord); err == nil {
 		return img, nil
 	}
-	return f.read(s, s.size)
+	return f.read(s, s.size, nil)
 }
 
 // read reads up to limit bytes of a segment. It allocates no more than the file has.
-func (f *Found) read(s foundSegment, limit int64) (img *image, err error) {
+func (f *Found) read(s foundSegment, limit int64, old *image) (img *image, err error) {
 	file, err := f.opts.FS.Open(s.file, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open log segment: %w", err)
@@ -42,7 +43,12 @@ func (f *Found) read(s foundSegment, limit int64) (img *image, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of log segment %s: %w", s.file, err)
 	}
-	b := make([]byte, max(0, min(size, limit)))
+	var b []byte
+	if n := max(0, min(size, limit)); old != nil && int64(cap(old.b)) >= n {
+		b = old.b[:n]
+	} else {
+		b = make([]byte, n)
+	}
 	n, err := readUpTo(file, b, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read log segment %s: %w", s.file, err)

@@ -34,8 +34,9 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		return Tail{}, err
 	}
 	p := replay{fn: fn, start: start, tail: Tail{End: start}}
+	var img *image
 	for at := start; ; i++ {
-		img, err := f.load(i)
+		img, err = f.load(i, img)
 		if err != nil {
 			return p.tail, err
 		}
@@ -158,8 +159,10 @@ func (f *Found) judge(i int, img *image, end, durable LSN, why error) error {
 	if r, ok := img.witness(int64(end-img.base), end); ok {
 		return bad("the record at LSN %d says that LSN %d is durable", r.lsn, r.synced)
 	}
+	var later *image
 	for j := i + 1; j < len(f.segments); j++ {
-		later, err := f.load(j)
+		var err error
+		later, err = f.load(j, later)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -325,6 +326,24 @@ func TestReleaseKeepsABoundedNumber(t *testing.T) {
 	if err == nil {
 		require.Empty(t, bases)
 	}
+}
+
+// TestReplayReadsAllSegmentsIntoOneMemory: fresh memory for each costs more than reading it.
+func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
+	o := testOptions(newDisk(t, 512))
+	o.SegmentSize = 1 << 20
+	l := createTest(t, o)
+	for i := range 80 {
+		l.commit(text(i, 100_000), false)
+	}
+	found, err := Scan(l.opts)
+	require.NoError(t, err)
+	require.Equal(t, int64(len(found.segments)-2)<<20, found.Bytes(l.start+2<<20))
+	require.Greater(t, len(found.segments), 6)
+	defer bound.Hold(t, 4<<20)() // one segment, and the commits that are cut in two by the end of one
+	tail, err := found.Replay(l.start, l.Durable(), func([]byte, LSN) error { return nil })
+	require.NoError(t, err)
+	require.Equal(t, 80, tail.Commits)
 }
 
 func TestRemoveLeavesTheNewLog(t *testing.T) {
