@@ -181,11 +181,7 @@ func FuzzRedo(f *testing.F) {
 		}
 		s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))
 		require.NoError(t, err)
-		s.w.begin()
-		s.w.silent = true
-		head := make([]byte, redoHead)
-		head[0] = 1
-		_ = s.replay(&s.w, append(head, payload...))
+		_ = replayAll(s, 64, append(commitOne(), payload...))
 		s.w.rollback()
 		require.NoError(t, s.Failed())
 		requireSound(t, s)
@@ -211,9 +207,7 @@ func TestReplayRefusesWhatNoTransactionWrites(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-			s.w.begin()
-			s.w.silent = true
-			require.Error(t, s.replay(&s.w, test.payload))
+			require.Error(t, replayAll(s, 64, test.payload))
 			s.w.rollback()
 		})
 	}

@@ -1,8 +1,6 @@
 package txn
 
 import (
-	"errors"
-
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/pager"
@@ -101,17 +99,9 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found) (
 	w.begin()
 	w.silent = true
 	s.pg.Overdraft(true) // what fitted once shall not be refused now
-	tail, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, lsn wal.LSN) error {
-		if err := s.replay(w, payload); err != nil {
-			if errors.Is(err, errBadRedo) || isNoTree(err) {
-				return badfile.At(s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
-			}
-			return err
-		}
-		s.recovery.CommitsReplayed++
-		return nil
-	})
-	if err != nil {
+	p := newReplayer(s, w, found.Bytes(wal.LSN(m.LogStart)))
+	tail, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.commit)
+	if err = p.finish(err); err != nil {
 		return true, noSpace(err)
 	}
 	if err := sameEnd(m, newest, found, s.head.seq); err != nil {

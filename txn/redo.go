@@ -19,7 +19,7 @@ import (
 //	  8 set tag      tree, tag i64 little-endian, 0 for none, key length, key
 //	  9 next tree    first tree number never used
 //
-// Replay applies them in order to the state before; it never looks at a clock. Golden bytes: testdata/redo.hex.
+// Replay ends where applying them in order to the state before would; it never looks at a clock. Golden bytes: testdata/redo.hex.
 const (
 	opPut      = 1
 	opPutTag   = 2
@@ -72,6 +72,11 @@ type redo struct {
 	id         TreeID
 	key, value []byte // of a range: lo and hi, nil if unbounded
 	tag        int64
+}
+
+// onKey says that the operation is one on the row of one key.
+func (r *redo) onKey() bool {
+	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag
 }
 
 var errShortRedo = errors.New("operation is cut short")

@@ -47,7 +47,13 @@ var storeMutants = []mutant{
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
-	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != s.head.seq+1 {`, `	if seq != s.head.seq+1 && false {`},
+	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != p.s.head.seq+1 {`, `	if seq != p.s.head.seq+1 && false {`},
+	{"replay", "operations_pass_those_that_keep_their_place", "txn/order.go", `			b.endRuns()
+			b.order`, `			b.order`},
+	{"replay", "equal_heads_are_equal_keys", "txn/order.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
+	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "txn/order.go", `		r.prefix--
+`, `		break
+`},
 	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
