@@ -10,7 +10,8 @@ import (
 // Pgid is the number of a page: page N is the PageSize bytes at offset N*PageSize of the main file.
 type Pgid uint64
 
-// Epoch is the number of the checkpoint that first writes a page. It is known when the page is born.
+// Epoch is the number of the checkpoint that first writes a page, as it is known when the page is born: the checkpoint has
+// a higher one if pages were written in vain meanwhile, which must not pass for others.
 type Epoch uint32
 
 // Ref names a page wherever one page names another. The epoch is what catches an old, perfectly valid page where a
@@ -69,7 +70,7 @@ func (k Kind) String() string {
 // checksum is xxhash64 of bytes [8, PageSize) xor the file's salt (see Salt): torn and rotten pages, pages of another
 // store. In an overflow extent it covers all pages of the extent. While a page is only in memory it is zero.
 // pgid repeats the page's own number: reads and writes that went to the wrong place.
-// epoch is the checkpoint that first wrote it: an older page where a newer one belongs.
+// epoch is the checkpoint that was to write it first: an older page where a newer one belongs.
 // level is the height above the leaves (branch >= 1, all others 0). count is the number of cells (leaf, branch).
 // Golden bytes: testdata/page-header.hex.
 const (

@@ -603,6 +603,8 @@ func (f *backFile) WriteBack(off, n int64) error {
 	return f.err
 }
 
+func (f *backFile) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
+
 func TestEveryKindHasAName(t *testing.T) {
 	names := map[string]bool{}
 	for k := KindMeta; k <= KindFreeDir+1; k++ {

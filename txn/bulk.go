@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // BulkLoad builds tree id from strictly increasing keys, bottom-up and past the log, and makes it visible and durable
@@ -34,9 +35,13 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	done := false
 	defer func() {
 		tx.done = true
-		if !done {
-			w.rollback() // also when fn or rows panics
+		if done {
+			return
 		}
+		if len(w.taken) > 0 {
+			s.epoch++ // what the load has written would pass for pages of this epoch that come to stand there
+		}
+		w.rollback() // also when fn or rows panics
 	}()
 	if t, ok := w.trees.get(id); ok && t.Rows > 0 {
 		return 0, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
@@ -90,14 +95,12 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 	case t.Rows > 0:
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
-	b := tree.NewBuilder(w)
+	l := &loader{writer: w, pages: s.pg.NewLoader()}
+	b := tree.NewBuilder(l)
 	n := 0
 	for key, value := range rows {
 		if n++; n%1024 == 0 {
 			if err := contextErr(ctx); err != nil {
-				return t, err
-			}
-			if err := w.spill(); err != nil { // the builder holds no page between two rows
 				return t, err
 			}
 		}
@@ -105,5 +108,34 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 			return t, err
 		}
 	}
-	return b.Finish()
+	t, err := b.Finish()
+	if err != nil {
+		return t, err
+	}
+	return t, l.flush()
 }
+
+// loader is the writer of a bulk load: its pages are written as they come, and have no frames.
+type loader struct {
+	*writer
+	pages *pager.Loader
+}
+
+// New leaves what is behind the header as it is.
+func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
+	if l.pages.Full() {
+		if err := l.flush(); err != nil {
+			return pager.Ref{}, nil, err
+		}
+	}
+	id, b, err := l.pages.New(l.owner)
+	if err != nil {
+		return pager.Ref{}, nil, l.s.spaceError(err)
+	}
+	l.taken = append(l.taken, run{id, 1})
+	ref := pager.Ref{Pgid: id, Epoch: l.s.epoch}
+	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
+	return ref, b, nil
+}
+
+func (l *loader) flush() error { return l.s.dataError(l.pages.Flush()) }

@@ -106,6 +106,88 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err, "an empty load is one too")
 }
 
+// TestBulkLoadIsWrittenAsItComes: a load of any size needs a buffer and no frames. One that fails late gives the pages back
+// that it has written, so that the next one takes them.
+func TestBulkLoadIsWrittenAsItComes(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	const n = 5000
+	load := func(id TreeID, last error) error {
+		_, early := s.pg.Counters()
+		frames, i := s.pg.FrameBytes(), 0
+		_, err := s.BulkLoad(nil, create(id), id, func(yield func(key, value []byte) bool) {
+			for key, value := range wideRows(n) {
+				if i++; !yield(key, value) {
+					return
+				}
+			}
+			require.Equal(t, frames, s.pg.FrameBytes())
+			_, late := s.pg.Counters()
+			require.Greater(t, late-early, uint64(n/10))
+			if last != nil {
+				yield(nil, nil)
+			}
+		})
+		return err
+	}
+	require.ErrorIs(t, load(8, ErrOrder), ErrOrder)
+	pages := s.pg.Pages()
+	for range 3 {
+		epoch := s.epoch
+		require.ErrorIs(t, load(8, ErrOrder), ErrOrder)
+		require.Greater(t, s.epoch, epoch, "what it has written is told from what will stand there")
+	}
+	require.NoError(t, load(8, nil))
+	require.LessOrEqual(t, s.pg.Pages(), pages+8, "besides them, the tree table and the free map")
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	defer read.Rollback()
+	require.Len(t, contents(t, read, 8), n)
+}
+
+// TestPagesOfTwoEpochsInOneCheckpoint: a load that fails between two checkpoints ends an epoch, and nothing else.
+func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
+	fs := vfs.NewMemory()
+	o := testOptions(fs)
+	o.CheckpointBytes = 0
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	const n = 2000
+	want := 0
+	for i := range 8 {
+		update(t, s, func(tx *Tx) {
+			for row := range n { // Each round changes pages of the rounds before, gives some up, and makes new ones.
+				key := fmt.Appendf(nil, "%04d", row)
+				switch {
+				case row%8 == i:
+					_, err := tx.Put(9, key, make([]byte, 300), 0)
+					require.NoError(t, err)
+					want++
+				case row%8 == i-2 && row < n/2:
+					_, err := tx.Delete(9, key)
+					require.NoError(t, err)
+					want--
+				}
+			}
+		})
+		_, err = s.BulkLoad(nil, create(10), 10, func(yield func(key, value []byte) bool) {
+			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
+		})
+		require.ErrorIs(t, err, ErrOrder)
+		if i == 5 {
+			require.NoError(t, s.Checkpoint(nil))
+			requireSound(t, s)
+		}
+	}
+	requireSound(t, s)
+	require.NoError(t, s.Close())
+	s = openTest(t, "/a.ebb", o)
+	read, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	defer read.Rollback()
+	require.Len(t, contents(t, read, 9), want)
+}
+
 // TestEveryFailedOperationEndsInADefiniteState fails the n-th operation of a session, n = 0, 1, 2 ... until one passes, and
 // opens the files again: what was acknowledged is there, what failed for certain is not.
 func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {

@@ -256,6 +256,9 @@ func (f *file) WriteBack(off, _ int64) error {
 	return f.look(KindWriteBack, off)
 }
 
+// StartWriteBack is here what WriteBack is.
+func (f *file) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
+
 // Grow is a truncation that makes the file longer: the space counts as used from then on, as always here.
 func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }
 

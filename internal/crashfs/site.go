@@ -103,7 +103,7 @@ var (
 		KindTruncate:           {"Truncate"}, KindCreate: {"Open"}, KindRemove: {"Remove"}, KindRename: {"Rename"},
 		KindOpen: {"Open"}, KindOpen | KindCreate: {"Open"}, KindRead: {"ReadAt", "ReadFull"}, KindSize: {"Size", "ID"},
 		KindStat: {"Stat"}, KindList: {"List"}, KindLock: {"Lock"}, KindClose: {"Close"},
-		KindWriteBack: {"WriteBack"},
+		KindWriteBack: {"WriteBack", "StartWriteBack"},
 	}
 )
 

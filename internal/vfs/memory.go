@@ -279,6 +279,8 @@ func (f *memFile) Size() (int64, error) {
 
 func (f *memFile) WriteBack(off, n int64) error { return f.check("write back", true, off) }
 
+func (f *memFile) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
+
 func (f *memFile) Grow(size int64) error {
 	if err := f.check("grow", true, size); err != nil {
 		return err

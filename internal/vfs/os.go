@@ -235,7 +235,9 @@ func (f *osFile) Grow(size int64) error {
 	return osError(&fs.PathError{Op: "reserve", Path: f.f.Name(), Err: err})
 }
 
-func (f *osFile) WriteBack(off, n int64) error { return osError(writeBack(f.f, off, n)) }
+func (f *osFile) WriteBack(off, n int64) error { return osError(writeBack(f.f, off, n, true)) }
+
+func (f *osFile) StartWriteBack(off, n int64) error { return osError(writeBack(f.f, off, n, false)) }
 
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }

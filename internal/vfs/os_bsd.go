@@ -35,6 +35,6 @@ func syncAll(f *os.File) error {
 // syncData is a full sync: a cheaper one that reaches the drive does not exist on all of these systems.
 func syncData(f *os.File) error { return syncAll(f) }
 
-func writeBack(*os.File, int64, int64) error { return nil }
+func writeBack(*os.File, int64, int64, bool) error { return nil }
 
 func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }

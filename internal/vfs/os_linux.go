@@ -59,10 +59,13 @@ func blockSize(f *os.File) int {
 }
 
 // writeBack does not tell the disk to keep what it has in its own cache: that is what makes it cheap.
-func writeBack(f *os.File, off, n int64) error {
-	const whole = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+func writeBack(f *os.File, off, n int64, wait bool) error {
+	how := unix.SYNC_FILE_RANGE_WRITE
+	if wait {
+		how |= unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	}
 	err := control(f, func(fd uintptr) error {
-		return uninterrupted(func() error { return unix.SyncFileRange(int(fd), off, n, whole) })
+		return uninterrupted(func() error { return unix.SyncFileRange(int(fd), off, n, how) })
 	})
 	switch {
 	case err == nil, errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ESPIPE):

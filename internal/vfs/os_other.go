@@ -37,6 +37,6 @@ func lockFile(*os.File, bool, bool) error { return errors.ErrUnsupported }
 func pathID(string, fs.FileInfo) (FileID, error)   { return FileID{}, errors.ErrUnsupported }
 func openID(*os.File, fs.FileInfo) (FileID, error) { return FileID{}, errors.ErrUnsupported }
 
-func writeBack(*os.File, int64, int64) error { return nil }
+func writeBack(*os.File, int64, int64, bool) error { return nil }
 
 func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }

@@ -116,6 +116,6 @@ func handleID(h windows.Handle) (FileID, error) {
 	}, nil
 }
 
-func writeBack(*os.File, int64, int64) error { return nil }
+func writeBack(*os.File, int64, int64, bool) error { return nil }
 
 func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }

@@ -76,6 +76,8 @@ type File interface {
 	// and whoever else wants the disk meanwhile, does not wait for all of it at once. It makes nothing durable. An error
 	// is one of a write. Where the system has no such call nothing happens.
 	WriteBack(off, n int64) error
+	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does something else.
+	StartWriteBack(off, n int64) error
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
 	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible.
 	Map(off, n int64) ([]byte, error)

@@ -181,6 +181,7 @@ func growth(t *testing.T, fsys vfs.FS, dir string) {
 	write(t, f, "z", 10000)
 	require.NoError(t, f.WriteBack(0, 5000))
 	require.NoError(t, f.WriteBack(4096, 1<<20), "also past the end")
+	require.NoError(t, f.StartWriteBack(0, 1<<20))
 	require.Equal(t, string(make([]byte, 10000))+"z", contents(t, f))
 }
 
