@@ -576,7 +576,7 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	p.file = f
 	for _, hurry := range []bool{false, true} {
 		f.ranges = nil
-		require.NoError(t, p.Write(c, func() bool { return !hurry }))
+		require.NoError(t, p.Write(c, func(float64) bool { return !hurry }))
 		most, times := int64(calmBytes), 11
 		if hurry {
 			most, times = hurryBytes, 2
@@ -587,7 +587,7 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 		}
 	}
 	f.err = errBroken
-	require.ErrorIs(t, p.Write(c, func() bool { return true }), errBroken)
+	require.ErrorIs(t, p.Write(c, func(float64) bool { return true }), errBroken)
 	require.NoError(t, p.Write(c, nil), "without anybody to wait for")
 }
 

@@ -62,19 +62,19 @@ const (
 //
 // Crash order: nothing that a durable state reaches is touched, so a crash at any point leaves the state before.
 // Some of it is on the disk before more is written: if the sync at the end had to write all, every commit that came
-// meanwhile would wait behind it. calm says, now and then, that those commits matter more than an early end; nil means
-// that there are none.
-func (p *Pager) Write(c *Capture, calm func() bool) error {
+// meanwhile would wait behind it. calm is told which share of the pages is written, and says whether those commits matter
+// more than an early end; nil means that there are none.
+func (p *Pager) Write(c *Capture, calm func(written float64) bool) error {
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
 	ids = append(ids, c.Dirty...)
 	for id := range c.images {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	buf := p.staging(len(ids))
+	buf, all := p.staging(len(ids)), float64(len(ids))
 	for len(ids) > 0 {
 		n := hurryBytes
-		if calm != nil && calm() {
+		if calm != nil && calm(1-float64(len(ids))/all) {
 			n = calmBytes
 		}
 		part := ids[:min(max(n/p.pageSize, 1), len(ids))]

@@ -58,7 +58,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err != nil || c == nil {
 		return err
 	}
-	err = s.writeCapture(c, s.calm)
+	err = s.writeCapture(c, s.pace())
 	if err == nil {
 		err = s.finishCheckpoint(c)
 	}
@@ -126,7 +126,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 }
 
 // writeCapture does the slow part, without the writer lock. Any failure is final. calm is nil if nobody commits meanwhile.
-func (s *Store) writeCapture(c *capture, calm func() bool) error {
+func (s *Store) writeCapture(c *capture, calm func(written float64) bool) error {
 	defer c.slot.release() // pages that later commits free stay until the next checkpoint all the same
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.poison(replaced(err))

@@ -68,9 +68,16 @@ func (s *Store) checkpointBytes() int64 {
 	return bytes
 }
 
-// calm says that commits matter more than an early end of the checkpoint that is being written: nobody waits for it yet,
-// and will not soon.
-func (s *Store) calm() bool { return s.pg.FrameBytes() < s.o.CacheBytes/2 }
+// pace is what a checkpoint asks, as it is written, whether commits matter more than its early end: as long as the frames that
+// commits add leave room for what they will add until it ends. Who is to wait for the checkpoint would rather it hurried.
+func (s *Store) pace() func(written float64) (calm bool) {
+	began := s.pg.FrameBytes()
+	room := float64(max(s.o.CacheBytes-began, 0))
+	return func(written float64) bool {
+		grown := float64(s.pg.FrameBytes() - began)
+		return grown <= room*(written+1.0/8)
+	}
+}
 
 // makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
 // what the checkpoint is about to release counts until it has. No lock is held.
