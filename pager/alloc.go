@@ -317,6 +317,32 @@ func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
 	}
 }
 
+// Frames are frames that no page has any more.
+type Frames []unsafe.Pointer
+
+// TakeFrames takes their frames away from pages that a checkpoint has written: who asks for one of these pages from now on
+// reads the file. Who has asked before may still be looking at the frame.
+func (p *Pager) TakeFrames(ids []Pgid) Frames {
+	frames := make(Frames, 0, len(ids))
+	for _, id := range ids {
+		if s := p.table.peek(id); s != nil && s.dirty != nil {
+			if p.mapped {
+				p.verified.add(id) // we wrote it ourselves; should the sync fail, see distrust
+			}
+			frames = append(frames, s.dirty)
+			atomic.StorePointer(&s.dirty, nil)
+		}
+	}
+	return frames
+}
+
+// ReturnFrames gives frames back that were taken away and that nobody looks at any more.
+func (p *Pager) ReturnFrames(frames Frames) {
+	for _, f := range frames {
+		p.arena.release(f)
+	}
+}
+
 // flushHot makes the pages on the hot stack ordinary free ones.
 func (p *Pager) flushHot() error {
 	for _, id := range p.space.hot {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand"
+	"strings"
 	"sync"
 	"testing"
 
@@ -576,7 +577,7 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	p.file = f
 	for _, hurry := range []bool{false, true} {
 		f.ranges = nil
-		require.NoError(t, p.Write(c, func(float64) bool { return !hurry }))
+		require.NoError(t, p.Write(c, beside(!hurry)))
 		most, times := int64(calmBytes), 11
 		if hurry {
 			most, times = hurryBytes, 2
@@ -587,9 +588,79 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 		}
 	}
 	f.err = errBroken
-	require.ErrorIs(t, p.Write(c, func(float64) bool { return true }), errBroken)
+	require.ErrorIs(t, p.Write(c, beside(true)), errBroken)
 	require.NoError(t, p.Write(c, nil), "without anybody to wait for")
 }
+
+// TestPagesWhoseFramesWereTakenAreReadFromTheFile: without a proof while all goes well, and after a failed sync with one, for the
+// file may no longer hold what was written.
+func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		for _, fails := range []string{"", "write back", "sync"} {
+			t.Run("fails:"+fails, func(t *testing.T) {
+				b.path += "." + strings.ReplaceAll(fails, " ", "_")
+				p := b.newPager(t, MinPageSize)
+				base := p.LastMeta().Epoch
+				var refs []Ref
+				for i := range 2 * hurryBytes / MinPageSize {
+					refs = append(refs, newPage(t, p, byte(i)))
+				}
+				c, err := p.CaptureState(base + 1)
+				require.NoError(t, err)
+				proofs := 0
+				p.o.CheckPage = func([]byte, int) error { proofs++; return nil }
+				requirePages := func() {
+					t.Helper()
+					for i, ref := range refs {
+						page, err := p.Page(ref, base)
+						require.NoError(t, err)
+						require.Equal(t, byte(i), page[MinPageSize-1])
+					}
+				}
+				back := &backFile{File: p.file}
+				p.file = &brokenFile{File: back}
+				frames := p.FrameBytes()
+				err = p.Write(c, &taker{p: p, then: func() {
+					requirePages()
+					switch fails {
+					case "write back":
+						back.err = errBroken
+					case "sync":
+						p.file.(*brokenFile).sync = errBroken
+					}
+				}})
+				require.Less(t, p.FrameBytes(), frames)
+				if fails == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, errBroken)
+				}
+				requirePages()
+				if p.Mapped() {
+					require.Equal(t, fails != "", proofs > 0)
+				}
+			})
+		}
+	})
+}
+
+// taker takes frames as soon as it may.
+type taker struct {
+	p    *Pager
+	then func()
+}
+
+func (*taker) Calm(float64) bool { return false }
+func (b *taker) Wrote(ids []Pgid) {
+	b.p.ReturnFrames(b.p.TakeFrames(ids))
+	b.then()
+}
+
+// beside is commits that matter, or not.
+type beside bool
+
+func (b beside) Calm(float64) bool { return bool(b) }
+func (beside) Wrote([]Pgid)        {}
 
 // backFile notes what it is to write back.
 type backFile struct {

@@ -17,7 +17,7 @@ type Capture struct {
 	FreeDir Ref
 	// Freed are pages of the free map that the last durable state uses and this one does not.
 	Freed []Ref
-	// Dirty are the tree pages, in order; their frames must stay until Write has returned.
+	// Dirty are the tree pages, in order; their frames must stay until they are written.
 	Dirty  []Pgid
 	images map[Pgid][]byte
 }
@@ -58,13 +58,25 @@ const (
 	hurryBytes = 1 << 20
 )
 
+// Beside stands for the commits that come while a checkpoint is written.
+type Beside interface {
+	// Calm says, when that share of the pages is written, that commits matter more than an early end.
+	Calm(written float64) bool
+	// Wrote is told which pages can be read from the file now: their frames can go. Not all of them have one.
+	Wrote(ids []Pgid)
+}
+
 // Write writes the captured pages into the free space that they were given, and syncs the file. No lock is needed.
 //
 // Crash order: nothing that a durable state reaches is touched, so a crash at any point leaves the state before.
 // Some of it is on the disk before more is written: if the sync at the end had to write all, every commit that came
-// meanwhile would wait behind it. calm is told which share of the pages is written, and says whether those commits matter
-// more than an early end; nil means that there are none.
-func (p *Pager) Write(c *Capture, calm func(written float64) bool) error {
+// meanwhile would wait behind it. beside is nil if there are none.
+func (p *Pager) Write(c *Capture, beside Beside) (err error) {
+	defer func() {
+		if err != nil {
+			p.distrust(c.Dirty)
+		}
+	}()
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
 	ids = append(ids, c.Dirty...)
 	for id := range c.images {
@@ -74,7 +86,7 @@ func (p *Pager) Write(c *Capture, calm func(written float64) bool) error {
 	buf, all := p.staging(len(ids)), float64(len(ids))
 	for len(ids) > 0 {
 		n := hurryBytes
-		if calm != nil && calm(1-float64(len(ids))/all) {
+		if beside != nil && beside.Calm(1-float64(len(ids))/all) {
 			n = calmBytes
 		}
 		part := ids[:min(max(n/p.pageSize, 1), len(ids))]
@@ -82,20 +94,28 @@ func (p *Pager) Write(c *Capture, calm func(written float64) bool) error {
 		if err := p.writePages(part, c.images, buf); err != nil {
 			return err
 		}
-		if calm == nil {
+		if beside == nil {
 			continue
 		}
 		if err := p.writeBack(part[0], part[len(part)-1]); err != nil {
 			return err
 		}
+		beside.Wrote(part)
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
 	// its size must be durable before a meta page counts on it (R5).
-	err := p.file.Sync()
-	if err != nil {
+	if err := p.file.Sync(); err != nil {
 		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
 	}
 	return nil
+}
+
+// distrust makes the next read of each page prove it: after a failure the page cache may forget what was written, and the
+// file hold what was there before.
+func (p *Pager) distrust(ids []Pgid) {
+	for _, id := range ids {
+		p.verified.remove(id)
+	}
 }
 
 // staging makes the buffer for a number of pages.

@@ -26,7 +26,6 @@ type capture struct {
 	pages *pager.Capture
 	meta  pager.Meta
 	cut   wal.LSN // the log before it is not needed once the meta page is durable
-	slot  *readerSlot
 	v     *version
 }
 
@@ -58,7 +57,7 @@ func (s *Store) checkpoint(ctx context.Context) error {
 	if err != nil || c == nil {
 		return err
 	}
-	err = s.writeCapture(c, s.pace())
+	err = s.writeCapture(c, s.relief(c))
 	if err == nil {
 		err = s.finishCheckpoint(c)
 	}
@@ -112,7 +111,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	for _, ref := range pages.Freed {
 		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
-	c := &capture{pages: pages, cut: cut, v: s.head, slot: s.readers.pin(s.head, s.now())}
+	c := &capture{pages: pages, cut: cut, v: s.head}
 	c.meta = s.pg.LastMeta()
 	c.meta.Epoch, c.meta.Clean, c.meta.Pages, c.meta.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
 	c.meta.Root, c.meta.RootDepth, c.meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
@@ -125,9 +124,11 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	return c, nil
 }
 
-// writeCapture does the slow part, without the writer lock. Any failure is final. calm is nil if nobody commits meanwhile.
-func (s *Store) writeCapture(c *capture, calm func(written float64) bool) error {
-	defer c.slot.release() // pages that later commits free stay until the next checkpoint all the same
+// writeCapture does the slow part, without the writer lock. Any failure is final. beside is nil if nobody commits meanwhile.
+//
+// The pages captured, and their frames until they are written, stay without a reader's hold on them: what later commits free
+// of them waits for the next checkpoint.
+func (s *Store) writeCapture(c *capture, beside pager.Beside) error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.poison(replaced(err))
 	}
@@ -136,7 +137,7 @@ func (s *Store) writeCapture(c *capture, calm func(written float64) bool) error 
 		return s.logError(err)
 	}
 	s.advance()
-	if err := s.pg.Write(c.pages, calm); err != nil {
+	if err := s.pg.Write(c.pages, beside); err != nil {
 		return s.poison(err)
 	}
 	s.flipped = c.meta.Epoch

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"sync"
 )
 
 // When checkpoints begin, and who waits for them.
@@ -68,33 +69,68 @@ func (s *Store) checkpointBytes() int64 {
 	return bytes
 }
 
-// pace is what a checkpoint asks, as it is written, whether commits matter more than its early end: as long as the frames that
-// commits add leave room for what they will add until it ends. Who is to wait for the checkpoint would rather it hurried.
-func (s *Store) pace() func(written float64) (calm bool) {
-	began := s.pg.FrameBytes()
-	room := float64(max(s.o.CacheBytes-began, 0))
-	return func(written float64) bool {
-		grown := float64(s.pg.FrameBytes() - began)
-		return grown <= room*(written+1.0/8)
+// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
+// for frames until the checkpoint has given some back, for the log until it has ended. No lock is held.
+func (s *Store) makeRoom(ctx context.Context) error {
+	for s.pg.FrameBytes() > s.o.CacheBytes && s.checkpointing.Load() {
+		relieved := s.relieved.wait()
+		if s.pg.FrameBytes() <= s.o.CacheBytes {
+			break
+		}
+		if over, err := lockUnless(ctx, s.upkeep, relieved); err != nil || over {
+			return err
+		}
+	}
+	if s.o.MaxBytes == 0 || !s.checkpointing.Load() {
+		return nil
+	}
+	s.queueMu.Lock()
+	log := s.log
+	s.queueMu.Unlock()
+	if log == nil || log.Bytes() <= s.checkpointBytes() {
+		return nil
+	}
+	_, err := lockUnless(ctx, s.upkeep, nil)
+	return err
+}
+
+// lockUnless takes a lock and lets it go again: who held it is done. Unless, which may be nil, is closed first.
+func lockUnless(ctx context.Context, l, unless chan struct{}) (taken bool, err error) {
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done()
+	}
+	select {
+	case l <- struct{}{}:
+		<-l
+		return true, nil
+	case <-unless:
+		return false, nil
+	case <-done:
+		return false, ctx.Err()
 	}
 }
 
-// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
-// what the checkpoint is about to release counts until it has. No lock is held.
-func (s *Store) makeRoom(ctx context.Context) error {
-	full := s.pg.FrameBytes() > s.o.CacheBytes
-	if s.o.MaxBytes > 0 && s.checkpointing.Load() {
-		s.queueMu.Lock()
-		log := s.log
-		s.queueMu.Unlock()
-		full = full || log != nil && log.Bytes() > s.checkpointBytes()
+// A signal wakes all who wait for it. The zero signal is ready for use.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{} // closed by the next send; nil: nobody has asked
+}
+
+func (s *signal) wait() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
 	}
-	if !full || !s.checkpointing.Load() {
-		return nil
+	return s.ch
+}
+
+func (s *signal) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
 	}
-	if err := lock(ctx, s.upkeep); err != nil {
-		return err
-	}
-	<-s.upkeep
-	return nil
 }

@@ -43,6 +43,9 @@ func (s *Store) reap(limit int) error {
 		}
 		limit--
 	}
+	if len(s.taken) > 0 {
+		s.returnFrames()
+	}
 	front := s.retired.front()
 	if front == nil && len(s.pinned) == 0 {
 		return nil

@@ -54,6 +54,7 @@ type Store struct {
 	retired     retirees
 	waiting     []freedRun // for a checkpoint
 	ready       []freedRun // free, to be counted as such
+	taken       []takenFrames
 	pinned      map[uint64][]freedRun
 	pinnedPages int64
 	heldBuf     []uint64
@@ -68,6 +69,7 @@ type Store struct {
 	queue   []*version
 	log     *wal.Log
 
+	relieved      signal        // frames came back
 	checkpointing atomic.Bool   // one was started by a committer
 	wantRoom      atomic.Bool   // MaxBytes was met: a checkpoint may give space back
 	retryAt       atomic.Uint64 // log position before which no failed checkpoint is tried again

@@ -2,17 +2,16 @@ package main
 
 // pageMutants are mistakes in pages and trees.
 var pageMutants = []mutant{
-	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	err := p.file.Sync()
-	if err != nil {
+	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	if err := p.file.Sync(); err != nil {
 		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
 	}
 	return nil`, `	return nil`},
 	{"sync", "the_meta_page_is_not_synced", "pager/write.go", `	if err := p.file.SyncData(); err != nil {
 		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)
 	}`, ``},
-	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	err := p.file.Sync()
-	if err != nil {`, `	err := p.file.SyncData()
-	if err != nil {`},
+	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	if err := p.file.Sync(); err != nil {
+		return fmt.Errorf("sync the pages`, `	if err := p.file.SyncData(); err != nil {
+		return fmt.Errorf("sync the pages`},
 	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `		if err := p.writePages(part, c.images, buf); err != nil {
 			return err
 		}`, `		_ = p.writePages(part, c.images, buf)`},

@@ -1,0 +1,92 @@
+package txn
+
+import (
+	"slices"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// relief gives the frames of a checkpoint's pages back as it is written, so that commits beside it do not run out of them, and
+// tells it whether to hurry. It belongs to the goroutine that writes the checkpoint.
+//
+// What a frame held is in the file then, if only in the page cache: a read finds it there, and a crash changes nothing, for
+// nothing durable reaches these pages before the meta page is flipped. A frame goes in two steps, like a freed page: first
+// it is taken away from those who ask for it from then on; when all who may look at it have ended, it can hold another page.
+type relief struct {
+	s       *Store
+	c       *capture
+	serial  uint64 // of the version captured
+	began   int64  // bytes of frames when the checkpoint began
+	enough  bool   // frames, as of the last look
+	written []pager.Pgid
+}
+
+func (s *Store) relief(c *capture) *relief {
+	return &relief{s: s, c: c, serial: c.v.serial, began: s.pg.FrameBytes()}
+}
+
+// Calm says that commits matter more than an early end of the checkpoint: as long as frames are not nearly used up. Who is about
+// to wait for it would rather it hurried.
+func (r *relief) Calm(written float64) bool {
+	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
+	room := float64(max(bound-r.began, 0))
+	r.enough = float64(frames-r.began) <= room*(written+1.0/8)
+	return r.enough || frames < bound-bound/16
+}
+
+// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: some 50 us.
+const reliefBytes = 1 << 20
+
+// Wrote is told which pages are in the file, and not yet durable there. As long as frames suffice they stay until the checkpoint
+// ends: a page that is changed again soon is copied from its frame sooner than from a file that nobody has looked at.
+func (r *relief) Wrote(ids []pager.Pgid) {
+	s := r.s
+	r.written = append(r.written, ids...)
+	step := max(int(min(reliefBytes, s.o.CacheBytes/16))/s.pg.PageSize(), 1)
+	if r.enough || len(r.written) < step || s.failed.Load() != nil {
+		return
+	}
+	_ = s.lockWriter(nil)
+	defer s.unlockWriter()
+	s.returnFrames()
+	if s.oldest() < r.serial {
+		return // Its readers may ask for pages as they were before they were changed in place: for frames.
+	}
+	frames := s.pg.TakeFrames(r.written[:step])
+	r.written = r.written[step:]
+	idle := s.head == r.c.v
+	s.w.begin()
+	v := s.w.upkeep()
+	if idle {
+		r.c.v = v
+	}
+	s.advance()
+	s.taken = append(s.taken, takenFrames{frames, v.serial})
+}
+
+type takenFrames struct {
+	frames pager.Frames
+	serial uint64 // the first version whose readers do not look at them
+}
+
+// returnFrames makes frames free that were taken away and that nobody looks at any more. Writer lock.
+func (s *Store) returnFrames() {
+	n, oldest := 0, s.oldest()
+	for n < len(s.taken) && s.taken[n].serial <= oldest {
+		s.pg.ReturnFrames(s.taken[n].frames)
+		n++
+	}
+	if n > 0 {
+		s.taken = slices.Delete(s.taken, 0, n)
+		s.relieved.send()
+	}
+}
+
+// oldest is the serial of a version before which no reader reads, now and from now on.
+func (s *Store) oldest() uint64 {
+	visible := s.visible.Load().serial // before the look at the readers: who comes later comes to this one
+	if held := s.holders(); len(held) > 0 {
+		return min(visible, held[0])
+	}
+	return visible
+}
