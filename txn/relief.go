@@ -25,13 +25,13 @@ func (s *Store) relief(c *capture) *relief {
 	return &relief{s: s, c: c, serial: c.v.serial, began: s.pg.FrameBytes()}
 }
 
-// Calm says that commits matter more than an early end of the checkpoint: as long as frames are not nearly used up. Who is about
-// to wait for it would rather it hurried.
+// Calm says that commits matter more than an early end of the checkpoint: unless they use frames up much faster than it ends,
+// as loads do, or have nearly done so. Who is about to wait for it would rather it hurried.
 func (r *relief) Calm(written float64) bool {
 	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
-	room := float64(max(bound-r.began, 0))
-	r.enough = float64(frames-r.began) <= room*(written+1.0/8)
-	return r.enough || frames < bound-bound/16
+	grown, share := frames-r.began, int64(float64(max(bound-r.began, 0))*(written+1.0/8))
+	r.enough = grown <= share
+	return r.enough || grown <= 2*share && frames < bound-bound/16
 }
 
 // reliefBytes is the size of pages whose frames one hold of the writer lock takes away: some 50 us.

@@ -107,7 +107,7 @@ func TestFramesStayAsLongAsTheySuffice(t *testing.T) {
 	<-s.upkeep
 }
 
-func TestCheckpointHurriesOnlyWhenFramesAreNearlyUsedUp(t *testing.T) {
+func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 	s := openCramped(t)
 	frames := s.pg.FrameBytes()
 	for _, test := range []struct {
@@ -115,13 +115,14 @@ func TestCheckpointHurriesOnlyWhenFramesAreNearlyUsedUp(t *testing.T) {
 		written       float64
 		enough, hurry bool
 	}{
-		{4 * frames, frames, 0, true, false},
-		{5 * frames, frames / 2, 0, true, false},
-		{2 * frames, frames / 2, 0, false, false},
+		{4 * frames, frames, 0, true, false},     // nobody commits
+		{5 * frames, frames / 2, 0, true, false}, // they use up an eighth of the room, and a little less
+		{3 * frames, frames / 2, 0, false, false},
+		{2 * frames, frames / 2, 0, false, true}, // a third of it
 		{2 * frames, frames / 2, 0.5, true, false},
-		{frames + frames/32, frames, 0, true, false}, // nobody commits
-		{frames + frames/32, frames - 1, 0, true, false},
-		{frames + frames/32, frames / 2, 0.5, false, true},
+		{frames + frames/32, frames, 0, true, false},
+		{frames + frames/32, frames / 2, 0.5, false, true}, // nearly all of it
+		{frames + frames/32, frames / 2, 1, true, false},
 		{frames / 2, frames - 1, 0.5, false, true},
 	} {
 		s.o.CacheBytes = test.bound
