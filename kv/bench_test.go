@@ -159,7 +159,7 @@ func BenchmarkStorePut(b *testing.B) {
 			}
 		}
 	})
-	for _, writers := range []int{1, 8, 64} {
+	for _, writers := range []int{1, 2, 8, 64} {
 		b.Run(fmt.Sprintf("durable, %d writers", writers), func(b *testing.B) {
 			db := benchStore(b, nil)
 			b.SetParallelism((writers + 1) / 2)
@@ -172,6 +172,12 @@ func BenchmarkStorePut(b *testing.B) {
 				}
 				return
 			}
+			before := db.Stats()
+			defer func() {
+				st := db.Stats()
+				b.ReportMetric(float64(b.N)/float64(st.Commits-before.Commits), "puts/commit")
+				b.ReportMetric(float64(b.N)/float64(st.Groups-before.Groups), "puts/group")
+			}()
 			b.RunParallel(func(pb *testing.PB) {
 				k := make([]byte, 16)
 				for pb.Next() {

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -17,16 +18,16 @@ import (
 // transaction of its own, and so are all if one of them failed half-way. Their common instant is read after the last of
 // them came.
 
-// maxShared is how many writes share a transaction. Two halves of a crowd that take turns, one at work while the other
-// one waits for the disk, get more done than all of it at once; a few do best together. In between lies the point
-// where carrying them out takes about as long as the disk.
+// maxShared is how many writes share a transaction. A crowd larger than that does best in two halves that take turns, one at
+// work while the other one waits for the disk; a smaller one does best all together. In between lies the point where
+// carrying them out takes about as long as the disk.
 const maxShared = 32
 
 // sharedBytes of log end a shared transaction early: large writes have little to share.
 const sharedBytes = 256 << 10
 
 // shot is a one-shot write that waits for its turn or for its answer. It is pooled together with its channel, and gets
-// one message each time that it is queued.
+// one message each time that it is queued, and each time that it waits for company.
 type shot struct {
 	family string
 	call   func(*verbs) error // does the write; may be called again after a rollback
@@ -36,6 +37,7 @@ type shot struct {
 	// Of a leader.
 	group []*shot // itself first, then those who share with it and were not told yet
 	taken bool    // the queue has been taken
+	size  int     // of the group when it was
 	inner *txn.Tx // what commits
 	began uint64  // the commit before it
 }
@@ -53,9 +55,12 @@ var shotPool = sync.Pool{New: func() any { return &shot{told: make(chan shotNews
 
 // sharing is the queue of one-shot writes of a store. Its zero value is empty.
 type sharing struct {
-	mu      sync.Mutex
-	queue   []*shot // guarded by mu
-	leading bool    // guarded by mu: someone takes the queue as soon as the writer lock is theirs
+	mu      sync.Mutex // guards the fields below
+	queue   []*shot
+	leading bool  // someone takes the queue as soon as the writer lock is theirs
+	waiting *shot // the leader, while it gathers
+	away    int   // writes that were taken, and whose transaction has not ended
+	last    int   // size of the last group that was taken
 }
 
 // join queues a write behind the leader, or says that it leads.
@@ -63,11 +68,52 @@ func (q *sharing) join(s *shot) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.leading {
-		q.queue = append(q.queue, s)
+		if q.queue = append(q.queue, s); q.crowded() {
+			q.wake()
+		}
 		return false
 	}
 	q.leading = true
 	return true
+}
+
+// gather makes a leader whose commit will wait for a sync wait for those who are away first: its record would have to wait for
+// theirs anyway, and when they come back they share with it. Those who were told a moment ago are let run, since they are
+// probably about to write again; nobody waits for what else they do.
+func (q *sharing) gather(leader *shot) {
+	q.mu.Lock()
+	wait := q.away > 0 && !q.crowded()
+	if wait {
+		q.waiting = leader
+	}
+	missing := len(q.queue)+1 < q.last && q.last < maxShared
+	q.mu.Unlock()
+	if wait {
+		<-leader.told
+	}
+	if wait || missing {
+		runtime.Gosched()
+	}
+}
+
+// crowded says that there are enough for two transactions that take turns. mu is held.
+func (q *sharing) crowded() bool { return q.away+len(q.queue) >= maxShared }
+
+// wake lets a leader go on that has gathered. mu is held.
+func (q *sharing) wake() {
+	if q.waiting != nil {
+		q.waiting.told <- shotLeads
+		q.waiting = nil
+	}
+}
+
+// back says that the leader's transaction has ended.
+func (q *sharing) back(leader *shot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.away -= leader.size; q.away == 0 {
+		q.wake()
+	}
 }
 
 // take gives the leader, who has the writer lock, those who share with it, and lays the lead down. If more are waiting
@@ -77,7 +123,9 @@ func (q *sharing) take(leader *shot) {
 	defer q.mu.Unlock()
 	n := min(len(q.queue), maxShared-1)
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
-	leader.taken = true
+	leader.taken, leader.size = true, n+1
+	q.away += leader.size
+	q.last = leader.size
 	if q.leading = n < len(q.queue); q.leading {
 		q.queue[n].told <- shotLeads
 		n++
@@ -140,6 +188,9 @@ func (s *shots) awaitHead() error {
 // each. What it returns is the leader's own news.
 func (s *shots) lead(me *shot) shotNews {
 	defer s.dismiss(me)
+	if s.db.durability == Sync {
+		s.db.sharing.gather(me)
+	}
 	tx, err := s.use(context.Background(), func() { s.db.sharing.take(me) })
 	if err != nil {
 		me.err = err
@@ -190,6 +241,7 @@ func (s *shots) dismiss(me *shot) {
 		news = shotStands
 	}
 	me.tell(me.group, news, nil)
+	s.db.sharing.back(me)
 }
 
 // share carries out writes one after the other. Those that changed nothing and failed, and those for which the

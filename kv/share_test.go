@@ -250,3 +250,79 @@ func TestFailureReachesAllWhoShare(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrNotFound)
 	require.Error(t, db.Close())
 }
+
+// held is a store whose log waits for a signal with each group that it has made durable, so that commits are under way for as
+// long as a test wants. commits counts them.
+func held(t *testing.T, d kv.Durability) (db *kv.DB, release chan struct{}, commits func() int) {
+	release = make(chan struct{})
+	var armed atomic.Bool
+	db = openOn(t, vfs.NewMemory(), &kv.Options{Durability: d, Events: &kv.Events{
+		CommitGroup: func(int, int64, time.Duration) {
+			if armed.Load() {
+				<-release
+			}
+		},
+	}})
+	before := db.Stats().Commits
+	armed.Store(true)
+	return db, release, func() int { return int(db.Stats().Commits - before) }
+}
+
+// waitFor polls what no event tells of.
+func waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !cond(); runtime.Gosched() {
+		require.True(t, time.Now().Before(deadline), what)
+	}
+}
+
+// TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for those whose sync is under way, and takes all who have come.
+func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
+	db, release, commits := held(t, kv.Sync)
+	var done sync.WaitGroup
+	write := func() { done.Go(func() { require.NoError(t, add(db, "n")()) }) }
+	write()
+	waitFor(t, "the first is on its way", func() bool { return commits() == 1 })
+	for i := range 3 {
+		write()
+		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(db) == i+1 })
+	}
+	for range 100 {
+		runtime.Gosched()
+	}
+	require.Equal(t, 1, commits(), "a record of its own would wait as long")
+	close(release)
+	done.Wait()
+	require.Equal(t, 2, commits())
+	require.Equal(t, 4, countOf(t, db, "n"))
+}
+
+// TestACrowdTakesTurns: enough for a transaction of their own do not wait for those who are away.
+func TestACrowdTakesTurns(t *testing.T) {
+	db, release, commits := held(t, kv.Sync)
+	var done sync.WaitGroup
+	write := func() { done.Go(func() { require.NoError(t, add(db, "n")()) }) }
+	write()
+	waitFor(t, "the first is on its way", func() bool { return commits() == 1 })
+	for range kv.MaxShared {
+		write()
+	}
+	waitFor(t, "the crowd has committed", func() bool { return commits() == 2 && kv.Waiting(db) == 0 })
+	close(release)
+	done.Wait()
+	require.Equal(t, 2, commits())
+	require.Equal(t, kv.MaxShared+1, countOf(t, db, "n"))
+}
+
+// TestWritesThatAskForNoSyncDoNotWaitForOne: there is nothing to share.
+func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
+	db, release, commits := held(t, kv.NoSync)
+	var done sync.WaitGroup
+	for i := range 2 {
+		done.Go(func() { require.NoError(t, add(db, "n")()) })
+		waitFor(t, "it has committed", func() bool { return commits() == i+1 })
+	}
+	close(release)
+	done.Wait()
+	require.Equal(t, 2, countOf(t, db, "n"))
+}
