@@ -1,7 +1,9 @@
 package txn
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/ebbkv/ebb/pager"
 )
@@ -34,8 +36,12 @@ func (r *relief) Calm(written float64) bool {
 	return r.enough || grown <= 2*share && frames < bound-bound/16
 }
 
-// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: some 50 us.
-const reliefBytes = 1 << 20
+// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: some 50 us. A transaction that has the
+// lock for longer than reliefWait is not waited for: it writes its own pages early, and the checkpoint had better go on.
+const (
+	reliefBytes = 1 << 20
+	reliefWait  = 20 * time.Millisecond
+)
 
 // Wrote is told which pages are in the file, and not yet durable there. As long as frames suffice they stay until the checkpoint
 // ends: a page that is changed again soon is copied from its frame sooner than from a file that nobody has looked at.
@@ -46,7 +52,11 @@ func (r *relief) Wrote(ids []pager.Pgid) {
 	if r.enough || len(r.written) < step || s.failed.Load() != nil {
 		return
 	}
-	_ = s.lockWriter(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), reliefWait)
+	defer cancel()
+	if s.lockWriter(ctx) != nil {
+		return
+	}
 	defer s.unlockWriter()
 	s.returnFrames()
 	if s.oldest() < r.serial {

@@ -182,6 +182,24 @@ func TestReadersBesideReliefSeeTheirVersion(t *testing.T) {
 	}
 }
 
+// TestReliefDoesNotWaitForALongTransaction: the checkpoint is written while somebody has the writer lock.
+func TestReliefDoesNotWaitForALongTransaction(t *testing.T) {
+	s := openCramped(t)
+	var tx *Tx
+	parts := 0
+	checkpointBy(t, s, func() {
+		var err error
+		tx, err = s.Begin(t.Context(), true)
+		require.NoError(t, err)
+	}, func() {
+		if parts++; parts == 4 { // all but the end is written
+			require.Empty(t, s.taken)
+			tx.Rollback()
+		}
+	})
+	require.Equal(t, 4, parts)
+}
+
 // TestWritersWaitForFramesNotForTheCheckpoint: who waits goes on when frames have come back.
 func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 	s := openCramped(t)
@@ -220,9 +238,9 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 // TestSnapshotsAreWholeBesideRelief: writers move amounts between rows, faster than checkpoints end, and each reader finds the
 // same sum.
 func TestSnapshotsAreWholeBesideRelief(t *testing.T) {
-	const rows, each = 20_000, 100
+	const rows, each = 6_000, 100
 	o := testOptions(vfs.NewMemory())
-	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 2<<20, 1<<20
+	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 1<<20, 256<<10
 	s := openTest(t, "/a.ebb", o)
 	key := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
 	value := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(make([]byte, 100, 108), n) }
