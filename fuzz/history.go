@@ -99,6 +99,9 @@ func Record(seed uint64, o HistoryOptions) (*History, error) {
 // openHistory opens a store whose log and memory are small, so that segments, checkpoints and spills happen.
 func openHistory(d *crashfs.Disk, seed uint64) (*kv.DB, error) {
 	o := &kv.Options{PageSize: 4096, CacheBytes: 256 << 10, CheckpointBytes: 64 << 10}
+	if seed/2%2 == 1 {
+		o.CacheBytes = 64 << 10 // checkpoints give frames back as they are written
+	}
 	rnd := rand.New(rand.NewPCG(seed, 0x686973))
 	var mu sync.Mutex
 	return kv.OpenFS(d, path, o, kv.Tuning{SegmentSize: 32 << 10, NoMap: true, NoDirect: seed%2 == 1, Rand: func() uint64 {
