@@ -36,8 +36,7 @@ type shot struct {
 
 	// Of a leader.
 	group []*shot // itself first, then those who share with it and were not told yet
-	taken bool    // the queue has been taken
-	size  int     // of the group when it was
+	size  int     // of the group when the queue was taken; 0: it has not been
 	inner *txn.Tx // what commits
 	began uint64  // the commit before it
 }
@@ -77,8 +76,8 @@ func (q *sharing) join(s *shot) (leads bool) {
 	return true
 }
 
-// gather makes a leader whose commit will wait for a sync wait for those who are away first: its record would have to wait for
-// theirs anyway, and when they come back they share with it. Those who were told a moment ago are let run, since they are
+// gather makes a leader whose commit will wait for a sync wait for those who are away first, unless they are a crowd: its record
+// would have to wait for theirs anyway, and when they come back they share with it. Those who were told a moment ago are let run, since they are
 // probably about to write again; nobody waits for what else they do.
 func (q *sharing) gather(leader *shot) {
 	q.mu.Lock()
@@ -123,7 +122,7 @@ func (q *sharing) take(leader *shot) {
 	defer q.mu.Unlock()
 	n := min(len(q.queue), maxShared-1)
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
-	leader.taken, leader.size = true, n+1
+	leader.size = n + 1
 	q.away += leader.size
 	q.last = leader.size
 	if q.leading = n < len(q.queue); q.leading {
@@ -233,7 +232,7 @@ func (s *shot) tell(group []*shot, news shotNews, err error) {
 // dismiss ends what lead began. The clock, OnExpire and events are the user's: they may panic, or end the leader's
 // goroutine, and nobody may wait for it then.
 func (s *shots) dismiss(me *shot) {
-	if !me.taken {
+	if me.size == 0 {
 		s.db.sharing.take(me)
 	}
 	news := shotAlone

@@ -29,9 +29,7 @@ func together(t *testing.T, db *kv.DB, writes ...func() error) []error {
 			errs[i] = errors.New("did not come back")
 			errs[i] = write()
 		})
-		for deadline := time.Now().Add(time.Minute); kv.Waiting(db) <= i; runtime.Gosched() {
-			require.True(t, time.Now().Before(deadline), "write %d does not wait", i)
-		}
+		waitFor(t, fmt.Sprintf("write %d waits", i), func() bool { return kv.Waiting(db) > i })
 	}
 	require.NoError(t, tx.Rollback())
 	done.Wait()
@@ -251,21 +249,47 @@ func TestFailureReachesAllWhoShare(t *testing.T) {
 	require.Error(t, db.Close())
 }
 
-// held is a store whose log waits for a signal with each group that it has made durable, so that commits are under way for as
-// long as a test wants. commits counts them.
-func held(t *testing.T, d kv.Durability) (db *kv.DB, release chan struct{}, commits func() int) {
-	release = make(chan struct{})
+// underWay is a store with one write whose commit is under way: its log waits for a signal with each group that it has made
+// durable.
+type underWay struct {
+	*kv.DB
+	t       *testing.T
+	before  uint64 // commits
+	release chan struct{}
+	writes  sync.WaitGroup
+}
+
+func newUnderWay(t *testing.T, d kv.Durability) *underWay {
+	u := &underWay{t: t, release: make(chan struct{})}
 	var armed atomic.Bool
-	db = openOn(t, vfs.NewMemory(), &kv.Options{Durability: d, Events: &kv.Events{
+	u.DB = openOn(t, vfs.NewMemory(), &kv.Options{Durability: d, Events: &kv.Events{
 		CommitGroup: func(int, int64, time.Duration) {
 			if armed.Load() {
-				<-release
+				<-u.release
 			}
 		},
 	}})
-	before := db.Stats().Commits
+	u.before = u.Stats().Commits
 	armed.Store(true)
-	return db, release, func() int { return int(db.Stats().Commits - before) }
+	u.write()
+	waitFor(t, "the first is on its way", func() bool { return u.commits() == 1 })
+	return u
+}
+
+// write adds one to a counter, beside the test.
+func (u *underWay) write() {
+	u.writes.Go(func() { require.NoError(u.t, add(u.DB, "n")()) })
+}
+
+func (u *underWay) commits() int { return int(u.Stats().Commits - u.before) }
+
+// end lets the log go on, and looks at what there is then.
+func (u *underWay) end(writes, commits int) {
+	u.t.Helper()
+	close(u.release)
+	u.writes.Wait()
+	require.Equal(u.t, commits, u.commits())
+	require.Equal(u.t, writes, countOf(u.t, u.DB, "n"))
 }
 
 // waitFor polls what no event tells of.
@@ -278,51 +302,32 @@ func waitFor(t *testing.T, what string, cond func() bool) {
 
 // TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for those whose sync is under way, and takes all who have come.
 func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
-	db, release, commits := held(t, kv.Sync)
-	var done sync.WaitGroup
-	write := func() { done.Go(func() { require.NoError(t, add(db, "n")()) }) }
-	write()
-	waitFor(t, "the first is on its way", func() bool { return commits() == 1 })
+	u := newUnderWay(t, kv.Sync)
 	for i := range 3 {
-		write()
-		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(db) == i+1 })
+		u.write()
+		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(u.DB) == i+1 })
 	}
 	for range 100 {
 		runtime.Gosched()
 	}
-	require.Equal(t, 1, commits(), "a record of its own would wait as long")
-	close(release)
-	done.Wait()
-	require.Equal(t, 2, commits())
-	require.Equal(t, 4, countOf(t, db, "n"))
+	require.Equal(t, 1, u.commits(), "a record of its own would wait as long")
+	u.end(4, 2)
 }
 
 // TestACrowdTakesTurns: enough for a transaction of their own do not wait for those who are away.
 func TestACrowdTakesTurns(t *testing.T) {
-	db, release, commits := held(t, kv.Sync)
-	var done sync.WaitGroup
-	write := func() { done.Go(func() { require.NoError(t, add(db, "n")()) }) }
-	write()
-	waitFor(t, "the first is on its way", func() bool { return commits() == 1 })
+	u := newUnderWay(t, kv.Sync)
 	for range kv.MaxShared {
-		write()
+		u.write()
 	}
-	waitFor(t, "the crowd has committed", func() bool { return commits() == 2 && kv.Waiting(db) == 0 })
-	close(release)
-	done.Wait()
-	require.Equal(t, 2, commits())
-	require.Equal(t, kv.MaxShared+1, countOf(t, db, "n"))
+	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
+	u.end(1+kv.MaxShared, 2)
 }
 
 // TestWritesThatAskForNoSyncDoNotWaitForOne: there is nothing to share.
 func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
-	db, release, commits := held(t, kv.NoSync)
-	var done sync.WaitGroup
-	for i := range 2 {
-		done.Go(func() { require.NoError(t, add(db, "n")()) })
-		waitFor(t, "it has committed", func() bool { return commits() == i+1 })
-	}
-	close(release)
-	done.Wait()
-	require.Equal(t, 2, countOf(t, db, "n"))
+	u := newUnderWay(t, kv.NoSync)
+	u.write()
+	waitFor(t, "the second has committed", func() bool { return u.commits() == 2 })
+	u.end(2, 2)
 }

@@ -77,7 +77,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 		if s.pg.FrameBytes() <= s.o.CacheBytes {
 			break
 		}
-		if over, err := lockUnless(ctx, s.upkeep, relieved); err != nil || over {
+		if over, err := waitFor(ctx, s.upkeep, relieved); err != nil || over {
 			return err
 		}
 	}
@@ -90,12 +90,12 @@ func (s *Store) makeRoom(ctx context.Context) error {
 	if log == nil || log.Bytes() <= s.checkpointBytes() {
 		return nil
 	}
-	_, err := lockUnless(ctx, s.upkeep, nil)
+	_, err := waitFor(ctx, s.upkeep, nil)
 	return err
 }
 
-// lockUnless takes a lock and lets it go again: who held it is done. Unless, which may be nil, is closed first.
-func lockUnless(ctx context.Context, l, unless chan struct{}) (taken bool, err error) {
+// waitFor waits until whoever holds a lock has let it go, or until early, which may be nil, is closed.
+func waitFor(ctx context.Context, l, early chan struct{}) (free bool, err error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done()
@@ -104,7 +104,7 @@ func lockUnless(ctx context.Context, l, unless chan struct{}) (taken bool, err e
 	case l <- struct{}{}:
 		<-l
 		return true, nil
-	case <-unless:
+	case <-early:
 		return false, nil
 	case <-done:
 		return false, ctx.Err()

@@ -43,15 +43,12 @@ func (s *Store) reap(limit int) error {
 		}
 		limit--
 	}
-	if len(s.taken) > 0 {
-		s.returnFrames()
-	}
 	front := s.retired.front()
-	if front == nil && len(s.pinned) == 0 {
+	if front == nil && len(s.pinned) == 0 && len(s.taken) == 0 {
 		return nil
 	}
 	visible := s.visible.Load().serial
-	s.holders()
+	s.returnFrames(s.oldest(visible))
 	if len(s.pinned) > 0 {
 		if err := s.unpin(); err != nil {
 			return err

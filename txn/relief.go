@@ -36,7 +36,7 @@ func (r *relief) Calm(written float64) bool {
 	return r.enough || grown <= 2*share && frames < bound-bound/16
 }
 
-// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: some 50 us. A transaction that has the
+// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: commits wait for it. A transaction that has the
 // lock for longer than reliefWait is not waited for: it writes its own pages early, and the checkpoint had better go on.
 const (
 	reliefBytes = 1 << 20
@@ -58,8 +58,9 @@ func (r *relief) Wrote(ids []pager.Pgid) {
 		return
 	}
 	defer s.unlockWriter()
-	s.returnFrames()
-	if s.oldest() < r.serial {
+	oldest := s.oldest(s.visible.Load().serial)
+	s.returnFrames(oldest)
+	if oldest < r.serial {
 		return // Its readers may ask for pages as they were before they were changed in place: for frames.
 	}
 	frames := s.pg.TakeFrames(r.written[:step])
@@ -79,9 +80,9 @@ type takenFrames struct {
 	serial uint64 // the first version whose readers do not look at them
 }
 
-// returnFrames makes frames free that were taken away and that nobody looks at any more. Writer lock.
-func (s *Store) returnFrames() {
-	n, oldest := 0, s.oldest()
+// returnFrames makes frames free that were taken away and that no reader of the oldest version held, or later, looks at.
+func (s *Store) returnFrames(oldest uint64) {
+	n := 0
 	for n < len(s.taken) && s.taken[n].serial <= oldest {
 		s.pg.ReturnFrames(s.taken[n].frames)
 		n++
@@ -92,9 +93,9 @@ func (s *Store) returnFrames() {
 	}
 }
 
-// oldest is the serial of a version before which no reader reads, now and from now on.
-func (s *Store) oldest() uint64 {
-	visible := s.visible.Load().serial // before the look at the readers: who comes later comes to this one
+// oldest lists the holders, and is the version before which no reader reads, now and from now on. visible was loaded before:
+// who comes later comes to that one, or to a later one.
+func (s *Store) oldest(visible uint64) uint64 {
 	if held := s.holders(); len(held) > 0 {
 		return min(visible, held[0])
 	}
