@@ -14,6 +14,7 @@ type Cursor struct {
 	i, n int
 	// sought says that the leaf was reached by a seek: nobody knows yet which way the cursor will go.
 	sought bool
+	look   lookahead // asks for the next leaf
 
 	r    Reader
 	tree Tree
@@ -89,6 +90,7 @@ func (c *Cursor) Size() int {
 func (c *Cursor) Next() bool {
 	if i := c.i + 1; i < c.n {
 		c.i = i
+		c.passed(true)
 		return true
 	}
 	return c.nextLeaf()
@@ -98,6 +100,7 @@ func (c *Cursor) Next() bool {
 func (c *Cursor) Prev() bool {
 	if i := c.i - 1; i >= 0 && c.n > 0 {
 		c.i = i
+		c.passed(false)
 		return true
 	}
 	return c.prevLeaf()
@@ -148,6 +151,7 @@ func (c *Cursor) seek(key []byte) bool {
 		if level == 0 {
 			i, _, _ := leafSearch(b, n, key)
 			c.b, c.i, c.n, c.sought = b, i, n, true
+			c.look = lookahead{left: setOutSteps}
 			return true
 		}
 		i := branchSearch(b, n, key)
@@ -216,21 +220,6 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 			return n > 0
 		}
 		c.path[level] = step{b, i, n}
-	}
-}
-
-// fetchNext asks for the leaf that comes next, so that it is here when this one has been walked through.
-func (c *Cursor) fetchNext(forward bool) {
-	if c.tree.Depth < 2 {
-		return
-	}
-	s := &c.path[1]
-	i := s.i + 1
-	if !forward {
-		i = s.i - 1
-	}
-	if uint(i) < uint(s.n) {
-		prefetch.Bytes(c.r.Near(childRef(s.b, s.n, i), nearBytes(0)))
 	}
 }
 

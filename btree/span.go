@@ -11,30 +11,34 @@ type Span struct {
 	b            []byte
 	slots        int // offset of slot 0
 	i, end, step int // the row under the span, the one behind the last, and the way from one to the next
+	look         lookahead
 }
 
 // Ahead is the span of the rows that Next, or if not forward Prev, would go to without leaving the leaf. It is good
 // for as long as the cursor.
 func (c *Cursor) Ahead(forward bool) Span {
 	if c.sought {
-		c.sought = false
-		c.fetchNext(forward)
+		c.setOut(forward)
 	}
 	switch {
 	case !c.Valid():
 		return Span{}
 	case forward:
-		return Span{c.b, offHeads + 4*c.n, c.i, c.n, 1}
+		return Span{c.b, offHeads + 4*c.n, c.i, c.n, 1, c.look}
 	}
-	return Span{c.b, offHeads + 4*c.n, c.i, -1, -1}
+	return Span{c.b, offHeads + 4*c.n, c.i, -1, -1, c.look}
 }
 
 // Reach moves the cursor, which the span is of, to the row before the one under the span.
-func (c *Cursor) Reach(s Span) { c.i = s.i - s.step }
+func (c *Cursor) Reach(s Span) { c.i, c.look = s.i-s.step, s.look }
+
+// Last says that the loop will not go on in the next leaf: nothing more of it is asked for.
+func (s *Span) Last() { s.look = lookahead{} }
 
 // Next moves to the next row. After it has said false it must not be called again.
 func (s *Span) Next() bool {
 	s.i += s.step
+	s.look.passed()
 	return s.i != s.end
 }
 

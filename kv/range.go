@@ -81,6 +81,9 @@ func (c *Cursor) ahead(forward bool, n *int, limit int, body *bool, yield func(k
 	tx := c.v.tx
 	span := c.inner.Ahead(forward)
 	within := span.Below(c.hi) && span.From(c.lo)
+	if !within {
+		span.Last()
+	}
 	now := int64(math.MinInt64)
 	if c.timed {
 		now = tx.instant()

@@ -1,0 +1,91 @@
+package btree
+
+import "github.com/ebbkv/ebb/internal/prefetch"
+
+// A lookahead asks for the leaf that comes next while the rows of this one are walked through: at once for what is looked at
+// first in it, and for the rest piece by piece. Cells of neighbouring rows lie anywhere in a page, so a walk that does not ask
+// waits for each of them; and a processor has about twenty lines on their way at a time, so one that asks for the sixty-four of
+// a page at once waits for its own questions. The zero lookahead asks for nothing.
+type lookahead struct {
+	rest  []byte // what of the next leaf has not been asked for
+	every int    // rows to a piece
+	left  int    // rows until the next piece
+}
+
+// lookPiece is the size in bytes of a piece: eight lines.
+const lookPiece = 512
+
+// look begins to ask for page. The rest of it is here when n rows have been passed.
+func look(page []byte, n int) lookahead {
+	prefetch.Bytes(page[:nearBytes(0)])
+	every := max(1, n*lookPiece/len(page))
+	return lookahead{rest: page[nearBytes(0):], every: every, left: every}
+}
+
+// passed is called for each row that is left behind.
+func (a *lookahead) passed() {
+	if a.left--; a.left == 0 {
+		a.ask()
+	}
+}
+
+func (a *lookahead) ask() {
+	n := min(lookPiece, len(a.rest))
+	prefetch.Bytes(a.rest[:n])
+	if a.rest = a.rest[n:]; len(a.rest) > 0 {
+		a.left = a.every
+	}
+}
+
+// setOut is called when it shows which way a cursor goes from the row of a seek. Nobody has asked for the cells of this leaf:
+// those that come first are asked for at once.
+func (c *Cursor) setOut(forward bool) {
+	c.sought = false
+	c.fetchNext(forward)
+	step := 1
+	if !forward {
+		step = -1
+	}
+	for i, left := c.i+step, setOutRows; left > 0 && uint(i) < uint(c.n); i, left = i+step, left-1 {
+		off := slot(c.b, c.n, i)
+		prefetch.Bytes(c.b[off:min(off+cellLines, len(c.b))])
+	}
+}
+
+const setOutRows = 16
+
+// A cursor that makes one step from where a seek led may be one that seeks for each row. The second step tells.
+const setOutSteps = 2
+
+// fetchNext begins to ask for the leaf that comes next in that direction.
+func (c *Cursor) fetchNext(forward bool) {
+	c.look = lookahead{}
+	if c.tree.Depth < 2 {
+		return
+	}
+	s := &c.path[1]
+	i := s.i + 1
+	if !forward {
+		i = s.i - 1
+	}
+	if uint(i) < uint(s.n) {
+		if page := c.r.Near(childRef(s.b, s.n, i), len(c.b)); page != nil {
+			c.look = look(page, c.n)
+		}
+	}
+}
+
+// passed is called for each row that the cursor leaves behind.
+func (c *Cursor) passed(forward bool) {
+	if c.look.left--; c.look.left == 0 {
+		c.lookOn(forward)
+	}
+}
+
+func (c *Cursor) lookOn(forward bool) {
+	if c.sought {
+		c.setOut(forward)
+		return
+	}
+	c.look.ask()
+}
