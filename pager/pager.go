@@ -165,7 +165,7 @@ func (p *Pager) Start(m *Meta) error {
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.arena.pageSize = m.PageSize
-	p.undo.p = p
+	p.undo.init(p)
 	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
 	p.space = newSpace(m.PageSize)
 	p.space.load = p.loadGroup

@@ -33,22 +33,31 @@ type Undo struct {
 	seen   uint64 // the version of the transaction; 0: it has not been committed
 	frozen bool
 	kept   []kept
-	bytes  []byte
+	stash  stash                   // of the bytes that were kept
+	most   int                     // bytes that may be kept
 	before map[Pgid]unsafe.Pointer // frames of pages as they were, for readers
 	byPage map[Pgid][]int32        // kept by page, for before; made when it is needed
 }
 
-// kept is what stood in a page from offset off on: n bytes from at on, or zeros.
+// kept is what stood in a page from offset off on: the n bytes at a place in the stash, or zeros.
 type kept struct {
 	id     Pgid
-	at     int // zeros: none are kept
+	at     place // zeros: none are kept
 	off, n uint32
 }
 
 const zeros = -1
 
-// maxUndo bounds what is kept, in bytes: a transaction that overwrites more copies pages for the rest.
-const maxUndo = 1 << 20
+// What is kept is bounded by a share of the cache: a transaction that overwrites more copies pages for the rest.
+const (
+	undoFraction = 16
+	leastUndo    = 64 << 10
+	maxUndo      = 16 << 20
+)
+
+func (u *Undo) init(p *Pager) {
+	u.p, u.most = p, int(min(max(p.o.Cache/undoFraction, leastUndo), maxUndo))
+}
 
 // Undo is that of the pager: there is one writer.
 func (p *Pager) Undo() *Undo { return &p.undo }
@@ -110,15 +119,18 @@ func (u *Undo) Reachable(ref Ref) bool {
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.
 func (u *Undo) Enter() bool {
 	u.mu.Lock()
-	if u.frozen || u.owner == 0 || u.full() {
+	if u.frozen || u.owner == 0 || u.full() || u.stash.reserve(&u.p.arena, enterPages) != nil {
 		u.mu.Unlock()
 		return false
 	}
 	return true
 }
 
+// enterPages is more than one operation keeps: of a leaf its head and one cell, and a row count of each branch above it.
+const enterPages = 3
+
 // full is for the transaction, or for who holds mu.
-func (u *Undo) full() bool { return len(u.bytes) > maxUndo || len(u.kept) > maxUndo/64 }
+func (u *Undo) full() bool { return u.stash.bytes > u.most || len(u.kept) > u.most/64 }
 
 // Spent tells the transaction that Enter will say no from now on: it need not look for what is Changeable.
 func (u *Undo) Spent() bool { return !u.opened.Load() || u.full() }
@@ -133,8 +145,7 @@ func (u *Undo) Keep(id Pgid, from, to int) {
 		return // the transaction's own
 	}
 	b := unsafe.Slice((*byte)(s.dirty), u.p.pageSize)
-	u.kept = append(u.kept, kept{id, len(u.bytes), uint32(from), uint32(to - from)})
-	u.bytes = append(u.bytes, b[from:to]...)
+	u.kept = append(u.kept, kept{id, u.stash.add(b[from:to]), uint32(from), uint32(to - from)})
 	s.changed.Store(u.owner)
 }
 
@@ -182,7 +193,8 @@ func (u *Undo) Rollback() {
 	for _, k := range u.kept { // now, and not before, readers may look at the pages again
 		u.p.table.peek(k.id).changed.Store(0)
 	}
-	u.kept, u.bytes, u.byPage = u.kept[:0], u.bytes[:0], nil
+	u.kept, u.byPage = u.kept[:0], nil
+	u.stash.empty(&u.p.arena)
 	if len(u.before) == 0 {
 		u.drop()
 		return
@@ -195,7 +207,7 @@ func (u *Undo) restore(k kept, b []byte) {
 		clear(b[k.off : k.off+k.n])
 		return
 	}
-	copy(b[k.off:k.off+k.n], u.bytes[k.at:])
+	copy(b[k.off:], u.stash.piece(k.at, k.n))
 }
 
 // drop forgets everything, and is not opened any more.
@@ -210,14 +222,15 @@ func (u *Undo) forget() {
 		u.p.arena.release(f)
 	}
 	u.before, u.byPage = nil, nil
-	u.kept, u.bytes = u.kept[:0], u.bytes[:0]
-	if cap(u.bytes) > keepUndo {
-		u.kept, u.bytes = nil, nil
+	u.kept = u.kept[:0]
+	u.stash.empty(&u.p.arena)
+	if cap(u.kept) > keepUndo {
+		u.kept = nil
 	}
 }
 
-// keepUndo is how large a buffer stays for the next transaction.
-const keepUndo = 2 << 20
+// keepUndo is how many entries stay for the next transaction, of 24 bytes each.
+const keepUndo = 128 << 10
 
 // earlier returns a page as it was before the transaction changed it whose version is above serial.
 func (u *Undo) earlier(id Pgid, s *slot, serial uint64) ([]byte, error) {

@@ -1,0 +1,43 @@
+package pager
+
+import (
+	"bytes"
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStashGivesBackWhatItWasGiven: pieces of all sizes, beyond the buffer, and twice, because frames come back when it is
+// emptied. What was reserved is enough for pieces that lie as badly as they can.
+func TestStashGivesBackWhatItWasGiven(t *testing.T) {
+	for _, pageSize := range []int{4096, 65536} {
+		a := arena{pageSize: pageSize}
+		defer a.close()
+		var s stash
+		rnd := rand.New(rand.NewSource(1))
+		for range 2 {
+			var places []place
+			var want [][]byte
+			for total := 0; total < 60*pageSize; {
+				require.NoError(t, s.reserve(&a, enterPages))
+				for _, n := range []int{1 + rnd.Intn(pageSize/4), pageSize - rnd.Intn(30), 8, 8, 8} {
+					b := make([]byte, n)
+					_, _ = rnd.Read(b)
+					places, want = append(places, s.add(b)), append(want, b)
+					total += n
+				}
+			}
+			require.Greater(t, a.bytes(), int64(30*pageSize))
+			all := 0
+			for i, at := range places {
+				require.True(t, bytes.Equal(want[i], s.piece(at, uint32(len(want[i])))), i)
+				all += len(want[i])
+			}
+			require.Equal(t, all, s.bytes)
+			s.empty(&a)
+			require.Zero(t, a.bytes())
+			require.Zero(t, s.bytes)
+		}
+	}
+}
