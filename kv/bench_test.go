@@ -212,6 +212,29 @@ func BenchmarkStoreUpdate(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
 }
 
+// BenchmarkStoreApply counts batches of 1000 puts at random that do not wait for the disk. Checkpoints run beside it, and all
+// memory that it needs has been used before.
+func BenchmarkStoreApply(b *testing.B) {
+	db := benchStore(b, &kv.Options{Durability: kv.NoSync})
+	k, v, rows := make([]byte, 16), make([]byte, 100), db.NewBatch()
+	apply := func() {
+		rows.Reset()
+		for range benchBatch {
+			rows.Put(scattered(k, rand.Intn(benchRows)), v)
+		}
+		if err := db.Apply(b.Context(), rows); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range benchRows / benchBatch {
+		apply()
+	}
+	for b.Loop() {
+		apply()
+	}
+	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
+}
+
 // BenchmarkStoreScan counts scans of the whole store, and of some 100 rows that begin anywhere.
 func BenchmarkStoreScan(b *testing.B) {
 	db := benchStore(b, nil)
