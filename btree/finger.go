@@ -1,6 +1,10 @@
 package btree
 
-import "github.com/ebbkv/ebb/pager"
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/pager"
+)
 
 // A Finger points to the leaf that rows of a tree are put into one after the other, with the way to it: rows that come in
 // order, or close together, cost no descent. Its zero value points nowhere.
@@ -37,6 +41,15 @@ func (f *Finger) insert(t *Tree, c *cell) bool {
 	}
 	t.Rows++
 	return true
+}
+
+// Beyond says that key belongs behind all keys of the tree, into the leaf that the finger points to or one right of it.
+func (f *Finger) Beyond(key []byte) bool {
+	if f == nil || f.leaf == nil || !f.rightmost {
+		return false
+	}
+	n := count(f.leaf)
+	return n > 0 && bytes.Compare(leafKey(f.leaf, n, n-1), key) < 0
 }
 
 // point is told where a descent has ended, whose steps are in way. The finger points there if the one before ended there too.

@@ -61,3 +61,25 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 		})
 	}
 }
+
+// TestFingerFollowsRowsInOrder into the next leaf when one is full, so that only where a branch splits a row needs a descent.
+func TestFingerFollowsRowsInOrder(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	var f Finger
+	lost := 0
+	for i := range 20_000 {
+		key := fmt.Appendf(nil, "%08d", i)
+		before := f.leaf
+		require.Equal(t, before != nil, f.Beyond(key))
+		_, err := f.Put(m, &tree, key, make([]byte, 100), 0)
+		require.NoError(t, err)
+		if before != nil && f.leaf == nil {
+			lost++
+		}
+	}
+	require.Equal(t, uint8(3), tree.Depth)
+	require.Less(t, lost, 10)
+	require.False(t, f.Beyond([]byte("0")))
+	m.requireSound(t, tree)
+}

@@ -34,7 +34,7 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 		p.cell.info |= infoOverflow
 	} else if f.insert(t, &p.cell) {
 		return Info{}, nil
-	} else if p.inPlace(t) {
+	} else if !f.Beyond(key) && p.inPlace(t) {
 		return p.was, nil
 	}
 	err = p.put(t)
@@ -44,6 +44,9 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 	case err != nil || p.bent || t.Depth > fingerDepth:
 		*f = Finger{}
 	default:
+		if !p.left.IsZero() && f.last == p.left {
+			f.last = p.ref // rows that come in order have gone on to the next leaf
+		}
 		f.point(p.ref, p.page, t.Depth, p.rightmost)
 	}
 	return p.was, err
@@ -60,6 +63,7 @@ type putter struct {
 	finger *Finger   // learns the way down, unless nil
 	ref    pager.Ref // of the leaf
 	page   []byte    // the leaf
+	left   pager.Ref // if that was split off at the end of another one: which
 	bent   bool      // the way down is not what it was any more
 
 	// split says that the page just left was split: right is the new page right of it, sep divides them.
@@ -149,9 +153,13 @@ func (p *putter) branch(b []byte, level uint8) error {
 		return err
 	}
 	if p.split {
-		p.bent = true
 		setChildRows(b, n, i, summary(cb))
-		return p.addChild(b, i+1, item{p.sep, p.right, p.rows})
+		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
+		p.bent = level > 1 || p.split || p.left.IsZero()
+		if !p.bent && p.finger != nil {
+			p.finger.way[1] = step{b: b, i: i + 1, n: n + 1}
+		}
+		return err
 	}
 	rows := childRows(b, n, i)
 	if !p.was.Found {

@@ -79,6 +79,7 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 		// Keys that come in ascending order leave full pages behind.
 		initLeaf(rb)
 		leafInsert(rb, 0, &p.cell, true)
+		p.left, p.ref, p.page = p.ref, ref, rb
 	} else {
 		up := !p.was.Found && ascending(b, i)
 		cells := p.gather(b, i)

@@ -85,8 +85,12 @@ func nextOp(buf []byte) (op batchOp, family int, rest []byte) {
 	return op, n[0], rest[n[1]+n[2]:]
 }
 
-// applyAll carries out operations on one family.
-func (v *verbs) applyAll(ops []batchOp) error {
+// applyAll carries out operations on one family. Whether it may is looked at once for all of them.
+func (v *verbs) applyAll(ops []batchOp) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(true); err != nil {
+		return err
+	}
 	if err := v.warm(ops); err != nil {
 		return err
 	}
@@ -98,43 +102,49 @@ func (v *verbs) applyAll(ops []batchOp) error {
 	return nil
 }
 
-// warm asks for what the operations will need. Whatever is wrong with the family or an argument is for them to tell.
-func (v *verbs) warm(ops []batchOp) (err error) {
-	defer v.tx.leave(v.tx.enter(), &err)
-	if len(ops) == 1 || v.ready(true) != nil {
+// warm asks for what the operations will need. Whatever is wrong with an argument is for them to tell.
+func (v *verbs) warm(ops []batchOp) error {
+	if len(ops) == 1 {
 		return nil
 	}
 	var w ttl.Warmer
 	for i := range ops {
-		op := &ops[i]
-		if op.kind == batchDeleteRange {
-			continue
+		switch op := &ops[i]; op.kind {
+		case batchDeleteRange:
+		case batchDelete:
+			w.Add(op.first, 0)
+		default:
+			expiry, _ := op.expiry()
+			w.Add(op.first, expiry)
 		}
-		var expiry int64
-		switch op.kind {
-		case batchPutTTL:
-			expiry, _ = v.after(time.Duration(op.when))
-		case batchPutExpireAt:
-			expiry = op.when
-		case batchPut:
-			expiry, _ = v.usual()
-		}
-		w.Add(op.first, expiry)
 	}
 	return v.below(v.rows().Warm(&w))
 }
 
 func (v *verbs) apply(op *batchOp) error {
+	if op.kind == batchDeleteRange {
+		return v.removeRange(op.first, op.second)
+	}
+	if err := checkKey(op.first, v.tx.db); err != nil {
+		return err
+	}
+	if op.kind == batchDelete {
+		return v.remove(op.first)
+	}
+	expiry, err := op.expiry()
+	if err != nil {
+		return err
+	}
+	return v.put(op.first, op.second, expiry)
+}
+
+// expiry is what a put gives its row.
+func (op *batchOp) expiry() (int64, error) {
 	switch op.kind {
 	case batchPutTTL:
-		return v.PutTTL(op.first, op.second, time.Duration(op.when))
+		return op.v.after(time.Duration(op.when))
 	case batchPutExpireAt:
-		return v.PutExpireAt(op.first, op.second, time.UnixMilli(op.when))
-	case batchPut:
-		return v.Put(op.first, op.second)
-	case batchDelete:
-		return v.Delete(op.first)
-	default:
-		return v.DeleteRange(op.first, op.second)
+		return op.v.until(time.UnixMilli(op.when))
 	}
+	return op.v.usual()
 }

@@ -212,27 +212,46 @@ func BenchmarkStoreUpdate(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
 }
 
-// BenchmarkStoreApply counts batches of 1000 puts at random that do not wait for the disk. Checkpoints run beside it, and all
-// memory that it needs has been used before.
+// BenchmarkStoreApply counts batches of 1000 puts that do not wait for the disk: at random in a full store, and in order in one that
+// is cleared now and then. Checkpoints run beside it, and all memory that it needs has been used before.
 func BenchmarkStoreApply(b *testing.B) {
 	db := benchStore(b, &kv.Options{Durability: kv.NoSync})
 	k, v, rows := make([]byte, 16), make([]byte, 100), db.NewBatch()
-	apply := func() {
-		rows.Reset()
-		for range benchBatch {
-			rows.Put(scattered(k, rand.Intn(benchRows)), v)
+	run := func(b *testing.B, key func(i int) []byte) {
+		b.Helper()
+		batch := 0
+		apply := func() {
+			rows.Reset()
+			for i := range benchBatch {
+				rows.Put(key(batch*benchBatch+i), v)
+			}
+			batch++
+			if err := db.Apply(b.Context(), rows); err != nil {
+				b.Fatal(err)
+			}
 		}
-		if err := db.Apply(b.Context(), rows); err != nil {
-			b.Fatal(err)
+		for range benchRows / benchBatch {
+			apply()
 		}
+		for b.Loop() {
+			apply()
+		}
+		b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
 	}
-	for range benchRows / benchBatch {
-		apply()
-	}
-	for b.Loop() {
-		apply()
-	}
-	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
+	b.Run("at random", func(b *testing.B) {
+		run(b, func(int) []byte { return scattered(k, rand.Intn(benchRows)) })
+	})
+	b.Run("in order", func(b *testing.B) {
+		run(b, func(i int) []byte {
+			if i %= 200_000; i == 0 {
+				if err := db.Clear(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			binary.BigEndian.PutUint64(k, uint64(i))
+			return k
+		})
+	})
 }
 
 // BenchmarkStoreScan counts scans of the whole store, and of some 100 rows that begin anywhere.

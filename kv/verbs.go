@@ -97,6 +97,9 @@ func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error)
 
 // below names an error of the room ttl. Damage found there ends the transaction, as damage found further below does.
 func (tx *Tx) below(err error) error {
+	if err == nil {
+		return nil
+	}
 	if err = fromBelow(err); errors.Is(err, ErrCorrupt) && tx.dead == nil {
 		tx.dead = err
 	}

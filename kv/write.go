@@ -174,6 +174,11 @@ func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	if err := v.ready(true); err != nil {
 		return err
 	}
+	return v.removeRange(lo, hi)
+}
+
+// removeRange is DeleteRange within the transaction.
+func (v *verbs) removeRange(lo, hi []byte) error {
 	if len(lo) == 0 {
 		lo = nil
 	}

@@ -85,6 +85,11 @@ func (w *writer) finger(id TreeID) *tree.Finger {
 	return &f.Finger
 }
 
+// beyond says that key would be put behind all keys of the tree, where the last ones were put: all that this needs is at hand.
+func (w *writer) beyond(id TreeID, key []byte) bool {
+	return w.fingersAt == w.mods && w.finger(id).Beyond(key)
+}
+
 // SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.
 func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()

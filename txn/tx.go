@@ -210,7 +210,7 @@ func (tx *Tx) Warm(id TreeID, keys [][]byte) error {
 		return err
 	}
 	t, ok := tx.tree(id)
-	if !ok {
+	if !ok || len(keys) == 0 || tx.w != nil && tx.w.beyond(id, keys[0]) {
 		return nil
 	}
 	return tx.note(tree.Warm(tx, t, keys))
