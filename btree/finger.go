@@ -22,17 +22,25 @@ type Finger struct {
 // A tree that is deeper is put into without a finger.
 const fingerDepth = 8
 
-// insert puts the cell, which has its value with it, into the leaf, if that is certainly its place: the key is new and lies
-// between two keys of it, or behind all keys of the tree. Everything else is for a descent.
-func (f *Finger) insert(t *Tree, c *cell) bool {
+// put puts the cell, which has its value with it, into the leaf, if that is certainly its place: the key is there, or lies
+// between two keys of it, or behind all keys of the tree. It tells of the row that was there. Everything else is for a descent.
+func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 	if f == nil || f.leaf == nil {
-		return false
+		return Info{}, false
 	}
 	b := f.leaf
 	n := count(b)
 	i, found, shared := leafSearch(b, n, c.key)
-	if found || i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
-		return false
+	if found {
+		off := slot(b, n, i)
+		if infoAt(b, off)&infoOverflow != 0 {
+			return Info{}, false // its extent is to be given back
+		}
+		was = aboutAt(b, off)
+		return was, leafReplace(b, i, c)
+	}
+	if i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
+		return Info{}, false
 	}
 	leafInsert(b, i, c, shared)
 	for l := uint8(1); l <= f.branches; l++ {
@@ -40,7 +48,7 @@ func (f *Finger) insert(t *Tree, c *cell) bool {
 		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+1)
 	}
 	t.Rows++
-	return true
+	return Info{}, true
 }
 
 // Beyond says that key belongs behind all keys of the tree, into the leaf that the finger points to or one right of it.

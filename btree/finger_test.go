@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 		"two streams":  func(_ *rand.Rand, i int) int { return i%2*10000 + i/2 },
 		"again":        func(_ *rand.Rand, i int) int { return i % 60 },
 		"large values": func(_ *rand.Rand, i int) int { return i*2 + 1_000_000 },
+		"large, again": func(_ *rand.Rand, i int) int { return i / 2 % 70 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -29,7 +31,7 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 			for i := range 3000 {
 				k := fmt.Appendf(nil, "%08d", key(r, i))
 				size := r.IntN(60)
-				if name == "large values" && i%50 == 0 {
+				if strings.HasPrefix(name, "large") && i%50 == 0 {
 					size = 5000
 				}
 				was, err := f.Put(m, &tree, k, make([]byte, size), int64(i%3))

@@ -32,8 +32,8 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 			return Info{}, err
 		}
 		p.cell.info |= infoOverflow
-	} else if f.insert(t, &p.cell) {
-		return Info{}, nil
+	} else if was, done := f.put(t, &p.cell); done {
+		return was, nil
 	} else if !f.Beyond(key) && p.inPlace(t) {
 		return p.was, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/wal"
 )
 
@@ -78,6 +79,15 @@ func (b *batch) sort() {
 	}
 	b.endRuns()
 }
+
+// In the order of keys, operations lie anywhere in the batch: each is asked for when it is the askAhead-th to come.
+const askAhead = 8
+
+// askBytes is how much of it: its head and key, and as a rule all of its value.
+const askBytes = 192
+
+// ask asks for the operation at at.
+func (b *batch) ask(at uint32) { prefetch.Bytes(b.ops[at:min(int(at)+askBytes, len(b.ops))]) }
 
 func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
 	i, ok := b.byTree[id]

@@ -126,7 +126,10 @@ func (p *replayer) finish(err error) error {
 }
 
 func (p *replayer) apply(b *batch) error {
-	for _, at := range b.order {
+	for i, at := range b.order {
+		if i+askAhead < len(b.order) {
+			b.ask(b.order[i+askAhead])
+		}
 		if err := p.w.spill(); err != nil {
 			return err
 		}
