@@ -55,6 +55,17 @@ func (s *timedStore) code(code int, kind, command string, args ...string) {
 	require.Equal(s.t, kind, object(s.t, a.stderr)["kind"], "ebb %s %q", command, args)
 }
 
+func TestExportSaysThatFilesHaveNoExpiry(t *testing.T) {
+	s := newTimedStore(t)
+	s.good("put", "x/a", "1", "--ttl", "10s")
+	s.good("put", "y/b", "2")
+	require.Contains(t, s.good("export", t.TempDir()), "\n1 file of a key with an expiry, which a file does not have\n")
+	require.EqualValues(t, 1, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
+	require.NotContains(t, s.good("export", t.TempDir(), "--prefix", "y/"), "expiry")
+	s.now = s.now.Add(time.Minute)
+	require.EqualValues(t, 0, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
+}
+
 func TestAKeyWithATTLIsGoneWhenItHasPassed(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "k", "v", "--ttl", "10s")

@@ -23,7 +23,9 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write every value to a file below a directory, named by its key",
 		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are no
 clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist already are
-left alone unless --overwrite is given. What is left out is named at the end, and the exit code is 1.`,
+left alone unless --overwrite is given. What is left out is named at the end, and the exit code is 1.
+
+A file has no expiry: keys that have one are counted at the end, and lose it on the way back.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
@@ -54,6 +56,7 @@ type exporter struct {
 type exportSummary struct {
 	Files   int           `json:"files"`
 	Bytes   int64         `json:"bytes"`
+	Timed   int           `json:"timed"` // files whose key has an expiry
 	Errors  []fileError   `json:"errors"`
 	Took    time.Duration `json:"-"`
 	Seconds float64       `json:"seconds"`
@@ -78,17 +81,23 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 	defer root.Close()
 	p := ex.app.newProgress("export", rows, false)
 	defer p.end()
-	for key, value := range cf.Scan(kv.ScanOptions{Prefix: []byte(ex.prefix)}) {
+	for c := cf.CursorIn(kv.ScanOptions{Prefix: []byte(ex.prefix)}); c.Next(); p.add(1) {
 		if err := context.Cause(ctx); err != nil {
 			return s, err
 		}
-		if err := ex.write(root, strings.TrimPrefix(string(key), ex.prefix), value); err != nil {
-			s.Errors = append(s.Errors, fileError{string(key), err.Error()})
-		} else {
-			s.Files++
-			s.Bytes += int64(len(value))
+		key, value := string(c.Key()), c.Value()
+		if c.Err() != nil {
+			break
 		}
-		p.add(1)
+		if err := ex.write(root, strings.TrimPrefix(key, ex.prefix), value); err != nil {
+			s.Errors = append(s.Errors, fileError{key, err.Error()})
+			continue
+		}
+		s.Files++
+		s.Bytes += int64(len(value))
+		if _, ok := c.Expiry(); ok {
+			s.Timed++
+		}
 	}
 	s.Took = time.Since(began)
 	s.Seconds = s.Took.Seconds()
@@ -127,6 +136,9 @@ func (a *app) printExport(s exportSummary) error {
 		}
 	} else {
 		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), s.Took.Round(time.Millisecond))
+		if s.Timed > 0 {
+			fmt.Fprintf(a.out, "%s of a key with an expiry, which a file does not have\n", plural(s.Timed, "file"))
+		}
 		a.printFileErrors("not written", s.Errors)
 	}
 	if len(s.Errors) > 0 {
