@@ -3,6 +3,8 @@ package pager
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
 // Page returns the page that ref names, for a snapshot whose newest checkpoint is base: a page with a later epoch is in
@@ -77,6 +79,7 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 		return nil, err
 	}
 	p.pagesRead.Add(1)
+	prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
 	if err := p.prove(ref, b); err != nil {
 		return nil, err
 	}
