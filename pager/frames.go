@@ -18,13 +18,18 @@ type arena struct {
 	free  []unsafe.Pointer
 	slabs [][]byte
 	rest  []byte // of the newest slab, not yet cut
+	next  []byte // the slab after that one, if its beginning has been asked for
 	inUse atomic.Int64
+
+	touching sync.WaitGroup // goroutines that have memory touched
 }
 
 // Slabs start small, so that a small store costs little, and double up to a bound that huge pages can serve.
 const (
 	firstSlab = 256 << 10
 	lastSlab  = 16 << 20
+
+	stretch = 2 << 20 // of a slab: a huge page
 )
 
 // alloc returns a frame with unknown content.
@@ -37,22 +42,55 @@ func (a *arena) alloc() (unsafe.Pointer, error) {
 		a.inUse.Add(1)
 		return f, nil
 	}
-	if len(a.rest) < a.pageSize {
-		size := firstSlab
-		if n := len(a.slabs); n > 0 {
-			size = min(2*len(a.slabs[n-1]), lastSlab)
+	if len(a.rest) == 0 {
+		slab, err := a.next, error(nil)
+		if a.next = nil; slab == nil {
+			slab, err = a.slab()
 		}
-		slab, err := offheap.Alloc(max(size, 4*a.pageSize))
 		if err != nil {
 			return nil, fmt.Errorf("memory for page frames: %w", err)
 		}
 		a.slabs = append(a.slabs, slab)
 		a.rest = slab
 	}
+	if len(a.rest)%stretch == 0 {
+		a.touchAhead()
+	}
 	f := unsafe.Pointer(unsafe.SliceData(a.rest))
 	a.rest = a.rest[a.pageSize:]
 	a.inUse.Add(1)
 	return f, nil
+}
+
+// slab gets memory for the slab after the newest one.
+func (a *arena) slab() ([]byte, error) {
+	size := firstSlab
+	if n := len(a.slabs); n > 0 {
+		size = min(2*len(a.slabs[n-1]), lastSlab)
+	}
+	return offheap.Alloc(max(size, 4*a.pageSize))
+}
+
+// touchAhead is called where a stretch begins, and has the one after it touched by a goroutine that ends with it. The first touch
+// of a huge page takes the system a fifth of a millisecond at best, and some hosts several: whoever takes a frame holds the
+// writer lock, and all writers would wait with it.
+func (a *arena) touchAhead() {
+	var after []byte
+	if len(a.rest) > stretch {
+		after = a.rest[stretch : 2*stretch]
+	} else {
+		var err error
+		if a.next, err = a.slab(); err != nil {
+			a.next = nil // who needs it will be told
+			return
+		}
+		after = a.next[:min(stretch, len(a.next))]
+	}
+	a.touching.Add(1)
+	go func() {
+		defer a.touching.Done()
+		offheap.Touch(after)
+	}()
 }
 
 // release takes a frame back. Nobody may read it any more.
@@ -69,8 +107,12 @@ func (a *arena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
 func (a *arena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.touching.Wait()
+	if a.next != nil {
+		a.slabs = append(a.slabs, a.next)
+	}
 	for _, s := range a.slabs {
 		_ = offheap.Free(s) // nothing to do about a refusal at this point
 	}
-	a.slabs, a.free, a.rest = nil, nil, nil
+	a.slabs, a.free, a.rest, a.next = nil, nil, nil, nil
 }
