@@ -37,6 +37,13 @@ func (a *lookahead) ask() {
 	}
 }
 
+const (
+	// setOutRows is the rows behind that of a seek whose cells are asked for: they hide the wait for the next leaf.
+	setOutRows = 16
+	// A cursor that makes one step from where a seek led may be one that seeks for each row. The second step tells.
+	setOutSteps = 2
+)
+
 // setOut is called when it shows which way a cursor goes from the row of a seek. Nobody has asked for the cells of this leaf:
 // those that come first are asked for at once.
 func (c *Cursor) setOut(forward bool) {
@@ -51,11 +58,6 @@ func (c *Cursor) setOut(forward bool) {
 		prefetch.Bytes(c.b[off:min(off+cellLines, len(c.b))])
 	}
 }
-
-const setOutRows = 16
-
-// A cursor that makes one step from where a seek led may be one that seeks for each row. The second step tells.
-const setOutSteps = 2
 
 // fetchNext begins to ask for the leaf that comes next in that direction.
 func (c *Cursor) fetchNext(forward bool) {

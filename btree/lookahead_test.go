@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestLookaheadIsThroughWithThePageInTime: whatever the sizes of pages and rows, no row asks for more than a piece, and all of the
@@ -24,5 +26,70 @@ func TestLookaheadIsThroughWithThePageInTime(t *testing.T) {
 				require.Len(t, a.rest, max(0, size-nearBytes(0)-rows*lookPiece))
 			})
 		}
+	}
+}
+
+// nearReader notes which pages are asked for.
+type nearReader struct {
+	*memory
+	asked []pager.Ref
+}
+
+func (r *nearReader) Near(ref pager.Ref, n int) []byte {
+	r.asked = append(r.asked, ref)
+	page, err := r.Page(ref)
+	if err != nil {
+		return nil
+	}
+	return page[:n]
+}
+
+// TestWalkAsksForEachNextLeafOnce, in both directions, with steps and with spans, and all of each. Behind a seek it waits for
+// the second step. A span that is told that it is the last asks no more.
+func TestWalkAsksForEachNextLeafOnce(t *testing.T) {
+	r := &nearReader{memory: newMemory(4096)}
+	var tree Tree
+	for i := range 1000 {
+		_, err := Put(r.memory, &tree, fmt.Appendf(nil, "%08d", i), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.Equal(t, uint8(2), tree.Depth)
+	root, err := r.Page(tree.Root)
+	require.NoError(t, err)
+	leaves := count(root)
+	for _, forward := range []bool{true, false} {
+		move := (*Cursor).Next
+		if !forward {
+			move = (*Cursor).Prev
+		}
+		var c Cursor
+		c.Reset(r, tree)
+		r.asked = nil
+		for move(&c) {
+			continue
+		}
+		require.NoError(t, c.Err())
+		require.Len(t, r.asked, leaves-1)
+		require.Empty(t, c.look.rest)
+
+		c.Reset(r, tree)
+		for i := 500; c.n == 0 || c.i != c.n/2; i++ { // the middle of a leaf
+			require.True(t, c.Seek(fmt.Appendf(nil, "%08d", i)))
+		}
+		r.asked = nil
+		require.True(t, move(&c))
+		require.Empty(t, r.asked)
+		require.True(t, move(&c))
+		require.Len(t, r.asked, 1)
+		left := len(c.look.rest)
+		s := c.Ahead(forward)
+		for range 10 {
+			require.True(t, s.Next())
+		}
+		c.Reach(s)
+		require.Less(t, len(c.look.rest), left)
+		require.NotEmpty(t, c.look.rest)
+		s.Last()
+		require.Empty(t, s.look.rest)
 	}
 }

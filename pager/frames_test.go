@@ -5,8 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ebbkv/ebb/internal/offheap"
 )
 
 // TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead: of the same slab and the next one, by goroutines that end before the arena
@@ -31,20 +29,4 @@ func TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead(t *testing.T) {
 	}
 	require.NotNil(t, a.next, "the frames end in the last stretch of a slab")
 	a.close()
-}
-
-// TestTouchChangesNothing: also of memory in use.
-func TestTouchChangesNothing(t *testing.T) {
-	m, err := offheap.Alloc(4 << 20)
-	require.NoError(t, err)
-	for i := range m {
-		m[i] = byte(i)
-	}
-	offheap.Touch(m[1<<20 : 3<<20])
-	for i := range m {
-		if m[i] != byte(i) {
-			t.Fatalf("byte %d is %d", i, m[i])
-		}
-	}
-	require.NoError(t, offheap.Free(m))
 }
