@@ -187,12 +187,13 @@ func (f *Found) Chain(start LSN) error {
 	if err != nil {
 		return err
 	}
+	var head *image
 	for i := last; i > first; i-- {
 		s := f.segments[i]
 		if f.segments[i-1].number != s.number-1 {
 			return badfile.At(f.opts.name(s.number-1), -1, "segment %d holds records, segment %d before it is missing or damaged", s.number, s.number-1)
 		}
-		head, err := f.loadFirst(i)
+		head, err = f.loadFirst(i, head)
 		if err != nil {
 			return err
 		}
@@ -210,9 +211,11 @@ func (f *Found) Chain(start LSN) error {
 // lastUsed is the index of the last segment with a record, the last that matters, or first if none comes after that one. It
 // looks from the end backwards, and reads each segment without a record once.
 func (f *Found) lastUsed(first int) (int, error) {
+	var img *image
 	for ; len(f.segments)-1-f.unused > first; f.unused++ {
 		i := len(f.segments) - 1 - f.unused
-		img, err := f.loadFirst(i)
+		var err error
+		img, err = f.loadFirst(i, img)
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -19,17 +20,34 @@ func (f *Found) load(i int, old *image) (*image, error) {
 	return f.read(s, s.size, old)
 }
 
-// loadFirst reads segment i as far as its first record goes.
-func (f *Found) loadFirst(i int) (*image, error) {
+// loadFirst reads segment i as far as its first record goes, and all of it if none begins where the first one should. old as
+// in load.
+func (f *Found) loadFirst(i int, old *image) (*image, error) {
 	s := f.segments[i]
-	img, err := f.read(s, firstRecord+pageUnit, nil)
-	if err != nil || len(img.b) < firstRecord+pageUnit {
-		return img, err
+	limit := int64(firstRecord + pageUnit)
+	for {
+		img, err := f.read(s, limit, old)
+		if err != nil || limit == s.size || int64(len(img.b)) < limit {
+			return img, err
+		}
+		if _, err := img.record(firstRecord); err == nil {
+			return img, nil
+		}
+		if end := firstRecord + img.claim(firstRecord); end > limit {
+			limit = min(end, s.size)
+		} else {
+			limit = s.size
+		}
+		old = img
 	}
-	if _, err := img.record(firstRecord); err == nil {
-		return img, nil
+}
+
+// claim is the size of the record at off if its header, which is there, says that it is one.
+func (m *image) claim(off int64) int64 {
+	if h := m.b[off:]; ownHeader(h, m.salt, m.base+LSN(off)) {
+		return recHeader + min(int64(binary.LittleEndian.Uint32(h[recLength:])), maxPart)
 	}
-	return f.read(s, s.size, nil)
+	return 0
 }
 
 // read reads up to limit bytes of a segment. It allocates no more than the file has.
@@ -142,8 +160,7 @@ func (m *image) claimed(end, keep LSN) int64 {
 		if off+recHeader > int64(len(m.b)) || !likeHeader(m.b[off:], m.salt, m.base+LSN(off)) {
 			return
 		}
-		length := int64(uint32(m.b[off+recLength]) | uint32(m.b[off+recLength+1])<<8 |
-			uint32(m.b[off+recLength+2])<<16 | uint32(m.b[off+recLength+3])<<24)
+		length := int64(binary.LittleEndian.Uint32(m.b[off+recLength:]))
 		last = max(last, min(off+recHeader+length, int64(len(m.b))))
 	}
 	off := last
