@@ -1,7 +1,5 @@
 package pager
 
-import "fmt"
-
 // A Loader gives the open transaction pages that are filled once and not read before it commits, and writes them early, many
 // at a time, into the free space that they were given. They never have frames: on memory that nobody has touched before,
 // those would cost more than all else that a bulk load does. Writer lock.
@@ -69,8 +67,8 @@ func (p *Pager) writeRun(ids []Pgid, b []byte) error {
 	if err := p.writeAt(b, off); err != nil {
 		return err
 	}
-	if err := p.file.StartWriteBack(off, int64(len(b))); err != nil {
-		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
+	if err := p.startWriteBack(ids[0], len(ids)); err != nil {
+		return err
 	}
 	p.pagesWritten.Add(uint64(len(ids)))
 	if p.mapped {

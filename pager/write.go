@@ -162,12 +162,28 @@ func (p *Pager) writeBack(first, last Pgid) error {
 	return nil
 }
 
-// Spill writes pages of the open transaction early, into the free space that they were given, and gives their frames
-// back. There is one at least; they need not be in order. Writer lock.
+// startWriteBack has the disk begin with n pages that were written just before.
+func (p *Pager) startWriteBack(first Pgid, n int) error {
+	off := int64(first) * int64(p.pageSize)
+	if err := p.file.StartWriteBack(off, int64(n)*int64(p.pageSize)); err != nil {
+		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
+	}
+	return nil
+}
+
+// Spill writes pages of the open transaction early, into the free space that they were given, lets the disk begin with them, and
+// gives their frames back. There is one at least; they need not be in order. Writer lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
 	if err := p.writePages(ids, nil, p.staging(len(ids))); err != nil {
 		return err
+	}
+	for rest := ids; len(rest) > 0; {
+		n := consecutive(rest)
+		if err := p.startWriteBack(rest[0], n); err != nil {
+			return err
+		}
+		rest = rest[n:]
 	}
 	for _, id := range ids {
 		s := p.table.slot(id)

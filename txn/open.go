@@ -178,20 +178,26 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 			return false, err
 		}
 	}
+	var read *replayer // of the log after the first candidate
+	defer func() { read.free() }()
 	if len(candidates) == 2 {
 		// Replay writes to pages that the newer state may use. So there is no way back to that one from half a replay.
-		err := proveLog(candidates[0], newest, found)
+		read, err = s.readLog(candidates[0], newest, found, nil)
 		switch {
 		case corrupt(err):
 			reasons, candidates = append(reasons, err), candidates[1:]
 		case err != nil:
 			return false, err
 		}
+		if err != nil || try > 0 {
+			read.free()
+			read = nil
+		}
 	}
 	if try >= len(candidates) {
 		return false, errors.Join(append(lostMeta(s.path, metas, newest), reasons...)...)
 	}
-	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found)
+	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
 	return corrupt(err) && !touched && try+1 < len(candidates), err
 }
 

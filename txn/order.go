@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/ebbkv/ebb/internal/offheap"
 	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/wal"
 )
@@ -20,9 +21,13 @@ type batch struct {
 	ops     []byte     // as in the redo, one after the other
 	commits []commitAt // whose operations these are
 	order   []uint32   // where in ops each operation begins, in the order to apply them
+	settled int        // from here on in order, no tree and no key comes back
+	broken  bool       // the last operation does not decode
 
 	runs   []keyRun // operations since the last one that kept its place
 	byTree map[TreeID]int
+	spare  []uint64 // memory for putting runs in order
+	slab   []byte   // where ops began
 }
 
 // commitAt is where in ops the operations of a commit, or of a piece of one, begin.
@@ -37,19 +42,57 @@ type keyRun struct {
 	ops    []uint64
 	first  []byte // key
 	prefix int    // bytes that all keys share with it: heads begin behind
+	stale  int    // so many of the first ops have a head that begins further on
 }
 
+// newBatch is for about room bytes of operations. Its memory is outside the Go heap as long as that is enough: in huge pages, since
+// operations are read in the order of keys, which is any order of theirs.
 func newBatch(room int64) *batch {
-	return &batch{ops: make([]byte, 0, room), byTree: map[TreeID]int{}}
+	b := &batch{byTree: map[TreeID]int{}}
+	if room > 0 {
+		if slab, err := offheap.Alloc(int(room)); err == nil {
+			b.slab, b.ops = slab, slab[:0]
+		}
+	}
+	return b
+}
+
+// free gives the memory back. Nothing of the batch may be used afterwards.
+func (b *batch) free() {
+	if b.slab != nil {
+		_ = offheap.Free(b.slab) // nothing to do about a refusal at this point
+	}
+	*b = batch{}
 }
 
 // reset empties the batch and keeps its memory.
-func (b *batch) reset() { b.ops, b.commits, b.order = b.ops[:0], b.commits[:0], b.order[:0] }
+func (b *batch) reset() {
+	b.ops, b.commits, b.order, b.broken = b.ops[:0], b.commits[:0], b.order[:0], false
+}
 
-// add takes a copy of whole operations of the commit at lsn. All operations but the last begin below 4 GiB.
+// add takes a copy of whole operations of the commit at lsn, and looks at their keys while they are at hand. All operations but the
+// last begin below 4 GiB. An operation that does not decode is the last one in the order: who applies it finds out.
 func (b *batch) add(ops []byte, lsn wal.LSN) {
+	if b.broken {
+		return
+	}
 	b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
+	from := len(b.ops)
 	b.ops = append(b.ops, ops...)
+	for rest := b.ops[from:]; len(rest) > 0; {
+		at := uint32(len(b.ops) - len(rest))
+		r, more, err := decodeRedo(rest)
+		if err == nil && r.onKey() {
+			b.addToRun(r.id, r.key, at)
+		} else {
+			b.endRuns()
+			b.order = append(b.order, at)
+		}
+		if b.broken = err != nil; b.broken {
+			return
+		}
+		rest = more
+	}
 }
 
 // lsn is the position of the commit of the operation at at.
@@ -61,22 +104,9 @@ func (b *batch) lsn(at uint32) wal.LSN {
 	return b.commits[i].lsn
 }
 
-// sort finds the order. An operation that does not decode is the last one in it: who applies it finds out.
+// sort finds the order of all that was added.
 func (b *batch) sort() {
-	for rest := b.ops; len(rest) > 0; {
-		at := uint32(len(b.ops) - len(rest))
-		r, more, err := decodeRedo(rest)
-		if err == nil && r.onKey() {
-			b.addToRun(r.id, r.key, at)
-		} else {
-			b.endRuns()
-			b.order = append(b.order, at)
-		}
-		if err != nil {
-			return
-		}
-		rest = more
-	}
+	b.settled = len(b.order)
 	b.endRuns()
 }
 
@@ -102,28 +132,63 @@ func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
 		b.runs[i].first, b.runs[i].prefix = key, len(key)
 	}
 	r := &b.runs[i]
+	before := r.prefix
 	for r.prefix > len(key) || !bytes.Equal(key[:r.prefix], r.first[:r.prefix]) {
 		r.prefix--
 	}
-	r.ops = append(r.ops, uint64(at))
+	if r.prefix < before {
+		r.stale = len(r.ops)
+	}
+	r.ops = append(r.ops, uint64(head(key[r.prefix:]))<<32|uint64(at))
 }
 
 // endRuns adds the runs to the order, one after the other, and empties them.
 func (b *batch) endRuns() {
 	for i := range b.runs {
 		r := &b.runs[i]
-		for k, op := range r.ops {
-			r.ops[k] |= uint64(head(b.key(op)[r.prefix:])) << 32
+		for k, op := range r.ops[:r.stale] {
+			r.ops[k] = uint64(head(b.key(op)[r.prefix:]))<<32 | uint64(uint32(op))
 		}
-		slices.Sort(r.ops)
+		b.spare = sortByHead(r.ops, b.spare)
 		b.sortEqualHeads(r.ops)
 		for _, op := range r.ops {
 			b.order = append(b.order, uint32(op))
 		}
-		r.ops, r.first = r.ops[:0], nil
+		r.ops, r.first, r.stale = r.ops[:0], nil, 0
 	}
 	b.runs = b.runs[:0]
 	clear(b.byTree)
+}
+
+// sortByHead sorts ops by their upper halves; those that are equal stay in the order in which they are, which is that of their lower
+// halves. It puts them into 256 places by each byte of the heads in turn, the last one first: half a million take a tenth of the time
+// that comparing them takes. It returns the memory that it used, spare or more.
+func sortByHead(ops, spare []uint64) []uint64 {
+	const few = 512 // for which the places cost more
+	if len(ops) < few {
+		slices.Sort(ops)
+		return spare
+	}
+	spare = slices.Grow(spare[:0], len(ops))[:len(ops)]
+	from, to := ops, spare
+	for shift := 32; shift < 64; shift += 8 {
+		var place [256]int
+		for _, op := range from {
+			place[byte(op>>shift)]++
+		}
+		begin := 0
+		for i, n := range place {
+			place[i] = begin
+			begin += n
+		}
+		for _, op := range from {
+			at := &place[byte(op>>shift)]
+			to[*at] = op
+			*at++
+		}
+		from, to = to, from
+	}
+	return spare
 }
 
 // sortEqualHeads puts operations whose heads say nothing in the order of their whole keys, and then of the log.

@@ -14,6 +14,7 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
@@ -21,8 +22,8 @@ import (
 func replayAll(s *Store, most int, payloads ...[]byte) error {
 	s.w.begin()
 	s.w.silent = true
-	p := newReplayer(s, &s.w, 0)
-	p.most = most
+	p := newReplayer(s, &pager.Meta{}, 0)
+	p.w, p.most = &s.w, most
 	var err error
 	for i, payload := range payloads {
 		if err = p.commit(payload, wal.LSN(1000+i)); err != nil {
@@ -216,5 +217,41 @@ func TestLeadingCutsBetweenOperations(t *testing.T) {
 			require.True(t, n <= most || ops <= 1, "most %d: %d operations of %d bytes", most, ops, n)
 			rest = rest[n:]
 		}
+	}
+}
+
+// TestSortByHeadIsASort holds it against one of the library, around the number from which places are used.
+func TestSortByHeadIsASort(t *testing.T) {
+	rnd := rand.New(rand.NewSource(1))
+	var spare []uint64
+	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000, 600} {
+		for _, mask := range []uint32{0, 0xff, 0xff00, 0xff00ff00, 1<<32 - 1} {
+			ops := make([]uint64, n)
+			for i := range ops {
+				ops[i] = uint64(rnd.Uint32()&mask)<<32 | uint64(i*100)
+			}
+			want := slices.Clone(ops)
+			slices.Sort(want)
+			spare = sortByHead(ops, spare)
+			require.Equal(t, want, ops, "%d with heads in %#x", n, mask)
+		}
+	}
+}
+
+// BenchmarkBatchSort takes 600,000 rows with keys at random and puts them in order.
+func BenchmarkBatchSort(b *testing.B) {
+	rnd := rand.New(rand.NewSource(1))
+	var ops []byte
+	for range 600_000 {
+		key, value := make([]byte, 16), make([]byte, 100)
+		rnd.Read(key)
+		ops = appendRedo(ops, redo{op: opPut, id: firstTree, key: key, value: value})
+	}
+	x := newBatch(int64(len(ops)))
+	defer x.free()
+	for b.Loop() {
+		x.add(ops, 1)
+		x.sort()
+		x.reset()
 	}
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// proveLog reads the log after m, the older one of two meta pages, to its end without applying it.
-func proveLog(m, newest *pager.Meta, found *wal.Found) error {
-	seq := m.Seq
-	_, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), func(payload []byte, _ wal.LSN) error {
-		seq++
-		return nil
-	})
-	if err != nil {
-		return err
+// readLog reads the log after m to its end. With a writer it applies what a batch does not hold; without one it only proves the
+// log, and what it has read need not be read again unless that is partial.
+func (s *Store) readLog(m, newest *pager.Meta, found *wal.Found, w *writer) (p *replayer, err error) {
+	p = newReplayer(s, m, found.Bytes(wal.LSN(m.LogStart)))
+	p.w = w
+	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.commit)
+	if err == nil {
+		err = sameEnd(m, newest, found, p.seq)
 	}
-	return sameEnd(m, newest, found, seq)
+	return p, err
 }
 
 // retried says that the newest meta page is of an earlier try of this very recovery: closed cleanly, with a log that
@@ -59,8 +58,9 @@ func usable(m, newest *pager.Meta, found *wal.Found) error {
 }
 
 // recoverFrom makes the state of m, and the log after it, the store's. touched says that the file may have
-// changed; two, that both meta pages are valid.
-func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found) (touched bool, err error) {
+// changed; two, that both meta pages are valid. read has read the log after m before, if
+// it is not nil.
+func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, read *replayer) (touched bool, err error) {
 	if err := s.pg.Start(m); err != nil {
 		return false, err
 	}
@@ -99,14 +99,14 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found) (
 	w.begin()
 	w.silent = true
 	s.pg.Overdraft(true) // what fitted once shall not be refused now
-	p := newReplayer(s, w, found.Bytes(wal.LSN(m.LogStart)))
-	tail, err := found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.commit)
-	if err = p.finish(err); err != nil {
+	if read == nil || read.partial {
+		read, err = s.readLog(m, newest, found, w)
+	}
+	read.w = w
+	if err = read.finish(err); err != nil {
 		return true, noSpace(err)
 	}
-	if err := sameEnd(m, newest, found, s.head.seq); err != nil {
-		return true, err
-	}
+	tail := read.tail
 	s.recovery.BytesDropped = tail.Dropped
 	s.recovery.BytesReplayed = int64(tail.End) - int64(m.LogStart)
 	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {

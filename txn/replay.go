@@ -7,60 +7,73 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
-var errBadRedo = errors.New("redo does not decode")
-
-// A replayer applies the commits of the log to the state that the writer began from. It holds their operations back, and
-// applies a batch of them in the order of their keys after the next one was read, while that is put in order beside it.
-// Nobody sees a state before all are applied.
-type replayer struct {
-	s       *Store
-	w       *writer
-	most    int         // bytes of operations in a batch, unless one operation is larger
-	filling *batch      // gets the operations that are read
-	sorting bool        // a batch is put in order
-	sorted  chan *batch // gets it
-}
-
-// Batches are a share of the cache, and there are two of them at a time. In larger ones more rows share a page, and less of it
-// all stays in the processor's cache: from 4 to 32 MiB it comes to the same, and fresh memory costs, too.
-const (
-	batchFraction = 32
-	maxBatch      = 8 << 20
+var (
+	errBadRedo = errors.New("redo does not decode")
+	errTooLong = errors.New("the log is longer than a batch")
 )
 
-// newReplayer is for a log of at most logBytes.
-func newReplayer(s *Store, w *writer, logBytes int64) *replayer {
-	most := min(s.o.CacheBytes/batchFraction, maxBatch)
-	return &replayer{s: s, w: w, most: int(most), filling: newBatch(min(most, logBytes)), sorted: make(chan *batch, 1)}
+// A replayer reads the commits of the log, and applies them to the state that a writer began from. It holds their operations back,
+// and applies many of them at a time in the order of their keys. Nobody sees a state before all are applied.
+type replayer struct {
+	s       *Store
+	w       *writer // nil: nothing may be applied yet
+	most    int     // bytes of operations in a batch, unless one operation is larger
+	batch   *batch
+	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
+
+	seq     uint64 // of the last commit; of the meta page if there is none
+	mark    int64  // likewise
+	commits int
+	tail    wal.Tail // once the log was read to its end
+}
+
+// A batch is a share of the cache. With the default it is all that a store of up to 128 MiB keeps in its log as a rule: then each page is
+// found, changed and written once, however often the log comes back to it.
+const batchFraction = 3
+
+// newReplayer is for the log after m, of at most logBytes.
+func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
+	most := min(s.o.CacheBytes/batchFraction, logBytes)
+	return &replayer{s: s, most: int(most), batch: newBatch(most), seq: m.Seq, mark: m.ClockMark}
 }
 
 // commit takes the payload of the next commit. The clock is not looked at.
 func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
+	p.seq++
+	if p.partial {
+		return nil
+	}
+	err := p.add(payload, lsn)
+	if p.w == nil && err != nil {
+		p.free()
+		p.partial, err = true, nil // who applies the log will tell
+	}
+	return err
+}
+
+func (p *replayer) add(payload []byte, lsn wal.LSN) error {
 	if len(payload) < redoHead {
 		return p.bad(lsn, fmt.Errorf("%w: %d bytes", errBadRedo, len(payload)))
 	}
-	seq := binary.LittleEndian.Uint64(payload)
-	mark := int64(binary.LittleEndian.Uint64(payload[8:]))
-	if seq != p.s.head.seq+1 {
-		return p.bad(lsn, fmt.Errorf("%w: commit %d follows commit %d", errBadRedo, seq, p.s.head.seq))
+	if seq := binary.LittleEndian.Uint64(payload); seq != p.seq {
+		return p.bad(lsn, fmt.Errorf("%w: commit %d follows commit %d", errBadRedo, seq, p.seq-1))
 	}
 	for rest := payload[redoHead:]; len(rest) > 0; {
 		n := leading(rest, p.most)
-		if have := len(p.filling.ops); have > 0 && have+n > p.most {
-			if err := p.turn(); err != nil {
+		if have := len(p.batch.ops); have > 0 && have+n > p.most {
+			if err := p.apply(false); err != nil {
 				return err
 			}
 		}
-		p.filling.add(rest[:n], lsn)
+		p.batch.add(rest[:n], lsn)
 		rest = rest[n:]
 	}
-	h := *p.s.head // nobody has seen it yet: the version of a store that is being opened
-	h.seq, h.mark = seq, mark
-	p.s.head = &h
-	p.s.recovery.CommitsReplayed++
+	p.mark = int64(binary.LittleEndian.Uint64(payload[8:]))
+	p.commits++
 	return nil
 }
 
@@ -83,55 +96,47 @@ func leading(ops []byte, most int) int {
 	}
 }
 
-// turn has the batch that was filled put in order, and meanwhile applies the one before and empties it for what is read next.
-func (p *replayer) turn() error {
-	before := p.take()
-	p.sorting = true
-	go func(b *batch) {
-		b.sort()
-		p.sorted <- b
-	}(p.filling)
-	if before == nil {
-		p.filling = newBatch(int64(p.most))
-		return nil
-	}
-	p.filling = before
-	err := p.apply(before)
-	before.reset()
-	return err
-}
-
-// take waits for the batch that is put in order; nil if there is none.
-func (p *replayer) take() *batch {
-	if !p.sorting {
-		return nil
-	}
-	p.sorting = false
-	return <-p.sorted
-}
-
-// finish applies what is left, unless err says that there is no use. Nothing runs afterwards.
+// finish applies what is left, unless err says that there is no use, and makes the last commit the newest one.
 func (p *replayer) finish(err error) error {
-	before := p.take()
+	defer p.free()
+	if err == nil {
+		err = p.apply(true)
+	}
 	if err != nil {
 		return err
 	}
-	if before != nil {
-		if err := p.apply(before); err != nil {
-			return err
-		}
-	}
-	p.filling.sort()
-	return p.apply(p.filling)
+	h := *p.s.head // nobody has seen it yet: the version of a store that is being opened
+	h.seq, h.mark = p.seq, p.mark
+	p.s.head = &h
+	p.s.recovery.CommitsReplayed = p.commits
+	return nil
 }
 
-func (p *replayer) apply(b *batch) error {
+// free gives the memory back. p may be nil.
+func (p *replayer) free() {
+	if p != nil {
+		p.batch.free()
+	}
+}
+
+// apply applies the batch and empties it. last says that no other comes.
+func (p *replayer) apply(last bool) error {
+	if p.w == nil {
+		return errTooLong
+	}
+	b := p.batch
+	b.sort()
 	for i, at := range b.order {
 		if i+askAhead < len(b.order) {
 			b.ask(b.order[i+askAhead])
 		}
 		if err := p.w.spill(); err != nil {
 			return err
+		}
+		if last && i >= b.settled {
+			if err := p.w.spillBehind(); err != nil {
+				return err
+			}
 		}
 		r, _, err := decodeRedo(b.ops[at:])
 		if err != nil {
@@ -141,6 +146,7 @@ func (p *replayer) apply(b *batch) error {
 			return p.bad(b.lsn(at), err)
 		}
 	}
+	b.reset()
 	return nil
 }
 

@@ -40,6 +40,7 @@ type writer struct {
 	silent  bool // nothing is logged
 	// spillOver is the size of frames above which pages are written early.
 	spillOver int64
+	behind    int // so many of taken were looked at by spillBehind
 
 	mayUndo bool        // pages may be changed in place, if the undo can be opened
 	undo    *pager.Undo // opened
@@ -87,7 +88,7 @@ func (w *writer) begin() {
 	w.redo = append(w.redo[:0], make([]byte, redoHead)...)
 	w.flushed, w.dirty, w.silent = 0, false, false
 	w.mods++
-	w.spillOver = s.o.CacheBytes
+	w.spillOver, w.behind = s.o.CacheBytes, 0
 	w.tx = nil
 	w.kept = nil
 	w.mayUndo, w.undo = false, nil
@@ -273,6 +274,40 @@ func (w *writer) spill() error {
 	err := w.s.dataError(w.s.pg.Spill(ids))
 	w.spillOver = max(w.s.o.CacheBytes, w.s.pg.FrameBytes()+share)
 	return err
+}
+
+// behindBytes of leaves at most are written at a time by spillBehind.
+const behindBytes = 1 << 20
+
+// spillBehind writes leaves early that a transaction which goes through its trees from left to right has left behind: the disk is at
+// work beside it, and their frames come back while they are in the processor's cache. It is called between operations. A leaf
+// that is changed after all gets a frame again.
+func (w *writer) spillBehind() error {
+	most := int(min(behindBytes, w.s.o.CacheBytes/16)) / w.PageSize()
+	newest := most/16 + 1 // they are still being changed
+	if len(w.taken)-w.behind < most+newest || w.s.o.ReadOnly {
+		return nil
+	}
+	to := len(w.taken) - newest
+	var ids []pager.Pgid
+	for _, r := range w.taken[w.behind:to] {
+		if r.n != 1 || w.s.pg.Owner(r.id) < w.first || !w.s.pg.InFrame(r.id) {
+			continue
+		}
+		b, err := w.Page(pager.Ref{Pgid: r.id, Epoch: w.s.epoch})
+		if err != nil {
+			return err
+		}
+		if h := pager.ReadHeader(b); h.Kind == pager.KindLeaf {
+			ids = append(ids, r.id)
+		}
+	}
+	w.behind = to
+	if len(ids) == 0 {
+		return nil
+	}
+	w.mods++
+	return w.s.dataError(w.s.pg.Spill(ids))
 }
 
 // rollback gives back every page that the transaction took.

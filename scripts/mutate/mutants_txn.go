@@ -51,7 +51,10 @@ var storeMutants = []mutant{
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
-	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `	if seq != p.s.head.seq+1 {`, `	if seq != p.s.head.seq+1 && false {`},
+	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
+	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read == nil || read.partial {`, `	if read == nil {`},
+	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
+	{"replay", "heads_of_before_are_kept_when_keys_share_less", "txn/order.go", `		r.stale = len(r.ops)`, `		r.stale = 0`},
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/order.go", `			b.endRuns()
 			b.order`, `			b.order`},
 	{"replay", "equal_heads_are_equal_keys", "txn/order.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
