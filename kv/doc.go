@@ -18,6 +18,7 @@
 // *DB and *Family are safe for concurrent use. A *Tx, and every *CF, iterator and *Cursor got from it, belongs to one
 // goroutine at a time. Slices got from a transaction are read-only and end with it; one-shot calls return copies.
 //
-// No goroutine runs while no call is in flight, unless Options.AutoPurge asks for one. The package knows neither page layout nor record layout nor files; it
-// maps what can go wrong below to the errors listed in errors.go.
+// No goroutine runs at rest, unless Options.AutoPurge asks for one: what a commit leaves behind, a checkpoint or the making
+// of the next log segment, ends by itself. The package knows neither page layout nor record layout nor files; it maps
+// what can go wrong below to the errors listed in errors.go.
 package kv

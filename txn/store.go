@@ -194,7 +194,7 @@ func (s *Store) walOptions() wal.Options {
 	return wal.Options{
 		KeepFree: keep,
 		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
-		Rand: s.o.Rand, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
+		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		Ours: func() error { return replaced(s.pg.CheckIdentity()) },
 	}
 }

@@ -264,7 +264,7 @@ func (d *disk) count(prefix string) (n int) {
 // testOptions are those of most tests: small segments and salts that repeat from run to run.
 func testOptions(fsys vfs.FS) Options {
 	src := rand.NewPCG(1, 2)
-	return Options{FS: fsys, Path: "dir/app.ebb", StoreID: [16]byte{15: 7}, SegmentSize: MinSegmentSize, Rand: src.Uint64}
+	return Options{FS: fsys, Path: "dir/app.ebb", StoreID: [16]byte{15: 7}, SegmentSize: MinSegmentSize, Rand: src.Uint64, Inline: true}
 }
 
 // testLog is a Log whose commits are remembered.

@@ -10,9 +10,9 @@ import (
 // keepFree is the default of Options.KeepFree.
 const keepFree = 16
 
-// A group is large if it is more than this part of a segment: its sync takes long enough to hide what committing the
-// place of its blocks adds.
-const largeGroup = 64
+// A group is large if it is more than this part of a segment. To commit the place of its blocks costs each sync a write of metadata at
+// least, and with a journal several; to fill the segment costs one more write of all bytes, in few pieces and ahead of time.
+const largeGroup = 8
 
 // zeroChunk is how much of a new segment is written at once.
 const zeroChunk = 256 << 10
@@ -26,13 +26,22 @@ func (l *Log) Prepare() error {
 	return l.prepare(0)
 }
 
-// prepareAhead is Prepare for a leader that has done its duty, and has given the lead away. Its commit stands whatever
-// comes of it: no space is found out again by whoever needs it, and any other failure sticks.
+// prepareAhead is Prepare for a leader that has done its duty, and has given the lead away: by a goroutine that ends with it, since
+// that takes milliseconds and the leader's commit is done. It stands whatever comes of this: no space is found out
+// again by whoever needs it, and any other failure sticks.
 func (l *Log) prepareAhead() {
-	if l.prep.TryLock() {
+	if !l.prep.TryLock() {
+		return // somebody is at it
+	}
+	prepare := func() {
 		_ = l.prepare(l.bound.Load())
 		l.prep.Unlock()
 	}
+	if l.opts.Inline {
+		prepare()
+		return
+	}
+	l.ahead.Go(prepare)
 }
 
 // prepareBound is Prepare for an Append, which SetBound binds.
@@ -110,7 +119,7 @@ func (l *Log) header(number uint64, block int64) segmentHeader {
 // is left, or one that Found calls a stranger or a spare.
 //
 // As a rule it is written through with zeros: later syncs then never have to commit where the file's blocks are. While
-// groups are large that costs more than it saves, for it doubles what is written: then its blocks are only reserved.
+// groups are large that costs more than it saves: then its blocks are only reserved.
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
 func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {

@@ -51,8 +51,9 @@ type Log struct {
 
 	// prep serialises making, recycling and retiring segments. It is taken before mu, never after, and held across
 	// writes and syncs of segments that hold no record that counts.
-	prep sync.Mutex
-	free []*segment // guarded by prep: retired, kept to be recycled
+	prep  sync.Mutex
+	free  []*segment     // guarded by prep: retired, kept to be recycled
+	ahead sync.WaitGroup // goroutines that prepare a segment
 
 	// mu guards the fields below. It is never held across a write or a sync.
 	mu       sync.Mutex
@@ -424,6 +425,9 @@ func (l *Log) Close(remove bool) error {
 	}
 	l.mu.Lock()
 	l.closed = true
+	l.mu.Unlock()
+	l.ahead.Wait()
+	l.mu.Lock()
 	all := append([]*segment(nil), l.free...)
 	all = append(all, l.live...)
 	if l.spare != nil {

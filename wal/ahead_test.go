@@ -1,0 +1,122 @@
+package wal
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// heldSegment is a file system on which writes to one segment wait.
+type heldSegment struct {
+	vfs.FS
+	suffix string        // of its name
+	begun  chan struct{} // closed when the first of them is there
+	goOn   chan struct{} // closed: they wait no more
+}
+
+func (h *heldSegment) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := h.FS.Open(name, flag)
+	if err == nil && strings.HasSuffix(name, h.suffix) {
+		f = &heldFile{f, h}
+	}
+	return f, err
+}
+
+type heldFile struct {
+	vfs.File
+	h *heldSegment
+}
+
+func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
+	if off == 0 {
+		close(f.h.begun)
+	}
+	<-f.h.goOn
+	return f.File.WriteAt(b, off)
+}
+
+// TestNobodyWaitsForASegmentMadeAhead holds up the making of the next segment: commits go on until the one in use is full, and
+// Close waits for it.
+func TestNobodyWaitsForASegmentMadeAhead(t *testing.T) {
+	h := &heldSegment{FS: newDisk(t, 0), suffix: "-000002", begun: make(chan struct{}), goOn: make(chan struct{})}
+	o := testOptions(h)
+	o.SegmentSize, o.Inline = 128<<10, false
+	l, err := Create(o, 1, 1)
+	require.NoError(t, err)
+	var want []string
+	commit := func(n int) LSN {
+		want = append(want, text(len(want), n))
+		end, err := l.Append([]byte(want[len(want)-1]), true)
+		require.NoError(t, err)
+		require.NoError(t, l.Wait(end, true))
+		return end
+	}
+	commit(64 << 10)
+	<-h.begun
+	for range 5 {
+		end := commit(1000)
+		require.LessOrEqual(t, end, l.Durable())
+	}
+	closed := make(chan error)
+	go func() { closed <- l.Close(false) }()
+	select {
+	case err := <-closed:
+		t.Fatalf("Close did not wait for the segment: %v", err)
+	default:
+	}
+	close(h.goOn)
+	require.NoError(t, <-closed)
+	found, err := Scan(o)
+	require.NoError(t, err)
+	require.Len(t, found.Segments(), 2)
+	mustReplay(t, o, found.opts.start(1), 0, want)
+}
+
+// TestFailureAheadIsToldByTheNextCommit fails the making of the next segment: the commit that asked for it stands.
+func TestFailureAheadIsToldByTheNextCommit(t *testing.T) {
+	d := newDisk(t, 0)
+	o := testOptions(d)
+	o.SegmentSize, o.Inline = 64<<10, false
+	l, err := Create(o, 1, 1)
+	require.NoError(t, err)
+	d.hook = func(op, name string, n int) (int, error) {
+		if strings.HasSuffix(name, "-000002") {
+			return 0, errBoom
+		}
+		return n, nil
+	}
+	end, err := l.Append(make([]byte, 40<<10), true)
+	require.NoError(t, err)
+	require.NoError(t, l.Wait(end, true))
+	l.ahead.Wait()
+	_, err = l.Append(nil, true)
+	require.ErrorIs(t, err, ErrFailed)
+	require.ErrorIs(t, err, errBoom)
+	require.Error(t, l.Close(false))
+}
+
+// TestSegmentIsFilledUnlessGroupsAreLarge counts what is written to the second segment before a record is in it.
+func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
+	for _, test := range []struct{ group, filled int }{{1000, 128 << 10}, {12 << 10, 128 << 10}, {20 << 10, firstRecord}} {
+		d := newDisk(t, 0)
+		o := testOptions(d)
+		o.SegmentSize = 128 << 10
+		l := createTest(t, o)
+		filled := 0
+		d.hook = func(op, name string, n int) (int, error) {
+			if op == "write" && strings.HasSuffix(name, "-000002") {
+				filled += n
+			}
+			return n, nil
+		}
+		for filled == 0 {
+			l.commit(text(len(l.commits), test.group), true)
+		}
+		d.hook = nil
+		require.Equal(t, test.filled, filled, "groups of %d bytes", test.group)
+		mustReplay(t, o, l.start, 0, l.commits)
+	}
+}
