@@ -100,10 +100,14 @@ func TestFailureAheadIsToldByTheNextCommit(t *testing.T) {
 
 // TestSegmentIsFilledUnlessGroupsAreLarge counts what is written to the second segment before a record is in it.
 func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
-	for _, test := range []struct{ group, filled int }{{1000, 128 << 10}, {12 << 10, 128 << 10}, {20 << 10, firstRecord}} {
+	for _, test := range []struct {
+		group  int
+		sync   bool
+		filled int
+	}{{1000, true, 512 << 10}, {48 << 10, true, 512 << 10}, {80 << 10, true, firstRecord}, {1000, false, 512 << 10}, {12 << 10, false, firstRecord}} {
 		d := newDisk(t, 0)
 		o := testOptions(d)
-		o.SegmentSize = 128 << 10
+		o.SegmentSize = 512 << 10
 		l := createTest(t, o)
 		filled := 0
 		d.hook = func(op, name string, n int) (int, error) {
@@ -113,7 +117,7 @@ func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
 			return n, nil
 		}
 		for filled == 0 {
-			l.commit(text(len(l.commits), test.group), true)
+			l.commit(text(len(l.commits), test.group), test.sync)
 		}
 		d.hook = nil
 		require.Equal(t, test.filled, filled, "groups of %d bytes", test.group)

@@ -10,9 +10,13 @@ import (
 // keepFree is the default of Options.KeepFree.
 const keepFree = 16
 
-// A group is large if it is more than this part of a segment. To commit the place of its blocks costs each sync a write of metadata at
-// least, and with a journal several; to fill the segment costs one more write of all bytes, in few pieces and ahead of time.
-const largeGroup = 8
+// A new segment is filled with zeros unless the group written last was large: more than this part of a segment. To commit the place
+// of its blocks costs each sync a write of metadata at least, and with a journal several; to fill the segment costs one
+// more write of all bytes, in few pieces and ahead of time. Who does not sync gains little by it.
+const (
+	largeGroup    = 8
+	largeUnsynced = 64
+)
 
 // zeroChunk is how much of a new segment is written at once.
 const zeroChunk = 256 << 10
@@ -151,7 +155,7 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 	zeros := vfs.AlignedBuffer(int(min(zeroChunk, seg.size)))
 	putSegmentHeader(zeros, seg.segmentHeader)
 	fill := seg.size
-	if l.lastGroup.Load() > seg.size/largeGroup {
+	if l.reserve.Load() {
 		if err := file.Grow(seg.size); err != nil {
 			return nil, fmt.Errorf("reserve log segment %s: %w", name, err)
 		}

@@ -45,9 +45,8 @@ type Log struct {
 	end     atomic.Uint64 // everything before it was appended
 	files   atomic.Int64  // segment files on disk
 	groups  atomic.Uint64 // groups written
-	// lastGroup is the size of the group written last, bytes.
-	lastGroup atomic.Int64
-	bound     atomic.Int64 // see SetBound
+	reserve atomic.Bool   // a new segment need not be filled: see largeGroup
+	bound   atomic.Int64  // see SetBound
 
 	// prep serialises making, recycling and retiring segments. It is taken before mu, never after, and held across
 	// writes and syncs of segments that hold no record that counts.
