@@ -97,7 +97,7 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		if beside == nil {
 			continue
 		}
-		if err := p.writeBack(part[0], part[len(part)-1]); err != nil {
+		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack); err != nil {
 			return err
 		}
 		beside.Wrote(part)
@@ -153,19 +153,10 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 	return flush()
 }
 
-// writeBack has the disk write the pages of [first, last] that were written just before.
-func (p *Pager) writeBack(first, last Pgid) error {
+// writeBack has the disk write n pages that were written just before, in one of the file's two ways: waiting for it or not.
+func (p *Pager) writeBack(first Pgid, n int, way func(off, n int64) error) error {
 	off := int64(first) * int64(p.pageSize)
-	if err := p.file.WriteBack(off, int64(last-first+1)*int64(p.pageSize)); err != nil {
-		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
-	}
-	return nil
-}
-
-// startWriteBack has the disk begin with n pages that were written just before.
-func (p *Pager) startWriteBack(first Pgid, n int) error {
-	off := int64(first) * int64(p.pageSize)
-	if err := p.file.StartWriteBack(off, int64(n)*int64(p.pageSize)); err != nil {
+	if err := way(off, int64(n)*int64(p.pageSize)); err != nil {
 		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
 	}
 	return nil
@@ -180,7 +171,7 @@ func (p *Pager) Spill(ids []Pgid) error {
 	}
 	for rest := ids; len(rest) > 0; {
 		n := consecutive(rest)
-		if err := p.startWriteBack(rest[0], n); err != nil {
+		if err := p.writeBack(rest[0], n, p.file.StartWriteBack); err != nil {
 			return err
 		}
 		rest = rest[n:]

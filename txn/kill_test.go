@@ -30,13 +30,7 @@ func TestCopyOfALiveStoreIsWhatAKilledProcessLeaves(t *testing.T) {
 				continue
 			}
 			image := t.TempDir()
-			files, err := os.ReadDir(dir)
-			require.NoError(t, err)
-			for _, f := range files {
-				b, err := os.ReadFile(filepath.Join(dir, f.Name()))
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(image, f.Name()), b, 0o600))
-			}
+			require.NoError(t, os.CopyFS(image, os.DirFS(dir)))
 			for try := range 3 {
 				c, err := Open(filepath.Join(image, "a.ebb"), o)
 				require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 // key looks at no other, so those on different keys may change places; those on one key stay in their order. Every other
 // operation stays between what was before it and what comes after.
 //
-// A batch knows no store and no file: it may be put in order beside everything else.
+// A batch knows no store and no file.
 type batch struct {
 	ops     []byte     // as in the redo, one after the other
 	commits []commitAt // whose operations these are

@@ -58,8 +58,7 @@ func usable(m, newest *pager.Meta, found *wal.Found) error {
 }
 
 // recoverFrom makes the state of m, and the log after it, the store's. touched says that the file may have
-// changed; two, that both meta pages are valid. read has read the log after m before, if
-// it is not nil.
+// changed; two, that both meta pages are valid. read has read the log after m before, if it is not nil.
 func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, read *replayer) (touched bool, err error) {
 	if err := s.pg.Start(m); err != nil {
 		return false, err
@@ -107,7 +106,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 		return true, noSpace(err)
 	}
 	tail := read.tail
-	s.recovery.BytesDropped = tail.Dropped
+	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
 	s.recovery.BytesReplayed = int64(tail.End) - int64(m.LogStart)
 	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
 		// The newer page says the same as this one, and records were written after it: it is durable. Its place is

@@ -25,10 +25,9 @@ type replayer struct {
 	batch   *batch
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
-	seq     uint64 // of the last commit; of the meta page if there is none
-	mark    int64  // likewise
-	commits int
-	tail    wal.Tail // once the log was read to its end
+	seq  uint64   // of the last commit; of the meta page if there is none
+	mark int64    // likewise
+	tail wal.Tail // once the log was read to its end
 }
 
 // A batch is a share of the cache. With the default it is all that a store of up to 128 MiB keeps in its log as a rule: then each page is
@@ -73,7 +72,6 @@ func (p *replayer) add(payload []byte, lsn wal.LSN) error {
 		rest = rest[n:]
 	}
 	p.mark = int64(binary.LittleEndian.Uint64(payload[8:]))
-	p.commits++
 	return nil
 }
 
@@ -108,7 +106,6 @@ func (p *replayer) finish(err error) error {
 	h := *p.s.head // nobody has seen it yet: the version of a store that is being opened
 	h.seq, h.mark = p.seq, p.mark
 	p.s.head = &h
-	p.s.recovery.CommitsReplayed = p.commits
 	return nil
 }
 

@@ -60,16 +60,8 @@ func killedWithLog(t *testing.T, n int) (path string, logBytes int64) {
 		})
 	}
 	image := t.TempDir()
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(image, f.Name()), b, 0o600))
-		if strings.Contains(f.Name(), "-wal-") {
-			logBytes += int64(len(b))
-		}
-	}
+	require.NoError(t, os.CopyFS(image, os.DirFS(dir)))
+	logBytes = s.log.Bytes()
 	require.NoError(t, s.Close())
 	return filepath.Join(image, "a.ebb"), logBytes
 }

@@ -1,7 +1,9 @@
 package wal
 
 import (
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 type heldSegment struct {
 	vfs.FS
 	suffix string        // of its name
+	open   atomic.Int32  // descriptors
 	begun  chan struct{} // closed when the first of them is there
 	goOn   chan struct{} // closed: they wait no more
 }
@@ -20,6 +23,7 @@ type heldSegment struct {
 func (h *heldSegment) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	f, err := h.FS.Open(name, flag)
 	if err == nil && strings.HasSuffix(name, h.suffix) {
+		h.open.Add(1)
 		f = &heldFile{f, h}
 	}
 	return f, err
@@ -38,8 +42,13 @@ func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
+func (f *heldFile) Close() error {
+	f.h.open.Add(-1)
+	return f.File.Close()
+}
+
 // TestNobodyWaitsForASegmentMadeAhead holds up the making of the next segment: commits go on until the one in use is full, and
-// Close waits for it.
+// Close waits for it, and closes it too.
 func TestNobodyWaitsForASegmentMadeAhead(t *testing.T) {
 	h := &heldSegment{FS: newDisk(t, 0), suffix: "-000002", begun: make(chan struct{}), goOn: make(chan struct{})}
 	o := testOptions(h)
@@ -62,13 +71,14 @@ func TestNobodyWaitsForASegmentMadeAhead(t *testing.T) {
 	}
 	closed := make(chan error)
 	go func() { closed <- l.Close(false) }()
-	select {
-	case err := <-closed:
-		t.Fatalf("Close did not wait for the segment: %v", err)
-	default:
+	for closing := false; !closing; runtime.Gosched() {
+		l.mu.Lock()
+		closing = l.closed
+		l.mu.Unlock()
 	}
 	close(h.goOn)
 	require.NoError(t, <-closed)
+	require.Zero(t, h.open.Load(), "a segment was made after Close")
 	found, err := Scan(o)
 	require.NoError(t, err)
 	require.Len(t, found.Segments(), 2)

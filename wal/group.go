@@ -139,11 +139,7 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 		return nil
 	}
 	l.groups.Add(1)
-	large := int64(largeGroup)
-	if !g.sync {
-		large = largeUnsynced
-	}
-	l.reserve.Store(int64(g.size) > l.opts.SegmentSize/large)
+	l.reserve.Store(g.large(l.opts.SegmentSize))
 	l.lastCommits = g.run.commits
 	if l.opts.OnGroup == nil {
 		return nil

@@ -18,6 +18,14 @@ const (
 	largeUnsynced = 64
 )
 
+// large says that a segment of this size need not be filled for groups like this one.
+func (g *group) large(segmentSize int64) bool {
+	if g.sync {
+		return int64(g.size) > segmentSize/largeGroup
+	}
+	return int64(g.size) > segmentSize/largeUnsynced
+}
+
 // zeroChunk is how much of a new segment is written at once.
 const zeroChunk = 256 << 10
 

@@ -97,7 +97,7 @@ type Options struct {
 	Rand        func() uint64 // source of salts; nil means the runtime's
 	NoDirect    bool          // never write past the page cache
 	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
-	Inline      bool          // the next segment is made by whoever finds it missing: runs repeat exactly
+	Inline      bool          // no goroutine makes the next segment, but the leader itself: runs repeat exactly
 
 	// Ours is asked before a next segment is made and before old ones are given up: an error says that the names beside
 	// Path are someone else's by now. It is final. nil: nobody is asked.
