@@ -15,9 +15,9 @@ var pageMutants = []mutant{
 	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `		if err := p.writePages(part, c.images, buf); err != nil {
 			return err
 		}`, `		_ = p.writePages(part, c.images, buf)`},
-	{"sync", "error_of_writing_back_is_ignored", "pager/write.go", `		if err := p.writeBack(part[0], part[len(part)-1]); err != nil {
+	{"sync", "error_of_writing_back_is_ignored", "pager/write.go", `		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack); err != nil {
 			return err
-		}`, `		_ = p.writeBack(part[0], part[len(part)-1])`},
+		}`, `		_ = p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack)`},
 	{"sync", "error_of_the_sync_of_pages_is_ignored", "pager/write.go", `		return fmt.Errorf("sync the pages of %s: %w", p.name, err)`, `		return nil`},
 	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/write.go", `		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)`, `		_ = err`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/write.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
