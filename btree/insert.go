@@ -52,6 +52,19 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 	return p.was, err
 }
 
+// PutExtent is Put of a value of size bytes that is in an extent already.
+func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64) (was Info, err error) {
+	if err := t.checkDepth(); err != nil {
+		return Info{}, err
+	}
+	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, nil, tag)}
+	p.cell.ref = ref
+	p.cell.info |= infoOverflow | uint32(size)
+	err = p.put(t)
+	p.done()
+	return p.was, err
+}
+
 // A putter is one Put on its way down the tree and up again.
 type putter struct {
 	editor

@@ -85,6 +85,7 @@ func init() {
 		{"cad", 3, false, opCompareAndDelete},
 		{"clock", 5, false, opClock},
 		{"frozen", 2, false, opFrozen},
+		{"named", 6, true, opNamed},
 	}
 }
 

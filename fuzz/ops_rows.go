@@ -45,6 +45,41 @@ func opBig(r *Run, rnd *rand.Rand) error {
 	})
 }
 
+// opNamed puts large values, which the log names where the commit waits for a sync, and overwrites, deletes and takes back some of
+// them before it ends. In some commits it turns out late that they wait for none.
+func opNamed(r *Run, rnd *rand.Rand) error {
+	d := kv.Durability(rnd.IntN(3) % 2)
+	return r.update(d, func(t *tx) error {
+		if rnd.IntN(2) == 0 {
+			t.SetDurability(kv.Sync)
+			defer t.SetDurability(d)
+		}
+		family := pickFamily(t.m, rnd)
+		put := func() error {
+			return t.put(family, fmt.Sprintf("big%d", rnd.IntN(4)), newValue(rnd, 4200+rnd.IntN(9000)))
+		}
+		for range rnd.IntN(4) {
+			var err error
+			switch rnd.IntN(4) {
+			case 0:
+				err = t.remove(family, fmt.Sprintf("big%d", rnd.IntN(4)))
+			case 1:
+				sp, before := t.Savepoint(), t.m.clone()
+				if err = put(); err == nil {
+					err = t.RollbackTo(sp)
+				}
+				t.m = before
+			default:
+				err = put()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return put()
+	})
+}
+
 func opBatch(r *Run, rnd *rand.Rand) error {
 	return r.update(kv.Sync, func(t *tx) error {
 		family := pickFamily(t.m, rnd)

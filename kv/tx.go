@@ -74,7 +74,17 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 		return fromBelow(err)
 	}
 	tx.inner = inner
+	tx.aim()
 	return nil
+}
+
+// aim tells the room below what the commit is going to wait for.
+func (tx *Tx) aim() {
+	if tx.durability == NoSync {
+		tx.inner.Aim(txn.NoSync)
+	} else {
+		tx.inner.Aim(txn.Sync)
+	}
 }
 
 // startRead begins a read transaction, which waits for nobody. A brief one is that of a one-shot call.
@@ -258,7 +268,14 @@ func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 
 // SetDurability chooses what this transaction's commit waits for. Another value than Sync and NoSync makes the commit
 // fail with ErrInvalidOptions.
-func (tx *Tx) SetDurability(d Durability) { tx.durability = d }
+func (tx *Tx) SetDurability(d Durability) {
+	tx.lock()
+	defer tx.unlock()
+	tx.durability = d
+	if tx.inner != nil && tx.writable {
+		tx.aim()
+	}
+}
 
 // OnCommit registers a function that runs after the commit is durable (as far as was asked for) and visible, in the
 // order of registration, from the goroutine that commits. It may use the store. After a rollback, and in a read

@@ -30,15 +30,18 @@ func (p *Pager) take() (Pgid, error) {
 	return id, nil
 }
 
-// The file grows in steps: by a sixteenth of itself, within these bounds, so that its size rarely changes.
+// The file grows in steps: by a sixteenth of itself, or by several times what does not fit, within these bounds, so that its size
+// rarely changes: the next sync has to make that durable too.
 const (
-	minGrowth = 256 << 10
-	maxGrowth = 64 << 20
+	minGrowth    = 256 << 10
+	maxGrowth    = 64 << 20
+	growthAtOnce = 8
 )
 
 // reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
 // fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
 func (p *Pager) reserve(n uint64) error {
+	asked := n
 	if !p.overdraft {
 		n += p.slack()
 	}
@@ -55,7 +58,7 @@ func (p *Pager) reserve(n uint64) error {
 	if p.o.MaxBytes > 0 && need > p.o.MaxBytes && !p.overdraft {
 		return fmt.Errorf("%w: the main file would grow past MaxBytes %d", ErrNoSpace, p.o.MaxBytes)
 	}
-	step := min(max(p.fileSize/16, minGrowth), maxGrowth)
+	step := min(max(p.fileSize/16, minGrowth, int64(asked)*int64(p.pageSize)*growthAtOnce), maxGrowth)
 	size := max(need, p.fileSize+step)
 	if p.o.MaxBytes > 0 {
 		size = max(min(size, p.o.MaxBytes), need)
@@ -70,6 +73,7 @@ func (p *Pager) reserve(n uint64) error {
 		return fmt.Errorf("grow %s: %w", p.name, err)
 	}
 	p.fileSize = size
+	p.syncing.grown.Store(true)
 	return nil
 }
 
@@ -169,8 +173,10 @@ func (p *Pager) InFrame(id Pgid) bool {
 }
 
 // NewExtent writes value into an overflow extent of pages born in epoch, straight to the file: into free space, which
-// harms nothing if the transaction never commits. It is durable with the next checkpoint, like every page.
-func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte) (Ref, uint64, error) {
+// harms nothing if the transaction never commits. It is durable with the next checkpoint, like every page, or after SyncExtents.
+//
+// soon says that it is going to be: the disk begins at once.
+func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
 	n := ExtentPages(len(value), p.pageSize)
 	var id Pgid
 	var ok bool
@@ -204,39 +210,44 @@ func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte) (Ref, uint64,
 		p.extents[id] = append([]byte(nil), value...)
 		return ref, n, nil
 	}
-	return ref, n, p.writeExtent(ref, n, value)
+	return ref, n, p.writeExtent(ref, n, value, soon)
 }
 
-// writeExtent writes header, value and padding in pieces, so that no second copy of a large value is made.
-func (p *Pager) writeExtent(ref Ref, n uint64, value []byte) error {
-	var head [ExtentHeader]byte
-	WriteHeader(head[:], Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindOverflow})
-	putU64(head[offExtentSize:], uint64(len(value)))
-	pad := make([]byte, int(n)*p.pageSize-ExtentHeader-len(value))
+// extentStep is how much of an extent is written at a time, and begun to be written to the disk while the next is copied.
+const extentStep = 256 << 10
+
+// writeExtent writes the value in steps and in whole pages, without a copy in between, and the first page last: the checksum in its header
+// is then known. soon says that it is going to be synced before long.
+func (p *Pager) writeExtent(ref Ref, n uint64, value []byte, soon bool) error {
+	ends := make([]byte, 2*p.pageSize)
+	first, last := ends[:p.pageSize], ends[p.pageSize:]
+	WriteHeader(first, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindOverflow})
+	putU64(first[offExtentSize:], uint64(len(value)))
+	rest := value[copy(first[ExtentHeader:], value):]
 	d := xxhash.New()
-	for _, part := range [][]byte{head[offPgid:], value, pad} {
-		_, _ = d.Write(part) // a hash cannot fail
+	_, _ = d.Write(first[offPgid:]) // a hash cannot fail
+	write := func(b []byte, off int64) error {
+		if err := p.writeAt(b, off); err != nil || !soon {
+			return err
+		}
+		return p.startWriteBack(off, int64(len(b)))
 	}
-	putU64(head[offChecksum:], d.Sum64()^p.salt)
-	off := int64(ref.Pgid) * int64(p.pageSize)
-	first := make([]byte, 0, min(int(n)*p.pageSize, stagingBytes))
-	first = append(first, head[:]...)
-	fit := min(cap(first)-ExtentHeader, len(value))
-	first = append(first, value[:fit]...)
-	first = append(first, pad[:min(cap(first)-len(first), len(pad))]...)
-	if err := p.writeAt(first, off); err != nil {
+	start := int64(ref.Pgid) * int64(p.pageSize)
+	for off := start + int64(p.pageSize); len(rest) > 0; {
+		step := rest[:min(len(rest)/p.pageSize*p.pageSize, extentStep)]
+		if rest = rest[len(step):]; len(step) == 0 {
+			copy(last, rest)
+			step, rest = last, nil
+		}
+		_, _ = d.Write(step)
+		if err := write(step, off); err != nil {
+			return err
+		}
+		off += int64(len(step))
+	}
+	putU64(first[offChecksum:], d.Sum64()^p.salt)
+	if err := write(first, start); err != nil {
 		return err
-	}
-	rest := value[fit:]
-	if len(rest) > 0 {
-		if err := p.writeAt(rest, off+int64(len(first))); err != nil {
-			return err
-		}
-	}
-	if left := int(n)*p.pageSize - len(first) - len(rest); left > 0 {
-		if err := p.writeAt(pad[:left], off+int64(len(first)+len(rest))); err != nil {
-			return err
-		}
 	}
 	p.pagesWritten.Add(n)
 	return nil

@@ -210,7 +210,7 @@ func TestExtentBehindAGroupThatWasNotReadIsNotFree(t *testing.T) {
 	p = b.open(t)
 	require.False(t, p.space.groups[0].loaded)
 	value := make([]byte, 20*MinPageSize)
-	ref, n, err := p.NewExtent(nextEpoch(p), 7, value)
+	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false)
 	require.NoError(t, err)
 	require.False(t, p.space.groups[0].loaded)
 	seen := map[Pgid]bool{}
@@ -306,7 +306,7 @@ func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
 	}
 	_, _, err = p.New(7)
 	require.ErrorIs(t, err, ErrNoSpace)
-	_, _, err = p.NewExtent(2, 7, make([]byte, 10000))
+	_, _, err = p.NewExtent(2, 7, make([]byte, 10000), false)
 	require.ErrorIs(t, err, ErrNoSpace)
 	checkpoint(t, p) // takes of the slack: what frees space has to go on
 	require.LessOrEqual(t, p.FileBytes(), most)

@@ -67,7 +67,7 @@ func (p *Pager) writeRun(ids []Pgid, b []byte) error {
 	if err := p.writeAt(b, off); err != nil {
 		return err
 	}
-	if err := p.writeBack(ids[0], len(ids), p.file.StartWriteBack); err != nil {
+	if err := p.startWriteBack(int64(ids[0])*int64(p.pageSize), int64(len(ids))*int64(p.pageSize)); err != nil {
 		return err
 	}
 	p.pagesWritten.Add(uint64(len(ids)))

@@ -88,7 +88,7 @@ func newPage(t testing.TB, p *Pager, fill byte) Ref {
 // newExtent makes a committed overflow extent.
 func newExtent(t testing.TB, p *Pager, value []byte) Ref {
 	t.Helper()
-	ref, n, err := p.NewExtent(nextEpoch(p), 7, value)
+	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false)
 	require.NoError(t, err)
 	require.Equal(t, ExtentPages(len(value), p.PageSize()), n)
 	require.NoError(t, p.Commit(ref.Pgid, n))

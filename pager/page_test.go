@@ -290,7 +290,7 @@ func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
 	f.write = errBroken
 	for f.writes = 0; f.writes < 3; f.writes++ {
 		left := f.writes
-		_, _, err = p.NewExtent(base+1, 7, make([]byte, stagingBytes+MinPageSize*3/2))
+		_, _, err = p.NewExtent(base+1, 7, make([]byte, stagingBytes+MinPageSize*3/2), false)
 		requireBroken(err)
 		f.writes = left
 	}
@@ -471,7 +471,7 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	p, metas, err := Open(Options{FS: b.fs, Path: b.path, ReadOnly: true})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
-	ref, n, err := p.NewExtent(2, 7, []byte("value"))
+	ref, n, err := p.NewExtent(2, 7, []byte("value"), false)
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), n)
 	v, err := p.Extent(ref, 5)
@@ -587,9 +587,13 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 			require.LessOrEqual(t, r[1], most)
 		}
 	}
+	f.ranges = nil
+	require.NoError(t, p.Write(c, nil))
+	require.Empty(t, f.ranges, "without anybody to wait for")
 	f.err = errBroken
 	require.ErrorIs(t, p.Write(c, beside(true)), errBroken)
-	require.NoError(t, p.Write(c, nil), "without anybody to wait for")
+	f.err = nil
+	require.ErrorIs(t, p.Write(c, nil), errBroken, "a failure is final")
 }
 
 // TestPagesWhoseFramesWereTakenAreReadFromTheFile: without a proof while all goes well, and after a failed sync with one, for the

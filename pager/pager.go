@@ -60,6 +60,7 @@ type Pager struct {
 	space     *space
 	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
 	fileSize  int64 // bytes the file is known to have; writer lock
+	syncing   syncing
 	lastMeta  *Meta // the newest durable one; changed by WriteMeta only
 	overdraft bool  // see Overdraft; writer lock
 
@@ -154,6 +155,7 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if p.fileSize, err = p.file.Size(); err != nil {
 		return metas, err
 	}
+	p.syncing.grown.Store(true) // perhaps, in a session that a crash ended
 	return readMetas(p.file, p.name)
 }
 

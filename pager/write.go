@@ -97,17 +97,14 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		if beside == nil {
 			continue
 		}
-		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack); err != nil {
+		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1); err != nil {
 			return err
 		}
 		beside.Wrote(part)
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
 	// its size must be durable before a meta page counts on it (R5).
-	if err := p.file.Sync(); err != nil {
-		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
-	}
-	return nil
+	return p.sync("the pages", func() error { return p.file.Sync() })
 }
 
 // distrust makes the next read of each page prove it: after a failure the page cache may forget what was written, and the
@@ -153,10 +150,15 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 	return flush()
 }
 
-// writeBack has the disk write n pages that were written just before, in one of the file's two ways: waiting for it or not.
-func (p *Pager) writeBack(first Pgid, n int, way func(off, n int64) error) error {
+// writeBack has the disk write n pages that were written just before, and waits for it.
+func (p *Pager) writeBack(first Pgid, n int) error {
 	off := int64(first) * int64(p.pageSize)
-	if err := way(off, int64(n)*int64(p.pageSize)); err != nil {
+	return p.sync(fmt.Sprintf("pages from %d on", first), func() error { return p.file.WriteBack(off, int64(n)*int64(p.pageSize)) })
+}
+
+// startWriteBack lets the disk begin with bytes that were written just before, and waits for nothing.
+func (p *Pager) startWriteBack(off, n int64) error {
+	if err := p.file.StartWriteBack(off, n); err != nil {
 		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
 	}
 	return nil
@@ -171,7 +173,7 @@ func (p *Pager) Spill(ids []Pgid) error {
 	}
 	for rest := ids; len(rest) > 0; {
 		n := consecutive(rest)
-		if err := p.writeBack(rest[0], n, p.file.StartWriteBack); err != nil {
+		if err := p.startWriteBack(int64(rest[0])*int64(p.pageSize), int64(n)*int64(p.pageSize)); err != nil {
 			return err
 		}
 		rest = rest[n:]
@@ -189,11 +191,14 @@ func (p *Pager) Spill(ids []Pgid) error {
 func (p *Pager) WriteMeta(m Meta) error {
 	m.Slot = 1 - p.lastMeta.Slot
 	m.StoreID, m.PageSize, m.SegmentSize, m.Optional = p.id, p.pageSize, p.lastMeta.SegmentSize, p.lastMeta.Optional
+	if err := p.unsynced(); err != nil {
+		return err
+	}
 	if err := p.writeAt(appendMeta(nil, &m), int64(m.Slot)*int64(p.pageSize)); err != nil {
 		return err
 	}
-	if err := p.file.SyncData(); err != nil {
-		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)
+	if err := p.sync(fmt.Sprintf("meta page %d", m.Slot), func() error { return p.file.SyncData() }); err != nil {
+		return err
 	}
 	p.lastMeta = &m
 	return nil

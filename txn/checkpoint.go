@@ -120,6 +120,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(cut)
 	s.epoch++
 	s.logSince.Store(int64(cut))
+	s.namedSince.Store(0)
 	s.capturedSer = s.head.serial
 	return c, nil
 }

@@ -68,6 +68,9 @@ func (w *writer) logCommit() (wal.LSN, error) {
 	if w.flushed == 0 {
 		w.fillHead()
 	}
+	if w.named > 0 {
+		w.s.log.Refers()
+	}
 	end, err := w.s.log.Append(w.redo, true)
 	if err != nil {
 		return 0, w.s.logError(err)
@@ -112,15 +115,12 @@ func (w *writer) settle(v *version) {
 	} else {
 		v.trees = trees{few: append([]treeState(nil), w.trees.few...)}
 	}
+	s.namedSince.Add(w.named)
 	var errs []error
 	for _, f := range w.freed {
-		if f.own {
+		if f.own && !f.named {
 			s.pg.SetOwner(f.id, 0) // counted as unused below
-			continue
 		}
-		errs = append(errs, s.pg.Freed(f.id, uint64(f.n)))
-		f.serial, f.until = v.serial, s.epoch
-		s.retired.push(f)
 	}
 	for _, r := range w.taken {
 		if s.pg.Owner(r.id) >= w.first {
@@ -128,6 +128,14 @@ func (w *writer) settle(v *version) {
 		} else {
 			errs = append(errs, s.pg.Unused(r.id, uint64(r.n)))
 		}
+	}
+	for _, f := range w.freed {
+		if f.own && !f.named {
+			continue
+		}
+		errs = append(errs, s.pg.Freed(f.id, uint64(f.n)))
+		f.serial, f.until = v.serial, s.epoch
+		s.retired.push(f)
 	}
 	for _, id := range w.changed {
 		s.changed[id] = struct{}{}

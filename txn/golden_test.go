@@ -41,6 +41,9 @@ var goldenRedo = []struct {
 	{redo{op: opSetTag, id: 1, key: []byte("key")},
 		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opNextTree, id: 1 << 20}, []golden.Part{{1, "next tree"}, {3, "2^20"}}},
+	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20},
+		[]golden.Part{{1, "put, named"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`},
+			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}}},
 }
 
 // appendRedo encodes an operation as the transaction's calls do.
@@ -56,6 +59,8 @@ func appendRedo(b []byte, r redo) []byte {
 		return appendRange(b, r.id, r.key, r.value)
 	case opSetTag:
 		return appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key)
+	case opPutNamed:
+		return appendNamed(b, r.id, r.tag, r.key, r.ref, r.size)
 	}
 	return appendOp(b, r.op, r.id)
 }
@@ -148,7 +153,9 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 		b    []byte
 	}{
 		{"operation_0", []byte{0, 1}},
-		{"operation_10", []byte{10, 1}},
+		{"operation_11", []byte{11, 1}},
+		{"named_value_above_the_limit", appendNamed(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
+		{"named_value_of_an_epoch_past_the_last", appendNamed(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
 		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
 		{"short_tag", []byte{opSetTag, 1, 2, 1, 'k'}},
 		{"put_of_tag_0", []byte{opPutTag, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'k', 0}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // The operations of a write transaction: each changes trees and adds itself to the redo.
@@ -51,6 +52,11 @@ func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error)
 	if was, err = w.put(id, key, value, tag); err != nil {
 		return Info{}, tx.broken(err)
 	}
+	if w.names(len(value)) {
+		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
+		w.named += int64(len(value))
+		return was, tx.broken(w.logged())
+	}
 	if tag == 0 {
 		w.redo = appendOp(w.redo, opPut, id)
 	} else {
@@ -71,6 +77,21 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 		w.fingersAt = w.mods
 	}
 	return was, err
+}
+
+// putNamed puts a value that is in an extent already, which was claimed.
+func (w *writer) putNamed(r redo) error {
+	t, ok := w.trees.get(r.id)
+	if !ok {
+		return treeError(r.id)
+	}
+	w.s.pg.SetOwner(r.ref.Pgid, w.owner)
+	w.taken = append(w.taken, run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
+	_, err := tree.PutExtent(w, &t, r.key, r.ref, r.size, r.tag)
+	if err == nil {
+		w.set(r.id, t)
+	}
+	return err
 }
 
 // finger is that of a tree, which points nowhere if anything but put has changed pages since.
@@ -289,9 +310,9 @@ func (w *writer) within() {
 	w.s.log.SetBound(most - w.s.pg.FileBytes())
 }
 
-func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) }
+func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.named }
 
-// Bytes is the size of the transaction in the log, so far.
+// Bytes is the size of the transaction so far: in the log, and of values that the log names.
 func (tx *Tx) Bytes() int64 {
 	if tx.w == nil || tx.done {
 		return 0

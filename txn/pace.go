@@ -46,7 +46,7 @@ func (s *Store) due() bool {
 	if s.wantRoom.Swap(false) {
 		return true
 	}
-	since, bound := int64(end)-s.logSince.Load(), s.checkpointBytes()
+	since, bound := int64(end)-s.logSince.Load()+s.namedSince.Load(), s.checkpointBytes()
 	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for their sake.
 	return since > bound || s.pg.FrameBytes() > s.o.CacheBytes-s.o.CacheBytes/4 && since > bound/16
 }

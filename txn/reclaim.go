@@ -83,7 +83,7 @@ func (s *Store) retire(r freedRun) error {
 	case r.n == 0:
 		s.pg.ReleaseFrame(r.id, r.birth)
 		return nil
-	case r.epoch == r.until: // no checkpoint ever reached it
+	case r.epoch == r.until && !r.named: // no checkpoint ever reached it, and no record that a crash leaves names it
 		return s.pg.Unused(r.id, uint64(r.n))
 	case r.until <= s.durable:
 		return s.pg.Release(r.id, uint64(r.n))

@@ -7,8 +7,8 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// readLog reads the log after m to its end. With a writer it applies what a batch does not hold; without one it only proves the
-// log, and what it has read need not be read again unless that is partial.
+// readLog reads the log after m to its end. Without a writer it only proves the log and finds the values that it names; what it has
+// read need not be read again unless that is partial. With a writer, which is for after that, it applies what a batch does not hold.
 func (s *Store) readLog(m, newest *pager.Meta, found *wal.Found, w *writer) (p *replayer, err error) {
 	p = newReplayer(s, m, found.Bytes(wal.LSN(m.LogStart)))
 	p.w = w
@@ -94,11 +94,21 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	// An epoch that no page of an earlier try can have: a page of that try would pass for one of this.
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
+	if read == nil {
+		if read, err = s.readLog(m, newest, found, nil); err != nil {
+			read.free()
+			return true, err
+		}
+	}
+	if err := read.claim(); err != nil {
+		read.free()
+		return true, err
+	}
 	w := &s.w
 	w.begin()
 	w.silent = true
 	s.pg.Overdraft(true) // what fitted once shall not be refused now
-	if read == nil || read.partial {
+	if read.partial {
 		read, err = s.readLog(m, newest, found, w)
 	}
 	read.w = w

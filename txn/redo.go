@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // Redo: the payload of one commit's log record. Integers are unsigned varints unless told.
@@ -18,6 +21,10 @@ import (
 //	  7 clear        tree
 //	  8 set tag      tree, tag i64 little-endian, 0 for none, key length, key
 //	  9 next tree    first tree number never used
+//	 10 put, named   tree, tag i64 little-endian, 0 for none, key length, key, value length, pgid, epoch
+//
+// A named value is in the overflow extent at pgid and epoch, which is durable before the record is written, and stays as it is until
+// a checkpoint makes the record needless.
 //
 // Replay ends where applying them in order to the state before would; it never looks at a clock. Golden bytes: testdata/redo.hex.
 const (
@@ -30,6 +37,7 @@ const (
 	opClear    = 7
 	opSetTag   = 8
 	opNextTree = 9
+	opPutNamed = 10
 
 	redoHead = 16
 
@@ -46,6 +54,13 @@ func appendOp(b []byte, op byte, id TreeID) []byte {
 }
 
 func appendTag(b []byte, tag int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(tag)) }
+
+func appendNamed(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size int) []byte {
+	b = appendBytes(appendTag(appendOp(b, opPutNamed, id), tag), key)
+	b = appendLength(b, size)
+	b = binary.AppendUvarint(b, uint64(ref.Pgid))
+	return binary.AppendUvarint(b, uint64(ref.Epoch))
+}
 
 func appendRange(b []byte, id TreeID, lo, hi []byte) []byte {
 	b = appendOp(b, opRange, id)
@@ -72,11 +87,14 @@ type redo struct {
 	id         TreeID
 	key, value []byte // of a range: lo and hi, nil if unbounded
 	tag        int64
+
+	ref  pager.Ref // of a named value: where it is
+	size int       // and how long
 }
 
 // onKey says that the operation is one on the row of one key.
 func (r *redo) onKey() bool {
-	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag
+	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag || r.op == opPutNamed
 }
 
 var errShortRedo = errors.New("operation is cut short")
@@ -110,6 +128,13 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	case opCreate, opDrop, opClear, opNextTree:
 	case opSetTag:
 		r.tag, r.key = d.int64(), d.bytes()
+	case opPutNamed:
+		r.tag, r.key = d.int64(), d.bytes()
+		size, id, epoch := d.uvarint(), d.uvarint(), d.uvarint()
+		if size > tree.MaxValue || epoch > uint64(pager.MaxEpoch) {
+			return r, nil, fmt.Errorf("named value of %d bytes in epoch %d", size, epoch)
+		}
+		r.size, r.ref = int(size), pager.Ref{Pgid: pager.Pgid(id), Epoch: pager.Epoch(epoch)}
 	default:
 		if !d.short {
 			return r, nil, fmt.Errorf("operation %d is not known", r.op)

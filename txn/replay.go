@@ -25,6 +25,8 @@ type replayer struct {
 	batch   *batch
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
+	named []redo // by operations that no batch has taken
+
 	seq  uint64   // of the last commit; of the meta page if there is none
 	mark int64    // likewise
 	tail wal.Tail // once the log was read to its end
@@ -44,14 +46,50 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
 	p.seq++
 	if p.partial {
+		p.note(payload)
 		return nil
 	}
+	before := len(p.batch.named)
 	err := p.add(payload, lsn)
 	if p.w == nil && err != nil {
+		p.named = append(p.named, p.batch.named[:before]...)
+		p.note(payload)
 		p.free()
 		p.partial, err = true, nil // who applies the log will tell
 	}
 	return err
+}
+
+// note takes down which values the operations of a commit name, up to the first that does not decode.
+func (p *replayer) note(payload []byte) {
+	for rest := payload[min(redoHead, len(payload)):]; len(rest) > 0; {
+		r, more, err := decodeRedo(rest)
+		if err != nil {
+			return
+		}
+		if r.op == opPutNamed {
+			p.named = append(p.named, redo{ref: r.ref, size: r.size})
+		}
+		rest = more
+	}
+}
+
+// claim takes the pages of all values that the log names, and sees to it that no page is born in an epoch of theirs or before. It comes
+// before anything is allocated, once all of the log was read.
+func (p *replayer) claim() error {
+	s := p.s
+	for _, list := range [][]redo{p.named, p.batch.named} {
+		for _, r := range list {
+			if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
+				return badfile.At(s.path+" (log)", -1, "it names a value of epoch %d", r.ref.Epoch)
+			}
+			if err := s.pg.Claim(r.ref, r.size); err != nil {
+				return err
+			}
+			s.epoch = max(s.epoch, r.ref.Epoch+1)
+		}
+	}
+	return nil
 }
 
 func (p *replayer) add(payload []byte, lsn wal.LSN) error {
@@ -166,6 +204,11 @@ func (w *writer) apply(r redo) error {
 	switch r.op {
 	case opPut, opPutTag:
 		_, err = w.put(r.id, r.key, r.value, r.tag)
+	case opPutNamed:
+		if r.size <= tree.MaxInline(w.PageSize()) {
+			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
+		}
+		err = w.putNamed(r)
 	case opDelete:
 		_, err = w.delete(r.id, r.key)
 	case opRange:

@@ -19,6 +19,7 @@ type save struct {
 	nextID  TreeID
 	trash   uint64
 	dirty   bool
+	named   int64
 }
 
 // Savepoint marks the present state of a write transaction. Of a read transaction it is a place with nothing to undo.
@@ -36,6 +37,7 @@ func (tx *Tx) Savepoint() Savepoint {
 	w.saves = append(w.saves, save{
 		no: s.serial, trees: w.trees.copy(), taken: len(w.taken), freed: len(w.freed), changed: len(w.changed),
 		redo: len(w.redo), nextID: w.nextID, trash: w.trash, dirty: w.dirty,
+		named: w.named,
 	})
 	return Savepoint{tx: tx, no: s.serial}
 }
@@ -65,6 +67,7 @@ func (w *writer) back(i int) {
 	w.freed = w.freed[:sv.freed]
 	w.trees = sv.trees.copy()
 	w.redo, w.nextID, w.trash, w.dirty = w.redo[:sv.redo], sv.nextID, sv.trash, sv.dirty
+	w.named = sv.named
 	w.mods++
 	w.s.serial++
 	w.owner = w.s.serial // what is left dates from before the savepoint

@@ -82,6 +82,7 @@ type Store struct {
 	commits     atomic.Uint64
 	checkpoints atomic.Uint64
 	logSince    atomic.Int64 // log position of the last capture
+	namedSince  atomic.Int64 // bytes of values that the log names since then
 	fileBytes   atomic.Int64 // of the last checkpoint
 }
 
@@ -195,7 +196,8 @@ func (s *Store) walOptions() wal.Options {
 		KeepFree: keep,
 		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
-		Ours: func() error { return replaced(s.pg.CheckIdentity()) },
+		Ours:   func() error { return replaced(s.pg.CheckIdentity()) },
+		Before: s.pg.SyncExtents,
 	}
 }
 

@@ -116,6 +116,13 @@ func (tx *Tx) SetMark(ms int64) {
 	}
 }
 
+// Aim says what the commit is going to wait for: what large values may count on. Until then that is Sync.
+func (tx *Tx) Aim(d Durability) {
+	if tx.w != nil {
+		tx.w.lazy = d == NoSync
+	}
+}
+
 // Err is the first I/O or corruption error that the transaction met.
 func (tx *Tx) Err() error { return tx.err }
 

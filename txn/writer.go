@@ -42,6 +42,10 @@ type writer struct {
 	spillOver int64
 	behind    int // so many of taken were looked at by spillBehind
 
+	lazy   bool      // the commit will not wait for a sync
+	extent pager.Ref // that was written last
+	named  int64     // bytes of values in extents that the redo names
+
 	mayUndo bool        // pages may be changed in place, if the undo can be opened
 	undo    *pager.Undo // opened
 
@@ -70,6 +74,7 @@ type freedRun struct {
 	epoch  pager.Epoch // of birth
 	until  pager.Epoch // first checkpoint that does not reach them
 	own    bool        // born in the transaction that frees them
+	named  bool        // perhaps, by the log
 }
 
 func (w *writer) begin() {
@@ -91,6 +96,7 @@ func (w *writer) begin() {
 	w.spillOver, w.behind = s.o.CacheBytes, 0
 	w.tx = nil
 	w.kept = nil
+	w.lazy, w.named = false, 0
 	w.mayUndo, w.undo = false, nil
 	s.pg.Overdraft(false) // a fault in a page may have left it on
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
@@ -235,7 +241,7 @@ func (w *writer) free(ref pager.Ref, n uint32) error {
 }
 
 func (w *writer) NewExtent(value []byte) (pager.Ref, error) {
-	ref, n, err := w.s.pg.NewExtent(w.s.epoch, w.owner, value)
+	ref, n, err := w.s.pg.NewExtent(w.s.epoch, w.owner, value, w.names(len(value)))
 	if n > 0 {
 		w.taken = append(w.taken, run{ref.Pgid, uint32(n)})
 	}
@@ -245,12 +251,28 @@ func (w *writer) NewExtent(value []byte) (pager.Ref, error) {
 	case err != nil:
 		return ref, w.s.dataError(err)
 	}
+	w.extent = ref
 	return ref, nil
 }
 
 func (w *writer) FreeExtent(ref pager.Ref, size int) error {
-	return w.free(ref, uint32(pager.ExtentPages(size, w.PageSize())))
+	n := len(w.freed)
+	err := w.free(ref, uint32(pager.ExtentPages(size, w.PageSize())))
+	if err == nil && len(w.freed) > n {
+		w.freed[n].named = size >= w.s.nameFrom()
+	}
+	return err
 }
+
+// names says whether a value of this size is named by the log, and not repeated there. What waits for no sync cannot be: its record
+// might survive a power cut, and the extent not.
+func (w *writer) names(size int) bool { return size >= w.s.nameFrom() && !w.lazy && !w.silent }
+
+// nameFraction of a segment is the least size of a value that the log names: below, a second sync costs more than a second write.
+const nameFraction = 16
+
+// nameFrom is that size, in bytes: never one that fits into a page.
+func (s *Store) nameFrom() int { return int(max(s.segment/nameFraction, int64(s.pg.PageSize()))) }
 
 // spill writes the transaction's pages early if frames are short. It is called between operations, when nobody holds
 // a page. Looking for pages to write costs a look at all that were taken: after each look, frames have to grow by a

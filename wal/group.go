@@ -297,6 +297,11 @@ func (l *Log) write(g group) (takenBack bool, err error) {
 		return false, nil
 	}
 	r := g.run
+	if r.refers && l.opts.Before != nil {
+		if err := l.opts.Before(); err != nil {
+			return true, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
+		}
+	}
 	complete(r, g.synced)
 	r.buf = appendZeros(r.buf, g.size-len(r.buf))
 	off := int64(r.start - LSN(r.seg.number*uint64(r.seg.size)))

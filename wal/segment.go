@@ -103,6 +103,10 @@ type Options struct {
 	// Path are someone else's by now. It is final. nil: nobody is asked.
 	Ours func() error
 
+	// Before is called by the goroutine that is about to write a group with a commit for which Refers was said. An error
+	// is final, and nothing of the group is written. nil: there are no such commits.
+	Before func() error
+
 	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
 	// the goroutine that wrote, without a lock, and the others wait for it. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)

@@ -63,6 +63,7 @@ type Log struct {
 	prev     LSN // last record
 	mark     mark
 	inCommit bool // parts of a commit were appended, its last part not yet
+	refers   bool // what the next last part ends refers to bytes outside the log
 	reach    LSN  // bytes before it may be in a file
 	cause    error
 	closed   bool
@@ -106,7 +107,8 @@ type run struct {
 	buf    []byte
 	sealed bool
 
-	commits int // whose last part is in buf
+	commits int  // whose last part is in buf
+	refers  bool // one of them to bytes outside the log
 }
 
 // mark remembers where the current commit began, for Abort. run is nil once that is no longer only in memory.
@@ -196,6 +198,14 @@ func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 	}
 }
 
+// Refers says that the commit whose last part comes next refers to bytes outside the log: Options.Before makes them durable
+// before that part is written, so that a record which checks out never refers to what a crash has taken.
+func (l *Log) Refers() {
+	l.mu.Lock()
+	l.refers = true
+	l.mu.Unlock()
+}
+
 // queued counts the bytes in memory. mu is held.
 func (l *Log) queued() (n int) {
 	for _, r := range l.queue {
@@ -246,6 +256,8 @@ func (l *Log) put(payload []byte, last bool) {
 	l.inCommit = !last
 	if last {
 		r.commits++
+		r.refers = r.refers || l.refers
+		l.refers = false
 	}
 	l.encode(r, record{kind: typeData, flags: flags, payload: payload})
 	r.end = l.pos
@@ -305,6 +317,7 @@ func (l *Log) Abort() {
 }
 
 func (l *Log) abort() {
+	l.refers = false
 	if !l.inCommit {
 		return
 	}

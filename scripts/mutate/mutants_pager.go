@@ -2,24 +2,26 @@ package main
 
 // pageMutants are mistakes in pages and trees.
 var pageMutants = []mutant{
-	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	if err := p.file.Sync(); err != nil {
-		return fmt.Errorf("sync the pages of %s: %w", p.name, err)
-	}
-	return nil`, `	return nil`},
-	{"sync", "the_meta_page_is_not_synced", "pager/write.go", `	if err := p.file.SyncData(); err != nil {
-		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)
-	}`, ``},
-	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	if err := p.file.Sync(); err != nil {
-		return fmt.Errorf("sync the pages`, `	if err := p.file.SyncData(); err != nil {
-		return fmt.Errorf("sync the pages`},
+	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.unsynced()`},
+	{"sync", "the_meta_page_is_not_synced", "pager/write.go", `func() error { return p.file.SyncData() }); err != nil {`, `func() error { return nil }); err != nil {`},
+	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.sync("the pages", func() error { return p.file.SyncData() })`},
 	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `		if err := p.writePages(part, c.images, buf); err != nil {
 			return err
 		}`, `		_ = p.writePages(part, c.images, buf)`},
-	{"sync", "error_of_writing_back_is_ignored", "pager/write.go", `		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack); err != nil {
-			return err
-		}`, `		_ = p.writeBack(part[0], int(part[len(part)-1]-part[0])+1, p.file.WriteBack)`},
-	{"sync", "error_of_the_sync_of_pages_is_ignored", "pager/write.go", `		return fmt.Errorf("sync the pages of %s: %w", p.name, err)`, `		return nil`},
-	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/write.go", `		return fmt.Errorf("sync meta page %d of %s: %w", m.Slot, p.name, err)`, `		_ = err`},
+	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := way(); err != nil {`, `	if err := way(); err != nil && false {`},
+	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if p.syncing.first != nil {
+		return p.syncing.first
+	}
+	if err`, `	p.syncing.first = nil
+	if err`},
+	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/write.go", `func() error { return p.file.SyncData() }); err != nil {
+		return err
+	}`, `func() error { return p.file.SyncData() }); err != nil {
+		_ = err
+	}`},
+	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if grown { //`, `		if grown && false { //`},
+	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/write.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
+	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/write.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil

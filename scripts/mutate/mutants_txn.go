@@ -52,7 +52,20 @@ var storeMutants = []mutant{
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
-	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read == nil || read.partial {`, `	if read == nil {`},
+	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
+	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claim(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"replay", "values_that_a_long_log_names_first_are_forgotten", "txn/replay.go", `		p.named = append(p.named, p.batch.named[:before]...)`, `		_ = before`},
+	{"replay", "values_that_a_long_log_names_later_are_forgotten", "txn/replay.go", `	if p.partial {
+		p.note(payload)
+		return nil`, `	if p.partial {
+		return nil`},
+	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `			s.epoch = max(s.epoch, r.ref.Epoch+1)
+`, ``},
+	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.until && !r.named: //`, `	case r.epoch == r.until: //`},
+	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.own && !f.named {
+			s.pg`, `		if f.own {
+			s.pg`},
+	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.lazy && !w.silent }`, ` && !w.silent }`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "txn/order.go", `		r.stale = len(r.ops)`, `		r.stale = 0`},
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/order.go", `			b.endRuns()

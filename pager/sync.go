@@ -1,0 +1,78 @@
+package pager
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// syncing is how the file becomes durable, by two who know nothing of each other: the checkpoint, and the leader of the log with
+// large values that the log names.
+//
+// An operating system tells of a page that it could not write once, to whoever asks next, and takes the page for clean from
+// then on. So they ask in turns, and who comes after a failure is told of that one: it may have been about what they wrote.
+type syncing struct {
+	mu    sync.Mutex  // held while the disk is busy
+	first error       // failure; guarded by mu
+	grown atomic.Bool // the file is perhaps longer than a crash would leave it
+}
+
+// sync has bytes written to the disk, in one of the file's ways. what they are is for the error.
+func (p *Pager) sync(what string, way func() error) error {
+	p.syncing.mu.Lock()
+	defer p.syncing.mu.Unlock()
+	if p.syncing.first != nil {
+		return p.syncing.first
+	}
+	if err := way(); err != nil {
+		p.syncing.first = fmt.Errorf("sync %s of %s: %w", what, p.name, err)
+	}
+	return p.syncing.first
+}
+
+// unsynced is the first failure of a sync.
+func (p *Pager) unsynced() error {
+	p.syncing.mu.Lock()
+	defer p.syncing.mu.Unlock()
+	return p.syncing.first
+}
+
+// SyncExtents makes the extents durable that NewExtent has written, and with them what else was written. No lock is needed.
+// A failure is final, for checkpoints too.
+func (p *Pager) SyncExtents() error {
+	grown := p.syncing.grown.Swap(false)
+	return p.sync("large values", func() error {
+		if grown { // a sync of the data alone need not keep the size (R5)
+			return p.file.Sync()
+		}
+		return p.file.SyncData()
+	})
+}
+
+// Claim takes the pages of an extent that a record of the log names: it was written after the state that Start was told of, to
+// space which is free there, and is in use from now on. It comes before anything is allocated.
+func (p *Pager) Claim(ref Ref, size int) error {
+	n, pages := ExtentPages(size, p.pageSize), uint64(p.fileSize)/uint64(p.pageSize)
+	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
+		return p.corrupt(ref.Pgid, "the log names an extent of %d pages in a file of %d", n, pages)
+	}
+	behind := uint64(ref.Pgid) + n
+	if end := p.space.end; behind > end {
+		p.space.grow(behind - end)
+		if err := p.space.setAvail(Pgid(end), behind-end); err != nil {
+			return err
+		}
+		p.end.Store(p.space.end)
+	}
+	for id := ref.Pgid; uint64(id) < behind; id++ {
+		g, i, err := p.space.at(id)
+		if err != nil {
+			return err
+		}
+		if g.avail[i/64]&(1<<(i%64)) == 0 {
+			return p.corrupt(id, "the log names it as part of a value of %d bytes, but it is in use", size)
+		}
+		p.space.clearAvail(g, i)
+	}
+	return nil
+}

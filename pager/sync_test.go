@@ -1,0 +1,122 @@
+package pager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// syncFile counts syncs, and fails one of them.
+type syncFile struct {
+	vfs.File
+	whole, data int
+	err         error
+}
+
+func (f *syncFile) Sync() error {
+	f.whole++
+	return f.err
+}
+
+func (f *syncFile) SyncData() error {
+	f.data++
+	return f.err
+}
+
+// TestExtentsAreSyncedWithTheSizeOfTheFile where it has grown, in this session or perhaps in one before, and without it else.
+func TestExtentsAreSyncedWithTheSizeOfTheFile(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	f := &syncFile{File: p.file}
+	p.file = f
+	require.NoError(t, p.SyncExtents())
+	require.Equal(t, []int{1, 0}, []int{f.whole, f.data}, "the first of a session")
+	newExtent(t, p, make([]byte, 3*MinPageSize))
+	require.NoError(t, p.SyncExtents())
+	require.Equal(t, []int{2, 0}, []int{f.whole, f.data}, "the file has grown")
+	newExtent(t, p, make([]byte, 3*MinPageSize))
+	require.NoError(t, p.SyncExtents())
+	require.Equal(t, []int{2, 1}, []int{f.whole, f.data}, "it has not")
+}
+
+// TestFirstFailedSyncIsTheLast: the system tells of a failure once, and to anybody.
+func TestFirstFailedSyncIsTheLast(t *testing.T) {
+	for name, fail := range map[string]func(p *Pager) error{
+		"extents":    (*Pager).SyncExtents,
+		"meta_page":  func(p *Pager) error { return p.WriteMeta(p.LastMeta()) },
+		"checkpoint": func(p *Pager) error { return p.Write(&Capture{}, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := memoryBed().newPager(t, MinPageSize)
+			newPage(t, p, 1)
+			c, err := p.CaptureState(nextEpoch(p))
+			require.NoError(t, err)
+			f := &syncFile{File: p.file, err: errBroken}
+			p.file = f
+			require.ErrorIs(t, fail(p), errBroken)
+			f.err = nil
+			syncs := f.whole + f.data
+			require.ErrorIs(t, p.SyncExtents(), errBroken)
+			require.ErrorIs(t, p.Write(c, nil), errBroken)
+			before := make([]byte, 2*MinPageSize)
+			require.NoError(t, vfs.ReadFull(f, before, 0))
+			m := p.LastMeta()
+			m.Epoch++
+			require.ErrorIs(t, p.WriteMeta(m), errBroken)
+			require.Equal(t, syncs, f.whole+f.data, "no sync is tried again")
+			after := make([]byte, 2*MinPageSize)
+			require.NoError(t, vfs.ReadFull(f, after, 0))
+			require.Equal(t, before, after, "no meta page is written")
+		})
+	}
+}
+
+// TestClaim takes extents out of free space before and behind the end of a state, in any order, and nothing else.
+func TestClaim(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		used := newPage(t, p, 1)
+		freed := newExtent(t, p, make([]byte, 20*MinPageSize))
+		last := newPage(t, p, 2)
+		checkpoint(t, p)
+		require.NoError(t, p.Freed(freed.Pgid, 21))
+		require.NoError(t, p.Release(freed.Pgid, 21))
+		checkpoint(t, p)
+		end, size := Pgid(p.Pages()), 2*MinPageSize-ExtentHeader
+		require.Greater(t, end, last.Pgid)
+		require.NoError(t, p.Close())
+
+		p = b.open(t)
+		corrupt := func(id Pgid, size int) {
+			t.Helper()
+			require.ErrorIs(t, p.Claim(Ref{id, 9}, size), badfile.ErrCorrupt)
+		}
+		corrupt(0, size)
+		corrupt(1, size)
+		corrupt(used.Pgid, size)
+		corrupt(last.Pgid, size)
+		corrupt(Pgid(p.FileBytes()/MinPageSize), 1)
+		corrupt(end, int(p.FileBytes()))
+		corrupt(^Pgid(0), size)
+		require.NoError(t, p.Claim(Ref{end + 6, 9}, size))
+		require.NoError(t, p.Claim(Ref{end + 1, 9}, size))
+		require.NoError(t, p.Claim(Ref{freed.Pgid + 15, 9}, size))
+		corrupt(end+7, size)
+		corrupt(freed.Pgid+16, size)
+		claimed := map[Pgid]bool{end + 6: true, end + 7: true, end + 1: true, end + 2: true, freed.Pgid + 15: true, freed.Pgid + 16: true}
+		p.Pack(true) // holes, too
+		for range 40 {
+			id, _, err := p.New(7)
+			require.NoError(t, err)
+			require.False(t, claimed[id], "page %d was handed out", id)
+			claimed[id] = true
+		}
+		require.True(t, claimed[end], "what lies before a claimed extent is free")
+		require.NoError(t, p.Commit(end+6, 2))
+		require.NoError(t, p.Freed(end+6, 2))
+		require.NoError(t, p.Release(end+6, 2))
+		require.NoError(t, p.Close())
+	})
+}
