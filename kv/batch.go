@@ -10,28 +10,29 @@ import (
 )
 
 // Batch collects writes that Apply carries out as one transaction, in their order. Keys and values are copied. Its own
-// verbs mean the family "default". It is not safe for concurrent use, but may be applied again, and by several
-// goroutines at once while nobody adds to it.
-type Batch struct {
-	batchVerbs
-
-	db       *DB
-	families []string // by number; 0 is "default"
-	ops      int
-	err      error // first argument that cannot be taken: Apply returns it
-
-	// buf is a row of: kind u8, number of the family, length of a, length of b, when (uvarints), a, b. when is a ttl in
-	// nanoseconds, an expiry in milliseconds, or 0.
-	buf []byte
-}
+// verbs mean the family "default". The zero Batch is empty and ready to use. A Batch is not safe for concurrent use, but may be
+// applied again, and by several goroutines at once while nobody adds to it.
+type Batch struct{ batchVerbs }
 
 // BatchCF adds to a batch in one family.
 type BatchCF struct{ batchVerbs }
 
 // batchVerbs are what *Batch and *BatchCF have in common. They give no results: Apply reports.
 type batchVerbs struct {
-	b      *Batch
+	ops    *batchOps // nil: none yet
 	family int
+}
+
+// batchOps is what a batch holds.
+type batchOps struct {
+	db       *DB      // whose keys have to be short enough; nil: that is found out by Apply
+	families []string // by number; 0 is "default"
+	n        int
+	err      error // first argument that cannot be taken: Apply returns it
+
+	// buf is a row of: kind u8, number of the family, length of a, length of b, when (uvarints), a, b. when is a ttl in
+	// nanoseconds, an expiry in milliseconds, or 0.
+	buf []byte
 }
 
 // Kinds of operations in a batch.
@@ -45,38 +46,58 @@ const (
 
 // NewBatch returns an empty batch for Apply on any store whose keys may be as long as this one's.
 func (db *DB) NewBatch() *Batch {
-	b := &Batch{db: db, families: []string{cf.Default}}
-	b.batchVerbs.b = b
+	b := new(Batch)
+	b.all().db = db
 	return b
+}
+
+// held is what the batch holds, for those who only look.
+func (v *batchVerbs) held() *batchOps {
+	if v.ops == nil {
+		return &batchOps{}
+	}
+	return v.ops
+}
+
+// all is what the batch holds, to be added to.
+func (v *batchVerbs) all() *batchOps {
+	if v.ops == nil {
+		v.ops = &batchOps{families: []string{cf.Default}}
+	}
+	return v.ops
 }
 
 // CF returns the verbs of another family for this batch. An absent one makes Apply fail.
 func (b *Batch) CF(name string) *BatchCF {
-	for i, have := range b.families {
+	ops := b.all()
+	for i, have := range ops.families {
 		if have == name {
-			return &BatchCF{batchVerbs{b, i}}
+			return &BatchCF{batchVerbs{ops, i}}
 		}
 	}
-	b.families = append(b.families, name)
-	return &BatchCF{batchVerbs{b, len(b.families) - 1}}
+	ops.families = append(ops.families, name)
+	return &BatchCF{batchVerbs{ops, len(ops.families) - 1}}
 }
 
 // Len is the number of operations.
-func (b *Batch) Len() int { return b.ops }
+func (b *Batch) Len() int { return b.held().n }
 
 // Reset empties the batch and keeps its memory. BatchCF of before stay good.
-func (b *Batch) Reset() { b.ops, b.err, b.buf = 0, nil, b.buf[:0] }
+func (b *Batch) Reset() {
+	ops := b.held()
+	ops.n, ops.err, ops.buf = 0, nil, ops.buf[:0]
+}
 
 // Put sets key to value: permanent, or with the default ttl of the family.
-func (v batchVerbs) Put(key, value []byte) { v.add(batchPut, key, value, 0) }
+func (v *batchVerbs) Put(key, value []byte) { v.add(batchPut, key, value, 0) }
 
 // PutTTL sets key to value with an expiry: ttl from the moment on at which the batch is applied.
-func (v batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
+func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
 	v.add(batchPutTTL, key, value, int64(ttl))
 }
 
 // PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch is applied.
-func (v batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
+func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	ms, ok := ttl.CeilMs(at)
 	if !ok || ms <= 0 { // Too far away either way: no clock makes it good.
 		ms = 0
@@ -85,14 +106,14 @@ func (v batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 }
 
 // Delete removes key.
-func (v batchVerbs) Delete(key []byte) { v.add(batchDelete, key, nil, 0) }
+func (v *batchVerbs) Delete(key []byte) { v.add(batchDelete, key, nil, 0) }
 
 // DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not bound.
-func (v batchVerbs) DeleteRange(lo, hi []byte) { v.add(batchDeleteRange, lo, hi, 0) }
+func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(batchDeleteRange, lo, hi, 0) }
 
-func (v batchVerbs) add(kind byte, first, second []byte, when int64) {
-	b := v.b
-	b.ops++
+func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
+	b := v.all()
+	b.n++
 	if b.err != nil {
 		return
 	}

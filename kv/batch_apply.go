@@ -21,15 +21,16 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if b == nil {
 		return invalid("the batch is nil")
 	}
-	if b.err != nil {
-		return b.err
+	ops := b.held()
+	if ops.err != nil {
+		return ops.err
 	}
 	tx, err := db.shots.use(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer db.shots.done(tx)
-	if err := b.replay(tx); err != nil {
+	if err := ops.replay(tx); err != nil {
 		return err
 	}
 	return tx.commit(ctx)
@@ -44,7 +45,7 @@ type batchOp struct {
 }
 
 // replay carries the operations out, some at a time.
-func (b *Batch) replay(tx *Tx) error {
+func (b *batchOps) replay(tx *Tx) error {
 	families := make([]*verbs, len(b.families))
 	var some [ttl.WarmKeys]batchOp
 	for rest := b.buf; len(rest) > 0; {

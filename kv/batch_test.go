@@ -40,6 +40,28 @@ func TestBatchIsAppliedInOrderAndAgain(t *testing.T) {
 	require.Equal(t, []string{"x=1", "y="}, rows(t, db, "a"))
 }
 
+// TestZeroBatchIsReady: the length of keys is looked at when a store is known.
+func TestZeroBatchIsReady(t *testing.T) {
+	db := openTest(t)
+	var b kv.Batch
+	require.Zero(t, b.Len())
+	b.Reset()
+	require.NoError(t, db.Apply(t.Context(), &b))
+	require.NoError(t, db.Apply(t.Context(), new(kv.Batch)))
+	b.Put([]byte("k"), []byte("v"))
+	b.CF("default").Put([]byte("l"), []byte("w"))
+	require.Equal(t, 2, b.Len())
+	require.NoError(t, db.Apply(t.Context(), &b))
+	require.Equal(t, []string{"k=v", "l=w"}, rows(t, db, "default"))
+	b.Put(make([]byte, db.MaxKeySize()), nil)
+	require.NoError(t, db.Apply(t.Context(), &b))
+	b.Delete([]byte("k"))
+	b.PutTTL(make([]byte, db.MaxKeySize()+1), nil, time.Hour)
+	require.ErrorIs(t, db.Apply(t.Context(), &b), kv.ErrKeyTooLarge)
+	require.Len(t, rows(t, db, "default"), 3, "all or nothing")
+	new(kv.BatchCF).Put([]byte("k"), nil) // of no batch: nothing happens
+}
+
 func TestBatchIsAtomic(t *testing.T) {
 	db := openTest(t)
 	b := db.NewBatch()

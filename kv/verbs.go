@@ -46,6 +46,9 @@ func checkKey(key []byte, db *DB) error {
 	if len(key) == 0 {
 		return ErrKeyEmpty
 	}
+	if db == nil {
+		return nil // a batch that knows no store
+	}
 	if limit := db.MaxKeySize(); len(key) > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrKeyTooLarge, len(key), limit)
 	}
