@@ -54,8 +54,8 @@ func requireLong(t *testing.T, s *Store, want map[string]int) {
 }
 
 // onCrash opens what a power cut, and a killed process, leave of the disk as it is now. The recovery is crashed at each of
-// its steps, too.
-func onCrash(t *testing.T, disk *crashfs.Disk, o Options, look func(s *Store)) {
+// its steps, too, or at every so many.
+func onCrash(t *testing.T, disk *crashfs.Disk, o Options, every int, look func(s *Store)) {
 	t.Helper()
 	const profiles = crashfs.None | crashfs.Kill | crashfs.Size
 	open := func(d *crashfs.Disk) {
@@ -69,7 +69,7 @@ func onCrash(t *testing.T, disk *crashfs.Disk, o Options, look func(s *Store)) {
 	for im := range disk.Images(crashfs.ImageOptions{Profiles: profiles, From: disk.Len()}) {
 		d := im.Disk(crashfs.Options{})
 		open(d)
-		for second := range d.Images(crashfs.ImageOptions{Profiles: profiles}) {
+		for second := range d.Images(crashfs.ImageOptions{Profiles: profiles, Every: every}) {
 			open(second.Disk(crashfs.Options{}))
 		}
 	}
@@ -87,7 +87,7 @@ func TestNamedValueIsWrittenOnceAndThereAfterACrash(t *testing.T) {
 		want[key] = i
 	}
 	require.Less(t, int64(s.log.End())-s.logSince.Load(), int64(2*len(long(0))), "the log has the values")
-	onCrash(t, disk, o, func(s *Store) { requireLong(t, s, want) })
+	onCrash(t, disk, o, 1, func(s *Store) { requireLong(t, s, want) })
 }
 
 // TestNamedValueStaysUntilACheckpoint overwrites and deletes named values, in the transaction that put them and later, and puts others:
@@ -112,7 +112,7 @@ func TestNamedValueStaysUntilACheckpoint(t *testing.T) {
 			})
 			putLong(t, s, "gone", seed)
 			want["twice"], want["gone"] = seed+1, seed
-			onCrash(t, disk, o, func(s *Store) { requireLong(t, s, want) })
+			onCrash(t, disk, o, 1, func(s *Store) { requireLong(t, s, want) })
 		}
 		if round > 0 {
 			require.InDelta(t, before, s.pg.Pages(), 30, "the space of 16 values from before the checkpoint was not used again")
@@ -206,7 +206,7 @@ func TestFailedSyncOfANamedValueIsFinal(t *testing.T) {
 	require.ErrorIs(t, s.pg.SyncExtents(), crashfs.ErrIO)
 	require.Equal(t, epoch, s.pg.LastMeta().Epoch)
 	require.Error(t, s.Close())
-	onCrash(t, disk, testOptions(nil), func(s *Store) { requireLong(t, s, map[string]int{"k": 1}) })
+	onCrash(t, disk, testOptions(nil), 1, func(s *Store) { requireLong(t, s, map[string]int{"k": 1}) })
 }
 
 // TestNamedValuesStartCheckpoints as those in the log do: until then their space cannot be used again.
@@ -244,7 +244,7 @@ func TestNamedValuesOfALongLog(t *testing.T) {
 		want[key] = i
 	}
 	recovered := 0
-	onCrash(t, disk, o, func(s *Store) {
+	onCrash(t, disk, o, 100, func(s *Store) {
 		if recovered == 0 {
 			require.EqualValues(t, 60, s.Recovery().CommitsReplayed)
 		}
@@ -271,7 +271,7 @@ func TestNamedValueOfALaterEpoch(t *testing.T) {
 	putLong(t, s, "b", 2)
 	require.Greater(t, s.epoch, s.durable+2)
 	born := s.epoch
-	onCrash(t, disk, o, func(s *Store) {
+	onCrash(t, disk, o, 1, func(s *Store) {
 		require.Greater(t, s.durable, born, "pages of the recovery would pass for those of the session before")
 		requireLong(t, s, map[string]int{"a": 1, "b": 2})
 	})
