@@ -25,19 +25,26 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 	if err := t.checkDepth(); err != nil {
 		return Info{}, err
 	}
-	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, value, tag), finger: f}
+	c := makeCell(key, value, tag)
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
-		if p.cell.ref, err = w.NewExtent(value); err != nil {
+		if c.ref, err = w.NewExtent(value); err != nil {
 			return Info{}, err
 		}
-		p.cell.info |= infoOverflow
-	} else if was, done := f.put(t, &p.cell); done {
+		c.info |= infoOverflow
+	} else if was, done := f.put(t, &c); done {
 		return was, nil
-	} else if !f.Beyond(key) && p.inPlace(t) {
+	}
+	return f.descend(w, t, &c)
+}
+
+// descend is Put of a cell that is not put where the finger points.
+func (f *Finger) descend(w Writer, t *Tree, c *cell) (Info, error) {
+	p := putter{editor: editor{w: w}, rightmost: true, cell: *c, finger: f}
+	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.inPlace(t) {
 		return p.was, nil
 	}
-	err = p.put(t)
+	err := p.put(t)
 	p.done()
 	switch {
 	case f == nil:

@@ -67,16 +67,20 @@ func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error)
 }
 
 func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
-	t, ok := w.trees.get(id)
-	if !ok {
-		return Info{}, treeError(id)
+	s := w.trees.amongFew(id)
+	if s == nil {
+		other, ok := w.trees.amongMany(id)
+		if !ok {
+			return Info{}, treeError(id)
+		}
+		s = &other
 	}
-	was, err = w.finger(id).Put(w, &t, key, value, tag)
-	if err == nil {
-		w.set(id, t)
-		w.fingersAt = w.mods
+	if was, err = w.finger(id).Put(w, &s.t, key, value, tag); err != nil {
+		return was, err // of a tree that is half changed: nobody looks at it again
 	}
-	return was, err
+	w.set(id, s.t)
+	w.fingersAt = w.mods
+	return was, nil
 }
 
 // putNamed puts a value that is in an extent already, which was claimed.

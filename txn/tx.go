@@ -241,8 +241,10 @@ func (tx *Tx) Rows(id TreeID) uint64 {
 	if tx.done {
 		return 0
 	}
-	t, _ := tx.tree(id)
-	return t.Rows
+	if tx.w != nil {
+		return tx.w.trees.rows(id)
+	}
+	return tx.v.trees.rows(id)
 }
 
 // Exists says whether there is such a tree.

@@ -71,6 +71,14 @@ func (ts *trees) get(id TreeID) (tree.Tree, bool) {
 	return s.t, ok
 }
 
+func (ts *trees) rows(id TreeID) uint64 {
+	if s := ts.amongFew(id); s != nil {
+		return s.t.Rows
+	}
+	s, _ := ts.amongMany(id)
+	return s.t.Rows
+}
+
 func (ts *trees) stamp(id TreeID) uint64 {
 	if s := ts.amongFew(id); s != nil {
 		return s.stamp
