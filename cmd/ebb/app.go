@@ -40,7 +40,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it while it is in use.
 
 Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be there
-is (put --if-absent). An expired key is not there, whether it is deleted already or not.
+is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted already or not.
 
 Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m or 36h.
 
@@ -73,7 +73,7 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	root.AddCommand(
 		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
-		a.importCommand(), a.exportCommand(),
+		a.importCommand(), a.exportCommand(), a.familyCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
 		a.pagesCommand(), a.walCommand(),
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),

@@ -251,7 +251,7 @@ func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 func TestVersionAndHelp(t *testing.T) {
 	require.Contains(t, good(t, "version"), runtime.Version())
 	require.Equal(t, runtime.Version(), object(t, good(t, "version", "--json"))["go"])
-	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "stats", "check", "dump", "pages", "wal",
+	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "family", "stats", "check", "dump", "pages", "wal",
 		"ttl", "expire", "persist", "purge", "bench-quick", "demo", "version", "completion"} {
 		require.Contains(t, good(t, "--help"), "  "+command, "%s is listed", command)
 		require.NotEmpty(t, good(t, command, "--help"))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +66,50 @@ func TestExportSaysThatFilesHaveNoExpiry(t *testing.T) {
 	require.NotContains(t, s.good("export", t.TempDir(), "--prefix", "y/"), "expiry")
 	s.now = s.now.Add(time.Minute)
 	require.EqualValues(t, 0, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
+}
+
+// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and imports both into another one.
+func TestExpiriesGoOutAndComeBack(t *testing.T) {
+	s := newTimedStore(t)
+	s.good("put", "x/a", "1", "--ttl", "10s")
+	s.good("put", "x/b", "2")
+	s.good("put", "x/c", "3", "--ttl", "48h")
+	s.good("put", "y", "4", "--ttl", "1h")
+	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
+	require.Contains(t, s.good("export", dir, "--prefix", "x/", "--expiries", notes), "\n2 files of a key with an expiry, noted in "+notes+"\n")
+	text, err := os.ReadFile(notes)
+	require.NoError(t, err)
+	require.Equal(t, `{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n", string(text))
+
+	back := newTimedStore(t)
+	back.now = back.now.Add(9999 * time.Millisecond)
+	back.good("import", dir, "--prefix", "x/", "--expiries", notes)
+	require.Equal(t, "1ms\n", back.good("ttl", "x/a"))
+	require.Equal(t, "none\n", back.good("ttl", "x/b"))
+	require.Equal(t, s.good("get", "x/c"), back.good("get", "x/c"))
+	m := object(t, back.good("import", dir, "--prefix", "x/", "--expiries", notes, "--resume", "--json"))
+	require.EqualValues(t, 3, m["equal"])
+	back.good("persist", "x/c")
+	m = object(t, back.good("import", dir, "--prefix", "x/", "--expiries", notes, "--resume", "--json"))
+	require.EqualValues(t, 2, m["equal"], "the value is equal, the expiry is not")
+	require.Equal(t, "47h59m50.001s\n", back.good("ttl", "x/c"))
+
+	late := newTimedStore(t)
+	late.now = late.now.Add(24 * time.Hour)
+	require.Contains(t, late.good("import", dir, "--expiries", notes), "\nskipped 1 file whose expiry has passed\n")
+	require.Equal(t, "24h0m0s\n", late.good("ttl", "c"))
+	late.code(exitNotFound, "not_found", "get", "a")
+
+	s.code(exitError, "error", "export", t.TempDir(), "--expiries", notes)
+	s.code(exitError, "error", "export", dir, "--overwrite", "--expiries", filepath.Join(dir, "expiries"))
+	s.good("export", dir, "--overwrite", "--prefix", "x/", "--expiries", notes)
+	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`} {
+		require.NoError(t, os.WriteFile(notes, []byte("\n"+wrong), 0o666))
+		a := s.ebb("import", dir, "--expiries", notes)
+		require.Equal(t, exitError, a.code)
+		require.Contains(t, a.stderr, "line 2")
+	}
+	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
 }
 
 func TestAKeyWithATTLIsGoneWhenItHasPassed(t *testing.T) {

@@ -25,31 +25,38 @@ func (a *app) exportCommand() *cobra.Command {
 clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist already are
 left alone unless --overwrite is given. What is left out is named at the end, and the exit code is 1.
 
-A file has no expiry: keys that have one are counted at the end, and lose it on the way back.`,
+A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their expiries are
+written to another file, outside of DIR, which import takes.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
 			err := a.view(args[0], func(tx *kv.Tx) (err error) {
+				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.overwrite); err != nil {
+					return err
+				}
 				summary, err = ex.run(cmd.Context(), tx, args[1])
-				return err
+				return errors.Join(err, ex.expiries.close())
 			})
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			return a.printExport(summary)
+			return ex.print(summary)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&ex.prefix, "prefix", "", "only keys that begin with this; it is not part of the file name")
 	f.BoolVar(&ex.overwrite, "overwrite", false, "replace files that exist")
+	f.StringVar(&ex.expiryFile, "expiries", "", "write the expiries of keys that have one to this file, a line of JSON each")
 	return cmd
 }
 
 // exporter writes rows to files.
 type exporter struct {
-	app       *app
-	prefix    string
-	overwrite bool
+	app        *app
+	prefix     string
+	overwrite  bool
+	expiryFile string
+	expiries   expiryWriter
 }
 
 // exportSummary tells what an export did.
@@ -89,14 +96,18 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		if c.Err() != nil {
 			break
 		}
-		if err := ex.write(root, strings.TrimPrefix(key, ex.prefix), value); err != nil {
+		name := strings.TrimPrefix(key, ex.prefix)
+		if err := ex.write(root, name, value); err != nil {
 			s.Errors = append(s.Errors, fileError{key, err.Error()})
 			continue
 		}
 		s.Files++
 		s.Bytes += int64(len(value))
-		if _, ok := c.Expiry(); ok {
+		if at, ok := c.Expiry(); ok {
 			s.Timed++
+			if err := ex.expiries.add(name, at); err != nil {
+				return s, err
+			}
 		}
 	}
 	s.Took = time.Since(began)
@@ -129,14 +140,18 @@ func (ex *exporter) write(root *os.Root, name string, value []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (a *app) printExport(s exportSummary) error {
+func (ex *exporter) print(s exportSummary) error {
+	a := ex.app
 	if a.json {
 		if err := a.printJSON(s); err != nil {
 			return err
 		}
 	} else {
 		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), s.Took.Round(time.Millisecond))
-		if s.Timed > 0 {
+		switch {
+		case s.Timed > 0 && ex.expiryFile != "":
+			fmt.Fprintf(a.out, "%s of a key with an expiry, noted in %s\n", plural(s.Timed, "file"), ex.expiryFile)
+		case s.Timed > 0:
 			fmt.Fprintf(a.out, "%s of a key with an expiry, which a file does not have\n", plural(s.Timed, "file"))
 		}
 		a.printFileErrors("not written", s.Errors)

@@ -25,6 +25,9 @@ It works in durable transactions of about --batch-bytes, so that an import that 
 on with --resume, which skips the files whose stored value is already equal. It creates the store and the family if
 they are absent.
 
+Files have no expiry: with --expiries their keys get those that export has written down. Where that has passed, the file is left
+out and counted.
+
 Symbolic links, devices, sockets and pipes are skipped and counted. A file that cannot be stored, such as one whose path
 is longer than a key may be, is named at the end, and the exit code is 1.`,
 		Args: args(2, 2),
@@ -35,6 +38,9 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 			tree, err := listTree(args[1], args[0])
 			if err != nil {
 				return err
+			}
+			if im.expiries, err = readExpiries(im.expiryFile); err != nil {
+				return fmt.Errorf("import: %w", err)
 			}
 			db, err := a.openToWrite(args[0], false)
 			if err != nil {
@@ -50,7 +56,8 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 	f := cmd.Flags()
 	f.StringVar(&im.prefix, "prefix", "", "put this before each key (as it is, even with --hex)")
 	f.Int64Var(&im.batchBytes, "batch-bytes", defaultBatchBytes, "bytes of file content in one transaction, about")
-	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal")
+	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal, and with --expiries its expiry")
+	f.StringVar(&im.expiryFile, "expiries", "", "expiries as export --expiries has written them")
 	return cmd
 }
 
@@ -60,13 +67,16 @@ type importer struct {
 	prefix     string
 	batchBytes int64
 	resume     bool
+	expiryFile string
+	expiries   map[string]time.Time // by file; nil: none are given
 }
 
 // importSummary tells what an import did.
 type importSummary struct {
-	Files        int           `json:"files"` // stored
-	Bytes        int64         `json:"bytes"` // of their content
-	Equal        int           `json:"equal"` // skipped: already stored
+	Files        int           `json:"files"`   // stored
+	Bytes        int64         `json:"bytes"`   // of their content
+	Equal        int           `json:"equal"`   // skipped: already stored
+	Expired      int           `json:"expired"` // skipped: the expiry has passed
 	Transactions int           `json:"transactions"`
 	Symlinks     int           `json:"symlinks"`
 	Special      int           `json:"special"`
@@ -104,7 +114,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 			return s, fmt.Errorf("after %s in %s, which are durable (go on with --resume): %w",
 				plural(s.Files, "file"), plural(s.Transactions, "transaction"), err)
 		}
-		s.Files, s.Bytes, s.Equal = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal
+		s.Files, s.Bytes, s.Equal, s.Expired = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal, s.Expired+done.Expired
 		s.Errors = append(s.Errors, done.Errors...)
 		s.Transactions++
 		rest = rest[n:]
@@ -146,17 +156,32 @@ func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *impor
 		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
 		return nil
 	}
+	expires, timed := im.expiries[f.name]
 	if im.resume {
 		stored, err := cf.Get(key)
+		equal := err == nil && bytes.Equal(stored, value)
+		if equal && im.expiries != nil {
+			var at time.Time
+			at, err = cf.Expiry(key)
+			equal = err == nil && at.Equal(expires)
+		}
 		switch {
-		case err == nil && bytes.Equal(stored, value):
+		case equal:
 			done.Equal++
 			return nil
 		case err != nil && !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrKeyTooLarge):
 			return err
 		}
 	}
-	err = cf.Put(key, value)
+	if timed {
+		err = cf.PutExpireAt(key, value, expires)
+	} else {
+		err = cf.Put(key, value)
+	}
+	if errors.Is(err, kv.ErrInvalidTTL) {
+		done.Expired++
+		return nil
+	}
 	if errors.Is(err, kv.ErrKeyTooLarge) || errors.Is(err, kv.ErrValueTooLarge) || errors.Is(err, kv.ErrKeyEmpty) {
 		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
 		return nil
@@ -178,6 +203,9 @@ func (a *app) printImport(s importSummary) error {
 			plural(s.Transactions, "transaction"), s.Took.Round(time.Millisecond), size(perSecond(s.Bytes, s.Took)))
 		if s.Equal > 0 {
 			fmt.Fprintf(a.out, "skipped %s already stored with equal content\n", plural(s.Equal, "file"))
+		}
+		if s.Expired > 0 {
+			fmt.Fprintf(a.out, "skipped %s whose expiry has passed\n", plural(s.Expired, "file"))
 		}
 		if s.Symlinks+s.Special > 0 {
 			fmt.Fprintf(a.out, "skipped %s and %s\n", plural(s.Symlinks, "symbolic link"), plural(s.Special, "special file"))

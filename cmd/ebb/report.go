@@ -47,8 +47,9 @@ type advice struct {
 // that may have a line of its own.
 var advices = []advice{
 	{"not_found", kv.ErrNotFound, ""},
-	{"family_not_found", kv.ErrCFNotFound, "`ebb stats STORE` lists the families"},
+	{"family_not_found", kv.ErrCFNotFound, "`ebb family STORE` lists the families"},
 	{"exists", errExists, ""},
+	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"version", kv.ErrVersion, "a newer Ebb wrote this store: use the ebb command of that version"},
@@ -67,7 +68,7 @@ var advices = []advice{
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
 	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
-	{"missing", fs.ErrNotExist, "check the path; `ebb put` and `ebb import` create a store, other commands do not"},
+	{"missing", fs.ErrNotExist, "check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not"},
 	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
 }
 
@@ -92,7 +93,7 @@ func (a *app) report(err error) int {
 	switch kind {
 	case "not_found", "family_not_found":
 		code = exitNotFound
-	case "exists":
+	case "exists", "family_exists":
 		code = exitExists
 	}
 	var usage usageError

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for each file whose key
+// has one: {"file": its slash-separated path below the directory, "expires": an instant, exact to the millisecond}.
+type expiryLine struct {
+	File    string    `json:"file"`
+	Expires time.Time `json:"expires"`
+}
+
+// expiryWriter writes such lines. Its zero value drops them.
+type expiryWriter struct {
+	file *os.File
+	buf  *bufio.Writer
+}
+
+// createExpiries makes the file at path, which must not lie below dir: import would take it for one of the values.
+func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error) {
+	if path == "" {
+		return expiryWriter{}, nil
+	}
+	if below, err := liesBelow(path, dir); err != nil || below {
+		return expiryWriter{}, errors.Join(err, fmt.Errorf("--expiries: %s lies below %s, among the files of values", path, dir))
+	}
+	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !overwrite {
+		flag |= os.O_EXCL
+	}
+	f, err := os.OpenFile(path, flag, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return expiryWriter{}, fmt.Errorf("--expiries: %s exists; --overwrite replaces it", path)
+	}
+	if err != nil {
+		return expiryWriter{}, fmt.Errorf("--expiries: %v", err) // not wrapped: a hint about the store would mislead
+	}
+	return expiryWriter{f, bufio.NewWriter(f)}, nil
+}
+
+func liesBelow(path, dir string) (bool, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false, err
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel), nil // without a way from one to the other it lies elsewhere
+}
+
+// add writes a line.
+func (w expiryWriter) add(file string, at time.Time) error {
+	if w.file == nil {
+		return nil
+	}
+	line, err := json.Marshal(expiryLine{file, at.UTC()})
+	if err == nil {
+		_, err = w.buf.Write(append(line, '\n'))
+	}
+	return w.named(err)
+}
+
+// close ends the file. Errors name it.
+func (w expiryWriter) close() error {
+	if w.file == nil {
+		return nil
+	}
+	return w.named(errors.Join(w.buf.Flush(), w.file.Close()))
+}
+
+func (w expiryWriter) named(err error) error {
+	if err != nil {
+		return fmt.Errorf("--expiries: %v", err)
+	}
+	return nil
+}
+
+// readExpiries reads what export has written: which file's key expires when.
+func readExpiries(path string) (map[string]time.Time, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--expiries: %v", err)
+	}
+	defer f.Close()
+	all := map[string]time.Time{}
+	lines := bufio.NewReader(f)
+	for no := 1; ; no++ {
+		text, err := lines.ReadString('\n')
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("--expiries: %v", err)
+		}
+		if strings.TrimSpace(text) != "" {
+			var line expiryLine
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				return nil, fmt.Errorf("--expiries: %s, line %d: %v", path, no, err)
+			}
+			if line.File == "" || line.Expires.IsZero() {
+				return nil, fmt.Errorf("--expiries: %s, line %d names no file, or no instant", path, no)
+			}
+			all[line.File] = line.Expires
+		}
+		if err == io.EOF {
+			return all, nil
+		}
+	}
+}
