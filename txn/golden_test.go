@@ -41,7 +41,7 @@ var goldenRedo = []struct {
 	{redo{op: opSetTag, id: 1, key: []byte("key")},
 		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opNextTree, id: 1 << 20}, []golden.Part{{1, "next tree"}, {3, "2^20"}}},
-	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20},
+	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, place: place{pager.Ref{Pgid: 300, Epoch: 7}, 1 << 20}},
 		[]golden.Part{{1, "put, named"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`},
 			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}}},
 }

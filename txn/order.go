@@ -23,7 +23,7 @@ type batch struct {
 	order   []uint32   // where in ops each operation begins, in the order to apply them
 	settled int        // from here on in order, no tree and no key comes back
 	broken  bool       // the last operation does not decode
-	named   []redo     // operations that name a value, of all batches so far; without their keys
+	named   []place    // of values that operations name, of all batches so far
 
 	runs   []keyRun // operations since the last one that kept its place
 	byTree map[TreeID]int
@@ -84,7 +84,7 @@ func (b *batch) add(ops []byte, lsn wal.LSN) {
 		at := uint32(len(b.ops) - len(rest))
 		r, more, err := decodeRedo(rest)
 		if err == nil && r.op == opPutNamed {
-			b.named = append(b.named, redo{ref: r.ref, size: r.size})
+			b.named = append(b.named, r.place)
 		}
 		if err == nil && r.onKey() {
 			b.addToRun(r.id, r.key, at)

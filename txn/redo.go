@@ -88,8 +88,13 @@ type redo struct {
 	key, value []byte // of a range: lo and hi, nil if unbounded
 	tag        int64
 
-	ref  pager.Ref // of a named value: where it is
-	size int       // and how long
+	place // of a named value
+}
+
+// place is where a named value is: in the extent at ref, and so many bytes long.
+type place struct {
+	ref  pager.Ref
+	size int
 }
 
 // onKey says that the operation is one on the row of one key.

@@ -25,7 +25,7 @@ type replayer struct {
 	batch   *batch
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
-	named []redo // by operations that no batch has taken
+	named []place // of values, by operations that no batch has taken
 
 	seq  uint64   // of the last commit; of the meta page if there is none
 	mark int64    // likewise
@@ -68,7 +68,7 @@ func (p *replayer) note(payload []byte) {
 			return
 		}
 		if r.op == opPutNamed {
-			p.named = append(p.named, redo{ref: r.ref, size: r.size})
+			p.named = append(p.named, r.place)
 		}
 		rest = more
 	}
@@ -78,7 +78,7 @@ func (p *replayer) note(payload []byte) {
 // before anything is allocated, once all of the log was read.
 func (p *replayer) claim() error {
 	s := p.s
-	for _, list := range [][]redo{p.named, p.batch.named} {
+	for _, list := range [][]place{p.named, p.batch.named} {
 		for _, r := range list {
 			if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
 				return badfile.At(s.path+" (log)", -1, "it names a value of epoch %d", r.ref.Epoch)
