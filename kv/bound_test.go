@@ -35,3 +35,11 @@ func fillAndEmpty(t *testing.T, value []byte) {
 	}
 	require.NoError(t, db.Put([]byte("k"), value))
 }
+
+// TestLargeValuesAreOverwrittenAtTheBound: what the log names stays until a checkpoint, and who needs the space waits for that one.
+func TestLargeValuesAreOverwrittenAtTheBound(t *testing.T) {
+	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 8 << 20})
+	for i := range 100 {
+		require.NoError(t, db.Put(fmt.Append(nil, i%2), make([]byte, 1<<20)), "put %d", i)
+	}
+}

@@ -120,7 +120,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(cut)
 	s.epoch++
 	s.logSince.Store(int64(cut))
-	s.namedSince.Store(0)
+	s.namedBefore.Store(s.namedSince.Swap(0))
 	s.capturedSer = s.head.serial
 	return c, nil
 }
@@ -164,6 +164,7 @@ func (s *Store) finishCheckpoint(c *capture) error {
 
 func (s *Store) published(c *capture) error {
 	s.durable = c.meta.Epoch
+	s.namedBefore.Store(0)
 	s.checkpoints.Add(1)
 	idle := s.head == c.v
 	s.w.begin()

@@ -69,8 +69,8 @@ func (s *Store) checkpointBytes() int64 {
 	return bytes
 }
 
-// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is:
-// for frames until the checkpoint has given some back, for the log until it has ended. No lock is held.
+// makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is,
+// or pages are kept that it names: for frames until the checkpoint has given some back, for the log until it has ended. No lock is held.
 func (s *Store) makeRoom(ctx context.Context) error {
 	for s.pg.FrameBytes() > s.o.CacheBytes && s.checkpointing.Load() {
 		relieved := s.relieved.wait()
@@ -87,7 +87,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 	s.queueMu.Lock()
 	log := s.log
 	s.queueMu.Unlock()
-	if log == nil || log.Bytes() <= s.checkpointBytes() {
+	if log == nil || log.Bytes()+s.namedBefore.Load()+s.namedSince.Load() <= s.checkpointBytes() {
 		return nil
 	}
 	_, err := waitFor(ctx, s.upkeep, nil)

@@ -83,6 +83,7 @@ type Store struct {
 	checkpoints atomic.Uint64
 	logSince    atomic.Int64 // log position of the last capture
 	namedSince  atomic.Int64 // bytes of values that the log names since then
+	namedBefore atomic.Int64 // the same of the records before it, until the checkpoint that was captured there is durable
 	fileBytes   atomic.Int64 // of the last checkpoint
 }
 
