@@ -14,10 +14,10 @@ import (
 )
 
 // Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for each file whose key
-// has one: {"file": its slash-separated path below the directory, "expires": an instant, exact to the millisecond}.
+// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}.
 type expiryLine struct {
-	File    string    `json:"file"`
-	Expires time.Time `json:"expires"`
+	File    string `json:"file"`
+	Expires string `json:"expires"`
 }
 
 // expiryWriter writes such lines. Its zero value drops them.
@@ -65,7 +65,7 @@ func (w expiryWriter) add(file string, at time.Time) error {
 	if w.file == nil {
 		return nil
 	}
-	line, err := json.Marshal(expiryLine{file, at.UTC()})
+	line, err := json.Marshal(expiryLine{file, showInstant(at)})
 	if err == nil {
 		_, err = w.buf.Write(append(line, '\n'))
 	}
@@ -106,13 +106,18 @@ func readExpiries(path string) (map[string]time.Time, error) {
 		}
 		if strings.TrimSpace(text) != "" {
 			var line expiryLine
-			if err := json.Unmarshal([]byte(text), &line); err != nil {
+			var at instant
+			err := json.Unmarshal([]byte(text), &line)
+			if err == nil && line.File == "" {
+				err = errors.New("it names no file")
+			}
+			if err == nil {
+				err = at.Set(line.Expires)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("--expiries: %s, line %d: %v", path, no, err)
 			}
-			if line.File == "" || line.Expires.IsZero() {
-				return nil, fmt.Errorf("--expiries: %s, line %d names no file, or no instant", path, no)
-			}
-			all[line.File] = line.Expires
+			all[line.File] = at.Time
 		}
 		if err == io.EOF {
 			return all, nil

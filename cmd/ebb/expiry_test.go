@@ -74,6 +74,7 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.good("put", "x/a", "1", "--ttl", "10s")
 	s.good("put", "x/b", "2")
 	s.good("put", "x/c", "3", "--ttl", "48h")
+	s.good("put", "z/far", "5", "--expire-at", "600000000000000") // a year of five digits
 	s.good("put", "y", "4", "--ttl", "1h")
 	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
 	require.Contains(t, s.good("export", dir, "--prefix", "x/", "--expiries", notes), "\n2 files of a key with an expiry, noted in "+notes+"\n")
@@ -93,6 +94,13 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	m = object(t, back.good("import", dir, "--prefix", "x/", "--expiries", notes, "--resume", "--json"))
 	require.EqualValues(t, 2, m["equal"], "the value is equal, the expiry is not")
 	require.Equal(t, "47h59m50.001s\n", back.good("ttl", "x/c"))
+
+	far := t.TempDir()
+	s.good("export", far, "--prefix", "z/", "--expiries", notes, "--overwrite")
+	back.good("import", far, "--expiries", notes)
+	require.Contains(t, back.good("ttl", "far", "--json"), "600000000000000")
+	require.Equal(t, s.good("ttl", "z/far", "--json"), strings.Replace(back.good("ttl", "far", "--json"), "far", "z/far", 1))
+	s.good("export", dir, "--prefix", "x/", "--expiries", notes, "--overwrite")
 
 	late := newTimedStore(t)
 	late.now = late.now.Add(24 * time.Hour)
