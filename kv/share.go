@@ -59,15 +59,16 @@ type sharing struct {
 	leading bool  // someone takes the queue as soon as the writer lock is theirs
 	waiting *shot // the leader, while it gathers
 	away    int   // writes that were taken, and whose transaction has not ended
-	last    int   // size of the last group that was taken
+	told    int   // writes whose transaction has ended last, but for as many as have come since: they may be about to come back
 }
 
 // join queues a write behind the leader, or says that it leads.
 func (q *sharing) join(s *shot) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.told = max(q.told-1, 0)
 	if q.leading {
-		if q.queue = append(q.queue, s); q.crowded() {
+		if q.queue = append(q.queue, s); q.enough() {
 			q.wake()
 		}
 		return false
@@ -76,16 +77,16 @@ func (q *sharing) join(s *shot) (leads bool) {
 	return true
 }
 
-// gather makes a leader whose commit will wait for a sync wait for those who are away first, unless they are a crowd: its record
-// would have to wait for theirs anyway, and when they come back they share with it. Those who were told a moment ago are let run, since they are
-// probably about to write again; nobody waits for what else they do.
+// gather makes a leader whose commit will wait for a sync wait while others are away, until enough have come to share with it: its
+// record would have to wait for theirs anyway. Those who were told a moment ago are let run, since they are probably about to
+// write again; nobody waits for what else they do.
 func (q *sharing) gather(leader *shot) {
 	q.mu.Lock()
-	wait := q.away > 0 && !q.crowded()
+	enough := q.enough()
+	wait, missing := q.away > 0 && !enough, q.told > 0 && !enough
 	if wait {
 		q.waiting = leader
 	}
-	missing := len(q.queue)+1 < q.last && q.last < maxShared
 	q.mu.Unlock()
 	if wait {
 		<-leader.told
@@ -95,8 +96,12 @@ func (q *sharing) gather(leader *shot) {
 	}
 }
 
-// crowded says that there are enough for two transactions that take turns. mu is held.
-func (q *sharing) crowded() bool { return q.away+len(q.queue) >= maxShared }
+// enough says that those who wait are nearly half of a crowd that is too large for one transaction: the other half is away. mu is held.
+func (q *sharing) enough() bool {
+	here := len(q.queue) + 1
+	all := here + q.away + q.told
+	return here >= maxShared || all > maxShared && here >= all*7/16
+}
 
 // wake lets a leader go on that has gathered. mu is held.
 func (q *sharing) wake() {
@@ -110,6 +115,7 @@ func (q *sharing) wake() {
 func (q *sharing) back(leader *shot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.told = leader.size
 	if q.away -= leader.size; q.away == 0 {
 		q.wake()
 	}
@@ -124,7 +130,6 @@ func (q *sharing) take(leader *shot) {
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
 	leader.size = n + 1
 	q.away += leader.size
-	q.last = leader.size
 	if q.leading = n < len(q.queue); q.leading {
 		q.queue[n].told <- shotLeads
 		n++

@@ -324,6 +324,31 @@ func TestACrowdTakesTurns(t *testing.T) {
 	u.end(1+kv.MaxShared, 2)
 }
 
+// TestHalvesOfACrowdWaitForEachOther: what is left of a crowd when half of it is away meets in one transaction, too.
+func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
+	u := newUnderWay(t, kv.Sync)
+	for range kv.MaxShared {
+		u.write()
+	}
+	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
+	const rest = kv.MaxShared / 2
+	for i := range rest {
+		u.write()
+		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(u.DB) == i+1 })
+	}
+	for range 100 {
+		runtime.Gosched()
+	}
+	require.Equal(t, 2, u.commits(), "more of them than those who wait are away")
+	for range kv.MaxShared - rest {
+		u.write()
+	}
+	waitFor(t, "the other half has committed", func() bool { return u.commits() == 3 })
+	close(u.release) // a few may have come too late, and share the fourth
+	u.writes.Wait()
+	require.Equal(t, 1+2*kv.MaxShared, countOf(t, u.DB, "n"))
+}
+
 // TestWritesThatAskForNoSyncDoNotWaitForOne: there is nothing to share.
 func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	u := newUnderWay(t, kv.NoSync)

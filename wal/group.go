@@ -18,6 +18,7 @@ type waiter struct {
 	sync bool
 	err  error
 	done chan message // capacity 1, so that waking never waits
+	next *waiter      // in a list of those to be answered
 }
 
 type message uint8
@@ -102,12 +103,18 @@ func (l *Log) lead(end LSN, sync bool) error {
 		l.mu.Lock()
 		told := l.news(g, began, err)
 		l.publish(g, takenBack, err)
-		l.wake()
-		if told != nil {
-			l.mu.Unlock()
-			l.tell(told)
-			l.mu.Lock()
+		over := l.over()
+		if done, err := l.answer(end, sync); done && told == nil && len(l.waiters) > 0 {
+			l.leave() // first: the disk has nothing to do until the next leader runs
+			over.wake()
+			return err
 		}
+		l.mu.Unlock()
+		over.wake()
+		if told != nil {
+			l.tell(told)
+		}
+		l.mu.Lock()
 	}
 }
 
@@ -171,7 +178,10 @@ func (l *Log) leave() {
 		l.mu.Lock()
 		if err != nil {
 			l.fail(err)
-			l.wake()
+			over := l.over()
+			l.mu.Unlock()
+			over.wake()
+			l.mu.Lock()
 		}
 	}
 	if len(l.waiters) > 0 {
@@ -196,30 +206,31 @@ func (l *Log) halfFull() bool {
 	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.size/2)
 }
 
-// wake answers everyone whose wait is over. mu is held, and let go for the sends: only the leader is here, and those
-// who come meanwhile are not to be answered yet.
-func (l *Log) wake() {
-	still := l.waiters[:0]
+// over takes those out of the waiters whose wait is over, and lists them with their answers. mu is held. Only the leader is here:
+// those who come while they are woken are not to be answered yet.
+func (l *Log) over() (first *waiter) {
+	still, last := l.waiters[:0], &first
 	for _, w := range l.waiters {
 		if done, err := l.answer(w.end, w.sync); done {
 			w.err = err
-			l.woken = append(l.woken, w)
+			*last, last = w, &w.next
 		} else {
 			still = append(still, w)
 		}
 	}
 	clear(l.waiters[len(still):])
 	l.waiters = still
-	if len(l.woken) == 0 {
-		return
+	return first
+}
+
+// wake tells a list of waiters that their wait is over. No lock is held.
+func (w *waiter) wake() {
+	for w != nil {
+		next := w.next
+		w.next = nil
+		w.done <- answered // w may be in use again
+		w = next
 	}
-	l.mu.Unlock()
-	for i, w := range l.woken {
-		l.woken[i] = nil
-		w.done <- answered
-	}
-	l.woken = l.woken[:0]
-	l.mu.Lock()
 }
 
 // group is what one leader writes at once: the first run of the queue, or nothing but a sync.

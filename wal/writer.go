@@ -74,7 +74,6 @@ type Log struct {
 	at     *segment // to be written to; its seal is not written, so nobody retires it
 	direct bool     // the last write to at went past the page cache
 	noted  LSN      // position in the last note
-	woken  []*waiter
 	noteOf [noteLen]byte
 	// lastCommits is the number of commits in the group written last.
 	lastCommits int

@@ -41,8 +41,8 @@ var logMutants = []mutant{
 		return true, nil`, `	case end <= l.Written():
 		return true, nil`},
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err
-			l.woken`, `			_ = err
-			l.woken`},
+			*last`, `			_ = err
+			*last`},
 	{"ack", "failed_is_said_where_nobody_knows", "wal/group.go", `	case l.cause != nil && end <= l.reach:`, `	case l.cause != nil && end <= l.reach && false:`},
 	{"check", "checksum_of_a_record_is_not_looked_at", "wal/record.go", `xxhash.Sum64(b[recSalt:end]); got != want {`, `xxhash.Sum64(b[recSalt:end]); got != want && false {`},
 	{"check", "salt_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recSalt:]); got != salt {`, `binary.LittleEndian.Uint64(b[recSalt:]); got != salt && false {`},
