@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -332,19 +333,23 @@ func BenchmarkBuilder(b *testing.B) {
 
 func BenchmarkCheckPage(b *testing.B) {
 	for _, pageSize := range []int{4096, 65536} {
-		b.Run(fmt.Sprintf("%d", pageSize), func(b *testing.B) {
-			a, t := benchTree(b, pageSize, 20_000)
-			var p []byte
-			require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
-				p = a.page(ref.Pgid)
-				return true, nil
-			}))
-			b.ResetTimer()
-			for range b.N {
-				if err := CheckPage(p, pageSize); err != nil {
-					b.Fatal(err)
+		for _, laid := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d, %s", pageSize, map[bool]string{false: "put at random", true: "laid out"}[laid]), func(b *testing.B) {
+				a, t := benchTree(b, pageSize, 20_000)
+				var p []byte
+				require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
+					p = a.page(ref.Pgid)
+					return true, nil
+				}))
+				if laid {
+					layLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
 				}
-			}
-		})
+				for b.Loop() {
+					if err := CheckPage(p, pageSize); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -81,6 +81,7 @@ func FuzzLeaf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint16, head, tail, key []byte) {
 		defer bound.Hold(t, 16<<20)()
 		b := fuzzPage(pager.KindLeaf, 0, n, head, tail)
+		agree(t, b)
 		if len(key) > MaxKey(4096) || CheckPage(b, 4096) != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -69,16 +70,7 @@ func (e *editor) freeExtent(b []byte, off int) error {
 	return e.w.FreeExtent(overflowAt(b, off), int(info&infoSize))
 }
 
-func allZero(b []byte) bool {
-	for ; len(b) >= 8; b = b[8:] {
-		if binary.LittleEndian.Uint64(b) != 0 {
-			return false
-		}
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+// allZero is for at most a page.
+func allZero(b []byte) bool { return len(b) <= len(zeros) && bytes.Equal(b, zeros[:len(b)]) }
+
+var zeros [pager.MaxPageSize]byte

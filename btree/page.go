@@ -85,7 +85,9 @@ func (c *checker) page() error {
 	}
 	var err error
 	if entry == leafEntry {
-		err = c.leaf(prefix)
+		if !c.quickly(prefix) {
+			err = c.leaf(prefix)
+		}
 	} else {
 		err = c.branch(prefix)
 	}
@@ -103,22 +105,10 @@ func (c *checker) take(what string, i, off, size int) error {
 	if off < c.lo || off+size > len(c.b) {
 		return c.bad("%s %d is [%d, %d), allowed is [%d, %d)", what, i, off, off+size, c.lo, len(c.b))
 	}
-	c.taken += size
-	end := uint(off + size - 1)
-	first, last := uint(off)/64, end/64
-	for w := first; w <= last; w++ {
-		mask := ^uint64(0)
-		if w == first {
-			mask <<= uint(off) % 64
-		}
-		if w == last {
-			mask &= ^uint64(0) >> (63 - end%64)
-		}
-		if c.seen[w]&mask != 0 {
-			return c.bad("%s %d at %d overlaps another one", what, i, off)
-		}
-		c.seen[w] |= mask
+	if !c.free(off, off+size) {
+		return c.bad("%s %d at %d overlaps another one", what, i, off)
 	}
+	c.taken += size
 	return nil
 }
 
