@@ -18,7 +18,7 @@ func TestAllocations(t *testing.T) {
 	for i := range 1000 {
 		fill(t, db, fmt.Sprintf("k%05d", i))
 	}
-	key := []byte("k00500")
+	key, above := []byte("k00500"), []byte("k00501")
 	count := func(name string, want float64, fn func()) {
 		t.Helper()
 		require.LessOrEqual(t, testing.AllocsPerRun(200, fn), want, name)
@@ -44,8 +44,12 @@ func TestAllocations(t *testing.T) {
 			_ = c.Value()
 		})
 		count("cursor seek", 0, func() { c.Seek(key) })
-		count("range", 4, func() {
+		count("range", 3, func() {
 			for range tx.All() {
+			}
+		})
+		count("range within bounds", 4, func() {
+			for range tx.Scan(kv.ScanOptions{Lower: key, Upper: above}) {
 			}
 		})
 		return nil

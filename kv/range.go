@@ -20,17 +20,17 @@ func (v *verbs) Prefix(p []byte) iter.Seq2[[]byte, []byte] { return v.Scan(ScanO
 // Scan ranges over the rows within the bounds of o, as All does. A negative limit is the error ErrInvalidOptions.
 func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
 	lo, hi := o.bounds()
+	limit, keysOnly, step := o.Limit, o.KeysOnly, toNext // so that o need not outlive the call
+	if o.Reverse {
+		step = toPrev
+	}
 	return func(yield func(key, value []byte) bool) {
-		if o.Limit < 0 {
-			v.tx.fail(invalid("ScanOptions: Limit %d is negative", o.Limit))
+		if limit < 0 {
+			v.tx.fail(invalid("ScanOptions: Limit %d is negative", limit))
 			return
 		}
-		c := Cursor{v: v, lo: lo, hi: hi, keysOnly: o.KeysOnly, eager: !o.KeysOnly}
-		step := toNext
-		if o.Reverse {
-			step = toPrev
-		}
-		if err := c.each(step, o.Limit, yield); err != nil {
+		c := Cursor{v: v, lo: lo, hi: hi, keysOnly: keysOnly, eager: !keysOnly}
+		if err := c.each(step, limit, yield); err != nil {
 			v.tx.fail(err)
 		}
 	}
@@ -125,13 +125,15 @@ func (o *ScanOptions) bounds() (lo, hi []byte) {
 	if end := afterPrefix(o.Prefix); end != nil && (len(hi) == 0 || bytes.Compare(end, hi) < 0) {
 		hi = end
 	}
-	if len(lo) == 0 {
+	n := len(lo)
+	both := append(append(make([]byte, 0, n+len(hi)), lo...), hi...) // one piece of memory for both
+	if lo, hi = both[:n:n], both[n:]; len(lo) == 0 {
 		lo = nil
 	}
 	if len(hi) == 0 {
 		hi = nil
 	}
-	return bytes.Clone(lo), bytes.Clone(hi)
+	return lo, hi
 }
 
 // afterPrefix is the lowest key above all keys that begin with p; nil if there is none.
