@@ -105,11 +105,33 @@ func (c *checker) take(what string, i, off, size int) error {
 	if off < c.lo || off+size > len(c.b) {
 		return c.bad("%s %d is [%d, %d), allowed is [%d, %d)", what, i, off, off+size, c.lo, len(c.b))
 	}
-	if !c.free(off, off+size) {
+	if !c.claim(off, off+size) {
 		return c.bad("%s %d at %d overlaps another one", what, i, off)
 	}
 	c.taken += size
 	return nil
+}
+
+// claim takes the bytes [from, to), and says false if one of them was taken before.
+func (c *checker) claim(from, to int) bool {
+	if from == to {
+		return true
+	}
+	first, last := uint(from)/64, uint(to-1)/64
+	for w := first; w <= last; w++ {
+		mask := ^uint64(0)
+		if w == first {
+			mask <<= uint(from) % 64
+		}
+		if w == last {
+			mask &= ^uint64(0) >> (63 - uint(to-1)%64)
+		}
+		if c.seen[w]&mask != 0 {
+			return false
+		}
+		c.seen[w] |= mask
+	}
+	return true
 }
 
 func (c *checker) leaf(prefix int) error {

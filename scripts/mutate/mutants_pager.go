@@ -40,7 +40,7 @@ var pageMutants = []mutant{
 	{"check", "the_free_map_is_not_held_against_its_directory", "pager/freemap.go", `	if n != g.nUsed || `, `	if `},
 	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {`, `	if false {`},
 	{"check", "depth_of_a_tree_is_not_bounded", "btree/check.go", ` || t.Depth > maxDepth {`, ` {`},
-	{"check", "quick_proof_does_not_mind_cells_that_share_bytes", "btree/quick.go", `		if c.seen[w]&mask != 0 {`, `		if c.seen[w]&mask != 0 && c.n < 0 {`},
+	{"check", "cells_may_share_bytes", "btree/page.go", `		if c.seen[w]&mask != 0 {`, `		if c.seen[w]&mask != 0 && c.n < 0 {`},
 	{"check", "quick_proof_does_not_mind_the_order", "btree/quick.go", `bytes.Compare(prev, key) >= 0) {
 			return c.retreat()`, `bytes.Compare(prev, key) > 0) {
 			return c.retreat()`},
