@@ -9,18 +9,24 @@ import (
 
 // Delete removes key and tells of the row that was there. If there was none, nothing is copied.
 func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
-	d := deleter{editor: editor{w: w}}
+	was, _, err = remove(w, t, key, way{})
+	return was, err
+}
+
+// remove is Delete by a way, if that is known, and says whether ways hold no more.
+func remove(w Writer, t *Tree, key []byte, by way) (was Info, reshaped bool, err error) {
+	d := deleter{editor: editor{w: w}, way: by}
 	b, off, err := d.look(*t, key)
 	if off == 0 || err != nil {
-		return Info{}, err
+		return Info{}, false, err
 	}
 	was = aboutAt(b, off)
 	if d.inPlace(t) {
-		return was, nil
+		return was, false, nil
 	}
 	err = d.delete(t)
 	d.done()
-	return was, err
+	return was, d.reshaped, err
 }
 
 // DeleteValue is Delete of a key that has exactly this value, which is small enough to stand in the page. If it has
@@ -43,7 +49,9 @@ func DeleteValue(w Writer, t *Tree, key, value []byte) (found bool, err error) {
 type deleter struct {
 	editor
 	trail
-	cell int // in the leaf
+	cell     int // in the leaf
+	way      way
+	reshaped bool // no way holds any more
 }
 
 // look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
@@ -60,7 +68,7 @@ func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if level < d.top {
+		if level < d.top && !d.way.known {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
@@ -68,7 +76,7 @@ func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 			d.path[0], d.cell = step{b: b, n: n}, i
 			return b, off, nil
 		}
-		i := branchSearch(b, n, key)
+		i := d.way.child(b, n, level, key)
 		d.path[level] = step{b, i, n}
 		ref = childRef(b, n, i)
 	}
@@ -116,6 +124,7 @@ func (d *deleter) below(b []byte, level uint8) error {
 		return err
 	}
 	if underfull(cb) {
+		d.reshaped = true
 		return d.mend(b, i, level-1)
 	}
 	return nil

@@ -63,7 +63,7 @@ func (r *trail) counted(t *Tree) bool {
 }
 
 // descend goes to the leaf where key is or belongs, if that may be changed in place.
-func (r *trail) descend(w Writer, t *Tree, key []byte) bool {
+func (r *trail) descend(w Writer, t *Tree, key []byte, by *way) bool {
 	r.top = t.Depth - 1
 	ref := t.Root
 	for level := r.top; ; level-- {
@@ -75,14 +75,14 @@ func (r *trail) descend(w Writer, t *Tree, key []byte) bool {
 		if err != nil || n == 0 {
 			return false // for the other way to tell
 		}
-		if level < r.top {
+		if level < r.top && !by.known {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
 			r.path[0] = step{b: b, n: n}
 			return true
 		}
-		i := branchSearch(b, n, key)
+		i := by.child(b, n, level, key)
 		r.path[level] = step{b, i, n}
 		ref = childRef(b, n, i)
 	}
@@ -96,7 +96,7 @@ func (p *putter) inPlace(t *Tree) bool {
 
 func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
 	r := trail{undo: undo}
-	if !r.descend(p.w, t, p.cell.key) {
+	if !r.descend(p.w, t, p.cell.key, &p.way) {
 		return false
 	}
 	if p.finger != nil {

@@ -15,36 +15,42 @@ func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) 
 // Put is the function Put with what the finger knows of the tree, and points the finger to where the row is. A nil finger
 // knows nothing.
 func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
+	was, _, err = f.set(w, t, key, value, tag, way{})
+	return was, err
+}
+
+// set is Put by a way, if that is known, and says whether ways hold no more.
+func (f *Finger) set(w Writer, t *Tree, key, value []byte, tag int64, by way) (was Info, reshaped bool, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
-		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+		return Info{}, false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
 	}
 	if len(value) > MaxValue {
-		return Info{}, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+		return Info{}, false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
 	}
 	if err := t.checkDepth(); err != nil {
-		return Info{}, err
+		return Info{}, false, err
 	}
 	c := makeCell(key, value, tag)
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
 		if c.ref, err = w.NewExtent(value); err != nil {
-			return Info{}, err
+			return Info{}, false, err
 		}
 		c.info |= infoOverflow
 	} else if was, done := f.put(t, &c); done {
-		return was, nil
+		return was, false, nil
 	}
-	return f.descend(w, t, &c)
+	return f.descend(w, t, &c, by)
 }
 
 // descend is Put of a cell that is not put where the finger points.
-func (f *Finger) descend(w Writer, t *Tree, c *cell) (Info, error) {
-	p := putter{editor: editor{w: w}, rightmost: true, cell: *c, finger: f}
+func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped bool, err error) {
+	p := putter{editor: editor{w: w}, rightmost: true, cell: *c, finger: f, way: by}
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.inPlace(t) {
-		return p.was, nil
+		return p.was, false, nil
 	}
-	err := p.put(t)
+	err = p.put(t)
 	p.done()
 	switch {
 	case f == nil:
@@ -56,7 +62,7 @@ func (f *Finger) descend(w Writer, t *Tree, c *cell) (Info, error) {
 		}
 		f.point(p.ref, p.page, t.Depth, p.rightmost)
 	}
-	return p.was, err
+	return p.was, p.reshaped, err
 }
 
 // PutExtent is Put of a value of size bytes that is in an extent already.
@@ -79,6 +85,8 @@ type putter struct {
 	rightmost bool // no key of the tree is right of the pages on the path so far
 	retag     bool // the value stays as it is: its extent is the new cell's too
 	was       Info // the row that is replaced
+	way       way
+	reshaped  bool // no way holds any more
 
 	finger *Finger   // learns the way down, unless nil
 	ref    pager.Ref // of the leaf
@@ -144,7 +152,7 @@ func (p *putter) put(t *Tree) error {
 // branch puts the cell below the branch b at level, which is being edited.
 func (p *putter) branch(b []byte, level uint8) error {
 	n := count(b)
-	i := branchSearch(b, n, p.cell.key)
+	i := p.way.child(b, n, level, p.cell.key)
 	p.rightmost = p.rightmost && i == n-1
 	ref, cb, err := p.edit(childRef(b, n, i), level-1)
 	if err != nil {
@@ -169,7 +177,7 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 	}
 	if err != nil || moved {
-		p.bent = true
+		p.bent, p.reshaped = true, true
 		return err
 	}
 	if p.split {

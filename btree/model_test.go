@@ -165,6 +165,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		}
 		return ks.key(r, pageSize)
 	}
+	followed := 0
 	batches := 40
 	if testing.Short() {
 		batches = 10
@@ -172,6 +173,12 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 	for batch := range batches {
 		grow := batch%8 < 5
 		for range 20 + r.IntN(150) {
+			if r.IntN(15) == 0 {
+				followed += runWays(t, r, m, &tree, &finger, want, func() Change {
+					return Change{Key: pick(), Value: randomValue(r, pageSize), Tag: randomTag(r), Delete: (r.IntN(8) < 6) != grow}
+				})
+				continue
+			}
 			k := pick()
 			switch op := r.IntN(100); {
 			case op < 10:
@@ -226,6 +233,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		m.commit(t)
 		m.requireSound(t, tree)
 	}
+	require.Positive(t, followed)
 	for {
 		rows := tree.Rows
 		done, err := FreeTree(m, &tree, 1+r.IntN(30))
@@ -244,6 +252,34 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		require.LessOrEqual(t, tree.Rows, rows)
 		requireSame(t, m, tree, want, r, pick)
 	}
+}
+
+// runWays carries a bunch of changes out by their ways and counts those whose ways held.
+func runWays(t *testing.T, r *rand.Rand, m *memory, tree *Tree, finger *Finger, want *model, change func() Change) (held int) {
+	t.Helper()
+	changes := make([]Change, 1+r.IntN(WarmKeys))
+	for i := range changes {
+		changes[i] = change()
+	}
+	if r.IntN(3) == 0 {
+		slices.SortFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
+	}
+	var s Ways
+	require.NoError(t, s.Find(m, *tree, finger, changes))
+	for i := range changes {
+		c := &changes[i]
+		if s.hold && tree.Depth > 1 {
+			held++
+		}
+		was, err := s.Apply(m, tree, finger, i, c)
+		require.NoError(t, err)
+		if c.Delete {
+			require.Equal(t, want.delete(string(c.Key)), was)
+		} else {
+			require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
+		}
+	}
+	return held
 }
 
 // requireSame compares the tree with the model: all rows in both directions, and reads of single keys.

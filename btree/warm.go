@@ -19,17 +19,25 @@ const cellLines = 128
 // page after page, some 100 ns each, and sixteen that wait at the same time take little longer than one. It changes
 // nothing; pages that it is the first to read are proven, and an error is one that the lookups would meet.
 func Warm(r Reader, t Tree, keys [][]byte) error {
-	for len(keys) > WarmKeys {
-		if err := Warm(r, t, keys[:WarmKeys]); err != nil {
+	var ways [WarmKeys]way
+	for len(keys) > 0 {
+		n := min(len(keys), WarmKeys)
+		if _, err := warm(r, t, keys[:n], &ways); err != nil {
 			return err
 		}
-		keys = keys[WarmKeys:]
+		keys = keys[n:]
 	}
+	return nil
+}
+
+// warm is Warm of WarmKeys keys at most, and notes the ways to their leaves. They are not known if it asked for nothing, because
+// the keys lie together in the order in which they come, or in too deep a tree.
+func warm(r Reader, t Tree, keys [][]byte, ways *[WarmKeys]way) (known bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return err
+		return false, err
 	}
-	if len(keys) == 0 || slices.IsSortedFunc(keys, bytes.Compare) && together(r, t, keys[0], keys[len(keys)-1]) {
-		return nil
+	if slices.IsSortedFunc(keys, bytes.Compare) && together(r, t, keys[0], keys[len(keys)-1]) {
+		return false, nil
 	}
 	var refs [WarmKeys]pager.Ref
 	for i := range keys {
@@ -39,16 +47,18 @@ func Warm(r Reader, t Tree, keys [][]byte) error {
 		for i, key := range keys {
 			b, n, err := pageAt(r, refs[i], level)
 			if err != nil {
-				return err
+				return false, err
 			}
-			refs[i] = childRef(b, n, branchSearch(b, n, key))
+			k := branchSearch(b, n, key)
+			ways[i].to[level%wayLevels], ways[i].known = uint16(k), true
+			refs[i] = childRef(b, n, k)
 			prefetch.Bytes(r.Near(refs[i], nearBytes(level-1)))
 		}
 	}
 	for i, key := range keys {
 		b, n, err := pageAt(r, refs[i], 0)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if p := prefix(b); len(key) >= p {
 			if at := lower32(b, n, head32(key, p)); at < n {
@@ -57,7 +67,7 @@ func Warm(r Reader, t Tree, keys [][]byte) error {
 			}
 		}
 	}
-	return nil
+	return t.Depth <= wayLevels, nil
 }
 
 // together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to

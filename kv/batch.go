@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ebbkv/ebb/cf"
@@ -30,10 +31,12 @@ type batchOps struct {
 	n        int
 	err      error // first argument that cannot be taken: Apply returns it
 
-	// buf is a row of: kind u8, number of the family, length of a, length of b, when (uvarints), a, b. when is a ttl in
+	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when i64, a, b. when is a ttl in
 	// nanoseconds, an expiry in milliseconds, or 0.
 	buf []byte
 }
+
+const batchHead = 21 // bytes of a row before a and b
 
 // Kinds of operations in a batch.
 const (
@@ -129,10 +132,14 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 	if b.err != nil {
 		return
 	}
-	b.buf = append(b.buf, kind)
-	b.buf = binary.AppendUvarint(b.buf, uint64(v.family))
-	b.buf = binary.AppendUvarint(b.buf, uint64(len(first)))
-	b.buf = binary.AppendUvarint(b.buf, uint64(len(second)))
-	b.buf = binary.AppendUvarint(b.buf, uint64(when))
+	b.buf = slices.Grow(b.buf, batchHead+len(first)+len(second))
+	at := len(b.buf)
+	b.buf = b.buf[:at+batchHead]
+	head := b.buf[at:]
+	head[0] = kind
+	binary.LittleEndian.PutUint32(head[1:], uint32(v.family))
+	binary.LittleEndian.PutUint32(head[5:], uint32(len(first)))
+	binary.LittleEndian.PutUint32(head[9:], uint32(len(second)))
+	binary.LittleEndian.PutUint64(head[13:], uint64(when))
 	b.buf = append(append(b.buf, first...), second...)
 }

@@ -39,7 +39,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 // batchOp is one operation, in the memory of its batch.
 type batchOp struct {
 	kind          byte
-	v             *verbs // on its family
+	family        int
 	first, second []byte
 	when          int64
 }
@@ -47,23 +47,21 @@ type batchOp struct {
 // replay carries the operations out, some at a time.
 func (b *batchOps) replay(tx *Tx) error {
 	families := make([]*verbs, len(b.families))
-	var some [ttl.WarmKeys]batchOp
+	var some [ttl.ApplyRows]batchOp
 	for rest := b.buf; len(rest) > 0; {
 		n := 0
 		for ; n < len(some) && len(rest) > 0; n++ {
-			var family int
-			some[n], family, rest = nextOp(rest)
+			rest = some[n].decode(rest)
+		}
+		for ops := some[:n]; len(ops) > 0; {
+			family, alike := ops[0].family, 1
+			for alike < len(ops) && ops[alike].family == family {
+				alike++
+			}
 			if families[family] == nil {
 				families[family] = &tx.CF(b.families[family]).verbs
 			}
-			some[n].v = families[family]
-		}
-		for ops := some[:n]; len(ops) > 0; {
-			alike := 1
-			for alike < len(ops) && ops[alike].v == ops[0].v {
-				alike++
-			}
-			if err := ops[0].v.applyAll(ops[:alike]); err != nil {
+			if err := families[family].applyAll(ops[:alike]); err != nil {
 				return err
 			}
 			ops = ops[alike:]
@@ -72,18 +70,14 @@ func (b *batchOps) replay(tx *Tx) error {
 	return nil
 }
 
-// nextOp decodes the first row of buf, which is a batch's own and needs no checks.
-func nextOp(buf []byte) (op batchOp, family int, rest []byte) {
-	op.kind, rest = buf[0], buf[1:]
-	var n [3]int
-	for i := range n {
-		x, size := binary.Uvarint(rest)
-		n[i], rest = int(x), rest[size:]
-	}
-	when, size := binary.Uvarint(rest)
-	rest = rest[size:]
-	op.when, op.first, op.second = int64(when), rest[:n[1]], rest[n[1]:n[1]+n[2]]
-	return op, n[0], rest[n[1]+n[2]:]
+// decode reads the first row of buf, which is a batch's own and needs no checks, and returns what follows it.
+func (op *batchOp) decode(buf []byte) (rest []byte) {
+	op.kind, op.family = buf[0], int(binary.LittleEndian.Uint32(buf[1:]))
+	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
+	op.when = int64(binary.LittleEndian.Uint64(buf[13:]))
+	buf = buf[batchHead:]
+	op.first, op.second = buf[:a:a], buf[a:a+b:a+b]
+	return buf[a+b:]
 }
 
 // applyAll carries out operations on one family. Whether it may is looked at once for all of them.
@@ -92,60 +86,59 @@ func (v *verbs) applyAll(ops []batchOp) (err error) {
 	if err := v.ready(true); err != nil {
 		return err
 	}
-	if err := v.warm(ops); err != nil {
-		return err
-	}
+	var changes [ttl.ApplyRows]ttl.Change
+	n := 0
 	for i := range ops {
-		if err := v.apply(&ops[i]); err != nil {
+		op := &ops[i]
+		if op.kind == batchDeleteRange {
+			if err := v.applyRows(changes[:n]); err != nil {
+				return err
+			}
+			if err := v.removeRange(op.first, op.second); err != nil {
+				return err
+			}
+			n = 0
+			continue
+		}
+		if err := v.change(op, &changes[n]); err != nil {
 			return err
 		}
+		n++
 	}
-	return nil
+	return v.applyRows(changes[:n])
 }
 
-// warm asks for what the operations will need. Whatever is wrong with an argument is for them to tell.
-func (v *verbs) warm(ops []batchOp) error {
-	if len(ops) == 1 {
+func (v *verbs) applyRows(changes []ttl.Change) error {
+	if len(changes) == 0 {
 		return nil
 	}
-	var w ttl.Warmer
-	for i := range ops {
-		switch op := &ops[i]; op.kind {
-		case batchDeleteRange:
-		case batchDelete:
-			w.Add(op.first, 0)
-		default:
-			expiry, _ := op.expiry()
-			w.Add(op.first, expiry)
-		}
-	}
-	return v.below(v.rows().Warm(&w))
+	return v.below(v.rows().Apply(changes))
 }
 
-func (v *verbs) apply(op *batchOp) error {
-	if op.kind == batchDeleteRange {
-		return v.removeRange(op.first, op.second)
-	}
+// change makes c what the operation does to a row.
+func (v *verbs) change(op *batchOp, c *ttl.Change) error {
 	if err := checkKey(op.first, v.tx.db); err != nil {
 		return err
 	}
 	if op.kind == batchDelete {
-		return v.remove(op.first)
+		*c = ttl.Change{Key: op.first, Delete: true}
+		return nil
 	}
-	expiry, err := op.expiry()
+	expiry, err := v.expiry(op)
 	if err != nil {
 		return err
 	}
-	return v.put(op.first, op.second, expiry)
+	*c = ttl.Change{Key: op.first, Value: op.second, Tag: expiry}
+	return nil
 }
 
 // expiry is what a put gives its row.
-func (op *batchOp) expiry() (int64, error) {
+func (v *verbs) expiry(op *batchOp) (int64, error) {
 	switch op.kind {
 	case batchPutTTL:
-		return op.v.after(time.Duration(op.when))
+		return v.after(time.Duration(op.when))
 	case batchPutExpireAt:
-		return op.v.until(time.UnixMilli(op.when))
+		return v.until(time.UnixMilli(op.when))
 	}
-	return op.v.usual()
+	return v.usual()
 }

@@ -117,7 +117,7 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
 		return err
 	}
-	if err := r.room(4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead); err != nil {
+	if err := r.room(putSize(key, value)); err != nil {
 		return err
 	}
 	if expiry != 0 {
@@ -132,9 +132,17 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 	return r.reindex(key, was.Tag, expiry)
 }
 
+// putSize is more log bytes than a put of a row with an expiry has, in all three trees.
+func putSize(key, value []byte) int {
+	return 4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead
+}
+
+// deleteSize is putSize for a deletion.
+func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead) }
+
 // SetExpiry changes the expiry of a key that is there, and does not touch its value; 0 means none.
 func (r Rows) SetExpiry(key []byte, expiry int64) error {
-	if err := r.room(4*(len(key)+expirySize+opOverhead) + 2*opOverhead); err != nil {
+	if err := r.room(putSize(key, nil)); err != nil {
 		return err
 	}
 	if expiry != 0 {
@@ -175,7 +183,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
 	if r.Timed() {
-		if err := r.room(3 * (len(key) + expirySize + opOverhead)); err != nil {
+		if err := r.room(deleteSize(key)); err != nil {
 			return err
 		}
 	}

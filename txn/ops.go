@@ -52,28 +52,13 @@ func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error)
 	if was, err = w.put(id, key, value, tag); err != nil {
 		return Info{}, tx.broken(err)
 	}
-	if w.names(len(value)) {
-		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
-		w.named += int64(len(value))
-		return was, tx.broken(w.logged())
-	}
-	if tag == 0 {
-		w.redo = appendOp(w.redo, opPut, id)
-	} else {
-		w.redo = appendTag(appendOp(w.redo, opPutTag, id), tag)
-	}
-	w.redo = appendBytes(w.redo, key)
-	return was, tx.broken(w.logValue(value))
+	return was, tx.broken(w.logPut(id, key, value, tag))
 }
 
 func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
-	s := w.trees.amongFew(id)
-	if s == nil {
-		other, ok := w.trees.amongMany(id)
-		if !ok {
-			return Info{}, treeError(id)
-		}
-		s = &other
+	s, err := w.state(id)
+	if err != nil {
+		return Info{}, err
 	}
 	if was, err = w.finger(id).Put(w, &s.t, key, value, tag); err != nil {
 		return was, err // of a tree that is half changed: nobody looks at it again
@@ -81,6 +66,137 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	w.set(id, s.t)
 	w.fingersAt = w.mods
 	return was, nil
+}
+
+// state is where a tree's root is changed before it is set.
+func (w *writer) state(id TreeID) (*treeState, error) {
+	if s := w.trees.amongFew(id); s != nil {
+		return s, nil
+	}
+	s, ok := w.trees.amongMany(id)
+	if !ok {
+		return nil, treeError(id)
+	}
+	return &s, nil
+}
+
+// logPut adds a put that has been carried out just now to the redo.
+func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
+	if w.names(len(value)) {
+		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
+		w.named += int64(len(value))
+		return w.logged()
+	}
+	if tag == 0 {
+		w.redo = appendOp(w.redo, opPut, id)
+	} else {
+		w.redo = appendTag(appendOp(w.redo, opPutTag, id), tag)
+	}
+	w.redo = appendBytes(w.redo, key)
+	return w.logValue(value)
+}
+
+func (w *writer) logDelete(id TreeID, key []byte) error {
+	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
+	return w.logged()
+}
+
+// A Change puts a row, or deletes one.
+type Change = tree.Change
+
+// Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
+// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them.
+func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
+	for len(changes) > 0 {
+		n := min(len(changes), WarmKeys)
+		if err := tx.apply(id, changes[:n], was); err != nil {
+			return err
+		}
+		changes = changes[n:]
+		if was != nil {
+			was = was[n:]
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
+	if !tx.s.started || len(changes) == 1 {
+		return tx.applyEach(id, changes, was) // the log may not have to be started
+	}
+	w, err := tx.change()
+	if err != nil {
+		return err
+	}
+	size, puts := 0, false
+	for i := range changes {
+		size += len(changes[i].Key) + len(changes[i].Value)
+		puts = puts || !changes[i].Delete
+	}
+	if err := w.room(size); err != nil {
+		return err
+	}
+	if puts {
+		w.within()
+	}
+	s, err := w.state(id)
+	if err != nil {
+		return err
+	}
+	f := w.finger(id)
+	var ways tree.Ways
+	if err := ways.Find(w, s.t, f, changes); err != nil {
+		return tx.note(err)
+	}
+	changed := false
+	for i := range changes {
+		c := &changes[i]
+		before := w.s.pg.Overdraft(c.Delete) // what frees space is not refused
+		info, err := ways.Apply(w, &s.t, f, i, c)
+		w.s.pg.Overdraft(before)
+		if err != nil {
+			return tx.broken(err)
+		}
+		if was != nil {
+			was[i] = info
+		}
+		switch {
+		case !c.Delete:
+			err = w.logPut(id, c.Key, c.Value, c.Tag)
+		case info.Found:
+			err = w.logDelete(id, c.Key)
+		default:
+			continue
+		}
+		if err != nil {
+			return tx.broken(err)
+		}
+		changed = true
+	}
+	if changed {
+		w.set(id, s.t)
+	}
+	w.fingersAt = w.mods
+	return nil
+}
+
+func (tx *Tx) applyEach(id TreeID, changes []Change, was []Info) error {
+	for i := range changes {
+		var info Info
+		var err error
+		if c := &changes[i]; c.Delete {
+			info, err = tx.Delete(id, c.Key)
+		} else {
+			info, err = tx.Put(id, c.Key, c.Value, c.Tag)
+		}
+		if err != nil {
+			return err
+		}
+		if was != nil {
+			was[i] = info
+		}
+	}
+	return nil
 }
 
 // putNamed puts a value that is in an extent already, which was claimed.
@@ -162,8 +278,7 @@ func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 	if was, err = w.delete(id, key); err != nil || !was.Found {
 		return was, tx.broken(err)
 	}
-	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
-	return was, tx.broken(w.logged())
+	return was, tx.broken(w.logDelete(id, key))
 }
 
 // DeleteValue is Delete of a key that has exactly this value, of a few bytes; a key with another one is not found.
@@ -185,8 +300,7 @@ func (tx *Tx) DeleteValue(id TreeID, key, value []byte) (found bool, err error) 
 		return false, tx.broken(err)
 	}
 	w.set(id, t)
-	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
-	return true, tx.broken(w.logged())
+	return true, tx.broken(w.logDelete(id, key))
 }
 
 func (w *writer) delete(id TreeID, key []byte) (was Info, err error) {

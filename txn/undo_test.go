@@ -73,7 +73,13 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 	for range n {
 		key := undoKey(rnd.Intn(21_000))
 		var err error
-		switch rnd.Intn(5) {
+		switch rnd.Intn(6) {
+		case 5:
+			some := make([]Change, 2+rnd.Intn(40))
+			for i := range some {
+				some[i] = Change{Key: undoKey(rnd.Intn(21_000)), Value: make([]byte, rnd.Intn(40)), Tag: int64(rnd.Intn(3)), Delete: rnd.Intn(3) == 0}
+			}
+			err = tx.Apply(9, some, make([]Info, len(some)))
 		case 0:
 			_, err = tx.Delete(9, key)
 		case 1:

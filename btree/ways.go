@@ -1,0 +1,75 @@
+package btree
+
+import "github.com/ebbkv/ebb/internal/invariant"
+
+// A Change puts a row, or deletes one.
+type Change struct {
+	Key, Value []byte
+	Tag        int64 // 0 for none
+	Delete     bool  // Value and Tag mean nothing
+}
+
+// Ways are the ways down to the leaves of up to WarmKeys changes of one tree, which are carried out one after the other. They are
+// looked for together, as Warm does it, and each change goes its own as long as they hold.
+type Ways struct {
+	hold bool
+	of   [WarmKeys]way
+}
+
+// A way is how to come from the root of a tree to the leaf where a key is or belongs: the child to take at each level. It holds,
+// whatever is copied or changes in leaves, until a branch gets or loses a child or another separator.
+type way struct {
+	to    [wayLevels]uint16
+	known bool // else it is to be looked for
+}
+
+// In a tree that is deeper no way is noted.
+const wayLevels = 8
+
+// child returns the child of a branch of n children at level that may hold key.
+func (w *way) child(b []byte, n int, level uint8, key []byte) int {
+	i := int(w.to[level%wayLevels])
+	if !w.known || i >= n {
+		return branchSearch(b, n, key)
+	}
+	if invariant.On && i != branchSearch(b, n, key) {
+		invariant.Fail("btree: way of %x to child %d of %d at level %d", key, i, n, level)
+	}
+	return i
+}
+
+// Find looks for the ways of these changes, unless they begin where the finger points.
+func (s *Ways) Find(r Reader, t Tree, f *Finger, changes []Change) (err error) {
+	s.hold = false
+	if len(changes) < 2 || len(changes) > WarmKeys || f.Beyond(changes[0].Key) {
+		return nil
+	}
+	var keys [WarmKeys][]byte
+	for i := range changes {
+		keys[i] = changes[i].Key
+	}
+	s.hold, err = warm(r, t, keys[:len(changes)], &s.of)
+	return err
+}
+
+// Apply carries out c, the i-th of the changes that were given to Find, and tells of the row that was there. Nothing but Apply has
+// changed the tree since. The finger learns, as in its Put, and points nowhere after a deletion.
+func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, err error) {
+	var by way
+	if s.hold {
+		by = s.of[i]
+	}
+	reshaped := false
+	if c.Delete {
+		was, reshaped, err = remove(w, t, c.Key, by)
+		if was.Found {
+			*f = Finger{}
+		}
+	} else {
+		was, reshaped, err = f.set(w, t, c.Key, c.Value, c.Tag, by)
+	}
+	if reshaped {
+		s.hold = false
+	}
+	return was, err
+}
