@@ -86,6 +86,7 @@ func init() {
 		{"clock", 5, false, opClock},
 		{"frozen", 2, false, opFrozen},
 		{"named", 6, true, opNamed},
+		{"apply", 5, false, opApply},
 	}
 }
 

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -90,6 +91,49 @@ func opBatch(r *Run, rnd *rand.Rand) error {
 		}
 		return nil
 	})
+}
+
+// opApply is one commit of puts and deletions in all families that come in any order, often of a key that the batch has had before.
+func opApply(r *Run, rnd *rand.Rand) error {
+	// What readers found expired is evicted before, by a commit of its own.
+	if err := r.update(kv.Sync, func(*tx) error { return errRollback }); err != nil {
+		return err
+	}
+	t := &tx{m: r.model.clone(), now: r.clock.read()}
+	b := r.db.NewBatch()
+	most := [...]int{20, 20, 300}[rnd.IntN(3)]
+	key := newKey(r, rnd)
+	for range 1 + rnd.IntN(most) {
+		family := pickFamily(t.m, rnd)
+		rows := b.CF(family)
+		if again, ok := pickKey(t.m, family, rnd); ok && rnd.IntN(2) == 0 {
+			key = again
+		} else if rnd.IntN(4) > 0 {
+			key = newKey(r, rnd)
+		}
+		switch value := newValue(rnd, rnd.IntN(300)); rnd.IntN(6) {
+		case 0, 1:
+			t.m.delete(family, key)
+			rows.Delete([]byte(key))
+		case 2:
+			ttl := someTTL(rnd)
+			t.m.put(family, key, value, t.after(ttl))
+			rows.PutTTL([]byte(key), []byte(value), ttl)
+		default:
+			t.m.put(family, key, value, t.usual(family))
+			rows.Put([]byte(key), []byte(value))
+		}
+	}
+	t.m.put(defaultFamily, key, "last", 0) // A batch that changed nothing would be no commit.
+	b.Put([]byte(key), []byte("last"))
+	r.Disk.SetPhase("commit")
+	next := r.begun(t.m)
+	if err := r.db.Apply(context.Background(), b); err != nil {
+		return err
+	}
+	r.committed(t.m)
+	r.durable(next)
+	return nil
 }
 
 // opCreate makes a family; in one of three, a plain put gives an expiry.

@@ -66,12 +66,16 @@ func (r *Run) commit(t *tx, d kv.Durability) error {
 
 // put is a plain put: the key is permanent, or gets what is usual in its family.
 func (t *tx) put(family, key, value string) error {
-	expiry := int64(0)
-	if usual := t.m.families[family].usual; usual != 0 {
-		expiry = t.after(usual)
-	}
-	t.m.put(family, key, value, expiry)
+	t.m.put(family, key, value, t.usual(family))
 	return t.CF(family).Put([]byte(key), []byte(value))
+}
+
+// usual is the expiry that a plain put gives, 0 for none.
+func (t *tx) usual(family string) int64 {
+	if usual := t.m.families[family].usual; usual != 0 {
+		return t.after(usual)
+	}
+	return 0
 }
 
 // after is the expiry of what lives for ttl from the transaction's instant on: whole milliseconds, after 1970.
