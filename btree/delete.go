@@ -9,16 +9,25 @@ import (
 
 // Delete removes key and tells of the row that was there. If there was none, nothing is copied.
 func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
-	was, _, err = remove(w, t, key, way{})
+	return DeleteOnly(w, t, key, nil)
+}
+
+// DeleteOnly is Delete of a row that has exactly this value, unless that is nil. A row with another one is not found, nor one whose value
+// is too large to stand in the page.
+func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
+	was, _, err = remove(w, t, key, value, way{})
 	return was, err
 }
 
-// remove is Delete by a way, if that is known, and says whether ways hold no more.
-func remove(w Writer, t *Tree, key []byte, by way) (was Info, reshaped bool, err error) {
+// remove is DeleteOnly by a way, if that is known, and says whether ways hold no more.
+func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped bool, err error) {
 	d := deleter{editor: editor{w: w}, way: by}
 	b, off, err := d.look(*t, key)
 	if off == 0 || err != nil {
 		return Info{}, false, err
+	}
+	if only != nil && (infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), only)) {
+		return Info{}, false, nil
 	}
 	was = aboutAt(b, off)
 	if d.inPlace(t) {
@@ -27,22 +36,6 @@ func remove(w Writer, t *Tree, key []byte, by way) (was Info, reshaped bool, err
 	err = d.delete(t)
 	d.done()
 	return was, d.reshaped, err
-}
-
-// DeleteValue is Delete of a key that has exactly this value, which is small enough to stand in the page. If it has
-// another one nothing is changed, and the row counts as not found.
-func DeleteValue(w Writer, t *Tree, key, value []byte) (found bool, err error) {
-	d := deleter{editor: editor{w: w}}
-	b, off, err := d.look(*t, key)
-	if off == 0 || err != nil || infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), value) {
-		return false, err
-	}
-	if d.inPlace(t) {
-		return true, nil
-	}
-	err = d.delete(t)
-	d.done()
-	return err == nil, err
 }
 
 // A deleter is one Delete on its way down the tree and up again.

@@ -257,7 +257,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 // runWays carries a bunch of changes out by their ways and counts those whose ways held.
 func runWays(t *testing.T, r *rand.Rand, m *memory, tree *Tree, finger *Finger, want *model, change func() Change) (held int) {
 	t.Helper()
-	changes := make([]Change, 1+r.IntN(WarmKeys))
+	changes := make([]Change, 1+r.IntN(MaxWays))
 	for i := range changes {
 		changes[i] = change()
 	}
@@ -271,9 +271,16 @@ func runWays(t *testing.T, r *rand.Rand, m *memory, tree *Tree, finger *Finger, 
 		if s.hold && tree.Depth > 1 {
 			held++
 		}
+		row := want.rows[string(c.Key)].value
+		if c.Delete {
+			c.Value = [][]byte{nil, row, c.Value}[r.IntN(3)]
+		}
+		kept := c.Delete && c.Value != nil && (!bytes.Equal(c.Value, row) || len(row) > MaxInline(m.pageSize))
 		was, err := s.Apply(m, tree, finger, i, c)
 		require.NoError(t, err)
-		if c.Delete {
+		if kept {
+			require.Zero(t, was)
+		} else if c.Delete {
 			require.Equal(t, want.delete(string(c.Key)), was)
 		} else {
 			require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)

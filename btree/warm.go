@@ -8,38 +8,25 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// WarmKeys is how many keys Warm is meant for at a time: enough to wait for all their pages at once, and few enough that what
+// MaxWays is how many ways are looked for at a time: enough to wait for all their pages at once, and few enough that what
 // they need stays in the processor's first cache until it is looked at.
-const WarmKeys = 16
+const MaxWays = 16
 
-// cellLines is how much of a cell Warm asks for: its head and key, and as a rule the start of the value.
+// cellLines is how much of a cell is asked for: its head and key, and as a rule the start of the value.
 const cellLines = 128
 
-// Warm asks for the memory that lookups of these keys will need. It goes down with all of them level by level: a lookup waits for
-// page after page, some 100 ns each, and sixteen that wait at the same time take little longer than one. It changes
-// nothing; pages that it is the first to read are proven, and an error is one that the lookups would meet.
-func Warm(r Reader, t Tree, keys [][]byte) error {
-	var ways [WarmKeys]way
-	for len(keys) > 0 {
-		n := min(len(keys), WarmKeys)
-		if _, err := warm(r, t, keys[:n], &ways); err != nil {
-			return err
-		}
-		keys = keys[n:]
-	}
-	return nil
-}
-
-// warm is Warm of WarmKeys keys at most, and notes the ways to their leaves. They are not known if it asked for nothing, because
-// the keys lie together in the order in which they come, or in too deep a tree.
-func warm(r Reader, t Tree, keys [][]byte, ways *[WarmKeys]way) (known bool, err error) {
+// warm notes the ways to the leaves of these keys and asks for the memory that changing their rows will need. It goes down with all
+// of them level by level: a lookup waits for page after page, some 100 ns each, and sixteen that wait at the same time take
+// little longer than one. Pages that it is the first to read are proven, and an error is one that the lookups would meet. The ways are not
+// known if it asked for nothing, because the keys lie together in the order in which they come, or in too deep a tree.
+func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return false, err
 	}
 	if slices.IsSortedFunc(keys, bytes.Compare) && together(r, t, keys[0], keys[len(keys)-1]) {
 		return false, nil
 	}
-	var refs [WarmKeys]pager.Ref
+	var refs [MaxWays]pager.Ref
 	for i := range keys {
 		refs[i] = t.Root
 	}

@@ -2,18 +2,20 @@ package btree
 
 import "github.com/ebbkv/ebb/internal/invariant"
 
-// A Change puts a row, or deletes one.
+// A Change puts a row or deletes one.
 type Change struct {
 	Key, Value []byte
 	Tag        int64 // 0 for none
-	Delete     bool  // Value and Tag mean nothing
+	// Delete deletes. Tag means nothing then, and Value is, unless nil, the one that the row must have to be found: it stands in its
+	// page.
+	Delete bool
 }
 
-// Ways are the ways down to the leaves of up to WarmKeys changes of one tree, which are carried out one after the other. They are
-// looked for together, as Warm does it, and each change goes its own as long as they hold.
+// Ways are the ways down to the leaves of up to MaxWays changes of one tree, which are carried out one after the other. They are
+// looked for together, and each change goes its own as long as they hold.
 type Ways struct {
 	hold bool
-	of   [WarmKeys]way
+	of   [MaxWays]way
 }
 
 // A way is how to come from the root of a tree to the leaf where a key is or belongs: the child to take at each level. It holds,
@@ -41,10 +43,10 @@ func (w *way) child(b []byte, n int, level uint8, key []byte) int {
 // Find looks for the ways of these changes, unless they begin where the finger points.
 func (s *Ways) Find(r Reader, t Tree, f *Finger, changes []Change) (err error) {
 	s.hold = false
-	if len(changes) < 2 || len(changes) > WarmKeys || f.Beyond(changes[0].Key) {
+	if len(changes) < 2 || len(changes) > MaxWays || f.Beyond(changes[0].Key) {
 		return nil
 	}
-	var keys [WarmKeys][]byte
+	var keys [MaxWays][]byte
 	for i := range changes {
 		keys[i] = changes[i].Key
 	}
@@ -61,7 +63,7 @@ func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, 
 	}
 	reshaped := false
 	if c.Delete {
-		was, reshaped, err = remove(w, t, c.Key, by)
+		was, reshaped, err = remove(w, t, c.Key, c.Value, by)
 		if was.Found {
 			*f = Finger{}
 		}

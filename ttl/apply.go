@@ -1,14 +1,12 @@
 package ttl
 
-import (
-	"github.com/ebbkv/ebb/txn"
-)
+import "github.com/ebbkv/ebb/txn"
 
-// A Change puts a row, with its expiry as the tag and 0 for none, or deletes one.
+// A Change puts a row, with its expiry as the tag and 0 for none, or deletes one, whatever its value.
 type Change = txn.Change
 
-// ApplyRows is how many changes Apply is meant for at a time.
-const ApplyRows = txn.WarmKeys
+// ApplyRows is how many changes Apply takes.
+const ApplyRows = txn.ApplyRows
 
 // Apply carries out changes in their order, ApplyRows at most, as Put and Delete would. It goes through one tree after the other, and
 // waits once for what all of the rows need there.

@@ -127,41 +127,45 @@ func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 
 // deleteRows deletes from data and key index the keys whose expiry the key index confirms.
 func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
-	var keys [txn.WarmKeys][]byte
-	for some := range slices.Chunk(d.byKey(), len(keys)) {
+	var buf [ApplyRows]Change
+	for some := range slices.Chunk(d.byKey(), len(buf)) {
 		for n, i := range some {
-			keys[n] = d.key(i)
+			buf[n] = Change{Key: d.key(i), Value: d.expiry(i), Delete: true}
 		}
-		for _, id := range []txn.TreeID{r.Family.KeyIndex(), r.Family.Data()} {
-			if err := r.Tx.Warm(id, keys[:len(some)]); err != nil {
-				return s, err
-			}
-		}
-		for _, i := range some {
-			if err := r.deleteRow(d.key(i), d.expiry(i), &s); err != nil {
-				return s, err
-			}
+		if err := r.deleteSome(buf[:len(some)], &s); err != nil {
+			return s, err
 		}
 	}
 	return s, nil
 }
 
-func (r Rows) deleteRow(key, expiry []byte, s *Swept) error {
-	confirmed, err := r.Tx.DeleteValue(r.Family.KeyIndex(), key, expiry)
-	if err != nil {
+func (r Rows) deleteSome(keys []Change, s *Swept) error {
+	var buf [ApplyRows]txn.Info
+	was := buf[:len(keys)]
+	if err := r.Tx.Apply(r.Family.KeyIndex(), keys, was); err != nil {
 		return err
 	}
-	if !confirmed {
+	rows := keys[:0]
+	for i, key := range keys {
+		if was[i].Found {
+			rows = append(rows, Change{Key: key.Key, Delete: true})
+			continue
+		}
 		s.Stale++
-		_, _, err := r.index(key) // It may be damaged, not only another one.
+		if _, _, err := r.index(key.Key); err != nil { // It may be damaged, not only another one.
+			return err
+		}
+	}
+	if err := r.Tx.Apply(r.Family.Data(), rows, was); err != nil {
 		return err
 	}
-	was, err := r.Tx.Delete(r.Family.Data(), key)
-	if err == nil && was.Found {
-		s.Keys++
-		s.Bytes += int64(len(key) + was.Size)
+	for i := range rows {
+		if was[i].Found {
+			s.Keys++
+			s.Bytes += int64(len(rows[i].Key) + was[i].Size)
+		}
 	}
-	return err
+	return nil
 }
 
 // Evict deletes those of the keys noted by readers that still have the expiry that the reader saw, if they are expired

@@ -101,14 +101,17 @@ func (w *writer) logDelete(id TreeID, key []byte) error {
 	return w.logged()
 }
 
-// A Change puts a row, or deletes one.
+// A Change puts a row or deletes one.
 type Change = tree.Change
+
+// ApplyRows is how many changes Apply waits for at a time.
+const ApplyRows = tree.MaxWays
 
 // Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
 // the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
-		n := min(len(changes), WarmKeys)
+		n := min(len(changes), ApplyRows)
 		if err := tx.apply(id, changes[:n], was); err != nil {
 			return err
 		}
@@ -185,7 +188,7 @@ func (tx *Tx) applyEach(id TreeID, changes []Change, was []Info) error {
 		var info Info
 		var err error
 		if c := &changes[i]; c.Delete {
-			info, err = tx.Delete(id, c.Key)
+			info, err = tx.delete(id, c.Key, c.Value)
 		} else {
 			info, err = tx.Put(id, c.Key, c.Value, c.Tag)
 		}
@@ -226,11 +229,6 @@ func (w *writer) finger(id TreeID) *tree.Finger {
 	return &f.Finger
 }
 
-// beyond says that key would be put behind all keys of the tree, where the last ones were put: all that this needs is at hand.
-func (w *writer) beyond(id TreeID, key []byte) bool {
-	return w.fingersAt == w.mods && w.finger(id).Beyond(key)
-}
-
 // SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.
 func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
@@ -262,6 +260,11 @@ func (w *writer) setTag(id TreeID, key []byte, tag int64) (was Info, err error) 
 
 // Delete removes a key. It tells of the row that was there.
 func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
+	return tx.delete(id, key, nil)
+}
+
+// delete is Delete of a key that has exactly this value, unless that is nil: see Change.
+func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if !tx.s.started && tx.w != nil && tx.check() == nil {
 		// Nothing to delete is no reason to start a log.
 		if info, err := tx.Info(id, key); err != nil || !info.Found && tx.Exists(id) {
@@ -275,41 +278,19 @@ func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 	if err := w.room(len(key)); err != nil {
 		return Info{}, err
 	}
-	if was, err = w.delete(id, key); err != nil || !was.Found {
+	if was, err = w.delete(id, key, value); err != nil || !was.Found {
 		return was, tx.broken(err)
 	}
 	return was, tx.broken(w.logDelete(id, key))
 }
 
-// DeleteValue is Delete of a key that has exactly this value, of a few bytes; a key with another one is not found.
-func (tx *Tx) DeleteValue(id TreeID, key, value []byte) (found bool, err error) {
-	w, err := tx.change()
-	if err != nil {
-		return false, err
-	}
-	if err := w.room(len(key)); err != nil {
-		return false, err
-	}
-	t, ok := w.trees.get(id)
-	if !ok {
-		return false, treeError(id)
-	}
-	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
-	found, err = tree.DeleteValue(w, &t, key, value)
-	if err != nil || !found {
-		return false, tx.broken(err)
-	}
-	w.set(id, t)
-	return true, tx.broken(w.logDelete(id, key))
-}
-
-func (w *writer) delete(id TreeID, key []byte) (was Info, err error) {
+func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
 	t, ok := w.trees.get(id)
 	if !ok {
 		return Info{}, treeError(id)
 	}
 	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
-	was, err = tree.Delete(w, &t, key)
+	was, err = tree.DeleteOnly(w, &t, key, value)
 	if err == nil && was.Found {
 		w.set(id, t)
 	}

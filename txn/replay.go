@@ -210,7 +210,7 @@ func (w *writer) apply(r redo) error {
 		}
 		err = w.putNamed(r)
 	case opDelete:
-		_, err = w.delete(r.id, r.key)
+		_, err = w.delete(r.id, r.key, nil)
 	case opRange:
 		_, err = w.deleteRange(r.id, r.key, r.value)
 	case opSetTag:

@@ -20,7 +20,7 @@ func changes(id TreeID) map[string]func(tx *Tx) error {
 		"put":          func(tx *Tx) error { _, err := tx.Put(id, key, []byte("v"), 0); return err },
 		"set_tag":      func(tx *Tx) error { _, err := tx.SetTag(id, key, 5); return err },
 		"delete":       func(tx *Tx) error { _, err := tx.Delete(id, key); return err },
-		"delete_value": func(tx *Tx) error { _, err := tx.DeleteValue(id, key, []byte("v")); return err },
+		"apply":        func(tx *Tx) error { return tx.Apply(id, []Change{{Key: key}, {Key: key, Delete: true}}, nil) },
 		"delete_range": func(tx *Tx) error { _, err := tx.DeleteRange(id, nil, key); return err },
 		"drop":         func(tx *Tx) error { return tx.Drop(id) },
 		"clear":        func(tx *Tx) error { return tx.Clear(id) },

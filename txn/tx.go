@@ -208,21 +208,6 @@ func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 	return info, tx.note(err)
 }
 
-// WarmKeys is how many keys Warm is meant for at a time.
-const WarmKeys = tree.WarmKeys
-
-// Warm asks the processor for what Get, Put or Delete of these keys will need, for all of them at once, just before them.
-func (tx *Tx) Warm(id TreeID, keys [][]byte) error {
-	if err := tx.check(); err != nil {
-		return err
-	}
-	t, ok := tx.tree(id)
-	if !ok || len(keys) == 0 || tx.w != nil && tx.w.beyond(id, keys[0]) {
-		return nil
-	}
-	return tx.note(tree.Warm(tx, t, keys))
-}
-
 // Rank counts the keys of a tree that are below key; 0 if the tree does not exist. It costs one descent.
 func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
 	if err := tx.check(); err != nil {

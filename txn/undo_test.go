@@ -77,7 +77,10 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 		case 5:
 			some := make([]Change, 2+rnd.Intn(40))
 			for i := range some {
-				some[i] = Change{Key: undoKey(rnd.Intn(21_000)), Value: make([]byte, rnd.Intn(40)), Tag: int64(rnd.Intn(3)), Delete: rnd.Intn(3) == 0}
+				some[i] = Change{Key: undoKey(rnd.Intn(21_000)), Value: make([]byte, rnd.Intn(40)), Tag: int64(rnd.Intn(3))}
+				if rnd.Intn(3) == 0 {
+					some[i] = Change{Key: some[i].Key, Delete: true}
+				}
 			}
 			err = tx.Apply(9, some, make([]Info, len(some)))
 		case 0:
@@ -85,7 +88,7 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 		case 1:
 			_, err = tx.SetTag(9, key, int64(rnd.Intn(4)))
 		case 2:
-			_, err = tx.DeleteValue(9, key, []byte("first 7"))
+			err = tx.Apply(9, []Change{{Key: key, Value: []byte("first 7"), Delete: true}}, nil)
 		default:
 			_, err = tx.Put(9, key, make([]byte, rnd.Intn(40)), int64(rnd.Intn(3)))
 		}
@@ -104,7 +107,9 @@ func TestRowsThatFitArePutWhereTheyAre(t *testing.T) {
 		"replace": func(tx *Tx) error { _, err := tx.Put(9, undoKey(5), []byte("other 5"), 2); return err },
 		"tag":     func(tx *Tx) error { _, err := tx.SetTag(9, undoKey(4), 9); return err },
 		"delete":  func(tx *Tx) error { _, err := tx.Delete(9, undoKey(8)); return err },
-		"value":   func(tx *Tx) error { _, err := tx.DeleteValue(9, undoKey(7), []byte("first 7")); return err },
+		"value": func(tx *Tx) error {
+			return tx.Apply(9, []Change{{Key: undoKey(7), Value: []byte("first 7"), Delete: true}}, nil)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error

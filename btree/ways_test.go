@@ -9,29 +9,41 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 )
 
-// TestWarmTellsOfDamageOnly: whatever keys it gets, in trees of any depth.
-func TestWarmTellsOfDamageOnly(t *testing.T) {
+// TestWaysTellOfDamageOnly: whatever changes they are looked for, in trees of any depth.
+func TestWaysTellOfDamageOnly(t *testing.T) {
 	m := newMemory(4096)
 	tr := Tree{}
-	keys := [][]byte{nil, []byte("zz")}
-	require.NoError(t, Warm(m, tr, keys))
+	changes := []Change{{Key: nil}, {Key: []byte("zz")}}
+	find := func(tr Tree, changes []Change) (Ways, error) {
+		var s Ways
+		err := s.Find(m, tr, nil, changes)
+		return s, err
+	}
+	s, err := find(tr, changes)
+	require.NoError(t, err)
+	require.False(t, s.hold)
 	for i := range 20_000 {
 		key := fmt.Appendf(nil, "key-%08d", i*7919%20_000)
 		_, err := Put(m, &tr, key, make([]byte, 20), 0)
 		require.NoError(t, err)
-		if i%100 == 0 {
-			keys = append(keys, key, append(key, 'x'))
-		}
-		if i%5000 == 0 {
-			require.NoError(t, Warm(m, tr, keys))
+		if i%1500 == 0 {
+			changes = append(changes, Change{Key: key})
 		}
 	}
 	require.Equal(t, uint8(3), tr.Depth)
-	for n := range 40 {
-		require.NoError(t, Warm(m, tr, keys[:n]))
+	require.Len(t, changes, MaxWays)
+	for n := range changes {
+		s, err := find(tr, changes[:n])
+		require.NoError(t, err)
+		require.Equal(t, n > 1, s.hold)
 	}
-	require.ErrorIs(t, Warm(m, Tree{Root: tr.Root, Depth: tr.Depth - 1}, keys), badfile.ErrCorrupt)
-	require.ErrorIs(t, Warm(m, Tree{Root: tr.Root, Depth: maxDepth + 1}, keys), badfile.ErrCorrupt)
+	s, err = find(tr, append(changes, changes...)) // too many: each looks for its own
+	require.NoError(t, err)
+	require.False(t, s.hold)
+	_, err = find(Tree{Root: tr.Root, Depth: tr.Depth - 1}, changes)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	_, err = find(Tree{Root: tr.Root, Depth: maxDepth + 1}, changes)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }
 
 // TestTogetherIsOneLeaf: rows that are put in order do not wait for each other's pages, so nothing is asked for.
