@@ -189,7 +189,7 @@ func suitesOf(m mutant) []suite {
 		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
 		"txn":   {most, crashes, histories, rot},
 		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, inPlace, hostile},
-		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict"}},
+		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
 		"cf":    {{"cf", "."}, {"kv", "Family|CF"}, crashes},
 	}
 	room := filepath.Dir(m.file)

@@ -29,10 +29,18 @@ var expiryMutants = []mutant{
 	{"ttl", "purge_leaves_the_expiry_rows", "ttl/sweep.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
 		return Swept{}, more, err
 	}`, ``},
-	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `	was, err := r.Tx.Delete(r.Family.Data(), key)
-	if err == nil`, `	was, err := r.Tx.Put(r.Family.Data(), key, nil, 0)
-	if err == nil`},
-	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `	if !confirmed {`, `	if !confirmed && false {`},
+	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `			rows = append(rows, Change{Key: key.Key, Delete: true})`,
+		`			rows = append(rows, Change{Key: key.Key})`},
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `buf[n] = Change{Key: d.key(i), Value: d.expiry(i), Delete: true}`,
+		`buf[n] = Change{Key: d.key(i), Delete: true}`},
+	{"ttl", "batch_leaves_the_old_expiry_row", "ttl/apply.go", `		if old != 0 {
+			due[d]`, `		if old != 0 && expiry == 0 {
+			due[d]`},
+	{"ttl", "batch_leaves_the_key_index", "ttl/apply.go", `			keys[k] = Change{Key: key, Delete: true}
+			k++`, ``},
+	{"replay", "batch_logs_no_deletion", "txn/ops.go", `			err = w.logDelete(id, c.Key)
+		default:`, `			err = w.logged()
+		default:`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return Swept{}, err
 		}`, `		_ = i`},

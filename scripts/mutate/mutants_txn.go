@@ -78,6 +78,13 @@ var storeMutants = []mutant{
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
 	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/finger.go", `		if infoAt(b, off)&infoOverflow != 0 {`, `		if infoAt(b, off)&infoOverflow != 0 && false {`},
+	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/split.go", `	p.split, p.reshaped, p.right = true, true, ref
+	if i == n`, `	p.split, p.right = true, ref
+	if i == n`},
+	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = true
+`, ``},
+	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			*f = Finger{}
+`, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1] = step{b: b, i: i + 1, n: n + 1}`, `			p.finger.way[1] = step{b: b, i: i, n: n + 1}`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
