@@ -115,6 +115,9 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 		if j < 0 || j >= n {
 			continue
 		}
+		if rows := int(childRows(b, n, j) &^ rowsOverflow); rows*shiftFraction > count(cb)*(shiftFraction-1)+shiftFraction {
+			continue // as many rows, and so as full as a rule: to look at a page costs a wait for its memory
+		}
 		ref := childRef(b, n, j)
 		sb, _, err := pageAt(p.w, ref, 0)
 		if err != nil {
