@@ -21,7 +21,8 @@ func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
 
 // remove is DeleteOnly by a way, if that is known, and says whether ways hold no more.
 func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped bool, err error) {
-	d := deleter{editor: editor{w: w}, way: by}
+	var d deleter // field by field: a literal would be made elsewhere and copied
+	d.w, d.way = w, by
 	b, off, err := d.look(*t, key)
 	if off == 0 || err != nil {
 		return Info{}, false, err

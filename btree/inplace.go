@@ -95,7 +95,8 @@ func (p *putter) inPlace(t *Tree) bool {
 }
 
 func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
-	r := trail{undo: undo}
+	var r trail
+	r.undo = undo
 	if !r.descend(p.w, t, p.cell.key, &p.way) {
 		return false
 	}

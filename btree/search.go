@@ -229,6 +229,15 @@ func nearBytes(level uint8) int {
 	return 1536
 }
 
+// nearChild is nearBytes for child i of branch b, which belongs at level: how many rows a leaf has is known.
+func nearChild(b []byte, n, i int, level uint8) int {
+	most := nearBytes(level)
+	if level > 0 {
+		return most
+	}
+	return offHeads + int(min(leafEntry*(childRows(b, n, i)&^rowsOverflow), uint64(most-offHeads)))
+}
+
 // find returns the leaf and the offset of the cell of key; 0 if there is none.
 func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 	if t.Depth == 0 {

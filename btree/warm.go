@@ -27,6 +27,8 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 		return false, nil
 	}
 	var refs [MaxWays]pager.Ref
+	var size [MaxWays]int
+	var near [MaxWays][]byte
 	for i := range keys {
 		refs[i] = t.Root
 	}
@@ -38,9 +40,13 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 			}
 			k := branchSearch(b, n, key)
 			ways[i].to[level%wayLevels], ways[i].known = uint16(k), true
-			refs[i] = childRef(b, n, k)
-			prefetch.Bytes(r.Near(refs[i], nearBytes(level-1)))
+			refs[i], size[i] = childRef(b, n, k), nearChild(b, n, k, level-1)
 		}
+		// In loops of their own: what one key waits for, the next ones wait for at the same time.
+		for i := range keys {
+			near[i] = r.Near(refs[i], size[i])
+		}
+		prefetch.Each(near[:len(keys)])
 	}
 	for i, key := range keys {
 		b, n, err := pageAt(r, refs[i], 0)

@@ -213,7 +213,8 @@ func BenchmarkStoreUpdate(b *testing.B) {
 }
 
 // BenchmarkStoreApply counts batches of 1000 puts that do not wait for the disk: at random in a full store, and in order in one that
-// is cleared now and then. Checkpoints run beside it, and all memory that it needs has been used before.
+// is cleared now and then. Checkpoints run beside it, and all memory that it needs has been used before. Deletions of keys that are not there
+// do nothing but find that out.
 func BenchmarkStoreApply(b *testing.B) {
 	db := benchStore(b, &kv.Options{Durability: kv.NoSync})
 	k, v, rows := make([]byte, 16), make([]byte, 100), db.NewBatch()
@@ -240,6 +241,19 @@ func BenchmarkStoreApply(b *testing.B) {
 	}
 	b.Run("at random", func(b *testing.B) {
 		run(b, func(int) []byte { return scattered(k, rand.Intn(benchRows)) })
+	})
+	b.Run("of nothing", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			rows.Reset()
+			for range benchBatch {
+				rows.Delete(append(scattered(k, rand.Intn(benchRows)), 'x'))
+			}
+			b.StartTimer()
+			if err := db.Apply(b.Context(), rows); err != nil {
+				b.Fatal(err)
+			}
+		}
 	})
 	b.Run("in order", func(b *testing.B) {
 		run(b, func(i int) []byte {

@@ -14,6 +14,22 @@ func Bytes(b []byte) {
 	}
 }
 
+// Each asks for the lines of several pieces, the first line of each before the rest of any. A processor can go on from a hint only when it
+// knows where the line is, which takes about as long as a line of memory if nobody was on that page lately; hints that come one
+// right after the other find out at the same time.
+func Each(pieces [][]byte) {
+	for _, b := range pieces {
+		if len(b) > 0 {
+			lines(unsafe.Pointer(unsafe.SliceData(b)), 1)
+		}
+	}
+	for _, b := range pieces {
+		if len(b) > line {
+			Bytes(b[line:])
+		}
+	}
+}
+
 // lines asks for n lines from p on, n at least 1. It is in assembly because the compiler has no words for it.
 //
 //go:noescape

@@ -4,3 +4,6 @@ package prefetch
 
 // Bytes does nothing here.
 func Bytes([]byte) {}
+
+// Each does nothing here.
+func Each([][]byte) {}

@@ -14,6 +14,8 @@ func TestHintsChangeNothing(t *testing.T) {
 		}
 	}
 	Bytes(nil)
+	Each([][]byte{nil, b[:1], b[990:], {}, b[3:200]})
+	Each(nil)
 	for i := range b {
 		if b[i] != byte(i) {
 			t.Fatal("a hint has changed memory")
