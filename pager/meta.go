@@ -202,7 +202,8 @@ const (
 	maxNumber   = 1 << 62
 )
 
-// readMetas reads both meta pages. A damaged or absent one is nil. The error tells of a file in which neither is valid.
+// readMetas reads both meta pages. A damaged or absent one is nil. With an error both are: neither is valid, or one is of another
+// version, or could not be read.
 func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -220,7 +221,7 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 				if err == io.EOF || err == io.ErrUnexpectedEOF {
 					continue
 				}
-				return metas, fmt.Errorf("read meta page %d: %w", slot, err)
+				return [2]*Meta{}, fmt.Errorf("read meta page %d: %w", slot, err)
 			}
 			m, err := decodeMeta(p, slot)
 			if err == nil {
@@ -228,7 +229,7 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 				break
 			}
 			if errors.Is(err, ErrVersion) {
-				return metas, err
+				return [2]*Meta{}, err // also if page 0 is one of ours: a newer version has been at work
 			}
 			if !errors.Is(err, ErrNotStore) {
 				why[slot] = err

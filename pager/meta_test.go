@@ -99,6 +99,12 @@ func TestReadMetasTellsWhatAFileIs(t *testing.T) {
 		return file
 	}
 	spoil := func(file []byte, at int) []byte { file[at] ^= 1; return file }
+	newer := func(file []byte, slot int) []byte { // a later version has written this page
+		page := file[slot*4096:][:4096]
+		binary.LittleEndian.PutUint32(page[offVersion:], FormatVersion+1)
+		Seal(page, Salt(storeID))
+		return file
+	}
 	for _, test := range []struct {
 		name string
 		file []byte
@@ -115,6 +121,8 @@ func TestReadMetasTellsWhatAFileIs(t *testing.T) {
 		{"first_damaged_pages_of_64_KiB", spoil(pair(65536), 100), [2]bool{false, true}, nil},
 		{"both_damaged", spoil(spoil(pair(4096), 100), 4196), [2]bool{}, badfile.ErrCorrupt},
 		{"one_magic_and_one_page_damaged", spoil(spoil(pair(4096), offMagic), 4196), [2]bool{}, badfile.ErrCorrupt},
+		{"newer_first", newer(pair(4096), 0), [2]bool{}, ErrVersion},
+		{"newer_second", newer(pair(4096), 1), [2]bool{}, ErrVersion},
 		{"empty", nil, [2]bool{}, badfile.ErrCorrupt},
 		{"one_page", pair(4096)[:4096], [2]bool{true, false}, nil},
 		{"cut_in_the_first_page", pair(4096)[:4095], [2]bool{}, badfile.ErrCorrupt},
