@@ -2,7 +2,7 @@ package ttl
 
 import "github.com/ebbkv/ebb/txn"
 
-// A Change puts a row, with its expiry as the tag and 0 for none, or deletes one, whatever its value.
+// A Change puts a row, with its expiry as the tag and 0 for none, or deletes one.
 type Change = txn.Change
 
 // ApplyRows is how many changes Apply takes.

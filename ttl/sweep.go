@@ -139,6 +139,7 @@ func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
 	return s, nil
 }
 
+// deleteSome does that for ApplyRows keys at most, which it is given as deletions from the key index. It overwrites them.
 func (r Rows) deleteSome(keys []Change, s *Swept) error {
 	var buf [ApplyRows]txn.Info
 	was := buf[:len(keys)]
