@@ -59,6 +59,14 @@ var benchFile struct {
 	path string
 }
 
+// removeBenchFile is for after the last benchmark: the file is 170 MB.
+func removeBenchFile() error {
+	if benchFile.path == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Dir(benchFile.path))
+}
+
 // benchStore opens a copy of the loaded store.
 func benchStore(b *testing.B, o *kv.Options) *kv.DB {
 	b.Helper()
@@ -67,7 +75,7 @@ func benchStore(b *testing.B, o *kv.Options) *kv.DB {
 		if err != nil {
 			b.Fatal(err)
 		}
-		benchFile.path = filepath.Join(dir, "rows.ebb")
+		benchFile.path = filepath.Join(dir, "rows.ebb") // TestMain removes it
 		db := mustOpen(b, benchFile.path, nil)
 		load(b, db, benchRows, scattered)
 		if err := db.Close(); err != nil {

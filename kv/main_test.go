@@ -1,9 +1,19 @@
 package kv_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/ebbkv/ebb/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+// TestMain removes what the benchmarks share, which no one of them may.
+func TestMain(m *testing.M) {
+	code := leak.Run(m, os.Stdout)
+	if err := removeBenchFile(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
