@@ -157,9 +157,18 @@ func (s *Store) writeCapture(c *capture, beside pager.Beside) error {
 
 // finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and lets go of frames and pages.
 func (s *Store) finishCheckpoint(c *capture) error {
+	v, err := s.publishCapture(c)
+	if err != nil {
+		return err
+	}
+	return s.reapUntil(v)
+}
+
+func (s *Store) publishCapture(c *capture) (*version, error) {
 	_ = s.lockWriter(nil)
 	defer s.unlockWriter()
-	return s.published(c)
+	err := s.published(c)
+	return s.head, err
 }
 
 func (s *Store) published(c *capture) error {

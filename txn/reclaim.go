@@ -30,7 +30,8 @@ func (q *retirees) front() *freedRun {
 	return &q.runs[q.head]
 }
 
-// reapStep bounds the runs that one transaction gives back before it begins, so that none of them waits long.
+// reapStep bounds the runs that are given back in one hold of the writer lock, by each transaction before it begins for one, so that none of
+// them waits long.
 const reapStep = 2048
 
 // reap moves up to limit freed runs one step on.
@@ -62,6 +63,32 @@ func (s *Store) reap(limit int) error {
 		limit--
 	}
 	return nil
+}
+
+// reapUntil gives back what versions up to v have freed, but for what snapshots hold, in steps between which writers get their turn.
+// A checkpoint ends with it: who looks at the frames in use, to see whether the next one is due, would take those of pages that are in the file
+// for pages that are not.
+func (s *Store) reapUntil(v *version) error {
+	if err := s.awaitSeen(v); err != nil { // Before that nothing of it can go.
+		return err
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.reapStepUntil(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) reapStepUntil(v *version) (more bool, err error) {
+	_ = s.lockWriter(nil)
+	defer s.unlockWriter()
+	if err := s.reap(reapStep); err != nil {
+		return false, s.poison(err)
+	}
+	front := s.retired.front()
+	return front != nil && front.serial <= min(v.serial, s.visible.Load().serial), nil
 }
 
 // holders lists the versions that are held, in order, until it is called again.
