@@ -381,5 +381,6 @@ func (p *Pager) dirtyPages() []Pgid {
 			g.dirty[i] = 0
 		}
 	}
+	p.space.dirty.Store(0)
 	return out
 }

@@ -41,7 +41,7 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		require.Equal(t, id, refs[0].Pgid)
 		require.NoError(t, l.Flush())
 		first := int64(refs[0].Pgid) * MinPageSize
-		require.Equal(t, [][2]int64{{first, 3 * MinPageSize}, {first + 4*MinPageSize, stagingBytes - 3*MinPageSize}}, f.ranges)
+		require.Equal(t, [][2]int64{{first, 3 * MinPageSize}, {first + 4*MinPageSize, stagingBytes - 3*MinPageSize}}, f.started)
 		last := loadPage(t, l, 99)
 		require.NoError(t, l.Flush())
 		require.NoError(t, l.Flush(), "with nothing to do")

@@ -576,20 +576,25 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	f := &backFile{File: p.file}
 	p.file = f
 	for _, hurry := range []bool{false, true} {
-		f.ranges = nil
+		f.ranges, f.started = nil, nil
 		require.NoError(t, p.Write(c, beside(!hurry)))
 		most, times := int64(calmBytes), 11
 		if hurry {
-			most, times = hurryBytes, 2
+			most, times = hurryBytes, 1
+			require.Len(t, f.started, 2)
+			require.Equal(t, f.started[:1], f.ranges, "the second was begun with before the first was waited for, and is left to the sync")
 		}
 		require.Len(t, f.ranges, times, "22 pages of 64 KiB")
 		for _, r := range f.ranges {
 			require.LessOrEqual(t, r[1], most)
 		}
 	}
-	f.ranges = nil
+	f.ranges, f.started = nil, nil
 	require.NoError(t, p.Write(c, nil))
 	require.Empty(t, f.ranges, "without anybody to wait for")
+	require.Empty(t, f.started)
+	require.NoError(t, p.Write(c, &calmer{}))
+	require.Equal(t, [][2]int64{{2 * 65536, 18 * 65536}, {20 * 65536, 2 * 65536}, {22 * 65536, 2 * 65536}}, f.ranges, "what was begun with is waited for with the first calm part")
 	f.err = errBroken
 	require.ErrorIs(t, p.Write(c, beside(true)), errBroken)
 	f.err = nil
@@ -666,11 +671,17 @@ type beside bool
 func (b beside) Calm(float64) bool { return bool(b) }
 func (beside) Wrote([]Pgid)        {}
 
+// calmer is commits that matter from the second part on.
+type calmer struct{ parts int }
+
+func (b *calmer) Calm(float64) bool { b.parts++; return b.parts > 1 }
+func (*calmer) Wrote([]Pgid)        {}
+
 // backFile notes what it is to write back.
 type backFile struct {
 	vfs.File
-	ranges [][2]int64 // offset, length
-	err    error
+	ranges, started [][2]int64 // offset, length
+	err             error
 }
 
 func (f *backFile) WriteBack(off, n int64) error {
@@ -678,7 +689,10 @@ func (f *backFile) WriteBack(off, n int64) error {
 	return f.err
 }
 
-func (f *backFile) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
+func (f *backFile) StartWriteBack(off, n int64) error {
+	f.started = append(f.started, [2]int64{off, n})
+	return f.err
+}
 
 func TestEveryKindHasAName(t *testing.T) {
 	names := map[string]bool{}

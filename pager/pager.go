@@ -218,6 +218,9 @@ func (p *Pager) LastMeta() Meta { return *p.lastMeta }
 // FrameBytes is the memory of pages that are not in the file yet, or were not when a snapshot began.
 func (p *Pager) FrameBytes() int64 { return p.arena.bytes() }
 
+// DirtyBytes is the part of them that the next checkpoint would write.
+func (p *Pager) DirtyBytes() int64 { return p.space.dirty.Load() * int64(p.pageSize) }
+
 // Counters since the file was opened: pages read and verified, pages written.
 func (p *Pager) Counters() (read, written uint64) { return p.pagesRead.Load(), p.pagesWritten.Load() }
 

@@ -2,9 +2,10 @@ package pager
 
 import (
 	"math/bits"
+	"sync/atomic"
 )
 
-// space knows which pages of the file are in use. Everything in it is guarded by the writer lock.
+// space knows which pages of the file are in use. Everything in it is guarded by the writer lock, unless it says otherwise.
 //
 // Pages are told of in groups, one free map page each. Three bits say all about a page:
 //
@@ -24,13 +25,14 @@ type space struct {
 	hot       []Pgid // born and freed again since the last capture: handed out first, so that the run stays dense
 	run       Pgid   // next page of the current run of avail pages
 	runEnd    Pgid
-	cursor    uint64 // page number where the search for the next run starts: runs are handed out low first
-	given     uint64 // pages that became avail, since the file was opened
-	vainUntil uint64 // there is no run before given is this
-	extCursor uint64 // the same for extents
-	extMiss   uint64 // there is no extent of this many pages or more
-	packing   bool   // holes of any size are filled: what is moved down must not land at the end
-	freeCount uint64 // avail bits set, and unloaded groups' free pages
+	cursor    uint64       // page number where the search for the next run starts: runs are handed out low first
+	given     uint64       // pages that became avail, since the file was opened
+	vainUntil uint64       // there is no run before given is this
+	extCursor uint64       // the same for extents
+	extMiss   uint64       // there is no extent of this many pages or more
+	packing   bool         // holes of any size are filled: what is moved down must not land at the end
+	freeCount uint64       // avail bits set, and unloaded groups' free pages
+	dirty     atomic.Int64 // dirty bits set; read without the lock
 	load      func(g *group, no uint64) error
 	bad       func(id Pgid, detail string) error // damage: the free map and the pages tell different stories
 }
@@ -381,8 +383,9 @@ func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 			return err
 		}
 		g.used[i/64] |= 1 << (i % 64)
-		if dirty {
+		if dirty && g.dirty[i/64]&(1<<(i%64)) == 0 {
 			g.dirty[i/64] |= 1 << (i % 64)
+			s.dirty.Add(1)
 		}
 		g.nUsed++
 		g.changed = true
@@ -401,7 +404,10 @@ func (s *space) markUnused(id Pgid, n uint64) error {
 			return s.bad(id, "freed, but the free map says that it is not in use")
 		}
 		g.used[i/64] &^= 1 << (i % 64)
-		g.dirty[i/64] &^= 1 << (i % 64)
+		if g.dirty[i/64]&(1<<(i%64)) != 0 {
+			g.dirty[i/64] &^= 1 << (i % 64)
+			s.dirty.Add(-1)
+		}
 		g.nUsed--
 		g.changed = true
 	}

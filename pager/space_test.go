@@ -3,6 +3,7 @@ package pager
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand"
 	"testing"
 
@@ -104,8 +105,11 @@ func (m *spaceModel) check() {
 	m.t.Helper()
 	s := m.s
 	require.Equal(m.t, len(m.pages), int(s.end))
-	free := uint64(0)
+	free, dirty := uint64(0), 0
 	for no, g := range s.groups {
+		for _, w := range g.dirty {
+			dirty += bits.OnesCount64(w)
+		}
 		nUsed, nAvail := uint32(0), uint32(0)
 		for i := range s.perGroup {
 			id := uint64(no)*s.perGroup + i
@@ -129,6 +133,7 @@ func (m *spaceModel) check() {
 		require.Equal(m.t, nAvail, g.nAvail)
 	}
 	require.Equal(m.t, free, s.freeCount)
+	require.EqualValues(m.t, dirty, s.dirty.Load())
 }
 
 func TestSpaceAgreesWithANaiveModel(t *testing.T) {

@@ -2,6 +2,7 @@ package pager
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -83,24 +84,30 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	buf, all := p.staging(len(ids)), float64(len(ids))
-	for len(ids) > 0 {
-		n := hurryBytes
-		if beside != nil && beside.Calm(1-float64(len(ids))/all) {
+	buf := p.staging(len(ids))
+	for at, awaited := 0, 0; at < len(ids); { // pages that are written, and that the disk has been waited for
+		n, calm := hurryBytes, beside != nil && beside.Calm(float64(at)/float64(len(ids)))
+		if calm {
 			n = calmBytes
 		}
-		part := ids[:min(max(n/p.pageSize, 1), len(ids))]
-		ids = ids[len(part):]
+		end := min(at+max(n/p.pageSize, 1), len(ids))
+		part := ids[at:end]
 		if err := p.writePages(part, c.images, buf); err != nil {
 			return err
 		}
-		if beside == nil {
-			continue
+		switch {
+		case beside == nil:
+		case calm: // the disk is free for others until the next part is there
+			err, awaited = p.writeBack(ids[awaited:end]), end
+		default: // it is at work while the next part is copied
+			err, awaited = errors.Join(p.startWriteBack(p.reach(part)), p.writeBack(ids[awaited:at])), at
 		}
-		if err := p.writeBack(part[0], int(part[len(part)-1]-part[0])+1); err != nil {
+		if err != nil {
 			return err
 		}
-		beside.Wrote(part)
+		if at = end; beside != nil {
+			beside.Wrote(part)
+		}
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
 	// its size must be durable before a meta page counts on it (R5).
@@ -150,10 +157,19 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 	return flush()
 }
 
-// writeBack has the disk write n pages that were written just before, and waits for it.
-func (p *Pager) writeBack(first Pgid, n int) error {
-	off := int64(first) * int64(p.pageSize)
-	return p.sync(fmt.Sprintf("pages from %d on", first), func() error { return p.file.WriteBack(off, int64(n)*int64(p.pageSize)) })
+// writeBack has the disk write pages that were written just before, in order, if there are any, and waits for it.
+func (p *Pager) writeBack(ids []Pgid) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	off, n := p.reach(ids)
+	return p.sync(fmt.Sprintf("pages from %d on", ids[0]), func() error { return p.file.WriteBack(off, n) })
+}
+
+// reach is the range of the file, in bytes, from the first of these pages to the last: they are in order.
+func (p *Pager) reach(ids []Pgid) (off, n int64) {
+	first, last := int64(ids[0]), int64(ids[len(ids)-1])
+	return first * int64(p.pageSize), (last - first + 1) * int64(p.pageSize)
 }
 
 // startWriteBack lets the disk begin with bytes that were written just before, and waits for nothing.

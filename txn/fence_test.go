@@ -17,7 +17,7 @@ import (
 func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.CheckpointBytes = 1 << 30 // only where the test asks for it
+	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20 // only where the test asks for it
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	put := func(n int, v byte) {

@@ -225,7 +225,7 @@ func TestNamedValuesStartCheckpoints(t *testing.T) {
 func TestNamedValuesOfALongLog(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.CheckpointBytes, o.CacheBytes = 1<<30, minCacheBytes
+	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20
 	s := openTest(t, "/a.ebb", o)
 	want := map[string]int{}
 	for i := range 30 {
@@ -244,6 +244,7 @@ func TestNamedValuesOfALongLog(t *testing.T) {
 		want[key] = i
 	}
 	recovered := 0
+	o.CacheBytes = minCacheBytes
 	onCrash(t, disk, o, 100, func(s *Store) {
 		if recovered == 0 {
 			require.EqualValues(t, 60, s.Recovery().CommitsReplayed)

@@ -47,8 +47,11 @@ func (s *Store) due() bool {
 		return true
 	}
 	since, bound := int64(end)-s.logSince.Load()+s.namedSince.Load(), s.checkpointBytes()
+	if since > bound {
+		return true
+	}
 	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for their sake.
-	return since > bound || s.pg.FrameBytes() > s.o.CacheBytes-s.o.CacheBytes/4 && since > bound/16
+	return s.pg.FrameBytes() > s.o.CacheBytes-s.o.CacheBytes/4 && s.pg.DirtyBytes() > s.o.CacheBytes/4
 }
 
 // Bounds of the log that a crash leaves to replay: some 5 us a small row.

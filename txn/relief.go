@@ -31,6 +31,10 @@ func (s *Store) relief(c *capture) *relief {
 // as loads do, or have nearly done so. Who is about to wait for it would rather it hurried.
 func (r *relief) Calm(written float64) bool {
 	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
+	if max(frames, r.began) > bound { // Somebody waits for frames, and uses none up meanwhile.
+		r.enough = false
+		return false
+	}
 	grown, share := frames-r.began, int64(float64(max(bound-r.began, 0))*(written+1.0/8))
 	r.enough = grown <= share
 	return r.enough || grown <= 2*share && frames < bound-bound/16

@@ -124,6 +124,8 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 		{frames + frames/32, frames / 2, 0.5, false, true}, // nearly all of it
 		{frames + frames/32, frames / 2, 1, true, false},
 		{frames / 2, frames - 1, 0.5, false, true},
+		{frames / 2, frames, 0, false, true}, // who wants to commit waits
+		{2 * frames, 3 * frames, 0.5, false, true},
 	} {
 		s.o.CacheBytes = test.bound
 		r := &relief{s: s, began: test.began}

@@ -1,0 +1,79 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// openRoomy is a store with frames for some megabytes, which starts no checkpoint for the sake of its log.
+func openRoomy(t *testing.T) *Store {
+	o := testOptions(vfs.NewMemory())
+	o.CacheBytes, o.CheckpointBytes = 64<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	return s
+}
+
+// TestCheckpointEndsWithItsFramesBack: not with the transactions that follow, the first of which would begin the next one.
+func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
+	s := openRoomy(t)
+	for v := range byte(2) {
+		update(t, s, func(tx *Tx) {
+			value := bytes.Repeat([]byte{v}, 900)
+			for i := range 12_000 {
+				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
+				require.NoError(t, err)
+			}
+		})
+		pages := s.pg.FrameBytes() / int64(s.pg.PageSize())
+		require.Greater(t, pages, int64(reapStep))
+		require.NoError(t, s.Checkpoint(t.Context()))
+		require.Less(t, s.pg.FrameBytes(), int64(256<<10), "of %d pages", pages)
+	}
+}
+
+// TestSnapshotsKeepTheirFramesBeyondACheckpoint, which ends nevertheless.
+func TestSnapshotsKeepTheirFramesBeyondACheckpoint(t *testing.T) {
+	s := openRoomy(t)
+	rewrite(t, s, "first")
+	snapshot, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	full := s.pg.FrameBytes()
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
+	requireAll(t, snapshot, "first")
+	snapshot.Rollback()
+	rewrite(t, s, "second")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.Less(t, s.pg.FrameBytes(), full/4)
+}
+
+// TestFramesBeginACheckpoint as soon as three quarters of them are used, if a quarter would come back with it.
+func TestFramesBeginACheckpoint(t *testing.T) {
+	s := openRoomy(t)
+	rewrite(t, s, "first")
+	due := func(bound int64) bool {
+		s.o.CacheBytes = bound
+		defer func() { s.o.CacheBytes = 64 << 20 }()
+		return s.due()
+	}
+	used := s.pg.FrameBytes()
+	require.InDelta(t, used, s.pg.DirtyBytes(), float64(used)/8)
+	require.False(t, due(2*used))
+	require.True(t, due(used+used/4))
+
+	snapshot, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.GreaterOrEqual(t, s.pg.FrameBytes(), used)
+	require.Zero(t, s.pg.DirtyBytes())
+	require.False(t, due(used), "a snapshot holds them")
+	rewrite(t, s, "second")
+	require.True(t, due(s.pg.FrameBytes()))
+	snapshot.Rollback()
+}
