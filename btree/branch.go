@@ -61,17 +61,28 @@ func setChildRef(b []byte, n, i int, ref pager.Ref) {
 
 func childRows(b []byte, n, i int) uint64 { return ld64(b, child(n, i)+8) }
 
+// rowsBelow is childRows without the bit.
+func rowsBelow(b []byte, n, i int) uint64 { return childRows(b, n, i) &^ rowsOverflow }
+
 func setChildRows(b []byte, n, i int, rows uint64) {
 	binary.LittleEndian.PutUint64(b[child(n, i)+8:], rows)
 }
 
-// subRows takes rows off those of child i. A file that claims fewer rows than it holds is damaged.
-func subRows(b []byte, n, i int, rows uint64) error {
-	have := childRows(b, n, i)
-	if have&^rowsOverflow < rows {
-		return damage(childRef(b, n, i), "more rows than the %d that the page above counts", have&^rowsOverflow)
+// addRow adds a row to those of child i, unless the file claims more of them than there can be.
+func addRow(b []byte, n, i int) error {
+	if rowsBelow(b, n, i) >= maxRows {
+		return damage(childRef(b, n, i), "the page above counts %d rows", rowsBelow(b, n, i))
 	}
-	setChildRows(b, n, i, have-rows)
+	setChildRows(b, n, i, childRows(b, n, i)+1)
+	return nil
+}
+
+// subRows takes rows off those of child i, which keeps some. A file that claims fewer rows than it holds is damaged.
+func subRows(b []byte, n, i int, rows uint64) error {
+	if have := rowsBelow(b, n, i); have <= rows {
+		return damage(childRef(b, n, i), "more rows than the %d that the page above counts", have)
+	}
+	setChildRows(b, n, i, childRows(b, n, i)-rows)
 	return nil
 }
 

@@ -111,11 +111,13 @@ func (d *deleter) below(b []byte, level uint8) error {
 		return err
 	}
 	setChildRef(b, n, i, ref)
-	if err := subRows(b, n, i, 1); err != nil {
-		return err
-	}
 	if err := d.below(cb, level-1); err != nil {
 		return err
+	}
+	if count(cb) > 0 {
+		if err := subRows(b, n, i, 1); err != nil {
+			return err
+		}
 	}
 	if underfull(cb) {
 		d.reshaped = true

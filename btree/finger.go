@@ -42,6 +42,11 @@ func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 	if i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
 		return Info{}, false
 	}
+	for l := uint8(1); l <= f.branches; l++ {
+		if s := &f.way[l]; rowsBelow(s.b, s.n, s.i) >= maxRows {
+			return Info{}, false
+		}
+	}
 	leafInsert(b, i, c, shared)
 	for l := uint8(1); l <= f.branches; l++ {
 		s := &f.way[l]

@@ -52,14 +52,15 @@ func (r *trail) count(more int) {
 	}
 }
 
-// counted says that every branch counts a row to take off.
-func (r *trail) counted(t *Tree) bool {
+// counted says that every branch counts so many rows at least, and one more may be added.
+func (r *trail) counted(least uint64) bool {
 	for level := uint8(1); level <= r.top; level++ {
-		if s := &r.path[level]; childRows(s.b, s.n, s.i)&^rowsOverflow == 0 {
+		s := &r.path[level]
+		if rows := rowsBelow(s.b, s.n, s.i); rows < least || rows >= maxRows {
 			return false
 		}
 	}
-	return t.Rows > 0
+	return true
 }
 
 // descend goes to the leaf where key is or belongs, if that may be changed in place.
@@ -111,7 +112,7 @@ func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
 	if found {
 		return p.replaceInPlace(&r, i)
 	}
-	if leafFree(b) < p.cell.size()+leafEntry || !r.open() {
+	if leafFree(b) < p.cell.size()+leafEntry || !r.counted(0) || !r.open() {
 		return false
 	}
 	defer r.close()
@@ -158,7 +159,7 @@ func (d *deleter) inPlace(t *Tree) bool {
 	b, n := d.path[0].b, d.path[0].n
 	off := slot(b, n, d.cell)
 	left := used(b) - cellSize(b, off) - leafEntry
-	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, off)&infoOverflow != 0 || !d.counted(t) || !d.open() {
+	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, off)&infoOverflow != 0 || t.Rows < 2 || !d.counted(2) || !d.open() {
 		return false
 	}
 	defer d.close()

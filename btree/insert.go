@@ -189,15 +189,13 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 		return err
 	}
-	rows := childRows(b, n, i)
 	if !p.was.Found {
-		rows++
+		err = addRow(b, n, i)
 	}
 	if p.cell.info&infoOverflow != 0 {
-		rows |= rowsOverflow
+		setChildRows(b, n, i, childRows(b, n, i)|rowsOverflow)
 	}
-	setChildRows(b, n, i, rows)
-	return nil
+	return err
 }
 
 // leaf puts the cell into b, which is being edited. If b is full, it says where the cell belongs; a cell of the same key

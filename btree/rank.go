@@ -18,7 +18,7 @@ func Rank(r Reader, t Tree, key []byte) (rows uint64, err error) {
 		}
 		i := branchSearch(b, n, key)
 		for j := range i {
-			rows += childRows(b, n, j) &^ rowsOverflow
+			rows += rowsBelow(b, n, j)
 		}
 		ref = childRef(b, n, i)
 	}

@@ -235,7 +235,7 @@ func nearChild(b []byte, n, i int, level uint8) int {
 	if level > 0 {
 		return most
 	}
-	return offHeads + int(min(leafEntry*(childRows(b, n, i)&^rowsOverflow), uint64(most-offHeads)))
+	return offHeads + int(min(leafEntry*rowsBelow(b, n, i), uint64(most-offHeads)))
 }
 
 // find returns the leaf and the offset of the cell of key; 0 if there is none.

@@ -115,7 +115,7 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 		if j < 0 || j >= n {
 			continue
 		}
-		if rows := int(childRows(b, n, j) &^ rowsOverflow); rows*shiftFraction > count(cb)*(shiftFraction-1)+shiftFraction {
+		if rows := int(rowsBelow(b, n, j)); rows*shiftFraction > count(cb)*(shiftFraction-1)+shiftFraction {
 			continue // as many rows, and so as full as a rule: to look at a page costs a wait for its memory
 		}
 		ref := childRef(b, n, j)

@@ -500,6 +500,73 @@ func TestCheckFindsDamage(t *testing.T) {
 }
 
 // TestErrorsOfTheWriterComeBack lets every n-th call that takes space fail.
+// TestFalseRowCountsAreFoundByChanges: a child that keeps rows is never left with a count that no page may have.
+func TestFalseRowCountsAreFoundByChanges(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rows  uint64 // that the root claims below its first child
+		first func(m *memory, tree *Tree) error
+		then  func(m *memory, tree *Tree) error
+	}{
+		{"delete", 2, deletes(1), deletes(2)},
+		{"delete_range", 3, deletes(1), func(m *memory, tree *Tree) error {
+			_, err := DeleteRange(m, tree, number(2), number(4))
+			return err
+		}},
+		{"put", maxRows - 1, puts(nil, "00000001x"), puts(nil, "00000002x")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, tree, root := treeOfManyLeaves(t)
+			setChildRows(root, count(root), 0, c.rows)
+			require.NoError(t, c.first(m, &tree))
+			require.ErrorIs(t, c.then(m, &tree), badfile.ErrCorrupt)
+			require.NoError(t, CheckPage(root, 4096))
+		})
+	}
+	t.Run("finger", func(t *testing.T) {
+		m, tree, root := treeOfManyLeaves(t)
+		for i := range 8 { // room in the first leaf
+			require.NoError(t, deletes(i)(m, &tree))
+		}
+		setChildRows(root, count(root), 0, maxRows-3)
+		var f Finger
+		for i, key := range []string{"00000008a", "00000008b", "00000008c"} { // the finger points there from the second
+			require.NoError(t, puts(&f, key)(m, &tree), i)
+		}
+		require.NotNil(t, f.leaf)
+		require.ErrorIs(t, puts(&f, "00000008d")(m, &tree), badfile.ErrCorrupt)
+		require.NoError(t, CheckPage(root, 4096))
+	})
+}
+
+func deletes(i int) func(*memory, *Tree) error {
+	return func(m *memory, tree *Tree) error {
+		_, err := Delete(m, tree, number(i))
+		return err
+	}
+}
+
+func puts(f *Finger, key string) func(*memory, *Tree) error {
+	return func(m *memory, tree *Tree) error {
+		_, err := f.Put(m, tree, []byte(key), nil, 0)
+		return err
+	}
+}
+
+// treeOfManyLeaves has 600 rows below one branch, which is returned too.
+func treeOfManyLeaves(t *testing.T) (*memory, Tree, []byte) {
+	m := newMemory(4096)
+	var tree Tree
+	for i := range 600 {
+		_, err := Put(m, &tree, number(i), make([]byte, 40), 0)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, tree.Depth)
+	root, err := m.Page(tree.Root)
+	require.NoError(t, err)
+	return m, tree, root
+}
+
 func TestErrorsOfTheWriterComeBack(t *testing.T) {
 	full := errors.New("no space")
 	m := newMemory(4096)
