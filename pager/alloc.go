@@ -266,11 +266,15 @@ func (p *Pager) Unused(id Pgid, n uint64) error {
 	s := p.table.slot(id)
 	s.owner = 0
 	p.forget(id, s)
-	if n == 1 && len(p.space.hot) < maxHot {
+	if n == 1 && s.dirty != nil && len(p.space.hot) < maxHot {
 		p.space.hot = append(p.space.hot, id)
 		return nil
 	}
 	p.dropFrame(s)
+	if n == 1 {
+		p.space.cool = append(p.space.cool, id)
+		return nil
+	}
 	return p.space.setAvail(id, n)
 }
 
@@ -362,7 +366,12 @@ func (p *Pager) flushHot() error {
 			return err
 		}
 	}
-	p.space.hot = p.space.hot[:0]
+	for _, id := range p.space.cool {
+		if err := p.space.setAvail(id, 1); err != nil {
+			return err
+		}
+	}
+	p.space.hot, p.space.cool = p.space.hot[:0], nil
 	return nil
 }
 

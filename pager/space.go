@@ -23,11 +23,13 @@ type space struct {
 	end       uint64 // page count: [0, end)
 	start     uint64 // page count when the file was opened: what lies behind is never told of by a free map page
 	hot       []Pgid // born and freed again since the last capture: handed out first, so that the run stays dense
+	cool      []Pgid // likewise, without a frame: handed out after these
 	run       Pgid   // next page of the current run of avail pages
 	runEnd    Pgid
 	cursor    uint64       // page number where the search for the next run starts: runs are handed out low first
+	holes     uint64       // the same for runs of any length
 	given     uint64       // pages that became avail, since the file was opened
-	vainUntil uint64       // there is no run before given is this
+	vainUntil uint64       // there is no run of shortRun pages before given is this
 	extCursor uint64       // the same for extents
 	extMiss   uint64       // there is no extent of this many pages or more
 	packing   bool         // holes of any size are filled: what is moved down must not land at the end
@@ -151,6 +153,11 @@ func (s *space) next() (id Pgid, ok bool, err error) {
 		s.hot = s.hot[:n-1]
 		return id, true, nil
 	}
+	if n := len(s.cool); n > 0 {
+		id = s.cool[n-1]
+		s.cool = s.cool[:n-1]
+		return id, true, nil
+	}
 	for {
 		if s.run < s.runEnd {
 			g, i, err := s.at(s.run)
@@ -172,60 +179,65 @@ func (s *space) next() (id Pgid, ok bool, err error) {
 	}
 }
 
-// Holes shorter than a run are filled only when more than a quarter of the file is free: a checkpoint writes its pages
-// in order, and holes scatter the writes.
+// Holes shorter than a run are filled only when there is no longer one and more than a quarter of the file is free: a
+// checkpoint writes its pages in order, and holes scatter the writes.
 const (
 	shortRun     = 16
 	fillFraction = 4
 )
 
-// findRun sets run and runEnd to the next run of avail pages at or after the cursor.
+// findRun sets run and runEnd to the next run of avail pages.
 func (s *space) findRun() (bool, error) {
-	least := uint64(shortRun)
-	if s.packing || s.freeCount*fillFraction > s.end {
-		least = 1
+	if !s.packing && s.given >= s.vainUntil {
+		found, err := s.runFrom(&s.cursor, shortRun)
+		if err != nil || found {
+			return found, err
+		}
+		// The search looked at a word for each 64 pages. Before the next one, as many pages become free, or a checkpoint
+		// ends: a page that is taken while there is no run must not cost a look at the whole file.
+		s.cursor = 0
+		s.vainUntil = s.given + max(s.end/64, shortRun)
 	}
-	if least > 1 && s.given < s.vainUntil {
+	if !s.packing && s.freeCount*fillFraction <= s.end {
 		return false, nil
 	}
-	for pass := 0; pass < 2; pass++ {
-		for no := s.cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
-			g := s.groups[no]
-			if !g.loaded {
-				if err := s.open(g, no); err != nil {
-					return false, err
-				}
-			}
-			if uint64(g.nAvail) < least {
-				continue
-			}
-			from := uint64(0)
-			if f := no * s.perGroup; s.cursor > f {
-				from = s.cursor - f
-			}
-			if lo, hi := runAt(g.avail, from, least); hi > lo {
-				s.run, s.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
-				s.cursor = uint64(s.runEnd)
-				return true, nil
+	found, err := s.runFrom(&s.holes, 1)
+	if err != nil || found || s.holes == 0 {
+		return found, err
+	}
+	s.holes = 0
+	return s.runFrom(&s.holes, 1)
+}
+
+// runFrom sets run and runEnd to the next run of at least that many avail pages at or after a page number, which it moves behind it.
+func (s *space) runFrom(cursor *uint64, least uint64) (bool, error) {
+	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if !g.loaded {
+			if err := s.open(g, no); err != nil {
+				return false, err
 			}
 		}
-		whole := s.cursor == 0
-		s.cursor = 0
-		if least > 1 { // What lies before the cursor was handed out, or is too short.
-			// The search looked at a word for each 64 pages. Before the next one, as many pages become free, or a checkpoint
-			// ends: a page that is taken while there is no run must not cost a look at the whole file.
-			s.vainUntil = s.given + max(s.end/64, shortRun)
-			return false, nil
+		if uint64(g.nAvail) < least {
+			continue
 		}
-		if whole {
-			return false, nil
+		from := uint64(0)
+		if f := no * s.perGroup; *cursor > f {
+			from = *cursor - f
+		}
+		if lo, hi := runAt(g.avail, from, least); hi > lo {
+			s.run, s.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+			*cursor = uint64(s.runEnd)
+			return true, nil
 		}
 	}
 	return false, nil
 }
 
 // rewind makes the search start from the low end again: after a checkpoint, when pages became free.
-func (s *space) rewind() { s.cursor, s.extCursor, s.run, s.runEnd, s.vainUntil = 0, 0, 0, 0, 0 }
+func (s *space) rewind() {
+	s.cursor, s.holes, s.extCursor, s.run, s.runEnd, s.vainUntil = 0, 0, 0, 0, 0, 0
+}
 
 // runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
 func runAt(words []uint64, from, n uint64) (lo, hi uint64) {

@@ -235,8 +235,18 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	require.Equal(t, Pgid(350), take(), "a checkpoint has ended")
 	m.s.rewind()
 	free(200, 50)
-	free(120, 60) // more than a quarter is free now
-	require.Equal(t, Pgid(20), take())
+	for lo := uint64(30); lo < 90; lo += 15 { // more than a quarter is free now
+		free(lo, 14)
+	}
+	for i := range 50 {
+		require.Equal(t, Pgid(200+i), take(), "the long run first")
+	}
+	for lo := uint64(252); lo < 297; lo += 15 {
+		free(lo, 14)
+	}
+	for _, want := range []Pgid{20, 21, 22, 23, 30} {
+		require.Equal(t, want, take(), "and then holes, from the low end")
+	}
 	m.check()
 }
 
