@@ -117,6 +117,7 @@ func (w *writer) settle(v *version) {
 	}
 	s.namedSince.Add(w.named)
 	var errs []error
+	s.freedLast = len(w.freed)
 	for _, f := range w.freed {
 		if f.own && !f.named {
 			s.pg.SetOwner(f.id, 0) // counted as unused below

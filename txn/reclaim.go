@@ -31,7 +31,7 @@ func (q *retirees) front() *freedRun {
 }
 
 // reapStep bounds the runs that are given back in one hold of the writer lock, by each transaction before it begins for one, so that none of
-// them waits long.
+// them waits long. One that follows another which has freed more gives back as many, or they would come to be ever more.
 const reapStep = 2048
 
 // reap moves up to limit freed runs one step on.

@@ -54,6 +54,7 @@ type Store struct {
 	retired     retirees
 	waiting     []freedRun // for a checkpoint
 	ready       []freedRun // free, to be counted as such
+	freedLast   int        // runs that the last commit freed
 	taken       []takenFrames
 	pinned      map[uint64][]freedRun
 	pinnedPages int64
