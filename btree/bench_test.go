@@ -38,6 +38,20 @@ func (a *arena) page(id pager.Pgid) []byte {
 
 func (a *arena) Page(ref pager.Ref) ([]byte, error) { return a.page(ref.Pgid), nil }
 
+func (a *arena) Leaf(ref pager.Ref) (b, changes []byte, err error) { return a.page(ref.Pgid), nil, nil }
+
+func (a *arena) Patchable(pager.Ref) int { return 0 }
+
+func (a *arena) Base(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+	panic("arena: no patches")
+}
+
+func (a *arena) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	panic("arena: no patches")
+}
+
+func (a *arena) PatchBeside(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no patches") }
+
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
 func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 

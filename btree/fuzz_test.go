@@ -107,8 +107,9 @@ func FuzzBranch(f *testing.F) {
 // driveLeaves gives every child of the branch a leaf of its own, all with the same keys, so that every separator is
 // wrong for some of them, and changes the tree.
 func driveLeaves(t *testing.T, b []byte, key []byte) {
-	for shape := range 3 {
+	for shape := range 6 {
 		m := newMemory(4096)
+		m.patches = shape >= 3
 		m.pages = append(m.pages, memPage{b: bytes.Clone(b), epoch: 1, pages: 1, owned: true})
 		tree := Tree{Root: pager.Ref{Pgid: 2, Epoch: 1}, Depth: 2, Rows: 1000}
 		root := m.pages[2].b
@@ -116,7 +117,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 			ref, leaf, err := m.New(pager.KindLeaf, 0)
 			require.NoError(t, err)
 			initLeaf(leaf)
-			for k := range []int{1, 20, 36}[shape] {
+			for k := range []int{1, 20, 36}[shape%3] {
 				c := cell{key: append(bytes.Clone(key[:min(len(key), 20)]), byte(k)), val: make([]byte, 60), info: 60}
 				at, found, shared := leafSearch(leaf, count(leaf), c.key)
 				if !found {
@@ -124,6 +125,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 				}
 			}
 			setChildRef(root, count(root), i, ref)
+			m.pages[ref.Pgid].owned = !m.patches
 		}
 		for i := range byte(40) {
 			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 20)]), i, 1), make([]byte, 600), 0)
@@ -133,9 +135,12 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, nil, key)
 		_ = Check(m, tree, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) {})
 		for id, p := range m.pages { // no page that was made of damaged ones may be damaged in itself
-			if p.b != nil && !p.gone && count(p.b) > 0 {
-				require.NoError(t, CheckPage(p.b, 4096), "page %d", id)
+			if p.b == nil || p.gone || count(p.b) == 0 {
+				continue
 			}
+			b, err := m.Page(pager.Ref{Pgid: pager.Pgid(id), Epoch: p.epoch})
+			require.NoError(t, err)
+			require.NoError(t, CheckPage(b, 4096), "page %d", id)
 		}
 		_, _ = FreeTree(m, &tree, 3)
 	}
@@ -151,6 +156,10 @@ func FuzzOps(f *testing.F) {
 		var finger Finger
 		for ; len(ops) >= 4; ops = ops[4:] {
 			w := binary.LittleEndian.Uint32(ops)
+			if m.patches = w&0x100 != 0; w&7 == 6 {
+				m.commit(t)
+				finger = Finger{}
+			}
 			key := bytes.Repeat([]byte{byte(w >> 8)}, int(w>>16&0x3f)*16)
 			key = append(key, byte(w>>24))
 			if w&7 < 5 {

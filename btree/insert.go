@@ -154,6 +154,11 @@ func (p *putter) branch(b []byte, level uint8) error {
 	n := count(b)
 	i := p.way.child(b, n, level, p.cell.key)
 	p.rightmost = p.rightmost && i == n-1
+	if level == 1 {
+		if done, err := p.patch(b, n, i); done || err != nil {
+			return err
+		}
+	}
 	ref, cb, err := p.edit(childRef(b, n, i), level-1)
 	if err != nil {
 		return err
@@ -189,13 +194,18 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 		return err
 	}
-	if !p.was.Found {
-		err = addRow(b, n, i)
-	}
+	return p.counted(b, n, i)
+}
+
+// counted counts the row that was put below child i of b.
+func (p *putter) counted(b []byte, n, i int) error {
 	if p.cell.info&infoOverflow != 0 {
 		setChildRows(b, n, i, childRows(b, n, i)|rowsOverflow)
 	}
-	return err
+	if p.was.Found {
+		return nil
+	}
+	return addRow(b, n, i)
 }
 
 // leaf puts the cell into b, which is being edited. If b is full, it says where the cell belongs; a cell of the same key

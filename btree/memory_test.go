@@ -22,16 +22,21 @@ type memory struct {
 	free     []pager.Pgid // single pages that may be used again
 	low      bool         // hand out the lowest free page first
 	seed     maphash.Seed
-	fail     error // returned by New, Edit and NewExtent from now on
+	fail     error // returned by New, Edit, Patch and NewExtent from now on
+	patches  bool  // pages of earlier transactions are Patchable, but for a third of them
+	patched  int   // calls of Patch
+	beside   int   // calls of PatchBeside
 }
 
 type memPage struct {
-	b     []byte // of an extent, all of it
+	b     []byte // of an extent, all of it; of a page with changes, the page that they change
 	epoch pager.Epoch
 	pages int
 	owned bool   // by the open transaction
 	gone  bool   // freed by the open transaction, or before
 	sum   uint64 // of pages that are not owned
+
+	changes []byte
 }
 
 func newMemory(pageSize int) *memory {
@@ -54,11 +59,81 @@ func (m *memory) at(ref pager.Ref) (*memPage, error) {
 func (m *memory) Page(ref pager.Ref) ([]byte, error) {
 	if ref.Pgid < pager.Pgid(len(m.pages)) {
 		if p := &m.pages[ref.Pgid]; !p.gone && p.b != nil && p.epoch == ref.Epoch {
+			if p.changes != nil {
+				b := make([]byte, m.pageSize)
+				return b, m.merge(ref, b, p)
+			}
 			return p.b, nil
 		}
 	}
 	_, err := m.at(ref)
 	return nil, err
+}
+
+func (m *memory) merge(ref pager.Ref, b []byte, p *memPage) error {
+	copy(b, p.b)
+	h := pager.ReadHeader(b)
+	h.Pgid, h.Epoch = ref.Pgid, ref.Epoch
+	pager.WriteHeader(b, h)
+	if p.changes == nil {
+		return nil
+	}
+	return Merge(b, p.changes)
+}
+
+func (m *memory) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+	p, err := m.at(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.b, p.changes, nil
+}
+
+// Base has no references: the pages that are changed lie where the changes do.
+func (m *memory) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+	b, changes, err = m.Leaf(ref)
+	return ref, b, changes, err
+}
+
+func (m *memory) Patchable(ref pager.Ref) int {
+	p, err := m.at(ref)
+	if err != nil || !m.patches || p.changes == nil && (p.owned || ref.Pgid%3 == 0) {
+		return 0
+	}
+	return m.pageSize / 4
+}
+
+func (m *memory) Patch(ref, _ pager.Ref, changes []byte) (pager.Ref, error) {
+	p, err := m.at(ref)
+	if err != nil {
+		return ref, err
+	}
+	if m.fail != nil {
+		return ref, m.fail
+	}
+	m.patched++
+	if p.owned {
+		p.changes = slices.Clone(changes)
+		return ref, nil
+	}
+	old := p.b
+	nref := m.alloc(1)
+	copy(m.pages[nref.Pgid].b, old)
+	m.pages[nref.Pgid].changes = slices.Clone(changes)
+	m.pages[ref.Pgid].gone = true
+	return nref, nil
+}
+
+func (m *memory) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) {
+	if m.fail != nil {
+		return base, m.fail
+	}
+	m.beside++
+	old := m.pages[base.Pgid].b
+	nref := m.alloc(1)
+	copy(m.pages[nref.Pgid].b, old)
+	m.pages[nref.Pgid].changes = slices.Clone(changes)
+	return nref, nil
 }
 
 func (m *memory) Near(pager.Ref, int) []byte { return nil }
@@ -110,21 +185,20 @@ func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err != nil {
 		return ref, nil, err
 	}
-	if p.owned {
+	if p.owned && p.changes == nil {
 		return ref, p.b, nil
 	}
 	if m.fail != nil {
 		return ref, nil, m.fail
 	}
-	old := p.b
-	nref := m.alloc(1)
-	b := m.pages[nref.Pgid].b
-	copy(b, old)
-	h := pager.ReadHeader(b)
-	h.Pgid, h.Epoch = nref.Pgid, nref.Epoch
-	pager.WriteHeader(b, h)
-	m.pages[ref.Pgid].gone = true
-	return nref, b, nil
+	nref, old := ref, *p
+	if !p.owned {
+		p.gone = true
+		nref = m.alloc(1)
+	}
+	p = &m.pages[nref.Pgid]
+	p.changes = nil
+	return nref, p.b, m.merge(nref, p.b, &old)
 }
 
 func (m *memory) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {

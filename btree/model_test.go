@@ -172,6 +172,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 	}
 	for batch := range batches {
 		grow := batch%8 < 5
+		m.patches = r.IntN(3) > 0
 		for range 20 + r.IntN(150) {
 			if r.IntN(15) == 0 {
 				followed += runWays(t, r, m, &tree, &finger, want, func() Change {
@@ -234,6 +235,9 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		m.requireSound(t, tree)
 	}
 	require.Positive(t, followed)
+	if ks.name == "few_small" || ks.name == "random_16" {
+		require.Greater(t, m.patched, 20*batches/10) // there are few where a row is large, or joins the one before
+	}
 	for {
 		rows := tree.Rows
 		done, err := FreeTree(m, &tree, 1+r.IntN(30))

@@ -10,6 +10,9 @@ type Reader interface {
 	// from the file. The bytes are read-only. They stay as they are until the transaction ends, except that a page
 	// which Owned reports is changed in place by this very transaction.
 	Page(ref pager.Ref) ([]byte, error)
+	// Leaf is Page of a leaf, but that one which is kept as an older page and a patch is given as these two: changes is nil if
+	// it is not. See Merge for what they mean. They stay as a page does.
+	Leaf(ref pager.Ref) (b, changes []byte, err error)
 	// Near returns the first n bytes of the page that ref names, where they are in memory, or nil. Nothing is checked: the
 	// bytes are good for a hint to the processor and not to be looked at.
 	Near(ref pager.Ref, n int) []byte
@@ -26,6 +29,14 @@ type Writer interface {
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if
 	// owned, else a copy with a new reference (ref is freed). The header's pgid and epoch are set.
 	Edit(ref pager.Ref) (pager.Ref, []byte, error)
+	// Patchable says that a leaf may be changed by a patch of up to most bytes; 0: not.
+	Patchable(ref pager.Ref) (most int)
+	// Base returns the page that a patch of a leaf which is Patchable changes, and the changes that it has; nil for none.
+	Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error)
+	// Patch is Edit of a leaf that is Patchable, and whose Base that is, with changes in the place of those that it has.
+	Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error)
+	// PatchBeside returns another page that changes the base: the other half of a leaf that is split.
+	PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error)
 	// InPlace is where to keep what is overwritten in pages of earlier transactions that nobody else reads now; nil if there are
 	// none, or if they are to be copied.
 	InPlace() *pager.Undo

@@ -238,7 +238,7 @@ func nearChild(b []byte, n, i int, level uint8) int {
 	return offHeads + int(min(leafEntry*rowsBelow(b, n, i), uint64(most-offHeads)))
 }
 
-// find returns the leaf and the offset of the cell of key; 0 if there is none.
+// find returns the leaf, or its patch, and the offset of the cell of key there; 0 if there is none.
 func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 	if t.Depth == 0 {
 		return nil, 0, nil
@@ -248,6 +248,9 @@ func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 	}
 	ref := t.Root
 	for level := t.Depth - 1; ; level-- {
+		if level == 0 {
+			return findIn(r, ref, key, t.Depth > 1)
+		}
 		b, err := r.Page(ref)
 		if err != nil {
 			return nil, 0, err
@@ -257,18 +260,36 @@ func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 		}
 		w := ld32(b, offKind)
 		n := int(w >> 16)
-		if level == 0 {
-			if w&0xffff != uint32(pager.KindLeaf) {
-				return nil, 0, misplaced(ref, b, 0)
-			}
-			_, off := leafFind(b, n, key)
-			return b, off, nil
-		}
 		if w&0xffff != uint32(pager.KindBranch)|uint32(level)<<8 {
 			return nil, 0, misplaced(ref, b, level)
 		}
 		ref = childRef(b, n, branchSearch(b, n, key))
 	}
+}
+
+// findIn is find in the leaf at ref, which is asked for if it may be far.
+func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, off int, err error) {
+	b, changes, err := r.Leaf(ref)
+	if err != nil {
+		return nil, 0, err
+	}
+	if far {
+		prefetch.Bytes(b[:nearBytes(0)])
+	}
+	w := ld32(b, offKind)
+	if w&0xffff != uint32(pager.KindLeaf) {
+		return nil, 0, misplaced(ref, b, 0)
+	}
+	if changes != nil {
+		if off := patchFind(changes, key); off > 0 {
+			return changes, off, nil
+		}
+	}
+	i, off := leafFind(b, int(w>>16), key)
+	if changes != nil && !kept(changes, i) {
+		return nil, 0, nil
+	}
+	return b, off, nil
 }
 
 // Get returns the value of key.

@@ -119,6 +119,9 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 			continue // as many rows, and so as full as a rule: to look at a page costs a wait for its memory
 		}
 		ref := childRef(b, n, j)
+		if p.w.Patchable(ref) > 0 {
+			continue
+		}
 		sb, _, err := pageAt(p.w, ref, 0)
 		if err != nil {
 			return false, err

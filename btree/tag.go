@@ -19,7 +19,7 @@ func SetTag(w Writer, t *Tree, key []byte, tag int64) (was Info, err error) {
 	if p.cell.info&infoOverflow != 0 {
 		p.cell.ref = overflowAt(b, off)
 	} else if was.Tag == 0 || tag == 0 { // else the cell keeps its size and is changed in place
-		s := p.pages(len(b))
+		s := p.pages(w.PageSize())
 		s.val = append(s.val[:0], valueAt(b, off)...) // the page may change before the cell is written
 		p.cell.val = s.val
 	}

@@ -132,6 +132,19 @@ func pageAt(r Reader, ref pager.Ref, level uint8) ([]byte, int, error) {
 	return b, int(w >> 16), nil
 }
 
+// leafAt is pageAt of a leaf that may have a patch.
+func leafAt(r Reader, ref pager.Ref) (b []byte, n int, changes []byte, err error) {
+	b, changes, err = r.Leaf(ref)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	w := ld32(b, offKind)
+	if w&0xffff != place(0) {
+		return nil, 0, nil, misplaced(ref, b, 0)
+	}
+	return b, int(w >> 16), changes, nil
+}
+
 // checkDepth guards the arrays and the recursion that are bounded by maxDepth.
 func (t Tree) checkDepth() error {
 	if t.Depth > maxDepth {

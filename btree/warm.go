@@ -49,7 +49,7 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 		prefetch.Each(near[:len(keys)])
 	}
 	for i, key := range keys {
-		b, n, err := pageAt(r, refs[i], 0)
+		b, n, _, err := leafAt(r, refs[i])
 		if err != nil {
 			return false, err
 		}

@@ -166,10 +166,26 @@ func (p *Pager) Frame(ref Ref, base Epoch) ([]byte, error) {
 	return b, nil
 }
 
+// unwritten says whether the file may not hold a page yet: it has a frame, or a patch.
+func (p *Pager) unwritten(id Pgid) bool {
+	s := p.table.peek(id)
+	return s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.patch) != nil)
+}
+
 // InFrame says whether a page has a frame.
 func (p *Pager) InFrame(id Pgid) bool {
 	s := p.table.peek(id)
 	return s != nil && s.dirty != nil
+}
+
+// InFrames lists those of the pages of a capture that have a frame. No lock is needed.
+func (p *Pager) InFrames(ids []Pgid) (framed []Pgid) {
+	for _, id := range ids {
+		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.dirty) != nil {
+			framed = append(framed, id)
+		}
+	}
+	return framed
 }
 
 // NewExtent writes value into an overflow extent of pages born in epoch, straight to the file: into free space, which
@@ -290,7 +306,7 @@ func (p *Pager) dropFrame(s *slot) {
 
 // Commit counts pages that a transaction took as in use by the newest state.
 func (p *Pager) Commit(id Pgid, n uint64) error {
-	return p.space.markUsed(id, n, n == 1 && p.InFrame(id))
+	return p.space.markUsed(id, n, n == 1 && p.unwritten(id))
 }
 
 // Freed counts pages as no longer in use by the newest state. They stay readable until Release.

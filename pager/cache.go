@@ -65,5 +65,6 @@ func (p *Pager) forget(id Pgid, s *slot) {
 	if !p.mapped {
 		atomic.StorePointer(&s.clean, nil)
 	}
+	p.dropPatch(s)
 	p.verified.remove(id)
 }

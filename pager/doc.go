@@ -5,6 +5,8 @@
 // of the reference that led to it, and whatever Options.CheckPage asks. Space is counted in groups of pages with one free
 // map page each, of which a checkpoint writes those that changed.
 //
+// A leaf may have a patch instead of a frame: what has changed in it since a page that the file holds.
+//
 // A frame is changed where it is only by the transaction that its page was born in, or with an Undo.
 //
 // Concurrency: Page, Snapshot, Extent and Verify may be called by anyone at any time between Start and Close. What

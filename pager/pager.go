@@ -24,6 +24,8 @@ type Options struct {
 	MaxBytes int64 // bound on the main file; 0: none
 	// CheckPage proves a tree page when it is first read from the file.
 	CheckPage func(b []byte, pageSize int) error
+	// Merge makes the changes of a patch in leaf b: see Pager.Patch.
+	Merge func(b, changes []byte) error
 }
 
 // Errors of allocation, of reads, and of CheckIdentity. A read that failed is the machine's: it has changed nothing, and may
@@ -54,6 +56,8 @@ type Pager struct {
 	undo     Undo
 	verified pageSet
 	arena    arena
+	patches  patches // of the present epoch; writer lock
+	captured Epoch   // of the last capture: what was born up to then is in the file, or will be before the next one; writer lock
 	cache    cache
 	end      atomic.Uint64 // page count, for bounds checks of readers
 
@@ -168,6 +172,7 @@ func (p *Pager) Start(m *Meta) error {
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.arena.pageSize = m.PageSize
 	p.undo.init(p)
+	p.captured = m.Epoch
 	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
 	p.space = newSpace(m.PageSize)
 	p.space.load = p.loadGroup

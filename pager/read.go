@@ -18,6 +18,9 @@ func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				return unsafe.Slice((*byte)(f), p.pageSize), nil
 			}
+			if f := atomic.LoadPointer(&s.patch); f != nil {
+				return p.patched(ref, f)
+			}
 		}
 	}
 	return p.fromFile(ref)
@@ -32,6 +35,9 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 					return p.undo.earlier(ref.Pgid, s, version)
 				}
 				return unsafe.Slice((*byte)(f), p.pageSize), nil
+			}
+			if f := atomic.LoadPointer(&s.patch); f != nil {
+				return p.patched(ref, f)
 			}
 		}
 	}
@@ -53,6 +59,10 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 		if s := p.table.peek(ref.Pgid); s != nil {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				return unsafe.Slice((*byte)(f), n)
+			}
+			if f := atomic.LoadPointer(&s.patch); f != nil {
+				base, _, _ := patchAt(f)
+				return p.Near(base, 0, n)
 			}
 		}
 	}
@@ -196,7 +206,7 @@ func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
 	if err := p.inBounds(ref, n); err != nil {
 		return err
 	}
-	if s := p.table.peek(ref.Pgid); ref.Epoch > base && s != nil && atomic.LoadPointer(&s.dirty) != nil {
+	if ref.Epoch > base && p.unwritten(ref.Pgid) {
 		return nil
 	}
 	if _, ok := p.extents[ref.Pgid]; ok {

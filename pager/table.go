@@ -12,6 +12,9 @@ type slot struct {
 	// dirty is the frame of a page that the file does not hold yet, or held only since the last checkpoint: set and
 	// cleared under the writer lock, read by anyone. The frame is recycled when no snapshot can reach the page there.
 	dirty unsafe.Pointer
+	// patch is what a page has instead of a frame: see patches. Set under the writer lock, and cleared there or by the
+	// checkpoint that has written the page; read by anyone.
+	patch unsafe.Pointer
 	// clean is the page as read from a file that cannot be mapped; memory of the Go heap, so that dropping it here is
 	// enough. Set and cleared by compare-and-swap.
 	clean unsafe.Pointer
@@ -23,6 +26,8 @@ type slot struct {
 	changed atomic.Uint64
 	// hot is set by reads of clean and cleared by the CLOCK hand.
 	hot atomic.Bool
+	// patched is the epoch of the patch. Guarded by the writer lock.
+	patched Epoch
 }
 
 const (

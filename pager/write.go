@@ -19,8 +19,10 @@ type Capture struct {
 	// Freed are pages of the free map that the last durable state uses and this one does not.
 	Freed []Ref
 	// Dirty are the tree pages, in order; their frames must stay until they are written.
-	Dirty  []Pgid
-	images map[Pgid][]byte
+	Dirty []Pgid
+	// Patches is the memory of patches among them. It must stay as long as a snapshot that began before they are durable.
+	Patches Frames
+	images  map[Pgid][]byte
 }
 
 // CaptureState notes the newest committed state for a checkpoint with this number. Later commits do not disturb it:
@@ -44,6 +46,8 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	p.end.Store(p.space.end)
 	c := &Capture{Epoch: epoch, Pages: p.space.end, FreeDir: p.freeDir(), Freed: freed, images: images}
 	c.Dirty = p.dirtyPages()
+	p.captured = epoch
+	c.Patches, p.patches = p.patches.frames, patches{}
 	return c, nil
 }
 
@@ -133,7 +137,9 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 	first := Pgid(0)
 	flush := func() error {
 		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
-		p.pagesWritten.Add(uint64(len(buf) / p.pageSize))
+		if err == nil {
+			p.written(first, len(buf)/p.pageSize)
+		}
 		buf = buf[:0]
 		return err
 	}
@@ -146,15 +152,41 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 		if len(buf) == 0 {
 			first = id
 		}
-		page := images[id]
-		if page == nil {
-			page = unsafe.Slice((*byte)(atomic.LoadPointer(&p.table.peek(id).dirty)), p.pageSize)
-		}
 		at := len(buf)
-		buf = append(buf, page...)
+		buf = buf[:at+p.pageSize]
+		if err := p.stage(buf[at:], id, images[id]); err != nil {
+			return err
+		}
 		Seal(buf[at:], p.salt)
 	}
 	return flush()
+}
+
+// stage copies a page to b, from its image, which is nil if it has none, its frame or its patch.
+func (p *Pager) stage(b []byte, id Pgid, image []byte) error {
+	if image == nil {
+		s := p.table.peek(id)
+		f := atomic.LoadPointer(&s.dirty)
+		if f == nil {
+			return p.mergeInto(b, id, atomic.LoadPointer(&s.patch))
+		}
+		image = unsafe.Slice((*byte)(f), p.pageSize)
+	}
+	copy(b, image)
+	return nil
+}
+
+// written is told that n pages from first on are in the file. Those that had a patch are read there from now on.
+func (p *Pager) written(first Pgid, n int) {
+	p.pagesWritten.Add(uint64(n))
+	for id := first; id < first+Pgid(n); id++ {
+		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.patch) != nil {
+			if p.mapped {
+				p.verified.add(id) // we wrote it ourselves; should the sync fail, see distrust
+			}
+			atomic.StorePointer(&s.patch, nil)
+		}
+	}
 }
 
 // writeBack has the disk write pages that were written just before, in order, if there are any, and waits for it.

@@ -152,6 +152,11 @@ func (c *checker) Page(ref pager.Ref) ([]byte, error) {
 	return c.s.pg.Snapshot(ref, c.v.base, c.v.serial)
 }
 
+func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+	b, err = c.Page(ref)
+	return b, nil, err
+}
+
 func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
 	if err := c.s.pg.Verify(ref, c.v.base, size); err != nil {
 		return nil, err

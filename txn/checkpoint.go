@@ -23,10 +23,11 @@ import (
 
 // capture is what a checkpoint took note of under the writer lock.
 type capture struct {
-	pages *pager.Capture
-	meta  pager.Meta
-	cut   wal.LSN // the log before it is not needed once the meta page is durable
-	v     *version
+	pages  *pager.Capture
+	meta   pager.Meta
+	framed []pager.Pgid // of the pages: those with a frame when they had been written
+	cut    wal.LSN      // the log before it is not needed once the meta page is durable
+	v      *version
 }
 
 // Checkpoint writes the newest committed state to the main file and cuts the log. If there is nothing to write it
@@ -141,6 +142,7 @@ func (s *Store) writeCapture(c *capture, beside pager.Beside) error {
 	if err := s.pg.Write(c.pages, beside); err != nil {
 		return s.poison(err)
 	}
+	c.framed = s.pg.InFrames(c.pages.Dirty)
 	s.flipped = c.meta.Epoch
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return s.poison(err)
@@ -182,8 +184,12 @@ func (s *Store) published(c *capture) error {
 		s.capturedSer = v.serial
 	}
 	s.advance()
-	for _, id := range c.pages.Dirty {
+	for _, id := range c.framed {
 		s.retired.push(freedRun{id: id, birth: s.pg.Owner(id), serial: v.serial}) // the frame only
+	}
+	s.overBases(v)
+	if len(c.pages.Patches) > 0 {
+		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})
 	}
 	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
 	s.reachedDisk()

@@ -136,7 +136,11 @@ func (w *writer) settle(v *version) {
 		}
 		errs = append(errs, s.pg.Freed(f.id, uint64(f.n)))
 		f.serial, f.until = v.serial, s.epoch
-		s.retired.push(f)
+		if f.base {
+			s.bases = append(s.bases, f)
+		} else {
+			s.retired.push(f)
+		}
 	}
 	for _, id := range w.changed {
 		s.changed[id] = struct{}{}

@@ -45,13 +45,18 @@ func (s *Store) reap(limit int) error {
 		limit--
 	}
 	front := s.retired.front()
-	if front == nil && len(s.pinned) == 0 && len(s.taken) == 0 {
+	if front == nil && len(s.pinned) == 0 && len(s.taken) == 0 && len(s.patched) == 0 {
 		return nil
 	}
 	visible := s.visible.Load().serial
 	s.returnFrames(s.oldest(visible))
 	if len(s.pinned) > 0 {
 		if err := s.unpin(); err != nil {
+			return err
+		}
+	}
+	for ; limit > 0 && len(s.patched) > 0 && s.patchedSer <= visible; limit-- {
+		if err := s.reapBase(); err != nil {
 			return err
 		}
 	}
@@ -63,6 +68,28 @@ func (s *Store) reap(limit int) error {
 		limit--
 	}
 	return nil
+}
+
+// overBases lets go of the pages that patches changed which a checkpoint has written: v is the first version whose readers ask for none
+// of them.
+func (s *Store) overBases(v *version) {
+	n := 0
+	for n < len(s.bases) && s.bases[n].until <= s.durable {
+		n++
+	}
+	s.patched, s.patchedSer = append(s.patched, s.bases[:n]...), v.serial
+	s.bases = append([]freedRun(nil), s.bases[n:]...)
+}
+
+// reapBase moves one page on that patches changed which a checkpoint has written.
+func (s *Store) reapBase() error {
+	r := s.patched[len(s.patched)-1]
+	s.patched = s.patched[:len(s.patched)-1]
+	if len(s.patched) == 0 {
+		s.patched = nil // they may have been many
+	}
+	r.serial = s.patchedSer
+	return s.retire(r)
 }
 
 // reapUntil gives back what versions up to v have freed, but for what snapshots hold, in steps between which writers get their turn.
@@ -88,7 +115,7 @@ func (s *Store) reapStepUntil(v *version) (more bool, err error) {
 		return false, s.poison(err)
 	}
 	front := s.retired.front()
-	return front != nil && front.serial <= min(v.serial, s.visible.Load().serial), nil
+	return len(s.patched) > 0 || front != nil && front.serial <= min(v.serial, s.visible.Load().serial), nil
 }
 
 // holders lists the versions that are held, in order, until it is called again.

@@ -51,7 +51,7 @@ const (
 // ends: a page that is changed again soon is copied from its frame sooner than from a file that nobody has looked at.
 func (r *relief) Wrote(ids []pager.Pgid) {
 	s := r.s
-	r.written = append(r.written, ids...)
+	r.written = append(r.written, s.pg.InFrames(ids)...)
 	step := max(int(min(reliefBytes, s.o.CacheBytes/16))/s.pg.PageSize(), 1)
 	if r.enough || len(r.written) < step || s.failed.Load() != nil {
 		return

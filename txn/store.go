@@ -53,6 +53,9 @@ type Store struct {
 	started     bool                // there is a log
 	retired     retirees
 	waiting     []freedRun // for a checkpoint
+	bases       []freedRun // pages that patches change: for the checkpoint that writes the patched ones
+	patched     []freedRun // such pages, once it has
+	patchedSer  uint64     // the first version whose readers ask for none of patched
 	ready       []freedRun // free, to be counted as such
 	freedLast   int        // runs that the last commit freed
 	taken       []takenFrames

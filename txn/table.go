@@ -114,7 +114,10 @@ type tableReader struct {
 	base pager.Epoch
 }
 
-func (r tableReader) PageSize() int                                  { return r.s.pg.PageSize() }
-func (r tableReader) Page(ref pager.Ref) ([]byte, error)             { return r.s.pg.Page(ref, r.base) }
+func (r tableReader) PageSize() int                      { return r.s.pg.PageSize() }
+func (r tableReader) Page(ref pager.Ref) ([]byte, error) { return r.s.pg.Page(ref, r.base) }
+func (r tableReader) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+	return r.s.pg.Leaf(ref, r.base)
+}
 func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }
 func (r tableReader) Near(ref pager.Ref, n int) []byte               { return r.s.pg.Near(ref, r.base, n) }

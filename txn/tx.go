@@ -61,6 +61,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
+	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.o.CacheBytes
 	return nil
 }
 
@@ -159,6 +160,14 @@ func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
 		return tx.w.Page(ref)
 	}
 	return tx.s.pg.Snapshot(ref, tx.v.base, tx.v.serial)
+}
+
+// Leaf is Page of a leaf that may have a patch.
+func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+	if tx.w != nil {
+		return tx.w.Leaf(ref)
+	}
+	return tx.s.pg.SnapshotLeaf(ref, tx.v.base, tx.v.serial)
 }
 
 // Extent returns the bytes of a large value.

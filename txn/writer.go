@@ -46,6 +46,8 @@ type writer struct {
 	extent pager.Ref // that was written last
 	named  int64     // bytes of values in extents that the redo names
 
+	mayPatch bool // leaves may get patches
+
 	mayUndo bool        // pages may be changed in place, if the undo can be opened
 	undo    *pager.Undo // opened
 
@@ -75,6 +77,7 @@ type freedRun struct {
 	until  pager.Epoch // first checkpoint that does not reach them
 	own    bool        // born in the transaction that frees them
 	named  bool        // perhaps, by the log
+	base   bool        // of a patched page: it stays until that has been written
 }
 
 func (w *writer) begin() {
@@ -98,6 +101,7 @@ func (w *writer) begin() {
 	w.kept = nil
 	w.lazy, w.named = false, 0
 	w.mayUndo, w.undo = false, nil
+	w.mayPatch = false
 	s.pg.Overdraft(false) // a fault in a page may have left it on
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
@@ -143,6 +147,8 @@ func (w *writer) PageSize() int { return w.s.pg.PageSize() }
 
 func (w *writer) Page(ref pager.Ref) ([]byte, error) { return w.s.pg.Page(ref, w.base) }
 
+func (w *writer) Leaf(ref pager.Ref) (b, changes []byte, err error) { return w.s.pg.Leaf(ref, w.base) }
+
 func (w *writer) Extent(ref pager.Ref, size int) ([]byte, error) { return w.s.pg.Extent(ref, size) }
 
 func (w *writer) Near(ref pager.Ref, n int) []byte { return w.s.pg.Near(ref, w.base, n) }
@@ -156,7 +162,7 @@ func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 		b, err := w.s.pg.Frame(ref, w.base)
 		return ref, b, err
 	}
-	old, err := w.Page(ref)
+	old, changes, err := w.Leaf(ref)
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
@@ -164,11 +170,52 @@ func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
-	copy(b, old)
-	h := pager.ReadHeader(old)
-	h.Pgid, h.Epoch = fresh.Pgid, fresh.Epoch
-	pager.WriteHeader(b, h)
+	if err := w.s.pg.Merge(fresh, b, old, changes); err != nil {
+		return pager.Ref{}, nil, err
+	}
 	return fresh, b, w.Free(ref)
+}
+
+// Patchable gives patches to leaves of stores that are larger than the cache: in others every leaf gets so many rows between two
+// checkpoints that it may as well have a frame at once.
+func (w *writer) Patchable(ref pager.Ref) (most int) {
+	s := w.s
+	if !w.mayPatch || s.pg.PatchBytes() > s.o.CacheBytes/4*3 || !s.pg.Patchable(ref, s.epoch) {
+		return 0
+	}
+	return s.pg.MostPatch()
+}
+
+func (w *writer) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+	return w.s.pg.Base(ref, w.s.epoch)
+}
+
+func (w *writer) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	fresh, err := w.s.pg.Patch(ref, base, w.s.epoch, w.owner, changes)
+	if err != nil {
+		return pager.Ref{}, w.s.spaceError(err)
+	}
+	if fresh == ref {
+		return ref, nil
+	}
+	w.taken = append(w.taken, run{fresh.Pgid, 1})
+	n := len(w.freed)
+	if err := w.Free(ref); err != nil {
+		return pager.Ref{}, err
+	}
+	if len(w.freed) > n {
+		w.freed[n].base = ref == base
+	}
+	return fresh, nil
+}
+
+func (w *writer) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) {
+	fresh, err := w.s.pg.PatchBeside(base, w.s.epoch, w.owner, changes)
+	if err != nil {
+		return pager.Ref{}, w.s.spaceError(err)
+	}
+	w.taken = append(w.taken, run{fresh.Pgid, 1})
+	return fresh, nil
 }
 
 // InPlace is where to keep what is overwritten in pages of earlier transactions; nil: they are copied. It is settled when the

@@ -115,4 +115,30 @@ var storeMutants = []mutant{
 	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go", `	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
+	{"patches", "what_patches_change_goes_like_other_pages", "txn/writer.go", `		w.freed[n].base = ref == base`, `		w.freed[n].base = false`},
+	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
+	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
+	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/patch.go", `	if s.patched == p.patches.epoch {`, `	if true {`},
+	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/patch.go", `	if s.patched == p.patches.epoch {`, `	if false {`},
+	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/patch.go", `	if ref.Epoch == epoch {
+		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.patch != nil {
+		base, _, changes`},
+	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/patch.go", `	if ref.Epoch <= p.captured {`, `	if ref.Epoch < epoch {`},
+	{"patches", "the_base_of_a_patch_is_not_proven", "pager/patch.go", `	if err := p.proveHeader(base, b); err != nil {
+		return err
+	}
+	h := ReadHeader(b)`, `	h := ReadHeader(b)`},
+	{"patches", "a_patch_that_is_written_stays", "pager/write.go", `			atomic.StorePointer(&s.patch, nil)`, `			_ = s`},
+	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
+	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.o.CacheBytes`, `	w.mayPatch = true`},
+	{"patches", "patches_have_no_bound", "txn/writer.go", `	if !w.mayPatch || s.pg.PatchBytes() > s.o.CacheBytes/4*3 || `, `	if !w.mayPatch || `},
+	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !kept(changes, i) {`, `	if changes != nil && !kept(changes, i) && i < 0 {`},
+	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/patch.go", `	if i < from || i >= to {`, `	if false {`},
+	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= size + leafEntry
+		} else if off`, `			room -= leafEntry
+		} else if off`},
+	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/patch.go", `		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		room -= leafEntry`},
+	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, off)&infoOverflow != 0 {
+			return false, nil`, `false {
+			return false, nil`},
 }

@@ -1,0 +1,255 @@
+package btree
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A leaf that is changed for the first time since a checkpoint need not be copied: what changes in it may be kept as a patch
+// beside the page that it was, its base. Rows are put into patches, and leaves are split into patches of one base; whatever
+// else is to happen to a patched leaf makes it a page again.
+//
+// The changes of a patch, in memory only:
+//
+//	0      2      4      6       8
+//	+------+------+------+-------+------+------+--- ...
+//	| room | from | to   | split | cell | cell |
+//	| u16  | u16  | u16  | u16   |      |      |
+//	+------+------+------+-------+------+------+--- ...
+//
+// Of the cells of the base [from, to) are there, and those that were put since, in no order: a key of the base that is among them is
+// replaced. All are cells of leaves; those that were put have no overflow extents, and no two of them have the same key. room
+// is what cells may still take of the free space of the page that Merge makes. split is 1 if [from, to) was cut out of a leaf.
+const (
+	patchRoom  = 0
+	patchFrom  = 2
+	patchTo    = 4
+	patchSplit = 6
+	patchHead  = 8
+)
+
+// patchFind returns the offset of the cell of key among changes, 0 if there is none.
+func patchFind(changes, key []byte) int {
+	for off := patchHead; off < len(changes); off += cellSize(changes, off) {
+		if bytes.Equal(keyAt(changes, off), key) {
+			return off
+		}
+	}
+	return 0
+}
+
+// kept says that cell i of the base is there. Those that are not may come to lie between the separators of the leaf again, when
+// the leaf that got them has gone.
+func kept(changes []byte, i int) bool {
+	return ld16(changes, patchFrom) <= i && i < ld16(changes, patchTo)
+}
+
+// baseCell returns the place of key among cells [from, to) of leaf, the base of a patch, and whether it is there.
+func baseCell(leaf []byte, from, to int, key []byte) (i int, found bool) {
+	i, found, _ = leafSearch(leaf, count(leaf), key)
+	if i < from || i >= to {
+		return min(max(i, from), to), false
+	}
+	return i, found
+}
+
+// Merge makes the changes in leaf b, which holds what their base does.
+func Merge(b, changes []byte) error {
+	if ld16(changes, patchSplit) != 0 {
+		e := editor{}
+		s := e.pages(len(b))
+		s.cells = appendCells(s.cells[:0], s.copyOf(b, 0), ld16(changes, patchFrom), ld16(changes, patchTo))
+		layLeaf(b, s.cells)
+		e.done()
+	}
+	for off := patchHead; off < len(changes); off += cellSize(changes, off) {
+		c := cellAt(changes, off)
+		i, found, shared := leafSearch(b, count(b), c.key)
+		switch {
+		case found:
+			if !leafReplace(b, i, &c) {
+				return unpatchable(b)
+			}
+		case leafFree(b) < c.size()+leafEntry:
+			return unpatchable(b)
+		default:
+			leafInsert(b, i, &c, shared)
+		}
+	}
+	return nil
+}
+
+// unpatchable tells of a patch that does not fit its leaf: not of damage in the file, nor of anything that should ever be.
+func unpatchable(b []byte) error {
+	h := pager.ReadHeader(b)
+	return badfile.Page("", uint64(h.Pgid), -1, "no room for what has changed in it")
+}
+
+// cellAt is the cell at off, which has its value with it.
+func cellAt(b []byte, off int) cell {
+	return cell{key: keyAt(b, off), val: valueAt(b, off), tag: tagAt(b, off), info: infoAt(b, off)}
+}
+
+// patch puts the cell into the patch of child i of b, a leaf, if that is Patchable and has room for it, or does when it is split.
+func (p *putter) patch(b []byte, n, i int) (done bool, err error) {
+	ref := childRef(b, n, i)
+	if p.retag || p.cell.info&infoOverflow != 0 || p.finger != nil && p.finger.last == ref {
+		return false, nil // rows that come close together are put into a page
+	}
+	most := p.w.Patchable(ref)
+	if most == 0 {
+		return false, nil
+	}
+	base, leaf, changes, err := p.w.Base(ref)
+	if err != nil {
+		return false, err
+	}
+	if ld32(leaf, offKind)&0xffff != place(0) {
+		return false, misplaced(ref, leaf, 0)
+	}
+	k := count(leaf)
+	fresh := p.pages(p.w.PageSize()).page[0]
+	if changes == nil {
+		clear(fresh[:patchHead])
+		binary.LittleEndian.PutUint16(fresh[patchRoom:], uint16(leafFree(leaf)))
+		binary.LittleEndian.PutUint16(fresh[patchTo:], uint16(k))
+		changes = fresh[:patchHead]
+	}
+	room, end, was := ld16(changes, patchRoom), len(changes), Info{}
+	size, at := p.cell.size(), patchFind(changes, p.cell.key)
+	if at > 0 { // it has changed before
+		if was = aboutAt(changes, at); cellSize(changes, at) != size {
+			return false, nil
+		}
+	} else {
+		at, end = end, end+size
+		if j, found := baseCell(leaf, ld16(changes, patchFrom), ld16(changes, patchTo), p.cell.key); !found {
+			room -= size + leafEntry
+		} else if off := slot(leaf, k, j); infoAt(leaf, off)&infoOverflow != 0 {
+			return false, nil // its extent is to be given back
+		} else if was = aboutAt(leaf, off); size > cellSize(leaf, off) {
+			room -= size
+		}
+	}
+	if end > most {
+		return false, nil
+	}
+	fresh = fresh[:end]
+	copy(fresh, changes)
+	p.cell.write(fresh[at:])
+	if room < 0 {
+		if p.rightmost {
+			return false, nil
+		}
+		return p.splitPatch(b, i, ref, base, leaf, fresh, was)
+	}
+	binary.LittleEndian.PutUint16(fresh[patchRoom:], uint16(room))
+	if ref, err = p.w.Patch(ref, base, fresh); err != nil {
+		return false, err
+	}
+	setChildRef(b, n, i, ref)
+	p.ref, p.page, p.was = ref, nil, was
+	return true, p.counted(b, n, i)
+}
+
+// splitPatch splits what ref names, which is leaf, its base, but for changes that do not fit, into two patches. was is the row that
+// the cell of the putter, among the changes, replaces.
+func (p *putter) splitPatch(b []byte, i int, ref, base pager.Ref, leaf, changes []byte, was Info) (done bool, err error) {
+	s := p.scratch
+	from, to := ld16(changes, patchFrom), ld16(changes, patchTo)
+	put := putCells(changes)
+	s.cells = mergeCells(s.cells[:0], leaf, from, to, put)
+	m := cutCells(s.cells, payload(b))
+	if m == 0 {
+		return false, nil
+	}
+	sp := s.keepSep(separator(keyAt(s.cells[m-1], 0), keyAt(s.cells[m], 0)))
+	cut, _ := baseCell(leaf, from, to, sp)
+	j := 0
+	for j < len(put) && bytes.Compare(keyAt(put[j], 0), sp) < 0 {
+		j++
+	}
+	left, lok := layPatch(s.page[1][:0], leaf, from, cut, put[:j])
+	right, rok := layPatch(left[len(left):], leaf, cut, to, put[j:])
+	if !lok || !rok {
+		return false, nil
+	}
+	if ref, err = p.w.Patch(ref, base, left); err != nil {
+		return false, err
+	}
+	rref, err := p.w.PatchBeside(base, right)
+	if err != nil {
+		return false, err
+	}
+	n := count(b)
+	setChildRef(b, n, i, ref)
+	setChildRows(b, n, i, cellsSummary(s.cells[:m]))
+	p.ref, p.page, p.was = ref, nil, was
+	p.split, p.reshaped, p.bent = true, true, true
+	return true, p.addChild(b, i+1, item{sp, rref, cellsSummary(s.cells[m:])})
+}
+
+// putCells lists the cells of changes in the order of their keys.
+func putCells(changes []byte) [][]byte {
+	var put [][]byte
+	for off := patchHead; off < len(changes); {
+		size := cellSize(changes, off)
+		put = append(put, changes[off:off+size:off+size])
+		off += size
+	}
+	slices.SortFunc(put, func(a, b []byte) int { return bytes.Compare(keyAt(a, 0), keyAt(b, 0)) })
+	return put
+}
+
+// mergeCells appends cells [from, to) of leaf and those that were put, in order, to cells.
+func mergeCells(cells [][]byte, leaf []byte, from, to int, put [][]byte) [][]byte {
+	for _, c := range put {
+		j, found := baseCell(leaf, from, to, keyAt(c, 0))
+		cells = append(appendCells(cells, leaf, from, j), c)
+		if from = j; found {
+			from++
+		}
+	}
+	return appendCells(cells, leaf, from, to)
+}
+
+// layPatch appends the changes to b that make cells [from, to) of leaf and those that were put a leaf of their own, and says false if
+// that may be too small for them.
+func layPatch(b, leaf []byte, from, to int, put [][]byte) ([]byte, bool) {
+	room, n := payload(leaf), count(leaf)
+	for j := from; j < to; j++ {
+		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry
+	}
+	b = append(b, make([]byte, patchHead)...)
+	for _, c := range put {
+		j, found := baseCell(leaf, from, to, keyAt(c, 0))
+		if !found {
+			room -= len(c) + leafEntry
+		} else if len(c) > cellSize(leaf, slot(leaf, n, j)) {
+			room -= len(c)
+		}
+		b = append(b, c...)
+	}
+	if room < 0 {
+		return nil, false
+	}
+	binary.LittleEndian.PutUint16(b[patchRoom:], uint16(room))
+	binary.LittleEndian.PutUint16(b[patchFrom:], uint16(from))
+	binary.LittleEndian.PutUint16(b[patchTo:], uint16(to))
+	binary.LittleEndian.PutUint16(b[patchSplit:], 1)
+	return b, true
+}
+
+// cellsSummary is summary of a leaf of these cells.
+func cellsSummary(cells [][]byte) uint64 {
+	for _, c := range cells {
+		if infoAt(c, 0)&infoOverflow != 0 {
+			return uint64(len(cells)) | rowsOverflow
+		}
+	}
+	return uint64(len(cells))
+}
