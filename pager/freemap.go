@@ -84,6 +84,7 @@ func (p *Pager) loadDirectory(m *Meta) error {
 			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v", no, g.nUsed, pages, g.ref)
 		}
 		s.freeCount += pages - uint64(g.nUsed)
+		s.nUsed += uint64(g.nUsed)
 	}
 	if s.groups[0].nUsed < 2 {
 		return p.corrupt(m.FreeDir.Pgid, "free directory says that the meta pages are free")

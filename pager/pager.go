@@ -230,12 +230,7 @@ func (p *Pager) DirtyBytes() int64 { return p.space.dirty.Load() * int64(p.pageS
 func (p *Pager) Counters() (read, written uint64) { return p.pagesRead.Load(), p.pagesWritten.Load() }
 
 // UsedPages counts the pages that the newest committed state reaches. Writer lock.
-func (p *Pager) UsedPages() (n uint64) {
-	for _, g := range p.space.groups {
-		n += uint64(g.nUsed)
-	}
-	return n
-}
+func (p *Pager) UsedPages() uint64 { return p.space.nUsed }
 
 // Pages is the page count. Writer lock.
 func (p *Pager) Pages() uint64 { return p.space.end }

@@ -33,6 +33,7 @@ type space struct {
 	extCursor uint64       // the same for extents
 	extMiss   uint64       // there is no extent of this many pages or more
 	packing   bool         // holes of any size are filled: what is moved down must not land at the end
+	nUsed     uint64       // used bits set, and unloaded groups' pages in use
 	freeCount uint64       // avail bits set, and unloaded groups' free pages
 	dirty     atomic.Int64 // dirty bits set; read without the lock
 	load      func(g *group, no uint64) error
@@ -400,6 +401,7 @@ func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 			s.dirty.Add(1)
 		}
 		g.nUsed++
+		s.nUsed++
 		g.changed = true
 	}
 	return nil
@@ -421,6 +423,7 @@ func (s *space) markUnused(id Pgid, n uint64) error {
 			s.dirty.Add(-1)
 		}
 		g.nUsed--
+		s.nUsed--
 		g.changed = true
 	}
 	return nil

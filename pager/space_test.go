@@ -105,7 +105,7 @@ func (m *spaceModel) check() {
 	m.t.Helper()
 	s := m.s
 	require.Equal(m.t, len(m.pages), int(s.end))
-	free, dirty := uint64(0), 0
+	free, dirty, inUse := uint64(0), 0, uint64(0)
 	for no, g := range s.groups {
 		for _, w := range g.dirty {
 			dirty += bits.OnesCount64(w)
@@ -123,6 +123,7 @@ func (m *spaceModel) check() {
 			}
 			if used {
 				nUsed++
+				inUse++
 			}
 			if avail {
 				nAvail++
@@ -133,6 +134,7 @@ func (m *spaceModel) check() {
 		require.Equal(m.t, nAvail, g.nAvail)
 	}
 	require.Equal(m.t, free, s.freeCount)
+	require.Equal(m.t, inUse, s.nUsed)
 	require.EqualValues(m.t, dirty, s.dirty.Load())
 }
 
