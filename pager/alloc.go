@@ -382,13 +382,8 @@ func (p *Pager) flushHot() error {
 			return err
 		}
 	}
-	for _, id := range p.space.cool {
-		if err := p.space.setAvail(id, 1); err != nil {
-			return err
-		}
-	}
-	p.space.hot, p.space.cool = p.space.hot[:0], nil
-	return nil
+	p.space.hot = p.space.hot[:0]
+	return p.space.flushCool()
 }
 
 // dirtyPages lists the pages of the newest state that the file does not hold, in order, and starts a new list.

@@ -311,8 +311,30 @@ func nextBit(words []uint64, from uint64, clear bool) uint64 {
 	return i*64 + uint64(bits.TrailingZeros64(w))
 }
 
+// flushCool makes cool pages ordinary free ones.
+func (s *space) flushCool() error {
+	for _, id := range s.cool {
+		if err := s.setAvail(id, 1); err != nil {
+			return err
+		}
+	}
+	s.cool = nil
+	return nil
+}
+
 // extent returns n contiguous pages, or ok false if the file must grow.
 func (s *space) extent(n uint64) (id Pgid, ok bool, err error) {
+	id, ok, err = s.findExtent(n)
+	if err == nil && !ok && uint64(len(s.cool)) >= n { // some of these may be contiguous
+		if err := s.flushCool(); err != nil {
+			return 0, false, err
+		}
+		id, ok, err = s.findExtent(n)
+	}
+	return id, ok, err
+}
+
+func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 	if n > s.perGroup || s.freeCount < n || n >= s.extMiss {
 		return 0, false, nil
 	}

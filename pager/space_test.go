@@ -252,6 +252,28 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	m.check()
 }
 
+func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
+	m := newSpaceModel(t, 64, 1<<20)
+	for range 40 {
+		m.next()
+	}
+	for id := Pgid(5); id < 25; id++ {
+		m.s.cool = append(m.s.cool, id)
+		m.set(id, 1, stateAvail)
+	}
+	_, ok, err := m.s.extent(21)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Len(t, m.s.cool, 20, "they cannot be enough")
+	id, ok, err := m.s.extent(18)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, Pgid(5), id)
+	m.set(id, 18, stateHeld)
+	require.Empty(t, m.s.cool)
+	m.check()
+}
+
 func TestGivingBackTwiceIsDamage(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	m.next()
