@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -26,4 +27,61 @@ func TestPatchesAreSplit(t *testing.T) {
 		m.requireSound(t, tree)
 	}
 	require.Positive(t, m.beside)
+}
+
+// TestCellsThatASplitHasMovedAreGone: when the leaf that got them goes, the other half is asked for their keys again.
+func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	for i := range 600 {
+		_, err := Put(m, &tree, number(i), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	m.patches = true
+	root, err := m.Page(tree.Root)
+	require.NoError(t, err)
+	n, at := count(root), 5
+	for childRef(root, n, at).Pgid%3 == 0 { // not Patchable
+		at++
+	}
+	first := sep(root, n, at)
+	for i := 0; m.beside == 0; i++ {
+		_, err := Put(m, &tree, fmt.Appendf(bytes.Clone(first), "%04d", i), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	root, err = m.Page(tree.Root)
+	require.NoError(t, err)
+	require.Equal(t, n+1, count(root))
+	lo, hi := bytes.Clone(sep(root, n+1, at+1)), bytes.Clone(sep(root, n+1, at+2))
+	var c Cursor
+	c.Reset(m, tree)
+	require.True(t, c.Seek(hi))
+	require.True(t, c.Prev())
+	moved := bytes.Clone(c.Key())
+	require.Positive(t, bytes.Compare(moved, lo))
+
+	rows, err := DeleteRange(m, &tree, lo, hi)
+	require.NoError(t, err)
+	require.Greater(t, rows, uint64(5))
+	m.commit(t)
+	root, err = m.Page(tree.Root)
+	require.NoError(t, err)
+	_, base, changes, err := m.Base(childRef(root, count(root), at))
+	require.NoError(t, err)
+	require.NotNil(t, changes, "the other half is a patch yet")
+	_, off := leafFind(base, count(base), moved)
+	require.Positive(t, off, "and its base has the cell")
+
+	_, found, err := Get(m, tree, moved)
+	require.NoError(t, err)
+	require.False(t, found)
+	rows = tree.Rows
+	was, err := Put(m, &tree, moved, []byte("new"), 0)
+	require.NoError(t, err)
+	require.Zero(t, was)
+	require.Equal(t, rows+1, tree.Rows)
+	m.commit(t)
+	m.requireSound(t, tree)
 }
