@@ -254,10 +254,7 @@ func (p *Pager) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	if err := p.proveHeader(base, b); err != nil {
 		return err
 	}
-	h := ReadHeader(b)
-	h.Pgid, h.Epoch = id, epoch
-	WriteHeader(b, h)
-	return p.o.Merge(b, changes)
+	return p.Merge(Ref{id, epoch}, b, b, changes)
 }
 
 // dropPatch is for a page that is not what it was any more. The memory of earlier epochs goes, or has gone, all at once. Writer lock.

@@ -92,8 +92,14 @@ func (w *writer) install(lsn wal.LSN, sync bool) *version {
 	if sync {
 		v.syncLSN = lsn
 	}
+	freed := len(w.freed)
 	w.settle(v)
 	s.commits.Add(1)
+	if freed > reapStep {
+		if err := s.reap(freed); err != nil {
+			_ = s.poison(err) // no matter of this commit
+		}
+	}
 	return v
 }
 
@@ -117,7 +123,6 @@ func (w *writer) settle(v *version) {
 	}
 	s.namedSince.Add(w.named)
 	var errs []error
-	s.freedLast = len(w.freed)
 	for _, f := range w.freed {
 		if f.own && !f.named {
 			s.pg.SetOwner(f.id, 0) // counted as unused below

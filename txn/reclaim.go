@@ -31,7 +31,7 @@ func (q *retirees) front() *freedRun {
 }
 
 // reapStep bounds the runs that are given back in one hold of the writer lock, by each transaction before it begins for one, so that none of
-// them waits long. One that follows another which has freed more gives back as many, or they would come to be ever more.
+// them waits long. One that frees more than that gives back as many when it commits, or they would come to be ever more.
 const reapStep = 2048
 
 // reap moves up to limit freed runs one step on.
@@ -68,17 +68,6 @@ func (s *Store) reap(limit int) error {
 		limit--
 	}
 	return nil
-}
-
-// overBases lets go of the pages that patches changed which a checkpoint has written: v is the first version whose readers ask for none
-// of them.
-func (s *Store) overBases(v *version) {
-	n := 0
-	for n < len(s.bases) && s.bases[n].until <= s.durable {
-		n++
-	}
-	s.patched, s.patchedSer = append(s.patched, s.bases[:n]...), v.serial
-	s.bases = append([]freedRun(nil), s.bases[n:]...)
 }
 
 // reapBase moves one page on that patches changed which a checkpoint has written.

@@ -53,11 +53,10 @@ type Store struct {
 	started     bool                // there is a log
 	retired     retirees
 	waiting     []freedRun // for a checkpoint
-	bases       []freedRun // pages that patches change: for the checkpoint that writes the patched ones
-	patched     []freedRun // such pages, once it has
+	bases       []freedRun // pages that patches change: for the next checkpoint, which writes the patched ones
+	patched     []freedRun // such pages, once it has; empty when it is over
 	patchedSer  uint64     // the first version whose readers ask for none of patched
 	ready       []freedRun // free, to be counted as such
-	freedLast   int        // runs that the last commit freed
 	taken       []takenFrames
 	pinned      map[uint64][]freedRun
 	pinnedPages int64

@@ -80,7 +80,7 @@ func (s *Store) writable(ctx context.Context) error {
 		s.unlockWriter()
 		return err
 	}
-	if err := s.reap(max(reapStep, 2*s.freedLast)); err != nil {
+	if err := s.reap(reapStep); err != nil {
 		s.unlockWriter()
 		return s.poison(err)
 	}

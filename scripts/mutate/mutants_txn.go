@@ -127,7 +127,7 @@ var storeMutants = []mutant{
 	{"patches", "the_base_of_a_patch_is_not_proven", "pager/patch.go", `	if err := p.proveHeader(base, b); err != nil {
 		return err
 	}
-	h := ReadHeader(b)`, `	h := ReadHeader(b)`},
+	return p.Merge(`, `	return p.Merge(`},
 	{"patches", "a_patch_that_is_written_stays", "pager/write.go", `			atomic.StorePointer(&s.patch, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.o.CacheBytes`, `	w.mayPatch = true`},
