@@ -7,6 +7,9 @@
 // old content. After an error a Tree that was being changed must be thrown away together with the transaction: some of its
 // pages are already edited.
 //
+// A leaf may have a patch instead of a copy: changes beside an older page, which Writer.Patchable allows. Whoever looks for a key asks
+// Reader.Leaf for both and looks into the changes first; everyone else gets the page that Merge makes of them, and knows nothing of it.
+//
 // Concurrency: there is no state and no lock here. Any number of goroutines may read one Tree value at the same time,
 // as far as their Reader allows; a Writer and the Tree it changes belong to one goroutine. A Cursor and a Builder
 // belong to one goroutine.

@@ -163,18 +163,7 @@ func (p *Pager) PatchBeside(base Ref, epoch Epoch, owner uint64, changes []byte)
 
 // Leaf is Page of a leaf whose patch, if it has one, is left to the caller: b is the base then. changes is valid as long as a page is.
 func (p *Pager) Leaf(ref Ref, base Epoch) (b, changes []byte, err error) {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
-			if f := atomic.LoadPointer(&s.dirty); f != nil {
-				return unsafe.Slice((*byte)(f), p.pageSize), nil, nil
-			}
-			if f := atomic.LoadPointer(&s.patch); f != nil {
-				return p.patchedLeaf(f)
-			}
-		}
-	}
-	b, err = p.fromFile(ref)
-	return b, nil, err
+	return p.SnapshotLeaf(ref, base, newest)
 }
 
 // SnapshotLeaf is Leaf for a reader of a version, as Snapshot is Page.

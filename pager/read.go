@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -13,18 +14,11 @@ import (
 // On first read from the file the page must match checksum, own number, the epoch of the reference and CheckPage;
 // what does not is a *badfile.Error.
 func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
-			if f := atomic.LoadPointer(&s.dirty); f != nil {
-				return unsafe.Slice((*byte)(f), p.pageSize), nil
-			}
-			if f := atomic.LoadPointer(&s.patch); f != nil {
-				return p.patched(ref, f)
-			}
-		}
-	}
-	return p.fromFile(ref)
+	return p.Snapshot(ref, base, newest)
 }
+
+// newest is a version that nothing is later than.
+const newest = math.MaxUint64
 
 // Snapshot is Page for a reader of a version: what a later one has changed in place is as it was.
 func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {

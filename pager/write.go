@@ -18,7 +18,7 @@ type Capture struct {
 	FreeDir Ref
 	// Freed are pages of the free map that the last durable state uses and this one does not.
 	Freed []Ref
-	// Dirty are the tree pages, in order; their frames must stay until they are written.
+	// Dirty are the tree pages, in order; their frames, or their patches and what these change, must stay until they are written.
 	Dirty []Pgid
 	// Patches is the memory of patches among them. It must stay as long as a snapshot that began before they are durable.
 	Patches Frames

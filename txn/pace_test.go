@@ -37,6 +37,29 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 	}
 }
 
+// TestWhoFreesMuchGivesBackAsMuch: with what each transaction gives back before it begins, the frames would be ever more.
+func TestWhoFreesMuchGivesBackAsMuch(t *testing.T) {
+	s := openRoomy(t)
+	var most int64
+	for v := range byte(8) {
+		update(t, s, func(tx *Tx) {
+			tx.Savepoint() // pages are copied
+			value := bytes.Repeat([]byte{v}, 900)
+			for i := range 12_000 {
+				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
+				require.NoError(t, err)
+			}
+		})
+		switch v {
+		case 0: // pages are new: no other is freed
+			require.Greater(t, s.pg.FrameBytes()/int64(s.pg.PageSize()), int64(reapStep))
+		case 2: // by now what one transaction frees comes back with the next
+			most = s.pg.FrameBytes()
+		}
+	}
+	require.LessOrEqual(t, s.pg.FrameBytes(), most)
+}
+
 // TestSnapshotsKeepTheirFramesBeyondACheckpoint, which ends nevertheless.
 func TestSnapshotsKeepTheirFramesBeyondACheckpoint(t *testing.T) {
 	s := openRoomy(t)

@@ -18,7 +18,7 @@ import (
 
 // mutant is one mistake: in file, old becomes new. old must be there exactly once.
 type mutant struct {
-	class string // sync, order, ack, ttl, check, replay or rollback
+	class string // sync, order, ack, ttl, check, replay, rollback or patches
 	name  string
 	file  string
 	old   string

@@ -115,6 +115,7 @@ var storeMutants = []mutant{
 	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go", `	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
+	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reapStep {`, `	if false {`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/writer.go", `		w.freed[n].base = ref == base`, `		w.freed[n].base = false`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
 	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
