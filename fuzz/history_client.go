@@ -78,7 +78,7 @@ func historyKey(k int) []byte { return fmt.Appendf(nil, "key%04d", k) }
 // historyValue pads, so that some values need extents.
 func historyValue(v uint64) []byte {
 	b := strconv.AppendUint(nil, v, 10)
-	return append(append(b, ' '), make([]byte, mix(v)%97*mix(v)%13)...)
+	return append(append(b, ' '), make([]byte, mix(v)%97*(mix(v)/97%40))...)
 }
 
 func parseHistoryValue(b []byte) (uint64, error) {
