@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/invariant"
 )
 
 // A patch is what has changed in a leaf since the last checkpoint, kept instead of a copy of the leaf. It stands for a page as a
@@ -116,13 +118,13 @@ func (p *Pager) Patchable(ref Ref, epoch Epoch) bool {
 }
 
 // Base returns what a patch of a page that is Patchable in epoch changes, as a reference and as bytes, and the changes that it has;
-// nil for none. Writer lock.
-func (p *Pager) Base(ref Ref, epoch Epoch) (base Ref, b, changes []byte, err error) {
+// nil for none. The newest checkpoint is durable. Writer lock.
+func (p *Pager) Base(ref Ref, durable, epoch Epoch) (base Ref, b, changes []byte, err error) {
 	base = ref
 	if ref.Epoch == epoch {
 		base, _, changes = patchAt(p.table.peek(ref.Pgid).patch)
 	}
-	b, err = p.base(base)
+	b, err = p.base(base, durable)
 	return base, b, changes, err
 }
 
@@ -170,7 +172,9 @@ func (p *Pager) Leaf(ref Ref, base Epoch) (b, changes []byte, err error) {
 func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []byte, err error) {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
+			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				invariant.Pause()
 				if s.changed.Load() > version {
 					b, err = p.undo.earlier(ref.Pgid, s, version)
 					return b, nil, err
@@ -178,7 +182,7 @@ func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []
 				return unsafe.Slice((*byte)(f), p.pageSize), nil, nil
 			}
 			if f := atomic.LoadPointer(&s.patch); f != nil {
-				return p.patchedLeaf(f)
+				return p.patchedLeaf(f, base)
 			}
 		}
 	}
@@ -186,24 +190,30 @@ func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []
 	return b, nil, err
 }
 
-func (p *Pager) patchedLeaf(f unsafe.Pointer) (b, changes []byte, err error) {
+// patchedLeaf is what the patch at f says, to a snapshot whose newest checkpoint is durable.
+func (p *Pager) patchedLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, err error) {
 	base, _, changes := patchAt(f)
-	b, err = p.base(base)
+	invariant.Pause()
+	b, err = p.base(base, durable)
+	invariant.Pause()
 	return b, changes, err
 }
 
-// base returns a page that a patch changes. A checkpoint that has not written it yet may be at it: then it may have a frame, or a
-// patch itself, over one that has none. The reference may come from a damaged file, and name a page that has been born since: what is
-// not of its epoch is not meant, so that no page is ever the base of its own base.
-func (p *Pager) base(ref Ref) ([]byte, error) {
-	if s := p.table.peek(ref.Pgid); s != nil {
-		if f := atomic.LoadPointer(&s.dirty); f != nil {
-			if b := unsafe.Slice((*byte)(f), p.pageSize); ReadHeader(b).Epoch == ref.Epoch {
-				return b, nil
-			}
-		} else if f := atomic.LoadPointer(&s.patch); f != nil {
-			if _, epoch, _ := patchAt(f); epoch == ref.Epoch {
-				return p.patched(ref, f)
+// base returns a page that a patch changes. A checkpoint that is not the snapshot's may be at it: then it may have a frame, or a patch
+// itself, over one that has none. What the snapshot's checkpoint has written may still have its frame, too, which stays for older
+// snapshots only. The reference may come from a damaged file, and name a page that has been born since: what is not of its epoch is not
+// meant, so that no page is ever the base of its own base.
+func (p *Pager) base(ref Ref, durable Epoch) ([]byte, error) {
+	if ref.Epoch > durable {
+		if s := p.table.peek(ref.Pgid); s != nil {
+			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				if b := unsafe.Slice((*byte)(f), p.pageSize); ReadHeader(b).Epoch == ref.Epoch {
+					return b, nil
+				}
+			} else if f := atomic.LoadPointer(&s.patch); f != nil {
+				if _, epoch, _ := patchAt(f); epoch == ref.Epoch {
+					return p.patched(ref, f, durable)
+				}
 			}
 		}
 	}
@@ -212,8 +222,8 @@ func (p *Pager) base(ref Ref) ([]byte, error) {
 
 // patched makes the page that ref names of its base and the patch at f, in memory of the Go heap: it stays as long as somebody
 // looks at it.
-func (p *Pager) patched(ref Ref, f unsafe.Pointer) ([]byte, error) {
-	old, changes, err := p.patchedLeaf(f)
+func (p *Pager) patched(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error) {
+	old, changes, err := p.patchedLeaf(f, durable)
 	if err != nil {
 		return nil, err
 	}

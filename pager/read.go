@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
@@ -24,14 +25,16 @@ const newest = math.MaxUint64
 func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
+			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
+				invariant.Pause()
 				if s.changed.Load() > version {
 					return p.undo.earlier(ref.Pgid, s, version)
 				}
 				return unsafe.Slice((*byte)(f), p.pageSize), nil
 			}
 			if f := atomic.LoadPointer(&s.patch); f != nil {
-				return p.patched(ref, f)
+				return p.patched(ref, f, base)
 			}
 		}
 	}
@@ -55,8 +58,8 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 				return unsafe.Slice((*byte)(f), n)
 			}
 			if f := atomic.LoadPointer(&s.patch); f != nil {
-				base, _, _ := patchAt(f)
-				return p.Near(base, 0, n)
+				below, _, _ := patchAt(f)
+				return p.Near(below, base, n)
 			}
 		}
 	}

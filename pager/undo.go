@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/invariant"
 )
 
 // Undo is what a transaction overwrites in frames that earlier versions reach, as long as one of them may be read: a page
@@ -75,6 +77,7 @@ func (u *Undo) Open(epoch Epoch, owner uint64, held func() []uint64) bool {
 		return false
 	}
 	u.opened.Store(true)
+	invariant.Pause()
 	versions := held()
 	if u.owner != 0 { // frozen, and visible: those who came before it was may be there yet
 		if len(versions) > 0 && versions[0] < u.owner {
@@ -174,6 +177,7 @@ func (u *Undo) Show(version uint64, show func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	show()
+	invariant.Pause()
 	if u.seen != 0 && version >= u.seen && !u.frozen {
 		u.drop()
 	}

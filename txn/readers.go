@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -54,6 +55,7 @@ func (r *readers) hold(visible *atomic.Pointer[version], undo *pager.Undo, now i
 			continue
 		}
 		v := visible.Load()
+		invariant.Pause()
 		if !s.serial.CompareAndSwap(0, v.serial) {
 			continue
 		}
@@ -61,6 +63,7 @@ func (r *readers) hold(visible *atomic.Pointer[version], undo *pager.Undo, now i
 			if undo.Opened() {
 				undo.Freeze()
 			}
+			invariant.Pause()
 			again := visible.Load()
 			if again == v {
 				if s.began.Load() != now { // The slots of brief readers stay ageless, and a store costs more than the look.
@@ -69,6 +72,7 @@ func (r *readers) hold(visible *atomic.Pointer[version], undo *pager.Undo, now i
 				return v, s
 			}
 			v = again
+			invariant.Pause()
 			s.serial.Store(v.serial)
 		}
 	}

@@ -187,7 +187,7 @@ func (w *writer) Patchable(ref pager.Ref) (most int) {
 }
 
 func (w *writer) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
-	return w.s.pg.Base(ref, w.s.epoch)
+	return w.s.pg.Base(ref, w.base, w.s.epoch)
 }
 
 func (w *writer) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {

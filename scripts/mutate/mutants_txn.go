@@ -117,6 +117,7 @@ var storeMutants = []mutant{
 		if !tx.Exists(id) {`},
 	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reapStep {`, `	if false {`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/writer.go", `		w.freed[n].base = ref == base`, `		w.freed[n].base = false`},
+	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/patch.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
 	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
 	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/patch.go", `	if s.patched == p.patches.epoch {`, `	if true {`},
