@@ -222,12 +222,13 @@ func BenchmarkStoreUpdate(b *testing.B) {
 
 // BenchmarkStoreApply counts batches of 1000 puts that do not wait for the disk: at random in a full store, and in order in one that
 // is cleared now and then. Checkpoints run beside it, and all memory that it needs has been used before. Deletions of keys that are not there
-// do nothing but find that out.
+// do nothing but find that out. The last part has a cache that most leaves do not fit into: they get patches.
 func BenchmarkStoreApply(b *testing.B) {
 	db := benchStore(b, &kv.Options{Durability: kv.NoSync})
 	k, v, rows := make([]byte, 16), make([]byte, 100), db.NewBatch()
-	run := func(b *testing.B, key func(i int) []byte) {
+	run := func(b *testing.B, db *kv.DB, key func(i int) []byte) {
 		b.Helper()
+		rows := db.NewBatch()
 		batch := 0
 		apply := func() {
 			rows.Reset()
@@ -248,7 +249,7 @@ func BenchmarkStoreApply(b *testing.B) {
 		b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
 	}
 	b.Run("at random", func(b *testing.B) {
-		run(b, func(int) []byte { return scattered(k, rand.Intn(benchRows)) })
+		run(b, db, func(int) []byte { return scattered(k, rand.Intn(benchRows)) })
 	})
 	b.Run("of nothing", func(b *testing.B) {
 		if err := db.Put([]byte("starts the log"), nil); err != nil { // a batch goes another way before
@@ -267,7 +268,7 @@ func BenchmarkStoreApply(b *testing.B) {
 		}
 	})
 	b.Run("in order", func(b *testing.B) {
-		run(b, func(i int) []byte {
+		run(b, db, func(i int) []byte {
 			if i %= 200_000; i == 0 {
 				if err := db.Clear(); err != nil {
 					b.Fatal(err)
@@ -276,6 +277,10 @@ func BenchmarkStoreApply(b *testing.B) {
 			binary.BigEndian.PutUint64(k, uint64(i))
 			return k
 		})
+	})
+	b.Run("at random beyond the cache", func(b *testing.B) {
+		db := benchStore(b, &kv.Options{Durability: kv.NoSync, CacheBytes: 16 << 20})
+		run(b, db, func(int) []byte { return scattered(k, rand.Intn(benchRows)) })
 	})
 }
 
