@@ -138,6 +138,29 @@ func (p *Pager) InUse(id Pgid) (bool, error) {
 	return g.used[i/64]&(1<<(i%64)) != 0, nil
 }
 
+// Tail is the first page from which on at most n pages are in use by the newest committed state, or one of the next 63. Writer lock.
+func (p *Pager) Tail(n uint64) (Pgid, error) {
+	s := p.space
+	for no := len(s.groups) - 1; no >= 0; no-- {
+		g, first := s.groups[no], uint64(no)*s.perGroup
+		if uint64(g.nUsed) <= n {
+			n -= uint64(g.nUsed)
+			continue
+		}
+		if _, _, err := s.at(Pgid(first)); err != nil {
+			return 0, err
+		}
+		for i := len(g.used) - 1; i >= 0; i-- {
+			c := uint64(bits.OnesCount64(g.used[i]))
+			if c > n {
+				return Pgid(min(first+uint64(i+1)*64, s.end)), nil
+			}
+			n -= c
+		}
+	}
+	return 0, nil
+}
+
 // SpacePages lists the pages that hold the free map and its directory in the newest captured state. Writer lock.
 func (p *Pager) SpacePages() []Ref {
 	refs := append([]Ref(nil), p.dirs...)

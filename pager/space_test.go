@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -355,4 +356,34 @@ func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
 		require.Equal(t, want, lo)
 		require.Equal(t, nextBit(words, lo, true), hi)
 	}
+}
+
+// TestTail holds the place from which on so many pages are in use against a count of them one by one.
+func TestTail(t *testing.T) {
+	s := newSpace(4096)
+	s.end = 2*s.perGroup + 1000
+	p := &Pager{space: s}
+	rnd := rand.New(rand.NewSource(1))
+	var behind []uint64 // pages in use, from the end on
+	for no := range uint64(3) {
+		g := &group{used: make([]uint64, s.words()), loaded: true}
+		for i := range min(s.perGroup, s.end-no*s.perGroup) {
+			if rnd.Intn(20) == 0 {
+				g.used[i/64] |= 1 << (i % 64)
+				g.nUsed++
+				behind = append(behind, no*s.perGroup+i)
+			}
+		}
+		s.groups = append(s.groups, g)
+	}
+	slices.Reverse(behind)
+	for n, next := range behind {
+		tail, err := p.Tail(uint64(n))
+		require.NoError(t, err)
+		require.Greater(t, uint64(tail), next, "%d of these are behind it", n)
+		require.LessOrEqual(t, uint64(tail), min(next/64*64+64, s.end))
+	}
+	tail, err := p.Tail(uint64(len(behind)))
+	require.NoError(t, err)
+	require.Zero(t, tail)
 }

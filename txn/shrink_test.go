@@ -68,6 +68,76 @@ func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
 	}
 }
 
+// sparse is a store of some thousand pages of which a third is in use, here and there.
+func sparse(t *testing.T, o Options) *Store {
+	s := openTest(t, "/a.ebb", o)
+	key := make([]byte, 16)
+	update(t, s, func(tx *Tx) {
+		for i := range 20_000 {
+			_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, 900), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(nil))
+	update(t, s, func(tx *Tx) {
+		for i := range 20_000 {
+			if i/8%3 > 0 {
+				_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
+				require.NoError(t, err)
+			}
+		}
+	})
+	for range 2 {
+		require.NoError(t, s.Checkpoint(nil))
+	}
+	return s
+}
+
+// TestPackCutsWhatItCan: a step that may move a few pages only takes those at the end.
+func TestPackCutsWhatItCan(t *testing.T) {
+	s := sparse(t, testOptions(vfs.NewMemory()))
+	before := s.pg.Pages()
+	require.Greater(t, before, 2*s.pg.UsedPages())
+	tail, err := s.pg.Tail(200)
+	require.NoError(t, err)
+	require.Less(t, uint64(tail), before-300, "of the last pages only some are in use")
+	require.NoError(t, s.lockWriter(nil))
+	moved, err := s.pack(200, 1000)
+	require.NoError(t, err)
+	require.LessOrEqual(t, moved, 200+int(before-uint64(tail))/100, "and the branches above them")
+	for range 2 { // what was moved is free when the first one is over
+		require.NoError(t, s.checkpointLocked())
+	}
+	s.pg.Pack(false)
+	s.unlockWriter()
+	require.LessOrEqual(t, s.pg.Pages(), uint64(tail)+64)
+	requireSound(t, s)
+}
+
+// TestCloseMovesInSteps that the cache has room for, to the end.
+func TestCloseMovesInSteps(t *testing.T) {
+	fs := vfs.NewMemory()
+	o := testOptions(fs)
+	o.CacheBytes = 1 << 20
+	s := sparse(t, o)
+	used := s.pg.UsedPages() * uint64(s.pg.PageSize())
+	require.Greater(t, used, uint64(4*o.CacheBytes))
+	tx, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	want := contents(t, tx, CatalogTree)
+	tx.Rollback()
+	require.NoError(t, s.Close())
+	info, err := fs.Stat("/a.ebb")
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size, int64(used)*(100+shrinkPercent)/100)
+	s = openTest(t, "/a.ebb", o)
+	tx, err = s.Begin(nil, false)
+	require.NoError(t, err)
+	require.Equal(t, want, contents(t, tx, CatalogTree))
+	tx.Rollback()
+	requireSound(t, s)
+}
+
 // TestRolledBackPagesAreUsedAgain: pages that a rolled back transaction, or the part behind a savepoint, has taken are in no
 // state and in no free map. Were they not given back at once, the file would grow with each rollback until it is opened
 // again.
