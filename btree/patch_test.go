@@ -85,3 +85,35 @@ func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	m.commit(t)
 	m.requireSound(t, tree)
 }
+
+// TestHalfALeafHasTheRoomThatItHas: the half without the new row is the fuller one, and a row comes that its patch would have room for.
+func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
+	split := 0
+	for leaves := range 4 { // some of which let the leaf have a page number that is Patchable
+		m := newMemory(4096)
+		var tree Tree
+		put := func(name string, size int) {
+			t.Helper()
+			key := append([]byte(name), make([]byte, max(size-950, 20))...) // with its value size bytes
+			_, err := Put(m, &tree, key, make([]byte, size-len(key)), 0)
+			require.NoError(t, err)
+		}
+		for i := range 3 * leaves {
+			put(fmt.Sprint("b", i), 1300)
+		}
+		put("ka", 1540)
+		put("kb", 1540)
+		put("kc", 700)
+		for i := range 9 {
+			put(fmt.Sprint("r", i), 1300)
+		}
+		m.commit(t)
+		m.patches = true
+		put("kd", 940)
+		split += m.beside
+		put("kaa", 950)
+		m.commit(t)
+		m.requireSound(t, tree)
+	}
+	require.Positive(t, split)
+}

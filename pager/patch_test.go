@@ -36,3 +36,52 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 		}
 	})
 }
+
+// patched makes a page that lies on one of an earlier checkpoint, and has a patch.
+func patched(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
+	p.o.Merge = func(b, changes []byte) error {
+		copy(b[HeaderSize:], changes)
+		return nil
+	}
+	base := newPage(t, p, 'o')
+	durable = checkpoint(t, p).Epoch
+	ref, err := p.PatchBeside(base, nextEpoch(p), 8, []byte("changes"))
+	require.NoError(t, err)
+	require.NoError(t, p.Commit(ref.Pgid, 1))
+	return ref, durable
+}
+
+// TestPatchThatIsWrittenIsGone: older snapshots read the page where it is, before its checkpoint is over.
+func TestPatchThatIsWrittenIsGone(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, 4096)
+		ref, durable := patched(t, p)
+		_, changes, err := p.Leaf(ref, durable)
+		require.NoError(t, err)
+		require.Equal(t, "changes", string(changes))
+		c, err := p.CaptureState(nextEpoch(p))
+		require.NoError(t, err)
+		require.NoError(t, p.Write(c, nil))
+		leaf, changes, err := p.Leaf(ref, durable)
+		require.NoError(t, err)
+		require.Nil(t, changes)
+		require.Equal(t, "changeso", string(leaf[HeaderSize:][:8]))
+	})
+}
+
+// TestPatchOfAnEarlierEpochGivesNothingBack: its memory goes, or has gone, with all patches of that epoch.
+func TestPatchOfAnEarlierEpochGivesNothingBack(t *testing.T) {
+	p := memoryBed().newPager(t, 4096)
+	ref, _ := patched(t, p)
+	base := newPage(t, p, 'b')
+	own, err := p.PatchBeside(base, ref.Epoch+1, 9, []byte("changes"))
+	require.NoError(t, err)
+	units := patchUnits(len("changes"))
+	require.NoError(t, p.Freed(ref.Pgid, 1))
+	require.NoError(t, p.Unused(ref.Pgid, 1))
+	for _, free := range p.patches.free {
+		require.Empty(t, free)
+	}
+	require.NoError(t, p.Unused(own.Pgid, 1))
+	require.Len(t, p.patches.free[units], 1)
+}
