@@ -101,18 +101,25 @@ func nextEpoch(p *Pager) Epoch { return p.lastMeta.Epoch + 1 }
 // checkpoint makes the present state durable, and lets go of frames and of what the state before had used of the map.
 func checkpoint(t testing.TB, p *Pager) *Capture {
 	t.Helper()
-	c, err := p.CaptureState(nextEpoch(p))
-	require.NoError(t, err)
-	require.NoError(t, p.Write(c, nil))
-	m := p.LastMeta()
-	m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
-	require.NoError(t, p.WriteMeta(m))
+	c := makeDurable(t, p)
 	for _, id := range c.Dirty {
 		p.ReleaseFrame(id, p.Owner(id))
 	}
 	for _, ref := range c.Freed {
 		require.NoError(t, p.Release(ref.Pgid, 1))
 	}
+	return c
+}
+
+// makeDurable is checkpoint as far as older snapshots let it: pages keep their frames.
+func makeDurable(t testing.TB, p *Pager) *Capture {
+	t.Helper()
+	c, err := p.CaptureState(nextEpoch(p))
+	require.NoError(t, err)
+	require.NoError(t, p.Write(c, nil))
+	m := p.LastMeta()
+	m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
+	require.NoError(t, p.WriteMeta(m))
 	return c
 }
 

@@ -13,13 +13,7 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 		p := b.newPager(t, 4096)
 		old := newPage(t, p, 'o')
 		before := p.LastMeta().Epoch
-		c, err := p.CaptureState(nextEpoch(p))
-		require.NoError(t, err)
-		require.NoError(t, p.Write(c, nil))
-		m := p.LastMeta()
-		m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
-		require.NoError(t, p.WriteMeta(m))
-
+		c := makeDurable(t, p)
 		frame, err := p.Frame(old, before)
 		require.NoError(t, err)
 		frame[HeaderSize] = 'f' // so that one knows who reads it

@@ -5,8 +5,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A store whose file is more than this much larger than its pages is packed when it is closed. It takes a second or two, however large the
-// store is: who closes a store may be about to be killed.
+// A store whose file is more than this much larger than its pages is packed when it is closed. So many pages are moved at most, however large
+// the store is: who closes it may be about to be killed.
 const (
 	shrinkPercent  = 30
 	shrinkMinBytes = 1 << 20
