@@ -52,6 +52,8 @@ func (a *arena) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 
 func (a *arena) PatchBeside(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no patches") }
 
+func (a *arena) Renumber(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
+
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
 func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 

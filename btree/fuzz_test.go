@@ -69,7 +69,7 @@ func drive(t *testing.T, b []byte, key []byte) {
 	m, tree = fresh()
 	_, _ = SetTag(m, &tree, key, 1)
 	_, _ = Delete(m, &tree, key)
-	_, _ = Relocate(m, &tree, 0, 5)
+	_, _ = Relocate(m, &tree, Move{Most: 5})
 	m, tree = fresh()
 	_, _ = FreeTree(m, &tree, 3)
 }

@@ -136,6 +136,20 @@ func (m *memory) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) 
 	return nref, nil
 }
 
+func (m *memory) Renumber(ref pager.Ref) (pager.Ref, bool, error) {
+	p, err := m.at(ref)
+	if err != nil || p.owned || p.changes == nil && ref.Pgid%5 == 0 {
+		return ref, false, err
+	}
+	var nref pager.Ref
+	if p.changes != nil {
+		nref, err = m.Patch(ref, ref, p.changes)
+	} else {
+		nref, _, err = m.Edit(ref)
+	}
+	return nref, err == nil, err
+}
+
 func (m *memory) Near(pager.Ref, int) []byte { return nil }
 
 func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {

@@ -227,8 +227,17 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		}
 		if r.IntN(6) == 0 {
 			limit := pager.Pgid(r.IntN(len(m.pages) + 1))
-			_, err := Relocate(m, &tree, limit, 1+r.IntN(20))
-			require.NoError(t, err)
+			step := Move{Limit: limit, Most: 1 + r.IntN(20)}
+			if r.IntN(2) == 0 {
+				step.Since = m.epoch - pager.Epoch(r.IntN(min(4, int(m.epoch))))
+			}
+			for range 1 + r.IntN(3) {
+				moved, err := Relocate(m, &tree, step)
+				require.NoError(t, err)
+				if step.From = moved.Next; moved.Next == nil {
+					break
+				}
+			}
 		}
 		requireSame(t, m, tree, want, r, pick)
 		m.commit(t)

@@ -37,6 +37,9 @@ type Writer interface {
 	Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error)
 	// PatchBeside returns another page that changes the base: the other half of a leaf that is split.
 	PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error)
+	// Renumber is Edit of a page that nobody is going to change, at less cost, if no file holds it yet: a page with the same content and
+	// another number. done is false, and nothing has happened, if it is no such page.
+	Renumber(ref pager.Ref) (fresh pager.Ref, done bool, err error)
 	// InPlace is where to keep what is overwritten in pages of earlier transactions that nobody else reads now; nil if there are
 	// none, or if they are to be copied.
 	InPlace() *pager.Undo

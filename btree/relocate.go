@@ -1,62 +1,90 @@
 package btree
 
-import "github.com/ebbkv/ebb/pager"
+import (
+	"bytes"
 
-// Relocate copies pages and extents whose page number is limit or above to where the Writer puts new ones, about max
-// pages in one step. The path to each of them is edited with it; pages that the transaction owns stay. It returns the
-// number of pages that left the range: 0 means that none is left that could, or that the Writer has no room below limit.
-func Relocate(w Writer, t *Tree, limit pager.Pgid, max int) (moved int, err error) {
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A Move says what a step of Relocate moves.
+type Move struct {
+	Limit pager.Pgid  // pages with this number or above
+	Since pager.Epoch // of those, pages born in this epoch or later that no file holds; 0: all, and extents
+	Most  int         // about so many pages
+	From  []byte      // a key: what lies before the way to it stays; nil: nothing does
+}
+
+// Moved says what has come of a Move.
+type Moved struct {
+	Pages int    // that are below the limit now
+	Next  []byte // the key from which on nothing was looked at, because the step was over; nil: nothing is left
+	Full  bool   // the Writer has no room below the limit, and the step ended at that
+}
+
+// Relocate moves pages and extents to where the Writer puts new ones, and edits the path to each of them with it. Pages that the
+// transaction owns stay.
+func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return 0, err
+		return Moved{}, err
 	}
-	m := mover{editor: editor{w: w}, limit: limit, left: max}
+	m := mover{Move: step, editor: editor{w: w}}
 	ref, err := m.move(t.Root, t.Depth-1, true)
 	if err != nil {
-		return 0, err
+		return Moved{}, err
 	}
 	t.Root = ref
-	return m.moved, nil
+	return m.Moved, nil
 }
 
 // A mover is one step of Relocate.
 type mover struct {
+	Move
+	Moved
 	editor
-	limit pager.Pgid
-	left  int // pages that may still be copied
-	moved int // pages that are below limit now
 }
 
-// count notes that n pages at or above limit were copied to where to names.
+// count notes that n pages at or above the limit came to where to names.
 func (m *mover) count(n int, to pager.Pgid) {
-	m.left -= n
-	if to < m.limit {
-		m.moved += n
+	m.Most -= n
+	if to < m.Limit {
+		m.Pages += n
+	} else {
+		m.Full = true
 	}
 }
+
+// ends says that the step is over.
+func (m *mover) ends() bool { return m.Full || m.Most <= 0 }
 
 // move moves what it may of the subtree at ref and returns the new reference of its root.
 func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
-	if m.left <= 0 {
+	if m.ends() || ref.Epoch < m.Since { // What lies below a page is no younger.
 		return ref, nil
 	}
-	if level == 0 && !overflow {
-		if ref.Pgid < m.limit {
-			return ref, nil
-		}
-		nref, _, err := m.editMoved(ref, 0)
-		return nref, err
+	if level == 0 && (!overflow || m.Since > 0) {
+		return m.moveAlone(ref, 0)
 	}
 	b, n, err := pageAt(m.w, ref, level)
 	if err != nil {
 		return ref, err
 	}
+	first := 0
+	if level > 0 && m.From != nil {
+		first = branchSearch(b, n, m.From)
+	}
 	edited := false
-	for i := 0; i < n && m.left > 0; i++ {
+	for i := first; i < n; i++ {
+		if m.ends() {
+			if !m.Full && level > 0 && m.Next == nil {
+				m.Next = bytes.Clone(sep(b, n, i))
+			}
+			break
+		}
 		var was, is pager.Ref
 		if level == 0 {
 			off := slot(b, n, i)
 			info := infoAt(b, off)
-			if info&infoOverflow == 0 || overflowAt(b, off).Pgid < m.limit {
+			if info&infoOverflow == 0 || overflowAt(b, off).Pgid < m.Limit {
 				continue
 			}
 			was = overflowAt(b, off)
@@ -64,6 +92,7 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 		} else {
 			was = childRef(b, n, i)
 			is, err = m.move(was, level-1, childRows(b, n, i)&rowsOverflow != 0)
+			m.From = nil
 		}
 		if err != nil {
 			return ref, err
@@ -83,16 +112,33 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 			setChildRef(b, n, i, is)
 		}
 	}
-	if !edited && ref.Pgid >= m.limit && m.left > 0 {
-		ref, _, err = m.editMoved(ref, level)
+	if !edited && !m.ends() {
+		ref, err = m.moveAlone(ref, level)
 	}
 	return ref, err
+}
+
+// moveAlone moves a page as it is.
+func (m *mover) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
+	if ref.Pgid < m.Limit {
+		return ref, nil
+	}
+	nref, done, err := m.w.Renumber(ref)
+	switch {
+	case err != nil || !done && m.Since > 0:
+		return ref, err
+	case done:
+		m.count(1, nref.Pgid)
+	default:
+		nref, _, err = m.editMoved(ref, level)
+	}
+	return nref, err
 }
 
 // editMoved edits a page and counts it if that took it out of the range.
 func (m *mover) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	nref, b, err := m.edit(ref, level)
-	if err == nil && ref.Pgid >= m.limit && nref.Pgid != ref.Pgid {
+	if err == nil && ref.Pgid >= m.Limit && nref.Pgid != ref.Pgid {
 		m.count(1, nref.Pgid)
 	}
 	return nref, b, err

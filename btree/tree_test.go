@@ -247,11 +247,11 @@ func TestRelocateEmptiesTheEndOfTheFile(t *testing.T) {
 	limit := pager.Pgid(2 + m.inUse() + int(tree.Depth)) // a step needs the old path until it is committed
 	total := 0
 	for {
-		moved, err := Relocate(m, &tree, limit, 10)
+		moved, err := Relocate(m, &tree, Move{Limit: limit, Most: 10})
 		require.NoError(t, err)
-		require.LessOrEqual(t, moved, 10+int(tree.Depth))
+		require.LessOrEqual(t, moved.Pages, 10+int(tree.Depth))
 		m.commit(t)
-		if total += moved; moved == 0 {
+		if total += moved.Pages; moved.Pages == 0 {
 			break
 		}
 	}

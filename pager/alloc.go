@@ -94,9 +94,17 @@ func (p *Pager) Overdraft(on bool) (was bool) {
 	return was
 }
 
-// Pack says whether holes of any size are filled from now on, from the low end.
-func (p *Pager) Pack(on bool) {
-	p.space.packing = on
+// Pack says that holes of any size are filled from now on, from the low end, and before pages that were free a moment ago, which may
+// be anywhere.
+func (p *Pager) Pack() error {
+	p.space.packing = true
+	p.space.rewind()
+	return p.flushHot()
+}
+
+// EndPack says that pages go to runs again.
+func (p *Pager) EndPack() {
+	p.space.packing = false
 	p.space.rewind()
 }
 

@@ -161,6 +161,27 @@ func (p *Pager) Tail(n uint64) (Pgid, error) {
 	return 0, nil
 }
 
+// Fill is the first page from which on the pages that the file does not hold yet are no more than the free ones before it, or one of
+// the next 63: these could go there. Writer lock.
+func (p *Pager) Fill() Pgid {
+	s := p.space
+	room, rest := uint64(0), uint64(s.dirty.Load())
+	for no, g := range s.groups {
+		first := uint64(no) * s.perGroup
+		if !g.loaded {
+			room += min(s.perGroup, s.end-first) - uint64(g.nUsed)
+		}
+		for i := range g.avail {
+			room += uint64(bits.OnesCount64(g.avail[i]))
+			rest -= uint64(bits.OnesCount64(g.dirty[i]))
+			if room >= rest {
+				return Pgid(min(first+uint64(i+1)*64, s.end))
+			}
+		}
+	}
+	return Pgid(s.end)
+}
+
 // SpacePages lists the pages that hold the free map and its directory in the newest captured state. Writer lock.
 func (p *Pager) SpacePages() []Ref {
 	refs := append([]Ref(nil), p.dirs...)

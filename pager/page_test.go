@@ -558,11 +558,78 @@ func TestPackFillsTheSmallestHoles(t *testing.T) {
 	id, _, err := p.New(7)
 	require.NoError(t, err)
 	require.Equal(t, Pgid(end), id, "one hole is not worth scattered writes")
-	p.Pack(true)
+	require.NoError(t, p.Pack())
 	id, _, err = p.New(7)
 	require.NoError(t, err)
 	require.Equal(t, refs[10].Pgid, id)
-	p.Pack(false)
+	p.EndPack()
+}
+
+// TestPackDoesNotBeginWithPagesThatWereFreeAMomentAgo, wherever they are.
+func TestPackDoesNotBeginWithPagesThatWereFreeAMomentAgo(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	low := newPage(t, p, 1)
+	for range 100 {
+		newPage(t, p, 1)
+	}
+	checkpoint(t, p)
+	require.NoError(t, p.Freed(low.Pgid, 1))
+	checkpoint(t, p)
+	require.NoError(t, p.Release(low.Pgid, 1))
+	for range 2 {
+		id, _, err := p.New(7)
+		require.NoError(t, err)
+		require.Greater(t, id, low.Pgid)
+		require.NoError(t, p.Unused(id, 1))
+	}
+	require.NoError(t, p.Pack())
+	id, _, err := p.New(7)
+	require.NoError(t, err)
+	require.Equal(t, low.Pgid, id)
+	p.EndPack()
+}
+
+// TestFill finds where pages that the file does not hold yet would end if all of them filled the free space from the low end on.
+func TestFill(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	require.Equal(t, Pgid(p.Pages()), p.Fill(), "an empty store")
+	var refs []Ref
+	for range 1000 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	require.Equal(t, Pgid(p.Pages()), p.Fill(), "there is no room")
+	checkpoint(t, p)
+	for _, ref := range refs[100:600] {
+		require.NoError(t, p.Freed(ref.Pgid, 1))
+	}
+	checkpoint(t, p)
+	for _, ref := range refs[100:300] {
+		require.NoError(t, p.Release(ref.Pgid, 1))
+	}
+	for range 80 {
+		require.NoError(t, p.Commit(newBehind(t, p), 1))
+	}
+	want := refs[100].Pgid + 80
+	fill := p.Fill()
+	require.GreaterOrEqual(t, fill, want)
+	require.Less(t, fill, want+64)
+	for range 50 {
+		newPage(t, p, 1) // below: these need no room
+	}
+	fill = p.Fill()
+	require.GreaterOrEqual(t, fill, want+50)
+	require.Less(t, fill, want+50+64)
+}
+
+// newBehind takes a page at the end of the file.
+func newBehind(t *testing.T, p *Pager) Pgid {
+	require.NoError(t, p.reserve(1))
+	id := p.space.grow(1)
+	p.end.Store(p.space.end)
+	f, err := p.arena.alloc()
+	require.NoError(t, err)
+	p.table.slot(id).dirty = f
+	return id
 }
 
 // TestCheckpointWaitsForTheDiskNowAndThen: never much is left to the sync at its end.

@@ -163,6 +163,18 @@ func (p *Pager) PatchBeside(base Ref, epoch Epoch, owner uint64, changes []byte)
 	return Ref{id, epoch}, nil
 }
 
+// Renumber gives a page that has a patch of this epoch another number: fresh is born with the same content, in the place of ref. done
+// is false if ref is no such page. Writer lock.
+func (p *Pager) Renumber(ref Ref, epoch Epoch, owner uint64) (fresh Ref, done bool, err error) {
+	s := p.table.peek(ref.Pgid)
+	if ref.Epoch != epoch || s == nil || s.patch == nil || s.patched != epoch {
+		return ref, false, nil
+	}
+	base, _, changes := patchAt(s.patch)
+	fresh, err = p.PatchBeside(base, epoch, owner, changes)
+	return fresh, err == nil, err
+}
+
 // Leaf is Page of a leaf whose patch, if it has one, is left to the caller: b is the base then. changes is valid as long as a page is.
 func (p *Pager) Leaf(ref Ref, base Epoch) (b, changes []byte, err error) {
 	return p.SnapshotLeaf(ref, base, newest)

@@ -63,6 +63,41 @@ func TestPatchThatIsWrittenIsGone(t *testing.T) {
 	})
 }
 
+// TestRenumberedPageIsTheSame but for its number; pages without a patch of this epoch stay.
+func TestRenumberedPageIsTheSame(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, 4096)
+		ref, durable := patched(t, p)
+		base, want, _, err := p.Base(ref, durable, ref.Epoch)
+		require.NoError(t, err)
+		want = append([]byte(nil), want...)
+		fresh, done, err := p.Renumber(ref, ref.Epoch, 9)
+		require.NoError(t, err)
+		require.True(t, done)
+		require.Equal(t, ref.Epoch, fresh.Epoch)
+		require.NotEqual(t, ref.Pgid, fresh.Pgid)
+		require.EqualValues(t, 9, p.Owner(fresh.Pgid))
+		below, leaf, changes, err := p.Base(fresh, durable, ref.Epoch)
+		require.NoError(t, err)
+		require.Equal(t, base, below)
+		require.Equal(t, want, leaf)
+		require.Equal(t, "changes", string(changes))
+		_, changes, err = p.Leaf(ref, durable)
+		require.NoError(t, err)
+		require.Equal(t, "changes", string(changes), "as long as somebody may ask for it")
+
+		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1}, {1 << 40, ref.Epoch}} {
+			same, done, err := p.Renumber(other, ref.Epoch, 9)
+			require.NoError(t, err)
+			require.False(t, done)
+			require.Equal(t, other, same)
+		}
+		_, done, err = p.Renumber(fresh, ref.Epoch+1, 9)
+		require.NoError(t, err)
+		require.False(t, done)
+	})
+}
+
 // TestPatchOfAnEarlierEpochGivesNothingBack: its memory goes, or has gone, with all patches of that epoch.
 func TestPatchOfAnEarlierEpochGivesNothingBack(t *testing.T) {
 	p := memoryBed().newPager(t, 4096)

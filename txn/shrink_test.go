@@ -2,11 +2,14 @@ package txn
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestCloseGivesBackWhatWasDeleted deletes nearly everything from stores of one large value, of many small ones, and of
@@ -102,13 +105,15 @@ func TestPackCutsWhatItCan(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, uint64(tail), before-300, "of the last pages only some are in use")
 	require.NoError(t, s.lockWriter(nil))
-	moved, err := s.pack(200, 1000)
+	r, err := s.packing(200)
 	require.NoError(t, err)
+	moved, err := r.step(1000)
+	require.NoError(t, err)
+	require.True(t, r.done)
 	require.LessOrEqual(t, moved, 200+int(before-uint64(tail))/100, "and the branches above them")
 	for range 2 { // what was moved is free when the first one is over
 		require.NoError(t, s.checkpointLocked())
 	}
-	s.pg.Pack(false)
 	s.unlockWriter()
 	require.LessOrEqual(t, s.pg.Pages(), uint64(tail)+64)
 	requireSound(t, s)
@@ -136,6 +141,71 @@ func TestCloseMovesInSteps(t *testing.T) {
 	require.Equal(t, want, contents(t, tx, CatalogTree))
 	tx.Rollback()
 	requireSound(t, s)
+}
+
+// TestWhatTheFileDoesNotHoldIsMovedForNothing: patches and frames get numbers at the low end before they are written, in steps, and
+// the pages that the file holds stay.
+func TestWhatTheFileDoesNotHoldIsMovedForNothing(t *testing.T) {
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
+		s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
+		require.NoError(t, err)
+		p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+		update(t, s, func(tx *Tx) {
+			require.NoError(t, tx.Create(9))
+			require.NoError(t, tx.Create(10))
+			for i := range 2000 {
+				_, err := tx.Put(10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
+				require.NoError(t, err)
+			}
+		})
+		p.put(10000)
+		require.NoError(t, s.Checkpoint(nil))
+		reader := p.reader() // keeps what is cleared now
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(10)) })
+		require.NoError(t, s.Checkpoint(nil))
+		p.put(200)
+		reader.Rollback()
+
+		require.NoError(t, s.lockWriter(nil))
+		require.NoError(t, s.reap(1<<30))
+		patches, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
+		require.Equal(t, cache == 512<<10, patches > 0)
+		before, fill := pagesOf(t, s), s.pg.Fill()
+		require.Less(t, uint64(fill), s.pg.Pages()/2)
+		require.NoError(t, s.settle(20))
+		require.LessOrEqual(t, s.pg.PatchBytes(), patches+patches/4, "steps leave nothing behind")
+		require.Equal(t, dirty, s.pg.DirtyBytes())
+		moved := 0
+		for ref := range pagesOf(t, s) {
+			if before[ref] {
+				require.True(t, ref.Epoch < s.epoch || ref.Pgid < fill)
+				continue
+			}
+			require.Equal(t, s.epoch, ref.Epoch)
+			require.Less(t, ref.Pgid, fill)
+			moved++
+		}
+		require.Greater(t, moved, 100)
+		s.unlockWriter()
+		tx := p.reader()
+		p.requireRows(tx, p.rows)
+		tx.Rollback()
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+	}
+}
+
+// pagesOf lists the pages of tree 9. Writer lock.
+func pagesOf(t *testing.T, s *Store) map[pager.Ref]bool {
+	refs := map[pager.Ref]bool{}
+	s.w.begin()
+	tr, _ := s.w.trees.get(9)
+	require.NoError(t, tree.Walk(&s.w, tr, func(ref pager.Ref, _ uint8) (bool, error) {
+		refs[ref] = true
+		return true, nil
+	}))
+	s.w.rollback()
+	return refs
 }
 
 // TestRolledBackPagesAreUsedAgain: pages that a rolled back transaction, or the part behind a savepoint, has taken are in no

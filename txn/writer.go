@@ -218,6 +218,25 @@ func (w *writer) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) 
 	return fresh, nil
 }
 
+func (w *writer) Renumber(ref pager.Ref) (fresh pager.Ref, done bool, err error) {
+	if ref.Epoch < w.s.epoch || w.Owned(ref) {
+		return ref, false, nil
+	}
+	if w.s.pg.InFrame(ref.Pgid) {
+		fresh, _, err = w.Edit(ref)
+		return fresh, err == nil, err
+	}
+	fresh, done, err = w.s.pg.Renumber(ref, w.s.epoch, w.owner)
+	if err != nil {
+		return ref, false, w.s.spaceError(err)
+	}
+	if !done {
+		return ref, false, nil
+	}
+	w.taken = append(w.taken, run{fresh.Pgid, 1})
+	return fresh, true, w.Free(ref)
+}
+
 // InPlace is where to keep what is overwritten in pages of earlier transactions; nil: they are copied. It is settled when the
 // transaction changes its first page: versions that will be visible later, with a sync, must not be any more.
 func (w *writer) InPlace() *pager.Undo {

@@ -116,6 +116,12 @@ var storeMutants = []mutant{
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
 	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reapStep {`, `	if false {`},
+	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
+	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.rewind()
+	return p.flushHot()`, `	p.space.rewind()
+	return nil`},
+	{"patches", "a_page_with_another_number_keeps_the_first", "txn/writer.go", `	return fresh, true, w.Free(ref)`, `	return fresh, true, nil`},
+	{"patches", "a_page_with_another_number_loses_its_patch", "pager/patch.go", `	fresh, err = p.PatchBeside(base, epoch, owner, changes)`, `	fresh, err = p.PatchBeside(base, epoch, owner, changes[:0])`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/writer.go", `		w.freed[n].base = ref == base`, `		w.freed[n].base = false`},
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/patch.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
