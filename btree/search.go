@@ -150,17 +150,23 @@ func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
 		return 0, false, true
 	}
 	p := prefix(b)
-	if p > 0 {
-		first := leafKey(b, n, 0)
-		m := min(p, len(key), len(first))
-		if c := bytes.Compare(key[:m], first[:m]); c > 0 {
+	if len(key) < p {
+		if bytes.Compare(key, leafKey(b, n, 0)) > 0 {
 			return n, false, false
-		} else if c < 0 || len(key) < p {
-			return 0, false, false
 		}
+		return 0, false, false
 	}
 	h := head32(key, p)
 	i = lower32(b, n, h)
+	if p > 0 {
+		// All keys have the prefix. This one is looked at next if it has the head, and was asked for by warm.
+		near := leafKey(b, n, min(i, n-1))
+		if c := bytes.Compare(key[:p], near[:min(p, len(near))]); c > 0 {
+			return n, false, false
+		} else if c < 0 {
+			return 0, false, false
+		}
+	}
 	if i == n || ld32(b, offHeads+4*i) != h {
 		return i, false, true
 	}

@@ -53,11 +53,9 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 		if err != nil {
 			return false, err
 		}
-		if p := prefix(b); len(key) >= p {
-			if at := lower32(b, n, head32(key, p)); at < n {
-				off := slot(b, n, at)
-				prefetch.Bytes(b[off:min(off+cellLines, len(b))])
-			}
+		if p := prefix(b); len(key) >= p && n > 0 {
+			off := slot(b, n, min(lower32(b, n, head32(key, p)), n-1))
+			prefetch.Bytes(b[off:min(off+cellLines, len(b))])
 		}
 	}
 	return t.Depth <= wayLevels, nil
