@@ -146,7 +146,11 @@ func (p *putter) replaceInPlace(r *trail, i int) bool {
 		return true
 	}
 	r.keepCell(off)
-	r.keepLeaf()
+	if size > old {
+		r.keepLeaf()
+	} else { // the new cell takes the place of the old one
+		r.undo.Keep(r.refs[0].Pgid, offCount, offHeads)
+	}
 	leafReplace(b, i, &p.cell)
 	return true
 }
