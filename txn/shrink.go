@@ -52,7 +52,7 @@ func (s *Store) settle(step int) error {
 			return err
 		}
 		s.advance()
-		if err := s.reap(1 << 30); err != nil { // what they were goes at once: nobody reads
+		if err := s.reap(1 << 30); err != nil { // what they were goes at once, unless the store is abandoned to readers
 			return s.poison(err)
 		}
 	}
