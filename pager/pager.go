@@ -65,8 +65,9 @@ type Pager struct {
 	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
 	fileSize  int64 // bytes the file is known to have; writer lock
 	syncing   syncing
-	lastMeta  *Meta // the newest durable one; changed by WriteMeta only
-	overdraft bool  // see Overdraft; writer lock
+	lastMeta  *Meta  // the newest durable one; changed by WriteMeta only
+	overdraft bool   // see Overdraft; writer lock
+	spilling  []byte // buffer of Spill, used again; writer lock
 
 	// extents holds the overflow extents that the replay of a read-only store makes; nothing changes it afterwards.
 	extents map[Pgid][]byte

@@ -88,7 +88,7 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	buf := p.staging(len(ids))
+	buf := p.staging(nil, len(ids))
 	for at, awaited := 0, 0; at < len(ids); { // pages that are written, and that the disk has been waited for
 		n, calm := hurryBytes, beside != nil && beside.Calm(float64(at)/float64(len(ids)))
 		if calm {
@@ -126,9 +126,12 @@ func (p *Pager) distrust(ids []Pgid) {
 	}
 }
 
-// staging makes the buffer for a number of pages.
-func (p *Pager) staging(pages int) []byte {
-	return make([]byte, 0, min(stagingBytes, max(pages, 1)*p.pageSize))
+// staging makes the buffer for a number of pages, of an earlier one if that suffices.
+func (p *Pager) staging(earlier []byte, pages int) []byte {
+	if size := min(stagingBytes, max(pages, 1)*p.pageSize); cap(earlier) < size {
+		return make([]byte, 0, size)
+	}
+	return earlier[:0]
 }
 
 // writePages writes pages, one at least and in order, in runs as long as the staging buffer. The frames stay as they are: a
@@ -216,7 +219,8 @@ func (p *Pager) startWriteBack(off, n int64) error {
 // gives their frames back. There is one at least; they need not be in order. Writer lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
-	if err := p.writePages(ids, nil, p.staging(len(ids))); err != nil {
+	p.spilling = p.staging(p.spilling, len(ids))
+	if err := p.writePages(ids, nil, p.spilling); err != nil {
 		return err
 	}
 	for rest := ids; len(rest) > 0; {
