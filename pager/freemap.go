@@ -162,14 +162,17 @@ func (p *Pager) Tail(n uint64) (Pgid, error) {
 }
 
 // Fill is the first page from which on the pages that the file does not hold yet are no more than the free ones before it, or one of
-// the next 63: these could go there. Writer lock.
+// the next 63, or the end of a group that was not read: these could go there. Writer lock.
 func (p *Pager) Fill() Pgid {
 	s := p.space
 	room, rest := uint64(0), uint64(s.dirty.Load())
 	for no, g := range s.groups {
 		first := uint64(no) * s.perGroup
 		if !g.loaded {
-			room += min(s.perGroup, s.end-first) - uint64(g.nUsed)
+			pages := min(s.perGroup, s.end-first)
+			if room += pages - uint64(g.nUsed); room >= rest {
+				return Pgid(first + pages)
+			}
 		}
 		for i := range g.avail {
 			room += uint64(bits.OnesCount64(g.avail[i]))

@@ -393,6 +393,8 @@ func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, in)
 	pageIn(t, p, 4)
+	require.False(t, p.space.groups[0].loaded)
+	require.EqualValues(t, p.space.perGroup, p.Fill(), "what the directory says of the first group is enough")
 	checkpoint(t, p)
 	require.False(t, p.space.groups[5].loaded)
 }

@@ -44,15 +44,19 @@ func (s *Store) shrink() error {
 	return s.checkpointLocked()
 }
 
-// settle moves pages that the file does not hold yet until they fill its low end, in steps whose copies take little memory.
+// settle moves pages that the file does not hold yet until they fill its low end, in steps whose copies take little memory: what came free
+// goes back before each, but for what readers hold to whom the store is abandoned.
 func (s *Store) settle(step int) error {
+	if err := s.reap(1 << 30); err != nil {
+		return s.poison(err)
+	}
 	r := relocation{s: s, limit: s.pg.Fill(), since: s.epoch}
 	for !r.done {
 		if _, err := r.step(step); err != nil {
 			return err
 		}
 		s.advance()
-		if err := s.reap(1 << 30); err != nil { // what they were goes at once, unless the store is abandoned to readers
+		if err := s.reap(1 << 30); err != nil {
 			return s.poison(err)
 		}
 	}

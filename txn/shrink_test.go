@@ -143,28 +143,50 @@ func TestCloseMovesInSteps(t *testing.T) {
 	requireSound(t, s)
 }
 
+// unsettled is a store of patches, or of frames if the cache is large, with pages that the file does not hold at its end, pages that
+// it does before them, and free ones at the low end.
+func unsettled(t *testing.T, cache int64) *patchTest {
+	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
+	require.NoError(t, err)
+	p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		require.NoError(t, tx.Create(10))
+		for i := range 2000 {
+			_, err := tx.Put(10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
+			require.NoError(t, err)
+		}
+	})
+	p.put(10000)
+	require.NoError(t, s.Checkpoint(nil))
+	reader := p.reader() // keeps what is cleared now
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(10)) })
+	require.NoError(t, s.Checkpoint(nil))
+	p.put(200)
+	reader.Rollback()
+	return p
+}
+
+// TestCloseWritesEachPageOnce, though all of them are moved: what the file does not hold gets its number first.
+func TestCloseWritesEachPageOnce(t *testing.T) {
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
+		p := unsettled(t, cache)
+		used := p.s.pg.UsedPages()
+		_, before := p.s.pg.Counters()
+		require.NoError(t, p.s.Close())
+		_, after := p.s.pg.Counters()
+		written := after - before
+		require.Greater(t, written, used/2)
+		require.Less(t, written, used+used/8, "the free map, and branches above what is moved, are written more often")
+	}
+}
+
 // TestWhatTheFileDoesNotHoldIsMovedForNothing: patches and frames get numbers at the low end before they are written, in steps, and
 // the pages that the file holds stay.
 func TestWhatTheFileDoesNotHoldIsMovedForNothing(t *testing.T) {
 	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
-		s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
-		require.NoError(t, err)
-		p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
-		update(t, s, func(tx *Tx) {
-			require.NoError(t, tx.Create(9))
-			require.NoError(t, tx.Create(10))
-			for i := range 2000 {
-				_, err := tx.Put(10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
-				require.NoError(t, err)
-			}
-		})
-		p.put(10000)
-		require.NoError(t, s.Checkpoint(nil))
-		reader := p.reader() // keeps what is cleared now
-		update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(10)) })
-		require.NoError(t, s.Checkpoint(nil))
-		p.put(200)
-		reader.Rollback()
+		p := unsettled(t, cache)
+		s := p.s
 
 		require.NoError(t, s.lockWriter(nil))
 		require.NoError(t, s.reap(1<<30))

@@ -116,6 +116,14 @@ var storeMutants = []mutant{
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
 	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reapStep {`, `	if false {`},
+	{"order", "pages_are_written_before_they_are_moved", "txn/shrink.go", `	if err := s.settle(max(step/16, shrinkLeast)); err != nil {
+		return err
+	}
+`, ``},
+	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/shrink.go", `	if err := s.reap(1 << 30); err != nil {
+		return s.poison(err)
+	}
+	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.rewind()
 	return p.flushHot()`, `	p.space.rewind()
