@@ -17,6 +17,9 @@ type Options struct {
 	BlockSize int   // what files tell as their BlockSize; 0 is 512
 	Capacity  int64 // bytes that all files together may have; 0 is no limit
 	ReadOnly  bool
+	// Landing, unless nil, is called without a lock by each write to a Direct file when it is written and not durable yet, so that the
+	// operations of others may come in between.
+	Landing func()
 	// Untraced records nothing: for disks that are only judged, not crashed again. Faults that move entries of the
 	// trace do nothing then.
 	Untraced bool
@@ -251,7 +254,7 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// lastSync is the index in the trace of the last request for durability, or of the direct write that it belongs to; -1
+// lastSync is the index in the trace of the last request for durability, or of the entry before it if that is of a direct write; -1
 // if there is none.
 func (d *Disk) lastSync() int {
 	for i := len(d.trace) - 1; i >= 0; i-- {

@@ -9,7 +9,7 @@
 // is pending may persist at any moment, in any order and in part. The units that persist or do not are: each 4 KiB
 // block of each pending write (a kept version of a block carries all earlier writes to it), each change of size, each
 // change of an entry. Rename is atomic except in profile Dirs. A write to a Direct file is a write and then the
-// durability of just its data, with a crash point in between.
+// durability of just its data, with a crash point in between, and, with Options.Landing, the operations of other goroutines.
 //
 // A crash point is the instant after each entry of the trace, and before the first: point p has seen entries [0, p).
 // Disk.Images goes through the points and yields the images of the chosen profiles; each carries how many commits it

@@ -212,6 +212,11 @@ func (f *file) write(p []byte, off int64, s *site, in *Injection) {
 	}
 	d.record(write)
 	if direct {
+		if d.opts.Landing != nil {
+			d.mu.Unlock()
+			d.opts.Landing()
+			d.mu.Lock()
+		}
 		d.record(sync)
 	}
 }

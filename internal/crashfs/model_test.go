@@ -213,6 +213,42 @@ func TestDirectWriteIsDurableByItself(t *testing.T) {
 	require.Contains(t, images(d, crashfs.Size), "a:xbxdx")
 }
 
+// TestDirectWritesMayOverlap: a second write that begins and ends while the first one is on its way is durable before it, or alone.
+func TestDirectWritesMayOverlap(t *testing.T) {
+	var landing func()
+	d := crashfs.New(crashfs.Options{Direct: true, Landing: func() {
+		if now := landing; now != nil {
+			landing = nil
+			now()
+		}
+	}})
+	f := create(t, d, "a", 0)
+	put(t, f, fill("x", 8192), 0)
+	require.NoError(t, f.Sync())
+	require.NoError(t, d.SyncDir("."))
+	g := create(t, d, "a", vfs.Direct)
+	write := func(what string, off int64) {
+		b := vfs.AlignedBuffer(512)
+		copy(b, fill(what, 512))
+		_, err := g.WriteAt(b, off)
+		require.NoError(t, err)
+	}
+	landing = func() { write("2", 4096) }
+	began := d.Len()
+	write("1", 0)
+	at := func(p int) (all []string) {
+		for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Reorder, From: p, To: p + 1}) {
+			all = append(all, show(im.Files()))
+		}
+		slices.Sort(all)
+		return all
+	}
+	require.Equal(t, began+4, d.Len())
+	require.Equal(t, []string{"a:1x", "a:1x2x", "a:x", "a:x2x"}, at(began+2), "both are on their way")
+	require.Equal(t, []string{"a:1x2x", "a:x2x"}, at(began+3), "the second has landed")
+	require.Equal(t, []string{"a:1x2x"}, at(began+4))
+}
+
 func TestFailedSyncDropsWhatWasPendingForGood(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	f := create(t, d, "a", 0)
