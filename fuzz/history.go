@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -71,7 +72,9 @@ type recorder struct {
 // Record lets clients loose on a new store. How they come to lie beside each other is the scheduler's choice, not the
 // seed's: the history itself is what can be judged again.
 func Record(seed uint64, o HistoryOptions) (*History, error) {
-	r := &recorder{o: o, h: &History{Seed: seed, Keys: o.Keys}, disk: crashfs.New(crashfs.Options{Direct: seed%2 == 0, Untraced: !o.Crash})}
+	r := &recorder{o: o, h: &History{Seed: seed, Keys: o.Keys}, disk: crashfs.New(crashfs.Options{
+		Direct: seed%2 == 0, Landing: runtime.Gosched, Untraced: !o.Crash,
+	})}
 	var err error
 	if r.db, err = openHistory(r.disk, seed); err != nil {
 		return nil, err
@@ -162,7 +165,7 @@ func (r *recorder) crash() error {
 	}
 	_ = r.db.Close() // It failed long ago; only memory and locks are let go.
 	r.gone.Store(false)
-	r.disk = left.Disk(crashfs.Options{Direct: r.h.Seed%2 == 0, Untraced: true})
+	r.disk = left.Disk(crashfs.Options{Direct: r.h.Seed%2 == 0, Landing: runtime.Gosched, Untraced: true})
 	var err error
 	if r.db, err = openHistory(r.disk, r.h.Seed+1<<40); err != nil {
 		return fmt.Errorf("open after the crash: %w", err)

@@ -16,11 +16,13 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// sharers count with one-shot writes, each its own key and all of them one more, so that writes meet and share a commit.
+// sharers count with one-shot writes, each its own key and all of them one more, so that writes meet and share a commit; or
+// each alone, in transactions, so that commits meet and share a write of the log, or two are on their way at a time.
 type sharers struct {
-	db   *kv.DB
-	disk *crashfs.Disk
-	own  [8]int // acknowledged count of each
+	db    *kv.DB
+	disk  *crashfs.Disk
+	alone bool
+	own   [8]int // acknowledged count of each
 
 	mu   sync.Mutex
 	told []told // guarded by mu
@@ -67,7 +69,7 @@ func (s *sharers) run(n int) error {
 
 // count adds one to a key. Nobody else adds to one whose count is known.
 func (s *sharers) count(key string, known *int) error {
-	v, err := s.db.Increment([]byte(key), 1, 0)
+	v, err := s.increment([]byte(key))
 	if err != nil {
 		return err
 	}
@@ -81,6 +83,17 @@ func (s *sharers) count(key string, known *int) error {
 		return fmt.Errorf("%s is %d, counted %d times", key, v, *known)
 	}
 	return nil
+}
+
+func (s *sharers) increment(key []byte) (v int64, err error) {
+	if !s.alone {
+		return s.db.Increment(key, 1, 0)
+	}
+	err = s.db.Update(func(tx *kv.Tx) (err error) {
+		v, err = tx.Increment(key, 1, 0)
+		return err
+	})
+	return v, err
 }
 
 // judge holds an image of the disk at some operation against what was told before it: no count is below what was
@@ -142,20 +155,55 @@ func TestSharedCommitsSurviveCrashes(t *testing.T) {
 		require.NoError(t, s.run(n), "seed %d", seed)
 		require.Len(t, s.told, 2*n*len(s.own))
 		require.Less(t, s.db.Stats().Commits, uint64(len(s.told)), "no two writes met")
-		end := s.disk.Len()
-		require.NoError(t, s.db.Close())
+		images += s.crash(t, begun, n, rand.New(rand.NewPCG(seed, 77)))
+	}
+	require.Greater(t, images, runs*24)
+}
 
-		rnd := rand.New(rand.NewPCG(seed, 77))
-		for range 12 {
-			at := begun + rnd.IntN(end-begun+1)
-			for _, profile := range []crashfs.Profile{crashfs.None, crashfs.Kill, crashfs.Prefix} {
-				for im := range s.disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
-					images++
-					require.NoError(t, s.judge(im, at, n), "seed %d", seed)
+// TestCommitsOnTheirWayTogetherSurviveCrashes is the same for commits of transactions, whose writes to the log overlap.
+func TestCommitsOnTheirWayTogetherSurviveCrashes(t *testing.T) {
+	runs, images, together, n := 12, 0, 0, 40
+	if testing.Short() {
+		runs = 3
+	}
+	for seed := range uint64(runs) {
+		s := &sharers{alone: true, disk: crashfs.New(crashfs.Options{Direct: true, Landing: func() {
+			for range 20 {
+				runtime.Gosched()
+			}
+		}})}
+		var err error
+		s.db, err = openHistory(s.disk, 2*seed)
+		require.NoError(t, err)
+		begun := s.disk.Len()
+		require.NoError(t, s.run(n), "seed %d", seed)
+		trace := s.disk.Trace()
+		for i := begun + 1; i < len(trace); i++ {
+			if trace[i].Kind == crashfs.KindDirect && trace[i].Off != trace[i-1].Off {
+				together++
+			}
+		}
+		images += s.crash(t, begun, n, rand.New(rand.NewPCG(seed, 78)))
+	}
+	require.Greater(t, images, runs*24)
+	require.Greater(t, together, runs*n/4, "writes that overlap")
+}
+
+// crash cuts the power, and kills the process, at moments between begun and now, and judges what is left. It closes the store.
+func (s *sharers) crash(t *testing.T, begun, n int, rnd *rand.Rand) (images int) {
+	end := s.disk.Len()
+	require.NoError(t, s.db.Close())
+	for range 12 {
+		at := begun + rnd.IntN(end-begun+1)
+		for _, profile := range []crashfs.Profile{crashfs.None, crashfs.Kill, crashfs.Prefix, crashfs.Reorder} {
+			for im := range s.disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1, Random: 4, Seed: rnd.Uint64()}) {
+				images++
+				require.NoError(t, s.judge(im, at, n))
+				if profile != crashfs.Reorder {
 					break // One of them; crashtest enumerate tries them all.
 				}
 			}
 		}
 	}
-	require.Greater(t, images, runs*24)
+	return images
 }

@@ -20,12 +20,17 @@ func TestEverySyncIsReached(t *testing.T) {
 }
 
 // TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The same must be true of one
-// whose error nobody looks at, and of one that comes before what it shall make durable.
+// whose error nobody looks at, and of one that comes before what it shall make durable. A direct write that only asks whether there are
+// direct writes is none: what it writes is there already, and is synced after it.
 func TestEverySyncIsNeeded(t *testing.T) {
 	sites, err := SyncSites()
 	require.NoError(t, err)
+	require.Contains(t, sites, "wal.(*segment).probe/1")
 	workloads := Specials()
 	for _, site := range sites {
+		if site == "wal.(*segment).probe/1" {
+			continue
+		}
 		workloads := workloads
 		for _, mistake := range []string{"ignore", "early", "swallow"} {
 			if !isSync(site) && mistake != "ignore" {

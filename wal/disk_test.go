@@ -27,6 +27,8 @@ type disk struct {
 	files map[vfs.FileID]*diskState
 	hook  func(op, name string, n int) (keep int, err error) // before each change; keep: bytes of a write that still happen
 	ops   []string
+
+	landing func(off int64) // what a direct write does when it is written and not durable yet, without mu; set before any
 }
 
 // diskState tells of one file's sectors.
@@ -63,14 +65,14 @@ func (d *disk) Open(name string, flag vfs.Flag) (vfs.File, error) {
 			return nil, err
 		}
 	}
+	d.mu.Lock() // A crash sees names as they are before or after.
+	defer d.mu.Unlock()
 	f, err := d.FS.Open(name, flag&^vfs.Direct)
 	if err != nil {
 		return nil, err
 	}
 	id, err := f.ID()
 	require.NoError(d.t, err)
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.files[id] == nil {
 		d.files[id] = &diskState{dirty: map[int]bool{}}
 		d.files[id].live()
@@ -82,6 +84,8 @@ func (d *disk) Rename(a, b string) error {
 	if _, err := d.do("rename", a, 0); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return d.FS.Rename(a, b)
 }
 
@@ -89,6 +93,8 @@ func (d *disk) Remove(name string) error {
 	if _, err := d.do("remove", name, 0); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return d.FS.Remove(name)
 }
 
@@ -123,12 +129,15 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	keep, failure := f.d.do(op, f.name, len(p))
 	n, err := f.File.WriteAt(p[:keep], off)
-	if failure != nil || err != nil {
-		return n, errors.Join(failure, err)
-	}
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	s := f.s
+	for at := int(off) / sector; at*sector < int(off)+n; at++ {
+		s.dirty[at] = true
+	}
+	if failure != nil || err != nil {
+		return n, errors.Join(failure, err)
+	}
 	if off == 0 {
 		s.live()
 	}
@@ -152,10 +161,12 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 			mine[page] = true
 		}
 	}
-	for at := int(off) / sector; at*sector < int(off)+len(p); at++ {
-		s.dirty[at] = true
-	}
 	if f.isDirect {
+		if f.d.landing != nil {
+			f.d.mu.Unlock()
+			f.d.landing(off)
+			f.d.mu.Lock()
+		}
 		f.d.persist(f, lo/sector, hi/sector)
 	}
 	return len(p), nil

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -77,6 +76,8 @@ func (l *Log) answer(end LSN, sync bool) (done bool, err error) {
 		return true, nil
 	case l.closed:
 		return true, ErrClosed
+	case l.cause != nil && end <= l.reach && len(l.flying) > 0:
+		return false, nil // It may be on its way.
 	case l.cause != nil && end <= l.reach:
 		return true, fmt.Errorf("%w: %w", ErrUnknown, l.cause)
 	case l.cause != nil:
@@ -93,17 +94,37 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.leave()
 			return err
 		}
-		if l.gather(sync); l.cause != nil || l.closed {
-			continue // The log has failed meanwhile: nothing more is written.
+		if l.mayFly(sync) {
+			l.gather(sync)
 		}
-		g := l.take(sync)
+		if l.cause != nil || l.closed || !l.mayFly(sync) { // A log that has failed meanwhile writes nothing more.
+			if len(l.flying) > 0 {
+				l.arrived.Wait()
+			}
+			continue
+		}
+		f := l.depart(l.take(sync))
+		if f.shared {
+			l.leading = false // until somebody waits for more
+		}
 		l.mu.Unlock()
-		began := l.began(g)
-		takenBack, err := l.write(g)
+		fate, err := l.write(f.group)
 		l.mu.Lock()
-		told := l.news(g, began, err)
-		l.publish(g, takenBack, err)
+		told := l.land(f, fate, err)
 		over := l.over()
+		if f.shared { // Someone else leads, if anyone.
+			done, err := l.answer(end, sync)
+			if !done {
+				invariant.Fail("wal: a group up to LSN %d has landed, LSN %d is not durable", f.end, end)
+			}
+			l.mu.Unlock()
+			over.wake()
+			l.quit()
+			if told != nil {
+				told()
+			}
+			return err
+		}
 		if done, err := l.answer(end, sync); done && told == nil && len(l.waiters) > 0 {
 			l.leave() // first: the disk has nothing to do until the next leader runs
 			over.wake()
@@ -132,17 +153,9 @@ func (l *Log) gather(sync bool) {
 	l.mu.Lock()
 }
 
-// began is when a group is begun, if anyone wants to know.
-func (l *Log) began(g group) (at time.Time) {
-	if l.opts.OnGroup != nil && g.run != nil {
-		at = time.Now()
-	}
-	return at
-}
-
-// news counts a group that was written, and is what OnGroup is to be told of it; nil: nothing. mu is held.
-func (l *Log) news(g group, began time.Time, err error) func() {
-	if err != nil || g.run == nil {
+// news counts a group that has landed, and is what OnGroup is to be told of it; nil: nothing. mu is held.
+func (l *Log) news(g *flight) func() {
+	if g.run == nil {
 		return nil
 	}
 	l.groups.Add(1)
@@ -151,8 +164,12 @@ func (l *Log) news(g group, began time.Time, err error) func() {
 	if l.opts.OnGroup == nil {
 		return nil
 	}
-	commits, size, took := g.run.commits, int64(g.size), time.Since(began)
-	return func() { l.opts.OnGroup(commits, size, took) }
+	commits, size, took := g.run.commits, int64(g.size), time.Since(g.began)
+	return func() {
+		l.telling.Lock()
+		defer l.telling.Unlock()
+		l.opts.OnGroup(commits, size, took)
+	}
 }
 
 // tell calls a function of the user's. If it panics or ends the goroutine, the lead goes to someone else: nobody may wait
@@ -171,7 +188,7 @@ func (l *Log) tell(news func()) {
 
 // leave gives the lead away. mu is held, and is not any more afterwards.
 func (l *Log) leave() {
-	for len(l.waiters) == 0 && len(l.queue) == 0 && l.cause == nil && l.noted < l.Durable() {
+	for len(l.waiters) == 0 && len(l.queue) == 0 && len(l.flying) == 0 && l.cause == nil && l.noted < l.Durable() {
 		// Nobody is waiting: time for the note. We still lead, so nobody else writes to the segment.
 		l.mu.Unlock()
 		err := l.note(l.Durable())
@@ -184,15 +201,7 @@ func (l *Log) leave() {
 			l.mu.Lock()
 		}
 	}
-	if len(l.waiters) > 0 {
-		w := l.waiters[0]
-		n := copy(l.waiters, l.waiters[1:])
-		l.waiters[n] = nil
-		l.waiters = l.waiters[:n]
-		w.done <- lead
-	} else {
-		l.leading = false
-	}
+	l.pass()
 	prepare := l.halfFull()
 	l.mu.Unlock()
 	if prepare {
@@ -298,58 +307,51 @@ func (l *Log) take(sync bool) group {
 // as zeros by the group that was just taken. mu is held, and the queue holds no run of the current segment.
 func (l *Log) align(unit int64) { l.pos = alignUp(l.pos, unit) }
 
-// write does a group's work on the files. Only the leader is here, without mu. On an error, takenBack says that the
-// group's bytes are out of the file again for certain.
-func (l *Log) write(g group) (takenBack bool, err error) {
+// write does a group's work on the files, without mu.
+func (l *Log) write(g group) (fate, error) {
 	if g.run == nil {
 		if err := l.at.file.SyncData(); err != nil {
-			return false, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
+			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
 		}
-		return false, nil
+		return whole, nil
 	}
 	r := g.run
 	if r.refers && l.opts.Before != nil {
 		if err := l.opts.Before(); err != nil {
-			return true, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
+			return none, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
 		}
 	}
 	complete(r, g.synced)
 	r.buf = appendZeros(r.buf, g.size-len(r.buf))
-	off := int64(r.start - LSN(r.seg.number*uint64(r.seg.size)))
 	if g.direct {
-		err := vfs.WriteFull(r.seg.past, r.buf, off)
-		if err == nil {
-			l.direct = true
-			return false, nil
+		if err := vfs.WriteFull(r.seg.past, r.buf, r.offset()); err != nil {
+			return partly, r.failed(err)
 		}
-		if !errors.Is(err, vfs.ErrNoDirect) {
-			return l.takeBack(r, off, err)
-		}
-		// Refused before anything was written. From now on this segment is written through the cache.
-		_ = r.seg.past.Close()
-		r.seg.past = nil
+		return whole, nil
 	}
-	l.direct = false
-	if err := vfs.WriteFull(r.seg.file, r.buf, off); err != nil {
-		return l.takeBack(r, off, err)
+	if err := vfs.WriteFull(r.seg.file, r.buf, r.offset()); err != nil {
+		return partly, r.failed(err)
 	}
-	if !g.sync && !g.direct {
-		return false, nil
+	if !g.sync {
+		return whole, nil
 	}
 	if err := r.seg.file.SyncData(); err != nil {
-		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
+		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
-	return false, nil
+	return whole, nil
 }
 
-// takeBack cuts a group that was written in part, or nobody knows how far, out of the file, so that its commits are
-// certainly not in the log. This is the only thing that is ever written after a failure.
-func (l *Log) takeBack(r *run, off int64, cause error) (takenBack bool, err error) {
-	err = fmt.Errorf("write log segment %s at %d: %w", r.seg.name, off, cause)
-	if r.seg.file.Truncate(off) != nil {
-		return false, err
-	}
-	return r.seg.file.Sync() == nil, err
+// offset is where the run begins in its segment's file.
+func (r *run) offset() int64 { return int64(r.start - LSN(r.seg.number*uint64(r.seg.size))) }
+
+func (r *run) failed(cause error) error {
+	return fmt.Errorf("write log segment %s at %d: %w", r.seg.name, r.offset(), cause)
+}
+
+// takeBack cuts a run that was written in part, or nobody knows how far, out of the file with all behind it, and says whether their
+// commits are certainly not in the log. This is the only thing that is ever written after a failure.
+func (r *run) takeBack() bool {
+	return r.seg.file.Truncate(r.offset()) == nil && r.seg.file.Sync() == nil
 }
 
 // complete adds to each record in r what is known only when it is written.
@@ -363,23 +365,18 @@ func complete(r *run, synced LSN) {
 	}
 }
 
-// publish tells the result of a group. mu is held.
-func (l *Log) publish(g group, takenBack bool, err error) {
-	if g.run != nil {
-		l.recycleRun(g.run)
-	}
-	if err != nil {
-		l.fail(err)
-		if takenBack {
-			l.reach = l.Written()
-		}
-		return
-	}
+// publish tells that a group is in the file. mu is held.
+func (l *Log) publish(g group) {
 	l.written.Store(uint64(g.end))
 	if g.sync || g.direct {
 		l.durable.Store(uint64(g.end))
 	}
-	if g.run != nil && g.run.sealed {
+	if g.run == nil {
+		return
+	}
+	l.recycleRun(g.run)
+	l.direct = g.direct
+	if g.run.sealed {
 		// Once Release learns that the seal is durable it may retire the segment: we are done with it.
 		for i, s := range l.live {
 			if s == l.at {

@@ -176,6 +176,9 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 		}
 		clear(zeros[:segHeadLen])
 	}
+	if err := seg.probe(zeros[:block]); err != nil {
+		return nil, err
+	}
 	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}
@@ -183,6 +186,24 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
 	}
 	return seg, nil
+}
+
+// probe writes the header again, directly. A system that lets a file be opened for that and then refuses has to say so here: between
+// groups it is too late, since what was appended meanwhile may begin in the middle of a page. b is a block of zeros.
+func (s *segment) probe(b []byte) error {
+	if s.past == nil {
+		return nil
+	}
+	putSegmentHeader(b, s.segmentHeader)
+	err := vfs.WriteFull(s.past, b, 0)
+	if errors.Is(err, vfs.ErrNoDirect) {
+		err = s.past.Close()
+		s.past = nil
+	}
+	if err != nil {
+		return fmt.Errorf("write header of new log segment %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // recycle gives a retired segment its next life. Order: the new header, with a new salt and no note, is durable before

@@ -567,19 +567,40 @@ func TestNoSpaceForASegmentFailsOnlyThatAppend(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 }
 
+// TestDirectWritesMayBeRefusedLate: a system that opens a file for them may refuse each. The log finds out before the segment has
+// records, and writes it through the cache, in whole pages.
 func TestDirectWritesMayBeRefusedLate(t *testing.T) {
-	d := newDisk(t, 4096)
-	l := createTest(t, testOptions(d))
+	for _, block := range []int{512, 4096} {
+		d := newDisk(t, block)
+		d.hook = func(op, _ string, n int) (int, error) {
+			if op == "direct" {
+				return 0, vfs.ErrNoDirect
+			}
+			return n, nil
+		}
+		l := createTest(t, testOptions(d))
+		for i := range 20 {
+			l.commit(text(i, 100), true)
+		}
+		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
+		require.Equal(t, int(l.files.Load()), d.count("direct"), "once for each segment")
+	}
+}
+
+func TestFailureOfTheFirstDirectWriteLeavesNoSegment(t *testing.T) {
+	d, boom := newDisk(t, 512), errors.New("boom")
 	d.hook = func(op, _ string, n int) (int, error) {
 		if op == "direct" {
-			return 0, vfs.ErrNoDirect
+			return 0, boom
 		}
 		return n, nil
 	}
-	for i := range 20 {
-		l.commit(text(i, 100), true)
-	}
-	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
+	o := testOptions(d)
+	_, err := Create(o, 1, 1)
+	require.ErrorIs(t, err, boom)
+	names, err := d.List("dir")
+	require.NoError(t, err)
+	require.Empty(t, names)
 }
 
 func TestClosedLogRefuses(t *testing.T) {

@@ -33,7 +33,7 @@ const queueLimit = 1 << 20
 //	(2) the runs in queue are in order of position, and all but the last are sealed.
 //	(3) all but the last segment in live are sealed (the seal may still be queued), their numbers have no gap, and
 //	    spare, if there is one, has the number that follows.
-//	(4) if leading is false, waiters is empty.
+//	(4) if leading is false, waiters wait for nothing but what is flying.
 type Log struct {
 	opts    Options // set by Create, then read-only
 	follows atomic.Uint32
@@ -67,13 +67,20 @@ type Log struct {
 	reach    LSN  // bytes before it may be in a file
 	cause    error
 	closed   bool
-	leading  bool // some goroutine writes, or is about to
+	leading  bool // some goroutine takes groups from the queue, or is about to
 	waiters  []*waiter
+	flying   []*flight // in order of position
+	failing  bool      // a flight has failed: none departs any more
+	arrived  sync.Cond // a flight has landed, or is out, or a leader has company
 
-	// The leader's own; whoever set leading may use them without mu.
+	telling sync.Mutex // held while OnGroup is told; taken with nothing else held
+
+	// Changed by who lands, and read by the leader, without mu only while nothing is flying but what it writes itself.
 	at     *segment // to be written to; its seal is not written, so nobody retires it
 	direct bool     // the last write to at went past the page cache
-	noted  LSN      // position in the last note
+
+	// The leader's own; whoever set leading may use them without mu.
+	noted  LSN // position in the last note
 	noteOf [noteLen]byte
 	// lastCommits is the number of commits in the group written last.
 	lastCommits int
@@ -82,11 +89,11 @@ type Log struct {
 }
 
 // segment is an open segment file. Its fields are set before it joins a Log, and change only under Log.prep while it
-// is in neither live nor spare; direct may also be given up by the leader.
+// is in neither live nor spare.
 type segment struct {
 	segmentHeader
 	file vfs.File
-	past vfs.File // second descriptor, for writes past the page cache; nil if there are none here
+	past vfs.File // second descriptor, for writes past the page cache; nil if there are none here, as the first one told
 	name string
 }
 
@@ -126,6 +133,7 @@ func Create(o Options, number uint64, follows uint32) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{opts: o}
+	l.arrived.L = &l.mu
 	l.follows.Store(follows)
 	seg, err := l.newSegment(number, vfs.Excl)
 	if err != nil {
@@ -191,6 +199,9 @@ func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 		payload = payload[n:]
 		if done {
 			end := l.End()
+			if last {
+				l.company()
+			}
 			l.mu.Unlock()
 			return end, nil
 		}
@@ -338,7 +349,7 @@ func (l *Log) abort() {
 
 // recycleRun keeps a run that is done with: nobody holds it any more. mu is held.
 func (l *Log) recycleRun(r *run) {
-	if len(l.idle) < 2 {
+	if len(l.idle) <= maxFlying {
 		l.idle = append(l.idle, r)
 	}
 }

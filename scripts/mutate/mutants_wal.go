@@ -3,23 +3,22 @@ package main
 // logMutants are mistakes in the log.
 var logMutants = []mutant{
 	{"sync", "a_group_is_not_synced", "wal/group.go", `	if err := r.seg.file.SyncData(); err != nil {
-		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
+		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
-	return false, nil`, `	return false, nil`},
+	return whole, nil`, `	return whole, nil`},
 	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/group.go", `	if r.refers && l.opts.Before != nil {`, `	if r.refers && l.opts.Before != nil && false {`},
 	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/group.go", `		if err := l.opts.Before(); err != nil {`, `		if err := l.opts.Before(); err != nil && false {`},
 	{"sync", "the_sync_of_a_wait_is_left_out", "wal/group.go", `		if err := l.at.file.SyncData(); err != nil {
-			return false, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
+			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
 		}
-		return false, nil`, `		return false, nil`},
-	{"sync", "error_of_a_group_sync_is_ignored", "wal/group.go", `		return false, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)`, `		return false, nil`},
-	{"sync", "error_of_a_cached_write_is_ignored", "wal/group.go", `	if err := vfs.WriteFull(r.seg.file, r.buf, off); err != nil {
-		return l.takeBack(r, off, err)
-	}`, `	_ = vfs.WriteFull(r.seg.file, r.buf, off)`},
-	{"sync", "error_of_taking_back_is_ignored", "wal/group.go", `	if r.seg.file.Truncate(off) != nil {
-		return false, err
-	}`, `	_ = r.seg.file.Truncate(off)`},
-	{"sync", "what_was_taken_back_is_not_synced", "wal/group.go", `	return r.seg.file.Sync() == nil, err`, `	return true, err`},
+		return whole, nil`, `		return whole, nil`},
+	{"sync", "error_of_a_group_sync_is_ignored", "wal/group.go", `		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)`, `		return whole, nil`},
+	{"sync", "error_of_a_cached_write_is_ignored", "wal/group.go", `	if err := vfs.WriteFull(r.seg.file, r.buf, r.offset()); err != nil {
+		return partly, r.failed(err)
+	}`, `	_ = vfs.WriteFull(r.seg.file, r.buf, r.offset())`},
+	{"sync", "error_of_taking_back_is_ignored", "wal/group.go", `	return r.seg.file.Truncate(r.offset()) == nil && `, `	_ = r.seg.file.Truncate(r.offset())
+	return `},
+	{"sync", "what_was_taken_back_is_not_synced", "wal/group.go", ` == nil && r.seg.file.Sync() == nil`, ` == nil`},
 	{"sync", "a_sealed_segment_is_not_synced", "wal/group.go", `	g.sync = g.sync || r.sealed // A`, `	// A`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
@@ -40,10 +39,22 @@ var logMutants = []mutant{
 	{"ack", "acknowledged_before_the_sync", "wal/group.go", `	case end <= l.Durable():
 		return true, nil`, `	case end <= l.Written():
 		return true, nil`},
+	{"ack", "a_group_is_told_of_before_the_one_before_it", "wal/flight.go", `	for !f.out && l.flying[0] != f {
+		l.arrived.Wait()
+	}`, `	for i := range l.flying {
+		if l.flying[i] == f {
+			l.flying[0], l.flying[i] = f, l.flying[0]
+		}
+	}`},
+	{"ack", "unknown_is_said_of_what_may_still_land", "wal/group.go", `	case l.cause != nil && end <= l.reach && len(l.flying) > 0:`, `	case false:`},
+	{"order", "a_group_is_taken_back_while_the_next_one_is_written", "wal/flight.go", `		for !behind.landed {`, `		for false && !behind.landed {`},
+	{"order", "a_group_departs_while_another_is_taken_back", "wal/flight.go", `n == maxFlying || l.failing ||`, `n == maxFlying ||`},
+	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/flight.go", `sync && !r.sealed && `, `sync && `},
+	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/flight.go", ` && !r.refers`, ``},
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err
 			*last`, `			_ = err
 			*last`},
-	{"ack", "failed_is_said_where_nobody_knows", "wal/group.go", `	case l.cause != nil && end <= l.reach:`, `	case l.cause != nil && end <= l.reach && false:`},
+	{"ack", "failed_is_said_where_nobody_knows", "wal/group.go", `	case l.cause != nil && end <= l.reach:`, `	case false:`},
 	{"check", "checksum_of_a_record_is_not_looked_at", "wal/record.go", `xxhash.Sum64(b[recSalt:end]); got != want {`, `xxhash.Sum64(b[recSalt:end]); got != want && false {`},
 	{"check", "salt_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recSalt:]); got != salt {`, `binary.LittleEndian.Uint64(b[recSalt:]); got != salt && false {`},
 	{"check", "place_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) {`, `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) && false {`},
