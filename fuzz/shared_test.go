@@ -179,7 +179,7 @@ func TestCommitsOnTheirWayTogetherSurviveCrashes(t *testing.T) {
 		require.NoError(t, s.run(n), "seed %d", seed)
 		trace := s.disk.Trace()
 		for i := begun + 1; i < len(trace); i++ {
-			if trace[i].Kind == crashfs.KindDirect && trace[i].Off != trace[i-1].Off {
+			if trace[i].Kind == crashfs.KindDirect && trace[i].Name == trace[i-1].Name && trace[i].Off != trace[i-1].Off {
 				together++
 			}
 		}

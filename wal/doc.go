@@ -4,7 +4,7 @@
 //
 // One goroutine at a time may Append, Abort or Rotate (the caller's writer lock); any number may Wait, Sync and read
 // positions meanwhile. Prepare and Release may run beside both, each not beside itself. The package starts no
-// goroutine: whoever waits and finds no write running leads for all that is queued. A Found is for one goroutine.
+// goroutine: whoever waits and finds nobody leading leads for all that is queued. A Found is for one goroutine.
 //
 // It knows no pages, keys or transactions, and never looks into a payload. It does not know either from which
 // position replay has to start: that is written down by the caller.

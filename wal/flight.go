@@ -18,11 +18,12 @@ const maxFlying = 2
 //
 // If the first fails, both are taken back with one cut, when neither is being written any more.
 type flight struct {
-	group            // run is nil in a flight of its own that does nothing but sync
-	began  time.Time // if OnGroup wants to know
-	shared bool      // others may depart before it has landed
-	landed bool      // the write has returned
-	out    bool      // of flying
+	group                // run is nil in a flight of its own that does nothing but sync
+	began  time.Time     // if OnGroup wants to know
+	took   time.Duration // until the write returned
+	shared bool          // others may depart before it has landed
+	landed bool          // the write has returned
+	out    bool          // of flying
 	fate   fate
 	err    error
 }
@@ -36,7 +37,7 @@ const (
 	none               // nothing was written
 )
 
-// mayFly says whether the next group may depart beside what is on its way, if it is synced. It has to end as many commits
+// mayFly says whether the next group may depart beside what is on its way, for a leader that wants it synced or not. It has to end as many commits
 // as the one that is on its way: two small groups cost the processor more than one that waits for company, and the disk gains
 // nothing. mu is held.
 func (l *Log) mayFly(sync bool) bool {
@@ -47,7 +48,7 @@ func (l *Log) mayFly(sync bool) bool {
 		return false
 	}
 	r := l.queue[0]
-	return r.commits >= l.flying[0].run.commits && sharable(r, sync)
+	return r.commits >= l.flying[0].run.commits && sharable(r, l.wanted(r.end, sync))
 }
 
 // company lets a leader look again that waits for commits to send after the group that is on its way. mu is held.
@@ -79,6 +80,10 @@ func (l *Log) depart(g group) *flight {
 // OnGroup. mu is held, and let go meanwhile.
 func (l *Log) land(f *flight, fate fate, err error) (told func()) {
 	f.landed, f.fate, f.err = true, fate, err
+	l.failing = l.failing || err != nil
+	if l.opts.OnGroup != nil {
+		f.took = time.Since(f.began)
+	}
 	l.arrived.Broadcast()
 	for !f.out && l.flying[0] != f {
 		l.arrived.Wait()
@@ -98,7 +103,6 @@ func (l *Log) land(f *flight, fate fate, err error) (told func()) {
 
 // crash takes the group of the first flight, which has failed, back together with those behind it. mu is held, and let go meanwhile.
 func (l *Log) crash(f *flight) {
-	l.failing = true
 	for _, behind := range l.flying[1:] {
 		for !behind.landed {
 			l.arrived.Wait()
@@ -120,19 +124,21 @@ func (l *Log) crash(f *flight) {
 	}
 }
 
-// pass gives the lead to the first who waits for more than is on its way, or lays it down. Those who wait for nothing else are told
-// when it lands. mu is held.
+// onItsWay says that who waits for end waits for nothing but flights, and is told when they land. mu is held.
+func (l *Log) onItsWay(end LSN) bool { return len(l.flying) > 0 && end <= l.reach }
+
+// pass gives the lead to someone who waits, or lays it down. While others are on their way all who wait are told when these land: they wait
+// for nothing else, or the log has failed. mu is held.
 func (l *Log) pass() {
-	for i, w := range l.waiters {
-		if len(l.flying) == 0 || w.end > l.reach {
-			n := i + copy(l.waiters[i:], l.waiters[i+1:])
-			l.waiters[n] = nil
-			l.waiters = l.waiters[:n]
-			w.done <- lead
-			return
-		}
+	if len(l.waiters) == 0 || len(l.flying) > 0 {
+		l.leading = false
+		return
 	}
-	l.leading = false
+	w := l.waiters[0]
+	n := copy(l.waiters, l.waiters[1:])
+	l.waiters[n] = nil
+	l.waiters = l.waiters[:n]
+	w.done <- lead
 }
 
 // quit is for who has landed and does not lead: if nobody does, and nothing is left to do, it has time for what leaders do at the end.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"time"
 
 	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -51,7 +50,7 @@ func (l *Log) wait(end LSN, sync bool) error {
 		l.mu.Unlock()
 		return err
 	}
-	if !l.leading {
+	if !l.leading && !l.onItsWay(end) {
 		l.leading = true
 		return l.lead(end, sync)
 	}
@@ -164,7 +163,7 @@ func (l *Log) news(g *flight) func() {
 	if l.opts.OnGroup == nil {
 		return nil
 	}
-	commits, size, took := g.run.commits, int64(g.size), time.Since(g.began)
+	commits, size, took := g.run.commits, int64(g.size), g.took
 	return func() {
 		l.telling.Lock()
 		defer l.telling.Unlock()
@@ -215,8 +214,8 @@ func (l *Log) halfFull() bool {
 	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.size/2)
 }
 
-// over takes those out of the waiters whose wait is over, and lists them with their answers. mu is held. Only the leader is here:
-// those who come while they are woken are not to be answered yet.
+// over takes those out of the waiters whose wait is over, and lists them with their answers. mu is held. It is for who has landed, or has
+// failed the log: those who come while the others are woken are not to be answered yet.
 func (l *Log) over() (first *waiter) {
 	still, last := l.waiters[:0], &first
 	for _, w := range l.waiters {
@@ -254,7 +253,8 @@ type group struct {
 
 // take takes the next group from the queue and decides how it is written. mu is held.
 //
-// A direct write needs everything before it durable, so that "durable on return" is true of the log up to its end.
+// A direct write needs everything before it durable, or on its way directly, so that "durable on return" is true of the log up to its end
+// once all before it have returned.
 // Everything that is synced ends at a block, so that no later write covers a block with durable records. The page
 // cache writes pages, so cached and direct writes never share one:
 //
@@ -262,7 +262,7 @@ type group struct {
 //   - a group without a sync that would go through the cache, but begins inside a page that was written directly, is
 //     written directly too, and padded to a page, so that the next one can go through the cache.
 func (l *Log) take(sync bool) group {
-	g := group{sync: sync, synced: l.Durable(), end: l.Written()}
+	g := group{synced: l.Durable(), end: l.Written()}
 	clean := l.Durable() == l.Written()
 	pad := int64(pageUnit)
 	if len(l.queue) > 0 {
@@ -275,10 +275,7 @@ func (l *Log) take(sync bool) group {
 			l.mark.run = nil
 		}
 	}
-	// The leader's own wish counts even if its end is in a later run: the sync is needed for it anyway.
-	for i := 0; i < len(l.waiters) && !g.sync; i++ {
-		g.sync = l.waiters[i].sync && l.waiters[i].end <= g.end
-	}
+	g.sync = l.wanted(g.end, sync)
 	if g.run == nil {
 		l.align(pad)
 		return g
@@ -301,6 +298,15 @@ func (l *Log) take(sync bool) group {
 	}
 	l.reach = max(l.reach, g.end)
 	return g
+}
+
+// wanted says whether anybody wants a sync of what ends at end. The leader's own wish counts even if its end is in a later run: the sync
+// is needed for it anyway. mu is held.
+func (l *Log) wanted(end LSN, sync bool) bool {
+	for i := 0; i < len(l.waiters) && !sync; i++ {
+		sync = l.waiters[i].sync && l.waiters[i].end <= end
+	}
+	return sync
 }
 
 // align lets the next record begin at a multiple of unit. The bytes skipped are zero in the file, or will be written

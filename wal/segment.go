@@ -108,7 +108,7 @@ type Options struct {
 	Before func() error
 
 	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
-	// the goroutine that wrote, without a lock, and the others wait for it. nil: nobody is told.
+	// the goroutine that wrote, one call at a time, and must not call the log. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)
 }
 

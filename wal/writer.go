@@ -33,7 +33,7 @@ const queueLimit = 1 << 20
 //	(2) the runs in queue are in order of position, and all but the last are sealed.
 //	(3) all but the last segment in live are sealed (the seal may still be queued), their numbers have no gap, and
 //	    spare, if there is one, has the number that follows.
-//	(4) if leading is false, waiters wait for nothing but what is flying.
+//	(4) if leading is false, waiters wait for nothing but what is flying, unless the log has failed meanwhile.
 type Log struct {
 	opts    Options // set by Create, then read-only
 	follows atomic.Uint32
@@ -82,10 +82,9 @@ type Log struct {
 	// The leader's own; whoever set leading may use them without mu.
 	noted  LSN // position in the last note
 	noteOf [noteLen]byte
-	// lastCommits is the number of commits in the group written last.
-	lastCommits int
 
-	idle []*run // guarded by mu: to be used again, with their buffers
+	lastCommits int    // guarded by mu: in the group that landed last
+	idle        []*run // guarded by mu: to be used again, with their buffers
 }
 
 // segment is an open segment file. Its fields are set before it joins a Log, and change only under Log.prep while it
@@ -105,7 +104,7 @@ func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord
 func (s *segment) limit() LSN { return LSN((s.number+1)*uint64(s.size) - pageUnit) }
 
 // run is a stretch of records in one segment that wait to be written. buf is aligned for direct writes and belongs to
-// the appender (under Log.mu) as long as the run is queued, then to the leader.
+// the appender (under Log.mu) as long as the run is queued, then to whoever writes it.
 type run struct {
 	seg    *segment
 	start  LSN
@@ -425,8 +424,16 @@ func (l *Log) Fail(cause error) {
 	l.mu.Unlock()
 }
 
-// Sync makes everything durable that was appended before.
-func (l *Log) Sync() error { return l.Wait(l.End(), true) }
+// Sync makes all commits durable that were appended before, and all segments that were ended. Parts of one that has no end yet may be given
+// up meanwhile, so that their place is never reached: it does not wait for them.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	end := l.End()
+	if l.inCommit {
+		end = l.mark.end
+	}
+	return l.wait(end, true)
+}
 
 // Close ends the log; no other call may be in flight. With remove all segment files are deleted, which is for a caller
 // that has made everything durable elsewhere. Without, everything appended is made durable, the note says so, and the

@@ -51,6 +51,8 @@ var logMutants = []mutant{
 	{"order", "a_group_departs_while_another_is_taken_back", "wal/flight.go", `n == maxFlying || l.failing ||`, `n == maxFlying ||`},
 	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/flight.go", `sync && !r.sealed && `, `sync && `},
 	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/flight.go", ` && !r.refers`, ``},
+	{"order", "a_sync_waits_for_parts_that_may_be_given_up", "wal/writer.go", `		end = l.mark.end`, `		end = l.End()`},
+	{"order", "a_group_departs_behind_one_that_has_failed", "wal/flight.go", `	l.failing = l.failing || err != nil`, `	l.failing = l.failing || err != nil && l.flying[0] == f`},
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err
 			*last`, `			_ = err
 			*last`},
