@@ -65,7 +65,13 @@ func sharable(r *run, sync bool) bool { return sync && !r.sealed && !r.refers }
 
 // depart notes that a group is on its way. mu is held.
 func (l *Log) depart(g group) *flight {
-	f := &flight{group: g}
+	var f *flight
+	if n := len(l.grounded); n > 0 {
+		f, l.grounded = l.grounded[n-1], l.grounded[:n-1]
+	} else {
+		f = new(flight)
+	}
+	*f = flight{group: g}
 	if g.run != nil {
 		f.shared = g.direct && sharable(g.run, g.sync)
 		if l.opts.OnGroup != nil {
@@ -100,6 +106,9 @@ func (l *Log) land(f *flight, fate fate, err error) (told func()) {
 	l.arrived.Broadcast()
 	return told
 }
+
+// ground keeps a flight that is out and that nobody looks at any more, to be used again. mu is held.
+func (l *Log) ground(f *flight) { l.grounded = append(l.grounded, f) }
 
 // crash takes the group of the first flight, which has failed, back together with those behind it. mu is held, and let go meanwhile.
 func (l *Log) crash(f *flight) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // tower holds direct writes back between the moment at which they are written and the one at which they are durable.
@@ -525,6 +527,25 @@ func TestWhoWantsASyncOfWhatIsWrittenLeads(t *testing.T) {
 	close(proceed)
 	require.NoError(t, errors.Join(<-unsynced, <-synced))
 	require.Equal(t, end, l.Durable())
+}
+
+// TestCommitAllocatesNothing, synced or not, once the log has what it uses again.
+func TestCommitAllocatesNothing(t *testing.T) {
+	for _, sync := range []bool{false, true} {
+		o := testOptions(vfs.NewMemory())
+		o.SegmentSize = 4 << 20
+		l := createTest(t, o)
+		payload := []byte(text(1, 100))
+		require.Zero(t, testing.AllocsPerRun(500, func() {
+			end, err := l.Append(payload, true)
+			if err == nil {
+				err = l.Wait(end, sync)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}), "sync %v", sync)
+	}
 }
 
 // TestNoteIsWrittenWhenTheLastHasLanded: a log that nobody waits for says how far it is durable, whoever came last.

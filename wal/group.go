@@ -116,6 +116,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			if !done {
 				invariant.Fail("wal: a group up to LSN %d has landed, LSN %d is not durable", f.end, end)
 			}
+			l.ground(f)
 			l.mu.Unlock()
 			over.wake()
 			l.quit()
@@ -124,6 +125,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			}
 			return err
 		}
+		l.ground(f)
 		if done, err := l.answer(end, sync); done && told == nil && len(l.waiters) > 0 {
 			l.leave() // first: the disk has nothing to do until the next leader runs
 			over.wake()

@@ -83,8 +83,10 @@ type Log struct {
 	noted  LSN // position in the last note
 	noteOf [noteLen]byte
 
-	lastCommits int    // guarded by mu: in the group that landed last
-	idle        []*run // guarded by mu: to be used again, with their buffers
+	// Guarded by mu, too.
+	lastCommits int       // in the group that landed last
+	idle        []*run    // to be used again, with their buffers
+	grounded    []*flight // to be used again
 }
 
 // segment is an open segment file. Its fields are set before it joins a Log, and change only under Log.prep while it
