@@ -252,6 +252,23 @@ func TestWaiterForASyncSendsTheSecondGroup(t *testing.T) {
 	require.NoError(t, errors.Join(<-first, <-unsynced, <-a, <-b))
 }
 
+// TestWaiterForASyncWakesALeaderWhoWantsNone: there had been enough commits before it came.
+func TestWaiterForASyncWakesALeaderWhoWantsNone(t *testing.T) {
+	l, _, tw := towered(t, nil)
+	first := l.fly("first")
+	one := tw.next()
+	end, err := l.Append([]byte("unsynced"), true)
+	require.NoError(t, err)
+	unsynced := make(chan error, 1)
+	go func() { unsynced <- l.Wait(end, false) }()
+	tw.nobody()
+	a := l.fly("a")
+	two := tw.next()
+	tw.land(one)
+	tw.land(two)
+	require.NoError(t, errors.Join(<-first, <-unsynced, <-a))
+}
+
 // TestSyncDoesNotWaitForPartsThatMayBeGivenUp: a checkpoint syncs the log while a transaction hands it parts, and then rolls back. Sync
 // waited for a place that the log had not reached, and synced again and again meanwhile.
 func TestSyncDoesNotWaitForPartsThatMayBeGivenUp(t *testing.T) {

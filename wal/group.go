@@ -57,6 +57,9 @@ func (l *Log) wait(end LSN, sync bool) error {
 	w := waiters.Get().(*waiter)
 	w.end, w.sync, w.err = end, sync, nil
 	l.waiters = append(l.waiters, w)
+	if sync && l.leading && len(l.flying) > 0 && l.mayFly(true) {
+		l.arrived.Broadcast() // The leader may have wanted no sync.
+	}
 	l.mu.Unlock()
 	got := <-w.done
 	err := w.err
@@ -85,8 +88,8 @@ func (l *Log) answer(end LSN, sync bool) (done bool, err error) {
 	return !sync && end <= l.Written(), nil
 }
 
-// lead writes until the leader's own wait is over, then gives the lead to someone who still waits or lays it down. It
-// is called with mu held and leading set, and returns without mu.
+// lead writes until the leader's own wait is over, then gives the lead to someone who still waits or lays it down. For a group that others
+// may depart beside it lays it down before it writes. It is called with mu held and leading set, and returns without mu.
 func (l *Log) lead(end LSN, sync bool) error {
 	for {
 		if done, err := l.answer(end, sync); done {

@@ -426,8 +426,8 @@ func (l *Log) Fail(cause error) {
 	l.mu.Unlock()
 }
 
-// Sync makes all commits durable that were appended before, and all segments that were ended. Parts of one that has no end yet may be given
-// up meanwhile, so that their place is never reached: it does not wait for them.
+// Sync makes all commits durable that were appended before, and what Rotate ended. Parts of a commit that has no end yet may be given
+// up meanwhile, so that their place is never reached: it does not wait for them, nor for segments that they filled.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	end := l.End()
