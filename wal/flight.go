@@ -51,9 +51,10 @@ func (l *Log) mayFly(sync bool) bool {
 	return r.commits >= l.flying[0].run.commits && sharable(r, l.wanted(r.end, sync))
 }
 
-// company lets a leader look again that waits for commits to send after the group that is on its way. mu is held.
+// company lets a leader look again that waits for more commits, or for somebody who wants a sync, to send a group after the one that is on
+// its way. mu is held.
 func (l *Log) company() {
-	if len(l.flying) == 1 && l.flying[0].shared && l.queue[0].commits == l.flying[0].run.commits {
+	if l.leading && len(l.flying) > 0 && l.mayFly(true) {
 		l.arrived.Broadcast()
 	}
 }

@@ -205,9 +205,8 @@ func TestWhoWaitsForWhatIsOnItsWayDoesNotLead(t *testing.T) {
 	require.NoError(t, errors.Join(<-second, <-third))
 }
 
-// TestNobodyDepartsBehindAGroupThatHasFailed, though the one before it is still on its way.
-func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
-	l, d, tw := towered(t, nil)
+// failSecond lets the second direct write from now on fail with the error that it gives, without a byte.
+func failSecond(d *disk) error {
 	boom, writes := errors.New("boom"), 0
 	d.hook = func(op, _ string, n int) (int, error) {
 		if op == "direct" {
@@ -217,6 +216,13 @@ func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
 		}
 		return n, nil
 	}
+	return boom
+}
+
+// TestNobodyDepartsBehindAGroupThatHasFailed, though the one before it is still on its way.
+func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
+	l, d, tw := towered(t, nil)
+	boom, writes := failSecond(d), d.count("direct")
 	first := l.fly("first")
 	one := tw.next()
 	second := l.fly("second")
@@ -224,9 +230,9 @@ func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
 	third := l.fly("third")
 	tw.land(one)
 	require.NoError(t, <-first)
-	require.ErrorIs(t, <-second, ErrFailed)
+	require.ErrorIs(t, <-second, boom)
 	require.ErrorIs(t, <-third, ErrFailed)
-	require.Equal(t, 2, writes)
+	require.Equal(t, writes+2, d.count("direct"))
 }
 
 // TestWaiterForASyncSendsTheSecondGroup: the leader, who wants none, takes it along.
@@ -299,11 +305,6 @@ func TestNothingFliesBesideWhatMustFlyAlone(t *testing.T) {
 		"a_reference": func(l *testLog) error { l.Refers(); return <-l.fly("refers") },
 		"no_sync": func(l *testLog) error {
 			end, err := l.Append([]byte("x"), true)
-			return errors.Join(err, l.Wait(end, false))
-		},
-		"part_of_a_commit": func(l *testLog) error {
-			end, err := l.Append([]byte("x"), true)
-			_, _ = l.Append([]byte("part"), false)
 			return errors.Join(err, l.Wait(end, false))
 		},
 	} {
@@ -445,15 +446,7 @@ func TestGroupThatFailsTakesTheOneBehindItAlong(t *testing.T) {
 // TestGroupThatFailsBehindOneThatLands: the one before it is durable, whichever comes back first.
 func TestGroupThatFailsBehindOneThatLands(t *testing.T) {
 	l, d, tw := towered(t, nil)
-	boom, writes := errors.New("boom"), 0
-	d.hook = func(op, _ string, n int) (int, error) {
-		if op == "direct" {
-			if writes++; writes == 2 {
-				return 0, boom
-			}
-		}
-		return n, nil
-	}
+	boom := failSecond(d)
 	first := l.fly("first")
 	one := tw.next()
 	second := l.fly("second")
@@ -479,7 +472,7 @@ func TestFailureFromOutsideDoesNotSpeakForWhatIsOnItsWay(t *testing.T) {
 	second := l.fly("second")
 	two := tw.next()
 	also := make(chan error, 1)
-	go func() { also <- l.Wait(end, true) }() // it leads, and there is nothing to lead
+	go func() { also <- l.Wait(end, true) }() // it is on its way: nothing to lead
 	l.Fail(errors.New("boom"))
 	tw.land(one)
 	require.NoError(t, <-first)

@@ -57,8 +57,8 @@ func (l *Log) wait(end LSN, sync bool) error {
 	w := waiters.Get().(*waiter)
 	w.end, w.sync, w.err = end, sync, nil
 	l.waiters = append(l.waiters, w)
-	if sync && l.leading && len(l.flying) > 0 && l.mayFly(true) {
-		l.arrived.Broadcast() // The leader may have wanted no sync.
+	if sync {
+		l.company()
 	}
 	l.mu.Unlock()
 	got := <-w.done
