@@ -51,8 +51,8 @@ func (l *Log) mayFly(sync bool) bool {
 	return r.commits >= l.flying[0].run.commits && sharable(r, l.wanted(r.end, sync))
 }
 
-// company lets a leader look again that waits for more commits, or for somebody who wants a sync, to send a group after the one that is on
-// its way. mu is held.
+// company is for who joins the waiters. It lets a leader look again that waits for more commits, or for somebody who wants a sync, to send
+// a group after the one that is on its way. mu is held.
 func (l *Log) company() {
 	if l.leading && len(l.flying) > 0 && l.mayFly(true) {
 		l.arrived.Broadcast()

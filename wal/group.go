@@ -57,9 +57,7 @@ func (l *Log) wait(end LSN, sync bool) error {
 	w := waiters.Get().(*waiter)
 	w.end, w.sync, w.err = end, sync, nil
 	l.waiters = append(l.waiters, w)
-	if sync {
-		l.company()
-	}
+	l.company()
 	l.mu.Unlock()
 	got := <-w.done
 	err := w.err

@@ -200,9 +200,6 @@ func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 		payload = payload[n:]
 		if done {
 			end := l.End()
-			if last {
-				l.company()
-			}
 			l.mu.Unlock()
 			return end, nil
 		}
