@@ -54,7 +54,8 @@ func (b *Builder) Add(key, value []byte, tag int64) error {
 }
 
 func (b *Builder) add(key, value []byte, tag int64) (err error) {
-	c := makeCell(key, value, tag)
+	var c cell
+	c.set(key, value, tag)
 	if len(value) > MaxInline(b.size) {
 		if c.ref, err = b.pages.NewExtent(value); err != nil {
 			return err

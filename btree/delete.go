@@ -22,8 +22,8 @@ func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
 // remove is DeleteOnly by a way, if that is known, and says whether ways hold no more.
 func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped bool, err error) {
 	var d deleter // field by field: a literal would be made elsewhere and copied
-	d.w, d.way = w, by
-	b, off, err := d.look(*t, key)
+	d.w, d.key, d.way = w, key, by
+	b, off, err := d.look(*t)
 	if off == 0 || err != nil {
 		return Info{}, false, err
 	}
@@ -44,20 +44,20 @@ type deleter struct {
 	editor
 	trail
 	cell     int // in the leaf
+	key      []byte
 	way      way
 	reshaped bool // no way holds any more
 }
 
 // look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
 // trail to it.
-func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
+func (d *deleter) look(t Tree) (b []byte, off int, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return nil, 0, err
 	}
 	ref := t.Root
 	d.top = t.Depth - 1
 	for level := d.top; ; level-- {
-		d.refs[level] = ref
 		b, n, err := pageAt(d.w, ref, level)
 		if err != nil {
 			return nil, 0, err
@@ -66,12 +66,14 @@ func (d *deleter) look(t Tree, key []byte) (b []byte, off int, err error) {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
-			i, off := leafFind(b, n, key)
-			d.path[0], d.cell = step{b: b, n: n}, i
+			i, off := leafFind(b, n, d.key)
+			d.path[0], d.cell = stop{ref, step{b: b, n: n}}, i
 			return b, off, nil
 		}
-		i := d.way.child(b, n, level, key)
-		d.path[level] = step{b, i, n}
+		i := d.way.child(b, n, level, d.key)
+		if level < trailDepth {
+			d.path[level] = stop{ref, step{b, i, n}}
+		}
 		ref = childRef(b, n, i)
 	}
 }
@@ -96,15 +98,21 @@ func (d *deleter) delete(t *Tree) error {
 	return d.collapse(t)
 }
 
-// below deletes the cell that path leads to from page b at level, which is being edited.
+// below deletes the cell that look has found from below page b at level, which is being edited.
 func (d *deleter) below(b []byte, level uint8) error {
-	i, n := d.path[level].i, count(b)
+	n := count(b)
 	if level == 0 {
 		if err := d.freeExtent(b, slot(b, n, d.cell)); err != nil {
 			return err
 		}
 		leafRemove(b, d.cell)
 		return nil
+	}
+	i := 0
+	if level < trailDepth {
+		i = d.path[level].i
+	} else {
+		i = branchSearch(b, n, d.key)
 	}
 	ref, cb, err := d.edit(childRef(b, n, i), level-1)
 	if err != nil {

@@ -9,18 +9,25 @@ import (
 // is overwritten is kept, some hundred bytes of a leaf and the row counts above it. Whatever changes more than one leaf
 // (splits, merges, shifts) or values in extents, and whatever is damaged, is for the way that copies: see editor.
 
-// A trail is the way down to a leaf, which is at 0.
+// A trail is the way down to a leaf, which is at 0. In a tree that is too deep for it nothing is changed in place.
 type trail struct {
 	undo *pager.Undo
-	refs [maxDepth]pager.Ref // by level
-	path [maxDepth]step      // path[0] is the leaf
-	top  uint8               // level of the root
+	path [trailDepth]stop // by level; path[0] is the leaf
+	top  uint8            // level of the root
+}
+
+const trailDepth = 8
+
+// A stop is a step and which page it is.
+type stop struct {
+	ref pager.Ref
+	step
 }
 
 // open says that the leaf that the trail leads to may be changed: then keeping begins, and close ends it.
 func (r *trail) open() bool {
 	for level := uint8(1); level <= r.top; level++ {
-		if !r.undo.Reachable(r.refs[level]) {
+		if !r.undo.Reachable(r.path[level].ref) {
 			return false
 		}
 	}
@@ -31,7 +38,7 @@ func (r *trail) close() { r.undo.Leave() }
 
 // keepLeaf keeps the fields, heads and slots of the leaf, and that there is nothing between these and the cells.
 func (r *trail) keepLeaf() {
-	id, b := r.refs[0].Pgid, r.path[0].b
+	id, b := r.path[0].ref.Pgid, r.path[0].b
 	end := offHeads + leafEntry*count(b)
 	r.undo.Keep(id, offCount, end)
 	r.undo.KeepZeros(id, end, lo(b))
@@ -39,7 +46,7 @@ func (r *trail) keepLeaf() {
 
 // keepCell keeps the bytes of the cell at off.
 func (r *trail) keepCell(off int) {
-	r.undo.Keep(r.refs[0].Pgid, off, off+cellSize(r.path[0].b, off))
+	r.undo.Keep(r.path[0].ref.Pgid, off, off+cellSize(r.path[0].b, off))
 }
 
 // count adds more, which is 1 or -1, to the rows that the branches count.
@@ -47,7 +54,7 @@ func (r *trail) count(more int) {
 	for level := uint8(1); level <= r.top; level++ {
 		s := &r.path[level]
 		at := child(s.n, s.i) + 8
-		r.undo.Keep(r.refs[level].Pgid, at, at+8)
+		r.undo.Keep(s.ref.Pgid, at, at+8)
 		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+uint64(more))
 	}
 }
@@ -64,11 +71,13 @@ func (r *trail) counted(least uint64) bool {
 }
 
 // descend goes to the leaf where key is or belongs, if that may be changed in place.
-func (r *trail) descend(w Writer, t *Tree, key []byte, by *way) bool {
+func (r *trail) descend(w Writer, t *Tree, key []byte, by way) bool {
+	if t.Depth > trailDepth {
+		return false
+	}
 	r.top = t.Depth - 1
 	ref := t.Root
 	for level := r.top; ; level-- {
-		r.refs[level] = ref
 		if level == 0 && !r.undo.Changeable(ref) {
 			return false
 		}
@@ -80,11 +89,11 @@ func (r *trail) descend(w Writer, t *Tree, key []byte, by *way) bool {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
-			r.path[0] = step{b: b, n: n}
+			r.path[0] = stop{ref, step{b: b, n: n}}
 			return true
 		}
 		i := by.child(b, n, level, key)
-		r.path[level] = step{b, i, n}
+		r.path[level] = stop{ref, step{b, i, n}}
 		ref = childRef(b, n, i)
 	}
 }
@@ -98,14 +107,14 @@ func (p *putter) inPlace(t *Tree) bool {
 func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
 	var r trail
 	r.undo = undo
-	if !r.descend(p.w, t, p.cell.key, &p.way) {
+	if !r.descend(p.w, t, p.cell.key, p.way) {
 		return false
 	}
 	if p.finger != nil {
-		if r.refs[0] == p.finger.last {
+		if r.path[0].ref == p.finger.last {
 			return false // rows come close together: once copied, a finger points to the page
 		}
-		p.finger.point(r.refs[0], nil, 0, false)
+		p.finger.point(r.path[0].ref, nil, 0, false)
 	}
 	b, n := r.path[0].b, r.path[0].n
 	i, found, shared := leafSearch(b, n, p.cell.key)
@@ -141,7 +150,7 @@ func (p *putter) replaceInPlace(r *trail, i int) bool {
 	p.was = was
 	if p.retag {
 		at := off + cellHeader + ld16(b, off)
-		r.undo.Keep(r.refs[0].Pgid, at, at+tagSize)
+		r.undo.Keep(r.path[0].ref.Pgid, at, at+tagSize)
 		setTagAt(b, off, p.cell.tag)
 		return true
 	}
@@ -149,7 +158,7 @@ func (p *putter) replaceInPlace(r *trail, i int) bool {
 	if size > old {
 		r.keepLeaf()
 	} else { // the new cell takes the place of the old one
-		r.undo.Keep(r.refs[0].Pgid, offCount, offHeads)
+		r.undo.Keep(r.path[0].ref.Pgid, offCount, offHeads)
 	}
 	leafReplace(b, i, &p.cell)
 	return true
@@ -157,7 +166,10 @@ func (p *putter) replaceInPlace(r *trail, i int) bool {
 
 // inPlace deletes the cell that look has found if its page need not be copied for it, nor mended afterwards.
 func (d *deleter) inPlace(t *Tree) bool {
-	if d.undo = d.w.InPlace(); d.undo == nil || !d.undo.Changeable(d.refs[0]) {
+	if d.top >= trailDepth {
+		return false
+	}
+	if d.undo = d.w.InPlace(); d.undo == nil || !d.undo.Changeable(d.path[0].ref) {
 		return false
 	}
 	b, n := d.path[0].b, d.path[0].n

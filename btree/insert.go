@@ -31,7 +31,8 @@ func (f *Finger) set(w Writer, t *Tree, key, value []byte, tag int64, by way) (w
 	if err := t.checkDepth(); err != nil {
 		return Info{}, false, err
 	}
-	c := makeCell(key, value, tag)
+	var c cell
+	c.set(key, value, tag)
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
 		if c.ref, err = w.NewExtent(value); err != nil {
@@ -46,7 +47,9 @@ func (f *Finger) set(w Writer, t *Tree, key, value []byte, tag int64, by way) (w
 
 // descend is Put of a cell that is not put where the finger points.
 func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped bool, err error) {
-	p := putter{editor: editor{w: w}, rightmost: true, cell: *c, finger: f, way: by}
+	var p putter // field by field: a literal would be made elsewhere and copied
+	p.w, p.rightmost, p.finger, p.way = w, true, f, by
+	p.cell.key, p.cell.val, p.cell.ref, p.cell.tag, p.cell.info = c.key, c.val, c.ref, c.tag, c.info
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.inPlace(t) {
 		return p.was, false, nil
 	}
@@ -70,7 +73,8 @@ func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64
 	if err := t.checkDepth(); err != nil {
 		return Info{}, err
 	}
-	p := putter{editor: editor{w: w}, rightmost: true, cell: makeCell(key, nil, tag)}
+	p := putter{editor: editor{w: w}, rightmost: true}
+	p.cell.set(key, nil, tag)
 	p.cell.ref = ref
 	p.cell.info |= infoOverflow | uint32(size)
 	err = p.put(t)

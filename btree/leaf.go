@@ -142,13 +142,12 @@ type cell struct {
 	info uint32
 }
 
-// makeCell makes the cell of a row; a value above MaxInline gets its overflow reference later.
-func makeCell(key, value []byte, tag int64) cell {
-	c := cell{key: key, val: value, tag: tag, info: uint32(len(value))}
+// set makes an empty cell that of a row; a value above MaxInline gets its overflow reference later.
+func (c *cell) set(key, value []byte, tag int64) {
+	c.key, c.val, c.tag, c.info = key, value, tag, uint32(len(value))
 	if tag != 0 {
 		c.info |= infoTag
 	}
-	return c
 }
 
 func (c *cell) size() int { return cellHeader + len(c.key) + tagLen(c.info) + stored(c.info) }

@@ -48,7 +48,8 @@ func quickLeaf(shared, value int, tagged, laid bool) []byte {
 		if tagged {
 			tag = i
 		}
-		c := makeCell(key, make([]byte, value), tag)
+		var c cell
+		c.set(key, make([]byte, value), tag)
 		if leafFree(b) < c.size()+leafEntry {
 			break
 		}
@@ -114,7 +115,8 @@ func TestQuickProofMindsTheLimits(t *testing.T) {
 		_, b, _ := m.New(pager.KindLeaf, 0)
 		initLeaf(b)
 		for i := range byte(2) {
-			cell := makeCell(bytes.Repeat([]byte{i}, c.key), make([]byte, c.value), 0)
+			var cell cell
+			cell.set(bytes.Repeat([]byte{i}, c.key), make([]byte, c.value), 0)
 			leafInsert(b, int(i), &cell, i == 0)
 		}
 		require.False(t, agree(t, b), name)
@@ -140,7 +142,8 @@ func TestQuickProofLeavesWhatIsUnusual(t *testing.T) {
 		_, b, _ := m.New(pager.KindLeaf, 0)
 		initLeaf(b)
 		for i, key := range c.keys {
-			c := makeCell([]byte(key), nil, 0)
+			var c cell
+			c.set([]byte(key), nil, 0)
 			leafInsert(b, i, &c, i == 0)
 		}
 		require.Equal(t, c.quick, agree(t, b), name)

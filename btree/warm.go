@@ -30,7 +30,7 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 	var size [MaxWays]int
 	var near [MaxWays][]byte
 	for i := range keys {
-		refs[i] = t.Root
+		refs[i], ways[i] = t.Root, way{}
 	}
 	for level := t.Depth - 1; level > 0; level-- {
 		for i, key := range keys {
@@ -39,7 +39,7 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 				return false, err
 			}
 			k := branchSearch(b, n, key)
-			ways[i].to[level%wayLevels], ways[i].known = uint16(k), true
+			ways[i].note(level, k)
 			refs[i], size[i] = childRef(b, n, k), nearChild(b, n, k, level-1)
 		}
 		// In loops of their own: what one key waits for, the next ones wait for at the same time.
@@ -58,7 +58,7 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 			prefetch.Bytes(b[off:min(off+cellLines, len(b))])
 		}
 	}
-	return t.Depth <= wayLevels, nil
+	return t.Depth-1 <= wayLevels, nil
 }
 
 // together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to

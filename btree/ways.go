@@ -19,18 +19,25 @@ type Ways struct {
 }
 
 // A way is how to come from the root of a tree to the leaf where a key is or belongs: the child to take at each level. It holds,
-// whatever is copied or changes in leaves, until a branch gets or loses a child or another separator.
+// whatever is copied or changes in leaves, until a branch gets or loses a child or another separator. It is small enough to be handed
+// on in registers.
 type way struct {
-	to    [wayLevels]uint16
-	known bool // else it is to be looked for
+	to    uint64 // 16 bits for each level, those of level 1 are the lowest
+	known bool   // else it is to be looked for
 }
 
-// In a tree that is deeper no way is noted.
-const wayLevels = 8
+// wayLevels is how many levels of branches a way leads through. In a tree that is deeper no way is noted.
+const wayLevels = 4
+
+// note makes i the child to take at level, for which none was noted before.
+func (w *way) note(level uint8, i int) {
+	w.to |= uint64(uint16(i)) << (16 * (level - 1) % 64)
+	w.known = true
+}
 
 // child returns the child of a branch of n children at level that may hold key.
-func (w *way) child(b []byte, n int, level uint8, key []byte) int {
-	i := int(w.to[level%wayLevels])
+func (w way) child(b []byte, n int, level uint8, key []byte) int {
+	i := int(uint16(w.to >> (16 * (level - 1) % 64)))
 	if !w.known || i >= n {
 		return branchSearch(b, n, key)
 	}

@@ -120,15 +120,16 @@ func (v *verbs) change(op *batchOp, c *ttl.Change) error {
 	if err := checkKey(op.first, v.tx.db); err != nil {
 		return err
 	}
-	if op.kind == batchDelete {
-		*c = ttl.Change{Key: op.first, Delete: true}
+	// Field by field: a literal would be made elsewhere and copied.
+	c.Key, c.Value, c.Tag, c.Delete = op.first, nil, 0, op.kind == batchDelete
+	if c.Delete {
 		return nil
 	}
 	expiry, err := v.expiry(op)
 	if err != nil {
 		return err
 	}
-	*c = ttl.Change{Key: op.first, Value: op.second, Tag: expiry}
+	c.Value, c.Tag = op.second, expiry
 	return nil
 }
 
