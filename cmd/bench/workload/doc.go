@@ -6,6 +6,9 @@
 // fails its row: values carry what depends on their key and version, and scans are added up in order. What a check costs
 // is the same for all.
 //
+// Rows of reads take about a second each, so that what is done once after a store was opened (page faults, proofs of pages and values) is
+// not what they measure. The rows called first-* do.
+//
 // A Run belongs to one goroutine, but for what Concurrently hands out. The package knows the engines only through their
 // interface, and nothing about processes or reports.
 package workload

@@ -7,17 +7,20 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-const scanPasses = 5
+const (
+	scanPasses  = 25
+	prefixScans = 250_000 // for each million rows
+)
 
 // Reads of many rows in order.
 var scans = []Workload{
-	scanWorkload("scan", "all rows in order, 5 times in one transaction", false),
-	scanWorkload("scan-back", "all rows in reverse, 5 times in one transaction", true),
+	scanWorkload("scan", "all rows in order, 25 times in one transaction", false),
+	scanWorkload("scan-back", "all rows in reverse, 25 times in one transaction", true),
 	{
 		Name: "scan-prefix", About: "the 100 rows that share a prefix of 8 bytes, at random; scans per second, in one transaction",
 		Unit: PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
 		Run:   runPrefixScans,
-		Limit: func(r *Run) error { return r.copies(r.ops(50_000), groupRows*rowBytes) },
+		Limit: func(r *Run) error { return r.copies(r.ops(prefixScans), groupRows*rowBytes) },
 	},
 }
 
@@ -65,7 +68,7 @@ func runPrefixScans(r *Run) error {
 		want[g] = groupTally(g, min(groupRows, r.rows()-g*groupRows))
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
-	return r.concurrently(r.ops(50_000), 0, func(c engine.Client, lo, hi int, _ *latencies) error {
+	return r.concurrently(r.ops(prefixScans), 0, func(c engine.Client, lo, hi int, _ *latencies) error {
 		key, end := make([]byte, keySize), make([]byte, 8)
 		return c.View(func(rd engine.Reader) error {
 			for range hi - lo {
