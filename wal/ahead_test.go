@@ -134,3 +134,42 @@ func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
 		mustReplay(t, o, l.start, 0, l.commits)
 	}
 }
+
+// TestSegmentIsFilledPieceByPiece: the disk is never left with more than one piece, which a commit would wait for; and who finds that a
+// piece did not get there says so, since the system may not tell again.
+func TestSegmentIsFilledPieceByPiece(t *testing.T) {
+	d := newDisk(t, 0)
+	o := testOptions(d)
+	o.SegmentSize = 4 * zeroChunk
+	l := createTest(t, o)
+	left, pieces := 0, 0
+	d.hook = func(op, name string, n int) (int, error) {
+		if strings.HasSuffix(name, "-000002") {
+			switch op {
+			case "write":
+				left += n
+				require.LessOrEqual(t, left, zeroChunk)
+			case "writeback":
+				left -= n
+				pieces++
+			case "sync":
+				require.Zero(t, left)
+			}
+		}
+		return n, nil
+	}
+	for pieces == 0 {
+		l.commit(text(len(l.commits), 1000), true)
+	}
+	require.Equal(t, 4, pieces)
+
+	d = newDisk(t, 0)
+	d.hook = func(op, _ string, n int) (int, error) {
+		if op == "writeback" {
+			return 0, errBoom
+		}
+		return n, nil
+	}
+	_, err := Create(testOptions(d), 1, 1)
+	require.ErrorIs(t, err, errBoom)
+}

@@ -210,6 +210,12 @@ func (f *diskFile) sync(op string) error {
 func (f *diskFile) Sync() error     { return f.sync("sync") }
 func (f *diskFile) SyncData() error { return f.sync("syncdata") }
 
+// WriteBack makes nothing durable that a test could lean on.
+func (f *diskFile) WriteBack(off, n int64) error {
+	_, err := f.d.do("writeback", f.name, int(n))
+	return err
+}
+
 func (f *diskFile) Truncate(size int64) error {
 	if _, err := f.d.do("truncate", f.name, 0); err != nil {
 		return err

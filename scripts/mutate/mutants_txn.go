@@ -105,7 +105,7 @@ var storeMutants = []mutant{
 `, `		s.changed.Store(0)
 		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
-	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Keep(r.refs[level].Pgid, at, at+8)
+	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Keep(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
 	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.keepCell(off) // it is cleared
