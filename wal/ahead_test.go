@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -172,4 +173,60 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	}
 	_, err := Create(testOptions(d), 1, 1)
 	require.ErrorIs(t, err, errBoom)
+}
+
+// TestTheDiskBeginsWithWhatNobodyWantsSynced: piece by piece, each page once, so that the sync at the end of a segment finds less than a
+// piece to be done.
+func TestTheDiskBeginsWithWhatNobodyWantsSynced(t *testing.T) {
+	d := newDisk(t, 0)
+	o := testOptions(d)
+	o.SegmentSize = 3 * beginBytes
+	l := createTest(t, o)
+	begun, pieces, sealed := firstRecord, 0, false
+	d.hook = func(op, name string, n int) (int, error) {
+		var off int
+		switch _, err := fmt.Sscanf(op, "begin %d", &off); {
+		case !strings.HasSuffix(name, "-000001"):
+		case err == nil:
+			require.Equal(t, begun, off, "where the piece before ended")
+			require.GreaterOrEqual(t, n, beginBytes)
+			begun += n
+			pieces++
+		case op == "syncdata":
+			sealed = true
+		}
+		return n, nil
+	}
+	for !sealed {
+		l.commit(text(len(l.commits), 5000), false)
+	}
+	d.hook = nil
+	require.Equal(t, 2, pieces)
+	require.Greater(t, begun, int(o.SegmentSize)-beginBytes)
+	l.commit("in the second segment", true)
+	mustReplay(t, o, l.start, 0, l.commits)
+
+	// What is synced anyway is left alone.
+	before := len(d.ops)
+	for range 3 * beginBytes / 5000 {
+		l.commit(text(len(l.commits), 5000), true)
+	}
+	for _, op := range d.ops[before:] {
+		require.False(t, strings.HasPrefix(op, "begin"), op)
+	}
+
+	// The system may tell of a failure only here.
+	d.hook = func(op, _ string, n int) (int, error) {
+		if strings.HasPrefix(op, "begin") {
+			return 0, errBoom
+		}
+		return n, nil
+	}
+	end, err := l.Append(make([]byte, 2*beginBytes), true)
+	require.NoError(t, err)
+	err = l.Wait(end, false)
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorIs(t, err, errBoom)
+	_, err = l.Append(nil, true)
+	require.ErrorIs(t, err, ErrFailed)
 }

@@ -210,9 +210,16 @@ func (f *diskFile) sync(op string) error {
 func (f *diskFile) Sync() error     { return f.sync("sync") }
 func (f *diskFile) SyncData() error { return f.sync("syncdata") }
 
-// WriteBack makes nothing durable that a test could lean on.
+// WriteBack and StartWriteBack make nothing durable that a test could lean on.
 func (f *diskFile) WriteBack(off, n int64) error {
 	_, err := f.d.do("writeback", f.name, int(n))
+	return err
+}
+
+func (f *diskFile) StartWriteBack(off, n int64) error {
+	assert.Zero(f.d.t, off%pageUnit)
+	assert.Zero(f.d.t, n%pageUnit)
+	_, err := f.d.do(fmt.Sprintf("begin %d", off), f.name, int(n))
 	return err
 }
 

@@ -342,12 +342,32 @@ func (l *Log) write(g group) (fate, error) {
 		return partly, r.failed(err)
 	}
 	if !g.sync {
-		return whole, nil
+		return whole, l.begin(g)
 	}
 	if err := r.seg.file.SyncData(); err != nil {
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
 	return whole, nil
+}
+
+// beginBytes is how much of what nobody wants synced is left to the system before the disk begins with it.
+const beginBytes = 256 << 10
+
+// begin has the disk begin with what groups without a sync have written, once that is much: the sync that ends a segment finds it done, and
+// whoever commits then does not wait for all of it. An error is one of a sync: the system may not tell it again.
+func (l *Log) begin(g group) error {
+	r := g.run
+	from := max(l.begun, g.synced, r.seg.start())
+	to := (r.start + LSN(len(r.buf))) / pageUnit * pageUnit // The rest of a page is written to again.
+	if to < from+beginBytes {
+		return nil
+	}
+	l.begun = to
+	first := LSN(r.seg.number * uint64(r.seg.size))
+	if err := r.seg.file.StartWriteBack(int64(from-first), int64(to-from)); err != nil {
+		return fmt.Errorf("write log segment %s at %d: %w", r.seg.name, from-first, err)
+	}
+	return nil
 }
 
 // offset is where the run begins in its segment's file.

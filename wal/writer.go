@@ -80,6 +80,7 @@ type Log struct {
 	direct bool     // the last write to at went past the page cache
 
 	// The leader's own; whoever set leading may use them without mu.
+	begun  LSN // the disk has begun with what was written before it
 	noted  LSN // position in the last note
 	noteOf [noteLen]byte
 

@@ -23,6 +23,8 @@ var logMutants = []mutant{
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}`, ``},
+	{"sync", "error_of_beginning_with_what_was_written_is_ignored", "wal/group.go", `		return whole, l.begin(g)`, `		_ = l.begin(g)
+		return whole, nil`},
 	{"sync", "a_piece_of_a_new_segment_that_did_not_get_there_is_ignored", "wal/recycle.go", `			err = file.WriteBack(off, n) //`, `			_ = file.WriteBack(off, n) //`},
 	{"sync", "the_name_of_a_new_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
