@@ -1,7 +1,6 @@
 package pager
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -28,60 +27,6 @@ func (p *Pager) take() (Pgid, error) {
 		p.end.Store(p.space.end)
 	}
 	return id, nil
-}
-
-// The file grows in steps: by a sixteenth of itself, or by several times what does not fit, within these bounds, so that its size
-// rarely changes: the next sync has to make that durable too.
-const (
-	minGrowth    = 256 << 10
-	maxGrowth    = 64 << 20
-	growthAtOnce = 8
-)
-
-// reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
-// fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
-func (p *Pager) reserve(n uint64) error {
-	asked := n
-	if !p.overdraft {
-		n += p.slack()
-	}
-	need := int64(p.space.end+n) * int64(p.pageSize)
-	if need <= p.fileSize {
-		return nil
-	}
-	if p.o.ReadOnly {
-		return nil // replayed in memory: no byte is written
-	}
-	if most := p.mostPages(); p.space.end+n > most {
-		return fmt.Errorf("%w: a store with pages of %d bytes has at most %d", ErrNoSpace, p.pageSize, most)
-	}
-	if p.o.MaxBytes > 0 && need > p.o.MaxBytes && !p.overdraft {
-		return fmt.Errorf("%w: the main file would grow past MaxBytes %d", ErrNoSpace, p.o.MaxBytes)
-	}
-	step := min(max(p.fileSize/16, minGrowth, int64(asked)*int64(p.pageSize)*growthAtOnce), maxGrowth)
-	size := max(need, p.fileSize+step)
-	if p.o.MaxBytes > 0 {
-		size = max(min(size, p.o.MaxBytes), need)
-	}
-	size = (size + int64(p.pageSize) - 1) / int64(p.pageSize) * int64(p.pageSize)
-	err := p.file.Grow(size)
-	if size > need && errors.Is(err, vfs.ErrNoSpace) {
-		size = need
-		err = p.file.Grow(size)
-	}
-	if err != nil {
-		return fmt.Errorf("grow %s: %w", p.name, err)
-	}
-	p.fileSize = size
-	p.syncing.grown.Store(true)
-	return nil
-}
-
-// slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
-// pages that deletes copy: what gives space back works on a full disk, and at MaxBytes.
-func (p *Pager) slack() uint64 {
-	groups := len(p.space.groups)
-	return uint64(32 + groups + groups/p.entriesPerDir())
 }
 
 // Bound changes MaxBytes for the main file.

@@ -22,6 +22,7 @@ type Options struct {
 	NoMap    bool  // read into memory even where the file could be mapped
 	Cache    int64 // bound on pages kept in memory when the file is not mapped, bytes
 	MaxBytes int64 // bound on the main file; 0: none
+	Inline   bool  // no goroutine makes the file longer: runs repeat exactly
 	// CheckPage proves a tree page when it is first read from the file.
 	CheckPage func(b []byte, pageSize int) error
 	// Merge makes the changes of a patch in leaf b: see Pager.Patch.
@@ -64,6 +65,7 @@ type Pager struct {
 	space     *space
 	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
 	fileSize  int64 // bytes the file is known to have; writer lock
+	growth    growth
 	syncing   syncing
 	lastMeta  *Meta  // the newest durable one; changed by WriteMeta only
 	overdraft bool   // see Overdraft; writer lock
@@ -203,11 +205,15 @@ func (p *Pager) Close() error {
 		p.first = nil
 	}
 	p.arena.close()
+	p.endGrowth()
 	return errors.Join(append(errs, p.file.Close())...)
 }
 
 // CloseFile closes the file and leaves the memory: pages that somebody looks at stay as they are, until the process ends.
-func (p *Pager) CloseFile() error { return p.file.Close() }
+func (p *Pager) CloseFile() error {
+	p.endGrowth()
+	return p.file.Close()
+}
 
 // PageSize in bytes.
 func (p *Pager) PageSize() int { return p.pageSize }

@@ -255,19 +255,3 @@ func (p *Pager) WriteMeta(m Meta) error {
 	p.lastMeta = &m
 	return nil
 }
-
-// TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.
-func (p *Pager) TrimFile(exact bool) error {
-	size := int64(p.space.end) * int64(p.pageSize)
-	if !exact {
-		size += int64(p.slack()) * int64(p.pageSize)
-	}
-	if size >= p.fileSize || !exact && p.fileSize-size <= max(2*minGrowth, size/8) {
-		return nil
-	}
-	if err := p.file.Truncate(size); err != nil {
-		return fmt.Errorf("cut %s: %w", p.name, err)
-	}
-	p.fileSize = size
-	return nil
-}

@@ -113,8 +113,8 @@ const firstTree TreeID = 4
 func (s *Store) load(try int) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
 		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, MaxBytes: s.o.MaxBytes,
-		CheckPage: tree.CheckPage,
-		Merge:     tree.Merge,
+		Inline: s.o.Inline, CheckPage: tree.CheckPage,
+		Merge: tree.Merge,
 	})
 	if err != nil {
 		switch {

@@ -22,10 +22,17 @@ var pageMutants = []mutant{
 	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if grown { //`, `		if grown && false { //`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/write.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
-	{"sync", "error_of_cutting_the_file_is_ignored", "pager/write.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
+	{"sync", "error_of_cutting_the_file_is_ignored", "pager/grow.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil
 }`},
+	{"order", "room_that_is_not_there_yet_counts", "pager/grow.go", `	p.growth.to = to
+`, `	p.growth.to, p.fileSize = to, size
+`},
+	{"order", "the_file_is_cut_while_it_grows", "pager/grow.go", `	p.endGrowth()
+	size := int64(p.space.end)`, `	size := int64(p.space.end)`},
+	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/grow.go", `	p.syncing.grown.Store(true)
+`, ``},
 	{"order", "the_live_meta_page_is_overwritten", "pager/write.go", `	m.Slot = 1 - p.lastMeta.Slot`, `	m.Slot = p.lastMeta.Slot`},
 	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !Sealed(b, p.salt) {`, `	if !Sealed(b, p.salt) && false {`},
 	{"check", "number_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Pgid != ref.Pgid:`, `	case false && h.Pgid != ref.Pgid:`},

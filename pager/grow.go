@@ -1,0 +1,158 @@
+package pager
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// The file grows in steps: by an eighth of itself, or by several times what does not fit, within these bounds, so that its size
+// rarely changes: the next sync has to make that durable too.
+const (
+	growthFraction = 8
+	minGrowth      = 256 << 10
+	maxGrowth      = 64 << 20
+	growthAtOnce   = 8
+)
+
+// growth makes the file longer before anybody needs it. While a checkpoint writes to the file, or the disk is busy with the log, the
+// system may take ten milliseconds and more for a step, and whoever takes a page holds the writer lock. All of it belongs to the
+// holder of the writer lock, but for the file's own growing, which a goroutine does that ends with it. It is begun when half a step is
+// left, and not for small files, so that who puts little, or frees, does not have it made for nothing.
+//
+// Nobody counts on the new room before it is taken over, by endGrowth: until then a crash, or a failure, leaves a file that is longer than its
+// pages, or one that is not.
+type growth struct {
+	from int64      // bytes in use at which there is something to do; at most fileSize
+	to   chan int64 // of capacity 1: the size that the goroutine has made, or 0; nil: there is none
+}
+
+// reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
+// fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
+func (p *Pager) reserve(n uint64) error {
+	asked := n
+	if !p.overdraft {
+		n += p.slack()
+	}
+	need := int64(p.space.end+n) * int64(p.pageSize)
+	if need <= p.growth.from {
+		return nil
+	}
+	if need > p.fileSize {
+		p.endGrowth()
+	}
+	if need > p.fileSize {
+		if err := p.grow(asked, n, need); err != nil {
+			return err
+		}
+	}
+	p.growAhead(need)
+	return nil
+}
+
+// grow makes the file long enough for need bytes, n pages more than there are.
+func (p *Pager) grow(asked, n uint64, need int64) error {
+	if p.o.ReadOnly {
+		return nil // replayed in memory: no byte is written
+	}
+	if most := p.mostPages(); p.space.end+n > most {
+		return fmt.Errorf("%w: a store with pages of %d bytes has at most %d", ErrNoSpace, p.pageSize, most)
+	}
+	if p.o.MaxBytes > 0 && need > p.o.MaxBytes && !p.overdraft {
+		return fmt.Errorf("%w: the main file would grow past MaxBytes %d", ErrNoSpace, p.o.MaxBytes)
+	}
+	step := min(max(p.growthStep(), int64(asked)*int64(p.pageSize)*growthAtOnce), maxGrowth)
+	size := max(need, p.fileSize+step)
+	if p.o.MaxBytes > 0 {
+		size = max(min(size, p.o.MaxBytes), need)
+	}
+	size = p.wholePages(size)
+	err := p.file.Grow(size)
+	if size > need && errors.Is(err, vfs.ErrNoSpace) {
+		size = need
+		err = p.file.Grow(size)
+	}
+	if err != nil {
+		return fmt.Errorf("grow %s: %w", p.name, err)
+	}
+	p.grown(size)
+	return nil
+}
+
+func (p *Pager) growthStep() int64 {
+	return min(max(p.fileSize/growthFraction, minGrowth), maxGrowth)
+}
+
+// wholePages rounds a size up.
+func (p *Pager) wholePages(size int64) int64 {
+	return (size + int64(p.pageSize) - 1) / int64(p.pageSize) * int64(p.pageSize)
+}
+
+// grown is told that the file has this size.
+func (p *Pager) grown(size int64) {
+	p.fileSize = size
+	p.syncing.grown.Store(true)
+}
+
+// growAhead has the next step made by a goroutine, if need bytes are in use and less than half a step is left. What fails is nobody's
+// failure: who needs the room will be told.
+func (p *Pager) growAhead(need int64) {
+	step := p.growthStep()
+	if left := p.fileSize - step/2; need <= left && step > minGrowth {
+		p.growth.from = left
+		return
+	}
+	p.growth.from = p.fileSize // until that is reached there is nothing more to do
+	if step == minGrowth {
+		return
+	}
+	size := p.wholePages(p.fileSize + step)
+	if p.growth.to != nil || p.o.Inline || p.o.ReadOnly || p.o.MaxBytes > 0 || uint64(size)/uint64(p.pageSize) > p.mostPages() {
+		return
+	}
+	to, file := make(chan int64, 1), p.file
+	p.growth.to = to
+	go func() {
+		if file.Grow(size) != nil {
+			size = 0
+		}
+		to <- size
+	}()
+}
+
+// endGrowth waits for the goroutine, if there is one, and takes over what it has made.
+func (p *Pager) endGrowth() {
+	if p.growth.to == nil {
+		return
+	}
+	size := <-p.growth.to
+	p.growth.to = nil
+	if size > p.fileSize {
+		p.grown(size)
+	}
+}
+
+// slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
+// pages that deletes copy: what gives space back works on a full disk, and at MaxBytes.
+func (p *Pager) slack() uint64 {
+	groups := len(p.space.groups)
+	return uint64(32 + groups + groups/p.entriesPerDir())
+}
+
+// TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.
+func (p *Pager) TrimFile(exact bool) error {
+	p.endGrowth()
+	size := int64(p.space.end) * int64(p.pageSize)
+	if !exact {
+		size += int64(p.slack()) * int64(p.pageSize)
+	}
+	if size >= p.fileSize || !exact && p.fileSize-size <= max(2*minGrowth, size/4) {
+		return nil
+	}
+	if err := p.file.Truncate(size); err != nil {
+		return fmt.Errorf("cut %s: %w", p.name, err)
+	}
+	p.fileSize, p.growth.from = size, size
+	return nil
+}

@@ -1,0 +1,142 @@
+package pager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// growFile holds up the growing of a file, or fails it. asked gets each size.
+type growFile struct {
+	vfs.File
+	asked chan int64
+	goOn  chan error
+}
+
+func (f *growFile) Grow(size int64) error {
+	f.asked <- size
+	if err := <-f.goOn; err != nil {
+		return err
+	}
+	return f.File.Grow(size)
+}
+
+// growing is a pager whose file has little more than half a step left, and what stands for the file.
+func growing(t *testing.T) (*Pager, *growFile) {
+	p := memoryBed().newPager(t, MinPageSize)
+	for p.growthStep() == minGrowth {
+		newPage(t, p, 1)
+		require.Nil(t, p.growth.to, "small files grow when they have to")
+	}
+	for p.inUse()+4*MinPageSize <= p.growth.from {
+		newPage(t, p, 1)
+	}
+	require.Nil(t, p.growth.to)
+	f := &growFile{p.file, make(chan int64, 1), make(chan error, 1)}
+	p.file = f
+	return p, f
+}
+
+// begin makes pages until the growth begins, and returns to which size.
+func (f *growFile) begin(t *testing.T, p *Pager) int64 {
+	for p.growth.to == nil {
+		newPage(t, p, 1)
+	}
+	return <-f.asked
+}
+
+// inUse is what reserve compares with the size of the file, but for the page that is to come, and for more slack perhaps.
+func (p *Pager) inUse() int64 { return int64(p.space.end+p.slack()) * int64(p.pageSize) }
+
+// TestFileGrowsAheadOfNeed: nobody waits for it as long as there is room.
+func TestFileGrowsAheadOfNeed(t *testing.T) {
+	p, f := growing(t)
+	before := p.FileBytes()
+	size := f.begin(t, p)
+	require.Equal(t, p.wholePages(before+before/growthFraction), size)
+	for p.inUse()+4*MinPageSize < before {
+		newPage(t, p, 1) // with the growth under way
+	}
+	require.Equal(t, before, p.FileBytes(), "room that is not there yet does not count")
+	p.syncing.grown.Store(false)
+	f.goOn <- nil
+	for p.growth.to != nil {
+		newPage(t, p, 1)
+	}
+	require.Equal(t, size, p.FileBytes())
+	require.True(t, p.syncing.grown.Load(), "the next sync has to make the size durable")
+	require.Empty(t, f.asked, "there is more than half a step left")
+	got, err := p.file.Size()
+	require.NoError(t, err)
+	require.Equal(t, size, got)
+}
+
+// TestFileThatDoesNotGrowAhead: who needs the room tries again, and is told.
+func TestFileThatDoesNotGrowAhead(t *testing.T) {
+	p, f := growing(t)
+	before := p.FileBytes()
+	f.begin(t, p)
+	f.goOn <- vfs.ErrNoSpace
+	for p.inUse()+4*MinPageSize < before {
+		newPage(t, p, 1)
+	}
+	require.Empty(t, f.asked, "once for each size")
+	f.goOn <- errBroken
+	var err error
+	for err == nil {
+		_, _, err = p.New(1)
+	}
+	require.ErrorIs(t, err, errBroken)
+	<-f.asked
+	f.goOn <- nil
+	newPage(t, p, 1)
+	require.Greater(t, p.FileBytes(), before)
+}
+
+// TestGrowthEndsBeforeTheFileIsCutOrClosed: the goroutine would make it longer again, or write to a file that is closed.
+func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
+	for name, end := range map[string]func(p *Pager) error{
+		"cut":       func(p *Pager) error { return p.TrimFile(true) },
+		"close":     (*Pager).Close,
+		"closeFile": (*Pager).CloseFile,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := growing(t)
+			size := f.begin(t, p)
+			done := make(chan error)
+			go func() { done <- end(p) }()
+			select {
+			case <-done:
+				t.Fatal("it did not wait")
+			default:
+			}
+			f.goOn <- nil
+			require.NoError(t, <-done)
+			require.Nil(t, p.growth.to)
+			if name == "cut" {
+				require.Less(t, p.FileBytes(), size)
+				require.Equal(t, int64(p.space.end)*MinPageSize, p.FileBytes())
+			}
+		})
+	}
+}
+
+// TestNothingGrowsAhead where runs have to repeat exactly, or room is bounded.
+func TestNothingGrowsAhead(t *testing.T) {
+	for name, set := range map[string]func(o *Options){
+		"inline":  func(o *Options) { o.Inline = true },
+		"bounded": func(o *Options) { o.MaxBytes = 1 << 30 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := growing(t)
+			set(&p.o)
+			for p.inUse()+4*MinPageSize < p.FileBytes() {
+				newPage(t, p, 1)
+			}
+			require.Nil(t, p.growth.to)
+			require.Empty(t, f.asked)
+		})
+	}
+}
