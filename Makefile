@@ -65,7 +65,7 @@ run: build ## Import the sources of the Go toolchain, kill the import half-way, 
 torture: ## Everything that tries to break the store, an evening long; goes on where it was interrupted
 	scripts/torture.sh $(TORTURETIME)
 
-cross: ## Build and vet for every supported platform
+cross: ## Build for every supported platform, and vet for each system and processor
 	@scripts/cross.sh
 
 clean: ## Remove what the other targets made
