@@ -21,10 +21,11 @@ const (
 // holder of the writer lock, but for the file's own growing, which a goroutine does that ends with it. It is begun when half a step is
 // left, and not for small files, so that who puts little, or frees, does not have it made for nothing.
 //
-// Nobody counts on the new room before it is taken over, by endGrowth: until then a crash, or a failure, leaves a file that is longer than its
+// Nobody counts on the new room before it is taken over, by EndGrowth: until then a crash, or a failure, leaves a file that is longer than its
 // pages, or one that is not.
 type growth struct {
 	from int64      // bytes in use at which there is something to do; at most fileSize
+	full bool       // there was no room for a step when somebody tried last: nobody tries ahead
 	to   chan int64 // of capacity 1: the size that the goroutine has made, or 0; nil: there is none
 }
 
@@ -40,7 +41,7 @@ func (p *Pager) reserve(n uint64) error {
 		return nil
 	}
 	if need > p.fileSize {
-		p.endGrowth()
+		p.EndGrowth()
 	}
 	if need > p.fileSize {
 		if err := p.grow(asked, n, need); err != nil {
@@ -69,7 +70,8 @@ func (p *Pager) grow(asked, n uint64, need int64) error {
 	}
 	size = p.wholePages(size)
 	err := p.file.Grow(size)
-	if size > need && errors.Is(err, vfs.ErrNoSpace) {
+	p.growth.full = errors.Is(err, vfs.ErrNoSpace)
+	if size > need && p.growth.full {
 		size = need
 		err = p.file.Grow(size)
 	}
@@ -108,7 +110,7 @@ func (p *Pager) growAhead(need int64) {
 		return
 	}
 	size := p.wholePages(p.fileSize + step)
-	if p.growth.to != nil || p.o.Inline || p.o.ReadOnly || p.o.MaxBytes > 0 || uint64(size)/uint64(p.pageSize) > p.mostPages() {
+	if p.growth.to != nil || p.growth.full || p.o.Inline || p.o.ReadOnly || p.o.MaxBytes > 0 || uint64(size)/uint64(p.pageSize) > p.mostPages() {
 		return
 	}
 	to, file := make(chan int64, 1), p.file
@@ -121,16 +123,19 @@ func (p *Pager) growAhead(need int64) {
 	}()
 }
 
-// endGrowth waits for the goroutine, if there is one, and takes over what it has made.
-func (p *Pager) endGrowth() {
+// EndGrowth waits for the goroutine, if there is one, and takes over what it has made. An attempt for which there is no room may have all
+// that is left for a moment: who needs room elsewhere calls it before.
+func (p *Pager) EndGrowth() {
 	if p.growth.to == nil {
 		return
 	}
 	size := <-p.growth.to
 	p.growth.to = nil
-	if size > p.fileSize {
-		p.grown(size)
+	if size == 0 {
+		p.growth.full = true // or it failed in another way: who needs the room finds out
+		return
 	}
+	p.grown(size)
 }
 
 // slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
@@ -142,7 +147,10 @@ func (p *Pager) slack() uint64 {
 
 // TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.
 func (p *Pager) TrimFile(exact bool) error {
-	p.endGrowth()
+	if !exact && p.growth.to != nil && len(p.growth.to) == 0 {
+		return nil // It is growing: nobody wants it shorter, and who commits would wait.
+	}
+	p.EndGrowth()
 	size := int64(p.space.end) * int64(p.pageSize)
 	if !exact {
 		size += int64(p.slack()) * int64(p.pageSize)

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ func growing(t *testing.T) (*Pager, *growFile) {
 		newPage(t, p, 1)
 	}
 	require.Nil(t, p.growth.to)
-	f := &growFile{p.file, make(chan int64, 1), make(chan error, 1)}
+	f := &growFile{p.file, make(chan int64, 4), make(chan error, 4)}
 	p.file = f
 	return p, f
 }
@@ -90,9 +91,38 @@ func TestFileThatDoesNotGrowAhead(t *testing.T) {
 	}
 	require.ErrorIs(t, err, errBroken)
 	<-f.asked
+
+	// Where there is no room for a step, only what has to be is tried from then on.
+	for range 2 {
+		f.goOn <- vfs.ErrNoSpace
+		f.goOn <- nil
+		newPage(t, p, 1)
+		require.Greater(t, <-f.asked, <-f.asked)
+		require.Nil(t, p.growth.to)
+	}
 	f.goOn <- nil
 	newPage(t, p, 1)
-	require.Greater(t, p.FileBytes(), before)
+	<-f.asked
+	require.Greater(t, p.FileBytes(), before+before/16)
+	f.begin(t, p)
+	f.goOn <- nil
+}
+
+// TestFileThatGrowsIsNotCut as long as it does, after a checkpoint: commits would wait for that.
+func TestFileThatGrowsIsNotCut(t *testing.T) {
+	p, f := growing(t)
+	size := f.begin(t, p)
+	p.space.end /= 2 // as if they had been freed, and given back
+	before := p.FileBytes()
+	require.NoError(t, p.TrimFile(false))
+	require.Equal(t, before, p.FileBytes())
+	require.NotNil(t, p.growth.to)
+	f.goOn <- nil
+	for len(p.growth.to) == 0 {
+		runtime.Gosched()
+	}
+	require.NoError(t, p.TrimFile(false))
+	require.Less(t, p.FileBytes(), size/2+size/8)
 }
 
 // TestGrowthEndsBeforeTheFileIsCutOrClosed: the goroutine would make it longer again, or write to a file that is closed.

@@ -205,13 +205,13 @@ func (p *Pager) Close() error {
 		p.first = nil
 	}
 	p.arena.close()
-	p.endGrowth()
+	p.EndGrowth()
 	return errors.Join(append(errs, p.file.Close())...)
 }
 
 // CloseFile closes the file and leaves the memory: pages that somebody looks at stay as they are, until the process ends.
 func (p *Pager) CloseFile() error {
-	p.endGrowth()
+	p.EndGrowth()
 	return p.file.Close()
 }
 

@@ -261,6 +261,7 @@ func (s *Store) closeClean() error {
 	if err := s.shrink(); err != nil && !isNoSpace(err) { // packing needs room for the copies; the rest need not
 		return err
 	}
+	s.pg.EndGrowth()
 	if err := s.log.Prepare(); err != nil {
 		return s.logError(err)
 	}
@@ -279,6 +280,7 @@ func (s *Store) closeClean() error {
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
 func (s *Store) checkpointLocked() error {
+	s.pg.EndGrowth()
 	if err := s.log.Prepare(); err != nil {
 		return s.logError(err)
 	}

@@ -38,6 +38,7 @@ type diskState struct {
 	full    map[int]bool // sectors that hold durable records
 	cached  map[int]bool // pages written through the cache in this life
 	direct  map[int]bool // pages written directly in this life
+	begun   int64        // the disk has begun with what is before it
 }
 
 const sector = 512
@@ -104,7 +105,7 @@ func (d *disk) SyncDir(name string) error {
 }
 
 func (s *diskState) live() {
-	s.full, s.cached, s.direct = map[int]bool{}, map[int]bool{}, map[int]bool{}
+	s.full, s.cached, s.direct, s.begun = map[int]bool{}, map[int]bool{}, map[int]bool{}, 0
 }
 
 type diskFile struct {
@@ -149,6 +150,7 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 		lo, hi = lo/pageUnit*pageUnit, alignUp(hi, pageUnit)
 	}
 	if off >= firstRecord && !bytes.Equal(p, make([]byte, len(p))) { // zeros are a new segment's
+		assert.GreaterOrEqual(f.d.t, off/pageUnit*pageUnit, s.begun, "the disk has begun with a page that is written again")
 		for at := lo / sector; at < hi/sector; at++ {
 			assert.False(f.d.t, s.full[at], "a write of [%d,%d) covers sector %d, which holds durable records", off, hi, at)
 		}
@@ -220,6 +222,9 @@ func (f *diskFile) StartWriteBack(off, n int64) error {
 	assert.Zero(f.d.t, off%pageUnit)
 	assert.Zero(f.d.t, n%pageUnit)
 	_, err := f.d.do(fmt.Sprintf("begin %d", off), f.name, int(n))
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.s.begun = off + n
 	return err
 }
 

@@ -358,7 +358,7 @@ const beginBytes = 256 << 10
 func (l *Log) begin(g group) error {
 	r := g.run
 	from := max(l.begun, g.synced, r.seg.start())
-	to := (r.start + LSN(len(r.buf))) / pageUnit * pageUnit // The rest of a page is written to again.
+	to := g.end / pageUnit * pageUnit // The next record begins in the same page, and that is written again.
 	if to < from+beginBytes {
 		return nil
 	}

@@ -29,7 +29,7 @@ var pageMutants = []mutant{
 	{"order", "room_that_is_not_there_yet_counts", "pager/grow.go", `	p.growth.to = to
 `, `	p.growth.to, p.fileSize = to, size
 `},
-	{"order", "the_file_is_cut_while_it_grows", "pager/grow.go", `	p.endGrowth()
+	{"order", "the_file_is_cut_while_it_grows", "pager/grow.go", `	p.EndGrowth()
 	size := int64(p.space.end)`, `	size := int64(p.space.end)`},
 	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/grow.go", `	p.syncing.grown.Store(true)
 `, ``},
