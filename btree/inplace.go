@@ -16,6 +16,7 @@ type trail struct {
 	top  uint8            // level of the root
 }
 
+// trailDepth bounds what is cleared for each change: few trees are as deep.
 const trailDepth = 8
 
 // A stop is a step and which page it is.

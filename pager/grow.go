@@ -17,7 +17,7 @@ const (
 )
 
 // growth makes the file longer before anybody needs it. While a checkpoint writes to the file, or the disk is busy with the log, the
-// system may take ten milliseconds and more for a step, and whoever takes a page holds the writer lock. All of it belongs to the
+// system may take milliseconds for a step, and whoever takes a page holds the writer lock. All of it belongs to the
 // holder of the writer lock, but for the file's own growing, which a goroutine does that ends with it. It is begun when half a step is
 // left, and not for small files, so that who puts little, or frees, does not have it made for nothing.
 //

@@ -154,15 +154,20 @@ func TestFirstIsToldBeforeTheSecondHasLanded(t *testing.T) {
 	require.NoError(t, <-third)
 }
 
-// TestSecondGroupWaitsForCompany: it departs beside another one when it ends as many commits, and not before.
-func TestSecondGroupWaitsForCompany(t *testing.T) {
-	l, _, tw := towered(t, nil)
+// threeOnTheirWay sends a group of three commits, and returns the answer to the last of them, and what lands the group.
+func threeOnTheirWay(t *testing.T, l *testLog, tw *tower) (first chan error, one int64) {
 	for range 2 {
 		_, err := l.Append([]byte("company"), true)
 		require.NoError(t, err)
 	}
-	first := l.fly("first")
-	one := tw.next()
+	first = l.fly("first")
+	return first, tw.next()
+}
+
+// TestSecondGroupWaitsForCompany: it departs beside another one when it ends as many commits, and not before.
+func TestSecondGroupWaitsForCompany(t *testing.T) {
+	l, _, tw := towered(t, nil)
+	first, one := threeOnTheirWay(t, l, tw)
 	a := l.fly("a")
 	b := l.fly("b")
 	tw.nobody()
@@ -238,12 +243,7 @@ func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
 // TestWaiterForASyncSendsTheSecondGroup: the leader, who wants none, takes it along.
 func TestWaiterForASyncSendsTheSecondGroup(t *testing.T) {
 	l, _, tw := towered(t, nil)
-	for range 2 {
-		_, err := l.Append([]byte("company"), true)
-		require.NoError(t, err)
-	}
-	first := l.fly("first")
-	one := tw.next()
+	first, one := threeOnTheirWay(t, l, tw)
 	end, err := l.Append([]byte("unsynced"), true)
 	require.NoError(t, err)
 	unsynced := make(chan error, 1)
