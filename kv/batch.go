@@ -38,15 +38,6 @@ type batchOps struct {
 
 const batchHead = 21 // bytes of a row before a and b
 
-// Kinds of operations in a batch.
-const (
-	batchPut byte = iota
-	batchDelete
-	batchDeleteRange
-	batchPutTTL
-	batchPutExpireAt
-)
-
 // NewBatch returns an empty batch for Apply on any store whose keys may be as long as this one's.
 func (db *DB) NewBatch() *Batch {
 	b := new(Batch)
@@ -92,11 +83,11 @@ func (b *Batch) Reset() {
 }
 
 // Put sets key to value: permanent, or with the default ttl of the family.
-func (v *batchVerbs) Put(key, value []byte) { v.add(batchPut, key, value, 0) }
+func (v *batchVerbs) Put(key, value []byte) { v.add(opPut, key, value, 0) }
 
 // PutTTL sets key to value with an expiry: ttl from the moment on at which the batch is applied.
 func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
-	v.add(batchPutTTL, key, value, int64(ttl))
+	v.add(opPutTTL, key, value, int64(ttl))
 }
 
 // PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch is applied.
@@ -105,14 +96,14 @@ func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	if !ok || ms <= 0 { // Too far away either way: no clock makes it good.
 		ms = 0
 	}
-	v.add(batchPutExpireAt, key, value, ms)
+	v.add(opPutExpireAt, key, value, ms)
 }
 
 // Delete removes key.
-func (v *batchVerbs) Delete(key []byte) { v.add(batchDelete, key, nil, 0) }
+func (v *batchVerbs) Delete(key []byte) { v.add(opDelete, key, nil, 0) }
 
 // DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not bound.
-func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(batchDeleteRange, lo, hi, 0) }
+func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(opDeleteRange, lo, hi, 0) }
 
 func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 	b := v.all()
@@ -120,13 +111,13 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 	if b.err != nil {
 		return
 	}
-	if kind != batchDeleteRange {
+	if kind != opDeleteRange {
 		b.err = checkKey(first, b.db)
 	}
-	if kind != batchDeleteRange && kind != batchDelete && b.err == nil {
+	if kind != opDeleteRange && kind != opDelete && b.err == nil {
 		b.err = checkValue(second)
 	}
-	if (kind == batchPutTTL || kind == batchPutExpireAt) && when <= 0 && b.err == nil {
+	if (kind == opPutTTL || kind == opPutExpireAt) && when <= 0 && b.err == nil {
 		b.err = fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
 	}
 	if b.err != nil {

@@ -118,12 +118,12 @@ func (s *shots) Count() (int64, error) { return readShot(s, (*verbs).Count) }
 
 // Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the family's default ttl.
 func (s *shots) Put(key, value []byte) error {
-	return s.write(func(v *verbs) error { return v.Put(key, value) })
+	return s.writeRow(operation{kind: opPut, first: key, second: value})
 }
 
 // PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive.
 func (s *shots) PutTTL(key, value []byte, ttl time.Duration) error {
-	return s.write(func(v *verbs) error { return v.PutTTL(key, value, ttl) })
+	return s.writeRow(operation{kind: opPutTTL, first: key, second: value, when: int64(ttl)})
 }
 
 // PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after now.
@@ -153,7 +153,7 @@ func (s *shots) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 
 // Delete removes key. An absent key is nil.
 func (s *shots) Delete(key []byte) error {
-	return s.write(func(v *verbs) error { return v.Delete(key) })
+	return s.writeRow(operation{kind: opDelete, first: key})
 }
 
 // Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ebbkv/ebb/ttl"
 	"github.com/ebbkv/ebb/txn"
 )
 
@@ -31,6 +32,7 @@ const sharedBytes = 256 << 10
 type shot struct {
 	family string
 	call   func(*verbs) error // does the write; may be called again after a rollback
+	row    operation          // what the write does, if call is nil: it may be carried out together with others
 	err    error
 	told   chan shotNews // capacity 1, so that telling never waits
 
@@ -141,9 +143,21 @@ func (q *sharing) take(leader *shot) {
 
 // write runs one call in a write transaction, alone or shared, and commits it unless the call failed. call puts its
 // result where the caller looks for it; after a rollback it may be made again.
-func (s *shots) write(call func(*verbs) error) (err error) {
+func (s *shots) write(call func(*verbs) error) error {
 	me := shotPool.Get().(*shot)
-	me.family, me.call = s.name, call
+	me.call = call
+	return s.shoot(me)
+}
+
+// writeRow is write for what has no result, and no other condition than that its arguments are good.
+func (s *shots) writeRow(op operation) error {
+	me := shotPool.Get().(*shot)
+	me.row = op
+	return s.shoot(me)
+}
+
+func (s *shots) shoot(me *shot) (err error) {
+	me.family = s.name
 	news := shotLeads
 	if !s.db.sharing.join(me) {
 		news = <-me.told
@@ -153,7 +167,7 @@ func (s *shots) write(call func(*verbs) error) (err error) {
 	}
 	switch err = me.err; news {
 	case shotAlone:
-		err = s.writeAlone(call)
+		err = s.writeAlone(me)
 	case shotStands:
 		err = s.awaitHead()
 	}
@@ -162,14 +176,22 @@ func (s *shots) write(call func(*verbs) error) (err error) {
 	return err
 }
 
-// writeAlone runs one call in a write transaction of its own, and commits it unless the call failed.
-func (s *shots) writeAlone(call func(*verbs) error) error {
+// carryOut does the write.
+func (s *shot) carryOut(v *verbs) error {
+	if s.call == nil {
+		return s.row.carryOut(v)
+	}
+	return s.call(v)
+}
+
+// writeAlone does a write in a transaction of its own, and commits it unless the write failed.
+func (s *shots) writeAlone(me *shot) error {
 	tx, err := s.use(context.Background(), nil)
 	if err != nil {
 		return err
 	}
 	defer s.done(tx)
-	if err := call(&tx.verbs); err != nil {
+	if err := me.carryOut(&tx.verbs); err != nil {
 		return err
 	}
 	return tx.commit(nil)
@@ -203,7 +225,7 @@ func (s *shots) lead(me *shot) shotNews {
 	defer s.done(tx)
 	me.inner, me.began = tx.inner, tx.inner.Seq()
 	if len(me.group) == 1 {
-		if me.err = me.call(&tx.verbs); me.err == nil {
+		if me.err = me.carryOut(&tx.verbs); me.err == nil {
 			me.err = tx.commit(nil)
 		}
 		return shotDone
@@ -248,26 +270,61 @@ func (s *shots) dismiss(me *shot) {
 	s.db.sharing.back(me)
 }
 
-// share carries out writes one after the other. Those that changed nothing and failed, and those for which the
+// share carries out writes in their order, some of them together. Those that changed nothing and failed, and those for which the
 // transaction has grown too large, are to go on alone; all of them, if one failed half-way.
 func (tx *Tx) share(group []*shot) (together, alone []*shot) {
 	together = group[:0:0]
-	for i, one := range group {
+	apart := 0 // of the next ones, which failed together and changed nothing: one of them is to blame
+	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
 		if before > sharedBytes {
-			return together, append(alone, group[i:]...)
+			return together, append(alone, rest...)
 		}
-		err := one.call(tx.family(one.family))
+		n := 1
+		if apart > 0 {
+			apart--
+		} else {
+			n = alike(rest, sharedBytes-before)
+		}
+		err := tx.carryOut(rest[:n])
+		unchanged := err != nil && tx.err() == nil && tx.inner.Bytes() == before
 		switch {
 		case err == nil:
-			together = append(together, one)
-		case tx.err() == nil && tx.inner.Bytes() == before:
-			alone = append(alone, one)
+			together = append(together, rest[:n]...)
+		case unchanged && n > 1:
+			apart = n
+			continue
+		case unchanged:
+			alone = append(alone, rest[0])
 		default:
 			return nil, group
 		}
+		rest = rest[n:]
 	}
 	return together, alone
+}
+
+// alike counts the writes at the head of a group that may be carried out together: operations on rows of one family. The last
+// of them begins below a bound on their bytes.
+func alike(group []*shot, bytes int64) (n int) {
+	for n < min(len(group), ttl.ApplyRows) && bytes >= 0 && group[n].call == nil && group[n].family == group[0].family {
+		bytes -= int64(len(group[n].row.first) + len(group[n].row.second))
+		n++
+	}
+	return max(n, 1)
+}
+
+// carryOut does what several writes do that are alike, or one.
+func (tx *Tx) carryOut(some []*shot) error {
+	v := tx.family(some[0].family)
+	if len(some) == 1 {
+		return some[0].carryOut(v)
+	}
+	var ops [ttl.ApplyRows]operation
+	for i, one := range some {
+		ops[i] = one.row
+	}
+	return v.applyAll(ops[:len(some)])
 }
 
 // family gives the verbs of a family that shares the transaction.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -139,19 +140,113 @@ func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
 	checkStore(t, db)
 }
 
+// TestRowsThatShareAreInOrder: puts and deletes of few keys in two families meet, and what stands in the end is what would have stood had
+// each come alone.
+func TestRowsThatShareAreInOrder(t *testing.T) {
+	db := openTest(t)
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
+	rng := rand.New(rand.NewPCG(1, 2))
+	want := map[string]string{}
+	for range 30 {
+		var writes []func() error
+		for i := range 1 + rng.IntN(kv.MaxShared) {
+			family, key, value := "default", fmt.Append(nil, "k", rng.IntN(8)), fmt.Append(nil, "v", i)
+			if rng.IntN(6) == 0 {
+				family = "f"
+			}
+			cf := db.CF(family)
+			switch rng.IntN(4) {
+			case 0:
+				writes = append(writes, func() error { return cf.Delete(key) })
+				delete(want, family+string(key))
+			case 1:
+				writes = append(writes, func() error { return cf.PutTTL(key, value, time.Hour) })
+				want[family+string(key)] = string(value) + " for a while"
+			default:
+				writes = append(writes, func() error { return cf.Put(key, value) })
+				want[family+string(key)] = string(value)
+			}
+		}
+		before := seq(t, db)
+		require.NoError(t, errors.Join(together(t, db, writes...)...))
+		require.EqualValues(t, 1, seq(t, db)-before)
+		have := map[string]string{}
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			for _, family := range []string{"default", "f"} {
+				for key, value := range tx.CF(family).All() {
+					have[family+string(key)] = string(value)
+					if left, err := tx.CF(family).TTL(key); err != nil {
+						return err
+					} else if left != kv.NoExpiry {
+						have[family+string(key)] += " for a while"
+					}
+				}
+			}
+			return nil
+		}))
+		require.Equal(t, want, have)
+	}
+	checkStore(t, db)
+}
+
+// TestOneOfTheRowsThatShareIsBad: it is told so, and the rows around it share.
+func TestOneOfTheRowsThatShareIsBad(t *testing.T) {
+	bad := map[string]func(db *kv.DB) error{
+		"key":    func(db *kv.DB) error { return db.Put(nil, nil) },
+		"delete": func(db *kv.DB) error { return db.Delete(make([]byte, db.MaxKeySize()+1)) },
+		"ttl":    func(db *kv.DB) error { return db.PutTTL([]byte("k"), nil, 0) },
+	}
+	errs := map[string]error{"key": kv.ErrKeyEmpty, "delete": kv.ErrKeyTooLarge, "ttl": kv.ErrInvalidTTL}
+	const rows = 20 // more than are carried out together
+	for name, call := range bad {
+		for at := range rows {
+			db := openTest(t)
+			before := seq(t, db)
+			var writes []func() error
+			for i := range rows {
+				writes = append(writes, func() error { return db.Put(fmt.Append(nil, i), nil) })
+			}
+			writes[at] = func() error { return call(db) }
+			for i, err := range together(t, db, writes...) {
+				if i == at {
+					require.ErrorIs(t, err, errs[name])
+				} else {
+					require.NoError(t, err)
+				}
+			}
+			n, err := db.Count()
+			require.NoError(t, err)
+			require.EqualValues(t, rows-1, n, "%s %d", name, at)
+			require.EqualValues(t, 1, seq(t, db)-before, "%s %d", name, at)
+		}
+	}
+}
+
 // TestWriteThatFailsHalfWayTakesNobodyAlong: a value that finds no room has changed pages by then.
 func TestWriteThatFailsHalfWayTakesNobodyAlong(t *testing.T) {
-	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 4 << 20})
-	errs := together(t, db,
-		add(db, "n"),
-		func() error { return db.Put([]byte("large"), make([]byte, 8<<20)) },
-		add(db, "n"),
-	)
-	require.NoError(t, errs[0])
-	require.ErrorIs(t, errs[1], kv.ErrNoSpace)
-	require.NoError(t, errs[2])
-	require.Equal(t, 2, countOf(t, db, "n"))
-	checkStore(t, db)
+	large := func(db *kv.DB) func() error {
+		return func() error { return db.Put([]byte("large"), make([]byte, 8<<20)) }
+	}
+	t.Run("beside counters", func(t *testing.T) {
+		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 4 << 20})
+		errs := together(t, db, add(db, "n"), large(db), add(db, "n"))
+		require.NoError(t, errs[0])
+		require.ErrorIs(t, errs[1], kv.ErrNoSpace)
+		require.NoError(t, errs[2])
+		require.Equal(t, 2, countOf(t, db, "n"))
+		checkStore(t, db)
+	})
+	t.Run("beside rows", func(t *testing.T) {
+		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 4 << 20})
+		put := func(key string) func() error { return func() error { return db.Put([]byte(key), nil) } }
+		errs := together(t, db, put("a"), put("b"), large(db), put("c"), put("d"))
+		require.ErrorIs(t, errs[2], kv.ErrNoSpace)
+		require.NoError(t, errors.Join(errs[0], errs[1], errs[3], errs[4]))
+		n, err := db.Count()
+		require.NoError(t, err)
+		require.EqualValues(t, 4, n)
+		checkStore(t, db)
+	})
 }
 
 // TestLargeWritesDoNotShare: what a shared transaction has no room for goes on alone.

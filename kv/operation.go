@@ -1,0 +1,103 @@
+package kv
+
+import (
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// operation is a change that is carried out together with others: of a batch, and of one-shot writes that share a transaction.
+// What it points to is its maker's.
+type operation struct {
+	kind          byte
+	family        int    // number in its batch
+	first, second []byte // key and value, or the bounds of a range
+	when          int64  // a ttl in nanoseconds, or an expiry in milliseconds, or 0
+}
+
+// Kinds of operations.
+const (
+	opPut byte = iota
+	opDelete
+	opDeleteRange
+	opPutTTL
+	opPutExpireAt
+)
+
+// carryOut does it alone. One-shot writes are operations of three kinds.
+func (op *operation) carryOut(v *verbs) error {
+	switch op.kind {
+	case opDelete:
+		return v.Delete(op.first)
+	case opPutTTL:
+		return v.PutTTL(op.first, op.second, time.Duration(op.when))
+	}
+	return v.Put(op.first, op.second)
+}
+
+// applyAll carries out operations on one family. Whether it may is looked at once for all of them.
+func (v *verbs) applyAll(ops []operation) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(true); err != nil {
+		return err
+	}
+	var changes [ttl.ApplyRows]ttl.Change
+	n := 0
+	for i := range ops {
+		op := &ops[i]
+		if op.kind == opDeleteRange {
+			if err := v.applyRows(changes[:n]); err != nil {
+				return err
+			}
+			if err := v.removeRange(op.first, op.second); err != nil {
+				return err
+			}
+			n = 0
+			continue
+		}
+		if err := v.change(op, &changes[n]); err != nil {
+			return err
+		}
+		n++
+	}
+	return v.applyRows(changes[:n])
+}
+
+func (v *verbs) applyRows(changes []ttl.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	return v.below(v.rows().Apply(changes))
+}
+
+// change makes c what the operation does to a row.
+func (v *verbs) change(op *operation, c *ttl.Change) error {
+	if err := checkKey(op.first, v.tx.db); err != nil {
+		return err
+	}
+	// Field by field: a literal would be made elsewhere and copied.
+	c.Key, c.Value, c.Tag, c.Delete = op.first, nil, 0, op.kind == opDelete
+	if c.Delete {
+		return nil
+	}
+	if err := checkValue(op.second); err != nil {
+		return err
+	}
+	expiry, err := v.expiry(op)
+	if err != nil {
+		return err
+	}
+	c.Value, c.Tag = op.second, expiry
+	return nil
+}
+
+// expiry is what a put gives its row.
+func (v *verbs) expiry(op *operation) (int64, error) {
+	switch op.kind {
+	case opPutTTL:
+		return v.after(time.Duration(op.when))
+	case opPutExpireAt:
+		return v.until(time.UnixMilli(op.when))
+	}
+	return v.usual()
+}
