@@ -155,12 +155,30 @@ func (p *Pager) TrimFile(exact bool) error {
 	if !exact {
 		size += int64(p.slack()) * int64(p.pageSize)
 	}
-	if size >= p.fileSize || !exact && p.fileSize-size <= max(2*minGrowth, size/4) {
+	if !exact && p.fileSize-size <= max(2*minGrowth, size/4) {
 		return nil
 	}
+	_, err := p.cut(size)
+	return err
+}
+
+// GiveRoom gives others what the file has behind its pages and the slack, for a disk that is full, and says whether that was anything. Writer
+// lock, and no checkpoint is under way.
+//
+// Crash order: the newest durable meta page is the last one, and the file keeps all pages that it counts.
+func (p *Pager) GiveRoom() (given bool, err error) {
+	p.EndGrowth()
+	return p.cut(int64(max(p.space.end, p.lastMeta.Pages)+p.slack()) * int64(p.pageSize))
+}
+
+// cut makes the file shorter, if it is longer than size.
+func (p *Pager) cut(size int64) (cut bool, err error) {
+	if size >= p.fileSize {
+		return false, nil
+	}
 	if err := p.file.Truncate(size); err != nil {
-		return fmt.Errorf("cut %s: %w", p.name, err)
+		return false, fmt.Errorf("cut %s: %w", p.name, err)
 	}
 	p.fileSize, p.growth.from = size, size
-	return nil
+	return true, nil
 }

@@ -170,3 +170,31 @@ func TestNothingGrowsAhead(t *testing.T) {
 		})
 	}
 }
+
+// TestFileGivesRoomToOthers: all that is behind the slack. Pages of the durable state stay, free or not.
+func TestFileGivesRoomToOthers(t *testing.T) {
+	p, f := growing(t)
+	f.begin(t, p)
+	f.goOn <- nil
+	given, err := p.GiveRoom()
+	require.NoError(t, err)
+	require.True(t, given)
+	require.Equal(t, p.inUse(), p.FileBytes())
+	got, err := p.file.Size()
+	require.NoError(t, err)
+	require.Equal(t, p.inUse(), got)
+	given, err = p.GiveRoom()
+	require.NoError(t, err)
+	require.False(t, given, "there is no more")
+
+	f.goOn <- nil
+	newPage(t, p, 1)
+	require.NotEmpty(t, f.asked, "who needs room makes the file longer")
+	require.Greater(t, p.FileBytes(), p.inUse())
+	m := p.LastMeta()
+	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
+	p.Prefer(&m)
+	given, err = p.GiveRoom()
+	require.NoError(t, err)
+	require.False(t, given)
+}

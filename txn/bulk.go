@@ -63,8 +63,8 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	w.set(id, t)
-	if err := s.log.Prepare(); err != nil {
-		return 0, s.logError(err)
+	if err := s.prepareLog(s.giveRoom); err != nil {
+		return 0, err
 	}
 	done = true
 	v := w.install(s.head.lsn, false)

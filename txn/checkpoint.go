@@ -72,8 +72,16 @@ func (s *Store) checkpoint(ctx context.Context) error {
 // capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
 func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if s.started {
-		if err := s.log.Prepare(); err != nil { // before the lock: it may write a whole segment
-			return nil, s.logError(err)
+		// Before the lock: it may write a whole segment.
+		err := s.prepareLog(func() bool {
+			if s.lockWriter(ctx) != nil {
+				return false
+			}
+			defer s.unlockWriter()
+			return s.giveRoom()
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	if err := s.lockWriter(ctx); err != nil {
@@ -262,8 +270,8 @@ func (s *Store) closeClean() error {
 		return err
 	}
 	s.pg.EndGrowth()
-	if err := s.log.Prepare(); err != nil {
-		return s.logError(err)
+	if err := s.prepareLog(s.giveRoom); err != nil {
+		return err
 	}
 	c, err := s.captureLocked(true)
 	if err != nil {
@@ -281,8 +289,8 @@ func (s *Store) closeClean() error {
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
 func (s *Store) checkpointLocked() error {
 	s.pg.EndGrowth()
-	if err := s.log.Prepare(); err != nil {
-		return s.logError(err)
+	if err := s.prepareLog(s.giveRoom); err != nil {
+		return err
 	}
 	c, err := s.captureLocked(false)
 	if err != nil {

@@ -201,7 +201,7 @@ func (s *Store) walOptions() wal.Options {
 		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		Ours:   func() error { return replaced(s.pg.CheckIdentity()) },
-		Before: s.pg.SyncExtents,
+		Before: s.pg.SyncExtents, MakeRoom: s.makeLogRoom,
 	}
 }
 

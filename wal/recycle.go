@@ -61,7 +61,12 @@ func (l *Log) prepareAhead() {
 func (l *Log) prepareBound() error {
 	l.prep.Lock()
 	defer l.prep.Unlock()
-	return l.prepare(l.bound.Load())
+	most := l.bound.Load()
+	err := l.prepare(most)
+	if most == 0 && l.opts.MakeRoom != nil && errors.Is(err, vfs.ErrNoSpace) && l.opts.MakeRoom() {
+		err = l.prepare(most)
+	}
+	return err
 }
 
 // prepare is Prepare, refused if all segments would have more bytes than most; 0: no bound. prep is held. As long as there is no spare nobody else moves on to a next segment, so its

@@ -107,6 +107,10 @@ type Options struct {
 	// is final, and nothing of the group is written. nil: there are no such commits.
 	Before func() error
 
+	// MakeRoom is called by an Append that finds no room for its next segment on the disk, SetBound aside, and says whether others gave
+	// some of theirs: then it tries once more. nil: nobody has any.
+	MakeRoom func() bool
+
 	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
 	// the goroutine that wrote, one call at a time, and must not call the log. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)

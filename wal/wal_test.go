@@ -567,6 +567,35 @@ func TestNoSpaceForASegmentFailsOnlyThatAppend(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 }
 
+// TestAppendTriesAgainWithRoomThatOthersGave: once for each segment, and not where SetBound says no.
+func TestAppendTriesAgainWithRoomThatOthersGave(t *testing.T) {
+	d, asked, room := newDisk(t, 512), 0, 1 // how often it was asked, and for how many segments there is room
+	l := createTest(t, testOptions(d))
+	d.hook = func(op, name string, n int) (int, error) {
+		if name > l.opts.name(uint64(room)) && op != "remove" {
+			return n / 2, vfs.ErrNoSpace
+		}
+		return n, nil
+	}
+	l.Log.opts.MakeRoom = func() bool { asked++; room++; return true }
+	l.commit(text(1, 20_000), true)
+	require.Positive(t, asked)
+	require.Equal(t, 1+asked, room)
+	asked = 0
+	l.Log.opts.MakeRoom = func() bool { asked++; return false }
+	_, err := l.Append([]byte(text(2, 20_000)), true)
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
+	require.Equal(t, 1, asked)
+	l.SetBound(l.Bytes())
+	_, err = l.Append([]byte(text(2, 20_000)), true)
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
+	require.Equal(t, 1, asked, "it is not the disk that has no room")
+	l.SetBound(0)
+	d.hook = nil
+	l.commit(text(3, 20_000), true)
+	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
+}
+
 // TestDirectWritesMayBeRefusedLate: a system that opens a file for them may refuse each. The log finds out before the segment has
 // records, and writes it through the cache, in whole pages.
 func TestDirectWritesMayBeRefusedLate(t *testing.T) {

@@ -190,6 +190,7 @@ func suitesOf(m mutant) []suite {
 		"txn":   {most, crashes, histories, rot},
 		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, inPlace, hostile},
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
+		"kv":    {{"kv", "."}},
 		"cf":    {{"cf", "."}, {"kv", "Family|CF"}, crashes},
 	}
 	room := filepath.Dir(m.file)

@@ -22,7 +22,8 @@ var pageMutants = []mutant{
 	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if grown { //`, `		if grown && false { //`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/write.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
-	{"sync", "error_of_cutting_the_file_is_ignored", "pager/grow.go", `		return fmt.Errorf("cut %s: %w", p.name, err)`, `		return nil`},
+	{"sync", "error_of_cutting_the_file_is_ignored", "pager/grow.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
+	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/grow.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil
 }`},

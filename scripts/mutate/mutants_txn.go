@@ -2,6 +2,15 @@ package main
 
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
+	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/share.go", `		case unchanged && n > 1:
+			apart = n
+			continue
+`, ``},
+	{"order", "room_is_given_beside_a_checkpoint", "txn/room.go", `	if !tryLock(s.upkeep) {
+		return false
+	}
+	defer func() { <-s.upkeep }()
+`, ``},
 	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}

@@ -2,6 +2,8 @@ package main
 
 // logMutants are mistakes in the log.
 var logMutants = []mutant{
+	{"order", "nobody_is_asked_for_room", "wal/recycle.go", `errors.Is(err, vfs.ErrNoSpace) && l.opts.MakeRoom() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
+	{"order", "others_are_asked_for_room_that_the_disk_has", "wal/recycle.go", `	if most == 0 && l.opts.MakeRoom`, `	if l.opts.MakeRoom`},
 	{"sync", "a_group_is_not_synced", "wal/group.go", `	if err := r.seg.file.SyncData(); err != nil {
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}

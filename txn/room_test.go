@@ -1,0 +1,77 @@
+package txn
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+func putRow(t *testing.T, tx *Tx, i int) {
+	_, err := tx.Put(9, fmt.Appendf(nil, "k%06d", i), make([]byte, 900), 0)
+	require.NoError(t, err)
+}
+
+// segmentAt is the number of the segment that the log ends in.
+func (s *Store) segmentAt() int64 { return int64(s.log.End()) / s.segment }
+
+// grown is a store whose main file is longer than it has to be, and whose log has no segment prepared, on a disk that has nothing left.
+func grown(t *testing.T) (*Store, *crashfs.Disk) {
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 64<<20, 64<<20
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	first := s.segmentAt()
+	for i := 0; !s.hasRoom(t) || s.log.Bytes() > (s.segmentAt()-first+1)*s.segment; i++ {
+		update(t, s, func(tx *Tx) {
+			for j := range 20 {
+				putRow(t, tx, 20*i+j)
+			}
+		})
+	}
+	disk.SetCapacity(disk.Used())
+	return s, disk
+}
+
+// hasRoom says whether the main file has twelve segments more than it needs.
+func (s *Store) hasRoom(t *testing.T) bool {
+	require.NoError(t, s.lockWriter(t.Context()))
+	defer s.unlockWriter()
+	s.pg.EndGrowth()
+	return s.pg.FileBytes()-int64(s.pg.Pages())*int64(s.pg.PageSize()) > 12*s.segment
+}
+
+// TestFullDiskTakesRoomBackFromTheMainFile: what the file was given ahead of need goes to the log when the log needs it.
+func TestFullDiskTakesRoomBackFromTheMainFile(t *testing.T) {
+	t.Run("commit", func(t *testing.T) {
+		s, _ := grown(t)
+		before := s.pg.FileBytes()
+		update(t, s, func(tx *Tx) {
+			for i := range 2 * int(s.segment) / 1000 {
+				putRow(t, tx, i)
+			}
+		})
+		require.Less(t, s.pg.FileBytes(), before)
+	})
+	t.Run("commit beside a checkpoint", func(t *testing.T) {
+		s, disk := grown(t)
+		before := s.pg.FileBytes()
+		require.True(t, tryLock(s.upkeep))
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		for i := range 2 * int(s.segment) / 1000 {
+			putRow(t, tx, i)
+		}
+		require.ErrorIs(t, tx.Commit(Sync), ErrNoSpace)
+		require.Equal(t, before, s.pg.FileBytes())
+		<-s.upkeep
+		disk.SetCapacity(0)
+	})
+	t.Run("checkpoint", func(t *testing.T) {
+		s, _ := grown(t)
+		require.NoError(t, s.Checkpoint(t.Context()))
+	})
+}
