@@ -14,9 +14,13 @@ import (
 
 // TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of them.
 func TestFailingCallsAreSurvived(t *testing.T) {
+	most := 24
+	if testing.Short() {
+		most = 6
+	}
 	for _, kind := range FaultKinds() {
 		t.Run(kind, func(t *testing.T) {
-			r := Faults(Options{Seed: 2, Most: 24, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			r := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
 			require.Empty(t, r.Failures)
 		})
 	}
@@ -25,7 +29,11 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 // TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened again in the same
 // boot, and what it shows then survives every crash.
 func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
-	for _, text := range []string{"closed put.0", "one big.0 relax.1", "busy ckpt.0", "closed+direct bulk.0", "wide beside.0 over.1"} {
+	workloads := []string{"closed put.0", "one big.0 relax.1", "busy ckpt.0", "closed+direct bulk.0", "wide beside.0 over.1"}
+	if testing.Short() {
+		workloads = workloads[:2]
+	}
+	for _, text := range workloads {
 		t.Run(text, func(t *testing.T) {
 			w, err := ParseWorkload(text)
 			require.NoError(t, err)

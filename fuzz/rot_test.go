@@ -71,7 +71,7 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	every := int64(13)
 	if testing.Short() {
-		every = 127
+		every = 307
 	}
 	r, err := Rots(RotOptions{Every: every, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)})
 	require.NoError(t, err)
