@@ -19,20 +19,20 @@ func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
 	return was, err
 }
 
-// remove is DeleteOnly by a way, if that is known, and says whether ways hold no more.
-func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped bool, err error) {
+// remove is DeleteOnly by a way, as far as that is known. reshaped is that of set.
+func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped uint8, err error) {
 	var d deleter // field by field: a literal would be made elsewhere and copied
 	d.w, d.key, d.way = w, key, by
 	b, off, err := d.look(*t)
 	if off == 0 || err != nil {
-		return Info{}, false, err
+		return Info{}, 0, err
 	}
 	if only != nil && (infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), only)) {
-		return Info{}, false, nil
+		return Info{}, 0, nil
 	}
 	was = aboutAt(b, off)
 	if d.inPlace(t) {
-		return was, false, nil
+		return was, 0, nil
 	}
 	err = d.delete(t)
 	d.done()
@@ -46,7 +46,7 @@ type deleter struct {
 	cell     int // in the leaf
 	key      []byte
 	way      way
-	reshaped bool // no way holds any more
+	reshaped uint8 // level of the highest branch that has lost a child, or got another separator; 0: none
 }
 
 // look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
@@ -62,7 +62,7 @@ func (d *deleter) look(t Tree) (b []byte, off int, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if level < d.top && !d.way.known {
+		if level < d.top && !d.way.known() {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
@@ -128,7 +128,7 @@ func (d *deleter) below(b []byte, level uint8) error {
 		}
 	}
 	if underfull(cb) {
-		d.reshaped = true
+		d.reshaped = level
 		return d.mend(b, i, level-1)
 	}
 	return nil

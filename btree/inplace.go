@@ -86,7 +86,7 @@ func (r *trail) descend(w Writer, t *Tree, key []byte, by way) bool {
 		if err != nil || n == 0 {
 			return false // for the other way to tell
 		}
-		if level < r.top && !by.known {
+		if level < r.top && !by.known() {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {

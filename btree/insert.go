@@ -19,39 +19,40 @@ func (f *Finger) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info,
 	return was, err
 }
 
-// set is Put by a way, if that is known, and says whether ways hold no more.
-func (f *Finger) set(w Writer, t *Tree, key, value []byte, tag int64, by way) (was Info, reshaped bool, err error) {
+// set is Put by a way, as far as that is known. It says at which level the highest branch is that ways cannot lean on any more; 0: they all
+// hold.
+func (f *Finger) set(w Writer, t *Tree, key, value []byte, tag int64, by way) (was Info, reshaped uint8, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
-		return Info{}, false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+		return Info{}, 0, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
 	}
 	if len(value) > MaxValue {
-		return Info{}, false, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
+		return Info{}, 0, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
 	}
 	if err := t.checkDepth(); err != nil {
-		return Info{}, false, err
+		return Info{}, 0, err
 	}
 	var c cell
 	c.set(key, value, tag)
 	if len(value) > MaxInline(pageSize) {
 		// The extent comes first: when there is no space for it, nothing is changed yet.
 		if c.ref, err = w.NewExtent(value); err != nil {
-			return Info{}, false, err
+			return Info{}, 0, err
 		}
 		c.info |= infoOverflow
 	} else if was, done := f.put(t, &c); done {
-		return was, false, nil
+		return was, 0, nil
 	}
 	return f.descend(w, t, &c, by)
 }
 
 // descend is Put of a cell that is not put where the finger points.
-func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped bool, err error) {
+func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped uint8, err error) {
 	var p putter // field by field: a literal would be made elsewhere and copied
 	p.w, p.rightmost, p.finger, p.way = w, true, f, by
 	p.cell.key, p.cell.val, p.cell.ref, p.cell.tag, p.cell.info = c.key, c.val, c.ref, c.tag, c.info
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.inPlace(t) {
-		return p.was, false, nil
+		return p.was, 0, nil
 	}
 	err = p.put(t)
 	p.done()
@@ -90,7 +91,7 @@ type putter struct {
 	retag     bool // the value stays as it is: its extent is the new cell's too
 	was       Info // the row that is replaced
 	way       way
-	reshaped  bool // no way holds any more
+	reshaped  uint8 // level of the highest branch that has got a child or another separator; 0: none
 
 	finger *Finger   // learns the way down, unless nil
 	ref    pager.Ref // of the leaf
@@ -138,7 +139,7 @@ func (p *putter) put(t *Tree) error {
 	if !p.split {
 		return nil
 	}
-	p.bent = true
+	p.bent, p.reshaped = true, t.Depth
 	if t.Depth == maxDepth {
 		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
 	}
@@ -186,10 +187,11 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 	}
 	if err != nil || moved {
-		p.bent, p.reshaped = true, true
+		p.bent, p.reshaped = true, level
 		return err
 	}
 	if p.split {
+		p.reshaped = level
 		setChildRows(b, n, i, summary(cb))
 		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
 		p.bent = level > 1 || p.split || p.left.IsZero()

@@ -189,7 +189,7 @@ func (p *putter) splitPatch(b []byte, i int, ref, base pager.Ref, leaf, changes 
 	setChildRef(b, n, i, ref)
 	setChildRows(b, n, i, cellsSummary(s.cells[:m]))
 	p.ref, p.page, p.was = ref, nil, was
-	p.split, p.reshaped, p.bent = true, true, true
+	p.split, p.reshaped, p.bent = true, 1, true
 	return true, p.addChild(b, i+1, item{sp, rref, cellsSummary(s.cells[m:])})
 }
 

@@ -74,7 +74,7 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 		return err
 	}
 	n := count(b)
-	p.split, p.reshaped, p.right = true, true, ref
+	p.split, p.right = true, ref
 	if i == n && (p.rightmost || ascending(b, i)) {
 		// Keys that come in ascending order leave full pages behind.
 		initLeaf(rb)

@@ -12,33 +12,37 @@ type Change struct {
 }
 
 // Ways are the ways down to the leaves of up to MaxWays changes of one tree, which are carried out one after the other. They are
-// looked for together, and each change goes its own as long as they hold.
+// looked for together, and each change goes its own, as far as that holds.
 type Ways struct {
 	hold bool
+	n    int
 	of   [MaxWays]way
 }
 
 // A way is how to come from the root of a tree to the leaf where a key is or belongs: the child to take at each level. It holds,
-// whatever is copied or changes in leaves, until a branch gets or loses a child or another separator. It is small enough to be handed
-// on in registers.
+// whatever is copied or changes in leaves, until a branch on it gets or loses a child or another separator: from there down it is to be looked for
+// again. It is small enough to be handed on in registers.
 type way struct {
-	to    uint64 // 16 bits for each level, those of level 1 are the lowest
-	known bool   // else it is to be looked for
+	to   uint64 // 16 bits for each level, those of level 1 are the lowest
+	from uint8  // the lowest level at which it is known; 0: at none
 }
 
 // wayLevels is how many levels of branches a way leads through. In a tree that is deeper no way is noted.
 const wayLevels = 4
 
-// note makes i the child to take at level, for which none was noted before.
+// note makes i the child to take at level, for which none was noted before. Levels above it were noted before.
 func (w *way) note(level uint8, i int) {
 	w.to |= uint64(uint16(i)) << (16 * (level - 1) % 64)
-	w.known = true
+	w.from = level
 }
+
+// known says that it leads to the leaf.
+func (w way) known() bool { return w.from == 1 }
 
 // child returns the child of a branch of n children at level that may hold key.
 func (w way) child(b []byte, n int, level uint8, key []byte) int {
 	i := int(uint16(w.to >> (16 * (level - 1) % 64)))
-	if !w.known || i >= n {
+	if level < w.from || w.from == 0 || i >= n {
 		return branchSearch(b, n, key)
 	}
 	if invariant.On && i != branchSearch(b, n, key) {
@@ -47,9 +51,25 @@ func (w way) child(b []byte, n int, level uint8, key []byte) int {
 	return i
 }
 
+// bend is told that a branch at level on the way of the i-th change, and perhaps others on it below that one, are not what they were. Ways
+// that come through it hold above it only.
+func (s *Ways) bend(i int, level uint8) {
+	by := &s.of[i]
+	if by.from == 0 {
+		s.hold = false
+		return
+	}
+	level = max(level, by.from-1) // where it went below is not known
+	for j := i + 1; j < s.n; j++ {
+		if w := &s.of[j]; w.from <= level && w.to>>(16*level) == by.to>>(16*level) {
+			w.from = level + 1
+		}
+	}
+}
+
 // Find looks for the ways of these changes, unless they begin where the finger points.
 func (s *Ways) Find(r Reader, t Tree, f *Finger, changes []Change) (err error) {
-	s.hold = false
+	s.hold, s.n = false, len(changes)
 	if len(changes) < 2 || len(changes) > MaxWays || f.Beyond(changes[0].Key) {
 		return nil
 	}
@@ -68,7 +88,7 @@ func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, 
 	if s.hold {
 		by = s.of[i]
 	}
-	reshaped := false
+	var reshaped uint8
 	if c.Delete {
 		was, reshaped, err = remove(w, t, c.Key, c.Value, by)
 		if was.Found {
@@ -77,8 +97,8 @@ func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, 
 	} else {
 		was, reshaped, err = f.set(w, t, c.Key, c.Value, c.Tag, by)
 	}
-	if reshaped {
-		s.hold = false
+	if reshaped > 0 && s.hold {
+		s.bend(i, reshaped)
 	}
 	return was, err
 }

@@ -2,6 +2,7 @@ package btree
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,79 @@ func TestTogetherIsOneLeaf(t *testing.T) {
 		}
 	}
 	require.Greater(t, apart, 100)
+}
+
+// proveWay walks down to where key belongs, and holds the way against it, as far as that is known.
+func proveWay(t *testing.T, r Reader, tr Tree, w way, key []byte) {
+	t.Helper()
+	ref := tr.Root
+	for level := int(tr.Depth) - 1; level > 0; level-- {
+		b, n, err := pageAt(r, ref, uint8(level))
+		require.NoError(t, err)
+		i := branchSearch(b, n, key)
+		if w.from > 0 && level >= int(w.from) {
+			require.Equal(t, i, int(uint16(w.to>>(16*(level-1)))), "level %d of %d, known from %d on", level, tr.Depth-1, w.from)
+		}
+		ref = childRef(b, n, i)
+	}
+}
+
+// TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells, in trees that grow and shrink by whole
+// levels. Most ways that it does not concern lead to their leaves still.
+func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
+	m := newMemory(4096)
+	tr := Tree{}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	have := map[string]bool{}
+	bent, lead, lost := 0, 0, 0
+	depths := map[uint8]bool{}
+	for round := range 3000 {
+		deletes := 2 // of ten
+		if round%1000 > 700 {
+			deletes = 10
+		}
+		var changes [MaxWays]Change
+		for i := range changes {
+			k := rnd.IntN(6000)
+			if rnd.IntN(2) == 0 {
+				k %= 40 // come close together, too
+			}
+			changes[i].Key = fmt.Appendf(nil, "a rather long key for a deep tree %0400d", k)
+			if changes[i].Delete = rnd.IntN(10) < deletes; !changes[i].Delete {
+				changes[i].Value = make([]byte, rnd.IntN(600))
+			}
+		}
+		var s Ways
+		var f Finger
+		require.NoError(t, s.Find(m, tr, &f, changes[:]))
+		for i := range changes {
+			for j := i; s.hold && j < len(changes); j++ {
+				proveWay(t, m, tr, s.of[j], changes[j].Key)
+			}
+			before := s
+			_, err := s.Apply(m, &tr, &f, i, &changes[i])
+			require.NoError(t, err)
+			have[string(changes[i].Key)] = !changes[i].Delete
+			if before == s {
+				continue
+			}
+			bent++
+			for j := i + 1; j < len(changes); j++ {
+				if s.hold && s.of[j].known() {
+					lead++
+				} else if before.of[j].known() {
+					lost++
+				}
+			}
+		}
+		depths[tr.Depth] = true
+	}
+	require.Greater(t, len(depths), 2)
+	require.Greater(t, bent, 500)
+	require.Greater(t, lead, lost)
+	for key, there := range have {
+		info, err := GetInfo(m, tr, []byte(key))
+		require.NoError(t, err)
+		require.Equal(t, there, info.Found)
+	}
 }

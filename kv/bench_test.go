@@ -168,7 +168,7 @@ func BenchmarkStorePut(b *testing.B) {
 			}
 		}
 	})
-	for _, writers := range []int{1, 2, 8, 64} {
+	for _, writers := range []int{1, 2, 8, 64, 256} {
 		b.Run(fmt.Sprintf("durable, %d writers", writers), func(b *testing.B) {
 			db := benchStore(b, nil)
 			b.SetParallelism((writers + 1) / 2)

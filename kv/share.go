@@ -19,10 +19,13 @@ import (
 // transaction of its own, and so are all if one of them failed half-way. Their common instant is read after the last of
 // them came.
 
-// maxShared is how many writes share a transaction. A crowd larger than that does best in two halves that take turns, one at
-// work while the other one waits for the disk; a smaller one does best all together. In between lies the point where
+// maxShared is how many writes share a transaction. More than crowd do best in two halves that take turns, one at
+// work while the other one waits for the disk; fewer do best all together. In between lies the point where
 // carrying them out takes about as long as the disk.
-const maxShared = 32
+const (
+	maxShared = 64
+	crowd     = 32
+)
 
 // sharedBytes of log end a shared transaction early: large writes have little to share.
 const sharedBytes = 256 << 10
@@ -102,7 +105,7 @@ func (q *sharing) gather(leader *shot) {
 func (q *sharing) enough() bool {
 	here := len(q.queue) + 1
 	all := here + q.away + q.told
-	return here >= maxShared || all > maxShared && here >= all*7/16
+	return here >= maxShared || all > crowd && here >= all*7/16
 }
 
 // wake lets a leader go on that has gathered. mu is held.

@@ -2,6 +2,11 @@ package main
 
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
+	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/ways.go", `			w.from = level + 1
+`, `			w.from = level
+`},
+	{"patches", "what_a_bent_way_does_not_know_is_taken_for_known", "btree/ways.go", `	level = max(level, by.from-1) // where it went below is not known
+`, ``},
 	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/share.go", `		case unchanged && n > 1:
 			apart = n
 			continue
