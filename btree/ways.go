@@ -52,14 +52,14 @@ func (w way) child(b []byte, n int, level uint8, key []byte) int {
 }
 
 // bend is told that a branch at level on the way of the i-th change, and perhaps others on it below that one, are not what they were. Ways
-// that come through it hold above it only.
+// that come through it hold above it only. Where the i-th is not known itself, at level or above, neither are those that share it there:
+// what bent it has bent them.
 func (s *Ways) bend(i int, level uint8) {
 	by := &s.of[i]
 	if by.from == 0 {
 		s.hold = false
 		return
 	}
-	level = max(level, by.from-1) // where it went below is not known
 	for j := i + 1; j < s.n; j++ {
 		if w := &s.of[j]; w.from <= level && w.to>>(16*level) == by.to>>(16*level) {
 			w.from = level + 1

@@ -5,8 +5,6 @@ var storeMutants = []mutant{
 	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/ways.go", `			w.from = level + 1
 `, `			w.from = level
 `},
-	{"patches", "what_a_bent_way_does_not_know_is_taken_for_known", "btree/ways.go", `	level = max(level, by.from-1) // where it went below is not known
-`, ``},
 	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/share.go", `		case unchanged && n > 1:
 			apart = n
 			continue
@@ -92,10 +90,9 @@ var storeMutants = []mutant{
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
 	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/finger.go", `		if infoAt(b, off)&infoOverflow != 0 {`, `		if infoAt(b, off)&infoOverflow != 0 && false {`},
-	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/split.go", `	p.split, p.reshaped, p.right = true, true, ref
-	if i == n`, `	p.split, p.right = true, ref
-	if i == n`},
-	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = true
+	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/insert.go", `		p.reshaped = level
+`, ``},
+	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = level
 `, ``},
 	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			*f = Finger{}
 `, ``},
