@@ -67,5 +67,8 @@ func Waiting(db *DB) int {
 	return 1 + len(db.sharing.queue)
 }
 
-// MaxShared is how many one-shot writes share a transaction.
-const MaxShared = maxShared
+// MaxShared is how many one-shot writes share a transaction; more than Crowd take turns.
+const (
+	MaxShared = maxShared
+	Crowd     = crowd
+)

@@ -412,21 +412,21 @@ func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 // TestACrowdTakesTurns: enough for a transaction of their own do not wait for those who are away.
 func TestACrowdTakesTurns(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
-	for range kv.MaxShared {
+	for range kv.Crowd {
 		u.write()
 	}
 	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
-	u.end(1+kv.MaxShared, 2)
+	u.end(1+kv.Crowd, 2)
 }
 
 // TestHalvesOfACrowdWaitForEachOther: what is left of a crowd when half of it is away meets in one transaction, too.
 func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
-	for range kv.MaxShared {
+	for range kv.Crowd {
 		u.write()
 	}
 	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
-	const rest = kv.MaxShared / 2
+	const rest = kv.Crowd / 2
 	for i := range rest {
 		u.write()
 		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(u.DB) == i+1 })
@@ -435,13 +435,13 @@ func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Equal(t, 2, u.commits(), "more of them than those who wait are away")
-	for range kv.MaxShared - rest {
+	for range kv.Crowd - rest {
 		u.write()
 	}
 	waitFor(t, "the other half has committed", func() bool { return u.commits() == 3 })
 	close(u.release) // a few may have come too late, and share the fourth
 	u.writes.Wait()
-	require.Equal(t, 1+2*kv.MaxShared, countOf(t, u.DB, "n"))
+	require.Equal(t, 1+2*kv.Crowd, countOf(t, u.DB, "n"))
 }
 
 // TestWritesThatAskForNoSyncDoNotWaitForOne: there is nothing to share.
