@@ -73,9 +73,9 @@ func (s *Store) checkpoint(ctx context.Context) error {
 func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if s.started {
 		// Before the lock: it may write a whole segment.
-		err := s.prepareLog(func() bool {
-			if s.lockWriter(ctx) != nil {
-				return false
+		err := s.prepareLog(func() (bool, error) {
+			if err := s.lockWriter(ctx); err != nil {
+				return false, err
 			}
 			defer s.unlockWriter()
 			return s.giveRoom()

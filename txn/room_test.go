@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -73,5 +74,32 @@ func TestFullDiskTakesRoomBackFromTheMainFile(t *testing.T) {
 	t.Run("checkpoint", func(t *testing.T) {
 		s, _ := grown(t)
 		require.NoError(t, s.Checkpoint(t.Context()))
+	})
+}
+
+// TestCheckpointOnAFullDiskSaysWhatStoppedIt: that the disk is full is not the answer where something else stood in the way of room.
+func TestCheckpointOnAFullDiskSaysWhatStoppedIt(t *testing.T) {
+	t.Run("context", func(t *testing.T) {
+		s, _ := grown(t)
+		require.True(t, tryLock(s.upkeep))
+		defer func() { <-s.upkeep }()
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = s.capture(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, ErrNoSpace)
+	})
+	t.Run("failure", func(t *testing.T) {
+		s, disk := grown(t)
+		disk.Inject(crashfs.Fault{Kinds: crashfs.KindTruncate, Site: "pager.(*Pager).cut/1"})
+		err := s.Checkpoint(t.Context())
+		require.ErrorIs(t, err, ErrFailed)
+		require.ErrorIs(t, err, crashfs.ErrIO)
+		require.NotErrorIs(t, err, ErrNoSpace)
+		disk.SetCapacity(0)
+		require.ErrorIs(t, s.Close(), ErrFailed)
 	})
 }
