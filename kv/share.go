@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/ebbkv/ebb/ttl"
@@ -37,6 +36,7 @@ type shot struct {
 	call   func(*verbs) error // does the write; may be called again after a rollback
 	row    operation          // what the write does, if call is nil: it may be carried out together with others
 	err    error
+	alone  bool          // what it does is not in the transaction of its group
 	told   chan shotNews // capacity 1, so that telling never waits
 
 	// Of a leader.
@@ -233,30 +233,33 @@ func (s *shots) lead(me *shot) shotNews {
 		}
 		return shotDone
 	}
-	together, alone := tx.share(me.group)
-	if len(together) > 0 {
-		if err = tx.commit(nil); errors.Is(err, ErrNoSpace) { // There may be room for some of them.
-			together, alone = nil, me.group
+	if tx.share(me.group) > 0 {
+		err = tx.commit(nil)
+		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrCommitUnknown) { // There may be room for some of them.
+			allAlone(me.group)
 		}
 	}
-	me.tell(together, shotDone, err)
-	me.tell(alone, shotAlone, nil)
-	me.group = me.group[:1]
-	if len(alone) > 0 && slices.Contains(alone, me) {
+	me.tell(shotDone, err)
+	if me.alone {
 		return shotAlone
 	}
 	me.err = err
 	return shotDone
 }
 
-// tell answers those of the group who share with the leader.
-func (s *shot) tell(group []*shot, news shotNews, err error) {
-	for _, one := range group {
-		if one != s {
+// tell answers those who share with the leader: what came of their transaction, or that they are not in it.
+func (s *shot) tell(news shotNews, err error) {
+	for _, one := range s.group {
+		switch {
+		case one == s:
+		case one.alone:
+			one.told <- shotAlone
+		default:
 			one.err = err
 			one.told <- news
 		}
 	}
+	s.group = s.group[:0]
 }
 
 // dismiss ends what lead began. The clock, OnExpire and events are the user's: they may panic, or end the leader's
@@ -269,19 +272,19 @@ func (s *shots) dismiss(me *shot) {
 	if me.inner != nil && me.inner.Seq() != me.began {
 		news = shotStands
 	}
-	me.tell(me.group, news, nil)
+	me.tell(news, nil)
 	s.db.sharing.back(me)
 }
 
-// share carries out writes in their order, some of them together. Those that changed nothing and failed, and those for which the
-// transaction has grown too large, are to go on alone; all of them, if one failed half-way.
-func (tx *Tx) share(group []*shot) (together, alone []*shot) {
-	together = group[:0:0]
+// share carries out writes in their order, some of them together, and counts those that the transaction has. The others are marked: those that
+// changed nothing and failed, and those for which it has grown too large; all of them, if one failed half-way.
+func (tx *Tx) share(group []*shot) (done int) {
 	apart := 0 // of the next ones, which failed together and changed nothing: one of them is to blame
 	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
 		if before > sharedBytes {
-			return together, append(alone, rest...)
+			allAlone(rest)
+			return done
 		}
 		n := 1
 		if apart > 0 {
@@ -293,18 +296,26 @@ func (tx *Tx) share(group []*shot) (together, alone []*shot) {
 		unchanged := err != nil && tx.err() == nil && tx.inner.Bytes() == before
 		switch {
 		case err == nil:
-			together = append(together, rest[:n]...)
+			done += n
 		case unchanged && n > 1:
 			apart = n
 			continue
 		case unchanged:
-			alone = append(alone, rest[0])
+			rest[0].alone = true
 		default:
-			return nil, group
+			allAlone(group)
+			return 0
 		}
 		rest = rest[n:]
 	}
-	return together, alone
+	return done
+}
+
+// allAlone marks writes that are to go on alone.
+func allAlone(some []*shot) {
+	for _, one := range some {
+		one.alone = true
+	}
 }
 
 // alike counts the writes at the head of a group that may be carried out together: operations on rows of one family. The last

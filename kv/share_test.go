@@ -322,26 +322,64 @@ func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 	}
 }
 
-// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused.
-func TestFailureReachesAllWhoShare(t *testing.T) {
-	var broken atomic.Bool
-	fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {
-		if broken.Load() && changes(call) {
-			return errors.New("the disk is gone")
-		}
-		return nil
-	}}
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
-	require.NoError(t, err)
-	require.NoError(t, db.Put([]byte("first"), nil))
-	broken.Store(true)
-	for i, err := range together(t, db, add(db, "n"), add(db, "n"), add(db, "n")) {
-		require.ErrorIs(t, err, kv.ErrCommitUnknown, i)
+// TestLeaderThatIsStoppedAfterItsCommit: who was left out of the commit must not take it for theirs.
+func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
+	for way, leave := range ways {
+		t.Run(way, func(t *testing.T) {
+			var armed atomic.Bool
+			value := errors.New("mine")
+			db := openOn(t, vfs.NewMemory(), &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+				if armed.Swap(false) {
+					leave(value)
+				}
+			}}})
+			require.NoError(t, db.Put([]byte("first"), nil))
+			ended := make(chan struct{})
+			errs := together(t, db,
+				func() error {
+					defer close(ended)
+					requireLeft(t, way, value, func() { armed.Store(true); _ = add(db, "n")() })
+					return nil
+				},
+				add(db, "n"),
+				func() error { return db.Expire([]byte("absent"), time.Hour) },
+				func() error { return db.PutTTL([]byte("k"), nil, -1) },
+				func() error { return db.Put([]byte("large"), make([]byte, 300<<10)) },
+				add(db, "n"), // behind a large one it goes alone
+			)
+			<-ended
+			for i, want := range []error{nil, nil, kv.ErrNotFound, kv.ErrInvalidTTL, nil, nil} {
+				require.ErrorIs(t, errs[i], want, i)
+			}
+			require.Equal(t, 3, countOf(t, db, "n"))
+		})
 	}
-	require.ErrorIs(t, add(db, "n")(), kv.ErrFailed)
-	_, err = db.Get([]byte("n"))
-	require.ErrorIs(t, err, kv.ErrNotFound)
-	require.Error(t, db.Close())
+}
+
+// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused, nor for refused if it may be there.
+func TestFailureReachesAllWhoShare(t *testing.T) {
+	for name, cause := range map[string]error{"broken": errors.New("the disk is gone"), "full": vfs.ErrNoSpace} {
+		t.Run(name, func(t *testing.T) {
+			var broken atomic.Bool
+			fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {
+				if broken.Load() && changes(call) {
+					return cause
+				}
+				return nil
+			}}
+			db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
+			require.NoError(t, err)
+			require.NoError(t, db.Put([]byte("first"), nil))
+			broken.Store(true)
+			for i, err := range together(t, db, add(db, "n"), add(db, "n"), add(db, "n")) {
+				require.ErrorIs(t, err, kv.ErrCommitUnknown, i)
+			}
+			require.ErrorIs(t, add(db, "n")(), kv.ErrFailed)
+			_, err = db.Get([]byte("n"))
+			require.ErrorIs(t, err, kv.ErrNotFound)
+			require.Error(t, db.Close())
+		})
+	}
 }
 
 // underWay is a store with one write whose commit is under way: its log waits for a signal with each group that it has made

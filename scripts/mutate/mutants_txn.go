@@ -9,6 +9,10 @@ var storeMutants = []mutant{
 			apart = n
 			continue
 `, ``},
+	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/share.go", `		case one.alone:
+`, `		case one.alone && news != shotStands:
+`},
+	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/share.go", ` && !errors.Is(err, ErrCommitUnknown)`, ``},
 	{"order", "room_is_given_beside_a_checkpoint", "txn/room.go", `	if !tryLock(s.upkeep) {
 		return false
 	}
