@@ -162,13 +162,15 @@ func (p *Pager) TrimFile(exact bool) error {
 	return err
 }
 
-// GiveRoom gives others what the file has behind its pages and the slack, for a disk that is full, and says whether that was anything. Writer
-// lock, and no checkpoint is under way.
+// GiveRoom gives others what the file has behind its pages and the slack, for a disk that is full, and says whether there may be more room
+// now: a growth that is under way may have had it for a moment. Writer lock, and no checkpoint is under way.
 //
 // Crash order: the newest durable meta page is the last one, and the file keeps all pages that it counts.
 func (p *Pager) GiveRoom() (given bool, err error) {
+	grew := p.growth.to != nil
 	p.EndGrowth()
-	return p.cut(int64(max(p.space.end, p.lastMeta.Pages)+p.slack()) * int64(p.pageSize))
+	given, err = p.cut(int64(max(p.space.end, p.lastMeta.Pages)+p.slack()) * int64(p.pageSize))
+	return given || grew, err
 }
 
 // cut makes the file shorter, if it is longer than size.

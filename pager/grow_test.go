@@ -197,4 +197,14 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 	given, err = p.GiveRoom()
 	require.NoError(t, err)
 	require.False(t, given)
+
+	for f.begin(t, p); len(f.asked) > 0; {
+		<-f.asked
+	}
+	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
+	p.Prefer(&m)
+	f.goOn <- vfs.ErrNoSpace
+	given, err = p.GiveRoom()
+	require.NoError(t, err)
+	require.True(t, given, "what could not be all of a step is free again")
 }

@@ -63,7 +63,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	w.set(id, t)
-	if err := s.prepareLog(s.giveRoom); err != nil {
+	if err := s.prepareLog(); err != nil {
 		return 0, err
 	}
 	done = true

@@ -72,16 +72,9 @@ func (s *Store) checkpoint(ctx context.Context) error {
 // capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
 func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if s.started {
-		// Before the lock: it may write a whole segment.
-		err := s.prepareLog(func() (bool, error) {
-			if err := s.lockWriter(ctx); err != nil {
-				return false, err
-			}
-			defer s.unlockWriter()
-			return s.giveRoom()
-		})
-		if err != nil {
-			return nil, err
+		// Before the lock: it may write a whole segment. Without room, captureLocked tries once more.
+		if err := s.log.Prepare(); err != nil && !isNoSpace(err) {
+			return nil, s.logError(err)
 		}
 	}
 	if err := s.lockWriter(ctx); err != nil {
@@ -105,6 +98,10 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 		return nil, s.poison(err)
 	}
 	if err := s.saveTrees(); err != nil {
+		return nil, err
+	}
+	// Now, since what the main file keeps if it has to give room is enough for what CaptureState writes.
+	if err := s.prepareLog(); err != nil {
 		return nil, err
 	}
 	cut, err := s.log.Rotate()
@@ -269,10 +266,6 @@ func (s *Store) closeClean() error {
 	if err := s.shrink(); err != nil && !isNoSpace(err) { // packing needs room for the copies; the rest need not
 		return err
 	}
-	s.pg.EndGrowth()
-	if err := s.prepareLog(s.giveRoom); err != nil {
-		return err
-	}
 	c, err := s.captureLocked(true)
 	if err != nil {
 		return err
@@ -288,10 +281,6 @@ func (s *Store) closeClean() error {
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
 func (s *Store) checkpointLocked() error {
-	s.pg.EndGrowth()
-	if err := s.prepareLog(s.giveRoom); err != nil {
-		return err
-	}
 	c, err := s.captureLocked(false)
 	if err != nil {
 		return err

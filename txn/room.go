@@ -2,9 +2,12 @@ package txn
 
 // On a full disk the main file gives the log what it has at its end and does not need. That it has any is our doing: it grows ahead of need.
 
-// giveRoom makes the main file shorter, and says whether it was longer than it had to be. It is called with the upkeep and the writer
-// lock. A failure is final.
+// giveRoom makes the main file shorter, if it is longer than it has to be, and says whether there may be more room now. It is called with the
+// upkeep and the writer lock. A failure is final, and after one nothing is cut.
 func (s *Store) giveRoom() (given bool, err error) {
+	if err := s.failure(); err != nil {
+		return false, err
+	}
 	given, err = s.pg.GiveRoom()
 	if err != nil {
 		return false, s.poison(err)
@@ -23,11 +26,12 @@ func (s *Store) makeLogRoom() bool {
 	return given
 }
 
-// prepareLog makes sure that the log can go on in a new segment, with the room that give finds if the disk has none.
-func (s *Store) prepareLog(give func() (given bool, err error)) error {
+// prepareLog makes sure that the log can go on in a new segment, with what the main file gives if the disk has no room. It is called with
+// the upkeep and the writer lock: else who puts would take what is given for pages.
+func (s *Store) prepareLog() error {
 	err := s.log.Prepare()
 	if isNoSpace(err) {
-		given, failed := give()
+		given, failed := s.giveRoom()
 		if failed != nil {
 			return failed
 		}

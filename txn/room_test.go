@@ -75,6 +75,17 @@ func TestFullDiskTakesRoomBackFromTheMainFile(t *testing.T) {
 		s, _ := grown(t)
 		require.NoError(t, s.Checkpoint(t.Context()))
 	})
+	t.Run("first change of a session", func(t *testing.T) {
+		s, disk := grown(t)
+		again := imageOf(t, disk).Disk(crashfs.Options{})
+		disk.SetCapacity(0)
+		o := s.o
+		o.FS = again
+		s = openTest(t, "/a.ebb", o)
+		require.True(t, s.hasRoom(t))
+		again.SetCapacity(again.Used())
+		update(t, s, func(tx *Tx) { putRow(t, tx, 0) })
+	})
 }
 
 // TestCheckpointOnAFullDiskSaysWhatStoppedIt: that the disk is full is not the answer where something else stood in the way of room.
@@ -99,6 +110,17 @@ func TestCheckpointOnAFullDiskSaysWhatStoppedIt(t *testing.T) {
 		require.ErrorIs(t, err, ErrFailed)
 		require.ErrorIs(t, err, crashfs.ErrIO)
 		require.NotErrorIs(t, err, ErrNoSpace)
+		disk.SetCapacity(0)
+		require.ErrorIs(t, s.Close(), ErrFailed)
+	})
+	t.Run("failure before", func(t *testing.T) {
+		s, disk := grown(t)
+		before := s.pg.FileBytes()
+		_ = s.poison(crashfs.ErrIO)
+		given, err := s.giveRoom()
+		require.ErrorIs(t, err, ErrFailed)
+		require.False(t, given)
+		require.Equal(t, before, s.pg.FileBytes())
 		disk.SetCapacity(0)
 		require.ErrorIs(t, s.Close(), ErrFailed)
 	})

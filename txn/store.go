@@ -215,6 +215,9 @@ func (s *Store) startLog() error {
 		return s.poison(replaced(err))
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
+	if isNoSpace(err) && s.makeLogRoom() {
+		log, err = wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
+	}
 	if err != nil {
 		if isNoSpace(err) {
 			return s.spaceError(err)
