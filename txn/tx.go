@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -170,8 +171,15 @@ func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return tx.s.pg.SnapshotLeaf(ref, tx.v.base, tx.v.serial)
 }
 
-// Extent returns the bytes of a large value.
-func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) { return tx.s.pg.Extent(ref, size) }
+// Extent returns the bytes of a large value, valid until the transaction ends. Of one that the transaction itself has written it is a copy: what is
+// deleted, or undone up to a savepoint, gives its pages to whoever comes next.
+func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
+	b, err := tx.s.pg.Extent(ref, size)
+	if err == nil && tx.w != nil && tx.s.pg.Owner(ref.Pgid) >= tx.w.first {
+		b = bytes.Clone(b)
+	}
+	return b, err
+}
 
 // Near says where the first bytes of a page are, as a hint.
 func (tx *Tx) Near(ref pager.Ref, n int) []byte { return tx.s.pg.Near(ref, tx.v.base, n) }

@@ -123,8 +123,7 @@ func (w *writer) noteChanged(id TreeID) {
 	w.changed = append(w.changed, id)
 }
 
-// keep returns a copy of a small value that stays as it is until the transaction ends. Large values lie in extents,
-// which are not used again before the transaction ends.
+// keep returns a copy of a small value that stays as it is until the transaction ends. Large values lie in extents: see Tx.Extent.
 func (w *writer) keep(b []byte) []byte {
 	if len(b) > tree.MaxInline(w.PageSize()) {
 		return b
