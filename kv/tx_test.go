@@ -243,6 +243,11 @@ func TestSavepoints(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrCFDropped)
 		_, err = tx.CF("late").Count()
 		require.ErrorIs(t, err, kv.ErrCFNotFound)
+		require.NoError(t, tx.CreateCF("next", kv.CFOptions{}))
+		require.ErrorIs(t, late.Put([]byte("x"), nil), kv.ErrCFDropped, "the next family is another one")
+		n, err := tx.CF("next").Count()
+		require.NoError(t, err)
+		require.Zero(t, n)
 		put("d")
 		return nil
 	}))
@@ -250,7 +255,7 @@ func TestSavepoints(t *testing.T) {
 	require.Equal(t, []string{"a", "d"}, ran)
 	names, err := db.ListCFs()
 	require.NoError(t, err)
-	require.Equal(t, []string{"default"}, names)
+	require.Equal(t, []string{"default", "next"}, names)
 }
 
 func TestOnCommitRunsAfterTheCommitIsVisible(t *testing.T) {

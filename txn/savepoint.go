@@ -16,7 +16,6 @@ type save struct {
 	freed   int
 	changed int
 	redo    int
-	nextID  TreeID
 	trash   uint64
 	dirty   bool
 	named   int64
@@ -36,7 +35,7 @@ func (tx *Tx) Savepoint() Savepoint {
 	w.mods++
 	w.saves = append(w.saves, save{
 		no: s.serial, trees: w.trees.copy(), taken: len(w.taken), freed: len(w.freed), changed: len(w.changed),
-		redo: len(w.redo), nextID: w.nextID, trash: w.trash, dirty: w.dirty,
+		redo: len(w.redo), trash: w.trash, dirty: w.dirty,
 		named: w.named,
 	})
 	return Savepoint{tx: tx, no: s.serial}
@@ -66,7 +65,8 @@ func (w *writer) back(i int) {
 	w.giveBack(sv.taken)
 	w.freed = w.freed[:sv.freed]
 	w.trees = sv.trees.copy()
-	w.redo, w.nextID, w.trash, w.dirty = w.redo[:sv.redo], sv.nextID, sv.trash, sv.dirty
+	// nextID stays: who still holds on to a tree that is gone must not find another one under its number.
+	w.redo, w.trash, w.dirty = w.redo[:sv.redo], sv.trash, sv.dirty
 	w.named = sv.named
 	w.mods++
 	w.s.serial++
