@@ -35,7 +35,9 @@ func memoryBed() bed { return bed{fs: vfs.NewMemory(), path: "/a.ebb"} }
 
 func (b bed) create(t testing.TB, pageSize int) {
 	t.Helper()
-	require.NoError(t, Create(b.fs, b.path, Meta{PageSize: pageSize, SegmentSize: 64 << 10, StoreID: storeID, NextTree: 4}))
+	created, err := Create(b.fs, b.path, Meta{PageSize: pageSize, SegmentSize: 64 << 10, StoreID: storeID, NextTree: 4})
+	require.NoError(t, err)
+	require.True(t, created)
 }
 
 // open starts from the newest meta page.

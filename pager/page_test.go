@@ -489,8 +489,10 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 func TestCreateLeavesWhatIsThereAlone(t *testing.T) {
 	b := memoryBed()
 	b.create(t, MinPageSize)
-	require.NoError(t, Create(b.fs, b.path, Meta{PageSize: 8192, SegmentSize: 64 << 10}))
-	_, err := b.fs.Stat(b.path + tempSuffix)
+	created, err := Create(b.fs, b.path, Meta{PageSize: 8192, SegmentSize: 64 << 10})
+	require.NoError(t, err)
+	require.False(t, created)
+	_, err = b.fs.Stat(b.path + tempSuffix)
 	require.Error(t, err)
 	p := b.open(t)
 	require.Equal(t, MinPageSize, p.PageSize())
@@ -499,7 +501,8 @@ func TestCreateLeavesWhatIsThereAlone(t *testing.T) {
 	f, err := b.fs.Open("/b.ebb"+tempSuffix, vfs.Write|vfs.Create)
 	require.NoError(t, err)
 	require.NoError(t, f.Lock(true))
-	require.ErrorIs(t, Create(b.fs, "/b.ebb", Meta{PageSize: 4096, SegmentSize: 64 << 10}), vfs.ErrLocked)
+	_, err = Create(b.fs, "/b.ebb", Meta{PageSize: 4096, SegmentSize: 64 << 10})
+	require.ErrorIs(t, err, vfs.ErrLocked)
 	require.NoError(t, f.Close())
 	// A second holder of the store itself is refused too.
 	_, err = b.tryOpen()

@@ -85,33 +85,33 @@ const mapChunkBytes = 4 << 30
 const tempSuffix = ".new"
 
 // Create makes a new store file with one durable state: an empty tree table. m gives id, page size, segment size and
-// log start; the rest is set here. If the file exists by the time its turn comes, Create does nothing.
+// log start; the rest is set here. If the file exists by the time its turn comes, Create does nothing, and created is false.
 //
 // Crash order: the file is filled and synced under a temporary name, then renamed. The name is not durable yet: whoever
 // opens a store that no session has written to syncs the directory first, whatever became of the call that made it. A
 // crash before that leaves nothing, or a temporary file that the next open removes. Two creators meet at the lock of the
 // temporary file, so neither renames over what the other one has opened.
-func Create(fsys vfs.FS, path string, m Meta) (err error) {
+func Create(fsys vfs.FS, path string, m Meta) (created bool, err error) {
 	m.Slot, m.Epoch, m.Clean, m.Pages = 0, 1, true, 2
 	temp := path + tempSuffix
 	f, err := fsys.Open(temp, vfs.Write|vfs.Create)
 	if err != nil {
-		return fmt.Errorf("create %s: %w", temp, err)
+		return false, fmt.Errorf("create %s: %w", temp, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := f.Lock(true); err != nil {
-		return fmt.Errorf("lock %s: %w", temp, err)
+		return false, fmt.Errorf("lock %s: %w", temp, err)
 	}
 	if info, err := fsys.Stat(path); err == nil && info.Size > 0 {
-		return RemoveTemp(fsys, path)
+		return false, RemoveTemp(fsys, path)
 	}
 	if err := fill(f, &m); err != nil {
-		return errors.Join(fmt.Errorf("fill %s: %w", temp, err), fsys.Remove(temp))
+		return false, errors.Join(fmt.Errorf("fill %s: %w", temp, err), fsys.Remove(temp))
 	}
 	if err := fsys.Rename(temp, path); err != nil {
-		return errors.Join(fmt.Errorf("rename %s: %w", temp, err), fsys.Remove(temp))
+		return false, errors.Join(fmt.Errorf("rename %s: %w", temp, err), fsys.Remove(temp))
 	}
-	return nil
+	return true, nil
 }
 
 func fill(f vfs.File, m *Meta) error {

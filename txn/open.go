@@ -41,7 +41,7 @@ func open(path string, o Options) (*Store, error) {
 	var first error
 	for try := 0; try < 2; try++ {
 		s := newStore(path, o)
-		again, err := s.load(try)
+		again, err := s.load(try, created)
 		if err == nil {
 			s.recovery.Created = created
 			s.recovery.Clean = s.recovery.Clean || created
@@ -53,9 +53,6 @@ func open(path string, o Options) (*Store, error) {
 		if !again {
 			break
 		}
-	}
-	if created {
-		first = errors.Join(first, o.FS.Remove(path)) // an Open that failed leaves no file behind
 	}
 	return nil, first
 }
@@ -74,6 +71,9 @@ func ensure(path string, o Options) (created bool, err error) {
 	absent := err != nil
 	found, scanErr := wal.Files(o.FS, path)
 	if scanErr == nil && len(found) > 0 {
+		if info, err := o.FS.Stat(path); err == nil && info.Size > 0 {
+			return false, nil // somebody has created it meanwhile, and has a log already
+		}
 		return false, badfile.At(path, -1, "main file is missing or empty, but log segments are there: %s", found[0])
 	}
 	if absent && (o.ReadOnly || o.MustExist) {
@@ -93,10 +93,10 @@ func ensure(path string, o Options) (created bool, err error) {
 	binary.LittleEndian.PutUint64(m.StoreID[8:], o.Rand())
 	m.LogStart = uint64(wal.First(m.SegmentSize, 1))
 	m.LogDurable = m.LogStart
-	if err := pager.Create(o.FS, path, m); err != nil {
-		return false, noSpace(err)
+	if created, err = pager.Create(o.FS, path, m); err != nil {
+		return created, noSpace(err)
 	}
-	return true, nil
+	return created, nil
 }
 
 func noSpace(err error) error {
@@ -110,7 +110,10 @@ func noSpace(err error) error {
 const firstTree TreeID = 4
 
 // load opens the files and recovers from the try-th best meta page; again says that another one is worth a try.
-func (s *Store) load(try int) (again bool, err error) {
+//
+// If that fails, a file that this Open has created is removed, as long as its lock is held and no session has written to it. Before that it may
+// be somebody else's already: its creator holds no lock between the two.
+func (s *Store) load(try int, created bool) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
 		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, MaxBytes: s.o.MaxBytes,
 		Inline: s.o.Inline, CheckPage: tree.CheckPage,
@@ -128,6 +131,9 @@ func (s *Store) load(try int) (again bool, err error) {
 	s.pg = pg
 	again, err = s.recover(metas, try)
 	if err != nil {
+		if created && metas[0] != nil && metas[0].Epoch == 1 && metas[1] == nil {
+			err = errors.Join(err, s.o.FS.Remove(s.path))
+		}
 		err = errors.Join(err, pg.Close())
 	}
 	return again, err
