@@ -67,10 +67,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	done = true
-	v := w.install(s.head.lsn, false)
-	s.queueMu.Lock()
-	v.hold = true
-	s.queueMu.Unlock()
+	v := w.install(s.head.lsn, false, true)
 	epoch := s.epoch
 	err = s.checkpointLocked()
 	s.queueMu.Lock()

@@ -14,12 +14,12 @@ import (
 // each page is reachable once or free once. It calls visit for each problem until that returns false. Checkpoints wait
 // while it runs; readers and writers do not. It must not be called by the holder of a write transaction.
 func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
+	s.open.Add(1) // first: a Close that does not see it is seen below
+	defer s.open.Add(-1)
 	if !s.isOpen() {
 		visit(Problem{Kind: "closed", File: s.path, Offset: -1, Detail: "the store is closed"})
 		return
 	}
-	s.open.Add(1)
-	defer s.open.Add(-1)
 	c := &checker{s: s, ctx: ctx, visit: visit}
 	if err := lock(ctx, s.upkeep); err != nil {
 		c.report("incomplete", 0, err)

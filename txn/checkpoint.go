@@ -71,9 +71,9 @@ func (s *Store) checkpoint(ctx context.Context) error {
 
 // capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
 func (s *Store) capture(ctx context.Context) (*capture, error) {
-	if s.started {
+	if log := s.sessionLog(); log != nil {
 		// Before the lock: it may write a whole segment. Without room, captureLocked tries once more.
-		if err := s.log.Prepare(); err != nil && !isNoSpace(err) {
+		if err := log.Prepare(); err != nil && !isNoSpace(err) {
 			return nil, s.logError(err)
 		}
 	}
@@ -133,11 +133,30 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	return c, nil
 }
 
-// writeCapture does the slow part, without the writer lock. Any failure is final. beside is nil if nobody commits meanwhile.
+// errStopped is why nothing is written any more after a checkpoint that somebody who was told of its writes has left by a panic.
+var errStopped = errors.New("a panic, or an end of the goroutine, in a function of the user's stopped a checkpoint")
+
+// writeCapture does the slow part, without the writer lock. Any failure is final, and so is a panic of who hears of the log's groups: what
+// was captured counts as written for the next checkpoint. beside is nil if nobody commits meanwhile.
 //
 // The pages captured, and their frames until they are written, stay without a reader's hold on them: what later commits free
 // of them waits for the next checkpoint.
-func (s *Store) writeCapture(c *capture, beside pager.Beside) error {
+func (s *Store) writeCapture(c *capture, beside pager.Beside) (err error) {
+	done := false
+	defer func() {
+		switch {
+		case !done:
+			_ = s.poison(errStopped)
+		case err != nil:
+			_ = s.poison(err) // if it is not yet
+		}
+	}()
+	err = s.writePages(c, beside)
+	done = true
+	return err
+}
+
+func (s *Store) writePages(c *capture, beside pager.Beside) error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.poison(replaced(err))
 	}

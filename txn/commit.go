@@ -43,7 +43,7 @@ func (tx *Tx) Commit(d Durability) error {
 		tx.Rollback()
 		return err
 	}
-	v := w.install(end, d == Sync)
+	v := w.install(end, d == Sync, false)
 	tx.seq, tx.done = v.seq, true
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when someone who is told of the commit panics
@@ -78,13 +78,13 @@ func (w *writer) logCommit() (wal.LSN, error) {
 	return end, nil
 }
 
-// install makes what the transaction built the newest version. It cannot fail half way: what it needs of the free map
-// was read when the pages were taken and freed.
-func (w *writer) install(lsn wal.LSN, sync bool) *version {
+// install makes what the transaction built the newest version, which nobody is to see as long as it is on hold. It cannot fail half way: what
+// it needs of the free map was read when the pages were taken and freed.
+func (w *writer) install(lsn wal.LSN, sync, hold bool) *version {
 	s := w.s
 	v := &version{
 		seq: s.head.seq + 1, base: s.durable, mark: s.head.mark,
-		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash,
+		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hold: hold,
 	}
 	if w.tx != nil {
 		v.mark = w.tx.mark

@@ -7,7 +7,8 @@ import (
 
 // When checkpoints begin, and who waits for them.
 
-// maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The goroutine ends with it.
+// maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The goroutine ends with it. It is for who knows
+// that there is a log.
 func (s *Store) maybeCheckpoint() {
 	if !s.due() || !s.checkpointing.CompareAndSwap(false, true) {
 		return
@@ -30,11 +31,7 @@ func (s *Store) maybeCheckpoint() {
 		run()
 		return
 	}
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
-		run()
-	}()
+	s.running.run(run)
 }
 
 // due is asked by committers, without the writer lock: a rough answer does.
@@ -87,10 +84,7 @@ func (s *Store) makeRoom(ctx context.Context) error {
 	if s.o.MaxBytes == 0 || !s.checkpointing.Load() {
 		return nil
 	}
-	s.queueMu.Lock()
-	log := s.log
-	s.queueMu.Unlock()
-	if log == nil || log.Bytes()+s.namedBefore.Load()+s.namedSince.Load() <= s.checkpointBytes() {
+	if log := s.sessionLog(); log == nil || log.Bytes()+s.namedBefore.Load()+s.namedSince.Load() <= s.checkpointBytes() {
 		return nil
 	}
 	_, err := waitFor(ctx, s.upkeep, nil)
@@ -135,5 +129,46 @@ func (s *signal) send() {
 	if s.ch != nil {
 		close(s.ch)
 		s.ch = nil
+	}
+}
+
+// crew counts goroutines. Others may come to it while somebody waits for it to be empty, which a sync.WaitGroup does not allow. Its zero value
+// is an empty one.
+type crew struct {
+	mu    sync.Mutex // guards the fields below
+	n     int
+	empty chan struct{} // closed when n comes to 0; nil: nobody waits
+}
+
+// run calls f in a goroutine of the crew.
+func (c *crew) run(f func()) {
+	c.mu.Lock()
+	c.n++
+	c.mu.Unlock()
+	go func() {
+		defer c.leave()
+		f()
+	}()
+}
+
+func (c *crew) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
+}
+
+// wait returns when there was a moment without anybody.
+func (c *crew) wait() {
+	c.mu.Lock()
+	if c.n > 0 && c.empty == nil {
+		c.empty = make(chan struct{})
+	}
+	empty := c.empty
+	c.mu.Unlock()
+	if empty != nil {
+		<-empty
 	}
 }

@@ -127,7 +127,7 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	s.running.Wait() // A checkpoint holds the state that it writes as a reader does.
+	s.running.wait() // A checkpoint holds the state that it writes as a reader does.
 	require.Zero(t, s.Stats().Readers)
 }
 

@@ -125,3 +125,20 @@ func TestCheckpointOnAFullDiskSaysWhatStoppedIt(t *testing.T) {
 		require.ErrorIs(t, s.Close(), ErrFailed)
 	})
 }
+
+// TestFirstChangeWithoutRoomForALog: under MaxBytes a rollback looks whether a checkpoint would make room, and there is no log yet.
+func TestFirstChangeWithoutRoomForALog(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.MaxBytes = 64 << 20
+	s := openTest(t, "/a.ebb", o)
+	disk.SetCapacity(disk.Used() + 1)
+	for range 2 {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		require.ErrorIs(t, tx.Create(9), ErrNoSpace)
+		tx.Rollback()
+	}
+	disk.SetCapacity(0)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+}

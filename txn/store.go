@@ -76,7 +76,7 @@ type Store struct {
 	checkpointing atomic.Bool   // one was started by a committer
 	wantRoom      atomic.Bool   // MaxBytes was met: a checkpoint may give space back
 	retryAt       atomic.Uint64 // log position before which no failed checkpoint is tried again
-	running       sync.WaitGroup
+	running       crew          // of checkpoints that committers have started
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
@@ -253,9 +253,7 @@ func (s *Store) Sync() error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	s.queueMu.Lock()
-	log := s.log
-	s.queueMu.Unlock()
+	log := s.sessionLog()
 	if log == nil {
 		return nil
 	}
@@ -264,6 +262,13 @@ func (s *Store) Sync() error {
 	}
 	s.advance()
 	return nil
+}
+
+// sessionLog is the log, nil before the session's first change, for who does not hold the writer lock.
+func (s *Store) sessionLog() *wal.Log {
+	s.queueMu.Lock()
+	defer s.queueMu.Unlock()
+	return s.log
 }
 
 // Failed is the first cause why the store takes no more writes; nil if it is healthy.
@@ -299,7 +304,7 @@ func (s *Store) Close() (err error) {
 	if s.open.Load() > 0 {
 		return ErrTxnsOpen
 	}
-	s.running.Wait()
+	s.running.wait()
 	_ = lock(nil, s.upkeep)
 	defer func() { <-s.upkeep }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosing) {
@@ -332,7 +337,7 @@ func (s *Store) isOpen() bool {
 // does not vanish under them; a read of theirs may end in an error. The caller has rolled back the write transaction;
 // one that waits for the lock gets ErrClosed.
 func (s *Store) Abandon() (err error) {
-	s.running.Wait()
+	s.running.wait()
 	_ = lock(nil, s.upkeep)
 	defer func() { <-s.upkeep }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
@@ -357,9 +362,7 @@ func (s *Store) shut() error {
 			errs = append(errs, err)
 		}
 	}
-	s.queueMu.Lock()
 	log := s.log
-	s.queueMu.Unlock()
 	if err := s.failure(); err != nil && len(errs) == 0 {
 		errs = append(errs, err) // What Close promises was not done, even if nobody has met the failure yet.
 	}

@@ -281,9 +281,10 @@ func (tx *Tx) Rollback() {
 		return
 	}
 	tx.w.rollback()
+	started := tx.s.started // Without a log there is nothing that a checkpoint could make room of.
 	tx.s.unlockWriter()
 	tx.s.open.Add(-1)
-	if tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
+	if started && tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
 		tx.s.maybeCheckpoint()
 	}
 }

@@ -360,7 +360,7 @@ func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	// Commit as far as the release of the writer lock: the record is queued, nobody has written it.
 	end, err := first.w.logCommit()
 	require.NoError(t, err)
-	v := first.w.install(end, true)
+	v := first.w.install(end, true, false)
 	first.done = true
 	s.unlockWriter()
 
@@ -390,7 +390,7 @@ func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
 		require.NoError(t, err)
 		end, err := tx.w.logCommit()
 		require.NoError(t, err)
-		v := tx.w.install(end, sync)
+		v := tx.w.install(end, sync, false)
 		tx.done = true
 		s.unlockWriter()
 		s.open.Add(-1)

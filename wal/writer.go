@@ -172,39 +172,45 @@ func (l *Log) SetFollows(epoch uint32) { l.follows.Store(epoch) }
 // position to give to Wait. With much in the queue it first has it written, without asking for a sync.
 //
 // If there is no room for a new segment it returns an error that wraps vfs.ErrNoSpace, and any error voids the parts
-// of the commit that were appended before. Other errors wrap ErrFailed and are final.
+// of the commit that were appended before; so does a panic of who is told of the write. Other errors wrap ErrFailed and are final.
 func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 	l.mu.Lock()
+	done := false
+	defer func() {
+		if !done {
+			l.abort()
+		}
+		l.mu.Unlock()
+	}()
 	for {
 		if err := l.refuse(); err != nil {
-			l.abort()
-			l.mu.Unlock()
 			return 0, err
 		}
 		if l.queued() > queueLimit {
-			// Whoever leads writes all of the queue, and syncs if anyone in it asked for that.
-			_ = l.wait(l.End(), false) // If that fails, refuse says so.
-			l.mu.Lock()
+			l.writeQueue()
 			continue
 		}
 		n, ok := l.part(len(payload))
 		if !ok {
 			if err := l.turn(l.prepareBound); err != nil {
-				l.abort()
-				l.mu.Unlock()
 				return 0, err
 			}
 			continue
 		}
-		done := n == len(payload)
+		done = n == len(payload)
 		l.put(payload[:n], last && done)
 		payload = payload[n:]
 		if done {
-			end := l.End()
-			l.mu.Unlock()
-			return end, nil
+			return l.End(), nil
 		}
 	}
+}
+
+// writeQueue has the queue written. Whoever leads writes all of it, and syncs if anyone in it asked for that. If that fails, refuse says so.
+// mu is held at both ends.
+func (l *Log) writeQueue() {
+	defer l.mu.Lock() // also when somebody who is told of a group panics
+	_ = l.wait(l.End(), false)
 }
 
 // Refers says that the commit whose last part comes next refers to bytes outside the log: Options.Before makes them durable
@@ -380,9 +386,8 @@ func (l *Log) Rotate() (LSN, error) {
 func (l *Log) turn(prepare func() error) error {
 	if l.spare == nil {
 		l.mu.Unlock()
-		err := prepare()
-		l.mu.Lock()
-		return err
+		defer l.mu.Lock() // also when somebody who is told of a failure panics
+		return prepare()
 	}
 	r := l.tail()
 	l.encode(r, record{kind: typeSeal})

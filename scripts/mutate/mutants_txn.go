@@ -51,11 +51,11 @@ var storeMutants = []mutant{
 		if newest, err`},
 	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
 	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` && (s.queue[n].syncLSN <= durable || true) {`},
-	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.install(end, d == Sync)
+	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.install(end, d == Sync, false)
 	tx.seq, tx.done = v.seq, true
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when someone who is told of the commit panics
-	err = s.await(v, d == Sync)`, `	v := w.install(end, false)
+	err = s.await(v, d == Sync)`, `	v := w.install(end, false, false)
 	tx.seq, tx.done = v.seq, true
 	s.unlockWriter()
 	defer s.open.Add(-1)
