@@ -255,3 +255,11 @@ func BenchmarkBatchSort(b *testing.B) {
 		x.reset()
 	}
 }
+
+// TestBatchIsBounded whatever the cache and the log are: where an operation begins has 32 bits.
+func TestBatchIsBounded(t *testing.T) {
+	require.Equal(t, int64(100), batchBytes(3<<30, 100))
+	require.Equal(t, int64(100), batchBytes(300, 3<<30))
+	require.Equal(t, int64(maxBatch), batchBytes(1<<40, 1<<40))
+	require.LessOrEqual(t, uint64(2*maxBatch), uint64(1<<32), "one that does not fit comes alone, or begins below")
+}

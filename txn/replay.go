@@ -36,9 +36,14 @@ type replayer struct {
 // found, changed and written once, however often the log comes back to it.
 const batchFraction = 3
 
+// maxBatch keeps where an operation begins in a batch within 32 bits, and a batch within an int of 32 bits.
+const maxBatch = 1 << 30
+
+func batchBytes(cache, log int64) int64 { return min(cache/batchFraction, log, maxBatch) }
+
 // newReplayer is for the log after m, of at most logBytes.
 func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
-	most := min(s.o.CacheBytes/batchFraction, logBytes)
+	most := batchBytes(s.o.CacheBytes, logBytes)
 	return &replayer{s: s, most: int(most), batch: newBatch(most), seq: m.Seq, mark: m.ClockMark}
 }
 
