@@ -11,13 +11,34 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for each file whose key
-// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}.
+// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}. A path that
+// is no UTF-8, which a JSON string cannot hold, is {"file_base64": ...} instead.
 type expiryLine struct {
-	File    string `json:"file"`
+	File    string `json:"file,omitempty"`
+	Base64  []byte `json:"file_base64,omitempty"`
 	Expires string `json:"expires"`
+}
+
+func newExpiryLine(file string, at time.Time) expiryLine {
+	if !utf8.ValidString(file) {
+		return expiryLine{Base64: []byte(file), Expires: showInstant(at)}
+	}
+	return expiryLine{File: file, Expires: showInstant(at)}
+}
+
+// file gives the path, in whichever way it is written.
+func (l expiryLine) file() (string, error) {
+	switch {
+	case l.File != "" && len(l.Base64) > 0:
+		return "", errors.New("it names two files")
+	case l.File == "" && len(l.Base64) == 0:
+		return "", errors.New("it names no file")
+	}
+	return l.File + string(l.Base64), nil
 }
 
 // expiryWriter writes such lines. Its zero value drops them.
@@ -65,7 +86,7 @@ func (w expiryWriter) add(file string, at time.Time) error {
 	if w.file == nil {
 		return nil
 	}
-	line, err := json.Marshal(expiryLine{file, showInstant(at)})
+	line, err := json.Marshal(newExpiryLine(file, at))
 	if err == nil {
 		_, err = w.buf.Write(append(line, '\n'))
 	}
@@ -105,22 +126,27 @@ func readExpiries(path string) (map[string]time.Time, error) {
 			return nil, fmt.Errorf("--expiries: %v", err)
 		}
 		if strings.TrimSpace(text) != "" {
-			var line expiryLine
-			var at instant
-			err := json.Unmarshal([]byte(text), &line)
-			if err == nil && line.File == "" {
-				err = errors.New("it names no file")
-			}
-			if err == nil {
-				err = at.Set(line.Expires)
-			}
+			file, at, err := readExpiry(text)
 			if err != nil {
 				return nil, fmt.Errorf("--expiries: %s, line %d: %v", path, no, err)
 			}
-			all[line.File] = at.Time
+			all[file] = at
 		}
 		if err == io.EOF {
 			return all, nil
 		}
 	}
+}
+
+func readExpiry(text string) (file string, at time.Time, err error) {
+	var line expiryLine
+	if err := json.Unmarshal([]byte(text), &line); err != nil {
+		return "", time.Time{}, err
+	}
+	var expires instant
+	file, err = line.file()
+	if err == nil {
+		err = expires.Set(line.Expires)
+	}
+	return file, expires.Time, err
 }
