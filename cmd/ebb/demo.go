@@ -33,6 +33,12 @@ makes sure that no transaction that was reported durable is missing, imports the
 value byte for byte, and checks the store.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case d.batchBytes <= 0:
+				return usageError{cmd, errors.New("--batch-bytes is not positive")}
+			case d.killPercent < 0 || d.killPercent > 100:
+				return usageError{cmd, fmt.Errorf("--kill-percent %d is not from 0 to 100", d.killPercent)}
+			}
 			d.store = args[1]
 			if _, err := os.Lstat(d.store); err == nil {
 				return fmt.Errorf("demo: %s exists; demo wants to make it", d.store)
