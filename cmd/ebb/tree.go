@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/wal"
 )
 
 // sourceFile is a regular file below a directory.
@@ -18,11 +21,12 @@ type sourceFile struct {
 // sourceTree is what a walk of a directory found.
 type sourceTree struct {
 	dir      string
-	files    []sourceFile // in the order of the walk: by name within each directory
-	bytes    int64        // of files
-	symlinks int          // not followed
-	special  int          // devices, sockets, pipes
-	errors   []fileError  // directories and files that could not be looked at
+	own      []fs.FileInfo // files of the store itself, which are left out
+	files    []sourceFile  // in the order of the walk: by name within each directory
+	bytes    int64         // of files
+	symlinks int           // not followed
+	special  int           // devices, sockets, pipes
+	errors   []fileError   // directories and files that could not be looked at
 }
 
 // fileError says what went wrong with one file; the work goes on with the next.
@@ -33,18 +37,18 @@ type fileError struct {
 
 // listTree walks dir. The files of the store itself, should they lie below dir, are left out.
 func listTree(dir, store string) (*sourceTree, error) {
-	store, err := filepath.Abs(store)
-	if err != nil {
-		return nil, err
-	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("import: %v", err)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("import: %s is not a directory", dir)
 	}
-	t := &sourceTree{dir: dir}
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(dir, path)
+	t := &sourceTree{dir: dir, own: storeFiles(store)}
+	return t, t.walk()
+}
+
+func (t *sourceTree) walk() error {
+	return filepath.WalkDir(t.dir, func(path string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(t.dir, path)
 		if err = errors.Join(err, relErr); err != nil {
 			t.fail(path, err)
 			return nil
@@ -54,16 +58,18 @@ func listTree(dir, store string) (*sourceTree, error) {
 		case entry.Type()&fs.ModeSymlink != 0:
 			// A dir that is itself a symbolic link is walked as one entry; look at what it points to instead.
 			if rel == "." {
-				return t.relist(path, store)
+				return t.rewalk()
 			}
 			t.symlinks++
 		case !entry.Type().IsRegular():
 			t.special++
-		case isStoreFile(path, store):
 		default:
 			info, err := entry.Info()
 			if err != nil {
 				t.fail(path, err)
+				return nil
+			}
+			if t.isOwn(info) {
 				return nil
 			}
 			t.files = append(t.files, sourceFile{filepath.ToSlash(rel), info.Size()})
@@ -71,20 +77,14 @@ func listTree(dir, store string) (*sourceTree, error) {
 		}
 		return nil
 	})
-	return t, err
 }
 
-// relist walks what the symbolic link dir points to.
-func (t *sourceTree) relist(dir, store string) error {
-	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+// rewalk walks what the symbolic link dir points to.
+func (t *sourceTree) rewalk() (err error) {
+	if t.dir, err = filepath.EvalSymlinks(t.dir); err != nil {
 		return err
 	}
-	found, err := listTree(resolved, store)
-	if err == nil {
-		*t = *found
-	}
-	return err
+	return t.walk()
 }
 
 func (t *sourceTree) fail(name string, err error) {
@@ -96,8 +96,18 @@ func (t *sourceTree) path(f sourceFile) string {
 	return filepath.Join(t.dir, filepath.FromSlash(f.name))
 }
 
-// isStoreFile says whether path is the main file, a log segment or a half-made main file of store, an absolute path.
-func isStoreFile(path, store string) bool {
-	abs, err := filepath.Abs(path)
-	return err == nil && (abs == store || strings.HasPrefix(abs, store+"-wal-") || strings.HasPrefix(abs, store+".new"))
+// storeFiles finds what there is of the files of a store: main file, log segments, a half-made main file. What they are
+// tells them from other files, not their path: the directory, and the store, can be given through symbolic links.
+func storeFiles(store string) (own []fs.FileInfo) {
+	segments, _ := wal.Files(vfs.OS, store) // What keeps us from listing them keeps the store from being opened.
+	for _, name := range append(segments, store, store+".new") {
+		if info, err := os.Stat(name); err == nil {
+			own = append(own, info)
+		}
+	}
+	return own
+}
+
+func (t *sourceTree) isOwn(info fs.FileInfo) bool {
+	return slices.ContainsFunc(t.own, func(own fs.FileInfo) bool { return os.SameFile(own, info) })
 }

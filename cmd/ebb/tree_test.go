@@ -100,6 +100,46 @@ func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
 	require.Equal(t, "a\ta\n", good(t, "scan", s))
 }
 
+// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store that was there was imported
+// into itself if the directory was given through a symbolic link; and all names that began like theirs were left out.
+func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
+	root := t.TempDir()
+	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
+	want := []string{"a.ebb-wal-000001.bak", "a.ebb-wal-1", "a.ebb-wal-notes", "a.ebb.new.txt", "a.ebb.newer", "b.ebb", "d/a.ebb", "d/a.ebb-wal-000001"}
+	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"}, want...) {
+		writeFile(t, filepath.Join(src, name), "x")
+	}
+	if err := os.Symlink(src, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	t.Chdir(src)
+	for _, dir := range []string{src, link, ".", filepath.Join(link, "d", "..")} {
+		for _, store := range []string{filepath.Join(src, "a.ebb"), filepath.Join(link, "a.ebb"), "a.ebb"} {
+			tree, err := listTree(dir, store)
+			require.NoError(t, err)
+			require.Empty(t, tree.errors)
+			var names []string
+			for _, f := range tree.files {
+				names = append(names, f.name)
+			}
+			require.Equal(t, want, names, "the files below %s, for a store at %s", dir, store)
+		}
+	}
+}
+
+func TestImportThroughALinkSkipsTheStoreThatIsThere(t *testing.T) {
+	root := t.TempDir()
+	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
+	writeFile(t, filepath.Join(src, "a"), "a")
+	if err := os.Symlink(src, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	s := filepath.Join(link, "own.ebb")
+	good(t, "import", s, link)
+	good(t, "import", s, link)
+	require.Equal(t, "a\n", good(t, "scan", s, "--keys-only"))
+}
+
 func TestImportReportsPathsThatAreNoKeysAtTheEnd(t *testing.T) {
 	src, s := t.TempDir(), storePath(t)
 	writeFile(t, filepath.Join(src, "a"), "a")
