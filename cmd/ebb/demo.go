@@ -183,7 +183,7 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 		return err
 	}
 	if len(d.rest.Errors) > 0 {
-		return fmt.Errorf("not stored: %s: %s", d.rest.Errors[0].Name, d.rest.Errors[0].Err)
+		return fmt.Errorf("not stored: %s: %s", d.app.show([]byte(d.rest.Errors[0].Name)), d.rest.Errors[0].Err)
 	}
 	d.say("imported the rest: %s in %s", plural(d.rest.Files, "file"), d.rest.Took.Round(time.Millisecond))
 
@@ -223,22 +223,23 @@ func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
+			name := d.app.show([]byte(f.name))
 			value, err := cf.Get([]byte(f.name))
 			if errors.Is(err, kv.ErrNotFound) {
 				if seen < atLeast || atLeast == d.tree.bytes {
-					return fmt.Errorf("%s was reported durable and is not stored", f.name)
+					return fmt.Errorf("%s was reported durable and is not stored", name)
 				}
 				break
 			}
 			if err != nil {
-				return fmt.Errorf("read %s: %w", f.name, err)
+				return fmt.Errorf("read %s: %w", name, err)
 			}
 			onDisk, err := os.ReadFile(d.tree.path(f))
 			if err != nil {
 				return err
 			}
 			if !bytes.Equal(value, onDisk) {
-				return fmt.Errorf("%s: %d bytes are stored that are not the %d bytes on disk", f.name, len(value), len(onDisk))
+				return fmt.Errorf("%s: %d bytes are stored that are not the %d bytes on disk", name, len(value), len(onDisk))
 			}
 			seen += f.size
 			rows++

@@ -108,7 +108,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 					return err
 				}
 				if err := im.store(cf, tree, f, &done); err != nil {
-					return fmt.Errorf("store %s: %w", f.name, err)
+					return fmt.Errorf("store %s: %w", im.app.show([]byte(f.name)), err)
 				}
 			}
 			return nil
@@ -236,10 +236,10 @@ func (a *app) printImport(s importSummary) error {
 	return nil
 }
 
-// printFileErrors lists files that were left out, on standard error.
+// printFileErrors lists files that were left out, on standard error. The error may name the file once more.
 func (a *app) printFileErrors(what string, errs []fileError) {
 	for _, e := range errs {
-		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, e.Name, e.Err)
+		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, a.show([]byte(e.Name)), printable(e.Err, ""))
 	}
 }
 

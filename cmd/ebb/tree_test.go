@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -172,6 +173,36 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, exitError, a.code)
 	require.Len(t, object(t, a.out)["errors"], len(bad))
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
+}
+
+// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do something.
+func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
+	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
+	s, dir := storePath(t), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, evil), 0o777); err != nil {
+		t.Skip("no such names here: ", err)
+	}
+	good(t, "put", s, evil, "v")
+	a := ebb(t, "export", s, dir, "--overwrite") // The file is a directory, and the system's error names it too.
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "not written: \""+quoted+"\": ")
+	require.Equal(t, 2, strings.Count(a.stderr, quoted), a.stderr)
+	require.Equal(t, 1, strings.Count(a.stderr, "\n"))
+
+	a = ebb(t, "export", s, dir, "--overwrite", "--base64")
+	require.Contains(t, a.stderr, "not written: "+base64.StdEncoding.EncodeToString([]byte(evil))+": ")
+
+	writeFile(t, filepath.Join(dir, "d", evil, strings.Repeat(strings.Repeat("l", 250)+"/", 5), "long"), "x") // No key is that long.
+	a = ebb(t, "import", s, dir)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "not stored: \"d/"+quoted)
+	require.NotContains(t, a.stderr, "\x1b")
+
+	a = ebb(t, "import", s, filepath.Join(dir, evil+".absent"))
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, `\x1b[2J`)
+	require.NotContains(t, a.stderr, "\x1b")
+	require.NotContains(t, a.stderr, "\xff")
 }
 
 func TestExportLeavesFilesAloneUnlessTold(t *testing.T) {
