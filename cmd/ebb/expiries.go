@@ -52,8 +52,12 @@ func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error
 	if path == "" {
 		return expiryWriter{}, nil
 	}
-	if below, err := liesBelow(path, dir); err != nil || below {
-		return expiryWriter{}, errors.Join(err, fmt.Errorf("--expiries: %s lies below %s, among the files of values", path, dir))
+	below, err := liesBelow(path, dir)
+	if err == nil && below {
+		err = fmt.Errorf("%s lies below %s, among the files of values", path, dir)
+	}
+	if err != nil {
+		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)
 	}
 	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !overwrite {
@@ -70,15 +74,32 @@ func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error
 }
 
 func liesBelow(path, dir string) (bool, error) {
-	path, err := filepath.Abs(path)
+	path, err := resolve(path)
 	if err != nil {
 		return false, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = resolve(dir); err != nil {
 		return false, err
 	}
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel), nil // without a way from one to the other it lies elsewhere
+}
+
+// resolve gives the absolute path without symbolic links, as far as it is there.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for there := path; ; there = filepath.Dir(there) {
+		real, err := filepath.EvalSymlinks(there)
+		switch {
+		case err == nil:
+			return filepath.Join(real, path[len(there):]), nil
+		case !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there):
+			return "", err
+		}
+	}
 }
 
 // add writes a line.

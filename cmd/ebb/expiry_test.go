@@ -121,6 +121,26 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
 }
 
+// TestExpiriesAreNoValuesWhicheverWayTheyAreReached: a file among the values is one of them for import.
+func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
+	s := newTimedStore(t)
+	s.good("put", "a", "1", "--ttl", "10s")
+	root := t.TempDir()
+	link := filepath.Join(root, "link")
+	require.NoError(t, os.Mkdir(filepath.Join(root, "dir"), 0o777))
+	if err := os.Symlink("dir", link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	for _, c := range [][2]string{{"dir", "link/notes"}, {"link", "dir/notes"}, {"link/new", "dir/new/notes"}, {"dir/new", "link/new/more/notes"}} {
+		a := s.ebb("export", filepath.Join(root, c[0]), "--expiries", filepath.Join(root, c[1]))
+		require.Equal(t, exitError, a.code, "%q", c)
+		require.Contains(t, a.stderr, "among the files of values")
+	}
+	require.Empty(t, files(t, root))
+	s.good("export", filepath.Join(link, "new"), "--expiries", filepath.Join(root, "dir", "notes"))
+	require.Len(t, files(t, root), 2)
+}
+
 // TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack: JSON put U+FFFD for the byte, no file had that name, and a key that was
 // to expire was permanent after the round trip.
 func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
