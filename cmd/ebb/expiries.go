@@ -48,13 +48,16 @@ type expiryWriter struct {
 }
 
 // createExpiries makes the file at path, which must not lie below dir: import would take it for one of the values.
-func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error) {
+func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWriter, err error) {
 	if path == "" {
 		return expiryWriter{}, nil
 	}
 	below, err := liesBelow(path, dir)
 	if err == nil && below {
 		err = fmt.Errorf("%s lies below %s, among the files of values", path, dir)
+	}
+	if info, statErr := os.Stat(path); statErr == nil && own.has(info) {
+		err = fmt.Errorf("%s: %w", path, errOwnFile)
 	}
 	if err != nil {
 		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)

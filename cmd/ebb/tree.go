@@ -6,10 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-
-	"github.com/ebbkv/ebb/internal/vfs"
-	"github.com/ebbkv/ebb/wal"
 )
 
 // sourceFile is a regular file below a directory.
@@ -21,12 +17,12 @@ type sourceFile struct {
 // sourceTree is what a walk of a directory found.
 type sourceTree struct {
 	dir      string
-	own      []fs.FileInfo // files of the store itself, which are left out
-	files    []sourceFile  // in the order of the walk: by name within each directory
-	bytes    int64         // of files
-	symlinks int           // not followed
-	special  int           // devices, sockets, pipes
-	errors   []fileError   // directories and files that could not be looked at
+	own      ownFiles     // left out
+	files    []sourceFile // in the order of the walk: by name within each directory
+	bytes    int64        // of files
+	symlinks int          // not followed
+	special  int          // devices, sockets, pipes
+	errors   []fileError  // directories and files that could not be looked at
 }
 
 // fileError says what went wrong with one file; the work goes on with the next.
@@ -42,7 +38,7 @@ func listTree(dir, store string) (*sourceTree, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("import: %s is not a directory", dir)
 	}
-	t := &sourceTree{dir: dir, own: storeFiles(store)}
+	t := &sourceTree{dir: dir, own: ownFilesOf(store)}
 	return t, t.walk()
 }
 
@@ -69,7 +65,7 @@ func (t *sourceTree) walk() error {
 				t.fail(path, err)
 				return nil
 			}
-			if t.isOwn(info) {
+			if t.own.has(info) {
 				return nil
 			}
 			t.files = append(t.files, sourceFile{filepath.ToSlash(rel), info.Size()})
@@ -94,20 +90,4 @@ func (t *sourceTree) fail(name string, err error) {
 // path is the place of a file on disk.
 func (t *sourceTree) path(f sourceFile) string {
 	return filepath.Join(t.dir, filepath.FromSlash(f.name))
-}
-
-// storeFiles finds what there is of the files of a store: main file, log segments, a half-made main file. What they are
-// tells them from other files, not their path: the directory, and the store, can be given through symbolic links.
-func storeFiles(store string) (own []fs.FileInfo) {
-	segments, _ := wal.Files(vfs.OS, store) // What keeps us from listing them keeps the store from being opened.
-	for _, name := range append(segments, store, store+".new") {
-		if info, err := os.Stat(name); err == nil {
-			own = append(own, info)
-		}
-	}
-	return own
-}
-
-func (t *sourceTree) isOwn(info fs.FileInfo) bool {
-	return slices.ContainsFunc(t.own, func(own fs.FileInfo) bool { return os.SameFile(own, info) })
 }

@@ -175,6 +175,25 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
 }
 
+// TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as an import of the store in
+// itself had made it, cut the store to nothing while it was read.
+func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
+	dir := t.TempDir()
+	s := filepath.Join(dir, "own.ebb")
+	for _, k := range []string{"a", "own.ebb", "own.ebb.txt"} {
+		good(t, "put", s, k, "v")
+	}
+	a := ebb(t, "export", s, dir, "--overwrite")
+	require.Equal(t, exitError, a.code)
+	require.Equal(t, "not written: own.ebb: "+errOwnFile.Error()+"\n", a.stderr)
+	a = ebb(t, "export", s, filepath.Join(dir, "other"), "--overwrite", "--expiries", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, errOwnFile.Error())
+	require.Contains(t, good(t, "check", s), "no problems")
+	require.Equal(t, "v", files(t, dir)["a"])
+	require.Equal(t, "v", files(t, dir)["own.ebb.txt"])
+}
+
 // TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do something.
 func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
