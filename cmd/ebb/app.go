@@ -52,6 +52,9 @@ Commands that only read take a shared lock: any number may run at once, but not 
 			if a.hex && a.base64 {
 				return usageError{cmd, errors.New("--hex and --base64 exclude each other")}
 			}
+			if a.wait < 0 {
+				return usageError{cmd, errors.New("--wait is negative")}
+			}
 			switch a.progress {
 			case progressAuto, progressBar, progressLines, progressNone:
 				return nil

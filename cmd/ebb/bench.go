@@ -34,6 +34,9 @@ func (a *app) benchCommand() *cobra.Command {
 no more: the numbers are of one short run with 16-byte keys and 100-byte values.`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if each <= 0 { // To measure it is no limit, and most of what is measured has no other end.
+				return usageError{cmd, errors.New("--each is not positive")}
+			}
 			temp, err := os.MkdirTemp(dir, "ebb-bench-")
 			if err != nil {
 				return fmt.Errorf("bench-quick: %v", err)

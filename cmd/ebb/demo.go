@@ -33,6 +33,12 @@ makes sure that no transaction that was reported durable is missing, imports the
 value byte for byte, and checks the store.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case d.batchBytes <= 0:
+				return usageError{cmd, errors.New("--batch-bytes is not positive")}
+			case d.killPercent < 0 || d.killPercent > 100:
+				return usageError{cmd, fmt.Errorf("--kill-percent %d is not from 0 to 100", d.killPercent)}
+			}
 			d.store = args[1]
 			if _, err := os.Lstat(d.store); err == nil {
 				return fmt.Errorf("demo: %s exists; demo wants to make it", d.store)
@@ -177,7 +183,7 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 		return err
 	}
 	if len(d.rest.Errors) > 0 {
-		return fmt.Errorf("not stored: %s: %s", d.rest.Errors[0].Name, d.rest.Errors[0].Err)
+		return fmt.Errorf("not stored: %s: %s", d.app.show([]byte(d.rest.Errors[0].Name)), d.rest.Errors[0].Err)
 	}
 	d.say("imported the rest: %s in %s", plural(d.rest.Files, "file"), d.rest.Took.Round(time.Millisecond))
 
@@ -217,22 +223,23 @@ func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
+			name := d.app.show([]byte(f.name))
 			value, err := cf.Get([]byte(f.name))
 			if errors.Is(err, kv.ErrNotFound) {
 				if seen < atLeast || atLeast == d.tree.bytes {
-					return fmt.Errorf("%s was reported durable and is not stored", f.name)
+					return fmt.Errorf("%s was reported durable and is not stored", name)
 				}
 				break
 			}
 			if err != nil {
-				return fmt.Errorf("read %s: %w", f.name, err)
+				return fmt.Errorf("read %s: %w", name, err)
 			}
 			onDisk, err := os.ReadFile(d.tree.path(f))
 			if err != nil {
 				return err
 			}
 			if !bytes.Equal(value, onDisk) {
-				return fmt.Errorf("%s: %d bytes are stored that are not the %d bytes on disk", f.name, len(value), len(onDisk))
+				return fmt.Errorf("%s: %d bytes are stored that are not the %d bytes on disk", name, len(value), len(onDisk))
 			}
 			seen += f.size
 			rows++

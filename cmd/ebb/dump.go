@@ -17,7 +17,8 @@ func (a *app) dumpCommand() *cobra.Command {
 		Long: `Dump prints all families and all their rows. With --json each row is one object on a line that names its family.
 A row with an expiry ends with it. Rows that are expired and not yet deleted are counted, not printed.
 
-A damaged family ends where the damage is; the other families are still printed, and the exit code is 1.`,
+A damaged family ends where the damage is; the other families are still printed, and the exit code is 1. Where only the
+count of expired rows is lost, all rows are printed.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			db, err := a.openToRead(args[0])
@@ -29,8 +30,7 @@ A damaged family ends where the damage is; the other families are still printed,
 	}
 }
 
-// dump reads each family in a transaction of its own: an error ends a transaction, and the other families shall be
-// printed all the same. The store is open read-only, so all of them see one state.
+// dump reads each family by itself, so that one that is damaged does not keep the others from being printed.
 func (a *app) dump(ctx context.Context, db *kv.DB) error {
 	families, err := db.ListCFs()
 	if err != nil {
@@ -38,16 +38,7 @@ func (a *app) dump(ctx context.Context, db *kv.DB) error {
 	}
 	var errs []error
 	for _, family := range families {
-		head := func(tx *kv.Tx) error { return a.dumpHead(tx, family) }
-		rows := func(tx *kv.Tx) error { return a.dumpRows(ctx, tx, family) }
-		var err error
-		if !a.json {
-			err = db.View(head)
-		}
-		if err == nil {
-			err = db.View(rows)
-		}
-		if err != nil {
+		if err := a.dumpFamily(ctx, db, family); err != nil {
 			errs = append(errs, fmt.Errorf("dump family %q: %w", family, err))
 		}
 		if ctx.Err() != nil {
@@ -57,22 +48,37 @@ func (a *app) dump(ctx context.Context, db *kv.DB) error {
 	return errors.Join(errs...)
 }
 
-// dumpHead prints how many rows the family has.
-func (a *app) dumpHead(tx *kv.Tx, family string) error {
-	stored, err := tx.CF(family).Count()
-	if err != nil {
-		return err
+// dumpFamily counts the rows and prints them in transactions of their own: damage ends a transaction, and an expiry index
+// that cannot be read shall not keep us from printing rows. The store is open read-only, so all of them see one state.
+func (a *app) dumpFamily(ctx context.Context, db *kv.DB, family string) error {
+	var lost error
+	if !a.json {
+		stored, err := db.CF(family).Count()
+		if err != nil {
+			return err
+		}
+		live, err := db.CF(family).CountLive()
+		if err != nil {
+			lost = fmt.Errorf("count expired rows: %w", err)
+		}
+		if err := a.dumpHead(family, stored, live, lost == nil); err != nil {
+			return err
+		}
 	}
-	expired := int64(0)
-	// An index that cannot be read keeps us from telling which rows are expired, not from printing others.
-	if live, err := tx.CF(family).CountLive(); err == nil {
-		expired = stored - live
+	return errors.Join(lost, db.View(func(tx *kv.Tx) error { return a.dumpRows(ctx, tx, family) }))
+}
+
+// dumpHead prints how many rows the family has, and how many of those that are stored are expired, if that is known.
+func (a *app) dumpHead(family string, stored, live int64, known bool) error {
+	rows, note := live, ""
+	switch {
+	case !known:
+		rows, note = stored, ", expired ones included"
+	case live < stored:
+		note = fmt.Sprintf(", %d expired and not yet deleted", stored-live)
 	}
-	fmt.Fprintf(a.out, "family %s: %s", a.show([]byte(family)), plural(stored-expired, "row"))
-	if expired > 0 {
-		fmt.Fprintf(a.out, ", %d expired and not yet deleted", expired)
-	}
-	return a.out.WriteByte('\n')
+	_, err := fmt.Fprintf(a.out, "family %s: %s%s\n", a.show([]byte(family)), plural(rows, "row"), note)
+	return err
 }
 
 // dumpRows prints the rows of the family with their expiries.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -257,6 +259,35 @@ func TestVersionAndHelp(t *testing.T) {
 		require.NotEmpty(t, good(t, command, "--help"))
 	}
 	require.Contains(t, good(t, "completion", "bash"), "ebb")
+}
+
+// TestNumbersThatMakeNoSenseAreUsageErrors: bench-quick took a time that is not positive for no limit, and never ended.
+func TestNumbersThatMakeNoSenseAreUsageErrors(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	good(t, "put", s, "k", "v")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a bench-quick that has no end
+	defer cancel()
+	for _, args := range [][]string{
+		{"bench-quick", "--dir", dir, "--each", "0"},
+		{"bench-quick", "--dir", dir, "--each", "-1s"},
+		{"get", s, "k", "--wait", "-1s"},
+		{"pages", s, "--wait", "-1s"},
+		{"pages", s, "--page-size", "-4096"},
+		{"scan", s, "--limit", "-1"},
+		{"purge", s, "--limit", "-1"},
+		{"purge", s, "--batch", "-1"},
+		{"import", s, dir, "--batch-bytes", "0"},
+		{"import", s, dir, "--batch-bytes", "-1"},
+		{"demo", dir, s + ".demo", "--batch-bytes", "0"},
+		{"demo", dir, s + ".demo", "--batch-bytes", "-1"},
+		{"demo", dir, s + ".demo", "--kill-percent", "-1"},
+		{"demo", dir, s + ".demo", "--kill-percent", "101"},
+	} {
+		var out, stderr bytes.Buffer
+		require.Equal(t, exitError, run(ctx, append(args, "--json"), strings.NewReader(""), &out, &stderr), "%q", args)
+		require.Equal(t, "usage", object(t, stderr.String())["kind"], "%q", args)
+		require.Empty(t, out.String())
+	}
 }
 
 func TestBenchQuickPrintsATable(t *testing.T) {

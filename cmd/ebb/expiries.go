@@ -11,13 +11,34 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for each file whose key
-// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}.
+// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}. A path that
+// is no UTF-8, which a JSON string cannot hold, is {"file_base64": ...} instead.
 type expiryLine struct {
-	File    string `json:"file"`
+	File    string `json:"file,omitempty"`
+	Base64  []byte `json:"file_base64,omitempty"`
 	Expires string `json:"expires"`
+}
+
+func newExpiryLine(file string, at time.Time) expiryLine {
+	if !utf8.ValidString(file) {
+		return expiryLine{Base64: []byte(file), Expires: showInstant(at)}
+	}
+	return expiryLine{File: file, Expires: showInstant(at)}
+}
+
+// file gives the path, in whichever way it is written.
+func (l expiryLine) file() (string, error) {
+	switch {
+	case l.File != "" && len(l.Base64) > 0:
+		return "", errors.New("it names two files")
+	case l.File == "" && len(l.Base64) == 0:
+		return "", errors.New("it names no file")
+	}
+	return l.File + string(l.Base64), nil
 }
 
 // expiryWriter writes such lines. Its zero value drops them.
@@ -27,12 +48,19 @@ type expiryWriter struct {
 }
 
 // createExpiries makes the file at path, which must not lie below dir: import would take it for one of the values.
-func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error) {
+func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWriter, err error) {
 	if path == "" {
 		return expiryWriter{}, nil
 	}
-	if below, err := liesBelow(path, dir); err != nil || below {
-		return expiryWriter{}, errors.Join(err, fmt.Errorf("--expiries: %s lies below %s, among the files of values", path, dir))
+	below, err := liesBelow(path, dir)
+	if err == nil && below {
+		err = fmt.Errorf("%s lies below %s, among the files of values", path, dir)
+	}
+	if info, statErr := os.Stat(path); statErr == nil && own.has(info) {
+		err = fmt.Errorf("%s: %w", path, errOwnFile)
+	}
+	if err != nil {
+		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)
 	}
 	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !overwrite {
@@ -49,15 +77,32 @@ func createExpiries(path, dir string, overwrite bool) (w expiryWriter, err error
 }
 
 func liesBelow(path, dir string) (bool, error) {
-	path, err := filepath.Abs(path)
+	path, err := resolve(path)
 	if err != nil {
 		return false, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = resolve(dir); err != nil {
 		return false, err
 	}
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel), nil // without a way from one to the other it lies elsewhere
+}
+
+// resolve gives the absolute path without symbolic links, as far as it is there.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for there := path; ; there = filepath.Dir(there) {
+		real, err := filepath.EvalSymlinks(there)
+		switch {
+		case err == nil:
+			return filepath.Join(real, path[len(there):]), nil
+		case !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there):
+			return "", err
+		}
+	}
 }
 
 // add writes a line.
@@ -65,7 +110,7 @@ func (w expiryWriter) add(file string, at time.Time) error {
 	if w.file == nil {
 		return nil
 	}
-	line, err := json.Marshal(expiryLine{file, showInstant(at)})
+	line, err := json.Marshal(newExpiryLine(file, at))
 	if err == nil {
 		_, err = w.buf.Write(append(line, '\n'))
 	}
@@ -105,22 +150,27 @@ func readExpiries(path string) (map[string]time.Time, error) {
 			return nil, fmt.Errorf("--expiries: %v", err)
 		}
 		if strings.TrimSpace(text) != "" {
-			var line expiryLine
-			var at instant
-			err := json.Unmarshal([]byte(text), &line)
-			if err == nil && line.File == "" {
-				err = errors.New("it names no file")
-			}
-			if err == nil {
-				err = at.Set(line.Expires)
-			}
+			file, at, err := readExpiry(text)
 			if err != nil {
 				return nil, fmt.Errorf("--expiries: %s, line %d: %v", path, no, err)
 			}
-			all[line.File] = at.Time
+			all[file] = at
 		}
 		if err == io.EOF {
 			return all, nil
 		}
 	}
+}
+
+func readExpiry(text string) (file string, at time.Time, err error) {
+	var line expiryLine
+	if err := json.Unmarshal([]byte(text), &line); err != nil {
+		return "", time.Time{}, err
+	}
+	var expires instant
+	file, err = line.file()
+	if err == nil {
+		err = expires.Set(line.Expires)
+	}
+	return file, expires.Time, err
 }

@@ -111,13 +111,75 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.code(exitError, "error", "export", t.TempDir(), "--expiries", notes)
 	s.code(exitError, "error", "export", dir, "--overwrite", "--expiries", filepath.Join(dir, "expiries"))
 	s.good("export", dir, "--overwrite", "--prefix", "x/", "--expiries", notes)
-	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`} {
+	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`,
+		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`} {
 		require.NoError(t, os.WriteFile(notes, []byte("\n"+wrong), 0o666))
 		a := s.ebb("import", dir, "--expiries", notes)
 		require.Equal(t, exitError, a.code)
 		require.Contains(t, a.stderr, "line 2")
 	}
 	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
+}
+
+// TestExpiriesAreNoValuesWhicheverWayTheyAreReached: a file among the values is one of them for import.
+func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
+	s := newTimedStore(t)
+	s.good("put", "a", "1", "--ttl", "10s")
+	root := t.TempDir()
+	link := filepath.Join(root, "link")
+	require.NoError(t, os.Mkdir(filepath.Join(root, "dir"), 0o777))
+	if err := os.Symlink("dir", link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	for _, c := range [][2]string{{"dir", "link/notes"}, {"link", "dir/notes"}, {"link/new", "dir/new/notes"}, {"dir/new", "link/new/more/notes"}} {
+		a := s.ebb("export", filepath.Join(root, c[0]), "--expiries", filepath.Join(root, c[1]))
+		require.Equal(t, exitError, a.code, "%q", c)
+		require.Contains(t, a.stderr, "among the files of values")
+	}
+	require.Empty(t, files(t, root))
+	s.good("export", filepath.Join(link, "new"), "--expiries", filepath.Join(root, "dir", "notes"))
+	require.Len(t, files(t, root), 2)
+}
+
+// TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack: JSON put U+FFFD for the byte, no file had that name, and a key that was
+// to expire was permanent after the round trip.
+func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
+	s := newTimedStore(t)
+	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
+	writeFile(t, filepath.Join(dir, "café"), "1") // UTF-8, whose lines stay as they were
+	if os.WriteFile(filepath.Join(dir, "caf\xe9"), []byte("2"), 0o666) != nil || files(t, dir)["caf\xe9"] != "2" {
+		t.Skip("file names are UTF-8 here")
+	}
+	s.good("put", "café", "1", "--ttl", "1h")
+	s.good("put", "caf\xe9", "2", "--ttl", "2h")
+	s.good("export", dir, "--overwrite", "--expiries", notes)
+	text, err := os.ReadFile(notes)
+	require.NoError(t, err)
+	require.Equal(t, `{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n", string(text))
+
+	back := newTimedStore(t)
+	back.good("import", dir, "--expiries", notes)
+	require.Equal(t, "1h0m0s\n", back.good("ttl", "café"))
+	require.Equal(t, "2h0m0s\n", back.good("ttl", "caf\xe9"))
+}
+
+// TestImportTellsOfExpiriesOfNoFile: an expiry that is not used is a key that lives for ever, or one that is not there.
+func TestImportTellsOfExpiriesOfNoFile(t *testing.T) {
+	s := newTimedStore(t)
+	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
+	writeFile(t, filepath.Join(dir, "a"), "1")
+	line := `{"file":"%s","expires":"2030-01-31T13:00:00Z"}` + "\n"
+	writeFile(t, notes, fmt.Sprintf(line+line+line, "a", "b", "c"))
+	a := s.ebb("import", dir, "--expiries", notes)
+	require.Equal(t, exitOK, a.code)
+	require.Equal(t, "warning: no file is there for 2 lines of --expiries\n", a.stderr)
+	a = s.ebb("import", dir, "--expiries", notes, "--resume", "--json")
+	require.Equal(t, 2.0, object(t, a.out)["expiries_unmatched"])
+	require.Empty(t, a.stderr)
+
+	writeFile(t, notes, fmt.Sprintf(line, "a"))
+	require.Empty(t, s.ebb("import", dir, "--expiries", notes).stderr)
+	require.Equal(t, 0.0, object(t, s.good("import", dir, "--json"))["expiries_unmatched"])
 }
 
 func TestAKeyWithATTLIsGoneWhenItHasPassed(t *testing.T) {

@@ -23,7 +23,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write every value to a file below a directory, named by its key",
 		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are no
 clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist already are
-left alone unless --overwrite is given. What is left out is named at the end, and the exit code is 1.
+left alone unless --overwrite is given, those of the store itself also then. What is left out is named at the end, and the exit code is 1.
 
 A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their expiries are
 written to another file, outside of DIR, which import takes.`,
@@ -31,7 +31,8 @@ written to another file, outside of DIR, which import takes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
 			err := a.view(args[0], func(tx *kv.Tx) (err error) {
-				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.overwrite); err != nil {
+				ex.own = ownFilesOf(args[0])
+				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.own, ex.overwrite); err != nil {
 					return err
 				}
 				summary, err = ex.run(cmd.Context(), tx, args[1])
@@ -55,6 +56,7 @@ type exporter struct {
 	app        *app
 	prefix     string
 	overwrite  bool
+	own        ownFiles
 	expiryFile string
 	expiries   expiryWriter
 }
@@ -124,6 +126,9 @@ func (ex *exporter) write(root *os.Root, name string, value []byte) error {
 	}
 	if err := root.MkdirAll(filepath.Dir(local), 0o777); err != nil {
 		return err
+	}
+	if info, err := root.Stat(local); err == nil && ex.own.has(info) {
+		return errOwnFile
 	}
 	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !ex.overwrite {

@@ -26,9 +26,9 @@ on with --resume, which skips the files whose stored value is already equal. It 
 they are absent.
 
 Files have no expiry: with --expiries their keys get those that export has written down. Where that has passed, the file is left
-out and counted.
+out and counted. Lines that name no file below DIR are counted too.
 
-Symbolic links, devices, sockets and pipes are skipped and counted. A file that cannot be stored, such as one whose path
+The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped and counted. A file that cannot be stored, such as one whose path
 is longer than a key may be, is named at the end, and the exit code is 1.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,6 +80,7 @@ type importSummary struct {
 	Transactions int           `json:"transactions"`
 	Symlinks     int           `json:"symlinks"`
 	Special      int           `json:"special"`
+	Unmatched    int           `json:"expiries_unmatched"` // expiries that are of none of the files
 	Errors       []fileError   `json:"errors"`
 	Took         time.Duration `json:"-"`
 	Seconds      float64       `json:"seconds"`
@@ -89,7 +90,9 @@ type importSummary struct {
 // before it stay stored.
 func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (importSummary, error) {
 	began := time.Now()
-	s := importSummary{Symlinks: tree.symlinks, Special: tree.special, Errors: append([]fileError{}, tree.errors...)}
+	s := importSummary{
+		Symlinks: tree.symlinks, Special: tree.special, Unmatched: im.unmatched(tree), Errors: append([]fileError{}, tree.errors...),
+	}
 	p := im.app.newProgress("import", tree.bytes, true)
 	defer p.end()
 	for rest := tree.files; len(rest) > 0; {
@@ -105,7 +108,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 					return err
 				}
 				if err := im.store(cf, tree, f, &done); err != nil {
-					return fmt.Errorf("store %s: %w", f.name, err)
+					return fmt.Errorf("store %s: %w", im.app.show([]byte(f.name)), err)
 				}
 			}
 			return nil
@@ -123,6 +126,18 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 	s.Took = time.Since(began)
 	s.Seconds = s.Took.Seconds()
 	return s, nil
+}
+
+// unmatched counts the expiries that name no file of the tree. Those of a file that was misnamed, or left behind, would
+// be lost without a word: its key, should it be there, lives for ever.
+func (im *importer) unmatched(tree *sourceTree) int {
+	n := len(im.expiries)
+	for _, f := range tree.files {
+		if _, ok := im.expiries[f.name]; ok {
+			n--
+		}
+	}
+	return n
 }
 
 // batch gives the number of files, at least one, that make up the next transaction, and their bytes.
@@ -210,6 +225,9 @@ func (a *app) printImport(s importSummary) error {
 		if s.Symlinks+s.Special > 0 {
 			fmt.Fprintf(a.out, "skipped %s and %s\n", plural(s.Symlinks, "symbolic link"), plural(s.Special, "special file"))
 		}
+		if s.Unmatched > 0 {
+			fmt.Fprintf(a.stderr, "warning: no file is there for %s of --expiries\n", plural(s.Unmatched, "line"))
+		}
 		a.printFileErrors("not stored", s.Errors)
 	}
 	if len(s.Errors) > 0 {
@@ -218,10 +236,10 @@ func (a *app) printImport(s importSummary) error {
 	return nil
 }
 
-// printFileErrors lists files that were left out, on standard error.
+// printFileErrors lists files that were left out, on standard error. The error may name the file once more.
 func (a *app) printFileErrors(what string, errs []fileError) {
 	for _, e := range errs {
-		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, e.Name, e.Err)
+		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, a.show([]byte(e.Name)), printable(e.Err, ""))
 	}
 }
 

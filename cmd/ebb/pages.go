@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,9 @@ func (a *app) pagesCommand() *cobra.Command {
 		Long: `Pages lists the pages of the main file as they are, without opening the store: number, kind, epoch (the checkpoint
 that wrote it), level above the leaves, cells, what the newest meta page says about its use, and whether the checksum
 is right. Free pages may hold anything; a page in use that is not sound is bad, and the exit code is 1.
+
+An overflow extent that is sound is one line; one that is not is listed page by page. Where such extents overlap, no more
+than a few are read in any one place: the checksum of another is unknown, and if it is in use it is bad.
 
 If both meta pages are damaged, --page-size is needed, and neither use nor checksums can be told.`,
 		Args: args(1, 1),
@@ -56,6 +58,7 @@ type pageLister struct {
 	bytes int64        // of the file when it was opened
 	pgr   *pager.Pager // tells which pages are in use; nil if nothing can tell
 	salt  *uint64      // of the checksums; nil if no meta page is there to tell the store id
+	ext   extentReader // of a file with a salt
 	bad   int
 }
 
@@ -97,6 +100,9 @@ func (l *pageLister) open(path string) (err error) {
 	}
 	if l.file, err = vfs.OS.Open(path, 0); err == nil {
 		l.bytes, err = l.file.Size()
+	}
+	if l.salt != nil {
+		l.ext = extentReader{file: l.file, bytes: l.bytes, pageSize: int64(l.pageSize), salt: *l.salt, ends: map[string][]int64{}}
 	}
 	return err
 }
@@ -201,30 +207,46 @@ func (l *pageLister) page(page []byte, off int64) (pageLine, error) {
 	if h == (pager.Header{}) {
 		line.Kind = "-"
 	}
-	whole := page
-	if h.Kind == pager.KindOverflow && h.Pgid == id {
-		if whole, err = l.extent(page, off); err != nil {
-			return line, err
-		}
-	}
-	if l.salt != nil {
-		line.Checksum = "wrong"
-		if pager.Sealed(whole, *l.salt) {
-			line.Checksum = "ok"
-			line.Pages = int64(len(whole) / l.pageSize)
-		}
+	if err := l.prove(&line, page, off, h.Kind == pager.KindOverflow && h.Pgid == id); err != nil {
+		return line, err
 	}
 	switch {
 	case line.Use == "free":
 	case h.Pgid != id:
 		line.Bad, line.Detail = true, fmt.Sprintf("says that it is page %d", h.Pgid)
-	case line.Checksum == "wrong":
+	case line.Checksum == "wrong" || line.Detail != "":
 		line.Bad = true
 	}
 	if line.Bad && line.Use == "unknown" && line.Kind == "-" {
 		line.Bad = false // never written, for all we know
 	}
 	return line, nil
+}
+
+// prove looks at the checksum of a page, or of the extent that it begins, which then is the line.
+func (l *pageLister) prove(line *pageLine, page []byte, off int64, extent bool) (err error) {
+	if l.salt == nil {
+		return nil
+	}
+	pages := int64(1)
+	if extent {
+		pages = l.ext.claim(page, off)
+	}
+	sound := false
+	switch {
+	case pages == 1:
+		sound = pager.Sealed(page, *l.salt)
+	case !l.ext.granted(line.Use, off):
+		line.Detail = fmt.Sprintf("an extent of %s among others that overlap: not read", plural(pages, "page"))
+		return nil
+	default:
+		sound, err = l.ext.sealed(line.Use, page, off, pages)
+	}
+	line.Checksum = "wrong"
+	if sound {
+		line.Checksum, line.Pages = "ok", pages
+	}
+	return err
 }
 
 // use asks the free map of the newest meta page.
@@ -243,29 +265,4 @@ func (l *pageLister) use(id pager.Pgid) string {
 		return "used"
 	}
 	return "free"
-}
-
-// Overflow extent: the value's size stands behind the header, the value behind the size; see docs/format.md.
-const (
-	offExtentSize  = pager.HeaderSize
-	offExtentValue = offExtentSize + 8
-)
-
-// extent reads the overflow extent that begins at off with the bytes of page. If its size cannot be right, or what is
-// stored is not sound, it is the one page, and the next one speaks for itself.
-func (l *pageLister) extent(page []byte, off int64) ([]byte, error) {
-	size := binary.LittleEndian.Uint64(page[offExtentSize:])
-	left := uint64(l.bytes - off)
-	if size > left-offExtentValue || l.salt == nil {
-		return page, nil
-	}
-	n := (size + offExtentValue + uint64(l.pageSize) - 1) / uint64(l.pageSize) * uint64(l.pageSize)
-	if n > left {
-		return page, nil
-	}
-	whole := make([]byte, n) // bounded by the size of the file
-	if err := vfs.ReadFull(l.file, whole, off); err != nil {
-		return nil, fmt.Errorf("read %s from page %d: %w", plural(int64(n)/int64(l.pageSize), "page"), off/int64(l.pageSize), err)
-	}
-	return whole, nil
 }

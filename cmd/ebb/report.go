@@ -109,7 +109,8 @@ func (a *app) report(err error) int {
 		}{err.Error(), kind, hint})
 		return code
 	}
-	fmt.Fprintf(a.stderr, "ebb: %v\n", err)
+	// Several errors are joined with newlines, and the advice on a command that is unknown has tabs.
+	fmt.Fprintf(a.stderr, "ebb: %s\n", printable(err.Error(), "\n\t"))
 	if hint != "" {
 		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
 	}

@@ -50,6 +50,25 @@ func (a *app) show(b []byte) string {
 	return s
 }
 
+// printable gives text that holds what others wrote, such as the name of a file, with Go escapes for what a terminal could
+// obey, but for the characters in keep.
+func printable(text, keep string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case strconv.IsPrint(r) || strings.ContainsRune(keep, r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
 // setBytes puts b into a JSON object under name, and under name_hex or name_base64 if that is how it is encoded: asked
 // for, or because a JSON string cannot hold the bytes.
 func (a *app) setBytes(object map[string]any, name string, b []byte) {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // sourceFile is a regular file below a directory.
@@ -18,6 +17,7 @@ type sourceFile struct {
 // sourceTree is what a walk of a directory found.
 type sourceTree struct {
 	dir      string
+	own      ownFiles     // left out
 	files    []sourceFile // in the order of the walk: by name within each directory
 	bytes    int64        // of files
 	symlinks int          // not followed
@@ -33,18 +33,18 @@ type fileError struct {
 
 // listTree walks dir. The files of the store itself, should they lie below dir, are left out.
 func listTree(dir, store string) (*sourceTree, error) {
-	store, err := filepath.Abs(store)
-	if err != nil {
-		return nil, err
-	}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("import: %v", err)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("import: %s is not a directory", dir)
 	}
-	t := &sourceTree{dir: dir}
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(dir, path)
+	t := &sourceTree{dir: dir, own: ownFilesOf(store)}
+	return t, t.walk()
+}
+
+func (t *sourceTree) walk() error {
+	return filepath.WalkDir(t.dir, func(path string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(t.dir, path)
 		if err = errors.Join(err, relErr); err != nil {
 			t.fail(path, err)
 			return nil
@@ -54,16 +54,18 @@ func listTree(dir, store string) (*sourceTree, error) {
 		case entry.Type()&fs.ModeSymlink != 0:
 			// A dir that is itself a symbolic link is walked as one entry; look at what it points to instead.
 			if rel == "." {
-				return t.relist(path, store)
+				return t.rewalk()
 			}
 			t.symlinks++
 		case !entry.Type().IsRegular():
 			t.special++
-		case isStoreFile(path, store):
 		default:
 			info, err := entry.Info()
 			if err != nil {
 				t.fail(path, err)
+				return nil
+			}
+			if t.own.has(info) {
 				return nil
 			}
 			t.files = append(t.files, sourceFile{filepath.ToSlash(rel), info.Size()})
@@ -71,20 +73,14 @@ func listTree(dir, store string) (*sourceTree, error) {
 		}
 		return nil
 	})
-	return t, err
 }
 
-// relist walks what the symbolic link dir points to.
-func (t *sourceTree) relist(dir, store string) error {
-	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+// rewalk walks what the symbolic link dir points to.
+func (t *sourceTree) rewalk() (err error) {
+	if t.dir, err = filepath.EvalSymlinks(t.dir); err != nil {
 		return err
 	}
-	found, err := listTree(resolved, store)
-	if err == nil {
-		*t = *found
-	}
-	return err
+	return t.walk()
 }
 
 func (t *sourceTree) fail(name string, err error) {
@@ -94,10 +90,4 @@ func (t *sourceTree) fail(name string, err error) {
 // path is the place of a file on disk.
 func (t *sourceTree) path(f sourceFile) string {
 	return filepath.Join(t.dir, filepath.FromSlash(f.name))
-}
-
-// isStoreFile says whether path is the main file, a log segment or a half-made main file of store, an absolute path.
-func isStoreFile(path, store string) bool {
-	abs, err := filepath.Abs(path)
-	return err == nil && (abs == store || strings.HasPrefix(abs, store+"-wal-") || strings.HasPrefix(abs, store+".new"))
 }

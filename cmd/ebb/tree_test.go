@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -100,6 +101,46 @@ func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
 	require.Equal(t, "a\ta\n", good(t, "scan", s))
 }
 
+// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store that was there was imported
+// into itself if the directory was given through a symbolic link; and all names that began like theirs were left out.
+func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
+	root := t.TempDir()
+	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
+	want := []string{"a.ebb-wal-000001.bak", "a.ebb-wal-1", "a.ebb-wal-notes", "a.ebb.new.txt", "a.ebb.newer", "b.ebb", "d/a.ebb", "d/a.ebb-wal-000001"}
+	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"}, want...) {
+		writeFile(t, filepath.Join(src, name), "x")
+	}
+	if err := os.Symlink(src, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	t.Chdir(src)
+	for _, dir := range []string{src, link, ".", filepath.Join(link, "d", "..")} {
+		for _, store := range []string{filepath.Join(src, "a.ebb"), filepath.Join(link, "a.ebb"), "a.ebb"} {
+			tree, err := listTree(dir, store)
+			require.NoError(t, err)
+			require.Empty(t, tree.errors)
+			var names []string
+			for _, f := range tree.files {
+				names = append(names, f.name)
+			}
+			require.Equal(t, want, names, "the files below %s, for a store at %s", dir, store)
+		}
+	}
+}
+
+func TestImportThroughALinkSkipsTheStoreThatIsThere(t *testing.T) {
+	root := t.TempDir()
+	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
+	writeFile(t, filepath.Join(src, "a"), "a")
+	if err := os.Symlink(src, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	s := filepath.Join(link, "own.ebb")
+	good(t, "import", s, link)
+	good(t, "import", s, link)
+	require.Equal(t, "a\n", good(t, "scan", s, "--keys-only"))
+}
+
 func TestImportReportsPathsThatAreNoKeysAtTheEnd(t *testing.T) {
 	src, s := t.TempDir(), storePath(t)
 	writeFile(t, filepath.Join(src, "a"), "a")
@@ -132,6 +173,55 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, exitError, a.code)
 	require.Len(t, object(t, a.out)["errors"], len(bad))
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
+}
+
+// TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as an import of the store in
+// itself had made it, cut the store to nothing while it was read.
+func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
+	dir := t.TempDir()
+	s := filepath.Join(dir, "own.ebb")
+	for _, k := range []string{"a", "own.ebb", "own.ebb.txt"} {
+		good(t, "put", s, k, "v")
+	}
+	a := ebb(t, "export", s, dir, "--overwrite")
+	require.Equal(t, exitError, a.code)
+	require.Equal(t, "not written: own.ebb: "+errOwnFile.Error()+"\n", a.stderr)
+	a = ebb(t, "export", s, filepath.Join(dir, "other"), "--overwrite", "--expiries", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, errOwnFile.Error())
+	require.Contains(t, good(t, "check", s), "no problems")
+	require.Equal(t, "v", files(t, dir)["a"])
+	require.Equal(t, "v", files(t, dir)["own.ebb.txt"])
+}
+
+// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do something.
+func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
+	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
+	s, dir := storePath(t), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, evil), 0o777); err != nil {
+		t.Skip("no such names here: ", err)
+	}
+	good(t, "put", s, evil, "v")
+	a := ebb(t, "export", s, dir, "--overwrite") // The file is a directory, and the system's error names it too.
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "not written: \""+quoted+"\": ")
+	require.Equal(t, 2, strings.Count(a.stderr, quoted), a.stderr)
+	require.Equal(t, 1, strings.Count(a.stderr, "\n"))
+
+	a = ebb(t, "export", s, dir, "--overwrite", "--base64")
+	require.Contains(t, a.stderr, "not written: "+base64.StdEncoding.EncodeToString([]byte(evil))+": ")
+
+	writeFile(t, filepath.Join(dir, "d", evil, strings.Repeat(strings.Repeat("l", 250)+"/", 5), "long"), "x") // No key is that long.
+	a = ebb(t, "import", s, dir)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "not stored: \"d/"+quoted)
+	require.NotContains(t, a.stderr, "\x1b")
+
+	a = ebb(t, "import", s, filepath.Join(dir, evil+".absent"))
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, `\x1b[2J`)
+	require.NotContains(t, a.stderr, "\x1b")
+	require.NotContains(t, a.stderr, "\xff")
 }
 
 func TestExportLeavesFilesAloneUnlessTold(t *testing.T) {
