@@ -393,6 +393,49 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	require.Equal(t, int64(2), res.Purged)
 }
 
+// patient is a context that ends when it was asked so many times: for loops that may not end.
+type patient struct {
+	context.Context
+	asked int
+}
+
+func (p *patient) Err() error {
+	if p.asked--; p.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestIndexRowsOfLostDataRowsAreRemoved tells the story of a purge that met more of them than go into a batch: it did not take their
+// deletion for a change, rolled it back, and found the same rows again, for ever.
+func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
+	const lost = 5
+	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1}, "large_batch": {Batch: 2}, "all": {}} {
+		t.Run(name, func(t *testing.T) {
+			db, clock := openClock(t, kv.Options{})
+			fillTTL(t, db, lost+1, time.Second)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				f, err := kv.FindFamily(tx, "default")
+				require.NoError(t, err)
+				for i := range lost {
+					_, err := kv.RawTx(tx).Delete(f.Data(), fmt.Appendf(nil, "k%06d", i))
+					require.NoError(t, err)
+				}
+				return nil
+			}))
+			clock.move(time.Second)
+			var heard []string
+			o.OnExpire = func(_ string, key, _ []byte) error { heard = append(heard, string(key)); return nil }
+			res, err := db.PurgeExpired(&patient{t.Context(), 1000}, o)
+			require.NoError(t, err)
+			require.Equal(t, int64(1), res.Purged, "a lost row is no key")
+			require.False(t, res.More)
+			require.Equal(t, []string{"k000005"}, heard)
+			require.Zero(t, db.Stats().Families["default"].TTLRows)
+		})
+	}
+}
+
 // TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row, so they still know it;
 // whoever looks at the index names the damage.
 func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {

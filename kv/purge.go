@@ -160,8 +160,12 @@ func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
 	tx.nowMs, tx.timed = p.now, true
 	p.db.clock.sign(tx.inner)
 	swept, more, err := p.sweep(tx, f, n)
-	if err != nil || !swept.s.Changed() {
+	if err != nil {
 		return more, err
+	}
+	if !swept.s.Changed() { // The next batch would take the same rows, and so on for ever.
+		p.res.More = more
+		return false, nil
 	}
 	p.held, p.awaited = time.Since(began), p.db.store.Awaited()
 	if err := tx.commit(nil); err != nil {
