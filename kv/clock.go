@@ -51,9 +51,10 @@ func (c *clock) watch(mono func(at time.Time) int64) {
 func (c *clock) compare(at time.Time) {
 	offset, last := at.UnixMilli()-c.mono(at), c.offset.Load()
 	step := offset - last
-	if step > c.maxStep && c.offset.CompareAndSwap(last, offset) {
+	if step > c.maxStep {
+		// Before the offset moves: who compares with the new one sees no step, and would delete by it.
 		c.jumped.Store(true)
-		if c.onJump != nil {
+		if c.offset.CompareAndSwap(last, offset) && c.onJump != nil {
 			c.onJump(time.Duration(step) * time.Millisecond)
 		}
 	} else if step > c.maxStep/4 || step < -c.maxStep/4 {
