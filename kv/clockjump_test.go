@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -44,4 +45,35 @@ func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	}
 	second.Wait()
 	require.Zero(t, late, "times in %d that it was not", len(clocks))
+}
+
+// TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time, two thousand years back: it was told of
+// as a step of some years, or as one forward.
+func TestStepsThatNoDurationHoldsAreTheLongestOne(t *testing.T) {
+	today := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		to            time.Time
+		back, forward time.Duration
+	}{
+		{to: time.Time{}, back: math.MaxInt64},
+		{to: today.AddDate(-293, 0, 0), back: math.MaxInt64},
+		{to: today.Add(-100 * time.Hour), back: 100 * time.Hour},
+		{to: today.Add(100 * time.Hour), forward: 100 * time.Hour},
+		{to: today.AddDate(293, 0, 0), forward: math.MaxInt64},
+		{to: today.AddDate(7000, 0, 0), forward: math.MaxInt64},
+	} {
+		at := today
+		var back, forward time.Duration
+		c := &clock{
+			now: func() time.Time { return at }, maxStep: 1000,
+			onStep: func(d time.Duration) { back = d }, onJump: func(d time.Duration) { forward = d },
+		}
+		c.start(0)
+		c.watch(func(time.Time) int64 { return 0 })
+		require.Equal(t, today.UnixMilli(), c.read())
+		at = test.to
+		require.Equal(t, test.to.UnixMilli(), c.read())
+		require.Equal(t, test.back, back, "to %v", test.to)
+		require.Equal(t, test.forward, forward, "to %v", test.to)
+	}
 }
