@@ -66,6 +66,7 @@ func (v *verbs) left(expiry int64) time.Duration {
 // GetAppend appends the value of key to dst and returns the longer slice; on an error, ErrNotFound included, dst.
 func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
+	longer = dst // after a fault, too
 	if err := v.readyKey(false, key); err != nil {
 		return dst, err
 	}
