@@ -294,6 +294,45 @@ func TestEvictionIsCheckedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in its place and begins it again. Of a commit that waits for no sync
+// no large value may lie in the main file alone, or that has to be synced for it.
+func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
+	for name, put := range map[string]func(db *kv.DB, key, value []byte) error{
+		"one_shot": func(db *kv.DB, key, value []byte) error { return db.Put(key, value) },
+		"update": func(db *kv.DB, key, value []byte) error {
+			return db.Update(func(tx *kv.Tx) error { return tx.Put(key, value) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock, syncs := newClock(), 0
+			fsys := &hookFS{vfs.NewMemory(), func(call, name string) error {
+				if name == path && (call == "sync" || call == "syncdata") {
+					syncs++
+				}
+				return nil
+			}}
+			o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 30}
+			db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+			require.NoError(t, err)
+			require.NoError(t, db.PutTTL(small, nil, time.Second))
+			clock.move(time.Second)
+			require.NoError(t, db.View(func(tx *kv.Tx) error {
+				_, err := tx.Get(small)
+				require.ErrorIs(t, err, kv.ErrNotFound)
+				return nil
+			}))
+			require.Equal(t, 1, kv.Notes(db))
+			syncs = 0
+			require.NoError(t, put(db, []byte("large"), make([]byte, 1<<20)))
+			require.Zero(t, syncs, "of the main file")
+			require.Zero(t, kv.Notes(db))
+			require.EqualValues(t, 1, count(t, db))
+			checkStore(t, db)
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
 func TestOfAHundredTakersOneWins(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	k := []byte("lease")
