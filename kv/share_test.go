@@ -580,3 +580,12 @@ func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	waitFor(t, "the second has committed", func() bool { return u.commits() == 2 })
 	u.end(2, 2)
 }
+
+// TestBulkLoadBehindACommitThatIsUnderWay sees what that has put, as every writer does, and does not look again and again until its sync
+// has ended.
+func TestBulkLoadBehindACommitThatIsUnderWay(t *testing.T) {
+	u := newUnderWay(t, kv.Sync)
+	_, err := u.BulkLoad(t.Context(), "default", numbered(1))
+	require.ErrorIs(t, err, kv.ErrCFNotEmpty)
+	u.end(1, 1)
+}
