@@ -166,6 +166,53 @@ func TestPurgeStopsBetweenBatchesAndAtTheLimit(t *testing.T) {
 	require.Equal(t, kv.PurgeResult{Purged: 444, Batches: 2}, res)
 }
 
+// TestPurgeFollowsItsFamily whatever happens to its name between two batches, and leaves another one alone that gets it.
+func TestPurgeFollowsItsFamily(t *testing.T) {
+	const due = 5
+	for name, test := range map[string]struct {
+		change func(tx *kv.Tx) error
+		purged int64
+	}{
+		"rename": {func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }, due},
+		"rename_and_create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.RenameCF("f", "g"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+		}, due},
+		"drop": {func(tx *kv.Tx) error { return tx.DropCF("f") }, 1},
+		"drop_and_create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last string
+			o := kv.Options{Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration, _ error) { last = cf }}}
+			db, clock := openClock(t, o)
+			require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Second}))
+			for i := range due {
+				require.NoError(t, db.CF("f").Put(fmt.Append(nil, i), nil))
+			}
+			clock.move(time.Second)
+			var heard []string
+			res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{
+				Batch:    1,
+				OnExpire: func(cf string, _, _ []byte) error { heard = append(heard, cf); return nil },
+				Progress: func(done int64) {
+					if done == 1 {
+						require.NoError(t, db.Update(test.change))
+					}
+				},
+			})
+			require.NoError(t, err)
+			require.Equal(t, kv.PurgeResult{Purged: test.purged, Batches: int(test.purged)}, res)
+			want := []string{"f", "g", "g", "g", "g"}[:test.purged]
+			require.Equal(t, want, heard)
+			require.Equal(t, want[len(want)-1], last, "the name that it had in the end")
+			if n, err := db.CF("f").Count(); err == nil {
+				require.EqualValues(t, 1, n, "the other one")
+			}
+		})
+	}
+}
+
 func TestErrorOfOnExpireRollsTheBatchBack(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	fillTTL(t, db, 300, time.Second)
