@@ -479,6 +479,53 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	require.Equal(t, int64(2), res.Purged)
 }
 
+// TestProgressOfAPurgeInATransaction: it hears once of what was deleted, also at the limit and when the context has ended, and may use the
+// transaction.
+func TestProgressOfAPurgeInATransaction(t *testing.T) {
+	for name, test := range map[string]struct {
+		o     kv.PurgeOptions
+		asked int // how often the context may be asked
+		want  []int64
+		err   error
+	}{
+		"all":              {kv.PurgeOptions{}, 1000, []int64{600}, nil},
+		"limit":            {kv.PurgeOptions{Limit: 300}, 1000, []int64{300}, nil},
+		"limit_is_all":     {kv.PurgeOptions{Limit: 600}, 1000, []int64{600}, nil},
+		"context":          {kv.PurgeOptions{}, 1, []int64{256}, context.Canceled},
+		"context_at_first": {kv.PurgeOptions{}, 0, nil, context.Canceled},
+		"undone":           {kv.PurgeOptions{OnExpire: func(string, []byte, []byte) error { return errMachine }}, 1000, nil, errMachine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, clock := openClock(t, kv.Options{})
+			fillTTL(t, db, 600, time.Second)
+			clock.move(time.Second)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				for _, purge := range []func(context.Context, kv.PurgeOptions) (kv.PurgeResult, error){
+					tx.PurgeExpired, tx.CF("default").PurgeExpired,
+				} {
+					sp := tx.Savepoint()
+					var heard []int64
+					test.o.Progress = func(done int64) {
+						heard = append(heard, done)
+						left, err := tx.Count()
+						require.NoError(t, err)
+						require.Equal(t, 600-done, left)
+						require.NoError(t, tx.Put([]byte("done"), nil))
+					}
+					res, err := purge(&patient{t.Context(), test.asked}, test.o)
+					require.ErrorIs(t, err, test.err)
+					require.Equal(t, test.want, heard)
+					if heard != nil {
+						require.Equal(t, heard[0], res.Purged)
+					}
+					require.NoError(t, tx.RollbackTo(sp))
+				}
+				return nil
+			}))
+		})
+	}
+}
+
 // patient is a context that ends when it was asked so many times: for loops that may not end.
 type patient struct {
 	context.Context

@@ -223,7 +223,16 @@ func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, err
 	})
 }
 
-func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
+// purge tells Progress when the transaction can be used again, which it may do.
+func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (PurgeResult, error) {
+	res, err := tx.purgeFamilies(ctx, o, families)
+	if o.Progress != nil && res.Purged > 0 {
+		o.Progress(res.Purged)
+	}
+	return res, err
+}
+
+func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return PurgeResult{}, err
@@ -294,9 +303,6 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 		if err != nil || res.More {
 			return res, swept, err
 		}
-	}
-	if o.Progress != nil && res.Purged > 0 {
-		o.Progress(res.Purged)
 	}
 	return res, swept, nil
 }
