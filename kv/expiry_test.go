@@ -589,6 +589,41 @@ func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
+// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction tells the story of a delete that did not find the expiry index of a damaged store. It
+// had deleted the data row by then, its error was one of the room below, and the transaction could commit that.
+func TestVerbThatMissesAnIndexIsTheLastOfItsTransaction(t *testing.T) {
+	key := []byte("k000000")
+	for name, verb := range map[string]func(tx *kv.Tx) error{
+		"Put":     func(tx *kv.Tx) error { return tx.Put(key, nil) },
+		"PutTTL":  func(tx *kv.Tx) error { return tx.PutTTL(key, nil, time.Minute) },
+		"Expire":  func(tx *kv.Tx) error { return tx.Expire(key, time.Minute) },
+		"Delete":  func(tx *kv.Tx) error { return tx.Delete(key) },
+		"Persist": func(tx *kv.Tx) error { return tx.Persist(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := kv.OpenMemory(quick)
+			require.NoError(t, err)
+			fillTTL(t, db, 3, time.Hour)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				f, err := kv.FindFamily(tx, "default")
+				require.NoError(t, err)
+				return kv.RawTx(tx).Drop(f.ExpiryIndex())
+			}))
+			tx, err := db.Begin(t.Context(), true)
+			require.NoError(t, err)
+			err = verb(tx)
+			require.ErrorIs(t, err, kv.ErrCorrupt)
+			require.ErrorContains(t, err, `family "default": I4: expiry index`)
+			require.Equal(t, err, tx.Err())
+			require.Equal(t, err, tx.Commit())
+			value, err := db.Get(key)
+			require.NoError(t, err)
+			require.Equal(t, "value", string(value))
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
 // TestTagThatIsNoExpiryIsCorrupt for every read of the row.
 func TestTagThatIsNoExpiryIsCorrupt(t *testing.T) {
 	db, err := kv.OpenMemory(quick)

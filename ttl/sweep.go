@@ -191,6 +191,12 @@ func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s Swept, err er
 			d.add(at, key)
 		}
 	}
+	if len(d.ends) == 0 {
+		return Swept{}, nil
+	}
+	if err := r.indexed(); err != nil {
+		return Swept{}, err
+	}
 	if err := r.room(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
 		return Swept{}, err
 	}
