@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -189,6 +190,44 @@ func TestBulkLoad(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, n, i)
+}
+
+// TestBulkLoadBesideOtherWriters: between its look at the family and the load somebody else commits. What there is then decides.
+func TestBulkLoadBesideOtherWriters(t *testing.T) {
+	const n = 100
+	for name, test := range map[string]struct {
+		meanwhile func(tx *kv.Tx) error
+		want      error
+	}{
+		"put":    {func(tx *kv.Tx) error { return tx.CF("f").Put(small, nil) }, kv.ErrCFNotEmpty},
+		"drop":   {func(tx *kv.Tx) error { return tx.DropCF("f") }, kv.ErrCFNotFound},
+		"create": {func(tx *kv.Tx) error { return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{})) }, nil},
+		"alter":  {func(tx *kv.Tx) error { return tx.AlterCF("f", kv.CFOptions{DefaultTTL: time.Hour}) }, nil},
+		"put_after_create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").Put(small, nil))
+		}, kv.ErrCFNotEmpty},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openTest(t)
+			require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
+			tx, err := db.Begin(t.Context(), true)
+			require.NoError(t, err)
+			require.NoError(t, test.meanwhile(tx))
+			loaded := make(chan error)
+			go func() {
+				_, err := db.BulkLoad(t.Context(), "f", numbered(n))
+				loaded <- err
+			}()
+			waitFor(t, "the load waits", func() bool { return kv.Awaited(db) })
+			require.NoError(t, tx.Commit())
+			require.ErrorIs(t, <-loaded, test.want)
+			if test.want == nil {
+				rows, err := db.CF("f").Count()
+				require.NoError(t, err)
+				require.EqualValues(t, n, rows)
+			}
+		})
+	}
 }
 
 func TestBulkLoadThatFailsLeavesNothing(t *testing.T) {

@@ -29,24 +29,28 @@ func (db *DB) BulkLoad(ctx context.Context, family string, sorted iter.Seq2[[]by
 		ctx = context.Background()
 	}
 	defer db.leave()
-	for {
-		rows, err := db.bulkLoad(ctx, family, sorted)
+	for look := db.View; ; {
+		rows, err := db.bulkLoad(ctx, family, sorted, look)
 		if err != errMoved {
 			return rows, err
 		}
+		// What moved it may not be visible before its sync has ended: the next look is that of a writer.
+		look = func(fn func(*Tx) error) error { return db.UpdateContext(ctx, fn) }
 	}
 }
 
-// errMoved says that the family got other trees between the look at it and the load.
-var errMoved = errors.New("kv: family was replaced meanwhile")
+// errMoved says that the family got other trees, or rows, between the look at it and the load.
+var errMoved = errors.New("kv: family was replaced or filled meanwhile")
 
 // stopLoad is the panic that ends a load from within its rows: a sequence cannot return an error.
 type stopLoad struct{ err error }
 
-func (db *DB) bulkLoad(ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte]) (rows int64, err error) {
+func (db *DB) bulkLoad(
+	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte], look func(func(*Tx) error) error,
+) (rows int64, err error) {
 	var id txn.TreeID
 	expires := false
-	err = db.View(func(tx *Tx) error {
+	err = look(func(tx *Tx) error {
 		f, err := tx.find(family)
 		if err == nil {
 			id, expires = f.Data(), f.Options.DefaultTTLMs > 0
@@ -60,7 +64,9 @@ func (db *DB) bulkLoad(ctx context.Context, family string, sorted iter.Seq2[[]by
 	if expires {
 		return db.loadRows(ctx, family, sorted)
 	}
+	prepared := false
 	prepare := func(tx *txn.Tx) error {
+		prepared = true
 		f, err := cf.Lookup(tx, family)
 		switch {
 		case err != nil:
@@ -88,6 +94,9 @@ func (db *DB) bulkLoad(ctx context.Context, family string, sorted iter.Seq2[[]by
 		n, err = db.store.BulkLoad(ctx, prepare, id, db.checkRows(sorted))
 		return err
 	})
+	if errors.Is(err, txn.ErrOrder) && !prepared { // It is not about the order of keys, but about rows that were there before.
+		return 0, errMoved
+	}
 	if err != nil {
 		return 0, fromBelow(err)
 	}

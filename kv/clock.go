@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ebbkv/ebb/ttl"
 	"github.com/ebbkv/ebb/txn"
 )
 
@@ -15,6 +16,8 @@ import (
 // The system's clock is also compared with the monotonic time of this process. A step forward by more than maxStep may
 // be right, but may as well be a mistake that makes everything look expired: jumped then keeps anything from being
 // deleted for it. (Monotonic time may stand still while the machine sleeps, so waking up looks the same.)
+//
+// How far it was set is what is left from one instant to the other (ttl.Remaining), at most the longest Duration.
 //
 // It is safe for concurrent use.
 type clock struct {
@@ -51,10 +54,11 @@ func (c *clock) watch(mono func(at time.Time) int64) {
 func (c *clock) compare(at time.Time) {
 	offset, last := at.UnixMilli()-c.mono(at), c.offset.Load()
 	step := offset - last
-	if step > c.maxStep && c.offset.CompareAndSwap(last, offset) {
+	if step > c.maxStep {
+		// Before the offset moves: who compares with the new one sees no step, and would delete by it.
 		c.jumped.Store(true)
-		if c.onJump != nil {
-			c.onJump(time.Duration(step) * time.Millisecond)
+		if c.offset.CompareAndSwap(last, offset) && c.onJump != nil {
+			c.onJump(ttl.Remaining(last, offset))
 		}
 	} else if step > c.maxStep/4 || step < -c.maxStep/4 {
 		c.offset.CompareAndSwap(last, offset)
@@ -79,7 +83,7 @@ func (c *clock) read() int64 {
 		if now < mark {
 			c.steps.Add(1)
 			if c.onStep != nil {
-				c.onStep(time.Duration(mark-now) * time.Millisecond)
+				c.onStep(ttl.Remaining(now, mark))
 			}
 		}
 		return now

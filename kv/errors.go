@@ -92,7 +92,8 @@ var (
 var (
 	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads go on.
 	ErrFailed = errors.New("kv: an earlier write failed; open the store again")
-	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps the cause.
+	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps the cause. That can be another error of
+	// this list, or ErrClosed: ask for ErrCommitUnknown first.
 	ErrCommitUnknown = errors.New("kv: fate of the commit is unknown; open the store again")
 	// ErrFileReplaced is returned when the file at the store's path is not the one that was opened.
 	ErrFileReplaced = errors.New("kv: file was replaced or removed while open")

@@ -66,12 +66,10 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	inner, err := db.store.Begin(ctx, true)
-	if err != nil {
-		return fromBelow(err)
+	if err := tx.beginWrite(ctx); err != nil {
+		return err
 	}
-	tx.inner = inner
-	if inner.Seq() != before {
+	if tx.inner.Seq() != before {
 		tx.timed = false
 		tx.instant()
 	}

@@ -166,6 +166,53 @@ func TestPurgeStopsBetweenBatchesAndAtTheLimit(t *testing.T) {
 	require.Equal(t, kv.PurgeResult{Purged: 444, Batches: 2}, res)
 }
 
+// TestPurgeFollowsItsFamily whatever happens to its name between two batches, and leaves another one alone that gets it.
+func TestPurgeFollowsItsFamily(t *testing.T) {
+	const due = 5
+	for name, test := range map[string]struct {
+		change func(tx *kv.Tx) error
+		purged int64
+	}{
+		"rename": {func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }, due},
+		"rename_and_create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.RenameCF("f", "g"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+		}, due},
+		"drop": {func(tx *kv.Tx) error { return tx.DropCF("f") }, 1},
+		"drop_and_create": {func(tx *kv.Tx) error {
+			return errors.Join(tx.DropCF("f"), tx.CreateCF("f", kv.CFOptions{}), tx.CF("f").PutTTL([]byte("k"), nil, 1))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last string
+			o := kv.Options{Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration, _ error) { last = cf }}}
+			db, clock := openClock(t, o)
+			require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Second}))
+			for i := range due {
+				require.NoError(t, db.CF("f").Put(fmt.Append(nil, i), nil))
+			}
+			clock.move(time.Second)
+			var heard []string
+			res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{
+				Batch:    1,
+				OnExpire: func(cf string, _, _ []byte) error { heard = append(heard, cf); return nil },
+				Progress: func(done int64) {
+					if done == 1 {
+						require.NoError(t, db.Update(test.change))
+					}
+				},
+			})
+			require.NoError(t, err)
+			require.Equal(t, kv.PurgeResult{Purged: test.purged, Batches: int(test.purged)}, res)
+			want := []string{"f", "g", "g", "g", "g"}[:test.purged]
+			require.Equal(t, want, heard)
+			require.Equal(t, want[len(want)-1], last, "the name that it had in the end")
+			if n, err := db.CF("f").Count(); err == nil {
+				require.EqualValues(t, 1, n, "the other one")
+			}
+		})
+	}
+}
+
 func TestErrorOfOnExpireRollsTheBatchBack(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	fillTTL(t, db, 300, time.Second)
@@ -294,6 +341,45 @@ func TestEvictionIsCheckedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in its place and begins it again. Of a commit that waits for no sync
+// no large value may lie in the main file alone, or that has to be synced for it.
+func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
+	for name, put := range map[string]func(db *kv.DB, key, value []byte) error{
+		"one_shot": func(db *kv.DB, key, value []byte) error { return db.Put(key, value) },
+		"update": func(db *kv.DB, key, value []byte) error {
+			return db.Update(func(tx *kv.Tx) error { return tx.Put(key, value) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock, syncs := newClock(), 0
+			fsys := &hookFS{vfs.NewMemory(), func(call, name string) error {
+				if name == path && (call == "sync" || call == "syncdata") {
+					syncs++
+				}
+				return nil
+			}}
+			o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 30}
+			db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+			require.NoError(t, err)
+			require.NoError(t, db.PutTTL(small, nil, time.Second))
+			clock.move(time.Second)
+			require.NoError(t, db.View(func(tx *kv.Tx) error {
+				_, err := tx.Get(small)
+				require.ErrorIs(t, err, kv.ErrNotFound)
+				return nil
+			}))
+			require.Equal(t, 1, kv.Notes(db))
+			syncs = 0
+			require.NoError(t, put(db, []byte("large"), make([]byte, 1<<20)))
+			require.Zero(t, syncs, "of the main file")
+			require.Zero(t, kv.Notes(db))
+			require.EqualValues(t, 1, count(t, db))
+			checkStore(t, db)
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
 func TestOfAHundredTakersOneWins(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	k := []byte("lease")
@@ -393,6 +479,96 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	require.Equal(t, int64(2), res.Purged)
 }
 
+// TestProgressOfAPurgeInATransaction: it hears once of what was deleted, also at the limit and when the context has ended, and may use the
+// transaction.
+func TestProgressOfAPurgeInATransaction(t *testing.T) {
+	for name, test := range map[string]struct {
+		o     kv.PurgeOptions
+		asked int // how often the context may be asked
+		want  []int64
+		err   error
+	}{
+		"all":              {kv.PurgeOptions{}, 1000, []int64{600}, nil},
+		"limit":            {kv.PurgeOptions{Limit: 300}, 1000, []int64{300}, nil},
+		"limit_is_all":     {kv.PurgeOptions{Limit: 600}, 1000, []int64{600}, nil},
+		"context":          {kv.PurgeOptions{}, 1, []int64{256}, context.Canceled},
+		"context_at_first": {kv.PurgeOptions{}, 0, nil, context.Canceled},
+		"undone":           {kv.PurgeOptions{OnExpire: func(string, []byte, []byte) error { return errMachine }}, 1000, nil, errMachine},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, clock := openClock(t, kv.Options{})
+			fillTTL(t, db, 600, time.Second)
+			clock.move(time.Second)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				for _, purge := range []func(context.Context, kv.PurgeOptions) (kv.PurgeResult, error){
+					tx.PurgeExpired, tx.CF("default").PurgeExpired,
+				} {
+					sp := tx.Savepoint()
+					var heard []int64
+					test.o.Progress = func(done int64) {
+						heard = append(heard, done)
+						left, err := tx.Count()
+						require.NoError(t, err)
+						require.Equal(t, 600-done, left)
+						require.NoError(t, tx.Put([]byte("done"), nil))
+					}
+					res, err := purge(&patient{t.Context(), test.asked}, test.o)
+					require.ErrorIs(t, err, test.err)
+					require.Equal(t, test.want, heard)
+					if heard != nil {
+						require.Equal(t, heard[0], res.Purged)
+					}
+					require.NoError(t, tx.RollbackTo(sp))
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+// patient is a context that ends when it was asked so many times: for loops that may not end.
+type patient struct {
+	context.Context
+	asked int
+}
+
+func (p *patient) Err() error {
+	if p.asked--; p.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestIndexRowsOfLostDataRowsAreRemoved tells the story of a purge that met more of them than go into a batch: it did not take their
+// deletion for a change, rolled it back, and found the same rows again, for ever.
+func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
+	const lost = 5
+	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1}, "large_batch": {Batch: 2}, "all": {}} {
+		t.Run(name, func(t *testing.T) {
+			db, clock := openClock(t, kv.Options{})
+			fillTTL(t, db, lost+1, time.Second)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				f, err := kv.FindFamily(tx, "default")
+				require.NoError(t, err)
+				for i := range lost {
+					_, err := kv.RawTx(tx).Delete(f.Data(), fmt.Appendf(nil, "k%06d", i))
+					require.NoError(t, err)
+				}
+				return nil
+			}))
+			clock.move(time.Second)
+			var heard []string
+			o.OnExpire = func(_ string, key, _ []byte) error { heard = append(heard, string(key)); return nil }
+			res, err := db.PurgeExpired(&patient{t.Context(), 1000}, o)
+			require.NoError(t, err)
+			require.Equal(t, int64(1), res.Purged, "a lost row is no key")
+			require.False(t, res.More)
+			require.Equal(t, []string{"k000005"}, heard)
+			require.Zero(t, db.Stats().Families["default"].TTLRows)
+		})
+	}
+}
+
 // TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row, so they still know it;
 // whoever looks at the index names the damage.
 func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
@@ -411,6 +587,41 @@ func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	_, err = db.PurgeExpired(t.Context(), kv.PurgeOptions{})
 	require.ErrorIs(t, err, kv.ErrCorrupt)
 	require.NoError(t, db.Close())
+}
+
+// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction tells the story of a delete that did not find the expiry index of a damaged store. It
+// had deleted the data row by then, its error was one of the room below, and the transaction could commit that.
+func TestVerbThatMissesAnIndexIsTheLastOfItsTransaction(t *testing.T) {
+	key := []byte("k000000")
+	for name, verb := range map[string]func(tx *kv.Tx) error{
+		"Put":     func(tx *kv.Tx) error { return tx.Put(key, nil) },
+		"PutTTL":  func(tx *kv.Tx) error { return tx.PutTTL(key, nil, time.Minute) },
+		"Expire":  func(tx *kv.Tx) error { return tx.Expire(key, time.Minute) },
+		"Delete":  func(tx *kv.Tx) error { return tx.Delete(key) },
+		"Persist": func(tx *kv.Tx) error { return tx.Persist(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := kv.OpenMemory(quick)
+			require.NoError(t, err)
+			fillTTL(t, db, 3, time.Hour)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
+				f, err := kv.FindFamily(tx, "default")
+				require.NoError(t, err)
+				return kv.RawTx(tx).Drop(f.ExpiryIndex())
+			}))
+			tx, err := db.Begin(t.Context(), true)
+			require.NoError(t, err)
+			err = verb(tx)
+			require.ErrorIs(t, err, kv.ErrCorrupt)
+			require.ErrorContains(t, err, `family "default": I4: expiry index`)
+			require.Equal(t, err, tx.Err())
+			require.Equal(t, err, tx.Commit())
+			value, err := db.Get(key)
+			require.NoError(t, err)
+			require.Equal(t, "value", string(value))
+			require.NoError(t, db.Close())
+		})
+	}
 }
 
 // TestTagThatIsNoExpiryIsCorrupt for every read of the row.

@@ -67,6 +67,9 @@ func Waiting(db *DB) int {
 	return 1 + len(db.sharing.queue)
 }
 
+// Awaited says whether somebody waits for the writer lock.
+func Awaited(db *DB) bool { return db.store.Awaited() }
+
 // MaxShared is how many one-shot writes share a transaction; more than Crowd take turns.
 const (
 	MaxShared = maxShared

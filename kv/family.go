@@ -181,6 +181,9 @@ func (db *DB) EnsureCF(name string, o CFOptions) error {
 	if err := db.state(true); err != nil {
 		return err
 	}
+	if _, err := o.check(); err != nil {
+		return err
+	}
 	there := false
 	err := db.View(func(tx *Tx) error {
 		var err error

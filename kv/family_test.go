@@ -33,6 +33,23 @@ func TestFamiliesAreSeparateKeySpaces(t *testing.T) {
 	require.Equal(t, int64(1), db.Stats().Families["b"].Rows)
 }
 
+// TestOptionsOfAFamilyAreCheckedFirst, whether or not it is there and they are of use.
+func TestOptionsOfAFamilyAreCheckedFirst(t *testing.T) {
+	db := openTest(t)
+	bad := kv.CFOptions{DefaultTTL: -1}
+	for _, name := range []string{"default", "absent"} {
+		require.ErrorIs(t, db.EnsureCF(name, bad), kv.ErrInvalidTTL)
+		require.ErrorIs(t, db.CreateCF(name, bad), kv.ErrInvalidTTL)
+		require.ErrorIs(t, db.AlterCF(name, bad), kv.ErrInvalidTTL)
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			require.ErrorIs(t, tx.EnsureCF(name, bad), kv.ErrInvalidTTL)
+			require.ErrorIs(t, tx.CreateCF(name, bad), kv.ErrInvalidTTL)
+			require.ErrorIs(t, tx.AlterCF(name, bad), kv.ErrInvalidTTL)
+			return nil
+		}))
+	}
+}
+
 func TestFamilyIsFoundByNameAtEachCall(t *testing.T) {
 	db := openTest(t)
 	family, k := db.CF("a"), []byte("k")

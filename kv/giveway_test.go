@@ -60,8 +60,8 @@ func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
 		}
 		return nil
 	}
-	p := &purger{db: db, ctx: t.Context(), o: PurgeOptions{OnExpire: come}, now: math.MaxInt64}
-	more, err := p.batch(family, 1)
+	p := &purger{db: db, ctx: t.Context(), o: PurgeOptions{OnExpire: come}, now: math.MaxInt64, fam: family}
+	more, err := p.batch(1)
 	require.NoError(t, err)
 	require.True(t, more)
 	require.NoError(t, <-put)
@@ -69,7 +69,7 @@ func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
 	require.Positive(t, p.held)
 
 	p.o.OnExpire = nil
-	_, err = p.batch(family, 1)
+	_, err = p.batch(1)
 	require.NoError(t, err)
 	require.False(t, p.awaited)
 	require.EqualValues(t, 2, p.res.Purged)

@@ -49,23 +49,16 @@ func writeShot[T any](s *shots, call func(*verbs) (T, error)) (T, error) {
 // Get returns a copy of the value of key, or ErrNotFound. An empty value is not nil.
 func (s *shots) Get(key []byte) ([]byte, error) {
 	return readShot(s, func(v *verbs) ([]byte, error) {
-		value, err := v.Get(key)
-		if err != nil {
-			return nil, err
-		}
-		return append(make([]byte, 0, len(value)), value...), nil
+		value, _, err := v.getCopy(key)
+		return value, err
 	})
 }
 
 // GetTTL returns a copy of the value of key with what TTL says, or ErrNotFound.
 func (s *shots) GetTTL(key []byte) (value []byte, ttl time.Duration, err error) {
-	value, err = readShot(s, func(v *verbs) ([]byte, error) {
-		value, left, err := v.GetTTL(key)
-		if err != nil {
-			return nil, err
-		}
-		ttl = left
-		return append(make([]byte, 0, len(value)), value...), nil
+	value, err = readShot(s, func(v *verbs) (value []byte, err error) {
+		value, ttl, err = v.getCopy(key)
+		return value, err
 	})
 	return value, ttl, err
 }

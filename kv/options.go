@@ -126,7 +126,8 @@ type PurgeOptions struct {
 	Force bool
 	// OnExpire hears of every key, as Options.OnExpire does and after it.
 	OnExpire func(cf string, key, value []byte) error
-	// Progress is called after each commit with the number of keys so far.
+	// Progress is called after each commit with the number of keys so far, and may use the store. Of a purge inside a transaction it is
+	// called once, at its end, unless that deleted nothing; it may use that transaction.
 	Progress func(done int64)
 }
 

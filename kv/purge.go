@@ -36,6 +36,7 @@ type purger struct {
 	o   PurgeOptions
 	now int64
 	res PurgeResult
+	fam *cf.Family // whose turn it is, as the last batch saw it
 
 	held    time.Duration // how long the last batch had the writer lock
 	awaited bool          // and whether somebody waited for it
@@ -64,7 +65,8 @@ func (db *DB) purge(ctx context.Context, o PurgeOptions, families func(*txn.Tx) 
 			p.res.More = true
 			break
 		}
-		err = p.family(f)
+		p.fam = f
+		err = p.family()
 	}
 	return p.res, err
 }
@@ -107,18 +109,18 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 	return list, fromBelow(err)
 }
 
-// family purges one family.
-func (p *purger) family(f *cf.Family) error {
+// family purges the one whose turn it is.
+func (p *purger) family() error {
 	before, start := p.res, time.Now()
-	err := p.batches(f)
+	err := p.batches()
 	if done := p.res.Purged - before.Purged; p.db.onPurge != nil && (done > 0 || err != nil) {
 		r := PurgeResult{Purged: done, Batches: p.res.Batches - before.Batches, More: p.res.More}
-		p.db.onPurge(f.Name, r, time.Since(start), err)
+		p.db.onPurge(p.fam.Name, r, time.Since(start), err)
 	}
 	return err
 }
 
-func (p *purger) batches(f *cf.Family) error {
+func (p *purger) batches() error {
 	for {
 		if err := p.ctx.Err(); err != nil {
 			p.res.More = true
@@ -131,7 +133,7 @@ func (p *purger) batches(f *cf.Family) error {
 		if p.o.Limit > 0 {
 			n = int(min(int64(n), int64(p.o.Limit)-p.res.Purged))
 		}
-		more, err := p.batch(f, n)
+		more, err := p.batch(n)
 		if err != nil {
 			p.res.More = true
 			return err
@@ -150,7 +152,7 @@ func (p *purger) batches(f *cf.Family) error {
 }
 
 // batch is one transaction of at most n keys.
-func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
+func (p *purger) batch(n int) (more bool, err error) {
 	tx := newTx(p.db)
 	if err := tx.start(p.ctx, true); err != nil {
 		return false, err
@@ -159,9 +161,13 @@ func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
 	began := time.Now()
 	tx.nowMs, tx.timed = p.now, true
 	p.db.clock.sign(tx.inner)
-	swept, more, err := p.sweep(tx, f, n)
-	if err != nil || !swept.s.Changed() {
+	swept, more, err := p.sweep(tx, n)
+	if err != nil {
 		return more, err
+	}
+	if !swept.s.Changed() { // The next batch would take the same rows, and so on for ever.
+		p.res.More = more
+		return false, nil
 	}
 	p.held, p.awaited = time.Since(began), p.db.store.Awaited()
 	if err := tx.commit(nil); err != nil {
@@ -176,18 +182,22 @@ func (p *purger) batch(f *cf.Family, n int) (more bool, err error) {
 	return more, nil
 }
 
-// sweep deletes a batch of the family, if it is still there: a family of that name may have come in its place.
-func (p *purger) sweep(tx *Tx, f *cf.Family, n int) (swept sweep, more bool, err error) {
+// sweep deletes a batch of the family, if it is still there, under whatever name: another one may have got its own.
+func (p *purger) sweep(tx *Tx, n int) (swept sweep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
-	now, err := p.db.names.Lookup(tx.inner, f.Name)
-	if errors.Is(err, cf.ErrNotFound) || (err == nil && now.Base != f.Base) {
+	f, err := p.db.names.Lookup(tx.inner, p.fam.Name)
+	if errors.Is(err, cf.ErrNotFound) || (err == nil && f.Base != p.fam.Base) {
+		f, err = cf.FindBase(tx.inner, p.fam.Base)
+	}
+	if errors.Is(err, cf.ErrNotFound) {
 		return sweep{}, false, nil
 	}
 	if err != nil {
 		return sweep{}, false, fromBelow(err)
 	}
-	rows := ttl.Rows{Tx: tx.inner, Family: now, MaxTxnBytes: p.db.maxTxnBytes}
-	s, more, err := rows.Purge(p.now, n, p.db.teller(now, p.o.OnExpire))
+	p.fam = f
+	rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: p.db.maxTxnBytes}
+	s, more, err := rows.Purge(p.now, n, p.db.teller(f, p.o.OnExpire))
 	return sweep{f.Base, s, inBatch}, more, tx.below(err)
 }
 
@@ -213,7 +223,16 @@ func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, err
 	})
 }
 
-func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
+// purge tells Progress when the transaction can be used again, which it may do.
+func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (PurgeResult, error) {
+	res, err := tx.purgeFamilies(ctx, o, families)
+	if o.Progress != nil && res.Purged > 0 {
+		o.Progress(res.Purged)
+	}
+	return res, err
+}
+
+func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return PurgeResult{}, err
@@ -284,9 +303,6 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 		if err != nil || res.More {
 			return res, swept, err
 		}
-	}
-	if o.Progress != nil && res.Purged > 0 {
-		o.Progress(res.Purged)
 	}
 	return res, swept, nil
 }

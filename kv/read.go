@@ -38,6 +38,23 @@ func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error)
 	return value, v.left(expiry), nil
 }
 
+// getCopy is GetTTL for a transaction that ends with the call. The copy is made under the guard: it may be the first to touch all bytes of
+// the value.
+func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(false, key); err != nil {
+		return nil, 0, err
+	}
+	stored, expiry, found, err := v.get(key)
+	if err == nil && !found {
+		err = v.missing(key, expiry)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return append(make([]byte, 0, len(stored)), stored...), v.left(expiry), nil
+}
+
 // left is the ttl of a key with that expiry.
 func (v *verbs) left(expiry int64) time.Duration {
 	if expiry == 0 {
@@ -49,6 +66,7 @@ func (v *verbs) left(expiry int64) time.Duration {
 // GetAppend appends the value of key to dst and returns the longer slice; on an error, ErrNotFound included, dst.
 func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
+	longer = dst // after a fault, too
 	if err := v.readyKey(false, key); err != nil {
 		return dst, err
 	}

@@ -200,17 +200,18 @@ func (s *shots) writeAlone(me *shot) error {
 	return tx.commit(nil)
 }
 
-// awaitHead returns when all that was committed before is visible, and as durable as was asked for.
+// awaitHead returns when all that was committed before is visible, and as durable as was asked for. What keeps it from waiting, a failure
+// or an end of the store, does not tell whether the commit will be found at the next open.
 func (s *shots) awaitHead() error {
-	if err := s.db.state(true); err != nil {
-		return err
-	}
 	defer s.db.leave()
 	tx, err := s.db.store.Begin(context.Background(), true)
-	if err != nil {
-		return fromBelow(err)
+	if err == nil {
+		err = tx.Commit(txn.NoSync) // It has no changes, and waits for those before it.
 	}
-	return fromBelow(tx.Commit(txn.NoSync)) // It has no changes, and waits for those before it.
+	if err != nil {
+		return &failure{ErrCommitUnknown, fromBelow(err)}
+	}
+	return nil
 }
 
 // lead carries out the leader's write together with those that came while it waited for the writer lock, and tells

@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -382,6 +383,96 @@ func TestFailureReachesAllWhoShare(t *testing.T) {
 	}
 }
 
+// TestFailureThatStopsTheLeaderLeavesAllInDoubt: the leader's commit fails, and who is told of that first is a function that does not come
+// back. Those who share with it may find their rows at the next open, so that none of them may be told that they are not there.
+func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
+	for way, leave := range ways {
+		t.Run(way, func(t *testing.T) {
+			var broken, told atomic.Bool
+			value := errors.New("mine")
+			fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {
+				if broken.Load() && changes(call) {
+					return errMachine
+				}
+				return nil
+			}}
+			o := &kv.Options{Events: &kv.Events{Failure: func(error) {
+				if !told.Swap(true) {
+					leave(value)
+				}
+			}}}
+			db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+			require.NoError(t, err)
+			require.NoError(t, db.Put([]byte("first"), nil))
+			broken.Store(true)
+			ended := make(chan struct{})
+			errs := together(t, db,
+				func() error {
+					defer close(ended)
+					requireLeft(t, way, value, func() { _ = add(db, "n")() })
+					return nil
+				},
+				add(db, "n"), add(db, "n"),
+				func() error { return db.PutTTL([]byte("k"), nil, -1) }, // not in the commit
+			)
+			<-ended
+			require.True(t, told.Load())
+			for _, err := range errs[1:3] {
+				require.ErrorIs(t, err, kv.ErrCommitUnknown)
+				require.ErrorIs(t, err, errMachine)
+			}
+			require.ErrorIs(t, errs[3], kv.ErrFailed)
+			require.NotErrorIs(t, errs[3], kv.ErrCommitUnknown)
+			require.ErrorIs(t, db.Close(), errMachine)
+		})
+	}
+}
+
+// TestShutdownBesideALeaderThatIsStopped: it ends the store, or waits, but nobody takes it for a reason why what was committed is not there.
+func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
+	for way, leave := range ways {
+		t.Run(way, func(t *testing.T) {
+			var armed atomic.Bool
+			value := errors.New("mine")
+			begun, fsys := make(chan struct{}), vfs.NewMemory()
+			db, err := kv.OpenFS(fsys, path, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+				if armed.Swap(false) {
+					<-begun
+					leave(value)
+				}
+			}}}, kv.Tuning{SegmentSize: 64 << 10})
+			require.NoError(t, err)
+			require.NoError(t, db.Put([]byte("first"), nil))
+			ended, closed := make(chan struct{}), make(chan error, 1)
+			errs := together(t, db,
+				func() error {
+					defer close(ended)
+					requireLeft(t, way, value, func() {
+						armed.Store(true)
+						go func() {
+							waitFor(t, "the leader commits", func() bool { return !armed.Load() })
+							go func() { closed <- db.Shutdown(context.Background()) }()
+							waitFor(t, "the store is being shut down", func() bool { _, err := db.Has(small); return isErr(err, kv.ErrClosed) })
+							close(begun)
+						}()
+						_ = add(db, "n")()
+					})
+					return nil
+				},
+				add(db, "n"), add(db, "n"),
+			)
+			<-ended
+			require.NoError(t, <-closed)
+			for _, err := range errs[1:] {
+				if err != nil {
+					require.ErrorIs(t, err, kv.ErrCommitUnknown)
+				}
+			}
+			require.Equal(t, 3, countOf(t, openOn(t, fsys, nil), "n"))
+		})
+	}
+}
+
 // underWay is a store with one write whose commit is under way: its log waits for a signal with each group that it has made
 // durable.
 type underWay struct {
@@ -488,4 +579,13 @@ func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	u.write()
 	waitFor(t, "the second has committed", func() bool { return u.commits() == 2 })
 	u.end(2, 2)
+}
+
+// TestBulkLoadBehindACommitThatIsUnderWay sees what that has put, as every writer does, and does not look again and again until its sync
+// has ended.
+func TestBulkLoadBehindACommitThatIsUnderWay(t *testing.T) {
+	u := newUnderWay(t, kv.Sync)
+	_, err := u.BulkLoad(t.Context(), "default", numbered(1))
+	require.ErrorIs(t, err, kv.ErrCFNotEmpty)
+	u.end(1, 1)
 }

@@ -1,9 +1,11 @@
 package kv_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,4 +46,49 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	}
 	require.NotZero(t, found)
 	_ = db.Close()
+}
+
+// TestFileCutShortInsideAValueIsAnError tells the story of a value that was proved by one get, and cut by somebody else before the next:
+// that one looks at none of its bytes until it copies them, and the fault ended the process.
+func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
+	key, value := []byte("large"), bytes.Repeat([]byte("a value of a megabyte, "), 1<<20/23)
+	for name, get := range map[string]func(db *kv.DB) ([]byte, error){
+		"Get":       func(db *kv.DB) ([]byte, error) { return db.Get(key) },
+		"GetTTL":    func(db *kv.DB) ([]byte, error) { value, _, err := db.GetTTL(key); return value, err },
+		"GetAppend": func(db *kv.DB) ([]byte, error) { return db.GetAppend(nil, key) },
+		"in_a_transaction": func(db *kv.DB) (value []byte, err error) {
+			err = db.View(func(tx *kv.Tx) error {
+				value, err = tx.GetAppend([]byte("<"), key)
+				return err
+			})
+			return value[1:], err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := filepath.Join(t.TempDir(), "a.ebb")
+			db, err := kv.Open(at, nil)
+			require.NoError(t, err)
+			for range 2 { // The pages above the value lie where the first one was.
+				require.NoError(t, db.PutTTL(key, value, time.Hour))
+				require.NoError(t, db.Checkpoint(t.Context()))
+			}
+			require.NoError(t, db.Put(small, nil))
+			require.NoError(t, db.Close())
+			db, err = kv.Open(at, nil)
+			require.NoError(t, err)
+			got, err := get(db)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(value, got))
+
+			file, err := os.ReadFile(at)
+			require.NoError(t, err)
+			if err := os.Truncate(at, int64(bytes.LastIndex(file, value[:4096]))); err != nil {
+				t.Skip("an open file cannot be cut short here:", err)
+			}
+			got, err = get(db)
+			require.ErrorIs(t, err, kv.ErrCorrupt)
+			require.Empty(t, got)
+			_ = db.Close()
+		})
+	}
 }

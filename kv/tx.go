@@ -68,9 +68,17 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	if !writable {
 		return tx.startRead(false)
 	}
-	inner, err := db.store.Begin(ctx, true)
-	if err != nil {
+	if err := tx.beginWrite(ctx); err != nil {
 		db.leave() // It has waited, and Close counts those who wait.
+		return err
+	}
+	return nil
+}
+
+// beginWrite begins the write transaction below, also once more, when the first has ended before anyone saw it.
+func (tx *Tx) beginWrite(ctx context.Context) error {
+	inner, err := tx.db.store.Begin(ctx, true)
+	if err != nil {
 		return fromBelow(err)
 	}
 	tx.inner = inner

@@ -74,6 +74,12 @@ func (r Rows) reindexAll(changes []Change, was []txn.Info) error {
 		keys[k] = Change{Key: key, Value: due[d].Key[:expirySize]}
 		k, d = k+1, d+1
 	}
+	if k == 0 {
+		return nil
+	}
+	if err := r.indexed(); err != nil {
+		return err
+	}
 	if err := r.Tx.Apply(r.Family.KeyIndex(), keys[:k], nil); err != nil {
 		return err
 	}

@@ -98,8 +98,21 @@ func (r Rows) room(n int) error {
 	return nil
 }
 
-// ensure makes both indexes, unless they are there.
+// indexed proves that both indexes are there, for whoever knows of a row in one of them (I4).
+func (r Rows) indexed() error {
+	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
+		if !r.Tx.Exists(id) {
+			return r.damage("I4: %s, tree %d, is missing", r.Family.Role(id), id)
+		}
+	}
+	return nil
+}
+
+// ensure makes both indexes, unless they are there. One that is missing beside rows of the other is lost.
 func (r Rows) ensure() error {
+	if err := r.indexed(); err == nil || r.Timed() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
+		return err
+	}
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
 		if r.Tx.Exists(id) {
 			continue
@@ -161,6 +174,11 @@ func (r Rows) SetExpiry(key []byte, expiry int64) error {
 func (r Rows) reindex(key []byte, old, expiry int64) error {
 	if old == expiry {
 		return nil
+	}
+	if expiry == 0 { // else ensure has looked
+		if err := r.indexed(); err != nil {
+			return err
+		}
 	}
 	var buf [512]byte // Longer keys are rare enough to be allocated.
 	if old != 0 {
@@ -247,6 +265,9 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 		return err
 	}
 	if err := r.room(size); err != nil {
+		return err
+	}
+	if err := r.indexed(); err != nil {
 		return err
 	}
 	if err := r.unlistIn(lo, hi); err != nil {

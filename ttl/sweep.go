@@ -11,7 +11,7 @@ import (
 type Swept struct {
 	Keys  int64 // keys
 	Bytes int64 // of these keys and their values
-	Stale int64 // expiry rows that no key-index row confirmed: only damage leaves such rows
+	Stale int64 // expiry rows that no key-index row confirmed, or whose key has no data row: only damage leaves such rows
 }
 
 // Changed says whether anything was deleted.
@@ -56,8 +56,8 @@ func (d *doomed) byKey() []int {
 }
 
 // Purge deletes up to limit keys that are expired at now, in the order of their expiry, and says whether more are due.
-// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone; such rows
-// count for the limit.
+// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone, and both index rows of a
+// key without a data row go; such rows count for the limit.
 //
 // Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand.
 func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool, err error) {
@@ -161,10 +161,12 @@ func (r Rows) deleteSome(keys []Change, s *Swept) error {
 		return err
 	}
 	for i := range rows {
-		if was[i].Found {
-			s.Keys++
-			s.Bytes += int64(len(rows[i].Key) + was[i].Size)
+		if !was[i].Found {
+			s.Stale++
+			continue
 		}
+		s.Keys++
+		s.Bytes += int64(len(rows[i].Key) + was[i].Size)
 	}
 	return nil
 }
@@ -188,6 +190,12 @@ func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s Swept, err er
 		if found && at == n.Expiry {
 			d.add(at, key)
 		}
+	}
+	if len(d.ends) == 0 {
+		return Swept{}, nil
+	}
+	if err := r.indexed(); err != nil {
+		return Swept{}, err
 	}
 	if err := r.room(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
 		return Swept{}, err

@@ -1,0 +1,79 @@
+package kv
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine meets a jump, and another one that compares after it sees no step any more. It
+// must find then that the clock has jumped. There is no place between the two where a test could stop the first, so this one tries often.
+func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
+	clocks := make([]clock, 50_000)
+	for i := range clocks {
+		clocks[i].maxStep = 1000
+		clocks[i].mono = func(time.Time) int64 { return 0 }
+	}
+	at, late := time.UnixMilli(5000), 0
+	spin := func(until func() bool) {
+		for n := 1; !until(); n++ {
+			if n%1000 == 0 {
+				runtime.Gosched() // There may be one processor.
+			}
+		}
+	}
+	var here atomic.Int64 // the clock that the second one watches
+	var second sync.WaitGroup
+	second.Go(func() {
+		for i := range clocks {
+			c := &clocks[i]
+			here.Store(int64(i))
+			spin(func() bool { return c.offset.Load() != 0 })
+			if c.compare(at); !c.jumped.Load() {
+				late++
+			}
+		}
+	})
+	for i := range clocks {
+		spin(func() bool { return here.Load() == int64(i) })
+		clocks[i].compare(at)
+	}
+	second.Wait()
+	require.Zero(t, late, "times in %d that it was not", len(clocks))
+}
+
+// TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time, two thousand years back: it was told of
+// as a step of some years, or as one forward.
+func TestStepsThatNoDurationHoldsAreTheLongestOne(t *testing.T) {
+	today := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		to            time.Time
+		back, forward time.Duration
+	}{
+		{to: time.Time{}, back: math.MaxInt64},
+		{to: today.AddDate(-293, 0, 0), back: math.MaxInt64},
+		{to: today.Add(-100 * time.Hour), back: 100 * time.Hour},
+		{to: today.Add(100 * time.Hour), forward: 100 * time.Hour},
+		{to: today.AddDate(293, 0, 0), forward: math.MaxInt64},
+		{to: today.AddDate(7000, 0, 0), forward: math.MaxInt64},
+	} {
+		at := today
+		var back, forward time.Duration
+		c := &clock{
+			now: func() time.Time { return at }, maxStep: 1000,
+			onStep: func(d time.Duration) { back = d }, onJump: func(d time.Duration) { forward = d },
+		}
+		c.start(0)
+		c.watch(func(time.Time) int64 { return 0 })
+		require.Equal(t, today.UnixMilli(), c.read())
+		at = test.to
+		require.Equal(t, test.to.UnixMilli(), c.read())
+		require.Equal(t, test.back, back, "to %v", test.to)
+		require.Equal(t, test.forward, forward, "to %v", test.to)
+	}
+}
