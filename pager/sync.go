@@ -26,6 +26,7 @@ func (p *Pager) sync(what string, way func() error) error {
 	}
 	if err := way(); err != nil {
 		p.syncing.first = fmt.Errorf("sync %s of %s: %w", what, p.name, err)
+		p.distrust()
 	}
 	return p.syncing.first
 }

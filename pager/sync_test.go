@@ -53,10 +53,13 @@ func TestFirstFailedSyncIsTheLast(t *testing.T) {
 			newPage(t, p, 1)
 			c, err := p.CaptureState(nextEpoch(p))
 			require.NoError(t, err)
+			const proved = 7 * bitChunk
+			p.verified.add(proved)
 			f := &syncFile{File: p.file, err: errBroken}
 			p.file = f
 			require.ErrorIs(t, fail(p), errBroken)
 			f.err = nil
+			require.False(t, p.verified.has(proved), "what was proved before may not be in the file any more")
 			syncs := f.whole + f.data
 			require.ErrorIs(t, p.SyncExtents(), errBroken)
 			require.ErrorIs(t, p.Write(c, nil), errBroken)

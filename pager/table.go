@@ -116,6 +116,21 @@ func (b *pageSet) remove(id Pgid) {
 	}
 }
 
+// clear removes all that were there before it was called.
+func (b *pageSet) clear() {
+	dir := b.dir.Load()
+	if dir == nil {
+		return
+	}
+	for i := range *dir {
+		if c := (*dir)[i].Load(); c != nil {
+			for k := range c {
+				c[k].Store(0)
+			}
+		}
+	}
+}
+
 func (b *pageSet) grow(i int) *[]atomic.Pointer[[bitChunk / 32]atomic.Uint32] {
 	b.mu.Lock()
 	defer b.mu.Unlock()

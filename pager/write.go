@@ -79,7 +79,7 @@ type Beside interface {
 func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 	defer func() {
 		if err != nil {
-			p.distrust(c.Dirty)
+			p.distrust()
 		}
 	}()
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
@@ -119,12 +119,8 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 }
 
 // distrust makes the next read of each page prove it: after a failure the page cache may forget what was written, and the
-// file hold what was there before.
-func (p *Pager) distrust(ids []Pgid) {
-	for _, id := range ids {
-		p.verified.remove(id)
-	}
-}
+// file hold what was there before. That can be about any page: of this checkpoint, of a value, or spilled by a transaction.
+func (p *Pager) distrust() { p.verified.clear() }
 
 // staging makes the buffer for a number of pages, of an earlier one if that suffices.
 func (p *Pager) staging(earlier []byte, pages int) []byte {

@@ -180,7 +180,7 @@ func (s *Store) settleRecovery() error {
 		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
 	s.epoch++
-	c := &capture{pages: pages, meta: meta, v: s.head}
+	c := &capture{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
 	s.capturedSer = s.head.serial
 	return s.published(c)
 }
