@@ -138,3 +138,16 @@ func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingBelowAPageIsNewer: a reference of a later epoch would be looked for among the pages that only memory has.
+func TestNothingBelowAPageIsNewer(t *testing.T) {
+	for name, c := range map[string]struct {
+		page  []byte
+		least byte // epoch that the page has to have for what it refers to
+	}{"leaf": {goldenLeaf(t), 4}, "branch": {goldenBranch(t), 5}} {
+		c.page[16] = c.least
+		require.NoError(t, CheckPage(c.page, 4096), name)
+		c.page[16]--
+		require.ErrorContains(t, CheckPage(c.page, 4096), "epoch", name)
+	}
+}

@@ -164,8 +164,12 @@ func (c *checker) leaf(prefix int) error {
 			return c.bad("cell %d has the tag 0", i)
 		}
 		if info&infoOverflow != 0 {
-			if id := le.Uint64(b[off+cellHeader+klen+tagLen(info):]); id < minPgid || id > maxPgid {
+			ref := b[off+cellHeader+klen+tagLen(info):]
+			if id := le.Uint64(ref); id < minPgid || id > maxPgid {
 				return c.bad("cell %d has its value at page %d", i, id)
+			}
+			if epoch := pager.Epoch(le.Uint32(ref[8:])); epoch > c.h.Epoch {
+				return c.bad("cell %d has its value at a page of epoch %d, this one is of %d", i, epoch, c.h.Epoch)
 			}
 		}
 		key := b[off+cellHeader : off+cellHeader+klen]
@@ -197,6 +201,10 @@ func (c *checker) branch(prefix int) error {
 		e := children[childSize*i : childSize*(i+1)]
 		if id := le.Uint64(e); id < minPgid || id > maxPgid {
 			return c.bad("child %d is page %d", i, id)
+		}
+		// One that is above the base of all readers would pass for a page that only memory has.
+		if epoch := pager.Epoch(le.Uint32(e[16:])); epoch > c.h.Epoch {
+			return c.bad("child %d is of epoch %d, this page is of %d", i, epoch, c.h.Epoch)
 		}
 		if rows := le.Uint64(e[8:]) &^ rowsOverflow; rows == 0 || rows > maxRows {
 			return c.bad("child %d with %d rows", i, rows)

@@ -218,3 +218,26 @@ func FuzzMeta(f *testing.F) {
 		}
 	})
 }
+
+// TestMetaPageThatNobodyWouldTakeIsNotWritten, not even by mistake: it would be in the place of a good one.
+func TestMetaPageThatNobodyWouldTakeIsNotWritten(t *testing.T) {
+	for name, spoil := range map[string]func(m *Meta){
+		"epoch":     func(m *Meta) { m.Epoch = MaxEpoch },
+		"log start": func(m *Meta) { m.LogStart = maxSegments * uint64(m.SegmentSize) },
+		"next tree": func(m *Meta) { m.NextTree = maxNumber },
+		"root":      func(m *Meta) { m.Root, m.RootDepth = Ref{Pgid: Pgid(m.Pages), Epoch: 1}, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := memoryBed().newPager(t, MinPageSize)
+			before := make([]byte, 2*MinPageSize)
+			require.NoError(t, vfs.ReadFull(p.file, before, 0))
+			m := p.LastMeta()
+			m.Epoch++
+			spoil(&m)
+			require.ErrorContains(t, p.WriteMeta(m), "no valid one")
+			after := make([]byte, 2*MinPageSize)
+			require.NoError(t, vfs.ReadFull(p.file, after, 0))
+			require.Equal(t, before, after)
+		})
+	}
+}

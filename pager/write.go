@@ -235,14 +235,18 @@ func (p *Pager) Spill(ids []Pgid) error {
 }
 
 // WriteMeta makes m the newest durable state: it is written over the meta page that does not hold the newest one, and
-// synced. What m names must be durable already. Not concurrent with itself.
+// synced. What m names must be durable already. A page that no Open would take is not written: an error. Not concurrent with itself.
 func (p *Pager) WriteMeta(m Meta) error {
 	m.Slot = 1 - p.lastMeta.Slot
 	m.StoreID, m.PageSize, m.SegmentSize, m.Optional = p.id, p.pageSize, p.lastMeta.SegmentSize, p.lastMeta.Optional
 	if err := p.unsynced(); err != nil {
 		return err
 	}
-	if err := p.writeAt(appendMeta(nil, &m), int64(m.Slot)*int64(p.pageSize)); err != nil {
+	b := appendMeta(nil, &m)
+	if _, err := decodeMeta(b, m.Slot); err != nil {
+		return fmt.Errorf("meta page %d of %s would be no valid one: %w", m.Slot, p.name, err)
+	}
+	if err := p.writeAt(b, int64(m.Slot)*int64(p.pageSize)); err != nil {
 		return err
 	}
 	if err := p.sync(fmt.Sprintf("meta page %d", m.Slot), func() error { return p.file.SyncData() }); err != nil {

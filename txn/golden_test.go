@@ -288,6 +288,11 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 			_, err := tree.Put(w, table, treeKey(9), []byte("row"), 0)
 			return err
 		}},
+		{"root_that_is_newer", func(w *writer, table *tree.Tree) error {
+			root := pager.Ref{Pgid: 9, Epoch: w.s.epoch + 1}
+			_, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{Root: root, Depth: 1, Rows: 1}), 0)
+			return err
+		}},
 		{"no_catalog", func(w *writer, table *tree.Tree) error {
 			if _, err := tree.Put(w, table, treeKey(9), appendTree(nil, tree.Tree{}), 0); err != nil {
 				return err

@@ -91,6 +91,9 @@ func (s *Store) loadTrees(v *version) error {
 		if err != nil {
 			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "%v", err)
 		}
+		if t.Root.Epoch > s.table.Root.Epoch {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table of epoch %d has a root of epoch %d", s.table.Root.Epoch, t.Root.Epoch)
+		}
 		s.stamps++
 		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})
 		rows++

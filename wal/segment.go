@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
@@ -84,8 +83,9 @@ const (
 	MaxSegmentSize     = 1 << 30
 )
 
-// maxSegment bounds segment numbers, so that no LSN overflows. A file name with a larger one is not ours.
-const maxSegment = math.MaxUint64/MaxSegmentSize - 1
+// maxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the segment behind. A file name with a larger
+// one is not ours.
+const maxSegment = 1<<33 - 2
 
 // Options tell where a log is and how it looks. All but the first three may be left zero.
 type Options struct {
