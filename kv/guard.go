@@ -1,13 +1,12 @@
 package kv
 
 import (
-	"runtime"
 	"runtime/debug"
 
-	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/mapfault"
 )
 
-// A mapped file that somebody else cuts short turns a read of memory into a fault. Between enter and leave such a
+// A mapped file that somebody else cuts short, or that the disk cannot read, turns a read of memory into a fault. Between enter and leave such a
 // fault is a panic that carries the address, and leave makes an error of it. Everything else that panics goes on
 // unchanged. What a caller does with a slice later is outside of the guard.
 
@@ -22,11 +21,12 @@ func (tx *Tx) enter() (armed bool) {
 func (tx *Tx) leave(armed bool, err *error) {
 	debug.SetPanicOnFault(armed)
 	r := recover()
-	if r != nil && isFault(r) {
-		*err, r = tx.died(r), nil
+	addr, fault := mapfault.Address(r)
+	if fault {
+		*err = tx.died(addr)
 	}
 	tx.unlock()
-	if r != nil {
+	if r != nil && !fault {
 		panic(r)
 	}
 }
@@ -38,43 +38,19 @@ func (tx *Tx) disarm(armed bool, body *bool, err *error) {
 	if *body {
 		return
 	}
-	if r := recover(); isFault(r) {
-		*err = tx.died(r)
+	r := recover()
+	if addr, fault := mapfault.Address(r); fault {
+		*err = tx.died(addr)
 	} else if r != nil {
 		panic(r)
 	}
 }
 
 // died makes the transaction dead, like one that met any other damage: it saw only a part of what it asked for.
-func (tx *Tx) died(fault any) error {
-	tx.dead = cutShort(tx.db, fault)
+func (tx *Tx) died(addr uintptr) error {
+	tx.dead = tx.db.store.Fault(addr)
 	return tx.dead
 }
 
 // guarded runs fn, which belongs to no transaction, under the guard.
-func (db *DB) guarded(fn func() error) (err error) {
-	armed := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(armed)
-		if r := recover(); isFault(r) {
-			err = cutShort(db, r)
-		} else if r != nil {
-			panic(r)
-		}
-	}()
-	return fn()
-}
-
-func cutShort(db *DB, fault any) error {
-	return badfile.At(db.store.Path(), -1, "file was cut short while it was mapped: %v", fault)
-}
-
-// isFault says whether a recovered value is a runtime error for an address that could not be read.
-func isFault(r any) bool {
-	fault, ok := r.(interface{ Addr() uintptr })
-	if !ok {
-		return false
-	}
-	_, ok = r.(runtime.Error)
-	return ok && fault.Addr() != 0
-}
+func (db *DB) guarded(fn func() error) error { return mapfault.Guard(db.store.Fault, fn) }

@@ -18,12 +18,13 @@ import (
 const module = "github.com/ebbkv/ebb/"
 
 // cupboards serve every room and know none.
-var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch"}
+var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault"}
 
 // rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
 var rooms = map[string][]string{
 	"internal/badfile":   {},
 	"internal/invariant": {},
+	"internal/mapfault":  {},
 	"internal/offheap":   {},
 	"internal/prefetch":  {},
 	"internal/vfs":       {},

@@ -43,7 +43,7 @@ func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
 		return nil, fmt.Errorf("open %s: %w", path, fromBelow(err))
 	}
 	db := newDB(store, o, tune)
-	if err := db.begin0(); err != nil {
+	if err := db.guarded(db.begin0); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, fromBelow(errors.Join(err, store.Close())))
 	}
 	db.logRecovery()
@@ -109,6 +109,7 @@ func (db *DB) begin0() error {
 		return err
 	}
 	db.clock.start(tx.Mark())
+	defer tx.Rollback() // also after a fault
 	_, err = cf.Lookup(tx, cf.Default)
 	tx.Rollback()
 	if !errors.Is(err, cf.ErrNotFound) || db.readOnly {
@@ -121,8 +122,8 @@ func (db *DB) begin0() error {
 	if err != nil {
 		return err
 	}
+	defer tx.Rollback() // likewise
 	if _, err := cf.Create(tx, cf.Default, cf.Options{}); err != nil {
-		tx.Rollback()
 		return err
 	}
 	return tx.Commit(txn.Sync)

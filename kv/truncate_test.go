@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,6 +89,41 @@ func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 			got, err = get(db)
 			require.ErrorIs(t, err, kv.ErrCorrupt)
 			require.Empty(t, got)
+			_ = db.Close()
+		})
+	}
+}
+
+// TestFileCutShortBeforeACheckpoint, or before the last one of Close: both read pages through the map, to change them.
+func TestFileCutShortBeforeACheckpoint(t *testing.T) {
+	for name, checkpoint := range map[string]func(db *kv.DB) error{
+		"Checkpoint": func(db *kv.DB) error { return db.Checkpoint(t.Context()) },
+		"Close":      (*kv.DB).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := filepath.Join(t.TempDir(), "a.ebb")
+			db, err := kv.Open(at, nil)
+			require.NoError(t, err)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error { // so many that the table of their trees has several leaves
+				for i := range 400 {
+					if err := tx.CreateCF(fmt.Sprintf("f%03d", i), kv.CFOptions{}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			_, err = db.BulkLoad(t.Context(), "f200", numbered(100))
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
+
+			db, err = kv.Open(at, nil)
+			require.NoError(t, err)
+			require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CF("f200").Put([]byte("k"), nil) }))
+			if err := os.Truncate(at, 3*4096); err != nil {
+				t.Skip("an open file cannot be cut short here:", err)
+			}
+			require.ErrorIs(t, checkpoint(db), kv.ErrCorrupt)
+			require.ErrorIs(t, db.Put([]byte("k"), nil), map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name])
 			_ = db.Close()
 		})
 	}

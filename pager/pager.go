@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -311,6 +312,36 @@ func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
 		return nil, err
 	}
 	return v[at : at+uint64(n) : at+uint64(n)], nil
+}
+
+// Fault is what a fault at an address means, from who read a page through the map: the file has been cut short by somebody else, which is damage,
+// or the disk could not read, which is the machine's.
+func (p *Pager) Fault(addr uintptr) error {
+	off, ok := p.mappedAt(addr)
+	size, err := p.file.Size()
+	if ok && err == nil && off < size {
+		return fmt.Errorf("%w: page %d of %s, through the map: %w", ErrRead, off/int64(p.pageSize), p.name, vfs.ErrIO)
+	}
+	if !ok {
+		off = -1
+	}
+	return badfile.At(p.o.Path, off, "file was cut short while it was mapped: fault at %#x", addr)
+}
+
+// mappedAt gives the offset in the file that an address in its map stands for.
+func (p *Pager) mappedAt(addr uintptr) (off int64, ok bool) {
+	v := p.views.Load()
+	if v == nil {
+		return 0, false
+	}
+	for i := range *v {
+		if b := (*v)[i].Load(); b != nil {
+			if at := addr - uintptr(unsafe.Pointer(unsafe.SliceData(*b))); at < uintptr(len(*b)) {
+				return int64(i)*mapChunkBytes + int64(at), true
+			}
+		}
+	}
+	return 0, false
 }
 
 // read fills b from page id on. A file that ends too early is damage; a read error is the machine's.

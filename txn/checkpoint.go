@@ -6,6 +6,7 @@ import (
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/mapfault"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
@@ -46,8 +47,12 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 	return s.checkpoint(ctx)
 }
 
-// checkpoint is called with the upkeep lock.
+// checkpoint is called with the upkeep lock. A page that cannot be read through the map may have left something half done: that is final.
 func (s *Store) checkpoint(ctx context.Context) error {
+	return mapfault.Guard(s.finalFault, func() error { return s.checkpointOnce(ctx) })
+}
+
+func (s *Store) checkpointOnce(ctx context.Context) error {
 	began := time.Now()
 	if err := s.canWrite(); err != nil {
 		return err
@@ -133,8 +138,8 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	return c, nil
 }
 
-// errStopped is why nothing is written any more after a checkpoint that somebody who was told of its writes has left by a panic.
-var errStopped = errors.New("a panic, or an end of the goroutine, in a function of the user's stopped a checkpoint")
+// errStopped is why nothing is written any more after a checkpoint that did not come to its end.
+var errStopped = errors.New("a panic, or an end of the goroutine, stopped a checkpoint")
 
 // writeCapture does the slow part, without the writer lock. Any failure is final, and so is a panic of who hears of the log's groups: what
 // was captured counts as written for the next checkpoint. beside is nil if nobody commits meanwhile.

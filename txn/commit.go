@@ -257,6 +257,12 @@ func (s *Store) poison(err error) error {
 	return s.failure()
 }
 
+// Fault is what a fault at an address means, from who read through the map of the main file.
+func (s *Store) Fault(addr uintptr) error { return s.pg.Fault(addr) }
+
+// finalFault is Fault for who may have left something half done.
+func (s *Store) finalFault(addr uintptr) error { return s.poison(s.Fault(addr)) }
+
 type failure struct{ err error }
 
 func (s *Store) failure() error {

@@ -12,6 +12,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/mapfault"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -129,7 +130,10 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		return false, err
 	}
 	s.pg = pg
-	again, err = s.recover(metas, try)
+	err = mapfault.Guard(s.Fault, func() (err error) {
+		again, err = s.recover(metas, try)
+		return err
+	})
 	if err != nil {
 		if created && metas[0] != nil && metas[0].Epoch == 1 && metas[1] == nil {
 			err = errors.Join(err, s.o.FS.Remove(s.path))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/mapfault"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -357,7 +358,7 @@ func (s *Store) shut() error {
 	var errs []error
 	full := false
 	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
-		err := s.closeClean()
+		err := mapfault.Guard(s.finalFault, s.closeClean)
 		if full = isNoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}

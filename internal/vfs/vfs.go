@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"syscall"
 )
 
 // Errors that a file system gives besides those of io/fs. ErrNoSpace is matched by ENOSPC and EDQUOT.
@@ -15,6 +16,9 @@ var (
 	ErrNotRegular  = errors.New("vfs: not a regular file")
 	ErrInvalidPath = errors.New("vfs: path is empty or holds a NUL byte")
 )
+
+// ErrIO is what the system says of a disk that could not read. A read through a map has no other way to tell but a fault.
+var ErrIO error = syscall.EIO
 
 // Flag says how Open opens.
 type Flag int
