@@ -12,6 +12,7 @@ type Move struct {
 	Since pager.Epoch // of those, pages born in this epoch or later that no file holds; 0: all, and extents
 	Most  int         // about so many pages
 	From  []byte      // a key: what lies before the way to it stays; nil: nothing does
+	Pages uint64      // there are no more than that: who meets more has met a page twice, which is damage; 0: nobody knows
 }
 
 // Moved says what has come of a Move.
@@ -41,13 +42,14 @@ type mover struct {
 	Move
 	Moved
 	editor
+	met uint64 // pages
 }
 
 // count notes that n pages at or above the limit came to where to names.
 func (m *mover) count(n int, to pager.Pgid) {
 	m.Most -= n
 	if to < m.Limit {
-		m.Pages += n
+		m.Moved.Pages += n
 	} else {
 		m.Full = true
 	}
@@ -60,6 +62,9 @@ func (m *mover) ends() bool { return m.Full || m.Most <= 0 }
 func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
 	if m.ends() || ref.Epoch < m.Since { // What lies below a page is no younger.
 		return ref, nil
+	}
+	if m.met++; m.met > m.Move.Pages && m.Move.Pages > 0 {
+		return ref, damage(ref, "a tree that comes to more pages than there are")
 	}
 	if level == 0 && (!overflow || m.Since > 0) {
 		return m.moveAlone(ref, 0)

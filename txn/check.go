@@ -12,7 +12,7 @@ import (
 
 // Check reads every page of the newest committed state from the file and proves structure, checksums, counts, and that
 // each page is reachable once or free once. It calls visit for each problem until that returns false. Checkpoints wait
-// while it runs; readers and writers do not. It must not be called by the holder of a write transaction.
+// while it runs; readers do not, and writers only where they wait for a checkpoint. It must not be called by the holder of a write transaction.
 func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
 	s.open.Add(1) // first: a Close that does not see it is seen below
 	defer s.open.Add(-1)

@@ -30,7 +30,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 		ids = append(ids, id)
 		return true
 	})
-	step := tree.Move{Limit: r.limit, Since: r.since, Most: most}
+	step := tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()}
 	for _, id := range ids {
 		if id != r.tree {
 			r.tree, r.from = id, nil
@@ -63,7 +63,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 		}
 	}
 	table := s.table
-	m, err := tree.Relocate(w, &table, tree.Move{Limit: r.limit, Since: r.since, Most: most})
+	m, err := tree.Relocate(w, &table, tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()})
 	if err != nil {
 		w.rollback()
 		return 0, s.spaceError(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -297,6 +298,9 @@ func (w *writer) free(ref pager.Ref, n uint32) error {
 		w.s.pg.SetOwner(ref.Pgid, 0)
 		w.spare = append(w.spare, ref.Pgid)
 		return nil
+	}
+	if uint64(len(w.freed)) >= w.s.pg.Pages() { // A damaged tree can come to a page by many ways, and to all below it.
+		return badfile.Page(w.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
 	}
 	if err := w.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
 		return err
