@@ -23,7 +23,9 @@ func (p *Pager) take() (Pgid, error) {
 		if err := p.reserve(1); err != nil {
 			return 0, err
 		}
-		id = p.space.grow(1)
+		if id, err = p.space.grow(1); err != nil {
+			return 0, err
+		}
 		p.end.Store(p.space.end)
 	}
 	return id, nil

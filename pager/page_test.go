@@ -627,7 +627,8 @@ func TestFill(t *testing.T) {
 // newBehind takes a page at the end of the file.
 func newBehind(t *testing.T, p *Pager) Pgid {
 	require.NoError(t, p.reserve(1))
-	id := p.space.grow(1)
+	id, err := p.space.grow(1)
+	require.NoError(t, err)
 	p.end.Store(p.space.end)
 	f, err := p.arena.alloc()
 	require.NoError(t, err)
@@ -852,7 +853,8 @@ func FuzzOverflow(f *testing.F) {
 			return
 		}
 		require.NoError(t, p.reserve(uint64(n)))
-		at := p.space.grow(uint64(n))
+		at, err := p.space.grow(uint64(n))
+		require.NoError(t, err)
 		p.end.Store(p.space.end)
 		b.rewrite(t, MinPageSize, at, n, true, func(b []byte) { copy(b, content) })
 		for _, ref := range []Ref{{Pgid(id), Epoch(epoch)}, {at, ReadHeader(append(content, make([]byte, HeaderSize)...)).Epoch}} {
@@ -863,7 +865,7 @@ func FuzzOverflow(f *testing.F) {
 			}
 			require.Len(t, v, size)
 		}
-		_, err := p.Page(Ref{at, Epoch(epoch)}, Epoch(epoch))
+		_, err = p.Page(Ref{at, Epoch(epoch)}, Epoch(epoch))
 		if err != nil {
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 		}

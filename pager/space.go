@@ -69,8 +69,7 @@ func (s *space) at(id Pgid) (g *group, i uint64, err error) {
 }
 
 // open reads a group's bitmap. Before that, none of the pages that the group had when the file was opened was touched,
-// so what is not in use is to be had. Pages that the file has grown by since then are someone's already: an extent can
-// be put behind the end before the group there was read.
+// so what is not in use is to be had. Pages that the file has grown by since then are someone's already.
 func (s *space) open(g *group, no uint64) error {
 	w := s.words()
 	all := make([]uint64, 3*w)
@@ -105,12 +104,18 @@ func (s *space) open(g *group, no uint64) error {
 	return nil
 }
 
-// grow moves the end of the file by n pages and returns the first of them. They are not avail.
-func (s *space) grow(n uint64) Pgid {
+// grow moves the end of the file by n pages and returns the first of them. They are not avail. The group that the end lies in is
+// read before, if nobody has: who is to commit the pages must not find then that it cannot be read.
+func (s *space) grow(n uint64) (Pgid, error) {
 	first := s.end
+	if no := first / s.perGroup; no < uint64(len(s.groups)) && !s.groups[no].loaded {
+		if err := s.open(s.groups[no], no); err != nil {
+			return 0, err
+		}
+	}
 	s.end += n
 	s.addGroups()
-	return Pgid(first)
+	return Pgid(first), nil
 }
 
 func (s *space) addGroups() {
@@ -403,11 +408,15 @@ func (s *space) gap(n uint64) uint64 {
 // growExtent moves the end of the file by n contiguous pages that no view of the map cuts.
 func (s *space) growExtent(n uint64) (Pgid, error) {
 	if gap := s.gap(n); gap > 0 {
-		if err := s.setAvail(s.grow(gap), gap); err != nil {
+		first, err := s.grow(gap)
+		if err != nil {
+			return 0, err
+		}
+		if err := s.setAvail(first, gap); err != nil {
 			return 0, err
 		}
 	}
-	return s.grow(n), nil
+	return s.grow(n)
 }
 
 // markUsed says that the newest state reaches [id, id+n); dirty: and that the file does not hold them yet.

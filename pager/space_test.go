@@ -62,7 +62,8 @@ func (m *spaceModel) next() {
 	id, ok, err := m.s.next()
 	require.NoError(m.t, err)
 	if !ok {
-		id = m.s.grow(1)
+		id, err = m.s.grow(1)
+		require.NoError(m.t, err)
 	}
 	m.got(id, 1, !ok)
 }
@@ -324,6 +325,11 @@ func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
 	require.ErrorIs(t, s.setAvail(5, 1), broken)
 	require.ErrorIs(t, s.markUsed(5, 1, false), broken)
 	require.ErrorIs(t, s.markUnused(5, 1), broken)
+	_, err = s.grow(1)
+	require.ErrorIs(t, err, broken)
+	_, err = s.growExtent(3)
+	require.ErrorIs(t, err, broken)
+	require.Equal(t, uint64(1000), s.end)
 	require.Equal(t, uint64(1000), s.tail(), "what is not known is not cut")
 }
 
