@@ -67,9 +67,16 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	done = true
+	whole := false
+	defer func() {
+		if !whole {
+			_ = s.poison(errStopped) // the newest version is neither in the log nor, for all that is known, in the file
+		}
+	}()
 	v := w.install(s.head.lsn, false, true)
 	epoch := s.epoch
 	err = s.checkpointLocked()
+	whole = true
 	s.queueMu.Lock()
 	v.hold = err != nil
 	s.queueMu.Unlock()

@@ -1,0 +1,52 @@
+package txn
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/mapfault"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestFaultInTheCheckpointOfABulkLoad: what was loaded is the newest version by then, and no log has it. The file is cut
+// short when a segment is made for the checkpoint, before that reads the table of trees.
+func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.ebb")
+	o := testOptions(vfs.OS)
+	rnd, cut := o.Rand, false
+	o.Rand = func() uint64 {
+		if cut {
+			if err := os.Truncate(path, 2*4096); err != nil {
+				t.Skip("an open file cannot be cut short here:", err)
+			}
+		}
+		return rnd()
+	}
+	s, err := Open(path, o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	require.NoError(t, s.Close())
+
+	s, err = Open(path, o)
+	require.NoError(t, err)
+	err = mapfault.Guard(s.Fault, func() error {
+		_, err := s.BulkLoad(t.Context(), nil, 9, func(yield func(k, v []byte) bool) {
+			for k, v := range rowsUpTo(100) {
+				if !yield(k, v) {
+					return
+				}
+			}
+			cut = true
+		})
+		return err
+	})
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorIs(t, s.canWrite(), ErrFailed)
+	_, err = s.Begin(t.Context(), true)
+	require.ErrorIs(t, err, ErrFailed)
+	require.Error(t, s.Close())
+}
