@@ -71,11 +71,7 @@ func (w *writer) logCommit() (wal.LSN, error) {
 	if w.named > 0 {
 		w.s.log.Refers()
 	}
-	end, err := w.s.log.Append(w.redo, true)
-	if err != nil {
-		return 0, w.s.logError(err)
-	}
-	return end, nil
+	return w.give(w.redo, true)
 }
 
 // install makes what the transaction built the newest version, which nobody is to see as long as it is on hold. It cannot fail half way: what

@@ -1,10 +1,12 @@
 package txn
 
 import (
+	"errors"
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/wal"
 )
 
 // The operations of a write transaction: each changes trees and adds itself to the redo.
@@ -470,8 +472,23 @@ func (w *writer) flush(b []byte) error {
 
 func (w *writer) append(b []byte) error {
 	w.flushed += int64(len(b))
-	if _, err := w.s.log.Append(b, false); err != nil {
-		return w.s.logError(err)
+	_, err := w.give(b, false)
+	return err
+}
+
+// errVoid is what a transaction comes to whose parts the log has given up.
+var errVoid = errors.New("txn: a panic, or an end of the goroutine, stopped a write to the log")
+
+// give hands a part of the transaction's record to the log. Who is told of the group that is written first may panic. All parts are void
+// then, and so is the transaction, should anybody recover and go on with it.
+func (w *writer) give(b []byte, last bool) (end wal.LSN, err error) {
+	tx := w.tx
+	before := tx.err
+	tx.err = errVoid
+	end, err = w.s.log.Append(b, last)
+	tx.err = before
+	if err != nil {
+		return 0, w.s.logError(err)
 	}
-	return nil
+	return end, nil
 }
