@@ -28,6 +28,10 @@ func TestRecoveryBesideAFileNamedLikeASegmentFarAhead(t *testing.T) {
 				require.Equal(t, 1, rowsOf(t, s)[1])
 				require.NoError(t, s.Close())
 			}
+			s = openTest(t, "/a.ebb", testOptions(killed))
+			update(t, s, func(tx *Tx) { putRow(t, tx, 2) })
+			require.NoError(t, s.Checkpoint(nil))
+			require.Equal(t, 2, rowsOf(t, s)[1])
 		})
 	}
 }

@@ -50,7 +50,6 @@ func Scan(o Options) (*Found, error) {
 		if !ok {
 			continue
 		}
-		f.next = max(f.next, number+1)
 		name := o.name(number)
 		h, err := scanHeader(o, name, number)
 		var bad *badfile.Error
@@ -58,11 +57,16 @@ func Scan(o Options) (*Found, error) {
 		case err == nil:
 			f.segments = append(f.segments, foundSegment{h, name})
 		case errors.As(err, &bad), errors.Is(err, vfs.ErrNotRegular):
+			if number > maxStranger {
+				continue
+			}
 			f.strangers = append(f.strangers, name)
 		case errors.Is(err, fs.ErrNotExist): // gone since List
+			continue
 		default:
 			return nil, err
 		}
+		f.next = max(f.next, number+1)
 	}
 	slices.SortFunc(f.segments, func(a, b foundSegment) int {
 		if a.number < b.number {

@@ -109,6 +109,8 @@ func (l *Log) prepare(most int64) error {
 	return nil
 }
 
+var errNumbers = errors.New("all segment numbers are used: copy the store into a new one")
+
 // ours gives the error of Options.Ours.
 func (l *Log) ours() error {
 	if l.opts.Ours == nil {
@@ -141,6 +143,9 @@ func (l *Log) header(number uint64, block int64) segmentHeader {
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
 func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
+	if number > maxSegment {
+		return nil, errNumbers
+	}
 	name := l.opts.name(number)
 	file, err := l.opts.FS.Open(name, vfs.Write|vfs.Create|flag)
 	if err != nil {
@@ -220,6 +225,9 @@ func (s *segment) probe(b []byte) error {
 // the rename, so that under the new name there are never records of the former life; the rename is durable before the
 // caller lets a record in. Only prep is held.
 func (l *Log) recycle(seg *segment, number uint64) error {
+	if number > maxSegment {
+		return errNumbers
+	}
 	h := l.header(number, seg.block)
 	var b [firstRecord]byte
 	putSegmentHeader(b[:], h)

@@ -84,8 +84,12 @@ const (
 )
 
 // maxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the segment behind. A file name with a larger
-// one is not ours.
-const maxSegment = 1<<33 - 2
+// one is not ours, nor is one above maxStranger without a header of the store: the log goes on above all files that it finds, and must
+// have numbers left.
+const (
+	maxSegment  = 1<<33 - 2
+	maxStranger = 1 << 32
+)
 
 // Options tell where a log is and how it looks. All but the first three may be left zero.
 type Options struct {

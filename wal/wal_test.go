@@ -346,6 +346,27 @@ func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
 	require.Equal(t, 80, tail.Commits)
 }
 
+// TestNumbersOfSegmentsEnd: no segment is made that no Scan would take for one.
+func TestNumbersOfSegmentsEnd(t *testing.T) {
+	d := newDisk(t, 512)
+	o := testOptions(d)
+	l, err := Create(o, maxSegment, 2)
+	require.NoError(t, err)
+	writeFile(t, d, fmt.Sprintf("dir/app.ebb-wal-%d", maxStranger+1), []byte("not ours"))
+	found, err := Scan(l.opts)
+	require.NoError(t, err)
+	require.Len(t, found.Segments(), 1)
+	require.Empty(t, found.Strangers())
+	require.Equal(t, uint64(maxSegment+1), found.Next())
+	require.ErrorIs(t, l.Prepare(), errNumbers)
+	require.Error(t, l.Close(false))
+	_, err = Create(o, found.Next(), 2)
+	require.ErrorIs(t, err, errNumbers)
+	again, err := Scan(l.opts)
+	require.NoError(t, err)
+	require.Equal(t, found.Segments(), again.Segments())
+}
+
 func TestRemoveLeavesTheNewLog(t *testing.T) {
 	d := newDisk(t, 512)
 	l := createTest(t, testOptions(d))
