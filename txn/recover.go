@@ -12,10 +12,17 @@ import (
 func (s *Store) readLog(m, newest *pager.Meta, found *wal.Found, w *writer) (p *replayer, err error) {
 	p = newReplayer(s, m, found.Bytes(wal.LSN(m.LogStart)))
 	p.w = w
+	whole := false
+	defer func() {
+		if !whole { // a page could not be read through the map: nobody else knows of p
+			p.free()
+		}
+	}()
 	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.commit)
 	if err == nil {
 		err = sameEnd(m, newest, found, p.seq)
 	}
+	whole = true
 	return p, err
 }
 
@@ -94,14 +101,13 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	// An epoch that no page of an earlier try can have: a page of that try would pass for one of this.
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
+	defer func() { read.free() }()
 	if read == nil {
 		if read, err = s.readLog(m, newest, found, nil); err != nil {
-			read.free()
 			return true, err
 		}
 	}
 	if err := read.claim(); err != nil {
-		read.free()
 		return true, err
 	}
 	w := &s.w
