@@ -73,7 +73,7 @@ func (e *explorer) keepOf() int {
 }
 
 func (e *explorer) images(opts crashfs.ImageOptions) {
-	for im := range e.r.Disk.Images(opts) {
+	for im := range e.r.images(opts) {
 		if e.c.over() {
 			return
 		}
@@ -107,7 +107,7 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 		if e.t.pass.most > 0 && n == e.t.pass.most {
 			return
 		}
-		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
+		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+want.hash+e.t.salt+1), im.Profile, depth) {
 			continue
 		}
 		n++
@@ -126,7 +126,7 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 // firstFailure looks through images of a run until one fails; at most most are judged, and it tells how many were.
 func firstFailure(r *Run, trouble string, opts crashfs.ImageOptions, most int) (f *Failure, judged int) {
 	j := &Judge{run: r}
-	for im := range r.Disk.Images(opts) {
+	for im := range r.images(opts) {
 		if judged == most {
 			break
 		}

@@ -123,7 +123,7 @@ func (c *faultCampaign) runRecoveries(t faultTask) {
 	for range recoveriesPerTask {
 		at := from + rnd.IntN(r.Disk.Len()+1-from)
 		profile := []crashfs.Profile{crashfs.Kill, crashfs.None}[rnd.IntN(2)]
-		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
+		for im := range r.images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
 			c.hurt(t, r, im)
 		}
 	}
@@ -149,11 +149,8 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		if !fired {
 			return
 		}
-		share := uint64(24)
-		if f.Do == crashfs.Gate {
-			share = 2
-		}
-		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq) })
+		share := shareOf(f, 24)
+		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq+v.hash) })
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
 			return
@@ -173,11 +170,12 @@ func (c *faultCampaign) count(t faultTask) bool {
 	return true
 }
 
-// fresh says whether an image is to be judged: it is new, and one of so many.
+// fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they have seen, so expected
+// names what this one wants the image to hold.
 func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := mix(im.Hash() + mix(im.Acked+1) + mix(expected+3))
+	key := mix(im.Hash() + mix(expected+3))
 	if _, old := c.seen[key]; old || c.over() || mix(key+c.o.Seed)%(share*uint64(max(c.o.Thin, 1))) != 0 {
 		return false
 	}
@@ -217,18 +215,26 @@ func (c *faultCampaign) fail(f *Failure) {
 	}
 }
 
+// shareOf is how many images of crashes after a fault stand for one that is judged. A failed sync is what recovery has to
+// fear: there each is judged, elsewhere one of so many.
+func shareOf(f crashfs.Fault, elsewhere uint64) uint64 {
+	if f.Do == crashfs.Gate {
+		return 1
+	}
+	return elsewhere
+}
+
 // crash takes images of the time after the fault: of the store that stood still, and of its opening again, which must
 // not lose what it showed.
 func (c *faultCampaign) crash(r *Run, trouble string) {
-	// A failed sync is what recovery has to fear: there everything is looked at, elsewhere samples.
-	share, subsets := uint64(16), 2
+	share, subsets := shareOf(*r.fault, 16), 2
 	if r.fault.Do == crashfs.Gate {
-		share, subsets = 4, 8
+		subsets = 8
 	}
 	j := &Judge{run: r}
 	opts := crashfs.ImageOptions{From: r.reopenedAt, Random: subsets, Seed: c.o.Seed, Profiles: c.o.Profiles}
-	for im := range r.Disk.Images(opts) {
-		if !c.fresh(im, share, 0) {
+	for im := range r.images(opts) {
+		if !c.fresh(im, share, r.mayHold(im)) {
 			continue
 		}
 		if _, err := j.Image(im); err != nil {
