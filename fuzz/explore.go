@@ -77,7 +77,11 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 		if e.c.over() {
 			return
 		}
-		if !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
+		key := mix(im.Hash() + mix(im.Acked+1) + e.t.salt)
+		fresh := e.c.judged(key, im.Profile, 1)
+		// An image of an earlier pass is judged once more where this one crashes more of its recovery.
+		deep := e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 && e.c.deepens(key, e.t.level)
+		if !fresh && !deep {
 			continue
 		}
 		crash := []Crash{{im.Point, im.Desc()}}
@@ -85,7 +89,7 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crash}, err.Error()})
 			continue
 		}
-		if e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 {
+		if deep {
 			e.deeper(e.d, e.points, im.Hash(), crash, 2)
 		}
 	}
