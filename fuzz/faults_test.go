@@ -21,9 +21,26 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 	}
 	for _, kind := range FaultKinds() {
 		t.Run(kind, func(t *testing.T) {
-			r := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			r, err := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			require.NoError(t, err)
 			require.Empty(t, r.Failures)
+			require.GreaterOrEqual(t, r.Kinds[kind], most)
 		})
+	}
+}
+
+// TestFaultsThatWereCutShortAreNotComplete bounds the last task, after which there is none to begin with.
+func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
+	w, err := ParseWorkload("empty put.0")
+	require.NoError(t, err)
+	for most, complete := range map[int]bool{1: false, 0: true} {
+		c := &faultCampaign{o: Options{Most: most}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+		c.report.Kinds = map[string]int{}
+		c.tasks = []faultTask{{w: w, kind: faultKind{"rename", crashfs.Fault{Kinds: crashfs.KindRename}}}}
+		c.work()
+		require.Equal(t, complete, c.complete())
+		require.NotZero(t, c.report.Runs)
+		require.Empty(t, c.failed)
 	}
 }
 

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,17 +13,22 @@ import (
 // FaultReport is what a campaign of faults did.
 type FaultReport struct {
 	Seed     uint64         `json:"seed"`
-	Runs     int            `json:"runs"`
+	Runs     int            `json:"runs"` // in which the fault happened
 	Kinds    map[string]int `json:"per_kind"`
 	Images   int            `json:"images_distinct"` // of crashes after the fault
-	Complete bool           `json:"complete"`
+	Complete bool           `json:"complete"`        // each fault was tried at each call
 	Failures []string       `json:"failures"`
 	Seconds  float64        `json:"seconds"`
 }
 
 // Faults runs workloads with each fault at each call, once and for good, until the budget is used up, and crashes what
-// it left. kinds are some of faultKinds; none means all.
-func Faults(o Options, kinds ...string) FaultReport {
+// it left. kinds are some of FaultKinds; none means all.
+func Faults(o Options, kinds ...string) (FaultReport, error) {
+	for _, name := range kinds {
+		if !slices.Contains(FaultKinds(), name) {
+			return FaultReport{}, fmt.Errorf("fault %q is not known", name)
+		}
+	}
 	c := &faultCampaign{o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
 	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
 	for _, w := range Sequences(max(o.Length, 1)) {
@@ -50,9 +56,9 @@ func Faults(o Options, kinds ...string) FaultReport {
 	for _, f := range c.failed {
 		c.report.Failures = append(c.report.Failures, f.Error())
 	}
-	c.report.Complete = c.at == len(c.tasks)
+	c.report.Complete = c.complete()
 	c.report.Seconds = time.Since(c.began).Seconds()
-	return c.report
+	return c.report, nil
 }
 
 // FaultKinds gives the names of all kinds.
@@ -80,6 +86,7 @@ type faultCampaign struct {
 
 	mu     sync.Mutex // guards the fields below
 	at     int
+	cut    bool // something was left out because time was up, or enough had been done
 	report FaultReport
 	groups map[string]int
 	failed []*Failure
@@ -87,14 +94,17 @@ type faultCampaign struct {
 }
 
 func (c *faultCampaign) over() bool {
-	return c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
+	c.cut = c.cut || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
 		len(c.failed) >= enoughFailures
+	return c.cut
 }
+
+func (c *faultCampaign) complete() bool { return c.at == len(c.tasks) && !c.cut }
 
 func (c *faultCampaign) work() {
 	for {
 		c.mu.Lock()
-		if c.over() || c.at == len(c.tasks) {
+		if c.at == len(c.tasks) || c.over() {
 			c.mu.Unlock()
 			return
 		}
@@ -137,7 +147,7 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		c.fail(&Failure{Case{Workload: t.w, Crashes: crashes}, err.Error()})
 		return
 	}
-	for n := 0; c.count(t); n++ {
+	for n := 0; c.goesOn(); n++ {
 		f := t.kind.fault
 		f.N, f.Sticky = n, t.sticky
 		trouble := "recovery " + t.kind.spell(n, t.sticky)
@@ -149,6 +159,7 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		if !fired {
 			return
 		}
+		c.count(t)
 		share := shareOf(f, 24)
 		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq+v.hash) })
 		if err != nil {
@@ -158,16 +169,19 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 	}
 }
 
-// count counts a run, and says whether it may begin.
-func (c *faultCampaign) count(t faultTask) bool {
+// goesOn says whether another run may begin.
+func (c *faultCampaign) goesOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over() {
-		return false
-	}
+	return !c.over()
+}
+
+// count counts a run in which the fault happened.
+func (c *faultCampaign) count(t faultTask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.report.Runs++
 	c.report.Kinds[t.kind.name]++
-	return true
 }
 
 // fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they have seen, so expected
@@ -185,7 +199,7 @@ func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
 }
 
 func (c *faultCampaign) run(t faultTask) {
-	for n := 0; c.count(t); n++ {
+	for n := 0; c.goesOn(); n++ {
 		f := t.kind.fault
 		f.N, f.Sticky = n, t.sticky
 		trouble := "fault " + t.kind.spell(n, t.sticky)
@@ -202,6 +216,7 @@ func (c *faultCampaign) run(t faultTask) {
 		if !fired {
 			return
 		}
+		c.count(t)
 		c.crash(r, trouble)
 	}
 }
