@@ -171,3 +171,38 @@ func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	require.Empty(t, plan(len(all)))
 	require.Empty(t, plan(len(all)+1))
 }
+
+// TestVanishedStoreIsSeen loses a store in which there is nothing yet. What Open then makes holds commit 1, as that one did.
+func TestVanishedStoreIsSeen(t *testing.T) {
+	r := newRun(Workload{Base: "empty"})
+	r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncDir, Sticky: true})
+	require.NoError(t, r.steps())
+	require.EqualValues(t, 1, r.newest())
+	f, _ := firstFailure(r, "", crashfs.ImageOptions{Profiles: crashfs.None, From: r.Disk.Len()}, 10)
+	require.NotNil(t, f)
+	require.Contains(t, f.Reason, errVanished.Error())
+	require.NoError(t, r.close())
+	require.NoError(t, r.Disk.Remove(path))
+	require.ErrorContains(t, r.open(), errVanished.Error())
+	r.abandon()
+}
+
+// TestVanishedStoreIsSeenInItsRecovery is the same of a crash after the Open that made the store had returned; before that it
+// may vanish.
+func TestVanishedStoreIsSeenInItsRecovery(t *testing.T) {
+	r, err := Do(Workload{Base: "empty"})
+	require.NoError(t, err)
+	j := &Judge{run: r}
+	for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: crashfs.None, To: 1}) {
+		v, err := j.Image(im)
+		require.NoError(t, err)
+		require.True(t, v.info.Created)
+		_, _, err = j.same(im, v, im.Point+1)
+		require.NoError(t, err)
+		_, _, err = j.same(im, v, im.Point)
+		require.ErrorIs(t, err, errVanished)
+		v.info.Created = false
+		_, _, err = j.same(im, v, im.Point+1)
+		require.ErrorIs(t, err, errVanished)
+	}
+}

@@ -100,9 +100,10 @@ const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.
 
 // deeper crashes the recovery from an image with that hash.
 func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Crash, depth int) {
-	want, n := e.v.contents, 0
+	want, n := e.v, 0
 	opts := crashfs.ImageOptions{
 		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
+		Expects: want.from(points),
 	}
 	for im := range d.Images(opts) {
 		if e.c.over() {
@@ -111,12 +112,12 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 		if e.t.pass.most > 0 && n == e.t.pass.most {
 			return
 		}
-		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+want.hash+e.t.salt+1), im.Profile, depth) {
+		if !e.c.judged(mix(im.Hash()+mix(opts.Expects(im.Point))+e.t.salt+1), im.Profile, depth) {
 			continue
 		}
 		n++
 		crashes := append(before[:len(before):len(before)], Crash{im.Point, im.Desc()})
-		d2, points2, err := e.j.same(im, want)
+		d2, points2, err := e.j.same(im, want, points)
 		if err != nil {
 			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crashes}, err.Error()})
 			continue

@@ -232,6 +232,9 @@ func (r *Run) open() error {
 	if got != want {
 		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
 	}
+	if !first && db.RecoveryInfo().Created {
+		return wrong("%v", errVanished)
+	}
 	if !first && r.closed && !db.RecoveryInfo().Clean {
 		return wrong("a store that was closed is not clean: %+v", db.RecoveryInfo())
 	}

@@ -151,7 +151,7 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		f := t.kind.fault
 		f.N, f.Sticky = n, t.sticky
 		trouble := "recovery " + t.kind.spell(n, t.sticky)
-		d, fired, err := j.hurt(im, f, v.contents)
+		d, opened, fired, err := j.hurt(im, f, v)
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, crashes}, err.Error()})
 			return
@@ -161,7 +161,7 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		}
 		c.count(t)
 		share := shareOf(f, 24)
-		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq+v.hash) })
+		bad, err := j.crashHurt(d, v, opened, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.from(opened)(im.Point)) })
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
 			return
