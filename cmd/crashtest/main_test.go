@@ -122,6 +122,9 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	require.NotZero(t, r.Purges)
 	require.NotZero(t, r.Expired)
 	require.Empty(t, r.Failures)
+	status, _, text = try("kill", "-n", "1", "-min", "1000000000", "-dir", t.TempDir())
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "commits acknowledged, want at least 1000000000")
 	status, _, _ = try("kill", "-n", "0")
 	require.NotZero(t, status)
 }
