@@ -36,7 +36,7 @@ type Report struct {
 	Profiles  map[string]int `json:"per_profile"`
 	Crashed   int            `json:"recoveries_crashed"` // images of crashes in a recovery, of them in the second one:
 	Deeper    int            `json:"second_recoveries_crashed"`
-	Complete  bool           `json:"complete"` // everything was tried
+	Complete  bool           `json:"complete"` // everything was tried that was not skipped
 	Failures  []string       `json:"failures"` // replay lines, each with its reason
 	Seconds   float64        `json:"seconds"`
 }
@@ -68,17 +68,19 @@ type campaign struct {
 	began time.Time
 	stop  atomic.Bool
 
-	mu     sync.Mutex // guards the fields below
-	seen   map[uint64]struct{}
-	report Report
-	kinds  map[string]int // failures by what they say, numbers left out
-	cases  []*Failure
-	tasks  func() (task, bool)
+	mu      sync.Mutex     // guards the fields below
+	seen    map[uint64]int // images, to how far their recoveries were crashed: the number of that pass, from 1, or 0
+	report  Report
+	kinds   map[string]int // failures by what they say, numbers left out
+	cases   []*Failure
+	tasks   func() (task, bool)
+	planned bool // no task is left to begin with
 }
 
 type task struct {
 	w     Workload
 	pass  pass
+	level int // number of the pass, from 1
 	salt  uint64
 	whole bool // no shorter workload has its first crash points
 }
@@ -94,7 +96,7 @@ func Campaign(o Options) Report {
 	if o.Length == 0 {
 		o.Length = 2
 	}
-	c := &campaign{o: o, began: time.Now(), seen: map[uint64]struct{}{}, kinds: map[string]int{}}
+	c := &campaign{o: o, began: time.Now(), seen: map[uint64]int{}, kinds: map[string]int{}}
 	c.report = Report{Seed: o.Seed, Skipped: o.Skip, Profiles: map[string]int{}, Failures: []string{}}
 	c.tasks = c.plan()
 	var done sync.WaitGroup
@@ -106,6 +108,7 @@ func Campaign(o Options) Report {
 		})
 	}
 	done.Wait()
+	c.report.Complete = c.planned && !c.stop.Load() // A task that is under way is cut short, too.
 	for _, f := range c.cases {
 		small := Shrink(f)
 		c.report.Failures = append(c.report.Failures, small.Error())
@@ -118,7 +121,7 @@ func (c *campaign) plan() func() (task, bool) {
 	rnd := rand.New(rand.NewPCG(c.o.Seed, 1))
 	var list []task
 	random := uint64(0)
-	for _, p := range passes {
+	for i, p := range passes {
 		var sequences []Workload
 		for length := range c.o.Length + 1 { // Short ones first; among equals the seed says which.
 			of := Sequences(length)
@@ -128,21 +131,21 @@ func (c *campaign) plan() func() (task, bool) {
 			rnd.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 		}
 		for _, w := range Specials() {
-			list = append(list, task{w: w, pass: p, whole: true})
+			list = append(list, task{w: w, pass: p, level: i + 1, whole: true})
 		}
 		for j, w := range sequences {
 			if j%p.randoms == p.randoms/2 {
 				random++
 				seed := c.o.Seed<<32 + random
-				list = append(list, task{Random(seed, randomLength), p, mix(seed), true})
+				list = append(list, task{Random(seed, randomLength), p, i + 1, mix(seed), true})
 			}
-			list = append(list, task{w: w, pass: p})
+			list = append(list, task{w: w, pass: p, level: i + 1})
 		}
 	}
 	at := min(max(c.o.Skip, 0), len(list))
 	return func() (task, bool) {
 		if at == len(list) {
-			c.report.Complete = true
+			c.planned = true
 			return task{}, false
 		}
 		at++
@@ -186,7 +189,7 @@ func (c *campaign) judged(key uint64, profile crashfs.Profile, depth int) bool {
 	if _, ok := c.seen[key]; ok {
 		return false
 	}
-	c.seen[key] = struct{}{}
+	c.seen[key] = 0
 	c.report.Distinct++
 	c.report.Profiles[profile.String()]++
 	if depth > 1 {
@@ -198,6 +201,17 @@ func (c *campaign) judged(key uint64, profile crashfs.Profile, depth int) bool {
 	if c.o.Most > 0 && c.report.Distinct >= c.o.Most {
 		c.stop.Store(true)
 	}
+	return true
+}
+
+// deepens says whether the recovery from an image is to be crashed in a pass: no earlier one has done as much.
+func (c *campaign) deepens(key uint64, level int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[key] >= level {
+		return false
+	}
+	c.seen[key] = level
 	return true
 }
 

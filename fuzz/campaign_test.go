@@ -115,9 +115,9 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	r, err := Do(w)
 	require.NoError(t, err)
 	at := r.OpEnds[len(r.OpEnds)-1]
-	c := &campaign{o: Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600}, seen: map[uint64]struct{}{}, kinds: map[string]int{}}
+	c := &campaign{o: Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600}, seen: map[uint64]int{}, kinds: map[string]int{}}
 	c.report.Profiles = map[string]int{}
-	e := &explorer{c: c, t: task{w: w, pass: pass{keep: 1, deep: 1, inner: 1}}, r: r, j: &Judge{run: r}}
+	e := &explorer{c: c, t: task{w: w, pass: pass{keep: 1, deep: 1, inner: 1}, level: 1}, r: r, j: &Judge{run: r}}
 	e.j.Recovery = func(d *crashfs.Disk, points int, v verdict) error {
 		e.d, e.points, e.v = d, points, v
 		return nil
@@ -130,6 +130,28 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	require.NotZero(t, c.report.Deeper)
 }
 
+// TestEachPassCrashesMoreRecoveries runs one workload in all passes: the last one has no image of its own any more, and is there
+// for all the recoveries of which those before took samples. A second time there is nothing left to do.
+func TestEachPassCrashesMoreRecoveries(t *testing.T) {
+	w, err := ParseWorkload("one put.0")
+	require.NoError(t, err)
+	c := &campaign{o: Options{Depth: 2, Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs}, seen: map[uint64]int{}, kinds: map[string]int{}}
+	c.report.Profiles = map[string]int{}
+	crash := func(level int) int {
+		c.run(task{w: w, pass: passes[level-1], level: level})
+		require.Empty(t, c.cases)
+		return c.report.Crashed
+	}
+	for level := 1; level < len(passes); level++ {
+		crash(level)
+	}
+	samples, distinct := c.report.Crashed, c.report.Distinct-c.report.Crashed
+	all := crash(len(passes))
+	require.Greater(t, all, 2*samples)
+	require.Equal(t, distinct, c.report.Distinct-all)
+	require.Equal(t, all, crash(len(passes)))
+}
+
 // TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one does.
 func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	plan := func(skip int) (all []string) {
@@ -137,7 +159,7 @@ func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 		for next := c.plan(); ; {
 			task, ok := next()
 			if !ok {
-				require.True(t, c.report.Complete)
+				require.True(t, c.planned)
 				return all
 			}
 			all = append(all, task.w.String())
@@ -148,4 +170,39 @@ func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	require.Equal(t, all[150:], plan(150))
 	require.Empty(t, plan(len(all)))
 	require.Empty(t, plan(len(all)+1))
+}
+
+// TestVanishedStoreIsSeen loses a store in which there is nothing yet. What Open then makes holds commit 1, as that one did.
+func TestVanishedStoreIsSeen(t *testing.T) {
+	r := newRun(Workload{Base: "empty"})
+	r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncDir, Sticky: true})
+	require.NoError(t, r.steps())
+	require.EqualValues(t, 1, r.newest())
+	f, _ := firstFailure(r, "", crashfs.ImageOptions{Profiles: crashfs.None, From: r.Disk.Len()}, 10)
+	require.NotNil(t, f)
+	require.Contains(t, f.Reason, errVanished.Error())
+	require.NoError(t, r.close())
+	require.NoError(t, r.Disk.Remove(path))
+	require.ErrorContains(t, r.open(), errVanished.Error())
+	r.abandon()
+}
+
+// TestVanishedStoreIsSeenInItsRecovery is the same of a crash after the Open that made the store had returned; before that it
+// may vanish.
+func TestVanishedStoreIsSeenInItsRecovery(t *testing.T) {
+	r, err := Do(Workload{Base: "empty"})
+	require.NoError(t, err)
+	j := &Judge{run: r}
+	for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: crashfs.None, To: 1}) {
+		v, err := j.Image(im)
+		require.NoError(t, err)
+		require.True(t, v.info.Created)
+		_, _, err = j.same(im, v, im.Point+1)
+		require.NoError(t, err)
+		_, _, err = j.same(im, v, im.Point)
+		require.ErrorIs(t, err, errVanished)
+		v.info.Created = false
+		_, _, err = j.same(im, v, im.Point+1)
+		require.ErrorIs(t, err, errVanished)
+	}
 }

@@ -100,7 +100,7 @@ func replay(c Case, keep bool) error {
 	}
 	if len(c.Crashes) > 1 {
 		j.Recovery = func(d *crashfs.Disk, points int, v verdict) error {
-			return j.replayDeeper(d, points, v.contents, c.Crashes[1:])
+			return j.replayDeeper(d, points, v, c.Crashes[1:])
 		}
 	}
 	_, err = j.Image(im)
@@ -124,13 +124,13 @@ func (j *Judge) replayHurt(c Case, im *crashfs.Image, fault string) error {
 	if err != nil {
 		return &Failure{c, err.Error()}
 	}
-	d, _, err := j.hurt(im, f, v.contents)
+	d, opened, _, err := j.hurt(im, f, v)
 	if err == nil && len(c.Crashes) > 1 {
 		im, err := d.Rebuild(c.Crashes[1].Point, c.Crashes[1].Desc)
 		if err != nil {
 			return err
 		}
-		if _, _, err := j.same(im, v.contents); err != nil {
+		if _, _, err := j.same(im, v, opened); err != nil {
 			return &Failure{c, err.Error()}
 		}
 	}
@@ -143,7 +143,7 @@ func (j *Judge) replayHurt(c Case, im *crashfs.Image, fault string) error {
 // misfitError is a crash that does not fit the trace.
 type misfitError struct{ error }
 
-func (j *Judge) replayDeeper(d *crashfs.Disk, points int, want contents, crashes []Crash) error {
+func (j *Judge) replayDeeper(d *crashfs.Disk, points int, want verdict, crashes []Crash) error {
 	im, err := d.Rebuild(crashes[0].Point, crashes[0].Desc)
 	if err == nil && im.Point > points {
 		err = fmt.Errorf("crash point %d is behind the recovery of %d", im.Point, points)
@@ -151,7 +151,7 @@ func (j *Judge) replayDeeper(d *crashfs.Disk, points int, want contents, crashes
 	if err != nil {
 		return &misfitError{err}
 	}
-	d, points, err = j.same(im, want)
+	d, points, err = j.same(im, want, points)
 	if err != nil || len(crashes) == 1 {
 		return err
 	}

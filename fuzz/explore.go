@@ -73,11 +73,15 @@ func (e *explorer) keepOf() int {
 }
 
 func (e *explorer) images(opts crashfs.ImageOptions) {
-	for im := range e.r.Disk.Images(opts) {
+	for im := range e.r.images(opts) {
 		if e.c.over() {
 			return
 		}
-		if !e.c.judged(mix(im.Hash()+mix(im.Acked+1)+e.t.salt), im.Profile, 1) {
+		key := mix(im.Hash() + mix(im.Acked+1) + e.t.salt)
+		fresh := e.c.judged(key, im.Profile, 1)
+		// An image of an earlier pass is judged once more where this one crashes more of its recovery.
+		deep := e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 && e.c.deepens(key, e.t.level)
+		if !fresh && !deep {
 			continue
 		}
 		crash := []Crash{{im.Point, im.Desc()}}
@@ -85,7 +89,7 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crash}, err.Error()})
 			continue
 		}
-		if e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 {
+		if deep {
 			e.deeper(e.d, e.points, im.Hash(), crash, 2)
 		}
 	}
@@ -96,9 +100,10 @@ const recoveryProfiles = crashfs.None | crashfs.Kill | crashfs.Prefix | crashfs.
 
 // deeper crashes the recovery from an image with that hash.
 func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Crash, depth int) {
-	want, n := e.v.contents, 0
+	want, n := e.v, 0
 	opts := crashfs.ImageOptions{
 		Profiles: recoveryProfiles & e.c.o.Profiles, To: points + 1, Random: 8, Seed: mix(e.c.o.Seed + hash), OneOf: oneOf(e.t.pass.inner),
+		Expects: want.from(points),
 	}
 	for im := range d.Images(opts) {
 		if e.c.over() {
@@ -107,12 +112,12 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 		if e.t.pass.most > 0 && n == e.t.pass.most {
 			return
 		}
-		if !e.c.judged(mix(im.Hash()+mix(want.seq+1)+e.t.salt+1), im.Profile, depth) {
+		if !e.c.judged(mix(im.Hash()+mix(opts.Expects(im.Point))+e.t.salt+1), im.Profile, depth) {
 			continue
 		}
 		n++
 		crashes := append(before[:len(before):len(before)], Crash{im.Point, im.Desc()})
-		d2, points2, err := e.j.same(im, want)
+		d2, points2, err := e.j.same(im, want, points)
 		if err != nil {
 			e.c.failed(&Failure{Case{Workload: e.t.w, Crashes: crashes}, err.Error()})
 			continue
@@ -126,7 +131,7 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 // firstFailure looks through images of a run until one fails; at most most are judged, and it tells how many were.
 func firstFailure(r *Run, trouble string, opts crashfs.ImageOptions, most int) (f *Failure, judged int) {
 	j := &Judge{run: r}
-	for im := range r.Disk.Images(opts) {
+	for im := range r.images(opts) {
 		if judged == most {
 			break
 		}

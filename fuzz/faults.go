@@ -259,6 +259,9 @@ func (r *Run) reopen() error {
 		return wrong("opening again: %v", err)
 	}
 	got, err := readContents(db)
+	if r.acked > 0 && db.RecoveryInfo().Created {
+		err = wrong("%v", errVanished)
+	}
 	if err == nil && (got.seq < lo || got.seq > hi || got.hash != r.States[got.seq].Stored) {
 		err = wrong("opened again, the store holds commit %d, want %d to %d", got.seq, lo, hi)
 	}

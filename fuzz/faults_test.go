@@ -3,6 +3,7 @@ package fuzz
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -20,9 +21,26 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 	}
 	for _, kind := range FaultKinds() {
 		t.Run(kind, func(t *testing.T) {
-			r := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			r, err := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			require.NoError(t, err)
 			require.Empty(t, r.Failures)
+			require.GreaterOrEqual(t, r.Kinds[kind], most)
 		})
+	}
+}
+
+// TestFaultsThatWereCutShortAreNotComplete bounds the last task, after which there is none to begin with.
+func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
+	w, err := ParseWorkload("empty put.0")
+	require.NoError(t, err)
+	for most, complete := range map[int]bool{1: false, 0: true} {
+		c := &faultCampaign{o: Options{Most: most}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+		c.report.Kinds = map[string]int{}
+		c.tasks = []faultTask{{w: w, kind: faultKind{"rename", crashfs.Fault{Kinds: crashfs.KindRename}}}}
+		c.work()
+		require.Equal(t, complete, c.complete())
+		require.NotZero(t, c.report.Runs)
+		require.Empty(t, c.failed)
 	}
 }
 
@@ -37,7 +55,7 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			w, err := ParseWorkload(text)
 			require.NoError(t, err)
-			c := &faultCampaign{o: Options{Seed: 1, Thin: 16}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c := &faultCampaign{o: Options{Seed: 1, Thin: 64}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
 			c.report.Kinds = map[string]int{}
 			for _, k := range faultKinds {
 				if k.name == "gate" {
@@ -50,6 +68,45 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 			require.Greater(t, c.report.Runs, 10)
 		})
 	}
+}
+
+// TestReopeningThatSyncsNothingIsSeen has every sync after the failed one say yes and do nothing. What the store shows when it is
+// opened again is then in memory only, and a power cut leaves the bytes that were there before it was shown: the same bytes,
+// of which more is asked by now.
+func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
+	for _, text := range []string{"one relax.1", "closed relax.0 relax.1"} {
+		w, err := ParseWorkload(text)
+		require.NoError(t, err)
+		var ignored *crashfs.Injection
+		failed := false
+		for n := 0; !failed; n++ {
+			r := newRun(w)
+			ignored = r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "reopen", Sticky: true})
+			fired, err := r.faulty(crashfs.Fault{Do: crashfs.Gate, Kinds: crashfs.KindSyncs, N: n})
+			require.NoError(t, err)
+			require.True(t, fired, "no crash shows it")
+			c := &faultCampaign{o: Options{Seed: 1, Profiles: crashfs.None}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c.crash(r, "fault gate")
+			failed = len(c.failed) > 0
+		}
+		require.NotZero(t, ignored.Fired())
+	}
+}
+
+// TestKillAndRecoveryWithoutSyncsIsSeen is the same of a process that was killed: what the next one shows is durable.
+func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
+	r := newRun(Workload{Base: "one"})
+	require.NoError(t, r.steps())
+	relaxed := r.newest() + 1
+	require.NoError(t, r.update(kv.NoSync, func(t *tx) error { return t.put(defaultFamily, "k", "v") }))
+	in := r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "open", Sticky: true})
+	require.NoError(t, opKill(r, nil))
+	require.NotZero(t, in.Fired())
+	in.Disarm()
+	f, _ := firstFailure(r, "", crashfs.ImageOptions{Profiles: crashfs.None, From: r.Disk.Len()}, 10)
+	require.NotNil(t, f)
+	require.Contains(t, f.Reason, fmt.Sprintf("want %d", relaxed))
+	r.abandon()
 }
 
 // TestFullDiskFailsTheCallAndNothingElse lowers the capacity step by step. Whatever cannot be done is ErrNoSpace and not

@@ -48,30 +48,33 @@ func guard(fn func() error) (err error) {
 
 // Image judges an image of the run by what the run knows of commits.
 func (j *Judge) Image(im *crashfs.Image) (v verdict, err error) {
-	lo, hi := j.run.bounds(im)
 	err = guard(func() error {
-		v, err = j.full(im, func(v verdict) error {
-			if v.seq < lo || v.seq > hi {
-				return fmt.Errorf("store holds commit %d, want %d to %d", v.seq, lo, hi)
-			}
-			return j.known(v)
-		})
+		v, err = j.full(im, func(v verdict) error { return j.expected(im, v) })
 		return err
 	})
 	return v, err
 }
 
+// expected holds what an image has turned out to hold against what the run knows of commits.
+func (j *Judge) expected(im *crashfs.Image, v verdict) error {
+	lo, hi := j.run.bounds(im)
+	switch {
+	case v.info.Created && im.Acked > 0: // Commit 1 tells nothing: a new store has it too.
+		return errVanished
+	case v.seq < lo || v.seq > hi:
+		return fmt.Errorf("store holds commit %d, want %d to %d", v.seq, lo, hi)
+	}
+	return j.known(v)
+}
+
+// errVanished is a store that was opened once, and is not there.
+var errVanished = errors.New("the store has vanished, and a new one was made")
+
 // quick is Image without the questions that come after recovery.
 func (j *Judge) quick(im *crashfs.Image) error {
-	lo, hi := j.run.bounds(im)
 	return guard(func() error {
 		d := im.Disk(crashfs.Options{Direct: j.run.config.Direct, Untraced: true})
-		_, _, err := j.recover(d, mix(im.Hash()), func(v verdict) error {
-			if v.seq < lo || v.seq > hi {
-				return fmt.Errorf("store holds commit %d, want %d to %d", v.seq, lo, hi)
-			}
-			return j.known(v)
-		})
+		_, _, err := j.recover(d, mix(im.Hash()), func(v verdict) error { return j.expected(im, v) })
 		return err
 	})
 }
@@ -174,7 +177,9 @@ func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 		return fmt.Errorf("open again: %w", err)
 	}
 	defer func() { _ = db.Close() }()
-	if info := db.RecoveryInfo(); !info.Clean || info.CommitsReplayed != 0 {
+	if info := db.RecoveryInfo(); info.Created {
+		return fmt.Errorf("open again: %w", errVanished)
+	} else if !info.Clean || info.CommitsReplayed != 0 {
 		return fmt.Errorf("open again: not clean: %+v", info)
 	}
 	got, err := readContents(db)
@@ -191,7 +196,7 @@ func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 	at := d.Len()
 	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.None, From: at, To: at + 1}) {
 		cut := im.Disk(crashfs.Options{Direct: j.run.config.Direct, Untraced: true})
-		if err := j.holds(cut, salt+2, want); err != nil {
+		if err := j.holds(cut, salt+2, verdict{contents: want}); err != nil {
 			return fmt.Errorf("one more commit and a power cut: %w", err)
 		}
 	}
@@ -213,15 +218,20 @@ func (j *Judge) oneMore(db *kv.DB, was contents) (contents, error) {
 	return want, err
 }
 
-// holds opens a store that must hold exactly what is wanted.
-func (j *Judge) holds(d *crashfs.Disk, salt uint64, want contents) error {
-	_, _, err := j.recover(d, salt, func(v verdict) error {
-		if v.contents != want {
-			return fmt.Errorf("holds commit %d, want %d; contents equal: %v", v.seq, want.seq, v.hash == want.hash)
-		}
-		return nil
-	})
+// holds opens a store that must hold exactly what is wanted, and may be new only if that was.
+func (j *Judge) holds(d *crashfs.Disk, salt uint64, want verdict) error {
+	_, _, err := j.recover(d, salt, want.equals)
 	return err
+}
+
+func (v verdict) equals(got verdict) error {
+	switch {
+	case got.info.Created && !v.info.Created:
+		return errVanished
+	case got.contents != v.contents:
+		return fmt.Errorf("holds commit %d, want %d; contents equal: %v", got.seq, v.seq, got.hash == v.hash)
+	}
+	return nil
 }
 
 // repeat recovers the image a second time, from its start, by another clock: the same comes out, less what has expired
@@ -251,18 +261,29 @@ func (j *Judge) repeat(im *crashfs.Image, salt uint64, v verdict) error {
 	return nil
 }
 
-// same judges an image of a crash within a recovery: it must end where the recovery would have ended.
-func (j *Judge) same(im *crashfs.Image, want contents) (d *crashfs.Disk, points int, err error) {
+// from names what same wants of images of a recovery, for which Open had returned at crash point opened.
+func (v verdict) from(opened int) func(point int) uint64 {
+	return func(point int) uint64 {
+		key := mix(v.seq+1) + v.hash
+		if v.info.Created && point < opened {
+			key++
+		}
+		return key
+	}
+}
+
+// same judges an image of a crash within a recovery: it must end where the recovery would have ended. Open had returned at
+// crash point opened.
+func (j *Judge) same(im *crashfs.Image, want verdict, opened int) (d *crashfs.Disk, points int, err error) {
+	want.info.Created = want.info.Created && im.Point < opened
 	d = im.Disk(crashfs.Options{Direct: j.run.config.Direct})
 	d.SetPhase("recover")
 	err = guard(func() error {
-		_, points, err = j.recover(d, mix(im.Hash())+3, func(v verdict) error {
-			if v.contents != want {
-				return fmt.Errorf("recovery ends in commit %d, without the crash in %d; contents equal: %v", v.seq, want.seq, v.hash == want.hash)
-			}
-			return nil
-		})
+		_, points, err = j.recover(d, mix(im.Hash())+3, want.equals)
 		return err
 	})
+	if err != nil {
+		err = fmt.Errorf("after a crash of the recovery: %w", err)
+	}
 	return d, points, err
 }

@@ -56,12 +56,12 @@ func crashEverywhere(t *testing.T, c Case) {
 		if len(c.Crashes) < 2 || judged%4 != 0 {
 			continue
 		}
-		want, n := v.contents, 0
+		want, n := v, 0
 		for again := range inner.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs, To: points + 1}) {
 			if n++; n%3 != judged/4%3 {
 				continue
 			}
-			_, _, err := j.same(again, want)
+			_, _, err := j.same(again, want, points)
 			require.NoError(t, err, "%d %s | %d %s", im.Point, im.Desc(), again.Point, again.Desc())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -131,6 +132,9 @@ func (j *autopsy) run() (err error) {
 	if err := j.place(got); err != nil {
 		return err
 	}
+	if got.err != nil { // Without the list there are still the families.
+		got.read(j.db, maps.Keys(j.want.families))
+	}
 	if err := j.errors(got); err != nil {
 		return err
 	}
@@ -208,7 +212,9 @@ func (j *autopsy) errors(got shelf) error {
 	if got.err != nil {
 		j.fate = Partly
 		j.blame(got.err)
-		return proper(got.err)
+		if err := proper(got.err); err != nil {
+			return fmt.Errorf("list of families: %w", err)
+		}
 	}
 	for name, err := range got.errs {
 		j.fate = Partly
@@ -229,7 +235,7 @@ func (j *autopsy) errors(got shelf) error {
 	if n := len(got.families) + len(got.errs); n != len(j.want.families) {
 		return fmt.Errorf("%d families at commit %d, want %d", n, got.seq, len(j.want.families))
 	}
-	if len(got.errs) > 1 && j.rot.How == "flip" {
+	if len(got.errs) > 1 && got.err == nil && j.rot.How == "flip" {
 		return fmt.Errorf("damage in one place takes %d families away", len(got.errs))
 	}
 	return nil
@@ -293,7 +299,7 @@ func (j *autopsy) goOn(got shelf, problems int) error {
 		return nil
 	})
 	switch {
-	case err == nil && got.errs[name] == nil && got.err == nil:
+	case err == nil && got.errs[name] == nil:
 		families := map[string]uint64{}
 		for n, sum := range j.want.families {
 			families[n] = sum
@@ -319,6 +325,15 @@ func (j *autopsy) goOn(got shelf, problems int) error {
 	}
 	defer func() { _ = db.Close() }()
 	after := readShelf(db)
+	if after.err != nil {
+		if got.err == nil && problems == 0 {
+			return fmt.Errorf("one more commit, and the list of families is gone: %w", after.err)
+		}
+		if err := proper(after.err); err != nil {
+			return err
+		}
+		after.read(db, maps.Keys(j.want.families))
+	}
 	for name, want := range j.want.families {
 		_, was := got.errs[name]
 		switch sum, ok := after.families[name]; {
@@ -327,8 +342,6 @@ func (j *autopsy) goOn(got shelf, problems int) error {
 				return err
 			}
 		case was && ok && name == defaultFamily: // Damage that is gone now: it was on a page that was written anew.
-		case after.err != nil:
-			return proper(after.err)
 		case !ok || sum != want:
 			return fmt.Errorf("one more commit, and family %q is wrong (error: %v)", name, after.errs[name])
 		}

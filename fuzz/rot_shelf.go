@@ -2,7 +2,9 @@ package fuzz
 
 import (
 	"encoding/binary"
+	"iter"
 	"maps"
+	"slices"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -25,7 +27,13 @@ func readShelf(db *kv.DB) (s shelf) {
 		names, err = tx.ListCFs()
 		return err
 	})
-	for _, name := range names {
+	s.read(db, slices.Values(names))
+	return s
+}
+
+// read reads families by name.
+func (s *shelf) read(db *kv.DB, names iter.Seq[string]) {
+	for name := range names {
 		err := db.View(func(tx *kv.Tx) (err error) {
 			s.families[name], err = shelve(tx, name)
 			return err
@@ -35,7 +43,6 @@ func readShelf(db *kv.DB) (s shelf) {
 			s.errs[name] = err
 		}
 	}
-	return s
 }
 
 // shelve is a sum over rows, so that one more row can be added to it.

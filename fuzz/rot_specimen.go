@@ -47,12 +47,15 @@ type Specimen struct {
 	clean  bool               // closed: no byte of it can be taken for a torn tail
 }
 
-// shapes are the specimens that rot is tried on.
-var shapes = []struct {
+// A shape is how a specimen is made.
+type shape struct {
 	name  string
 	build func(b *bench) error
 	end   func(b *bench) (map[string][]byte, error)
-}{
+}
+
+// shapes are the specimens that rot is tried on.
+var shapes = []shape{
 	{"tree", buildTree, closed},
 	{"killed", buildLog, killed},
 	{"cut", buildLog, powerCut},
@@ -73,11 +76,11 @@ func NewSpecimen(name string) (*Specimen, error) {
 		if shapes[i].name != name {
 			continue
 		}
-		s, err := grow(i, 1)
+		s, err := shapes[i].grow(uint64(i), 1)
 		if err != nil {
 			return nil, fmt.Errorf("specimen %s: %w", name, err)
 		}
-		twin, err := grow(i, 2)
+		twin, err := shapes[i].grow(uint64(i), 2)
 		if err != nil {
 			return nil, fmt.Errorf("twin of specimen %s: %w", name, err)
 		}
@@ -96,20 +99,20 @@ type bench struct {
 	rnd  *rand.Rand
 }
 
-// grow builds shape i; salt tells stores with the same rows apart.
-func grow(i int, salt uint64) (*Specimen, error) {
+// grow builds the shape; seed chooses its rows, salt tells stores with the same rows apart.
+func (sh shape) grow(seed, salt uint64) (*Specimen, error) {
 	b := &bench{
-		disk: crashfs.New(crashfs.Options{Direct: true}), salt: salt << 32, rnd: rand.New(rand.NewPCG(uint64(i), 77)),
-		spec: &Specimen{Name: shapes[i].name, states: make([]shelf, 1)},
+		disk: crashfs.New(crashfs.Options{Direct: true}), salt: salt << 32, rnd: rand.New(rand.NewPCG(seed, 77)),
+		spec: &Specimen{Name: sh.name, states: make([]shelf, 1)},
 	}
 	defer b.abandon()
 	if err := b.open(); err != nil {
 		return nil, err
 	}
-	if err := shapes[i].build(b); err != nil {
+	if err := sh.build(b); err != nil {
 		return nil, err
 	}
-	files, err := shapes[i].end(b)
+	files, err := sh.end(b)
 	if err != nil {
 		return nil, err
 	}

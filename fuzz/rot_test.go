@@ -1,14 +1,17 @@
 package fuzz
 
 import (
+	"fmt"
 	"maps"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -123,6 +126,48 @@ func TestLinesOfRotReplay(t *testing.T) {
 		_, err := ReplayRot(line)
 		require.Error(t, err, line)
 	}
+}
+
+// TestFamiliesAreLookedAtWithoutTheirList has so many families that their list takes several pages. Where one of these is damaged,
+// the families of the others are to be read by name, and hold what they held.
+func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("family %03d, %s", i, strings.Repeat("x", 50)) }
+	s, err := shape{"crowd", func(b *bench) error {
+		return b.update(kv.Sync, func(tx *kv.Tx) error {
+			for i := range 60 {
+				if err := tx.CreateCF(name(i), kv.CFOptions{}); err != nil {
+					return err
+				}
+				if err := tx.CF(name(i)).Put([]byte("k"), []byte("v")); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, closed}.grow(9, 1)
+	require.NoError(t, err)
+	families := s.states[len(s.states)-1].families
+	fewest := len(families)
+	for at := int64(0); page(s.files[mainFile()], at) != nil; at++ {
+		r := Rot{s.Name, mainFile(), "flip", at*specimenPage + specimenPage/2, 0}
+		f, err := s.Judge(r)
+		require.NoError(t, err, "%s", r)
+		if f.fate != Partly {
+			continue
+		}
+		readable := 0
+		for i := 0; i < 60; i += 4 { // What can be read is seen if it is wrong.
+			families[name(i)]++
+			if _, err := s.Judge(r); err != nil {
+				require.ErrorContains(t, err, "wrong contents")
+				readable++
+			}
+			families[name(i)]--
+		}
+		fewest = min(fewest, readable)
+	}
+	require.Greater(t, fewest, 2)
+	require.Less(t, fewest, 13, "a page of the list was damaged")
 }
 
 // TestJudgeSeesWrongAnswers gives the judge stores that are wrong without any bad checksum: a changed row, a row less, a

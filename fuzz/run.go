@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -89,6 +90,10 @@ type settlement struct {
 	until  int // the crash point from which on it no longer holds, as the commit is tried again; 0: none
 }
 
+func (s settlement) holds(point int) bool {
+	return point >= s.point && (s.until == 0 || point < s.until)
+}
+
 // settle says that images from now on hold a commit in [lo, hi].
 func (r *Run) settle(lo, hi uint64) {
 	r.settled = append(r.settled, settlement{point: r.Disk.Len(), lo: lo, hi: hi})
@@ -98,11 +103,37 @@ func (r *Run) settle(lo, hi uint64) {
 func (r *Run) bounds(im *crashfs.Image) (lo, hi uint64) {
 	lo, hi = max(im.Acked, 1), max(im.Begun, 1) // Open itself makes commit 1.
 	for _, s := range r.settled {
-		if im.Point >= s.point && (s.until == 0 || im.Point < s.until) {
+		if s.holds(im.Point) {
 			lo, hi = max(lo, s.lo), min(hi, s.hi)
 		}
 	}
 	return lo, hi
+}
+
+// expects names what images from a crash point may hold, as far as settlements say it.
+func (r *Run) expects(point int) (key uint64) {
+	for i, s := range r.settled {
+		if s.holds(point) {
+			key = mix(key + uint64(i) + 1)
+		}
+	}
+	return key
+}
+
+// mayHold names the states that an image may hold, the same for all runs.
+func (r *Run) mayHold(im *crashfs.Image) uint64 {
+	lo, hi := r.bounds(im)
+	key := mix(lo)
+	for seq := lo; seq <= hi && seq < uint64(len(r.States)); seq++ {
+		key = mix(key + r.States[seq].Stored + mix(uint64(r.States[seq].Mark)))
+	}
+	return key
+}
+
+// images goes through images of the run. Bytes that were judged before a settlement are judged again after it.
+func (r *Run) images(opts crashfs.ImageOptions) iter.Seq[*crashfs.Image] {
+	opts.Expects = r.expects
+	return r.Disk.Images(opts)
 }
 
 type heldReader struct {
@@ -197,12 +228,17 @@ func (r *Run) open() error {
 	if err != nil {
 		return err
 	}
-	if want := r.now(); got != want {
+	want := r.now()
+	if got != want {
 		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
+	}
+	if !first && db.RecoveryInfo().Created {
+		return wrong("%v", errVanished)
 	}
 	if !first && r.closed && !db.RecoveryInfo().Clean {
 		return wrong("a store that was closed is not clean: %+v", db.RecoveryInfo())
 	}
+	r.durable(want.seq) // A recovery that has shown a commit, a relaxed one too, has made it durable.
 	return nil
 }
 

@@ -47,7 +47,7 @@ func SyncSites() ([]string, error) {
 			continue
 		}
 		j := &Judge{run: r, Recovery: func(d *crashfs.Disk, _ int, _ verdict) error { note(d); return nil }}
-		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, Every: 5}) {
+		for im := range r.images(crashfs.ImageOptions{Profiles: crashfs.Kill, Every: 5}) {
 			if _, err := j.Image(im); err != nil {
 				return nil, &Failure{Case{Workload: w, Crashes: []Crash{{im.Point, im.Desc()}}}, err.Error()}
 			}
@@ -104,7 +104,7 @@ func Notices(mistake, site string, workloads []Workload) *Failure {
 	} {
 		for _, r := range hit {
 			j := &Judge{run: r.Run}
-			for im := range r.Disk.Images(opts) {
+			for im := range r.images(opts) {
 				if opts.Random == 4 && mix(im.Hash())%4 != 0 {
 					continue
 				}

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,17 +13,22 @@ import (
 // FaultReport is what a campaign of faults did.
 type FaultReport struct {
 	Seed     uint64         `json:"seed"`
-	Runs     int            `json:"runs"`
+	Runs     int            `json:"runs"` // in which the fault happened
 	Kinds    map[string]int `json:"per_kind"`
 	Images   int            `json:"images_distinct"` // of crashes after the fault
-	Complete bool           `json:"complete"`
+	Complete bool           `json:"complete"`        // each fault was tried at each call
 	Failures []string       `json:"failures"`
 	Seconds  float64        `json:"seconds"`
 }
 
 // Faults runs workloads with each fault at each call, once and for good, until the budget is used up, and crashes what
-// it left. kinds are some of faultKinds; none means all.
-func Faults(o Options, kinds ...string) FaultReport {
+// it left. kinds are some of FaultKinds; none means all.
+func Faults(o Options, kinds ...string) (FaultReport, error) {
+	for _, name := range kinds {
+		if !slices.Contains(FaultKinds(), name) {
+			return FaultReport{}, fmt.Errorf("fault %q is not known", name)
+		}
+	}
 	c := &faultCampaign{o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
 	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
 	for _, w := range Sequences(max(o.Length, 1)) {
@@ -50,9 +56,9 @@ func Faults(o Options, kinds ...string) FaultReport {
 	for _, f := range c.failed {
 		c.report.Failures = append(c.report.Failures, f.Error())
 	}
-	c.report.Complete = c.at == len(c.tasks)
+	c.report.Complete = c.complete()
 	c.report.Seconds = time.Since(c.began).Seconds()
-	return c.report
+	return c.report, nil
 }
 
 // FaultKinds gives the names of all kinds.
@@ -80,6 +86,7 @@ type faultCampaign struct {
 
 	mu     sync.Mutex // guards the fields below
 	at     int
+	cut    bool // something was left out because time was up, or enough had been done
 	report FaultReport
 	groups map[string]int
 	failed []*Failure
@@ -87,14 +94,17 @@ type faultCampaign struct {
 }
 
 func (c *faultCampaign) over() bool {
-	return c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
+	c.cut = c.cut || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
 		len(c.failed) >= enoughFailures
+	return c.cut
 }
+
+func (c *faultCampaign) complete() bool { return c.at == len(c.tasks) && !c.cut }
 
 func (c *faultCampaign) work() {
 	for {
 		c.mu.Lock()
-		if c.over() || c.at == len(c.tasks) {
+		if c.at == len(c.tasks) || c.over() {
 			c.mu.Unlock()
 			return
 		}
@@ -123,7 +133,7 @@ func (c *faultCampaign) runRecoveries(t faultTask) {
 	for range recoveriesPerTask {
 		at := from + rnd.IntN(r.Disk.Len()+1-from)
 		profile := []crashfs.Profile{crashfs.Kill, crashfs.None}[rnd.IntN(2)]
-		for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
+		for im := range r.images(crashfs.ImageOptions{Profiles: profile, From: at, To: at + 1}) {
 			c.hurt(t, r, im)
 		}
 	}
@@ -137,11 +147,11 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		c.fail(&Failure{Case{Workload: t.w, Crashes: crashes}, err.Error()})
 		return
 	}
-	for n := 0; c.count(t); n++ {
+	for n := 0; c.goesOn(); n++ {
 		f := t.kind.fault
 		f.N, f.Sticky = n, t.sticky
 		trouble := "recovery " + t.kind.spell(n, t.sticky)
-		d, fired, err := j.hurt(im, f, v.contents)
+		d, opened, fired, err := j.hurt(im, f, v)
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, crashes}, err.Error()})
 			return
@@ -149,11 +159,9 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		if !fired {
 			return
 		}
-		share := uint64(24)
-		if f.Do == crashfs.Gate {
-			share = 2
-		}
-		bad, err := j.crashHurt(d, v.contents, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.seq) })
+		c.count(t)
+		share := shareOf(f, 24)
+		bad, err := j.crashHurt(d, v, opened, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.from(opened)(im.Point)) })
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
 			return
@@ -161,23 +169,27 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 	}
 }
 
-// count counts a run, and says whether it may begin.
-func (c *faultCampaign) count(t faultTask) bool {
+// goesOn says whether another run may begin.
+func (c *faultCampaign) goesOn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over() {
-		return false
-	}
-	c.report.Runs++
-	c.report.Kinds[t.kind.name]++
-	return true
+	return !c.over()
 }
 
-// fresh says whether an image is to be judged: it is new, and one of so many.
+// count counts a run in which the fault happened.
+func (c *faultCampaign) count(t faultTask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report.Runs++
+	c.report.Kinds[t.kind.name]++
+}
+
+// fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they have seen, so expected
+// names what this one wants the image to hold.
 func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := mix(im.Hash() + mix(im.Acked+1) + mix(expected+3))
+	key := mix(im.Hash() + mix(expected+3))
 	if _, old := c.seen[key]; old || c.over() || mix(key+c.o.Seed)%(share*uint64(max(c.o.Thin, 1))) != 0 {
 		return false
 	}
@@ -187,7 +199,7 @@ func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
 }
 
 func (c *faultCampaign) run(t faultTask) {
-	for n := 0; c.count(t); n++ {
+	for n := 0; c.goesOn(); n++ {
 		f := t.kind.fault
 		f.N, f.Sticky = n, t.sticky
 		trouble := "fault " + t.kind.spell(n, t.sticky)
@@ -204,6 +216,7 @@ func (c *faultCampaign) run(t faultTask) {
 		if !fired {
 			return
 		}
+		c.count(t)
 		c.crash(r, trouble)
 	}
 }
@@ -217,18 +230,26 @@ func (c *faultCampaign) fail(f *Failure) {
 	}
 }
 
+// shareOf is how many images of crashes after a fault stand for one that is judged. A failed sync is what recovery has to
+// fear: there each is judged, elsewhere one of so many.
+func shareOf(f crashfs.Fault, elsewhere uint64) uint64 {
+	if f.Do == crashfs.Gate {
+		return 1
+	}
+	return elsewhere
+}
+
 // crash takes images of the time after the fault: of the store that stood still, and of its opening again, which must
 // not lose what it showed.
 func (c *faultCampaign) crash(r *Run, trouble string) {
-	// A failed sync is what recovery has to fear: there everything is looked at, elsewhere samples.
-	share, subsets := uint64(16), 2
+	share, subsets := shareOf(*r.fault, 16), 2
 	if r.fault.Do == crashfs.Gate {
-		share, subsets = 4, 8
+		subsets = 8
 	}
 	j := &Judge{run: r}
 	opts := crashfs.ImageOptions{From: r.reopenedAt, Random: subsets, Seed: c.o.Seed, Profiles: c.o.Profiles}
-	for im := range r.Disk.Images(opts) {
-		if !c.fresh(im, share, 0) {
+	for im := range r.images(opts) {
+		if !c.fresh(im, share, r.mayHold(im)) {
 			continue
 		}
 		if _, err := j.Image(im); err != nil {

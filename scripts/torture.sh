@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Everything that tries to break the store, for an evening: each step prints its progress and leaves its result, one JSON
-# object, in run/torture. Interrupted, it goes on with the first step that has no result; `make clean` forgets them.
+# object, in run/torture, and beside it the commit and the command that it is of. Interrupted, it goes on with the first step
+# that has no result of this commit; `make clean` forgets them.
 #   scripts/torture.sh [time of a step, default 10m] [rounds of the steps that take a seed, default 12]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10m} rounds=${2:-12}
 results=run/torture
+commit=$(git describe --always --abbrev=40 --dirty 2>/dev/null || echo "no commit")
 mkdir -p "$results" bin
+echo "commit: $commit"
+for result in "$results"/*.json; do # What another commit did says nothing of this one.
+	[ "$(head -n 1 "${result%.json}.of" 2>/dev/null)" = "$commit" ] || rm -f "$result"
+done
 go build -o bin/crashtest ./cmd/crashtest
 
 # step NAME COMMAND... runs one step, unless it has a result. A step that fails keeps what it said under NAME.failed.
@@ -14,9 +20,10 @@ step() {
 	local name=$1
 	shift
 	if [ -s "$results/$name.json" ]; then
-		echo "$name: done before"
+		echo "$name: done before: $(tail -n 1 "$results/$name.of")"
 		return
 	fi
+	printf '%s\n' "$commit" "$*" >"$results/$name.of"
 	echo "$name: $*"
 	if ! "$@" >"$results/$name.part"; then
 		mv "$results/$name.part" "$results/$name.failed"
@@ -47,11 +54,11 @@ step bitflip bin/crashtest bitflip -bits 8 -json
 for round in $(seq "$rounds"); do
 	# All sequences of three operations take hours: each round goes on where the one before ended.
 	step "enumerate-$round" bin/crashtest enumerate -len 3 -depth 3 -skip "$(sum enumerate workloads)" -budget "$time" -json
-	step "faults-$round" bin/crashtest faults -seed "$round" -len 2 -budget "$time" -json
-	step "fsyncgate-$round" bin/crashtest fsyncgate -seed "$round" -len 2 -budget "$time" -json
+	step "faults-$round" bin/crashtest faults -seed "$round" -len 2 -budget "$time" -min 100 -json
+	step "fsyncgate-$round" bin/crashtest fsyncgate -seed "$round" -len 2 -budget "$time" -min 10 -json
 	step "history-$round" bin/crashtest history -seed "$round" -n 2000 -json
-	step "kill-$round" bin/crashtest kill -seed "$round" -n 200 -json
-	step "loopfs-$round" bin/crashtest loopfs -seed "$round" -n 420 -json
+	step "kill-$round" bin/crashtest kill -seed "$round" -n 200 -min 2000 -json
+	step "loopfs-$round" bin/crashtest loopfs -seed "$round" -n 420 -min 2000 -json
 done
 step fuzz fuzz "$time"
 
@@ -60,7 +67,11 @@ least enumerate images_distinct 5000000 "distinct crash images"
 least enumerate recoveries_crashed 500000 "crashes in recoveries"
 least history histories 20000 "histories"
 least kill kills 2000 "killed processes"
-grep -qs '"skipped":true' "$results"/loopfs*.json || # where nothing can be mounted
+# Where nothing can be mounted, every round says so.
+if grep -qsv '"skipped":true' "$results"/loopfs*.json; then
 	least loopfs images 5000 "images of a real ext4"
+else
+	echo "SKIPPED: images of a real ext4: $(sed -n 's/.*"reason":"\([^"]*\)".*/\1/p;q' "$results"/loopfs*.json)"
+fi
 least fuzz executions 20000000 "fuzz executions"
 exit "$short"

@@ -26,6 +26,7 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
 	f.IntVar(&o.Length, "len", 1, "operations of an enumerated sequence, at most")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
+	least := f.Int("min", 0, "fail with fewer runs in which the fault happened than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	chosen := ""
 	if kinds == nil {
@@ -37,7 +38,10 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 	if chosen != "" {
 		kinds = strings.Split(chosen, ",")
 	}
-	r := fuzz.Faults(o, kinds...)
+	r, err := fuzz.Faults(o, kinds...)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(stderr, "%.1fs %d runs with a fault, %d images of crashes after it, %d failures\n", r.Seconds, r.Runs, r.Images, len(r.Failures))
 	for _, line := range r.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
@@ -47,8 +51,11 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 			return err
 		}
 	}
-	if len(r.Failures) > 0 {
+	switch {
+	case len(r.Failures) > 0:
 		return fmt.Errorf("%d failures", len(r.Failures))
+	case r.Runs < *least:
+		return fmt.Errorf("%d runs with a fault, want at least %d", r.Runs, *least)
 	}
 	return nil
 }

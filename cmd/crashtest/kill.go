@@ -48,6 +48,7 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
 	dir := f.String("dir", "", "directory for the stores; default: a temporary one")
 	memory := f.Bool("memory", false, "let the processes run out of memory instead (Linux)")
+	least := f.Uint64("min", 1, "fail with fewer acknowledged commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -84,8 +85,11 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	if *asJSON {
 		err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
 	}
-	if len(r.Failures) > 0 {
+	switch {
+	case len(r.Failures) > 0:
 		return errors.New(strings.Join(r.Failures, "; "))
+	case err == nil && r.Commits < *least:
+		return fmt.Errorf("%d commits acknowledged, want at least %d", r.Commits, *least)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -61,19 +62,36 @@ func noLoops(system string, uid int) string {
 	return ""
 }
 
-// tryLoops makes a loopDisk, and tells why that is not possible here, or nothing.
-func tryLoops(dir string) string {
+// tryLoops makes a loopDisk, and tells why that is not possible here, or nothing. Whatever else goes wrong is no reason, but an
+// error.
+func tryLoops(dir string) (reason string, err error) {
 	if reason := noLoops(runtime.GOOS, os.Geteuid()); reason != "" {
-		return reason
+		return reason, nil
 	}
 	d, err := newLoopDisk(dir, diskOptions[0])
+	if errors.Is(err, errNoMounts) {
+		return err.Error(), nil
+	}
 	if err == nil {
 		err = d.close()
 	}
-	if err != nil {
-		return "no loop devices here: " + err.Error()
+	return "", err
+}
+
+// errNoMounts is a system that mounts no file system for us, though we are root: a container, or a kernel without the drivers.
+var errNoMounts = errors.New("no file system can be mounted here")
+
+// noMounts are the words of mount for that.
+var noMounts = []string{"loop device", "permission denied", "not permitted", "must be superuser", "unknown filesystem type"}
+
+// mountError tells errors of mount apart.
+func mountError(err error) error {
+	for _, words := range noMounts {
+		if err != nil && strings.Contains(strings.ToLower(err.Error()), words) {
+			return fmt.Errorf("%w: %w", errNoMounts, err)
+		}
 	}
-	return ""
+	return err
 }
 
 // newLoopDisk makes and mounts both file systems.
@@ -114,7 +132,7 @@ func (d *loopDisk) mount(file, at, options string) error {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return err
 	}
-	if err := tool("mount", "-t", "ext4", "-o", "loop,"+options, file, at); err != nil {
+	if err := mountError(tool("mount", "-t", "ext4", "-o", "loop,"+options, file, at)); err != nil {
 		return err
 	}
 	d.undo = append(d.undo, func() error { return tool("umount", at) })
@@ -250,7 +268,9 @@ func eachPart(name string, do func(part []byte, off int64) error) (size int64, e
 }
 
 func tool(name string, args ...string) error {
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // Somebody reads what they say.
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
 	}
 	return nil

@@ -47,6 +47,7 @@ func loopfs(args []string, stdout, stderr io.Writer) (err error) {
 	n := f.Int("n", 50, "images")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
 	dir := f.String("dir", "", "directory for the disks and images; default: a temporary one")
+	least := f.Uint64("min", 1, "fail with fewer acknowledged durable commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -65,7 +66,7 @@ func loopfs(args []string, stdout, stderr io.Writer) (err error) {
 	defer stop()
 	r := &loopReport{Seed: *seed, Mounts: map[string]int{}, Failures: []string{}}
 	began := time.Now()
-	if r.Reason = tryLoops(root); r.Reason != "" {
+	if r.Reason, err = tryLoops(root); r.Reason != "" {
 		r.Skipped = true
 		fmt.Fprintln(stderr, "SKIPPED:", r.Reason)
 	} else {
@@ -86,6 +87,8 @@ func loopfs(args []string, stdout, stderr io.Writer) (err error) {
 		return errors.Join(err, errors.New(strings.Join(r.Failures, "; ")))
 	case err == nil && !r.Skipped && r.Images < *n:
 		return fmt.Errorf("%d images, want %d", r.Images, *n)
+	case err == nil && !r.Skipped && r.Durable < *least:
+		return fmt.Errorf("%d durable commits acknowledged, want at least %d", r.Durable, *least)
 	}
 	return err
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +13,9 @@ import (
 
 // needLoops skips a test where file systems cannot be mounted.
 func needLoops(t *testing.T) {
-	if reason := tryLoops(t.TempDir()); reason != "" {
+	reason, err := tryLoops(t.TempDir())
+	require.NoError(t, err)
+	if reason != "" {
 		t.Skip(reason)
 	}
 }
@@ -87,6 +91,36 @@ func TestWithoutLoopDevicesImagesAreSkipped(t *testing.T) {
 	require.True(t, r.Skipped)
 	require.NotEmpty(t, r.Reason)
 	require.Zero(t, r.Images)
+}
+
+// TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones: one that breaks is a failure,
+// one that is not allowed to mount is a reason.
+func TestOtherFailuresAreNotSkipped(t *testing.T) {
+	if reason := noLoops(runtime.GOOS, os.Geteuid()); reason != "" {
+		t.Skip(reason)
+	}
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	script := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+	}
+	script("mkfs.ext4", "echo no space left on device; exit 1")
+	status, out, text := try("loopfs", "-n", "3", "-json", "-dir", t.TempDir())
+	require.Equal(t, 1, status)
+	require.Contains(t, out, `"skipped":false`)
+	require.Contains(t, text, "no space left on device")
+
+	script("mkfs.ext4", "exit 0")
+	for said, skipped := range map[string]bool{
+		"mount: x: failed to setup loop device for y.": true, "mount: x: permission denied.": true,
+		"mount: x: wrong fs type, bad option, bad superblock on y.": false,
+	} {
+		script("mount", "echo '"+said+"'; exit 32")
+		status, _, text = try("loopfs", "-n", "3", "-dir", t.TempDir())
+		require.Contains(t, text, said)
+		require.Equal(t, skipped, status == 0, said)
+		require.Equal(t, skipped, strings.Contains(text, "SKIPPED"), said)
+	}
 }
 
 func TestLoopfsRefusesNonsense(t *testing.T) {

@@ -79,8 +79,16 @@ func TestTooFewCasesFail(t *testing.T) {
 	status, _, text = try("syncs", "-min", "1000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "sites, want at least 1000")
+	for _, mode := range []string{"faults", "fsyncgate"} {
+		status, _, text = try(mode, "-budget", "10ms", "-min", "1000000")
+		require.Equal(t, 1, status)
+		require.Contains(t, text, "runs with a fault, want at least 1000000")
+	}
 	status, _, _ = try("enumerate", "-profiles", "kill,maim")
 	require.Equal(t, 1, status)
+	status, _, text = try("faults", "-kinds", "read,raed", "-budget", "10ms")
+	require.Equal(t, 1, status)
+	require.Contains(t, text, `"raed" is not known`)
 }
 
 func TestReplayTellsWhatIsWrong(t *testing.T) {
@@ -97,7 +105,7 @@ func TestReplayTellsWhatIsWrong(t *testing.T) {
 }
 
 func TestFaultsAndSyncgateRunShort(t *testing.T) {
-	for _, args := range [][]string{{"faults", "-budget", "300ms", "-json"}, {"fsyncgate", "-budget", "300ms", "-json"}} {
+	for _, args := range [][]string{{"faults", "-budget", "300ms", "-min", "1", "-json"}, {"fsyncgate", "-budget", "300ms", "-min", "1", "-json"}} {
 		status, out, text := try(args...)
 		require.Zero(t, status, text)
 		require.True(t, strings.HasPrefix(out, "{"), out)
@@ -114,6 +122,9 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	require.NotZero(t, r.Purges)
 	require.NotZero(t, r.Expired)
 	require.Empty(t, r.Failures)
+	status, _, text = try("kill", "-n", "1", "-min", "1000000000", "-dir", t.TempDir())
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "commits acknowledged, want at least 1000000000")
 	status, _, _ = try("kill", "-n", "0")
 	require.NotZero(t, status)
 }

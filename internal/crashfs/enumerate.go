@@ -13,6 +13,7 @@ type enumeration struct {
 	profile Profile
 	oneOf   uint64 // of so many images of the profile one is taken
 	tried   uint64 // images at this point, taken or not
+	expects uint64 // of images at this point, beyond the marks
 	r       recipe // the one that is tried next
 	rnd     *rand.Rand
 }
@@ -20,7 +21,10 @@ type enumeration struct {
 // all goes through the profiles at a point.
 func (e *enumeration) all() {
 	p := &e.p
-	e.tried = 0
+	e.tried, e.expects = 0, 0
+	if e.opts.Expects != nil {
+		e.expects = mix(e.opts.Expects(p.w.pos))
+	}
 	e.rnd = rand.New(rand.NewPCG(e.opts.Seed, uint64(p.w.pos)))
 	e.r = recipe{tornSeq: -1, keep: make(bits, p.words())}
 	for _, step := range []struct {
@@ -60,7 +64,7 @@ func (e *enumeration) try() {
 		acked = max(acked, e.p.marks.Relaxed)
 	}
 	// The same bytes must be judged again once they are expected to hold more. Begun only rises, and asks for less.
-	if e.opts.Seen.add(mix(hash + mix(acked+1) + mix(e.opts.Salt^0x5bd1e995))) {
+	if e.opts.Seen.add(mix(hash + mix(acked+1) + mix(e.opts.Salt^0x5bd1e995) + e.expects)) {
 		e.stopped = !e.yield(e.p.image(&e.r, e.profile, hash))
 	}
 }

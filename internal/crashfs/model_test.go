@@ -475,6 +475,33 @@ func TestSeenIsSharedBetweenRuns(t *testing.T) {
 	require.Equal(t, first, count(1))
 }
 
+// TestSameBytesComeAgainWhenMoreIsExpected changes what is expected in the middle of a trace: the bytes of the moment before come
+// once more.
+func TestSameBytesComeAgainWhenMoreIsExpected(t *testing.T) {
+	d := crashfs.New(crashfs.Options{})
+	require.NoError(t, runToy(d, flawless, false, 3))
+	changes := -1
+	none := func() (points []int) {
+		expects := func(point int) uint64 {
+			if changes >= 0 && point >= changes {
+				return 1
+			}
+			return 0
+		}
+		for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.None, Expects: expects}) {
+			points = append(points, im.Point)
+		}
+		return points
+	}
+	before := none()
+	for changes = range d.Len() + 1 {
+		if !slices.Contains(before, changes) {
+			break
+		}
+	}
+	require.Contains(t, none(), changes)
+}
+
 func TestShrinkLosesNoMoreThanNeeded(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	f := create(t, d, "a", 0)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,14 @@ no event
 		if got == nil || got.passed != want.passed || got.failed != want.failed || got.skipped != want.skipped || got.broken != want.broken {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+func TestResultsOfEarlierRunsDoNotCount(t *testing.T) {
+	got := testArgs([]string{"-race", "-timeout", "30m"})
+	want := []string{"test", "-json", "-count=1", "-race", "-timeout", "30m", "./..."}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
