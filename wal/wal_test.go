@@ -352,7 +352,7 @@ func TestNumbersOfSegmentsEnd(t *testing.T) {
 	o := testOptions(d)
 	l, err := Create(o, maxSegment, 2)
 	require.NoError(t, err)
-	writeFile(t, d, fmt.Sprintf("dir/app.ebb-wal-%d", maxStranger+1), []byte("not ours"))
+	writeFile(t, d, fmt.Sprintf("dir/app.ebb-wal-%d", uint64(maxStranger)+1), []byte("not ours"))
 	found, err := Scan(l.opts)
 	require.NoError(t, err)
 	require.Len(t, found.Segments(), 1)
