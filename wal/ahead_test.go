@@ -230,3 +230,24 @@ func TestTheDiskBeginsWithWhatNobodyWantsSynced(t *testing.T) {
 	_, err = l.Append(nil, true)
 	require.ErrorIs(t, err, ErrFailed)
 }
+
+// TestWhoComesLateBeginsNoSegment: a leader saw that the segment was half full, and runs again when the log is in the next one already.
+func TestWhoComesLateBeginsNoSegment(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		d := newDisk(t, 0)
+		o := testOptions(d)
+		o.SegmentSize, o.Inline = 64<<10, inline
+		l, err := Create(o, 1, 1)
+		require.NoError(t, err)
+		_, err = l.Rotate()
+		require.NoError(t, err)
+		l.ahead.Wait()
+		require.Nil(t, l.spare)
+		files := l.files.Load()
+		l.prepareAhead()
+		l.ahead.Wait()
+		require.Nil(t, l.spare)
+		require.Equal(t, files, l.files.Load())
+		require.NoError(t, l.Close(false))
+	}
+}

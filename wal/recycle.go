@@ -42,12 +42,20 @@ func (l *Log) Prepare() error {
 // prepareAhead is Prepare for a leader that has done its duty, and has given the lead away: by a goroutine that ends with it, since
 // that takes milliseconds and the leader's commit is done. It stands whatever comes of this: no space is found out
 // again by whoever needs it, and any other failure sticks.
+//
+// Whoever comes late looks again: the log may have moved on to the next segment meanwhile. A spare behind that one would be begun for nothing, and after Abandon,
+// which removes segments, it could be all that a power cut leaves.
 func (l *Log) prepareAhead() {
 	if !l.prep.TryLock() {
 		return // somebody is at it
 	}
 	prepare := func() {
-		_ = l.prepare(l.bound.Load())
+		l.mu.Lock()
+		due := l.halfFull()
+		l.mu.Unlock()
+		if due {
+			_ = l.prepare(l.bound.Load())
+		}
 		l.prep.Unlock()
 	}
 	if l.opts.Inline {
