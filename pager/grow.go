@@ -113,14 +113,22 @@ func (p *Pager) growAhead(need int64) {
 	if p.growth.to != nil || p.growth.full || p.o.Inline || p.o.ReadOnly || p.o.MaxBytes > 0 || uint64(size)/uint64(p.pageSize) > p.mostPages() {
 		return
 	}
-	to, file := make(chan int64, 1), p.file
+	to, file, from, far := make(chan int64, 1), p.file, p.fileSize, p.far()
 	p.growth.to = to
 	go func() {
 		if file.Grow(size) != nil {
 			size = 0
+		} else if far {
+			file.CacheAhead(from, size-from)
 		}
 		to <- size
 	}()
+}
+
+// far says that most pages are read through the map, since there are more than may have frames: each of them anew, from another place, after
+// a checkpoint has written it. In smaller stores frames are read, and to have room in the page cache ahead costs more than it gains.
+func (p *Pager) far() bool {
+	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache
 }
 
 // EndGrowth waits for the goroutine, if there is one, and takes over what it has made. An attempt for which there is no room may have all

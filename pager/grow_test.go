@@ -14,7 +14,11 @@ type growFile struct {
 	vfs.File
 	asked chan int64
 	goOn  chan error
+
+	cached [][2]int64 // what CacheAhead was asked for: offset and length
 }
+
+func (f *growFile) CacheAhead(off, n int64) { f.cached = append(f.cached, [2]int64{off, n}) }
 
 func (f *growFile) Grow(size int64) error {
 	f.asked <- size
@@ -35,7 +39,7 @@ func growing(t *testing.T) (*Pager, *growFile) {
 		newPage(t, p, 1)
 	}
 	require.Nil(t, p.growth.to)
-	f := &growFile{p.file, make(chan int64, 4), make(chan error, 4)}
+	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	return p, f
 }
@@ -72,6 +76,35 @@ func TestFileGrowsAheadOfNeed(t *testing.T) {
 	got, err := p.file.Size()
 	require.NoError(t, err)
 	require.Equal(t, size, got)
+}
+
+// TestRoomIsCachedAheadInLargeStores: where frames suffice for all pages nobody asks for it.
+func TestRoomIsCachedAheadInLargeStores(t *testing.T) {
+	for _, large := range []bool{false, true} {
+		p, f := growing(t)
+		p.mapped = true // as the system's files are; none of these pages is read
+		if p.o.Cache = 1 << 30; large {
+			p.o.Cache = int64(p.UsedPages()-1) * MinPageSize
+		}
+		before := p.FileBytes()
+		size := f.begin(t, p)
+		f.goOn <- nil
+		p.EndGrowth()
+		p.mapped = false
+		require.Equal(t, size, p.FileBytes())
+		if large {
+			require.Equal(t, [][2]int64{{before, size - before}}, f.cached)
+		} else {
+			require.Empty(t, f.cached)
+		}
+	}
+	p, f := growing(t)
+	p.mapped, p.o.Cache = true, 1
+	f.begin(t, p)
+	f.goOn <- errBroken
+	p.EndGrowth()
+	p.mapped = false
+	require.Empty(t, f.cached, "nor is what the file did not get")
 }
 
 // TestFileThatDoesNotGrowAhead: who needs the room tries again, and is told.

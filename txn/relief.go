@@ -19,16 +19,20 @@ type relief struct {
 	c       *capture
 	serial  uint64 // of the version captured
 	began   int64  // bytes of frames when the checkpoint began
+	patches bool   // there are some among the pages
 	enough  bool   // frames, as of the last look
 	written []pager.Pgid
 }
 
 func (s *Store) relief(c *capture) *relief {
-	return &relief{s: s, c: c, serial: c.v.serial, began: s.pg.FrameBytes()}
+	return &relief{s: s, c: c, serial: c.v.serial, began: s.pg.FrameBytes(), patches: len(c.pages.Patches) > 0}
 }
 
 // Calm says that commits matter more than an early end of the checkpoint: unless they use frames up much faster than it ends,
 // as loads do, or have nearly done so. Who is about to wait for it would rather it hurried.
+//
+// In a store of patches, which is larger than the frames, the next checkpoint begins when this one ends, and writes most leaves again: a load
+// is over sooner, and writes less, if more of its rows come between two of them.
 func (r *relief) Calm(written float64) bool {
 	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
 	if max(frames, r.began) > bound { // Somebody waits for frames, and uses none up meanwhile.
@@ -36,9 +40,14 @@ func (r *relief) Calm(written float64) bool {
 		return false
 	}
 	grown, share := frames-r.began, int64(float64(max(bound-r.began, 0))*(written+1.0/8))
-	r.enough = grown <= share
+	if r.enough = grown <= share; r.patches {
+		return grown <= share/patchesCalm
+	}
 	return r.enough || grown <= 2*share && frames < bound-bound/16
 }
+
+// patchesCalm is the part of the frames left that commits may use up beside a checkpoint of patches before it hurries.
+const patchesCalm = 4
 
 // reliefBytes is the size of pages whose frames one hold of the writer lock takes away: commits wait for it. A transaction that has the
 // lock for longer than reliefWait is not waited for: it writes its own pages early, and the checkpoint had better go on.

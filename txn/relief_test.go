@@ -134,6 +134,31 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 	}
 }
 
+// TestCheckpointOfPatchesHurriesSooner: from a quarter of the room on that it would share with commits else, which have enough until all of
+// it is used up.
+func TestCheckpointOfPatchesHurriesSooner(t *testing.T) {
+	s := openCramped(t)
+	frames := s.pg.FrameBytes()
+	for _, test := range []struct {
+		bound, began  int64
+		written       float64
+		enough, hurry bool
+	}{
+		{4 * frames, frames, 0, true, false},
+		{5 * frames, frames / 2, 0, true, true},
+		{17 * frames, frames / 2, 0, true, false}, // 2/4 of an eighth of 33/2, and a little more
+		{16 * frames, frames / 2, 0, true, true},  // and a little less
+		{2 * frames, frames / 2, 1, true, true},
+		{3 * frames, frames / 2, 1, true, false},
+		{2 * frames, 3 * frames, 0.5, false, true},
+	} {
+		s.o.CacheBytes = test.bound
+		r := &relief{s: s, began: test.began, patches: true}
+		require.Equal(t, !test.hurry, r.Calm(test.written), "%+v", test)
+		require.Equal(t, test.enough, r.enough, "%+v", test)
+	}
+}
+
 // TestReadersBesideReliefSeeTheirVersion: of readers that began before the checkpoint's version, beside the transaction that made
 // it, with it and after it, each finds its rows while frames are taken away and used again; frames that it may look at are not
 // used again before it has ended.

@@ -82,6 +82,10 @@ type File interface {
 	WriteBack(off, n int64) error
 	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does something else.
 	StartWriteBack(off, n int64) error
+	// CacheAhead asks the system to hold [off, off+n), which nobody has written yet, in as large pieces of memory as it has. Who maps it
+	// and reads there what has been written since finds many pages at once, and not each with a fault of its own. Nothing in the file
+	// changes, and nothing is promised.
+	CacheAhead(off, n int64)
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
 	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible.
 	Map(off, n int64) ([]byte, error)

@@ -1,0 +1,57 @@
+package vfs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestCacheAheadHoldsWholeHugePages asks the system which pages of a file it holds after the call: those of all huge pages that lie in
+// the range, and no others.
+func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
+	if !canMap {
+		t.Skip("no maps on 32 bits")
+	}
+	name := filepath.Join(t.TempDir(), "a")
+	f, err := OS.Open(name, Write|Create)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Grow(5*hugePage))
+	f.CacheAhead(hugePage/2, 3*hugePage)
+	held := cachedPages(t, name, 5*hugePage)
+	for i, h := range held {
+		off := int64(i) * int64(os.Getpagesize())
+		want := off >= hugePage && off < 3*hugePage
+		require.Equal(t, want, h, "page at %d", off)
+	}
+
+	// What is written is found there, and what is not is zero.
+	require.NoError(t, WriteFull(f, []byte("written"), hugePage+5))
+	view, err := f.Map(0, 5*hugePage)
+	require.NoError(t, err)
+	require.Equal(t, "\x00written\x00", string(view[hugePage+4:hugePage+13]))
+	require.NoError(t, f.Unmap(view))
+}
+
+// cachedPages tells of each of the system's pages of a file whether it is in memory (mincore).
+func cachedPages(t *testing.T, name string, size int) []bool {
+	t.Helper()
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(b)) }()
+	in := make([]byte, size/os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(size), uintptr(unsafe.Pointer(&in[0])))
+	require.Zero(t, errno)
+	held := make([]bool, len(in))
+	for i, v := range in {
+		held[i] = v&1 != 0
+	}
+	return held
+}

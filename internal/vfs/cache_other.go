@@ -1,0 +1,7 @@
+//go:build !linux
+
+package vfs
+
+import "os"
+
+func cacheAhead(*os.File, int64, int64) {}
