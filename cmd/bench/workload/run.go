@@ -55,7 +55,7 @@ func (r *Run) Do(w *Workload) (err error) {
 			err = closeErr
 		}
 		if r.Result.User > 0 {
-			r.Result.Written = writtenBytes() - r.written
+			r.Result.Written = writtenBytes(r.Dir) - r.written
 		}
 	}()
 	return w.Run(r)
@@ -113,7 +113,7 @@ func (r *Run) timed(ops, userBytes int, fn func() error) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	r.written = writtenBytes()
+	r.written = writtenBytes(r.Dir)
 	cpu, began := cpuTime(), time.Now()
 	err := fn()
 	took := time.Since(began)
