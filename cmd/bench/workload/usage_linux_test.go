@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWrittenBytesCountWhatTheDiskGot: at least what was written and synced, wherever the file lies; where one disk is known, also what nobody synced.
+// TestWrittenBytesCountWhatTheDiskGot: at least what was written, though nobody has synced it.
 func TestWrittenBytesCountWhatTheDiskGot(t *testing.T) {
 	const size = 4 << 20
 	dir := t.TempDir()
