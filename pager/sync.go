@@ -59,7 +59,9 @@ func (p *Pager) Claim(ref Ref, size int) error {
 	}
 	behind := uint64(ref.Pgid) + n
 	if end := p.space.end; behind > end {
-		p.space.grow(behind - end)
+		if _, err := p.space.grow(behind - end); err != nil {
+			return err
+		}
 		if err := p.space.setAvail(Pgid(end), behind-end); err != nil {
 			return err
 		}
