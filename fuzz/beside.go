@@ -47,3 +47,5 @@ func (f *besideFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	return f.File.WriteAt(p, off)
 }
+
+func (f *besideFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }

@@ -221,6 +221,8 @@ func (f *gatedFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+func (f *gatedFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+
 func (f *gatedFile) Truncate(size int64) error {
 	f.gate.step("truncate")
 	return f.File.Truncate(size)

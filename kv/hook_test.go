@@ -93,6 +93,8 @@ func (f *hookFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+func (f *hookFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+
 func (f *hookFile) Truncate(size int64) error {
 	if err := f.fs.hook("truncate", f.name); err != nil {
 		return err

@@ -140,6 +140,8 @@ func (f *brokenFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+func (f *brokenFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+
 func (f *brokenFile) Sync() error {
 	if err := f.fs.err(); err != nil {
 		return err

@@ -43,6 +43,8 @@ func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
+func (f *heldFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+
 func (f *heldFile) Close() error {
 	f.h.open.Add(-1)
 	return f.File.Close()

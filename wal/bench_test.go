@@ -29,6 +29,8 @@ func (f slowFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+func (f slowFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+
 func (f slowFile) BlockSize() int { return 512 }
 
 // BenchmarkCommit appends and waits, with a number of goroutines; the first of the file systems costs nothing, so

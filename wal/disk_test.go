@@ -27,6 +27,7 @@ type disk struct {
 	files map[vfs.FileID]*diskState
 	hook  func(op, name string, n int) (keep int, err error) // before each change; keep: bytes of a write that still happen
 	ops   []string
+	short int // bytes of the next write that is started, instead of all; 0: all
 
 	landing func(off int64) // what a direct write does when it is written and not durable yet, without mu; set before any
 }
@@ -173,6 +174,21 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	return len(p), nil
 }
+
+// StartWriteAt writes beside the caller. The first write is a short one if the disk is meant to do such.
+func (f *diskFile) StartWriteAt(p []byte, off int64) vfs.Pending {
+	if n := f.d.short; n > 0 {
+		f.d.short = 0
+		return vfs.WriteNow(f, p[:n], off)
+	}
+	done := make(chan vfs.Pending, 1)
+	go func() { done <- vfs.WriteNow(f, p, off) }()
+	return diskPending(done)
+}
+
+type diskPending chan vfs.Pending
+
+func (w diskPending) Wait() (int, error) { return (<-w).Wait() }
 
 // persist makes sectors durable. d.mu is held.
 func (d *disk) persist(f *diskFile, lo, hi int) {

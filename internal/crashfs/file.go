@@ -123,7 +123,37 @@ func (f *file) aligned(p []byte, off int64) bool {
 	return (uint64(off)|uint64(len(p))|at)%uint64(f.d.opts.BlockSize) == 0
 }
 
-func (f *file) WriteAt(p []byte, off int64) (int, error) {
+func (f *file) WriteAt(p []byte, off int64) (int, error) { return f.StartWriteAt(p, off).Wait() }
+
+// StartWriteAt writes at once, and makes durable what is durable then when it is waited for.
+func (f *file) StartWriteAt(p []byte, off int64) vfs.Pending {
+	w := &pending{d: f.d}
+	w.n, w.err = f.startWrite(p, off, w)
+	return w
+}
+
+// pending is a write whose sync, if it is one of a Direct file, has not happened yet.
+type pending struct {
+	d    *Disk
+	n    int
+	err  error
+	sync *Op
+}
+
+func (w *pending) Wait() (int, error) {
+	if w.sync == nil {
+		return w.n, w.err
+	}
+	if w.d.opts.Landing != nil {
+		w.d.opts.Landing()
+	}
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	w.d.record(*w.sync)
+	return w.n, w.err
+}
+
+func (f *file) startWrite(p []byte, off int64, w *pending) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	if err := f.check("write", true, off); err != nil {
@@ -168,7 +198,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 		}
 	}
 	if len(p) > 0 {
-		f.write(p, off, s, in)
+		f.write(p, off, s, in, w)
 	}
 	if in != nil && in.fault.Do == Gate && err == nil {
 		err = pathError("write", f.name, in.err())
@@ -177,8 +207,8 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
-// write changes the file and the trace. On a Direct file the data becomes durable, unless the fault hinders it.
-func (f *file) write(p []byte, off int64, s *site, in *Injection) {
+// write changes the file and the trace. On a Direct file w gets the sync to come, unless the fault hinders it.
+func (f *file) write(p []byte, off int64, s *site, in *Injection, w *pending) {
 	d, ino := f.d, f.ino
 	before := ino.size
 	if d.opts.Untraced {
@@ -212,12 +242,7 @@ func (f *file) write(p []byte, off int64, s *site, in *Injection) {
 	}
 	d.record(write)
 	if direct {
-		if d.opts.Landing != nil {
-			d.mu.Unlock()
-			d.opts.Landing()
-			d.mu.Lock()
-		}
-		d.record(sync)
+		w.sync = &sync
 	}
 }
 

@@ -240,6 +240,8 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+func (f *memFile) StartWriteAt(p []byte, off int64) Pending { return WriteNow(f, p, off) }
+
 // grow makes the file at least size bytes long. Called with mu held.
 func (ino *memInode) grow(size int64) {
 	if size <= ino.size {

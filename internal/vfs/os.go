@@ -195,6 +195,16 @@ func (f *osFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, osError(err)
 }
 
+func (f *osFile) StartWriteAt(p []byte, off int64) Pending {
+	if !f.direct || len(p) == 0 || off < 0 || f.aligned(p, off) != nil {
+		return WriteNow(f, p, off)
+	}
+	if begun := startWrite(f.f, p, off); begun != nil {
+		return begun
+	}
+	return WriteNow(f, p, off)
+}
+
 // aligned checks what a Direct file needs. The kernel would say the same less clearly, or, on a file system that
 // quietly falls back to buffers, not at all.
 func (f *osFile) aligned(p []byte, off int64) error {

@@ -65,6 +65,9 @@ type File interface {
 	// WriteAt may write less than asked, with or without an error: use WriteFull. On a Direct file, offset, length
 	// and the address of p must be multiples of BlockSize (see AlignedBuffer), and a nil error means durable.
 	io.WriterAt
+	// StartWriteAt is WriteAt of a Direct file that need not wait for the disk: p must stay as it is, and the file open, until Wait of what it
+	// gives has returned, which says what WriteAt would have. Where the system has no such call it is done at once.
+	StartWriteAt(p []byte, off int64) Pending
 	Size() (int64, error)
 	// Truncate cuts or grows the file; growth reads as zeros. Durable after Sync.
 	Truncate(size int64) error
@@ -98,6 +101,44 @@ type File interface {
 	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose: 512 or 4096.
 	BlockSize() int
 	Close() error
+}
+
+// Pending is a write that may be on its way. Wait is called once, by any goroutine.
+type Pending interface {
+	Wait() (n int, err error)
+}
+
+// written is a write that is over.
+type written struct {
+	n   int
+	err error
+}
+
+func (w written) Wait() (int, error) { return w.n, w.err }
+
+// WriteNow is StartWriteAt of a file that can only WriteAt.
+func WriteNow(f io.WriterAt, p []byte, off int64) Pending {
+	n, err := f.WriteAt(p, off)
+	return written{n, err}
+}
+
+// WriteRest waits for a write of p at off that was started, and goes on as WriteFull does after a short one.
+func WriteRest(f io.WriterAt, begun Pending, p []byte, off int64) error {
+	return WriteFull(&restOf{f, begun}, p, off)
+}
+
+// restOf gives what has begun as the result of the first write.
+type restOf struct {
+	io.WriterAt
+	begun Pending
+}
+
+func (r *restOf) WriteAt(p []byte, off int64) (int, error) {
+	if begun := r.begun; begun != nil {
+		r.begun = nil
+		return begun.Wait()
+	}
+	return r.WriterAt.WriteAt(p, off)
 }
 
 // WriteFull writes all of p at off, going on after short writes. A write of nothing without an error becomes

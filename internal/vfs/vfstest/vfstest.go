@@ -352,6 +352,15 @@ func direct(t *testing.T, fsys vfs.FS, dir string) {
 	want := append(bytes.Clone(p), make([]byte, block)...)
 	want = append(want, p[:block]...)
 	require.Equal(t, string(want), contents(t, plain))
+	for _, h := range []vfs.File{f, plain} { // a write that is started, and one that is done at once
+		clear(p)
+		begun := h.StartWriteAt(p, int64(block))
+		require.NoError(t, vfs.WriteRest(h, begun, p, int64(block)))
+		clear(want[block : 3*block])
+		require.Equal(t, string(want), contents(t, plain))
+	}
+	_, err = f.StartWriteAt(p[:block-1], 0).Wait()
+	require.Error(t, err)
 }
 
 func concurrent(t *testing.T, fsys vfs.FS, dir string) {
