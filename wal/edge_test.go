@@ -150,9 +150,10 @@ func TestRecordThatNoVersionWritesIsNone(t *testing.T) {
 		{"as_it_should_be", func([]byte) {}, ""},
 		{"reserved_bytes", func(b []byte) { b[recReserved+1] = 1 }, "reserved"},
 		{"type_0", func(b []byte) { b[recType] = 0 }, "type 0"},
-		{"type_of_the_future", func(b []byte) { b[recType] = 3 }, "type 3"},
+		{"type_of_the_future", func(b []byte) { b[recType] = 4 }, "type 4"},
 		{"unknown_flag", func(b []byte) { b[recFlags] |= 4 }, "flags 7"},
 		{"seal_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeSeal), 0 }, "7 payload bytes"},
+		{"void_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeVoid), 0 }, "7 payload bytes"},
 		{"durable_before_it_is_written", func(b []byte) { binary.LittleEndian.PutUint64(b[recSynced:], uint64(lsn)+1) }, "is durable"},
 		{"before_itself", func(b []byte) { binary.LittleEndian.PutUint64(b[recPrev:], uint64(lsn)) }, "is before it"},
 	} {

@@ -111,6 +111,18 @@ func (l *Log) land(f *flight, fate fate, err error) (told func()) {
 // ground keeps a flight that is out and that nobody looks at any more, to be used again. mu is held.
 func (l *Log) ground(f *flight) { l.grounded = append(l.grounded, f) }
 
+// dismiss ends a flight that shared the disk, whose goroutine does not lead: someone else does, if anyone. over are those who waited for it, told is
+// for OnGroup. mu is held, and is not any more afterwards.
+func (l *Log) dismiss(f *flight, over *waiter, told func()) {
+	l.ground(f)
+	l.mu.Unlock()
+	over.wake()
+	l.quit()
+	if told != nil {
+		told()
+	}
+}
+
 // crash takes the group of the first flight, which has failed, back together with those behind it. mu is held, and let go meanwhile.
 func (l *Log) crash(f *flight) {
 	for _, behind := range l.flying[1:] {

@@ -117,13 +117,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			if !done {
 				invariant.Fail("wal: a group up to LSN %d has landed, LSN %d is not durable", f.end, end)
 			}
-			l.ground(f)
-			l.mu.Unlock()
-			over.wake()
-			l.quit()
-			if told != nil {
-				told()
-			}
+			l.dismiss(f, over, told)
 			return err
 		}
 		l.ground(f)
@@ -266,7 +260,6 @@ type group struct {
 //     written directly too, and padded to a page, so that the next one can go through the cache.
 func (l *Log) take(sync bool) group {
 	g := group{synced: l.Durable(), end: l.Written()}
-	clean := l.Durable() == l.Written()
 	pad := int64(pageUnit)
 	if len(l.queue) > 0 {
 		g.run = l.queue[0]
@@ -285,7 +278,7 @@ func (l *Log) take(sync bool) group {
 	}
 	r := g.run
 	g.sync = g.sync || r.sealed // A segment is durable before the next one gets its first record.
-	if r.seg.past != nil && clean && int64(r.start)%r.seg.block == 0 {
+	if l.straight(r) {
 		switch {
 		case g.sync:
 			g.direct, pad = true, r.seg.block
@@ -301,6 +294,11 @@ func (l *Log) take(sync bool) group {
 	}
 	l.reach = max(l.reach, g.end)
 	return g
+}
+
+// straight says whether a run may be written past the page cache now. mu is held.
+func (l *Log) straight(r *run) bool {
+	return r.seg.past != nil && l.Durable() == l.Written() && int64(r.start)%r.seg.block == 0
 }
 
 // wanted says whether anybody wants a sync of what ends at end. The leader's own wish counts even if its end is in a later run: the sync
@@ -330,8 +328,7 @@ func (l *Log) write(g group) (fate, error) {
 			return none, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
 		}
 	}
-	complete(r, g.synced)
-	r.buf = appendZeros(r.buf, g.size-len(r.buf))
+	l.finishRun(g)
 	if g.direct {
 		if err := vfs.WriteFull(r.seg.past, r.buf, r.offset()); err != nil {
 			return partly, r.failed(err)
@@ -348,6 +345,12 @@ func (l *Log) write(g group) (fate, error) {
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
 	return whole, nil
+}
+
+// finishRun adds to a run what is known only when it is written, padding included.
+func (l *Log) finishRun(g group) {
+	complete(g.run, g.synced)
+	g.run.buf = appendZeros(g.run.buf, g.size-len(g.run.buf))
 }
 
 // beginBytes is how much of what nobody wants synced is left to the system before the disk begins with it.

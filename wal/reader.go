@@ -41,6 +41,9 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 			return p.tail, err
 		}
 		end, sealed, why, err := p.segment(img, at)
+		if err == nil && !sealed {
+			err = p.settle()
+		}
 		switch {
 		case err != nil:
 			return p.tail, err
@@ -54,7 +57,7 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 			return p.tail, badfile.At(f.opts.name(img.number+1), -1, "segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
 		}
 		at = f.opts.start(img.number + 1)
-		if !p.open {
+		if p.keep(at); !p.open && !p.held.any {
 			p.tail.End = at
 		}
 	}
@@ -70,6 +73,7 @@ type replay struct {
 	parts []byte
 	open  bool // a first part was read, its last part not yet
 	first LSN  // position of that first part
+	held  held // the last commit that was read
 }
 
 // segment goes through the records of one segment from at on. It returns the end of the last valid one, and either
@@ -95,6 +99,12 @@ func (p *replay) segment(img *image, at LSN) (end LSN, sealed bool, why error, e
 		}
 		off = pos + r.size()
 		end = img.base + LSN(off)
+		if r.kind == typeVoid {
+			if err := p.void(r, end); err != nil {
+				return end, false, nil, badfile.At(img.file, pos, "%v", err)
+			}
+			continue
+		}
 		if err := p.data(img, r, pos, end); err != nil {
 			return end, false, nil, err
 		}
@@ -123,6 +133,9 @@ func (p *replay) follows(img *image, r record, pos int64) error {
 // data takes a data record: a part of a commit.
 func (p *replay) data(img *image, r record, pos int64, end LSN) error {
 	if r.flags&partFirst != 0 {
+		if err := p.settle(); err != nil {
+			return err
+		}
 		p.parts, p.open, p.first = nil, true, r.lsn
 	} else if !p.open {
 		return badfile.At(img.file, pos, "record at LSN %d goes on with a commit that has no beginning", r.lsn)
@@ -136,11 +149,7 @@ func (p *replay) data(img *image, r record, pos int64, end LSN) error {
 		payload = append(p.parts, r.payload...)
 	}
 	p.parts, p.open = nil, false
-	if err := p.fn(payload, p.first); err != nil {
-		return err
-	}
-	p.tail.End = end
-	p.tail.Commits++
+	p.held = held{any: true, payload: payload, own: r.flags&partFirst == 0, first: p.first, end: end}
 	return nil
 }
 

@@ -24,7 +24,8 @@ type LSN uint64
 // synced is a position up to which everything was durable when the record was written: evidence that a bad record
 // before it is damage and no torn end.
 // prev is the position of the record before this one, 0 in the first one of a log: replay never steps over a gap.
-// type is 1 (data) or 2 (seal: the last record of its segment, no payload, no flags).
+// type is 1 (data), 2 (seal: the last record of its segment) or 3 (void: the commit that ends right before it, seals aside, did not
+// happen). The last two have no payload and no flags.
 // flags of a data record: 1 first part of a commit, 2 last part. A first part voids unfinished parts before it.
 // reserved must be zero. Golden bytes: testdata/records.hex.
 //
@@ -52,6 +53,7 @@ type recordType uint8
 const (
 	typeData recordType = 1
 	typeSeal recordType = 2
+	typeVoid recordType = 3
 )
 
 type partFlags uint8
@@ -154,7 +156,7 @@ func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {
 	case binary.LittleEndian.Uint16(b[recReserved:]) != 0:
 		return record{}, fmt.Errorf("record has reserved bytes that are not zero")
 	case r.kind == typeData && r.flags&^(partFirst|partLast) == 0:
-	case r.kind == typeSeal && r.flags == 0 && n == 0:
+	case (r.kind == typeSeal || r.kind == typeVoid) && r.flags == 0 && n == 0:
 	default:
 		return record{}, fmt.Errorf("record of type %d with flags %d and %d payload bytes is unknown", r.kind, r.flags, n)
 	}

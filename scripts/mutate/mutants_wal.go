@@ -95,4 +95,13 @@ var logMutants = []mutant{
 	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/writer.go", `	m.run.buf = m.run.buf[:m.size]
 	m.run.end = m.end
 	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
+	{"replay", "a_void_takes_nothing_back", "wal/launch.go", `	p.held = held{}
+	p.tail.End = end`, `	p.tail.End = end`},
+	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/launch.go", `append([]byte(nil), h.payload...), true`, `h.payload, true`},
+	{"check", "a_void_of_nothing_is_no_damage", "wal/launch.go", `	if !p.held.any || p.open {`, `	if false {`},
+	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/launch.go", `	f := l.depart(l.take(true))
+	l.mu.Unlock()`, `	f := l.depart(l.take(true))
+	l.durable.Store(uint64(f.end))
+	l.mu.Unlock()`},
+	{"sync", "error_of_a_launched_write_is_ignored", "wal/launch.go", `		fate, err = partly, f.run.failed(err)`, `		err = nil`},
 }

@@ -1,0 +1,295 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/golden"
+)
+
+// launch appends a commit and sends it.
+func (l *testLog) launch(payload string) (end LSN, sent *Launched) {
+	l.t.Helper()
+	end, err := l.Append([]byte(payload), true)
+	require.NoError(l.t, err)
+	sent = l.Launch(end)
+	require.NotNil(l.t, sent)
+	return end, sent
+}
+
+// TestLaunchDoesNotWaitForTheDisk: nobody is told of the commit, nor of one that is written beside it, before it has landed.
+func TestLaunchDoesNotWaitForTheDisk(t *testing.T) {
+	l, _, tw := towered(t, nil)
+	before := l.Durable()
+	end, sent := l.launch("launched")
+	one := tw.next()
+	beside := l.fly("beside")
+	two := tw.next()
+	waiting := make(chan error, 1)
+	go func() { waiting <- l.Wait(end, true) }()
+	tw.land(two)
+	unanswered(t, beside, waiting)
+	require.Equal(t, before, l.Durable())
+	tw.land(one)
+	unanswered(t, beside, waiting) // the disk is done, and nobody has asked it
+	l.Land(sent)
+	require.NoError(t, errors.Join(<-beside, <-waiting, l.Wait(end, true)))
+	require.Equal(t, l.End(), l.Durable())
+	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "launched", "beside"})
+}
+
+// TestLaunchBesideAGroupThatIsOnItsWay goes with it, and is told of behind it.
+func TestLaunchBesideAGroupThatIsOnItsWay(t *testing.T) {
+	l, _, tw := towered(t, nil)
+	first := l.fly("first")
+	one := tw.next()
+	end, sent := l.launch("launched")
+	two := tw.next()
+	landed := make(chan error, 1)
+	go func() { l.Land(sent); landed <- l.Wait(end, true) }()
+	tw.land(two)
+	unanswered(t, first, landed)
+	tw.land(one)
+	require.NoError(t, errors.Join(<-first, <-landed))
+	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "first", "launched"})
+}
+
+// TestLaunchIsRefused where it would have to wait, or could not be alone: Wait does what it would have done.
+func TestLaunchIsRefused(t *testing.T) {
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		block   int
+		prepare func(t *testing.T, l *testLog)
+		fails   bool
+	}{
+		"through_the_cache":   {0, func(*testing.T, *testLog) {}, false},
+		"a_reference":         {512, func(_ *testing.T, l *testLog) { l.Refers() }, false},
+		"behind_no_sync":      {512, func(_ *testing.T, l *testLog) { l.commit("relaxed", false); l.commit("relaxed too", false) }, false},
+		"the_log_has_failed":  {512, func(_ *testing.T, l *testLog) {}, true},
+		"a_segment_has_ended": {512, func(t *testing.T, l *testLog) { _, err := l.Rotate(); require.NoError(t, err) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(newDisk(t, c.block))
+			o.SegmentSize = 4 * MinSegmentSize
+			l := createTest(t, o)
+			l.commit("before", true)
+			c.prepare(t, l)
+			end, err := l.Append([]byte("after"), true)
+			require.NoError(t, err)
+			if c.fails {
+				l.Fail(boom)
+			}
+			require.Nil(t, l.Launch(end))
+			err = l.Wait(end, true)
+			if c.fails {
+				require.ErrorIs(t, err, boom)
+				return
+			}
+			require.NoError(t, err)
+			mustReplay(t, l.opts, l.start, l.Durable(), append(l.commits, "after"))
+		})
+	}
+	t.Run("while_others_lead_or_append", func(t *testing.T) {
+		l, _, tw := towered(t, nil)
+		require.Nil(t, l.Launch(l.End()), "nothing is queued")
+		end, err := l.Append([]byte("one"), true)
+		require.NoError(t, err)
+		require.Nil(t, l.Launch(end-1), "not the end of the log")
+		_, err = l.Append([]byte("part"), false)
+		require.NoError(t, err)
+		require.Nil(t, l.Launch(l.End()), "a commit without an end")
+		l.Abort()
+		l.mu.Lock()
+		l.leading = true
+		l.mu.Unlock()
+		require.Nil(t, l.Launch(end))
+		l.mu.Lock()
+		l.leading = false
+		l.mu.Unlock()
+		sent := l.Launch(end)
+		require.NotNil(t, sent, "nothing stands in the way any more")
+		tw.land(tw.next())
+		l.Land(sent)
+	})
+}
+
+// TestVoidTakesACommitBack, whatever became of it before: in memory, on its way, in the file; of one part or several; where its segment
+// ends.
+func TestVoidTakesACommitBack(t *testing.T) {
+	for name, written := range map[string]func(l *testLog, end LSN) error{
+		"queued":  func(*testLog, LSN) error { return nil },
+		"written": func(l *testLog, end LSN) error { return l.Wait(end, false) },
+		"durable": func(l *testLog, end LSN) error { return l.Wait(end, true) },
+		"launched": func(l *testLog, end LSN) error {
+			if sent := l.Launch(end); sent != nil { // not where a segment ends
+				l.Land(sent)
+			}
+			return l.Wait(end, true)
+		},
+	} {
+		for _, block := range []int{0, 512} {
+			if block == 0 && name == "launched" {
+				continue
+			}
+			for _, size := range []int{10, 5000, 14 << 10, 200 << 10} { // the segment is 16 KiB, or 64 for more
+				t.Run(fmt.Sprintf("%s/%d/%d_bytes", name, block, size), func(t *testing.T) {
+					o := testOptions(newDisk(t, block))
+					if size > 14<<10 {
+						o.SegmentSize = 1 << 20
+					}
+					l := createTest(t, o)
+					var kept []string
+					for i := range 40 {
+						if name != "launched" && i%3 == 2 {
+							_, err := l.Append([]byte("part"), false)
+							require.NoError(t, err)
+							l.Abort()
+						}
+						kept = append(kept, text(i, 100))
+						l.commit(kept[i], true)
+						end, err := l.Append([]byte(text(1000+i, size)), true)
+						require.NoError(t, err)
+						require.NoError(t, written(l, end))
+						void, err := l.Void()
+						require.NoError(t, err)
+						require.NoError(t, l.Wait(void, true))
+						require.Greater(t, void, end)
+						if i%10 == 0 {
+							mustReplay(t, l.opts, l.start, l.Durable(), kept)
+						}
+					}
+					got, tail, err := replayAll(l.opts, l.start, l.Durable())
+					require.NoError(t, err)
+					require.Equal(t, kept, got)
+					require.Equal(t, len(kept), tail.Commits)
+					require.Zero(t, tail.Dropped)
+				})
+			}
+		}
+	}
+}
+
+// TestCrashBeforeAVoidIsDurable may bring the commit back, one after that may not.
+func TestCrashBeforeAVoidIsDurable(t *testing.T) {
+	l, d, tw := towered(t, nil)
+	_, sent := l.launch("in question")
+	tw.land(tw.next())
+	l.Land(sent)
+	void, err := l.Void()
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- l.Wait(void, true) }()
+	off := tw.next() // written, not durable
+	rng, seen := rand.New(rand.NewPCG(1, 9)), map[int]int{}
+	look := func() {
+		for range 60 {
+			o := l.opts
+			o.FS = d.crash(func() bool { return rng.IntN(2) > 0 })
+			got, _, err := replayAll(o, l.start, 0)
+			require.NoError(t, err)
+			require.Equal(t, []string{"before", "in question"}[:len(got)], got)
+			seen[len(got)]++
+		}
+	}
+	look()
+	require.Positive(t, seen[1])
+	require.Positive(t, seen[2])
+	tw.land(off)
+	require.NoError(t, <-done)
+	seen = map[int]int{}
+	look()
+	require.Zero(t, seen[2])
+}
+
+// TestVoidOfNothingIsDamage: of a commit that another one takes back already, of parts, of what was before the log begins.
+func TestVoidOfNothingIsDamage(t *testing.T) {
+	for name, wrong := range map[string]func(t *testing.T, l *testLog) (start LSN){
+		"twice": func(t *testing.T, l *testLog) LSN {
+			l.commit("x", true)
+			_, err := l.Void()
+			require.NoError(t, err)
+			return l.start
+		},
+		"a_part": func(t *testing.T, l *testLog) LSN {
+			_, err := l.Append([]byte("part"), false)
+			require.NoError(t, err)
+			l.inCommit = false
+			return l.start
+		},
+		"before_the_beginning": func(_ *testing.T, l *testLog) LSN { return l.commit("x", true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := createTest(t, testOptions(newDisk(t, 512)))
+			start := wrong(t, l)
+			void, err := l.Void()
+			require.NoError(t, err)
+			require.NoError(t, l.Wait(void, true))
+			_, _, err = replayAll(l.opts, start, l.Durable())
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			require.ErrorContains(t, err, "takes back")
+		})
+	}
+}
+
+// TestLaunchedGroupThatFails is told of as one that was waited for, and so is what it could not be taken back.
+func TestLaunchedGroupThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		failing string
+		fate    error
+	}{
+		"taken_back": {fate: ErrFailed},
+		"not":        {failing: "truncate", fate: ErrUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t, 512)
+			o := testOptions(d)
+			o.SegmentSize = 4 * MinSegmentSize
+			l := createTest(t, o)
+			l.commit("before", true)
+			boom := errors.New("boom")
+			d.hook = func(op, _ string, n int) (int, error) {
+				if op == "direct" || op == c.failing {
+					return n / 2, boom
+				}
+				return n, nil
+			}
+			end, sent := l.launch("launched")
+			l.Land(sent)
+			err := l.Wait(end, true)
+			require.ErrorIs(t, err, boom)
+			require.ErrorIs(t, err, c.fate)
+			_, err = l.Void()
+			require.ErrorIs(t, err, ErrFailed)
+		})
+	}
+}
+
+// TestShortWriteOfALaunchedGroupGoesOn, as one that was waited for.
+func TestShortWriteOfALaunchedGroupGoesOn(t *testing.T) {
+	d := newDisk(t, 512)
+	o := testOptions(d)
+	o.SegmentSize = 4 * MinSegmentSize
+	l := createTest(t, o)
+	l.commit("before", true)
+	d.short = 512
+	end, sent := l.launch(text(1, 2000))
+	l.Land(sent)
+	require.NoError(t, l.Wait(end, true))
+	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", text(1, 2000)})
+}
+
+// TestGoldenVoid pins the record that takes a commit back.
+func TestGoldenVoid(t *testing.T) {
+	b := appendRecord(nil, 7, record{lsn: 40960, prev: 40900, kind: typeVoid})
+	sealRecord(b, 40800)
+	golden.Require(t, "void.hex", "record that takes the commit before it back: checksum, salt, lsn, synced, prev, length, type, flags, reserved",
+		[]golden.Field{{Off: 0, Size: len(b), Remark: "record"}}, b)
+	r, err := decodeRecord(b, 7, 40960)
+	require.NoError(t, err)
+	require.Equal(t, typeVoid, r.kind)
+}
