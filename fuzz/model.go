@@ -192,6 +192,16 @@ func (m *Model) state() State {
 
 func (m *Model) names() []string { return slices.Sorted(maps.Keys(m.families)) }
 
+// plain are the families in which no key has an expiry, nor gets one from a plain put.
+func (m *Model) plain() (names []string) {
+	for _, name := range m.names() {
+		if f := m.families[name]; f.usual == 0 && len(f.expiry) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 func (m *Model) keys(family string) []string {
 	return slices.Sorted(maps.Keys(m.families[family].value))
 }

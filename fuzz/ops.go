@@ -87,6 +87,7 @@ func init() {
 		{"frozen", 2, false, opFrozen},
 		{"named", 6, true, opNamed},
 		{"apply", 5, false, opApply},
+		{"foretold", 5, true, opForetold},
 	}
 }
 

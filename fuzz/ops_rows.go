@@ -2,10 +2,12 @@ package fuzz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -124,8 +126,18 @@ func opApply(r *Run, rnd *rand.Rand) error {
 			rows.Put([]byte(key), []byte(value))
 		}
 	}
-	t.m.put(defaultFamily, key, "last", 0) // A batch that changed nothing would be no commit.
-	b.Put([]byte(key), []byte("last"))
+	lastRow(t, b, defaultFamily)
+	return r.applied(t, b)
+}
+
+// lastRow makes a batch change something: else it would be no commit.
+func lastRow(t *tx, b *kv.Batch, family string) {
+	t.m.put(family, "last", "last", t.usual(family))
+	b.CF(family).Put([]byte("last"), []byte("last"))
+}
+
+// applied commits a batch that does what was done to the model.
+func (r *Run) applied(t *tx, b *kv.Batch) error {
 	r.Disk.SetPhase("commit")
 	next := r.begun(t.m)
 	if err := r.db.Apply(context.Background(), b); err != nil {
@@ -134,6 +146,94 @@ func opApply(r *Run, rnd *rand.Rand) error {
 	r.committed(t.m)
 	r.durable(next)
 	return nil
+}
+
+// givenUp begins to commit a batch, and gives it up when all of it was carried out. Something that has nothing to do with the store happens then, so that
+// there is a moment at which a crash finds what the call has left.
+func (r *Run) givenUp(t *tx, b *kv.Batch) error {
+	r.Disk.SetPhase("commit")
+	r.begun(t.m)
+	err := r.db.Apply(&endingContext{Context: context.Background()}, b)
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	r.noteFate(err)
+	r.attempt = nil
+	if f, err := r.Disk.Open("elsewhere/file", vfs.Write|vfs.Create); err == nil {
+		_, _ = f.WriteAt([]byte("something"), 0)
+		_ = f.Close()
+	}
+	return nil
+}
+
+// endingContext has ended when it is asked for the second time: after the begin of a transaction.
+type endingContext struct {
+	context.Context
+	asked int
+}
+
+func (*endingContext) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *endingContext) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// opForetold is a commit that the log has before it is carried out: of puts and deletions where no key has an expiry. If there is no such family,
+// one is made before. In one of two cases the commit is given up at its end, and made once more.
+func opForetold(r *Run, rnd *rand.Rand) error {
+	if len(r.model.plain()) == 0 {
+		err := r.update(kv.Sync, func(t *tx) error {
+			name := freeName(t.m, rnd)
+			if err := t.create(name, 0); err != nil {
+				return err
+			}
+			for range 60 {
+				if err := t.put(name, newKey(r, rnd), newValue(rnd, 100)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.update(kv.Sync, func(*tx) error { return errRollback }); err != nil { // as in opApply
+		return err
+	}
+	t := &tx{m: r.model.clone(), now: r.clock.read()}
+	b := r.db.NewBatch()
+	families := t.m.plain()
+	for i := range 2 + rnd.IntN([...]int{4, 60, 300}[rnd.IntN(3)]) {
+		family := families[rnd.IntN(len(families))]
+		key, there := pickKey(t.m, family, rnd)
+		if rnd.IntN(4) == 0 && there || i == 1 && rnd.IntN(2) == 0 {
+			if rnd.IntN(8) == 0 {
+				key = newKey(r, rnd) // is not there
+			}
+			if key != "" {
+				t.m.delete(family, key)
+				b.CF(family).Delete([]byte(key))
+			}
+			continue
+		}
+		if !there || rnd.IntN(2) == 0 {
+			key = newKey(r, rnd)
+		}
+		value := newValue(rnd, rnd.IntN(300))
+		t.m.put(family, key, value, t.usual(family))
+		b.CF(family).Put([]byte(key), []byte(value))
+	}
+	lastRow(t, b, families[0])
+	if rnd.IntN(2) == 0 {
+		if err := r.givenUp(t, b); err != nil {
+			return err
+		}
+	}
+	return r.applied(t, b)
 }
 
 // opCreate makes a family; in one of three, a plain put gives an expiry.

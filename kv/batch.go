@@ -28,7 +28,10 @@ type batchVerbs struct {
 type batchOps struct {
 	db       *DB      // whose keys have to be short enough; nil: that is found out by Apply
 	families []string // by number; 0 is "default"
+	used     []bool   // which of them it has operations on
 	n        int
+	longest  int   // bytes of the longest value
+	odd      bool  // there are others than puts without an expiry, and deletions of a key
 	err      error // first argument that cannot be taken: Apply returns it
 
 	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when i64, a, b. when is a ttl in
@@ -56,7 +59,7 @@ func (v *batchVerbs) held() *batchOps {
 // all is what the batch holds, to be added to.
 func (v *batchVerbs) all() *batchOps {
 	if v.ops == nil {
-		v.ops = &batchOps{families: []string{cf.Default}}
+		v.ops = &batchOps{families: []string{cf.Default}, used: []bool{false}}
 	}
 	return v.ops
 }
@@ -69,7 +72,7 @@ func (b *Batch) CF(name string) *BatchCF {
 			return &BatchCF{batchVerbs{ops, i}}
 		}
 	}
-	ops.families = append(ops.families, name)
+	ops.families, ops.used = append(ops.families, name), append(ops.used, false)
 	return &BatchCF{batchVerbs{ops, len(ops.families) - 1}}
 }
 
@@ -79,7 +82,8 @@ func (b *Batch) Len() int { return b.held().n }
 // Reset empties the batch and keeps its memory. BatchCF of before stay good.
 func (b *Batch) Reset() {
 	ops := b.held()
-	ops.n, ops.err, ops.buf = 0, nil, ops.buf[:0]
+	ops.n, ops.longest, ops.odd, ops.err, ops.buf = 0, 0, false, nil, ops.buf[:0]
+	clear(ops.used)
 }
 
 // Put sets key to value: permanent, or with the default ttl of the family.
@@ -123,6 +127,8 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 	if b.err != nil {
 		return
 	}
+	b.longest, b.odd = max(b.longest, len(second)), b.odd || (&operation{kind: kind}).odd()
+	b.used[v.family] = true
 	b.buf = slices.Grow(b.buf, batchHead+len(first)+len(second))
 	at := len(b.buf)
 	b.buf = b.buf[:at+batchHead]

@@ -29,15 +29,19 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 		return err
 	}
 	defer db.shots.done(tx)
-	if err := ops.replay(tx); err != nil {
-		return err
+	families := make([]*verbs, len(ops.families))
+	err = ops.foretell(tx, families)
+	if err == nil {
+		err = ops.replay(tx, families)
 	}
-	return tx.commit(ctx)
+	if err == nil {
+		err = tx.commit(ctx)
+	}
+	return tx.undone(err)
 }
 
 // replay carries the operations out, some at a time.
-func (b *batchOps) replay(tx *Tx) error {
-	families := make([]*verbs, len(b.families))
+func (b *batchOps) replay(tx *Tx, families []*verbs) error {
 	var some [ttl.ApplyRows]operation
 	for rest := b.buf; len(rest) > 0; {
 		n := 0

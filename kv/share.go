@@ -234,11 +234,22 @@ func (s *shots) lead(me *shot) shotNews {
 		}
 		return shotDone
 	}
-	if tx.share(me.group) > 0 {
+	done := 0
+	if tx.foretell(me.group) != nil {
+		allAlone(me.group)
+	} else {
+		done = tx.share(me.group)
+	}
+	if done > 0 {
 		err = tx.commit(nil)
 		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrCommitUnknown) { // There may be room for some of them.
 			allAlone(me.group)
 		}
+	} else if unknown := tx.undone(errHalfWay); errors.Is(unknown, ErrCommitUnknown) {
+		for _, one := range me.group {
+			one.alone = false // The next Open may find it.
+		}
+		err = unknown
 	}
 	me.tell(shotDone, err)
 	if me.alone {
@@ -247,6 +258,9 @@ func (s *shots) lead(me *shot) shotNews {
 	me.err = err
 	return shotDone
 }
+
+// errHalfWay is why none of the writes that shared a transaction was committed with it.
+var errHalfWay = errors.New("kv: a write that shared the transaction failed half-way")
 
 // tell answers those who share with the leader: what came of their transaction, or that they are not in it.
 func (s *shot) tell(news shotNews, err error) {
@@ -294,7 +308,7 @@ func (tx *Tx) share(group []*shot) (done int) {
 			n = alike(rest, sharedBytes-before)
 		}
 		err := tx.carryOut(rest[:n])
-		unchanged := err != nil && tx.err() == nil && tx.inner.Bytes() == before
+		unchanged := err != nil && tx.err() == nil && !tx.inner.LoggedAhead() && tx.inner.Bytes() == before
 		switch {
 		case err == nil:
 			done += n

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -108,6 +109,9 @@ func (tx *Tx) startRead(brief bool) error {
 func (tx *Tx) end(why error) {
 	tx.seq = tx.inner.Seq()
 	tx.inner.Rollback()
+	if err := tx.inner.Err(); errors.Is(err, txn.ErrUnknown) {
+		why = fromBelow(err)
+	}
 	tx.inner, tx.ended = nil, why
 	if tx.writable {
 		tx.db.writer.CompareAndSwap(tx, nil)

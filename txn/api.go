@@ -64,6 +64,7 @@ type Options struct {
 	NoMap, NoDirect bool          // do not map, do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // checkpoints run in the commit that starts them: for tests that replay
+	AheadFrom       int           // changes from which on they are logged ahead: see Tx.MayLogAhead; 0: the default
 	Events          Events
 }
 

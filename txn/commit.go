@@ -34,20 +34,30 @@ func (tx *Tx) Commit(d Durability) error {
 		tx.Rollback()
 		return s.awaitSeen(v)
 	}
-	if s.failed.Load() != nil {
+	end, launched := w.ahead.end, w.ahead.launched
+	if w.ahead.left != 0 {
 		tx.Rollback()
-		return s.failure()
+		return errors.Join(errForetold, tx.err)
 	}
-	end, err := w.logCommit()
-	if err != nil {
-		tx.Rollback()
-		return err
+	if !w.ahead.logged { // What is in the log is not for us to refuse any more.
+		if s.failed.Load() != nil {
+			tx.Rollback()
+			return s.failure()
+		}
+		var err error
+		if end, err = w.logCommit(); err != nil {
+			tx.Rollback()
+			return err
+		}
 	}
 	v := w.install(end, d == Sync, false)
 	tx.seq, tx.done = v.seq, true
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when someone who is told of the commit panics
-	err = s.await(v, d == Sync)
+	if launched != nil {
+		s.log.Land(launched)
+	}
+	err := s.await(v, d == Sync)
 	if err == nil {
 		s.maybeCheckpoint()
 	}

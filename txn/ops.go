@@ -84,6 +84,9 @@ func (w *writer) state(id TreeID) (*treeState, error) {
 
 // logPut adds a put that has been carried out just now to the redo.
 func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
+	if w.ahead.logged {
+		return w.carried()
+	}
 	if w.names(len(value)) {
 		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
 		w.named += int64(len(value))
@@ -99,6 +102,9 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 }
 
 func (w *writer) logDelete(id TreeID, key []byte) error {
+	if w.ahead.logged {
+		return w.carried()
+	}
 	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
 	return w.logged()
 }
@@ -170,6 +176,8 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			err = w.logPut(id, c.Key, c.Value, c.Tag)
 		case info.Found:
 			err = w.logDelete(id, c.Key)
+		case w.ahead.logged:
+			err = w.carried()
 		default:
 			continue
 		}
@@ -280,7 +288,7 @@ func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if err := w.room(len(key)); err != nil {
 		return Info{}, err
 	}
-	if was, err = w.delete(id, key, value); err != nil || !was.Found {
+	if was, err = w.delete(id, key, value); err != nil || !was.Found && !w.ahead.logged {
 		return was, tx.broken(err)
 	}
 	return was, tx.broken(w.logDelete(id, key))
@@ -391,7 +399,7 @@ func (w *writer) shape(op byte, id TreeID) error {
 
 // room refuses an operation that would make the transaction too large, before anything is changed.
 func (w *writer) room(n int) error {
-	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes {
+	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes && !w.ahead.logged {
 		return fmt.Errorf("%w of %d bytes", ErrTxnTooBig, w.s.o.MaxTxnBytes)
 	}
 	return nil
@@ -437,6 +445,9 @@ const redoChunk = 1 << 20
 
 // logged is called when an operation has been added to the redo.
 func (w *writer) logged() error {
+	if w.ahead.logged {
+		return errForetold
+	}
 	w.dirty = true
 	if w.silent {
 		w.redo = w.redo[:redoHead]

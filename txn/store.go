@@ -124,6 +124,9 @@ func (o Options) withDefaults() Options {
 			o.SegmentSize = max(min(o.MaxBytes/64/4096*4096, DefaultSegmentSize), minBoundSegment)
 		}
 	}
+	if o.AheadFrom == 0 {
+		o.AheadFrom = defaultAheadFrom
+	}
 	if o.Rand == nil {
 		o.Rand = func() uint64 {
 			var b [8]byte

@@ -270,7 +270,8 @@ func (tx *Tx) Stamp(id TreeID) uint64 {
 	return tx.v.trees.stamp(id)
 }
 
-// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does nothing.
+// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does nothing. If Err is ErrUnknown afterwards, what
+// was logged ahead could not be taken back: the next Open may find it.
 func (tx *Tx) Rollback() {
 	if tx.done {
 		return
@@ -280,12 +281,22 @@ func (tx *Tx) Rollback() {
 		tx.slot.release()
 		return
 	}
-	tx.w.rollback()
 	started := tx.s.started // Without a log there is nothing that a checkpoint could make room of.
-	tx.s.unlockWriter()
-	tx.s.open.Add(-1)
+	tx.undo()
 	if started && tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
 		tx.s.maybeCheckpoint()
+	}
+}
+
+// undo rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
+func (tx *Tx) undo() {
+	defer func() {
+		tx.w.rollback()
+		tx.s.unlockWriter()
+		tx.s.open.Add(-1)
+	}()
+	if err := tx.w.takeBack(); err != nil {
+		tx.err = err
 	}
 }
 

@@ -43,6 +43,7 @@ type writer struct {
 	spillOver int64
 	behind    int // so many of taken were looked at by spillBehind
 
+	ahead  ahead
 	lazy   bool      // the commit will not wait for a sync
 	extent pager.Ref // that was written last
 	named  int64     // bytes of values in extents that the redo names
@@ -102,7 +103,7 @@ func (w *writer) begin() {
 	w.kept = nil
 	w.lazy, w.named = false, 0
 	w.mayUndo, w.undo = false, nil
-	w.mayPatch = false
+	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
@@ -401,9 +402,9 @@ func (w *writer) spillBehind() error {
 	return w.s.dataError(w.s.pg.Spill(ids))
 }
 
-// rollback gives back every page that the transaction took.
+// rollback gives back every page that the transaction took. The log has taken back what it knows of it.
 func (w *writer) rollback() {
-	if w.flushed > 0 {
+	if w.flushed > 0 && !w.ahead.logged {
 		w.s.log.Abort()
 	}
 	w.s.pg.Undo().Rollback()

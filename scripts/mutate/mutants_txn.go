@@ -171,4 +171,14 @@ var storeMutants = []mutant{
 	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, off)&infoOverflow != 0 {
 			return false, nil`, `false {
 			return false, nil`},
+	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/ahead.go", `	if !a.logged {
+		return nil`, `	if true {
+		return nil`},
+	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `		err = s.log.Wait(end, true)`, `		err = s.log.Wait(end, false)`},
+	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/ahead.go", `	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
+	{"check", "more_is_done_than_was_foretold", "txn/ahead.go", `	if w.ahead.left--; w.ahead.left < 0 {`, `	if w.ahead.left--; false {`},
+	{"check", "less_is_done_than_was_foretold", "txn/commit.go", `	if w.ahead.left != 0 {`, `	if false {`},
+	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/foretell.go", ` && !v.rows().Timed()`, ``},
+	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/foretell.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
+	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `			one.alone = false // The`, `			_ = one // The`},
 }

@@ -1,0 +1,97 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Of many writes it is known what they will change before they are carried out: of rows in a family where no key has an expiry, or
+// gets one. The log has them written meanwhile. See txn.Tx.LogAhead.
+
+// foretell has the log written while the batch is carried out, if it is known what that will change. An error is what carrying it out would
+// have come to.
+func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
+	if b.odd || !tx.mayLogAhead(b.n, len(b.buf), b.longest) {
+		return nil
+	}
+	for i, name := range b.families {
+		families[i] = &tx.CF(name).verbs
+	}
+	defer tx.leave(tx.enter(), &err)
+	for i, v := range families {
+		if b.used[i] && !v.plain() {
+			return nil
+		}
+	}
+	var op operation
+	var c ttl.Change
+	for rest := b.buf; len(rest) > 0; {
+		rest = op.decode(rest)
+		v := families[op.family]
+		if err := v.change(&op, &c); err != nil {
+			return err
+		}
+		tx.inner.Foretell(v.rows().Family.Data(), &c)
+	}
+	return fromBelow(tx.inner.LogAhead())
+}
+
+// foretell is that of a batch for one-shot writes that share the transaction, and are all of the leader's family.
+func (tx *Tx) foretell(group []*shot) (err error) {
+	bytes, longest := 0, 0
+	for _, one := range group {
+		if one.call != nil || one.row.odd() || one.family != tx.verbs.name {
+			return nil
+		}
+		bytes += len(one.row.first) + len(one.row.second)
+		longest = max(longest, len(one.row.second))
+	}
+	if bytes > sharedBytes || !tx.mayLogAhead(len(group), bytes, longest) {
+		return nil
+	}
+	v := &tx.verbs
+	defer tx.leave(tx.enter(), &err)
+	if !v.plain() {
+		return nil
+	}
+	var c ttl.Change
+	for _, one := range group {
+		if v.change(&one.row, &c) != nil {
+			return nil // It is told by itself.
+		}
+	}
+	for _, one := range group {
+		_ = v.change(&one.row, &c)
+		tx.inner.Foretell(v.rows().Family.Data(), &c)
+	}
+	return fromBelow(tx.inner.LogAhead())
+}
+
+// odd says that the operation does not tell what it will change, or gives its key an expiry.
+func (op *operation) odd() bool { return op.kind != opPut && op.kind != opDelete }
+
+// plain says that the family is there, and that no key of it has an expiry, nor gets one from a plain put. The caller has entered.
+func (v *verbs) plain() bool {
+	return v.ready(true) == nil && !v.fam.Hollow() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().Timed()
+}
+
+func (tx *Tx) mayLogAhead(changes, bytes, longest int) bool {
+	tx.lock()
+	defer tx.unlock()
+	return tx.inner != nil && tx.inner.MayLogAhead(changes, bytes, longest)
+}
+
+// undone ends the transaction of a call that has come to err, and says what became of it: a record that was written ahead, and could
+// not be taken back, may be found by the next Open.
+func (tx *Tx) undone(err error) error {
+	if err == nil {
+		return nil
+	}
+	tx.finish(ErrTxnDone)
+	if errors.Is(tx.ended, ErrCommitUnknown) && !errors.Is(err, ErrCommitUnknown) {
+		return fmt.Errorf("%w, after: %w", tx.ended, err)
+	}
+	return err
+}

@@ -1,0 +1,384 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// aheadFS counts the writes of the log that are started, and asks a function before each other call of a file while one of them is on its way
+// and before calls that change files after that.
+type aheadFS struct {
+	vfs.FS
+	started atomic.Int64
+	flying  atomic.Bool
+	hook    func(call string) error // nil: nobody is asked
+}
+
+func (a *aheadFS) ask(call string) error {
+	if a.hook == nil {
+		return nil
+	}
+	return a.hook(call)
+}
+
+func (a *aheadFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := a.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return &aheadFile{f, a, strings.Contains(name, "-wal-")}, nil
+}
+
+type aheadFile struct {
+	vfs.File
+	fs  *aheadFS
+	log bool
+}
+
+func (f *aheadFile) StartWriteAt(p []byte, off int64) vfs.Pending {
+	f.fs.started.Add(1)
+	f.fs.flying.Store(true)
+	return aheadWrite{f.File.StartWriteAt(p, off), f.fs}
+}
+
+type aheadWrite struct {
+	vfs.Pending
+	fs *aheadFS
+}
+
+func (w aheadWrite) Wait() (int, error) {
+	w.fs.flying.Store(false)
+	return w.Pending.Wait()
+}
+
+func (f *aheadFile) ReadAt(p []byte, off int64) (int, error) {
+	if !f.log {
+		if err := f.fs.ask("read"); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f *aheadFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.ask("write"); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *aheadFile) Truncate(size int64) error {
+	if err := f.fs.ask("truncate"); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+// openAhead opens a store on a disk in memory that offers direct writes.
+func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *aheadFS) {
+	t.Helper()
+	fsys := &aheadFS{FS: disk}
+	db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 256 << 10, NoMap: true})
+	require.NoError(t, err)
+	return db, fsys
+}
+
+// again opens the store as a crash of the process leaves it.
+func again(t *testing.T, disk *crashfs.Disk) *kv.DB {
+	t.Helper()
+	left := vfs.NewMemory()
+	for name, b := range disk.Files() {
+		f, err := left.Open(name, vfs.Write|vfs.Create)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(vfs.WriteFull(f, b, 0), f.Close()))
+	}
+	db, err := kv.OpenFS(left, path, nil, kv.Tuning{NoMap: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { checkStore(t, db); require.NoError(t, db.Close()) })
+	return db
+}
+
+func puts(db *kv.DB, n int) *kv.Batch {
+	b := db.NewBatch()
+	for i := range n {
+		b.Put(fmt.Appendf(nil, "key %05d", i*37), fmt.Append(nil, "value", i))
+	}
+	return b
+}
+
+// TestBatchIsWrittenWhileItIsCarriedOut where it tells what it will change, and is worth it; either way it does the same.
+func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
+	const enough = 16
+	for name, c := range map[string]struct {
+		o    *kv.Options
+		want int64
+		make func(db *kv.DB) *kv.Batch
+	}{
+		"rows":     {want: 1, make: func(db *kv.DB) *kv.Batch { return puts(db, enough) }},
+		"few_rows": {make: func(db *kv.DB) *kv.Batch { return puts(db, enough-1) }},
+		"deletions": {want: 1, make: func(db *kv.DB) *kv.Batch {
+			b := db.NewBatch()
+			for i := range enough {
+				b.Delete(fmt.Append(nil, i)) // none is there
+			}
+			return b
+		}},
+		"of_another_family":      {want: 1, make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("plain")); return b }},
+		"where_a_key_expires":    {make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("timed")); return b }},
+		"that_expire_by_default": {make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("usual")); return b }},
+		"of_two_families":        {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); twenty(b.CF("timed")); return b }},
+		"with_an_expiry": {make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			b.PutTTL([]byte("k"), nil, time.Hour)
+			return b
+		}},
+		"with_a_range":       {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); b.DeleteRange([]byte("key 00100"), nil); return b }},
+		"with_a_large_value": {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); b.Put([]byte("k"), make([]byte, 5000)); return b }},
+		"too_large":          {make: func(db *kv.DB) *kv.Batch { return puts(db, 20000) }},
+		"that_wait_for_no_sync": {o: &kv.Options{Durability: kv.NoSync},
+			make: func(db *kv.DB) *kv.Batch { return puts(db, 20) }},
+		"of_a_bound_store": {o: &kv.Options{MaxBytes: 64 << 20}, make: func(db *kv.DB) *kv.Batch { return puts(db, 20) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
+			db, fsys := openAhead(t, disk, c.o)
+			plainDB := openTest(t) // does everything one call after the other
+			for _, db := range []*kv.DB{db, plainDB} {
+				require.NoError(t, db.Update(func(tx *kv.Tx) error {
+					return errors.Join(tx.CreateCF("plain", kv.CFOptions{}), tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
+						tx.CreateCF("timed", kv.CFOptions{}), tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour))
+				}))
+			}
+			require.Zero(t, fsys.started.Load())
+			b := c.make(db)
+			for range 2 {
+				require.NoError(t, db.Apply(t.Context(), b))
+				require.NoError(t, plainDB.Apply(t.Context(), b)) // in memory, through the cache
+			}
+			require.Equal(t, 2*c.want, fsys.started.Load())
+			require.False(t, fsys.flying.Load())
+			require.NoError(t, db.Sync())
+			left := again(t, disk)
+			for _, family := range []string{"default", "plain", "usual", "timed"} {
+				require.Equal(t, rows(t, plainDB, family), rows(t, db, family))
+				require.Equal(t, rows(t, plainDB, family), rows(t, left, family))
+			}
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
+func twenty(b *kv.BatchCF) {
+	for i := range 20 {
+		b.Put(fmt.Append(nil, i), nil)
+	}
+}
+
+// full is a store of some hundred leaves, on a disk, of which nothing is in memory, with a log that has begun.
+func full(t *testing.T) (*crashfs.Disk, *kv.DB, *aheadFS) {
+	t.Helper()
+	disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
+	db, _ := openAhead(t, disk, nil)
+	require.NoError(t, db.Apply(t.Context(), puts(db, 20000)))
+	require.NoError(t, db.Close())
+	db, fsys := openAhead(t, disk, nil)
+	require.NoError(t, db.Put([]byte("first"), nil))
+	return disk, db, fsys
+}
+
+// changed is a batch that gives rows here and there another value.
+func changed(db *kv.DB) *kv.Batch {
+	b := db.NewBatch()
+	for i := range 30 {
+		b.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed"))
+	}
+	return b
+}
+
+func countChanged(t *testing.T, db *kv.DB) (n int) {
+	t.Helper()
+	for _, row := range rows(t, db, "default") {
+		if strings.HasSuffix(row, "=changed") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBatchThatFailsIsTakenBack: the log has it, and gives it up before the call returns. Whoever comes next finds nothing of it.
+func TestBatchThatFailsIsTakenBack(t *testing.T) {
+	for _, fails := range []int{1, 2, 20} {
+		disk, db, fsys := full(t)
+		reads := 0
+		fsys.hook = func(call string) error {
+			if call == "read" && fsys.flying.Load() {
+				if reads++; reads == fails {
+					return errMachine
+				}
+			}
+			return nil
+		}
+		b := changed(db)
+		err := db.Apply(t.Context(), b)
+		require.ErrorIs(t, err, errMachine)
+		require.NotErrorIs(t, err, kv.ErrCommitUnknown)
+		require.EqualValues(t, 1, fsys.started.Load())
+		require.Zero(t, countChanged(t, db))
+		require.Zero(t, countChanged(t, again(t, disk)))
+		require.NoError(t, db.Put([]byte("next"), nil))
+		left := again(t, disk)
+		require.Zero(t, countChanged(t, left))
+		_, err = left.Get([]byte("next"))
+		require.NoError(t, err)
+		require.NoError(t, db.Apply(t.Context(), b))
+		require.Equal(t, 30, countChanged(t, again(t, disk)))
+		checkStore(t, db)
+		require.NoError(t, db.Close())
+	}
+}
+
+// TestBatchThatCannotBeTakenBackIsInDoubt: the disk refuses what would.
+func TestBatchThatCannotBeTakenBackIsInDoubt(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared_%v", shared), func(t *testing.T) {
+			disk, db, fsys := full(t)
+			var broken atomic.Bool
+			fsys.hook = func(call string) error {
+				if call == "read" && fsys.flying.Load() {
+					broken.Store(true)
+				}
+				if broken.Load() {
+					return errMachine
+				}
+				return nil
+			}
+			errs := []error{nil}
+			if shared {
+				var writes []func() error
+				for i := range 30 {
+					writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) })
+				}
+				errs = together(t, db, writes...)
+			} else {
+				errs[0] = db.Apply(t.Context(), changed(db))
+			}
+			for _, err := range errs {
+				require.ErrorIs(t, err, kv.ErrCommitUnknown)
+				require.ErrorIs(t, err, errMachine)
+			}
+			require.ErrorIs(t, db.Put([]byte("next"), nil), kv.ErrFailed)
+			require.Error(t, db.Close())
+			require.Equal(t, 30, countChanged(t, again(t, disk)), "that is why")
+		})
+	}
+}
+
+// TestBatchWhoseContextEndsIsTakenBack: it is asked once more before the commit.
+func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
+	disk, db, fsys := full(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	fsys.hook = func(call string) error {
+		if call == "read" && fsys.flying.Load() {
+			cancel()
+		}
+		return nil
+	}
+	require.ErrorIs(t, db.Apply(ctx, changed(db)), context.Canceled)
+	require.Zero(t, countChanged(t, db))
+	require.Zero(t, countChanged(t, again(t, disk)))
+	require.NoError(t, db.Close())
+}
+
+// TestSharedWritesAreWrittenWhileTheyAreCarriedOut, and each alone if that fails.
+func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
+	for _, fail := range []bool{false, true} {
+		disk, db, fsys := full(t)
+		failed := false
+		fsys.hook = func(call string) error {
+			if fail && !failed && call == "read" && fsys.flying.Load() {
+				failed = true
+				return errMachine
+			}
+			return nil
+		}
+		var writes []func() error
+		for i := range 30 {
+			writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) })
+		}
+		writes = append(writes, func() error { return db.Delete([]byte("key 00037")) })
+		for i, err := range together(t, db, writes...) {
+			require.NoError(t, err, i)
+		}
+		require.EqualValues(t, 1, fsys.started.Load())
+		require.Equal(t, fail, failed)
+		left := again(t, disk)
+		require.Equal(t, 30, countChanged(t, left))
+		_, err := left.Get([]byte("key 00037"))
+		require.ErrorIs(t, err, kv.ErrNotFound)
+		checkStore(t, db)
+		require.NoError(t, db.Close())
+	}
+	t.Run("one_is_refused", func(t *testing.T) {
+		_, db, fsys := full(t)
+		writes := []func() error{func() error { return db.Put(nil, nil) }}
+		for i := range 30 {
+			writes = append(writes, func() error { return db.Put(fmt.Append(nil, i), nil) })
+		}
+		errs := together(t, db, writes...)
+		require.ErrorIs(t, errs[0], kv.ErrKeyEmpty)
+		require.NoError(t, errors.Join(errs[1:]...))
+		require.Zero(t, fsys.started.Load(), "what it would do is not known")
+		require.NoError(t, db.Close())
+	})
+}
+
+// TestForetoldBesideEachOther lets batches, single writes and checkpoints meet on a real file system.
+func TestForetoldBesideEachOther(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.ebb")
+	db, err := kv.OpenFS(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, kv.Tuning{SegmentSize: 64 << 10})
+	require.NoError(t, err)
+	var crowd sync.WaitGroup
+	for g := range 6 {
+		crowd.Go(func() {
+			b := db.NewBatch()
+			for i := range 60 {
+				if g < 3 {
+					b.Reset()
+					for j := range 40 {
+						b.Put(fmt.Appendf(nil, "%d/%d/%d", g, i, j), make([]byte, 50))
+					}
+					if err := db.Apply(t.Context(), b); err != nil {
+						t.Error(err)
+					}
+				} else if err := db.Put(fmt.Appendf(nil, "%d/%d", g, i), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	n, err := db.Count()
+	require.NoError(t, err)
+	require.EqualValues(t, 3*60*40+3*60, n)
+	checkStore(t, db)
+	require.NoError(t, db.Close())
+	db, err = kv.Open(name, nil)
+	require.NoError(t, err)
+	again, err := db.Count()
+	require.NoError(t, err)
+	require.Equal(t, n, again)
+	require.NoError(t, db.Close())
+}

@@ -1,0 +1,109 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// A transaction of which it is known beforehand what it will change can have its record written while the changes are carried out: both
+// take about as long. Foretell says the changes, LogAhead hands the record to the log, and then the same calls are made as
+// without. If one of them fails the log takes the record back (wal.Void) before the transaction has ended.
+
+// ahead is that of the open write transaction.
+type ahead struct {
+	logged   bool          // the record is in the log, and the changes come now
+	end      wal.LSN       // of the record
+	launched *wal.Launched // what the disk is at work on; nil: nothing of it
+	left     int           // changes that were foretold and not carried out
+}
+
+// errForetold is a mistake of the rooms above: replay would come to another state than this one.
+var errForetold = errors.New("txn: the transaction does something else than was foretold")
+
+// Bounds of LogAhead: fewer changes are carried out before the disk has begun, more bytes would fill the log's queue.
+const (
+	defaultAheadFrom = 16
+	mostAhead        = 512 << 10
+)
+
+// MayLogAhead says whether the transaction can foretell so many changes, of so many bytes, of values up to the given length. Large values, stores that
+// are bound to a size, and commits that wait for no sync do without.
+func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
+	w := tx.w
+	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {
+		return false
+	}
+	return changes >= tx.s.o.AheadFrom && bytes <= mostAhead && longest <= tree.MaxInline(w.PageSize()) &&
+		!w.lazy && w.flushed == 0 && len(w.saves) == 0 && tx.s.o.MaxBytes == 0 && w.bytes()+2*int64(bytes) <= tx.s.o.MaxTxnBytes
+}
+
+// Foretell says that the transaction is going to Apply a change of a tree without tags. MayLogAhead has said yes.
+func (tx *Tx) Foretell(id TreeID, c *Change) {
+	w := tx.w
+	w.ahead.left++
+	if c.Delete {
+		w.redo = appendBytes(appendOp(w.redo, opDelete, id), c.Key)
+		return
+	}
+	w.redo = appendBytes(appendOp(w.redo, opPut, id), c.Key)
+	w.redo = appendBytes(w.redo, c.Value)
+}
+
+// carried counts a change that was foretold.
+func (w *writer) carried() error {
+	if w.ahead.left--; w.ahead.left < 0 {
+		return errForetold
+	}
+	return nil
+}
+
+// LogAhead hands the record to the log, with what the transaction has done and what was foretold, and has the disk begin with it
+// if the log has nothing else to do. From now on the transaction does what was foretold, in that order and nothing else, and commits.
+func (tx *Tx) LogAhead() error {
+	w := tx.w
+	n := int64(len(w.redo))
+	end, err := w.logCommit()
+	if err != nil {
+		return tx.broken(err)
+	}
+	w.flushed, w.redo = n, w.redo[:0]
+	w.ahead.logged, w.ahead.end, w.ahead.launched = true, end, w.s.log.Launch(end)
+	w.dirty = true
+	return nil
+}
+
+// LoggedAhead says whether the transaction has been.
+func (tx *Tx) LoggedAhead() bool { return tx.w != nil && !tx.done && tx.w.ahead.logged }
+
+// takeBack voids what was logged ahead.
+func (w *writer) takeBack() (err error) {
+	a := w.ahead
+	if !a.logged {
+		return nil
+	}
+	defer func() { err = w.s.void(a) }() // also when somebody who is told of the write panics
+	if a.launched != nil {
+		w.s.log.Land(a.launched)
+	}
+	return nil
+}
+
+// void takes a record back for good. If that cannot be done, nobody may commit after it: there would be two commits of one number.
+func (s *Store) void(a ahead) error {
+	end, err := s.log.Void()
+	if err == nil {
+		err = s.log.Wait(end, true)
+	}
+	if err == nil {
+		return nil
+	}
+	if fate := s.log.Wait(a.end, false); errors.Is(fate, wal.ErrFailed) {
+		_ = s.poison(err)
+		return nil // It was never written, which is as good.
+	}
+	_ = s.poison(err)
+	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}

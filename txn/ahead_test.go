@@ -1,0 +1,114 @@
+package txn
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestForetoldIsWhatIsDone: a transaction that does more than was foretold, less, or something else commits nothing, and the log takes back what it has.
+func TestForetoldIsWhatIsDone(t *testing.T) {
+	row := func(i int) Change { return Change{Key: fmt.Append(nil, i), Value: []byte("value")} }
+	for name, do := range map[string]func(tx *Tx) error{
+		"less": func(tx *Tx) error {
+			c := row(0)
+			return tx.Apply(9, []Change{c}, nil)
+		},
+		"more": func(tx *Tx) error {
+			return tx.Apply(9, []Change{row(0), row(1), row(2)}, nil)
+		},
+		"one more": func(tx *Tx) error {
+			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
+				return err
+			}
+			_, err := tx.Put(9, []byte("more"), nil, 0)
+			return err
+		},
+		"a deletion more, of nothing": func(tx *Tx) error {
+			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
+				return err
+			}
+			_, err := tx.Delete(9, []byte("more"))
+			return err
+		},
+		"deletions more, of nothing": func(tx *Tx) error {
+			return tx.Apply(9, []Change{row(0), row(1), {Key: []byte("a"), Delete: true}, {Key: []byte("b"), Delete: true}}, nil)
+		},
+		"a range": func(tx *Tx) error {
+			_, err := tx.DeleteRange(9, []byte("a"), nil)
+			return err
+		},
+		"a tag":  func(tx *Tx) error { _, err := tx.SetTag(9, []byte("a"), 7); return err },
+		"a tree": func(tx *Tx) error { return tx.Create(10) },
+		"a number": func(tx *Tx) error {
+			_, err := tx.NewTreeIDs(1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := vfs.NewMemory()
+			s, err := Open("/a.ebb", testOptions(fs))
+			require.NoError(t, err)
+			update(t, s, func(tx *Tx) {
+				require.NoError(t, tx.Create(9))
+				_, err := tx.Put(9, []byte("a"), []byte("before"), 0)
+				require.NoError(t, err)
+			})
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			require.True(t, tx.MayLogAhead(defaultAheadFrom, 100, 10))
+			for i := range 2 {
+				c := row(i)
+				tx.Foretell(9, &c)
+			}
+			require.NoError(t, tx.LogAhead())
+			require.True(t, tx.LoggedAhead())
+			require.False(t, tx.MayLogAhead(defaultAheadFrom, 100, 10), "twice")
+			if err := do(tx); err != nil {
+				require.ErrorIs(t, err, errForetold)
+				tx.Rollback()
+			} else {
+				require.ErrorIs(t, tx.Commit(Sync), errForetold)
+			}
+			require.False(t, tx.LoggedAhead())
+			require.NoError(t, s.failure())
+			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
+			require.NoError(t, s.Abandon())
+			s = openTest(t, "/a.ebb", testOptions(fs))
+			tx, err = s.Begin(t.Context(), false)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, tx.Rows(9))
+			tx.Rollback()
+		})
+	}
+}
+
+// TestWhatMayBeForetold has bounds.
+func TestWhatMayBeForetold(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	require.False(t, tx.MayLogAhead(100, 100, 10), "there is no log")
+	require.NoError(t, tx.Create(9))
+	require.True(t, tx.MayLogAhead(100, 100, 10))
+	require.False(t, tx.MayLogAhead(defaultAheadFrom-1, 100, 10))
+	require.False(t, tx.MayLogAhead(100, mostAhead+1, 10))
+	require.False(t, tx.MayLogAhead(100, 100, 4096))
+	require.False(t, tx.MayLogAhead(100, int(s.o.MaxTxnBytes), 10))
+	tx.Aim(NoSync)
+	require.False(t, tx.MayLogAhead(100, 100, 10))
+	tx.Aim(Sync)
+	sp := tx.Savepoint()
+	require.False(t, tx.MayLogAhead(100, 100, 10), "a savepoint may take something back")
+	_ = sp
+	tx.Rollback()
+	require.False(t, tx.MayLogAhead(100, 100, 10))
+	read, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.False(t, read.MayLogAhead(100, 100, 10))
+	require.False(t, read.LoggedAhead())
+	read.Rollback()
+}
