@@ -97,12 +97,6 @@ func startWrite(f *os.File, p []byte, off int64) Pending {
 	return a
 }
 
-// lostAIO are writes whose end could not be learned: the kernel may still read what they point to.
-var lostAIO struct {
-	mu   sync.Mutex
-	list []*aio
-}
-
 func (a *aio) Wait() (n int, err error) {
 	var event aioEvent
 	err = uninterrupted(func() error {
@@ -116,9 +110,8 @@ func (a *aio) Wait() (n int, err error) {
 		return nil
 	})
 	if err != nil {
-		lostAIO.mu.Lock()
-		lostAIO.list = append(lostAIO.list, a)
-		lostAIO.mu.Unlock()
+		// That returns when nothing is on its way any more: whoever is told of the failure may touch the file, and p.
+		_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, uintptr(a.context), 0, 0)
 		return 0, fmt.Errorf("learn the end of a write of %s: %w", a.name, err)
 	}
 	name, size := a.name, len(a.p)
