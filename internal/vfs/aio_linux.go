@@ -15,21 +15,19 @@ import (
 // control block and event of the kernel's interface (linux/aio_abi.h)
 type (
 	aioBlock struct {
-		data     uint64
-		key      [2]uint32 // and the flags of the write, all zero: their order differs between machines
-		op       uint16
-		priority int16
-		fd       uint32
-		buf      uint64
-		size     uint64
-		off      int64
-		reserved uint64
-		flags    uint32
-		result   uint32
+		_    [2]uint64 // what comes back with the event; a key, and the flags of the write
+		op   uint16
+		_    int16 // priority
+		fd   uint32
+		buf  uint64
+		size uint64
+		off  int64
+		_    [2]uint64 // reserved; flags, and where else to tell of the end
 	}
 	aioEvent struct {
-		data, block  uint64
-		res, further int64
+		_   [2]uint64 // data of the block, and where that was
+		res int64
+		_   int64
 	}
 )
 
