@@ -52,14 +52,6 @@ func (tx *Tx) Foretell(id TreeID, c *Change) {
 	w.redo = appendBytes(w.redo, c.Value)
 }
 
-// carried counts a change that was foretold.
-func (w *writer) carried() error {
-	if w.ahead.left--; w.ahead.left < 0 {
-		return errForetold
-	}
-	return nil
-}
-
 // LogAhead hands the record to the log, with what the transaction has done and what was foretold, and has the disk begin with it
 // if the log has nothing else to do. From now on the transaction does what was foretold, in that order and nothing else, and commits.
 func (tx *Tx) LogAhead() error {
@@ -91,19 +83,23 @@ func (w *writer) takeBack() (err error) {
 	return nil
 }
 
-// void takes a record back for good. If that cannot be done, nobody may commit after it: there would be two commits of one number.
+// void takes a record back for good. If that cannot be done, nobody may commit after it: there would be two commits of one number. After a
+// failure of the store nothing is written, not even that.
 func (s *Store) void(a ahead) error {
-	end, err := s.log.Void()
+	err := s.failure()
 	if err == nil {
-		err = s.log.Wait(end, true)
+		var end wal.LSN
+		if end, err = s.log.Void(); err == nil {
+			err = s.log.Wait(end, true)
+		}
 	}
 	if err == nil {
 		return nil
 	}
+	_ = s.poison(err)
+	s.log.Fail(err)
 	if fate := s.log.Wait(a.end, false); errors.Is(fate, wal.ErrFailed) {
-		_ = s.poison(err)
 		return nil // It was never written, which is as good.
 	}
-	_ = s.poison(err)
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -76,8 +77,9 @@ func TestForetoldIsWhatIsDone(t *testing.T) {
 			require.False(t, tx.LoggedAhead())
 			require.NoError(t, s.failure())
 			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
+			left := killedFS(t, fs)
 			require.NoError(t, s.Abandon())
-			s = openTest(t, "/a.ebb", testOptions(fs))
+			s = openTest(t, "/a.ebb", testOptions(left))
 			tx, err = s.Begin(t.Context(), false)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, tx.Rows(9))
@@ -111,4 +113,57 @@ func TestWhatMayBeForetold(t *testing.T) {
 	require.False(t, read.MayLogAhead(100, 100, 10))
 	require.False(t, read.LoggedAhead())
 	read.Rollback()
+}
+
+// TestStoreThatFailsMeanwhileWritesNoVoid: what has been written is in doubt, and what has not been is not there.
+func TestStoreThatFailsMeanwhileWritesNoVoid(t *testing.T) {
+	boom := errors.New("boom")
+	for _, written := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written_%v", written), func(t *testing.T) {
+			fs := vfs.NewMemory()
+			s, err := Open("/a.ebb", testOptions(fs))
+			require.NoError(t, err)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			c := Change{Key: []byte("key"), Value: []byte("value")}
+			tx.Foretell(9, &c)
+			require.NoError(t, tx.LogAhead())
+			if written {
+				require.NoError(t, s.log.Wait(tx.w.ahead.end, true))
+			}
+			_ = s.poison(boom)
+			_, err = tx.Put(9, c.Key, c.Value, 0)
+			require.ErrorIs(t, err, ErrFailed)
+			tx.Rollback()
+			require.Equal(t, written, errors.Is(tx.Err(), ErrUnknown), "%v", tx.Err())
+			left := killedFS(t, fs)
+			require.ErrorIs(t, s.Close(), boom)
+			s = openTest(t, "/a.ebb", testOptions(left))
+			read, err := s.Begin(t.Context(), false)
+			require.NoError(t, err)
+			require.Equal(t, written, read.Rows(9) == 1, "that is what is in doubt")
+			read.Rollback()
+		})
+	}
+}
+
+// killedFS is what the end of the process leaves of a file system in memory, whose files are all in the root.
+func killedFS(t *testing.T, fs vfs.FS) vfs.FS {
+	t.Helper()
+	left := vfs.NewMemory()
+	names, err := fs.List("/")
+	require.NoError(t, err)
+	for _, name := range names {
+		from, err := fs.Open("/"+name, 0)
+		require.NoError(t, err)
+		size, err := from.Size()
+		require.NoError(t, err)
+		b := make([]byte, size)
+		require.NoError(t, vfs.ReadFull(from, b, 0))
+		to, err := left.Open("/"+name, vfs.Write|vfs.Create)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(vfs.WriteFull(to, b, 0), from.Close(), to.Close()))
+	}
+	return left
 }

@@ -85,7 +85,8 @@ func (w *writer) state(id TreeID) (*treeState, error) {
 // logPut adds a put that has been carried out just now to the redo.
 func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 	if w.ahead.logged {
-		return w.carried()
+		w.ahead.left--
+		return nil
 	}
 	if w.names(len(value)) {
 		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
@@ -103,7 +104,8 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 
 func (w *writer) logDelete(id TreeID, key []byte) error {
 	if w.ahead.logged {
-		return w.carried()
+		w.ahead.left--
+		return nil
 	}
 	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
 	return w.logged()
@@ -177,7 +179,8 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		case info.Found:
 			err = w.logDelete(id, c.Key)
 		case w.ahead.logged:
-			err = w.carried()
+			w.ahead.left--
+			continue
 		default:
 			continue
 		}

@@ -39,8 +39,8 @@ var expiryMutants = []mutant{
 	{"ttl", "batch_leaves_the_key_index", "ttl/apply.go", `			keys[k] = Change{Key: key, Delete: true}
 			k++`, ``},
 	{"replay", "batch_logs_no_deletion", "txn/ops.go", `			err = w.logDelete(id, c.Key)
-		default:`, `			err = w.logged()
-		default:`},
+		case w.ahead.logged:`, `			err = w.logged()
+		case w.ahead.logged:`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return Swept{}, err
 		}`, `		_ = i`},

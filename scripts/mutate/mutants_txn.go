@@ -50,15 +50,8 @@ var storeMutants = []mutant{
 		if newest, err`},
 	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
 	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` && (s.queue[n].syncLSN <= durable || true) {`},
-	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.install(end, d == Sync, false)
-	tx.seq, tx.done = v.seq, true
-	s.unlockWriter()
-	defer s.open.Add(-1) // also when someone who is told of the commit panics
-	err = s.await(v, d == Sync)`, `	v := w.install(end, false, false)
-	tx.seq, tx.done = v.seq, true
-	s.unlockWriter()
-	defer s.open.Add(-1)
-	err = s.await(v, false)`},
+	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.install(end, d == Sync, false)`, `	d = NoSync
+	v := w.install(end, d == Sync, false)`},
 	{"ack", "a_relaxed_commit_does_not_wait_for_what_it_builds_on", "txn/commit.go", `	if err == nil && !sync && s.log.Durable() < v.syncLSN {`, `	if err == nil && !sync && false {`},
 	{"ack", "a_commit_without_changes_does_not_wait", "txn/commit.go", `		return s.awaitSeen(v)`, `		_ = v
 		return nil`},
@@ -103,7 +96,7 @@ var storeMutants = []mutant{
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
-	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 {
+	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.ahead.logged {
 		w.s.log.Abort()
 	}
 	w.s.pg.Undo().Rollback()`, `	w.s.pg.Undo().Rollback()`},
@@ -174,10 +167,18 @@ var storeMutants = []mutant{
 	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/ahead.go", `	if !a.logged {
 		return nil`, `	if true {
 		return nil`},
-	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `		err = s.log.Wait(end, true)`, `		err = s.log.Wait(end, false)`},
+	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
+	{"order", "a_void_is_written_after_a_failure", "txn/ahead.go", `	err := s.failure()
+	if err == nil {
+		var end`, `	var err error
+	if err == nil {
+		var end`},
 	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/ahead.go", `	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
-	{"check", "more_is_done_than_was_foretold", "txn/ahead.go", `	if w.ahead.left--; w.ahead.left < 0 {`, `	if w.ahead.left--; false {`},
-	{"check", "less_is_done_than_was_foretold", "txn/commit.go", `	if w.ahead.left != 0 {`, `	if false {`},
+	{"check", "something_else_is_done_than_was_foretold", "txn/ops.go", `	if w.ahead.logged {
+		return errForetold
+	}
+`, ``},
+	{"check", "more_or_less_is_done_than_was_foretold", "txn/commit.go", `	if w.ahead.left != 0 {`, `	if false {`},
 	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/foretell.go", ` && !v.rows().Timed()`, ``},
 	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/foretell.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
 	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `			one.alone = false // The`, `			_ = one // The`},

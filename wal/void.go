@@ -1,0 +1,78 @@
+package wal
+
+import (
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/invariant"
+)
+
+// A void is a record that takes back the commit before it. Replay holds each commit until it has seen that none follows.
+
+// Void takes the last commit back, whether it is in the file or not, and returns the position to give to Wait: what was taken back is not
+// found any more once that is durable. Nothing was appended since. Errors are those of Append, and say nothing about the
+// commit.
+func (l *Log) Void() (LSN, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inCommit {
+		invariant.Fail("wal: a commit is voided in the middle of the next one")
+	}
+	for {
+		if err := l.refuse(); err != nil {
+			return 0, err
+		}
+		if _, ok := l.part(0); ok {
+			break
+		}
+		if err := l.turn(l.prepareBound); err != nil {
+			return 0, err
+		}
+	}
+	r := l.tail()
+	l.encode(r, record{kind: typeVoid})
+	r.commits++
+	r.end = l.pos
+	l.end.Store(uint64(l.pos))
+	return l.End(), nil
+}
+
+// held is a commit that replay has read, and that the next record may void.
+type held struct {
+	any     bool
+	payload []byte
+	own     bool // payload is no view of a segment
+	first   LSN
+	end     LSN
+}
+
+// settle hands on the commit that is held: nothing voids it any more.
+func (p *replay) settle() error {
+	h := p.held
+	if p.held = (held{}); !h.any {
+		return nil
+	}
+	if err := p.fn(h.payload, h.first); err != nil {
+		return err
+	}
+	p.tail.End = h.end
+	p.tail.Commits++
+	return nil
+}
+
+// void drops the commit that is held.
+func (p *replay) void(r record, end LSN) error {
+	if !p.held.any || p.open {
+		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
+	}
+	p.held = held{}
+	p.tail.End = end
+	return nil
+}
+
+// keep makes the commit that is held independent of its segment: the next one begins at end.
+func (p *replay) keep(end LSN) {
+	h := &p.held
+	if h.end = end; h.any && !h.own {
+		h.payload, h.own = append([]byte(nil), h.payload...), true
+	}
+}
