@@ -75,7 +75,8 @@ type Options struct {
 // Events are called after the fact, without a lock held, from the goroutine that did the work, which waits for them.
 // They must not call the store that they came from. nil functions are skipped.
 type Events struct {
-	// CommitGroup tells of commits that shared one write and, if durable, one sync.
+	// CommitGroup tells of commits that shared one write and, if durable, one sync. took is until somebody who waited for them knew: of a batch that is
+	// carried out while it is written, not before that was done.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
 	// Checkpoint tells of pages written to the main file, or of why it failed.
 	Checkpoint func(pages int, took time.Duration, err error)

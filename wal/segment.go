@@ -115,8 +115,8 @@ type Options struct {
 	// some of theirs: then it tries once more. nil: nobody has any.
 	MakeRoom func() bool
 
-	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took. It is called by
-	// the goroutine that wrote, one call at a time, and must not call the log. nil: nobody is told.
+	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took, or, of what was launched, how
+	// long until it landed. It is called by the goroutine that wrote, one call at a time, and must not call the log. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)
 }
 
