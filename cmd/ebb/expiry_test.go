@@ -412,6 +412,34 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 	require.Equal(t, []string{"plain", "1", "0", "0", "0", "0", "0", "0", "none"}, strings.Fields(lines[len(lines)-1]))
 }
 
+// TestStatsTellsOfAnExpiryThatCannotBeRead: it was shown as none.
+func TestStatsTellsOfAnExpiryThatCannotBeRead(t *testing.T) {
+	s := newTimedStore(t)
+	s.good("put", "a", "v", "--ttl", "1s")
+	sound, err := os.ReadFile(s.path)
+	require.NoError(t, err)
+	unread := 0
+	for _, line := range objects(t, s.good("pages", "--json")) {
+		if line["kind"] != "leaf" || line["use"] != "used" {
+			continue
+		}
+		require.NoError(t, os.WriteFile(s.path, sound, 0o666))
+		flip(t, s.path, int64(line["pgid"].(float64))*4096+1000)
+		text, machine := s.ebb("stats"), s.ebb("stats", "--json")
+		require.Equal(t, text.code, machine.code)
+		if text.code == exitOK || text.out == "" { // another page, or one that opening needs
+			require.NotContains(t, text.out, unreadable)
+			continue
+		}
+		unread++
+		require.Equal(t, exitError, text.code)
+		require.Contains(t, text.out, unreadable)
+		require.Contains(t, text.stderr, "next expiry of family")
+		require.Equal(t, map[string]any{"default": unreadable}, object(t, machine.out)["next_expiry"])
+	}
+	require.NotZero(t, unread)
+}
+
 func TestScanInOrderOfExpiry(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "z", "v", "--ttl", "1s")

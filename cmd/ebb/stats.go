@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -25,24 +26,30 @@ func (a *app) statsCommand() *cobra.Command {
 				return err
 			}
 			stats, recovery := db.Stats(), db.RecoveryInfo()
-			next := nextExpiries(db, slices.Sorted(maps.Keys(stats.Families)))
+			next, unread := nextExpiries(db, slices.Sorted(maps.Keys(stats.Families)))
 			if err := db.Close(); err != nil {
 				return err
 			}
 			if a.json {
-				return a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next})
+				err = a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next})
+			} else {
+				err = a.printStats(stats, recovery, next)
 			}
-			if err := a.printNumbers("", stats); err != nil {
-				return err
-			}
-			fmt.Fprintln(a.out)
-			if err := a.printNumbers("recovery ", recovery); err != nil {
-				return err
-			}
-			fmt.Fprintln(a.out)
-			return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next)
+			return errors.Join(err, unread)
 		},
 	}
+}
+
+func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[string]string) error {
+	if err := a.printNumbers("", stats); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	if err := a.printNumbers("recovery ", recovery); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next)
 }
 
 // printNumbers prints the fields of a struct of plain numbers under their JSON names, in their order, so that a number
@@ -59,16 +66,23 @@ func (a *app) printNumbers(title string, numbers any) error {
 	return table(a.out, rows...)
 }
 
-// nextExpiries gives the earliest expiry of each family that has one. A family that cannot be read is missing.
-func nextExpiries(db *kv.DB, families []string) map[string]string {
-	next := map[string]string{}
+// unreadable is printed where an instant belongs that could not be read.
+const unreadable = "unreadable"
+
+// nextExpiries gives the earliest expiry of each family that has one. What cannot be read is told by the error, and marked.
+func nextExpiries(db *kv.DB, families []string) (next map[string]string, unread error) {
+	next = map[string]string{}
 	for _, family := range families {
 		at, ok, err := db.CF(family).NextExpiry()
-		if err == nil && ok {
+		switch {
+		case err != nil:
+			next[family] = unreadable
+			unread = errors.Join(unread, fmt.Errorf("next expiry of family %q: %w", family, err))
+		case ok:
 			next[family] = showInstant(at)
 		}
 	}
-	return next
+	return next, unread
 }
 
 // printFamilies prints one row for each family, one column for each number that is known of it, and its next expiry.
