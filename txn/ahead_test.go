@@ -38,6 +38,13 @@ func TestForetoldIsWhatIsDone(t *testing.T) {
 		"deletions more, of nothing": func(tx *Tx) error {
 			return tx.Apply(9, []Change{row(0), row(1), {Key: []byte("a"), Delete: true}, {Key: []byte("b"), Delete: true}}, nil)
 		},
+		"a tag more": func(tx *Tx) error {
+			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
+				return err
+			}
+			_, err := tx.SetTag(9, []byte("a"), 7)
+			return err
+		},
 		"a range": func(tx *Tx) error {
 			_, err := tx.DeleteRange(9, []byte("a"), nil)
 			return err
