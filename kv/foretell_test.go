@@ -18,80 +18,32 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// aheadFS counts the writes of the log that are started, and asks a function before each other call of a file while one of them is on its way
-// and before calls that change files after that.
-type aheadFS struct {
-	vfs.FS
+// ahead counts the writes of the log that are started, knows whether one is on its way, and asks a function before each other call of the file
+// system.
+type ahead struct {
 	started atomic.Int64
 	flying  atomic.Bool
 	hook    func(call string) error // nil: nobody is asked
 }
 
-func (a *aheadFS) ask(call string) error {
-	if a.hook == nil {
-		return nil
+func (a *ahead) ask(call, _ string) error {
+	switch {
+	case call == "start_write":
+		a.started.Add(1)
+		a.flying.Store(true)
+	case call == "end_write":
+		a.flying.Store(false)
+	case a.hook != nil:
+		return a.hook(call)
 	}
-	return a.hook(call)
-}
-
-func (a *aheadFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
-	f, err := a.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return &aheadFile{f, a, strings.Contains(name, "-wal-")}, nil
-}
-
-type aheadFile struct {
-	vfs.File
-	fs  *aheadFS
-	log bool
-}
-
-func (f *aheadFile) StartWriteAt(p []byte, off int64) vfs.Pending {
-	f.fs.started.Add(1)
-	f.fs.flying.Store(true)
-	return aheadWrite{f.File.StartWriteAt(p, off), f.fs}
-}
-
-type aheadWrite struct {
-	vfs.Pending
-	fs *aheadFS
-}
-
-func (w aheadWrite) Wait() (int, error) {
-	w.fs.flying.Store(false)
-	return w.Pending.Wait()
-}
-
-func (f *aheadFile) ReadAt(p []byte, off int64) (int, error) {
-	if !f.log {
-		if err := f.fs.ask("read"); err != nil {
-			return 0, err
-		}
-	}
-	return f.File.ReadAt(p, off)
-}
-
-func (f *aheadFile) WriteAt(p []byte, off int64) (int, error) {
-	if err := f.fs.ask("write"); err != nil {
-		return 0, err
-	}
-	return f.File.WriteAt(p, off)
-}
-
-func (f *aheadFile) Truncate(size int64) error {
-	if err := f.fs.ask("truncate"); err != nil {
-		return err
-	}
-	return f.File.Truncate(size)
+	return nil
 }
 
 // openAhead opens a store on a disk in memory that offers direct writes.
-func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *aheadFS) {
+func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *ahead) {
 	t.Helper()
-	fsys := &aheadFS{FS: disk}
-	db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 256 << 10, NoMap: true})
+	fsys := new(ahead)
+	db, err := kv.OpenFS(&hookFS{disk, fsys.ask}, path, o, kv.Tuning{SegmentSize: 256 << 10, NoMap: true})
 	require.NoError(t, err)
 	return db, fsys
 }
@@ -99,13 +51,7 @@ func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *aheadFS) {
 // again opens the store as a crash of the process leaves it.
 func again(t *testing.T, disk *crashfs.Disk) *kv.DB {
 	t.Helper()
-	left := vfs.NewMemory()
-	for name, b := range disk.Files() {
-		f, err := left.Open(name, vfs.Write|vfs.Create)
-		require.NoError(t, err)
-		require.NoError(t, errors.Join(vfs.WriteFull(f, b, 0), f.Close()))
-	}
-	db, err := kv.OpenFS(left, path, nil, kv.Tuning{NoMap: true})
+	db, err := kv.OpenFS(crashed(t, disk), path, nil, kv.Tuning{NoMap: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { checkStore(t, db); require.NoError(t, db.Close()) })
 	return db
@@ -188,7 +134,7 @@ func twenty(b *kv.BatchCF) {
 }
 
 // full is a store of some hundred leaves, on a disk, of which nothing is in memory, with a log that has begun.
-func full(t *testing.T) (*crashfs.Disk, *kv.DB, *aheadFS) {
+func full(t *testing.T) (*crashfs.Disk, *kv.DB, *ahead) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
 	db, _ := openAhead(t, disk, nil)

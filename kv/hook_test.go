@@ -93,7 +93,27 @@ func (f *hookFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-func (f *hookFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
+// StartWriteAt asks when a write is started, and when it is waited for.
+func (f *hookFile) StartWriteAt(p []byte, off int64) vfs.Pending {
+	if err := f.fs.hook("start_write", f.name); err != nil {
+		return hookWrite{f: f, err: err}
+	}
+	return hookWrite{f: f, begun: f.File.StartWriteAt(p, off)}
+}
+
+type hookWrite struct {
+	f     *hookFile
+	begun vfs.Pending
+	err   error
+}
+
+func (w hookWrite) Wait() (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.begun.Wait()
+	return n, errors.Join(err, w.f.fs.hook("end_write", w.f.name))
+}
 
 func (f *hookFile) Truncate(size int64) error {
 	if err := f.fs.hook("truncate", f.name); err != nil {

@@ -84,7 +84,7 @@ func TestForetoldIsWhatIsDone(t *testing.T) {
 			require.False(t, tx.LoggedAhead())
 			require.NoError(t, s.failure())
 			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
-			left := killedFS(t, fs)
+			left := copyFiles(t, fs)
 			require.NoError(t, s.Abandon())
 			s = openTest(t, "/a.ebb", testOptions(left))
 			tx, err = s.Begin(t.Context(), false)
@@ -144,7 +144,7 @@ func TestStoreThatFailsMeanwhileWritesNoVoid(t *testing.T) {
 			require.ErrorIs(t, err, ErrFailed)
 			tx.Rollback()
 			require.Equal(t, written, errors.Is(tx.Err(), ErrUnknown), "%v", tx.Err())
-			left := killedFS(t, fs)
+			left := copyFiles(t, fs)
 			require.ErrorIs(t, s.Close(), boom)
 			s = openTest(t, "/a.ebb", testOptions(left))
 			read, err := s.Begin(t.Context(), false)
@@ -153,24 +153,4 @@ func TestStoreThatFailsMeanwhileWritesNoVoid(t *testing.T) {
 			read.Rollback()
 		})
 	}
-}
-
-// killedFS is what the end of the process leaves of a file system in memory, whose files are all in the root.
-func killedFS(t *testing.T, fs vfs.FS) vfs.FS {
-	t.Helper()
-	left := vfs.NewMemory()
-	names, err := fs.List("/")
-	require.NoError(t, err)
-	for _, name := range names {
-		from, err := fs.Open("/"+name, 0)
-		require.NoError(t, err)
-		size, err := from.Size()
-		require.NoError(t, err)
-		b := make([]byte, size)
-		require.NoError(t, vfs.ReadFull(from, b, 0))
-		to, err := left.Open("/"+name, vfs.Write|vfs.Create)
-		require.NoError(t, err)
-		require.NoError(t, errors.Join(vfs.WriteFull(to, b, 0), from.Close(), to.Close()))
-	}
-	return left
 }

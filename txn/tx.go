@@ -282,14 +282,14 @@ func (tx *Tx) Rollback() {
 		return
 	}
 	started := tx.s.started // Without a log there is nothing that a checkpoint could make room of.
-	tx.undo()
+	tx.giveUp()
 	if started && tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
 		tx.s.maybeCheckpoint()
 	}
 }
 
-// undo rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
-func (tx *Tx) undo() {
+// giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
+func (tx *Tx) giveUp() {
 	defer func() {
 		tx.w.rollback()
 		tx.s.unlockWriter()

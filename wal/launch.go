@@ -18,8 +18,7 @@ import "github.com/ebbkv/ebb/internal/vfs"
 // cache now. Then Wait will do.
 func (l *Log) Launch(end LSN) *Launched {
 	l.mu.Lock()
-	if l.leading || l.inCommit || len(l.queue) != 1 || end != l.End() || l.refuse() != nil || !l.straight(l.queue[0]) || !l.mayFly(true) ||
-		!sharable(l.queue[0], true) {
+	if end != l.End() || !l.mayLaunch() {
 		l.mu.Unlock()
 		return nil
 	}
@@ -27,6 +26,15 @@ func (l *Log) Launch(end LSN) *Launched {
 	l.mu.Unlock()
 	l.finishRun(f.group)
 	return &Launched{f, f.run.seg.past.StartWriteAt(f.run.buf, f.run.offset())}
+}
+
+// mayLaunch says whether all that is queued may depart now, and others beside it. mu is held.
+func (l *Log) mayLaunch() bool {
+	if l.leading || l.inCommit || len(l.queue) != 1 || l.refuse() != nil {
+		return false
+	}
+	r := l.queue[0]
+	return l.straight(r) && sharable(r, true) && l.mayFly(true)
 }
 
 // Launched is a group that Launch has sent.

@@ -136,7 +136,7 @@ func TestVoidTakesACommitBack(t *testing.T) {
 			if block == 0 && name == "launched" {
 				continue
 			}
-			for _, size := range []int{10, 5000, 14 << 10, 200 << 10} { // the segment is 16 KiB, or 64 for more
+			for _, size := range []int{10, 5000, 14 << 10, 200 << 10} { // in segments of 16 KiB, the last in one of a megabyte
 				t.Run(fmt.Sprintf("%s/%d/%d_bytes", name, block, size), func(t *testing.T) {
 					o := testOptions(newDisk(t, block))
 					if size > 14<<10 {
@@ -236,7 +236,7 @@ func TestVoidOfNothingIsDamage(t *testing.T) {
 	}
 }
 
-// TestLaunchedGroupThatFails is told of as one that was waited for, and so is what it could not be taken back.
+// TestLaunchedGroupThatFails is told of as one that was waited for is, also if it could not be taken back.
 func TestLaunchedGroupThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string

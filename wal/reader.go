@@ -57,7 +57,8 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 			return p.tail, badfile.At(f.opts.name(img.number+1), -1, "segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
 		}
 		at = f.opts.start(img.number + 1)
-		if p.keep(at); !p.open && !p.held.any {
+		p.keep(at)
+		if !p.open && !p.held.any {
 			p.tail.End = at
 		}
 	}

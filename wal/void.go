@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/ebbkv/ebb/internal/invariant"
@@ -30,7 +31,6 @@ func (l *Log) Void() (LSN, error) {
 	}
 	r := l.tail()
 	l.encode(r, record{kind: typeVoid})
-	r.commits++
 	r.end = l.pos
 	l.end.Store(uint64(l.pos))
 	return l.End(), nil
@@ -69,10 +69,13 @@ func (p *replay) void(r record, end LSN) error {
 	return nil
 }
 
-// keep makes the commit that is held independent of its segment: the next one begins at end.
+// keep makes the commit that is held, if one is, independent of its segment: the next one begins at end.
 func (p *replay) keep(end LSN) {
 	h := &p.held
-	if h.end = end; h.any && !h.own {
-		h.payload, h.own = append([]byte(nil), h.payload...), true
+	if !h.any {
+		return
+	}
+	if h.end = end; !h.own {
+		h.payload, h.own = bytes.Clone(h.payload), true
 	}
 }

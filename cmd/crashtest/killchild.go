@@ -43,14 +43,19 @@ func killChild(args []string, stdout, _ io.Writer) error {
 		p := m.plan(seq)
 		word := "relaxed"
 		fmt.Fprintf(stdout, "begun %d\n", seq)
-		err := db.Update(func(tx *kv.Tx) error {
-			tx.SetDurability(kv.NoSync)
-			if p.durable {
-				word = "durable"
-				tx.SetDurability(kv.Sync)
-			}
-			return m.do(tx, seq, p.ops)
-		})
+		durability := kv.NoSync
+		if p.durable {
+			word, durability = "durable", kv.Sync
+		}
+		var err error
+		if p.batch {
+			err = m.apply(db, seq, p.ops)
+		} else {
+			err = db.Update(func(tx *kv.Tx) error {
+				tx.SetDurability(durability)
+				return m.do(tx, seq, p.ops)
+			})
+		}
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,13 +12,17 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// seqKey holds the number of the newest commit of the child's.
-const seqKey = "!seq"
+// plainFamily is where no key expires, so that batches on it are written while they are carried out. There seqKey holds the number of the newest
+// commit of the child's.
+const (
+	plainFamily = "plain"
+	seqKey      = "!seq"
+)
 
 // storedSeq reads the number that each of the child's commits leaves behind.
 func storedSeq(db *kv.DB) (uint64, error) {
-	v, err := db.Get([]byte(seqKey))
-	if errors.Is(err, kv.ErrNotFound) {
+	v, err := db.CF(plainFamily).Get([]byte(seqKey))
+	if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrCFNotFound) {
 		return 0, nil
 	}
 	if err != nil {
@@ -74,6 +79,7 @@ const (
 type killPlan struct {
 	ops               []killOp
 	durable           bool
+	batch             bool   // the operations are those of a batch, on the family where no key expires
 	look              string // key of the default family: if it has expired, it is evicted
 	purge, checkpoint bool
 	reopen            bool
@@ -87,7 +93,24 @@ func (m *killModel) plan(no uint64) (p killPlan) {
 	}
 	p.durable, p.look = rnd.IntN(4) > 0, killKey(rnd)
 	p.purge, p.checkpoint, p.reopen = no%10 == 0, rnd.IntN(60) == 0, rnd.IntN(150) == 0
+	if no > 1 && rnd.IntN(3) == 0 { // the first commit makes the family
+		p.batch, p.durable, p.ops = true, true, nil
+		for range 20 + rnd.IntN(100) {
+			p.ops = append(p.ops, planRow(rnd))
+		}
+	}
 	return p
+}
+
+// planRow is an operation of a batch.
+func planRow(rnd *rand.Rand) killOp {
+	op := killOp{family: plainFamily, key: killKey(rnd)}
+	if rnd.IntN(5) == 0 {
+		op.what = killDelete
+	} else {
+		op.value = strings.Repeat(fmt.Sprintf("%08x", rnd.Uint32()), 1+rnd.IntN(30))
+	}
+	return op
 }
 
 func killKey(rnd *rand.Rand) string { return fmt.Sprintf("key-%04d", rnd.IntN(3000)) }
@@ -141,7 +164,10 @@ func (m *killModel) step(no uint64) {
 			rows[op.key] = killRow{row.value, expiry}
 		}
 	}
-	m.families["default"][seqKey] = killRow{value: strconv.FormatUint(no, 10)}
+	if m.families[plainFamily] == nil {
+		m.families[plainFamily] = map[string]killRow{}
+	}
+	m.families[plainFamily][seqKey] = killRow{value: strconv.FormatUint(no, 10)}
 	m.seq = no
 }
 
@@ -161,7 +187,25 @@ func (m *killModel) do(tx *kv.Tx, no uint64, ops []killOp) error {
 			return err
 		}
 	}
-	return tx.Put([]byte(seqKey), []byte(strconv.FormatUint(no, 10)))
+	if err := tx.EnsureCF(plainFamily, kv.CFOptions{}); err != nil {
+		return err
+	}
+	return tx.CF(plainFamily).Put([]byte(seqKey), []byte(strconv.FormatUint(no, 10)))
+}
+
+// apply is do of a plan that is a batch.
+func (m *killModel) apply(db *kv.DB, no uint64, ops []killOp) error {
+	b := db.NewBatch()
+	rows := b.CF(plainFamily)
+	for _, op := range ops {
+		if op.what == killDelete {
+			rows.Delete([]byte(op.key))
+		} else {
+			rows.Put([]byte(op.key), []byte(op.value))
+		}
+	}
+	rows.Put([]byte(seqKey), []byte(strconv.FormatUint(no, 10)))
+	return db.Apply(context.Background(), b)
 }
 
 func (op killOp) do(c *kv.CF) (err error) {

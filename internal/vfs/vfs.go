@@ -122,30 +122,25 @@ func WriteNow(f io.WriterAt, p []byte, off int64) Pending {
 	return written{n, err}
 }
 
-// WriteRest waits for a write of p at off that was started, and goes on as WriteFull does after a short one.
-func WriteRest(f io.WriterAt, begun Pending, p []byte, off int64) error {
-	return WriteFull(&restOf{f, begun}, p, off)
-}
-
-// restOf gives what has begun as the result of the first write.
-type restOf struct {
-	io.WriterAt
-	begun Pending
-}
-
-func (r *restOf) WriteAt(p []byte, off int64) (int, error) {
-	if begun := r.begun; begun != nil {
-		r.begun = nil
-		return begun.Wait()
-	}
-	return r.WriterAt.WriteAt(p, off)
-}
-
 // WriteFull writes all of p at off, going on after short writes. A write of nothing without an error becomes
 // io.ErrShortWrite, so that it never spins.
 func WriteFull(f io.WriterAt, p []byte, off int64) error {
-	for len(p) > 0 {
-		n, err := f.WriteAt(p, off)
+	if len(p) == 0 {
+		return nil
+	}
+	n, err := f.WriteAt(p, off)
+	return writeOn(f, p, off, n, err)
+}
+
+// WriteRest waits for a write of p at off that was started, and goes on as WriteFull does after a short one.
+func WriteRest(f io.WriterAt, begun Pending, p []byte, off int64) error {
+	n, err := begun.Wait()
+	return writeOn(f, p, off, n, err)
+}
+
+// writeOn writes what a write of p at off has left, which gave n and err.
+func writeOn(f io.WriterAt, p []byte, off int64, n int, err error) error {
+	for {
 		if n < 0 || n > len(p) {
 			return errors.Join(io.ErrShortWrite, err)
 		}
@@ -159,8 +154,8 @@ func WriteFull(f io.WriterAt, p []byte, off int64) error {
 		if n == 0 {
 			return io.ErrShortWrite
 		}
+		n, err = f.WriteAt(p, off)
 	}
-	return nil
 }
 
 // ReadFull reads exactly len(p) bytes at off. The end of the file before that is io.ErrUnexpectedEOF, at off io.EOF.

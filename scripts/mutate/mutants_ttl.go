@@ -38,7 +38,7 @@ var expiryMutants = []mutant{
 			due[d]`},
 	{"ttl", "batch_leaves_the_key_index", "ttl/apply.go", `			keys[k] = Change{Key: key, Delete: true}
 			k++`, ``},
-	{"replay", "batch_logs_no_deletion", "txn/ops.go", `			err = w.logDelete(id, c.Key)
+	{"replay", "batch_logs_no_deletion", "txn/apply.go", `			err = w.logDelete(id, c.Key)
 		case w.ahead.logged:`, `			err = w.logged()
 		case w.ahead.logged:`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {

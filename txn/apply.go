@@ -1,0 +1,109 @@
+package txn
+
+import tree "github.com/ebbkv/ebb/btree"
+
+// Changes that are carried out together.
+
+// A Change puts a row or deletes one.
+type Change = tree.Change
+
+// ApplyRows is how many changes Apply waits for at a time.
+const ApplyRows = tree.MaxWays
+
+// Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
+// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them.
+func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
+	for len(changes) > 0 {
+		n := min(len(changes), ApplyRows)
+		if err := tx.apply(id, changes[:n], was); err != nil {
+			return err
+		}
+		changes = changes[n:]
+		if was != nil {
+			was = was[n:]
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
+	if !tx.s.started || len(changes) == 1 {
+		return tx.applyEach(id, changes, was) // the log may not have to be started
+	}
+	w, err := tx.change()
+	if err != nil {
+		return err
+	}
+	size, puts := 0, false
+	for i := range changes {
+		size += len(changes[i].Key) + len(changes[i].Value)
+		puts = puts || !changes[i].Delete
+	}
+	if err := w.room(size); err != nil {
+		return err
+	}
+	if puts {
+		w.within()
+	}
+	s, err := w.state(id)
+	if err != nil {
+		return err
+	}
+	f := w.finger(id)
+	var ways tree.Ways
+	if err := ways.Find(w, s.t, f, changes); err != nil {
+		return tx.note(err)
+	}
+	changed := false
+	for i := range changes {
+		c := &changes[i]
+		before := w.s.pg.Overdraft(c.Delete) // what frees space is not refused
+		info, err := ways.Apply(w, &s.t, f, i, c)
+		w.s.pg.Overdraft(before)
+		if err != nil {
+			return tx.broken(err)
+		}
+		if was != nil {
+			was[i] = info
+		}
+		switch {
+		case !c.Delete:
+			err = w.logPut(id, c.Key, c.Value, c.Tag)
+		case info.Found:
+			err = w.logDelete(id, c.Key)
+		case w.ahead.logged:
+			w.ahead.left--
+			continue
+		default:
+			continue
+		}
+		if err != nil {
+			return tx.broken(err)
+		}
+		changed = true
+	}
+	if changed {
+		w.set(id, s.t)
+	}
+	w.fingersAt = w.mods
+	return nil
+}
+
+func (tx *Tx) applyEach(id TreeID, changes []Change, was []Info) error {
+	for i := range changes {
+		var info Info
+		var err error
+		if c := &changes[i]; c.Delete {
+			info, err = tx.delete(id, c.Key, c.Value)
+		} else {
+			info, err = tx.Put(id, c.Key, c.Value, c.Tag)
+		}
+		if err != nil {
+			return err
+		}
+		if was != nil {
+			was[i] = info
+		}
+	}
+	return nil
+}
