@@ -136,7 +136,7 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 		if x.Epoch > ref.Epoch {
 			c.found(ref, "the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d", i, x.Pgid, x.Epoch, ref.Epoch)
 		}
-		if err := c.visit(x, ExtentPages(size, len(b))); err != nil {
+		if err := c.visit(x, int(pager.ExtentPages(size, len(b)))); err != nil {
 			if errors.Is(err, ErrSkip) {
 				continue
 			}

@@ -75,32 +75,6 @@ func TestBranchGolden(t *testing.T) {
 		golden.Field{4042, 27, "separator 2"}, golden.Field{4069, 27, "separator 1"}), b)
 }
 
-func TestOverflowGolden(t *testing.T) {
-	b := bytes.Repeat([]byte{0xff}, 8192)
-	value := append(bytes.Repeat([]byte{0}, 4090), "the end"...)
-	require.Equal(t, 2, ExtentPages(len(value), 4096))
-	LayExtent(b, pager.Header{Pgid: 99, Epoch: 4}, value)
-	require.NoError(t, CheckExtent(b, 4096, len(value)))
-	golden.Require(t, "overflow.hex", "overflow extent of two pages", append(headerFields[:6:6],
-		golden.Field{24, 8, "size: 4097 bytes"}, golden.Field{32, 16, "value begins"}, golden.Field{4122, 7, "value ends"}), b)
-	for name, bad := range map[string]struct {
-		off, size int
-	}{
-		"kind": {20, 4097}, "level": {21, 4097}, "count": {22, 4097}, "size": {24, 4097}, "another_size": {0, 4096},
-		"tail": {8191, 4097}, "negative": {0, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := bytes.Clone(b)
-			if bad.off > 0 {
-				p[bad.off]++
-			}
-			require.Error(t, CheckExtent(p, 4096, bad.size))
-		})
-	}
-	require.Error(t, CheckExtent(b[:4096], 4096, len(value)))
-	require.Error(t, CheckExtent(nil, 4096, 0))
-}
-
 // TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for something. Where the page
 // is a valid one nevertheless, the flip must have hit bytes that are free to be anything.
 func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {

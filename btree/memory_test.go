@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -157,10 +158,10 @@ func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckExtent(p.b, m.pageSize, size); err != nil {
-		return nil, err
+	if have := binary.LittleEndian.Uint64(p.b[pager.HeaderSize:]); pager.ReadHeader(p.b).Kind != pager.KindOverflow || have != uint64(size) {
+		return nil, badfile.Page("", uint64(ref.Pgid), -1, "overflow extent of %d bytes where %d belong", have, size)
 	}
-	return p.b[ExtentHeader : ExtentHeader+size], nil
+	return p.b[pager.ExtentHeader:][:size], nil
 }
 
 func (m *memory) Owned(ref pager.Ref) bool {
@@ -247,8 +248,11 @@ func (m *memory) NewExtent(value []byte) (pager.Ref, error) {
 	if m.fail != nil {
 		return pager.Ref{}, m.fail
 	}
-	ref := m.alloc(ExtentPages(len(value), m.pageSize))
-	LayExtent(m.pages[ref.Pgid].b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch}, value)
+	ref := m.alloc(int(pager.ExtentPages(len(value), m.pageSize)))
+	b := m.pages[ref.Pgid].b
+	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: pager.KindOverflow})
+	binary.LittleEndian.PutUint64(b[pager.HeaderSize:], uint64(len(value)))
+	copy(b[pager.ExtentHeader:], value)
 	return ref, nil
 }
 
@@ -257,7 +261,7 @@ func (m *memory) FreeExtent(ref pager.Ref, size int) error {
 	if err != nil {
 		return err
 	}
-	if p.pages != ExtentPages(size, m.pageSize) {
+	if p.pages != int(pager.ExtentPages(size, m.pageSize)) {
 		return fmt.Errorf("extent of %d pages freed as one of %d bytes", p.pages, size)
 	}
 	return m.Free(ref)

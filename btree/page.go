@@ -100,6 +100,11 @@ func (c *checker) page() error {
 	return nil
 }
 
+// allZero is for at most a page.
+func allZero(b []byte) bool { return len(b) <= len(zeros) && bytes.Equal(b, zeros[:len(b)]) }
+
+var zeros [pager.MaxPageSize]byte
+
 // take proves that [off, off+size) lies in [lo, PageSize) and belongs to nothing seen before. size is not 0.
 func (c *checker) take(what string, i, off, size int) error {
 	if off < c.lo || off+size > len(c.b) {

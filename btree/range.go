@@ -293,7 +293,7 @@ func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager
 		for i := range n {
 			off := slot(b, n, i)
 			if info := infoAt(b, off); info&infoOverflow != 0 {
-				c.left -= ExtentPages(int(info&infoSize), len(b))
+				c.left -= int(pager.ExtentPages(int(info&infoSize), len(b)))
 				if err := c.freeExtent(b, off); err != nil {
 					return ref, 0, err
 				}

@@ -158,6 +158,6 @@ func (m *mover) moveExtent(ref pager.Ref, size, pageSize int) (pager.Ref, error)
 	if err != nil {
 		return ref, err
 	}
-	m.count(ExtentPages(size, pageSize), nref.Pgid)
+	m.count(int(pager.ExtentPages(size, pageSize)), nref.Pgid)
 	return nref, m.w.FreeExtent(ref, size)
 }

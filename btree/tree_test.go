@@ -475,7 +475,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"extent", "overflow extent", func(m *memory, _ *Tree, _, _ []byte) {
 			for _, p := range m.pages {
 				if p.pages > 1 {
-					p.b[offSize]++
+					p.b[pager.HeaderSize]++
 				}
 			}
 		}},

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -141,87 +139,6 @@ func (p *Pager) InFrames(ids []Pgid) (framed []Pgid) {
 		}
 	}
 	return framed
-}
-
-// NewExtent writes value into an overflow extent of pages born in epoch, straight to the file: into free space, which
-// harms nothing if the transaction never commits. It is durable with the next checkpoint, like every page, or after SyncExtents.
-//
-// soon says that it is going to be: the disk begins at once.
-func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
-	n := ExtentPages(len(value), p.pageSize)
-	var id Pgid
-	var ok bool
-	var err error
-	if n == 1 {
-		id, ok, err = p.space.next()
-	} else {
-		id, ok, err = p.space.extent(n)
-	}
-	if err != nil {
-		return Ref{}, 0, err
-	}
-	if !ok {
-		if err := p.reserve(p.space.gap(n) + n); err != nil {
-			return Ref{}, 0, err
-		}
-		if id, err = p.space.growExtent(n); err != nil {
-			return Ref{}, 0, err
-		}
-		p.end.Store(p.space.end)
-	}
-	ref := Ref{id, epoch}
-	s := p.table.slot(id)
-	s.owner = owner
-	p.forget(id, s)
-	p.dropFrame(s) // one that a page on the hot stack kept
-	if p.o.ReadOnly {
-		if p.extents == nil {
-			p.extents = map[Pgid][]byte{}
-		}
-		p.extents[id] = append([]byte(nil), value...)
-		return ref, n, nil
-	}
-	return ref, n, p.writeExtent(ref, n, value, soon)
-}
-
-// extentStep is how much of an extent is written at a time, and begun to be written to the disk while the next is copied.
-const extentStep = 256 << 10
-
-// writeExtent writes the value in steps and in whole pages, without a copy in between, and the first page last: the checksum in its header
-// is then known. soon says that it is going to be synced before long.
-func (p *Pager) writeExtent(ref Ref, n uint64, value []byte, soon bool) error {
-	ends := make([]byte, 2*p.pageSize)
-	first, last := ends[:p.pageSize], ends[p.pageSize:]
-	WriteHeader(first, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindOverflow})
-	putU64(first[offExtentSize:], uint64(len(value)))
-	rest := value[copy(first[ExtentHeader:], value):]
-	d := xxhash.New()
-	_, _ = d.Write(first[offPgid:]) // a hash cannot fail
-	write := func(b []byte, off int64) error {
-		if err := p.writeAt(b, off); err != nil || !soon {
-			return err
-		}
-		return p.startWriteBack(off, int64(len(b)))
-	}
-	start := int64(ref.Pgid) * int64(p.pageSize)
-	for off := start + int64(p.pageSize); len(rest) > 0; {
-		step := rest[:min(len(rest)/p.pageSize*p.pageSize, extentStep)]
-		if rest = rest[len(step):]; len(step) == 0 {
-			copy(last, rest)
-			step, rest = last, nil
-		}
-		_, _ = d.Write(step)
-		if err := write(step, off); err != nil {
-			return err
-		}
-		off += int64(len(step))
-	}
-	putU64(first[offChecksum:], d.Sum64()^p.salt)
-	if err := write(first, start); err != nil {
-		return err
-	}
-	p.pagesWritten.Add(n)
-	return nil
 }
 
 func (p *Pager) writeAt(b []byte, off int64) error {

@@ -1,7 +1,6 @@
 package pager
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -356,15 +355,3 @@ func (p *Pager) read(id Pgid, b []byte) error {
 	p.pagesRead.Add(uint64(len(b) / p.pageSize))
 	return nil
 }
-
-// ExtentPages is the number of pages of an overflow extent with a value of size bytes.
-func ExtentPages(size, pageSize int) uint64 {
-	return uint64((ExtentHeader + size + pageSize - 1) / pageSize)
-}
-
-// ExtentHeader is the number of bytes before the value in an overflow extent: the page header and the value's size.
-const ExtentHeader = 32
-
-const offExtentSize = HeaderSize
-
-func extentSize(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offExtentSize:]) }

@@ -136,63 +136,6 @@ func (p *Pager) proveHeader(ref Ref, b []byte) error {
 	return nil
 }
 
-// Extent returns the size value bytes of the overflow extent at ref. From a map they are valid while the snapshot is
-// held; else they are a copy.
-func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
-	n := ExtentPages(size, p.pageSize)
-	if err := p.inBounds(ref, n); err != nil {
-		return nil, err
-	}
-	if p.extents != nil {
-		if v, ok := p.extents[ref.Pgid]; ok && len(v) == size {
-			return v, nil
-		}
-	}
-	if !p.mapped {
-		b := make([]byte, n*uint64(p.pageSize)) // no more than the file holds: inBounds
-		if err := p.read(ref.Pgid, b); err != nil {
-			return nil, err
-		}
-		if err := p.proveExtent(ref, b, size); err != nil {
-			return nil, err
-		}
-		return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
-	}
-	b, err := p.inFile(ref.Pgid, int(n)*p.pageSize)
-	if err != nil {
-		return nil, err
-	}
-	if !p.verified.has(ref.Pgid) {
-		p.pagesRead.Add(n)
-		if err := p.proveExtent(ref, b, size); err != nil {
-			return nil, err
-		}
-		p.verified.add(ref.Pgid)
-	} else if err := p.proveFit(ref, b, size); err != nil {
-		return nil, err
-	}
-	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
-}
-
-func (p *Pager) proveExtent(ref Ref, b []byte, size int) error {
-	if err := p.proveHeader(ref, b); err != nil {
-		return err
-	}
-	return p.proveFit(ref, b, size)
-}
-
-// proveFit checks that the extent is of the kind and size that the cell says. It is asked each time: what a page number
-// was proved to be is not always an extent, and the bytes lie beside the value.
-func (p *Pager) proveFit(ref Ref, b []byte, size int) error {
-	if k := ReadHeader(b).Kind; k != KindOverflow {
-		return p.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
-	}
-	if n := extentSize(b); n != uint64(size) {
-		return p.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", n, size)
-	}
-	return nil
-}
-
 // Verify reads a page or extent from the file itself, whatever was verified before: for Check. size < 0 means a page.
 // Pages that are only in memory are not looked at.
 func (p *Pager) Verify(ref Ref, base Epoch, size int) error {

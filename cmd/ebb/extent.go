@@ -11,12 +11,11 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Overflow extent: the checksum covers all bytes behind it; the value's size stands behind the header, the value behind
-// the size. See docs/format.md.
+// Overflow extent: the checksum covers all bytes behind it; the value's size stands behind the header. See docs/format.md.
 const (
 	offHashed      = 8
 	offExtentSize  = pager.HeaderSize
-	offExtentValue = offExtentSize + 8
+	offExtentValue = pager.ExtentHeader
 )
 
 // How long an extent is only its first page says, and in a damaged file any page may claim to be the first of any number.

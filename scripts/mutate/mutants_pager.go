@@ -38,10 +38,10 @@ var pageMutants = []mutant{
 	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !Sealed(b, p.salt) {`, `	if !Sealed(b, p.salt) && false {`},
 	{"check", "number_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Pgid != ref.Pgid:`, `	case false && h.Pgid != ref.Pgid:`},
 	{"check", "epoch_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Epoch != ref.Epoch:`, `	case false && h.Epoch != ref.Epoch:`},
-	{"check", "kind_of_an_extent_is_not_looked_at", "pager/read.go", `KindOverflow {
+	{"check", "kind_of_an_extent_is_not_looked_at", "pager/extent.go", `KindOverflow {
 		return`, `KindOverflow && false {
 		return`},
-	{"check", "size_of_an_extent_is_not_looked_at", "pager/read.go", `	if n := extentSize(b); n != uint64(size) {`, `	if n := extentSize(b); n != uint64(size) && false {`},
+	{"check", "size_of_an_extent_is_not_looked_at", "pager/extent.go", `	if n := extentSize(b); n != uint64(size) {`, `	if n := extentSize(b); n != uint64(size) && false {`},
 	{"check", "a_reference_past_the_end_is_followed", "pager/read.go", `	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {`, `	if end := p.end.Load(); false {`},
 	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := p.o.CheckPage(b, p.pageSize); err != nil {`, `	if err := p.o.CheckPage(b, p.pageSize); err != nil && false {`},
 	{"check", "checksum_of_a_meta_page_is_not_looked_at", "pager/meta.go", `	if !Sealed(p, Salt(m.StoreID)) {`, `	if !Sealed(p, Salt(m.StoreID)) && false {`},
