@@ -55,6 +55,7 @@ func (a *arena) PatchBeside(pager.Ref, []byte) (pager.Ref, error) { panic("arena
 func (a *arena) Renumber(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
 
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
+func (a *arena) Ask(pager.Ref)                                  {}
 func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 
 func (a *arena) Owned(ref pager.Ref) bool { return a.owner[ref.Pgid] == a.tx }

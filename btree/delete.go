@@ -67,12 +67,13 @@ func (d *deleter) look(t Tree) (b []byte, off int, err error) {
 		}
 		if level == 0 {
 			i, off := leafFind(b, n, d.key)
-			d.path[0], d.cell = stop{ref, step{b: b, n: n}}, i
+			d.path[0].set(ref, b, 0, n)
+			d.cell = i
 			return b, off, nil
 		}
 		i := d.way.child(b, n, level, d.key)
 		if level < trailDepth {
-			d.path[level] = stop{ref, step{b, i, n}}
+			d.path[level].set(ref, b, i, n)
 		}
 		ref = childRef(b, n, i)
 	}

@@ -25,6 +25,12 @@ type stop struct {
 	step
 }
 
+// set is field by field: a literal would be made elsewhere and copied, which waits for it to be there.
+func (s *stop) set(ref pager.Ref, b []byte, i, n int) {
+	s.ref.Pgid, s.ref.Epoch = ref.Pgid, ref.Epoch
+	s.b, s.i, s.n = b, i, n
+}
+
 // open says that the leaf that the trail leads to may be changed: then keeping begins, and close ends it.
 func (r *trail) open() bool {
 	for level := uint8(1); level <= r.top; level++ {
@@ -90,11 +96,11 @@ func (r *trail) descend(w Writer, t *Tree, key []byte, by way) bool {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
-			r.path[0] = stop{ref, step{b: b, n: n}}
+			r.path[0].set(ref, b, 0, n)
 			return true
 		}
 		i := by.child(b, n, level, key)
-		r.path[level] = stop{ref, step{b, i, n}}
+		r.path[level].set(ref, b, i, n)
 		ref = childRef(b, n, i)
 	}
 }

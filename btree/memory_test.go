@@ -151,6 +151,7 @@ func (m *memory) Renumber(ref pager.Ref) (pager.Ref, bool, error) {
 	return nref, err == nil, err
 }
 
+func (m *memory) Ask(pager.Ref)              {}
 func (m *memory) Near(pager.Ref, int) []byte { return nil }
 
 func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {

@@ -24,6 +24,8 @@ type Reader interface {
 // savepoint of this one, can reach is ever changed in place, but for what InPlace allows and keeps.
 type Writer interface {
 	Reader
+	// Ask asks the processor for what Near and Leaf look at to find the page that ref names. It is a hint.
+	Ask(ref pager.Ref)
 	// Owned says whether this transaction may change the page in place.
 	Owned(ref pager.Ref) bool
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if

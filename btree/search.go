@@ -226,13 +226,12 @@ func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
 }
 
 // nearBytes is how much of a page of that level a search looks at before it knows where to go: the header, the heads, and as a
-// rule the slots of a leaf or the child that is taken. Asked for at once these lines come together; the steps of a search
-// would wait for one after the other.
+// rule the slots of a leaf. Asked for at once these lines come together; the steps of a search would wait for one after the other.
 func nearBytes(level uint8) int {
 	if level == 0 {
 		return 512
 	}
-	return 1536
+	return 1024
 }
 
 // nearChild is nearBytes for child i of branch b, which belongs at level: how many rows a leaf has is known.

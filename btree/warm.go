@@ -19,11 +19,11 @@ const cellLines = 128
 // of them level by level: a lookup waits for page after page, some 100 ns each, and sixteen that wait at the same time take
 // little longer than one. Pages that it is the first to read are proven, and an error is one that the lookups would meet. The ways are not
 // known if it asked for nothing, because the keys lie together in the order in which they come, or in too deep a tree.
-func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err error) {
+func warm(w Writer, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return false, err
 	}
-	if slices.IsSortedFunc(keys, bytes.Compare) && together(r, t, keys[0], keys[len(keys)-1]) {
+	if slices.IsSortedFunc(keys, bytes.Compare) && together(w, t, keys[0], keys[len(keys)-1]) {
 		return false, nil
 	}
 	var refs [MaxWays]pager.Ref
@@ -34,22 +34,28 @@ func warm(r Reader, t Tree, keys [][]byte, ways *[MaxWays]way) (known bool, err 
 	}
 	for level := t.Depth - 1; level > 0; level-- {
 		for i, key := range keys {
-			b, n, err := pageAt(r, refs[i], level)
+			b, n, err := pageAt(w, refs[i], level)
 			if err != nil {
 				return false, err
 			}
 			k := branchSearch(b, n, key)
 			ways[i].note(level, k)
 			refs[i], size[i] = childRef(b, n, k), nearChild(b, n, k, level-1)
+			if level == 1 { // The leaves are as many as the rest of the store.
+				w.Ask(refs[i])
+			}
 		}
 		// In loops of their own: what one key waits for, the next ones wait for at the same time.
+		if level > 2 { // There are so few branches above level 1 that they are near.
+			continue
+		}
 		for i := range keys {
-			near[i] = r.Near(refs[i], size[i])
+			near[i] = w.Near(refs[i], size[i])
 		}
 		prefetch.Each(near[:len(keys)])
 	}
 	for i, key := range keys {
-		b, n, _, err := leafAt(r, refs[i])
+		b, n, _, err := leafAt(w, refs[i])
 		if err != nil {
 			return false, err
 		}

@@ -68,7 +68,7 @@ func (s *Ways) bend(i int, level uint8) {
 }
 
 // Find looks for the ways of these changes, unless they begin where the finger points.
-func (s *Ways) Find(r Reader, t Tree, f *Finger, changes []Change) (err error) {
+func (s *Ways) Find(w Writer, t Tree, f *Finger, changes []Change) (err error) {
 	s.hold, s.n = false, len(changes)
 	if len(changes) < 2 || len(changes) > MaxWays || f.Beyond(changes[0].Key) {
 		return nil
@@ -77,7 +77,7 @@ func (s *Ways) Find(r Reader, t Tree, f *Finger, changes []Change) (err error) {
 	for i := range changes {
 		keys[i] = changes[i].Key
 	}
-	s.hold, err = warm(r, t, keys[:len(changes)], &s.of)
+	s.hold, err = warm(w, t, keys[:len(changes)], &s.of)
 	return err
 }
 

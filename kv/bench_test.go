@@ -181,6 +181,7 @@ func BenchmarkStorePut(b *testing.B) {
 				}
 				return
 			}
+			b.ResetTimer() // the store may just have been made
 			before := db.Stats()
 			defer func() {
 				st := db.Stats()

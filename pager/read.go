@@ -73,6 +73,13 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 	return b
 }
 
+// Ask asks the processor for the slot of a page, if it has one.
+func (p *Pager) Ask(ref Ref) {
+	if s := p.table.peek(ref.Pgid); s != nil {
+		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s)))
+	}
+}
+
 // firstRead reads a page that no bit vouches for yet, or that is not mapped.
 func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err := p.inBounds(ref, 1); err != nil {

@@ -152,6 +152,8 @@ func (w *writer) Leaf(ref pager.Ref) (b, changes []byte, err error) { return w.s
 
 func (w *writer) Extent(ref pager.Ref, size int) ([]byte, error) { return w.s.pg.Extent(ref, size) }
 
+func (w *writer) Ask(ref pager.Ref) { w.s.pg.Ask(ref) }
+
 func (w *writer) Near(ref pager.Ref, n int) []byte { return w.s.pg.Near(ref, w.base, n) }
 
 func (w *writer) Owned(ref pager.Ref) bool {
