@@ -28,6 +28,10 @@ type step struct {
 	i, n int
 }
 
+// set is field by field, for who has just stored much: a literal is made on the stack and copied, sixteen bytes at a time, and
+// a load of what two stores have just written waits for all stores before them.
+func (s *step) set(b []byte, i, n int) { s.b, s.i, s.n = b, i, n }
+
 // Reset makes the cursor walk t, and stand nowhere.
 func (c *Cursor) Reset(r Reader, t Tree) {
 	c.b, c.i, c.n = nil, 0, 0

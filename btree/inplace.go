@@ -25,10 +25,9 @@ type stop struct {
 	step
 }
 
-// set is field by field: a literal would be made elsewhere and copied, which waits for it to be there.
 func (s *stop) set(ref pager.Ref, b []byte, i, n int) {
 	s.ref.Pgid, s.ref.Epoch = ref.Pgid, ref.Epoch
-	s.b, s.i, s.n = b, i, n
+	s.step.set(b, i, n)
 }
 
 // open says that the leaf that the trail leads to may be changed: then keeping begins, and close ends it.

@@ -171,7 +171,7 @@ func (p *putter) branch(b []byte, level uint8) error {
 	setChildRef(b, n, i, ref)
 	p.ref, p.page = ref, cb
 	if p.finger != nil && level < fingerDepth {
-		p.finger.way[level] = step{b: b, i: i, n: n}
+		p.finger.way[level].set(b, i, n)
 	}
 	moved := false
 	if level > 1 {
@@ -196,7 +196,7 @@ func (p *putter) branch(b []byte, level uint8) error {
 		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
 		p.bent = level > 1 || p.split || p.left.IsZero()
 		if !p.bent && p.finger != nil {
-			p.finger.way[1] = step{b: b, i: i + 1, n: n + 1}
+			p.finger.way[1].set(b, i+1, n+1)
 		}
 		return err
 	}

@@ -55,7 +55,7 @@ func (c *Cursor) setOut(forward bool) {
 	}
 	for i, left := c.i+step, setOutRows; left > 0 && uint(i) < uint(c.n); i, left = i+step, left-1 {
 		off := slot(c.b, c.n, i)
-		prefetch.Bytes(c.b[off:min(off+cellLines, len(c.b))])
+		prefetch.Bytes(c.b[off:min(off+nearCell, len(c.b))])
 	}
 }
 

@@ -73,11 +73,7 @@ func (s *Ways) Find(w Writer, t Tree, f *Finger, changes []Change) (err error) {
 	if len(changes) < 2 || len(changes) > MaxWays || f.Beyond(changes[0].Key) {
 		return nil
 	}
-	var keys [MaxWays][]byte
-	for i := range changes {
-		keys[i] = changes[i].Key
-	}
-	s.hold, err = warm(w, t, keys[:len(changes)], &s.of)
+	s.hold, err = warm(w, t, changes, &s.of)
 	return err
 }
 

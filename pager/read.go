@@ -76,7 +76,7 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 // Ask asks the processor for the slot of a page, if it has one.
 func (p *Pager) Ask(ref Ref) {
 	if s := p.table.peek(ref.Pgid); s != nil {
-		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), unsafe.Sizeof(*s)))
+		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotNear))
 	}
 }
 

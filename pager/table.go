@@ -8,6 +8,8 @@ import (
 
 // A slot is what memory knows of one page number. Slots exist only for pages that were born or read into memory since
 // the file was opened.
+//
+// What changing a page looks at comes first: see Ask.
 type slot struct {
 	// dirty is the frame of a page that the file does not hold yet, or held only since the last checkpoint: set and
 	// cleared under the writer lock, read by anyone. The frame is recycled when no snapshot can reach the page there.
@@ -15,20 +17,23 @@ type slot struct {
 	// patch is what a page has instead of a frame: see patches. Set under the writer lock, and cleared there or by the
 	// checkpoint that has written the page; read by anyone.
 	patch unsafe.Pointer
-	// clean is the page as read from a file that cannot be mapped; memory of the Go heap, so that dropping it here is
-	// enough. Set and cleared by compare-and-swap.
-	clean unsafe.Pointer
 	// owner is the serial of the transaction (or savepoint) in which the page was born; 0 if before the file was opened
 	// or given back since. Guarded by the writer lock.
 	owner uint64
 	// changed is the serial of the transaction that changed the page in place last: older versions find it as it was in
 	// the undo.
 	changed atomic.Uint64
+	// clean is the page as read from a file that cannot be mapped; memory of the Go heap, so that dropping it here is
+	// enough. Set and cleared by compare-and-swap.
+	clean unsafe.Pointer
 	// hot is set by reads of clean and cleared by the CLOCK hand.
 	hot atomic.Bool
 	// patched is the epoch of the patch. Guarded by the writer lock.
 	patched Epoch
 }
+
+// slotNear is the size of the fields of a slot up to changed, in bytes.
+const slotNear = unsafe.Offsetof(slot{}.changed) + unsafe.Sizeof(slot{}.changed)
 
 const (
 	tableShift = 10

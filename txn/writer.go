@@ -308,7 +308,9 @@ func (w *writer) free(ref pager.Ref, n uint32) error {
 	if err := w.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
 		return err
 	}
-	w.freed = append(w.freed, freedRun{id: ref.Pgid, n: n, epoch: ref.Epoch, birth: owner, own: owner >= w.first})
+	w.freed = append(w.freed, freedRun{})
+	f := &w.freed[len(w.freed)-1] // field by field: a literal would be made elsewhere and copied, which waits for it to be there
+	f.id, f.n, f.epoch, f.birth, f.own = ref.Pgid, n, ref.Epoch, owner, owner >= w.first
 	return nil
 }
 

@@ -10,7 +10,8 @@ const line = 64
 // Bytes asks for the lines of b, which should be few: a processor has about twenty on their way at once.
 func Bytes(b []byte) {
 	if len(b) > 0 {
-		lines(unsafe.Pointer(unsafe.SliceData(b)), (len(b)+line-1)/line)
+		p := unsafe.Pointer(unsafe.SliceData(b))
+		lines(p, (int(uintptr(p)%line)+len(b)+line-1)/line) // b may begin in the middle of one
 	}
 }
 
