@@ -11,9 +11,12 @@ const line = 64
 func Bytes(b []byte) {
 	if len(b) > 0 {
 		p := unsafe.Pointer(unsafe.SliceData(b))
-		lines(p, (int(uintptr(p)%line)+len(b)+line-1)/line) // b may begin in the middle of one
+		lines(p, touched(uintptr(p), len(b)))
 	}
 }
+
+// touched is how many lines n bytes lie in that begin at an address, which may be in the middle of one.
+func touched(at uintptr, n int) int { return (int(at%line) + n + line - 1) / line }
 
 // Each asks for the lines of several pieces, the first line of each before the rest of any. A processor can go on from a hint only when it
 // knows where the line is, which takes about as long as a line of memory if nobody was on that page lately; hints that come one
