@@ -96,6 +96,50 @@ func TestAPageIsProvedOnceAfterTheFileWasOpened(t *testing.T) {
 	})
 }
 
+func TestAnExtentIsWhatItsCellSays(t *testing.T) {
+	const size = 5000
+	for _, test := range []struct {
+		name   string
+		sealed bool
+		change func(b []byte)
+		asked  int // the size that the cell says
+		want   string
+	}{
+		{"as_it_is", true, func([]byte) {}, size, ""},
+		{"one_byte_more", true, func([]byte) {}, size + 1, "overflow extent of 5000 bytes where 5001 belong"},
+		{"one_byte_less", true, func([]byte) {}, size - 1, "overflow extent of 5000 bytes where 4999 belong"},
+		{"one_page", true, func([]byte) {}, 100, "wrong checksum"},
+		{"a_page_more", true, func([]byte) {}, size + MinPageSize, "wrong checksum"},
+		{"more_than_the_file", true, func([]byte) {}, 1 << 29, "pages in a file of"},
+		{"size", true, func(b []byte) { putU64(b[offExtentSize:], size+1) }, size, "overflow extent of 5001 bytes where 5000 belong"},
+		{"huge_size", true, func(b []byte) { putU64(b[offExtentSize:], 1<<63) }, size, "overflow extent of 9223372036854775808 bytes"},
+		{"before_the_value", false, func(b []byte) { b[ExtentHeader-1] ^= 1 }, size, "wrong checksum"},
+		{"behind_the_value", false, func(b []byte) { b[ExtentHeader+size] ^= 1 }, size, "wrong checksum"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			forBeds(t, func(t *testing.T, b bed) {
+				b.create(t, MinPageSize)
+				p := b.open(t)
+				extent := newExtent(t, p, bytes.Repeat([]byte{7}, size))
+				base := checkpoint(t, p).Epoch
+				require.NoError(t, p.Close())
+				b.rewrite(t, MinPageSize, extent.Pgid, 2, test.sealed, test.change)
+				p = b.open(t)
+				got, err := p.Extent(extent, test.asked)
+				if test.want == "" {
+					require.NoError(t, err)
+					require.Equal(t, bytes.Repeat([]byte{7}, size), got)
+					require.NoError(t, p.Verify(extent, base, test.asked))
+					return
+				}
+				requireBadPage(t, err, extent.Pgid)
+				require.ErrorContains(t, err, test.want)
+				requireBadPage(t, p.Verify(extent, base, test.asked), extent.Pgid)
+			})
+		})
+	}
+}
+
 func TestAWrongPageIsDamageWithItsNumber(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		for _, test := range []struct {

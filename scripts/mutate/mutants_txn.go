@@ -92,7 +92,7 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			*f = Finger{}
 `, ``},
-	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1] = step{b: b, i: i + 1, n: n + 1}`, `			p.finger.way[1] = step{b: b, i: i, n: n + 1}`},
+	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1].set(b, i+1, n+1)`, `			p.finger.way[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
