@@ -120,7 +120,7 @@ func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
 }
 
 // future makes a file of the meta pages of a new store, changed, and both sealed.
-func future(change func(b []byte)) []byte {
+func stranger(change func(b []byte)) []byte {
 	var file []byte
 	for slot := range 2 {
 		m := Meta{Slot: slot, Epoch: Epoch(slot + 1), Clean: true, StoreID: storeID, PageSize: 4096, SegmentSize: 4 << 20, Pages: 2, NextTree: 4}
@@ -132,7 +132,7 @@ func future(change func(b []byte)) []byte {
 	return file
 }
 
-func TestFilesOfTheFutureAreErrVersion(t *testing.T) {
+func TestFilesOfOtherVersionsAreErrVersion(t *testing.T) {
 	both := slices.Clone(metaFields)
 	for _, f := range metaFields {
 		both = append(both, golden.Field{Off: f.Off + 4096, Size: f.Size, Remark: f.Remark})
@@ -141,11 +141,12 @@ func TestFilesOfTheFutureAreErrVersion(t *testing.T) {
 		name, title string
 		change      func(b []byte)
 	}{
-		{"next-version.hex", "a store of format version 2, 4 KiB pages", func(b []byte) { b[offVersion] = FormatVersion + 1 }},
+		{"earlier-version.hex", "a store of format version 1, 4 KiB pages", func(b []byte) { b[offVersion] = 1 }},
+		{"next-version.hex", "a store of format version 3, 4 KiB pages", func(b []byte) { b[offVersion] = FormatVersion + 1 }},
 		{"unknown-feature.hex", "a store that requires feature 2^63", func(b []byte) { b[offRequired+7] = 0x80 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			golden.Require(t, test.name, test.title, both, future(test.change))
+			golden.Require(t, test.name, test.title, both, stranger(test.change))
 			bed := memoryBed()
 			writeFile(t, bed, golden.Read(t, filepath.Join("testdata", test.name)))
 			_, err := bed.tryOpen()

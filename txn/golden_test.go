@@ -324,8 +324,8 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 	}
 }
 
-func TestFilesOfTheFutureAreErrVersion(t *testing.T) {
-	for _, name := range []string{"next-version.hex", "unknown-feature.hex"} {
+func TestFilesOfOtherVersionsAreErrVersion(t *testing.T) {
+	for _, name := range []string{"earlier-version.hex", "next-version.hex", "unknown-feature.hex"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile("../pager/testdata/" + name)
 			require.NoError(t, err)
