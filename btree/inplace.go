@@ -25,6 +25,7 @@ type stop struct {
 	step
 }
 
+// set is that of a step.
 func (s *stop) set(ref pager.Ref, b []byte, i, n int) {
 	s.ref.Pgid, s.ref.Epoch = ref.Pgid, ref.Epoch
 	s.step.set(b, i, n)

@@ -69,20 +69,6 @@ func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped
 	return p.was, p.reshaped, err
 }
 
-// PutExtent is Put of a value of size bytes that is in an extent already.
-func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64) (was Info, err error) {
-	if err := t.checkDepth(); err != nil {
-		return Info{}, err
-	}
-	p := putter{editor: editor{w: w}, rightmost: true}
-	p.cell.set(key, nil, tag)
-	p.cell.ref = ref
-	p.cell.info |= infoOverflow | uint32(size)
-	err = p.put(t)
-	p.done()
-	return p.was, err
-}
-
 // A putter is one Put on its way down the tree and up again.
 type putter struct {
 	editor

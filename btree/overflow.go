@@ -1,5 +1,23 @@
 package btree
 
+import "github.com/ebbkv/ebb/pager"
+
+// Rows whose value lies in an overflow extent. How that is laid out is the pager's.
+
+// PutExtent is Put of a value of size bytes that is in an extent already.
+func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64) (was Info, err error) {
+	if err := t.checkDepth(); err != nil {
+		return Info{}, err
+	}
+	p := putter{editor: editor{w: w}, rightmost: true}
+	p.cell.set(key, nil, tag)
+	p.cell.ref = ref
+	p.cell.info |= infoOverflow | uint32(size)
+	err = p.put(t)
+	p.done()
+	return p.was, err
+}
+
 // freeExtent gives back the extent of the cell at off, if it has one.
 func (e *editor) freeExtent(b []byte, off int) error {
 	info := infoAt(b, off)

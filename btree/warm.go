@@ -50,10 +50,10 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 				w.Ask(refs[i])
 			}
 		}
-		// In loops of their own: what one key waits for, the next ones wait for at the same time.
 		if level > 2 { // There are so few branches above level 1 that they are near.
 			continue
 		}
+		// In loops of their own: what one key waits for, the next ones wait for at the same time.
 		for i := range changes {
 			near[i] = w.Near(refs[i], size[i])
 		}
