@@ -82,7 +82,7 @@ var (
 var (
 	// ErrNotDatabase is returned by Open for a file that is something else. It is not touched.
 	ErrNotDatabase = errors.New("kv: not an Ebb store")
-	// ErrVersion is returned for a store of a newer format, or with a feature this program does not know.
+	// ErrVersion is returned for a store of another version of the format, or with a feature this program does not know. It is not touched.
 	ErrVersion = errors.New("kv: unknown format version or feature")
 	// ErrCorrupt is returned when bytes read from a file are not what was written. errors.As finds a *CorruptError.
 	ErrCorrupt = badfile.ErrCorrupt

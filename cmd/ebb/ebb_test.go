@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -123,6 +124,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	writeFile(t, text, strings.Repeat("this is no store\n", 1000))
+	earlier := filepath.Join(dir, "earlier")
+	writeFile(t, earlier, string(golden.Read(t, "../../pager/testdata/earlier-version.hex")))
 	good(t, "put", s, "k", "v")
 
 	for _, c := range []struct {
@@ -133,6 +136,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		{"missing", []string{"get", s + ".absent", "k"}, "missing", "ebb put"},
 		{"not_a_store", []string{"get", text, "k"}, "not_a_store", "something else"},
+		{"earlier_version", []string{"get", earlier, "k"}, "version", "another version of Ebb"},
 		{"directory", []string{"get", dir, "k"}, "path", "regular file"},
 		{"empty_key", []string{"put", s, "", "v"}, "key_empty", "at least one byte"},
 		{"long_key", []string{"put", s, strings.Repeat("k", 5000), "v"}, "key_too_large", "a quarter of the page"},

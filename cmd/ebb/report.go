@@ -52,7 +52,7 @@ var advices = []advice{
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
-	{"version", kv.ErrVersion, "a newer Ebb wrote this store: use the ebb command of that version"},
+	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use its ebb command; `ebb export` of it takes the rows out"},
 	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
 	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
