@@ -18,12 +18,13 @@ import (
 const module = "github.com/ebbkv/ebb/"
 
 // cupboards serve every room and know none.
-var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault"}
+var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault", "internal/keyorder"}
 
 // rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
 var rooms = map[string][]string{
 	"internal/badfile":   {},
 	"internal/invariant": {},
+	"internal/keyorder":  {},
 	"internal/mapfault":  {},
 	"internal/offheap":   {},
 	"internal/prefetch":  {},

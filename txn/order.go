@@ -1,11 +1,10 @@
 package txn
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 
+	"github.com/ebbkv/ebb/internal/keyorder"
 	"github.com/ebbkv/ebb/internal/offheap"
 	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/wal"
@@ -25,25 +24,15 @@ type batch struct {
 	broken  bool       // the last operation does not decode
 	named   []place    // of values that operations name, of all batches so far
 
-	runs   []keyRun // operations since the last one that kept its place
+	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree
 	byTree map[TreeID]int
-	spare  []uint64 // memory for putting runs in order
-	slab   []byte   // where ops began
+	slab   []byte // where ops began
 }
 
 // commitAt is where in ops the operations of a commit, or of a piece of one, begin.
 type commitAt struct {
 	at  uint32
 	lsn wal.LSN
-}
-
-// A keyRun is operations on keys of one tree. Each is the head of its key, above where in ops it begins: in the order of
-// these numbers, those with different heads are in the order of their keys, and those on one key in that of the log.
-type keyRun struct {
-	ops    []uint64
-	first  []byte // key
-	prefix int    // bytes that all keys share with it: heads begin behind
-	stale  int    // so many of the first ops have a head that begins further on
 }
 
 // newBatch is for about room bytes of operations. Its memory is outside the Go heap as long as that is enough: in huge pages, since
@@ -131,96 +120,24 @@ func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
 		if i < cap(b.runs) {
 			b.runs = b.runs[:i+1] // its memory is used again
 		} else {
-			b.runs = append(b.runs, keyRun{})
+			b.runs = append(b.runs, keyorder.Run{})
 		}
-		b.runs[i].first, b.runs[i].prefix = key, len(key)
 	}
-	r := &b.runs[i]
-	before := r.prefix
-	for r.prefix > len(key) || !bytes.Equal(key[:r.prefix], r.first[:r.prefix]) {
-		r.prefix--
-	}
-	if r.prefix < before {
-		r.stale = len(r.ops)
-	}
-	r.ops = append(r.ops, uint64(head(key[r.prefix:]))<<32|uint64(at))
+	b.runs[i].Add(key, at)
 }
 
 // endRuns adds the runs to the order, one after the other, and empties them.
 func (b *batch) endRuns() {
 	for i := range b.runs {
-		r := &b.runs[i]
-		for k, op := range r.ops[:r.stale] {
-			r.ops[k] = uint64(head(b.key(op)[r.prefix:]))<<32 | uint64(uint32(op))
-		}
-		b.spare = sortByHead(r.ops, b.spare)
-		b.sortEqualHeads(r.ops)
-		for _, op := range r.ops {
-			b.order = append(b.order, uint32(op))
-		}
-		r.ops, r.first, r.stale = r.ops[:0], nil, 0
+		b.order = b.runs[i].Places(b.order, b.key)
+		b.runs[i].Reset()
 	}
 	b.runs = b.runs[:0]
 	clear(b.byTree)
 }
 
-// sortByHead sorts ops by their upper halves; those that are equal stay in the order in which they are, which is that of their lower
-// halves. It puts them into 256 places by each byte of the heads in turn, the last one first: half a million take a tenth of the time
-// that comparing them takes. It returns the memory that it used, spare or more.
-func sortByHead(ops, spare []uint64) []uint64 {
-	const few = 512 // for which the places cost more
-	if len(ops) < few {
-		slices.Sort(ops)
-		return spare
-	}
-	spare = slices.Grow(spare[:0], len(ops))[:len(ops)]
-	from, to := ops, spare
-	for shift := 32; shift < 64; shift += 8 {
-		var place [256]int
-		for _, op := range from {
-			place[byte(op>>shift)]++
-		}
-		begin := 0
-		for i, n := range place {
-			place[i] = begin
-			begin += n
-		}
-		for _, op := range from {
-			at := &place[byte(op>>shift)]
-			to[*at] = op
-			*at++
-		}
-		from, to = to, from
-	}
-	return spare
-}
-
-// sortEqualHeads puts operations whose heads say nothing in the order of their whole keys, and then of the log.
-func (b *batch) sortEqualHeads(ops []uint64) {
-	for from := 0; from < len(ops); {
-		to := from + 1
-		for to < len(ops) && ops[to]>>32 == ops[from]>>32 {
-			to++
-		}
-		if to-from > 1 {
-			slices.SortStableFunc(ops[from:to], func(x, y uint64) int { return bytes.Compare(b.key(x), b.key(y)) })
-		}
-		from = to
-	}
-}
-
 // key is that of an operation which has been decoded before.
-func (b *batch) key(op uint64) []byte {
-	r, _, _ := decodeRedo(b.ops[uint32(op):])
+func (b *batch) key(at uint32) []byte {
+	r, _, _ := decodeRedo(b.ops[at:])
 	return r.key
-}
-
-// head is the big-endian value of the first 4 bytes of b, padded with zeros: equal heads do not mean equal keys.
-func head(b []byte) uint32 {
-	if len(b) >= 4 {
-		return binary.BigEndian.Uint32(b)
-	}
-	var h [4]byte
-	copy(h[:], b)
-	return binary.BigEndian.Uint32(h[:])
 }

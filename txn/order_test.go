@@ -220,24 +220,6 @@ func TestLeadingCutsBetweenOperations(t *testing.T) {
 	}
 }
 
-// TestSortByHeadIsASort holds it against one of the library, around the number from which places are used.
-func TestSortByHeadIsASort(t *testing.T) {
-	rnd := rand.New(rand.NewSource(1))
-	var spare []uint64
-	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000, 600} {
-		for _, mask := range []uint32{0, 0xff, 0xff00, 0xff00ff00, 1<<32 - 1} {
-			ops := make([]uint64, n)
-			for i := range ops {
-				ops[i] = uint64(rnd.Uint32()&mask)<<32 | uint64(i*100)
-			}
-			want := slices.Clone(ops)
-			slices.Sort(want)
-			spare = sortByHead(ops, spare)
-			require.Equal(t, want, ops, "%d with heads in %#x", n, mask)
-		}
-	}
-}
-
 // BenchmarkBatchSort takes 600,000 rows with keys at random and puts them in order.
 func BenchmarkBatchSort(b *testing.B) {
 	rnd := rand.New(rand.NewSource(1))

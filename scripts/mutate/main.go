@@ -192,6 +192,8 @@ func suitesOf(m mutant) []suite {
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
 		"kv":    {{"kv", "."}},
 		"cf":    {{"cf", "."}, {"kv", "Family|CF"}, crashes},
+
+		"internal/keyorder": {{"internal/keyorder", "."}, most},
 	}
 	room := filepath.Dir(m.file)
 	return slices.Clone(all[room])
