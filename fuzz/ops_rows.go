@@ -95,7 +95,8 @@ func opBatch(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opApply is one commit of puts and deletions in all families that come in any order, often of a key that the batch has had before.
+// opApply is one commit of puts and deletions in all families that come in any order, often of a key that the batch has had before. The log has it before the
+// rows of the indexes are carried out. In one of three cases the commit is given up at its end, and made once more.
 func opApply(r *Run, rnd *rand.Rand) error {
 	// What readers found expired is evicted before, by a commit of its own.
 	if err := r.update(kv.Sync, func(*tx) error { return errRollback }); err != nil {
@@ -127,6 +128,11 @@ func opApply(r *Run, rnd *rand.Rand) error {
 		}
 	}
 	lastRow(t, b, defaultFamily)
+	if rnd.IntN(3) == 0 {
+		if err := r.givenUp(t, b); err != nil {
+			return err
+		}
+	}
 	return r.applied(t, b)
 }
 

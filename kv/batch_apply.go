@@ -30,9 +30,13 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	}
 	defer db.shots.done(tx)
 	families := make([]*verbs, len(ops.families))
+	defer release(families...)
 	err = ops.foretell(tx, families)
 	if err == nil {
 		err = ops.replay(tx, families)
+	}
+	if err == nil {
+		err = tx.settle(families...)
 	}
 	if err == nil {
 		err = tx.commit(ctx)
@@ -56,7 +60,11 @@ func (b *batchOps) replay(tx *Tx, families []*verbs) error {
 			if families[family] == nil {
 				families[family] = &tx.CF(b.families[family]).verbs
 			}
-			if err := families[family].applyAll(ops[:alike]); err != nil {
+			v := families[family]
+			if !tx.inner.LoggedAhead() {
+				v.hold()
+			}
+			if err := v.applyAll(ops[:alike]); err != nil {
 				return err
 			}
 			ops = ops[alike:]

@@ -137,6 +137,30 @@ func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
 	}
 }
 
+// TestBatchThatBringsTheFirstExpiries puts some of its own rows again, and deletes others, before any index has one of them.
+func TestBatchThatBringsTheFirstExpiries(t *testing.T) {
+	db := openTest(t)
+	b := db.NewBatch()
+	for round := range 3 {
+		for i := range 40 {
+			switch key := fmt.Appendf(nil, "%02d", i); {
+			case round == 0:
+				b.PutTTL(key, []byte("first"), time.Hour)
+			case i%4 == round:
+				b.Put(key, []byte("for ever"))
+			case i%4 == 3:
+				b.Delete(key)
+			}
+		}
+	}
+	require.NoError(t, db.Apply(t.Context(), b))
+	require.Len(t, rows(t, db, "default"), 30)
+	require.Len(t, expiring(t, db, "default"), 10)
+	for p := range db.Check(t.Context()) {
+		require.Fail(t, p.String())
+	}
+}
+
 // expiring lists the keys of a family that expire, in the order in which they do.
 func expiring(t *testing.T, db *kv.DB, family string) (list []string) {
 	t.Helper()

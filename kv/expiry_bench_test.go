@@ -79,6 +79,69 @@ func BenchmarkExpiryPut(b *testing.B) {
 	}
 }
 
+// BenchmarkExpiryApply counts batches of 1000 puts of rows that expire and get another expiry, at random among a million, with a sync and without.
+func BenchmarkExpiryApply(b *testing.B) {
+	const rows, batch = 1_000_000, 1000
+	for _, d := range []kv.Durability{kv.NoSync, kv.Sync} {
+		b.Run(fmt.Sprint(d), func(b *testing.B) {
+			db := openFile(b, &kv.Options{Durability: d})
+			some, v := db.NewBatch(), make([]byte, 100)
+			k := make([]byte, 16)
+			apply := func(key func(i int) []byte) {
+				some.Reset()
+				for i := range batch {
+					some.PutTTL(key(i), v, time.Hour)
+				}
+				if err := db.Apply(b.Context(), some); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for at := 0; at < rows; at += batch {
+				apply(func(i int) []byte { return scattered(k, at+i) })
+			}
+			for b.Loop() {
+				apply(func(int) []byte { return scattered(k, rand.IntN(rows)) })
+			}
+			b.ReportMetric(float64(b.N)*batch/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
+// BenchmarkExpiryShared counts durable one-shot puts of rows that expire, by many goroutines, at random among a million.
+func BenchmarkExpiryShared(b *testing.B) {
+	const rows = 1_000_000
+	for _, writers := range []int{8, 64} {
+		b.Run(fmt.Sprintf("%d writers", writers), func(b *testing.B) {
+			db := openFile(b, nil)
+			some, v := db.NewBatch(), make([]byte, 100)
+			for at := 0; at < rows; at += 1000 {
+				some.Reset()
+				for i := range 1000 {
+					some.PutTTL(scattered(make([]byte, 16), at+i), v, time.Hour)
+				}
+				if err := db.Apply(b.Context(), some); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := db.Checkpoint(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.SetParallelism(writers / 2)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				k := make([]byte, 16)
+				for pb.Next() {
+					if err := db.PutTTL(scattered(k, rand.IntN(rows)), v, time.Hour); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
 // BenchmarkExpiryGet compares a get in a plain family, of a permanent key in a family with 50 % keys that expire, and of
 // a live key there that expires.
 func BenchmarkExpiryGet(b *testing.B) {

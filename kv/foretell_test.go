@@ -16,6 +16,7 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/ttl"
 )
 
 // ahead counts the writes of the log that are started, knows whether one is on its way, and asks a function before each other call of the file
@@ -84,11 +85,52 @@ func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 		}},
 		"of_another_family":      {want: 1, make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("plain")); return b }},
 		"where_a_key_expires":    {make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("timed")); return b }},
-		"that_expire_by_default": {make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("usual")); return b }},
+		"that_expire_by_default": {want: 1, make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("usual")); return b }},
 		"of_two_families":        {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); twenty(b.CF("timed")); return b }},
 		"with_an_expiry": {make: func(db *kv.DB) *kv.Batch {
 			b := puts(db, 20)
 			b.PutTTL([]byte("k"), nil, time.Hour)
+			return b
+		}},
+		"with_expiries": {want: 1, make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			for i := range enough / 2 { // each is a row of two indexes
+				b.PutTTL(fmt.Append(nil, i), nil, time.Hour)
+			}
+			return b
+		}},
+		"with_expiries_in_families": {want: 1, make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			for i := range enough / 4 {
+				b.CF("plain").PutTTL(fmt.Append(nil, i), nil, time.Hour)
+				b.CF("timed").PutTTL(fmt.Append(nil, i), nil, time.Minute)
+				b.PutTTL(fmt.Append(nil, i), nil, time.Hour)
+				b.Delete(fmt.Append(nil, i))
+			}
+			return b
+		}},
+		"with_expiries_and_a_range": {want: 1, make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			for i := range 2 * enough {
+				b.PutTTL(fmt.Append(nil, i), nil, time.Hour)
+				if i == enough {
+					b.DeleteRange([]byte("1"), []byte("2"))
+				}
+			}
+			return b
+		}},
+		"with_expiries_and_a_large_value": {make: func(db *kv.DB) *kv.Batch {
+			b := db.NewBatch()
+			for i := range enough {
+				b.PutTTL(fmt.Append(nil, i), make([]byte, 300*i*i), time.Hour)
+			}
+			return b
+		}},
+		"with_too_many_expiries": {make: func(db *kv.DB) *kv.Batch {
+			b := db.NewBatch()
+			for i := range 10_000 {
+				b.PutTTL(fmt.Append(nil, i), nil, time.Hour)
+			}
 			return b
 		}},
 		"with_a_range":       {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); b.DeleteRange([]byte("key 00100"), nil); return b }},
@@ -100,7 +142,14 @@ func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
-			db, fsys := openAhead(t, disk, c.o)
+			o := kv.Options{}
+			if c.o != nil {
+				o = *c.o
+			}
+			clock := newClock()
+			clock.ms.Store(time.Now().UnixMilli())
+			o.Clock = func() time.Time { clock.move(time.Second); return clock.now() } // Each batch gives other expiries.
+			db, fsys := openAhead(t, disk, &o)
 			plainDB := openTest(t) // does everything one call after the other
 			for _, db := range []*kv.DB{db, plainDB} {
 				require.NoError(t, db.Update(func(tx *kv.Tx) error {
@@ -121,6 +170,7 @@ func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 			for _, family := range []string{"default", "plain", "usual", "timed"} {
 				require.Equal(t, rows(t, plainDB, family), rows(t, db, family))
 				require.Equal(t, rows(t, plainDB, family), rows(t, left, family))
+				require.Equal(t, expiring(t, db, family), expiring(t, left, family))
 			}
 			require.NoError(t, db.Close())
 		})
@@ -134,11 +184,24 @@ func twenty(b *kv.BatchCF) {
 }
 
 // full is a store of some hundred leaves, on a disk, of which nothing is in memory, with a log that has begun.
-func full(t *testing.T) (*crashfs.Disk, *kv.DB, *ahead) {
+func full(t *testing.T) (*crashfs.Disk, *kv.DB, *ahead) { return fullOf(t, puts) }
+
+// fullOfExpiries is full, of rows that expire.
+func fullOfExpiries(t *testing.T) (*crashfs.Disk, *kv.DB, *ahead) {
+	return fullOf(t, func(db *kv.DB, n int) *kv.Batch {
+		b := db.NewBatch()
+		for i := range n {
+			b.PutTTL(fmt.Appendf(nil, "key %05d", i*37), nil, time.Hour+time.Duration(i)*time.Second)
+		}
+		return b
+	})
+}
+
+func fullOf(t *testing.T, rows func(db *kv.DB, n int) *kv.Batch) (*crashfs.Disk, *kv.DB, *ahead) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
 	db, _ := openAhead(t, disk, nil)
-	require.NoError(t, db.Apply(t.Context(), puts(db, 20000)))
+	require.NoError(t, db.Apply(t.Context(), rows(db, 20000)))
 	require.NoError(t, db.Close())
 	db, fsys := openAhead(t, disk, nil)
 	require.NoError(t, db.Put([]byte("first"), nil))
@@ -150,6 +213,18 @@ func changed(db *kv.DB) *kv.Batch {
 	b := db.NewBatch()
 	for i := range 30 {
 		b.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed"))
+	}
+	return b
+}
+
+// changedExpiries is changed with other expiries, and some rows that have none any more.
+func changedExpiries(db *kv.DB) *kv.Batch {
+	b := db.NewBatch()
+	for i := range 30 {
+		key := fmt.Appendf(nil, "key %05d", i*600*37)
+		if b.PutTTL(key, []byte("changed"), 1000*time.Hour); i%5 == 0 {
+			b.Put(key, []byte("changed"))
+		}
 	}
 	return b
 }
@@ -167,33 +242,43 @@ func countChanged(t *testing.T, db *kv.DB) (n int) {
 // TestBatchThatFailsIsTakenBack: the log has it, and gives it up before the call returns. Whoever comes next finds nothing of it.
 func TestBatchThatFailsIsTakenBack(t *testing.T) {
 	for _, fails := range []int{1, 2, 20} {
-		disk, db, fsys := full(t)
-		reads := 0
-		fsys.hook = func(call string) error {
-			if call == "read" && fsys.flying.Load() {
-				if reads++; reads == fails {
-					return errMachine
-				}
-			}
-			return nil
-		}
-		b := changed(db)
-		err := db.Apply(t.Context(), b)
-		require.ErrorIs(t, err, errMachine)
-		require.NotErrorIs(t, err, kv.ErrCommitUnknown)
-		require.EqualValues(t, 1, fsys.started.Load())
-		require.Zero(t, countChanged(t, db))
-		require.Zero(t, countChanged(t, again(t, disk)))
-		require.NoError(t, db.Put([]byte("next"), nil))
-		left := again(t, disk)
-		require.Zero(t, countChanged(t, left))
-		_, err = left.Get([]byte("next"))
-		require.NoError(t, err)
-		require.NoError(t, db.Apply(t.Context(), b))
-		require.Equal(t, 30, countChanged(t, again(t, disk)))
-		checkStore(t, db)
-		require.NoError(t, db.Close())
+		t.Run(fmt.Sprint(fails), func(t *testing.T) { requireTakenBack(t, fails, full, changed) })
+		t.Run(fmt.Sprintf("%d_of_expiries", fails), func(t *testing.T) { requireTakenBack(t, fails, fullOfExpiries, changedExpiries) })
 	}
+}
+
+// requireTakenBack fails a read of a batch, the fails-th beside the write of its record.
+func requireTakenBack(t *testing.T, fails int, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), changed func(*kv.DB) *kv.Batch) {
+	t.Helper()
+	disk, db, fsys := full(t)
+	reads := 0
+	fsys.hook = func(call string) error {
+		if call == "read" && fsys.flying.Load() {
+			if reads++; reads == fails {
+				return errMachine
+			}
+		}
+		return nil
+	}
+	b, before := changed(db), expiring(t, db, "default")
+	err := db.Apply(t.Context(), b)
+	require.ErrorIs(t, err, errMachine)
+	require.NotErrorIs(t, err, kv.ErrCommitUnknown)
+	require.EqualValues(t, 1, fsys.started.Load())
+	require.Zero(t, countChanged(t, db))
+	require.Zero(t, countChanged(t, again(t, disk)))
+	require.NoError(t, db.Put([]byte("next"), nil))
+	left := again(t, disk)
+	require.Zero(t, countChanged(t, left))
+	require.Equal(t, before, expiring(t, left, "default"))
+	_, err = left.Get([]byte("next"))
+	require.NoError(t, err)
+	require.NoError(t, db.Apply(t.Context(), b))
+	left = again(t, disk)
+	require.Equal(t, 30, countChanged(t, left))
+	require.Equal(t, expiring(t, db, "default"), expiring(t, left, "default"))
+	checkStore(t, db)
+	require.NoError(t, db.Close())
 }
 
 // TestBatchThatCannotBeTakenBackIsInDoubt: the disk refuses what would.
@@ -251,31 +336,8 @@ func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
 // TestSharedWritesAreWrittenWhileTheyAreCarriedOut, and each alone if that fails.
 func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	for _, fail := range []bool{false, true} {
-		disk, db, fsys := full(t)
-		failed := false
-		fsys.hook = func(call string) error {
-			if fail && !failed && call == "read" && fsys.flying.Load() {
-				failed = true
-				return errMachine
-			}
-			return nil
-		}
-		var writes []func() error
-		for i := range 30 {
-			writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) })
-		}
-		writes = append(writes, func() error { return db.Delete([]byte("key 00037")) })
-		for i, err := range together(t, db, writes...) {
-			require.NoError(t, err, i)
-		}
-		require.EqualValues(t, 1, fsys.started.Load())
-		require.Equal(t, fail, failed)
-		left := again(t, disk)
-		require.Equal(t, 30, countChanged(t, left))
-		_, err := left.Get([]byte("key 00037"))
-		require.ErrorIs(t, err, kv.ErrNotFound)
-		checkStore(t, db)
-		require.NoError(t, db.Close())
+		requireShared(t, fail, full, func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) })
+		requireShared(t, fail, fullOfExpiries, func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) })
 	}
 	t.Run("one_is_refused", func(t *testing.T) {
 		_, db, fsys := full(t)
@@ -291,6 +353,53 @@ func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	})
 }
 
+// requireShared makes writes that share a transaction, and fails a read beside the write of their record or none.
+func requireShared(t *testing.T, fail bool, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), put func(db *kv.DB, key []byte) error) {
+	t.Helper()
+	disk, db, fsys := full(t)
+	failed := false
+	fsys.hook = func(call string) error {
+		if fail && !failed && call == "read" && fsys.flying.Load() {
+			failed = true
+			return errMachine
+		}
+		return nil
+	}
+	var writes []func() error
+	for i := range 30 {
+		writes = append(writes, func() error { return put(db, fmt.Appendf(nil, "key %05d", i*600*37)) })
+	}
+	writes = append(writes, func() error { return db.Delete([]byte("key 00037")) })
+	for i, err := range together(t, db, writes...) {
+		require.NoError(t, err, i)
+	}
+	require.EqualValues(t, 1, fsys.started.Load())
+	require.Equal(t, fail, failed)
+	left := again(t, disk)
+	require.Equal(t, 30, countChanged(t, left))
+	require.Equal(t, expiring(t, db, "default"), expiring(t, left, "default"))
+	_, err := left.Get([]byte("key 00037"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	checkStore(t, db)
+	require.NoError(t, db.Close())
+}
+
+// TestSharedWriteThatIsOneTooMany for those that are carried out together is held back as they are: it gives the first key another expiry.
+func TestSharedWriteThatIsOneTooMany(t *testing.T) {
+	db := openTest(t)
+	var writes []func() error
+	for i := range ttl.ApplyRows {
+		writes = append(writes, func() error { return db.PutTTL(fmt.Appendf(nil, "%02d", i), nil, time.Hour) })
+	}
+	writes = append(writes, func() error { return db.PutTTL([]byte("00"), nil, time.Minute) })
+	require.NoError(t, errors.Join(together(t, db, writes...)...))
+	left, err := db.TTL([]byte("00"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, left, time.Minute)
+	require.Len(t, expiring(t, db, "default"), ttl.ApplyRows)
+	checkStore(t, db)
+}
+
 // TestForetoldBesideEachOther lets batches, single writes and checkpoints meet on a real file system.
 func TestForetoldBesideEachOther(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.ebb")
@@ -304,12 +413,16 @@ func TestForetoldBesideEachOther(t *testing.T) {
 				if g < 3 {
 					b.Reset()
 					for j := range 40 {
-						b.Put(fmt.Appendf(nil, "%d/%d/%d", g, i, j), make([]byte, 50))
+						if key := fmt.Appendf(nil, "%d/%d/%d", g, i, j); i%2 == 0 {
+							b.Put(key, make([]byte, 50))
+						} else {
+							b.PutTTL(key, make([]byte, 50), time.Hour)
+						}
 					}
 					if err := db.Apply(t.Context(), b); err != nil {
 						t.Error(err)
 					}
-				} else if err := db.Put(fmt.Appendf(nil, "%d/%d", g, i), nil); err != nil {
+				} else if err := db.PutTTL(fmt.Appendf(nil, "%d/%d", g, i), nil, time.Hour); err != nil {
 					t.Error(err)
 				}
 			}

@@ -49,6 +49,9 @@ func (v *verbs) applyAll(ops []operation) (err error) {
 			if err := v.applyRows(changes[:n]); err != nil {
 				return err
 			}
+			if err := v.settle(); err != nil {
+				return err
+			}
 			if err := v.removeRange(op.first, op.second); err != nil {
 				return err
 			}
@@ -64,10 +67,17 @@ func (v *verbs) applyAll(ops []operation) (err error) {
 }
 
 func (v *verbs) applyRows(changes []ttl.Change) error {
-	if len(changes) == 0 {
+	switch {
+	case len(changes) == 0:
 		return nil
+	case v.held == nil:
+		return v.below(v.rows().Apply(changes))
 	}
-	return v.below(v.rows().Apply(changes))
+	err := v.below(v.rows().ApplyHeld(changes, v.held))
+	if err == nil && v.held.Len() >= mostHeld {
+		err = v.settle()
+	}
+	return err
 }
 
 // change makes c what the operation does to a row.

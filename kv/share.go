@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/ebbkv/ebb/ttl"
@@ -294,6 +295,26 @@ func (s *shots) dismiss(me *shot) {
 // share carries out writes in their order, some of them together, and counts those that the transaction has. The others are marked: those that
 // changed nothing and failed, and those for which it has grown too large; all of them, if one failed half-way.
 func (tx *Tx) share(group []*shot) (done int) {
+	v := &tx.verbs
+	if rowsOf(group, v.name) && !tx.inner.LoggedAhead() {
+		v.hold()
+		defer release(v)
+	}
+	done = tx.shareRows(group)
+	if done > 0 && tx.settle(v) != nil {
+		allAlone(group)
+		return 0
+	}
+	return done
+}
+
+// rowsOf says that all writes are operations on rows of one family.
+func rowsOf(group []*shot, family string) bool {
+	return !slices.ContainsFunc(group, func(one *shot) bool { return one.call != nil || one.family != family })
+}
+
+// shareRows is share, but that changes of indexes may be held back.
+func (tx *Tx) shareRows(group []*shot) (done int) {
 	apart := 0 // of the next ones, which failed together and changed nothing: one of them is to blame
 	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
@@ -346,7 +367,7 @@ func alike(group []*shot, bytes int64) (n int) {
 // carryOut does what several writes do that are alike, or one.
 func (tx *Tx) carryOut(some []*shot) error {
 	v := tx.family(some[0].family)
-	if len(some) == 1 {
+	if len(some) == 1 && v.held == nil {
 		return some[0].carryOut(v)
 	}
 	var ops [ttl.ApplyRows]operation

@@ -24,6 +24,8 @@ type verbs struct {
 	gone  error
 	at    uint32
 	first *cf.Family // the family as it was first found
+
+	held *ttl.Entries // what is held back; nil: nothing is. See hold.
 }
 
 // ready returns what keeps a call from being carried out.

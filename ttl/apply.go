@@ -1,6 +1,10 @@
 package ttl
 
-import "github.com/ebbkv/ebb/txn"
+import (
+	"slices"
+
+	"github.com/ebbkv/ebb/txn"
+)
 
 // A Change puts a row, with its expiry as the tag and 0 for none, or deletes one.
 type Change = txn.Change
@@ -11,14 +15,31 @@ const ApplyRows = txn.ApplyRows
 // Apply carries out changes in their order, ApplyRows at most, as Put and Delete would. It goes through one tree after the other, and
 // waits once for what all of the rows need there.
 func (r Rows) Apply(changes []Change) error {
-	timed, expiring := r.Timed(), false
+	e := Hold()
+	defer e.Release()
+	if err := r.ApplyHeld(changes, e); err != nil {
+		return err
+	}
+	return r.Settle(e)
+}
+
+// ApplyHeld is Apply without the indexes: what changes there is added to e. Until it has been settled, the family is written by ApplyHeld
+// with the same e only, and not read.
+func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
+	timed, expiring := r.Timed() || e.Len() > 0, false
 	for i := range changes {
 		expiring = expiring || changes[i].Tag != 0
 	}
 	if !timed && !expiring {
 		return r.Tx.Apply(r.Family.Data(), changes, nil)
 	}
-	if err := r.room(applySize(changes)); err != nil {
+	need := applySize(changes)
+	if e.Len() > 0 && r.room(e.logBytes()+need) != nil { // That is more than they take.
+		if err := r.Settle(e); err != nil {
+			return err
+		}
+	}
+	if err := r.room(need); err != nil {
 		return err
 	}
 	if expiring {
@@ -31,7 +52,8 @@ func (r Rows) Apply(changes []Change) error {
 	if err := r.Tx.Apply(r.Family.Data(), changes, was); err != nil {
 		return err
 	}
-	return r.reindexAll(changes, was)
+	e.add(changes, was)
+	return nil
 }
 
 func applySize(changes []Change) (size int) {
@@ -45,43 +67,36 @@ func applySize(changes []Change) (size int) {
 	return size
 }
 
-// reindexAll is reindex for each of the changes: was are the rows that were there.
-func (r Rows) reindexAll(changes []Change, was []txn.Info) error {
-	var keys [ApplyRows]Change
-	var due [2 * ApplyRows]Change
-	var buf [2 * ApplyRows * 32]byte // Longer keys are allocated.
-	rows, k, d := buf[:0], 0, 0
-	row := func(expiry int64, key []byte) []byte {
-		from := len(rows)
-		rows = appendDue(rows, expiry, key)
-		return rows[from:len(rows):len(rows)]
+// Foretell says what Settle is going to do: see txn.Tx.LogAhead.
+func (r Rows) Foretell(e *Entries) {
+	for i := range e.keys {
+		r.Tx.Foretell(r.Family.KeyIndex(), &e.keys[i])
 	}
-	for i := range changes {
-		key, old, expiry := changes[i].Key, was[i].Tag, changes[i].Tag
-		if old == expiry {
-			continue
-		}
-		if old != 0 {
-			due[d] = Change{Key: row(old, key), Delete: true}
-			d++
-		}
-		if expiry == 0 {
-			keys[k] = Change{Key: key, Delete: true}
-			k++
-			continue
-		}
-		due[d] = Change{Key: row(expiry, key)}
-		keys[k] = Change{Key: key, Value: due[d].Key[:expirySize]}
-		k, d = k+1, d+1
+	for _, i := range e.dueInOrder() {
+		r.Tx.Foretell(r.Family.ExpiryIndex(), &e.due[i])
 	}
-	if k == 0 {
+}
+
+// Settle makes the indexes tell of the rows what e holds, and empties it.
+func (r Rows) Settle(e *Entries) error {
+	if e.Len() == 0 {
 		return nil
 	}
 	if err := r.indexed(); err != nil {
 		return err
 	}
-	if err := r.Tx.Apply(r.Family.KeyIndex(), keys[:k], nil); err != nil {
+	if err := r.Tx.Apply(r.Family.KeyIndex(), e.keys, nil); err != nil {
 		return err
 	}
-	return r.Tx.Apply(r.Family.ExpiryIndex(), due[:d], nil)
+	var buf [ApplyRows]Change
+	for some := range slices.Chunk(e.dueInOrder(), len(buf)) {
+		for n, i := range some {
+			buf[n] = e.due[i]
+		}
+		if err := r.Tx.Apply(r.Family.ExpiryIndex(), buf[:len(some)], nil); err != nil {
+			return err
+		}
+	}
+	e.Reset()
+	return nil
 }

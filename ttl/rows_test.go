@@ -78,6 +78,8 @@ var writingVerbs = map[string]func(r Rows) error{
 	"set_expiry":             func(r Rows) error { return r.SetExpiry(shelfKey(8), 99_000) },
 	"persist":                func(r Rows) error { return r.SetExpiry(shelfKey(10), 0) },
 	"delete":                 func(r Rows) error { return r.Delete(shelfKey(12)) },
+	"apply":                  func(r Rows) error { return r.Apply(someChanges()) },
+	"apply_held":             applyHeld,
 	"clear":                  func(r Rows) error { return r.Clear() },
 	"delete_range_of_some":   func(r Rows) error { return r.DeleteRange(shelfKey(7), shelfKey(590)) },
 	"delete_range_from_none": func(r Rows) error { return r.DeleteRange(nil, shelfKey(50)) },
@@ -92,6 +94,30 @@ var writingVerbs = map[string]func(r Rows) error{
 		_, err := r.Evict(300_000, notes, heard)
 		return err
 	},
+}
+
+// someChanges of rows with and without an expiry, to the one and the other, one of them twice.
+func someChanges() []Change {
+	return []Change{
+		{Key: shelfKey(20), Value: []byte("v"), Tag: 99_000}, {Key: shelfKey(311), Value: []byte("v"), Tag: 98_000},
+		{Key: shelfKey(500), Delete: true}, {Key: shelfKey(20), Value: []byte("w")},
+	}
+}
+
+// applyHeld puts twice as many rows as Apply takes, and settles once.
+func applyHeld(r Rows) error {
+	e := Hold()
+	defer e.Release()
+	for i := range 2 {
+		var some []Change
+		for k := range ApplyRows {
+			some = append(some, Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"), Tag: int64(90_000 - k)})
+		}
+		if err := r.ApplyHeld(some, e); err != nil {
+			return err
+		}
+	}
+	return r.Settle(e)
 }
 
 var readingVerbs = map[string]func(r Rows) error{
@@ -204,4 +230,37 @@ func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
 			require.EqualValues(t, shelfKeys/2, r.Tx.Rows(r.Family.ExpiryIndex()))
 		})
 	}
+}
+
+// TestWhatIsHeldBackCountsForTheRoom: a transaction takes the same rows, whether the indexes come later or at once. When what is held back may not fit any
+// more, it is settled, so that its real size counts.
+func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
+	disk := newShelf(t)
+	s := openShelf(t, disk)
+	defer func() { require.NoError(t, s.Close()) }()
+	fit := func(most int64, held bool) (rows int) {
+		r, done := rowsOf(t, s)
+		defer done(false)
+		r.MaxTxnBytes = r.Tx.Bytes() + most
+		e := Hold()
+		defer e.Release()
+		for ; ; rows++ {
+			c := []Change{{Key: fmt.Appendf(nil, "new %d", rows), Value: make([]byte, 50), Tag: 99_000}}
+			apply := func() error { return r.Apply(c) }
+			if held {
+				apply = func() error { return r.ApplyHeld(c, e) }
+			}
+			if err := apply(); err != nil {
+				require.ErrorIs(t, err, txn.ErrTxnTooBig)
+				require.NoError(t, r.Settle(e))
+				require.LessOrEqual(t, r.Tx.Bytes(), r.MaxTxnBytes)
+				require.Empty(t, findings(t, r))
+				return rows
+			}
+		}
+	}
+	for _, most := range []int64{0, 500, 5_000, 100_000} {
+		require.Equal(t, fit(most, false), fit(most, true), "%d bytes", most)
+	}
+	require.Greater(t, fit(100_000, true), 300)
 }

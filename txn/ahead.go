@@ -36,8 +36,8 @@ func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {
 		return false
 	}
-	return changes >= tx.s.o.AheadFrom && bytes <= mostAhead && longest <= tree.MaxInline(w.PageSize()) &&
-		!w.lazy && w.flushed == 0 && len(w.saves) == 0 && tx.s.o.MaxBytes == 0 && w.bytes()+2*int64(bytes) <= tx.s.o.MaxTxnBytes
+	return changes >= tx.s.o.AheadFrom && w.bytes()+int64(bytes) <= mostAhead && longest <= tree.MaxInline(w.PageSize()) &&
+		!w.lazy && w.flushed == 0 && w.named == 0 && len(w.saves) == 0 && tx.s.o.MaxBytes == 0 && w.bytes()+2*int64(bytes) <= tx.s.o.MaxTxnBytes
 }
 
 // Foretell says that the transaction is going to Apply a change of a tree without tags. MayLogAhead has said yes.

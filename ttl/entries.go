@@ -1,0 +1,89 @@
+package ttl
+
+import (
+	"sync"
+
+	"github.com/ebbkv/ebb/internal/keyorder"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Entries are what rows that were put or deleted change in the indexes of their family, held back until many rows have been. Then it is
+// known before it is done, and the rows of the expiry index are in their order: those of a batch, which lie together as a rule, are put
+// one behind the other. The zero value is empty.
+type Entries struct {
+	keys  []Change // of the key index, in the order of the rows
+	due   []Change // of the expiry index, as well
+	slab  []byte   // keys of due rows
+	bytes int      // of keys and values
+
+	order  keyorder.Run // of due
+	places []uint32
+}
+
+// Len is the number of changes.
+func (e *Entries) Len() int { return len(e.keys) + len(e.due) }
+
+// Bytes is the size of their keys and values.
+func (e *Entries) Bytes() int { return e.bytes }
+
+// logBytes is more than they have in the log.
+func (e *Entries) logBytes() int { return e.bytes + e.Len()*opOverhead }
+
+// Reset empties them, and keeps their memory.
+func (e *Entries) Reset() {
+	clear(e.keys)
+	clear(e.due)
+	e.keys, e.due, e.slab, e.places, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places[:0], 0
+	e.order.Reset()
+}
+
+// add takes what changes in the indexes: was are the rows that were there. Keys of changes stay as they are until Reset.
+func (e *Entries) add(changes []Change, was []txn.Info) {
+	for i := range changes {
+		key, old, expiry := changes[i].Key, was[i].Tag, changes[i].Tag
+		if old == expiry {
+			continue
+		}
+		if old != 0 {
+			e.list(old, key, true)
+		}
+		if expiry == 0 {
+			e.keys = append(e.keys, Change{Key: key, Delete: true})
+			e.bytes += len(key)
+			continue
+		}
+		due := e.list(expiry, key, false)
+		e.keys = append(e.keys, Change{Key: key, Value: due[:expirySize:expirySize]})
+		e.bytes += len(due)
+	}
+}
+
+// list adds a row of the expiry index, to be put or deleted.
+func (e *Entries) list(expiry int64, key []byte, remove bool) []byte {
+	from := len(e.slab)
+	e.slab = appendDue(e.slab, expiry, key)
+	due := e.slab[from:len(e.slab):len(e.slab)]
+	e.order.Add(due, uint32(len(e.due)))
+	e.due = append(e.due, Change{Key: due, Delete: remove})
+	e.bytes += len(due)
+	return due
+}
+
+// dueInOrder is where in due its rows are, in the order of their keys.
+func (e *Entries) dueInOrder() []uint32 {
+	if len(e.places) == 0 {
+		e.places = e.order.Places(e.places, func(place uint32) []byte { return e.due[place].Key })
+	}
+	return e.places
+}
+
+var entriesPool = sync.Pool{New: func() any { return new(Entries) }}
+
+// Hold returns empty entries, whose memory Release gives to the next ones.
+func Hold() *Entries { return entriesPool.Get().(*Entries) }
+
+// Release is told that nobody needs them any more.
+func (e *Entries) Release() {
+	e.Reset()
+	entriesPool.Put(e)
+}
