@@ -48,8 +48,11 @@ func (s *Store) due() bool {
 		return true
 	}
 	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for their sake.
-	return s.pg.FrameBytes() > s.o.CacheBytes-s.o.CacheBytes/4 && s.pg.DirtyBytes() > s.o.CacheBytes/4
+	return s.pg.FrameBytes() > s.fullFrames() && s.pg.DirtyBytes() > s.o.CacheBytes/4
 }
+
+// fullFrames is how many bytes of frames start a checkpoint: what is left of the bound is for those who write meanwhile.
+func (s *Store) fullFrames() int64 { return s.o.CacheBytes - s.o.CacheBytes/4 }
 
 // Bounds of the log that a crash leaves to replay: some 5 us a small row.
 const (

@@ -119,6 +119,24 @@ func TestLeavesOfASmallStoreGetFrames(t *testing.T) {
 	require.Zero(t, p.patchBytes())
 }
 
+// TestPatchesBeginWhereFramesWouldNotDo: when the pages of the store are more than the frames that start a checkpoint.
+func TestPatchesBeginWhereFramesWouldNotDo(t *testing.T) {
+	s := openTest(t, "/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: 4 << 20})
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	may := func(bound int64) bool {
+		s.o.CacheBytes = bound
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		return tx.w.mayPatch
+	}
+	used := int64(s.pg.UsedPages()) * int64(s.pg.PageSize())
+	require.False(t, may(2*used))
+	require.False(t, may(used+used/2))
+	require.True(t, may(used+used/4))
+	require.True(t, may(used))
+}
+
 // TestSnapshotsOfPatchedLeavesStay: what patches change is not used again, and neither is their memory, as long as a snapshot
 // may look at it: checkpoints that come and go write over everything else.
 func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {

@@ -100,7 +100,7 @@ const (
 // Defaults and bounds of options.
 const (
 	DefaultPageSize    = 4096
-	DefaultCacheBytes  = 256 << 20
+	DefaultCacheBytes  = 384 << 20
 	DefaultSegmentSize = 4 << 20
 	DefaultMaxTxnBytes = 4 << 30
 	minCacheBytes      = 64 << 10

@@ -62,7 +62,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
-	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.o.CacheBytes
+	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()
 	return nil
 }
 

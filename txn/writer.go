@@ -179,8 +179,8 @@ func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	return fresh, b, w.Free(ref)
 }
 
-// Patchable gives patches to leaves of stores that are larger than the cache: in others every leaf gets so many rows between two
-// checkpoints that it may as well have a frame at once.
+// Patchable gives patches to leaves of stores of which not all fit into the frames between two checkpoints: in others every leaf gets so many
+// rows that it may as well have a frame at once.
 func (w *writer) Patchable(ref pager.Ref) (most int) {
 	s := w.s
 	if !w.mayPatch || s.pg.PatchBytes() > s.o.CacheBytes/4*3 || !s.pg.Patchable(ref, s.epoch) {
