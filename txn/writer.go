@@ -183,7 +183,7 @@ func (w *writer) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 // rows that it may as well have a frame at once.
 func (w *writer) Patchable(ref pager.Ref) (most int) {
 	s := w.s
-	if !w.mayPatch || s.pg.PatchBytes() > s.o.CacheBytes/4*3 || !s.pg.Patchable(ref, s.epoch) {
+	if !w.mayPatch || s.pg.PatchBytes() > s.fullFrames() || !s.pg.Patchable(ref, s.epoch) {
 		return 0
 	}
 	return s.pg.MostPatch()

@@ -153,8 +153,8 @@ var storeMutants = []mutant{
 	return p.Merge(`, `	return p.Merge(`},
 	{"patches", "a_patch_that_is_written_stays", "pager/write.go", `			atomic.StorePointer(&s.patch, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
-	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.o.CacheBytes`, `	w.mayPatch = true`},
-	{"patches", "patches_have_no_bound", "txn/writer.go", `	if !w.mayPatch || s.pg.PatchBytes() > s.o.CacheBytes/4*3 || `, `	if !w.mayPatch || `},
+	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayPatch = true`},
+	{"patches", "patches_have_no_bound", "txn/writer.go", `	if !w.mayPatch || s.pg.PatchBytes() > s.fullFrames() || `, `	if !w.mayPatch || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !kept(changes, i) {`, `	if changes != nil && !kept(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/patch.go", `	if i < from || i >= to {`, `	if false {`},
 	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= size + leafEntry
