@@ -5,7 +5,7 @@ import "github.com/ebbkv/ebb/ttl"
 // A row with an expiry changes three trees. Where many rows are put together, the rows of all of them come first, and what changes in the indexes
 // is held back: then all of it is known, and the log has it written while it is carried out. See txn.Tx.LogAhead.
 
-// mostHeld is how many changes are held back of a family, 128 bytes each.
+// mostHeld is how many changes are held back of a family, some hundred bytes each.
 const mostHeld = 8192
 
 // hold makes applyAll hold back what changes in the indexes of the family, until settle. Nothing else looks at the family or changes it
@@ -16,9 +16,12 @@ func (v *verbs) hold() {
 	}
 }
 
-// settle carries out what was held back.
+// holds says that changes of the family are held back, or would be. v may be nil.
+func (v *verbs) holds() bool { return v != nil && v.held != nil }
+
+// settle carries out what was held back. v may be nil.
 func (v *verbs) settle() error {
-	if v.held == nil {
+	if !v.holds() {
 		return nil
 	}
 	return v.below(v.rows().Settle(v.held))
@@ -28,7 +31,7 @@ func (v *verbs) settle() error {
 func (tx *Tx) settle(some ...*verbs) (err error) {
 	changes, bytes := 0, 0
 	for _, v := range some {
-		if v != nil && v.held != nil {
+		if v.holds() {
 			changes += v.held.Len()
 			bytes += v.held.Bytes()
 		}
@@ -40,7 +43,7 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if ahead {
 		for _, v := range some {
-			if v != nil && v.held != nil {
+			if v.holds() {
 				v.rows().Foretell(v.held)
 			}
 		}
@@ -49,9 +52,6 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 		}
 	}
 	for _, v := range some {
-		if v == nil {
-			continue
-		}
 		if err := v.settle(); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 // release forgets what is still held back, because carrying it out has failed, and gives the memory back.
 func release(some ...*verbs) {
 	for _, v := range some {
-		if v != nil && v.held != nil {
+		if v.holds() {
 			v.held.Release()
 			v.held = nil
 		}
