@@ -60,6 +60,32 @@ func (b *bolt) makeBucket() error {
 
 func (b *bolt) Client() (Client, error) { return boltClient{b}, nil }
 
+// boltChunk is how many rows a transaction of a bulk load has: more, and what it keeps in memory costs more than commits do.
+const boltChunk = 1000
+
+// BulkLoad is a number of transactions that fill pages whole and do not wait for the disk, and one sync.
+func (b *bolt) BulkLoad(rows int, next func(int) (key, value []byte)) error {
+	b.db.NoSync = true
+	var values []byte // bbolt keeps the slices of values until the transaction ends
+	for from := 0; from < rows; from += boltChunk {
+		values = values[:0]
+		err := boltClient{b}.Batch(func(w Writer) error {
+			for i := from; i < min(from+boltChunk, rows); i++ {
+				k, v := next(i)
+				values = append(values, v...)
+				if err := w.Put(k, values[len(values)-len(v):]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return b.db.Sync()
+}
+
 // Close syncs what was not: the store is durable after it, as the others are.
 func (b *bolt) Close() error {
 	if b.db.NoSync {

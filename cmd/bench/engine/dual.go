@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,15 +29,16 @@ func dual(open func(Config) (Store, error)) func(Config) (Store, error) {
 const (
 	dualRow   = 'd'
 	dualIndex = 'i'
-	entrySize = 1 + 8     // of the index, before the key
-	permanent = 1<<63 - 1 // the instant of rows without an expiry
+	instant   = 8           // bytes of one
+	entrySize = 1 + instant // of the index, before the key
+	permanent = 1<<63 - 1   // the instant of rows without an expiry
 )
 
 type dualStore struct {
 	Store
 	now func() time.Time
 
-	// purging lets no batch come between a purge's look at a row and its deletion.
+	// purging lets no batch come between a purge's look at a row and its deletion. A store of one writer would have it wait for the same time.
 	purging sync.RWMutex
 }
 
@@ -45,20 +48,62 @@ type dualReader interface {
 	keys(lo, hi []byte, limit int, each func(key []byte)) error
 }
 
-func (s *dualStore) Client() (Client, error) {
-	c, err := s.Store.Client()
-	return &dualClient{Client: c, dualStore: s}, err
+// rangeDeleter is a Writer that deletes [lo, hi) at once.
+type rangeDeleter interface {
+	deleteRange(lo, hi []byte) error
 }
 
+// lazyBatcher is a Client of a store with batches that do not wait for the disk though others do. flush waits for all of them.
+type lazyBatcher interface {
+	lazyBatch(fn func(Writer) error) error
+	flush() error
+}
+
+func (s *dualStore) Client() (Client, error) {
+	inner, err := s.Store.Client()
+	c := &dualClient{Client: inner, dualStore: s}
+	c.see = func(v []byte) {
+		if c.live = int64(binary.BigEndian.Uint64(v)) > c.at; c.live {
+			c.use(v[instant:])
+		}
+	}
+	return c, err
+}
+
+// dualClient keeps what it needs for a call, so that no call allocates for this layer.
 type dualClient struct {
 	Client
 	*dualStore
-	key []byte // of Get
+	buf  []byte // what a batch or a purge has put together
+	rows []dualKey
+	due  [][]byte // entries of a purge
+
+	key  []byte // of Get, as the next four
+	at   int64
+	use  func([]byte)
+	live bool
+	see  func(v []byte)
 }
+
+// dualKey is the key of a row, and the instant that its index entry tells.
+type dualKey struct{ key, at []byte }
 
 func (c *dualClient) Close() error { return c.Client.Close() }
 
-func rowKey(b, key []byte) []byte { return append(append(b[:0], dualRow), key...) }
+// cut returns n bytes that stay as they are until the buffer is used for the next batch.
+func (c *dualClient) cut(n int) []byte {
+	c.buf = slices.Grow(c.buf, n)
+	from := len(c.buf)
+	c.buf = c.buf[:from+n]
+	return c.buf[from : from+n : from+n]
+}
+
+func (c *dualClient) rowKey(key []byte) []byte {
+	b := c.cut(1 + len(key))
+	b[0] = dualRow
+	copy(b[1:], key)
+	return b
+}
 
 func (c *dualClient) Put(key, value []byte) error {
 	return c.Batch(func(w Writer) error { return w.Put(key, value) })
@@ -67,18 +112,15 @@ func (c *dualClient) Put(key, value []byte) error {
 func (c *dualClient) Batch(fn func(Writer) error) error {
 	c.purging.RLock()
 	defer c.purging.RUnlock()
-	return c.Client.Batch(func(w Writer) error { return fn(&dualWriter{w, c.now()}) })
+	c.buf = c.buf[:0]
+	return c.Client.Batch(func(w Writer) error { return fn(&dualWriter{w, c, c.now()}) })
 }
 
-func (c *dualClient) Get(key []byte, use func([]byte)) (live bool, err error) {
-	c.key = rowKey(c.key, key)
-	now := uint64(c.now().UnixMilli())
-	_, err = c.Client.Get(c.key, func(v []byte) {
-		if live = binary.BigEndian.Uint64(v) > now; live {
-			use(v[8:])
-		}
-	})
-	return live, err
+func (c *dualClient) Get(key []byte, use func([]byte)) (bool, error) {
+	c.key = append(append(c.key[:0], dualRow), key...)
+	c.at, c.use, c.live = c.now().UnixMilli(), use, false
+	_, err := c.Client.Get(c.key, c.see)
+	return c.live, err
 }
 
 // View is not offered: no workload with expiry has a use for it.
@@ -86,71 +128,113 @@ func (c *dualClient) View(func(Reader) error) error { return errors.ErrUnsupport
 
 // Purge deletes what is due in batches.
 func (c *dualClient) Purge(batch int) (rows int, err error) {
+	commit := c.Client.Batch
+	lazy, isLazy := c.Client.(lazyBatcher)
+	if isLazy {
+		commit = lazy.lazyBatch
+	}
 	for {
-		due, n, err := c.purge(batch)
+		due, n, err := c.purge(batch, commit)
 		rows += n
-		if err != nil || due < batch {
+		switch {
+		case err != nil:
 			return rows, err
+		case due < batch && isLazy:
+			return rows, lazy.flush()
+		case due < batch:
+			return rows, nil
 		}
 	}
 }
 
-// purge deletes one batch of index entries that are due, and the rows of those that are true.
-func (c *dualClient) purge(batch int) (entries, rows int, err error) {
+// purge deletes one batch of index entries that are due, and the rows of those that are true, in the order of their keys.
+func (c *dualClient) purge(batch int, commit func(func(Writer) error) error) (entries, rows int, err error) {
 	c.purging.Lock()
 	defer c.purging.Unlock()
-	hi := binary.BigEndian.AppendUint64([]byte{dualIndex}, uint64(c.now().UnixMilli())+1)
-	var due [][]byte // entries, and the keys of rows
-	err = c.Client.View(func(r Reader) error {
-		dr := r.(dualReader)
-		err := dr.keys([]byte{dualIndex}, hi, batch, func(entry []byte) { due = append(due, append([]byte(nil), entry...)) })
-		entries = len(due)
-		for _, entry := range due[:entries] {
-			if err != nil {
-				break
-			}
-			key := rowKey(nil, entry[entrySize:])
-			_, err = dr.Get(key, func(v []byte) {
-				if string(v[:8]) == string(entry[1:entrySize]) {
-					due = append(due, key)
-				}
-			})
-		}
-		return err
-	})
-	if err != nil || entries == 0 {
+	c.buf, c.due, c.rows = c.buf[:0], c.due[:0], c.rows[:0]
+	if err := c.Client.View(func(r Reader) error { return c.look(r.(dualReader), batch) }); err != nil || len(c.due) == 0 {
 		return 0, 0, err
 	}
-	err = c.Client.Batch(func(w Writer) error {
-		for _, key := range due {
-			if err := w.Delete(key); err != nil {
+	err = commit(func(w Writer) error {
+		if err := c.unlist(w); err != nil {
+			return err
+		}
+		for _, row := range c.rows {
+			if err := w.Delete(row.key); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return entries, len(due) - entries, err
+	return len(c.due), len(c.rows), err
+}
+
+// look finds the entries that are due and the rows that they tell the truth about.
+func (c *dualClient) look(r dualReader, batch int) error {
+	hi := binary.BigEndian.AppendUint64([]byte{dualIndex}, uint64(c.now().UnixMilli())+1)
+	err := r.keys([]byte{dualIndex}, hi, batch, func(entry []byte) {
+		b := c.cut(len(entry))
+		copy(b, entry)
+		c.due = append(c.due, b)
+		c.rows = append(c.rows, dualKey{c.rowKey(b[entrySize:]), b[1:entrySize]})
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(c.rows, func(a, b dualKey) int { return bytes.Compare(a.key, b.key) })
+	n := 0
+	for _, row := range c.rows {
+		holds := false
+		if _, err := r.Get(row.key, func(v []byte) { holds = bytes.Equal(v[:instant], row.at) }); err != nil {
+			return err
+		}
+		if holds {
+			c.rows[n] = row
+			n++
+		}
+	}
+	c.rows = c.rows[:n]
+	return nil
+}
+
+// unlist deletes the entries, which are all that there are from the first to the last of them.
+func (c *dualClient) unlist(w Writer) error {
+	if d, ok := w.(rangeDeleter); ok {
+		return d.deleteRange(c.due[0], append(c.due[len(c.due)-1], 0))
+	}
+	for _, entry := range c.due {
+		if err := w.Delete(entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type dualWriter struct {
 	w   Writer
+	c   *dualClient
 	now time.Time
 }
 
 func (w *dualWriter) Put(key, value []byte) error { return w.put(key, value, permanent) }
 
 func (w *dualWriter) PutTTL(key, value []byte, ttl time.Duration) error {
-	at := w.now.Add(ttl).UnixMilli()
+	at := uint64(w.now.Add(ttl).UnixMilli())
 	if err := w.put(key, value, at); err != nil {
 		return err
 	}
-	entry := binary.BigEndian.AppendUint64(append(make([]byte, 0, entrySize+len(key)), dualIndex), uint64(at))
-	return w.w.Put(append(entry, key...), []byte{})
+	entry := w.c.cut(entrySize + len(key))
+	entry[0] = dualIndex
+	binary.BigEndian.PutUint64(entry[1:], at)
+	copy(entry[entrySize:], key)
+	return w.w.Put(entry, []byte{})
 }
 
-func (w *dualWriter) put(key, value []byte, atMs int64) error {
-	row := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(value)), uint64(atMs))
-	return w.w.Put(rowKey(make([]byte, 0, 1+len(key)), key), append(row, value...))
+func (w *dualWriter) put(key, value []byte, atMs uint64) error {
+	row := w.c.cut(instant + len(value))
+	binary.BigEndian.PutUint64(row, atMs)
+	copy(row[instant:], value)
+	return w.w.Put(w.c.rowKey(key), row)
 }
 
-func (w *dualWriter) Delete(key []byte) error { return w.w.Delete(rowKey(nil, key)) }
+func (w *dualWriter) Delete(key []byte) error { return w.w.Delete(w.c.rowKey(key)) }

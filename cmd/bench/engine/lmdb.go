@@ -15,13 +15,14 @@ func init() {
 	register(Engine{Name: "lmdb-dual", Module: "github.com/PowerDNS/lmdb-go", Expires: true, Purges: true, OnlyTTL: true, Open: dual(openLMDB)})
 }
 
-// lmdbStore writes with write(2) and not through the map, which is the safer and on most disks the faster way; read
-// transactions are kept and renewed by each client, values are read in place, and rows that come in order are appended.
-// It is C behind cgo: each call pays for that, as it does for everybody who uses it from Go.
+// lmdbStore writes with write(2) where commits wait for the disk or rows come in order, and through the map where neither is so: each
+// is the faster way there, tried with every row that writes. Read transactions are kept and renewed by each client, values are read in place, and rows that
+// come in order are appended. It is C behind cgo: each call pays for that, as it does for everybody who uses it from Go.
 type lmdbStore struct {
-	env   *lmdb.Env
-	dbi   lmdb.DBI
-	flags uint // of puts
+	env     *lmdb.Env
+	dbi     lmdb.DBI
+	durable bool
+	flags   uint // of puts
 }
 
 const lmdbMapSize = 64 << 30 // of addresses, not of memory: the map cannot grow while it is used
@@ -34,11 +35,14 @@ func openLMDB(c Config) (Store, error) {
 	flags := uint(lmdb.NoTLS | lmdb.NoSubdir | lmdb.NoReadahead)
 	if !c.Durable {
 		flags |= lmdb.NoSync
+		if !c.Sorted {
+			flags |= lmdb.WriteMap
+		}
 	}
 	if err := errors.Join(env.SetMapSize(lmdbMapSize), env.SetMaxReaders(256), env.Open(filepath.Join(c.Dir, "data.mdb"), flags, 0o600)); err != nil {
 		return nil, errors.Join(err, env.Close())
 	}
-	s := &lmdbStore{env: env}
+	s := &lmdbStore{env: env, durable: c.Durable}
 	if c.Sorted {
 		s.flags = lmdb.Append
 	}
@@ -50,7 +54,42 @@ func openLMDB(c Config) (Store, error) {
 }
 
 // Close syncs what was not, so that the store is durable after it.
-func (s *lmdbStore) Close() error { return errors.Join(s.env.Sync(true), s.env.Close()) }
+func (s *lmdbStore) Close() error {
+	if s.durable {
+		return s.env.Close()
+	}
+	return errors.Join(s.env.Sync(true), s.env.Close())
+}
+
+// lmdbChunk is how many rows a transaction of a bulk load has: more, and its list of dirty pages costs more than commits do.
+const lmdbChunk = 10_000
+
+// BulkLoad is a number of transactions that append and do not wait for the disk, and one sync.
+func (s *lmdbStore) BulkLoad(rows int, next func(int) (key, value []byte)) error {
+	if err := s.env.SetFlags(lmdb.NoSync); err != nil {
+		return err
+	}
+	for from := 0; from < rows; from += lmdbChunk {
+		err := s.env.Update(func(tx *lmdb.Txn) error {
+			cur, err := tx.OpenCursor(s.dbi)
+			if err != nil {
+				return err
+			}
+			defer cur.Close()
+			for i := from; i < min(from+lmdbChunk, rows); i++ {
+				k, v := next(i)
+				if err := cur.Put(k, v, lmdb.Append); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.env.Sync(true)
+}
 
 func (s *lmdbStore) Client() (Client, error) {
 	tx, err := s.env.BeginTxn(nil, lmdb.Readonly)

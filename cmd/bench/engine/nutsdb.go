@@ -67,7 +67,7 @@ func (w nutsWriter) Put(key, value []byte) error {
 }
 func (w nutsWriter) Delete(key []byte) error { return w.tx.Delete(nutsBucket, key) }
 
-// Put and PutTTL copy the row: nutsdb keeps the slices for longer than the transaction.
+// PutTTL copies the row, as all workloads need: nutsdb keeps the slices for longer than the transaction.
 func (w nutsWriter) PutTTL(key, value []byte, ttl time.Duration) error {
 	return w.tx.Put(nutsBucket, bytes.Clone(key), bytes.Clone(value), uint32(ttl/time.Second))
 }

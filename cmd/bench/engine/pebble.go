@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
 
@@ -19,8 +20,8 @@ func init() {
 		Open: dual(openPebble)})
 }
 
-// lsm is Pebble with the options of CockroachDB where they differ from the defaults: memtables of 64 MiB, compaction of
-// the first level from two files on and no stall by it, several compactions at a time, bloom filters, the newest format.
+// lsm is Pebble with the options of CockroachDB where they differ from the defaults and matter here: memtables of 64 MiB, compaction of
+// the first level from two files on and no stall by it, several compactions at a time, bloom filters, large blocks, the newest format.
 // The block cache holds the whole set, so that reads cost no system call, as with the mapped files of others. Values do
 // not compress, so compression would cost time and give nothing.
 type lsm struct {
@@ -40,6 +41,7 @@ func openPebble(c Config) (Store, error) {
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize, o.Levels[i].IndexBlockSize = 32<<10, 256<<10
 	}
 	if c.KeepLog {
 		o.MemTableSize = 128 << 20
@@ -88,13 +90,17 @@ type lsmClient struct{ *lsm }
 func (c *lsmClient) Close() error                { return nil }
 func (c *lsmClient) Put(key, value []byte) error { return c.db.Set(key, value, c.sync) }
 
-func (c *lsmClient) Batch(fn func(Writer) error) error {
+func (c *lsmClient) Batch(fn func(Writer) error) error     { return c.batch(fn, c.sync) }
+func (c *lsmClient) lazyBatch(fn func(Writer) error) error { return c.batch(fn, pebble.NoSync) }
+func (c *lsmClient) flush() error                          { return c.db.LogData(nil, c.sync) }
+
+func (c *lsmClient) batch(fn func(Writer) error, sync *pebble.WriteOptions) error {
 	b := c.db.NewBatch()
 	defer b.Close()
 	if err := fn(lsmBatch{b}); err != nil {
 		return err
 	}
-	return b.Commit(c.sync)
+	return b.Commit(sync)
 }
 
 // Get is a state of its own without a snapshot: a single read sees one state anyway.
@@ -103,7 +109,12 @@ func (c *lsmClient) Get(key []byte, use func([]byte)) (bool, error) { return lsm
 func (c *lsmClient) View(fn func(Reader) error) error {
 	snapshot := c.db.NewSnapshot()
 	defer snapshot.Close()
-	return fn(lsmReader{snapshot})
+	r := &lsmReader{Reader: snapshot}
+	err := fn(r)
+	if r.it != nil {
+		err = errors.Join(err, r.it.Close())
+	}
+	return err
 }
 
 func lsmGet(r pebble.Reader, key []byte, use func([]byte)) (bool, error) {
@@ -118,12 +129,28 @@ func lsmGet(r pebble.Reader, key []byte, use func([]byte)) (bool, error) {
 	return true, closer.Close()
 }
 
-type lsmReader struct{ pebble.Reader }
+// lsmReader keeps its iterator: to give it other bounds costs less than a new one.
+type lsmReader struct {
+	pebble.Reader
+	it *pebble.Iterator
+}
 
-func (r lsmReader) Get(key []byte, use func([]byte)) (bool, error) { return lsmGet(r.Reader, key, use) }
+func (r *lsmReader) Get(key []byte, use func([]byte)) (bool, error) {
+	return lsmGet(r.Reader, key, use)
+}
 
-func (r lsmReader) Scan(in Range, t *Tally) error {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: in.Lo, UpperBound: in.Hi})
+// within is an iterator over [lo, hi).
+func (r *lsmReader) within(lo, hi []byte) (it *pebble.Iterator, err error) {
+	if r.it != nil {
+		r.it.SetBounds(lo, hi)
+		return r.it, nil
+	}
+	r.it, err = r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+	return r.it, err
+}
+
+func (r *lsmReader) Scan(in Range, t *Tally) error {
+	it, err := r.within(in.Lo, in.Hi)
 	if err != nil {
 		return err
 	}
@@ -131,26 +158,28 @@ func (r lsmReader) Scan(in Range, t *Tally) error {
 		for ok := it.Last(); ok; ok = it.Prev() {
 			t.Add(it.Key(), it.Value())
 		}
-		return it.Close()
+		return it.Error()
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		t.Add(it.Key(), it.Value())
 	}
-	return it.Close()
+	return it.Error()
 }
 
-func (r lsmReader) keys(lo, hi []byte, limit int, each func(key []byte)) error {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+func (r *lsmReader) keys(lo, hi []byte, limit int, each func(key []byte)) error {
+	it, err := r.within(lo, hi)
 	if err != nil {
 		return err
 	}
 	for ok := it.First(); ok && limit > 0; ok, limit = it.Next(), limit-1 {
 		each(it.Key())
 	}
-	return it.Close()
+	return it.Error()
 }
 
 type lsmBatch struct{ *pebble.Batch }
 
 func (b lsmBatch) Put(key, value []byte) error { return b.Set(key, value, nil) }
 func (b lsmBatch) Delete(key []byte) error     { return b.Batch.Delete(key, nil) }
+
+func (b lsmBatch) deleteRange(lo, hi []byte) error { return b.Batch.DeleteRange(lo, hi, nil) }

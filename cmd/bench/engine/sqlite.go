@@ -27,8 +27,8 @@ func init() {
 // prepared once and used with RawBytes, which does not copy. With expiry the row has its instant, and an index of them.
 type sqliteStore struct {
 	db      *sql.DB
+	conf    Config // of all connections: pragmas are theirs, not the file's
 	expires bool
-	now     func() time.Time
 
 	mu    sync.Mutex // guards write and its statements
 	write *sqliteConn
@@ -42,16 +42,16 @@ func openSQLite(driver string, expires bool) func(Config) (Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &sqliteStore{db: db, expires: expires, now: c.Now}
-		if err := s.open(c); err != nil {
+		s := &sqliteStore{db: db, conf: c, expires: expires}
+		if err := s.open(); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 		return s, nil
 	}
 }
 
-func (s *sqliteStore) open(c Config) (err error) {
-	if s.write, err = s.connect(c); err != nil {
+func (s *sqliteStore) open() (err error) {
+	if s.write, err = s.connect(); err != nil {
 		return err
 	}
 	schema := "CREATE TABLE IF NOT EXISTS t (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
@@ -65,8 +65,9 @@ func (s *sqliteStore) open(c Config) (err error) {
 	return s.write.prepareWrites(s.expires)
 }
 
-// connect opens a connection. Pragmas are per connection, hence here and not in the name of the file.
-func (s *sqliteStore) connect(c Config) (*sqliteConn, error) {
+// connect opens a connection. Each has the cache and the map that hold everything, and checkpoints as durably as it commits.
+func (s *sqliteStore) connect() (*sqliteConn, error) {
+	c := &s.conf
 	conn, err := s.db.Conn(context.Background())
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (s *sqliteStore) connect(c Config) (*sqliteConn, error) {
 }
 
 func (s *sqliteStore) Client() (Client, error) {
-	conn, err := s.connect(Config{})
+	conn, err := s.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (s *sqliteStore) Client() (Client, error) {
 func (s *sqliteStore) Close() error { return errors.Join(s.write.close(), s.db.Close()) }
 
 func (s *sqliteStore) Checkpoint() error { // on a connection of its own: the writer goes on meanwhile
-	conn, err := s.connect(Config{})
+	conn, err := s.connect()
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func (w sqliteWriter) Put(key, value []byte) error {
 }
 
 func (w sqliteWriter) PutTTL(key, value []byte, ttl time.Duration) error {
-	return w.write.run(w.write.put, key, value, w.now().Add(ttl).UnixMilli())
+	return w.write.run(w.write.put, key, value, w.conf.Now().Add(ttl).UnixMilli())
 }
 
 func (w sqliteWriter) Delete(key []byte) error { return w.write.run(w.write.del, key) }

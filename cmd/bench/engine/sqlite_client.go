@@ -36,7 +36,7 @@ func (c *sqliteClient) Get(key []byte, use func([]byte)) (found bool, err error)
 	args := [2]any{key}
 	n := 1
 	if c.expires {
-		args[1], n = c.now().UnixMilli(), 2
+		args[1], n = c.conf.Now().UnixMilli(), 2
 	}
 	rows, err := c.get.QueryContext(context.Background(), args[:n]...)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *sqliteClient) purge(batch int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	const text = "DELETE FROM t WHERE k IN (SELECT k FROM t WHERE e <= ? LIMIT ?)"
-	res, err := c.write.conn.ExecContext(context.Background(), text, c.now().UnixMilli(), batch)
+	res, err := c.write.conn.ExecContext(context.Background(), text, c.conf.Now().UnixMilli(), batch)
 	if err != nil {
 		return 0, err
 	}
