@@ -46,9 +46,12 @@ bench: build-bench ## Compare with other stores, ten minutes: bin/bench.json, bi
 bench-full: build-bench ## The same with a million rows and ten million: hours
 	bin/bench -n 1000000 -rounds 3 -workloads all -json bin/bench-full.json -html bin/bench-full.html
 
+# LMDB, and SQLite in C, take part where there is a C compiler.
+BENCHTAGS ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v "$$(go env CC)" >/dev/null && echo lmdb,cgosqlite)
+
 .PHONY: build-bench
 build-bench:
-	go build -o bin/bench ./cmd/bench
+	go build -tags '$(BENCHTAGS)' -o bin/bench ./cmd/bench
 
 microbench: ## Run the Go benchmarks that match BENCH for BENCHTIME each
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...

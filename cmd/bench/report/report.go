@@ -59,6 +59,8 @@ type Figure struct {
 	Disk    float64 `json:"disk_bytes,omitempty"`
 	Failure string  `json:"failure,omitempty"`
 	IdleP99 float64 `json:"idle_p99_us,omitempty"`
+	Beside  float64 `json:"puts_beside,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
 	CPU     float64 `json:"cpu_us_per_op,omitempty"`
 }
 
@@ -142,6 +144,8 @@ func figure(name string, rounds []workload.Result) Figure {
 	f.P50us = median(func(r workload.Result) float64 { return r.P50us })
 	f.P99us = median(func(r workload.Result) float64 { return r.P99us })
 	f.IdleP99 = median(func(r workload.Result) float64 { return r.IdleP99 })
+	f.Beside = median(func(r workload.Result) float64 { return float64(r.Beside) })
+	f.Seconds = median(func(r workload.Result) float64 { return r.Seconds })
 	f.CPU = median(func(r workload.Result) float64 { return r.CPU })
 	f.Peak = median(func(r workload.Result) float64 { return float64(r.Peak) })
 	f.Disk = median(func(r workload.Result) float64 { return float64(r.Disk) })

@@ -92,6 +92,20 @@ func TestTableHasEveryRowWithItsRatios(t *testing.T) {
 	require.Contains(t, b.String(), "FAILED: get on sqlite: wrong answer: <1 row>")
 }
 
+func TestTableTellsWhatPausesComeFrom(t *testing.T) {
+	chosen, err := workload.Select("pause-purge,get")
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, New(chosen, []workload.Result{
+		{Workload: "get", Engine: "ebb", Value: 7},
+		{Workload: "pause-purge", Engine: "ebb", Value: 1.5, P99us: 300, IdleP99: 200, Beside: 4321, Seconds: 2.5},
+		{Workload: "pause-purge", Engine: "bbolt", Value: 4, P99us: 800, IdleP99: 200, Beside: 99, Seconds: 1},
+	}, 1, 1).Table(&b))
+	text := strings.Join(strings.Fields(b.String()), " ")
+	require.Contains(t, text, "pause-purge ebb 1.50x 300 200 4321 2.5 pause-purge bbolt 4.00x 800 200 99 1")
+	require.NotContains(t, text, "get ebb 7")
+}
+
 func TestTableWithoutUsOrPeers(t *testing.T) {
 	chosen, err := workload.Select("get")
 	require.NoError(t, err)

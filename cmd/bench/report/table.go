@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints our row beside the best peer's and the limit, then memory and disk, then what failed.
+// Table prints our row beside the best peer's and the limit, then memory and disk, then what pauses come from, then what failed.
 func (rep *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", rep.N, rep.Rounds,
@@ -15,6 +15,7 @@ func (rep *Report) Table(w io.Writer) error {
 	rep.speed(&b)
 	b.WriteString("\n")
 	rep.space(&b)
+	rep.pauses(&b)
 	for _, row := range rep.Rows {
 		for _, f := range row.Figures {
 			if f.Failure != "" {
@@ -97,6 +98,26 @@ func (rep *Report) space(b *strings.Builder) {
 			perLive = own.PerLive
 		}
 		fmt.Fprintln(t, strings.Join(append(cells, known(perLive)), "\t")+"\t")
+	}
+	t.Flush()
+}
+
+// pauses prints what is behind a multiple of p99, for everyone: a store may pause little because what it does in the background takes long.
+func (rep *Report) pauses(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	any := false
+	for _, row := range rep.Rows {
+		for _, f := range row.Figures {
+			if f.IdleP99 == 0 {
+				continue
+			}
+			if !any {
+				fmt.Fprintln(t, "\nworkload\tengine\tratio\tp99 us\tidle\tputs beside\tseconds of work\t")
+				any = true
+			}
+			cells := []string{row.Workload, f.Engine, times(f.Median), number(f.P99us), number(f.IdleP99), number(f.Beside), number(f.Seconds)}
+			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+		}
 	}
 	t.Flush()
 }

@@ -61,6 +61,17 @@ func (c *checker) expect(n int) error {
 	return nil
 }
 
+// readRows fails if one of the rows [lo, hi) is not there as it was put.
+func readRows(c engine.Client, lo, hi int) error {
+	check := newChecker(valueSize)
+	for i := lo; i < hi; i++ {
+		if _, err := c.Get(hashed.key(check.key[:], i), check.use); err != nil {
+			return err
+		}
+	}
+	return check.expect(hi - lo)
+}
+
 func getsInOne(c engine.Client, rng *rand.Rand, n, ops int) error {
 	check := newChecker(valueSize)
 	err := c.View(func(rd engine.Reader) error {

@@ -55,7 +55,8 @@ func (r *Run) pause(prepare func(engine.Client) (work func() error, err error)) 
 }
 
 func (r *Run) compare(c engine.Client, work func() error) error {
-	row, a := r.rows(), newArena(1, valueSize)
+	first, a := r.rows(), newArena(1, valueSize)
+	row := first
 	put := func(lat *latencies) error {
 		k, v := a.row(hashed, row, valueSize, 0)
 		row++
@@ -88,7 +89,7 @@ func (r *Run) compare(c engine.Client, work func() error) error {
 		return err
 	}
 	r.percentiles(&busy)
-	r.Result.IdleP99 = idle.percentile(99).Seconds() * 1e6
+	r.Result.IdleP99, r.Result.Beside = idle.percentile(99).Seconds()*1e6, int(busy.count)
 	r.Result.Value = r.Result.P99us / r.Result.IdleP99
-	return nil
+	return readRows(c, first, row)
 }

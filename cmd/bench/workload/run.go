@@ -23,6 +23,7 @@ type Result struct {
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
 	IdleP99  float64 `json:"idle_p99_us,omitempty"`    // where P99us is that of a busy time
+	Beside   int     `json:"puts_beside,omitempty"`    // how many puts that was in
 	Peak     int64   `json:"peak_rss_bytes,omitempty"` // of the process until the end of the timed part; 0: not known
 	Disk     int64   `json:"disk_bytes,omitempty"`     // of the store when the timed part ended
 	Data     int64   `json:"data_bytes,omitempty"`     // of the live keys and values then

@@ -23,6 +23,8 @@ func (l liar) BulkLoad(rows int, next func(int) (k, v []byte)) error {
 	return l.Store.(engine.BulkLoader).BulkLoad(rows-1, next)
 }
 
+func (l liar) Checkpoint() error { return l.Store.(engine.Checkpointer).Checkpoint() }
+
 type lyingClient struct {
 	engine.Client
 	how string
@@ -89,6 +91,9 @@ func TestAnEngineThatAnswersWrongFailsItsRow(t *testing.T) {
 		{"overwrite", "scans the other way"},
 		{"bulk", "loses a row"},
 		{"ttl-purge", "counts wrong"},
+		{"ttl-put", "other value"},
+		{"big-load", "scans the other way"},
+		{"pause-checkpoint", "loses puts"},
 	} {
 		t.Run(c.workload+" "+c.how, func(t *testing.T) {
 			ebb, err := engine.ByName("ebb")
