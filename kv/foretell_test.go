@@ -441,3 +441,67 @@ func TestForetoldBesideEachOther(t *testing.T) {
 	require.Equal(t, n, again)
 	require.NoError(t, db.Close())
 }
+
+// TestBatchForWhichThereIsNoRoomIsNotInTheLog: what the log holds had its pages, or the next open would be refused for want of them. And the log is
+// not used up by what is refused: what frees space needs it.
+func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead)
+		rows func(*kv.DB) *kv.Batch
+	}{"rows": {full, changed}, "rows_that_expire": {fullOfExpiries, changedExpiries}} {
+		t.Run(name, func(t *testing.T) {
+			disk, db, fsys := c.full(t)
+			var err error
+			refused := 0
+			for i := 0; refused < 20; i++ {
+				disk.SetCapacity(disk.Used())
+				b := c.rows(db)
+				for j := range 50 {
+					b.Put(fmt.Appendf(nil, "new %d %d", i, j), make([]byte, 500))
+				}
+				started := fsys.started.Load()
+				if err = db.Apply(t.Context(), b); err == nil {
+					continue
+				}
+				require.ErrorIs(t, err, kv.ErrNoSpace)
+				require.NotErrorIs(t, err, kv.ErrCommitUnknown)
+				require.Equal(t, started, fsys.started.Load())
+				refused++
+			}
+			left := crashedInto(t, crashfs.New(crashfs.Options{Direct: true, Untraced: true}), disk)
+			left.SetCapacity(left.Used())
+			found, err := kv.OpenFS(left, path, nil, kv.Tuning{NoMap: true})
+			require.NoError(t, err)
+			require.Equal(t, rows(t, db, "default"), rows(t, found, "default"))
+			require.NoError(t, found.Delete([]byte("key 00037")))
+			left.SetCapacity(0)
+			require.NoError(t, found.Close())
+			for i := range 100 {
+				require.NoError(t, db.Delete(fmt.Appendf(nil, "key %05d", i*37)))
+			}
+			disk.SetCapacity(0)
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
+// TestSharedLargeRowsAreCarriedOutTogether: their record is longer than what a shared transaction takes of rows, since it has a head for each.
+func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
+	var commits atomic.Int64
+	o := &kv.Options{PageSize: 64 << 10, Events: &kv.Events{CommitGroup: func(n int, _ int64, _ time.Duration) { commits.Add(int64(n)) }}}
+	fsys := new(ahead)
+	db, err := kv.OpenFS(&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask}, path, o, kv.Tuning{NoMap: true})
+	require.NoError(t, err)
+	require.NoError(t, db.Put([]byte("first"), nil))
+	before := commits.Load()
+	var writes []func() error
+	for i := range 16 {
+		writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "%048d", i), make([]byte, 256<<10/16-48)) })
+	}
+	for _, err := range together(t, db, writes...) {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, fsys.started.Load())
+	require.EqualValues(t, 1, commits.Load()-before)
+	require.NoError(t, db.Close())
+}

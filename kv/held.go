@@ -5,7 +5,7 @@ import "github.com/ebbkv/ebb/ttl"
 // A row with an expiry changes three trees. Where many rows are put together, the rows of all of them come first, and what changes in the indexes
 // is held back: then all of it is known, and the log has it written while it is carried out. See txn.Tx.LogAhead.
 
-// mostHeld is how many changes are held back of a family, some hundred bytes each.
+// mostHeld is how many changes are held back in a transaction, some hundred bytes each, and a few more. Whose rows reach it settles its own.
 const mostHeld = 8192
 
 // hold makes applyAll hold back what changes in the indexes of the family, until settle. Nothing else looks at the family or changes it
@@ -24,7 +24,10 @@ func (v *verbs) settle() error {
 	if !v.holds() {
 		return nil
 	}
-	return v.below(v.rows().Settle(v.held))
+	n := v.held.Len()
+	err := v.below(v.rows().Settle(v.held))
+	v.tx.held -= n - v.held.Len()
+	return err
 }
 
 // settle carries out what was held back in some families, those that are not nil. Nothing is left to do then but to commit.
@@ -44,7 +47,9 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 	if ahead {
 		for _, v := range some {
 			if v.holds() {
-				v.rows().Foretell(v.held)
+				if err := v.rows().Foretell(v.held); err != nil {
+					return fromBelow(err)
+				}
 			}
 		}
 		if err := tx.inner.LogAhead(); err != nil {
@@ -63,6 +68,7 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 func release(some ...*verbs) {
 	for _, v := range some {
 		if v.holds() {
+			v.tx.held -= v.held.Len()
 			v.held.Release()
 			v.held = nil
 		}

@@ -17,7 +17,12 @@ import (
 // crashed copies the files of an open store as a killed process would leave them.
 func crashed(t *testing.T, from vfs.FS) vfs.FS {
 	t.Helper()
-	to := vfs.NewMemory()
+	return crashedInto(t, vfs.NewMemory(), from)
+}
+
+// crashedInto is crashed with the disk that the files are copied to.
+func crashedInto[D vfs.FS](t *testing.T, to D, from vfs.FS) D {
+	t.Helper()
 	names, err := from.List("dir")
 	require.NoError(t, err)
 	for _, name := range names {

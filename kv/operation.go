@@ -73,8 +73,10 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 	case v.held == nil:
 		return v.below(v.rows().Apply(changes))
 	}
+	before := v.held.Len()
 	err := v.below(v.rows().ApplyHeld(changes, v.held))
-	if err == nil && v.held.Len() >= mostHeld {
+	v.tx.held += v.held.Len() - before
+	if err == nil && v.tx.held >= mostHeld {
 		err = v.settle()
 	}
 	return err

@@ -284,11 +284,13 @@ func (s *shots) dismiss(me *shot) {
 	if me.size == 0 {
 		s.db.sharing.take(me)
 	}
-	news := shotAlone
+	news, err := shotAlone, error(nil)
 	if me.inner != nil && me.inner.Seq() != me.began {
 		news = shotStands
+	} else if me.inner != nil && errors.Is(me.inner.Err(), txn.ErrUnknown) {
+		news, err = shotDone, fromBelow(me.inner.Err()) // The next Open may find their record.
 	}
-	me.tell(news, nil)
+	me.tell(news, err)
 	s.db.sharing.back(me)
 }
 
@@ -318,7 +320,11 @@ func (tx *Tx) shareRows(group []*shot) (done int) {
 	apart := 0 // of the next ones, which failed together and changed nothing: one of them is to blame
 	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
-		if before > sharedBytes {
+		left := sharedBytes - before
+		if tx.inner.LoggedAhead() { // All of them are in the record, and were few enough.
+			left = sharedBytes
+		}
+		if left < 0 {
 			allAlone(rest)
 			return done
 		}
@@ -326,7 +332,7 @@ func (tx *Tx) shareRows(group []*shot) (done int) {
 		if apart > 0 {
 			apart--
 		} else {
-			n = alike(rest, sharedBytes-before)
+			n = alike(rest, left)
 		}
 		err := tx.carryOut(rest[:n])
 		unchanged := err != nil && tx.err() == nil && !tx.inner.LoggedAhead() && tx.inner.Bytes() == before

@@ -26,6 +26,7 @@ type Tx struct {
 	nowMs      int64 // its instant, if timed: a one-shot read asks the clock only if it meets an expiry
 	timed      bool
 	noted      bool // it met an expired key
+	held       int  // changes of indexes that are held back: see held.go
 
 	mu    sync.Mutex // held during each call of a write transaction
 	inner *txn.Tx
@@ -135,10 +136,10 @@ func (tx *Tx) unlock() {
 // finish ends the transaction if it is still open, and rolls back what was not committed.
 func (tx *Tx) finish(why error) {
 	tx.lock()
+	defer tx.unlock() // also when somebody who is told of the log's groups panics
 	if tx.inner != nil {
 		tx.end(why)
 	}
-	tx.unlock()
 }
 
 // alive returns what keeps a call from being carried out: the transaction has ended or is dead, or, for a write, what

@@ -25,6 +25,7 @@ const (
 // pages, or one that is not.
 type growth struct {
 	from int64      // bytes in use at which there is something to do; at most fileSize
+	room int64      // bytes behind those in use that Room was asked for last
 	full bool       // there was no room for a step when somebody tried last: nobody tries ahead
 	to   chan int64 // of capacity 1: the size that the goroutine has made, or 0; nil: there is none
 }
@@ -50,6 +51,37 @@ func (p *Pager) reserve(n uint64) error {
 	}
 	p.growAhead(need)
 	return nil
+}
+
+// Room says that n pages can be had one by one without more from the disk, and leaves the slack alone. But for the first time, and in a small file, it
+// does not wait for a step that is needed for that: a goroutine makes it, and the answer is yes soon.
+func (p *Pager) Room(n uint64) bool {
+	have := p.space.ready(n)
+	if have >= n {
+		return true
+	}
+	n += p.slack() - have
+	now := p.o.Inline || p.growth.room == 0 || p.growthStep() == minGrowth
+	p.growth.room = int64(n) * int64(p.pageSize)
+	need := int64(p.space.end)*int64(p.pageSize) + p.growth.room
+	if need > p.fileSize && len(p.growth.to) > 0 {
+		p.EndGrowth()
+	}
+	size := p.wholePages(max(need, p.fileSize+p.growthStep()))
+	if need > p.fileSize && now && p.mayGrowAhead(size) {
+		err := p.file.Grow(size)
+		if p.growth.full = errors.Is(err, vfs.ErrNoSpace); err == nil {
+			p.grown(size)
+		}
+	}
+	p.growAhead(need)
+	return need <= p.fileSize
+}
+
+// mayGrowAhead says that a step to this size may be made though nobody needs it yet. What fails then is nobody's failure: who needs the room
+// will be told.
+func (p *Pager) mayGrowAhead(size int64) bool {
+	return p.growth.to == nil && !p.growth.full && !p.o.ReadOnly && p.o.MaxBytes == 0 && uint64(size)/uint64(p.pageSize) <= p.mostPages()
 }
 
 // grow makes the file long enough for need bytes, n pages more than there are.
@@ -97,11 +129,10 @@ func (p *Pager) grown(size int64) {
 	p.syncing.grown.Store(true)
 }
 
-// growAhead has the next step made by a goroutine, if need bytes are in use and less than half a step is left. What fails is nobody's
-// failure: who needs the room will be told.
+// growAhead has the next step made by a goroutine, if need bytes are in use and less than half a step is left, or less than Room was asked for.
 func (p *Pager) growAhead(need int64) {
 	step := p.growthStep()
-	if left := p.fileSize - step/2; need <= left && step > minGrowth {
+	if left := p.fileSize - max(step/2, p.growth.room); need <= left && step > minGrowth {
 		p.growth.from = left
 		return
 	}
@@ -109,8 +140,8 @@ func (p *Pager) growAhead(need int64) {
 	if step == minGrowth {
 		return
 	}
-	size := p.wholePages(p.fileSize + step)
-	if p.growth.to != nil || p.growth.full || p.o.Inline || p.o.ReadOnly || p.o.MaxBytes > 0 || uint64(size)/uint64(p.pageSize) > p.mostPages() {
+	size := p.wholePages(max(p.fileSize, need) + max(step, p.growth.room))
+	if p.o.Inline || !p.mayGrowAhead(size) {
 		return
 	}
 	to, file, from, far := make(chan int64, 1), p.file, p.fileSize, p.far()

@@ -241,3 +241,61 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, given, "what could not be all of a step is free again")
 }
+
+// TestRoomIsWhatCanBeHad: whatever it says yes to is had without another step of the file, from pages that are free and from behind the end.
+func TestRoomIsWhatCanBeHad(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	refs := []Ref{newPage(t, p, 1)}
+	require.True(t, p.Room(100), "small files grow at once")
+	for range 200 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	for _, free := range [][]Ref{refs[:3], refs[20:60], refs[80:90], refs[100:150]} {
+		for _, ref := range free {
+			require.NoError(t, p.Freed(ref.Pgid, 1))
+			require.NoError(t, p.space.setAvail(ref.Pgid, 1))
+		}
+	}
+	p.space.rewind()
+	require.EqualValues(t, 90, p.space.ready(1000), "runs, and no holes while there is little of them")
+	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
+	p.file = f
+	n := uint64(90)
+	for f.goOn <- vfs.ErrNoSpace; p.Room(n + 1); n++ {
+	}
+	require.Len(t, f.asked, 1, "who finds no room has asked for it once")
+	require.Greater(t, n, uint64(90), "some of it is behind the end")
+	require.False(t, p.Room(n+1))
+	require.Len(t, f.asked, 1)
+	for range n {
+		newPage(t, p, 1)
+	}
+	require.Len(t, f.asked, 1)
+	require.Len(t, f.goOn, 0)
+}
+
+// TestRoomIsMadeAheadOfNeed in a large file, but for the first time.
+func TestRoomIsMadeAheadOfNeed(t *testing.T) {
+	p, f := growing(t)
+	before := p.FileBytes()
+	few := uint64(p.growthStep()) / MinPageSize
+	f.goOn <- nil
+	require.True(t, p.Room(few))
+	size := <-f.asked
+	require.GreaterOrEqual(t, size, p.inUse()+int64(few)*MinPageSize)
+	require.Equal(t, size, p.FileBytes())
+	require.Greater(t, size, before)
+	require.GreaterOrEqual(t, <-f.asked, size+int64(few)*MinPageSize, "and a goroutine makes as much again")
+	f.goOn <- nil
+	p.EndGrowth()
+	many := 30 * few
+	require.False(t, p.Room(many), "nobody waits")
+	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
+	require.False(t, p.Room(many))
+	f.goOn <- nil
+	for len(p.growth.to) == 0 {
+		runtime.Gosched()
+	}
+	require.True(t, p.Room(many))
+	require.Empty(t, f.asked)
+}

@@ -185,6 +185,35 @@ func (s *space) next() (id Pgid, ok bool, err error) {
 	}
 }
 
+// ready counts pages that next hands out before the file must grow, those that are quick to find, and no more than it needs to reach n.
+func (s *space) ready(n uint64) (have uint64) {
+	have = uint64(len(s.hot) + len(s.cool))
+	count := func(lo, hi Pgid) {
+		for ; lo < hi && have < n; lo++ {
+			g, i := s.groups[uint64(lo)/s.perGroup], uint64(lo)%s.perGroup
+			have += g.avail[i/64] >> (i % 64) & 1
+		}
+	}
+	count(s.run, s.runEnd)
+	if s.packing || s.given < s.vainUntil {
+		return have
+	}
+	for no := s.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
+		g, first := s.groups[no], no*s.perGroup
+		if !g.loaded {
+			break
+		}
+		for at := max(s.cursor, first) - first; have < n; {
+			lo, hi := runAt(g.avail, at, shortRun)
+			if lo == hi {
+				break
+			}
+			have, at = have+hi-lo, hi
+		}
+	}
+	return have
+}
+
 // Holes shorter than a run are filled only when there is no longer one and more than a quarter of the file is free: a
 // checkpoint writes its pages in order, and holes scatter the writes.
 const (

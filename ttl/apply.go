@@ -67,14 +67,21 @@ func applySize(changes []Change) (size int) {
 	return size
 }
 
-// Foretell says what Settle is going to do: see txn.Tx.LogAhead.
-func (r Rows) Foretell(e *Entries) {
+// Foretell says what Settle is going to do: see txn.Tx.LogAhead. The indexes are there: Settle would find out too late that they are not.
+func (r Rows) Foretell(e *Entries) error {
+	if e.Len() == 0 {
+		return nil
+	}
+	if err := r.indexed(); err != nil {
+		return err
+	}
 	for i := range e.keys {
 		r.Tx.Foretell(r.Family.KeyIndex(), &e.keys[i])
 	}
 	for _, i := range e.dueInOrder() {
 		r.Tx.Foretell(r.Family.ExpiryIndex(), &e.due[i])
 	}
+	return nil
 }
 
 // Settle makes the indexes tell of the rows what e holds, and empties it.

@@ -30,15 +30,31 @@ const (
 )
 
 // MayLogAhead says whether the transaction can foretell so many changes, of so many bytes, of values up to the given length. Large values, stores that
-// are bound to a size, and commits that wait for no sync do without.
+// are bound to a size, and commits that wait for no sync do without. So do those for which there may be no room: what the log holds must have had its
+// pages, or the next Open, which carries it out, would be refused for want of them.
 func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 	w := tx.w
 	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {
 		return false
 	}
-	return changes >= tx.s.o.AheadFrom && w.bytes()+int64(bytes) <= mostAhead && longest <= tree.MaxInline(w.PageSize()) &&
-		!w.lazy && w.flushed == 0 && w.named == 0 && len(w.saves) == 0 && tx.s.o.MaxBytes == 0 && w.bytes()+2*int64(bytes) <= tx.s.o.MaxTxnBytes
+	if changes < tx.s.o.AheadFrom || w.bytes()+int64(bytes) > mostAhead || longest > tree.MaxInline(w.PageSize()) ||
+		w.lazy || w.flushed > 0 || w.named > 0 || len(w.saves) > 0 || tx.s.o.MaxBytes > 0 || w.bytes()+2*int64(bytes) > tx.s.o.MaxTxnBytes {
+		return false
+	}
+	const perChange = 32 // what an operation of the redo has beside its key and value, and more
+	return tx.s.log.Revocable(int(w.bytes())+bytes+changes*perChange) && tx.s.pg.Room(w.pagesFor(changes, bytes))
 }
+
+// pagesFor is how many pages so many changes of so many bytes may take. Each copies a leaf, one beside it that cells move to, and a branch above
+// them, as far as there are so many; and each splits a leaf, as far as leaves are full before, or become so once more: of a leaf that is split
+// each half has room for a quarter of a page.
+func (w *writer) pagesFor(changes, bytes int) uint64 {
+	there, filled := w.s.pg.UsedPages()+uint64(len(w.taken)), uint64(4*bytes/w.PageSize()+1)
+	return min(there, 3*uint64(changes)) + min(there+filled, uint64(changes)) + aheadSlack
+}
+
+// aheadSlack is for new branches, and trees that begin.
+const aheadSlack = 16
 
 // Foretell says that the transaction is going to Apply a change of a tree without tags. MayLogAhead has said yes.
 func (tx *Tx) Foretell(id TreeID, c *Change) {
@@ -70,17 +86,20 @@ func (tx *Tx) LogAhead() error {
 // LoggedAhead says whether the transaction has been.
 func (tx *Tx) LoggedAhead() bool { return tx.w != nil && !tx.done && tx.w.ahead.logged }
 
-// takeBack voids what was logged ahead.
-func (w *writer) takeBack() (err error) {
+// takeBack voids what was logged ahead. If that fails the transaction's Err says so.
+func (w *writer) takeBack() {
 	a := w.ahead
 	if !a.logged {
-		return nil
+		return
 	}
-	defer func() { err = w.s.void(a) }() // also when somebody who is told of the write panics
+	defer func() { // also when somebody who is told of the write panics
+		if err := w.s.void(a); err != nil {
+			w.tx.err = err
+		}
+	}()
 	if a.launched != nil {
 		w.s.log.Land(a.launched)
 	}
-	return nil
 }
 
 // void takes a record back for good. If that cannot be done, nobody may commit after it: there would be two commits of one number. After a

@@ -295,9 +295,7 @@ func (tx *Tx) giveUp() {
 		tx.s.unlockWriter()
 		tx.s.open.Add(-1)
 	}()
-	if err := tx.w.takeBack(); err != nil {
-		tx.err = err
-	}
+	tx.w.takeBack()
 }
 
 func treeError(id TreeID) error { return fmt.Errorf("%w: %d", ErrNoTree, id) }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // TestCommitThatCouldNotBeTakenBackIsOfUnknownFate tells the story of a disk that writes a group but for its last byte, which
@@ -63,4 +65,36 @@ func TestCommitThatCouldNotBeTakenBackIsOfUnknownFate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRevocableCommitFindsRoomForItsVoid: what Revocable says yes to is appended, written and voided without a new segment, wherever the log stands.
+func TestRevocableCommitFindsRoomForItsVoid(t *testing.T) {
+	refused := 0
+	for filled := 0; filled < 40_000; filled += 509 {
+		for _, block := range []int{512, 4096} {
+			for _, size := range []int{100, 5000, 20_000} {
+				d := newDisk(t, block)
+				o := testOptions(d)
+				o.SegmentSize = 64 << 10
+				l := createTest(t, o)
+				l.commit(text(1, filled), true)
+				if !l.Revocable(size) {
+					refused++
+					continue
+				}
+				ready := l.spare != nil
+				d.hook = func(op, _ string, n int) (int, error) {
+					if op == "create" || op == "grow" || op == "rename" {
+						return 0, vfs.ErrNoSpace
+					}
+					return n, nil
+				}
+				l.commit(text(2, size), true)
+				end, err := l.Void()
+				require.NoError(t, err, "%d filled, spare %v", filled, ready)
+				require.NoError(t, l.Wait(end, true))
+			}
+		}
+	}
+	require.NotZero(t, refused)
 }

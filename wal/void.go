@@ -36,6 +36,19 @@ func (l *Log) Void() (LSN, error) {
 	return l.End(), nil
 }
 
+// Revocable says that there is room for a commit of n bytes and for the void that may have to follow, in segments that are there: neither
+// asks a disk that may be full.
+func (l *Log) Revocable(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n += (n/maxPart + 2) * 2 * recHeader // a header for each part, and what may lie before one
+	fits := func(from, limit LSN) bool {
+		end := (from + LSN(n) + pageUnit - 1) / pageUnit * pageUnit // A group that was written may be padded to that.
+		return end+recHeader <= limit
+	}
+	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())
+}
+
 // held is a commit that replay has read, and that the next record may void.
 type held struct {
 	any     bool
