@@ -47,7 +47,8 @@ type Options struct {
 	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an existing store: 0 or
 	// its own.
 	PageSize int
-	// CacheBytes bounds the memory of page frames.
+	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB. What an open transaction and a checkpoint under way
+	// need may be above it for a while: docs/tuning.md.
 	CacheBytes int64
 	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
 	MaxBytes int64
@@ -66,7 +67,7 @@ type Options struct {
 	OnExpire func(cf string, key, value []byte) error
 	// AutoPurge purges in the background. nil: nothing runs by itself.
 	AutoPurge *AutoPurge
-	// Logger hears of failures, clock steps, and what an open had to recover. nil: silent.
+	// Logger hears of failures, clock steps, what an open had to recover, and, at level Debug, of checkpoints. nil: silent.
 	Logger *slog.Logger
 	// Events are told of what happened. nil: nobody is.
 	Events *Events

@@ -13,7 +13,7 @@ import (
 
 // PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one transaction each,
 // with the store's durability. Waiting writers get in between, and a purge that kept one waiting gives way to the next
-// hundred. The clock is read once. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
+// 256 commits. The clock is read once. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
 //
 // A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
 // also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
