@@ -505,3 +505,50 @@ func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
 	require.EqualValues(t, 1, commits.Load()-before)
 	require.NoError(t, db.Close())
 }
+
+// TestFollowersOfALeaderThatPanicsAreInDoubt: who is told of the group panics, and the disk refuses what would take the record back. They had been told to
+// try again by themselves, and heard from a store that had failed that nothing of theirs was there.
+func TestFollowersOfALeaderThatPanicsAreInDoubt(t *testing.T) {
+	disk, db, _ := full(t)
+	require.NoError(t, db.Close())
+	var broken, panicked atomic.Bool
+	db, fsys := openAhead(t, disk, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+		if broken.Load() && !panicked.Swap(true) {
+			panic("told")
+		}
+	}}})
+	require.NoError(t, db.Put([]byte("first"), nil))
+	fsys.hook = func(call string) error {
+		if call == "read" && fsys.flying.Load() {
+			broken.Store(true)
+		}
+		if broken.Load() {
+			return errMachine
+		}
+		return nil
+	}
+	errPanic := errors.New("panicked")
+	var writes []func() error
+	for i := range 30 {
+		writes = append(writes, func() (err error) {
+			defer func() {
+				if recover() != nil {
+					err = errPanic
+				}
+			}()
+			return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed"))
+		})
+	}
+	leaders := 0
+	for _, err := range together(t, db, writes...) {
+		if errors.Is(err, errPanic) {
+			leaders++
+		} else {
+			require.ErrorIs(t, err, kv.ErrCommitUnknown)
+		}
+	}
+	require.Equal(t, 1, leaders)
+	require.ErrorIs(t, db.Put([]byte("next"), nil), kv.ErrFailed)
+	require.Error(t, db.Close())
+	require.Equal(t, 30, countChanged(t, again(t, disk)), "that is why")
+}

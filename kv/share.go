@@ -247,9 +247,7 @@ func (s *shots) lead(me *shot) shotNews {
 			allAlone(me.group)
 		}
 	} else if unknown := tx.undone(errHalfWay); errors.Is(unknown, ErrCommitUnknown) {
-		for _, one := range me.group {
-			one.alone = false // The next Open may find it.
-		}
+		inDoubt(me.group)
 		err = unknown
 	}
 	me.tell(shotDone, err)
@@ -288,7 +286,8 @@ func (s *shots) dismiss(me *shot) {
 	if me.inner != nil && me.inner.Seq() != me.began {
 		news = shotStands
 	} else if me.inner != nil && errors.Is(me.inner.Err(), txn.ErrUnknown) {
-		news, err = shotDone, fromBelow(me.inner.Err()) // The next Open may find their record.
+		news, err = shotDone, fromBelow(me.inner.Err())
+		inDoubt(me.group)
 	}
 	me.tell(news, err)
 	s.db.sharing.back(me)
@@ -357,6 +356,13 @@ func (tx *Tx) shareRows(group []*shot) (done int) {
 func allAlone(some []*shot) {
 	for _, one := range some {
 		one.alone = true
+	}
+}
+
+// inDoubt marks writes that are not to be tried again, whatever was said before.
+func inDoubt(all []*shot) {
+	for _, one := range all {
+		one.alone = false // The next Open may find it.
 	}
 }
 
