@@ -18,7 +18,7 @@ import (
 
 // mutant is one mistake: in file, old becomes new. old must be there exactly once.
 type mutant struct {
-	class string // sync, order, ack, ttl, check, replay, rollback or patches
+	class string // sync, order, ack, ttl, check, replay, rollback, patches or room
 	name  string
 	file  string
 	old   string
@@ -187,7 +187,7 @@ func suitesOf(m mutant) []suite {
 	all := map[string][]suite{
 		"wal":   {{"wal", "."}, crashes, histories, most},
 		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
-		"txn":   {most, crashes, histories, rot},
+		"txn":   {most, {"kv", "NoRoom"}, crashes, histories, rot},
 		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, inPlace, hostile},
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
 		"kv":    {{"kv", "."}},

@@ -191,5 +191,5 @@ var storeMutants = []mutant{
 	{"check", "more_or_less_is_done_than_was_foretold", "txn/commit.go", `	if w.ahead.left != 0 {`, `	if false {`},
 	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/foretell.go", ` && !v.rows().Timed()`, ``},
 	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/foretell.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
-	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `			one.alone = false // The`, `			_ = one // The`},
+	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `		one.alone = false // The`, `		_ = one // The`},
 }
