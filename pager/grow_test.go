@@ -260,8 +260,12 @@ func TestRoomIsWhatCanBeHad(t *testing.T) {
 	require.EqualValues(t, 90, p.space.ready(1000), "runs, and no holes while there is little of them")
 	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
+	for range 3 {
+		f.goOn <- vfs.ErrNoSpace // who asks again is refused, too, and the test fails
+	}
 	n := uint64(90)
-	for f.goOn <- vfs.ErrNoSpace; p.Room(n+1) && n < 10_000; n++ {
+	for p.Room(n+1) && n < 10_000 {
+		n++
 	}
 	require.Len(t, f.asked, 1, "who finds no room has asked for it once")
 	require.Greater(t, n, uint64(90), "some of it is behind the end")
@@ -271,7 +275,6 @@ func TestRoomIsWhatCanBeHad(t *testing.T) {
 		newPage(t, p, 1)
 	}
 	require.Len(t, f.asked, 1)
-	require.Len(t, f.goOn, 0)
 }
 
 // TestRoomIsMadeAheadOfNeed in a large file, but for the first time.
