@@ -45,7 +45,7 @@ func mapFile(f *os.File, off, n int64) ([]byte, error) {
 		return err
 	})
 	switch {
-	case err == unix.ENODEV || err == unix.ENOTSUP:
+	case err == unix.ENODEV || err == unix.ENOTSUP || err == unix.ENOMEM: // The last is a bound on addresses: a map asks for no memory.
 		return nil, errors.Join(ErrNoMap, err)
 	case err != nil:
 		return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}

@@ -90,7 +90,7 @@ type File interface {
 	// changes, and nothing is promised.
 	CacheAhead(off, n int64)
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
-	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible.
+	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible, for want of addresses too.
 	Map(off, n int64) ([]byte, error)
 	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
 	Unmap(b []byte) error
