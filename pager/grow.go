@@ -61,9 +61,13 @@ func (p *Pager) Room(n uint64) bool {
 		return true
 	}
 	n += p.slack() - have
+	room := int64(n) * int64(p.pageSize)
+	need := int64(p.space.end)*int64(p.pageSize) + room
+	if room > maxGrowth {
+		return need <= p.fileSize // No file is made that much longer for what may not be needed.
+	}
 	now := p.o.Inline || p.growth.room == 0 || p.growthStep() == minGrowth
-	p.growth.room = int64(n) * int64(p.pageSize)
-	need := int64(p.space.end)*int64(p.pageSize) + p.growth.room
+	p.growth.room = room
 	if need > p.fileSize && len(p.growth.to) > 0 {
 		p.EndGrowth()
 	}

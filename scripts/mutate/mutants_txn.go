@@ -171,11 +171,11 @@ var storeMutants = []mutant{
 `},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/ahead.go", ` && tx.s.pg.Room(w.pagesFor(changes, bytes))`, ``},
 	{"room", "what_is_free_counts_twice", "pager/grow.go", `	n += p.slack() - have
-	now`, `	n += p.slack() - 2*have
-	now`},
+	room`, `	n += p.slack() - 2*have
+	room`},
 	{"room", "the_slack_is_promised", "pager/grow.go", `	n += p.slack() - have
-	now`, `	n -= have
-	now`},
+	room`, `	n -= have
+	room`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/share.go", `me.inner != nil && errors.Is(me.inner.Err(), txn.ErrUnknown)`, `false`},
 	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
 	{"order", "a_void_is_written_after_a_failure", "txn/ahead.go", `	err := s.failure()
