@@ -73,7 +73,8 @@ type Options struct {
 	Events *Events
 }
 
-// Events are called after the fact, without a lock held, from the goroutine that did the work, which waits for them.
+// Events are called after the fact, from the goroutine that did the work, which waits for them; without a lock held, but for the writer's where a
+// batch that failed is taken back.
 // They must not call the store that they came from. nil functions are skipped.
 type Events struct {
 	// CommitGroup tells of commits that shared one write and, if durable, one sync. took is until somebody who waited for them knew: of a batch that is
