@@ -9,6 +9,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 # Modules of the workspace, read only by the targets that need them.
 MODULES = $$(go list -m -f '{{.Dir}}')
 
+# LMDB, and SQLite in C, take part in the benchmark, and in its tests, where there is a C compiler.
+BENCHTAGS ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v "$$(go env CC)" >/dev/null && echo lmdb,cgosqlite)
+
 FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 1s
@@ -23,7 +26,7 @@ build: ## Build the ebb command as bin/ebb
 	go build -o bin/ebb ./cmd/ebb
 
 test: ## Run the tests of all modules; the last line counts them
-	@go run ./scripts/gotest -bars .ci/bars -- -timeout 20m
+	@go run ./scripts/gotest -bars .ci/bars -- -timeout 20m -tags '$(BENCHTAGS)'
 
 race: ## The same under the race detector
 	@go run ./scripts/gotest -- -race -timeout 30m
@@ -45,9 +48,6 @@ bench: build-bench ## Compare with other stores, ten minutes: bin/bench.json, bi
 
 bench-full: build-bench ## The same with a million rows and ten million: hours
 	bin/bench -n 1000000 -rounds 3 -workloads all -json bin/bench-full.json -html bin/bench-full.html
-
-# LMDB, and SQLite in C, take part where there is a C compiler.
-BENCHTAGS ?= $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v "$$(go env CC)" >/dev/null && echo lmdb,cgosqlite)
 
 .PHONY: build-bench
 build-bench:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/ttl"
 )
 
 func TestBatchIsAppliedInOrderAndAgain(t *testing.T) {
@@ -285,4 +286,27 @@ func TestBulkLoadThatFailsLeavesNothing(t *testing.T) {
 	_, err := db.BulkLoad(t.Context(), "default", nil)
 	require.ErrorIs(t, err, kv.ErrInvalidOptions)
 	require.NoError(t, db.Put([]byte("k"), nil), "the writer lock is free")
+}
+
+// TestWhatABatchHoldsBackIsBounded for all of its families together: none of them comes near the bound.
+func TestWhatABatchHoldsBackIsBounded(t *testing.T) {
+	const families, rowsOfEach = 40, 200 // each row changes two indexes
+	db := openTest(t)
+	b := db.NewBatch()
+	for i := range families {
+		name := fmt.Sprint("f", i)
+		require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CreateCF(name, kv.CFOptions{}) }))
+		for j := range rowsOfEach {
+			b.CF(name).PutTTL(fmt.Append(nil, j), nil, time.Hour)
+		}
+	}
+	changes, err := kv.HeldBack(db, b)
+	require.NoError(t, err)
+	require.LessOrEqual(t, changes, kv.MostHeld+2*ttl.ApplyRows)
+	require.Greater(t, changes, kv.MostHeld/2)
+	require.NoError(t, db.Apply(t.Context(), b))
+	for i := range families {
+		require.Len(t, expiring(t, db, fmt.Sprint("f", i)), rowsOfEach)
+	}
+	checkStore(t, db)
 }

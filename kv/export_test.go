@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"math"
 
 	"github.com/ebbkv/ebb/cf"
@@ -75,3 +76,25 @@ const (
 	MaxShared = maxShared
 	Crowd     = crowd
 )
+
+// MostHeld is how many changes of indexes a transaction holds back.
+const MostHeld = mostHeld
+
+// HeldBack carries a batch out, in a transaction that comes to nothing, and counts what it holds back then.
+func HeldBack(db *DB, b *Batch) (changes int, err error) {
+	ops := b.held()
+	tx, err := db.shots.use(context.Background(), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer db.shots.done(tx)
+	families := make([]*verbs, len(ops.families))
+	defer release(families...)
+	err = ops.replay(tx, families)
+	for _, v := range families {
+		if v.holds() {
+			changes += v.held.Len()
+		}
+	}
+	return changes, err
+}

@@ -40,6 +40,19 @@ func (a *ahead) ask(call, _ string) error {
 	return nil
 }
 
+// breakBeside breaks the disk at the first read beside a write of the log: nothing works any more but the end of that write.
+func (a *ahead) breakBeside(broken *atomic.Bool) {
+	a.hook = func(call string) error {
+		if call == "read" && a.flying.Load() {
+			broken.Store(true)
+		}
+		if broken.Load() {
+			return errMachine
+		}
+		return nil
+	}
+}
+
 // openAhead opens a store on a disk in memory that offers direct writes.
 func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *ahead) {
 	t.Helper()
@@ -286,16 +299,7 @@ func TestBatchThatCannotBeTakenBackIsInDoubt(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared_%v", shared), func(t *testing.T) {
 			disk, db, fsys := full(t)
-			var broken atomic.Bool
-			fsys.hook = func(call string) error {
-				if call == "read" && fsys.flying.Load() {
-					broken.Store(true)
-				}
-				if broken.Load() {
-					return errMachine
-				}
-				return nil
-			}
+			fsys.breakBeside(new(atomic.Bool))
 			errs := []error{nil}
 			if shared {
 				var writes []func() error
@@ -451,7 +455,6 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 	}{"rows": {full, changed}, "rows_that_expire": {fullOfExpiries, changedExpiries}} {
 		t.Run(name, func(t *testing.T) {
 			disk, db, fsys := c.full(t)
-			var err error
 			refused := 0
 			for i := 0; refused < 20; i++ {
 				disk.SetCapacity(disk.Used())
@@ -460,8 +463,9 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 					b.Put(fmt.Appendf(nil, "new %d %d", i, j), make([]byte, 500))
 				}
 				started := fsys.started.Load()
-				if err = db.Apply(t.Context(), b); err == nil {
-					continue
+				err := db.Apply(t.Context(), b)
+				if err == nil {
+					continue // There was room in the file still.
 				}
 				require.ErrorIs(t, err, kv.ErrNoSpace)
 				require.NotErrorIs(t, err, kv.ErrCommitUnknown)
@@ -518,15 +522,7 @@ func TestFollowersOfALeaderThatPanicsAreInDoubt(t *testing.T) {
 		}
 	}}})
 	require.NoError(t, db.Put([]byte("first"), nil))
-	fsys.hook = func(call string) error {
-		if call == "read" && fsys.flying.Load() {
-			broken.Store(true)
-		}
-		if broken.Load() {
-			return errMachine
-		}
-		return nil
-	}
+	fsys.breakBeside(&broken)
 	errPanic := errors.New("panicked")
 	var writes []func() error
 	for i := range 30 {

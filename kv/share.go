@@ -282,10 +282,13 @@ func (s *shots) dismiss(me *shot) {
 	if me.size == 0 {
 		s.db.sharing.take(me)
 	}
-	news, err := shotAlone, error(nil)
-	if me.inner != nil && me.inner.Seq() != me.began {
+	news := shotAlone
+	var err error
+	switch {
+	case me.inner == nil:
+	case me.inner.Seq() != me.began:
 		news = shotStands
-	} else if me.inner != nil && errors.Is(me.inner.Err(), txn.ErrUnknown) {
+	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		news, err = shotDone, fromBelow(me.inner.Err())
 		inDoubt(me.group)
 	}

@@ -174,6 +174,14 @@ func TestMissingIndexIsNamed(t *testing.T) {
 		"apply_deletions": func(r Rows) error {
 			return r.Apply([]Change{{Key: key, Delete: true}, {Key: []byte("c"), Delete: true}})
 		},
+		"foretell": func(r Rows) error {
+			e := Hold()
+			defer e.Release()
+			if err := r.ApplyHeld([]Change{{Key: key, Delete: true}}, e); err != nil {
+				return err
+			}
+			return r.Foretell(e)
+		},
 		"delete_range": func(r Rows) error { return r.DeleteRange(key, []byte("c")) },
 		"evict": func(r Rows) error {
 			_, err := r.Evict(5000, []Note{{Base: r.Family.Base, Family: "f", Key: "b", Expiry: 2000}}, func(key, _ []byte) error {
@@ -196,7 +204,7 @@ func TestMissingIndexIsNamed(t *testing.T) {
 				require.NoError(t, r.Tx.Drop(index(r)))
 				err := do(r)
 				// Without a key index the family counts as one without expiries: I5. These look at no index then.
-				if name == "key index" && slices.Contains([]string{"put_for_ever", "apply_deletions", "delete_range", "evict"}, verb) {
+				if name == "key index" && slices.Contains([]string{"put_for_ever", "apply_deletions", "foretell", "delete_range", "evict"}, verb) {
 					require.NoError(t, err)
 					return
 				}

@@ -31,7 +31,7 @@ const (
 
 // MayLogAhead says whether the transaction can foretell so many changes, of so many bytes, of values up to the given length. Large values, stores that
 // are bound to a size, and commits that wait for no sync do without. So do those for which there may be no room: what the log holds must have had its
-// pages, or the next Open, which carries it out, would be refused for want of them.
+// pages, or the next Open, which carries it out, would be refused for want of them. Who was told no may find room made for it the next time.
 func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 	w := tx.w
 	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {

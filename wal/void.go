@@ -43,8 +43,7 @@ func (l *Log) Revocable(n int) bool {
 	defer l.mu.Unlock()
 	n += (n/maxPart + 2) * 2 * recHeader // a header for each part, and what may lie before one
 	fits := func(from, limit LSN) bool {
-		end := (from + LSN(n) + pageUnit - 1) / pageUnit * pageUnit // A group that was written may be padded to that.
-		return end+recHeader <= limit
+		return alignUp(from+LSN(n), pageUnit)+recHeader <= limit // A group that was written may be padded to that.
 	}
 	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())
 }

@@ -45,12 +45,12 @@ func mapFile(f *os.File, off, n int64) ([]byte, error) {
 		return err
 	})
 	switch {
+	case err == nil:
+		return view, nil
 	case err == unix.ENODEV || err == unix.ENOTSUP || err == unix.ENOMEM: // The last is a bound on addresses: a map asks for no memory.
-		return nil, errors.Join(ErrNoMap, err)
-	case err != nil:
-		return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}
+		err = errors.Join(ErrNoMap, err)
 	}
-	return view, nil
+	return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}
 }
 
 func unmapFile(b []byte) error {

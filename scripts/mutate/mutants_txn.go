@@ -176,7 +176,9 @@ var storeMutants = []mutant{
 	{"room", "the_slack_is_promised", "pager/grow.go", `	n += p.slack() - have
 	room`, `	n -= have
 	room`},
-	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/share.go", `me.inner != nil && errors.Is(me.inner.Err(), txn.ErrUnknown)`, `false`},
+	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/share.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
+		news`, `	case false:
+		news`},
 	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
 	{"order", "a_void_is_written_after_a_failure", "txn/ahead.go", `	err := s.failure()
 	if err == nil {

@@ -92,7 +92,7 @@ var logMutants = []mutant{
 	{"replay", "a_void_takes_nothing_back", "wal/void.go", `	p.held = held{}
 	p.tail.End = end`, `	p.tail.End = end`},
 	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/void.go", `bytes.Clone(h.payload), true`, `bytes.TrimPrefix(h.payload, nil), true`},
-	{"room", "a_void_may_find_no_room", "wal/void.go", `		return end+recHeader <= limit`, `		return end <= limit+pageUnit`},
+	{"room", "a_void_may_find_no_room", "wal/void.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
 	{"check", "a_void_of_nothing_is_no_damage", "wal/void.go", `	if !p.held.any || p.open {`, `	if false {`},
 	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/launch.go", `	f := l.depart(l.take(true))
 	l.mu.Unlock()`, `	f := l.depart(l.take(true))

@@ -105,15 +105,15 @@ func (rep *Report) space(b *strings.Builder) {
 // pauses prints what is behind a multiple of p99, for everyone: a store may pause little because what it does in the background takes long.
 func (rep *Report) pauses(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	any := false
+	headed := false
 	for _, row := range rep.Rows {
 		for _, f := range row.Figures {
 			if f.IdleP99 == 0 {
 				continue
 			}
-			if !any {
+			if !headed {
 				fmt.Fprintln(t, "\nworkload\tengine\tratio\tp99 us\tidle\tputs beside\tseconds of work\t")
-				any = true
+				headed = true
 			}
 			cells := []string{row.Workload, f.Engine, times(f.Median), number(f.P99us), number(f.IdleP99), number(f.Beside), number(f.Seconds)}
 			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")

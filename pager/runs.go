@@ -1,0 +1,196 @@
+package pager
+
+import "math/bits"
+
+// Single pages come from runs of free ones, so that what a checkpoint writes lies together. Everything in this file belongs to the holder of the
+// writer lock.
+
+// next returns the next page to hand out, or ok false if the file must grow.
+func (s *space) next() (id Pgid, ok bool, err error) {
+	if n := len(s.hot); n > 0 {
+		id = s.hot[n-1]
+		s.hot = s.hot[:n-1]
+		return id, true, nil
+	}
+	if n := len(s.cool); n > 0 {
+		id = s.cool[n-1]
+		s.cool = s.cool[:n-1]
+		return id, true, nil
+	}
+	for {
+		if s.run < s.runEnd {
+			g, i, err := s.at(s.run)
+			if err != nil {
+				return 0, false, err
+			}
+			id = s.run
+			s.run++
+			if g.avail[i/64]&(1<<(i%64)) == 0 {
+				continue // an extent was cut out of the run
+			}
+			s.clearAvail(g, i)
+			return id, true, nil
+		}
+		found, err := s.findRun()
+		if err != nil || !found {
+			return 0, false, err
+		}
+	}
+}
+
+// ready counts pages that next hands out before the file must grow: those that are quick to find, until there are n.
+func (s *space) ready(n uint64) (have uint64) {
+	have = uint64(len(s.hot) + len(s.cool))
+	for id := uint64(s.run); id < uint64(s.runEnd) && have < n; id++ {
+		g, i := s.groups[id/s.perGroup], id%s.perGroup
+		have += g.avail[i/64] >> (i % 64) & 1
+	}
+	if s.packing || s.given < s.vainUntil {
+		return have
+	}
+	for no := s.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
+		g, first := s.groups[no], no*s.perGroup
+		if !g.loaded {
+			break
+		}
+		for at := max(s.cursor, first) - first; have < n; {
+			lo, hi := runAt(g.avail, at, shortRun)
+			if lo == hi {
+				break
+			}
+			have, at = have+hi-lo, hi
+		}
+	}
+	return have
+}
+
+// Holes shorter than a run are filled only when there is no longer one and more than a quarter of the file is free: a
+// checkpoint writes its pages in order, and holes scatter the writes.
+const (
+	shortRun     = 16
+	fillFraction = 4
+)
+
+// findRun sets run and runEnd to the next run of avail pages.
+func (s *space) findRun() (bool, error) {
+	if !s.packing && s.given >= s.vainUntil {
+		found, err := s.runFrom(&s.cursor, shortRun)
+		if err != nil || found {
+			return found, err
+		}
+		// The search looked at a word for each 64 pages. Before the next one, as many pages become free, or a checkpoint
+		// ends: a page that is taken while there is no run must not cost a look at the whole file.
+		s.cursor = 0
+		s.vainUntil = s.given + max(s.end/64, shortRun)
+	}
+	if !s.packing && s.freeCount*fillFraction <= s.end {
+		return false, nil
+	}
+	found, err := s.runFrom(&s.holes, 1)
+	if err != nil || found || s.holes == 0 {
+		return found, err
+	}
+	s.holes = 0
+	return s.runFrom(&s.holes, 1)
+}
+
+// runFrom sets run and runEnd to the next run of at least that many avail pages at or after a page number, which it moves behind it.
+func (s *space) runFrom(cursor *uint64, least uint64) (bool, error) {
+	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if !g.loaded {
+			if err := s.open(g, no); err != nil {
+				return false, err
+			}
+		}
+		if uint64(g.nAvail) < least {
+			continue
+		}
+		from := uint64(0)
+		if f := no * s.perGroup; *cursor > f {
+			from = *cursor - f
+		}
+		if lo, hi := runAt(g.avail, from, least); hi > lo {
+			s.run, s.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+			*cursor = uint64(s.runEnd)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// rewind makes the search start from the low end again: after a checkpoint, when pages became free.
+func (s *space) rewind() {
+	s.cursor, s.holes, s.extCursor, s.run, s.runEnd, s.vainUntil = 0, 0, 0, 0, 0, 0
+}
+
+// runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
+func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
+	if n == shortRun {
+		return shortRunAt(words, from)
+	}
+	end := uint64(len(words)) * 64
+	for at := from; at < end; {
+		lo = nextBit(words, at, false)
+		if lo >= end {
+			return 0, 0
+		}
+		hi = nextBit(words, lo, true)
+		if hi-lo >= n {
+			return lo, hi
+		}
+		at = hi
+	}
+	return 0, 0
+}
+
+// shortRunAt is runAt for runs of shortRun bits: a word at a time, because a file that is full of small holes has many of
+// them in front of each run.
+func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
+	before := 0 // set bits at the end of the words before
+	for i := from / 64; i < uint64(len(words)); i++ {
+		w := words[i]
+		if i == from/64 {
+			w &= ^uint64(0) << (from % 64)
+		}
+		ones := bits.TrailingZeros64(^w)
+		if before+ones >= shortRun {
+			lo = i*64 - uint64(before)
+			return lo, nextBit(words, lo, true)
+		}
+		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
+		m &= m >> 2
+		m &= m >> 4
+		m &= m >> 8
+		if m != 0 {
+			lo = i*64 + uint64(bits.TrailingZeros64(m))
+			return lo, nextBit(words, lo, true)
+		}
+		before = bits.LeadingZeros64(^w)
+	}
+	return 0, 0
+}
+
+// nextBit finds the first set (clear: unset) bit at or after from; past the end if there is none.
+func nextBit(words []uint64, from uint64, clear bool) uint64 {
+	i := from / 64
+	if i >= uint64(len(words)) {
+		return uint64(len(words)) * 64
+	}
+	w := words[i]
+	if clear {
+		w = ^w
+	}
+	w &= ^uint64(0) << (from % 64)
+	for w == 0 {
+		i++
+		if i == uint64(len(words)) {
+			return i * 64
+		}
+		w = words[i]
+		if clear {
+			w = ^w
+		}
+	}
+	return i*64 + uint64(bits.TrailingZeros64(w))
+}
