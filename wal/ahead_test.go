@@ -151,6 +151,7 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 			switch op {
 			case "write":
 				left += n
+				require.LessOrEqual(t, n, zeroPiece)
 				require.LessOrEqual(t, left, zeroChunk)
 			case "writeback":
 				left -= n

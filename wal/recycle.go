@@ -30,6 +30,10 @@ func (g *group) large(segmentSize int64) bool {
 // a fraction of a millisecond, not several.
 const zeroChunk = 256 << 10
 
+// zeroPiece is how much of that one call writes. A file system may keep what was written at once as one piece of its cache, and go through all
+// of it for each small write there later.
+const zeroPiece = 32 << 10
+
 // Prepare makes sure that the next segment is there, so that Rotate, or an Append that fills the current one, need not
 // make it. It is for who is about to give space back, so SetBound does not bind it. An error that wraps vfs.ErrNoSpace
 // changes nothing; any other is final.
@@ -179,7 +183,7 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 		}
 	}
 	seg.segmentHeader = l.header(number, block)
-	zeros := vfs.AlignedBuffer(int(min(zeroChunk, seg.size)))
+	zeros := vfs.AlignedBuffer(int(min(zeroPiece, seg.size)))
 	putSegmentHeader(zeros, seg.segmentHeader)
 	fill := seg.size
 	if l.reserve.Load() {
@@ -188,11 +192,12 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 		}
 		fill = firstRecord
 	}
-	for off := int64(0); off < fill; off += int64(len(zeros)) {
+	for off, begun := int64(0), int64(0); off < fill; {
 		n := min(int64(len(zeros)), fill-off)
 		err := vfs.WriteFull(file, zeros[:n], off)
-		if err == nil {
-			err = file.WriteBack(off, n) // Commits that come meanwhile would wait for all of it otherwise.
+		if off += n; err == nil && (off-begun >= zeroChunk || off == fill) {
+			err = file.WriteBack(begun, off-begun) // Commits that come meanwhile would wait for all of it otherwise.
+			begun = off
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fill log segment %s: %w", name, err)
