@@ -93,6 +93,9 @@ func (f *hookFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
+// Window is none: every write asks.
+func (f *hookFile) Window(int64, int64) (vfs.Window, error) { return nil, vfs.ErrNoMap }
+
 // StartWriteAt asks when a write is started, and when it is waited for.
 func (f *hookFile) StartWriteAt(p []byte, off int64) vfs.Pending {
 	if err := f.fs.hook("start_write", f.name); err != nil {

@@ -108,7 +108,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.leading = false // until somebody waits for more
 		}
 		l.mu.Unlock()
-		fate, err := l.write(f.group)
+		fate, err := l.write(&f.group)
 		l.mu.Lock()
 		told := l.land(f, fate, err)
 		over := l.over()
@@ -315,7 +315,7 @@ func (l *Log) wanted(end LSN, sync bool) bool {
 func (l *Log) align(unit int64) { l.pos = alignUp(l.pos, unit) }
 
 // write does a group's work on the files, without mu.
-func (l *Log) write(g group) (fate, error) {
+func (l *Log) write(g *group) (fate, error) {
 	if g.run == nil {
 		if err := l.at.file.SyncData(); err != nil {
 			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
@@ -328,7 +328,15 @@ func (l *Log) write(g group) (fate, error) {
 			return none, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
 		}
 	}
-	l.finishRun(g)
+	complete(r, g.synced)
+	if l.copied(g) {
+		g.size = len(r.buf)
+		return whole, nil
+	}
+	g.pad()
+	if r.sealed {
+		l.window.close() // Its segment may be removed, and would keep its room.
+	}
 	if g.direct {
 		if err := vfs.WriteFull(r.seg.past, r.buf, r.offset()); err != nil {
 			return partly, r.failed(err)
@@ -338,6 +346,7 @@ func (l *Log) write(g group) (fate, error) {
 	if err := vfs.WriteFull(r.seg.file, r.buf, r.offset()); err != nil {
 		return partly, r.failed(err)
 	}
+	l.zeros = r.start + LSN(len(r.buf))
 	if !g.sync {
 		return whole, l.begin(g)
 	}
@@ -347,18 +356,15 @@ func (l *Log) write(g group) (fate, error) {
 	return whole, nil
 }
 
-// finishRun adds to a run what is known only when it is written, padding included.
-func (l *Log) finishRun(g group) {
-	complete(g.run, g.synced)
-	g.run.buf = appendZeros(g.run.buf, g.size-len(g.run.buf))
-}
+// pad adds the padding to a group's run.
+func (g *group) pad() { g.run.buf = appendZeros(g.run.buf, g.size-len(g.run.buf)) }
 
 // beginBytes is how much of what nobody wants synced is left to the system before the disk begins with it.
 const beginBytes = 256 << 10
 
 // begin has the disk begin with what groups without a sync have written, once that is much: the sync that ends a segment finds it done, and
 // whoever commits then does not wait for all of it. An error is one of a sync: the system may not tell it again.
-func (l *Log) begin(g group) error {
+func (l *Log) begin(g *group) error {
 	r := g.run
 	from := max(l.begun, g.synced, r.seg.start())
 	to := g.end / pageUnit * pageUnit // The next record begins in the same page, and that is written again.

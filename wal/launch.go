@@ -24,7 +24,8 @@ func (l *Log) Launch(end LSN) *Launched {
 	}
 	f := l.depart(l.take(true))
 	l.mu.Unlock()
-	l.finishRun(f.group)
+	complete(f.run, f.synced)
+	f.pad()
 	return &Launched{f, f.run.seg.past.StartWriteAt(f.run.buf, f.run.offset())}
 }
 

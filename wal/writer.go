@@ -80,6 +80,8 @@ type Log struct {
 	direct bool     // the last write to at went past the page cache
 
 	// The leader's own; whoever set leading may use them without mu.
+	window window
+	zeros  LSN // from the last record to there the file has zeros, in pages that were written through the cache
 	begun  LSN // the disk has begun with what was written before it
 	noted  LSN // position in the last note
 	noteOf [noteLen]byte
@@ -469,6 +471,7 @@ func (l *Log) Close(remove bool) error {
 	}
 	l.mu.Unlock()
 
+	l.window.close()
 	var closing []error
 	var names []string
 	for _, s := range all {

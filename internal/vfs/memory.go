@@ -327,6 +327,8 @@ func (f *memFile) SyncData() error { return f.check("sync", false, 0) }
 func (f *memFile) Map(int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func (f *memFile) Unmap([]byte) error               { return fs.ErrInvalid }
 
+func (f *memFile) Window(int64, int64) (Window, error) { return nil, ErrNoMap }
+
 func (f *memFile) Lock(exclusive bool) error {
 	if err := f.check("lock", false, 0); err != nil {
 		return err

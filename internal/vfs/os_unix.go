@@ -32,13 +32,15 @@ func uninterrupted(fn func() error) error {
 // canMap is false where address space is short, and on OpenBSD, whose maps do not see what write(2) writes.
 const canMap = math.MaxUint>>32 != 0 && runtime.GOOS != "openbsd"
 
-func mapFile(f *os.File, off, n int64) ([]byte, error) {
+func mapFile(f *os.File, off, n int64) ([]byte, error) { return mapShared(f, off, n, unix.PROT_READ) }
+
+func mapShared(f *os.File, off, n int64, prot int) ([]byte, error) {
 	if !canMap {
 		return nil, ErrNoMap
 	}
 	var view []byte
 	err := control(f, func(fd uintptr) error {
-		p, err := unix.MmapPtr(int(fd), off, nil, uintptr(n), unix.PROT_READ, unix.MAP_SHARED)
+		p, err := unix.MmapPtr(int(fd), off, nil, uintptr(n), prot, unix.MAP_SHARED)
 		if err == nil {
 			view = unsafe.Slice((*byte)(p), n)
 		}

@@ -94,12 +94,28 @@ type File interface {
 	Map(off, n int64) ([]byte, error)
 	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
 	Unmap(b []byte) error
+	// Window is a second way to write to [off, off+n), which lies within a file open for writing: see Window. off is a multiple of 64 KiB.
+	// ErrNoMap where there is none.
+	Window(off, n int64) (Window, error)
 	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in this process or
 	// another, holds one that conflicts. The lock ends with Close.
 	Lock(exclusive bool) error
 	ID() (FileID, error)
 	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose: 512 or 4096.
 	BlockSize() int
+	Close() error
+}
+
+// Window is a part of a file as memory that the file's readers share: to write there is to copy, and asks the system for nothing. What was copied
+// is as safe as what WriteAt has written. It outlives the process, and the file's next Sync makes it durable; until then any of its sectors may be.
+//
+// Two things differ. A process that is killed while it copies may leave any bytes of the copy, not only the first ones. And a page that is not in
+// memory is read from the disk first: it pays where WriteAt has just written the rest of the page.
+type Window interface {
+	// Copy copies p to off, counted from the file's beginning, within the window. An error says that the system could not give the
+	// memory: the disk is full, could not read, or somebody cut the file. Any of p may be there then, and WriteAt will tell the cause.
+	Copy(p []byte, off int64) error
+	// Close gives the memory back, and leaves the file as it is. Until then a removed file keeps its room. The file may be closed before.
 	Close() error
 }
 

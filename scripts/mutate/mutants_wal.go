@@ -27,7 +27,7 @@ var logMutants = []mutant{
 	}`, ``},
 	{"sync", "error_of_beginning_with_what_was_written_is_ignored", "wal/group.go", `		return whole, l.begin(g)`, `		_ = l.begin(g)
 		return whole, nil`},
-	{"sync", "a_piece_of_a_new_segment_that_did_not_get_there_is_ignored", "wal/recycle.go", `			err = file.WriteBack(off, n) //`, `			_ = file.WriteBack(off, n) //`},
+	{"sync", "a_piece_of_a_new_segment_that_did_not_get_there_is_ignored", "wal/recycle.go", `			err = file.WriteBack(begun, off-begun) //`, `			_ = file.WriteBack(begun, off-begun) //`},
 	{"sync", "the_name_of_a_new_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
 	}`, ``},
@@ -98,5 +98,12 @@ var logMutants = []mutant{
 	l.mu.Unlock()`, `	f := l.depart(l.take(true))
 	l.durable.Store(uint64(f.end))
 	l.mu.Unlock()`},
+	{"ack", "a_group_is_not_copied", "wal/window.go", `	err := l.window.over.Copy(r.buf, r.offset())`, `	err := error(nil)`},
+	{"ack", "a_part_of_a_group_is_not_copied", "wal/window.go", `.Copy(r.buf, r.offset())`, `.Copy(r.buf[:len(r.buf)-1], r.offset())`},
+	{"ack", "a_fault_in_a_copy_is_no_error", "wal/window.go", `	return err == nil`, `	return true`},
+	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/window.go", ` || end > l.zeros`, ``},
+	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/window.go", `g.sync || g.direct || `, `g.direct || `},
+	{"order", "a_window_stays_behind", "wal/window.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
+	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/group.go", `		l.window.close() // Its`, `		_ = l.window // Its`},
 	{"sync", "error_of_a_launched_write_is_ignored", "wal/launch.go", `		fate, err = partly, f.run.failed(err)`, `		err = nil`},
 }

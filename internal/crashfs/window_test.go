@@ -1,0 +1,45 @@
+package crashfs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// TestKillTearsACopy: what is copied may be there in any part when the process is killed, is there once the copy is over, and is as
+// pending as what was written.
+func TestKillTearsACopy(t *testing.T) {
+	d := crashfs.New(crashfs.Options{})
+	f := create(t, d, "a", 0)
+	put(t, f, "aaaaaa", 0)
+	require.NoError(t, f.Sync())
+	require.NoError(t, d.SyncDir("."))
+	w, err := f.Window(0, 6)
+	require.NoError(t, err)
+	begun := d.Len()
+	require.NoError(t, w.Copy([]byte("bbbb"), 1))
+	var kill, cut []string
+	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: begun}) {
+		kill = append(kill, show(im.Files()))
+	}
+	require.Equal(t, []string{"a:a", "a:aba", "a:aba"}, kill)
+	require.Equal(t, "aaabba", string(imageAt(t, d, begun+1)["a"]))
+	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.None, From: begun}) {
+		cut = append(cut, show(im.Files()))
+	}
+	require.NotContains(t, cut, "a:aba")
+	require.NoError(t, f.SyncData())
+	require.Equal(t, []string{"a:aba"}, images(d, crashfs.None))
+}
+
+// imageAt is what a kill leaves at a point.
+func imageAt(t *testing.T, d *crashfs.Disk, p int) map[string][]byte {
+	t.Helper()
+	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: p, To: p + 1}) {
+		return im.Files()
+	}
+	t.Fatal("no image")
+	return nil
+}
