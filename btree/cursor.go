@@ -16,10 +16,11 @@ type Cursor struct {
 	sought bool
 	look   lookahead // asks for the next leaf
 
-	r    Reader
-	tree Tree
-	err  error
-	path [maxDepth]step // by level; path[0] is not used
+	r      Reader
+	tree   Tree
+	err    error
+	lo, hi []byte         // see Bound
+	path   [maxDepth]step // by level; path[0] is not used
 }
 
 // A step is a branch on the path, of n children, and the child taken.
@@ -37,6 +38,23 @@ func (c *Cursor) Reset(r Reader, t Tree) {
 	c.b, c.i, c.n = nil, 0, 0
 	c.r, c.tree = r, t
 	c.err = t.checkDepth()
+}
+
+// Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there is no bound. The cursor goes there as before,
+// but asks for no leaf ahead that lies beyond. It keeps the slices.
+func (c *Cursor) Bound(lo, hi []byte) { c.lo, c.hi = lo, hi }
+
+// edge is the separator between this leaf and the one that comes next in that direction; nil: there is none.
+func (c *Cursor) edge(forward bool) []byte {
+	for level := uint8(1); level < c.tree.Depth; level++ {
+		switch s := &c.path[level]; {
+		case forward && s.i+1 < s.n:
+			return sep(s.b, s.n, s.i+1)
+		case !forward && s.i > 0:
+			return sep(s.b, s.n, s.i)
+		}
+	}
+	return nil
 }
 
 // Valid says that the cursor stands on a row.

@@ -12,6 +12,7 @@ type Span struct {
 	slots        int // offset of slot 0
 	i, end, step int // the row under the span, the one behind the last, and the way from one to the next
 	look         lookahead
+	within       bool
 }
 
 // Ahead is the span of the rows that Next, or if not forward Prev, would go to without leaving the leaf. It is good
@@ -20,20 +21,45 @@ func (c *Cursor) Ahead(forward bool) Span {
 	if c.sought {
 		c.setOut(forward)
 	}
-	switch {
-	case !c.Valid():
+	if !c.Valid() {
 		return Span{}
-	case forward:
-		return Span{c.b, offHeads + 4*c.n, c.i, c.n, 1, c.look}
 	}
-	return Span{c.b, offHeads + 4*c.n, c.i, -1, -1, c.look}
+	s := Span{b: c.b, slots: offHeads + 4*c.n, i: c.i, end: -1, step: -1, look: c.look}
+	if forward {
+		s.end, s.step = c.n, 1
+	}
+	if s.within = c.within(&s, forward); !s.within {
+		s.look = lookahead{} // The walk ends here: nothing more of the next leaf is asked for.
+	}
+	return s
+}
+
+// within says that all rows ahead are within bounds; it may say no where the bound lies between the last of them and the next leaf. To look at
+// the separator spares the look at that row, which is far from the others and not here yet.
+func (c *Cursor) within(s *Span, forward bool) bool {
+	if forward {
+		if c.hi == nil {
+			return true
+		}
+		if edge := c.edge(true); edge != nil {
+			return bytes.Compare(edge, c.hi) <= 0
+		}
+		return bytes.Compare(keyAt(s.b, ld16(s.b, s.slots+2*(c.n-1))), c.hi) < 0
+	}
+	if c.lo == nil {
+		return true
+	}
+	if edge := c.edge(false); edge != nil {
+		return bytes.Compare(edge, c.lo) >= 0
+	}
+	return bytes.Compare(keyAt(s.b, ld16(s.b, s.slots)), c.lo) >= 0
 }
 
 // Reach moves the cursor, which the span is of, to the row before the one under the span.
 func (c *Cursor) Reach(s Span) { c.i, c.look = s.i-s.step, s.look }
 
-// Last says that the loop will not go on in the next leaf: nothing more of it is asked for.
-func (s *Span) Last() { s.look = lookahead{} }
+// Within says that all rows ahead are within the cursor's bounds, as far as that can be told without looking at each.
+func (s *Span) Within() bool { return s.within }
 
 // Next moves to the next row. After it has said false it must not be called again.
 func (s *Span) Next() bool {
@@ -61,14 +87,4 @@ func (s *Span) Row() (key, value []byte, tag int64, whole bool) {
 		return key, s.b[:0:0], tag, true
 	}
 	return key, unsafe.Slice((*byte)(unsafe.Add(page, at)), info&infoSize), tag, true
-}
-
-// Below says that all rows ahead have keys below bound, nil being no bound. The span goes forward.
-func (s *Span) Below(bound []byte) bool {
-	return bound == nil || s.step <= 0 || bytes.Compare(keyAt(s.b, ld16(s.b, s.slots+2*(s.end-1))), bound) < 0
-}
-
-// From says that all rows ahead have keys of at least bound, nil being no bound. The span goes back.
-func (s *Span) From(bound []byte) bool {
-	return bound == nil || s.step >= 0 || bytes.Compare(keyAt(s.b, ld16(s.b, s.slots)), bound) >= 0
 }

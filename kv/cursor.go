@@ -196,6 +196,7 @@ func (c *Cursor) advance(s step, key []byte) error {
 			return nil
 		}
 		c.inner.Init(c.v.tx.inner, c.v.fam.Data())
+		c.inner.Bound(c.lo, c.hi)
 		c.placed = true
 		c.timed = c.v.tx.writable || c.v.rows().Timed()
 	}

@@ -80,10 +80,7 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 func (c *Cursor) ahead(forward bool, n *int, limit int, body *bool, yield func(key, value []byte) bool) (more bool) {
 	tx := c.v.tx
 	span := c.inner.Ahead(forward)
-	within := span.Below(c.hi) && span.From(c.lo)
-	if !within {
-		span.Last()
-	}
+	within := span.Within()
 	now := int64(math.MinInt64)
 	if c.timed {
 		now = tx.instant()

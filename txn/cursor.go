@@ -29,8 +29,12 @@ func (tx *Tx) Cursor(id TreeID) *Cursor {
 // Init makes c an unplaced cursor of tx, in memory of the caller's.
 func (c *Cursor) Init(tx *Tx, id TreeID) {
 	c.tx, c.id, c.on, c.gone, c.err, c.read = tx, id, false, false, nil, false
+	c.c.Bound(nil, nil)
 	c.reset()
 }
+
+// Bound is that of tree.Cursor.
+func (c *Cursor) Bound(lo, hi []byte) { c.c.Bound(lo, hi) }
 
 func (c *Cursor) reset() {
 	t, _ := c.tx.tree(c.id)
