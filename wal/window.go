@@ -29,7 +29,7 @@ type window struct {
 // copied says whether a group could be put into the file by a copy. Only the leader is here, without mu.
 func (l *Log) copied(g *group) bool {
 	r := g.run
-	if end := r.start + LSN(len(r.buf)); g.sync || g.direct || end > l.zeros || !l.window.covers(r, end) {
+	if end := r.start + LSN(len(r.buf)); g.sync || g.direct || end > l.zeros || !l.window.cover(r, end) {
 		return false
 	}
 	err := l.window.over.Copy(r.buf, r.offset())
@@ -40,8 +40,8 @@ func (l *Log) copied(g *group) bool {
 	return err == nil
 }
 
-// covers moves the window to where a run lies that ends at end, in the page in which it begins.
-func (w *window) covers(r *run, end LSN) bool {
+// cover moves the window to where a run lies that ends at end, in the page in which it begins, and says whether there is one.
+func (w *window) cover(r *run, end LSN) bool {
 	if w.over != nil && w.start <= r.start && end <= w.end {
 		return true
 	}
