@@ -98,8 +98,7 @@ func opBatch(r *Run, rnd *rand.Rand) error {
 // opApply is one commit of puts and deletions in all families that come in any order, often of a key that the batch has had before. The log has it before the
 // rows of the indexes are carried out. In one of three cases the commit is given up at its end, and made once more.
 func opApply(r *Run, rnd *rand.Rand) error {
-	// What readers found expired is evicted before, by a commit of its own.
-	if err := r.update(kv.Sync, func(*tx) error { return errRollback }); err != nil {
+	if err := r.evictNoted(); err != nil {
 		return err
 	}
 	t := &tx{m: r.model.clone(), now: r.clock.read()}
@@ -207,7 +206,7 @@ func opForetold(r *Run, rnd *rand.Rand) error {
 			return err
 		}
 	}
-	if err := r.update(kv.Sync, func(*tx) error { return errRollback }); err != nil { // as in opApply
+	if err := r.evictNoted(); err != nil {
 		return err
 	}
 	t := &tx{m: r.model.clone(), now: r.clock.read()}

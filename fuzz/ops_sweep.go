@@ -118,10 +118,8 @@ func opEvict(r *Run, rnd *rand.Rand) error {
 		}
 		return err
 	}
-	for range 4 { // What scans have come by would go first.
-		if err := r.update(kv.NoSync, func(*tx) error { return errRollback }); err != nil {
-			return err
-		}
+	if err := r.evictNoted(); err != nil { // It would go first.
+		return err
 	}
 	family, due := defaultFamily, []string(nil)
 	for _, name := range r.model.names() {

@@ -51,6 +51,16 @@ func (r *Run) swept(d kv.Durability) {
 	}
 }
 
+// evictNoted has all evicted that readers have found expired: before the next write transaction, by commits of their own, each of so many keys.
+func (r *Run) evictNoted() error {
+	for before := r.newest(); ; before = r.newest() {
+		err := r.update(kv.NoSync, func(*tx) error { return errRollback })
+		if err != nil || r.newest() == before {
+			return err
+		}
+	}
+}
+
 // lookForEviction finds out whether an eviction that was heard of has been committed.
 func (r *Run) lookForEviction() {
 	if r.attempt == nil {
