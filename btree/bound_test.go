@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBoundedWalkAsksForNoLeafBeyond: of the leaves that a walk asks for ahead, each has rows within bounds, or begins or ends where the bound is; and
-// a span says that it is within bounds only if it is, and always if the next leaf is.
+// TestBoundedWalkAsksForNoLeafBeyond: of the leaves that a walk asks for ahead, each has rows within bounds, or begins or ends where the bound is; it asks for
+// all that it comes to, but the first of another branch; and a span says that it is within bounds only if it is, and always if rows of the next leaf are.
 func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	r := &nearReader{memory: newMemory(1024)}
@@ -22,7 +22,7 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Greater(t, tree.Depth, uint8(2), "some leaves are the last of their branch")
-	spared := 0
+	spared, went := 0, 0
 	for range 3000 {
 		from := rng.IntN(2 * rows)
 		lo, hi := key(from), key(from+rng.IntN(300))
@@ -32,7 +32,10 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		case 1:
 			hi = nil
 		}
-		forward := rng.IntN(2) == 0
+		forward, move := true, (*Cursor).Next
+		if rng.IntN(2) == 0 {
+			forward, move = false, (*Cursor).Prev
+		}
 		var c, free Cursor
 		c.Reset(r, tree)
 		c.Bound(lo, hi)
@@ -54,6 +57,11 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		r.asked = nil
 		ok := at(&c)
 		require.Equal(t, at(&free), ok)
+		if edge := c.edge(forward); ok && edge != nil {
+			c.Bound(edge, edge)
+			require.Zero(t, c.room(forward), "the bound is where the leaf ends")
+			c.Bound(lo, hi)
+		}
 		for steps := 0; ok && inside(c.Key()) && steps < 400; steps++ {
 			require.Equal(t, free.Key(), c.Key(), "a bound moves no cursor")
 			if rng.IntN(8) == 0 {
@@ -63,13 +71,19 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 					k, _, _, _ := s.Row()
 					require.True(t, !within || inside(k), "span within [%s, %s) has %s", lo, hi, k)
 				}
+				behind := c
+				behind.r = r.memory // What this one asks for does not count.
+				behind.Reach(s)
+				if move(&behind) && inside(behind.Key()) {
+					require.True(t, within, "span of [%s, %s), where %s comes behind it", lo, hi, behind.Key())
+				}
 			}
-			if forward {
-				ok = c.Next()
-				require.Equal(t, free.Next(), ok)
-			} else {
-				ok = c.Prev()
-				require.Equal(t, free.Prev(), ok)
+			leaf := &c.b[0]
+			ok = move(&c)
+			require.Equal(t, move(&free), ok)
+			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= setOutSteps && inside(c.Key()) && (forward && s.i > 0 || !forward && s.i+1 < s.n) {
+				require.Contains(t, r.asked, childRef(s.b, s.n, s.i), "a leaf within bounds that nobody has asked for")
+				went++
 			}
 		}
 		require.NoError(t, c.Err())
@@ -90,4 +104,5 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		}
 	}
 	require.Greater(t, spared, 100)
+	require.Greater(t, went, 1000)
 }

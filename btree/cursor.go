@@ -1,6 +1,10 @@
 package btree
 
-import "github.com/ebbkv/ebb/internal/prefetch"
+import (
+	"bytes"
+
+	"github.com/ebbkv/ebb/internal/prefetch"
+)
 
 // A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. It stands on a row, or
 // before the first one, or behind the last one; from there Next and Prev lead back. A new one stands nowhere: Next is
@@ -55,6 +59,27 @@ func (c *Cursor) edge(forward bool) []byte {
 		}
 	}
 	return nil
+}
+
+// room compares the bound in that direction with the edge of the leaf: positive if the next leaf may have rows within bounds, too, zero if none but
+// this one has, and all that come in it, negative if the bound may lie in this leaf, or no leaf comes next. To look at a separator spares the look at
+// the last row of the leaf, which is far from the others and not here yet.
+func (c *Cursor) room(forward bool) int {
+	bound := c.lo
+	if forward {
+		bound = c.hi
+	}
+	if bound == nil {
+		return 1
+	}
+	switch edge := c.edge(forward); {
+	case edge == nil:
+		return -1
+	case forward:
+		return bytes.Compare(bound, edge)
+	default:
+		return bytes.Compare(edge, bound)
+	}
 }
 
 // Valid says that the cursor stands on a row.

@@ -1,10 +1,6 @@
 package btree
 
-import (
-	"bytes"
-
-	"github.com/ebbkv/ebb/internal/prefetch"
-)
+import "github.com/ebbkv/ebb/internal/prefetch"
 
 // A lookahead asks for the leaf that comes next while the rows of this one are walked through: at once for what is looked at
 // first in it, and for the rest piece by piece. Cells of neighbouring rows lie anywhere in a page, so a walk that does not ask
@@ -74,19 +70,11 @@ func (c *Cursor) fetchNext(forward bool) {
 	if !forward {
 		i = s.i - 1
 	}
-	if uint(i) < uint(s.n) && !c.ends(s, forward) {
+	if uint(i) < uint(s.n) && c.room(forward) > 0 {
 		if page := c.r.Near(childRef(s.b, s.n, i), len(c.b)); page != nil {
 			c.look = look(page, c.n)
 		}
 	}
-}
-
-// ends says that a leaf is the last one within bounds in that direction. s is the step to it, and there is one beside it.
-func (c *Cursor) ends(s *step, forward bool) bool {
-	if forward {
-		return c.hi != nil && bytes.Compare(sep(s.b, s.n, s.i+1), c.hi) >= 0
-	}
-	return c.lo != nil && bytes.Compare(sep(s.b, s.n, s.i), c.lo) <= 0
 }
 
 // passed is called for each row that the cursor leaves behind.

@@ -1,9 +1,6 @@
 package btree
 
-import (
-	"bytes"
-	"unsafe"
-)
+import "unsafe"
 
 // A Span is what is left of a leaf behind a cursor's row, in one direction: rows for a loop that has no time for a call
 // on the cursor each. The zero Span is empty.
@@ -12,7 +9,7 @@ type Span struct {
 	slots        int // offset of slot 0
 	i, end, step int // the row under the span, the one behind the last, and the way from one to the next
 	look         lookahead
-	within       bool
+	within       bool // see Within
 }
 
 // Ahead is the span of the rows that Next, or if not forward Prev, would go to without leaving the leaf. It is good
@@ -28,37 +25,16 @@ func (c *Cursor) Ahead(forward bool) Span {
 	if forward {
 		s.end, s.step = c.n, 1
 	}
-	if s.within = c.within(&s, forward); !s.within {
+	if s.within = c.room(forward) >= 0; !s.within {
 		s.look = lookahead{} // The walk ends here: nothing more of the next leaf is asked for.
 	}
 	return s
 }
 
-// within says that all rows ahead are within bounds; it may say no where the bound lies between the last of them and the next leaf. To look at
-// the separator spares the look at that row, which is far from the others and not here yet.
-func (c *Cursor) within(s *Span, forward bool) bool {
-	if forward {
-		if c.hi == nil {
-			return true
-		}
-		if edge := c.edge(true); edge != nil {
-			return bytes.Compare(edge, c.hi) <= 0
-		}
-		return bytes.Compare(keyAt(s.b, ld16(s.b, s.slots+2*(c.n-1))), c.hi) < 0
-	}
-	if c.lo == nil {
-		return true
-	}
-	if edge := c.edge(false); edge != nil {
-		return bytes.Compare(edge, c.lo) >= 0
-	}
-	return bytes.Compare(keyAt(s.b, ld16(s.b, s.slots)), c.lo) >= 0
-}
-
 // Reach moves the cursor, which the span is of, to the row before the one under the span.
 func (c *Cursor) Reach(s Span) { c.i, c.look = s.i-s.step, s.look }
 
-// Within says that all rows ahead are within the cursor's bounds, as far as that can be told without looking at each.
+// Within says that all rows ahead are within the cursor's bounds, as far as the separators tell: of the last leaf they do not.
 func (s *Span) Within() bool { return s.within }
 
 // Next moves to the next row. After it has said false it must not be called again.

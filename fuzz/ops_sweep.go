@@ -118,7 +118,7 @@ func opEvict(r *Run, rnd *rand.Rand) error {
 		}
 		return err
 	}
-	if err := r.evictNoted(); err != nil { // It would go first.
+	if err := r.evictNoted(); err != nil { // It would go before those of here.
 		return err
 	}
 	family, due := defaultFamily, []string(nil)

@@ -29,7 +29,11 @@ func (w *window) Copy(p []byte, off int64) error {
 	if off < w.off || off > w.end || int64(len(p)) > w.end-off {
 		return pathError("window", w.f.name, fs.ErrInvalid)
 	}
-	if size, err := w.size(); err != nil || off+int64(len(p)) > size {
+	size, err := w.size()
+	if err != nil {
+		return err
+	}
+	if off+int64(len(p)) > size {
 		return pathError("window", w.f.name, vfs.ErrIO) // The memory behind the end of a file cannot be touched.
 	}
 	half := len(p) / 2
