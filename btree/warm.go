@@ -19,9 +19,7 @@ const (
 	nearKey  = 32
 )
 
-// warm notes the ways to the leaves of these changes and asks for the memory that changing their rows will need. It goes down with all
-// of them level by level: a lookup waits for page after page, some 100 ns each, and sixteen that wait at the same time take
-// little longer than one. Pages that it is the first to read are proven, and an error is one that the lookups would meet. The ways are not
+// warm notes the ways to the leaves of these changes and asks for the memory that changing their rows will need. The ways are not
 // known if it asked for nothing, because the keys lie together in the order in which they come, or in too deep a tree.
 func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
@@ -31,51 +29,88 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 	if inOrder && together(w, t, changes[0].Key, changes[len(changes)-1].Key) {
 		return false, nil
 	}
-	var refs [MaxWays]pager.Ref
+	var d descent
+	for i := range changes {
+		d.keys[i] = changes[i].Key
+	}
+	if err := d.lead(w, t, len(changes), true); err != nil {
+		return false, err
+	}
+	for i := range changes {
+		b, n, _, err := leafAt(w, d.refs[i])
+		if err != nil {
+			return false, err
+		}
+		askCell(b, n, &changes[i])
+	}
+	*ways = d.ways
+	return t.Depth-1 <= wayLevels, nil
+}
+
+// A descent goes from the root of a tree to the leaves of up to MaxWays keys.
+type descent struct {
+	keys [MaxWays][]byte
+	ways [MaxWays]way
+	refs [MaxWays]pager.Ref // of the pages that it has come to: in the end, leaves
+	from [MaxWays][]byte    // what the branches above the leaves say of them
+}
+
+// lead goes down with n keys level by level, notes their ways and asks for what a search looks at first in each page, leaves among them. A lookup waits
+// for page after page, some 100 ns each, and sixteen that wait at the same time take little longer than one. Branches that it is the first to
+// read are proven, and an error is one that the lookups would meet. still says that nobody is changing the rows that branches count.
+func (d *descent) lead(in Land, t Tree, n int, still bool) error {
 	var size [MaxWays]int
 	var near [MaxWays][]byte
-	for i := range changes {
-		refs[i], ways[i] = t.Root, way{}
+	for i := range n {
+		d.refs[i] = t.Root
 	}
 	for level := t.Depth - 1; level > 0; level-- {
-		for i := range changes {
-			b, n, err := pageAt(w, refs[i], level)
+		for i := range n {
+			b, err := in.Page(d.refs[i])
 			if err != nil {
-				return false, err
+				return err
 			}
-			k := branchSearch(b, n, changes[i].Key)
-			ways[i].note(level, k)
-			refs[i], size[i] = childRef(b, n, k), nearChild(b, n, k, level-1)
+			w := ld32(b, offKind)
+			if w&0xffff != place(level) {
+				return misplaced(d.refs[i], b, level)
+			}
+			children := int(w >> 16)
+			k := branchSearch(b, children, d.keys[i])
+			d.ways[i].note(level, k)
+			d.refs[i], size[i] = childRef(b, children, k), nearBytes(level-1)
+			if still {
+				size[i] = nearChild(b, children, k, level-1)
+			}
 			if level == 1 { // The leaves are as many as the rest of the store.
-				w.Ask(refs[i])
+				d.from[i] = b[child(children, k):][:childSize]
+				in.Ask(d.refs[i])
 			}
 		}
 		if level > 2 { // There are so few branches above level 1 that they are near.
 			continue
 		}
 		// In loops of their own: what one key waits for, the next ones wait for at the same time.
-		for i := range changes {
-			near[i] = w.Near(refs[i], size[i])
+		for i := range n {
+			near[i] = in.Near(d.refs[i], size[i])
 		}
-		prefetch.Each(near[:len(changes)])
+		prefetch.Each(near[:n])
 	}
-	for i := range changes {
-		c := &changes[i]
-		b, n, _, err := leafAt(w, refs[i])
-		if err != nil {
-			return false, err
-		}
-		if p := prefix(b); len(c.Key) >= p && n > 0 {
-			h := head32(c.Key, p)
-			k := min(lower32(b, n, h), n-1)
-			off, size := slot(b, n, k), nearKey
-			if !c.Delete && ld32(b, offHeads+4*k) == h {
-				size = nearCell
-			}
-			prefetch.Bytes(b[off:min(off+size, len(b))])
-		}
+	return nil
+}
+
+// askCell asks for the cell of c's key in leaf b of n cells, or the one that is looked at in its place.
+func askCell(b []byte, n int, c *Change) {
+	p := prefix(b)
+	if len(c.Key) < p || n == 0 {
+		return
 	}
-	return t.Depth-1 <= wayLevels, nil
+	h := head32(c.Key, p)
+	k := min(lower32(b, n, h), n-1)
+	off, size := slot(b, n, k), nearKey
+	if !c.Delete && ld32(b, offHeads+4*k) == h {
+		size = nearCell
+	}
+	prefetch.Bytes(b[off:min(off+size, len(b))])
 }
 
 // together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to
