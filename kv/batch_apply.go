@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 
 	"github.com/ebbkv/ebb/ttl"
 )
@@ -31,7 +32,10 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	defer db.shots.done(tx)
 	families := make([]*verbs, len(ops.families))
 	defer release(families...)
-	err = ops.foretell(tx, families)
+	err = ops.scout(tx, families)
+	if err == nil {
+		err = ops.foretell(tx, families)
+	}
 	if err == nil {
 		err = ops.replay(tx, families)
 	}
@@ -42,6 +46,35 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 		err = tx.commit(ctx)
 	}
 	return tx.undone(err)
+}
+
+// scout has somebody look ahead for where the keys are, if all are of one family.
+func (b *batchOps) scout(tx *Tx, families []*verbs) (err error) {
+	family := slices.Index(b.used, true)
+	if b.n <= ttl.ApplyRows || slices.Contains(b.used[family+1:], true) {
+		return nil
+	}
+	v := b.verbs(tx, families, family)
+	defer tx.leave(tx.enter(), &err)
+	if v.ready(true) == nil {
+		tx.inner.Scout(v.rows().Family.Data(), b.n, &keysAhead{b.buf})
+	}
+	return nil
+}
+
+// keysAhead are the keys of a batch that is being applied.
+type keysAhead struct{ rest []byte }
+
+// Next is that of txn.Keys.
+func (k *keysAhead) Next(keys [][]byte) (n int) {
+	var op operation
+	for n < len(keys) && len(k.rest) > 0 {
+		if k.rest = op.decode(k.rest); op.kind != opDeleteRange {
+			keys[n] = op.first
+			n++
+		}
+	}
+	return n
 }
 
 // replay carries the operations out, some at a time.
@@ -57,10 +90,7 @@ func (b *batchOps) replay(tx *Tx, families []*verbs) error {
 			for alike < len(ops) && ops[alike].family == family {
 				alike++
 			}
-			if families[family] == nil {
-				families[family] = &tx.CF(b.families[family]).verbs
-			}
-			v := families[family]
+			v := b.verbs(tx, families, family)
 			if !tx.inner.LoggedAhead() {
 				v.hold()
 			}
@@ -71,6 +101,14 @@ func (b *batchOps) replay(tx *Tx, families []*verbs) error {
 		}
 	}
 	return nil
+}
+
+// verbs are those of a family of the batch in tx: families holds what it has found.
+func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
+	if families[family] == nil {
+		families[family] = &tx.CF(b.families[family]).verbs
+	}
+	return families[family]
 }
 
 // decode reads the first row of buf, which is a batch's own and needs no checks, and returns what follows it.

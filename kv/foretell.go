@@ -16,8 +16,8 @@ func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
 	if b.odd || !tx.mayLogAhead(b.n, len(b.buf), b.longest) {
 		return nil
 	}
-	for i, name := range b.families {
-		families[i] = &tx.CF(name).verbs
+	for i := range families {
+		b.verbs(tx, families, i)
 	}
 	defer tx.leave(tx.enter(), &err)
 	for i, v := range families {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -47,6 +48,32 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	}
 	require.NotZero(t, found)
 	_ = db.Close()
+}
+
+// TestFileCutShortUnderABatchIsAnError: its scout comes to the pages behind the cut first, on a goroutine of the store's own or, so that it is certain to, on
+// the caller's.
+func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		at := filepath.Join(t.TempDir(), "a.ebb")
+		db, err := kv.Open(at, nil)
+		require.NoError(t, err)
+		_, err = db.BulkLoad(t.Context(), "default", numbered(100_000))
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+
+		db, err = kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ScoutFrom: 2})
+		require.NoError(t, err)
+		require.NoError(t, db.Put([]byte("starts the log"), nil))
+		b := db.NewBatch()
+		for i := range 2000 {
+			b.Delete(fmt.Appendf(nil, "k%08d", i*7919%100_000))
+		}
+		if err := os.Truncate(at, 4*4096); err != nil {
+			t.Skip("an open file cannot be cut short here:", err)
+		}
+		require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrCorrupt)
+		_ = db.Close()
+	}
 }
 
 // TestFileCutShortInsideAValueIsAnError tells the story of a value that was proved by one get, and cut by somebody else before the next:

@@ -92,6 +92,7 @@ func (r Rows) Settle(e *Entries) error {
 	if err := r.indexed(); err != nil {
 		return err
 	}
+	r.Tx.Scout(r.Family.KeyIndex(), len(e.keys), txn.KeysOf(e.keys))
 	if err := r.Tx.Apply(r.Family.KeyIndex(), e.keys, nil); err != nil {
 		return err
 	}

@@ -51,8 +51,10 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	}
 	f := w.finger(id)
 	var ways tree.Ways
-	if err := ways.Find(w, s.t, f, changes); err != nil {
-		return tx.note(err)
+	if !w.follow(&ways, s, changes) {
+		if err := ways.Find(w, s.t, f, changes); err != nil {
+			return tx.note(err)
+		}
 	}
 	changed := false
 	for i := range changes {
@@ -84,6 +86,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	}
 	if changed {
 		w.set(id, s.t)
+		w.scout.followed(id, w.s.stamps)
 	}
 	w.fingersAt = w.mods
 	return nil

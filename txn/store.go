@@ -127,6 +127,9 @@ func (o Options) withDefaults() Options {
 	if o.AheadFrom == 0 {
 		o.AheadFrom = defaultAheadFrom
 	}
+	if o.ScoutFrom == 0 {
+		o.ScoutFrom, o.ScoutRows = defaultScoutFrom, defaultScoutRows
+	}
 	if o.Rand == nil {
 		o.Rand = func() uint64 {
 			var b [8]byte

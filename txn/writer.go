@@ -43,6 +43,7 @@ type writer struct {
 	spillOver int64
 	behind    int // so many of taken were looked at by spillBehind
 
+	scout  *scout // nil: none has been needed yet
 	ahead  ahead
 	lazy   bool      // the commit will not wait for a sync
 	extent pager.Ref // that was written last
@@ -408,6 +409,7 @@ func (w *writer) spillBehind() error {
 
 // rollback gives back every page that the transaction took. The log has taken back what it knows of it.
 func (w *writer) rollback() {
+	w.scout.halt()
 	if w.flushed > 0 && !w.ahead.logged {
 		w.s.log.Abort()
 	}
