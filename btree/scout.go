@@ -100,9 +100,9 @@ func bentAt(w way) (i int, bit uint64) {
 	return int(h / 64), 1 << (h % 64)
 }
 
-// Follow takes the ways of these changes from what the guide's scout has found, unless it looked for other keys. It asks for what the scout has looked at,
-// which is in another processor's cache, if in any.
-func (s *Ways) Follow(w Writer, g *Guide, found []Scouted, changes []Change) bool {
+// Follow takes the ways of these changes from what the scout of the Guide has found, unless it looked for other keys. It asks for what the scout has looked
+// at, which is in another processor's cache, if in any.
+func (s *Ways) Follow(w Writer, found []Scouted, changes []Change) bool {
 	s.hold, s.n = false, len(changes)
 	var near [MaxWays][]byte
 	for i := range changes {
@@ -111,10 +111,10 @@ func (s *Ways) Follow(w Writer, g *Guide, found []Scouted, changes []Change) boo
 			return false
 		}
 		by := f.way
-		if at, bit := bentAt(by); g.bent[at]&bit != 0 {
+		if at, bit := bentAt(by); s.Guide.bent[at]&bit != 0 {
 			by.from = 2
 		}
-		by.from = max(by.from, g.floor+1)
+		by.from = max(by.from, s.Guide.floor+1)
 		s.of[i] = by
 		near[i] = f.leaf[:min(nearFound, len(f.leaf))]
 		w.Ask(f.ref)
@@ -122,12 +122,18 @@ func (s *Ways) Follow(w Writer, g *Guide, found []Scouted, changes []Change) boo
 	}
 	prefetch.Each(near[:len(changes)])
 	for i := range changes {
-		if b := found[i].leaf; b != nil && ld32(b, offKind)&0xffff == place(0) {
+		if b := found[i].leaf; b != nil && looksLikeLeaf(b) {
 			askCell(b, count(b), &changes[i])
 		}
 	}
 	s.hold = true
 	return true
+}
+
+// looksLikeLeaf says that askCell finds its way in b. It is not so only where a damaged file has led a scout to a page of the transaction's own, whose frame
+// may have become anything since.
+func looksLikeLeaf(b []byte) bool {
+	return ld32(b, offKind)&0xffff == place(0) && offHeads+leafEntry*count(b) <= len(b)
 }
 
 // nearFound is how much of a leaf is asked for, in bytes: as a rule the header, heads and slots.

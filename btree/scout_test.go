@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -47,15 +48,8 @@ func TestWaysOfAScoutHoldAsFarAsTheyAreKnown(t *testing.T) {
 				changes := make([]Change, 10*MaxWays)
 				found := make([]Scouted, len(changes))
 				for i := range changes {
-					k := rnd.IntN(6000)
-					if rnd.IntN(2) == 0 {
-						k %= 40
-					}
-					key := fmt.Appendf(nil, "a rather long key for a deep tree %0400d", k)
-					changes[i].Key, found[i].Key = key, key
-					if changes[i].Delete = rnd.IntN(10) < deletes; !changes[i].Delete {
-						changes[i].Value = make([]byte, rnd.IntN(600))
-					}
+					changes[i] = deepChange(rnd, deletes)
+					found[i].Key = changes[i].Key
 				}
 				var g Guide
 				scout := g.Begin(m.state(), tr)
@@ -73,7 +67,7 @@ func TestWaysOfAScoutHoldAsFarAsTheyAreKnown(t *testing.T) {
 					some := changes[at : at+MaxWays]
 					s := Ways{Guide: &g}
 					if at < scouted {
-						require.True(t, s.Follow(m, &g, found[at:at+MaxWays], some))
+						require.True(t, s.Follow(m, found[at:at+MaxWays], some))
 						followed++
 					} else {
 						require.NoError(t, s.Find(m, tr, &f, some))
@@ -132,8 +126,8 @@ func TestBranchesThatWereNotBentKeepTheirWays(t *testing.T) {
 	}
 	require.NoError(t, g.Scout(found))
 	known := func() (n int) {
-		var s Ways
-		require.True(t, s.Follow(m, &g, found, changes))
+		s := Ways{Guide: &g}
+		require.True(t, s.Follow(m, found, changes))
 		for i := range found {
 			if s.of[i].known() {
 				n++
@@ -150,10 +144,26 @@ func TestBranchesThatWereNotBentKeepTheirWays(t *testing.T) {
 	g.bend(key(30_001), 2)
 	require.Zero(t, known())
 
-	var s Ways
+	s := Ways{Guide: &g}
 	found[9].Key = []byte("another")
-	require.False(t, s.Follow(m, &g, found, changes))
+	require.False(t, s.Follow(m, found, changes))
 	require.False(t, s.hold)
+}
+
+// TestFrameThatBecameSomethingElseIsNotLookedAt: a damaged file may lead a scout to a page of the transaction, whose frame is another page's, a patch's or the
+// undo's when its way is followed.
+func TestFrameThatBecameSomethingElseIsNotLookedAt(t *testing.T) {
+	g := Guide{}
+	s := Ways{Guide: &g}
+	changes := []Change{{Key: []byte("key")}}
+	for _, n := range []int{1, 700, 65535} { // of slots that lead out of the page, or of which most lie outside
+		leaf := bytes.Repeat([]byte{0xff}, 4096)
+		pager.WriteHeader(leaf, pager.Header{Kind: pager.KindLeaf, Count: uint16(n)})
+		setPrefix(leaf, 0)
+		require.NotPanics(t, func() {
+			require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: changes[0].Key, leaf: leaf}}, changes))
+		}, n)
+	}
 }
 
 // TestScoutMeetsWhatLookupsMeet: damage is an error, and trees without branches, or with more levels than a way notes, have no guide.
@@ -173,7 +183,8 @@ func TestScoutMeetsWhatLookupsMeet(t *testing.T) {
 	found := []Scouted{{Key: []byte("key-00000000")}, {Key: []byte("key-00004999")}}
 	require.True(t, g.Begin(m.state(), Tree{Root: tr.Root, Depth: 2}))
 	require.ErrorIs(t, g.Scout(found), badfile.ErrCorrupt)
-	g.bend(found[0].Key, 1) // nobody knows where that is: no way is known
+	g.bend(found[0].Key, 1)
+	require.Equal(t, uint8(wayLevels), g.floor, "nobody knows where that is: no way is known")
 	require.True(t, g.Begin(m.state(), tr))
 	require.NoError(t, g.Scout(found))
 

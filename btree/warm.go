@@ -110,7 +110,9 @@ func askCell(b []byte, n int, c *Change) {
 	if !c.Delete && ld32(b, offHeads+4*k) == h {
 		size = nearCell
 	}
-	prefetch.Bytes(b[off:min(off+size, len(b))])
+	if off < len(b) {
+		prefetch.Bytes(b[off:min(off+size, len(b))])
+	}
 }
 
 // together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to

@@ -14,7 +14,7 @@ type Change struct {
 // Ways are the ways down to the leaves of up to MaxWays changes of one tree, which are carried out one after the other. They are
 // looked for together, and each change goes its own, as far as that holds.
 type Ways struct {
-	// Guide, if not nil, is told of branches that are bent.
+	// Guide, if not nil, is told of branches that are bent. Follow needs it.
 	Guide *Guide
 
 	hold bool

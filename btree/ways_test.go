@@ -89,6 +89,19 @@ func proveWay(t *testing.T, r Reader, tr Tree, w way, key []byte) {
 	}
 }
 
+// deepChange changes a row of a tree that has many levels soon: it deletes in so many of ten cases.
+func deepChange(rnd *rand.Rand, deletes int) (c Change) {
+	k := rnd.IntN(6000)
+	if rnd.IntN(2) == 0 {
+		k %= 40 // come close together, too
+	}
+	c.Key = fmt.Appendf(nil, "a rather long key for a deep tree %0400d", k)
+	if c.Delete = rnd.IntN(10) < deletes; !c.Delete {
+		c.Value = make([]byte, rnd.IntN(600))
+	}
+	return c
+}
+
 // TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells, in trees that grow and shrink by whole
 // levels. Most ways that it does not concern lead to their leaves still.
 func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
@@ -105,14 +118,7 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 		}
 		var changes [MaxWays]Change
 		for i := range changes {
-			k := rnd.IntN(6000)
-			if rnd.IntN(2) == 0 {
-				k %= 40 // come close together, too
-			}
-			changes[i].Key = fmt.Appendf(nil, "a rather long key for a deep tree %0400d", k)
-			if changes[i].Delete = rnd.IntN(10) < deletes; !changes[i].Delete {
-				changes[i].Value = make([]byte, rnd.IntN(600))
-			}
+			changes[i] = deepChange(rnd, deletes)
 		}
 		var s Ways
 		var f Finger

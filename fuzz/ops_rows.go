@@ -104,11 +104,14 @@ func opApply(r *Run, rnd *rand.Rand) error {
 	t := &tx{m: r.model.clone(), now: r.clock.read()}
 	b := r.db.NewBatch()
 	most := [...]int{20, 20, 300}[rnd.IntN(3)]
-	key, only := newKey(r, rnd), pickFamily(t.m, rnd)
+	key, last := newKey(r, rnd), defaultFamily
+	if most == 300 {
+		last = pickFamily(t.m, rnd)
+	}
 	for range 1 + rnd.IntN(most) {
 		family := pickFamily(t.m, rnd)
 		if most == 300 {
-			family = only
+			family = last
 		}
 		rows := b.CF(family)
 		if again, ok := pickKey(t.m, family, rnd); ok && rnd.IntN(2) == 0 {
@@ -129,11 +132,7 @@ func opApply(r *Run, rnd *rand.Rand) error {
 			rows.Put([]byte(key), []byte(value))
 		}
 	}
-	if most == 300 {
-		lastRow(t, b, only)
-	} else {
-		lastRow(t, b, defaultFamily)
-	}
+	lastRow(t, b, last)
 	if rnd.IntN(3) == 0 {
 		if err := r.givenUp(t, b); err != nil {
 			return err

@@ -14,16 +14,22 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and touching them is a fault.
-func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
+// fileOfRows is the file of a store of 100,000 rows.
+func fileOfRows(t *testing.T) string {
+	t.Helper()
 	at := filepath.Join(t.TempDir(), "a.ebb")
 	db, err := kv.Open(at, nil)
 	require.NoError(t, err)
 	_, err = db.BulkLoad(t.Context(), "default", numbered(100_000))
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
+	return at
+}
 
-	db, err = kv.Open(at, nil)
+// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and touching them is a fault.
+func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
+	at := fileOfRows(t)
+	db, err := kv.Open(at, nil)
 	require.NoError(t, err)
 	if err := os.Truncate(at, 4*4096); err != nil {
 		t.Skip("an open file cannot be cut short here:", err)
@@ -54,14 +60,8 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 // the caller's.
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
-		at := filepath.Join(t.TempDir(), "a.ebb")
-		db, err := kv.Open(at, nil)
-		require.NoError(t, err)
-		_, err = db.BulkLoad(t.Context(), "default", numbered(100_000))
-		require.NoError(t, err)
-		require.NoError(t, db.Close())
-
-		db, err = kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ScoutFrom: 2})
+		at := fileOfRows(t)
+		db, err := kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ScoutFrom: 2})
 		require.NoError(t, err)
 		require.NoError(t, db.Put([]byte("starts the log"), nil))
 		b := db.NewBatch()

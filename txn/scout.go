@@ -119,10 +119,10 @@ func (c *scout) send(trip uint64) {
 		return
 	}
 	go c.explore(trip)
-	go rest() // The goroutine that was started last is left to this processor for a while, and no other one takes it.
+	go nothing() // The goroutine that was started last is left to this processor for a while, and no other one takes it.
 }
 
-func rest() {}
+func nothing() {}
 
 // halt returns when the scout looks at nothing any more. It does not wait for one that nobody has found a processor for.
 func (c *scout) halt() {
@@ -166,17 +166,22 @@ func (c *scout) step(trip uint64) (more bool) {
 		c.rests.Store(true)
 		return false
 	}
-	behind := c.next < at+tree.MaxWays
-	for {
+	if c.next < at+tree.MaxWays && !c.skip(at+scoutLead) {
+		return false
+	}
+	return c.look(c.some[:c.keys.Next(c.some[:])])
+}
+
+// skip leaves out the rows before that one, and says whether there are so many.
+func (c *scout) skip(to int64) bool {
+	for c.next < to {
 		n := c.keys.Next(c.some[:])
-		if !behind || c.next >= at+scoutLead {
-			return c.look(c.some[:n])
-		}
 		if c.next += int64(n); n < len(c.some) {
 			c.keys = nil
 			return false
 		}
 	}
+	return true
 }
 
 // look looks for the ways of the rows that come next.
@@ -213,7 +218,7 @@ func (w *writer) follow(ways *tree.Ways, s *treeState, changes []Change) bool {
 		c.send(c.trip)
 	}
 	i, n := row%scoutRing, int64(len(changes))
-	return c.taken <= found && i+n <= scoutRing && ways.Follow(w, &c.guide, c.ring[i:i+n], changes)
+	return c.taken <= found && i+n <= scoutRing && ways.Follow(w, c.ring[i:i+n], changes)
 }
 
 // followed is told of the stamp that a tree has got from changes that were given to follow.

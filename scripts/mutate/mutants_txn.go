@@ -91,8 +91,8 @@ var storeMutants = []mutant{
 	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = level
 `, ``},
 	{"rollback", "a_guide_is_not_told_what_was_bent", "btree/ways.go", `		if s.Guide != nil {`, `		if s.Guide != nil && false {`},
-	{"rollback", "a_scouted_way_leads_through_a_bent_branch", "btree/scout.go", `g.bent[at]&bit != 0 {`, `g.bent[at]&bit != 0 && false {`},
-	{"rollback", "a_scouted_way_leads_through_bent_branches_further_up", "btree/scout.go", `		by.from = max(by.from, g.floor+1)
+	{"rollback", "a_scouted_way_leads_through_a_bent_branch", "btree/scout.go", `s.Guide.bent[at]&bit != 0 {`, `s.Guide.bent[at]&bit != 0 && false {`},
+	{"rollback", "a_scouted_way_leads_through_bent_branches_further_up", "btree/scout.go", `		by.from = max(by.from, s.Guide.floor+1)
 `, ``},
 	{"rollback", "a_scouted_way_is_that_of_another_key", "btree/scout.go", `		if !bytes.Equal(f.Key, changes[i].Key) {`, `		if bytes.Equal(f.Key, nil) {`},
 	{"rollback", "a_scout_is_out_though_the_tree_was_changed_before", "txn/scout.go", `now.stamp != tx.s.head.trees.stamp(id)`, `false`},
