@@ -130,8 +130,8 @@ func (s *Ways) Follow(w Writer, found []Scouted, changes []Change) bool {
 	return true
 }
 
-// looksLikeLeaf says that askCell finds its way in b. It is not so only where a damaged file has led a scout to a page of the transaction's own, whose frame
-// may have become anything since.
+// looksLikeLeaf says that askCell finds its way in b. It may not be so where a damaged file refers to a page that it counts as free: such a page may have been
+// written anew since it was proved.
 func looksLikeLeaf(b []byte) bool {
 	return ld32(b, offKind)&0xffff == place(0) && offHeads+leafEntry*count(b) <= len(b)
 }

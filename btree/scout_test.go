@@ -150,20 +150,21 @@ func TestBranchesThatWereNotBentKeepTheirWays(t *testing.T) {
 	require.False(t, s.hold)
 }
 
-// TestFrameThatBecameSomethingElseIsNotLookedAt: a damaged file may lead a scout to a page of the transaction, whose frame is another page's, a patch's or the
-// undo's when its way is followed.
-func TestFrameThatBecameSomethingElseIsNotLookedAt(t *testing.T) {
-	g := Guide{}
-	s := Ways{Guide: &g}
-	changes := []Change{{Key: []byte("key")}}
-	for _, n := range []int{1, 700, 65535} { // of slots that lead out of the page, or of which most lie outside
-		leaf := bytes.Repeat([]byte{0xff}, 4096)
-		pager.WriteHeader(leaf, pager.Header{Kind: pager.KindLeaf, Count: uint16(n)})
-		setPrefix(leaf, 0)
-		require.NotPanics(t, func() {
-			require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: changes[0].Key, leaf: leaf}}, changes))
-		}, n)
+// TestPageThatBecameSomethingElseIsNotLookedAt: a damaged file may refer to a free page, which is written anew before its way is followed.
+func TestPageThatBecameSomethingElseIsNotLookedAt(t *testing.T) {
+	leaf := bytes.Repeat([]byte{0xff}, 4096) // slots lead out of it
+	pager.WriteHeader(leaf, pager.Header{Kind: pager.KindLeaf, Count: 1})
+	setPrefix(leaf, 0)
+	s, key := Ways{Guide: new(Guide)}, []byte("key")
+	require.NotPanics(t, func() { require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: key, leaf: leaf}}, []Change{{Key: key}})) })
+
+	most := (len(leaf) - offHeads) / leafEntry
+	for n, want := range map[int]bool{0: true, 1: true, most: true, most + 1: false, 65535: false} {
+		pager.SetCount(leaf, n)
+		require.Equal(t, want, looksLikeLeaf(leaf), n)
 	}
+	pager.WriteHeader(leaf, pager.Header{Kind: pager.KindBranch, Level: 1, Count: 1})
+	require.False(t, looksLikeLeaf(leaf))
 }
 
 // TestScoutMeetsWhatLookupsMeet: damage is an error, and trees without branches, or with more levels than a way notes, have no guide.

@@ -157,7 +157,7 @@ func (c *scout) step(trip uint64) (more bool) {
 			if _, ok := r.(runtime.Error); !ok {
 				panic(r)
 			}
-			// The map of a disk that cannot be read, or a damaged file that has led to pages which are being changed, where anything can be found.
+			// The map of a disk that cannot be read, or a damaged file that refers to a page which it counts as free, and which is being written anew.
 			c.keys, more = nil, false
 		}
 	}()
