@@ -156,7 +156,9 @@ func TestPageThatBecameSomethingElseIsNotLookedAt(t *testing.T) {
 	pager.WriteHeader(leaf, pager.Header{Kind: pager.KindLeaf, Count: 1})
 	setPrefix(leaf, 0)
 	s, key := Ways{Guide: new(Guide)}, []byte("key")
-	require.NotPanics(t, func() { require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: key, leaf: leaf}}, []Change{{Key: key}})) })
+	require.NotPanics(t, func() {
+		require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: key, leaf: leaf}}, []Change{{Key: key}}))
+	})
 
 	most := (len(leaf) - offHeads) / leafEntry
 	for n, want := range map[int]bool{0: true, 1: true, most: true, most + 1: false, 65535: false} {
