@@ -15,7 +15,7 @@ import (
 
 func init() {
 	open := openSQLite("sqlite", false)
-	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Open: open})
+	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Copies: true, Open: open})
 	register(Engine{Name: "sqlite-dual", Module: "modernc.org/sqlite", Expires: true, Purges: true, OnlyTTL: true,
 		Open: openSQLite("sqlite", true)})
 }
