@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestPatchesAreSplit: rows that come at random to patched leaves, in transactions of a few, split them without making pages of them.
 func TestPatchesAreSplit(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	m := newMemory(4096)
 	var tree Tree

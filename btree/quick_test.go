@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -64,6 +65,7 @@ func quickLeaf(shared, value int, tagged, laid bool) []byte {
 
 // TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where it holds the whole one does.
 func TestQuickProofIsAProof(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, shared := range []int{0, 7, 20} {
 		for _, value := range []int{8, 100} {
 			for _, kind := range []int{0, 1, 2, 3} {

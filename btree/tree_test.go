@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -283,6 +284,7 @@ func TestWalkVisitsEveryPageOnce(t *testing.T) {
 }
 
 func TestBuilderMakesTheSameRowsAsPut(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, pageSize := range []int{4096, 65536} {
 		for _, ks := range keySpaces {
 			for _, n := range []int{0, 1, 2, 30, 12_000_000 / pageSize} {

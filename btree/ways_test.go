@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestWaysTellOfDamageOnly: whatever changes they are looked for, in trees of any depth.
@@ -105,6 +106,7 @@ func deepChange(rnd *rand.Rand, deletes int) (c Change) {
 // TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells, in trees that grow and shrink by whole
 // levels. Most ways that it does not concern lead to their leaves still.
 func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
+	racetest.OneGoroutine(t)
 	m := newMemory(4096)
 	tr := Tree{}
 	rnd := rand.New(rand.NewPCG(3, 4))

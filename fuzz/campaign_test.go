@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestCrashesAreSurvived is a short campaign; crashtest enumerate runs long ones.
@@ -24,6 +25,7 @@ func TestCrashesAreSurvived(t *testing.T) {
 
 // TestEveryProfileIsSurvived takes samples of each profile from workloads that touch much.
 func TestEveryProfileIsSurvived(t *testing.T) {
+	racetest.OneGoroutine(t)
 	var runs []*Run
 	for _, text := range []string{"busy big.0 ckpt.1", "closed+direct rotate.0 drop.1", "wide beside.0 relax.1"} {
 		w, err := ParseWorkload(text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
 )
@@ -149,6 +150,7 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 // TestClockMayGoWrongAtEveryStep puts each way in which clocks go wrong, and come right again, before, between and after
 // operations on expiries: F22 and F23. The run compares all the way, the oracle what crashes leave.
 func TestClockMayGoWrongAtEveryStep(t *testing.T) {
+	racetest.OneGoroutine(t)
 	names := []string{"putttl", "purge", "evict", "hold", "clearttl", "frozen", "kill", "hold", "purge"}
 	ops := make([]Op, len(names))
 	for i, name := range names {

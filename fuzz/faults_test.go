@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 )
 
 // TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of them.
 func TestFailingCallsAreSurvived(t *testing.T) {
+	racetest.OneGoroutine(t)
 	most := 24
 	if testing.Short() {
 		most = 6
@@ -47,6 +49,7 @@ func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
 // TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened again in the same
 // boot, and what it shows then survives every crash.
 func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
+	racetest.OneGoroutine(t)
 	workloads := []string{"closed put.0", "one big.0 relax.1", "busy ckpt.0", "closed+direct bulk.0", "wide beside.0 over.1"}
 	if testing.Short() {
 		workloads = workloads[:2]

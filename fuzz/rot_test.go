@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -71,6 +72,7 @@ func pow(base, n int) int {
 // TestRotIsFoundOrHarmless damages every thirteenth byte of every specimen, and does all the damage that goes by pages and
 // files. crashtest bitflip turns every bit.
 func TestRotIsFoundOrHarmless(t *testing.T) {
+	racetest.OneGoroutine(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	every := int64(13)
 	if testing.Short() {
@@ -131,6 +133,7 @@ func TestLinesOfRotReplay(t *testing.T) {
 // TestFamiliesAreLookedAtWithoutTheirList has so many families that their list takes several pages. Where one of these is damaged,
 // the families of the others are to be read by name, and hold what they held.
 func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
+	racetest.OneGoroutine(t)
 	name := func(i int) string { return fmt.Sprintf("family %03d, %s", i, strings.Repeat("x", 50)) }
 	s, err := shape{"crowd", func(b *bench) error {
 		return b.update(kv.Sync, func(tx *kv.Tx) error {

@@ -127,19 +127,19 @@ type SyncReport struct {
 	Survived []string          `json:"survived"`
 }
 
-// Syncs makes each mistake with syncs at each site of a sync, and tells of each as it goes.
-func Syncs(length int, tell func(line string)) (SyncReport, error) {
+// Syncs makes each mistake with syncs at each site of a sync, and tells of each as it goes. It makes none if there are fewer than least sites.
+func Syncs(length, least int, tell func(line string)) (SyncReport, error) {
 	report := SyncReport{Caught: map[string]string{}, Survived: []string{}}
 	sites, err := SyncSites()
 	if err != nil {
 		return report, err
 	}
+	report.Sites = slices.DeleteFunc(sites, func(site string) bool { return !isSync(site) })
+	if len(report.Sites) < least {
+		return report, fmt.Errorf("%d sites, want at least %d", len(report.Sites), least)
+	}
 	workloads := append(Specials(), Sequences(length)...)
-	for _, site := range sites {
-		if !isSync(site) {
-			continue
-		}
-		report.Sites = append(report.Sites, site)
+	for _, site := range report.Sites {
 		for _, mistake := range []string{"ignore", "swallow", "early"} {
 			name := mistake + " " + site
 			if f := Notices(mistake, site, workloads); f != nil {

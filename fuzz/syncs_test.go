@@ -2,20 +2,26 @@ package fuzz
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
+
+// syncSites are found once: that takes seconds.
+var syncSites = sync.OnceValues(SyncSites)
 
 // TestEverySyncIsReached holds the syncs in the source against those that traces show.
 func TestEverySyncIsReached(t *testing.T) {
+	racetest.OneGoroutine(t)
 	static, err := crashfs.StaticSyncSites("../pager", "../wal", "../txn", "../btree", "../cf", "../ttl", "../kv")
 	require.NoError(t, err)
-	seen, err := SyncSites()
+	seen, err := syncSites()
 	require.NoError(t, err)
-	seen = slices.DeleteFunc(seen, func(site string) bool { return !isSync(site) })
+	seen = slices.DeleteFunc(slices.Clone(seen), func(site string) bool { return !isSync(site) })
 	require.Equal(t, static, seen)
 }
 
@@ -23,7 +29,8 @@ func TestEverySyncIsReached(t *testing.T) {
 // whose error nobody looks at, and of one that comes before what it shall make durable. A direct write that only asks whether there are
 // direct writes is none: what it writes is there already, and is synced after it.
 func TestEverySyncIsNeeded(t *testing.T) {
-	sites, err := SyncSites()
+	racetest.OneGoroutine(t)
+	sites, err := syncSites()
 	require.NoError(t, err)
 	require.Contains(t, sites, "wal.(*segment).probe/1")
 	workloads, mistakes := Specials(), []string{"ignore", "early", "swallow"}

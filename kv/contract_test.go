@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -340,7 +341,7 @@ func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 }
 
 func TestValueAboveTheLimitIsRefused(t *testing.T) {
-	if testing.Short() || raceEnabled || ^uint(0)>>32 == 0 {
+	if testing.Short() || racetest.Enabled || ^uint(0)>>32 == 0 {
 		t.Skip("needs 1 GiB of address space")
 	}
 	db := openTest(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -55,7 +56,7 @@ func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
 
 // stride is 1, or with -short and under the race detector a sample of one in so many.
 func stride(n int) int {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || racetest.Enabled {
 		return n
 	}
 	return 1

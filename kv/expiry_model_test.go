@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -1093,7 +1094,7 @@ func requireScript(t *testing.T, script []step) {
 // TestExpiryModel runs random scripts. A failure names its seed and prints the shortest script that fails.
 func TestExpiryModel(t *testing.T) {
 	seeds, steps := 200, 2000
-	if raceEnabled || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		seeds = 10
 	}
 	const parallel = 4

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -270,7 +271,7 @@ func TestWaitingWriterGetsInBetweenBatches(t *testing.T) {
 
 func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
 	n := 100_000
-	if raceEnabled {
+	if racetest.Enabled {
 		n = 5_000
 	}
 	db, clock := openClock(t, kv.Options{})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -33,7 +34,7 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	}
 	require.LessOrEqual(t, testing.AllocsPerRun(2000, func() { put(1) }), 8.0)
 
-	if raceEnabled {
+	if racetest.Enabled {
 		return // here the frames do come from the collector, slab by slab: whether one is taken now decides the mean
 	}
 	puts := 1_000_000

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/pager"
-
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
 )
 
 func TestReadersFindPlacesBeyondTheFirstBlock(t *testing.T) {
@@ -97,6 +97,10 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 		})
 	}
 	put(0)
+	puts := 60
+	if racetest.Enabled {
+		puts /= 4
+	}
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for g := range 80 {
@@ -122,7 +126,7 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 			}
 		}()
 	}
-	for n := range 60 {
+	for n := range puts {
 		put(byte(n))
 	}
 	stop.Store(true)

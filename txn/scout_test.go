@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -247,7 +248,7 @@ func TestBatchesWithScouts(t *testing.T) {
 	})
 	scouts := 0
 	rounds := 60
-	if raceEnabled || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		rounds = 20
 	}
 	for range rounds {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -15,6 +16,7 @@ import (
 // TestCloseGivesBackWhatWasDeleted deletes nearly everything from stores of one large value, of many small ones, and of
 // large values with small ones behind them: what Close leaves is small.
 func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range []struct {
 		name string
 		size int
@@ -98,6 +100,7 @@ func sparse(t *testing.T, o Options) *Store {
 
 // TestPackCutsWhatItCan: a step that may move a few pages only takes those at the end.
 func TestPackCutsWhatItCan(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s := sparse(t, testOptions(vfs.NewMemory()))
 	before := s.pg.Pages()
 	require.Greater(t, before, 2*s.pg.UsedPages())
@@ -121,6 +124,7 @@ func TestPackCutsWhatItCan(t *testing.T) {
 
 // TestCloseMovesInSteps that the cache has room for, to the end.
 func TestCloseMovesInSteps(t *testing.T) {
+	racetest.OneGoroutine(t)
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
 	o.CacheBytes = 1 << 20

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/wal"
 )
@@ -144,6 +145,9 @@ func TestModel(t *testing.T) {
 		{"checkpoints beside", func(fs vfs.FS) Options { o := testOptions(fs); o.Inline = false; return o }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.o(nil).Inline {
+				racetest.OneGoroutine(t)
+			}
 			for seed := int64(1); seed <= seeds(6); seed++ {
 				fs, path := vfs.NewMemory(), "/m.ebb"
 				if c.os {
@@ -158,7 +162,7 @@ func TestModel(t *testing.T) {
 
 // seeds is n, fewer under the race detector, where each takes ten times as long.
 func seeds(n int64) int64 {
-	if raceEnabled {
+	if racetest.Enabled {
 		return max(n/3, 1)
 	}
 	return n

@@ -14,6 +14,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -153,6 +154,7 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 // TestReaderThatComesMeanwhileSeesWhatWasBefore: while the transaction is open, after its commit or rollback, and while later
 // ones change the same pages.
 func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, end := range []string{"commit", "rollback"} {
 		for _, look := range []string{"at once", "later"} {
 			t.Run(end+", "+look, func(t *testing.T) {
@@ -348,7 +350,7 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 		})
 	}
 	rounds := uint32(1000)
-	if raceEnabled {
+	if racetest.Enabled {
 		rounds = 100
 	}
 	for n := uint32(0); n < rounds && !stop.Load(); n++ {

@@ -121,6 +121,10 @@ func TestLaunchIsRefused(t *testing.T) {
 // TestVoidTakesACommitBack, whatever became of it before: in memory, on its way, in the file; of one part or several; where its segment
 // ends.
 func TestVoidTakesACommitBack(t *testing.T) {
+	commits := 40
+	if testing.Short() {
+		commits = 11
+	}
 	for name, written := range map[string]func(l *testLog, end LSN) error{
 		"queued":  func(*testLog, LSN) error { return nil },
 		"written": func(l *testLog, end LSN) error { return l.Wait(end, false) },
@@ -144,7 +148,7 @@ func TestVoidTakesACommitBack(t *testing.T) {
 					}
 					l := createTest(t, o)
 					var kept []string
-					for i := range 40 {
+					for i := range commits {
 						if name != "launched" && i%3 == 2 {
 							_, err := l.Append([]byte("part"), false)
 							require.NoError(t, err)

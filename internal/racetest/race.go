@@ -1,0 +1,6 @@
+//go:build race
+
+package racetest
+
+// Enabled says that this program runs under the race detector.
+const Enabled = true
