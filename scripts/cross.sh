@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the library and the commands for every platform that Ebb supports, and vets them with their tests for each system, each kind of
 # processor and 32 bits once: what only the tests import takes longer to compile for a platform than all of Ebb. The benchmark stays
-# out: it runs where it is built, and its peers would take most of the time.
+# out: it runs where it is built, and its peers would take most of the time. What is built is thrown away, and takes half as long if it is not optimised.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+flags=(-gcflags=all='-N -l')
 for target in linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 freebsd/amd64; do
 	export GOOS=${target%/*} GOARCH=${target#*/} CGO_ENABLED=0
 	case $target in
@@ -13,7 +14,7 @@ for target in linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 window
 	echo "$target: $what"
 	for dir in $(go list -m -f '{{.Dir}}'); do
 		[ "${dir##*/}" = bench ] && continue
-		(cd "$dir" && go build -o /dev/null ./...)
-		[ "$what" = build ] || (cd "$dir" && go vet ./...)
+		(cd "$dir" && go build "${flags[@]}" -o /dev/null ./...)
+		[ "$what" = build ] || (cd "$dir" && go vet "${flags[@]}" ./...)
 	done
 done
