@@ -543,11 +543,15 @@ func TestFailureReachesEveryMember(t *testing.T) {
 				require.Error(t, l.Close(false))
 				require.Len(t, d.ops, before, "nothing is written after a failure")
 			} else {
+				require.NoError(t, last)
 				require.NoError(t, l.Close(false))
 			}
 			got, _, err := replayAll(o, start, 0)
 			require.NoError(t, err)
 			for payload, err := range fate {
+				if !failed {
+					require.NoError(t, err)
+				}
 				switch {
 				case err == nil:
 					require.Contains(t, got, payload)

@@ -15,7 +15,7 @@ type Engine struct {
 	Expires     bool   // its writers are ExpiringWriters
 	Purges      bool   // its clients are Purgers
 	Checkpoints bool   // its Store is a Checkpointer
-	Copies      bool   // a get copies all of a value, however little of it is looked at
+	Copies      bool   // a get puts a large value together from its pages, however little of it is looked at
 	OnlyTTL     bool   // takes part in the rows about expiry only
 	Open        func(Config) (Store, error)
 }

@@ -68,7 +68,7 @@ func largeGet(name, how string, unit Unit, opsPerMillion int, f Fixture) Workloa
 		Run: func(r *Run) error {
 			rng, n, perMillion := rand.New(rand.NewPCG(9, 9)), r.rows(), opsPerMillion
 			if unit == PerSecond && r.Engine.Copies {
-				perMillion /= 1000 // which is as many seconds, not hours
+				perMillion /= 1000 // the rate is the same, and takes seconds, not hours
 			}
 			return runLargeGets(r, r.ops(perMillion), func(int) int { return rng.IntN(n) })
 		},
