@@ -35,24 +35,21 @@ func (op *operation) carryOut(v *verbs) error {
 	return v.Put(op.first, op.second)
 }
 
-// applyAll carries out operations on one family. Whether it may is looked at once for all of them.
+// applyAll carries out operations on one family, mostChanges at most. Whether it may is looked at once for all of them.
 func (v *verbs) applyAll(ops []operation) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
 	}
-	var changes [ttl.ApplyRows]ttl.Change
-	n := 0
+	changes, n := changingPool.Get().(*changing), 0
+	defer changes.release(len(ops))
 	for i := range ops {
 		op := &ops[i]
 		if op.kind == opDeleteRange {
 			if err := v.applyRows(changes[:n]); err != nil {
 				return err
 			}
-			if err := v.settle(); err != nil {
-				return err
-			}
-			if err := v.removeRange(op.first, op.second); err != nil {
+			if err := v.applyRange(op); err != nil {
 				return err
 			}
 			n = 0

@@ -11,8 +11,20 @@ type Change = tree.Change
 const ApplyRows = tree.MaxWays
 
 // Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
-// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them.
+// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them. Many of them, whose
+// keys lie anywhere, are carried out by several processors.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
+	if len(changes) >= tx.s.o.ScoutFrom {
+		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
+			return err
+		}
+		tx.sendScout(id, len(changes), keysOf(changes))
+	}
+	return tx.applyAll(id, changes, was)
+}
+
+// applyAll is Apply by one hand.
+func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)
 		if err := tx.apply(id, changes[:n], was); err != nil {

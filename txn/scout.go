@@ -20,8 +20,8 @@ import (
 // transaction ends no sooner than the scout is off it: halt. What of that state changes all the same, leaves in frames and the rows that branches
 // count, the scout does not look at. Errors that it meets are met again by whoever looks for himself.
 
-// Keys gives the keys that will be changed, in that order.
-type Keys interface {
+// aheadKeys gives the keys that will be changed, in that order.
+type aheadKeys interface {
 	// Next fills keys, and says how many it has filled; fewer only at the end. What they point to stays until the transaction ends.
 	Next(keys [][]byte) int
 }
@@ -65,7 +65,7 @@ type scout struct {
 
 	mu   sync.Mutex // held while it looks for some ways; guards the fields below
 	trip uint64     // which of its ways out this is
-	keys Keys       // nil: there are no more
+	keys aheadKeys  // nil: there are no more
 	next int64      // the row that keys gives next
 	some [tree.MaxWays][]byte
 }
@@ -79,9 +79,9 @@ func (c *scout) Ask(ref pager.Ref) { c.s.pg.Ask(ref) }
 
 func (c *scout) Fetch(ref pager.Ref) ([]byte, error) { return c.s.pg.Fetch(ref, c.base) }
 
-// Scout tells which n keys of a tree Apply is going to change, and in which order, if nothing has been changed there by the transaction. It is
+// sendScout tells which n keys of a tree Apply is going to change, and in which order, if nothing has been changed there by the transaction. It is
 // a hint: whatever comes then comes to the same.
-func (tx *Tx) Scout(id TreeID, n int, keys Keys) {
+func (tx *Tx) sendScout(id TreeID, n int, keys aheadKeys) {
 	w := tx.w
 	if w == nil || tx.check() != nil || !tx.s.started || n < tx.s.o.ScoutFrom || !tx.s.o.Inline && runtime.GOMAXPROCS(0) == 1 {
 		return
@@ -228,8 +228,8 @@ func (c *scout) followed(id TreeID, stamp uint64) {
 	}
 }
 
-// KeysOf gives the keys of changes.
-func KeysOf(changes []Change) Keys { return &changeKeys{changes} }
+// keysOf gives the keys of changes.
+func keysOf(changes []Change) aheadKeys { return &changeKeys{changes} }
 
 type changeKeys struct{ rest []Change }
 

@@ -146,7 +146,7 @@ func newStore(path string, o Options) *Store {
 		upkeep: make(chan struct{}, 1), writer: make(chan struct{}, 1),
 		changed: map[TreeID]struct{}{}, pinned: map[uint64][]freedRun{}, serial: 1,
 	}
-	s.w.s = s
+	s.w.s, s.w.w = s, &s.w
 	return s
 }
 
