@@ -80,27 +80,29 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		if was != nil {
 			was[i] = info
 		}
-		switch {
-		case !c.Delete:
-			err = w.logPut(id, c.Key, c.Value, c.Tag)
-		case info.Found:
-			err = w.logDelete(id, c.Key)
-		case w.ahead.logged:
-			w.ahead.left--
-			continue
-		default:
-			continue
-		}
-		if err != nil {
+		changed = changed || !c.Delete || info.Found
+		if err := w.logChange(id, c, info.Found); err != nil {
 			return tx.broken(err)
 		}
-		changed = true
 	}
 	if changed {
 		w.set(id, s.t)
 		w.scout.followed(id, w.s.stamps)
 	}
 	w.fingersAt = w.mods
+	return nil
+}
+
+// logChange adds a change that has been carried out to the redo, unless it is a deletion that found nothing.
+func (w *writer) logChange(id TreeID, c *Change, found bool) error {
+	switch {
+	case !c.Delete:
+		return w.logPut(id, c.Key, c.Value, c.Tag)
+	case found:
+		return w.logDelete(id, c.Key)
+	case w.ahead.logged:
+		w.ahead.left--
+	}
 	return nil
 }
 

@@ -374,22 +374,14 @@ func (h *hands) findLeft(n int) {
 }
 
 // log adds what was carried out to the redo, in the order in which it was asked for.
-func (h *hands) log(id TreeID) (err error) {
+func (h *hands) log(id TreeID) error {
 	w, left := h.w, h.left
 	for i := range h.changes {
 		if len(left) > 0 && int(left[0]) == i {
 			left = left[1:]
 			continue
 		}
-		switch c := &h.changes[i]; {
-		case !c.Delete:
-			err = w.logPut(id, c.Key, c.Value, c.Tag)
-		case h.was[i].Found:
-			err = w.logDelete(id, c.Key)
-		case w.ahead.logged:
-			w.ahead.left--
-		}
-		if err != nil {
+		if err := w.logChange(id, &h.changes[i], h.was[i].Found); err != nil {
 			return err
 		}
 	}
