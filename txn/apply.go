@@ -14,7 +14,7 @@ const ApplyRows = tree.MaxWays
 // the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them. Many of them, whose
 // keys lie anywhere, are carried out by several processors.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
-	if len(changes) >= tx.s.o.ScoutFrom {
+	if len(changes) >= tx.s.o.ManyFrom {
 		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (s *Store) mostHands() int {
 
 // Expect says that so many changes are going to come, of a tree or of several. It is a hint: who can help with them may be on the way then.
 func (tx *Tx) Expect(changes int) {
-	if w := tx.w; w != nil && tx.check() == nil && w.hands != nil && w.hands.useful && changes >= tx.s.o.ScoutFrom {
+	if w := tx.w; w != nil && tx.check() == nil && w.hands != nil && w.hands.useful && changes >= tx.s.o.ManyFrom {
 		w.hands.summon()
 	}
 }
@@ -119,19 +119,28 @@ func (h *hands) help() {
 // applyByHands is Apply by several hands. done is false if it is not for them: then nothing has happened.
 func (tx *Tx) applyByHands(id TreeID, changes []Change, was []Info) (done bool, err error) {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.silent || len(changes) < tx.s.o.ScoutFrom {
-		return false, nil
-	}
-	count := tx.s.mostHands()
-	if count < 2 {
+	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.silent || len(changes) < tx.s.o.ManyFrom || tx.s.mostHands() < 2 {
 		return false, nil
 	}
 	if w, err = tx.change(); err != nil {
 		return false, err
 	}
+	left, done, err := w.byHands(id, changes, was)
+	if err != nil {
+		return false, tx.broken(err)
+	}
+	if len(left) > 0 {
+		err = tx.applyLeft(id, changes, was, slices.Clone(left))
+	}
+	return done, err
+}
+
+// byHands carries out changes, and says which are left because frames are short, in their order.
+func (w *writer) byHands(id TreeID, changes []Change, was []Info) (left []int32, done bool, err error) {
+	count := w.s.mostHands()
 	s, err := w.state(id)
-	if err != nil || s.t.Rows < tx.s.o.ScoutRows || w.short() {
-		return false, err
+	if err != nil || count < 2 || s.t.Rows < w.s.o.ManyRows || w.short() {
+		return nil, false, err
 	}
 	h := w.hands
 	if h == nil {
@@ -151,18 +160,15 @@ func (tx *Tx) applyByHands(id TreeID, changes []Change, was []Info) (done bool, 
 		puts = puts || !c.Delete
 	}
 	if longest > tree.MaxInline(w.PageSize()) || w.room(size) != nil {
-		return false, nil
+		return nil, false, nil
 	}
 	if puts {
 		w.within()
 	}
 	t := s.t
 	n, err := h.parts.Cut(w, t, changes, min(partsForHand*count, tree.MaxParts))
-	if err != nil {
-		return false, tx.broken(err)
-	}
-	if n < 2 {
-		return false, nil
+	if err != nil || n < 2 {
+		return nil, false, err
 	}
 	h.useful = true
 	h.summon()
@@ -172,22 +178,15 @@ func (tx *Tx) applyByHands(id TreeID, changes []Change, was []Info) (done bool, 
 		h.changes, h.was = nil, nil
 		h.parts.Forget()
 	}()
-	err = h.work(count, n)
-	if err == nil {
-		h.findLeft(n)
-		err = h.parts.Join(w, &t)
+	if err := h.work(count, n); err != nil {
+		return nil, false, err
 	}
-	if err == nil {
-		w.set(id, t)
-		err = h.log(id)
+	h.findLeft(n)
+	if err := h.parts.Join(w, &t); err != nil {
+		return nil, false, err
 	}
-	if err != nil {
-		return false, tx.broken(err)
-	}
-	if len(h.left) > 0 {
-		err = tx.applyLeft(id, h, was)
-	}
-	return true, err
+	w.set(id, t)
+	return h.left, true, h.log(id)
 }
 
 // short says that frames are: the writer has to write pages early, which hands do not.
@@ -388,22 +387,21 @@ func (h *hands) log(id TreeID) error {
 	return nil
 }
 
-// applyLeft carries out what the hands have left, by others if they got anywhere.
-func (tx *Tx) applyLeft(id TreeID, h *hands, was []Info) error {
-	left, all := slices.Clone(h.left), len(h.changes)
-	changes := make([]Change, len(left))
+// applyLeft carries out what hands have left of changes, by others if they got anywhere.
+func (tx *Tx) applyLeft(id TreeID, changes []Change, was []Info, left []int32) error {
+	some := make([]Change, len(left))
 	for i, at := range left {
-		changes[i] = h.changes[at]
+		some[i] = changes[at]
 	}
 	var infos []Info
 	if was != nil {
 		infos = make([]Info, len(left))
 	}
 	apply := tx.Apply
-	if len(left) == all {
+	if len(left) == len(changes) {
 		apply = tx.applyAll
 	}
-	err := apply(id, changes, infos)
+	err := apply(id, some, infos)
 	for i := range infos {
 		was[left[i]] = infos[i]
 	}

@@ -49,7 +49,7 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 			open := func(from int) (*Store, vfs.FS) {
 				fs := vfs.NewMemory()
 				o := testOptions(fs)
-				o.ScoutFrom, o.CacheBytes, o.CheckpointBytes = from, cache, 1<<20
+				o.ManyFrom, o.CacheBytes, o.CheckpointBytes = from, cache, 1<<20
 				s := openTest(t, "/a.ebb", o)
 				update(t, s, func(tx *Tx) {
 					require.NoError(t, tx.Create(9))
@@ -132,7 +132,7 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 func TestSnapshotsBesideHands(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	o := testOptions(vfs.NewMemory())
-	o.Inline, o.ScoutFrom, o.CacheBytes = false, 2, 16<<20
+	o.Inline, o.ManyFrom, o.CacheBytes = false, 2, 16<<20
 	s := openTest(t, "/a.ebb", o)
 	const rows = 3000
 	all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
@@ -203,7 +203,7 @@ func TestSnapshotsBesideHands(t *testing.T) {
 // TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with large values, and those behind a savepoint are one hand's.
 func TestHandsLeaveSmallThingsAlone(t *testing.T) {
 	s := scoutStore(t, false, 9000)
-	s.o.ScoutFrom, s.o.ScoutRows = 100, 5000
+	s.o.ManyFrom, s.o.ManyRows = 100, 5000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 500, 9000)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(10)) })
@@ -227,6 +227,7 @@ func TestHandsLeaveSmallThingsAlone(t *testing.T) {
 	require.False(t, by(9, place))
 	_, err = tx.applyByHands(77, changes, nil)
 	require.ErrorIs(t, err, ErrNoTree)
+	require.NoError(t, tx.Err(), "a mistake of the caller's")
 	s.o.MaxTxnBytes = tx.Bytes() + 100
 	require.False(t, by(9, changes), "whoever tells of the bound")
 	s.o.MaxTxnBytes = 1 << 30
@@ -271,7 +272,7 @@ func TestHandThatMeetsDamage(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
 		o := testOptions(disk)
-		o.ScoutFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+		o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
 		s, err := Open("/a.ebb", o)
 		require.NoError(t, err)
 		want := map[string]string{}
@@ -332,7 +333,7 @@ func TestHandThatMeetsDamage(t *testing.T) {
 func TestHandsMeetTheBound(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := testOptions(vfs.NewMemory())
-		o.ScoutFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
+		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
 		s := openTest(t, "/a.ebb", o)
 		want := map[string]string{}
 		update(t, s, func(tx *Tx) {

@@ -26,11 +26,11 @@ type aheadKeys interface {
 	Next(keys [][]byte) int
 }
 
-// How many changes are worth a scout, in a tree of how many rows: to wake another processor takes as long as some fifty of them, and a smaller tree
+// How many changes are worth another processor, in a tree of how many rows: to wake another processor takes as long as some fifty of them, and a smaller tree
 // is in every processor's cache.
 const (
-	defaultScoutFrom = 128
-	defaultScoutRows = 64 << 10
+	defaultManyFrom = 128
+	defaultManyRows = 64 << 10
 )
 
 // The scout is scoutRing rows ahead at most: what it has asked for is to be in a cache still when the transaction comes. If it has fallen behind it goes on
@@ -83,7 +83,7 @@ func (c *scout) Fetch(ref pager.Ref) ([]byte, error) { return c.s.pg.Fetch(ref, 
 // a hint: whatever comes then comes to the same.
 func (tx *Tx) sendScout(id TreeID, n int, keys aheadKeys) {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || n < tx.s.o.ScoutFrom || !tx.s.o.Inline && runtime.GOMAXPROCS(0) == 1 {
+	if w == nil || tx.check() != nil || !tx.s.started || n < tx.s.o.ManyFrom || !tx.s.o.Inline && runtime.GOMAXPROCS(0) == 1 {
 		return
 	}
 	c := w.scout
@@ -93,7 +93,7 @@ func (tx *Tx) sendScout(id TreeID, n int, keys aheadKeys) {
 	}
 	c.halt()
 	now, err := w.state(id)
-	if err != nil || now.stamp != tx.s.head.trees.stamp(id) || now.t.Rows < tx.s.o.ScoutRows {
+	if err != nil || now.stamp != tx.s.head.trees.stamp(id) || now.t.Rows < tx.s.o.ManyRows {
 		return
 	}
 	// To the first ones the transaction comes sooner.

@@ -22,7 +22,7 @@ import (
 func scoutStore(t *testing.T, inline bool, rows int) *Store {
 	t.Helper()
 	o := testOptions(vfs.NewMemory())
-	o.ScoutFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+	o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
 	s := openTest(t, "/a.ebb", o)
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))

@@ -127,8 +127,8 @@ func (o Options) withDefaults() Options {
 	if o.AheadFrom == 0 {
 		o.AheadFrom = defaultAheadFrom
 	}
-	if o.ScoutFrom == 0 {
-		o.ScoutFrom, o.ScoutRows = defaultScoutFrom, defaultScoutRows
+	if o.ManyFrom == 0 {
+		o.ManyFrom, o.ManyRows = defaultManyFrom, defaultManyRows
 	}
 	if o.Rand == nil {
 		o.Rand = func() uint64 {

@@ -25,7 +25,7 @@ func openWide(t *testing.T) (*Store, *crashfs.Disk) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.CheckpointBytes, o.CacheBytes, o.ScoutFrom = 1<<30, 64<<20, 2
+	o.CheckpointBytes, o.CacheBytes, o.ManyFrom = 1<<30, 64<<20, 2
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {

@@ -152,8 +152,8 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/hands.go", `		w.freed = append(w.freed, k.freed...)
 `, ``},
-	{"rollback", "what_hands_have_left_is_forgotten", "txn/hands.go", `	if len(h.left) > 0 {
-		err =`, `	if len(h.left) < 0 {
+	{"rollback", "what_hands_have_left_is_forgotten", "txn/hands.go", `	if len(left) > 0 {
+		err =`, `	if len(left) < 0 {
 		err =`},
 	{"replay", "what_hands_have_left_is_logged_as_well", "txn/hands.go", `			left = left[1:]
 			continue
