@@ -32,7 +32,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	defer db.shots.done(tx)
 	families := make([]*verbs, len(ops.families))
 	defer release(families...)
-	tx.inner.Expect(ops.n)
+	tx.expect(ops.n)
 	err = ops.foretell(tx, families)
 	if err == nil {
 		err = ops.replay(tx, families)

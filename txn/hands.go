@@ -24,8 +24,9 @@ import (
 // anything of the user's.
 
 const (
-	maxHands     = pager.MaxKeepers
-	partsForHand = tree.MaxParts / maxHands // so that one who comes late, or is slow, has less to do
+	maxHands       = pager.MaxKeepers
+	partsForHand   = tree.MaxParts / maxHands // so that one who comes late, or is slow, has less to do
+	changesForHand = 256                      // as many as are worth a third hand, and each one more
 )
 
 // A helper that has nothing to do stays for idleHelper, since it takes that long to find a processor for another one: a batch has one tree
@@ -75,28 +76,31 @@ type round struct {
 	ended chan struct{}
 }
 
-// most is how many hands a large change may have.
-func (s *Store) mostHands() int {
-	if s.o.Inline { // The crash bed is to see all of them.
+// handsFor is how many hands so many changes are for; 1: only the writer's.
+func (s *Store) handsFor(changes int) int {
+	switch {
+	case changes < s.o.ManyFrom:
+		return 1
+	case s.o.Inline: // The crash bed is to see all of them.
 		return 1 + int(s.stamps%4)
 	}
-	return min(runtime.GOMAXPROCS(0), maxHands)
+	return min(runtime.GOMAXPROCS(0), maxHands, max(changes/changesForHand, 2))
 }
+
+// partsFor is how many parts so many hands take.
+func partsFor(hands int) int { return min(hands*partsForHand, tree.MaxParts) }
 
 // Expect says that so many changes are going to come, of a tree or of several. It is a hint: who can help with them may be on the way then.
 func (tx *Tx) Expect(changes int) {
-	if w := tx.w; w != nil && tx.check() == nil && w.hands != nil && w.hands.useful && changes >= tx.s.o.ManyFrom {
-		w.hands.summon()
+	if w := tx.w; w != nil && tx.check() == nil && w.hands != nil && w.hands.useful {
+		w.hands.summon(tx.s.handsFor(changes))
 	}
 }
 
-// summon has helpers come, if there are processors for them.
-func (h *hands) summon() {
-	if h.w.s.o.Inline {
-		return
-	}
-	more := h.w.s.mostHands() - 1 - int(h.there.Load())
-	if more <= 0 {
+// summon has helpers come until there are so many hands, if there are processors for them.
+func (h *hands) summon(count int) {
+	more := count - 1 - int(h.there.Load())
+	if more <= 0 || h.w.s.o.Inline {
 		return
 	}
 	for range more {
@@ -119,7 +123,7 @@ func (h *hands) help() {
 // applyByHands is Apply by several hands. done is false if it is not for them: then nothing has happened.
 func (tx *Tx) applyByHands(id TreeID, changes []Change, was []Info) (done bool, err error) {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.silent || len(changes) < tx.s.o.ManyFrom || tx.s.mostHands() < 2 {
+	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.silent || tx.s.handsFor(len(changes)) < 2 {
 		return false, nil
 	}
 	if w, err = tx.change(); err != nil {
@@ -137,9 +141,9 @@ func (tx *Tx) applyByHands(id TreeID, changes []Change, was []Info) (done bool, 
 
 // byHands carries out changes, and says which are left because frames are short, in their order.
 func (w *writer) byHands(id TreeID, changes []Change, was []Info) (left []int32, done bool, err error) {
-	count := w.s.mostHands()
+	count := w.s.handsFor(len(changes))
 	s, err := w.state(id)
-	if err != nil || count < 2 || s.t.Rows < w.s.o.ManyRows || w.short() {
+	if err != nil || s.t.Rows < w.s.o.ManyRows || w.short() {
 		return nil, false, err
 	}
 	h := w.hands
@@ -149,7 +153,7 @@ func (w *writer) byHands(id TreeID, changes []Change, was []Info) (left []int32,
 		w.hands = h
 	}
 	if h.useful {
-		h.summon()
+		h.summon(count)
 	}
 	h.useful = false
 	size, longest, puts := 0, 0, false
@@ -165,19 +169,19 @@ func (w *writer) byHands(id TreeID, changes []Change, was []Info) (left []int32,
 	if puts {
 		w.within()
 	}
+	defer func() { // also after a panic
+		h.changes, h.was = nil, nil
+		h.parts.Forget()
+	}()
 	t := s.t
-	n, err := h.parts.Cut(w, t, changes, min(partsForHand*count, tree.MaxParts))
+	n, err := h.parts.Cut(w, t, changes, partsFor(count))
 	if err != nil || n < 2 {
 		return nil, false, err
 	}
 	h.useful = true
-	h.summon()
+	h.summon(count)
 	w.scout.halt()
 	h.divide(n, changes, was)
-	defer func() { // also when a hand has panicked
-		h.changes, h.was = nil, nil
-		h.parts.Forget()
-	}()
 	if err := h.work(count, n); err != nil {
 		return nil, false, err
 	}

@@ -21,7 +21,7 @@ import (
 // Store is one open store: its newest version, the versions that wait to be seen, and the snapshots that are held.
 //
 // Locks, in the order in which they are taken: upkeep (one checkpoint, close or bulk load at a time), writer (the one
-// write transaction, and everything that allocates pages), queueMu, that of the undo. No lock is held while the
+// write transaction, and everything that allocates pages), what its hands share, queueMu, those of the undo. No lock is held while the
 // disk is busy, except upkeep, and the writer lock where space has to be reserved or a transaction is larger than the cache.
 type Store struct {
 	o     Options
