@@ -230,7 +230,7 @@ func (k *Keeper) Enter() bool {
 const enterPages = 3
 
 // full is for the goroutine of the keeper.
-func (k *Keeper) full() bool { return k.stash.bytes > k.most || len(k.kept) > k.mostKept }
+func (k *Keeper) full() bool { return k.stash.bytes >= k.most || len(k.kept) >= k.mostKept }
 
 // Spent tells the transaction that Enter will say no from now on: it need not look for what is Changeable.
 func (k *Keeper) Spent() bool { return !k.u.opened.Load() || k.full() }

@@ -139,7 +139,8 @@ var storeMutants = []mutant{
 
 // Join`},
 	{"rollback", "a_part_that_is_joined_begins_nowhere", "btree/parts.go", `			e.items[first].sep = sp
-`, ``},
+`, `			_ = first
+`},
 	{"rollback", "branches_that_were_cut_stay", "btree/parts.go", `{p.was.pages, p.will.pages}`, `{nil, p.will.pages}`},
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/parts.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undo.go", `		own.kept = append(own.kept, k.kept...)
