@@ -329,6 +329,45 @@ func TestHandThatMeetsDamage(t *testing.T) {
 	}
 }
 
+// TestHandThatCannotRead: one read that fails is the transaction's end, though it would succeed the next time: what the hand was at may be half done.
+func TestHandThatCannotRead(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.ManyFrom, o.Inline, o.CacheBytes = 2, false, 4<<20
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		for i := range 9000 {
+			_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Close())
+	s, err = Open("/a.ebb", o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	update(t, s, func(tx *Tx) { _, err = tx.Put(9, scoutKey(0), []byte("value"), 0) }) // starts the log
+	require.NoError(t, err)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: 30})
+	err = tx.Apply(9, someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000), nil)
+	require.Equal(t, 1, in.Fired())
+	require.True(t, s.w.hands.useful)
+	require.ErrorIs(t, err, pager.ErrRead)
+	require.ErrorIs(t, tx.Commit(Sync), pager.ErrRead)
+	tx.Rollback()
+	view(t, s, func(tx *Tx) {
+		got := contents(t, tx, 9)
+		require.Len(t, got, 9000)
+		for _, value := range got {
+			require.Equal(t, "value", value)
+		}
+	})
+}
+
 // TestHandsMeetTheBound: there is no page for one of them. The transaction says so, is rolled back, and room can be made.
 func TestHandsMeetTheBound(t *testing.T) {
 	for _, inline := range []bool{true, false} {
