@@ -79,7 +79,7 @@ func (p *Parts) cut(w Writer) (n int, err error) {
 // choose says which entry each part begins with, if that is worth it.
 func (p *Parts) choose(changes []Change, most int) bool {
 	items := p.was.items
-	step := max(1, len(changes)/(cutSample*most))
+	step := len(changes)/(cutSample*most) | 1 // odd: every other change may be in another place
 	var buf [2 * cutSample * MaxParts]int
 	at := buf[:0] // the entries that the sample belongs to
 	for i := 0; i < len(changes) && len(at) < cap(at); i += step {

@@ -31,8 +31,8 @@ var expiryMutants = []mutant{
 	}`, ``},
 	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `			rows = append(rows, Change{Key: key.Key, Delete: true})`,
 		`			rows = append(rows, Change{Key: key.Key})`},
-	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `buf[n] = Change{Key: d.key(i), Value: d.expiry(i), Delete: true}`,
-		`buf[n] = Change{Key: d.key(i), Delete: true}`},
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `e.keys = append(e.keys, Change{Key: d.key(i), Value: d.expiry(i), Delete: true})`,
+		`e.keys = append(e.keys, Change{Key: d.key(i), Delete: true})`},
 	{"ttl", "batch_leaves_the_old_expiry_row", "ttl/entries.go", `		if old != 0 {`, `		if old != 0 && expiry == 0 {`},
 	{"ttl", "batch_leaves_the_key_index", "ttl/entries.go", `			e.keys = append(e.keys, Change{Key: key, Delete: true})
 `, ``},
