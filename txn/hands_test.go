@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,13 +49,7 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 				o := testOptions(fs)
 				o.ManyFrom, o.CacheBytes, o.CheckpointBytes = from, cache, 1<<20
 				s := openTest(t, "/a.ebb", o)
-				update(t, s, func(tx *Tx) {
-					require.NoError(t, tx.Create(9))
-					for i := range rows {
-						_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
-						require.NoError(t, err)
-					}
-				})
+				fillTree(t, s, rows)
 				return s, fs
 			}
 			one, _ := open(1 << 30)
@@ -155,42 +147,13 @@ func TestSnapshotsBesideHands(t *testing.T) {
 		}
 	}
 	put(0, true)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	for g := range 2 {
-		wg.Go(func() {
-			for rnd := rand.New(rand.NewPCG(3, uint64(g))); !stop.Load(); time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond) {
-				tx, err := s.Begin(nil, false)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var first []byte
-				for range 50 {
-					v, _, found, err := tx.Get(CatalogTree, scoutKey(rnd.IntN(rows)))
-					if err != nil || !found || first != nil && !bytes.Equal(v, first) || v[7]&1 != '0'&1 {
-						t.Errorf("a snapshot shows %s and %s: %v", first, v, err)
-						stop.Store(true)
-						break
-					}
-					first = v
-				}
-				tx.Rollback()
-			}
-		})
-	}
-	rounds, inPlace := uint32(400), 0
-	if racetest.Enabled {
-		rounds = 60
-	}
-	for n := uint32(1); n < rounds && !stop.Load(); n++ {
+	inPlace := 0
+	besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
 		put(n, n%2 == 0)
 		if s.w.hands != nil && s.w.hands.of[1].keeper != nil {
 			inPlace++
 		}
-	}
-	stop.Store(true)
-	wg.Wait()
+	})
 	if !racetest.Enabled { // A reader comes before they have begun.
 		require.Positive(t, inPlace, "more than one hand has changed pages in place")
 	}
@@ -275,15 +238,7 @@ func TestHandThatMeetsDamage(t *testing.T) {
 		o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
 		s, err := Open("/a.ebb", o)
 		require.NoError(t, err)
-		want := map[string]string{}
-		update(t, s, func(tx *Tx) {
-			require.NoError(t, tx.Create(9))
-			for i := range 9000 {
-				want[string(scoutKey(i))] = "value"
-				_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
-				require.NoError(t, err)
-			}
-		})
+		want := fillTree(t, s, 9000)
 		require.NoError(t, s.Close())
 		size := disk.Used()
 		f, err := disk.Open("/a.ebb", vfs.Write)
@@ -337,13 +292,7 @@ func TestHandThatCannotRead(t *testing.T) {
 	o.ManyFrom, o.Inline, o.CacheBytes = 2, false, 4<<20
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
-	update(t, s, func(tx *Tx) {
-		require.NoError(t, tx.Create(9))
-		for i := range 9000 {
-			_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
-			require.NoError(t, err)
-		}
-	})
+	fillTree(t, s, 9000)
 	require.NoError(t, s.Close())
 	s, err = Open("/a.ebb", o)
 	require.NoError(t, err)
@@ -374,15 +323,7 @@ func TestHandsMeetTheBound(t *testing.T) {
 		o := testOptions(vfs.NewMemory())
 		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
 		s := openTest(t, "/a.ebb", o)
-		want := map[string]string{}
-		update(t, s, func(tx *Tx) {
-			require.NoError(t, tx.Create(9))
-			for i := range 3000 {
-				want[string(scoutKey(i))] = "value"
-				_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
-				require.NoError(t, err)
-			}
-		})
+		want := fillTree(t, s, 3000)
 		rnd := rand.New(rand.NewPCG(1, 9))
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)

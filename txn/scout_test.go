@@ -24,14 +24,23 @@ func scoutStore(t *testing.T, inline bool, rows int) *Store {
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
 	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, rows)
+	return s
+}
+
+// fillTree makes tree 9, with rows, and says which.
+func fillTree(t *testing.T, s *Store, rows int) map[string]string {
+	t.Helper()
+	all := map[string]string{}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
 			_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
 			require.NoError(t, err)
+			all[string(scoutKey(i))] = "value"
 		}
 	})
-	return s
+	return all
 }
 
 func scoutKey(i int) []byte { return fmt.Appendf(nil, "key-%04d-%06d", i*7919%10_000, i) }
