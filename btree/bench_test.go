@@ -72,7 +72,7 @@ func (a *arena) alloc() pager.Pgid {
 	return id
 }
 
-func (a *arena) InPlace() *pager.Undo { return nil }
+func (a *arena) InPlace() *pager.Keeper { return nil }
 
 func (a *arena) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if a.owner[ref.Pgid] == a.tx {

@@ -12,7 +12,7 @@
 //
 // Concurrency: there is no state and no lock here. Any number of goroutines may read one Tree value at the same time,
 // as far as their Reader allows; a Writer and the Tree it changes belong to one goroutine. A Cursor and a Builder
-// belong to one goroutine.
+// belong to one goroutine. Parts of one tree may be changed by several, each with a Writer of its own.
 //
 // CheckPage is the border to the outside: it proves every offset, bound and order of a page, and the Reader calls it
 // before it hands out a page that was read from a file. Behind it the code indexes freely. What one page cannot prove

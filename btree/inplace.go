@@ -11,7 +11,7 @@ import (
 
 // A trail is the way down to a leaf, which is at 0. In a tree that is too deep for it nothing is changed in place.
 type trail struct {
-	undo *pager.Undo
+	undo *pager.Keeper
 	path [trailDepth]stop // by level; path[0] is the leaf
 	top  uint8            // level of the root
 }
@@ -111,7 +111,7 @@ func (p *putter) inPlace(t *Tree) bool {
 	return undo != nil && t.Depth > 0 && p.putInPlace(undo, t)
 }
 
-func (p *putter) putInPlace(undo *pager.Undo, t *Tree) bool {
+func (p *putter) putInPlace(undo *pager.Keeper, t *Tree) bool {
 	var r trail
 	r.undo = undo
 	if !r.descend(p.w, t, p.cell.key, p.way) {

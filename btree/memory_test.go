@@ -194,7 +194,7 @@ func (m *memory) alloc(pages int) pager.Ref {
 	return pager.Ref{Pgid: id, Epoch: m.epoch}
 }
 
-func (m *memory) InPlace() *pager.Undo { return nil }
+func (m *memory) InPlace() *pager.Keeper { return nil }
 
 func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	p, err := m.at(ref)

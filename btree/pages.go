@@ -44,7 +44,7 @@ type Writer interface {
 	Renumber(ref pager.Ref) (fresh pager.Ref, done bool, err error)
 	// InPlace is where to keep what is overwritten in pages of earlier transactions that nobody else reads now; nil if there are
 	// none, or if they are to be copied.
-	InPlace() *pager.Undo
+	InPlace() *pager.Keeper
 	// New returns an owned page with the header set, count 0, and the payload zeroed.
 	New(kind pager.Kind, level uint8) (pager.Ref, []byte, error)
 	// Free gives a page back; it stays readable for whoever can still reach it.

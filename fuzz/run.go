@@ -46,7 +46,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	tune := kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, ScoutFrom: 2}
+	tune := kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, ManyFrom: 2}
 	return kv.OpenFS(d, path, o, tune)
 }
 

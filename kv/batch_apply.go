@@ -3,7 +3,7 @@ package kv
 import (
 	"context"
 	"encoding/binary"
-	"slices"
+	"sync"
 
 	"github.com/ebbkv/ebb/ttl"
 )
@@ -13,7 +13,7 @@ import (
 // not take is the error of Apply, and nothing is applied.
 //
 // Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of several
-// rows at a time, and waits once for all of them.
+// rows at a time, and waits once for all of them. From 128 rows on, in a large family, processors that are idle take part.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -32,10 +32,8 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	defer db.shots.done(tx)
 	families := make([]*verbs, len(ops.families))
 	defer release(families...)
-	err = ops.scout(tx, families)
-	if err == nil {
-		err = ops.foretell(tx, families)
-	}
+	tx.expect(ops.n)
+	err = ops.foretell(tx, families)
 	if err == nil {
 		err = ops.replay(tx, families)
 	}
@@ -48,59 +46,64 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	return tx.undone(err)
 }
 
-// scout has somebody look ahead for where the keys are, if all are of one family.
-func (b *batchOps) scout(tx *Tx, families []*verbs) (err error) {
-	family := slices.Index(b.used, true)
-	if b.n <= ttl.ApplyRows || slices.Contains(b.used[family+1:], true) {
-		return nil
-	}
-	v := b.verbs(tx, families, family)
-	defer tx.leave(tx.enter(), &err)
-	if v.ready(true) == nil {
-		tx.inner.Scout(v.rows().Family.Data(), b.n, &keysAhead{b.buf})
-	}
-	return nil
-}
+// mostChanges is how many rows are changed together at most, of a batch that has as many: some hundred bytes each are kept for them.
+const mostChanges = 2048
 
-// keysAhead are the keys of a batch that is being applied.
-type keysAhead struct{ rest []byte }
+// changing is memory for changes that are carried out together.
+type changing [mostChanges]ttl.Change
 
-// Next is that of txn.Keys.
-func (k *keysAhead) Next(keys [][]byte) (n int) {
-	var op operation
-	for n < len(keys) && len(k.rest) > 0 {
-		if k.rest = op.decode(k.rest); op.kind != opDeleteRange {
-			keys[n] = op.first
-			n++
-		}
-	}
-	return n
+var changingPool = sync.Pool{New: func() any { return new(changing) }}
+
+// release gives the memory back, of which n changes were used. What they point to is somebody else's.
+func (c *changing) release(n int) {
+	clear(c[:n])
+	changingPool.Put(c)
 }
 
 // replay carries the operations out, some at a time.
-func (b *batchOps) replay(tx *Tx, families []*verbs) error {
-	var some [ttl.ApplyRows]operation
-	for rest := b.buf; len(rest) > 0; {
-		n := 0
-		for ; n < len(some) && len(rest) > 0; n++ {
-			rest = some[n].decode(rest)
+func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
+	some, n := changingPool.Get().(*changing), min(b.n, mostChanges)
+	defer some.release(n)
+	for rest := b.buf; len(rest) > 0 && err == nil; {
+		v := b.verbs(tx, families, numberOf(rest))
+		if !tx.inner.LoggedAhead() {
+			v.hold()
 		}
-		for ops := some[:n]; len(ops) > 0; {
-			family, alike := ops[0].family, 1
-			for alike < len(ops) && ops[alike].family == family {
-				alike++
-			}
-			v := b.verbs(tx, families, family)
-			if !tx.inner.LoggedAhead() {
-				v.hold()
-			}
-			if err := v.applyAll(ops[:alike]); err != nil {
-				return err
-			}
-			ops = ops[alike:]
-		}
+		rest, err = v.replay(rest, some[:n])
 	}
-	return nil
+	return err
+}
+
+// replay carries out the operations at the head of buf that are of one family, as many as some has room for. It returns what follows them.
+func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(true); err != nil {
+		return nil, err
+	}
+	n, family := 0, numberOf(buf)
+	var op operation
+	for ; len(buf) > 0 && n < len(some) && numberOf(buf) == family; buf = rest {
+		rest = op.decode(buf)
+		if op.kind == opDeleteRange {
+			if n == 0 {
+				return rest, v.applyRange(&op)
+			}
+			break // after the rows before it
+		}
+		if err := v.change(&op, &some[n]); err != nil {
+			return nil, err
+		}
+		n++
+	}
+	return buf, v.applyRows(some[:n])
+}
+
+// applyRange is removeRange for an operation, with nothing held back.
+func (v *verbs) applyRange(op *operation) error {
+	if err := v.settle(); err != nil {
+		return err
+	}
+	return v.removeRange(op.first, op.second)
 }
 
 // verbs are those of a family of the batch in tx: families holds what it has found.
@@ -110,6 +113,9 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 	}
 	return families[family]
 }
+
+// numberOf is the number of the family of the first row of buf.
+func numberOf(buf []byte) int { return int(binary.LittleEndian.Uint32(buf[1:])) }
 
 // decode reads the first row of buf, which is a batch's own and needs no checks, and returns what follows it.
 func (op *operation) decode(buf []byte) (rest []byte) {

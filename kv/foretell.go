@@ -83,6 +83,15 @@ func (tx *Tx) mayLogAhead(changes, bytes, longest int) bool {
 	return tx.inner != nil && tx.inner.MayLogAhead(changes, bytes, longest)
 }
 
+// expect says that so many changes are going to come.
+func (tx *Tx) expect(changes int) {
+	tx.lock()
+	defer tx.unlock()
+	if tx.inner != nil {
+		tx.inner.Expect(changes)
+	}
+}
+
 // undone ends the transaction of a call that has come to err, and says what became of it: a record that was written ahead, and could
 // not be taken back, may be found by the next Open.
 func (tx *Tx) undone(err error) error {

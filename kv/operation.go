@@ -35,35 +35,20 @@ func (op *operation) carryOut(v *verbs) error {
 	return v.Put(op.first, op.second)
 }
 
-// applyAll carries out operations on one family. Whether it may is looked at once for all of them.
+// applyAll carries out operations on rows of one family, mostChanges at most. Whether it may is looked at once for all of them.
 func (v *verbs) applyAll(ops []operation) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
 	}
-	var changes [ttl.ApplyRows]ttl.Change
-	n := 0
+	changes := changingPool.Get().(*changing)
+	defer changes.release(len(ops))
 	for i := range ops {
-		op := &ops[i]
-		if op.kind == opDeleteRange {
-			if err := v.applyRows(changes[:n]); err != nil {
-				return err
-			}
-			if err := v.settle(); err != nil {
-				return err
-			}
-			if err := v.removeRange(op.first, op.second); err != nil {
-				return err
-			}
-			n = 0
-			continue
-		}
-		if err := v.change(op, &changes[n]); err != nil {
+		if err := v.change(&ops[i], &changes[i]); err != nil {
 			return err
 		}
-		n++
 	}
-	return v.applyRows(changes[:n])
+	return v.applyRows(changes[:len(ops)])
 }
 
 func (v *verbs) applyRows(changes []ttl.Change) error {

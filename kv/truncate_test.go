@@ -61,7 +61,7 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		at := fileOfRows(t)
-		db, err := kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ScoutFrom: 2})
+		db, err := kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ManyFrom: 2})
 		require.NoError(t, err)
 		require.NoError(t, db.Put([]byte("starts the log"), nil))
 		b := db.NewBatch()

@@ -14,11 +14,11 @@ import (
 // checkpoint has written yet.
 //
 // A transaction opens it when it knows which versions are held. Pages born after the newest of these are nobody else's
-// until another reader comes, and may be changed in place, one operation at a time within Enter and Leave, once what is
+// until another reader comes, and may be changed in place, one operation at a time within Enter and Leave of a Keeper, once what is
 // overwritten has been kept. A reader that comes freezes it: from then on the transaction copies pages as before. What that
 // reader must not see it gets as it was, page by page, from what was kept.
 //
-// The opener is the holder of the writer lock. mu is taken after every other lock of the store.
+// The opener is the holder of the writer lock. mu is taken after every other lock of the store, and those of keepers after it.
 type Undo struct {
 	p *Pager
 	_ [120]byte
@@ -34,14 +34,37 @@ type Undo struct {
 	newest uint64 // of the versions that were held when it began
 	seen   uint64 // the version of the transaction; 0: it has not been committed
 	frozen bool
-	kept   []kept
-	stash  stash                   // of the bytes that were kept
 	most   int                     // bytes that may be kept
 	before map[Pgid]unsafe.Pointer // frames of pages as they were, for readers
-	byPage map[Pgid][]int32        // kept by page, for before; made when it is needed
+	byPage map[Pgid][]kept         // what is kept, by page, for before; made when it is needed
+
+	// keepers are those that there have been: the transaction's own, and of those of its other goroutines the first lent ones now.
+	// What they have kept is in order in the first, once they are back, and every one keeps the bytes.
+	keepers [MaxKeepers]*Keeper
+	lent    int
 }
 
-// kept is what stood in a page from offset off on: the n bytes at a place in the stash, or zeros.
+// MaxKeepers is how many goroutines may change pages in place at a time.
+const MaxKeepers = 8
+
+// A Keeper keeps what one goroutine of the transaction overwrites. No two change the same page before they are back: see Lend.
+type Keeper struct {
+	_ [64]byte // what the others take is not beside it
+
+	u  *Undo
+	no place // among the keepers, where a place in the stash has it
+
+	mu       sync.Mutex // from Enter to Leave
+	open     bool       // no reader has frozen the undo
+	kept     []kept     // in the order in which it was overwritten
+	stash    stash      // of the bytes that were kept
+	most     int        // bytes that may be kept
+	mostKept int        // and how many pieces
+
+	_ [64]byte
+}
+
+// kept is what stood in a page from offset off on: the n bytes at a place in the stash of a keeper, or zeros.
 type kept struct {
 	id     Pgid
 	at     place // zeros: none are kept
@@ -49,6 +72,9 @@ type kept struct {
 }
 
 const zeros = -1
+
+// keeperShift is where in a place the number of the keeper stands. A stash has fewer chunks than there is room for below it.
+const keeperShift = 56
 
 // What is kept is bounded by a share of the cache: a transaction that overwrites more copies pages for the rest.
 const (
@@ -59,6 +85,7 @@ const (
 
 func (u *Undo) init(p *Pager) {
 	u.p, u.most = p, int(min(max(p.o.Cache/undoFraction, leastUndo), maxUndo))
+	u.keepers[0] = &Keeper{u: u}
 }
 
 // Undo is that of the pager: there is one writer.
@@ -90,7 +117,72 @@ func (u *Undo) Open(epoch Epoch, owner uint64, held func() []uint64) bool {
 	if n := len(versions); n > 0 {
 		u.newest = versions[n-1]
 	}
+	u.keepers[0].start(u.most, u.most/keptBytes)
 	return true
+}
+
+// keptBytes is what a piece counts for, beside its bytes: more than it takes.
+const keptBytes = 64
+
+// start opens the keeper, for so many bytes and pieces more. mu of the undo is held.
+func (k *Keeper) start(bytes, pieces int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open, k.most, k.mostKept = !k.u.frozen, k.stash.bytes+bytes, len(k.kept)+pieces
+}
+
+// stop is for a keeper that keeps nothing more.
+func (k *Keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open = false
+}
+
+// Own is the keeper of the transaction.
+func (u *Undo) Own() *Keeper { return u.keepers[0] }
+
+// Lend gives n keepers, MaxKeepers at most, to goroutines of the transaction that change no page of each other's, until Gather. The first
+// is the transaction's own. What may be kept is shared among them.
+func (u *Undo) Lend(n int) []*Keeper {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	bytes, pieces := u.left()
+	for i := range n {
+		if u.keepers[i] == nil {
+			u.keepers[i] = &Keeper{u: u, no: place(i) << keeperShift}
+		}
+		u.keepers[i].start(bytes/n, pieces/n)
+	}
+	u.lent = n
+	return u.keepers[:n]
+}
+
+// left is how many bytes and pieces may still be kept.
+func (u *Undo) left() (bytes, pieces int) {
+	bytes, pieces = u.most, u.most/keptBytes
+	for _, k := range u.keepers {
+		if k != nil {
+			bytes -= k.stash.bytes
+			pieces -= len(k.kept)
+		}
+	}
+	return max(bytes, 0), max(pieces, 0)
+}
+
+// Gather takes back what was lent. Nobody is between Enter and Leave.
+func (u *Undo) Gather() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	own := u.keepers[0]
+	for _, k := range u.keepers[1:max(u.lent, 1)] {
+		k.stop()
+		own.kept = append(own.kept, k.kept...)
+		k.kept = k.kept[:0]
+	}
+	u.lent = 0
+	if bytes, pieces := u.left(); own.open {
+		own.start(bytes, pieces)
+	}
 }
 
 // Freeze is for a reader that has registered and finds it opened.
@@ -100,12 +192,16 @@ func (u *Undo) Freeze() {
 	if u.opened.Load() {
 		u.opened.Store(false)
 		u.frozen = true
+		for _, k := range u.keepers[:max(u.lent, 1)] {
+			k.stop()
+		}
 	}
 }
 
 // Changeable says that the page may be changed in place between Enter and Leave: no checkpoint has come since it was born,
 // it is in a frame, and nobody reads it. Pages of the transaction itself are not meant: they need no undo.
-func (u *Undo) Changeable(ref Ref) bool {
+func (k *Keeper) Changeable(ref Ref) bool {
+	u := k.u
 	if ref.Epoch != u.epoch {
 		return false
 	}
@@ -114,16 +210,17 @@ func (u *Undo) Changeable(ref Ref) bool {
 }
 
 // Reachable says that the page, on the way to one that is Changeable, may be changed too, or is the transaction's own.
-func (u *Undo) Reachable(ref Ref) bool {
+func (k *Keeper) Reachable(ref Ref) bool {
+	u := k.u
 	s := u.p.table.peek(ref.Pgid)
 	return ref.Epoch == u.epoch && s != nil && s.dirty != nil && s.owner > u.newest
 }
 
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.
-func (u *Undo) Enter() bool {
-	u.mu.Lock()
-	if u.frozen || u.owner == 0 || u.full() || u.stash.reserve(&u.p.arena, enterPages) != nil {
-		u.mu.Unlock()
+func (k *Keeper) Enter() bool {
+	k.mu.Lock()
+	if !k.open || k.full() || k.stash.reserve(&k.u.p.arena, enterPages) != nil {
+		k.mu.Unlock()
 		return false
 	}
 	return true
@@ -132,33 +229,35 @@ func (u *Undo) Enter() bool {
 // enterPages is more than one operation keeps: of a leaf its head and one cell, and a row count of each branch above it.
 const enterPages = 3
 
-// full is for the transaction, or for who holds mu.
-func (u *Undo) full() bool { return u.stash.bytes > u.most || len(u.kept) > u.most/64 }
+// full is for the goroutine of the keeper.
+func (k *Keeper) full() bool { return k.stash.bytes >= k.most || len(k.kept) >= k.mostKept }
 
 // Spent tells the transaction that Enter will say no from now on: it need not look for what is Changeable.
-func (u *Undo) Spent() bool { return !u.opened.Load() || u.full() }
+func (k *Keeper) Spent() bool { return !k.u.opened.Load() || k.full() }
 
 // Leave ends what Enter began.
-func (u *Undo) Leave() { u.mu.Unlock() }
+func (k *Keeper) Leave() { k.mu.Unlock() }
 
 // Keep notes what stands in bytes [from, to) of a page, which may be changed then.
-func (u *Undo) Keep(id Pgid, from, to int) {
+func (k *Keeper) Keep(id Pgid, from, to int) {
+	u := k.u
 	s := u.p.table.peek(id)
 	if s.owner >= u.owner {
 		return // the transaction's own
 	}
 	b := unsafe.Slice((*byte)(s.dirty), u.p.pageSize)
-	u.kept = append(u.kept, kept{id, u.stash.add(b[from:to]), uint32(from), uint32(to - from)})
+	k.kept = append(k.kept, kept{id, k.stash.add(b[from:to]) | k.no, uint32(from), uint32(to - from)})
 	s.changed.Store(u.owner)
 }
 
 // KeepZeros is Keep of bytes that are zero.
-func (u *Undo) KeepZeros(id Pgid, from, to int) {
+func (k *Keeper) KeepZeros(id Pgid, from, to int) {
+	u := k.u
 	s := u.p.table.peek(id)
 	if s.owner >= u.owner || from == to {
 		return
 	}
-	u.kept = append(u.kept, kept{id, zeros, uint32(from), uint32(to - from)})
+	k.kept = append(k.kept, kept{id, zeros, uint32(from), uint32(to - from)})
 	s.changed.Store(u.owner)
 }
 
@@ -190,15 +289,16 @@ func (u *Undo) Rollback() {
 	if u.owner == 0 || u.seen != 0 {
 		return
 	}
-	for i := len(u.kept) - 1; i >= 0; i-- {
-		s := u.p.table.peek(u.kept[i].id)
-		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+	all := u.keepers[0].kept
+	for _, k := range slices.Backward(all) {
+		s := u.p.table.peek(k.id)
+		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 	}
-	for _, k := range u.kept { // now, and not before, readers may look at the pages again
+	for _, k := range all { // now, and not before, readers may look at the pages again
 		u.p.table.peek(k.id).changed.Store(0)
 	}
-	u.kept, u.byPage = u.kept[:0], nil
-	u.stash.empty(&u.p.arena)
+	u.byPage = nil
+	u.empty()
 	if len(u.before) == 0 {
 		u.drop()
 		return
@@ -211,7 +311,8 @@ func (u *Undo) restore(k kept, b []byte) {
 		clear(b[k.off : k.off+k.n])
 		return
 	}
-	copy(b[k.off:], u.stash.piece(k.at, k.n))
+	by := u.keepers[k.at>>keeperShift]
+	copy(b[k.off:], by.stash.piece(k.at-by.no, k.n))
 }
 
 // drop forgets everything, and is not opened any more.
@@ -226,10 +327,21 @@ func (u *Undo) forget() {
 		u.p.arena.release(f)
 	}
 	u.before, u.byPage = nil, nil
-	u.kept = u.kept[:0]
-	u.stash.empty(&u.p.arena)
-	if cap(u.kept) > keepUndo {
-		u.kept = nil
+	u.empty()
+}
+
+// empty forgets what the keepers have kept, and lets none of them keep more.
+func (u *Undo) empty() {
+	for _, k := range u.keepers {
+		if k == nil {
+			continue
+		}
+		k.stop()
+		k.kept = k.kept[:0]
+		if cap(k.kept) > keepUndo {
+			k.kept = nil
+		}
+		k.stash.empty(&u.p.arena)
 	}
 }
 
@@ -253,15 +365,17 @@ func (u *Undo) earlier(id Pgid, s *slot, serial uint64) ([]byte, error) {
 		return nil, err
 	}
 	if u.byPage == nil {
-		u.byPage = map[Pgid][]int32{}
-		for i, k := range u.kept {
-			u.byPage[k.id] = append(u.byPage[k.id], int32(i))
+		u.byPage = map[Pgid][]kept{}
+		for _, by := range u.keepers[:max(u.lent, 1)] { // They are frozen, or no reader would be here.
+			for _, k := range by.kept {
+				u.byPage[k.id] = append(u.byPage[k.id], k)
+			}
 		}
 	}
 	b := unsafe.Slice((*byte)(f), u.p.pageSize)
 	copy(b, now)
-	for _, i := range slices.Backward(u.byPage[id]) {
-		u.restore(u.kept[i], b)
+	for _, k := range slices.Backward(u.byPage[id]) {
+		u.restore(k, b)
 	}
 	if u.before == nil {
 		u.before = map[Pgid]unsafe.Pointer{}

@@ -9,11 +9,11 @@ import (
 // A Change puts a row, with its expiry as the tag and 0 for none, or deletes one.
 type Change = txn.Change
 
-// ApplyRows is how many changes Apply takes.
+// ApplyRows is how many changes are waited for at a time.
 const ApplyRows = txn.ApplyRows
 
-// Apply carries out changes in their order, ApplyRows at most, as Put and Delete would. It goes through one tree after the other, and
-// waits once for what all of the rows need there.
+// Apply carries out changes in their order, as Put and Delete would. It goes through one tree after the other, and
+// waits once for what ApplyRows of them need there.
 func (r Rows) Apply(changes []Change) error {
 	e := Hold()
 	defer e.Release()
@@ -40,6 +40,9 @@ func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
 		}
 	}
 	if err := r.room(need); err != nil {
+		if len(changes) > ApplyRows {
+			return r.applyInPieces(changes, e)
+		}
 		return err
 	}
 	if expiring {
@@ -47,12 +50,21 @@ func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
 			return err
 		}
 	}
-	var buf [ApplyRows]txn.Info
-	was := buf[:len(changes)]
+	was := e.infos(len(changes))
 	if err := r.Tx.Apply(r.Family.Data(), changes, was); err != nil {
 		return err
 	}
 	e.add(changes, was)
+	return nil
+}
+
+// applyInPieces is ApplyHeld where it is close to the bound whether the rows fit: fewer of them are told more exactly.
+func (r Rows) applyInPieces(changes []Change, e *Entries) error {
+	for some := range slices.Chunk(changes, ApplyRows) {
+		if err := r.ApplyHeld(some, e); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -78,8 +90,9 @@ func (r Rows) Foretell(e *Entries) error {
 	for i := range e.keys {
 		r.Tx.Foretell(r.Family.KeyIndex(), &e.keys[i])
 	}
-	for _, i := range e.dueInOrder() {
-		r.Tx.Foretell(r.Family.ExpiryIndex(), &e.due[i])
+	due := e.dueInOrder()
+	for i := range due {
+		r.Tx.Foretell(r.Family.ExpiryIndex(), &due[i])
 	}
 	return nil
 }
@@ -92,18 +105,11 @@ func (r Rows) Settle(e *Entries) error {
 	if err := r.indexed(); err != nil {
 		return err
 	}
-	r.Tx.Scout(r.Family.KeyIndex(), len(e.keys), txn.KeysOf(e.keys))
 	if err := r.Tx.Apply(r.Family.KeyIndex(), e.keys, nil); err != nil {
 		return err
 	}
-	var buf [ApplyRows]Change
-	for some := range slices.Chunk(e.dueInOrder(), len(buf)) {
-		for n, i := range some {
-			buf[n] = e.due[i]
-		}
-		if err := r.Tx.Apply(r.Family.ExpiryIndex(), buf[:len(some)], nil); err != nil {
-			return err
-		}
+	if err := r.Tx.Apply(r.Family.ExpiryIndex(), e.dueInOrder(), nil); err != nil {
+		return err
 	}
 	e.Reset()
 	return nil

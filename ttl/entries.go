@@ -1,6 +1,7 @@
 package ttl
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/ebbkv/ebb/internal/keyorder"
@@ -16,8 +17,11 @@ type Entries struct {
 	slab  []byte   // keys of due rows
 	bytes int      // of keys and values
 
-	order  keyorder.Run // of due
-	places []uint32
+	order   keyorder.Run // of due
+	places  []uint32
+	ordered []Change // due, in the order of its keys, once that is known
+
+	was []txn.Info // memory for what is told of rows
 }
 
 // Len is the number of changes.
@@ -33,7 +37,8 @@ func (e *Entries) logBytes() int { return e.bytes + e.Len()*opOverhead }
 func (e *Entries) Reset() {
 	clear(e.keys)
 	clear(e.due)
-	e.keys, e.due, e.slab, e.places, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places[:0], 0
+	clear(e.ordered)
+	e.keys, e.due, e.slab, e.places, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places[:0], e.ordered[:0], 0
 	e.order.Reset()
 }
 
@@ -69,12 +74,21 @@ func (e *Entries) list(expiry int64, key []byte, remove bool) []byte {
 	return due
 }
 
-// dueInOrder is where in due its rows are, in the order of their keys.
-func (e *Entries) dueInOrder() []uint32 {
-	if len(e.places) == 0 {
+// dueInOrder are the rows of due in the order of their keys.
+func (e *Entries) dueInOrder() []Change {
+	if len(e.ordered) == 0 {
 		e.places = e.order.Places(e.places, func(place uint32) []byte { return e.due[place].Key })
+		for _, i := range e.places {
+			e.ordered = append(e.ordered, e.due[i])
+		}
 	}
-	return e.places
+	return e.ordered
+}
+
+// infos is memory for what is told of n rows, until the next call.
+func (e *Entries) infos(n int) []txn.Info {
+	e.was = slices.Grow(e.was[:0], n)[:n]
+	return e.was
 }
 
 var entriesPool = sync.Pool{New: func() any { return new(Entries) }}

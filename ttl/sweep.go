@@ -127,22 +127,25 @@ func (r Rows) tell(d *doomed, onExpire OnExpire) error {
 
 // deleteRows deletes from data and key index the keys whose expiry the key index confirms.
 func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
-	var buf [ApplyRows]Change
-	for some := range slices.Chunk(d.byKey(), len(buf)) {
-		for n, i := range some {
-			buf[n] = Change{Key: d.key(i), Value: d.expiry(i), Delete: true}
+	e := Hold() // for its memory
+	defer e.Release()
+	for some := range slices.Chunk(d.byKey(), mostSwept) {
+		e.Reset()
+		for _, i := range some {
+			e.keys = append(e.keys, Change{Key: d.key(i), Value: d.expiry(i), Delete: true})
 		}
-		if err := r.deleteSome(buf[:len(some)], &s); err != nil {
+		if err := r.deleteSome(e.keys, e.infos(len(some)), &s); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
 }
 
-// deleteSome does that for ApplyRows keys at most, which it is given as deletions from the key index. It overwrites them.
-func (r Rows) deleteSome(keys []Change, s *Swept) error {
-	var buf [ApplyRows]txn.Info
-	was := buf[:len(keys)]
+// mostSwept is how many keys are deleted together at most: some hundred bytes each are kept for them.
+const mostSwept = 2048
+
+// deleteSome does that for some keys, which it is given as deletions from the key index. It overwrites them. was is memory for as many.
+func (r Rows) deleteSome(keys []Change, was []txn.Info, s *Swept) error {
 	if err := r.Tx.Apply(r.Family.KeyIndex(), keys, was); err != nil {
 		return err
 	}

@@ -11,8 +11,20 @@ type Change = tree.Change
 const ApplyRows = tree.MaxWays
 
 // Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
-// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them.
+// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them. Many of them, whose
+// keys lie anywhere, are carried out by several processors.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
+	if len(changes) >= tx.s.o.ManyFrom {
+		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
+			return err
+		}
+		tx.sendScout(id, len(changes), keysOf(changes))
+	}
+	return tx.applyAll(id, changes, was)
+}
+
+// applyAll is Apply by one hand.
+func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)
 		if err := tx.apply(id, changes[:n], was); err != nil {
@@ -68,27 +80,29 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		if was != nil {
 			was[i] = info
 		}
-		switch {
-		case !c.Delete:
-			err = w.logPut(id, c.Key, c.Value, c.Tag)
-		case info.Found:
-			err = w.logDelete(id, c.Key)
-		case w.ahead.logged:
-			w.ahead.left--
-			continue
-		default:
-			continue
-		}
-		if err != nil {
+		changed = changed || !c.Delete || info.Found
+		if err := w.logChange(id, c, info.Found); err != nil {
 			return tx.broken(err)
 		}
-		changed = true
 	}
 	if changed {
 		w.set(id, s.t)
 		w.scout.followed(id, w.s.stamps)
 	}
 	w.fingersAt = w.mods
+	return nil
+}
+
+// logChange adds a change that has been carried out to the redo, unless it is a deletion that found nothing.
+func (w *writer) logChange(id TreeID, c *Change, found bool) error {
+	switch {
+	case !c.Delete:
+		return w.logPut(id, c.Key, c.Value, c.Tag)
+	case found:
+		return w.logDelete(id, c.Key)
+	case w.ahead.logged:
+		w.ahead.left--
+	}
 	return nil
 }
 

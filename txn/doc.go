@@ -8,7 +8,8 @@
 //
 // Concurrency: a Store is safe for any number of goroutines, a Tx and its Cursors belong to one at a time. The locks and
 // their order are told at Store. A reader takes no lock but that of the undo, when it comes while pages change. No
-// goroutine runs at rest: those of a checkpoint, a recovery, the making of a log segment, of room in the file and of frames end with it.
+// goroutine runs at rest: those of a checkpoint, a recovery, the making of a log segment, of room in the file and of frames end with it, and those
+// that take part in a large change a fifth of a millisecond later.
 //
 // The package knows trees by number. It does not know families, expiries or clocks; the clock mark is a number that it
 // keeps with each commit for others.

@@ -31,6 +31,7 @@ func (tx *Tx) Savepoint() Savepoint {
 	s.serial++
 	w.owner = s.serial // pages so far are copied before they change again
 	w.spare = w.spare[:0]
+	w.saved = true
 	w.noUndo() // it goes back to the transaction's beginning only
 	w.mods++
 	w.saves = append(w.saves, save{

@@ -20,17 +20,17 @@ import (
 // transaction ends no sooner than the scout is off it: halt. What of that state changes all the same, leaves in frames and the rows that branches
 // count, the scout does not look at. Errors that it meets are met again by whoever looks for himself.
 
-// Keys gives the keys that will be changed, in that order.
-type Keys interface {
+// aheadKeys gives the keys that will be changed, in that order.
+type aheadKeys interface {
 	// Next fills keys, and says how many it has filled; fewer only at the end. What they point to stays until the transaction ends.
 	Next(keys [][]byte) int
 }
 
-// How many changes are worth a scout, in a tree of how many rows: to wake another processor takes as long as some fifty of them, and a smaller tree
+// How many changes are worth another processor, in a tree of how many rows: to wake another processor takes as long as some fifty of them, and a smaller tree
 // is in every processor's cache.
 const (
-	defaultScoutFrom = 128
-	defaultScoutRows = 64 << 10
+	defaultManyFrom = 128
+	defaultManyRows = 64 << 10
 )
 
 // The scout is scoutRing rows ahead at most: what it has asked for is to be in a cache still when the transaction comes. If it has fallen behind it goes on
@@ -65,7 +65,7 @@ type scout struct {
 
 	mu   sync.Mutex // held while it looks for some ways; guards the fields below
 	trip uint64     // which of its ways out this is
-	keys Keys       // nil: there are no more
+	keys aheadKeys  // nil: there are no more
 	next int64      // the row that keys gives next
 	some [tree.MaxWays][]byte
 }
@@ -79,11 +79,11 @@ func (c *scout) Ask(ref pager.Ref) { c.s.pg.Ask(ref) }
 
 func (c *scout) Fetch(ref pager.Ref) ([]byte, error) { return c.s.pg.Fetch(ref, c.base) }
 
-// Scout tells which n keys of a tree Apply is going to change, and in which order, if nothing has been changed there by the transaction. It is
+// sendScout tells which n keys of a tree Apply is going to change, and in which order, if nothing has been changed there by the transaction. It is
 // a hint: whatever comes then comes to the same.
-func (tx *Tx) Scout(id TreeID, n int, keys Keys) {
+func (tx *Tx) sendScout(id TreeID, n int, keys aheadKeys) {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || n < tx.s.o.ScoutFrom || !tx.s.o.Inline && runtime.GOMAXPROCS(0) == 1 {
+	if w == nil || tx.check() != nil || !tx.s.started || n < tx.s.o.ManyFrom || !tx.s.o.Inline && runtime.GOMAXPROCS(0) == 1 {
 		return
 	}
 	c := w.scout
@@ -93,7 +93,7 @@ func (tx *Tx) Scout(id TreeID, n int, keys Keys) {
 	}
 	c.halt()
 	now, err := w.state(id)
-	if err != nil || now.stamp != tx.s.head.trees.stamp(id) || now.t.Rows < tx.s.o.ScoutRows {
+	if err != nil || now.stamp != tx.s.head.trees.stamp(id) || now.t.Rows < tx.s.o.ManyRows {
 		return
 	}
 	// To the first ones the transaction comes sooner.
@@ -228,8 +228,8 @@ func (c *scout) followed(id TreeID, stamp uint64) {
 	}
 }
 
-// KeysOf gives the keys of changes.
-func KeysOf(changes []Change) Keys { return &changeKeys{changes} }
+// keysOf gives the keys of changes.
+func keysOf(changes []Change) aheadKeys { return &changeKeys{changes} }
 
 type changeKeys struct{ rest []Change }
 

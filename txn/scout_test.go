@@ -22,16 +22,25 @@ import (
 func scoutStore(t *testing.T, inline bool, rows int) *Store {
 	t.Helper()
 	o := testOptions(vfs.NewMemory())
-	o.ScoutFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+	o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
 	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, rows)
+	return s
+}
+
+// fillTree makes tree 9, with rows, and says which.
+func fillTree(t *testing.T, s *Store, rows int) map[string]string {
+	t.Helper()
+	all := map[string]string{}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
 			_, err := tx.Put(9, scoutKey(i), []byte("value"), 0)
 			require.NoError(t, err)
+			all[string(scoutKey(i))] = "value"
 		}
 	})
-	return s
+	return all
 }
 
 func scoutKey(i int) []byte { return fmt.Appendf(nil, "key-%04d-%06d", i*7919%10_000, i) }
@@ -62,7 +71,7 @@ func TestScoutFindsWaysAheadOfTheTransaction(t *testing.T) {
 
 	tx := begin()
 	changes := someChanges(rnd, 2000, 3000)
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 	require.True(t, out(tx))
 	require.Equal(t, int64(scoutRing), tx.w.scout.found.Load(), "as far as it may go")
 	followed := 0
@@ -74,7 +83,7 @@ func TestScoutFindsWaysAheadOfTheTransaction(t *testing.T) {
 			followed++
 		}
 		tx.w.scout.taken -= int64(len(some))
-		require.NoError(t, tx.Apply(9, some, nil))
+		require.NoError(t, tx.applyAll(9, some, nil))
 	}
 	require.Equal(t, len(changes)/ApplyRows-1, followed)
 	require.NoError(t, tx.Commit(NoSync))
@@ -84,32 +93,32 @@ func TestScoutFindsWaysAheadOfTheTransaction(t *testing.T) {
 	}
 
 	tx = begin()
-	tx.Scout(9, 1, KeysOf(changes))
+	tx.sendScout(9, 1, keysOf(changes))
 	require.False(t, out(tx), "one change")
-	tx.Scout(9, ApplyRows-1, KeysOf(changes[:ApplyRows-1]))
+	tx.sendScout(9, ApplyRows-1, keysOf(changes[:ApplyRows-1]))
 	require.False(t, out(tx), "fewer than are looked for at a time")
 	ordered := slices.SortedFunc(slices.Values(changes), func(a, b Change) int { return slices.Compare(a.Key, b.Key) })
-	tx.Scout(9, len(ordered), KeysOf(ordered))
+	tx.sendScout(9, len(ordered), keysOf(ordered))
 	require.False(t, out(tx), "in order")
-	tx.Scout(10, len(changes), KeysOf(changes))
+	tx.sendScout(10, len(changes), keysOf(changes))
 	require.False(t, out(tx), "no such tree")
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 	require.True(t, out(tx))
-	require.NoError(t, tx.Apply(9, changes[:40], nil))
+	require.NoError(t, tx.applyAll(9, changes[:40], nil))
 	require.True(t, out(tx))
 	_, err := tx.Put(9, []byte("another"), nil, 0)
 	require.NoError(t, err)
-	require.NoError(t, tx.Apply(9, changes[40:80], nil))
+	require.NoError(t, tx.applyAll(9, changes[40:80], nil))
 	require.False(t, out(tx), "something else has changed the tree")
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 	require.False(t, out(tx), "the tree is not what it was")
 	tx.Rollback()
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s.o.Inline = false
 	tx = begin()
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 	require.False(t, out(tx), "no other processor")
 	tx.Rollback()
 	s.o.Inline = true
@@ -121,7 +130,7 @@ func TestScoutThatFellBehindGoesOnBeforeTheTransaction(t *testing.T) {
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	changes := someChanges(rand.New(rand.NewPCG(3, 4)), 4000, 5000)
-	tx.Scout(9, len(changes), KeysOf(changes))
+	tx.sendScout(9, len(changes), keysOf(changes))
 	c := s.w.scout
 	c.at.Store(1600)
 	require.True(t, c.step(c.trip))
@@ -138,7 +147,7 @@ func TestScoutThatFellBehindGoesOnBeforeTheTransaction(t *testing.T) {
 
 // slowKeys give nothing any more until they are let go on.
 type slowKeys struct {
-	Keys
+	aheadKeys
 	calls       int
 	asked, goOn chan struct{}
 }
@@ -148,7 +157,7 @@ func (k *slowKeys) Next(keys [][]byte) int {
 		close(k.asked)
 		<-k.goOn
 	}
-	return k.Keys.Next(keys)
+	return k.aheadKeys.Next(keys)
 }
 
 // TestEndWaitsForTheScout: what it reads is there only as long as the transaction is. One that no processor was found for is not waited for, and looks at
@@ -157,16 +166,16 @@ func TestEndWaitsForTheScout(t *testing.T) {
 	for name, end := range map[string]func(tx *Tx) error{
 		"commit":   func(tx *Tx) error { return tx.Commit(NoSync) },
 		"rollback": func(tx *Tx) error { tx.Rollback(); return nil },
-		"another":  func(tx *Tx) error { tx.Scout(9, 2, KeysOf(nil)); return nil },
+		"another":  func(tx *Tx) error { tx.sendScout(9, 2, keysOf(nil)); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scoutStore(t, false, 3000)
 			tx, err := s.Begin(t.Context(), true)
 			require.NoError(t, err)
 			changes := someChanges(rand.New(rand.NewPCG(5, 6)), 1000, 3000)
-			keys := &slowKeys{Keys: KeysOf(changes), asked: make(chan struct{}), goOn: make(chan struct{})}
-			tx.Scout(9, len(changes), keys)
-			require.NoError(t, tx.Apply(9, changes[:10], nil))
+			keys := &slowKeys{aheadKeys: keysOf(changes), asked: make(chan struct{}), goOn: make(chan struct{})}
+			tx.sendScout(9, len(changes), keys)
+			require.NoError(t, tx.applyAll(9, changes[:10], nil))
 			<-keys.asked
 			done := make(chan error, 1)
 			go func() { done <- end(tx) }()
@@ -187,7 +196,7 @@ func TestEndWaitsForTheScout(t *testing.T) {
 
 // failingKeys panic when they are asked for the third time.
 type failingKeys struct {
-	Keys
+	aheadKeys
 	calls int
 	with  func()
 }
@@ -196,7 +205,7 @@ func (k *failingKeys) Next(keys [][]byte) int {
 	if k.calls++; k.calls == 3 {
 		k.with()
 	}
-	return k.Keys.Next(keys)
+	return k.aheadKeys.Next(keys)
 }
 
 // TestScoutThatCannotGoOn: what a page of a damaged file may lead it to do ends its way, and nothing else. A broken promise of the engine is not
@@ -207,16 +216,16 @@ func TestScoutThatCannotGoOn(t *testing.T) {
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	var none []int
-	tx.Scout(9, len(changes), &failingKeys{Keys: KeysOf(changes), with: func() { none[len(changes)] = 1 }})
+	tx.sendScout(9, len(changes), &failingKeys{aheadKeys: keysOf(changes), with: func() { none[len(changes)] = 1 }})
 	require.Equal(t, int64(2*ApplyRows), s.w.scout.found.Load())
-	require.NoError(t, tx.Apply(9, changes, nil))
+	require.NoError(t, tx.applyAll(9, changes, nil))
 	require.NoError(t, tx.Commit(NoSync))
 
 	tx, err = s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	broken := errors.New("broken")
 	require.PanicsWithValue(t, broken, func() {
-		tx.Scout(9, len(changes), &failingKeys{Keys: KeysOf(changes), with: func() { panic(broken) }})
+		tx.sendScout(9, len(changes), &failingKeys{aheadKeys: keysOf(changes), with: func() { panic(broken) }})
 	})
 	tx.Rollback()
 }
@@ -257,9 +266,9 @@ func TestBatchesWithScouts(t *testing.T) {
 		then := maps.Clone(want)
 		for range 1 + rnd.IntN(3) {
 			changes := someChanges(rnd, 1+rnd.IntN(3000), rows)
-			tx.Scout(9, len(changes), KeysOf(changes))
+			tx.sendScout(9, len(changes), keysOf(changes))
 			for some := range slices.Chunk(changes, 1+rnd.IntN(3*ApplyRows)) {
-				require.NoError(t, tx.Apply(9, some, nil))
+				require.NoError(t, tx.applyAll(9, some, nil))
 				for _, c := range some {
 					if delete(then, string(c.Key)); !c.Delete {
 						then[string(c.Key)] = string(c.Value)

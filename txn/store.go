@@ -21,7 +21,7 @@ import (
 // Store is one open store: its newest version, the versions that wait to be seen, and the snapshots that are held.
 //
 // Locks, in the order in which they are taken: upkeep (one checkpoint, close or bulk load at a time), writer (the one
-// write transaction, and everything that allocates pages), queueMu, that of the undo. No lock is held while the
+// write transaction, and everything that allocates pages), what its hands share, queueMu, those of the undo. No lock is held while the
 // disk is busy, except upkeep, and the writer lock where space has to be reserved or a transaction is larger than the cache.
 type Store struct {
 	o     Options
@@ -127,8 +127,8 @@ func (o Options) withDefaults() Options {
 	if o.AheadFrom == 0 {
 		o.AheadFrom = defaultAheadFrom
 	}
-	if o.ScoutFrom == 0 {
-		o.ScoutFrom, o.ScoutRows = defaultScoutFrom, defaultScoutRows
+	if o.ManyFrom == 0 {
+		o.ManyFrom, o.ManyRows = defaultManyFrom, defaultManyRows
 	}
 	if o.Rand == nil {
 		o.Rand = func() uint64 {
@@ -146,7 +146,7 @@ func newStore(path string, o Options) *Store {
 		upkeep: make(chan struct{}, 1), writer: make(chan struct{}, 1),
 		changed: map[TreeID]struct{}{}, pinned: map[uint64][]freedRun{}, serial: 1,
 	}
-	s.w.s = s
+	s.w.s, s.w.w = s, &s.w
 	return s
 }
 

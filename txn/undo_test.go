@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,7 @@ func openWide(t *testing.T) (*Store, *crashfs.Disk) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20
+	o.CheckpointBytes, o.CacheBytes, o.ManyFrom = 1<<30, 64<<20, 2
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) {
@@ -143,7 +144,7 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 		require.NoError(t, err)
 		before := frames(t, s)
 		shuffle(t, tx, rnd, n)
-		require.True(t, n < 10 || s.w.undo != nil)
+		require.True(t, n < 10 || s.w.keeper != nil)
 		tx.Rollback()
 		require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
 		update(t, s, func(tx *Tx) { shuffle(t, tx, rnd, n) })
@@ -325,6 +326,13 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 		}
 	}
 	put(0, true)
+	besideReaders(t, s, pairs, func(i int) []byte { return fmt.Appendf(nil, "%d", i) }, 0, 1000, func(n uint32) { put(n, n%2 == 0) })
+}
+
+// besideReaders runs put so many times, a tenth of that under the race detector, beside readers of the rows keys in the catalog tree, which rest for a random time below pause. All rows have
+// the same value in every state, and an even number in its first eight digits.
+func besideReaders(t *testing.T, s *Store, rows int, key func(i int) []byte, pause time.Duration, rounds uint32, put func(n uint32)) {
+	t.Helper()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for g := range 3 {
@@ -336,8 +344,8 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 					return
 				}
 				var first []byte
-				for range 20 {
-					v, _, found, err := tx.Get(CatalogTree, fmt.Appendf(nil, "%d", rnd.Intn(pairs)))
+				for range 30 {
+					v, _, found, err := tx.Get(CatalogTree, key(rnd.Intn(rows)))
 					if err != nil || !found || first != nil && !bytes.Equal(v, first) || v[7]&1 != '0'&1 {
 						t.Errorf("a snapshot shows %s and %s: %v", first, v, err)
 						stop.Store(true)
@@ -346,15 +354,17 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 					first = v
 				}
 				tx.Rollback()
+				if pause > 0 {
+					time.Sleep(time.Duration(rnd.Int63n(int64(pause))))
+				}
 			}
 		})
 	}
-	rounds := uint32(1000)
 	if racetest.Enabled {
-		rounds = 100
+		rounds /= 10
 	}
 	for n := uint32(0); n < rounds && !stop.Load(); n++ {
-		put(n, n%2 == 0)
+		put(n)
 	}
 	stop.Store(true)
 	wg.Wait()

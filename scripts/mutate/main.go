@@ -202,7 +202,7 @@ func suitesOf(m mutant) []suite {
 var (
 	most      = suite{"txn", "^Test[^M]"} // TestModel takes longer than all others
 	crashes   = suite{"fuzz", "CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|Regressions|Interleavings"}
-	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots|Patch|AtRandom"} // without copies
+	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots|Patch|AtRandom|Hand"} // without copies
 	rot       = suite{"fuzz", "Rot|JudgeSees"}
 	hostile   = suite{"fuzz", "Hostile"}
 	histories = suite{"fuzz", "Histories"}

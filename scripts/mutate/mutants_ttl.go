@@ -31,23 +31,23 @@ var expiryMutants = []mutant{
 	}`, ``},
 	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `			rows = append(rows, Change{Key: key.Key, Delete: true})`,
 		`			rows = append(rows, Change{Key: key.Key})`},
-	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `buf[n] = Change{Key: d.key(i), Value: d.expiry(i), Delete: true}`,
-		`buf[n] = Change{Key: d.key(i), Delete: true}`},
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `e.keys = append(e.keys, Change{Key: d.key(i), Value: d.expiry(i), Delete: true})`,
+		`e.keys = append(e.keys, Change{Key: d.key(i), Delete: true})`},
 	{"ttl", "batch_leaves_the_old_expiry_row", "ttl/entries.go", `		if old != 0 {`, `		if old != 0 && expiry == 0 {`},
 	{"ttl", "batch_leaves_the_key_index", "ttl/entries.go", `			e.keys = append(e.keys, Change{Key: key, Delete: true})
 `, ``},
 	{"ttl", "rows_after_held_ones_count_as_if_none_expired", "ttl/apply.go", `r.Timed() || e.Len() > 0, false`, `r.Timed(), false`},
-	{"ttl", "a_range_passes_what_is_held_back", "kv/operation.go", `			if err := v.settle(); err != nil {
-				return err
-			}
+	{"ttl", "a_range_passes_what_is_held_back", "kv/batch_apply.go", `	if err := v.settle(); err != nil {
+		return err
+	}
 `, ``},
 	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/share.go", `	if rowsOf(group, v.name) && !tx`, `	if !tx`},
 	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/share.go", `len(some) == 1 && v.held == nil {`, `len(some) == 1 {`},
 	{"ttl", "a_crowd_settles_nothing", "kv/share.go", `	if done > 0 && tx.settle(v) != nil {`, `	if false {`},
-	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.Foretell(r.Family.ExpiryIndex(), &e.due[i])`, `		_ = i`},
-	{"replay", "batch_logs_no_deletion", "txn/apply.go", `			err = w.logDelete(id, c.Key)
-		case w.ahead.logged:`, `			err = w.logged()
-		case w.ahead.logged:`},
+	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.Foretell(r.Family.ExpiryIndex(), &due[i])`, `		_ = i`},
+	{"replay", "batch_logs_no_deletion", "txn/apply.go", `		return w.logDelete(id, c.Key)
+	case w.ahead.logged:`, `		return w.logged()
+	case w.ahead.logged:`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return Swept{}, err
 		}`, `		_ = i`},

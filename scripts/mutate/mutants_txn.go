@@ -122,15 +122,59 @@ var storeMutants = []mutant{
 	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo().Rollback()
 `, ``},
 	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.noUndo()`, `	//`},
-	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/writer.go", `		if seen && s.pg`, `		if (seen || true) && s.pg`},
+	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/hand.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
 	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undo.go", `	return s != nil && s.dirty != nil && s.owner > u.newest && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
 	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undo.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
 	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undo.go", `version >= u.seen && !u.frozen {`, `version >= u.seen {`},
-	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undo.go", `		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undo.go", `		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `, `		s.changed.Store(0)
-		u.restore(u.kept[i], unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
+	{"rollback", "keys_go_to_the_first_part", "btree/parts.go", `	return i - 1
+}
+
+// Join`, `	return (i - 1) * 0
+}
+
+// Join`},
+	{"rollback", "a_part_that_is_joined_begins_nowhere", "btree/parts.go", `			e.items[first].sep = sp
+`, `			_ = first
+`},
+	{"rollback", "branches_that_were_cut_stay", "btree/parts.go", `{p.was.pages, p.will.pages}`, `{nil, p.will.pages}`},
+	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/parts.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
+	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undo.go", `		own.kept = append(own.kept, k.kept...)
+`, ``},
+	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undo.go", `		for _, k := range u.keepers[:max(u.lent, 1)] {
+			k.stop()`, `		for _, k := range u.keepers[:1] {
+			k.stop()`},
+	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undo.go", `u.keepers[:max(u.lent, 1)] { // They`, `u.keepers[:1] { // They`},
+	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken = append(w.taken, k.taken...)
+`, ``},
+	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/hands.go", `		w.freed = append(w.freed, k.freed...)
+`, ``},
+	{"rollback", "what_hands_have_left_is_forgotten", "txn/hands.go", `	if len(left) > 0 {
+		err =`, `	if len(left) < 0 {
+		err =`},
+	{"replay", "what_hands_have_left_is_logged_as_well", "txn/hands.go", `			left = left[1:]
+			continue
+`, `			left = left[1:]
+`},
+	{"rollback", "a_hand_that_failed_is_not_heard", "txn/hands.go", `		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run returns`, `		if err != nil && false {
+			return err
+		}
+	}
+	return nil
+}
+
+// run returns`},
 	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Keep(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
@@ -154,9 +198,9 @@ var storeMutants = []mutant{
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.rewind()
 	return p.flushHot()`, `	p.space.rewind()
 	return nil`},
-	{"patches", "a_page_with_another_number_keeps_the_first", "txn/writer.go", `	return fresh, true, w.Free(ref)`, `	return fresh, true, nil`},
+	{"patches", "a_page_with_another_number_keeps_the_first", "txn/hand.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
 	{"patches", "a_page_with_another_number_loses_its_patch", "pager/patch.go", `	fresh, err = p.PatchBeside(base, epoch, owner, changes)`, `	fresh, err = p.PatchBeside(base, epoch, owner, changes[:0])`},
-	{"patches", "what_patches_change_goes_like_other_pages", "txn/writer.go", `		w.freed[n].base = ref == base`, `		w.freed[n].base = false`},
+	{"patches", "what_patches_change_goes_like_other_pages", "txn/hand.go", `		h.freed[n].base = ref == base`, `		h.freed[n].base = false`},
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/patch.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
 	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
@@ -173,7 +217,7 @@ var storeMutants = []mutant{
 	{"patches", "a_patch_that_is_written_stays", "pager/write.go", `			atomic.StorePointer(&s.patch, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayPatch = true`},
-	{"patches", "patches_have_no_bound", "txn/writer.go", `	if !w.mayPatch || s.pg.PatchBytes() > s.fullFrames() || `, `	if !w.mayPatch || `},
+	{"patches", "patches_have_no_bound", "txn/hand.go", `	if !h.mayPatch || h.sharing == nil && !h.s.mayPatch() || `, `	if !h.mayPatch || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !kept(changes, i) {`, `	if changes != nil && !kept(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/patch.go", `	if i < from || i >= to {`, `	if false {`},
 	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= size + leafEntry

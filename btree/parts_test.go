@@ -1,0 +1,269 @@
+package btree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// requireRows says that the tree has exactly the rows of the model.
+func requireRows(t *testing.T, m *memory, tree Tree, want *model) {
+	t.Helper()
+	require.Equal(t, uint64(len(want.keys)), tree.Rows)
+	var c Cursor
+	c.Reset(m, tree)
+	ok := c.First()
+	for _, key := range want.keys {
+		require.True(t, ok, key)
+		require.Equal(t, key, string(c.Key()))
+		require.True(t, bytes.Equal(want.rows[key].value, c.Value()), key)
+		ok = c.Next()
+	}
+	require.False(t, ok)
+	require.NoError(t, c.Err())
+}
+
+// partsKey is a key of a length that branches of few and of many children come of.
+func partsKey(i, pad int) []byte { return append(fmt.Appendf(nil, "%06d", i), make([]byte, pad)...) }
+
+// TestPartsAreTheTree: whatever is changed in parts, in whatever order beside each other, the tree has the same rows afterwards as one that was
+// changed as a whole, and no page is lost or used twice.
+func TestPartsAreTheTree(t *testing.T) {
+	racetest.OneGoroutine(t)
+	met := map[string]int{}
+	rounds := 400
+	if testing.Short() {
+		rounds = 150
+	}
+	for round := range rounds {
+		r := rand.New(rand.NewPCG(uint64(round), 77))
+		m := newMemory(pager.MinPageSize << r.IntN(2))
+		m.patches, m.low = r.IntN(2) == 0, r.IntN(3) == 0
+		pad, keys := r.IntN(m.pageSize/6), 20+r.IntN(6000)
+		if pad > 200 {
+			keys = 20 + keys/8
+		}
+		want, tree := newModel(), Tree{}
+		for range r.IntN(2 * keys) {
+			key, value := partsKey(r.IntN(keys), pad), make([]byte, r.IntN(60))
+			_, err := Put(m, &tree, key, value, 0)
+			require.NoError(t, err)
+			want.put(string(key), value, 0)
+		}
+		m.commit(t)
+		for range 1 + r.IntN(3) {
+			changes := someParts(r, keys, pad, want)
+			most := 2 + r.IntN(MaxParts)
+			var p Parts
+			before := tree
+			n, err := p.Cut(m, tree, changes, most)
+			require.NoError(t, err)
+			require.Equal(t, before, tree)
+			require.LessOrEqual(t, n, min(most, MaxParts))
+			if n == 1 {
+				met["whole"]++
+				m.requireSound(t, tree)
+				continue
+			}
+			met["cut"]++
+			if p.level < tree.Depth-1 {
+				met["cut below the root"]++
+			}
+			of := make([][]Change, n)
+			for _, c := range changes {
+				i := p.Of(c.Key)
+				require.True(t, i == 0 || bytes.Compare(p.seps[i], c.Key) <= 0)
+				require.True(t, i == n-1 || bytes.Compare(c.Key, p.seps[i+1]) < 0)
+				of[i] = append(of[i], c)
+			}
+			fingers := make([]Finger, n)
+			for left := len(changes); left > 0; {
+				i := r.IntN(n)
+				some := of[i][:min(len(of[i]), 1+r.IntN(MaxWays))]
+				of[i] = of[i][len(some):]
+				left -= len(some)
+				var ways Ways
+				require.NoError(t, ways.Find(m, *p.Tree(i), &fingers[i], some))
+				for k := range some {
+					c := &some[k]
+					was, err := ways.Apply(m, p.Tree(i), &fingers[i], k, c)
+					require.NoError(t, err)
+					if c.Delete {
+						require.Equal(t, want.delete(string(c.Key)), was)
+					} else {
+						require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
+					}
+				}
+			}
+			for i := range n {
+				switch d := p.Tree(i).Depth; {
+				case d == 0:
+					met["nothing is left of a part"]++
+				case d-1 < p.level:
+					met["a part is lower"]++
+				case d-1 > p.level:
+					met["a part is higher"]++
+				}
+			}
+			require.NoError(t, p.Join(m, &tree))
+			switch {
+			case tree.Depth == 0:
+				met["nothing is left"]++
+			case tree.Depth < before.Depth:
+				met["lower"]++
+			case tree.Depth > before.Depth:
+				met["higher"]++
+			}
+			m.requireSound(t, tree)
+			requireRows(t, m, tree, want)
+			require.Nil(t, p.seps[1], "pages may be gone tomorrow")
+			require.Nil(t, p.was.items[:1][0].sep)
+			m.commit(t)
+		}
+	}
+	for _, what := range []string{
+		"whole", "cut", "cut below the root", "nothing is left of a part", "a part is lower", "a part is higher", "nothing is left", "lower", "higher",
+	} {
+		require.Positive(t, met[what], "%s: %v", what, met)
+	}
+}
+
+// someParts are changes of one kind or another: here and there, mostly deletions, of all that is there, or of one end of it.
+func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
+	kind := r.IntN(5)
+	from, n := 0, 1+r.IntN(2*keys)
+	switch kind {
+	case 1: // all goes
+		for _, key := range now.keys {
+			changes = append(changes, Change{Key: []byte(key), Delete: true})
+		}
+		r.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
+		return changes
+	case 2: // and nearly all
+		for _, key := range now.keys {
+			if r.IntN(20) > 0 {
+				changes = append(changes, Change{Key: []byte(key), Delete: true})
+			}
+		}
+		return changes
+	case 3: // one end
+		from = keys / 3
+	}
+	for range n {
+		c := Change{Key: partsKey(from+r.IntN(keys-from), pad)}
+		if kind == 4 { // between those that are there
+			c.Key = append(c.Key, byte(r.IntN(256)))
+		}
+		if c.Delete = r.IntN(3) == 0; !c.Delete {
+			c.Value, c.Tag = make([]byte, r.IntN(60)), randomTag(r)
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// TestCutSharesTheChanges: about as many to each part, and none where they would not be shared.
+func TestCutSharesTheChanges(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 60_000, 40)
+	require.Equal(t, uint8(3), tree.Depth)
+	r := rand.New(rand.NewPCG(5, 6))
+	cut := func(most int, key func(i int) int) []int {
+		changes := make([]Change, 3000)
+		for i := range changes {
+			changes[i].Key = number(key(i))
+		}
+		var p Parts
+		n, err := p.Cut(m, tree, changes, most)
+		require.NoError(t, err)
+		shares := make([]int, n)
+		for i := range changes {
+			if n > 1 {
+				shares[p.Of(changes[i].Key)]++
+			}
+		}
+		return shares
+	}
+	anywhere := func(int) int { return r.IntN(60_000) }
+	for _, most := range []int{2, 3, 4, 8} {
+		shares := cut(most, anywhere)
+		require.Len(t, shares, most)
+		require.Less(t, slices.Max(shares), 2*3000/most, "%v", shares)
+		require.Greater(t, slices.Min(shares), 3000/most/2, "%v", shares)
+	}
+	require.Len(t, cut(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
+	require.Len(t, cut(4, func(i int) int { return 60_000 + i }), 1, "behind all that is there")
+	require.Len(t, cut(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one place")
+	require.Greater(t, len(cut(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one place")
+	require.Len(t, cut(1, anywhere), 1)
+	require.GreaterOrEqual(t, len(cut(MaxParts, anywhere)), 8, "as far as the root has children")
+	require.Len(t, cut(4, func(i int) int { return i % 2 * 59_000 }), 2, "in two places")
+}
+
+// TestPartsMeetWhatTheTreeMeets: errors of the pages and of the writer.
+func TestPartsMeetWhatTheTreeMeets(t *testing.T) {
+	m := newMemory(4096)
+	tree := load(t, m, 60_000, 40)
+	var changes []Change
+	for i := range 1000 {
+		changes = append(changes, Change{Key: number(i * 60)})
+	}
+	var p Parts
+	for _, wrong := range []Tree{{Root: tree.Root, Depth: 2}, {Root: tree.Root, Depth: maxDepth + 1}} {
+		_, err := p.Cut(m, wrong, changes, 4)
+		require.ErrorIs(t, err, badfile.ErrCorrupt)
+	}
+	for _, small := range []Tree{{}, {Root: tree.Root, Depth: 1}} {
+		n, err := p.Cut(m, small, changes, 4)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+	}
+	n, err := p.Cut(m, tree, changes, 4)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	full := errors.New("full")
+	m.fail = full
+	again := tree
+	require.ErrorIs(t, p.Join(m, &again), full)
+	require.Equal(t, tree, again)
+	_, err = p.Cut(m, tree, changes, 4)
+	require.ErrorIs(t, err, full)
+}
+
+// TestEntriesOfAnySizeAreGivenToBranches: as even as may be, and none too full.
+func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for range 300 {
+		size := pager.MinPageSize << r.IntN(4)
+		m := newMemory(size)
+		items := make([]item, 1+r.IntN(600))
+		rows, most := uint64(0), 1+r.IntN(MaxKey(size)-6)
+		for i := range items {
+			leaf, b, err := m.New(pager.KindLeaf, 0)
+			require.NoError(t, err)
+			initLeaf(b)
+			sp := partsKey(i, r.IntN(most))
+			var c cell
+			c.set(sp, nil, 0)
+			leafInsert(b, 0, &c, true)
+			items[i] = item{sp, leaf, 1}
+			rows++
+		}
+		tree, err := build(m, 1, items)
+		require.NoError(t, err)
+		require.Equal(t, rows, tree.Rows)
+		m.requireSound(t, tree)
+		if room := size - offHeads; itemsSize(items)-len(items[0].sep) <= room {
+			require.Equal(t, uint8(2), tree.Depth)
+		}
+	}
+}

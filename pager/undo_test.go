@@ -1,0 +1,120 @@
+package pager
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// undoBed is a pager whose undo is open for a transaction that owns pages under 9, and the frame of a page that was born under 5.
+func undoBed(t *testing.T) (u *Undo, ref Ref, b []byte) {
+	t.Helper()
+	p := memoryBed().newPager(t, MinPageSize)
+	id, b, err := p.New(5)
+	require.NoError(t, err)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	u = p.Undo()
+	require.True(t, u.Open(2, 9, func() []uint64 { return []uint64{3} }))
+	return u, Ref{id, 2}, b
+}
+
+// overwrite is one operation of a keeper.
+func overwrite(t *testing.T, k *Keeper, ref Ref, b []byte, from, to int, with byte) {
+	t.Helper()
+	require.True(t, k.Changeable(ref))
+	require.True(t, k.Enter())
+	defer k.Leave()
+	k.Keep(ref.Pgid, from, to)
+	copy(b[from:to], bytes.Repeat([]byte{with}, to-from))
+}
+
+// TestWhatKeepersHaveKeptIsInOrder: a page that one keeper's hand has changed, and then another's, is what it was after a rollback, and is it for readers.
+func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
+	for _, rollback := range []bool{true, false} {
+		u, ref, b := undoBed(t)
+		was := bytes.Clone(b)
+		overwrite(t, u.Own(), ref, b, 100, 110, 1)
+		ks := u.Lend(3)
+		require.Same(t, u.Own(), ks[0])
+		overwrite(t, ks[2], ref, b, 105, 120, 2)
+		u.Gather()
+		overwrite(t, u.Own(), ref, b, 90, 107, 3)
+		ks = u.Lend(2)
+		overwrite(t, ks[1], ref, b, 95, 118, 4)
+		if rollback {
+			u.Gather()
+			u.Rollback()
+			require.Equal(t, was, b)
+			continue
+		}
+		u.Freeze()
+		s := u.p.table.peek(ref.Pgid)
+		before, err := u.earlier(ref.Pgid, s, 3) // while it is lent
+		require.NoError(t, err)
+		require.Equal(t, was, before)
+		u.Gather()
+		before, err = u.earlier(ref.Pgid, s, 3)
+		require.NoError(t, err)
+		require.Equal(t, was, before)
+		u.Rollback()
+		require.Equal(t, was, b)
+	}
+}
+
+// TestReaderStopsAllKeepers: whoever comes freezes what was lent, too, until the next transaction opens the undo.
+func TestReaderStopsAllKeepers(t *testing.T) {
+	u, ref, b := undoBed(t)
+	ks := u.Lend(3)
+	for _, k := range ks {
+		overwrite(t, k, ref, b, 100, 110, 1)
+	}
+	u.Freeze()
+	for _, k := range ks {
+		require.False(t, k.Enter())
+		require.True(t, k.Spent())
+	}
+	for _, k := range u.Lend(3) {
+		require.False(t, k.Enter(), "lent since")
+	}
+	u.Gather()
+	require.False(t, u.Own().Enter())
+	u.Committed(11)
+	u.Show(11, func() {})
+	require.False(t, u.Open(2, 12, func() []uint64 { return []uint64{8} }), "that reader is there yet")
+	require.True(t, u.Open(2, 12, func() []uint64 { return nil }))
+	require.True(t, u.Own().Enter())
+	u.Own().Leave()
+	require.False(t, ks[1].Enter(), "it has not been lent")
+}
+
+// TestKeepersShareWhatMayBeKept: together they keep no more than one.
+func TestKeepersShareWhatMayBeKept(t *testing.T) {
+	u, ref, b := undoBed(t)
+	kept := 0
+	for round := 0; ; round++ {
+		require.Less(t, round, 1000)
+		any := false
+		for _, k := range u.Lend(4) {
+			for range 50 {
+				if k.Spent() {
+					break
+				}
+				overwrite(t, k, ref, b, 100, 400, 1)
+				kept += 300
+				any = true
+			}
+		}
+		u.Gather()
+		if !any {
+			break
+		}
+	}
+	bytesLeft, pieces := u.left()
+	require.Greater(t, kept, u.most/2)
+	require.Less(t, kept, u.most+4*400, "%d bytes and %d pieces are left", bytesLeft, pieces)
+	require.True(t, u.Own().Spent())
+	u.Rollback()
+}

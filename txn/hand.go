@@ -1,0 +1,310 @@
+package txn
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/invariant"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A hand changes trees for a transaction, and holds the pages that it has taken for that and given up. The writer has one; of a large
+// change others carry out a part, beside it: see hands.
+type hand struct {
+	s     *Store
+	w     *writer
+	base  pager.Epoch // of the state that the transaction began from
+	owner uint64      // pages born under it may be changed in place; a savepoint takes a new one
+	first uint64      // the transaction's first owner
+	saved bool        // there are savepoints
+
+	mayPatch bool          // leaves may get patches
+	mayUndo  bool          // pages may be changed in place, if the undo can be opened
+	keeper   *pager.Keeper // of the undo, once it is opened
+
+	// taken lists every page that was taken, spare those of them that were given up again and may be taken anew.
+	// freed are pages to give back at commit: of earlier states, or the transaction's own from before a savepoint.
+	taken []run
+	spare []pager.Pgid
+	freed []freedRun
+
+	// sharing is held while what all pages have in common is changed, by hands that are at work beside each other; nil: there is only one.
+	sharing *sync.Mutex
+	over    bool // what is carried out frees space: see pager.Overdraft. For hands that share.
+}
+
+type run struct {
+	id pager.Pgid
+	n  uint32
+}
+
+// freedRun is pages that some state reaches and newer ones do not.
+type freedRun struct {
+	id     pager.Pgid
+	birth  uint64      // serial under which they were born; 0: before the store was opened
+	serial uint64      // first version that does not reach them
+	n      uint32      // 0: only the frame goes, the page stays
+	epoch  pager.Epoch // of birth
+	until  pager.Epoch // first checkpoint that does not reach them
+	own    bool        // born in the transaction that frees them
+	named  bool        // perhaps, by the log
+	base   bool        // of a patched page: it stays until that has been written
+}
+
+// share takes what all pages have in common, until unshare.
+func (h *hand) share() {
+	if h.sharing != nil {
+		h.sharing.Lock()
+		h.s.pg.Overdraft(h.over)
+	}
+}
+
+func (h *hand) unshare() {
+	if h.sharing != nil {
+		h.sharing.Unlock()
+	}
+}
+
+// spaceError is that of the store, but that a hand which works beside others leaves it to the transaction: the store may tell its user.
+func (h *hand) spaceError(err error) error {
+	if h.sharing != nil {
+		return &needed{err}
+	}
+	return h.s.spaceError(err)
+}
+
+// needed is why there was no page for a hand.
+type needed struct{ err error }
+
+func (e *needed) Error() string { return e.err.Error() }
+
+// PageSize, Page, Leaf, Extent, Ask, Near, Owned, Edit, Patchable, Base, Patch, PatchBeside, Renumber, InPlace, New, Free, NewExtent and
+// FreeExtent make it a btree.Writer.
+func (h *hand) PageSize() int { return h.s.pg.PageSize() }
+
+func (h *hand) Page(ref pager.Ref) ([]byte, error) { return h.s.pg.Page(ref, h.base) }
+
+func (h *hand) Leaf(ref pager.Ref) (b, changes []byte, err error) { return h.s.pg.Leaf(ref, h.base) }
+
+func (h *hand) Extent(ref pager.Ref, size int) ([]byte, error) { return h.s.pg.Extent(ref, size) }
+
+func (h *hand) Ask(ref pager.Ref) { h.s.pg.Ask(ref) }
+
+func (h *hand) Near(ref pager.Ref, n int) []byte { return h.s.pg.Near(ref, h.base, n) }
+
+func (h *hand) Owned(ref pager.Ref) bool {
+	return ref.Epoch == h.s.epoch && h.s.pg.Owner(ref.Pgid) == h.owner
+}
+
+func (h *hand) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+	if h.Owned(ref) {
+		b, err := h.frame(ref)
+		return ref, b, err
+	}
+	old, changes, err := h.Leaf(ref)
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	fresh, b, err := h.take()
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	if err := h.s.pg.Merge(fresh, b, old, changes); err != nil {
+		return pager.Ref{}, nil, err
+	}
+	return fresh, b, h.Free(ref)
+}
+
+func (h *hand) frame(ref pager.Ref) ([]byte, error) {
+	if h.sharing != nil && !h.s.pg.InFrame(ref.Pgid) {
+		h.share()
+		defer h.unshare()
+	}
+	return h.s.pg.Frame(ref, h.base)
+}
+
+// Patchable gives patches to leaves of stores of which not all fit into the frames between two checkpoints: in others every leaf gets so many
+// rows that it may as well have a frame at once.
+func (h *hand) Patchable(ref pager.Ref) (most int) {
+	if !h.mayPatch || h.sharing == nil && !h.s.mayPatch() || !h.s.pg.Patchable(ref, h.s.epoch) {
+		return 0
+	}
+	return h.s.pg.MostPatch()
+}
+
+// mayPatch says that patches have not taken all of their memory. Writer lock.
+func (s *Store) mayPatch() bool { return s.pg.PatchBytes() <= s.fullFrames() }
+
+func (h *hand) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+	return h.s.pg.Base(ref, h.base, h.s.epoch)
+}
+
+func (h *hand) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	h.share()
+	fresh, err := h.s.pg.Patch(ref, base, h.s.epoch, h.owner, changes)
+	h.unshare()
+	if err != nil {
+		return pager.Ref{}, h.spaceError(err)
+	}
+	if fresh == ref {
+		return ref, nil
+	}
+	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	n := len(h.freed)
+	if err := h.Free(ref); err != nil {
+		return pager.Ref{}, err
+	}
+	if len(h.freed) > n {
+		h.freed[n].base = ref == base
+	}
+	return fresh, nil
+}
+
+func (h *hand) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) {
+	h.share()
+	fresh, err := h.s.pg.PatchBeside(base, h.s.epoch, h.owner, changes)
+	h.unshare()
+	if err != nil {
+		return pager.Ref{}, h.spaceError(err)
+	}
+	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	return fresh, nil
+}
+
+// Renumber is for a writer that is packing, by itself.
+func (h *hand) Renumber(ref pager.Ref) (fresh pager.Ref, done bool, err error) {
+	if ref.Epoch < h.s.epoch || h.Owned(ref) {
+		return ref, false, nil
+	}
+	if h.s.pg.InFrame(ref.Pgid) {
+		fresh, _, err = h.Edit(ref)
+		return fresh, err == nil, err
+	}
+	fresh, done, err = h.s.pg.Renumber(ref, h.s.epoch, h.owner)
+	if err != nil {
+		return ref, false, h.spaceError(err)
+	}
+	if !done {
+		return ref, false, nil
+	}
+	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	return fresh, true, h.Free(ref)
+}
+
+// InPlace is where to keep what is overwritten in pages of earlier transactions; nil: they are copied. It is settled when the
+// transaction changes its first page: versions that will be visible later, with a sync, must not be any more.
+func (h *hand) InPlace() *pager.Keeper {
+	if h.mayUndo {
+		h.openUndo()
+	}
+	if h.keeper != nil && h.keeper.Spent() {
+		h.keeper = nil
+	}
+	return h.keeper
+}
+
+func (h *hand) openUndo() {
+	h.mayUndo = false
+	s := h.s
+	s.queueMu.Lock()
+	seen := len(s.queue) == 0
+	s.queueMu.Unlock()
+	if seen && s.pg.Undo().Open(s.epoch, h.first, s.holders) {
+		h.keeper = s.pg.Undo().Own()
+	}
+}
+
+// noUndo makes the transaction copy pages from now on.
+func (h *hand) noUndo() { h.mayUndo, h.keeper = false, nil }
+
+func (h *hand) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
+	ref, b, err := h.take()
+	if err != nil {
+		return ref, nil, err
+	}
+	clear(b)
+	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
+	return ref, b, nil
+}
+
+// take gets a page with a frame, content unknown.
+func (h *hand) take() (pager.Ref, []byte, error) {
+	h.share()
+	defer h.unshare()
+	if n := len(h.spare); n > 0 {
+		id := h.spare[n-1]
+		h.spare = h.spare[:n-1]
+		b, err := h.s.pg.Again(id, h.owner)
+		return pager.Ref{Pgid: id, Epoch: h.s.epoch}, b, err
+	}
+	id, b, err := h.s.pg.New(h.owner)
+	if err != nil {
+		return pager.Ref{}, nil, h.spaceError(err)
+	}
+	h.taken = append(h.taken, run{id, 1})
+	return pager.Ref{Pgid: id, Epoch: h.s.epoch}, b, nil
+}
+
+// Free gives a page back. A page of this transaction that no savepoint can need is taken again next; every other one
+// waits for the commit.
+func (h *hand) Free(ref pager.Ref) error { return h.free(ref, 1) }
+
+func (h *hand) free(ref pager.Ref, n uint32) error {
+	owner := h.s.pg.Owner(ref.Pgid)
+	if invariant.On && ref.Epoch > h.s.epoch {
+		invariant.Fail("txn: freed page %v is of the future", ref)
+	}
+	if owner == h.owner && n == 1 && !h.saved {
+		h.s.pg.SetOwner(ref.Pgid, 0)
+		h.spare = append(h.spare, ref.Pgid)
+		return nil
+	}
+	if err := h.touch(ref, n); err != nil {
+		return err
+	}
+	h.freed = append(h.freed, freedRun{})
+	f := &h.freed[len(h.freed)-1] // field by field: a literal would be made elsewhere and copied, which waits for it to be there
+	f.id, f.n, f.epoch, f.birth, f.own = ref.Pgid, n, ref.Epoch, owner, owner >= h.first
+	return nil
+}
+
+// touch sees to it that the pages can be freed.
+func (h *hand) touch(ref pager.Ref, n uint32) error {
+	h.share()
+	defer h.unshare()
+	if uint64(len(h.freed)) >= h.s.pg.Pages() { // A damaged tree can come to a page by many ways, and to all below it.
+		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
+	}
+	return h.s.pg.Touch(ref.Pgid, uint64(n))
+}
+
+// errExtent is a mistake of hands: large values are for the writer's own.
+var errExtent = errors.New("txn: a hand beside others has a large value to store")
+
+func (h *hand) NewExtent(value []byte) (pager.Ref, error) {
+	if h.sharing != nil {
+		return pager.Ref{}, errExtent
+	}
+	ref, n, err := h.s.pg.NewExtent(h.s.epoch, h.owner, value, h.w.names(len(value)))
+	if n > 0 {
+		h.taken = append(h.taken, run{ref.Pgid, uint32(n)})
+	}
+	switch {
+	case err != nil && n == 0: // nothing was written yet
+		return ref, h.s.spaceError(err)
+	case err != nil:
+		return ref, h.s.dataError(err)
+	}
+	h.w.extent = ref
+	return ref, nil
+}
+
+func (h *hand) FreeExtent(ref pager.Ref, size int) error {
+	n := len(h.freed)
+	err := h.free(ref, uint32(pager.ExtentPages(size, h.PageSize())))
+	if err == nil && len(h.freed) > n {
+		h.freed[n].named = size >= h.s.nameFrom()
+	}
+	return err
+}

@@ -1,0 +1,348 @@
+package txn
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// anyChanges are n changes of keys below rows, some of them more than once.
+func anyChanges(rnd *rand.Rand, n, rows int) []Change {
+	changes := make([]Change, n)
+	for i := range changes {
+		c := &changes[i]
+		if c.Key = scoutKey(rnd.IntN(rows)); rnd.IntN(3) == 0 {
+			c.Delete = true
+			continue
+		}
+		c.Value, c.Tag = make([]byte, rnd.IntN(120)), int64(rnd.IntN(3))
+		for k := range c.Value {
+			c.Value[k] = byte(i)
+		}
+	}
+	return changes
+}
+
+// TestHandsDoWhatOneDoes: many changes come to the same rows, the same answers and the same state after recovery, whether one hand carries them out or
+// several do, in stores whose pages are all in frames, are written early, or have patches; transactions that are rolled back leave nothing.
+func TestHandsDoWhatOneDoes(t *testing.T) {
+	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "patches": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			racetest.OneGoroutine(t)
+			const rows = 12_000
+			together, left, patched := 0, 0, 0
+			open := func(from int) (*Store, vfs.FS) {
+				fs := vfs.NewMemory()
+				o := testOptions(fs)
+				o.ManyFrom, o.CacheBytes, o.CheckpointBytes = from, cache, 1<<20
+				s := openTest(t, "/a.ebb", o)
+				fillTree(t, s, rows)
+				return s, fs
+			}
+			one, _ := open(1 << 30)
+			several, fs := open(2)
+			rnd := rand.New(rand.NewPCG(11, uint64(cache)))
+			rounds := 80
+			if racetest.Enabled {
+				rounds = 20
+			}
+			for round := range rounds {
+				var some [][]Change
+				for range 1 + rnd.IntN(3) {
+					some = append(some, anyChanges(rnd, 1+rnd.IntN(2000), rows))
+				}
+				ahead, commit := rnd.IntN(3) == 0, rnd.IntN(4) > 0
+				var was [2][]Info
+				for i, s := range []*Store{one, several} {
+					tx, err := s.Begin(t.Context(), true)
+					require.NoError(t, err)
+					foretell := ahead && tx.MayLogAhead(100, 100_000, 200) && !slices.ContainsFunc(slices.Concat(some...), func(c Change) bool { return c.Tag != 0 })
+					if foretell {
+						for k := range some {
+							for j := range some[k] {
+								tx.Foretell(9, &some[k][j])
+							}
+						}
+						require.NoError(t, tx.LogAhead())
+					}
+					for _, changes := range some {
+						infos := make([]Info, len(changes))
+						require.NoError(t, tx.Apply(9, changes, infos))
+						was[i] = append(was[i], infos...)
+						if h := s.w.hands; h != nil && h.useful {
+							together++
+							left += len(h.left)
+							if s.w.mayPatch && s.pg.PatchBytes() > 0 {
+								patched++
+							}
+						}
+					}
+					if commit {
+						require.NoError(t, tx.Commit(NoSync))
+					} else {
+						tx.Rollback()
+					}
+				}
+				require.Equal(t, was[0], was[1])
+				if round%10 == 9 {
+					var want, got map[string]string
+					view(t, one, func(tx *Tx) { want = contents(t, tx, 9) })
+					view(t, several, func(tx *Tx) { got = contents(t, tx, 9) })
+					require.Equal(t, want, got)
+				}
+			}
+			require.Greater(t, together, rounds/2)
+			require.Equal(t, name != "fits", left > 0, "%d", left)
+			require.Equal(t, name != "fits", patched > 0, "%d", patched)
+			// Recovery carries the log out one by one.
+			again, err := Open("/a.ebb", testOptions(copyFiles(t, fs)))
+			require.NoError(t, err)
+			var want, got map[string]string
+			view(t, several, func(tx *Tx) { want = contents(t, tx, 9) })
+			view(t, again, func(tx *Tx) { got = contents(t, tx, 9) })
+			require.Equal(t, want, got)
+			require.NoError(t, again.Close())
+		})
+	}
+}
+
+// TestSnapshotsBesideHands: readers come at any moment of transactions that change every row by several hands, and are rolled back as often as not. Each sees one
+// state, and none that was undone.
+func TestSnapshotsBesideHands(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	o := testOptions(vfs.NewMemory())
+	o.Inline, o.ManyFrom, o.CacheBytes = false, 2, 16<<20
+	s := openTest(t, "/a.ebb", o)
+	const rows = 3000
+	all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
+	put := func(n uint32, commit bool) {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
+		changes := make([]Change, 0, rows)
+		for _, i := range all {
+			changes = append(changes, Change{Key: scoutKey(i), Value: value})
+		}
+		tx.Expect(rows)
+		for some := range slices.Chunk(changes, rows/3) {
+			require.NoError(t, tx.Apply(CatalogTree, some, nil))
+		}
+		if commit {
+			require.NoError(t, tx.Commit(NoSync))
+		} else {
+			tx.Rollback()
+		}
+	}
+	put(0, true)
+	inPlace := 0
+	besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
+		put(n, n%2 == 0)
+		if s.w.hands != nil && s.w.hands.of[1].keeper != nil {
+			inPlace++
+		}
+	})
+	if !racetest.Enabled { // A reader comes before they have begun.
+		require.Positive(t, inPlace, "more than one hand has changed pages in place")
+	}
+	for left := 0; s.w.hands.there.Load() > 0; left++ {
+		require.Less(t, left, 5000, "helpers go when there is nothing to do")
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with large values, and those behind a savepoint are one hand's.
+func TestHandsLeaveSmallThingsAlone(t *testing.T) {
+	s := scoutStore(t, false, 9000)
+	s.o.ManyFrom, s.o.ManyRows = 100, 5000
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 500, 9000)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(10)) })
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	by := func(id TreeID, changes []Change) bool {
+		done, err := tx.applyByHands(id, changes, nil)
+		require.NoError(t, err)
+		return done
+	}
+	require.True(t, by(9, changes))
+	require.False(t, by(9, changes[:99]))
+	require.False(t, by(10, changes))
+	large := slices.Clone(changes)
+	large[400] = Change{Key: scoutKey(1), Value: make([]byte, 3000)}
+	require.False(t, by(9, large))
+	place := make([]Change, 500)
+	for i := range place {
+		place[i] = Change{Key: fmt.Appendf(nil, "zz-%06d", i)}
+	}
+	require.False(t, by(9, place))
+	_, err = tx.applyByHands(77, changes, nil)
+	require.ErrorIs(t, err, ErrNoTree)
+	require.NoError(t, tx.Err(), "a mistake of the caller's")
+	s.o.MaxTxnBytes = tx.Bytes() + 100
+	require.False(t, by(9, changes), "whoever tells of the bound")
+	s.o.MaxTxnBytes = 1 << 30
+	runtime.GOMAXPROCS(1)
+	require.False(t, by(9, changes))
+	runtime.GOMAXPROCS(2)
+	tx.Savepoint()
+	require.False(t, by(9, changes))
+	tx.Rollback()
+	_, err = tx.applyByHands(9, changes, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Apply(9, changes, nil), ErrTxnDone)
+}
+
+// TestHandThatPanics: the panic is the caller's, what it says tells where it came from, and the transaction can be rolled back.
+func TestHandThatPanics(t *testing.T) {
+	s := scoutStore(t, false, 9000)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	var want map[string]string
+	view(t, s, func(tx *Tx) { want = contents(t, tx, 9) })
+	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 2000, 9000)
+	for range 20 {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		func() {
+			defer func() {
+				said, ok := recover().(string)
+				require.True(t, ok)
+				require.Contains(t, said, "index out of range")
+				require.Contains(t, said, "(*worker).apply")
+			}()
+			_ = tx.Apply(9, changes, make([]Info, 1000)) // too few of them
+		}()
+		require.Nil(t, s.w.sharing)
+		tx.Rollback()
+		view(t, s, func(tx *Tx) { require.Equal(t, want, contents(t, tx, 9)) })
+	}
+}
+
+// TestHandThatMeetsDamage: the transaction is dead, and nothing of it stays.
+func TestHandThatMeetsDamage(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		disk := crashfs.New(crashfs.Options{})
+		o := testOptions(disk)
+		o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		want := fillTree(t, s, 9000)
+		require.NoError(t, s.Close())
+		size := disk.Used()
+		f, err := disk.Open("/a.ebb", vfs.Write)
+		require.NoError(t, err)
+		leaves := 0
+		for at := int64(2 * 4096); at+4096 <= size; at += 4096 {
+			b := make([]byte, 4096)
+			_ = vfs.ReadFull(f, b, at)
+			if h := pager.ReadHeader(b); h.Kind != pager.KindLeaf || h.Count < 20 {
+				continue
+			}
+			if leaves++; leaves%20 == 0 {
+				_, err := f.WriteAt([]byte("damaged"), at+100)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, f.Close())
+		s, err = Open("/a.ebb", o)
+		require.NoError(t, err)
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		changes := someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000)
+		err = tx.Apply(9, changes, nil)
+		for i := 0; err == nil && i < 3; i++ { // a scout may have had this turn
+			err = tx.Apply(9, changes, nil)
+		}
+		require.ErrorIs(t, err, badfile.ErrCorrupt)
+		require.ErrorIs(t, tx.Err(), badfile.ErrCorrupt)
+		require.ErrorIs(t, tx.Commit(Sync), badfile.ErrCorrupt)
+		tx.Rollback()
+		require.NoError(t, s.failure())
+		read := 0
+		for key := range want {
+			view(t, s, func(tx *Tx) { // which is dead once it has met damage
+				if v, _, found, err := tx.Get(9, []byte(key)); err == nil {
+					require.True(t, found && string(v) == "value")
+					read++
+				}
+			})
+		}
+		require.Greater(t, read, 5000)
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestHandThatCannotRead: one read that fails is the transaction's end, though it would succeed the next time: what the hand was at may be half done.
+func TestHandThatCannotRead(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.ManyFrom, o.Inline, o.CacheBytes = 2, false, 4<<20
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	fillTree(t, s, 9000)
+	require.NoError(t, s.Close())
+	s, err = Open("/a.ebb", o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	update(t, s, func(tx *Tx) { _, err = tx.Put(9, scoutKey(0), []byte("value"), 0) }) // starts the log
+	require.NoError(t, err)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: 30})
+	err = tx.Apply(9, someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000), nil)
+	require.Equal(t, 1, in.Fired())
+	require.True(t, s.w.hands.useful)
+	require.ErrorIs(t, err, pager.ErrRead)
+	require.ErrorIs(t, tx.Commit(Sync), pager.ErrRead)
+	tx.Rollback()
+	view(t, s, func(tx *Tx) {
+		got := contents(t, tx, 9)
+		require.Len(t, got, 9000)
+		for _, value := range got {
+			require.Equal(t, "value", value)
+		}
+	})
+}
+
+// TestHandsMeetTheBound: there is no page for one of them. The transaction says so, is rolled back, and room can be made.
+func TestHandsMeetTheBound(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		o := testOptions(vfs.NewMemory())
+		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
+		s := openTest(t, "/a.ebb", o)
+		want := fillTree(t, s, 3000)
+		rnd := rand.New(rand.NewPCG(1, 9))
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		for err == nil {
+			changes := make([]Change, 1000)
+			for i := range changes {
+				changes[i] = Change{Key: scoutKey(rnd.IntN(100_000)), Value: make([]byte, 200)}
+			}
+			err = tx.Apply(9, changes, nil)
+		}
+		require.ErrorIs(t, err, ErrNoSpace)
+		require.True(t, s.wantRoom.Load())
+		tx.Rollback()
+		view(t, s, func(tx *Tx) { require.Equal(t, want, contents(t, tx, 9)) })
+		var gone []Change
+		for key := range maps.Keys(want) {
+			gone = append(gone, Change{Key: []byte(key), Delete: true})
+		}
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(9, gone, nil)) })
+		view(t, s, func(tx *Tx) { require.Empty(t, contents(t, tx, 9)) })
+	}
+}
