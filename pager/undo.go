@@ -189,13 +189,14 @@ func (u *Undo) Gather() {
 func (u *Undo) Freeze() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.opened.Load() {
-		u.opened.Store(false)
-		u.frozen = true
-		for _, k := range u.keepers[:max(u.lent, 1)] {
-			k.stop()
-		}
+	if !u.opened.Load() {
+		return
 	}
+	u.frozen = true
+	for _, k := range u.keepers[:max(u.lent, 1)] {
+		k.stop()
+	}
+	u.opened.Store(false) // last: another reader that finds it so goes on at once, and nobody may be changing a page any more
 }
 
 // Changeable says that the page may be changed in place between Enter and Leave: no checkpoint has come since it was born,

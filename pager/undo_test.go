@@ -3,6 +3,7 @@ package pager
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -88,6 +89,28 @@ func TestReaderStopsAllKeepers(t *testing.T) {
 	require.True(t, u.Own().Enter())
 	u.Own().Leave()
 	require.False(t, ks[1].Enter(), "it has not been lent")
+}
+
+// TestEveryReaderWaitsForAllKeepers: as long as one of them is changing a page, whoever comes finds the undo opened, and waits; also if
+// another reader has stopped the rest already.
+func TestEveryReaderWaitsForAllKeepers(t *testing.T) {
+	const patience = 50 * time.Millisecond // only a mistake could need it
+	u, _, _ := undoBed(t)
+	for no := range 3 {
+		k := u.Lend(3)[no]
+		require.True(t, k.Enter())
+		frozen := make(chan struct{})
+		go func() {
+			u.Freeze()
+			close(frozen)
+		}()
+		require.Never(t, func() bool { return !u.Opened() }, patience, time.Millisecond, "keeper %d is inside", no)
+		k.Leave()
+		<-frozen
+		require.False(t, u.Opened())
+		u.Rollback()
+		require.True(t, u.Open(2, 9, func() []uint64 { return []uint64{3} }))
+	}
 }
 
 // TestKeepersShareWhatMayBeKept: together they keep no more than one.

@@ -145,9 +145,13 @@ var storeMutants = []mutant{
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/parts.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undo.go", `		own.kept = append(own.kept, k.kept...)
 `, ``},
-	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undo.go", `		for _, k := range u.keepers[:max(u.lent, 1)] {
-			k.stop()`, `		for _, k := range u.keepers[:1] {
-			k.stop()`},
+	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undo.go", `	for _, k := range u.keepers[:max(u.lent, 1)] {
+		k.stop()`, `	for _, k := range u.keepers[:1] {
+		k.stop()`},
+	{"rollback", "a_second_reader_does_not_wait_for_other_hands", "pager/undo.go", `	u.frozen = true
+	for _, k`, `	u.frozen = true
+	u.opened.Store(false)
+	for _, k`},
 	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undo.go", `u.keepers[:max(u.lent, 1)] { // They`, `u.keepers[:1] { // They`},
 	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken = append(w.taken, k.taken...)
 `, ``},
