@@ -198,6 +198,12 @@ func (p *Pager) Touch(id Pgid, n uint64) error {
 	return nil
 }
 
+// GroupOf is the range of pages, up to the end of the file, that Touch of one of them has made sure of.
+func (p *Pager) GroupOf(id Pgid) (from, to Pgid) {
+	from = Pgid(uint64(id) / p.space.perGroup * p.space.perGroup)
+	return max(from, 2), min(from+Pgid(p.space.perGroup), Pgid(p.space.end))
+}
+
 // Release makes freed pages available: no durable state and no snapshot reaches them any more.
 func (p *Pager) Release(id Pgid, n uint64) error {
 	if s := p.table.peek(id); s != nil {

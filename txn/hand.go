@@ -2,6 +2,7 @@ package txn
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -31,7 +32,8 @@ type hand struct {
 
 	// sharing is held while what all pages have in common is changed, by hands that are at work beside each other; nil: there is only one.
 	sharing *sync.Mutex
-	over    bool // what is carried out frees space: see pager.Overdraft. For hands that share.
+	touched touched // so that the lock is not asked for
+	over    bool    // what is carried out frees space: see pager.Overdraft. For hands that share.
 }
 
 type run struct {
@@ -228,22 +230,53 @@ func (h *hand) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	return ref, b, nil
 }
 
+// takeAhead is how many pages a hand takes at a time that works beside others: it has the lock that all of them want less often, and what the table of
+// pages says of its pages lies together, where no other processor writes.
+const takeAhead = 8
+
 // take gets a page with a frame, content unknown.
 func (h *hand) take() (pager.Ref, []byte, error) {
-	h.share()
-	defer h.unshare()
 	if n := len(h.spare); n > 0 {
 		id := h.spare[n-1]
 		h.spare = h.spare[:n-1]
-		b, err := h.s.pg.Again(id, h.owner)
+		b, err := h.again(id)
 		return pager.Ref{Pgid: id, Epoch: h.s.epoch}, b, err
 	}
+	h.share()
+	defer h.unshare()
 	id, b, err := h.s.pg.New(h.owner)
 	if err != nil {
 		return pager.Ref{}, nil, h.spaceError(err)
 	}
 	h.taken = append(h.taken, run{id, 1})
+	if h.sharing != nil {
+		h.takeSpare(takeAhead - 1)
+	}
 	return pager.Ref{Pgid: id, Epoch: h.s.epoch}, b, nil
+}
+
+// again gives a page that was given up another life. Who shares needs the lock only for one that has lost its frame.
+func (h *hand) again(id pager.Pgid) ([]byte, error) {
+	if h.sharing != nil && !h.s.pg.InFrame(id) {
+		h.share()
+		defer h.unshare()
+	}
+	return h.s.pg.Again(id, h.owner)
+}
+
+// takeSpare takes so many pages that nobody needs yet, if there are as many without more ado. Those that are left go back with the commit.
+func (h *hand) takeSpare(n int) {
+	h.s.pg.Overdraft(false) // that is for who needs a page; whoever shares next says it anew
+	from := len(h.spare)
+	for range n {
+		id, _, err := h.s.pg.New(0)
+		if err != nil {
+			break // Who needs one is told.
+		}
+		h.taken = append(h.taken, run{id, 1})
+		h.spare = append(h.spare, id)
+	}
+	slices.Reverse(h.spare[from:]) // the last one is taken first
 }
 
 // Free gives a page back. A page of this transaction that no savepoint can need is taken again next; every other one
@@ -271,12 +304,32 @@ func (h *hand) free(ref pager.Ref, n uint32) error {
 
 // touch sees to it that the pages can be freed.
 func (h *hand) touch(ref pager.Ref, n uint32) error {
+	if h.sharing != nil && n == 1 && h.touched.has(ref.Pgid, len(h.freed)) {
+		return nil
+	}
 	h.share()
 	defer h.unshare()
 	if uint64(len(h.freed)) >= h.s.pg.Pages() { // A damaged tree can come to a page by many ways, and to all below it.
 		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
 	}
-	return h.s.pg.Touch(ref.Pgid, uint64(n))
+	if err := h.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
+		return err
+	}
+	if h.sharing != nil {
+		h.touched.from, h.touched.to = h.s.pg.GroupOf(ref.Pgid)
+		h.touched.pages = int(h.s.pg.Pages())
+	}
+	return nil
+}
+
+// touched are the pages of one group of the free map, from up to to, that may be freed as long as fewer than pages have been.
+type touched struct {
+	from, to pager.Pgid
+	pages    int
+}
+
+func (t *touched) has(id pager.Pgid, freed int) bool {
+	return id >= t.from && id < t.to && freed < t.pages
 }
 
 // errExtent is a mistake of hands: large values are for the writer's own.

@@ -235,7 +235,7 @@ func (h *hands) work(count, n int) error {
 				k.keeper = keepers[i]
 			}
 		}
-		k.use.sharing = &h.sharing
+		k.use.sharing, k.use.touched = &h.sharing, touched{}
 	}
 	h.run(count, n)
 	w.sharing, w.mayPatch = nil, mayPatch

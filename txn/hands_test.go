@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -345,4 +346,106 @@ func TestHandsMeetTheBound(t *testing.T) {
 		update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(9, gone, nil)) })
 		view(t, s, func(tx *Tx) { require.Empty(t, contents(t, tx, 9)) })
 	}
+}
+
+// besideHand is a hand of an open transaction that shares what all pages have in common with others.
+func besideHand(t *testing.T, o Options) (h *hand, tx *Tx) {
+	t.Helper()
+	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, 3000)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	w, err := tx.change()
+	require.NoError(t, err)
+	w.sharing = new(sync.Mutex)
+	return &w.hand, tx
+}
+
+// TestHandTakesPagesAhead: with the lock once for some of them. What nobody needed goes back with the transaction, committed or not.
+func TestHandTakesPagesAhead(t *testing.T) {
+	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+	tx.Rollback()
+	s, w := h.s, h.w
+	used, pages := s.pg.UsedPages(), uint64(0)
+	for round := range 40 {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		_, err = tx.Put(9, scoutKey(1), []byte("value"), 0)
+		require.NoError(t, err)
+		w.sharing = new(sync.Mutex)
+		w.spare = w.spare[:0]
+		first, _, err := h.take()
+		require.NoError(t, err)
+		refs := []pager.Ref{first}
+		w.sharing.Lock()
+		for range takeAhead - 1 {
+			ref, b, err := h.take()
+			require.NoError(t, err)
+			require.Len(t, b, s.pg.PageSize())
+			require.True(t, h.Owned(ref))
+			require.NotContains(t, refs, ref)
+			refs = append(refs, ref)
+		}
+		w.sharing.Unlock()
+		ref, _, err := h.take()
+		require.NoError(t, err)
+		require.Len(t, h.spare, takeAhead-1)
+		for _, ref := range append(refs, ref) {
+			require.NoError(t, h.Free(ref))
+		}
+		w.sharing = nil
+		if round%2 == 0 {
+			tx.Rollback()
+		} else {
+			require.NoError(t, tx.Commit(NoSync))
+		}
+		require.Equal(t, used, s.pg.UsedPages())
+		if round == 5 {
+			pages = s.pg.Pages()
+		}
+	}
+	require.LessOrEqual(t, s.pg.Pages(), pages, "some were lost every time")
+	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
+}
+
+// TestHandTakesNothingAheadFromTheSlack: what is kept for deletions on a full disk is not for pages that nobody may need.
+func TestHandTakesNothingAheadFromTheSlack(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.MaxBytes = 1 << 20
+	h, tx := besideHand(t, o)
+	defer tx.Rollback()
+	for {
+		_, _, err := h.take()
+		if err != nil {
+			var no *needed
+			require.ErrorAs(t, err, &no)
+			break
+		}
+	}
+	require.Empty(t, h.spare)
+	h.over = true
+	_, _, err := h.take()
+	require.NoError(t, err)
+	require.Empty(t, h.spare)
+	h.w.sharing = nil
+	h.s.pg.Overdraft(false)
+}
+
+// TestHandKnowsWhatItMayFree: without the lock, in the group that it has touched last, as long as the tree is not damaged.
+func TestHandKnowsWhatItMayFree(t *testing.T) {
+	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+	defer tx.Rollback()
+	pages := h.s.pg.Pages()
+	require.NoError(t, h.touch(pager.Ref{Pgid: 5}, 1))
+	h.w.sharing.Lock()
+	require.NoError(t, h.touch(pager.Ref{Pgid: 2}, 1))
+	require.NoError(t, h.touch(pager.Ref{Pgid: pager.Pgid(pages - 1)}, 1))
+	h.w.sharing.Unlock()
+	require.ErrorIs(t, h.touch(pager.Ref{Pgid: 1}, 1), badfile.ErrCorrupt)
+	require.ErrorIs(t, h.touch(pager.Ref{Pgid: pager.Pgid(pages)}, 1), badfile.ErrCorrupt)
+	require.ErrorIs(t, h.touch(pager.Ref{Pgid: 1 << 40}, 1), badfile.ErrCorrupt)
+	h.freed = make([]freedRun, pages)
+	require.ErrorIs(t, h.touch(pager.Ref{Pgid: 5}, 1), badfile.ErrCorrupt, "so many were freed")
+	h.freed = h.freed[:0]
+	h.w.sharing = nil
 }

@@ -155,6 +155,16 @@ var storeMutants = []mutant{
 	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undo.go", `u.keepers[:max(u.lent, 1)] { // They`, `u.keepers[:1] { // They`},
 	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken = append(w.taken, k.taken...)
 `, ``},
+	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/hand.go", `			break // Who needs one is told.
+		}
+		h.taken = append(h.taken, run{id, 1})
+`, `			break // Who needs one is told.
+		}
+`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "txn/hand.go", `	h.s.pg.Overdraft(false) // that is`, `	// that is`},
+	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
+	{"rollback", "a_hand_frees_any_number_of_pages", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
+	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/hand.go", `	return h.s.pg.Again(id, h.owner)`, `	return h.s.pg.Again(id, 0)`},
 	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/hands.go", `		w.freed = append(w.freed, k.freed...)
 `, ``},
 	{"rollback", "what_hands_have_left_is_forgotten", "txn/hands.go", `	if len(left) > 0 {
