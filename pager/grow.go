@@ -82,6 +82,11 @@ func (p *Pager) Room(n uint64) bool {
 	return need <= p.fileSize
 }
 
+// AtHand is Room that asks for nothing: n pages can be had as things are.
+func (p *Pager) AtHand(n uint64) bool {
+	return int64(p.space.end+n+p.slack())*int64(p.pageSize) <= p.fileSize || p.space.ready(n) >= n
+}
+
 // mayGrowAhead says that a step to this size may be made though nobody needs it yet. What fails then is nobody's failure: who needs the room
 // will be told.
 func (p *Pager) mayGrowAhead(size int64) bool {

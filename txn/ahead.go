@@ -50,15 +50,8 @@ func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 // each half has room for a quarter of a page.
 func (w *writer) pagesFor(changes, bytes int) uint64 {
 	there, filled := w.s.pg.UsedPages()+uint64(len(w.taken)), uint64(4*bytes/w.PageSize()+1)
-	pages := min(there, 3*uint64(changes)) + min(there+filled, uint64(changes)) + aheadSlack
-	if hands := w.s.handsFor(changes); hands > 1 {
-		pages += uint64(4*partsFor(hands)) + handsSlack + uint64(hands*takeAhead)*uint64(changes/w.s.o.ManyFrom+1)
-	}
-	return pages
+	return min(there, 3*uint64(changes)) + min(there+filled, uint64(changes)) + w.s.handsPages(changes) + aheadSlack
 }
-
-// handsSlack is for branches that are cut for several hands, beside a few for each part, and what each of them takes ahead every time.
-const handsSlack = 64
 
 // aheadSlack is for new branches, and trees that begin.
 const aheadSlack = 16

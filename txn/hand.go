@@ -264,9 +264,12 @@ func (h *hand) again(id pager.Pgid) ([]byte, error) {
 	return h.s.pg.Again(id, h.owner)
 }
 
-// takeSpare takes so many pages that nobody needs yet, if there are as many without more ado. Those that are left go back with the commit.
+// takeSpare takes so many pages that nobody needs yet, if they are there: what would have to be asked of the disk, and what is kept for deletions, is for who
+// needs it. Those that are left go back with the commit.
 func (h *hand) takeSpare(n int) {
-	h.s.pg.Overdraft(false) // that is for who needs a page; whoever shares next says it anew
+	if !h.s.pg.AtHand(uint64(n)) {
+		return
+	}
 	from := len(h.spare)
 	for range n {
 		id, _, err := h.s.pg.New(0)

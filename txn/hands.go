@@ -78,14 +78,35 @@ type round struct {
 
 // handsFor is how many hands so many changes are for; 1: only the writer's.
 func (s *Store) handsFor(changes int) int {
+	most := s.mostHands(changes)
+	if s.o.Inline { // The crash bed is to see all of them.
+		return 1 + int(s.stamps%uint64(most))
+	}
+	return most
+}
+
+func (s *Store) mostHands(changes int) int {
 	switch {
 	case changes < s.o.ManyFrom:
 		return 1
-	case s.o.Inline: // The crash bed is to see all of them.
-		return 1 + int(s.stamps%4)
+	case s.o.Inline:
+		return 4
 	}
 	return min(runtime.GOMAXPROCS(0), maxHands, max(changes/changesForHand, 2))
 }
+
+// handsPages is how many pages hands may take for so many changes beside what one would: branches that are cut, a few for each part, and
+// what each of them has taken ahead.
+func (s *Store) handsPages(changes int) uint64 {
+	hands := s.mostHands(changes)
+	if hands < 2 {
+		return 0
+	}
+	return uint64(4*partsFor(hands) + cutSlack + hands*takeAhead)
+}
+
+// cutSlack is for branches that are cut.
+const cutSlack = 64
 
 // partsFor is how many parts so many hands take.
 func partsFor(hands int) int { return min(hands*partsForHand, tree.MaxParts) }
@@ -222,6 +243,7 @@ func (h *hands) work(count, n int) error {
 	mayPatch := w.mayPatch
 	w.mayPatch = mayPatch && w.s.mayPatch()
 	over := w.s.pg.Overdraft(false)
+	spare := len(w.spare) / count // for each: what one of them left the last time another may use now
 	for i := range count {
 		k := &h.of[i]
 		k.err, k.died = nil, nil
@@ -229,8 +251,9 @@ func (h *hands) work(count, n int) error {
 			k.use = &k.hand
 			k.hand = hand{
 				s: w.s, w: w, base: w.base, owner: w.owner, first: w.first, mayPatch: w.mayPatch,
-				taken: k.taken[:0], spare: k.spare[:0], freed: k.freed[:0],
+				taken: k.taken[:0], spare: append(k.spare[:0], w.spare[len(w.spare)-spare:]...), freed: k.freed[:0],
 			}
+			w.spare = w.spare[:len(w.spare)-spare]
 			if keepers != nil {
 				k.keeper = keepers[i]
 			}

@@ -374,8 +374,10 @@ func TestHandTakesPagesAhead(t *testing.T) {
 		require.NoError(t, err)
 		w.sharing = new(sync.Mutex)
 		w.spare = w.spare[:0]
+		require.True(t, s.pg.Room(8*takeAhead))
 		first, _, err := h.take()
 		require.NoError(t, err)
+		require.Len(t, h.spare, takeAhead-1)
 		refs := []pager.Ref{first}
 		w.sharing.Lock()
 		for range takeAhead - 1 {
@@ -408,27 +410,59 @@ func TestHandTakesPagesAhead(t *testing.T) {
 	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 }
 
-// TestHandTakesNothingAheadFromTheSlack: what is kept for deletions on a full disk is not for pages that nobody may need.
-func TestHandTakesNothingAheadFromTheSlack(t *testing.T) {
+// TestHandTakesAheadOnlyWhatIsThere: no page that the disk, or what is kept for deletions, would have to be asked for is for nobody.
+func TestHandTakesAheadOnlyWhatIsThere(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
-	o.MaxBytes = 1 << 20
+	o.MaxBytes = 2 << 20
 	h, tx := besideHand(t, o)
 	defer tx.Rollback()
+	defer func() { h.w.sharing = nil }()
+	ahead := 0
 	for {
+		there := h.s.pg.AtHand(takeAhead)
+		size := h.s.pg.FileBytes()
 		_, _, err := h.take()
 		if err != nil {
 			var no *needed
 			require.ErrorAs(t, err, &no)
 			break
 		}
+		if there && len(h.spare) > 0 {
+			ahead++
+			h.spare = h.spare[:0]
+			require.Equal(t, size, h.s.pg.FileBytes())
+		}
 	}
+	require.Greater(t, ahead, 10)
 	require.Empty(t, h.spare)
 	h.over = true
-	_, _, err := h.take()
+	defer h.s.pg.Overdraft(false)
+	for range 20 {
+		_, _, err := h.take()
+		require.NoError(t, err)
+		require.Empty(t, h.spare)
+	}
+}
+
+// TestWhatHandsLeaveIsUsed: pages that were taken ahead do not become more with every time that hands are at work in a transaction.
+func TestWhatHandsLeaveIsUsed(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.ManyFrom, o.CacheBytes = 2, 16<<20
+	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, 9000)
+	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
-	require.Empty(t, h.spare)
-	h.w.sharing = nil
-	h.s.pg.Overdraft(false)
+	defer tx.Rollback()
+	rnd, together, most := rand.New(rand.NewPCG(1, 9)), 0, 0
+	for range 200 {
+		require.NoError(t, tx.Apply(9, someChanges(rnd, 100, 9000), nil))
+		if s.w.hands != nil && s.w.hands.useful {
+			together++
+		}
+		most = max(most, len(s.w.spare))
+	}
+	require.Greater(t, together, 100)
+	require.Less(t, most, 100)
 }
 
 // TestHandKnowsWhatItMayFree: without the lock, in the group that it has touched last, as long as the tree is not damaged.
