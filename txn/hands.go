@@ -243,7 +243,6 @@ func (h *hands) work(count, n int) error {
 	mayPatch := w.mayPatch
 	w.mayPatch = mayPatch && w.s.mayPatch()
 	over := w.s.pg.Overdraft(false)
-	spare := len(w.spare) / count // for each: what one of them left the last time another may use now
 	for i := range count {
 		k := &h.of[i]
 		k.err, k.died = nil, nil
@@ -251,9 +250,8 @@ func (h *hands) work(count, n int) error {
 			k.use = &k.hand
 			k.hand = hand{
 				s: w.s, w: w, base: w.base, owner: w.owner, first: w.first, mayPatch: w.mayPatch,
-				taken: k.taken[:0], spare: append(k.spare[:0], w.spare[len(w.spare)-spare:]...), freed: k.freed[:0],
+				taken: k.taken[:0], spare: k.spare[:0], freed: k.freed[:0],
 			}
-			w.spare = w.spare[:len(w.spare)-spare]
 			if keepers != nil {
 				k.keeper = keepers[i]
 			}

@@ -444,7 +444,7 @@ func TestHandTakesAheadOnlyWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestWhatHandsLeaveIsUsed: pages that were taken ahead do not become more with every time that hands are at work in a transaction.
+// TestWhatHandsLeaveIsUsed: by the writer's hand the next time, so that pages that were taken ahead do not become more with every batch of a transaction.
 func TestWhatHandsLeaveIsUsed(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.CacheBytes = 2, 16<<20
@@ -454,8 +454,12 @@ func TestWhatHandsLeaveIsUsed(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback()
 	rnd, together, most := rand.New(rand.NewPCG(1, 9)), 0, 0
-	for range 200 {
-		require.NoError(t, tx.Apply(9, someChanges(rnd, 100, 9000), nil))
+	for range 300 {
+		changes := make([]Change, 60)
+		for i := range changes { // new rows: leaves are split all the time
+			changes[i] = Change{Key: scoutKey(10_000 + rnd.IntN(1<<30)), Value: make([]byte, 300)}
+		}
+		require.NoError(t, tx.Apply(9, changes, nil))
 		if s.w.hands != nil && s.w.hands.useful {
 			together++
 		}

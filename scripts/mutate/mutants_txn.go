@@ -163,7 +163,7 @@ var storeMutants = []mutant{
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/hand.go", `	if !h.s.pg.AtHand(uint64(n)) {`, `	if !h.s.pg.AtHand(uint64(n)) && false {`},
 	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/grow.go", `	return int64(p.space.end+n+p.slack())*int64(p.pageSize) <= p.fileSize ||`, `	return int64(p.space.end+n)*int64(p.pageSize) <= p.fileSize ||`},
-	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/hands.go", `	spare := len(w.spare) / count //`, `	spare := 0 //`},
+	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/hand.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.sharing == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
 	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/hand.go", `	return h.s.pg.Again(id, h.owner)`, `	return h.s.pg.Again(id, 0)`},
