@@ -218,7 +218,14 @@ func fullOf(t *testing.T, rows func(db *kv.DB, n int) *kv.Batch) (*crashfs.Disk,
 	require.NoError(t, db.Close())
 	db, fsys := openAhead(t, disk, nil)
 	require.NoError(t, db.Put([]byte("first"), nil))
-	return disk, db, fsys
+	for { // A goroutine may be making the file longer.
+		may, err := kv.MayLogAhead(db, 200, 8<<10)
+		require.NoError(t, err)
+		if may {
+			return disk, db, fsys
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // changed is a batch that gives rows here and there another value.
