@@ -37,11 +37,17 @@ const cutLevels = 2
 const mostCut = 32
 
 // Cut cuts t into most parts at most, so that about as many of the changes come to each. n is how many parts there are. It is 1, and nothing has happened,
-// if the tree is too small, or the keys lie so close together that more than half of them, and a little, would come to one part.
+// if the tree is too small, or the keys lie so close together that more than half of them, and a little, would come to one part, as far as a
+// look at some of them shows.
 func (p *Parts) Cut(w Writer, t Tree, changes []Change, most int) (n int, err error) {
 	most = min(most, MaxParts)
 	if t.Depth < 2 || t.Depth >= maxDepth || most < 2 {
 		return 1, t.checkDepth()
+	}
+	// A look at a branch or two before all of those that may be cut: rows in order come to one page below them.
+	first, below := changes[0].Key, max(t.Depth, cutLevels+1)-cutLevels-1
+	if together(w, t, first, changes[len(changes)/2].Key, below) && together(w, t, first, changes[len(changes)-1].Key, below) {
+		return 1, nil
 	}
 	for level := t.Depth - 1; level > 0 && t.Depth-level <= cutLevels; level-- {
 		if level < t.Depth-1 && len(p.was.items) > mostCut {

@@ -203,6 +203,7 @@ func TestCutSharesTheChanges(t *testing.T) {
 	require.Len(t, cut(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
 	require.Len(t, cut(4, func(i int) int { return 60_000 + i }), 1, "behind all that is there")
 	require.Len(t, cut(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one place")
+	require.Greater(t, len(cut(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })), 1, "half in one place, with the first one, and not the last")
 	require.Greater(t, len(cut(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one place")
 	require.Len(t, cut(1, anywhere), 1)
 	require.GreaterOrEqual(t, len(cut(MaxParts, anywhere)), 8, "as far as the root has children")

@@ -26,7 +26,7 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 		return false, err
 	}
 	inOrder := slices.IsSortedFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
-	if inOrder && together(w, t, changes[0].Key, changes[len(changes)-1].Key) {
+	if inOrder && together(w, t, changes[0].Key, changes[len(changes)-1].Key, 0) {
 		return false, nil
 	}
 	var d descent
@@ -115,11 +115,11 @@ func askCell(b []byte, n int, c *Change) {
 	}
 }
 
-// together says that two keys belong into the same leaf, so that keys between them do not wait for each other. Errors are left to
-// whoever comes there again.
-func together(r Reader, t Tree, a, b []byte) bool {
+// together says that two keys, and those between them, belong into the same page at a level, or below it: in a leaf (0) they do not wait for each
+// other. Errors are left to whoever comes there again.
+func together(r Reader, t Tree, a, b []byte, at uint8) bool {
 	ref := t.Root
-	for level := t.Depth - 1; level > 0; level-- {
+	for level := t.Depth - 1; level > at; level-- {
 		p, n, err := pageAt(r, ref, level)
 		if err != nil {
 			return false

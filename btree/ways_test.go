@@ -67,7 +67,7 @@ func TestTogetherIsOneLeaf(t *testing.T) {
 	apart := 0
 	for i := 0; i+10 < n; i += 7 {
 		same := leaf(i) == leaf(i+10)
-		require.Equal(t, same, together(m, tr, key(i), key(i+10)), i)
+		require.Equal(t, same, together(m, tr, key(i), key(i+10), 0), i)
 		if !same {
 			apart++
 		}
