@@ -42,10 +42,8 @@ func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 	if i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
 		return Info{}, false
 	}
-	for l := uint8(1); l <= f.branches; l++ {
-		if s := &f.way[l]; rowsBelow(s.b, s.n, s.i) >= maxRows {
-			return Info{}, false
-		}
+	if f.room() == 0 {
+		return Info{}, false
 	}
 	leafInsert(b, i, c, shared)
 	for l := uint8(1); l <= f.branches; l++ {
@@ -54,6 +52,33 @@ func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 	}
 	t.Rows++
 	return Info{}, true
+}
+
+// Append puts rows that come in order behind all keys of the tree: as many of the changes, from the first one on, as have room in the leaf that the
+// finger points to. It says how many. None of them was there; the others are for Apply.
+func (f *Finger) Append(t *Tree, changes []Change) (n int) {
+	if f == nil || f.leaf == nil || !f.rightmost {
+		return 0
+	}
+	if n = leafAppend(f.leaf, changes, f.room()); n == 0 {
+		return 0
+	}
+	for l := uint8(1); l <= f.branches; l++ {
+		s := &f.way[l]
+		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+uint64(n))
+	}
+	t.Rows += uint64(n)
+	return n
+}
+
+// room is how many rows the branches above the leaf can count beside those that they do.
+func (f *Finger) room() uint64 {
+	room := uint64(maxRows)
+	for l := uint8(1); l <= f.branches; l++ {
+		s := &f.way[l]
+		room = min(room, maxRows-min(rowsBelow(s.b, s.n, s.i), maxRows))
+	}
+	return room
 }
 
 // Beyond says that key belongs behind all keys of the tree, into the leaf that the finger points to or one right of it.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestFingerPutsWhatPutPuts makes two trees of the same rows, in orders that a finger likes and in orders that it does not:
@@ -84,4 +86,107 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 	require.Less(t, lost, 10)
 	require.False(t, f.Beyond([]byte("0")))
 	m.requireSound(t, tree)
+}
+
+// TestFingerAppendsWhatPutPuts: to the byte, and what it leaves is for Put.
+func TestFingerAppendsWhatPutPuts(t *testing.T) {
+	met := map[string]int{}
+	for round := range 300 {
+		r := rand.New(rand.NewPCG(uint64(round), 8))
+		size := pager.MinPageSize << r.IntN(3)
+		m, plain := newMemory(size), newMemory(size)
+		var tree, same Tree
+		var f, g Finger
+		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size))
+		for range 1 + r.IntN(60) {
+			changes := make([]Change, 1+r.IntN(MaxWays))
+			for i := range changes {
+				at += 1 + r.IntN(step)
+				c := &changes[i]
+				c.Key = fmt.Appendf(nil, "%05d", at)
+				switch {
+				case r.IntN(30) == 0:
+					c.Key = append(c.Key, make([]byte, r.IntN(MaxKey(size)-len(c.Key)))...)
+				case r.IntN(40) == 0:
+					c.Key = c.Key[:1+r.IntN(5)]
+				}
+				if r.IntN(50) == 0 {
+					c.Delete = true
+					continue
+				}
+				c.Value, c.Tag = make([]byte, r.IntN(most)), int64(r.IntN(2))
+			}
+			n := f.Append(&tree, changes)
+			if met["appended"] += n; n > 0 && n < len(changes) {
+				met["some"]++
+			}
+			for i := range changes {
+				c := &changes[i]
+				if c.Delete {
+					require.GreaterOrEqual(t, i, n)
+					a, _, err := remove(m, &tree, c.Key, nil, way{})
+					require.NoError(t, err)
+					b, _, err := remove(plain, &same, c.Key, nil, way{})
+					require.NoError(t, err)
+					require.Equal(t, b, a)
+					f, g = Finger{}, Finger{}
+					continue
+				}
+				want, err := g.Put(plain, &same, c.Key, c.Value, c.Tag)
+				require.NoError(t, err)
+				if i < n {
+					require.Equal(t, Info{}, want)
+					continue
+				}
+				was, err := f.Put(m, &tree, c.Key, c.Value, c.Tag)
+				require.NoError(t, err)
+				require.Equal(t, want, was)
+			}
+			require.Equal(t, same, tree)
+		}
+		require.Equal(t, plain.pages, m.pages)
+		m.requireSound(t, tree)
+	}
+	require.Greater(t, met["appended"], 1000)
+	require.Greater(t, met["some"], 100)
+}
+
+// TestAppendCountsNoMoreRowsThanThereCanBe: a file may say that there are as many already.
+func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	var f Finger
+	for i := range 250 {
+		_, err := f.Put(m, &tree, number(i), nil, 0)
+		require.NoError(t, err)
+	}
+	require.NotNil(t, f.leaf)
+	require.EqualValues(t, 1, f.branches)
+	changes := []Change{{Key: number(250)}, {Key: number(251)}, {Key: number(252)}}
+	s := &f.way[1]
+	rows := childRows(s.b, s.n, s.i)
+	setChildRows(s.b, s.n, s.i, maxRows)
+	require.Zero(t, f.Append(&tree, changes))
+	setChildRows(s.b, s.n, s.i, maxRows-2)
+	require.Equal(t, 2, f.Append(&tree, changes))
+	require.EqualValues(t, maxRows, childRows(s.b, s.n, s.i))
+	setChildRows(s.b, s.n, s.i, rows+2)
+	m.requireSound(t, tree)
+}
+
+// TestNothingIsAppendedLeftOfOtherRows: the next leaf may begin with a lower key.
+func TestNothingIsAppendedLeftOfOtherRows(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	var f Finger
+	for i := range 100 {
+		_, err := f.Put(m, &tree, number(i), nil, 0)
+		require.NoError(t, err)
+	}
+	row := []Change{{Key: append(number(99), 0)}}
+	left := f
+	left.rightmost = false
+	require.Zero(t, left.Append(&tree, row))
+	require.Zero(t, (*Finger)(nil).Append(&tree, row))
+	require.Equal(t, 1, f.Append(&tree, row))
 }

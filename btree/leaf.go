@@ -197,6 +197,49 @@ func leafInsert(b []byte, i int, c *cell, shared bool) {
 	}
 }
 
+// leafAppend adds rows behind those of a leaf that has some: as many of the changes, no more than most, as come in order behind its keys, share
+// its prefix, have their values inline, and have room. It says how many.
+func leafAppend(b []byte, changes []Change, most uint64) (n int) {
+	have, p := count(b), prefix(b)
+	if have == 0 {
+		return 0
+	}
+	last, free := leafKey(b, have, have-1), leafFree(b)
+	if len(last) < p {
+		return 0 // of a damaged file
+	}
+	for n < len(changes) && uint64(n) < most {
+		c := &changes[n]
+		free -= cellHeader + len(c.Key) + len(c.Value) + leafEntry
+		if c.Tag != 0 {
+			free -= tagSize
+		}
+		if free < 0 || c.Delete || len(c.Key) > MaxKey(len(b)) || len(c.Value) > MaxInline(len(b)) ||
+			len(c.Key) < p || !bytes.Equal(c.Key[:p], last[:p]) || bytes.Compare(last, c.Key) >= 0 {
+			break
+		}
+		last = c.Key
+		n++
+	}
+	if n == 0 {
+		return 0
+	}
+	slots := offHeads + 4*have
+	copy(b[slots+4*n:], b[slots:slots+2*have])
+	off := lo(b)
+	pager.SetCount(b, have+n)
+	for i := range n {
+		var c cell
+		c.set(changes[i].Key, changes[i].Value, changes[i].Tag)
+		off -= c.size()
+		c.write(b[off:])
+		setHead(b, have+i, head32(c.key, p))
+		setSlot(b, have+n, have+i, off)
+	}
+	setLo(b, off)
+	return n
+}
+
 // reprefixLeaf sets prefix and heads from the keys.
 func reprefixLeaf(b []byte) {
 	n := count(b)
