@@ -130,6 +130,11 @@ func (w *writer) settle(v *version) {
 	}
 	s.namedSince.Add(w.named)
 	var errs []error
+	note := func(err error) { // A list of a thousand successes is memory for nothing.
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	for _, f := range w.freed {
 		if f.own && !f.named {
 			s.pg.SetOwner(f.id, 0) // counted as unused below
@@ -137,16 +142,16 @@ func (w *writer) settle(v *version) {
 	}
 	for _, r := range w.taken {
 		if s.pg.Owner(r.id) >= w.first {
-			errs = append(errs, s.pg.Commit(r.id, uint64(r.n)))
+			note(s.pg.Commit(r.id, uint64(r.n)))
 		} else {
-			errs = append(errs, s.pg.Unused(r.id, uint64(r.n)))
+			note(s.pg.Unused(r.id, uint64(r.n)))
 		}
 	}
 	for _, f := range w.freed {
 		if f.own && !f.named {
 			continue
 		}
-		errs = append(errs, s.pg.Freed(f.id, uint64(f.n)))
+		note(s.pg.Freed(f.id, uint64(f.n)))
 		f.serial, f.until = v.serial, s.epoch
 		if f.base {
 			s.bases = append(s.bases, f)
