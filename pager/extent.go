@@ -156,10 +156,10 @@ func (p *Pager) writeExtent(ref Ref, n uint64, value []byte, soon bool) error {
 			copy(last, rest)
 			step, rest = last, nil
 		}
-		_, _ = d.Write(step)
 		if err := write(step, off); err != nil {
 			return err
 		}
+		_, _ = d.Write(step) // while the disk is at work
 		off += int64(len(step))
 	}
 	putU64(first[offChecksum:], d.Sum64()^p.salt)
