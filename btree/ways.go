@@ -80,8 +80,8 @@ func (s *Ways) Find(w Writer, t Tree, f *Finger, changes []Change) (err error) {
 	return err
 }
 
-// Apply carries out c, the i-th of the changes that were given to Find, and tells of the row that was there. Nothing but Apply has
-// changed the tree since. The finger learns, as in its Put, and points nowhere after a deletion.
+// Apply carries out c, the i-th of the changes that were given to Find, and tells of the row that was there. Nothing but Apply, and Append of the
+// finger, has changed the tree since. The finger learns, as in its Put, and points nowhere after a deletion.
 func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, err error) {
 	var by way
 	if s.hold {

@@ -62,42 +62,35 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		return err
 	}
 	f := w.finger(id)
-	changed := false
-	if c := w.scout; c == nil || !c.out { // It counts the changes.
-		n := f.Append(&s.t, changes)
-		for i := range changes[:n] {
-			if was != nil {
-				was[i] = Info{}
-			}
-			if err := w.logChange(id, &changes[i], false); err != nil {
-				return tx.broken(err)
-			}
-		}
-		changes, changed = changes[n:], n > 0
-		if was != nil {
-			was = was[n:]
-		}
-	}
 	var ways tree.Ways
 	if !w.follow(&ways, s, changes) {
 		if err := ways.Find(w, s.t, f, changes); err != nil {
 			return tx.note(err)
 		}
 	}
-	for i := range changes {
-		c := &changes[i]
-		before := w.s.pg.Overdraft(c.Delete) // what frees space is not refused
-		info, err := ways.Apply(w, &s.t, f, i, c)
-		w.s.pg.Overdraft(before)
-		if err != nil {
-			return tx.broken(err)
+	changed := false
+	for i := 0; i < len(changes); {
+		n, info := f.Append(&s.t, changes[i:]), Info{}
+		if n == 0 {
+			c := &changes[i]
+			before := w.s.pg.Overdraft(c.Delete) // what frees space is not refused
+			info, err = ways.Apply(w, &s.t, f, i, c)
+			w.s.pg.Overdraft(before)
+			if err != nil {
+				return tx.broken(err)
+			}
+			n = 1
 		}
-		if was != nil {
-			was[i] = info
-		}
-		changed = changed || !c.Delete || info.Found
-		if err := w.logChange(id, c, info.Found); err != nil {
-			return tx.broken(err)
+		for ; n > 0; n-- {
+			c := &changes[i]
+			if was != nil {
+				was[i] = info
+			}
+			changed = changed || !c.Delete || info.Found
+			if err := w.logChange(id, c, info.Found); err != nil {
+				return tx.broken(err)
+			}
+			i++
 		}
 	}
 	if changed {

@@ -137,7 +137,8 @@ var storeMutants = []mutant{
 		return 0`, `	if f == nil || f.leaf == nil {
 		return 0`},
 	{"rollback", "branches_do_not_count_what_is_appended", "btree/finger.go", `s.n, s.i)+uint64(n))`, `s.n, s.i))`},
-	{"rollback", "the_last_that_is_appended_is_not_in_the_redo", "txn/apply.go", `		for i := range changes[:n] {`, `		for i := range changes[:max(n-1, 0)] {`},
+	{"rollback", "half_of_what_is_appended_is_not_in_the_redo", "txn/apply.go", `		for ; n > 0; n-- {`, `		i += n / 2
+		for n -= n / 2; n > 0; n-- {`},
 	{"rollback", "keys_go_to_the_first_part", "btree/parts.go", `	return i - 1
 }
 
