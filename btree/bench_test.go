@@ -254,6 +254,52 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
+// BenchmarkInOrder puts rows in order as a batch does, sixteen at a time in transactions of a thousand: row by row, and with Append.
+func BenchmarkInOrder(b *testing.B) {
+	for _, way := range []string{"put", "append"} {
+		b.Run(way, func(b *testing.B) {
+			a := newArena(4096, 200<<20)
+			for i := 0; i < len(a.mem); i += 4096 {
+				a.mem[i] = 0 // page faults are not the tree's
+			}
+			var t Tree
+			changes, value := make([]Change, MaxWays), make([]byte, 100)
+			for i := range changes {
+				changes[i] = Change{Key: make([]byte, 16), Value: value}
+			}
+			row := 0
+			for b.Loop() {
+				var f Finger
+				for range 1024 / MaxWays {
+					for i := range changes {
+						binary.BigEndian.PutUint64(changes[i].Key[8:], uint64(row))
+						row++
+					}
+					for i := 0; i < MaxWays; {
+						if way == "append" {
+							if n := f.Append(&t, changes[i:]); n > 0 {
+								i += n
+								continue
+							}
+						}
+						if _, err := f.Put(a, &t, changes[i].Key, value, 0); err != nil {
+							b.Fatal(err)
+						}
+						i++
+					}
+				}
+				a.commit()
+				if row > 800_000 {
+					b.StopTimer()
+					a.next, a.free, t, row = 2, nil, Tree{}, 0
+					b.StartTimer()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1024/float64(b.N), "ns/row")
+		})
+	}
+}
+
 func BenchmarkDelete(b *testing.B) {
 	a, t := benchTree(b, 4096, 1e6)
 	key := make([]byte, 16)
