@@ -169,7 +169,7 @@ func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
 	require.Zero(t, f.Append(&tree, changes))
 	setChildRows(s.b, s.n, s.i, maxRows-2)
 	require.Equal(t, 2, f.Append(&tree, changes))
-	require.EqualValues(t, maxRows, childRows(s.b, s.n, s.i))
+	require.Equal(t, uint64(maxRows), childRows(s.b, s.n, s.i))
 	setChildRows(s.b, s.n, s.i, rows+2)
 	m.requireSound(t, tree)
 }
