@@ -67,6 +67,16 @@ func drive(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, nil, key)
 	}
 	m, tree = fresh()
+	var finger Finger
+	for i := range byte(3) {
+		_, _ = finger.Put(m, &tree, append(bytes.Clone(key), 0xff, i), nil, 0)
+	}
+	finger.Append(&tree, []Change{
+		{Key: append(bytes.Clone(key), 0xff, 8), Value: make([]byte, 50), Tag: 1},
+		{Key: append(bytes.Clone(key), 0xff, 9)},
+		{Key: append(bytes.Clone(key), 0xff, 0xff), Value: make([]byte, 500)},
+	})
+	m, tree = fresh()
 	_, _ = SetTag(m, &tree, key, 1)
 	_, _ = Delete(m, &tree, key)
 	_, _ = Relocate(m, &tree, Move{Most: 5})
@@ -165,6 +175,10 @@ func FuzzOps(f *testing.F) {
 			if w&7 < 5 {
 				v := make([]byte, int(w>>3&31)*40)
 				tag := int64(w & 8)
+				if w&0x200 != 0 && finger.Append(&tree, []Change{{Key: key, Value: v, Tag: tag}}) == 1 {
+					require.Equal(t, Info{}, want.put(string(key), v, tag))
+					continue
+				}
 				was, err := finger.Put(m, &tree, key, v, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(key), v, tag), was)
