@@ -46,11 +46,7 @@ func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 		return Info{}, false
 	}
 	leafInsert(b, i, c, shared)
-	for l := uint8(1); l <= f.branches; l++ {
-		s := &f.way[l]
-		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+1)
-	}
-	t.Rows++
+	f.count(t, 1)
 	return Info{}, true
 }
 
@@ -63,12 +59,17 @@ func (f *Finger) Append(t *Tree, changes []Change) (n int) {
 	if n = leafAppend(f.leaf, changes, f.room()); n == 0 {
 		return 0
 	}
+	f.count(t, uint64(n))
+	return n
+}
+
+// count adds rows to those of the tree, and of the branches above the leaf. There is room for them.
+func (f *Finger) count(t *Tree, rows uint64) {
 	for l := uint8(1); l <= f.branches; l++ {
 		s := &f.way[l]
-		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+uint64(n))
+		setChildRows(s.b, s.n, s.i, childRows(s.b, s.n, s.i)+rows)
 	}
-	t.Rows += uint64(n)
-	return n
+	t.Rows += rows
 }
 
 // room is how many rows the branches above the leaf can count beside those that they do.

@@ -151,16 +151,21 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 	require.Greater(t, met["some"], 100)
 }
 
-// TestAppendCountsNoMoreRowsThanThereCanBe: a file may say that there are as many already.
-func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
-	m := newMemory(4096)
-	var tree Tree
-	var f Finger
-	for i := range 250 {
+// inOrder is a tree of n rows without values, put in order, and the finger that has put them.
+func inOrder(t *testing.T, n int) (m *memory, tree Tree, f Finger) {
+	t.Helper()
+	m = newMemory(4096)
+	for i := range n {
 		_, err := f.Put(m, &tree, number(i), nil, 0)
 		require.NoError(t, err)
 	}
 	require.NotNil(t, f.leaf)
+	return m, tree, f
+}
+
+// TestAppendCountsNoMoreRowsThanThereCanBe: a file may say that there are as many already.
+func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
+	m, tree, f := inOrder(t, 250)
 	require.EqualValues(t, 1, f.branches)
 	changes := []Change{{Key: number(250)}, {Key: number(251)}, {Key: number(252)}}
 	s := &f.way[1]
@@ -176,13 +181,7 @@ func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
 
 // TestNothingIsAppendedLeftOfOtherRows: the next leaf may begin with a lower key.
 func TestNothingIsAppendedLeftOfOtherRows(t *testing.T) {
-	m := newMemory(4096)
-	var tree Tree
-	var f Finger
-	for i := range 100 {
-		_, err := f.Put(m, &tree, number(i), nil, 0)
-		require.NoError(t, err)
-	}
+	_, tree, f := inOrder(t, 100)
 	row := []Change{{Key: append(number(99), 0)}}
 	left := f
 	left.rightmost = false

@@ -208,17 +208,18 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	if len(last) < p {
 		return 0 // of a damaged file
 	}
+	var c cell
 	for n < len(changes) && uint64(n) < most {
-		c := &changes[n]
-		free -= cellHeader + len(c.Key) + len(c.Value) + leafEntry
-		if c.Tag != 0 {
-			free -= tagSize
-		}
-		if free < 0 || c.Delete || len(c.Key) > MaxKey(len(b)) || len(c.Value) > MaxInline(len(b)) ||
-			len(c.Key) < p || !bytes.Equal(c.Key[:p], last[:p]) || bytes.Compare(last, c.Key) >= 0 {
+		row := &changes[n]
+		if row.Delete || len(row.Key) > MaxKey(len(b)) || len(row.Value) > MaxInline(len(b)) ||
+			len(row.Key) < p || !bytes.Equal(row.Key[:p], last[:p]) || bytes.Compare(last, row.Key) >= 0 {
 			break
 		}
-		last = c.Key
+		c.set(row.Key, row.Value, row.Tag)
+		if free -= c.size() + leafEntry; free < 0 {
+			break
+		}
+		last = row.Key
 		n++
 	}
 	if n == 0 {
@@ -229,7 +230,6 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	off := lo(b)
 	pager.SetCount(b, have+n)
 	for i := range n {
-		var c cell
 		c.set(changes[i].Key, changes[i].Value, changes[i].Tag)
 		off -= c.size()
 		c.write(b[off:])

@@ -131,12 +131,12 @@ var storeMutants = []mutant{
 `, `		s.changed.Store(0)
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
-	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go", `|| bytes.Compare(last, c.Key) >= 0 {`, `|| bytes.Compare(last, c.Key) >= 0 && false {`},
-	{"rollback", "rows_are_appended_whatever_the_prefix", "btree/leaf.go", `|| !bytes.Equal(c.Key[:p], last[:p]) ||`, `||`},
+	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go", `|| bytes.Compare(last, row.Key) >= 0 {`, `|| bytes.Compare(last, row.Key) >= 0 && false {`},
+	{"rollback", "rows_are_appended_whatever_the_prefix", "btree/leaf.go", `|| !bytes.Equal(row.Key[:p], last[:p]) ||`, `||`},
 	{"rollback", "rows_are_appended_left_of_others", "btree/finger.go", `	if f == nil || f.leaf == nil || !f.rightmost {
 		return 0`, `	if f == nil || f.leaf == nil {
 		return 0`},
-	{"rollback", "branches_do_not_count_what_is_appended", "btree/finger.go", `s.n, s.i)+uint64(n))`, `s.n, s.i))`},
+	{"rollback", "branches_do_not_count_what_is_appended", "btree/finger.go", `	f.count(t, uint64(n))`, `	t.Rows += uint64(n)`},
 	{"rollback", "half_of_what_is_appended_is_not_in_the_redo", "txn/apply.go", `		for ; n > 0; n-- {`, `		i += n / 2
 		for n -= n / 2; n > 0; n-- {`},
 	{"rollback", "keys_go_to_the_first_part", "btree/parts.go", `	return i - 1
