@@ -31,7 +31,7 @@ func Faults(o Options, kinds ...string) (FaultReport, error) {
 	}
 	c := &faultCampaign{o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
 	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
-	for _, w := range Sequences(max(o.Length, 1)) {
+	for _, w := range append(Sequences(max(o.Length, 1)), relaxedAndKilled()...) {
 		for _, k := range faultKinds {
 			if len(kinds) > 0 && !slices.Contains(kinds, k.name) {
 				continue

@@ -134,14 +134,23 @@ func fill(r *Run, n int) error {
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
 // checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go; and for
 // expired keys that die in other ways than by a purge.
-func Specials() (all []Workload) {
-	for _, text := range []string{
+func Specials() []Workload {
+	return spelt(
 		"one relax.0 sync.0 relax.1", "busy put.0 kill.1 big.2 ckpt.3 put.4",
 		"busy relax.0 ckpt.1 over.2 kill.3 bulk.4 over.5 kill.6 batch.7 ckpt.8 reopen.9 big.10", "wide beside.0", "wide beside.1 over.1 batch.2 ckpt.3",
 		"wide beside.0 beside.1 reopen.2", "wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
 		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7", "wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
 		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5", "wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
-	} {
+	)
+}
+
+// relaxedAndKilled are workloads that end with a recovery of what only the page cache has.
+func relaxedAndKilled() []Workload {
+	return spelt("one relax.0 kill.1", "busy relax.0 relax.1 kill.2", "busy+direct relax.0 relax.1 kill.2")
+}
+
+func spelt(texts ...string) (all []Workload) {
+	for _, text := range texts {
 		w, err := ParseWorkload(text)
 		if err != nil {
 			panic("fuzz: " + err.Error())

@@ -78,3 +78,60 @@ func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
 	}
 	require.Greater(t, images, 5)
 }
+
+// TestEarlierTryIsFencedOffBeforeItsPagesAreUsed tells the story of three misfortunes. A process is killed whose last commit waited for no sync: its record is in the
+// page cache alone. The recovery fails, or is killed, when it has written its meta page and before that is synced: the page is in the page cache, too. The next
+// one starts from the older meta page and writes to pages that the state of the first try used. If the power is cut meanwhile, and keeps that meta page but
+// not the record, the log ends elsewhere than the page says: so the page was believed, and its pages were gone, also those of commits that had been durable.
+// Recovery first puts a copy of the older meta page into the place of the first try's.
+func TestEarlierTryIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
+	images := 0
+	for n := 0; ; n++ { // the call of the first recovery that fails
+		disk := crashfs.New(crashfs.Options{})
+		o := testOptions(disk)
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		put := func(key string, d Durability) {
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			_, err = tx.Put(CatalogTree, []byte(key), make([]byte, 700), 0)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(d))
+		}
+		put("durable", Sync)
+		put("too", Sync)
+		put("relaxed", NoSync)
+		dead := disk.Inject(crashfs.Fault{Kinds: crashfs.KindChanges, Sticky: true})
+		_ = s.Close()
+		dead.Disarm()
+
+		failing := disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncs, N: n, Sticky: true})
+		s, err = Open("/a.ebb", o)
+		failing.Disarm()
+		if err == nil {
+			require.NoError(t, s.Close())
+			break
+		}
+		require.ErrorIs(t, err, crashfs.ErrIO)
+
+		from := disk.Len()
+		s, err = Open("/a.ebb", o)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: from, Seed: uint64(n), Random: 8}) {
+			again := testOptions(im.Disk(crashfs.Options{}))
+			s, err := Open("/a.ebb", again)
+			require.NoError(t, err, "%d: %v", n, im)
+			requireSound(t, s)
+			tx, err := s.Begin(nil, false)
+			require.NoError(t, err)
+			_, _, found, err := tx.Get(CatalogTree, []byte("durable"))
+			require.NoError(t, err)
+			require.True(t, found, "%d: %v", n, im)
+			tx.Rollback()
+			require.NoError(t, s.Close())
+			images++
+		}
+	}
+	require.Greater(t, images, 100)
+}

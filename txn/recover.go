@@ -94,7 +94,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 		return false, err
 	}
 	if two {
-		if newest, err = s.fence(m, newest); err != nil {
+		if newest, err = s.fence(m, newest, found); err != nil {
 			return true, noSpace(err)
 		}
 	}
@@ -141,23 +141,28 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	return true, s.leftovers(found)
 }
 
-// fence takes the place of a meta page that is older than m and whose log is not complete. That it is not may be true of
-// this boot only: segments whose removal or recycling failed to become durable come back with a power cut, and recovery
-// would then start from the older page, whose state's pages are about to be overwritten here. The fence says what m says.
-// One that is found may exist in the page cache only, and is written again. It returns the newest meta page.
-func (s *Store) fence(m, newest *pager.Meta) (*pager.Meta, error) {
-	found := newest.Clean == m.Clean && newest.LogStart == m.LogStart && newest.Seq == m.Seq // true of m itself
-	if !found || s.o.ReadOnly {
+// fence takes the place of a meta page that would be believed after a crash, and must not be. It says what m says. There are two such pages.
+//
+// One is older than m, and its log is not complete. That it is not may be true of this boot only: segments whose removal or recycling failed to become durable
+// come back with a power cut, and recovery would then start from the older page, whose state's pages are about to be overwritten here.
+//
+// The other is of an earlier try of this recovery, which nobody was shown if the log may still lose its end: it is believed as soon as the log ends
+// elsewhere, and its state's pages are about to be overwritten, too.
+//
+// A fence that is found may exist in the page cache only, and is written again. It returns the newest meta page.
+func (s *Store) fence(m, newest *pager.Meta, found *wal.Found) (*pager.Meta, error) {
+	same := newest.Clean == m.Clean && newest.LogStart == m.LogStart && newest.Seq == m.Seq // true of m itself
+	if !same && !retried(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
-	same := *m
-	same.Epoch = newest.Epoch + 1
-	if err := s.pg.WriteMeta(same); err != nil {
+	fence := *m
+	fence.Epoch = newest.Epoch + 1
+	if err := s.pg.WriteMeta(fence); err != nil {
 		return nil, err
 	}
-	same = s.pg.LastMeta()
-	s.durable = same.Epoch
-	return &same, nil
+	fence = s.pg.LastMeta()
+	s.durable = fence.Epoch
+	return &fence, nil
 }
 
 // settleRecovery makes the replayed state durable: its pages first, then a clean meta page. Only then may the log go.
