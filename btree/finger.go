@@ -91,6 +91,12 @@ func (f *Finger) Beyond(key []byte) bool {
 	return n > 0 && bytes.Compare(leafKey(f.leaf, n, n-1), key) < 0
 }
 
+// LastKey is the last key of the tree, if something is Beyond. It stands in its leaf.
+func (f *Finger) LastKey() []byte {
+	n := count(f.leaf)
+	return leafKey(f.leaf, n, n-1)
+}
+
 // point is told where a descent has ended, whose steps are in way. The finger points there if the one before ended there too.
 func (f *Finger) point(ref pager.Ref, b []byte, depth uint8, rightmost bool) {
 	if ref != f.last {

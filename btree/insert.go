@@ -126,6 +126,11 @@ func (p *putter) put(t *Tree) error {
 		return nil
 	}
 	p.bent, p.reshaped = true, t.Depth
+	return p.heighten(t, b)
+}
+
+// heighten makes a root above the root b, which was split.
+func (p *putter) heighten(t *Tree, b []byte) error {
 	if t.Depth == maxDepth {
 		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
 	}

@@ -1,0 +1,161 @@
+package btree
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// rowsBehind makes n rows in order whose keys have a long end now and then, so that branches are soon full.
+func rowsBehind(r *rand.Rand, from, n int) []Change {
+	changes := make([]Change, n)
+	for i := range changes {
+		changes[i] = Change{
+			Key:   append(fmt.Appendf(nil, "%08d", from+i), bytes.Repeat([]byte{'x'}, r.IntN(2)*r.IntN(400))...),
+			Value: make([]byte, r.IntN(200)), Tag: int64(r.IntN(3)),
+		}
+	}
+	return changes
+}
+
+// TestLayMakesTheLeafThatPutsMake compares them byte by byte, and says how many rows are in it.
+func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		m := newMemory(4096)
+		changes := rowsBehind(r, r.IntN(100), 1+r.IntN(80))
+		b := bytes.Repeat([]byte{0xee}, 4096)
+		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
+		n, full := Lay(b, changes)
+		require.Positive(t, n)
+		require.NoError(t, CheckPage(b, 4096))
+		var tree Tree
+		for _, c := range changes[:n] {
+			_, err := Put(m, &tree, c.Key, c.Value, c.Tag)
+			require.NoError(t, err)
+		}
+		require.EqualValues(t, 1, tree.Depth)
+		want, err := m.Page(tree.Root)
+		require.NoError(t, err)
+		h := pager.ReadHeader(want)
+		require.Equal(t, n, int(h.Count))
+		pager.WriteHeader(b, h)
+		require.Equal(t, want, b)
+		require.Equal(t, n < len(changes), full)
+		if full {
+			_, err = Put(m, &tree, changes[n].Key, changes[n].Value, changes[n].Tag)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, tree.Depth, "there was room for another one")
+		}
+	}
+}
+
+// TestLayEndsWhereRowsDoNotFollow: at one that is not behind the one before it, that is deleted, or that no leaf has.
+func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
+	row := func(key string) Change { return Change{Key: []byte(key), Value: []byte("v")} }
+	for name, odd := range map[string]Change{
+		"the same":      row("b"),
+		"before":        row("a1"),
+		"a deletion":    {Key: []byte("c"), Delete: true},
+		"a large value": {Key: []byte("c"), Value: make([]byte, MaxInline(4096)+1)},
+		"a long key":    {Key: bytes.Repeat([]byte("c"), MaxKey(4096)+1)},
+	} {
+		b := make([]byte, 4096)
+		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
+		n, full := Lay(b, []Change{row("a"), row("b"), odd, row("d")})
+		require.Equal(t, 2, n, name)
+		require.False(t, full, name)
+		if name == "the same" || name == "before" {
+			continue
+		}
+		n, full = Lay(b, []Change{odd})
+		require.Zero(t, n, name)
+		require.False(t, full, name)
+	}
+}
+
+// TestAppendedLeavesAreTheTree appends leaves to trees of any depth, and puts and deletes between: the tree is sound and holds all rows.
+func TestAppendedLeavesAreTheTree(t *testing.T) {
+	for _, copied := range []bool{false, true} {
+		t.Run(fmt.Sprintf("copied=%v", copied), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 4))
+			m := newMemory(4096)
+			var tree Tree
+			model := map[string]Change{}
+			last, next := []byte(nil), 0
+			for tree.Depth < 4 {
+				changes := rowsBehind(r, next, 1+r.IntN(300))
+				next += len(changes)
+				for len(changes) > 0 {
+					ref, b, err := m.New(pager.KindLeaf, 0)
+					require.NoError(t, err)
+					n, _ := Lay(b, changes)
+					for _, c := range changes[:n] {
+						model[string(c.Key)] = c
+					}
+					if copied {
+						err = CopyLeaves(m, &tree, ref, 1)
+					} else {
+						err = AppendLeaf(m, &tree, ref, uint64(n), last, changes[0].Key)
+					}
+					require.NoError(t, err)
+					last = changes[n-1].Key
+					changes = changes[n:]
+				}
+				if r.IntN(2) == 0 {
+					m.commit(t)
+				}
+				for range r.IntN(40) { // not the last one
+					key := fmt.Appendf(nil, "%08dz", r.IntN(next-1))
+					if _, err := Put(m, &tree, key, nil, 0); err != nil {
+						t.Fatal(err)
+					}
+					model[string(key)] = Change{Key: key}
+				}
+				if r.IntN(20) == 0 {
+					m.requireSound(t, tree)
+				}
+			}
+			m.requireSound(t, tree)
+			require.EqualValues(t, len(model), tree.Rows)
+			var c Cursor
+			c.Reset(m, tree)
+			for c.Next() {
+				want, ok := model[string(c.Key())]
+				require.True(t, ok)
+				require.True(t, bytes.Equal(want.Value, c.Value()))
+				require.Equal(t, want.Tag, c.Tag())
+				delete(model, string(c.Key()))
+			}
+			require.NoError(t, c.Err())
+			require.Empty(t, model)
+		})
+	}
+}
+
+// TestAppendedLeafIsCounted: a branch that claims nearly as many rows as it may is damaged, and counts no more.
+func TestAppendedLeafIsCounted(t *testing.T) {
+	m := newMemory(4096)
+	var tree Tree
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := 0; tree.Depth < 3; i++ {
+		c := rowsBehind(r, i, 1)[0]
+		_, err := Put(m, &tree, c.Key, c.Value, 0)
+		require.NoError(t, err)
+	}
+	_, b, err := m.Edit(tree.Root)
+	require.NoError(t, err)
+	n := count(b)
+	setChildRows(b, n, n-1, maxRows-1)
+	leaf, lb, err := m.New(pager.KindLeaf, 0)
+	require.NoError(t, err)
+	Lay(lb, rowsBehind(r, 5_000_000, 2))
+	err = AppendLeaf(m, &tree, leaf, 2, []byte("1"), []byte("2"))
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+}
