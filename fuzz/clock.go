@@ -100,5 +100,8 @@ func (r *Run) moveClock(ms int64) error {
 func (r *Run) options() *kv.Options {
 	o := r.config.options(r.clock.now)
 	o.OnExpire = r.heard
+	if r.relaxed {
+		o.Durability = kv.NoSync
+	}
 	return o
 }

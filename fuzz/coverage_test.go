@@ -11,7 +11,7 @@ import (
 
 // TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in them.
 func TestRandomWorkloadsReachEverything(t *testing.T) {
-	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged int
+	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, laid int
 	for seed := range uint64(4) {
 		r := newRun(Random(seed, randomLength))
 		used := int64(0)
@@ -54,8 +54,11 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 					case pager.KindMeta:
 						checkpoints++
 					case pager.KindLeaf:
-						if op.Phase == "fill" {
+						switch op.Phase {
+						case "fill":
 							spilled++
+						case "lay":
+							laid++
 						}
 					case pager.KindOverflow:
 						overflows++
@@ -79,6 +82,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 	require.NotZero(t, cut, "shrinking")
 	require.NotZero(t, spilled, "pages written before their commit")
 	require.NotZero(t, recycled, "recycled segments")
+	require.Greater(t, laid, 50, "leaves that the log names")
 	require.Greater(t, checkpoints, 20, "checkpoints")
-	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints)
+	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, laid)
 }

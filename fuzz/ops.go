@@ -88,6 +88,7 @@ func init() {
 		{"named", 6, true, opNamed},
 		{"apply", 5, false, opApply},
 		{"foretold", 5, true, opForetold},
+		{"laid", 3, true, opLaid},
 	}
 }
 

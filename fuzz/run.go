@@ -46,7 +46,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	tune := kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, ManyFrom: 2}
+	tune := kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
 	return kv.OpenFS(d, path, o, tune)
 }
 
@@ -67,6 +67,7 @@ type Run struct {
 	sessions uint64
 	based    int // steps of the base that were done
 	held     *heldReader
+	relaxed  bool         // the store is opened for commits that wait for no sync
 	closed   bool         // the store was closed, not killed, and left no log
 	beside   func() error // runs once, in the middle of the next checkpoint
 	clock    clock

@@ -157,8 +157,9 @@ type Tuning struct {
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
 
-	AheadFrom int // rows from which on they are logged before they are carried out; 0: the default
-	ManyFrom  int // rows from which on several processors take part in a batch, whatever is in the family; 0: the default, in large ones
+	AheadFrom  int // rows from which on they are logged before they are carried out; 0: the default
+	LeavesFrom int // full leaves from which on the log names them; 0: the default
+	ManyFrom   int // rows from which on several processors take part in a batch, whatever is in the family; 0: the default, in large ones
 
 	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
 	Monotonic func() time.Duration
@@ -202,7 +203,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
 		SegmentSize: tune.SegmentSize, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, AheadFrom: tune.AheadFrom, ManyFrom: tune.ManyFrom,
+		Inline: tune.Inline, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Events: o.events(),
 	}
 }

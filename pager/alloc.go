@@ -125,6 +125,9 @@ func (p *Pager) unwritten(id Pgid) bool {
 	return s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.patch) != nil)
 }
 
+// Written says whether the file holds a page: it was written early, or laid, or a checkpoint has come since it was born.
+func (p *Pager) Written(id Pgid) bool { return !p.unwritten(id) }
+
 // InFrame says whether a page has a frame.
 func (p *Pager) InFrame(id Pgid) bool {
 	s := p.table.peek(id)

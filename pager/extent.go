@@ -95,25 +95,9 @@ func (p *Pager) proveFit(ref Ref, b []byte, size int) error {
 // soon says that it is going to be: the disk begins at once.
 func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
 	n := ExtentPages(len(value), p.pageSize)
-	var id Pgid
-	var ok bool
-	var err error
-	if n == 1 {
-		id, ok, err = p.space.next()
-	} else {
-		id, ok, err = p.space.extent(n)
-	}
+	id, err := p.takeExtent(n)
 	if err != nil {
 		return Ref{}, 0, err
-	}
-	if !ok {
-		if err := p.reserve(p.space.gap(n) + n); err != nil {
-			return Ref{}, 0, err
-		}
-		if id, err = p.space.growExtent(n); err != nil {
-			return Ref{}, 0, err
-		}
-		p.end.Store(p.space.end)
 	}
 	ref := Ref{id, epoch}
 	s := p.table.slot(id)
@@ -128,6 +112,27 @@ func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (R
 		return ref, n, nil
 	}
 	return ref, n, p.writeExtent(ref, n, value, soon)
+}
+
+// takeExtent gets the number of the first of n contiguous pages, growing the file if need be.
+func (p *Pager) takeExtent(n uint64) (id Pgid, err error) {
+	var ok bool
+	if n == 1 {
+		id, ok, err = p.space.next()
+	} else {
+		id, ok, err = p.space.extent(n)
+	}
+	if ok || err != nil {
+		return id, err
+	}
+	if err := p.reserve(p.space.gap(n) + n); err != nil {
+		return 0, err
+	}
+	if id, err = p.space.growExtent(n); err != nil {
+		return 0, err
+	}
+	p.end.Store(p.space.end)
+	return id, nil
 }
 
 // extentStep is how much of an extent is written at a time, and begun to be written to the disk while the next is copied.

@@ -47,6 +47,22 @@ func TestMetaPageBytesArePinned(t *testing.T) {
 	require.Equal(t, &m, got)
 }
 
+// TestMetaPageSaysWhatItsLogRequires: one that needs no log requires nothing.
+func TestMetaPageSaysWhatItsLogRequires(t *testing.T) {
+	m := goldenMeta
+	clean := appendMeta(nil, &m)
+	m.Clean = false
+	b := appendMeta(nil, &m)
+	require.Equal(t, []byte{0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, b[offFlags:offOptional])
+	require.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, clean[offFlags:offOptional])
+	got, err := decodeMeta(b, 1)
+	require.NoError(t, err)
+	require.Equal(t, &m, got)
+	copy(b[offFlags:], clean[offFlags:offOptional])
+	copy(b[:offPgid], clean[:offPgid])
+	require.Equal(t, clean, b, "nothing else differs")
+}
+
 func TestPageHeaderBytesArePinned(t *testing.T) {
 	b := make([]byte, MinPageSize)
 	h := Header{Pgid: 0x1122334455, Epoch: 0x0a0b0c0d, Kind: KindBranch, Level: 2, Count: 0x0102}

@@ -27,6 +27,7 @@ var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 //
 //	24 magic [8]byte        32 version u32          36 flags u32 (1: closed cleanly, no log needed)
 //	40 required u64         48 optional u64         feature bits; an unknown required one is ErrVersion
+//	                                                required bit 0: the log may name leaves; set unless closed cleanly
 //	56 store id [16]byte    72 page size u32        76 segment size u32 (of the log)
 //	80 pages u64            88 log start u64        96 log durable u64
 //	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (of the tree table)
@@ -64,8 +65,12 @@ const (
 	maxTreeDepth = 64
 )
 
-// knownRequired are the required features that this code knows.
-const knownRequired uint64 = 0
+// Required features: those of the log, which a page that is clean does not need.
+const (
+	featureLeaves uint64 = 1 << 0 // the log may name leaves
+
+	knownRequired = featureLeaves
+)
 
 // Meta is one decoded meta page: one durable state of the store and where its log goes on.
 type Meta struct {
@@ -97,6 +102,8 @@ func appendMeta(b []byte, m *Meta) []byte {
 	le.PutUint32(p[offVersion:], FormatVersion)
 	if m.Clean {
 		le.PutUint32(p[offFlags:], flagClean)
+	} else {
+		le.PutUint64(p[offRequired:], featureLeaves)
 	}
 	le.PutUint64(p[offOptional:], m.Optional)
 	copy(p[offStoreID:], m.StoreID[:])

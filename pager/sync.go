@@ -50,12 +50,12 @@ func (p *Pager) SyncExtents() error {
 	})
 }
 
-// Claim takes the pages of an extent that a record of the log names: it was written after the state that Start was told of, to
-// space which is free there, and is in use from now on. It comes before anything is allocated.
-func (p *Pager) Claim(ref Ref, size int) error {
-	n, pages := ExtentPages(size, p.pageSize), uint64(p.fileSize)/uint64(p.pageSize)
+// Claim takes n pages from ref on that a record of the log names: they were written after the state that Start was told of, to
+// space which is free there, and are in use from now on. It comes before anything is allocated.
+func (p *Pager) Claim(ref Ref, n uint64) error {
+	pages := uint64(p.fileSize) / uint64(p.pageSize)
 	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
-		return p.corrupt(ref.Pgid, "the log names an extent of %d pages in a file of %d", n, pages)
+		return p.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
 	}
 	behind := uint64(ref.Pgid) + n
 	if end := p.space.end; behind > end {
@@ -73,7 +73,7 @@ func (p *Pager) Claim(ref Ref, size int) error {
 			return err
 		}
 		if g.avail[i/64]&(1<<(i%64)) == 0 {
-			return p.corrupt(id, "the log names it as part of a value of %d bytes, but it is in use", size)
+			return p.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
 		p.space.clearAvail(g, i)
 	}

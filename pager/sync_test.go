@@ -87,27 +87,27 @@ func TestClaim(t *testing.T) {
 		require.NoError(t, p.Freed(freed.Pgid, 21))
 		require.NoError(t, p.Release(freed.Pgid, 21))
 		checkpoint(t, p)
-		end, size := Pgid(p.Pages()), 2*MinPageSize-ExtentHeader
+		end := Pgid(p.Pages())
 		require.Greater(t, end, last.Pgid)
 		require.NoError(t, p.Close())
 
 		p = b.open(t)
-		corrupt := func(id Pgid, size int) {
+		corrupt := func(id Pgid, n uint64) {
 			t.Helper()
-			require.ErrorIs(t, p.Claim(Ref{id, 9}, size), badfile.ErrCorrupt)
+			require.ErrorIs(t, p.Claim(Ref{id, 9}, n), badfile.ErrCorrupt)
 		}
-		corrupt(0, size)
-		corrupt(1, size)
-		corrupt(used.Pgid, size)
-		corrupt(last.Pgid, size)
+		corrupt(0, 2)
+		corrupt(1, 2)
+		corrupt(used.Pgid, 2)
+		corrupt(last.Pgid, 2)
 		corrupt(Pgid(p.FileBytes()/MinPageSize), 1)
-		corrupt(end, int(p.FileBytes()))
-		corrupt(^Pgid(0), size)
-		require.NoError(t, p.Claim(Ref{end + 6, 9}, size))
-		require.NoError(t, p.Claim(Ref{end + 1, 9}, size))
-		require.NoError(t, p.Claim(Ref{freed.Pgid + 15, 9}, size))
-		corrupt(end+7, size)
-		corrupt(freed.Pgid+16, size)
+		corrupt(end, uint64(p.FileBytes()))
+		corrupt(^Pgid(0), 2)
+		require.NoError(t, p.Claim(Ref{end + 6, 9}, 2))
+		require.NoError(t, p.Claim(Ref{end + 1, 9}, 2))
+		require.NoError(t, p.Claim(Ref{freed.Pgid + 15, 9}, 2))
+		corrupt(end+7, 2)
+		corrupt(freed.Pgid+16, 2)
 		claimed := map[Pgid]bool{end + 6: true, end + 7: true, end + 1: true, end + 2: true, freed.Pgid + 15: true, freed.Pgid + 16: true}
 		require.NoError(t, p.Pack()) // holes, too
 		for range 40 {

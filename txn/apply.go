@@ -12,8 +12,12 @@ const ApplyRows = tree.MaxWays
 
 // Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
 // the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them. Many of them, whose
-// keys lie anywhere, are carried out by several processors.
+// keys lie anywhere, are carried out by several processors. Of many that come in order behind all others, in a transaction that aims at NoSync, most
+// are in leaves that the log names.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
+	if tx.mayLay(changes) {
+		return tx.applyInOrder(id, changes, was)
+	}
 	if len(changes) >= tx.s.o.ManyFrom {
 		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
 			return err

@@ -80,7 +80,7 @@ func (w *writer) logCommit() (wal.LSN, error) {
 		w.fillHead()
 	}
 	if w.named > 0 {
-		w.s.log.Refers()
+		w.s.log.Refers(w.firm)
 	}
 	return w.give(w.redo, true)
 }

@@ -41,9 +41,11 @@ var goldenRedo = []struct {
 	{redo{op: opSetTag, id: 1, key: []byte("key")},
 		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opNextTree, id: 1 << 20}, []golden.Part{{1, "next tree"}, {3, "2^20"}}},
-	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, place: place{pager.Ref{Pgid: 300, Epoch: 7}, 1 << 20}},
+	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, place: place{ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20}},
 		[]golden.Part{{1, "put, named"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`},
 			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}}},
+	{redo{op: opLeaves, id: 1, place: place{ref: pager.Ref{Pgid: 300, Epoch: 7}, leaves: 2}, sums: []byte("checksumof these")},
+		[]golden.Part{{1, "leaves"}, {1, "tree 1"}, {2, "pgid 300"}, {1, "epoch 7"}, {1, "2 leaves"}, {8, "checksum"}, {8, "checksum"}}},
 }
 
 // appendRedo encodes an operation as the transaction's calls do.
@@ -61,6 +63,8 @@ func appendRedo(b []byte, r redo) []byte {
 		return appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key)
 	case opPutNamed:
 		return appendNamed(b, r.id, r.tag, r.key, r.ref, r.size)
+	case opLeaves:
+		return appendLeaves(b, r.id, r.ref, r.sums)
 	}
 	return appendOp(b, r.op, r.id)
 }

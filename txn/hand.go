@@ -17,7 +17,7 @@ type hand struct {
 	w     *writer
 	base  pager.Epoch // of the state that the transaction began from
 	owner uint64      // pages born under it may be changed in place; a savepoint takes a new one
-	first uint64      // the transaction's first owner
+	first uint64      // the transaction's first owner, of leaves that its record names: nobody changes them in place
 	saved bool        // there are savepoints
 
 	mayPatch bool          // leaves may get patches
@@ -302,6 +302,8 @@ func (h *hand) free(ref pager.Ref, n uint32) error {
 	h.freed = append(h.freed, freedRun{})
 	f := &h.freed[len(h.freed)-1] // field by field: a literal would be made elsewhere and copied, which waits for it to be there
 	f.id, f.n, f.epoch, f.birth, f.own = ref.Pgid, n, ref.Epoch, owner, owner >= h.first
+	f.named = owner == h.first || // or of an earlier transaction since the last checkpoint
+		ref.Epoch == h.s.epoch && n == 1 && h.s.pg.Written(ref.Pgid)
 	return nil
 }
 

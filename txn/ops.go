@@ -90,7 +90,7 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 	}
 	if w.names(len(value)) {
 		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
-		w.named += int64(len(value))
+		w.named, w.firm = w.named+int64(len(value)), true
 		return w.logged()
 	}
 	if tag == 0 {

@@ -22,7 +22,7 @@ type batch struct {
 	order   []uint32   // where in ops each operation begins, in the order to apply them
 	settled int        // from here on in order, no tree and no key comes back
 	broken  bool       // the last operation does not decode
-	named   []place    // of values that operations name, of all batches so far
+	named   []place    // that operations name, of all batches so far
 
 	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree
 	byTree map[TreeID]int
@@ -72,7 +72,7 @@ func (b *batch) add(ops []byte, lsn wal.LSN) {
 	for rest := b.ops[from:]; len(rest) > 0; {
 		at := uint32(len(b.ops) - len(rest))
 		r, more, err := decodeRedo(rest)
-		if err == nil && r.op == opPutNamed {
+		if err == nil && (r.op == opPutNamed || r.op == opLeaves) {
 			b.named = append(b.named, r.place)
 		}
 		if err == nil && r.onKey() {

@@ -22,9 +22,11 @@ import (
 //	  8 set tag      tree, tag i64 little-endian, 0 for none, key length, key
 //	  9 next tree    first tree number never used
 //	 10 put, named   tree, tag i64 little-endian, 0 for none, key length, key, value length, pgid, epoch
+//	 11 leaves       tree, pgid, epoch, number of leaves, for each: checksum u64 little-endian
 //
 // A named value is in the overflow extent at pgid and epoch, which is durable before the record is written, and stays as it is until
-// a checkpoint makes the record needless.
+// a checkpoint makes the record needless. Leaves are so many pages from pgid on, which become the last ones of the tree, in their order. They stay as
+// they are, too, but are durable only when the record is said to be: a record without its leaves is one that did not get to the disk.
 //
 // Replay ends where applying them in order to the state before would; it never looks at a clock. Golden bytes: testdata/redo.hex.
 const (
@@ -38,6 +40,7 @@ const (
 	opSetTag   = 8
 	opNextTree = 9
 	opPutNamed = 10
+	opLeaves   = 11
 
 	redoHead = 16
 
@@ -60,6 +63,12 @@ func appendNamed(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size
 	b = appendLength(b, size)
 	b = binary.AppendUvarint(b, uint64(ref.Pgid))
 	return binary.AppendUvarint(b, uint64(ref.Epoch))
+}
+
+func appendLeaves(b []byte, id TreeID, ref pager.Ref, sums []byte) []byte {
+	b = binary.AppendUvarint(appendOp(b, opLeaves, id), uint64(ref.Pgid))
+	b = binary.AppendUvarint(b, uint64(ref.Epoch))
+	return append(appendLength(b, len(sums)/sumSize), sums...)
 }
 
 func appendRange(b []byte, id TreeID, lo, hi []byte) []byte {
@@ -88,14 +97,27 @@ type redo struct {
 	key, value []byte // of a range: lo and hi, nil if unbounded
 	tag        int64
 
-	place // of a named value
+	place        // of a named value, or of leaves
+	sums  []byte // of leaves: their checksums, 8 bytes each
 }
 
-// place is where a named value is: in the extent at ref, and so many bytes long.
+// place is where the log names something: an extent at ref, with a value of so many bytes, or so many leaves from ref on.
 type place struct {
-	ref  pager.Ref
-	size int
+	ref    pager.Ref
+	size   int
+	leaves uint64
 }
+
+// pages is how many there are at the place.
+func (p place) pages(pageSize int) uint64 {
+	if p.leaves > 0 {
+		return p.leaves
+	}
+	return pager.ExtentPages(p.size, pageSize)
+}
+
+// sumSize is the bytes of a checksum of a leaf.
+const sumSize = 8
 
 // onKey says that the operation is one on the row of one key.
 func (r *redo) onKey() bool {
@@ -140,6 +162,13 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 			return r, nil, fmt.Errorf("named value of %d bytes in epoch %d", size, epoch)
 		}
 		r.size, r.ref = int(size), pager.Ref{Pgid: pager.Pgid(id), Epoch: pager.Epoch(epoch)}
+	case opLeaves:
+		id, epoch := d.uvarint(), d.uvarint()
+		r.leaves, r.sums = d.sums()
+		if !d.short && (epoch > uint64(pager.MaxEpoch) || r.leaves == 0) {
+			return r, nil, fmt.Errorf("%d leaves of epoch %d", r.leaves, epoch)
+		}
+		r.ref = pager.Ref{Pgid: pager.Pgid(id), Epoch: pager.Epoch(epoch)}
 	default:
 		if !d.short {
 			return r, nil, fmt.Errorf("operation %d is not known", r.op)
@@ -184,6 +213,17 @@ func (d *redoDecoder) uvarint() uint64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+// sums returns the checksums of leaves, and how many there are.
+func (d *redoDecoder) sums() (n uint64, sums []byte) {
+	n = d.uvarint()
+	if d.short || n > uint64(len(d.b)/sumSize) {
+		d.short = true
+		return 0, nil
+	}
+	sums, d.b = d.b[:n*sumSize:n*sumSize], d.b[n*sumSize:]
+	return n, sums
 }
 
 // bytes returns a slice that is never nil unless the payload is cut short.

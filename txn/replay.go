@@ -20,12 +20,13 @@ var (
 // and applies many of them at a time in the order of their keys. Nobody sees a state before all are applied.
 type replayer struct {
 	s       *Store
+	meta    *pager.Meta
 	w       *writer // nil: nothing may be applied yet
 	most    int     // bytes of operations in a batch, unless one operation is larger
 	batch   *batch
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
-	named []place // of values, by operations that no batch has taken
+	named []place // by operations that no batch has taken
 
 	seq  uint64   // of the last commit; of the meta page if there is none
 	mark int64    // likewise
@@ -44,11 +45,14 @@ func batchBytes(cache, log int64) int64 { return min(cache/batchFraction, log, m
 // newReplayer is for the log after m, of at most logBytes.
 func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	most := batchBytes(s.o.CacheBytes, logBytes)
-	return &replayer{s: s, most: int(most), batch: newBatch(most), seq: m.Seq, mark: m.ClockMark}
+	return &replayer{s: s, meta: m, most: int(most), batch: newBatch(most), seq: m.Seq, mark: m.ClockMark}
 }
 
 // commit takes the payload of the next commit. The clock is not looked at.
 func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
+	if err := p.whole(payload); err != nil {
+		return err
+	}
 	p.seq++
 	if p.partial {
 		p.note(payload)
@@ -65,30 +69,51 @@ func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
 	return err
 }
 
-// note takes down which values the operations of a commit name, up to the first that does not decode.
+// whole says with wal.ErrTaken that leaves which the operations of a commit name are not what they were when its record was made.
+func (p *replayer) whole(payload []byte) error {
+	for rest := payload[min(redoHead, len(payload)):]; len(rest) > 0; {
+		r, more, err := decodeRedo(rest)
+		if err != nil {
+			return nil // for who applies it
+		}
+		if r.op == opLeaves {
+			there, err := p.s.pg.HasLaid(p.meta, r.ref, r.sums)
+			if err != nil {
+				return err
+			}
+			if !there {
+				return fmt.Errorf("%w: of %d leaves from page %d on", wal.ErrTaken, r.leaves, r.ref.Pgid)
+			}
+		}
+		rest = more
+	}
+	return nil
+}
+
+// note takes down what places the operations of a commit name, up to the first that does not decode.
 func (p *replayer) note(payload []byte) {
 	for rest := payload[min(redoHead, len(payload)):]; len(rest) > 0; {
 		r, more, err := decodeRedo(rest)
 		if err != nil {
 			return
 		}
-		if r.op == opPutNamed {
+		if r.op == opPutNamed || r.op == opLeaves {
 			p.named = append(p.named, r.place)
 		}
 		rest = more
 	}
 }
 
-// claim takes the pages of all values that the log names, and sees to it that no page is born in an epoch of theirs or before. It comes
+// claim takes the pages of all that the log names, and sees to it that no page is born in an epoch of theirs or before. It comes
 // before anything is allocated, once all of the log was read.
 func (p *replayer) claim() error {
 	s := p.s
 	for _, list := range [][]place{p.named, p.batch.named} {
 		for _, r := range list {
 			if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
-				return badfile.At(s.path+" (log)", -1, "it names a value of epoch %d", r.ref.Epoch)
+				return badfile.At(s.path+" (log)", -1, "it names pages of epoch %d", r.ref.Epoch)
 			}
-			if err := s.pg.Claim(r.ref, r.size); err != nil {
+			if err := s.pg.Claim(r.ref, r.pages(s.pg.PageSize())); err != nil {
 				return err
 			}
 			s.epoch = max(s.epoch, r.ref.Epoch+1)
@@ -214,6 +239,8 @@ func (w *writer) apply(r redo) error {
 			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
 		}
 		err = w.putNamed(r)
+	case opLeaves:
+		err = w.takeLeaves(r)
 	case opDelete:
 		_, err = w.delete(r.id, r.key, nil)
 	case opRange:

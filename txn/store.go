@@ -130,6 +130,9 @@ func (o Options) withDefaults() Options {
 	if o.ManyFrom == 0 {
 		o.ManyFrom, o.ManyRows = defaultManyFrom, defaultManyRows
 	}
+	if o.LeavesFrom == 0 {
+		o.LeavesFrom = defaultLeavesFrom
+	}
 	if o.Rand == nil {
 		o.Rand = func() uint64 {
 			var b [8]byte

@@ -37,7 +37,11 @@ type writer struct {
 	ahead  ahead
 	lazy   bool      // the commit will not wait for a sync
 	extent pager.Ref // that was written last
-	named  int64     // bytes of values in extents that the redo names
+	named  int64     // bytes of values in extents, and of leaves, that the redo names
+	firm   bool      // a value is among them: durable before the record is written
+
+	laying []byte // leaves that are being laid
+	sums   []byte // their checksums
 
 	bound bool // MaxBytes binds: the transaction has put something
 
@@ -52,8 +56,8 @@ type finger struct {
 
 func (w *writer) begin() {
 	s := w.s
-	s.serial++
-	w.owner, w.first = s.serial, s.serial
+	s.serial += 2
+	w.owner, w.first = s.serial, s.serial-1
 	w.base = s.head.base
 	if s.head.trees.many != nil {
 		w.trees = s.head.trees.copy()
@@ -69,7 +73,7 @@ func (w *writer) begin() {
 	w.spillOver, w.behind = s.o.CacheBytes, 0
 	w.tx = nil
 	w.kept = nil
-	w.lazy, w.named = false, 0
+	w.lazy, w.named, w.firm = false, 0, false
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on

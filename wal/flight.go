@@ -62,7 +62,7 @@ func (l *Log) company() {
 // sharable says whether a run, if it is written directly, may be on its way together with others: it is synced, ends no segment, and
 // need not wait for Before. What ends no segment is all of the queue, so that everybody who waits then, waits for it or for what departed
 // before. What comes after it begins in the same segment, at a block.
-func sharable(r *run, sync bool) bool { return sync && !r.sealed && !r.refers }
+func sharable(r *run, sync bool) bool { return sync && !r.sealed && r.refers == 0 }
 
 // depart notes that a group is on its way. mu is held.
 func (l *Log) depart(g group) *flight {

@@ -302,7 +302,7 @@ func TestNothingFliesBesideWhatMustFlyAlone(t *testing.T) {
 			_, turn := l.Rotate()
 			return errors.Join(err, turn, l.Sync())
 		},
-		"a_reference": func(l *testLog) error { l.Refers(); return <-l.fly("refers") },
+		"a_reference": func(l *testLog) error { l.Refers(true); return <-l.fly("refers") },
 		"no_sync": func(l *testLog) error {
 			end, err := l.Append([]byte("x"), true)
 			return errors.Join(err, l.Wait(end, false))

@@ -316,6 +316,9 @@ func (l *Log) align(unit int64) { l.pos = alignUp(l.pos, unit) }
 
 // write does a group's work on the files, without mu.
 func (l *Log) write(g *group) (fate, error) {
+	if err := l.before(g); err != nil {
+		return none, err
+	}
 	if g.run == nil {
 		if err := l.at.file.SyncData(); err != nil {
 			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
@@ -323,11 +326,6 @@ func (l *Log) write(g *group) (fate, error) {
 		return whole, nil
 	}
 	r := g.run
-	if r.refers && l.opts.Before != nil {
-		if err := l.opts.Before(); err != nil {
-			return none, fmt.Errorf("before a write to log segment %s: %w", r.seg.name, err)
-		}
-	}
 	complete(r, g.synced)
 	if l.copied(g) {
 		g.size = len(r.buf)
@@ -354,6 +352,25 @@ func (l *Log) write(g *group) (fate, error) {
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
 	return whole, nil
+}
+
+// before makes durable what has to be before the group is written, or before it is durable.
+func (l *Log) before(g *group) error {
+	owed, durable := l.owed, g.sync || g.direct
+	if g.run != nil && g.run.refers > 0 {
+		owed, durable = true, durable || g.run.refers == firmly
+	}
+	if owed != l.owed { // not if others fly beside it: they owe nothing, nor does what was written before
+		l.owed = owed
+	}
+	if !owed || !durable || l.opts.Before == nil {
+		return nil
+	}
+	if err := l.opts.Before(); err != nil {
+		return fmt.Errorf("before a write to the log: %w", err)
+	}
+	l.owed = false
+	return nil
 }
 
 // pad adds the padding to a group's run.

@@ -68,7 +68,7 @@ func TestLaunchIsRefused(t *testing.T) {
 		fails   bool
 	}{
 		"through_the_cache":   {0, func(*testing.T, *testLog) {}, false},
-		"a_reference":         {512, func(_ *testing.T, l *testLog) { l.Refers() }, false},
+		"a_reference":         {512, func(_ *testing.T, l *testLog) { l.Refers(true) }, false},
 		"behind_no_sync":      {512, func(_ *testing.T, l *testLog) { l.commit("relaxed", false); l.commit("relaxed too", false) }, false},
 		"the_log_has_failed":  {512, func(_ *testing.T, l *testLog) {}, true},
 		"a_segment_has_ended": {512, func(t *testing.T, l *testLog) { _, err := l.Rotate(); require.NoError(t, err) }, false},

@@ -16,7 +16,7 @@ type Tail struct {
 
 // Replay calls fn once for each complete commit from start on, in order, with the payload of all its parts joined and
 // the position of its first record. payload is valid until fn returns; an error of fn ends the replay and is returned
-// unchanged.
+// unchanged. If it wraps ErrTaken the commit refers to bytes that are not there (see Log.Refers): then the records end before its last one.
 //
 // Where the records end, at a position X behind the last valid one, the question is whether they were torn off there
 // by a crash or are damaged. It is damage, a *badfile.Error, if anything says that more had been durable:
@@ -45,6 +45,8 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 			err = p.settle()
 		}
 		switch {
+		case errors.Is(err, ErrTaken):
+			return p.taken(f, durable, err)
 		case err != nil:
 			return p.tail, err
 		case !sealed:
@@ -64,6 +66,25 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 	}
 }
 
+// ErrTaken is for fn of Replay: a crash has taken what a commit refers to, or it has been damaged since.
+var ErrTaken = errors.New("what the commit refers to is not there")
+
+// taken ends the replay before the last record of the commit that was handed on: whoever says that more had been durable says that what it refers to
+// had been, too.
+func (p *replay) taken(f *Found, durable LSN, why error) (Tail, error) {
+	number, _ := f.opts.at(p.settled)
+	i := f.index(number)
+	img, err := f.load(i, nil)
+	if err != nil {
+		return p.tail, err
+	}
+	if err := f.judge(i, img, p.settled, durable, why); err != nil {
+		return p.tail, err
+	}
+	p.tail.Dropped = img.claimed(p.settled, p.tail.End)
+	return p.tail, nil
+}
+
 // replay is the state of one Replay: what was read so far.
 type replay struct {
 	fn    func(payload []byte, lsn LSN) error
@@ -75,6 +96,8 @@ type replay struct {
 	open  bool // a first part was read, its last part not yet
 	first LSN  // position of that first part
 	held  held // the last commit that was read
+
+	settled LSN // last record of the commit that was handed on last
 }
 
 // segment goes through the records of one segment from at on. It returns the end of the last valid one, and either
@@ -150,7 +173,7 @@ func (p *replay) data(img *image, r record, pos int64, end LSN) error {
 		payload = append(p.parts, r.payload...)
 	}
 	p.parts, p.open = nil, false
-	p.held = held{any: true, payload: payload, own: r.flags&partFirst == 0, first: p.first, end: end}
+	p.held = held{any: true, payload: payload, own: r.flags&partFirst == 0, first: p.first, last: r.lsn, end: end}
 	return nil
 }
 

@@ -107,8 +107,8 @@ type Options struct {
 	// Path are someone else's by now. It is final. nil: nobody is asked.
 	Ours func() error
 
-	// Before is called by the goroutine that is about to write a group with a commit for which Refers was said. An error
-	// is final, and nothing of the group is written. nil: there are no such commits.
+	// Before is called by the goroutine that is about to write a group with a commit for which Refers was said, or, if it was not said firmly, to
+	// make one durable or what was written before. An error is final, and nothing of the group is written. nil: there are no such commits.
 	Before func() error
 
 	// MakeRoom is called by an Append that finds no room for its next segment on the disk, SetBound aside, and says whether others gave

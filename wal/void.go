@@ -54,6 +54,7 @@ type held struct {
 	payload []byte
 	own     bool // payload is no view of a segment
 	first   LSN
+	last    LSN // its last record
 	end     LSN
 }
 
@@ -63,6 +64,7 @@ func (p *replay) settle() error {
 	if p.held = (held{}); !h.any {
 		return nil
 	}
+	p.settled = h.last
 	if err := p.fn(h.payload, h.first); err != nil {
 		return err
 	}

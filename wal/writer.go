@@ -62,9 +62,9 @@ type Log struct {
 	pos      LSN // where the next record may begin
 	prev     LSN // last record
 	mark     mark
-	inCommit bool // parts of a commit were appended, its last part not yet
-	refers   bool // what the next last part ends refers to bytes outside the log
-	reach    LSN  // bytes before it may be in a file
+	inCommit bool      // parts of a commit were appended, its last part not yet
+	refers   reference // of what the next last part ends; 0: none
+	reach    LSN       // bytes before it may be in a file
 	cause    error
 	closed   bool
 	leading  bool // some goroutine takes groups from the queue, or is about to
@@ -81,9 +81,10 @@ type Log struct {
 
 	// The leader's own; whoever set leading may use them without mu.
 	window window
-	zeros  LSN // from the last record to there the file has zeros, in pages that were written through the cache
-	begun  LSN // the disk has begun with what was written before it
-	noted  LSN // position in the last note
+	zeros  LSN  // from the last record to there the file has zeros, in pages that were written through the cache
+	begun  LSN  // the disk has begun with what was written before it
+	noted  LSN  // position in the last note
+	owed   bool // what was written refers to bytes that are not durable yet
 	noteOf [noteLen]byte
 
 	// Guarded by mu, too.
@@ -117,8 +118,8 @@ type run struct {
 	buf    []byte
 	sealed bool
 
-	commits int  // whose last part is in buf
-	refers  bool // one of them to bytes outside the log
+	commits int       // whose last part is in buf
+	refers  reference // the firmest of theirs; 0: none
 }
 
 // mark remembers where the current commit began, for Abort. run is nil once that is no longer only in memory.
@@ -215,13 +216,26 @@ func (l *Log) writeQueue() {
 	_ = l.wait(l.End(), false)
 }
 
-// Refers says that the commit whose last part comes next refers to bytes outside the log: Options.Before makes them durable
-// before that part is written, so that a record which checks out never refers to what a crash has taken.
-func (l *Log) Refers() {
+// Refers says that the commit whose last part comes next refers to bytes outside the log, which Options.Before makes durable. If firm it does so
+// before that part is written: a record which checks out never refers to what a crash has taken. Else it does so before the log says
+// that the commit is durable: Replay learns from who looks at the payload that a crash has taken what it refers to (ErrTaken).
+func (l *Log) Refers(firm bool) {
 	l.mu.Lock()
-	l.refers = true
+	how := loosely
+	if firm {
+		how = firmly
+	}
+	l.refers = max(l.refers, how)
 	l.mu.Unlock()
 }
+
+// reference says how a commit refers to bytes outside the log.
+type reference uint8
+
+const (
+	loosely reference = 1 // they are durable before the commit is
+	firmly  reference = 2 // before it is written
+)
 
 // queued counts the bytes in memory. mu is held.
 func (l *Log) queued() (n int) {
@@ -273,8 +287,8 @@ func (l *Log) put(payload []byte, last bool) {
 	l.inCommit = !last
 	if last {
 		r.commits++
-		r.refers = r.refers || l.refers
-		l.refers = false
+		r.refers = max(r.refers, l.refers)
+		l.refers = 0
 	}
 	l.encode(r, record{kind: typeData, flags: flags, payload: payload})
 	r.end = l.pos
@@ -334,7 +348,7 @@ func (l *Log) Abort() {
 }
 
 func (l *Log) abort() {
-	l.refers = false
+	l.refers = 0
 	if !l.inCommit {
 		return
 	}

@@ -188,7 +188,7 @@ func suitesOf(m mutant) []suite {
 		"wal":   {{"wal", "."}, crashes, histories, most},
 		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
 		"txn":   {most, {"kv", "NoRoom"}, crashes, histories, rot},
-		"btree": {{"btree", "."}, {"txn", "Damage|Check"}, inPlace, hostile},
+		"btree": {{"btree", "."}, {"txn", "Damage|Check|Laid"}, inPlace, hostile},
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
 		"kv":    {{"kv", "."}},
 		"cf":    {{"cf", "."}, {"kv", "Family|CF"}, crashes},

@@ -8,8 +8,8 @@ var logMutants = []mutant{
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
 	return whole, nil`, `	return whole, nil`},
-	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/group.go", `	if r.refers && l.opts.Before != nil {`, `	if r.refers && l.opts.Before != nil && false {`},
-	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/group.go", `		if err := l.opts.Before(); err != nil {`, `		if err := l.opts.Before(); err != nil && false {`},
+	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/group.go", `durable || g.run.refers == firmly`, `durable`},
+	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/group.go", `	if err := l.opts.Before(); err != nil {`, `	if err := l.opts.Before(); err != nil && false {`},
 	{"sync", "the_sync_of_a_wait_is_left_out", "wal/group.go", `		if err := l.at.file.SyncData(); err != nil {
 			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
 		}
@@ -55,7 +55,7 @@ var logMutants = []mutant{
 	{"order", "a_group_is_taken_back_while_the_next_one_is_written", "wal/flight.go", `		for !behind.landed {`, `		for false && !behind.landed {`},
 	{"order", "a_group_departs_while_another_is_taken_back", "wal/flight.go", `n == maxFlying || l.failing ||`, `n == maxFlying ||`},
 	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/flight.go", `sync && !r.sealed && `, `sync && `},
-	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/flight.go", ` && !r.refers`, ``},
+	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/flight.go", ` && r.refers == 0`, ``},
 	{"order", "a_sync_waits_for_parts_that_may_be_given_up", "wal/writer.go", `		end = l.mark.end`, `		end = l.End()`},
 	{"order", "a_group_departs_behind_one_that_has_failed", "wal/flight.go", `	l.failing = l.failing || err != nil`, `	l.failing = l.failing || err != nil && l.flying[0] == f`},
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err

@@ -1,0 +1,73 @@
+package pager
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// Laid pages are whole when they are born, and written at once, one behind the other: a record of the log may name them.
+
+// WriteLaid is for the holder of the writer lock. It gives the pages in b, which are laid out but for their number and epoch, numbers that follow
+// each other, seals them, and writes them straight to the file, into free space. They belong to the transaction with this serial, have no frame,
+// and are durable with the next checkpoint or after SyncExtents.
+func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte) (Ref, error) {
+	n := uint64(len(b) / p.pageSize)
+	id, err := p.takeExtent(n)
+	if err != nil {
+		return Ref{}, err
+	}
+	ref := Ref{id, epoch}
+	for i := range n {
+		id, page := id+Pgid(i), b[i*uint64(p.pageSize):][:p.pageSize]
+		setRef(page, Ref{id, epoch})
+		Seal(page, p.salt)
+		s := p.table.slot(id)
+		s.owner = owner
+		p.forget(id, s)
+		p.dropFrame(s)
+	}
+	if err := p.writeAt(b, int64(id)*int64(p.pageSize)); err != nil {
+		return ref, err
+	}
+	if p.mapped {
+		for i := range n {
+			p.verified.add(id + Pgid(i)) // we wrote it ourselves; should a sync fail, see distrust
+		}
+	}
+	p.pagesWritten.Add(n)
+	return ref, nil
+}
+
+// Checksum is that of a page that is sealed.
+func Checksum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offChecksum:]) }
+
+// HasLaid says whether the file of the store that m is of has the pages from ref on that WriteLaid has sealed with these checksums, 8 bytes each: a crash
+// may have taken some. It may come before Start.
+func (p *Pager) HasLaid(m *Meta, ref Ref, sums []byte) (bool, error) {
+	salt, b := Salt(m.StoreID), make([]byte, min(len(sums)/8*m.PageSize, stagingBytes))
+	for first := ref.Pgid; len(sums) > 0; {
+		n := min(len(sums)/8, len(b)/m.PageSize)
+		b := b[:n*m.PageSize]
+		if uint64(first) >= maxPages {
+			return false, nil
+		}
+		switch err := vfs.ReadFull(p.file, b, int64(first)*int64(m.PageSize)); {
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("%w: page %d of %s: %w", ErrRead, first, p.name, err)
+		}
+		for i := range n {
+			page := b[i*m.PageSize:][:m.PageSize]
+			h := ReadHeader(page)
+			if Checksum(page) != binary.LittleEndian.Uint64(sums[8*i:]) || h.Pgid != first+Pgid(i) || h.Epoch != ref.Epoch || !Sealed(page, salt) {
+				return false, nil
+			}
+		}
+		first, sums = first+Pgid(n), sums[8*n:]
+	}
+	return true, nil
+}

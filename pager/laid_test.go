@@ -1,0 +1,97 @@
+package pager
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// laidPages makes n pages as a tree lays them, each with something of its own.
+func laidPages(n int) []byte {
+	b := make([]byte, n*MinPageSize)
+	for i := range n {
+		page := b[i*MinPageSize:][:MinPageSize]
+		WriteHeader(page, Header{Kind: KindLeaf})
+		page[3000] = byte(i + 1)
+	}
+	return b
+}
+
+func sumsOf(b []byte) (sums []byte) {
+	for ; len(b) > 0; b = b[MinPageSize:] {
+		sums = binary.LittleEndian.AppendUint64(sums, Checksum(b))
+	}
+	return sums
+}
+
+// TestLaidPagesAreInTheFile: they are read from there at once, no checkpoint writes them, and who gives them back gives them all.
+func TestLaidPagesAreInTheFile(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		newPage(t, p, 1)
+		epoch := nextEpoch(p)
+		laid := laidPages(20)
+		ref, err := p.WriteLaid(epoch, 7, laid)
+		require.NoError(t, err)
+		for i := range 20 {
+			id := ref.Pgid + Pgid(i)
+			require.EqualValues(t, 7, p.Owner(id))
+			require.False(t, p.InFrame(id))
+			require.True(t, p.Written(id))
+			require.NoError(t, p.Commit(id, 1))
+			got, err := p.Page(Ref{id, epoch}, epoch-1)
+			require.NoError(t, err)
+			require.Equal(t, laid[i*MinPageSize:][:MinPageSize], got)
+		}
+		require.EqualValues(t, MinPageSize, p.DirtyBytes())
+		checkpoint(t, p)
+		require.NoError(t, p.Close())
+		p = b.open(t)
+		for i := range 20 {
+			got, err := p.Page(Ref{ref.Pgid + Pgid(i), epoch}, epoch)
+			require.NoError(t, err)
+			require.Equal(t, byte(i+1), got[3000])
+		}
+		require.NoError(t, p.Close())
+	})
+}
+
+// TestHasLaid tells pages that are what they were from all others.
+func TestHasLaid(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		epoch := nextEpoch(p)
+		laid := laidPages(200) // more than are looked at together
+		ref, err := p.WriteLaid(epoch, 7, laid)
+		require.NoError(t, err)
+		m := p.LastMeta()
+		sums := sumsOf(laid)
+		has := func(ref Ref, sums []byte) bool {
+			t.Helper()
+			ok, err := p.HasLaid(&m, ref, sums)
+			require.NoError(t, err)
+			return ok
+		}
+		require.True(t, has(ref, sums))
+		require.True(t, has(Ref{ref.Pgid + 100, epoch}, sums[800:]))
+		require.False(t, has(Ref{ref.Pgid, epoch + 1}, sums))
+		require.False(t, has(Ref{ref.Pgid + 1, epoch}, sums[:80]))
+		require.False(t, has(Ref{^Pgid(0) - 5, epoch}, sums))
+		require.False(t, has(Ref{Pgid(p.FileBytes() / MinPageSize), epoch}, sums[:8]), "behind the file")
+		other := m
+		other.StoreID[0]++
+		ok, err := p.HasLaid(&other, ref, sums)
+		require.NoError(t, err)
+		require.False(t, ok)
+		for _, page := range []int{0, 127, 128, 199} {
+			at := int64(ref.Pgid+Pgid(page))*MinPageSize + 3500
+			require.NoError(t, p.writeAt([]byte{1}, at))
+			require.False(t, has(ref, sums), page)
+			require.NoError(t, p.writeAt([]byte{0}, at))
+		}
+		sums[len(sums)-1]++
+		require.False(t, has(ref, sums))
+		require.NoError(t, p.Close())
+	})
+}

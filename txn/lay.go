@@ -1,0 +1,226 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// Rows that come in order behind all keys of a tree, in a transaction whose commit waits for no sync, fill leaves that are written to the main file at
+// once. The record names these and has the rest: who writes much in order writes it once.
+//
+//	crash ...                          the files hold                       recovery
+//	before the record is in the log    leaves that nothing names            knows nothing of them: free space
+//	process killed after that          the record and its leaves            takes the leaves
+//	power cut before the next sync     the record, or its leaves, or some   ends the log before a record of which a leaf is not what it was
+//	                                   of them, or torn ones                when the record was made
+//	after the next sync                both: the main file is synced        takes the leaves; one that is not what it was is damage
+//	                                   before the log is said to be
+//
+// Recovery copies the leaves that it takes: when the sync of a process that is gone has failed, only the page cache may have them, and no later sync would write
+// them; and to write them once more where they are might tear what is durable.
+//
+// A leaf that a record names stays as it is until a checkpoint makes the record needless: it is copied when it changes, by the transaction
+// that has laid it too, and its page is kept.
+
+// Defaults of Options: so many leaves at least are named, so many written at a time.
+const (
+	defaultLeavesFrom = 4
+	layAtOnce         = 32
+)
+
+// mayLay says whether changes are many enough for leaves that the log names, and look as if they came in order.
+func (tx *Tx) mayLay(changes []Change) bool {
+	w, s := tx.w, tx.s
+	if w == nil || !w.lazy || w.silent || w.ahead.logged || len(w.saves) > 0 || s.o.MaxBytes > 0 || len(changes) < 2*s.o.LeavesFrom {
+		return false
+	}
+	for i := 1; i < min(len(changes), ApplyRows); i++ {
+		if bytes.Compare(changes[i-1].Key, changes[i].Key) >= 0 {
+			return false
+		}
+	}
+	return enough(changes, s.o.LeavesFrom*s.pg.PageSize())
+}
+
+// enough says that the rows have so many bytes together.
+func enough(changes []Change, bytes int) bool {
+	for i := range changes {
+		if bytes -= len(changes[i].Key) + len(changes[i].Value); bytes <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// applyInOrder is Apply of changes that may come in order.
+func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
+	for len(changes) > 0 {
+		n := min(len(changes), ApplyRows)
+		if err := tx.apply(id, changes[:n], was); err != nil {
+			return err
+		}
+		if changes = changes[n:]; was != nil {
+			was = was[n:]
+		}
+		if !tx.mayLay(changes) {
+			return tx.applyAll(id, changes, was)
+		}
+		n, err := tx.lay(id, changes)
+		if err != nil {
+			return err
+		}
+		if was != nil {
+			clear(was[:n])
+			was = was[n:]
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// lay puts as many of the changes, from the first one on, as come in order behind all keys of the tree, if the finger points to its last leaf. It
+// says how many.
+func (tx *Tx) lay(id TreeID, changes []Change) (n int, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return 0, err
+	}
+	f := w.finger(id)
+	if !f.Beyond(changes[0].Key) {
+		return 0, nil
+	}
+	s, err := w.state(id)
+	if err != nil {
+		return 0, err
+	}
+	last := f.LastKey()
+	n = f.Append(&s.t, changes)
+	for i := range n {
+		last = changes[i].Key
+		if err := w.logPut(id, last, changes[i].Value, changes[i].Tag); err != nil {
+			return 0, tx.broken(err)
+		}
+	}
+	more := 0
+	if n < len(changes) && bytes.Compare(last, changes[n].Key) < 0 {
+		if more, err = w.layLeaves(s, changes[n:], last); err != nil {
+			return 0, tx.broken(err)
+		}
+	}
+	if n+more > 0 {
+		w.set(id, s.t)
+	}
+	if more == 0 {
+		w.fingersAt = w.mods
+	}
+	return n + more, nil
+}
+
+// layLeaves makes leaves of as many of the changes, from the first one on, as come in order behind a tree whose last key is given, if enough of them are full, and
+// says how many. The last leaf is no full one, and in a frame: the next rows are put there.
+func (w *writer) layLeaves(s *treeState, changes []Change, last []byte) (n int, err error) {
+	for {
+		leaves, rows := w.layFull(changes[n:])
+		if leaves < w.s.o.LeavesFrom || w.room(leaves*w.PageSize()) != nil {
+			break
+		}
+		done, err := w.nameLeaves(s, changes[n:], leaves, last)
+		if err != nil || !done {
+			return n, err
+		}
+		n += rows
+		last = changes[n-1].Key
+	}
+	if n == 0 || n == len(changes) {
+		return n, nil
+	}
+	ref, b, err := w.New(pager.KindLeaf, 0)
+	if err != nil {
+		return n, err
+	}
+	rows, _ := tree.Lay(b, changes[n:]) // one at least: the leaf before it was full
+	if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[n].Key); err != nil {
+		return n, err
+	}
+	for i := range rows {
+		c := &changes[n+i]
+		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {
+			return n, err
+		}
+	}
+	return n + rows, nil
+}
+
+// layFull lays full leaves of the changes, some at a time, and says how many, and of how many rows. rows has those of each.
+func (w *writer) layFull(changes []Change) (leaves, rows int) {
+	size := w.PageSize()
+	if w.laying == nil {
+		w.laying = make([]byte, layAtOnce*size)
+	}
+	for leaves < layAtOnce {
+		b := w.laying[leaves*size:][:size]
+		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
+		n, full := tree.Lay(b, changes[rows:])
+		if !full {
+			break
+		}
+		leaves, rows = leaves+1, rows+n
+	}
+	return leaves, rows
+}
+
+// nameLeaves writes leaves that layFull has laid of the changes, appends them to the tree and to the redo. done is false, and nothing has happened, if
+// there is no room for them together.
+func (w *writer) nameLeaves(s *treeState, changes []Change, leaves int, last []byte) (done bool, err error) {
+	size := w.PageSize()
+	laid := w.laying[:leaves*size]
+	ref, err := w.s.pg.WriteLaid(w.s.epoch, w.first, laid)
+	if ref.IsZero() {
+		if isNoSpace(err) {
+			return false, nil
+		}
+		return false, w.s.spaceError(err)
+	}
+	for i := range leaves {
+		w.taken = append(w.taken, run{ref.Pgid + pager.Pgid(i), 1})
+	}
+	if err != nil {
+		return false, w.s.dataError(err)
+	}
+	for i := range leaves {
+		ref := pager.Ref{Pgid: ref.Pgid + pager.Pgid(i), Epoch: ref.Epoch}
+		rows := int(pager.ReadHeader(laid[i*size:]).Count)
+		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
+			return false, err
+		}
+		last, changes = changes[rows-1].Key, changes[rows:]
+	}
+	w.sums = w.sums[:0]
+	for i := range leaves {
+		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(laid[i*size:]))
+	}
+	w.redo = appendLeaves(w.redo, s.id, ref, w.sums)
+	w.named += int64(len(laid))
+	return true, w.logged()
+}
+
+// takeLeaves is nameLeaves for replay: the leaves are in the file, and claimed, and stay there until the copies that it makes are durable.
+func (w *writer) takeLeaves(r redo) error {
+	t, ok := w.trees.get(r.id)
+	if !ok {
+		return treeError(r.id)
+	}
+	for i := range r.leaves {
+		id := r.ref.Pgid + pager.Pgid(i)
+		w.s.pg.SetOwner(id, w.first)
+		w.taken = append(w.taken, run{id, 1})
+	}
+	err := tree.CopyLeaves(w, &t, r.ref, r.leaves)
+	if err == nil {
+		w.set(r.id, t)
+	}
+	return err
+}
