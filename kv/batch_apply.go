@@ -14,6 +14,8 @@ import (
 //
 // Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of several
 // rows at a time, and waits once for all of them. From 128 rows on, in a large family, processors that are idle take part.
+// Where the store's durability is NoSync, rows that come in order behind all others of their family are written once, without a
+// copy in the log: from some twenty kilobytes on, and unless there is a MaxBytes.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err
