@@ -95,3 +95,45 @@ func TestHasLaid(t *testing.T) {
 		require.NoError(t, p.Close())
 	})
 }
+
+// TestTheDiskBeginsWithLaidPages: piece by piece, each page once, whatever lies between two runs, and not with a few that lie elsewhere.
+func TestTheDiskBeginsWithLaidPages(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	f := &backFile{File: p.file}
+	p.file = f
+	const most = laidBytes / MinPageSize
+	var first, last Ref
+	for i := 0; i < 3*most; i += 30 {
+		ref, err := p.WriteLaid(nextEpoch(p), 7, laidPages(30))
+		require.NoError(t, err)
+		if i == 0 {
+			first = ref
+		}
+		last = ref
+		newPage(t, p, 1)
+	}
+	require.Len(t, f.started, 2)
+	at := int64(first.Pgid) * MinPageSize
+	for _, b := range f.started {
+		require.InDelta(t, at, b[0], MinPageSize, "where the piece before ended")
+		require.GreaterOrEqual(t, b[1], int64(laidBytes))
+		at = b[0] + b[1]
+	}
+	require.LessOrEqual(t, at, int64(last.Pgid+30)*MinPageSize)
+
+	require.NoError(t, p.beginLaid(10*most, 10*most+30))
+	require.NoError(t, p.beginLaid(100, 130))
+	require.NoError(t, p.beginLaid(20*most, 20*most+30))
+	require.Len(t, f.started, 2)
+	f.err = errBroken
+	ref := Ref{}
+	for range most/30 + 1 {
+		var err error
+		if ref, err = p.WriteLaid(nextEpoch(p), 7, laidPages(30)); err != nil {
+			require.ErrorIs(t, err, errBroken)
+			require.NotZero(t, ref, "its pages were taken")
+			return
+		}
+	}
+	require.Fail(t, "nobody told of the failure")
+}
