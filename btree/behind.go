@@ -88,6 +88,12 @@ func CopyLeaves(w Writer, t *Tree, ref pager.Ref, n uint64) error {
 	return nil
 }
 
+// Behind says that key is above all keys of the tree.
+func Behind(r Reader, t Tree, key []byte) (bool, error) {
+	last, err := lastKey(r, t)
+	return err == nil && (t.Depth == 0 || bytes.Compare(last, key) < 0), err
+}
+
 // lastKey is a copy of the last key of the tree; nil if it is empty.
 func lastKey(r Reader, t Tree) ([]byte, error) {
 	var c Cursor

@@ -91,6 +91,14 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 			last, next := []byte(nil), 0
 			for tree.Depth < 4 {
 				changes := rowsBehind(r, next, 1+r.IntN(300))
+				behind, err := Behind(m, tree, changes[0].Key)
+				require.NoError(t, err)
+				require.True(t, behind)
+				if len(last) > 0 {
+					behind, err = Behind(m, tree, last)
+					require.NoError(t, err)
+					require.False(t, behind)
+				}
 				next += len(changes)
 				for len(changes) > 0 {
 					ref, b, err := m.New(pager.KindLeaf, 0)

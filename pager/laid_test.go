@@ -126,10 +126,8 @@ func TestTheDiskBeginsWithLaidPages(t *testing.T) {
 	require.NoError(t, p.beginLaid(20*most, 20*most+30))
 	require.Len(t, f.started, 2)
 	f.err = errBroken
-	ref := Ref{}
 	for range most/30 + 1 {
-		var err error
-		if ref, err = p.WriteLaid(nextEpoch(p), 7, laidPages(30)); err != nil {
+		if ref, err := p.WriteLaid(nextEpoch(p), 7, laidPages(30)); err != nil {
 			require.ErrorIs(t, err, errBroken)
 			require.NotZero(t, ref, "its pages were taken")
 			return

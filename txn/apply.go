@@ -16,7 +16,11 @@ const ApplyRows = tree.MaxWays
 // are in leaves that the log names.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 	if tx.mayLay(changes) {
-		return tx.applyInOrder(id, changes, was)
+		if behind, err := tx.behind(id, changes[0].Key); err != nil {
+			return err
+		} else if behind {
+			return tx.applyInOrder(id, changes, was)
+		}
 	}
 	if len(changes) >= tx.s.o.ManyFrom {
 		if done, err := tx.applyByHands(id, changes, was); done || err != nil {

@@ -55,7 +55,17 @@ func enough(changes []Change, bytes int) bool {
 	return false
 }
 
-// applyInOrder is Apply of changes that may come in order.
+// behind says that key is above all keys of a tree.
+func (tx *Tx) behind(id TreeID, key []byte) (bool, error) {
+	t, ok := tx.tree(id)
+	if !ok || tx.check() != nil {
+		return false, nil // for who carries them out to tell
+	}
+	behind, err := tree.Behind(tx.w, t, key)
+	return behind, tx.note(err)
+}
+
+// applyInOrder is Apply of changes that may come in order behind all others.
 func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)

@@ -119,6 +119,14 @@ func TestWhatIsNotInOrderIsPut(t *testing.T) {
 		require.NoError(t, tx.Apply(CatalogTree, inOrder(200, 1000), nil))
 		require.Zero(t, tx.w.named)
 	})
+	s.o.ManyFrom, s.o.ManyRows = 100, 100
+	relaxed(t, s, func(tx *Tx) { // in order, and anywhere: for several hands
+		changes := inOrder(0, 1200)
+		require.NoError(t, tx.Apply(CatalogTree, changes, nil))
+		require.True(t, tx.w.hands.useful)
+		require.Zero(t, tx.w.named)
+	})
+	s.o.ManyFrom, s.o.ManyRows = 10_000, 0
 	relaxed(t, s, func(tx *Tx) {
 		tx.Savepoint()
 		require.NoError(t, tx.Apply(CatalogTree, inOrder(1200, 800), nil))
