@@ -181,6 +181,7 @@ func FuzzRedo(f *testing.F) {
 		named := appendNamed(nil, CatalogTree, 0, []byte("k"), pager.Ref{Pgid: at, Epoch: 2}, 20_000)
 		f.Add(named)
 		f.Add(appendOp(named, opDrop, CatalogTree))
+		f.Add(appendLeaves(nil, CatalogTree, pager.Ref{Pgid: at, Epoch: 2}, make([]byte, 2*sumSize)))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		defer bound.Hold(t, uint64(16<<20+64*len(payload)))()
@@ -203,7 +204,7 @@ func FuzzRedo(f *testing.F) {
 		})
 		require.NoError(t, s.Checkpoint(t.Context()))
 		commit := append(commitOne(), payload...)
-		read := newReplayer(s, &pager.Meta{}, 0)
+		read := newReplayer(s, emptyMeta(s), 0)
 		read.note(commit)
 		err = read.claim() // as recovery does, which gives a store up that has claimed and fails
 		if err == nil {

@@ -22,7 +22,7 @@ import (
 func replayAll(s *Store, most int, payloads ...[]byte) error {
 	s.w.begin()
 	s.w.silent = true
-	p := newReplayer(s, &pager.Meta{}, 0)
+	p := newReplayer(s, emptyMeta(s), 0)
 	p.w, p.most = &s.w, most
 	var err error
 	for i, payload := range payloads {
@@ -31,6 +31,13 @@ func replayAll(s *Store, most int, payloads ...[]byte) error {
 		}
 	}
 	return p.finish(err)
+}
+
+// emptyMeta is a meta page of a store that knows of no commit.
+func emptyMeta(s *Store) *pager.Meta {
+	m := s.pg.LastMeta()
+	m.Seq, m.ClockMark = 0, 0
+	return &m
 }
 
 // randomRedo is the payloads of n commits of all kinds of operations, each of which a transaction could have written, on a
