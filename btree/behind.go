@@ -15,8 +15,7 @@ func Lay(b []byte, changes []Change) (n int, full bool) {
 	off, size := len(b), len(b)
 	for n < len(changes) {
 		row := &changes[n]
-		if row.Delete || len(row.Key) > MaxKey(size) || len(row.Value) > MaxInline(size) ||
-			n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {
+		if !row.inline(size) || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
@@ -32,13 +31,7 @@ func Lay(b []byte, changes []Change) (n int, full bool) {
 	}
 	p := shared(changes[0].Key, changes[n-1].Key)
 	frameLeaf(b, n, off, p)
-	for i, at := 0, size; i < n; i++ { // the first one highest, as if they had been put: see ascending
-		c.set(changes[i].Key, changes[i].Value, changes[i].Tag)
-		at -= c.size()
-		c.write(b[at:])
-		setHead(b, i, head32(c.key, p))
-		setSlot(b, n, i, at)
-	}
+	layRows(b, 0, changes[:n], size, p) // the first one highest, as if they had been put: see ascending
 	return n, full
 }
 

@@ -211,8 +211,7 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	var c cell
 	for n < len(changes) && uint64(n) < most {
 		row := &changes[n]
-		if row.Delete || len(row.Key) > MaxKey(len(b)) || len(row.Value) > MaxInline(len(b)) ||
-			len(row.Key) < p || !bytes.Equal(row.Key[:p], last[:p]) || bytes.Compare(last, row.Key) >= 0 {
+		if !row.inline(len(b)) || len(row.Key) < p || !bytes.Equal(row.Key[:p], last[:p]) || bytes.Compare(last, row.Key) >= 0 {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
@@ -227,17 +226,28 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	}
 	slots := offHeads + 4*have
 	copy(b[slots+4*n:], b[slots:slots+2*have])
-	off := lo(b)
 	pager.SetCount(b, have+n)
-	for i := range n {
-		c.set(changes[i].Key, changes[i].Value, changes[i].Tag)
+	setLo(b, layRows(b, have, changes[:n], lo(b), p))
+	return n
+}
+
+// inline says that it puts a row that stands in a leaf, value and all.
+func (c *Change) inline(pageSize int) bool {
+	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize)
+}
+
+// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, and whose count is that of all: each below the one before it, the first
+// below off. p is the prefix. It returns the new lo.
+func layRows(b []byte, have int, rows []Change, off, p int) int {
+	var c cell
+	for i := range rows {
+		c.set(rows[i].Key, rows[i].Value, rows[i].Tag)
 		off -= c.size()
 		c.write(b[off:])
 		setHead(b, have+i, head32(c.key, p))
-		setSlot(b, have+n, have+i, off)
+		setSlot(b, have+len(rows), have+i, off)
 	}
-	setLo(b, off)
-	return n
+	return off
 }
 
 // reprefixLeaf sets prefix and heads from the keys.

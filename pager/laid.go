@@ -41,6 +41,9 @@ func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte) (Ref, error) {
 	return ref, p.beginLaid(id, id+Pgid(n))
 }
 
+// laidRow is laid pages that the disk has not begun with, in a row. Writer lock.
+type laidRow struct{ from, to Pgid }
+
 // laidBytes of laid pages are left to the system before the disk begins with them.
 const laidBytes = 1 << 20
 

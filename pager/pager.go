@@ -63,9 +63,9 @@ type Pager struct {
 	end      atomic.Uint64 // page count, for bounds checks of readers
 
 	space     *space
-	dirs      []Ref                   // free directory pages in use: those of level 0, then the root if there is one
-	laid      struct{ from, to Pgid } // laid pages that the disk has not begun with, in a row; writer lock
-	fileSize  int64                   // bytes the file is known to have; writer lock
+	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
+	laid      laidRow
+	fileSize  int64 // bytes the file is known to have; writer lock
 	growth    growth
 	syncing   syncing
 	lastMeta  *Meta  // the newest durable one; changed by WriteMeta only

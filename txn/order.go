@@ -72,7 +72,7 @@ func (b *batch) add(ops []byte, lsn wal.LSN) {
 	for rest := b.ops[from:]; len(rest) > 0; {
 		at := uint32(len(b.ops) - len(rest))
 		r, more, err := decodeRedo(rest)
-		if err == nil && (r.op == opPutNamed || r.op == opLeaves) {
+		if err == nil && r.names() {
 			b.named = append(b.named, r.place)
 		}
 		if err == nil && r.onKey() {

@@ -119,6 +119,9 @@ func (p place) pages(pageSize int) uint64 {
 // sumSize is the bytes of a checksum of a leaf.
 const sumSize = 8
 
+// names says that the operation has the place of something, not the bytes.
+func (r *redo) names() bool { return r.op == opPutNamed || r.op == opLeaves }
+
 // onKey says that the operation is one on the row of one key.
 func (r *redo) onKey() bool {
 	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag || r.op == opPutNamed

@@ -97,7 +97,7 @@ func (p *replayer) note(payload []byte) {
 		if err != nil {
 			return
 		}
-		if r.op == opPutNamed || r.op == opLeaves {
+		if r.names() {
 			p.named = append(p.named, r.place)
 		}
 		rest = more

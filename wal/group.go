@@ -354,25 +354,6 @@ func (l *Log) write(g *group) (fate, error) {
 	return whole, nil
 }
 
-// before makes durable what has to be before the group is written, or before it is durable.
-func (l *Log) before(g *group) error {
-	owed, durable := l.owed, g.sync || g.direct
-	if g.run != nil && g.run.refers > 0 {
-		owed, durable = true, durable || g.run.refers == firmly
-	}
-	if owed != l.owed { // not if others fly beside it: they owe nothing, nor does what was written before
-		l.owed = owed
-	}
-	if !owed || !durable || l.opts.Before == nil {
-		return nil
-	}
-	if err := l.opts.Before(); err != nil {
-		return fmt.Errorf("before a write to the log: %w", err)
-	}
-	l.owed = false
-	return nil
-}
-
 // pad adds the padding to a group's run.
 func (g *group) pad() { g.run.buf = appendZeros(g.run.buf, g.size-len(g.run.buf)) }
 

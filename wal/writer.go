@@ -216,27 +216,6 @@ func (l *Log) writeQueue() {
 	_ = l.wait(l.End(), false)
 }
 
-// Refers says that the commit whose last part comes next refers to bytes outside the log, which Options.Before makes durable. If firm it does so
-// before that part is written: a record which checks out never refers to what a crash has taken. Else it does so before the log says
-// that the commit is durable: Replay learns from who looks at the payload that a crash has taken what it refers to (ErrTaken).
-func (l *Log) Refers(firm bool) {
-	l.mu.Lock()
-	how := loosely
-	if firm {
-		how = firmly
-	}
-	l.refers = max(l.refers, how)
-	l.mu.Unlock()
-}
-
-// reference says how a commit refers to bytes outside the log.
-type reference uint8
-
-const (
-	loosely reference = 1 // they are durable before the commit is
-	firmly  reference = 2 // before it is written
-)
-
 // queued counts the bytes in memory. mu is held.
 func (l *Log) queued() (n int) {
 	for _, r := range l.queue {

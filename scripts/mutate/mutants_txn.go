@@ -132,8 +132,8 @@ var storeMutants = []mutant{
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
 	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !same && !retried(m, newest, found) || s.o.ReadOnly {`, `	if !same || s.o.ReadOnly {`},
-	{"laid", "leaves_are_never_synced_before_the_log", "wal/group.go", `owed, durable = true, durable || g.run.refers == firmly`, `owed, durable = g.run.refers == firmly, durable || g.run.refers == firmly`},
-	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/group.go", `	owed, durable := l.owed, g.sync || g.direct`, `	owed, durable := false, g.sync || g.direct`},
+	{"laid", "leaves_are_never_synced_before_the_log", "wal/refers.go", `owed, durable = true, durable || g.run.refers == firmly`, `owed, durable = g.run.refers == firmly, durable || g.run.refers == firmly`},
+	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/refers.go", `	owed, durable := l.owed, g.sync || g.direct`, `	owed, durable := false, g.sync || g.direct`},
 	{"laid", "every_leaf_is_taken_for_whole", "pager/laid.go", `				return false, nil
 			}
 		}
@@ -149,13 +149,13 @@ var storeMutants = []mutant{
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/lay.go", `		w.s.pg.SetOwner(id, w.first)`, `		w.s.pg.SetOwner(id, w.owner)`},
 	{"laid", "recovery_takes_leaves_as_they_are", "btree/behind.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
-	{"laid", "pages_of_leaves_are_not_claimed", "txn/order.go", `(r.op == opPutNamed || r.op == opLeaves)`, `r.op == opPutNamed`},
+	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
 	{"laid", "leaves_are_laid_whatever_comes_before", "txn/lay.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
 	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/lay.go", ` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
 	{"laid", "rows_of_the_last_leaf_are_not_in_the_redo", "txn/lay.go", `		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {`, `		if err := error(nil); err != nil {
 			_ = c`},
 	{"laid", "leaves_are_laid_in_commits_that_wait", "txn/lay.go", `!w.lazy || `, ``},
-	{"laid", "a_leaf_is_laid_out_of_order", "btree/behind.go", `			n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, `			n > len(changes) {`},
+	{"laid", "a_leaf_is_laid_out_of_order", "btree/behind.go", ` || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, ` {`},
 	{"laid", "branches_do_not_count_leaves", "btree/behind.go", `	setChildRows(b, n, i, childRows(b, n, i)+it.rows)`, ``},
 	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go", `|| bytes.Compare(last, row.Key) >= 0 {`, `|| bytes.Compare(last, row.Key) >= 0 && false {`},
 	{"rollback", "rows_are_appended_whatever_the_prefix", "btree/leaf.go", `|| !bytes.Equal(row.Key[:p], last[:p]) ||`, `||`},

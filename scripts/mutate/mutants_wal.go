@@ -8,8 +8,8 @@ var logMutants = []mutant{
 		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
 	return whole, nil`, `	return whole, nil`},
-	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/group.go", `durable || g.run.refers == firmly`, `durable`},
-	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/group.go", `	if err := l.opts.Before(); err != nil {`, `	if err := l.opts.Before(); err != nil && false {`},
+	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/refers.go", `durable || g.run.refers == firmly`, `durable`},
+	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/refers.go", `	if err := l.opts.Before(); err != nil {`, `	if err := l.opts.Before(); err != nil && false {`},
 	{"sync", "the_sync_of_a_wait_is_left_out", "wal/group.go", `		if err := l.at.file.SyncData(); err != nil {
 			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
 		}
