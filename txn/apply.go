@@ -47,7 +47,7 @@ func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
 }
 
 func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
-	if !tx.s.started || len(changes) == 1 {
+	if tx.check() != nil || !tx.s.started || len(changes) == 1 {
 		return tx.applyEach(id, changes, was) // the log may not have to be started
 	}
 	w, err := tx.change()

@@ -37,6 +37,9 @@ func (c *Cursor) Init(tx *Tx, id TreeID) {
 func (c *Cursor) Bound(lo, hi []byte) { c.c.Bound(lo, hi) }
 
 func (c *Cursor) reset() {
+	if c.tx.done {
+		return // begin tells
+	}
 	t, _ := c.tx.tree(c.id)
 	if w := c.tx.w; w != nil {
 		c.mods = w.mods

@@ -34,7 +34,7 @@ const (
 // mayLay says whether changes are many enough for leaves that the log names, and look as if they came in order.
 func (tx *Tx) mayLay(changes []Change) bool {
 	w, s := tx.w, tx.s
-	if w == nil || !w.lazy || w.silent || w.ahead.logged || len(w.saves) > 0 || s.o.MaxBytes > 0 || len(changes) < 2*s.o.LeavesFrom {
+	if w == nil || tx.check() != nil || !w.lazy || w.silent || w.ahead.logged || len(w.saves) > 0 || s.o.MaxBytes > 0 || len(changes) < 2*s.o.LeavesFrom {
 		return false
 	}
 	for i := 1; i < min(len(changes), ApplyRows); i++ {
@@ -58,7 +58,7 @@ func enough(changes []Change, bytes int) bool {
 // behind says that key is above all keys of a tree.
 func (tx *Tx) behind(id TreeID, key []byte) (bool, error) {
 	t, ok := tx.tree(id)
-	if !ok || tx.check() != nil {
+	if !ok {
 		return false, nil // for who carries them out to tell
 	}
 	behind, err := tree.Behind(tx.w, t, key)

@@ -174,7 +174,7 @@ func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 
 // delete is Delete of a key that has exactly this value, unless that is nil: see Change.
 func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
-	if !tx.s.started && tx.w != nil && tx.check() == nil {
+	if tx.w != nil && tx.check() == nil && !tx.s.started {
 		// Nothing to delete is no reason to start a log.
 		if info, err := tx.Info(id, key); err != nil || !info.Found && tx.Exists(id) {
 			return Info{}, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
@@ -114,6 +115,59 @@ func TestTransactionThatCannotWriteSaysSo(t *testing.T) {
 			require.ErrorIs(t, tx.Commit(Sync), ErrTxnDone)
 		})
 	}
+}
+
+// TestEndedTransactionLeavesTheNextAlone: what is asked of a transaction that has ended neither changes the next one nor looks at it. That it does not look is for the
+// race detector to tell.
+func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	ended, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	sp, old := ended.Savepoint(), ended.Cursor(9)
+	ended.Rollback()
+	next, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	began, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(began)
+		for i := range 100 {
+			next.Aim(Sync)
+			_, err := next.Put(9, []byte{byte(i)}, []byte("v"), 0)
+			assert.NoError(t, err)
+			assert.NoError(t, next.RollbackTo(next.Savepoint()))
+		}
+	}()
+	<-began
+	rows := make([]Change, 20)
+	for i := range rows {
+		rows[i] = Change{Key: []byte{byte(i)}, Value: make([]byte, 2000)}
+	}
+	ended.Aim(NoSync)
+	ended.SetMark(77)
+	ended.Expect(1000)
+	require.ErrorIs(t, ended.Apply(9, rows, nil), ErrTxnDone)
+	for name, change := range changes(9) {
+		require.ErrorIs(t, change(ended), ErrTxnDone, name)
+	}
+	require.ErrorIs(t, ended.RollbackTo(sp), ErrTxnDone)
+	require.False(t, ended.MayLogAhead(1000, 1000, 10))
+	require.False(t, ended.LoggedAhead())
+	require.Zero(t, ended.Bytes())
+	require.Zero(t, ended.Rows(9))
+	require.Zero(t, ended.Stamp(9))
+	require.False(t, ended.Exists(9))
+	for _, c := range []*Cursor{old, ended.Cursor(9)} {
+		require.False(t, c.First() || c.Last() || c.Seek(nil) || c.Next() || c.Prev() || c.Valid())
+		require.ErrorIs(t, c.Err(), ErrTxnDone)
+	}
+	ended.Rollback()
+	<-done
+	require.False(t, next.w.lazy)
+	require.Equal(t, s.head.mark, next.Mark())
+	require.Equal(t, uint64(100), next.Rows(9))
+	require.NoError(t, next.Commit(Sync))
 }
 
 // TestOpenTransactionOfAStoreThatFails: whoever is in the middle of a transaction when a sync of the log fails, or a write of a

@@ -113,14 +113,14 @@ func (tx *Tx) Mark() int64 { return tx.mark }
 // commit's record: once a part of a large transaction is in the log it is settled, and SetMark does nothing, so that a
 // commit has the same mark whether it is read from the log or from a checkpoint.
 func (tx *Tx) SetMark(ms int64) {
-	if tx.w == nil || tx.w.flushed == 0 {
+	if tx.w == nil || !tx.done && tx.w.flushed == 0 {
 		tx.mark = ms
 	}
 }
 
 // Aim says what the commit is going to wait for: what large values may count on. Until then that is Sync.
 func (tx *Tx) Aim(d Durability) {
-	if tx.w != nil {
+	if tx.w != nil && !tx.done {
 		tx.w.lazy = d == NoSync
 	}
 }
