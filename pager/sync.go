@@ -7,7 +7,7 @@ import (
 )
 
 // syncing is how the file becomes durable, by two who know nothing of each other: the checkpoint, and the leader of the log with
-// large values that the log names.
+// what the log names, large values and leaves.
 //
 // An operating system tells of a page that it could not write once, to whoever asks next, and takes the page for clean from
 // then on. So they ask in turns, and who comes after a failure is told of that one: it may have been about what they wrote.
@@ -38,11 +38,11 @@ func (p *Pager) unsynced() error {
 	return p.syncing.first
 }
 
-// SyncExtents makes the extents durable that NewExtent has written, and with them what else was written. No lock is needed.
+// SyncExtents makes durable what NewExtent and WriteLaid have written, and with it what else was written. No lock is needed.
 // A failure is final, for checkpoints too.
 func (p *Pager) SyncExtents() error {
 	grown := p.syncing.grown.Swap(false)
-	return p.sync("large values", func() error {
+	return p.sync("what the log names", func() error {
 		if grown { // a sync of the data alone need not keep the size (R5)
 			return p.file.Sync()
 		}

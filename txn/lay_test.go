@@ -408,19 +408,11 @@ func TestLogThatNamesLeavesItMustNot(t *testing.T) {
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 1), nil)) })
 			require.NoError(t, s.Checkpoint(t.Context()))
 			ref, sums := laid(t, s, test.fill)
-			payload := make([]byte, redoHead)
-			binary.LittleEndian.PutUint64(payload, s.head.seq+1)
-			payload = appendLeaves(payload, CatalogTree, ref, sums)
+			payload := appendLeaves(nextRedo(s), CatalogTree, ref, sums)
 			if test.more != nil {
 				payload = test.more(payload, ref, sums)
 			}
-			_, err = s.log.Append(payload, true)
-			require.NoError(t, err)
-			require.NoError(t, s.log.Sync())
-			image := testOptions(copyFiles(t, disk))
-			_ = s.poison(errors.New("a record that is not the store's own"))
-			require.Error(t, s.Close())
-			again, err := Open("/a.ebb", image)
+			again, err := openForged(t, s, disk, payload)
 			if test.want != "" {
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
 				require.ErrorContains(t, err, test.want)

@@ -296,6 +296,25 @@ func TestNamedValuesAreReadOnly(t *testing.T) {
 	require.NoError(t, read.Close())
 }
 
+// nextRedo is the head of the redo of the commit that follows.
+func nextRedo(s *Store) []byte {
+	payload := make([]byte, redoHead)
+	binary.LittleEndian.PutUint64(payload, s.head.seq+1)
+	return payload
+}
+
+// openForged closes s with a record of this payload at the end of its log, and opens what is on its disk then.
+func openForged(t *testing.T, s *Store, disk vfs.FS, payload []byte) (*Store, error) {
+	t.Helper()
+	_, err := s.log.Append(payload, true)
+	require.NoError(t, err)
+	require.NoError(t, s.log.Sync())
+	image := testOptions(copyFiles(t, disk))
+	_ = s.poison(errors.New("a record that is not the store's own"))
+	require.Error(t, s.Close())
+	return Open("/a.ebb", image)
+}
+
 // TestLogThatNamesWhatItMustNot replays records that no session of ours has written: each is damage with a place.
 func TestLogThatNamesWhatItMustNot(t *testing.T) {
 	const size = 20_000
@@ -332,19 +351,11 @@ func TestLogThatNamesWhatItMustNot(t *testing.T) {
 			if test.epoch != nil {
 				ref.Epoch = test.epoch(s)
 			}
-			payload := make([]byte, redoHead)
-			binary.LittleEndian.PutUint64(payload, s.head.seq+1)
-			payload = appendNamed(payload, CatalogTree, 0, []byte("named"), ref, test.size)
+			payload := appendNamed(nextRedo(s), CatalogTree, 0, []byte("named"), ref, test.size)
 			if test.twice {
 				payload = appendNamed(payload, CatalogTree, 0, []byte("again"), ref, test.size)
 			}
-			_, err = s.log.Append(payload, true)
-			require.NoError(t, err)
-			require.NoError(t, s.log.Sync())
-			image := testOptions(copyFiles(t, disk))
-			_ = s.poison(errors.New("a record that is not the store's own"))
-			require.Error(t, s.Close())
-			again, err := Open("/a.ebb", image)
+			again, err := openForged(t, s, disk, payload)
 			if test.want != "" {
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
 				require.ErrorContains(t, err, test.want)
