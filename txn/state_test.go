@@ -133,7 +133,6 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 		defer close(done)
 		close(began)
 		for i := range 100 {
-			next.Aim(Sync)
 			_, err := next.Put(9, []byte{byte(i)}, []byte("v"), 0)
 			assert.NoError(t, err)
 			assert.NoError(t, next.RollbackTo(next.Savepoint()))
