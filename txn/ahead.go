@@ -84,7 +84,7 @@ func (tx *Tx) LogAhead() error {
 }
 
 // LoggedAhead says whether the transaction has been.
-func (tx *Tx) LoggedAhead() bool { return tx.w != nil && !tx.done && tx.w.ahead.logged }
+func (tx *Tx) LoggedAhead() bool { return tx.w != nil && tx.w.ahead.logged }
 
 // takeBack voids what was logged ahead. If that fails the transaction's Err says so.
 func (w *writer) takeBack() {

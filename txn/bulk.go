@@ -34,7 +34,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	w.tx = tx
 	done := false
 	defer func() {
-		tx.done = true
+		tx.end()
 		if done {
 			return
 		}

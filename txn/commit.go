@@ -52,7 +52,8 @@ func (tx *Tx) Commit(d Durability) error {
 		}
 	}
 	v := w.install(end, d == Sync, false)
-	tx.seq, tx.done = v.seq, true
+	tx.seq = v.seq
+	tx.end()
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when someone who is told of the commit panics
 	if launched != nil {

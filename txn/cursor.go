@@ -37,9 +37,6 @@ func (c *Cursor) Init(tx *Tx, id TreeID) {
 func (c *Cursor) Bound(lo, hi []byte) { c.c.Bound(lo, hi) }
 
 func (c *Cursor) reset() {
-	if c.tx.done {
-		return // begin tells
-	}
 	t, _ := c.tx.tree(c.id)
 	if w := c.tx.w; w != nil {
 		c.mods = w.mods
@@ -147,7 +144,7 @@ func (c *Cursor) Ahead(forward bool) Span {
 // Reach moves the cursor to the row before the one under the span.
 func (c *Cursor) Reach(s Span) { c.c.Reach(s) }
 
-func (c *Cursor) stale(w *writer) bool { return !c.tx.done && w.mods != c.mods }
+func (c *Cursor) stale(w *writer) bool { return w.mods != c.mods }
 
 // Valid says whether there is a row under the cursor.
 func (c *Cursor) Valid() bool { return c.on && !c.tx.done }

@@ -322,7 +322,7 @@ func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.named
 
 // Bytes is the size of the transaction so far: in the log, and of values that the log names.
 func (tx *Tx) Bytes() int64 {
-	if tx.w == nil || tx.done {
+	if tx.w == nil {
 		return 0
 	}
 	return tx.w.bytes()

@@ -120,12 +120,53 @@ func TestTransactionThatCannotWriteSaysSo(t *testing.T) {
 // TestEndedTransactionLeavesTheNextAlone: what is asked of a transaction that has ended neither changes the next one nor looks at it. That it does not look is for the
 // race detector to tell.
 func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
-	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-	ended, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	sp, old := ended.Savepoint(), ended.Cursor(9)
-	ended.Rollback()
+	begin := func(s *Store) *Tx {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		return tx
+	}
+	for name, end := range map[string]func(s *Store) (*Tx, Savepoint, *Cursor){
+		"rolled back": func(s *Store) (*Tx, Savepoint, *Cursor) {
+			tx := begin(s)
+			sp, c := tx.Savepoint(), tx.Cursor(9)
+			tx.Rollback()
+			return tx, sp, c
+		},
+		"committed": func(s *Store) (*Tx, Savepoint, *Cursor) {
+			tx := begin(s)
+			sp, c := tx.Savepoint(), tx.Cursor(9)
+			_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(Sync))
+			return tx, sp, c
+		},
+		"committed with nothing": func(s *Store) (*Tx, Savepoint, *Cursor) {
+			tx := begin(s)
+			sp, c := tx.Savepoint(), tx.Cursor(9)
+			require.NoError(t, tx.Commit(Sync))
+			return tx, sp, c
+		},
+		"of a bulk load": func(s *Store) (tx *Tx, sp Savepoint, c *Cursor) {
+			_, err := s.BulkLoad(t.Context(), func(its *Tx) error {
+				tx, sp, c = its, its.Savepoint(), its.Cursor(9)
+				return its.Create(10)
+			}, 10, wideRows(3))
+			require.NoError(t, err)
+			return tx, sp, c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			ended, sp, c := end(s)
+			endedLeavesTheNextAlone(t, s, ended, sp, c)
+		})
+	}
+}
+
+func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, old *Cursor) {
+	require.True(t, ended.Done())
+	require.True(t, ended.Writable(), "as it was")
 	next, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	began, done := make(chan struct{}), make(chan struct{})
@@ -165,6 +206,7 @@ func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 	<-done
 	require.False(t, next.w.lazy)
 	require.Equal(t, s.head.mark, next.Mark())
+	require.NotEqual(t, int64(77), ended.Mark())
 	require.Equal(t, uint64(100), next.Rows(9))
 	require.NoError(t, next.Commit(Sync))
 }

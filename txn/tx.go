@@ -17,9 +17,10 @@ type Tx struct {
 	s    *Store
 	v    *version    // the state it began from
 	slot *readerSlot // holds v
-	w    *writer     // nil: read
+	w    *writer     // nil: of a read, or of a transaction that has ended
 	err  error       // first I/O or corruption error: the transaction is dead
 	done bool
+	read bool   // only
 	seq  uint64 // of the state it sees; its own after Commit
 	mark int64
 }
@@ -48,7 +49,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	}
 	// Field by field: a literal would be made elsewhere and copied.
 	tx.s, tx.v, tx.slot, tx.w = s, v, slot, nil
-	tx.err, tx.done, tx.seq, tx.mark = nil, false, v.seq, v.mark
+	tx.err, tx.done, tx.read, tx.seq, tx.mark = nil, false, true, v.seq, v.mark
 	return nil
 }
 
@@ -101,7 +102,7 @@ func (s *Store) canWrite() error {
 }
 
 // Writable says whether the transaction may write.
-func (tx *Tx) Writable() bool { return tx.w != nil }
+func (tx *Tx) Writable() bool { return !tx.read }
 
 // Seq is the commit number of the state that the transaction sees; after Commit, its own.
 func (tx *Tx) Seq() uint64 { return tx.seq }
@@ -113,14 +114,14 @@ func (tx *Tx) Mark() int64 { return tx.mark }
 // commit's record: once a part of a large transaction is in the log it is settled, and SetMark does nothing, so that a
 // commit has the same mark whether it is read from the log or from a checkpoint.
 func (tx *Tx) SetMark(ms int64) {
-	if tx.w == nil || !tx.done && tx.w.flushed == 0 {
+	if !tx.done && (tx.w == nil || tx.w.flushed == 0) {
 		tx.mark = ms
 	}
 }
 
 // Aim says what the commit is going to wait for: what large values may count on. Until then that is Sync.
 func (tx *Tx) Aim(d Durability) {
-	if tx.w != nil && !tx.done {
+	if tx.w != nil {
 		tx.w.lazy = d == NoSync
 	}
 }
@@ -130,6 +131,14 @@ func (tx *Tx) Err() error { return tx.err }
 
 // Done says whether the transaction has ended.
 func (tx *Tx) Done() bool { return tx.done }
+
+// end is called when the transaction has ended, or is about to: whatever is asked of it from now on looks at no writer, which is the next transaction's by then.
+// The caller still has to give the lock back.
+func (tx *Tx) end() (w *writer) {
+	w, tx.w = tx.w, nil
+	tx.done = true
+	return w
+}
 
 // check is the state error that every call gives first.
 func (tx *Tx) check() error {
@@ -276,26 +285,26 @@ func (tx *Tx) Rollback() {
 	if tx.done {
 		return
 	}
-	tx.done = true
-	if tx.w == nil {
+	w := tx.end()
+	if w == nil {
 		tx.slot.release()
 		return
 	}
 	started := tx.s.started // Without a log there is nothing that a checkpoint could make room of.
-	tx.giveUp()
+	w.giveUp()
 	if started && tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
 		tx.s.maybeCheckpoint()
 	}
 }
 
 // giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
-func (tx *Tx) giveUp() {
+func (w *writer) giveUp() {
 	defer func() {
-		tx.w.rollback()
-		tx.s.unlockWriter()
-		tx.s.open.Add(-1)
+		w.rollback()
+		w.s.unlockWriter()
+		w.s.open.Add(-1)
 	}()
-	tx.w.takeBack()
+	w.takeBack()
 }
 
 func treeError(id TreeID) error { return fmt.Errorf("%w: %d", ErrNoTree, id) }

@@ -121,6 +121,7 @@ var storeMutants = []mutant{
 	w.s.pg.Undo().Rollback()`, `	w.s.pg.Undo().Rollback()`},
 	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo().Rollback()
 `, ``},
+	{"rollback", "a_transaction_that_has_ended_keeps_the_writer", "txn/tx.go", `	w, tx.w = tx.w, nil`, `	w = tx.w`},
 	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.noUndo()`, `	//`},
 	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/hand.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
