@@ -2,6 +2,7 @@ package kv
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,10 +28,12 @@ type clock struct {
 	steps   atomic.Uint64
 	onStep  func(back time.Duration)
 
-	mono   func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
-	offset atomic.Int64             // of the clock against mono, as last seen
-	jumped atomic.Bool
-	onJump func(forward time.Duration)
+	mono    func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
+	offset  atomic.Int64             // of the clock against mono, as last seen
+	leapt   atomic.Int64             // by mono, the reading that told of the last jump
+	jumped  atomic.Bool
+	jumping sync.Mutex // held while a jump is noted
+	onJump  func(forward time.Duration)
 }
 
 // start sets the mark that a store was opened with. 0 is the mark of a store that never had a commit: every first
@@ -46,23 +49,46 @@ func (c *clock) start(stored int64) {
 func (c *clock) watch(mono func(at time.Time) int64) {
 	at := c.now()
 	c.mono = mono
+	c.leapt.Store(math.MinInt64)
 	c.offset.Store(at.UnixMilli() - mono(at))
 }
 
 // compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset bit by bit; tiny
-// ones are left to add up, so that readers do not write to shared memory.
+// ones are left to add up, so that readers do not write to shared memory. What was read before a jump tells nothing any more: it would look like
+// a step back, and the next reading like the same jump once more, which somebody may have been told to believe.
 func (c *clock) compare(at time.Time) {
-	offset, last := at.UnixMilli()-c.mono(at), c.offset.Load()
+	mono := c.mono(at)
+	offset, last := at.UnixMilli()-mono, c.offset.Load()
 	step := offset - last
-	if step > c.maxStep {
-		// Before the offset moves: who compares with the new one sees no step, and would delete by it.
-		c.jumped.Store(true)
-		if c.offset.CompareAndSwap(last, offset) && c.onJump != nil {
-			c.onJump(ttl.Remaining(last, offset))
-		}
-	} else if step > c.maxStep/4 || step < -c.maxStep/4 {
+	switch {
+	case mono < c.leapt.Load():
+	case step > c.maxStep:
+		c.jump(mono, offset)
+	case step > c.maxStep/4 || step < -c.maxStep/4:
 		c.offset.CompareAndSwap(last, offset)
 	}
+}
+
+// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a jump at the same time one notes it.
+func (c *clock) jump(mono, offset int64) {
+	last, noted := c.noteJump(mono, offset)
+	if noted && c.onJump != nil {
+		c.onJump(ttl.Remaining(last, offset))
+	}
+}
+
+func (c *clock) noteJump(mono, offset int64) (last int64, noted bool) {
+	c.jumping.Lock()
+	defer c.jumping.Unlock()
+	last = c.offset.Load()
+	if offset-last <= c.maxStep {
+		return last, false // somebody has, and a purge was perhaps told to believe the clock since
+	}
+	// Before the offset moves: who compares with the new one sees no step, and would delete by it.
+	c.jumped.Store(true)
+	c.leapt.Store(mono)
+	c.offset.Store(offset)
+	return last, true
 }
 
 // read gives the instant of a transaction that begins now.

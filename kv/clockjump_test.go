@@ -47,6 +47,42 @@ func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	require.Zero(t, late, "times in %d that it was not", len(clocks))
 }
 
+// TestForcedJumpStaysBelieved: who has read the clock before a purge is told to believe a jump, and compares after it, does not take the same jump for another one.
+func TestForcedJumpStaysBelieved(t *testing.T) {
+	const old, leap = 5000, 500_000 // what the clock is ahead of monotonic time
+	mono := int64(0)                // of the reading
+	read := func(c *clock, at, ahead int64) {
+		mono = at
+		c.compare(time.UnixMilli(at + ahead))
+	}
+	for name, late := range map[string]func(c *clock){
+		"read before it, and again after it": func(c *clock) {
+			read(c, 99, old)
+			read(c, 102, leap)
+		},
+		"met it as well":              func(c *clock) { c.jump(100, leap) },
+		"met it as well, a bit later": func(c *clock) { c.jump(101, leap+1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			jumps := 0
+			mono = 0
+			c := &clock{maxStep: 1000, onJump: func(time.Duration) { jumps++ }}
+			c.now = func() time.Time { return time.UnixMilli(old) }
+			c.watch(func(time.Time) int64 { return mono })
+			read(c, 100, leap)
+			require.True(t, c.jumped.Load())
+			require.Equal(t, 1, jumps)
+			c.jumped.Store(false) // as Force does
+			late(c)
+			require.False(t, c.jumped.Load())
+			require.Equal(t, 1, jumps)
+			read(c, 200, leap+2000)
+			require.True(t, c.jumped.Load(), "another one")
+			require.Equal(t, 2, jumps)
+		})
+	}
+}
+
 // TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time, two thousand years back: it was told of
 // as a step of some years, or as one forward.
 func TestStepsThatNoDurationHoldsAreTheLongestOne(t *testing.T) {

@@ -4,6 +4,13 @@ package main
 var expiryMutants = []mutant{
 	{"ttl", "a_key_lives_a_millisecond_too_long", "ttl/expiry.go", `return now >= expiry }`, `return now > expiry }`},
 	{"ttl", "an_expiry_now_is_taken", "ttl/expiry.go", `	if ms <= now {`, `	if ms < now {`},
+	{"ttl", "a_reading_from_before_a_jump_takes_it_back", "kv/clock.go", `	case mono < c.leapt.Load():`, `	case false:`},
+	{"ttl", "who_meets_a_jump_late_tells_of_it_again", "kv/clock.go", `	if offset-last <= c.maxStep {`, `	if false {`},
+	{"ttl", "a_jump_is_taken_for_the_time_before_it_is_known", "kv/clock.go", `	c.jumped.Store(true)
+	c.leapt.Store(mono)
+	c.offset.Store(offset)`, `	c.leapt.Store(mono)
+	c.offset.Store(offset)
+	c.jumped.Store(true)`},
 	{"ttl", "put_leaves_out_the_key_index", "ttl/rows.go", `	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
 		return err
 	}`, ``},
