@@ -775,6 +775,7 @@ type taker struct {
 }
 
 func (*taker) Calm(float64) bool { return false }
+func (*taker) Between()          {}
 func (b *taker) Wrote(ids []Pgid) {
 	b.p.ReturnFrames(b.p.TakeFrames(ids))
 	b.then()
@@ -785,12 +786,14 @@ type beside bool
 
 func (b beside) Calm(float64) bool { return bool(b) }
 func (beside) Wrote([]Pgid)        {}
+func (beside) Between()            {}
 
 // calmer is commits that matter from the second part on.
 type calmer struct{ parts int }
 
 func (b *calmer) Calm(float64) bool { b.parts++; return b.parts > 1 }
 func (*calmer) Wrote([]Pgid)        {}
+func (*calmer) Between()            {}
 
 // backFile notes what it is to write back.
 type backFile struct {

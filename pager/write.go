@@ -69,6 +69,8 @@ type Beside interface {
 	Calm(written float64) bool
 	// Wrote is told which pages can be read from the file now: their frames can go. Not all of them have one.
 	Wrote(ids []Pgid)
+	// Between is called before each page: a processor that copies pages may do something for those who commit, and go on.
+	Between()
 }
 
 // Write writes the captured pages into the free space that they were given, and syncs the file. No lock is needed.
@@ -89,6 +91,10 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 	}
 	slices.Sort(ids)
 	buf := p.staging(nil, len(ids))
+	between := func() {}
+	if beside != nil {
+		between = beside.Between
+	}
 	for at, awaited := 0, 0; at < len(ids); { // pages that are written, and that the disk has been waited for
 		n, calm := hurryBytes, beside != nil && beside.Calm(float64(at)/float64(len(ids)))
 		if calm {
@@ -96,7 +102,7 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		}
 		end := min(at+max(n/p.pageSize, 1), len(ids))
 		part := ids[at:end]
-		if err := p.writePages(part, c.images, buf); err != nil {
+		if err := p.writePages(part, c.images, buf, between); err != nil {
 			return err
 		}
 		switch {
@@ -130,9 +136,9 @@ func (p *Pager) staging(earlier []byte, pages int) []byte {
 	return earlier[:0]
 }
 
-// writePages writes pages, one at least and in order, in runs as long as the staging buffer. The frames stay as they are: a
-// reader may look at them, so checksums are set in the copy.
-func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error {
+// writePages writes pages, one at least and in order, in runs as long as the staging buffer, and calls between before each. The frames stay as
+// they are: a reader may look at them, so checksums are set in the copy.
+func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte, between func()) error {
 	first := Pgid(0)
 	flush := func() error {
 		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
@@ -143,6 +149,7 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte) error
 		return err
 	}
 	for _, id := range ids {
+		between()
 		if len(buf) > 0 && (id != first+Pgid(len(buf)/p.pageSize) || len(buf)+p.pageSize > cap(buf)) {
 			if err := flush(); err != nil {
 				return err
@@ -216,7 +223,7 @@ func (p *Pager) startWriteBack(off, n int64) error {
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
 	p.spilling = p.staging(p.spilling, len(ids))
-	if err := p.writePages(ids, nil, p.spilling); err != nil {
+	if err := p.writePages(ids, nil, p.spilling, func() {}); err != nil {
 		return err
 	}
 	for rest := ids; len(rest) > 0; {

@@ -50,9 +50,8 @@ type hands struct {
 	done    [tree.MaxParts]int     // so many of them are carried out
 	left    []int32                // changes that are not, because frames were short
 
-	useful  bool                  // the last ones had something to do
-	there   atomic.Int32          // helpers
-	present atomic.Pointer[round] // that they may take part in; nil: none
+	useful bool         // the last ones had something to do
+	there  atomic.Int32 // helpers
 }
 
 // worker is a hand, and what it has met.
@@ -135,10 +134,17 @@ func (h *hands) summon(count int) {
 func (h *hands) help() {
 	defer h.there.Add(-1)
 	for since := time.Now(); time.Since(since) < idleHelper; runtime.Gosched() {
-		if r := h.present.Load(); r != nil && r.lend() {
+		if h.w.s.lend() {
 			since = time.Now()
 		}
 	}
+}
+
+// lend takes part in the round of hands that is under way, if there is one, and says whether it found something to do. It is for helpers, and for a
+// checkpoint between two pages: that has a processor which no helper can have meanwhile.
+func (s *Store) lend() bool {
+	r := s.round.Load()
+	return r != nil && r.lend()
 }
 
 // applyByHands is Apply by several hands. done is false if it is not for them: then nothing has happened.
@@ -298,9 +304,9 @@ func (h *hands) run(count, n int) {
 		}
 		return
 	}
-	h.present.Store(r)
+	h.w.s.round.Store(r)
 	r.lend()
-	h.present.Store(nil)
+	h.w.s.round.Store(nil)
 	for since := time.Now(); r.left.Load() > 0 && time.Since(since) < awakeWait; {
 		runtime.Gosched()
 	}

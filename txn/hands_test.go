@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -162,6 +163,110 @@ func TestSnapshotsBesideHands(t *testing.T) {
 		require.Less(t, left, 5000, "helpers go when there is nothing to do")
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// TestCheckpointLendsAHand: it works on parts between two pages, and writes all of them. To a round that has its hands, or is over, it does not come.
+func TestCheckpointLendsAHand(t *testing.T) {
+	for name, test := range map[string]struct{ came, next, lent int32 }{
+		"all of it":          {lent: 3},
+		"what is left of it": {came: 1, next: 2, lent: 1},
+		"enough hands":       {came: 2},
+		"nothing left":       {came: 1, next: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			s := openTest(t, "/a.ebb", o)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			update(t, s, func(tx *Tx) {
+				for key := range wideRows(100) {
+					_, err := tx.Put(9, key, bytes.Repeat(key, 100), 0)
+					require.NoError(t, err)
+				}
+			})
+			h := &hands{w: &s.w}
+			h.of[0].use = &s.w.hand
+			r := &round{h: h, count: 2, n: 3, ended: make(chan struct{})}
+			r.came.Store(test.came)
+			r.next.Store(test.next)
+			r.left.Store(r.n - test.next)
+			s.round.Store(r)
+			require.NoError(t, s.Checkpoint(t.Context()))
+			require.Equal(t, test.lent, r.n-test.next-r.left.Load())
+			select {
+			case <-r.ended:
+				require.Positive(t, test.lent)
+			default:
+				require.Zero(t, test.lent)
+			}
+			s.round.Store(nil)
+		})
+	}
+}
+
+// TestCheckpointsBesideHands: one after the other runs while batches are carried out by several hands, the checkpoint's among them, and while they are rolled back. What was
+// committed is there, and found again, as is the state that each checkpoint wrote.
+func TestCheckpointsBesideHands(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	fs := vfs.NewMemory()
+	o := testOptions(fs)
+	o.Inline, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, 2, 8<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	const rows = 12_000
+	want := fillTree(t, s, rows)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for checkpoints := 0; ; checkpoints++ {
+			select {
+			case <-stop:
+				assert.Greater(t, checkpoints, 2)
+				return
+			default:
+				if !assert.NoError(t, s.Checkpoint(t.Context())) {
+					return
+				}
+			}
+		}
+	}()
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for round := 0; round < 60 || s.Stats().Checkpoints < 4 && round < 5000; round++ {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		changes := anyChanges(rnd, 1000, rows)
+		require.NoError(t, tx.Apply(9, changes, nil))
+		if round%3 == 2 {
+			tx.Rollback()
+			continue
+		}
+		require.NoError(t, tx.Commit(NoSync))
+		for i := range changes {
+			if c := &changes[i]; c.Delete {
+				delete(want, string(c.Key))
+			} else {
+				want[string(c.Key)] = string(c.Value)
+			}
+		}
+	}
+	close(stop)
+	<-ended
+	require.True(t, s.w.hands.useful)
+	holds := func(s *Store) {
+		s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
+		tx, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		require.EqualValues(t, len(want), tx.Rows(9))
+		for key, value := range want {
+			got, _, found, err := tx.Get(9, []byte(key))
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, value, string(got))
+		}
+	}
+	holds(s)
+	require.NoError(t, s.Close())
+	o.FS = fs
+	holds(openTest(t, "/a.ebb", o))
 }
 
 // TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with large values, and those behind a savepoint are one hand's.

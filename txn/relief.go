@@ -8,8 +8,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// relief gives the frames of a checkpoint's pages back as it is written, so that commits beside it do not run out of them, and
-// tells it whether to hurry. It belongs to the goroutine that writes the checkpoint.
+// relief gives the frames of a checkpoint's pages back as it is written, so that commits beside it do not run out of them, tells it
+// whether to hurry, and has it lend a hand. It belongs to the goroutine that writes the checkpoint.
 //
 // What a frame held is in the file then, if only in the page cache: a read finds it there, and a crash changes nothing, for
 // nothing durable reaches these pages before the meta page is flipped. A frame goes in two steps, like a freed page: first
@@ -87,6 +87,10 @@ func (r *relief) Wrote(ids []pager.Pgid) {
 	s.advance()
 	s.taken = append(s.taken, takenFrames{frames, v.serial})
 }
+
+// Between has the checkpoint's processor lend a hand. A checkpoint ends so much later: what it would have done meanwhile it does while a batch has nothing for
+// hands.
+func (r *relief) Between() { r.s.lend() }
 
 type takenFrames struct {
 	frames pager.Frames

@@ -73,11 +73,12 @@ type Store struct {
 	queue   []*version
 	log     *wal.Log
 
-	relieved      signal        // frames came back
-	checkpointing atomic.Bool   // one was started by a committer
-	wantRoom      atomic.Bool   // MaxBytes was met: a checkpoint may give space back
-	retryAt       atomic.Uint64 // log position before which no failed checkpoint is tried again
-	running       crew          // of checkpoints that committers have started
+	relieved      signal                // frames came back
+	round         atomic.Pointer[round] // of hands, that others may take part in; nil: none
+	checkpointing atomic.Bool           // one was started by a committer
+	wantRoom      atomic.Bool           // MaxBytes was met: a checkpoint may give space back
+	retryAt       atomic.Uint64         // log position before which no failed checkpoint is tried again
+	running       crew                  // of checkpoints that committers have started
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats

@@ -5,9 +5,9 @@ var pageMutants = []mutant{
 	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/write.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.unsynced()`},
 	{"sync", "the_meta_page_is_not_synced", "pager/write.go", `func() error { return p.file.SyncData() }); err != nil {`, `func() error { return nil }); err != nil {`},
 	{"sync", "growth_is_synced_as_data_only", "pager/write.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.sync("the pages", func() error { return p.file.SyncData() })`},
-	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `		if err := p.writePages(part, c.images, buf); err != nil {
+	{"sync", "error_of_writing_pages_is_ignored", "pager/write.go", `		if err := p.writePages(part, c.images, buf, between); err != nil {
 			return err
-		}`, `		_ = p.writePages(part, c.images, buf)`},
+		}`, `		_ = p.writePages(part, c.images, buf, between)`},
 	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := way(); err != nil {`, `	if err := way(); err != nil && false {`},
 	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if p.syncing.first != nil {
 		return p.syncing.first

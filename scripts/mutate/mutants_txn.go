@@ -178,6 +178,8 @@ var storeMutants = []mutant{
 `},
 	{"rollback", "branches_that_were_cut_stay", "btree/parts.go", `{p.was.pages, p.will.pages}`, `{nil, p.will.pages}`},
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/parts.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
+	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/hands.go", `	if no >= r.count {`, `	if no >= r.count && r.h.w == nil {`},
+	{"rollback", "a_checkpoint_lends_no_hand", "txn/relief.go", `{ r.s.lend() }`, `{}`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undo.go", `		own.kept = append(own.kept, k.kept...)
 `, ``},
 	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undo.go", `	for _, k := range u.keepers[:max(u.lent, 1)] {
