@@ -26,7 +26,10 @@ func grown(t *testing.T) (*Store, *crashfs.Disk) {
 	s := openTest(t, "/a.ebb", o)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	first := s.segmentAt()
-	for i := 0; !s.hasRoom(t) || s.log.Bytes() > (s.segmentAt()-first+1)*s.segment; i++ {
+	prepares := func() bool { // A segment of which less than half is left has a spare, or a goroutine that makes one.
+		return s.log.Bytes() > (s.segmentAt()-first+1)*s.segment || int64(s.log.End())%s.segment > s.segment/2
+	}
+	for i := 0; !s.hasRoom(t) || prepares(); i++ {
 		update(t, s, func(tx *Tx) {
 			for j := range 20 {
 				putRow(t, tx, 20*i+j)
