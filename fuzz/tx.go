@@ -24,7 +24,9 @@ func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
 		r.lookForEviction()
 		return err
 	}
-	r.swept(kv.NoSync)
+	if err := r.evictedBefore(t.Seq()); err != nil {
+		return errors.Join(err, t.Rollback())
+	}
 	t.m = r.model.clone()
 	if got := t.Now().UnixMilli(); got != t.now {
 		return errors.Join(wrong("a transaction is told %d, want %d", got, t.now), t.Rollback())
