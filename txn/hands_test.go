@@ -165,7 +165,7 @@ func TestSnapshotsBesideHands(t *testing.T) {
 	}
 }
 
-// TestCheckpointLendsAHand: it works on parts between two pages, and writes all of them. To a round that has its hands, or is over, it does not come.
+// TestCheckpointLendsAHand: it works on parts between two pages, and writes its own all the same. To a round that has its hands, or is over, it does not come.
 func TestCheckpointLendsAHand(t *testing.T) {
 	for name, test := range map[string]struct{ came, next, lent int32 }{
 		"all of it":          {lent: 3},
@@ -199,11 +199,12 @@ func TestCheckpointLendsAHand(t *testing.T) {
 				require.Zero(t, test.lent)
 			}
 			s.round.Store(nil)
+			s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 		})
 	}
 }
 
-// TestCheckpointsBesideHands: one after the other runs while batches are carried out by several hands, the checkpoint's among them, and while they are rolled back. What was
+// TestCheckpointsBesideHands: one after the other runs while batches are carried out by several hands, at times the checkpoint's among them, and while they are rolled back. What was
 // committed is there, and found again, as is the state that each checkpoint wrote.
 func TestCheckpointsBesideHands(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
