@@ -76,22 +76,7 @@ func (r *Run) lookForEviction() {
 	_ = tx.Rollback()
 }
 
-// evictedBefore is lookForEviction for a write transaction that has begun behind commit seq: Begin tells of no error of the eviction before it.
-func (r *Run) evictedBefore(seq uint64) error {
-	switch {
-	case r.attempt == nil:
-	case seq > r.newest():
-		r.swept(kv.NoSync)
-	case r.fault == nil:
-		return wrong("an eviction was begun and not committed, before a transaction")
-	default:
-		r.attempt = nil
-		r.settle(0, r.newest())
-	}
-	return nil
-}
-
-// evicted is lookForEviction after a read, which does not tell of its errors. If the eviction is not there and the store
+// evicted is lookForEviction after a read, or after the beginning of a write transaction, which tell of none of its errors. If the eviction is not there and the store
 // has failed, only the next open tells whether it ever will be; if the store goes on, it never is.
 func (r *Run) evicted() error {
 	r.lookForEviction()

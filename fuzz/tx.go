@@ -24,7 +24,7 @@ func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
 		r.lookForEviction()
 		return err
 	}
-	if err := r.evictedBefore(t.Seq()); err != nil {
+	if err := r.evicted(); err != nil {
 		return errors.Join(err, t.Rollback())
 	}
 	t.m = r.model.clone()
