@@ -38,27 +38,7 @@ func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte) (Ref, error) {
 		}
 	}
 	p.pagesWritten.Add(n)
-	return ref, p.beginLaid(id, id+Pgid(n))
-}
-
-// laidRow is laid pages that the disk has not begun with, in a row. Writer lock.
-type laidRow struct{ from, to Pgid }
-
-// laidBytes of laid pages are left to the system before the disk begins with them.
-const laidBytes = 1 << 20
-
-// beginLaid lets the disk begin with laid pages that are not durable, up to those of [from, to), once they are many: the sync that makes them so finds most of it done, and
-// those who commit meanwhile do not wait for all of it. Pages between two runs may be anybody's.
-func (p *Pager) beginLaid(from, to Pgid) error {
-	most := Pgid(laidBytes / p.pageSize)
-	if p.laid.to == 0 || from < p.laid.to || from > p.laid.to+most {
-		p.laid.from = from
-	}
-	if p.laid.to = to; to-p.laid.from < most {
-		return nil
-	}
-	from, p.laid.from = p.laid.from, to
-	return p.startWriteBack(int64(from)*int64(p.pageSize), int64(to-from)*int64(p.pageSize))
+	return ref, nil
 }
 
 // Checksum is that of a page that is sealed.

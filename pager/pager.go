@@ -64,7 +64,6 @@ type Pager struct {
 
 	space     *space
 	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
-	laid      laidRow
 	fileSize  int64 // bytes the file is known to have; writer lock
 	growth    growth
 	syncing   syncing

@@ -1,6 +1,9 @@
 package wal
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // maxFlying groups are written at a time. A second one doubles what many disks take of small synced writes, which wait rather than
 // work; of a third none was seen to gain.
@@ -149,15 +152,16 @@ func (l *Log) crash(f *flight) {
 // onItsWay says that who waits for end waits for nothing but flights, and is told when they land. mu is held.
 func (l *Log) onItsWay(end LSN) bool { return len(l.flying) > 0 && end <= l.reach }
 
-// pass gives the lead to someone who waits, or lays it down. While others are on their way all who wait are told when these land: they wait
-// for nothing else, or the log has failed. mu is held.
+// pass gives the lead to someone who waits for what is neither on its way nor being settled, or lays it down. While others are on their way all who wait are told
+// when these land: they wait for nothing else, or the log has failed. mu is held.
 func (l *Log) pass() {
-	if len(l.waiters) == 0 || len(l.flying) > 0 {
+	i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return !l.awaitsSettling(w.end) })
+	if i < 0 || len(l.flying) > 0 {
 		l.leading = false
 		return
 	}
-	w := l.waiters[0]
-	n := copy(l.waiters, l.waiters[1:])
+	w := l.waiters[i]
+	n := i + copy(l.waiters[i:], l.waiters[i+1:])
 	l.waiters[n] = nil
 	l.waiters = l.waiters[:n]
 	w.done <- lead

@@ -50,7 +50,7 @@ func (l *Log) wait(end LSN, sync bool) error {
 		l.mu.Unlock()
 		return err
 	}
-	if !l.leading && !l.onItsWay(end) {
+	if !l.leading && !l.onItsWay(end) && !l.awaitsSettling(end) {
 		l.leading = true
 		return l.lead(end, sync)
 	}
@@ -93,6 +93,10 @@ func (l *Log) lead(end LSN, sync bool) error {
 		if done, err := l.answer(end, sync); done {
 			l.leave()
 			return err
+		}
+		if l.unsettled() && end <= l.Written() && l.cause == nil {
+			l.settle()
+			return l.wait(end, sync)
 		}
 		if l.mayFly(sync) {
 			l.gather(sync)
@@ -271,14 +275,15 @@ func (l *Log) take(sync bool) group {
 			l.mark.run = nil
 		}
 	}
-	g.sync = l.wanted(g.end, sync)
+	g.sync = l.wanted(g.end, sync) && !l.unsettled()
 	if g.run == nil {
 		l.align(pad)
 		return g
 	}
 	r := g.run
-	g.sync = g.sync || r.sealed // A segment is durable before the next one gets its first record.
-	if l.straight(r) {
+	straight := l.straight(r)
+	g.sync = g.sync && (straight || !r.sealed) // Nobody who wants no sync waits for that of a segment that has ended: see settle.
+	if straight {
 		switch {
 		case g.sync:
 			g.direct, pad = true, r.seg.block
@@ -365,7 +370,7 @@ const beginBytes = 256 << 10
 func (l *Log) begin(g *group) error {
 	r := g.run
 	from := max(l.begun, g.synced, r.seg.start())
-	to := g.end / pageUnit * pageUnit // The next record begins in the same page, and that is written again.
+	to := min(g.end, r.start+LSN(len(r.buf))) / pageUnit * pageUnit // The next record begins in the same page, and that is written again.
 	if to < from+beginBytes {
 		return nil
 	}

@@ -152,6 +152,15 @@ func (m *image) witness(off int64, end LSN) (found record, ok bool) {
 	return found, ok
 }
 
+// recorded counts the bytes from where the first record should be to the end of the last valid one.
+func (m *image) recorded() (n int64) {
+	m.records(firstRecord, func(r record) bool {
+		n = int64(r.lsn-m.base) + r.size() - firstRecord
+		return false
+	})
+	return n
+}
+
 // claimed counts the bytes from keep to the last one that a header of this segment's life lays claim to, whether the
 // record is whole or not. end is where the valid records end; keep is not behind it.
 func (m *image) claimed(end, keep LSN) int64 {

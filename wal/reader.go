@@ -10,7 +10,7 @@ import (
 // Tail tells how a log ended.
 type Tail struct {
 	End     LSN   // end of the last complete commit, or, if no part of one comes after, the start of a later segment
-	Dropped int64 // bytes behind End that look like records of this log: torn, or parts of a commit that has no end
+	Dropped int64 // bytes behind End that look like records of this log: torn, behind a gap, or parts of a commit that has no end
 	Commits int
 }
 
@@ -21,8 +21,7 @@ type Tail struct {
 // Where the records end, at a position X behind the last valid one, the question is whether they were torn off there
 // by a crash or are damaged. It is damage, a *badfile.Error, if anything says that more had been durable:
 //
-//   - a later segment holds a valid record: it got its first one only after this segment was durable;
-//   - a later record of this segment says that everything up to Y > X is durable;
+//   - a later record, of this segment or a later one, says that everything up to Y > X is durable;
 //   - a note, of this segment or a later one, says so;
 //   - durable, the highest position that the caller has on record as durable, is past X.
 //
@@ -50,11 +49,7 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		case err != nil:
 			return p.tail, err
 		case !sealed:
-			if err := f.judge(i, img, end, durable, why); err != nil {
-				return p.tail, err
-			}
-			p.tail.Dropped = img.claimed(end, p.tail.End)
-			return p.tail, nil
+			return p.ends(f, i, img, end, durable, why)
 		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
 			return p.tail, badfile.At(f.opts.name(img.number+1), -1, "segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
 		}
@@ -78,11 +73,16 @@ func (p *replay) taken(f *Found, durable LSN, why error) (Tail, error) {
 	if err != nil {
 		return p.tail, err
 	}
-	if err := f.judge(i, img, p.settled, durable, why); err != nil {
-		return p.tail, err
+	return p.ends(f, i, img, p.settled, durable, why)
+}
+
+// ends ends the replay where the records end, in segment i, or because of why.
+func (p *replay) ends(f *Found, i int, img *image, end, durable LSN, why error) (Tail, error) {
+	behind, err := f.judge(i, img, end, durable, why)
+	if err == nil {
+		p.tail.Dropped = img.claimed(end, p.tail.End) + behind
 	}
-	p.tail.Dropped = img.claimed(p.settled, p.tail.End)
-	return p.tail, nil
+	return p.tail, err
 }
 
 // replay is the state of one Replay: what was read so far.
@@ -177,11 +177,12 @@ func (p *replay) data(img *image, r record, pos int64, end LSN) error {
 	return nil
 }
 
-// judge decides about the end of the records at end, in segment i. nil: it is a torn tail or the clean end.
-func (f *Found) judge(i int, img *image, end, durable LSN, why error) error {
-	bad := func(format string, args ...any) error {
+// judge decides about the end of the records at end, in segment i. nil: it is a torn tail or the clean end, and behind counts the bytes of later segments with
+// records.
+func (f *Found) judge(i int, img *image, end, durable LSN, why error) (behind int64, err error) {
+	bad := func(format string, args ...any) (int64, error) {
 		off := int64(end - img.base)
-		return badfile.At(img.file, off, "log ends at LSN %d (%v), but %s", end, why, fmt.Sprintf(format, args...))
+		return 0, badfile.At(img.file, off, "log ends at LSN %d (%v), but %s", end, why, fmt.Sprintf(format, args...))
 	}
 	if durable > end {
 		return bad("the store was durable up to LSN %d", durable)
@@ -194,17 +195,17 @@ func (f *Found) judge(i int, img *image, end, durable LSN, why error) error {
 	}
 	var later *image
 	for j := i + 1; j < len(f.segments); j++ {
-		var err error
 		later, err = f.load(j, later)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if r, ok := later.anyRecord(firstRecord); ok {
-			return bad("segment %d holds a record at LSN %d", later.number, r.lsn)
+		if r, ok := later.witness(firstRecord, end); ok {
+			return bad("the record at LSN %d, in segment %d, says that LSN %d is durable", r.lsn, later.number, r.synced)
 		}
 		if synced, ok := later.note(); ok && synced > end {
 			return bad("the note of segment %d says that LSN %d is durable", later.number, synced)
 		}
+		behind += later.recorded()
 	}
-	return nil
+	return behind, nil
 }

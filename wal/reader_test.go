@@ -420,7 +420,7 @@ func TestARecordElsewhereIsNone(t *testing.T) {
 }
 
 // TestALaterSegmentTellsOfALostEnd: everything from a record to the end of its segment is gone, the seal and the note too.
-// That the next segment has a record is all that tells.
+// What a record of the next segment says was durable is all that tells.
 func TestALaterSegmentTellsOfALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
@@ -434,5 +434,5 @@ func TestALaterSegmentTellsOfALostEnd(t *testing.T) {
 	writeFile(t, l.opts.FS, next, withoutNote(readFile(t, l.opts.FS, next)))
 	_, _, err = replayAll(l.opts, l.start, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
-	require.ErrorContains(t, err, "segment 2 holds a record")
+	require.ErrorContains(t, err, "in segment 2, says that LSN")
 }

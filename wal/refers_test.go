@@ -96,9 +96,14 @@ func TestGroupIsNotWrittenIfWhatItRefersToIsNotDurable(t *testing.T) {
 func TestWhatACommitRefersToLooselyIsDurableBeforeIt(t *testing.T) {
 	for _, block := range []int{0, 512} {
 		for name, sync := range map[string]func(l *testLog){
-			"alone":                   func(l *testLog) { require.NoError(t, l.Sync()) },
-			"with a commit":           func(l *testLog) { l.commit("sync", true) },
-			"at the segment's end":    func(l *testLog) { _, err := l.Rotate(); require.NoError(t, err); l.commit("next", false) },
+			"alone":         func(l *testLog) { require.NoError(t, l.Sync()) },
+			"with a commit": func(l *testLog) { l.commit("sync", true) },
+			"behind a segment's end": func(l *testLog) {
+				_, err := l.Rotate()
+				require.NoError(t, err)
+				l.commit("next", false)
+				l.commit("sync", true)
+			},
 			"with one that refers so": func(l *testLog) { l.Refers(false); l.commit("sync", true) },
 			"firmly":                  func(l *testLog) { l.Refers(true); l.commit("firm", false) },
 			"of a closed log":         func(l *testLog) { require.NoError(t, l.Close(false)) },
@@ -165,12 +170,17 @@ func TestLogEndsBeforeACommitWhoseBytesAreTaken(t *testing.T) {
 		then func(l *testLog)
 		bad  bool
 	}{
-		"at the end":           {func(*testLog) {}, false},
-		"before others":        {func(l *testLog) { l.commit("plain", false); l.commit("plain", false) }, false},
-		"many parts":           {func(l *testLog) { l.commit("plain", false) }, false},
-		"synced":               {func(l *testLog) { require.NoError(t, l.Sync()); l.commit("one that says so", true) }, true},
-		"noted":                {func(l *testLog) { require.NoError(t, l.Close(false)) }, true},
-		"in an earlier one":    {func(l *testLog) { _, err := l.Rotate(); require.NoError(t, err); l.commit("next", false) }, true},
+		"at the end":        {func(*testLog) {}, false},
+		"before others":     {func(l *testLog) { l.commit("plain", false); l.commit("plain", false) }, false},
+		"many parts":        {func(l *testLog) { l.commit("plain", false) }, false},
+		"synced":            {func(l *testLog) { require.NoError(t, l.Sync()); l.commit("one that says so", true) }, true},
+		"noted":             {func(l *testLog) { require.NoError(t, l.Close(false)) }, true},
+		"in an earlier one": {func(l *testLog) { _, err := l.Rotate(); require.NoError(t, err); l.commit("next", false) }, false},
+		"in one that is synced": {func(l *testLog) {
+			_, err := l.Rotate()
+			require.NoError(t, errors.Join(err, l.Sync()))
+			l.commit("next", false)
+		}, true},
 		"on record as durable": {func(*testLog) {}, true},
 	} {
 		d := newDisk(t, 0)

@@ -29,7 +29,7 @@ type window struct {
 // copied says whether a group could be put into the file by a copy. Only the leader is here, without mu.
 func (l *Log) copied(g *group) bool {
 	r := g.run
-	if end := r.start + LSN(len(r.buf)); g.sync || g.direct || end > l.zeros || !l.window.cover(r, end) {
+	if end := r.start + LSN(len(r.buf)); g.sync || g.direct || r.sealed || end > l.zeros || !l.window.cover(r, end) {
 		return false
 	}
 	err := l.window.over.Copy(r.buf, r.offset())

@@ -33,7 +33,7 @@ const queueLimit = 1 << 20
 //	(2) the runs in queue are in order of position, and all but the last are sealed.
 //	(3) all but the last segment in live are sealed (the seal may still be queued), their numbers have no gap, and
 //	    spare, if there is one, has the number that follows.
-//	(4) if leading is false, waiters wait for nothing but what is flying, unless the log has failed meanwhile.
+//	(4) if leading is false, waiters wait for nothing but what is flying or being settled, unless the log has failed meanwhile.
 type Log struct {
 	opts    Options // set by Create, then read-only
 	follows atomic.Uint32
@@ -72,6 +72,7 @@ type Log struct {
 	flying   []*flight // in order of position
 	failing  bool      // a flight has failed: none departs any more
 	arrived  sync.Cond // a flight has landed, or is out, or a leader has company
+	settling bool      // somebody is at it: see settle
 
 	telling sync.Mutex // held while OnGroup is told; taken with nothing else held
 

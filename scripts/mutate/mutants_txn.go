@@ -144,7 +144,7 @@ var storeMutants = []mutant{
 		first`},
 	{"laid", "leaves_of_another_epoch_are_whole", "pager/laid.go", ` || h.Epoch != ref.Epoch`, ``},
 	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrTaken):`, `		case err == ErrTaken:`},
-	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `f.judge(i, img, p.settled, durable, why)`, `f.judge(i, img, p.settled+1<<40, durable, why)`},
+	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.ends(f, i, img, p.settled, durable, why)`, `p.ends(f, i, img, p.settled+1<<40, durable, why)`},
 	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/lay.go", `WriteLaid(w.s.epoch, w.first, laid)`, `WriteLaid(w.s.epoch, w.owner, laid)`},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named =`},

@@ -21,7 +21,19 @@ var logMutants = []mutant{
 	{"sync", "error_of_taking_back_is_ignored", "wal/group.go", `	return r.seg.file.Truncate(r.offset()) == nil && `, `	_ = r.seg.file.Truncate(r.offset())
 	return `},
 	{"sync", "what_was_taken_back_is_not_synced", "wal/group.go", ` == nil && r.seg.file.Sync() == nil`, ` == nil`},
-	{"sync", "a_sealed_segment_is_not_synced", "wal/group.go", `	g.sync = g.sync || r.sealed // A`, `	// A`},
+	{"sync", "an_ended_segment_is_not_synced", "wal/settle.go", `range ended {`, `range ended[:0] {`},
+	{"sync", "only_the_last_ended_segment_is_synced", "wal/settle.go", `range ended {`, `range ended[len(ended)-1:] {`},
+	{"sync", "error_of_settling_is_ignored", "wal/settle.go", `	if err == nil {
+		l.durable`, `	if true {
+		l.durable`},
+	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/settle.go", `	if owed && l.opts`, `	if false && l.opts`},
+	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/settle.go", `	err := l.syncEnded(ended, owed)
+	l.mu.Lock()`, `	err := l.syncEnded(ended, owed)
+	l.mu.Lock()
+	l.owed = false`},
+	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/group.go", `l.wanted(g.end, sync) && !l.unsettled()`, `l.wanted(g.end, sync)`},
+	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/settle.go", `	l.quit() // Who`, `	// Who`},
+	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/group.go", `	g.sync = g.sync && (straight || !r.sealed) //`, `	g.sync = g.sync || r.sealed //`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}`, ``},
@@ -70,7 +82,8 @@ var logMutants = []mutant{
 	{"check", "store_of_a_segment_is_not_looked_at", "wal/found.go", `	case h.storeID != o.StoreID:`, `	case false && h.storeID != o.StoreID:`},
 	{"check", "a_later_record_is_no_witness", "wal/image.go", `		if r.synced > end {`, `		if r.synced > end && false {`},
 	{"check", "the_note_is_no_witness", "wal/reader.go", `	if synced, ok := img.note(); ok && synced > end {`, `	if synced, ok := img.note(); ok && synced > end && false {`},
-	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.anyRecord(firstRecord); ok {`, `		if r, ok := later.anyRecord(firstRecord); ok && false {`},
+	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.witness(firstRecord, end); ok {`, `		if r, ok := later.witness(firstRecord, end); ok && false {`},
+	{"check", "any_record_of_a_later_segment_is_a_witness", "wal/reader.go", `later.witness(firstRecord, end)`, `later.witness(firstRecord, 0)`},
 	{"check", "the_meta_page_is_no_witness", "wal/reader.go", `	if durable > end {`, `	if durable > end && false {`},
 	{"check", "a_seal_without_a_successor_is_an_end", "wal/reader.go", `		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
 			return`, `		case i+1 == len(f.segments):
