@@ -95,7 +95,7 @@ func TestReplayTellsWhatIsWrong(t *testing.T) {
 	status, out, _ := try("replay", "one put.0 | 17 kill all")
 	require.Zero(t, status)
 	require.Equal(t, "survived\n", out)
-	status, _, text := try("replay", "one put.0 | ignore wal.(*Log).write#2 | 26 none keep=")
+	status, _, text := try("replay", "one relax.0 sync.0 relax.1 | ignore wal.(*Log).write#1 | 27 none keep=")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "commit")
 	for _, line := range []string{"", "one put.0 | 99999 none keep=", "nonsense"} {
