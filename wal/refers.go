@@ -34,12 +34,23 @@ func (l *Log) before(g *group) error {
 	if owed != l.owed { // not if others fly beside it: they owe nothing, nor does what was written before
 		l.owed = owed
 	}
-	if !owed || !durable || l.opts.Before == nil {
+	if !owed || !durable {
+		return nil
+	}
+	if err := l.secure(); err != nil {
+		return err
+	}
+	l.owed = false
+	return nil
+}
+
+// secure makes durable what the log refers to.
+func (l *Log) secure() error {
+	if l.opts.Before == nil {
 		return nil
 	}
 	if err := l.opts.Before(); err != nil {
 		return fmt.Errorf("before a write to the log: %w", err)
 	}
-	l.owed = false
 	return nil
 }

@@ -17,9 +17,8 @@ func TestNobodyWaitsForASegmentThatEnds(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		o := testOptions(d)
-		var l *testLog
 		o.Before = func() error { _, err := d.do("before", "", 0); return err }
-		l = createTest(t, o)
+		l := createTest(t, o)
 		l.commit("durable", true)
 		durable := l.Durable()
 		// Segments are synced when they are made; that is not what is looked at.

@@ -26,7 +26,7 @@ var logMutants = []mutant{
 	{"sync", "error_of_settling_is_ignored", "wal/settle.go", `	if err == nil {
 		l.durable`, `	if true {
 		l.durable`},
-	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/settle.go", `	if owed && l.opts`, `	if false && l.opts`},
+	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/settle.go", `	if owed {`, `	if owed && false {`},
 	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/settle.go", `	err := l.syncEnded(ended, owed)
 	l.mu.Lock()`, `	err := l.syncEnded(ended, owed)
 	l.mu.Lock()
