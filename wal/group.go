@@ -94,7 +94,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 			l.leave()
 			return err
 		}
-		if l.unsettled() && end <= l.Written() && l.cause == nil {
+		if l.unsettled() && end <= l.Written() && l.cause == nil { // All is written, and a sync is wanted: what has ended comes first.
 			l.settle()
 			return l.wait(end, sync)
 		}
@@ -256,6 +256,7 @@ type group struct {
 //
 // A direct write needs everything before it durable, or on its way directly, so that "durable on return" is true of the log up to its end
 // once all before it have returned.
+// While segments that have ended are not durable nothing is synced, and a seal is synced only by a direct write: see settle.
 // Everything that is synced ends at a block, so that no later write covers a block with durable records. The page
 // cache writes pages, so cached and direct writes never share one:
 //
@@ -282,7 +283,7 @@ func (l *Log) take(sync bool) group {
 	}
 	r := g.run
 	straight := l.straight(r)
-	g.sync = g.sync && (straight || !r.sealed) // Nobody who wants no sync waits for that of a segment that has ended: see settle.
+	g.sync = g.sync && (straight || !r.sealed)
 	if straight {
 		switch {
 		case g.sync:

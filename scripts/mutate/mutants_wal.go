@@ -33,7 +33,7 @@ var logMutants = []mutant{
 	l.owed = false`},
 	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/group.go", `l.wanted(g.end, sync) && !l.unsettled()`, `l.wanted(g.end, sync)`},
 	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/settle.go", `	l.quit() // Who`, `	// Who`},
-	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/group.go", `	g.sync = g.sync && (straight || !r.sealed) //`, `	g.sync = g.sync || r.sealed //`},
+	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/group.go", `	g.sync = g.sync && (straight || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}`, ``},
