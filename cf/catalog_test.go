@@ -162,6 +162,39 @@ func TestCacheAnswersAsTheCatalogOfEachSnapshot(t *testing.T) {
 	}
 }
 
+// TestCacheKnowsTheSettingsOfEachSnapshot, also those of the default family, which has a place of its own.
+func TestCacheKnowsTheSettingsOfEachSnapshot(t *testing.T) {
+	for _, name := range []string{"a", cf.Default} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			var cache cf.Names
+			ttl := func(tx *txn.Tx) int64 {
+				f, err := cache.Lookup(tx, name)
+				require.NoError(t, err)
+				require.Equal(t, name, f.Name)
+				return f.Options.DefaultTTLMs
+			}
+			update(t, s, func(tx *txn.Tx) {
+				_, err := cf.Create(tx, name, cf.Options{DefaultTTLMs: 1})
+				require.NoError(t, err)
+			})
+			old, err := s.Begin(t.Context(), false)
+			require.NoError(t, err)
+			defer old.Rollback()
+			require.EqualValues(t, 1, ttl(old))
+			update(t, s, func(tx *txn.Tx) { require.NoError(t, cf.Alter(tx, name, cf.Options{DefaultTTLMs: 2})) })
+			for range 2 {
+				view(t, s, func(tx *txn.Tx) {
+					require.EqualValues(t, 2, ttl(tx))
+					require.EqualValues(t, 2, ttl(tx))
+					require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = cache.Lookup(tx, name) }))
+				})
+				require.EqualValues(t, 1, ttl(old))
+			}
+		})
+	}
+}
+
 // TestTenThousandFamilies creates them in a few transactions, asks for each through the cache from several goroutines,
 // and lists them in order.
 func TestTenThousandFamilies(t *testing.T) {

@@ -20,6 +20,7 @@ type generation struct {
 	stamp uint64 // of the catalog's tree: no two states share one
 	seq   uint64 // of a transaction that saw this state
 
+	usual atomic.Pointer[Family] // the entry of Default, which most calls mean: found without a hash; nil: not asked for yet
 	table atomic.Pointer[table]
 	mu    sync.Mutex // held while an entry is added
 	count int        // entries in table; guarded by mu
@@ -67,6 +68,9 @@ func (n *Names) renew(old *generation, s, seq uint64) *generation {
 }
 
 func (g *generation) find(name string) *Family {
+	if name == Default {
+		return g.usual.Load()
+	}
 	t := g.table.Load()
 	for i := maphash.String(seed, name); ; i++ {
 		f := t.slots[i&uint64(len(t.slots)-1)].Load()
@@ -80,6 +84,10 @@ func (g *generation) add(f *Family) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.find(f.Name) != nil {
+		return
+	}
+	if f.Name == Default {
+		g.usual.Store(f)
 		return
 	}
 	t := g.table.Load()
