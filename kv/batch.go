@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -26,10 +27,11 @@ type batchVerbs struct {
 
 // batchOps is what a batch holds.
 type batchOps struct {
-	db       *DB      // whose keys have to be short enough; nil: that is found out by Apply
+	maxKey   int      // bytes of the longest key that can be taken
 	families []string // by number; 0 is "default"
 	used     []bool   // which of them it has operations on
 	n        int
+	key      int   // bytes of the longest key
 	longest  int   // bytes of the longest value
 	odd      bool  // there are others than puts without an expiry, and deletions of a key
 	err      error // first argument that cannot be taken: Apply returns it
@@ -44,7 +46,7 @@ const batchHead = 21 // bytes of a row before a and b
 // NewBatch returns an empty batch for Apply on any store whose keys may be as long as this one's.
 func (db *DB) NewBatch() *Batch {
 	b := new(Batch)
-	b.all().db = db
+	b.all().maxKey = db.maxKey
 	return b
 }
 
@@ -59,7 +61,8 @@ func (v *batchVerbs) held() *batchOps {
 // all is what the batch holds, to be added to.
 func (v *batchVerbs) all() *batchOps {
 	if v.ops == nil {
-		v.ops = &batchOps{families: []string{cf.Default}, used: []bool{false}}
+		// Of a batch that was not made for a store, Apply finds out whether keys are too long.
+		v.ops = &batchOps{maxKey: math.MaxInt, families: []string{cf.Default}, used: []bool{false}}
 	}
 	return v.ops
 }
@@ -82,7 +85,7 @@ func (b *Batch) Len() int { return b.held().n }
 // Reset empties the batch and keeps its memory. BatchCF of before stay good.
 func (b *Batch) Reset() {
 	ops := b.held()
-	ops.n, ops.longest, ops.odd, ops.err, ops.buf = 0, 0, false, nil, ops.buf[:0]
+	ops.n, ops.key, ops.longest, ops.odd, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
 	clear(ops.used)
 }
 
@@ -116,27 +119,38 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		return
 	}
 	if kind != opDeleteRange {
-		b.err = checkKey(first, b.db)
+		if b.err = b.check(kind, first, second, when); b.err != nil {
+			return
+		}
+		b.key = max(b.key, len(first))
 	}
-	if kind != opDeleteRange && kind != opDelete && b.err == nil {
-		b.err = checkValue(second)
-	}
-	if (kind == opPutTTL || kind == opPutExpireAt) && when <= 0 && b.err == nil {
-		b.err = fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
-	}
-	if b.err != nil {
-		return
-	}
-	b.longest, b.odd = max(b.longest, len(second)), b.odd || (&operation{kind: kind}).odd()
+	b.longest, b.odd = max(b.longest, len(second)), b.odd || odd(kind)
 	b.used[v.family] = true
-	b.buf = slices.Grow(b.buf, batchHead+len(first)+len(second))
-	at := len(b.buf)
-	b.buf = b.buf[:at+batchHead]
-	head := b.buf[at:]
-	head[0] = kind
-	binary.LittleEndian.PutUint32(head[1:], uint32(v.family))
-	binary.LittleEndian.PutUint32(head[5:], uint32(len(first)))
-	binary.LittleEndian.PutUint32(head[9:], uint32(len(second)))
-	binary.LittleEndian.PutUint64(head[13:], uint64(when))
-	b.buf = append(append(b.buf, first...), second...)
+	at, size := len(b.buf), batchHead+len(first)+len(second)
+	if cap(b.buf)-at < size {
+		b.buf = slices.Grow(b.buf, size)
+	}
+	b.buf = b.buf[:at+size]
+	row := b.buf[at:]
+	row[0] = kind
+	binary.LittleEndian.PutUint32(row[1:], uint32(v.family))
+	binary.LittleEndian.PutUint32(row[5:], uint32(len(first)))
+	binary.LittleEndian.PutUint32(row[9:], uint32(len(second)))
+	binary.LittleEndian.PutUint64(row[13:], uint64(when))
+	copy(row[batchHead+copy(row[batchHead:], first):], second)
+}
+
+// check returns why an operation on a row cannot be taken.
+func (b *batchOps) check(kind byte, key, value []byte, when int64) error {
+	switch {
+	case len(key) == 0:
+		return ErrKeyEmpty
+	case len(key) > b.maxKey:
+		return checkKeySize(len(key), b.maxKey)
+	case len(value) > MaxValueSize:
+		return checkValue(value)
+	case (kind == opPutTTL || kind == opPutExpireAt) && when <= 0:
+		return fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
+	}
+	return nil
 }

@@ -27,6 +27,9 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if ops.err != nil {
 		return ops.err
 	}
+	if err := checkKeySize(ops.key, db.maxKey); err != nil {
+		return err
+	}
 	tx, err := db.shots.use(ctx, nil)
 	if err != nil {
 		return err
@@ -83,16 +86,13 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 		return nil, err
 	}
 	n, family := 0, numberOf(buf)
-	var op operation
-	for ; len(buf) > 0 && n < len(some) && numberOf(buf) == family; buf = rest {
-		rest = op.decode(buf)
-		if op.kind == opDeleteRange {
-			if n == 0 {
-				return rest, v.applyRange(&op)
-			}
-			break // after the rows before it
-		}
-		if err := v.change(&op, &some[n]); err != nil {
+	if buf[0] == opDeleteRange {
+		lo, hi, rest := cut(buf)
+		return rest, v.applyRange(lo, hi)
+	}
+	usual := v.usualOnce()
+	for len(buf) > 0 && n < len(some) && numberOf(buf) == family && buf[0] != opDeleteRange {
+		if buf, err = v.decode(buf, &some[n], &usual); err != nil {
 			return nil, err
 		}
 		n++
@@ -100,12 +100,12 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	return buf, v.applyRows(some[:n])
 }
 
-// applyRange is removeRange for an operation, with nothing held back.
-func (v *verbs) applyRange(op *operation) error {
+// applyRange is removeRange with nothing held back.
+func (v *verbs) applyRange(lo, hi []byte) error {
 	if err := v.settle(); err != nil {
 		return err
 	}
-	return v.removeRange(op.first, op.second)
+	return v.removeRange(lo, hi)
 }
 
 // verbs are those of a family of the batch in tx: families holds what it has found.
@@ -119,12 +119,38 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 // numberOf is the number of the family of the first row of buf.
 func numberOf(buf []byte) int { return int(binary.LittleEndian.Uint32(buf[1:])) }
 
-// decode reads the first row of buf, which is a batch's own and needs no checks, and returns what follows it.
-func (op *operation) decode(buf []byte) (rest []byte) {
-	op.kind, op.family = buf[0], int(binary.LittleEndian.Uint32(buf[1:]))
+// cut is what the first row of buf, which is a batch's own, has behind its head, and what follows the row.
+func cut(buf []byte) (first, second, rest []byte) {
 	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
-	op.when = int64(binary.LittleEndian.Uint64(buf[13:]))
 	buf = buf[batchHead:]
-	op.first, op.second = buf[:a:a], buf[a:a+b:a+b]
-	return buf[a+b:]
+	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
+}
+
+// decode makes c what the first row of buf, no range, does to a row of the store, and returns what follows it. What can be wrong with its key and its value was
+// found when it was added, and by Apply.
+func (v *verbs) decode(buf []byte, c *ttl.Change, usual *usualExpiry) (rest []byte, err error) {
+	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
+	// Field by field: a literal would be made elsewhere and copied.
+	c.Key, c.Value, rest = cut(buf)
+	c.Tag, c.Delete = 0, kind == opDelete
+	switch kind {
+	case opDelete:
+		c.Value = nil
+	case opPut:
+		c.Tag, err = usual.at, usual.err
+	default:
+		c.Tag, err = v.expiry(kind, when)
+	}
+	return rest, err
+}
+
+// usualExpiry is what verbs.usual says.
+type usualExpiry struct {
+	at  int64
+	err error
+}
+
+func (v *verbs) usualOnce() (u usualExpiry) {
+	u.at, u.err = v.usual()
+	return u
 }

@@ -25,15 +25,14 @@ func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
 			return nil
 		}
 	}
-	var op operation
 	var c ttl.Change
+	var usual usualExpiry // none: the families are plain
 	for rest := b.buf; len(rest) > 0; {
-		rest = op.decode(rest)
-		v := families[op.family]
-		if err := v.change(&op, &c); err != nil {
+		v := families[numberOf(rest)]
+		if rest, err = v.decode(rest, &c, &usual); err != nil {
 			return err
 		}
-		tx.inner.Foretell(v.rows().Family.Data(), &c)
+		tx.inner.Foretell(v.fam.Data(), &c)
 	}
 	return fromBelow(tx.inner.LogAhead())
 }
@@ -42,7 +41,7 @@ func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
 func (tx *Tx) foretell(group []*shot) (err error) {
 	bytes, longest := 0, 0
 	for _, one := range group {
-		if one.call != nil || one.row.odd() || one.family != tx.verbs.name {
+		if one.call != nil || odd(one.row.kind) || one.family != tx.verbs.name {
 			return nil
 		}
 		bytes += len(one.row.first) + len(one.row.second)
@@ -69,8 +68,8 @@ func (tx *Tx) foretell(group []*shot) (err error) {
 	return fromBelow(tx.inner.LogAhead())
 }
 
-// odd says that the operation does not tell what it will change, or gives its key an expiry.
-func (op *operation) odd() bool { return op.kind != opPut && op.kind != opDelete }
+// odd says that an operation of that kind does not tell what it will change, or gives its key an expiry.
+func odd(kind byte) bool { return kind != opPut && kind != opDelete }
 
 // plain says that the family is there, and that no key of it has an expiry, nor gets one from a plain put. The caller has entered.
 func (v *verbs) plain() bool {

@@ -6,16 +6,14 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// operation is a change that is carried out together with others: of a batch, and of one-shot writes that share a transaction.
-// What it points to is its maker's.
+// operation is a one-shot write of a row, which may be carried out together with others. What it points to is its maker's.
 type operation struct {
 	kind          byte
-	family        int    // number in its batch
-	first, second []byte // key and value, or the bounds of a range
+	first, second []byte // key and value
 	when          int64  // a ttl in nanoseconds, or an expiry in milliseconds, or 0
 }
 
-// Kinds of operations.
+// Kinds of operations, also of batches.
 const (
 	opPut byte = iota
 	opDelete
@@ -80,7 +78,7 @@ func (v *verbs) change(op *operation, c *ttl.Change) error {
 	if err := checkValue(op.second); err != nil {
 		return err
 	}
-	expiry, err := v.expiry(op)
+	expiry, err := v.expiry(op.kind, op.when)
 	if err != nil {
 		return err
 	}
@@ -88,13 +86,13 @@ func (v *verbs) change(op *operation, c *ttl.Change) error {
 	return nil
 }
 
-// expiry is what a put gives its row.
-func (v *verbs) expiry(op *operation) (int64, error) {
-	switch op.kind {
+// expiry is what a put of that kind gives its row.
+func (v *verbs) expiry(kind byte, when int64) (int64, error) {
+	switch kind {
 	case opPutTTL:
-		return v.after(time.Duration(op.when))
+		return v.after(time.Duration(when))
 	case opPutExpireAt:
-		return v.until(time.UnixMilli(op.when))
+		return v.until(time.UnixMilli(when))
 	}
 	return v.usual()
 }

@@ -48,11 +48,12 @@ func checkKey(key []byte, db *DB) error {
 	if len(key) == 0 {
 		return ErrKeyEmpty
 	}
-	if db == nil {
-		return nil // a batch that knows no store
-	}
-	if limit := db.MaxKeySize(); len(key) > limit {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrKeyTooLarge, len(key), limit)
+	return checkKeySize(len(key), db.MaxKeySize())
+}
+
+func checkKeySize(size, most int) error {
+	if size > most {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrKeyTooLarge, size, most)
 	}
 	return nil
 }
