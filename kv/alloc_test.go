@@ -64,7 +64,7 @@ func TestAllocations(t *testing.T) {
 	for i := range 200 {
 		b.Put(fmt.Appendf(nil, "k%05d", i*7919%1000), key)
 	}
-	count("200 puts in a batch", 10, func() { _ = db.Apply(nil, b) })
+	count("200 puts in a batch", 5, func() { _ = db.Apply(nil, b) })
 }
 
 func BenchmarkGet(b *testing.B) {

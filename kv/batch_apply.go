@@ -111,7 +111,10 @@ func (v *verbs) applyRange(lo, hi []byte) error {
 // verbs are those of a family of the batch in tx: families holds what it has found.
 func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 	if families[family] == nil {
-		families[family] = &tx.CF(b.families[family]).verbs
+		families[family] = &tx.verbs // whose family most batches are of
+		if name := b.families[family]; name != tx.verbs.name {
+			families[family] = &tx.CF(name).verbs
+		}
 	}
 	return families[family]
 }
