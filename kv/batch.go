@@ -131,13 +131,15 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		b.buf = slices.Grow(b.buf, size)
 	}
 	b.buf = b.buf[:at+size]
-	row := b.buf[at:]
-	row[0] = kind
-	binary.LittleEndian.PutUint32(row[1:], uint32(v.family))
-	binary.LittleEndian.PutUint32(row[5:], uint32(len(first)))
-	binary.LittleEndian.PutUint32(row[9:], uint32(len(second)))
-	binary.LittleEndian.PutUint64(row[13:], uint64(when))
-	copy(row[batchHead+copy(row[batchHead:], first):], second)
+	head := (*[batchHead]byte)(b.buf[at:])
+	head[0] = kind
+	binary.LittleEndian.PutUint32(head[1:], uint32(v.family))
+	binary.LittleEndian.PutUint32(head[5:], uint32(len(first)))
+	binary.LittleEndian.PutUint32(head[9:], uint32(len(second)))
+	binary.LittleEndian.PutUint64(head[13:], uint64(when))
+	at += batchHead
+	copy(b.buf[at:], first)
+	copy(b.buf[at+len(first):], second)
 }
 
 // check returns why an operation on a row cannot be taken.
