@@ -26,8 +26,9 @@ import (
 // What the changes mean is for Options.Merge to know. A patch never changes once its transaction has committed.
 const patchHead = 24
 
-// patchFraction of a page is the most that a patch takes: beyond, the page gets a frame.
-const patchFraction = 4
+// patchFraction of a page is the most that a patch takes: beyond, the page gets a frame, which is little more. With a quarter, leaves that had nine rows of a
+// hundred bytes had frames, and a checkpoint began after two thirds of the rows.
+const patchFraction = 2
 
 // MostPatch is the size in bytes of the changes that one patch has room for.
 func (p *Pager) MostPatch() int { return p.pageSize/patchFraction - patchHead }
