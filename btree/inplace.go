@@ -6,7 +6,8 @@ import (
 )
 
 // Rows that fit into their page as it is are put there, and taken out, without a copy of the page, if nobody else reads it: what
-// is overwritten is kept, some hundred bytes of a leaf and the row counts above it. Whatever changes more than one leaf
+// is overwritten is kept, some hundred bytes of a leaf and the row counts above it. Rows that go into a patch give their leaf another number, which is
+// changed in the branch above it in the same way. Whatever changes more than one leaf
 // (splits, merges, shifts) or values in extents, and whatever is damaged, is for the way that copies: see editor.
 
 // A trail is the way down to a leaf, which is at 0. In a tree that is too deep for it nothing is changed in place.
@@ -14,6 +15,9 @@ type trail struct {
 	undo *pager.Keeper
 	path [trailDepth]stop // by level; path[0] is the leaf
 	top  uint8            // level of the root
+
+	// patch says that the leaf may not be changed, but may get a patch: only its reference is in path[0].
+	patch bool
 }
 
 // trailDepth bounds what is cleared for each change: few trees are as deep.
@@ -56,6 +60,14 @@ func (r *trail) keepCell(off int) {
 	r.undo.Keep(r.path[0].ref.Pgid, off, off+cellSize(r.path[0].b, off))
 }
 
+// turn makes the branch above the leaf point to ref instead.
+func (r *trail) turn(ref pager.Ref) {
+	s := &r.path[1]
+	at := child(s.n, s.i)
+	r.undo.Keep(s.ref.Pgid, at, at+childSize)
+	setChildRef(s.b, s.n, s.i, ref)
+}
+
 // count adds more, which is 1 or -1, to the rows that the branches count.
 func (r *trail) count(more int) {
 	for level := uint8(1); level <= r.top; level++ {
@@ -77,7 +89,7 @@ func (r *trail) counted(least uint64) bool {
 	return true
 }
 
-// descend goes to the leaf where key is or belongs, if that may be changed in place.
+// descend goes to the leaf where key is or belongs, if that, or what the branch above it points to, may be changed in place.
 func (r *trail) descend(w Writer, t *Tree, key []byte, by way) bool {
 	if t.Depth > trailDepth {
 		return false
@@ -86,7 +98,9 @@ func (r *trail) descend(w Writer, t *Tree, key []byte, by way) bool {
 	ref := t.Root
 	for level := r.top; ; level-- {
 		if level == 0 && !r.undo.Changeable(ref) {
-			return false
+			r.path[0].ref = ref
+			r.patch = r.top > 0 && r.undo.Lent() && w.Patchable(ref) > 0
+			return r.patch
 		}
 		b, n, err := pageAt(w, ref, level)
 		if err != nil || n == 0 {
@@ -117,6 +131,9 @@ func (p *putter) putInPlace(undo *pager.Keeper, t *Tree) bool {
 	if !r.descend(p.w, t, p.cell.key, p.way) {
 		return false
 	}
+	if r.patch {
+		return p.patchInPlace(&r, t)
+	}
 	if p.finger != nil {
 		if r.path[0].ref == p.finger.last {
 			return false // rows come close together: once copied, a finger points to the page
@@ -136,6 +153,36 @@ func (p *putter) putInPlace(undo *pager.Keeper, t *Tree) bool {
 	leafInsert(b, i, &p.cell, shared)
 	r.count(1)
 	t.Rows++
+	return true
+}
+
+// patchInPlace puts the cell into the patch of the leaf. Where that cannot be told to the branch any more, since a reader has come meanwhile, the way that copies
+// tells it.
+func (p *putter) patchInPlace(r *trail, t *Tree) bool {
+	var d draft
+	if ok, err := p.draft(r.path[0].ref, &d); err != nil || !ok || d.room < 0 || !r.counted(0) {
+		return false
+	}
+	ref, err := p.carry(r.path[0].ref, &d)
+	if err != nil {
+		return false // it will be met again
+	}
+	p.was = d.was
+	if !r.open() {
+		p.patched = ref
+		return false
+	}
+	defer r.close()
+	if ref != r.path[0].ref {
+		r.turn(ref)
+	}
+	if p.finger != nil {
+		p.finger.point(ref, nil, 0, false)
+	}
+	if !p.was.Found {
+		r.count(1)
+		t.Rows++
+	}
 	return true
 }
 

@@ -52,6 +52,7 @@ func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped
 	p.w, p.rightmost, p.finger, p.way = w, true, f, by
 	p.cell.key, p.cell.val, p.cell.ref, p.cell.tag, p.cell.info = c.key, c.val, c.ref, c.tag, c.info
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.inPlace(t) {
+		p.done()
 		return p.was, 0, nil
 	}
 	err = p.put(t)
@@ -77,7 +78,8 @@ type putter struct {
 	retag     bool // the value stays as it is: its extent is the new cell's too
 	was       Info // the row that is replaced
 	way       way
-	reshaped  uint8 // level of the highest branch that has got a child or another separator; 0: none
+	reshaped  uint8     // level of the highest branch that has got a child or another separator; 0: none
+	patched   pager.Ref // the leaf with the cell in a patch, which the branch above it does not know yet; zero: there is none
 
 	finger *Finger   // learns the way down, unless nil
 	ref    pager.Ref // of the leaf

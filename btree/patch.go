@@ -94,9 +94,17 @@ func cellAt(b []byte, off int) cell {
 	return cell{key: keyAt(b, off), val: valueAt(b, off), tag: tagAt(b, off), info: infoAt(b, off)}
 }
 
-// patch puts the cell into the patch of child i of b, a leaf, if that is Patchable and has room for it, or does when it is split.
-func (p *putter) patch(b []byte, n, i int) (done bool, err error) {
-	ref := childRef(b, n, i)
+// draft is what the patch of a leaf would be with the cell of a putter in it.
+type draft struct {
+	base    pager.Ref
+	leaf    []byte // the base
+	changes []byte // in the scratch
+	room    int    // that is left in the leaf; below 0: it has to be split
+	was     Info   // the row that is replaced
+}
+
+// draft makes d that of leaf ref, if that is Patchable and has room for the cell in a patch, or does when it is split.
+func (p *putter) draft(ref pager.Ref, d *draft) (ok bool, err error) {
 	if p.retag || p.cell.info&infoOverflow != 0 || p.finger != nil && p.finger.last == ref {
 		return false, nil // rows that come close together are put into a page
 	}
@@ -141,18 +149,38 @@ func (p *putter) patch(b []byte, n, i int) (done bool, err error) {
 	fresh = fresh[:end]
 	copy(fresh, changes)
 	p.cell.write(fresh[at:])
-	if room < 0 {
-		if p.rightmost {
-			return false, nil
+	d.base, d.leaf, d.changes, d.room, d.was = base, leaf, fresh, room, was
+	return true, nil
+}
+
+// carry makes the draft, which has room, the patch of leaf ref, and returns what that is then.
+func (p *putter) carry(ref pager.Ref, d *draft) (pager.Ref, error) {
+	binary.LittleEndian.PutUint16(d.changes[patchRoom:], uint16(d.room))
+	return p.w.Patch(ref, d.base, d.changes)
+}
+
+// patch puts the cell into the patch of child i of b, a leaf, if that can be.
+func (p *putter) patch(b []byte, n, i int) (done bool, err error) {
+	fresh := p.patched // in which the cell is already
+	if fresh.IsZero() {
+		var d draft
+		ref := childRef(b, n, i)
+		if ok, err := p.draft(ref, &d); !ok || err != nil {
+			return false, err
 		}
-		return p.splitPatch(b, i, ref, base, leaf, fresh, was)
+		if d.room < 0 {
+			if p.rightmost {
+				return false, nil
+			}
+			return p.splitPatch(b, i, ref, d.base, d.leaf, d.changes, d.was)
+		}
+		if fresh, err = p.carry(ref, &d); err != nil {
+			return false, err
+		}
+		p.was = d.was
 	}
-	binary.LittleEndian.PutUint16(fresh[patchRoom:], uint16(room))
-	if ref, err = p.w.Patch(ref, base, fresh); err != nil {
-		return false, err
-	}
-	setChildRef(b, n, i, ref)
-	p.ref, p.page, p.was = ref, nil, was
+	setChildRef(b, n, i, fresh)
+	p.ref, p.page = fresh, nil
 	return true, p.counted(b, n, i)
 }
 

@@ -54,6 +54,7 @@ type Keeper struct {
 	u  *Undo
 	no place // among the keepers, where a place in the stash has it
 
+	lent     bool       // nobody but its goroutine looks at the pages that it changes
 	mu       sync.Mutex // from Enter to Leave
 	open     bool       // no reader has frozen the undo
 	kept     []kept     // in the order in which it was overwritten
@@ -152,6 +153,7 @@ func (u *Undo) Lend(n int) []*Keeper {
 			u.keepers[i] = &Keeper{u: u, no: place(i) << keeperShift}
 		}
 		u.keepers[i].start(bytes/n, pieces/n)
+		u.keepers[i].lent = true
 	}
 	u.lent = n
 	return u.keepers[:n]
@@ -174,6 +176,7 @@ func (u *Undo) Gather() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	own := u.keepers[0]
+	own.lent = false
 	for _, k := range u.keepers[1:max(u.lent, 1)] {
 		k.stop()
 		own.kept = append(own.kept, k.kept...)
@@ -216,6 +219,9 @@ func (k *Keeper) Reachable(ref Ref) bool {
 	s := u.p.table.peek(ref.Pgid)
 	return ref.Epoch == u.epoch && s != nil && s.dirty != nil && s.owner > u.newest
 }
+
+// Lent says that the keeper is lent: what branches point to may be changed in place, too. Beside a transaction that is by itself a scout may be reading that.
+func (k *Keeper) Lent() bool { return k.lent }
 
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.
 func (k *Keeper) Enter() bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
@@ -122,46 +123,66 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 }
 
 // TestSnapshotsBesideHands: readers come at any moment of transactions that change every row by several hands, and are rolled back as often as not. Each sees one
-// state, and none that was undone.
+// state, and none that was undone. So it is with leaves in frames and with patches.
 func TestSnapshotsBesideHands(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	o := testOptions(vfs.NewMemory())
-	o.Inline, o.ManyFrom, o.CacheBytes = false, 2, 16<<20
-	s := openTest(t, "/a.ebb", o)
-	const rows = 3000
-	all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
-	put := func(n uint32, commit bool) {
-		tx, err := s.Begin(t.Context(), true)
-		require.NoError(t, err)
-		value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
-		changes := make([]Change, 0, rows)
-		for _, i := range all {
-			changes = append(changes, Change{Key: scoutKey(i), Value: value})
-		}
-		tx.Expect(rows)
-		for some := range slices.Chunk(changes, rows/3) {
-			require.NoError(t, tx.Apply(CatalogTree, some, nil))
-		}
-		if commit {
-			require.NoError(t, tx.Commit(NoSync))
-		} else {
-			tx.Rollback()
-		}
-	}
-	put(0, true)
-	inPlace := 0
-	besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
-		put(n, n%2 == 0)
-		if s.w.hands != nil && s.w.hands.of[1].keeper != nil {
-			inPlace++
-		}
-	})
-	if !racetest.Enabled { // A reader comes before they have begun.
-		require.Positive(t, inPlace, "more than one hand has changed pages in place")
-	}
-	for left := 0; s.w.hands.there.Load() > 0; left++ {
-		require.Less(t, left, 5000, "helpers go when there is nothing to do")
-		time.Sleep(time.Millisecond)
+	for name, test := range map[string]struct {
+		rows, others int // others are among them, and never change
+		cache        int64
+	}{"frames": {3000, 0, 16 << 20}, "patches": {900, 20_000, 2 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			rows := test.rows
+			o := testOptions(vfs.NewMemory())
+			o.Inline, o.ManyFrom, o.CacheBytes = false, 2, test.cache
+			s := openTest(t, "/a.ebb", o)
+			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
+			put := func(n uint32, commit bool) {
+				tx, err := s.Begin(t.Context(), true)
+				require.NoError(t, err)
+				value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
+				changes := make([]Change, 0, rows)
+				for _, i := range all {
+					changes = append(changes, Change{Key: scoutKey(i), Value: value})
+				}
+				tx.Expect(rows)
+				for some := range slices.Chunk(changes, rows/3) {
+					require.NoError(t, tx.Apply(CatalogTree, some, nil))
+				}
+				if commit {
+					require.NoError(t, tx.Commit(NoSync))
+				} else {
+					tx.Rollback()
+				}
+			}
+			update(t, s, func(tx *Tx) {
+				for i := range test.others {
+					_, err := tx.Put(CatalogTree, scoutKey(rows+i), make([]byte, 96), 0)
+					require.NoError(t, err)
+				}
+			})
+			put(0, true)
+			inPlace, patched := 0, 0
+			besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
+				if test.others > 0 && n%8 == 0 {
+					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get patches
+				}
+				put(n, n%2 == 0)
+				if s.w.hands != nil && s.w.hands.of[1].keeper != nil {
+					inPlace++
+				}
+				if s.pg.PatchBytes() > 0 {
+					patched++
+				}
+			})
+			if !racetest.Enabled { // A reader comes before they have begun.
+				require.Positive(t, inPlace, "more than one hand has changed pages in place")
+			}
+			require.Equal(t, name == "patches", patched > 0)
+			for left := 0; s.w.hands.there.Load() > 0; left++ {
+				require.Less(t, left, 5000, "helpers go when there is nothing to do")
+				time.Sleep(time.Millisecond)
+			}
+		})
 	}
 }
 
@@ -592,4 +613,144 @@ func TestHandKnowsWhatItMayFree(t *testing.T) {
 	require.ErrorIs(t, h.touch(pager.Ref{Pgid: 5}, 1), badfile.ErrCorrupt, "so many were freed")
 	h.freed = h.freed[:0]
 	h.w.sharing = nil
+}
+
+// TestHandsTurnBranchesToPatchesInPlace: no branch is copied for a row that goes into a patch. A reader that comes meanwhile, and a rollback, find all branches as they
+// were; what comes after the reader is copied.
+func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const rows = 60_000 // below some thirty branches, of which one for each part is made anew
+	o := testOptions(vfs.NewMemory())
+	o.ManyFrom, o.CacheBytes, o.CheckpointBytes = 2, 8<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	rnd := rand.New(rand.NewPCG(5, 5))
+	byHands, times := false, 0
+	change := func(tx *Tx) {
+		changes := make([]Change, 400)
+		for i, k := range rnd.Perm(rows)[:len(changes)] {
+			changes[i] = Change{Key: scoutKey(k), Value: bytes.Repeat([]byte{byte(rnd.Uint32())}, 100)}
+		}
+		if s.w.hands != nil {
+			s.w.hands.useful = false
+		}
+		require.NoError(t, tx.Apply(9, changes, nil))
+		byHands = s.w.hands != nil && s.w.hands.useful // not each time there are several: see handsFor
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		for i := range rows {
+			_, err := tx.Put(9, scoutKey(i), make([]byte, 100), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	framed := func(tx *Tx) (n int) {
+		for _, r := range tx.w.taken {
+			if s.pg.InFrame(r.id) && s.pg.Owner(r.id) >= tx.w.first {
+				n++
+			}
+		}
+		return n
+	}
+	for round := range 12 {
+		if round == 6 { // branches are copied once after each checkpoint
+			require.NoError(t, s.Checkpoint(t.Context()))
+		}
+		update(t, s, change)
+		var was map[string]string
+		view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		pages := frames(t, s)
+		change(tx)
+		copied := framed(tx)
+		require.Greater(t, len(tx.w.freed), 300, "leaves got patches, and these were replaced")
+		if byHands {
+			times++
+			require.Less(t, copied, 12)
+		} else {
+			require.Greater(t, copied, 24)
+		}
+		if round%3 == 0 {
+			tx.Rollback()
+			require.True(t, maps.EqualFunc(pages, frames(t, s), bytes.Equal))
+			view(t, s, func(tx *Tx) { require.True(t, maps.Equal(was, contents(t, tx, 9))) })
+			continue
+		}
+		r, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		require.True(t, maps.Equal(was, contents(t, r, 9)))
+		change(tx)
+		require.Greater(t, framed(tx), 24, "branches are copied since the reader has come")
+		own := contents(t, tx, 9)
+		if round%3 == 1 {
+			require.NoError(t, tx.Commit(Sync))
+		} else {
+			tx.Rollback()
+			own = was
+		}
+		view(t, s, func(tx *Tx) { require.True(t, maps.Equal(own, contents(t, tx, 9))) })
+		update(t, s, change)
+		require.True(t, maps.Equal(was, contents(t, r, 9)))
+		r.Rollback()
+	}
+	require.Greater(t, times, 3)
+	requireSound(t, s)
+}
+
+// freezing is a hand beside which a reader comes as soon as a leaf has got a patch.
+type freezing struct{ *hand }
+
+func (f freezing) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	fresh, err := f.hand.Patch(ref, base, changes)
+	f.s.pg.Undo().Freeze()
+	return fresh, err
+}
+
+// TestReaderThatComesBetweenAPatchAndItsBranch: the row is put once, and counted once, in a branch that is copied.
+func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
+	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": scoutKey(77)} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			o.CacheBytes, o.CheckpointBytes = 1<<20, 1<<30
+			s := openTest(t, "/a.ebb", o)
+			rows := fillTree(t, s, 40_000)
+			require.NoError(t, s.Checkpoint(t.Context()))
+			update(t, s, func(tx *Tx) { // below each branch: they are of this epoch now
+				for i := range 200 {
+					_, err := tx.Put(9, scoutKey(i*199), []byte("value"), 0)
+					require.NoError(t, err)
+				}
+			})
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			w, err := tx.change()
+			require.NoError(t, err)
+			require.NotNil(t, w.InPlace())
+			s.pg.Undo().Lend(1)
+			w.sharing = new(sync.Mutex)
+			root, _ := w.trees.get(9)
+			was, err := tree.Put(freezing{&w.hand}, &root, key, []byte("two"), 0)
+			require.NoError(t, err)
+			require.Equal(t, name == "replaced", was.Found)
+			w.sharing = nil
+			s.pg.Undo().Gather()
+			w.set(9, root)
+			require.NoError(t, w.logPut(9, key, []byte("two"), 0))
+			before := maps.Clone(rows)
+			rows[string(key)] = "two"
+			require.True(t, maps.Equal(rows, contents(t, tx, 9)))
+			rank, err := tx.Rank(9, []byte("l"))
+			require.NoError(t, err)
+			require.EqualValues(t, len(rows), rank)
+			if name == "undone" {
+				tx.Rollback()
+				rows = before
+			} else {
+				require.NoError(t, tx.Commit(Sync))
+			}
+			view(t, s, func(tx *Tx) { require.True(t, maps.Equal(rows, contents(t, tx, 9))) })
+			requireSound(t, s)
+		})
+	}
 }

@@ -125,6 +125,15 @@ var storeMutants = []mutant{
 	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.noUndo()`, `	//`},
 	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/hand.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
+	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Keep(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
+	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.patched = ref`, `		_ = ref`},
+	{"rollback", "branches_are_turned_beside_a_scout", "btree/inplace.go", ` && r.undo.Lent()`, ``},
+	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undo.go", `	own.lent = false`, ``},
+	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go", `		p.finger.point(ref, nil, 0, false)
+	}
+	if !p.was.Found {`, `		p.finger.point(ref, nil, 0, false)
+	}
+	if false {`},
 	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undo.go", `	return s != nil && s.dirty != nil && s.owner > u.newest && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
 	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undo.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
 	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undo.go", `version >= u.seen && !u.frozen {`, `version >= u.seen {`},
