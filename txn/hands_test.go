@@ -136,6 +136,7 @@ func TestSnapshotsBesideHands(t *testing.T) {
 			o.Inline, o.ManyFrom, o.CacheBytes = false, 2, test.cache
 			s := openTest(t, "/a.ebb", o)
 			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
+			patched := 0
 			put := func(n uint32, commit bool) {
 				tx, err := s.Begin(t.Context(), true)
 				require.NoError(t, err)
@@ -147,6 +148,9 @@ func TestSnapshotsBesideHands(t *testing.T) {
 				tx.Expect(rows)
 				for some := range slices.Chunk(changes, rows/3) {
 					require.NoError(t, tx.Apply(CatalogTree, some, nil))
+				}
+				if s.pg.PatchBytes() > 0 {
+					patched++
 				}
 				if commit {
 					require.NoError(t, tx.Commit(NoSync))
@@ -161,7 +165,7 @@ func TestSnapshotsBesideHands(t *testing.T) {
 				}
 			})
 			put(0, true)
-			inPlace, patched := 0, 0
+			inPlace := 0
 			besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
 				if test.others > 0 && n%8 == 0 {
 					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get patches
@@ -169,9 +173,6 @@ func TestSnapshotsBesideHands(t *testing.T) {
 				put(n, n%2 == 0)
 				if s.w.hands != nil && s.w.hands.of[1].keeper != nil {
 					inPlace++
-				}
-				if s.pg.PatchBytes() > 0 {
-					patched++
 				}
 			})
 			if !racetest.Enabled { // A reader comes before they have begun.
