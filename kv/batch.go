@@ -27,14 +27,14 @@ type batchVerbs struct {
 
 // batchOps is what a batch holds.
 type batchOps struct {
-	maxKey   int      // bytes of the longest key that can be taken
-	families []string // by number; 0 is "default"
-	used     []bool   // which of them it has operations on
-	n        int
-	key      int   // bytes of the longest key
-	longest  int   // bytes of the longest value
-	odd      bool  // there are others than puts without an expiry, and deletions of a key
-	err      error // first argument that cannot be taken: Apply returns it
+	maxKey       int      // bytes of the longest key that can be taken
+	families     []string // by number; 0 is "default"
+	used         []bool   // which of them it has operations on
+	n            int
+	longestKey   int   // bytes
+	longestValue int   // bytes
+	odd          bool  // there are others than puts without an expiry, and deletions of a key
+	err          error // first argument that cannot be taken: Apply returns it
 
 	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when i64, a, b. when is a ttl in
 	// nanoseconds, an expiry in milliseconds, or 0.
@@ -85,7 +85,7 @@ func (b *Batch) Len() int { return b.held().n }
 // Reset empties the batch and keeps its memory. BatchCF of before stay good.
 func (b *Batch) Reset() {
 	ops := b.held()
-	ops.n, ops.key, ops.longest, ops.odd, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
+	ops.n, ops.longestKey, ops.longestValue, ops.odd, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
 	clear(ops.used)
 }
 
@@ -122,9 +122,9 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		if b.err = b.check(kind, first, second, when); b.err != nil {
 			return
 		}
-		b.key = max(b.key, len(first))
+		b.longestKey = max(b.longestKey, len(first))
 	}
-	b.longest, b.odd = max(b.longest, len(second)), b.odd || odd(kind)
+	b.longestValue, b.odd = max(b.longestValue, len(second)), b.odd || odd(kind)
 	b.used[v.family] = true
 	at, size := len(b.buf), batchHead+len(first)+len(second)
 	if cap(b.buf)-at < size {
@@ -144,14 +144,13 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 
 // check returns why an operation on a row cannot be taken.
 func (b *batchOps) check(kind byte, key, value []byte, when int64) error {
-	switch {
-	case len(key) == 0:
-		return ErrKeyEmpty
-	case len(key) > b.maxKey:
-		return checkKeySize(len(key), b.maxKey)
-	case len(value) > MaxValueSize:
-		return checkValue(value)
-	case (kind == opPutTTL || kind == opPutExpireAt) && when <= 0:
+	if err := checkKey(key, b.maxKey); err != nil {
+		return err
+	}
+	if err := checkValue(value); err != nil {
+		return err
+	}
+	if (kind == opPutTTL || kind == opPutExpireAt) && when <= 0 {
 		return fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
 	}
 	return nil

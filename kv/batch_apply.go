@@ -27,7 +27,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if ops.err != nil {
 		return ops.err
 	}
-	if err := checkKeySize(ops.key, db.maxKey); err != nil {
+	if err := checkKeySize(ops.longestKey, db.maxKey); err != nil {
 		return err
 	}
 	tx, err := db.shots.use(ctx, nil)

@@ -13,7 +13,7 @@ import (
 // foretell has the log written while the batch is carried out, if it is known what that will change. An error is what carrying it out would
 // have come to.
 func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
-	if b.odd || !tx.mayLogAhead(b.n, len(b.buf), b.longest) {
+	if b.odd || !tx.mayLogAhead(b.n, len(b.buf), b.longestValue) {
 		return nil
 	}
 	for i := range families {

@@ -67,7 +67,7 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 
 // change makes c what the operation does to a row.
 func (v *verbs) change(op *operation, c *ttl.Change) error {
-	if err := checkKey(op.first, v.tx.db); err != nil {
+	if err := checkKey(op.first, v.tx.db.maxKey); err != nil {
 		return err
 	}
 	// Field by field: a literal would be made elsewhere and copied.

@@ -41,14 +41,15 @@ func (v *verbs) readyKey(write bool, key []byte) error {
 	if err := v.ready(write); err != nil {
 		return err
 	}
-	return checkKey(key, v.tx.db)
+	return checkKey(key, v.tx.db.maxKey)
 }
 
-func checkKey(key []byte, db *DB) error {
+// checkKey returns why a key cannot be taken where keys have at most so many bytes.
+func checkKey(key []byte, most int) error {
 	if len(key) == 0 {
 		return ErrKeyEmpty
 	}
-	return checkKeySize(len(key), db.MaxKeySize())
+	return checkKeySize(len(key), most)
 }
 
 func checkKeySize(size, most int) error {

@@ -54,7 +54,6 @@ type Keeper struct {
 	u  *Undo
 	no place // among the keepers, where a place in the stash has it
 
-	lent     bool       // nobody but its goroutine looks at the pages that it changes
 	mu       sync.Mutex // from Enter to Leave
 	open     bool       // no reader has frozen the undo
 	kept     []kept     // in the order in which it was overwritten
@@ -153,7 +152,6 @@ func (u *Undo) Lend(n int) []*Keeper {
 			u.keepers[i] = &Keeper{u: u, no: place(i) << keeperShift}
 		}
 		u.keepers[i].start(bytes/n, pieces/n)
-		u.keepers[i].lent = true
 	}
 	u.lent = n
 	return u.keepers[:n]
@@ -176,7 +174,6 @@ func (u *Undo) Gather() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	own := u.keepers[0]
-	own.lent = false
 	for _, k := range u.keepers[1:max(u.lent, 1)] {
 		k.stop()
 		own.kept = append(own.kept, k.kept...)
@@ -221,7 +218,8 @@ func (k *Keeper) Reachable(ref Ref) bool {
 }
 
 // Lent says that the keeper is lent: what branches point to may be changed in place, too. Beside a transaction that is by itself a scout may be reading that.
-func (k *Keeper) Lent() bool { return k.lent }
+// Nobody lends or gathers while one is in use.
+func (k *Keeper) Lent() bool { return k.u.lent > 0 }
 
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.
 func (k *Keeper) Enter() bool {

@@ -128,7 +128,8 @@ var storeMutants = []mutant{
 	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Keep(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
 	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.patched = ref`, `		_ = ref`},
 	{"rollback", "branches_are_turned_beside_a_scout", "btree/inplace.go", ` && r.undo.Lent()`, ``},
-	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undo.go", `	own.lent = false`, ``},
+	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undo.go", `	u.lent = 0
+	if bytes`, `	if bytes`},
 	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go", `		p.finger.point(ref, nil, 0, false)
 	}
 	if !p.was.Found {`, `		p.finger.point(ref, nil, 0, false)
