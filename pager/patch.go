@@ -26,8 +26,8 @@ import (
 // What the changes mean is for Options.Merge to know. A patch never changes once its transaction has committed.
 const patchHead = 24
 
-// patchFraction of a page is the most that a patch takes: beyond, the page gets a frame, which is little more. With a quarter, leaves that had nine rows of a
-// hundred bytes had frames, and a checkpoint began after two thirds of the rows.
+// patchFraction of a page is the most that a patch takes: beyond, the page gets a frame, which is little more. With a quarter, leaves with nine rows of a
+// hundred bytes had frames, and checkpoints began sooner (ADR 0015).
 const patchFraction = 2
 
 // MostPatch is the size in bytes of the changes that one patch has room for.
