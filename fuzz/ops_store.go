@@ -104,8 +104,8 @@ func opBulk(r *Run, rnd *rand.Rand) error {
 	return nil
 }
 
-// opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment. They must not
-// start a checkpoint themselves, which would wait for this one: only stores with room enough have them.
+// opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment, and write large values to the main
+// file. They must not start a checkpoint themselves, which would wait for this one: only stores with room enough have them.
 func opBeside(r *Run, rnd *rand.Rand) error {
 	if r.config.Checkpoint < wide.Checkpoint {
 		return opCheckpoint(r, rnd)
@@ -121,7 +121,7 @@ func opBeside(r *Run, rnd *rand.Rand) error {
 						return err
 					}
 				}
-				return nil
+				return t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 3000))
 			})
 			if err != nil {
 				r.noteFate(err) // What the checkpoint makes of it no longer tells.

@@ -11,9 +11,9 @@ import (
 
 // Everything in this file belongs to the holder of the writer lock.
 
-// take gets the number of a free page, growing the file if there is none.
-func (p *Pager) take() (Pgid, error) {
-	id, ok, err := p.space.next()
+// take gets the number of a free page, growing the file if there is none. inMemory is as for space.next.
+func (p *Pager) take(inMemory bool) (Pgid, error) {
+	id, ok, err := p.space.next(inMemory)
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +55,7 @@ func (p *Pager) EndPack() {
 
 // New returns a page with unknown content, owned by the transaction with this serial.
 func (p *Pager) New(owner uint64) (Pgid, []byte, error) {
-	id, err := p.take()
+	id, err := p.take(true)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -207,7 +207,8 @@ func (p *Pager) GroupOf(id Pgid) (from, to Pgid) {
 	return max(from, 2), min(from+Pgid(p.space.perGroup), Pgid(p.space.end))
 }
 
-// Release makes freed pages available: no durable state and no snapshot reaches them any more.
+// Release makes freed pages available: no durable state and no snapshot reaches them any more, or only the last durable state does and
+// they are Promised.
 func (p *Pager) Release(id Pgid, n uint64) error {
 	if s := p.table.peek(id); s != nil {
 		s.owner = 0

@@ -118,7 +118,7 @@ func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (R
 func (p *Pager) takeExtent(n uint64) (id Pgid, err error) {
 	var ok bool
 	if n == 1 {
-		id, ok, err = p.space.next()
+		id, ok, err = p.space.next(false)
 	} else {
 		id, ok, err = p.space.extent(n)
 	}

@@ -37,7 +37,7 @@ func (p *Pager) loadDirectory(m *Meta) error {
 			return err
 		}
 		s.groups[0].changed = false
-		s.freeCount = 0
+		s.avail.n = 0
 		if m.Pages > 2 {
 			return p.corrupt(0, "meta page %d counts %d pages and has no free directory", m.Slot, m.Pages)
 		}
@@ -77,13 +77,13 @@ func (p *Pager) loadDirectory(m *Meta) error {
 	if len(s.groups) != nGroups {
 		return p.corrupt(m.FreeDir.Pgid, "free directory tells of %d groups, the meta page of %d", len(s.groups), nGroups)
 	}
-	s.freeCount = 0
+	s.avail.n = 0
 	for no, g := range s.groups {
 		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
 		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
 			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v", no, g.nUsed, pages, g.ref)
 		}
-		s.freeCount += pages - uint64(g.nUsed)
+		s.avail.n += pages - uint64(g.nUsed)
 		s.nUsed += uint64(g.nUsed)
 	}
 	if s.groups[0].nUsed < 2 {
@@ -206,7 +206,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 	fresh := map[uint64]Ref{} // group -> new free map page
 	newDirs := []Ref{}
 	take := func() (Ref, error) {
-		id, err := p.take()
+		id, err := p.take(false)
 		if err != nil {
 			return Ref{}, err
 		}

@@ -76,13 +76,13 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 					}
 				}
 				require.NoError(t, p.TrimFile(rnd.Intn(2) == 0))
-				free, pages := (p.space.freeCount + uint64(len(p.space.hot))), p.Pages()
+				free, pages := (p.space.avail.n + uint64(len(p.space.hot))), p.Pages()
 				require.NoError(t, p.Close())
 				p, err = b.tryOpen()
 				require.NoError(t, err)
-				require.Equal(t, free, (p.space.freeCount+uint64(len(p.space.hot)))+pages-p.Pages())
+				require.Equal(t, free, (p.space.avail.n+uint64(len(p.space.hot)))+pages-p.Pages())
 				require.Equal(t, before, usedPages(t, p))
-				require.Equal(t, p.Pages(), (p.space.freeCount+uint64(len(p.space.hot)))+p.UsedPages())
+				require.Equal(t, p.Pages(), (p.space.avail.n+uint64(len(p.space.hot)))+p.UsedPages())
 				require.NoError(t, p.Close())
 			}
 		}
@@ -105,8 +105,8 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 // pageIn takes one page of a group, as a commit would.
 func pageIn(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
-	p.space.run, p.space.runEnd, p.space.hot = 0, 0, p.space.hot[:0]
-	p.space.cursor = uint64(no)*p.space.perGroup + 64
+	p.space.avail.run, p.space.avail.runEnd, p.space.hot = 0, 0, p.space.hot[:0]
+	p.space.avail.cursor = uint64(no)*p.space.perGroup + 64
 	ref := newPage(t, p, byte(no))
 	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.space.perGroup)
 	return ref.Pgid

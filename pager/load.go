@@ -23,7 +23,7 @@ func (l *Loader) Full() bool { return len(l.ids) == cap(l.ids) }
 // New returns a page with unknown content, owned by the transaction with this serial, to be filled before Flush.
 func (l *Loader) New(owner uint64) (Pgid, []byte, error) {
 	p := l.p
-	id, err := p.take()
+	id, err := p.take(false)
 	if err != nil {
 		return 0, nil, err
 	}

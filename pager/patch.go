@@ -152,7 +152,7 @@ func (p *Pager) PatchBeside(base Ref, epoch Epoch, owner uint64, changes []byte)
 	if err != nil {
 		return Ref{}, err
 	}
-	id, err := p.take()
+	id, err := p.take(true)
 	if err != nil {
 		p.patches.release(f)
 		return Ref{}, err

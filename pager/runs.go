@@ -5,56 +5,121 @@ import "math/bits"
 // Single pages come from runs of free ones, so that what a checkpoint writes lies together. Everything in this file belongs to the holder of the
 // writer lock.
 
-// next returns the next page to hand out, or ok false if the file must grow.
-func (s *space) next() (id Pgid, ok bool, err error) {
-	if n := len(s.hot); n > 0 {
-		id = s.hot[n-1]
-		s.hot = s.hot[:n-1]
-		return id, true, nil
+// supply is what hands out single pages of one kind: avail ones, or promised ones.
+type supply struct {
+	promised    bool
+	n           uint64 // pages that there are; avail ones of unloaded groups included
+	run, runEnd Pgid   // the next page of the current run
+	cursor      uint64 // page number where the search for the next run starts: runs are handed out low first
+	holes       uint64 // the same for runs of any length
+	given       uint64 // pages that came, since the file was opened
+	vainUntil   uint64 // there is no run of shortRun pages before given is this
+}
+
+// of is the bitmap of these pages; nil if the group has none.
+func (a *supply) of(g *group) []uint64 {
+	if a.promised {
+		return g.promised
 	}
-	if n := len(s.cool); n > 0 {
-		id = s.cool[n-1]
-		s.cool = s.cool[:n-1]
-		return id, true, nil
+	return g.avail
+}
+
+// came counts n more pages.
+func (a *supply) came(n uint64) {
+	a.n += n
+	a.given += n
+}
+
+// rewind makes the search start from the low end again.
+func (a *supply) rewind() {
+	a.cursor, a.holes, a.run, a.runEnd, a.vainUntil = 0, 0, 0, 0, 0
+}
+
+// next returns the next page to hand out, or ok false if the file must grow. inMemory says that nobody writes the page before the next
+// checkpoint begins.
+func (s *space) next(inMemory bool) (id Pgid, ok bool, err error) {
+	if inMemory || s.early == 0 { // early pages may be on the stacks
+		if n := len(s.hot); n > 0 {
+			id = s.hot[n-1]
+			s.hot = s.hot[:n-1]
+			return id, true, nil
+		}
+		if n := len(s.cool); n > 0 {
+			id = s.cool[n-1]
+			s.cool = s.cool[:n-1]
+			return id, true, nil
+		}
 	}
+	if inMemory && s.share > 0 && s.promised.n > 0 {
+		if id, ok, err = s.nextOf(&s.promised); ok {
+			s.share--
+		}
+		if ok || err != nil {
+			return id, ok, err
+		}
+	}
+	return s.nextOf(&s.avail)
+}
+
+func (s *space) nextOf(a *supply) (id Pgid, ok bool, err error) {
 	for {
-		if s.run < s.runEnd {
-			g, i, err := s.at(s.run)
+		for a.run < a.runEnd {
+			g, i, err := s.at(a.run)
 			if err != nil {
 				return 0, false, err
 			}
-			id = s.run
-			s.run++
-			if g.avail[i/64]&(1<<(i%64)) == 0 {
+			id = a.run
+			a.run++
+			if words := a.of(g); words[i/64]&(1<<(i%64)) == 0 {
 				continue // an extent was cut out of the run
 			}
-			s.clearAvail(g, i)
+			s.took(a, g, i)
 			return id, true, nil
 		}
-		found, err := s.findRun()
+		found, err := s.findRun(a)
 		if err != nil || !found {
 			return 0, false, err
 		}
 	}
 }
 
+// took says that the i-th page of a group was handed out.
+func (s *space) took(a *supply, g *group, i uint64) {
+	a.of(g)[i/64] &^= 1 << (i % 64)
+	a.n--
+	if !a.promised {
+		g.nAvail--
+	}
+}
+
 // ready counts pages that next hands out before the file must grow: those that are quick to find, until there are n.
 func (s *space) ready(n uint64) (have uint64) {
-	have = uint64(len(s.hot) + len(s.cool))
-	for id := uint64(s.run); id < uint64(s.runEnd) && have < n; id++ {
-		g, i := s.groups[id/s.perGroup], id%s.perGroup
-		have += g.avail[i/64] >> (i % 64) & 1
-	}
-	if s.packing || s.given < s.vainUntil {
+	have = uint64(len(s.hot)+len(s.cool)) + min(s.inRuns(&s.promised, n), s.share)
+	if have >= n {
 		return have
 	}
-	for no := s.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
+	return have + s.inRuns(&s.avail, n-have)
+}
+
+// inRuns counts pages in runs from the current one on, until there are n or a few more.
+func (s *space) inRuns(a *supply, n uint64) (have uint64) {
+	if a.n == 0 {
+		return 0
+	}
+	for id := uint64(a.run); id < uint64(a.runEnd) && have < n; id++ {
+		words, i := a.of(s.groups[id/s.perGroup]), id%s.perGroup
+		have += words[i/64] >> (i % 64) & 1
+	}
+	if s.packing || a.given < a.vainUntil {
+		return have
+	}
+	for no := a.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
 		g, first := s.groups[no], no*s.perGroup
 		if !g.loaded {
 			break
 		}
-		for at := max(s.cursor, first) - first; have < n; {
-			lo, hi := runAt(g.avail, at, shortRun)
+		for at := max(a.cursor, first) - first; have < n; {
+			lo, hi := runAt(a.of(g), at, shortRun)
 			if lo == hi {
 				break
 			}
@@ -64,64 +129,65 @@ func (s *space) ready(n uint64) (have uint64) {
 	return have
 }
 
-// Holes shorter than a run are filled only when there is no longer one and more than a quarter of the file is free: a
+// Holes shorter than a run are filled only when there is no longer one and they are more than a quarter of the file: a
 // checkpoint writes its pages in order, and holes scatter the writes.
 const (
 	shortRun     = 16
 	fillFraction = 4
 )
 
-// findRun sets run and runEnd to the next run of avail pages.
-func (s *space) findRun() (bool, error) {
-	if !s.packing && s.given >= s.vainUntil {
-		found, err := s.runFrom(&s.cursor, shortRun)
+// findRun sets run and runEnd to the next run.
+func (s *space) findRun(a *supply) (bool, error) {
+	if !s.packing && a.given >= a.vainUntil {
+		found, err := s.runFrom(a, &a.cursor, shortRun)
 		if err != nil || found {
 			return found, err
 		}
 		// The search looked at a word for each 64 pages. Before the next one, as many pages become free, or a checkpoint
 		// ends: a page that is taken while there is no run must not cost a look at the whole file.
-		s.cursor = 0
-		s.vainUntil = s.given + max(s.end/64, shortRun)
+		a.cursor = 0
+		a.vainUntil = a.given + max(s.end/64, shortRun)
 	}
-	if !s.packing && s.freeCount*fillFraction <= s.end {
+	if !s.packing && a.n*fillFraction <= s.end {
 		return false, nil
 	}
-	found, err := s.runFrom(&s.holes, 1)
-	if err != nil || found || s.holes == 0 {
+	found, err := s.runFrom(a, &a.holes, 1)
+	if err != nil || found || a.holes == 0 {
 		return found, err
 	}
-	s.holes = 0
-	return s.runFrom(&s.holes, 1)
+	a.holes = 0
+	return s.runFrom(a, &a.holes, 1)
 }
 
-// runFrom sets run and runEnd to the next run of at least that many avail pages at or after a page number, which it moves behind it.
-func (s *space) runFrom(cursor *uint64, least uint64) (bool, error) {
+// runFrom sets run and runEnd to the next run of at least that many pages at or after a page number, which it moves behind it.
+func (s *space) runFrom(a *supply, cursor *uint64, least uint64) (bool, error) {
 	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
 		g := s.groups[no]
-		if !g.loaded {
+		if !g.loaded && !a.promised {
 			if err := s.open(g, no); err != nil {
 				return false, err
 			}
 		}
-		if uint64(g.nAvail) < least {
+		if !a.promised && uint64(g.nAvail) < least {
 			continue
 		}
 		from := uint64(0)
 		if f := no * s.perGroup; *cursor > f {
 			from = *cursor - f
 		}
-		if lo, hi := runAt(g.avail, from, least); hi > lo {
-			s.run, s.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
-			*cursor = uint64(s.runEnd)
+		if lo, hi := runAt(a.of(g), from, least); hi > lo {
+			a.run, a.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+			*cursor = uint64(a.runEnd)
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// rewind makes the search start from the low end again: after a checkpoint, when pages became free.
+// rewind makes all searches start from the low end again: after a checkpoint, when pages became free.
 func (s *space) rewind() {
-	s.cursor, s.holes, s.extCursor, s.run, s.runEnd, s.vainUntil = 0, 0, 0, 0, 0, 0
+	s.avail.rewind()
+	s.extCursor = 0
 }
 
 // runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).

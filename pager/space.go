@@ -7,14 +7,16 @@ import (
 
 // space knows which pages of the file are in use. Everything in it is guarded by the writer lock, unless it says otherwise.
 //
-// Pages are told of in groups, one free map page each. Three bits say all about a page:
+// Pages are told of in groups, one free map page each. These bits say all about a page:
 //
-//	used   the newest committed state can reach it
-//	avail  it may be handed out: no durable state and no snapshot can reach it
-//	dirty  it was born since the last capture and the file does not hold it yet
+//	used      the newest committed state can reach it
+//	avail     it may be handed out: no durable state and no snapshot can reach it
+//	dirty     it was born since the last capture and the file does not hold it yet
+//	early     the last durable state can reach it, the one that is being written cannot, and no snapshot: see early.go
+//	promised  it is early and may be handed out
 //
-// A page that is neither used nor avail belongs to an open transaction, waits for snapshots to end or for a checkpoint
-// to become durable, or lies on the hot stack.
+// A page that is neither used nor avail nor promised belongs to an open transaction, waits for snapshots to end or for a
+// checkpoint, or lies on the hot stack.
 type space struct {
 	pageSize  int
 	perGroup  uint64
@@ -24,17 +26,14 @@ type space struct {
 	start     uint64 // page count when the file was opened: what lies behind is never told of by a free map page
 	hot       []Pgid // born and freed again since the last capture: handed out first, so that the run stays dense
 	cool      []Pgid // likewise, without a frame: handed out after these
-	run       Pgid   // next page of the current run of avail pages
-	runEnd    Pgid
-	cursor    uint64       // page number where the search for the next run starts: runs are handed out low first
-	holes     uint64       // the same for runs of any length
-	given     uint64       // pages that became avail, since the file was opened
-	vainUntil uint64       // there is no run of shortRun pages before given is this
+	avail     supply
+	promised  supply
+	early     uint64       // early bits set
+	share     uint64       // of the promised pages, for the open transaction
 	extCursor uint64       // the same for extents
 	extMiss   uint64       // there is no extent of this many pages or more
 	packing   bool         // holes of any size are filled: what is moved down must not land at the end
 	nUsed     uint64       // used bits set, and unloaded groups' pages in use
-	freeCount uint64       // avail bits set, and unloaded groups' free pages
 	dirty     atomic.Int64 // dirty bits set; read without the lock
 	load      func(g *group, no uint64) error
 	bad       func(id Pgid, detail string) error // damage: the free map and the pages tell different stories
@@ -42,6 +41,7 @@ type space struct {
 
 type group struct {
 	used, avail, dirty []uint64 // nil until loaded
+	early, promised    []uint64 // nil if none is
 	nUsed              uint32
 	nAvail             uint32
 	longest            uint32 // no run of avail pages is longer than this; a bound, lowered by searches in vain
@@ -51,7 +51,7 @@ type group struct {
 }
 
 func newSpace(pageSize int) *space {
-	return &space{pageSize: pageSize, perGroup: uint64(pageSize-HeaderSize) / 8 * 64, mapChunk: mapChunkBytes / uint64(pageSize), extMiss: ^uint64(0)}
+	return &space{pageSize: pageSize, perGroup: uint64(pageSize-HeaderSize) / 8 * 64, mapChunk: mapChunkBytes / uint64(pageSize), extMiss: ^uint64(0), promised: supply{promised: true}}
 }
 
 func (s *space) words() int { return int(s.perGroup / 64) }
@@ -126,7 +126,7 @@ func (s *space) addGroups() {
 	}
 }
 
-// setAvail gives pages [id, id+n) to whoever asks next.
+// setAvail gives pages [id, id+n) to whoever asks next; those that are early to whoever gives them a frame.
 func (s *space) setAvail(id Pgid, n uint64) error {
 	for ; n > 0; id, n = id+1, n-1 {
 		g, i, err := s.at(id)
@@ -136,20 +136,27 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		if g.avail[i/64]&(1<<(i%64)) != 0 || g.used[i/64]&(1<<(i%64)) != 0 {
 			return s.bad(id, "given back twice, or while in use")
 		}
+		if g.isEarly(i) {
+			if err := s.promise(g, id, i); err != nil {
+				return err
+			}
+			continue
+		}
 		g.avail[i/64] |= 1 << (i % 64)
-		g.nAvail++
-		g.longest = uint32(s.perGroup)
-		s.extMiss = ^uint64(0)
-		s.freeCount++
-		s.given++
+		s.gave(g, 1)
 	}
 	return nil
 }
 
-func (s *space) clearAvail(g *group, i uint64) {
-	g.avail[i/64] &^= 1 << (i % 64)
-	g.nAvail--
-	s.freeCount--
+// gave counts n pages of a group that became avail.
+func (s *space) gave(g *group, n uint64) {
+	if n == 0 {
+		return
+	}
+	g.nAvail += uint32(n)
+	g.longest = uint32(s.perGroup)
+	s.extMiss = ^uint64(0)
+	s.avail.came(n)
 }
 
 // flushCool makes cool pages ordinary free ones.
@@ -176,7 +183,7 @@ func (s *space) extent(n uint64) (id Pgid, ok bool, err error) {
 }
 
 func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
-	if n > s.perGroup || s.freeCount < n || n >= s.extMiss {
+	if n > s.perGroup || s.avail.n < n || n >= s.extMiss {
 		return 0, false, nil
 	}
 	id, ok, err = s.extentFrom(n)
@@ -224,7 +231,7 @@ func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
 				}
 			}
 			for i := lo; i < lo+n; i++ {
-				s.clearAvail(g, i)
+				s.took(&s.avail, g, i)
 			}
 			s.extCursor = first + lo + n
 			return Pgid(first + lo), true, nil
@@ -308,7 +315,7 @@ func (s *space) tail() uint64 {
 		if g.avail[i/64]&(1<<(i%64)) == 0 {
 			break
 		}
-		s.clearAvail(g, i)
+		s.took(&s.avail, g, i)
 		s.end--
 	}
 	return s.end

@@ -18,6 +18,7 @@ const (
 	stateAvail pageState = iota
 	stateHeld            // handed out: of an open transaction, or waiting for a snapshot
 	stateUsed
+	statePromised
 )
 
 // spaceModel is a space and a slice that says the same.
@@ -25,6 +26,7 @@ type spaceModel struct {
 	t     *testing.T
 	s     *space
 	pages []pageState
+	early map[Pgid]bool
 }
 
 func newSpaceModel(t *testing.T, perGroup, mapChunk uint64) *spaceModel {
@@ -35,7 +37,7 @@ func newSpaceModel(t *testing.T, perGroup, mapChunk uint64) *spaceModel {
 	s.end, s.start = 2, 2
 	s.addGroups()
 	require.NoError(t, s.markUsed(0, 2, false))
-	return &spaceModel{t, s, []pageState{stateUsed, stateUsed}}
+	return &spaceModel{t, s, []pageState{stateUsed, stateUsed}, map[Pgid]bool{}}
 }
 
 // got notes that pages were handed out; grown: behind the end there was before.
@@ -54,18 +56,58 @@ func (m *spaceModel) got(id Pgid, n uint64, grown bool) {
 	for i := uint64(id); i < uint64(id)+n; i++ {
 		require.Less(m.t, i, uint64(len(m.pages)))
 		require.Equal(m.t, stateAvail, m.pages[i], "page %d was handed out twice", i)
+		require.False(m.t, m.early[Pgid(i)], "page %d", i)
 		m.pages[i] = stateHeld
 	}
 }
 
-func (m *spaceModel) next() {
-	id, ok, err := m.s.next()
+func (m *spaceModel) next(inMemory bool) {
+	share := m.s.share
+	id, ok, err := m.s.next(inMemory)
 	require.NoError(m.t, err)
 	if !ok {
 		id, err = m.s.grow(1)
 		require.NoError(m.t, err)
 	}
+	if ok && m.early[id] {
+		require.True(m.t, inMemory)
+		require.Equal(m.t, statePromised, m.pages[id])
+		require.Equal(m.t, share-1, m.s.share)
+		m.pages[id] = stateHeld
+		return
+	}
+	require.Equal(m.t, share, m.s.share)
 	m.got(id, 1, !ok)
+}
+
+// give gives pages back.
+func (m *spaceModel) give(id Pgid, n uint64) {
+	require.NoError(m.t, m.s.setAvail(id, n))
+	for i := range n {
+		m.set(id+Pgid(i), 1, stateAvail)
+		if m.early[id+Pgid(i)] {
+			m.set(id+Pgid(i), 1, statePromised)
+		}
+	}
+}
+
+// promise is give of pages that are early from now on; those that are already stay as they are.
+func (m *spaceModel) promise(id Pgid, n uint64) {
+	for ; n > 0 && !m.early[id]; id, n = id+1, n-1 {
+		require.NoError(m.t, m.s.setEarly(id, 1))
+		m.early[id] = true
+		m.give(id, 1)
+	}
+}
+
+func (m *spaceModel) arrive() {
+	m.s.arrive()
+	for id := range m.early {
+		if m.pages[id] == statePromised {
+			m.pages[id] = stateAvail
+		}
+	}
+	clear(m.early)
 }
 
 func (m *spaceModel) extent(n uint64) {
@@ -107,7 +149,7 @@ func (m *spaceModel) check() {
 	m.t.Helper()
 	s := m.s
 	require.Equal(m.t, len(m.pages), int(s.end))
-	free, dirty, inUse := uint64(0), 0, uint64(0)
+	free, dirty, inUse, promised := uint64(0), 0, uint64(0), uint64(0)
 	for no, g := range s.groups {
 		for _, w := range g.dirty {
 			dirty += bits.OnesCount64(w)
@@ -123,6 +165,13 @@ func (m *spaceModel) check() {
 			if used != (want == stateUsed) || avail != (want == stateAvail) {
 				m.t.Fatalf("page %d: used %v, avail %v, the model says %d", id, used, avail, want)
 			}
+			require.Equal(m.t, m.early[Pgid(id)], g.isEarly(i), "page %d", id)
+			if g.promised != nil && g.promised[i/64]&(1<<(i%64)) != 0 {
+				require.Equal(m.t, statePromised, want, "page %d", id)
+				promised++
+			} else {
+				require.NotEqual(m.t, statePromised, want, "page %d", id)
+			}
 			if used {
 				nUsed++
 				inUse++
@@ -135,7 +184,9 @@ func (m *spaceModel) check() {
 		require.Equal(m.t, nUsed, g.nUsed)
 		require.Equal(m.t, nAvail, g.nAvail)
 	}
-	require.Equal(m.t, free, s.freeCount)
+	require.Equal(m.t, free, s.avail.n)
+	require.Equal(m.t, promised, s.promised.n)
+	require.EqualValues(m.t, len(m.early), s.early)
 	require.Equal(m.t, inUse, s.nUsed)
 	require.EqualValues(m.t, dirty, s.dirty.Load())
 }
@@ -149,9 +200,9 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 		m := newSpaceModel(t, perGroup, mapChunk)
 		grow := rnd.Intn(3)
 		for step := range 1500 {
-			switch op := rnd.Intn(20); {
+			switch op := rnd.Intn(22); {
 			case op < 5+grow:
-				m.next()
+				m.next(rnd.Intn(3) > 0)
 			case op < 8:
 				m.extent(1 + uint64(rnd.Intn(min(30, int(mapChunk)))))
 			case op < 12:
@@ -166,8 +217,16 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 				}
 			case op < 18:
 				if id, n := m.pick(rnd, stateHeld, 20); n > 0 {
-					require.NoError(t, m.s.setAvail(id, n))
-					m.set(id, n, stateAvail)
+					m.give(id, n)
+				}
+			case op == 20:
+				if id, n := m.pick(rnd, stateHeld, 40); n > 0 {
+					m.promise(id, n)
+					m.s.share = uint64(rnd.Intn(20))
+				}
+			case op == 21:
+				if rnd.Intn(4) == 0 {
+					m.arrive()
 				}
 			case op == 18:
 				m.s.rewind()
@@ -186,11 +245,13 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 			}
 		}
 		m.check()
+		m.arrive()
+		m.check()
 		// With packing on, every single free page is handed out before the file grows.
 		m.s.packing = true
 		m.s.rewind()
-		for end := m.s.end; m.s.freeCount > 0; {
-			m.next()
+		for end := m.s.end; m.s.avail.n > 0; {
+			m.next(true)
 			require.Equal(t, end, m.s.end)
 		}
 		m.check()
@@ -200,7 +261,7 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	for range 400 {
-		m.next()
+		m.next(true)
 	}
 	free := func(lo, n uint64) {
 		require.NoError(t, m.s.setAvail(Pgid(lo), n))
@@ -210,7 +271,7 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	free(100, 20)
 	free(300, 16)
 	take := func() Pgid {
-		id, ok, err := m.s.next()
+		id, ok, err := m.s.next(true)
 		require.NoError(t, err)
 		if !ok {
 			return 0
@@ -257,7 +318,7 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	for range 40 {
-		m.next()
+		m.next(true)
 	}
 	for id := Pgid(5); id < 25; id++ {
 		m.s.cool = append(m.s.cool, id)
@@ -278,7 +339,7 @@ func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
 
 func TestGivingBackTwiceIsDamage(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
-	m.next()
+	m.next(true)
 	require.ErrorContains(t, m.s.markUnused(2, 1), "not in use")
 	require.NoError(t, m.s.setAvail(2, 1))
 	require.ErrorContains(t, m.s.setAvail(2, 1), "twice")
@@ -316,9 +377,9 @@ func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
 	broken := errors.New("broken")
 	s := newSpace(MinPageSize)
 	s.load = func(*group, uint64) error { return broken }
-	s.end, s.start, s.freeCount = 1000, 1000, 900
+	s.end, s.start, s.avail.n = 1000, 1000, 900
 	s.groups = []*group{{ref: Ref{5, 1}, nUsed: 100}}
-	_, _, err := s.next()
+	_, _, err := s.next(true)
 	require.ErrorIs(t, err, broken)
 	_, _, err = s.extent(3)
 	require.ErrorIs(t, err, broken)

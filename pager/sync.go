@@ -75,7 +75,7 @@ func (p *Pager) Claim(ref Ref, n uint64) error {
 		if g.avail[i/64]&(1<<(i%64)) == 0 {
 			return p.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
-		p.space.clearAvail(g, i)
+		p.space.took(&p.space.avail, g, i)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/invariant"
 )
 
 func putU64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
@@ -23,6 +25,7 @@ type Capture struct {
 	// Patches is the memory of patches among them. It must stay as long as a snapshot that began before they are durable.
 	Patches Frames
 	images  map[Pgid][]byte
+	garbage []span
 }
 
 // CaptureState notes the newest committed state for a checkpoint with this number. Later commits do not disturb it:
@@ -46,6 +49,9 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	p.end.Store(p.space.end)
 	c := &Capture{Epoch: epoch, Pages: p.space.end, FreeDir: p.freeDir(), Freed: freed, images: images}
 	c.Dirty = p.dirtyPages()
+	if p.mapped {
+		c.garbage = p.space.garbage()
+	}
 	p.captured = epoch
 	c.Patches, p.patches = p.patches.frames, patches{}
 	return c, nil
@@ -84,6 +90,9 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 			p.distrust()
 		}
 	}()
+	if beside != nil && len(c.Patches) == 0 {
+		p.letGo(c.garbage)
+	}
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
 	ids = append(ids, c.Dirty...)
 	for id := range c.images {
@@ -118,6 +127,9 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 		if at = end; beside != nil {
 			beside.Wrote(part)
 		}
+	}
+	if beside != nil && len(c.Patches) > 0 { // What patches change has been read until now.
+		p.letGo(c.garbage)
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one that a crash ended, and
 	// its size must be durable before a meta page counts on it (R5).
@@ -222,6 +234,9 @@ func (p *Pager) startWriteBack(off, n int64) error {
 // gives their frames back. There is one at least; they need not be in order. Writer lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
+	if i := slices.IndexFunc(ids, p.Early); invariant.On && i >= 0 {
+		invariant.Fail("pager: page %d is spilled over the last durable state", ids[i])
+	}
 	p.spilling = p.staging(p.spilling, len(ids))
 	if err := p.writePages(ids, nil, p.spilling, func() {}); err != nil {
 		return err

@@ -19,8 +19,9 @@ import (
 //	                                                                       exist only in the page cache
 //	after the log is cut            the new meta page, the log after it    starts from the new one
 //
-// The pages that the new state no longer reaches are used again only after the first segment of the old log was
-// retired durably: from then on the old meta page can never again find a complete log, so nothing starts from it.
+// The pages that the new state no longer reaches are written again only after the first segment of the old log was
+// retired durably: from then on the old meta page can never again find a complete log, so nothing starts from it. Their numbers
+// go to pages in memory before that: see pager.Promise.
 
 // capture is what a checkpoint took note of under the writer lock.
 type capture struct {
@@ -123,6 +124,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	for _, ref := range pages.Freed {
 		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
+	s.captured()
 	c := &capture{pages: pages, cut: cut, v: s.head, bases: s.bases}
 	s.bases = nil
 	c.meta = s.pg.LastMeta()
@@ -223,7 +225,7 @@ func (s *Store) published(c *capture) error {
 		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})
 	}
 	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
-	s.reachedDisk()
+	s.pg.Arrived()
 	if err := s.pg.TrimFile(false); err != nil {
 		return s.poison(err)
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // A page that a commit replaced comes back in three steps: the version that does not reach it is visible; no snapshot
-// holds a version that does; no durable state does. Everything here is guarded by the writer lock.
+// holds a version that does; no durable state does. It comes back early, for pages that stay in memory, when all that is left is the checkpoint under way.
+// Everything here is guarded by the writer lock.
 
 // retirees is a queue of freed runs in order of the version that freed them.
 type retirees struct {
@@ -39,7 +40,7 @@ func (s *Store) reap(limit int) error {
 	for limit > 0 && len(s.ready) > 0 {
 		r := s.ready[len(s.ready)-1]
 		s.ready = s.ready[:len(s.ready)-1]
-		if err := s.pg.Release(r.id, uint64(r.n)); err != nil {
+		if err := s.release(r); err != nil {
 			return err
 		}
 		limit--
@@ -128,11 +129,19 @@ func (s *Store) retire(r freedRun) error {
 		return nil
 	case r.epoch == r.until && !r.named: // no checkpoint ever reached it, and no record that a crash leaves names it
 		return s.pg.Unused(r.id, uint64(r.n))
-	case r.until <= s.durable:
-		return s.pg.Release(r.id, uint64(r.n))
+	case r.until < s.epoch:
+		return s.release(r)
 	}
 	s.waiting = append(s.waiting, r)
 	return nil
+}
+
+// release gives a run back that no snapshot and no later checkpoint than the last capture reaches.
+func (s *Store) release(r freedRun) error {
+	if r.until <= s.durable {
+		return s.pg.Release(r.id, uint64(r.n))
+	}
+	return s.pg.Promise(r.id, uint64(r.n))
 }
 
 // unpin looks again at the runs whose snapshot has ended.
@@ -152,16 +161,11 @@ func (s *Store) unpin() error {
 	return nil
 }
 
-// reachedDisk is told that the checkpoint with number s.durable is durable and its predecessor can never be started
-// from again: what waited for that may be used.
-func (s *Store) reachedDisk() {
-	keep := s.waiting[:0]
-	for _, r := range s.waiting {
-		if r.until <= s.durable {
-			s.ready = append(s.ready, r)
-		} else {
-			keep = append(keep, r)
-		}
+// captured is told that a checkpoint is going to be written: what waited for it may be used early, and when the checkpoint has ended for good.
+func (s *Store) captured() {
+	if len(s.ready) == 0 {
+		s.ready, s.waiting = s.waiting, s.ready[:0]
+		return
 	}
-	s.waiting = keep
+	s.ready, s.waiting = append(s.ready, s.waiting...), s.waiting[:0]
 }

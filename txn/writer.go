@@ -49,6 +49,9 @@ type writer struct {
 	kept  []byte // copies handed out by keep
 }
 
+// earlyFraction of the frames at most are pages that a transaction has early: it cannot spill them before the checkpoint ends that runs beside it.
+const earlyFraction = 8
+
 type finger struct {
 	id TreeID
 	tree.Finger
@@ -77,6 +80,7 @@ func (w *writer) begin() {
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on
+	s.pg.Share(uint64(s.o.CacheBytes / earlyFraction / int64(s.pg.PageSize())))
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
 	}
@@ -134,7 +138,7 @@ func (w *writer) spill() error {
 	}
 	var ids []pager.Pgid
 	for _, r := range w.taken {
-		if r.n == 1 && w.s.pg.Owner(r.id) >= w.first && w.s.pg.InFrame(r.id) {
+		if pg := w.s.pg; r.n == 1 && pg.Owner(r.id) >= w.first && pg.InFrame(r.id) && !pg.Early(r.id) {
 			ids = append(ids, r.id)
 		}
 	}

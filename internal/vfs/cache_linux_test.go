@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,6 +37,46 @@ func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "\x00written\x00", string(view[hugePage+4:hugePage+13]))
 	require.NoError(t, f.Unmap(view))
+}
+
+// TestLetGoGivesMemoryBack looks at how much of the file the process holds, before and after, and when it has read it once more.
+func TestLetGoGivesMemoryBack(t *testing.T) {
+	if !canMap {
+		t.Skip("no maps on 32 bits")
+	}
+	const size = 64 << 20
+	f, err := OS.Open(filepath.Join(t.TempDir(), "a"), Write|Create)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, WriteFull(f, bytes.Repeat([]byte{7}, size), 0))
+	view, err := f.Map(0, size)
+	require.NoError(t, err)
+	sum := func() (n int) {
+		for at := 0; at < size; at += os.Getpagesize() {
+			n += int(view[at])
+		}
+		return n
+	}
+	before := heldBytes(t)
+	want := sum()
+	all := heldBytes(t)
+	require.Greater(t, all, before+size*3/4)
+	f.LetGo(view[1 : size/2])
+	require.Less(t, heldBytes(t), all-size/4)
+	require.Equal(t, want, sum())
+	require.Greater(t, heldBytes(t), before+size*3/4)
+	require.NoError(t, f.Unmap(view))
+}
+
+// heldBytes is the size of the pages of files that the process holds (proc(5), statm).
+func heldBytes(t *testing.T) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	var total, resident, shared int
+	_, err = fmt.Sscan(string(b), &total, &resident, &shared)
+	require.NoError(t, err)
+	return shared * os.Getpagesize()
 }
 
 // cachedPages tells of each of the system's pages of a file whether it is in memory (mincore).

@@ -266,6 +266,7 @@ func (f *osFile) Map(off, n int64) ([]byte, error) {
 const mapAlign = 64 << 10
 
 func (f *osFile) Unmap(b []byte) error { return unmapFile(b) }
+func (f *osFile) LetGo(part []byte)    { letGo(part) }
 
 func (f *osFile) Lock(exclusive bool) error {
 	f.lockMu.Lock()

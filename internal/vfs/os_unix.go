@@ -62,6 +62,17 @@ func unmapFile(b []byte) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
 }
 
+// letGo lets go of the whole pages of the system that lie in b.
+func letGo(b []byte) {
+	size := uintptr(os.Getpagesize())
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	if skip := -at % size; skip < uintptr(len(b)) {
+		if b = b[skip:]; uintptr(len(b)) >= size {
+			_ = unix.Madvise(b[:uintptr(len(b))/size*size], unix.MADV_DONTNEED) // Without it memory stays in use.
+		}
+	}
+}
+
 // lockFile uses flock, whose locks belong to the open file: two handles of one process exclude each other too, and
 // closing one handle does not drop the lock of another, as fcntl locks would.
 func lockFile(f *os.File, exclusive, _ bool) error {

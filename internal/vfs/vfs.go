@@ -94,6 +94,9 @@ type File interface {
 	Map(off, n int64) ([]byte, error)
 	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
 	Unmap(b []byte) error
+	// LetGo says that nobody is going to read a part of a view soon: the process need not hold the memory that the file has there. Nothing else
+	// changes: who reads it finds what the file has, as before.
+	LetGo(part []byte)
 	// Window is a second way to write to [off, off+n), which lies within a file open for writing: see Window. off is a multiple of 64 KiB.
 	// ErrNoMap where there is none.
 	Window(off, n int64) (Window, error)

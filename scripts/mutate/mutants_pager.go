@@ -23,6 +23,20 @@ var pageMutants = []mutant{
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/write.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/grow.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
+	{"order", "early_pages_are_free_pages", "pager/space.go", `		if g.isEarly(i) {`, `		if false {`},
+	{"order", "early_pages_are_spilled", "txn/writer.go", ` && !pg.Early(r.id) {`, ` {`},
+	{"order", "early_pages_without_a_place_are_for_everybody", "pager/runs.go", `	if inMemory || s.early == 0 {`, `	if true {`},
+	{"order", "large_values_are_promised_pages", "pager/extent.go", `p.space.next(false)`, `p.space.next(true)`},
+	{"order", "loads_are_promised_pages", "pager/load.go", `p.take(false)`, `p.take(true)`},
+	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.until <= s.durable {`, `	if true {`},
+	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	case r.until < s.epoch:`, `	case r.until <= s.epoch:`},
+	{"order", "promised_pages_stay_early", "txn/checkpoint.go", `	s.pg.Arrived()
+`, ``},
+	{"room", "a_transaction_gets_all_promised_pages", "pager/runs.go", `			s.share--
+`, ``},
+	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.Promise(r.id, uint64(r.n))`, `	s.waiting = append(s.waiting, r)
+	return nil`},
+	{"room", "promised_pages_do_not_count", "pager/runs.go", ` + min(s.inRuns(&s.promised, n), s.share)`, ``},
 	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/grow.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil

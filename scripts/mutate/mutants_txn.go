@@ -34,8 +34,6 @@ var storeMutants = []mutant{
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return s.poison(err)
 	}`},
-	{"order", "a_page_is_used_again_one_checkpoint_early", "txn/reclaim.go", `	case r.until <= s.durable:`, `	case r.until <= s.durable+1:`},
-	{"order", "waiting_pages_are_used_one_checkpoint_early", "txn/reclaim.go", `		if r.until <= s.durable {`, `		if r.until <= s.durable+1 {`},
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {`, `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/relief.go", `	if oldest < r.serial {`, `	if false {`},
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/relief.go", `	for n < len(s.taken) && s.taken[n].serial <= oldest {`, `	for n < len(s.taken) && s.taken[n].serial <= oldest+1<<40 {`},

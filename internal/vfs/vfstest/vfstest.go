@@ -321,6 +321,11 @@ func views(t *testing.T, fsys vfs.FS, dir string) {
 	second, err := f.Map(64<<10, 64<<10)
 	require.NoError(t, err)
 	require.Equal(t, make([]byte, 64<<10), second)
+	f.LetGo(view[1 : len(view)-1])
+	f.LetGo(view[3:3])
+	f.LetGo(view[3:9])
+	require.Equal(t, "aBc", string(view[:3]))
+	require.Equal(t, "far", string(view[200<<10:200<<10+3]))
 	require.NoError(t, f.Unmap(second))
 	require.NoError(t, f.Unmap(view))
 	for _, bad := range [][2]int64{{-65536, 4096}, {4096, 4096}, {0, 0}, {0, -1}} {

@@ -1,0 +1,130 @@
+package pager
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// beingWritten is a pager whose last durable state has n pages that the one which is being written has not, and the end of that checkpoint.
+func beingWritten(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
+	p = memoryBed().newPager(t, MinPageSize)
+	newPage(t, p, 1) // the file is not empty
+	for range n {
+		freed = append(freed, newPage(t, p, 2))
+	}
+	checkpoint(t, p)
+	for _, ref := range freed {
+		require.NoError(t, p.Freed(ref.Pgid, 1))
+	}
+	c, err := p.CaptureState(nextEpoch(p))
+	require.NoError(t, err)
+	return p, freed, func() {
+		require.NoError(t, p.Write(c, nil))
+		m := p.LastMeta()
+		m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
+		require.NoError(t, p.WriteMeta(m))
+		p.Arrived()
+	}
+}
+
+// among says whether pages [id, id+n) have one of these numbers.
+func among(refs []Ref, id Pgid, n int) bool {
+	for _, ref := range refs {
+		if ref.Pgid >= id && ref.Pgid < id+Pgid(n) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
+	p, freed, end := beingWritten(t, 64)
+	before := p.Pages()
+	for _, ref := range freed {
+		require.False(t, p.Early(ref.Pgid))
+		require.NoError(t, p.Promise(ref.Pgid, 1))
+		require.True(t, p.Early(ref.Pgid))
+	}
+	p.Share(20)
+	elsewhere := func() {
+		t.Helper()
+		for _, size := range []int{100, 3000, 20_000} {
+			ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, size), false)
+			require.NoError(t, err)
+			require.False(t, among(freed, ref.Pgid, int(n)), "%v", ref)
+		}
+		for _, n := range []int{1, 4} {
+			ref, err := p.WriteLaid(nextEpoch(p), 9, make([]byte, n*p.PageSize()))
+			require.NoError(t, err)
+			require.False(t, among(freed, ref.Pgid, n), "%v", ref)
+		}
+		id, _, err := p.NewLoader().New(9)
+		require.NoError(t, err)
+		require.False(t, among(freed, id, 1))
+	}
+	elsewhere()
+	p.Share(0)
+	without := p.space.ready(100)
+	p.Share(20)
+	require.Equal(t, without+20, p.space.ready(100))
+	var got []Pgid
+	for range 19 {
+		id, _, err := p.New(9)
+		require.NoError(t, err)
+		require.True(t, among(freed, id, 1))
+		require.True(t, p.Early(id))
+		got = append(got, id)
+	}
+	// One with a frame and one without come back, as of a transaction that is rolled back.
+	require.NoError(t, p.Unused(got[0], 1))
+	patched, err := p.PatchBeside(freed[0], nextEpoch(p), 9, []byte("changes"))
+	require.NoError(t, err)
+	require.Equal(t, got[0], patched.Pgid, "a patch is in memory, too")
+	require.NoError(t, p.Unused(patched.Pgid, 1))
+	require.NoError(t, p.Unused(got[1], 1))
+	elsewhere()
+	for _, want := range []Pgid{got[1], got[0]} {
+		id, _, err := p.New(9)
+		require.NoError(t, err)
+		require.Equal(t, want, id)
+	}
+	id, _, err := p.New(9)
+	require.NoError(t, err)
+	require.True(t, among(freed, id, 1), "the last one of the transaction's share")
+	id, _, err = p.New(9)
+	require.NoError(t, err)
+	require.False(t, among(freed, id, 1))
+	require.Greater(t, p.Pages(), before)
+
+	end()
+	require.False(t, p.Early(got[0]))
+	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false)
+	require.NoError(t, err)
+	require.True(t, among(freed, ref.Pgid, 1), "they are free pages like all others")
+}
+
+// TestEarlyPagesThatAreGivenBackStayEarly until the checkpoint is over, also those of an extent, which are given back at once.
+func TestEarlyPagesThatAreGivenBackStayEarly(t *testing.T) {
+	p, freed, end := beingWritten(t, 32)
+	for _, ref := range freed {
+		require.NoError(t, p.Promise(ref.Pgid, 1))
+	}
+	require.Error(t, p.Promise(freed[3].Pgid, 1), "twice")
+	p.Share(1)
+	id, _, err := p.New(9)
+	require.NoError(t, err)
+	require.NoError(t, p.Unused(id, 1))
+	require.NoError(t, p.Pack()) // the stacks are emptied
+	p.EndPack()
+	require.EqualValues(t, 32, p.space.promised.n)
+	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false)
+	require.NoError(t, err)
+	require.False(t, among(freed, ref.Pgid, int(n)))
+	require.NoError(t, p.Unused(ref.Pgid, n))
+	require.EqualValues(t, 32, p.space.promised.n, "these are not early")
+	free := p.space.avail.n
+	end()
+	require.Equal(t, free+32, p.space.avail.n)
+	require.Zero(t, p.space.promised.n)
+}

@@ -1,0 +1,155 @@
+package txn
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// watchedFS tells of each write to the main file.
+type watchedFS struct {
+	vfs.FS
+	wrote func(off, n int64)
+}
+
+type watchedFile struct {
+	vfs.File
+	fs *watchedFS
+}
+
+func (fs *watchedFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := fs.FS.Open(name, flag)
+	if err != nil || !strings.HasSuffix(name, ".ebb") {
+		return f, err
+	}
+	return &watchedFile{f, fs}, nil
+}
+
+func (f *watchedFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.fs.wrote != nil {
+		f.fs.wrote(off, int64(len(p)))
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// rewriteInSteps is rewrite with a transaction for every fifty rows, so that pages come back in between.
+func rewriteInSteps(t *testing.T, s *Store, value string) {
+	for from := 0; from < 4000; from += 50 {
+		update(t, s, func(tx *Tx) {
+			for i := from; i < from+50; i++ {
+				_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// overwritten is a store of some 1,150 pages, all of which have been replaced since its last checkpoint, and the pages which that one reaches.
+func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool) {
+	o := testOptions(fs)
+	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+	s = openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	rewrite(t, s, "first")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	reached = map[int64]bool{}
+	for id := range s.pg.Pages() {
+		in, err := s.pg.InUse(pager.Pgid(id))
+		require.NoError(t, err)
+		if in && id > 1 {
+			reached[int64(id)] = true
+		}
+	}
+	require.Greater(t, len(reached), 1000)
+	rewriteInSteps(t, s, "second")
+	return s, reached
+}
+
+// TestPlacesOfTheStateBeforeAreUsedEarly: what is changed beside a checkpoint goes there, not to the end of the file.
+func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
+	s, reached := overwritten(t, vfs.NewMemory())
+	pages := s.pg.Pages()
+	for _, value := range []string{"third", "fourth", "fifth"} {
+		early := 0
+		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() {
+			early = 0
+			for id := range s.pg.Pages() {
+				if s.pg.Early(pager.Pgid(id)) {
+					early++
+				}
+			}
+		})
+		require.Greater(t, early, len(reached)*9/10)
+	}
+	require.Less(t, s.pg.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
+	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
+}
+
+// TestNothingIsWrittenWhereTheStateBeforeIs, as long as a crash would start from it: neither by the checkpoint, nor by who beside it has more pages
+// than frames, stores large values or lays leaves.
+func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
+	fs := &watchedFS{FS: vfs.NewMemory()}
+	s, reached := overwritten(t, fs)
+	writes, beside := 0, false
+	early := 0
+	fs.wrote = func(off, n int64) {
+		for id := off / 4096; id < (off+n+4095)/4096; id++ {
+			require.False(t, reached[id], "page %d", id)
+			require.False(t, s.pg.Early(pager.Pgid(id)) && beside, "page %d", id)
+			writes++
+		}
+	}
+	within := func(what func()) {
+		t.Helper()
+		before := writes
+		beside = true
+		what()
+		beside = false
+		require.Greater(t, writes, before)
+	}
+	last := ""
+	checkpointBy(t, s, func() {
+		rewriteInSteps(t, s, "third")
+		within(func() {
+			s.o.CacheBytes = s.pg.FrameBytes() + 1<<20 // so that it has to spill, and has pages early
+			rewrite(t, s, "fourth")
+			s.o.CacheBytes = 16 << 20
+		})
+		within(func() {
+			update(t, s, func(tx *Tx) {
+				for i := range 5 {
+					_, err := tx.Put(9, fmt.Appendf(nil, "large %d", i), make([]byte, 4000<<i), 0)
+					require.NoError(t, err)
+				}
+				for i := range 5 {
+					_, err := tx.Delete(9, fmt.Appendf(nil, "large %d", i))
+					require.NoError(t, err)
+				}
+			})
+		})
+		laid := 0
+		within(func() { // A bulk load waits for the checkpoint.
+			for ; laid < 5000; laid += 1000 {
+				require.NotZero(t, appendRows(t, s, laid, 1000))
+			}
+		})
+		last = "fourth"
+	}, func() {
+		for id := range s.pg.Pages() {
+			if s.pg.Early(pager.Pgid(id)) {
+				early++
+			}
+		}
+		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
+		view(t, crashed, func(tx *Tx) { requireAll(t, tx, last) })
+	})
+	require.NotZero(t, early)
+	fs.wrote = nil
+	require.NoError(t, s.Checkpoint(t.Context()))
+	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
+}
