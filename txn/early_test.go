@@ -50,7 +50,8 @@ func rewriteInSteps(t *testing.T, s *Store, value string) {
 }
 
 // overwritten is a store of some 1,150 pages, all of which have been replaced since its last checkpoint, and the pages which that one reaches.
-func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool) {
+// The reader began before they were.
+func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool, reader *Tx) {
 	o := testOptions(fs)
 	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
 	s = openTest(t, "/a.ebb", o)
@@ -66,13 +67,16 @@ func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool) {
 		}
 	}
 	require.Greater(t, len(reached), 1000)
+	reader, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
 	rewriteInSteps(t, s, "second")
-	return s, reached
+	return s, reached, reader
 }
 
 // TestPlacesOfTheStateBeforeAreUsedEarly: what is changed beside a checkpoint goes there, not to the end of the file.
 func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
-	s, reached := overwritten(t, vfs.NewMemory())
+	s, reached, reader := overwritten(t, vfs.NewMemory())
+	reader.Rollback()
 	pages := s.pg.Pages()
 	for _, value := range []string{"third", "fourth", "fifth"} {
 		early := 0
@@ -94,7 +98,8 @@ func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
 // than frames, stores large values or lays leaves.
 func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
-	s, reached := overwritten(t, fs)
+	s, reached, reader := overwritten(t, fs)
+	reader.Rollback()
 	writes, beside := 0, false
 	early := 0
 	fs.wrote = func(off, n int64) {
@@ -152,4 +157,31 @@ func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
 	fs.wrote = nil
 	require.NoError(t, s.Checkpoint(t.Context()))
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
+}
+
+// TestNothingIsEarlyBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was freed in it is in the last durable state as long as
+// none has ended.
+func TestNothingIsEarlyBeforeItsCheckpointBegins(t *testing.T) {
+	fs := &watchedFS{FS: vfs.NewMemory()}
+	s, reached, reader := overwritten(t, fs)
+	fs.wrote = func(off, n int64) {
+		for id := off / 4096; id < (off+n+4095)/4096; id++ {
+			require.False(t, reached[id], "page %d", id)
+		}
+	}
+	for _, value := range []string{"third", "fourth"} {
+		epoch := s.epoch
+		_, err := s.BulkLoad(t.Context(), create(10), 10, func(yield func(key, value []byte) bool) {
+			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
+		})
+		require.ErrorIs(t, err, ErrOrder)
+		require.Greater(t, s.epoch, epoch)
+		reader.Rollback() // What was replaced waited for it.
+		rewriteInSteps(t, s, value)
+	}
+	checkpointBy(t, s, func() {}, func() {
+		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
+		view(t, crashed, func(tx *Tx) { requireAll(t, tx, "fourth") })
+	})
+	fs.wrote = nil
 }

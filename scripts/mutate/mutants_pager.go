@@ -29,7 +29,8 @@ var pageMutants = []mutant{
 	{"order", "large_values_are_promised_pages", "pager/extent.go", `p.space.next(false)`, `p.space.next(true)`},
 	{"order", "loads_are_promised_pages", "pager/load.go", `p.take(false)`, `p.take(true)`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.until <= s.durable {`, `	if true {`},
-	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	case r.until < s.epoch:`, `	case r.until <= s.epoch:`},
+	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.until <= s.captured:`, ` || r.until <= s.epoch:`},
+	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.until <= s.captured:`, ` || r.until < s.epoch:`},
 	{"order", "promised_pages_stay_early", "txn/checkpoint.go", `	s.pg.Arrived()
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/runs.go", `			s.share--
