@@ -9,7 +9,8 @@ import "math/bits"
 // again and again has its leaves twice in the file, not three times (ADR 0027).
 //
 // Crash order: nothing writes an early page before its checkpoint has ended. What is written before the next checkpoint, by whoever lays
-// leaves, loads, stores a large value or spills, goes to pages that are not early.
+// leaves, loads, stores a large value or spills, goes to pages that are not early. The next open after a crash before that starts from a state
+// in which these pages are in use, and has to find as many others for what the log holds: see Share in txn.
 //
 // Everything in this file belongs to the holder of the writer lock.
 
@@ -75,8 +76,11 @@ func (p *Pager) Promise(id Pgid, n uint64) error {
 // Arrived makes what was promised available for good: the checkpoint is durable, and the state before it will not be started from again.
 func (p *Pager) Arrived() { p.space.arrive() }
 
-// Share is how many promised pages the open transaction may have: it cannot spill them.
+// Share is how many promised pages the open transaction may have.
 func (p *Pager) Share(n uint64) { p.space.share = n }
+
+// EarlyTaken counts the early pages that were handed out.
+func (p *Pager) EarlyTaken() uint64 { return p.space.early - p.space.promised.n }
 
 // Early says that a page must not be written yet.
 func (p *Pager) Early(id Pgid) bool {

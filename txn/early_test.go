@@ -58,19 +58,25 @@ func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool, rea
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	rewrite(t, s, "first")
 	require.NoError(t, s.Checkpoint(t.Context()))
-	reached = map[int64]bool{}
-	for id := range s.pg.Pages() {
-		in, err := s.pg.InUse(pager.Pgid(id))
-		require.NoError(t, err)
-		if in && id > 1 {
-			reached[int64(id)] = true
-		}
-	}
+	reached = used(t, s)
 	require.Greater(t, len(reached), 1000)
 	reader, err := s.Begin(t.Context(), false)
 	require.NoError(t, err)
 	rewriteInSteps(t, s, "second")
 	return s, reached, reader
+}
+
+// used are the pages of the newest state, but for meta pages.
+func used(t *testing.T, s *Store) map[int64]bool {
+	ids := map[int64]bool{}
+	for id := int64(2); id < int64(s.pg.Pages()); id++ {
+		in, err := s.pg.InUse(pager.Pgid(id))
+		require.NoError(t, err)
+		if in {
+			ids[id] = true
+		}
+	}
+	return ids
 }
 
 // TestPlacesOfTheStateBeforeAreUsedEarly: what is changed beside a checkpoint goes there, not to the end of the file.
@@ -157,6 +163,50 @@ func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
 	fs.wrote = nil
 	require.NoError(t, s.Checkpoint(t.Context()))
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
+}
+
+// TestWhatTheLogHoldsHasRoomAfterACrash: the next open starts from the state before, all of whose pages are in use, and finds as many others in the
+// file as the newest state needs: there may be no more on the disk.
+func TestWhatTheLogHoldsHasRoomAfterACrash(t *testing.T) {
+	s := openTest(t, "/a.ebb", func() Options {
+		o := testOptions(vfs.NewMemory())
+		o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+		return o
+	}())
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	rewrite(t, s, "first")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	var reached map[int64]bool
+	put := func(from, to int, value string) {
+		for ; from < to; from += 50 {
+			update(t, s, func(tx *Tx) {
+				for i := from; i < from+50; i++ {
+					_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
+					require.NoError(t, err)
+				}
+			})
+			born := uint64(0)
+			for id := range used(t, s) {
+				if !reached[id] || s.pg.Early(pager.Pgid(id)) {
+					born++
+				}
+			}
+			require.LessOrEqual(t, born, s.pg.Pages()-uint64(len(reached))-2)
+		}
+	}
+	for round := range 2 {
+		reached = used(t, s)
+		put(0, 2000, fmt.Sprint("before ", round))
+		early := uint64(0)
+		checkpointBy(t, s, func() {
+			put(2000, 4000, fmt.Sprint("new ", round)) // what the checkpoint has not got
+			require.Less(t, s.pg.EarlyTaken(), uint64(len(reached)/10))
+			put(0, 2000, fmt.Sprint("again ", round)) // what it has
+			early = s.pg.EarlyTaken()
+		}, func() {})
+		require.Greater(t, early, uint64(len(reached)/3))
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
 }
 
 // TestNothingIsEarlyBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was freed in it is in the last durable state as long as

@@ -166,10 +166,21 @@ func (s *Store) unpin() error {
 // noteCaptured is told that the checkpoint of this epoch is going to be written: what waited for it may be used early, and when it has ended for
 // good. Epochs that end in another way, as with a load that fails, have no checkpoint: what was freed in them waits for a later one.
 func (s *Store) noteCaptured(epoch pager.Epoch) {
-	s.captured = epoch
+	s.captured, s.replaced = epoch, 0
 	if len(s.ready) == 0 {
 		s.ready, s.waiting = s.waiting, s.ready[:0]
 		return
 	}
 	s.ready, s.waiting = append(s.ready, s.waiting...), s.waiting[:0]
+}
+
+// earlyFraction of the frames at most are pages that a transaction has early: it cannot spill them before the checkpoint ends that runs beside it.
+const earlyFraction = 8
+
+// earlyShare is how many early pages a transaction may have: all of them no more than pages of the checkpoint under way that commits beside it have
+// replaced. A crash before its end leaves the early ones in use and those free, so that the next open has room for what the log
+// holds without more from the disk, which may be full.
+func (s *Store) earlyShare() uint64 {
+	taken := s.pg.EarlyTaken()
+	return min(max(s.replaced, taken)-taken, uint64(s.o.CacheBytes/earlyFraction/int64(s.pg.PageSize())))
 }

@@ -53,6 +53,7 @@ type Store struct {
 	durable     pager.Epoch         // newest durable checkpoint
 	captured    pager.Epoch         // newest checkpoint that is durable or being written; 0: none of this session
 	started     bool                // there is a log
+	replaced    uint64              // pages of the checkpoint captured that commits have freed since
 	retired     retirees
 	waiting     []freedRun // for a checkpoint
 	bases       []freedRun // pages that patches change: for the next checkpoint, which writes the patched ones

@@ -49,9 +49,6 @@ type writer struct {
 	kept  []byte // copies handed out by keep
 }
 
-// earlyFraction of the frames at most are pages that a transaction has early: it cannot spill them before the checkpoint ends that runs beside it.
-const earlyFraction = 8
-
 type finger struct {
 	id TreeID
 	tree.Finger
@@ -80,7 +77,7 @@ func (w *writer) begin() {
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on
-	s.pg.Share(uint64(s.o.CacheBytes / earlyFraction / int64(s.pg.PageSize())))
+	s.pg.Share(s.earlyShare())
 	if w.bound = false; s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
 	}

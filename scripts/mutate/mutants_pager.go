@@ -35,6 +35,9 @@ var pageMutants = []mutant{
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/runs.go", `			s.share--
 `, ``},
+	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(max(s.replaced, taken)-taken, uint64(`, `	return min(max(s.replaced, taken+1<<20)-taken, uint64(`},
+	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/commit.go", `		if f.epoch > s.durable && f.epoch`, `		if f.epoch`},
+	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.captured, s.replaced = epoch, 0`, `	s.captured = epoch`},
 	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.Promise(r.id, uint64(r.n))`, `	s.waiting = append(s.waiting, r)
 	return nil`},
 	{"room", "promised_pages_do_not_count", "pager/runs.go", ` + min(s.inRuns(&s.promised, n), s.share)`, ``},
