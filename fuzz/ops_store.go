@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -104,6 +105,32 @@ func opBulk(r *Run, rnd *rand.Rand) error {
 	return nil
 }
 
+// opSpoil is a load whose last row comes too early in the order of keys: nothing of it is there.
+func opSpoil(r *Run, rnd *rand.Rand) error {
+	name := freeName(r.model, rnd)
+	if err := r.update(kv.NoSync, func(t *tx) error { return t.create(name, 0) }); err != nil {
+		return err
+	}
+	n := 1 + rnd.IntN(150)
+	r.Disk.SetPhase("bulk")
+	var rows iter.Seq2[[]byte, []byte] = func(yield func(k, v []byte) bool) {
+		for i := range n {
+			if !yield(fmt.Appendf(nil, "b%05d", i), []byte(newValue(rnd, rnd.IntN(200)))) {
+				return
+			}
+		}
+		yield([]byte("a"), nil)
+	}
+	_, err := r.db.BulkLoad(context.Background(), name, rows)
+	switch {
+	case err == nil:
+		return wrong("BulkLoad of rows that are not in order passes")
+	case !errors.Is(err, kv.ErrKeyOrder):
+		return err
+	}
+	return nil
+}
+
 // opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment, and write large values to the main
 // file. They must not start a checkpoint themselves, which would wait for this one: only stores with room enough have them.
 func opBeside(r *Run, rnd *rand.Rand) error {
@@ -114,14 +141,15 @@ func opBeside(r *Run, rnd *rand.Rand) error {
 		for _, c := range []struct {
 			d    kv.Durability
 			rows int
-		}{{kv.NoSync, 8}, {kv.Sync, 13}} {
+			big  int // bytes of one more
+		}{{kv.NoSync, 8, 0}, {kv.Sync, 13, 2500}} {
 			err := r.update(c.d, func(t *tx) error {
 				for range c.rows {
 					if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 800)); err != nil {
 						return err
 					}
 				}
-				return t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 3000))
+				return t.put(defaultFamily, newKey(r, rnd), newValue(rnd, c.big))
 			})
 			if err != nil {
 				r.noteFate(err) // What the checkpoint makes of it no longer tells.

@@ -133,7 +133,7 @@ func fill(r *Run, n int) error {
 
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
 // checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go, and which are given pages
-// that only the state before has; and for expired keys that die in other ways than by a purge.
+// that only the state before has; for loads that fail; and for expired keys that die in other ways than by a purge.
 func Specials() []Workload {
 	return spelt(
 		"one relax.0 sync.0 relax.1", "busy put.0 kill.1 big.2 ckpt.3 put.4",
@@ -141,6 +141,7 @@ func Specials() []Workload {
 		"wide beside.0 beside.1 reopen.2", "wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
 		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7", "wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
 		"wide many.0 ckpt.1 many.2 beside.3 big.4 kill.5", "wide laid.0 laid.1 ckpt.2 cut.3 beside.4 beside.5", "wide+direct range.0 beside.1 ckpt.2 over.3",
+		"wide many.0 ckpt.1 hold.2 many.3 spoil.4 hold.5 over.6 many.7 ckpt.8", "busy big.0 spoil.1 over.2 ckpt.3", "wide beside.0 many.1 spoil.2 beside.3",
 		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5", "wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
 	)
 }

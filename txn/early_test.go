@@ -213,7 +213,13 @@ func TestWhatTheLogHoldsHasRoomAfterACrash(t *testing.T) {
 // none has ended.
 func TestNothingIsEarlyBeforeItsCheckpointBegins(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
-	s, reached, reader := overwritten(t, fs)
+	s, _, reader := overwritten(t, fs)
+	reader.Rollback()
+	reached := used(t, s)
+	reader, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	checkpointBy(t, s, func() { rewriteInSteps(t, s, "beside") }, func() {})
+	require.NotZero(t, s.replaced)
 	fs.wrote = func(off, n int64) {
 		for id := off / 4096; id < (off+n+4095)/4096; id++ {
 			require.False(t, reached[id], "page %d", id)

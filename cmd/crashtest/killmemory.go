@@ -46,7 +46,7 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 // noMemory are the words of the runtime, and of the system, for what a child is meant to die of.
-var noMemory = []string{"out of memory", "cannot allocate memory", "failed to create new OS thread"}
+var noMemory = []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "pthread_create failed"}
 
 // starved judges how a child came to its end: by the runtime, or with an error of the engine's.
 func (r *killReport) starved(end *os.ProcessState, said string) error {

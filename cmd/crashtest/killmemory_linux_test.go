@@ -39,6 +39,7 @@ func TestOnlyWantOfMemoryPasses(t *testing.T) {
 	}{
 		{"2", "fatal error: runtime: out of memory", true},
 		{"2", "runtime: failed to create new OS thread (have 6 already; errno=11)", true},
+		{"2", "runtime/cgo: pthread_create failed: Resource temporarily unavailable\nSIGABRT: abort", true},
 		{"1", "kv: an earlier write failed: memory for page frames: cannot allocate memory", true},
 		{"2", "panic: runtime error: index out of range", false},
 		{"2", "panic: cannot allocate memory", false},
