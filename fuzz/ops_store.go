@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/kv"
@@ -131,7 +132,7 @@ func opSpoil(r *Run, rnd *rand.Rand) error {
 	return nil
 }
 
-// opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment, and write large values to the main
+// opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment, and write a large value to the main
 // file. They must not start a checkpoint themselves, which would wait for this one: only stores with room enough have them.
 func opBeside(r *Run, rnd *rand.Rand) error {
 	if r.config.Checkpoint < wide.Checkpoint {
@@ -139,17 +140,16 @@ func opBeside(r *Run, rnd *rand.Rand) error {
 	}
 	r.beside = func() error {
 		for _, c := range []struct {
-			d    kv.Durability
-			rows int
-			big  int // bytes of one more
-		}{{kv.NoSync, 8, 0}, {kv.Sync, 13, 2500}} {
+			d     kv.Durability
+			sizes []int // of values
+		}{{kv.NoSync, slices.Repeat([]int{800}, 8)}, {kv.Sync, append(slices.Repeat([]int{800}, 13), 2500)}} {
 			err := r.update(c.d, func(t *tx) error {
-				for range c.rows {
-					if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, 800)); err != nil {
+				for _, size := range c.sizes {
+					if err := t.put(defaultFamily, newKey(r, rnd), newValue(rnd, size)); err != nil {
 						return err
 					}
 				}
-				return t.put(defaultFamily, newKey(r, rnd), newValue(rnd, c.big))
+				return nil
 			})
 			if err != nil {
 				r.noteFate(err) // What the checkpoint makes of it no longer tells.

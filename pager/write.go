@@ -57,6 +57,9 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	return c, nil
 }
 
+// Captured is the epoch of the last capture; before the first one, of the state that Start was told of. Writer lock.
+func (p *Pager) Captured() Epoch { return p.captured }
+
 // stagingBytes is the size of one write of a checkpoint: large and in order, so that the log's writes get their turn
 // in between without the disk having to seek.
 const stagingBytes = 512 << 10

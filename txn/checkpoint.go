@@ -124,7 +124,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	for _, ref := range pages.Freed {
 		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
-	s.noteCaptured(s.epoch)
+	s.noteCapture()
 	c := &capture{pages: pages, cut: cut, v: s.head, bases: s.bases}
 	s.bases = nil
 	c.meta = s.pg.LastMeta()

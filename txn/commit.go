@@ -154,7 +154,7 @@ func (w *writer) settle(v *version) {
 		}
 		note(s.pg.Freed(f.id, uint64(f.n)))
 		f.serial, f.until = v.serial, s.epoch
-		if f.epoch > s.durable && f.epoch <= s.captured {
+		if f.epoch > s.durable && f.epoch <= s.pg.Captured() {
 			s.replaced += uint64(f.n)
 		}
 		if f.base {

@@ -3,8 +3,6 @@ package txn
 import (
 	"slices"
 	"sort"
-
-	"github.com/ebbkv/ebb/pager"
 )
 
 // A page that a commit replaced comes back in three steps: the version that does not reach it is visible; no snapshot
@@ -131,7 +129,7 @@ func (s *Store) retire(r freedRun) error {
 		return nil
 	case r.epoch == r.until && !r.named: // no checkpoint ever reached it, and no record that a crash leaves names it
 		return s.pg.Unused(r.id, uint64(r.n))
-	case r.until <= s.durable || r.until <= s.captured:
+	case r.until <= s.durable || r.until <= s.pg.Captured():
 		return s.release(r)
 	}
 	s.waiting = append(s.waiting, r)
@@ -163,10 +161,10 @@ func (s *Store) unpin() error {
 	return nil
 }
 
-// noteCaptured is told that the checkpoint of this epoch is going to be written: what waited for it may be used early, and when it has ended for
+// noteCapture is told that a checkpoint has been captured: what waited for it may be used early, and when it has ended for
 // good. Epochs that end in another way, as with a load that fails, have no checkpoint: what was freed in them waits for a later one.
-func (s *Store) noteCaptured(epoch pager.Epoch) {
-	s.captured, s.replaced = epoch, 0
+func (s *Store) noteCapture() {
+	s.replaced = 0
 	if len(s.ready) == 0 {
 		s.ready, s.waiting = s.waiting, s.ready[:0]
 		return

@@ -190,7 +190,7 @@ func (s *Store) settleRecovery() error {
 	for _, ref := range pages.Freed {
 		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
-	s.noteCaptured(s.epoch)
+	s.noteCapture()
 	s.epoch++
 	c := &capture{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
 	s.capturedSer = s.head.serial

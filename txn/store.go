@@ -51,7 +51,6 @@ type Store struct {
 	stamps      uint64              // see Tx.Stamp
 	epoch       pager.Epoch         // that pages are born in: the number of the next checkpoint
 	durable     pager.Epoch         // newest durable checkpoint
-	captured    pager.Epoch         // newest checkpoint that is durable or being written; 0: none of this session
 	started     bool                // there is a log
 	replaced    uint64              // pages of the checkpoint captured that commits have freed since
 	retired     retirees

@@ -29,17 +29,21 @@ var pageMutants = []mutant{
 	{"order", "large_values_are_promised_pages", "pager/extent.go", `p.space.next(false)`, `p.space.next(true)`},
 	{"order", "loads_are_promised_pages", "pager/load.go", `p.take(false)`, `p.take(true)`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.until <= s.durable {`, `	if true {`},
-	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.until <= s.captured:`, ` || r.until <= s.epoch:`},
-	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.until <= s.captured:`, ` || r.until < s.epoch:`},
+	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until <= s.epoch:`},
+	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until < s.epoch:`},
 	{"order", "promised_pages_stay_early", "txn/checkpoint.go", `	s.pg.Arrived()
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/runs.go", `			s.share--
 `, ``},
 	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(max(s.replaced, taken)-taken, uint64(`, `	return min(max(s.replaced, taken+1<<20)-taken, uint64(`},
 	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/commit.go", `		if f.epoch > s.durable && f.epoch`, `		if f.epoch`},
-	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.captured, s.replaced = epoch, 0`, `	s.captured = epoch`},
+	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.replaced = 0`, ``},
 	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.Promise(r.id, uint64(r.n))`, `	s.waiting = append(s.waiting, r)
 	return nil`},
+	{"room", "garbage_stays_in_memory", "pager/write.go", `	if beside != nil && len(c.Patches) == 0 {
+		p.letGo(c.garbage)`, `	if beside != nil && len(c.Patches) == 0 {
+		_ = c`},
+	{"room", "short_runs_are_let_go", "pager/garbage.go", `end >= first+lo+leastGarbage`, `end > first+lo`},
 	{"room", "promised_pages_do_not_count", "pager/runs.go", ` + min(s.inRuns(&s.promised, n), s.share)`, ``},
 	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/grow.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
