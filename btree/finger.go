@@ -10,14 +10,25 @@ import (
 // order, or close together, cost no descent. Its zero value points nowhere.
 //
 // What it knows holds only as long as nothing but its own Put changes the tree and the transaction may still change the pages
-// of the way in place, where they are. Its owner forgets it (*f = Finger{}) when that may have ended.
+// of the way in place, where they are. Its owner forgets it (*f = Finger{}) when that may have ended, and asks Filled before.
 type Finger struct {
 	last      pager.Ref         // leaf of the last put: the finger points there when a second one meets it
 	leaf      []byte            // nil: it points nowhere
 	way       [fingerDepth]step // way[l] is the branch at level l, and its child; way[0] is not used
 	branches  uint8             // above the leaf
 	rightmost bool              // no leaf is right of it
+	filled    int               // see Filled
 }
+
+// Filled is how many leaves rows in order have filled and left behind since it was last asked.
+func (f *Finger) Filled() int {
+	n := f.filled
+	f.filled = 0
+	return n
+}
+
+// forget makes the finger point nowhere.
+func (f *Finger) forget() { *f = Finger{filled: f.filled} }
 
 // A tree that is deeper is put into without a finger.
 const fingerDepth = 8

@@ -57,10 +57,13 @@ func (f *Finger) descend(w Writer, t *Tree, c *cell, by way) (was Info, reshaped
 	}
 	err = p.put(t)
 	p.done()
+	if f != nil && !p.left.IsZero() {
+		f.filled++
+	}
 	switch {
 	case f == nil:
 	case err != nil || p.bent || t.Depth > fingerDepth:
-		*f = Finger{}
+		f.forget()
 	default:
 		if !p.left.IsZero() && f.last == p.left {
 			f.last = p.ref // rows that come in order have gone on to the next leaf

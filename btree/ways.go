@@ -91,7 +91,7 @@ func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, 
 	if c.Delete {
 		was, reshaped, err = remove(w, t, c.Key, c.Value, by)
 		if was.Found {
-			*f = Finger{}
+			f.forget()
 		}
 	} else {
 		was, reshaped, err = f.set(w, t, c.Key, c.Value, c.Tag, by)

@@ -135,6 +135,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(cut)
 	s.epoch++
 	s.logSince.Store(int64(cut))
+	s.filled.Store(0)
 	s.namedBefore.Store(s.namedSince.Swap(0))
 	s.capturedSer = s.head.serial
 	return c, nil

@@ -130,6 +130,7 @@ func (w *writer) settle(v *version) {
 		v.trees = trees{few: append([]treeState(nil), w.trees.few...)}
 	}
 	s.namedSince.Add(w.named)
+	s.filled.Add(int64(w.filled) * int64(w.PageSize()))
 	var errs []error
 	note := func(err error) { // A list of a thousand successes is memory for nothing.
 		if err != nil {

@@ -197,6 +197,7 @@ func TestCheckpointLendsAHand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(vfs.NewMemory())
+			o.CheckpointBytes = 1 << 30 // only where the test asks for it
 			s := openTest(t, "/a.ebb", o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 			update(t, s, func(tx *Tx) {

@@ -62,9 +62,11 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	if err != nil {
 		return Info{}, err
 	}
-	if was, err = w.finger(id).Put(w, &s.t, key, value, tag); err != nil {
+	f := w.finger(id)
+	if was, err = f.Put(w, &s.t, key, value, tag); err != nil {
 		return was, err // of a tree that is half changed: nobody looks at it again
 	}
+	w.filled += f.Filled()
 	w.set(id, s.t)
 	w.fingersAt = w.mods
 	return was, nil

@@ -47,8 +47,12 @@ func (s *Store) due() bool {
 	if since > bound {
 		return true
 	}
+	dirty := s.pg.DirtyBytes()
+	if dirty > s.mostFilled() && s.filled.Load() > dirty/4*3 {
+		return true
+	}
 	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for their sake.
-	return s.pg.FrameBytes() > s.fullFrames() && s.pg.DirtyBytes() > s.o.CacheBytes/4
+	return s.pg.FrameBytes() > s.fullFrames() && dirty > s.o.CacheBytes/4
 }
 
 // fullFrames is how many bytes of frames start a checkpoint: what is left of the bound is for those who write meanwhile.
@@ -70,6 +74,17 @@ func (s *Store) checkpointBytes() int64 {
 		bytes = min(bytes, s.o.MaxBytes/8)
 	}
 	return bytes
+}
+
+// mostFilledBytes of pages start a checkpoint if three quarters of them are leaves that rows in order have filled. These are written once,
+// whenever that is: to wait with them gains nothing, and takes memory and log.
+const mostFilledBytes = 16 << 20
+
+func (s *Store) mostFilled() int64 {
+	if s.o.CheckpointBytes > 0 {
+		return s.o.CheckpointBytes / 4
+	}
+	return min(s.checkpointBytes()/4, mostFilledBytes)
 }
 
 // makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is,

@@ -100,3 +100,82 @@ func TestFramesBeginACheckpoint(t *testing.T) {
 	require.True(t, due(s.pg.FrameBytes()))
 	snapshot.Rollback()
 }
+
+// TestRowsInOrderBeginACheckpointEarly: their leaves will be written as they are. Leaves with rows at random will change again.
+func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
+	const bound = 4 << 20 // of the log
+	value := bytes.Repeat([]byte{7}, 100)
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
+	for name, c := range map[string]struct {
+		put   func(tx *Tx, from, n int)
+		early bool
+	}{
+		"one by one": {func(tx *Tx, from, n int) {
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i), value, 0)
+				require.NoError(t, err)
+			}
+		}, true},
+		"in batches": {func(tx *Tx, from, n int) {
+			changes := make([]Change, n)
+			for i := range changes {
+				changes[i] = Change{Key: key(from + i), Value: value}
+			}
+			require.NoError(t, tx.Apply(9, changes, nil))
+		}, true},
+		"at random": {func(tx *Tx, from, n int) {
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i*7919%100_003), value, 0)
+				require.NoError(t, err)
+			}
+		}, false},
+		"a queue": {func(tx *Tx, from, n int) { // never much at a time
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i), value, 0)
+				require.NoError(t, err)
+				_, err = tx.Delete(9, key(i-1000))
+				require.NoError(t, err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			o.CacheBytes, o.CheckpointBytes = 64<<20, bound
+			s := openTest(t, "/a.ebb", o)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			before := s.log.End()
+			for n := 0; s.checkpoints.Load() == 0; n += 500 {
+				update(t, s, func(tx *Tx) { c.put(tx, n, 500) })
+				if s.log.End() > before+2*bound {
+					t.Fatal("no checkpoint")
+				}
+			}
+			logged := int64(s.log.End() - before)
+			if c.early {
+				require.InDelta(t, bound/4, logged, bound/8)
+				require.Zero(t, s.filled.Load())
+			} else {
+				require.Greater(t, logged, int64(bound))
+			}
+		})
+	}
+}
+
+// TestFilledLeavesThatAreGivenUpCountForNothing: a transaction that is rolled back has filled none.
+func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
+	s := openRoomy(t)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	for i := range 1000 {
+		_, err := tx.Put(9, binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.NotZero(t, tx.w.filled)
+	tx.Rollback()
+	require.Zero(t, s.filled.Load())
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(9, []byte("a"), nil, 0)
+		require.NoError(t, err)
+	})
+	require.Zero(t, s.filled.Load())
+}

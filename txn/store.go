@@ -90,6 +90,7 @@ type Store struct {
 	logSince    atomic.Int64 // log position of the last capture
 	namedSince  atomic.Int64 // bytes of values that the log names since then
 	namedBefore atomic.Int64 // the same of the records before it, until the checkpoint that was captured there is durable
+	filled      atomic.Int64 // bytes of leaves that rows in order have filled since the last capture
 	fileBytes   atomic.Int64 // of the last checkpoint
 }
 

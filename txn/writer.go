@@ -40,6 +40,8 @@ type writer struct {
 	named  int64     // bytes of values in extents, and of leaves, that the redo names
 	firm   bool      // a value is among them: durable before the record is written
 
+	filled int // leaves that rows in order have filled and left behind
+
 	laying []byte // leaves that are being laid
 	sums   []byte // their checksums
 
@@ -73,7 +75,7 @@ func (w *writer) begin() {
 	w.spillOver, w.behind = s.o.CacheBytes, 0
 	w.tx = nil
 	w.kept = nil
-	w.lazy, w.named, w.firm = false, 0, false
+	w.lazy, w.named, w.firm, w.filled = false, 0, false, 0
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on
