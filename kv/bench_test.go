@@ -156,6 +156,29 @@ func BenchmarkStoreGet(b *testing.B) {
 	})
 }
 
+// BenchmarkStoreGetLarge gets values of a store of 128 MiB at random, each in a transaction of its own.
+func BenchmarkStoreGetLarge(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%d KiB", size>>10), func(b *testing.B) {
+			db := mustOpen(b, filepath.Join(b.TempDir(), "b.ebb"), nil)
+			defer db.Close()
+			n, v, k := 128<<20/size, make([]byte, size), make([]byte, 16)
+			for i := range n {
+				if err := db.Put(scattered(k, i), v); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(size))
+			var err error
+			for b.Loop() {
+				if v, err = db.GetAppend(v[:0], scattered(k, rand.Intn(n))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkStorePut(b *testing.B) {
 	v := make([]byte, 100)
 	b.Run("NoSync", func(b *testing.B) {

@@ -3,6 +3,7 @@ package kv
 import (
 	"time"
 
+	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/ttl"
 )
 
@@ -52,7 +53,7 @@ func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	return append(make([]byte, 0, len(stored)), stored...), v.left(expiry), nil
+	return appendValue(make([]byte, 0, len(stored)), stored), v.left(expiry), nil
 }
 
 // left is the ttl of a key with that expiry.
@@ -77,7 +78,18 @@ func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	if err != nil {
 		return dst, err
 	}
-	return append(dst, value...), nil
+	return appendValue(dst, value), nil
+}
+
+// appendValue appends a value of the store to dst.
+func appendValue(dst, value []byte) []byte {
+	n := len(dst)
+	if len(value) > cap(dst)-n {
+		return append(dst, value...)
+	}
+	dst = dst[:n+len(value)]
+	prefetch.Copy(dst[n:], value)
+	return dst
 }
 
 // Has says whether key is there.

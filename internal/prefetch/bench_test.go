@@ -3,6 +3,7 @@
 package prefetch
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -41,5 +42,29 @@ func BenchmarkPages(b *testing.B) {
 	})
 	if sum < 0 {
 		b.Fatal("no sum")
+	}
+}
+
+// BenchmarkCopy copies large pieces that lie anywhere in 128 MiB, as the built-in copy does and as Copy does, and one piece again and again.
+func BenchmarkCopy(b *testing.B) {
+	const pageSize = 4096
+	memory := make([]byte, 128<<20)
+	for i := range memory {
+		memory[i] = byte(i)
+	}
+	for _, size := range []int{16 << 10, 64 << 10, 1 << 20} {
+		pages := size/pageSize + 1
+		anywhere := func() int { return rand.IntN(len(memory)/pageSize/pages) * pages * pageSize }
+		to := make([]byte, size)
+		for name, at := range map[string]func() int{"from anywhere": anywhere, "one piece": func() int { return 0 }} {
+			for how, do := range map[string]func(to, from []byte) int{"built in": func(to, from []byte) int { return copy(to, from) }, "Copy": Copy} {
+				b.Run(fmt.Sprintf("%d KiB, %s/%s", size>>10, name, how), func(b *testing.B) {
+					b.SetBytes(int64(size))
+					for b.Loop() {
+						do(to, memory[at()+line:][:size])
+					}
+				})
+			}
+		}
 	}
 }
