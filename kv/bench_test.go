@@ -179,6 +179,44 @@ func BenchmarkStoreGetLarge(b *testing.B) {
 	}
 }
 
+// BenchmarkStoreFirstRead reads each value of a store of 128 MiB once after it was opened, which proves it, and copies none; bytes a second.
+func BenchmarkStoreFirstRead(b *testing.B) {
+	for _, size := range []int{64 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%d KiB", size>>10), func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "b.ebb")
+			db := mustOpen(b, path, nil)
+			n, v := 128<<20/size, make([]byte, size)
+			for i := range n {
+				if err := db.Put(scattered(make([]byte, 16), i), v); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(128 << 20)
+			for b.Loop() {
+				b.StopTimer()
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+				db = mustOpen(b, path, nil)
+				b.StartTimer()
+				read := 0
+				err := db.View(func(tx *kv.Tx) error {
+					for _, v := range tx.All() {
+						read += len(v)
+					}
+					return nil
+				})
+				if err != nil || read != 128<<20 {
+					b.Fatal(read, err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
 func BenchmarkStorePut(b *testing.B) {
 	v := make([]byte, 100)
 	b.Run("NoSync", func(b *testing.B) {
