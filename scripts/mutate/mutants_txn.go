@@ -107,7 +107,7 @@ var storeMutants = []mutant{
 			}
 `, `			panic(r)
 `},
-	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			*f = Finger{}
+	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			f.forget()
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1].set(b, i+1, n+1)`, `			p.finger.way[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
