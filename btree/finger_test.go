@@ -71,7 +71,7 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	var f Finger
-	lost := 0
+	lost, filled := 0, 0
 	for i := range 20_000 {
 		key := fmt.Appendf(nil, "%08d", i)
 		before := f.leaf
@@ -81,8 +81,16 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 		if before != nil && f.leaf == nil {
 			lost++
 		}
+		filled += f.Filled()
 	}
 	require.Equal(t, uint8(3), tree.Depth)
+	require.Equal(t, 20_000/33, filled, "with 33 rows each, all but the last")
+	f = Finger{}
+	for i := range 1000 { // at random in between: leaves are split, and only few at their end
+		_, err := f.Put(m, &tree, fmt.Appendf(nil, "%08d.5", i*7919%20_000), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.Less(t, f.Filled(), 1000/20)
 	require.Less(t, lost, 10)
 	require.False(t, f.Beyond([]byte("0")))
 	m.requireSound(t, tree)

@@ -80,6 +80,7 @@ func (s *Store) checkpointBytes() int64 {
 // whenever that is: to wait with them gains nothing, and takes memory and log.
 const mostFilledBytes = 16 << 20
 
+// mostFilled is that many bytes, or fewer where the log is bound to little. Who sets a bound of the log sets this one.
 func (s *Store) mostFilled() int64 {
 	if s.o.CheckpointBytes > 0 {
 		return s.o.CheckpointBytes / 4
