@@ -10,18 +10,18 @@ import (
 // order, or close together, cost no descent. Its zero value points nowhere.
 //
 // What it knows holds only as long as nothing but its own Put changes the tree and the transaction may still change the pages
-// of the way in place, where they are. Its owner forgets it (*f = Finger{}) when that may have ended, and asks Filled before.
+// of the way in place, where they are. Its owner forgets it (*f = Finger{}) when that may have ended, and takes what was filled before.
 type Finger struct {
 	last      pager.Ref         // leaf of the last put: the finger points there when a second one meets it
 	leaf      []byte            // nil: it points nowhere
 	way       [fingerDepth]step // way[l] is the branch at level l, and its child; way[0] is not used
 	branches  uint8             // above the leaf
 	rightmost bool              // no leaf is right of it
-	filled    int               // see Filled
+	filled    int               // see TakeFilled
 }
 
-// Filled is how many leaves rows in order have filled and left behind since it was last asked.
-func (f *Finger) Filled() int {
+// TakeFilled is how many leaves rows in order have filled and left behind since it was last called.
+func (f *Finger) TakeFilled() int {
 	n := f.filled
 	f.filled = 0
 	return n

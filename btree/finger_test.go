@@ -81,7 +81,7 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 		if before != nil && f.leaf == nil {
 			lost++
 		}
-		filled += f.Filled()
+		filled += f.TakeFilled()
 	}
 	require.Equal(t, uint8(3), tree.Depth)
 	require.Equal(t, 20_000/33, filled, "with 33 rows each, all but the last")
@@ -90,7 +90,7 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 		_, err := f.Put(m, &tree, fmt.Appendf(nil, "%08d.5", i*7919%20_000), make([]byte, 100), 0)
 		require.NoError(t, err)
 	}
-	require.Less(t, f.Filled(), 1000/20)
+	require.Less(t, f.TakeFilled(), 1000/20)
 	require.Less(t, lost, 10)
 	require.False(t, f.Beyond([]byte("0")))
 	m.requireSound(t, tree)

@@ -52,7 +52,8 @@ type Options struct {
 	CacheBytes int64
 	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
 	MaxBytes int64
-	// CheckpointBytes of log start a checkpoint, and a quarter of that in pages that rows in order have filled; 0: chosen from the store's size.
+	// CheckpointBytes of log start a checkpoint, or a quarter as much to write of which rows in order have filled most; 0: chosen from the
+	// store's size.
 	CheckpointBytes int64
 	// Clock is read once per transaction, to whole milliseconds. nil: the system's clock.
 	Clock func() time.Time

@@ -101,7 +101,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			i++
 		}
 	}
-	w.filled += f.Filled()
+	w.filled += f.TakeFilled()
 	if changed {
 		w.set(id, s.t)
 		w.scout.followed(id, w.s.stamps)

@@ -66,7 +66,7 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	if was, err = f.Put(w, &s.t, key, value, tag); err != nil {
 		return was, err // of a tree that is half changed: nobody looks at it again
 	}
-	w.filled += f.Filled()
+	w.filled += f.TakeFilled()
 	w.set(id, s.t)
 	w.fingersAt = w.mods
 	return was, nil

@@ -82,10 +82,11 @@ const mostFilledBytes = 16 << 20
 
 // mostFilled is that many bytes, or fewer where the log is bound to little. Who sets a bound of the log sets this one.
 func (s *Store) mostFilled() int64 {
-	if s.o.CheckpointBytes > 0 {
-		return s.o.CheckpointBytes / 4
+	bytes := s.checkpointBytes() / 4
+	if s.o.CheckpointBytes == 0 {
+		bytes = min(bytes, mostFilledBytes)
 	}
-	return min(s.checkpointBytes()/4, mostFilledBytes)
+	return bytes
 }
 
 // makeRoom makes a transaction wait for the running checkpoint while frames are used up, or, under MaxBytes, the log is,
