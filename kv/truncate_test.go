@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/platformtest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -31,9 +32,7 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	at := fileOfRows(t)
 	db, err := kv.Open(at, nil)
 	require.NoError(t, err)
-	if err := os.Truncate(at, 4*4096); err != nil {
-		t.Skip("an open file cannot be cut short here:", err)
-	}
+	platformtest.MayRefuse(t, os.Truncate(at, 4*4096), "windows")
 	key := []byte("k00050000")
 	_, err = db.Get(key)
 	require.ErrorIs(t, err, kv.ErrCorrupt)
@@ -68,9 +67,7 @@ func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 		for i := range 2000 {
 			b.Delete(fmt.Appendf(nil, "k%08d", i*7919%100_000))
 		}
-		if err := os.Truncate(at, 4*4096); err != nil {
-			t.Skip("an open file cannot be cut short here:", err)
-		}
+		platformtest.MayRefuse(t, os.Truncate(at, 4*4096), "windows")
 		require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrCorrupt)
 		_ = db.Close()
 	}
@@ -110,9 +107,7 @@ func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 
 			file, err := os.ReadFile(at)
 			require.NoError(t, err)
-			if err := os.Truncate(at, int64(bytes.LastIndex(file, value[:4096]))); err != nil {
-				t.Skip("an open file cannot be cut short here:", err)
-			}
+			platformtest.MayRefuse(t, os.Truncate(at, int64(bytes.LastIndex(file, value[:4096]))), "windows")
 			got, err = get(db)
 			require.ErrorIs(t, err, kv.ErrCorrupt)
 			require.Empty(t, got)
@@ -146,9 +141,7 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 			db, err = kv.Open(at, nil)
 			require.NoError(t, err)
 			require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CF("f200").Put([]byte("k"), nil) }))
-			if err := os.Truncate(at, 3*4096); err != nil {
-				t.Skip("an open file cannot be cut short here:", err)
-			}
+			platformtest.MayRefuse(t, os.Truncate(at, 3*4096), "windows")
 			require.ErrorIs(t, checkpoint(db), kv.ErrCorrupt)
 			require.ErrorIs(t, db.Put([]byte("k"), nil), map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name])
 			_ = db.Close()

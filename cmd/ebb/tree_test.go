@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/platformtest"
 )
 
 // files gives all regular files below dir.
@@ -91,9 +93,7 @@ func TestImportWithPrefixAndFamily(t *testing.T) {
 func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
 	src := t.TempDir()
 	writeFile(t, filepath.Join(src, "a"), "a")
-	if err := os.Symlink("a", filepath.Join(src, "link")); err != nil {
-		t.Skip("no symbolic links here: ", err)
-	}
+	platformtest.MayRefuse(t, os.Symlink("a", filepath.Join(src, "link")), "windows")
 	s := filepath.Join(src, "own.ebb")
 	m := object(t, good(t, "import", s, src, "--json"))
 	require.Equal(t, 1.0, m["files"])
@@ -110,9 +110,7 @@ func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
 	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"}, want...) {
 		writeFile(t, filepath.Join(src, name), "x")
 	}
-	if err := os.Symlink(src, link); err != nil {
-		t.Skip("no symbolic links here: ", err)
-	}
+	platformtest.MayRefuse(t, os.Symlink(src, link), "windows")
 	t.Chdir(src)
 	for _, dir := range []string{src, link, ".", filepath.Join(link, "d", "..")} {
 		for _, store := range []string{filepath.Join(src, "a.ebb"), filepath.Join(link, "a.ebb"), "a.ebb"} {
@@ -132,9 +130,7 @@ func TestImportThroughALinkSkipsTheStoreThatIsThere(t *testing.T) {
 	root := t.TempDir()
 	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
 	writeFile(t, filepath.Join(src, "a"), "a")
-	if err := os.Symlink(src, link); err != nil {
-		t.Skip("no symbolic links here: ", err)
-	}
+	platformtest.MayRefuse(t, os.Symlink(src, link), "windows")
 	s := filepath.Join(link, "own.ebb")
 	good(t, "import", s, link)
 	good(t, "import", s, link)
@@ -147,9 +143,7 @@ func TestImportReportsPathsThatAreNoKeysAtTheEnd(t *testing.T) {
 	writeFile(t, filepath.Join(src, "z"), "z")
 	long := filepath.Join(strings.Repeat("d", 200), strings.Repeat("e", 200), strings.Repeat("f", 200), strings.Repeat("g", 200),
 		strings.Repeat("h", 200), strings.Repeat("i", 200))
-	if err := os.MkdirAll(filepath.Join(src, long), 0o777); err != nil {
-		t.Skip("no long paths here: ", err)
-	}
+	platformtest.MayRefuse(t, os.MkdirAll(filepath.Join(src, long), 0o777), "windows", "darwin", "freebsd")
 	writeFile(t, filepath.Join(src, long, "file"), "x")
 	a := ebb(t, "import", s, src)
 	require.Equal(t, exitError, a.code)
@@ -163,9 +157,7 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	dir := filepath.Join(outer, "inner")
 	bad := []string{"../escape", "/etc/escape", "a/../../escape", "a/./b", "a//b", "..", "x/", "link/escape"}
 	require.NoError(t, os.MkdirAll(dir, 0o777))
-	if err := os.Symlink(outer, filepath.Join(dir, "link")); err != nil {
-		t.Skip("no symbolic links here: ", err)
-	}
+	platformtest.MayRefuse(t, os.Symlink(outer, filepath.Join(dir, "link")), "windows")
 	for _, k := range append(bad, "fine/file") {
 		good(t, "put", s, k, "v")
 	}
@@ -198,9 +190,7 @@ func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
 func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
 	s, dir := storePath(t), t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, evil), 0o777); err != nil {
-		t.Skip("no such names here: ", err)
-	}
+	platformtest.MayRefuse(t, os.Mkdir(filepath.Join(dir, evil), 0o777), "windows", "darwin")
 	good(t, "put", s, evil, "v")
 	a := ebb(t, "export", s, dir, "--overwrite") // The file is a directory, and the system's error names it too.
 	require.Equal(t, exitError, a.code)

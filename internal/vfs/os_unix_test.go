@@ -65,17 +65,3 @@ func TestSymbolicLinksAreFollowed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 }
-
-func TestGrowReservesBlocks(t *testing.T) {
-	f, err := OS.Open(filepath.Join(t.TempDir(), "a"), Write|Create)
-	require.NoError(t, err)
-	require.NoError(t, f.Grow(1<<20))
-	var st unix.Stat_t
-	require.NoError(t, unix.Stat(f.(*osFile).f.Name(), &st))
-	require.EqualValues(t, 1<<20, st.Size)
-	if st.Blocks == 0 {
-		t.Skip("this file system reserves nothing")
-	}
-	require.GreaterOrEqual(t, st.Blocks*512, int64(1<<20))
-	require.NoError(t, f.Close())
-}
