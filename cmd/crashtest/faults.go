@@ -24,6 +24,7 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 	var o fuzz.Options
 	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
+	f.IntVar(&o.Most, "most", 0, "end after so many runs in which the fault happened; 0: no bound")
 	f.IntVar(&o.Length, "len", 1, "operations of an enumerated sequence, at most")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
 	least := f.Int("min", 0, "fail with fewer runs in which the fault happened than this")
