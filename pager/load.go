@@ -1,26 +1,51 @@
 package pager
 
+import "cmp"
+
 // A Loader gives the open transaction pages that are filled once and not read before it commits, and writes them early, many
 // at a time, into the free space that they were given. They never have frames: on memory that nobody has touched before,
 // those would cost more than all else that a bulk load does. Writer lock.
 //
+// A goroutine writes pages while the next ones are filled, and another one has the disk keep what is written: a disk may do little until it is
+// told to, and would be waited for at the end.
+//
 // Crash order: nothing that a durable state reaches is touched, and the sync of the next checkpoint covers what was written.
 type Loader struct {
-	p   *Pager
-	buf []byte // the pages of ids, one behind the other
-	ids []Pgid // handed out and not written yet
+	p     *Pager
+	pages loaded      // handed out, to be filled
+	full  chan loaded // to who writes; has room for all; nil: there is no goroutine
+	empty chan loaded // back from there; has room for all
+	end   chan error  // of capacity 1: the first failure, from the goroutine that has ended
 }
 
-// NewLoader makes a Loader. Who drops it without Flush drops the pages that are not written yet.
-func (p *Pager) NewLoader() *Loader {
+// loaded are pages in memory, and what became of those that were in the same memory before.
+type loaded struct {
+	buf []byte // room for cap(ids) pages, one behind the other
+	ids []Pgid
+	err error
+}
+
+const (
+	// loadBuffers are one to be filled, one that is written, and one between them, for as long as a goroutine takes to wake.
+	loadBuffers = 3
+	// loadSync is how many bytes are worth a sync of their own.
+	loadSync = 8 << 20
+	// loadAhead bounds the bytes that are written while a sync is under way: the system is not to be filled with what waits for a slow disk.
+	loadAhead = 8 * loadSync
+)
+
+// NewLoader makes a Loader. Drop ends it.
+func (p *Pager) NewLoader() *Loader { return &Loader{p: p, pages: p.newLoaded()} }
+
+func (p *Pager) newLoaded() loaded {
 	n := stagingBytes / p.pageSize
-	return &Loader{p: p, buf: make([]byte, n*p.pageSize), ids: make([]Pgid, 0, n)}
+	return loaded{buf: make([]byte, n*p.pageSize), ids: make([]Pgid, 0, n)}
 }
 
-// Full says that Flush has to come before the next page.
-func (l *Loader) Full() bool { return len(l.ids) == cap(l.ids) }
+// Full says that Write has to come before the next page.
+func (l *Loader) Full() bool { return len(l.pages.ids) == cap(l.pages.ids) }
 
-// New returns a page with unknown content, owned by the transaction with this serial, to be filled before Flush.
+// New returns a page with unknown content, owned by the transaction with this serial, to be filled before Write.
 func (l *Loader) New(owner uint64) (Pgid, []byte, error) {
 	p := l.p
 	id, err := p.take(false)
@@ -30,22 +55,92 @@ func (l *Loader) New(owner uint64) (Pgid, []byte, error) {
 	s := p.table.slot(id)
 	p.dropFrame(s) // one that a page on the hot stack kept
 	s.owner = owner
-	at := len(l.ids) * p.pageSize
-	l.ids = append(l.ids, id)
-	return id, l.buf[at : at+p.pageSize : at+p.pageSize], nil
+	at := len(l.pages.ids) * p.pageSize
+	l.pages.ids = append(l.pages.ids, id)
+	return id, l.pages.buf[at : at+p.pageSize : at+p.pageSize], nil
 }
 
-// Flush writes the pages and lets the disk begin with them, so that the sync at the end finds little to do.
-func (l *Loader) Flush() error {
-	size := l.p.pageSize
-	for ids, b := l.ids, l.buf; len(ids) > 0; {
+// Write begins to write the pages. An error may be about those of an earlier call.
+func (l *Loader) Write() error {
+	if l.p.o.Inline {
+		return l.writeHere()
+	}
+	if l.full == nil {
+		l.full, l.empty, l.end = make(chan loaded, loadBuffers), make(chan loaded, loadBuffers), make(chan error, 1)
+		for range loadBuffers - 1 {
+			l.empty <- l.p.newLoaded()
+		}
+		go l.p.writeLoads(l.full, l.empty, l.end)
+	}
+	l.full <- l.pages
+	l.pages = <-l.empty
+	return l.pages.err
+}
+
+func (l *Loader) writeHere() error {
+	err := l.p.writeLoaded(l.pages)
+	l.pages.ids = l.pages.ids[:0]
+	return err
+}
+
+// Finish writes the pages that are left, and waits until all are written.
+func (l *Loader) Finish() error {
+	if l.full == nil {
+		return l.writeHere()
+	}
+	l.full <- l.pages
+	return l.Drop()
+}
+
+// Drop forgets the pages that are left. Nothing of others is written any more when it returns, so that their numbers may be given back, and
+// it is told whether all of them were.
+func (l *Loader) Drop() error {
+	if l.full == nil {
+		return nil
+	}
+	close(l.full)
+	l.full = nil
+	return <-l.end
+}
+
+// writeLoads writes pages until there are no more, and has them synced from time to time.
+func (p *Pager) writeLoads(full <-chan loaded, empty chan<- loaded, end chan<- error) {
+	var first error
+	var syncing chan error // nil: no sync is under way
+	bytes := 0             // since the last one began
+	wait := func() {
+		first, syncing = cmp.Or(first, <-syncing), nil
+	}
+	for d := range full {
+		if first == nil {
+			first = p.writeLoaded(d)
+			bytes += len(d.ids) * p.pageSize
+		}
+		if syncing != nil && (len(syncing) > 0 || bytes >= loadAhead) {
+			wait()
+		}
+		if syncing == nil && bytes >= loadSync && first == nil {
+			done := make(chan error, 1)
+			syncing, bytes = done, 0
+			go func() { done <- p.SyncExtents() }()
+		}
+		d.ids, d.err = d.ids[:0], first
+		empty <- d
+	}
+	if syncing != nil {
+		wait()
+	}
+	end <- first
+}
+
+func (p *Pager) writeLoaded(d loaded) error {
+	for ids, b := d.ids, d.buf; len(ids) > 0; {
 		n := consecutive(ids)
-		if err := l.p.writeRun(ids[:n], b[:n*size]); err != nil {
+		if err := p.writeRun(ids[:n], b[:n*p.pageSize]); err != nil {
 			return err
 		}
-		ids, b = ids[n:], b[n*size:]
+		ids, b = ids[n:], b[n*p.pageSize:]
 	}
-	l.ids = l.ids[:0]
 	return nil
 }
 
@@ -65,9 +160,6 @@ func (p *Pager) writeRun(ids []Pgid, b []byte) error {
 	}
 	off := int64(ids[0]) * int64(p.pageSize)
 	if err := p.writeAt(b, off); err != nil {
-		return err
-	}
-	if err := p.startWriteBack(int64(ids[0])*int64(p.pageSize), int64(len(ids))*int64(p.pageSize)); err != nil {
 		return err
 	}
 	p.pagesWritten.Add(uint64(len(ids)))

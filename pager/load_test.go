@@ -2,7 +2,9 @@ package pager
 
 import (
 	"bytes"
+	"cmp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,8 +26,6 @@ func loadPage(t testing.TB, l *Loader, fill byte) Ref {
 func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
-		f := &backFile{File: p.file}
-		p.file = f
 		id, _, err := p.New(7)
 		require.NoError(t, err)
 		require.NoError(t, p.Unused(id, 1), "it keeps its frame for whoever takes it next")
@@ -39,12 +39,9 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		}
 		require.Len(t, refs, stagingBytes/MinPageSize)
 		require.Equal(t, id, refs[0].Pgid)
-		require.NoError(t, l.Flush())
-		first := int64(refs[0].Pgid) * MinPageSize
-		require.Equal(t, [][2]int64{{first, 3 * MinPageSize}, {first + 4*MinPageSize, stagingBytes - 3*MinPageSize}}, f.started)
+		require.NoError(t, l.Write())
 		last := loadPage(t, l, 99)
-		require.NoError(t, l.Flush())
-		require.NoError(t, l.Flush(), "with nothing to do")
+		require.NoError(t, l.Finish())
 		refs = append(refs, last)
 
 		look := func(base Epoch) {
@@ -88,7 +85,7 @@ func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
 		for fill := byte(1); fill < 4; fill++ {
 			l := p.NewLoader()
 			ref := loadPage(t, l, fill)
-			require.NoError(t, l.Flush())
+			require.NoError(t, l.Finish())
 			require.Equal(t, uint64(3), p.Pages())
 			page, err := p.Page(ref, p.LastMeta().Epoch)
 			require.NoError(t, err)
@@ -100,19 +97,152 @@ func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
 	})
 }
 
-func TestLoaderSaysWhatFailed(t *testing.T) {
-	for name, broken := range map[string]func(f vfs.File) vfs.File{
-		"write":      func(f vfs.File) vfs.File { return &brokenFile{File: f, write: errBroken} },
-		"write back": func(f vfs.File) vfs.File { return &backFile{File: f, err: errBroken} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := memoryBed().newPager(t, MinPageSize)
-			l := p.NewLoader()
-			loadPage(t, l, 1)
-			p.file = broken(p.file)
-			require.ErrorIs(t, l.Flush(), errBroken)
-		})
+// heldFile holds up each write and each sync until it is told to go on, if there is somebody to tell it.
+type heldFile struct {
+	vfs.File
+	writing chan int64 // gets the offset; nil: writes are not held up
+	syncing chan bool  // nil: nor are syncs
+	goOn    chan error
+}
+
+func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
+	if f.writing != nil {
+		f.writing <- off
+		if err := <-f.goOn; err != nil {
+			return 0, err
+		}
 	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f *heldFile) Sync() error { return f.SyncData() }
+
+func (f *heldFile) SyncData() error {
+	if f.syncing != nil {
+		f.syncing <- true
+		if err := <-f.goOn; err != nil {
+			return err
+		}
+	}
+	return f.File.SyncData()
+}
+
+// requireHeld says that fn does not return before somebody goes on.
+func requireHeld(t *testing.T, fn func() error, goOn func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() { done <- fn() }()
+	select {
+	case <-done:
+		t.Fatal("it did not wait")
+	case <-time.After(20 * time.Millisecond): // for who does not wait to come by
+	}
+	goOn()
+	require.NoError(t, <-done)
+}
+
+// TestLoadedPagesAreFilledWhileOthersAreWritten, as many as there is memory for, and those that are being written stay as they are.
+func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
+	p.file = f
+	l := p.NewLoader()
+	var refs []Ref
+	fill := func(pages byte) int64 {
+		first := len(refs)
+		for range pages {
+			refs = append(refs, loadPage(t, l, byte(len(refs))))
+		}
+		return int64(refs[first].Pgid) * MinPageSize
+	}
+	var at [loadBuffers + 1]int64
+	for i := range loadBuffers - 1 {
+		at[i] = fill(5)
+		require.NoError(t, l.Write())
+	}
+	at[loadBuffers-1] = fill(7)
+	require.Equal(t, at[0], <-f.writing)
+	requireHeld(t, l.Write, func() { f.goOn <- nil })
+	at[loadBuffers] = fill(3)
+	requireHeld(t, l.Finish, func() {
+		for _, off := range at[1:] {
+			require.Equal(t, off, <-f.writing)
+			f.goOn <- nil
+		}
+	})
+	for i, ref := range refs {
+		page, err := p.Page(ref, p.LastMeta().Epoch)
+		require.NoError(t, err)
+		require.Equal(t, byte(i), filled(page))
+	}
+}
+
+// TestLoaderThatIsDroppedWritesNoMore: what is under way has ended, and what was only filled is forgotten.
+func TestLoaderThatIsDroppedWritesNoMore(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
+	p.file = f
+	l := p.NewLoader()
+	require.NoError(t, l.Drop(), "of nothing")
+	loadPage(t, l, 1)
+	require.NoError(t, l.Write())
+	<-f.writing
+	loadPage(t, l, 2)
+	requireHeld(t, l.Drop, func() { f.goOn <- nil })
+	require.NoError(t, l.Drop(), "a second time")
+}
+
+// loadBytes has l give and write pages of so many bytes.
+func loadBytes(t *testing.T, l *Loader, bytes int) (err error) {
+	for range bytes / MinPageSize {
+		loadPage(t, l, 1)
+		if l.Full() {
+			err = cmp.Or(err, l.Write())
+		}
+	}
+	return err
+}
+
+// TestLoadIsSyncedAsItComes, by one at a time, while more is written, and no more than is good for the system.
+func TestLoadIsSyncedAsItComes(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	f := &heldFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
+	p.file = f
+	l := p.NewLoader()
+	require.NoError(t, loadBytes(t, l, loadSync))
+	<-f.syncing
+	require.NoError(t, loadBytes(t, l, loadAhead))
+	requireHeld(t, func() error { return loadBytes(t, l, loadBuffers*stagingBytes) }, func() {
+		f.goOn <- nil
+		<-f.syncing
+	})
+	requireHeld(t, l.Finish, func() { f.goOn <- nil })
+}
+
+func TestLoaderSaysWhatFailed(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		p := memoryBed().newPager(t, MinPageSize)
+		p.o.Inline = inline
+		p.file = &brokenFile{File: p.file, write: errBroken}
+		l := p.NewLoader()
+		var err error
+		for i := 0; err == nil; i++ {
+			require.LessOrEqual(t, i, 2*loadBuffers, "it goes on and on")
+			loadPage(t, l, 1)
+			err = l.Write()
+		}
+		require.ErrorIs(t, err, errBroken)
+		loadPage(t, l, 2)
+		require.ErrorIs(t, l.Finish(), errBroken)
+	}
+	t.Run("sync", func(t *testing.T) {
+		p := memoryBed().newPager(t, MinPageSize)
+		p.file = &brokenFile{File: p.file, sync: errBroken, data: errBroken}
+		l := p.NewLoader()
+		_ = loadBytes(t, l, loadSync)
+		require.ErrorIs(t, l.Finish(), errBroken)
+		require.ErrorIs(t, p.unsynced(), errBroken, "nobody else may take the pages for durable")
+	})
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.Bound(1)

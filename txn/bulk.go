@@ -100,6 +100,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
 	l := &loader{writer: w, pages: s.pg.NewLoader()}
+	defer func() { _ = l.s.dataError(l.pages.Drop()) }() // whatever ends the load: pages that go back are not written any more
 	b := tree.NewBuilder(l)
 	n := 0
 	for key, value := range rows {
@@ -116,7 +117,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 	if err != nil {
 		return t, err
 	}
-	return t, l.flush()
+	return t, s.dataError(l.pages.Finish())
 }
 
 // loader is the writer of a bulk load: its pages are written as they come, and have no frames.
@@ -128,7 +129,7 @@ type loader struct {
 // New leaves what is behind the header as it is.
 func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if l.pages.Full() {
-		if err := l.flush(); err != nil {
+		if err := l.s.dataError(l.pages.Write()); err != nil {
 			return pager.Ref{}, nil, err
 		}
 	}
@@ -141,5 +142,3 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
 	return ref, b, nil
 }
-
-func (l *loader) flush() error { return l.s.dataError(l.pages.Flush()) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"runtime"
 	"testing"
 	"time"
 
@@ -104,6 +105,52 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	read.Rollback()
 	_, err = s.BulkLoad(nil, create(id+2), id+2, rowsUpTo(0))
 	require.NoError(t, err, "an empty load is one too")
+}
+
+// TestBulkLoadThatFailsWaitsForItsWrites: the pages that it gives back are not written any more when others take them.
+func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
+	for name, last := range map[string]func(yield func(key, value []byte) bool){
+		"error": func(yield func(key, value []byte) bool) { yield(nil, nil) },
+		"panic": func(func(key, value []byte) bool) { panic("in the rows") },
+		"exit":  func(func(key, value []byte) bool) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := &watchedFS{FS: vfs.NewMemory()}
+			o := testOptions(fs)
+			o.Inline, o.CheckpointBytes = false, 1<<30
+			s := openTest(t, "/a.ebb", o)
+			writing, goOn := make(chan bool), make(chan bool)
+			fs.wrote = func(off, n int64) {
+				if n > 1<<16 {
+					writing <- true
+					<-goOn
+				}
+			}
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				_, _ = s.BulkLoad(nil, create(9), 9, func(yield func(key, value []byte) bool) {
+					for key, value := range wideRows(1200) { // more than one write, less than two
+						yield(key, value)
+					}
+					<-writing
+					last(yield)
+				})
+			}()
+			select {
+			case <-done:
+				t.Fatal("somebody still writes")
+			case <-time.After(20 * time.Millisecond): // for who does not wait to come by
+			}
+			goOn <- true
+			<-done
+			fs.wrote = nil
+			require.NoError(t, s.failure())
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			requireSound(t, s)
+		})
+	}
 }
 
 // TestBulkLoadIsWrittenAsItComes: a load of any size needs a buffer and no frames. One that fails late gives the pages back
