@@ -18,6 +18,7 @@ type Builder struct {
 
 	buf   []byte   // cells of the leaf being filled, one behind the other
 	offs  []uint16 // of the cells in buf
+	over  uint64   // rowsOverflow, if one of them has its value elsewhere
 	last  []byte   // key added last; in buf
 	spine []spine
 }
@@ -68,6 +69,9 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 			return err
 		}
 	}
+	if c.info&infoOverflow != 0 {
+		b.over = rowsOverflow
+	}
 	at := len(b.buf)
 	b.buf = b.buf[:at+n]
 	c.write(b.buf[at:])
@@ -87,13 +91,16 @@ func (b *Builder) flushLeaf(next []byte) error {
 	if len(b.spine) == 0 {
 		b.grow(nil)
 	}
-	if err := b.child(1, ref, summary(p)); err != nil {
+	if err := b.child(1, ref, b.leafRows()); err != nil {
 		return err
 	}
-	b.buf, b.offs = b.buf[:0], b.offs[:0]
+	b.buf, b.offs, b.over = b.buf[:0], b.offs[:0], 0
 	b.separate(1, next)
 	return nil
 }
+
+// leafRows is summary of the leaf being filled, without a look at its cells.
+func (b *Builder) leafRows() uint64 { return uint64(len(b.offs)) | b.over }
 
 // separate keeps the separator in front of the next child of level.
 func (b *Builder) separate(level int, next []byte) {
@@ -190,7 +197,7 @@ func (b *Builder) finish() (Tree, error) {
 	if len(b.spine) == 0 {
 		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
 	}
-	if err := b.child(1, ref, summary(p)); err != nil {
+	if err := b.child(1, ref, b.leafRows()); err != nil {
 		return Tree{}, err
 	}
 	for level := 1; ; level++ {

@@ -100,7 +100,8 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
 	l := &loader{writer: w, pages: s.pg.NewLoader()}
-	defer func() { _ = l.s.dataError(l.pages.Drop()) }() // whatever ends the load: pages that go back are not written any more
+	whole := false
+	defer func() { l.end(whole) }()
 	b := tree.NewBuilder(l)
 	n := 0
 	for key, value := range rows {
@@ -117,13 +118,16 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 	if err != nil {
 		return t, err
 	}
-	return t, s.dataError(l.pages.Finish())
+	err = s.dataError(l.pages.Finish())
+	whole = err == nil
+	return t, err
 }
 
 // loader is the writer of a bulk load: its pages are written as they come, and have no frames.
 type loader struct {
 	*writer
 	pages *pager.Loader
+	runs  []run // of pages, one after the other as a rule: a list of all of them would cost more than their cells
 }
 
 // New leaves what is behind the header as it is.
@@ -137,8 +141,27 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, l.s.spaceError(err)
 	}
-	l.taken = append(l.taken, run{id, 1})
+	if n := len(l.runs); n > 0 && l.runs[n-1].id+pager.Pgid(l.runs[n-1].n) == id {
+		l.runs[n-1].n++
+	} else {
+		l.runs = append(l.runs, run{id, 1})
+	}
 	ref := pager.Ref{Pgid: id, Epoch: l.s.epoch}
 	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
 	return ref, b, nil
+}
+
+// end tells the transaction which pages it has taken, whatever ends the load. Those that go back are not written any more, and go one by one: there
+// is something to be forgotten of each.
+func (l *loader) end(whole bool) {
+	_ = l.s.dataError(l.pages.Drop())
+	if whole {
+		l.taken = append(l.taken, l.runs...)
+		return
+	}
+	for _, r := range l.runs {
+		for i := range r.n {
+			l.taken = append(l.taken, run{r.id + pager.Pgid(i), 1})
+		}
+	}
 }
