@@ -167,7 +167,7 @@ func (c *Cursor) Last() bool {
 
 // Seek moves to the first row whose key is at least key.
 func (c *Cursor) Seek(key []byte) bool {
-	if !c.seek(key) {
+	if !c.seek(key, true) {
 		return false
 	}
 	if c.i < c.n {
@@ -178,10 +178,11 @@ func (c *Cursor) Seek(key []byte) bool {
 }
 
 // SeekBefore moves to the last row whose key is below key.
-func (c *Cursor) SeekBefore(key []byte) bool { return c.seek(key) && c.Prev() }
+func (c *Cursor) SeekBefore(key []byte) bool { return c.seek(key, false) && c.Prev() }
 
-// seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe behind the last.
-func (c *Cursor) seek(key []byte) bool {
+// seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe behind the last. forward is which way a walk from
+// there goes.
+func (c *Cursor) seek(key []byte, forward bool) bool {
 	c.b, c.i, c.n = nil, 0, 0
 	if c.err != nil || c.tree.Depth == 0 {
 		return false
@@ -204,6 +205,9 @@ func (c *Cursor) seek(key []byte) bool {
 		i := branchSearch(b, n, key)
 		c.path[level] = step{b, i, n}
 		ref = childRef(b, n, i)
+		if level == 1 {
+			c.meet(b, n, i, forward)
+		}
 	}
 }
 

@@ -44,6 +44,32 @@ const (
 	setOutSteps = 2
 )
 
+// meetLeaves is how many leaves behind that of a seek are met.
+const meetLeaves = 4
+
+// meet asks for the first lines of the leaves that a walk within bounds goes to from child i of a branch, that one first, if they are several. A hint to a page that nobody looked
+// at lately waits until it is known where the page is, which may take as long as a line of memory; hints that come one right after the other find
+// out at the same time.
+func (c *Cursor) meet(b []byte, n, i int, forward bool) {
+	bound, step := c.hi, 1
+	if !forward {
+		bound, step = c.lo, -1
+	}
+	if bound == nil {
+		return
+	}
+	behind := (branchSearch(b, n, bound) - i) * step
+	if behind <= 0 {
+		return
+	}
+	var pages [1 + meetLeaves][]byte
+	some := pages[:min(1+behind, len(pages))]
+	for k := range some {
+		some[k] = c.r.Near(childRef(b, n, i+k*step), 1)
+	}
+	prefetch.Each(some)
+}
+
 // setOut is called when it shows which way a cursor goes from the row of a seek. Nobody has asked for the cells of this leaf:
 // those that come first are asked for at once.
 func (c *Cursor) setOut(forward bool) {

@@ -91,3 +91,45 @@ func TestWalkAsksForEachNextLeafOnce(t *testing.T) {
 		require.NotEmpty(t, c.look.rest)
 	}
 }
+
+// TestSeekMeetsTheLeavesOfItsRange, those that a walk within bounds comes to and no other, and the first of them only if they are many.
+func TestSeekMeetsTheLeavesOfItsRange(t *testing.T) {
+	r := &nearReader{memory: newMemory(4096)}
+	var tree Tree
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+	for i := range 1000 {
+		_, err := Put(r.memory, &tree, key(i), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.Equal(t, uint8(2), tree.Depth)
+	root, err := r.Page(tree.Root)
+	require.NoError(t, err)
+	n := count(root)
+	leafOf := func(k []byte) int { return branchSearch(root, n, k) }
+	for _, bounds := range [][2][]byte{
+		{key(500), key(501)}, {key(500), key(560)}, {key(500), key(990)}, {key(0), key(5000)}, {key(990), key(5000)},
+		{key(500), key(400)}, {key(500), key(500)}, {key(500), nil}, {nil, key(500)},
+	} {
+		for _, forward := range []bool{true, false} {
+			var c Cursor
+			c.Reset(r, tree)
+			c.Bound(bounds[0], bounds[1])
+			from, bound, step := bounds[0], bounds[1], 1
+			if !forward {
+				from, bound, step = bounds[1], bounds[0], -1
+			}
+			if from == nil {
+				continue
+			}
+			var want []pager.Ref
+			if bound != nil && leafOf(bound) != leafOf(from) {
+				for i := leafOf(from); (leafOf(bound)-i)*step >= 0 && len(want) <= meetLeaves; i += step {
+					want = append(want, childRef(root, n, i))
+				}
+			}
+			r.asked = nil
+			require.True(t, c.seek(from, forward))
+			require.Equal(t, want, r.asked, "forward %v, %q", forward, bounds)
+		}
+	}
+}

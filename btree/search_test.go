@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestHeadsAreFoundInAnyNumberOfThem holds the searches for a head to a count of what is before it: few heads and many,
@@ -38,6 +41,45 @@ func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 				}
 				require.Equal(t, below, lower32(leaf, n, uint32(h>>32)), "%d heads, %x", n, h)
 				require.Equal(t, 1+upTo, upper64(branch, n+1, h), "%d heads, %x", n, h)
+			}
+		}
+	}
+}
+
+// TestRowsWithOneHeadAreFound holds the search of a leaf to one row after the other, where many keys are equal as far as their heads go.
+func TestRowsWithOneHeadAreFound(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		shared, tail := bytes.Repeat([]byte("p"), r.IntN(6)), 1+r.IntN(9)
+		some := func() []byte {
+			key := append(bytes.Clone(shared), bytes.Repeat([]byte{byte(r.IntN(2))}, 5)...)
+			for range r.IntN(tail) {
+				key = append(key, byte(r.IntN(3)))
+			}
+			return key
+		}
+		_, b, _ := newMemory(4096).New(pager.KindLeaf, 0)
+		initLeaf(b)
+		var keys [][]byte
+		for range 1 + r.IntN(60) {
+			var c cell
+			c.set(some(), nil, 0)
+			at, found, same := leafSearch(b, count(b), c.key)
+			if !found {
+				leafInsert(b, at, &c, same)
+				keys = slices.Insert(keys, at, c.key)
+			}
+		}
+		require.True(t, slices.IsSortedFunc(keys, bytes.Compare))
+		for range 100 {
+			key := some()
+			key = key[:r.IntN(len(key)+1)]
+			want, has := slices.BinarySearchFunc(keys, key, bytes.Compare)
+			at, found, _ := leafSearch(b, count(b), key)
+			require.Equal(t, []any{want, has}, []any{at, found}, "%q in %q", key, keys)
+			i, off := leafFind(b, count(b), key)
+			if require.Equal(t, has, off > 0); has {
+				require.Equal(t, want, i)
 			}
 		}
 	}
