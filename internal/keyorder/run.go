@@ -32,7 +32,18 @@ func (r *Run) Add(key []byte, place uint32) {
 	if r.prefix < before {
 		r.stale = len(r.keys)
 	}
-	r.keys = append(r.keys, uint64(head(key[r.prefix:]))<<32|uint64(place))
+	r.keys = append(room(r.keys, 1), uint64(head(key[r.prefix:]))<<32|uint64(place))
+}
+
+// room returns s with room for n more. Each growth is memory that nobody has touched: append would grow large slices by a quarter only, and slices.Grow
+// clears what it adds.
+func room[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	grown := make([]T, len(s), max(len(s)+n, 2*len(s), 64))
+	copy(grown, s)
+	return grown
 }
 
 // Places appends the places of all keys to dst in the order of the keys, those of one key in their own order. key returns the
@@ -44,6 +55,7 @@ func (r *Run) Places(dst []uint32, key func(place uint32) []byte) []uint32 {
 	r.stale = 0
 	r.spare = sortByHead(r.keys, r.spare)
 	sortEqualHeads(r.keys, key)
+	dst = room(dst, len(r.keys))
 	for _, k := range r.keys {
 		dst = append(dst, uint32(k))
 	}
