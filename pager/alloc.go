@@ -151,9 +151,16 @@ func (p *Pager) writeAt(b []byte, off int64) error {
 	return nil
 }
 
-// Unused takes back pages that an open transaction took and no committed state ever reached. A single page keeps its
+// Unused takes back pages that an open transaction took and no committed state ever reached, of an extent or one by one. A single page keeps its
 // frame for whoever takes it next.
 func (p *Pager) Unused(id Pgid, n uint64) error {
+	for i := Pgid(1); i < Pgid(n); i++ {
+		if s := p.table.peek(id + i); s != nil {
+			s.owner = 0
+			p.forget(id+i, s)
+			p.dropFrame(s)
+		}
+	}
 	s := p.table.slot(id)
 	s.owner = 0
 	p.forget(id, s)

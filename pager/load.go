@@ -92,8 +92,7 @@ func (l *Loader) Finish() error {
 	return l.Drop()
 }
 
-// Drop forgets the pages that are left. Nothing of others is written any more when it returns, so that their numbers may be given back, and
-// it is told whether all of them were.
+// Drop forgets the pages that are left, and waits for what is being written: the numbers of all may be given back then. Its error is the first failure of the load.
 func (l *Loader) Drop() error {
 	if l.full == nil {
 		return nil

@@ -219,6 +219,26 @@ func TestLoadIsSyncedAsItComes(t *testing.T) {
 	requireHeld(t, l.Finish, func() { f.goOn <- nil })
 }
 
+// TestRunOfLoadedPagesIsForgottenWhole when it is given back, not its first page alone.
+func TestRunOfLoadedPagesIsForgottenWhole(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		l := p.NewLoader()
+		refs := []Ref{loadPage(t, l, 1), loadPage(t, l, 2), loadPage(t, l, 3)}
+		require.NoError(t, l.Finish())
+		for _, ref := range refs {
+			_, err := p.Page(ref, p.LastMeta().Epoch)
+			require.NoError(t, err)
+		}
+		require.NoError(t, p.Unused(refs[0].Pgid, 3))
+		for _, ref := range refs {
+			require.Zero(t, p.Owner(ref.Pgid))
+			_, err := p.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
+			requireBadPage(t, err, ref.Pgid)
+		}
+	})
+}
+
 func TestLoaderSaysWhatFailed(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		p := memoryBed().newPager(t, MinPageSize)

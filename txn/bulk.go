@@ -100,8 +100,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
 	l := &loader{writer: w, pages: s.pg.NewLoader()}
-	whole := false
-	defer func() { l.end(whole) }()
+	defer l.end()
 	b := tree.NewBuilder(l)
 	n := 0
 	for key, value := range rows {
@@ -118,9 +117,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 	if err != nil {
 		return t, err
 	}
-	err = s.dataError(l.pages.Finish())
-	whole = err == nil
-	return t, err
+	return t, s.dataError(l.pages.Finish())
 }
 
 // loader is the writer of a bulk load: its pages are written as they come, and have no frames.
@@ -151,17 +148,8 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	return ref, b, nil
 }
 
-// end tells the transaction which pages it has taken, whatever ends the load. Those that go back are not written any more, and go one by one: there
-// is something to be forgotten of each.
-func (l *loader) end(whole bool) {
+// end tells the transaction which pages it has taken, whatever ends the load. Those that go back are not written any more.
+func (l *loader) end() {
 	_ = l.s.dataError(l.pages.Drop())
-	if whole {
-		l.taken = append(l.taken, l.runs...)
-		return
-	}
-	for _, r := range l.runs {
-		for i := range r.n {
-			l.taken = append(l.taken, run{r.id + pager.Pgid(i), 1})
-		}
-	}
+	l.taken = append(l.taken, l.runs...)
 }
