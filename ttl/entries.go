@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/ebbkv/ebb/internal/keyorder"
+	"github.com/ebbkv/ebb/internal/offheap"
 	"github.com/ebbkv/ebb/txn"
 )
 
@@ -18,7 +19,7 @@ type Entries struct {
 	bytes int      // of keys and values
 
 	order   keyorder.Run // of due
-	places  []uint32
+	places  offheap.List[uint32]
 	ordered []Change // due, in the order of its keys, once that is known
 
 	was []txn.Info // memory for what is told of rows
@@ -38,7 +39,7 @@ func (e *Entries) Reset() {
 	clear(e.keys)
 	clear(e.due)
 	clear(e.ordered)
-	e.keys, e.due, e.slab, e.places, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places[:0], e.ordered[:0], 0
+	e.keys, e.due, e.slab, e.places.All, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places.All[:0], e.ordered[:0], 0
 	e.order.Reset()
 }
 
@@ -77,8 +78,8 @@ func (e *Entries) list(expiry int64, key []byte, remove bool) []byte {
 // dueInOrder are the rows of due in the order of their keys.
 func (e *Entries) dueInOrder() []Change {
 	if len(e.ordered) == 0 {
-		e.places = e.order.Places(e.places, func(place uint32) []byte { return e.due[place].Key })
-		for _, i := range e.places {
+		e.order.Places(&e.places, func(place uint32) []byte { return e.due[place].Key })
+		for _, i := range e.places.All {
 			e.ordered = append(e.ordered, e.due[i])
 		}
 	}

@@ -17,14 +17,15 @@ import (
 //
 // A batch knows no store and no file.
 type batch struct {
-	ops     []byte     // as in the redo, one after the other
-	commits []commitAt // whose operations these are
-	order   []uint32   // where in ops each operation begins, in the order to apply them
-	settled int        // from here on in order, no tree and no key comes back
-	broken  bool       // the last operation does not decode
-	named   []place    // that operations name, of all batches so far
+	ops     []byte               // as in the redo, one after the other
+	commits []commitAt           // whose operations these are
+	order   offheap.List[uint32] // where in ops each operation begins, in the order to apply them
+	settled int                  // from here on in order, no tree and no key comes back
+	broken  bool                 // the last operation does not decode
+	named   []place              // that operations name, of all batches so far
 
-	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree
+	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree: the first used ones
+	used   int
 	byTree map[TreeID]int
 	slab   []byte // where ops began
 }
@@ -38,7 +39,7 @@ type commitAt struct {
 // newBatch is for about room bytes of operations. Its memory is outside the Go heap as long as that is enough: in huge pages, since
 // operations are read in the order of keys, which is any order of theirs.
 func newBatch(room int64) *batch {
-	b := &batch{byTree: map[TreeID]int{}}
+	b := &batch{byTree: map[TreeID]int{}, order: offheap.List[uint32]{Off: true}}
 	if room > 0 {
 		if slab, err := offheap.Alloc(int(room)); err == nil {
 			b.slab, b.ops = slab, slab[:0]
@@ -52,12 +53,16 @@ func (b *batch) free() {
 	if b.slab != nil {
 		_ = offheap.Free(b.slab) // nothing to do about a refusal at this point
 	}
+	b.order.Free()
+	for i := range b.runs {
+		b.runs[i].Free()
+	}
 	*b = batch{}
 }
 
 // reset empties the batch and keeps its memory.
 func (b *batch) reset() {
-	b.ops, b.commits, b.order, b.broken = b.ops[:0], b.commits[:0], b.order[:0], false
+	b.ops, b.commits, b.order.All, b.broken = b.ops[:0], b.commits[:0], b.order.All[:0], false
 }
 
 // add takes a copy of whole operations of the commit at lsn, and looks at their keys while they are at hand. All operations but the
@@ -79,7 +84,7 @@ func (b *batch) add(ops []byte, lsn wal.LSN) {
 			b.addToRun(r.id, r.key, at)
 		} else {
 			b.endRuns()
-			b.order = append(b.order, at)
+			b.order.Add(at)
 		}
 		if b.broken = err != nil; b.broken {
 			return
@@ -99,7 +104,7 @@ func (b *batch) lsn(at uint32) wal.LSN {
 
 // sort finds the order of all that was added.
 func (b *batch) sort() {
-	b.settled = len(b.order)
+	b.settled = len(b.order.All)
 	b.endRuns()
 }
 
@@ -115,12 +120,11 @@ func (b *batch) ask(at uint32) { prefetch.Bytes(b.ops[at:min(int(at)+askBytes, l
 func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
 	i, ok := b.byTree[id]
 	if !ok {
-		i = len(b.runs)
+		i = b.used
 		b.byTree[id] = i
-		if i < cap(b.runs) {
-			b.runs = b.runs[:i+1] // its memory is used again
-		} else {
-			b.runs = append(b.runs, keyorder.Run{})
+		b.used++
+		if i == len(b.runs) {
+			b.runs = append(b.runs, keyorder.OffHeap())
 		}
 	}
 	b.runs[i].Add(key, at)
@@ -128,11 +132,11 @@ func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
 
 // endRuns adds the runs to the order, one after the other, and empties them.
 func (b *batch) endRuns() {
-	for i := range b.runs {
-		b.order = b.runs[i].Places(b.order, b.key)
+	for i := range b.used {
+		b.runs[i].Places(&b.order, b.key)
 		b.runs[i].Reset()
 	}
-	b.runs = b.runs[:0]
+	b.used = 0
 	clear(b.byTree)
 }
 

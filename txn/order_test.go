@@ -147,16 +147,16 @@ func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
 			rest = more
 		}
 		b.sort()
-		require.Len(t, b.order, len(sections))
+		require.Len(t, b.order.All, len(sections))
 		seen := map[TreeID]bool{}
-		for i, at := range b.order {
+		for i, at := range b.order.All {
 			r, _, err := decodeRedo(b.ops[at:])
 			require.NoError(t, err)
 			require.Contains(t, sections, at)
 			if i == 0 {
 				continue
 			}
-			before := b.order[i-1]
+			before := b.order.All[i-1]
 			require.LessOrEqual(t, sections[before], sections[at], "seed %d", seed)
 			was, _, _ := decodeRedo(b.ops[before:])
 			switch {

@@ -191,9 +191,10 @@ func (p *replayer) apply(last bool) error {
 	}
 	b := p.batch
 	b.sort()
-	for i, at := range b.order {
-		if i+askAhead < len(b.order) {
-			b.ask(b.order[i+askAhead])
+	order := b.order.All
+	for i, at := range order {
+		if i+askAhead < len(order) {
+			b.ask(order[i+askAhead])
 		}
 		if err := p.w.spill(); err != nil {
 			return err

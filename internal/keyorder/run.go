@@ -4,25 +4,33 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+
+	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// A Run is keys, each with a number of its owner's: the place where it can be found. Places rise. The zero value is empty.
+// A Run is keys, each with a number of its owner's: the place where it can be found. Places rise. The zero value is empty, and on the Go heap.
 type Run struct {
 	// keys are the heads of keys above their places: in the order of these numbers, those with different heads are in the order of
 	// their keys, and those of one key in that of their places.
-	keys   []uint64
+	keys   offheap.List[uint64]
 	first  []byte // key
 	prefix int    // bytes that all keys share with it: heads begin behind
 	stale  int    // so many of the first keys have a head that begins further on
-	spare  []uint64
+	spare  offheap.List[uint64]
+}
+
+// OffHeap returns an empty run whose memory is outside of the Go heap when there is much of it, until Free.
+func OffHeap() Run {
+	list := offheap.List[uint64]{Off: true}
+	return Run{keys: list, spare: list}
 }
 
 // Len is the number of keys.
-func (r *Run) Len() int { return len(r.keys) }
+func (r *Run) Len() int { return len(r.keys.All) }
 
 // Add takes a key, of which it keeps the head only; the first one has to stay as it is until Reset.
 func (r *Run) Add(key []byte, place uint32) {
-	if len(r.keys) == 0 {
+	if r.Len() == 0 {
 		r.first, r.prefix = key, len(key)
 	}
 	before := r.prefix
@@ -30,52 +38,49 @@ func (r *Run) Add(key []byte, place uint32) {
 		r.prefix--
 	}
 	if r.prefix < before {
-		r.stale = len(r.keys)
+		r.stale = r.Len()
 	}
-	r.keys = append(room(r.keys, 1), uint64(head(key[r.prefix:]))<<32|uint64(place))
-}
-
-// room returns s with room for n more. Each growth is memory that nobody has touched: append would grow large slices by a quarter only, and slices.Grow
-// clears what it adds.
-func room[T any](s []T, n int) []T {
-	if cap(s)-len(s) >= n {
-		return s
-	}
-	grown := make([]T, len(s), max(len(s)+n, 2*len(s), 64))
-	copy(grown, s)
-	return grown
+	r.keys.Add(uint64(head(key[r.prefix:]))<<32 | uint64(place))
 }
 
 // Places appends the places of all keys to dst in the order of the keys, those of one key in their own order. key returns the
 // key at a place.
-func (r *Run) Places(dst []uint32, key func(place uint32) []byte) []uint32 {
-	for i, k := range r.keys[:r.stale] {
-		r.keys[i] = uint64(head(key(uint32(k))[r.prefix:]))<<32 | uint64(uint32(k))
+func (r *Run) Places(dst *offheap.List[uint32], key func(place uint32) []byte) {
+	keys := r.keys.All
+	for i, k := range keys[:r.stale] {
+		keys[i] = uint64(head(key(uint32(k))[r.prefix:]))<<32 | uint64(uint32(k))
 	}
 	r.stale = 0
-	r.spare = sortByHead(r.keys, r.spare)
-	sortEqualHeads(r.keys, key)
-	dst = room(dst, len(r.keys))
-	for _, k := range r.keys {
-		dst = append(dst, uint32(k))
+	sortByHead(keys, &r.spare)
+	sortEqualHeads(keys, key)
+	dst.Room(len(keys))
+	for _, k := range keys {
+		dst.All = append(dst.All, uint32(k))
 	}
-	return dst
 }
 
 // Reset empties the run and keeps its memory.
-func (r *Run) Reset() { r.keys, r.first, r.prefix, r.stale = r.keys[:0], nil, 0, 0 }
+func (r *Run) Reset() { r.keys.All, r.first, r.prefix, r.stale = r.keys.All[:0], nil, 0, 0 }
+
+// Free empties the run and gives its memory back.
+func (r *Run) Free() {
+	r.Reset()
+	r.keys.Free()
+	r.spare.Free()
+}
 
 // sortByHead sorts keys by their upper halves; those that are equal stay in the order in which they are, which is that of their lower
 // halves. It puts them into 256 places by each byte of the heads in turn, the last one first: half a million take a tenth of the time
-// that comparing them takes. It returns the memory that it used, spare or more.
-func sortByHead(keys, spare []uint64) []uint64 {
+// that comparing them takes. spare is memory for that.
+func sortByHead(keys []uint64, spare *offheap.List[uint64]) {
 	const few = 512 // for which the places cost more
 	if len(keys) < few {
 		slices.Sort(keys)
-		return spare
+		return
 	}
-	spare = slices.Grow(spare[:0], len(keys))[:len(keys)]
-	from, to := keys, spare
+	spare.All = spare.All[:0]
+	spare.Room(len(keys))
+	from, to := keys, spare.All[:len(keys)]
 	for shift := 32; shift < 64; shift += 8 {
 		var place [256]int
 		for _, k := range from {
@@ -93,7 +98,6 @@ func sortByHead(keys, spare []uint64) []uint64 {
 		}
 		from, to = to, from
 	}
-	return spare
 }
 
 // sortEqualHeads puts keys whose heads say nothing in the order of all of their bytes, and then of their places.

@@ -8,12 +8,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/offheap"
 )
 
 // TestPlacesAreInTheOrderOfKeys, and those of one key in their own, whatever the keys share.
 func TestPlacesAreInTheOrderOfKeys(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
-	var r Run
+	for _, r := range []Run{{}, OffHeap()} {
+		testPlaces(t, rnd, &r)
+		r.Free()
+	}
+}
+
+func testPlaces(t *testing.T, rnd *rand.Rand, r *Run) {
 	for _, n := range []int{0, 1, 2, 17, 600, 3000} {
 		for _, prefixes := range [][]string{{""}, {"the same "}, {"", "a", "a long one "}, {"long and ", "long and then"}} {
 			for _, length := range []int{1, 3, 6} {
@@ -28,9 +36,10 @@ func TestPlacesAreInTheOrderOfKeys(t *testing.T) {
 					want[i] = uint32(i)
 				}
 				slices.SortStableFunc(want, func(x, y uint32) int { return bytes.Compare(keys[x], keys[y]) })
-				got := r.Places([]uint32{7}, func(place uint32) []byte { return keys[place] })
-				require.EqualValues(t, 7, got[0])
-				require.Equal(t, want, got[1:], "%d keys, %q", n, prefixes)
+				got := offheap.List[uint32]{All: []uint32{7}}
+				r.Places(&got, func(place uint32) []byte { return keys[place] })
+				require.EqualValues(t, 7, got.All[0])
+				require.Equal(t, want, got.All[1:], "%d keys, %q", n, prefixes)
 				require.Equal(t, n, r.Len())
 			}
 		}
@@ -40,7 +49,7 @@ func TestPlacesAreInTheOrderOfKeys(t *testing.T) {
 // TestSortByHeadIsASort holds it against one of the library, around the number from which places are used.
 func TestSortByHeadIsASort(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
-	var spare []uint64
+	var spare offheap.List[uint64]
 	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000, 600} {
 		for _, mask := range []uint32{0, 0xff, 0xff00, 0xff00ff00, 1<<32 - 1} {
 			keys := make([]uint64, n)
@@ -49,7 +58,7 @@ func TestSortByHeadIsASort(t *testing.T) {
 			}
 			want := slices.Clone(keys)
 			slices.Sort(want)
-			spare = sortByHead(keys, spare)
+			sortByHead(keys, &spare)
 			require.Equal(t, want, keys, "%d with heads in %#x", n, mask)
 		}
 	}

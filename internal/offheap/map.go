@@ -10,7 +10,7 @@ func Alloc(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n >= hugePage {
+	if n >= HugePage {
 		adviseHuge(b)
 	}
 	return b, nil
@@ -18,5 +18,3 @@ func Alloc(n int) ([]byte, error) {
 
 // Free gives back what Alloc returned; no slice of it may be used afterwards.
 func Free(b []byte) error { return unix.Munmap(b) }
-
-const hugePage = 2 << 20
