@@ -26,7 +26,8 @@ type Found struct {
 	segments  []foundSegment // by rising number
 	strangers []string       // files whose name is of this log and whose header is not
 	next      uint64
-	unused    int // segments at the end that are known to hold no record
+	unused    int           // segments at the end that are known to hold no record
+	joints    map[int]error // what Chain has found at the beginning of a segment
 }
 
 type foundSegment struct {
@@ -44,7 +45,7 @@ func Scan(o Options) (*Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list log segments: %w", err)
 	}
-	f := &Found{opts: o}
+	f := &Found{opts: o, joints: map[int]error{}}
 	for _, base := range bases {
 		number, ok := o.number(base)
 		if !ok {
@@ -187,39 +188,54 @@ func (f *Found) Chain(start LSN) error {
 	if err != nil {
 		return err
 	}
-	last, err := f.lastUsed(first)
+	var m memory
+	defer m.free()
+	last, err := f.lastUsed(first, &m)
 	if err != nil {
 		return err
 	}
-	var head *image
 	for i := last; i > first; i-- {
-		s := f.segments[i]
-		if f.segments[i-1].number != s.number-1 {
-			return badfile.At(f.opts.name(s.number-1), -1, "segment %d holds records, segment %d before it is missing or damaged", s.number, s.number-1)
+		bad, known := f.joints[i]
+		if !known {
+			if bad, err = f.joint(i, &m); err != nil {
+				return err
+			}
+			f.joints[i] = bad
 		}
-		head, err = f.loadFirst(i, head)
-		if err != nil {
-			return err
-		}
-		r, err := head.record(firstRecord)
-		if err != nil {
-			continue // Replay tells whether that matters and where.
-		}
-		if prev, _ := f.opts.at(r.prev); r.prev == 0 || prev != s.number-1 {
-			return badfile.At(s.file, firstRecord, "segment %d begins a log of its own, its first record follows LSN %d and not segment %d", s.number, r.prev, s.number-1)
+		if bad != nil {
+			return bad
 		}
 	}
 	return nil
 }
 
+// joint says what is wrong between segment i, which holds a record or comes before one that does, and the one before it. The second error is
+// the machine's.
+func (f *Found) joint(i int, m *memory) (bad, err error) {
+	s := f.segments[i]
+	if f.segments[i-1].number != s.number-1 {
+		return badfile.At(f.opts.name(s.number-1), -1, "segment %d holds records, segment %d before it is missing or damaged", s.number, s.number-1), nil
+	}
+	head, err := f.loadFirst(i, m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := head.record(firstRecord)
+	if err != nil {
+		return nil, nil // Replay tells whether that matters and where.
+	}
+	if prev, _ := f.opts.at(r.prev); r.prev == 0 || prev != s.number-1 {
+		return badfile.At(s.file, firstRecord, "segment %d begins a log of its own, its first record follows LSN %d and not segment %d", s.number, r.prev, s.number-1), nil
+	}
+	return nil, nil
+}
+
 // lastUsed is the index of the last segment with a record, the last that matters, or first if none comes after that one. It
 // looks from the end backwards, and reads each segment without a record once.
-func (f *Found) lastUsed(first int) (int, error) {
-	var img *image
+func (f *Found) lastUsed(first int, m *memory) (int, error) {
 	for ; len(f.segments)-1-f.unused > first; f.unused++ {
 		i := len(f.segments) - 1 - f.unused
-		var err error
-		img, err = f.loadFirst(i, img)
+		img, err := f.loadFirst(i, m)
 		if err != nil {
 			return 0, err
 		}

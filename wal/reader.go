@@ -33,9 +33,10 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		return Tail{}, err
 	}
 	p := replay{fn: fn, start: start, tail: Tail{End: start}}
-	var img *image
+	var m memory
+	defer m.free()
 	for at := start; ; i++ {
-		img, err = f.load(i, img)
+		img, err := f.load(i, &m)
 		if err != nil {
 			return p.tail, err
 		}
@@ -45,7 +46,7 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		}
 		switch {
 		case errors.Is(err, ErrTaken):
-			return p.taken(f, durable, err)
+			return p.taken(f, durable, &m, err)
 		case err != nil:
 			return p.tail, err
 		case !sealed:
@@ -65,11 +66,11 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 var ErrTaken = errors.New("what the commit refers to is not there")
 
 // taken ends the replay before the last record of the commit that was handed on: whoever says that more had been durable says that what it refers to
-// had been, too.
-func (p *replay) taken(f *Found, durable LSN, why error) (Tail, error) {
+// had been, too. No image in m is needed any more.
+func (p *replay) taken(f *Found, durable LSN, m *memory, why error) (Tail, error) {
 	number, _ := f.opts.at(p.settled)
 	i := f.index(number)
-	img, err := f.load(i, nil)
+	img, err := f.load(i, m)
 	if err != nil {
 		return p.tail, err
 	}
@@ -193,9 +194,14 @@ func (f *Found) judge(i int, img *image, end, durable LSN, why error) (behind in
 	if r, ok := img.witness(int64(end-img.base), end); ok {
 		return bad("the record at LSN %d says that LSN %d is durable", r.lsn, r.synced)
 	}
-	var later *image
+	var m memory
+	defer m.free()
 	for j := i + 1; j < len(f.segments); j++ {
-		later, err = f.load(j, later)
+		limit := f.segments[j].size
+		if j >= len(f.segments)-f.unused {
+			limit = firstRecord // for its note: it has been read, and holds no record
+		}
+		later, err := f.read(f.segments[j], limit, &m)
 		if err != nil {
 			return 0, err
 		}

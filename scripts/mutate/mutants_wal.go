@@ -2,6 +2,8 @@ package main
 
 // logMutants are mistakes in the log.
 var logMutants = []mutant{
+	{"check", "a_later_segment_is_asked_for_its_note_alone", "wal/reader.go", `		if j >= len(f.segments)-f.unused {`, `		if j >= len(f.segments)-f.unused || true {`},
+	{"check", "a_broken_chain_is_whole_when_it_is_asked_again", "wal/found.go", `			f.joints[i] = bad`, `			f.joints[i] = nil`},
 	{"order", "nobody_is_asked_for_room", "wal/recycle.go", `errors.Is(err, vfs.ErrNoSpace) && l.opts.MakeRoom() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
 	{"order", "others_are_asked_for_room_that_the_disk_has", "wal/recycle.go", `	if most == 0 && l.opts.MakeRoom`, `	if l.opts.MakeRoom`},
 	{"sync", "a_group_is_not_synced", "wal/group.go", `	if err := r.seg.file.SyncData(); err != nil {
