@@ -73,7 +73,7 @@ var storeMutants = []mutant{
 			s.pg`},
 	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.lazy && !w.silent }`, ` && !w.silent }`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
-	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = len(r.keys)`, `		r.stale = 0`},
+	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/order.go", `			b.endRuns()
 			b.order`, `			b.order`},
 	{"replay", "equal_heads_are_equal_keys", "internal/keyorder/run.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
