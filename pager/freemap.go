@@ -60,8 +60,10 @@ func (p *Pager) loadDirectory(m *Meta) error {
 		p.dirs = []Ref{m.FreeDir}
 	}
 	for _, ref := range level0 {
-		if b, err = p.spacePage(ref, KindFreeDir); err != nil {
-			return err
+		if ref != m.FreeDir { // else it has been read
+			if b, err = p.spacePage(ref, KindFreeDir); err != nil {
+				return err
+			}
 		}
 		if h := ReadHeader(b); h.Level != 0 {
 			return p.corrupt(ref.Pgid, "free directory page of level %d where 0 belongs", h.Level)

@@ -218,12 +218,16 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	}
 	why := [2]error{}
 	notStore := 0
+	var buf []byte
 	for slot := range metas {
 		for _, ps := range pageSizesToTry(metas[0]) {
 			if int64(slot+1)*int64(ps) > size {
 				continue
 			}
-			p := make([]byte, ps)
+			if len(buf) < ps {
+				buf = make([]byte, ps) // one for both: fresh memory costs more than the read
+			}
+			p := buf[:ps]
 			if err := vfs.ReadFull(f, p, int64(slot)*int64(ps)); err != nil {
 				if err == io.EOF || err == io.ErrUnexpectedEOF {
 					continue

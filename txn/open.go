@@ -155,7 +155,9 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 			order = append(order, m)
 		}
 	}
-	slices.SortFunc(order, func(a, b *pager.Meta) int { return int(int64(a.Epoch) - int64(b.Epoch)) })
+	if len(order) == 2 && order[0].Epoch > order[1].Epoch {
+		slices.Reverse(order)
+	}
 	newest := order[len(order)-1]
 	if s.o.PageSize != 0 && s.o.PageSize != newest.PageSize {
 		return false, fmt.Errorf("%w: the store has pages of %d bytes, the options ask for %d", ErrPageSize, newest.PageSize, s.o.PageSize)
