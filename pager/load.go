@@ -6,8 +6,7 @@ import "cmp"
 // at a time, into the free space that they were given. They never have frames: on memory that nobody has touched before,
 // those would cost more than all else that a bulk load does. Writer lock.
 //
-// A goroutine writes pages while the next ones are filled, and another one has the disk keep what is written: a disk may do little until it is
-// told to, and would be waited for at the end.
+// A goroutine writes pages while the next ones are filled, and has the disk keep them: see Backlog.
 //
 // Crash order: nothing that a durable state reaches is touched, and the sync of the next checkpoint covers what was written.
 type Loader struct {
@@ -25,14 +24,8 @@ type loaded struct {
 	err error
 }
 
-const (
-	// loadBuffers are one to be filled, one that is written, and one between them, for as long as a goroutine takes to wake.
-	loadBuffers = 3
-	// loadSync is how many bytes are worth a sync of their own.
-	loadSync = 8 << 20
-	// loadAhead bounds the bytes that are written while a sync is under way: the system is not to be filled with what waits for a slow disk.
-	loadAhead = 8 * loadSync
-)
+// loadBuffers are one to be filled, one that is written, and one between them, for as long as a goroutine takes to wake.
+const loadBuffers = 3
 
 // NewLoader makes a Loader. Drop ends it.
 func (p *Pager) NewLoader() *Loader { return &Loader{p: p, pages: p.newLoaded()} }
@@ -105,31 +98,19 @@ func (l *Loader) Drop() error {
 // writeLoads writes pages until there are no more, and has them synced from time to time.
 func (p *Pager) writeLoads(full <-chan loaded, empty chan<- loaded, end chan<- error) {
 	var first error
-	var syncing chan error // nil: no sync is under way
-	bytes := 0             // since the last one began
-	wait := func() {
-		first, syncing = cmp.Or(first, <-syncing), nil
-	}
+	backlog := p.NewBacklog()
 	for d := range full {
 		if first == nil {
 			first = p.writeLoaded(d)
-			bytes += len(d.ids) * p.pageSize
 		}
-		if syncing != nil && (len(syncing) > 0 || bytes >= loadAhead) {
-			wait()
-		}
-		if syncing == nil && bytes >= loadSync && first == nil {
-			done := make(chan error, 1)
-			syncing, bytes = done, 0
-			go func() { done <- p.SyncExtents() }()
+		if first == nil {
+			first = backlog.Wrote(len(d.ids) * p.pageSize)
 		}
 		d.ids, d.err = d.ids[:0], first
 		empty <- d
 	}
-	if syncing != nil {
-		wait()
-	}
-	end <- first
+	last := backlog.End()
+	end <- cmp.Or(first, last)
 }
 
 func (p *Pager) writeLoaded(d loaded) error {

@@ -209,9 +209,9 @@ func TestLoadIsSyncedAsItComes(t *testing.T) {
 	f := &heldFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
 	p.file = f
 	l := p.NewLoader()
-	require.NoError(t, loadBytes(t, l, loadSync))
+	require.NoError(t, loadBytes(t, l, backlogSync))
 	<-f.syncing
-	require.NoError(t, loadBytes(t, l, loadAhead))
+	require.NoError(t, loadBytes(t, l, backlogMost))
 	requireHeld(t, func() error { return loadBytes(t, l, loadBuffers*stagingBytes) }, func() {
 		f.goOn <- nil
 		<-f.syncing
@@ -259,7 +259,7 @@ func TestLoaderSaysWhatFailed(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.file = &brokenFile{File: p.file, sync: errBroken, data: errBroken}
 		l := p.NewLoader()
-		_ = loadBytes(t, l, loadSync)
+		_ = loadBytes(t, l, backlogSync)
 		require.ErrorIs(t, l.Finish(), errBroken)
 		require.ErrorIs(t, p.unsynced(), errBroken, "nobody else may take the pages for durable")
 	})

@@ -185,10 +185,16 @@ func (p *replayer) free() {
 }
 
 // apply applies the batch and empties it. last says that no other comes.
-func (p *replayer) apply(last bool) error {
+func (p *replayer) apply(last bool) (err error) {
 	if p.w == nil {
 		return errTooLong
 	}
+	backlog := p.s.pg.NewBacklog()
+	defer func() {
+		if kept := backlog.End(); err == nil {
+			err = p.s.dataError(kept)
+		}
+	}()
 	b := p.batch
 	b.sort()
 	order := b.order.All
@@ -200,7 +206,7 @@ func (p *replayer) apply(last bool) error {
 			return err
 		}
 		if last && i >= b.settled {
-			if err := p.w.spillBehind(); err != nil {
+			if err := p.w.spillBehind(backlog); err != nil {
 				return err
 			}
 		}

@@ -3,11 +3,14 @@ package txn
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -129,6 +132,81 @@ func TestReplaySpillsBehindItself(t *testing.T) {
 	requireLogRows(t, s, n)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	requireLogRows(t, s, n)
+}
+
+// mainSyncs holds each sync of the main file's data until somebody takes it, and lets it end as that one says.
+type mainSyncs struct {
+	vfs.FS
+	held atomic.Bool
+	end  chan error
+}
+
+func (f *mainSyncs) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	file, err := f.FS.Open(name, flag)
+	if err == nil && !strings.Contains(name, "-wal-") {
+		file = &mainSync{file, f}
+	}
+	return file, err
+}
+
+type mainSync struct {
+	vfs.File
+	f *mainSyncs
+}
+
+func (s *mainSync) Sync() error { return s.SyncData() }
+
+func (s *mainSync) SyncData() error {
+	if s.f.held.Load() {
+		if err := <-s.f.end; err != nil {
+			return err
+		}
+	}
+	return s.File.SyncData()
+}
+
+// TestReplayIsSyncedAsItGoes: not all of it at the end. It does not end before its syncs have, and with an error if they do.
+func TestReplayIsSyncedAsItGoes(t *testing.T) {
+	const n = 90_000 // more than twice what is worth a sync
+	payload := make([]byte, redoHead)
+	binary.LittleEndian.PutUint64(payload, 1)
+	for i := range n {
+		key, value := logRow(i * 7919 % n)
+		payload = appendRedo(payload, redo{op: opPut, id: CatalogTree, key: key, value: value})
+	}
+	for _, want := range []error{nil, errors.New("a sync that fails")} {
+		syncs := &mainSyncs{FS: vfs.NewMemory(), end: make(chan error)}
+		o := testOptions(syncs)
+		o.CacheBytes, o.CheckpointBytes, o.Inline = 64<<20, 1<<40, false
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		syncs.held.Store(true)
+		done := make(chan error)
+		go func() { done <- replayAll(s, 32<<20, payload) }()
+		syncs.end <- want
+		if want == nil { // another one has begun, or is going to
+			select {
+			case <-done:
+				t.Fatal("it has ended before its sync")
+			case <-time.After(500 * time.Millisecond): // as a rule it has come to its end by then
+			}
+		}
+		for ended := false; !ended; {
+			select {
+			case syncs.end <- nil:
+			case err := <-done:
+				require.ErrorIs(t, err, want)
+				ended = true
+			}
+		}
+		syncs.held.Store(false)
+		if want == nil {
+			s.w.upkeep()
+			s.advance()
+			requireLogRows(t, s, n)
+		}
+		require.ErrorIs(t, s.Close(), want)
+	}
 }
 
 // TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole damages the log that ends with a checkpoint, at each step of it. Once the checkpoint's

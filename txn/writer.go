@@ -157,8 +157,8 @@ const behindBytes = 1 << 20
 
 // spillBehind writes leaves early that a transaction which goes through its trees from left to right has left behind: the disk is at
 // work beside it, and their frames come back while they are in the processor's cache. It is called between operations. A leaf
-// that is changed after all gets a frame again.
-func (w *writer) spillBehind() error {
+// that is changed after all gets a frame again. backlog is told of what was written.
+func (w *writer) spillBehind(backlog *pager.Backlog) error {
 	most := int(min(behindBytes, w.s.o.CacheBytes/16)) / w.PageSize()
 	newest := most/16 + 1 // they are still being changed
 	if len(w.taken)-w.behind < most+newest || w.s.o.ReadOnly {
@@ -183,7 +183,11 @@ func (w *writer) spillBehind() error {
 		return nil
 	}
 	w.mods++
-	return w.s.dataError(w.s.pg.Spill(ids))
+	err := w.s.pg.Spill(ids)
+	if err == nil {
+		err = backlog.Wrote(len(ids) * w.PageSize())
+	}
+	return w.s.dataError(err)
 }
 
 // rollback gives back every page that the transaction took. The log has taken back what it knows of it.

@@ -31,9 +31,10 @@ var pageMutants = []mutant{
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	_ = l.s.dataError(l.pages.Drop())
 `, ``},
 	{"order", "a_load_that_ends_leaves_pages_to_be_written", "pager/load.go", `	return <-l.end`, `	return nil`},
-	{"sync", "error_of_writing_a_load_is_ignored", "pager/load.go", `	end <- first`, `	end <- nil`},
-	{"sync", "error_of_syncing_a_load_is_ignored", "pager/load.go", `		first, syncing = cmp.Or(first, <-syncing), nil`, `		<-syncing
-		first, syncing = cmp.Or(first), nil`},
+	{"sync", "error_of_writing_a_load_is_ignored", "pager/load.go", `	end <- cmp.Or(first, last)`, `	end <- cmp.Or(last, nil)`},
+	{"sync", "error_of_syncing_a_load_is_ignored", "pager/backlog.go", `	return <-done`, `	<-done
+	return nil`},
+	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replay.go", `		if kept := backlog.End(); err == nil {`, `		if kept := error(nil); err == nil {`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.until <= s.durable {`, `	if true {`},
 	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until <= s.epoch:`},
 	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until < s.epoch:`},
