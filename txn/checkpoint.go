@@ -28,7 +28,7 @@ type capture struct {
 	pages  *pager.Capture
 	meta   pager.Meta
 	framed []pager.Pgid // of the pages: those with a frame when they had been written
-	bases  []freedRun   // pages that the patches among them change
+	bases  runs         // pages that the patches among them change
 	cut    wal.LSN      // the log before it is not needed once the meta page is durable
 	v      *version
 }
@@ -122,11 +122,11 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 		return nil, s.poison(err)
 	}
 	for _, ref := range pages.Freed {
-		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
+		s.waiting.push(freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
 	s.noteCapture()
 	c := &capture{pages: pages, cut: cut, v: s.head, bases: s.bases}
-	s.bases = nil
+	s.bases = runs{}
 	c.meta = s.pg.LastMeta()
 	c.meta.Epoch, c.meta.Clean, c.meta.Pages, c.meta.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
 	c.meta.Root, c.meta.RootDepth, c.meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
@@ -221,7 +221,8 @@ func (s *Store) published(c *capture) error {
 	for _, id := range c.framed {
 		s.retired.push(freedRun{id: id, birth: s.pg.Owner(id), serial: v.serial}) // the frame only
 	}
-	s.patched, s.patchedSer = append(c.bases, s.patched...), v.serial
+	c.bases.takeAll(&s.patched)
+	s.patched, s.patchedSer, c.bases = c.bases, v.serial, runs{}
 	if len(c.pages.Patches) > 0 {
 		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})
 	}

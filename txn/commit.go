@@ -159,7 +159,7 @@ func (w *writer) settle(v *version) {
 			s.replaced += uint64(f.n)
 		}
 		if f.base {
-			s.bases = append(s.bases, f)
+			s.bases.push(f)
 		} else {
 			s.retired.push(f)
 		}

@@ -103,8 +103,8 @@ func TestLeavesOfAStoreLargerThanItsCacheGetPatches(t *testing.T) {
 		require.NoError(t, p.s.Checkpoint(t.Context()))
 		require.Zero(t, p.patchBytes())
 		require.LessOrEqual(t, p.s.pg.FrameBytes(), frames)
-		require.Empty(t, p.s.bases)
-		require.Empty(t, p.s.patched)
+		require.Zero(t, p.s.bases.len())
+		require.Zero(t, p.s.patched.len())
 		requireSound(t, p.s)
 	})
 }
@@ -297,8 +297,8 @@ func TestACheckpointProvesWhatPatchesChange(t *testing.T) {
 	p.put(10000)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	p.put(100)
-	require.NotEmpty(t, s.bases)
-	base := s.bases[0].id
+	require.NotZero(t, s.bases.len())
+	base := s.bases.oldest().id
 	f, err := fs.Open("/a.ebb", vfs.Write)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{0xff}, int64(base)*4096+4000)

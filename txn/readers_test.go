@@ -135,33 +135,6 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 	require.Zero(t, s.Stats().Readers)
 }
 
-func TestRetireesComeOutInTheOrderTheyWentIn(t *testing.T) {
-	var q retirees
-	require.Nil(t, q.front())
-	in, out := uint64(0), uint64(0)
-	rnd := rand.New(rand.NewSource(1))
-	for range 20000 {
-		if rnd.Intn(100) < 52 {
-			in++
-			q.push(freedRun{serial: in})
-			continue
-		}
-		if f := q.front(); f != nil {
-			out++
-			require.Equal(t, out, f.serial)
-			q.head++
-		}
-	}
-	for f := q.front(); f != nil; f = q.front() {
-		out++
-		require.Equal(t, out, f.serial)
-		q.head++
-	}
-	require.Equal(t, in, out)
-	require.Zero(t, q.head)
-	require.Less(t, cap(q.runs), 20000, "what is done with is dropped on the way")
-}
-
 // TestPagesThatASnapshotHoldsComeBackWhenItEnds churns under an old snapshot: the snapshot stays what it was, pinned
 // pages are told of, and all of them are free again afterwards.
 func TestPagesThatASnapshotHoldsComeBackWhenItEnds(t *testing.T) {

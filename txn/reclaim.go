@@ -9,44 +9,20 @@ import (
 // holds a version that does; no durable state does. It comes back early, for pages that stay in memory, when all that is left is the checkpoint under way.
 // Everything here is guarded by the writer lock.
 
-// retirees is a queue of freed runs in order of the version that freed them.
-type retirees struct {
-	runs []freedRun
-	head int
-}
-
-func (q *retirees) push(f freedRun) {
-	if q.head > 1024 && q.head*2 > len(q.runs) {
-		q.runs = q.runs[:copy(q.runs, q.runs[q.head:])]
-		q.head = 0
-	}
-	q.runs = append(q.runs, f)
-}
-
-func (q *retirees) front() *freedRun {
-	if q.head == len(q.runs) {
-		q.runs, q.head = q.runs[:0], 0
-		return nil
-	}
-	return &q.runs[q.head]
-}
-
 // reapStep bounds the runs that are given back in one hold of the writer lock, by each transaction before it begins for one, so that none of
 // them waits long. One that frees more than that gives back as many when it commits, or they would come to be ever more.
 const reapStep = 2048
 
 // reap moves up to limit freed runs one step on.
 func (s *Store) reap(limit int) error {
-	for limit > 0 && len(s.ready) > 0 {
-		r := s.ready[len(s.ready)-1]
-		s.ready = s.ready[:len(s.ready)-1]
-		if err := s.release(r); err != nil {
+	for limit > 0 && s.ready.len() > 0 {
+		if err := s.release(s.ready.pop()); err != nil {
 			return err
 		}
 		limit--
 	}
-	front := s.retired.front()
-	if front == nil && len(s.pinned) == 0 && len(s.taken) == 0 && len(s.patched) == 0 {
+	oldest := s.retired.oldest()
+	if oldest == nil && len(s.pinned) == 0 && len(s.taken) == 0 && s.patched.len() == 0 {
 		return nil
 	}
 	visible := s.visible.Load().serial
@@ -56,14 +32,13 @@ func (s *Store) reap(limit int) error {
 			return err
 		}
 	}
-	for ; limit > 0 && len(s.patched) > 0 && s.patchedSer <= visible; limit-- {
+	for ; limit > 0 && s.patched.len() > 0 && s.patchedSer <= visible; limit-- {
 		if err := s.reapBase(); err != nil {
 			return err
 		}
 	}
-	for ; limit > 0 && front != nil && front.serial <= visible; front = s.retired.front() {
-		s.retired.head++
-		if err := s.retire(*front); err != nil {
+	for ; limit > 0 && oldest != nil && oldest.serial <= visible; oldest = s.retired.oldest() {
+		if err := s.retire(s.retired.shift()); err != nil {
 			return err
 		}
 		limit--
@@ -73,11 +48,7 @@ func (s *Store) reap(limit int) error {
 
 // reapBase moves one page on that patches changed which a checkpoint has written.
 func (s *Store) reapBase() error {
-	r := s.patched[len(s.patched)-1]
-	s.patched = s.patched[:len(s.patched)-1]
-	if len(s.patched) == 0 {
-		s.patched = nil // they may have been many
-	}
+	r := s.patched.pop()
 	r.serial = s.patchedSer
 	return s.retire(r)
 }
@@ -104,8 +75,8 @@ func (s *Store) reapStepUntil(v *version) (more bool, err error) {
 	if err := s.reap(reapStep); err != nil {
 		return false, s.poison(err)
 	}
-	front := s.retired.front()
-	return len(s.patched) > 0 || front != nil && front.serial <= min(v.serial, s.visible.Load().serial), nil
+	oldest := s.retired.oldest()
+	return s.patched.len() > 0 || oldest != nil && oldest.serial <= min(v.serial, s.visible.Load().serial), nil
 }
 
 // holders lists the versions that are held, in order, until it is called again.
@@ -132,7 +103,7 @@ func (s *Store) retire(r freedRun) error {
 	case r.until <= s.durable || r.until <= s.pg.Captured():
 		return s.release(r)
 	}
-	s.waiting = append(s.waiting, r)
+	s.waiting.push(r)
 	return nil
 }
 
@@ -165,11 +136,7 @@ func (s *Store) unpin() error {
 // good. Epochs that end in another way, as with a load that fails, have no checkpoint: what was freed in them waits for a later one.
 func (s *Store) noteCapture() {
 	s.replaced = 0
-	if len(s.ready) == 0 {
-		s.ready, s.waiting = s.waiting, s.ready[:0]
-		return
-	}
-	s.ready, s.waiting = append(s.ready, s.waiting...), s.waiting[:0]
+	s.ready.takeAll(&s.waiting)
 }
 
 // earlyFraction of the frames at most are pages that a transaction has early: it cannot spill them before the checkpoint ends that runs beside it.

@@ -188,7 +188,7 @@ func (s *Store) settleRecovery() error {
 		return err
 	}
 	for _, ref := range pages.Freed {
-		s.waiting = append(s.waiting, freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
+		s.waiting.push(freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
 	}
 	s.noteCapture()
 	s.epoch++

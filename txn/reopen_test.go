@@ -98,16 +98,16 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	put(100) // beside it
 	require.NoError(t, s.writeCapture(c, nil))
 	put(1) // the checkpoint's own hold on its state has ended: what was freed is looked at
-	require.NotEmpty(t, s.waiting)
+	require.NotZero(t, s.waiting.len())
 	require.NoError(t, s.finishCheckpoint(c))
 	<-s.upkeep
 
-	require.NotEmpty(t, s.waiting)
-	for _, run := range s.ready {
+	require.NotZero(t, s.waiting.len())
+	for run := range s.ready.all() {
 		require.LessOrEqual(t, run.until, s.durable)
 	}
 	require.NoError(t, s.Checkpoint(t.Context()))
-	for _, run := range s.waiting {
+	for run := range s.waiting.all() {
 		require.Greater(t, run.until, s.durable)
 	}
 }

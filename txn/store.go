@@ -53,12 +53,12 @@ type Store struct {
 	durable     pager.Epoch         // newest durable checkpoint
 	started     bool                // there is a log
 	replaced    uint64              // pages of the checkpoint captured that commits have freed since
-	retired     retirees
-	waiting     []freedRun // for a checkpoint
-	bases       []freedRun // pages that patches change: for the next checkpoint, which writes the patched ones
-	patched     []freedRun // such pages, once it has; empty when it is over
-	patchedSer  uint64     // the first version whose readers ask for none of patched
-	ready       []freedRun // free, to be counted as such
+	retired     runs                // in the order of the versions that freed them
+	waiting     runs                // for a checkpoint
+	bases       runs                // pages that patches change: for the next checkpoint, which writes the patched ones
+	patched     runs                // such pages, once it has; empty when it is over
+	patchedSer  uint64              // the first version whose readers ask for none of patched
+	ready       runs                // free, to be counted as such
 	taken       []takenFrames
 	pinned      map[uint64][]freedRun
 	pinnedPages int64

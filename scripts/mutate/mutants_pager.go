@@ -45,7 +45,7 @@ var pageMutants = []mutant{
 	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(max(s.replaced, taken)-taken, uint64(`, `	return min(max(s.replaced, taken+1<<20)-taken, uint64(`},
 	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/commit.go", `		if f.epoch > s.durable && f.epoch`, `		if f.epoch`},
 	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.replaced = 0`, ``},
-	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.Promise(r.id, uint64(r.n))`, `	s.waiting = append(s.waiting, r)
+	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.Promise(r.id, uint64(r.n))`, `	s.waiting.push(r)
 	return nil`},
 	{"room", "garbage_stays_in_memory", "pager/write.go", `	if beside != nil && len(c.Patches) == 0 {
 		p.letGo(c.garbage)`, `	if beside != nil && len(c.Patches) == 0 {
