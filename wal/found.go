@@ -188,16 +188,16 @@ func (f *Found) Chain(start LSN) error {
 	if err != nil {
 		return err
 	}
-	var m memory
-	defer m.free()
-	last, err := f.lastUsed(first, &m)
+	m := newMemory()
+	defer m.Free()
+	last, err := f.lastUsed(first, m)
 	if err != nil {
 		return err
 	}
 	for i := last; i > first; i-- {
 		bad, known := f.joints[i]
 		if !known {
-			if bad, err = f.joint(i, &m); err != nil {
+			if bad, err = f.joint(i, m); err != nil {
 				return err
 			}
 			f.joints[i] = bad

@@ -15,35 +15,11 @@ type image struct {
 	b    []byte // at most size bytes
 }
 
-// memory is for one image at a time; the next one takes its place. Fresh memory for each would cost more than reading it does. That of whole segments is outside
-// of the Go heap, in huge pages: 4 KiB at a time, the first touch of 4 MiB took 15 ms on a slow machine, and reading them half of one.
-type memory struct {
-	b   []byte
-	off bool // to be freed
-}
+// memory is for one image at a time; the next one takes its place, and Free ends them all. Fresh memory for each would cost more than reading it does. That of whole
+// segments is in huge pages: 4 KiB at a time, the first touch of 4 MiB took 15 ms on a slow machine, and reading them half of one.
+type memory = offheap.List[byte]
 
-// room returns n bytes that hold anything.
-func (m *memory) room(n int64) []byte {
-	if int64(len(m.b)) < n {
-		m.free()
-		if n >= offheap.HugePage {
-			if slab, err := offheap.Alloc(int(n)); err == nil { // else the Go heap
-				m.b, m.off = slab, true
-				return m.b
-			}
-		}
-		m.b = make([]byte, n)
-	}
-	return m.b[:n]
-}
-
-// free gives the memory back. No image in it may be used afterwards.
-func (m *memory) free() {
-	if m.off {
-		_ = offheap.Free(m.b) // nothing to do about a refusal at this point
-	}
-	*m = memory{}
-}
+func newMemory() *memory { return &memory{Off: true} }
 
 // load reads segment i.
 func (f *Found) load(i int, m *memory) (*image, error) {
@@ -90,7 +66,10 @@ func (f *Found) read(s foundSegment, limit int64, m *memory) (img *image, err er
 	if err != nil {
 		return nil, fmt.Errorf("size of log segment %s: %w", s.file, err)
 	}
-	b := m.room(max(0, min(size, limit)))
+	length := int(max(0, min(size, limit)))
+	m.All = m.All[:0]
+	m.Room(length)
+	b := m.All[:length]
 	n, err := readUpTo(file, b, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read log segment %s: %w", s.file, err)

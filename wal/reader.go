@@ -33,10 +33,10 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		return Tail{}, err
 	}
 	p := replay{fn: fn, start: start, tail: Tail{End: start}}
-	var m memory
-	defer m.free()
+	m := newMemory()
+	defer m.Free()
 	for at := start; ; i++ {
-		img, err := f.load(i, &m)
+		img, err := f.load(i, m)
 		if err != nil {
 			return p.tail, err
 		}
@@ -46,7 +46,7 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		}
 		switch {
 		case errors.Is(err, ErrTaken):
-			return p.taken(f, durable, &m, err)
+			return p.taken(f, durable, m, err)
 		case err != nil:
 			return p.tail, err
 		case !sealed:
@@ -194,14 +194,14 @@ func (f *Found) judge(i int, img *image, end, durable LSN, why error) (behind in
 	if r, ok := img.witness(int64(end-img.base), end); ok {
 		return bad("the record at LSN %d says that LSN %d is durable", r.lsn, r.synced)
 	}
-	var m memory
-	defer m.free()
+	m := newMemory()
+	defer m.Free()
 	for j := i + 1; j < len(f.segments); j++ {
 		limit := f.segments[j].size
 		if j >= len(f.segments)-f.unused {
 			limit = firstRecord // for its note: it has been read, and holds no record
 		}
-		later, err := f.read(f.segments[j], limit, &m)
+		later, err := f.read(f.segments[j], limit, m)
 		if err != nil {
 			return 0, err
 		}
