@@ -8,43 +8,54 @@ import (
 )
 
 // BenchmarkMap is what the system takes for a map of 4 GiB over a file of 64 MiB in the page cache, which is what a store is read through: to make it and
-// to give it back without a look at it, and for each first look at a place, with what that makes the end dearer.
+// to give it back without a look at it, and for each first look, at places far from each other or at one page after the other, with what that makes the end
+// dearer. The last one is of a file that is cached in as large pieces as the system has.
 func BenchmarkMap(b *testing.B) {
-	const size, places = 64 << 20, 16
+	written := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
+	ahead := mappedFile(b, func(f vfs.File) error {
+		err := f.Grow(mappedBytes)
+		f.CacheAhead(0, mappedBytes)
+		return err
+	})
+	for _, run := range []struct {
+		name  string
+		f     vfs.File
+		looks int
+	}{
+		{"made and ended", written, 0},
+		{"first look", written, 16},
+		{"first look, every page", written, mappedBytes / 4096},
+		{"first look, every page, in large pieces", ahead, mappedBytes / 4096},
+	} {
+		b.Run(run.name, func(b *testing.B) {
+			sum := byte(0)
+			for range b.N/max(run.looks, 1) + 1 {
+				m, err := run.f.Map(0, 4<<30)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range run.looks {
+					sum += m[i*(mappedBytes/run.looks)]
+				}
+				if err := run.f.Unmap(m); err != nil || sum != 0 {
+					b.Fatal(sum, err)
+				}
+			}
+		})
+	}
+}
+
+const mappedBytes = 64 << 20
+
+// mappedFile is a file that fill has given its content.
+func mappedFile(b *testing.B, fill func(vfs.File) error) vfs.File {
 	f, err := vfs.OS.Open(filepath.Join(b.TempDir(), "file"), vfs.Write|vfs.Create)
 	if err != nil {
 		b.Fatal(err)
 	}
-	piece := make([]byte, 1<<20)
-	for off := int64(0); off < size; off += int64(len(piece)) {
-		if err := vfs.WriteFull(f, piece, off); err != nil {
-			b.Fatal(err)
-		}
+	b.Cleanup(func() { _ = f.Close() })
+	if err := fill(f); err != nil {
+		b.Fatal(err)
 	}
-	sum := byte(0)
-	view := func(looks int) {
-		m, err := f.Map(0, 4<<30)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for i := range looks {
-			sum += m[i*(size/places)]
-		}
-		if err := f.Unmap(m); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.Run("made and ended", func(b *testing.B) {
-		for range b.N {
-			view(0)
-		}
-	})
-	b.Run("first look", func(b *testing.B) {
-		for range b.N / places {
-			view(places)
-		}
-	})
-	if err := f.Close(); err != nil || sum != 0 {
-		b.Fatal(sum, err)
-	}
+	return f
 }
