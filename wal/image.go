@@ -16,7 +16,7 @@ type image struct {
 }
 
 // memory is for one image at a time; the next one takes its place, and Free ends them all. Fresh memory for each would cost more than reading it does. That of whole
-// segments is in huge pages: 4 KiB at a time, the first touch of 4 MiB took 15 ms on a slow machine, the read half of one (docs/performance.md, open-killed).
+// segments is in huge pages: 4 KiB at a time, the first touch of 4 MiB took 20 ms on a slow machine, the read half of one (docs/performance.md, open-killed).
 type memory = offheap.List[byte]
 
 func newMemory() *memory { return &memory{Off: true} }
