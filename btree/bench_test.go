@@ -42,6 +42,12 @@ func (a *arena) Leaf(ref pager.Ref) (b, changes []byte, err error) { return a.pa
 
 func (a *arena) Patchable(pager.Ref) int { return 0 }
 
+func (a *arena) Unmet(pager.Ref) bool { return false }
+
+func (a *arena) Draft(ref pager.Ref) ([]byte, error) { return a.Page(ref) }
+
+func (a *arena) EditDraft(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) { return a.Edit(ref) }
+
 func (a *arena) Base(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	panic("arena: no patches")
 }

@@ -43,7 +43,8 @@ func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped uin
 type deleter struct {
 	editor
 	trail
-	cell     int // in the leaf
+	cell     int    // in the leaf
+	draft    []byte // the leaf, if it is one
 	key      []byte
 	way      way
 	reshaped uint8 // level of the highest branch that has lost a child, or got another separator; 0: none
@@ -58,7 +59,7 @@ func (d *deleter) look(t Tree) (b []byte, off int, err error) {
 	ref := t.Root
 	d.top = t.Depth - 1
 	for level := d.top; ; level-- {
-		b, n, err := pageAt(d.w, ref, level)
+		b, n, err := d.page(ref, level)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -77,6 +78,31 @@ func (d *deleter) look(t Tree) (b []byte, off int, err error) {
 		}
 		ref = childRef(b, n, i)
 	}
+}
+
+// page is pageAt, but that a leaf which nobody has looked at becomes the draft.
+func (d *deleter) page(ref pager.Ref, level uint8) (b []byte, n int, err error) {
+	if level > 0 || !d.w.Unmet(ref) {
+		return pageAt(d.w, ref, level)
+	}
+	if b, err = d.w.Draft(ref); err != nil {
+		return nil, 0, err
+	}
+	if ld32(b, offKind)&0xffff != place(0) {
+		return nil, 0, misplaced(ref, b, 0)
+	}
+	d.draft = b
+	return b, count(b), nil
+}
+
+// edit is that of the editor, but that the leaf may be there as a draft.
+func (d *deleter) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
+	if level > 0 || d.draft == nil {
+		return d.editor.edit(ref, level)
+	}
+	draft := d.draft
+	d.draft = nil
+	return d.w.EditDraft(ref, draft)
 }
 
 func (d *deleter) delete(t *Tree) error {

@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -24,9 +25,11 @@ type memory struct {
 	low      bool         // hand out the lowest free page first
 	seed     maphash.Seed
 	fail     error // returned by New, Edit, Patch and NewExtent from now on
-	patches  bool  // pages of earlier transactions are Patchable, but for a third of them
-	patched  int   // calls of Patch
-	beside   int   // calls of PatchBeside
+	draft    []byte
+	drafts   int  // pages that were read as drafts
+	patches  bool // pages of earlier transactions are Patchable, but for a third of them
+	patched  int  // calls of Patch
+	beside   int  // calls of PatchBeside
 }
 
 type memPage struct {
@@ -94,6 +97,26 @@ func (m *memory) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 func (m *memory) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	b, changes, err = m.Leaf(ref)
 	return ref, b, changes, err
+}
+
+// Unmet is a third of the pages of earlier transactions: what a deletion does with them, and what it does with others, is to come to the same.
+func (m *memory) Unmet(ref pager.Ref) bool {
+	p, err := m.at(ref)
+	return err == nil && !p.owned && p.changes == nil && ref.Pgid%3 == 1
+}
+
+func (m *memory) Draft(ref pager.Ref) ([]byte, error) {
+	b, err := m.Page(ref)
+	m.draft, m.drafts = append(m.draft[:0], b...), m.drafts+1
+	return m.draft, err
+}
+
+func (m *memory) EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
+	nref, b, err := m.Edit(ref)
+	if err == nil && !bytes.Equal(draft[pager.HeaderSize:], b[pager.HeaderSize:]) {
+		err = fmt.Errorf("draft of another page than %v", ref)
+	}
+	return nref, b, err
 }
 
 func (m *memory) Patchable(ref pager.Ref) int {

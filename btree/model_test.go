@@ -244,6 +244,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		m.requireSound(t, tree)
 	}
 	require.Positive(t, followed)
+	require.Positive(t, m.drafts)
 	if pageSize == 4096 && ks.name == "random_16" { // There are few where a row is large, joins the one before, or all have one leaf.
 		require.Positive(t, m.patched)
 	}

@@ -31,6 +31,13 @@ type Writer interface {
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if
 	// owned, else a copy with a new reference (ref is freed). The header's pgid and epoch are set.
 	Edit(ref pager.Ref) (pager.Ref, []byte, error)
+	// Unmet says that a page is not owned, and in the file only, where nobody has looked at it. Edit reads it to where it is changed: who looks at
+	// it before has it in memory twice.
+	Unmet(ref pager.Ref) bool
+	// Draft is Page of a leaf that is Unmet, for who is likely to edit it. The bytes stay until the next draft.
+	Draft(ref pager.Ref) ([]byte, error)
+	// EditDraft is Edit of a page of which draft is the content.
+	EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, error)
 	// Patchable says that a leaf may be changed by a patch of up to most bytes; 0: not.
 	Patchable(ref pager.Ref) (most int)
 	// Base returns the page that a patch of a leaf which is Patchable changes, and the changes that it has; nil for none.

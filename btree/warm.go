@@ -37,6 +37,9 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 		return false, err
 	}
 	for i := range changes {
+		if w.Unmet(d.refs[i]) {
+			continue
+		}
 		b, n, _, err := leafAt(w, d.refs[i])
 		if err != nil {
 			return false, err

@@ -223,6 +223,7 @@ func (p *Pager) Release(id Pgid, n uint64) error {
 		p.dropFrame(s)
 	} else {
 		p.verified.remove(id)
+		p.met.remove(id)
 	}
 	return p.space.setAvail(id, n)
 }

@@ -67,4 +67,5 @@ func (p *Pager) forget(id Pgid, s *slot) {
 	}
 	p.dropPatch(s)
 	p.verified.remove(id)
+	p.met.remove(id)
 }

@@ -22,7 +22,7 @@ func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte) (Ref, error) {
 	ref := Ref{id, epoch}
 	for i := range n {
 		id, page := id+Pgid(i), b[i*uint64(p.pageSize):][:p.pageSize]
-		setRef(page, Ref{id, epoch})
+		SetRef(page, Ref{id, epoch})
 		Seal(page, p.salt)
 		s := p.table.slot(id)
 		s.owner = owner

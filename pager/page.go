@@ -118,9 +118,9 @@ func WriteHeader(b []byte, h Header) {
 	binary.LittleEndian.PutUint16(b[offCount:], h.Count)
 }
 
-// setRef gives a copy of a page its own number and epoch, and zeroes the checksum. It is not ReadHeader and WriteHeader: what is put together
+// SetRef gives a copy of a page its own number and epoch, and zeroes the checksum. It is not ReadHeader and WriteHeader: what is put together
 // in memory and read at once waits for all stores before it, which are those of the copy.
-func setRef(b []byte, ref Ref) {
+func SetRef(b []byte, ref Ref) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[offChecksum:], 0)
 	binary.LittleEndian.PutUint64(b[offPgid:], uint64(ref.Pgid))

@@ -56,6 +56,8 @@ type Pager struct {
 	table    table
 	undo     Undo
 	verified pageSet
+	// met are those of them, all but extents, that somebody has looked at: see Unmet.
+	met      pageSet
 	arena    arena
 	patches  patches // of the present epoch; writer lock
 	captured Epoch   // of the last capture: what was born up to then is in the file, or will be before the next one; writer lock

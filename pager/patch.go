@@ -247,7 +247,7 @@ func (p *Pager) patched(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error
 // Merge makes b the page that ref names, of an older one and its changes, nil for none.
 func (p *Pager) Merge(ref Ref, b, base, changes []byte) error {
 	copy(b, base)
-	setRef(b, ref)
+	SetRef(b, ref)
 	if changes == nil {
 		return nil
 	}

@@ -43,7 +43,7 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 
 // fromFile returns a page that is in no frame.
 func (p *Pager) fromFile(ref Ref) ([]byte, error) {
-	if p.mapped && p.verified.has(ref.Pgid) {
+	if p.mapped && p.met.has(ref.Pgid) {
 		return p.inFile(ref.Pgid, p.pageSize)
 	}
 	return p.firstRead(ref)
@@ -116,13 +116,51 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.pagesRead.Add(1)
-	prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
-	if err := p.prove(ref, b); err != nil {
-		return nil, err
+	if !p.verified.has(ref.Pgid) {
+		p.pagesRead.Add(1)
+		prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
+		if err := p.prove(ref, b); err != nil {
+			return nil, err
+		}
+		p.verified.add(ref.Pgid)
 	}
-	p.verified.add(ref.Pgid)
+	p.met.add(ref.Pgid)
 	return b, nil
+}
+
+// Unmet says that a page is in the file only, and nobody has looked at it there. Who is going to change it reads it with ReadUnmet where
+// it will be changed, not through the map: what the map has been looked at stays in the memory of the process.
+func (p *Pager) Unmet(ref Ref, base Epoch) bool {
+	s := p.table.peek(ref.Pgid)
+	if ref.Epoch > base && s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.patch) != nil) {
+		return false
+	}
+	if p.mapped {
+		return !p.met.has(ref.Pgid)
+	}
+	return s == nil || atomic.LoadPointer(&s.clean) == nil
+}
+
+// ReadUnmet reads an unmet page to b, which is a page long, and proves it as Page does. It is met then: who comes next, as after a deletion that
+// found nothing, looks at it through the map.
+func (p *Pager) ReadUnmet(ref Ref, b []byte) error {
+	if err := p.inBounds(ref, 1); err != nil {
+		return err
+	}
+	if err := p.read(ref.Pgid, b); err != nil {
+		return err
+	}
+	if !p.mapped {
+		return p.prove(ref, b)
+	}
+	if !p.verified.has(ref.Pgid) {
+		if err := p.prove(ref, b); err != nil {
+			return err
+		}
+		p.verified.add(ref.Pgid)
+	}
+	p.met.add(ref.Pgid)
+	return nil
 }
 
 func (p *Pager) inBounds(ref Ref, n uint64) error {

@@ -141,7 +141,10 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 
 // distrust makes the next read of each page prove it: after a failure the page cache may forget what was written, and the
 // file hold what was there before. That can be about any page: of this checkpoint, of a value, or spilled by a transaction.
-func (p *Pager) distrust() { p.verified.clear() }
+func (p *Pager) distrust() {
+	p.verified.clear() // first: what is not met is met anew with what verified says
+	p.met.clear()
+}
 
 // staging makes the buffer for a number of pages, of an earlier one if that suffices.
 func (p *Pager) staging(earlier []byte, pages int) []byte {

@@ -22,6 +22,10 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 			return tx.applyInOrder(id, changes, was)
 		}
 	}
+	if w := tx.w; w != nil {
+		w.sparing = tx.s.spares(len(changes))
+		defer func() { w.sparing = false }()
+	}
 	if len(changes) >= tx.s.o.ManyFrom {
 		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
 			return err
@@ -29,6 +33,18 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 		tx.sendScout(id, len(changes), keysOf(changes))
 	}
 	return tx.applyAll(id, changes, was)
+}
+
+// sparingFrom is how many changes at a time are so many that the leaves which they meet would soon be in memory twice, as the map of the file has them
+// and as they become. They are read for being changed, by a call of the system each. It takes as long as to look at one place of the map that nobody has
+// looked at, and longer where the system has mapped that with its neighbours: a put by itself had better look.
+const sparingFrom = 64
+
+func (s *Store) spares(changes int) bool {
+	if s.o.Inline { // The crash bed is to see both.
+		return s.stamps%2 == 0
+	}
+	return changes >= sparingFrom
 }
 
 // applyAll is Apply by one hand.

@@ -30,6 +30,9 @@ type hand struct {
 	spare []pager.Pgid
 	freed []freedRun
 
+	sparing bool   // pages that nobody has looked at are read where they are changed: see spares
+	draft   []byte // the page that Draft has read; nil: there was none yet
+
 	// sharing is held while what all pages have in common is changed, by hands that are at work beside each other; nil: there is only one.
 	sharing *sync.Mutex
 	touched touched // so that the lock is not asked for
@@ -81,7 +84,7 @@ type needed struct{ err error }
 
 func (e *needed) Error() string { return e.err.Error() }
 
-// PageSize, Page, Leaf, Extent, Ask, Near, Owned, Edit, Patchable, Base, Patch, PatchBeside, Renumber, InPlace, New, Free, NewExtent and
+// PageSize, Page, Leaf, Extent, Ask, Near, Owned, Edit, Unmet, Draft, EditDraft, Patchable, Base, Patch, PatchBeside, Renumber, InPlace, New, Free, NewExtent and
 // FreeExtent make it a btree.Writer.
 func (h *hand) PageSize() int { return h.s.pg.PageSize() }
 
@@ -104,6 +107,9 @@ func (h *hand) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 		b, err := h.frame(ref)
 		return ref, b, err
 	}
+	if h.sparing && h.s.pg.Unmet(ref, h.base) {
+		return h.editUnmet(ref)
+	}
 	old, changes, err := h.Leaf(ref)
 	if err != nil {
 		return pager.Ref{}, nil, err
@@ -115,6 +121,44 @@ func (h *hand) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err := h.s.pg.Merge(fresh, b, old, changes); err != nil {
 		return pager.Ref{}, nil, err
 	}
+	return fresh, b, h.Free(ref)
+}
+
+// editUnmet is Edit of a page that is read where it is going to be.
+func (h *hand) editUnmet(ref pager.Ref) (pager.Ref, []byte, error) {
+	fresh, b, err := h.take()
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	if err := h.s.pg.ReadUnmet(ref, b); err != nil {
+		return pager.Ref{}, nil, errors.Join(err, h.Free(fresh))
+	}
+	pager.SetRef(b, fresh)
+	return fresh, b, h.Free(ref)
+}
+
+func (h *hand) Unmet(ref pager.Ref) bool {
+	return h.sparing && !h.Owned(ref) && h.s.pg.Unmet(ref, h.base)
+}
+
+// Draft reads a page into memory of the hand's own. A page that is not mapped is no nearer there than where others find it, too.
+func (h *hand) Draft(ref pager.Ref) ([]byte, error) {
+	if !h.s.pg.Mapped() {
+		return h.Page(ref)
+	}
+	if h.draft == nil {
+		h.draft = make([]byte, h.PageSize())
+	}
+	return h.draft, h.s.pg.ReadUnmet(ref, h.draft)
+}
+
+func (h *hand) EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
+	fresh, b, err := h.take()
+	if err != nil {
+		return pager.Ref{}, nil, err
+	}
+	copy(b, draft)
+	pager.SetRef(b, fresh)
 	return fresh, b, h.Free(ref)
 }
 

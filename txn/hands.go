@@ -256,7 +256,7 @@ func (h *hands) work(count, n int) error {
 			k.use = &k.hand
 			k.hand = hand{
 				s: w.s, w: w, base: w.base, owner: w.owner, first: w.first, mayPatch: w.mayPatch,
-				taken: k.taken[:0], spare: k.spare[:0], freed: k.freed[:0],
+				taken: k.taken[:0], spare: k.spare[:0], freed: k.freed[:0], sparing: w.sparing, draft: k.draft,
 			}
 			if keepers != nil {
 				k.keeper = keepers[i]

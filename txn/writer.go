@@ -76,6 +76,7 @@ func (w *writer) begin() {
 	w.tx = nil
 	w.kept = nil
 	w.lazy, w.named, w.firm, w.filled = false, 0, false, 0
+	w.sparing = false
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on

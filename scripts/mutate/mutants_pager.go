@@ -50,6 +50,26 @@ var pageMutants = []mutant{
 	{"room", "garbage_stays_in_memory", "pager/write.go", `	if beside != nil && len(c.Patches) == 0 {
 		p.letGo(c.garbage)`, `	if beside != nil && len(c.Patches) == 0 {
 		_ = c`},
+	{"room", "batches_look_at_what_they_change", "txn/hand.go", `	if h.sparing && h.s.pg.Unmet(ref, h.base) {`, `	if false {`},
+	{"room", "deletions_look_at_what_they_change", "txn/hand.go", `	return h.sparing && !h.Owned(ref) && h.s.pg.Unmet(ref, h.base)`, `	return false`},
+	{"room", "what_was_read_in_vain_is_read_again", "pager/read.go", `		p.verified.add(ref.Pgid)
+	}
+	p.met.add(ref.Pgid)
+	return nil
+}`, `		p.verified.add(ref.Pgid)
+	}
+	return nil
+}`},
+	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.prove(ref, b); err != nil {
+			return err
+		}
+		p.verified.add(ref.Pgid)
+	}
+	p.met.add`, `		p.verified.add(ref.Pgid)
+	}
+	p.met.add`},
+	{"check", "distrust_leaves_what_was_met", "pager/write.go", `	p.met.clear()
+`, ``},
 	{"room", "short_runs_are_let_go", "pager/garbage.go", `end >= first+lo+leastGarbage`, `end > first+lo`},
 	{"room", "promised_pages_do_not_count", "pager/runs.go", ` + min(s.inRuns(&s.promised, n), s.share)`, ``},
 	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/grow.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
