@@ -1,6 +1,7 @@
 package vfs_test
 
 import (
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -43,6 +44,36 @@ func BenchmarkMap(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkCopy copies pages of a file that is in the page cache, in any order, each once: by a call of the system, and from a map that nobody has looked at.
+func BenchmarkCopy(b *testing.B) {
+	f := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
+	order := rand.New(rand.NewPCG(1, 2)).Perm(mappedBytes / 4096)
+	to := make([]byte, mappedBytes)
+	clear(to)
+	b.Run("call", func(b *testing.B) {
+		for i := range b.N {
+			at := order[i%len(order)]
+			if err := vfs.ReadFull(f, to[i%len(order)*4096:][:4096], int64(at)*4096); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("map", func(b *testing.B) {
+		for done := 0; done < b.N; done += len(order) {
+			m, err := f.Map(0, 4<<30)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i, at := range order[:min(len(order), b.N-done)] {
+				copy(to[i*4096:][:4096], m[at*4096:])
+			}
+			if err := f.Unmap(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 const mappedBytes = 64 << 20
