@@ -14,7 +14,7 @@ const firstCommit = 2
 // The commit numbers give the order, so it takes about as long as sorting the events.
 func (h *History) Judge() error {
 	before, after := h.sessions()
-	made := commitsOf(before, func(e *Event) bool { return e.Fate == Done })
+	made := commitsOf(before, func(e *Event) bool { return e.Fate == Done || e.Fate == Unknown && e.Relax && e.Seq < lastDone(before) })
 	if err := h.session(before, made, 0); err != nil || h.Crash == 0 {
 		return err
 	}
@@ -55,12 +55,33 @@ func commitsOf(events []*Event, made func(*Event) bool) (list []*Event) {
 	return list
 }
 
+// lastDone is the last commit that was reported. One before it that did not wait for the disk, and whose fate is unknown, has been made, too: the log may fail when
+// the later one has been told that both are written, and before the earlier one asks. One that waits is told what is durable, whatever has failed since.
+func lastDone(events []*Event) (seq uint64) {
+	for _, e := range events {
+		if e.Fate == Done {
+			seq = max(seq, e.Seq)
+		}
+	}
+	return seq
+}
+
+// fates tells what became of the transactions that would have made a state.
+func fates(events []*Event, seq uint64) (told string) {
+	for _, e := range events {
+		if e.Seq == seq && e.Fate != "" {
+			told += fmt.Sprintf("; client %d, ticks %d-%d, relaxed %t: %s", e.Client, e.Begin, e.End, e.Relax, e.Fate)
+		}
+	}
+	return told
+}
+
 // session judges the events between two opens. made are all commits up to its end, floor is the state that it began with.
 func (h *History) session(events, made []*Event, floor uint64) error {
 	m := historyModel{versions: make([][]version, h.Keys)}
 	for i, e := range made {
 		if e.Seq != uint64(i)+firstCommit {
-			return fmt.Errorf("commit %d (client %d) where %d belongs", e.Seq, e.Client, i+firstCommit)
+			return fmt.Errorf("commit %d (client %d) where %d belongs%s", e.Seq, e.Client, i+firstCommit, fates(events, uint64(i)+firstCommit))
 		}
 		for _, w := range e.Writes {
 			m.versions[w.Key] = append(m.versions[w.Key], version{e.Seq, w.Value})

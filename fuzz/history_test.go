@@ -73,6 +73,17 @@ func TestJudgeOfHistories(t *testing.T) {
 		h.Recovered, h.Events = 4, slices.Delete(h.Events, 6, 9)
 		require.NoError(t, h.Judge())
 	})
+	t.Run("an_unknown_commit_before_one_that_is_done_is_there", func(t *testing.T) {
+		h := handmade()
+		h.Events[3].Seq, h.Events[3].Reads = 1, nil
+		h.Events[0].Fate, h.Events[0].Relax = Unknown, true
+		require.NoError(t, h.Judge())
+		h.Events[2].Reads[0].Value = 0
+		require.ErrorContains(t, h.Judge(), "key 0 is 0, want 7")
+		h = handmade()
+		h.Events[0].Fate = Unknown
+		require.ErrorContains(t, h.Judge(), "commit 3 (client 1) where 2 belongs; client 0, ticks 1-4, relaxed false: unknown", "one that waits knows what is durable")
+	})
 }
 
 func TestHistoriesCanBeKept(t *testing.T) {
