@@ -38,7 +38,7 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 	}
 	for i := range changes {
 		if w.Unmet(d.refs[i]) {
-			continue
+			continue // It would be looked at only to be read once more.
 		}
 		b, n, _, err := leafAt(w, d.refs[i])
 		if err != nil {

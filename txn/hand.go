@@ -114,6 +114,11 @@ func (h *hand) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
+	return h.copyOf(ref, old, changes)
+}
+
+// copyOf is Edit of a page that is made of an older one and its changes, nil for none.
+func (h *hand) copyOf(ref pager.Ref, old, changes []byte) (pager.Ref, []byte, error) {
 	fresh, b, err := h.take()
 	if err != nil {
 		return pager.Ref{}, nil, err
@@ -131,7 +136,7 @@ func (h *hand) editUnmet(ref pager.Ref) (pager.Ref, []byte, error) {
 		return pager.Ref{}, nil, err
 	}
 	if err := h.s.pg.ReadUnmet(ref, b); err != nil {
-		return pager.Ref{}, nil, errors.Join(err, h.Free(fresh))
+		return pager.Ref{}, nil, err
 	}
 	pager.SetRef(b, fresh)
 	return fresh, b, h.Free(ref)
@@ -153,13 +158,7 @@ func (h *hand) Draft(ref pager.Ref) ([]byte, error) {
 }
 
 func (h *hand) EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
-	fresh, b, err := h.take()
-	if err != nil {
-		return pager.Ref{}, nil, err
-	}
-	copy(b, draft)
-	pager.SetRef(b, fresh)
-	return fresh, b, h.Free(ref)
+	return h.copyOf(ref, draft, nil)
 }
 
 func (h *hand) frame(ref pager.Ref) ([]byte, error) {
