@@ -98,3 +98,29 @@ func TestRevocableCommitFindsRoomForItsVoid(t *testing.T) {
 	}
 	require.NotZero(t, refused)
 }
+
+// TestWhoAsksAfterTheFailure: of two commits that do not wait for the disk and are written together, the later one may hear that it is there, and the earlier one,
+// if the log fails before it asks, that its fate is unknown. It is there as well. What a commit hears that waits for the disk is what is durable, whenever it asks.
+func TestWhoAsksAfterTheFailure(t *testing.T) {
+	d := newDisk(t, 0)
+	o := testOptions(d)
+	l := createTest(t, o)
+	l.commit("durable", true)
+	durable := l.End()
+	earlier, err := l.Append([]byte("earlier"), true)
+	require.NoError(t, err)
+	later, err := l.Append([]byte("later"), true)
+	require.NoError(t, err)
+	require.NoError(t, l.Wait(later, false))
+	require.LessOrEqual(t, earlier, l.Written())
+	d.hook = func(op, _ string, n int) (int, error) { return 0, errBoom }
+	end, err := l.Append([]byte("fails"), true)
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Wait(end, false), errBoom)
+	require.ErrorIs(t, l.Wait(earlier, false), ErrUnknown)
+	require.NoError(t, l.Wait(durable, true))
+	d.hook = nil
+	got, _, err := replayAll(l.opts, l.start, 0)
+	require.NoError(t, err)
+	require.Subset(t, got, []string{"durable", "earlier", "later"})
+}
