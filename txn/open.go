@@ -46,6 +46,7 @@ func open(path string, o Options) (*Store, error) {
 		if err == nil {
 			s.recovery.Created = created
 			s.recovery.Clean = s.recovery.Clean || created
+			s.removeRest()
 			return s, nil
 		}
 		if first == nil {

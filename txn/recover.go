@@ -196,14 +196,3 @@ func (s *Store) settleRecovery() error {
 	s.capturedSer = s.head.serial
 	return s.published(c)
 }
-
-// leftovers removes files that nothing needs: segments that an unsynced removal brought back, a half made main file.
-func (s *Store) leftovers(found *wal.Found) error {
-	if s.o.ReadOnly {
-		return nil
-	}
-	if err := found.Remove(wal.First(s.pg.LastMeta().SegmentSize, s.nextSegment)); err != nil {
-		return err
-	}
-	return pager.RemoveTemp(s.o.FS, s.path)
-}

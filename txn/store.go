@@ -65,6 +65,7 @@ type Store struct {
 	heldBuf     []uint64
 	capturedSer uint64 // serial of the version that was captured last
 	nextSegment uint64
+	rest        rest
 	firstLSN    uint64 // where this session's log began
 	segment     int64  // size of the log's segments; set by Open, then read-only
 
@@ -79,7 +80,7 @@ type Store struct {
 	checkpointing atomic.Bool           // one was started by a committer
 	wantRoom      atomic.Bool           // MaxBytes was met: a checkpoint may give space back
 	retryAt       atomic.Uint64         // log position before which no failed checkpoint is tried again
-	running       crew                  // of checkpoints that committers have started
+	running       crew                  // of checkpoints that committers have started, and of what an Open has left to remove
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
@@ -227,6 +228,9 @@ func (s *Store) startLog() error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.poison(replaced(err))
 	}
+	if err := s.endRest(); err != nil {
+		return err
+	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	if isNoSpace(err) && s.makeLogRoom() {
 		log, err = wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
@@ -368,6 +372,9 @@ func (s *Store) shut() error {
 	s.guardedStats(&s.last)
 	s.statsMu.Unlock()
 	var errs []error
+	if err := s.endRest(); err != nil {
+		errs = append(errs, err)
+	}
 	full := false
 	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
 		err := mapfault.Guard(s.finalFault, s.closeClean)

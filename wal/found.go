@@ -246,9 +246,9 @@ func (f *Found) lastUsed(first int, m *memory) (int, error) {
 	return first, nil
 }
 
-// Remove deletes the segments that are wholly before the given position, and all strangers. Remove of the position of a running log
-// leaves the log's own segments alone, a spare included.
-func (f *Found) Remove(before LSN) error {
+// Needless gives the files of the segments that are wholly before the given position, and of all strangers, in the order for Remove. That of the position of
+// a running log leaves the log's own segments alone, a spare included.
+func (f *Found) Needless(before LSN) []string {
 	number, _ := f.opts.at(before)
 	var names []string
 	for _, s := range f.segments {
@@ -256,8 +256,11 @@ func (f *Found) Remove(before LSN) error {
 			names = append(names, s.file)
 		}
 	}
-	return removeFiles(f.opts, append(names, f.strangers...))
+	return append(names, f.strangers...)
 }
+
+// Remove deletes files in the given order. One that is gone is no error.
+func (f *Found) Remove(names []string) error { return removeFiles(f.opts, names) }
 
 // Remove deletes every file that is named like a segment of o.Path.
 func Remove(o Options) error {

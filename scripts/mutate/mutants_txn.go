@@ -45,6 +45,14 @@ var storeMutants = []mutant{
 		return true, noSpace(err)
 	}
 	return true, s.leftovers(found)`, `	return true, nil`},
+	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.endRest(); err != nil {
+		return err
+	}
+	log, err`, `	log, err`},
+	{"order", "what_an_open_has_left_is_there_after_close", "txn/store.go", `	if err := s.endRest(); err != nil {
+		errs = append(errs, err)
+	}`, ``},
+	{"check", "segments_of_another_store_are_removed", "txn/leftovers.go", `pg.CheckIdentity() != nil {`, `pg.CheckIdentity() != nil && false {`},
 	{"order", "no_fence_before_recovery_writes", "txn/recover.go", `	if two {
 		if newest, err`, `	if two && false {
 		if newest, err`},
