@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ebbkv/ebb/internal/keyorder"
 	"github.com/ebbkv/ebb/internal/offheap"
 	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/wal"
@@ -15,19 +14,17 @@ import (
 // key looks at no other, so those on different keys may change places; those on one key stay in their order. Every other
 // operation stays between what was before it and what comes after.
 //
-// A batch knows no store and no file.
+// What was added is looked at by a goroutine, as far as there is one, while more is added: see index. A batch knows no store and no file.
 type batch struct {
-	ops     []byte               // as in the redo, one after the other
-	commits []commitAt           // whose operations these are
-	order   offheap.List[uint32] // where in ops each operation begins, in the order to apply them
-	settled int                  // from here on in order, no tree and no key comes back
-	broken  bool                 // the last operation does not decode
-	named   []place              // that operations name, of all batches so far
+	ops     []byte     // as in the redo, one after the other
+	commits []commitAt // whose operations these are
+	slab    []byte     // where ops began
 
-	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree: the first used ones
-	used   int
-	byTree map[TreeID]int
-	slab   []byte // where ops began
+	index  index
+	seen   int           // so many bytes of ops are the index's
+	beside bool          // a goroutine looks at them
+	pieces chan piece    // to the goroutine; nil: there is none now
+	ended  chan struct{} // closed when it has ended
 }
 
 // commitAt is where in ops the operations of a commit, or of a piece of one, begin.
@@ -36,10 +33,22 @@ type commitAt struct {
 	lsn wal.LSN
 }
 
+// piece is ops up to the end of an operation, and where the part that nobody has looked at begins.
+type piece struct {
+	ops  []byte
+	from int
+}
+
+// pieceBytes are worth a wake of the goroutine, and maxPieces may wait for it.
+const (
+	pieceBytes = 64 << 10
+	maxPieces  = 64
+)
+
 // newBatch is for about room bytes of operations. Its memory is outside the Go heap as long as that is enough: in huge pages, since
-// operations are read in the order of keys, which is any order of theirs.
-func newBatch(room int64) *batch {
-	b := &batch{byTree: map[TreeID]int{}, order: offheap.List[uint32]{Off: true}}
+// operations are read in the order of keys, which is any order of theirs. free ends it. beside says that a goroutine may help.
+func newBatch(room int64, beside bool) *batch {
+	b := &batch{beside: beside, index: index{byTree: map[TreeID]int{}, order: offheap.List[uint32]{Off: true}}}
 	if room > 0 {
 		if slab, err := offheap.Alloc(int(room)); err == nil {
 			b.slab, b.ops = slab, slab[:0]
@@ -50,47 +59,66 @@ func newBatch(room int64) *batch {
 
 // free gives the memory back. Nothing of the batch may be used afterwards.
 func (b *batch) free() {
+	b.stop()
 	if b.slab != nil {
 		_ = offheap.Free(b.slab) // nothing to do about a refusal at this point
 	}
-	b.order.Free()
-	for i := range b.runs {
-		b.runs[i].Free()
-	}
+	b.index.free()
 	*b = batch{}
 }
 
 // reset empties the batch and keeps its memory.
 func (b *batch) reset() {
-	b.ops, b.commits, b.order.All, b.broken = b.ops[:0], b.commits[:0], b.order.All[:0], false
+	b.stop()
+	b.ops, b.commits, b.seen = b.ops[:0], b.commits[:0], 0
+	b.index.reset()
 }
 
-// add takes a copy of whole operations of the commit at lsn, and looks at their keys while they are at hand. All operations but the
-// last begin below 4 GiB. An operation that does not decode is the last one in the order: who applies it finds out.
+// add takes a copy of whole operations of the commit at lsn. All operations but the last begin below 4 GiB.
 func (b *batch) add(ops []byte, lsn wal.LSN) {
-	if b.broken {
+	b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
+	b.ops = append(b.ops, ops...)
+	if !b.beside || len(b.ops)-b.seen >= pieceBytes {
+		b.hand()
+	}
+}
+
+// hand has all of ops looked at: now, or by the goroutine.
+func (b *batch) hand() {
+	p := piece{b.ops[:len(b.ops):len(b.ops)], b.seen}
+	if b.seen = len(b.ops); p.from == b.seen {
 		return
 	}
-	b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
-	from := len(b.ops)
-	b.ops = append(b.ops, ops...)
-	for rest := b.ops[from:]; len(rest) > 0; {
-		at := uint32(len(b.ops) - len(rest))
-		r, more, err := decodeRedo(rest)
-		if err == nil && r.names() {
-			b.named = append(b.named, r.place)
-		}
-		if err == nil && r.onKey() {
-			b.addToRun(r.id, r.key, at)
-		} else {
-			b.endRuns()
-			b.order.Add(at)
-		}
-		if b.broken = err != nil; b.broken {
-			return
-		}
-		rest = more
+	if !b.beside {
+		b.index.add(p)
+		return
 	}
+	if b.pieces == nil {
+		b.pieces, b.ended = make(chan piece, maxPieces), make(chan struct{})
+		go b.index.addAll(b.pieces, b.ended)
+	}
+	b.pieces <- p
+}
+
+// stop waits until the goroutine has looked at what it was handed, and ends it. The index may be used then.
+func (b *batch) stop() {
+	if b.pieces == nil {
+		return
+	}
+	close(b.pieces)
+	<-b.ended
+	b.pieces, b.ended = nil, nil
+}
+
+// named gives the places that operations name, but for those that begin at at and behind.
+func (b *batch) named(at int) []place {
+	b.hand()
+	b.stop()
+	all := b.index.named
+	for n := len(all); n > 0 && b.index.namedAt[n-1] >= at; n-- {
+		all = all[:n-1]
+	}
+	return all
 }
 
 // lsn is the position of the commit of the operation at at.
@@ -102,10 +130,14 @@ func (b *batch) lsn(at uint32) wal.LSN {
 	return b.commits[i].lsn
 }
 
-// sort finds the order of all that was added.
-func (b *batch) sort() {
-	b.settled = len(b.order.All)
-	b.endRuns()
+// sort finds the order of all that was added. From settled on in it, no tree and no key comes back.
+func (b *batch) sort() (order []uint32, settled int) {
+	b.hand()
+	b.stop()
+	x := &b.index
+	settled = len(x.order.All)
+	x.endRuns()
+	return x.order.All, settled
 }
 
 // In the order of keys, operations lie anywhere in the batch: each is asked for when it is the askAhead-th to come.
@@ -116,32 +148,3 @@ const askBytes = 192
 
 // ask asks for the operation at at.
 func (b *batch) ask(at uint32) { prefetch.Bytes(b.ops[at:min(int(at)+askBytes, len(b.ops))]) }
-
-func (b *batch) addToRun(id TreeID, key []byte, at uint32) {
-	i, ok := b.byTree[id]
-	if !ok {
-		i = b.used
-		b.byTree[id] = i
-		b.used++
-		if i == len(b.runs) {
-			b.runs = append(b.runs, keyorder.OffHeap())
-		}
-	}
-	b.runs[i].Add(key, at)
-}
-
-// endRuns adds the runs to the order, one after the other, and empties them.
-func (b *batch) endRuns() {
-	for i := range b.used {
-		b.runs[i].Places(&b.order, b.key)
-		b.runs[i].Reset()
-	}
-	b.used = 0
-	clear(b.byTree)
-}
-
-// key is that of an operation which has been decoded before.
-func (b *batch) key(at uint32) []byte {
-	r, _, _ := decodeRedo(b.ops[at:])
-	return r.key
-}

@@ -128,7 +128,7 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 // keeps its place, and between those there is one run for each tree, by key and then as in the log.
 func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
 	for seed := int64(1); seed <= seeds(30); seed++ {
-		b := newBatch(0)
+		b := newBatch(0, seed%2 == 0)
 		for i, payload := range randomRedo(rand.New(rand.NewSource(seed)), 30) {
 			b.add(payload[redoHead:], wal.LSN(100+i))
 		}
@@ -146,17 +146,17 @@ func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
 			}
 			rest = more
 		}
-		b.sort()
-		require.Len(t, b.order.All, len(sections))
+		order, _ := b.sort()
+		require.Len(t, order, len(sections))
 		seen := map[TreeID]bool{}
-		for i, at := range b.order.All {
+		for i, at := range order {
 			r, _, err := decodeRedo(b.ops[at:])
 			require.NoError(t, err)
 			require.Contains(t, sections, at)
 			if i == 0 {
 				continue
 			}
-			before := b.order.All[i-1]
+			before := order[i-1]
 			require.LessOrEqual(t, sections[before], sections[at], "seed %d", seed)
 			was, _, _ := decodeRedo(b.ops[before:])
 			switch {
@@ -236,7 +236,7 @@ func BenchmarkBatchSort(b *testing.B) {
 		rnd.Read(key)
 		ops = appendRedo(ops, redo{op: opPut, id: firstTree, key: key, value: value})
 	}
-	x := newBatch(int64(len(ops)))
+	x := newBatch(int64(len(ops)), false)
 	defer x.free()
 	for b.Loop() {
 		x.add(ops, 1)

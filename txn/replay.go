@@ -45,7 +45,7 @@ func batchBytes(cache, log int64) int64 { return min(cache/batchFraction, log, m
 // newReplayer is for the log after m, of at most logBytes.
 func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	most := batchBytes(s.o.CacheBytes, logBytes)
-	return &replayer{s: s, meta: m, most: int(most), batch: newBatch(most), seq: m.Seq, mark: m.ClockMark}
+	return &replayer{s: s, meta: m, most: int(most), batch: newBatch(most, !s.o.Inline), seq: m.Seq, mark: m.ClockMark}
 }
 
 // commit takes the payload of the next commit. The clock is not looked at.
@@ -58,10 +58,10 @@ func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
 		p.note(payload)
 		return nil
 	}
-	before := len(p.batch.named)
+	before := len(p.batch.ops)
 	err := p.add(payload, lsn)
 	if p.w == nil && err != nil {
-		p.named = append(p.named, p.batch.named[:before]...)
+		p.named = append(p.named, p.batch.named(before)...)
 		p.note(payload)
 		p.free()
 		p.partial, err = true, nil // who applies the log will tell
@@ -108,7 +108,7 @@ func (p *replayer) note(payload []byte) {
 // before anything is allocated, once all of the log was read.
 func (p *replayer) claim() error {
 	s := p.s
-	for _, list := range [][]place{p.named, p.batch.named} {
+	for _, list := range [][]place{p.named, p.batch.named(len(p.batch.ops))} {
 		for _, r := range list {
 			if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
 				return badfile.At(s.path+" (log)", -1, "it names pages of epoch %d", r.ref.Epoch)
@@ -196,8 +196,7 @@ func (p *replayer) apply(last bool) (err error) {
 		}
 	}()
 	b := p.batch
-	b.sort()
-	order := b.order.All
+	order, settled := b.sort()
 	for i, at := range order {
 		if i+askAhead < len(order) {
 			b.ask(order[i+askAhead])
@@ -205,7 +204,7 @@ func (p *replayer) apply(last bool) (err error) {
 		if err := p.w.spill(); err != nil {
 			return err
 		}
-		if last && i >= b.settled {
+		if last && i >= settled {
 			if err := p.w.spillBehind(backlog); err != nil {
 				return err
 			}

@@ -70,7 +70,7 @@ var storeMutants = []mutant{
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
 	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claim(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"replay", "values_that_a_long_log_names_first_are_forgotten", "txn/replay.go", `		p.named = append(p.named, p.batch.named[:before]...)`, `		_ = before`},
+	{"replay", "values_that_a_long_log_names_first_are_forgotten", "txn/replay.go", `		p.named = append(p.named, p.batch.named(before)...)`, `		_ = before`},
 	{"replay", "values_that_a_long_log_names_later_are_forgotten", "txn/replay.go", `	if p.partial {
 		p.note(payload)
 		return nil`, `	if p.partial {
@@ -84,8 +84,13 @@ var storeMutants = []mutant{
 	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.lazy && !w.silent }`, ` && !w.silent }`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
-	{"replay", "operations_pass_those_that_keep_their_place", "txn/order.go", `			b.endRuns()
-			b.order`, `			b.order`},
+	{"replay", "operations_pass_those_that_keep_their_place", "txn/index.go", `			x.endRuns()
+			x.order`, `			x.order`},
+	{"replay", "names_are_forgotten_with_the_commit_that_did_not_fit", "txn/order.go", `b.index.namedAt[n-1] >= at; n-- {`, `b.index.namedAt[n-1] > at; n-- {`},
+	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/order.go", `	b.hand()
+	b.stop()
+	x := &b.index`, `	b.stop()
+	x := &b.index`},
 	{"replay", "equal_heads_are_equal_keys", "internal/keyorder/run.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
 	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "internal/keyorder/run.go", `		r.prefix--
 `, `		break

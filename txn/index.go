@@ -1,0 +1,89 @@
+package txn
+
+import (
+	"github.com/ebbkv/ebb/internal/keyorder"
+	"github.com/ebbkv/ebb/internal/offheap"
+)
+
+// An index is where the operations of a batch begin, in the order to apply them as far as that is known. One goroutine at a time has it.
+type index struct {
+	ops     []byte // of the piece that came last
+	order   offheap.List[uint32]
+	broken  bool    // the last operation does not decode
+	named   []place // that operations name
+	namedAt []int   // where these begin
+
+	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree: the first used ones
+	used   int
+	byTree map[TreeID]int
+}
+
+func (x *index) free() {
+	x.order.Free()
+	for i := range x.runs {
+		x.runs[i].Free()
+	}
+}
+
+// reset empties the index, whose runs have ended, and keeps its memory.
+func (x *index) reset() {
+	x.order.All, x.broken = x.order.All[:0], false
+	x.named, x.namedAt = x.named[:0], x.namedAt[:0]
+}
+
+// addAll adds pieces until there are no more.
+func (x *index) addAll(pieces <-chan piece, ended chan<- struct{}) {
+	defer close(ended)
+	for p := range pieces {
+		x.add(p)
+	}
+}
+
+// add looks at the operations of a piece. One that does not decode is the last one in the order: who applies it finds out.
+func (x *index) add(p piece) {
+	x.ops = p.ops
+	for rest := p.ops[p.from:]; len(rest) > 0 && !x.broken; {
+		at := len(p.ops) - len(rest)
+		r, more, err := decodeRedo(rest)
+		if err == nil && r.names() {
+			x.named, x.namedAt = append(x.named, r.place), append(x.namedAt, at)
+		}
+		if err == nil && r.onKey() {
+			x.addToRun(r.id, r.key, uint32(at))
+		} else {
+			x.endRuns()
+			x.order.Add(uint32(at))
+		}
+		x.broken = err != nil
+		rest = more
+	}
+}
+
+func (x *index) addToRun(id TreeID, key []byte, at uint32) {
+	i, ok := x.byTree[id]
+	if !ok {
+		i = x.used
+		x.byTree[id] = i
+		x.used++
+		if i == len(x.runs) {
+			x.runs = append(x.runs, keyorder.OffHeap())
+		}
+	}
+	x.runs[i].Add(key, at)
+}
+
+// endRuns adds the runs to the order, one after the other, and empties them.
+func (x *index) endRuns() {
+	for i := range x.used {
+		x.runs[i].Places(&x.order, x.key)
+		x.runs[i].Reset()
+	}
+	x.used = 0
+	clear(x.byTree)
+}
+
+// key is that of an operation which has been decoded before.
+func (x *index) key(at uint32) []byte {
+	r, _, _ := decodeRedo(x.ops[at:])
+	return r.key
+}
