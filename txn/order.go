@@ -79,12 +79,12 @@ func (b *batch) add(ops []byte, lsn wal.LSN) {
 	b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
 	b.ops = append(b.ops, ops...)
 	if !b.beside || len(b.ops)-b.seen >= pieceBytes {
-		b.hand()
+		b.handOver()
 	}
 }
 
-// hand has all of ops looked at: now, or by the goroutine.
-func (b *batch) hand() {
+// handOver has all of ops looked at: now, or by the goroutine.
+func (b *batch) handOver() {
 	p := piece{b.ops[:len(b.ops):len(b.ops)], b.seen}
 	if b.seen = len(b.ops); p.from == b.seen {
 		return
@@ -112,7 +112,7 @@ func (b *batch) stop() {
 
 // named gives the places that operations name, but for those that begin at at and behind.
 func (b *batch) named(at int) []place {
-	b.hand()
+	b.handOver()
 	b.stop()
 	all := b.index.named
 	for n := len(all); n > 0 && b.index.namedAt[n-1] >= at; n-- {
@@ -132,7 +132,7 @@ func (b *batch) lsn(at uint32) wal.LSN {
 
 // sort finds the order of all that was added. From settled on in it, no tree and no key comes back.
 func (b *batch) sort() (order []uint32, settled int) {
-	b.hand()
+	b.handOver()
 	b.stop()
 	x := &b.index
 	settled = len(x.order.All)

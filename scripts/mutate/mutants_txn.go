@@ -87,7 +87,7 @@ var storeMutants = []mutant{
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/index.go", `			x.endRuns()
 			x.order`, `			x.order`},
 	{"replay", "names_are_forgotten_with_the_commit_that_did_not_fit", "txn/order.go", `b.index.namedAt[n-1] >= at; n-- {`, `b.index.namedAt[n-1] > at; n-- {`},
-	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/order.go", `	b.hand()
+	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/order.go", `	b.handOver()
 	b.stop()
 	x := &b.index`, `	b.stop()
 	x := &b.index`},
