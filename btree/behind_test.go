@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -82,6 +83,7 @@ func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
 
 // TestAppendedLeavesAreTheTree appends leaves to trees of any depth, and puts and deletes between: the tree is sound and holds all rows.
 func TestAppendedLeavesAreTheTree(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, copied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("copied=%v", copied), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))

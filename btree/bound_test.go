@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestBoundedWalkAsksForNoLeafBeyond: of the leaves that a walk asks for ahead, each has rows within bounds, or begins or ends where the bound is; it asks for
 // all that it comes to, but the first of another branch; and a span says that it is within bounds only if it is, and always if rows of the next leaf are.
 func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
+	racetest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	r := &nearReader{memory: newMemory(1024)}
 	var tree Tree

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -98,6 +99,7 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 
 // TestFingerAppendsWhatPutPuts: to the byte, and what it leaves is for Put.
 func TestFingerAppendsWhatPutPuts(t *testing.T) {
+	racetest.OneGoroutine(t)
 	met := map[string]int{}
 	for round := range 300 {
 		r := rand.New(rand.NewPCG(uint64(round), 8))

@@ -242,6 +242,7 @@ func TestPartsMeetWhatTheTreeMeets(t *testing.T) {
 
 // TestEntriesOfAnySizeAreGivenToBranches: as even as may be, and none too full.
 func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(8, 9))
 	for range 300 {
 		size := pager.MinPageSize << r.IntN(4)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -31,6 +32,7 @@ func (s *state) Fetch(ref pager.Ref) ([]byte, error) {
 // a scout looks for the ways of its next changes in the state that it began with. What is known of them is right when their time
 // comes, and most is known.
 func TestWaysOfAScoutHoldAsFarAsTheyAreKnown(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, patches := range []bool{false, true} {
 		t.Run(fmt.Sprintf("patches=%v", patches), func(t *testing.T) {
 			m := newMemory(4096)

@@ -6,11 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
 // TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in them.
 func TestRandomWorkloadsReachEverything(t *testing.T) {
+	racetest.OneGoroutine(t)
 	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, laid int
 	for seed := range uint64(4) {
 		r := newRun(Random(seed, randomLength))

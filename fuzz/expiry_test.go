@@ -180,6 +180,7 @@ func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 // TestRandomWorkloadsReachExpiry asserts that what random workloads are for does happen to expiries in them. It looks at
 // what the store says of itself, after each operation.
 func TestRandomWorkloadsReachExpiry(t *testing.T) {
+	racetest.OneGoroutine(t)
 	var purges, evictions, dropped, emptied, clamped, followed, later int
 	for seed := range uint64(4) {
 		r := newRun(Random(seed, randomLength))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // workloadOf reads operations from bytes: two for each, its kind and the seed of its choices.
@@ -58,6 +59,7 @@ func FuzzOps(f *testing.F) {
 
 // FuzzOpsCrash runs operations and then judges a crash that the last bytes choose.
 func FuzzOpsCrash(f *testing.F) {
+	racetest.OneGoroutine(f)
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		choice := 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -147,6 +148,7 @@ func inTurn(moments []files) []byte {
 // calls of a session between them: what comes of it opens and is a state that was committed, or it is ErrCorrupt, when
 // it is opened or where it is read.
 func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
+	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	disk := vfs.NewMemory()
 	var trace []files

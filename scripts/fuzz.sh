@@ -30,9 +30,13 @@ run() {
 
 targets=0 total=0
 for dir in $(go list -m -f '{{.Dir}}'); do
-	# One "package target" line for each target. Packages without tests say nothing.
-	found=$(cd "$dir" && go test -json -list '^Fuzz' ./... |
-		sed -n 's/.*"Package":"\([^"]*\)","Output":"\(Fuzz[A-Za-z0-9_]*\)\\n".*/\1 \2/p')
+	# One "package target" line for each target, from the files that a test of the package is built of; nothing is built for that.
+	found=$(cd "$dir" && go list -f '{{$p := .}}{{range .TestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}
+{{end}}{{range .XTestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}
+{{end}}' ./... | while read -r package file; do
+		[ -n "$package" ] || continue
+		sed -n "s|^func \\(Fuzz[A-Za-z0-9_]*\\)(.*|$package \\1|p" "$file"
+	done)
 	while read -r package target; do
 		[ -n "$package" ] || continue
 		echo "fuzz $package $target for $time"

@@ -711,6 +711,7 @@ func (f freezing) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) 
 
 // TestReaderThatComesBetweenAPatchAndItsBranch: the row is put once, and counted once, in a branch that is copied.
 func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": scoutKey(77)} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(vfs.NewMemory())

@@ -11,6 +11,7 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -177,6 +178,7 @@ func TestWhatIsNotInOrderIsPut(t *testing.T) {
 // TestLaidLeavesAfterACrash crashes a session at each of its steps: what recovery finds is what was durable, or a later commit's state, and what a
 // killed process leaves is all of it.
 func TestLaidLeavesAfterACrash(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
@@ -238,6 +240,7 @@ func TestLaidLeavesAfterACrash(t *testing.T) {
 // TestLaidLeavesStay changes and deletes rows of leaves that the log names, in the transaction that has laid them and later, and lays others: no page
 // of theirs may be used again while a crash leads back to records that name them.
 func TestLaidLeavesStay(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30

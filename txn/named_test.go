@@ -13,6 +13,7 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -223,6 +224,7 @@ func TestNamedValuesStartCheckpoints(t *testing.T) {
 
 // TestNamedValuesOfALongLog recovers from a log that no batch holds: the values are known before the first page is written.
 func TestNamedValuesOfALongLog(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -140,6 +141,7 @@ func TestPatchesBeginWhereFramesWouldNotDo(t *testing.T) {
 // TestSnapshotsOfPatchedLeavesStay: what patches change is not used again, and neither is their memory, as long as a snapshot
 // may look at it: checkpoints that come and go write over everything else.
 func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
 		type held struct {
@@ -176,6 +178,7 @@ func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
 // TestPatchesBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is going to write from a patch, has in a frame, or
 // has just written, change again, and their readers see them before and after.
 func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
 		for range 3 {
@@ -208,6 +211,7 @@ func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 
 // TestPatchesThatComeToNothing: transactions and savepoints that are rolled back leave no row, page or memory behind.
 func TestPatchesThatComeToNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
 		p.put(100)
@@ -269,6 +273,7 @@ func TestNoPatchOfAPageThatNoCheckpointWrites(t *testing.T) {
 
 // TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart: they cannot be written early.
 func TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
 		var patches, frames int64

@@ -12,6 +12,7 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -153,6 +154,7 @@ func TestFailingCallOfAHeavySession(t *testing.T) {
 // TestFailingCallOfARecovery fails the n-th read, and the n-th change of the disk, of a recovery of more than the cache holds:
 // Open gives that error, and the next one finds everything.
 func TestFailingCallOfARecovery(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, disk := someTrees(t)
 	im := imageOf(t, disk)
 	require.NoError(t, s.Close())

@@ -276,6 +276,7 @@ func TestSavepointEndsChangesInPlace(t *testing.T) {
 
 // TestUndoIsBounded: a transaction that overwrites more than may be kept copies the rest, and is undone as a whole.
 func TestUndoIsBounded(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // launch appends a commit and sends it.
@@ -121,6 +122,7 @@ func TestLaunchIsRefused(t *testing.T) {
 // TestVoidTakesACommitBack, whatever became of it before: in memory, on its way, in the file; of one part or several; where its segment
 // ends.
 func TestVoidTakesACommitBack(t *testing.T) {
+	racetest.OneGoroutine(t)
 	commits := 40
 	if testing.Short() {
 		commits = 11

@@ -11,6 +11,7 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -54,6 +55,7 @@ func withoutNote(b []byte) []byte {
 }
 
 func TestTornTailIsCutAtEveryLength(t *testing.T) {
+	racetest.OneGoroutine(t)
 	forKinds(t, func(t *testing.T, block int) {
 		l, file := smallLog(t, block)
 		end := int(l.End()) - smallSegment
@@ -91,6 +93,7 @@ func TestTornTailIsCutAtEveryLength(t *testing.T) {
 }
 
 func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, block := range []int{512, 0} {
 		l, file := smallLog(t, block)
 		end := int(l.End()) - smallSegment

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -69,6 +70,7 @@ func TestCommitThatCouldNotBeTakenBackIsOfUnknownFate(t *testing.T) {
 
 // TestRevocableCommitFindsRoomForItsVoid: what Revocable says yes to is appended, written and voided without a new segment, wherever the log stands.
 func TestRevocableCommitFindsRoomForItsVoid(t *testing.T) {
+	racetest.OneGoroutine(t)
 	refused := 0
 	for filled := 0; filled < 40_000; filled += 509 {
 		for _, block := range []int{512, 4096} {
