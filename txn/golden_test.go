@@ -194,6 +194,7 @@ func FuzzRedo(f *testing.F) {
 			require.NoError(t, err)
 			require.Empty(t, end)
 			require.Equal(t, r, again)
+			requirePlain(t, rest)
 			rest = more
 		}
 		s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))

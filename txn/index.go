@@ -44,6 +44,11 @@ func (x *index) add(p piece) {
 	x.ops = p.ops
 	for rest := p.ops[p.from:]; len(rest) > 0 && !x.broken; {
 		at := len(p.ops) - len(rest)
+		if put := asPlainPut(rest); put.end > 0 {
+			x.addToRun(put.id, rest[plainKeyAt:put.keyEnd], uint32(at))
+			rest = rest[put.end:]
+			continue
+		}
 		r, more, err := decodeRedo(rest)
 		if err == nil && r.names() {
 			x.named, x.namedAt = append(x.named, r.place), append(x.namedAt, at)
@@ -84,6 +89,10 @@ func (x *index) endRuns() {
 
 // key is that of an operation which has been decoded before.
 func (x *index) key(at uint32) []byte {
-	r, _, _ := decodeRedo(x.ops[at:])
+	op := x.ops[at:]
+	if put := asPlainPut(op); put.end > 0 {
+		return op[plainKeyAt:put.keyEnd]
+	}
+	r, _, _ := decodeRedo(op)
 	return r.key
 }

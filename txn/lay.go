@@ -185,29 +185,12 @@ func (w *writer) layFull(changes []Change) (leaves, rows int) {
 // nameLeaves writes leaves that layFull has laid of the changes, appends them to the tree and to the redo. done is false, and nothing has happened, if
 // there is no room for them together.
 func (w *writer) nameLeaves(s *treeState, changes []Change, leaves int, last []byte) (done bool, err error) {
+	ref, err := w.writeLeaves(s, changes, leaves, last)
+	if err != nil || ref.IsZero() {
+		return false, err
+	}
 	size := w.PageSize()
 	laid := w.laying[:leaves*size]
-	ref, err := w.s.pg.WriteLaid(w.s.epoch, w.first, laid)
-	if ref.IsZero() {
-		if isNoSpace(err) {
-			return false, nil
-		}
-		return false, w.s.spaceError(err)
-	}
-	for i := range leaves {
-		w.taken = append(w.taken, run{ref.Pgid + pager.Pgid(i), 1})
-	}
-	if err != nil {
-		return false, w.s.dataError(err)
-	}
-	for i := range leaves {
-		ref := pager.Ref{Pgid: ref.Pgid + pager.Pgid(i), Epoch: ref.Epoch}
-		rows := int(pager.ReadHeader(laid[i*size:]).Count)
-		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
-			return false, err
-		}
-		last, changes = changes[rows-1].Key, changes[rows:]
-	}
 	w.sums = w.sums[:0]
 	for i := range leaves {
 		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(laid[i*size:]))
@@ -215,6 +198,35 @@ func (w *writer) nameLeaves(s *treeState, changes []Change, leaves int, last []b
 	w.redo = appendLeaves(w.redo, s.id, ref, w.sums)
 	w.named += int64(len(laid))
 	return true, w.logged()
+}
+
+// writeLeaves writes leaves that layFull has laid of the changes, and appends them to the tree. No reference and no error, and nothing has happened: there
+// is no room for them together.
+func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
+	size := w.PageSize()
+	laid := w.laying[:leaves*size]
+	first, err := w.s.pg.WriteLaid(w.s.epoch, w.first, laid)
+	if first.IsZero() {
+		if isNoSpace(err) {
+			return first, nil
+		}
+		return first, w.s.spaceError(err)
+	}
+	for i := range leaves {
+		w.taken = append(w.taken, run{first.Pgid + pager.Pgid(i), 1})
+	}
+	if err != nil {
+		return first, w.s.dataError(err)
+	}
+	for i := range leaves {
+		ref := pager.Ref{Pgid: first.Pgid + pager.Pgid(i), Epoch: first.Epoch}
+		rows := int(pager.ReadHeader(laid[i*size:]).Count)
+		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
+			return first, err
+		}
+		last, changes = changes[rows-1].Key, changes[rows:]
+	}
+	return first, nil
 }
 
 // takeLeaves is nameLeaves for replay: the leaves are in the file, and claimed, and stay there until the copies that it makes are durable.

@@ -141,7 +141,7 @@ func (b *batch) sort() (order []uint32, settled int) {
 }
 
 // In the order of keys, operations lie anywhere in the batch: each is asked for when it is the askAhead-th to come.
-const askAhead = 8
+const askAhead = 32
 
 // askBytes is how much of it: its head and key, and as a rule all of its value.
 const askBytes = 192

@@ -24,6 +24,7 @@ type replayer struct {
 	w       *writer // nil: nothing may be applied yet
 	most    int     // bytes of operations in a batch, unless one operation is larger
 	batch   *batch
+	rising  rising
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
 	named []place // by operations that no batch has taken
@@ -72,6 +73,10 @@ func (p *replayer) commit(payload []byte, lsn wal.LSN) error {
 // whole says with wal.ErrTaken that leaves which the operations of a commit name are not what they were when its record was made.
 func (p *replayer) whole(payload []byte) error {
 	for rest := payload[min(redoHead, len(payload)):]; len(rest) > 0; {
+		if p := asPlainPut(rest); p.end > 0 {
+			rest = rest[p.end:]
+			continue
+		}
 		r, more, err := decodeRedo(rest)
 		if err != nil {
 			return nil // for who applies it
@@ -195,30 +200,45 @@ func (p *replayer) apply(last bool) (err error) {
 			err = p.s.dataError(kept)
 		}
 	}()
-	b := p.batch
-	order, settled := b.sort()
-	for i, at := range order {
-		if i+askAhead < len(order) {
-			b.ask(order[i+askAhead])
-		}
+	order, settled := p.batch.sort()
+	if !last {
+		settled = len(order)
+	}
+	wrote := func(leaves int) error { return p.s.dataError(backlog.Wrote(leaves * p.w.PageSize())) }
+	for done := 0; done < len(order); {
 		if err := p.w.spill(); err != nil {
 			return err
 		}
-		if last && i >= settled {
+		write := done >= settled && !p.s.o.ReadOnly // what no operation comes back to
+		if write {
 			if err := p.w.spillBehind(backlog); err != nil {
 				return err
 			}
 		}
-		r, _, err := decodeRedo(b.ops[at:])
+		n, err := p.applySome(order[done:], write, wrote)
 		if err != nil {
-			return p.bad(b.lsn(at), fmt.Errorf("%w: %w", errBadRedo, err))
+			return p.bad(p.batch.lsn(order[done]), err)
 		}
-		if err := p.w.apply(r); err != nil {
-			return p.bad(b.lsn(at), err)
+		done += n
+	}
+	p.batch.reset()
+	return nil
+}
+
+// applySome applies the operation at the head of order, and says how many it has applied: with a put some that follow it.
+func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) error) (int, error) {
+	if g := &p.rising; len(g.puts) == 0 || !g.enough() {
+		r, err := g.gather(p.batch, order, p.w.PageSize())
+		if err != nil {
+			return 0, err
+		}
+		if len(g.puts) == 0 {
+			return 1, p.w.apply(r)
 		}
 	}
-	b.reset()
-	return nil
+	n, err := p.rising.apply(p.w, write, wrote)
+	p.rising.puts = p.rising.puts[n:]
+	return n, err
 }
 
 // bad says where in the log an operation is that the state before it does not allow.

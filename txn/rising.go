@@ -1,0 +1,131 @@
+package txn
+
+import (
+	"bytes"
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+)
+
+// rising is puts of one tree that follow each other in the order in which operations of the log are applied, the keys rising. Those behind all keys of the tree
+// fill its last leaf, and make leaves of their own behind that: a log that has most of a store is applied as a bulk load is.
+type rising struct {
+	id    TreeID
+	puts  []Change // that were not applied yet: of all; slices point into the batch
+	ended bool     // the operation behind them is not one of them
+	all   []Change // as many as are gathered at a time
+
+	last []byte // unless nil, the last key of the tree, whose leaf is full: puts are behind it
+}
+
+const (
+	// mostRising are enough to make many leaves at a time.
+	mostRising = 1024
+	// fewRising are still in the nearest cache of a processor when they are put one by one. Those that come after them are asked for meanwhile.
+	fewRising = askAhead
+)
+
+// enough says that there is no need to gather more.
+func (g *rising) enough() bool { return g.ended || len(g.puts) >= len(g.all)/2 }
+
+// gather decodes operations at order, which begins with that of the first put, as long as they are puts of one tree and the keys rise. Without puts, first is the
+// first operation.
+func (g *rising) gather(b *batch, order []uint32, pageSize int) (first redo, err error) {
+	if g.all == nil {
+		g.gatherAtATime(fewRising)
+	}
+	n := copy(g.all, g.puts)
+	if g.puts = g.all[:n]; n == 0 {
+		g.ended = false
+	}
+	for i := n; i < len(g.all) && !g.ended; i++ {
+		if i == len(order) {
+			g.ended = true
+			break
+		}
+		if i+askAhead < len(order) {
+			b.ask(order[i+askAhead])
+		}
+		op := b.ops[order[i]:]
+		if p := asPlainPut(op); p.end > 0 && i > 0 && p.id == g.id {
+			g.add(Change{Key: op[plainKeyAt:p.keyEnd], Value: op[p.valueAt:p.end]}, pageSize)
+			continue
+		}
+		r, _, err := decodeRedo(op)
+		if i == 0 {
+			if err != nil {
+				return r, fmt.Errorf("%w: %w", errBadRedo, err)
+			}
+			first, g.id = r, r.id
+		}
+		if g.ended = err != nil || r.id != g.id || r.id == 0 || r.id >= trashBit || r.op != opPut && r.op != opPutTag; !g.ended {
+			g.add(Change{Key: r.key, Value: r.value, Tag: r.tag}, pageSize)
+		}
+	}
+	return first, nil
+}
+
+// add adds a put, if its key is above those of the others, and key and value stand in a leaf.
+func (g *rising) add(c Change, pageSize int) {
+	n := len(g.puts)
+	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) || len(c.Value) > tree.MaxInline(pageSize) ||
+		n > 0 && bytes.Compare(g.puts[n-1].Key, c.Key) >= 0
+	if !g.ended {
+		g.puts = append(g.puts, c)
+	}
+}
+
+// apply carries out some of the puts, from the first one on, and says how many: those that have room in the last leaf of the tree, behind all of its keys, and those
+// that fill leaves behind that, which are written at once if write says so; or one.
+func (g *rising) apply(w *writer, write bool, wrote func(leaves int) error) (n int, err error) {
+	s, err := w.state(g.id)
+	if err != nil {
+		return 0, err
+	}
+	last := g.last
+	g.last = nil
+	if last == nil {
+		f := w.finger(g.id)
+		if !f.Beyond(g.puts[0].Key) {
+			g.gatherAtATime(fewRising)
+			return g.putOne(w)
+		}
+		g.gatherAtATime(mostRising)
+		last = f.LastKey()
+		if n = f.Append(&s.t, g.puts); n > 0 {
+			w.set(g.id, s.t)
+			w.fingersAt = w.mods
+			return n, nil
+		}
+	}
+	if write {
+		if leaves, rows := w.layFull(g.puts); leaves > 0 {
+			ref, err := w.writeLeaves(s, g.puts, leaves, last)
+			if err != nil {
+				return 0, err
+			}
+			if !ref.IsZero() { // There was room. Since they are full, there is one more put.
+				w.set(g.id, s.t)
+				g.last = g.puts[rows-1].Key
+				return rows, wrote(leaves)
+			}
+		}
+	}
+	return g.putOne(w)
+}
+
+// gatherAtATime changes how many puts are gathered.
+func (g *rising) gatherAtATime(n int) {
+	if n > cap(g.all) {
+		all := make([]Change, n)
+		g.puts = all[:copy(all, g.puts)]
+		g.all = all
+	}
+	g.all = g.all[:max(n, len(g.puts))]
+}
+
+func (g *rising) putOne(w *writer) (int, error) {
+	c := &g.puts[0]
+	_, err := w.put(g.id, c.Key, c.Value, c.Tag)
+	return 1, err
+}
