@@ -1,14 +1,13 @@
 package txn
 
 import (
-	"bytes"
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
 )
 
-// rising is puts of one tree that follow each other in the order in which operations of the log are applied, the keys rising. Those behind all keys of the tree
-// fill its last leaf, and make leaves of their own behind that: a log that has most of a store is applied as a bulk load is.
+// rising is puts of one tree that follow each other in the order in which operations of the log are applied, so that their keys rise, or are the same. Those
+// behind all keys of the tree fill its last leaf, and make leaves of their own behind that: a log that has most of a store is applied as a bulk load is.
 type rising struct {
 	id    TreeID
 	puts  []Change // that were not applied yet: of all; slices point into the batch
@@ -28,7 +27,7 @@ const (
 // enough says that there is no need to gather more.
 func (g *rising) enough() bool { return g.ended || len(g.puts) >= len(g.all)/2 }
 
-// gather decodes operations at order, which begins with that of the first put, as long as they are puts of one tree and the keys rise. Without puts, first is the
+// gather decodes operations at order, which begins with that of the first put, as long as they are puts of one tree. Without puts, first is the
 // first operation.
 func (g *rising) gather(b *batch, order []uint32, pageSize int) (first redo, err error) {
 	if g.all == nil {
@@ -65,11 +64,9 @@ func (g *rising) gather(b *batch, order []uint32, pageSize int) (first redo, err
 	return first, nil
 }
 
-// add adds a put, if its key is above those of the others, and key and value stand in a leaf.
+// add adds a put, if key and value stand in a leaf.
 func (g *rising) add(c Change, pageSize int) {
-	n := len(g.puts)
-	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) || len(c.Value) > tree.MaxInline(pageSize) ||
-		n > 0 && bytes.Compare(g.puts[n-1].Key, c.Key) >= 0
+	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) || len(c.Value) > tree.MaxInline(pageSize)
 	if !g.ended {
 		g.puts = append(g.puts, c)
 	}
@@ -104,7 +101,7 @@ func (g *rising) apply(w *writer, write bool, wrote func(leaves int) error) (n i
 			if err != nil {
 				return 0, err
 			}
-			if !ref.IsZero() { // There was room. Since they are full, there is one more put.
+			if !ref.IsZero() { // There was room. Since they are full, there is one more put, with a key above theirs.
 				w.set(g.id, s.t)
 				g.last = g.puts[rows-1].Key
 				return rows, wrote(leaves)
