@@ -21,8 +21,6 @@ type risingModel [2]map[string]string
 
 var risingTrees = [2]TreeID{CatalogTree, 9}
 
-func (m risingModel) clone() risingModel { return risingModel{maps.Clone(m[0]), maps.Clone(m[1])} }
-
 // require compares.
 func (m risingModel) require(t *testing.T, s *Store) {
 	t.Helper()
