@@ -21,7 +21,8 @@ import (
 
 // maxShared is how many writes share a transaction. More than crowd do best in two halves that take turns, one at
 // work while the other one waits for the disk; fewer do best all together. In between lies the point where
-// carrying them out takes about as long as the disk.
+// carrying them out takes about as long as the disk. Where the disk has their record while they are carried out, halves gain nothing, and
+// cost a record and the copies of branches each: then as many as share a transaction do best together.
 const (
 	maxShared = 64
 	crowd     = 32
@@ -43,6 +44,7 @@ type shot struct {
 	// Of a leader.
 	group []*shot // itself first, then those who share with it and were not told yet
 	size  int     // of the group when the queue was taken; 0: it has not been
+	ahead bool    // its record is on its way before it is carried out
 	inner *txn.Tx // what commits
 	began uint64  // the commit before it
 }
@@ -65,6 +67,7 @@ type sharing struct {
 	leading bool  // someone takes the queue as soon as the writer lock is theirs
 	waiting *shot // the leader, while it gathers
 	away    int   // writes that were taken, and whose transaction has not ended
+	ahead   bool  // the record of the last ones that shared was on its way while they were carried out
 	told    int   // writes whose transaction has ended last, but for as many as have come since: they may be about to come back
 }
 
@@ -106,7 +109,11 @@ func (q *sharing) gather(leader *shot) {
 func (q *sharing) enough() bool {
 	here := len(q.queue) + 1
 	all := here + q.away + q.told
-	return here >= maxShared || all > crowd && here >= all*7/16
+	together := crowd
+	if q.ahead {
+		together = maxShared
+	}
+	return here >= maxShared || all > together && here >= all*7/16
 }
 
 // wake lets a leader go on that has gathered. mu is held.
@@ -122,6 +129,9 @@ func (q *sharing) back(leader *shot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.told = leader.size
+	if leader.size > 1 {
+		q.ahead = leader.ahead
+	}
 	if q.away -= leader.size; q.away == 0 {
 		q.wake()
 	}
@@ -239,6 +249,7 @@ func (s *shots) lead(me *shot) shotNews {
 	if tx.foretell(me.group) != nil {
 		allAlone(me.group)
 	} else {
+		me.ahead = tx.inner.LoggedAhead()
 		done = tx.share(me.group)
 	}
 	if done > 0 {
