@@ -58,6 +58,13 @@ func Mark(db *DB) int64 { return db.clock.mark.Load() }
 // PagesRead counts pages read from the file, without reading any.
 func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }
 
+// SharedAhead says that the record of the writes which shared a transaction last was on its way before they were carried out.
+func SharedAhead(db *DB) bool {
+	db.sharing.mu.Lock()
+	defer db.sharing.mu.Unlock()
+	return db.sharing.ahead
+}
+
 // Waiting counts the one-shot writes that wait for the writer lock, the one that leads them included.
 func Waiting(db *DB) int {
 	db.sharing.mu.Lock()

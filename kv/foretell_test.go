@@ -352,8 +352,8 @@ func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
 // TestSharedWritesAreWrittenWhileTheyAreCarriedOut, and each alone if that fails.
 func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	for _, fail := range []bool{false, true} {
-		requireShared(t, fail, full, func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) })
-		requireShared(t, fail, fullOfExpiries, func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) })
+		requireShared(t, fail, true, full, func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) })
+		requireShared(t, fail, false, fullOfExpiries, func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) })
 	}
 	t.Run("one_is_refused", func(t *testing.T) {
 		_, db, fsys := full(t)
@@ -369,8 +369,9 @@ func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	})
 }
 
-// requireShared makes writes that share a transaction, and fails a read beside the write of their record or none.
-func requireShared(t *testing.T, fail bool, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), put func(db *kv.DB, key []byte) error) {
+// requireShared makes writes that share a transaction, and fails a read beside the write of their record or none. before says that the record is on its way
+// before any of them is carried out.
+func requireShared(t *testing.T, fail, before bool, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), put func(db *kv.DB, key []byte) error) {
 	t.Helper()
 	disk, db, fsys := full(t)
 	failed := false
@@ -390,6 +391,7 @@ func requireShared(t *testing.T, fail bool, full func(*testing.T) (*crashfs.Disk
 		require.NoError(t, err, i)
 	}
 	require.EqualValues(t, 1, fsys.started.Load())
+	require.Equal(t, before, kv.SharedAhead(db), "rows with an expiry are carried out in part before their record is on its way")
 	require.Equal(t, fail, failed)
 	left := again(t, disk)
 	require.Equal(t, 30, countChanged(t, left))

@@ -21,7 +21,7 @@ import (
 
 // maxShared is how many writes share a transaction. More than crowd do best in two halves that take turns, one at
 // work while the other one waits for the disk; fewer do best all together. In between lies the point where
-// carrying them out takes about as long as the disk. Where the disk has their record while they are carried out, halves gain nothing, and
+// carrying them out takes about as long as the disk. Where the disk has their record before they are carried out, halves gain nothing, and
 // cost a record and the copies of branches each: then as many as share a transaction do best together.
 const (
 	maxShared = 64
@@ -67,7 +67,7 @@ type sharing struct {
 	leading bool  // someone takes the queue as soon as the writer lock is theirs
 	waiting *shot // the leader, while it gathers
 	away    int   // writes that were taken, and whose transaction has not ended
-	ahead   bool  // the record of the last ones that shared was on its way while they were carried out
+	ahead   bool  // the record of the last ones that shared was on its way before they were carried out
 	told    int   // writes whose transaction has ended last, but for as many as have come since: they may be about to come back
 }
 

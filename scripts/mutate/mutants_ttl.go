@@ -50,6 +50,8 @@ var expiryMutants = []mutant{
 `, ``},
 	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/share.go", `	if rowsOf(group, v.name) && !tx`, `	if !tx`},
 	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/share.go", `len(some) == 1 && v.held == nil {`, `len(some) == 1 {`},
+	{"share", "a_crowd_takes_turns_while_its_record_is_ahead", "kv/share.go", `		me.ahead = tx.inner.LoggedAhead()
+`, ``},
 	{"ttl", "a_crowd_settles_nothing", "kv/share.go", `	if done > 0 && tx.settle(v) != nil {`, `	if false {`},
 	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.Foretell(r.Family.ExpiryIndex(), &due[i])`, `		_ = i`},
 	{"replay", "batch_logs_no_deletion", "txn/apply.go", `		return w.logDelete(id, c.Key)
