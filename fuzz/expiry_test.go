@@ -132,7 +132,7 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 	early := r.model.clone()
 	early.mark--
 	profiles := crashfs.Kill | crashfs.Prefix | crashfs.Reorder
-	for im := range r.Disk.Images(crashfs.ImageOptions{From: r.OpEnds[0], Random: 1, Profiles: profiles}) {
+	for im := range r.Disk.Images(crashfs.ImageOptions{From: r.OpEnds[0], Random: 2, Profiles: profiles}) {
 		r.States[r.newest()] = right
 		v, err := j.Image(im)
 		require.NoError(t, err)

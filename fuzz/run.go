@@ -24,6 +24,9 @@ type Config struct {
 	Direct     bool  // the disk offers Direct files
 }
 
+// leastRoom makes the first segment of a log short where Config.Segment is larger, as it is with the default sizes.
+const leastRoom = 16 << 10
+
 // small is the store of enumerated sequences: every bound is met early.
 var small = Config{Segment: 16 << 10, Cache: 64 << 10, Checkpoint: 64 << 10}
 
@@ -46,7 +49,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	tune := kv.Tuning{SegmentSize: c.Segment, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
+	tune := kv.Tuning{SegmentSize: c.Segment, LeastRoom: leastRoom, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
 	return kv.OpenFS(d, path, o, tune)
 }
 

@@ -508,7 +508,7 @@ func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
 	var commits atomic.Int64
 	o := &kv.Options{PageSize: 64 << 10, Events: &kv.Events{CommitGroup: func(n int, _ int64, _ time.Duration) { commits.Add(int64(n)) }}}
 	fsys := new(ahead)
-	db, err := kv.OpenFS(&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask}, path, o, kv.Tuning{NoMap: true})
+	db, err := kv.OpenFS(&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask}, path, o, kv.Tuning{NoMap: true, LeastRoom: 4 << 20})
 	require.NoError(t, err)
 	require.NoError(t, db.Put([]byte("first"), nil))
 	before := commits.Load()

@@ -154,6 +154,7 @@ type ScanOptions struct {
 // Tuning is for this repository's own tools and tests: see OpenFS.
 type Tuning struct {
 	SegmentSize     int64         // bytes of a log segment of a new store
+	LeastRoom       int64         // bytes of the file of a log's first segment; 0: the default
 	NoMap, NoDirect bool          // do not map the file; do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
@@ -203,7 +204,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 	return txn.Options{
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
-		SegmentSize: tune.SegmentSize, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
+		SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
 		Inline: tune.Inline, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Events: o.events(),
 	}

@@ -61,6 +61,7 @@ type Options struct {
 	CheckpointBytes int64
 	MaxTxnBytes     int64
 	SegmentSize     int64         // of the log of a new store
+	LeastRoom       int64         // bytes of a log's first segment file; 0: the default
 	NoMap, NoDirect bool          // do not map, do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // checkpoints run in the commit that starts them: for tests that replay

@@ -106,13 +106,9 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	if err := s.saveTrees(); err != nil {
 		return nil, err
 	}
-	// Now, since what the main file keeps if it has to give room is enough for what CaptureState writes.
-	if err := s.prepareLog(); err != nil {
-		return nil, err
-	}
-	cut, err := s.log.Rotate()
+	end, cut, err := s.cutLog(clean)
 	if err != nil {
-		return nil, s.logError(err)
+		return nil, err
 	}
 	pages, err := s.pg.CaptureState(s.epoch)
 	if err != nil {
@@ -132,13 +128,30 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	c.meta.Root, c.meta.RootDepth, c.meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
 	c.meta.NextTree, c.meta.NextTrash = uint64(s.head.nextID), s.head.trash
 	c.meta.Seq, c.meta.ClockMark = s.head.seq, s.head.mark
-	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(cut)
+	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(end)
 	s.epoch++
-	s.logSince.Store(int64(cut))
+	s.logSince.Store(s.log.Volume())
 	s.filled.Store(0)
 	s.namedBefore.Store(s.namedSince.Swap(0))
 	s.capturedSer = s.head.serial
 	return c, nil
+}
+
+// cutLog ends the log that the new state does not need, and gives its end and where the log begins that goes on: in a segment that is there by
+// then, unless the session ends.
+func (s *Store) cutLog(last bool) (end, cut wal.LSN, err error) {
+	if last {
+		end, cut = s.log.Finish()
+		return end, cut, nil
+	}
+	// Now, since what the main file keeps if it has to give room is enough for what CaptureState writes.
+	if err := s.prepareLog(); err != nil {
+		return 0, 0, err
+	}
+	if cut, err = s.log.Rotate(); err != nil {
+		return 0, 0, s.logError(err)
+	}
+	return cut, cut, nil
 }
 
 // errStopped is why nothing is written any more after a checkpoint that did not come to its end.

@@ -125,7 +125,7 @@ func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
 	found, err := wal.Scan(s.walOptions())
 	require.NoError(t, err)
 	var got []byte
-	_, err = found.Replay(wal.LSN(s.firstLSN), 0, func(payload []byte, _ wal.LSN) error {
+	_, err = found.Replay(wal.First(s.segment, 1), 0, func(payload []byte, _ wal.LSN) error {
 		got = append(got, payload...)
 		return nil
 	})

@@ -22,7 +22,7 @@ func (s *Store) maybeCheckpoint() {
 		}
 		defer func() { <-s.upkeep }()
 		if err := s.checkpoint(nil); err != nil {
-			s.retryAt.Store(uint64(s.log.End()) + uint64(s.checkpointBytes())/8)
+			s.retryAt.Store(s.log.Volume() + s.checkpointBytes()/8)
 		}
 	}
 	if s.o.Inline {
@@ -36,14 +36,14 @@ func (s *Store) maybeCheckpoint() {
 
 // due is asked by committers, without the writer lock: a rough answer does.
 func (s *Store) due() bool {
-	end := uint64(s.log.End())
-	if end < s.retryAt.Load() {
+	volume := s.log.Volume()
+	if volume < s.retryAt.Load() {
 		return false
 	}
 	if s.wantRoom.Swap(false) {
 		return true
 	}
-	since, bound := int64(end)-s.logSince.Load()+s.namedSince.Load(), s.checkpointBytes()
+	since, bound := volume-s.logSince.Load()+s.namedSince.Load(), s.checkpointBytes()
 	if since > bound {
 		return true
 	}

@@ -123,7 +123,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	}
 	tail := read.tail
 	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
-	s.recovery.BytesReplayed = int64(tail.End) - int64(m.LogStart)
+	s.recovery.BytesReplayed = tail.Bytes
 	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
 		// The newer page says the same as this one, and records were written after it: it is durable. Its place is
 		// kept and this one's is used, so that no page is left that knows nothing of a log.

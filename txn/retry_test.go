@@ -29,31 +29,13 @@ func TestSecondRecoveryMayNotFindLess(t *testing.T) {
 		killed = im.Disk(crashfs.Options{})
 	}
 	require.NoError(t, s.Close())
-	cutLastRecord := func(disk *crashfs.Disk) bool {
-		f, err := disk.Open("/a.ebb-wal-000001", vfs.Write)
-		if err != nil {
-			return false // removed: the recovery was over
-		}
-		defer func() { require.NoError(t, f.Close()) }()
-		size, err := f.Size()
-		require.NoError(t, err)
-		b := make([]byte, size)
-		require.NoError(t, vfs.ReadFull(f, b, 0))
-		last := len(bytes.TrimRight(b, "\x00")) - 1
-		const note, records = 4096, 8192 // where they are in a segment
-		require.Greater(t, last, records)
-		clear(b[note:records])
-		b[last] ^= 1
-		require.NoError(t, vfs.WriteFull(f, b, 0))
-		return true
-	}
 
 	recovered := openTest(t, "/a.ebb", testOptions(killed))
 	require.EqualValues(t, 3, recovered.Recovery().CommitsReplayed)
 	torn, kept := 0, 0
 	for im := range killed.Images(crashfs.ImageOptions{Profiles: crashfs.Kill}) {
 		disk := im.Disk(crashfs.Options{})
-		if !cutLastRecord(disk) {
+		if !tearLastRecord(t, disk, "/a.ebb-wal-000001") { // removed: the recovery was over
 			continue
 		}
 		s, err := Open("/a.ebb", testOptions(disk))
@@ -70,4 +52,25 @@ func TestSecondRecoveryMayNotFindLess(t *testing.T) {
 	}
 	require.NotZero(t, torn, "as long as there is no such page")
 	require.NotZero(t, kept)
+}
+
+// tearLastRecord damages the last record of a segment, and takes away the note that would tell of it; false: the file is gone.
+func tearLastRecord(t *testing.T, disk *crashfs.Disk, name string) bool {
+	t.Helper()
+	f, err := disk.Open(name, vfs.Write)
+	if err != nil {
+		return false
+	}
+	defer func() { require.NoError(t, f.Close()) }()
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	require.NoError(t, vfs.ReadFull(f, b, 0))
+	last := len(bytes.TrimRight(b, "\x00")) - 1
+	const note, records = 4096, 8192 // where they are in a segment
+	require.Greater(t, last, records)
+	clear(b[note:records])
+	b[last] ^= 1
+	require.NoError(t, vfs.WriteFull(f, b, 0))
+	return true
 }

@@ -46,6 +46,6 @@ func (s *Store) guardedStats(st *Stats) {
 	if s.log != nil {
 		st.Groups = s.log.Groups()
 		st.LogBytes = s.log.Bytes()
-		st.LogBytesTotal = uint64(s.log.End()) - s.firstLSN
+		st.LogBytesTotal = uint64(s.log.Volume())
 	}
 }

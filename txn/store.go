@@ -66,8 +66,7 @@ type Store struct {
 	capturedSer uint64 // serial of the version that was captured last
 	nextSegment uint64
 	rest        rest
-	firstLSN    uint64 // where this session's log began
-	segment     int64  // size of the log's segments; set by Open, then read-only
+	segment     int64 // size of the log's segments; set by Open, then read-only
 
 	// queueMu guards the fields below. log is also safe to use for the holder of the writer lock, and for whoever has
 	// held it since the log was started.
@@ -79,7 +78,7 @@ type Store struct {
 	round         atomic.Pointer[round] // of hands, that others may take part in; nil: none
 	checkpointing atomic.Bool           // one was started by a committer
 	wantRoom      atomic.Bool           // MaxBytes was met: a checkpoint may give space back
-	retryAt       atomic.Uint64         // log position before which no failed checkpoint is tried again
+	retryAt       atomic.Int64          // volume of the log before which no failed checkpoint is tried again
 	running       crew                  // of checkpoints that committers have started, and of what an Open has left to remove
 
 	statsMu sync.Mutex // guards last
@@ -88,7 +87,7 @@ type Store struct {
 	recovery    Recovery
 	commits     atomic.Uint64
 	checkpoints atomic.Uint64
-	logSince    atomic.Int64 // log position of the last capture
+	logSince    atomic.Int64 // volume of the log at the last capture
 	namedSince  atomic.Int64 // bytes of values that the log names since then
 	namedBefore atomic.Int64 // the same of the records before it, until the checkpoint that was captured there is durable
 	filled      atomic.Int64 // bytes of leaves that rows in order have filled since the last capture
@@ -211,8 +210,8 @@ func (s *Store) walOptions() wal.Options {
 		keep = max(1, int(s.o.MaxBytes/16/s.pg.LastMeta().SegmentSize))
 	}
 	return wal.Options{
-		KeepFree: keep,
-		FS:       s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
+		KeepFree: keep, LeastRoom: s.o.LeastRoom,
+		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		Ours:   func() error { return replaced(s.pg.CheckIdentity()) },
 		Before: s.pg.SyncExtents, MakeRoom: s.makeLogRoom,
@@ -250,8 +249,6 @@ func (s *Store) startLog() error {
 	s.log = log
 	s.queueMu.Unlock()
 	s.durable, s.epoch, s.started = s.epoch, s.epoch+1, true
-	s.logSince.Store(int64(log.End()))
-	s.firstLSN = uint64(log.End())
 	log.SetFollows(uint32(s.durable))
 	return nil
 }

@@ -144,7 +144,7 @@ func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
 func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
-	o.SegmentSize = 4 * zeroChunk
+	o.SegmentSize, o.LeastRoom = 4*zeroChunk, 4*zeroChunk
 	l := createTest(t, o)
 	left, pieces := 0, 0
 	d.hook = func(op, name string, n int) (int, error) {
@@ -184,7 +184,7 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 func TestTheDiskBeginsWithWhatNobodyWantsSynced(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
-	o.SegmentSize = 3 * beginBytes
+	o.SegmentSize, o.LeastRoom = 3*beginBytes, 3*beginBytes
 	l := createTest(t, o)
 	begun, pieces := firstRecord, 0
 	d.hook = func(op, name string, n int) (int, error) {
@@ -248,11 +248,11 @@ func TestWhoComesLateBeginsNoSegment(t *testing.T) {
 		require.NoError(t, err)
 		l.ahead.Wait()
 		require.Nil(t, l.spare)
-		files := l.files.Load()
+		bytes := l.Bytes()
 		l.prepareAhead()
 		l.ahead.Wait()
 		require.Nil(t, l.spare)
-		require.Equal(t, files, l.files.Load())
+		require.Equal(t, bytes, l.Bytes())
 		require.NoError(t, l.Close(false))
 	}
 }

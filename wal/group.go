@@ -212,7 +212,7 @@ func (l *Log) leave() {
 // halfFull says whether it is time to prepare a spare. mu is held.
 func (l *Log) halfFull() bool {
 	s := l.live[len(l.live)-1]
-	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.size/2)
+	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.room/2)
 }
 
 // over takes those out of the waiters whose wait is over, and lists them with their answers. mu is held. It is for who has landed, or has

@@ -10,6 +10,7 @@ import (
 // Tail tells how a log ended.
 type Tail struct {
 	End     LSN   // end of the last complete commit, or, if no part of one comes after, the start of a later segment
+	Bytes   int64 // of records from the start to End, padding included
 	Dropped int64 // bytes behind End that look like records of this log: torn, behind a gap, or parts of a commit that has no end
 	Commits int
 }
@@ -55,9 +56,10 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 			return p.tail, badfile.At(f.opts.name(img.number+1), -1, "segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
 		}
 		at = f.opts.start(img.number + 1)
+		p.between += at - end
 		p.keep(at)
 		if !p.open && !p.held.any {
-			p.tail.End = at
+			p.ended(at)
 		}
 	}
 }
@@ -99,6 +101,12 @@ type replay struct {
 	held  held // the last commit that was read
 
 	settled LSN // last record of the commit that was handed on last
+	between LSN // bytes between the last records of segments and the first ones of the next
+}
+
+// ended moves the end of the log.
+func (p *replay) ended(at LSN) {
+	p.tail.End, p.tail.Bytes = at, int64(at-p.start-p.between)
 }
 
 // segment goes through the records of one segment from at on. It returns the end of the last valid one, and either

@@ -10,6 +10,16 @@ import (
 // keepFree is the default of Options.KeepFree.
 const keepFree = 16
 
+// leastRoom is the size of a log's first segment file, unless Options.LeastRoom says otherwise. Most sessions write little, and to fill a whole segment takes
+// longer than all else that they do. It is enough to have the next one made while it is written to: see halfFull.
+const leastRoom = 256 << 10
+
+// roomFor is how large the file of the next segment is, for a log of that volume: small in the beginning, whole segments soon. It is never less than has room
+// for a record, and a multiple of a page.
+func (o Options) roomFor(volume int64) int64 {
+	return min(o.SegmentSize, alignUp(max(o.LeastRoom, 4*volume), pageUnit))
+}
+
 // A new segment is filled with zeros unless the group written last was large: more than this part of a segment. To commit the place
 // of its blocks costs each sync a write of metadata at least, and with a journal several; to fill the segment costs one
 // more write of all bytes, in few pieces and ahead of time. Who does not sync gains little by it.
@@ -87,7 +97,7 @@ func (l *Log) prepare(most int64) error {
 	l.mu.Lock()
 	err := l.refuse()
 	ready := l.spare != nil
-	number := l.live[len(l.live)-1].number + 1
+	number, room := l.live[len(l.live)-1].number+1, l.opts.roomFor(l.Volume())
 	l.mu.Unlock()
 	if err != nil || ready {
 		return err
@@ -103,10 +113,10 @@ func (l *Log) prepare(most int64) error {
 		if err = l.recycle(seg, number); err != nil {
 			l.free = append(l.free, seg) // for Close
 		}
-	case most > 0 && l.Bytes()+l.opts.SegmentSize > most:
+	case most > 0 && l.Bytes()+room > most:
 		return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
 	default:
-		seg, err = l.newSegment(number, 0)
+		seg, err = l.newSegment(number, room, 0)
 		if errors.Is(err, vfs.ErrNoSpace) {
 			return err
 		}
@@ -154,7 +164,7 @@ func (l *Log) header(number uint64, block int64) segmentHeader {
 // groups are large that costs more than it saves: then its blocks are only reserved.
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
-func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
+func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, err error) {
 	if number > maxSegment {
 		return nil, errNumbers
 	}
@@ -163,13 +173,13 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("create log segment: %w", err)
 	}
-	seg := &segment{file: file, name: name}
-	l.files.Add(1)
+	seg := &segment{room: room, file: file, name: name}
+	l.bytes.Add(room)
 	defer func() {
 		if err != nil {
 			_ = seg.close()
 			_ = l.opts.FS.Remove(name)
-			l.files.Add(-1)
+			l.bytes.Add(-room)
 		}
 	}()
 	block := int64(pageUnit)
@@ -183,11 +193,11 @@ func (l *Log) newSegment(number uint64, flag vfs.Flag) (_ *segment, err error) {
 		}
 	}
 	seg.segmentHeader = l.header(number, block)
-	zeros := vfs.AlignedBuffer(int(min(zeroPiece, seg.size)))
+	zeros := vfs.AlignedBuffer(int(min(zeroPiece, room)))
 	putSegmentHeader(zeros, seg.segmentHeader)
-	fill := seg.size
+	fill := room
 	if l.reserve.Load() {
-		if err := file.Grow(seg.size); err != nil {
+		if err := file.Grow(room); err != nil {
 			return nil, fmt.Errorf("reserve log segment %s: %w", name, err)
 		}
 		fill = firstRecord
@@ -312,37 +322,42 @@ func (l *Log) retire(dead []*segment) error {
 	number := l.live[len(l.live)-1].number + 1
 	ready := l.spare != nil
 	l.mu.Unlock()
-	if ready {
-		var b [noteAt]byte
-		if err := vfs.WriteFull(lowest.file, b[:], 0); err != nil {
-			l.free = append(l.free, dead...) // for Close
-			return fmt.Errorf("write header of retired log segment %s: %w", lowest.name, err)
-		}
-		if err := lowest.file.SyncData(); err != nil {
-			l.free = append(l.free, dead...)
-			return fmt.Errorf("sync header of retired log segment %s: %w", lowest.name, err)
-		}
-		l.free = append(l.free, lowest)
-	} else {
+	if !ready && !lowest.short() {
 		if err := l.recycle(lowest, number); err != nil {
-			l.free = append(l.free, dead...)
+			l.free = append(l.free, dead...) // for Close
 			return err
 		}
 		l.mu.Lock()
 		l.spare = lowest
 		l.mu.Unlock()
+		dead = dead[1:]
+	} else if err := lowest.end(); err != nil {
+		l.free = append(l.free, dead...)
+		return err
 	}
-	for i, s := range dead[1:] {
-		if len(l.free) < l.opts.KeepFree {
+	for i, s := range dead {
+		if len(l.free) < l.opts.KeepFree && !s.short() {
 			l.free = append(l.free, s)
 			continue
 		}
 		// Nothing relies on the file being gone, so the directory is not synced.
 		if err := errors.Join(s.close(), l.opts.FS.Remove(s.name)); err != nil {
-			l.free = append(l.free, dead[i+2:]...)
+			l.free = append(l.free, dead[i+1:]...)
 			return fmt.Errorf("remove log segment %s: %w", s.name, err)
 		}
-		l.files.Add(-1)
+		l.bytes.Add(-s.room)
+	}
+	return nil
+}
+
+// end makes a retired segment durably one of no log.
+func (s *segment) end() error {
+	var b [noteAt]byte
+	if err := vfs.WriteFull(s.file, b[:], 0); err != nil {
+		return fmt.Errorf("write header of retired log segment %s: %w", s.name, err)
+	}
+	if err := s.file.SyncData(); err != nil {
+		return fmt.Errorf("sync header of retired log segment %s: %w", s.name, err)
 	}
 	return nil
 }

@@ -17,14 +17,15 @@ import (
 
 // Segment file. Its name is the store's path, "-wal-" and the segment's number in at least six decimal digits.
 //
-//	0                 4096              8192                        SegmentSize
+//	0                 4096              8192                        at most SegmentSize
 //	+-----------------+-----------------+------------- ... ---------+
 //	| header block    | note block      | records                   |
 //	+-----------------+-----------------+------------- ... ---------+
 //
 // The header is synced before the segment gets its first record, and again, with another number and another salt,
 // before the file is renamed for its next life. The note is written without a sync; a torn one is no information.
-// Records end a block (4096 bytes) before SegmentSize, except for the seal: there is always room for it.
+// Records end a block (4096 bytes) before the file was meant to end, except for the seal: there is always room for it. The first files of a log are
+// shorter than SegmentSize, which positions are counted by all the same; a failed write may cut one, so that its size says nothing.
 //
 // Header block; the bytes behind the checksum are zero. Golden bytes: testdata/segment-header.hex.
 //
@@ -101,6 +102,7 @@ type Options struct {
 	Rand        func() uint64 // source of salts; nil means the runtime's
 	NoDirect    bool          // never write past the page cache
 	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
+	LeastRoom   int64         // bytes of the first segment's file, MinSegmentSize at least; 0 means 256 KiB, or SegmentSize if that is less
 	Inline      bool          // no goroutine makes the next segment, but the leader itself: runs repeat exactly
 
 	// Ours is asked before a next segment is made and before old ones are given up: an error says that the names beside
@@ -128,6 +130,10 @@ func (o Options) checked() (Options, error) {
 	if o.KeepFree == 0 {
 		o.KeepFree = keepFree
 	}
+	if o.LeastRoom == 0 {
+		o.LeastRoom = leastRoom
+	}
+	o.LeastRoom = max(o.LeastRoom, MinSegmentSize)
 	if o.SegmentSize < MinSegmentSize || o.SegmentSize > MaxSegmentSize || o.SegmentSize%pageUnit != 0 {
 		return o, fmt.Errorf("wal: segment size %d is no multiple of %d in [%d, %d]",
 			o.SegmentSize, pageUnit, MinSegmentSize, MaxSegmentSize)

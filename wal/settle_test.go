@@ -63,7 +63,9 @@ func TestPowerCutBehindUnsettledSegments(t *testing.T) {
 		for seed := range uint64(80) {
 			rng := rand.New(rand.NewPCG(seed, 9))
 			d := newDisk(t, block)
-			l := createTest(t, testOptions(d))
+			o := testOptions(d)
+			o.SegmentSize, o.LeastRoom = o.SegmentSize<<(2*(seed%2)), 1 // Then the first ones are short.
+			l := createTest(t, o)
 			acked := 0
 			for range 2 + rng.IntN(3) {
 				for first := l.at.number; l.at.number == first; {

@@ -32,7 +32,7 @@ func (l *Log) Void() (LSN, error) {
 	r := l.tail()
 	l.encode(r, record{kind: typeVoid})
 	r.end = l.pos
-	l.end.Store(uint64(l.pos))
+	l.ends(l.pos)
 	return l.End(), nil
 }
 
@@ -68,7 +68,7 @@ func (p *replay) settle() error {
 	if err := p.fn(h.payload, h.first); err != nil {
 		return err
 	}
-	p.tail.End = h.end
+	p.ended(h.end)
 	p.tail.Commits++
 	return nil
 }
@@ -79,7 +79,7 @@ func (p *replay) void(r record, end LSN) error {
 		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
 	}
 	p.held = held{}
-	p.tail.End = end
+	p.ended(end)
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (w *window) cover(r *run, end LSN) bool {
 	}
 	w.close()
 	off := r.offset() / windowSize * windowSize
-	n := min(windowSize, r.seg.size-off)
+	n := min(windowSize, r.seg.room-off)
 	over, err := r.seg.file.Window(off, n)
 	if err != nil {
 		w.none = true // A call will do.

@@ -74,6 +74,7 @@ func TestWindowGoesAlong(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
 	o.SegmentSize = windowSize + windowSize/2
+	o.LeastRoom = o.SegmentSize
 	l := createTest(t, o)
 	for l.pos < l.live[0].start()+windowSize+windowSize/4 {
 		l.commit(text(len(l.commits), 1500), false)

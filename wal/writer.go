@@ -43,7 +43,8 @@ type Log struct {
 	durable atomic.Uint64 // everything before it is durable
 	written atomic.Uint64 // everything before it was given to the operating system
 	end     atomic.Uint64 // everything before it was appended
-	files   atomic.Int64  // segment files on disk
+	volume  atomic.Int64  // see Volume
+	bytes   atomic.Int64  // of the segment files on disk
 	groups  atomic.Uint64 // groups written
 	reserve atomic.Bool   // a new segment need not be filled: see largeGroup
 	bound   atomic.Int64  // see SetBound
@@ -59,8 +60,9 @@ type Log struct {
 	live     []*segment // by rising number; the last one is appended to
 	spare    *segment   // prepared durably, holds no record; or nil
 	queue    []*run
-	pos      LSN // where the next record may begin
-	prev     LSN // last record
+	pos      LSN   // where the next record may begin
+	past     int64 // bytes of the files that have ended
+	prev     LSN   // last record
 	mark     mark
 	inCommit bool      // parts of a commit were appended, its last part not yet
 	refers   reference // of what the next last part ends; 0: none
@@ -98,6 +100,7 @@ type Log struct {
 // is in neither live nor spare.
 type segment struct {
 	segmentHeader
+	room int64 // bytes of its file: see roomFor
 	file vfs.File
 	past vfs.File // second descriptor, for writes past the page cache; nil if there are none here, as the first one told
 	name string
@@ -108,7 +111,10 @@ func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord
 
 // limit is the position that no data record crosses. One page is kept for the seal: whatever padding comes after the
 // last data record, it fits.
-func (s *segment) limit() LSN { return LSN((s.number+1)*uint64(s.size) - pageUnit) }
+func (s *segment) limit() LSN { return LSN(s.number*uint64(s.size)+uint64(s.room)) - pageUnit }
+
+// short says that the segment's file is smaller than most.
+func (s *segment) short() bool { return s.room < s.size }
 
 // run is a stretch of records in one segment that wait to be written. buf is aligned for direct writes and belongs to
 // the appender (under Log.mu) as long as the run is queued, then to whoever writes it.
@@ -141,7 +147,7 @@ func Create(o Options, number uint64, follows uint32) (*Log, error) {
 	l := &Log{opts: o}
 	l.arrived.L = &l.mu
 	l.follows.Store(follows)
-	seg, err := l.newSegment(number, vfs.Excl)
+	seg, err := l.newSegment(number, l.opts.roomFor(0), vfs.Excl)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +170,17 @@ func (l *Log) Written() LSN { return LSN(l.written.Load()) }
 func (l *Log) End() LSN { return LSN(l.end.Load()) }
 
 // Bytes gives the size of all segment files on disk, spare and retired ones included.
-func (l *Log) Bytes() int64 { return l.files.Load() * l.opts.SegmentSize }
+func (l *Log) Bytes() int64 { return l.bytes.Load() }
+
+// Volume gives the bytes that all that was appended takes in files, those that are gone and the ends of segments included. Of whole segments it is what
+// positions say; short ones take less.
+func (l *Log) Volume() int64 { return l.volume.Load() }
+
+// ends moves the end of what was appended. mu is held.
+func (l *Log) ends(at LSN) {
+	l.end.Store(uint64(at))
+	l.volume.Store(l.past + int64(at-l.live[len(l.live)-1].start()))
+}
 
 // Groups gives the number of writes so far, each shared by the commits that waited for it.
 func (l *Log) Groups() uint64 { return l.groups.Load() }
@@ -272,7 +288,7 @@ func (l *Log) put(payload []byte, last bool) {
 	}
 	l.encode(r, record{kind: typeData, flags: flags, payload: payload})
 	r.end = l.pos
-	l.end.Store(uint64(l.pos))
+	l.ends(l.pos)
 }
 
 // tail gives the run to append to. mu is held.
@@ -341,7 +357,7 @@ func (l *Log) abort() {
 	m.run.buf = m.run.buf[:m.size]
 	m.run.end = m.end
 	l.pos, l.prev = m.pos, m.prev
-	l.end.Store(uint64(m.end))
+	l.ends(m.end)
 	if m.size == 0 {
 		l.recycleRun(m.run)
 		l.queue = l.queue[:len(l.queue)-1]
@@ -391,12 +407,22 @@ func (l *Log) turn(prepare func() error) error {
 		invariant.Fail("wal: seal of segment %d queued for segment %d", l.live[len(l.live)-1].number, r.seg.number)
 	}
 	r.sealed = true
+	l.past += r.seg.room
 	l.live = append(l.live, l.spare)
 	l.pos = l.spare.start()
 	l.spare = nil
 	r.end = l.pos
-	l.end.Store(uint64(l.pos))
+	l.ends(l.pos)
 	return nil
+}
+
+// Finish is for a log that is about to go, and gives its end and where a log begins that goes on behind its last segment. Parts of an unfinished commit
+// are voided.
+func (l *Log) Finish() (end, next LSN) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.abort()
+	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
 }
 
 // refuse gives the error for calls that cannot append any more. mu is held.

@@ -18,6 +18,8 @@ var storeMutants = []mutant{
 	}
 	defer func() { <-s.upkeep }()
 `, ``},
+	{"order", "a_clean_meta_page_says_more_was_durable_than_there_was", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(max(cut, end))`},
+	{"check", "a_clean_meta_page_does_not_say_where_the_log_ended", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(min(0, end))`},
 	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}

@@ -51,7 +51,13 @@ var logMutants = []mutant{
 	{"sync", "the_name_of_a_recycled_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
 		return fmt.Errorf("sync directory of recycled log segment %s: %w", name, err)
 	}`, ``},
-	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `		if err := lowest.file.SyncData(); err != nil {`, `		if err := error(nil); err != nil {`},
+	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `	if err := s.file.SyncData(); err != nil {
+		return fmt.Errorf("sync header of retired`, `	if err := error(nil); err != nil {
+		return fmt.Errorf("sync header of retired`},
+	{"order", "a_short_segment_is_used_again", "wal/recycle.go", `	if !ready && !lowest.short() {`, `	if !ready {`},
+	{"order", "a_short_segment_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && !s.short() {`, `l.opts.KeepFree {`},
+	{"order", "a_window_goes_beyond_a_short_segment", "wal/window.go", `r.seg.room-off`, `r.seg.size-off`},
+	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/writer.go", `uint64(s.room)) - pageUnit }`, `uint64(s.room)) }`},
 	{"order", "a_later_write_covers_durable_records", "wal/group.go", `	if (g.sync || g.direct) && !r.sealed {
 		l.align(pad)
 	}`, ``},
@@ -105,7 +111,7 @@ var logMutants = []mutant{
 	m.run.end = m.end
 	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
 	{"replay", "a_void_takes_nothing_back", "wal/void.go", `	p.held = held{}
-	p.tail.End = end`, `	p.tail.End = end`},
+	p.ended(end)`, `	p.ended(end)`},
 	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/void.go", `bytes.Clone(h.payload), true`, `bytes.TrimPrefix(h.payload, nil), true`},
 	{"room", "a_void_may_find_no_room", "wal/void.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
 	{"check", "a_void_of_nothing_is_no_damage", "wal/void.go", `	if !p.held.any || p.open {`, `	if false {`},
