@@ -36,6 +36,10 @@ func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	return f, err
 }
 
+// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop and Rename ask for it before they begin: what is refused
+// half-way would leave trees without an entry, or an entry without trees, in a transaction that can still be committed.
+const changeBytes = 160
+
 // Create makes a family with an empty data tree. ErrExists if the name is taken.
 func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 	if err := CheckName(name); err != nil {
@@ -45,6 +49,9 @@ func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 		return nil, err
 	}
 	if err := mustBeFree(tx, name); err != nil {
+		return nil, err
+	}
+	if err := tx.Room(len(name) + changeBytes); err != nil {
 		return nil, err
 	}
 	base, err := tx.NewTreeIDs(treesPerFamily)
@@ -79,6 +86,9 @@ func Drop(tx *txn.Tx, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := tx.Room(len(name) + changeBytes); err != nil {
+		return err
+	}
 	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {
 			continue
@@ -104,6 +114,9 @@ func Rename(tx *txn.Tx, from, to string) error {
 		return err
 	}
 	if err := mustBeFree(tx, to); err != nil {
+		return err
+	}
+	if err := tx.Room(len(from) + len(to) + changeBytes); err != nil {
 		return err
 	}
 	if _, err := tx.Delete(txn.CatalogTree, []byte(from)); err != nil {

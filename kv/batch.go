@@ -100,8 +100,8 @@ func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
 // PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch is applied.
 func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	ms, ok := ttl.CeilMs(at)
-	if !ok || ms <= 0 { // Too far away either way: no clock makes it good.
-		ms = 0
+	if !ok { // Too far away: no clock makes it good, as none does an instant that is too far back.
+		ms = math.MinInt64
 	}
 	v.add(opPutExpireAt, key, value, ms)
 }
@@ -150,7 +150,7 @@ func (b *batchOps) check(kind byte, key, value []byte, when int64) error {
 	if err := checkValue(value); err != nil {
 		return err
 	}
-	if (kind == opPutTTL || kind == opPutExpireAt) && when <= 0 {
+	if kind == opPutTTL && when <= 0 || kind == opPutExpireAt && when == math.MinInt64 {
 		return fmt.Errorf("%w: not positive, or too far away", ErrInvalidTTL)
 	}
 	return nil

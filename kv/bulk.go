@@ -144,6 +144,9 @@ func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
 func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for key, value := range sorted {
+			if db.cut.Load() {
+				panic(stopLoad{ErrClosed})
+			}
 			if err := checkKey(key, db.maxKey); err != nil {
 				panic(stopLoad{err})
 			}

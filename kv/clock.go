@@ -100,7 +100,7 @@ func (c *clock) read() int64 {
 	now := at.UnixMilli() // rounds towards the past
 	for {
 		mark := c.mark.Load()
-		if now <= mark && mark-now <= c.maxStep {
+		if now <= mark && uint64(mark-now) <= uint64(c.maxStep) { // The difference may be more than an int64 holds.
 			return mark
 		}
 		if !c.mark.CompareAndSwap(mark, now) {

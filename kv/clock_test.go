@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -104,5 +105,40 @@ func TestLargeTransactionKeepsTheMarkToo(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, has)
 		require.NoError(t, db.Close())
+	}
+}
+
+// TestStepBackThatNoInt64Holds is a large one.
+func TestStepBackThatNoInt64Holds(t *testing.T) {
+	now := time.UnixMilli(1735000000000)
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return now }})
+	require.NoError(t, db.Put([]byte("k"), nil))
+	now = time.UnixMilli(math.MinInt64 + 1000)
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		require.Equal(t, now, tx.Now())
+		return nil
+	}))
+	require.EqualValues(t, 1, db.Stats().ClockSteps)
+}
+
+// TestBatchBefore1970 takes every instant that is to come, as a put does.
+func TestBatchBefore1970(t *testing.T) {
+	now := time.UnixMilli(-10_000)
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return now }})
+	at := now.Add(5 * time.Second)
+	require.NoError(t, db.PutExpireAt([]byte("a"), nil, at))
+	b := db.NewBatch()
+	b.PutExpireAt([]byte("b"), nil, at)
+	require.NoError(t, db.Apply(t.Context(), b))
+	alone, err := db.Expiry([]byte("a"))
+	require.NoError(t, err)
+	inBatch, err := db.Expiry([]byte("b"))
+	require.NoError(t, err)
+	require.Equal(t, alone, inBatch)
+	for _, at := range []time.Time{now, now.Add(-time.Hour), time.UnixMilli(math.MaxInt64).Add(time.Hour), {}} {
+		require.ErrorIs(t, db.PutExpireAt([]byte("c"), nil, at), kv.ErrInvalidTTL)
+		b := db.NewBatch()
+		b.PutExpireAt([]byte("c"), nil, at)
+		require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrInvalidTTL)
 	}
 }

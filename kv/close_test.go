@@ -2,10 +2,12 @@ package kv_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -294,5 +296,36 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 			n += c
 		}
 		require.Len(t, rows(t, openOn(t, fsys, quick), "default"), n)
+	}
+}
+
+// TestShutdownEndsALoad at the next row, whether it goes through one transaction or many.
+func TestShutdownEndsALoad(t *testing.T) {
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		db, err := kv.OpenMemory(nil)
+		require.NoError(t, err)
+		require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: ttl}))
+		begun, over, loaded := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := db.BulkLoad(context.Background(), "f", func(yield func(k, v []byte) bool) {
+				for i := uint64(0); i < 5000 && yield(binary.BigEndian.AppendUint64(nil, i), nil); i++ {
+					if i == 0 {
+						close(begun)
+					}
+					select {
+					case <-over: // It went on although the store is closed, or is asked for a row no more.
+						return
+					case <-time.After(time.Millisecond):
+					}
+				}
+			})
+			loaded <- err
+		}()
+		<-begun
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, db.Shutdown(ctx))
+		close(over)
+		require.ErrorIs(t, <-loaded, kv.ErrClosed, "default ttl %v", ttl)
 	}
 }

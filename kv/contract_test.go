@@ -414,6 +414,7 @@ func TestOpenContract(t *testing.T) {
 		{"missing_file_read_only", nil, "a.ebb", &kv.Options{ReadOnly: true}, fs.ErrNotExist},
 		{"missing_file_must_exist", nil, "a.ebb", &kv.Options{MustExist: true}, fs.ErrNotExist},
 		{"empty_file", []byte{}, "a.ebb", nil, nil},
+		{"empty_file_must_exist", []byte{}, "a.ebb", &kv.Options{MustExist: true}, kv.ErrCorrupt},
 		{"short_file", content[:20], "a.ebb", nil, kv.ErrCorrupt},
 		{"zeros", make([]byte, 3*4096), "a.ebb", nil, kv.ErrCorrupt},
 		{"other_file_type", []byte(strings.Repeat("#!/bin/sh\n", 2000)), "a.ebb", nil, kv.ErrNotDatabase},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -897,4 +898,54 @@ func TestPutTTLIsOneRecord(t *testing.T) {
 	slide := size(func(tx *kv.Tx) error { return tx.Expire(key, 2*time.Hour) })
 	require.Less(t, slide, int64(150), "the value is not rewritten")
 	require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.Persist(key) }))
+}
+
+// TestExpiringBeyondTheLastExpiry: no instant is too late to ask for what expires before it.
+func TestExpiringBeyondTheLastExpiry(t *testing.T) {
+	db := openTest(t)
+	last := time.UnixMilli(math.MaxInt64)
+	require.NoError(t, db.PutExpireAt([]byte("k"), nil, last))
+	for before, want := range map[time.Time]int{last: 0, last.Add(time.Millisecond): 1, last.Add(time.Hour): 1, {}: 1} {
+		n := 0
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			for range tx.Expiring(before) {
+				n++
+			}
+			return nil
+		}))
+		require.Equal(t, want, n, before)
+	}
+}
+
+// TestPurgeFitsItsTransactions: where the bound of a transaction has no room for a whole batch, batches are smaller.
+func TestPurgeFitsItsTransactions(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now, MaxTxnBytes: 16 << 10})
+	for i := range 300 {
+		require.NoError(t, db.PutTTL(fmt.Appendf(nil, "%0200d", i), nil, time.Second))
+	}
+	clock.move(time.Minute)
+	res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 300, res.Purged)
+	require.Greater(t, res.Batches, 3)
+	require.False(t, res.More)
+	checkStore(t, db)
+}
+
+// TestMoreAfterAnErrorInATransaction: all keys stand, and are due.
+func TestMoreAfterAnErrorInATransaction(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
+	for i := range 10 {
+		require.NoError(t, db.PutTTL(fmt.Appendf(nil, "k%d", i), nil, time.Second))
+	}
+	clock.move(time.Minute)
+	o := kv.PurgeOptions{OnExpire: func(string, []byte, []byte) error { return errors.New("no") }}
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		res, err := tx.PurgeExpired(t.Context(), o)
+		require.ErrorContains(t, err, "no")
+		require.Equal(t, kv.PurgeResult{More: true}, res)
+		return nil
+	}))
 }

@@ -99,11 +99,14 @@ func (v *verbs) lookup() (*cf.Family, error) {
 	return cf.FindBase(tx.inner, v.first.Base)
 }
 
-// change runs a change of the catalog.
-func (tx *Tx) change(fn func() error) (err error) {
+// change runs a change of the catalog. Unless it is empty, old is the name of a family that will not have it any more: a handle on it that nobody has used yet finds it now.
+func (tx *Tx) change(old string, fn func() error) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return err
+	}
+	if h := tx.handles[old]; h != nil && old != "" {
+		_ = h.resolve() // Its calls tell what is wrong.
 	}
 	tx.catalog++ // Before fn: a change that fails half-way is a change.
 	return fromBelow(fn())
@@ -111,7 +114,7 @@ func (tx *Tx) change(fn func() error) (err error) {
 
 // CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is not allowed.
 func (tx *Tx) CreateCF(name string, o CFOptions) error {
-	return tx.change(func() error {
+	return tx.change("", func() error {
 		stored, err := o.check()
 		if err == nil {
 			_, err = cf.Create(tx.inner, name, stored)
@@ -136,7 +139,7 @@ func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 
 // AlterCF gives a family new options, for writes from now on.
 func (tx *Tx) AlterCF(name string, o CFOptions) error {
-	return tx.change(func() error {
+	return tx.change("", func() error {
 		stored, err := o.check()
 		if err == nil {
 			err = cf.Alter(tx.inner, name, stored)
@@ -147,12 +150,12 @@ func (tx *Tx) AlterCF(name string, o CFOptions) error {
 
 // DropCF removes a family and all its rows; the work does not depend on their number. The name is free at once.
 func (tx *Tx) DropCF(name string) error {
-	return tx.change(func() error { return cf.Drop(tx.inner, name) })
+	return tx.change(name, func() error { return cf.Drop(tx.inner, name) })
 }
 
 // RenameCF gives a family another name, which must be free: ErrCFExists.
 func (tx *Tx) RenameCF(old, new string) error {
-	return tx.change(func() error { return cf.Rename(tx.inner, old, new) })
+	return tx.change(old, func() error { return cf.Rename(tx.inner, old, new) })
 }
 
 // ListCFs returns the names of all families, sorted, "default" included.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -242,4 +243,87 @@ func errIs(err error, want ...error) error {
 		}
 	}
 	return fmt.Errorf("got %v, want one of %v", err, want)
+}
+
+// TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way where the transaction became too large between two steps, and
+// committed so: it was lost.
+func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
+	old, other := strings.Repeat("f", 150), strings.Repeat("g", 150)
+	for name, change := range map[string]func(tx *kv.Tx) error{
+		"create": func(tx *kv.Tx) error { return tx.CreateCF(other, kv.CFOptions{}) },
+		"drop":   func(tx *kv.Tx) error { return tx.DropCF(old) },
+		"rename": func(tx *kv.Tx) error { return tx.RenameCF(old, other) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := 0
+			for size := 700; size < 1100; size += 7 {
+				disk := vfs.NewMemory()
+				db := openOn(t, disk, &kv.Options{MaxTxnBytes: 1200})
+				require.NoError(t, db.CreateCF(old, kv.CFOptions{}))
+				require.NoError(t, db.CF(old).PutTTL([]byte("a"), []byte("b"), time.Hour))
+				var err error
+				require.NoError(t, db.Update(func(tx *kv.Tx) error {
+					if err := tx.Put([]byte("k"), make([]byte, size)); err != nil {
+						return err
+					}
+					before := kv.RawTx(tx).Bytes()
+					if err = change(tx); err != nil {
+						require.ErrorIs(t, err, kv.ErrTxnTooLarge)
+						require.Equal(t, before, kv.RawTx(tx).Bytes())
+					}
+					return nil
+				}))
+				if err == nil {
+					continue
+				}
+				refused++
+				for range 2 { // the second time after all was opened again
+					value, err := db.CF(old).Get([]byte("a"))
+					require.NoError(t, err, "size %d", size)
+					require.Equal(t, "b", string(value))
+					names, err := db.ListCFs()
+					require.NoError(t, err)
+					require.Equal(t, []string{"default", old}, names)
+					checkStore(t, db)
+					require.NoError(t, db.Close())
+					db = openOn(t, disk, nil)
+				}
+			}
+			require.Greater(t, refused, 3)
+		})
+	}
+}
+
+// TestHandleThatWasNotUsedYet means the family that had the name when it was asked for, as one that was used does.
+func TestHandleThatWasNotUsedYet(t *testing.T) {
+	for _, used := range []bool{true, false} {
+		db := openTest(t)
+		for _, name := range []string{"a", "b", "c"} {
+			require.NoError(t, db.CreateCF(name, kv.CFOptions{}))
+			require.NoError(t, db.CF(name).Put([]byte("k"), []byte(name)))
+		}
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			a, b, c, later := tx.CF("a"), tx.CF("b"), tx.CF("c"), tx.CF("later")
+			if used {
+				for _, h := range []*kv.CF{a, b, c} {
+					_, err := h.Get([]byte("k"))
+					require.NoError(t, err)
+				}
+			}
+			require.NoError(t, tx.DropCF("a"))
+			_, err := a.Get([]byte("k"))
+			require.ErrorIs(t, err, kv.ErrCFDropped, "used: %v", used)
+			require.NoError(t, tx.DropCF("b"))
+			require.NoError(t, tx.CreateCF("b", kv.CFOptions{}))
+			require.ErrorIs(t, b.Put([]byte("k"), nil), kv.ErrCFDropped, "used: %v", used)
+			require.NoError(t, tx.RenameCF("c", "d"))
+			value, err := c.Get([]byte("k"))
+			require.NoError(t, err, "used: %v", used)
+			require.Equal(t, "c", string(value))
+			require.ErrorIs(t, tx.DropCF("later"), kv.ErrCFNotFound)
+			require.NoError(t, tx.CreateCF("later", kv.CFOptions{}))
+			require.NoError(t, later.Put([]byte("k"), nil), "it had found nothing")
+			return nil
+		}))
+	}
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/ttl"
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Open opens the store at path, and creates it if it is absent. nil options mean: every commit durable, no goroutine at
+// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as absent, but with ReadOnly or MustExist as damaged. nil options mean: every commit durable, no goroutine at
 // rest. The log lies beside the file, under the same name with a suffix.
 //
 // Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a missing file with
@@ -74,7 +75,7 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	if step == 0 {
 		step = defaultMaxClockStep
 	}
-	db.clock.maxStep = step.Milliseconds()
+	db.clock.maxStep = ttl.Milliseconds(step)
 	db.clock.onStep = func(back time.Duration) {
 		if o.Logger != nil {
 			o.Logger.Warn("clock was set back, the store follows it", "by", back)

@@ -258,7 +258,7 @@ func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func()
 	res, swept, err := tx.sweepAll(ctx, list, o)
 	if err != nil && heard && tx.inner.Err() == nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		err = errors.Join(err, tx.inner.RollbackTo(start))
-		res, swept = PurgeResult{}, nil
+		res, swept = PurgeResult{More: true}, nil
 	}
 	if len(swept) > 0 {
 		tx.onCommit = append(tx.onCommit, func() {

@@ -150,10 +150,8 @@ func afterPrefix(p []byte) []byte {
 // gives a later expiry comes again.
 func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 	return func(yield func(key []byte, at time.Time) bool) {
-		end := int64(math.MaxInt64)
-		if !before.IsZero() {
-			end, _ = ttl.CeilMs(before)
-		}
+		end, bound := ttl.CeilMs(before)
+		bound = bound && !before.IsZero()
 		var rows *ttl.ByExpiry
 		for {
 			expiry, key, ok, err := v.nextExpiring(&rows)
@@ -161,7 +159,7 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 				v.tx.fail(err)
 				return
 			}
-			if !ok || (!before.IsZero() && expiry >= end) || !yield(key, time.UnixMilli(expiry)) {
+			if !ok || bound && expiry >= end || !yield(key, time.UnixMilli(expiry)) {
 				return
 			}
 		}

@@ -59,17 +59,23 @@ func (d *doomed) byKey() []int {
 // It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone, and both index rows of a
 // key without a data row go; such rows count for the limit.
 //
-// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand.
+// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand. Where so many do not fit into the
+// transaction any more, fewer are deleted; not one: then it is txn.ErrTxnTooBig.
 func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool, err error) {
 	if limit <= 0 || !r.Timed() {
 		return Swept{}, false, nil
 	}
-	d, next, more, err := r.collect(now, limit)
-	if err != nil || len(d.ends) == 0 {
-		return Swept{}, more, err
-	}
-	if err := r.room(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next)); err != nil {
-		return Swept{}, more, err
+	var d *doomed
+	var next []byte
+	for fits := false; !fits; {
+		if d, next, more, err = r.collect(now, limit); err != nil || len(d.ends) == 0 {
+			return Swept{}, more, err
+		}
+		err = r.room(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next))
+		if fits = err == nil; !fits && len(d.ends) == 1 {
+			return Swept{}, true, err
+		}
+		limit = len(d.ends) / 2
 	}
 	if err := r.tell(d, onExpire); err != nil {
 		return Swept{}, more, err

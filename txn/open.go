@@ -81,7 +81,7 @@ func ensure(path string, o Options) (created bool, err error) {
 	if absent && (o.ReadOnly || o.MustExist) {
 		return false, fmt.Errorf("open %s: %w", path, err)
 	}
-	if !absent && o.ReadOnly {
+	if !absent && (o.ReadOnly || o.MustExist) {
 		return false, badfile.At(path, 0, "file is empty")
 	}
 	m := pager.Meta{PageSize: o.PageSize, SegmentSize: o.SegmentSize, NextTree: uint64(firstTree), Seq: 0}

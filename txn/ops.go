@@ -298,6 +298,15 @@ func (w *writer) shape(op byte, id TreeID) error {
 	return nil
 }
 
+// Room gives the error that an operation of n more bytes would get for making the transaction too large. Who changes several rows, which belong together,
+// asks for all of them before the first: the error leaves the transaction usable, with what was done before.
+func (tx *Tx) Room(n int) error {
+	if tx.w == nil {
+		return nil // The operation tells what is wrong.
+	}
+	return tx.w.room(n)
+}
+
 // room refuses an operation that would make the transaction too large, before anything is changed.
 func (w *writer) room(n int) error {
 	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes && !w.ahead.logged {
