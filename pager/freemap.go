@@ -201,8 +201,8 @@ func (p *Pager) SpacePages() []Ref {
 // captureFreeMap gives every group that changed a new free map page, and the directory above it new pages, and returns
 // their images. What they replace is returned as freed: in use by the last durable state, not by this one.
 //
-// Giving out pages changes groups; so it goes round until no group is left without a page. It ends: a group gets one
-// page at most.
+// Giving out pages changes groups, and so does giving them up; so it goes round until no group that has changed is left without a new page. It ends: a group gets one
+// page at most, and gives one up.
 func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
 	s := p.space
 	fresh := map[uint64]Ref{} // group -> new free map page
@@ -244,6 +244,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 					return nil, nil, err
 				}
 				g.ref = Ref{}
+				again = true // That changes the group which the old page was in, and it may be one before this.
 			}
 			if g.nUsed == 0 {
 				g.changed = false

@@ -420,3 +420,54 @@ func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	require.NoError(t, p.reserve(p.space.perGroup*4))
 	require.ErrorContains(t, p.Start(&m), "free directory tells of 3 groups, the meta page of 4")
 }
+
+// TestGroupThatAFreeMapPageLeavesLast: its last page in use was the free map page of a group behind it, so that its own free map page goes in the round after that, and the group in
+// which that one was changes last of all. It had kept its old page, which contradicted the directory: damage, at the next open.
+func TestGroupThatAFreeMapPageLeavesLast(t *testing.T) {
+	b, p := hugeStore(t, 4)
+	per := Pgid(p.space.perGroup)
+	use := func(no Pgid, n uint64) (id Pgid) { // n pages of a group from its first free one on, as an extent of a commit would
+		t.Helper()
+		p.space.extCursor = uint64(no * per)
+		id, ok, err := p.space.extent(n)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, no, id/per)
+		require.NoError(t, p.Commit(id, n))
+		return id
+	}
+	free := func(id Pgid, n uint64) {
+		t.Helper()
+		require.NoError(t, p.Touch(id, n))
+		require.NoError(t, p.Freed(id, n))
+	}
+	zero := use(0, uint64(per)-2)
+	one := use(1, uint64(per)) // Groups 0 and 1 are full,
+	two := use(2, uint64(per)-40)
+	three := use(3, 2) // and all pages of the map lie in group 2,
+	checkpoint(t, p)
+	require.Equal(t, Pgid(2), p.space.groups[3].ref.Pgid/per)
+	free(one, 200)
+	checkpoint(t, p)
+	require.NoError(t, p.Release(one, 200))
+	free(two, uint64(per)-40)
+	free(zero+300, 1)
+	checkpoint(t, p) // of which all but that of group 3 go to group 1,
+	require.NoError(t, p.Release(two, uint64(per)-40))
+	free(zero, 200)
+	require.Equal(t, Pgid(1), p.space.groups[2].ref.Pgid/per)
+	require.Equal(t, uint32(1), p.space.groups[2].nUsed)
+	checkpoint(t, p)
+	require.NoError(t, p.Release(zero, 200))
+	checkpoint(t, p) // and those of 0 and 1 to group 0.
+	require.Equal(t, Pgid(1), p.space.groups[2].ref.Pgid/per)
+	require.Equal(t, Pgid(0), p.space.groups[1].ref.Pgid/per)
+	free(three, 1)
+	checkpoint(t, p)
+	require.Zero(t, p.space.groups[2].nUsed)
+	used := usedPages(t, p)
+	require.NoError(t, p.Close())
+
+	p = b.open(t)
+	require.Equal(t, used, usedPages(t, p))
+}
