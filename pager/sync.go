@@ -41,9 +41,9 @@ func (p *Pager) unsynced() error {
 // SyncExtents makes durable what NewExtent and WriteLaid have written, and with it what else was written. No lock is needed.
 // A failure is final, for checkpoints too.
 func (p *Pager) SyncExtents() error {
-	grown := p.syncing.grown.Swap(false)
 	return p.sync("what the log names", func() error {
-		if grown { // a sync of the data alone need not keep the size (R5)
+		// A sync of the data alone need not keep the size (R5). Asked in turn: who comes second must not take for durable what the first is about to sync.
+		if p.syncing.grown.Swap(false) {
 			return p.file.Sync()
 		}
 		return p.file.SyncData()
