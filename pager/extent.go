@@ -59,6 +59,7 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	doubts := p.doubts.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(n)
 		p.meet(b)
@@ -66,6 +67,7 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 			return nil, err
 		}
 		p.verified.add(ref.Pgid)
+		p.doubted(ref.Pgid, doubts)
 	} else if err := p.proveFit(ref, b, size); err != nil {
 		return nil, err
 	}

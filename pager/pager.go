@@ -58,6 +58,7 @@ type Pager struct {
 	verified pageSet
 	// met are those of them, all but extents, that somebody has looked at: see Unmet.
 	met      pageSet
+	doubts   atomic.Uint64 // how often all of both were forgotten: see distrust
 	arena    arena
 	patches  patches // of the present epoch; writer lock
 	captured Epoch   // of the last capture: what was born up to then is in the file, or will be before the next one; writer lock

@@ -116,6 +116,7 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	doubts := p.doubts.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(1)
 		prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
@@ -125,6 +126,7 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 		p.verified.add(ref.Pgid)
 	}
 	p.met.add(ref.Pgid)
+	p.doubted(ref.Pgid, doubts)
 	return b, nil
 }
 
@@ -147,6 +149,7 @@ func (p *Pager) ReadUnmet(ref Ref, b []byte) error {
 	if err := p.inBounds(ref, 1); err != nil {
 		return err
 	}
+	doubts := p.doubts.Load()
 	if err := p.read(ref.Pgid, b); err != nil {
 		return err
 	}
@@ -160,6 +163,7 @@ func (p *Pager) ReadUnmet(ref Ref, b []byte) error {
 		p.verified.add(ref.Pgid)
 	}
 	p.met.add(ref.Pgid)
+	p.doubted(ref.Pgid, doubts)
 	return nil
 }
 

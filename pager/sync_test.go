@@ -1,7 +1,11 @@
 package pager
 
 import (
+	"bytes"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -122,4 +126,94 @@ func TestClaim(t *testing.T) {
 		require.NoError(t, p.Release(end+6, 2))
 		require.NoError(t, p.Close())
 	})
+}
+
+// sizeFile knows whether its size is durable.
+type sizeFile struct {
+	vfs.File
+	durable atomic.Bool
+}
+
+func (f *sizeFile) Sync() error {
+	f.durable.Store(true)
+	return nil
+}
+
+func (f *sizeFile) SyncData() error { return nil }
+
+// TestSyncBesideASyncKeepsTheSize: two want what the log names to be durable, after the file has grown, and both wait for a third. Whoever comes first keeps the size: what the
+// other one's record names would lie behind the end of the file.
+func TestSyncBesideASyncKeepsTheSize(t *testing.T) {
+	f := new(sizeFile)
+	p := &Pager{file: f, name: "a"}
+	p.syncing.grown.Store(true)
+	other := make(chan error)
+	require.NoError(t, p.sync("pages", func() error {
+		go func() { other <- p.SyncExtents() }()
+		time.Sleep(time.Millisecond) // It waits by then, as a rule.
+		return nil
+	}))
+	require.NoError(t, p.SyncExtents())
+	require.True(t, f.durable.Load())
+	require.NoError(t, <-other)
+}
+
+// TestWhatWasProvedBesideAFailedSyncIsProvedAgain: somebody proves a page, a sync fails meanwhile, so that nothing proved before may be trusted any more, and then the page is noted as
+// proved.
+func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
+	for name, read := range map[string]func(p *Pager, ref Ref) error{
+		"page": func(p *Pager, ref Ref) error {
+			_, err := p.Page(ref, ref.Epoch-1)
+			return err
+		},
+		"unmet": func(p *Pager, ref Ref) error { return p.ReadUnmet(ref, make([]byte, MinPageSize)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
+			p := b.newPager(t, MinPageSize)
+			ref := newPage(t, p, 1)
+			require.NoError(t, p.Spill([]Pgid{ref.Pgid})) // It is in the page cache, and not durable.
+			p.verified.remove(ref.Pgid)
+			f := &syncFile{File: p.file, err: errBroken}
+			p.file = f
+			p.o.CheckPage = func([]byte, int) error {
+				p.o.CheckPage = func([]byte, int) error { return nil }
+				require.ErrorIs(t, p.SyncExtents(), errBroken)
+				return nil
+			}
+			require.NoError(t, read(p, ref))
+			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid)*MinPageSize)) // The page cache has forgotten it.
+			requireBadPage(t, read(p, ref), ref.Pgid)
+			_, err := p.Page(ref, ref.Epoch-1)
+			requireBadPage(t, err, ref.Pgid)
+		})
+	}
+}
+
+// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of a large one, which takes long enough for the sync to fail meanwhile, some time.
+func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
+	value := bytes.Repeat([]byte{7}, 16<<20)
+	for beside := false; !beside; {
+		b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
+		p := b.newPager(t, MinPageSize)
+		f := &syncFile{File: p.file, err: errBroken}
+		ref := newExtent(t, p, value)
+		p.file = f
+		read := make(chan error, 1)
+		go func() {
+			_, err := p.Extent(ref, len(value))
+			read <- err
+		}()
+		for n, _ := p.Counters(); n == 0; n, _ = p.Counters() { // until it has begun
+			time.Sleep(10 * time.Microsecond)
+		}
+		require.ErrorIs(t, p.SyncExtents(), errBroken)
+		beside = len(read) == 0
+		require.NoError(t, <-read)
+		require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid+5)*MinPageSize))
+		if beside {
+			_, err := p.Extent(ref, len(value))
+			requireBadPage(t, err, ref.Pgid)
+		}
+	}
 }

@@ -142,8 +142,17 @@ func (p *Pager) Write(c *Capture, beside Beside) (err error) {
 // distrust makes the next read of each page prove it: after a failure the page cache may forget what was written, and the
 // file hold what was there before. That can be about any page: of this checkpoint, of a value, or spilled by a transaction.
 func (p *Pager) distrust() {
-	p.verified.clear() // first: what is not met is met anew with what verified says
+	p.doubts.Add(1)    // before all: who is proving a page meanwhile takes back what it notes
+	p.verified.clear() // before met: what is not met is met anew with what verified says
 	p.met.clear()
+}
+
+// doubted is for who has proved a page, with so many doubts when it began, and has noted that: it is taken back if there has been another one.
+func (p *Pager) doubted(id Pgid, doubts uint64) {
+	if p.doubts.Load() != doubts {
+		p.verified.remove(id)
+		p.met.remove(id)
+	}
 }
 
 // staging makes the buffer for a number of pages, of an earlier one if that suffices.
