@@ -11,6 +11,7 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // launch appends a commit and sends it.
@@ -298,4 +299,37 @@ func TestGoldenVoid(t *testing.T) {
 	r, err := decodeRecord(b, 7, 40960)
 	require.NoError(t, err)
 	require.Equal(t, typeVoid, r.kind)
+}
+
+// TestRevocableBesideALeader: who has asked for the room of a commit and its void has it also where somebody else writes what is queued meanwhile, which pads it to a page.
+func TestRevocableBesideALeader(t *testing.T) {
+	asked := 0
+	for filled := 0; filled < 62_000; filled += 311 {
+		for _, block := range []int{512, 4096} {
+			for _, size := range []int{100, 5000} {
+				d := newDisk(t, block)
+				o := testOptions(d)
+				o.SegmentSize = 64 << 10
+				l := createTest(t, o)
+				d.hook = func(op, name string, n int) (int, error) { // The disk is full.
+					if op == "create" || op == "grow" || op == "rename" || name != o.name(1) {
+						return 0, vfs.ErrNoSpace
+					}
+					return n, nil
+				}
+				before, err := l.Append([]byte(text(1, filled)), true)
+				if err != nil || !l.Revocable(size) {
+					continue
+				}
+				asked++
+				require.NoError(t, l.Wait(before, true))
+				end, err := l.Append([]byte(text(2, size)), true)
+				require.NoError(t, err)
+				require.NoError(t, l.Wait(end, true))
+				_, err = l.Void()
+				require.NoError(t, err, "filled %d, block %d, size %d", filled, block, size)
+			}
+		}
+	}
+	require.Greater(t, asked, 100)
 }

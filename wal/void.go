@@ -43,7 +43,8 @@ func (l *Log) Revocable(n int) bool {
 	defer l.mu.Unlock()
 	n += (n/maxPart + 2) * 2 * recHeader // a header for each part, and what may lie before one
 	fits := func(from, limit LSN) bool {
-		return alignUp(from+LSN(n), pageUnit)+recHeader <= limit // A group that was written may be padded to that.
+		// A group may be padded to that when it is written: the one before the commit meanwhile, and the commit itself.
+		return alignUp(alignUp(from, pageUnit)+LSN(n), pageUnit)+recHeader <= limit
 	}
 	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())
 }
