@@ -471,3 +471,29 @@ func TestLaidLeavesAreGivenBack(t *testing.T) {
 	require.InDelta(t, pages, s.pg.Pages(), 30)
 	requireRows(t, s, 1500)
 }
+
+// TestLogThatNamesOneLeafAgainAndAgain is refused before all of it is read: each time costs a page.
+func TestLogThatNamesOneLeafAgainAndAgain(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	appendRows(t, s, 0, 1)
+	require.NoError(t, s.lockWriter(t.Context()))
+	s.w.begin()
+	b := make([]byte, s.pg.PageSize())
+	pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
+	ref, err := s.pg.WriteLaid(s.epoch, s.w.first, b)
+	require.NoError(t, err)
+	payload := append(binary.LittleEndian.AppendUint64(nil, s.head.seq+1), make([]byte, 8)...)
+	for range s.pg.FileBytes()/int64(s.pg.PageSize()) + 1 {
+		payload = appendLeaves(payload, CatalogTree, ref, binary.LittleEndian.AppendUint64(nil, pager.Checksum(b)))
+	}
+	end, err := s.log.Append(append(payload, 255), true) // An operation that does not decode comes last.
+	require.NoError(t, err)
+	require.NoError(t, s.log.Wait(end, true))
+	s.unlockWriter()
+	o.FS = imageOf(t, disk).Disk(crashfs.Options{})
+	_, err = Open("/a.ebb", o)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "more leaves than the file has pages")
+}

@@ -28,6 +28,7 @@ type replayer struct {
 	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
 
 	named []place // by operations that no batch has taken
+	laid  uint64  // leaves that the log names, so far
 
 	seq  uint64   // of the last commit; of the meta page if there is none
 	mark int64    // likewise
@@ -89,8 +90,21 @@ func (p *replayer) whole(payload []byte) error {
 			if !there {
 				return fmt.Errorf("%w: of %d leaves from page %d on", wal.ErrTaken, r.leaves, r.ref.Pgid)
 			}
+			if err := p.counted(r); err != nil {
+				return err
+			}
 		}
 		rest = more
+	}
+	return nil
+}
+
+// counted holds the number of leaves that the log names against the file: each is a page of its own, which claim would find out, and to read the same one again and
+// again takes long.
+func (p *replayer) counted(r redo) error {
+	most := uint64(p.s.pg.FileBytes()) / uint64(p.meta.PageSize)
+	if p.laid += r.leaves; p.laid > most {
+		return badfile.At(p.s.path+" (log)", -1, "it names more leaves than the file has pages, which are %d", most)
 	}
 	return nil
 }

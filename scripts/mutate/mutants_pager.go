@@ -19,7 +19,7 @@ var pageMutants = []mutant{
 	}`, `func() error { return p.file.SyncData() }); err != nil {
 		_ = err
 	}`},
-	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if grown { //`, `		if grown && false { //`},
+	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if p.syncing.grown.Swap(false) {`, `		if p.syncing.grown.Swap(false) && false {`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/write.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/grow.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
@@ -55,11 +55,15 @@ var pageMutants = []mutant{
 	{"room", "what_was_read_in_vain_is_read_again", "pager/read.go", `		p.verified.add(ref.Pgid)
 	}
 	p.met.add(ref.Pgid)
+	p.doubted(ref.Pgid, doubts)
 	return nil
 }`, `		p.verified.add(ref.Pgid)
 	}
+	_ = doubts
 	return nil
 }`},
+	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/write.go", `	if p.doubts.Load() != doubts {`, `	if false {`},
+	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // That`, `				// That`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.prove(ref, b); err != nil {
 			return err
 		}

@@ -39,9 +39,10 @@ var storeMutants = []mutant{
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {`, `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/relief.go", `	if oldest < r.serial {`, `	if false {`},
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/relief.go", `	for n < len(s.taken) && s.taken[n].serial <= oldest {`, `	for n < len(s.taken) && s.taken[n].serial <= oldest+1<<40 {`},
-	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/write.go", `	p.verified.clear() // first: what is not met is met anew with what verified says
+	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/write.go", `	p.verified.clear() // before met: what is not met is met anew with what verified says
 	p.met.clear()
 `, ``},
+	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
 	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := s.settleRecovery(); err != nil {
 		return true, noSpace(err)
