@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
@@ -14,20 +15,37 @@ import (
 // take gets the number of a free page, growing the file if there is none. inMemory is as for space.next.
 func (p *Pager) take(inMemory bool) (Pgid, error) {
 	id, ok, err := p.space.next(inMemory)
+	if err != nil || ok {
+		return id, err
+	}
+	return p.takeBehind()
+}
+
+// takeBehind gets a page behind the last one. On a full disk it is one of the holes instead that are left alone else, as long as there are any, and only then one of the slack: a
+// replay finds its free pages scattered between those that the log names, and has to do with what the run had.
+func (p *Pager) takeBehind() (id Pgid, err error) {
+	was := p.Overdraft(false)
+	err = p.reserve(1)
+	p.Overdraft(was)
+	if noSpace(err) {
+		if id, ok, bad := p.space.hole(); ok || bad != nil {
+			return id, bad
+		}
+		if was {
+			err = p.reserve(1)
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
-	if !ok {
-		if err := p.reserve(1); err != nil {
-			return 0, err
-		}
-		if id, err = p.space.grow(1); err != nil {
-			return 0, err
-		}
-		p.end.Store(p.space.end)
+	if id, err = p.space.grow(1); err != nil {
+		return 0, err
 	}
+	p.end.Store(p.space.end)
 	return id, nil
 }
+
+func noSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
 
 // Bound changes MaxBytes for the main file.
 func (p *Pager) Bound(n int64) { p.o.MaxBytes = max(n, 1) }

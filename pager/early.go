@@ -74,7 +74,10 @@ func (p *Pager) Promise(id Pgid, n uint64) error {
 }
 
 // Arrived makes what was promised available for good: the checkpoint is durable, and the state before it will not be started from again.
-func (p *Pager) Arrived() { p.space.arrive() }
+func (p *Pager) Arrived() {
+	p.space.arrive()
+	p.laid.before = 0
+}
 
 // Share is how many promised pages the open transaction may have.
 func (p *Pager) Share(n uint64) { p.space.share = n }

@@ -55,7 +55,7 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 			require.False(t, among(freed, ref.Pgid, int(n)), "%v", ref)
 		}
 		for _, n := range []int{1, 4} {
-			ref, err := p.WriteLaid(nextEpoch(p), 9, make([]byte, n*p.PageSize()))
+			ref, err := p.WriteLaid(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true)
 			require.NoError(t, err)
 			require.False(t, among(freed, ref.Pgid, n), "%v", ref)
 		}

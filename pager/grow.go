@@ -187,10 +187,10 @@ func (p *Pager) EndGrowth() {
 }
 
 // slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
-// pages that deletes copy: what gives space back works on a full disk, and at MaxBytes.
+// pages that deletes copy: what gives space back works on a full disk, and at MaxBytes. And for the copies that the next open makes of leaves which the log names.
 func (p *Pager) slack() uint64 {
 	groups := len(p.space.groups)
-	return uint64(32 + groups + groups/p.entriesPerDir())
+	return uint64(32+groups+groups/p.entriesPerDir()) + p.laid.since + p.laid.before
 }
 
 // TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.

@@ -10,13 +10,34 @@ import (
 
 // Laid pages are whole when they are born, and written at once, one behind the other: a record of the log may name them.
 
+// laid counts pages that a record of the log names, or may name: the next open needs as many again, since it copies them.
+type laid struct {
+	since  uint64 // since the last capture
+	before uint64 // before that, as long as its checkpoint is not durable
+}
+
+// captured is told of a capture.
+func (l *laid) captured() { l.since, l.before = 0, l.since+l.before }
+
 // WriteLaid is for the holder of the writer lock. It gives the pages in b, which are laid out but for their number and epoch, numbers that follow
 // each other, seals them, and writes them straight to the file, into free space. They belong to the transaction with this serial, have no frame,
 // and are durable with the next checkpoint or after SyncExtents.
-func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte) (Ref, error) {
+//
+// named says that a record is going to name them: then there has to be room for copies, too.
+func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte, named bool) (Ref, error) {
 	n := uint64(len(b) / p.pageSize)
-	id, err := p.takeExtent(n)
+	before := p.laid.since
+	var id Pgid
+	var err error
+	if named {
+		p.laid.since += n
+		err = p.reserve(0)
+	}
+	if err == nil {
+		id, err = p.takeExtent(n)
+	}
 	if err != nil {
+		p.laid.since = before
 		return Ref{}, err
 	}
 	ref := Ref{id, epoch}

@@ -32,7 +32,7 @@ func TestLaidPagesAreInTheFile(t *testing.T) {
 		newPage(t, p, 1)
 		epoch := nextEpoch(p)
 		laid := laidPages(20)
-		ref, err := p.WriteLaid(epoch, 7, laid)
+		ref, err := p.WriteLaid(epoch, 7, laid, true)
 		require.NoError(t, err)
 		for i := range 20 {
 			id := ref.Pgid + Pgid(i)
@@ -63,7 +63,7 @@ func TestHasLaid(t *testing.T) {
 		p := b.newPager(t, MinPageSize)
 		epoch := nextEpoch(p)
 		laid := laidPages(200) // more than are looked at together
-		ref, err := p.WriteLaid(epoch, 7, laid)
+		ref, err := p.WriteLaid(epoch, 7, laid, true)
 		require.NoError(t, err)
 		m := p.LastMeta()
 		sums := sumsOf(laid)
@@ -94,4 +94,36 @@ func TestHasLaid(t *testing.T) {
 		require.False(t, has(ref, sums))
 		require.NoError(t, p.Close())
 	})
+}
+
+// TestRoomIsKeptForCopiesOfLaidPages that a record names, from when they are written until a checkpoint that was captured after that is durable.
+func TestRoomIsKeptForCopiesOfLaidPages(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	newPage(t, p, 1)
+	slack := p.slack()
+	_, err := p.WriteLaid(nextEpoch(p), 7, laidPages(20), false)
+	require.NoError(t, err)
+	require.Equal(t, slack, p.slack(), "no record names them")
+	hole, err := p.WriteLaid(nextEpoch(p), 7, laidPages(30), true)
+	require.NoError(t, err)
+	require.Equal(t, slack+30, p.slack())
+	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.slack())*MinPageSize)
+	require.NoError(t, p.Unused(hole.Pgid, 30))
+
+	p.o.MaxBytes = int64(p.Pages()+p.slack()+25) * MinPageSize
+	for err == nil {
+		_, err = p.WriteLaid(nextEpoch(p), 7, laidPages(2), true)
+	}
+	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
+	kept := p.slack()
+	require.Equal(t, slack+30+24, kept)
+
+	_, err = p.CaptureState(nextEpoch(p))
+	require.NoError(t, err)
+	require.Equal(t, kept, p.slack(), "the checkpoint is not durable")
+	p.o.MaxBytes = 0
+	_, err = p.WriteLaid(nextEpoch(p)+1, 7, laidPages(3), true)
+	require.NoError(t, err)
+	p.Arrived()
+	require.Equal(t, slack+3, p.slack())
 }

@@ -184,6 +184,17 @@ func (s *space) runFrom(a *supply, cursor *uint64, least uint64) (bool, error) {
 	return false, nil
 }
 
+// hole is next where the disk is full: it takes holes of any size, however few there are.
+func (s *space) hole() (id Pgid, ok bool, err error) {
+	if s.avail.n == 0 {
+		return 0, false, nil
+	}
+	was := s.packing
+	s.packing = true
+	defer func() { s.packing = was }()
+	return s.nextOf(&s.avail)
+}
+
 // rewind makes all searches start from the low end again: after a checkpoint, when pages became free.
 func (s *space) rewind() {
 	s.avail.rewind()

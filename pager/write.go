@@ -53,6 +53,7 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 		c.garbage = p.space.garbage()
 	}
 	p.captured = epoch
+	p.laid.captured()
 	c.Patches, p.patches = p.patches.frames, patches{}
 	return c, nil
 }

@@ -402,10 +402,31 @@ func (h *hand) NewExtent(value []byte) (pager.Ref, error) {
 }
 
 func (h *hand) FreeExtent(ref pager.Ref, size int) error {
-	n := len(h.freed)
-	err := h.free(ref, uint32(pager.ExtentPages(size, h.PageSize())))
+	n, pages := len(h.freed), pager.ExtentPages(size, h.PageSize())
+	if h.w.silent && h.s.pg.Owner(ref.Pgid) == h.owner {
+		if done, err := h.unused(run{ref.Pgid, uint32(pages)}); done || err != nil {
+			return err
+		}
+	}
+	err := h.free(ref, uint32(pages))
 	if err == nil && len(h.freed) > n {
 		h.freed[n].named = size >= h.s.nameFrom()
 	}
 	return err
+}
+
+// lately is how far back unused looks.
+const lately = 64
+
+// unused gives pages back that the transaction has taken not long ago, for the next value, and says whether it has found them. It is for replay, which carries out the puts of a key
+// one after the other: the run that it repeats had the pages of the one before back at each commit, and there may be no others. Nobody else has
+// seen the value.
+func (h *hand) unused(r run) (done bool, err error) {
+	for i := len(h.taken) - 1; i >= max(0, len(h.taken)-lately); i-- {
+		if h.taken[i] == r {
+			h.taken = slices.Delete(h.taken, i, i+1)
+			return true, h.s.pg.Unused(r.id, uint64(r.n))
+		}
+	}
+	return false, nil
 }

@@ -205,7 +205,11 @@ func (w *writer) nameLeaves(s *treeState, changes []Change, leaves int, last []b
 func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
 	size := w.PageSize()
 	laid := w.laying[:leaves*size]
-	first, err := w.s.pg.WriteLaid(w.s.epoch, w.first, laid)
+	owner := w.first
+	if w.silent { // No record names them: they may be changed in place, as pages that were spilled.
+		owner = w.owner
+	}
+	first, err := w.s.pg.WriteLaid(w.s.epoch, owner, laid, !w.silent)
 	if first.IsZero() {
 		if isNoSpace(err) {
 			return first, nil

@@ -391,7 +391,7 @@ func TestLogThatNamesLeavesItMustNot(t *testing.T) {
 		b := make([]byte, s.PageSize())
 		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
 		fill(b)
-		ref, err := s.pg.WriteLaid(s.epoch, 1, b)
+		ref, err := s.pg.WriteLaid(s.epoch, 1, b, true)
 		require.NoError(t, err)
 		return ref, binary.LittleEndian.AppendUint64(nil, pager.Checksum(b))
 	}
@@ -482,7 +482,7 @@ func TestLogThatNamesOneLeafAgainAndAgain(t *testing.T) {
 	s.w.begin()
 	b := make([]byte, s.pg.PageSize())
 	pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
-	ref, err := s.pg.WriteLaid(s.epoch, s.w.first, b)
+	ref, err := s.pg.WriteLaid(s.epoch, s.w.first, b, true)
 	require.NoError(t, err)
 	payload := append(binary.LittleEndian.AppendUint64(nil, s.head.seq+1), make([]byte, 8)...)
 	for range s.pg.FileBytes()/int64(s.pg.PageSize()) + 1 {

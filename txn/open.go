@@ -32,7 +32,19 @@ func Open(path string, o Options) (*Store, error) {
 	}
 }
 
+// open tries once. Operations of the log that are applied in the order of their keys may come to lie in a few more pages than they had, which a disk that was full, and is so
+// still, does not have: then they are applied as the log has them. A recovery that does not come to its end may be tried again.
 func open(path string, o Options) (*Store, error) {
+	s, err := openReplaying(path, o, false)
+	if isNoSpace(err) {
+		if again, failed := openReplaying(path, o, true); failed == nil {
+			return again, nil
+		}
+	}
+	return s, err
+}
+
+func openReplaying(path string, o Options, asLogged bool) (*Store, error) {
 	created, err := ensure(path, o)
 	if err != nil {
 		return nil, err
@@ -42,6 +54,7 @@ func open(path string, o Options) (*Store, error) {
 	var first error
 	for try := 0; try < 2; try++ {
 		s := newStore(path, o)
+		s.asLogged = asLogged
 		again, err := s.load(try, created)
 		if err == nil {
 			s.recovery.Created = created

@@ -119,7 +119,7 @@ func (w *writer) putNamed(r redo) error {
 	if !ok {
 		return treeError(r.id)
 	}
-	w.s.pg.SetOwner(r.ref.Pgid, w.owner)
+	w.s.pg.SetOwner(r.ref.Pgid, w.first) // The log names it: it is not the transaction's to use again.
 	w.taken = append(w.taken, run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
 	_, err := tree.PutExtent(w, &t, r.key, r.ref, r.size, r.tag)
 	if err == nil {

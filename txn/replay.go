@@ -215,6 +215,9 @@ func (p *replayer) apply(last bool) (err error) {
 		}
 	}()
 	order, settled := p.batch.sort()
+	if p.s.asLogged {
+		return p.applyAsLogged()
+	}
 	if !last {
 		settled = len(order)
 	}
@@ -234,6 +237,28 @@ func (p *replayer) apply(last bool) (err error) {
 			return p.bad(p.batch.lsn(order[done]), err)
 		}
 		done += n
+	}
+	p.batch.reset()
+	return nil
+}
+
+// applyAsLogged is apply in the order in which the operations were carried out first.
+func (p *replayer) applyAsLogged() error {
+	for rest := p.batch.ops; len(rest) > 0; {
+		at := uint32(len(p.batch.ops) - len(rest))
+		if err := p.w.spill(); err != nil {
+			return err
+		}
+		r, more, err := decodeRedo(rest)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errBadRedo, err)
+		} else {
+			err = p.w.apply(r)
+		}
+		if err != nil {
+			return p.bad(p.batch.lsn(at), err)
+		}
+		rest = more
 	}
 	p.batch.reset()
 	return nil

@@ -65,6 +65,7 @@ type Store struct {
 	heldBuf     []uint64
 	capturedSer uint64 // serial of the version that was captured last
 	nextSegment uint64
+	asLogged    bool // what replay applies is not sorted; for Open
 	rest        rest
 	segment     int64 // size of the log's segments; set by Open, then read-only
 

@@ -62,6 +62,14 @@ var pageMutants = []mutant{
 	_ = doubts
 	return nil
 }`},
+	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/laid.go", `		p.laid.since += n`, `		p.laid.since += 0 * n`},
+	{"room", "holes_are_left_alone_on_a_full_disk", "pager/runs.go", `	if s.avail.n == 0 {
+		return 0, false, nil
+	}
+	was`, `	if true {
+		return 0, false, nil
+	}
+	was`},
 	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/write.go", `	if p.doubts.Load() != doubts {`, `	if false {`},
 	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // That`, `				// That`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.prove(ref, b); err != nil {

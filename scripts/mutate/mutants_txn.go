@@ -42,6 +42,9 @@ var storeMutants = []mutant{
 	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/write.go", `	p.verified.clear() // before met: what is not met is met anew with what verified says
 	p.met.clear()
 `, ``},
+	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/hand.go", `	if h.w.silent && h.s`, `	if false && h.s`},
+	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/lay.go", `	if w.silent { // No record`, `	if false { // No record`},
+	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
 	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := s.settleRecovery(); err != nil {
@@ -182,7 +185,9 @@ var storeMutants = []mutant{
 	{"laid", "leaves_of_another_epoch_are_whole", "pager/laid.go", ` || h.Epoch != ref.Epoch`, ``},
 	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrTaken):`, `		case err == ErrTaken:`},
 	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.ends(f, i, img, p.settled, durable, why)`, `p.ends(f, i, img, p.settled+1<<40, durable, why)`},
-	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/lay.go", `WriteLaid(w.s.epoch, w.first, laid)`, `WriteLaid(w.s.epoch, w.owner, laid)`},
+	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/lay.go", `	owner := w.first
+`, `	owner := w.owner
+`},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/lay.go", `		w.s.pg.SetOwner(id, w.first)`, `		w.s.pg.SetOwner(id, w.owner)`},
