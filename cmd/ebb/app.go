@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -116,18 +117,36 @@ func exclusive(cmd *cobra.Command, flags ...string) error {
 const defaultFamily = "default"
 
 // openToRead opens an existing store with a shared lock; not a byte of it changes.
-func (a *app) openToRead(path string) (*kv.DB, error) {
-	return kv.Open(path, &kv.Options{ReadOnly: true, MustExist: true, LockTimeout: a.wait, Clock: a.clock})
+func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
+	return a.open(ctx, path, kv.Options{ReadOnly: true, MustExist: true})
 }
 
 // openToWrite opens a store for this process alone.
-func (a *app) openToWrite(path string, mustExist bool) (*kv.DB, error) {
-	return kv.Open(path, &kv.Options{MustExist: mustExist, LockTimeout: a.wait, Clock: a.clock})
+func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
+	return a.open(ctx, path, kv.Options{MustExist: mustExist})
+}
+
+// lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.
+const lockTurn = 100 * time.Millisecond
+
+// open opens a store, and waits for another holder of it as long as --wait says.
+func (a *app) open(ctx context.Context, path string, o kv.Options) (*kv.DB, error) {
+	o.Clock = a.clock
+	for left := a.wait; ; left -= lockTurn {
+		o.LockTimeout = min(left, lockTurn)
+		db, err := kv.Open(path, &o)
+		if !errors.Is(err, kv.ErrLocked) || left <= lockTurn {
+			return db, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
 }
 
 // view runs fn on one snapshot of a store opened read-only.
-func (a *app) view(path string, fn func(*kv.Tx) error) error {
-	db, err := a.openToRead(path)
+func (a *app) view(ctx context.Context, path string, fn func(*kv.Tx) error) error {
+	db, err := a.openToRead(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -136,7 +155,7 @@ func (a *app) view(path string, fn func(*kv.Tx) error) error {
 
 // update runs fn in one durable transaction.
 func (a *app) update(cmd *cobra.Command, path string, mustExist bool, fn func(*kv.Tx) error) error {
-	db, err := a.openToWrite(path, mustExist)
+	db, err := a.openToWrite(cmd.Context(), path, mustExist)
 	if err != nil {
 		return err
 	}

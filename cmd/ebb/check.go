@@ -18,7 +18,7 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem
-			db, err := a.openToRead(args[0])
+			db, err := a.openToRead(cmd.Context(), args[0])
 			var corrupt *kv.CorruptError
 			switch {
 			case errors.As(err, &corrupt):

@@ -100,7 +100,7 @@ func (d *demo) run(ctx context.Context) error {
 	d.say("killed the import when %s were reported durable (%d %%)", size(d.durable.Done), percent(d.durable))
 
 	began := time.Now()
-	db, err := d.app.openToWrite(d.store, true)
+	db, err := d.app.openToWrite(ctx, d.store, true)
 	if err != nil {
 		return fmt.Errorf("open after the kill: %w", err)
 	}
@@ -129,7 +129,7 @@ func (d *demo) importAndKill(ctx context.Context) error {
 	err = child.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return ctx.Err()
 	case d.importTook == 0 && err != nil:
 		return fmt.Errorf("the import failed before it could be killed: %w: %s", err, said)
 	case err == nil:
@@ -220,7 +220,7 @@ func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64
 		}
 		var seen int64
 		for _, f := range d.tree.files {
-			if err := context.Cause(ctx); err != nil {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
 			name := d.app.show([]byte(f.name))

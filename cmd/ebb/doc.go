@@ -6,7 +6,8 @@
 //
 // A command is one process with one store open; commands that only read open it read-only and so run beside each
 // other, but not beside a process that writes. Within a process nothing here runs at the same time as anything else,
-// except that the demo command watches the importing process that it is going to kill.
+// except that the demo command watches the importing process that it is going to kill, and that put hears an interrupt
+// while it reads a value.
 //
 // The command knows no layout of pages or records but what the packages pager and wal export, and only the files
 // pages.go and wal.go ask them.

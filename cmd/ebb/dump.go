@@ -21,7 +21,7 @@ A damaged family ends where the damage is; the other families are still printed,
 count of expired rows is lost, all rows are printed.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			db, err := a.openToRead(args[0])
+			db, err := a.openToRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func (a *app) dumpHead(family string, stored, live int64, known bool) error {
 func (a *app) dumpRows(ctx context.Context, tx *kv.Tx, family string) error {
 	cf := tx.CF(family)
 	for key, value := range cf.All() {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		at, err := cf.Expiry(key)

@@ -98,12 +98,12 @@ func (a *app) ttlCommand() *cobra.Command {
 		Use:   "ttl STORE KEY",
 		Short: "Print how long a key still lives, or none if it is permanent",
 		Args:  args(2, 2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := a.key(args[1])
 			if err != nil {
 				return err
 			}
-			return a.view(args[0], func(tx *kv.Tx) error {
+			return a.view(cmd.Context(), args[0], func(tx *kv.Tx) error {
 				l, err := lifeOf(tx.CF(a.cf), key)
 				if err != nil {
 					return fmt.Errorf("ttl: %w", err)

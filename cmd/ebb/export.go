@@ -30,7 +30,7 @@ written to another file, outside of DIR, which import takes.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
-			err := a.view(args[0], func(tx *kv.Tx) (err error) {
+			err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) (err error) {
 				ex.own = ownFilesOf(args[0])
 				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.own, ex.overwrite); err != nil {
 					return err
@@ -91,7 +91,7 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 	p := ex.app.newProgress("export", rows, false)
 	defer p.end()
 	for c := cf.CursorIn(kv.ScanOptions{Prefix: []byte(ex.prefix)}); c.Next(); p.add(1) {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return s, err
 		}
 		key, value := string(c.Key()), c.Value()

@@ -72,10 +72,10 @@ func TestPagesReadsNoByteOftenWhateverPagesClaim(t *testing.T) {
 
 	var out bytes.Buffer
 	l := pageLister{app: &app{out: newOutput(&out), json: true, progress: progressNone}}
-	require.NoError(t, l.open(s))
+	require.NoError(t, l.open(t.Context(), s))
 	counted := &countedFile{File: l.file}
 	l.file, l.ext.file = counted, counted
-	require.NoError(t, l.list(t.Context().Err))
+	require.NoError(t, l.list(t.Context()))
 	require.NoError(t, l.close())
 	require.LessOrEqual(t, counted.read, len(file)*(2+2*maxFalse)) // once as a page, once as sound; used and free ones claim
 	require.LessOrEqual(t, counted.most, 1<<20)

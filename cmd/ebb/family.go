@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -34,7 +35,7 @@ ttl, but neither be renamed nor dropped.`,
 				if asked {
 					return usageError{cmd, errors.New("the flags need the NAME of a family")}
 				}
-				return a.listFamilies(args[0])
+				return a.listFamilies(cmd.Context(), args[0])
 			}
 			if err := exclusive(cmd, "create", "drop", "rename"); err != nil {
 				return err
@@ -77,8 +78,8 @@ ttl, but neither be renamed nor dropped.`,
 	return cmd
 }
 
-func (a *app) listFamilies(path string) error {
-	return a.view(path, func(tx *kv.Tx) error {
+func (a *app) listFamilies(ctx context.Context, path string) error {
+	return a.view(ctx, path, func(tx *kv.Tx) error {
 		names, err := tx.ListCFs()
 		if err != nil {
 			return fmt.Errorf("family: %w", err)

@@ -17,12 +17,12 @@ func (a *app) getCommand() *cobra.Command {
 
 With --ttl what is left of the key's life goes to standard error, as the command ttl prints it.`,
 		Args: args(2, 2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := a.key(args[1])
 			if err != nil {
 				return err
 			}
-			return a.view(args[0], func(tx *kv.Tx) error {
+			return a.view(cmd.Context(), args[0], func(tx *kv.Tx) error {
 				value, err := tx.CF(a.cf).Get(key)
 				if err != nil {
 					return fmt.Errorf("get: %w", err)

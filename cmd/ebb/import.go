@@ -42,7 +42,7 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 			if im.expiries, err = readExpiries(im.expiryFile); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			db, err := a.openToWrite(args[0], false)
+			db, err := a.openToWrite(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 			}
 			cf := tx.CF(im.app.cf)
 			for _, f := range rest[:n] {
-				if err := context.Cause(ctx); err != nil {
+				if err := ctx.Err(); err != nil {
 					return err
 				}
 				if err := im.store(cf, tree, f, &done); err != nil {

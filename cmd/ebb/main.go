@@ -34,10 +34,25 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.out)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(interruptible{ctx})
 	// Output that could not be written makes the command fail, unless something worse did.
 	if flushErr := a.out.Flush(); err == nil {
 		err = flushErr
 	}
 	return a.report(err)
 }
+
+// interruptible is a context whose end is called what it is to whoever sits before the command, in every error.
+type interruptible struct{ context.Context }
+
+func (c interruptible) Err() error {
+	if err := c.Context.Err(); err != context.Canceled {
+		return err
+	}
+	return interrupted{}
+}
+
+type interrupted struct{}
+
+func (interrupted) Error() string        { return "interrupted" }
+func (interrupted) Is(target error) bool { return target == context.Canceled }

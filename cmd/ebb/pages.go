@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,10 +34,10 @@ If both meta pages are damaged, --page-size is needed, and neither use nor check
 			if s := l.pageSize; s != 0 && (s < pager.MinPageSize || s > pager.MaxPageSize || s&(s-1) != 0) {
 				return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", s, pager.MinPageSize, pager.MaxPageSize)}
 			}
-			if err := l.open(args[0]); err != nil {
+			if err := l.open(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			err := errors.Join(l.list(cmd.Context().Err), l.close())
+			err := errors.Join(l.list(cmd.Context()), l.close())
 			if err == nil && l.bad > 0 {
 				return errSaid
 			}
@@ -77,8 +78,8 @@ type pageLine struct {
 }
 
 // open opens the file, and the pager beside it for as much as it can tell. Both hold the shared lock.
-func (l *pageLister) open(path string) (err error) {
-	pgr, metas, err := openPager(path, l.app.wait)
+func (l *pageLister) open(ctx context.Context, path string) (err error) {
+	pgr, metas, err := openPager(ctx, path, l.app.wait)
 	var corrupt *badfile.Error
 	switch {
 	case err == nil:
@@ -116,11 +117,16 @@ func (l *pageLister) close() error {
 }
 
 // openPager opens the main file for reading and waits so long if somebody writes it. Errors have the names of kv.
-func openPager(path string, wait time.Duration) (*pager.Pager, [2]*pager.Meta, error) {
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pager, [2]*pager.Meta, error) {
+	for began := time.Now(); ; {
 		pgr, metas, err := pager.Open(pager.Options{FS: vfs.OS, Path: path, ReadOnly: true, NoMap: true})
 		if errors.Is(err, vfs.ErrLocked) && time.Since(began) < wait {
-			continue
+			select {
+			case <-time.After(10 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				return nil, metas, fmt.Errorf("open %s: %w", path, ctx.Err())
+			}
 		}
 		for _, name := range []struct{ below, above error }{
 			{vfs.ErrLocked, kv.ErrLocked}, {pager.ErrNotStore, kv.ErrNotDatabase}, {pager.ErrVersion, kv.ErrVersion},
@@ -144,7 +150,7 @@ func newestMeta(metas [2]*pager.Meta) *pager.Meta {
 
 const pageFormat = "%8v %6v %-14v %8v %6v %6v %-8v %v\n"
 
-func (l *pageLister) list(ended func() error) error {
+func (l *pageLister) list(ctx context.Context) error {
 	if !l.app.json {
 		fmt.Fprintf(l.app.out, pageFormat, "pgid", "pages", "kind", "epoch", "level", "count", "use", "checksum")
 	}
@@ -153,7 +159,7 @@ func (l *pageLister) list(ended func() error) error {
 	page := make([]byte, l.pageSize)
 	var pages int64
 	for off := int64(0); off < l.bytes; {
-		if err := ended(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		line, err := l.page(page, off)

@@ -26,7 +26,7 @@ space back.`,
 			case o.Batch < 0:
 				return usageError{cmd, errors.New("--batch is negative")}
 			}
-			db, err := a.openToWrite(args[0], true)
+			db, err := a.openToWrite(cmd.Context(), args[0], true)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -39,7 +40,7 @@ for a key that is there, 2 for one that is not. An expired key is not there.`,
 			if err != nil {
 				return err
 			}
-			value, err := a.value(args[2])
+			value, err := a.value(cmd.Context(), args[2])
 			if err != nil {
 				return err
 			}
@@ -121,21 +122,41 @@ func (a *app) ensureFamily(tx *kv.Tx) error {
 
 // value gives the bytes that a value argument stands for. It reads no more than one byte past the largest value that
 // a store takes, which the store then refuses.
-func (a *app) value(arg string) ([]byte, error) {
+func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
-		return readValue(a.stdin)
+		return unlessEnded(ctx, func() ([]byte, error) { return readValue(a.stdin) })
 	case strings.HasPrefix(arg, "@@"):
 		return []byte(arg[1:]), nil
 	case strings.HasPrefix(arg, "@"):
-		f, err := os.Open(arg[1:])
-		if err != nil {
-			return nil, fmt.Errorf("value: %v", err) // not wrapped: a hint about the store would mislead
-		}
-		defer f.Close()
-		return readValue(f)
+		return unlessEnded(ctx, func() ([]byte, error) {
+			f, err := os.Open(arg[1:])
+			if err != nil {
+				return nil, fmt.Errorf("value: %v", err) // not wrapped: a hint about the store would mislead
+			}
+			defer f.Close()
+			return readValue(f)
+		})
 	}
 	return []byte(arg), nil
+}
+
+// unlessEnded gives what read gives, or the error of ctx if that ends before. A terminal or a pipe keeps whoever reads it
+// until somebody writes, and nothing but the end of the process takes it out of there: read then goes on beside us.
+func unlessEnded(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	var value []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		value, err = read()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return value, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read the value: %w", ctx.Err())
+	}
 }
 
 func readValue(r io.Reader) ([]byte, error) {

@@ -34,7 +34,7 @@ that are expired and not yet deleted come first.`,
 						return err
 					}
 				}
-				err := a.view(args[0], func(tx *kv.Tx) error { return a.printExpiring(cmd.Context(), tx, before.Time, o.Limit) })
+				err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) error { return a.printExpiring(cmd.Context(), tx, before.Time, o.Limit) })
 				if err != nil {
 					return fmt.Errorf("scan: %w", err)
 				}
@@ -50,7 +50,7 @@ that are expired and not yet deleted come first.`,
 				}
 				*bound.to = b
 			}
-			err := a.view(args[0], func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) })
+			err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) })
 			if err != nil {
 				return fmt.Errorf("scan: %w", err)
 			}
@@ -71,7 +71,7 @@ that are expired and not yet deleted come first.`,
 // printRows prints the rows of the family.
 func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.ScanOptions) error {
 	for key, value := range tx.CF(family).Scan(o) {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		row := row{key: key, value: value, keysOnly: o.KeysOnly}
@@ -86,7 +86,7 @@ func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.Scan
 func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, limit int) error {
 	now, n := tx.Now(), 0
 	for key, at := range tx.CF(a.cf).Expiring(before) {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if a.json {

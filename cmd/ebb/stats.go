@@ -20,8 +20,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats STORE",
 		Short: "Print sizes, counts and families, and what opening the store found",
 		Args:  args(1, 1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			db, err := a.openToRead(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			db, err := a.openToRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

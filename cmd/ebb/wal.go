@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,7 +21,7 @@ position (LSN) and size, from where the newest meta page says that replay begins
 Damage is named with its place, and the exit code is 1; a torn end, such as a crash leaves, is none.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.listLog(cmd.Context().Err, args[0]); err != nil {
+			if err := a.listLog(cmd.Context(), args[0]); err != nil {
 				return fmt.Errorf("wal: %w", err)
 			}
 			return nil
@@ -29,8 +30,8 @@ Damage is named with its place, and the exit code is 1; a torn end, such as a cr
 }
 
 // listLog holds the shared lock of the store while it reads.
-func (a *app) listLog(ended func() error, path string) (err error) {
-	pgr, metas, err := openPager(path, a.wait)
+func (a *app) listLog(ctx context.Context, path string) (err error) {
+	pgr, metas, err := openPager(ctx, path, a.wait)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (a *app) listLog(ended func() error, path string) (err error) {
 		fmt.Fprintf(a.out, "%20s %12s\n", "commit at LSN", "bytes")
 	}
 	tail, err := found.Replay(start, wal.LSN(meta.LogDurable), func(payload []byte, lsn wal.LSN) error {
-		if err := ended(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if a.json {

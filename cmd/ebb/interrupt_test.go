@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// interruptedEbb runs a command that must end because its context does.
+func interruptedEbb(ctx context.Context, t *testing.T, stdin io.Reader, args ...string) answer {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	code := run(ctx, append(args, "--json"), stdin, &out, &stderr)
+	require.Equal(t, exitError, code, "ebb %q", args)
+	m := object(t, stderr.String())
+	require.Equal(t, "interrupted", m["kind"], "ebb %q: %s", args, stderr.String())
+	require.True(t, strings.HasSuffix(m["error"].(string), "interrupted"), "ebb %q: %s", args, m["error"])
+	return answer{code, out.String(), stderr.String()}
+}
+
+// ended is a context that has been interrupted.
+func ended(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// TestAnInterruptEndsAPutThatReadsItsValue: the first interrupt was swallowed until standard input ended.
+func TestAnInterruptEndsAPutThatReadsItsValue(t *testing.T) {
+	s := storePath(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	defer w.Close() // only now does the read end
+	stdin := readerFunc(func(b []byte) (int, error) {
+		cancel()
+		return r.Read(b)
+	})
+	interruptedEbb(ctx, t, stdin, "put", s, "k", "-")
+	_, err := os.Stat(s)
+	require.ErrorIs(t, err, os.ErrNotExist, "nothing was stored")
+}
+
+// TestAnInterruptEndsTheWaitForALock: it was not heard before --wait was over.
+func TestAnInterruptEndsTheWaitForALock(t *testing.T) {
+	s := storePath(t)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, args := range [][]string{{"get", s, "k"}, {"put", s, "k", "v"}, {"check", s}, {"pages", s}, {"wal", s}} {
+		interruptedEbb(ended(t), t, nil, append(args, "--wait", "20s")...)
+	}
+}
+
+// TestAnInterruptHasOneName: some commands said "context canceled", others "interrupt signal received".
+func TestAnInterruptHasOneName(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	good(t, "put", s, "k", "v")
+	writeFile(t, dir+"/file", "v")
+	for _, args := range [][]string{
+		{"put", s, "k", "w"}, {"del", s, "k"}, {"scan", s}, {"dump", s}, {"expire", s, "k", "1h"}, {"persist", s, "k"},
+		{"import", s, dir}, {"export", s, t.TempDir()}, {"family", s, "a", "--create"}, {"pages", s},
+		{"bench-quick", "--dir", t.TempDir()}, {"demo", dir, s + ".demo"},
+	} {
+		interruptedEbb(ended(t), t, nil, args...)
+	}
+	require.Equal(t, "k\tv\n", good(t, "scan", s))
+}
