@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -18,6 +19,7 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem
+			var cut error
 			db, err := a.openToRead(cmd.Context(), args[0])
 			var corrupt *kv.CorruptError
 			switch {
@@ -26,16 +28,34 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 			case err != nil:
 				return err
 			default:
-				for p := range db.Check(cmd.Context()) {
-					problems = append(problems, p)
-				}
+				problems, cut = findProblems(cmd.Context(), db)
 				if err := db.Close(); err != nil {
 					return err
 				}
 			}
-			return a.printProblems(args[0], problems)
+			if cut == nil {
+				return a.printProblems(args[0], problems)
+			}
+			if len(problems) > 0 { // Without one nothing is known of the store, not that it is sound.
+				if err := a.printProblems(args[0], problems); !errors.Is(err, errSaid) {
+					return err
+				}
+			}
+			return fmt.Errorf("check: %w", cut)
 		},
 	}
+}
+
+// findProblems gives what is wrong with the store, and the error of ctx if that ended the search. That it did is the last
+// thing that Check says, and no problem of the store.
+func findProblems(ctx context.Context, db *kv.DB) (problems []kv.Problem, cut error) {
+	for p := range db.Check(ctx) {
+		problems = append(problems, p)
+	}
+	if last := len(problems) - 1; ctx.Err() != nil && last >= 0 && problems[last].Kind == "incomplete" {
+		return problems[:last], ctx.Err()
+	}
+	return problems, nil
 }
 
 // problemOf makes a problem of the damage that Open met.

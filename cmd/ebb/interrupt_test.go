@@ -32,6 +32,19 @@ func ended(t *testing.T) context.Context {
 	return ctx
 }
 
+// endsAfter is a context that is looked at so many times before it has ended.
+type endsAfter struct {
+	context.Context
+	looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
 type readerFunc func(b []byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
@@ -75,4 +88,36 @@ func TestAnInterruptHasOneName(t *testing.T) {
 		interruptedEbb(ended(t), t, nil, args...)
 	}
 	require.Equal(t, "k\tv\n", good(t, "scan", s))
+}
+
+// TestAnInterruptedCheckAccusesNoStore: it called a sound store damaged, with a problem that was the interrupt.
+func TestAnInterruptedCheckAccusesNoStore(t *testing.T) {
+	s := filledStore(t)
+	require.Empty(t, interruptedEbb(ended(t), t, nil, "check", s).out)
+}
+
+// TestAnInterruptedCheckKeepsWhatItHasFound ends the search of a damaged store at each place where it can end.
+func TestAnInterruptedCheckKeepsWhatItHasFound(t *testing.T) {
+	s := filledStore(t)
+	for _, line := range objects(t, good(t, "pages", s, "--json")) {
+		if line["kind"] == "leaf" && line["use"] == "used" && line["count"].(float64) > 20 { // of rows
+			flip(t, s, int64(line["pgid"].(float64))*4096+1000)
+		}
+	}
+	db, err := kv.Open(s, &kv.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer db.Close()
+	whole, cut := findProblems(t.Context(), db)
+	require.NoError(t, cut)
+	some := false
+	for looks := 0; ; looks++ {
+		found, cut := findProblems(&endsAfter{t.Context(), looks}, db)
+		if cut == nil {
+			require.Equal(t, whole, found)
+			break
+		}
+		require.Equal(t, whole[:len(found)], found)
+		some = some || len(found) > 0
+	}
+	require.True(t, some)
 }
