@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,12 +137,23 @@ func (a *app) open(ctx context.Context, path string, o kv.Options) (*kv.DB, erro
 		o.LockTimeout = min(left, lockTurn)
 		db, err := kv.Open(path, &o)
 		if !errors.Is(err, kv.ErrLocked) || left <= lockTurn {
-			return db, err
+			return db, unopened(err, o.MustExist)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("open %s: %w", path, err)
 		}
 	}
+}
+
+// unopened marks an error of opening a store where the advice is another one than for a store that is open, or that is absent.
+func unopened(err error, mustExist bool) error {
+	switch {
+	case errors.Is(err, kv.ErrCorrupt):
+		return marked{err, errUnopened}
+	case errors.Is(err, fs.ErrNotExist) && !mustExist:
+		return marked{err, errNoDirectory}
+	}
+	return err
 }
 
 // view runs fn on one snapshot of a store opened read-only.

@@ -156,13 +156,31 @@ func TestStoreThatCannotBeOpenedIsCheckedAllTheSame(t *testing.T) {
 	require.Contains(t, a.out, "1 problem")
 	a = ebb(t, "get", s, "large")
 	require.Equal(t, exitError, a.code)
-	require.Contains(t, a.stderr, "ebb check")
+	require.Contains(t, a.stderr, "cannot be opened")
+	require.NotContains(t, a.stderr, "ebb dump", "it cannot open the store either")
+	require.Equal(t, "corrupt", object(t, ebb(t, "get", s, "large", "--json").stderr)["kind"])
+	a = ebb(t, "wal", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "cannot be opened")
 	a = ebb(t, "pages", s)
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "--page-size")
 	a = ebb(t, "pages", s, "--page-size", "4096")
 	require.Contains(t, a.out, "leaf")
 	require.Equal(t, exitError, ebb(t, "pages", s, "--page-size", "5000").code)
+}
+
+// TestDamageBelowAStoreThatOpensIsAnotherMatter: what is sound there comes out with dump, and the hint says so.
+func TestDamageBelowAStoreThatOpensIsAnotherMatter(t *testing.T) {
+	s := filledStore(t)
+	for _, line := range objects(t, good(t, "pages", s, "--json")) {
+		if line["kind"] == "overflow" && line["use"] == "used" {
+			flip(t, s, int64(line["pgid"].(float64))*4096+1000)
+		}
+	}
+	a := ebb(t, "get", s, "large")
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.stderr, "ebb dump")
 }
 
 func TestWalOfACleanStoreIsEmpty(t *testing.T) {

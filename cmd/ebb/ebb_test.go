@@ -135,6 +135,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		hint string
 	}{
 		{"missing", []string{"get", s + ".absent", "k"}, "missing", "ebb put"},
+		{"no_directory", []string{"put", filepath.Join(dir, "absent", "a.ebb"), "k", "v"}, "missing", "make it first"},
 		{"not_a_store", []string{"get", text, "k"}, "not_a_store", "something else"},
 		{"earlier_version", []string{"get", earlier, "k"}, "version", "another version of Ebb"},
 		{"directory", []string{"get", dir, "k"}, "path", "regular file"},

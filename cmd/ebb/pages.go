@@ -136,7 +136,7 @@ func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pag
 				err = fmt.Errorf("%w: %w", name.above, err)
 			}
 		}
-		return pgr, metas, err
+		return pgr, metas, unopened(err, true)
 	}
 }
 

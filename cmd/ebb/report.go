@@ -36,6 +36,18 @@ var errSaid = errors.New("problems were found")
 // errExists is what a put that must not overwrite says of a key that is there.
 var errExists = errors.New("the key is there already")
 
+// What advice tells apart that the library has one name for.
+var (
+	errUnopened    = errors.New("the store cannot be opened")
+	errNoDirectory = errors.New("the directory is missing")
+)
+
+// marked is err, and for errors.Is one of ours too. It reads like err.
+type marked struct{ err, as error }
+
+func (m marked) Error() string   { return m.err.Error() }
+func (m marked) Unwrap() []error { return []error{m.err, m.as} }
+
 // advice is a kind of error and what to do about it.
 type advice struct {
 	kind string
@@ -53,6 +65,7 @@ var advices = []advice{
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use its ebb command; `ebb export` of it takes the rows out"},
+	{"corrupt", errUnopened, "the store cannot be opened: keep a copy of its files; `ebb pages STORE` shows which pages are sound"},
 	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
 	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
@@ -68,6 +81,7 @@ var advices = []advice{
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
 	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
+	{"missing", errNoDirectory, "a store is created in a directory that is there: make it first"},
 	{"missing", fs.ErrNotExist, "check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not"},
 	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
 }
