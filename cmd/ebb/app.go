@@ -27,6 +27,8 @@ type app struct {
 	progress string
 	wait     time.Duration
 
+	writes bool // a store was opened that the command is to change
+
 	clock func() time.Time // nil: the system's; set by tests before a command runs
 }
 
@@ -124,6 +126,7 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 
 // openToWrite opens a store for this process alone.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
+	a.writes = true
 	return a.open(ctx, path, kv.Options{MustExist: mustExist})
 }
 

@@ -42,7 +42,7 @@ no more: the numbers are of one short run with 16-byte keys and 100-byte values.
 				return fmt.Errorf("bench-quick: %v", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-			db, err := a.openToWrite(cmd.Context(), filepath.Join(temp, "bench.ebb"), false)
+			db, err := a.open(cmd.Context(), filepath.Join(temp, "bench.ebb"), kv.Options{}) // nobody asks what this store has kept
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,10 @@ func (b *bencher) measure(name string, limit time.Duration, fn func() (ops int, 
 	for done := false; !done; {
 		n, last, err := fn()
 		ops += n
-		if err = errors.Join(err, b.ctx.Err()); err != nil {
+		if err == nil {
+			err = b.ctx.Err()
+		}
+		if err != nil {
 			b.err = fmt.Errorf("%s: %w", name, err)
 			return
 		}

@@ -47,6 +47,9 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 				return err
 			}
 			summary, err := im.run(cmd.Context(), db, tree)
+			if err != nil {
+				err = fmt.Errorf("%w; go on with --resume", err)
+			}
 			if err := errors.Join(err, db.Close()); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
@@ -114,7 +117,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 			return nil
 		})
 		if err != nil {
-			return s, fmt.Errorf("after %s in %s, which are durable (go on with --resume): %w",
+			return s, fmt.Errorf("after %s in %s, which are durable: %w",
 				plural(s.Files, "file"), plural(s.Transactions, "transaction"), err)
 		}
 		s.Files, s.Bytes, s.Equal, s.Expired = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal, s.Expired+done.Expired

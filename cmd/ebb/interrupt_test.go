@@ -5,7 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
-	"strings"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +21,8 @@ func interruptedEbb(ctx context.Context, t *testing.T, stdin io.Reader, args ...
 	require.Equal(t, exitError, code, "ebb %q", args)
 	m := object(t, stderr.String())
 	require.Equal(t, "interrupted", m["kind"], "ebb %q: %s", args, stderr.String())
-	require.True(t, strings.HasSuffix(m["error"].(string), "interrupted"), "ebb %q: %s", args, m["error"])
+	require.Contains(t, m["error"], "interrupted", "ebb %q", args)
+	require.NotContains(t, m["error"], "context", "ebb %q", args)
 	return answer{code, out.String(), stderr.String()}
 }
 
@@ -79,7 +80,7 @@ func TestAnInterruptEndsTheWaitForALock(t *testing.T) {
 func TestAnInterruptHasOneName(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	good(t, "put", s, "k", "v")
-	writeFile(t, dir+"/file", "v")
+	writeFile(t, filepath.Join(dir, "file"), "v")
 	for _, args := range [][]string{
 		{"put", s, "k", "w"}, {"del", s, "k"}, {"scan", s}, {"dump", s}, {"expire", s, "k", "1h"}, {"persist", s, "k"},
 		{"import", s, dir}, {"export", s, t.TempDir()}, {"family", s, "a", "--create"}, {"pages", s},
@@ -120,4 +121,32 @@ func TestAnInterruptedCheckKeepsWhatItHasFound(t *testing.T) {
 		some = some || len(found) > 0
 	}
 	require.True(t, some)
+}
+
+// TestAnInterruptOfAReaderSaysNothingOfCommits: it was told that everything committed before is durable.
+func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
+	s, dir := filledStore(t), t.TempDir()
+	writeFile(t, filepath.Join(dir, "file"), "v")
+	for _, args := range [][]string{{"scan", s}, {"dump", s}, {"check", s}, {"pages", s}, {"bench-quick", "--dir", t.TempDir()}} {
+		require.NotContains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr), "hint", "ebb %q", args)
+	}
+	for _, args := range [][]string{{"put", s, "k", "v"}, {"import", s, dir}} {
+		require.Contains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr)["hint"], "durable", "ebb %q", args)
+	}
+}
+
+// TestOnlyImportHasResume: the demo, which imports too, told whoever interrupted it to go on with a flag that it does not have.
+func TestOnlyImportHasResume(t *testing.T) {
+	s, dir := storePath(t), t.TempDir()
+	writeFile(t, filepath.Join(dir, "file"), "v")
+	require.Contains(t, interruptedEbb(ended(t), t, nil, "import", s, dir).stderr, "--resume")
+	tree, err := listTree(dir, s)
+	require.NoError(t, err)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	im := importer{app: &app{cf: defaultFamily}, batchBytes: 1, resume: true}
+	_, err = im.run(ended(t), db, tree)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, err.Error(), "--resume")
 }

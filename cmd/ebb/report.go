@@ -64,7 +64,7 @@ var advices = []advice{
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
-	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use its ebb command; `ebb export` of it takes the rows out"},
+	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
 	{"corrupt", errUnopened, "the store cannot be opened: keep a copy of its files; `ebb pages STORE` shows which pages are sound"},
 	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
@@ -76,7 +76,7 @@ var advices = []advice{
 	{"key_empty", kv.ErrKeyEmpty, "a key has at least one byte"},
 	{"invalid_ttl", kv.ErrInvalidTTL, "a ttl is positive, as 90s, 15m or 36h; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970"},
 	{"clock_jump", kv.ErrClockJump, "see that the clock is right, then use --force"},
-	{"reserved", kv.ErrCFReserved, "family names that begin with __ belong to Ebb"},
+	{"reserved", kv.ErrCFReserved, "family names that begin with __ belong to Ebb, and the family default is always there under this name"},
 	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
 	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
@@ -109,6 +109,10 @@ func (a *app) report(err error) int {
 		code = exitNotFound
 	case "exists", "family_exists":
 		code = exitExists
+	case "interrupted":
+		if !a.writes {
+			hint = "" // Nobody doubts that what was read is still there.
+		}
 	}
 	var usage usageError
 	if errors.As(err, &usage) {
