@@ -26,6 +26,7 @@ type app struct {
 	base64   bool
 	progress string
 	wait     time.Duration
+	pageSize int // of a store that is created; 0: the default
 
 	writes bool // a store was opened that the command is to change
 
@@ -58,6 +59,9 @@ Commands that only read take a shared lock: any number may run at once, but not 
 			}
 			if a.wait < 0 {
 				return usageError{cmd, errors.New("--wait is negative")}
+			}
+			if err := checkPageSize(cmd, a.pageSize); err != nil {
+				return err
 			}
 			switch a.progress {
 			case progressAuto, progressBar, progressLines, progressNone:
@@ -117,6 +121,11 @@ func exclusive(cmd *cobra.Command, flags ...string) error {
 	return nil
 }
 
+// addPageSize gives a command that may create a store the flag for the size of its pages.
+func (a *app) addPageSize(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
+}
+
 const defaultFamily = "default"
 
 // openToRead opens an existing store with a shared lock; not a byte of it changes.
@@ -127,7 +136,7 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 // openToWrite opens a store for this process alone.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
 	a.writes = true
-	return a.open(ctx, path, kv.Options{MustExist: mustExist})
+	return a.open(ctx, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize})
 }
 
 // lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.
@@ -155,6 +164,8 @@ func unopened(err error, mustExist bool) error {
 		return marked{err, errUnopened}
 	case errors.Is(err, fs.ErrNotExist) && !mustExist:
 		return marked{err, errNoDirectory}
+	case errors.Is(err, kv.ErrInvalidOptions):
+		return marked{err, errPageSize} // the one option that a store may contradict
 	}
 	return err
 }

@@ -141,7 +141,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"later_export", []string{"export", earlier, filepath.Join(dir, "out")}, "version", "ebb command of that version"},
 		{"directory", []string{"get", dir, "k"}, "path", "regular file"},
 		{"empty_key", []string{"put", s, "", "v"}, "key_empty", "at least one byte"},
-		{"long_key", []string{"put", s, strings.Repeat("k", 5000), "v"}, "key_too_large", "a quarter of the page"},
+		{"long_key", []string{"put", s, strings.Repeat("k", 5000), "v"}, "key_too_large", "--page-size"},
+		{"other_page_size", []string{"put", s, "k", "v", "--page-size", "8192"}, "page_size", "created with"},
 		{"reserved_family", []string{"put", s, "k", "v", "--cf", "__x"}, "reserved", "belong to Ebb"},
 		{"default_family", []string{"family", s, "default", "--drop"}, "reserved", "always there"},
 		{"too_few_arguments", []string{"get", s}, "usage", "get STORE KEY"},
@@ -280,6 +281,11 @@ func TestNumbersThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		{"get", s, "k", "--wait", "-1s"},
 		{"pages", s, "--wait", "-1s"},
 		{"pages", s, "--page-size", "-4096"},
+		{"put", s + ".new", "k", "v", "--page-size", "2048"},
+		{"import", s + ".new", dir, "--page-size", "12288"},
+		{"family", s + ".new", "a", "--create", "--page-size", "-1"},
+		{"family", s, "--page-size", "4096"},
+		{"family", s, "a", "--rename", "b", "--page-size", "4096"},
 		{"scan", s, "--limit", "-1"},
 		{"purge", s, "--limit", "-1"},
 		{"purge", s, "--batch", "-1"},
@@ -303,4 +309,18 @@ func TestBenchQuickPrintsATable(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// TestAStoreIsCreatedWithLargerPages: a key of 16 KiB fits into pages of 64 KiB, whichever command creates the store.
+func TestAStoreIsCreatedWithLargerPages(t *testing.T) {
+	long, dir := strings.Repeat("k", 16<<10), t.TempDir()
+	for _, args := range [][]string{{"put", "", "k", "v"}, {"import", "", dir}, {"family", "", "a", "--create"}} {
+		s := storePath(t)
+		args[1] = s
+		good(t, append(args, "--page-size", "65536")...)
+		require.Equal(t, 65536.0, object(t, good(t, "stats", s, "--json"))["stats"].(map[string]any)["page_size"])
+		good(t, "put", s, long, "v")
+		good(t, "put", s, long, "w", "--page-size", "65536")
+		require.Equal(t, "w", good(t, "get", s, long))
+	}
 }

@@ -29,6 +29,9 @@ ttl, but neither be renamed nor dropped.`,
   ebb family my.ebb sessions --rename old-sessions`,
 		Args: args(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("page-size") && !create {
+				return usageError{cmd, errors.New("--page-size needs --create")}
+			}
 			altered := cmd.Flags().Changed("default-ttl")
 			asked := create || drop || rename != "" || altered
 			if len(args) == 1 {
@@ -75,6 +78,7 @@ ttl, but neither be renamed nor dropped.`,
 	f.DurationVar(&ttl, "default-ttl", 0, "what a key lives for that is put without an expiry; 0: for ever")
 	f.StringVar(&rename, "rename", "", "give it this name")
 	f.BoolVar(&drop, "drop", false, "drop it with all its rows")
+	a.addPageSize(cmd)
 	return cmd
 }
 

@@ -61,6 +61,7 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 	f.Int64Var(&im.batchBytes, "batch-bytes", defaultBatchBytes, "bytes of file content in one transaction, about")
 	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal, and with --expiries its expiry")
 	f.StringVar(&im.expiryFile, "expiries", "", "expiries as export --expiries has written them")
+	a.addPageSize(cmd)
 	return cmd
 }
 

@@ -31,8 +31,8 @@ If both meta pages are damaged, --page-size is needed, and neither use nor check
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.app = a
-			if s := l.pageSize; s != 0 && (s < pager.MinPageSize || s > pager.MaxPageSize || s&(s-1) != 0) {
-				return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", s, pager.MinPageSize, pager.MaxPageSize)}
+			if err := checkPageSize(cmd, l.pageSize); err != nil {
+				return err
 			}
 			if err := l.open(cmd.Context(), args[0]); err != nil {
 				return err
@@ -47,6 +47,14 @@ If both meta pages are damaged, --page-size is needed, and neither use nor check
 	cmd.Flags().IntVar(&l.pageSize, "page-size", 0, "page size of a file whose meta pages are both damaged")
 	cmd.Flags().BoolVar(&l.onlyBad, "bad", false, "list only pages that are bad")
 	return cmd
+}
+
+// checkPageSize refuses a page size that no store has. 0 was not given.
+func checkPageSize(cmd *cobra.Command, size int) error {
+	if size != 0 && (size < pager.MinPageSize || size > pager.MaxPageSize || size&(size-1) != 0) {
+		return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize)}
+	}
+	return nil
 }
 
 // pageLister reads the pages of one file in order.

@@ -40,6 +40,7 @@ var errExists = errors.New("the key is there already")
 var (
 	errUnopened    = errors.New("the store cannot be opened")
 	errNoDirectory = errors.New("the directory is missing")
+	errPageSize    = errors.New("the store has another page size")
 )
 
 // marked is err, and for errors.Is one of ours too. It reads like err.
@@ -70,7 +71,7 @@ var advices = []advice{
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
 	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
 	{"no_space", kv.ErrNoSpace, "free some space on the disk, or delete keys; nothing that was stored before is lost"},
-	{"key_too_large", kv.ErrKeyTooLarge, "keys have at most a quarter of the page size; larger pages can be chosen when a store is created"},
+	{"key_too_large", kv.ErrKeyTooLarge, "keys have at most a quarter of the page size; `ebb put`, `ebb import` and `ebb family --create` create a store of larger pages with --page-size"},
 	{"value_too_large", kv.ErrValueTooLarge, "values end at 1 GiB - 1: store it in pieces"},
 	{"transaction_too_large", kv.ErrTxnTooLarge, "use smaller transactions: `ebb import --batch-bytes`"},
 	{"key_empty", kv.ErrKeyEmpty, "a key has at least one byte"},
@@ -81,6 +82,7 @@ var advices = []advice{
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
 	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
+	{"page_size", errPageSize, "a store keeps the page size that it was created with"},
 	{"missing", errNoDirectory, "a store is created in a directory that is there: make it first"},
 	{"missing", fs.ErrNotExist, "check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not"},
 	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
