@@ -60,6 +60,9 @@ Commands that only read take a shared lock: any number may run at once, but not 
 			if a.wait < 0 {
 				return usageError{cmd, errors.New("--wait is negative")}
 			}
+			if cmd.Flags().Changed("cf") && wholeStore[cmd.Name()] {
+				return usageError{cmd, fmt.Errorf("--cf: %s does not work on one family", cmd.Name())}
+			}
 			if err := checkPageSize(cmd, a.pageSize); err != nil {
 				return err
 			}
@@ -90,6 +93,12 @@ Commands that only read take a shared lock: any number may run at once, but not 
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	return root
+}
+
+// wholeStore has the commands that have no use for --cf: ignored, it would let an answer about everything pass for one about
+// that family. Purge and dump work on all families unless it is given.
+var wholeStore = map[string]bool{
+	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true, "version": true,
 }
 
 // args checks the number of arguments, with an error that shows how the command is called. most < 0 is no limit.

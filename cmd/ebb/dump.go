@@ -14,8 +14,9 @@ func (a *app) dumpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "dump STORE",
 		Short: "Print every family with all its rows, as far as they can be read",
-		Long: `Dump prints all families and all their rows. With --json each row is one object on a line that names its family.
-A row with an expiry ends with it. Rows that are expired and not yet deleted are counted, not printed.
+		Long: `Dump prints all families and all their rows, or those of the one that --cf names. With --json each row is one object
+on a line that names its family. A row with an expiry ends with it. Rows that are expired and not yet deleted are
+counted, not printed.
 
 A damaged family ends where the damage is; the other families are still printed, and the exit code is 1. Where only the
 count of expired rows is lost, all rows are printed.`,
@@ -25,17 +26,19 @@ count of expired rows is lost, all rows are printed.`,
 			if err != nil {
 				return err
 			}
-			return errors.Join(a.dump(cmd.Context(), db), db.Close())
+			families := []string{a.cf}
+			if !cmd.Flags().Changed("cf") {
+				if families, err = db.ListCFs(); err != nil {
+					return errors.Join(fmt.Errorf("list families: %w", err), db.Close())
+				}
+			}
+			return errors.Join(a.dump(cmd.Context(), db, families), db.Close())
 		},
 	}
 }
 
 // dump reads each family by itself, so that one that is damaged does not keep the others from being printed.
-func (a *app) dump(ctx context.Context, db *kv.DB) error {
-	families, err := db.ListCFs()
-	if err != nil {
-		return fmt.Errorf("list families: %w", err)
-	}
+func (a *app) dump(ctx context.Context, db *kv.DB, families []string) error {
 	var errs []error
 	for _, family := range families {
 		if err := a.dumpFamily(ctx, db, family); err != nil {

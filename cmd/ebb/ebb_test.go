@@ -247,6 +247,33 @@ func TestDumpPrintsAllFamilies(t *testing.T) {
 	require.Equal(t, map[string]any{"cf": "photos", "key": "p", "value": "w"}, object(t, lines[1]))
 }
 
+// TestDumpPrintsTheFamilyThatIsNamed: --cf was ignored, and all of them were printed.
+func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "k", "v")
+	good(t, "put", s, "p", "w", "--cf", "photos")
+	require.Equal(t, "family photos: 1 row\np\tw\n", good(t, "dump", s, "--cf", "photos"))
+	require.Equal(t, "family default: 1 row\nk\tv\n", good(t, "dump", s, "--cf", "default"))
+	require.Equal(t, map[string]any{"cf": "photos", "key": "p", "value": "w"}, object(t, good(t, "dump", s, "--cf", "photos", "--json")))
+	for _, flags := range [][]string{nil, {"--json"}} {
+		a := ebb(t, append(flags, "dump", s, "--cf", "absent")...)
+		require.Equal(t, exitNotFound, a.code)
+		require.Empty(t, a.out)
+	}
+}
+
+// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --cf had not been given.
+func TestAFamilyIsNotNamedInVain(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "p", "w", "--cf", "photos")
+	for _, args := range [][]string{{"family", s}, {"stats", s}, {"check", s}, {"pages", s}, {"wal", s}, {"bench-quick"}, {"version"}} {
+		a := ebb(t, append(args, "--cf", "photos", "--json")...)
+		require.Equal(t, exitError, a.code, "%q", args)
+		require.Equal(t, "usage", object(t, a.stderr)["kind"], "%q", args)
+		require.Empty(t, a.out)
+	}
+}
+
 func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "p", "w", "--cf", "photos")
