@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/ttl"
 )
 
 func (a *app) familyCommand() *cobra.Command {
 	var (
 		create, drop bool
 		rename       string
-		ttl          time.Duration
+		defaultTTL   time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "family STORE [NAME]",
@@ -32,8 +33,8 @@ ttl, but neither be renamed nor dropped.`,
 			if cmd.Flags().Changed("page-size") && !create {
 				return usageError{cmd, errors.New("--page-size needs --create")}
 			}
-			altered := cmd.Flags().Changed("default-ttl")
-			asked := create || drop || rename != "" || altered
+			altered, renamed := cmd.Flags().Changed("default-ttl"), cmd.Flags().Changed("rename")
+			asked := create || drop || renamed || altered
 			if len(args) == 1 {
 				if asked {
 					return usageError{cmd, errors.New("the flags need the NAME of a family")}
@@ -49,7 +50,7 @@ ttl, but neither be renamed nor dropped.`,
 			if !asked {
 				return usageError{cmd, errors.New("nothing to do: give --create, --default-ttl, --rename or --drop")}
 			}
-			name, o := args[1], kv.CFOptions{DefaultTTL: ttl}
+			name, o := args[1], kv.CFOptions{DefaultTTL: defaultTTL}
 			err := a.update(cmd, args[0], !create, func(tx *kv.Tx) error {
 				switch {
 				case create:
@@ -62,7 +63,7 @@ ttl, but neither be renamed nor dropped.`,
 						return err
 					}
 				}
-				if rename != "" {
+				if renamed {
 					return tx.RenameCF(name, rename)
 				}
 				return nil
@@ -70,12 +71,25 @@ ttl, but neither be renamed nor dropped.`,
 			if err != nil {
 				return fmt.Errorf("family: %q: %w", name, err)
 			}
-			return nil
+			if !a.json {
+				return nil
+			}
+			object := map[string]any{"family": name}
+			if renamed {
+				object["family"] = rename
+			}
+			if create || altered {
+				object["default_ttl_ms"] = ttl.Milliseconds(defaultTTL)
+			}
+			if drop {
+				object["dropped"] = true
+			}
+			return a.printJSON(object)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&create, "create", false, "create it; the store too, if that is absent")
-	f.DurationVar(&ttl, "default-ttl", 0, "what a key lives for that is put without an expiry; 0: for ever")
+	f.DurationVar(&defaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry; 0: for ever")
 	f.StringVar(&rename, "rename", "", "give it this name")
 	f.BoolVar(&drop, "drop", false, "drop it with all its rows")
 	a.addPageSize(cmd)

@@ -27,6 +27,24 @@ func TestFamiliesComeAndGo(t *testing.T) {
 	s.code(exitNotFound, "not_found", "get", "d")
 }
 
+// TestJSONOfAFamilyThatChanges: nothing was printed, where every other command that changes something answers with --json.
+func TestJSONOfAFamilyThatChanges(t *testing.T) {
+	s := newTimedStore(t)
+	for _, c := range []struct {
+		flags []string
+		want  map[string]any
+	}{
+		{[]string{"a", "--create"}, map[string]any{"family": "a", "default_ttl_ms": 0.0}},
+		{[]string{"b", "--create", "--default-ttl", "30m"}, map[string]any{"family": "b", "default_ttl_ms": 1800e3}},
+		{[]string{"a", "--default-ttl", "999.1ms", "--rename", "c"}, map[string]any{"family": "c", "default_ttl_ms": 1e3}},
+		{[]string{"b", "--rename", "d"}, map[string]any{"family": "d"}},
+		{[]string{"c", "--drop"}, map[string]any{"family": "c", "dropped": true}},
+	} {
+		require.Equal(t, c.want, object(t, s.good("family", append(c.flags, "--json")...)), "%q", c.flags)
+	}
+	require.Equal(t, "d\ndefault\n", s.good("family"))
+}
+
 func TestFamilyRefusesWhatMakesNoSense(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("family", "a", "--create")
@@ -43,6 +61,7 @@ func TestFamilyRefusesWhatMakesNoSense(t *testing.T) {
 	s.code(exitError, "reserved", "family", "default", "--drop")
 	s.code(exitError, "invalid_ttl", "family", "a", "--default-ttl", "-1s")
 	s.code(exitError, "reserved", "family", "a", "--rename", "__a")
+	s.code(exitError, "family_name", "family", "a", "--rename", "")
 	require.Equal(t, "a\ndefault\n", s.good("family"))
 	absent := newTimedStore(t)
 	absent.path += "-absent"
