@@ -52,7 +52,12 @@ Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds si
 Commands that only read take a shared lock: any number may run at once, but not beside a process that writes.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{cmd, err}
+			}
+			return nil
+		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.hex && a.base64 {
 				return usageError{cmd, errors.New("--hex and --base64 exclude each other")}

@@ -149,7 +149,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"unknown_flag", []string{"get", s, "k", "--frob"}, "usage", "--help"},
 		{"two_encodings", []string{"get", s, "k", "--hex", "--base64"}, "usage", "--help"},
 		{"bad_progress", []string{"get", s, "k", "--progress=loud"}, "usage", "--help"},
-		{"not_hex", []string{"get", s, "xyz", "--hex"}, "error", ""},
+		{"not_hex", []string{"get", s, "xyz", "--hex"}, "usage", "6b6579"},
+		{"not_base64", []string{"get", s, "?", "--base64"}, "usage", "a2V5"},
+		{"unknown_command", []string{"frob"}, "usage", "lists the commands"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := ebb(t, c.args...)

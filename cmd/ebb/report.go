@@ -81,6 +81,8 @@ var advices = []advice{
 	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
 	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
+	{"usage", errNotHex, "--hex wants two digits for each byte of a key, as 6b6579 for key"},
+	{"usage", errNotBase64, "--base64 wants the standard alphabet, padded or not, as a2V5 for key"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
 	{"page_size", errPageSize, "a store keeps the page size that it was created with"},
 	{"missing", errNoDirectory, "a store is created in a directory that is there: make it first"},
@@ -120,6 +122,9 @@ func (a *app) report(err error) int {
 	if errors.As(err, &usage) {
 		kind = "usage"
 		hint = fmt.Sprintf("call it as: %s\n      `%s --help` tells more", usage.cmd.UseLine(), usage.cmd.CommandPath())
+		if !usage.cmd.HasParent() {
+			hint = "`ebb --help` lists the commands"
+		}
 	}
 	if a.json {
 		json.NewEncoder(a.stderr).Encode(struct {

@@ -4,12 +4,19 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
+)
+
+// What a key is not that --hex or --base64 says it is.
+var (
+	errNotHex    = errors.New("key is not hex")
+	errNotBase64 = errors.New("key is not base64")
 )
 
 // key gives the bytes of a key argument, which --hex or --base64 may have made printable. Empty stays empty, so
@@ -21,13 +28,13 @@ func (a *app) key(arg string) ([]byte, error) {
 	case a.hex:
 		b, err := hex.DecodeString(arg)
 		if err != nil {
-			return nil, fmt.Errorf("key is not hex: %w", err)
+			return nil, fmt.Errorf("%w: %w", errNotHex, err)
 		}
 		return b, nil
 	case a.base64:
 		b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(arg, "="))
 		if err != nil {
-			return nil, fmt.Errorf("key is not base64: %w", err)
+			return nil, fmt.Errorf("%w: %w", errNotBase64, err)
 		}
 		return b, nil
 	}
