@@ -39,6 +39,7 @@ type output struct{ *bufio.Writer }
 func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
 
 func (a *app) rootCommand() *cobra.Command {
+	showVersion := false
 	root := &cobra.Command{
 		Use:   "ebb",
 		Short: "Work on an Ebb store",
@@ -77,8 +78,14 @@ Commands that only read take a shared lock: any number may run at once, but not 
 			}
 			return usageError{cmd, fmt.Errorf("--progress is %q, want auto, bar, lines or none", a.progress)}
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return a.printVersion()
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version of the command")
 	f := root.PersistentFlags()
 	f.StringVar(&a.cf, "cf", defaultFamily, "column family")
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -290,6 +291,8 @@ func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 func TestVersionAndHelp(t *testing.T) {
 	require.Contains(t, good(t, "version"), runtime.Version())
 	require.Equal(t, runtime.Version(), object(t, good(t, "version", "--json"))["go"])
+	require.Equal(t, good(t, "version"), good(t, "--version"))
+	require.Equal(t, good(t, "version", "--json"), good(t, "--version", "--json"))
 	for _, command := range []string{"get", "put", "del", "scan", "import", "export", "family", "stats", "check", "dump", "pages", "wal",
 		"ttl", "expire", "persist", "purge", "bench-quick", "demo", "version", "completion"} {
 		require.Contains(t, good(t, "--help"), "  "+command, "%s is listed", command)
@@ -352,4 +355,10 @@ func TestAStoreIsCreatedWithLargerPages(t *testing.T) {
 		good(t, "put", s, long, "w", "--page-size", "65536")
 		require.Equal(t, "w", good(t, "get", s, long))
 	}
+}
+
+func TestVersionTellsTheRevisionIfTheBuildKnewIt(t *testing.T) {
+	built := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abcd"}}}
+	require.Contains(t, versionOf(built, true).String(), "revision 0123abcd")
+	require.NotContains(t, versionOf(nil, false).String(), "revision")
 }

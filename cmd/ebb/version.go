@@ -14,14 +14,18 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version of the command",
 		Args:  args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			v := versionOf(debug.ReadBuildInfo())
-			if a.json {
-				return a.printJSON(v)
-			}
-			_, err := fmt.Fprintf(a.out, "ebb %s (%s, %s)\n", v.Version, v.Go, v.Platform)
-			return err
+			return a.printVersion()
 		},
 	}
+}
+
+func (a *app) printVersion() error {
+	v := versionOf(debug.ReadBuildInfo())
+	if a.json {
+		return a.printJSON(v)
+	}
+	_, err := fmt.Fprintln(a.out, v)
+	return err
 }
 
 type version struct {
@@ -29,6 +33,15 @@ type version struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Revision string `json:"revision,omitempty"` // of the source, if the build knew it
+}
+
+// String is the line that a report of a bug should have.
+func (v version) String() string {
+	revision := ""
+	if v.Revision != "" {
+		revision = ", revision " + v.Revision
+	}
+	return fmt.Sprintf("ebb %s (%s, %s%s)", v.Version, v.Go, v.Platform, revision)
 }
 
 func versionOf(info *debug.BuildInfo, ok bool) version {
