@@ -14,13 +14,17 @@ func (a *app) delCommand() *cobra.Command {
 		Short: "Delete keys in one transaction; code 2 if one of them was not there",
 		Args:  args(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var keys [][]byte
+			var keys [][]byte // each once: after its first turn it would be absent
+			seen := map[string]bool{}
 			for _, arg := range args[1:] {
 				key, err := a.key(arg)
 				if err != nil {
 					return err
 				}
-				keys = append(keys, key)
+				if !seen[string(key)] {
+					seen[string(key)] = true
+					keys = append(keys, key)
+				}
 			}
 			deleted := 0
 			err := a.update(cmd, args[0], true, func(tx *kv.Tx) error {

@@ -120,6 +120,16 @@ func TestDelDeletes(t *testing.T) {
 	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, m)
 }
 
+// TestDelTakesAKeyThatIsNamedTwiceForOne: the second time it counted as absent, and the exit code was 2.
+func TestDelTakesAKeyThatIsNamedTwiceForOne(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "a", "v")
+	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, object(t, good(t, "del", s, "a", "a", "--json")))
+	a := ebb(t, "del", s, "a", "a")
+	require.Equal(t, exitNotFound, a.code)
+	require.Contains(t, a.stderr, "0 deleted, 1 absent")
+}
+
 func TestErrorsSayWhatToDo(t *testing.T) {
 	s := storePath(t)
 	dir := t.TempDir()
