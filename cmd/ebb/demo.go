@@ -183,7 +183,7 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 		return err
 	}
 	if len(d.rest.Errors) > 0 {
-		return fmt.Errorf("not stored: %s: %s", d.app.show([]byte(d.rest.Errors[0].Name)), d.rest.Errors[0].Err)
+		return fmt.Errorf("not stored: %s: %s", d.app.show(d.rest.Errors[0].name()), d.rest.Errors[0].Err)
 	}
 	d.say("imported the rest: %s in %s", plural(d.rest.Files, "file"), d.rest.Took.Round(time.Millisecond))
 

@@ -100,7 +100,7 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		}
 		name := strings.TrimPrefix(key, ex.prefix)
 		if err := ex.write(root, name, value); err != nil {
-			s.Errors = append(s.Errors, fileError{key, err.Error()})
+			s.Errors = append(s.Errors, newFileError(key, err.Error()))
 			continue
 		}
 		s.Files++

@@ -167,12 +167,12 @@ func (im *importer) wholeBatches(files []sourceFile, n int64) bool {
 func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *importSummary) error {
 	key := []byte(im.prefix + f.name)
 	if f.size > kv.MaxValueSize {
-		done.Errors = append(done.Errors, fileError{f.name, kv.ErrValueTooLarge.Error()})
+		done.Errors = append(done.Errors, newFileError(f.name, kv.ErrValueTooLarge.Error()))
 		return nil
 	}
 	value, err := os.ReadFile(tree.path(f))
 	if err != nil {
-		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
+		done.Errors = append(done.Errors, newFileError(f.name, err.Error()))
 		return nil
 	}
 	expires, timed := im.expiries[f.name]
@@ -202,7 +202,7 @@ func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *impor
 		return nil
 	}
 	if errors.Is(err, kv.ErrKeyTooLarge) || errors.Is(err, kv.ErrValueTooLarge) || errors.Is(err, kv.ErrKeyEmpty) {
-		done.Errors = append(done.Errors, fileError{f.name, err.Error()})
+		done.Errors = append(done.Errors, newFileError(f.name, err.Error()))
 		return nil
 	}
 	if err == nil {
@@ -243,7 +243,7 @@ func (a *app) printImport(s importSummary) error {
 // printFileErrors lists files that were left out, on standard error. The error may name the file once more.
 func (a *app) printFileErrors(what string, errs []fileError) {
 	for _, e := range errs {
-		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, a.show([]byte(e.Name)), printable(e.Err, ""))
+		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, a.show(e.name()), printable(e.Err, ""))
 	}
 }
 

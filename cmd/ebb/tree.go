@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 )
 
 // sourceFile is a regular file below a directory.
@@ -27,9 +28,20 @@ type sourceTree struct {
 
 // fileError says what went wrong with one file; the work goes on with the next.
 type fileError struct {
-	Name string `json:"name"`
-	Err  string `json:"error"`
+	Name   string `json:"name,omitempty"`
+	Base64 []byte `json:"name_base64,omitempty"` // instead, of a name that is no UTF-8
+	Err    string `json:"error"`
 }
+
+func newFileError(name, err string) fileError {
+	if !utf8.ValidString(name) {
+		return fileError{Base64: []byte(name), Err: err}
+	}
+	return fileError{Name: name, Err: err}
+}
+
+// name gives the name, in whichever way it is written.
+func (e fileError) name() []byte { return append([]byte(e.Name), e.Base64...) }
 
 // listTree walks dir. The files of the store itself, should they lie below dir, are left out.
 func listTree(dir, store string) (*sourceTree, error) {
@@ -84,7 +96,7 @@ func (t *sourceTree) rewalk() (err error) {
 }
 
 func (t *sourceTree) fail(name string, err error) {
-	t.errors = append(t.errors, fileError{name, err.Error()})
+	t.errors = append(t.errors, newFileError(name, err.Error()))
 }
 
 // path is the place of a file on disk.

@@ -167,6 +167,19 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
 }
 
+// TestAnErrorKeepsTheNameThatIsNoUTF8: JSON put U+FFFD for the byte, and nobody could tell which key it was.
+func TestAnErrorKeepsTheNameThatIsNoUTF8(t *testing.T) {
+	s := storePath(t)
+	good(t, "put", s, "../caf\xe9", "v")
+	good(t, "put", s, "../tea", "v")
+	a := ebb(t, "export", s, t.TempDir(), "--json")
+	require.Equal(t, exitError, a.code)
+	require.Equal(t, []any{
+		map[string]any{"name_base64": "Li4vY2Fm6Q==", "error": errNoPath.Error()},
+		map[string]any{"name": "../tea", "error": errNoPath.Error()},
+	}, object(t, a.out)["errors"])
+}
+
 // TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as an import of the store in
 // itself had made it, cut the store to nothing while it was read.
 func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
