@@ -37,7 +37,7 @@ func (p Problem) String() string {
 	if p.Page != 0 {
 		fmt.Fprintf(&b, ": page %d", p.Page)
 	}
-	if p.Offset > 0 {
+	if p.Offset >= 0 {
 		fmt.Fprintf(&b, ": offset %d", p.Offset)
 	}
 	if p.Detail != "" {

@@ -154,6 +154,7 @@ func TestStoreThatCannotBeOpenedIsCheckedAllTheSame(t *testing.T) {
 	a := ebb(t, "check", s)
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.out, "1 problem")
+	require.Contains(t, a.out, ": offset 0: ", "the place of the first meta page")
 	a = ebb(t, "get", s, "large")
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "cannot be opened")
