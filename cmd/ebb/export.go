@@ -76,9 +76,12 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 	began := time.Now()
 	s := exportSummary{Errors: []fileError{}}
 	cf := tx.CF(ex.app.cf)
-	rows, err := cf.Count()
+	total, err := cf.Count()
 	if err != nil {
 		return s, err
+	}
+	if ex.prefix != "" {
+		total = unknownTotal // how many rows have it is known when they have been read
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return s, fmt.Errorf("%v", err) // not wrapped: a hint about the store would mislead
@@ -88,7 +91,7 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		return s, fmt.Errorf("%v", err)
 	}
 	defer root.Close()
-	p := ex.app.newProgress("export", rows, false)
+	p := ex.app.newProgress("export", total, false)
 	defer p.end()
 	for c := cf.CursorIn(kv.ScanOptions{Prefix: []byte(ex.prefix)}); c.Next(); p.add(1) {
 		if err := ctx.Err(); err != nil {

@@ -18,11 +18,14 @@ const (
 	progressNone  = "none"
 )
 
-// step is one line of --progress=lines. What it counts is durable.
+// step is one line of --progress=lines. What it counts is durable. Where the total is unknown the line has none.
 type step struct {
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
 }
+
+// unknownTotal is the total of work whose size only its end tells.
+const unknownTotal = -1
 
 // progress shows on standard error how far long work has got. A nil *progress shows nothing.
 type progress struct {
@@ -32,7 +35,7 @@ type progress struct {
 	lines io.Writer
 }
 
-// newProgress starts a display of total units: bytes, or things that are counted.
+// newProgress starts a display of total units: bytes, or things that are counted. The total may be unknownTotal.
 func (a *app) newProgress(what string, total int64, bytes bool) *progress {
 	mode := a.progress
 	if mode == progressAuto {
@@ -60,6 +63,7 @@ func newBar(w io.Writer, what string, total int64, bytes bool) *progressbar.Prog
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetRenderBlankState(true),
+		progressbar.OptionSetSpinnerChangeInterval(0), // without a total it would turn by itself, in a goroutine that never ends
 		progressbar.OptionOnCompletion(func() { io.WriteString(w, "\n") }),
 	)
 }
@@ -74,7 +78,11 @@ func (p *progress) add(n int64) {
 		p.bar.Add64(n)
 		return
 	}
-	json.NewEncoder(p.lines).Encode(step{p.done, p.total})
+	var line any = step{p.done, p.total}
+	if p.total == unknownTotal {
+		line = map[string]int64{"done": p.done}
+	}
+	json.NewEncoder(p.lines).Encode(line)
 }
 
 // end leaves the bar as it is and goes to the next line.

@@ -180,6 +180,21 @@ func TestAnErrorKeepsTheNameThatIsNoUTF8(t *testing.T) {
 	}, object(t, a.out)["errors"])
 }
 
+// TestProgressOfAnExportWithAPrefixHasNoTotal: it was that of the whole family, and the export seemed to end at a part of it.
+func TestProgressOfAnExportWithAPrefixHasNoTotal(t *testing.T) {
+	s := storePath(t)
+	for _, k := range []string{"x/a", "x/b", "y"} {
+		good(t, "put", s, k, "v")
+	}
+	a := ebb(t, "export", s, t.TempDir(), "--prefix", "x/", "--progress=lines")
+	require.Equal(t, "{\"done\":1}\n{\"done\":2}\n", a.stderr)
+	a = ebb(t, "export", s, t.TempDir(), "--progress=lines")
+	require.True(t, strings.HasSuffix(a.stderr, "{\"done\":3,\"total\":3}\n"), a.stderr)
+	a = ebb(t, "export", s, t.TempDir(), "--prefix", "x/", "--progress=bar")
+	require.Equal(t, exitOK, a.code)
+	require.NotContains(t, a.stderr, "/3")
+}
+
 // TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as an import of the store in
 // itself had made it, cut the store to nothing while it was read.
 func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
