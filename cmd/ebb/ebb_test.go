@@ -3,15 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -247,6 +251,60 @@ func TestJSONOfOneKey(t *testing.T) {
 	out := good(t, "get", s, "k", "--cf", "notes", "--json")
 	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
 	require.Contains(t, out, "<v>&x", "not escaped for HTML")
+}
+
+// TestALargeValueIsPrintedInPieces: as a string of a JSON object, or in quotes, it took up to twenty times its size in memory.
+func TestALargeValueIsPrintedInPieces(t *testing.T) {
+	const size = 8 << 20
+	for _, value := range []string{"text", "caf\xe9 é\x00"} {
+		r := row{family: "f", key: []byte("k"), value: bytes.Repeat([]byte(value), size/len(value))}
+		for _, a := range []app{{}, {json: true}, {json: true, hex: true}, {hex: true}, {base64: true}} {
+			a.out = newOutput(io.Discard)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			require.NoError(t, a.printRow(r))
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*size), "%q, %+v", value, a)
+		}
+	}
+}
+
+// TestALargeValueIsInBase64InJSON beside the same fields that a small one has.
+func TestALargeValueIsInBase64InJSON(t *testing.T) {
+	s, file := newTimedStore(t), filepath.Join(t.TempDir(), "value")
+	for _, size := range []int{largeValue - 1, largeValue, largeValue + 1} {
+		value := strings.Repeat("é<", size)[:size]
+		writeFile(t, file, value)
+		s.good("put", "k<", "@"+file, "--ttl", "1m")
+		want := map[string]any{"key": "k<", "cf": "default", "size": float64(size), "ttl_ms": 60e3, "expiry": "2030-01-31T12:01:00Z"}
+		want["value_base64"] = base64.StdEncoding.EncodeToString([]byte(value))
+		if size < largeValue && utf8.ValidString(value) {
+			delete(want, "value_base64")
+			want["value"] = value
+		}
+		require.Equal(t, want, object(t, s.good("get", "k<", "--json")))
+		hexed := object(t, s.good("get", "6b3c", "--json", "--hex"))
+		require.Equal(t, hex.EncodeToString([]byte(value)), hexed["value_hex"])
+		delete(want, "size")
+		delete(want, "ttl_ms")
+		require.Equal(t, want, object(t, s.good("dump", "--json")))
+	}
+}
+
+// TestShowInPiecesIsShow quotes values whose characters lie across the ends of pieces.
+func TestShowInPiecesIsShow(t *testing.T) {
+	for _, filler := range []string{"é", "x", "\xff", "\x80", "€\n", "😀\x00", "\xf0\x9f"} {
+		for lead := range 5 {
+			value := strings.Repeat("a", lead) + strings.Repeat(filler, 3*pieceSize)
+			want := value
+			if !utf8.ValidString(value) || strings.ContainsAny(value, "\n\x00") {
+				want = strconv.Quote(value)
+			}
+			require.Equal(t, want, (&app{}).show([]byte(value)), "%d and %q", lead, filler)
+		}
+	}
+	require.Equal(t, `"\"a"`, (&app{}).show([]byte(`"a`)))
+	require.Empty(t, (&app{}).show(nil))
 }
 
 func TestDumpPrintsAllFamilies(t *testing.T) {

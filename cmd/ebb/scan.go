@@ -19,7 +19,8 @@ func (a *app) scanCommand() *cobra.Command {
 		Use:   "scan STORE",
 		Short: "List keys and values in order",
 		Long: `Scan lists the rows of a family in order of their keys: key, tab, value. Keys and values that hold unprintable bytes
-are shown as Go strings in quotes. With --json each row is one object on a line.
+are shown as Go strings in quotes. With --json each row is one object on a line, with value_base64 for a value that is
+no UTF-8, or of 1 MiB and more.
 
 With --expiring-before it lists the keys whose expiry is before that time, in order of expiry: expiry, tab, key. Keys
 that are expired and not yet deleted come first.`,
@@ -121,20 +122,22 @@ func (a *app) printRow(r row) error {
 			object["cf"] = r.family
 		}
 		a.setBytes(object, "key", r.key)
-		if !r.keysOnly {
-			a.setBytes(object, "value", r.value)
-		}
 		if !r.at.IsZero() {
 			object["expiry"] = showInstant(r.at)
 		}
-		return a.printJSON(object)
+		if r.keysOnly {
+			return a.printJSON(object)
+		}
+		return a.printRowJSON(object, r.value)
 	}
 	if _, err := a.out.WriteString(a.show(r.key)); err != nil {
 		return err
 	}
 	if !r.keysOnly {
 		a.out.WriteByte('\t')
-		a.out.WriteString(a.show(r.value))
+		if err := a.showTo(a.out, r.value); err != nil {
+			return err
+		}
 	}
 	if !r.at.IsZero() {
 		a.out.WriteByte('\t')

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -44,17 +45,62 @@ func (a *app) key(arg string) ([]byte, error) {
 // show gives key or value bytes as a line of text can hold them: as they are if every character is printable, as a
 // Go string with quotes if not (or if they begin with a quote, so that both can be told apart).
 func (a *app) show(b []byte) string {
+	var s strings.Builder
+	a.showTo(&s, b) // a Builder takes all
+	return s.String()
+}
+
+// showTo writes what show gives. It does so in pieces: b may be a value of 1 GiB.
+func (a *app) showTo(w io.Writer, b []byte) error {
 	switch {
-	case a.hex:
-		return hex.EncodeToString(b)
-	case a.base64:
-		return base64.StdEncoding.EncodeToString(b)
+	case a.hex, a.base64:
+		return a.encodeTo(w, b)
+	case utf8.Valid(b) && !bytes.HasPrefix(b, []byte(`"`)) && !bytes.ContainsFunc(b, func(r rune) bool { return !strconv.IsPrint(r) }):
+		_, err := w.Write(b)
+		return err
 	}
-	s := string(b)
-	if !utf8.ValidString(s) || strings.HasPrefix(s, `"`) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(s)
+	if _, err := io.WriteString(w, `"`); err != nil {
+		return err
 	}
-	return s
+	for quoted := []byte(nil); len(b) > 0; {
+		n := wholeRunes(b, pieceSize)
+		quoted = strconv.AppendQuote(quoted[:0], string(b[:n]))
+		if _, err := w.Write(quoted[1 : len(quoted)-1]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	_, err := io.WriteString(w, `"`)
+	return err
+}
+
+// encodeTo writes b in hex if that is asked for, else in base64.
+func (a *app) encodeTo(w io.Writer, b []byte) error {
+	if a.hex {
+		_, err := hex.NewEncoder(w).Write(b)
+		return err
+	}
+	e := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := e.Write(b); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// pieceSize is how many bytes are quoted at a time.
+const pieceSize = 4096
+
+// wholeRunes gives how many of the first most bytes of b do not end inside a character.
+func wholeRunes(b []byte, most int) int {
+	if len(b) <= most {
+		return len(b)
+	}
+	for n := most; n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			return n
+		}
+	}
+	return most // no character is that long
 }
 
 // printable gives text that holds what others wrote, such as the name of a file, with Go escapes for what a terminal could
@@ -89,9 +135,39 @@ func (a *app) setBytes(object map[string]any, name string, b []byte) {
 	}
 }
 
+// largeValue is the size from which on a value is printed as JSON in pieces, and then in base64 unless hex is asked for: one of 1 GiB would take
+// many times its size in memory as a string of an object.
+const largeValue = 1 << 20
+
+// printRowJSON prints object with a value as its last field, as setBytes names it.
+func (a *app) printRowJSON(object map[string]any, value []byte) error {
+	if len(value) < largeValue {
+		a.setBytes(object, "value", value)
+		return a.printJSON(object)
+	}
+	var head bytes.Buffer
+	if err := encodeJSON(&head, object); err != nil {
+		return err
+	}
+	name := "value_base64"
+	if a.hex {
+		name = "value_hex"
+	}
+	fmt.Fprintf(a.out, `%s,"%s":"`, bytes.TrimSuffix(head.Bytes(), []byte("}\n")), name)
+	if err := a.encodeTo(a.out, value); err != nil {
+		return err
+	}
+	_, err := a.out.WriteString("\"}\n")
+	return err
+}
+
 // printJSON prints v as one line.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+	return encodeJSON(a.out, v)
+}
+
+func encodeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
