@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -151,24 +152,24 @@ const defaultFamily = "default"
 
 // openToRead opens an existing store with a shared lock; not a byte of it changes.
 func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
-	return a.open(ctx, path, kv.Options{ReadOnly: true, MustExist: true})
+	return a.open(ctx, vfs.OS, path, kv.Options{ReadOnly: true, MustExist: true})
 }
 
 // openToWrite opens a store for this process alone.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
 	a.writes = true
-	return a.open(ctx, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize})
+	return a.open(ctx, vfs.OS, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize})
 }
 
 // lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.
 const lockTurn = 100 * time.Millisecond
 
 // open opens a store, and waits for another holder of it as long as --wait says.
-func (a *app) open(ctx context.Context, path string, o kv.Options) (*kv.DB, error) {
+func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options) (*kv.DB, error) {
 	o.Clock = a.clock
 	for left := a.wait; ; left -= lockTurn {
 		o.LockTimeout = min(left, lockTurn)
-		db, err := kv.Open(path, &o)
+		db, err := kv.OpenFS(files, path, &o, kv.Tuning{})
 		if !errors.Is(err, kv.ErrLocked) || left <= lockTurn {
 			return db, unopened(err, o.MustExist)
 		}

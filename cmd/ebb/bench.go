@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -42,7 +43,7 @@ no more: the numbers are of one short run with 16-byte keys and 100-byte values.
 				return fmt.Errorf("bench-quick: %v", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-			db, err := a.open(cmd.Context(), filepath.Join(temp, "bench.ebb"), kv.Options{}) // nobody asks what this store has kept
+			db, err := a.open(cmd.Context(), vfs.OS, filepath.Join(temp, "bench.ebb"), kv.Options{}) // nobody asks what this store has kept
 			if err != nil {
 				return err
 			}

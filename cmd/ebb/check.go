@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -20,7 +21,8 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem
 			var cut error
-			db, err := a.openToRead(cmd.Context(), args[0])
+			files := &readCount{FS: vfs.OS, path: args[0]}
+			db, err := a.open(cmd.Context(), files, args[0], kv.Options{ReadOnly: true, MustExist: true})
 			var corrupt *kv.CorruptError
 			switch {
 			case errors.As(err, &corrupt):
@@ -28,7 +30,11 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 			case err != nil:
 				return err
 			default:
+				stats := db.Stats()
+				used := stats.FileBytes - stats.FreeBytes
+				files.count(a.newProgress("check", used, true), stats.FileBytes, used)
 				problems, cut = findProblems(cmd.Context(), db)
+				files.end(cut == nil)
 				if err := db.Close(); err != nil {
 					return err
 				}

@@ -64,6 +64,34 @@ func TestCheckOfASoundStore(t *testing.T) {
 	require.Equal(t, map[string]any{"store": s, "ok": true, "problems": []any{}}, object(t, good(t, "check", s, "--json")))
 }
 
+// TestCheckTellsHowFarItIs: it read a store of any size without a word.
+func TestCheckTellsHowFarItIs(t *testing.T) {
+	s := storePath(t)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	for i := range 20 {
+		require.NoError(t, db.Put(fmt.Appendf(nil, "k%d", i), make([]byte, 1<<20)))
+	}
+	require.NoError(t, db.Close())
+	t.Chdir(filepath.Dir(s))
+	for _, path := range []string{s, filepath.Base(s)} {
+		a := ebb(t, "check", path, "--progress=lines")
+		require.Equal(t, exitOK, a.code)
+		stats := object(t, good(t, "stats", s, "--json"))["stats"].(map[string]any)
+		used := stats["file_bytes"].(float64) - stats["free_bytes"].(float64)
+		steps := objects(t, a.stderr)
+		require.GreaterOrEqual(t, len(steps), 20)
+		last := 0.0
+		for _, step := range steps {
+			require.Equal(t, used, step["total"])
+			require.Greater(t, step["done"], last)
+			last = step["done"].(float64)
+		}
+		require.Equal(t, used, last)
+		require.Greater(t, steps[len(steps)-2]["done"], used*9/10, "the rest is no leap")
+	}
+}
+
 func TestPagesListsEveryPageOfASoundStore(t *testing.T) {
 	s := filledStore(t)
 	info, err := os.Stat(s)
