@@ -243,7 +243,7 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if n <= 0 || TreeID(n) >= trashBit-w.nextID {
+	if n <= 0 || TreeID(n) >= maxTree-w.nextID {
 		return 0, fmt.Errorf("txn: %d tree numbers asked for", n)
 	}
 	first = w.nextID

@@ -313,6 +313,9 @@ func (w *writer) apply(r redo) error {
 	case opSetTag:
 		_, err = w.setTag(r.id, r.key, r.tag)
 	case opNextTree:
+		if r.id >= maxTree {
+			return fmt.Errorf("%w: trees up to number %d", errBadRedo, r.id)
+		}
 		w.nextID = max(w.nextID, r.id)
 	default:
 		err = w.shape(r.op, r.id)

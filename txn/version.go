@@ -25,6 +25,9 @@ type version struct {
 	hold    bool    // not to be seen yet: its checkpoint is not durable; Store.queueMu
 }
 
+// maxTree bounds the numbers of trees, as the meta page does.
+const maxTree TreeID = 1 << 62
+
 // trashBit marks the numbers of dropped trees whose pages have not come back yet. They stay in the tree table.
 const trashBit TreeID = 1 << 63
 
