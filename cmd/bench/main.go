@@ -69,18 +69,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 	if o.chosen, err = workload.Select(o.workloads); err != nil {
+		return fmt.Errorf("%w; see -list", err)
+	}
+	if o.bench.engines, err = engine.Select(o.engines); err != nil {
 		return err
-	}
-	names := engine.Names()
-	if o.engines != "" {
-		names = strings.Split(o.engines, ",")
-	}
-	for _, name := range names {
-		e, err := engine.ByName(name)
-		if err != nil {
-			return err
-		}
-		o.bench.engines = append(o.bench.engines, e)
 	}
 	results, err := o.all(ctx)
 	if len(results) == 0 {

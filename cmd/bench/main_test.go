@@ -25,17 +25,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func allEngines(t *testing.T) (all []engine.Engine) {
+func allEngines(t *testing.T) []engine.Engine {
 	t.Helper()
-	names := engine.Names()
+	list := ""
 	if testing.Short() {
-		names = []string{"ebb", "bbolt", "bbolt-dual"}
+		list = "ebb,bbolt,bbolt-dual"
 	}
-	for _, name := range names {
-		e, err := engine.ByName(name)
-		require.NoError(t, err)
-		all = append(all, e)
-	}
+	all, err := engine.Select(list)
+	require.NoError(t, err)
 	return all
 }
 
@@ -89,7 +86,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		want string
 	}{
 		{"unknown engine", []string{"-engines", "nosuch"}, `no engine "nosuch"`},
-		{"unknown workload", []string{"-workloads", "nosuch"}, `no workload "nosuch"`},
+		{"unknown workload", []string{"-workloads", "nosuch"}, `no workload "nosuch"; see -list`},
 		{"too few rows", []string{"-n", "10"}, "-n must be"},
 		{"an argument", []string{"get"}, `what is "get"`},
 		{"a directory that is not there", []string{"-dir", filepath.Join(t.TempDir(), "none")}, "no such file"},

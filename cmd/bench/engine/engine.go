@@ -126,6 +126,25 @@ func Names() []string {
 	return names
 }
 
+// Select returns the engines named in a list with commas, each once: who is named twice would be measured twice, and the
+// report would take that for more rounds. "" selects all.
+func Select(list string) (chosen []Engine, err error) {
+	names := Names()
+	if list != "" {
+		names = strings.Split(list, ",")
+	}
+	for _, name := range names {
+		e, err := ByName(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(chosen, func(c Engine) bool { return c.Name == e.Name }) {
+			chosen = append(chosen, e)
+		}
+	}
+	return chosen, nil
+}
+
 // ByName finds an engine.
 func ByName(name string) (Engine, error) {
 	if e, ok := all[name]; ok {

@@ -252,3 +252,18 @@ func TestRowsWithALongLifeAreThere(t *testing.T) {
 		require.Equal(t, string(testValue(1)), s.get(t, 1))
 	})
 }
+
+func TestSelect(t *testing.T) {
+	names := func(list string) (names []string) {
+		chosen, err := Select(list)
+		require.NoError(t, err)
+		for _, e := range chosen {
+			names = append(names, e.Name)
+		}
+		return names
+	}
+	require.Equal(t, Names(), names(""))
+	require.Equal(t, []string{"bbolt", "ebb"}, names("bbolt, ebb ,bbolt"))
+	_, err := Select("ebb,nosuch")
+	require.ErrorContains(t, err, `no engine "nosuch"`)
+}

@@ -61,22 +61,27 @@ func All() []Workload {
 	return slices.Concat(puts, batches, gets, scans, mixes, overwrites, larges, deletes, opens, expiries, pauses, bigs)
 }
 
-// Select returns the workloads named in a list with commas; "" selects all but the big ones, "all" those too. A name
-// with a star at its end selects all that begin so.
+// Select returns the workloads named in a list with commas, each once; "" selects all but the big ones, "all" those too.
+// A name with a star at its end selects all that begin so.
 func Select(list string) ([]Workload, error) {
 	if list == "" || list == "all" {
 		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" }), nil
 	}
 	var chosen []Workload
 	for name := range strings.SplitSeq(list, ",") {
-		before := len(chosen)
+		name = strings.TrimSpace(name)
+		known := false
 		prefix, many := strings.CutSuffix(name, "*")
 		for _, w := range All() {
-			if w.Name == name || many && strings.HasPrefix(w.Name, prefix) {
+			if w.Name != name && !(many && strings.HasPrefix(w.Name, prefix)) {
+				continue
+			}
+			known = true
+			if !slices.ContainsFunc(chosen, func(c Workload) bool { return c.Name == w.Name }) {
 				chosen = append(chosen, w)
 			}
 		}
-		if len(chosen) == before {
+		if !known {
 			return nil, fmt.Errorf("no workload %q", name)
 		}
 	}

@@ -127,6 +127,7 @@ func TestSelect(t *testing.T) {
 		return names
 	}
 	require.Equal(t, []string{"get", "scan", "scan-back", "scan-prefix"}, names("get,scan*"))
+	require.Equal(t, []string{"scan-back", "get", "scan", "scan-prefix"}, names("scan-back, get,scan* ,get"))
 	require.NotContains(t, names(""), "big-get")
 	require.Contains(t, names("all"), "big-get")
 	_, err := Select("get,scam*")
