@@ -97,6 +97,15 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
+func TestHelpIsNoFailure(t *testing.T) {
+	var help, said bytes.Buffer
+	require.Zero(t, status(run(t.Context(), []string{"-h"}, io.Discard, &help), &said))
+	require.Contains(t, help.String(), "-workloads")
+	require.Empty(t, said.String())
+	require.Equal(t, 1, status(run(t.Context(), []string{"-engines", "nosuch"}, io.Discard, io.Discard), &said))
+	require.Contains(t, said.String(), "bench: no engine")
+}
+
 // TestAFailureFailsItsRow: an engine that cannot do its job is reported, and the others are measured.
 func TestAFailureFailsItsRow(t *testing.T) {
 	broken := engine.Engine{Name: "nosuch"} // The child does not know it.
