@@ -78,6 +78,15 @@ func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 	if o.bench.engines, err = engine.Select(o.engines); err != nil {
 		return err
 	}
+	profile := o.profile
+	if profile != "" {
+		profile += "." + o.bench.engines[0].Name // The names of all profiles begin so, and lie in the same directory.
+	}
+	for _, name := range []string{o.json, o.html, profile} {
+		if err := writable(name); err != nil {
+			return err
+		}
+	}
 	results, err := o.all(ctx)
 	if len(results) == 0 {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -94,6 +95,40 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			require.ErrorContains(t, run(t.Context(), c.args, io.Discard, io.Discard), c.want)
 		})
+	}
+}
+
+// TestOutputsAreTriedBeforeAnythingIsMeasured: a file that cannot be written used to be found out when all was measured, and
+// the results were lost.
+func TestOutputsAreTriedBeforeAnythingIsMeasured(t *testing.T) {
+	for _, flag := range []string{"-json", "-html", "-cpuprofile"} {
+		t.Run(flag, func(t *testing.T) {
+			dir := t.TempDir()
+			var stdout, log bytes.Buffer
+			err := run(t.Context(), []string{"-n", "1000", "-rounds", "1", "-engines", "ebb", "-workloads", "get", "-dir", dir,
+				flag, filepath.Join(dir, "none", "out")}, &stdout, &log)
+			require.ErrorIs(t, err, fs.ErrNotExist)
+			require.Empty(t, log.String())
+			require.Empty(t, stdout.String())
+		})
+	}
+	require.Error(t, writable(t.TempDir()))
+}
+
+// TestOutputsStayAsTheyAreUntilThereAreResults: where nothing is measured, no empty file is left, and no older one is lost.
+func TestOutputsStayAsTheyAreUntilThereAreResults(t *testing.T) {
+	dir := t.TempDir()
+	json := filepath.Join(dir, "old.json")
+	require.NoError(t, os.WriteFile(json, []byte("old"), 0o600))
+	for _, wrong := range [][]string{{"-n", "1"}, {"-engines", "nosuch"}, {"-html", filepath.Join(dir, "none", "out")}, {"-dir", filepath.Join(dir, "none")}} {
+		args := append([]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile", filepath.Join(dir, "cpu")}, wrong...)
+		require.Error(t, run(t.Context(), args, io.Discard, io.Discard))
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, left, 1, "%v", wrong)
+		content, err := os.ReadFile(json)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(content))
 	}
 }
 
