@@ -22,8 +22,9 @@ type Options struct {
 	Skip     int // workloads that an earlier campaign of this seed and length has begun with
 	Workers  int // 0 is 1
 	Thin     int // of so many images after a fault that would be judged, one is; 0 is 1
-	// Tick, if not nil, is called now and then with what was done so far.
-	Tick func(Report)
+	// Tick, if not nil, is called now and then with what was done so far; TickFaults is the same for Faults.
+	Tick       func(Report)
+	TickFaults func(FaultReport)
 }
 
 // Report is what a campaign did.

@@ -53,9 +53,6 @@ func Faults(o Options, kinds ...string) (FaultReport, error) {
 		done.Go(c.work)
 	}
 	done.Wait()
-	for _, f := range c.failed {
-		c.report.Failures = append(c.report.Failures, f.Error())
-	}
 	c.report.Complete = c.complete()
 	c.report.Seconds = time.Since(c.began).Seconds()
 	return c.report, nil
@@ -88,14 +85,13 @@ type faultCampaign struct {
 	at     int
 	cut    bool // something was left out because time was up, or enough had been done
 	report FaultReport
-	groups map[string]int
-	failed []*Failure
+	groups map[string]int // failures by what they say, numbers left out
 	seen   map[uint64]struct{}
 }
 
 func (c *faultCampaign) over() bool {
 	c.cut = c.cut || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
-		len(c.failed) >= enoughFailures
+		len(c.report.Failures) >= enoughFailures
 	return c.cut
 }
 
@@ -182,6 +178,10 @@ func (c *faultCampaign) count(t faultTask) {
 	defer c.mu.Unlock()
 	c.report.Runs++
 	c.report.Kinds[t.kind.name]++
+	if c.o.TickFaults != nil {
+		c.report.Seconds = time.Since(c.began).Seconds()
+		c.o.TickFaults(c.report)
+	}
 }
 
 // fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they have seen, so expected
@@ -226,7 +226,7 @@ func (c *faultCampaign) fail(f *Failure) {
 	defer c.mu.Unlock()
 	kind := digits.ReplaceAllString(f.Reason, "#")
 	if c.groups[kind]++; c.groups[kind] == 1 {
-		c.failed = append(c.failed, f)
+		c.report.Failures = append(c.report.Failures, f.Error())
 	}
 }
 
@@ -257,4 +257,8 @@ func (c *faultCampaign) crash(r *Run, trouble string) {
 			return
 		}
 	}
+}
+
+func (r FaultReport) String() string {
+	return fmt.Sprintf("%.1fs %d runs with a fault, %d images of crashes after it, %d failures", r.Seconds, r.Runs, r.Images, len(r.Failures))
 }

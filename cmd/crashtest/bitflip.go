@@ -44,13 +44,7 @@ func bitflip(args []string, stdout, stderr io.Writer) error {
 	if *hows != "" {
 		o.Hows = strings.Split(*hows, ",")
 	}
-	last := time.Now()
-	o.Tick = func(r fuzz.RotReport) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			fmt.Fprintf(stderr, "%d damaged, %d failed\n", r.Cases, r.Failed)
-		}
-	}
+	o.Tick = ticks(stderr, func(r fuzz.RotReport) string { return fmt.Sprintf("%d damaged, %d failed", r.Cases, r.Failed) })
 	o.LateAfter = hangs
 	o.Late = func(line string) {
 		fmt.Fprintf(stderr, "HANGS %s\n", line)

@@ -37,13 +37,7 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 		}
 		o.Profiles |= p
 	}
-	last := time.Now()
-	o.Tick = func(r fuzz.Report) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			fmt.Fprintln(stderr, r)
-		}
-	}
+	o.Tick = ticks(stderr, fuzz.Report.String)
 	report := fuzz.Campaign(o)
 	fmt.Fprintln(stderr, report)
 	for _, line := range report.Failures {

@@ -39,11 +39,12 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 	if chosen != "" {
 		kinds = strings.Split(chosen, ",")
 	}
+	o.TickFaults = ticks(stderr, fuzz.FaultReport.String)
 	r, err := fuzz.Faults(o, kinds...)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "%.1fs %d runs with a fault, %d images of crashes after it, %d failures\n", r.Seconds, r.Runs, r.Images, len(r.Failures))
+	fmt.Fprintln(stderr, r)
 	for _, line := range r.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/ebbkv/ebb/fuzz"
 )
@@ -28,13 +27,9 @@ func history(args []string, stdout, stderr io.Writer) error {
 	if f.NArg() == 1 {
 		return judgeFile(f.Arg(0), stdout)
 	}
-	last := time.Now()
-	o.Tick = func(r fuzz.HistoriesReport) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			fmt.Fprintf(stderr, "%d histories, %d failed\n", r.Histories, len(r.Failures))
-		}
-	}
+	o.Tick = ticks(stderr, func(r fuzz.HistoriesReport) string {
+		return fmt.Sprintf("%d histories, %d failed", r.Histories, len(r.Failures))
+	})
 	r := fuzz.Histories(o)
 	fmt.Fprintf(stderr, "%.1fs %d histories of %d transactions, %d beside others; %d commits, %d crashes, %d failed\n",
 		r.Seconds, r.Histories, r.Events, r.Beside, r.Commits, r.Crashes, len(r.Failures))

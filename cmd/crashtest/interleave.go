@@ -6,7 +6,6 @@ import (
 	"io"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/ebbkv/ebb/fuzz"
 )
@@ -30,13 +29,9 @@ func interleave(args []string, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	last := time.Now()
-	o.Tick = func(r fuzz.InterleaveReport) {
-		if time.Since(last) > 2*time.Second {
-			last = time.Now()
-			fmt.Fprintf(stderr, "%d played, %d failed\n", r.Played, len(r.Failures))
-		}
-	}
+	o.Tick = ticks(stderr, func(r fuzz.InterleaveReport) string {
+		return fmt.Sprintf("%d played, %d failed", r.Played, len(r.Failures))
+	})
 	r := fuzz.Interleave(o)
 	fmt.Fprintf(stderr, "%.1fs %d interleavings of %d pairs, %d failed\n", r.Seconds, r.Played, len(r.Pairs), len(r.Failures))
 	for _, line := range r.Failures {

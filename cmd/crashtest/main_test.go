@@ -91,6 +91,27 @@ func TestTooFewCasesFail(t *testing.T) {
 	require.Contains(t, text, `"raed" is not known`)
 }
 
+// TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an hour away.
+func TestEveryLongModeTicks(t *testing.T) {
+	before := tickEvery
+	tickEvery = 0
+	defer func() { tickEvery = before }()
+	for _, args := range [][]string{
+		{"enumerate", "-most", "100", "-profiles", "none", "-depth", "1", "-workers", "1"},
+		{"faults", "-budget", "0", "-most", "2", "-workers", "1"},
+		{"fsyncgate", "-budget", "0", "-most", "2", "-workers", "1"},
+		{"bitflip", "-every", "9973", "-bits", "1", "-shapes", "tree", "-damage", "flip"},
+		{"interleave", "-sample", "1"},
+		{"history", "-n", "2", "-ops", "20"},
+	} {
+		status, _, text := try(args...)
+		require.Zero(t, status, text)
+		tick, _, more := strings.Cut(text, "\n")
+		require.True(t, more && tick != "", text)
+		require.Greater(t, strings.Count(text, " failed\n")+strings.Count(text, " failures\n"), 1, text)
+	}
+}
+
 func TestReplayTellsWhatIsWrong(t *testing.T) {
 	status, out, _ := try("replay", "one put.0 | 17 kill all")
 	require.Zero(t, status)
