@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -65,6 +66,7 @@ var passes = []pass{
 const randomLength = 200
 
 type campaign struct {
+	ctx   context.Context
 	o     Options
 	began time.Time
 	stop  atomic.Bool
@@ -86,8 +88,9 @@ type task struct {
 	whole bool // no shorter workload has its first crash points
 }
 
-// Campaign crashes workloads until the budget is used up, and reports. Failures are shrunk.
-func Campaign(o Options) Report {
+// Campaign crashes workloads until the budget is used up or ctx ends, and reports. Failures are shrunk, unless ctx has
+// ended: that takes its time.
+func Campaign(ctx context.Context, o Options) Report {
 	if o.Profiles == 0 {
 		o.Profiles = crashfs.AllProfiles
 	}
@@ -97,7 +100,7 @@ func Campaign(o Options) Report {
 	if o.Length == 0 {
 		o.Length = 2
 	}
-	c := &campaign{o: o, began: time.Now(), seen: map[uint64]int{}, kinds: map[string]int{}}
+	c := &campaign{ctx: ctx, o: o, began: time.Now(), seen: map[uint64]int{}, kinds: map[string]int{}}
 	c.report = Report{Seed: o.Seed, Skipped: o.Skip, Profiles: map[string]int{}, Failures: []string{}}
 	c.tasks = c.plan()
 	var done sync.WaitGroup
@@ -111,8 +114,10 @@ func Campaign(o Options) Report {
 	done.Wait()
 	c.report.Complete = c.planned && !c.stop.Load() // A task that is under way is cut short, too.
 	for _, f := range c.cases {
-		small := Shrink(f)
-		c.report.Failures = append(c.report.Failures, small.Error())
+		if ctx.Err() == nil {
+			f = Shrink(f)
+		}
+		c.report.Failures = append(c.report.Failures, f.Error())
 	}
 	c.report.Seconds = time.Since(c.began).Seconds()
 	return c.report
@@ -176,7 +181,7 @@ func (c *campaign) next() (task, bool) {
 const enoughFailures = 8
 
 func (c *campaign) over() bool {
-	if c.o.Budget > 0 && time.Since(c.began) > c.o.Budget {
+	if c.ctx.Err() != nil || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget {
 		c.stop.Store(true)
 	}
 	return c.stop.Load()

@@ -16,7 +16,7 @@ func TestCrashesAreSurvived(t *testing.T) {
 	if testing.Short() {
 		o.Most = 300
 	}
-	r := Campaign(o)
+	r := Campaign(t.Context(), o)
 	require.Empty(t, r.Failures)
 	require.GreaterOrEqual(t, r.Distinct, o.Most)
 	require.NotZero(t, r.Crashed)
@@ -54,7 +54,7 @@ func TestEveryProfileIsSurvived(t *testing.T) {
 
 func TestCampaignDoesTheSameForTheSameSeed(t *testing.T) {
 	o := Options{Seed: 9, Most: 120, Workers: 1}
-	first, second := Campaign(o), Campaign(o)
+	first, second := Campaign(t.Context(), o), Campaign(t.Context(), o)
 	first.Seconds, second.Seconds = 0, 0
 	require.Equal(t, first, second)
 }
@@ -117,7 +117,7 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	r, err := Do(w)
 	require.NoError(t, err)
 	at := r.OpEnds[len(r.OpEnds)-1]
-	c := &campaign{o: Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600}, seen: map[uint64]int{}, kinds: map[string]int{}}
+	c := &campaign{ctx: t.Context(), o: Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600}, seen: map[uint64]int{}, kinds: map[string]int{}}
 	c.report.Profiles = map[string]int{}
 	e := &explorer{c: c, t: task{w: w, pass: pass{keep: 1, deep: 1, inner: 1}, level: 1}, r: r, j: &Judge{run: r}}
 	e.j.Recovery = func(d *crashfs.Disk, points int, v verdict) error {
@@ -137,7 +137,7 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 func TestEachPassCrashesMoreRecoveries(t *testing.T) {
 	w, err := ParseWorkload("one put.0")
 	require.NoError(t, err)
-	c := &campaign{o: Options{Depth: 2, Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs}, seen: map[uint64]int{}, kinds: map[string]int{}}
+	c := &campaign{ctx: t.Context(), o: Options{Depth: 2, Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs}, seen: map[uint64]int{}, kinds: map[string]int{}}
 	c.report.Profiles = map[string]int{}
 	crash := func(level int) int {
 		c.run(task{w: w, pass: passes[level-1], level: level})
@@ -157,7 +157,7 @@ func TestEachPassCrashesMoreRecoveries(t *testing.T) {
 // TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one does.
 func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	plan := func(skip int) (all []string) {
-		c := &campaign{o: Options{Seed: 5, Length: 1, Skip: skip}}
+		c := &campaign{ctx: t.Context(), o: Options{Seed: 5, Length: 1, Skip: skip}}
 		for next := c.plan(); ; {
 			task, ok := next()
 			if !ok {

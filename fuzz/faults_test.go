@@ -23,7 +23,7 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 	}
 	for _, kind := range FaultKinds() {
 		t.Run(kind, func(t *testing.T) {
-			r, err := Faults(Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
+			r, err := Faults(t.Context(), Options{Seed: 2, Most: most, Thin: 12, Workers: runtime.GOMAXPROCS(0)}, kind)
 			require.NoError(t, err)
 			require.Empty(t, r.Failures)
 			require.GreaterOrEqual(t, r.Kinds[kind], most)
@@ -36,7 +36,7 @@ func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
 	w, err := ParseWorkload("empty put.0")
 	require.NoError(t, err)
 	for most, complete := range map[int]bool{1: false, 0: true} {
-		c := &faultCampaign{o: Options{Most: most}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+		c := &faultCampaign{ctx: t.Context(), o: Options{Most: most}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
 		c.report.Kinds = map[string]int{}
 		c.tasks = []faultTask{{w: w, kind: faultKind{"rename", crashfs.Fault{Kinds: crashfs.KindRename}}}}
 		c.work()
@@ -58,7 +58,7 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			w, err := ParseWorkload(text)
 			require.NoError(t, err)
-			c := &faultCampaign{o: Options{Seed: 1, Thin: 64}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c := &faultCampaign{ctx: t.Context(), o: Options{Seed: 1, Thin: 64}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
 			c.report.Kinds = map[string]int{}
 			for _, k := range faultKinds {
 				if k.name == "gate" {
@@ -86,7 +86,7 @@ func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
 			fired, err := r.faulty(crashfs.Fault{Do: crashfs.Gate, Kinds: crashfs.KindSyncs, N: n})
 			require.NoError(t, err)
 			require.True(t, fired, "no crash shows it")
-			c := &faultCampaign{o: Options{Seed: 1, Profiles: crashfs.None}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c := &faultCampaign{ctx: t.Context(), o: Options{Seed: 1, Profiles: crashfs.None}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
 			c.crash(r, "fault gate")
 			failed = len(c.report.Failures) > 0
 		}

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,8 +36,8 @@ type HistoriesReport struct {
 	Seconds   float64  `json:"seconds"`
 }
 
-// Histories records and judges. Every second history has a crash: by turns of the process and of the power.
-func Histories(o HistoriesOptions) HistoriesReport {
+// Histories records and judges, until ctx ends. Every second history has a crash: by turns of the process and of the power.
+func Histories(ctx context.Context, o HistoriesOptions) HistoriesReport {
 	if o.Clients == 0 {
 		o.Clients = 6
 	}
@@ -50,7 +51,7 @@ func Histories(o HistoriesOptions) HistoriesReport {
 	var done sync.WaitGroup
 	for range max(o.Workers, 1) {
 		done.Go(func() {
-			for n := next.Add(1); n <= int64(o.Count); n = next.Add(1) {
+			for n := next.Add(1); n <= int64(o.Count) && ctx.Err() == nil; n = next.Add(1) {
 				seed := o.Seed<<20 + uint64(n)
 				h, err := Record(seed, HistoryOptions{Clients: o.Clients, Ops: o.Ops, Keys: 10 + int(seed%7)*20, Crash: seed/4%2 == 1})
 				if err == nil {

@@ -13,7 +13,7 @@ func TestHistoriesAreThoseOfASerialStore(t *testing.T) {
 	if testing.Short() {
 		n = 30
 	}
-	r := Histories(HistoriesOptions{Seed: 1, Count: n})
+	r := Histories(t.Context(), HistoriesOptions{Seed: 1, Count: n})
 	require.Empty(t, r.Failures)
 	require.Equal(t, n, r.Histories)
 	require.Greater(t, r.Commits, n*150)

@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -209,8 +210,8 @@ type InterleaveReport struct {
 	Seconds  float64        `json:"seconds"`
 }
 
-// Interleave plays all pairs of roles, a role with itself included.
-func Interleave(o InterleaveOptions) InterleaveReport {
+// Interleave plays all pairs of roles, a role with itself included, until ctx ends.
+func Interleave(ctx context.Context, o InterleaveOptions) InterleaveReport {
 	began := time.Now()
 	r := InterleaveReport{Seed: o.Seed, Pairs: map[string]int{}, Failures: []string{}}
 	pairs := make(chan [2]string, len(roles)*len(roles))
@@ -225,7 +226,7 @@ func Interleave(o InterleaveOptions) InterleaveReport {
 	for range max(o.Workers, 1) {
 		done.Go(func() {
 			for pair := range pairs {
-				playPair(pair, o, func(line string) {
+				playPair(ctx, pair, o, func(line string) {
 					mu.Lock()
 					defer mu.Unlock()
 					r.Played++
@@ -246,13 +247,13 @@ func Interleave(o InterleaveOptions) InterleaveReport {
 	return r
 }
 
-// playPair plays one pair until all is played or something fails. tell gets the line of a failure, else "".
-func playPair(pair [2]string, o InterleaveOptions, tell func(failure string)) {
+// playPair plays one pair until all is played, something fails, or ctx ends. tell gets the line of a failure, else "".
+func playPair(ctx context.Context, pair [2]string, o InterleaveOptions, tell func(failure string)) {
 	rnd := rand.New(rand.NewPCG(o.Seed, mix(familyHash(pair[0])+2*familyHash(pair[1]))))
 	first := func() bool { return false }
 	either := func() bool { return rnd.Uint64()&1 == 0 }
 	var given []bool
-	for n := 0; ; n++ {
+	for n := 0; ctx.Err() == nil; n++ {
 		choose := first
 		if o.Sample > 0 {
 			if n == o.Sample {

@@ -14,7 +14,7 @@ func TestInterleavings(t *testing.T) {
 	if testing.Short() {
 		sample = 3
 	}
-	r := Interleave(InterleaveOptions{Sample: sample, Seed: 1, Workers: runtime.GOMAXPROCS(0)})
+	r := Interleave(t.Context(), InterleaveOptions{Sample: sample, Seed: 1, Workers: runtime.GOMAXPROCS(0)})
 	require.Empty(t, r.Failures)
 	require.Len(t, r.Pairs, len(roles)*(len(roles)+1)/2)
 	require.Equal(t, sample*len(r.Pairs), r.Played)

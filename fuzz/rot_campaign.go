@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -62,10 +63,10 @@ type ShapeFate struct {
 // rotBatch is how many cases a worker takes at once.
 const rotBatch = 512
 
-// Rots damages the specimens, one damage at a time. The report is the same each time, but for the seconds.
-func Rots(o RotOptions) (RotReport, error) {
+// Rots damages the specimens, one damage at a time, until ctx ends. The report is the same each time, but for the seconds.
+func Rots(ctx context.Context, o RotOptions) (RotReport, error) {
 	began := time.Now()
-	c := &rotCampaign{o: o, kinds: map[string]rotFailure{}, blind: map[string]map[int64]finding{}}
+	c := &rotCampaign{ctx: ctx, o: o, kinds: map[string]rotFailure{}, blind: map[string]map[int64]finding{}}
 	c.report = RotReport{Shapes: map[string]*ShapeFate{}, Failures: []string{}}
 	if o.Shapes == nil {
 		o.Shapes = Shapes()
@@ -90,7 +91,8 @@ func Rots(o RotOptions) (RotReport, error) {
 }
 
 type rotCampaign struct {
-	o RotOptions
+	ctx context.Context
+	o   RotOptions
 
 	mu     sync.Mutex // guards the fields below
 	report RotReport
@@ -145,7 +147,7 @@ func (c *rotCampaign) shape(s *Specimen) error {
 			return err
 		}
 		done.Go(func() {
-			for list := batch(); len(list) > 0; list = batch() {
+			for list := batch(); len(list) > 0 && c.ctx.Err() == nil; list = batch() {
 				c.run(s, fate, sound, list)
 			}
 		})

@@ -78,10 +78,10 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	if testing.Short() {
 		every = 307
 	}
-	r, err := Rots(RotOptions{Every: every, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)})
+	r, err := Rots(t.Context(), RotOptions{Every: every, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)})
 	require.NoError(t, err)
 	require.Empty(t, r.Failures)
-	more, err := Rots(RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)})
+	more, err := Rots(t.Context(), RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)})
 	require.NoError(t, err)
 	require.Empty(t, more.Failures)
 	for name, fate := range r.Shapes {
@@ -119,7 +119,7 @@ func TestLinesOfRotReplay(t *testing.T) {
 		_, err := ParseRot(line)
 		require.Error(t, err, line)
 	}
-	_, err := Rots(RotOptions{Hows: []string{"melt"}})
+	_, err := Rots(t.Context(), RotOptions{Hows: []string{"melt"}})
 	require.Error(t, err)
 	for _, line := range []string{
 		"oak app.ebb flip 1 1", "tree app.ebb-wal-000001 flip 1 1", "tree app.ebb flip -1 0", "tree app.ebb flip 1 8",

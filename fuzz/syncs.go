@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,8 +128,9 @@ type SyncReport struct {
 	Survived []string          `json:"survived"`
 }
 
-// Syncs makes each mistake with syncs at each site of a sync, and tells of each as it goes. It makes none if there are fewer than least sites.
-func Syncs(length, least int, tell func(line string)) (SyncReport, error) {
+// Syncs makes each mistake with syncs at each site of a sync, until ctx ends, and tells of each as it goes. It makes none if
+// there are fewer than least sites.
+func Syncs(ctx context.Context, length, least int, tell func(line string)) (SyncReport, error) {
 	report := SyncReport{Caught: map[string]string{}, Survived: []string{}}
 	sites, err := SyncSites()
 	if err != nil {
@@ -141,6 +143,9 @@ func Syncs(length, least int, tell func(line string)) (SyncReport, error) {
 	workloads := append(Specials(), Sequences(length)...)
 	for _, site := range report.Sites {
 		for _, mistake := range []string{"ignore", "swallow", "early"} {
+			if ctx.Err() != nil {
+				return report, nil
+			}
 			name := mistake + " " + site
 			if f := Notices(mistake, site, workloads); f != nil {
 				report.Caught[name] = f.Case.String()

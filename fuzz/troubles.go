@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -21,15 +22,15 @@ type FaultReport struct {
 	Seconds  float64        `json:"seconds"`
 }
 
-// Faults runs workloads with each fault at each call, once and for good, until the budget is used up, and crashes what
-// it left. kinds are some of FaultKinds; none means all.
-func Faults(o Options, kinds ...string) (FaultReport, error) {
+// Faults runs workloads with each fault at each call, once and for good, until the budget is used up or ctx ends, and
+// crashes what it left. kinds are some of FaultKinds; none means all.
+func Faults(ctx context.Context, o Options, kinds ...string) (FaultReport, error) {
 	for _, name := range kinds {
 		if !slices.Contains(FaultKinds(), name) {
 			return FaultReport{}, fmt.Errorf("fault %q is not known", name)
 		}
 	}
-	c := &faultCampaign{o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
+	c := &faultCampaign{ctx: ctx, o: o, began: time.Now(), groups: map[string]int{}, seen: map[uint64]struct{}{}}
 	c.report = FaultReport{Seed: o.Seed, Kinds: map[string]int{}, Failures: []string{}}
 	for _, w := range append(Sequences(max(o.Length, 1)), relaxedAndKilled()...) {
 		for _, k := range faultKinds {
@@ -77,21 +78,22 @@ type faultTask struct {
 }
 
 type faultCampaign struct {
+	ctx   context.Context
 	o     Options
 	began time.Time
 	tasks []faultTask
 
 	mu     sync.Mutex // guards the fields below
 	at     int
-	cut    bool // something was left out because time was up, or enough had been done
+	cut    bool // something was left out because time was up, ctx had ended, or enough had been done
 	report FaultReport
 	groups map[string]int // failures by what they say, numbers left out
 	seen   map[uint64]struct{}
 }
 
 func (c *faultCampaign) over() bool {
-	c.cut = c.cut || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget || c.o.Most > 0 && c.report.Runs >= c.o.Most ||
-		len(c.report.Failures) >= enoughFailures
+	c.cut = c.cut || c.ctx.Err() != nil || c.o.Budget > 0 && time.Since(c.began) > c.o.Budget ||
+		c.o.Most > 0 && c.report.Runs >= c.o.Most || len(c.report.Failures) >= enoughFailures
 	return c.cut
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 const hangs = 60 * time.Second
 
 // bitflip damages small stores, one damage at a time, and wants the right answer or an error with a place.
-func bitflip(args []string, stdout, stderr io.Writer) error {
+func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("bitflip", stderr)
 	var o fuzz.RotOptions
 	f.IntVar(&o.Bits, "bits", 8, "of each byte so many bits are turned, one at a time")
@@ -50,7 +51,7 @@ func bitflip(args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stderr, "HANGS %s\n", line)
 		os.Exit(1) // The goroutine cannot be ended.
 	}
-	r, err := fuzz.Rots(o)
+	r, err := fuzz.Rots(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -63,6 +64,8 @@ func bitflip(args []string, stdout, stderr io.Writer) error {
 	switch {
 	case r.Failed > 0:
 		return fmt.Errorf("%d failures", r.Failed)
+	case ctx.Err() != nil:
+		return errInterrupted
 	case r.Cases < *least:
 		return fmt.Errorf("%d cases, want at least %d", r.Cases, *least)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-func enumerate(args []string, stdout, stderr io.Writer) error {
+func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("enumerate", stderr)
 	var o fuzz.Options
 	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
@@ -38,7 +39,7 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 		o.Profiles |= p
 	}
 	o.Tick = ticks(stderr, fuzz.Report.String)
-	report := fuzz.Campaign(o)
+	report := fuzz.Campaign(ctx, o)
 	fmt.Fprintln(stderr, report)
 	for _, line := range report.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
@@ -51,6 +52,8 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(report.Failures) > 0:
 		return fmt.Errorf("%d failures", len(report.Failures))
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w; -skip %d goes on from there", errInterrupted, report.Skipped+report.Workloads)
 	case report.Distinct < *least:
 		return fmt.Errorf("%d distinct images, want at least %d", report.Distinct, *least)
 	case report.Crashed < *leastInner:
@@ -59,7 +62,7 @@ func enumerate(args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func replay(args []string, stdout, stderr io.Writer) error {
+func replay(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("replay", stderr)
 	if err := f.Parse(args); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,15 +12,15 @@ import (
 	"github.com/ebbkv/ebb/fuzz"
 )
 
-func faults(args []string, stdout, stderr io.Writer) error {
-	return faulty("faults", args, stdout, stderr, nil)
+func faults(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return faulty(ctx, "faults", args, stdout, stderr, nil)
 }
 
-func fsyncgate(args []string, stdout, stderr io.Writer) error {
-	return faulty("fsyncgate", args, stdout, stderr, []string{"gate"})
+func fsyncgate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return faulty(ctx, "fsyncgate", args, stdout, stderr, []string{"gate"})
 }
 
-func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string) error {
+func faulty(ctx context.Context, name string, args []string, stdout, stderr io.Writer, kinds []string) error {
 	f := flags(name, stderr)
 	var o fuzz.Options
 	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
@@ -40,7 +41,7 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 		kinds = strings.Split(chosen, ",")
 	}
 	o.TickFaults = ticks(stderr, fuzz.FaultReport.String)
-	r, err := fuzz.Faults(o, kinds...)
+	r, err := fuzz.Faults(ctx, o, kinds...)
 	if err != nil {
 		return err
 	}
@@ -56,13 +57,15 @@ func faulty(name string, args []string, stdout, stderr io.Writer, kinds []string
 	switch {
 	case len(r.Failures) > 0:
 		return fmt.Errorf("%d failures", len(r.Failures))
+	case ctx.Err() != nil:
+		return errInterrupted
 	case r.Runs < *least:
 		return fmt.Errorf("%d runs with a fault, want at least %d", r.Runs, *least)
 	}
 	return nil
 }
 
-func syncs(args []string, stdout, stderr io.Writer) error {
+func syncs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("syncs", stderr)
 	length := f.Int("len", 0, "operations of an enumerated sequence, at most, beside the special workloads")
 	least := f.Int("min", 0, "fail with fewer sites than this")
@@ -70,7 +73,7 @@ func syncs(args []string, stdout, stderr io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	r, err := fuzz.Syncs(*length, *least, func(line string) { fmt.Fprintln(stderr, line) })
+	r, err := fuzz.Syncs(ctx, *length, *least, func(line string) { fmt.Fprintln(stderr, line) })
 	if err != nil {
 		return err
 	}
@@ -79,8 +82,11 @@ func syncs(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Survived) > 0 {
+	switch {
+	case len(r.Survived) > 0:
 		return fmt.Errorf("no crash shows that these are wrong: %s", strings.Join(r.Survived, ", "))
+	case ctx.Err() != nil:
+		return errInterrupted
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 )
 
 // history records what many clients do to one store at a time, and judges it by commit numbers.
-func history(args []string, stdout, stderr io.Writer) error {
+func history(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("history", stderr)
 	var o fuzz.HistoriesOptions
 	f.Uint64Var(&o.Seed, "seed", 1, "of what the clients do")
@@ -30,7 +31,7 @@ func history(args []string, stdout, stderr io.Writer) error {
 	o.Tick = ticks(stderr, func(r fuzz.HistoriesReport) string {
 		return fmt.Sprintf("%d histories, %d failed", r.Histories, len(r.Failures))
 	})
-	r := fuzz.Histories(o)
+	r := fuzz.Histories(ctx, o)
 	fmt.Fprintf(stderr, "%.1fs %d histories of %d transactions, %d beside others; %d commits, %d crashes, %d failed\n",
 		r.Seconds, r.Histories, r.Events, r.Beside, r.Commits, r.Crashes, len(r.Failures))
 	for _, line := range r.Failures {
@@ -44,6 +45,8 @@ func history(args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(r.Failures) > 0:
 		return fmt.Errorf("%d failures", len(r.Failures))
+	case ctx.Err() != nil:
+		return errInterrupted
 	case r.Histories < o.Count:
 		return fmt.Errorf("%d histories, want %d", r.Histories, o.Count)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 )
 
 // interleave plays every order of two actors at a time.
-func interleave(args []string, stdout, stderr io.Writer) error {
+func interleave(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("interleave", stderr)
 	var o fuzz.InterleaveOptions
 	f.Uint64Var(&o.Seed, "seed", 1, "of a sample")
@@ -32,7 +33,7 @@ func interleave(args []string, stdout, stderr io.Writer) error {
 	o.Tick = ticks(stderr, func(r fuzz.InterleaveReport) string {
 		return fmt.Sprintf("%d played, %d failed", r.Played, len(r.Failures))
 	})
-	r := fuzz.Interleave(o)
+	r := fuzz.Interleave(ctx, o)
 	fmt.Fprintf(stderr, "%.1fs %d interleavings of %d pairs, %d failed\n", r.Seconds, r.Played, len(r.Pairs), len(r.Failures))
 	for _, line := range r.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
@@ -45,6 +46,8 @@ func interleave(args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(r.Failures) > 0:
 		return fmt.Errorf("%d failures", len(r.Failures))
+	case ctx.Err() != nil:
+		return errInterrupted
 	case r.Played < *least:
 		return fmt.Errorf("%d interleavings, want at least %d", r.Played, *least)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ const roundsPerStore = 10
 // kill runs real processes that write to a real store, kills them with SIGKILL at random moments, and holds what the
 // store has afterwards against what they acknowledged through a pipe. A killed process loses nothing that it had given
 // to the operating system: relaxed commits count too.
-func kill(args []string, stdout, stderr io.Writer) error {
+func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("kill", stderr)
 	n := f.Int("n", 20, "processes to kill")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
@@ -66,13 +67,13 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	r := &killReport{Seed: *seed, Failures: []string{}}
 	k := &killer{rnd: rand.New(rand.NewPCG(*seed, 1)), report: r, memory: *memory}
 	began := time.Now()
-	for i := 0; i < *n && len(r.Failures) == 0; i++ {
+	for i := 0; i < *n && len(r.Failures) == 0 && ctx.Err() == nil; i++ {
 		if i%roundsPerStore == 0 {
 			k.path = filepath.Join(root, fmt.Sprintf("store-%d.ebb", r.Stores))
 			k.model, k.purged = newKillModel(*seed+uint64(r.Stores)), 0
 			r.Stores++
 		}
-		if err := k.round(); err != nil {
+		if err := k.round(ctx); err != nil && !errors.Is(err, context.Canceled) { // A round cut short shows nothing.
 			r.Failures = append(r.Failures, fmt.Sprintf("kill %d, store %d, seed %d: %v", i, r.Stores-1, *seed, err))
 			r.KeptStore = k.path
 		}
@@ -88,6 +89,8 @@ func kill(args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(r.Failures) > 0:
 		return errors.New(strings.Join(r.Failures, "; "))
+	case err == nil && ctx.Err() != nil:
+		return errInterrupted
 	case err == nil && r.Commits < *least:
 		return fmt.Errorf("%d commits acknowledged, want at least %d", r.Commits, *least)
 	}
@@ -103,14 +106,15 @@ type killer struct {
 	memory bool       // children are not killed, but run out of memory
 }
 
-// round starts one child, kills it, and looks at the store.
-func (k *killer) round() error {
+// round starts one child, kills it, and looks at the store. Interrupted before that look, it
+// returns context.Canceled.
+func (k *killer) round(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	delay := time.Duration(k.rnd.Int64N(int64(250 * time.Millisecond)))
-	child := exec.Command(self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.model.seq, 10))
+	child := exec.CommandContext(ctx, self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.model.seq, 10))
 	child.Stderr = os.Stderr
 	var said head
 	if k.memory {
@@ -140,13 +144,8 @@ func (k *killer) round() error {
 		}
 	}
 	_ = child.Wait() // "signal: killed"
-	switch {
-	case k.memory:
-		if err := k.report.starved(child.ProcessState, said.String()); err != nil {
-			return err
-		}
-	case !killed || child.ProcessState.Exited():
-		return fmt.Errorf("child ended by itself: %v", child.ProcessState)
+	if err := k.end(ctx, child.ProcessState, killed, said.String()); err != nil {
+		return err
 	}
 	k.report.Kills++
 	k.report.Commits += heard.commits
@@ -163,4 +162,18 @@ func (k *killer) round() error {
 		k.report.Found++
 	}
 	return err
+}
+
+// end says what is wrong with the end that a child came to. It gives context.Canceled where we were interrupted: a terminal
+// interrupts the child too, which may die of it before we hear of ours.
+func (k *killer) end(ctx context.Context, state *os.ProcessState, killed bool, said string) error {
+	switch {
+	case ctx.Err() != nil || state.String() == "signal: interrupt":
+		return context.Canceled
+	case k.memory:
+		return k.report.starved(state, said)
+	case !killed || state.Exited():
+		return fmt.Errorf("child ended by itself: %v", state)
+	}
+	return nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
-// was acknowledged.
-func killChild(args []string, stdout, _ io.Writer) error {
+// was acknowledged. An interrupt from a terminal reaches it too; what comes of that is for its parent to say.
+func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) != 3 && len(args) != 5 {
 		return errors.New("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill and loopfs")
 	}

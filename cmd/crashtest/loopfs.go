@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -42,7 +41,7 @@ const loopStore = "store.ebb"
 // loopfs lets a real process write to a store on a real ext4, copies the disk below it at random instants, and holds the
 // store on each copy against what the process had been told by then. What the page cache owed the disk is lost: only
 // durable commits, and all before them, must be there.
-func loopfs(args []string, stdout, stderr io.Writer) (err error) {
+func loopfs(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	f := flags("loopfs", stderr)
 	n := f.Int("n", 50, "images")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
@@ -62,8 +61,6 @@ func loopfs(args []string, stdout, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // What is mounted is unmounted.
-	defer stop()
 	r := &loopReport{Seed: *seed, Mounts: map[string]int{}, Failures: []string{}}
 	began := time.Now()
 	if r.Reason, err = tryLoops(root); r.Reason != "" {
@@ -123,7 +120,7 @@ func (l *looper) disk(ctx context.Context) (err error) {
 		select {
 		case <-time.After(time.Duration(l.rnd.Int64N(int64(250 * time.Millisecond)))):
 		case <-ctx.Done():
-			return ctx.Err()
+			return errInterrupted // What is mounted is unmounted.
 		}
 		c := loopCase{image: filepath.Join(l.root, fmt.Sprintf("image-%d.img", r.Images)), seed: seed}
 		if p, err = c.take(d, w); err != nil {

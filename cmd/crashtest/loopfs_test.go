@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -31,6 +32,20 @@ func TestImagesOfADiskLoseNothing(t *testing.T) {
 	require.False(t, r.Skipped)
 	require.NotZero(t, r.Durable)
 	require.Equal(t, []string{}, r.Failures)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
+	needLoops(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	dir := t.TempDir()
+	status, out, text := tryUntil(ctx, "loopfs", "-json", "-dir", dir)
+	require.Equal(t, 1, status)
+	require.True(t, json.Valid([]byte(out)), out)
+	require.Contains(t, text, "loopfs: interrupted")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)

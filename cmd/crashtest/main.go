@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 )
 
@@ -27,8 +30,8 @@ const usage = `usage: crashtest MODE [flags]
   loopfs      write to a store on a real ext4, copy the disk below it at random instants, mount each copy, look at what is
               left. Judges a LINE again. Needs Linux and root; says that it is skipped elsewhere
 
-Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. MODE -h
-lists its flags.
+Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. Interrupted, it
+reports what it has done so far, and that is status 1 too. MODE -h lists its flags.
 
 A line is a workload, what was wrong with the disk (or nothing), and crashes: each but the first is one in the recovery
 from the one before.
@@ -36,7 +39,7 @@ from the one before.
 
 type mode struct {
 	name string
-	run  func(args []string, stdout, stderr io.Writer) error
+	run  func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 var modes = []mode{
@@ -55,17 +58,23 @@ var modes = []mode{
 
 func main() {
 	debug.SetGCPercent(400) // Images are garbage soon; memory is there.
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	// The first interrupt lets a mode end with its report; stop gives the second one its usual force.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
+// errInterrupted ends a mode that was interrupted. It has reported what it did, but that is less than it was asked for.
+var errInterrupted = errors.New("interrupted")
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" || args[0] == "help" {
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
 	for _, m := range modes {
 		if m.name == args[0] {
-			err := m.run(args[1:], stdout, stderr)
+			err := m.run(ctx, args[1:], stdout, stderr)
 			if err == nil || err == flag.ErrHelp {
 				return 0
 			}

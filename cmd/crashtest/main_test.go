@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,22 +16,23 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestMain lets the test binary be the child that kill and loopfs start.
+// TestMain lets the test binary be the command: kill and loopfs start it as their child, and a test interrupts it.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "kill-child" {
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	if len(os.Args) > 1 && slices.ContainsFunc(modes, func(m mode) bool { return m.name == os.Args[1] }) {
+		main()
 	}
-	// Who has listened for signals once has the runtime's goroutine for it for good: loopfs leaks none.
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, os.Interrupt)
-	signal.Stop(c)
 	leak.Main(m)
 }
 
 // try runs the command as a user does.
 func try(args ...string) (status int, stdout, stderr string) {
+	return tryUntil(context.Background(), args...)
+}
+
+// tryUntil is try with an interrupt when ctx ends.
+func tryUntil(ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = run(args, &out, &errs)
+	status = run(ctx, args, &out, &errs)
 	return status, out.String(), errs.String()
 }
 
@@ -110,6 +112,27 @@ func TestEveryLongModeTicks(t *testing.T) {
 		require.True(t, more && tick != "", text)
 		require.Greater(t, strings.Count(text, " failed\n")+strings.Count(text, " failures\n"), 1, text)
 	}
+}
+
+// TestInterruptedModesReport: a mode that was interrupted reports what it has done, leaves no file behind, and is no success.
+func TestInterruptedModesReport(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"enumerate", "-skip", "7"}, {"fsyncgate"}, {"faults"}, {"syncs"}, {"bitflip"}, {"interleave"}, {"history"}, {"kill", "-dir", dir},
+	} {
+		status, out, text := tryUntil(ctx, append(args, "-json")...)
+		require.Equal(t, 1, status, args)
+		require.True(t, json.Valid([]byte(out)), out)
+		require.Contains(t, text, "crashtest "+args[0]+": interrupted", args)
+		if args[0] == "enumerate" {
+			require.Contains(t, text, "-skip 7 ")
+		}
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestReplayTellsWhatIsWrong(t *testing.T) {
