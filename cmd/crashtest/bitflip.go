@@ -17,6 +17,9 @@ import (
 // hangs is how long a single damaged store may take before it counts as a hang. It is no measure of speed.
 const hangs = 60 * time.Second
 
+// damages are the kinds of damage that bitflip does.
+var damages = []string{"flip", "cut", "grow", "page", "old", "mix"}
+
 // bitflip damages small stores, one damage at a time, and wants the right answer or an error with a place.
 func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("bitflip", stderr)
@@ -26,10 +29,10 @@ func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	f.Int64Var(&o.Deep, "deep", 8, "one flip in so many is followed by a commit, a close and another open")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
 	shapes := f.String("shapes", "", "some of "+strings.Join(fuzz.Shapes(), ",")+"; default all")
-	hows := f.String("damage", "", "some of flip,cut,grow,page,old,mix; default all")
+	hows := f.String("damage", "", "some of "+strings.Join(damages, ",")+"; default all")
 	least := f.Int("min", 0, "fail with fewer cases than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, aLine, "bits", "every", "deep", "workers"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
@@ -39,11 +42,15 @@ func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		}
 		return err
 	}
-	if *shapes != "" {
-		o.Shapes = strings.Split(*shapes, ",")
+	if o.Bits > 8 {
+		return usagef("-bits is %d, want at most 8", o.Bits)
 	}
-	if *hows != "" {
-		o.Hows = strings.Split(*hows, ",")
+	var err error
+	if o.Shapes, err = choose("shapes", *shapes, fuzz.Shapes()); err != nil {
+		return err
+	}
+	if o.Hows, err = choose("damage", *hows, damages); err != nil {
+		return err
 	}
 	o.Tick = ticks(stderr, func(r fuzz.RotReport) string { return fmt.Sprintf("%d damaged, %d failed", r.Cases, r.Failed) })
 	o.LateAfter = hangs

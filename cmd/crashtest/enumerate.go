@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -28,13 +27,16 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	leastInner := f.Int("min-recoveries", 0, "fail with fewer crashes within recoveries than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	profiles := f.String("profiles", "", "some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 0, "depth", "len", "workers"); err != nil {
 		return err
 	}
+	if o.Depth > 3 {
+		return usagef("-depth is %d, want at most 3", o.Depth)
+	}
 	for name := range strings.SplitSeq(*profiles, ",") {
-		p, ok := crashfs.ParseProfile(name)
+		p, ok := crashfs.ParseProfile(strings.TrimSpace(name))
 		if !ok && name != "" {
-			return fmt.Errorf("profile %q is not known", name)
+			return usagef("-profiles: %q is not known", name)
 		}
 		o.Profiles |= p
 	}
@@ -64,11 +66,11 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 
 func replay(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("replay", stderr)
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 1); err != nil {
 		return err
 	}
-	if f.NArg() != 1 {
-		return errors.New("want one line, in quotes")
+	if f.NArg() == 0 {
+		return usagef("want one line, in quotes")
 	}
 	c, err := fuzz.ParseCase(f.Arg(0))
 	if err != nil {

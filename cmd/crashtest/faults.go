@@ -34,11 +34,14 @@ func faulty(ctx context.Context, name string, args []string, stdout, stderr io.W
 	if kinds == nil {
 		f.StringVar(&chosen, "kinds", "", "some of "+strings.Join(fuzz.FaultKinds(), ",")+"; default all")
 	}
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 0, "len", "workers"); err != nil {
 		return err
 	}
-	if chosen != "" {
-		kinds = strings.Split(chosen, ",")
+	if kinds == nil {
+		var err error
+		if kinds, err = choose("kinds", chosen, fuzz.FaultKinds()); err != nil {
+			return err
+		}
 	}
 	o.TickFaults = ticks(stderr, fuzz.FaultReport.String)
 	r, err := fuzz.Faults(ctx, o, kinds...)
@@ -70,7 +73,7 @@ func syncs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	length := f.Int("len", 0, "operations of an enumerated sequence, at most, beside the special workloads")
 	least := f.Int("min", 0, "fail with fewer sites than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 0); err != nil {
 		return err
 	}
 	r, err := fuzz.Syncs(ctx, *length, *least, func(line string) { fmt.Fprintln(stderr, line) })

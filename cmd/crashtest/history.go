@@ -22,7 +22,7 @@ func history(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "histories at a time")
 	f.StringVar(&o.Keep, "keep", "", "directory for histories that fail")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 1, "n", "clients", "ops", "workers"); err != nil {
 		return err
 	}
 	if f.NArg() == 1 {

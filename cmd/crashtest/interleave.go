@@ -20,7 +20,7 @@ func interleave(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines, each with two actors")
 	least := f.Int("min", 0, "fail with fewer interleavings than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, aLine, "workers"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {

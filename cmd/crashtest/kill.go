@@ -51,11 +51,8 @@ func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	memory := f.Bool("memory", false, "let the processes run out of memory instead (Linux)")
 	least := f.Uint64("min", 1, "fail with fewer acknowledged commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, 0, "n"); err != nil {
 		return err
-	}
-	if *n <= 0 {
-		return errors.New("-n must be positive")
 	}
 	if *memory && !starves {
 		return fmt.Errorf("-memory: %w", errors.ErrUnsupported)

@@ -17,7 +17,7 @@ import (
 // was acknowledged. An interrupt from a terminal reaches it too; what comes of that is for its parent to say.
 func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) != 3 && len(args) != 5 {
-		return errors.New("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill and loopfs")
+		return usagef("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill and loopfs")
 	}
 	seed, err1 := strconv.ParseUint(args[1], 10, 64)
 	seq, err2 := strconv.ParseUint(args[2], 10, 64)

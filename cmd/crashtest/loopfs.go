@@ -48,14 +48,11 @@ func loopfs(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 	dir := f.String("dir", "", "directory for the disks and images; default: a temporary one")
 	least := f.Uint64("min", 1, "fail with fewer acknowledged durable commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	if err := parseFlags(f, args, aLine, "n"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
 		return judgeImage(strings.Join(f.Args(), " "), stdout)
-	}
-	if *n <= 0 {
-		return errors.New("-n must be positive")
 	}
 	root, err := os.MkdirTemp(*dir, "ebb-loopfs-")
 	if err != nil {

@@ -30,8 +30,8 @@ const usage = `usage: crashtest MODE [flags]
   loopfs      write to a store on a real ext4, copy the disk below it at random instants, mount each copy, look at what is
               left. Judges a LINE again. Needs Linux and root; says that it is skipped elsewhere
 
-Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed. Interrupted, it
-reports what it has done so far, and that is status 1 too. MODE -h lists its flags.
+Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed, 2 if it was
+called wrongly. Interrupted, it reports what it has done so far, and that is status 1 too. MODE -h lists its flags.
 
 A line is a workload, what was wrong with the disk (or nothing), and crashes: each but the first is one in the recovery
 from the one before.
@@ -75,20 +75,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	for _, m := range modes {
 		if m.name == args[0] {
 			err := m.run(ctx, args[1:], stdout, stderr)
-			if err == nil || err == flag.ErrHelp {
+			if err == nil || errors.Is(err, flag.ErrHelp) {
 				return 0
 			}
 			fmt.Fprintf(stderr, "crashtest %s: %v\n", m.name, err)
+			if errors.As(err, new(usageError)) {
+				return 2
+			}
 			return 1
 		}
 	}
 	fmt.Fprintf(stderr, "crashtest: unknown mode %q\n\n%s", args[0], usage)
 	return 2
-}
-
-// flags makes the flag set of a mode.
-func flags(name string, stderr io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet("crashtest "+name, flag.ContinueOnError)
-	f.SetOutput(stderr)
-	return f
 }

@@ -86,11 +86,6 @@ func TestTooFewCasesFail(t *testing.T) {
 		require.Equal(t, 1, status)
 		require.Contains(t, text, "runs with a fault, want at least 1000000")
 	}
-	status, _, _ = try("enumerate", "-profiles", "kill,maim")
-	require.Equal(t, 1, status)
-	status, _, text = try("faults", "-kinds", "read,raed", "-budget", "10ms")
-	require.Equal(t, 1, status)
-	require.Contains(t, text, `"raed" is not known`)
 }
 
 // TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an hour away.
@@ -169,8 +164,6 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	status, _, text = try("kill", "-n", "1", "-min", "1000000000", "-dir", t.TempDir())
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "commits acknowledged, want at least 1000000000")
-	status, _, _ = try("kill", "-n", "0")
-	require.NotZero(t, status)
 }
 
 // TestKillModelJudgesExpiries holds stores that are wrong in one respect against the model of the parent.
