@@ -22,7 +22,7 @@ var damages = []string{"flip", "cut", "grow", "page", "old", "mix"}
 
 // bitflip damages small stores, one damage at a time, and wants the right answer or an error with a place.
 func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("bitflip", stderr)
+	f := flags("bitflip [flags]", "bitflip LINE")
 	var o fuzz.RotOptions
 	f.IntVar(&o.Bits, "bits", 8, "of each byte so many bits are turned, one at a time")
 	f.Int64Var(&o.Every, "every", 1, "of bytes and lengths take only every so-many-th")
@@ -32,7 +32,7 @@ func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	hows := f.String("damage", "", "some of "+strings.Join(damages, ",")+"; default all")
 	least := f.Int("min", 0, "fail with fewer cases than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, aLine, "bits", "every", "deep", "workers"); err != nil {
+	if err := parseFlags(f, args, stdout, aLine, "bits", "every", "deep", "workers"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("enumerate", stderr)
+	f := flags("enumerate [flags]")
 	var o fuzz.Options
 	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
@@ -27,7 +27,7 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	leastInner := f.Int("min-recoveries", 0, "fail with fewer crashes within recoveries than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	profiles := f.String("profiles", "", "some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all")
-	if err := parseFlags(f, args, 0, "depth", "len", "workers"); err != nil {
+	if err := parseFlags(f, args, stdout, 0, "depth", "len", "workers"); err != nil {
 		return err
 	}
 	if o.Depth > 3 {
@@ -64,9 +64,9 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return nil
 }
 
-func replay(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("replay", stderr)
-	if err := parseFlags(f, args, 1); err != nil {
+func replay(_ context.Context, args []string, stdout, _ io.Writer) error {
+	f := flags("replay 'LINE'")
+	if err := parseFlags(f, args, stdout, 1); err != nil {
 		return err
 	}
 	if f.NArg() == 0 {

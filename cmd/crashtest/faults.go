@@ -21,7 +21,7 @@ func fsyncgate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 }
 
 func faulty(ctx context.Context, name string, args []string, stdout, stderr io.Writer, kinds []string) error {
-	f := flags(name, stderr)
+	f := flags(name + " [flags]")
 	var o fuzz.Options
 	f.Uint64Var(&o.Seed, "seed", 1, "of all random choices")
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
@@ -34,7 +34,7 @@ func faulty(ctx context.Context, name string, args []string, stdout, stderr io.W
 	if kinds == nil {
 		f.StringVar(&chosen, "kinds", "", "some of "+strings.Join(fuzz.FaultKinds(), ",")+"; default all")
 	}
-	if err := parseFlags(f, args, 0, "len", "workers"); err != nil {
+	if err := parseFlags(f, args, stdout, 0, "len", "workers"); err != nil {
 		return err
 	}
 	if kinds == nil {
@@ -69,11 +69,11 @@ func faulty(ctx context.Context, name string, args []string, stdout, stderr io.W
 }
 
 func syncs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("syncs", stderr)
+	f := flags("syncs [flags]")
 	length := f.Int("len", 0, "operations of an enumerated sequence, at most, beside the special workloads")
 	least := f.Int("min", 0, "fail with fewer sites than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, 0); err != nil {
+	if err := parseFlags(f, args, stdout, 0); err != nil {
 		return err
 	}
 	r, err := fuzz.Syncs(ctx, *length, *least, func(line string) { fmt.Fprintln(stderr, line) })

@@ -16,22 +16,30 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// flags makes the flag set of a mode.
-func flags(name string, stderr io.Writer) *flag.FlagSet {
-	f := flag.NewFlagSet("crashtest "+name, flag.ContinueOnError)
-	f.SetOutput(stderr)
+// flags makes the flag set of a mode. calls are the ways to call it, as its help shows them.
+func flags(calls ...string) *flag.FlagSet {
+	f := flag.NewFlagSet("", flag.ContinueOnError)
+	f.Usage = func() {
+		for _, call := range calls {
+			fmt.Fprintf(f.Output(), "usage: crashtest %s\n", call)
+		}
+		f.PrintDefaults()
+	}
 	return f
 }
 
 // aLine is how many words may follow where a LINE is judged again: it may come without quotes.
 const aLine = math.MaxInt
 
-// parseFlags reads the flags of a mode, and refuses what the mode would ignore or take for something else: more than so many words
+// parseFlags reads the flags of a mode, or prints its help. It refuses what the mode would ignore or take for something else: more than so many words
 // behind the flags, flags beside words, numbers below 0, and below 1 those that are named.
-func parseFlags(f *flag.FlagSet, args []string, words int, positive ...string) error {
+func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, words int, positive ...string) error {
+	f.SetOutput(io.Discard) // An error is told once, by run, and without all flags.
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		f.SetOutput(stdout)
+		f.Usage()
 		return err
 	case err != nil:
 		return usageError{err}

@@ -13,7 +13,7 @@ import (
 
 // history records what many clients do to one store at a time, and judges it by commit numbers.
 func history(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("history", stderr)
+	f := flags("history [flags]", "history FILE")
 	var o fuzz.HistoriesOptions
 	f.Uint64Var(&o.Seed, "seed", 1, "of what the clients do")
 	f.IntVar(&o.Count, "n", 300, "histories")
@@ -22,7 +22,7 @@ func history(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "histories at a time")
 	f.StringVar(&o.Keep, "keep", "", "directory for histories that fail")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, 1, "n", "clients", "ops", "workers"); err != nil {
+	if err := parseFlags(f, args, stdout, 1, "n", "clients", "ops", "workers"); err != nil {
 		return err
 	}
 	if f.NArg() == 1 {

@@ -13,14 +13,14 @@ import (
 
 // interleave plays every order of two actors at a time.
 func interleave(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("interleave", stderr)
+	f := flags("interleave [flags]", "interleave LINE")
 	var o fuzz.InterleaveOptions
 	f.Uint64Var(&o.Seed, "seed", 1, "of a sample")
 	f.IntVar(&o.Sample, "sample", 0, "of each pair so many; 0: all")
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines, each with two actors")
 	least := f.Int("min", 0, "fail with fewer interleavings than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, aLine, "workers"); err != nil {
+	if err := parseFlags(f, args, stdout, aLine, "workers"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {

@@ -44,14 +44,14 @@ const roundsPerStore = 10
 // store has afterwards against what they acknowledged through a pipe. A killed process loses nothing that it had given
 // to the operating system: relaxed commits count too.
 func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flags("kill", stderr)
+	f := flags("kill [flags]")
 	n := f.Int("n", 20, "processes to kill")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
 	dir := f.String("dir", "", "directory for the stores; default: a temporary one")
 	memory := f.Bool("memory", false, "let the processes run out of memory instead (Linux)")
 	least := f.Uint64("min", 1, "fail with fewer acknowledged commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, 0, "n"); err != nil {
+	if err := parseFlags(f, args, stdout, 0, "n"); err != nil {
 		return err
 	}
 	if *memory && !starves {

@@ -42,13 +42,13 @@ const loopStore = "store.ebb"
 // store on each copy against what the process had been told by then. What the page cache owed the disk is lost: only
 // durable commits, and all before them, must be there.
 func loopfs(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	f := flags("loopfs", stderr)
+	f := flags("loopfs [flags]", "loopfs LINE")
 	n := f.Int("n", 50, "images")
 	seed := f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's")
 	dir := f.String("dir", "", "directory for the disks and images; default: a temporary one")
 	least := f.Uint64("min", 1, "fail with fewer acknowledged durable commits than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := parseFlags(f, args, aLine, "n"); err != nil {
+	if err := parseFlags(f, args, stdout, aLine, "n"); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {

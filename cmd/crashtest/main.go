@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 )
 
 const usage = `usage: crashtest MODE [flags]
@@ -68,9 +69,13 @@ func main() {
 var errInterrupted = errors.New("interrupted")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" || args[0] == "help" {
+	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
 		return 2
+	}
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
+		fmt.Fprint(stdout, usage)
+		return 0
 	}
 	for _, m := range modes {
 		if m.name == args[0] {
@@ -80,6 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			}
 			fmt.Fprintf(stderr, "crashtest %s: %v\n", m.name, err)
 			if errors.As(err, new(usageError)) {
+				fmt.Fprintf(stderr, "See crashtest %s -h.\n", m.name)
 				return 2
 			}
 			return 1

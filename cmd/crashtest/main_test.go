@@ -37,20 +37,33 @@ func tryUntil(ctx context.Context, args ...string) (status int, stdout, stderr s
 }
 
 func TestUsageNamesEveryMode(t *testing.T) {
-	status, _, text := try("-h")
-	require.Equal(t, 2, status)
+	status, text, errs := try("-h")
+	require.Zero(t, status)
+	require.Empty(t, errs)
+	for _, help := range []string{"help", "-help", "--help"} {
+		status, out, _ := try(help)
+		require.Zero(t, status)
+		require.Equal(t, text, out)
+	}
 	for _, m := range modes {
 		if m.name == "kill-child" {
 			continue
 		}
 		require.Contains(t, text, "\n  "+m.name+" ")
-		status, _, help := try(m.name, "-h")
+		status, help, errs := try(m.name, "-h")
 		require.Zero(t, status)
-		require.NotEmpty(t, help)
+		require.Empty(t, errs)
+		require.Contains(t, help, "usage: crashtest "+m.name+" ")
 	}
-	status, _, text = try("dance")
-	require.Equal(t, 2, status)
-	require.Contains(t, text, "dance")
+	_, help, _ := try("replay", "-h")
+	require.Equal(t, "usage: crashtest replay 'LINE'\n", help)
+	for _, wrong := range [][]string{{"dance"}, {}} {
+		status, out, errs := try(wrong...)
+		require.Equal(t, 2, status)
+		require.Empty(t, out)
+		require.Contains(t, errs, strings.Join(wrong, ""))
+		require.Contains(t, errs, text)
+	}
 }
 
 func TestEnumerateReportsAsJSON(t *testing.T) {
