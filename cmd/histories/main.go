@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -28,14 +29,29 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("histories", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // An error is told once, and help goes to stdout.
 	n := f.Int("n", 100, "histories")
 	seed := f.Uint64("seed", 1, "of what the clients do")
 	clients := f.Int("clients", 4, "of each history")
 	ops := f.Int("ops", 120, "of each history")
-	limit := f.Duration("limit", 20*time.Second, "time for the checker to look for an order of one history")
+	limit := f.Duration("limit", 20*time.Second, "time for the checker to look for an order of one history; 0: as long as it takes")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	if err := f.Parse(args); err != nil {
+	err := f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		f.SetOutput(stdout)
+		f.Usage()
+		return 0
+	case err != nil:
+	case f.NArg() > 0:
+		err = fmt.Errorf("what is %q? Everything is a flag", f.Arg(0))
+	case *n < 1 || *clients < 1 || *ops < 1:
+		err = errors.New("-n, -clients and -ops must be at least 1") // A run of nothing would pass.
+	case *limit < 0:
+		err = errors.New("-limit must not be negative")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "histories: %v\nSee histories -h.\n", err)
 		return 2
 	}
 	r := report{Seed: *seed, Failures: []string{}}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,21 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 	require.Equal(t, 20, r.Histories)
 	require.Equal(t, 10, r.Crashes)
 	require.Greater(t, r.Transactions, 1000)
-	require.Equal(t, 2, run([]string{"-x"}, &out, &errs))
+}
+
+func TestNonsenseIsRefused(t *testing.T) {
+	for line, want := range map[string]string{
+		"-x": "not defined: -x", "-n 0": "-n, ", "-clients 0": "-clients", "-ops -1": "-ops", "-limit -1s": "-limit", "5": `what is "5"?`, "-n 3 5": `what is "5"?`,
+	} {
+		var out, errs bytes.Buffer
+		require.Equal(t, 2, run(strings.Fields(line), &out, &errs), line)
+		require.Empty(t, out.String(), line)
+		require.Contains(t, errs.String(), want)
+	}
+	var out, errs bytes.Buffer
+	require.Zero(t, run([]string{"-h"}, &out, &errs))
+	require.Contains(t, out.String(), "-clients")
+	require.Empty(t, errs.String())
 }
 
 // TestCheckerSeesWrongHistories breaks a history in the ways that a store could.
