@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/wal"
 )
 
@@ -41,6 +42,7 @@ func closing(t *testing.T, disk *crashfs.Disk, spare bool) (*Store, []string) {
 // TestCloseNeedsNoSegment: the log that ends with a session goes on in no other one. A disk without room for a segment does not keep the last
 // checkpoint from being written.
 func TestCloseNeedsNoSegment(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	s, want := closing(t, disk, false)
 	disk.SetCapacity(disk.Used())
@@ -68,6 +70,7 @@ func requireRow(t *testing.T, s *Store, key string) {
 // TestCrashesOfAClose: at every moment, and again while the store is opened after that. Where the newest meta page may be in the page cache alone, recovery starts from the
 // one before: the log says that it is whole as far as that page knows, although no segment comes after it.
 func TestCrashesOfAClose(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
 		s, want := closing(t, disk, spare)
@@ -108,6 +111,7 @@ func TestCrashesOfAClose(t *testing.T) {
 
 // TestTornTailOfAClosedLog: the clean meta page knows where the log had ended, so that one which has lost its end is not taken for whole.
 func TestTornTailOfAClosedLog(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
 		s, want := closing(t, disk, spare)

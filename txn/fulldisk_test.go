@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // openStillFull opens what a killed process leaves of a store on a full disk, which is full still.
@@ -52,6 +53,7 @@ func fullOptions(disk *crashfs.Disk) Options {
 
 // TestLeavesOfTheLogOnADiskThatIsStillFull: the next open copies them, and room for that is kept.
 func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := fullOptions(disk)
 	s := openTest(t, "/a.ebb", o)
@@ -68,6 +70,7 @@ func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
 
 // TestHolesBetweenNamedValuesOnADiskThatIsStillFull: pages that the log names lie close together, and what replay finds free between them are holes.
 func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := fullOptions(disk)
 	s := openTest(t, "/a.ebb", o)
@@ -103,6 +106,7 @@ func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
 
 // TestRowsInOrderOnADiskThatIsStillFull: replay makes leaves of them, which takes no more pages than to put them one by one, whatever comes between; or else it does put them one by one.
 func TestRowsInOrderOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, odd := range []string{"none", "large", "twice", "deleted"} {
 		t.Run(odd, func(t *testing.T) {
 			disk := crashfs.New(crashfs.Options{})
@@ -134,6 +138,7 @@ func TestRowsInOrderOnADiskThatIsStillFull(t *testing.T) {
 
 // TestOverwrittenValueOnADiskThatIsStillFull: it takes the room of two, and so does its replay.
 func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, d := range []Durability{Sync, NoSync} {
 		for _, more := range []int{-1, 0, 1 << 20} {
 			disk := crashfs.New(crashfs.Options{})
