@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,7 +20,15 @@ import (
 // Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a missing file with
 // ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion; ErrCorrupt; ErrNoSpace; or what the
 // machine said. Nothing is left behind by an Open that failed.
-func Open(path string, opts *Options) (*DB, error) { return OpenFS(vfs.OS, path, opts, Tuning{}) }
+func Open(path string, opts *Options) (*DB, error) {
+	at := path
+	if path != "" {
+		if abs, err := filepath.Abs(path); err == nil { // The process may change its directory.
+			at = abs
+		}
+	}
+	return open(vfs.OS, at, path, opts, Tuning{})
+}
 
 // OpenMemory opens a new store that lives in memory and ends with Close. It is the same engine on another file system.
 func OpenMemory(opts *Options) (*DB, error) {
@@ -29,6 +38,11 @@ func OpenMemory(opts *Options) (*DB, error) {
 // OpenFS is Open on another file system. It is for the tools and tests of this repository: the file system is of an
 // internal type.
 func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
+	return open(fs, path, path, opts, tune)
+}
+
+// open opens the store at path, which the user has given as shown.
+func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -41,11 +55,11 @@ func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
 	}
 	store, err := txn.Open(path, o.below(fs, tune))
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, fromBelow(err))
+		return nil, fmt.Errorf("open %s: %w", shown, fromBelow(err))
 	}
 	db := newDB(store, o, tune)
 	if err := db.guarded(db.begin0); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, fromBelow(errors.Join(err, store.Close())))
+		return nil, fmt.Errorf("open %s: %w", shown, fromBelow(errors.Join(err, store.Close())))
 	}
 	db.logRecovery()
 	db.auto.start()

@@ -251,7 +251,7 @@ func (s *Store) spaceError(err error) error {
 		s.wantRoom.Store(s.o.MaxBytes > 0)
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
-	if corrupt(err) || errors.Is(err, pager.ErrRead) {
+	if corrupt(err) || errors.Is(err, pager.ErrRead) || errors.Is(err, vfs.ErrNoFiles) {
 		return err
 	}
 	return s.poison(err)

@@ -239,6 +239,9 @@ func (s *Store) startLog() error {
 		if isNoSpace(err) {
 			return s.spaceError(err)
 		}
+		if errors.Is(err, vfs.ErrNoFiles) {
+			return err
+		}
 		return s.poison(err)
 	}
 	m := s.pg.LastMeta()

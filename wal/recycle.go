@@ -111,13 +111,16 @@ func (l *Log) prepare(most int64) error {
 		l.free[n-1] = nil
 		l.free = l.free[:n-1]
 		if err = l.recycle(seg, number); err != nil {
-			l.free = append(l.free, seg) // for Close
+			l.free = append(l.free, seg) // for Close, or the next try
+		}
+		if errors.Is(err, vfs.ErrNoFiles) {
+			return err
 		}
 	case most > 0 && l.Bytes()+room > most:
 		return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
 	default:
 		seg, err = l.newSegment(number, room, 0)
-		if errors.Is(err, vfs.ErrNoSpace) {
+		if errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, vfs.ErrNoFiles) {
 			return err
 		}
 	}
@@ -264,10 +267,10 @@ func (l *Log) recycle(seg *segment, number uint64) error {
 	if err := l.opts.FS.Rename(seg.name, name); err != nil {
 		return fmt.Errorf("rename recycled log segment: %w", err)
 	}
+	seg.segmentHeader, seg.name = h, name
 	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
 		return fmt.Errorf("sync directory of recycled log segment %s: %w", name, err)
 	}
-	seg.segmentHeader, seg.name = h, name
 	return nil
 }
 
@@ -324,7 +327,12 @@ func (l *Log) retire(dead []*segment) error {
 	l.mu.Unlock()
 	if !ready && !lowest.short() {
 		if err := l.recycle(lowest, number); err != nil {
-			l.free = append(l.free, dead...) // for Close
+			l.free = append(l.free, dead...)    // for Close
+			if errors.Is(err, vfs.ErrNoFiles) { // The header is synced: it is retired. Prepare renames it again.
+				last := len(l.free) - len(dead)
+				l.free[last], l.free[len(l.free)-1] = l.free[len(l.free)-1], l.free[last]
+				return nil
+			}
 			return err
 		}
 		l.mu.Lock()

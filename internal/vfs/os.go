@@ -47,7 +47,7 @@ type osFile struct {
 	block     int // set by blockOnce
 
 	lockMu sync.Mutex
-	locked bool // guarded by lockMu; only Windows must know it
+	locked bool // guarded by lockMu
 }
 
 func checkPath(name string) error {
@@ -63,10 +63,18 @@ type noSpaceError struct{ error }
 func (e noSpaceError) Unwrap() error        { return e.error }
 func (e noSpaceError) Is(target error) bool { return target == ErrNoSpace }
 
+type noFilesError struct{ error }
+
+func (e noFilesError) Unwrap() error        { return e.error }
+func (e noFilesError) Is(target error) bool { return target == ErrNoFiles }
+
 // osError marks errors that mean a full disk or a used up quota.
 func osError(err error) error {
 	if err != nil && isNoSpace(err) {
 		return noSpaceError{err}
+	}
+	if err != nil && isNoFiles(err) {
+		return noFilesError{err}
 	}
 	return err
 }
@@ -253,7 +261,18 @@ func (f *osFile) CacheAhead(off, n int64) { cacheAhead(f.f, off, n) }
 
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }
-func (f *osFile) Close() error    { return osError(f.f.Close()) }
+
+// Close lets go of the lock first: a map of the file that stays, or a child process that is being started, has the open file, and with it
+// the lock, for longer than its descriptor is open here.
+func (f *osFile) Close() error {
+	f.lockMu.Lock()
+	if f.locked {
+		unlockFile(f.f)
+		f.locked = false
+	}
+	f.lockMu.Unlock()
+	return osError(f.f.Close())
+}
 
 func (f *osFile) Map(off, n int64) ([]byte, error) {
 	if off < 0 || n <= 0 || off%mapAlign != 0 || off+n < 0 {

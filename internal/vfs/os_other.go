@@ -12,6 +12,7 @@ import (
 // without the protection it promises.
 
 func isNoSpace(error) bool { return false }
+func isNoFiles(error) bool { return false }
 func isInvalid(error) bool { return false }
 
 func openOS(name string, flag Flag) (*os.File, error) {
@@ -34,6 +35,8 @@ func unmapFile([]byte) error                         { return fs.ErrInvalid }
 func letGo([]byte)                                   {}
 
 func lockFile(*os.File, bool, bool) error { return errors.ErrUnsupported }
+
+func unlockFile(*os.File) {}
 
 func pathID(string, fs.FileInfo) (FileID, error)   { return FileID{}, errors.ErrUnsupported }
 func openID(*os.File, fs.FileInfo) (FileID, error) { return FileID{}, errors.ErrUnsupported }

@@ -15,8 +15,10 @@ import (
 )
 
 func isNoSpace(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
 }
+
+func isNoFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
 func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }
 
@@ -92,6 +94,13 @@ func lockFile(f *os.File, exclusive, _ bool) error {
 		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 	return nil
+}
+
+// unlockFile need not succeed: the lock ends with the open file, too.
+func unlockFile(f *os.File) {
+	_ = control(f, func(fd uintptr) error {
+		return uninterrupted(func() error { return unix.Flock(int(fd), unix.LOCK_UN) })
+	})
 }
 
 // syncDir takes EINVAL for "this file system keeps no directory that could be synced" (network and FUSE mounts say

@@ -13,6 +13,8 @@ func isNoSpace(err error) bool {
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
+func isNoFiles(err error) bool { return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) }
+
 func isInvalid(err error) bool { return errors.Is(err, windows.ERROR_INVALID_PARAMETER) }
 
 // openOS shares deletion, which os.OpenFile does not: open segments are renamed and removed.
@@ -81,6 +83,12 @@ func lockFile(f *os.File, exclusive, locked bool) error {
 		return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 	}
 	return nil
+}
+
+func unlockFile(f *os.File) {
+	_ = control(f, func(fd uintptr) error {
+		return windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
+	})
 }
 
 func pathID(name string, info fs.FileInfo) (FileID, error) {

@@ -13,6 +13,7 @@ var (
 	ErrNoMap       = errors.New("vfs: file cannot be mapped")
 	ErrNoDirect    = errors.New("vfs: direct writes are not possible here")
 	ErrNoSpace     = errors.New("vfs: no space left")
+	ErrNoFiles     = errors.New("vfs: too many open files")
 	ErrNotRegular  = errors.New("vfs: not a regular file")
 	ErrInvalidPath = errors.New("vfs: path is empty or holds a NUL byte")
 )
