@@ -580,3 +580,34 @@ func BenchmarkImages(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/image")
 	b.ReportMetric(float64(n)/float64(b.N), "images")
 }
+
+// TestSecondDirectWriteWithoutTheFirst: of two that are on their way together, each may be there alone, also where both lie in one page.
+func TestSecondDirectWriteWithoutTheFirst(t *testing.T) {
+	for _, block := range []int{512, 4096} {
+		d := crashfs.New(crashfs.Options{Direct: true, BlockSize: block})
+		f := create(t, d, "a", 0)
+		put(t, f, fill("\x00", 4*4096), 0)
+		require.NoError(t, f.Sync())
+		require.NoError(t, d.SyncDir("."))
+		direct, err := d.Open("a", vfs.Write|vfs.Direct)
+		require.NoError(t, err)
+		first, second := vfs.AlignedBuffer(block), vfs.AlignedBuffer(block)
+		first[0], second[0] = 1, 2
+		one, two := direct.StartWriteAt(first, 0), direct.StartWriteAt(second, int64(block))
+		seen := map[[2]byte]bool{}
+		for im := range d.Images(crashfs.ImageOptions{}) {
+			if b := im.Files()["a"]; len(b) > block {
+				seen[[2]byte{b[0], b[block]}] = true
+			}
+		}
+		for _, want := range [][2]byte{{0, 0}, {1, 0}, {0, 2}, {1, 2}} {
+			require.True(t, seen[want], "block %d: %v", block, want)
+		}
+		_, err = one.Wait()
+		require.NoError(t, err)
+		_, err = two.Wait()
+		require.NoError(t, err)
+		require.NoError(t, direct.Close())
+		require.NoError(t, f.Close())
+	}
+}

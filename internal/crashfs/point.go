@@ -108,6 +108,8 @@ func (p *point) build(r *recipe) uint64 {
 			v := u.v
 			if u.seq == r.tornSeq {
 				v = p.torn(r, u, c.block(u.i))
+			} else if r.tornSeq > 0 && u.seq > r.tornSeq && p.w.ops[r.tornSeq].Ino == u.ino && len(r.lost) > 0 {
+				v = p.tornBelow(r, u, c.block(u.i))
 			}
 			c.set(u.i, v)
 		case unitGrow:
@@ -188,6 +190,37 @@ func (p *point) resurrected(fill staleFill, ino, i int) *block {
 	}
 	data := new(rawBlock)
 	noise(data[:], uint64(ino)<<32+uint64(i))
+	return newBlock(data)
+}
+
+// tornBelow gives the version of a block that a later write leaves where sectors of the torn one are lost: what neither it nor another write after
+// the torn one has written is as in old, which is what the block holds without it.
+func (p *point) tornBelow(r *recipe, u *unit, old *block) *block {
+	torn := &p.w.ops[r.tornSeq]
+	first, n := int(torn.Off/sectorSize), sectors(torn)
+	var data *rawBlock
+next:
+	for s := range sectorsPerBlock {
+		i := u.i*sectorsPerBlock + s - first
+		if i < 0 || i >= n || !r.lost.has(i) {
+			continue
+		}
+		for seq := r.tornSeq + 1; seq <= u.seq; seq++ {
+			op := &p.w.ops[seq]
+			lo, at := op.Off/sectorSize, int64(u.i*sectorsPerBlock+s)
+			if op.Kind == KindWrite && op.Ino == torn.Ino && at >= lo && at < lo+int64(sectors(op)) {
+				continue next
+			}
+		}
+		if data == nil {
+			data = new(rawBlock)
+			copy(data[:], u.v.bytes())
+		}
+		copy(data[s*sectorSize:(s+1)*sectorSize], old.bytes()[s*sectorSize:])
+	}
+	if data == nil {
+		return u.v
+	}
 	return newBlock(data)
 }
 
