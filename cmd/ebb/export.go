@@ -132,6 +132,8 @@ func (ex *exporter) write(root *os.Root, name string, value []byte) error {
 	}
 	if info, err := root.Stat(local); err == nil && ex.own.has(info) {
 		return errOwnFile
+	} else if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return errors.New("something is there that is no regular file")
 	}
 	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !ex.overwrite {
@@ -145,7 +147,10 @@ func (ex *exporter) write(root *os.Root, name string, value []byte) error {
 		return err
 	}
 	_, err = f.Write(value)
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, root.Remove(local)) // Half a value shall not pass for one.
+	}
+	return err
 }
 
 func (ex *exporter) print(s exportSummary) error {
