@@ -949,3 +949,24 @@ func TestMoreAfterAnErrorInATransaction(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestPurgeThatHasNoRoomSaysThatMoreIsDue, as one does that a context or OnExpire stops.
+func TestPurgeThatHasNoRoomSaysThatMoreIsDue(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now, MaxTxnBytes: 8 << 10})
+	for i := range 20 {
+		require.NoError(t, db.PutTTL(fmt.Append(nil, i), nil, time.Second))
+	}
+	clock.move(time.Hour)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		require.NoError(t, tx.Put([]byte("large"), make([]byte, 7850)))
+		res, err := tx.PurgeExpired(t.Context(), kv.PurgeOptions{})
+		require.ErrorIs(t, err, kv.ErrTxnTooLarge)
+		n, err := tx.Count()
+		require.NoError(t, err)
+		require.Equal(t, 21-res.Purged, n)
+		require.Less(t, res.Purged, int64(20))
+		require.True(t, res.More, "%+v", res)
+		return nil
+	}))
+}

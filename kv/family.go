@@ -36,7 +36,7 @@ func (tx *Tx) CF(name string) *CF {
 // current says whether a handle still means what its name means. A handle that found nothing looks again at each call.
 func (v *verbs) current() bool {
 	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
-		return v.gone == nil
+		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // It may have been renamed, and used since.
 	}
 	fam, err := cf.Lookup(v.tx.inner, v.name)
 	return err == nil && fam.Base == v.first.Base

@@ -327,3 +327,26 @@ func TestHandleThatWasNotUsedYet(t *testing.T) {
 		}))
 	}
 }
+
+// TestNameThatIsTakenAgainIsNotTheRenamedFamily: a handle follows its family to another name; one that is asked for anew means its name.
+func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
+	for _, ensure := range []bool{false, true} {
+		db := openTest(t)
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			require.NoError(t, tx.CreateCF("a", kv.CFOptions{}))
+			old := tx.CF("a")
+			require.NoError(t, old.Put([]byte("old"), nil))
+			require.NoError(t, tx.RenameCF("a", "b"))
+			if ensure {
+				require.NoError(t, old.Put([]byte("old"), nil), "it follows")
+				require.NoError(t, tx.EnsureCF("a", kv.CFOptions{}))
+			} else {
+				require.NoError(t, tx.CreateCF("a", kv.CFOptions{}))
+				require.NoError(t, old.Put([]byte("old"), nil), "it follows")
+			}
+			return tx.CF("a").Put([]byte("new"), nil)
+		}))
+		require.Equal(t, []string{"new="}, rows(t, db, "a"), "ensure: %v", ensure)
+		require.Equal(t, []string{"old="}, rows(t, db, "b"), "ensure: %v", ensure)
+	}
+}

@@ -301,6 +301,7 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 			swept = append(swept, total)
 		}
 		if err != nil || res.More {
+			res.More = true // also where it was stopped
 			return res, swept, err
 		}
 	}
