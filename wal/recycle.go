@@ -14,10 +14,10 @@ const keepFree = 16
 // longer than all else that they do. It is enough to have the next one made while it is written to: see halfFull.
 const leastRoom = 256 << 10
 
-// roomFor is how large the file of the next segment is, for a log of that volume: small in the beginning, whole segments soon. It is never less than has room
+// roomFor is how large the file of a segment is in a log that has had so many bytes of records: small in the beginning, whole segments soon. It is never less than has room
 // for a record, and a multiple of a page.
-func (o Options) roomFor(volume int64) int64 {
-	return min(o.SegmentSize, alignUp(max(o.LeastRoom, 4*volume), pageUnit))
+func (o Options) roomFor(used int64) int64 {
+	return min(o.SegmentSize, alignUp(max(o.LeastRoom, 4*used), pageUnit))
 }
 
 // A new segment is filled with zeros unless the group written last was large: more than this part of a segment. To commit the place
@@ -97,7 +97,7 @@ func (l *Log) prepare(most int64) error {
 	l.mu.Lock()
 	err := l.refuse()
 	ready := l.spare != nil
-	number, room := l.live[len(l.live)-1].number+1, l.opts.roomFor(l.Volume())
+	number, room := l.live[len(l.live)-1].number+1, l.room()
 	l.mu.Unlock()
 	if err != nil || ready {
 		return err
@@ -322,10 +322,10 @@ func (l *Log) Release(before LSN) error {
 func (l *Log) retire(dead []*segment) error {
 	lowest := dead[0]
 	l.mu.Lock()
-	number := l.live[len(l.live)-1].number + 1
+	number, room := l.live[len(l.live)-1].number+1, l.room()
 	ready := l.spare != nil
 	l.mu.Unlock()
-	if !ready && !lowest.short() {
+	if !ready && lowest.room >= room {
 		if err := l.recycle(lowest, number); err != nil {
 			l.free = append(l.free, dead...)    // for Close
 			if errors.Is(err, vfs.ErrNoFiles) { // The header is synced: it is retired. Prepare renames it again.
@@ -344,7 +344,7 @@ func (l *Log) retire(dead []*segment) error {
 		return err
 	}
 	for i, s := range dead {
-		if len(l.free) < l.opts.KeepFree && !s.short() {
+		if len(l.free) < l.opts.KeepFree && s.room >= room { // One that is too small by now goes.
 			l.free = append(l.free, s)
 			continue
 		}

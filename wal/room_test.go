@@ -29,7 +29,7 @@ func TestLogBeginsSmall(t *testing.T) {
 		require.EqualValues(t, leastRoom, l.Bytes())
 		l.commit("little", true)
 		require.Equal(t, []int{leastRoom}, l.fileSizes())
-		for l.live[len(l.live)-1].short() {
+		for l.live[len(l.live)-1].room < o.SegmentSize {
 			l.commit(text(len(l.commits), 5000), len(l.commits)%3 > 0)
 		}
 		sizes := l.fileSizes()
@@ -72,14 +72,14 @@ func TestShortSegmentHasRoomForASeal(t *testing.T) {
 	}
 }
 
-// TestShortSegmentIsNotUsedAgain: it is durably no part of the log before it goes, as one that is recycled.
-func TestShortSegmentIsNotUsedAgain(t *testing.T) {
+// TestSegmentThatIsTooSmallIsNotUsedAgain: it is durably no part of the log before it goes, as one that is recycled.
+func TestSegmentThatIsTooSmallIsNotUsedAgain(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		d := newDisk(t, 512)
 		o := testOptions(d)
-		o.SegmentSize, o.LeastRoom = 64<<10, 1
+		o.SegmentSize, o.LeastRoom = 64<<10, 32<<10
 		l := createTest(t, o)
-		l.commit("first", true)
+		l.commit(text(0, 12_000), true)
 		next, err := l.Rotate()
 		require.NoError(t, err)
 		if spare {
@@ -107,14 +107,34 @@ func TestShortSegmentIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+// TestShortSegmentIsUsedAgain in a log that has had little.
+func TestShortSegmentIsUsedAgain(t *testing.T) {
+	d := newDisk(t, 512)
+	o := testOptions(d)
+	o.SegmentSize, o.LeastRoom = 1<<20, 64<<10
+	l := createTest(t, o)
+	for range 10 {
+		l.commit(text(len(l.commits), 1000), true)
+		next, err := l.Rotate()
+		require.NoError(t, err)
+		require.NoError(t, l.Release(next))
+		l.commits = nil
+		l.start = next
+	}
+	require.Equal(t, []int{64 << 10, 64 << 10}, l.fileSizes())
+	require.Equal(t, 2, d.count("create"))
+	l.commit("last", true)
+	mustReplay(t, o, l.start, l.Durable(), l.commits)
+}
+
 // TestShortSegmentThatCannotGo: what becomes of each step of giving it up is final, and no file stays open.
 func TestShortSegmentThatCannotGo(t *testing.T) {
 	for _, op := range []string{"write", "syncdata", "remove"} {
 		d := newDisk(t, 512)
 		o := testOptions(d)
-		o.SegmentSize, o.LeastRoom = 64<<10, 1
+		o.SegmentSize, o.LeastRoom = 64<<10, 32<<10
 		l := createTest(t, o)
-		l.commit("first", true)
+		l.commit(text(0, 12_000), true)
 		next, err := l.Rotate()
 		require.NoError(t, err)
 		require.NoError(t, l.Sync())

@@ -61,7 +61,8 @@ type Log struct {
 	spare    *segment   // prepared durably, holds no record; or nil
 	queue    []*run
 	pos      LSN   // where the next record may begin
-	past     int64 // bytes of the files that have ended
+	past     int64 // bytes of the files that have ended,
+	used     int64 // and what records had of them
 	prev     LSN   // last record
 	mark     mark
 	inCommit bool      // parts of a commit were appended, its last part not yet
@@ -113,8 +114,10 @@ func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord
 // last data record, it fits.
 func (s *segment) limit() LSN { return LSN(s.number*uint64(s.size)+uint64(s.room)) - pageUnit }
 
-// short says that the segment's file is smaller than most.
-func (s *segment) short() bool { return s.room < s.size }
+// room is how large the file of the next segment is. mu is held.
+func (l *Log) room() int64 {
+	return l.opts.roomFor(l.used + int64(l.pos-l.live[len(l.live)-1].start()))
+}
 
 // run is a stretch of records in one segment that wait to be written. buf is aligned for direct writes and belongs to
 // the appender (under Log.mu) as long as the run is queued, then to whoever writes it.
@@ -408,6 +411,7 @@ func (l *Log) turn(prepare func() error) error {
 	}
 	r.sealed = true
 	l.past += r.seg.room
+	l.used += int64(l.pos - r.seg.start())
 	l.live = append(l.live, l.spare)
 	l.pos = l.spare.start()
 	l.spare = nil

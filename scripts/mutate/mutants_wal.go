@@ -54,8 +54,8 @@ var logMutants = []mutant{
 	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `	if err := s.file.SyncData(); err != nil {
 		return fmt.Errorf("sync header of retired`, `	if err := error(nil); err != nil {
 		return fmt.Errorf("sync header of retired`},
-	{"order", "a_short_segment_is_used_again", "wal/recycle.go", `	if !ready && !lowest.short() {`, `	if !ready {`},
-	{"order", "a_short_segment_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && !s.short() {`, `l.opts.KeepFree {`},
+	{"order", "a_segment_that_is_too_small_is_used_again", "wal/recycle.go", `	if !ready && lowest.room >= room {`, `	if !ready {`},
+	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && s.room >= room {`, `l.opts.KeepFree {`},
 	{"order", "a_window_goes_beyond_a_short_segment", "wal/window.go", `r.seg.room-off`, `r.seg.size-off`},
 	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/writer.go", `uint64(s.room)) - pageUnit }`, `uint64(s.room)) }`},
 	{"order", "a_later_write_covers_durable_records", "wal/group.go", `	if (g.sync || g.direct) && !r.sealed {
