@@ -131,7 +131,7 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 	j, seen := &Judge{run: r}, map[string]int{}
 	early := r.model.clone()
 	early.mark--
-	profiles := crashfs.Kill | crashfs.Prefix | crashfs.Reorder
+	profiles := crashfs.Kill | crashfs.Prefix | crashfs.Reorder | crashfs.Torn512
 	for im := range r.Disk.Images(crashfs.ImageOptions{From: r.OpEnds[0], Random: 2, Profiles: profiles}) {
 		r.States[r.newest()] = right
 		v, err := j.Image(im)

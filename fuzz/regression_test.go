@@ -47,7 +47,7 @@ func crashEverywhere(t *testing.T, c Case) {
 		inner, points, v = d, n, found
 		return nil
 	}}
-	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix
+	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix | crashfs.Shorn
 	judged := 0
 	for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: profiles, Seen: crashfs.NewSeen()}) {
 		_, err := j.Image(im)

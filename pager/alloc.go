@@ -57,10 +57,23 @@ func (p *Pager) Overdraft(on bool) (was bool) {
 	return was
 }
 
+// Capturing says whether a checkpoint is being captured from now on: it may have all of the slack. It returns what was said before.
+func (p *Pager) Capturing(on bool) (was bool) {
+	was, p.capturing = p.capturing, on
+	return was
+}
+
 // Pack says that holes of any size are filled from now on, from the low end, and before pages that were free a moment ago, which may
 // be anywhere.
 func (p *Pager) Pack() error {
 	p.space.packing = true
+	p.space.rewind()
+	return p.flushHot()
+}
+
+// Tight says whether long runs of free pages are left whole for large values, as far as that is possible, from now on. It takes time.
+func (p *Pager) Tight(on bool) error {
+	p.space.tight = on
 	p.space.rewind()
 	return p.flushHot()
 }
@@ -249,9 +262,7 @@ func (p *Pager) Release(id Pgid, n uint64) error {
 // ReleaseFrame gives back the frame of a page that the file holds, if the page is still the one born under owner.
 func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
 	if s := p.table.peek(id); s != nil && s.owner == owner {
-		if p.mapped {
-			p.verified.add(id) // we wrote it ourselves
-		}
+		p.wrote(id)
 		p.dropFrame(s)
 	}
 }
@@ -265,9 +276,7 @@ func (p *Pager) TakeFrames(ids []Pgid) Frames {
 	frames := make(Frames, 0, len(ids))
 	for _, id := range ids {
 		if s := p.table.peek(id); s != nil && s.dirty != nil {
-			if p.mapped {
-				p.verified.add(id) // we wrote it ourselves; should the sync fail, see distrust
-			}
+			p.wrote(id)
 			frames = append(frames, s.dirty)
 			atomic.StorePointer(&s.dirty, nil)
 		}

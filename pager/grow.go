@@ -34,8 +34,11 @@ type growth struct {
 // fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
 func (p *Pager) reserve(n uint64) error {
 	asked := n
-	if !p.overdraft {
+	switch {
+	case !p.overdraft:
 		n += p.slack()
+	case !p.capturing: // Deletes must not have what the checkpoint needs that gives back what they free.
+		n += p.captureRoom() + tableRoom
 	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
 	if need <= p.growth.from {
@@ -189,8 +192,22 @@ func (p *Pager) EndGrowth() {
 // slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
 // pages that deletes copy: what gives space back works on a full disk, and at MaxBytes. And for the copies that the next open makes of leaves which the log names.
 func (p *Pager) slack() uint64 {
+	return 32 + p.captureRoom() + p.laid.since + p.laid.before
+}
+
+// Slack makes sure that the file has the part of the slack that a checkpoint, or the next open, needs.
+func (p *Pager) Slack() error {
+	defer p.Overdraft(p.Overdraft(true))
+	return p.reserve(0)
+}
+
+// tableRoom is how many pages of the slack are for the tree table, which a checkpoint writes, too.
+const tableRoom = 8
+
+// captureRoom is how many pages of the slack are for the free map that a checkpoint writes.
+func (p *Pager) captureRoom() uint64 {
 	groups := len(p.space.groups)
-	return uint64(32+groups+groups/p.entriesPerDir()) + p.laid.since + p.laid.before
+	return uint64(groups + groups/p.entriesPerDir() + 4)
 }
 
 // TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.

@@ -53,10 +53,8 @@ func (p *Pager) WriteLaid(epoch Epoch, owner uint64, b []byte, named bool) (Ref,
 	if err := p.writeAt(b, int64(id)*int64(p.pageSize)); err != nil {
 		return ref, err
 	}
-	if p.mapped {
-		for i := range n {
-			p.verified.add(id + Pgid(i)) // we wrote it ourselves; should a sync fail, see distrust
-		}
+	for i := range n {
+		p.wrote(id + Pgid(i))
 	}
 	p.pagesWritten.Add(n)
 	return ref, nil

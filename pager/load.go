@@ -143,10 +143,8 @@ func (p *Pager) writeRun(ids []Pgid, b []byte) error {
 		return err
 	}
 	p.pagesWritten.Add(uint64(len(ids)))
-	if p.mapped {
-		for _, id := range ids {
-			p.verified.add(id) // we wrote it ourselves
-		}
+	for _, id := range ids {
+		p.wrote(id)
 	}
 	return nil
 }

@@ -72,6 +72,7 @@ type Pager struct {
 	syncing   syncing
 	lastMeta  *Meta  // the newest durable one; changed by WriteMeta only
 	overdraft bool   // see Overdraft; writer lock
+	capturing bool   // what is reserved is for CaptureState; writer lock
 	laid      laid   // see slack; writer lock
 	spilling  []byte // buffer of Spill, used again; writer lock
 

@@ -138,6 +138,11 @@ const (
 
 // findRun sets run and runEnd to the next run.
 func (s *space) findRun(a *supply) (bool, error) {
+	if s.tight {
+		lo, hi, err := s.shortest(a, 1)
+		a.run, a.runEnd = Pgid(lo), Pgid(hi)
+		return hi > lo, err
+	}
 	if !s.packing && a.given >= a.vainUntil {
 		found, err := s.runFrom(a, &a.cursor, shortRun)
 		if err != nil || found {
@@ -270,4 +275,32 @@ func nextBit(words []uint64, from uint64, clear bool) uint64 {
 		}
 	}
 	return i*64 + uint64(bits.TrailingZeros64(w))
+}
+
+// shortest finds the shortest run of at least n pages, up to the end of a group and within one view of the map.
+func (s *space) shortest(a *supply, n uint64) (from, to uint64, err error) {
+	for no, g := range s.groups {
+		if !g.loaded && !a.promised {
+			if err := s.open(g, uint64(no)); err != nil {
+				return 0, 0, err
+			}
+		}
+		first := uint64(no) * s.perGroup
+		for at := uint64(0); ; {
+			lo, hi := runAt(a.of(g), at, 1)
+			if lo == hi {
+				break
+			}
+			at = hi
+			lo, hi = first+lo, first+hi
+			for lo < hi {
+				end := min(hi, (lo/s.mapChunk+1)*s.mapChunk)
+				if end-lo >= n && (to == from || end-lo < to-from) {
+					from, to = lo, end
+				}
+				lo = end
+			}
+		}
+	}
+	return from, to, nil
 }

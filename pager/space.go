@@ -32,6 +32,7 @@ type space struct {
 	share     uint64       // of the promised pages, for the open transaction
 	extCursor uint64       // the same for extents
 	extMiss   uint64       // there is no extent of this many pages or more
+	tight     bool         // the shortest run that will do is taken, for single pages and extents
 	packing   bool         // holes of any size are filled: what is moved down must not land at the end
 	nUsed     uint64       // used bits set, and unloaded groups' pages in use
 	dirty     atomic.Int64 // dirty bits set; read without the lock
@@ -186,6 +187,9 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 	if n > s.perGroup || s.avail.n < n || n >= s.extMiss {
 		return 0, false, nil
 	}
+	if s.tight {
+		return s.tightExtent(n)
+	}
 	id, ok, err = s.extentFrom(n)
 	if err == nil && !ok && s.extCursor > 0 { // once more from the low end
 		s.extCursor = 0
@@ -195,6 +199,22 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 		s.extMiss = n
 	}
 	return id, ok, err
+}
+
+// tightExtent takes the extent from the shortest run.
+func (s *space) tightExtent(n uint64) (id Pgid, ok bool, err error) {
+	lo, hi, err := s.shortest(&s.avail, n)
+	if err != nil || lo == hi {
+		return 0, false, err
+	}
+	g, i, err := s.at(Pgid(lo))
+	if err != nil {
+		return 0, false, err
+	}
+	for k := range n {
+		s.took(&s.avail, g, i+k)
+	}
+	return Pgid(lo), true, nil
 }
 
 // extentFrom looks at or after extCursor.

@@ -217,3 +217,31 @@ func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestFrameThatGoesAfterAFailedSyncIsNoProof: a checkpoint has written a page, a sync of the log's values fails, and then the page's frame is taken away.
+func TestFrameThatGoesAfterAFailedSyncIsNoProof(t *testing.T) {
+	for name, drop := range map[string]func(p *Pager, ref Ref){
+		"taken":    func(p *Pager, ref Ref) { p.ReturnFrames(p.TakeFrames([]Pgid{ref.Pgid})) },
+		"released": func(p *Pager, ref Ref) { p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
+			p := b.newPager(t, MinPageSize)
+			ref := newPage(t, p, 1)
+			id, frame := ref.Pgid, make([]byte, MinPageSize)
+			got, err := p.Frame(ref, ref.Epoch-1)
+			require.NoError(t, err)
+			copy(frame, got)
+			Seal(frame, p.salt)
+			require.NoError(t, vfs.WriteFull(p.file, frame, int64(id)*MinPageSize)) // as a checkpoint does
+			f := &syncFile{File: p.file, err: errBroken}
+			p.file = f
+			require.ErrorIs(t, p.SyncExtents(), errBroken)
+			drop(p, ref)
+			require.False(t, p.InFrame(id))
+			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(id)*MinPageSize)) // The page cache has forgotten it.
+			_, err = p.Page(ref, ref.Epoch)
+			requireBadPage(t, err, id)
+		})
+	}
+}

@@ -32,9 +32,10 @@ type Capture struct {
 // they change no page that it names. Writer lock; the work is O(pages that changed).
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	defer p.Overdraft(p.Overdraft(true))
+	defer p.Capturing(p.Capturing(true))
 	// Room for the free map first, so that a full disk is met before anything is changed.
-	groups := len(p.space.groups)
-	if err := p.reserve(uint64(groups + groups/p.entriesPerDir() + 4)); err != nil {
+	need := p.captureRoom()
+	if err := p.reserve(need); err != nil && !(noSpace(err) && p.space.avail.n >= need) { // pages that are free will do: see takeBehind
 		return nil, err
 	}
 	if err := p.flushHot(); err != nil {
@@ -148,6 +149,14 @@ func (p *Pager) distrust() {
 	p.met.clear()
 }
 
+// wrote notes a page as proved that we wrote ourselves, unless a sync has failed: should one fail, see distrust. Nothing is proved in this way after that.
+func (p *Pager) wrote(id Pgid) {
+	if p.mapped && p.doubts.Load() == 0 {
+		p.verified.add(id)
+		p.doubted(id, 0)
+	}
+}
+
 // doubted is for who has proved a page, with so many doubts when it began, and has noted that: it is taken back if there has been another one.
 func (p *Pager) doubted(id Pgid, doubts uint64) {
 	if p.doubts.Load() != doubts {
@@ -215,9 +224,7 @@ func (p *Pager) written(first Pgid, n int) {
 	p.pagesWritten.Add(uint64(n))
 	for id := first; id < first+Pgid(n); id++ {
 		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.patch) != nil {
-			if p.mapped {
-				p.verified.add(id) // we wrote it ourselves; should the sync fail, see distrust
-			}
+			p.wrote(id)
 			atomic.StorePointer(&s.patch, nil)
 		}
 	}

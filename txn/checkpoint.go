@@ -103,6 +103,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	if err := s.reap(1 << 30); err != nil {
 		return nil, s.poison(err)
 	}
+	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return nil, err
 	}
@@ -311,13 +312,7 @@ func (s *Store) closeClean() error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeCapture(c, nil); err != nil {
-		return err
-	}
-	if err := s.pg.TrimFile(true); err != nil {
-		return s.poison(err)
-	}
-	return nil
+	return s.writeCapture(c, nil)
 }
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.

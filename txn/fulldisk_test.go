@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 )
@@ -173,5 +174,224 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 			})
 			require.NoError(t, again.Close())
 		}
+	}
+}
+
+// putRows puts n values of that size, several a transaction, until the disk is full, and says how many.
+func putRows(t *testing.T, s *Store, id TreeID, prefix string, n, size int) (rows int) {
+	t.Helper()
+	for rows < n {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		tx.Aim(NoSync)
+		if _, err = tx.Put(id, fmt.Appendf(nil, "%s %08d", prefix, rows), make([]byte, size), 0); err == nil {
+			err = tx.Commit(NoSync)
+		}
+		tx.Rollback()
+		if err != nil {
+			require.ErrorIs(t, err, ErrNoSpace)
+			require.NoError(t, s.Failed())
+			return rows
+		}
+		rows++
+	}
+	return rows
+}
+
+// TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint that gives back what they have freed: by Close, or by the next open.
+func TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, killed := range []bool{true, false} {
+		disk := crashfs.New(crashfs.Options{})
+		o := fullOptions(disk)
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+		putRows(t, s, 9, "key", 3000, 900)
+		require.NoError(t, s.Checkpoint(t.Context()))
+		disk.SetCapacity(disk.Used() + 2<<20)
+		n := 3000 + putRows(t, s, 9, "new", 1<<30, 900)
+		for i := 0; ; i++ { // each copies a leaf of the last checkpoint
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			tx.Aim(NoSync)
+			if _, err = tx.Delete(9, fmt.Appendf(nil, "key %08d", i*4)); err == nil {
+				err = tx.Commit(NoSync)
+			}
+			tx.Rollback()
+			if err != nil {
+				require.ErrorIs(t, err, ErrNoSpace)
+				require.Greater(t, i, 20)
+				break
+			}
+			n--
+		}
+		disk.SetCapacity(disk.Used())
+		if killed {
+			s = openStillFull(t, disk, o)
+		} else {
+			require.NoError(t, s.Close())
+			s, err = Open("/a.ebb", o)
+			require.NoError(t, err)
+			require.True(t, s.Recovery().Clean, "Close had room for its checkpoint")
+		}
+		view(t, s, func(tx *Tx) { require.EqualValues(t, n, tx.Rows(9)) })
+		update(t, s, func(tx *Tx) {
+			_, err := tx.DeleteRange(9, []byte("new"), nil)
+			require.NoError(t, err)
+		})
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestDroppedTreeOnADiskThatIsStillFull: a checkpoint that is refused for want of space has given the tree's pages back, which no checkpoint had reached.
+func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(8)); require.NoError(t, tx.Create(9)) })
+	disk.SetCapacity(disk.Used() + 8<<20)
+	putRows(t, s, 9, "key", 2000, 900)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
+	full := disk.Used()
+	disk.SetCapacity(full) // no room for a segment
+	for putRows(t, s, 8, "fill", 1<<30, 100); ; {
+		if err := s.Checkpoint(t.Context()); err != nil {
+			require.ErrorIs(t, err, ErrNoSpace)
+			break
+		}
+		require.Fail(t, "a checkpoint had room")
+	}
+	disk.SetCapacity(full + 2<<20) // for the log
+	n := putRows(t, s, 8, "key", 1<<30, 900)
+	require.Greater(t, n, 1000)
+	require.NoError(t, s.Sync())
+	again := openStillFull(t, disk, o)
+	require.NoError(t, again.Close())
+}
+
+// TestExtentsGivenUpOnADiskThatIsStillFull: the run had their pages back, however many there were.
+func TestExtentsGivenUpOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	for range 5 {
+		require.Equal(t, 200, putRows(t, s, 9, "key", 200, 9000))
+		relaxed(t, s, func(tx *Tx) {
+			_, err := tx.DeleteRange(9, nil, nil)
+			require.NoError(t, err)
+		})
+	}
+	require.Less(t, s.pg.FileBytes(), int64(4<<20))
+	disk.SetCapacity(disk.Used())
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.Zero(t, tx.Rows(9)) })
+	require.NoError(t, again.Close())
+}
+
+// TestLeavesGivenUpOnADiskThatIsStillFull: the run had their pages back, also for values of a page.
+func TestLeavesGivenUpOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	putRows(t, s, 9, "key", 1<<12, 900) // no more leaves than the hot stack has room for
+	relaxed(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, nil, nil)
+		require.NoError(t, err)
+	})
+	putRows(t, s, 9, "key", 900, tree.MaxInline(4096)+1)
+	disk.SetCapacity(disk.Used())
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.EqualValues(t, 900, tx.Rows(9)) })
+	require.NoError(t, again.Close())
+}
+
+// opensStillFull opens what each kill since then leaves, on a disk that has not a byte more.
+func opensStillFull(t *testing.T, disk *crashfs.Disk, o Options, from int, rows int) {
+	t.Helper()
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: from}) {
+		d := im.Disk(crashfs.Options{})
+		d.SetCapacity(d.Used())
+		o := o
+		o.FS = d
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err, "%v: %v", im, im.Names())
+		view(t, s, func(tx *Tx) { require.EqualValues(t, rows, tx.Rows(9)) })
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestKilledCloseOnADiskThatIsStillFull: Close cuts the file, and recovery may start from the state before.
+func TestKilledCloseOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	n := putRows(t, s, 9, "key", 1000, 900)
+	relaxed(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, fmt.Appendf(nil, "key %08d", 500), nil)
+		require.NoError(t, err)
+	})
+	n = 500
+	from := disk.Len()
+	require.NoError(t, s.Close())
+	opensStillFull(t, disk, o, from, n)
+}
+
+// TestKilledFirstChangeOnADiskThatIsStillFull: what it leaves is a segment without a record beside a store that was closed.
+func TestKilledFirstChangeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	n := putRows(t, s, 9, "key", 1000, 900)
+	require.NoError(t, s.Close())
+	s, err = Open("/a.ebb", o)
+	require.NoError(t, err)
+	from := disk.Len()
+	require.NoError(t, s.startLog())
+	opensStillFull(t, disk, o, from, n)
+}
+
+// TestShapeOnADiskThatIsStillFull: to make or drop a tree takes no page, but what the next open writes of it does.
+func TestShapeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for name, op := range map[string]func(tx *Tx) error{
+		"create": func(tx *Tx) error { return tx.Create(10) },
+		"drop":   func(tx *Tx) error { return tx.Drop(9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := crashfs.New(crashfs.Options{})
+			o := fullOptions(disk)
+			s, err := Open("/a.ebb", o)
+			require.NoError(t, err)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			putRows(t, s, 9, "key", 1000, 900)
+			require.NoError(t, s.Close()) // cuts the file
+			s, err = Open("/a.ebb", o)
+			require.NoError(t, err)
+			disk.SetCapacity(disk.Used() + 256<<10 + 64<<10) // the log's first segment, and the slack
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			if err = op(tx); err == nil {
+				err = tx.Commit(Sync)
+			}
+			tx.Rollback()
+			if err != nil {
+				require.ErrorIs(t, err, ErrNoSpace)
+			}
+			disk.SetCapacity(disk.Used())
+			again := openStillFull(t, disk, o)
+			require.NoError(t, again.Close())
+		})
 	}
 }

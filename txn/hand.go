@@ -388,6 +388,12 @@ func (h *hand) NewExtent(value []byte) (pager.Ref, error) {
 		return pager.Ref{}, errExtent
 	}
 	ref, n, err := h.s.pg.NewExtent(h.s.epoch, h.owner, value, h.w.names(len(value)))
+	if n == 0 && isNoSpace(err) && h.s.asLogged && len(h.spare) > 0 {
+		if err := h.giveSpare(); err != nil {
+			return ref, err
+		}
+		ref, n, err = h.s.pg.NewExtent(h.s.epoch, h.owner, value, false)
+	}
 	if n > 0 {
 		h.taken = append(h.taken, run{ref.Pgid, uint32(n)})
 	}
@@ -422,11 +428,29 @@ const lately = 64
 // one after the other: the run that it repeats had the pages of the one before back at each commit, and there may be no others. Nobody else has
 // seen the value.
 func (h *hand) unused(r run) (done bool, err error) {
-	for i := len(h.taken) - 1; i >= max(0, len(h.taken)-lately); i-- {
+	back := lately
+	if h.s.asLogged { // There is no room to spare.
+		back = len(h.taken)
+	}
+	for i := len(h.taken) - 1; i >= max(0, len(h.taken)-back); i-- {
 		if h.taken[i] == r {
 			h.taken = slices.Delete(h.taken, i, i+1)
 			return true, h.s.pg.Unused(r.id, uint64(r.n))
 		}
 	}
 	return false, nil
+}
+
+// giveSpare gives pages back that were given up: the run that a replay repeats had them back at each commit, for large values too.
+func (h *hand) giveSpare() error {
+	spare := make(map[pager.Pgid]bool, len(h.spare))
+	for _, id := range h.spare {
+		spare[id] = true
+		if err := h.s.pg.Unused(id, 1); err != nil {
+			return err
+		}
+	}
+	h.taken = slices.DeleteFunc(h.taken, func(r run) bool { return r.n == 1 && spare[r.id] })
+	h.spare = h.spare[:0]
+	return h.s.pg.Tight(true)
 }

@@ -114,6 +114,12 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	w.begin()
 	w.silent = true
 	s.pg.Overdraft(true) // what fitted once shall not be refused now
+	if s.asLogged {
+		if err := s.pg.Tight(true); err != nil { // Long runs are for large values.
+			return true, err
+		}
+		defer func() { _ = s.pg.Tight(false) }() // What is found damaged here is found again.
+	}
 	if read.partial {
 		read, err = s.readLog(m, newest, found, w)
 	}
@@ -135,7 +141,11 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	if s.o.ReadOnly {
 		return true, nil
 	}
-	if err := s.settleRecovery(); err != nil {
+	settle := s.settleRecovery
+	if tail.Commits == 0 {
+		settle = s.settleNothing
+	}
+	if err := settle(); err != nil {
 		return true, noSpace(err)
 	}
 	return true, s.leftovers(found)
@@ -167,6 +177,7 @@ func (s *Store) fence(m, newest *pager.Meta, found *wal.Found) (*pager.Meta, err
 
 // settleRecovery makes the replayed state durable: its pages first, then a clean meta page. Only then may the log go.
 func (s *Store) settleRecovery() error {
+	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return err
 	}
@@ -195,4 +206,21 @@ func (s *Store) settleRecovery() error {
 	c := &capture{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
 	s.capturedSer = s.head.serial
 	return s.published(c)
+}
+
+// settleNothing is settleRecovery where the log had no commit. It needs no page: a disk that is full keeps nobody from a store that was closed.
+func (s *Store) settleNothing() error {
+	if err := s.pg.SyncExtents(); err != nil { // What recovery started from may be in the page cache alone.
+		return err
+	}
+	meta := s.pg.LastMeta()
+	meta.Epoch, meta.Clean = s.epoch, true
+	meta.LogStart = uint64(wal.First(meta.SegmentSize, s.nextSegment))
+	meta.LogDurable = meta.LogStart
+	if err := s.pg.WriteMeta(meta); err != nil {
+		return err
+	}
+	s.durable, s.epoch = s.epoch, s.epoch+1
+	s.capturedSer = s.head.serial
+	return nil
 }

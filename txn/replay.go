@@ -255,6 +255,9 @@ func (p *replayer) applyAsLogged() error {
 		} else {
 			err = p.w.apply(r)
 		}
+		if err == nil && (r.op == opDrop || r.op == opClear) {
+			err = p.w.emptyTrash()
+		}
 		if err != nil {
 			return p.bad(p.batch.lsn(at), err)
 		}
@@ -262,6 +265,32 @@ func (p *replayer) applyAsLogged() error {
 	}
 	p.batch.reset()
 	return nil
+}
+
+// emptyTrash gives back the pages of dropped trees. Checkpoints do that, also those that came to no end for want of space, or of time: then commits after them had the
+// pages of trees that no checkpoint had reached.
+func (w *writer) emptyTrash() error {
+	for {
+		id, t, ok := TreeID(0), tree.Tree{}, false
+		w.trees.from(trashBit, func(i TreeID, at tree.Tree) bool {
+			id, t, ok = i, at, true
+			return false
+		})
+		if !ok {
+			return nil
+		}
+		gone, err := tree.FreeTree(w, &t, reclaimStep)
+		if err != nil {
+			return err
+		}
+		if gone {
+			w.trees.remove(id)
+			w.noteChanged(id)
+			w.mods++
+		} else {
+			w.set(id, t)
+		}
+	}
 }
 
 // applySome applies the operation at the head of order, and says how many it has applied: with a put some that follow it.

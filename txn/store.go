@@ -244,6 +244,9 @@ func (s *Store) startLog() error {
 		}
 		return s.poison(err)
 	}
+	if err := s.pg.Slack(); err != nil { // Not every change takes a page, but the next open does, if it has to carry one out.
+		return errors.Join(s.spaceError(err), log.Close(true))
+	}
 	m := s.pg.LastMeta()
 	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
 	if err := s.pg.WriteMeta(m); err != nil {
@@ -392,7 +395,11 @@ func (s *Store) shut() error {
 			log.Fail(f.err)
 		}
 		clean := s.failed.Load() == nil && errors.Join(errs...) == nil && !full
-		if err := log.Close(clean); err != nil && s.failed.Load() == nil {
+		err := log.Close(clean)
+		if err == nil && clean { // Not before: as long as the log is there, the next open may need the room.
+			err = s.pg.TrimFile(true)
+		}
+		if err != nil && s.failed.Load() == nil {
 			errs = append(errs, err)
 		}
 	}

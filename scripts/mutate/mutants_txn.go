@@ -47,10 +47,11 @@ var storeMutants = []mutant{
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
-	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := s.settleRecovery(); err != nil {
+	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := settle(); err != nil {
 		return true, noSpace(err)
 	}
-	return true, s.leftovers(found)`, `	return true, nil`},
+	return true, s.leftovers(found)`, `	_ = settle
+	return true, nil`},
 	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.endRest(); err != nil {
 		return err
 	}
@@ -290,9 +291,24 @@ var storeMutants = []mutant{
 	}
 	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
-	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.rewind()
-	return p.flushHot()`, `	p.space.rewind()
+	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.packing = true
+	p.space.rewind()
+	return p.flushHot()`, `	p.space.packing = true
+	p.space.rewind()
 	return nil`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + tableRoom`, `		_ = tableRoom`},
+	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(noSpace(err) && p.space.avail.n >= need)`, `need > 0`},
+	{"room", "replay_keeps_what_was_dropped", "txn/replay.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
+	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
+	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
+		if`, `		_ = s.pg.TrimFile(clean)
+		err := log.Close(clean)
+		if`},
+	{"room", "a_log_without_commits_takes_pages", "txn/recover.go", `	if tail.Commits == 0 {
+		settle`, `	if false {
+		settle`},
+	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.Slack(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/write.go", `p.mapped && p.doubts.Load() == 0`, `p.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/hand.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
 	{"patches", "a_page_with_another_number_loses_its_patch", "pager/patch.go", `	fresh, err = p.PatchBeside(base, epoch, owner, changes)`, `	fresh, err = p.PatchBeside(base, epoch, owner, changes[:0])`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/hand.go", `		h.freed[n].base = ref == base`, `		h.freed[n].base = false`},
