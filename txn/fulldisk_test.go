@@ -334,15 +334,14 @@ func TestKilledCloseOnADiskThatIsStillFull(t *testing.T) {
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-	n := putRows(t, s, 9, "key", 1000, 900)
+	putRows(t, s, 9, "key", 1000, 900)
 	relaxed(t, s, func(tx *Tx) {
 		_, err := tx.DeleteRange(9, fmt.Appendf(nil, "key %08d", 500), nil)
 		require.NoError(t, err)
 	})
-	n = 500
 	from := disk.Len()
 	require.NoError(t, s.Close())
-	opensStillFull(t, disk, o, from, n)
+	opensStillFull(t, disk, o, from, 500)
 }
 
 // TestKilledFirstChangeOnADiskThatIsStillFull: what it leaves is a segment without a record beside a store that was closed.
