@@ -244,7 +244,7 @@ func (s *Store) logError(err error) error {
 	return s.spaceError(err)
 }
 
-// spaceError names a full disk; damage and a failed read of the free map are the caller's to tell, anything else poisons. It
+// spaceError names a full disk; damage, a failed read of the free map, and a file that could not be opened for want of a descriptor are the caller's to tell, anything else poisons. It
 // is for calls that reserve space before they write.
 func (s *Store) spaceError(err error) error {
 	if isNoSpace(err) {
