@@ -101,6 +101,7 @@ func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
 	}
 	require.NoError(t, s.Failed())
 	again := openStillFull(t, disk, o)
+	require.False(t, again.asLogged)
 	view(t, again, func(tx *Tx) { require.Equal(t, rows, tx.Rows(9)) })
 	require.NoError(t, again.Close())
 }
