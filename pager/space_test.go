@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // pageState is what the naive model knows of a page.
@@ -453,4 +455,57 @@ func TestTail(t *testing.T) {
 	tail, err := p.Tail(uint64(len(behind)))
 	require.NoError(t, err)
 	require.Zero(t, tail)
+}
+
+// fullFile cannot grow.
+type fullFile struct{ vfs.File }
+
+func (fullFile) Grow(int64) error { return vfs.ErrNoSpace }
+
+// withHoles is a store with single free pages here and there, of which no put takes one as long as the file can grow, on a disk that is full.
+func withHoles(t *testing.T) (p *Pager, holes int) {
+	t.Helper()
+	p = memoryBed().newPager(t, MinPageSize)
+	var refs []Ref
+	for range 400 {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	checkpoint(t, p)
+	for i := 0; i < 150; i += 2 {
+		require.NoError(t, p.Touch(refs[i].Pgid, 1))
+		require.NoError(t, p.Freed(refs[i].Pgid, 1))
+		holes++
+	}
+	checkpoint(t, p)
+	for i := 0; i < 150; i += 2 {
+		require.NoError(t, p.Release(refs[i].Pgid, 1))
+	}
+	checkpoint(t, p)
+	require.NoError(t, p.TrimFile(true))
+	p.file = fullFile{p.file}
+	return p, holes
+}
+
+// TestHolesAreForAFullDisk: who finds no room at the end of the file takes any page that is free.
+func TestHolesAreForAFullDisk(t *testing.T) {
+	p, holes := withHoles(t)
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		_, _, err = p.New(9)
+	}
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
+	require.GreaterOrEqual(t, n-1, holes)
+}
+
+// TestFreePagesAreRoomForTheFreeMap on a full disk, wherever they are.
+func TestFreePagesAreRoomForTheFreeMap(t *testing.T) {
+	p, _ := withHoles(t)
+	_, err := p.CaptureState(nextEpoch(p))
+	require.NoError(t, err)
+
+	p, _ = withHoles(t)
+	for _, _, err = p.New(9); err == nil; _, _, err = p.New(9) {
+	}
+	_, err = p.CaptureState(nextEpoch(p))
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
 }
