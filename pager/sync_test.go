@@ -190,10 +190,12 @@ func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	}
 }
 
-// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of a large one, which takes long enough for the sync to fail meanwhile, some time.
+// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of one that is so large that the sync fails while it is proved.
 func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
-	value := bytes.Repeat([]byte{7}, 16<<20)
-	for beside := false; !beside; {
+	beside := false
+	for size := 16 << 20; !beside; size *= 2 {
+		require.LessOrEqual(t, size, 256<<20)
+		value := bytes.Repeat([]byte{7}, size)
 		b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
 		p := b.newPager(t, MinPageSize)
 		f := &syncFile{File: p.file, err: errBroken}
