@@ -331,7 +331,7 @@ func TestReleaseKeepsABoundedNumber(t *testing.T) {
 // TestReplayReadsAllSegmentsIntoOneMemory: fresh memory for each costs more than reading it.
 func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
 	o := testOptions(newDisk(t, 512))
-	o.SegmentSize = 1 << 20
+	o.SegmentSize, o.LeastRoom = 1<<20, 1<<20 // Each end of a segment cuts a commit, which is copied.
 	l := createTest(t, o)
 	for i := range 80 {
 		l.commit(text(i, 100_000), false)
