@@ -20,6 +20,11 @@ func (o Options) roomFor(used int64) int64 {
 	return min(o.SegmentSize, alignUp(max(o.LeastRoom, 4*used), pageUnit))
 }
 
+// room is how large the file of the next segment is. mu is held.
+func (l *Log) room() int64 {
+	return l.opts.roomFor(l.used + int64(l.pos-l.live[len(l.live)-1].start()))
+}
+
 // A new segment is filled with zeros unless the group written last was large: more than this part of a segment. To commit the place
 // of its blocks costs each sync a write of metadata at least, and with a journal several; to fill the segment costs one
 // more write of all bytes, in few pieces and ahead of time. Who does not sync gains little by it.

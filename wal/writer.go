@@ -114,11 +114,6 @@ func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord
 // last data record, it fits.
 func (s *segment) limit() LSN { return LSN(s.number*uint64(s.size)+uint64(s.room)) - pageUnit }
 
-// room is how large the file of the next segment is. mu is held.
-func (l *Log) room() int64 {
-	return l.opts.roomFor(l.used + int64(l.pos-l.live[len(l.live)-1].start()))
-}
-
 // run is a stretch of records in one segment that wait to be written. buf is aligned for direct writes and belongs to
 // the appender (under Log.mu) as long as the run is queued, then to whoever writes it.
 type run struct {
@@ -420,15 +415,6 @@ func (l *Log) turn(prepare func() error) error {
 	return nil
 }
 
-// Finish is for a log that is about to go, and gives its end and where a log begins that goes on behind its last segment. Parts of an unfinished commit
-// are voided.
-func (l *Log) Finish() (end, next LSN) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.abort()
-	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
-}
-
 // refuse gives the error for calls that cannot append any more. mu is held.
 func (l *Log) refuse() error {
 	switch {
@@ -464,54 +450,4 @@ func (l *Log) Sync() error {
 		end = l.mark.end
 	}
 	return l.wait(end, true)
-}
-
-// Close ends the log; no other call may be in flight. With remove all segment files are deleted, which is for a caller
-// that has made everything durable elsewhere. Without, everything appended is made durable, the note says so, and the
-// files stay. After a failure nothing is written or deleted, and the error says so.
-func (l *Log) Close(remove bool) error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
-	l.abort()
-	err := l.refuse()
-	l.mu.Unlock()
-	if err == nil && !remove {
-		if err = l.Sync(); err == nil && l.noted < l.Durable() {
-			err = l.note(l.Durable())
-		}
-	}
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.ahead.Wait()
-	l.mu.Lock()
-	all := append([]*segment(nil), l.free...)
-	all = append(all, l.live...)
-	if l.spare != nil {
-		all = append(all, l.spare)
-	}
-	l.mu.Unlock()
-
-	l.window.close()
-	var closing []error
-	var names []string
-	for _, s := range all {
-		closing = append(closing, s.close())
-		names = append(names, s.name)
-	}
-	if err == nil && remove {
-		err = removeFiles(l.opts, names)
-	}
-	return errors.Join(append([]error{err}, closing...)...)
-}
-
-func (s *segment) close() error {
-	var err error
-	if s.past != nil {
-		err = s.past.Close()
-	}
-	return errors.Join(err, s.file.Close())
 }

@@ -1,0 +1,62 @@
+package wal
+
+import "errors"
+
+// Finish is for a log that is about to go, and gives its end and where a log begins that goes on behind its last segment. Parts of an unfinished commit
+// are voided.
+func (l *Log) Finish() (end, next LSN) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.abort()
+	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
+}
+
+// Close ends the log; no other call may be in flight. With remove all segment files are deleted, which is for a caller
+// that has made everything durable elsewhere. Without, everything appended is made durable, the note says so, and the
+// files stay. After a failure nothing is written or deleted, and the error says so.
+func (l *Log) Close(remove bool) error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.abort()
+	err := l.refuse()
+	l.mu.Unlock()
+	if err == nil && !remove {
+		if err = l.Sync(); err == nil && l.noted < l.Durable() {
+			err = l.note(l.Durable())
+		}
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.ahead.Wait()
+	l.mu.Lock()
+	all := append([]*segment(nil), l.free...)
+	all = append(all, l.live...)
+	if l.spare != nil {
+		all = append(all, l.spare)
+	}
+	l.mu.Unlock()
+
+	l.window.close()
+	var closing []error
+	var names []string
+	for _, s := range all {
+		closing = append(closing, s.close())
+		names = append(names, s.name)
+	}
+	if err == nil && remove {
+		err = removeFiles(l.opts, names)
+	}
+	return errors.Join(append([]error{err}, closing...)...)
+}
+
+func (s *segment) close() error {
+	var err error
+	if s.past != nil {
+		err = s.past.Close()
+	}
+	return errors.Join(err, s.file.Close())
+}
