@@ -91,12 +91,13 @@ func TestProcessChangesItsDirectory(t *testing.T) {
 // TestLockEndsWithClose also where a child of the process is just being started, which has all descriptors until it is another program.
 func TestLockEndsWithClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
+	require.NoError(t, exec.Command("true").Run())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
 	for range cap(ended) {
 		go func() {
 			for ctx.Err() == nil {
-				_ = exec.Command("/bin/true").Run()
+				_ = exec.Command("true").Run()
 			}
 			ended <- struct{}{}
 		}()

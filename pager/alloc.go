@@ -27,7 +27,7 @@ func (p *Pager) takeBehind() (id Pgid, err error) {
 	was := p.Overdraft(false)
 	err = p.reserve(1)
 	p.Overdraft(was)
-	if noSpace(err) {
+	if NoSpace(err) {
 		if id, ok, bad := p.space.hole(); ok || bad != nil {
 			return id, bad
 		}
@@ -45,7 +45,8 @@ func (p *Pager) takeBehind() (id Pgid, err error) {
 	return id, nil
 }
 
-func noSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
+// NoSpace says that an error is that of a full disk, or of MaxBytes.
+func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
 
 // Bound changes MaxBytes for the main file.
 func (p *Pager) Bound(n int64) { p.o.MaxBytes = max(n, 1) }

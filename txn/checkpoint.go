@@ -79,7 +79,7 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if log := s.sessionLog(); log != nil {
 		// Before the lock: it may write a whole segment. Without room, captureLocked tries once more.
-		if err := log.Prepare(); err != nil && !isNoSpace(err) {
+		if err := log.Prepare(); err != nil && !pager.NoSpace(err) {
 			return nil, s.logError(err)
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	}
 	pages, err := s.pg.CaptureState(s.epoch)
 	if err != nil {
-		if isNoSpace(err) {
+		if pager.NoSpace(err) {
 			return nil, s.spaceError(err)
 		}
 		return nil, s.poison(err)
@@ -273,27 +273,38 @@ func (s *Store) reclaimStep(ctx context.Context) (done bool, err error) {
 
 // reclaimOnce is called with the writer lock.
 func (s *Store) reclaimOnce() (done bool, err error) {
-	id, ok := s.head.firstTrash()
-	if !ok || !s.started {
+	if _, _, any := s.head.trees.firstTrash(); !any || !s.started {
 		return true, nil
 	}
 	w := &s.w
 	w.begin()
-	t, _ := w.trees.get(id)
 	defer s.pg.Overdraft(s.pg.Overdraft(true))
-	gone, err := tree.FreeTree(w, &t, reclaimStep)
-	if err != nil {
+	if _, err := w.reclaim(); err != nil {
 		w.rollback()
 		return false, s.spaceError(err)
 	}
-	if gone {
-		w.trees.remove(id)
-		w.noteChanged(id)
-	} else {
-		w.set(id, t)
-	}
 	w.upkeep()
 	s.advance()
+	return false, nil
+}
+
+// reclaim gives back some pages of a dropped tree, unless there is none.
+func (w *writer) reclaim() (none bool, err error) {
+	id, t, any := w.trees.firstTrash()
+	if !any {
+		return true, nil
+	}
+	gone, err := tree.FreeTree(w, &t, reclaimStep)
+	if err != nil {
+		return false, err
+	}
+	if !gone {
+		w.set(id, t)
+		return false, nil
+	}
+	w.trees.remove(id)
+	w.noteChanged(id)
+	w.mods++
 	return false, nil
 }
 
@@ -305,7 +316,7 @@ func (s *Store) closeClean() error {
 			return err
 		}
 	}
-	if err := s.shrink(); err != nil && !isNoSpace(err) { // packing needs room for the copies; the rest need not
+	if err := s.shrink(); err != nil && !pager.NoSpace(err) { // packing needs room for the copies; the rest need not
 		return err
 	}
 	c, err := s.captureLocked(true)

@@ -39,6 +39,16 @@ func closing(t *testing.T, disk *crashfs.Disk, spare bool) (*Store, []string) {
 	return s, want
 }
 
+// closed is what a Close did, from that moment on, to the disk of a store with these rows.
+func closed(t *testing.T, spare bool) (disk *crashfs.Disk, from int, want []string) {
+	t.Helper()
+	disk = crashfs.New(crashfs.Options{})
+	s, want := closing(t, disk, spare)
+	from = disk.Len()
+	require.NoError(t, s.Close())
+	return disk, from, want
+}
+
 // TestCloseNeedsNoSegment: the log that ends with a session goes on in no other one. A disk without room for a segment does not keep the last
 // checkpoint from being written.
 func TestCloseNeedsNoSegment(t *testing.T) {
@@ -72,10 +82,7 @@ func requireRow(t *testing.T, s *Store, key string) {
 func TestCrashesOfAClose(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {
-		disk := crashfs.New(crashfs.Options{})
-		s, want := closing(t, disk, spare)
-		from := disk.Len()
-		require.NoError(t, s.Close())
+		disk, from, want := closed(t, spare)
 		fromOlder, clean := 0, 0
 		open := func(d *crashfs.Disk) Recovery {
 			s, err := Open("/a.ebb", testOptions(d))
@@ -113,10 +120,7 @@ func TestCrashesOfAClose(t *testing.T) {
 func TestTornTailOfAClosedLog(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {
-		disk := crashfs.New(crashfs.Options{})
-		s, want := closing(t, disk, spare)
-		from := disk.Len()
-		require.NoError(t, s.Close())
+		disk, from, want := closed(t, spare)
 		torn, kept := 0, 0
 		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: from}) {
 			d := im.Disk(crashfs.Options{})

@@ -247,7 +247,7 @@ func (s *Store) logError(err error) error {
 // spaceError names a full disk; damage, a failed read of the free map, and a file that could not be opened for want of a descriptor are the caller's to tell, anything else poisons. It
 // is for calls that reserve space before they write.
 func (s *Store) spaceError(err error) error {
-	if isNoSpace(err) {
+	if pager.NoSpace(err) {
 		s.wantRoom.Store(s.o.MaxBytes > 0)
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
@@ -288,10 +288,6 @@ func (s *Store) failure() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrFailed, f.err)
-}
-
-func isNoSpace(err error) bool {
-	return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, pager.ErrNoSpace)
 }
 
 func isNoTree(err error) bool { return errors.Is(err, ErrNoTree) }

@@ -11,6 +11,7 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/wal"
 )
 
 // openStillFull opens what a killed process leaves of a store on a full disk, which is full still.
@@ -52,6 +53,21 @@ func fullOptions(disk *crashfs.Disk) Options {
 	return o
 }
 
+// fullStore is a store with an empty tree 9.
+func fullStore(t *testing.T) (*Store, *crashfs.Disk, Options) {
+	t.Helper()
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		disk.SetCapacity(0)
+		require.NoError(t, s.Close())
+	})
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	return s, disk, o
+}
+
 // TestLeavesOfTheLogOnADiskThatIsStillFull: the next open copies them, and room for that is kept.
 func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
@@ -72,10 +88,7 @@ func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
 // TestHolesBetweenNamedValuesOnADiskThatIsStillFull: pages that the log names lie close together, and what replay finds free between them are holes.
 func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
-	disk := crashfs.New(crashfs.Options{})
-	o := fullOptions(disk)
-	s := openTest(t, "/a.ebb", o)
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	s, disk, o := fullStore(t)
 	disk.SetCapacity(disk.Used() + 24<<20)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	rows := uint64(0)
@@ -143,10 +156,7 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, d := range []Durability{Sync, NoSync} {
 		for _, more := range []int{-1, 0, 1 << 20} {
-			disk := crashfs.New(crashfs.Options{})
-			o := fullOptions(disk)
-			s := openTest(t, "/a.ebb", o)
-			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			s, disk, o := fullStore(t)
 			if d == Sync && more >= 0 {
 				continue // The log names it.
 			}
@@ -203,11 +213,7 @@ func putRows(t *testing.T, s *Store, id TreeID, prefix string, n, size int) (row
 func TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, killed := range []bool{true, false} {
-		disk := crashfs.New(crashfs.Options{})
-		o := fullOptions(disk)
-		s, err := Open("/a.ebb", o)
-		require.NoError(t, err)
-		update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+		s, disk, o := fullStore(t)
 		putRows(t, s, 9, "key", 3000, 900)
 		require.NoError(t, s.Checkpoint(t.Context()))
 		disk.SetCapacity(disk.Used() + 2<<20)
@@ -232,6 +238,7 @@ func TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint(t *testing.T) {
 			s = openStillFull(t, disk, o)
 		} else {
 			require.NoError(t, s.Close())
+			var err error
 			s, err = Open("/a.ebb", o)
 			require.NoError(t, err)
 			require.True(t, s.Recovery().Clean, "Close had room for its checkpoint")
@@ -275,10 +282,7 @@ func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
 // TestExtentsGivenUpOnADiskThatIsStillFull: the run had their pages back, however many there were.
 func TestExtentsGivenUpOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
-	disk := crashfs.New(crashfs.Options{})
-	o := fullOptions(disk)
-	s := openTest(t, "/a.ebb", o)
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	s, disk, o := fullStore(t)
 	for range 5 {
 		require.Equal(t, 200, putRows(t, s, 9, "key", 200, 9000))
 		relaxed(t, s, func(tx *Tx) {
@@ -296,10 +300,7 @@ func TestExtentsGivenUpOnADiskThatIsStillFull(t *testing.T) {
 // TestLeavesGivenUpOnADiskThatIsStillFull: the run had their pages back, also for values of a page.
 func TestLeavesGivenUpOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
-	disk := crashfs.New(crashfs.Options{})
-	o := fullOptions(disk)
-	s := openTest(t, "/a.ebb", o)
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	s, disk, o := fullStore(t)
 	putRows(t, s, 9, "key", 1<<12, 900) // no more leaves than the hot stack has room for
 	relaxed(t, s, func(tx *Tx) {
 		_, err := tx.DeleteRange(9, nil, nil)
@@ -330,11 +331,7 @@ func opensStillFull(t *testing.T, disk *crashfs.Disk, o Options, from int, rows 
 // TestKilledCloseOnADiskThatIsStillFull: Close cuts the file, and recovery may start from the state before.
 func TestKilledCloseOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
-	disk := crashfs.New(crashfs.Options{})
-	o := fullOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	s, disk, o := fullStore(t)
 	putRows(t, s, 9, "key", 1000, 900)
 	relaxed(t, s, func(tx *Tx) {
 		_, err := tx.DeleteRange(9, fmt.Appendf(nil, "key %08d", 500), nil)
@@ -348,14 +345,10 @@ func TestKilledCloseOnADiskThatIsStillFull(t *testing.T) {
 // TestKilledFirstChangeOnADiskThatIsStillFull: what it leaves is a segment without a record beside a store that was closed.
 func TestKilledFirstChangeOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
-	disk := crashfs.New(crashfs.Options{})
-	o := fullOptions(disk)
-	s, err := Open("/a.ebb", o)
-	require.NoError(t, err)
-	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	s, disk, o := fullStore(t)
 	n := putRows(t, s, 9, "key", 1000, 900)
 	require.NoError(t, s.Close())
-	s, err = Open("/a.ebb", o)
+	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	from := disk.Len()
 	require.NoError(t, s.startLog())
@@ -370,14 +363,10 @@ func TestShapeOnADiskThatIsStillFull(t *testing.T) {
 		"drop":   func(tx *Tx) error { return tx.Drop(9) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := crashfs.New(crashfs.Options{})
-			o := fullOptions(disk)
-			s, err := Open("/a.ebb", o)
-			require.NoError(t, err)
-			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			s, disk, o := fullStore(t)
 			putRows(t, s, 9, "key", 1000, 900)
 			require.NoError(t, s.Close()) // cuts the file
-			s, err = Open("/a.ebb", o)
+			s, err := Open("/a.ebb", o)
 			require.NoError(t, err)
 			disk.SetCapacity(disk.Used() + 256<<10 + 64<<10) // the log's first segment, and the slack
 			tx, err := s.Begin(nil, true)
@@ -386,12 +375,31 @@ func TestShapeOnADiskThatIsStillFull(t *testing.T) {
 				err = tx.Commit(Sync)
 			}
 			tx.Rollback()
-			if err != nil {
-				require.ErrorIs(t, err, ErrNoSpace)
-			}
+			require.NoError(t, err)
 			disk.SetCapacity(disk.Used())
 			again := openStillFull(t, disk, o)
 			require.NoError(t, again.Close())
 		})
 	}
+}
+
+// TestFirstChangeThatHasNoRoomLeavesNoLog: the segment had room, and what the next open needs had none.
+func TestFirstChangeThatHasNoRoomLeavesNoLog(t *testing.T) {
+	s, disk, o := fullStore(t)
+	putRows(t, s, 9, "key", 100, 900)
+	require.NoError(t, s.Close()) // cuts the file
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	disk.SetCapacity(disk.Used() + 256<<10 + 4096)
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Drop(9), ErrNoSpace)
+	tx.Rollback()
+	require.NoError(t, s.Failed())
+	names, err := wal.Files(disk, "/a.ebb")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	disk.SetCapacity(0)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
+	require.NoError(t, s.Close())
 }

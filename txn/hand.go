@@ -388,7 +388,7 @@ func (h *hand) NewExtent(value []byte) (pager.Ref, error) {
 		return pager.Ref{}, errExtent
 	}
 	ref, n, err := h.s.pg.NewExtent(h.s.epoch, h.owner, value, h.w.names(len(value)))
-	if n == 0 && isNoSpace(err) && h.s.asLogged && len(h.spare) > 0 {
+	if n == 0 && pager.NoSpace(err) && h.s.asLogged && len(h.spare) > 0 {
 		if err := h.giveSpare(); err != nil {
 			return ref, err
 		}

@@ -211,7 +211,7 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 	}
 	first, err := w.s.pg.WriteLaid(w.s.epoch, owner, laid, !w.silent)
 	if first.IsZero() {
-		if isNoSpace(err) {
+		if pager.NoSpace(err) {
 			return first, nil
 		}
 		return first, w.s.spaceError(err)

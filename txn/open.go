@@ -36,7 +36,7 @@ func Open(path string, o Options) (*Store, error) {
 // still, does not have: then they are applied as the log has them. A recovery that does not come to its end may be tried again.
 func open(path string, o Options) (*Store, error) {
 	s, err := openReplaying(path, o, false)
-	if isNoSpace(err) {
+	if pager.NoSpace(err) {
 		if again, failed := openReplaying(path, o, true); failed == nil {
 			return again, nil
 		}
@@ -115,7 +115,7 @@ func ensure(path string, o Options) (created bool, err error) {
 }
 
 func noSpace(err error) error {
-	if isNoSpace(err) {
+	if pager.NoSpace(err) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	return err

@@ -210,7 +210,7 @@ func (s *Store) settleRecovery() error {
 
 // settleNothing is settleRecovery where the log had no commit. It needs no page: a disk that is full keeps nobody from a store that was closed.
 func (s *Store) settleNothing() error {
-	if err := s.pg.SyncExtents(); err != nil { // What recovery started from may be in the page cache alone.
+	if err := s.pg.SyncExtents(); err != nil { // Before any meta page: what it tells of is durable.
 		return err
 	}
 	meta := s.pg.LastMeta()

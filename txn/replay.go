@@ -271,24 +271,8 @@ func (p *replayer) applyAsLogged() error {
 // pages of trees that no checkpoint had reached.
 func (w *writer) emptyTrash() error {
 	for {
-		id, t, ok := TreeID(0), tree.Tree{}, false
-		w.trees.from(trashBit, func(i TreeID, at tree.Tree) bool {
-			id, t, ok = i, at, true
-			return false
-		})
-		if !ok {
-			return nil
-		}
-		gone, err := tree.FreeTree(w, &t, reclaimStep)
-		if err != nil {
+		if none, err := w.reclaim(); none || err != nil {
 			return err
-		}
-		if gone {
-			w.trees.remove(id)
-			w.noteChanged(id)
-			w.mods++
-		} else {
-			w.set(id, t)
 		}
 	}
 }

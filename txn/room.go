@@ -1,5 +1,7 @@
 package txn
 
+import "github.com/ebbkv/ebb/pager"
+
 // On a full disk the main file gives the log what it has at its end and does not need. That it has any is our doing: it grows ahead of need.
 
 // giveRoom makes the main file shorter, if it is longer than it has to be, and says whether there may be more room now. It is called with the
@@ -30,7 +32,7 @@ func (s *Store) makeLogRoom() bool {
 // the upkeep and the writer lock: else who puts would take what is given for pages.
 func (s *Store) prepareLog() error {
 	err := s.log.Prepare()
-	if isNoSpace(err) {
+	if pager.NoSpace(err) {
 		given, failed := s.giveRoom()
 		if failed != nil {
 			return failed

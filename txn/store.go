@@ -232,11 +232,11 @@ func (s *Store) startLog() error {
 		return err
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
-	if isNoSpace(err) && s.makeLogRoom() {
+	if pager.NoSpace(err) && s.makeLogRoom() {
 		log, err = wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	}
 	if err != nil {
-		if isNoSpace(err) {
+		if pager.NoSpace(err) {
 			return s.spaceError(err)
 		}
 		if errors.Is(err, vfs.ErrNoFiles) {
@@ -382,7 +382,7 @@ func (s *Store) shut() error {
 	full := false
 	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
 		err := mapfault.Guard(s.finalFault, s.closeClean)
-		if full = isNoSpace(err) && s.failed.Load() == nil; !full {
+		if full = pager.NoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}
 	}

@@ -153,10 +153,10 @@ func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
 }
 
 // firstTrash is a dropped tree with pages left, if any.
-func (v *version) firstTrash() (id TreeID, ok bool) {
-	v.trees.from(trashBit, func(i TreeID, _ tree.Tree) bool {
-		id, ok = i, true
+func (t *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
+	t.from(trashBit, func(i TreeID, at tree.Tree) bool {
+		id, dropped, ok = i, at, true
 		return false
 	})
-	return id, ok
+	return id, dropped, ok
 }

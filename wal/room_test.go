@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // fileSizes are those of the segment files, by number.
@@ -72,16 +74,23 @@ func TestShortSegmentHasRoomForASeal(t *testing.T) {
 	}
 }
 
+// tooSmall is a log in its second segment, which begins at next, and whose first one is smaller than a new one would be.
+func tooSmall(t *testing.T) (l *testLog, d *disk, next LSN) {
+	t.Helper()
+	d = newDisk(t, 512)
+	o := testOptions(d)
+	o.SegmentSize, o.LeastRoom = 64<<10, 32<<10
+	l = createTest(t, o)
+	l.commit(text(0, 12_000), true)
+	next, err := l.Rotate()
+	require.NoError(t, err)
+	return l, d, next
+}
+
 // TestSegmentThatIsTooSmallIsNotUsedAgain: it is durably no part of the log before it goes, as one that is recycled.
 func TestSegmentThatIsTooSmallIsNotUsedAgain(t *testing.T) {
 	for _, spare := range []bool{true, false} {
-		d := newDisk(t, 512)
-		o := testOptions(d)
-		o.SegmentSize, o.LeastRoom = 64<<10, 32<<10
-		l := createTest(t, o)
-		l.commit(text(0, 12_000), true)
-		next, err := l.Rotate()
-		require.NoError(t, err)
+		l, d, next := tooSmall(t)
 		if spare {
 			require.NoError(t, l.Prepare())
 		}
@@ -103,7 +112,7 @@ func TestSegmentThatIsTooSmallIsNotUsedAgain(t *testing.T) {
 		require.EqualValues(t, sum, l.Bytes())
 		l.commits = nil
 		l.commit("second", true)
-		mustReplay(t, o, next, l.Durable(), l.commits)
+		mustReplay(t, l.opts, next, l.Durable(), l.commits)
 	}
 }
 
@@ -130,13 +139,7 @@ func TestShortSegmentIsUsedAgain(t *testing.T) {
 // TestShortSegmentThatCannotGo: what becomes of each step of giving it up is final, and no file stays open.
 func TestShortSegmentThatCannotGo(t *testing.T) {
 	for _, op := range []string{"write", "syncdata", "remove"} {
-		d := newDisk(t, 512)
-		o := testOptions(d)
-		o.SegmentSize, o.LeastRoom = 64<<10, 32<<10
-		l := createTest(t, o)
-		l.commit(text(0, 12_000), true)
-		next, err := l.Rotate()
-		require.NoError(t, err)
+		l, d, next := tooSmall(t)
 		require.NoError(t, l.Sync())
 		d.hook = func(did, name string, n int) (int, error) {
 			if did == op && strings.HasSuffix(name, "-000001") {
@@ -144,7 +147,7 @@ func TestShortSegmentThatCannotGo(t *testing.T) {
 			}
 			return n, nil
 		}
-		err = l.Release(next)
+		err := l.Release(next)
 		require.ErrorIs(t, err, errBoom)
 		require.ErrorIs(t, err, ErrFailed)
 		_, err = l.Append([]byte("more"), true)
@@ -174,5 +177,49 @@ func TestFinish(t *testing.T) {
 		require.Len(t, d.ops, before)
 		mustReplay(t, l.opts, l.start, end, l.commits)
 		require.NoError(t, l.Close(true))
+	}
+}
+
+// TestTooManyOpenFilesWhileASegmentIsRecycled: the directory could not be opened to be synced. Whoever needed the segment fails, the log does not, and the next try does all of it again.
+func TestTooManyOpenFilesWhileASegmentIsRecycled(t *testing.T) {
+	for _, spare := range []bool{false, true} { // then the one that is given up goes to those that are kept, and is recycled later
+		d := newDisk(t, 512)
+		l := createTest(t, testOptions(d))
+		l.commit("first", true)
+		next, err := l.Rotate()
+		require.NoError(t, err)
+		require.NoError(t, l.Sync())
+		if spare {
+			require.NoError(t, l.Prepare())
+		}
+		short := true
+		d.hook = func(op, _ string, n int) (int, error) {
+			if op == "syncdir" && short {
+				return 0, vfs.ErrNoFiles
+			}
+			return n, nil
+		}
+		require.NoError(t, l.Release(next), "it is durably no part of the log")
+		l.start, l.commits = next, nil
+		if spare {
+			next, err = l.Rotate() // to the spare
+			require.NoError(t, err)
+			l.start = next
+		}
+		require.ErrorIs(t, l.Prepare(), vfs.ErrNoFiles)
+		require.Nil(t, l.spare)
+		_, err = l.Rotate()
+		require.ErrorIs(t, err, vfs.ErrNoFiles)
+		l.commit("meanwhile", true)
+		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
+		short = false
+		_, err = l.Rotate()
+		require.NoError(t, err)
+		l.commit("in the next one", true)
+		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
+		require.NoError(t, l.Close(true))
+		names, err := d.List("dir")
+		require.NoError(t, err)
+		require.Empty(t, names)
 	}
 }

@@ -297,7 +297,7 @@ var storeMutants = []mutant{
 	p.space.rewind()
 	return nil`},
 	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + tableRoom`, `		_ = tableRoom`},
-	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(noSpace(err) && p.space.avail.n >= need)`, `need > 0`},
+	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(NoSpace(err) && p.space.avail.n >= need)`, `need > 0`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replay.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
