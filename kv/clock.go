@@ -116,6 +116,11 @@ func (c *clock) read() int64 {
 	}
 }
 
+// heed is now, an instant that read gave, unless the clock was set back since and the store has followed it: then it is what time has become.
+// Whoever deletes for an instant that was read before the writer lock was had asks this under the lock: keys may have been written meanwhile,
+// or seen alive, that were gone by then.
+func (c *clock) heed(now int64) int64 { return min(now, c.mark.Load()) }
+
 // sign gives a transaction the mark that its commit will store: when it begins, and once more when it commits, for others
 // may have read the clock meanwhile. The mark of a clock before 1970 would look like none.
 func (c *clock) sign(tx *txn.Tx) {

@@ -91,6 +91,7 @@ func (db *DB) settled(tx *txn.Tx) bool {
 // After an error the transaction is only good for a rollback.
 func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	var swept []sweep
+	now = db.clock.heed(now)
 	err = db.guarded(func() error {
 		notes := db.queue.Take(batchKeys)
 		for len(notes) > 0 {

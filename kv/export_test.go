@@ -52,6 +52,9 @@ func HoldNotes(db *DB) (restore func()) {
 // Notes counts the expired keys that wait to be evicted.
 func Notes(db *DB) int { return db.queue.Len() }
 
+// EvictIdle is what a one-shot read does that met an expired key at that instant.
+func EvictIdle(db *DB, now int64) { db.evictIdle(now) }
+
 // Mark is the clock mark of this process.
 func Mark(db *DB) int64 { return db.clock.mark.Load() }
 

@@ -42,7 +42,8 @@ func TestPurgeGivesWay(t *testing.T) {
 
 // TestPurgeKnowsWhoWaitsForIt: a writer comes in the middle of the first batch, and nobody in the second.
 func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
-	db, err := OpenMemory(nil)
+	at := time.Now()
+	db, err := OpenMemory(&Options{Clock: func() time.Time { return at }})
 	require.NoError(t, err)
 	var family *cf.Family
 	require.NoError(t, db.Update(func(tx *Tx) error {
@@ -60,7 +61,8 @@ func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
 		}
 		return nil
 	}
-	p := &purger{db: db, ctx: t.Context(), o: PurgeOptions{OnExpire: come}, now: math.MaxInt64, fam: family}
+	at = at.Add(time.Minute)
+	p := &purger{db: db, ctx: t.Context(), o: PurgeOptions{OnExpire: come}, now: db.clock.read(), fam: family}
 	more, err := p.batch(1)
 	require.NoError(t, err)
 	require.True(t, more)

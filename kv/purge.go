@@ -13,7 +13,7 @@ import (
 
 // PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one transaction each,
 // with the store's durability. Waiting writers get in between, and a purge that kept one waiting gives way to the next
-// 256 commits. The clock is read once. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
+// 256 commits. The clock is read once; if it is set back meanwhile by more than Options.MaxClockStep, and others notice, what is not due any more stays. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
 //
 // A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
 // also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
@@ -159,6 +159,7 @@ func (p *purger) batch(n int) (more bool, err error) {
 	}
 	defer tx.finish(ErrTxnDone)
 	began := time.Now()
+	p.now = p.db.clock.heed(p.now)
 	tx.nowMs, tx.timed = p.now, true
 	p.db.clock.sign(tx.inner)
 	swept, more, err := p.sweep(tx, n)
