@@ -18,16 +18,10 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 	if err := v.readyKey(true, key); err != nil {
 		return 0, err
 	}
-	var expiry int64 // of a new counter
-	if ttlIfNew != 0 {
-		expiry, err = v.after(ttlIfNew)
-	} else {
-		expiry, err = v.usual()
+	if ttlIfNew < 0 {
+		return 0, fmt.Errorf("%w: %v", ErrInvalidTTL, ttlIfNew)
 	}
-	if err != nil {
-		return 0, err
-	}
-	value, kept, found, err := v.get(key)
+	value, expiry, found, err := v.get(key)
 	if err != nil {
 		return 0, err
 	}
@@ -37,19 +31,26 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 			return 0, fmt.Errorf("%w: value of %d bytes, expected 8", ErrNotCounter, len(value))
 		}
 		old = int64(binary.BigEndian.Uint64(value))
+	} else if expiry, err = v.ofNew(ttlIfNew); err != nil {
+		return 0, err
 	}
 	if (delta > 0 && old > math.MaxInt64-delta) || (delta < 0 && old < math.MinInt64-delta) {
 		return 0, fmt.Errorf("%w: the sum is not an int64", ErrNotCounter)
 	}
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(old+delta))
-	if found {
-		expiry = kept
-	}
 	if err := v.put(key, b[:], expiry); err != nil {
 		return 0, err
 	}
 	return old + delta, nil
+}
+
+// ofNew is the expiry of a new key that lives for d, or, if that is 0, as Put makes it.
+func (v *verbs) ofNew(d time.Duration) (expiry int64, err error) {
+	if d != 0 {
+		return v.after(d)
+	}
+	return v.usual()
 }
 
 // CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old nil means: the key

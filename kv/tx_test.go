@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -366,6 +367,33 @@ func TestIncrement(t *testing.T) {
 	require.NoError(t, db.Put(k, []byte("four")))
 	_, err = db.Increment(k, 1, 0)
 	require.ErrorIs(t, err, kv.ErrNotCounter)
+}
+
+// TestIncrementAsksForTheTTLOfANewKeyOnly: at the end of time there is none for it, which is nothing to a counter that is there.
+func TestIncrementAsksForTheTTLOfANewKeyOnly(t *testing.T) {
+	db, clock := openClock(t, kv.Options{})
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}))
+	f := db.CF("f")
+	there, absent := []byte("there"), []byte("absent")
+	_, err := f.PutWith(there, make([]byte, 8), kv.PutOptions{NoExpiry: true})
+	require.NoError(t, err)
+	clock.ms.Store(math.MaxInt64 - 1000)
+	for i, ttl := range []time.Duration{0, time.Hour, time.Second} {
+		sum, err := f.Increment(there, 1, ttl)
+		require.NoError(t, err)
+		require.Equal(t, int64(i+1), sum)
+		left, err := f.TTL(there)
+		require.NoError(t, err)
+		require.Equal(t, kv.NoExpiry, left)
+	}
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		_, err = f.Increment(absent, 1, ttl)
+		require.ErrorIs(t, err, kv.ErrInvalidTTL)
+	}
+	_, err = f.Increment(there, 1, -1)
+	require.ErrorIs(t, err, kv.ErrInvalidTTL, "that is nobody's")
+	_, err = f.Increment(absent, 1, time.Second)
+	require.NoError(t, err)
 }
 
 func TestDeleteRanges(t *testing.T) {
