@@ -38,7 +38,11 @@ func (v *verbs) current() bool {
 	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
 		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // It may have been renamed, and used since.
 	}
-	fam, err := cf.Lookup(v.tx.inner, v.name)
+	var fam *cf.Family
+	err := v.tx.db.guarded(func() (err error) { // CF has no error of its own: the calls on a new handle meet what there is.
+		fam, err = cf.Lookup(v.tx.inner, v.name)
+		return err
+	})
 	return err == nil && fam.Base == v.first.Base
 }
 

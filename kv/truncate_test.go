@@ -55,6 +55,36 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
+// TestFileCutShortUnderTheCatalogIsAnError: Tx.CF looks there, where the transaction has changed it, and the fault ended the process.
+func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "a.ebb")
+	name := func(i int) string { return fmt.Sprintf("family-%05d", i) }
+	db, err := kv.Open(at, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 3000 {
+			require.NoError(t, tx.CreateCF(name(i), kv.CFOptions{}))
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+	db, err = kv.Open(at, nil)
+	require.NoError(t, err)
+	key, cut := []byte("k"), false
+	require.ErrorIs(t, db.Update(func(tx *kv.Tx) error {
+		_, err := tx.CF(name(2500)).Has(key)
+		require.NoError(t, err)
+		require.NoError(t, tx.DropCF(name(1)))
+		platformtest.MayRefuse(t, os.Truncate(at, 4*4096), "windows")
+		cut = true
+		_, err = tx.CF(name(2500)).Has(key)
+		require.ErrorIs(t, err, kv.ErrCorrupt)
+		return tx.Put(key, nil)
+	}), kv.ErrCorrupt)
+	require.True(t, cut)
+	_ = db.Close()
+}
+
 // TestFileCutShortUnderABatchIsAnError: its scout comes to the pages behind the cut first, on a goroutine of the store's own or, so that it is certain to, on
 // the caller's.
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
