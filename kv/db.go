@@ -145,7 +145,7 @@ func (db *DB) state(write bool) error {
 // MaxKeySize is the largest key in bytes: a quarter of the page.
 func (db *DB) MaxKeySize() int { return db.maxKey }
 
-// Path is where the store was opened.
+// Path is where the store's main file is: the absolute path that it was opened by, or, of a symbolic link, that of its file.
 func (db *DB) Path() string { return db.store.Path() }
 
 // Sync makes all commits so far durable that asked for NoSync.

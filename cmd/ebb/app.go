@@ -167,6 +167,7 @@ const lockTurn = 100 * time.Millisecond
 // open opens a store, and waits for another holder of it as long as --wait says.
 func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options) (*kv.DB, error) {
 	o.Clock = a.clock
+	path = vfs.Follow(path)
 	for left := a.wait; ; left -= lockTurn {
 		o.LockTimeout = min(left, lockTurn)
 		db, err := kv.OpenFS(files, path, &o, kv.Tuning{})

@@ -21,7 +21,7 @@ its keys. Expired keys are no problem. It changes nothing. It prints each proble
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem
 			var cut error
-			files := &readCount{FS: vfs.OS, path: args[0]}
+			files := &readCount{FS: vfs.OS, path: vfs.Follow(args[0])}
 			db, err := a.open(cmd.Context(), files, args[0], kv.Options{ReadOnly: true, MustExist: true})
 			var corrupt *kv.CorruptError
 			switch {

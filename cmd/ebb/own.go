@@ -15,6 +15,7 @@ import (
 type ownFiles []fs.FileInfo
 
 func ownFilesOf(store string) (own ownFiles) {
+	store = vfs.Follow(store)
 	segments, _ := wal.Files(vfs.OS, store) // What keeps us from listing them keeps the store from being opened.
 	for _, name := range append(segments, store, store+".new") {
 		if info, err := os.Stat(name); err == nil {

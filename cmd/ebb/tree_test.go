@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/platformtest"
+	"github.com/ebbkv/ebb/kv"
 )
 
 // files gives all regular files below dir.
@@ -88,6 +89,35 @@ func TestImportWithPrefixAndFamily(t *testing.T) {
 	require.Empty(t, good(t, "scan", s))
 	good(t, "export", s, dst, "--prefix", "src/", "--cf", "code")
 	require.Equal(t, files(t, src), files(t, dst))
+}
+
+// TestStoreThroughALink: the log that a killed process leaves lies beside the file, and commands that are given a link find it there.
+func TestStoreThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	at, link := filepath.Join(dir, "real", "a.ebb"), filepath.Join(dir, "link.ebb")
+	require.NoError(t, os.Mkdir(filepath.Dir(at), 0o755))
+	platformtest.MayRefuse(t, os.Symlink(at, link), "windows")
+	good(t, "put", link, "a", "1")
+	require.FileExists(t, at)
+	killed := filepath.Join(dir, "killed")
+	db, err := kv.Open(at, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Put([]byte("b"), []byte("2")))
+	require.NoError(t, os.CopyFS(killed, os.DirFS(filepath.Dir(at))))
+	require.NoError(t, db.Close())
+	require.NoError(t, os.Remove(link))
+	require.NoError(t, os.Symlink(filepath.Join(killed, "a.ebb"), link))
+
+	require.Equal(t, good(t, "wal", filepath.Join(killed, "a.ebb")), good(t, "wal", link))
+	require.Contains(t, good(t, "wal", link), "a.ebb-wal-0")
+	good(t, "check", link)
+	require.Equal(t, "a\t1\nb\t2\n", good(t, "scan", link))
+	left, err := filepath.Glob(filepath.Join(dir, "link.ebb?*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	tree, err := listTree(killed, link)
+	require.NoError(t, err)
+	require.Empty(t, tree.files, "all of them are the store's own")
 }
 
 func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {

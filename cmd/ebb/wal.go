@@ -31,6 +31,7 @@ Damage is named with its place, and the exit code is 1; a torn end, such as a cr
 
 // listLog holds the shared lock of the store while it reads.
 func (a *app) listLog(ctx context.Context, path string) (err error) {
+	path = vfs.Follow(path)
 	pgr, metas, err := openPager(ctx, path, a.wait)
 	if err != nil {
 		return err
