@@ -298,18 +298,21 @@ func TestInstantsTooEarlyToCountAreTheFirstOne(t *testing.T) {
 	require.Equal(t, int64(math.MinInt64/1000*1000+1001), ms)
 }
 
-// TestQueueIsBoundedInBytesToo: keys may be long. What does not fit is forgotten, and fits again when notes were taken.
+// TestQueueIsBoundedInBytesToo: keys may be long. What does not fit is forgotten, and fits again when notes were taken. Until then the queue is full:
+// writers evict before they begin, where they would not take the time for it else.
 func TestQueueIsBoundedInBytesToo(t *testing.T) {
 	var q Queue
 	f := &cf.Family{Name: "f", Base: 8}
 	key := make([]byte, maxNoteBytes/4)
 	for i := range 6 {
+		require.Equal(t, i > 4, q.Full())
 		key[0] = byte(i)
 		q.Add(f, key, 1)
 	}
 	require.Equal(t, 4, q.Len())
-	require.False(t, q.Full())
+	require.True(t, q.Full())
 	require.Len(t, q.Take(1), 1)
+	require.False(t, q.Full())
 	q.Add(f, key, 1)
 	require.Equal(t, 4, q.Len())
 	last := q.Take(10)

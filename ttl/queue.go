@@ -17,8 +17,9 @@ const (
 // Queue holds expired keys that readers met, until a short transaction deletes them. It is a hint and no truth: each
 // note is checked again under the writer lock. The zero value is empty and safe for concurrent use.
 type Queue struct {
-	n  atomic.Int64 // len(notes)
-	mu sync.Mutex   // guards the fields below
+	n    atomic.Int64 // len(notes)
+	full atomic.Bool  // there was no room for the bytes of a key since the last notes were taken
+	mu   sync.Mutex   // guards the fields below, and changes of those above
 	// notes in the order in which they came; known has the same ones.
 	notes []Note
 	known map[noteKey]struct{}
@@ -34,8 +35,8 @@ type noteKey struct {
 // Len is the number of notes.
 func (q *Queue) Len() int { return int(q.n.Load()) }
 
-// Full says whether more notes would be forgotten.
-func (q *Queue) Full() bool { return q.n.Load() >= maxNotes }
+// Full says whether notes are forgotten, until some are taken.
+func (q *Queue) Full() bool { return q.n.Load() >= maxNotes || q.full.Load() }
 
 // Add notes a key of f. The key is copied.
 func (q *Queue) Add(f *cf.Family, key []byte, expiry int64) {
@@ -48,6 +49,7 @@ func (q *Queue) Add(f *cf.Family, key []byte, expiry int64) {
 		return
 	}
 	if len(q.notes) >= maxNotes || q.bytes+len(key) > maxNoteBytes {
+		q.full.Store(true)
 		return
 	}
 	if q.known == nil {
@@ -77,5 +79,6 @@ func (q *Queue) Take(max int) []Note {
 		}
 	}
 	q.n.Store(int64(len(q.notes)))
+	q.full.Store(false)
 	return taken
 }
