@@ -96,7 +96,7 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 		notes := db.queue.Take(batchKeys)
 		for len(notes) > 0 {
 			n := 1
-			for n < len(notes) && notes[n].Base == notes[0].Base {
+			for n < len(notes) && notes[n].Base == notes[0].Base && notes[n].Family == notes[0].Family {
 				n++
 			}
 			f, err := db.names.Lookup(tx, notes[0].Family)

@@ -70,11 +70,14 @@ type scriptRun struct {
 	notes []modelNote
 	told  []string // what OnExpire heard
 	want  []string // what it should have heard
+	deaf  int      // the call of OnExpire from now on that fails, if it is above 0
+	dull  int      // that of the model
 
-	tx    *kv.Tx // open write transaction, or nil
-	own   modelState
-	txNow int64
-	saves []save
+	tx      *kv.Tx // open write transaction, or nil
+	own     modelState
+	txNow   int64
+	saves   []save
+	handles []modelHandle // on families, found in tx
 
 	held      *kv.Tx // open read transaction, or nil
 	heldState modelState
@@ -94,7 +97,7 @@ const modelMaxStep = 60_000
 
 var (
 	modelFamilies = []string{"default", "a", "b"}
-	modelKeys     = []string{"a", "a\x00", "ab", "b", strings.Repeat("long", 40), "\xff"}
+	modelKeys     = []string{"a", "a\x00", "ab", "b", strings.Repeat("long", 40), strings.Repeat("\xff\x00", 512), "\xff"}
 )
 
 func newScriptRun() (*scriptRun, error) {
@@ -117,6 +120,9 @@ func (r *scriptRun) open() (err error) {
 		Durability: kv.NoSync, Clock: r.clock.now,
 		OnExpire: func(cf string, key, value []byte) error {
 			r.told = append(r.told, fmt.Sprintf("%s %q=%q", cf, key, value))
+			if r.deaf--; r.deaf == 0 {
+				return errDeaf
+			}
 			return nil
 		},
 	}, kv.Tuning{SegmentSize: 64 << 10})
@@ -144,21 +150,38 @@ func (r *scriptRun) visible(write bool) (modelState, int64) {
 	return r.state, now
 }
 
-// evict is what happens before a write transaction begins, and after a one-shot read that met an expired key.
+// evict is what happens before a write transaction begins, and after a one-shot read that met an expired key. If OnExpire refuses one of them,
+// all stay.
 func (r *scriptRun) evict(now int64) {
+	var gone []modelNote
 	for _, n := range r.notes {
 		f := r.state[n.family]
 		if f == nil || f.base != n.base {
 			continue
 		}
 		if row, ok := f.rows[n.key]; ok && row.expiry == n.expiry && now >= n.expiry {
-			r.want = append(r.want, fmt.Sprintf("%s %q=%q", n.family, n.key, row.value))
-			delete(f.rows, n.key)
-			r.evicted++
+			gone = append(gone, n)
+			if !r.tell(n.family, n.key, row.value) {
+				gone = nil
+				break
+			}
 		}
+	}
+	for _, n := range gone {
+		delete(r.state[n.family].rows, n.key)
+		r.evicted++
 	}
 	r.notes = nil
 }
+
+// tell is what OnExpire hears, and whether it agrees.
+func (r *scriptRun) tell(family, key, value string) bool {
+	r.want = append(r.want, fmt.Sprintf("%s %q=%q", family, key, value))
+	r.dull--
+	return r.dull != 0
+}
+
+var errDeaf = errors.New("OnExpire does not agree")
 
 func (r *scriptRun) note(name string, f *modelFamily, key string, expiry int64) {
 	n := modelNote{f.base, name, key, expiry}
@@ -176,7 +199,7 @@ func (r *scriptRun) end() error {
 	var errs []error
 	if r.tx != nil {
 		errs = append(errs, r.tx.Rollback())
-		r.tx, r.saves = nil, nil
+		r.tx, r.saves, r.handles = nil, nil, nil
 	}
 	if r.held != nil {
 		errs = append(errs, r.held.Rollback())
@@ -515,26 +538,32 @@ func dueOf(f *modelFamily, now int64) []string {
 	return keys
 }
 
-// purge is the model of both kinds of purge.
-func (r *scriptRun) purge(state modelState, now int64, names []string, limit, batch int) kv.PurgeResult {
-	var res kv.PurgeResult
+// purge is the model of both kinds of purge. A batch that OnExpire does not agree with stays, and ends it.
+func (r *scriptRun) purge(state modelState, now int64, names []string, limit, batch int) (res kv.PurgeResult, err error) {
 	for _, name := range names {
 		f := state[name]
 		due := dueOf(f, now)
 		if limit > 0 && int64(len(due)) > int64(limit)-res.Purged {
 			due, res.More = due[:int64(limit)-res.Purged], true
 		}
-		for _, k := range due {
-			r.want = append(r.want, fmt.Sprintf("%s %q=%q", name, k, f.rows[k].value))
-			delete(f.rows, k)
+		for some := range slices.Chunk(due, batch) {
+			for _, k := range some {
+				if !r.tell(name, k, f.rows[k].value) {
+					res.More = true
+					return res, errDeaf
+				}
+			}
+			for _, k := range some {
+				delete(f.rows, k)
+			}
+			res.Purged += int64(len(some))
+			res.Batches++
 		}
-		res.Purged += int64(len(due))
-		res.Batches += (len(due) + batch - 1) / batch
 		if res.More {
 			break
 		}
 	}
-	return res
+	return res, nil
 }
 
 // purgeStep purges all families, in the open transaction or in transactions of its own.
@@ -542,11 +571,15 @@ func (r *scriptRun) purgeStep(s step) error {
 	o := kv.PurgeOptions{Limit: int(s[3] % 5), Batch: int(s[2] % 4)}
 	batch := cmp.Or(o.Batch, 256)
 	if r.tx != nil {
-		want := r.purge(r.own, r.txNow, slices.Sorted(maps.Keys(r.own)), o.Limit, batch)
+		before := r.own.clone()
+		want, deaf := r.purge(r.own, r.txNow, slices.Sorted(maps.Keys(r.own)), o.Limit, 256)
+		if deaf != nil { // It undoes the whole purge.
+			r.own, want = before, kv.PurgeResult{More: true}
+		}
 		want.Batches = 0
 		r.ownPurged += want.Purged
 		res, err := r.tx.PurgeExpired(context.Background(), o)
-		return errors.Join(expect("purge", err, nil), same("purge", res, want))
+		return errors.Join(expect("purge", err, deaf), same("purge", res, want))
 	}
 	names := slices.Sorted(maps.Keys(r.state))
 	purge := r.db.PurgeExpired
@@ -555,18 +588,22 @@ func (r *scriptRun) purgeStep(s step) error {
 		names = []string{name}
 		purge = r.db.CF(name).PurgeExpired
 	}
-	want := r.purge(r.state, r.reading(), names, o.Limit, batch)
+	want, deaf := r.purge(r.state, r.reading(), names, o.Limit, batch)
 	r.purged += want.Purged
 	res, err := purge(context.Background(), o)
-	return errors.Join(expect("purge", err, nil), same("purge", res, want))
+	return errors.Join(expect("purge", err, deaf), same("purge", res, want))
 }
 
-// control are the operations that are not about one key.
-var control = []struct {
+// controlKind is an operation that is not about one key.
+type controlKind struct {
 	name   string
 	weight int
 	run    func(r *scriptRun, s step) error
-}{
+}
+
+var control = slices.Concat(controlKinds, manyKinds)
+
+var controlKinds = []controlKind{
 	{"clock", 14, func(r *scriptRun, s step) error {
 		d := time.Duration(s[3]) * 37 * time.Millisecond
 		switch s[2] % 16 {
@@ -610,7 +647,7 @@ var control = []struct {
 			return nil
 		}
 		err := r.tx.Commit()
-		r.state, r.tx, r.saves = r.own, nil, nil
+		r.state, r.tx, r.saves, r.handles = r.own, nil, nil, nil
 		r.purged += r.ownPurged
 		return expect("commit", err, nil)
 	}},
@@ -619,7 +656,7 @@ var control = []struct {
 			return nil
 		}
 		err := r.tx.Rollback()
-		r.tx, r.saves = nil, nil
+		r.tx, r.saves, r.handles = nil, nil, nil
 		return expect("rollback", err, nil)
 	}},
 	{"save", 3, func(r *scriptRun, s step) error {
@@ -667,16 +704,6 @@ var control = []struct {
 			}
 			delete(state, name)
 			return expect("drop", tx.DropCF(name), nil)
-		})
-	}},
-	{"rename", 1, func(r *scriptRun, s step) error {
-		return r.catalog(func(tx *kv.Tx, state modelState) error {
-			if state["a"] == nil || state["b"] != nil {
-				return nil
-			}
-			state["b"] = state["a"]
-			delete(state, "a")
-			return expect("rename", tx.RenameCF("a", "b"), nil)
 		})
 	}},
 	{"hold", 2, func(r *scriptRun, s step) (err error) {
@@ -881,7 +908,7 @@ func (r *scriptRun) compare() error {
 		return fmt.Errorf("committed state: %w", err)
 	}
 	if r.tx != nil {
-		if err := compareModel(r.tx, r.own, r.txNow); err != nil {
+		if err := errors.Join(compareModel(r.tx, r.own, r.txNow), r.compareHandles()); err != nil {
 			return fmt.Errorf("own state: %w", err)
 		}
 	}
@@ -952,7 +979,7 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 	if err := errors.Join(expect("live", err, nil), same("live", int(n), len(live))); err != nil {
 		return err
 	}
-	return errors.Join(compareOrder(v, live, f), compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f))
+	return errors.Join(compareOrder(v, live, f), compareScans(v, live), compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f))
 }
 
 // compareTrees compares what is stored.
@@ -1098,7 +1125,7 @@ func requireScript(t *testing.T, script []step) {
 
 // TestExpiryModel runs random scripts. A failure names its seed and prints the shortest script that fails.
 func TestExpiryModel(t *testing.T) {
-	seeds, steps := 200, 2000
+	seeds, steps := 120, 1500
 	if racetest.Enabled || testing.Short() {
 		seeds = 10
 	}
@@ -1117,6 +1144,41 @@ func TestExpiryModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestScriptsThatFailed are what scripts of other seeds have found, made short.
+func TestScriptsThatFailed(t *testing.T) {
+	for name, script := range map[string][]string{
+		// Keys that were noted under the family's name before and after a rename: the eviction looked for the first name only, and forgot all.
+		"notes_on_both_sides_of_a_rename": {
+			"create a 148 144", "permanent a 15 30", "putttl a 156 159", "expire a 71 114", "clock a 160 104", "begin a 0 1",
+			"has a 170 12", "rename a 2 0", "getttl b 8 104", "commit a 0 0", "put b 98 44",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var steps []step
+			for _, line := range script {
+				steps = append(steps, stepOf(t, line))
+			}
+			requireScript(t, steps)
+		})
+	}
+}
+
+// stepOf is an operation by its name, on that family, with two more numbers.
+func stepOf(t *testing.T, line string) (s step) {
+	t.Helper()
+	var kind, family string
+	_, err := fmt.Sscan(line, &kind, &family, &s[2], &s[3])
+	require.NoError(t, err)
+	s[1] = byte(slices.Index(modelFamilies, family))
+	for i := range kindTable {
+		if s[0] = byte(i); strings.HasPrefix(s.String(), kind+" ") {
+			return s
+		}
+	}
+	t.Fatalf("no operation %q", kind)
+	return s
 }
 
 // FuzzExpiry reads its input as a script of the same operations.
