@@ -83,14 +83,28 @@ type scriptRun struct {
 	heldState modelState
 	heldNow   int64
 
-	evicted, purged int64 // since the last open
-	ownPurged       int64 // in tx
+	swept    sweptRows // since the last open
+	ownSwept sweptRows // with what tx has purged
 }
 
 type save struct {
-	at     kv.Savepoint
-	state  modelState
-	purged int64
+	at    kv.Savepoint
+	state modelState
+	swept sweptRows
+}
+
+// sweptRows is what Stats says of deleted keys, by the family's number.
+type sweptRows map[uint64]kv.FamilyStats
+
+func (s sweptRows) add(f *modelFamily, key string, evicted bool) {
+	n := s[f.base]
+	if evicted {
+		n.Evicted++
+	} else {
+		n.Purged++
+	}
+	n.BytesReclaimed += int64(len(key) + len(f.rows[key].value))
+	s[f.base] = n
 }
 
 const modelMaxStep = 60_000
@@ -126,7 +140,7 @@ func (r *scriptRun) open() (err error) {
 			return nil
 		},
 	}, kv.Tuning{SegmentSize: 64 << 10})
-	r.evicted, r.purged, r.notes = 0, 0, nil
+	r.swept, r.notes = sweptRows{}, nil
 	return err
 }
 
@@ -168,8 +182,8 @@ func (r *scriptRun) evict(now int64) {
 		}
 	}
 	for _, n := range gone {
+		r.swept.add(r.state[n.family], n.key, true)
 		delete(r.state[n.family].rows, n.key)
-		r.evicted++
 	}
 	r.notes = nil
 }
@@ -539,7 +553,7 @@ func dueOf(f *modelFamily, now int64) []string {
 }
 
 // purge is the model of both kinds of purge. A batch that OnExpire does not agree with stays, and ends it.
-func (r *scriptRun) purge(state modelState, now int64, names []string, limit, batch int) (res kv.PurgeResult, err error) {
+func (r *scriptRun) purge(state modelState, swept sweptRows, now int64, names []string, limit, batch int) (res kv.PurgeResult, err error) {
 	for _, name := range names {
 		f := state[name]
 		due := dueOf(f, now)
@@ -554,10 +568,15 @@ func (r *scriptRun) purge(state modelState, now int64, names []string, limit, ba
 				}
 			}
 			for _, k := range some {
+				swept.add(f, k, false)
 				delete(f.rows, k)
 			}
 			res.Purged += int64(len(some))
-			res.Batches++
+			if res.Batches++; r.tx == nil {
+				n := swept[f.base]
+				n.PurgeBatches++
+				swept[f.base] = n
+			}
 		}
 		if res.More {
 			break
@@ -571,13 +590,12 @@ func (r *scriptRun) purgeStep(s step) error {
 	o := kv.PurgeOptions{Limit: int(s[3] % 5), Batch: int(s[2] % 4)}
 	batch := cmp.Or(o.Batch, 256)
 	if r.tx != nil {
-		before := r.own.clone()
-		want, deaf := r.purge(r.own, r.txNow, slices.Sorted(maps.Keys(r.own)), o.Limit, 256)
+		before, swept := r.own.clone(), maps.Clone(r.ownSwept)
+		want, deaf := r.purge(r.own, r.ownSwept, r.txNow, slices.Sorted(maps.Keys(r.own)), o.Limit, 256)
 		if deaf != nil { // It undoes the whole purge.
-			r.own, want = before, kv.PurgeResult{More: true}
+			r.own, r.ownSwept, want = before, swept, kv.PurgeResult{More: true}
 		}
 		want.Batches = 0
-		r.ownPurged += want.Purged
 		res, err := r.tx.PurgeExpired(context.Background(), o)
 		return errors.Join(expect("purge", err, deaf), same("purge", res, want))
 	}
@@ -588,8 +606,7 @@ func (r *scriptRun) purgeStep(s step) error {
 		names = []string{name}
 		purge = r.db.CF(name).PurgeExpired
 	}
-	want, deaf := r.purge(r.state, r.reading(), names, o.Limit, batch)
-	r.purged += want.Purged
+	want, deaf := r.purge(r.state, r.swept, r.reading(), names, o.Limit, batch)
 	res, err := purge(context.Background(), o)
 	return errors.Join(expect("purge", err, deaf), same("purge", res, want))
 }
@@ -632,7 +649,7 @@ var controlKinds = []controlKind{
 			return nil
 		}
 		_, r.txNow = r.visible(true)
-		r.own, r.ownPurged = r.state.clone(), 0
+		r.own, r.ownSwept = r.state.clone(), maps.Clone(r.swept)
 		r.tx, err = r.db.Begin(context.Background(), true)
 		if err != nil {
 			return err
@@ -648,7 +665,7 @@ var controlKinds = []controlKind{
 		}
 		err := r.tx.Commit()
 		r.state, r.tx, r.saves, r.handles = r.own, nil, nil, nil
-		r.purged += r.ownPurged
+		r.swept = r.ownSwept
 		return expect("commit", err, nil)
 	}},
 	{"rollback", 2, func(r *scriptRun, s step) error {
@@ -661,7 +678,7 @@ var controlKinds = []controlKind{
 	}},
 	{"save", 3, func(r *scriptRun, s step) error {
 		if r.tx != nil && len(r.saves) < 4 {
-			r.saves = append(r.saves, save{r.tx.Savepoint(), r.own.clone(), r.ownPurged})
+			r.saves = append(r.saves, save{r.tx.Savepoint(), r.own.clone(), maps.Clone(r.ownSwept)})
 		}
 		return nil
 	}},
@@ -670,7 +687,7 @@ var controlKinds = []controlKind{
 			return nil
 		}
 		i := int(s[3]) % len(r.saves)
-		r.own, r.ownPurged = r.saves[i].state.clone(), r.saves[i].purged
+		r.own, r.ownSwept = r.saves[i].state.clone(), maps.Clone(r.saves[i].swept)
 		r.saves = r.saves[:i+1]
 		return expect("back", r.tx.RollbackTo(r.saves[i].at), nil)
 	}},
@@ -753,6 +770,9 @@ var controlKinds = []controlKind{
 		for p := range r.db.Check(context.Background()) {
 			return fmt.Errorf("check: %v", p)
 		}
+		return nil
+	}},
+	{"stats", 2, func(r *scriptRun, s step) error {
 		return r.stats()
 	}},
 }
@@ -764,13 +784,17 @@ func (r *scriptRun) reopened() error {
 	return nil
 }
 
+// stats compares what Stats says of families. Those that only the open transaction has are none yet.
 func (r *scriptRun) stats() error {
-	var evicted, purged int64
-	for _, f := range r.db.Stats().Families {
-		evicted, purged = evicted+f.Evicted, purged+f.Purged
+	now, got, want := r.reading(), r.db.Stats().Families, map[string]kv.FamilyStats{}
+	for name, f := range r.state {
+		n := r.swept[f.base]
+		n.Rows, n.Due = int64(len(f.rows)), int64(len(dueOf(f, now)))
+		n.TTLRows = int64(len(dueOf(f, math.MaxInt64)))
+		want[name] = n
 	}
-	if evicted > r.evicted || purged > r.purged { // Those of dropped families are missing.
-		return fmt.Errorf("%d evicted and %d purged, want %d and %d", evicted, purged, r.evicted, r.purged)
+	if !maps.Equal(got, want) {
+		return fmt.Errorf("families %+v, want %+v", got, want)
 	}
 	return nil
 }
