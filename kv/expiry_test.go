@@ -245,6 +245,41 @@ func TestErrorOfOnExpireRollsTheBatchBack(t *testing.T) {
 	}))
 }
 
+// TestErrorOfAContextThatOnExpireReturns undoes a purge in a transaction as every other error of OnExpire does: it was taken for one that the purge
+// had met between two batches, whose keys stay deleted.
+func TestErrorOfAContextThatOnExpireReturns(t *testing.T) {
+	for _, within := range []bool{true, false} {
+		db, clock := openClock(t, kv.Options{})
+		fillTTL(t, db, 600, time.Second)
+		clock.move(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		o := kv.PurgeOptions{OnExpire: func(string, []byte, []byte) error {
+			if calls++; within && calls == 300 {
+				cancel()
+				return ctx.Err()
+			}
+			if calls == 256 && !within {
+				cancel() // The purge itself finds out, before the next batch.
+			}
+			return nil
+		}}
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			res, err := tx.PurgeExpired(ctx, o)
+			require.ErrorIs(t, err, context.Canceled)
+			want := kv.PurgeResult{More: true}
+			if !within {
+				want.Purged = 256
+			}
+			require.Equal(t, want, res)
+			n, err := tx.Count()
+			require.Equal(t, 600-want.Purged, n)
+			return err
+		}))
+		cancel()
+	}
+}
+
 func TestWaitingWriterGetsInBetweenBatches(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	fillTTL(t, db, 2000, time.Second)

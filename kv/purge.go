@@ -256,8 +256,8 @@ func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func()
 	if heard { // Who heard of a key that stays after all must hear that by an error, and then of all of them.
 		start = tx.inner.Savepoint()
 	}
-	res, swept, err := tx.sweepAll(ctx, list, o)
-	if err != nil && heard && tx.inner.Err() == nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+	res, swept, stopped, err := tx.sweepAll(ctx, list, o)
+	if err != nil && heard && !stopped && tx.inner.Err() == nil {
 		err = errors.Join(err, tx.inner.RollbackTo(start))
 		res, swept = PurgeResult{More: true}, nil
 	}
@@ -271,9 +271,9 @@ func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func()
 	return res, tx.below(err)
 }
 
-// sweepAll purges families one after the other, a bounded number of keys at a time. After the error of a context the
-// result stands.
-func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (res PurgeResult, swept []sweep, err error) {
+// sweepAll purges families one after the other, a bounded number of keys at a time. stopped says that the error is that of ctx, between two of
+// these: then the result stands. OnExpire may return the same error, of a call of its own, and that is another matter.
+func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (res PurgeResult, swept []sweep, stopped bool, err error) {
 	now := tx.instant()
 	for _, f := range list {
 		rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
@@ -289,7 +289,7 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 				break
 			}
 			if err = ctx.Err(); err != nil {
-				res.More = true
+				stopped = true
 				break
 			}
 			var s ttl.Swept
@@ -303,10 +303,10 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 		}
 		if err != nil || res.More {
 			res.More = true // also where it was stopped
-			return res, swept, err
+			return res, swept, stopped, err
 		}
 	}
-	return res, swept, nil
+	return res, swept, false, nil
 }
 
 // sweep is what one transaction deleted from one family because it had expired.
