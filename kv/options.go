@@ -55,7 +55,8 @@ type Options struct {
 	// CheckpointBytes of log start a checkpoint, or a quarter as much to write of which rows in order have filled most; 0: chosen from the
 	// store's size.
 	CheckpointBytes int64
-	// Clock is read once per transaction, to whole milliseconds. nil: the system's clock.
+	// Clock is read once per transaction, to whole milliseconds. It may be called from any call, also while that keeps writers waiting, and must
+	// not call the store. nil: the system's clock.
 	Clock func() time.Time
 	// MaxClockStep is how far the clock may be set back and time still stands still until it has caught up; a larger
 	// step is followed. 0: one minute.

@@ -11,6 +11,11 @@ var expiryMutants = []mutant{
 	c.offset.Store(offset)`, `	c.leapt.Store(mono)
 	c.offset.Store(offset)
 	c.jumped.Store(true)`},
+	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.heed(p.now)
+`, ``},
+	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.heed(now)
+`, ``},
+	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},
 	{"ttl", "put_leaves_out_the_key_index", "ttl/rows.go", `	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
 		return err
 	}`, ``},
