@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,8 +92,8 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	f.StringVar(&a.cf, "cf", defaultFamily, "column family")
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
 	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
-	f.BoolVar(&a.base64, "base64", false, "the same in base64")
-	f.StringVar(&a.progress, "progress", progressAuto, "auto (a bar on a terminal), bar, lines or none")
+	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
+	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is, on standard error: --progress=auto (a bar on a terminal), =bar, =lines or =none")
 	f.Lookup("progress").NoOptDefVal = progressBar
 	f.DurationVar(&a.wait, "wait", 0, "wait this long for a store that another process has open")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
@@ -106,6 +107,35 @@ Commands that only read take a shared lock: any number may run at once, but not 
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
 	)
 	return root
+}
+
+// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a topic that is not there. A shell
+// that evaluates `ebb completion zhs` would otherwise be given prose. The output of root is set before: cobra keeps it.
+func strictCobra(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, topic []string) error {
+				if _, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
+					return usageError{root, fmt.Errorf("no help on %q", strings.Join(topic, " "))}
+				}
+				return nil
+			}
+		case "completion":
+			cmd.Use, cmd.DisableFlagsInUseLine = "completion bash|zsh|fish|powershell", true
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // cobra looks at words only if something runs
+			for _, c := range append(cmd.Commands(), cmd) {
+				c.Args = func(cmd *cobra.Command, words []string) error {
+					if len(words) > 0 {
+						return usageError{cmd, fmt.Errorf("what is %q?", words[0])}
+					}
+					return nil
+				}
+			}
+		}
+	}
 }
 
 // wholeStore has the commands that have no use for --cf: ignored, it would let an answer about everything pass for one about

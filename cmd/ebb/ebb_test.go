@@ -166,7 +166,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"bad_progress", []string{"get", s, "k", "--progress=loud"}, "usage", "--help"},
 		{"not_hex", []string{"get", s, "xyz", "--hex"}, "usage", "6b6579"},
 		{"not_base64", []string{"get", s, "?", "--base64"}, "usage", "a2V5"},
+		{"value_with_a_dash", []string{"put", s, "k", "-5"}, "usage", "go behind --"},
 		{"unknown_command", []string{"frob"}, "usage", "lists the commands"},
+		{"unknown_help_topic", []string{"help", "frob"}, "usage", "lists the commands"},
+		{"unknown_shell", []string{"completion", "zhs"}, "usage", "bash|zsh|fish|powershell"},
+		{"completion_of_more", []string{"completion", "zsh", "bash"}, "usage", "completion zsh"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := ebb(t, c.args...)
@@ -367,6 +371,19 @@ func TestVersionAndHelp(t *testing.T) {
 		require.NotEmpty(t, good(t, command, "--help"))
 	}
 	require.Contains(t, good(t, "completion", "bash"), "ebb")
+	require.Equal(t, good(t, "get", "--help"), good(t, "help", "get"))
+	require.Equal(t, good(t, "--help"), good(t, "help"))
+	require.Equal(t, good(t, "completion", "--help"), good(t, "help", "completion"))
+	require.Equal(t, good(t, "completion", "--help"), good(t, "completion"))
+}
+
+// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the same in base64", as the first one.
+func TestEachFlagIsExplainedByItself(t *testing.T) {
+	help := good(t, "--help")
+	require.NotContains(t, help, "the same")
+	for _, flag := range []string{"hex", "base64"} {
+		require.Regexp(t, "--"+flag+` +keys are `+flag, help)
+	}
 }
 
 // TestNumbersThatMakeNoSenseAreUsageErrors: bench-quick took a time that is not positive for no limit, and never ended.

@@ -34,6 +34,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.out)
 	root.SetErr(a.stderr)
+	strictCobra(root)
 	err := root.ExecuteContext(interruptible{ctx})
 	// Output that could not be written makes the command fail, unless something worse did.
 	if flushErr := a.out.Flush(); err == nil {

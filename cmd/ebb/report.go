@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -122,8 +123,12 @@ func (a *app) report(err error) int {
 	if errors.As(err, &usage) {
 		kind = "usage"
 		hint = fmt.Sprintf("call it as: %s\n      `%s --help` tells more", usage.cmd.UseLine(), usage.cmd.CommandPath())
-		if !usage.cmd.HasParent() {
+		var unknown *pflag.NotExistError
+		switch {
+		case !usage.cmd.HasParent():
 			hint = "`ebb --help` lists the commands"
+		case errors.As(err, &unknown): // most likely a key or a value
+			hint += "; words that begin with a dash and are no flags go behind --"
 		}
 	}
 	if a.json {
