@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 	"github.com/ebbkv/ebb/cmd/bench/report"
@@ -20,7 +21,7 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == childCommand {
 		os.Exit(child(os.Args[2], os.Stdout))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }

@@ -16,8 +16,14 @@ import (
 )
 
 // TestInterruptEndsARealProcess interrupts kill and its child in the middle of their work, as a terminal does: kill used to die
-// at once, without a word, and left its stores behind.
+// at once, without a word, and left its stores behind. What timeout and a machine that shuts down send did that for longer.
 func TestInterruptEndsARealProcess(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) { interruptRealProcess(t, signal) })
+	}
+}
+
+func interruptRealProcess(t *testing.T, signal syscall.Signal) {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -36,7 +42,7 @@ func TestInterruptEndsARealProcess(t *testing.T) {
 	said := bufio.NewScanner(pipe)
 	for first := true; said.Scan(); first = false {
 		if first {
-			require.NoError(t, syscall.Kill(-command.Process.Pid, syscall.SIGINT))
+			require.NoError(t, syscall.Kill(-command.Process.Pid, signal))
 		}
 	}
 	require.Error(t, command.Wait())
@@ -60,6 +66,7 @@ func TestInterruptOfAChildIsNoFailure(t *testing.T) {
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	require.ErrorIs(t, end(t.Context(), "kill -INT $$", false), context.Canceled)
+	require.ErrorIs(t, end(t.Context(), "kill -TERM $$", false), context.Canceled)
 	require.ErrorIs(t, end(interrupted, "kill -KILL $$", false), context.Canceled)
 	require.ErrorIs(t, end(interrupted, "exit 1", false), context.Canceled)
 	require.NoError(t, end(t.Context(), "kill -KILL $$", true))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,7 +166,7 @@ func (k *killer) round(ctx context.Context) error {
 // interrupts the child too, which may die of it before we hear of ours.
 func (k *killer) end(ctx context.Context, state *os.ProcessState, killed bool, said string) error {
 	switch {
-	case ctx.Err() != nil || state.String() == "signal: interrupt":
+	case ctx.Err() != nil || slices.Contains([]string{"signal: interrupt", "signal: terminated"}, state.String()):
 		return context.Canceled
 	case k.memory:
 		return k.report.starved(state, said)

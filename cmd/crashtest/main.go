@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"syscall"
 )
 
 const usage = `usage: crashtest MODE [flags]
@@ -59,8 +60,9 @@ var modes = []mode{
 
 func main() {
 	debug.SetGCPercent(400) // Images are garbage soon; memory is there.
-	// The first interrupt lets a mode end with its report; stop gives the second one its usual force.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// The first interrupt, or what timeout sends, lets a mode end with its report and unmount what it has mounted; stop gives
+	// the second one its usual force.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 )
 
 func main() {
-	// The first interrupt lets a command end its transaction; stop gives the second one its usual force.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// The first interrupt lets a command end its transaction and remove what it has half made; so does what timeout, a
+	// container or systemd sends to end a process. stop gives the second one its usual force.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
