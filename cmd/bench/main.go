@@ -26,12 +26,21 @@ func main() {
 	os.Exit(status(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
+// usageError is a call that makes no sense: status 2, as in the other tools.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
 // status is the exit code of a run. Who asks for help and gets it has met no error.
 func status(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
 	fmt.Fprintln(stderr, "bench:", err)
+	if errors.As(err, new(usageError)) {
+		fmt.Fprintln(stderr, "See bench -h.")
+		return 2
+	}
 	return 1
 }
 
@@ -46,7 +55,7 @@ type options struct {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := options{bench: bench{log: stderr}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard) // An error is told once, by status, and help goes to stdout.
 	flags.StringVar(&o.engines, "engines", "", "engines, with commas between; empty: all")
 	flags.StringVar(&o.workloads, "workloads", "", "workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too")
 	flags.IntVar(&o.n, "n", 1_000_000, "rows of the main set")
@@ -56,28 +65,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&o.html, "html", "", "write a page with plots to this file")
 	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the timed part to this file, with engine, workload and round added to its name")
 	flags.BoolVar(&o.list, "list", false, "list engines and workloads")
-	if err := flags.Parse(args); err != nil {
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(stdout)
+		flags.Usage()
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("what is %q? Everything is a flag", flags.Arg(0))
+	case err != nil:
+		return usageError{err}
+	case flags.NArg() > 0:
+		return usageError{fmt.Errorf("what is %q? Everything is a flag", flags.Arg(0))}
 	}
 	if o.list {
 		list(stdout)
 		return nil
 	}
 	if o.n < 1000 || o.rounds < 1 {
-		return fmt.Errorf("-n must be at least 1000 and -rounds at least 1")
+		return usageError{errors.New("-n must be at least 1000 and -rounds at least 1")}
 	}
 	return o.measure(ctx, stdout)
 }
 
 func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 	if o.chosen, err = workload.Select(o.workloads); err != nil {
-		return fmt.Errorf("%w; see -list", err)
+		return usageError{fmt.Errorf("%w; see -list", err)}
 	}
 	if o.bench.engines, err = engine.Select(o.engines); err != nil {
-		return err
+		return usageError{err}
 	}
 	profile := o.profile
 	if profile != "" {

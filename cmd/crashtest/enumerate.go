@@ -30,6 +30,9 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	if err := parseFlags(f, args, stdout, 0, "depth", "len", "workers"); err != nil {
 		return err
 	}
+	if err := checkLength(o.Length); err != nil {
+		return err
+	}
 	if o.Depth > 3 {
 		return usagef("-depth is %d, want at most 3", o.Depth)
 	}

@@ -37,6 +37,9 @@ func faulty(ctx context.Context, name string, args []string, stdout, stderr io.W
 	if err := parseFlags(f, args, stdout, 0, "len", "workers"); err != nil {
 		return err
 	}
+	if err := checkLength(o.Length); err != nil {
+		return err
+	}
 	if kinds == nil {
 		var err error
 		if kinds, err = choose("kinds", chosen, fuzz.FaultKinds()); err != nil {
@@ -74,6 +77,9 @@ func syncs(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	least := f.Int("min", 0, "fail with fewer sites than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	if err := parseFlags(f, args, stdout, 0); err != nil {
+		return err
+	}
+	if err := checkLength(*length); err != nil {
 		return err
 	}
 	r, err := fuzz.Syncs(ctx, *length, *least, func(line string) { fmt.Fprintln(stderr, line) })

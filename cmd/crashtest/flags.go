@@ -60,6 +60,18 @@ func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, words int, pos
 	return err
 }
 
+// longest is what -len may be at most. Sequences are listed before the first one is tried, no budget bounds that, and with each
+// operation more there are 25 times as many: 2.4 million of four.
+const longest = 4
+
+// checkLength refuses a length whose sequences do not fit into memory.
+func checkLength(length int) error {
+	if length > longest {
+		return usagef("-len is %d, want at most %d", length, longest)
+	}
+	return nil
+}
+
 // number is the value of a flag, or a large one where it cannot be too small.
 func number(g *flag.Flag) int64 {
 	switch n := g.Value.(flag.Getter).Get().(type) {

@@ -8,12 +8,13 @@ import (
 )
 
 // TestNonsenseIsRefused: what a mode would ignore, or take for its default, is an error. `history -n 0` used to pass, and
-// `history a b -n 3` made 300 histories.
+// `history a b -n 3` made 300 histories, and `enumerate -len 9` took memory until there was none.
 func TestNonsenseIsRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"enumerate -depth 0":                 "-depth is 0, want at least 1",
 		"enumerate -depth 7":                 "-depth is 7, want at most 3",
 		"enumerate -len 0":                   "-len is 0",
+		"enumerate -len 5":                   "-len is 5, want at most 4",
 		"enumerate -workers 0":               "-workers is 0",
 		"enumerate -skip -1":                 "-skip is -1, want at least 0",
 		"enumerate -most -1":                 "-most is -1",
@@ -27,6 +28,9 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"fsyncgate -workers 0":               "-workers is 0",
 		"fsyncgate now":                      `what is "now"?`,
 		"faults -len 0":                      "-len is 0",
+		"faults -len 99":                     "-len is 99",
+		"fsyncgate -len 99":                  "-len is 99",
+		"syncs -len 99":                      "-len is 99",
 		"faults -kinds read,raed":            `"raed" is not known`,
 		"faults read":                        `what is "read"?`,
 		"syncs -len -1":                      "-len is -1",
