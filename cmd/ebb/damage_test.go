@@ -193,7 +193,8 @@ func TestStoreThatCannotBeOpenedIsCheckedAllTheSame(t *testing.T) {
 	require.Contains(t, a.stderr, "cannot be opened")
 	a = ebb(t, "pages", s)
 	require.Equal(t, exitError, a.code)
-	require.Contains(t, a.stderr, "--page-size")
+	require.Contains(t, a.stderr, "ebb pages STORE --page-size")
+	require.NotContains(t, a.stderr, "ebb pages STORE`", "it has just refused that")
 	a = ebb(t, "pages", s, "--page-size", "4096")
 	require.Contains(t, a.out, "leaf")
 	require.Equal(t, exitError, ebb(t, "pages", s, "--page-size", "5000").code)
@@ -281,6 +282,18 @@ func TestDemoSurvivesTheKill(t *testing.T) {
 	require.Less(t, m["recovered_files"], 300.0)
 	require.GreaterOrEqual(t, m["killed_at_bytes"], m["bytes"].(float64)/2)
 	require.Equal(t, exitError, ebb(t, "demo", src, s).code, "a store that exists is not touched")
+}
+
+// TestDemoSaysWhyItCannotBegin: it spoke as import, and said of a directory that it must not read that it holds no files.
+func TestDemoSaysWhyItCannotBegin(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "file"), "v")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o777))
+	for name, want := range map[string]string{"absent": "", "file": "is not a directory", "empty": "holds no files"} {
+		a := ebb(t, "demo", filepath.Join(dir, name), filepath.Join(dir, "store"))
+		require.Equal(t, exitError, a.code)
+		require.Regexp(t, "^ebb: demo: .*"+want, a.stderr)
+	}
 }
 
 func TestProgressLinesAreJSON(t *testing.T) {

@@ -44,10 +44,12 @@ value byte for byte, and checks the store.`,
 				return fmt.Errorf("demo: %s exists; demo wants to make it", d.store)
 			}
 			tree, err := listTree(args[0], d.store)
-			if err != nil {
-				return err
-			}
-			if len(tree.files) == 0 {
+			switch {
+			case err != nil:
+				return fmt.Errorf("demo: %w", err)
+			case len(tree.errors) > 0: // whether every file is stored could not be told
+				return fmt.Errorf("demo: %s", tree.errors[0].Err)
+			case len(tree.files) == 0:
 				return fmt.Errorf("demo: %s holds no files", args[0])
 			}
 			d.tree = tree

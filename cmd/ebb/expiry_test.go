@@ -114,12 +114,16 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.code(exitError, "error", "export", dir, "--overwrite", "--expiries", filepath.Join(dir, "expiries"))
 	s.good("export", dir, "--overwrite", "--prefix", "x/", "--expiries", notes)
 	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`,
-		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`} {
-		require.NoError(t, os.WriteFile(notes, []byte("\n"+wrong), 0o666))
+		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`,
+		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`} { // contradicts the first line
+		require.NoError(t, os.WriteFile(notes, []byte(`{"file":"a","expires":"2031-01-31T12:00:10Z"}`+"\n"+wrong), 0o666))
 		a := s.ebb("import", dir, "--expiries", notes)
 		require.Equal(t, exitError, a.code)
 		require.Contains(t, a.stderr, "line 2")
 	}
+	twice := `{"file":"a","expires":"2030-02-01T12:00:10Z"}` + "\n"
+	require.NoError(t, os.WriteFile(notes, []byte(twice+twice), 0o666))
+	s.good("import", dir, "--expiries", notes)
 	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
 }
 

@@ -37,7 +37,7 @@ is longer than a key may be, is named at the end, and the exit code is 1.`,
 			}
 			tree, err := listTree(args[1], args[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("import: %w", err)
 			}
 			if im.expiries, err = readExpiries(im.expiryFile); err != nil {
 				return fmt.Errorf("import: %w", err)

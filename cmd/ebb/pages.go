@@ -103,7 +103,7 @@ func (l *pageLister) open(ctx context.Context, path string) (err error) {
 		}
 	case errors.As(err, &corrupt) && l.pageSize != 0:
 	case errors.As(err, &corrupt):
-		return fmt.Errorf("pages: %w; --page-size lists the pages all the same", err)
+		return fmt.Errorf("pages: %w", marked{err, errNoMeta})
 	default:
 		return fmt.Errorf("pages: %w", err)
 	}

@@ -39,6 +39,7 @@ var errExists = errors.New("the key is there already")
 
 // What advice tells apart that the library has one name for.
 var (
+	errNoMeta      = errors.New("both meta pages are damaged, and no page size was given")
 	errUnopened    = errors.New("the store cannot be opened")
 	errNoDirectory = errors.New("the directory is missing")
 	errPageSize    = errors.New("the store has another page size")
@@ -67,6 +68,7 @@ var advices = []advice{
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
+	{"corrupt", errNoMeta, "keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the same, if 4096 is what the store was created with"},
 	{"corrupt", errUnopened, "the store cannot be opened: keep a copy of its files; `ebb pages STORE` shows which pages are sound"},
 	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},

@@ -46,9 +46,9 @@ func (e fileError) name() []byte { return append([]byte(e.Name), e.Base64...) }
 // listTree walks dir. The files of the store itself, should they lie below dir, are left out.
 func listTree(dir, store string) (*sourceTree, error) {
 	if info, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("import: %v", err)
+		return nil, fmt.Errorf("%v", err) // not wrapped: a hint about the store would mislead
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("import: %s is not a directory", dir)
+		return nil, fmt.Errorf("%s is not a directory", dir)
 	}
 	t := &sourceTree{dir: dir, own: ownFilesOf(store)}
 	return t, t.walk()
