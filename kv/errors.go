@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -111,7 +113,18 @@ func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
 // failure is an error of kv with the error of a room below as its cause. errors.Is finds both.
 type failure struct{ kind, cause error }
 
-func (f *failure) Error() string   { return f.kind.Error() + ": " + f.cause.Error() }
+// Error is the kind and the cause, but does not say twice what a room has said in the words of this package: the cause
+// `cf: no such family: "x"` of ErrCFNotFound adds only the name.
+func (f *failure) Error() string {
+	kind, cause := f.kind.Error(), f.cause.Error()
+	room, said, _ := strings.Cut(cause, ": ")
+	more, ok := strings.CutPrefix(said, strings.TrimPrefix(kind, "kv: "))
+	if slices.Contains([]string{"cf", "ttl", "txn"}, room) && ok && (more == "" || more[0] == ':') {
+		return kind + more
+	}
+	return kind + ": " + cause
+}
+
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // kinds says under which name an error of a room below reaches the user. An error may wrap its

@@ -116,7 +116,8 @@ func (tx *Tx) change(old string, fn func() error) (err error) {
 	return fromBelow(fn())
 }
 
-// CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is not allowed.
+// CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is not allowed,
+// ErrInvalidTTL for a negative default ttl.
 func (tx *Tx) CreateCF(name string, o CFOptions) error {
 	return tx.change("", func() error {
 		stored, err := o.check()
@@ -127,7 +128,8 @@ func (tx *Tx) CreateCF(name string, o CFOptions) error {
 	})
 }
 
-// EnsureCF creates a family if it is absent. An existing one keeps its options.
+// EnsureCF creates a family if it is absent, with the errors of CreateCF but ErrCFExists. An existing one keeps its
+// options.
 func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	if err := tx.check(true); err != nil {
 		return err
@@ -141,7 +143,8 @@ func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	return tx.CreateCF(name, o)
 }
 
-// AlterCF gives a family new options, for writes from now on.
+// AlterCF gives a family new options, for writes from now on; keys that are there keep what they have. ErrCFNotFound if it
+// is absent, ErrInvalidTTL for a negative default ttl.
 func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	return tx.change("", func() error {
 		stored, err := o.check()
@@ -153,11 +156,13 @@ func (tx *Tx) AlterCF(name string, o CFOptions) error {
 }
 
 // DropCF removes a family and all its rows; the work does not depend on their number. The name is free at once.
+// ErrCFNotFound if it is absent, ErrCFReserved for "default".
 func (tx *Tx) DropCF(name string) error {
 	return tx.change(name, func() error { return cf.Drop(tx.inner, name) })
 }
 
-// RenameCF gives a family another name, which must be free: ErrCFExists.
+// RenameCF gives a family another name, which must be free: ErrCFExists. ErrCFNotFound if it is absent, ErrCFReserved for
+// "default", ErrCFName or ErrCFReserved if the new name is not allowed.
 func (tx *Tx) RenameCF(old, new string) error {
 	return tx.change(old, func() error { return cf.Rename(tx.inner, old, new) })
 }

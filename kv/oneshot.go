@@ -88,12 +88,13 @@ func (s *shots) TTL(key []byte) (time.Duration, error) {
 	return readShot(s, func(v *verbs) (time.Duration, error) { return v.TTL(key) })
 }
 
-// Expiry returns the instant at which key is gone: the zero Time if it is permanent, ErrNotFound if it is absent.
+// Expiry returns the instant at which key is gone: the zero Time if it is permanent, ErrNotFound if it is absent or
+// expired.
 func (s *shots) Expiry(key []byte) (time.Time, error) {
 	return readShot(s, func(v *verbs) (time.Time, error) { return v.Expiry(key) })
 }
 
-// CountLive returns the number of rows that are not expired. It reads as many rows of an index as are.
+// CountLive returns the number of rows that are not expired. It reads no rows: the work does not depend on their number.
 func (s *shots) CountLive() (int64, error) { return readShot(s, (*verbs).CountLive) }
 
 // NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that are expired and still
@@ -114,7 +115,8 @@ func (s *shots) Put(key, value []byte) error {
 	return s.writeRow(operation{kind: opPut, first: key, second: value})
 }
 
-// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive.
+// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive, or the
+// expiry is beyond what can be stored.
 func (s *shots) PutTTL(key, value []byte, ttl time.Duration) error {
 	return s.writeRow(operation{kind: opPutTTL, first: key, second: value, when: int64(ttl)})
 }
@@ -139,7 +141,7 @@ func (s *shots) Persist(key []byte) error {
 	return s.write(func(v *verbs) error { return v.Persist(key) })
 }
 
-// PutWith is Put with options, and says whether it wrote: not if a condition did not hold.
+// PutWith is Put with options, and says whether it wrote: not if a condition did not hold. A loser changes nothing.
 func (s *shots) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
 	return writeShot(s, func(v *verbs) (bool, error) { return v.PutWith(key, value, o) })
 }
@@ -156,8 +158,8 @@ func (s *shots) Increment(key []byte, delta int64, ttlIfNew time.Duration) (int6
 	return writeShot(s, func(v *verbs) (int64, error) { return v.Increment(key, delta, ttlIfNew) })
 }
 
-// CompareAndSwap sets key to new if its value is old, and says whether it did. old nil means: the key must be absent.
-// The conditions of o may repeat that, not contradict it.
+// CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old nil means: the key must
+// be absent. The conditions of o may repeat that, not contradict it.
 func (s *shots) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
 	return writeShot(s, func(v *verbs) (bool, error) { return v.CompareAndSwap(key, old, new, o) })
 }

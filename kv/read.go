@@ -153,7 +153,7 @@ func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
 	return time.UnixMilli(expiry), nil
 }
 
-// CountLive returns the number of rows that are not expired. It reads as many rows of an index as are.
+// CountLive returns the number of rows that are not expired. It reads no rows: the work does not depend on their number.
 func (v *verbs) CountLive() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(false); err != nil || v.fam.Hollow() {

@@ -12,11 +12,13 @@ import (
 
 // Tx is a transaction: one state of the store at one instant, and in a write transaction the changes made to it. Its
 // verbs for keys and ranges mean the family "default". It belongs to one goroutine at a time.
-//
-//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls return.
-//	(2) the fields of a write transaction are used between enter and leave, or while nobody else knows the Tx: Shutdown
-//	    may end it from another goroutine. A read transaction is touched by its owner alone; see DB.cut.
 type Tx struct {
+	// It always holds that
+	//
+	//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls return.
+	//	(2) the fields of a write transaction are used between enter and leave, or while nobody else knows the Tx: Shutdown
+	//	    may end it from another goroutine. A read transaction is touched by its owner alone; see DB.cut.
+
 	verbs
 
 	db         *DB
