@@ -1,10 +1,13 @@
 package kv_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -215,6 +218,44 @@ func TestBulkLoad(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, n, i)
+}
+
+// TestBulkLoadKeepsNoSlice: rows of every size come in the same two slices, which the sequence fills anew for each.
+func TestBulkLoadKeepsNoSlice(t *testing.T) {
+	sizes := []int{0, 100, 900, 5000, 70_000, 600_000}
+	fill := func(value []byte, i int) []byte {
+		value = value[:sizes[i%len(sizes)]]
+		for j := range value {
+			value[j] = byte(i + j)
+		}
+		return value
+	}
+	const rows = 300
+	for name, o := range map[string]kv.CFOptions{"plain": {}, "expiring": {DefaultTTL: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			db, err := kv.Open(filepath.Join(t.TempDir(), "test.ebb"), &kv.Options{Durability: kv.NoSync})
+			require.NoError(t, err)
+			require.NoError(t, db.CreateCF("f", o))
+			key, value := make([]byte, 8), make([]byte, sizes[len(sizes)-1])
+			n, err := db.BulkLoad(t.Context(), "f", func(yield func(key, value []byte) bool) {
+				for i := range rows {
+					binary.BigEndian.PutUint64(key, uint64(i))
+					if !yield(key, fill(value, i)) {
+						return
+					}
+				}
+			})
+			require.NoError(t, err)
+			require.EqualValues(t, rows, n)
+			want := make([]byte, len(value))
+			for i := range rows {
+				got, err := db.CF("f").Get(binary.BigEndian.AppendUint64(nil, uint64(i)))
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(fill(want, i), got), "row %d", i)
+			}
+			require.NoError(t, db.Close())
+		})
+	}
 }
 
 // TestBulkLoadBesideOtherWriters: between its look at the family and the load somebody else commits. What there is then decides.

@@ -2,11 +2,13 @@ package kv_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -186,4 +188,106 @@ func ExampleDB_Apply() {
 	// Output:
 	// 3 <nil>
 	// 1 <nil>
+}
+
+// A transaction of one's own, for code that is no function: end it in every case, and wait for other writers no longer than
+// the context allows.
+func ExampleDB_Begin() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	tx, err := db.Begin(ctx, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback() // does nothing after Commit
+
+	fmt.Println(tx.Put([]byte("a"), []byte("1")))
+	before := tx.Savepoint()
+	fmt.Println(tx.Put([]byte("b"), []byte("2")))
+	fmt.Println(tx.RollbackTo(before))
+	fmt.Println(tx.Commit())
+	fmt.Println(db.Has([]byte("a")))
+	fmt.Println(db.Has([]byte("b")))
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// <nil>
+	// true <nil>
+	// false <nil>
+}
+
+// The fastest way in: rows in the order of their keys, into an empty family.
+func ExampleDB_BulkLoad() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	squares := func(yield func(key, value []byte) bool) {
+		var key [8]byte
+		for i := range uint64(1000) {
+			binary.BigEndian.PutUint64(key[:], i) // Big-endian numbers are in order; the slices may be used again.
+			if !yield(key[:], fmt.Append(nil, i*i)) {
+				return
+			}
+		}
+	}
+	fmt.Println(db.BulkLoad(context.Background(), "default", squares))
+	value, err := db.Get(binary.BigEndian.AppendUint64(nil, 12))
+	fmt.Printf("%s %v\n", value, err)
+	// Output:
+	// 1000 <nil>
+	// 144 <nil>
+}
+
+// Commits that do not wait for the disk, and one sync for all of them.
+func ExampleDB_Sync() {
+	db, err := kv.OpenMemory(&kv.Options{Durability: kv.NoSync})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for i := range byte(3) {
+		if err := db.Put([]byte{'k', '0' + i}, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(db.Sync()) // Now a power cut takes none of them.
+
+	// One transaction may ask for more than the store's default.
+	fmt.Println(db.Update(func(tx *kv.Tx) error {
+		tx.SetDurability(kv.Sync)
+		return tx.Put([]byte("k3"), nil)
+	}))
+	fmt.Println(db.Count())
+	// Output:
+	// <nil>
+	// <nil>
+	// 4 <nil>
+}
+
+// Check proves the whole store, and names what is wrong.
+func ExampleDB_Check() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	sound := true
+	for problem := range db.Check(context.Background()) {
+		sound = false
+		fmt.Println(problem)
+	}
+	fmt.Println(sound)
+	// Output: true
 }

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
@@ -168,4 +169,49 @@ func ExampleTx_PutWith_idempotencyKey() {
 	// payment 1 <nil>
 	// payment 1 (again) <nil>
 	// payment 2 <nil>
+}
+
+// A time series: the key is a name and a big-endian time, so that a range is a stretch of time. A point lives for a day from
+// its own time on, however late it comes in.
+func ExampleBatchCF_PutExpireAt_timeSeries() {
+	db, sleep := openExample()
+	defer db.Close()
+	if err := db.CreateCF("points", kv.CFOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	key := func(series string, at time.Time) []byte {
+		return binary.BigEndian.AppendUint64([]byte(series+"/"), uint64(at.UnixMilli()))
+	}
+	start := time.UnixMilli(1_735_000_000_000)
+	b := db.NewBatch()
+	for hour := range 20 {
+		at := start.Add(-time.Duration(hour) * time.Hour)
+		b.CF("points").PutExpireAt(key("cpu", at), fmt.Append(nil, hour), at.Add(24*time.Hour))
+	}
+	fmt.Println(db.Apply(context.Background(), b))
+
+	err := db.View(func(tx *kv.Tx) error { // the newest of the last five hours first
+		last := kv.ScanOptions{Lower: key("cpu", start.Add(-5*time.Hour)), Upper: key("cpu", start), Reverse: true}
+		for k, value := range tx.CF("points").Scan(last) {
+			at := time.UnixMilli(int64(binary.BigEndian.Uint64(k[len("cpu/"):])))
+			fmt.Printf("%v: %s\n", at.Sub(start), value)
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sleep(14 * time.Hour)
+	fmt.Println(db.CF("points").CountLive())
+	result, err := db.CF("points").PurgeExpired(context.Background(), kv.PurgeOptions{})
+	fmt.Println(result.Purged, err)
+	// Output:
+	// <nil>
+	// -1h0m0s: 1
+	// -2h0m0s: 2
+	// -3h0m0s: 3
+	// -4h0m0s: 4
+	// -5h0m0s: 5
+	// 10 <nil>
+	// 10 <nil>
 }
