@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // app is what the commands of one invocation share. Flags are set before a command's body runs, then read-only.
@@ -40,142 +40,17 @@ type output struct{ *bufio.Writer }
 
 func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
 
-func (a *app) rootCommand() *cobra.Command {
-	showVersion := false
-	root := &cobra.Command{
-		Use:   "ebb",
-		Short: "Work on an Ebb store",
-		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it while it is in use.
-
-Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be there
-is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted already or not.
-
-Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m or 36h.
-
-Commands that only read take a shared lock: any number may run at once, but not beside a process that writes.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{cmd, err}
-			}
-			return nil
-		},
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if a.hex && a.base64 {
-				return usageError{cmd, errors.New("--hex and --base64 exclude each other")}
-			}
-			if a.wait < 0 {
-				return usageError{cmd, errors.New("--wait is negative")}
-			}
-			if cmd.Flags().Changed("cf") && wholeStore[cmd.Name()] {
-				return usageError{cmd, fmt.Errorf("--cf: %s does not work on one family", cmd.Name())}
-			}
-			if err := checkPageSize(cmd, a.pageSize); err != nil {
-				return err
-			}
-			switch a.progress {
-			case progressAuto, progressBar, progressLines, progressNone:
-				return nil
-			}
-			return usageError{cmd, fmt.Errorf("--progress is %q, want auto, bar, lines or none", a.progress)}
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if showVersion {
-				return a.printVersion()
-			}
-			return cmd.Help()
-		},
-	}
-	root.Flags().BoolVar(&showVersion, "version", false, "print the version of the command")
-	f := root.PersistentFlags()
-	f.StringVar(&a.cf, "cf", defaultFamily, "column family")
-	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
-	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
-	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
-	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is, on standard error: --progress=auto (a bar on a terminal), =bar, =lines or =none")
-	f.Lookup("progress").NoOptDefVal = progressBar
-	f.DurationVar(&a.wait, "wait", 0, "wait this long for a store that another process has open")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
-
-	root.AddCommand(
-		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
-		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
-		a.importCommand(), a.exportCommand(), a.familyCommand(),
-		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
-		a.pagesCommand(), a.walCommand(),
-		a.benchCommand(), a.demoCommand(), a.versionCommand(),
-	)
-	return root
-}
-
-// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a topic that is not there. A shell
-// that evaluates `ebb completion zhs` would otherwise be given prose. The output of root is set before: cobra keeps it.
-func strictCobra(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		switch cmd.Name() {
-		case "help":
-			cmd.Args = func(_ *cobra.Command, topic []string) error {
-				if _, rest, err := root.Find(topic); err != nil || len(rest) > 0 {
-					return usageError{root, fmt.Errorf("no help on %q", strings.Join(topic, " "))}
-				}
-				return nil
-			}
-		case "completion":
-			cmd.Use, cmd.DisableFlagsInUseLine = "completion bash|zsh|fish|powershell", true
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // cobra looks at words only if something runs
-			for _, c := range append(cmd.Commands(), cmd) {
-				c.Args = func(cmd *cobra.Command, words []string) error {
-					if len(words) > 0 {
-						return usageError{cmd, fmt.Errorf("what is %q?", words[0])}
-					}
-					return nil
-				}
-			}
-		}
-	}
-}
-
-// wholeStore has the commands that have no use for --cf: ignored, it would let an answer about everything pass for one about
-// that family. Purge and dump work on all families unless it is given.
-var wholeStore = map[string]bool{
-	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true, "version": true,
-}
-
-// args checks the number of arguments, with an error that shows how the command is called. most < 0 is no limit.
-func args(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
-		if len(given) >= least && (most < 0 || len(given) <= most) {
-			return nil
-		}
-		few := "many"
-		if len(given) < least {
-			few = "few"
-		}
-		return usageError{cmd, fmt.Errorf("too %s arguments: %d", few, len(given))}
-	}
-}
-
-// exclusive refuses a call with more than one of these flags.
-func exclusive(cmd *cobra.Command, flags ...string) error {
-	first := ""
-	for _, flag := range flags {
-		switch {
-		case !cmd.Flags().Changed(flag):
-		case first == "":
-			first = flag
-		default:
-			return usageError{cmd, fmt.Errorf("--%s and --%s exclude each other", first, flag)}
-		}
-	}
-	return nil
-}
-
 // addPageSize gives a command that may create a store the flag for the size of its pages.
 func (a *app) addPageSize(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
+}
+
+// checkPageSize refuses a page size that no store has. 0 was not given.
+func checkPageSize(cmd *cobra.Command, size int) error {
+	if size != 0 && (size < pager.MinPageSize || size > pager.MaxPageSize || size&(size-1) != 0) {
+		return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize)}
+	}
+	return nil
 }
 
 const defaultFamily = "default"

@@ -49,14 +49,6 @@ If both meta pages are damaged, --page-size is needed, and neither use nor check
 	return cmd
 }
 
-// checkPageSize refuses a page size that no store has. 0 was not given.
-func checkPageSize(cmd *cobra.Command, size int) error {
-	if size != 0 && (size < pager.MinPageSize || size > pager.MaxPageSize || size&(size-1) != 0) {
-		return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize)}
-	}
-	return nil
-}
-
 // pageLister reads the pages of one file in order.
 type pageLister struct {
 	app      *app

@@ -36,48 +36,53 @@ for a key that is there, 2 for one that is not. An expired key is not there.`,
 			if err != nil {
 				return err
 			}
-			key, err := a.key(args[1])
-			if err != nil {
-				return err
-			}
-			value, err := a.value(cmd.Context(), args[2])
-			if err != nil {
-				return err
-			}
-			var l life
-			err = a.update(cmd, args[0], false, func(tx *kv.Tx) error {
-				if err := a.ensureFamily(tx); err != nil {
-					return err
-				}
-				written, err := tx.CF(a.cf).PutWith(key, value, with)
-				switch {
-				case err != nil:
-					return err
-				case !written && with.IfAbsent:
-					return errExists
-				case !written:
-					return kv.ErrNotFound
-				}
-				l, err = lifeOf(tx.CF(a.cf), key)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("put: %w", err)
-			}
-			if !a.json {
-				return nil
-			}
-			row := map[string]any{"cf": a.cf, "size": len(value)}
-			a.setBytes(row, "key", key)
-			if l.ends() {
-				l.set(row)
-			}
-			return a.printJSON(row)
+			return a.put(cmd, args[0], args[1], args[2], with)
 		},
 	}
 	o.add(cmd)
 	a.addPageSize(cmd)
 	return cmd
+}
+
+// put stores the key and value that the arguments stand for, and prints what it has stored with --json.
+func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOptions) error {
+	key, err := a.key(keyArg)
+	if err != nil {
+		return err
+	}
+	value, err := a.value(cmd.Context(), valueArg)
+	if err != nil {
+		return err
+	}
+	var l life
+	err = a.update(cmd, store, false, func(tx *kv.Tx) error {
+		if err := a.ensureFamily(tx); err != nil {
+			return err
+		}
+		written, err := tx.CF(a.cf).PutWith(key, value, o)
+		switch {
+		case err != nil:
+			return err
+		case !written && o.IfAbsent:
+			return errExists
+		case !written:
+			return kv.ErrNotFound
+		}
+		l, err = lifeOf(tx.CF(a.cf), key)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	if !a.json {
+		return nil
+	}
+	row := map[string]any{"cf": a.cf, "size": len(value)}
+	a.setBytes(row, "key", key)
+	if l.ends() {
+		l.set(row)
+	}
+	return a.printJSON(row)
 }
 
 // putFlags are the flags of put that say how long the key lives, and on what condition it is written.
