@@ -15,8 +15,9 @@ func (a *app) checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check STORE",
 		Short: "Prove that the whole store is sound, or name each place that is not",
-		Long: `Check reads the whole store: checksums, structure, page accounting, and that the expiry indexes of each family agree with
-its keys. Expired keys are no problem. It changes nothing. It prints each problem with file, page and offset; the exit code is 1 if there is one, also if the store is too damaged to be opened.`,
+		Long: `Check reads the whole store: checksums, structure, page accounting, and that the expiry indexes of each family agree
+with its keys. Expired keys are no problem. It changes nothing. It prints each problem with file, page and offset;
+the exit code is 1 if there is one, also if the store is too damaged to be opened.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem

@@ -377,6 +377,16 @@ func TestVersionAndHelp(t *testing.T) {
 	require.Equal(t, good(t, "completion", "--help"), good(t, "completion"))
 }
 
+// TestHelpFitsATerminal: lines of up to 190 characters were broken by the terminal, anywhere.
+func TestHelpFitsATerminal(t *testing.T) {
+	root := (&app{out: newOutput(io.Discard)}).rootCommand()
+	for _, cmd := range append(root.Commands(), root) {
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), 121, "%s: %s", cmd.Name(), line)
+		}
+	}
+}
+
 // TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the same in base64", as the first one.
 func TestEachFlagIsExplainedByItself(t *testing.T) {
 	help := good(t, "--help")

@@ -21,12 +21,13 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export STORE DIR",
 		Short: "Write every value to a file below a directory, named by its key",
-		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are no
-clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist already are
-left alone unless --overwrite is given, those of the store itself also then. What is left out is named at the end, and the exit code is 1.
+		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are
+no clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist
+already are left alone unless --overwrite is given, those of the store itself also then. What is left out is named
+at the end, and the exit code is 1.
 
-A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their expiries are
-written to another file, outside of DIR, which import takes.`,
+A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their
+expiries are written to another file, outside of DIR, which import takes.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary

@@ -16,11 +16,12 @@ func (a *app) familyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "family STORE [NAME]",
 		Short: "List the families of a store, or create, change, rename or drop one",
-		Long: `Family lists the names of the families of a store. With a NAME it does to that one what the flags say, in one transaction.
+		Long: `Family lists the names of the families of a store. With a NAME it does to that one what the flags say, in one
+transaction.
 
-A family with a default ttl gives it to every key that is put without an expiry of its own, from then on: --default-ttl 0 ends that.
-Keys that are there keep what they have. Dropping a family drops its rows. The family "default" is always there, and can be given a default
-ttl, but neither be renamed nor dropped.`,
+A family with a default ttl gives it to every key that is put without an expiry of its own, from then on:
+--default-ttl 0 ends that. Keys that are there keep what they have. Dropping a family drops its rows. The family
+"default" is always there, and can be given a default ttl, but neither be renamed nor dropped.`,
 		Example: `  ebb family my.ebb sessions --create --default-ttl 30m
   ebb family my.ebb sessions --rename old-sessions`,
 		Args: args(1, 2),

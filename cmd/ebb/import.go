@@ -25,11 +25,12 @@ It works in durable transactions of about --batch-bytes, so that an import that 
 on with --resume, which skips the files whose stored value is already equal. It creates the store and the family if
 they are absent.
 
-Files have no expiry: with --expiries their keys get those that export has written down. Where that has passed, the file is left
-out and counted. Lines that name no file below DIR are counted too.
+Files have no expiry: with --expiries their keys get those that export has written down. Where that has passed, the
+file is left out and counted. Lines that name no file below DIR are counted too.
 
-The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped and counted. A file that cannot be stored, such as one whose path
-is longer than a key may be, is named at the end, and the exit code is 1.`,
+The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped and counted. A
+file that cannot be stored, such as one whose path is longer than a key may be, is named at the end, and the exit
+code is 1.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if im.batchBytes <= 0 {

@@ -24,8 +24,8 @@ func (a *app) pagesCommand() *cobra.Command {
 that wrote it), level above the leaves, cells, what the newest meta page says about its use, and whether the checksum
 is right. Free pages may hold anything; a page in use that is not sound is bad, and the exit code is 1.
 
-An overflow extent that is sound is one line; one that is not is listed page by page. Where such extents overlap, no more
-than a few are read in any one place: the checksum of another is unknown, and if it is in use it is bad.
+An overflow extent that is sound is one line; one that is not is listed page by page. Where such extents overlap, no
+more than a few are read in any one place: the checksum of another is unknown, and if it is in use it is bad.
 
 If both meta pages are damaged, --page-size is needed, and neither use nor checksums can be told.`,
 		Args: args(1, 1),

@@ -17,8 +17,9 @@ func (a *app) rootCommand() *cobra.Command {
 		Short: "Work on an Ebb store",
 		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it while it is in use.
 
-Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be there
-is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted already or not.
+Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be
+there is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted
+already or not.
 
 Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m or 36h.
 
@@ -45,7 +46,7 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
 	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
 	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
-	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is, on standard error: --progress=auto (a bar on a terminal), =bar, =lines or =none")
+	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is: =auto (a bar on a terminal), =bar, =lines, =none")
 	f.Lookup("progress").NoOptDefVal = progressBar
 	f.DurationVar(&a.wait, "wait", 0, "wait this long for a store that another process has open")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
