@@ -41,23 +41,13 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	for {
 		seq++
 		p := m.plan(seq)
-		word := "relaxed"
 		fmt.Fprintf(stdout, "begun %d\n", seq)
-		durability := kv.NoSync
-		if p.durable {
-			word, durability = "durable", kv.Sync
-		}
-		var err error
-		if p.batch {
-			err = m.apply(db, seq, p.ops)
-		} else {
-			err = db.Update(func(tx *kv.Tx) error {
-				tx.SetDurability(durability)
-				return m.do(tx, seq, p.ops)
-			})
-		}
-		if err != nil {
+		if err := m.commit(db, seq, p); err != nil {
 			return err
+		}
+		word := "relaxed"
+		if p.durable {
+			word = "durable"
 		}
 		fmt.Fprintf(stdout, "%s %d\n", word, seq)
 		if _, err := db.Get([]byte(p.look)); err != nil && !errors.Is(err, kv.ErrNotFound) {
@@ -83,6 +73,20 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 			}
 		}
 	}
+}
+
+// commit carries out what is planned for commit no.
+func (m *killModel) commit(db *kv.DB, no uint64, p killPlan) error {
+	if p.batch {
+		return m.apply(db, no, p.ops)
+	}
+	return db.Update(func(tx *kv.Tx) error {
+		tx.SetDurability(kv.NoSync)
+		if p.durable {
+			tx.SetDurability(kv.Sync)
+		}
+		return m.do(tx, no, p.ops)
+	})
 }
 
 // progress is what a child has said so far.

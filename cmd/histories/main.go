@@ -58,23 +58,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	began := time.Now()
 	for i := range *n {
 		// A multiple of four: where there is a crash, it is the process that dies, and relaxed commits stay.
-		s := (*seed<<20 + uint64(i)) * 4
-		h, err := fuzz.Record(s, fuzz.HistoryOptions{Clients: *clients, Ops: *ops, Keys: keys, Crash: i%2 == 1})
-		if err != nil {
-			r.Failures = append(r.Failures, fmt.Sprintf("seed %d: %v", s, err))
-			continue
-		}
-		r.Histories++
-		r.Transactions += len(h.Events)
-		if h.Crash > 0 {
-			r.Crashes++
-		}
-		switch check(h, *limit) {
-		case porcupine.Illegal:
-			r.Failures = append(r.Failures, fmt.Sprintf("seed %d: no order of its transactions explains what they saw", s))
-		case porcupine.Unknown:
-			r.GaveUp++
-		}
+		r.judge((*seed<<20+uint64(i))*4, fuzz.HistoryOptions{Clients: *clients, Ops: *ops, Keys: keys, Crash: i%2 == 1}, *limit)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	fmt.Fprintf(stderr, "%.1fs %d histories of %d transactions, %d crashes, %d too hard, %d failed\n",
@@ -93,4 +77,24 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// judge records the history of a seed, and notes what the checker says of it.
+func (r *report) judge(seed uint64, o fuzz.HistoryOptions, limit time.Duration) {
+	h, err := fuzz.Record(seed, o)
+	if err != nil {
+		r.Failures = append(r.Failures, fmt.Sprintf("seed %d: %v", seed, err))
+		return
+	}
+	r.Histories++
+	r.Transactions += len(h.Events)
+	if h.Crash > 0 {
+		r.Crashes++
+	}
+	switch check(h, limit) {
+	case porcupine.Illegal:
+		r.Failures = append(r.Failures, fmt.Sprintf("seed %d: no order of its transactions explains what they saw", seed))
+	case porcupine.Unknown:
+		r.GaveUp++
+	}
 }
