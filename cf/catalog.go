@@ -36,8 +36,9 @@ func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	return f, err
 }
 
-// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop and Rename ask for it before they begin: what is refused
-// half-way would leave trees without an entry, or an entry without trees, in a transaction that can still be committed.
+// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop and Rename ask for it
+// before they begin: what is refused half-way would leave trees without an entry, or an entry without trees, in a
+// transaction that can still be committed.
 const changeBytes = 160
 
 // Create makes a family with an empty data tree. ErrExists if the name is taken.

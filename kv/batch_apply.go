@@ -12,10 +12,10 @@ import (
 // sync. ctx bounds the wait for other writers; nil means context.Background. An argument that a verb of the batch could
 // not take is the error of Apply, and nothing is applied.
 //
-// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of several
-// rows at a time, and waits once for all of them. From 128 rows on, in a large family, processors that are idle take part.
-// Where the store's durability is NoSync, rows that come in order behind all others of their family are written once, without a
-// copy in the log: from some twenty kilobytes on, and unless there is a MaxBytes.
+// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of
+// several rows at a time, and waits once for all of them. From 128 rows on, in a large family, processors that are idle
+// take part. Where the store's durability is NoSync, rows that come in order behind all others of their family are
+// written once, without a copy in the log: from some twenty kilobytes on, and unless there is a MaxBytes.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	return tx.undone(err)
 }
 
-// mostChanges is how many rows are changed together at most, of a batch that has as many: some hundred bytes each are kept for them.
+// mostChanges is how many rows are changed together at most, of a batch that has as many: some hundred bytes each are
+// kept for them.
 const mostChanges = 2048
 
 // changing is memory for changes that are carried out together.
@@ -79,7 +80,8 @@ func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
 	return err
 }
 
-// replay carries out the operations at the head of buf that are of one family, as many as some has room for. It returns what follows them.
+// replay carries out the operations at the head of buf that are of one family, as many as some has room for. It returns
+// what follows them.
 func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -129,8 +131,8 @@ func cut(buf []byte) (first, second, rest []byte) {
 	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
 }
 
-// decode makes c what the first row of buf, no range, does to a row of the store, and returns what follows it. What can be wrong with its key and its value was
-// found when it was added, and by Apply.
+// decode makes c what the first row of buf, no range, does to a row of the store, and returns what follows it. What can
+// be wrong with its key and its value was found when it was added, and by Apply.
 func (v *verbs) decode(buf []byte, c *ttl.Change, usual *usualExpiry) (rest []byte, err error) {
 	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
 	// Field by field: a literal would be made elsewhere and copied.

@@ -47,11 +47,12 @@ func (p Problem) String() string {
 }
 
 // Check proves the whole store beside readers and writers: structure and checksum of every page, that each is used once
-// or free once, the counts, the catalog, and that data and expiry indexes of each family agree. It yields what is wrong, nothing if all is well. If ctx ends, the last
-// Problem is of kind "incomplete"; on a closed store there is one of kind "closed". nil means context.Background.
+// or free once, the counts, the catalog, and that data and expiry indexes of each family agree. It yields what is
+// wrong, nothing if all is well. If ctx ends, the last Problem is of kind "incomplete"; on a closed store there is one
+// of kind "closed". nil means context.Background.
 //
-// Checkpoints wait until it is over, and writers wait for them where Options.CacheBytes or MaxBytes is used up meanwhile. So what the loop does with
-// a Problem must not write to the store: note it, and act afterwards.
+// Checkpoints wait until it is over, and writers wait for them where Options.CacheBytes or MaxBytes is used up
+// meanwhile. So what the loop does with a Problem must not write to the store: note it, and act afterwards.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 	if ctx == nil {
 		ctx = context.Background()

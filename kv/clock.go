@@ -54,8 +54,9 @@ func (c *clock) watch(mono func(at time.Time) int64) {
 }
 
 // compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset bit by bit; tiny
-// ones are left to add up, so that readers do not write to shared memory. What was read before a jump tells nothing any more: it would look like
-// a step back, and the next reading like the same jump once more, which somebody may have been told to believe.
+// ones are left to add up, so that readers do not write to shared memory. What was read before a jump tells nothing any
+// more: it would look like a step back, and the next reading like the same jump once more, which somebody may have been
+// told to believe.
 func (c *clock) compare(at time.Time) {
 	mono := c.mono(at)
 	offset, last := at.UnixMilli()-mono, c.offset.Load()
@@ -69,7 +70,8 @@ func (c *clock) compare(at time.Time) {
 	}
 }
 
-// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a jump at the same time one notes it.
+// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a jump at the same
+// time one notes it.
 func (c *clock) jump(mono, offset int64) {
 	last, noted := c.noteJump(mono, offset)
 	if noted && c.onJump != nil {

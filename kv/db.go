@@ -197,8 +197,9 @@ func (db *DB) close(below func() error) error {
 }
 
 // Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and closes the store as
-// Close does. The calls of a transaction that it ended return ErrClosed, and nothing of it is committed; a bulk load ends so at its next row. Code of the caller's that a
-// load or a Check calls is waited for. nil means context.Background: it waits without bound.
+// Close does. The calls of a transaction that it ended return ErrClosed, and nothing of it is committed; a bulk load
+// ends so at its next row. Code of the caller's that a load or a Check calls is waited for. nil means
+// context.Background: it waits without bound.
 func (db *DB) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()

@@ -103,7 +103,8 @@ func (v *verbs) lookup() (*cf.Family, error) {
 	return cf.FindBase(tx.inner, v.first.Base)
 }
 
-// change runs a change of the catalog. Unless it is empty, old is the name of a family that will not have it any more: a handle on it that nobody has used yet finds it now.
+// change runs a change of the catalog. Unless it is empty, old is the name of a family that will not have it any more:
+// a handle on it that nobody has used yet finds it now.
 func (tx *Tx) change(old string, fn func() error) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {

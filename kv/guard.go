@@ -6,9 +6,9 @@ import (
 	"github.com/ebbkv/ebb/internal/mapfault"
 )
 
-// A mapped file that somebody else cuts short, or that the disk cannot read, turns a read of memory into a fault. Between enter and leave such a
-// fault is a panic that carries the address, and leave makes an error of it. Everything else that panics goes on
-// unchanged. What a caller does with a slice later is outside of the guard.
+// A mapped file that somebody else cuts short, or that the disk cannot read, turns a read of memory into a fault.
+// Between enter and leave such a fault is a panic that carries the address, and leave makes an error of it. Everything
+// else that panics goes on unchanged. What a caller does with a slice later is outside of the guard.
 
 // enter opens a call on the transaction: it takes a write transaction from Shutdown, which may want to end it from
 // another goroutine, and arms the guard. The result belongs to leave.

@@ -2,14 +2,16 @@ package kv
 
 import "github.com/ebbkv/ebb/ttl"
 
-// A row with an expiry changes three trees. Where many rows are put together, the rows of all of them come first, and what changes in the indexes
-// is held back: then all of it is known, and the log has it written while it is carried out. See txn.Tx.LogAhead.
+// A row with an expiry changes three trees. Where many rows are put together, the rows of all of them come first, and
+// what changes in the indexes is held back: then all of it is known, and the log has it written while it is carried
+// out. See txn.Tx.LogAhead.
 
-// mostHeld is how many changes are held back in a transaction, some hundred bytes each, and a few more. Whose rows reach it settles its own.
+// mostHeld is how many changes are held back in a transaction, some hundred bytes each, and a few more. Whose rows
+// reach it settles its own.
 const mostHeld = 8192
 
-// hold makes applyAll hold back what changes in the indexes of the family, until settle. Nothing else looks at the family or changes it
-// meanwhile.
+// hold makes applyAll hold back what changes in the indexes of the family, until settle. Nothing else looks at the
+// family or changes it meanwhile.
 func (v *verbs) hold() {
 	if v.held == nil {
 		v.held = ttl.Hold()

@@ -14,8 +14,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as absent, but with ReadOnly or MustExist as damaged. nil options mean: every commit durable, no goroutine at
-// rest. The log lies beside the file, under the same name with a suffix. A symbolic link means the file that it leads to.
+// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as absent, but with ReadOnly
+// or MustExist as damaged. nil options mean: every commit durable, no goroutine at rest. The log lies beside the file,
+// under the same name with a suffix. A symbolic link means the file that it leads to.
 //
 // Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a missing file with
 // ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion; ErrCorrupt; ErrNoSpace; or what the

@@ -52,8 +52,8 @@ type Options struct {
 	CacheBytes int64
 	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
 	MaxBytes int64
-	// CheckpointBytes of log start a checkpoint, or a quarter as much to write of which rows in order have filled most; 0: chosen from the
-	// store's size.
+	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written, if rows that came in
+	// order have filled most of it. 0: chosen from the store's size, see docs/tuning.md.
 	CheckpointBytes int64
 	// Clock is read once per transaction, to whole milliseconds. It may be called from any call, also while that keeps writers waiting, and must
 	// not call the store. nil: the system's clock.
@@ -75,12 +75,12 @@ type Options struct {
 	Events *Events
 }
 
-// Events are called after the fact, from the goroutine that did the work, which waits for them; without a lock held, but for the writer's where a
-// batch that failed is taken back.
-// They must not call the store that they came from. nil functions are skipped.
+// Events are called after the fact, from the goroutine that did the work, which waits for them; without a lock held,
+// but for the writer's where a batch that failed is taken back. They must not call the store that they came from. nil
+// functions are skipped.
 type Events struct {
-	// CommitGroup tells of commits that shared one write and, if durable, one sync. took is until somebody who waited for them knew: of a batch that is
-	// carried out while it is written, not before that was done.
+	// CommitGroup tells of commits that shared one write and, if durable, one sync. took lasts until those who waited
+	// for it are told; where a batch is carried out while its record is written, until both are done.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
 	// Checkpoint tells of pages written to the main file, or of why it failed.
 	Checkpoint func(pages int, took time.Duration, err error)
@@ -131,8 +131,8 @@ type PurgeOptions struct {
 	Force bool
 	// OnExpire hears of every key, as Options.OnExpire does and after it.
 	OnExpire func(cf string, key, value []byte) error
-	// Progress is called after each commit with the number of keys so far, and may use the store. Of a purge inside a transaction it is
-	// called once, at its end, unless that deleted nothing; it may use that transaction.
+	// Progress is called after each commit with the number of keys so far, and may use the store. Of a purge inside a
+	// transaction it is called once, at its end, unless that deleted nothing; it may use that transaction.
 	Progress func(done int64)
 }
 

@@ -19,10 +19,10 @@ import (
 // transaction of its own, and so are all if one of them failed half-way. Their common instant is read after the last of
 // them came.
 
-// maxShared is how many writes share a transaction. More than crowd do best in two halves that take turns, one at
-// work while the other one waits for the disk; fewer do best all together. In between lies the point where
-// carrying them out takes about as long as the disk. Where the disk has their record before they are carried out, halves gain nothing, and
-// cost a record and the copies of branches each: then as many as share a transaction do best together.
+// maxShared is how many writes share a transaction. More than crowd do best in two halves that take turns, one at work
+// while the other one waits for the disk; fewer do best all together. In between lies the point where carrying them out
+// takes about as long as the disk. Where the disk has their record before they are carried out, halves gain nothing,
+// and cost a record and the copies of branches each: then as many as share a transaction do best together.
 const (
 	maxShared = 64
 	crowd     = 32
@@ -86,9 +86,9 @@ func (q *sharing) join(s *shot) (leads bool) {
 	return true
 }
 
-// gather makes a leader whose commit will wait for a sync wait while others are away, until enough have come to share with it: its
-// record would have to wait for theirs anyway. Those who were told a moment ago are let run, since they are probably about to
-// write again; nobody waits for what else they do.
+// gather makes a leader whose commit will wait for a sync wait while others are away, until enough have come to share
+// with it: its record would have to wait for theirs anyway. Those who were told a moment ago are let run, since they
+// are probably about to write again; nobody waits for what else they do.
 func (q *sharing) gather(leader *shot) {
 	q.mu.Lock()
 	enough := q.enough()
@@ -105,7 +105,8 @@ func (q *sharing) gather(leader *shot) {
 	}
 }
 
-// enough says that those who wait are nearly half of a crowd that is too large for one transaction: the other half is away. mu is held.
+// enough says that those who wait are nearly half of a crowd that is too large for one transaction: the other half is
+// away. mu is held.
 func (q *sharing) enough() bool {
 	here := len(q.queue) + 1
 	all := here + q.away + q.told
@@ -211,8 +212,8 @@ func (s *shots) writeAlone(me *shot) error {
 	return tx.commit(nil)
 }
 
-// awaitHead returns when all that was committed before is visible, and as durable as was asked for. What keeps it from waiting, a failure
-// or an end of the store, does not tell whether the commit will be found at the next open.
+// awaitHead returns when all that was committed before is visible, and as durable as was asked for. What keeps it from
+// waiting, a failure or an end of the store, does not tell whether the commit will be found at the next open.
 func (s *shots) awaitHead() error {
 	defer s.db.leave()
 	tx, err := s.db.store.Begin(context.Background(), true)
@@ -307,8 +308,9 @@ func (s *shots) dismiss(me *shot) {
 	s.db.sharing.back(me)
 }
 
-// share carries out writes in their order, some of them together, and counts those that the transaction has. The others are marked: those that
-// changed nothing and failed, and those for which it has grown too large; all of them, if one failed half-way.
+// share carries out writes in their order, some of them together, and counts those that the transaction has. The others
+// are marked: those that changed nothing and failed, and those for which it has grown too large; all of them, if one
+// failed half-way.
 func (tx *Tx) share(group []*shot) (done int) {
 	v := &tx.verbs
 	if rowsOf(group, v.name) && !tx.inner.LoggedAhead() {

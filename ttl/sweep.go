@@ -56,11 +56,11 @@ func (d *doomed) byKey() []int {
 }
 
 // Purge deletes up to limit keys that are expired at now, in the order of their expiry, and says whether more are due.
-// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone, and both index rows of a
-// key without a data row go; such rows count for the limit.
+// It reads at most one row that is not due. An expiry row that the key index does not confirm goes alone, and both
+// index rows of a key without a data row go; such rows count for the limit.
 //
-// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand. Where so many do not fit into the
-// transaction any more, fewer are deleted; not one: then it is txn.ErrTxnTooBig.
+// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic all rows stand.
+// Where so many do not fit into the transaction any more, fewer are deleted; not one: then it is txn.ErrTxnTooBig.
 func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s Swept, more bool, err error) {
 	if limit <= 0 || !r.Timed() {
 		return Swept{}, false, nil
@@ -150,7 +150,8 @@ func (r Rows) deleteRows(d *doomed) (s Swept, err error) {
 // mostSwept is how many keys are deleted together at most: some hundred bytes each are kept for them.
 const mostSwept = 2048
 
-// deleteSome does that for some keys, which it is given as deletions from the key index. It overwrites them. was is memory for as many.
+// deleteSome does that for some keys, which it is given as deletions from the key index. It overwrites them. was is
+// memory for as many.
 func (r Rows) deleteSome(keys []Change, was []txn.Info, s *Swept) error {
 	if err := r.Tx.Apply(r.Family.KeyIndex(), keys, was); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// plainFamily is where no key expires, so that batches on it are written while they are carried out. There seqKey holds the number of the newest
-// commit of the child's.
+// plainFamily is where no key expires, so that batches on it are written while they are carried out. There seqKey holds
+// the number of the newest commit of the child's.
 const (
 	plainFamily = "plain"
 	seqKey      = "!seq"

@@ -62,8 +62,8 @@ func noLoops(system string, uid int) string {
 	return ""
 }
 
-// tryLoops makes a loopDisk, and tells why that is not possible here, or nothing. Whatever else goes wrong is no reason, but an
-// error.
+// tryLoops makes a loopDisk, and tells why that is not possible here, or nothing. Whatever else goes wrong is no
+// reason, but an error.
 func tryLoops(dir string) (reason string, err error) {
 	if reason := noLoops(runtime.GOOS, os.Geteuid()); reason != "" {
 		return reason, nil
@@ -78,7 +78,8 @@ func tryLoops(dir string) (reason string, err error) {
 	return "", err
 }
 
-// errNoMounts is a system that mounts no file system for us, though we are root: a container, or a kernel without the drivers.
+// errNoMounts is a system that mounts no file system for us, though we are root: a container, or a kernel without the
+// drivers.
 var errNoMounts = errors.New("no file system can be mounted here")
 
 // noMounts are the words of mount for that.

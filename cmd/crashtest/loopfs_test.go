@@ -108,8 +108,8 @@ func TestWithoutLoopDevicesImagesAreSkipped(t *testing.T) {
 	require.Zero(t, r.Images)
 }
 
-// TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones: one that breaks is a failure,
-// one that is not allowed to mount is a reason.
+// TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones: one that breaks is
+// a failure, one that is not allowed to mount is a reason.
 func TestOtherFailuresAreNotSkipped(t *testing.T) {
 	if reason := noLoops(runtime.GOOS, os.Geteuid()); reason != "" {
 		t.Skip(reason)

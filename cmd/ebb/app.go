@@ -85,7 +85,8 @@ func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options)
 	}
 }
 
-// unopened marks an error of opening a store where the advice is another one than for a store that is open, or that is absent.
+// unopened marks an error of opening a store where the advice is another one than for a store that is open, or that is
+// absent.
 func unopened(err error, mustExist bool) error {
 	switch {
 	case errors.Is(err, kv.ErrCorrupt):

@@ -257,7 +257,8 @@ func TestJSONOfOneKey(t *testing.T) {
 	require.Contains(t, out, "<v>&x", "not escaped for HTML")
 }
 
-// TestALargeValueIsPrintedInPieces: as a string of a JSON object, or in quotes, it took up to twenty times its size in memory.
+// TestALargeValueIsPrintedInPieces: as a string of a JSON object, or in quotes, it took up to twenty times its size in
+// memory.
 func TestALargeValueIsPrintedInPieces(t *testing.T) {
 	const size = 8 << 20
 	for _, value := range []string{"text", "caf\xe9 é\x00"} {
@@ -387,7 +388,8 @@ func TestHelpFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the same in base64", as the first one.
+// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the same in base64", as
+// the first one.
 func TestEachFlagIsExplainedByItself(t *testing.T) {
 	help := good(t, "--help")
 	require.NotContains(t, help, "the same")

@@ -14,9 +14,10 @@ import (
 	"unicode/utf8"
 )
 
-// Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for each file whose key
-// has one: {"file": its slash-separated path below the directory, "expires": an instant, as the command shows and takes it}. A path that
-// is no UTF-8, which a JSON string cannot hold, is {"file_base64": ...} instead.
+// Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for
+// each file whose key has one: {"file": its slash-separated path below the directory, "expires": an instant, as the
+// command shows and takes it}. A path that is no UTF-8, which a JSON string cannot hold, is {"file_base64": ...}
+// instead.
 type expiryLine struct {
 	File    string `json:"file,omitempty"`
 	Base64  []byte `json:"file_base64,omitempty"`

@@ -70,7 +70,8 @@ func TestExportSaysThatFilesHaveNoExpiry(t *testing.T) {
 	require.EqualValues(t, 0, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
 }
 
-// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and imports both into another one.
+// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and imports both into
+// another one.
 func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "x/a", "1", "--ttl", "10s")

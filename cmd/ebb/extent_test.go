@@ -20,8 +20,8 @@ func claimExtent(file []byte, id pager.Pgid, end int) {
 	binary.LittleEndian.PutUint64(page[offExtentSize:], uint64(end-int(id)*4096-offExtentValue))
 }
 
-// storeOfValues makes a store with so many values, each of which takes an extent of eleven pages, and returns its path and where
-// they begin.
+// storeOfValues makes a store with so many values, each of which takes an extent of eleven pages, and returns its path
+// and where they begin.
 func storeOfValues(t *testing.T, values int) (s string, extents []pager.Pgid) {
 	t.Helper()
 	s = storePath(t)

@@ -77,8 +77,9 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 	return checkPageSize(cmd, a.pageSize)
 }
 
-// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a topic that is not there. A shell
-// that evaluates `ebb completion zhs` would otherwise be given prose. The output of root is set before: cobra keeps it.
+// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a topic that is not there.
+// A shell that evaluates `ebb completion zhs` would otherwise be given prose. The output of root is set before: cobra
+// keeps it.
 func strictCobra(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -135,8 +135,8 @@ func (a *app) setBytes(object map[string]any, name string, b []byte) {
 	}
 }
 
-// largeValue is the size from which on a value is printed as JSON in pieces, and then in base64 unless hex is asked for: one of 1 GiB would take
-// many times its size in memory as a string of an object.
+// largeValue is the size from which on a value is printed as JSON in pieces, and then in base64 unless hex is asked
+// for: one of 1 GiB would take many times its size in memory as a string of an object.
 const largeValue = 1 << 20
 
 // printRowJSON prints object with a value as its last field, as setBytes names it.

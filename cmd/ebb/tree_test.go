@@ -131,8 +131,9 @@ func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
 	require.Equal(t, "a\ta\n", good(t, "scan", s))
 }
 
-// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store that was there was imported
-// into itself if the directory was given through a symbolic link; and all names that began like theirs were left out.
+// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store that was there was
+// imported into itself if the directory was given through a symbolic link; and all names that began like theirs were
+// left out.
 func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
 	root := t.TempDir()
 	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
@@ -244,7 +245,8 @@ func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
 	require.Equal(t, "v", files(t, dir)["own.ebb.txt"])
 }
 
-// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do something.
+// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do
+// something.
 func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
 	s, dir := storePath(t), t.TempDir()
