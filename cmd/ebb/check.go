@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,12 +25,11 @@ the exit code is 1 if there is one, also if the store is too damaged to be opene
 			var cut error
 			files := &readCount{FS: vfs.OS, path: vfs.Follow(args[0])}
 			db, err := a.open(cmd.Context(), files, args[0], kv.Options{ReadOnly: true, MustExist: true})
-			var corrupt *kv.CorruptError
 			switch {
-			case errors.As(err, &corrupt):
-				problems = append(problems, problemOf(corrupt))
 			case err != nil:
-				return err
+				if problems = problemsOf(err, nil); len(problems) == 0 {
+					return err
+				}
 			default:
 				stats := db.Stats()
 				used := stats.FileBytes - stats.FreeBytes
@@ -65,9 +65,22 @@ func findProblems(ctx context.Context, db *kv.DB) (problems []kv.Problem, cut er
 	return problems, nil
 }
 
-// problemOf makes a problem of the damage that Open met.
-func problemOf(e *kv.CorruptError) kv.Problem {
-	return kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail}
+// problemsOf adds the damage that Open met to problems: each place once, though it may be what speaks against both meta pages.
+func problemsOf(err error, problems []kv.Problem) []kv.Problem {
+	switch e := err.(type) {
+	case *kv.CorruptError:
+		p := kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail}
+		if !slices.Contains(problems, p) {
+			problems = append(problems, p)
+		}
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			problems = problemsOf(part, problems)
+		}
+	case interface{ Unwrap() error }:
+		problems = problemsOf(e.Unwrap(), problems)
+	}
+	return problems
 }
 
 func (a *app) printProblems(store string, problems []kv.Problem) error {

@@ -217,22 +217,55 @@ func TestWalOfACleanStoreIsEmpty(t *testing.T) {
 	require.NotContains(t, good(t, "wal", filledStore(t)), "commit at")
 }
 
-// TestWalListsTheCommitsAfterACrash looks at a copy of the files of a store that is open: what a crash leaves.
-func TestWalListsTheCommitsAfterACrash(t *testing.T) {
-	s := storePath(t)
+// crashedStore gives a copy of the files of a store that is open: what a crash leaves after the puts.
+func crashedStore(t *testing.T, s string, puts int, value []byte) (crashed string) {
+	t.Helper()
 	db, err := kv.Open(s, nil)
 	require.NoError(t, err)
-	for i := range 3 {
-		require.NoError(t, db.Put(fmt.Appendf(nil, "k%d", i), []byte("v")))
+	for i := range puts {
+		require.NoError(t, db.Put(fmt.Appendf(nil, "k%d", i), value))
 	}
-	crashed := filepath.Join(t.TempDir(), "test.ebb")
+	crashed = filepath.Join(t.TempDir(), "test.ebb")
 	left, err := filepath.Glob(s + "*")
 	require.NoError(t, err)
 	for _, name := range left {
 		copyFile(t, name, filepath.Join(filepath.Dir(crashed), filepath.Base(name)))
 	}
 	require.NoError(t, db.Close())
+	return crashed
+}
 
+// TestDamageOfTheLogIsNamedOnceAndWithAWayOn: it speaks against both meta pages, and what it says was printed twice. The hint on
+// a store that cannot be opened named the pages, which are sound, and `ebb wal` gave one that only a store that opens can follow.
+func TestDamageOfTheLogIsNamedOnceAndWithAWayOn(t *testing.T) {
+	s := crashedStore(t, storePath(t), 10, make([]byte, 100_000))
+	require.NoError(t, os.Remove(s+"-wal-000002"))
+	a := ebb(t, "check", s)
+	require.Equal(t, exitError, a.code)
+	require.Contains(t, a.out, ": 1 problem\n")
+	require.Equal(t, 1, strings.Count(a.out, "-wal-000002"), a.out)
+	for _, command := range []string{"stats", "wal"} {
+		a := ebb(t, command, s)
+		require.Equal(t, exitError, a.code)
+		require.Contains(t, a.stderr, "ebb wal")
+		require.NotContains(t, a.stderr, "ebb dump")
+	}
+}
+
+// TestCheckNamesAllThatKeepsAStoreFromBeingOpened: of several places only the first was printed.
+func TestCheckNamesAllThatKeepsAStoreFromBeingOpened(t *testing.T) {
+	s := filledStore(t)
+	s = crashedStore(t, s, 10, make([]byte, 100_000))
+	flip(t, s, 1000) // one of the meta pages: the other one is what is left, and needs the log
+	require.NoError(t, os.Remove(s+"-wal-000002"))
+	m := object(t, ebb(t, "check", s, "--json").out)
+	require.Len(t, m["problems"], 2)
+	require.Contains(t, ebb(t, "check", s).out, "meta page is not valid")
+}
+
+// TestWalListsTheCommitsAfterACrash looks at the log that replay would read.
+func TestWalListsTheCommitsAfterACrash(t *testing.T) {
+	crashed := crashedStore(t, storePath(t), 3, []byte("v"))
 	commits := 0
 	for _, line := range objects(t, good(t, "wal", crashed, "--json")) {
 		if line["type"] == "commit" {

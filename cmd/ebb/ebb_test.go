@@ -92,6 +92,23 @@ func TestPutTakesItsValueFromArgumentInputOrFile(t *testing.T) {
 	require.Contains(t, absent.stderr, "value.absent")
 }
 
+// TestAValueOfAFileIsReadIntoOneSlice: what is read into a slice that grows was in memory more than twice.
+func TestAValueOfAFileIsReadIntoOneSlice(t *testing.T) {
+	const size = 4 << 20
+	for expected, want := range map[int64]int{size: size, 0: size, size / 2: size, -1: size} {
+		value, err := readValue(io.LimitReader(zeroes{}, size), expected)
+		require.NoError(t, err)
+		require.Len(t, value, want)
+		if expected == size {
+			require.Less(t, cap(value), size+size/8)
+		}
+	}
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(b []byte) (int, error) { return len(b), nil }
+
 func TestWhatIsNotThereIsCode2(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "k", "v")

@@ -44,7 +44,7 @@ A family with a default ttl gives it to every key that is put without an expiry 
 	}
 	f := cmd.Flags()
 	f.BoolVar(&c.create, "create", false, "create it; the store too, if that is absent")
-	f.DurationVar(&c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry; 0: for ever")
+	f.DurationVar(&c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry, as 36h; 0: for ever")
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
 	a.addPageSize(cmd)

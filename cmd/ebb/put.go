@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -93,7 +94,7 @@ type putFlags struct {
 
 func (p *putFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&p.o.TTL, "ttl", 0, "the key lives this long from now on")
+	f.DurationVar(&p.o.TTL, "ttl", 0, "the key lives this long from now on, as 90s or 36h")
 	f.Var(&p.at, "expire-at", "the key is gone at this time")
 	f.BoolVar(&p.o.KeepTTL, "keep-ttl", false, "keep the expiry of a key that is there")
 	f.BoolVar(&p.o.NoExpiry, "no-expiry", false, "the key is permanent, whatever the family's default ttl")
@@ -131,7 +132,7 @@ func (a *app) ensureFamily(tx *kv.Tx) error {
 func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
-		return unlessEnded(ctx, func() ([]byte, error) { return readValue(a.stdin) })
+		return unlessEnded(ctx, func() ([]byte, error) { return readValue(a.stdin, 0) })
 	case strings.HasPrefix(arg, "@@"):
 		return []byte(arg[1:]), nil
 	case strings.HasPrefix(arg, "@"):
@@ -141,7 +142,11 @@ func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 				return nil, fmt.Errorf("value: %v", err) // not wrapped: a hint about the store would mislead
 			}
 			defer f.Close()
-			return readValue(f)
+			info, err := f.Stat()
+			if err != nil {
+				return nil, fmt.Errorf("value: %v", err)
+			}
+			return readValue(f, info.Size())
 		})
 	}
 	return []byte(arg), nil
@@ -165,10 +170,11 @@ func unlessEnded(ctx context.Context, read func() ([]byte, error)) ([]byte, erro
 	}
 }
 
-func readValue(r io.Reader) ([]byte, error) {
-	value, err := io.ReadAll(io.LimitReader(r, kv.MaxValueSize+1))
-	if err != nil {
+// readValue reads all of r. expected is how much that is, if it is known: a slice that grows takes more than twice as much.
+func readValue(r io.Reader, expected int64) ([]byte, error) {
+	value := bytes.NewBuffer(make([]byte, 0, min(max(expected, 0), kv.MaxValueSize)+bytes.MinRead))
+	if _, err := value.ReadFrom(io.LimitReader(r, kv.MaxValueSize+1)); err != nil {
 		return nil, fmt.Errorf("read the value: %w", err)
 	}
-	return value, nil
+	return value.Bytes(), nil
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -69,7 +69,7 @@ var advices = []advice{
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
 	{"corrupt", errNoMeta, "keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the same, if 4096 is what the store was created with"},
-	{"corrupt", errUnopened, "the store cannot be opened: keep a copy of its files; `ebb pages STORE` shows which pages are sound"},
+	{"corrupt", errUnopened, "the store cannot be opened: keep a copy of its files; `ebb pages STORE` and `ebb wal STORE` show which pages and which part of the log are sound"},
 	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; rows that can be read come out with `ebb dump STORE`"},
 	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
 	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
@@ -92,6 +92,9 @@ var advices = []advice{
 	{"missing", fs.ErrNotExist, "check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not"},
 	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
 }
+
+// hintBreak is where a hint goes on below its beginning.
+const hintBreak = "\n      "
 
 // report prints err, if it is one, and returns the exit code.
 func (a *app) report(err error) int {
@@ -124,7 +127,7 @@ func (a *app) report(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {
 		kind = "usage"
-		hint = fmt.Sprintf("call it as: %s\n      `%s --help` tells more", usage.cmd.UseLine(), usage.cmd.CommandPath())
+		hint = fmt.Sprintf("call it as: %s%s`%s --help` tells more", usage.cmd.UseLine(), hintBreak, usage.cmd.CommandPath())
 		var unknown *pflag.NotExistError
 		switch {
 		case !usage.cmd.HasParent():
@@ -134,11 +137,11 @@ func (a *app) report(err error) int {
 		}
 	}
 	if a.json {
-		json.NewEncoder(a.stderr).Encode(struct {
+		_ = encodeJSON(a.stderr, struct { // there is nobody left to tell
 			Error string `json:"error"`
 			Kind  string `json:"kind"`
 			Hint  string `json:"hint,omitempty"`
-		}{err.Error(), kind, hint})
+		}{err.Error(), kind, strings.ReplaceAll(hint, hintBreak, "; ")})
 		return code
 	}
 	// Several errors are joined with newlines, and the advice on a command that is unknown has tabs.

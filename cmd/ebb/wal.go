@@ -50,7 +50,7 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 	}
 	start := wal.LSN(meta.LogStart)
 	if err := found.Chain(start); err != nil {
-		return err
+		return unopened(err, true)
 	}
 	if !a.json {
 		fmt.Fprintf(a.out, "%20s %12s\n", "commit at LSN", "bytes")
@@ -66,7 +66,7 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 		return err
 	})
 	if err != nil {
-		return err
+		return unopened(err, true)
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"type": "end", "lsn": uint64(tail.End), "commits": tail.Commits, "torn_bytes": tail.Dropped})
