@@ -10,9 +10,10 @@ import (
 
 // Calls that look at a value and change it, in one step of the transaction.
 
-// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is
-// there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A value
-// of another size, or an overflow, is ErrNotCounter and changes nothing.
+// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that
+// is there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A
+// value of another size, or an overflow, is ErrNotCounter and changes nothing. To read a counter without changing it,
+// Get it and decode the value with encoding/binary.
 func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -290,4 +291,34 @@ func ExampleDB_Check() {
 	}
 	fmt.Println(sound)
 	// Output: true
+}
+
+// The store of a service: it waits a moment for the process that it replaces, purges in the background, and its end waits for
+// transactions that are open.
+func ExampleDB_Shutdown() {
+	dir, err := os.MkdirTemp("", "ebb")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	db, err := kv.Open(filepath.Join(dir, "app.ebb"), &kv.Options{
+		LockTimeout: 10 * time.Second,
+		AutoPurge:   &kv.AutoPurge{Interval: time.Minute},
+		Logger:      slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(db.PutTTL([]byte("session"), []byte("user 7"), 30*time.Minute))
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	fmt.Println(db.Shutdown(ctx))
+	_, err = db.Get([]byte("session"))
+	fmt.Println(errors.Is(err, kv.ErrClosed))
+	// Output:
+	// <nil>
+	// <nil>
+	// true
 }

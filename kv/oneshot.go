@@ -151,9 +151,10 @@ func (s *shots) Delete(key []byte) error {
 	return s.writeRow(operation{kind: opDelete, first: key})
 }
 
-// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that is
-// there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A value
-// of another size, or an overflow, is ErrNotCounter and changes nothing.
+// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that
+// is there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A
+// value of another size, or an overflow, is ErrNotCounter and changes nothing. To read a counter without changing it,
+// Get it and decode the value with encoding/binary.
 func (s *shots) Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error) {
 	return writeShot(s, func(v *verbs) (int64, error) { return v.Increment(key, delta, ttlIfNew) })
 }
