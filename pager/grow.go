@@ -195,10 +195,16 @@ func (p *Pager) slack() uint64 {
 	return 32 + p.captureRoom() + p.laid.since + p.laid.before
 }
 
-// Slack makes sure that the file has the part of the slack that a checkpoint, or the next open, needs.
+// Slack makes sure that the file has the slack, or at least, where MaxBytes or the disk does not have all of it, the part that a checkpoint, or the next
+// open, needs. Whoever puts may find pages without asking for more, and be refused the first that has to be asked for: then this is what deletes have.
 func (p *Pager) Slack() error {
-	defer p.Overdraft(p.Overdraft(true))
-	return p.reserve(0)
+	defer p.Overdraft(p.Overdraft(false))
+	err := p.reserve(0)
+	if NoSpace(err) {
+		p.Overdraft(true)
+		err = p.reserve(0)
+	}
+	return err
 }
 
 // tableRoom is how many pages of the slack are for the tree table, which a checkpoint writes, too.

@@ -326,7 +326,7 @@ func (w *writer) within() {
 	segment := w.s.segment
 	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
 	w.s.pg.Bound(most - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
-	w.s.log.SetBound(most - w.s.pg.FileBytes())
+	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1)) // The file alone may be past it: 0 would be no bound at all.
 }
 
 func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.named }

@@ -66,12 +66,12 @@ const (
 
 // checkpointBytes is the log size that starts a checkpoint: half the store, within bounds that replay time sets.
 func (s *Store) checkpointBytes() int64 {
-	if s.o.CheckpointBytes > 0 {
-		return s.o.CheckpointBytes
+	bytes := s.o.CheckpointBytes
+	if bytes == 0 {
+		bytes = min(max(s.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
 	}
-	bytes := min(max(s.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
-	if s.o.MaxBytes > 0 {
-		bytes = min(bytes, s.o.MaxBytes/8)
+	if s.o.MaxBytes > 0 { // What the log may have, the main file cannot.
+		bytes = min(bytes, max(s.o.MaxBytes/8, 1))
 	}
 	return bytes
 }

@@ -3,11 +3,13 @@ package txn
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // fullRun is a random history on a disk that gets full, is killed then, and opened on a disk that is as full.
@@ -27,8 +30,10 @@ type fullRun struct {
 	s     *Store
 	trees map[TreeID]map[string]uint64 // what is committed
 	next  int                          // for keys in order
-	stats struct{ full, opened, asLogged, ahead, commits int }
+	stats struct{ full, opened, asLogged, ahead, commits, bounded, held int }
 	trace bool
+	more  *rand.Rand // for what histories under MaxBytes have beside; nil: nothing
+	held  []heldState
 }
 
 func (r *fullRun) logf(f string, a ...any) {
@@ -253,7 +258,11 @@ func (r *fullRun) requireContents(when string) {
 	tx, err := r.s.Begin(nil, false)
 	require.NoError(r.t, err)
 	defer tx.Rollback()
-	for id, want := range r.trees {
+	r.requireSees(tx, r.trees, when)
+}
+
+func (r *fullRun) requireSees(tx *Tx, trees map[TreeID]map[string]uint64, when string) {
+	for id, want := range trees {
 		got := map[string]uint64{}
 		c := tx.Cursor(id)
 		for ok := c.First(); ok; ok = c.Next() {
@@ -280,6 +289,7 @@ func (r *fullRun) fill() {
 	misses := 0
 	most := 1 + r.rnd.IntN(6)
 	for range 3000 {
+		r.beside()
 		if r.rnd.IntN(100) == 0 {
 			if err := r.s.Checkpoint(context.Background()); err != nil {
 				require.ErrorIs(r.t, err, ErrNoSpace)
@@ -289,6 +299,9 @@ func (r *fullRun) fill() {
 			require.ErrorIs(r.t, err, ErrNoSpace)
 			require.NoError(r.t, r.s.Failed())
 			r.stats.full++
+			if !errors.Is(err, vfs.ErrNoSpace) || strings.Contains(err.Error(), "the bound is") {
+				r.stats.bounded++
+			}
 			if misses++; misses >= most {
 				return
 			}
@@ -300,6 +313,7 @@ func (r *fullRun) fill() {
 // shrink deletes; on a disk that is full that has to be possible, perhaps after a checkpoint.
 func (r *fullRun) shrink(n int) (done int) {
 	for range n {
+		r.beside()
 		if err := r.commit(true); err != nil {
 			require.ErrorIs(r.t, err, ErrNoSpace)
 			require.NoError(r.t, r.s.Failed())
@@ -321,6 +335,8 @@ func (r *fullRun) kill(exact bool) {
 		r.s.running.wait()
 	}
 	_ = r.s.Abandon()
+	r.held = nil
+	r.otherBound(used)
 	room := r.most
 	if exact {
 		room = used
@@ -355,7 +371,9 @@ func (r *fullRun) kill(exact bool) {
 	r.requireContents("after deletes")
 	r.sound("after deletes")
 	if r.rnd.IntN(2) == 0 {
+		r.letGo(0)
 		require.NoError(r.t, s.Close())
+		r.otherBound(again.Used())
 		s, err = Open("/a.ebb", r.o)
 		require.NoError(r.t, err)
 		r.s = s
@@ -364,7 +382,7 @@ func (r *fullRun) kill(exact bool) {
 	again.SetCapacity(r.most)
 }
 
-func runStillFull(t *testing.T, seed uint64, trace bool) *fullRun {
+func runStillFull(t *testing.T, seed uint64, trace, bounded bool) *fullRun {
 	rnd := rand.New(rand.NewPCG(seed, 77))
 	r := &fullRun{t: t, rnd: rnd, trace: trace, trees: map[TreeID]map[string]uint64{8: {}, 9: {}, 10: {}}}
 	r.disk = crashfs.New(crashfs.Options{Direct: true, BlockSize: 512})
@@ -381,6 +399,10 @@ func runStillFull(t *testing.T, seed uint64, trace bool) *fullRun {
 	if v := os.Getenv("EBB_NOT_INLINE"); v != "" {
 		o.Inline = false
 	}
+	if bounded {
+		r.more = rand.New(rand.NewPCG(seed, 78))
+		o.MaxBytes = 4*o.SegmentSize + int64(1<<20+r.more.IntN(12<<20))
+	}
 	r.o = o
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
@@ -391,7 +413,9 @@ func runStillFull(t *testing.T, seed uint64, trace bool) *fullRun {
 		}
 	})
 	for range rnd.IntN(60) {
-		require.NoError(t, r.commit(false))
+		if err := r.commit(false); !bounded {
+			require.NoError(t, err)
+		}
 	}
 	require.NoError(t, s.Checkpoint(t.Context()))
 	r.most = r.disk.Used() + int64(1<<20+rnd.IntN(6<<20)) + 2*o.SegmentSize
@@ -406,6 +430,10 @@ func runStillFull(t *testing.T, seed uint64, trace bool) *fullRun {
 		}
 		r.kill(os.Getenv("EBB_LOOSE") == "")
 	}
+	r.letGo(0)
+	if bounded {
+		r.getOut()
+	}
 	r.disk.SetCapacity(0)
 	require.NoError(t, r.s.Close())
 	return r
@@ -413,8 +441,11 @@ func runStillFull(t *testing.T, seed uint64, trace bool) *fullRun {
 
 // TestHistoriesOnADiskThatIsStillFull runs those that once were refused, and some more; EBB_FULL_SEED=n EBB_FULL_FOR=10m others from n on.
 func TestHistoriesOnADiskThatIsStillFull(t *testing.T) {
+	historiesOnADisk(t, []uint64{5, 14, 58, 1020, 2195}, false)
+}
+
+func historiesOnADisk(t *testing.T, seeds []uint64, bounded bool) {
 	racetest.OneGoroutine(t)
-	seeds := []uint64{5, 14, 58, 1020, 2195}
 	var until time.Time
 	if v := os.Getenv("EBB_FULL_SEED"); v != "" {
 		first, err := strconv.ParseUint(v, 10, 64)
@@ -426,18 +457,20 @@ func TestHistoriesOnADiskThatIsStillFull(t *testing.T) {
 			until = time.Now().Add(d)
 		}
 	}
-	full, opened, asLogged, ahead := 0, 0, 0, 0
+	full, opened, asLogged, ahead, at, held := 0, 0, 0, 0, 0, 0
 	for i := 0; i < len(seeds); i++ {
 		t.Run(fmt.Sprint(seeds[i]), func(t *testing.T) {
-			r := runStillFull(t, seeds[i], os.Getenv("EBB_TRACE") != "")
+			r := runStillFull(t, seeds[i], os.Getenv("EBB_TRACE") != "", bounded)
 			full += r.stats.full
 			opened += r.stats.opened
 			asLogged += r.stats.asLogged
 			ahead += r.stats.ahead
+			at += r.stats.bounded
+			held += r.stats.held
 		})
 		if time.Now().Before(until) {
 			seeds = append(seeds, seeds[i]+1)
 		}
 	}
-	t.Logf("%d refused, %d opened, %d as logged, %d logged ahead", full, opened, asLogged, ahead)
+	t.Logf("%d refused, %d of them by MaxBytes, %d opened, %d as logged, %d logged ahead, %d snapshots held", full, at, opened, asLogged, ahead, held)
 }
