@@ -90,3 +90,6 @@ func (p *Pager) HasLaid(m *Meta, ref Ref, sums []byte) (bool, error) {
 	}
 	return true, nil
 }
+
+// Unlaid says that no record names n of the pages of WriteLaid that were to be named: their transaction is rolled back.
+func (p *Pager) Unlaid(n uint64) { p.laid.since -= n }

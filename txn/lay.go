@@ -219,6 +219,9 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 	for i := range leaves {
 		w.taken = append(w.taken, run{first.Pgid + pager.Pgid(i), 1})
 	}
+	if !w.silent {
+		w.laid += uint64(leaves)
+	}
 	if err != nil {
 		return first, w.s.dataError(err)
 	}

@@ -42,6 +42,7 @@ type writer struct {
 
 	filled int // leaves that rows in order have filled and left behind
 
+	laid   uint64 // leaves that the redo names
 	laying []byte // leaves that are being laid
 	sums   []byte // their checksums
 
@@ -75,7 +76,7 @@ func (w *writer) begin() {
 	w.spillOver, w.behind = s.o.CacheBytes, 0
 	w.tx = nil
 	w.kept = nil
-	w.lazy, w.named, w.firm, w.filled = false, 0, false, 0
+	w.lazy, w.named, w.firm, w.filled, w.laid = false, 0, false, 0, 0
 	w.sparing = false
 	w.saved, w.mayUndo, w.keeper = false, false, nil
 	w.mayPatch, w.ahead = false, ahead{}
@@ -194,6 +195,7 @@ func (w *writer) spillBehind(backlog *pager.Backlog) error {
 // rollback gives back every page that the transaction took. The log has taken back what it knows of it.
 func (w *writer) rollback() {
 	w.scout.halt()
+	w.s.pg.Unlaid(w.laid)
 	if w.flushed > 0 && !w.ahead.logged {
 		w.s.log.Abort()
 	}
