@@ -62,12 +62,17 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 		return err
 	}
 	c, err := s.capture(ctx)
-	if err != nil || c == nil {
-		return err
-	}
-	err = s.writeCapture(c, s.relief(c))
-	if err == nil {
-		err = s.finishCheckpoint(c)
+	if pager.NoSpace(err) {
+		if c, err = s.checkpointInPlace(ctx); c == nil {
+			return err
+		}
+	} else {
+		if err != nil || c == nil {
+			return err
+		}
+		if err = s.writeCapture(c, s.relief(c)); err == nil {
+			err = s.finishCheckpoint(c)
+		}
 	}
 	if s.o.Events.Checkpoint != nil {
 		s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)
@@ -77,9 +82,11 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 
 // capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
 func (s *Store) capture(ctx context.Context) (*capture, error) {
+	full := false
 	if log := s.sessionLog(); log != nil {
 		// Before the lock: it may write a whole segment. Without room, captureLocked tries once more.
-		if err := log.Prepare(); err != nil && !pager.NoSpace(err) {
+		err := log.Prepare()
+		if full = pager.NoSpace(err); err != nil && !full {
 			return nil, s.logError(err)
 		}
 	}
@@ -90,7 +97,7 @@ func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if err := s.canWrite(); err != nil {
 		return nil, err
 	}
-	if !s.started || s.head.serial == s.capturedSer {
+	if !s.started || s.head.serial == s.capturedSer && !(full && s.log.Volume() > s.logSince.Load()) { // What was rolled back may have filled the log.
 		return nil, nil
 	}
 	return s.captureLocked(false)

@@ -409,7 +409,11 @@ func (w *writer) give(b []byte, last bool) (end wal.LSN, err error) {
 	end, err = w.s.log.Append(b, last)
 	tx.err = before
 	if err != nil {
-		return 0, w.s.logError(err)
+		err = w.s.logError(err)
+		if errors.Is(err, ErrNoSpace) { // A checkpoint makes room for the next one, whatever the disk has: see checkpointInPlace.
+			w.s.wantRoom.Store(true)
+		}
+		return 0, err
 	}
 	return end, nil
 }

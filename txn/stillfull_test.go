@@ -432,6 +432,7 @@ func runStillFull(t *testing.T, seed uint64, trace, bounded bool) *fullRun {
 	}
 	r.letGo(0)
 	if bounded {
+		r.fill()
 		r.getOut()
 	}
 	r.disk.SetCapacity(0)

@@ -247,15 +247,24 @@ func (s *Store) startLog() error {
 	if err := s.pg.Slack(); err != nil { // Not every change takes a page, but the next open does, if it has to carry one out.
 		return errors.Join(s.spaceError(err), log.Close(true))
 	}
-	m := s.pg.LastMeta()
-	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
-	if err := s.pg.WriteMeta(m); err != nil {
-		return errors.Join(s.poison(err), log.Close(false))
+	if err := s.beginIn(log); err != nil {
+		return errors.Join(err, log.Close(false))
 	}
 	s.queueMu.Lock()
 	s.log = log
 	s.queueMu.Unlock()
-	s.durable, s.epoch, s.started = s.epoch, s.epoch+1, true
+	s.started = true
+	return nil
+}
+
+// beginIn writes the meta page that says "there is a log from here on" of one that has no record yet.
+func (s *Store) beginIn(log *wal.Log) error {
+	m := s.pg.LastMeta()
+	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
+	if err := s.pg.WriteMeta(m); err != nil {
+		return s.poison(err)
+	}
+	s.durable, s.epoch = s.epoch, s.epoch+1
 	log.SetFollows(uint32(s.durable))
 	return nil
 }

@@ -158,6 +158,7 @@ func (l *Log) pass() {
 	i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return !l.awaitsSettling(w.end) })
 	if i < 0 || len(l.flying) > 0 {
 		l.leading = false
+		l.arrived.Broadcast()
 		return
 	}
 	w := l.waiters[i]

@@ -74,7 +74,7 @@ type Log struct {
 	waiters  []*waiter
 	flying   []*flight // in order of position
 	failing  bool      // a flight has failed: none departs any more
-	arrived  sync.Cond // a flight has landed, or is out, or a leader has company
+	arrived  sync.Cond // a flight has landed, or is out, or a leader has company, or nobody leads any more
 	settling bool      // somebody is at it: see settle
 
 	telling sync.Mutex // held while OnGroup is told; taken with nothing else held

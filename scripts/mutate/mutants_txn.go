@@ -144,6 +144,10 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1].set(b, i+1, n+1)`, `			p.finger.way[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
+	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.Unlaid(w.laid)
+`, ``},
+	{"room", "a_log_has_no_bound_where_the_file_is_past_it", "txn/ops.go", `max(most-w.s.pg.FileBytes(), 1)`, `most - w.s.pg.FileBytes()`},
+	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` && !(full && s.log.Volume() > s.logSince.Load())`, ``},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.ahead.logged {
