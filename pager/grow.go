@@ -38,7 +38,7 @@ func (p *Pager) reserve(n uint64) error {
 	case !p.overdraft:
 		n += p.slack()
 	case !p.capturing: // Deletes must not have what the checkpoint needs that gives back what they free.
-		n += p.captureRoom() + tableRoom
+		n += p.captureRoom() + p.tableRoom()
 	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
 	if need <= p.growth.from {
@@ -192,7 +192,7 @@ func (p *Pager) EndGrowth() {
 // slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
 // pages that deletes copy: what gives space back works on a full disk, and at MaxBytes. And for the copies that the next open makes of leaves which the log names.
 func (p *Pager) slack() uint64 {
-	return 32 + p.captureRoom() + p.laid.since + p.laid.before
+	return 24 + p.captureRoom() + p.tableRoom() + p.laid.since + p.laid.before
 }
 
 // Slack makes sure that the file has the slack, or at least, where MaxBytes or the disk does not have all of it, the part that a checkpoint, or the next
@@ -207,8 +207,26 @@ func (p *Pager) Slack() error {
 	return err
 }
 
-// tableRoom is how many pages of the slack are for the tree table, which a checkpoint writes, too.
-const tableRoom = 8
+// leastTable is how many pages of the slack are for the tree table, which a checkpoint writes, too, unless KeepForTable asked for more.
+const leastTable = 8
+
+func (p *Pager) tableRoom() uint64 { return max(p.forTable, leastTable) }
+
+// KeepForTable keeps that many pages of the slack for the tree table until the next capture, or is an error if there is no room for them. MaxBytes does not bind it: what
+// is committed has to be in a checkpoint some time.
+func (p *Pager) KeepForTable(n uint64) error {
+	was := p.forTable
+	if n <= p.tableRoom() {
+		return nil
+	}
+	p.forTable = n
+	defer p.Overdraft(p.Overdraft(true))
+	err := p.reserve(0)
+	if err != nil {
+		p.forTable = was
+	}
+	return err
+}
 
 // captureRoom is how many pages of the slack are for the free map that a checkpoint writes.
 func (p *Pager) captureRoom() uint64 {

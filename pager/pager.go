@@ -74,6 +74,7 @@ type Pager struct {
 	overdraft bool   // see Overdraft; writer lock
 	capturing bool   // what is reserved is for CaptureState; writer lock
 	laid      laid   // see slack; writer lock
+	forTable  uint64 // see KeepForTable; writer lock
 	spilling  []byte // buffer of Spill, used again; writer lock
 
 	// extents holds the overflow extents that the replay of a read-only store makes; nothing changes it afterwards.

@@ -55,6 +55,7 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	}
 	p.captured = epoch
 	p.laid.captured()
+	p.forTable = 0
 	c.Patches, p.patches = p.patches.frames, patches{}
 	return c, nil
 }

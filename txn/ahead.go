@@ -42,7 +42,7 @@ func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 		return false
 	}
 	const perChange = 32 // what an operation of the redo has beside its key and value, and more
-	return tx.s.log.Revocable(int(w.bytes())+bytes+changes*perChange) && tx.s.pg.Room(w.pagesFor(changes, bytes))
+	return w.keepForTable(len(w.changed)+changes) == nil && tx.s.log.Revocable(int(w.bytes())+bytes+changes*perChange) && tx.s.pg.Room(w.pagesFor(changes, bytes))
 }
 
 // pagesFor is how many pages so many changes of so many bytes may take. Each copies a leaf, one beside it that cells move to, and a branch above

@@ -45,8 +45,11 @@ func (tx *Tx) Commit(d Durability) error {
 			tx.Rollback()
 			return s.failure()
 		}
-		var err error
-		if end, err = w.logCommit(); err != nil {
+		err := w.keepForTable(len(w.changed))
+		if err == nil {
+			end, err = w.logCommit()
+		}
+		if err != nil {
 			tx.Rollback()
 			return err
 		}

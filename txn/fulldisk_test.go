@@ -400,3 +400,47 @@ func TestFirstChangeThatHasNoRoomLeavesNoLog(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
 	require.NoError(t, s.Close())
 }
+
+// TestManyTreesOnADiskThatIsStillFull: the table of the trees that deletes have changed has its room before they are committed, however many there are. Else no checkpoint had room for it
+// any more, nor had the next open.
+func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 6000
+	s, disk, o := fullStore(t)
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			require.NoError(t, tx.Create(TreeID(100+i)))
+			for _, key := range []string{"a", "b"} {
+				_, err := tx.Put(TreeID(100+i), []byte(key), []byte("v"), 0)
+				require.NoError(t, err)
+			}
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	disk.SetCapacity(disk.Used() + 6<<20)
+	putRows(t, s, 9, "key", 1<<30, 900)
+	disk.SetCapacity(disk.Used())
+	refused := 0
+	for i := 0; i < trees; {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		if _, err = tx.Delete(TreeID(100+i), []byte("a")); err == nil {
+			err = tx.Commit(NoSync)
+		}
+		tx.Rollback()
+		if err == nil {
+			i++
+			continue
+		}
+		require.ErrorIs(t, err, ErrNoSpace)
+		if refused++; refused == 2 { // The next open has room for what was not refused, and a checkpoint has.
+			again := openStillFull(t, disk, o)
+			view(t, again, func(tx *Tx) { require.EqualValues(t, 1, tx.Rows(TreeID(100+i-1))) })
+			require.NoError(t, again.Close())
+		}
+		disk.SetCapacity(disk.Used())
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
+	require.Greater(t, refused, 2)
+	require.Less(t, refused, trees/10)
+}

@@ -131,6 +131,13 @@ func (ts *trees) remove(id TreeID) {
 	}
 }
 
+func (ts *trees) len() int {
+	if ts.many != nil {
+		return ts.many.Len()
+	}
+	return len(ts.few)
+}
+
 // copy returns trees that may be changed without ts seeing it. Cloning marks both sides, so it belongs to the writer.
 func (ts *trees) copy() trees {
 	if ts.many != nil {

@@ -300,7 +300,7 @@ var storeMutants = []mutant{
 	return p.flushHot()`, `	p.space.packing = true
 	p.space.rewind()
 	return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + tableRoom`, `		_ = tableRoom`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + p.tableRoom()`, `		_ = p.tableRoom`},
 	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(NoSpace(err) && p.space.avail.n >= need)`, `need > 0`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replay.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
