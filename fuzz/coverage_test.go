@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,4 +88,42 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 	require.Greater(t, laid, 50, "leaves that the log names")
 	require.Greater(t, checkpoints, 20, "checkpoints")
 	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, laid)
+}
+
+// TestSmallGroupsAreMany: workloads whose stores have small groups do make stores with many of them, under a directory of two levels, and
+// go on from there. An extent that crosses from one group to the next is there, too.
+func TestSmallGroupsAreMany(t *testing.T) {
+	for _, w := range []Workload{{Base: "spread" + groupsSuffix}, Random(4, randomLength)} {
+		r := newRun(w)
+		require.NoError(t, r.all(), "%s", w)
+		roots, behind, crossing := 0, 0, 0
+		maps := map[pager.Pgid]bool{}
+		for _, op := range r.Disk.Trace() {
+			if op.Kind != crashfs.KindWrite || op.Name != path {
+				continue
+			}
+			for b := op.Data; len(b) >= 4096; b = b[4096:] {
+				h := pager.ReadHeader(b)
+				switch {
+				case h.Kind == pager.KindFreeDir && h.Level == 1:
+					roots++
+				case h.Kind == pager.KindFreeMap:
+					maps[h.Pgid] = true
+				case h.Kind == pager.KindMeta && roots > 0:
+					behind++
+				}
+				if h.Kind == pager.KindOverflow {
+					n := pager.ExtentPages(int(binary.LittleEndian.Uint64(b[extentSizeAt:])), 4096)
+					if uint64(h.Pgid)/64 != (uint64(h.Pgid)+n-1)/64 {
+						crossing++
+					}
+					b = b[(min(n, uint64(len(b)/4096))-1)*4096:]
+				}
+			}
+		}
+		require.Greater(t, roots, 2, "%s: directories of two levels", w)
+		require.Greater(t, len(maps), 6, "%s: free map pages", w)
+		require.Positive(t, behind, "%s: meta pages behind them", w)
+		require.Positive(t, crossing, "%s: extents in two groups", w)
+	}
 }

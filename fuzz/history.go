@@ -107,7 +107,7 @@ func openHistory(d *crashfs.Disk, seed uint64) (*kv.DB, error) {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 0x686973))
 	var mu sync.Mutex
-	return kv.OpenFS(d, path, o, kv.Tuning{SegmentSize: 32 << 10, LeastRoom: leastRoom, NoMap: true, NoDirect: seed%2 == 1, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2, Rand: func() uint64 {
+	return kv.OpenFS(d, path, o, kv.Tuning{SegmentSize: 32 << 10, LeastRoom: leastRoom, NoMap: true, NoDirect: seed%2 == 1, SmallGroups: seed/4%2 == 1, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2, Rand: func() uint64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return rnd.Uint64()

@@ -22,6 +22,7 @@ type Config struct {
 	Cache      int64
 	Checkpoint int64 // bytes of log that start a checkpoint
 	Direct     bool  // the disk offers Direct files
+	Groups     bool  // the free map has groups of 64 pages: a small store has many of them
 }
 
 // leastRoom makes the first segment of a log short where Config.Segment is larger, as it is with the default sizes.
@@ -49,7 +50,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	tune := kv.Tuning{SegmentSize: c.Segment, LeastRoom: leastRoom, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
+	tune := kv.Tuning{SegmentSize: c.Segment, LeastRoom: leastRoom, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, SmallGroups: c.Groups, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
 	return kv.OpenFS(d, path, o, tune)
 }
 

@@ -40,7 +40,7 @@ func ParseWorkload(text string) (w Workload, err error) {
 		return Random(seed, n), nil
 	}
 	w.Base = words[0]
-	if _, ok := bases[strings.TrimSuffix(w.Base, directSuffix)]; !ok {
+	if _, ok := bases[w.base()]; !ok {
 		return w, fmt.Errorf("base %q is not known", w.Base)
 	}
 	for _, word := range words[1:] {
@@ -56,24 +56,29 @@ func ParseWorkload(text string) (w Workload, err error) {
 // directSuffix of a base's name asks for a disk that offers Direct files.
 const directSuffix = "+direct"
 
+// groupsSuffix of a base's name, behind that, asks for a store whose free map has small groups.
+const groupsSuffix = "+groups"
+
 // base is a state that operations begin from.
 type base struct {
 	config Config
 	fill   []func(r *Run) error
 }
 
-// bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just been.
+// bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just been; "spread" has large values besides, and holes
+// between them.
 var bases = map[string]base{
 	"empty":  {small, nil},
 	"one":    {small, []func(*Run) error{fillOne}},
 	"closed": {small, []func(*Run) error{fillMany, reopen}},
 	"busy":   {small, []func(*Run) error{fillMany, checkpoint, fillOne}},
+	"spread": {small, []func(*Run) error{fillMany, fillLarge, checkpoint, thin, checkpoint, fillOne}},
 	"wide":   {wide, []func(*Run) error{fillMany, checkpoint, fillOne}},
 	"random": {large, nil},
 }
 
 // sequenceBases are those of enumerated sequences, in order.
-var sequenceBases = []string{"empty", "one", "closed", "busy", "closed" + directSuffix, "busy" + directSuffix}
+var sequenceBases = []string{"empty", "one", "closed", "busy", "closed" + directSuffix, "busy" + directSuffix, "spread" + groupsSuffix}
 
 func fillOne(r *Run) error    { return fill(r, 1) }
 func fillMany(r *Run) error   { return fill(r, 40) }
@@ -81,10 +86,16 @@ func reopen(r *Run) error     { return opReopen(r, nil) }
 func checkpoint(r *Run) error { return opCheckpoint(r, nil) }
 
 func (w Workload) config() Config {
-	name, direct := strings.CutSuffix(w.Base, directSuffix)
+	name, groups := strings.CutSuffix(w.Base, groupsSuffix)
+	name, direct := strings.CutSuffix(name, directSuffix)
 	c := bases[name].config
-	c.Direct = direct
+	c.Direct, c.Groups = direct, groups
 	return c
+}
+
+// base is the name of the workload's base, without suffixes.
+func (w Workload) base() string {
+	return strings.TrimSuffix(strings.TrimSuffix(w.Base, groupsSuffix), directSuffix)
 }
 
 // base makes the state that operations begin from. What is done already is not done again.
@@ -94,7 +105,7 @@ func (r *Run) base() error {
 			return err
 		}
 	}
-	for steps := bases[strings.TrimSuffix(r.Workload.Base, directSuffix)].fill; r.based < len(steps); r.based++ {
+	for steps := bases[r.Workload.base()].fill; r.based < len(steps); r.based++ {
 		if err := steps[r.based](r); err != nil {
 			return err
 		}
@@ -131,6 +142,39 @@ func fill(r *Run, n int) error {
 	})
 }
 
+// largePages is how many pages fillLarge uses at least: more than two small groups, so that the directory has two levels.
+const largePages = 3 * 64
+
+// fillLarge puts values of 1 to 24 pages.
+func fillLarge(r *Run) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		rnd := rand.New(rand.NewPCG(largePages, 0))
+		for i, pages := 0, 0; pages < largePages; i++ {
+			n := 1 + rnd.IntN(24)
+			pages += n
+			if err := t.put(defaultFamily, fmt.Sprintf("large%02d", i), newValue(rnd, n*4096-100)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// thin deletes some of them.
+func thin(r *Run) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		for i, key := range t.m.keys(defaultFamily) {
+			if i%3 > 0 || !strings.HasPrefix(key, "large") {
+				continue
+			}
+			if err := t.remove(defaultFamily, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
 // checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go, and which are given pages
 // that only the state before has; for loads that fail; and for expired keys that die in other ways than by a purge.
@@ -143,6 +187,7 @@ func Specials() []Workload {
 		"wide many.0 ckpt.1 many.2 beside.3 big.4 kill.5", "wide laid.0 laid.1 ckpt.2 cut.3 beside.4 beside.5", "wide+direct range.0 beside.1 ckpt.2 over.3",
 		"wide many.0 ckpt.1 hold.2 many.3 spoil.4 hold.5 over.6 many.7 ckpt.8", "busy big.0 spoil.1 over.2 ckpt.3", "wide beside.0 many.1 spoil.2 beside.3",
 		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5", "wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
+		"spread+groups many.0 ckpt.1 cut.2 hold.3 ckpt.4 many.5 kill.6", "spread+direct+groups laid.0 bulk.1 del.2 reopen.3 many.4", "wide+groups many.0 beside.1 many.2 beside.3 reopen.4",
 	)
 }
 
@@ -193,6 +238,9 @@ func Random(seed uint64, n int) Workload {
 	w := Workload{Base: "random", name: fmt.Sprintf(randomName, seed, n)}
 	if seed%4 == 3 {
 		w.Base += directSuffix
+	}
+	if seed%8 >= 4 {
+		w.Base += groupsSuffix
 	}
 	total := 0
 	for i := range operations {

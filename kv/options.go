@@ -159,6 +159,7 @@ type Tuning struct {
 	NoMap, NoDirect bool          // do not map the file; do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
+	SmallGroups     bool          // groups of the free map have 64 pages, two a page of its directory; the store is opened with it ever after
 
 	AheadFrom  int // rows from which on they are logged before they are carried out; 0: the default
 	LeavesFrom int // full leaves from which on the log names them; 0: the default
@@ -206,7 +207,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
 		SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
+		Inline: tune.Inline, SmallGroups: tune.SmallGroups, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Events: o.events(),
 	}
 }

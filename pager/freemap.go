@@ -21,10 +21,24 @@ const dirEntry = 16
 
 func (p *Pager) entriesPerDir() int { return (p.pageSize - HeaderSize) / dirEntry }
 
+// With Options.SmallGroups a group has so many pages, and a directory page of level 0 so many groups: a store of a megabyte has many of both.
+// It is another format, which nothing in the file tells: what is made with it is opened with it.
+const (
+	smallGroup       = 64
+	smallGroupsOfDir = 2
+)
+
+// groupsPerDir is how many groups a directory page of level 0 tells of.
+func (p *Pager) groupsPerDir() int {
+	if p.o.SmallGroups {
+		return smallGroupsOfDir
+	}
+	return p.entriesPerDir()
+}
+
 // mostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of larger ones.
 func (p *Pager) mostPages() uint64 {
-	per := uint64(p.entriesPerDir())
-	return min(per*per*p.space.perGroup, maxPages)
+	return min(uint64(p.entriesPerDir())*uint64(p.groupsPerDir())*p.space.perGroup, maxPages)
 }
 
 // loadDirectory reads the free directory of meta page m; the free map pages are read when they are needed.
@@ -258,7 +272,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 			again = true
 		}
 		// The directory is written whole: 254 groups of 127 MiB a page at 4 KiB pages.
-		per := p.entriesPerDir()
+		per := p.groupsPerDir()
 		want := (len(s.groups) + per - 1) / per
 		if want > 1 {
 			want++
@@ -294,7 +308,7 @@ func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
 
 // encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if there are several.
 func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
-	per, groups := p.entriesPerDir(), p.space.groups
+	per, groups := p.groupsPerDir(), p.space.groups
 	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {
 		b := make([]byte, p.pageSize)
 		WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeDir, Level: level, Count: uint16(n)})

@@ -231,7 +231,7 @@ func (p *Pager) KeepForTable(n uint64) error {
 // captureRoom is how many pages of the slack are for the free map that a checkpoint writes.
 func (p *Pager) captureRoom() uint64 {
 	groups := len(p.space.groups)
-	return uint64(groups + groups/p.entriesPerDir() + 4)
+	return uint64(groups + groups/p.groupsPerDir() + 4)
 }
 
 // TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.

@@ -23,6 +23,8 @@ type Options struct {
 	Cache    int64 // bound on pages kept in memory when the file is not mapped, bytes
 	MaxBytes int64 // bound on the main file; 0: none
 	Inline   bool  // no goroutine makes the file longer: runs repeat exactly
+	// SmallGroups is for tests: see smallGroup.
+	SmallGroups bool
 	// CheckPage proves a tree page when it is first read from the file.
 	CheckPage func(b []byte, pageSize int) error
 	// Merge makes the changes of a patch in leaf b: see Pager.Patch.
@@ -184,6 +186,9 @@ func (p *Pager) Start(m *Meta) error {
 	p.captured = m.Epoch
 	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
 	p.space = newSpace(m.PageSize)
+	if p.o.SmallGroups {
+		p.space.perGroup = smallGroup
+	}
 	p.space.load = p.loadGroup
 	p.space.bad = func(id Pgid, detail string) error { return p.corrupt(id, "%s", detail) }
 	p.space.end, p.space.start = m.Pages, m.Pages

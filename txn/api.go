@@ -65,6 +65,7 @@ type Options struct {
 	NoMap, NoDirect bool          // do not map, do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // checkpoints run in the commit that starts them: for tests that replay
+	SmallGroups     bool          // the free map has small groups: for tests, see pager.Options
 	AheadFrom       int           // changes from which on they are logged ahead: see Tx.MayLogAhead; 0: the default
 	LeavesFrom      int           // full leaves from which on the log names them: see Tx.Apply; 0: the default
 	ManyFrom        int           // changes from which on they are for several hands or a scout, and rows of their tree: see Tx.Apply; 0: the defaults

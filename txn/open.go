@@ -131,7 +131,7 @@ const firstTree TreeID = 4
 func (s *Store) load(try int, created bool) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
 		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, MaxBytes: s.o.MaxBytes,
-		Inline: s.o.Inline, CheckPage: tree.CheckPage,
+		Inline: s.o.Inline, SmallGroups: s.o.SmallGroups, CheckPage: tree.CheckPage,
 		Merge: tree.Merge,
 	})
 	if err != nil {

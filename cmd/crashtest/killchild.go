@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -26,7 +27,7 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	// Small segments and few frames: checkpoints, segment switches and spills happen all the time.
 	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10, Clock: func() time.Time { return killTime(seq) }}
-	db, err := kv.Open(args[0], o)
+	db, err := openKilled(args[0], seed, o)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 			if err := db.Close(); err != nil {
 				return err
 			}
-			if db, err = kv.Open(args[0], o); err != nil {
+			if db, err = openKilled(args[0], seed, o); err != nil {
 				return err
 			}
 		}
@@ -87,6 +88,11 @@ func (m *killModel) commit(db *kv.DB, no uint64, p killPlan) error {
 		}
 		return m.do(tx, no, p.ops)
 	})
+}
+
+// openKilled opens a store of a seed. The free map of every other one has small groups.
+func openKilled(path string, seed uint64, o *kv.Options) (*kv.DB, error) {
+	return kv.OpenFS(vfs.OS, path, o, kv.Tuning{SmallGroups: seed%2 == 1})
 }
 
 // progress is what a child has said so far.
