@@ -226,6 +226,32 @@ func (p *Pager) Commit(id Pgid, n uint64) error {
 // Freed counts pages as no longer in use by the newest state. They stay readable until Release.
 func (p *Pager) Freed(id Pgid, n uint64) error { return p.space.markUnused(id, n) }
 
+// Strike takes pages out of those that the newest state reaches until Restore, to find what would be freed twice: what is not among them is
+// damage, and nothing is struck. Touch has been called for them. Writer lock.
+func (p *Pager) Strike(id Pgid, n uint64) error {
+	for i := range n {
+		g, at, err := p.space.at(id + Pgid(i))
+		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
+			err = p.corrupt(id+Pgid(i), "freed twice, or the free map says that it is not in use")
+		}
+		if err != nil {
+			p.Restore(id, i)
+			return err
+		}
+		g.used[at/64] &^= 1 << (at % 64)
+	}
+	return nil
+}
+
+// Restore undoes Strike.
+func (p *Pager) Restore(id Pgid, n uint64) {
+	for i := range n {
+		if g, at, err := p.space.at(id + Pgid(i)); err == nil {
+			g.used[at/64] |= 1 << (at % 64)
+		}
+	}
+}
+
 // Touch makes sure that Freed and Release of these pages cannot fail for reading the free map. The number may come from
 // a page that was not read: no other check stands between it and the free map.
 func (p *Pager) Touch(id Pgid, n uint64) error {

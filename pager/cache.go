@@ -21,8 +21,8 @@ func (p *Pager) cached(ref Ref) ([]byte, error) {
 	s := p.table.slot(ref.Pgid)
 	if c := atomic.LoadPointer(&s.clean); c != nil {
 		b := unsafe.Slice((*byte)(c), p.pageSize)
-		if h := ReadHeader(b); h.Epoch != ref.Epoch {
-			return nil, p.corrupt(ref.Pgid, "holds epoch %d where %d belongs", h.Epoch, ref.Epoch)
+		if epochOf(b) != ref.Epoch {
+			return nil, p.otherEpoch(ref, b)
 		}
 		s.hot.Store(true)
 		return b, nil

@@ -91,11 +91,14 @@ func (p *Pager) proveExtent(ref Ref, b []byte, size int) error {
 	return p.proveFit(ref, b, size)
 }
 
-// proveFit checks that the extent is of the kind and size that the cell says. It is asked each time: what a page number
+// proveFit checks that the extent is of the kind, epoch and size that the cell says. It is asked each time: what a page number
 // was proved to be is not always an extent, and the bytes lie beside the value.
 func (p *Pager) proveFit(ref Ref, b []byte, size int) error {
 	if k := ReadHeader(b).Kind; k != KindOverflow {
 		return p.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
+	}
+	if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
 	if n := extentSize(b); n != uint64(size) {
 		return p.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", n, size)

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"encoding/binary"
 	"math"
 	"sync/atomic"
 	"unsafe"
@@ -44,7 +45,11 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 // fromFile returns a page that is in no frame.
 func (p *Pager) fromFile(ref Ref) ([]byte, error) {
 	if p.mapped && p.met.has(ref.Pgid) {
-		return p.inFile(ref.Pgid, p.pageSize)
+		b, err := p.inFile(ref.Pgid, p.pageSize)
+		if err == nil && epochOf(b) != ref.Epoch {
+			return nil, p.otherEpoch(ref, b)
+		}
+		return b, err
 	}
 	return p.firstRead(ref)
 }
@@ -124,10 +129,20 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 			return nil, err
 		}
 		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return nil, p.otherEpoch(ref, b)
 	}
 	p.met.add(ref.Pgid)
 	p.doubted(ref.Pgid, doubts)
 	return b, nil
+}
+
+// epochOf is what a page says of its epoch. That the page was proved does not mean that each reference to it is right: it is asked each time, beside
+// the kind that every reader looks at.
+func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoch:])) }
+
+func (p *Pager) otherEpoch(ref Ref, b []byte) error {
+	return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", epochOf(b), ref.Epoch)
 }
 
 // Unmet says that a page is in the file only, and nobody has looked at it there. Who is going to change it reads it with ReadUnmet where
@@ -161,6 +176,8 @@ func (p *Pager) ReadUnmet(ref Ref, b []byte) error {
 			return err
 		}
 		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
 	p.met.add(ref.Pgid)
 	p.doubted(ref.Pgid, doubts)
@@ -204,7 +221,7 @@ func (p *Pager) proveHeader(ref Ref, b []byte) error {
 	case h.Pgid != ref.Pgid:
 		return p.corrupt(ref.Pgid, "holds page %d: a misdirected write", h.Pgid)
 	case h.Epoch != ref.Epoch:
-		return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", h.Epoch, ref.Epoch)
+		return p.otherEpoch(ref, b)
 	}
 	return nil
 }

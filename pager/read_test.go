@@ -72,3 +72,34 @@ func TestFetchReadsWhatIsInTheFile(t *testing.T) {
 		require.Nil(t, at)
 	})
 }
+
+// TestReferenceOfAnotherEpochIsDamage whatever the page was proved for before. Where the file is mapped a page that had been read once was given to
+// each who had its number.
+func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		ref := newPage(t, p, 1)
+		large, _, err := p.NewExtent(nextEpoch(p), 7, make([]byte, 9000), false)
+		require.NoError(t, err)
+		require.NoError(t, p.Commit(large.Pgid, 3))
+		checkpoint(t, p)
+		base := p.LastMeta().Epoch
+		for range 2 { // unmet, and met
+			for _, other := range []Ref{{ref.Pgid, ref.Epoch - 1}, {ref.Pgid, ref.Epoch + 1}} {
+				_, err = p.Page(other, base+2)
+				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
+				_, _, err = p.Leaf(other, base+2)
+				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
+				require.ErrorIs(t, p.ReadUnmet(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
+			}
+			for _, other := range []Ref{{large.Pgid, large.Epoch - 1}, {large.Pgid, large.Epoch + 1}} {
+				_, err = p.Extent(other, 9000)
+				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
+			}
+			_, err = p.Page(ref, base)
+			require.NoError(t, err)
+			_, err = p.Extent(large, 9000)
+			require.NoError(t, err)
+		}
+	})
+}

@@ -63,6 +63,9 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	w.set(id, t)
+	if err := w.proveFreed(); err != nil {
+		return 0, err
+	}
 	if err := s.prepareLog(); err != nil {
 		return 0, err
 	}

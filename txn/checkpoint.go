@@ -286,7 +286,11 @@ func (s *Store) reclaimOnce() (done bool, err error) {
 	w := &s.w
 	w.begin()
 	defer s.pg.Overdraft(s.pg.Overdraft(true))
-	if _, err := w.reclaim(); err != nil {
+	_, err = w.reclaim()
+	if err == nil {
+		err = w.proveFreed()
+	}
+	if err != nil {
 		w.rollback()
 		return false, s.spaceError(err)
 	}

@@ -35,6 +35,10 @@ func (tx *Tx) Commit(d Durability) error {
 		tx.Rollback()
 		return s.awaitSeen(v)
 	}
+	if err := w.proveFreed(); err != nil {
+		tx.Rollback()
+		return errors.Join(err, tx.err)
+	}
 	end, launched := w.ahead.end, w.ahead.launched
 	if w.ahead.left != 0 {
 		tx.Rollback()
@@ -114,6 +118,26 @@ func (w *writer) install(lsn wal.LSN, sync, hold bool) *version {
 	return v
 }
 
+// proveFreed says whether the pages that a transaction of a damaged tree gives up can be: each is in use, and given up once. Two branches may name the
+// same page, and the free map says of a page that a tree reaches what it likes. Nothing has been logged yet, or it is taken back.
+func (w *writer) proveFreed() (err error) {
+	struck := 0
+	for i := range w.freed {
+		if f := &w.freed[i]; !f.own {
+			if err = w.s.pg.Strike(f.id, uint64(f.n)); err != nil {
+				break
+			}
+		}
+		struck++
+	}
+	for i := range struck {
+		if f := &w.freed[i]; !f.own {
+			w.s.pg.Restore(f.id, uint64(f.n))
+		}
+	}
+	return err
+}
+
 // upkeep makes what a transaction of the store's own built a new version of the same state.
 func (w *writer) upkeep() *version {
 	h := w.s.head
@@ -156,7 +180,10 @@ func (w *writer) settle(v *version) {
 		if f.own && !f.named {
 			continue
 		}
-		note(s.pg.Freed(f.id, uint64(f.n)))
+		if err := s.pg.Freed(f.id, uint64(f.n)); err != nil {
+			note(err) // and it is not to be given back
+			continue
+		}
 		f.serial, f.until = v.serial, s.epoch
 		if f.epoch > s.durable && f.epoch <= s.pg.Captured() {
 			s.replaced += uint64(f.n)

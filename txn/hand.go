@@ -334,6 +334,10 @@ func (h *hand) free(ref pager.Ref, n uint32) error {
 	if invariant.On && ref.Epoch > h.s.epoch {
 		invariant.Fail("txn: freed page %v is of the future", ref)
 	}
+	if owner != 0 && ref.Epoch <= h.s.opened {
+		// The file has two names for a page, which was given back by the other one. Nobody has to have read it by this one.
+		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "freed as a page of epoch %d, and it has been born again", ref.Epoch)
+	}
 	if owner == h.owner && n == 1 && !h.saved {
 		h.s.pg.SetOwner(ref.Pgid, 0)
 		h.spare = append(h.spare, ref.Pgid)

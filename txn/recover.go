@@ -81,6 +81,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	s.head = v
 	s.visible.Store(v)
 	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
+	s.opened = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
 	s.nextSegment = max(found.Next(), m.LogStart/uint64(m.SegmentSize), newest.LogStart/uint64(m.SegmentSize))
 	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}

@@ -36,8 +36,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 			r.tree, r.from = id, nil
 		}
 		if step.Most <= 0 {
-			w.upkeep()
-			return moved, nil
+			return moved, w.moved()
 		}
 		t, _ := w.trees.get(id)
 		before := t.Root
@@ -58,8 +57,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 		step.Most -= m.Pages
 		r.from, r.done = m.Next, m.Full
 		if m.Next != nil || m.Full {
-			w.upkeep()
-			return moved, nil
+			return moved, w.moved()
 		}
 	}
 	table := s.table
@@ -68,8 +66,20 @@ func (r *relocation) step(most int) (moved int, err error) {
 		w.rollback()
 		return 0, s.spaceError(err)
 	}
+	if err := w.moved(); err != nil {
+		return 0, err
+	}
 	s.table = table
-	w.upkeep()
 	r.done = true
 	return moved + m.Pages, nil
+}
+
+// moved makes what a step has moved the newest version.
+func (w *writer) moved() error {
+	if err := w.proveFreed(); err != nil {
+		w.rollback()
+		return err
+	}
+	w.upkeep()
+	return nil
 }

@@ -51,6 +51,7 @@ type Store struct {
 	stamps      uint64              // see Tx.Stamp
 	epoch       pager.Epoch         // that pages are born in: the number of the next checkpoint
 	durable     pager.Epoch         // newest durable checkpoint
+	opened      pager.Epoch         // of the checkpoint that the store was opened with, and of no page born since; set by Open, then read-only
 	started     bool                // there is a log
 	replaced    uint64              // pages of the checkpoint captured that commits have freed since
 	retired     runs                // in the order of the versions that freed them

@@ -38,6 +38,10 @@ func (s *Store) saveTrees() error {
 			return s.spaceError(err)
 		}
 	}
+	if err := w.proveFreed(); err != nil {
+		w.rollback()
+		return err
+	}
 	s.table = table
 	w.changed = w.changed[:0]
 	w.upkeep()

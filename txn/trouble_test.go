@@ -303,8 +303,8 @@ func TestCheckHoldsTheFreeMapAgainstTheTrees(t *testing.T) {
 	require.ErrorIs(t, s.Close(), ErrFailed)
 }
 
-// TestPageThatTwoTreesShareIsDamage: someone made two rows of the tree table name the same root. Check says so, and the
-// commit that gives the second one's pages back is the last of the store until it is opened again.
+// TestPageThatTwoTreesShareIsDamage: someone made two rows of the tree table name the same root. Check says so, and the commit that gives the pages
+// back a second time is refused, also when they have become another tree's meanwhile: that one stays whole.
 func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 	s, disk := someTrees(t)
 	update(t, s, func(tx *Tx) {
@@ -320,16 +320,50 @@ func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 	stopped := 0
 	s.Check(t.Context(), func(Problem) bool { stopped++; return false })
 	require.Equal(t, 1, stopped)
-	for _, id := range []TreeID{8, 9} {
-		update(t, s, func(tx *Tx) {
-			_, err := tx.Put(id, []byte("00000000"), nil, 0)
-			require.NoError(t, err)
-		})
+	put := func(id TreeID) error {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		_, err = tx.Put(id, []byte("00000000"), nil, 0)
+		require.NoError(t, err)
+		return tx.Commit(Sync)
 	}
-	require.ErrorIs(t, s.Failed(), badfile.ErrCorrupt)
-	_, err = s.Begin(t.Context(), true)
-	require.ErrorIs(t, err, ErrFailed)
-	require.ErrorIs(t, s.Close(), badfile.ErrCorrupt)
+	require.NoError(t, put(8))
+	require.ErrorIs(t, put(9), badfile.ErrCorrupt)
+	require.NoError(t, s.Failed())
+
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(8)) })
+	for range 3 { // Two and what comes after them: no page waits any more.
+		require.NoError(t, s.Checkpoint(t.Context()))
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(TreeID(20+s.Stats().Checkpoints))) })
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(10))
+		for i := range 2000 {
+			_, err := tx.Put(10, fmt.Appendf(nil, "%08d", i), make([]byte, 40), 0)
+			require.NoError(t, err)
+		}
+	})
+	for name, change := range map[string]func(tx *Tx) error{
+		"clear": func(tx *Tx) error { return tx.Clear(9) },
+		"range": func(tx *Tx) error { _, err := tx.DeleteRange(9, nil, []byte("00000400")); return err },
+		"put":   func(tx *Tx) error { _, err := tx.Put(9, []byte("00000000"), nil, 0); return err },
+	} {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		if err = change(tx); err == nil && name != "clear" {
+			err = tx.Commit(Sync)
+		}
+		if name != "clear" {
+			require.ErrorIs(t, err, badfile.ErrCorrupt, name)
+		}
+		tx.Rollback()
+	}
+	require.NoError(t, s.Failed())
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.Len(t, contents(t, tx, 10), 2000)
+	tx.Rollback()
+	_ = s.Close()
 }
 
 // TestTreeTableRowOutsideItsLeafIsCorrupt: a row of the table is 24 bytes. One so long that it lies in an extent is read, as

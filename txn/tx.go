@@ -267,6 +267,24 @@ func (tx *Tx) Exists(id TreeID) bool {
 	return ok
 }
 
+// Trees lists the trees that there are, in order, but not those that were dropped.
+func (tx *Tx) Trees() (ids []TreeID) {
+	if tx.done {
+		return nil
+	}
+	all := &tx.v.trees
+	if tx.w != nil {
+		all = &tx.w.trees
+	}
+	all.from(0, func(id TreeID, _ tree.Tree) bool {
+		if id < trashBit {
+			ids = append(ids, id)
+		}
+		return id < trashBit
+	})
+	return ids
+}
+
 // Stamp changes whenever the content of the tree does, and no two contents ever have the same one while the store is
 // open: for caches. It is 0 if the tree does not exist.
 func (tx *Tx) Stamp(id TreeID) uint64 {

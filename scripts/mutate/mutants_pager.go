@@ -53,11 +53,15 @@ var pageMutants = []mutant{
 	{"room", "batches_look_at_what_they_change", "txn/hand.go", `	if h.sparing && h.s.pg.Unmet(ref, h.base) {`, `	if false {`},
 	{"room", "deletions_look_at_what_they_change", "txn/hand.go", `	return h.sparing && !h.Owned(ref) && h.s.pg.Unmet(ref, h.base)`, `	return false`},
 	{"room", "what_was_read_in_vain_is_read_again", "pager/read.go", `		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
 	p.met.add(ref.Pgid)
 	p.doubted(ref.Pgid, doubts)
 	return nil
 }`, `		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
 	_ = doubts
 	return nil
@@ -76,10 +80,25 @@ var pageMutants = []mutant{
 			return err
 		}
 		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
-	p.met.add`, `		p.verified.add(ref.Pgid)
+	p.met.add(ref.Pgid)
+	p.doubted(ref.Pgid, doubts)
+	return nil`, `		p.verified.add(ref.Pgid)
+	} else if epochOf(b) != ref.Epoch {
+		return p.otherEpoch(ref, b)
 	}
-	p.met.add`},
+	p.met.add(ref.Pgid)
+	p.doubted(ref.Pgid, doubts)
+	return nil`},
+	{"check", "a_page_that_was_met_is_of_any_epoch", "pager/read.go", `		if err == nil && epochOf(b) != ref.Epoch {
+			return nil, p.otherEpoch`, `		if err == nil && epochOf(b) != ref.Epoch && false {
+			return nil, p.otherEpoch`},
+	{"check", "an_extent_is_of_any_epoch", "pager/extent.go", `	if epochOf(b) != ref.Epoch {`, `	if epochOf(b) != ref.Epoch && false {`},
+	{"check", "a_page_may_be_freed_twice", "pager/alloc.go", `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
+			err = p.corrupt(`, `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 && false {
+			err = p.corrupt(`},
 	{"check", "distrust_leaves_what_was_met", "pager/write.go", `	p.met.clear()
 `, ``},
 	{"room", "short_runs_are_let_go", "pager/garbage.go", `end >= first+lo+leastGarbage`, `end > first+lo`},

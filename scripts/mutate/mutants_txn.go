@@ -74,6 +74,7 @@ var storeMutants = []mutant{
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
+	{"check", "a_page_may_be_freed_by_an_old_name", "txn/hand.go", `	if owner != 0 && ref.Epoch <= h.s.opened {`, `	if owner != 0 && ref.Epoch <= h.s.opened && false {`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
 	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claim(); err != nil {`, `	if err := error(nil); err != nil {`},
