@@ -131,7 +131,9 @@ func (p *putter) appendTo(b []byte, level uint8, it item) error {
 		return err
 	}
 	if p.split {
-		setChildRows(b, n, i, summary(cb))
+		if err := setSummary(b, n, i, cb); err != nil {
+			return err
+		}
 		return p.addChild(b, n, item{p.sep, p.right, p.rows})
 	}
 	if rowsBelow(b, n, i) > maxRows-it.rows {

@@ -197,7 +197,9 @@ func (e *editor) mend(b []byte, i int, level uint8) error {
 			return err
 		}
 		setChildRef(b, n, left, ref)
-		setChildRows(b, n, left, summary(cb))
+		if err := setSummary(b, n, left, cb); err != nil {
+			return err
+		}
 		branchRemove(b, right, right+1)
 		return e.w.Free(sref)
 	}
@@ -282,8 +284,12 @@ func (e *editor) refill(b []byte, left, right, i int, cb []byte, j int, sref pag
 		layBranch(lb, s.items[:m])
 		layBranch(rb, s.items[m:])
 	}
-	setChildRows(b, n, left, summary(lb))
-	setChildRows(b, n, right, summary(rb))
+	if err := setSummary(b, n, left, lb); err != nil {
+		return err
+	}
+	if err := setSummary(b, n, right, rb); err != nil {
+		return err
+	}
 	e.replaceSep(b, right, s.keepSep(middle))
 	return nil
 }

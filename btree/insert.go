@@ -139,11 +139,15 @@ func (p *putter) heighten(t *Tree, b []byte) error {
 	if t.Depth == maxDepth {
 		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
 	}
+	rows, err := summed(t.Root, b)
+	if err != nil {
+		return err
+	}
 	root, rb, err := p.w.New(pager.KindBranch, t.Depth)
 	if err != nil {
 		return err
 	}
-	items := [2]item{{nil, t.Root, summary(b)}, {p.sep, p.right, p.rows}}
+	items := [2]item{{nil, t.Root, rows}, {p.sep, p.right, p.rows}}
 	layBranch(rb, items[:])
 	t.Root = root
 	t.Depth++
@@ -188,7 +192,9 @@ func (p *putter) branch(b []byte, level uint8) error {
 	}
 	if p.split {
 		p.reshaped = level
-		setChildRows(b, n, i, summary(cb))
+		if err := setSummary(b, n, i, cb); err != nil {
+			return err
+		}
 		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
 		p.bent = level > 1 || p.split || p.left.IsZero()
 		if !p.bent && p.finger != nil {

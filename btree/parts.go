@@ -196,11 +196,15 @@ func (e *entries) part(w Writer, level uint8, t Tree, sp []byte) error {
 		if err != nil {
 			return err
 		}
+		rows, err := summed(t.Root, child)
+		if err != nil {
+			return err
+		}
 		ref, b, err := w.New(pager.KindBranch, t.Depth)
 		if err != nil {
 			return err
 		}
-		layBranch(b, []item{{nil, t.Root, summary(child)}})
+		layBranch(b, []item{{nil, t.Root, rows}})
 		t.Root = ref
 		t.Depth++
 	}
@@ -248,7 +252,11 @@ func build(w Writer, level uint8, items []item) (t Tree, err error) {
 				return t, err
 			}
 			layBranch(b, items[:n])
-			above = append(above, item{items[0].sep, ref, summary(b)})
+			rows, err := summed(ref, b)
+			if err != nil {
+				return t, err
+			}
+			above = append(above, item{items[0].sep, ref, rows})
 			items = items[n:]
 		}
 		if len(above) == 1 {

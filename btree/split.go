@@ -208,7 +208,10 @@ func (p *putter) addChild(b []byte, i int, it item) error {
 	}
 	layBranch(b, items[:m])
 	layBranch(rb, items[m:])
-	p.split, p.right, p.rows = true, ref, summary(rb)
+	if p.rows, err = summed(ref, rb); err != nil {
+		return err
+	}
+	p.split, p.right = true, ref
 	p.sep = s.keepSep(items[m].sep)
 	return nil
 }

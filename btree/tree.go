@@ -171,6 +171,25 @@ func summary(b []byte) uint64 {
 	return rows | bit
 }
 
+// summed is summary of the page at ref, unless that is more than an entry can tell: only children whose counts are lies come to so many together, and
+// the page above would be refused once it is in a file.
+func summed(ref pager.Ref, b []byte) (uint64, error) {
+	s := summary(b)
+	if s&^rowsOverflow > maxRows {
+		return 0, damage(ref, "its entries count %d rows", s&^rowsOverflow)
+	}
+	return s, nil
+}
+
+// setSummary makes entry i of branch b, of n children, tell of the page cb below it.
+func setSummary(b []byte, n, i int, cb []byte) error {
+	s, err := summed(childRef(b, n, i), cb)
+	if err == nil {
+		setChildRows(b, n, i, s)
+	}
+	return err
+}
+
 // An editor is the part that all changing operations share. It lives on the stack of the operation.
 type editor struct {
 	w       Writer
