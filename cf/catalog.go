@@ -160,18 +160,21 @@ func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 	return found, err
 }
 
-// Check proves the catalog of one transaction: every entry decodes, no two families share a tree number, and every
-// data tree exists. report gets each finding; it returns false to stop.
+// Check proves the catalog of one transaction: every entry decodes, no two families share a tree number, every data tree exists, and every tree
+// belongs to a family. report gets each finding; it returns false to stop.
 func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	owner := make(map[txn.TreeID]string)
+	known := true // whose the trees are, as far as the entries tell
 	c := tx.Cursor(txn.CatalogTree)
 	for ok := c.First(); ok; ok = c.Next() {
 		name := string(c.Key())
 		f, err := decodeEntry(name, c.Value())
 		switch {
 		case err != nil:
+			known = false
 		case !tx.Exists(f.Data()):
 			err = badfile.At("", -1, "catalog: family %q: data tree %d is missing", name, f.Data())
+			known = false
 		default:
 			for id := f.Base; id < f.Base+treesPerFamily && err == nil; id++ {
 				if other, taken := owner[id]; taken {
@@ -186,6 +189,12 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	}
 	if err := c.Err(); err != nil {
 		report("", fmt.Errorf("read catalog: %w", err))
+		return
+	}
+	for _, id := range tx.Trees() {
+		if _, taken := owner[id]; known && !taken && id != txn.CatalogTree && !report("", badfile.At("", -1, "catalog: tree %d belongs to no family", id)) {
+			return
+		}
 	}
 }
 
