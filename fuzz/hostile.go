@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -29,6 +30,7 @@ const (
 	editFlip          // the same, by exclusive or
 	editCopy          // 8*length bytes from page value[0], offset value[1:3], of the same file
 	editResize        // the file ends at the place
+	editForge         // page and place are the number of a field, length is the way: see forge
 	hostileKinds
 )
 
@@ -44,6 +46,10 @@ func hostileFiles(specimens []*Specimen, input []byte) map[string][]byte {
 	}
 	names := slices.Sorted(maps.Keys(files))
 	for in := input[2:]; len(in) >= hostileEdit; in = in[hostileEdit:] {
+		if in[0]%hostileKinds == editForge {
+			forge(files, in[:hostileEdit])
+			continue
+		}
 		name := names[int(in[1])%len(names)]
 		files[name] = edited(files[name], in[:hostileEdit])
 	}
@@ -81,6 +87,14 @@ func edited(b, e []byte) []byte {
 // hostileLooks opens hostile files and does everything to the store. Nothing may panic, hang, or use memory that the
 // files are no reason for; and every error is one that tells of the file, or of what its damage led to.
 func hostileLooks(files map[string][]byte) error {
+	fsys, err := specimenDisk(files)
+	if err != nil {
+		return err
+	}
+	return hostileLooksAt(fsys, files, kv.Tuning{NoMap: true, ManyFrom: 2, AheadFrom: 2, LeavesFrom: 1})
+}
+
+func hostileLooksAt(fsys vfs.FS, files map[string][]byte, tune kv.Tuning) error {
 	size := 0
 	for _, content := range files {
 		size += len(content)
@@ -89,12 +103,8 @@ func hostileLooks(files map[string][]byte) error {
 	before := bound.Allocated()
 	frames := int64(0)
 	err := guard(func() error {
-		fsys, err := specimenDisk(files)
-		if err != nil {
-			return err
-		}
 		for try, readOnly := range []bool{true, false, false} {
-			db, err := openSpecimen(fsys, uint64(200+try), readOnly)
+			db, err := openAsSpecimen(fsys, uint64(200+try), readOnly, tune)
 			if err != nil {
 				if err := hostileError(err); err != nil {
 					return fmt.Errorf("open: %w", err)
@@ -164,6 +174,9 @@ func hostileUse(db *kv.DB, readOnly bool) error {
 		note(db.DropCF(names[0]))
 	}
 	note(db.Checkpoint(context.Background()))
+	hostileMore(db, names, note)
+	for range db.Check(context.Background()) {
+	}
 	return errors.Join(errs...)
 }
 

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
 )
 
 func specimens(t testing.TB) (all []*Specimen) {
@@ -59,6 +64,70 @@ func randomHostile(rnd *rand.Rand, shapes int) []byte {
 		in = append(in, edit(kind, file, byte(rnd.IntN(40)), at, byte(1+rnd.IntN(8)), numbers[rnd.IntN(len(numbers))])...)
 	}
 	return in
+}
+
+// randomForgery changes fields, whose checksums are made good.
+func randomForgery(rnd *rand.Rand, shapes int) []byte {
+	in := []byte{byte(rnd.IntN(shapes)), mendPages | mendRecords | mendSegments}
+	for range 1 + rnd.IntN(3) {
+		value := []uint64{0, 1, 2, 3, 255, 4096, 1<<16 - 1, 1 << 31, 1<<32 - 1, 1 << 44, 1 << 47, 1 << 48, 1<<62 - 1, 1 << 63, 1<<64 - 1, rnd.Uint64(), rnd.Uint64()}[rnd.IntN(17)]
+		way := byte(rnd.IntN(forgeWays))
+		if way != forgeSet {
+			value = rnd.Uint64()
+		}
+		in = append(in, edit(editForge, 0, byte(rnd.Uint32()), uint16(rnd.Uint32()), way, value)...)
+	}
+	return in
+}
+
+// TestForgedStoresEndInErrors changes what the format has a name for, one to three fields at a time: references come to be of pages that others name, too,
+// or of the page above, counts and positions to be near to what they were.
+func TestForgedStoresEndInErrors(t *testing.T) {
+	all := specimens(t)
+	n := uint64(2000)
+	if testing.Short() {
+		n = 200
+	}
+	for seed := range n {
+		in := randomForgery(rand.New(rand.NewPCG(seed, 5)), len(all))
+		require.NoError(t, hostileLooks(hostileFiles(all, in)), "seed %d, input %x", seed, in)
+	}
+}
+
+// TestForgedStoresOfTheSystem are read through a map, in which a page is proved once.
+func TestForgedStoresOfTheSystem(t *testing.T) {
+	all := specimens(t)
+	t.Chdir(t.TempDir())
+	n := uint64(400)
+	if testing.Short() {
+		n = 40
+	}
+	for seed := range n {
+		in := randomForgery(rand.New(rand.NewPCG(seed, 6)), len(all))
+		require.NoError(t, os.RemoveAll(filepath.Dir(path)))
+		require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))
+		files := hostileFiles(all, in)
+		require.NoError(t, putSpecimen(vfs.OS, files))
+		require.NoError(t, hostileLooksAt(vfs.OS, files, kv.Tuning{ManyFrom: 2, AheadFrom: 2}), "seed %d, input %x", seed, in)
+	}
+}
+
+// TestFieldsAreOfAllClasses, so that a change of the format does not leave the forger behind.
+func TestFieldsAreOfAllClasses(t *testing.T) {
+	classes := map[string]int{}
+	for _, s := range specimens(t) {
+		for _, f := range fields(s.files) {
+			classes[f.class]++
+		}
+	}
+	for _, class := range []string{
+		"pgid", "epoch", "kind", "level", "count", "size", "bits", "ref", "flags", "pages", "lsn", "depth", "rows", "tree", "seq", "time", "place", "head",
+		"klen", "vinfo", "salt", "byte",
+	} {
+		require.Greater(t, classes[class], 3, class)
+		delete(classes, class)
+	}
+	require.Empty(t, classes)
 }
 
 // TestHostileStoresEndInErrors opens stores that someone has changed who can compute checksums.

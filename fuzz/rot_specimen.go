@@ -25,12 +25,17 @@ const specimenSegment = 16 << 10
 
 // openSpecimen opens a store as all of them are opened here: same clock, random numbers that salt tells.
 func openSpecimen(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
+	return openAsSpecimen(fsys, salt, readOnly, kv.Tuning{NoMap: true})
+}
+
+func openAsSpecimen(fsys vfs.FS, salt uint64, readOnly bool, tune kv.Tuning) (*kv.DB, error) {
 	o := &kv.Options{
 		PageSize: specimenPage, CacheBytes: 1 << 20, CheckpointBytes: 1 << 30, ReadOnly: readOnly,
 		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
 	}
 	rnd := rand.NewPCG(salt, 0x526f74)
-	return kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: specimenSegment, NoMap: true, Rand: rnd.Uint64, Inline: true})
+	tune.SegmentSize, tune.Rand, tune.Inline = specimenSegment, rnd.Uint64, true
+	return kv.OpenFS(fsys, path, o, tune)
 }
 
 // A Specimen is a small store at rest, as files, with everything that is known about it.
@@ -372,17 +377,21 @@ func (s *Specimen) own() {
 	}
 }
 
-// disk puts files into a file system of their own.
+// specimenDisk puts files into a file system of their own.
 func specimenDisk(files map[string][]byte) (vfs.FS, error) {
 	fsys := vfs.NewMemory()
+	return fsys, putSpecimen(fsys, files)
+}
+
+func putSpecimen(fsys vfs.FS, files map[string][]byte) error {
 	for name, content := range files {
 		f, err := fsys.Open(filepath.Join(filepath.Dir(path), name), vfs.Write|vfs.Create)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := errors.Join(vfs.WriteFull(f, content, 0), f.Close()); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return fsys, nil
+	return nil
 }
