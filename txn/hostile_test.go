@@ -1,6 +1,8 @@
 package txn
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -158,4 +160,61 @@ func TestPageThatHasBeenBornAgainIsNotFreedByItsOldName(t *testing.T) {
 	require.Len(t, contents(t, tx, 10), 400)
 	tx.Rollback()
 	require.NoError(t, s.Close())
+}
+
+// TestNumbersThatTheMetaPageGivesTwice: it tells of the first number of a tree, and of a dropped one, that was never used. What the table of trees has must be below, or
+// the next tree that is made is somebody else's.
+func TestNumbersThatTheMetaPageGivesTwice(t *testing.T) {
+	forgeMeta := func(at int, n uint64) (*Store, error) {
+		fsys := vfs.NewMemory()
+		s, err := Open("/a.ebb", testOptions(fsys))
+		require.NoError(t, err)
+		update(t, s, func(tx *Tx) {
+			require.NoError(t, tx.Create(9))
+			_, err := tx.Put(9, []byte("k"), []byte("v"), 0)
+			require.NoError(t, err)
+		})
+		require.NoError(t, s.Close())
+		forge(t, fsys, "/a.ebb", func(_ pager.Pgid, b []byte) bool {
+			clean := pager.ReadHeader(b).Kind == pager.KindMeta && b[36]&1 != 0
+			if clean {
+				binary.LittleEndian.PutUint64(b[at:], n)
+			}
+			return clean
+		})
+		return Open("/a.ebb", testOptions(fsys))
+	}
+	const nextTree, nextTrash = 144, 168
+	for _, n := range []uint64{0, 3, 9} {
+		_, err := forgeMeta(nextTree, n)
+		require.ErrorIs(t, err, badfile.ErrCorrupt, n)
+	}
+	s, err := forgeMeta(nextTree, 10)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	s, err = forgeMeta(nextTrash, 1<<62-1)
+	require.NoError(t, err)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Drop(9), badfile.ErrCorrupt, "there is no number for it")
+	tx.Rollback()
+	require.NoError(t, s.Close())
+}
+
+// TestDroppedTreeThatTheMetaPageDoesNotKnow would be written over by the next one, and its pages would be nobody's.
+func TestDroppedTreeThatTheMetaPageDoesNotKnow(t *testing.T) {
+	s, disk := someTrees(t)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
+	_ = s.lockWriter(nil)
+	s.head.trash = 0
+	err := s.checkpointLocked() // with the tree in the trash
+	s.unlockWriter()
+	require.NoError(t, err)
+	s.log.Fail(errors.New("the test has ended it"))
+	_ = s.Close()
+	_, err = Open("/a.ebb", smallOptions(disk))
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "trash from 0 on")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
@@ -252,7 +253,7 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 	return first, tx.broken(w.logged())
 }
 
-// Create makes an empty tree. The number must come from NewTreeIDs and not be in use.
+// Create makes an empty tree. The number should come from NewTreeIDs and must not be in use; NewTreeIDs gives higher ones from then on.
 func (tx *Tx) Create(id TreeID) error { return tx.shape(opCreate, id) }
 
 // Drop removes a tree in one step; its pages come back later, in bounded ones.
@@ -281,10 +282,16 @@ func (w *writer) shape(op byte, id TreeID) error {
 	switch {
 	case op == opCreate && ok:
 		return fmt.Errorf("%w: %d exists", ErrNoTree, id)
-	case op != opCreate && !ok, id >= trashBit, id == 0:
+	case op != opCreate && !ok, id >= maxTree-1, id == 0:
 		return treeError(id)
 	}
+	if op == opCreate {
+		w.nextID = max(w.nextID, id+1)
+	}
 	if op != opCreate && !t.Root.IsZero() {
+		if TreeID(w.trash) >= maxTree-1 {
+			return badfile.Page(w.s.path, 0, -1, "the meta page says that %d trees were dropped", w.trash)
+		}
 		w.set(trashBit|TreeID(w.trash), t)
 		w.trash++
 	}

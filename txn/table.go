@@ -100,6 +100,9 @@ func decodeTree(b []byte) (tree.Tree, error) {
 
 // loadTrees reads the tree table.
 func (s *Store) loadTrees(v *version) error {
+	if v.nextID < firstTree {
+		return badfile.Page(s.path, 0, -1, "the meta page says that tree %d never was, and it is one with a fixed meaning", v.nextID)
+	}
 	r := tableReader{s: s, base: v.base}
 	var c tree.Cursor
 	c.Reset(r, s.table)
@@ -115,6 +118,9 @@ func (s *Store) loadTrees(v *version) error {
 		}
 		if t.Root.Epoch > s.table.Root.Epoch {
 			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table of epoch %d has a root of epoch %d", s.table.Root.Epoch, t.Root.Epoch)
+		}
+		if id := TreeID(binary.BigEndian.Uint64(key)); id < trashBit && id >= v.nextID || id >= trashBit && uint64(id&^trashBit) >= v.trash {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has tree %#x, the meta page says that trees from %d on, and trash from %d on, never were", id, v.nextID, v.trash)
 		}
 		s.stamps++
 		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})
