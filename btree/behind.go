@@ -12,16 +12,15 @@ import (
 // values inline, and have room together. It says how many, and whether another one would have followed, had there been room.
 func Lay(b []byte, changes []Change) (n int, full bool) {
 	var c cell
-	off, size := len(b), len(b)
+	var s sizer
+	size := len(b)
 	for n < len(changes) {
 		row := &changes[n]
 		if !row.inline(size) || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
-		if off -= c.size(); off < offHeads+leafEntry*(n+1) {
-			off += c.size()
-			full = true
+		if full = !s.add(&c, size); full {
 			break
 		}
 		n++
@@ -29,8 +28,9 @@ func Lay(b []byte, changes []Change) (n int, full bool) {
 	if n == 0 {
 		return 0, false
 	}
+	s.shape(b)
 	p := shared(changes[0].Key, changes[n-1].Key)
-	frameLeaf(b, n, off, p)
+	frameLeaf(b, n, size-s.bytes(), p)
 	layRows(b, 0, changes[:n], size, p) // the first one highest, as if they had been put: see ascending
 	return n, full
 }

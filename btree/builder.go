@@ -2,6 +2,7 @@ package btree
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ebbkv/ebb/pager"
@@ -16,8 +17,9 @@ type Builder struct {
 	err   error
 	rows  uint64
 
-	buf   []byte   // cells of the leaf being filled, one behind the other
+	buf   []byte   // cells of the leaf being filled, one behind the other, as they will stand there
 	offs  []uint16 // of the cells in buf
+	need  sizer    // of these
 	over  uint64   // rowsOverflow, if one of them has its value elsewhere
 	last  []byte   // key added last; in buf
 	spine []spine
@@ -63,22 +65,53 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 		}
 		c.info |= infoOverflow
 	}
-	n := c.size()
-	if len(b.buf)+n+leafEntry*(len(b.offs)+1) > b.size-offHeads {
+	klen, info := b.need.klen, b.need.info
+	if !b.need.add(&c, b.size) {
 		if err := b.flushLeaf(separator(b.last, key)); err != nil {
 			return err
 		}
+		b.need.add(&c, b.size)
+	} else if klen > 0 && !b.need.uniform() {
+		b.giveHeaders(klen, info)
 	}
 	if c.info&infoOverflow != 0 {
 		b.over = rowsOverflow
 	}
 	at := len(b.buf)
-	b.buf = b.buf[:at+n]
-	c.write(b.buf[at:])
 	b.offs = append(b.offs, uint16(at))
-	b.last = keyAt(b.buf, at)
+	b.buf = b.buf[:b.need.bytes()]
+	if b.need.uniform() {
+		c.writeBody(b.buf[at:])
+	} else {
+		c.writeHeaded(b.buf[at:])
+	}
+	b.last = b.key(len(b.offs) - 1)
 	b.rows++
 	return nil
+}
+
+// giveHeaders gives the cells, which were alike, a header each, since the next one is not: from the last one on, which moves farthest.
+func (b *Builder) giveHeaders(klen int, info uint32) {
+	n := len(b.offs)
+	size := len(b.buf) / n
+	b.buf = b.buf[:len(b.buf)+n*cellHeader]
+	for i := n - 1; i >= 0; i-- {
+		was := b.buf[i*size : (i+1)*size]
+		at := i * (cellHeader + size)
+		copy(b.buf[at+cellHeader:], was)
+		binary.LittleEndian.PutUint16(b.buf[at:], uint16(klen))
+		binary.LittleEndian.PutUint32(b.buf[at+2:], info)
+		b.offs[i] = uint16(at)
+	}
+}
+
+// key is that of cell i of the leaf being filled.
+func (b *Builder) key(i int) []byte {
+	at := int(b.offs[i])
+	if b.need.uniform() {
+		return b.buf[at : at+b.need.klen]
+	}
+	return keyAt(b.buf, headed(at))
 }
 
 // flushLeaf makes a page of the cells. The next leaf begins at next.
@@ -87,16 +120,29 @@ func (b *Builder) flushLeaf(next []byte) error {
 	if err != nil {
 		return err
 	}
-	layPacked(p, b.buf, b.offs)
+	b.layLeaf(p)
 	if len(b.spine) == 0 {
 		b.grow(nil)
 	}
 	if err := b.child(1, ref, b.leafRows()); err != nil {
 		return err
 	}
-	b.buf, b.offs, b.over = b.buf[:0], b.offs[:0], 0
+	b.buf, b.offs, b.need, b.over = b.buf[:0], b.offs[:0], sizer{}, 0
 	b.separate(1, next)
 	return nil
+}
+
+// layLeaf makes p, a page of unknown content but for its header, the leaf being filled.
+func (b *Builder) layLeaf(p []byte) {
+	n, off := len(b.offs), len(p)-len(b.buf)
+	shared := shared(b.key(0), b.last)
+	b.need.shape(p)
+	frameLeaf(p, n, off, shared)
+	for i, at := range b.offs {
+		setHead(p, i, head32(b.key(i), shared))
+		setSlot(p, n, i, off+int(at))
+	}
+	copy(p[off:], b.buf)
 }
 
 // leafRows is summary of the leaf being filled, without a look at its cells.
@@ -193,7 +239,7 @@ func (b *Builder) finish() (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	layPacked(p, b.buf, b.offs)
+	b.layLeaf(p)
 	if len(b.spine) == 0 {
 		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
 	}

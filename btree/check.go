@@ -126,13 +126,13 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 		c.found(ref, "key %d is not below the next separator in the page above", n-1)
 	}
 	for i := range n {
-		off := slot(b, n, i)
-		info := infoAt(b, off)
+		s := spotOf(b, n, i)
+		info := infoAt(b, s)
 		if info&infoOverflow == 0 {
 			continue
 		}
 		overflow = true
-		x, size := overflowAt(b, off), int(info&infoSize)
+		x, size := overflowAt(b, s), int(info&infoSize)
 		if x.Epoch > ref.Epoch {
 			c.found(ref, "the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d", i, x.Pgid, x.Epoch, ref.Epoch)
 		}

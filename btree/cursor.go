@@ -101,15 +101,15 @@ func (c *Cursor) Value() []byte {
 	if uint(c.i) >= uint(c.n) {
 		return nil
 	}
-	off := slot(c.b, c.n, c.i)
-	if infoAt(c.b, off)&infoOverflow != 0 {
-		return c.extent(off)
+	s := spotOf(c.b, c.n, c.i)
+	if infoAt(c.b, s)&infoOverflow != 0 {
+		return c.extent(s)
 	}
-	return valueAt(c.b, off)
+	return valueAt(c.b, s)
 }
 
-func (c *Cursor) extent(off int) []byte {
-	v, err := c.r.Extent(overflowAt(c.b, off), int(infoAt(c.b, off)&infoSize))
+func (c *Cursor) extent(s spot) []byte {
+	v, err := c.r.Extent(overflowAt(c.b, s), int(infoAt(c.b, s)&infoSize))
 	if err != nil {
 		c.fail(err)
 		return nil
@@ -122,7 +122,7 @@ func (c *Cursor) Tag() int64 {
 	if !c.Valid() {
 		return 0
 	}
-	return tagAt(c.b, slot(c.b, c.n, c.i))
+	return tagAt(c.b, spotOf(c.b, c.n, c.i))
 }
 
 // Size is the size in bytes of the value of the row that the cursor stands on. The value is not touched.
@@ -130,7 +130,7 @@ func (c *Cursor) Size() int {
 	if !c.Valid() {
 		return 0
 	}
-	return int(infoAt(c.b, slot(c.b, c.n, c.i)) & infoSize)
+	return int(infoAt(c.b, spotOf(c.b, c.n, c.i)) & infoSize)
 }
 
 // Next moves to the next row.

@@ -23,14 +23,14 @@ func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
 func remove(w Writer, t *Tree, key, only []byte, by way) (was Info, reshaped uint8, err error) {
 	var d deleter // field by field: a literal would be made elsewhere and copied
 	d.w, d.key, d.way = w, key, by
-	b, off, err := d.look(*t)
-	if off == 0 || err != nil {
+	b, s, err := d.look(*t)
+	if !s.found() || err != nil {
 		return Info{}, 0, err
 	}
-	if only != nil && (infoAt(b, off)&infoOverflow != 0 || !bytes.Equal(valueAt(b, off), only)) {
+	if only != nil && (infoAt(b, s)&infoOverflow != 0 || !bytes.Equal(valueAt(b, s), only)) {
 		return Info{}, 0, nil
 	}
-	was = aboutAt(b, off)
+	was = aboutAt(b, s)
 	if d.inPlace(t) {
 		return was, 0, nil
 	}
@@ -50,27 +50,27 @@ type deleter struct {
 	reshaped uint8 // level of the highest branch that has lost a child, or got another separator; 0: none
 }
 
-// look finds the leaf and the offset of the cell of key, 0 if there is none, without changing anything, and notes the
+// look finds the leaf and the spot of the cell of key, if there is one, without changing anything, and notes the
 // trail to it.
-func (d *deleter) look(t Tree) (b []byte, off int, err error) {
+func (d *deleter) look(t Tree) (b []byte, s spot, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
-		return nil, 0, err
+		return nil, spot{}, err
 	}
 	ref := t.Root
 	d.top = t.Depth - 1
 	for level := d.top; ; level-- {
 		b, n, err := d.page(ref, level)
 		if err != nil {
-			return nil, 0, err
+			return nil, spot{}, err
 		}
 		if level < d.top && !d.way.known() {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
-			i, off := leafFind(b, n, d.key)
+			i, s := leafFind(b, n, d.key)
 			d.path[0].set(ref, b, 0, n)
 			d.cell = i
-			return b, off, nil
+			return b, s, nil
 		}
 		i := d.way.child(b, n, level, d.key)
 		if level < trailDepth {
@@ -129,7 +129,7 @@ func (d *deleter) delete(t *Tree) error {
 func (d *deleter) below(b []byte, level uint8) error {
 	n := count(b)
 	if level == 0 {
-		if err := d.freeExtent(b, slot(b, n, d.cell)); err != nil {
+		if err := d.freeExtent(b, spotOf(b, n, d.cell)); err != nil {
 			return err
 		}
 		leafRemove(b, d.cell)
@@ -188,11 +188,11 @@ func (e *editor) mend(b []byte, i int, level uint8) error {
 	if err != nil {
 		return err
 	}
-	total := used(cb) + used(sb)
+	total := usedTogether(cb, sb)
 	if level > 0 {
 		total += sepLen(b, n, right)
 	}
-	if total <= payload(b)/5*4 { // above that, the next inserts would split the page again
+	if total <= payload(cb)/5*4 { // above that, the next inserts would split the page again
 		if err := e.lay(b, left, right, i, cb, sb, level); err != nil {
 			return err
 		}
@@ -265,10 +265,10 @@ func (e *editor) refill(b []byte, left, right, i int, cb []byte, j int, sref pag
 	var m int
 	var middle []byte
 	if level == 0 {
-		if m = cutCells(s.cells, payload(b)); m > 0 {
-			middle = separator(keyAt(s.cells[m-1], 0), keyAt(s.cells[m], 0))
+		if m = cutCells(s.cells, payload(cb)); m > 0 {
+			middle = separator(s.cells[m-1].key(), s.cells[m].key())
 		}
-	} else if m = cutItems(s.items, payload(b)); m > 0 {
+	} else if m = cutItems(s.items, payload(cb)); m > 0 {
 		middle = s.items[m].sep
 	}
 	if m == 0 || !sepFits(b, n, right, len(middle)) {

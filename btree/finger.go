@@ -43,14 +43,14 @@ func (f *Finger) put(t *Tree, c *cell) (was Info, done bool) {
 	n := count(b)
 	i, found, shared := leafSearch(b, n, c.key)
 	if found {
-		off := slot(b, n, i)
-		if infoAt(b, off)&infoOverflow != 0 {
+		s := spotOf(b, n, i)
+		if infoAt(b, s)&infoOverflow != 0 {
 			return Info{}, false // its extent is to be given back
 		}
-		was = aboutAt(b, off)
+		was = aboutAt(b, s)
 		return was, leafReplace(b, i, c)
 	}
-	if i == 0 || i == n && !f.rightmost || leafFree(b) < c.size()+leafEntry {
+	if i == 0 || i == n && !f.rightmost || !c.fits(b) {
 		return Info{}, false
 	}
 	if f.room() == 0 {

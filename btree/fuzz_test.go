@@ -117,18 +117,22 @@ func FuzzBranch(f *testing.F) {
 // driveLeaves gives every child of the branch a leaf of its own, all with the same keys, so that every separator is
 // wrong for some of them, and changes the tree.
 func driveLeaves(t *testing.T, b []byte, key []byte) {
-	for shape := range 6 {
+	for shape := range 12 {
 		m := newMemory(4096)
-		m.patches = shape >= 3
+		m.patches = shape%6 >= 3
 		m.pages = append(m.pages, memPage{b: bytes.Clone(b), epoch: 1, pages: 1, owned: true})
 		tree := Tree{Root: pager.Ref{Pgid: 2, Epoch: 1}, Depth: 2, Rows: 1000}
 		root := m.pages[2].b
 		for i := range count(root) {
 			ref, leaf, err := m.New(pager.KindLeaf, 0)
 			require.NoError(t, err)
-			initLeaf(leaf)
 			for k := range []int{1, 20, 36}[shape%3] {
 				c := cell{key: append(bytes.Clone(key[:min(len(key), 20)]), byte(k)), val: make([]byte, 60), info: 60}
+				if k == 0 && shape < 6 {
+					initLeaf(leaf, &cell{})
+				} else if k == 0 {
+					initLeaf(leaf, &c)
+				}
 				at, found, shared := leafSearch(leaf, count(leaf), c.key)
 				if !found {
 					leafInsert(leaf, at, &c, shared)

@@ -24,7 +24,7 @@ func goldenLeaf(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
 	pager.WriteHeader(b, pager.Header{Pgid: 17, Epoch: 5, Kind: pager.KindLeaf})
-	initLeaf(b)
+	initLeaf(b, &cell{})
 	for i, c := range []cell{
 		{key: []byte("key/a"), val: []byte("one"), info: 3},
 		{key: []byte("key/aa"), info: infoTag, tag: 0x0102030405060708},
@@ -43,12 +43,64 @@ func TestLeafGolden(t *testing.T) {
 	require.NoError(t, CheckPage(b, 4096))
 	golden.Require(t, "leaf-three-cells.hex", "leaf of three cells, one of which is in an overflow extent", append(headerFields[:6:6],
 		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap: 15 bytes of a removed cell"}, golden.Field{30, 2, "prefix: key/"},
-		golden.Field{32, 4, "head 0: a"}, golden.Field{36, 4, "head 1: aa"}, golden.Field{40, 4, "head 2: zzzz"},
-		golden.Field{44, 2, "slot 0"}, golden.Field{46, 2, "slot 1"}, golden.Field{48, 2, "slot 2"},
+		golden.Field{32, 8, "no shape"}, golden.Field{40, 4, "head 0: a"}, golden.Field{44, 4, "head 1: aa"}, golden.Field{48, 4, "head 2: zzzz"},
+		golden.Field{52, 2, "slot 0"}, golden.Field{54, 2, "slot 1"}, golden.Field{56, 2, "slot 2"},
 		golden.Field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4"},
 		golden.Field{4047, 15, "gap"},
 		golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
 		golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}), b)
+}
+
+// goldenUniform has rows with a tag that are alike.
+func goldenUniform(t testing.TB) []byte {
+	t.Helper()
+	b := make([]byte, 4096)
+	pager.WriteHeader(b, pager.Header{Pgid: 17, Epoch: 5, Kind: pager.KindLeaf})
+	for i, key := range []string{"key/aaaaa", "key/aaaab", "key/bbbbb"} {
+		var c cell
+		c.set([]byte(key), []byte("one"), int64(7+i))
+		if i == 0 {
+			initLeaf(b, &c)
+		}
+		require.True(t, c.fits(b))
+		leafInsert(b, i, &c, i < 2)
+	}
+	return b
+}
+
+func TestUniformLeafGolden(t *testing.T) {
+	b := goldenUniform(t)
+	require.NoError(t, CheckPage(b, 4096))
+	golden.Require(t, "leaf-uniform.hex", "leaf of three cells that are alike", append(headerFields[:6:6],
+		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap"}, golden.Field{30, 2, "prefix: key/"},
+		golden.Field{32, 6, "shape: klen 9, vinfo 3 bytes and a tag"}, golden.Field{38, 2, "zeros"},
+		golden.Field{40, 4, "head 0: aaaa"}, golden.Field{44, 4, "head 1: aaaa"}, golden.Field{48, 4, "head 2: bbbb"},
+		golden.Field{52, 2, "slot 0"}, golden.Field{54, 2, "slot 1"}, golden.Field{56, 2, "slot 2"},
+		golden.Field{4036, 20, "cell 2: key/bbbbb, tag 9, one"},
+		golden.Field{4056, 20, "cell 1: key/aaaab, tag 8, one"},
+		golden.Field{4076, 20, "cell 0: key/aaaaa, tag 7, one"}), b)
+}
+
+// TestShapesThatNoLeafHas are damage: a header without a key, that of cells in extents, of small cells, and of what no cell may be.
+func TestShapesThatNoLeafHas(t *testing.T) {
+	for name, c := range map[string]struct {
+		klen  int
+		info  uint32
+		tells string
+	}{
+		"no key":      {0, 3 | infoTag, "a shape without a key"},
+		"extent":      {9, 3 | infoTag | infoOverflow, "alike"},
+		"small":       {4, 3 | infoTag, "alike"},
+		"large key":   {MaxKey(4096) + 1, 3, "the limit is"},
+		"large value": {9, uint32(MaxInline(4096) + 1), "the limit is"},
+	} {
+		b := goldenUniform(t)
+		setShape(b, c.klen, c.info)
+		require.ErrorContains(t, CheckPage(b, 4096), c.tells, name)
+	}
+	b := goldenUniform(t)
+	b[offShapeZero+1] = 1
+	require.ErrorContains(t, CheckPage(b, 4096), "not zero")
 }
 
 func goldenBranch(t testing.TB) []byte {
@@ -78,7 +130,7 @@ func TestBranchGolden(t *testing.T) {
 // TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for something. Where the page
 // is a valid one nevertheless, the flip must have hit bytes that are free to be anything.
 func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
-	leaf, branch := goldenLeaf(t), goldenBranch(t)
+	leaf, alike, branch := goldenLeaf(t), goldenUniform(t), goldenBranch(t)
 	for name, c := range map[string]struct {
 		page []byte
 		free [][2]int
@@ -90,6 +142,12 @@ func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 			{4062 + 12, 4082},      // tag
 			{4093, 4096},           // value
 			{4011 + 14, 4011 + 16}, // key behind the head
+		}},
+		"uniform leaf": {alike, [][2]int{
+			{0, 20},          // the pager's
+			{4036 + 8, 4056}, // key behind the head, tag, value
+			{4056 + 8, 4076}, // likewise
+			{4076 + 8, 4096}, // likewise
 		}},
 		"branch": {branch, [][2]int{
 			{0, 20}, {21, 22}, // level: its place in the tree proves it

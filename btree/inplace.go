@@ -50,7 +50,7 @@ func (r *trail) close() { r.undo.Leave() }
 // keepLeaf keeps the fields, heads and slots of the leaf, and that there is nothing between these and the cells.
 func (r *trail) keepLeaf() {
 	id, b := r.path[0].ref.Pgid, r.path[0].b
-	end := offHeads + leafEntry*count(b)
+	end := offLeafHeads + leafEntry*count(b)
 	r.undo.Keep(id, offCount, end)
 	r.undo.KeepZeros(id, end, lo(b))
 }
@@ -145,7 +145,7 @@ func (p *putter) putInPlace(undo *pager.Keeper, t *Tree) bool {
 	if found {
 		return p.replaceInPlace(&r, i)
 	}
-	if leafFree(b) < p.cell.size()+leafEntry || !r.counted(0) || !r.open() {
+	if !p.cell.fits(b) || !r.counted(0) || !r.open() {
 		return false
 	}
 	defer r.close()
@@ -189,13 +189,14 @@ func (p *putter) patchInPlace(r *trail, t *Tree) bool {
 func (p *putter) replaceInPlace(r *trail, i int) bool {
 	b, n := r.path[0].b, r.path[0].n
 	off := slot(b, n, i)
-	old, size := cellSize(b, off), p.cell.size()
+	s := spotAt(b, off)
+	old, size := cellSize(b, off), p.cell.sizeIn(b)
 	if p.retag {
 		size = old
 	}
-	was := aboutAt(b, off)
+	was := aboutAt(b, s)
 	switch {
-	case infoAt(b, off)&infoOverflow != 0, p.retag && (was.Tag == 0 || p.cell.tag == 0):
+	case infoAt(b, s)&infoOverflow != 0, p.retag && (was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):
 		return false
 	case size > old && leafFree(b) < size, !r.open():
 		return false
@@ -203,16 +204,16 @@ func (p *putter) replaceInPlace(r *trail, i int) bool {
 	defer r.close()
 	p.was = was
 	if p.retag {
-		at := off + cellHeader + ld16(b, off)
+		at := tagPlace(b, s)
 		r.undo.Keep(r.path[0].ref.Pgid, at, at+tagSize)
-		setTagAt(b, off, p.cell.tag)
+		setTagAt(b, s, p.cell.tag)
 		return true
 	}
 	r.keepCell(off)
 	if size > old {
 		r.keepLeaf()
 	} else { // the new cell takes the place of the old one
-		r.undo.Keep(r.path[0].ref.Pgid, offCount, offHeads)
+		r.undo.Keep(r.path[0].ref.Pgid, offCount, offLeafHeads)
 	}
 	leafReplace(b, i, &p.cell)
 	return true
@@ -229,7 +230,7 @@ func (d *deleter) inPlace(t *Tree) bool {
 	b, n := d.path[0].b, d.path[0].n
 	off := slot(b, n, d.cell)
 	left := used(b) - cellSize(b, off) - leafEntry
-	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, off)&infoOverflow != 0 || t.Rows < 2 || !d.counted(2) || !d.open() {
+	if n < 2 || left < payload(b)/mergeFraction || infoAt(b, spotAt(b, off))&infoOverflow != 0 || t.Rows < 2 || !d.counted(2) || !d.open() {
 		return false
 	}
 	defer d.close()

@@ -95,15 +95,28 @@ type putter struct {
 	right pager.Ref
 	rows  uint64 // summary of right
 	sep   []byte // in right, or in the scratch
+
+	// again says that the leaf was split without the cell, which has no room in either half yet.
+	again bool
 }
 
 func (p *putter) put(t *Tree) error {
+	for {
+		if err := p.once(t); err != nil || !p.again {
+			return err
+		}
+		p.again, p.split, p.rightmost, p.way = false, false, true, way{}
+	}
+}
+
+// once is put, unless it has to be done again.
+func (p *putter) once(t *Tree) error {
 	if t.Depth == 0 {
 		ref, b, err := p.w.New(pager.KindLeaf, 0)
 		if err != nil {
 			return err
 		}
-		initLeaf(b)
+		initLeaf(b, &p.cell)
 		leafInsert(b, 0, &p.cell, true)
 		*t = Tree{Root: ref, Depth: 1, Rows: 1}
 		return nil
@@ -124,15 +137,18 @@ func (p *putter) put(t *Tree) error {
 	if err != nil {
 		return err
 	}
-	if !p.was.Found {
+	if !p.was.Found && !p.again {
 		t.Rows++
 	}
 	if !p.split {
 		return nil
 	}
-	p.bent, p.reshaped = true, t.Depth
+	p.bend(t.Depth)
 	return p.heighten(t, b)
 }
+
+// bend notes that a branch at level was bent.
+func (p *putter) bend(level uint8) { p.bent, p.reshaped = true, max(p.reshaped, level) }
 
 // heighten makes a root above the root b, which was split.
 func (p *putter) heighten(t *Tree, b []byte) error {
@@ -187,16 +203,16 @@ func (p *putter) branch(b []byte, level uint8) error {
 		}
 	}
 	if err != nil || moved {
-		p.bent, p.reshaped = true, level
+		p.bend(level)
 		return err
 	}
 	if p.split {
-		p.reshaped = level
+		p.reshaped = max(p.reshaped, level)
 		if err := setSummary(b, n, i, cb); err != nil {
 			return err
 		}
 		err := p.addChild(b, i+1, item{p.sep, p.right, p.rows})
-		p.bent = level > 1 || p.split || p.left.IsZero()
+		p.bent = p.bent || level > 1 || p.split || p.left.IsZero()
 		if !p.bent && p.finger != nil {
 			p.finger.way[1].set(b, i+1, n+1)
 		}
@@ -207,6 +223,9 @@ func (p *putter) branch(b []byte, level uint8) error {
 
 // counted counts the row that was put below child i of b.
 func (p *putter) counted(b []byte, n, i int) error {
+	if p.again {
+		return nil
+	}
 	if p.cell.info&infoOverflow != 0 {
 		setChildRows(b, n, i, childRows(b, n, i)|rowsOverflow)
 	}
@@ -221,34 +240,38 @@ func (p *putter) counted(b []byte, n, i int) error {
 func (p *putter) leaf(b []byte) (full bool, i int, err error) {
 	i, found, shared := leafSearch(b, count(b), p.cell.key)
 	if found {
-		off := slot(b, count(b), i)
-		p.was = aboutAt(b, off)
+		s := spotOf(b, count(b), i)
+		p.was = aboutAt(b, s)
 		if p.retag && p.was.Tag != 0 && p.cell.tag != 0 {
-			setTagAt(b, off, p.cell.tag)
+			setTagAt(b, s, p.cell.tag)
 			return false, i, nil
 		}
 		if !p.retag {
-			if err := p.freeExtent(b, off); err != nil {
+			if err := p.freeExtent(b, s); err != nil {
 				return false, i, err
 			}
 		}
 		return !leafReplace(b, i, &p.cell) && !p.squeeze(b, i), i, nil
 	}
-	if leafFree(b) >= p.cell.size()+leafEntry {
+	if p.cell.fits(b) {
 		leafInsert(b, i, &p.cell, shared)
 		return false, i, nil
 	}
 	return !p.squeeze(b, i), i, nil
 }
 
-// squeeze puts the cell at i into b by laying b out anew without its gap, if that makes enough room.
+// squeeze puts the cell at i into b by laying b out anew: without its gap, and with a header for each cell if the new one does not match it. It says false if
+// that does not make enough room.
 func (p *putter) squeeze(b []byte, i int) bool {
-	need := used(b) + p.cell.size()
+	n, need := count(b), used(b)
 	if p.was.Found {
-		n := count(b)
-		need -= cellSize(b, slot(b, n, i))
+		need -= cellSize(b, slot(b, n, i)) + leafEntry
+		n--
+	}
+	if p.cell.matches(b) {
+		need += p.cell.sizeIn(b) + leafEntry
 	} else {
-		need += leafEntry
+		need += cellHeader*n + p.cell.size() + leafEntry
 	}
 	if need > payload(b) {
 		return false
@@ -258,22 +281,22 @@ func (p *putter) squeeze(b []byte, i int) bool {
 }
 
 // gather returns the cells of b, from a copy of it, with the new cell at i.
-func (p *putter) gather(b []byte, i int) [][]byte {
+func (p *putter) gather(b []byte, i int) []loose {
 	s := p.pages(len(b))
 	s.cells = p.gatherTo(s.cells[:0], s.copyOf(b, 0), i)
 	return s.cells
 }
 
 // gatherTo appends the cells of b with the new cell at i, instead of the one there if the key existed.
-func (p *putter) gatherTo(cells [][]byte, b []byte, i int) [][]byte {
+func (p *putter) gatherTo(cells []loose, b []byte, i int) []loose {
 	s, n := p.scratch, count(b)
-	size := p.cell.size()
+	size := bodySize(len(p.cell.key), p.cell.info)
 	if cap(s.cell) < size {
 		s.cell = make([]byte, max(size, len(b)))
 	}
 	s.cell = s.cell[:size]
-	p.cell.write(s.cell)
-	cells = append(appendCells(cells, b, 0, i), s.cell)
+	p.cell.writeBody(s.cell)
+	cells = append(appendCells(cells, b, 0, i), loose{s.cell, p.cell.info, uint16(len(p.cell.key))})
 	if p.was.Found {
 		i++
 	}

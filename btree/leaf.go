@@ -9,11 +9,11 @@ import (
 
 // Leaf page, behind the page header. Integers are little-endian, heads are the big-endian value of the key bytes.
 //
-//	24        28       30       32             32+4n          32+6n        lo            PageSize
-//	+---------+--------+--------+--------------+--------------+--- ... ---+--- ... ------+
-//	| lo      | gap    | prefix | heads        | slots        | zeros     | cells        |
-//	| u32     | u16    | u16    | u32 x n      | u16 x n      |           |              |
-//	+---------+--------+--------+--------------+--------------+--- ... ---+--- ... ------+
+//	24        28       30       32            38       40             40+4n          40+6n        lo            PageSize
+//	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
+//	| lo      | gap    | prefix | shape       | zeros  | heads        | slots        | zeros     | cells        |
+//	| u32     | u16    | u16    | u16, u32    |        | u32 x n      | u16 x n      |           |              |
+//	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
 //
 // lo is the lowest offset that a cell uses, PageSize when there is none. gap counts the bytes of [lo, PageSize) that
 // belong to no cell. prefix is the length of a prefix that all keys share (not always the longest one; 0 when there is
@@ -28,17 +28,27 @@ import (
 // vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31 there is a tag. A tag
 // is not 0: a cell without one has none.
 //
+// klen and vinfo are the header of a cell. In a uniform leaf all cells have the same one, which stands in shape, and the cells begin with
+// their keys: a sixteenth more rows of 100 bytes have room. In others shape is zeros. No shape has a klen of 0, an overflow extent, or cells
+// of fewer than leastUniform bytes: small cells would nearly double if each got a header of its own, and a split might not make room.
+//
 // Outside of a function of this file it always holds that:
 //
 //	(1) keys are strictly increasing;
 //	(2) the slots end at or before lo, every cell lies in [lo, PageSize), and no two share a byte;
 //	(3) prefix, heads and gap are right, and the bytes between slots and lo are zero.
 //
-// Golden bytes: testdata/leaf-three-cells.hex.
+// Golden bytes: testdata/leaf-three-cells.hex, testdata/leaf-uniform.hex.
 const (
+	offShape     = 32
+	offShapeZero = offShape + cellHeader // zeros up to the heads
+	offLeafHeads = 40
+
 	cellHeader = 6
 	leafEntry  = 4 + 2 // head and slot of a cell
 	refSize    = 12    // overflow reference in the place of a value
+
+	leastUniform = 16
 
 	infoSize     = 1<<30 - 1
 	infoOverflow = 1 << 30
@@ -48,21 +58,64 @@ const (
 )
 
 // slot returns the offset of cell i of a leaf of n cells.
-func slot(b []byte, n, i int) int { return ld16(b, offHeads+4*n+2*i) }
+func slot(b []byte, n, i int) int { return ld16(b, offLeafHeads+4*n+2*i) }
 
 func setSlot(b []byte, n, i, off int) {
-	binary.LittleEndian.PutUint16(b[offHeads+4*n+2*i:], uint16(off))
+	binary.LittleEndian.PutUint16(b[offLeafHeads+4*n+2*i:], uint16(off))
 }
 
-func setHead(b []byte, i int, h uint32) { binary.LittleEndian.PutUint32(b[offHeads+4*i:], h) }
+func setHead(b []byte, i int, h uint32) { binary.LittleEndian.PutUint32(b[offLeafHeads+4*i:], h) }
 
-// keyAt returns the key of the cell at off.
-func keyAt(b []byte, off int) []byte {
-	k, n := off+cellHeader, ld16(b, off)
-	return b[k : k+n : k+n]
+// uniform says that the cells of a leaf have their header in common.
+func uniform(b []byte) bool { return ld16(b, offShape) != 0 }
+
+// headerIn is the size of the header that each cell of the leaf has.
+func headerIn(b []byte) int {
+	if uniform(b) {
+		return 0
+	}
+	return cellHeader
 }
 
-func infoAt(b []byte, off int) uint32 { return ld32(b, off+2) }
+// setShape makes an empty leaf a uniform one of cells with that header, or for klen 0 one that is not.
+func setShape(b []byte, klen int, info uint32) {
+	binary.LittleEndian.PutUint16(b[offShape:], uint16(klen))
+	binary.LittleEndian.PutUint32(b[offShape+2:], info)
+	binary.LittleEndian.PutUint16(b[offShapeZero:], 0)
+}
+
+// isShape says that a leaf of cells with that header may be uniform.
+func isShape(klen int, info uint32) bool {
+	return klen > 0 && info&infoOverflow == 0 && bodySize(klen, info) >= leastUniform
+}
+
+// A spot is where a cell stands: the offsets of its header and of its body, which is key, tag and value.
+type spot struct{ header, body int }
+
+// spotAt is that of the cell at off of leaf b.
+func spotAt(b []byte, off int) spot {
+	if uniform(b) {
+		return spot{offShape, off}
+	}
+	return headed(off)
+}
+
+// headed is the spot of a cell at off that has a header of its own.
+func headed(off int) spot { return spot{off, off + cellHeader} }
+
+// spotOf is that of cell i of a leaf of n cells.
+func spotOf(b []byte, n, i int) spot { return spotAt(b, slot(b, n, i)) }
+
+// found says that there is a cell.
+func (s spot) found() bool { return s.body > 0 }
+
+// keyAt returns the key of the cell at s.
+func keyAt(b []byte, s spot) []byte {
+	n := ld16(b, s.header)
+	return b[s.body : s.body+n : s.body+n]
+}
+
+func infoAt(b []byte, s spot) uint32 { return ld32(b, s.header+2) }
 
 // stored is the number of bytes in the place of the value.
 func stored(info uint32) int {
@@ -75,58 +128,73 @@ func stored(info uint32) int {
 // tagLen is the number of bytes of the tag.
 func tagLen(info uint32) int { return int(info>>31) * tagSize }
 
-// cellSize is the size of the cell at off, header and all.
-func cellSize(b []byte, off int) int {
-	info := infoAt(b, off)
-	return cellHeader + ld16(b, off) + tagLen(info) + stored(info)
+// bodySize is the number of bytes of a cell without its header.
+func bodySize(klen int, info uint32) int { return klen + tagLen(info) + stored(info) }
+
+// bodyAt returns the body of the cell at s.
+func bodyAt(b []byte, s spot) []byte {
+	end := s.body + bodySize(ld16(b, s.header), infoAt(b, s))
+	return b[s.body:end:end]
 }
 
-// tagAt returns the tag of the cell at off, 0 if it has none.
-func tagAt(b []byte, off int) int64 {
-	if infoAt(b, off)&infoTag == 0 {
+// cellSize is the size of the cell at off of leaf b, with its header if it has one.
+func cellSize(b []byte, off int) int {
+	s := spotAt(b, off)
+	return s.body - off + bodySize(ld16(b, s.header), infoAt(b, s))
+}
+
+// tagAt returns the tag of the cell at s, 0 if it has none.
+func tagAt(b []byte, s spot) int64 {
+	if infoAt(b, s)&infoTag == 0 {
 		return 0
 	}
-	return int64(ld64(b, off+cellHeader+ld16(b, off)))
+	return int64(ld64(b, tagPlace(b, s)))
 }
 
-// setTagAt changes the tag of the cell at off, which has one, to another.
-func setTagAt(b []byte, off int, tag int64) {
-	binary.LittleEndian.PutUint64(b[off+cellHeader+ld16(b, off):], uint64(tag))
+// tagPlace is the offset of the tag of the cell at s, which has one.
+func tagPlace(b []byte, s spot) int { return s.body + ld16(b, s.header) }
+
+// setTagAt changes the tag of the cell at s, which has one, to another.
+func setTagAt(b []byte, s spot, tag int64) {
+	binary.LittleEndian.PutUint64(b[tagPlace(b, s):], uint64(tag))
 }
 
-// aboutAt tells of the cell at off.
-func aboutAt(b []byte, off int) Info {
-	return Info{Size: int(infoAt(b, off) & infoSize), Tag: tagAt(b, off), Found: true}
+// aboutAt tells of the cell at s.
+func aboutAt(b []byte, s spot) Info {
+	return Info{Size: int(infoAt(b, s) & infoSize), Tag: tagAt(b, s), Found: true}
 }
 
-// valuePlace is the offset of what stands in the place of the value of the cell at off.
-func valuePlace(b []byte, off int) int {
-	return off + cellHeader + ld16(b, off) + tagLen(infoAt(b, off))
+// valuePlace is the offset of what stands in the place of the value of the cell at s.
+func valuePlace(b []byte, s spot) int {
+	return s.body + ld16(b, s.header) + tagLen(infoAt(b, s))
 }
 
-// valueAt returns the bytes in the place of the value of the cell at off.
-func valueAt(b []byte, off int) []byte {
-	v, n := valuePlace(b, off), stored(infoAt(b, off))
+// valueAt returns the bytes in the place of the value of the cell at s.
+func valueAt(b []byte, s spot) []byte {
+	v, n := valuePlace(b, s), stored(infoAt(b, s))
 	return b[v : v+n : v+n]
 }
 
-// overflowAt returns the overflow reference of the cell at off, which has one.
-func overflowAt(b []byte, off int) pager.Ref {
-	v := valuePlace(b, off)
+// overflowAt returns the overflow reference of the cell at s, which has one.
+func overflowAt(b []byte, s spot) pager.Ref {
+	v := valuePlace(b, s)
 	return pager.Ref{Pgid: pager.Pgid(ld64(b, v)), Epoch: pager.Epoch(ld32(b, v+8))}
 }
 
-func setOverflowAt(b []byte, off int, ref pager.Ref) {
-	v := valuePlace(b, off)
+func setOverflowAt(b []byte, s spot, ref pager.Ref) {
+	v := valuePlace(b, s)
 	binary.LittleEndian.PutUint64(b[v:], uint64(ref.Pgid))
 	binary.LittleEndian.PutUint32(b[v+8:], uint32(ref.Epoch))
 }
 
-func leafKey(b []byte, n, i int) []byte { return keyAt(b, slot(b, n, i)) }
+func leafKey(b []byte, n, i int) []byte { return keyAt(b, spotOf(b, n, i)) }
 
 func leafHasOverflow(b []byte, n int) bool {
+	if uniform(b) {
+		return false
+	}
 	for i := range n {
-		if infoAt(b, slot(b, n, i))&infoOverflow != 0 {
+		if infoAt(b, spotOf(b, n, i))&infoOverflow != 0 {
 			return true
 		}
 	}
@@ -150,43 +218,75 @@ func (c *cell) set(key, value []byte, tag int64) {
 	}
 }
 
-func (c *cell) size() int { return cellHeader + len(c.key) + tagLen(c.info) + stored(c.info) }
+// size is that of the cell with a header.
+func (c *cell) size() int { return cellHeader + bodySize(len(c.key), c.info) }
 
-// write puts the cell at the start of dst.
-func (c *cell) write(dst []byte) {
-	binary.LittleEndian.PutUint16(dst, uint16(len(c.key)))
-	binary.LittleEndian.PutUint32(dst[2:], c.info)
-	copy(dst[cellHeader:], c.key)
-	if c.info&infoTag != 0 {
-		setTagAt(dst, 0, c.tag)
-	}
-	if c.info&infoOverflow != 0 {
-		setOverflowAt(dst, 0, c.ref)
+// sizeIn is that of the cell in leaf b, which it matches.
+func (c *cell) sizeIn(b []byte) int { return headerIn(b) + bodySize(len(c.key), c.info) }
+
+// matches says that the cell may stand in leaf b as that is: any does but for uniform ones.
+func (c *cell) matches(b []byte) bool {
+	return !uniform(b) || len(c.key) == ld16(b, offShape) && c.info == ld32(b, offShape+2)
+}
+
+// fits says that the cell matches the leaf, and that there is room for it beside the others.
+func (c *cell) fits(b []byte) bool { return c.matches(b) && leafFree(b) >= c.sizeIn(b)+leafEntry }
+
+// write puts the cell at off of leaf b, which it matches.
+func (c *cell) write(b []byte, off int) {
+	if uniform(b) {
+		c.writeBody(b[off:])
 	} else {
-		copy(dst[cellHeader+len(c.key)+tagLen(c.info):], c.val)
+		c.writeHeaded(b[off:])
 	}
 }
 
-// initLeaf makes an empty leaf of a page whose payload is zero.
-func initLeaf(b []byte) { setLo(b, len(b)) }
+// writeHeaded puts the cell with its header at the start of dst.
+func (c *cell) writeHeaded(dst []byte) {
+	binary.LittleEndian.PutUint16(dst, uint16(len(c.key)))
+	binary.LittleEndian.PutUint32(dst[2:], c.info)
+	c.writeBody(dst[cellHeader:])
+}
+
+// writeBody puts the cell without its header at the start of dst.
+func (c *cell) writeBody(dst []byte) {
+	n := copy(dst, c.key)
+	if c.info&infoTag != 0 {
+		binary.LittleEndian.PutUint64(dst[n:], uint64(c.tag))
+		n += tagSize
+	}
+	if c.info&infoOverflow != 0 {
+		binary.LittleEndian.PutUint64(dst[n:], uint64(c.ref.Pgid))
+		binary.LittleEndian.PutUint32(dst[n+8:], uint32(c.ref.Epoch))
+	} else {
+		copy(dst[n:], c.val)
+	}
+}
+
+// initLeaf makes an empty leaf of a page whose payload is zero, for c and cells like it: a uniform one if it may be.
+func initLeaf(b []byte, c *cell) {
+	setLo(b, len(b))
+	if isShape(len(c.key), c.info) {
+		setShape(b, len(c.key), c.info)
+	}
+}
 
 // leafFree is the number of bytes between the slots and lo.
-func leafFree(b []byte) int { return lo(b) - offHeads - leafEntry*count(b) }
+func leafFree(b []byte) int { return lo(b) - offLeafHeads - leafEntry*count(b) }
 
-// leafInsert adds c as cell i. There is room: leafFree is at least c.size() + leafEntry. shared says that the key has
-// the page's prefix.
+// leafInsert adds c, which fits, as cell i. shared says that the key has the page's prefix.
 func leafInsert(b []byte, i int, c *cell, shared bool) {
 	n := count(b)
 	if n == 0 {
 		setPrefix(b, len(c.key)) // shrinks to what the keys really share as they come
 	}
-	off := lo(b) - c.size()
-	c.write(b[off:])
+	off := lo(b) - c.sizeIn(b)
+	c.write(b, off)
 	// Slots move before heads, the later ones first: heads grow into where the slots were.
-	s := offHeads + 4*n
+	s := offLeafHeads + 4*n
 	copy(b[s+6+2*i:], b[s+2*i:s+2*n])
 	copy(b[s+4:], b[s:s+2*i])
-	copy(b[offHeads+4*i+4:], b[offHeads+4*i:s])
+	copy(b[offLeafHeads+4*i+4:], b[offLeafHeads+4*i:s])
 	pager.SetCount(b, n+1)
 	setLo(b, off)
 	setSlot(b, n+1, i, off)
@@ -198,7 +298,7 @@ func leafInsert(b []byte, i int, c *cell, shared bool) {
 }
 
 // leafAppend adds rows behind those of a leaf that has some: as many of the changes, no more than most, as come in order behind its keys, share
-// its prefix, have their values inline, and have room. It says how many.
+// its prefix, have their values inline, match it, and have room. It says how many.
 func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	have, p := count(b), prefix(b)
 	if have == 0 {
@@ -215,7 +315,7 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
-		if free -= c.size() + leafEntry; free < 0 {
+		if free -= c.sizeIn(b) + leafEntry; free < 0 || !c.matches(b) {
 			break
 		}
 		last = row.Key
@@ -224,7 +324,7 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	if n == 0 {
 		return 0
 	}
-	slots := offHeads + 4*have
+	slots := offLeafHeads + 4*have
 	copy(b[slots+4*n:], b[slots:slots+2*have])
 	pager.SetCount(b, have+n)
 	setLo(b, layRows(b, have, changes[:n], lo(b), p))
@@ -236,14 +336,19 @@ func (c *Change) inline(pageSize int) bool {
 	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize)
 }
 
-// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, and whose count is that of all: each below the one before it, the first
-// below off. p is the prefix. It returns the new lo.
+// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, which they match, and whose count is that of all: each below the one before
+// it, the first below off. p is the prefix. It returns the new lo.
 func layRows(b []byte, have int, rows []Change, off, p int) int {
 	var c cell
+	header := headerIn(b)
 	for i := range rows {
 		c.set(rows[i].Key, rows[i].Value, rows[i].Tag)
-		off -= c.size()
-		c.write(b[off:])
+		off -= header + bodySize(len(c.key), c.info)
+		if header == 0 {
+			c.writeBody(b[off:])
+		} else {
+			c.writeHeaded(b[off:])
+		}
 		setHead(b, have+i, head32(c.key, p))
 		setSlot(b, have+len(rows), have+i, off)
 	}
@@ -264,8 +369,8 @@ func reprefixLeaf(b []byte) {
 func leafRemove(b []byte, i int) {
 	n := count(b)
 	leafDrop(b, slot(b, n, i))
-	s := offHeads + 4*n
-	copy(b[offHeads+4*i:], b[offHeads+4*i+4:s])
+	s := offLeafHeads + 4*n
+	copy(b[offLeafHeads+4*i:], b[offLeafHeads+4*i+4:s])
 	copy(b[s-4:], b[s:s+2*i])
 	copy(b[s-4+2*i:], b[s+2*i+2:s+2*n])
 	clear(b[s+2*n-leafEntry : s+2*n])
@@ -289,13 +394,16 @@ func leafDrop(b []byte, off int) {
 	}
 }
 
-// leafReplace puts c in the place of cell i, which has the same key, and says false if the page is too small as it is.
+// leafReplace puts c in the place of cell i, which has the same key, and says false if it does not match the page, or that is too small as it is.
 func leafReplace(b []byte, i int, c *cell) bool {
+	if !c.matches(b) {
+		return false
+	}
 	n := count(b)
-	off, size := slot(b, n, i), c.size()
+	off, size := slot(b, n, i), c.sizeIn(b)
 	old := cellSize(b, off)
 	if size <= old {
-		c.write(b[off:])
+		c.write(b, off)
 		setGap(b, gap(b)+old-size)
 		return true
 	}
@@ -308,63 +416,51 @@ func leafReplace(b []byte, i int, c *cell) bool {
 	}
 	leafDrop(b, off)
 	off = lo(b) - size
-	c.write(b[off:])
+	c.write(b, off)
 	setLo(b, off)
 	setSlot(b, n, i, off)
 	return true
 }
 
-// layLeaf makes b a leaf of these cells, which are whole cells in order and outside of b, without a gap. The cell of
+// layLeaf makes b a leaf of these cells, which stand outside of b and are in order, without a gap: a uniform one if they are alike. The cell of
 // the lowest key gets the lowest offset. So a page that was laid out never looks like one that keys were added to in
 // ascending order: see ascending.
-func layLeaf(b []byte, cells [][]byte) {
-	n, total := len(cells), 0
-	for _, c := range cells {
-		total += len(c)
+func layLeaf(b []byte, cells []loose) {
+	if alike(cells) {
+		setShape(b, int(cells[0].klen), cells[0].info)
+	} else {
+		setShape(b, 0, 0)
 	}
-	off := len(b) - total
-	p := 0
+	layCells(b, cells)
+}
+
+// layCells is layLeaf of cells that match the leaf that b was: it stays uniform, or not.
+func layCells(b []byte, cells []loose) {
+	n, header := len(cells), headerIn(b)
+	off, p := len(b)-bodies(cells)-n*header, 0
 	if n > 0 {
-		p = shared(keyAt(cells[0], 0), keyAt(cells[n-1], 0))
+		p = shared(cells[0].key(), cells[n-1].key())
 	}
 	frameLeaf(b, n, off, p)
-	for i, c := range cells {
-		setHead(b, i, head32(keyAt(c, 0), p))
+	for i := range cells {
+		c := &cells[i]
+		setHead(b, i, head32(c.key(), p))
 		setSlot(b, n, i, off)
-		off += copy(b[off:], c)
+		if header > 0 {
+			binary.LittleEndian.PutUint16(b[off:], c.klen)
+			binary.LittleEndian.PutUint32(b[off+2:], c.info)
+		}
+		off += header + copy(b[off+header:], c.body)
 	}
 }
 
-// layPacked is layLeaf for cells, one at least, that stand one behind the other in packed: cell i at offs[i].
-func layPacked(b, packed []byte, offs []uint16) {
-	n, off := len(offs), len(b)-len(packed)
-	p := shared(keyAt(packed, int(offs[0])), keyAt(packed, int(offs[n-1])))
-	frameLeaf(b, n, off, p)
-	for i, at := range offs {
-		setHead(b, i, head32(keyAt(packed, int(at)), p))
-		setSlot(b, n, i, off+int(at))
-	}
-	copy(b[off:], packed)
-}
-
-// frameLeaf sets what a leaf of n cells has besides heads, slots and the cells, which begin at off.
+// frameLeaf sets what a leaf of n cells has besides its shape, heads, slots and the cells, which begin at off.
 func frameLeaf(b []byte, n, off, p int) {
 	pager.SetCount(b, n)
 	setLo(b, off)
 	setGap(b, 0)
 	setPrefix(b, p)
-	clear(b[offHeads+leafEntry*n : off])
-}
-
-// appendCells appends cells [i, j) of a leaf to cells. They point into b.
-func appendCells(cells [][]byte, b []byte, i, j int) [][]byte {
-	n := count(b)
-	for ; i < j; i++ {
-		off := slot(b, n, i)
-		size := cellSize(b, off)
-		cells = append(cells, b[off:off+size:off+size])
-	}
-	return cells
+	clear(b[offLeafHeads+leafEntry*n : off])
 }
 
 // shared is the length of the longest common prefix.

@@ -79,23 +79,59 @@ func (m *model) deleteRange(lo, hi []byte) int {
 type keySpace struct {
 	name string
 	key  func(r *rand.Rand, pageSize int) []byte
+	// alike, if not nil, is the value of most rows, and tagged says that these have a tag: with keys of one size their leaves are uniform.
+	alike  []byte
+	tagged bool
+}
+
+// row makes the value and the tag of a row.
+func (ks *keySpace) row(r *rand.Rand, pageSize int) (value []byte, tag int64) {
+	if ks.alike == nil || r.IntN(60*pageSize/pager.MinPageSize) == 0 { // some leaves have one
+		if r.IntN(4) == 0 {
+			return make([]byte, MaxInline(pageSize)), 1
+		}
+		return randomValue(r, pageSize), randomTag(r)
+	}
+	if ks.tagged {
+		tag = int64(r.Uint64()) | 1
+	}
+	return ks.alike, tag
 }
 
 var keySpaces = []keySpace{
-	{"few_small", func(r *rand.Rand, _ int) []byte { return fmt.Appendf(nil, "%d", r.IntN(3000)) }},
-	{"random_16", func(r *rand.Rand, _ int) []byte {
+	{name: "few_small", key: func(r *rand.Rand, _ int) []byte { return fmt.Appendf(nil, "%d", r.IntN(3000)) }},
+	{name: "alike", alike: make([]byte, 100), key: func(r *rand.Rand, _ int) []byte {
 		return fmt.Appendf(nil, "%016x", r.Uint64()>>44<<20)
 	}},
-	{"shared_prefix", func(r *rand.Rand, _ int) []byte {
+	{name: "alike_small_tagged", alike: []byte{}, tagged: true, key: func(r *rand.Rand, _ int) []byte {
+		return fmt.Appendf(nil, "%08d", r.IntN(6000)) // with the tag as small as a leaf of such rows may have
+	}},
+	{name: "alike_and_limit", alike: make([]byte, 8), key: func(r *rand.Rand, pageSize int) []byte {
+		key := fmt.Appendf(nil, "%08d", r.IntN(6000))
+		if r.IntN(100) == 0 {
+			key = append(key, make([]byte, MaxKey(pageSize)-len(key))...)
+		}
+		return key
+	}},
+	{name: "alike_but_for_some_keys", alike: make([]byte, 40), key: func(r *rand.Rand, _ int) []byte {
+		if r.IntN(40) == 0 {
+			return fmt.Appendf(nil, "%d/%d", r.IntN(3000), r.IntN(5))
+		}
+		return fmt.Appendf(nil, "%08d", r.IntN(3000))
+	}},
+	{name: "random_16", key: func(r *rand.Rand, _ int) []byte {
+		return fmt.Appendf(nil, "%016x", r.Uint64()>>44<<20)
+	}},
+	{name: "shared_prefix", key: func(r *rand.Rand, _ int) []byte {
 		return fmt.Appendf(nil, "tenant/%03d/table/%02d/row/%08d", r.IntN(4), r.IntN(3), r.IntN(2000))
 	}},
-	{"limit", func(r *rand.Rand, pageSize int) []byte {
+	{name: "limit", key: func(r *rand.Rand, pageSize int) []byte {
 		n := MaxKey(pageSize)
 		b := bytes.Repeat([]byte{byte('a' + r.IntN(2))}, n-r.IntN(3))
 		b[r.IntN(len(b))] = byte(r.IntN(5))
 		return b
 	}},
-	{"zeros_and_empty", func(r *rand.Rand, _ int) []byte {
+	{name: "zeros_and_empty", key: func(r *rand.Rand, _ int) []byte {
 		b := make([]byte, r.IntN(14))
 		for i := range b {
 			if r.IntN(4) == 0 {
@@ -104,10 +140,10 @@ var keySpaces = []keySpace{
 		}
 		return b
 	}},
-	{"equal_heads", func(r *rand.Rand, _ int) []byte {
+	{name: "equal_heads", key: func(r *rand.Rand, _ int) []byte {
 		return fmt.Appendf(nil, "%c%s%04d", 'a'+rune(r.IntN(2)), strings.Repeat("x", 20), r.IntN(3000))
 	}},
-	{"any_length", func(r *rand.Rand, pageSize int) []byte {
+	{name: "any_length", key: func(r *rand.Rand, pageSize int) []byte {
 		b := make([]byte, r.IntN(MaxKey(pageSize)+1))
 		for i := range b {
 			b[i] = byte(r.IntN(2))
@@ -165,7 +201,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		}
 		return ks.key(r, pageSize)
 	}
-	followed := 0
+	followed, layouts := 0, map[bool]int{}
 	batches := 40
 	if testing.Short() {
 		batches = 10
@@ -176,14 +212,15 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		for range 20 + r.IntN(150) {
 			if r.IntN(15) == 0 {
 				followed += runWays(t, r, m, &tree, &finger, want, func() Change {
-					return Change{Key: pick(), Value: randomValue(r, pageSize), Tag: randomTag(r), Delete: (r.IntN(8) < 6) != grow}
+					value, tag := ks.row(r, pageSize)
+					return Change{Key: pick(), Value: value, Tag: tag, Delete: (r.IntN(8) < 6) != grow}
 				})
 				continue
 			}
 			k := pick()
 			switch op := r.IntN(100); {
 			case op < 10:
-				tag := randomTag(r)
+				_, tag := ks.row(r, pageSize)
 				was, err := SetTag(m, &tree, k, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.info(string(k)), was)
@@ -191,7 +228,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 					want.rows[string(k)] = modelRow{row.value, tag}
 				}
 			case grow && op < 85 || !grow && op < 25:
-				v, tag := randomValue(r, pageSize), randomTag(r)
+				v, tag := ks.row(r, pageSize)
 				was, err := finger.Put(m, &tree, k, v, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(k), v, tag), was)
@@ -242,9 +279,16 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		requireSame(t, m, tree, want, r, pick)
 		m.commit(t)
 		m.requireSound(t, tree)
+		countLayouts(t, m, tree, layouts)
 	}
-	require.Positive(t, followed)
-	require.Positive(t, m.drafts)
+	if ks.alike == nil || pageSize == pager.MinPageSize { // else a page or two have room for all rows
+		require.Positive(t, followed)
+		require.Positive(t, m.drafts)
+	}
+	if ks.alike != nil && pageSize == pager.MinPageSize {
+		require.Positive(t, layouts[true])
+		require.Positive(t, layouts[false])
+	}
 	if pageSize == 4096 && ks.name == "random_16" { // There are few where a row is large, joins the one before, or all have one leaf.
 		require.Positive(t, m.patched)
 	}
@@ -266,6 +310,21 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) {
 		require.LessOrEqual(t, tree.Rows, rows)
 		requireSame(t, m, tree, want, r, pick)
 	}
+}
+
+// countLayouts adds the leaves that are uniform to layouts[true], and the others to layouts[false].
+func countLayouts(t *testing.T, m *memory, tree Tree, layouts map[bool]int) {
+	t.Helper()
+	require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
+		if level > 0 {
+			return true, nil
+		}
+		b, err := m.Page(ref)
+		if err == nil {
+			layouts[uniform(b)]++
+		}
+		return true, err
+	}))
 }
 
 // runWays carries a bunch of changes out by their ways and counts those whose ways held.

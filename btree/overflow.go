@@ -18,11 +18,11 @@ func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64
 	return p.was, err
 }
 
-// freeExtent gives back the extent of the cell at off, if it has one.
-func (e *editor) freeExtent(b []byte, off int) error {
-	info := infoAt(b, off)
+// freeExtent gives back the extent of the cell at s, if it has one.
+func (e *editor) freeExtent(b []byte, s spot) error {
+	info := infoAt(b, s)
 	if info&infoOverflow == 0 {
 		return nil
 	}
-	return e.w.FreeExtent(overflowAt(b, off), int(info&infoSize))
+	return e.w.FreeExtent(overflowAt(b, s), int(info&infoSize))
 }

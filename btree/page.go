@@ -58,7 +58,7 @@ func (c *checker) bad(format string, args ...any) error {
 
 func (c *checker) page() error {
 	b := c.b
-	entry, prefix := leafEntry, int(binary.LittleEndian.Uint16(b[offPrefix:]))
+	heads, entry, prefix := offLeafHeads, leafEntry, int(binary.LittleEndian.Uint16(b[offPrefix:]))
 	switch c.h.Kind {
 	case pager.KindLeaf:
 		if c.h.Level != 0 {
@@ -68,7 +68,7 @@ func (c *checker) page() error {
 		if c.h.Level == 0 || c.h.Level >= maxDepth {
 			return c.bad("branch page of level %d", c.h.Level)
 		}
-		entry = branchEntry
+		heads, entry = offHeads, branchEntry
 	default:
 		return c.bad("%v page where a leaf or branch page belongs", c.h.Kind)
 	}
@@ -76,7 +76,7 @@ func (c *checker) page() error {
 		return c.bad("%v page with count 0", c.h.Kind)
 	}
 	c.lo = int(binary.LittleEndian.Uint32(b[offLo:]))
-	end := offHeads + entry*c.n
+	end := heads + entry*c.n
 	if c.lo > len(b) || end > c.lo {
 		return c.bad("%d entries end at %d, cells begin at %d, the page ends at %d", c.n, end, c.lo, len(b))
 	}
@@ -84,12 +84,16 @@ func (c *checker) page() error {
 		return c.bad("bytes between %d and %d are not zero", end, c.lo)
 	}
 	var err error
-	if entry == leafEntry {
-		if !c.quickly(prefix) {
-			err = c.leaf(prefix)
-		}
-	} else {
+	switch {
+	case entry == branchEntry:
 		err = c.branch(prefix)
+	case !allZero(b[offShapeZero:offLeafHeads]):
+		err = c.bad("bytes between %d and %d are not zero", offShapeZero, offLeafHeads)
+	case c.quickly(prefix):
+	case binary.LittleEndian.Uint16(b[offShape:]) == 0 && binary.LittleEndian.Uint32(b[offShape+2:]) != 0:
+		err = c.bad("a shape without a key")
+	default:
+		err = c.leaf(prefix)
 	}
 	if err != nil {
 		return err
@@ -141,43 +145,28 @@ func (c *checker) claim(from, to int) bool {
 
 func (c *checker) leaf(prefix int) error {
 	b, le := c.b, binary.LittleEndian
-	maxKey, maxInline := MaxKey(len(b)), MaxInline(len(b))
-	slots := b[offHeads+4*c.n:]
+	common := le.Uint16(b[offShape:]) != 0
+	if common {
+		if klen, info := int(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]); !isShape(klen, info) {
+			return c.bad("no leaf has cells of %d bytes of key and info %#x alike", klen, info)
+		}
+	}
+	slots := b[offLeafHeads+4*c.n:]
 	var first, prev []byte
 	var prevHead uint32
 	for i := range c.n {
 		off := int(le.Uint16(slots[2*i:]))
-		if off < c.lo || off+cellHeader > len(b) {
+		if off < c.lo || off+cellHeader > len(b) { // no body is as short as a header
 			return c.bad("slot %d points at %d, cells are in [%d, %d)", i, off, c.lo, len(b))
 		}
-		klen, info := int(le.Uint16(b[off:])), le.Uint32(b[off+2:])
-		size := int(info & infoSize)
-		if klen > maxKey {
-			return c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, maxKey)
+		s := headed(off)
+		if common {
+			s = spot{offShape, off}
 		}
-		switch over := info&infoOverflow != 0; {
-		case over && size <= maxInline:
-			return c.bad("cell %d has a value of %d bytes in an overflow extent, up to %d stand in the page", i, size, maxInline)
-		case !over && size > maxInline:
-			return c.bad("cell %d has a value of %d bytes in the page, the limit is %d", i, size, maxInline)
-		}
-		total := cellHeader + klen + tagLen(info) + stored(info)
-		if err := c.take("cell", i, off, total); err != nil {
+		key, err := c.cell(i, off, s)
+		if err != nil {
 			return err
 		}
-		if info&infoTag != 0 && le.Uint64(b[off+cellHeader+klen:]) == 0 {
-			return c.bad("cell %d has the tag 0", i)
-		}
-		if info&infoOverflow != 0 {
-			ref := b[off+cellHeader+klen+tagLen(info):]
-			if id := le.Uint64(ref); id < minPgid || id > maxPgid {
-				return c.bad("cell %d has its value at page %d", i, id)
-			}
-			if epoch := pager.Epoch(le.Uint32(ref[8:])); epoch > c.h.Epoch {
-				return c.bad("cell %d has its value at a page of epoch %d, this one is of %d", i, epoch, c.h.Epoch)
-			}
-		}
-		key := b[off+cellHeader : off+cellHeader+klen]
 		if i == 0 {
 			first = key
 		}
@@ -185,7 +174,7 @@ func (c *checker) leaf(prefix int) error {
 			return c.bad("key %d lacks the prefix of %d bytes", i, prefix)
 		}
 		head := head32(key, prefix)
-		if h := le.Uint32(b[offHeads+4*i:]); h != head {
+		if h := le.Uint32(b[offLeafHeads+4*i:]); h != head {
 			return c.bad("head %d is %#x, its key says %#x", i, h, head)
 		}
 		if i > 0 && (head < prevHead || head == prevHead && bytes.Compare(prev, key) >= 0) {
@@ -194,6 +183,39 @@ func (c *checker) leaf(prefix int) error {
 		prev, prevHead = key, head
 	}
 	return nil
+}
+
+// cell proves cell i of a leaf, at off, by itself, and returns its key. Its header lies within the page.
+func (c *checker) cell(i, off int, s spot) (key []byte, err error) {
+	b, le := c.b, binary.LittleEndian
+	klen, info := int(le.Uint16(b[s.header:])), le.Uint32(b[s.header+2:])
+	size, maxInline := int(info&infoSize), MaxInline(len(b))
+	if klen > MaxKey(len(b)) {
+		return nil, c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, MaxKey(len(b)))
+	}
+	switch over := info&infoOverflow != 0; {
+	case over && size <= maxInline:
+		return nil, c.bad("cell %d has a value of %d bytes in an overflow extent, up to %d stand in the page", i, size, maxInline)
+	case !over && size > maxInline:
+		return nil, c.bad("cell %d has a value of %d bytes in the page, the limit is %d", i, size, maxInline)
+	}
+	if err := c.take("cell", i, off, s.body-off+bodySize(klen, info)); err != nil {
+		return nil, err
+	}
+	body := b[s.body:]
+	if info&infoTag != 0 && le.Uint64(body[klen:]) == 0 {
+		return nil, c.bad("cell %d has the tag 0", i)
+	}
+	if info&infoOverflow != 0 {
+		ref := body[klen+tagLen(info):]
+		if id := le.Uint64(ref); id < minPgid || id > maxPgid {
+			return nil, c.bad("cell %d has its value at page %d", i, id)
+		}
+		if epoch := pager.Epoch(le.Uint32(ref[8:])); epoch > c.h.Epoch {
+			return nil, c.bad("cell %d has its value at a page of epoch %d, this one is of %d", i, epoch, c.h.Epoch)
+		}
+	}
+	return body[:klen], nil
 }
 
 func (c *checker) branch(prefix int) error {

@@ -174,7 +174,7 @@ func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 // TestCutSharesTheChanges: about as many to each part, and none where they would not be shared.
 func TestCutSharesTheChanges(t *testing.T) {
 	m := newMemory(4096)
-	tree := load(t, m, 60_000, 40)
+	tree := load(t, m, 80_000, 40)
 	require.Equal(t, uint8(3), tree.Depth)
 	r := rand.New(rand.NewPCG(5, 6))
 	cut := func(most int, key func(i int) int) []int {
@@ -193,7 +193,7 @@ func TestCutSharesTheChanges(t *testing.T) {
 		}
 		return shares
 	}
-	anywhere := func(int) int { return r.IntN(60_000) }
+	anywhere := func(int) int { return r.IntN(80_000) }
 	for _, most := range []int{2, 3, 4, 8} {
 		shares := cut(most, anywhere)
 		require.Len(t, shares, most)
@@ -201,7 +201,7 @@ func TestCutSharesTheChanges(t *testing.T) {
 		require.Greater(t, slices.Min(shares), 3000/most/2, "%v", shares)
 	}
 	require.Len(t, cut(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
-	require.Len(t, cut(4, func(i int) int { return 60_000 + i }), 1, "behind all that is there")
+	require.Len(t, cut(4, func(i int) int { return 80_000 + i }), 1, "behind all that is there")
 	require.Len(t, cut(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one place")
 	require.Greater(t, len(cut(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })), 1, "half in one place, with the first one, and not the last")
 	require.Greater(t, len(cut(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one place")
@@ -252,7 +252,7 @@ func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
 		for i := range items {
 			leaf, b, err := m.New(pager.KindLeaf, 0)
 			require.NoError(t, err)
-			initLeaf(b)
+			initLeaf(b, &cell{})
 			sp := partsKey(i, r.IntN(most))
 			var c cell
 			c.set(sp, nil, 0)

@@ -22,8 +22,8 @@ import (
 //	+------+------+------+-------+------+------+--- ...
 //
 // Of the cells of the base [from, to) are there, and those that were put since, in no order: a key of the base that is among them is
-// replaced. All are cells of leaves; those that were put have no overflow extents, and no two of them have the same key. room
-// is what cells may still take of the free space of the page that Merge makes. split is 1 if [from, to) was cut out of a leaf.
+// replaced. Those that were put are cells with a header each, match the base, have no overflow extents, and no two of them have the same key. room
+// is what cells may still take of the free space of the page that Merge makes, which is uniform if the base is. split is 1 if [from, to) was cut out of a leaf.
 const (
 	patchRoom  = 0
 	patchFrom  = 2
@@ -34,13 +34,18 @@ const (
 
 // patchFind returns the offset of the cell of key among changes, 0 if there is none.
 func patchFind(changes, key []byte) int {
-	for off := patchHead; off < len(changes); off += cellSize(changes, off) {
-		if bytes.Equal(keyAt(changes, off), key) {
+	for off := patchHead; off < len(changes); {
+		s := headed(off)
+		if bytes.Equal(keyAt(changes, s), key) {
 			return off
 		}
+		off += patchCell(changes, off)
 	}
 	return 0
 }
+
+// patchCell is the size of the cell at off of changes.
+func patchCell(changes []byte, off int) int { return cellHeader + len(bodyAt(changes, headed(off))) }
 
 // kept says that cell i of the base is there. Those that are not may come to lie between the separators of the leaf again, when
 // the leaf that got them has gone.
@@ -63,18 +68,18 @@ func Merge(b, changes []byte) error {
 		e := editor{}
 		s := e.pages(len(b))
 		s.cells = appendCells(s.cells[:0], s.copyOf(b, 0), ld16(changes, patchFrom), ld16(changes, patchTo))
-		layLeaf(b, s.cells)
+		layCells(b, s.cells)
 		e.done()
 	}
-	for off := patchHead; off < len(changes); off += cellSize(changes, off) {
-		c := cellAt(changes, off)
+	for off := patchHead; off < len(changes); off += patchCell(changes, off) {
+		c := cellAt(changes, headed(off))
 		i, found, shared := leafSearch(b, count(b), c.key)
 		switch {
 		case found:
 			if !leafReplace(b, i, &c) {
 				return unpatchable(b)
 			}
-		case leafFree(b) < c.size()+leafEntry:
+		case !c.fits(b):
 			return unpatchable(b)
 		default:
 			leafInsert(b, i, &c, shared)
@@ -89,9 +94,9 @@ func unpatchable(b []byte) error {
 	return badfile.Page("", uint64(h.Pgid), -1, "no room for what has changed in it")
 }
 
-// cellAt is the cell at off, which has its value with it.
-func cellAt(b []byte, off int) cell {
-	return cell{key: keyAt(b, off), val: valueAt(b, off), tag: tagAt(b, off), info: infoAt(b, off)}
+// cellAt is the cell at s, which has its value with it.
+func cellAt(b []byte, s spot) cell {
+	return cell{key: keyAt(b, s), val: valueAt(b, s), tag: tagAt(b, s), info: infoAt(b, s)}
 }
 
 // draft is what the patch of a leaf would be with the cell of a putter in it.
@@ -119,6 +124,9 @@ func (p *putter) draft(ref pager.Ref, d *draft) (ok bool, err error) {
 	if ld32(leaf, offKind)&0xffff != place(0) {
 		return false, misplaced(ref, leaf, 0)
 	}
+	if !p.cell.matches(leaf) {
+		return false, nil
+	}
 	k := count(leaf)
 	fresh := p.pages(p.w.PageSize()).page[0]
 	if changes == nil {
@@ -130,17 +138,18 @@ func (p *putter) draft(ref pager.Ref, d *draft) (ok bool, err error) {
 	room, end, was := ld16(changes, patchRoom), len(changes), Info{}
 	size, at := p.cell.size(), patchFind(changes, p.cell.key)
 	if at > 0 { // it has changed before
-		if was = aboutAt(changes, at); cellSize(changes, at) != size {
+		if was = aboutAt(changes, headed(at)); patchCell(changes, at) != size {
 			return false, nil
 		}
 	} else {
 		at, end = end, end+size
+		more := p.cell.sizeIn(leaf)
 		if j, found := baseCell(leaf, ld16(changes, patchFrom), ld16(changes, patchTo), p.cell.key); !found {
-			room -= size + leafEntry
-		} else if off := slot(leaf, k, j); infoAt(leaf, off)&infoOverflow != 0 {
+			room -= more + leafEntry
+		} else if s := spotOf(leaf, k, j); infoAt(leaf, s)&infoOverflow != 0 {
 			return false, nil // its extent is to be given back
-		} else if was = aboutAt(leaf, off); size > cellSize(leaf, off) {
-			room -= size
+		} else if was = aboutAt(leaf, s); more > cellSize(leaf, slot(leaf, k, j)) {
+			room -= more
 		}
 	}
 	if end > most {
@@ -148,7 +157,7 @@ func (p *putter) draft(ref pager.Ref, d *draft) (ok bool, err error) {
 	}
 	fresh = fresh[:end]
 	copy(fresh, changes)
-	p.cell.write(fresh[at:])
+	p.cell.writeHeaded(fresh[at:])
 	d.base, d.leaf, d.changes, d.room, d.was = base, leaf, fresh, room, was
 	return true, nil
 }
@@ -191,14 +200,14 @@ func (p *putter) splitPatch(b []byte, i int, ref, base pager.Ref, leaf, changes 
 	from, to := ld16(changes, patchFrom), ld16(changes, patchTo)
 	put := putCells(changes)
 	s.cells = mergeCells(s.cells[:0], leaf, from, to, put)
-	m := cutCells(s.cells, payload(b))
+	m := cutCells(s.cells, payload(leaf))
 	if m == 0 {
 		return false, nil
 	}
-	sp := s.keepSep(separator(keyAt(s.cells[m-1], 0), keyAt(s.cells[m], 0)))
+	sp := s.keepSep(separator(s.cells[m-1].key(), s.cells[m].key()))
 	cut, _ := baseCell(leaf, from, to, sp)
 	j := 0
-	for j < len(put) && bytes.Compare(keyAt(put[j], 0), sp) < 0 {
+	for j < len(put) && bytes.Compare(put[j].key(), sp) < 0 {
 		j++
 	}
 	left, lok := layPatch(s.page[1][:0], leaf, from, cut, put[:j])
@@ -222,21 +231,19 @@ func (p *putter) splitPatch(b []byte, i int, ref, base pager.Ref, leaf, changes 
 }
 
 // putCells lists the cells of changes in the order of their keys.
-func putCells(changes []byte) [][]byte {
-	var put [][]byte
-	for off := patchHead; off < len(changes); {
-		size := cellSize(changes, off)
-		put = append(put, changes[off:off+size:off+size])
-		off += size
+func putCells(changes []byte) []loose {
+	var put []loose
+	for off := patchHead; off < len(changes); off += patchCell(changes, off) {
+		put = append(put, looseAt(changes, headed(off)))
 	}
-	slices.SortFunc(put, func(a, b []byte) int { return bytes.Compare(keyAt(a, 0), keyAt(b, 0)) })
+	slices.SortFunc(put, func(a, b loose) int { return bytes.Compare(a.key(), b.key()) })
 	return put
 }
 
 // mergeCells appends cells [from, to) of leaf and those that were put, in order, to cells.
-func mergeCells(cells [][]byte, leaf []byte, from, to int, put [][]byte) [][]byte {
+func mergeCells(cells []loose, leaf []byte, from, to int, put []loose) []loose {
 	for _, c := range put {
-		j, found := baseCell(leaf, from, to, keyAt(c, 0))
+		j, found := baseCell(leaf, from, to, c.key())
 		cells = append(appendCells(cells, leaf, from, j), c)
 		if from = j; found {
 			from++
@@ -247,20 +254,22 @@ func mergeCells(cells [][]byte, leaf []byte, from, to int, put [][]byte) [][]byt
 
 // layPatch appends the changes to b that make cells [from, to) of leaf and those that were put a leaf of their own, and says false if
 // that may be too small for them.
-func layPatch(b, leaf []byte, from, to int, put [][]byte) ([]byte, bool) {
+func layPatch(b, leaf []byte, from, to int, put []loose) ([]byte, bool) {
 	room, n := payload(leaf), count(leaf)
 	for j := from; j < to; j++ {
 		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry
 	}
 	b = append(b, make([]byte, patchHead)...)
-	for _, c := range put {
-		j, found := baseCell(leaf, from, to, keyAt(c, 0))
+	for i := range put {
+		c := &put[i]
+		size := headerIn(leaf) + len(c.body)
+		j, found := baseCell(leaf, from, to, c.key())
 		if !found {
-			room -= len(c) + leafEntry
-		} else if len(c) > cellSize(leaf, slot(leaf, n, j)) {
-			room -= len(c)
+			room -= size + leafEntry
+		} else if size > cellSize(leaf, slot(leaf, n, j)) {
+			room -= size
 		}
-		b = append(b, c...)
+		b = c.appendHeaded(b)
 	}
 	if room < 0 {
 		return nil, false
@@ -270,14 +279,4 @@ func layPatch(b, leaf []byte, from, to int, put [][]byte) ([]byte, bool) {
 	binary.LittleEndian.PutUint16(b[patchTo:], uint16(to))
 	binary.LittleEndian.PutUint16(b[patchSplit:], 1)
 	return b, true
-}
-
-// cellsSummary is summary of a leaf of these cells.
-func cellsSummary(cells [][]byte) uint64 {
-	for _, c := range cells {
-		if infoAt(c, 0)&infoOverflow != 0 {
-			return uint64(len(cells)) | rowsOverflow
-		}
-	}
-	return uint64(len(cells))
 }

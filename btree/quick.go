@@ -19,23 +19,32 @@ func (c *checker) quickly(prefix int) bool {
 	var start uint64                     // of the first key
 	var above uint32                     // head of prev
 	from, to, taken := c.lo, c.lo, 0     // the cells that are taken together next, and the bytes of all
-	heads, slots := b[offHeads:offHeads+4*c.n], b[offHeads+4*c.n:offHeads+leafEntry*c.n]
+	heads, slots := b[offLeafHeads:offLeafHeads+4*c.n], b[offLeafHeads+4*c.n:offLeafHeads+leafEntry*c.n]
+	klen, info, header := uint64(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]), 0
+	if klen == 0 {
+		header = cellHeader
+	}
+	if klen|uint64(info) > 0 && !isShape(int(klen), info) {
+		return false
+	}
 	for i := range c.n {
 		off := int(le.Uint16(slots[2*i:]))
 		if off < c.lo || off > len(b)-cellHeader-8 {
 			return c.retreat()
 		}
-		cell := b[off:]
-		klen, info := uint64(le.Uint16(cell)), le.Uint32(cell[2:])
+		if header > 0 {
+			klen, info = uint64(le.Uint16(b[off:])), le.Uint32(b[off+2:])
+		}
+		cell := b[off+header:]
 		size := info &^ infoTag // far too large with infoOverflow
 		if klen < least || klen > maxKey || size > maxInline {
 			return c.retreat()
 		}
-		total := cellHeader + int(klen) + tagLen(info) + int(size)
-		if total > len(cell) || info&infoTag != 0 && le.Uint64(cell[cellHeader+klen:]) == 0 {
+		total := int(klen) + tagLen(info) + int(size)
+		if total > len(cell) || info&infoTag != 0 && le.Uint64(cell[klen:]) == 0 {
 			return c.retreat()
 		}
-		key := cell[cellHeader : cellHeader+klen]
+		key := cell[:klen]
 		if i == 0 {
 			first, start = key, be.Uint64(key)
 		}
@@ -53,8 +62,8 @@ func (c *checker) quickly(prefix int) bool {
 			}
 			from = off
 		}
-		to = off + total
-		taken += total
+		to = off + header + total
+		taken += header + total
 	}
 	if !c.claim(from, to) {
 		return c.retreat()

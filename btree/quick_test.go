@@ -17,7 +17,7 @@ import (
 // quick runs the quick proof of a leaf where page would.
 func quick(b []byte) (proved bool, taken int) {
 	c := checker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
-	if c.n == 0 || c.lo > len(b) || offHeads+leafEntry*c.n > c.lo {
+	if c.n == 0 || c.lo > len(b) || offLeafHeads+leafEntry*c.n > c.lo {
 		return false, 0
 	}
 	proved = c.quickly(prefix(b))
@@ -36,12 +36,11 @@ func agree(t *testing.T, b []byte) bool {
 	return proved
 }
 
-// quickLeaf is a leaf of as many rows as fit, put in random order or laid out.
-func quickLeaf(shared, value int, tagged, laid bool) []byte {
+// quickLeaf is a leaf of as many rows as fit, put in random order or laid out, uniform or with a header for each.
+func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 	rng := rand.New(rand.NewPCG(uint64(shared), uint64(value)))
 	m := newMemory(4096)
 	_, b, _ := m.New(pager.KindLeaf, 0)
-	initLeaf(b)
 	for i := int64(1); ; i++ {
 		key := append(bytes.Repeat([]byte{7}, shared), make([]byte, 12)...)
 		binary.BigEndian.PutUint64(key[shared:], rng.Uint64())
@@ -51,16 +50,21 @@ func quickLeaf(shared, value int, tagged, laid bool) []byte {
 		}
 		var c cell
 		c.set(key, make([]byte, value), tag)
-		if leafFree(b) < c.size()+leafEntry {
-			break
+		switch {
+		case i == 1 && alike:
+			initLeaf(b, &c)
+		case i == 1:
+			initLeaf(b, &cell{})
+		}
+		if !c.fits(b) {
+			if laid {
+				layCells(b, appendCells(nil, bytes.Clone(b), 0, count(b)))
+			}
+			return b
 		}
 		at, _, same := leafSearch(b, count(b), key)
 		leafInsert(b, at, &c, same)
 	}
-	if laid {
-		layLeaf(b, appendCells(nil, bytes.Clone(b), 0, count(b)))
-	}
-	return b
 }
 
 // TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where it holds the whole one does.
@@ -68,10 +72,11 @@ func TestQuickProofIsAProof(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, shared := range []int{0, 7, 20} {
 		for _, value := range []int{8, 100} {
-			for _, kind := range []int{0, 1, 2, 3} {
-				tagged, laid := kind&1 != 0, kind&2 != 0
-				t.Run(fmt.Sprintf("%d shared, values of %d, tagged %v, laid out %v", shared, value, tagged, laid), func(t *testing.T) {
-					b := quickLeaf(shared, value, tagged, laid)
+			for kind := range 8 {
+				tagged, laid, alike := kind&1 != 0, kind&2 != 0, kind&4 != 0
+				t.Run(fmt.Sprintf("%d shared, values of %d, tagged %v, laid out %v, uniform %v", shared, value, tagged, laid, alike), func(t *testing.T) {
+					b := quickLeaf(shared, value, tagged, laid, alike)
+					require.Equal(t, alike, uniform(b))
 					require.True(t, agree(t, b))
 					require.NoError(t, CheckPage(b, 4096))
 					held := 0
@@ -91,15 +96,15 @@ func TestQuickProofIsAProof(t *testing.T) {
 
 // TestQuickProofOfCellsThatShareBytes: each cell is a good one, and they are in order.
 func TestQuickProofOfCellsThatShareBytes(t *testing.T) {
-	n := count(quickLeaf(0, 300, false, true))
+	n := count(quickLeaf(0, 300, false, true, false))
 	for _, i := range []int{1, n - 1} {
-		b := quickLeaf(0, 300, false, true)
+		b := quickLeaf(0, 300, false, true, false)
 		require.True(t, agree(t, b))
 		// Cell i moves into the value of the first one.
 		off, first := slot(b, n, i), slot(b, n, 0)
 		size := cellSize(b, off)
 		small := slices.Concat(b[off:off+2], []byte{1, 0, 0, 0}, b[off+cellHeader:off+cellHeader+20], []byte{9})
-		at := valuePlace(b, first) + 50
+		at := valuePlace(b, headed(first)) + 50
 		copy(b[at:], small)
 		setSlot(b, n, i, at)
 		setGap(b, size-len(small))
@@ -115,7 +120,7 @@ func TestQuickProofMindsTheLimits(t *testing.T) {
 	} {
 		m := newMemory(4096)
 		_, b, _ := m.New(pager.KindLeaf, 0)
-		initLeaf(b)
+		initLeaf(b, &cell{})
 		for i := range byte(2) {
 			var cell cell
 			cell.set(bytes.Repeat([]byte{i}, c.key), make([]byte, c.value), 0)
@@ -142,7 +147,7 @@ func TestQuickProofLeavesWhatIsUnusual(t *testing.T) {
 	} {
 		m := newMemory(4096)
 		_, b, _ := m.New(pager.KindLeaf, 0)
-		initLeaf(b)
+		initLeaf(b, &cell{})
 		for i, key := range c.keys {
 			var c cell
 			c.set([]byte(key), nil, 0)

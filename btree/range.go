@@ -206,7 +206,7 @@ func (c *cutter) cutLeaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (pager.R
 	}
 	rows := uint64(to - from)
 	for i := from; i < to; i++ {
-		if err := c.freeExtent(b, slot(b, n, i)); err != nil {
+		if err := c.freeExtent(b, spotOf(b, n, i)); err != nil {
 			return ref, 0, err
 		}
 	}
@@ -235,7 +235,7 @@ func (c *cutter) free(ref pager.Ref, level uint8, overflow bool) error {
 	}
 	for i := range n {
 		if level == 0 {
-			err = c.freeExtent(b, slot(b, n, i))
+			err = c.freeExtent(b, spotOf(b, n, i))
 		} else {
 			r := childRows(b, n, i)
 			err = c.free(childRef(b, n, i), level-1, r&rowsOverflow != 0)
@@ -291,10 +291,10 @@ func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager
 	}
 	if level == 0 {
 		for i := range n {
-			off := slot(b, n, i)
-			if info := infoAt(b, off); info&infoOverflow != 0 {
+			s := spotOf(b, n, i)
+			if info := infoAt(b, s); info&infoOverflow != 0 {
 				c.left -= int(pager.ExtentPages(int(info&infoSize), len(b)))
-				if err := c.freeExtent(b, off); err != nil {
+				if err := c.freeExtent(b, s); err != nil {
 					return ref, 0, err
 				}
 			}

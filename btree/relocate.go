@@ -87,12 +87,12 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 		}
 		var was, is pager.Ref
 		if level == 0 {
-			off := slot(b, n, i)
-			info := infoAt(b, off)
-			if info&infoOverflow == 0 || overflowAt(b, off).Pgid < m.Limit {
+			s := spotOf(b, n, i)
+			info := infoAt(b, s)
+			if info&infoOverflow == 0 || overflowAt(b, s).Pgid < m.Limit {
 				continue
 			}
-			was = overflowAt(b, off)
+			was = overflowAt(b, s)
 			is, err = m.moveExtent(was, int(info&infoSize), len(b))
 		} else {
 			was = childRef(b, n, i)
@@ -112,7 +112,7 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 			edited = true
 		}
 		if level == 0 {
-			setOverflowAt(b, slot(b, n, i), is)
+			setOverflowAt(b, spotOf(b, n, i), is)
 		} else {
 			setChildRef(b, n, i, is)
 		}

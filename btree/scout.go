@@ -133,7 +133,7 @@ func (s *Ways) Follow(w Writer, found []Scouted, changes []Change) bool {
 // looksLikeLeaf says that askCell finds its way in b. It may not be so where a damaged file refers to a page that it counts as free: such a page may have been
 // written anew since it was proved.
 func looksLikeLeaf(b []byte) bool {
-	return ld32(b, offKind)&0xffff == place(0) && offHeads+leafEntry*count(b) <= len(b)
+	return ld32(b, offKind)&0xffff == place(0) && offLeafHeads+leafEntry*count(b) <= len(b)
 }
 
 // nearFound is how much of a leaf is asked for, in bytes: as a rule the header, heads and slots.

@@ -162,7 +162,7 @@ func TestPageThatBecameSomethingElseIsNotLookedAt(t *testing.T) {
 		require.True(t, s.Follow(newMemory(4096), []Scouted{{Key: key, leaf: leaf}}, []Change{{Key: key}}))
 	})
 
-	most := (len(leaf) - offHeads) / leafEntry
+	most := (len(leaf) - offLeafHeads) / leafEntry
 	for n, want := range map[int]bool{0: true, 1: true, most: true, most + 1: false, 65535: false} {
 		pager.SetCount(leaf, n)
 		require.Equal(t, want, looksLikeLeaf(leaf), n)

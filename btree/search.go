@@ -57,7 +57,7 @@ func lower32(b []byte, n int, h uint32) int {
 
 // below32 is -1 if head i is below h, else 0: the borrow of the subtraction.
 func below32(b []byte, i int, h uint32) int {
-	_, borrow := bits.Sub64(uint64(ld32(b, offHeads+4*i)), uint64(h), 0)
+	_, borrow := bits.Sub64(uint64(ld32(b, offLeafHeads+4*i)), uint64(h), 0)
 	return -int(borrow)
 }
 
@@ -83,29 +83,29 @@ func upTo64(b []byte, i int, h uint64) int {
 	return int(borrow) - 1
 }
 
-// leafFind returns the cell of key in a leaf of n cells and its offset, 0 if there is none. It does not look at the prefix
+// leafFind returns the cell of key in a leaf of n cells and its spot, which is not found if there is none. It does not look at the prefix
 // of the page: a cell that is equal to the whole key has it, and any other answer is no.
-func leafFind(b []byte, n int, key []byte) (i, off int) {
+func leafFind(b []byte, n int, key []byte) (i int, s spot) {
 	p := prefix(b)
 	if len(key) < p {
-		return 0, 0
+		return 0, spot{}
 	}
 	h := head32(key, p)
 	i = lower32(b, n, h)
-	if i == n || ld32(b, offHeads+4*i) != h {
-		return 0, 0
+	if i == n || ld32(b, offLeafHeads+4*i) != h {
+		return 0, spot{}
 	}
-	if i+1 < n && ld32(b, offHeads+4*i+4) == h {
+	if i+1 < n && ld32(b, offLeafHeads+4*i+4) == h {
 		i = lowerKey(b, n, i, lower32To(b, n, i, h), key)
 		if i == n {
-			return 0, 0
+			return 0, spot{}
 		}
 	}
-	off = slot(b, n, i)
-	if bytes.Equal(keyAt(b, off), key) {
-		return i, off
+	s = spotOf(b, n, i)
+	if bytes.Equal(keyAt(b, s), key) {
+		return i, s
 	}
-	return 0, 0
+	return 0, spot{}
 }
 
 // lower32To returns the end of the run of heads that are equal to h and begin at i.
@@ -121,7 +121,7 @@ func lowerFrom(b []byte, i, n int, h uint32) int {
 	lo, hi := i, n
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
-		if ld32(b, offHeads+4*m) < h {
+		if ld32(b, offLeafHeads+4*m) < h {
 			lo = m + 1
 		} else {
 			hi = m
@@ -167,11 +167,11 @@ func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
 			return 0, false, false
 		}
 	}
-	if i == n || ld32(b, offHeads+4*i) != h {
+	if i == n || ld32(b, offLeafHeads+4*i) != h {
 		return i, false, true
 	}
 	end := i + 1
-	if end < n && ld32(b, offHeads+4*end) == h {
+	if end < n && ld32(b, offLeafHeads+4*end) == h {
 		end = lower32To(b, n, i, h)
 	}
 	i = lowerKey(b, n, i, end, key)
@@ -240,16 +240,16 @@ func nearChild(b []byte, n, i int, level uint8) int {
 	if level > 0 {
 		return most
 	}
-	return offHeads + int(min(leafEntry*rowsBelow(b, n, i), uint64(most-offHeads)))
+	return offLeafHeads + int(min(leafEntry*rowsBelow(b, n, i), uint64(most-offLeafHeads)))
 }
 
-// find returns the leaf, or its patch, and the offset of the cell of key there; 0 if there is none.
-func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
+// find returns the leaf, or its patch, and the spot of the cell of key there, if there is one.
+func find(r Reader, t Tree, key []byte) (b []byte, s spot, err error) {
 	if t.Depth == 0 {
-		return nil, 0, nil
+		return nil, spot{}, nil
 	}
 	if err := t.checkDepth(); err != nil {
-		return nil, 0, err
+		return nil, spot{}, err
 	}
 	ref := t.Root
 	for level := t.Depth - 1; ; level-- {
@@ -258,7 +258,7 @@ func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 		}
 		b, err := r.Page(ref)
 		if err != nil {
-			return nil, 0, err
+			return nil, spot{}, err
 		}
 		if level < t.Depth-1 { // The root is near as a rule.
 			prefetch.Bytes(b[:nearBytes(level)])
@@ -266,58 +266,58 @@ func find(r Reader, t Tree, key []byte) (b []byte, off int, err error) {
 		w := ld32(b, offKind)
 		n := int(w >> 16)
 		if w&0xffff != uint32(pager.KindBranch)|uint32(level)<<8 {
-			return nil, 0, misplaced(ref, b, level)
+			return nil, spot{}, misplaced(ref, b, level)
 		}
 		ref = childRef(b, n, branchSearch(b, n, key))
 	}
 }
 
 // findIn is find in the leaf at ref, which is asked for if it may be far.
-func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, off int, err error) {
+func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, s spot, err error) {
 	b, changes, err := r.Leaf(ref)
 	if err != nil {
-		return nil, 0, err
+		return nil, spot{}, err
 	}
 	if far {
 		prefetch.Bytes(b[:nearBytes(0)])
 	}
 	w := ld32(b, offKind)
 	if w&0xffff != uint32(pager.KindLeaf) {
-		return nil, 0, misplaced(ref, b, 0)
+		return nil, spot{}, misplaced(ref, b, 0)
 	}
 	if changes != nil {
 		if off := patchFind(changes, key); off > 0 {
-			return changes, off, nil
+			return changes, headed(off), nil
 		}
 	}
-	i, off := leafFind(b, int(w>>16), key)
+	i, s := leafFind(b, int(w>>16), key)
 	if changes != nil && !kept(changes, i) {
-		return nil, 0, nil
+		return nil, spot{}, nil
 	}
-	return b, off, nil
+	return b, s, nil
 }
 
 // Get returns the value of key.
 func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
-	b, off, err := find(r, t, key)
-	if off == 0 || err != nil {
+	b, s, err := find(r, t, key)
+	if !s.found() || err != nil {
 		return Value{}, false, err
 	}
-	info := infoAt(b, off)
-	v := Value{Tag: tagAt(b, off)}
+	info := infoAt(b, s)
+	v := Value{Tag: tagAt(b, s)}
 	if info&infoOverflow == 0 {
-		v.Bytes = valueAt(b, off)
+		v.Bytes = valueAt(b, s)
 		return v, true, nil
 	}
-	v.Bytes, err = r.Extent(overflowAt(b, off), int(info&infoSize))
+	v.Bytes, err = r.Extent(overflowAt(b, s), int(info&infoSize))
 	return v, err == nil, err
 }
 
 // GetInfo tells of a key without touching its value.
 func GetInfo(r Reader, t Tree, key []byte) (Info, error) {
-	b, off, err := find(r, t, key)
-	if off == 0 || err != nil {
+	b, s, err := find(r, t, key)
+	if !s.found() || err != nil {
 		return Info{}, err
 	}
-	return aboutAt(b, off), nil
+	return aboutAt(b, s), nil
 }

@@ -24,9 +24,9 @@ func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 				heads[i] = r.Uint64N(few) * (math.MaxUint64 / few)
 			}
 			slices.Sort(heads)
-			leaf, branch := make([]byte, offHeads+4*n), make([]byte, offHeads+8*n+8)
+			leaf, branch := make([]byte, offLeafHeads+4*n), make([]byte, offHeads+8*n+8)
 			for i, h := range heads {
-				binary.LittleEndian.PutUint32(leaf[offHeads+4*i:], uint32(h>>32))
+				binary.LittleEndian.PutUint32(leaf[offLeafHeads+4*i:], uint32(h>>32))
 				binary.LittleEndian.PutUint64(branch[offHeads+8*i+8:], h) // head 0 is that of no separator
 			}
 			for _, h := range append(heads, 0, math.MaxUint64, r.Uint64()) {
@@ -59,7 +59,7 @@ func TestRowsWithOneHeadAreFound(t *testing.T) {
 			return key
 		}
 		_, b, _ := newMemory(4096).New(pager.KindLeaf, 0)
-		initLeaf(b)
+		initLeaf(b, &cell{})
 		var keys [][]byte
 		for range 1 + r.IntN(60) {
 			var c cell
@@ -77,8 +77,8 @@ func TestRowsWithOneHeadAreFound(t *testing.T) {
 			want, has := slices.BinarySearchFunc(keys, key, bytes.Compare)
 			at, found, _ := leafSearch(b, count(b), key)
 			require.Equal(t, []any{want, has}, []any{at, found}, "%q in %q", key, keys)
-			i, off := leafFind(b, count(b), key)
-			if require.Equal(t, has, off > 0); has {
+			i, s := leafFind(b, count(b), key)
+			if require.Equal(t, has, s.found()); has {
 				require.Equal(t, want, i)
 			}
 		}

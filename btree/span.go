@@ -6,8 +6,9 @@ import "unsafe"
 // on the cursor each. The zero Span is empty.
 type Span struct {
 	b            []byte
-	slots        int // offset of slot 0
-	i, end, step int // the row under the span, the one behind the last, and the way from one to the next
+	slots        int  // offset of slot 0
+	uniform      bool // see leaf
+	i, end, step int  // the row under the span, the one behind the last, and the way from one to the next
 	look         lookahead
 	within       bool // see Within
 }
@@ -21,7 +22,7 @@ func (c *Cursor) Ahead(forward bool) Span {
 	if !c.Valid() {
 		return Span{}
 	}
-	s := Span{b: c.b, slots: offHeads + 4*c.n, i: c.i, end: -1, step: -1, look: c.look}
+	s := Span{b: c.b, slots: offLeafHeads + 4*c.n, uniform: uniform(c.b), i: c.i, end: -1, step: -1, look: c.look}
 	if forward {
 		s.end, s.step = c.n, 1
 	}
@@ -46,10 +47,13 @@ func (s *Span) Next() bool {
 
 // Row is the row under the span. whole is false for a value in an overflow extent, which is not read.
 func (s *Span) Row() (key, value []byte, tag int64, whole bool) {
-	off := ld16(s.b, s.slots+2*s.i)
-	n, info := ld16(s.b, off), ld32(s.b, off+2)
+	header := ld16(s.b, s.slots+2*s.i)
+	at := header + cellHeader
+	if s.uniform {
+		header, at = offShape, header
+	}
+	n, info := ld16(s.b, header), ld32(s.b, header+2)
 	page := unsafe.Pointer(unsafe.SliceData(s.b))
-	at := off + cellHeader
 	key = unsafe.Slice((*byte)(unsafe.Add(page, at)), n)
 	at += n
 	if info > infoSize {

@@ -11,10 +11,10 @@ import (
 // out from it within one function: it never carries anything from one page to the next, except sep.
 type scratch struct {
 	page  [2][]byte // copies of pages that are overwritten while their cells are still needed
-	cell  []byte    // the cell to put
+	cell  []byte    // the body of the cell to put
 	val   []byte    // the value of a cell that gets another tag
 	sep   []byte    // a separator on its way up
-	cells [][]byte  // into the others, or into pages
+	cells []loose   // into the others, or into pages
 	items []item    // likewise
 }
 
@@ -77,7 +77,10 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 	p.split, p.right = true, ref
 	if i == n && (p.rightmost || ascending(b, i)) {
 		// Keys that come in ascending order leave full pages behind.
-		initLeaf(rb)
+		setLo(rb, len(rb))
+		if last := looseAt(b, spotOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+			initLeaf(rb, &p.cell) // two that are alike may be followed by more
+		}
 		leafInsert(rb, 0, &p.cell, true)
 		p.left, p.ref, p.page = p.ref, ref, rb
 	} else {
@@ -90,7 +93,10 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 			}
 		}
 		if m == 0 {
-			return damage(ref, "cells of a full leaf do not fit into two")
+			// The others take more room beside one that is not like them, and that is a large one: without it they are cut in half.
+			if cells, m, p.again = appendCells(p.scratch.cells[:0], p.scratch.page[0], 0, n), n/2, true; m == 0 || !uniform(b) {
+				return damage(ref, "cells of a full leaf do not fit into two")
+			}
 		}
 		layLeaf(b, cells[:m])
 		layLeaf(rb, cells[m:])
@@ -142,14 +148,14 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 			s.cells = p.gatherTo(s.cells[:0], s.copyOf(cb, 0), k)
 			s.cells = appendCells(s.cells, s.copyOf(sb, 1), 0, count(sb))
 		}
-		m := cutCells(s.cells, payload(b))
+		m := cutCells(s.cells, payload(cb))
 		if m == 0 {
 			continue
 		}
-		if bytes.Compare(keyAt(s.cells[edge-1], 0), keyAt(s.cells[edge], 0)) >= 0 {
+		if bytes.Compare(s.cells[edge-1].key(), s.cells[edge].key()) >= 0 {
 			return false, damage(ref, "keys out of order with those of the page beside it")
 		}
-		sp := separator(keyAt(s.cells[m-1], 0), keyAt(s.cells[m], 0))
+		sp := separator(s.cells[m-1].key(), s.cells[m].key())
 		if !sepFits(b, n, right, len(sp)) {
 			continue
 		}
@@ -247,35 +253,6 @@ func (e *editor) replaceSep(b []byte, i int, s []byte) {
 	sc.items = appendItems(sc.items[:0], sc.copyOf(b, 0))
 	sc.items[i].sep = s
 	layBranch(b, sc.items)
-}
-
-func cellsSize(cells [][]byte) int {
-	total := 0
-	for _, c := range cells {
-		total += leafEntry + len(c)
-	}
-	return total
-}
-
-// cutCells returns how many of the cells go to the left of two pages, so that both hold about as many bytes. At least
-// one goes to each. 0: they do not fit into two pages, which happens only to cells of two pages and one more.
-func cutCells(cells [][]byte, room int) int {
-	total := cellsSize(cells)
-	m, left := 0, 0
-	for m < len(cells) && 2*left < total {
-		left += leafEntry + len(cells[m])
-		m++
-	}
-	// left is now at or above half, and before its last cell it was below.
-	before := left - leafEntry - len(cells[m-1])
-	fits := m < len(cells) && left <= room && total-left <= room
-	if m > 1 && before <= room && total-before <= room && (!fits || total-2*before < 2*left-total) {
-		return m - 1
-	}
-	if !fits {
-		return 0
-	}
-	return m
 }
 
 // cutItems is cutCells for branch entries: at least two go to each side. The separator of the first entry on the right

@@ -3,25 +3,25 @@ package btree
 // SetTag changes the tag of key, 0 for none, and leaves its value alone: an overflow extent stays where it is. It tells
 // of the row as it was.
 func SetTag(w Writer, t *Tree, key []byte, tag int64) (was Info, err error) {
-	b, off, err := find(w, *t, key)
-	if err != nil || off == 0 {
+	b, s, err := find(w, *t, key)
+	if err != nil || !s.found() {
 		return Info{}, err
 	}
-	if was = aboutAt(b, off); was.Tag == tag {
+	if was = aboutAt(b, s); was.Tag == tag {
 		return was, nil
 	}
 	p := putter{editor: editor{w: w}, rightmost: true, retag: true}
 	defer p.done()
-	p.cell = cell{key: key, tag: tag, info: infoAt(b, off) &^ infoTag}
+	p.cell = cell{key: key, tag: tag, info: infoAt(b, s) &^ infoTag}
 	if tag != 0 {
 		p.cell.info |= infoTag
 	}
 	if p.cell.info&infoOverflow != 0 {
-		p.cell.ref = overflowAt(b, off)
+		p.cell.ref = overflowAt(b, s)
 	} else if was.Tag == 0 || tag == 0 { // else the cell keeps its size and is changed in place
-		s := p.pages(w.PageSize())
-		s.val = append(s.val[:0], valueAt(b, off)...) // the page may change before the cell is written
-		p.cell.val = s.val
+		sc := p.pages(w.PageSize())
+		sc.val = append(sc.val[:0], valueAt(b, s)...) // the page may change before the cell is written
+		p.cell.val = sc.val
 	}
 	if p.inPlace(t) {
 		return was, nil

@@ -65,7 +65,7 @@ const (
 	offLo     = 24
 	offGap    = 28
 	offPrefix = 30
-	offHeads  = 32
+	offHeads  = 32 // of branches
 )
 
 func count(b []byte) int  { return ld16(b, offCount) }
@@ -78,7 +78,12 @@ func setGap(b []byte, n int)    { binary.LittleEndian.PutUint16(b[offGap:], uint
 func setPrefix(b []byte, n int) { binary.LittleEndian.PutUint16(b[offPrefix:], uint16(n)) }
 
 // payload is the number of bytes of a page that heads, slots, children, cells and separators share.
-func payload(b []byte) int { return len(b) - offHeads }
+func payload(b []byte) int {
+	if isLeaf(b) {
+		return len(b) - offLeafHeads
+	}
+	return len(b) - offHeads
+}
 
 func isLeaf(b []byte) bool { return b[offKind] == byte(pager.KindLeaf) }
 
@@ -89,6 +94,18 @@ func used(b []byte) int {
 		per = branchEntry
 	}
 	return count(b)*per + len(b) - lo(b) - gap(b)
+}
+
+// usedTogether is used of a page with all that a and b have, pages of one level.
+func usedTogether(a, b []byte) int {
+	total := used(a) + used(b)
+	if !isLeaf(a) || uniform(a) == uniform(b) && ld16(a, offShape) == ld16(b, offShape) && ld32(a, offShape+2) == ld32(b, offShape+2) {
+		return total
+	}
+	for _, leaf := range [2][]byte{a, b} {
+		total += (cellHeader - headerIn(leaf)) * count(leaf)
+	}
+	return total
 }
 
 // mergeFraction: a page that is used by less than a quarter is merged with a neighbour or refilled from it. A quarter,

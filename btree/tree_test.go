@@ -469,7 +469,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			copy(leafKey(b, count(b), count(b)-1), number(599))
 			layLeaf(leaf, appendCells(nil, b, 0, count(b)))
 		}},
-		{"page", "head 0 is", func(_ *memory, _ *Tree, _, leaf []byte) { leaf[offHeads]++ }},
+		{"page", "head 0 is", func(_ *memory, _ *Tree, _, leaf []byte) { leaf[offLeafHeads]++ }},
 		{"epoch", "newer than its parent", func(m *memory, tree *Tree, _, _ []byte) {
 			m.pages[tree.Root.Pgid].epoch = 0
 			tree.Root.Epoch = 0
@@ -515,10 +515,12 @@ func TestFalseRowCountsAreFoundByChanges(t *testing.T) {
 			_, err := DeleteRange(m, tree, number(2), number(4))
 			return err
 		}},
-		{"put", maxRows - 1, puts(nil, "00000001x"), puts(nil, "00000002x")},
+		{"put", maxRows - 1, puts(nil, "0000001x"), puts(nil, "0000002x")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, tree, root := treeOfManyLeaves(t)
+			require.NoError(t, deletes(40)(m, &tree)) // for room
+			require.NoError(t, deletes(41)(m, &tree))
 			setChildRows(root, count(root), 0, c.rows)
 			require.NoError(t, c.first(m, &tree))
 			require.ErrorIs(t, c.then(m, &tree), badfile.ErrCorrupt)
@@ -532,11 +534,11 @@ func TestFalseRowCountsAreFoundByChanges(t *testing.T) {
 		}
 		setChildRows(root, count(root), 0, maxRows-3)
 		var f Finger
-		for i, key := range []string{"00000008a", "00000008b", "00000008c"} { // the finger points there from the second
+		for i, key := range []string{"0000001a", "0000001b", "0000001c"} { // the finger points there from the second
 			require.NoError(t, puts(&f, key)(m, &tree), i)
 		}
 		require.NotNil(t, f.leaf)
-		require.ErrorIs(t, puts(&f, "00000008d")(m, &tree), badfile.ErrCorrupt)
+		require.ErrorIs(t, puts(&f, "0000001d")(m, &tree), badfile.ErrCorrupt)
 		require.NoError(t, CheckPage(root, 4096))
 	})
 }
@@ -550,12 +552,12 @@ func deletes(i int) func(*memory, *Tree) error {
 
 func puts(f *Finger, key string) func(*memory, *Tree) error {
 	return func(m *memory, tree *Tree) error {
-		_, err := f.Put(m, tree, []byte(key), nil, 0)
+		_, err := f.Put(m, tree, []byte(key), make([]byte, 40), 0)
 		return err
 	}
 }
 
-// treeOfManyLeaves has 600 rows below one branch, which is returned too.
+// treeOfManyLeaves has 600 rows, which are alike, below one branch, which is returned too.
 func treeOfManyLeaves(t *testing.T) (*memory, Tree, []byte) {
 	m := newMemory(4096)
 	var tree Tree

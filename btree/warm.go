@@ -110,7 +110,7 @@ func askCell(b []byte, n int, c *Change) {
 	h := head32(c.Key, p)
 	k := min(lower32(b, n, h), n-1)
 	off, size := slot(b, n, k), nearKey
-	if !c.Delete && ld32(b, offHeads+4*k) == h {
+	if !c.Delete && ld32(b, offLeafHeads+4*k) == h {
 		size = nearCell
 	}
 	if off < len(b) {

@@ -106,21 +106,28 @@ func (l *lister) leaf(at, n int) {
 	l.add("place", at+24, 4)
 	l.add("place", at+28, 2)
 	l.add("place", at+30, 2)
+	l.add("klen", at+32, 2)
+	l.add("vinfo", at+34, 4)
+	uniform := binary.LittleEndian.Uint16(l.b[at+32:]) != 0
 	for i := range n {
-		slot := at + 32 + 4*n + 2*i
+		slot := at + 40 + 4*n + 2*i
 		if slot+2 > at+specimenPage {
 			return
 		}
-		l.add("head", at+32+4*i, 4)
+		l.add("head", at+40+4*i, 4)
 		l.add("place", slot, 2)
 		cell := at + int(binary.LittleEndian.Uint16(l.b[slot:]))
 		if cell+6 > at+specimenPage {
 			continue
 		}
-		klen, info := int(binary.LittleEndian.Uint16(l.b[cell:])), binary.LittleEndian.Uint32(l.b[cell+2:])
-		l.add("klen", cell, 2)
-		l.add("vinfo", cell+2, 4)
-		value, size := cell+6+klen, int(info&(1<<30-1))
+		header, body := at+32, cell
+		if !uniform {
+			header, body = cell, cell+6
+			l.add("klen", header, 2)
+			l.add("vinfo", header+2, 4)
+		}
+		klen, info := int(binary.LittleEndian.Uint16(l.b[header:])), binary.LittleEndian.Uint32(l.b[header+2:])
+		value, size := body+klen, int(info&(1<<30-1))
 		if info&(1<<31) != 0 {
 			l.add("time", value, 8)
 			value += 8
@@ -138,7 +145,7 @@ func (l *lister) leaf(at, n int) {
 			l.add("tree", value+8, 8)
 			l.add("time", value+16, 8)
 		case size <= 8: // an index: a time in the value, or before the key
-			l.add("time", cell+6, 8)
+			l.add("time", body, 8)
 			l.add("time", value, 8)
 		}
 	}

@@ -18,7 +18,7 @@ var (
 )
 
 // FormatVersion is the version this code writes, and the only one it reads.
-const FormatVersion = 2
+const FormatVersion = 3
 
 // magic stands at offset 24 of both meta pages.
 var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}

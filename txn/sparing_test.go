@@ -38,7 +38,7 @@ func (r *mainRead) ReadAt(p []byte, off int64) (int, error) {
 // TestBatchesReadWhatTheyChange: each leaf that nobody has looked at is read once, by a call, where it is changed, and not looked at through the map; what
 // is changed by itself is. Leaves that a deletion has read in vain are read through the map from then on.
 func TestBatchesReadWhatTheyChange(t *testing.T) {
-	const rows = 9000
+	const rows = 20_000
 	for _, hands := range []int{1 << 30, 2} {
 		t.Run(fmt.Sprint(hands), func(t *testing.T) {
 			fs := &mainReads{FS: vfs.OS}

@@ -117,8 +117,8 @@ var storeMutants = []mutant{
 	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
-	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/finger.go", `		if infoAt(b, off)&infoOverflow != 0 {`, `		if infoAt(b, off)&infoOverflow != 0 && false {`},
-	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/insert.go", `		p.reshaped = level
+	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/finger.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
+	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/insert.go", `		p.reshaped = max(p.reshaped, level)
 `, ``},
 	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = level
 `, ``},
@@ -336,13 +336,48 @@ var storeMutants = []mutant{
 	{"patches", "patches_have_no_bound", "txn/hand.go", `	if !h.mayPatch || h.sharing == nil && !h.s.mayPatch() || `, `	if !h.mayPatch || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !kept(changes, i) {`, `	if changes != nil && !kept(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/patch.go", `	if i < from || i >= to {`, `	if false {`},
-	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= size + leafEntry
-		} else if off`, `			room -= leafEntry
-		} else if off`},
+	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= more + leafEntry
+`, `			room -= leafEntry
+`},
 	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/patch.go", `		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		room -= leafEntry`},
-	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, off)&infoOverflow != 0 {
+	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, s)&infoOverflow != 0 {
 			return false, nil`, `false {
 			return false, nil`},
+	{"uniform", "a_row_that_is_not_alike_is_put_as_if_it_were", "btree/leaf.go", `return c.matches(b) && leafFree(b)`, `return leafFree(b)`},
+	{"uniform", "a_row_is_replaced_by_one_that_is_not_alike", "btree/leaf.go", `	if !c.matches(b) {
+		return false
+	}
+`, ``},
+	{"uniform", "rows_are_appended_that_are_not_alike", "btree/leaf.go", `free < 0 || !c.matches(b) {`, `free < 0 {`},
+	{"uniform", "a_leaf_that_is_laid_out_stays_as_it_was", "btree/leaf.go", `	} else {
+		setShape(b, 0, 0)
+	}
+`, `	}
+`},
+	{"uniform", "small_rows_have_no_headers_either", "btree/leaf.go", `bodySize(klen, info) >= leastUniform`, `bodySize(klen, info) >= 0`},
+	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go", `		if last := looseAt(b, spotOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+`, `		{
+`},
+	{"uniform", "a_row_that_has_no_room_yet_is_counted", "btree/insert.go", `	if !p.was.Found && !p.again {`, `	if !p.was.Found {`},
+	{"uniform", "branches_count_a_row_that_has_no_room_yet", "btree/insert.go", `	if p.again {
+		return nil
+	}
+`, ``},
+	{"uniform", "headers_take_no_room_in_a_leaf_that_is_laid_out_anew", "btree/insert.go", `		need += cellHeader*n + p.cell.size() + leafEntry`, `		need += p.cell.size() + leafEntry`},
+	{"uniform", "headers_take_no_room_in_leaves_that_are_merged", "btree/tree.go", `		total += (cellHeader - headerIn(leaf)) * count(leaf)
+`, `		_ = leaf
+`},
+	{"uniform", "a_patch_has_a_row_that_is_not_like_its_base", "btree/patch.go", `	if !p.cell.matches(leaf) {
+		return false, nil
+	}
+`, ``},
+	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/patch.go", `		layCells(b, s.cells)`, `		layLeaf(b, s.cells)`},
+	{"uniform", "a_row_is_lost_in_place_that_is_not_alike", "btree/inplace.go", `(was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):`, `(was.Tag == 0 || p.cell.tag == 0):`},
+	{"uniform", "rows_that_were_alike_get_no_headers", "btree/builder.go", `	} else if klen > 0 && !b.need.uniform() {`, `	} else if klen > 0 && !b.need.uniform() && false {`},
+	{"uniform", "rows_are_alike_whatever_follows", "btree/sizer.go", `		with.klen, with.info = 0, 0
+`, ``},
+	{"uniform", "quick_proof_takes_any_shape", "btree/quick.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
+	{"uniform", "proof_takes_any_shape", "btree/page.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
 	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/ahead.go", `	if !a.logged {
 		return
 `, `	if true {
