@@ -150,7 +150,7 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	}
 	f, err := o.FS.Open(o.Path, flag)
 	if err != nil {
-		return nil, [2]*Meta{}, fmt.Errorf("open %s: %w", o.Path, err)
+		return nil, [2]*Meta{}, err
 	}
 	p := &Pager{o: o, file: f, name: filepath.Base(o.Path)}
 	metas, err := p.openLocked()
@@ -162,7 +162,7 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 
 func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if err := p.file.Lock(!p.o.ReadOnly); err != nil {
-		return metas, fmt.Errorf("lock %s: %w", p.o.Path, err)
+		return metas, err
 	}
 	if p.fileID, err = p.file.ID(); err != nil {
 		return metas, err

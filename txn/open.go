@@ -92,7 +92,7 @@ func ensure(path string, o Options) (created bool, err error) {
 		return false, badfile.At(path, -1, "main file is missing or empty, but log segments are there: %s", found[0])
 	}
 	if absent && (o.ReadOnly || o.MustExist) {
-		return false, fmt.Errorf("open %s: %w", path, err)
+		return false, err
 	}
 	if !absent && (o.ReadOnly || o.MustExist) {
 		return false, badfile.At(path, 0, "file is empty")
@@ -222,10 +222,20 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 		}
 	}
 	if try >= len(candidates) {
-		return false, errors.Join(append(lostMeta(s.path, metas, newest), reasons...)...)
+		return false, errors.Join(distinct(append(lostMeta(s.path, metas, newest), reasons...))...)
 	}
 	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
 	return corrupt(err) && !touched && try+1 < len(candidates), err
+}
+
+// distinct leaves out what has been said before: the same damage of a log may speak against both meta pages.
+func distinct(errs []error) (some []error) {
+	for _, err := range errs {
+		if !slices.ContainsFunc(some, func(e error) bool { return e.Error() == err.Error() }) {
+			some = append(some, err)
+		}
+	}
+	return some
 }
 
 // lostMeta names the meta page that is not valid, if one is: where the other one's log is gone, that page is what is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -65,14 +64,11 @@ func findProblems(ctx context.Context, db *kv.DB) (problems []kv.Problem, cut er
 	return problems, nil
 }
 
-// problemsOf adds the damage that Open met to problems: each place once, though it may be what speaks against both meta pages.
+// problemsOf adds the damage that Open met to problems: it may be in several places.
 func problemsOf(err error, problems []kv.Problem) []kv.Problem {
 	switch e := err.(type) {
 	case *kv.CorruptError:
-		p := kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail}
-		if !slices.Contains(problems, p) {
-			problems = append(problems, p)
-		}
+		problems = append(problems, kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail})
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
 			problems = problemsOf(part, problems)

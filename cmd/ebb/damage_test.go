@@ -238,12 +238,13 @@ func crashedStore(t *testing.T, s string, puts int, value []byte) (crashed strin
 // TestDamageOfTheLogIsNamedOnceAndWithAWayOn: it speaks against both meta pages, and what it says was printed twice. The hint on
 // a store that cannot be opened named the pages, which are sound, and `ebb wal` gave one that only a store that opens can follow.
 func TestDamageOfTheLogIsNamedOnceAndWithAWayOn(t *testing.T) {
-	s := crashedStore(t, storePath(t), 10, make([]byte, 100_000))
+	s := crashedStore(t, filledStore(t), 10, make([]byte, 100_000))
 	require.NoError(t, os.Remove(s+"-wal-000002"))
 	a := ebb(t, "check", s)
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.out, ": 1 problem\n")
 	require.Equal(t, 1, strings.Count(a.out, "-wal-000002"), a.out)
+	require.Equal(t, 1, strings.Count(ebb(t, "stats", s).stderr, "-wal-000002"))
 	for _, command := range []string{"stats", "wal"} {
 		a := ebb(t, command, s)
 		require.Equal(t, exitError, a.code)
