@@ -105,7 +105,7 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 		return seq
 	}
 	images := 0
-	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix, From: from}) {
+	for im := range disk.Images(crashfs.ImageOptions{From: from}) {
 		d := im.Disk(crashfs.Options{})
 		seq := open(d, sure(im.Point), false)
 		for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, Every: 3}) {
