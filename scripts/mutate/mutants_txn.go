@@ -343,7 +343,7 @@ var storeMutants = []mutant{
 	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, s)&infoOverflow != 0 {
 			return false, nil`, `false {
 			return false, nil`},
-	{"uniform", "a_row_that_is_not_alike_is_put_as_if_it_were", "btree/leaf.go", `return c.matches(b) && leafFree(b)`, `return leafFree(b)`},
+	{"uniform", "a_row_that_is_not_alike_is_put_as_if_it_were", "btree/cell.go", `return c.matches(b) && leafFree(b)`, `return leafFree(b)`},
 	{"uniform", "a_row_is_replaced_by_one_that_is_not_alike", "btree/leaf.go", `	if !c.matches(b) {
 		return false
 	}
