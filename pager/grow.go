@@ -213,7 +213,8 @@ const leastTable = 8
 func (p *Pager) tableRoom() uint64 { return max(p.forTable, leastTable) }
 
 // KeepForTable keeps that many pages of the slack for the tree table until the next capture, or is an error if there is no room for them. MaxBytes does not bind it: what
-// is committed has to be in a checkpoint some time.
+// is committed has to be in a checkpoint some time. On a full disk pages that are free in the file will do, as for CaptureState, as long as they are as many as the slack: nobody
+// keeps them, and each commit asks again.
 func (p *Pager) KeepForTable(n uint64) error {
 	was := p.forTable
 	if n <= p.tableRoom() {
@@ -222,8 +223,13 @@ func (p *Pager) KeepForTable(n uint64) error {
 	p.forTable = n
 	defer p.Overdraft(p.Overdraft(true))
 	err := p.reserve(0)
-	if err != nil {
-		p.forTable = was
+	if err == nil {
+		return nil
+	}
+	enough := p.slack()
+	p.forTable = was
+	if NoSpace(err) && p.space.avail.n >= enough {
+		return nil
 	}
 	return err
 }

@@ -52,6 +52,8 @@ func (tx *Tx) Commit(d Durability) error {
 		err := w.keepForTable(len(w.changed))
 		if err == nil {
 			end, err = w.logCommit()
+		} else {
+			s.wantRoom.Store(true) // A checkpoint writes the table: then there is less to keep room for.
 		}
 		if err != nil {
 			tx.Rollback()

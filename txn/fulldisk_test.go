@@ -3,6 +3,7 @@ package txn
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -420,6 +421,7 @@ func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
 	disk.SetCapacity(disk.Used() + 6<<20)
 	putRows(t, s, 9, "key", 1<<30, 900)
 	disk.SetCapacity(disk.Used())
+	s.retryAt.Store(math.MaxInt64) // no checkpoint but this one's own
 	refused := 0
 	for i := 0; i < trees; {
 		tx, err := s.Begin(nil, true)
@@ -443,4 +445,113 @@ func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
 	}
 	require.Greater(t, refused, 2)
 	require.Less(t, refused, trees/10)
+}
+
+// treesOfOneRow makes that many trees, from 100 on, and has them in the table.
+func treesOfOneRow(t *testing.T, s *Store, trees int) {
+	t.Helper()
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			require.NoError(t, tx.Create(TreeID(100+i)))
+			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("v"), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+}
+
+// putOne changes the only row of one of these trees.
+func putOne(t *testing.T, s *Store, i int) error {
+	t.Helper()
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	tx.Aim(NoSync)
+	if _, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0); err != nil {
+		return err
+	}
+	return tx.Commit(NoSync)
+}
+
+// TestFreePagesOnAFullDiskAreRoomForTheTable: pages that are free in the file are room for the table, as they are for what a commit takes. And the first commit that finds
+// no room has a checkpoint begun, so that the next one does.
+func TestFreePagesOnAFullDiskAreRoomForTheTable(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 3000
+	s, disk, o := fullStore(t)
+	treesOfOneRow(t, s, trees)
+	putRows(t, s, 9, "key", 8000, 900)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	update(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, []byte("key 00000000"), []byte("key 00007000"))
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	free := s.Stats().FreeBytes
+	fullToTheEnd(t, s, disk)
+	s.retryAt.Store(math.MaxInt64) // no checkpoint for now
+	i, err := 0, error(nil)
+	for ; i < trees; i++ {
+		if err = putOne(t, s, i); err != nil {
+			break
+		}
+		if i%400 == 399 {
+			require.NoError(t, openStillFull(t, disk, o).Close())
+			disk.SetCapacity(disk.Used())
+		}
+	}
+	require.ErrorIs(t, err, ErrNoSpace)
+	require.Greater(t, int64(i)*int64(s.PageSize()), free*4/5)
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.Equal(t, "w", contents(t, tx, TreeID(100+i-1))["a"]) })
+	require.NoError(t, again.Close())
+	disk.SetCapacity(disk.Used())
+
+	s.retryAt.Store(0)
+	require.ErrorIs(t, putOne(t, s, i), ErrNoSpace)
+	for ; i < trees; i++ {
+		require.NoError(t, putOne(t, s, i))
+	}
+}
+
+// slackOf is how many pages the file keeps behind the last one, whatever the disk has.
+func slackOf(t *testing.T, s *Store) int64 {
+	t.Helper()
+	_, err := s.giveRoom()
+	require.NoError(t, err)
+	return s.pg.FileBytes()/int64(s.PageSize()) - int64(s.pg.Pages())
+}
+
+// TestTableOfLargePagesIsSmall: a large page has more rows of the table than a small one, and fewer pages are kept for them.
+func TestTableOfLargePagesIsSmall(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 3000
+	o := fullOptions(crashfs.New(crashfs.Options{}))
+	o.PageSize = 16 << 10
+	s := openTest(t, "/a.ebb", o)
+	treesOfOneRow(t, s, trees)
+	least := slackOf(t, s)
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0)
+			require.NoError(t, err)
+		}
+	})
+	more := slackOf(t, s) - least
+	require.Positive(t, more)
+	require.Less(t, more, int64(trees/leastTableRows/2))
+	require.NoError(t, s.Close())
+}
+
+// TestForetoldBatchIsOfOneTree: so many changes of one tree keep no room for rows of others in the table.
+func TestForetoldBatchIsOfOneTree(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, _, _ := fullStore(t)
+	treesOfOneRow(t, s, 3000)
+	least := slackOf(t, s)
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	require.True(t, tx.MayLogAhead(400, 4000, 10))
+	tx.Rollback()
+	require.Equal(t, least, slackOf(t, s))
 }

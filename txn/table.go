@@ -49,16 +49,17 @@ func (s *Store) saveTrees() error {
 	return nil
 }
 
-// leastTableRows is how many rows a leaf of the table has at least, in the smallest pages: a quarter of what fits, since fewer are merged with others.
+// leastTableRows is how many rows a leaf of the table has at least, of each 4 KiB: a quarter of what fits, since fewer are merged with others.
 const leastTableRows = 24
 
 // keepForTable makes sure that there is room for the pages of the table that the next checkpoint copies, once n more trees have changed, and says that the disk is full
 // while the commit that changes them can still be refused. A row is replaced by one as long: a new page comes with new trees only, whose numbers are behind all others.
 func (w *writer) keepForTable(n int) error {
 	s := w.s
-	leaves := min(uint64(len(s.changed)+n), s.table.Rows/leastTableRows+1)
+	least := uint64(w.PageSize() / pager.MinPageSize * leastTableRows)
+	leaves := min(uint64(len(s.changed)+n), s.table.Rows/least+1)
 	if there := uint64(w.trees.len()); there > s.table.Rows {
-		leaves += (there - s.table.Rows) / leastTableRows
+		leaves += (there - s.table.Rows) / least
 	}
 	err := s.pg.KeepForTable(leaves + leaves/8 + uint64(s.table.Depth)) // and branches
 	if err != nil {
