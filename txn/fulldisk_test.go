@@ -473,9 +473,9 @@ func putOne(t *testing.T, s *Store, i int) error {
 	return tx.Commit(NoSync)
 }
 
-// TestFreePagesOnAFullDiskAreRoomForTheTable: pages that are free in the file are room for the table, as they are for what a commit takes. And the first commit that finds
+// TestFreePagesOnAFullDiskAreRoomForACheckpoint: pages that are free in the file are room for the table, as they are for what a commit takes. And the first commit that finds
 // no room has a checkpoint begun, so that the next one does.
-func TestFreePagesOnAFullDiskAreRoomForTheTable(t *testing.T) {
+func TestFreePagesOnAFullDiskAreRoomForACheckpoint(t *testing.T) {
 	racetest.OneGoroutine(t)
 	const trees = 3000
 	s, disk, o := fullStore(t)
