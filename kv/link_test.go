@@ -45,3 +45,47 @@ func TestLinkMeansItsFile(t *testing.T) {
 		require.NoError(t, db.Close())
 	}
 }
+
+// TestLinkThroughLinks: where a link's own text goes through another one and back by "..", the log was looked for in the directory that the text seems to name.
+func TestLinkThroughLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "other", "deep"), 0o755))
+	platformtest.MayRefuse(t, os.Symlink(filepath.Join("other", "deep"), filepath.Join(dir, "way")), "windows")
+	through := filepath.FromSlash("way/../a.ebb")
+	for name, to := range map[string]string{"relative": through, "absolute": dir + string(filepath.Separator) + through} {
+		require.NoError(t, os.Symlink(to, filepath.Join(dir, name)))
+	}
+	require.NoError(t, os.Symlink("relative", filepath.Join(dir, "twice")))
+	at := filepath.Join(dir, "other", "a.ebb")
+	db, err := kv.Open(at, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Put([]byte("k"), []byte("v")))
+	for _, name := range []string{"a.ebb", "a.ebb-wal-000001"} {
+		b, err := os.ReadFile(filepath.Join(dir, "other", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "other", "killed "+name), b, 0o644))
+	}
+	require.NoError(t, db.Close())
+	for _, name := range []string{"relative", "absolute", "twice"} {
+		for _, file := range []string{"a.ebb", "a.ebb-wal-000001"} { // as a kill leaves them
+			b, err := os.ReadFile(filepath.Join(dir, "other", "killed "+file))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "other", file), b, 0o644))
+		}
+		db, err := kv.Open(filepath.Join(dir, name), nil)
+		require.NoError(t, err, name)
+		require.Equal(t, at, db.Path())
+		value, err := db.Get([]byte("k"))
+		require.NoError(t, err)
+		require.Equal(t, "v", string(value))
+		require.False(t, db.RecoveryInfo().Clean)
+		require.NoError(t, db.Close())
+	}
+	require.NoError(t, os.Symlink(filepath.Join("nowhere", "a.ebb"), filepath.Join(dir, "lost")))
+	_, err = kv.Open(filepath.Join(dir, "lost"), nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	info, err := os.Lstat(filepath.Join(dir, "lost"))
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink)
+}

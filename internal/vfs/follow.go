@@ -17,12 +17,13 @@ func Follow(path string) string {
 			return at
 		}
 		if !filepath.IsAbs(to) {
-			// Not by name only: the way to the link may be a link, and to begin with "..".
-			dir, err := filepath.EvalSymlinks(filepath.Dir(at))
-			if err != nil {
-				return path
-			}
-			to = dir + string(filepath.Separator) + to
+			dir, _ := filepath.Split(at)
+			to = dir + to
+		}
+		// The directory by its own name: ".." behind a link is not what it seems to be, and path/filepath takes it for that.
+		dir, base := filepath.Split(to)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			to = filepath.Join(real, base)
 		}
 		at = to
 	}
