@@ -93,3 +93,29 @@ func TestRestartThatFailsIsFinal(t *testing.T) {
 	_, err := l.Append([]byte("b"), true)
 	require.ErrorIs(t, err, ErrFailed)
 }
+
+// TestRestartEndsTheLogBeforeItIsRemoved: the names that go may come back with a power cut. Nothing can be replayed from them then, whatever the log goes on in.
+func TestRestartEndsTheLogBeforeItIsRemoved(t *testing.T) {
+	for _, prepared := range []bool{false, true} {
+		d := newDisk(t, 0)
+		l := createTest(t, testOptions(d))
+		l.commit("a", true)
+		_, err := l.Rotate()
+		require.NoError(t, err)
+		l.commit("b", true)
+		if prepared {
+			require.NoError(t, l.Prepare())
+		}
+		d.hook = func(op, _ string, n int) (int, error) {
+			if op == "remove" {
+				return 0, errBoom
+			}
+			return n, nil
+		}
+		require.ErrorIs(t, l.Restart(), ErrFailed)
+		after := l.opts
+		after.FS = d.crash(func() bool { return false })
+		_, _, err = replayAll(after, l.start, 0)
+		require.ErrorIs(t, err, badfile.ErrCorrupt)
+	}
+}

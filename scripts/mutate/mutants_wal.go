@@ -126,5 +126,17 @@ var logMutants = []mutant{
 	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/window.go", `g.sync || g.direct || `, `g.direct || `},
 	{"order", "a_window_stays_behind", "wal/window.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
 	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/group.go", `		l.window.close() // Its`, `		_ = l.window // Its`},
+	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/restart.go", `	for l.leading || l.settling || len(l.flying) > 0 {`, `	for l.settling || len(l.flying) > 0 {`},
+	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/restart.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/restart.go", `} else if err := old[0].end(); err != nil {`, `} else if false {
+		err := error(nil)`},
+	{"order", "a_log_that_begins_anew_claims_the_record_before", "wal/restart.go", `l.used, l.prev, l.mark = 0, 0, mark{}`, `l.used, l.mark = 0, mark{}`},
+	{"order", "a_file_of_the_log_before_counts_on", "wal/restart.go", `		l.bytes.Add(-s.room)`, `		_ = s.room`},
+	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/restart.go", `	l.past += last.room
+`, ``},
+	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/inplace.go", `	s.logSince.Store(s.log.Volume())
+`, ``},
+	{"order", "a_checkpoint_in_place_begins_no_session", "txn/inplace.go", `	return c, s.beginIn(s.log)`, `	return c, nil`},
+	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/inplace.go", `	if err := s.log.Restart(); err != nil {`, `	if err := s.log.Sync(); err != nil {`},
 	{"sync", "error_of_a_launched_write_is_ignored", "wal/launch.go", `		fate, err = partly, f.run.failed(err)`, `		err = nil`},
 }
