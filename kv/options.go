@@ -76,8 +76,8 @@ type Options struct {
 }
 
 // Events are called after the fact, from the goroutine that did the work, which waits for them; without a lock held,
-// but for the writer's where a batch that failed is taken back. They must not call the store that they came from. nil
-// functions are skipped.
+// but for the writer's where a batch that failed is taken back, or where a checkpoint finds no room for a segment of
+// the log. They must not call the store that they came from. nil functions are skipped.
 type Events struct {
 	// CommitGroup tells of commits that shared one write and, if durable, one sync. took lasts until those who waited
 	// for it are told; where a batch is carried out while its record is written, until both are done.
