@@ -130,7 +130,6 @@ var logMutants = []mutant{
 	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/restart.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/restart.go", `} else if err := old[0].end(); err != nil {`, `} else if false {
 		err := error(nil)`},
-	{"order", "a_log_that_begins_anew_claims_the_record_before", "wal/restart.go", `l.used, l.prev, l.mark = 0, 0, mark{}`, `l.used, l.mark = 0, mark{}`},
 	{"order", "a_file_of_the_log_before_counts_on", "wal/restart.go", `		l.bytes.Add(-s.room)`, `		_ = s.room`},
 	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/restart.go", `	l.past += last.room
 `, ``},
