@@ -1,12 +1,14 @@
 package txn
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -120,6 +122,42 @@ func TestWhatMayBeForetold(t *testing.T) {
 	require.False(t, read.MayLogAhead(100, 100, 10))
 	require.False(t, read.LoggedAhead())
 	read.Rollback()
+}
+
+// TestLargeRowsAmongSmallOnesHaveTheirPages: in the middle of a leaf of small rows that are alike, each splits two.
+func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	const pageSize, leaves, rows = 4096, 200, (4096 - 40) / (6 + 16)
+	var id TreeID
+	update(t, s, func(tx *Tx) {
+		var err error
+		id, err = tx.NewTreeIDs(1)
+		require.NoError(t, err)
+	})
+	_, err := s.BulkLoad(t.Context(), create(id), id, func(yield func(key, value []byte) bool) {
+		for i := range uint64(leaves * rows) {
+			if !yield(binary.BigEndian.AppendUint64(nil, i), make([]byte, 8)) {
+				return
+			}
+		}
+	})
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		changes, bytes := make([]Change, leaves), 0
+		for i := range changes {
+			key := make([]byte, tree.MaxKey(pageSize))
+			binary.BigEndian.PutUint64(key, uint64(i*rows+rows/2))
+			changes[i] = Change{Key: key, Value: make([]byte, tree.MaxInline(pageSize))}
+			bytes += len(key) + len(changes[i].Value)
+		}
+		require.Less(t, bytes, mostAhead)
+		promised := tx.w.pagesFor(leaves, bytes)
+		require.NoError(t, tx.Apply(id, changes, nil))
+		require.Greater(t, len(tx.w.taken), 3*leaves)
+		require.LessOrEqual(t, uint64(len(tx.w.taken)), promised)
+	})
 }
 
 // TestStoreThatFailsMeanwhileWritesNoVoid: what has been written is in doubt, and what has not been is not there.

@@ -387,6 +387,7 @@ var storeMutants = []mutant{
 `, `	if true {
 		return
 `},
+	{"room", "a_row_splits_one_leaf_at_most", "txn/ahead.go", `min(there, uint64(changes)) + filled`, `min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/ahead.go", ` && tx.s.pg.Room(w.pagesFor(changes, bytes))`, ``},
 	{"room", "what_is_free_counts_twice", "pager/grow.go", `	n += p.slack() - have
 	room`, `	n += p.slack() - 2*have
