@@ -209,3 +209,58 @@ func TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders(t *testing.T)
 	m.requireSound(t, tree)
 	require.EqualValues(t, left+right-1, tree.Rows)
 }
+
+// TestWaysBesideALeafThatIsSplitTwice: the first split, that of the root with it, bends more than what follows does: a second one, or a shift.
+func TestWaysBesideALeafThatIsSplitTwice(t *testing.T) {
+	const pageSize, rows = pager.MinPageSize, (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
+	full := func(leaves int) (m *memory, tree Tree) {
+		m = newMemory(pageSize)
+		b := NewBuilder(m)
+		for i := range leaves * rows {
+			require.NoError(t, b.Add(number(i), make([]byte, leastUniform-8), 0))
+		}
+		tree, err := b.Finish()
+		require.NoError(t, err)
+		m.commit(t)
+		return m, tree
+	}
+	most := 100 // leaves below one branch
+	for {
+		if _, tree := full(most + 1); tree.Depth > 2 {
+			break
+		}
+		most++
+	}
+	for _, leaves := range []int{most, most - 1, most - 2} {
+		large := func(leaf int) Change {
+			key := append(number(leaf*rows+rows/2), make([]byte, MaxKey(pageSize)-8)...)
+			return Change{Key: key, Value: make([]byte, MaxInline(pageSize))}
+		}
+		small := func(leaf, i int) Change { return Change{Key: append(number(leaf*rows+7), byte(i))} }
+		for _, at := range []int{0, leaves / 3, leaves - 3} {
+			m, tree := full(leaves)
+			for i := 55; i < rows; i++ { // The second split is none: this leaf gets rows instead, but has no room for as many as the first one would give it.
+				_, err := Delete(m, &tree, number((at+1)*rows+i))
+				require.NoError(t, err)
+			}
+			m.commit(t)
+			changes := []Change{large(at), small(leaves-1, 1), small(at, 2), large(leaves / 2), small(0, 3), small(leaves/2, 4), small(leaves-1, 5)}
+			var s Ways
+			var f Finger
+			require.NoError(t, s.Find(m, tree, &f, changes))
+			require.True(t, s.hold)
+			for i := range changes {
+				was, err := s.Apply(m, &tree, &f, i, &changes[i])
+				require.NoError(t, err)
+				require.Zero(t, was)
+				m.requireSound(t, tree)
+			}
+			require.Greater(t, tree.Depth, uint8(2))
+			for _, c := range changes {
+				_, found, err := Get(m, tree, c.Key)
+				require.NoError(t, err)
+				require.True(t, found)
+			}
+		}
+	}
+}
