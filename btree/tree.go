@@ -44,7 +44,8 @@ const MaxValue = 1<<30 - 1
 func MaxKey(pageSize int) int { return pageSize/4 + 8 }
 
 // MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest key, a tag and the
-// largest inline value, with its head and slot, fits into a page of which at most half is taken: one split always makes room.
+// largest inline value, with its head and slot, fits into a page of which at most half is taken: one split always makes room, but
+// in a uniform leaf: see putter.again.
 func MaxInline(pageSize int) int { return pageSize/4 - 48 }
 
 // maxDepth bounds every descent. A branch of the largest keys still has four children when it splits, so a tree of
