@@ -174,11 +174,18 @@ func TestLeavesOfRowsThatAreNotAlikeAreNotUniformFromTheirFirstRow(t *testing.T)
 
 // TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders: together they take four fifths of a page as they are, and more than a page with a header each.
 func TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders(t *testing.T) {
+	for name, shape := range map[string]struct{ key, value string }{"values": {"", "1"}, "keys": {"1", ""}} {
+		t.Run(name, func(t *testing.T) { requireNotMerged(t, shape.key, shape.value) })
+	}
+}
+
+// requireNotMerged is for leaves of two shapes: keys and values of the second one have these besides.
+func requireNotMerged(t *testing.T, key, value string) {
 	m := newMemory(pager.MinPageSize)
 	full := (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
 	tree := smallAlike(t, m, full)
 	for i := range 100 {
-		_, err := Put(m, &tree, number(full+i), make([]byte, leastUniform-8+1), 0)
+		_, err := Put(m, &tree, append(number(full+i), key...), make([]byte, leastUniform-8+len(value)), 0)
 		require.NoError(t, err)
 	}
 	rows, err := DeleteRange(m, &tree, number(full+99), nil) // The other leaf is laid out anew.
@@ -195,7 +202,11 @@ func TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders(t *testing.T)
 	require.Greater(t, left*(leafEntry+leastUniform+cellHeader)+(right-1)*(leafEntry+leastUniform+1+cellHeader), room)
 	remove := func(from, n int) {
 		for i := from; i < from+n; i++ {
-			was, err := Delete(m, &tree, number(i))
+			k := number(i)
+			if i >= full {
+				k = append(k, key...)
+			}
+			was, err := Delete(m, &tree, k)
 			require.NoError(t, err)
 			require.True(t, was.Found)
 		}
