@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -100,7 +101,7 @@ func used(b []byte) int {
 // usedTogether is used of a page with all that a and b have, pages of one level.
 func usedTogether(a, b []byte) int {
 	total := used(a) + used(b)
-	if !isLeaf(a) || uniform(a) == uniform(b) && ld16(a, offShape) == ld16(b, offShape) && ld32(a, offShape+2) == ld32(b, offShape+2) {
+	if !isLeaf(a) || bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero]) {
 		return total
 	}
 	for _, leaf := range [2][]byte{a, b} {
