@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // TestPatchesAreSplit: rows that come at random to patched leaves, in transactions of a few, split them without making pages of them.
@@ -119,4 +120,28 @@ func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
 		m.requireSound(t, tree)
 	}
 	require.Positive(t, split)
+}
+
+// TestHalfALeafHasTheRoomOfThePageThatItBecomes, whether rows that were put have headers there or not.
+func TestHalfALeafHasTheRoomOfThePageThatItBecomes(t *testing.T) {
+	for _, alike := range []bool{true, false} {
+		b := make([]byte, pager.MinPageSize)
+		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
+		var cells []loose
+		for i := range 20 {
+			size := 30
+			if !alike && i == 0 {
+				size++
+			}
+			cells = append(cells, loose{append(number(i), make([]byte, size)...), uint32(size), 8})
+		}
+		layLeaf(b, cells[:15])
+		require.Equal(t, alike, uniform(b))
+		changes, ok := layPatch(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
+		require.True(t, ok)
+		require.NoError(t, Merge(b, changes))
+		require.Equal(t, 17, count(b))
+		require.Equal(t, leafFree(b), ld16(changes, patchRoom))
+		require.NoError(t, CheckPage(b, len(b)))
+	}
 }

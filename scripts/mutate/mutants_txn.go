@@ -384,6 +384,8 @@ var storeMutants = []mutant{
 	{"uniform", "proof_takes_any_shape", "btree/page.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
 	{"uniform", "keys_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape+2:offShapeZero], b[offShape+2:offShapeZero])`},
 	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
+	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/patch.go", `size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
+	{"uniform", "what_was_put_into_half_a_leaf_has_headers_always", "btree/patch.go", `size := headerIn(leaf) + len(c.body)`, `size := cellHeader + len(c.body)`},
 	{"uniform", "a_second_try_goes_the_way_of_the_first", "btree/insert.go", `p.again, p.split, p.rightmost, p.way = false, false, true, way{}`, `p.again, p.split, p.rightmost = false, false, true`},
 	{"uniform", "a_shift_unsays_what_a_split_before_has_bent", "btree/insert.go", `{ p.bent, p.reshaped = true, max(p.reshaped, level) }`, `{ p.bent, p.reshaped = true, level }`},
 	{"uniform", "a_split_unsays_what_one_before_has_bent", "btree/insert.go", `		p.reshaped = max(p.reshaped, level)
