@@ -81,7 +81,7 @@ func Waiting(db *DB) int {
 // Awaited says whether somebody waits for the writer lock.
 func Awaited(db *DB) bool { return db.store.Awaited() }
 
-// MayLogAhead says whether a transaction could be logged ahead that makes so many changes, of so many bytes. A yes stays one until something is
+// MayLogAhead says whether a transaction could be logged ahead that makes so many changes of one tree, of so many bytes. A yes stays one until something is
 // written: the file is long enough.
 func MayLogAhead(db *DB, changes, bytes int) (bool, error) {
 	tx, err := db.store.Begin(context.Background(), true)
@@ -89,7 +89,7 @@ func MayLogAhead(db *DB, changes, bytes int) (bool, error) {
 		return false, err
 	}
 	defer tx.Rollback()
-	return tx.MayLogAhead(changes, bytes, 0), nil
+	return tx.MayLogAhead(1, changes, bytes, 0), nil
 }
 
 // MaxShared is how many one-shot writes share a transaction; more than Crowd take turns.

@@ -13,7 +13,7 @@ import (
 // foretell has the log written while the batch is carried out, if it is known what that will change. An error is what carrying it out would
 // have come to.
 func (b *batchOps) foretell(tx *Tx, families []*verbs) (err error) {
-	if b.odd || !tx.mayLogAhead(b.n, len(b.buf), b.longestValue) {
+	if b.odd || !tx.mayLogAhead(len(families), b.n, len(b.buf), b.longestValue) {
 		return nil
 	}
 	for i := range families {
@@ -47,7 +47,7 @@ func (tx *Tx) foretell(group []*shot) (err error) {
 		bytes += len(one.row.first) + len(one.row.second)
 		longest = max(longest, len(one.row.second))
 	}
-	if bytes > sharedBytes || !tx.mayLogAhead(len(group), bytes, longest) {
+	if bytes > sharedBytes || !tx.mayLogAhead(1, len(group), bytes, longest) {
 		return nil
 	}
 	v := &tx.verbs
@@ -76,10 +76,10 @@ func (v *verbs) plain() bool {
 	return v.ready(true) == nil && !v.fam.Hollow() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().Timed()
 }
 
-func (tx *Tx) mayLogAhead(changes, bytes, longest int) bool {
+func (tx *Tx) mayLogAhead(trees, changes, bytes, longest int) bool {
 	tx.lock()
 	defer tx.unlock()
-	return tx.inner != nil && tx.inner.MayLogAhead(changes, bytes, longest)
+	return tx.inner != nil && tx.inner.MayLogAhead(trees, changes, bytes, longest)
 }
 
 // expect says that so many changes are going to come.

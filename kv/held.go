@@ -34,9 +34,10 @@ func (v *verbs) settle() error {
 
 // settle carries out what was held back in some families, those that are not nil. Nothing is left to do then but to commit.
 func (tx *Tx) settle(some ...*verbs) (err error) {
-	changes, bytes := 0, 0
+	trees, changes, bytes := 0, 0, 0
 	for _, v := range some {
 		if v.holds() {
+			trees += 2 // the indexes
 			changes += v.held.Len()
 			bytes += v.held.Bytes()
 		}
@@ -44,7 +45,7 @@ func (tx *Tx) settle(some ...*verbs) (err error) {
 	if changes == 0 {
 		return nil
 	}
-	ahead := tx.mayLogAhead(changes, bytes, 0)
+	ahead := tx.mayLogAhead(trees, changes, bytes, 0)
 	defer tx.leave(tx.enter(), &err)
 	if ahead {
 		for _, v := range some {

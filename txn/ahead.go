@@ -29,10 +29,10 @@ const (
 	mostAhead        = 512 << 10
 )
 
-// MayLogAhead says whether the transaction can foretell so many changes of one tree, of so many bytes, of values up to the given length. Large values, stores that
+// MayLogAhead says whether the transaction can foretell so many changes of that many trees at most, of so many bytes, of values up to the given length. Large values, stores that
 // are bound to a size, and commits that wait for no sync do without. So do those for which there may be no room: what the log holds must have had its
 // pages, or the next Open, which carries it out, would be refused for want of them. Who was told no may find room made for it the next time.
-func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
+func (tx *Tx) MayLogAhead(trees, changes, bytes, longest int) bool {
 	w := tx.w
 	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {
 		return false
@@ -42,7 +42,7 @@ func (tx *Tx) MayLogAhead(changes, bytes, longest int) bool {
 		return false
 	}
 	const perChange = 32 // what an operation of the redo has beside its key and value, and more
-	return w.keepForTable(len(w.changed)+1) == nil && tx.s.log.Revocable(int(w.bytes())+bytes+changes*perChange) && tx.s.pg.Room(w.pagesFor(changes, bytes))
+	return w.keepForTable(len(w.changed)+min(trees, changes)) == nil && tx.s.log.Revocable(int(w.bytes())+bytes+changes*perChange) && tx.s.pg.Room(w.pagesFor(changes, bytes))
 }
 
 // pagesFor is how many pages so many changes of so many bytes may take. Each copies a leaf, one beside it that cells move to, and a branch above
@@ -56,7 +56,7 @@ func (w *writer) pagesFor(changes, bytes int) uint64 {
 // aheadSlack is for new branches, and trees that begin.
 const aheadSlack = 16
 
-// Foretell says that the transaction is going to Apply a change of the tree, which has no tags. MayLogAhead has said yes.
+// Foretell says that the transaction is going to Apply a change of a tree without tags. MayLogAhead has said yes.
 func (tx *Tx) Foretell(id TreeID, c *Change) {
 	w := tx.w
 	w.ahead.left++

@@ -72,7 +72,7 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 				for i, s := range []*Store{one, several} {
 					tx, err := s.Begin(t.Context(), true)
 					require.NoError(t, err)
-					foretell := ahead && tx.MayLogAhead(100, 100_000, 200) && !slices.ContainsFunc(slices.Concat(some...), func(c Change) bool { return c.Tag != 0 })
+					foretell := ahead && tx.MayLogAhead(1, 100, 100_000, 200) && !slices.ContainsFunc(slices.Concat(some...), func(c Change) bool { return c.Tag != 0 })
 					if foretell {
 						for k := range some {
 							for j := range some[k] {

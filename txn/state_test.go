@@ -192,7 +192,7 @@ func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, ol
 		require.ErrorIs(t, change(ended), ErrTxnDone, name)
 	}
 	require.ErrorIs(t, ended.RollbackTo(sp), ErrTxnDone)
-	require.False(t, ended.MayLogAhead(1000, 1000, 10))
+	require.False(t, ended.MayLogAhead(1, 1000, 1000, 10))
 	require.False(t, ended.LoggedAhead())
 	require.Zero(t, ended.Bytes())
 	require.Zero(t, ended.Rows(9))

@@ -158,7 +158,7 @@ func (x *fullTx) apply(id TreeID, d Durability) error {
 		longest = max(longest, len(c.Value))
 	}
 	x.logf("    apply %d kind %d, %d changes, %d bytes", id, kind, n, total)
-	if d == Sync && x.tx.MayLogAhead(n, total, longest) {
+	if d == Sync && x.tx.MayLogAhead(1, n, total, longest) {
 		x.stats.ahead++
 		x.logf("      ahead")
 		for i := range changes {

@@ -151,7 +151,8 @@ var storeMutants = []mutant{
 	{"room", "free_pages_are_no_room_for_the_table", "pager/grow.go", ` && p.space.avail.n >= enough {`, ` && false && p.space.avail.n >= enough {`},
 	{"room", "no_checkpoint_is_begun_for_the_table", "txn/commit.go", `			s.wantRoom.Store(true) // A checkpoint writes`, `			// A checkpoint writes`},
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/table.go", `w.PageSize() / pager.MinPageSize * leastTableRows`, `1 * leastTableRows`},
-	{"room", "a_batch_that_is_foretold_is_of_many_trees", "txn/ahead.go", `w.keepForTable(len(w.changed)+1)`, `w.keepForTable(len(w.changed)+changes)`},
+	{"room", "each_row_that_is_foretold_is_of_another_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+changes`},
+	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+1`},
 	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` && !(full && s.log.Volume() > s.logSince.Load())`, ``},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
 	w.finish()`, `	w.finish()`},
