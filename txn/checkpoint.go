@@ -62,17 +62,16 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 		return err
 	}
 	c, err := s.capture(ctx)
-	if pager.NoSpace(err) {
-		if c, err = s.checkpointInPlace(ctx); c == nil {
-			return err
-		}
-	} else {
-		if err != nil || c == nil {
-			return err
-		}
+	switch {
+	case pager.NoSpace(err):
+		c, err = s.checkpointInPlace(ctx)
+	case c != nil:
 		if err = s.writeCapture(c, s.relief(c)); err == nil {
 			err = s.finishCheckpoint(c)
 		}
+	}
+	if c == nil {
+		return err
 	}
 	if s.o.Events.Checkpoint != nil {
 		s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)

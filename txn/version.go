@@ -160,8 +160,8 @@ func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
 }
 
 // firstTrash is a dropped tree with pages left, if any.
-func (t *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
-	t.from(trashBit, func(i TreeID, at tree.Tree) bool {
+func (ts *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
+	ts.from(trashBit, func(i TreeID, at tree.Tree) bool {
 		id, dropped, ok = i, at, true
 		return false
 	})
