@@ -206,6 +206,36 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
+// BenchmarkOtherShapes loads rows that are alike into full leaves, gives some of them, at random, another length, and reports how many leaves there are before and after that.
+func BenchmarkOtherShapes(b *testing.B) {
+	const rows = 64_000
+	for _, share := range []int{100, 20} {
+		b.Run(fmt.Sprintf("one_in_%d", share), func(b *testing.B) {
+			for range b.N {
+				a := newArena(4096, rows*300)
+				bl := NewBuilder(a)
+				key := make([]byte, 16)
+				for i := range uint64(rows) {
+					binary.BigEndian.PutUint64(key[8:], i)
+					require.NoError(b, bl.Add(key, make([]byte, 100), 0))
+				}
+				t, err := bl.Finish()
+				require.NoError(b, err)
+				_, before := fill(b, a, t)
+				r := rand.New(rand.NewPCG(1, 2))
+				for range rows / share {
+					binary.BigEndian.PutUint64(key[8:], r.Uint64N(rows))
+					_, err := Put(a, &t, key, make([]byte, 92), 0)
+					require.NoError(b, err)
+				}
+				_, after := fill(b, a, t)
+				b.ReportMetric(float64(before), "leaves")
+				b.ReportMetric(float64(after), "leaves-then")
+			}
+		})
+	}
+}
+
 // BenchmarkInsert builds trees of 1M rows in one order, in transactions of batch rows, and reports how full they get.
 func BenchmarkInsert(b *testing.B) {
 	orders := []struct {

@@ -2,7 +2,6 @@ package btree
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/ebbkv/ebb/pager"
@@ -99,8 +98,7 @@ func (b *Builder) giveHeaders(klen int, info uint32) {
 		was := b.buf[i*size : (i+1)*size]
 		at := i * (cellHeader + size)
 		copy(b.buf[at+cellHeader:], was)
-		binary.LittleEndian.PutUint16(b.buf[at:], uint16(klen))
-		binary.LittleEndian.PutUint32(b.buf[at+2:], info)
+		putHeader(b.buf[at:], klen, info)
 		b.offs[i] = uint16(at)
 	}
 }

@@ -146,10 +146,15 @@ func (c *cell) write(b []byte, off int) {
 	}
 }
 
+// putHeader writes the header of a cell to the start of dst.
+func putHeader(dst []byte, klen int, info uint32) {
+	binary.LittleEndian.PutUint16(dst, uint16(klen))
+	binary.LittleEndian.PutUint32(dst[2:], info)
+}
+
 // writeHeaded puts the cell with its header at the start of dst.
 func (c *cell) writeHeaded(dst []byte) {
-	binary.LittleEndian.PutUint16(dst, uint16(len(c.key)))
-	binary.LittleEndian.PutUint32(dst[2:], c.info)
+	putHeader(dst, len(c.key), c.info)
 	c.writeBody(dst[cellHeader:])
 }
 

@@ -30,7 +30,7 @@ import (
 //
 // klen and vinfo are the header of a cell. In a uniform leaf all cells have the same one, which stands in shape, and the cells begin with
 // their keys: a sixteenth more rows of 100 bytes have room. In others shape is zeros. No shape has a klen of 0, an overflow extent, or cells
-// of fewer than leastUniform bytes: small cells would nearly double if each got a header of its own, and a split might not make room.
+// of fewer than leastUniform bytes: what headers would add is bounded, so that a leaf and one that is nearly empty fit into two when each cell gets its own.
 //
 // Outside of a function of this file it always holds that:
 //
@@ -79,8 +79,7 @@ func headerIn(b []byte) int {
 
 // setShape makes an empty leaf a uniform one of cells with that header, or for klen 0 one that is not.
 func setShape(b []byte, klen int, info uint32) {
-	binary.LittleEndian.PutUint16(b[offShape:], uint16(klen))
-	binary.LittleEndian.PutUint32(b[offShape+2:], info)
+	putHeader(b[offShape:], klen, info)
 	binary.LittleEndian.PutUint16(b[offShapeZero:], 0)
 }
 
@@ -287,8 +286,7 @@ func layCells(b []byte, cells []loose) {
 		setHead(b, i, head32(c.key(), p))
 		setSlot(b, n, i, off)
 		if header > 0 {
-			binary.LittleEndian.PutUint16(b[off:], c.klen)
-			binary.LittleEndian.PutUint32(b[off+2:], c.info)
+			putHeader(b[off:], int(c.klen), c.info)
 		}
 		off += header + copy(b[off+header:], c.body)
 	}

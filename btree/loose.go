@@ -1,7 +1,5 @@
 package btree
 
-import "encoding/binary"
-
 // A loose cell is one on its way from page to page. It points to where it stood, or will stand no more.
 type loose struct {
 	body []byte // key, tag and value
@@ -18,8 +16,9 @@ func (c *loose) key() []byte { return c.body[:c.klen:c.klen] }
 
 // appendHeaded appends the cell, with its header, to b.
 func (c *loose) appendHeaded(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint16(b, c.klen)
-	b = binary.LittleEndian.AppendUint32(b, c.info)
+	n := len(b)
+	b = append(b, make([]byte, cellHeader)...)
+	putHeader(b[n:], int(c.klen), c.info)
 	return append(b, c.body...)
 }
 
