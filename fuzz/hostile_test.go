@@ -83,15 +83,7 @@ func randomForgery(rnd *rand.Rand, shapes int) []byte {
 // TestForgedStoresEndInErrors changes what the format has a name for, one to three fields at a time: references come to be of pages that others name, too,
 // or of the page above, counts and positions to be near to what they were.
 func TestForgedStoresEndInErrors(t *testing.T) {
-	all := specimens(t)
-	n := uint64(2000)
-	if testing.Short() {
-		n = 200
-	}
-	for seed := range n {
-		in := randomForgery(rand.New(rand.NewPCG(seed, 5)), len(all))
-		require.NoError(t, hostileLooks(hostileFiles(all, in)), "seed %d, input %x", seed, in)
-	}
+	requireErrors(t, 5, randomForgery)
 }
 
 // TestForgedStoresOfTheSystem are read through a map, in which a page is proved once.
@@ -132,13 +124,19 @@ func TestFieldsAreOfAllClasses(t *testing.T) {
 
 // TestHostileStoresEndInErrors opens stores that someone has changed who can compute checksums.
 func TestHostileStoresEndInErrors(t *testing.T) {
+	requireErrors(t, 4, randomHostile)
+}
+
+// requireErrors looks at stores that inputs of this kind make.
+func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shapes int) []byte) {
+	t.Helper()
 	all := specimens(t)
 	n := uint64(2000)
 	if testing.Short() {
 		n = 200
 	}
 	for seed := range n {
-		in := randomHostile(rand.New(rand.NewPCG(seed, 4)), len(all))
+		in := input(rand.New(rand.NewPCG(seed, stream)), len(all))
 		require.NoError(t, hostileLooks(hostileFiles(all, in)), "seed %d, input %x", seed, in)
 	}
 }
