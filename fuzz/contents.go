@@ -41,7 +41,11 @@ func hashOf(tx *kv.Tx) (hash uint64, err error) {
 // expiry of each key besides, which stands in its row. The other index is left to Check.
 func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 	f, sum := tx.CF(name), familyHash(name)
-	hash = sum
+	o, err := tx.CFOptions(name)
+	if err != nil {
+		return 0, fmt.Errorf("family %q: options: %w", name, err)
+	}
+	hash = sum + usualHash(sum, o.DefaultTTL)
 	n, last := int64(0), []byte(nil)
 	for k, v := range f.All() {
 		hash += rowHash(sum, k, v)

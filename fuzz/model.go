@@ -64,6 +64,11 @@ func rowHash(family uint64, key, value []byte) uint64 {
 	return mix(mix(family+xxhash.Sum64(key)) + xxhash.Sum64(value))
 }
 
+// usualHash is the part of the default ttl of a family.
+func usualHash(family uint64, usual time.Duration) uint64 {
+	return mix(mix(family+2) + uint64(usual.Milliseconds()))
+}
+
 func expiryHash(family uint64, key []byte, expiry int64) uint64 {
 	return mix(mix(family+xxhash.Sum64(key)+1) + uint64(expiry))
 }
@@ -89,12 +94,19 @@ func (m *Model) own(family string) *rows {
 func (m *Model) create(family string, usual time.Duration) {
 	f := &rows{value: map[string]string{}, expiry: map[string]int64{}, usual: usual, sum: familyHash(family)}
 	m.families[family] = f
-	m.hash += f.sum
+	m.hash += f.sum + usualHash(f.sum, usual)
+}
+
+// alter gives a family another default ttl.
+func (m *Model) alter(family string, usual time.Duration) {
+	f := m.own(family)
+	m.hash += usualHash(f.sum, usual) - usualHash(f.sum, f.usual)
+	f.usual = usual
 }
 
 func (m *Model) drop(family string) {
 	m.clear(family)
-	m.hash -= m.families[family].sum
+	m.hash -= m.families[family].sum + usualHash(m.families[family].sum, m.families[family].usual)
 	delete(m.families, family)
 }
 

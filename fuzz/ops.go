@@ -89,6 +89,7 @@ func init() {
 		{"apply", 5, false, opApply},
 		{"foretold", 5, true, opForetold},
 		{"laid", 3, true, opLaid},
+		{"alter", 2, false, opAlter},
 		{"spoil", 0, false, opSpoil},
 	}
 }

@@ -265,6 +265,20 @@ func opCreate(r *Run, rnd *rand.Rand) error {
 	})
 }
 
+// opAlter changes the default ttl of a family; in one of three it has none afterwards.
+func opAlter(r *Run, rnd *rand.Rand) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		name, usual := pickFamily(t.m, rnd), time.Duration(0)
+		if rnd.IntN(3) > 0 {
+			usual = someTTL(rnd)
+		}
+		if err := t.alter(name, usual); err != nil {
+			return err
+		}
+		return t.put(name, newKey(r, rnd), newValue(rnd, 50))
+	})
+}
+
 // opDrop drops a family; where there is none it makes one in the same commit.
 func opDrop(r *Run, rnd *rand.Rand) error {
 	return r.update(kv.Sync, func(t *tx) error {

@@ -148,6 +148,12 @@ func (t *tx) create(family string, usual time.Duration) error {
 	return t.CreateCF(family, kv.CFOptions{DefaultTTL: usual})
 }
 
+// alter changes what a plain put lives for.
+func (t *tx) alter(family string, usual time.Duration) error {
+	t.m.alter(family, usual)
+	return t.AlterCF(family, kv.CFOptions{DefaultTTL: usual})
+}
+
 func (t *tx) drop(family string) error {
 	t.m.drop(family)
 	return t.DropCF(family)

@@ -203,6 +203,18 @@ var lineContract = []contractRow{
 		return s.db.Apply(context.Background(), b)
 	}, write(kv.ErrCFNotFound)},
 	{"family/alter_absent", func(s subject) error { return s.db.AlterCF("absent", kv.CFOptions{}) }, write(kv.ErrCFNotFound)},
+	{"family/options", func(s subject) error { _, err := s.db.CFOptions("f"); return err }, read},
+	{"family/options_absent", func(s subject) error { _, err := s.db.CFOptions("absent"); return err }, everywhere(kv.ErrCFNotFound)},
+	{"family/options_reserved", func(s subject) error { _, err := s.db.CFOptions("__x"); return err }, everywhere(kv.ErrCFReserved)},
+	{"family/options_empty_name", func(s subject) error { _, err := s.db.CFOptions(""); return err }, everywhere(kv.ErrCFName)},
+	{"family/options_after_the_end", func(s subject) error {
+		var kept *kv.Tx
+		if err := s.db.View(func(tx *kv.Tx) error { kept = tx; return nil }); err != nil {
+			return err
+		}
+		_, err := kept.CFOptions("f")
+		return err
+	}, everywhere(kv.ErrTxnDone)},
 	{"family/rename_absent", func(s subject) error { return s.db.RenameCF("absent", "x") }, write(kv.ErrCFNotFound)},
 	{"family/rename_to_reserved", func(s subject) error { return s.db.RenameCF("f", "__x") }, write(kv.ErrCFReserved)},
 	{"family/ensure_reserved", func(s subject) error { return s.db.EnsureCF("__x", kv.CFOptions{}) }, write(kv.ErrCFReserved)},

@@ -972,6 +972,10 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 	if err := compareTrees(trees, f); err != nil {
 		return err
 	}
+	o, err := tx.CFOptions(name)
+	if err := errors.Join(expect("options", err, nil), same("default ttl", o.DefaultTTL.Milliseconds(), f.defaultTTL)); err != nil {
+		return err
+	}
 	var live, byExpiry []string
 	for _, row := range trees[0] {
 		want, ok := f.rows[row.Key], row.Tag == 0 || now < f.rows[row.Key].expiry

@@ -156,6 +156,23 @@ func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	})
 }
 
+// CFOptions returns what a family was created or last altered with, in whole milliseconds, as this transaction sees it.
+// ErrCFNotFound if it is absent, ErrCFName or ErrCFReserved if there cannot be one of that name.
+func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(false); err != nil {
+		return CFOptions{}, err
+	}
+	if tx.db.hollow != nil && name == tx.db.hollow.Name {
+		return optionsOf(tx.db.hollow), nil
+	}
+	f, err := cf.Lookup(tx.inner, name)
+	if err != nil {
+		return CFOptions{}, fromBelow(err)
+	}
+	return optionsOf(f), nil
+}
+
 // DropCF removes a family and all its rows; the work does not depend on their number. The name is free at once.
 // ErrCFNotFound if it is absent, ErrCFReserved for "default".
 func (tx *Tx) DropCF(name string) error {
@@ -221,6 +238,15 @@ func (tx *Tx) hasCF(name string) (ok bool, err error) {
 // AlterCF is Tx.AlterCF in a transaction of its own.
 func (db *DB) AlterCF(name string, o CFOptions) error {
 	return db.Update(func(tx *Tx) error { return tx.AlterCF(name, o) })
+}
+
+// CFOptions is Tx.CFOptions in a transaction of its own.
+func (db *DB) CFOptions(name string) (o CFOptions, err error) {
+	err = db.View(func(tx *Tx) error {
+		o, err = tx.CFOptions(name)
+		return err
+	})
+	return o, err
 }
 
 // DropCF is Tx.DropCF in a transaction of its own.

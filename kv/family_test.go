@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -349,4 +350,56 @@ func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 		require.Equal(t, []string{"new="}, rows(t, db, "a"), "ensure: %v", ensure)
 		require.Equal(t, []string{"old="}, rows(t, db, "b"), "ensure: %v", ensure)
 	}
+}
+
+// TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith: no call told the default ttl of a family; a program had to put a
+// key and look at its expiry.
+func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
+	fsys := vfs.NewMemory()
+	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	require.NoError(t, err)
+	want := func(name string, ttl time.Duration) {
+		t.Helper()
+		o, err := db.CFOptions(name)
+		require.NoError(t, err)
+		require.Equal(t, kv.CFOptions{DefaultTTL: ttl}, o)
+	}
+	want("default", 0)
+	require.NoError(t, db.CreateCF("s", kv.CFOptions{DefaultTTL: time.Hour}))
+	want("s", time.Hour)
+	require.NoError(t, db.EnsureCF("s", kv.CFOptions{DefaultTTL: time.Minute}))
+	want("s", time.Hour)
+	require.NoError(t, db.AlterCF("s", kv.CFOptions{DefaultTTL: 999100 * time.Microsecond}))
+	want("s", time.Second)
+	require.NoError(t, db.RenameCF("s", "r"))
+	want("r", time.Second)
+	_, err = db.CFOptions("s")
+	require.ErrorIs(t, err, kv.ErrCFNotFound)
+
+	require.ErrorIs(t, db.Update(func(tx *kv.Tx) error {
+		save := tx.Savepoint()
+		require.NoError(t, tx.AlterCF("r", kv.CFOptions{DefaultTTL: time.Minute}))
+		o, err := tx.CFOptions("r")
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, o.DefaultTTL, "a transaction sees its own change")
+		want("r", time.Second)
+		require.NoError(t, tx.RollbackTo(save))
+		o, err = tx.CFOptions("r")
+		require.NoError(t, err)
+		require.Equal(t, time.Second, o.DefaultTTL)
+		require.NoError(t, tx.DropCF("r"))
+		_, err = tx.CFOptions("r")
+		require.ErrorIs(t, err, kv.ErrCFNotFound)
+		return errRolledBack
+	}), errRolledBack)
+	want("r", time.Second)
+
+	require.NoError(t, db.AlterCF("r", kv.CFOptions{DefaultTTL: math.MaxInt64}))
+	want("r", math.MaxInt64)
+	require.NoError(t, db.Close())
+	db, err = kv.OpenFS(fsys, path, &kv.Options{ReadOnly: true}, kv.Tuning{})
+	require.NoError(t, err)
+	want("r", math.MaxInt64)
+	want("default", 0)
+	require.NoError(t, db.Close())
 }

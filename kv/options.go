@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/ebbkv/ebb/cf"
@@ -246,6 +247,16 @@ func (o CFOptions) check() (cf.Options, error) {
 		return cf.Options{}, fmt.Errorf("%w: DefaultTTL %v is negative", ErrInvalidTTL, o.DefaultTTL)
 	}
 	return cf.Options{DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL)}, nil
+}
+
+// optionsOf is what check has made of options, as durations. One that the stored form can hold and a duration cannot is
+// the longest duration.
+func optionsOf(f *cf.Family) CFOptions {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
+	if f.Options.DefaultTTLMs > longest {
+		return CFOptions{DefaultTTL: math.MaxInt64}
+	}
+	return CFOptions{DefaultTTL: time.Duration(f.Options.DefaultTTLMs) * time.Millisecond}
 }
 
 // check refuses contradictions.
