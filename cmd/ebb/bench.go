@@ -57,7 +57,7 @@ no more: the numbers are of one short run with 16-byte keys and 100-byte values.
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "where to make the store; empty: the directory for temporary files")
-	cmd.Flags().DurationVar(&each, "each", time.Second, "time for each measurement that has no fixed end")
+	durationVar(cmd.Flags(), &each, "each", time.Second, "time for each measurement that has no fixed end")
 	return cmd
 }
 

@@ -135,8 +135,8 @@ written again. A key that is expired already stays so: exit code 2.`,
 			}
 			if len(args) == 3 {
 				var err error
-				if ttl, err = time.ParseDuration(args[2]); err != nil {
-					return usageError{cmd, fmt.Errorf("%q is no duration, as 90s, 15m or 36h", args[2])}
+				if ttl, err = parseDuration(args[2]); err != nil {
+					return usageError{cmd, err}
 				}
 			}
 			return a.changeLife(cmd, args, func(cf *kv.CF, key []byte) error {

@@ -413,10 +413,10 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 	require.Equal(t, map[string]any{"default": "2030-01-31T12:00:01Z"}, object(t, text)["next_expiry"])
 
 	lines := strings.Split(strings.TrimSpace(s.good("stats")), "\n")
-	require.Equal(t, []string{"family", "rows", "ttl_rows", "due", "purged", "evicted", "purge_batches", "bytes_reclaimed", "next_expiry"},
+	require.Equal(t, []string{"family", "rows", "ttl_rows", "due", "purged", "evicted", "purge_batches", "bytes_reclaimed", "next_expiry", "default_ttl"},
 		strings.Fields(lines[len(lines)-3]))
-	require.Equal(t, []string{"default", "3", "2", "1", "0", "0", "0", "0", "2030-01-31T12:00:01Z"}, strings.Fields(lines[len(lines)-2]))
-	require.Equal(t, []string{"plain", "1", "0", "0", "0", "0", "0", "0", "none"}, strings.Fields(lines[len(lines)-1]))
+	require.Equal(t, []string{"default", "3", "2", "1", "0", "0", "0", "0", "2030-01-31T12:00:01Z", "none"}, strings.Fields(lines[len(lines)-2]))
+	require.Equal(t, []string{"plain", "1", "0", "0", "0", "0", "0", "0", "none", "none"}, strings.Fields(lines[len(lines)-1]))
 }
 
 // TestStatsTellsOfAnExpiryThatCannotBeRead: it was shown as none.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +17,9 @@ func (a *app) familyCommand() *cobra.Command {
 	var c familyChange
 	cmd := &cobra.Command{
 		Use:   "family STORE [NAME]",
-		Short: "List the families of a store, or create, change, rename or drop one",
-		Long: `Family lists the names of the families of a store. With a NAME it does to that one what the flags say, in one
-transaction.
+		Short: "List the families of a store and their settings, or create, change, rename or drop one",
+		Long: `Family lists the names of the families of a store; behind a tab stands the default ttl of one that has it. With a
+NAME it does to that one what the flags say, in one transaction; without a flag it prints its settings.
 
 A family with a default ttl gives it to every key that is put without an expiry of its own, from then on:
 --default-ttl 0 ends that. Keys that are there keep what they have. Dropping a family drops its rows. The family
@@ -33,6 +35,9 @@ A family with a default ttl gives it to every key that is put without an expiry 
 				return a.listFamilies(cmd.Context(), args[0])
 			}
 			name := args[1]
+			if !c.asked() {
+				return a.showFamily(cmd.Context(), args[0], name)
+			}
 			if err := a.update(cmd, args[0], !c.create, func(tx *kv.Tx) error { return c.apply(tx, name) }); err != nil {
 				return fmt.Errorf("family: %q: %w", name, err)
 			}
@@ -44,7 +49,7 @@ A family with a default ttl gives it to every key that is put without an expiry 
 	}
 	f := cmd.Flags()
 	f.BoolVar(&c.create, "create", false, "create it; the store too, if that is absent")
-	f.DurationVar(&c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry, as 36h; 0: for ever")
+	durationVar(f, &c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever")
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
 	a.addPageSize(cmd)
@@ -62,20 +67,20 @@ type familyChange struct {
 // check finds out what was asked for, and refuses what contradicts itself before a store is opened, or created.
 func (c *familyChange) check(cmd *cobra.Command, named bool) error {
 	c.alter, c.rename = cmd.Flags().Changed("default-ttl"), cmd.Flags().Changed("rename")
-	asked := c.create || c.drop || c.rename || c.alter
 	switch {
 	case cmd.Flags().Changed("page-size") && !c.create:
 		return usageError{cmd, errors.New("--page-size needs --create")}
-	case asked && !named:
+	case c.asked() && !named:
 		return usageError{cmd, errors.New("the flags need the NAME of a family")}
-	case named && !asked:
-		return usageError{cmd, errors.New("nothing to do: give --create, --default-ttl, --rename or --drop")}
 	}
 	if err := exclusive(cmd, "create", "drop", "rename"); err != nil {
 		return err
 	}
 	return exclusive(cmd, "default-ttl", "drop")
 }
+
+// asked says whether the flags ask for a change.
+func (c *familyChange) asked() bool { return c.create || c.drop || c.rename || c.alter }
 
 func (c *familyChange) apply(tx *kv.Tx, name string) error {
 	switch {
@@ -102,7 +107,7 @@ func (c *familyChange) summary(name string) map[string]any {
 		object["family"] = c.newName
 	}
 	if c.create || c.alter {
-		object["default_ttl_ms"] = ttl.Milliseconds(c.o.DefaultTTL)
+		maps.Copy(object, familyOptions(c.o).fields())
 	}
 	if c.drop {
 		object["dropped"] = true
@@ -110,20 +115,70 @@ func (c *familyChange) summary(name string) map[string]any {
 	return object
 }
 
+// listFamilies prints the names of all families, and what is set of each.
 func (a *app) listFamilies(ctx context.Context, path string) error {
 	return a.view(ctx, path, func(tx *kv.Tx) error {
 		names, err := tx.ListCFs()
 		if err != nil {
 			return fmt.Errorf("family: %w", err)
 		}
-		if a.json {
-			return a.printJSON(map[string]any{"families": names})
-		}
+		settings := map[string]familyOptions{}
 		for _, name := range names {
-			if _, err := fmt.Fprintln(a.out, a.show([]byte(name))); err != nil {
+			o, err := tx.CFOptions(name)
+			if err != nil {
+				return fmt.Errorf("family: %q: %w", name, err)
+			}
+			settings[name] = familyOptions(o)
+			if a.json {
+				continue
+			}
+			line := a.show([]byte(name))
+			if o.DefaultTTL != 0 {
+				line += "\tdefault ttl " + settings[name].defaultTTL()
+			}
+			if _, err := fmt.Fprintln(a.out, line); err != nil {
 				return err
 			}
 		}
+		if a.json {
+			return a.printJSON(map[string]any{"families": names, "settings": settings})
+		}
 		return nil
 	})
+}
+
+// showFamily prints the settings of one family.
+func (a *app) showFamily(ctx context.Context, path, name string) error {
+	return a.view(ctx, path, func(tx *kv.Tx) error {
+		o, err := tx.CFOptions(name)
+		if err != nil {
+			return fmt.Errorf("family: %w", err)
+		}
+		if a.json {
+			object := familyOptions(o).fields()
+			object["family"] = name
+			return a.printJSON(object)
+		}
+		_, err = fmt.Fprintf(a.out, "default ttl: %s\n", familyOptions(o).defaultTTL())
+		return err
+	})
+}
+
+// familyOptions are the settings of a family as the commands print them.
+type familyOptions kv.CFOptions
+
+// fields are those of a JSON object. A default ttl of 0 is none.
+func (o familyOptions) fields() map[string]any {
+	return map[string]any{"default_ttl_ms": ttl.Milliseconds(o.DefaultTTL)}
+}
+
+// MarshalJSON gives the object that fields describes.
+func (o familyOptions) MarshalJSON() ([]byte, error) { return json.Marshal(o.fields()) }
+
+// defaultTTL is none where a plain put makes a key permanent.
+func (o familyOptions) defaultTTL() string {
+	if o.DefaultTTL == 0 {
+		return "none"
+	}
+	return o.DefaultTTL.String()
 }

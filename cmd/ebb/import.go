@@ -78,11 +78,11 @@ type importer struct {
 
 // importSummary tells what an import did.
 type importSummary struct {
-	Files        int           `json:"files"`   // stored
-	Bytes        int64         `json:"bytes"`   // of their content
-	Equal        int           `json:"equal"`   // skipped: already stored
-	Expired      int           `json:"expired"` // skipped: the expiry has passed
-	Transactions int           `json:"transactions"`
+	Files        int           `json:"files"`        // stored
+	Bytes        int64         `json:"bytes"`        // of their content
+	Equal        int           `json:"equal"`        // skipped: already stored
+	Expired      int           `json:"expired"`      // skipped: the expiry has passed
+	Transactions int           `json:"transactions"` // that stored a file
 	Symlinks     int           `json:"symlinks"`
 	Special      int           `json:"special"`
 	Unmatched    int           `json:"expiries_unmatched"` // expiries that are of none of the files
@@ -124,7 +124,9 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 		}
 		s.Files, s.Bytes, s.Equal, s.Expired = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal, s.Expired+done.Expired
 		s.Errors = append(s.Errors, done.Errors...)
-		s.Transactions++
+		if done.Files > 0 {
+			s.Transactions++
+		}
 		rest = rest[n:]
 		p.add(size)
 	}
@@ -219,10 +221,18 @@ func (a *app) printImport(s importSummary) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "stored %s, %s, in %s and %s (%s/s)\n", plural(s.Files, "file"), size(s.Bytes),
-			plural(s.Transactions, "transaction"), s.Took.Round(time.Millisecond), size(perSecond(s.Bytes, s.Took)))
-		if s.Equal > 0 {
-			fmt.Fprintf(a.out, "skipped %s already stored with equal content\n", plural(s.Equal, "file"))
+		took := s.Took.Round(time.Millisecond)
+		switch {
+		case s.Files == 0 && s.Equal > 0 && len(s.Errors) == 0:
+			fmt.Fprintf(a.out, "nothing to do: %s already stored with equal content, found in %s\n", plural(s.Equal, "file"), took)
+		case s.Files == 0 && s.Equal+s.Expired+len(s.Errors) == 0:
+			fmt.Fprintln(a.out, "nothing to do: the directory holds no files")
+		default:
+			fmt.Fprintf(a.out, "stored %s, %s, in %s and %s (%s/s)\n", plural(s.Files, "file"), size(s.Bytes),
+				plural(s.Transactions, "transaction"), took, size(perSecond(s.Bytes, s.Took)))
+			if s.Equal > 0 {
+				fmt.Fprintf(a.out, "skipped %s already stored with equal content\n", plural(s.Equal, "file"))
+			}
 		}
 		if s.Expired > 0 {
 			fmt.Fprintf(a.out, "skipped %s whose expiry has passed\n", plural(s.Expired, "file"))

@@ -94,7 +94,7 @@ type putFlags struct {
 
 func (p *putFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&p.o.TTL, "ttl", 0, "the key lives this long from now on, as 90s or 36h")
+	durationVar(f, &p.o.TTL, "ttl", 0, "the key lives this long from now on, as 90s, 36h or 7d")
 	f.Var(&p.at, "expire-at", "the key is gone at this time")
 	f.BoolVar(&p.o.KeepTTL, "keep-ttl", false, "keep the expiry of a key that is there")
 	f.BoolVar(&p.o.NoExpiry, "no-expiry", false, "the key is permanent, whatever the family's default ttl")

@@ -78,7 +78,7 @@ var advices = []advice{
 	{"value_too_large", kv.ErrValueTooLarge, "values end at 1 GiB - 1: store it in pieces"},
 	{"transaction_too_large", kv.ErrTxnTooLarge, "use smaller transactions: `ebb import --batch-bytes`"},
 	{"key_empty", kv.ErrKeyEmpty, "a key has at least one byte"},
-	{"invalid_ttl", kv.ErrInvalidTTL, "a ttl is positive, as 90s, 15m or 36h; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970"},
+	{"invalid_ttl", kv.ErrInvalidTTL, "a ttl is positive, as 90s, 15m, 36h or 7d; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970"},
 	{"clock_jump", kv.ErrClockJump, "see that the clock is right, then use --force"},
 	{"reserved", kv.ErrCFReserved, "family names that begin with __ belong to Ebb, and the family default is always there under this name"},
 	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},

@@ -21,7 +21,8 @@ Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is n
 there is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted
 already or not.
 
-Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m or 36h.
+Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m, 36h,
+7d, 2w or 1d12h; a day has 24 hours.
 
 Commands that only read take a shared lock: any number may run at once, but not beside a process that writes.`,
 		SilenceErrors: true,
@@ -48,7 +49,7 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
 	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is: =auto (a bar on a terminal), =bar, =lines, =none")
 	f.Lookup("progress").NoOptDefVal = progressBar
-	f.DurationVar(&a.wait, "wait", 0, "wait this long for a store that another process has open")
+	durationVar(f, &a.wait, "wait", 0, "wait this long for a store that another process has open")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
 
 	root.AddCommand(

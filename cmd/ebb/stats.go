@@ -26,21 +26,23 @@ func (a *app) statsCommand() *cobra.Command {
 				return err
 			}
 			stats, recovery := db.Stats(), db.RecoveryInfo()
-			next, unread := nextExpiries(db, slices.Sorted(maps.Keys(stats.Families)))
+			names := slices.Sorted(maps.Keys(stats.Families))
+			next, unread := nextExpiries(db, names)
+			settings := settingsOf(db, names)
 			if err := db.Close(); err != nil {
 				return err
 			}
 			if a.json {
-				err = a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next})
+				err = a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next, "settings": settings})
 			} else {
-				err = a.printStats(stats, recovery, next)
+				err = a.printStats(stats, recovery, next, settings)
 			}
 			return errors.Join(err, unread)
 		},
 	}
 }
 
-func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[string]string) error {
+func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[string]string, settings map[string]familyOptions) error {
 	if err := a.printNumbers("", stats); err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[stri
 		return err
 	}
 	fmt.Fprintln(a.out)
-	return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next)
+	return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next, settings)
 }
 
 // printNumbers prints the fields of a struct of plain numbers under their JSON names, in their order, so that a number
@@ -85,8 +87,20 @@ func nextExpiries(db *kv.DB, families []string) (next map[string]string, unread 
 	return next, unread
 }
 
-// printFamilies prints one row for each family, one column for each number that is known of it, and its next expiry.
-func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string]string) error {
+// settingsOf gives the options of each family. One that cannot be read is missing.
+func settingsOf(db *kv.DB, families []string) map[string]familyOptions {
+	settings := map[string]familyOptions{}
+	for _, family := range families {
+		if o, err := db.CFOptions(family); err == nil {
+			settings[family] = familyOptions(o)
+		}
+	}
+	return settings
+}
+
+// printFamilies prints one row for each family, one column for each number that is known of it, its next expiry, and
+// its default ttl.
+func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string]string, settings map[string]familyOptions) error {
 	byName := map[string]reflect.Value{}
 	for iter := families.MapRange(); iter.Next(); {
 		byName[iter.Key().String()] = iter.Value()
@@ -96,7 +110,7 @@ func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string
 	for _, field := range fields {
 		head = append(head, jsonName(field))
 	}
-	head = append(head, "next_expiry")
+	head = append(head, "next_expiry", "default_ttl")
 	rows := []string{strings.Join(head, "\t")}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		row := []string{a.show([]byte(name))}
@@ -107,7 +121,7 @@ func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string
 		if at == "" {
 			at = "none"
 		}
-		row = append(row, at)
+		row = append(row, at, settings[name].defaultTTL())
 		rows = append(rows, strings.Join(row, "\t"))
 	}
 	return table(w, rows...)

@@ -82,6 +82,19 @@ func TestImportResumesWithWhatHasChanged(t *testing.T) {
 	require.Equal(t, "changed", good(t, "get", s, "bytes"))
 }
 
+// TestImportThatHasNothingLeftToDoSaysSo: it said "stored 0 files, 0 B, in 1 transaction", which reads like a failure.
+func TestImportThatHasNothingLeftToDoSaysSo(t *testing.T) {
+	src, s := sampleTree(t), storePath(t)
+	good(t, "import", s, src)
+	out := good(t, "import", s, src, "--resume")
+	require.Contains(t, out, "nothing to do: 42 files already stored with equal content")
+	require.NotContains(t, out, "0 files")
+	require.Equal(t, 0.0, object(t, good(t, "import", s, src, "--resume", "--json"))["transactions"])
+	writeFile(t, filepath.Join(src, "new"), "new")
+	require.Contains(t, good(t, "import", s, src, "--resume"), "stored 1 file, 3 B, in 1 transaction")
+	require.Equal(t, "nothing to do: the directory holds no files\n", good(t, "import", s, t.TempDir()))
+}
+
 func TestImportWithPrefixAndFamily(t *testing.T) {
 	src, dst, s := sampleTree(t), t.TempDir(), storePath(t)
 	good(t, "import", s, src, "--prefix", "src/", "--cf", "code")
