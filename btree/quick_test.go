@@ -69,6 +69,7 @@ func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 
 // TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where it holds the whole one does.
 func TestQuickProofIsAProof(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, shared := range []int{0, 7, 20} {
 		for _, value := range []int{8, 100} {

@@ -90,9 +90,9 @@ func TestForgedStoresEndInErrors(t *testing.T) {
 func TestForgedStoresOfTheSystem(t *testing.T) {
 	all := specimens(t)
 	t.Chdir(t.TempDir())
-	n := uint64(400)
+	n := uint64(200)
 	if testing.Short() {
-		n = 40
+		n = 20
 	}
 	for seed := range n {
 		in := randomForgery(rand.New(rand.NewPCG(seed, 6)), len(all))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestInterruptedCampaignsReport ends the context of each campaign as soon as it tells of something: it begins nothing more,
@@ -45,6 +46,9 @@ func TestInterruptedCampaignsReport(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "syncs" {
+				racetest.NotQuick(t)
+			}
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			run(t, ctx, interrupt)

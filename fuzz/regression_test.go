@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestRegressions replays every case that failed once. Where the workload makes another trace by now, the crash point
@@ -48,17 +49,24 @@ func crashEverywhere(t *testing.T, c Case) {
 		return nil
 	}}
 	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix | crashfs.Shorn
-	judged := 0
-	for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: profiles, Seen: crashfs.NewSeen()}) {
+	judged, every := 0, 4
+	if racetest.Quick() {
+		every = 40
+	}
+	some := crashfs.ImageOptions{Profiles: profiles, Seen: crashfs.NewSeen()}
+	if racetest.Quick() {
+		some.OneOf = func(crashfs.Profile) int { return 4 }
+	}
+	for im := range r.Disk.Images(some) {
 		_, err := j.Image(im)
 		require.NoError(t, err, "%d %s", im.Point, im.Desc())
 		judged++
-		if len(c.Crashes) < 2 || judged%4 != 0 {
+		if len(c.Crashes) < 2 || judged%every != 0 {
 			continue
 		}
 		want, n := v, 0
 		for again := range inner.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs, To: points + 1}) {
-			if n++; n%3 != judged/4%3 {
+			if n++; n%3 != judged/every%3 {
 				continue
 			}
 			_, _, err := j.same(again, want, points)

@@ -37,8 +37,8 @@ func TestEverySyncIsNeeded(t *testing.T) {
 	if testing.Short() {
 		mistakes = mistakes[:1]
 	}
-	for _, site := range sites {
-		if site == "wal.(*segment).probe/1" {
+	for i, site := range sites {
+		if site == "wal.(*segment).probe/1" || racetest.Quick() && i%4 != 0 {
 			continue
 		}
 		workloads := workloads

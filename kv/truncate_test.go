@@ -57,6 +57,7 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 
 // TestFileCutShortUnderTheCatalogIsAnError: Tx.CF looks there, where the transaction has changed it, and the fault ended the process.
 func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
+	platformtest.NeedsMap(t)
 	at := filepath.Join(t.TempDir(), "a.ebb")
 	name := func(i int) string { return fmt.Sprintf("family-%05d", i) }
 	db, err := kv.Open(at, nil)
@@ -148,6 +149,7 @@ func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 
 // TestFileCutShortBeforeACheckpoint, or before the last one of Close: both read pages through the map, to change them.
 func TestFileCutShortBeforeACheckpoint(t *testing.T) {
+	platformtest.NeedsMap(t) // Without one the pager has copies of the pages that it read before the cut.
 	for name, checkpoint := range map[string]func(db *kv.DB) error{
 		"Checkpoint": func(db *kv.DB) error { return db.Checkpoint(t.Context()) },
 		"Close":      (*kv.DB).Close,

@@ -183,6 +183,11 @@ func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 			}
 			require.NoError(t, read(p, ref))
 			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid)*MinPageSize)) // The page cache has forgotten it.
+			// Without a map the pager has a copy of its own, which no page cache can forget.
+			if !p.Mapped() && name == "page" {
+				require.NoError(t, read(p, ref))
+				return
+			}
 			requireBadPage(t, read(p, ref), ref.Pgid)
 			_, err := p.Page(ref, ref.Epoch-1)
 			requireBadPage(t, err, ref.Pgid)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,7 +109,7 @@ func TestWhatMayBeForetold(t *testing.T) {
 	require.False(t, tx.MayLogAhead(1, defaultAheadFrom-1, 100, 10))
 	require.False(t, tx.MayLogAhead(1, 100, mostAhead+1, 10))
 	require.False(t, tx.MayLogAhead(1, 100, 100, 4096))
-	require.False(t, tx.MayLogAhead(1, 100, int(s.o.MaxTxnBytes), 10))
+	require.False(t, tx.MayLogAhead(1, 100, int(min(s.o.MaxTxnBytes, math.MaxInt)), 10))
 	tx.Aim(NoSync)
 	require.False(t, tx.MayLogAhead(1, 100, 100, 10))
 	tx.Aim(Sync)

@@ -17,6 +17,7 @@ import (
 // short when a segment is made for the checkpoint, before that reads the table of trees.
 func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
+	platformtest.NeedsMap(t)
 	o := testOptions(vfs.OS)
 	rnd, cut := o.Rand, false
 	o.Rand = func() uint64 {

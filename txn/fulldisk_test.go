@@ -122,6 +122,7 @@ func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
 
 // TestRowsInOrderOnADiskThatIsStillFull: replay makes leaves of them, which takes no more pages than to put them one by one, whatever comes between; or else it does put them one by one.
 func TestRowsInOrderOnADiskThatIsStillFull(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, odd := range []string{"none", "large", "twice", "deleted"} {
 		t.Run(odd, func(t *testing.T) {

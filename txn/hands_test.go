@@ -59,7 +59,7 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 			several, fs := open(2)
 			rnd := rand.New(rand.NewPCG(11, uint64(cache)))
 			rounds := 80
-			if racetest.Enabled {
+			if racetest.Enabled || racetest.Quick() {
 				rounds = 20
 			}
 			for round := range rounds {
@@ -620,6 +620,7 @@ func TestHandKnowsWhatItMayFree(t *testing.T) {
 // TestHandsTurnBranchesToPatchesInPlace: no branch is copied for a row that goes into a patch. A reader that comes meanwhile, and a rollback, find all branches as they
 // were; what comes after the reader is copied.
 func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	const rows = 60_000 // below some thirty branches, of which one for each part is made anew
 	o := testOptions(vfs.NewMemory())

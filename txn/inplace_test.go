@@ -126,11 +126,14 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 		require.NoError(t, s.Close())
 		return seq
 	}
-	images := 0
+	images, every := 0, 3
+	if racetest.Quick() {
+		every = 30
+	}
 	for im := range disk.Images(crashfs.ImageOptions{From: from}) {
 		d := im.Disk(crashfs.Options{})
 		seq := open(d, sure(im.Point), false)
-		for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, Every: 3}) {
+		for second := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, Every: every}) {
 			open(second.Disk(crashfs.Options{}), seq, true)
 		}
 		images++

@@ -206,12 +206,15 @@ func TestLaidLeavesAfterACrash(t *testing.T) {
 			note()
 		}
 	}
-	images := 0
+	images, oneOf := 0, 30
+	if racetest.Quick() {
+		oneOf = 300
+	}
 	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: states[1].from - 20, OneOf: func(p crashfs.Profile) int {
 		if p == crashfs.Kill || p == crashfs.None {
 			return 1
 		}
-		return 30
+		return oneOf
 	}}) {
 		now := state{}
 		for _, st := range states {

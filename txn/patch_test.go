@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/platformtest"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
@@ -32,6 +33,9 @@ var patchModes = map[string]func(t *testing.T) (vfs.FS, string){
 func eachPatchMode(t *testing.T, test func(p *patchTest)) {
 	for name, open := range patchModes {
 		t.Run(name, func(t *testing.T) {
+			if name == "mapped" {
+				platformtest.NeedsMap(t)
+			}
 			fs, path := open(t)
 			s := openTest(t, path, Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30, SegmentSize: 64 << 10})
 			require.Equal(t, name == "mapped", s.pg.Mapped())
@@ -50,7 +54,11 @@ func (p *patchTest) put(n int) {
 }
 
 func (p *patchTest) putIn(tx *Tx, n int, rows map[string]string) {
-	keys := slices.Sorted(maps.Keys(rows))
+	p.putOver(tx, n, rows, slices.Sorted(maps.Keys(rows)))
+}
+
+// putOver is putIn with the keys of which one of four rows is a new version.
+func (p *patchTest) putOver(tx *Tx, n int, rows map[string]string, keys []string) {
 	for range n {
 		key := string(binary.BigEndian.AppendUint64(nil, p.rnd.Uint64()))
 		if len(keys) > 0 && p.rnd.IntN(4) == 0 {
@@ -141,6 +149,7 @@ func TestPatchesBeginWhereFramesWouldNotDo(t *testing.T) {
 // TestSnapshotsOfPatchedLeavesStay: what patches change is not used again, and neither is their memory, as long as a snapshot
 // may look at it: checkpoints that come and go write over everything else.
 func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
@@ -178,6 +187,7 @@ func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
 // TestPatchesBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is going to write from a patch, has in a frame, or
 // has just written, change again, and their readers see them before and after.
 func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
@@ -211,6 +221,7 @@ func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 
 // TestPatchesThatComeToNothing: transactions and savepoints that are rolled back leave no row, page or memory behind.
 func TestPatchesThatComeToNothing(t *testing.T) {
+	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	eachPatchMode(t, func(p *patchTest) {
 		t := p.t
@@ -278,8 +289,9 @@ func TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart(t *testing.T) {
 		t := p.t
 		var patches, frames int64
 		update(t, p.s, func(tx *Tx) {
+			keys := slices.Sorted(maps.Keys(p.rows))
 			for range 200 {
-				p.putIn(tx, 100, p.rows)
+				p.putOver(tx, 100, p.rows, keys)
 				patches, frames = max(patches, p.s.pg.PatchBytes()), max(frames, p.s.pg.FrameBytes())
 			}
 		})

@@ -85,6 +85,7 @@ func TestAVersionThatIsHeldIsNeverTakenForFree(t *testing.T) {
 }
 
 func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
+	racetest.NotQuick(t)
 	o := testOptions(vfs.NewMemory())
 	o.Inline = false
 	s := openTest(t, "/a.ebb", o)

@@ -244,7 +244,11 @@ func TestRowsOfFewShapes(t *testing.T) {
 			var snap *Tx
 			var snapRows map[string]shaped
 			var seen [2]int
-			for round := range 60 {
+			rounds := 60
+			if racetest.Quick() {
+				rounds = 20
+			}
+			for round := range rounds {
 				for range 1 + p.rnd.IntN(4) {
 					p.step()
 				}

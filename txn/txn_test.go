@@ -160,10 +160,13 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// seeds is n, fewer under the race detector, where each takes ten times as long.
+// seeds is n, fewer in a quick run and under the race detector, where each takes ten times as long.
 func seeds(n int64) int64 {
-	if racetest.Enabled {
+	switch {
+	case racetest.Enabled:
 		return max(n/3, 1)
+	case racetest.Quick():
+		return max(n/6, 1)
 	}
 	return n
 }

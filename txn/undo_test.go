@@ -162,7 +162,11 @@ func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
 				s, _ := openWide(t)
 				defer func() { require.NoError(t, s.Close()) }()
 				rnd := rand.New(rand.NewSource(2))
-				for range 5 {
+				rounds := 5
+				if racetest.Quick() {
+					rounds = 2
+				}
+				for range rounds {
 					var was map[string]string
 					view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
 					tx, err := s.Begin(t.Context(), true)
@@ -361,7 +365,7 @@ func besideReaders(t *testing.T, s *Store, rows int, key func(i int) []byte, pau
 			}
 		})
 	}
-	if racetest.Enabled {
+	if racetest.Enabled || racetest.Quick() {
 		rounds /= 10
 	}
 	for n := uint32(0); n < rounds && !stop.Load(); n++ {

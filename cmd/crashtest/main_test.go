@@ -67,7 +67,7 @@ func TestUsageNamesEveryMode(t *testing.T) {
 }
 
 func TestEnumerateReportsAsJSON(t *testing.T) {
-	status, out, text := try("enumerate", "-seed", "4", "-budget", "6s", "-profiles", "kill,none", "-depth", "1", "-len", "1", "-json", "-workers", "1")
+	status, out, text := try("enumerate", "-seed", "4", "-most", "400", "-profiles", "kill,none", "-depth", "1", "-len", "1", "-json", "-workers", "1")
 	require.Zero(t, status, text)
 	var report struct {
 		Seed     uint64         `json:"seed"`

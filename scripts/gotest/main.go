@@ -37,18 +37,66 @@ type result struct {
 func main() {
 	barsFile := flag.String("bars", "", "file of minimum test counts")
 	except := flag.String("except", "", "directory of a module to leave out, within the workspace")
+	only := flag.String("only", "", "directory of the one module to test, within the workspace")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: gotest [-bars FILE] [-except DIR] [-- arguments of go test]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: gotest [-bars FILE] [-except DIR | -only DIR] [-- arguments of go test]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*barsFile, *except, flag.Args()); err != nil {
+	if err := run(*barsFile, selection{only: *only, except: *except}, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
 	}
 }
 
-func run(barsFile, except string, args []string) error {
+// module is a module of the workspace.
+type module struct{ path, dir string }
+
+// selection says which modules of the workspace are tested: one, all but one, or all.
+type selection struct{ only, except string }
+
+// has reports whether the tests of m are asked for.
+func (s selection) has(m module) bool {
+	in := func(dir string) bool { return strings.HasSuffix(filepath.ToSlash(m.dir), "/"+dir) }
+	if s.only != "" {
+		return in(s.only)
+	}
+	return s.except == "" || !in(s.except)
+}
+
+// barsOf returns the bars of packages within the tested modules. A package belongs to the module with the
+// longest path that is a prefix of its own.
+func barsOf(bars map[string]int, all []module, tested selection) map[string]int {
+	kept := map[string]int{}
+	for name, bar := range bars {
+		var owner module
+		for _, m := range all {
+			if (name == m.path || strings.HasPrefix(name, m.path+"/")) && len(m.path) > len(owner.path) {
+				owner = m
+			}
+		}
+		if owner.path == "" || tested.has(owner) {
+			kept[name] = bar
+		}
+	}
+	return kept
+}
+
+// modules lists those of the workspace.
+func modules() ([]module, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the modules of the workspace: %w", err)
+	}
+	var all []module
+	for line := range strings.Lines(string(out)) {
+		path, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, module{path, dir})
+	}
+	return all, nil
+}
+
+func run(barsFile string, tested selection, args []string) error {
 	bars := map[string]int{}
 	if barsFile != "" {
 		var err error
@@ -56,20 +104,26 @@ func run(barsFile, except string, args []string) error {
 			return err
 		}
 	}
-	dirs, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	all, err := modules()
 	if err != nil {
-		return fmt.Errorf("list the modules of the workspace: %w", err)
+		return err
 	}
+	bars = barsOf(bars, all, tested)
 	results := map[string]*result{}
 	var troubles []string
-	for dir := range strings.FieldsSeq(string(dirs)) {
-		if except != "" && strings.HasSuffix(filepath.ToSlash(dir), "/"+except) {
+	n := 0
+	for _, m := range all {
+		if !tested.has(m) {
 			continue
 		}
+		n++
 		// A module in which nothing builds yields no result, so the exit code of go counts as well.
-		if err := testModule(dir, args, results); err != nil {
-			troubles = append(troubles, fmt.Sprintf("%s: %v", dir, err))
+		if err := testModule(m.dir, args, results); err != nil {
+			troubles = append(troubles, fmt.Sprintf("%s: %v", m.dir, err))
 		}
+	}
+	if n == 0 {
+		return fmt.Errorf("no module of the workspace is in %q", tested.only)
 	}
 
 	var passed, failed, skipped int

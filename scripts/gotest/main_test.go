@@ -43,6 +43,25 @@ func TestResultsOfEarlierRunsDoNotCount(t *testing.T) {
 	}
 }
 
+// TestModulesThatAreLeftOutHaveNoBar: bars of cmd/bench count for its own run only, and those of the root module,
+// whose path is a prefix of all others, for the run without it.
+func TestModulesThatAreLeftOutHaveNoBar(t *testing.T) {
+	all := []module{{"x/ebb", "/src"}, {"x/ebb/cmd/bench", "/src/cmd/bench"}, {"x/ebb/cmd/ebb", "/src/cmd/ebb"}}
+	bars := map[string]int{"x/ebb/kv": 1, "x/ebb/cmd/bench": 2, "x/ebb/cmd/bench/engine": 3, "x/ebb/cmd/ebb": 4, "other": 5}
+	for _, c := range []struct {
+		tested selection
+		want   map[string]int
+	}{
+		{selection{}, bars},
+		{selection{except: "cmd/bench"}, map[string]int{"x/ebb/kv": 1, "x/ebb/cmd/ebb": 4, "other": 5}},
+		{selection{only: "cmd/bench"}, map[string]int{"x/ebb/cmd/bench": 2, "x/ebb/cmd/bench/engine": 3, "other": 5}},
+	} {
+		if got := barsOf(bars, all, c.tested); !maps.Equal(got, c.want) {
+			t.Errorf("%+v: got %v, want %v", c.tested, got, c.want)
+		}
+	}
+}
+
 func TestBarsAreReadAndBadLinesRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bars")
 	for _, c := range []struct {
