@@ -367,6 +367,24 @@ func BenchmarkStoreScan(b *testing.B) {
 			b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
+	b.Run("cursor", func(b *testing.B) {
+		for b.Loop() {
+			n, sum := 0, 0
+			err := db.View(func(tx *kv.Tx) error {
+				c := tx.Cursor()
+				for c.Next() {
+					n++
+					v := c.Value()
+					sum += int(c.Key()[0]) + int(v[len(v)-1])
+				}
+				return c.Err()
+			})
+			if err != nil || n != benchRows || sum == 0 {
+				b.Fatal(n, err)
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+	})
 	b.Run("100 rows", func(b *testing.B) {
 		lo, hi, n, sum := make([]byte, 16), make([]byte, 8), 0, 0
 		err := db.View(func(tx *kv.Tx) error {

@@ -10,10 +10,14 @@ import (
 
 // Cursor walks the rows of a family within bounds, in both directions. It belongs to its transaction, which may change
 // the family meanwhile: the cursor keeps its place by key. Key and value slices are read-only and valid until the next
-// move.
+// move, and at most until the transaction ends: afterwards the store may reuse or unmap their memory, and a program that
+// still reads them can be ended by the system. Copy what has to live longer.
 //
 // A new cursor is nowhere: Next goes to the first row, Prev to the last. One that has walked off an end stays there,
 // and the opposite step comes back to the row at that end. An error ends it for good, and stays on the transaction too.
+//
+// The end of its transaction ends a cursor: it is on no row, Key and Value are nil, moves return false, and Err is
+// ErrTxnDone, or ErrClosed if Shutdown ended the transaction. A cursor that had walked off an end before keeps the nil.
 type Cursor struct {
 	v        *verbs
 	inner    txn.Cursor
@@ -88,8 +92,8 @@ func (c *Cursor) Seek(key []byte) bool { return c.move(toSeek, key) }
 // SeekBefore moves to the last row below key and says whether there is one. An empty key is Last.
 func (c *Cursor) SeekBefore(key []byte) bool { return c.move(toSeekBefore, key) }
 
-// Valid says whether the cursor is on a row.
-func (c *Cursor) Valid() bool { return c.pos == onRow && c.err == nil }
+// Valid says whether the cursor is on a row, in a transaction that has not ended.
+func (c *Cursor) Valid() bool { return c.pos == onRow && c.err == nil && !c.v.tx.hasEnded() }
 
 // Key returns the key of the row, nil if there is none.
 func (c *Cursor) Key() []byte {
@@ -118,8 +122,14 @@ func (c *Cursor) Expiry() (at time.Time, ok bool) {
 	return time.UnixMilli(c.expiry), true
 }
 
-// Err returns the error that ended the cursor, nil if it only walked off an end.
-func (c *Cursor) Err() error { return c.err }
+// Err returns the error that ended the cursor, nil if it only walked off an end. Where the transaction ended before the
+// walk did, that is the error.
+func (c *Cursor) Err() error {
+	if c.err != nil || c.pos == before || c.pos == after || !c.v.tx.hasEnded() {
+		return c.err
+	}
+	return c.v.tx.check(false)
+}
 
 // read fetches the value of the row. A failure ends the cursor.
 func (c *Cursor) read() (value []byte) {

@@ -1,11 +1,11 @@
 package kv_test
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,21 +24,25 @@ func TestEveryFaultHasItsTest(t *testing.T) {
 	text, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)
 	there := testsOf(t, "..")
-	next := 1
+	last, model := 0, 0
 	for line := range strings.Lines(string(text)) {
 		row := faultRow.FindStringSubmatch(line)
 		if row == nil {
 			continue
 		}
-		require.Equal(t, fmt.Sprint(next), row[1], "faults are in order, one row each")
-		next++
+		number, err := strconv.Atoi(row[1])
+		require.NoError(t, err)
+		require.Greater(t, number, last, "faults are in order, one row each")
+		if last = number; number <= 34 {
+			model++
+		}
 		names := namedTest.FindAllStringSubmatch(line, -1)
 		require.NotEmpty(t, names, "F%s has no test", row[1])
 		for _, name := range names {
 			require.True(t, there[name[1]], "F%s names %s, which is no test", row[1], name[1])
 		}
 	}
-	require.Equal(t, 35, next, "faults from F1 to F34")
+	require.Equal(t, 34, model, "faults from F1 to F34; later ones have a row once they have a test")
 }
 
 // testsOf lists the tests and fuzz targets in all source files below a directory.

@@ -10,8 +10,9 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// All ranges over every row in the order of keys. Key and value slices are read-only and valid until the next step. The
-// body may put and delete. An error ends the range and stays on the transaction: see Tx.Err.
+// All ranges over every row in the order of keys. Key and value slices are read-only and valid until the next step, and at
+// most until the transaction ends. The body may put and delete. An error ends the range and stays on the transaction: see
+// Tx.Err. A range that iter.Pull2 keeps beyond the end of its transaction ends there with ErrTxnDone.
 func (v *verbs) All() iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{}) }
 
 // Prefix ranges over the rows whose keys begin with p, as All does.
@@ -64,7 +65,7 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 			return nil
 		}
 		body = false
-		if n == limit || c.v.tx.inner == nil {
+		if n == limit || c.v.tx.stopsRanges() {
 			continue
 		}
 		if more := c.ahead(s == toNext, &n, limit, &body, yield); !more {
@@ -74,9 +75,12 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 	return nil
 }
 
+// stopsRanges says that the next step of any range returns an error.
+func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead != nil }
+
 // ahead passes on the rows behind the cursor's that stand in the same leaf, up to the first one that needs a closer
-// look: expired, large, out of bounds, or in a transaction that has ended. It leaves the cursor on the last one passed
-// on, n being the number of rows so far, and says whether yield wants more. body is true while yield runs.
+// look: expired, large or out of bounds. It leaves the cursor on the last one passed on, unless the transaction has ended
+// meanwhile, n being the number of rows so far, and says whether yield wants more. body is true while yield runs.
 func (c *Cursor) ahead(forward bool, n *int, limit int, body *bool, yield func(key, value []byte) bool) (more bool) {
 	tx := c.v.tx
 	span := c.inner.Ahead(forward)
@@ -99,9 +103,8 @@ func (c *Cursor) ahead(forward bool, n *int, limit int, body *bool, yield func(k
 			return false
 		}
 		*body = false
-		if tx.inner == nil || tx.dead != nil || tx.db.cut.Load() {
-			span.Next() // this row was passed on; what is wrong with the transaction comes out with the next
-			break
+		if tx.stopsRanges() {
+			return true // The next step of the cursor returns the error. The page under the span may be gone.
 		}
 	}
 	c.inner.Reach(span)

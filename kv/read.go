@@ -9,8 +9,9 @@ import (
 
 // Calls that look and change nothing.
 
-// Get returns the value of key, or ErrNotFound. The slice is read-only and valid until the transaction ends; an empty
-// value is not nil.
+// Get returns the value of key, or ErrNotFound. An empty value is not nil. The slice is read-only and valid until the
+// transaction ends: afterwards the store may reuse or unmap its memory, and a program that still reads it can be ended by
+// the system. Copy a value that has to live longer, or use GetAppend.
 func (v *verbs) Get(key []byte) (value []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ebbkv/ebb/cf"
@@ -16,8 +17,9 @@ type Tx struct {
 	// It always holds that
 	//
 	//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls return.
-	//	(2) the fields of a write transaction are used between enter and leave, or while nobody else knows the Tx: Shutdown
+	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is published: Shutdown
 	//	    may end it from another goroutine. A read transaction is touched by its owner alone; see DB.cut.
+	//	(3) over is set exactly if a write transaction has ended: see hasEnded.
 
 	verbs
 
@@ -31,6 +33,7 @@ type Tx struct {
 	held       int  // changes of indexes that are held back: see held.go
 
 	mu    sync.Mutex // held during each call of a write transaction
+	over  atomic.Bool
 	inner *txn.Tx
 	own   txn.Tx // memory of inner, if it is a read transaction
 	ended error
@@ -117,6 +120,7 @@ func (tx *Tx) end(why error) {
 	}
 	tx.inner, tx.ended = nil, why
 	if tx.writable {
+		tx.over.Store(true)
 		tx.db.writer.CompareAndSwap(tx, nil)
 	}
 	tx.db.leave()
@@ -162,6 +166,15 @@ func (tx *Tx) alive(write bool) error {
 		}
 	}
 	return tx.dead
+}
+
+// hasEnded says whether calls on the transaction return an error because of its end, and what it lent is gone. It takes
+// no lock: a cursor asks at each look at its row.
+func (tx *Tx) hasEnded() bool {
+	if tx.writable {
+		return tx.over.Load()
+	}
+	return tx.inner == nil || tx.db.cut.Load()
 }
 
 // whyEnded is what calls on a transaction return that has ended. On a closed store that is both reasons.
@@ -303,7 +316,8 @@ func (tx *Tx) OnCommit(fn func()) {
 	}
 }
 
-// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it began.
+// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it began. It stays after
+// the end.
 func (tx *Tx) Now() time.Time { return time.UnixMilli(tx.nowMs) }
 
 // instant is the one instant of this transaction in milliseconds.
@@ -339,7 +353,8 @@ func (tx *Tx) Seq() uint64 {
 func (tx *Tx) Writable() bool { return tx.writable }
 
 // Err is the first error met while ranging, or the damage or I/O error that made the transaction dead. View, Update and
-// Commit return it even if nobody looked, and a write transaction with an error does not commit.
+// Commit return it even if the caller did not look, and a write transaction with an error does not commit. It stays after
+// the end; a range over a transaction that has ended is the error ErrTxnDone here.
 func (tx *Tx) Err() error {
 	tx.lock()
 	defer tx.unlock()
