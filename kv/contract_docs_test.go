@@ -1,0 +1,113 @@
+package kv_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	fuzzCall   = regexp.MustCompile("go test[^`\n]* -fuzz[^`\n]*")
+	fuzzFunc   = regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z0-9]+)\(`)
+	namedFile  = regexp.MustCompile("`((?:\\.ci|btree|cf|cmd|docs|fuzz|internal|kv|pager|scripts|ttl|txn|wal)/[^`\\s:]+)")
+	markdowned = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+)
+
+// documents returns every Markdown file of the repository by its path from the root.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/adr/*.md"} {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			all[name] = string(text)
+		}
+	}
+	require.Contains(t, all, "../docs/testing.md")
+	return all
+}
+
+// TestDocumentedFuzzCommandsRunOneTarget: `go test -fuzz FuzzOps` from fuzz matched two targets and did not run,
+// `go test -fuzz FuzzLeaf` from there matched none. Each documented command names one target with an anchored
+// pattern, the package that has it, and `-run '^$'`, without which the suite runs first; and the command of each
+// target is documented.
+func TestDocumentedFuzzCommandsRunOneTarget(t *testing.T) {
+	command := func(target, dir string) string {
+		return "go test -run '^$' -fuzz '^" + target + "$' ./" + dir
+	}
+	there := map[string]bool{}
+	files, err := filepath.Glob("../*/*_test.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		src, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, f := range fuzzFunc.FindAllSubmatch(src, -1) {
+			there[command(string(f[1]), filepath.Base(filepath.Dir(name)))] = true
+		}
+	}
+	require.Greater(t, len(there), 10)
+	documented := map[string]bool{}
+	for name, text := range documents(t) {
+		for _, call := range fuzzCall.FindAllString(text, -1) {
+			require.True(t, there[call], "%s: %q is the command of no target", name, call)
+			documented[call] = true
+		}
+	}
+	require.Equal(t, there, documented)
+}
+
+// TestFilesThatTheDocsNameExist: a path in backquotes that begins with a folder of the repository, and the target of
+// each link. A path may hold * and {a,b}.
+func TestFilesThatTheDocsNameExist(t *testing.T) {
+	for name, text := range documents(t) {
+		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {
+			path := strings.TrimRight(m[1], ",.;")
+			found, err := filepath.Glob("../" + path)
+			require.NoError(t, err)
+			require.NotEmpty(t, found, "%s names %s", name, path)
+		}
+		for _, m := range markdowned.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(name), m[1]))
+			require.NoError(t, err, "%s links to %s", name, m[1])
+		}
+	}
+}
+
+// TestDocumentsStayShort: a first reader gets through them.
+func TestDocumentsStayShort(t *testing.T) {
+	all := documents(t)
+	for name, most := range map[string]int{"README.md": 150, "CHANGELOG.md": 60, "docs/performance.md": 160} {
+		require.LessOrEqual(t, strings.Count(all["../"+name], "\n"), most, name)
+	}
+}
+
+// TestEveryDecisionIsInTheIndex with its title, and says what became of it.
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	all := documents(t)
+	index := all["../docs/adr/README.md"]
+	require.NotEmpty(t, index)
+	n := 0
+	for name, text := range all {
+		file := filepath.Base(name)
+		if filepath.Base(filepath.Dir(name)) != "adr" || file == "README.md" {
+			continue
+		}
+		title, _, _ := strings.Cut(text, "\n")
+		number, title, ok := strings.Cut(strings.TrimPrefix(title, "# "), ": ")
+		require.True(t, ok, name)
+		require.True(t, strings.HasPrefix(file, number+"-"), name)
+		require.Contains(t, index, "| ["+number+"]("+file+") | "+title+" | ", name)
+		n++
+	}
+	require.Equal(t, n, strings.Count(index, "\n| ["), "rows of the index")
+}
