@@ -213,7 +213,8 @@ func (j *Judge) oneMore(db *kv.DB, was contents) (contents, error) {
 	err := db.Update(func(tx *kv.Tx) error {
 		one, two, more := []byte("\x01one"), []byte("\x01two"), []byte("more")
 		want.hash += rowHash(family, one, more) + rowHash(family, two, more) + expiryHash(family, two, startMs)
-		return errors.Join(tx.Put(one, more), tx.PutExpireAt(two, more, time.UnixMilli(startMs)))
+		_, err := tx.PutWith(one, more, kv.PutOptions{NoExpiry: true}) // whatever the default ttl of the family
+		return errors.Join(err, tx.PutExpireAt(two, more, time.UnixMilli(startMs)))
 	})
 	return want, err
 }
