@@ -381,6 +381,11 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 		"MaxClockStep":    {MaxClockStep: -1},
 		"MaxTxnBytes":     {MaxTxnBytes: -1},
 
+		"FileMode drwx------":             {FileMode: fs.ModeDir | 0o700},
+		"FileMode u":                      {FileMode: fs.ModeSetuid | 0o600},
+		"FileMode 0400: its owner cannot": {FileMode: 0o400},
+		"FileMode 0060: its owner cannot": {FileMode: 0o060},
+
 		"AutoPurge.Interval": {AutoPurge: &kv.AutoPurge{Interval: -1}},
 		"AutoPurge.Limit":    {AutoPurge: &kv.AutoPurge{Limit: -1}},
 		"AutoPurge.Batch":    {AutoPurge: &kv.AutoPurge{Batch: -1}},

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"time"
@@ -20,6 +21,9 @@ const (
 	minPageSize = 4096
 	maxPageSize = 65536
 )
+
+// ownerMode is what a store needs of its files: it opens them more than once.
+const ownerMode fs.FileMode = 0o600
 
 // defaultMaxClockStep is what a clock may be set back without being taken for wrong. NTP corrects by less.
 const defaultMaxClockStep = time.Minute
@@ -51,6 +55,10 @@ type Options struct {
 	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB. What an open transaction and a checkpoint under way
 	// need may be above it for a while: docs/tuning.md.
 	CacheBytes int64
+	// FileMode of files that are created, log segments and temporary files included, less the bits of the umask; 0: 0600. It
+	// has permission bits only, those of the owner to read and write among them. Files that are there keep what they have.
+	// Windows has no such bits.
+	FileMode fs.FileMode
 	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
 	MaxBytes int64
 	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written, if rows that came in
@@ -175,6 +183,12 @@ func (o *Options) check() error {
 	if o.PageSize != 0 && (o.PageSize < minPageSize || o.PageSize > maxPageSize || o.PageSize&(o.PageSize-1) != 0) {
 		return invalid("PageSize %d: not a power of two from %d to %d", o.PageSize, minPageSize, maxPageSize)
 	}
+	switch m := o.FileMode; {
+	case m&^fs.ModePerm != 0:
+		return invalid("FileMode %v: has more than permission bits", m)
+	case m != 0 && m&ownerMode != ownerMode:
+		return invalid("FileMode %04o: its owner cannot read and write", m)
+	}
 	if o.Durability > NoSync {
 		return invalid("Durability %d", o.Durability)
 	}
@@ -204,6 +218,9 @@ func (o *Options) check() error {
 
 // below translates to the options of the room below.
 func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
+	if o.FileMode != 0 {
+		fs = vfs.WithMode(fs, o.FileMode)
+	}
 	return txn.Options{
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,

@@ -73,6 +73,7 @@ func unprivileged(t *testing.T, dir, file string) {
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 		require.NoError(t, os.Chmod(dir, 0o755))
+		require.NoError(t, os.Chmod(file, 0o644))
 		runtime.LockOSThread()
 		require.NoError(t, unix.Setfsuid(nobody))
 		t.Cleanup(func() {

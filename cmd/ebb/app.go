@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,8 @@ type app struct {
 	base64   bool
 	progress string
 	wait     time.Duration
-	pageSize int // of a store that is created; 0: the default
+	pageSize int      // of a store that is created; 0: the default
+	fileMode fileMode // of files that are created; 0: the default
 
 	writes bool // a store was opened that the command is to change
 
@@ -40,8 +42,9 @@ type output struct{ *bufio.Writer }
 
 func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
 
-// addPageSize gives a command that may create a store the flag for the size of its pages.
-func (a *app) addPageSize(cmd *cobra.Command) {
+// addCreation gives a command that may create a store the flags for how it is made.
+func (a *app) addCreation(cmd *cobra.Command) {
+	cmd.Flags().Var(&a.fileMode, "file-mode", "permissions of files that are created, in octal as 0640, less the umask; 0: 0600")
 	cmd.Flags().IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
 }
 
@@ -53,6 +56,35 @@ func checkPageSize(cmd *cobra.Command, size int) error {
 	return nil
 }
 
+// fileMode is a flag whose value is the permission bits of a file, in octal.
+type fileMode fs.FileMode
+
+// Set takes what chmod takes as a number.
+func (m *fileMode) Set(s string) error {
+	bits, err := strconv.ParseUint(s, 8, 32)
+	switch {
+	case err != nil:
+		return errors.New("not a number in octal, as 0640")
+	case bits > uint64(fs.ModePerm):
+		return errors.New("has more than permission bits, which end at 0777")
+	case bits != 0 && bits&0o600 != 0o600:
+		return errors.New("lacks 0600: its owner reads and writes a store")
+	}
+	*m = fileMode(bits)
+	return nil
+}
+
+// String is empty for the default, so that the help of a flag names none.
+func (m *fileMode) String() string {
+	if *m == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#o", uint32(*m))
+}
+
+// Type is how the help names the value.
+func (m *fileMode) Type() string { return "mode" }
+
 const defaultFamily = "default"
 
 // openToRead opens an existing store with a shared lock; not a byte of it changes.
@@ -63,7 +95,7 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 // openToWrite opens a store for this process alone.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
 	a.writes = true
-	return a.open(ctx, vfs.OS, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize})
+	return a.open(ctx, vfs.OS, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize, FileMode: fs.FileMode(a.fileMode)})
 }
 
 // lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.

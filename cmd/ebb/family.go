@@ -52,7 +52,7 @@ A family with a default ttl gives it to every key that is put without an expiry 
 	durationVar(f, &c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever")
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
-	a.addPageSize(cmd)
+	a.addCreation(cmd)
 	return cmd
 }
 
@@ -70,6 +70,8 @@ func (c *familyChange) check(cmd *cobra.Command, named bool) error {
 	switch {
 	case cmd.Flags().Changed("page-size") && !c.create:
 		return usageError{cmd, errors.New("--page-size needs --create")}
+	case cmd.Flags().Changed("file-mode") && !c.create:
+		return usageError{cmd, errors.New("--file-mode needs --create")}
 	case c.asked() && !named:
 		return usageError{cmd, errors.New("the flags need the NAME of a family")}
 	}

@@ -62,7 +62,7 @@ code is 1.`,
 	f.Int64Var(&im.batchBytes, "batch-bytes", defaultBatchBytes, "bytes of file content in one transaction, about")
 	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal, and with --expiries its expiry")
 	f.StringVar(&im.expiryFile, "expiries", "", "expiries as export --expiries has written them")
-	a.addPageSize(cmd)
+	a.addCreation(cmd)
 	return cmd
 }
 

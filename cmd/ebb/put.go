@@ -41,7 +41,7 @@ for a key that is there, 2 for one that is not. An expired key is not there.`,
 		},
 	}
 	o.add(cmd)
-	a.addPageSize(cmd)
+	a.addCreation(cmd)
 	return cmd
 }
 

@@ -40,3 +40,25 @@ func TestASignalEndsTheCommandInOrder(t *testing.T) {
 		})
 	}
 }
+
+// TestAStoreIsCreatedWithItsPermissions: its files were 0644 under the usual umask, and no flag changed that.
+func TestAStoreIsCreatedWithItsPermissions(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		want os.FileMode
+	}{
+		{[]string{"put", "STORE", "k", "v"}, 0o600},
+		{[]string{"put", "STORE", "k", "v", "--file-mode", "0640"}, 0o640},
+		{[]string{"import", "STORE", dir, "--file-mode", "660"}, 0o660},
+		{[]string{"family", "STORE", "a", "--create", "--file-mode", "0600"}, 0o600},
+	} {
+		s := storePath(t)
+		c.args[1] = s
+		defer syscall.Umask(syscall.Umask(0))
+		good(t, c.args...)
+		info, err := os.Stat(s)
+		require.NoError(t, err)
+		require.Equal(t, c.want, info.Mode().Perm(), "%q", c.args)
+	}
+}

@@ -50,6 +50,7 @@ type Disk struct {
 type inode struct {
 	ino     int
 	linked  bool
+	mode    fs.FileMode // what it was created with; an image does not keep it
 	size    int64
 	blocks  []*rawBlock
 	owned   []bool
@@ -72,7 +73,7 @@ func newDisk(opts Options, base []imageFile, dead []content) *Disk {
 	for i := range base {
 		f := &base[i]
 		ino := &inode{
-			ino: i + 1, linked: true, size: f.size,
+			ino: i + 1, linked: true, mode: vfs.DefaultMode, size: f.size,
 			blocks: make([]*rawBlock, len(f.blocks)), owned: make([]bool, len(f.blocks)),
 		}
 		for j, b := range f.blocks {
@@ -160,7 +161,10 @@ func (d *Disk) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	const known = vfs.Write | vfs.Create | vfs.Excl | vfs.Direct
+	known := vfs.Write | vfs.Create | vfs.Excl | vfs.Direct
+	if flag&vfs.Create != 0 {
+		known |= vfs.Perm(fs.ModePerm)
+	}
 	if flag&^known != 0 || flag&(vfs.Create|vfs.Direct) != 0 && flag&vfs.Write == 0 ||
 		flag&vfs.Excl != 0 && flag&vfs.Create == 0 {
 		return nil, pathError("open", name, fs.ErrInvalid)
@@ -193,7 +197,7 @@ func (d *Disk) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	}
 	if ino == nil {
 		d.lastIno++
-		ino = &inode{ino: d.lastIno, linked: true}
+		ino = &inode{ino: d.lastIno, linked: true, mode: flag.Mode()}
 		d.names[path] = ino
 		d.record(Op{Kind: KindCreate, Ino: ino.ino, Name: path, site: s})
 	}
@@ -354,7 +358,7 @@ func (d *Disk) Stat(name string) (vfs.FileInfo, error) {
 		return vfs.FileInfo{}, pathError("stat", name, err)
 	}
 	if ino := d.names[path]; ino != nil {
-		return vfs.FileInfo{Size: ino.size, Mode: 0o644, ID: d.id(ino)}, nil
+		return vfs.FileInfo{Size: ino.size, Mode: ino.mode, ID: d.id(ino)}, nil
 	}
 	if d.isDir(path) {
 		return vfs.FileInfo{Mode: fs.ModeDir | 0o755, ID: vfs.FileID{Dev: d.dev}}, nil

@@ -33,7 +33,8 @@ type memory struct {
 
 // memInode is the file behind a name and behind its handles.
 type memInode struct {
-	id FileID
+	id   FileID
+	mode fs.FileMode // what it was created with; nothing is refused for it
 
 	// mu guards size and chunks. Bytes past size in a chunk are zero.
 	mu     sync.RWMutex
@@ -79,7 +80,7 @@ func (m *memory) Open(name string, flag Flag) (File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
 	case ino == nil:
 		m.lastIno++
-		ino = &memInode{id: FileID{Dev: m.dev, Ino: m.lastIno}, holders: map[*memFile]bool{}}
+		ino = &memInode{mode: flag.Mode(), id: FileID{Dev: m.dev, Ino: m.lastIno}, holders: map[*memFile]bool{}}
 		m.names[clean] = ino
 	}
 	return &memFile{ino: ino, name: name, write: flag&Write != 0}, nil
@@ -170,7 +171,7 @@ func (m *memory) Stat(name string) (FileInfo, error) {
 	if ino := m.names[clean]; ino != nil {
 		ino.mu.RLock()
 		defer ino.mu.RUnlock()
-		return FileInfo{Size: ino.size, Mode: newFileMode, ID: ino.id}, nil
+		return FileInfo{Size: ino.size, Mode: ino.mode, ID: ino.id}, nil
 	}
 	if m.isDir(clean) {
 		return FileInfo{Mode: fs.ModeDir | 0o755, ID: FileID{Dev: m.dev}}, nil

@@ -17,9 +17,6 @@ var OS FS = osFS{}
 // BlockSize. It is a bug of the caller, found before anything is written.
 var ErrMisaligned = errors.New("vfs: direct access is not aligned to the block")
 
-// newFileMode is what Open creates files with, before the umask.
-const newFileMode = 0o644
-
 // bufferAlign is the alignment of AlignedBuffer: the largest BlockSize.
 const bufferAlign = 4096
 
@@ -109,7 +106,8 @@ func (osFS) Open(name string, flag Flag) (File, error) {
 
 // checkFlag refuses combinations that Flag's comment rules out.
 func checkFlag(flag Flag) error {
-	bad := flag&^(Write|Create|Excl|Direct) != 0 ||
+	bad := flag&^(Write|Create|Excl|Direct|permBits) != 0 ||
+		flag&permBits != 0 && flag&Create == 0 ||
 		flag&(Create|Direct) != 0 && flag&Write == 0 ||
 		flag&Excl != 0 && flag&Create == 0
 	if bad {

@@ -13,7 +13,7 @@ func openOS(name string, flag Flag) (*os.File, error) {
 	if flag&Direct != 0 {
 		return nil, &os.PathError{Op: "open", Path: name, Err: ErrNoDirect}
 	}
-	return os.OpenFile(name, osFlags(flag), newFileMode)
+	return os.OpenFile(name, osFlags(flag), flag.Mode())
 }
 
 func (f *osFile) proveDirect() error { return ErrNoDirect }

@@ -13,7 +13,7 @@ func openOS(name string, flag Flag) (*os.File, error) {
 	if flag&Direct != 0 {
 		n |= unix.O_DIRECT | unix.O_DSYNC
 	}
-	f, err := os.OpenFile(name, n, newFileMode)
+	f, err := os.OpenFile(name, n, flag.Mode())
 	if err != nil && flag&Direct != 0 && isInvalid(err) {
 		return nil, errors.Join(ErrNoDirect, err)
 	}

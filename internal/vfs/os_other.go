@@ -19,7 +19,7 @@ func openOS(name string, flag Flag) (*os.File, error) {
 	if flag&Direct != 0 {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrNoDirect}
 	}
-	return os.OpenFile(name, osFlags(flag), newFileMode)
+	return os.OpenFile(name, osFlags(flag), flag.Mode())
 }
 
 func (f *osFile) proveDirect() error { return ErrNoDirect }

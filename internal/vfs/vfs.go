@@ -24,7 +24,7 @@ var ErrIO error = syscall.EIO
 // Flag says how Open opens.
 type Flag int
 
-// Open flags. Without Write the file is read-only. Direct asks for a second kind of descriptor whose WriteAt takes
+// Open flags; Perm gives further ones. Without Write the file is read-only. Direct asks for a second kind of descriptor whose WriteAt takes
 // whole, aligned blocks past the page cache and returns when the data is durable (O_DIRECT|O_DSYNC): see File.WriteAt.
 const (
 	Write  Flag = 1 << iota // read and write

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -21,6 +22,7 @@ func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 		run  func(t *testing.T, fsys vfs.FS, dir string)
 	}{
 		{"open_flags_are_kept", openFlags},
+		{"files_are_created_with_their_permissions", permissions},
 		{"bad_paths_are_refused", badPaths},
 		{"reads_give_what_was_written", readWrite},
 		{"read_at_the_end_is_EOF", readAtEnd},
@@ -79,7 +81,7 @@ func openFlags(t *testing.T, fsys vfs.FS, dir string) {
 		_, err := fsys.Open(name, flag)
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
-	for _, flag := range []vfs.Flag{vfs.Create, vfs.Direct, vfs.Write | vfs.Excl, 1 << 20} {
+	for _, flag := range []vfs.Flag{vfs.Create, vfs.Direct, vfs.Write | vfs.Excl, vfs.Write | vfs.Perm(0o600), 1 << 20} {
 		_, err := fsys.Open(name, flag)
 		require.Error(t, err, "flag %b", flag)
 		require.NotErrorIs(t, err, fs.ErrNotExist, "flag %b", flag)
@@ -90,6 +92,30 @@ func openFlags(t *testing.T, fsys vfs.FS, dir string) {
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.Equal(t, "kept", contents(t, open(t, fsys, name, vfs.Write|vfs.Create)))
 	require.Equal(t, "kept", contents(t, open(t, fsys, name, 0)))
+}
+
+// permissions: a file is created with the bits that the flag names, else for its owner alone, whichever way it is opened
+// later.
+func permissions(t *testing.T, fsys vfs.FS, dir string) {
+	for name, perm := range map[string]fs.FileMode{"default": 0, "owner": 0o600, "group": 0o640} {
+		name = filepath.Join(dir, name)
+		open(t, fsys, name, vfs.Write|vfs.Create|vfs.Perm(perm))
+		open(t, fsys, name, vfs.Write|vfs.Create|vfs.Perm(0o604))
+		open(t, vfs.WithMode(fsys, perm), name+"2", vfs.Write|vfs.Create|vfs.Excl)
+		open(t, vfs.WithMode(fsys, perm), name+"2", vfs.Write)
+		if runtime.GOOS == "windows" {
+			continue
+		}
+		if perm == 0 {
+			perm = vfs.DefaultMode
+		}
+		for _, name := range []string{name, name + "2"} {
+			info, err := fsys.Stat(name)
+			require.NoError(t, err)
+			require.Zero(t, info.Mode.Perm()&^perm, "%s: %v", name, info.Mode)
+			require.Equal(t, fs.FileMode(0o600), info.Mode.Perm()&0o600, "%s: %v", name, info.Mode)
+		}
+	}
 }
 
 func badPaths(t *testing.T, fsys vfs.FS, dir string) {
