@@ -23,6 +23,7 @@ type Cursor struct {
 	r      Reader
 	tree   Tree
 	err    error
+	lost   uint8          // level of the page that could not be read, plus one; 0: err is another error. See Gap
 	lo, hi []byte         // see Bound
 	path   [maxDepth]step // by level; path[0] is not used
 }
@@ -41,7 +42,7 @@ func (s *step) set(b []byte, i, n int) { s.b, s.i, s.n = b, i, n }
 func (c *Cursor) Reset(r Reader, t Tree) {
 	c.b, c.i, c.n = nil, 0, 0
 	c.r, c.tree = r, t
-	c.err = t.checkDepth()
+	c.err, c.lost = t.checkDepth(), 0
 }
 
 // Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there is no bound. The cursor goes there as before,
@@ -191,7 +192,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 	for level := c.tree.Depth - 1; ; level-- {
 		b, n, err := pageAt(c.r, ref, level)
 		if err != nil {
-			return c.fail(err)
+			return c.missed(level, err)
 		}
 		if level < c.tree.Depth-1 {
 			prefetch.Bytes(b[:nearBytes(level)])
@@ -259,7 +260,7 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 		level--
 		b, n, err := pageAt(c.r, ref, level)
 		if err != nil {
-			return c.fail(err)
+			return c.missed(level, err)
 		}
 		i := 0
 		if last {

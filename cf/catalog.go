@@ -127,9 +127,26 @@ func Rename(tx *txn.Tx, from, to string) error {
 }
 
 // Each visits all families in the order of their names until visit returns false. visit must not change the catalog.
-func Each(tx *txn.Tx, visit func(*Family) bool) error {
+func Each(tx *txn.Tx, visit func(*Family) bool) error { return EachOver(tx, nil, visit) }
+
+// EachOver is Each that goes on behind pages of the catalog which cannot be read, unless lost is nil: lost is told of each.
+func EachOver(tx *txn.Tx, lost func(txn.Gap), visit func(*Family) bool) error {
 	c := tx.Cursor(txn.CatalogTree)
-	for ok := c.First(); ok; ok = c.Next() {
+	if lost != nil {
+		c.OverGaps()
+	}
+	next := func(ok bool) bool {
+		for !ok {
+			g, gap := c.Gap()
+			if !gap {
+				break
+			}
+			lost(g)
+			ok = c.Skip(true)
+		}
+		return ok
+	}
+	for ok := next(c.First()); ok; ok = next(c.Next()) {
 		f, err := decodeEntry(string(c.Key()), c.Value())
 		if err != nil {
 			return err

@@ -33,6 +33,10 @@ type Cursor struct {
 	key    []byte // at onRow: of the row
 	value  []byte // at onRow: what Value returned, or nil
 	err    error
+
+	damage  *Damage // what the last step has met and OnDamage is to be told of
+	lost    bool    // at onRow: the value cannot be read, and OnDamage knows
+	forward bool    // which way the step went that met damage
 }
 
 // place is where a cursor is.
@@ -56,6 +60,7 @@ const (
 	toPrev
 	toSeek
 	toSeekBefore
+	toResume // behind damage, the way that the last step went
 )
 
 // Cursor returns a cursor over the whole family.
@@ -108,7 +113,7 @@ func (c *Cursor) Value() []byte {
 	if !c.Valid() || c.keysOnly {
 		return nil
 	}
-	if c.value == nil {
+	if c.value == nil && !c.lost {
 		c.value = c.read()
 	}
 	return c.value
@@ -134,9 +139,12 @@ func (c *Cursor) Err() error {
 // read fetches the value of the row. A failure ends the cursor.
 func (c *Cursor) read() (value []byte) {
 	err := c.call(func() error {
-		value = c.inner.Value()
+		value = c.readBelow()
 		return fromBelow(c.inner.Err())
 	})
+	if err == nil && c.damage != nil {
+		err = c.tell()
+	}
 	if err != nil {
 		c.end(err)
 		return nil
@@ -182,7 +190,13 @@ func (c *Cursor) Delete() (err error) {
 func (c *Cursor) move(s step, key []byte) bool {
 	c.value = nil
 	if c.err == nil {
-		if err := c.step(s, key); err != nil {
+		err := c.step(s, key)
+		for err == nil && c.damage != nil {
+			if err = c.tell(); err == nil {
+				err = c.step(toResume, nil)
+			}
+		}
+		if err != nil {
 			c.end(err)
 		}
 	}
@@ -200,12 +214,16 @@ func (c *Cursor) advance(s step, key []byte) error {
 	if err := c.v.ready(false); err != nil {
 		return err
 	}
+	c.lost = false
 	if !c.placed {
 		if c.v.fam.Hollow() {
 			c.pos = after
 			return nil
 		}
 		c.inner.Init(c.v.tx.inner, c.v.fam.Data())
+		if c.v.tx.onDamage != nil {
+			c.inner.OverGaps()
+		}
 		c.inner.Bound(c.lo, c.hi)
 		c.placed = true
 		c.timed = c.v.tx.writable || c.v.rows().Timed()
@@ -223,7 +241,10 @@ func (c *Cursor) advance(s step, key []byte) error {
 		}
 	}
 	if ok && c.eager {
-		c.value = c.inner.Value()
+		c.value = c.readBelow()
+	}
+	if !ok {
+		c.meetGap(forward)
 	}
 	if !ok || c.eager && c.value == nil {
 		return fromBelow(c.inner.Err())
@@ -263,6 +284,9 @@ func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 
 // walk moves the cursor below. The row that it finds may lie out of bounds, on the side that it walked to.
 func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
+	if s == toResume {
+		return c.inner.Skip(c.forward), c.forward
+	}
 	switch s { // Steps from no row are steps from an end.
 	case toNext:
 		switch c.pos {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // CF is a family in a transaction: the same verbs as *Tx has for "default". Every call on an absent family returns
@@ -187,6 +188,18 @@ func (tx *Tx) RenameCF(old, new string) error {
 
 // ListCFs returns the names of all families, sorted, "default" included.
 func (tx *Tx) ListCFs() (names []string, err error) {
+	var damage []*Damage
+	names, err = tx.listCFs(&damage)
+	for _, d := range damage {
+		if err == nil {
+			err = tx.tell(d)
+		}
+	}
+	return names, err
+}
+
+// listCFs is ListCFs within the transaction. It goes on behind damage if there is an OnDamage to be told of it.
+func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {
 		return nil, err
@@ -194,7 +207,13 @@ func (tx *Tx) ListCFs() (names []string, err error) {
 	if tx.db.hollow != nil {
 		names = append(names, tx.db.hollow.Name)
 	}
-	err = cf.Each(tx.inner, func(f *cf.Family) bool {
+	var lost func(txn.Gap)
+	if tx.onDamage != nil {
+		lost = func(g txn.Gap) {
+			*damage = append(*damage, &Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)})
+		}
+	}
+	err = cf.EachOver(tx.inner, lost, func(f *cf.Family) bool {
 		names = append(names, f.Name)
 		return true
 	})

@@ -56,7 +56,17 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 	var body bool
 	defer c.v.tx.disarm(debug.SetPanicOnFault(true), &body, &err)
 	for n := 0; limit == 0 || n < limit; {
-		if err := c.advance(s, nil); err != nil || c.pos != onRow {
+		err := c.advance(s, nil)
+		for err == nil && c.damage != nil {
+			found := c.pos == onRow // and only its value is lost
+			body = true
+			err = c.tell()
+			body = false
+			if err == nil && !found {
+				err = c.advance(toResume, nil)
+			}
+		}
+		if err != nil || c.pos != onRow {
 			return err
 		}
 		n++
@@ -157,7 +167,13 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 		bound = bound && !before.IsZero()
 		var rows *ttl.ByExpiry
 		for {
-			expiry, key, ok, err := v.nextExpiring(&rows)
+			var damage *Damage
+			expiry, key, ok, err := v.nextExpiring(&rows, &damage)
+			if damage != nil {
+				if err = v.tx.tell(damage); err == nil {
+					continue
+				}
+			}
 			if err != nil {
 				v.tx.fail(err)
 				return
@@ -169,8 +185,8 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 	}
 }
 
-// nextExpiring makes one step of Expiring within the transaction.
-func (v *verbs) nextExpiring(rows **ttl.ByExpiry) (expiry int64, key []byte, ok bool, err error) {
+// nextExpiring makes one step of Expiring within the transaction. It may meet damage, behind which the next one goes on.
+func (v *verbs) nextExpiring(rows **ttl.ByExpiry, damage **Damage) (expiry int64, key []byte, ok bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(false); err != nil {
 		return 0, nil, false, err
@@ -180,7 +196,14 @@ func (v *verbs) nextExpiring(rows **ttl.ByExpiry) (expiry int64, key []byte, ok 
 	}
 	if *rows == nil {
 		*rows = v.rows().ByExpiry()
+		if v.tx.onDamage != nil {
+			(*rows).OverGaps()
+		}
 	}
 	expiry, key, ok, err = (*rows).Next()
+	if g, gap := (*rows).Gap(); gap && !ok {
+		*damage = &Damage{Family: v.fam.Name, Rows: int64(g.Rows), Err: fromBelow(g.Err)}
+		return 0, nil, false, nil
+	}
 	return expiry, key, ok, v.below(err)
 }

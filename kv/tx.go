@@ -44,6 +44,7 @@ type Tx struct {
 	handles  map[string]*CF // families asked for
 	catalog  uint32         // how often this transaction changed the catalog; handles resolve again when it moves
 	onCommit []func()
+	onDamage func(Damage) bool // of a read transaction; nil: damage ends what meets it
 }
 
 // Savepoint is a place in a write transaction that RollbackTo goes back to.

@@ -21,11 +21,21 @@ func (r Rows) ByExpiry() *ByExpiry {
 	return w
 }
 
+// OverGaps makes a walk that has not begun go over damage, as txn.Cursor.OverGaps does: Next then finds nothing, Gap
+// describes what is lost, and the Next after that goes on behind it.
+func (w *ByExpiry) OverGaps() { w.c.OverGaps() }
+
+// Gap is what the last Next could not read; ok is false if it was not ended by that.
+func (w *ByExpiry) Gap() (g txn.Gap, ok bool) { return w.c.Gap() }
+
 // Next returns the next key, which is valid until the next call. ok is false at the end.
 func (w *ByExpiry) Next() (expiry int64, key []byte, ok bool, err error) {
-	if w.started {
+	switch _, gap := w.c.Gap(); {
+	case gap:
+		ok = w.c.Skip(true)
+	case w.started:
 		ok = w.c.Next()
-	} else {
+	default:
 		w.started = true
 		ok = w.c.First()
 	}

@@ -17,6 +17,8 @@ type Cursor struct {
 	val  []byte // of a write transaction: copy, if read
 	read bool
 	err  error
+
+	overGaps bool // see OverGaps
 }
 
 // Cursor returns an unplaced cursor. A tree that does not exist is an empty one.
@@ -29,6 +31,7 @@ func (tx *Tx) Cursor(id TreeID) *Cursor {
 // Init makes c an unplaced cursor of tx, in memory of the caller's.
 func (c *Cursor) Init(tx *Tx, id TreeID) {
 	c.tx, c.id, c.on, c.gone, c.err, c.read = tx, id, false, false, nil, false
+	c.overGaps = false
 	c.c.Bound(nil, nil)
 	c.reset()
 }
@@ -41,6 +44,8 @@ func (c *Cursor) reset() {
 	if w := c.tx.w; w != nil {
 		c.mods = w.mods
 		c.c.Reset(w, t)
+	} else if c.overGaps {
+		c.c.Reset(faultReader{c.tx}, t)
 	} else {
 		c.c.Reset(c.tx, t)
 	}
@@ -65,7 +70,7 @@ func (c *Cursor) begin() bool {
 func (c *Cursor) end(ok bool) bool {
 	c.on, c.gone, c.read = ok, false, false
 	if !ok {
-		if err := c.c.Err(); err != nil {
+		if err := c.c.Err(); err != nil && !c.atGap() {
 			c.err = c.tx.note(err)
 		}
 		return false
