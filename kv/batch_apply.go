@@ -9,7 +9,8 @@ import (
 )
 
 // Apply carries out all operations of a batch in one transaction with the store's durability. Several at once share a
-// sync. ctx bounds the wait for other writers; nil means context.Background. An argument that a verb of the batch could
+// sync. ctx bounds the wait for other writers, which inside a callback of Update is for ever; nil means
+// context.Background. An argument that a verb of the batch could
 // not take is the error of Apply, and nothing is applied.
 //
 // Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of

@@ -14,8 +14,8 @@ import (
 // BulkLoad fills an empty family with rows whose keys strictly increase, and returns their number. The tree is built
 // bottom-up, past the log: it is the fastest way in. All rows are there and durable when it returns nil; after an error
 // none is, but for ErrCommitUnknown: then all are or none, and only a new open tells. Slices are copied before the next row
-// is asked for: the sequence may use them again. Writers wait meanwhile. ctx bounds the wait for them; nil means
-// context.Background.
+// is asked for: the sequence may use them again. Writers wait meanwhile. ctx bounds the wait for them, which inside a
+// callback of Update is for ever; nil means context.Background.
 //
 // In a family with a default ttl each row gets that. Such rows go through the log like any others, as one transaction.
 //

@@ -51,7 +51,8 @@ func (p Problem) String() string {
 // wrong, nothing if all is well. If ctx ends, the last Problem is of kind "incomplete"; on a closed store there is one
 // of kind "closed". nil means context.Background.
 //
-// Checkpoints wait until it is over, and writers wait for them where Options.CacheBytes or MaxBytes is used up
+// It waits for the open write transaction, until ctx ends: a goroutine that has one open itself must not range over it
+// without such a context, or it waits for ever. Checkpoints wait until it is over, and writers wait for them where Options.CacheBytes or MaxBytes is used up
 // meanwhile. So what the loop does with a Problem must not write to the store: note it, and act afterwards.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 	if ctx == nil {

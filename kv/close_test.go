@@ -30,6 +30,50 @@ func TestCloseWithOpenTransactionsIsRefused(t *testing.T) {
 	}
 }
 
+// TestCloseInsideATransactionIsRefusedAtOnce calls Close from the goroutine that has the transaction open, also while a
+// purge in the background waits for that transaction: it must not wait for either.
+func TestCloseInsideATransactionIsRefusedAtOnce(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{
+		Clock: clock.now, Durability: kv.NoSync, AutoPurge: &kv.AutoPurge{Interval: time.Nanosecond},
+	})
+	for _, run := range []func(func(*kv.Tx) error) error{db.View, db.Update} {
+		require.NoError(t, db.PutTTL([]byte("k"), nil, time.Second))
+		require.NoError(t, run(func(*kv.Tx) error {
+			clock.ms.Add(2000)
+			for range 20 {
+				require.ErrorIs(t, db.Close(), kv.ErrTxnsOpen)
+			}
+			return nil
+		}))
+	}
+	require.NoError(t, db.Put([]byte("k"), nil), "the store stays usable")
+}
+
+// TestCallsThatWaitForTheOpenTransactionEndWithTheirContext makes, inside a callback of Update, the calls that wait for
+// the transaction of their own caller: without a context they would for ever.
+func TestCallsThatWaitForTheOpenTransactionEndWithTheirContext(t *testing.T) {
+	clock := newClock()
+	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
+	require.NoError(t, db.PutTTL([]byte("k"), nil, time.Second))
+	clock.ms.Add(2000)
+	require.NoError(t, db.Update(func(*kv.Tx) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, db.Checkpoint(ctx), context.Canceled)
+		require.ErrorIs(t, db.Apply(ctx, db.NewBatch()), context.Canceled)
+		_, err := db.PurgeExpired(ctx, kv.PurgeOptions{})
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = db.BulkLoad(ctx, "f", numbered(1))
+		require.ErrorIs(t, err, context.Canceled)
+		for p := range db.Check(ctx) {
+			require.Equal(t, "incomplete", p.Kind)
+		}
+		return nil
+	}))
+}
+
 func TestClosedStoreKeepsItsLastNumbers(t *testing.T) {
 	db := openTest(t)
 	fill(t, db, "a", "b")

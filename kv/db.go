@@ -73,8 +73,10 @@ func (db *DB) View(fn func(*Tx) error) error {
 // Update runs fn in a write transaction and commits it. If fn returns an error, panics or ends its goroutine, or if a
 // range met an error (Tx.Err), everything is rolled back; the error is returned unchanged, the panic goes on.
 //
-// There is one write transaction at a time: Update waits for the others, without bound. An Update or a one-shot write
-// inside fn therefore waits for ever; see UpdateContext.
+// There is one write transaction at a time: Update waits for the others, without bound. A call that needs the writer lock
+// therefore waits for ever inside fn, for the transaction of its own caller, unless it has a context that ends: Update, a
+// one-shot write, Apply, BulkLoad, PurgeExpired if something is due, Checkpoint, Check, and Shutdown. Tx has verbs of its
+// own for all that belongs into a transaction. Close is ErrTxnsOpen there.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
 
 // UpdateContext is Update whose waits end with ctx, until the commit begins to write its log: from there on the outcome
@@ -99,7 +101,8 @@ func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // Begin starts a transaction that is yours to Commit or Rollback; until then it holds its snapshot and, if writable,
-// keeps other writers waiting. ctx bounds the wait for them; nil means context.Background.
+// keeps other writers waiting, the calls that Update lists included. ctx bounds the wait for other write transactions;
+// nil means context.Background.
 func (db *DB) Begin(ctx context.Context, writable bool) (*Tx, error) { return db.begin(ctx, writable) }
 
 // begin starts a transaction for a user.
@@ -158,7 +161,8 @@ func (db *DB) Sync() error {
 }
 
 // Checkpoint writes the newest durable state to the main file, so that the log before it is not needed any more. It
-// runs by itself as the log grows. nil means context.Background.
+// runs by itself as the log grows. It waits for the open write transaction, until ctx ends: a goroutine that has one open
+// itself must not call it without such a context, or it waits for ever. nil means context.Background.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -170,8 +174,8 @@ func (db *DB) Checkpoint(ctx context.Context) error {
 	return fromBelow(db.store.Checkpoint(ctx))
 }
 
-// Close makes relaxed commits durable, writes a last checkpoint and ends the store. With transactions open it returns
-// ErrTxnsOpen and the store stays usable. Closed already: nil.
+// Close makes relaxed commits durable, writes a last checkpoint and ends the store. With transactions open, those of the
+// caller included, it returns ErrTxnsOpen at once and the store stays usable. Closed already: nil.
 func (db *DB) Close() error { return db.close(db.store.Close) }
 
 func (db *DB) close(below func() error) error {
@@ -199,7 +203,7 @@ func (db *DB) close(below func() error) error {
 // Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and closes the store as
 // Close does. The calls of a transaction that it ended return ErrClosed, and nothing of it is committed; a bulk load
 // ends so at its next row. Code of the caller's that a load or a Check calls is waited for. nil means
-// context.Background: it waits without bound.
+// context.Background: it waits without bound, inside a callback of View or Update for ever.
 func (db *DB) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()

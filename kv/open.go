@@ -110,7 +110,7 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	case o.Clock == nil:
 		db.clock.watch(func(at time.Time) int64 { return at.Sub(start).Milliseconds() })
 	}
-	if o.AutoPurge != nil && !o.ReadOnly {
+	if o.AutoPurge != nil {
 		db.auto = &autoPurge{db: db, o: *o.AutoPurge}
 	}
 	db.recovery = recoveryInfo(store.Recovery())

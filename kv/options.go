@@ -42,6 +42,7 @@ const (
 // Options of a store. Every zero field is a good default. What cannot be taken is ErrInvalidOptions, naming the field.
 type Options struct {
 	// ReadOnly opens with a shared lock. A store that was not closed cleanly is replayed in memory; no byte is written.
+	// AutoPurge contradicts it. Bounds, durability and callbacks are accepted, and have nothing to do.
 	ReadOnly bool
 	// MustExist makes Open fail with an error that is fs.ErrNotExist instead of creating a store.
 	MustExist bool
@@ -76,7 +77,7 @@ type Options struct {
 	// that deletes it: an error rolls that batch back, and then it is asked again. It may be called from any call that
 	// reads or writes, must not call the store, and may use the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
-	// AutoPurge purges in the background. nil: nothing runs by itself.
+	// AutoPurge purges in the background. nil: nothing runs by itself. With ReadOnly it is ErrInvalidOptions.
 	AutoPurge *AutoPurge
 	// Logger hears of failures, clock steps, what an open had to recover, and, at level Debug, of checkpoints. nil: silent.
 	Logger *slog.Logger
@@ -205,6 +206,8 @@ func (o *Options) check() error {
 	}
 	if a := o.AutoPurge; a != nil {
 		switch {
+		case o.ReadOnly:
+			return invalid("AutoPurge with ReadOnly")
 		case a.Interval < 0:
 			return invalid("AutoPurge.Interval %v is negative", a.Interval)
 		case a.Limit < 0:

@@ -15,6 +15,9 @@ import (
 // with the store's durability. Waiting writers get in between, and a purge that kept one waiting gives way to the next
 // 256 commits. The clock is read once; if it is set back meanwhile by more than Options.MaxClockStep, and others notice, what is not due any more stays. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
 //
+// If anything is due it waits for the open write transaction, until ctx ends: inside a callback of Update it waits for ever
+// without such a context, and Tx.PurgeExpired is the call for there.
+//
 // A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
 // also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
 func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
