@@ -105,8 +105,8 @@ func opPurgeWithin(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opEvict meets expired keys: one by name, which is evicted at once, or all that a scan comes by, which are evicted
-// before the next write.
+// opEvict meets expired keys: one by name, or all that a scan comes by. They are evicted before the next write, which
+// after a get by name comes at once.
 func opEvict(r *Run, rnd *rand.Rand) error {
 	if err := r.makeDue(rnd, 4); err != nil {
 		return err
@@ -139,7 +139,10 @@ func opEvict(r *Run, rnd *rand.Rand) error {
 		}
 		return err
 	}
-	if err := r.evicted(); err != nil {
+	if err := r.evicted(); err != nil { // a batch of keys that scans had met
+		return err
+	}
+	if err := r.evictNoted(); err != nil {
 		return err
 	}
 	if _, stored := r.model.families[family].value[key]; r.fault == nil && (stored || r.newest() != before+1) {

@@ -9,9 +9,10 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Expired keys that readers meet are noted in DB.queue and deleted in short transactions of their own: by the one-shot
-// read that met them, if no writer is at work, else just before the next write transaction begins. Nobody waits for
-// that longer than the deletes take: such a commit does not wait for a sync, and does not begin behind one that does.
+// Expired keys that readers meet are noted in DB.queue and deleted in short transactions of their own: a batch by the
+// one-shot read that fills it, if no writer is at work; fewer just before the next write transaction begins. So reads
+// make a commit for each batch at most, whatever they meet. A caller waits for that no longer than the deletes take:
+// such a commit does not wait for a sync, and does not begin behind one that does.
 
 // batchKeys is how many keys an eviction, and by default a batch of a purge, deletes.
 const batchKeys = 256
@@ -23,9 +24,9 @@ var nowOrNever = func() context.Context {
 	return ctx
 }()
 
-// evictIdle deletes a batch of noted keys, if the writer lock is free.
+// evictIdle deletes a batch of noted keys, if there are so many, and the writer lock is free.
 func (db *DB) evictIdle(now int64) {
-	if db.queue.Len() == 0 || db.clock.jumped.Load() || db.state(true) != nil {
+	if !db.queue.Holds(batchKeys) || db.clock.jumped.Load() || db.state(true) != nil {
 		return
 	}
 	defer db.leave()

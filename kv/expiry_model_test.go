@@ -164,7 +164,7 @@ func (r *scriptRun) visible(write bool) (modelState, int64) {
 	return r.state, now
 }
 
-// evict is what happens before a write transaction begins, and after a one-shot read that met an expired key. If OnExpire refuses one of them,
+// evict is what happens before a write transaction begins, and after a one-shot read that noted the last key of a batch. If OnExpire refuses one of them,
 // all stay.
 func (r *scriptRun) evict(now int64) {
 	var gone []modelNote
@@ -291,14 +291,14 @@ func (o *on) after() int64 { return o.now + (o.ttl() + time.Millisecond - 1).Mil
 
 func (o *on) set(value []byte, expiry int64) { o.f.rows[o.key] = modelRow{string(value), expiry} }
 
-// missed notes the key if it is expired, as reads do; a one-shot read then evicts what is noted.
+// missed notes the key if it is expired, as reads do; a one-shot read then evicts what is noted, if that is a batch.
 func (o *on) missed() {
 	row, ok := o.f.rows[o.key]
 	if _, live := o.live(); !ok || live {
 		return
 	}
 	o.r.note(o.name, o.f, o.key, row.expiry)
-	if o.r.tx == nil {
+	if o.r.tx == nil && len(o.r.notes) >= 256 {
 		o.r.evict(o.now)
 	}
 }

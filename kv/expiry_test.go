@@ -97,7 +97,9 @@ func TestTTLOfAnExpiredKeyAnswersTheSameWhenAskedTwice(t *testing.T) {
 	require.Equal(t, int64(1), count(t, db))
 	_, err = db.Get(k)
 	require.ErrorIs(t, err, kv.ErrNotFound)
-	require.Zero(t, count(t, db), "a one-shot read evicts")
+	require.Equal(t, int64(1), count(t, db), "a read waits for a batch")
+	require.NoError(t, db.Delete([]byte("other")))
+	require.Zero(t, count(t, db), "the next write takes the key along")
 	_, err = db.TTL(k)
 	require.ErrorIs(t, err, kv.ErrNotFound)
 	require.Equal(t, int64(1), db.Stats().Families["default"].Evicted)
@@ -330,6 +332,28 @@ func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
 	require.Equal(t, int64(256), db.Stats().Families["default"].Evicted)
 }
 
+// TestOneShotReadsEvictInBatches has a story: 20,000 gets of expired keys, one after the other, made 18,980 commits, and
+// each of them copied the pages that the one before had copied.
+func TestOneShotReadsEvictInBatches(t *testing.T) {
+	const n, batch = 2000, 256
+	db, clock := openClock(t, kv.Options{})
+	fillTTL(t, db, n, time.Second)
+	clock.move(time.Second)
+	before := db.Stats()
+	for i := range n {
+		_, err := db.Get(fmt.Appendf(nil, "k%06d", i))
+		require.ErrorIs(t, err, kv.ErrNotFound)
+	}
+	after := db.Stats()
+	require.EqualValues(t, n/batch, after.Commits-before.Commits)
+	require.EqualValues(t, n/batch*batch, after.Families["default"].Evicted)
+	require.EqualValues(t, n%batch, count(t, db), "less than a batch waits")
+	require.NoError(t, db.Put([]byte("z"), nil))
+	require.EqualValues(t, 1, count(t, db), "the next write takes it along")
+	require.EqualValues(t, n/batch+2, db.Stats().Commits-before.Commits)
+	require.Zero(t, kv.Notes(db))
+}
+
 func TestReadNeverTouchesACallersTransaction(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	require.NoError(t, db.PutTTL([]byte("k"), nil, time.Second))
@@ -462,6 +486,7 @@ func TestClockThatJumpedForwardDeletesNothing(t *testing.T) {
 	both(2 * time.Hour)
 	_, err := db.Has(k)
 	require.NoError(t, err)
+	require.NoError(t, db.Delete([]byte("other")))
 	require.Zero(t, count(t, db), "time that really passed")
 	require.NoError(t, db.PutTTL(k, nil, time.Hour))
 	clock.move(2 * time.Hour)
@@ -902,7 +927,14 @@ func TestOneClockReadingPerTransaction(t *testing.T) {
 	once("put with an eviction before it", func() error { return db.PutTTL([]byte("l"), nil, time.Second) })
 	require.Equal(t, int64(1), count(t, db))
 	at = at.Add(time.Minute)
-	once("get with an eviction after it", func() error { _, err := db.Has([]byte("l")); return err })
+	once("get of an expired key", func() error { _, err := db.Has([]byte("l")); return err })
+	fillTTL(t, db, 256, time.Second)
+	at = at.Add(time.Minute)
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		require.False(t, tx.Cursor().First())
+		return nil
+	}))
+	once("get with an eviction after it", func() error { _, err := db.Has([]byte("k000000")); return err })
 	require.Zero(t, count(t, db))
 	fillTTL(t, db, 600, time.Second)
 	at = at.Add(time.Minute)

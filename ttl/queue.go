@@ -35,6 +35,9 @@ type noteKey struct {
 // Len is the number of notes.
 func (q *Queue) Len() int { return int(q.n.Load()) }
 
+// Holds says whether there are n notes, or as many as fit.
+func (q *Queue) Holds(n int) bool { return q.n.Load() >= int64(n) || q.Full() }
+
 // Full says whether notes are forgotten, until some are taken.
 func (q *Queue) Full() bool { return q.n.Load() >= maxNotes || q.full.Load() }
 

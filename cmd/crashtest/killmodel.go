@@ -80,7 +80,7 @@ type killPlan struct {
 	ops               []killOp
 	durable           bool
 	batch             bool   // the operations are those of a batch, on the family where no key expires
-	look              string // key of the default family: if it has expired, it is evicted
+	look              string // key of the default family: if it has expired, it is evicted before the next commit
 	purge, checkpoint bool
 	reopen            bool
 }

@@ -13,6 +13,7 @@ var expiryMutants = []mutant{
 	c.jumped.Store(true)`},
 	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.heed(p.now)
 `, ``},
+	{"ttl", "a_one_shot_read_evicts_less_than_a_batch", "kv/evict.go", `!db.queue.Holds(batchKeys)`, `db.queue.Len() == 0`},
 	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.heed(now)
 `, ``},
 	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},
