@@ -385,7 +385,7 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 		"FileMode u":                      {FileMode: fs.ModeSetuid | 0o600},
 		"FileMode 0400: its owner cannot": {FileMode: 0o400},
 		"FileMode 0060: its owner cannot": {FileMode: 0o060},
-		"AutoPurge with ReadOnly": {ReadOnly: true, AutoPurge: &kv.AutoPurge{}},
+		"AutoPurge with ReadOnly":         {ReadOnly: true, AutoPurge: &kv.AutoPurge{}},
 
 		"AutoPurge.Interval": {AutoPurge: &kv.AutoPurge{Interval: -1}},
 		"AutoPurge.Limit":    {AutoPurge: &kv.AutoPurge{Limit: -1}},
