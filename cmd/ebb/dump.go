@@ -18,61 +18,83 @@ func (a *app) dumpCommand() *cobra.Command {
 on a line that names its family. A row with an expiry ends with it. Rows that are expired and not yet deleted are
 counted, not printed.
 
-A damaged family ends where the damage is; the other families are still printed, and the exit code is 1. Where only the
-count of expired rows is lost, all rows are printed.`,
+Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json by an object with
+the one field "missing" in its place, and the exit code is 1. Of a value that is lost the key is printed. Where only
+the count of expired rows is lost, all rows are printed.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			db, err := a.openToRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
+			d := dumper{app: a, db: db, missing: missing{app: a}}
 			families := []string{a.cf}
 			if !cmd.Flags().Changed("cf") {
-				if families, err = db.ListCFs(); err != nil {
+				if families, err = d.families(); err != nil {
 					return errors.Join(fmt.Errorf("list families: %w", err), db.Close())
 				}
 			}
-			return errors.Join(a.dump(cmd.Context(), db, families), db.Close())
+			return errors.Join(d.dump(cmd.Context(), families), db.Close())
 		},
 	}
 }
 
-// dump reads each family by itself, so that one that is damaged does not keep the others from being printed.
-func (a *app) dump(ctx context.Context, db *kv.DB, families []string) error {
+// dumper prints the rows of a store.
+type dumper struct {
+	app     *app
+	db      *kv.DB
+	missing missing
+}
+
+// families lists the families whose names can be read.
+func (d *dumper) families() (names []string, err error) {
+	err = d.db.View(func(tx *kv.Tx) error {
+		d.missing.watch(tx, nil)
+		names, err = tx.ListCFs()
+		return err
+	})
+	return names, err
+}
+
+// dump reads each family by itself, so that what ends one does not keep the others from being printed.
+func (d *dumper) dump(ctx context.Context, families []string) error {
 	var errs []error
 	for _, family := range families {
-		if err := a.dumpFamily(ctx, db, family); err != nil {
+		if err := d.family(ctx, family); err != nil {
 			errs = append(errs, fmt.Errorf("dump family %q: %w", family, err))
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
+	if err := d.missing.err(); err != nil {
+		errs = append(errs, fmt.Errorf("dump: %w", err))
+	}
 	return errors.Join(errs...)
 }
 
-// dumpFamily counts the rows and prints them in transactions of their own: damage ends a transaction, and an expiry index
+// family counts the rows and prints them in transactions of their own: damage ends a transaction, and an expiry index
 // that cannot be read shall not keep us from printing rows. The store is open read-only, so all of them see one state.
-func (a *app) dumpFamily(ctx context.Context, db *kv.DB, family string) error {
+func (d *dumper) family(ctx context.Context, family string) error {
 	var lost error
-	if !a.json {
-		stored, err := db.CF(family).Count()
+	if !d.app.json {
+		stored, err := d.db.CF(family).Count()
 		if err != nil {
 			return err
 		}
-		live, err := db.CF(family).CountLive()
+		live, err := d.db.CF(family).CountLive()
 		if err != nil {
 			lost = fmt.Errorf("count expired rows: %w", err)
 		}
-		if err := a.dumpHead(family, stored, live, lost == nil); err != nil {
+		if err := d.head(family, stored, live, lost == nil); err != nil {
 			return err
 		}
 	}
-	return errors.Join(lost, db.View(func(tx *kv.Tx) error { return a.dumpRows(ctx, tx, family) }))
+	return errors.Join(lost, d.db.View(func(tx *kv.Tx) error { return d.rows(ctx, tx, family) }))
 }
 
-// dumpHead prints how many rows the family has, and how many of those that are stored are expired, if that is known.
-func (a *app) dumpHead(family string, stored, live int64, known bool) error {
+// head prints how many rows the family has, and how many of those that are stored are expired, if that is known.
+func (d *dumper) head(family string, stored, live int64, known bool) error {
 	rows, note := live, ""
 	switch {
 	case !known:
@@ -80,24 +102,26 @@ func (a *app) dumpHead(family string, stored, live int64, known bool) error {
 	case live < stored:
 		note = fmt.Sprintf(", %d expired and not yet deleted", stored-live)
 	}
-	_, err := fmt.Fprintf(a.out, "family %s: %s%s\n", a.show([]byte(family)), plural(rows, "row"), note)
+	_, err := fmt.Fprintf(d.app.out, "family %s: %s%s\n", d.app.show([]byte(family)), plural(rows, "row"), note)
 	return err
 }
 
-// dumpRows prints the rows of the family with their expiries.
-func (a *app) dumpRows(ctx context.Context, tx *kv.Tx, family string) error {
-	cf := tx.CF(family)
-	for key, value := range cf.All() {
+// rows prints the rows of the family with their expiries.
+func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
+	d.missing.watch(tx, nil)
+	c := tx.CF(family).Cursor()
+	for c.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		at, err := cf.Expiry(key)
-		if err != nil {
-			return err
+		value := c.Value()
+		if c.Err() != nil {
+			break
 		}
-		if err := a.printRow(row{family: family, key: key, value: value, at: at}); err != nil {
+		at, _ := c.Expiry()
+		if err := d.app.printRow(row{family: family, key: c.Key(), value: value, lost: value == nil, at: at}); err != nil {
 			return err
 		}
 	}
-	return tx.Err()
+	return c.Err()
 }

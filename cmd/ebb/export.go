@@ -24,7 +24,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are
 no clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist
 already are left alone unless --overwrite is given, those of the store itself also then. What is left out is named
-at the end, and the exit code is 1.
+at the end, and the exit code is 1. So is what cannot be read: damage hides only the values that it hit.
 
 A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their
 expiries are written to another file, outside of DIR, which import takes.`,
@@ -42,7 +42,10 @@ expiries are written to another file, outside of DIR, which import takes.`,
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			return ex.print(summary)
+			if err := ex.print(summary); ex.missing.n == 0 {
+				return err
+			}
+			return fmt.Errorf("export: %w", ex.missing.err())
 		},
 	}
 	f := cmd.Flags()
@@ -60,6 +63,7 @@ type exporter struct {
 	own        ownFiles
 	expiryFile string
 	expiries   expiryWriter
+	missing    missing
 }
 
 // exportSummary tells what an export did.
@@ -68,6 +72,7 @@ type exportSummary struct {
 	Bytes   int64         `json:"bytes"`
 	Timed   int           `json:"timed"` // files whose key has an expiry
 	Errors  []fileError   `json:"errors"`
+	Missing []any         `json:"missing"` // what could not be read, as records of dump
 	Took    time.Duration `json:"-"`
 	Seconds float64       `json:"seconds"`
 }
@@ -75,7 +80,9 @@ type exportSummary struct {
 // run writes below dir. An error of one file is noted and the next one is written; an error of the store ends it.
 func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSummary, error) {
 	began := time.Now()
-	s := exportSummary{Errors: []fileError{}}
+	s := exportSummary{Errors: []fileError{}, Missing: []any{}}
+	ex.missing.app = ex.app
+	ex.missing.watch(tx, func(place map[string]any) { s.Missing = append(s.Missing, place) })
 	cf := tx.CF(ex.app.cf)
 	total, err := cf.Count()
 	if err != nil {
@@ -101,6 +108,9 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		key, value := string(c.Key()), c.Value()
 		if c.Err() != nil {
 			break
+		}
+		if value == nil {
+			continue // It is lost, and named.
 		}
 		name := strings.TrimPrefix(key, ex.prefix)
 		if err := ex.write(root, name, value); err != nil {

@@ -22,6 +22,9 @@ func (a *app) scanCommand() *cobra.Command {
 are shown as Go strings in quotes. With --json each row is one object on a line, with value_base64 for a value that is
 no UTF-8, or of 1 MiB and more.
 
+Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json by an object with
+the one field "missing" in its place, and the exit code is 1.
+
 With --expiring-before it lists the keys whose expiry is before that time, in order of expiry: expiry, tab, key. Keys
 that are expired and not yet deleted come first.`,
 		Args: args(1, 1),
@@ -71,21 +74,24 @@ that are expired and not yet deleted come first.`,
 
 // printRows prints the rows of the family.
 func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.ScanOptions) error {
+	m := missing{app: a}
+	m.watch(tx, nil)
 	for key, value := range tx.CF(family).Scan(o) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := row{key: key, value: value, keysOnly: o.KeysOnly}
+		row := row{key: key, value: value, keysOnly: o.KeysOnly, lost: value == nil && !o.KeysOnly}
 		if err := a.printRow(row); err != nil {
 			return err
 		}
 	}
-	return tx.Err()
+	return errors.Join(tx.Err(), m.err())
 }
 
 // printExpiring prints the keys with an expiry before that instant, the earliest first. limit 0 is no limit.
 func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, limit int) error {
-	now, n := tx.Now(), 0
+	now, n, m := tx.Now(), 0, missing{app: a}
+	m.watch(tx, nil)
 	for key, at := range tx.CF(a.cf).Expiring(before) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -104,7 +110,7 @@ func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, li
 			break
 		}
 	}
-	return tx.Err()
+	return errors.Join(tx.Err(), m.err())
 }
 
 // row is one line of a listing.
@@ -112,6 +118,7 @@ type row struct {
 	family     string // "": not named
 	key, value []byte
 	keysOnly   bool
+	lost       bool      // the value cannot be read
 	at         time.Time // expiry; zero: none, or not asked for
 }
 
@@ -125,7 +132,10 @@ func (a *app) printRow(r row) error {
 		if !r.at.IsZero() {
 			object["expiry"] = showInstant(r.at)
 		}
-		if r.keysOnly {
+		if r.lost {
+			object["value_missing"] = true
+		}
+		if r.keysOnly || r.lost {
 			return a.printJSON(object)
 		}
 		return a.printRowJSON(object, r.value)
@@ -133,7 +143,7 @@ func (a *app) printRow(r row) error {
 	if _, err := a.out.WriteString(a.show(r.key)); err != nil {
 		return err
 	}
-	if !r.keysOnly {
+	if !r.keysOnly && !r.lost {
 		a.out.WriteByte('\t')
 		if err := a.showTo(a.out, r.value); err != nil {
 			return err
