@@ -32,7 +32,8 @@ type app struct {
 	pageSize int      // of a store that is created; 0: the default
 	fileMode fileMode // of files that are created; 0: the default
 
-	writes bool // a store was opened that the command is to change
+	writes bool     // a store was opened that the command is to change
+	fresh  *freshFS // its files
 
 	clock func() time.Time // nil: the system's; set by tests before a command runs
 }
@@ -92,10 +93,11 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 	return a.open(ctx, vfs.OS, path, kv.Options{ReadOnly: true, MustExist: true})
 }
 
-// openToWrite opens a store for this process alone.
+// openToWrite opens a store for this process alone. closeWritten closes it.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
 	a.writes = true
-	return a.open(ctx, vfs.OS, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize, FileMode: fs.FileMode(a.fileMode)})
+	a.fresh = newFreshFS(path)
+	return a.open(ctx, a.fresh, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize, FileMode: fs.FileMode(a.fileMode)})
 }
 
 // lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.
@@ -146,5 +148,6 @@ func (a *app) update(cmd *cobra.Command, path string, mustExist bool, fn func(*k
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.UpdateContext(cmd.Context(), fn), db.Close())
+	err = db.UpdateContext(cmd.Context(), fn)
+	return errors.Join(err, a.closeWritten(db, err != nil))
 }

@@ -51,7 +51,8 @@ code is 1.`,
 			if err != nil {
 				err = fmt.Errorf("%w; go on with --resume", err)
 			}
-			if err := errors.Join(err, db.Close()); err != nil {
+			failed := err != nil || len(summary.Errors) > 0
+			if err := errors.Join(err, a.closeWritten(db, failed)); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
 			return a.printImport(summary)

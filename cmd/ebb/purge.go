@@ -34,7 +34,7 @@ their space back.`,
 			if cmd.Flags().Changed("cf") {
 				family = a.cf
 			}
-			return errors.Join(a.purge(cmd.Context(), db, family, o), db.Close())
+			return errors.Join(a.purge(cmd.Context(), db, family, o), a.closeWritten(db, false))
 		},
 	}
 	f := cmd.Flags()
