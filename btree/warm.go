@@ -33,7 +33,7 @@ func warm(w Writer, t Tree, changes []Change, ways *[MaxWays]way) (known bool, e
 	for i := range changes {
 		d.keys[i] = changes[i].Key
 	}
-	if err := d.lead(w, t, len(changes), true); err != nil {
+	if err := d.lead(w, t, len(changes)); err != nil {
 		return false, err
 	}
 	for i := range changes {
@@ -55,13 +55,12 @@ type descent struct {
 	keys [MaxWays][]byte
 	ways [MaxWays]way
 	refs [MaxWays]pager.Ref // of the pages that it has come to: in the end, leaves
-	from [MaxWays][]byte    // what the branches above the leaves say of them
 }
 
 // lead goes down with n keys level by level, notes their ways and asks for what a search looks at first in each page, leaves among them. A lookup waits
 // for page after page, some 100 ns each, and sixteen that wait at the same time take little longer than one. Branches that it is the first to
-// read are proven, and an error is one that the lookups would meet. still says that nobody is changing the rows that branches count.
-func (d *descent) lead(in Land, t Tree, n int, still bool) error {
+// read are proven, and an error is one that the lookups would meet.
+func (d *descent) lead(in Writer, t Tree, n int) error {
 	var size [MaxWays]int
 	var near [MaxWays][]byte
 	for i := range n {
@@ -80,12 +79,8 @@ func (d *descent) lead(in Land, t Tree, n int, still bool) error {
 			children := int(w >> 16)
 			k := branchSearch(b, children, d.keys[i])
 			d.ways[i].note(level, k)
-			d.refs[i], size[i] = childRef(b, children, k), nearBytes(level-1)
-			if still {
-				size[i] = nearChild(b, children, k, level-1)
-			}
+			d.refs[i], size[i] = childRef(b, children, k), nearChild(b, children, k, level-1)
 			if level == 1 { // The leaves are as many as the rest of the store.
-				d.from[i] = b[child(children, k):][:childSize]
 				in.Ask(d.refs[i])
 			}
 		}

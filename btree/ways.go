@@ -14,9 +14,6 @@ type Change struct {
 // Ways are the ways down to the leaves of up to MaxWays changes of one tree, which are carried out one after the other. They are
 // looked for together, and each change goes its own, as far as that holds.
 type Ways struct {
-	// Guide, if not nil, is told of branches that are bent. Follow needs it.
-	Guide *Guide
-
 	hold bool
 	n    int
 	of   [MaxWays]way
@@ -96,13 +93,8 @@ func (s *Ways) Apply(w Writer, t *Tree, f *Finger, i int, c *Change) (was Info, 
 	} else {
 		was, reshaped, err = f.set(w, t, c.Key, c.Value, c.Tag, by)
 	}
-	if reshaped > 0 {
-		if s.hold {
-			s.bend(i, reshaped)
-		}
-		if s.Guide != nil {
-			s.Guide.bend(c.Key, reshaped)
-		}
+	if reshaped > 0 && s.hold {
+		s.bend(i, reshaped)
 	}
 	return was, err
 }

@@ -96,7 +96,7 @@ func opBatch(r *Run, rnd *rand.Rand) error {
 }
 
 // opApply is one commit of puts and deletions that come in any order, often of a key that the batch has had before: a few in all families, or many
-// in one, which a scout looks ahead for. The log has it before the rows of the indexes are carried out. In one of three cases the commit is given up at its end, and made once more.
+// in one. The log has it before the rows of the indexes are carried out. In one of three cases the commit is given up at its end, and made once more.
 func opApply(r *Run, rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
@@ -219,7 +219,7 @@ func opForetold(r *Run, rnd *rand.Rand) error {
 	b := r.db.NewBatch()
 	families := t.m.plain()
 	most := [...]int{4, 60, 300}[rnd.IntN(3)]
-	if most == 300 { // a scout looks ahead for them
+	if most == 300 {
 		families = families[rnd.IntN(len(families)):][:1]
 	}
 	for i := range 2 + rnd.IntN(most) {

@@ -86,8 +86,8 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
-// TestFileCutShortUnderABatchIsAnError: its scout comes to the pages behind the cut first, on a goroutine of the store's own or, so that it is certain to, on
-// the caller's.
+// TestFileCutShortUnderABatchIsAnError, whether workers of the store's own or the caller's goroutine comes to the pages
+// behind the cut.
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		at := fileOfRows(t)

@@ -78,30 +78,6 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 	return b
 }
 
-// Fetch reads a page that is in the file, or the base of one that is patched, ahead of who is going to look at it or copy it, and
-// returns its bytes. Those of a page in a frame are not looked at: they may be changing. nil: there is nothing to be read ahead.
-func (p *Pager) Fetch(ref Ref, base Epoch) ([]byte, error) {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
-			if f := atomic.LoadPointer(&s.dirty); f != nil {
-				return unsafe.Slice((*byte)(f), p.pageSize), nil
-			}
-			if f := atomic.LoadPointer(&s.patch); f != nil {
-				below, _, _ := patchAt(f)
-				if below.Epoch >= ref.Epoch {
-					return nil, nil // a reference from a damaged file has led here
-				}
-				return p.Fetch(below, base)
-			}
-		}
-	}
-	b, err := p.fromFile(ref)
-	if err == nil {
-		prefetch.Bytes(b)
-	}
-	return b, err
-}
-
 // Ask asks the processor for the slot of a page, if it has one.
 func (p *Pager) Ask(ref Ref) {
 	if s := p.table.peek(ref.Pgid); s != nil {

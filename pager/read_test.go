@@ -40,39 +40,6 @@ func TestFaultIsDamageWhereTheFileEnds(t *testing.T) {
 	})
 }
 
-// TestFetchReadsWhatIsInTheFile: of a page in a frame nothing is looked at, of one with a patch the base is read, and what is no page of the file is damage.
-func TestFetchReadsWhatIsInTheFile(t *testing.T) {
-	forBeds(t, func(t *testing.T, b bed) {
-		p := b.newPager(t, MinPageSize)
-		ref, durable := patched(t, p)
-		at, err := p.Fetch(ref, durable)
-		require.NoError(t, err)
-		require.Equal(t, byte('o'), at[HeaderSize], "the base, without the patch")
-		base, _, _, err := p.Base(ref, durable, ref.Epoch)
-		require.NoError(t, err)
-		require.True(t, !p.Mapped() || p.verified.has(base.Pgid))
-
-		framed := newPage(t, p, 'f')
-		frame, err := p.Frame(framed, durable)
-		require.NoError(t, err)
-		frame[0]++ // it is proved by nobody
-		at, err = p.Fetch(framed, durable)
-		require.NoError(t, err)
-		require.Equal(t, unsafe.SliceData(frame), unsafe.SliceData(at))
-
-		for _, wrong := range []Ref{{Pgid: 1 << 40, Epoch: durable}, {Pgid: 1, Epoch: durable}} {
-			_, err = p.Fetch(wrong, durable+200)
-			require.ErrorIs(t, err, badfile.ErrCorrupt)
-		}
-		// A patch over a page that is no older has been made by nobody.
-		later, err := p.PatchBeside(Ref{Pgid: base.Pgid, Epoch: nextEpoch(p)}, nextEpoch(p), 8, nil)
-		require.NoError(t, err)
-		at, err = p.Fetch(later, durable)
-		require.NoError(t, err)
-		require.Nil(t, at)
-	})
-}
-
 // TestReferenceOfAnotherEpochIsDamage whatever the page was proved for before. Where the file is mapped a page that had been read once was given to
 // each who had its number.
 func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {

@@ -217,8 +217,8 @@ func (k *Keeper) Reachable(ref Ref) bool {
 	return ref.Epoch == u.epoch && s != nil && s.dirty != nil && s.owner > u.newest
 }
 
-// Lent says that the keeper is lent: what branches point to may be changed in place, too. Beside a transaction that is by itself a scout may be reading that.
-// Nobody lends or gathers while one is in use.
+// Lent reports that the keeper is lent to a worker of a parallel apply: child references of branches may be changed in
+// place as well. No keeper is lent or gathered while one is in use.
 func (k *Keeper) Lent() bool { return k.u.lent > 0 }
 
 // Enter begins an operation that changes pages in place; not so once the undo is frozen or full. Leave ends it.

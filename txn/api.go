@@ -68,7 +68,7 @@ type Options struct {
 	SmallGroups     bool          // the free map has small groups: for tests, see pager.Options
 	AheadFrom       int           // changes from which on they are logged ahead: see Tx.MayLogAhead; 0: the default
 	LeavesFrom      int           // full leaves from which on the log names them: see Tx.Apply; 0: the default
-	ManyFrom        int           // changes from which on they are for several hands or a scout, and rows of their tree: see Tx.Apply; 0: the defaults
+	ManyFrom        int           // changes from which on they are for several hands, and rows of their tree: see Tx.Apply; 0: the defaults
 	ManyRows        uint64
 	Events          Events
 }

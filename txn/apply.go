@@ -30,7 +30,6 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
 			return err
 		}
-		tx.sendScout(id, len(changes), keysOf(changes))
 	}
 	return tx.applyAll(id, changes, was)
 }
@@ -87,10 +86,8 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	}
 	f := w.finger(id)
 	var ways tree.Ways
-	if !w.follow(&ways, s, changes) {
-		if err := ways.Find(w, s.t, f, changes); err != nil {
-			return tx.note(err)
-		}
+	if err := ways.Find(w, s.t, f, changes); err != nil {
+		return tx.note(err)
 	}
 	changed := false
 	for i := 0; i < len(changes); {
@@ -120,7 +117,6 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	w.filled += f.TakeFilled()
 	if changed {
 		w.set(id, s.t)
-		w.scout.followed(id, w.s.stamps)
 	}
 	w.fingersAt = w.mods
 	return nil

@@ -27,7 +27,6 @@ func (tx *Tx) Commit(d Durability) error {
 		return nil
 	}
 	w, s := tx.w, tx.s
-	w.scout.halt()
 	if !w.dirty {
 		v := s.head
 		s.open.Add(1) // Close does not come between.

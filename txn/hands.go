@@ -23,6 +23,12 @@ import (
 // slots behind locks of their own, and for each a keeper of the undo. The file and the log are the writer's: no hand writes to them, nor calls
 // anything of the user's.
 
+// Fewer changes, and changes of smaller trees, are not worth the time that it takes to wake another processor.
+const (
+	defaultManyFrom = 128
+	defaultManyRows = 64 << 10
+)
+
 const (
 	maxHands       = pager.MaxKeepers
 	partsForHand   = tree.MaxParts / maxHands // so that one who comes late, or is slow, has less to do
@@ -127,7 +133,8 @@ func (h *hands) summon(count int) {
 		h.there.Add(1)
 		go h.help()
 	}
-	go nothing() // The goroutine that was started last is left to this processor for a while, and no other one takes it.
+	// The goroutine that was started last stays with this processor for a while: a second one wakes another.
+	go func() {}()
 }
 
 // help takes part in rounds until none has come for a while.
@@ -207,7 +214,6 @@ func (w *writer) byHands(id TreeID, changes []Change, was []Info) (left []int32,
 	}
 	h.useful = true
 	h.summon(count)
-	w.scout.halt()
 	h.divide(n, changes, was)
 	if err := h.work(count, n); err != nil {
 		return nil, false, err

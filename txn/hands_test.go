@@ -27,7 +27,7 @@ func anyChanges(rnd *rand.Rand, n, rows int) []Change {
 	changes := make([]Change, n)
 	for i := range changes {
 		c := &changes[i]
-		if c.Key = scoutKey(rnd.IntN(rows)); rnd.IntN(3) == 0 {
+		if c.Key = batchKey(rnd.IntN(rows)); rnd.IntN(3) == 0 {
 			c.Delete = true
 			continue
 		}
@@ -143,7 +143,7 @@ func TestSnapshotsBesideHands(t *testing.T) {
 				value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
 				changes := make([]Change, 0, rows)
 				for _, i := range all {
-					changes = append(changes, Change{Key: scoutKey(i), Value: value})
+					changes = append(changes, Change{Key: batchKey(i), Value: value})
 				}
 				tx.Expect(rows)
 				for some := range slices.Chunk(changes, rows/3) {
@@ -160,13 +160,13 @@ func TestSnapshotsBesideHands(t *testing.T) {
 			}
 			update(t, s, func(tx *Tx) {
 				for i := range test.others {
-					_, err := tx.Put(CatalogTree, scoutKey(rows+i), make([]byte, 96), 0)
+					_, err := tx.Put(CatalogTree, batchKey(rows+i), make([]byte, 96), 0)
 					require.NoError(t, err)
 				}
 			})
 			put(0, true)
 			inPlace := 0
-			besideReaders(t, s, rows, scoutKey, 300*time.Microsecond, 400, func(n uint32) {
+			besideReaders(t, s, rows, batchKey, 300*time.Microsecond, 400, func(n uint32) {
 				if test.others > 0 && n%8 == 0 {
 					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get patches
 				}
@@ -295,7 +295,7 @@ func TestCheckpointsBesideHands(t *testing.T) {
 
 // TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with large values, and those behind a savepoint are one hand's.
 func TestHandsLeaveSmallThingsAlone(t *testing.T) {
-	s := scoutStore(t, false, 9000)
+	s := batchStore(t, false, 9000)
 	s.o.ManyFrom, s.o.ManyRows = 100, 5000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 500, 9000)
@@ -311,7 +311,7 @@ func TestHandsLeaveSmallThingsAlone(t *testing.T) {
 	require.False(t, by(9, changes[:99]))
 	require.False(t, by(10, changes))
 	large := slices.Clone(changes)
-	large[400] = Change{Key: scoutKey(1), Value: make([]byte, 3000)}
+	large[400] = Change{Key: batchKey(1), Value: make([]byte, 3000)}
 	require.False(t, by(9, large))
 	place := make([]Change, 500)
 	for i := range place {
@@ -337,7 +337,7 @@ func TestHandsLeaveSmallThingsAlone(t *testing.T) {
 
 // TestHandThatPanics: the panic is the caller's, what it says tells where it came from, and the transaction can be rolled back.
 func TestHandThatPanics(t *testing.T) {
-	s := scoutStore(t, false, 9000)
+	s := batchStore(t, false, 9000)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var want map[string]string
 	view(t, s, func(tx *Tx) { want = contents(t, tx, 9) })
@@ -392,7 +392,7 @@ func TestHandThatMeetsDamage(t *testing.T) {
 		require.NoError(t, err)
 		changes := someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000)
 		err = tx.Apply(9, changes, nil)
-		for i := 0; err == nil && i < 3; i++ { // a scout may have had this turn
+		for i := 0; err == nil && i < 3; i++ {
 			err = tx.Apply(9, changes, nil)
 		}
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
@@ -427,7 +427,7 @@ func TestHandThatCannotRead(t *testing.T) {
 	s, err = Open("/a.ebb", o)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	update(t, s, func(tx *Tx) { _, err = tx.Put(9, scoutKey(0), []byte("value"), 0) }) // starts the log
+	update(t, s, func(tx *Tx) { _, err = tx.Put(9, batchKey(0), []byte("value"), 0) }) // starts the log
 	require.NoError(t, err)
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
@@ -460,7 +460,7 @@ func TestHandsMeetTheBound(t *testing.T) {
 		for err == nil {
 			changes := make([]Change, 1000)
 			for i := range changes {
-				changes[i] = Change{Key: scoutKey(rnd.IntN(100_000)), Value: make([]byte, 200)}
+				changes[i] = Change{Key: batchKey(rnd.IntN(100_000)), Value: make([]byte, 200)}
 			}
 			err = tx.Apply(9, changes, nil)
 		}
@@ -499,7 +499,7 @@ func TestHandTakesPagesAhead(t *testing.T) {
 	for round := range 40 {
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
-		_, err = tx.Put(9, scoutKey(1), []byte("value"), 0)
+		_, err = tx.Put(9, batchKey(1), []byte("value"), 0)
 		require.NoError(t, err)
 		w.sharing = new(sync.Mutex)
 		w.spare = w.spare[:0]
@@ -586,7 +586,7 @@ func TestWhatHandsLeaveIsUsed(t *testing.T) {
 	for range 300 {
 		changes := make([]Change, 60)
 		for i := range changes { // new rows: leaves are split all the time
-			changes[i] = Change{Key: scoutKey(10_000 + rnd.IntN(1<<30)), Value: make([]byte, 300)}
+			changes[i] = Change{Key: batchKey(10_000 + rnd.IntN(1<<30)), Value: make([]byte, 300)}
 		}
 		require.NoError(t, tx.Apply(9, changes, nil))
 		if s.w.hands != nil && s.w.hands.useful {
@@ -631,7 +631,7 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 	change := func(tx *Tx) {
 		changes := make([]Change, 400)
 		for i, k := range rnd.Perm(rows)[:len(changes)] {
-			changes[i] = Change{Key: scoutKey(k), Value: bytes.Repeat([]byte{byte(rnd.Uint32())}, 100)}
+			changes[i] = Change{Key: batchKey(k), Value: bytes.Repeat([]byte{byte(rnd.Uint32())}, 100)}
 		}
 		if s.w.hands != nil {
 			s.w.hands.useful = false
@@ -642,7 +642,7 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		for i := range rows {
-			_, err := tx.Put(9, scoutKey(i), make([]byte, 100), 0)
+			_, err := tx.Put(9, batchKey(i), make([]byte, 100), 0)
 			require.NoError(t, err)
 		}
 	})
@@ -713,7 +713,7 @@ func (f freezing) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) 
 // TestReaderThatComesBetweenAPatchAndItsBranch: the row is put once, and counted once, in a branch that is copied.
 func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
 	racetest.OneGoroutine(t)
-	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": scoutKey(77)} {
+	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": batchKey(77)} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(vfs.NewMemory())
 			o.CacheBytes, o.CheckpointBytes = 1<<20, 1<<30
@@ -722,7 +722,7 @@ func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
 			require.NoError(t, s.Checkpoint(t.Context()))
 			update(t, s, func(tx *Tx) { // below each branch: they are of this epoch now
 				for i := range 200 {
-					_, err := tx.Put(9, scoutKey(i*199), []byte("value"), 0)
+					_, err := tx.Put(9, batchKey(i*199), []byte("value"), 0)
 					require.NoError(t, err)
 				}
 			})

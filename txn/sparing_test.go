@@ -54,14 +54,14 @@ func TestBatchesReadWhatTheyChange(t *testing.T) {
 				t.Skip("no maps here")
 			}
 			update(t, s, func(tx *Tx) { // starts the log, and meets some leaves
-				_, err := tx.Put(9, scoutKey(0), []byte("alone"), 0)
+				_, err := tx.Put(9, batchKey(0), []byte("alone"), 0)
 				require.NoError(t, err)
-				want[string(scoutKey(0))] = "alone"
+				want[string(batchKey(0))] = "alone"
 			})
 			some := func(from, step int, change func(c *Change)) (reads int64) {
 				var changes []Change
 				for i := from; i < rows; i += step {
-					c := Change{Key: scoutKey(i)}
+					c := Change{Key: batchKey(i)}
 					change(&c)
 					changes = append(changes, c)
 				}

@@ -32,7 +32,6 @@ type writer struct {
 	spillOver int64
 	behind    int // so many of taken were looked at by spillBehind
 
-	scout  *scout // nil: none has been needed yet
 	hands  *hands // likewise
 	ahead  ahead
 	lazy   bool      // the commit will not wait for a sync
@@ -194,7 +193,6 @@ func (w *writer) spillBehind(backlog *pager.Backlog) error {
 
 // rollback gives back every page that the transaction took. The log has taken back what it knows of it.
 func (w *writer) rollback() {
-	w.scout.halt()
 	w.s.pg.Unlaid(w.laid)
 	if w.flushed > 0 && !w.ahead.logged {
 		w.s.log.Abort()

@@ -122,25 +122,6 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = level
 `, ``},
-	{"rollback", "a_guide_is_not_told_what_was_bent", "btree/ways.go", `		if s.Guide != nil {`, `		if s.Guide != nil && false {`},
-	{"rollback", "a_scouted_way_leads_through_a_bent_branch", "btree/scout.go", `s.Guide.bent[at]&bit != 0 {`, `s.Guide.bent[at]&bit != 0 && false {`},
-	{"rollback", "a_scouted_way_leads_through_bent_branches_further_up", "btree/scout.go", `		by.from = max(by.from, s.Guide.floor+1)
-`, ``},
-	{"rollback", "a_scouted_way_is_that_of_another_key", "btree/scout.go", `		if !bytes.Equal(f.Key, changes[i].Key) {`, `		if bytes.Equal(f.Key, nil) {`},
-	{"rollback", "a_scout_is_out_though_the_tree_was_changed_before", "txn/scout.go", `now.stamp != tx.s.head.trees.stamp(id)`, `false`},
-	{"rollback", "a_scout_is_followed_though_the_tree_was_changed_otherwise", "txn/scout.go", `	if c.stamp != s.stamp {`, `	if c.stamp != s.stamp && false {`},
-	{"rollback", "a_transaction_ends_before_its_scout", "txn/scout.go", `	c.out = false
-	c.mu.Lock()
-	c.trip++
-	c.keys = nil
-	c.mu.Unlock()
-`, `	c.out = false
-`},
-	{"rollback", "a_scout_in_a_damaged_file_ends_the_process", "txn/scout.go", `			if _, ok := r.(runtime.Error); !ok {
-				panic(r)
-			}
-`, `			panic(r)
-`},
 	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			f.forget()
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1].set(b, i+1, n+1)`, `			p.finger.way[1].set(b, i, n+1)`},
@@ -168,7 +149,6 @@ var storeMutants = []mutant{
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
 	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Keep(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
 	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.patched = ref`, `		_ = ref`},
-	{"rollback", "branches_are_turned_beside_a_scout", "btree/inplace.go", ` && r.undo.Lent()`, ``},
 	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undo.go", `	u.lent = 0
 	if bytes`, `	if bytes`},
 	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go", `		p.finger.point(ref, nil, 0, false)
