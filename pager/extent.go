@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/ebbkv/ebb/internal/invariant"
 )
 
 // Overflow extent: contiguous pages that hold one value.
@@ -106,29 +108,144 @@ func (p *Pager) proveFit(ref Ref, b []byte, size int) error {
 	return nil
 }
 
-// NewExtent is for the holder of the writer lock. It writes value into an overflow extent of pages born in epoch, straight to the file: into free space, which
-// harms nothing if the transaction never commits. It is durable with the next checkpoint, like every page, or after SyncExtents.
-//
-// soon says that it is going to be: the disk begins at once.
+// An ExtentWriter writes one value into an overflow extent, straight to the file: into free space,
+// which harms nothing if the transaction never commits. It is durable with the next checkpoint,
+// like every page, or after SyncExtents. The value may come in pieces, and no more than a page of
+// it is kept.
+type ExtentWriter struct {
+	Ref   Ref
+	Pages uint64
+
+	p     *Pager
+	soon  bool
+	first []byte // page, written last: the checksum in its header is then known
+	used  int    // bytes of it
+	rest  []byte // of the value, behind what was written: less than a page
+	off   int64  // where rest belongs
+	left  int    // bytes of the value that have not come
+	hash  *xxhash.Digest
+}
+
+// NewExtent is for the holder of the writer lock. It writes value into an overflow extent of pages
+// born in epoch, and says where, and in how many pages: none were taken if that is 0. soon says
+// that it is going to be durable soon: the disk begins at once.
 func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
-	n := ExtentPages(len(value), p.pageSize)
-	id, err := p.takeExtent(n)
+	e, err := p.StartExtent(epoch, owner, len(value), soon)
 	if err != nil {
 		return Ref{}, 0, err
 	}
-	ref := Ref{id, epoch}
+	return e.Ref, e.Pages, e.Write(value)
+}
+
+// StartExtent is NewExtent of a value of size bytes that is going to be written. Nothing of it is
+// yet.
+func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool) (*ExtentWriter, error) {
+	n := ExtentPages(size, p.pageSize)
+	id, err := p.takeExtent(n)
+	if err != nil {
+		return nil, err
+	}
 	s := p.table.slot(id)
 	s.owner = owner
 	p.forget(id, s)
 	p.dropFrame(s) // one that a page on the hot stack kept
+	e := &ExtentWriter{Ref: Ref{id, epoch}, Pages: n, p: p, soon: soon, left: size}
+	if p.o.ReadOnly {
+		delete(p.extents, id)
+		return e, nil
+	}
+	ends := make([]byte, 2*p.pageSize)
+	e.first, e.used, e.rest = ends[:p.pageSize], ExtentHeader, ends[p.pageSize:p.pageSize]
+	WriteHeader(e.first, Header{Pgid: id, Epoch: epoch, Kind: KindOverflow})
+	putU64(e.first[offExtentSize:], uint64(size))
+	e.off = (int64(id) + 1) * int64(p.pageSize)
+	return e, nil
+}
+
+// extentStep is how much of an extent is written at a time, and begun to be written to the disk
+// while the next is copied.
+const extentStep = 256 << 10
+
+// Write takes the next bytes of the value, and writes whole pages of them without a copy in
+// between. With the last ones the extent is complete.
+func (e *ExtentWriter) Write(b []byte) error {
+	if e.left -= len(b); e.left < 0 {
+		invariant.Fail("pager: a value of %d bytes more than its extent", -e.left)
+	}
+	p := e.p
 	if p.o.ReadOnly {
 		if p.extents == nil {
 			p.extents = map[Pgid][]byte{}
 		}
-		p.extents[id] = append([]byte(nil), value...)
-		return ref, n, nil
+		p.extents[e.Ref.Pgid] = append(p.extents[e.Ref.Pgid], b...)
+		return nil
 	}
-	return ref, n, p.writeExtent(ref, n, value, soon)
+	n := copy(e.first[e.used:], b)
+	if e.used, b = e.used+n, b[n:]; e.hash == nil && (e.used == p.pageSize || e.left == 0) {
+		e.hash = xxhash.New()
+		_, _ = e.hash.Write(e.first[offPgid:]) // a hash cannot fail
+	}
+	if len(e.rest) > 0 {
+		n = min(p.pageSize-len(e.rest), len(b))
+		e.rest, b = append(e.rest, b[:n]...), b[n:]
+		if len(e.rest) < p.pageSize && e.left > 0 {
+			return nil
+		}
+		if err := e.pad(); err != nil {
+			return err
+		}
+	}
+	for len(b) >= p.pageSize {
+		step := b[:min(len(b)/p.pageSize*p.pageSize, extentStep)]
+		if err := e.write(step); err != nil {
+			return err
+		}
+		b = b[len(step):]
+	}
+	if e.rest = append(e.rest, b...); e.left > 0 {
+		return nil
+	}
+	return e.end()
+}
+
+// pad writes the page of which rest is the beginning.
+func (e *ExtentWriter) pad() error {
+	page := e.rest[:e.p.pageSize]
+	clear(page[len(e.rest):])
+	e.rest = e.rest[:0]
+	return e.write(page)
+}
+
+// write writes whole pages behind those before.
+func (e *ExtentWriter) write(b []byte) error {
+	if err := e.writeAt(b, e.off); err != nil {
+		return err
+	}
+	_, _ = e.hash.Write(b) // while the disk is at work
+	e.off += int64(len(b))
+	return nil
+}
+
+func (e *ExtentWriter) writeAt(b []byte, off int64) error {
+	if err := e.p.writeAt(b, off); err != nil || !e.soon {
+		return err
+	}
+	return e.p.startWriteBack(off, int64(len(b)))
+}
+
+// end writes what is left, and the first page.
+func (e *ExtentWriter) end() error {
+	if len(e.rest) > 0 {
+		if err := e.pad(); err != nil {
+			return err
+		}
+	}
+	putU64(e.first[offChecksum:], e.hash.Sum64()^e.p.salt)
+	if err := e.writeAt(e.first, int64(e.Ref.Pgid)*int64(e.p.pageSize)); err != nil {
+		return err
+	}
+	e.p.pagesWritten.Add(e.Pages)
+	return nil
 }
 
 // takeExtent gets the number of the first of n contiguous pages, growing the file if need be.
@@ -150,44 +267,4 @@ func (p *Pager) takeExtent(n uint64) (id Pgid, err error) {
 	}
 	p.end.Store(p.space.end)
 	return id, nil
-}
-
-// extentStep is how much of an extent is written at a time, and begun to be written to the disk while the next is copied.
-const extentStep = 256 << 10
-
-// writeExtent writes the value in steps and in whole pages, without a copy in between, and the first page last: the checksum in its header
-// is then known. soon says that it is going to be synced before long.
-func (p *Pager) writeExtent(ref Ref, n uint64, value []byte, soon bool) error {
-	ends := make([]byte, 2*p.pageSize)
-	first, last := ends[:p.pageSize], ends[p.pageSize:]
-	WriteHeader(first, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindOverflow})
-	putU64(first[offExtentSize:], uint64(len(value)))
-	rest := value[copy(first[ExtentHeader:], value):]
-	d := xxhash.New()
-	_, _ = d.Write(first[offPgid:]) // a hash cannot fail
-	write := func(b []byte, off int64) error {
-		if err := p.writeAt(b, off); err != nil || !soon {
-			return err
-		}
-		return p.startWriteBack(off, int64(len(b)))
-	}
-	start := int64(ref.Pgid) * int64(p.pageSize)
-	for off := start + int64(p.pageSize); len(rest) > 0; {
-		step := rest[:min(len(rest)/p.pageSize*p.pageSize, extentStep)]
-		if rest = rest[len(step):]; len(step) == 0 {
-			copy(last, rest)
-			step, rest = last, nil
-		}
-		if err := write(step, off); err != nil {
-			return err
-		}
-		_, _ = d.Write(step) // while the disk is at work
-		off += int64(len(step))
-	}
-	putU64(first[offChecksum:], d.Sum64()^p.salt)
-	if err := write(first, start); err != nil {
-		return err
-	}
-	p.pagesWritten.Add(n)
-	return nil
 }

@@ -125,8 +125,8 @@ func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
 	found, err := wal.Scan(s.walOptions())
 	require.NoError(t, err)
 	var got []byte
-	_, err = found.Replay(wal.First(s.segment, 1), 0, func(payload []byte, _ wal.LSN) error {
-		got = append(got, payload...)
+	_, err = found.Replay(wal.First(s.segment, 1), 0, func(p wal.Part) error {
+		got = append(got, p.Payload...)
 		return nil
 	})
 	require.NoError(t, err)
@@ -206,7 +206,12 @@ func FuzzRedo(f *testing.F) {
 		require.NoError(t, s.Checkpoint(t.Context()))
 		commit := append(commitOne(), payload...)
 		read := newReplayer(s, emptyMeta(s), 0)
-		read.note(commit)
+		for rest := payload; len(rest) > 0 && err == nil; {
+			var r redo
+			if r, rest, err = decodeRedo(rest); err == nil && r.names() {
+				read.named = append(read.named, r.place)
+			}
+		}
 		err = read.claim() // as recovery does, which gives a store up that has claimed and fails
 		if err == nil {
 			err = replayAll(s, 64, commit)

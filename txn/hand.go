@@ -391,24 +391,31 @@ func (h *hand) NewExtent(value []byte) (pager.Ref, error) {
 	if h.sharing != nil {
 		return pager.Ref{}, errExtent
 	}
-	ref, n, err := h.s.pg.NewExtent(h.s.epoch, h.owner, value, h.w.names(len(value)))
-	if n == 0 && pager.NoSpace(err) && h.s.asLogged && len(h.spare) > 0 {
+	e, err := h.startExtent(len(value))
+	if err != nil {
+		return pager.Ref{}, err
+	}
+	if err := e.Write(value); err != nil {
+		return e.Ref, h.s.dataError(err)
+	}
+	h.w.extent = e.Ref
+	return e.Ref, nil
+}
+
+// startExtent takes the pages for a value, of which nothing is written yet.
+func (h *hand) startExtent(size int) (*pager.ExtentWriter, error) {
+	e, err := h.s.pg.StartExtent(h.s.epoch, h.owner, size, h.w.names(size))
+	if pager.NoSpace(err) && h.s.asLogged && len(h.spare) > 0 {
 		if err := h.giveSpare(); err != nil {
-			return ref, err
+			return nil, err
 		}
-		ref, n, err = h.s.pg.NewExtent(h.s.epoch, h.owner, value, false)
+		e, err = h.s.pg.StartExtent(h.s.epoch, h.owner, size, false)
 	}
-	if n > 0 {
-		h.taken = append(h.taken, run{ref.Pgid, uint32(n)})
+	if err != nil {
+		return nil, h.s.spaceError(err)
 	}
-	switch {
-	case err != nil && n == 0: // nothing was written yet
-		return ref, h.s.spaceError(err)
-	case err != nil:
-		return ref, h.s.dataError(err)
-	}
-	h.w.extent = ref
-	return ref, nil
+	h.taken = append(h.taken, run{e.Ref.Pgid, uint32(e.Pages)})
+	return e, nil
 }
 
 func (h *hand) FreeExtent(ref pager.Ref, size int) error {

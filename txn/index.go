@@ -7,11 +7,9 @@ import (
 
 // An index is where the operations of a batch begin, in the order to apply them as far as that is known. One goroutine at a time has it.
 type index struct {
-	ops     []byte // of the piece that came last
-	order   offheap.List[uint32]
-	broken  bool    // the last operation does not decode
-	named   []place // that operations name
-	namedAt []int   // where these begin
+	ops    []byte // of the piece that came last
+	order  offheap.List[uint32]
+	broken bool // the last operation does not decode
 
 	runs   []keyorder.Run // operations on keys since the last one that kept its place, by tree: the first used ones
 	used   int
@@ -28,7 +26,6 @@ func (x *index) free() {
 // reset empties the index, whose runs have ended, and keeps its memory.
 func (x *index) reset() {
 	x.order.All, x.broken = x.order.All[:0], false
-	x.named, x.namedAt = x.named[:0], x.namedAt[:0]
 }
 
 // addAll adds pieces until there are no more.
@@ -50,9 +47,6 @@ func (x *index) add(p piece) {
 			continue
 		}
 		r, more, err := decodeRedo(rest)
-		if err == nil && r.names() {
-			x.named, x.namedAt = append(x.named, r.place), append(x.namedAt, at)
-		}
 		if err == nil && r.onKey() {
 			x.addToRun(r.id, r.key, uint32(at))
 		} else {
@@ -67,6 +61,9 @@ func (x *index) add(p piece) {
 func (x *index) addToRun(id TreeID, key []byte, at uint32) {
 	i, ok := x.byTree[id]
 	if !ok {
+		if x.used == mostRuns {
+			x.endRuns()
+		}
 		i = x.used
 		x.byTree[id] = i
 		x.used++
@@ -76,6 +73,9 @@ func (x *index) addToRun(id TreeID, key []byte, at uint32) {
 	}
 	x.runs[i].Add(key, at)
 }
+
+// mostRuns bounds the memory of runs: each has some, however few operations are on its tree.
+const mostRuns = 4096
 
 // endRuns adds the runs to the order, one after the other, and empties them.
 func (x *index) endRuns() {

@@ -209,7 +209,7 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	defer func() { read.free() }()
 	if len(candidates) == 2 {
 		// Replay writes to pages that the newer state may use. So there is no way back to that one from half a replay.
-		read, err = s.readLog(candidates[0], newest, found, nil)
+		read, err = s.readLog(candidates[0], newest, found, nil, nil)
 		switch {
 		case corrupt(err):
 			reasons, candidates = append(reasons, err), candidates[1:]

@@ -116,17 +116,12 @@ func (w *writer) logDelete(id TreeID, key []byte) error {
 
 // putNamed puts a value that is in an extent already, which was claimed.
 func (w *writer) putNamed(r redo) error {
-	t, ok := w.trees.get(r.id)
-	if !ok {
+	if _, ok := w.trees.get(r.id); !ok {
 		return treeError(r.id)
 	}
 	w.s.pg.SetOwner(r.ref.Pgid, w.first) // The log names it: it is not the transaction's to use again.
 	w.taken = append(w.taken, run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
-	_, err := tree.PutExtent(w, &t, r.key, r.ref, r.size, r.tag)
-	if err == nil {
-		w.set(r.id, t)
-	}
-	return err
+	return w.putExtent(r, r.ref, r.size)
 }
 
 // finger is that of a tree, which points nowhere if anything but put has changed pages since.

@@ -17,6 +17,7 @@ import (
 // What was added is looked at by a goroutine, as far as there is one, while more is added: see index. A batch knows no store and no file.
 type batch struct {
 	ops     []byte     // as in the redo, one after the other
+	cost    int        // of them: see opCost
 	commits []commitAt // whose operations these are
 	slab    []byte     // where ops began
 
@@ -38,6 +39,9 @@ type piece struct {
 	ops  []byte
 	from int
 }
+
+// commitCost is what a commit costs in a batch, in bytes.
+const commitCost = 16
 
 // pieceBytes are worth a wake of the goroutine, and maxPieces may wait for it.
 const (
@@ -70,13 +74,16 @@ func (b *batch) free() {
 // reset empties the batch and keeps its memory.
 func (b *batch) reset() {
 	b.stop()
-	b.ops, b.commits, b.seen = b.ops[:0], b.commits[:0], 0
+	b.ops, b.commits, b.seen, b.cost = b.ops[:0], b.commits[:0], 0, 0
 	b.index.reset()
 }
 
 // add takes a copy of whole operations of the commit at lsn. All operations but the last begin below 4 GiB.
 func (b *batch) add(ops []byte, lsn wal.LSN) {
-	b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
+	if n := len(b.commits); n == 0 || b.commits[n-1].lsn != lsn {
+		b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
+		b.cost += commitCost
+	}
 	b.ops = append(b.ops, ops...)
 	if !b.beside || len(b.ops)-b.seen >= pieceBytes {
 		b.handOver()
@@ -108,17 +115,6 @@ func (b *batch) stop() {
 	close(b.pieces)
 	<-b.ended
 	b.pieces, b.ended = nil, nil
-}
-
-// named gives the places that operations name, but for those that begin at at and behind.
-func (b *batch) named(at int) []place {
-	b.handOver()
-	b.stop()
-	all := b.index.named
-	for n := len(all); n > 0 && b.index.namedAt[n-1] >= at; n-- {
-		all = all[:n-1]
-	}
-	return all
 }
 
 // lsn is the position of the commit of the operation at at.

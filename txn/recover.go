@@ -7,18 +7,24 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// readLog reads the log after m to its end. Without a writer it only proves the log and finds the values that it names; what it has
-// read need not be read again unless that is partial. With a writer, which is for after that, it applies what a batch does not hold.
-func (s *Store) readLog(m, newest *pager.Meta, found *wal.Found, w *writer) (p *replayer, err error) {
+// readLog reads the log after m to its end. Without a writer it only proves the log and finds the
+// values that it names; what it has read need not be read again unless that is partial. With a
+// writer, which is for after that, it applies what a batch does not hold, up to where the log was
+// proved to end.
+func (s *Store) readLog(
+	m, newest *pager.Meta, found *wal.Found, proved *replayer, w *writer,
+) (p *replayer, err error) {
 	p = newReplayer(s, m, found.Bytes(wal.LSN(m.LogStart)))
-	p.w = w
+	if p.w = w; proved != nil {
+		p.stop = proved.stop
+	}
 	whole := false
 	defer func() {
 		if !whole { // a page could not be read through the map: nobody else knows of p
 			p.free()
 		}
 	}()
-	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.commit)
+	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.part)
 	if err == nil {
 		err = sameEnd(m, newest, found, p.seq)
 	}
@@ -104,7 +110,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	s.recovery.Clean = false
 	defer func() { read.free() }()
 	if read == nil {
-		if read, err = s.readLog(m, newest, found, nil); err != nil {
+		if read, err = s.readLog(m, newest, found, nil, nil); err != nil {
 			return true, err
 		}
 	}
@@ -114,7 +120,8 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	w := &s.w
 	w.begin()
 	w.silent = true
-	s.pg.Overdraft(true) // what fitted once shall not be refused now
+	w.setFrames(s.o.CacheBytes - read.bytes) // The batch is a share of the cache.
+	s.pg.Overdraft(true)                     // what fitted once shall not be refused now
 	if s.asLogged {
 		if err := s.pg.Tight(true); err != nil { // Long runs are for large values.
 			return true, err
@@ -122,7 +129,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 		defer func() { _ = s.pg.Tight(false) }() // What is found damaged here is found again.
 	}
 	if read.partial {
-		read, err = s.readLog(m, newest, found, w)
+		read, err = s.readLog(m, newest, found, read, w)
 	}
 	read.w = w
 	if err = read.finish(err); err != nil {

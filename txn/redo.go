@@ -214,6 +214,26 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	return r, d.b, nil
 }
 
+// decodePutHead reads a put as far as the length of its value, and gives what follows that. The
+// size is 0 if b begins with no put, or is shorter.
+func decodePutHead(b []byte) (r redo, size uint64, value []byte) {
+	d := redoDecoder{b: b}
+	r.op = d.byte()
+	r.id = TreeID(d.uvarint())
+	switch r.op {
+	case opPut:
+	case opPutTag:
+		r.tag = d.int64()
+	default:
+		return redo{}, 0, nil
+	}
+	r.key, size = d.bytes(), d.uvarint()
+	if d.short {
+		return redo{}, 0, nil
+	}
+	return r, size, d.b
+}
+
 type redoDecoder struct {
 	b     []byte
 	short bool

@@ -28,9 +28,10 @@ type writer struct {
 	flushed int64
 	dirty   bool // anything to commit
 	silent  bool // nothing is logged
-	// spillOver is the size of frames above which pages are written early.
-	spillOver int64
-	behind    int // so many of taken were looked at by spillBehind
+	// spillOver is the size of frames above which pages are written early, and mostFrames the least
+	// that it can be.
+	spillOver, mostFrames int64
+	behind                int // so many of taken were looked at by spillBehind
 
 	hands  *hands // likewise
 	ahead  ahead
@@ -72,7 +73,8 @@ func (w *writer) begin() {
 	w.redo = append(w.redo[:0], make([]byte, redoHead)...)
 	w.flushed, w.dirty, w.silent = 0, false, false
 	w.mods++
-	w.spillOver, w.behind = s.o.CacheBytes, 0
+	w.setFrames(s.o.CacheBytes)
+	w.behind = 0
 	w.tx = nil
 	w.kept = nil
 	w.lazy, w.named, w.firm, w.filled, w.laid = false, 0, false, 0, 0
@@ -85,6 +87,9 @@ func (w *writer) begin() {
 		s.log.SetBound(0)
 	}
 }
+
+// setFrames bounds the frames that the transaction may fill before its pages are written early.
+func (w *writer) setFrames(most int64) { w.spillOver, w.mostFrames = most, most }
 
 // set notes a tree's new root.
 func (w *writer) set(id TreeID, t tree.Tree) {
@@ -149,7 +154,7 @@ func (w *writer) spill() error {
 	}
 	w.mods++
 	err := w.s.dataError(w.s.pg.Spill(ids))
-	w.spillOver = max(w.s.o.CacheBytes, w.s.pg.FrameBytes()+share)
+	w.spillOver = max(w.mostFrames, w.s.pg.FrameBytes()+share)
 	return err
 }
 

@@ -402,11 +402,25 @@ func replayAll(o Options, start, durable LSN) (commits []string, tail Tail, err 
 	if err := found.Chain(start); err != nil {
 		return nil, Tail{}, err
 	}
-	tail, err = found.Replay(start, durable, func(payload []byte, _ LSN) error {
+	tail, err = found.Replay(start, durable, joined(func(payload []byte, _ LSN) error {
 		commits = append(commits, string(payload))
 		return nil
-	})
+	}))
 	return commits, tail, err
+}
+
+// joined is for Replay, and calls fn with the parts of each commit joined.
+func joined(fn func(payload []byte, lsn LSN) error) func(Part) error {
+	var all []byte
+	return func(p Part) error {
+		if p.First {
+			all = nil
+		}
+		if all = append(all, p.Payload...); !p.Last {
+			return nil
+		}
+		return fn(all, p.Commit)
+	}
 }
 
 // mustReplay wants exactly the given commits.

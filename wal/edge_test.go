@@ -316,7 +316,7 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	require.Greater(t, reads(chain), size+2*60_000)
 	require.Less(t, reads(chain), 2*(firstRecord+pageUnit), "the last segment with a record, whose first one is short")
 	require.Less(t, reads(func() {
-		tail, err := found.Replay(l.start, end, func([]byte, LSN) error { return nil })
+		tail, err := found.Replay(l.start, end, func(Part) error { return nil })
 		require.NoError(t, err)
 		require.Equal(t, 4, tail.Commits)
 	}), 4*size+2*firstRecord)

@@ -28,6 +28,7 @@ type Found struct {
 	next      uint64
 	unused    int           // segments at the end that are known to hold no record
 	joints    map[int]error // what Chain has found at the beginning of a segment
+	ends      map[LSN]LSN   // last records of commits that Replay has read twice, by the first
 }
 
 type foundSegment struct {
@@ -45,7 +46,7 @@ func Scan(o Options) (*Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list log segments: %w", err)
 	}
-	f := &Found{opts: o, joints: map[int]error{}}
+	f := &Found{opts: o, joints: map[int]error{}, ends: map[LSN]LSN{}}
 	for _, base := range bases {
 		number, ok := o.number(base)
 		if !ok {

@@ -15,9 +15,20 @@ type Tail struct {
 	Commits int
 }
 
-// Replay calls fn once for each complete commit from start on, in order, with the payload of all its parts joined and
-// the position of its first record. payload is valid until fn returns; an error of fn ends the replay and is returned
-// unchanged. If it wraps ErrTaken the commit refers to bytes that are not there (see Log.Refers): then the records end before its last one.
+// A Part is a piece of the payload of a complete commit. A payload has the parts that it was cut
+// into when it was appended.
+type Part struct {
+	Payload     []byte // valid until the call returns
+	Commit      LSN    // position of the commit's first record
+	First, Last bool   // of the commit
+}
+
+// Replay calls fn with each part of each complete commit from start on, in order. The end of a
+// commit is found before its first part is handed out, and nothing of a commit without one, or of
+// one that a void takes back, ever is. What is kept of a commit meanwhile is bounded: of a larger
+// one the segments are read again. An error of fn ends the replay and is returned unchanged. If it
+// wraps ErrTaken the commit refers to bytes that are not there (see Log.Refers): then the records
+// end before its last one.
 //
 // Where the records end, at a position X behind the last valid one, the question is whether they were torn off there
 // by a crash or are damaged. It is damage, a *badfile.Error, if anything says that more had been durable:
@@ -28,12 +39,12 @@ type Tail struct {
 //
 // A sealed segment whose successor is missing is damage too: the successor is made durable before the seal is written.
 // Otherwise the end is a torn tail or the clean end. A read that fails is neither; its error is returned.
-func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) error) (Tail, error) {
+func (f *Found) Replay(start, durable LSN, fn func(Part) error) (Tail, error) {
 	i, err := f.first(start)
 	if err != nil {
 		return Tail{}, err
 	}
-	p := replay{fn: fn, start: start, tail: Tail{End: start}}
+	p := replay{f: f, fn: fn, start: start, tail: Tail{End: start}}
 	m := newMemory()
 	defer m.Free()
 	for at := start; ; i++ {
@@ -57,19 +68,20 @@ func (f *Found) Replay(start, durable LSN, fn func(payload []byte, lsn LSN) erro
 		}
 		at = f.opts.start(img.number + 1)
 		p.between += at - end
-		p.keep(at)
-		if !p.open && !p.held.any {
+		if p.leaves(at); !p.commit.open && !p.commit.held {
 			p.ended(at)
 		}
 	}
 }
 
-// ErrTaken is for fn of Replay: a crash has taken what a commit refers to, or it has been damaged since.
+// ErrTaken is for fn of Replay, at any part of a commit: a crash has taken what a commit refers to,
+// or it has been damaged since.
 var ErrTaken = errors.New("what the commit refers to is not there")
 
 // taken ends the replay before the last record of the commit that was handed on: whoever says that more had been durable says that what it refers to
 // had been, too. No image in m is needed any more.
 func (p *replay) taken(f *Found, durable LSN, m *memory, why error) (Tail, error) {
+	p.commit = commit{}
 	number, _ := f.opts.at(p.settled)
 	i := f.index(number)
 	img, err := f.load(i, m)
@@ -81,6 +93,11 @@ func (p *replay) taken(f *Found, durable LSN, m *memory, why error) (Tail, error
 
 // ends ends the replay where the records end, in segment i, or because of why.
 func (p *replay) ends(f *Found, i int, img *image, end, durable LSN, why error) (Tail, error) {
+	if p.commit.known {
+		return p.tail, badfile.At(img.file, int64(end-img.base),
+			"log ends at LSN %d (%v), but the commit at LSN %d was complete when it was read before",
+			end, why, p.commit.first)
+	}
 	behind, err := f.judge(i, img, end, durable, why)
 	if err == nil {
 		p.tail.Dropped = img.claimed(end, p.tail.End) + behind
@@ -90,15 +107,13 @@ func (p *replay) ends(f *Found, i int, img *image, end, durable LSN, why error) 
 
 // replay is the state of one Replay: what was read so far.
 type replay struct {
-	fn    func(payload []byte, lsn LSN) error
-	start LSN
-	tail  Tail
-	prev  LSN  // last record; meaningful once any is set
-	any   bool // a record was read
-	parts []byte
-	open  bool // a first part was read, its last part not yet
-	first LSN  // position of that first part
-	held  held // the last commit that was read
+	f      *Found
+	fn     func(Part) error
+	start  LSN
+	tail   Tail
+	prev   LSN    // last record; meaningful once any is set
+	any    bool   // a record was read
+	commit commit // that is being read, or was read last
 
 	settled LSN // last record of the commit that was handed on last
 	between LSN // bytes between the last records of segments and the first ones of the next
@@ -160,29 +175,6 @@ func (p *replay) follows(img *image, r record, pos int64) error {
 	if pos == firstRecord && r.prev != 0 && uint64(r.prev)/uint64(img.size) != img.number-1 {
 		return fmt.Errorf("record follows LSN %d, which is not in segment %d", r.prev, img.number-1)
 	}
-	return nil
-}
-
-// data takes a data record: a part of a commit.
-func (p *replay) data(img *image, r record, pos int64, end LSN) error {
-	if r.flags&partFirst != 0 {
-		if err := p.settle(); err != nil {
-			return err
-		}
-		p.parts, p.open, p.first = nil, true, r.lsn
-	} else if !p.open {
-		return badfile.At(img.file, pos, "record at LSN %d goes on with a commit that has no beginning", r.lsn)
-	}
-	if r.flags&partLast == 0 {
-		p.parts = append(p.parts, r.payload...)
-		return nil
-	}
-	payload := r.payload
-	if r.flags&partFirst == 0 {
-		payload = append(p.parts, r.payload...)
-	}
-	p.parts, p.open = nil, false
-	p.held = held{any: true, payload: payload, own: r.flags&partFirst == 0, first: p.first, last: r.lsn, end: end}
 	return nil
 }
 

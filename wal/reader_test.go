@@ -204,9 +204,9 @@ func TestReplayStartsOnlyInsideTheRecords(t *testing.T) {
 	found, err := Scan(l.opts)
 	require.NoError(t, err)
 	var first LSN
-	_, err = found.Replay(l.start, 0, func(_ []byte, lsn LSN) error {
-		if first == 0 && lsn != l.start {
-			first = lsn
+	_, err = found.Replay(l.start, 0, func(p Part) error {
+		if first == 0 && p.Commit != l.start {
+			first = p.Commit
 		}
 		return nil
 	})
@@ -220,7 +220,7 @@ func TestReplayStopsWithTheErrorOfItsCaller(t *testing.T) {
 	require.NoError(t, err)
 	stop := errors.New("enough")
 	n := 0
-	tail, err := found.Replay(l.start, 0, func([]byte, LSN) error {
+	tail, err := found.Replay(l.start, 0, func(Part) error {
 		if n++; n == 3 {
 			return stop
 		}

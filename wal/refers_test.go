@@ -203,13 +203,13 @@ func TestLogEndsBeforeACommitWhoseBytesAreTaken(t *testing.T) {
 		found, err := Scan(o)
 		require.NoError(t, err)
 		var got []string
-		tail, err := found.Replay(l.start, durable, func(payload []byte, _ LSN) error {
+		tail, err := found.Replay(l.start, durable, joined(func(payload []byte, _ LSN) error {
 			if string(payload) == taken {
 				return fmt.Errorf("%w: all of it", ErrTaken)
 			}
 			got = append(got, string(payload))
 			return nil
-		})
+		}))
 		require.Equal(t, []string{"before"}, got, name)
 		if test.bad {
 			require.ErrorIs(t, err, badfile.ErrCorrupt, name)

@@ -1,11 +1,6 @@
 package wal
 
-import (
-	"bytes"
-	"fmt"
-
-	"github.com/ebbkv/ebb/internal/invariant"
-)
+import "github.com/ebbkv/ebb/internal/invariant"
 
 // A void is a record that takes back the commit before it. Replay holds each commit until it has seen that none follows.
 
@@ -47,50 +42,4 @@ func (l *Log) Revocable(n int) bool {
 		return alignUp(alignUp(from, pageUnit)+LSN(n), pageUnit)+recHeader <= limit
 	}
 	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())
-}
-
-// held is a commit that replay has read, and that the next record may void.
-type held struct {
-	any     bool
-	payload []byte
-	own     bool // payload is no view of a segment
-	first   LSN
-	last    LSN // its last record
-	end     LSN
-}
-
-// settle hands on the commit that is held: nothing voids it any more.
-func (p *replay) settle() error {
-	h := p.held
-	if p.held = (held{}); !h.any {
-		return nil
-	}
-	p.settled = h.last
-	if err := p.fn(h.payload, h.first); err != nil {
-		return err
-	}
-	p.ended(h.end)
-	p.tail.Commits++
-	return nil
-}
-
-// void drops the commit that is held.
-func (p *replay) void(r record, end LSN) error {
-	if !p.held.any || p.open {
-		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
-	}
-	p.held = held{}
-	p.ended(end)
-	return nil
-}
-
-// keep makes the commit that is held, if one is, independent of its segment: the next one begins at end.
-func (p *replay) keep(end LSN) {
-	h := &p.held
-	if !h.any {
-		return
-	}
-	if h.end = end; !h.own {
-		h.payload, h.own = bytes.Clone(h.payload), true
-	}
 }

@@ -341,7 +341,7 @@ func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
 	require.Equal(t, int64(len(found.segments)-2)<<20, found.Bytes(l.start+2<<20))
 	require.Greater(t, len(found.segments), 6)
 	defer bound.Hold(t, 4<<20)() // one segment, and the commits that are cut in two by the end of one
-	tail, err := found.Replay(l.start, l.Durable(), func([]byte, LSN) error { return nil })
+	tail, err := found.Replay(l.start, l.Durable(), func(Part) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, 80, tail.Commits)
 }

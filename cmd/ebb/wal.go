@@ -55,14 +55,21 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 	if !a.json {
 		fmt.Fprintf(a.out, "%20s %12s\n", "commit at LSN", "bytes")
 	}
-	tail, err := found.Replay(start, wal.LSN(meta.LogDurable), func(payload []byte, lsn wal.LSN) error {
+	n := 0 // bytes of the commit so far
+	tail, err := found.Replay(start, wal.LSN(meta.LogDurable), func(p wal.Part) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]any{"type": "commit", "lsn": uint64(lsn), "bytes": len(payload)})
+		if p.First {
+			n = 0
 		}
-		_, err := fmt.Fprintf(a.out, "%20d %12d\n", uint64(lsn), len(payload))
+		if n += len(p.Payload); !p.Last {
+			return nil
+		}
+		if a.json {
+			return a.printJSON(map[string]any{"type": "commit", "lsn": uint64(p.Commit), "bytes": n})
+		}
+		_, err := fmt.Fprintf(a.out, "%20d %12d\n", uint64(p.Commit), n)
 		return err
 	})
 	if err != nil {

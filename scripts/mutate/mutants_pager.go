@@ -34,7 +34,7 @@ var pageMutants = []mutant{
 	{"sync", "error_of_writing_a_load_is_ignored", "pager/load.go", `	end <- cmp.Or(first, last)`, `	end <- cmp.Or(last, nil)`},
 	{"sync", "error_of_syncing_a_load_is_ignored", "pager/backlog.go", `	return <-done`, `	<-done
 	return nil`},
-	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replay.go", `		if kept := backlog.End(); err == nil {`, `		if kept := error(nil); err == nil {`},
+	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replayapply.go", `		if kept := backlog.End(); err == nil {`, `		if kept := error(nil); err == nil {`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.until <= s.durable {`, `	if true {`},
 	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until <= s.epoch:`},
 	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.until <= s.pg.Captured():`, ` || r.until < s.epoch:`},

@@ -78,12 +78,19 @@ var storeMutants = []mutant{
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
 	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claim(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"replay", "values_that_a_long_log_names_first_are_forgotten", "txn/replay.go", `		p.named = append(p.named, p.batch.named(before)...)`, `		_ = before`},
-	{"replay", "values_that_a_long_log_names_later_are_forgotten", "txn/replay.go", `	if p.partial {
-		p.note(payload)
-		return nil`, `	if p.partial {
-		return nil`},
-	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `			s.epoch = max(s.epoch, r.ref.Epoch+1)
+	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.named = append(p.named, r.place)`, `	_ = r.place`},
+	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.named = p.before.seq, p.before.mark, p.named[:p.before.named]`, `	p.named = p.named[:p.before.named]`},
+	{"replay", "operations_of_a_commit_that_is_not_there_stay", "txn/replay.go", `	if len(p.batch.ops) > p.before.ops {`, `	if false {`},
+	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/recover.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
+	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/replay.go", `	p.carry = append(p.carry, b[n:]...)
+	return nil`, `	return nil`},
+	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/replay.go", `	return b[len(op)-had:], err`, `	return nil, err`},
+	{"check", "a_commit_may_end_within_an_operation", "txn/replay.go", `(!p.headed || len(p.carry) > 0 || p.large != nil)`, `(!p.headed || p.large != nil)`},
+	{"check", "a_commit_may_end_within_a_large_value", "txn/replay.go", `(!p.headed || len(p.carry) > 0 || p.large != nil)`, `(!p.headed || len(p.carry) > 0)`},
+	{"order", "a_large_value_passes_what_came_before_it", "txn/replaylarge.go", `	if err := p.apply(false); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "a_large_value_is_held", "txn/replaylarge.go", `	if size < largeValue {`, `	if size < largeValue || true {`},
+	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.batch.cost+cost > p.most<<3 {`},
+	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `		s.epoch = max(s.epoch, r.ref.Epoch+1)
 `, ``},
 	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.until && !r.named: //`, `	case r.epoch == r.until: //`},
 	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.own && !f.named {
@@ -102,10 +109,9 @@ var storeMutants = []mutant{
 		return plainPut{}
 	}
 `, ``},
-	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replay.go", `done >= settled && !p.s.o.ReadOnly // what`, `done >= settled // what`},
+	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replayapply.go", `done >= settled && !p.s.o.ReadOnly // what`, `done >= settled // what`},
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/index.go", `			x.endRuns()
 			x.order`, `			x.order`},
-	{"replay", "names_are_forgotten_with_the_commit_that_did_not_fit", "txn/order.go", `b.index.namedAt[n-1] >= at; n-- {`, `b.index.namedAt[n-1] > at; n-- {`},
 	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/order.go", `	b.handOver()
 	b.stop()
 	x := &b.index`, `	b.stop()
@@ -288,7 +294,7 @@ var storeMutants = []mutant{
 	return nil`},
 	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + p.tableRoom()`, `		_ = p.tableRoom`},
 	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(NoSpace(err) && p.space.avail.n >= need)`, `need > 0`},
-	{"room", "replay_keeps_what_was_dropped", "txn/replay.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
+	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
 		if`, `		_ = s.pg.TrimFile(clean)

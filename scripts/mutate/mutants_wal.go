@@ -98,11 +98,15 @@ var logMutants = []mutant{
 			return p.tail, nil
 		case f.segments[i+1].number != img.number+1:
 			return`},
-	{"replay", "a_record_without_its_commit_is_replayed", "wal/reader.go", `	if r.flags&partLast == 0 {
-		p.parts = append(p.parts, r.payload...)
-		return nil
-	}`, ``},
-	{"replay", "parts_of_a_commit_that_was_given_up_stay", "wal/reader.go", `		p.parts, p.open, p.first = nil, true, r.lsn`, `		p.open, p.first = true, r.lsn`},
+	{"replay", "a_record_without_its_commit_is_replayed", "wal/commit.go", `	if c.add(r.payload); last {`, `	if c.add(r.payload); true {`},
+	{"replay", "parts_of_a_commit_that_was_given_up_stay", "wal/commit.go", `first: r.lsn, parts: c.parts[:0]}
+		c.last`, `first: r.lsn, parts: c.parts}
+		c.last`},
+	{"replay", "a_commit_is_handed_out_before_its_end_is_found", "wal/commit.go", `	c.last, c.known = p.f.ends[r.lsn]`, `	c.last, c.known = p.f.ends[r.lsn], true`},
+	{"room", "parts_of_a_large_commit_are_kept", "wal/commit.go", `	if size > p.f.opts.SegmentSize/keptFraction {`, `	if false {`},
+	{"room", "a_large_commit_is_read_twice_each_time", "wal/commit.go", `		p.f.ends[c.first] = c.last
+`, ``},
+	{"check", "a_commit_may_lose_its_end_between_two_reads", "wal/reader.go", `	if p.commit.known {`, `	if false {`},
 	{"replay", "the_last_commit_is_left_out", "wal/reader.go", `		if err == nil && !sealed {
 			err = p.settle()
 		}
@@ -110,11 +114,13 @@ var logMutants = []mutant{
 	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/writer.go", `	m.run.buf = m.run.buf[:m.size]
 	m.run.end = m.end
 	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
-	{"replay", "a_void_takes_nothing_back", "wal/void.go", `	p.held = held{}
-	p.ended(end)`, `	p.ended(end)`},
-	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/void.go", `bytes.Clone(h.payload), true`, `bytes.TrimPrefix(h.payload, nil), true`},
+	{"replay", "a_void_takes_nothing_back", "wal/commit.go", `	p.commit = commit{}
+	p.ended(end)
+	return nil`, `	p.ended(end)
+	return nil`},
+	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/commit.go", `bytes.Clone(c.parts[c.own])`, `bytes.TrimPrefix(c.parts[c.own], nil)`},
 	{"room", "a_void_may_find_no_room", "wal/void.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
-	{"check", "a_void_of_nothing_is_no_damage", "wal/void.go", `	if !p.held.any || p.open {`, `	if false {`},
+	{"check", "a_void_of_nothing_is_no_damage", "wal/commit.go", `	if !p.commit.held {`, `	if false {`},
 	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/launch.go", `	f := l.depart(l.take(true))
 	l.mu.Unlock()`, `	f := l.depart(l.take(true))
 	l.durable.Store(uint64(f.end))

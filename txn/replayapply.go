@@ -1,0 +1,171 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// finish applies what is left, unless err says that there is no use, and makes the last commit the newest one.
+func (p *replayer) finish(err error) error {
+	defer p.free()
+	if err == nil {
+		err = p.apply(true)
+	}
+	if err != nil {
+		return err
+	}
+	h := *p.s.head // nobody has seen it yet: the version of a store that is being opened
+	h.seq, h.mark = p.seq, p.mark
+	p.s.head = &h
+	return nil
+}
+
+// free gives the memory back. p may be nil.
+func (p *replayer) free() {
+	if p != nil {
+		p.batch.free()
+	}
+}
+
+// apply applies the batch and empties it. last says that no other comes.
+func (p *replayer) apply(last bool) (err error) {
+	backlog := p.s.pg.NewBacklog()
+	defer func() {
+		if kept := backlog.End(); err == nil {
+			err = p.s.dataError(kept)
+		}
+	}()
+	order, settled := p.batch.sort()
+	if p.s.asLogged {
+		return p.applyAsLogged()
+	}
+	if !last {
+		settled = len(order)
+	}
+	wrote := func(leaves int) error { return p.s.dataError(backlog.Wrote(leaves * p.w.PageSize())) }
+	for done := 0; done < len(order); {
+		if err := p.w.spill(); err != nil {
+			return err
+		}
+		write := done >= settled && !p.s.o.ReadOnly // what no operation comes back to
+		if write {
+			if err := p.w.spillBehind(backlog); err != nil {
+				return err
+			}
+		}
+		n, err := p.applySome(order[done:], write, wrote)
+		if err != nil {
+			return p.bad(p.batch.lsn(order[done]), err)
+		}
+		done += n
+	}
+	p.batch.reset()
+	return nil
+}
+
+// applyAsLogged is apply in the order in which the operations were carried out first.
+func (p *replayer) applyAsLogged() error {
+	for rest := p.batch.ops; len(rest) > 0; {
+		at := uint32(len(p.batch.ops) - len(rest))
+		if err := p.w.spill(); err != nil {
+			return err
+		}
+		r, more, err := decodeRedo(rest)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errBadRedo, err)
+		} else {
+			err = p.w.apply(r)
+		}
+		if err == nil && (r.op == opDrop || r.op == opClear) {
+			err = p.w.emptyTrash()
+		}
+		if err != nil {
+			return p.bad(p.batch.lsn(at), err)
+		}
+		rest = more
+	}
+	p.batch.reset()
+	return nil
+}
+
+// emptyTrash gives back the pages of dropped trees. Checkpoints do that, also those that came to no end for want of space, or of time: then commits after them had the
+// pages of trees that no checkpoint had reached.
+func (w *writer) emptyTrash() error {
+	for {
+		if none, err := w.reclaim(); none || err != nil {
+			return err
+		}
+	}
+}
+
+// applySome applies the operation at the head of order, and says how many it has applied: with a put some that follow it.
+func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) error) (int, error) {
+	if g := &p.rising; len(g.puts) == 0 || !g.enough() {
+		r, err := g.gather(p.batch, order, p.w.PageSize())
+		if err != nil {
+			return 0, err
+		}
+		if len(g.puts) == 0 {
+			return 1, p.w.apply(r)
+		}
+	}
+	n, err := p.rising.apply(p.w, write, wrote)
+	p.rising.puts = p.rising.puts[n:]
+	return n, err
+}
+
+// bad says where in the log an operation is that the state before it does not allow.
+func (p *replayer) bad(lsn wal.LSN, err error) error {
+	if errors.Is(err, errBadRedo) || isNoTree(err) {
+		return badfile.At(p.s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
+	}
+	return err
+}
+
+// valid says whether a transaction could have changed such a tree, and such a row of it with a
+// value of size bytes.
+func (w *writer) valid(r redo, size uint64) error {
+	if r.id >= trashBit || r.id == 0 {
+		return fmt.Errorf("%w: tree %d", errBadRedo, r.id)
+	}
+	if r.onKey() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || size > tree.MaxValue) {
+		return fmt.Errorf("%w: key of %d bytes, value of %d", errBadRedo, len(r.key), size)
+	}
+	return nil
+}
+
+func (w *writer) apply(r redo) error {
+	err := w.valid(r, uint64(len(r.value)))
+	if err != nil {
+		return err
+	}
+	switch r.op {
+	case opPut, opPutTag:
+		_, err = w.put(r.id, r.key, r.value, r.tag)
+	case opPutNamed:
+		if r.size <= tree.MaxInline(w.PageSize()) {
+			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
+		}
+		err = w.putNamed(r)
+	case opLeaves:
+		err = w.takeLeaves(r)
+	case opDelete:
+		_, err = w.delete(r.id, r.key, nil)
+	case opRange:
+		_, err = w.deleteRange(r.id, r.key, r.value)
+	case opSetTag:
+		_, err = w.setTag(r.id, r.key, r.tag)
+	case opNextTree:
+		if r.id >= maxTree {
+			return fmt.Errorf("%w: trees up to number %d", errBadRedo, r.id)
+		}
+		w.nextID = max(w.nextID, r.id)
+	default:
+		err = w.shape(r.op, r.id)
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// TestLargeValuesOfALogAreNotHeld: a value that a commit without a sync has put is in the log, all
+// of it, and was joined on the heap at every open. It goes to its extent part by part, in its turn
+// among what was done before and after it.
+func TestLargeValuesOfALogAreNotHeld(t *testing.T) {
+	value := func(seed, n int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%07d.", seed), n/8+1)[:n] }
+	path := filepath.Join(t.TempDir(), "a.ebb")
+	o := testOptions(vfs.OS)
+	o.CheckpointBytes, o.CacheBytes, o.SegmentSize = 1<<40, 4<<20, 1<<20
+	s, err := Open(path, o)
+	require.NoError(t, err)
+	want := map[string]int{} // sizes
+	for i, n := range []int{10, largeValue - 1, largeValue, largeValue + 1, 16 << 20, 3<<20 + 5, 700} {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		tx.Aim(NoSync)
+		for k := range 50 { // in part over what was there
+			key := fmt.Sprintf("row %d", (i*31+k)%70)
+			_, err := tx.Put(CatalogTree, []byte(key), value(1, 100+i), 0)
+			require.NoError(t, err)
+			want[key] = 100 + i
+		}
+		for _, key := range []string{"large, again and again", fmt.Sprint("large ", i)} {
+			_, err = tx.Put(CatalogTree, []byte(key), value(1, n), int64(i))
+			require.NoError(t, err)
+			want[key] = n
+		}
+		_, err = tx.Put(CatalogTree, []byte("row 3"), value(1, 7), 0)
+		require.NoError(t, err)
+		want["row 3"] = 7
+		require.NoError(t, tx.Commit(NoSync))
+	}
+	require.NoError(t, s.Abandon())
+	look := func(s *Store) {
+		tx, err := s.Begin(nil, false)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		require.EqualValues(t, len(want), tx.Rows(CatalogTree))
+		for key, n := range want {
+			got, _, found, err := tx.Get(CatalogTree, []byte(key))
+			require.NoError(t, err)
+			require.True(t, found && bytes.Equal(value(1, n), got), "%s: %d bytes, not %d", key, len(got), n)
+		}
+		requireSound(t, s)
+	}
+	for _, asLogged := range []bool{true, false} {
+		dir := filepath.Join(t.TempDir(), "copy")
+		require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(path))))
+		done := bound.Hold(t, 12<<20)
+		s, err := openReplaying(filepath.Join(dir, "a.ebb"), o, asLogged)
+		done()
+		require.NoError(t, err)
+		look(s)
+		require.NoError(t, s.Close())
+	}
+	o.ReadOnly = true
+	s, err = Open(path, o)
+	require.NoError(t, err)
+	look(s)
+	require.NoError(t, s.Close())
+}
+
+// TestLargeValueWithoutItsEndIsDamage, and so is one that no transaction puts, whatever of it is
+// there.
+func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
+	commit := func(r redo, n uint64) []byte {
+		b := binary.LittleEndian.AppendUint64(nil, 1)
+		b = binary.LittleEndian.AppendUint64(b, 0)
+		b = append(b, r.op)
+		b = binary.AppendUvarint(b, uint64(r.id))
+		b = appendBytes(b, r.key)
+		return append(binary.AppendUvarint(b, n), make([]byte, 1000)...)
+	}
+	for name, payload := range map[string][]byte{
+		"cut":       commit(redo{op: opPut, id: CatalogTree, key: []byte("k")}, largeValue),
+		"too_large": commit(redo{op: opPut, id: CatalogTree, key: []byte("k")}, 1<<40),
+		"no_tree":   commit(redo{op: opPut, id: 77, key: []byte("k")}, largeValue),
+		"no_key":    commit(redo{op: opPut, id: CatalogTree}, largeValue),
+	} {
+		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+		before := s.pg.FileBytes()
+		proved := newReplayer(s, emptyMeta(s), 1<<20)
+		require.NoError(t, takeParts(proved, payload, 100, 1000), name)
+		require.True(t, proved.partial, name)
+		if name != "no_tree" { // nobody looks at trees before
+			require.ErrorIs(t, proved.stop.err, badfile.ErrCorrupt, name)
+			require.EqualValues(t, 1000, proved.stop.at, name)
+		}
+		err := replayAll(s, 100, payload)
+		require.ErrorIs(t, err, badfile.ErrCorrupt, name)
+		if name != "cut" {
+			require.Equal(t, before, s.pg.FileBytes(), "%s: no extent is begun", name)
+		}
+		s.w.rollback()
+	}
+}
+
+// TestCommitThatIsNotThereLeavesNothing: a later part of a commit names leaves that a crash has
+// taken. What its earlier parts have is not applied, by the reader that finds out nor by the one
+// after it.
+func TestCommitThatIsNotThereLeavesNothing(t *testing.T) {
+	for _, name := range []string{"in the first part", "in a later part"} {
+		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+		head := func(seq int) []byte {
+			b := binary.LittleEndian.AppendUint64(nil, uint64(seq))
+			return binary.LittleEndian.AppendUint64(b, uint64(7*seq))
+		}
+		put := func(b []byte, key string) []byte {
+			return appendRedo(b, redo{op: opPut, id: CatalogTree, key: []byte(key), value: []byte("v")})
+		}
+		ref := s.table.Root
+		ref.Pgid, ref.Epoch = 2, 1
+		leaves := appendLeaves(nil, CatalogTree, ref, make([]byte, 4*sumSize))
+		parts := []wal.Part{
+			{Payload: put(head(1), "a"), Commit: 1000, First: true, Last: true},
+			{Payload: put(head(2), "b"), Commit: 2000, First: true},
+			{Payload: leaves, Commit: 2000, Last: true},
+		}
+		if name == "in the first part" {
+			parts[1].Payload = append(parts[1].Payload, leaves...)
+		}
+		read := func(p *replayer) (err error) {
+			for i := 0; i < len(parts) && err == nil; i++ {
+				err = p.part(parts[i])
+			}
+			return err
+		}
+		p := newReplayer(s, emptyMeta(s), 1<<20)
+		require.ErrorIs(t, read(p), wal.ErrTaken)
+		require.EqualValues(t, 1, p.seq)
+		require.EqualValues(t, 7, p.mark)
+		require.Empty(t, p.named)
+		require.Equal(t, name == "in a later part", p.partial)
+		if p.partial {
+			again := newReplayer(s, emptyMeta(s), 1<<20)
+			again.stop = p.stop
+			p = again
+		}
+		s.w.begin()
+		s.w.silent = true
+		p.w = &s.w
+		if p.stop.at != 0 && len(p.batch.ops) == 0 {
+			require.ErrorIs(t, read(p), wal.ErrTaken)
+		}
+		require.NoError(t, p.finish(nil))
+		s.w.upkeep()
+		s.advance()
+		tx, err := s.Begin(nil, false)
+		require.NoError(t, err)
+		require.Len(t, contents(t, tx, CatalogTree), 1, name)
+		require.EqualValues(t, 1, s.head.seq)
+		tx.Rollback()
+	}
+}

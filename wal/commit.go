@@ -1,0 +1,176 @@
+package wal
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+)
+
+// A commit of many parts may be larger than memory, and may have no end. So Replay looks for the
+// end first. Parts in the segment that is in memory are only pointed at. A commit that goes on in
+// the next segment is copied if it is small; of a larger one nothing is kept, and once its end is
+// found, and no void behind it, its segments are read again. Found remembers that end: the next
+// Replay hands its parts out as they are read.
+
+// keptFraction of a segment, in bytes of parts, is what a commit may have that is kept from one
+// segment to the next.
+const keptFraction = 4
+
+// mostParts bounds how many parts of a commit are kept: small ones may be many.
+const mostParts = 1024
+
+// commit is what Replay knows of one commit.
+type commit struct {
+	open  bool // its first part was read, its last part not yet
+	held  bool // its last part was read: the next record may void it
+	known bool // it was found complete before, and its parts are handed out as they come
+	first LSN  // its first record
+	last  LSN  // its last record, if held or known
+	end   LSN  // where that ends, or the next segment begins; if held
+
+	parts [][]byte
+	own   int  // so many of parts are no views of a segment
+	again bool // parts has none: they have to be read again
+}
+
+// add keeps a part.
+func (c *commit) add(payload []byte) {
+	if !c.again {
+		c.parts = append(c.parts, payload)
+		c.again = len(c.parts) > mostParts
+	}
+	if c.again {
+		c.parts, c.own = nil, 0
+	}
+}
+
+// data takes a data record: a part of a commit.
+func (p *replay) data(img *image, r record, pos int64, end LSN) error {
+	c := &p.commit
+	first, last := r.flags&partFirst != 0, r.flags&partLast != 0
+	if first {
+		if err := p.settle(); err != nil {
+			return err
+		}
+		*c = commit{open: true, first: r.lsn, parts: c.parts[:0]}
+		c.last, c.known = p.f.ends[r.lsn]
+	} else if !c.open {
+		return badfile.At(img.file, pos,
+			"record at LSN %d goes on with a commit that has no beginning", r.lsn)
+	}
+	if c.known {
+		return p.stream(img, r, pos, end)
+	}
+	if c.add(r.payload); last {
+		c.open, c.held, c.last, c.end = false, true, r.lsn, end
+	}
+	return nil
+}
+
+// stream hands out a part of a commit that is known to be complete.
+func (p *replay) stream(img *image, r record, pos int64, end LSN) error {
+	c := &p.commit
+	first, last := r.lsn == c.first, r.lsn == c.last
+	if last != (r.flags&partLast != 0) || first != (r.flags&partFirst != 0) {
+		return badfile.At(img.file, pos, "record at LSN %d is not the one that was read before", r.lsn)
+	}
+	p.settled = c.last
+	part := Part{Payload: r.payload, Commit: c.first, First: first, Last: last}
+	if err := p.fn(part); err != nil {
+		return err
+	}
+	if last {
+		*c = commit{}
+		p.ended(end)
+		p.tail.Commits++
+	}
+	return nil
+}
+
+// settle hands out the commit that is held: nothing voids it any more.
+func (p *replay) settle() error {
+	c := &p.commit
+	if !c.held {
+		return nil
+	}
+	p.settled = c.last
+	err := error(nil)
+	if c.again {
+		p.f.ends[c.first] = c.last
+		err = p.readAgain()
+	}
+	for i, b := range c.parts {
+		if err == nil {
+			err = p.fn(Part{Payload: b, Commit: c.first, First: i == 0, Last: i == len(c.parts)-1})
+		}
+	}
+	if err == nil {
+		p.ended(c.end)
+		p.tail.Commits++
+	}
+	*c = commit{parts: c.parts[:0]}
+	return err
+}
+
+// readAgain hands out the parts of the commit that is held from the segments.
+func (p *replay) readAgain() error {
+	c := &p.commit
+	m := newMemory()
+	defer m.Free()
+	number, off := p.f.opts.at(c.first)
+	for i := p.f.index(number); i < len(p.f.segments); i++ {
+		img, err := p.f.load(i, m)
+		if err != nil {
+			return err
+		}
+		for {
+			pos, found := img.skip(off)
+			if !found {
+				return badfile.At(img.file, off, "no record, where one was when it was read before")
+			}
+			r, err := img.record(pos)
+			if err != nil {
+				return badfile.At(img.file, pos, "%v, which was right when it was read before", err)
+			}
+			if r.kind == typeSeal {
+				break
+			}
+			part := Part{Payload: r.payload, Commit: c.first}
+			part.First, part.Last = r.lsn == c.first, r.lsn == c.last
+			if err := p.fn(part); err != nil || part.Last {
+				return err
+			}
+			off = pos + r.size()
+		}
+		off = firstRecord
+	}
+	return badfile.At(p.f.opts.name(number), -1,
+		"the commit at LSN %d had an end when it was read before", c.first)
+}
+
+// void drops the commit that is held.
+func (p *replay) void(r record, end LSN) error {
+	if !p.commit.held {
+		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
+	}
+	p.commit = commit{}
+	p.ended(end)
+	return nil
+}
+
+// leaves makes the commit independent of its segment: the next one begins at end.
+func (p *replay) leaves(end LSN) {
+	c := &p.commit
+	c.end = end
+	size := int64(0)
+	for _, b := range c.parts {
+		size += int64(len(b))
+	}
+	if size > p.f.opts.SegmentSize/keptFraction {
+		c.parts, c.own, c.again = nil, 0, true
+	}
+	for ; c.own < len(c.parts); c.own++ {
+		c.parts[c.own] = bytes.Clone(c.parts[c.own])
+	}
+}
