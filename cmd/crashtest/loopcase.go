@@ -27,18 +27,18 @@ func parseLoopCase(line string) (c loopCase, err error) {
 	return c, nil
 }
 
-// take makes the image. What was acknowledged before that must be on it; what begins after it cannot be.
-func (c *loopCase) take(d *loopDisk, w *loopWriter) (progress, error) {
-	before, err := w.said()
-	if err != nil {
-		return before, err
-	}
-	if err := d.copyTo(c.image); err != nil {
-		return before, err
-	}
-	after, err := w.said()
-	c.claims = before.afterPowerCut()
-	c.begun = after.begun
+// take makes the image. What was acknowledged before that must be on it; what begins after it
+// cannot be.
+func (c *loopCase) take(d testDisk, w *loopWriter) (after progress, err error) {
+	heard := false
+	err = d.copyTo(c.image, func() (err error) {
+		after, err = w.said()
+		if !heard {
+			c.claims, heard = after.afterPowerCut(), true
+		}
+		c.begun = after.begun
+		return err
+	})
 	return after, err
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// needLoops skips a test where file systems cannot be mounted.
-func needLoops(t *testing.T) {
-	reason, err := tryLoops(t.TempDir())
+// need skips a test where a file system cannot be mounted.
+func need(t *testing.T, s diskSystem) {
+	t.Helper()
+	reason, err := s.try(t.TempDir())
 	require.NoError(t, err)
 	if reason != "" {
 		t.Skip(reason)
@@ -22,7 +23,7 @@ func needLoops(t *testing.T) {
 }
 
 func TestImagesOfADiskLoseNothing(t *testing.T) {
-	needLoops(t)
+	need(t, loopSystem)
 	dir := t.TempDir()
 	status, out, text := try("loopfs", "-n", "3", "-seed", "5", "-json", "-dir", dir)
 	require.Zero(t, status, text)
@@ -38,7 +39,7 @@ func TestImagesOfADiskLoseNothing(t *testing.T) {
 }
 
 func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
-	needLoops(t)
+	need(t, loopSystem)
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	dir := t.TempDir()
@@ -53,12 +54,12 @@ func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
 
 // TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not said.
 func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
-	needLoops(t)
+	need(t, loopSystem)
 	dir := t.TempDir()
 	d, err := newLoopDisk(dir, diskOptions[0])
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.close()) }()
-	w, err := startWriter(filepath.Join(d.root, loopStore), 7)
+	w, err := startWriter(filepath.Join(d.root(), loopStore), 7)
 	require.NoError(t, err)
 	c := loopCase{image: filepath.Join(dir, "image.img"), seed: 7}
 	for {
@@ -87,31 +88,33 @@ func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
 
 	// A file system that was unmounted is no crash.
 	d.undo = d.undo[:len(d.undo)-1]
-	require.NoError(t, tool("umount", d.root))
+	require.NoError(t, tool("umount", d.root()))
 	c.image = d.image
 	_, err = c.judge(newKillModel(7))
 	require.ErrorContains(t, err, "unmounted")
 }
 
 func TestWithoutLoopDevicesImagesAreSkipped(t *testing.T) {
-	require.Contains(t, noLoops("plan9", 0), "needs Linux")
-	require.Contains(t, noLoops("linux", 1000), "only root")
+	require.Contains(t, cannotMount("plan9", 0), "needs Linux")
+	require.Contains(t, cannotMount("linux", 1000), "only root")
 	t.Setenv("PATH", t.TempDir())
-	require.Contains(t, noLoops("linux", 0), "not installed")
-	status, out, text := try("loopfs", "-n", "3", "-json", "-dir", t.TempDir())
-	require.Zero(t, status, text)
-	require.Contains(t, text, "SKIPPED: ")
-	var r loopReport
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	require.True(t, r.Skipped)
-	require.NotEmpty(t, r.Reason)
-	require.Zero(t, r.Images)
+	require.Contains(t, cannotMount("linux", 0, "mkfs.ext4"), "not installed")
+	for _, mode := range []string{"loopfs", "powercut"} {
+		status, out, text := try(mode, "-n", "3", "-json", "-dir", t.TempDir())
+		require.Zero(t, status, text)
+		require.Contains(t, text, "SKIPPED: ext4: ")
+		var r loopReport
+		require.NoError(t, json.Unmarshal([]byte(out), &r))
+		require.True(t, r.Skipped)
+		require.NotEmpty(t, r.Reason)
+		require.Zero(t, r.Images)
+	}
 }
 
 // TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones: one that breaks is
 // a failure, one that is not allowed to mount is a reason.
 func TestOtherFailuresAreNotSkipped(t *testing.T) {
-	if reason := noLoops(runtime.GOOS, os.Geteuid()); reason != "" {
+	if reason := cannotMount(runtime.GOOS, os.Geteuid(), loopSystem.tools...); reason != "" {
 		t.Skip(reason)
 	}
 	bin := t.TempDir()

@@ -31,6 +31,9 @@ const usage = `usage: crashtest MODE [flags]
               run out of memory instead
   loopfs      write to a store on a real ext4, copy the disk below it at random instants, mount each copy, look at what is
               left. Judges a LINE again. Needs Linux and root; says that it is skipped elsewhere
+  powercut    write to a store on ext4, xfs and btrfs, on a disk of its own that forgets, reorders and tears writes that were
+              not flushed, cut its power at random moments, mount each image, look at what is left. Judges a LINE again.
+              Needs Linux, root and FUSE; says what is skipped elsewhere
 
 Each mode prints one JSON object to standard output with -json, and ends with status 1 if anything failed, 2 if it was
 called wrongly. Interrupted, it reports what it has done so far, and that is status 1 too. MODE -h lists its flags.
@@ -54,8 +57,9 @@ var modes = []mode{
 	{"interleave", interleave},
 	{"history", history},
 	{"kill", kill},
-	{"kill-child", killChild}, // started by kill and loopfs only
+	{"kill-child", killChild}, // started by kill, loopfs and powercut only
 	{"loopfs", loopfs},
+	{"powercut", powercut},
 }
 
 func main() {
