@@ -60,6 +60,7 @@ for round in $(seq "$rounds"); do
 	step "kill-$round" bin/crashtest kill -seed "$round" -n 200 -min 2000 -json
 	step "loopfs-$round" bin/crashtest loopfs -seed "$round" -n 420 -min 2000 -json
 done
+step powercut bin/crashtest powercut -seed 1 -n 100 -min 1000 -json
 step fuzz fuzz "$time"
 
 # What an evening is. Less is said, and is a failure.
@@ -72,6 +73,12 @@ if grep -qsv '"skipped":true' "$results"/loopfs*.json; then
 	least loopfs images 5000 "images of a real ext4"
 else
 	echo "SKIPPED: images of a real ext4: $(sed -n 's/.*"reason":"\([^"]*\)".*/\1/p;q' "$results"/loopfs*.json)"
+fi
+# 100 images of each file system that can be mounted here.
+if grep -qs '"skipped":true' "$results"/powercut.json; then
+	echo "SKIPPED: power cuts: $(sed -n 's/.*"reason":"\([^"]*\)".*/\1/p;q' "$results"/powercut.json)"
+else
+	least powercut images 100 "images of power cuts below real file systems"
 fi
 least fuzz executions 20000000 "fuzz executions"
 exit "$short"

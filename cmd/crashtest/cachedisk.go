@@ -68,8 +68,8 @@ func (p *powerCut) has(flush bool, pending []diskWrite) bool {
 	return p.writes <= 0
 }
 
-// flushOfMuch is before a flush of at least so many writes. Each flush that passes takes a sixteenth
-// off that number: a flush of much is rare, and there may be none at all.
+// flushOfMuch is before a flush of at least so many writes. Each flush that passes takes a
+// sixteenth off that number: a flush of much is rare, and there may be none at all.
 func flushOfMuch(least int) func(pending []diskWrite) bool {
 	return func(pending []diskWrite) bool {
 		if len(pending) >= least {

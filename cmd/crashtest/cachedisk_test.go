@@ -86,7 +86,8 @@ func TestPowerCutLosesOnlyWhatWasNotFlushed(t *testing.T) {
 				n := bytes.Count(block, []byte{3})
 				require.Equal(t, blockSize, n+bytes.Count(block, []byte{old}))
 				require.Zero(t, n%sectorSize)
-				require.Equal(t, n, len(block)-len(bytes.TrimLeft(block, "\x03")), "a tear keeps the first sectors")
+				first := len(block) - len(bytes.TrimLeft(block, "\x03"))
+				require.Equal(t, n, first, "a tear keeps the first sectors")
 				if n == blockSize {
 					news++
 					gap = gap || i != news-1
@@ -136,7 +137,8 @@ func TestOlderWriteOfABlockMayBeAllThatIsKept(t *testing.T) {
 func TestCutIsTakenBeforeTheFlush(t *testing.T) {
 	d := testCacheDisk(t, 4, 0)
 	heard := 0
-	p := &powerCut{flush: flushOfMuch(1000), hear: func() error { heard++; return nil }, done: make(chan error, 1)}
+	p := &powerCut{flush: flushOfMuch(1000), done: make(chan error, 1)}
+	p.hear = func() error { heard++; return nil }
 	d.armed = p
 	for i := 0; heard == 0; i++ {
 		require.Less(t, i, 100)

@@ -5,21 +5,25 @@ import (
 	"path/filepath"
 )
 
-// A loopDisk is an ext4 file system on a disk of which copies can be taken while the file system is at work. The disk is
-// a file, connected by a loop device, and that file lies on a second file system, the shelf, in a file of its own:
+// A loopDisk is an ext4 file system on a disk of which copies can be taken while the file system is
+// at work. The disk is a file, connected by a loop device, and that file lies on a second file
+// system, the shelf, in a file of its own:
 //
-//	writer -> ext4 on a loop device -> disk.img on the shelf, ext4 on a loop device -> shelf.img in a directory
+//	writer -> ext4 on a loop device -> disk.img on the shelf
+//	the shelf: ext4 on a loop device -> shelf.img in a directory
 //
-// What must be copied is what a disk holds whose power is cut: what ext4 has given to it, in the order in which it gave
-// it, and nothing of what the page cache above still owes. That is the content of disk.img at one instant. Read while
-// the loop device writes, a file is no instant: its end would be newer than its beginning, a state that no disk was ever
-// in. To stop the writer does not help, for the kernel writes back on its own. To freeze the file system under test
-// would, but it writes everything back first, and a clean file system is no power cut. So the shelf is frozen: whatever
-// ext4 gives to its disk then waits, requests that were under way come to their end first, and ext4 knows nothing of it.
-// (Freezing writes the shelf back to shelf.img, which changes no byte of disk.img.)
+// What must be copied is what a disk holds whose power is cut: what ext4 has given to it, in the
+// order in which it gave it, and nothing of what the page cache above still owes. That is the
+// content of disk.img at one instant. Read while the loop device writes, a file is no instant: its
+// end would be newer than its beginning, a state that no disk was ever in. To stop the writer does
+// not help, for the kernel writes back on its own. To freeze the file system under test would, but
+// it writes everything back first, and a clean file system is no power cut. So the shelf is frozen:
+// whatever ext4 gives to its disk then waits, requests that were under way come to their end first,
+// and ext4 knows nothing of it. (Freezing writes the shelf back to shelf.img, which changes no byte
+// of disk.img.)
 //
-// Such a disk keeps every request that it has completed: it is one without a cache, or a lucky one. What a disk may lose
-// or reorder until it is told to flush is tried by powercut.
+// Such a disk keeps every request that it has completed: it is one without a cache, or a lucky one.
+// What a disk may lose or reorder until it is told to flush is tried by powercut.
 type loopDisk struct {
 	mounts
 	image string // the file that is the disk

@@ -19,7 +19,7 @@ import (
 type loopReport struct {
 	Seed     uint64         `json:"seed"`
 	Skipped  bool           `json:"skipped"`
-	Reason   string         `json:"reason,omitempty"` // why it, or one of its file systems, was skipped
+	Reason   string         `json:"reason,omitempty"` // of all that was skipped
 	Systems  []string       `json:"file_systems"`     // that were tried
 	Images   int            `json:"images"`
 	Mounts   map[string]int `json:"images_per_mount_option"`
@@ -27,10 +27,10 @@ type loopReport struct {
 	Commits  uint64         `json:"commits"`                    // acknowledged, on all disks
 	Durable  uint64         `json:"durable"`                    // of these with Sync
 	Replayed int            `json:"replayed"`                   // commits that recovery found in logs
-	Beyond   int            `json:"beyond_acked"`               // images with commits that no power cut had to leave
-	InFlight int            `json:"in_flight"`                  // images taken while a commit was under way
-	Found    int            `json:"found_in_flight"`            // of these, with the last commit that had begun
-	Expired  int            `json:"expired"`                    // keys that were gone for having expired, summed over all looks
+	Beyond   int            `json:"beyond_acked"`               // images with more than was durable
+	InFlight int            `json:"in_flight"`                  // images while a commit ran
+	Found    int            `json:"found_in_flight"`            // of these, with that commit
+	Expired  int            `json:"expired"`                    // keys that had expired, all looks
 	Losses   *cutLoss       `json:"unflushed_blocks,omitempty"` // what powercut did to them
 	Failures []string       `json:"failures"`
 	Seconds  float64        `json:"seconds"`
@@ -87,9 +87,10 @@ type imageOptions struct {
 
 func imageFlags(f *flag.FlagSet, n int, of string) imageOptions {
 	return imageOptions{
-		n:    f.Int("n", n, of),
-		seed: f.Uint64("seed", uint64(time.Now().UnixNano()), "of all random choices but the scheduler's"),
-		dir:  f.String("dir", "", "directory for the disks and images; default: a temporary one"),
+		n: f.Int("n", n, of),
+		seed: f.Uint64("seed", uint64(time.Now().UnixNano()),
+			"of all random choices but the scheduler's"),
+		dir: f.String("dir", "", "directory for the disks and images; default: a temporary one"),
 		least: f.Uint64("min", 1,
 			"fail with fewer acknowledged durable commits than this"),
 		asJSON: f.Bool("json", false, "print the report as JSON"),
@@ -121,7 +122,8 @@ func takeImages(ctx context.Context, mode string, o imageOptions, systems []disk
 	}
 	r := &loopReport{Seed: *o.seed, Mounts: map[string]int{}, Failures: []string{}}
 	began := time.Now()
-	l := &looper{mode: mode, root: root, rnd: rand.New(rand.NewPCG(*o.seed, 2)), report: r, log: stderr}
+	l := &looper{mode: mode, root: root, report: r, log: stderr}
+	l.rnd = rand.New(rand.NewPCG(*o.seed, 2))
 	err = l.choose(systems)
 	l.most = *o.n * len(l.systems)
 	for i := 0; i < *o.n && err == nil; i += imagesPerDisk {

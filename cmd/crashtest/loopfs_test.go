@@ -52,7 +52,8 @@ func TestInterruptedLoopfsUnmountsAndRemoves(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not said.
+// TestImageIsJudgedByWhatWasAcknowledged takes an image, and claims of it what its writer has not
+// said.
 func TestImageIsJudgedByWhatWasAcknowledged(t *testing.T) {
 	need(t, loopSystem)
 	dir := t.TempDir()
@@ -111,8 +112,8 @@ func TestWithoutLoopDevicesImagesAreSkipped(t *testing.T) {
 	}
 }
 
-// TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones: one that breaks is
-// a failure, one that is not allowed to mount is a reason.
+// TestOtherFailuresAreNotSkipped puts a mkfs.ext4 and a mount of our own in front of the real ones:
+// one that breaks is a failure, one that is not allowed to mount is a reason.
 func TestOtherFailuresAreNotSkipped(t *testing.T) {
 	if reason := cannotMount(runtime.GOOS, os.Geteuid(), loopSystem.tools...); reason != "" {
 		t.Skip(reason)
@@ -149,8 +150,8 @@ func TestLoopfsRefusesNonsense(t *testing.T) {
 	}
 }
 
-// TestPowerCutTakesRelaxedPurgesBack: keys that a relaxed commit had evicted leave a purge nothing to do, so it syncs
-// nothing, and a power cut may bring them back.
+// TestPowerCutTakesRelaxedPurgesBack: keys that a relaxed commit had evicted leave a purge nothing
+// to do, so it syncs nothing, and a power cut may bring them back.
 func TestPowerCutTakesRelaxedPurgesBack(t *testing.T) {
 	var p progress
 	for _, line := range []string{"begun 1", "durable 1", "begun 2", "relaxed 2", "purged 2", "begun 3"} {

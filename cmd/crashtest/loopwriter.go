@@ -19,7 +19,8 @@ type loopWriter struct {
 	err   error         // why; set before that
 }
 
-// mark is what we write into the child's pipe: who reads it has read all that the child said before.
+// mark is what we write into the child's pipe: who reads it has read all that the child said
+// before.
 const mark = "mark"
 
 // startWriter lets a child work on a new store. The store is there when startWriter returns.
