@@ -62,6 +62,8 @@ func (a *arena) Renumber(ref pager.Ref) (pager.Ref, bool, error) { return ref, f
 
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
 func (a *arena) Ask(pager.Ref)                                  {}
+func (a *arena) ReadAhead([]pager.Ref) bool                     { return false }
+func (a *arena) ReadSoon(pager.Ref)                             {}
 func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 
 func (a *arena) Owned(ref pager.Ref) bool { return a.owner[ref.Pgid] == a.tx }

@@ -19,6 +19,7 @@ type Cursor struct {
 	// sought says that the leaf was reached by a seek: nobody knows yet which way the cursor will go.
 	sought bool
 	look   lookahead // asks for the next leaf
+	ahead  readAhead // has the leaves behind it read
 
 	r      Reader
 	tree   Tree
@@ -201,6 +202,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 			i, _, _ := leafSearch(b, n, key)
 			c.b, c.i, c.n, c.sought = b, i, n, true
 			c.look = lookahead{left: setOutSteps}
+			c.ahead.window = 0
 			return true
 		}
 		i := branchSearch(b, n, key)
@@ -269,9 +271,13 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 		if level == 0 {
 			c.b, c.i, c.n, c.sought = b, i, n, false
 			c.fetchNext(!last)
+			c.readAhead(!last)
 			return n > 0
 		}
 		c.path[level] = step{b, i, n}
+		if level == 1 {
+			c.ahead.next = i // of this branch, nothing was asked for
+		}
 	}
 }
 

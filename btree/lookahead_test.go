@@ -133,3 +133,85 @@ func TestSeekMeetsTheLeavesOfItsRange(t *testing.T) {
 		}
 	}
 }
+
+// aheadReader notes which pages a walk has read ahead, in how many calls.
+type aheadReader struct {
+	*memory
+	asked []pager.Ref
+	calls int
+	no    bool
+}
+
+func (r *aheadReader) ReadAhead(refs []pager.Ref) bool {
+	r.asked, r.calls = append(r.asked, refs...), r.calls+1
+	return !r.no
+}
+
+// TestWalkHasAllLeavesReadAhead of the one that it begins at, each once and before it gets there, in
+// both directions, in windows that grow; within bounds, none beyond. A reader that gains nothing by
+// it is asked once.
+func TestWalkHasAllLeavesReadAhead(t *testing.T) {
+	r := &aheadReader{memory: newMemory(4096)}
+	var tree Tree
+	const rows = 20_000
+	for i := range rows {
+		_, err := Put(r.memory, &tree, fmt.Appendf(nil, "%08d", i), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.Equal(t, uint8(3), tree.Depth)
+	leaves := map[pager.Ref]bool{}
+	root, err := r.Page(tree.Root)
+	require.NoError(t, err)
+	for i := range count(root) {
+		b, err := r.Page(childRef(root, count(root), i))
+		require.NoError(t, err)
+		for k := range count(b) {
+			leaves[childRef(b, count(b), k)] = true
+		}
+	}
+	for _, forward := range []bool{true, false} {
+		move := (*Cursor).Next
+		if !forward {
+			move = (*Cursor).Prev
+		}
+		var c Cursor
+		c.Reset(r, tree)
+		r.asked, r.calls, r.no = nil, 0, false
+		for move(&c) {
+			continue
+		}
+		seen := map[pager.Ref]bool{}
+		for _, ref := range r.asked {
+			require.False(t, seen[ref], "once")
+			seen[ref] = true
+		}
+		missed := 0 // the first leaf below each branch: the walk is there when the branch is known
+		for ref := range leaves {
+			if !seen[ref] {
+				missed++
+			}
+		}
+		require.Equal(t, count(root), missed)
+		require.Len(t, r.asked, len(leaves)-missed+count(root)-1, "and the branches but for the first")
+		require.Less(t, r.calls, len(leaves)/8)
+
+		c.Reset(r, tree)
+		c.Bound(fmt.Appendf(nil, "%08d", 9000), fmt.Appendf(nil, "%08d", 9400))
+		r.asked = nil
+		require.True(t, c.Seek(fmt.Appendf(nil, "%08d", 9200)))
+		require.Empty(t, r.asked, "a seek may be all")
+		for range 250 {
+			require.True(t, move(&c))
+		}
+		require.NotEmpty(t, r.asked)
+		require.LessOrEqual(t, len(r.asked), 200/20, "no leaf beyond the bound")
+
+		c.Reset(r, tree)
+		c.Bound(nil, nil)
+		r.calls, r.no = 0, true
+		for move(&c) {
+			continue
+		}
+		require.Equal(t, 1, r.calls)
+	}
+}

@@ -16,6 +16,9 @@ type Reader interface {
 	// Near returns the first n bytes of the page that ref names, where they are in memory, or nil. Nothing is checked: the
 	// bytes are good for a hint to the processor and not to be looked at.
 	Near(ref pager.Ref, n int) []byte
+	// ReadAhead has pages read that a walk is going to look at, in this order. It is a hint. False: no
+	// such hint gains anything, for a while.
+	ReadAhead(refs []pager.Ref) bool
 	// Extent returns the size value bytes of the overflow extent at ref, valid until the transaction ends.
 	Extent(ref pager.Ref, size int) ([]byte, error)
 }
@@ -26,6 +29,8 @@ type Writer interface {
 	Reader
 	// Ask asks the processor for what Near and Leaf look at to find the page that ref names. It is a hint.
 	Ask(ref pager.Ref)
+	// ReadSoon has a page read that is going to be looked at, if it is in the file. It is a hint.
+	ReadSoon(ref pager.Ref)
 	// Owned says whether this transaction may change the page in place.
 	Owned(ref pager.Ref) bool
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint: ref itself if

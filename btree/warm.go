@@ -93,6 +93,9 @@ func (d *descent) lead(in Writer, t Tree, n int) error {
 		}
 		prefetch.Each(near[:n])
 	}
+	for i := range n {
+		in.ReadSoon(d.refs[i])
+	}
 	return nil
 }
 

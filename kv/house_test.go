@@ -18,7 +18,7 @@ import (
 const module = "github.com/ebbkv/ebb/"
 
 // cupboards serve every room and know none.
-var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault", "internal/keyorder"}
+var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault", "internal/keyorder", "internal/memlimit"}
 
 // rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
 var rooms = map[string][]string{
@@ -26,6 +26,7 @@ var rooms = map[string][]string{
 	"internal/invariant": {},
 	"internal/keyorder":  {},
 	"internal/mapfault":  {},
+	"internal/memlimit":  {},
 	"internal/offheap":   {},
 	"internal/prefetch":  {},
 	"internal/vfs":       {},

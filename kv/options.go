@@ -53,8 +53,9 @@ type Options struct {
 	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an existing store: 0 or
 	// its own.
 	PageSize int
-	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB. What an open transaction and a checkpoint under way
-	// need may be above it for a while: docs/tuning.md.
+	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB, or a quarter of the memory
+	// that the process may use (cgroup, GOMEMLIMIT, machine) if that is less: Stats tells. What an open
+	// transaction and a checkpoint under way need may be above it for a while: docs/tuning.md.
 	CacheBytes int64
 	// FileMode of files that are created, log segments and temporary files included, less the bits of the umask; 0: 0600. It
 	// has permission bits only, those of the owner to read and write among them. Files that are there keep what they have.
@@ -171,9 +172,10 @@ type Tuning struct {
 	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
 	SmallGroups     bool          // groups of the free map have 64 pages, two a page of its directory; the store is opened with it ever after
 
-	AheadFrom  int // rows from which on they are logged before they are carried out; 0: the default
-	LeavesFrom int // full leaves from which on the log names them; 0: the default
-	ManyFrom   int // rows from which on several processors take part in a batch, whatever is in the family; 0: the default, in large ones
+	Memory     int64 // that the process may use; 0: what the system tells
+	AheadFrom  int   // rows from which on they are logged before they are carried out; 0: the default
+	LeavesFrom int   // full leaves from which on the log names them; 0: the default
+	ManyFrom   int   // rows from which on several processors take part in a batch, whatever is in the family; 0: the default, in large ones
 
 	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
 	Monotonic func() time.Duration
@@ -229,7 +231,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
 		SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
 		Inline: tune.Inline, SmallGroups: tune.SmallGroups, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
-		Events: o.events(),
+		Memory: tune.Memory, Events: o.events(),
 	}
 }
 

@@ -17,6 +17,8 @@ type Stats struct {
 	FreeBytes   int64 `json:"free_bytes"`   // in the main file, ready to be used again
 	PinnedBytes int64 `json:"pinned_bytes"` // would be free if no transaction still saw them
 	FrameBytes  int64 `json:"frame_bytes"`  // memory of pages
+	CacheBytes  int64 `json:"cache_bytes"`  // bound on it: Options.CacheBytes, or what stands for 0
+	MemoryBytes int64 `json:"memory_bytes"` // that the process may use, as far as is known; else 0
 
 	Readers         int           `json:"readers"`              // open read transactions
 	OldestReaderAge time.Duration `json:"oldest_reader_age_ns"` // 0 without readers
@@ -80,6 +82,7 @@ func (db *DB) stats() Stats {
 	s := Stats{
 		PageSize: b.PageSize, FileBytes: b.FileBytes, LogBytes: b.LogBytes, FreeBytes: b.FreeBytes,
 		PinnedBytes: b.PinnedBytes, FrameBytes: b.FrameBytes,
+		CacheBytes: b.CacheBytes, MemoryBytes: b.MemoryBytes,
 		Readers: b.Readers, OldestReaderAge: b.OldestReaderAge,
 		Commits: b.Commits, Groups: b.Groups, Checkpoints: b.Checkpoints,
 		Seq: b.Seq, DurableSeq: b.DurableSeq, Epoch: b.Epoch,

@@ -64,6 +64,9 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 	doubts := p.doubts.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(n)
+		if n > 1 {
+			p.file.ReadAhead(b) // The checksum looks at all of it.
+		}
 		p.meet(b)
 		if err := p.proveExtent(ref, b, size); err != nil {
 			return nil, err

@@ -21,6 +21,7 @@ type Options struct {
 	ReadOnly bool
 	NoMap    bool  // read into memory even where the file could be mapped
 	Cache    int64 // bound on pages kept in memory when the file is not mapped, bytes
+	Memory   int64 // bytes that the process may use, page cache included; 0: there is no bound
 	MaxBytes int64 // bound on the main file; 0: none
 	Inline   bool  // no goroutine makes the file longer: runs repeat exactly
 	// SmallGroups is for tests: see smallGroup.
@@ -62,6 +63,7 @@ type Pager struct {
 	met      pageSet
 	doubts   atomic.Uint64 // how often all of both were forgotten: see distrust
 	arena    arena
+	ahead    readAhead
 	patches  patches // of the present epoch; writer lock
 	captured Epoch   // of the last capture: what was born up to then is in the file, or will be before the next one; writer lock
 	cache    cache

@@ -97,6 +97,7 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.readAround(ref.Pgid)
 	doubts := p.doubts.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(1)

@@ -56,7 +56,8 @@ type Options struct {
 	MustExist       bool
 	LockTimeout     time.Duration
 	PageSize        int   // of a new store; of an existing one: 0 or its own
-	CacheBytes      int64 // bound on page frames
+	CacheBytes      int64 // bound on page frames; 0: see withDefaults
+	Memory          int64 // that the process may use; 0: what internal/memlimit finds
 	MaxBytes        int64 // bound on main file and log
 	CheckpointBytes int64
 	MaxTxnBytes     int64
@@ -96,6 +97,7 @@ type Stats struct {
 	PageSize                               int
 	FileBytes, LogBytes, FreeBytes         int64
 	PinnedBytes, FrameBytes                int64
+	CacheBytes, MemoryBytes                int64 // what the options are, or were found to be
 	Readers                                int
 	OldestReaderAge                        time.Duration
 	Commits, Groups, Checkpoints           uint64

@@ -98,6 +98,12 @@ func (h *hand) Ask(ref pager.Ref) { h.s.pg.Ask(ref) }
 
 func (h *hand) Near(ref pager.Ref, n int) []byte { return h.s.pg.Near(ref, h.base, n) }
 
+// ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
+func (h *hand) ReadAhead(refs []pager.Ref) bool { return h.s.pg.ReadAhead(refs, h.base) }
+
+// ReadSoon has a page read that is going to be looked at.
+func (h *hand) ReadSoon(ref pager.Ref) { h.s.pg.ReadSoon(ref, h.base) }
+
 func (h *hand) Owned(ref pager.Ref) bool {
 	return ref.Epoch == h.s.epoch && h.s.pg.Owner(ref.Pgid) == h.owner
 }

@@ -130,7 +130,7 @@ const firstTree TreeID = 4
 // be somebody else's already: its creator holds no lock between the two.
 func (s *Store) load(try int, created bool) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
-		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, MaxBytes: s.o.MaxBytes,
+		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, Memory: s.o.Memory, MaxBytes: s.o.MaxBytes,
 		Inline: s.o.Inline, SmallGroups: s.o.SmallGroups, CheckPage: tree.CheckPage,
 		Merge: tree.Merge,
 	})

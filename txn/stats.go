@@ -24,6 +24,7 @@ func (s *Store) Stats() Stats {
 		st.FrameBytes = s.pg.FrameBytes()
 		st.PagesRead, st.PagesWritten = s.pg.Counters()
 	}
+	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
 	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpoints.Load()
 	s.last = st
 	return st

@@ -13,6 +13,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/mapfault"
+	"github.com/ebbkv/ebb/internal/memlimit"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -105,7 +106,8 @@ const (
 // Defaults and bounds of options.
 const (
 	DefaultPageSize    = 4096
-	DefaultCacheBytes  = 384 << 20
+	MostCacheBytes     = 384 << 20 // the default of CacheBytes, where there is enough memory
+	cacheShare         = 4         // else the default is a quarter of what there is
 	DefaultSegmentSize = 4 << 20
 	DefaultMaxTxnBytes = 4 << 30
 	minCacheBytes      = 64 << 10
@@ -116,8 +118,14 @@ func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
+	if o.Memory == 0 {
+		o.Memory = memlimit.Bytes()
+	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = DefaultCacheBytes
+		o.CacheBytes = MostCacheBytes
+		if o.Memory > 0 {
+			o.CacheBytes = min(o.Memory/cacheShare, MostCacheBytes)
+		}
 	}
 	o.CacheBytes = max(o.CacheBytes, minCacheBytes)
 	if o.MaxTxnBytes == 0 {

@@ -193,6 +193,9 @@ func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
 // Near says where the first bytes of a page are, as a hint.
 func (tx *Tx) Near(ref pager.Ref, n int) []byte { return tx.s.pg.Near(ref, tx.v.base, n) }
 
+// ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
+func (tx *Tx) ReadAhead(refs []pager.Ref) bool { return tx.s.pg.ReadAhead(refs, tx.v.base) }
+
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
 	if tx.w != nil {

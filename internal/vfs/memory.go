@@ -328,6 +328,8 @@ func (f *memFile) SyncData() error { return f.check("sync", false, 0) }
 func (f *memFile) Map(int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func (f *memFile) Unmap([]byte) error               { return fs.ErrInvalid }
 func (f *memFile) LetGo([]byte)                     {}
+func (f *memFile) ReadAhead([]byte)                 {}
+func (f *memFile) Resident([]byte) bool             { return false }
 
 func (f *memFile) Window(int64, int64) (Window, error) { return nil, ErrNoMap }
 

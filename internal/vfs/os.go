@@ -285,6 +285,9 @@ const mapAlign = 64 << 10
 func (f *osFile) Unmap(b []byte) error { return unmapFile(b) }
 func (f *osFile) LetGo(part []byte)    { letGo(part) }
 
+func (f *osFile) ReadAhead(part []byte)     { readAhead(part) }
+func (f *osFile) Resident(part []byte) bool { return resident(part) }
+
 func (f *osFile) Lock(exclusive bool) error {
 	f.lockMu.Lock()
 	defer f.lockMu.Unlock()

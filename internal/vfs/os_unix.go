@@ -34,7 +34,16 @@ func uninterrupted(fn func() error) error {
 // canMap is false where address space is short, and on OpenBSD, whose maps do not see what write(2) writes.
 const canMap = math.MaxUint>>32 != 0 && runtime.GOOS != "openbsd"
 
-func mapFile(f *os.File, off, n int64) ([]byte, error) { return mapShared(f, off, n, unix.PROT_READ) }
+// mapFile turns the read-ahead of the system off. A fault would read up to the read-ahead size of
+// the disk around the page that it is for: where memory is short, pages that are free or not wanted
+// evict those that are.
+func mapFile(f *os.File, off, n int64) ([]byte, error) {
+	b, err := mapShared(f, off, n, unix.PROT_READ)
+	if err == nil {
+		_ = unix.Madvise(b, unix.MADV_RANDOM) // A refusal costs memory and no more.
+	}
+	return b, err
+}
 
 func mapShared(f *os.File, off, n int64, prot int) ([]byte, error) {
 	if !canMap {
@@ -73,6 +82,26 @@ func letGo(b []byte) {
 			_ = unix.Madvise(b[:uintptr(len(b))/size*size], unix.MADV_DONTNEED) // Without it memory stays in use.
 		}
 	}
+}
+
+// readAhead asks piece by piece: Linux reads no more for one call than the disk takes in one request.
+func readAhead(b []byte) {
+	const piece = 512 << 10
+	for b = wholePages(b); len(b) > 0; b = b[min(piece, len(b)):] {
+		_ = unix.Madvise(b[:min(piece, len(b))], unix.MADV_WILLNEED) // A hint.
+	}
+}
+
+// wholePages widens b to whole memory pages, of a view or a map; nil if b is empty.
+func wholePages(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	size := uintptr(os.Getpagesize())
+	at := unsafe.Pointer(unsafe.SliceData(b))
+	skip := uintptr(at) % size
+	n := (skip + uintptr(len(b)) + size - 1) / size * size
+	return unsafe.Slice((*byte)(unsafe.Add(at, -int(skip))), n)
 }
 
 // lockFile uses flock, whose locks belong to the open file: two handles of one process exclude each other too, and

@@ -92,9 +92,16 @@ type File interface {
 	CacheAhead(off, n int64)
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
 	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible, for want of addresses too.
+	// The system reads no more of the file than the pages that are touched: see ReadAhead.
 	Map(off, n int64) ([]byte, error)
 	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
 	Unmap(b []byte) error
+	// ReadAhead has the system begin to read a part of a view from the disk, and waits for nothing.
+	// Nothing is promised, and nothing happens where the system has no such call.
+	ReadAhead(part []byte)
+	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
+	// waits for no disk. False also where the system does not tell.
+	Resident(part []byte) bool
 	// LetGo says that nobody is going to read a part of a view soon: the process need not hold the memory that the file has there. Nothing else
 	// changes: who reads it finds what the file has, as before.
 	LetGo(part []byte)

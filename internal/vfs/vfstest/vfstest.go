@@ -350,6 +350,11 @@ func views(t *testing.T, fsys vfs.FS, dir string) {
 	f.LetGo(view[1 : len(view)-1])
 	f.LetGo(view[3:3])
 	f.LetGo(view[3:9])
+	f.ReadAhead(view[1 : len(view)-1])
+	f.ReadAhead(view[3:3])
+	if f.Resident(view[:200<<10]) { // False says nothing.
+		require.True(t, f.Resident(view[1:9]))
+	}
 	require.Equal(t, "aBc", string(view[:3]))
 	require.Equal(t, "far", string(view[200<<10:200<<10+3]))
 	require.NoError(t, f.Unmap(second))

@@ -1,0 +1,120 @@
+package pager
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// aheadFile notes what is read ahead through the first view.
+type aheadFile struct {
+	vfs.File
+	p        *Pager
+	runs     []span
+	resident bool
+	probes   int
+}
+
+func (f *aheadFile) ReadAhead(part []byte) {
+	off := int(uintptr(unsafe.Pointer(&part[0])) - uintptr(unsafe.Pointer(&f.p.first[0])))
+	f.runs = append(f.runs, span{Pgid(off / MinPageSize), Pgid((off + len(part)) / MinPageSize)})
+}
+
+func (f *aheadFile) Resident([]byte) bool { f.probes++; return f.resident }
+
+// took gives the runs since the last call.
+func (f *aheadFile) took() []span {
+	runs := f.runs
+	f.runs = nil
+	return runs
+}
+
+// aheadPager has n pages in the file, from the first of refs on, and none in frames.
+func aheadPager(t *testing.T, n int) (p *Pager, f *aheadFile, refs []Ref, base Epoch) {
+	b := bed{fs: vfs.OS, path: t.TempDir() + "/a.ebb"}
+	p = b.newPager(t, MinPageSize)
+	if !p.mapped {
+		t.Skip("no maps here")
+	}
+	for range n {
+		refs = append(refs, newPage(t, p, 1))
+	}
+	base = makeDurable(t, p).Epoch
+	for _, ref := range refs {
+		p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid))
+	}
+	f = &aheadFile{File: p.file, p: p}
+	p.file = f
+	return p, f, refs, base
+}
+
+// TestBlocksAreReadOnceWhereMemorySuffices: around the first page of them that is looked at, the
+// larger the more was read before.
+func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
+	p, f, refs, base := aheadPager(t, 2000)
+	const block = aheadBlock / MinPageSize
+	look := func(ref Ref) {
+		_, err := p.Page(ref, base)
+		require.NoError(t, err)
+	}
+	look(refs[100])
+	first := Pgid(uint64(refs[100].Pgid) / block * block)
+	require.Equal(t, []span{{first, first + block}}, f.took())
+	for _, ref := range refs {
+		if ref.Pgid/block == refs[100].Pgid/block {
+			look(ref)
+		}
+	}
+	require.Empty(t, f.took(), "it was asked for")
+	require.False(t, p.ReadAhead(refs[500:600], base), "blocks do")
+	p.ReadSoon(refs[700], base)
+	require.Empty(t, f.took())
+
+	p.ahead.bytes.Store(1 << 30)
+	look(refs[1999])
+	last := f.took()
+	require.Len(t, last, 1)
+	require.Greater(t, last[0].to-last[0].from, Pgid(2*block))
+	require.LessOrEqual(t, uint64(last[0].to), p.end.Load(), "nothing behind the last page")
+	require.LessOrEqual(t, uint64(last[0].to-last[0].from), uint64(mostAheadBlocks*block))
+}
+
+// TestOnlyWantedPagesAreReadWhereMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB fell
+// to 100/s: each fault read what lay around the page, and evicted pages that were wanted.
+func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
+	p, f, refs, base := aheadPager(t, 500)
+	p.o.Cache, p.o.Memory = 1<<20, 3<<20
+	require.True(t, p.scarce())
+	_, err := p.Page(refs[100], base)
+	require.NoError(t, err)
+	require.Empty(t, f.took(), "the fault reads it")
+
+	at := refs[0].Pgid
+	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
+	require.True(t, p.ReadAhead(walk, base))
+	require.Equal(t, 1, f.probes)
+	require.ElementsMatch(t, []span{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
+	p.ReadSoon(refs[7], base)
+	require.Equal(t, []span{{at + 7, at + 8}}, f.took())
+
+	f.resident = true
+	require.True(t, p.ReadAhead(walk, base))
+	require.Empty(t, f.took(), "the last one is in memory")
+	f.resident = false
+	framed := newPage(t, p, 1)
+	require.True(t, p.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base))
+	p.ReadSoon(framed, base)
+	require.Empty(t, f.took(), "nothing of these is in the file")
+	patch, durable := patched(t, p)
+	f.took()
+	p.ReadSoon(patch, durable)
+	require.Len(t, f.took(), 1, "what the patch changes")
+
+	p.o.Memory = 8 << 20
+	require.False(t, p.scarce())
+	p.o.Memory = 0
+	require.False(t, p.scarce(), "nothing is known")
+}

@@ -1,0 +1,34 @@
+package txn
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCacheFollowsTheMemoryThatThereIs. With 384 MiB of frames whatever there was, a process in a
+// cgroup of 256 MB was killed.
+func TestCacheFollowsTheMemoryThatThereIs(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	debug.SetMemoryLimit(math.MaxInt64)
+	for _, c := range []struct {
+		name                string
+		memory, cache, want int64
+	}{
+		{"plenty", 8 << 30, 0, 384 << 20},
+		{"little", 256 << 20, 0, 64 << 20},
+		{"set", 256 << 20, 100 << 20, 100 << 20},
+		{"hardly_any", 1, 0, minCacheBytes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Memory: c.memory, CacheBytes: c.cache}.withDefaults()
+			require.Equal(t, c.want, o.CacheBytes)
+		})
+	}
+	debug.SetMemoryLimit(128 << 20)
+	o := Options{}.withDefaults()
+	require.LessOrEqual(t, o.CacheBytes, int64(32<<20), "GOMEMLIMIT")
+	require.Positive(t, o.CacheBytes)
+}
