@@ -62,7 +62,8 @@ func (a *arena) Renumber(ref pager.Ref) (pager.Ref, bool, error) { return ref, f
 
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
 func (a *arena) Ask(pager.Ref)                                  {}
-func (a *arena) ReadAhead([]pager.Ref) bool                     { return false }
+func (a *arena) ReadsAhead() bool                               { return false }
+func (a *arena) ReadAhead([]pager.Ref)                          {}
 func (a *arena) ReadSoon(pager.Ref)                             {}
 func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 

@@ -43,7 +43,7 @@ func (s *step) set(b []byte, i, n int) { s.b, s.i, s.n = b, i, n }
 func (c *Cursor) Reset(r Reader, t Tree) {
 	c.b, c.i, c.n = nil, 0, 0
 	c.r, c.tree = r, t
-	c.err, c.lost = t.checkDepth(), 0
+	c.err, c.lost, c.ahead.window = t.checkDepth(), 0, 0
 }
 
 // Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there is no bound. The cursor goes there as before,

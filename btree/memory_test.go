@@ -177,8 +177,9 @@ func (m *memory) Renumber(ref pager.Ref) (pager.Ref, bool, error) {
 func (m *memory) Ask(pager.Ref)              {}
 func (m *memory) Near(pager.Ref, int) []byte { return nil }
 
-func (m *memory) ReadAhead([]pager.Ref) bool { return true }
-func (m *memory) ReadSoon(pager.Ref)         {}
+func (m *memory) ReadsAhead() bool      { return false }
+func (m *memory) ReadAhead([]pager.Ref) {}
+func (m *memory) ReadSoon(pager.Ref)    {}
 
 func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 	p, err := m.at(ref)

@@ -16,9 +16,10 @@ type Reader interface {
 	// Near returns the first n bytes of the page that ref names, where they are in memory, or nil. Nothing is checked: the
 	// bytes are good for a hint to the processor and not to be looked at.
 	Near(ref pager.Ref, n int) []byte
-	// ReadAhead has pages read that a walk is going to look at, in this order. It is a hint. False: no
-	// such hint gains anything, for a while.
-	ReadAhead(refs []pager.Ref) bool
+	// ReadsAhead reports whether ReadAhead does anything now.
+	ReadsAhead() bool
+	// ReadAhead has pages read that a walk is going to look at, in this order. It is a hint.
+	ReadAhead(refs []pager.Ref)
 	// Extent returns the size value bytes of the overflow extent at ref, valid until the transaction ends.
 	Extent(ref pager.Ref, size int) ([]byte, error)
 }

@@ -4,13 +4,12 @@ import "github.com/ebbkv/ebb/pager"
 
 // A readAhead notes which leaves a walk has had read before it gets there: see Reader.ReadAhead. The
 // first ones that it asks for are few, and with each further step from leaf to leaf twice as many: a
-// walk that has come far goes on, as a rule. Until a seek it is over if the reader says so.
+// walk that has come far goes on, as a rule. Until a seek it is over if the reader wants none.
 type readAhead struct {
-	window int // leaves that were asked for last; 0: the fields below are void; over: no more
-	next   int // the first child of the branch, in the direction of the walk, that was not asked for
-	again  int // the child at which more are asked for
-	few    [firstWindow + 1]pager.Ref
-	many   []pager.Ref // for windows that are larger than the first
+	window int         // leaves that were asked for last; 0: the fields below are void; over: no more
+	next   int         // the first child of the branch, in the direction of the walk, that was not asked for
+	again  int         // the child at which more are asked for
+	refs   []pager.Ref // the last window; on the heap, so that the cursor need not be
 }
 
 const over = -1
@@ -35,14 +34,12 @@ func (c *Cursor) readAhead(forward bool) {
 	if (s.i-a.again)*step < 0 {
 		return
 	}
-	a.window = min(max(2*a.window, firstWindow), mostWindow)
-	refs := a.few[:0]
-	if a.window > firstWindow {
-		if a.many == nil {
-			a.many = make([]pager.Ref, 0, mostWindow+1)
-		}
-		refs = a.many
+	if a.window == 0 && !c.r.ReadsAhead() {
+		a.window = over
+		return
 	}
+	a.window = min(max(2*a.window, firstWindow), mostWindow)
+	refs := a.refs[:0]
 	i, end := a.next, c.lastWithin(forward)
 	for ; len(refs) < a.window && (end-i)*step >= 0; i += step {
 		refs = append(refs, childRef(s.b, s.n, i))
@@ -56,9 +53,8 @@ func (c *Cursor) readAhead(forward bool) {
 			refs = append(refs, childRef(up.b, up.n, up.i+step))
 		}
 	}
-	if !c.r.ReadAhead(refs) {
-		a.window = over
-	}
+	c.r.ReadAhead(refs)
+	a.refs = refs
 }
 
 // lastWithin is the last child of the branch above the leaf, in that direction, that may have rows
@@ -79,7 +75,7 @@ func (c *Cursor) lastWithin(forward bool) int {
 // readChildren has pages below a branch of n children read, from child i on, if i is the first of a
 // window: for a walk that goes to all of them.
 func readChildren(r Reader, b []byte, n, i int) {
-	if i%mostWindow != 0 {
+	if i%mostWindow != 0 || !r.ReadsAhead() {
 		return
 	}
 	refs := make([]pager.Ref, min(mostWindow, n-i))

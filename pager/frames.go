@@ -1,7 +1,9 @@
 package pager
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -10,15 +12,18 @@ import (
 )
 
 // arena hands out frames: memory of one page each, cut from slabs outside the Go heap. Freed frames are used again,
-// the last one first, because it is the one still in the processor's cache. Slabs go back when the arena is closed.
+// the last one first, because it is the one still in the processor's cache. Slabs are freed when the arena is closed;
+// where memory is short, the memory of stretches that no frame uses goes back to the system before: see trim.
 type arena struct {
 	pageSize int
+	scarce   func() bool // memory is short: nil: it never is
 
 	mu    sync.Mutex // guards the fields below
 	free  []unsafe.Pointer
 	slabs [][]byte
-	rest  []byte // of the newest slab, not yet cut
-	next  []byte // the slab after that one, if its beginning has been asked for
+	rest  []byte   // of the newest slab, or of a stretch that was trimmed, not yet cut
+	gone  [][]byte // stretches that were trimmed: addresses without memory
+	next  []byte   // the slab after that one, if its beginning has been asked for
 	inUse atomic.Int64
 
 	touching sync.WaitGroup // goroutines that have memory touched
@@ -42,6 +47,9 @@ func (a *arena) alloc() (unsafe.Pointer, error) {
 		a.inUse.Add(1)
 		return f, nil
 	}
+	if n := len(a.gone); len(a.rest) == 0 && n > 0 {
+		a.rest, a.gone = a.gone[n-1], a.gone[:n-1]
+	}
 	if len(a.rest) == 0 {
 		slab, err := a.next, error(nil)
 		if a.next = nil; slab == nil {
@@ -53,7 +61,7 @@ func (a *arena) alloc() (unsafe.Pointer, error) {
 		a.slabs = append(a.slabs, slab)
 		a.rest = slab
 	}
-	if len(a.rest)%stretch == 0 {
+	if len(a.rest)%stretch == 0 && len(a.gone) == 0 && a.next == nil && !a.short() {
 		a.touchAhead()
 	}
 	f := unsafe.Pointer(unsafe.SliceData(a.rest))
@@ -101,6 +109,47 @@ func (a *arena) release(f unsafe.Pointer) {
 	a.inUse.Add(-1)
 }
 
+func (a *arena) short() bool { return a.scarce != nil && a.scarce() }
+
+// trim gives the memory of stretches of which all frames are free back to the system. Their addresses
+// are used again before those of new slabs are. What is not cut yet, and slabs below a stretch, stay.
+func (a *arena) trim() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slabs := slices.Clone(a.slabs)
+	slices.SortFunc(slabs, func(x, y []byte) int { return cmp.Compare(address(x), address(y)) })
+	in := func(f unsafe.Pointer) uintptr { // the address of the stretch; 0: of none
+		i, found := slices.BinarySearchFunc(slabs, uintptr(f), func(s []byte, at uintptr) int {
+			return cmp.Compare(address(s), at)
+		})
+		if !found {
+			i--
+		}
+		if len(slabs[i]) < stretch {
+			return 0
+		}
+		return uintptr(f) - (uintptr(f)-address(slabs[i]))%stretch
+	}
+	free := map[uintptr]int{}
+	for _, f := range a.free {
+		free[in(f)]++
+	}
+	a.free = slices.DeleteFunc(a.free, func(f unsafe.Pointer) bool {
+		at := in(f)
+		if at == 0 || free[at] < stretch/a.pageSize {
+			return false
+		}
+		if uintptr(f) == at {
+			whole := unsafe.Slice((*byte)(f), stretch)
+			offheap.Release(whole)
+			a.gone = append(a.gone, whole)
+		}
+		return true
+	})
+}
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
 // bytes is the memory of frames in use.
 func (a *arena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
 
@@ -114,5 +163,5 @@ func (a *arena) close() {
 	for _, s := range a.slabs {
 		_ = offheap.Free(s) // nothing to do about a refusal at this point
 	}
-	a.slabs, a.free, a.rest, a.next = nil, nil, nil, nil
+	a.slabs, a.free, a.rest, a.next, a.gone = nil, nil, nil, nil, nil
 }

@@ -169,9 +169,10 @@ func (p *Pager) growAhead(need int64) {
 }
 
 // far says that most pages are read through the map, since there are more than may have frames: each of them anew, from another place, after
-// a checkpoint has written it. In smaller stores frames are read, and to have room in the page cache ahead costs more than it gains.
+// a checkpoint has written it. In smaller stores frames are read, and to have room in the page cache ahead costs more than it gains;
+// where memory is short, it evicts pages that are in use.
 func (p *Pager) far() bool {
-	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache
+	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache && !p.scarce()
 }
 
 // EndGrowth waits for the goroutine, if there is one, and takes over what it has made. An attempt for which there is no room may have all

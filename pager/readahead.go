@@ -33,6 +33,14 @@ func (p *Pager) scarce() bool {
 	return p.o.Memory > 0 && bytes > p.o.Memory-p.o.Memory/4
 }
 
+// TrimFrames gives memory of frames that nobody uses back to the system, if memory is short: the
+// page cache has more use for it. A checkpoint leaves most frames so.
+func (p *Pager) TrimFrames() {
+	if p.scarce() {
+		p.arena.trim()
+	}
+}
+
 // readAround is called before the first look at a page through the map. It has the block that the
 // page lies in read, unless that was done before.
 func (p *Pager) readAround(id Pgid) {
@@ -61,13 +69,15 @@ func (p *Pager) fileAhead(off, n int64) {
 	}
 }
 
+// ReadsAhead reports whether ReadAhead and ReadSoon do anything: where memory suffices, readAround does.
+func (p *Pager) ReadsAhead() bool { return p.mapped && p.scarce() }
+
 // ReadAhead has pages read that a walk of a snapshot whose newest checkpoint is base is going to look
-// at soon, in this order. It says false, and does nothing, where larger blocks are read: see
-// readAround. Whether the disk is needed at all is found out by the last of them: a walk through
+// at soon, in this order. It does nothing where larger blocks are read: see ReadsAhead. Whether the disk is needed at all is found out by the last of them: a walk through
 // pages that are in memory passes one in less time than a call of the system takes.
-func (p *Pager) ReadAhead(refs []Ref, base Epoch) bool {
-	if !p.mapped || !p.scarce() {
-		return false
+func (p *Pager) ReadAhead(refs []Ref, base Epoch) {
+	if !p.ReadsAhead() {
+		return
 	}
 	var run span
 	sampled := false
@@ -78,7 +88,7 @@ func (p *Pager) ReadAhead(refs []Ref, base Epoch) bool {
 		}
 		if !sampled {
 			if b, err := p.inFile(id, p.pageSize); err != nil || p.file.Resident(b) {
-				return true
+				return
 			}
 			sampled = true
 		}
@@ -93,12 +103,11 @@ func (p *Pager) ReadAhead(refs []Ref, base Epoch) bool {
 		}
 	}
 	p.readRun(run)
-	return true
 }
 
 // ReadSoon is ReadAhead of one page, wherever that lies.
 func (p *Pager) ReadSoon(ref Ref, base Epoch) {
-	if !p.mapped || !p.scarce() {
+	if !p.ReadsAhead() {
 		return
 	}
 	if id, ok := p.underneath(ref, base); ok {

@@ -69,7 +69,8 @@ func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
 		}
 	}
 	require.Empty(t, f.took(), "it was asked for")
-	require.False(t, p.ReadAhead(refs[500:600], base), "blocks do")
+	require.False(t, p.ReadsAhead(), "blocks do")
+	p.ReadAhead(refs[500:600], base)
 	p.ReadSoon(refs[700], base)
 	require.Empty(t, f.took())
 
@@ -87,25 +88,25 @@ func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
 func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 3<<20
-	require.True(t, p.scarce())
+	require.True(t, p.ReadsAhead())
 	_, err := p.Page(refs[100], base)
 	require.NoError(t, err)
 	require.Empty(t, f.took(), "the fault reads it")
 
 	at := refs[0].Pgid
 	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
-	require.True(t, p.ReadAhead(walk, base))
+	p.ReadAhead(walk, base)
 	require.Equal(t, 1, f.probes)
 	require.ElementsMatch(t, []span{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
 	p.ReadSoon(refs[7], base)
 	require.Equal(t, []span{{at + 7, at + 8}}, f.took())
 
 	f.resident = true
-	require.True(t, p.ReadAhead(walk, base))
+	p.ReadAhead(walk, base)
 	require.Empty(t, f.took(), "the last one is in memory")
 	f.resident = false
 	framed := newPage(t, p, 1)
-	require.True(t, p.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base))
+	p.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base)
 	p.ReadSoon(framed, base)
 	require.Empty(t, f.took(), "nothing of these is in the file")
 	patch, durable := patched(t, p)

@@ -168,7 +168,10 @@ func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
 func (c *checker) Near(pager.Ref, int) []byte { return nil }
 
 // ReadAhead has pages read that are going to be verified.
-func (c *checker) ReadAhead(refs []pager.Ref) bool { return c.s.pg.ReadAhead(refs, c.v.base) }
+func (c *checker) ReadAhead(refs []pager.Ref) { c.s.pg.ReadAhead(refs, c.v.base) }
+
+// ReadsAhead reports whether that does anything.
+func (c *checker) ReadsAhead() bool { return c.s.pg.ReadsAhead() }
 
 func (c *checker) report(kind string, id TreeID, err error) {
 	p := Problem{Kind: kind, Tree: id, File: c.s.path, Offset: -1, Detail: err.Error()}

@@ -217,7 +217,11 @@ func (s *Store) finishCheckpoint(c *capture) error {
 	if err != nil {
 		return err
 	}
-	return s.reapUntil(v)
+	if err := s.reapUntil(v); err != nil {
+		return err
+	}
+	s.pg.TrimFrames()
+	return nil
 }
 
 func (s *Store) publishCapture(c *capture) (*version, error) {

@@ -99,7 +99,10 @@ func (h *hand) Ask(ref pager.Ref) { h.s.pg.Ask(ref) }
 func (h *hand) Near(ref pager.Ref, n int) []byte { return h.s.pg.Near(ref, h.base, n) }
 
 // ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
-func (h *hand) ReadAhead(refs []pager.Ref) bool { return h.s.pg.ReadAhead(refs, h.base) }
+func (h *hand) ReadAhead(refs []pager.Ref) { h.s.pg.ReadAhead(refs, h.base) }
+
+// ReadsAhead reports whether that does anything.
+func (h *hand) ReadsAhead() bool { return h.s.pg.ReadsAhead() }
 
 // ReadSoon has a page read that is going to be looked at.
 func (h *hand) ReadSoon(ref pager.Ref) { h.s.pg.ReadSoon(ref, h.base) }

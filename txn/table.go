@@ -153,4 +153,5 @@ func (r tableReader) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 }
 func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }
 func (r tableReader) Near(ref pager.Ref, n int) []byte               { return r.s.pg.Near(ref, r.base, n) }
-func (r tableReader) ReadAhead(refs []pager.Ref) bool                { return r.s.pg.ReadAhead(refs, r.base) }
+func (r tableReader) ReadsAhead() bool                               { return r.s.pg.ReadsAhead() }
+func (r tableReader) ReadAhead(refs []pager.Ref)                     { r.s.pg.ReadAhead(refs, r.base) }

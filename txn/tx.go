@@ -194,7 +194,10 @@ func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
 func (tx *Tx) Near(ref pager.Ref, n int) []byte { return tx.s.pg.Near(ref, tx.v.base, n) }
 
 // ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
-func (tx *Tx) ReadAhead(refs []pager.Ref) bool { return tx.s.pg.ReadAhead(refs, tx.v.base) }
+func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.s.pg.ReadAhead(refs, tx.v.base) }
+
+// ReadsAhead reports whether that does anything.
+func (tx *Tx) ReadsAhead() bool { return tx.s.pg.ReadsAhead() }
 
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {

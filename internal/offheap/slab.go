@@ -8,5 +8,8 @@ func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 // Free gives back what Alloc returned; no slice of it may be used afterwards.
 func Free([]byte) error { return nil }
 
+// Release does nothing here.
+func Release([]byte) {}
+
 // Touch does nothing here: the memory has been cleared.
 func Touch([]byte) {}
