@@ -90,7 +90,7 @@ func (c *walker) check(ref pager.Ref, level uint8, lo, hi []byte) (rows uint64, 
 	}
 	known = true
 	for i := range n {
-		readChildren(c.r, b, n, i)
+		readChildren(c.r, b, n, i, 0)
 		cref, r := childRef(b, n, i), childRows(b, n, i)
 		if cref.Epoch > ref.Epoch {
 			c.found(ref, "child %d, page %d, is of epoch %d, newer than its parent's %d", i, cref.Pgid, cref.Epoch, ref.Epoch)

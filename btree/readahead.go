@@ -73,14 +73,16 @@ func (c *Cursor) lastWithin(forward bool) int {
 }
 
 // readChildren has pages below a branch of n children read, from child i on, if i is the first of a
-// window: for a walk that goes to all of them.
-func readChildren(r Reader, b []byte, n, i int) {
+// window: for a walk that goes to all of them with a number of at least limit.
+func readChildren(r Reader, b []byte, n, i int, limit pager.Pgid) {
 	if i%mostWindow != 0 || !r.ReadsAhead() {
 		return
 	}
-	refs := make([]pager.Ref, min(mostWindow, n-i))
-	for k := range refs {
-		refs[k] = childRef(b, n, i+k)
+	refs := make([]pager.Ref, 0, mostWindow)
+	for k := i; k < min(i+mostWindow, n); k++ {
+		if ref := childRef(b, n, k); ref.Pgid >= limit {
+			refs = append(refs, ref)
+		}
 	}
 	r.ReadAhead(refs)
 }

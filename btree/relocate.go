@@ -85,6 +85,9 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 			}
 			break
 		}
+		if level == 1 && m.Since == 0 {
+			readChildren(m.w, b, n, i, m.Limit)
+		}
 		var was, is pager.Ref
 		if level == 0 {
 			s := spotOf(b, n, i)

@@ -1,0 +1,78 @@
+package kv
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/memgroup"
+	"github.com/ebbkv/ebb/internal/racetest"
+)
+
+// storeOfChild names the store of a test that has started itself as a child in a small cgroup.
+const storeOfChild = "EBB_STORE_IN_LITTLE_MEMORY"
+
+// TestStoreInLittleMemoryIsNotKilled (F41). With default options a process in a cgroup of 256 MB that
+// put rows at random in batches of 10,000, not waiting for the disk, was killed before it had put a
+// million: frames had 384 MiB whatever there was. Here the cgroup has 96 MB, and the rows are as many
+// as the frames of the old bound would not have fitted.
+func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
+	if path := os.Getenv(storeOfChild); path != "" {
+		fillInLittleMemory(t, path)
+		return
+	}
+	if racetest.Enabled {
+		t.Skip("the race detector takes more memory than there is")
+	}
+	const limit = 96 << 20
+	g, err := memgroup.New(limit)
+	if errors.Is(err, memgroup.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, g.Close()) }()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), storeOfChild+"="+filepath.Join(t.TempDir(), "a.ebb"))
+	g.Wrap(child)
+	out, err := child.CombinedOutput()
+	require.NoError(t, err, "kills %d: %s", g.Kills(), out)
+	require.Zero(t, g.Kills())
+	require.True(t, strings.Contains(string(out), "--- PASS"), "%s", out)
+}
+
+func fillInLittleMemory(t *testing.T, path string) {
+	const rows, batch = 500_000, 10_000
+	db, err := Open(path, &Options{Durability: NoSync})
+	require.NoError(t, err)
+	require.Equal(t, int64(96<<20), db.Stats().MemoryBytes)
+	require.Equal(t, int64(24<<20), db.Stats().CacheBytes)
+	rng, b := rand.New(rand.NewPCG(1, 2)), db.NewBatch()
+	key, value := make([]byte, 16), make([]byte, 100)
+	for range rows / batch {
+		b.Reset()
+		for range batch {
+			binary.BigEndian.PutUint64(key, rng.Uint64())
+			copy(value, key)
+			b.Put(key, value)
+		}
+		require.NoError(t, db.Apply(context.Background(), b))
+	}
+	require.NoError(t, db.View(func(tx *Tx) error {
+		n := 0
+		for k, v := range tx.All() {
+			require.Equal(t, string(k), string(v[:len(k)]))
+			n++
+		}
+		require.Equal(t, rows, n)
+		return tx.Err()
+	}))
+	require.NoError(t, db.Close())
+}
