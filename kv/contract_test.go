@@ -319,6 +319,7 @@ func TestErrorContract(t *testing.T) {
 					require.NoError(t, err, row.name)
 				} else {
 					require.ErrorIs(t, err, want, row.name)
+					requireOneSentence(t, err, "")
 				}
 				require.Equal(t, before, image(t, fsys, "dir"), "%s: files changed", row.name)
 			}
@@ -446,6 +447,7 @@ func TestOpenContract(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, test.want)
+			requireOneSentence(t, err, at)
 			require.Equal(t, before, image(t, vfs.OS, dir))
 		})
 	}

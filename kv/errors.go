@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/internal/badfile"
@@ -71,7 +69,7 @@ var (
 	// ErrClosed is returned by any call on a store after Close.
 	ErrClosed = errors.New("kv: store is closed")
 	// ErrLocked is returned by Open if another process or handle holds the store.
-	ErrLocked = errors.New("kv: store is locked by someone else")
+	ErrLocked = errors.New("kv: store is locked by another process or handle")
 	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than Options.MaxClockStep
 	// while the store was open, until PurgeOptions.Force or a reopen. Reads hide what the clock says is expired.
 	ErrClockJump = errors.New("kv: clock has jumped forward")
@@ -113,49 +111,44 @@ func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
 // failure is an error of kv with the error of a room below as its cause. errors.Is finds both.
 type failure struct{ kind, cause error }
 
-// Error is the kind and the cause, but does not say twice what a room has said in the words of this package: the cause
-// `cf: no such family: "x"` of ErrCFNotFound adds only the name.
-func (f *failure) Error() string {
-	kind, cause := f.kind.Error(), f.cause.Error()
-	room, said, _ := strings.Cut(cause, ": ")
-	more, ok := strings.CutPrefix(said, strings.TrimPrefix(kind, "kv: "))
-	if slices.Contains([]string{"cf", "ttl", "txn"}, room) && ok && (more == "" || more[0] == ':') {
-		return kind + more
-	}
-	return kind + ": " + cause
-}
+// Error is the kind and the cause in one sentence: see plainText.
+func (f *failure) Error() string { return plainText(f.kind.Error()+": "+f.cause.Error(), nil) }
 
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // kinds says under which name an error of a room below reaches the user. An error may wrap its
-// cause, and then has several names: the first one here is the one that its text begins with.
-var kinds = [...]struct{ from, to error }{
-	{txn.ErrUnknown, ErrCommitUnknown},
-	{txn.ErrReplaced, ErrFileReplaced},
-	{txn.ErrFailed, ErrFailed},
-	{txn.ErrTxnDone, ErrTxnDone},
-	{txn.ErrReadOnly, ErrReadOnlyTxn},
-	{txn.ErrReadOnlyDB, ErrReadOnlyDB},
-	{txn.ErrClosed, ErrClosed},
-	{txn.ErrTxnsOpen, ErrTxnsOpen},
-	{txn.ErrTxnTooBig, ErrTxnTooLarge},
-	{txn.ErrNoSpace, ErrNoSpace},
-	{txn.ErrSavepoint, ErrSavepoint},
-	{txn.ErrNotDB, ErrNotDatabase},
-	{txn.ErrVersion, ErrVersion},
-	{txn.ErrPageSize, ErrInvalidOptions},
-	{txn.ErrOrder, ErrKeyOrder},
-	{cf.ErrExists, ErrCFExists},
-	{cf.ErrNotFound, ErrCFNotFound},
-	{cf.ErrName, ErrCFName},
-	{cf.ErrReserved, ErrCFReserved},
-	{cf.ErrOptions, ErrInvalidOptions},
-	{cf.ErrVersion, ErrVersion},
-	{ttl.ErrInvalid, ErrInvalidTTL},
-	{vfs.ErrLocked, ErrLocked},
-	{vfs.ErrNoSpace, ErrNoSpace},
-	{vfs.ErrInvalidPath, ErrInvalidPath},
-	{vfs.ErrNotRegular, ErrInvalidPath},
+// cause, and then has several names: the first one here is the one that its text begins with. more says that the text of
+// the error below tells more than its name here.
+var kinds = [...]struct {
+	from, to error
+	more     bool
+}{
+	{txn.ErrUnknown, ErrCommitUnknown, false},
+	{txn.ErrReplaced, ErrFileReplaced, false},
+	{txn.ErrFailed, ErrFailed, false},
+	{txn.ErrTxnDone, ErrTxnDone, false},
+	{txn.ErrReadOnly, ErrReadOnlyTxn, false},
+	{txn.ErrReadOnlyDB, ErrReadOnlyDB, false},
+	{txn.ErrClosed, ErrClosed, false},
+	{txn.ErrTxnsOpen, ErrTxnsOpen, false},
+	{txn.ErrTxnTooBig, ErrTxnTooLarge, false},
+	{txn.ErrNoSpace, ErrNoSpace, false},
+	{txn.ErrSavepoint, ErrSavepoint, false},
+	{txn.ErrNotDB, ErrNotDatabase, false},
+	{txn.ErrVersion, ErrVersion, false},
+	{txn.ErrPageSize, ErrInvalidOptions, true},
+	{txn.ErrOrder, ErrKeyOrder, false},
+	{cf.ErrExists, ErrCFExists, false},
+	{cf.ErrNotFound, ErrCFNotFound, false},
+	{cf.ErrName, ErrCFName, false},
+	{cf.ErrReserved, ErrCFReserved, false},
+	{cf.ErrOptions, ErrInvalidOptions, true},
+	{cf.ErrVersion, ErrVersion, true},
+	{ttl.ErrInvalid, ErrInvalidTTL, false},
+	{vfs.ErrLocked, ErrLocked, false},
+	{vfs.ErrNoSpace, ErrNoSpace, false},
+	{vfs.ErrInvalidPath, ErrInvalidPath, true},
+	{vfs.ErrNotRegular, ErrInvalidPath, true},
 }
 
 // fromBelow gives an error of a room below its names in this package. Errors of the machine, of a context and of a
@@ -169,6 +162,9 @@ func fromBelow(err error) error {
 		if k := kinds[i]; errors.Is(err, k.from) && !errors.Is(named, k.to) {
 			named = &failure{k.to, named}
 		}
+	}
+	if named == err {
+		return inPlainWords(err)
 	}
 	return named
 }

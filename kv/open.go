@@ -56,11 +56,11 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error
 	}
 	store, err := txn.Open(path, o.below(fs, tune))
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", shown, fromBelow(err))
+		return nil, &openError{shown, path, fromBelow(err)}
 	}
 	db := newDB(store, o, tune)
 	if err := db.guarded(db.begin0); err != nil {
-		return nil, fmt.Errorf("open %s: %w", shown, fromBelow(errors.Join(err, store.Close())))
+		return nil, &openError{shown, path, fromBelow(errors.Join(err, store.Close()))}
 	}
 	db.logRecovery()
 	db.auto.start()

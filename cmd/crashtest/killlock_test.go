@@ -5,9 +5,11 @@ package main
 import (
 	"bufio"
 	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +43,10 @@ func TestLockOfARealProcess(t *testing.T) {
 	for _, o := range []*kv.Options{nil, {ReadOnly: true}, {MustExist: true}, {LockTimeout: time.Millisecond}} {
 		_, err := kv.Open(at, o)
 		require.ErrorIs(t, err, kv.ErrLocked)
+		if runtime.GOOS == "linux" { // /proc tells
+			require.EqualError(t, err, fmt.Sprintf("open %s: store is locked by another process or handle: process %d (%s) holds it",
+				at, child.Process.Pid, filepath.Base(self)[:min(15, len(filepath.Base(self)))]))
+		}
 		require.Equal(t, before, hashes(t, filepath.Dir(at)))
 	}
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -479,4 +480,27 @@ func TestVersionTellsTheRevisionIfTheBuildKnewIt(t *testing.T) {
 	built := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abcd"}}}
 	require.Contains(t, versionOf(built, true).String(), "revision 0123abcd")
 	require.NotContains(t, versionOf(nil, false).String(), "revision")
+}
+
+// TestErrorsAreOneSentence: it was `kv: not an Ebb store: txn: not a store: txt`, and of a lock `kv: store is locked by someone
+// else: flock ...: vfs: file is locked by someone else`.
+func TestErrorsAreOneSentence(t *testing.T) {
+	dir := t.TempDir()
+	text, held := filepath.Join(dir, "txt"), filepath.Join(dir, "held.ebb")
+	writeFile(t, text, strings.Repeat("this is no store\n", 1000))
+	db, err := kv.Open(held, nil)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, command := range []string{"dump", "check", "pages", "wal", "stats"} {
+		line, _, _ := strings.Cut(ebb(t, command, text).stderr, "\n")
+		require.Regexp(t, "^ebb: (pages: |wal: )?open "+regexp.QuoteMeta(text)+": not an Ebb store$", line)
+		line, _, _ = strings.Cut(ebb(t, command, held).stderr, "\n")
+		want := "^ebb: (pages: |wal: )?open " + regexp.QuoteMeta(held) + ": store is locked by another process or handle"
+		if runtime.GOOS == "linux" { // It tells which one; here it is this one.
+			want += ": this process holds it"
+		}
+		require.Regexp(t, want+"$", line)
+	}
+	line, _, _ := strings.Cut(ebb(t, "put", filepath.Join(dir, "new.ebb"), strings.Repeat("k", 1025), "v").stderr, "\n")
+	require.Equal(t, "ebb: put: key is too large: 1025 bytes, at most 1024", line)
 }

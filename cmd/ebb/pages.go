@@ -128,15 +128,13 @@ func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pag
 				return nil, metas, fmt.Errorf("open %s: %w", path, ctx.Err())
 			}
 		}
-		for _, name := range []struct{ below, above error }{
-			{vfs.ErrLocked, kv.ErrLocked}, {pager.ErrNotStore, kv.ErrNotDatabase}, {pager.ErrVersion, kv.ErrVersion},
-			{vfs.ErrNotRegular, kv.ErrInvalidPath}, {vfs.ErrInvalidPath, kv.ErrInvalidPath},
-		} {
-			if errors.Is(err, name.below) {
-				err = fmt.Errorf("%w: %w", name.above, err)
-			}
+		switch {
+		case errors.Is(err, pager.ErrNotStore):
+			err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
+		case errors.Is(err, pager.ErrVersion):
+			err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
 		}
-		return pgr, metas, unopened(err, true)
+		return pgr, metas, unopened(kv.OpenError(path, err), true)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -96,6 +97,9 @@ var advices = []advice{
 // hintBreak is where a hint goes on below its beginning.
 const hintBreak = "\n      "
 
+// packageName is the name of the library's package in an error. To a program it tells whose error that is, here it tells nothing.
+var packageName = regexp.MustCompile(`(?m)(^|: )kv: `)
+
 // report prints err, if it is one, and returns the exit code.
 func (a *app) report(err error) int {
 	if err == nil {
@@ -136,16 +140,17 @@ func (a *app) report(err error) int {
 			hint += "; words that begin with a dash and are no flags go behind --"
 		}
 	}
+	text := packageName.ReplaceAllString(err.Error(), "$1")
 	if a.json {
 		_ = encodeJSON(a.stderr, struct { // there is nobody left to tell
 			Error string `json:"error"`
 			Kind  string `json:"kind"`
 			Hint  string `json:"hint,omitempty"`
-		}{err.Error(), kind, strings.ReplaceAll(hint, hintBreak, "; ")})
+		}{text, kind, strings.ReplaceAll(hint, hintBreak, "; ")})
 		return code
 	}
 	// Several errors are joined with newlines, and the advice on a command that is unknown has tabs.
-	fmt.Fprintf(a.stderr, "ebb: %s\n", printable(err.Error(), "\n\t"))
+	fmt.Fprintf(a.stderr, "ebb: %s\n", printable(text, "\n\t"))
 	if hint != "" {
 		fmt.Fprintf(a.stderr, "hint: %s\n", hint)
 	}

@@ -116,7 +116,7 @@ func lockFile(f *os.File, exclusive, _ bool) error {
 	})
 	switch {
 	case err == unix.EWOULDBLOCK:
-		return &fs.PathError{Op: "flock", Path: f.Name(), Err: ErrLocked}
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: locked(f)}
 	case errors.Is(err, fs.ErrClosed):
 		return err
 	case err != nil:

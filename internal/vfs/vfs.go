@@ -9,7 +9,7 @@ import (
 
 // Errors that a file system gives besides those of io/fs. ErrNoSpace is matched by ENOSPC and EDQUOT.
 var (
-	ErrLocked      = errors.New("vfs: file is locked by someone else")
+	ErrLocked      = errors.New("vfs: file is locked")
 	ErrNoMap       = errors.New("vfs: file cannot be mapped")
 	ErrNoDirect    = errors.New("vfs: direct writes are not possible here")
 	ErrNoSpace     = errors.New("vfs: no space left")

@@ -1,0 +1,70 @@
+package vfs
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockedBy is ErrLocked that names the process which holds the lock.
+type lockedBy struct {
+	pid  int
+	name string // of its program; "" if unknown
+}
+
+func (l lockedBy) Error() string {
+	who := fmt.Sprintf("process %d", l.pid)
+	switch {
+	case l.pid == os.Getpid():
+		who = "this process"
+	case l.name != "":
+		who += " (" + l.name + ")"
+	}
+	return ErrLocked.Error() + ": " + who + " holds it"
+}
+
+func (l lockedBy) Is(target error) bool { return target == ErrLocked }
+
+// locked is ErrLocked for f, with the process that holds the lock where /proc tells it. It is asked for after a refusal only.
+func locked(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return ErrLocked
+	}
+	id, err := statID(info)
+	if err != nil {
+		return ErrLocked
+	}
+	table, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return ErrLocked
+	}
+	pid, ok := holderOf(string(table), id)
+	if !ok {
+		return ErrLocked
+	}
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // Who has ended meanwhile has none.
+	return lockedBy{pid, strings.TrimSpace(string(name))}
+}
+
+// holderOf finds the process that holds a lock of flock(2) on a file, in lines as
+//
+//	1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF
+//
+// Waiting ones have "->" behind the number. A process of another namespace has no number that would mean something here.
+func holderOf(table string, id FileID) (pid int, ok bool) {
+	place := fmt.Sprintf("%02x:%02x:%d", unix.Major(id.Dev), unix.Minor(id.Dev), id.Ino)
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" || f[5] != place {
+			continue
+		}
+		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
+			return pid, true
+		}
+	}
+	return 0, false
+}

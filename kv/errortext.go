@@ -1,0 +1,120 @@
+package kv
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Errors come up through several packages, each of which says in its own words what went wrong. A user reads one sentence: the
+// kind, in the words of this package, then what else is known, and nothing twice. The chain itself stays as it is.
+
+// packages are the names that begin the errors of this module.
+var packages = []string{"kv", "cf", "ttl", "txn", "wal", "pager", "btree", "vfs"}
+
+// sayings are parts of errors of the packages below that say what a kind of error says, under the words of that kind.
+var sayings = func() map[string]string {
+	m := map[string]string{
+		"fate of the commit is unknown":                        words(ErrCommitUnknown),
+		"log failed earlier and takes no more writes":          words(ErrFailed),
+		"the file at this path is not the one that was opened": words(ErrFileReplaced),
+		"wrong magic": words(ErrNotDatabase),
+		"format version or required feature not known": words(ErrVersion),
+		"log is closed": words(ErrClosed),
+		"no space left": words(ErrNoSpace),
+	}
+	for _, k := range kinds {
+		m[words(k.to)] = words(k.to)
+		if !k.more {
+			m[words(k.from)] = words(k.to)
+		}
+	}
+	return m
+}()
+
+// words is the text of an error without the name of its package.
+func words(err error) string {
+	text := err.Error()
+	if name, rest, ok := strings.Cut(text, ": "); ok && slices.Contains(packages, name) {
+		return rest
+	}
+	return text
+}
+
+// plainText leaves out of an error's text the names of packages, and what has been said before in other words. skip drops or
+// changes further parts; without it the name of this package stays in front.
+func plainText(text string, skip func(part string) (string, bool)) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		var parts []string
+		said := map[string]bool{}
+		for j, part := range strings.Split(line, ": ") {
+			if first := i == 0 && j == 0 && part == "kv" && skip == nil; slices.Contains(packages, part) && !first {
+				continue
+			}
+			if kind, ok := sayings[part]; ok {
+				if part = kind; said[kind] {
+					continue
+				}
+				said[kind] = true
+			}
+			if skip != nil {
+				if other, drop := skip(part); drop {
+					continue
+				} else {
+					part = other
+				}
+			}
+			parts = append(parts, part)
+		}
+		lines[i] = strings.Join(parts, ": ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// worded is an error without a name in this package, in plain words.
+type worded struct{ err error }
+
+func (w *worded) Error() string { return plainText(w.err.Error(), nil) }
+func (w *worded) Unwrap() error { return w.err }
+
+// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are, and pass as they are.
+func inPlainWords(err error) error {
+	if text := err.Error(); plainText(text, nil) == text {
+		return err
+	}
+	return &worded{err}
+}
+
+// openError is an error of Open. It names the path once, as the caller gave it.
+type openError struct {
+	shown, path string // path is what the packages below know the store by
+	err         error
+}
+
+func (e *openError) Unwrap() error { return e.err }
+
+// Error has no use for the parts that are only the path, or an operation of the system on it, as "flock PATH".
+func (e *openError) Error() string {
+	return "open " + e.shown + ": " + plainText(e.err.Error(), func(part string) (string, bool) {
+		for _, path := range []string{e.path, e.shown} {
+			op, of := strings.CutSuffix(part, " "+path)
+			switch {
+			case part == path, of && !strings.Contains(op, " "):
+				return "", true
+			case part == "corrupt file "+path, part == "corrupt file "+filepath.Base(path):
+				return "corrupt", false
+			}
+		}
+		return part, false
+	})
+}
+
+// OpenError gives an error of opening the store at path with the packages below the names and the text that Open gives it. It is
+// for the tools of this repository.
+func OpenError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &openError{path, path, fromBelow(err)}
+}
