@@ -128,6 +128,9 @@ func (db *DB) begin0() error {
 	defer tx.Rollback() // also after a fault
 	_, err = cf.Lookup(tx, cf.Default)
 	tx.Rollback()
+	if db.readOnly && errors.Is(err, ErrCorrupt) {
+		return nil // The calls on that family meet the damage; it must not hide the others.
+	}
 	if !errors.Is(err, cf.ErrNotFound) || db.readOnly {
 		if db.readOnly && errors.Is(err, cf.ErrNotFound) {
 			db.hollow, err = &cf.Family{Name: cf.Default}, nil

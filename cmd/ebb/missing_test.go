@@ -93,13 +93,21 @@ func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 	}
 	sound, err := os.ReadFile(s.path)
 	require.NoError(t, err)
-	hidden := 0
+	hidden, catalogs := 0, 0
 	for _, line := range objects(t, s.good("pages", "--json")) {
 		if line["use"] != "used" {
 			continue
 		}
 		require.NoError(t, os.WriteFile(s.path, sound, 0o666))
 		flip(t, s.path, int64(line["pgid"].(float64))*4096+1000)
+		if a := s.ebb("family"); a.code != exitOK && !strings.Contains(a.stderr, "cannot be opened") {
+			a = s.ebb("dump")
+			require.Equal(t, exitError, a.code)
+			require.Contains(t, a.stderr, "missing: 1 family: ")
+			require.Equal(t, "families", object(t, s.ebb("dump", "--json").out)["missing"].(map[string]any)["what"])
+			catalogs++
+			continue
+		}
 		for _, args := range [][]string{{"dump"}, {"scan"}, {"scan", "--reverse"}, {"export", filepath.Join(t.TempDir(), "out")}} {
 			a := s.ebb(args[0], append(args[1:], "--json")...)
 			if strings.Contains(a.stderr, "cannot be opened") {
@@ -126,6 +134,7 @@ func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 		require.Equal(t, missing > 0, a.code == exitError, a.stderr)
 	}
 	require.Greater(t, hidden, 300)
+	require.NotZero(t, catalogs)
 }
 
 // accountOf counts the rows of JSON, which must be those that are stored, unless that is nil, and those said to be missing.
