@@ -63,6 +63,7 @@ var modes = []mode{
 }
 
 func main() {
+	isolateMounts(os.Args[1:])
 	debug.SetGCPercent(400) // Images are garbage soon; memory is there.
 	// The first interrupt, or what timeout sends, lets a mode end with its report and unmount what it has mounted; stop gives
 	// the second one its usual force.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -20,13 +23,21 @@ func nothingIsLeft(t *testing.T, dir string) {
 	table, err := os.ReadFile("/proc/self/mounts")
 	require.NoError(t, err)
 	require.NotContains(t, string(table), dir)
-	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	files, err := attached(dir)
 	require.NoError(t, err)
+	require.Empty(t, files)
+}
+
+// attached lists the files in a directory that are connected by loop devices.
+func attached(dir string) (files []string, err error) {
+	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, name := range devices {
-		if file, err := os.ReadFile(name); err == nil { // A device may be detached meanwhile.
-			require.NotContains(t, string(file), dir)
+		file, err := os.ReadFile(name) // A device may be detached meanwhile.
+		if err == nil && strings.Contains(string(file), filepath.Base(filepath.Dir(dir))) {
+			files = append(files, string(file))
 		}
 	}
+	return files, err
 }
 
 func TestPowerCutsLoseNothing(t *testing.T) {
@@ -129,6 +140,37 @@ func TestDiskThatDiesHangsNothing(t *testing.T) {
 			nothingIsLeft(t, dir)
 		})
 	}
+}
+
+// TestKilledPowercutLeavesNothingMounted: mounts of a mode that was killed used to stay until they
+// were unmounted by hand, over a disk that did not answer any more.
+func TestKilledPowercutLeavesNothingMounted(t *testing.T) {
+	need(t, fileSystems[0].system(t.Context()))
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.Command(self, "powercut", "-fs", "ext4", "-n", "1000", "-dir", dir)
+	pipe, err := command.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	said := bufio.NewScanner(pipe)
+	require.True(t, said.Scan())
+	require.Contains(t, said.Text(), "1 of 1000 images")
+	files, err := attached(dir)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	require.NoError(t, command.Process.Kill())
+	for said.Scan() { // until its child has ended too
+	}
+	require.Error(t, command.Wait())
+	// The kernel takes the namespace apart after the end of the last process in it.
+	require.Eventually(t, func() bool {
+		files, err := attached(dir)
+		return err == nil && len(files) == 0
+	}, time.Minute, 10*time.Millisecond)
+	table, err := os.ReadFile("/proc/self/mounts")
+	require.NoError(t, err)
+	require.NotContains(t, string(table), dir)
 }
 
 func TestPowercutRefusesNonsense(t *testing.T) {

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// isolateMounts does nothing: only Linux has modes that mount.
+func isolateMounts([]string) {}
