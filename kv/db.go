@@ -187,14 +187,15 @@ func (db *DB) close(below func() error) error {
 	default:
 	}
 	db.auto.stop()
-	last := db.stats()
+	families := db.familyStats()
 	err := below()
 	if errors.Is(err, txn.ErrTxnsOpen) {
 		db.auto.start()
 		return fromBelow(err)
 	}
 	// Whatever else it met, the store below has ended.
-	db.last = last
+	db.last = db.numbers()
+	db.last.Families = families
 	db.stopping.Store(true)
 	close(db.closed)
 	return fromBelow(err)

@@ -90,12 +90,16 @@ type Options struct {
 // but for the writer's where a batch that failed is taken back, or where a checkpoint finds no room for a segment of
 // the log. They must not call the store that they came from. nil functions are skipped.
 type Events struct {
-	// CommitGroup tells of commits that shared one write and, if durable, one sync. took lasts until those who waited
-	// for it are told; where a batch is carried out while its record is written, until both are done.
+	// CommitGroup tells of commits that shared one write of the log, of so many bytes, and, if durable, one sync. The log of
+	// a large transaction takes several writes: commits is 0 for those before the last, which Stats.Groups does not count.
+	// took lasts until the calls that waited for the write are told; where a batch is carried out while its record is
+	// written, until both are done.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
-	// Checkpoint tells of pages written to the main file, or of why it failed.
+	// Checkpoint tells of pages written to the main file, or of why it failed; of what Close writes
+	// once, if it writes any. Those that end a recovery or a BulkLoad have no event.
 	Checkpoint func(pages int, took time.Duration, err error)
-	// Purge tells of a purge of one family that deleted something or failed, with what it did.
+	// Purge tells of a purge of one family that deleted something or failed, with what it did. Purges inside a transaction
+	// and evictions have no event.
 	Purge func(cf string, r PurgeResult, took time.Duration, err error)
 	// ClockStep tells that the clock was set back by more than Options.MaxClockStep, and that the store followed it.
 	ClockStep func(back time.Duration)

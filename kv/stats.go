@@ -9,30 +9,31 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Stats are plain numbers of one instant.
+// Stats are plain numbers of one instant. While a write transaction is open, FileBytes, LogBytes, FreeBytes, PinnedBytes,
+// Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of the last call without one.
 type Stats struct {
 	PageSize    int   `json:"page_size"`
 	FileBytes   int64 `json:"file_bytes"`   // main file
-	LogBytes    int64 `json:"log_bytes"`    // log segments
-	FreeBytes   int64 `json:"free_bytes"`   // in the main file, ready to be used again
-	PinnedBytes int64 `json:"pinned_bytes"` // would be free if no transaction still saw them
+	LogBytes    int64 `json:"log_bytes"`    // files of the log: of this session, or that a ReadOnly open has found
+	FreeBytes   int64 `json:"free_bytes"`   // in the main file, not part of the newest state: see PinnedBytes
+	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, those that an open transaction still sees; the rest is used again, by the next checkpoint at the latest
 	FrameBytes  int64 `json:"frame_bytes"`  // memory of pages
 	CacheBytes  int64 `json:"cache_bytes"`  // bound on it: Options.CacheBytes, or what stands for 0
 	MemoryBytes int64 `json:"memory_bytes"` // that the process may use, as far as is known; else 0
 
-	Readers         int           `json:"readers"`              // open read transactions
+	Readers         int           `json:"readers"`              // open read transactions, and calls of Check and one-shot reads under way
 	OldestReaderAge time.Duration `json:"oldest_reader_age_ns"` // 0 without readers
 
-	Commits     uint64 `json:"commits"`     // since Open
-	Groups      uint64 `json:"groups"`      // writes of the log that they shared
-	Checkpoints uint64 `json:"checkpoints"` // since Open
+	Commits     uint64 `json:"commits"`     // since Open, those of evictions and purges included
+	Groups      uint64 `json:"groups"`      // writes of the log that they shared, never more than Commits
+	Checkpoints uint64 `json:"checkpoints"` // since Open, those that end a recovery, a BulkLoad and, at Close, the session included
 	Seq         uint64 `json:"seq"`         // number of the newest commit
-	DurableSeq  uint64 `json:"durable_seq"` // number of the newest commit that survives a power cut
+	DurableSeq  uint64 `json:"durable_seq"` // number of the newest commit that is known to survive a power cut
 	Epoch       uint64 `json:"epoch"`       // number of the newest checkpoint
 
-	PagesRead       uint64 `json:"pages_read"`
-	PagesWritten    uint64 `json:"pages_written"`
-	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open
+	PagesRead       uint64 `json:"pages_read"`        // from the main file, since Open
+	PagesWritten    uint64 `json:"pages_written"`     // to the main file, since Open
+	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open, with what rounds them up to blocks and segments
 	TrashTrees      int    `json:"trash_trees"`       // dropped, pages not yet all given back
 
 	ClockSteps  uint64                 `json:"clock_steps"`  // times the clock was set back by more than MaxClockStep
@@ -54,16 +55,16 @@ type FamilyStats struct {
 
 // RecoveryInfo tells what Open found.
 type RecoveryInfo struct {
-	Clean           bool   `json:"clean"`   // closed cleanly, or new
-	Created         bool   `json:"created"` // new
-	CommitsReplayed int    `json:"commits_replayed"`
-	BytesReplayed   int64  `json:"bytes_replayed"`
-	BytesDropped    int64  `json:"bytes_dropped"` // of a torn tail: commits that never returned
-	MetaEpoch       uint64 `json:"meta_epoch"`    // checkpoint that the replay began from
-	Seq             uint64 `json:"seq"`           // number of the newest commit found
+	Clean           bool   `json:"clean"`            // closed cleanly, or new
+	Created         bool   `json:"created"`          // new
+	CommitsReplayed int    `json:"commits_replayed"` // behind the checkpoint of MetaEpoch
+	BytesReplayed   int64  `json:"bytes_replayed"`   // of the log, for these
+	BytesDropped    int64  `json:"bytes_dropped"`    // of a torn tail: commits that never returned, or that no sync was asked for
+	MetaEpoch       uint64 `json:"meta_epoch"`       // checkpoint that the replay began from
+	Seq             uint64 `json:"seq"`              // number of the newest commit found
 }
 
-// Stats returns the numbers of this instant; on a closed store those of its end. The families are read in a transaction
+// Stats returns the numbers of this instant; on a closed store those of its end, with what Close did. The families are read in a transaction
 // of its own; if that fails they are missing.
 func (db *DB) Stats() Stats {
 	db.closeMu.Lock()
@@ -78,8 +79,15 @@ func (db *DB) Stats() Stats {
 
 // stats reads the numbers of an open store. The caller holds closeMu.
 func (db *DB) stats() Stats {
+	s := db.numbers()
+	s.Families = db.familyStats()
+	return s
+}
+
+// numbers are those that do not belong to a family, of an open store or of one whose store below has ended.
+func (db *DB) numbers() Stats {
 	b := db.store.Stats()
-	s := Stats{
+	return Stats{
 		PageSize: b.PageSize, FileBytes: b.FileBytes, LogBytes: b.LogBytes, FreeBytes: b.FreeBytes,
 		PinnedBytes: b.PinnedBytes, FrameBytes: b.FrameBytes,
 		CacheBytes: b.CacheBytes, MemoryBytes: b.MemoryBytes,
@@ -88,22 +96,26 @@ func (db *DB) stats() Stats {
 		Seq: b.Seq, DurableSeq: b.DurableSeq, Epoch: b.Epoch,
 		PagesRead: b.PagesRead, PagesWritten: b.PagesWritten, LogBytesWritten: b.LogBytesTotal,
 		TrashTrees: b.TrashTrees, ClockSteps: db.clock.steps.Load(), ClockJumped: db.clock.jumped.Load(),
-		Families: map[string]FamilyStats{},
 	}
+}
+
+// familyStats reads the numbers of the families. What cannot be read is missing.
+func (db *DB) familyStats() map[string]FamilyStats {
+	families := map[string]FamilyStats{}
 	tx, err := db.store.Begin(context.Background(), false)
 	if err != nil {
-		return s
+		return families
 	}
 	defer tx.Rollback()
 	if db.hollow != nil {
-		s.Families[db.hollow.Name] = FamilyStats{}
+		families[db.hollow.Name] = FamilyStats{}
 	}
 	now := db.clock.read()
-	_ = db.guarded(func() error { // What cannot be read is missing.
+	_ = db.guarded(func() error {
 		return cf.Each(tx, func(f *cf.Family) bool {
 			rows, deleted := ttl.Rows{Tx: tx, Family: f}, db.swept.of(f.Base)
 			due, _ := rows.Due(now)
-			s.Families[f.Name] = FamilyStats{
+			families[f.Name] = FamilyStats{
 				Rows: int64(tx.Rows(f.Data())), TTLRows: rows.Count(), Due: due,
 				Purged: deleted.purged, Evicted: deleted.evicted,
 				PurgeBatches: deleted.batches, BytesReclaimed: deleted.bytes,
@@ -111,7 +123,7 @@ func (db *DB) stats() Stats {
 			return true
 		})
 	})
-	return s
+	return families
 }
 
 // RecoveryInfo tells what the last Open of this store found and did.

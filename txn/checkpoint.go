@@ -323,21 +323,22 @@ func (w *writer) reclaim() (none bool, err error) {
 }
 
 // closeClean writes the last checkpoint of a session, with the upkeep and the writer lock: afterwards no log is needed.
-func (s *Store) closeClean() error {
+// The capture is nil if it wrote none.
+func (s *Store) closeClean() (*capture, error) {
 	for done := false; !done; {
 		var err error
 		if done, err = s.reclaimOnce(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := s.shrink(); err != nil && !pager.NoSpace(err) { // packing needs room for the copies; the rest need not
-		return err
+		return nil, err
 	}
 	c, err := s.captureLocked(true)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.writeCapture(c, nil)
+	return c, s.writeCapture(c, nil)
 }
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
@@ -349,6 +350,7 @@ func (s *Store) checkpointLocked() error {
 	if err := s.writeCapture(c, nil); err != nil {
 		return err
 	}
+	s.packed += len(c.pages.Dirty)
 	if err := s.published(c); err != nil {
 		return err
 	}

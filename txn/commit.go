@@ -251,6 +251,9 @@ func (s *Store) advance() {
 	}
 	n := 0
 	for n < len(s.queue) && !s.queue[n].hold && s.queue[n].lsn <= written && s.queue[n].syncLSN <= durable {
+		if s.queue[n].lsn <= durable {
+			s.durableSeq = s.queue[n].seq
+		}
 		n++
 	}
 	if n == 0 {

@@ -16,6 +16,7 @@ import (
 // leftovers removes them, or as many as do not wait for removeRest.
 func (s *Store) leftovers(found *wal.Found) error {
 	if s.o.ReadOnly {
+		s.foundLog = found.FileBytes()
 		return nil
 	}
 	names := found.Needless(wal.First(s.pg.LastMeta().SegmentSize, s.nextSegment))

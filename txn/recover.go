@@ -147,7 +147,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	s.advance()
 	s.recovery.Seq = v2.seq
 	if s.o.ReadOnly {
-		return true, nil
+		return true, s.leftovers(found)
 	}
 	settle := s.settleRecovery
 	if tail.Commits == 0 {

@@ -5,29 +5,61 @@ import (
 )
 
 // Stats are the store's numbers at this moment; while a write transaction is open, those that the writer lock guards
-// are as they were when somebody last asked without one. On a closed store they are the last ones.
+// are as they were at the last call without one. On a closed store they are those of its end.
 func (s *Store) Stats() Stats {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
-	st := s.last
 	if !s.isOpen() {
-		return st
+		return s.last
 	}
+	st := s.last
 	if tryLock(s.writer) {
 		if s.isOpen() {
+			if s.canWrite() == nil { // Else what readers that have left pinned would count until the next commit.
+				if err := s.reap(reapStep); err != nil {
+					_ = s.poison(err)
+				}
+			}
 			s.guardedStats(&st)
 		}
 		s.unlockWriter()
 	}
 	if s.isOpen() {
-		st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
-		st.FrameBytes = s.pg.FrameBytes()
-		st.PagesRead, st.PagesWritten = s.pg.Counters()
+		s.openStats(&st)
+		s.last = st
 	}
-	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
-	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpoints.Load()
-	s.last = st
 	return st
+}
+
+// openStats reads what needs no lock, of a store whose pager is open.
+func (s *Store) openStats(st *Stats) {
+	st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
+	st.FrameBytes = s.pg.FrameBytes()
+	st.PagesRead, st.PagesWritten = s.pg.Counters()
+	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpoints.Load()
+	st.DurableSeq = s.durableCommit()
+	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
+}
+
+// lastStats keeps the numbers of a session that has ended, with the writer lock. removed says that its log is gone.
+func (s *Store) lastStats(removed bool) {
+	s.statsMu.Lock()
+	defer s.statsMu.Unlock()
+	s.guardedStats(&s.last)
+	s.openStats(&s.last)
+	if removed {
+		s.last.LogBytes = 0
+	}
+}
+
+// durableCommit is the number of the newest commit that is known to survive a power cut.
+func (s *Store) durableCommit() uint64 {
+	s.queueMu.Lock()
+	defer s.queueMu.Unlock()
+	if v := s.visible.Load(); s.log == nil || v.lsn <= s.log.Durable() {
+		s.durableSeq = max(s.durableSeq, v.seq)
+	}
+	return s.durableSeq
 }
 
 // guardedStats reads what the writer lock guards.
@@ -38,12 +70,12 @@ func (s *Store) guardedStats(st *Stats) {
 	st.FreeBytes = int64(s.pg.Pages()-s.pg.UsedPages()) * ps // what waits for snapshots or a checkpoint included
 	st.PinnedBytes = s.pinnedPages * ps
 	st.Seq, st.Epoch = s.head.seq, uint64(s.durable)
-	st.DurableSeq = s.visible.Load().seq
 	st.TrashTrees = 0
 	s.head.trees.from(trashBit, func(TreeID, tree.Tree) bool {
 		st.TrashTrees++
 		return true
 	})
+	st.LogBytes = s.foundLog
 	if s.log != nil {
 		st.Groups = s.log.Groups()
 		st.LogBytes = s.log.Bytes()

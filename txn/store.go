@@ -65,6 +65,7 @@ type Store struct {
 	pinned      map[uint64][]freedRun
 	pinnedPages int64
 	heldBuf     []uint64
+	packed      int    // pages written by checkpointLocked, for the event of Close
 	capturedSer uint64 // serial of the version that was captured last
 	nextSegment uint64
 	asLogged    bool // what replay applies is not sorted; for Open
@@ -76,6 +77,8 @@ type Store struct {
 	queueMu sync.Mutex
 	queue   []*version
 	log     *wal.Log
+	// durableSeq is a commit that is durable, and every newer one that is was when it became visible: see durableCommit.
+	durableSeq uint64
 
 	relieved      signal                // frames came back
 	round         atomic.Pointer[round] // of hands, that others may take part in; nil: none
@@ -88,6 +91,7 @@ type Store struct {
 	last    Stats      // as of the last call of Stats
 
 	recovery    Recovery
+	foundLog    int64 // bytes of the log beside a store that was opened read-only; set by Open
 	commits     atomic.Uint64
 	checkpoints atomic.Uint64
 	logSince    atomic.Int64 // volume of the log at the last capture
@@ -354,7 +358,12 @@ func (s *Store) Close() (err error) {
 		return ErrTxnsOpen
 	}
 	s.state.Store(stateClosed)
-	defer func() { err = errors.Join(err, s.pg.Close()) }() // also when someone who is told of a failure panics
+	defer func() { // also when a function that is told of a failure panics
+		err = errors.Join(err, s.pg.Close())
+		s.statsMu.Lock()
+		s.last.FrameBytes = 0
+		s.statsMu.Unlock()
+	}()
 	return s.shut()
 }
 
@@ -388,18 +397,58 @@ func (s *Store) Abandon() (err error) {
 
 // shut ends the session: the last checkpoint, and the log. Upkeep lock; the state is closed.
 func (s *Store) shut() error {
+	var last lastCheckpoint
+	err := s.shutLocked(&last)
+	if last.tells() && s.o.Events.Checkpoint != nil {
+		s.o.Events.Checkpoint(last.pages, last.took, last.err)
+	}
+	return err
+}
+
+// lastCheckpoint is what became of the checkpoint that Close writes, with those that pack the file before it. c is nil if
+// it wrote none.
+type lastCheckpoint struct {
+	c     *capture
+	pages int
+	took  time.Duration
+	err   error
+}
+
+// tells says whether it wrote pages, or failed. After a checkpoint it may have only a meta page to write.
+func (l *lastCheckpoint) tells() bool { return l.c != nil && (l.pages > 0 || l.err != nil) }
+
+// write is closeClean, timed and counted.
+func (l *lastCheckpoint) write(s *Store) error {
+	began := time.Now()
+	s.packed = 0
+	err := mapfault.Guard(s.finalFault, func() (err error) {
+		l.c, err = s.closeClean()
+		return err
+	})
+	if l.pages = s.packed; l.c != nil {
+		l.pages += len(l.c.pages.Dirty)
+	}
+	if l.took, l.err = time.Since(began), err; err == nil {
+		s.durable = l.c.meta.Epoch
+		if l.tells() {
+			s.checkpoints.Add(1)
+		}
+	}
+	return err
+}
+
+func (s *Store) shutLocked(last *lastCheckpoint) error {
 	_ = s.lockWriter(nil)
 	defer s.unlockWriter()
-	s.statsMu.Lock()
-	s.guardedStats(&s.last)
-	s.statsMu.Unlock()
+	removed := false
+	defer func() { s.lastStats(removed) }()
 	var errs []error
 	if err := s.endRest(); err != nil {
 		errs = append(errs, err)
 	}
 	full := false
 	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
-		err := mapfault.Guard(s.finalFault, s.closeClean)
+		err := last.write(s)
 		if full = pager.NoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}
@@ -415,6 +464,7 @@ func (s *Store) shut() error {
 		clean := s.failed.Load() == nil && errors.Join(errs...) == nil && !full
 		err := log.Close(clean)
 		if err == nil && clean { // Not before: as long as the log is there, the next open may need the room.
+			removed = true
 			err = s.pg.TrimFile(true)
 		}
 		if err != nil && s.failed.Load() == nil {

@@ -26,6 +26,7 @@ type Found struct {
 	segments  []foundSegment // by rising number
 	strangers []string       // files whose name is of this log and whose header is not
 	next      uint64
+	fileBytes int64         // of the files of segments
 	unused    int           // segments at the end that are known to hold no record
 	joints    map[int]error // what Chain has found at the beginning of a segment
 	ends      map[LSN]LSN   // last records of commits that Replay has read twice, by the first
@@ -53,11 +54,12 @@ func Scan(o Options) (*Found, error) {
 			continue
 		}
 		name := o.name(number)
-		h, err := scanHeader(o, name, number)
+		h, bytes, err := scanHeader(o, name, number)
 		var bad *badfile.Error
 		switch {
 		case err == nil:
 			f.segments = append(f.segments, foundSegment{h, name})
+			f.fileBytes += bytes
 		case errors.As(err, &bad), errors.Is(err, vfs.ErrNotRegular):
 			if number > maxStranger {
 				continue
@@ -79,30 +81,33 @@ func Scan(o Options) (*Found, error) {
 	return f, nil
 }
 
-// scanHeader reads one header. A *badfile.Error means that the file is none of the store's segments.
-func scanHeader(o Options, name string, number uint64) (h segmentHeader, err error) {
+// scanHeader reads one header, and the size of its file. A *badfile.Error means that the file is none of the store's segments.
+func scanHeader(o Options, name string, number uint64) (h segmentHeader, size int64, err error) {
 	file, err := o.FS.Open(name, 0)
 	if err != nil {
-		return h, fmt.Errorf("open log segment: %w", err)
+		return h, 0, fmt.Errorf("open log segment: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	b := make([]byte, noteAt)
 	n, err := readUpTo(file, b, 0)
 	if err != nil {
-		return h, fmt.Errorf("read header of log segment %s: %w", name, err)
+		return h, 0, fmt.Errorf("read header of log segment %s: %w", name, err)
 	}
 	h, err = decodeSegmentHeader(b[:n])
 	switch {
 	case err != nil:
-		return h, badfile.At(name, 0, "%v", err)
+		return h, 0, badfile.At(name, 0, "%v", err)
 	case h.storeID != o.StoreID:
-		return h, badfile.At(name, segOffStore, "segment is of store %x, expected %x", h.storeID, o.StoreID)
+		return h, 0, badfile.At(name, segOffStore, "segment is of store %x, expected %x", h.storeID, o.StoreID)
 	case h.number != number:
-		return h, badfile.At(name, segOffNum, "segment has number %d, its name says %d", h.number, number)
+		return h, 0, badfile.At(name, segOffNum, "segment has number %d, its name says %d", h.number, number)
 	case h.size != o.SegmentSize:
-		return h, badfile.At(name, segOffSize, "segment has size %d, expected %d", h.size, o.SegmentSize)
+		return h, 0, badfile.At(name, segOffSize, "segment has size %d, expected %d", h.size, o.SegmentSize)
 	}
-	return h, nil
+	if size, err = file.Size(); err != nil {
+		return h, 0, fmt.Errorf("size of log segment %s: %w", name, err)
+	}
+	return h, size, nil
 }
 
 // readUpTo fills b from off as far as the file goes. Only the end of the file is no error.
@@ -143,6 +148,9 @@ func (f *Found) Bytes(start LSN) (n int64) {
 	}
 	return n
 }
+
+// FileBytes is what the files of all segments take.
+func (f *Found) FileBytes() int64 { return f.fileBytes }
 
 // Strangers gives the files that are named like segments of this store and are none: half made, retired, of another
 // store, or damaged.

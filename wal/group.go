@@ -153,14 +153,17 @@ func (l *Log) gather(sync bool) {
 	l.mu.Lock()
 }
 
-// news counts a group that has landed, and is what OnGroup is to be told of it; nil: nothing. mu is held.
+// news counts a group that has landed, and is what OnGroup is to be told of it; nil: nothing. A write that holds only a
+// part of a commit does not count; the one that ends it does. mu is held.
 func (l *Log) news(g *flight) func() {
 	if g.run == nil {
 		return nil
 	}
-	l.groups.Add(1)
 	l.reserve.Store(g.large(l.opts.SegmentSize))
 	l.lastCommits = g.run.commits
+	if g.run.commits > 0 {
+		l.groups.Add(1)
+	}
 	if l.opts.OnGroup == nil {
 		return nil
 	}

@@ -45,7 +45,7 @@ type Log struct {
 	end     atomic.Uint64 // everything before it was appended
 	volume  atomic.Int64  // see Volume
 	bytes   atomic.Int64  // of the segment files on disk
-	groups  atomic.Uint64 // groups written
+	groups  atomic.Uint64 // see Groups
 	reserve atomic.Bool   // a new segment need not be filled: see largeGroup
 	bound   atomic.Int64  // see SetBound
 
@@ -180,7 +180,7 @@ func (l *Log) ends(at LSN) {
 	l.volume.Store(l.past + int64(at-l.live[len(l.live)-1].start()))
 }
 
-// Groups gives the number of writes so far, each shared by the commits that waited for it.
+// Groups gives the number of writes so far that ended a commit, each shared by the commits that waited for it.
 func (l *Log) Groups() uint64 { return l.groups.Load() }
 
 // SetFollows names the checkpoint for headers written from now on.

@@ -1,0 +1,213 @@
+package kv_test
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// scene is a session whose numbers are known: what events told of it, its files, and its numbers while it was open and
+// after its end.
+type scene struct {
+	groups, parts, told   int   // events of CommitGroup with commits, without, and their commits
+	checkpoints           int   // events of Checkpoint without an error
+	logged                int64 // bytes of CommitGroup
+	fileOpen, logOpen     int64 // bytes of the files while the store was open
+	fileClosed, logClosed int64 // and at its end
+	begun, open, closed   kv.Stats
+}
+
+// fileBytes sums the bytes of the main file and of the log's files.
+func fileBytes(t *testing.T, fsys vfs.FS) (file, log int64) {
+	t.Helper()
+	names, err := fsys.List(filepath.Dir(path))
+	require.NoError(t, err)
+	for _, name := range names {
+		f, err := fsys.Open(filepath.Join(filepath.Dir(path), name), 0)
+		require.NoError(t, err)
+		size, err := f.Size()
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		if strings.Contains(name, "-wal-") {
+			log += size
+		} else {
+			file += size
+		}
+	}
+	return file, log
+}
+
+// play makes the session: ten durable commits, a transaction with a log of several writes, a checkpoint, deletions beside
+// a reader, a purge and an eviction, and a relaxed commit.
+func play(t *testing.T) *scene {
+	t.Helper()
+	s, clock, fsys := new(scene), newClock(), vfs.NewMemory()
+	db, err := kv.OpenFS(fsys, path, &kv.Options{Clock: clock.now, CheckpointBytes: 1 << 30, Events: &kv.Events{
+		CommitGroup: func(commits int, bytes int64, _ time.Duration) {
+			s.told, s.logged = s.told+commits, s.logged+bytes
+			if commits > 0 {
+				s.groups++
+			} else {
+				s.parts++
+			}
+		},
+		Checkpoint: func(_ int, _ time.Duration, err error) {
+			if err == nil {
+				s.checkpoints++
+			}
+		},
+	}}, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+	require.NoError(t, err)
+	s.begun = db.Stats()
+	for i := range 10 {
+		require.NoError(t, db.PutTTL([]byte{'a' + byte(i)}, nil, time.Second))
+	}
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 3000 {
+			if err := tx.Put([]byte{'z', byte(i >> 8), byte(i)}, make([]byte, 700)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.Checkpoint(t.Context()))
+	require.NoError(t, db.CreateCF("dropped", kv.CFOptions{}))
+	reader, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, db.DeletePrefix([]byte{'z'}))
+	require.NoError(t, db.Put([]byte("after"), nil))
+	pinned := db.Stats()
+	require.Positive(t, pinned.PinnedBytes)
+	require.LessOrEqual(t, pinned.PinnedBytes, pinned.FreeBytes)
+	require.Equal(t, 1, pinned.Readers)
+	require.Positive(t, pinned.OldestReaderAge)
+	require.NoError(t, reader.Rollback())
+	clock.move(time.Second)
+	res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{Limit: 4})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, res.Purged)
+	_, err = db.Get([]byte("e"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	require.NoError(t, db.DropCF("dropped"), "with an eviction before it")
+	clock.move(-time.Hour)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		tx.SetDurability(kv.NoSync)
+		return tx.Put([]byte("relaxed"), nil)
+	}))
+	s.open = db.Stats()
+	s.fileOpen, s.logOpen = fileBytes(t, fsys)
+	require.NoError(t, db.Close())
+	s.closed = db.Stats()
+	s.fileClosed, s.logClosed = fileBytes(t, fsys)
+	return s
+}
+
+// TestEveryNumberOfStatsIsTrue has a story: LogBytes was above 0 after Close, which had removed the log, PinnedBytes
+// after the last reader had left, Groups above Commits, since it counted parts of them, DurableSeq was that of a relaxed commit, and the checkpoint of
+// Close was neither counted nor told of. A field without a row fails.
+func TestEveryNumberOfStatsIsTrue(t *testing.T) {
+	s := play(t)
+	checks := map[string]func(t *testing.T){
+		"PageSize": func(t *testing.T) { require.Equal(t, 4096, s.open.PageSize) },
+		"FileBytes": func(t *testing.T) {
+			require.Equal(t, s.fileOpen, s.open.FileBytes)
+			require.Equal(t, s.fileClosed, s.closed.FileBytes)
+		},
+		"LogBytes": func(t *testing.T) {
+			require.Equal(t, s.logOpen, s.open.LogBytes)
+			require.Positive(t, s.logOpen)
+			require.Zero(t, s.logClosed)
+			require.Zero(t, s.closed.LogBytes)
+		},
+		"FreeBytes": func(t *testing.T) { require.Greater(t, s.open.FreeBytes, int64(1<<20)) },
+		"PinnedBytes": func(t *testing.T) {
+			require.Zero(t, s.open.PinnedBytes, "the last reader has left")
+			require.Zero(t, s.closed.PinnedBytes)
+		},
+		"FrameBytes": func(t *testing.T) {
+			require.Positive(t, s.open.FrameBytes)
+			require.Zero(t, s.closed.FrameBytes)
+		},
+		"Readers":         func(t *testing.T) { require.Zero(t, s.open.Readers) }, // and one in play
+		"OldestReaderAge": func(t *testing.T) { require.Zero(t, s.open.OldestReaderAge) },
+		"Commits": func(t *testing.T) { // the store's own first one, 10 + 1, 3, a purge, an eviction, 2
+			require.EqualValues(t, 1, s.begun.Commits)
+			require.EqualValues(t, 19, s.open.Commits)
+			require.EqualValues(t, s.told, s.open.Commits, "what CommitGroup tells of")
+		},
+		"Groups": func(t *testing.T) {
+			require.EqualValues(t, s.groups, s.open.Groups)
+			require.Positive(t, s.parts, "a large transaction")
+			require.LessOrEqual(t, s.open.Groups, s.open.Commits)
+		},
+		"Checkpoints": func(t *testing.T) {
+			require.EqualValues(t, 1, s.open.Checkpoints)
+			require.Equal(t, 2, s.checkpoints, "Checkpoint tells of the last one, too")
+			require.GreaterOrEqual(t, s.closed.Checkpoints, uint64(2), "those that pack the file at Close count")
+		},
+		"Seq": func(t *testing.T) {
+			require.Equal(t, s.open.Commits, s.open.Seq)
+			require.Equal(t, s.open.Seq, s.closed.Seq)
+		},
+		"DurableSeq": func(t *testing.T) {
+			require.Equal(t, s.open.Seq-1, s.open.DurableSeq, "the last commit is relaxed")
+			require.Equal(t, s.closed.Seq, s.closed.DurableSeq)
+		},
+		"Epoch":        func(t *testing.T) { require.Greater(t, s.closed.Epoch, s.open.Epoch) },
+		"PagesRead":    func(t *testing.T) { require.GreaterOrEqual(t, s.closed.PagesRead, s.open.PagesRead) },
+		"PagesWritten": func(t *testing.T) { require.Greater(t, s.closed.PagesWritten, s.open.PagesWritten) },
+		"LogBytesWritten": func(t *testing.T) {
+			require.GreaterOrEqual(t, int64(s.open.LogBytesWritten), s.logged)
+			require.Greater(t, s.logged, int64(3000*700), "parts of a large transaction are told of")
+		},
+		"TrashTrees":  func(t *testing.T) { require.Zero(t, s.closed.TrashTrees) },
+		"ClockSteps":  func(t *testing.T) { require.EqualValues(t, 1, s.open.ClockSteps) },
+		"ClockJumped": func(t *testing.T) { require.False(t, s.open.ClockJumped) },
+		"Families": func(t *testing.T) {
+			require.Equal(t, map[string]kv.FamilyStats{"default": {
+				Rows: 7, TTLRows: 5, Due: 0, Purged: 4, Evicted: 1, PurgeBatches: 1, BytesReclaimed: 5,
+			}}, s.open.Families)
+			require.Equal(t, s.open.Families, s.closed.Families)
+		},
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[kv.Stats]()) {
+		check := checks[field.Name]
+		require.NotNil(t, check, "%s has no row", field.Name)
+		t.Run(field.Name, check)
+	}
+}
+
+// TestLogOfAKilledProcessCounts opens its files read-only: LogBytes was 0 beside them.
+func TestLogOfAKilledProcessCounts(t *testing.T) {
+	fsys := vfs.NewMemory()
+	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
+	require.NoError(t, err)
+	fill(t, db, "a", "b")
+	_, log := fileBytes(t, fsys)
+	require.Positive(t, log)
+	killed, err := copyFiles(fsys)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	for _, o := range []*kv.Options{{ReadOnly: true}, nil} {
+		db, err = kv.OpenFS(killed, path, o, kv.Tuning{Inline: true})
+		require.NoError(t, err)
+		_, log = fileBytes(t, killed)
+		require.Equal(t, log, db.Stats().LogBytes)
+		require.Equal(t, o == nil, log == 0, "an Open that may write removes what it has replayed")
+		info := db.RecoveryInfo()
+		require.Equal(t, kv.RecoveryInfo{
+			CommitsReplayed: 2, BytesReplayed: info.BytesReplayed, MetaEpoch: info.MetaEpoch, Seq: 2,
+		}, info)
+		require.Positive(t, info.BytesReplayed)
+		require.NoError(t, db.Close())
+		_, log = fileBytes(t, killed)
+		require.Equal(t, log, db.Stats().LogBytes, "at its end")
+	}
+}
