@@ -168,7 +168,9 @@ func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 }
 
 // DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi removes nothing. Subtrees
-// that lie inside are unlinked whole.
+// that lie inside are unlinked whole: rows without an expiry cost nothing each. An expiry in the range costs a look at its
+// row of the key index; and, unless the range has all expiries of the family, or they follow each other without those of
+// other keys between, a deletion in the expiry index: some microseconds, and in the log the key and about ten bytes.
 func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -194,8 +196,8 @@ func (v *verbs) removeRange(lo, hi []byte) error {
 	return v.below(v.rows().DeleteRange(lo, hi))
 }
 
-// DeletePrefix removes the keys that begin with p; an empty p is every key.
+// DeletePrefix removes the keys that begin with p; an empty p is every key. It costs what DeleteRange does.
 func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
 
-// Clear removes every key; the work does not depend on their number.
+// Clear removes every key; the work does not depend on their number, nor on expiries.
 func (v *verbs) Clear() error { return v.DeleteRange(nil, nil) }
