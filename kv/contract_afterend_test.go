@@ -46,7 +46,8 @@ func keep(t *testing.T, tx *kv.Tx) *kept {
 	return k
 }
 
-// ends are the ways in which a transaction ends that was used before, and what its calls return from then on.
+// ends are the ways in which a transaction ends that was used before, and what its calls return
+// from then on.
 var ends = []struct {
 	name string
 	want error
@@ -108,11 +109,12 @@ func openMapped(t *testing.T) *kv.DB {
 	return db
 }
 
-// TestWhatOutlivesItsTransactionTellsOfItsEnd has a story: a cursor on a row, its transaction rolled back, said that it
-// was valid, and its key pointed into memory that was gone; after Close to look at it was a fault that ended the process.
+// TestWhatOutlivesItsTransactionTellsOfItsEnd has a story: a cursor on a row, its transaction
+// rolled back, said that it was valid, and its key pointed into memory that was gone; after Close
+// to look at it was a fault that ended the process.
 //
-// Every exported method of every type that a transaction lends is called after every way of ending: it returns the
-// error and else nothing, or it has a row in afterEnd. A new method is called too.
+// Every exported method of every type that a transaction lends is called after every way of ending:
+// it returns the error and else nothing, or it has a row in afterEnd. A new method is called too.
 func TestWhatOutlivesItsTransactionTellsOfItsEnd(t *testing.T) {
 	for _, end := range ends {
 		for _, writable := range []bool{false, true} {
@@ -132,7 +134,8 @@ func TestWhatOutlivesItsTransactionTellsOfItsEnd(t *testing.T) {
 	}
 }
 
-// askCursor asks a cursor in the order that a loop has, before anything was called that could have told it of the end.
+// askCursor asks a cursor in the order that a loop has, before anything was called that could have
+// told it of the end.
 func askCursor(t *testing.T, name string, c *kv.Cursor, want error) {
 	t.Helper()
 	require.False(t, c.Valid(), name)
@@ -144,7 +147,8 @@ func askCursor(t *testing.T, name string, c *kv.Cursor, want error) {
 	require.ErrorIs(t, c.Delete(), want, name)
 }
 
-// afterEnd is what those methods return after the end that do not return the error and else nothing.
+// afterEnd is what those methods return after the end that do not return the error and else
+// nothing.
 func afterEnd(name string) func(t *testing.T, k *kept, got []reflect.Value, want error) {
 	return map[string]func(t *testing.T, k *kept, got []reflect.Value, want error){
 		"Tx.Now":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.False(t, got[0].IsZero()) },
@@ -274,7 +278,8 @@ func arguments(t *testing.T, name string, m reflect.Type, k *kept) (args []refle
 	return args
 }
 
-// TestRangeThatIsPulledBeyondTheEndStops takes one row of each range, ends the transaction and pulls on.
+// TestRangeThatIsPulledBeyondTheEndStops takes one row of each range, ends the transaction and
+// pulls on.
 func TestRangeThatIsPulledBeyondTheEndStops(t *testing.T) {
 	for _, end := range ends {
 		for _, writable := range []bool{false, true} {
@@ -312,7 +317,8 @@ func pulled[K, V any](seq iter.Seq2[K, V]) (next func() bool, stop func()) {
 	return func() bool { _, _, ok := pull(); return ok }, stop
 }
 
-// afterClose is what those methods of a closed store return that do not return the error and else nothing.
+// afterClose is what those methods of a closed store return that do not return the error and else
+// nothing.
 func afterClose(name string) func(t *testing.T, got []reflect.Value) {
 	return map[string]func(t *testing.T, got []reflect.Value){
 		"DB.Close":      noError,
@@ -355,8 +361,8 @@ func callClosed(t *testing.T, what any) {
 	})
 }
 
-// TestWhatOutlivesItsStoreTellsOfItsEnd calls every exported method of a closed store and of its families, and applies
-// a batch that was filled before. A new method is called too.
+// TestWhatOutlivesItsStoreTellsOfItsEnd calls every exported method of a closed store and of its
+// families, and applies a batch that was filled before. A new method is called too.
 func TestWhatOutlivesItsStoreTellsOfItsEnd(t *testing.T) {
 	for name, end := range map[string]func(db *kv.DB) error{
 		"close":    (*kv.DB).Close,
@@ -382,8 +388,8 @@ func TestWhatOutlivesItsStoreTellsOfItsEnd(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsCursorsOfOtherGoroutines moves and reads a cursor until it says that it has ended, while another
-// goroutine shuts the store down.
+// TestShutdownEndsCursorsOfOtherGoroutines moves and reads a cursor until it says that it has
+// ended, while another goroutine shuts the store down.
 func TestShutdownEndsCursorsOfOtherGoroutines(t *testing.T) {
 	for _, writable := range []bool{false, true} {
 		t.Run(fmt.Sprintf("writable_%v", writable), func(t *testing.T) {

@@ -9,10 +9,11 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Expired keys that readers meet are noted in DB.queue and deleted in short transactions of their own: a batch by the
-// one-shot read that fills it, if no writer is at work; fewer just before the next write transaction begins. So reads
-// make a commit for each batch at most, whatever they meet. A caller waits for that no longer than the deletes take:
-// such a commit does not wait for a sync, and does not begin behind one that does.
+// Expired keys that readers meet are noted in DB.queue and deleted in short transactions of their
+// own: a batch by the one-shot read that fills it, if no writer is at work; fewer just before the
+// next write transaction begins. So reads make a commit for each batch at most, whatever they meet.
+// A caller waits for that no longer than the deletes take: such a commit does not wait for a sync,
+// and does not begin behind one that does.
 
 // batchKeys is how many keys an eviction, and by default a batch of a purge, deletes.
 const batchKeys = 256
@@ -40,8 +41,9 @@ func (db *DB) evictIdle(now int64) {
 	}
 }
 
-// evictBefore deletes a batch of noted keys before a write transaction of a user's, which has begun but not been seen.
-// It commits in its place and begins it again; then, if another writer came first, the instant is a later one.
+// evictBefore deletes a batch of noted keys before a write transaction of a user's, which has begun
+// but not been seen. It commits in its place and begins it again; then, if another writer came
+// first, the instant is a later one.
 func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	db := tx.db
 	if db.queue.Len() == 0 || db.clock.jumped.Load() {
@@ -78,7 +80,8 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	return nil
 }
 
-// settled says whether all that was committed before tx is visible, so that a commit without a sync returns at once.
+// settled says whether all that was committed before tx is visible, so that a commit without a sync
+// returns at once.
 func (db *DB) settled(tx *txn.Tx) bool {
 	var seen txn.Tx
 	if db.store.BeginRead(&seen, true) != nil {
@@ -88,8 +91,8 @@ func (db *DB) settled(tx *txn.Tx) bool {
 	return seen.Seq() == tx.Seq()
 }
 
-// evict deletes a batch of noted keys in a transaction that is fresh, and commits it if there was anything to delete.
-// After an error the transaction is only good for a rollback.
+// evict deletes a batch of noted keys in a transaction that is fresh, and commits it if there was
+// anything to delete. After an error the transaction is only good for a rollback.
 func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	var swept []sweep
 	now = db.clock.heed(now)
@@ -130,7 +133,8 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	return len(swept) > 0, nil
 }
 
-// teller is what hears of each key of f that is about to be deleted: the store's function, then one more.
+// teller is what hears of each key of f that is about to be deleted: the store's function, then one
+// more.
 func (db *DB) teller(f *cf.Family, more func(cf string, key, value []byte) error) ttl.OnExpire {
 	if db.onExpire == nil && more == nil {
 		return nil

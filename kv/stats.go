@@ -9,26 +9,30 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Stats are plain numbers of one instant. While a write transaction is open, FileBytes, LogBytes, FreeBytes, PinnedBytes,
-// Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of the last call without one.
+// Stats are plain numbers of one instant. While a write transaction is open, FileBytes, LogBytes,
+// FreeBytes, PinnedBytes, Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of the last
+// call without one. Readers counts open read transactions, one-shot reads and calls of Check.
+// PinnedBytes are those of FreeBytes that a transaction still sees; the rest is used again, from
+// the next checkpoint on at the latest. Checkpoints has those that end a recovery, a BulkLoad and
+// the session, too, and Commits those of evictions and purges.
 type Stats struct {
 	PageSize    int   `json:"page_size"`
 	FileBytes   int64 `json:"file_bytes"`   // main file
-	LogBytes    int64 `json:"log_bytes"`    // files of the log: of this session, or that a ReadOnly open has found
-	FreeBytes   int64 `json:"free_bytes"`   // in the main file, not part of the newest state: see PinnedBytes
-	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, those that an open transaction still sees; the rest is used again, by the next checkpoint at the latest
+	LogBytes    int64 `json:"log_bytes"`    // of this session, or that a ReadOnly open found
+	FreeBytes   int64 `json:"free_bytes"`   // in the main file, not part of the newest state
+	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, still seen by a transaction
 	FrameBytes  int64 `json:"frame_bytes"`  // memory of pages
 	CacheBytes  int64 `json:"cache_bytes"`  // bound on it: Options.CacheBytes, or what stands for 0
 	MemoryBytes int64 `json:"memory_bytes"` // that the process may use, as far as is known; else 0
 
-	Readers         int           `json:"readers"`              // open read transactions, and calls of Check and one-shot reads under way
+	Readers         int           `json:"readers"`              // under way
 	OldestReaderAge time.Duration `json:"oldest_reader_age_ns"` // 0 without readers
 
-	Commits     uint64 `json:"commits"`     // since Open, those of evictions and purges included
+	Commits     uint64 `json:"commits"`     // since Open
 	Groups      uint64 `json:"groups"`      // writes of the log that they shared, never more than Commits
-	Checkpoints uint64 `json:"checkpoints"` // since Open, those that end a recovery, a BulkLoad and, at Close, the session included
+	Checkpoints uint64 `json:"checkpoints"` // since Open
 	Seq         uint64 `json:"seq"`         // number of the newest commit
-	DurableSeq  uint64 `json:"durable_seq"` // number of the newest commit that is known to survive a power cut
+	DurableSeq  uint64 `json:"durable_seq"` // of the newest one known to survive a power cut
 	Epoch       uint64 `json:"epoch"`       // number of the newest checkpoint
 
 	PagesRead       uint64 `json:"pages_read"`        // from the main file, since Open
@@ -59,13 +63,13 @@ type RecoveryInfo struct {
 	Created         bool   `json:"created"`          // new
 	CommitsReplayed int    `json:"commits_replayed"` // behind the checkpoint of MetaEpoch
 	BytesReplayed   int64  `json:"bytes_replayed"`   // of the log, for these
-	BytesDropped    int64  `json:"bytes_dropped"`    // of a torn tail: commits that never returned, or that no sync was asked for
+	BytesDropped    int64  `json:"bytes_dropped"`    // of a torn tail: commits that were not durable
 	MetaEpoch       uint64 `json:"meta_epoch"`       // checkpoint that the replay began from
 	Seq             uint64 `json:"seq"`              // number of the newest commit found
 }
 
-// Stats returns the numbers of this instant; on a closed store those of its end, with what Close did. The families are read in a transaction
-// of its own; if that fails they are missing.
+// Stats returns the numbers of this instant; on a closed store those of its end, with what Close
+// did. The families are read in a transaction of its own; if that fails they are missing.
 func (db *DB) Stats() Stats {
 	db.closeMu.Lock()
 	defer db.closeMu.Unlock()
@@ -84,7 +88,8 @@ func (db *DB) stats() Stats {
 	return s
 }
 
-// numbers are those that do not belong to a family, of an open store or of one whose store below has ended.
+// numbers are those that do not belong to a family, of an open store or of one whose store below
+// has ended.
 func (db *DB) numbers() Stats {
 	b := db.store.Stats()
 	return Stats{

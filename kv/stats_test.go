@@ -13,8 +13,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// scene is a session whose numbers are known: what events told of it, its files, and its numbers while it was open and
-// after its end.
+// scene is a session whose numbers are known: what events told of it, its files, and its numbers
+// while it was open and after its end.
 type scene struct {
 	groups, parts, told   int   // events of CommitGroup with commits, without, and their commits
 	checkpoints           int   // events of Checkpoint without an error
@@ -44,8 +44,8 @@ func fileBytes(t *testing.T, fsys vfs.FS) (file, log int64) {
 	return file, log
 }
 
-// play makes the session: ten durable commits, a transaction with a log of several writes, a checkpoint, deletions beside
-// a reader, a purge and an eviction, and a relaxed commit.
+// play makes the session: ten durable commits, a transaction with a log of several writes, a
+// checkpoint, deletions beside a reader, a purge and an eviction, and a relaxed commit.
 func play(t *testing.T) *scene {
 	t.Helper()
 	s, clock, fsys := new(scene), newClock(), vfs.NewMemory()
@@ -109,9 +109,10 @@ func play(t *testing.T) *scene {
 	return s
 }
 
-// TestEveryNumberOfStatsIsTrue has a story: LogBytes was above 0 after Close, which had removed the log, PinnedBytes
-// after the last reader had left, Groups above Commits, since it counted parts of them, DurableSeq was that of a relaxed commit, and the checkpoint of
-// Close was neither counted nor told of. A field without a row fails.
+// TestEveryNumberOfStatsIsTrue has a story: LogBytes was above 0 after Close, which had removed the
+// log, PinnedBytes after the last reader had left, Groups above Commits, since it counted parts of
+// them, DurableSeq was that of a relaxed commit, and the checkpoint of Close was neither counted
+// nor told of. A field without a row fails.
 func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 	s := play(t)
 	checks := map[string]func(t *testing.T){
@@ -135,6 +136,11 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 			require.Positive(t, s.open.FrameBytes)
 			require.Zero(t, s.closed.FrameBytes)
 		},
+		"CacheBytes": func(t *testing.T) { // the default, of a machine with memory enough
+			require.Positive(t, s.open.CacheBytes)
+			require.Equal(t, s.open.CacheBytes, s.closed.CacheBytes)
+		},
+		"MemoryBytes":     func(t *testing.T) { require.Equal(t, s.open.MemoryBytes, s.closed.MemoryBytes) },
 		"Readers":         func(t *testing.T) { require.Zero(t, s.open.Readers) }, // and one in play
 		"OldestReaderAge": func(t *testing.T) { require.Zero(t, s.open.OldestReaderAge) },
 		"Commits": func(t *testing.T) { // the store's own first one, 10 + 1, 3, a purge, an eviction, 2

@@ -11,8 +11,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// manyExpiring opens a store with n rows "k000000", "k000001", ... in family "f", of which the i-th lives for life(i), or
-// for ever if that is 0.
+// manyExpiring opens a store with n rows "k000000", "k000001", ... in family "f", of which the i-th
+// lives for life(i), or for ever if that is 0.
 func manyExpiring(t *testing.T, n int, life func(i int) time.Duration) *kv.DB {
 	t.Helper()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{CheckpointBytes: 1 << 40})
@@ -37,9 +37,10 @@ func loggedBy(t *testing.T, db *kv.DB, call func() error) uint64 {
 	return db.Stats().LogBytesWritten - before
 }
 
-// TestRangeOfExpiriesThatLieTogetherIsCut has a story: a DeleteRange over 80,000 rows with a ttl took half a second and
-// 1.5 MB of log, where permanent rows took 0.6 ms and 4 KB: each row of the expiry index was deleted by itself, also where
-// they lay beside each other, as they do if rows with one ttl come in the order of their keys.
+// TestRangeOfExpiriesThatLieTogetherIsCut has a story: a DeleteRange over 80,000 rows with a ttl
+// took half a second and 1.5 MB of log, where permanent rows took 0.6 ms and 4 KB: each row of the
+// expiry index was deleted by itself, also where they lay beside each other, as they do if rows
+// with one ttl come in the order of their keys.
 func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
 	const n = 40_000
 	db := manyExpiring(t, n, func(i int) time.Duration { return time.Hour + time.Duration(i/100)*time.Millisecond })
@@ -52,8 +53,8 @@ func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
 	require.Equal(t, kv.FamilyStats{Rows: 9_000, TTLRows: 9_000}, db.Stats().Families["f"])
 }
 
-// TestRangeOfExpiriesThatLieApartTakesItsOwnRows deletes ranges whose expiry rows are mixed with those of other keys, in
-// every density: Check, at the end, proves the indexes row by row.
+// TestRangeOfExpiriesThatLieApartTakesItsOwnRows deletes ranges whose expiry rows are mixed with
+// those of other keys, in every density: Check, at the end, proves the indexes row by row.
 func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
 	const n = 20_000
 	for name, life := range map[string]func(i int) time.Duration{
@@ -84,14 +85,16 @@ func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
 	}
 }
 
-// TestRangeWithoutExpiriesCutsOnlyRows: other keys of the family have a ttl, none of the range does.
+// TestRangeWithoutExpiriesCutsOnlyRows: other keys of the family have a ttl, none of the range
+// does.
 func TestRangeWithoutExpiriesCutsOnlyRows(t *testing.T) {
 	db := manyExpiring(t, 20_000, func(i int) time.Duration { return time.Duration(i/10_000) * time.Hour })
 	require.Less(t, loggedBy(t, db, func() error { return db.CF("f").DeleteRange([]byte("k"), []byte("k01")) }), uint64(16<<10))
 	require.Equal(t, kv.FamilyStats{Rows: 10_000, TTLRows: 10_000}, db.Stats().Families["f"])
 }
 
-// TestClearAndDropCostTheSameWhateverTheyHold looks at the log, of families whose rows expire in any order.
+// TestClearAndDropCostTheSameWhateverTheyHold looks at the log, of families whose rows expire in
+// any order.
 func TestClearAndDropCostTheSameWhateverTheyHold(t *testing.T) {
 	for name, remove := range map[string]func(db *kv.DB) error{
 		"clear":  func(db *kv.DB) error { return db.CF("f").Clear() },

@@ -7,12 +7,14 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Deleting a range. Data and key index lose whole subtrees. The rows of the expiry index lie in the order of expiries, so
-// each of them has to be found: by a walk of the key index, as many at a time as memory is kept for. Where no other row
-// lies between many of them they go as a range, which costs the log one operation.
+// Deleting a range. Data and key index lose whole subtrees. The rows of the expiry index lie in the
+// order of expiries, so each of them has to be found: by a walk of the key index, as many at a time
+// as memory is kept for. Where no other row lies between many of them they go as a range, which
+// costs the log one operation.
 
-// DeleteRange removes the keys of [lo, hi); nil does not bound. It costs the same whatever the range holds, and one row of
-// each index for each expiry in it, unless all expiries of the family are in it.
+// DeleteRange removes the keys of [lo, hi); nil does not bound. It costs the same whatever the
+// range holds, and one row of each index for each expiry in it, unless all expiries of the family
+// are in it.
 func (r Rows) DeleteRange(lo, hi []byte) error {
 	f := r.Family
 	n, err := r.countIn(lo, hi)
@@ -73,8 +75,8 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 	return n, nil
 }
 
-// roomToUnlist asks for the room that n expiry rows, those of [lo, hi), take in the log at most, and size more bytes. The
-// rows are looked at only where there might be too little.
+// roomToUnlist asks for the room that n expiry rows, those of [lo, hi), take in the log at most,
+// and size more bytes. The rows are looked at only where there might be too little.
 func (r Rows) roomToUnlist(lo, hi []byte, n int64, size int) error {
 	longest := int64(r.Tx.PageSize()/4 + expirySize + opOverhead)
 	if n < r.MaxTxnBytes/longest && r.room(size+int(n*longest)) == nil {
@@ -115,10 +117,11 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 }
 
 const (
-	// mostUnlisted is how many expiry rows are kept in memory at a time, some hundred bytes each. The more they are, the
-	// more of them lie beside each other.
+	// mostUnlisted is how many expiry rows are kept in memory at a time, some hundred bytes each.
+	// The more they are, the more of them lie beside each other.
 	mostUnlisted = 16384
-	// fewUnlisted rows are deleted one by one: to ask whether others lie between them costs two descents.
+	// fewUnlisted rows are deleted one by one: to ask whether others lie between them costs two
+	// descents.
 	fewUnlisted = 64
 	// sparse times as many other rows between them, and halves of them are hardly better.
 	sparse = 2
@@ -151,8 +154,8 @@ func (r Rows) unlistIn(lo, hi []byte) error {
 	return nil
 }
 
-// unlist removes rows of the expiry index, which are in order: as a range if no other row lies between them, which their
-// ranks tell (I1: all of them are there), else each half by itself.
+// unlist removes rows of the expiry index, which are in order: as a range if no other row lies
+// between them, which their ranks tell (I1: all of them are there), else each half by itself.
 func (r Rows) unlist(due []Change) error {
 	n := len(due)
 	if n <= fewUnlisted {

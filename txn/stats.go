@@ -4,8 +4,9 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 )
 
-// Stats are the store's numbers at this moment; while a write transaction is open, those that the writer lock guards
-// are as they were at the last call without one. On a closed store they are those of its end.
+// Stats are the store's numbers at this moment; while a write transaction is open, those that the
+// writer lock guards are as they were at the last call without one. On a closed store they are
+// those of its end.
 func (s *Store) Stats() Stats {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
@@ -41,7 +42,8 @@ func (s *Store) openStats(st *Stats) {
 	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
 }
 
-// lastStats keeps the numbers of a session that has ended, with the writer lock. removed says that its log is gone.
+// lastStats keeps the numbers of a session that has ended, with the writer lock. removed says that
+// its log is gone.
 func (s *Store) lastStats(removed bool) {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
