@@ -57,7 +57,10 @@ bench: build-bench ## Compare with other stores, ten minutes: bin/bench.json, bi
 bench-full: build-bench ## The same with a million rows and ten million: hours
 	bin/bench -n 1000000 -rounds 3 -workloads all -json bin/bench-full.json -html bin/bench-full.html
 
-.PHONY: build-bench
+bench-memory: build-bench ## Data up to four times as large as memory, in control groups, as root: an hour and more
+	bin/bench -n 1000000 -rounds 1 -engines ebb,bbolt,lmdb,pebble -workloads 'memory-*' -json bin/bench-memory.json
+
+.PHONY: build-bench bench-memory
 build-bench:
 	go build -tags '$(BENCHTAGS)' -o bin/bench ./cmd/bench
 

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 	"github.com/ebbkv/ebb/cmd/bench/workload"
+	"github.com/ebbkv/ebb/internal/memgroup"
 )
 
 // childTime is when a child is given up: no job takes that long, even with ten million rows.
@@ -38,6 +40,7 @@ type bench struct {
 // that the benchmark could not go on, and comes with what there is.
 func (b *bench) all(ctx context.Context) (results []workload.Result, err error) {
 	b.began = time.Now()
+	b.skipUnlimited()
 	for i := range b.chosen {
 		b.total += b.rounds * len(b.entrants(&b.chosen[i]))
 	}
@@ -96,7 +99,7 @@ func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name
 	}
 	if failure == "" {
 		warmMemory(b.n)
-		if result, err = start(ctx, j); err != nil {
+		if result, err = startLimited(ctx, j, w.Memory); err != nil {
 			result.Engine, result.Workload, result.Round, failure = name, w.Name, round, err.Error()
 		}
 	}
@@ -110,12 +113,51 @@ func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name
 	return result, os.RemoveAll(j.Dir)
 }
 
+// skipUnlimited leaves the rows out that need a limit of memory, if there is no way to set one.
+func (b *bench) skipUnlimited() {
+	limited := func(w workload.Workload) bool { return w.Memory > 0 }
+	if !slices.ContainsFunc(b.chosen, limited) {
+		return
+	}
+	g, err := memgroup.New(1 << 30)
+	if err == nil {
+		err = g.Close()
+	}
+	if err != nil {
+		b.chosen = slices.DeleteFunc(b.chosen, limited)
+		fmt.Fprintf(b.log, "rows with a limit of memory are skipped: %v\n", err)
+	}
+}
+
+// startLimited is start in a control group with so much memory, page cache included; 0: no limit.
+func startLimited(ctx context.Context, j job, memory int64) (r workload.Result, err error) {
+	if memory == 0 {
+		return start(ctx, j, nil)
+	}
+	if err := dropCache(j.Dir); err != nil {
+		return r, err
+	}
+	g, err := memgroup.New(memory)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	r, err = start(ctx, j, g.Wrap)
+	if n := g.Kills(); n > 0 {
+		err = errors.Join(fmt.Errorf("killed for want of memory, %d times", n), err)
+	}
+	return r, err
+}
+
 // tell reports progress.
 func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 	b.done++
 	spent := time.Since(b.began)
 	left := spent / time.Duration(b.done) * time.Duration(b.total-b.done)
 	what := fmt.Sprintf("%.4g %s, %.3g us of CPU each", r.Value, w.Unit, r.CPU)
+	if r.CloseSeconds > 0 {
+		what += fmt.Sprintf(", open %.3g s, close %.3g s", r.OpenSeconds, r.CloseSeconds)
+	}
 	if r.Failure != "" {
 		what = "FAILED: " + r.Failure
 	}
@@ -124,8 +166,8 @@ func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 }
 
 // start runs a child and returns what it printed.
-func start(ctx context.Context, j job) (r workload.Result, err error) {
-	out, err := command(ctx, j)
+func start(ctx context.Context, j job, wrap func(*exec.Cmd)) (r workload.Result, err error) {
+	out, err := command(ctx, j, wrap)
 	if err != nil {
 		return r, err
 	}
@@ -135,8 +177,8 @@ func start(ctx context.Context, j job) (r workload.Result, err error) {
 	return r, nil
 }
 
-// command runs a child to its end. Its error tells how the child ended, with what it wrote to stderr.
-func command(ctx context.Context, j job) (stdout []byte, err error) {
+// command runs a child to its end, as wrap, which may be nil, has it run. Its error tells how the child ended, with what it wrote to stderr.
+func command(ctx context.Context, j job, wrap func(*exec.Cmd)) (stdout []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -150,6 +192,9 @@ func command(ctx context.Context, j job) (stdout []byte, err error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, childCommand, string(text))
 	cmd.Stderr = &stderr
+	if wrap != nil {
+		wrap(cmd)
+	}
 	stdout, err = cmd.Output()
 	if err != nil {
 		last := stderr.String()

@@ -48,7 +48,7 @@ func (f *fixtures) build(ctx context.Context, w *workload.Workload, name, dir st
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	out, err := command(ctx, job{Engine: name, Workload: w.Name, N: f.n, Dir: dir, Build: true})
+	out, err := command(ctx, job{Engine: name, Workload: w.Name, N: f.n, Dir: dir, Build: true}, nil)
 	if len(out) > 0 {
 		var r workload.Result
 		if jsonErr := json.Unmarshal(out, &r); jsonErr == nil && r.Failure != "" {

@@ -30,6 +30,9 @@ type Result struct {
 	User     int64   `json:"user_bytes,omitempty"`     // of keys and values handed to the store
 	Written  int64   `json:"written_bytes,omitempty"`  // to the disk, from the start of the timed part until the store was closed
 	Failure  string  `json:"failure,omitempty"`
+
+	OpenSeconds  float64 `json:"open_seconds,omitempty"` // of rows with a limit of memory
+	CloseSeconds float64 `json:"close_seconds,omitempty"`
 }
 
 // Run is one run of a workload on an engine, in a directory of its own.

@@ -53,19 +53,21 @@ type Workload struct {
 	Needs   func(engine.Engine) bool
 	Run     func(*Run) error
 	Limit   func(*Run) error // the same job without a store; nil: there is no such thing
-	Big     bool             // ten times the rows: only when asked for
+	Big     bool             // much more data: only when asked for
+	Memory  int64            // bytes that the process may use, in a control group of its own; 0: no limit
 }
 
 // All workloads, in the order of the table.
 func All() []Workload {
-	return slices.Concat(puts, batches, gets, scans, mixes, overwrites, larges, deletes, opens, expiries, pauses, bigs)
+	return slices.Concat(puts, batches, gets, scans, mixes, overwrites, larges, deletes, opens, expiries, pauses, bigs, memories)
 }
 
-// Select returns the workloads named in a list with commas, each once; "" selects all but the big ones, "all" those too.
+// Select returns the workloads named in a list with commas, each once; "" selects all but the big ones, "all" those too, but for those with a limit of
+// memory: they are named.
 // A name with a star at its end selects all that begin so.
 func Select(list string) ([]Workload, error) {
 	if list == "" || list == "all" {
-		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" }), nil
+		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" || w.Memory > 0 }), nil
 	}
 	var chosen []Workload
 	for name := range strings.SplitSeq(list, ",") {

@@ -1,0 +1,147 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ebbkv/ebb/cmd/bench/engine"
+)
+
+// Rows that run in a control group whose memory, page cache included, is limited, with data of half of
+// the limit up to four times as much. They are big: only asked for by name. With -n 1000000 the sizes
+// are those of their names; the limit does not change with -n.
+var memories = memoryRows()
+
+// What one of these rows takes at most with -n 1000000, so that an engine that has collapsed does not
+// hold all up.
+const (
+	memoryGetTime  = 10 * time.Second
+	memoryLoadTime = 40 * time.Second
+)
+
+func memoryRows() (rows []Workload) {
+	for _, limit := range []int64{256, 600} {
+		for _, size := range []struct {
+			name  string
+			parts int64 // halves of the limit
+		}{{"half", 1}, {"once", 2}, {"twice", 4}, {"four", 8}} {
+			f := Fixture{Loaded: true, PerMill: int(limit << 20 * size.parts / 2 / rowBytes)}
+			empty := f
+			empty.Loaded = false
+			add := func(kind, about string, durable bool, f Fixture, run func(*Run) error) {
+				rows = append(rows, Workload{
+					Name:  fmt.Sprintf("memory-%d-%s-%s", limit, size.name, kind),
+					About: fmt.Sprintf("%s; in %d MB of memory, data %s of it", about, limit, times(size.parts)),
+					Unit:  PerSecond, Goal: 1, Durable: durable, Fixture: f, Run: run, Big: true, Memory: limit << 20,
+				})
+			}
+			add("get", "gets at random for ten seconds", false, f, runMemoryGets)
+			add("scan", "all rows in order, once, from the disk", false, f, runMemoryScan)
+			add("load", "a new store is filled at random in batches of 1000, each durable, for up to 40 s", true, empty, runMemoryLoad)
+			add("after", "gets at random for ten seconds after that load, in the same process", true, empty, runMemoryAfter)
+		}
+	}
+	return rows
+}
+
+func times(halves int64) string {
+	return map[int64]string{1: "half", 2: "once", 4: "twice", 8: "four times"}[halves]
+}
+
+// until is when a row that may take so long with a million rows is over.
+func (r *Run) until(d time.Duration) time.Time {
+	return time.Now().Add(time.Duration(float64(d) * float64(r.N) / 1e6))
+}
+
+// openAndClose opens the store, does fn, and closes it; it notes how long opening and closing took.
+func (r *Run) openAndClose(fn func(engine.Client) error) error {
+	began := time.Now()
+	if err := r.open(); err != nil {
+		return err
+	}
+	r.Result.OpenSeconds = time.Since(began).Seconds()
+	if err := r.withClient(fn); err != nil {
+		return err
+	}
+	began = time.Now()
+	err := r.close()
+	r.Result.CloseSeconds = time.Since(began).Seconds()
+	return err
+}
+
+// timedOps is timed where the number of operations is not known before.
+func (r *Run) timedOps(userBytes int, fn func() (ops int, err error)) error {
+	ops := 0
+	err := r.timed(1, 0, func() (err error) {
+		ops, err = fn()
+		return err
+	})
+	r.Result.CPU /= float64(max(ops, 1))
+	r.Result.User = int64(ops) * int64(userBytes)
+	r.Result.Value = r.w.Unit.value(ops, time.Duration(r.Result.Seconds*float64(time.Second)))
+	return err
+}
+
+// getsFor gets rows at random among the first n in a transaction each, until the time is over.
+func (r *Run) getsFor(c engine.Client, n int) error {
+	return r.timedOps(0, func() (ops int, err error) {
+		rng, check := rand.New(rand.NewPCG(9, 3)), newChecker(valueSize)
+		for end := r.until(memoryGetTime); ops < 100 || time.Now().Before(end); ops++ {
+			if _, err := c.Get(hashed.key(check.key[:], rng.IntN(n)), check.use); err != nil {
+				return ops, err
+			}
+		}
+		return ops, check.expect(ops)
+	})
+}
+
+func runMemoryGets(r *Run) error {
+	return r.openAndClose(func(c engine.Client) error { return r.getsFor(c, r.rows()) })
+}
+
+func runMemoryScan(r *Run) error {
+	return r.openAndClose(func(c engine.Client) error {
+		var t engine.Tally
+		err := r.timed(r.rows(), 0, func() error {
+			return c.View(func(rd engine.Reader) error { return rd.Scan(engine.Range{}, &t) })
+		})
+		if err == nil && t.Rows != r.rows() {
+			err = fmt.Errorf("wrong answer: %d rows of %d", t.Rows, r.rows())
+		}
+		return err
+	})
+}
+
+// loadFor puts rows 0, 1, 2 and so on, whose keys lie anywhere, until all are there or the time is over.
+func (r *Run) loadFor(c engine.Client) (rows int, err error) {
+	all := r.rows()
+	for end := r.until(memoryLoadTime); rows < all && (rows == 0 || time.Now().Before(end)); {
+		n := min(batchRows, all-rows)
+		batch := make([]uint32, n)
+		for i := range batch {
+			batch[i] = uint32(rows + i)
+		}
+		if err := r.w.Fixture.load(c, batch); err != nil {
+			return rows, err
+		}
+		rows += n
+	}
+	return rows, nil
+}
+
+func runMemoryLoad(r *Run) error {
+	return r.openAndClose(func(c engine.Client) error {
+		return r.timedOps(rowBytes, func() (int, error) { return r.loadFor(c) })
+	})
+}
+
+func runMemoryAfter(r *Run) error {
+	return r.openAndClose(func(c engine.Client) error {
+		rows, err := r.loadFor(c)
+		if err != nil {
+			return err
+		}
+		return r.getsFor(c, rows)
+	})
+}
