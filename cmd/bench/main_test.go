@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 	"github.com/ebbkv/ebb/cmd/bench/workload"
+	"github.com/ebbkv/ebb/internal/memgroup"
 )
 
 // tinyRows is enough for trees of two levels and for batches, and few enough for a test.
@@ -43,6 +45,14 @@ func TestEveryEngineOnEveryWorkload(t *testing.T) {
 	for _, w := range workload.All() {
 		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel() // Half of the time goes into waiting for the disk.
+			if w.Memory > 0 {
+				g, err := memgroup.New(w.Memory)
+				if errors.Is(err, memgroup.ErrUnsupported) {
+					t.Skip(err)
+				}
+				require.NoError(t, err)
+				require.NoError(t, g.Close())
+			}
 			b := bench{engines: allEngines(t), chosen: []workload.Workload{w}, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
 			results, err := b.all(t.Context())
 			require.NoError(t, err)
