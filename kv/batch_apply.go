@@ -31,6 +31,13 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := checkKeySize(ops.longestKey, db.maxKey); err != nil {
 		return err
 	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return db.withSpace(ctx, func() error { return db.applyOnce(ctx, ops) })
+}
+
+func (db *DB) applyOnce(ctx context.Context, ops *batchOps) error {
 	tx, err := db.shots.use(ctx, nil)
 	if err != nil {
 		return err

@@ -73,7 +73,8 @@ var (
 	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than Options.MaxClockStep
 	// while the store was open, until PurgeOptions.Force or a reopen. Reads hide what the clock says is expired.
 	ErrClockJump = errors.New("kv: clock has jumped forward")
-	// ErrNoSpace is returned when the disk, the quota or Options.MaxBytes is exhausted. It can also be the cause of
+	// ErrNoSpace is returned when the disk, the quota, Options.MaxBytes or a limit of the format is exhausted: what was freed, and
+	// waits for a checkpoint only, does not count as used. The text says which, and how much is missing. It can also be the cause of
 	// ErrCommitUnknown and ErrFailed: ask for those first.
 	ErrNoSpace = errors.New("kv: no space")
 )

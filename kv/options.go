@@ -61,7 +61,9 @@ type Options struct {
 	// has permission bits only, those of the owner to read and write among them. Files that are there keep what they have.
 	// Windows has no such bits.
 	FileMode fs.FileMode
-	// MaxBytes bounds main file and log together; ErrNoSpace above. Deletes still work at the bound. 0: no bound.
+	// MaxBytes bounds main file and log together; 0: no bound. A write waits for a checkpoint that makes space for it, and is
+	// ErrNoSpace if it does not fit beside what is stored and what snapshots hold: from about three quarters of MaxBytes on, since
+	// the log has the rest, see docs/tuning.md. Deletes still work at the bound.
 	MaxBytes int64
 	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written, if rows that came in
 	// order have filled most of it. 0: chosen from the store's size, see docs/tuning.md.

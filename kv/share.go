@@ -199,8 +199,13 @@ func (s *shot) carryOut(v *verbs) error {
 	return s.call(v)
 }
 
-// writeAlone does a write in a transaction of its own, and commits it unless the write failed.
+// writeAlone does a write in a transaction of its own, and commits it unless the write failed. It is tried again as long as there is a checkpoint to wait for that
+// makes space for it.
 func (s *shots) writeAlone(me *shot) error {
+	return s.db.withSpace(context.Background(), func() error { return s.writeOnce(me) })
+}
+
+func (s *shots) writeOnce(me *shot) error {
 	tx, err := s.use(context.Background(), nil)
 	if err != nil {
 		return err
@@ -244,6 +249,9 @@ func (s *shots) lead(me *shot) shotNews {
 		if me.err = me.carryOut(&tx.verbs); me.err == nil {
 			me.err = tx.commit(nil)
 		}
+		if refused(me.err) {
+			return shotAlone
+		}
 		return shotDone
 	}
 	done := 0
@@ -255,7 +263,7 @@ func (s *shots) lead(me *shot) shotNews {
 	}
 	if done > 0 {
 		err = tx.commit(nil)
-		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrCommitUnknown) { // There may be room for some of them.
+		if refused(err) { // There may be room for some of them.
 			allAlone(me.group)
 		}
 	} else if unknown := tx.undone(errHalfWay); errors.Is(unknown, ErrCommitUnknown) {

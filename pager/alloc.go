@@ -14,6 +14,9 @@ import (
 
 // take gets the number of a free page, growing the file if there is none. inMemory is as for space.next.
 func (p *Pager) take(inMemory bool) (Pgid, error) {
+	if err := p.keep(1); err != nil {
+		return 0, err
+	}
 	id, ok, err := p.space.next(inMemory)
 	if err != nil || ok {
 		return id, err
@@ -21,21 +24,15 @@ func (p *Pager) take(inMemory bool) (Pgid, error) {
 	return p.takeBehind()
 }
 
-// takeBehind gets a page behind the last one. On a full disk it is one of the holes instead that are left alone else, as long as there are any, and only then one of the slack: a
+// takeBehind gets a page behind the last one, or, where there is no room for one, one of the holes that are left alone else: a
 // replay finds its free pages scattered between those that the log names, and has to do with what the run had.
 func (p *Pager) takeBehind() (id Pgid, err error) {
-	was := p.Overdraft(false)
-	err = p.reserve(1)
-	p.Overdraft(was)
-	if NoSpace(err) {
-		if id, ok, bad := p.space.hole(); ok || bad != nil {
-			return id, bad
+	if err = p.reserve(1); err != nil {
+		if NoSpace(err) {
+			if id, ok, bad := p.space.hole(); ok || bad != nil {
+				return id, bad
+			}
 		}
-		if was {
-			err = p.reserve(1)
-		}
-	}
-	if err != nil {
 		return 0, err
 	}
 	if id, err = p.space.grow(1); err != nil {
@@ -48,8 +45,17 @@ func (p *Pager) takeBehind() (id Pgid, err error) {
 // NoSpace says that an error is that of a full disk, or of MaxBytes.
 func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
 
-// Bound changes MaxBytes for the main file.
-func (p *Pager) Bound(n int64) { p.o.MaxBytes = max(n, 1) }
+// SpaceError says that a bound on the main file is met, not the disk's: that of the format, or Options.MaxBytes. It is ErrNoSpace.
+type SpaceError struct {
+	Missing uint64 // pages
+	text    string
+}
+
+func (e *SpaceError) Error() string        { return e.text }
+func (e *SpaceError) Is(target error) bool { return target == ErrNoSpace }
+
+// Bound says how much of MaxBytes the main file may have.
+func (p *Pager) Bound(n int64) { p.bound = max(n, 1) }
 
 // Overdraft says whether pages may come from the slack, and past MaxBytes, from now on: what frees space must be able to
 // go on. It returns what was said before.

@@ -253,6 +253,9 @@ func (e *ExtentWriter) end() error {
 
 // takeExtent gets the number of the first of n contiguous pages, growing the file if need be.
 func (p *Pager) takeExtent(n uint64) (id Pgid, err error) {
+	if err := p.keep(n); err != nil {
+		return 0, err
+	}
 	var ok bool
 	if n == 1 {
 		id, ok, err = p.space.next(false)

@@ -36,8 +36,8 @@ func (p *Pager) groupsPerDir() int {
 	return p.entriesPerDir()
 }
 
-// mostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of larger ones.
-func (p *Pager) mostPages() uint64 {
+// MostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of larger ones.
+func (p *Pager) MostPages() uint64 {
 	return min(uint64(p.entriesPerDir())*uint64(p.groupsPerDir())*p.space.perGroup, maxPages)
 }
 

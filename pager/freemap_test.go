@@ -200,7 +200,7 @@ func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 
 func TestFileGrowsNoFurtherThanTheDirectoryCanTell(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	p.space.end = p.mostPages() - 3
+	p.space.end = p.MostPages() - 3
 	p.fileSize = int64(p.space.end) * MinPageSize
 	require.ErrorIs(t, p.reserve(4), ErrNoSpace)
 }
@@ -299,7 +299,7 @@ func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
 	t.Cleanup(func() { _ = p.Close() })
-	most := int64(6+p.slack()) * MinPageSize
+	most := int64(6+p.slack(0)) * MinPageSize
 	p.Bound(most)
 	var refs []Ref
 	for range 4 {

@@ -31,14 +31,54 @@ type growth struct {
 }
 
 // reserve makes sure that the file has room for n more pages at its end, before any byte is written there: a full disk
-// fails the call that asked, and nothing else. Behind what a put gets, room stays for who frees space: see slack.
-func (p *Pager) reserve(n uint64) error {
-	asked := n
+// fails the call that asked, and nothing else. What has to be left of free pages and of room is counted by behind.
+func (p *Pager) reserve(n uint64) error { return p.reserveBehind(n, p.behind(n, 0)) }
+
+// keep makes sure that n pages may be taken, free ones as far as there are so many: what has to be left is there without them, or there is room for it at the end of the file.
+func (p *Pager) keep(n uint64) error {
+	free := p.space.free()
+	if free >= n && free-n > p.space.end/keepFraction+leastKeep+p.laid.since+p.laid.before+p.forTable {
+		return nil // more than slack can be
+	}
+	behind := p.behind(n, min(n, free))
+	if behind == 0 {
+		return nil
+	}
+	return p.reserveBehind(0, behind)
+}
+
+// The slack without what laid pages and the tree table need is less than this part of the file and that many pages: of a group of 64 pages, the smallest, it is
+// one and a half.
+const (
+	keepFraction = 32
+	leastKeep    = 64
+)
+
+// behind is how many pages the file must have room for at its end if n are taken now, of which have are free ones: the others, and those that have to be
+// left and are not free. What has to be left is the slack for a put, for a deletion what the checkpoint needs that gives back what it frees, and nothing for that checkpoint. Whether
+// it is free or behind the end makes no difference: who counts on it takes pages one by one.
+func (p *Pager) behind(n, have uint64) uint64 {
+	left := uint64(0)
 	switch {
 	case !p.overdraft:
-		n += p.slack()
-	case !p.capturing: // Deletes must not have what the checkpoint needs that gives back what they free.
-		n += p.captureRoom() + p.tableRoom()
+		if left = p.slack(n - have); have == n {
+			left -= forDeletes - leastForDeletes
+		}
+	case !p.capturing:
+		left = p.tableRoom() + p.captureRoom(n-have+p.tableRoom())
+	}
+	free := p.space.free()
+	return n - have + left - min(left, free-min(free, have))
+}
+
+// reserveBehind makes sure that the file has room for n pages at its end, of which some were asked for.
+func (p *Pager) reserveBehind(asked, n uint64) error {
+	if p.o.ReadOnly {
+		return nil // replayed in memory: no byte is written
+	}
+	if most := p.MostPages(); p.space.end+n > most {
+		return &SpaceError{p.space.end + n - most, fmt.Sprintf("%s: a store with pages of %d bytes has at most %d of them, and %d more are needed",
+			p.name, p.pageSize, most, p.space.end+n-most)}
 	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
 	if need <= p.growth.from {
@@ -48,7 +88,7 @@ func (p *Pager) reserve(n uint64) error {
 		p.EndGrowth()
 	}
 	if need > p.fileSize {
-		if err := p.grow(asked, n, need); err != nil {
+		if err := p.grow(asked, need); err != nil {
 			return err
 		}
 	}
@@ -59,11 +99,13 @@ func (p *Pager) reserve(n uint64) error {
 // Room says that n pages can be had one by one without more from the disk, and leaves the slack alone. But for the first time, and in a small file, it
 // does not wait for a step that is needed for that: a goroutine makes it, and the answer is yes soon.
 func (p *Pager) Room(n uint64) bool {
-	have := p.space.ready(n)
-	if have >= n {
+	defer p.Overdraft(p.Overdraft(false))
+	if n = p.behind(n, min(p.space.ready(n), n)); n == 0 {
 		return true
 	}
-	n += p.slack() - have
+	if p.space.end+n > p.MostPages() {
+		return false
+	}
 	room := int64(n) * int64(p.pageSize)
 	need := int64(p.space.end)*int64(p.pageSize) + room
 	if room > maxGrowth {
@@ -87,32 +129,49 @@ func (p *Pager) Room(n uint64) bool {
 
 // AtHand is Room that asks for nothing: n pages can be had as things are.
 func (p *Pager) AtHand(n uint64) bool {
-	return int64(p.space.end+n+p.slack())*int64(p.pageSize) <= p.fileSize || p.space.ready(n) >= n
+	defer p.Overdraft(p.Overdraft(false))
+	end := p.space.end + p.behind(n, min(p.space.ready(n), n))
+	return end <= p.MostPages() && int64(end)*int64(p.pageSize) <= p.fileSize
+}
+
+// Spare is how many pages a put can have as things are: free ones, and those that the file may grow by, without what has to be left. Of a disk it is known
+// only that it was full when the file was to grow last. Writer lock.
+func (p *Pager) Spare() int64 {
+	most := int64(p.MostPages())
+	if p.bound > 0 {
+		most = min(most, p.bound/int64(p.pageSize))
+	}
+	here := p.fileSize / int64(p.pageSize)
+	if p.growth.full {
+		most = here
+	}
+	return int64(p.space.free()) + max(most, min(here, int64(p.MostPages())), int64(p.space.end)) - int64(p.space.end) - int64(p.slack(0))
+}
+
+// Unfree is how many pages the newest state does not use and nobody may have yet: a checkpoint, the end of a snapshot or of the open transaction makes them free. Writer
+// lock.
+func (p *Pager) Unfree() uint64 {
+	return p.space.end - min(p.space.end, p.space.nUsed+p.space.free())
 }
 
 // mayGrowAhead says that a step to this size may be made though nobody needs it yet. What fails then is nobody's failure: who needs the room
 // will be told.
 func (p *Pager) mayGrowAhead(size int64) bool {
-	return p.growth.to == nil && !p.growth.full && !p.o.ReadOnly && p.o.MaxBytes == 0 && uint64(size)/uint64(p.pageSize) <= p.mostPages()
+	return p.growth.to == nil && !p.growth.full && !p.o.ReadOnly && p.o.MaxBytes == 0 && uint64(size)/uint64(p.pageSize) <= p.MostPages()
 }
 
-// grow makes the file long enough for need bytes, n pages more than there are.
-func (p *Pager) grow(asked, n uint64, need int64) error {
-	if p.o.ReadOnly {
-		return nil // replayed in memory: no byte is written
-	}
-	if most := p.mostPages(); p.space.end+n > most {
-		return fmt.Errorf("%w: a store with pages of %d bytes has at most %d", ErrNoSpace, p.pageSize, most)
-	}
-	if p.o.MaxBytes > 0 && need > p.o.MaxBytes && !p.overdraft {
-		return fmt.Errorf("%w: the main file would grow past MaxBytes %d", ErrNoSpace, p.o.MaxBytes)
+// grow makes the file long enough for need bytes.
+func (p *Pager) grow(asked uint64, need int64) error {
+	if p.bound > 0 && need > p.bound && !p.overdraft {
+		return &SpaceError{uint64(need-p.bound+int64(p.pageSize)-1) / uint64(p.pageSize), fmt.Sprintf(
+			"%s: MaxBytes is %d, of which %d are for the main file beside its log, and %d bytes more are needed", p.name, p.o.MaxBytes, p.bound, need-p.bound)}
 	}
 	step := min(max(p.growthStep(), int64(asked)*int64(p.pageSize)*growthAtOnce), maxGrowth)
 	size := max(need, p.fileSize+step)
-	if p.o.MaxBytes > 0 {
-		size = max(min(size, p.o.MaxBytes), need)
+	if p.bound > 0 {
+		size = max(min(size, p.bound), need)
 	}
-	size = p.wholePages(size)
+	size = min(p.wholePages(size), int64(p.MostPages())*int64(p.pageSize))
 	err := p.file.Grow(size)
 	p.growth.full = errors.Is(err, vfs.ErrNoSpace)
 	if size > need && p.growth.full {
@@ -192,8 +251,11 @@ func (p *Pager) EndGrowth() {
 
 // slack is how many pages at the end of the file are kept for a checkpoint, which writes the free map anew, and for the
 // pages that deletes copy: what gives space back works on a full disk, and at MaxBytes. And for the copies that the next open makes of leaves which the log names.
-func (p *Pager) slack() uint64 {
-	return 24 + p.captureRoom() + p.tableRoom() + p.laid.since + p.laid.before
+//
+// It is the slack of a file that is n pages longer.
+func (p *Pager) slack(n uint64) uint64 {
+	kept := forDeletes + p.tableRoom() + p.laid.since + p.laid.before
+	return kept + p.captureRoom(n+kept)
 }
 
 // Slack makes sure that the file has the slack, or at least, where MaxBytes or the disk does not have all of it, the part that a checkpoint, or the next
@@ -208,14 +270,20 @@ func (p *Pager) Slack() error {
 	return err
 }
 
+// forDeletes is how many pages of the slack are for what deletions copy. A put that finds all its pages free leaves a few less, so that a checkpoint
+// which took of the slack does not keep puts from the pages that it has freed.
+const (
+	forDeletes      = 24
+	leastForDeletes = 16
+)
+
 // leastTable is how many pages of the slack are for the tree table, which a checkpoint writes, too, unless KeepForTable asked for more.
 const leastTable = 8
 
 func (p *Pager) tableRoom() uint64 { return max(p.forTable, leastTable) }
 
 // KeepForTable keeps that many pages of the slack for the tree table until the next capture, or is an error if there is no room for them. MaxBytes does not bind it: what
-// is committed has to be in a checkpoint some time. On a full disk pages that are free in the file will do, as for CaptureState, as long as they are as many as the slack: nobody
-// keeps them, and each commit asks again.
+// is committed has to be in a checkpoint some time.
 func (p *Pager) KeepForTable(n uint64) error {
 	was := p.forTable
 	if n <= p.tableRoom() {
@@ -224,21 +292,22 @@ func (p *Pager) KeepForTable(n uint64) error {
 	p.forTable = n
 	defer p.Overdraft(p.Overdraft(true))
 	err := p.reserve(0)
-	if err == nil {
-		return nil
-	}
-	enough := p.slack()
-	p.forTable = was
-	if NoSpace(err) && p.space.avail.n >= enough {
-		return nil
+	if err != nil {
+		p.forTable = was
 	}
 	return err
 }
 
-// captureRoom is how many pages of the slack are for the free map that a checkpoint writes.
-func (p *Pager) captureRoom() uint64 {
-	groups := len(p.space.groups)
-	return uint64(groups + groups/p.groupsPerDir() + 4)
+// captureRoom is how many pages of the slack are for the free map that a checkpoint writes of a file that is n pages longer: one for
+// each group and for the directory above them. They may be in groups of their own, which are counted, too.
+func (p *Pager) captureRoom(n uint64) (room uint64) {
+	for pages := uint64(0); ; pages = room {
+		groups := (p.space.end + n + pages + p.space.perGroup - 1) / p.space.perGroup
+		room = groups + groups/uint64(p.groupsPerDir()) + 4
+		if room <= pages {
+			return room
+		}
+	}
 }
 
 // TrimFile cuts the file behind its last page. Unless exact, the slack stays, and room for some growth. Writer lock.
@@ -249,7 +318,7 @@ func (p *Pager) TrimFile(exact bool) error {
 	p.EndGrowth()
 	size := int64(p.space.end) * int64(p.pageSize)
 	if !exact {
-		size += int64(p.slack()) * int64(p.pageSize)
+		size += int64(p.slack(0)) * int64(p.pageSize)
 	}
 	if !exact && p.fileSize-size <= max(2*minGrowth, size/4) {
 		return nil
@@ -265,7 +334,7 @@ func (p *Pager) TrimFile(exact bool) error {
 func (p *Pager) GiveRoom() (given bool, err error) {
 	grew := p.growth.to != nil
 	p.EndGrowth()
-	given, err = p.cut(int64(max(p.space.end, p.lastMeta.Pages)+p.slack()) * int64(p.pageSize))
+	given, err = p.cut(int64(max(p.space.end, p.lastMeta.Pages)+p.slack(0)) * int64(p.pageSize))
 	return given || grew, err
 }
 

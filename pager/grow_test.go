@@ -53,7 +53,7 @@ func (f *growFile) begin(t *testing.T, p *Pager) int64 {
 }
 
 // inUse is what reserve compares with the size of the file, but for the page that is to come, and for more slack perhaps.
-func (p *Pager) inUse() int64 { return int64(p.space.end+p.slack()) * int64(p.pageSize) }
+func (p *Pager) inUse() int64 { return int64(p.space.end+p.slack(0)) * int64(p.pageSize) }
 
 // TestFileGrowsAheadOfNeed: nobody waits for it as long as there is room.
 func TestFileGrowsAheadOfNeed(t *testing.T) {

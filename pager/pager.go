@@ -22,7 +22,7 @@ type Options struct {
 	NoMap    bool  // read into memory even where the file could be mapped
 	Cache    int64 // bound on pages kept in memory when the file is not mapped, bytes
 	Memory   int64 // bytes that the process may use, page cache included; 0: there is no bound
-	MaxBytes int64 // bound on the main file; 0: none
+	MaxBytes int64 // bound on the main file and what lies beside it: see Bound; 0: none
 	Inline   bool  // no goroutine makes the file longer: runs repeat exactly
 	// SmallGroups is for tests: see smallGroup.
 	SmallGroups bool
@@ -78,6 +78,7 @@ type Pager struct {
 	overdraft bool   // see Overdraft; writer lock
 	capturing bool   // what is reserved is for CaptureState; writer lock
 	laid      laid   // see slack; writer lock
+	bound     int64  // on the main file; 0: none; writer lock
 	forTable  uint64 // see KeepForTable; writer lock
 	spilling  []byte // buffer of Spill, used again; writer lock
 
@@ -154,7 +155,7 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	if err != nil {
 		return nil, [2]*Meta{}, err
 	}
-	p := &Pager{o: o, file: f, name: filepath.Base(o.Path)}
+	p := &Pager{o: o, file: f, name: filepath.Base(o.Path), bound: o.MaxBytes}
 	metas, err := p.openLocked()
 	if err != nil {
 		return nil, metas, errors.Join(err, f.Close())

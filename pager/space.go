@@ -55,6 +55,9 @@ func newSpace(pageSize int) *space {
 	return &space{pageSize: pageSize, perGroup: uint64(pageSize-HeaderSize) / 8 * 64, mapChunk: mapChunkBytes / uint64(pageSize), extMiss: ^uint64(0), promised: supply{promised: true}}
 }
 
+// free counts the pages that may be taken one by one, whatever takes them.
+func (s *space) free() uint64 { return s.avail.n + uint64(len(s.hot)+len(s.cool)) }
+
 func (s *space) words() int { return int(s.perGroup / 64) }
 
 // at returns the loaded group of a page and the page's bit in it.

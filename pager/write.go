@@ -34,8 +34,7 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	defer p.Overdraft(p.Overdraft(true))
 	defer p.Capturing(p.Capturing(true))
 	// Room for the free map first, so that a full disk is met before anything is changed.
-	need := p.captureRoom()
-	if err := p.reserve(need); err != nil && !(NoSpace(err) && p.space.avail.n >= need) { // pages that are free will do: see takeBehind
+	if err := p.keep(p.captureRoom(0)); err != nil {
 		return nil, err
 	}
 	if err := p.flushHot(); err != nil {

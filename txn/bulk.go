@@ -20,11 +20,14 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	if err := s.canWrite(); err != nil {
 		return 0, err
 	}
+	if err := s.makeRoom(ctx); err != nil {
+		return 0, err
+	}
 	if err := lock(ctx, s.upkeep); err != nil {
 		return 0, err
 	}
 	defer func() { <-s.upkeep }()
-	if err := s.writable(ctx); err != nil {
+	if err := s.loadable(ctx); err != nil {
 		return 0, err
 	}
 	defer s.unlockWriter()
@@ -92,6 +95,19 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	}
 	s.advance()
 	return t.Rows, nil
+}
+
+// loadable is writable for the holder of the upkeep lock, who makes the checkpoint that makes space.
+func (s *Store) loadable(ctx context.Context) error {
+	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() {
+		return err
+	}
+	s.refusal.waiting = false
+	s.unlockWriter()
+	if err := s.checkpoint(ctx); err != nil && !pager.NoSpace(err) {
+		return err
+	}
+	return s.lockHousekept(ctx)
 }
 
 func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[[]byte, []byte]) (tree.Tree, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
@@ -51,13 +52,17 @@ func (tx *Tx) Commit(d Durability) error {
 		err := w.keepForTable(len(w.changed))
 		if err == nil {
 			end, err = w.logCommit()
-		} else {
-			s.wantRoom.Store(true) // A checkpoint writes the table: then there is less to keep room for.
 		}
 		if err != nil {
+			if pager.NoSpace(err) { // A checkpoint writes the table, and cuts the log: then there is less to keep room for.
+				w.refused = err
+			}
 			tx.Rollback()
 			return err
 		}
+	}
+	if w.puts {
+		s.refusal = refusal{}
 	}
 	v := w.install(end, d == Sync, false)
 	tx.seq = v.seq
@@ -281,8 +286,10 @@ func (s *Store) logError(err error) error {
 // spaceError names a full disk; damage, a failed read of the free map, and a file that could not be opened for want of a descriptor are the caller's to tell, anything else poisons. It
 // is for calls that reserve space before they write.
 func (s *Store) spaceError(err error) error {
+	if errors.Is(err, wal.ErrBound) {
+		return fmt.Errorf("%w: %s: MaxBytes is %d, the main file has %d of them: %w", ErrNoSpace, filepath.Base(s.path), s.o.MaxBytes, s.pg.FileBytes(), err)
+	}
 	if pager.NoSpace(err) {
-		s.wantRoom.Store(s.o.MaxBytes > 0)
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	}
 	if corrupt(err) || errors.Is(err, pager.ErrRead) || errors.Is(err, vfs.ErrNoFiles) {

@@ -465,8 +465,8 @@ func TestHandsMeetTheBound(t *testing.T) {
 			err = tx.Apply(9, changes, nil)
 		}
 		require.ErrorIs(t, err, ErrNoSpace)
-		require.True(t, s.wantRoom.Load())
 		tx.Rollback()
+		require.True(t, s.refusal.waiting)
 		view(t, s, func(tx *Tx) { require.Equal(t, want, contents(t, tx, 9)) })
 		var gone []Change
 		for key := range maps.Keys(want) {

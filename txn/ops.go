@@ -34,6 +34,9 @@ func (w *writer) ready() error {
 	if w.s.failed.Load() != nil {
 		return w.s.failure()
 	}
+	if err := w.s.numbersLeft(); err != nil {
+		return err
+	}
 	if !w.s.started {
 		if err := w.s.startLog(); err != nil {
 			return err
@@ -239,8 +242,11 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if n <= 0 || TreeID(n) >= maxTree-w.nextID {
+	switch {
+	case n <= 0:
 		return 0, fmt.Errorf("txn: %d tree numbers asked for", n)
+	case TreeID(n) >= maxTree-min(w.nextID, maxTree):
+		return 0, w.s.usedUp("numbers of trees")
 	}
 	first = w.nextID
 	w.nextID += TreeID(n)
@@ -317,17 +323,18 @@ func (w *writer) room(n int) error {
 	return nil
 }
 
-// within holds a put to MaxBytes: main file and log together. What frees space is never refused, so a transaction of
+// within holds a put, of which it is told, to MaxBytes: main file and log together. What frees space is never refused, so a transaction of
 // deletes alone may go past the bound a little.
 func (w *writer) within() {
-	most := w.s.o.MaxBytes
-	if most == 0 || w.silent || w.bound {
+	if w.puts || w.silent {
 		return
 	}
-	w.bound = true
-	segment := w.s.segment
-	// The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
-	w.s.pg.Bound(most - max(w.s.log.Bytes()+segment, w.s.checkpointBytes()+2*segment))
+	w.puts = true
+	most := w.s.o.MaxBytes
+	if most == 0 {
+		return
+	}
+	w.s.pg.Bound(w.s.mainBound())
 	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1)) // The file alone may be past it: 0 would be no bound at all.
 }
 
@@ -411,11 +418,7 @@ func (w *writer) give(b []byte, last bool) (end wal.LSN, err error) {
 	end, err = w.s.log.Append(b, last)
 	tx.err = before
 	if err != nil {
-		err = w.s.logError(err)
-		if errors.Is(err, ErrNoSpace) { // A checkpoint makes room for the next one, whatever the disk has: see checkpointInPlace.
-			w.s.wantRoom.Store(true)
-		}
-		return 0, err
+		return 0, w.s.logError(err)
 	}
 	return end, nil
 }

@@ -10,7 +10,14 @@ import (
 // maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The goroutine ends with it. It is for who knows
 // that there is a log.
 func (s *Store) maybeCheckpoint() {
-	if !s.due() || !s.checkpointing.CompareAndSwap(false, true) {
+	if s.due() {
+		s.startCheckpoint()
+	}
+}
+
+// startCheckpoint starts a checkpoint unless one was started that has not ended.
+func (s *Store) startCheckpoint() {
+	if !s.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
 	// The lock is taken here if it is free, so that whoever waits for it waits for this checkpoint.
@@ -39,9 +46,6 @@ func (s *Store) due() bool {
 	volume := s.log.Volume()
 	if volume < s.retryAt.Load() {
 		return false
-	}
-	if s.wantRoom.Swap(false) {
-		return true
 	}
 	since, bound := volume-s.logSince.Load()+s.namedSince.Load(), s.checkpointBytes()
 	if since > bound {

@@ -14,7 +14,7 @@ const (
 // shrink moves pages from the end of the file into free space further down, so that the tail can be cut. First those that the file does
 // not hold yet, which costs next to nothing. The others in steps, each with a checkpoint: what is moved is free only when its copy is durable.
 func (s *Store) shrink() error {
-	if !s.worthShrinking() {
+	if !s.worthShrinking() || s.epoch >= lastEpoch { // The last epochs are for what has to be written.
 		return nil
 	}
 	step := int(min(max(s.o.CacheBytes/int64(s.pg.PageSize()), shrinkLeast), shrinkPages))

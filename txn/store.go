@@ -70,6 +70,7 @@ type Store struct {
 	nextSegment uint64
 	asLogged    bool // what replay applies is not sorted; for Open
 	rest        rest
+	refusal     refusal
 	segment     int64 // size of the log's segments; set by Open, then read-only
 
 	// queueMu guards the fields below. log is also safe to use for the holder of the writer lock, and for whoever has
@@ -83,7 +84,6 @@ type Store struct {
 	relieved      signal                // frames came back
 	round         atomic.Pointer[round] // of hands, that others may take part in; nil: none
 	checkpointing atomic.Bool           // one was started by a committer
-	wantRoom      atomic.Bool           // MaxBytes was met: a checkpoint may give space back
 	retryAt       atomic.Int64          // volume of the log before which no failed checkpoint is tried again
 	running       crew                  // of checkpoints that committers have started, and of what an Open has left to remove
 

@@ -67,7 +67,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// writable takes the writer lock of a store that can be written, with housekeeping done.
+// writable takes the writer lock of a store that can be written, with housekeeping done, when there is memory and space.
 func (s *Store) writable(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
@@ -75,6 +75,11 @@ func (s *Store) writable(ctx context.Context) error {
 	if err := s.makeRoom(ctx); err != nil {
 		return err
 	}
+	return s.awaitSpare(ctx)
+}
+
+// lockHousekept takes the writer lock of a store that can be written, with housekeeping done.
+func (s *Store) lockHousekept(ctx context.Context) error {
 	if err := s.lockWriter(ctx); err != nil {
 		return err
 	}
@@ -314,17 +319,19 @@ func (tx *Tx) Rollback() {
 		tx.slot.release()
 		return
 	}
-	started := tx.s.started // Without a log there is nothing that a checkpoint could make room of.
-	w.giveUp()
-	if started && tx.s.wantRoom.Load() && tx.s.canWrite() == nil {
-		tx.s.maybeCheckpoint()
+	if pager.NoSpace(tx.err) {
+		w.refused = tx.err
 	}
+	w.giveUp()
 }
 
 // giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
 func (w *writer) giveUp() {
 	defer func() {
 		w.rollback()
+		if w.refused != nil {
+			w.s.refused(w.refused)
+		}
 		w.s.unlockWriter()
 		w.s.open.Add(-1)
 	}()

@@ -46,7 +46,8 @@ type writer struct {
 	laying []byte // leaves that are being laid
 	sums   []byte // their checksums
 
-	bound bool // MaxBytes binds: the transaction has put something
+	puts    bool  // the transaction has put something: MaxBytes binds it
+	refused error // for want of space: see Store.refused
 
 	saves []save
 	kept  []byte // copies handed out by keep
@@ -83,7 +84,8 @@ func (w *writer) begin() {
 	w.mayPatch, w.ahead = false, ahead{}
 	s.pg.Overdraft(false) // a fault in a page may have left it on
 	s.pg.Share(s.earlyShare())
-	if w.bound = false; s.o.MaxBytes > 0 && s.started {
+	w.puts, w.refused = false, nil
+	if s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)
 	}
 }

@@ -122,7 +122,7 @@ func (l *Log) prepare(most int64) error {
 			return err
 		}
 	case most > 0 && l.Bytes()+room > most:
-		return fmt.Errorf("%w: log of %d bytes, the bound is %d", vfs.ErrNoSpace, l.Bytes(), most)
+		return &boundError{fmt.Sprintf("the log has %d bytes and needs %d more, of %d that it may have", l.Bytes(), room, most)}
 	default:
 		seg, err = l.newSegment(number, room, 0)
 		if errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, vfs.ErrNoFiles) {
@@ -149,6 +149,12 @@ func (l *Log) ours() error {
 	return l.opts.Ours()
 }
 
+// boundError says that a new segment would be past SetBound. It is ErrBound and vfs.ErrNoSpace.
+type boundError struct{ text string }
+
+func (e *boundError) Error() string        { return e.text }
+func (e *boundError) Is(target error) bool { return target == ErrBound || target == vfs.ErrNoSpace }
+
 // SetBound refuses new segment files to Append from now on if all of them together would have more bytes, as a full disk
 // would; 0: no bound.
 func (l *Log) SetBound(bytes int64) { l.bound.Store(bytes) }
@@ -173,7 +179,7 @@ func (l *Log) header(number uint64, block int64) segmentHeader {
 //
 // flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without space left behind.
 func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, err error) {
-	if number > maxSegment {
+	if number > MaxSegment {
 		return nil, errNumbers
 	}
 	name := l.opts.name(number)
@@ -256,7 +262,7 @@ func (s *segment) probe(b []byte) error {
 // the rename, so that under the new name there are never records of the former life; the rename is durable before the
 // caller lets a record in. Only prep is held.
 func (l *Log) recycle(seg *segment, number uint64) error {
-	if number > maxSegment {
+	if number > MaxSegment {
 		return errNumbers
 	}
 	h := l.header(number, seg.block)

@@ -84,11 +84,11 @@ const (
 	MaxSegmentSize     = 1 << 30
 )
 
-// maxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the segment behind. A file name with a larger
+// MaxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the segment behind. A file name with a larger
 // one is not ours, nor is one above maxStranger without a header of the store: the log goes on above all files that it finds, and must
 // have numbers left.
 const (
-	maxSegment  = 1<<33 - 2
+	MaxSegment  = 1<<33 - 2
 	maxStranger = 1 << 32
 )
 
@@ -156,7 +156,7 @@ func (o Options) number(base string) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > maxSegment || filepath.Base(o.name(n)) != base {
+	if err != nil || n > MaxSegment || filepath.Base(o.name(n)) != base {
 		return 0, false
 	}
 	return n, true
@@ -221,7 +221,7 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 		return segmentHeader{}, fmt.Errorf("segment has block size %d", h.block)
 	case size < MinSegmentSize || size > MaxSegmentSize || size%pageUnit != 0:
 		return segmentHeader{}, fmt.Errorf("segment has size %d", size)
-	case h.number > maxSegment:
+	case h.number > MaxSegment:
 		return segmentHeader{}, fmt.Errorf("segment has number %d", h.number)
 	case binary.LittleEndian.Uint32(b[segOffRes:]) != 0:
 		return segmentHeader{}, errors.New("segment header has reserved bytes that are not zero")

@@ -135,8 +135,16 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.Unlaid(w.laid)
 `, ``},
 	{"room", "a_log_has_no_bound_where_the_file_is_past_it", "txn/ops.go", `max(most-w.s.pg.FileBytes(), 1)`, `most - w.s.pg.FileBytes()`},
-	{"room", "free_pages_are_no_room_for_the_table", "pager/grow.go", ` && p.space.avail.n >= enough {`, ` && false && p.space.avail.n >= enough {`},
-	{"room", "no_checkpoint_is_begun_for_the_table", "txn/commit.go", `			s.wantRoom.Store(true) // A checkpoint writes`, `			// A checkpoint writes`},
+	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/grow.go", `	return n - have + left - min(left, free-min(free, have))`, `	return n - have + left`},
+	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
+`, ``},
+	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(1); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/grow.go", `		if room <= pages {`, `		if true {`},
+	{"room", "the_file_grows_past_its_directory", "pager/grow.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
+	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return freed >= few && freed > spare`, `	return false`},
+	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}`, ``},
+	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		freed = max(freed, few)`, `		freed = max(freed, 0)`},
+	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Unfree())-s.pinnedPages, 0)`, `int64(s.pg.Unfree())`},
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/table.go", `w.PageSize() / pager.MinPageSize * leastTableRows`, `1 * leastTableRows`},
 	{"room", "each_row_that_is_foretold_is_of_another_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+changes`},
 	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+1`},

@@ -1,0 +1,213 @@
+package kv_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// A store with MaxBytes had 28.1 of 28.3 MB of its file free, after all rows had been deleted, and each of fifty puts was ErrNoSpace: what commits free is to be had
+// after a checkpoint, and no put waited for one. A cache that purged on ErrNoSpace and tried once more was refused again by a quarter of its
+// puts. A put waits for the checkpoint that makes space for it: ErrNoSpace says that what is stored and the row do not fit.
+
+// boundCase is a store with MaxBytes.
+type boundCase struct {
+	max        int64
+	size       int // of values, bytes
+	durability kv.Durability
+	memory     bool
+}
+
+func (c boundCase) String() string {
+	where := "file"
+	if c.memory {
+		where = "memory"
+	}
+	return fmt.Sprintf("%dMiB_%d_%v_%s", c.max>>20, c.size, c.durability, where)
+}
+
+func boundCases() (all []boundCase) {
+	all = []boundCase{
+		{32 << 20, 800, kv.NoSync, true}, {32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 40_000, kv.NoSync, true}, {32 << 20, 40_000, kv.Sync, false},
+	}
+	if testing.Short() {
+		return all[1:3]
+	}
+	return append(all, []boundCase{
+		{32 << 20, 800, kv.Sync, true}, {32 << 20, 4_000, kv.Sync, false}, {32 << 20, 4_000, kv.NoSync, false},
+		{128 << 20, 4_000, kv.NoSync, false}, {512 << 20, 40_000, kv.NoSync, true},
+	}...)
+}
+
+func (c boundCase) open(t *testing.T) *kv.DB {
+	o := &kv.Options{MaxBytes: c.max, Durability: c.durability}
+	if c.memory {
+		return openOn(t, vfs.NewMemory(), o)
+	}
+	db, err := kv.Open(t.TempDir()+"/a.ebb", o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func boundKey(n int) []byte { return fmt.Appendf(nil, "key-%08d", n) }
+
+// fill puts rows until one does not fit, many in a transaction and then one by one, and counts them.
+func (c boundCase) fill(t *testing.T, db *kv.DB, name string) (n int) {
+	t.Helper()
+	family, value := db.CF(name), make([]byte, c.size)
+	for _, rows := range []int{1 << 20 / c.size, 20} {
+		for {
+			b := db.NewBatch()
+			for i := range rows {
+				b.CF(name).Put(boundKey(n+i), value)
+			}
+			err := db.Apply(t.Context(), b)
+			if err != nil {
+				require.ErrorIs(t, err, kv.ErrNoSpace)
+				break
+			}
+			n += rows
+		}
+	}
+	for {
+		err := family.Put(boundKey(n), value)
+		if err != nil {
+			require.ErrorIs(t, err, kv.ErrNoSpace)
+			return n
+		}
+		n++
+	}
+}
+
+// TestPutsFindWhatWasFreedUnderMaxBytes by each kind of deletion, at once.
+func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
+	for _, c := range boundCases() {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			db := c.open(t)
+			rows := 0
+			for _, freed := range []struct {
+				name string
+				free func(f *kv.Family, n int) error
+			}{
+				{"all", func(f *kv.Family, n int) error { return f.DeleteRange(nil, nil) }},
+				{"single", func(f *kv.Family, n int) error {
+					for i := range n / 2 {
+						if err := f.Delete(boundKey(i)); err != nil {
+							return err
+						}
+					}
+					return nil
+				}},
+				{"range", func(f *kv.Family, n int) error { return f.DeleteRange(boundKey(n/4), boundKey(n)) }},
+				{"drop", func(f *kv.Family, n int) error {
+					return db.Update(func(tx *kv.Tx) error {
+						if err := tx.DropCF("f"); err != nil {
+							return err
+						}
+						return tx.CreateCF("f", kv.CFOptions{})
+					})
+				}},
+			} {
+				require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.EnsureCF("f", kv.CFOptions{}) }))
+				f := db.CF("f")
+				require.NoError(t, f.Clear())
+				n := c.fill(t, db, "f")
+				require.Greater(t, int64(n*c.size), c.max*6/10, "%s: %+v", freed.name, db.Stats())
+				if rows > 0 {
+					require.Greater(t, n, rows*9/10, "%s: no space is lost", freed.name)
+				}
+				rows = max(rows, n)
+				require.NoError(t, freed.free(f, n))
+				for i := range n / 4 {
+					require.NoError(t, f.Put(boundKey(n+i), make([]byte, c.size)), "%s: put %d: %+v", freed.name, i, db.Stats())
+				}
+				s := db.Stats()
+				require.LessOrEqual(t, s.FileBytes+s.LogBytes, c.max+c.max/32, freed.name)
+			}
+		})
+	}
+}
+
+// TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or what has expired, and tries once more.
+func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
+	for _, c := range boundCases() {
+		for _, purges := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v/purges_%v", c, purges), func(t *testing.T) {
+				t.Parallel()
+				now := time.UnixMilli(1e12)
+				o := &kv.Options{MaxBytes: c.max, Durability: c.durability, Clock: func() time.Time { return now }}
+				fs := vfs.NewMemory()
+				db := openOn(t, fs, o)
+				live := int(c.max * 3 / 10 / int64(c.size)) // rows
+				oldest, refused := 0, 0
+				put := func(n int) error {
+					if n%3 == 0 {
+						return db.Update(func(tx *kv.Tx) error {
+							return tx.PutTTL(boundKey(n), make([]byte, c.size), time.Duration(live)*time.Second)
+						})
+					}
+					return db.PutTTL(boundKey(n), make([]byte, c.size), time.Duration(live)*time.Second)
+				}
+				for n := range 6 * live {
+					now = now.Add(time.Second)
+					err := put(n)
+					if errors.Is(err, kv.ErrNoSpace) {
+						refused++
+						if purges {
+							_, err = db.PurgeExpired(t.Context(), kv.PurgeOptions{})
+						} else {
+							to := oldest + (n-oldest)/10
+							err = db.DeleteRange(boundKey(oldest), boundKey(to))
+							oldest = to
+						}
+						require.NoError(t, err)
+						err = put(n)
+					}
+					require.NoError(t, err, "put %d: %+v", n, db.Stats())
+				}
+				require.Positive(t, refused)
+			})
+		}
+	}
+}
+
+// TestNoPutWaitsForASnapshotUnderMaxBytes: what a snapshot holds no checkpoint gives back.
+func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
+	c := boundCase{32 << 20, 4_000, kv.Sync, true}
+	db := c.open(t)
+	n := c.fill(t, db, "default")
+	held, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, db.Clear())
+	for i := range 5 {
+		require.ErrorIs(t, db.Put(boundKey(i), make([]byte, c.size)), kv.ErrNoSpace)
+	}
+	require.NoError(t, held.Rollback())
+	for i := range n / 2 {
+		require.NoError(t, db.Put(boundKey(i), make([]byte, c.size)))
+	}
+}
+
+// TestErrNoSpaceNamesItsBound: the path, MaxBytes as it was given, and how much is missing. It was the bound of the main file, or 1.
+func TestErrNoSpaceNamesItsBound(t *testing.T) {
+	for _, most := range []int64{307_200, 4 << 20} {
+		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: most})
+		err := error(nil)
+		for n := 0; err == nil; n++ {
+			err = db.Put(boundKey(n), make([]byte, 4_000))
+		}
+		require.ErrorIs(t, err, kv.ErrNoSpace)
+		require.ErrorContains(t, err, fmt.Sprintf("MaxBytes is %d", most))
+		require.ErrorContains(t, err, ".ebb")
+		require.Regexp(t, `\d+ bytes more are needed|needs \d+ more`, err.Error())
+		t.Log(err)
+	}
+}
