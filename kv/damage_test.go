@@ -174,6 +174,19 @@ func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string, 
 		require.True(t, slices.IsSorted(order))
 		accountFor(t, within, given, lost, o.Lower == nil)
 	}
+	if name == "default" {
+		for _, key := range keys { // Some stand at the edge of a page, behind which a range looks for its end.
+			for _, o := range []kv.ScanOptions{{Upper: []byte(key), KeysOnly: true}, {Lower: []byte(key), KeysOnly: true, Reverse: true}} {
+				lost = nil
+				for range tx.CF(name).Scan(o) {
+				}
+				for _, d := range lost {
+					require.True(t, o.Upper == nil || bytes.Compare(d.Lower, o.Upper) < 0, "told of what is behind the range")
+					require.True(t, o.Lower == nil || d.Upper == nil || bytes.Compare(d.Upper, o.Lower) > 0, "told of what is before the range")
+				}
+			}
+		}
+	}
 	cursorOverDamage(t, tx.CF(name), all, &lost)
 	what = "sound"
 	for _, d := range lost {
@@ -268,7 +281,7 @@ func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
 	info, err := fsys.Stat(path)
 	require.NoError(t, err)
 	ended := 0
-	for page := range info.Size / 4096 {
+	for page := int64(2); page < info.Size/4096; page += 7 {
 		flipByte(t, fsys, page*4096+1001)
 		if damagedPage(t, fsys, stored, uint64(page)) == "rows" {
 			ended += damageThatEnds(t, fsys)

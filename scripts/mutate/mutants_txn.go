@@ -417,4 +417,13 @@ var storeMutants = []mutant{
 	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/foretell.go", ` && !v.rows().Timed()`, ``},
 	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/foretell.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
 	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `		one.alone = false // The`, `		_ = one // The`},
+	{"check", "a_gap_ends_at_the_page_above", "btree/gap.go", `	for level := from; level < c.tree.Depth; level++ {`, `	for level := from; level <= from && level < c.tree.Depth; level++ {`},
+	{"check", "a_gap_counts_the_rows_of_the_tree", "btree/gap.go", `		g.Rows = rowsBelow(s.b, s.n, s.i)
+`, ``},
+	{"check", "a_value_that_is_lost_ends_the_range", "kv/damage.go", `	if lost {`, `	if false {`},
+	{"check", "a_gap_out_of_bounds_is_told", "kv/damage.go", `		return
+	}
+	if bytes.Compare(d.Lower, c.lo) < 0 {`, `		_ = d
+	}
+	if bytes.Compare(d.Lower, c.lo) < 0 {`},
 }
