@@ -197,6 +197,8 @@ func (p *Pager) Unused(id Pgid, n uint64) error {
 			s.owner = 0
 			p.forget(id+i, s)
 			p.dropFrame(s)
+		} else {
+			p.forgetRead(id + i)
 		}
 	}
 	s := p.table.slot(id)
@@ -286,8 +288,7 @@ func (p *Pager) Release(id Pgid, n uint64) error {
 		p.forget(id, s)
 		p.dropFrame(s)
 	} else {
-		p.verified.remove(id)
-		p.met.remove(id)
+		p.forgetRead(id)
 	}
 	return p.space.setAvail(id, n)
 }

@@ -10,6 +10,7 @@ import (
 // memory of the Go heap, so a reader that still looks at an evicted one keeps it alive by itself.
 type cache struct {
 	bound int64 // pages
+	pages table[cleanSlot]
 
 	mu   sync.Mutex // guards the fields below
 	ring []Pgid
@@ -18,8 +19,8 @@ type cache struct {
 
 // cached returns a page of an unmapped file. Two readers may read the same page at once; one of the copies stays.
 func (p *Pager) cached(ref Ref) ([]byte, error) {
-	s := p.table.slot(ref.Pgid)
-	if c := atomic.LoadPointer(&s.clean); c != nil {
+	s := p.cache.pages.slot(ref.Pgid)
+	if c := atomic.LoadPointer(&s.page); c != nil {
 		b := unsafe.Slice((*byte)(c), p.pageSize)
 		if epochOf(b) != ref.Epoch {
 			return nil, p.otherEpoch(ref, b)
@@ -34,14 +35,14 @@ func (p *Pager) cached(ref Ref) ([]byte, error) {
 	if err := p.prove(ref, b); err != nil {
 		return nil, err
 	}
-	if atomic.CompareAndSwapPointer(&s.clean, nil, unsafe.Pointer(unsafe.SliceData(b))) {
-		p.cache.add(ref.Pgid, &p.table)
+	if atomic.CompareAndSwapPointer(&s.page, nil, unsafe.Pointer(unsafe.SliceData(b))) {
+		p.cache.add(ref.Pgid)
 	}
 	return b, nil
 }
 
 // add puts a page into the ring, evicting one that was not used since the hand last passed if the ring is full.
-func (c *cache) add(id Pgid, t *table) {
+func (c *cache) add(id Pgid) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if int64(len(c.ring)) < c.bound {
@@ -50,11 +51,11 @@ func (c *cache) add(id Pgid, t *table) {
 	}
 	for {
 		c.hand = (c.hand + 1) % len(c.ring)
-		s := t.slot(c.ring[c.hand])
-		if s.hot.Swap(false) && atomic.LoadPointer(&s.clean) != nil {
+		s := c.pages.slot(c.ring[c.hand])
+		if s.hot.Swap(false) && atomic.LoadPointer(&s.page) != nil {
 			continue
 		}
-		atomic.StorePointer(&s.clean, nil)
+		atomic.StorePointer(&s.page, nil)
 		c.ring[c.hand] = id
 		return
 	}
@@ -62,10 +63,16 @@ func (c *cache) add(id Pgid, t *table) {
 
 // forget drops a page whose number will be used for another one. Its place in the ring is taken at the next pass.
 func (p *Pager) forget(id Pgid, s *slot) {
-	if !p.mapped {
-		atomic.StorePointer(&s.clean, nil)
+	p.forgetRead(id)
+	p.dropPatch(id, s)
+}
+
+// forgetRead is forget of a page that has no slot: it was read, and not changed since the file was
+// opened.
+func (p *Pager) forgetRead(id Pgid) {
+	if c := p.cache.pages.peek(id); c != nil {
+		atomic.StorePointer(&c.page, nil)
 	}
-	p.dropPatch(s)
 	p.verified.remove(id)
 	p.met.remove(id)
 }

@@ -443,7 +443,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	base := checkpoint(t, p).Epoch
 	cached := func() (n int) {
 		for _, ref := range refs {
-			if s := p.table.peek(ref.Pgid); s != nil && s.clean != nil {
+			if c := p.cache.pages.peek(ref.Pgid); c != nil && c.page != nil {
 				n++
 			}
 		}
@@ -488,7 +488,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Freed(refs[5].Pgid, 1))
 	require.NoError(t, p.Release(refs[5].Pgid, 1))
-	require.Nil(t, p.table.peek(refs[5].Pgid).clean)
+	require.Nil(t, p.cache.pages.peek(refs[5].Pgid).page)
 }
 
 func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
@@ -844,7 +844,7 @@ func TestUsedSetTellsTheDifference(t *testing.T) {
 
 // TestTablesKeepWhatTheyHoldWhenTheyGrow: other goroutines may look at a slot while the directory above it is made longer.
 func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
-	var tab table
+	var tab table[cleanSlot]
 	var set pageSet
 	first := tab.slot(5)
 	set.add(5)
@@ -857,7 +857,7 @@ func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
 }
 
 func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
-	var tab table
+	var tab table[cleanSlot]
 	var set pageSet
 	require.Nil(t, tab.peek(1<<63))
 	require.False(t, set.has(1<<63))

@@ -53,12 +53,13 @@ type Pager struct {
 	salt     uint64
 	mapped   bool
 
-	first    []byte                                   // the first of views: set by Start, for reads without a look at the others
-	views    atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
-	viewsMu  sync.Mutex                               // making views
-	table    table
-	undo     Undo
-	verified pageSet
+	first     []byte                                   // the first of views: set by Start, for reads without a look at the others
+	views     atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
+	viewsMu   sync.Mutex                               // making views
+	table     table[slot]
+	patchedAt table[Epoch] // of the newest patch of a page; guarded by the writer lock
+	undo      Undo
+	verified  pageSet
 	// met are those of them, all but extents, that somebody has looked at: see Unmet.
 	met      pageSet
 	doubts   atomic.Uint64 // how often all of both were forgotten: see distrust

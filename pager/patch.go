@@ -115,7 +115,7 @@ func (p *Pager) Patchable(ref Ref, epoch Epoch) bool {
 		return true
 	}
 	s := p.table.peek(ref.Pgid)
-	return ref.Epoch == epoch && s != nil && s.patch != nil && s.patched == epoch
+	return ref.Epoch == epoch && s != nil && s.patch != nil && p.patchedIn(ref.Pgid, epoch)
 }
 
 // Base returns what a patch of a page that is Patchable in epoch changes, as a reference and as bytes, and the changes that it has;
@@ -159,7 +159,8 @@ func (p *Pager) PatchBeside(base Ref, epoch Epoch, owner uint64, changes []byte)
 	}
 	s := p.table.slot(id)
 	p.dropFrame(s) // one that a page on the hot stack kept
-	s.owner, s.patched = owner, epoch
+	s.owner = owner
+	*p.patchedAt.slot(id) = epoch
 	atomic.StorePointer(&s.patch, f)
 	return Ref{id, epoch}, nil
 }
@@ -168,7 +169,7 @@ func (p *Pager) PatchBeside(base Ref, epoch Epoch, owner uint64, changes []byte)
 // is false if ref is no such page. Writer lock.
 func (p *Pager) Renumber(ref Ref, epoch Epoch, owner uint64) (fresh Ref, done bool, err error) {
 	s := p.table.peek(ref.Pgid)
-	if ref.Epoch != epoch || s == nil || s.patch == nil || s.patched != epoch {
+	if ref.Epoch != epoch || s == nil || s.patch == nil || !p.patchedIn(ref.Pgid, epoch) {
 		return ref, false, nil
 	}
 	base, _, changes := patchAt(s.patch)
@@ -267,14 +268,20 @@ func (p *Pager) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	return p.Merge(Ref{id, epoch}, b, b, changes)
 }
 
+// patchedIn says that the patch of a page, if it has one, is of this epoch. Writer lock.
+func (p *Pager) patchedIn(id Pgid, epoch Epoch) bool {
+	e := p.patchedAt.peek(id)
+	return e != nil && *e == epoch
+}
+
 // dropPatch is for a page that is not what it was any more. The memory of earlier epochs goes, or has gone, all at once. Writer lock.
-func (p *Pager) dropPatch(s *slot) {
+func (p *Pager) dropPatch(id Pgid, s *slot) {
 	f := atomic.LoadPointer(&s.patch)
 	if f == nil {
 		return
 	}
 	atomic.StorePointer(&s.patch, nil)
-	if s.patched == p.patches.epoch {
+	if p.patchedIn(id, p.patches.epoch) {
 		p.patches.release(f)
 	}
 }

@@ -132,7 +132,8 @@ func (p *Pager) Unmet(ref Ref, base Epoch) bool {
 	if p.mapped {
 		return !p.met.has(ref.Pgid)
 	}
-	return s == nil || atomic.LoadPointer(&s.clean) == nil
+	c := p.cache.pages.peek(ref.Pgid)
+	return c == nil || atomic.LoadPointer(&c.page) == nil
 }
 
 // ReadUnmet reads an unmet page to b, which is a page long, and proves it as Page does. It is met then: who comes next, as after a deletion that

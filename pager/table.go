@@ -23,13 +23,15 @@ type slot struct {
 	// changed is the serial of the transaction that changed the page in place last: older versions find it as it was in
 	// the undo.
 	changed atomic.Uint64
-	// clean is the page as read from a file that cannot be mapped; memory of the Go heap, so that dropping it here is
-	// enough. Set and cleared by compare-and-swap.
-	clean unsafe.Pointer
-	// hot is set by reads of clean and cleared by the CLOCK hand.
+}
+
+// A cleanSlot is a page as read from a file that cannot be mapped.
+type cleanSlot struct {
+	// page is memory of the Go heap, so that dropping it here is enough. Set and cleared by
+	// compare-and-swap.
+	page unsafe.Pointer
+	// hot is set by reads and cleared by the CLOCK hand.
 	hot atomic.Bool
-	// patched is the epoch of the patch. Guarded by the writer lock.
-	patched Epoch
 }
 
 // slotNear is the size of the fields of a slot up to changed, in bytes.
@@ -41,13 +43,13 @@ const (
 )
 
 // table finds the slot of a page number in two loads. Chunks never move.
-type table struct {
-	dir atomic.Pointer[[]atomic.Pointer[[tableChunk]slot]]
+type table[S any] struct {
+	dir atomic.Pointer[[]atomic.Pointer[[tableChunk]S]]
 	mu  sync.Mutex // growth
 }
 
 // peek returns the slot of id, or nil if there is none.
-func (t *table) peek(id Pgid) *slot {
+func (t *table[S]) peek(id Pgid) *S {
 	dir := t.dir.Load()
 	i := uint64(id) >> tableShift
 	if dir == nil || i >= uint64(len(*dir)) {
@@ -61,7 +63,7 @@ func (t *table) peek(id Pgid) *slot {
 }
 
 // slot returns the slot of id, making it if need be. The caller has checked id against the page count.
-func (t *table) slot(id Pgid) *slot {
+func (t *table[S]) slot(id Pgid) *S {
 	if s := t.peek(id); s != nil {
 		return s
 	}
@@ -70,7 +72,7 @@ func (t *table) slot(id Pgid) *slot {
 	i := int(uint64(id) >> tableShift)
 	dir := t.dir.Load()
 	if dir == nil || i >= len(*dir) {
-		bigger := make([]atomic.Pointer[[tableChunk]slot], max(2*i, 16))
+		bigger := make([]atomic.Pointer[[tableChunk]S], max(2*i, 16))
 		if dir != nil {
 			for k := range *dir {
 				bigger[k].Store((*dir)[k].Load())
@@ -80,7 +82,7 @@ func (t *table) slot(id Pgid) *slot {
 		dir = &bigger
 	}
 	if (*dir)[i].Load() == nil {
-		(*dir)[i].Store(new([tableChunk]slot))
+		(*dir)[i].Store(new([tableChunk]S))
 	}
 	return &(*dir)[i].Load()[uint64(id)%tableChunk]
 }

@@ -49,7 +49,7 @@ func (tx *Tx) MayLogAhead(trees, changes, bytes, longest int) bool {
 // them, as far as there are so many; and each splits a leaf, as far as leaves are full before, or become so once more: of a leaf that is split
 // each half has room for a quarter of a page. A row of more than a third of a page may split two.
 func (w *writer) pagesFor(changes, bytes int) uint64 {
-	there, filled := w.s.pg.UsedPages()+uint64(len(w.taken)), uint64(4*bytes/w.PageSize()+1)
+	there, filled := w.s.pg.UsedPages()+uint64(w.taken.len()), uint64(4*bytes/w.PageSize()+1)
 	return min(there, 3*uint64(changes)) + min(there, uint64(changes)) + filled + w.s.handsPages(changes) + aheadSlack
 }
 

@@ -156,8 +156,8 @@ func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
 		require.Less(t, bytes, mostAhead)
 		promised := tx.w.pagesFor(leaves, bytes)
 		require.NoError(t, tx.Apply(id, changes, nil))
-		require.Greater(t, len(tx.w.taken), 3*leaves)
-		require.LessOrEqual(t, uint64(len(tx.w.taken)), promised)
+		require.Greater(t, tx.w.taken.len(), 3*leaves)
+		require.LessOrEqual(t, uint64(tx.w.taken.len()), promised)
 	})
 }
 

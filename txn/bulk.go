@@ -41,7 +41,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		if done {
 			return
 		}
-		if len(w.taken) > 0 {
+		if w.taken.len() > 0 {
 			s.epoch++ // what the load has written would pass for pages of this epoch that come to stand there
 		}
 		w.rollback() // also when fn or rows panics
@@ -170,5 +170,7 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 // end tells the transaction which pages it has taken, whatever ends the load. Those that go back are not written any more.
 func (l *loader) end() {
 	_ = l.s.dataError(l.pages.Drop())
-	l.taken = append(l.taken, l.runs...)
+	for _, r := range l.runs {
+		l.taken.push(r)
+	}
 }

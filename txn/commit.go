@@ -175,13 +175,14 @@ func (w *writer) settle(v *version) {
 			s.pg.SetOwner(f.id, 0) // counted as unused below
 		}
 	}
-	for _, r := range w.taken {
+	w.taken.each(0, func(r run) bool {
 		if s.pg.Owner(r.id) >= w.first {
 			note(s.pg.Commit(r.id, uint64(r.n)))
 		} else {
 			note(s.pg.Unused(r.id, uint64(r.n)))
 		}
-	}
+		return true
+	})
 	for _, f := range w.freed {
 		if f.own && !f.named {
 			continue

@@ -26,7 +26,7 @@ type hand struct {
 
 	// taken lists every page that was taken, spare those of them that were given up again and may be taken anew.
 	// freed are pages to give back at commit: of earlier states, or the transaction's own from before a savepoint.
-	taken []run
+	taken takenPages
 	spare []pager.Pgid
 	freed []freedRun
 
@@ -204,7 +204,7 @@ func (h *hand) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 	if fresh == ref {
 		return ref, nil
 	}
-	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	h.taken.push(run{fresh.Pgid, 1})
 	n := len(h.freed)
 	if err := h.Free(ref); err != nil {
 		return pager.Ref{}, err
@@ -222,7 +222,7 @@ func (h *hand) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) {
 	if err != nil {
 		return pager.Ref{}, h.spaceError(err)
 	}
-	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	h.taken.push(run{fresh.Pgid, 1})
 	return fresh, nil
 }
 
@@ -242,7 +242,7 @@ func (h *hand) Renumber(ref pager.Ref) (fresh pager.Ref, done bool, err error) {
 	if !done {
 		return ref, false, nil
 	}
-	h.taken = append(h.taken, run{fresh.Pgid, 1})
+	h.taken.push(run{fresh.Pgid, 1})
 	return fresh, true, h.Free(ref)
 }
 
@@ -300,7 +300,7 @@ func (h *hand) take() (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, h.spaceError(err)
 	}
-	h.taken = append(h.taken, run{id, 1})
+	h.taken.push(run{id, 1})
 	if h.sharing != nil {
 		h.takeSpare(takeAhead - 1)
 	}
@@ -328,7 +328,7 @@ func (h *hand) takeSpare(n int) {
 		if err != nil {
 			break // Who needs one is told.
 		}
-		h.taken = append(h.taken, run{id, 1})
+		h.taken.push(run{id, 1})
 		h.spare = append(h.spare, id)
 	}
 	slices.Reverse(h.spare[from:]) // the last one is taken first
@@ -423,7 +423,7 @@ func (h *hand) startExtent(size int) (*pager.ExtentWriter, error) {
 	if err != nil {
 		return nil, h.s.spaceError(err)
 	}
-	h.taken = append(h.taken, run{e.Ref.Pgid, uint32(e.Pages)})
+	h.taken.push(run{e.Ref.Pgid, uint32(e.Pages)})
 	return e, nil
 }
 
@@ -450,15 +450,12 @@ const lately = 64
 func (h *hand) unused(r run) (done bool, err error) {
 	back := lately
 	if h.s.asLogged { // There is no room to spare.
-		back = len(h.taken)
+		back = h.taken.len()
 	}
-	for i := len(h.taken) - 1; i >= max(0, len(h.taken)-back); i-- {
-		if h.taken[i] == r {
-			h.taken = slices.Delete(h.taken, i, i+1)
-			return true, h.s.pg.Unused(r.id, uint64(r.n))
-		}
+	if !h.taken.remove(r, back) {
+		return false, nil
 	}
-	return false, nil
+	return true, h.s.pg.Unused(r.id, uint64(r.n))
 }
 
 // giveSpare gives pages back that were given up: the run that a replay repeats had them back at each commit, for large values too.
@@ -470,7 +467,7 @@ func (h *hand) giveSpare() error {
 			return err
 		}
 	}
-	h.taken = slices.DeleteFunc(h.taken, func(r run) bool { return r.n == 1 && spare[r.id] })
+	h.taken.drop(spare)
 	h.spare = h.spare[:0]
 	return h.s.pg.Tight(true)
 }

@@ -262,7 +262,7 @@ func (h *hands) work(count, n int) error {
 			k.use = &k.hand
 			k.hand = hand{
 				s: w.s, w: w, base: w.base, owner: w.owner, first: w.first, mayPatch: w.mayPatch,
-				taken: k.taken[:0], spare: k.spare[:0], freed: k.freed[:0], sparing: w.sparing, draft: k.draft,
+				taken: k.taken, spare: k.spare[:0], freed: k.freed[:0], sparing: w.sparing, draft: k.draft,
 			}
 			if keepers != nil {
 				k.keeper = keepers[i]
@@ -278,7 +278,8 @@ func (h *hands) work(count, n int) error {
 	}
 	for i := 1; i < count; i++ {
 		k := &h.of[i]
-		w.taken = append(w.taken, k.taken...)
+		w.taken.pushAll(&k.taken)
+		k.taken.reset()
 		w.spare = append(w.spare, k.spare...)
 		w.freed = append(w.freed, k.freed...)
 	}

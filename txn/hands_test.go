@@ -648,11 +648,12 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 	})
 	require.NoError(t, s.Checkpoint(t.Context()))
 	framed := func(tx *Tx) (n int) {
-		for _, r := range tx.w.taken {
+		tx.w.taken.each(0, func(r run) bool {
 			if s.pg.InFrame(r.id) && s.pg.Owner(r.id) >= tx.w.first {
 				n++
 			}
-		}
+			return true
+		})
 		return n
 	}
 	for round := range 12 {

@@ -217,7 +217,7 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 		return first, w.s.spaceError(err)
 	}
 	for i := range leaves {
-		w.taken = append(w.taken, run{first.Pgid + pager.Pgid(i), 1})
+		w.taken.push(run{first.Pgid + pager.Pgid(i), 1})
 	}
 	if !w.silent {
 		w.laid += uint64(leaves)
@@ -245,7 +245,7 @@ func (w *writer) takeLeaves(r redo) error {
 	for i := range r.leaves {
 		id := r.ref.Pgid + pager.Pgid(i)
 		w.s.pg.SetOwner(id, w.first)
-		w.taken = append(w.taken, run{id, 1})
+		w.taken.push(run{id, 1})
 	}
 	err := tree.CopyLeaves(w, &t, r.ref, r.leaves)
 	if err == nil {

@@ -324,14 +324,15 @@ func TestLaidLeavesThatAreNotThere(t *testing.T) {
 			var first []pager.Pgid
 			for i := range 3 {
 				relaxed(t, s, func(tx *Tx) {
-					at := len(tx.w.taken)
+					at := tx.w.taken.len()
 					require.NoError(t, tx.Apply(CatalogTree, inOrder(50+300*i, 300), nil))
-					for _, r := range tx.w.taken[at:] {
+					tx.w.taken.each(at, func(r run) bool {
 						if s.pg.Owner(r.id) == tx.w.first {
 							first = append(first, r.id)
-							break
+							return false
 						}
-					}
+						return true
+					})
 				})
 			}
 			require.Len(t, first, 3)

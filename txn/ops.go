@@ -123,7 +123,7 @@ func (w *writer) putNamed(r redo) error {
 		return treeError(r.id)
 	}
 	w.s.pg.SetOwner(r.ref.Pgid, w.first) // The log names it: it is not the transaction's to use again.
-	w.taken = append(w.taken, run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
+	w.taken.push(run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
 	return w.putExtent(r, r.ref, r.size)
 }
 

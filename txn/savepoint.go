@@ -10,15 +10,14 @@ type Savepoint struct {
 }
 
 type save struct {
-	no      uint64
-	trees   trees
-	taken   int
-	freed   int
-	changed int
-	redo    int
-	trash   uint64
-	dirty   bool
-	named   int64
+	no    uint64
+	trees trees
+	taken int
+	freed int
+	redo  int
+	trash uint64
+	dirty bool
+	named int64
 }
 
 // Savepoint marks the present state of a write transaction. Of a read transaction it is a place with nothing to undo.
@@ -35,7 +34,7 @@ func (tx *Tx) Savepoint() Savepoint {
 	w.noUndo() // it goes back to the transaction's beginning only
 	w.mods++
 	w.saves = append(w.saves, save{
-		no: s.serial, trees: w.trees.copy(), taken: len(w.taken), freed: len(w.freed), changed: len(w.changed),
+		no: s.serial, trees: w.trees.copy(), taken: w.taken.len(), freed: len(w.freed),
 		redo: len(w.redo), trash: w.trash, dirty: w.dirty,
 		named: w.named,
 	})

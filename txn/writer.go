@@ -2,6 +2,7 @@ package txn
 
 import (
 	"fmt"
+	"slices"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
@@ -21,8 +22,10 @@ type writer struct {
 	fingersAt uint64
 
 	changed []TreeID // trees whose root may differ from the state before, with repetitions
-	nextID  TreeID
-	trash   uint64
+	// mostChanged of them are looked through for repetitions.
+	mostChanged int
+	nextID      TreeID
+	trash       uint64
 	// redo holds what the log does not have yet of the commit's payload; flushed counts what it has.
 	redo    []byte
 	flushed int64
@@ -31,7 +34,8 @@ type writer struct {
 	// spillOver is the size of frames above which pages are written early, and mostFrames the least
 	// that it can be.
 	spillOver, mostFrames int64
-	behind                int // so many of taken were looked at by spillBehind
+	behind                int          // so many of taken were looked at by spillBehind
+	spilled               []pager.Pgid // that were written early last: memory
 
 	hands  *hands // likewise
 	ahead  ahead
@@ -68,8 +72,10 @@ func (w *writer) begin() {
 	} else {
 		w.trees = trees{few: append(w.trees.few[:0], s.head.trees.few...)}
 	}
-	w.taken, w.spare, w.freed = w.taken[:0], w.spare[:0], w.freed[:0]
+	w.taken.reset()
+	w.spare, w.freed = w.spare[:0], w.freed[:0]
 	w.changed, w.saves = w.changed[:0], w.saves[:0]
+	w.mostChanged = leastChanged
 	w.nextID, w.trash = s.head.nextID, s.head.trash
 	w.redo = append(w.redo[:0], make([]byte, redoHead)...)
 	w.flushed, w.dirty, w.silent = 0, false, false
@@ -106,7 +112,15 @@ func (w *writer) noteChanged(id TreeID) {
 		return
 	}
 	w.changed = append(w.changed, id)
+	if len(w.changed) >= w.mostChanged {
+		slices.Sort(w.changed)
+		w.changed = slices.Compact(w.changed)
+		w.mostChanged = max(2*len(w.changed), leastChanged)
+	}
 }
+
+// leastChanged is how many numbers of trees are noted at least before repetitions are looked for.
+const leastChanged = 256
 
 // keep returns a copy of a small value that stays as it is until the transaction ends. Large values lie in extents: see Tx.Extent.
 func (w *writer) keep(b []byte) []byte {
@@ -143,12 +157,14 @@ func (w *writer) spill() error {
 	if w.s.pg.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
 		return nil
 	}
-	var ids []pager.Pgid
-	for _, r := range w.taken {
+	ids := w.spilled[:0]
+	w.taken.each(0, func(r run) bool {
 		if pg := w.s.pg; r.n == 1 && pg.Owner(r.id) >= w.first && pg.InFrame(r.id) && !pg.Early(r.id) {
 			ids = append(ids, r.id)
 		}
-	}
+		return true
+	})
+	w.spilled = ids
 	share := w.s.o.CacheBytes / 8
 	if int64(len(ids))*int64(w.PageSize()) < share {
 		w.spillOver = w.s.pg.FrameBytes() + share // the frames are someone else's
@@ -169,29 +185,37 @@ const behindBytes = 1 << 20
 func (w *writer) spillBehind(backlog *pager.Backlog) error {
 	most := int(min(behindBytes, w.s.o.CacheBytes/16)) / w.PageSize()
 	newest := most/16 + 1 // they are still being changed
-	if len(w.taken)-w.behind < most+newest || w.s.o.ReadOnly {
+	if w.taken.len()-w.behind < most+newest || w.s.o.ReadOnly {
 		return nil
 	}
-	to := len(w.taken) - newest
-	var ids []pager.Pgid
-	for _, r := range w.taken[w.behind:to] {
-		if r.n != 1 || w.s.pg.Owner(r.id) < w.first || !w.s.pg.InFrame(r.id) {
-			continue
+	to := w.taken.len() - newest
+	ids := w.spilled[:0]
+	at, err := w.behind, error(nil)
+	w.taken.each(w.behind, func(r run) bool {
+		if at++; at > to {
+			return false
 		}
-		b, err := w.Page(pager.Ref{Pgid: r.id, Epoch: w.s.epoch})
-		if err != nil {
-			return err
+		if r.n != 1 || w.s.pg.Owner(r.id) < w.first || !w.s.pg.InFrame(r.id) {
+			return true
+		}
+		var b []byte
+		if b, err = w.Page(pager.Ref{Pgid: r.id, Epoch: w.s.epoch}); err != nil {
+			return false
 		}
 		if h := pager.ReadHeader(b); h.Kind == pager.KindLeaf {
 			ids = append(ids, r.id)
 		}
+		return true
+	})
+	if err != nil {
+		return err
 	}
-	w.behind = to
+	w.behind, w.spilled = to, ids
 	if len(ids) == 0 {
 		return nil
 	}
 	w.mods++
-	err := w.s.pg.Spill(ids)
+	err = w.s.pg.Spill(ids)
 	if err == nil {
 		err = backlog.Wrote(len(ids) * w.PageSize())
 	}
@@ -211,12 +235,13 @@ func (w *writer) rollback() {
 
 // giveBack returns the pages taken since the n-th to the pager.
 func (w *writer) giveBack(n int) {
-	for _, r := range w.taken[n:] {
+	w.taken.each(n, func(r run) bool {
 		if err := w.s.pg.Unused(r.id, uint64(r.n)); err != nil {
 			_ = w.s.poison(fmt.Errorf("give page %d back: %w", r.id, err))
 		}
-	}
-	w.taken = w.taken[:n]
+		return true
+	})
+	w.taken.cut(n)
 }
 
 // finish lets go of what must not outlive the transaction, and of buffers that grew large.
@@ -225,8 +250,9 @@ func (w *writer) finish() {
 	if cap(w.redo) > maxKeptBuffer {
 		w.redo = nil
 	}
-	if cap(w.taken)*16 > maxKeptBuffer {
-		w.taken = nil
+	w.taken.shed()
+	if cap(w.spilled)*8 > maxKeptBuffer {
+		w.spilled = nil
 	}
 	if cap(w.freed)*48 > maxKeptBuffer {
 		w.freed = nil

@@ -207,8 +207,6 @@ func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, 
 		}
 	}
 	seg.segmentHeader = l.header(number, block)
-	zeros := vfs.AlignedBuffer(int(min(zeroPiece, room)))
-	putSegmentHeader(zeros, seg.segmentHeader)
 	fill := room
 	if l.reserve.Load() {
 		if err := file.Grow(room); err != nil {
@@ -216,6 +214,8 @@ func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, 
 		}
 		fill = firstRecord
 	}
+	zeros := vfs.AlignedBuffer(int(min(zeroPiece, fill)))
+	putSegmentHeader(zeros, seg.segmentHeader)
 	for off, begun := int64(0), int64(0); off < fill; {
 		n := min(int64(len(zeros)), fill-off)
 		err := vfs.WriteFull(file, zeros[:n], off)

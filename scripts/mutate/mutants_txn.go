@@ -237,11 +237,11 @@ var storeMutants = []mutant{
 	u.opened.Store(false)
 	for _, k`},
 	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undo.go", `u.keepers[:max(u.lent, 1)] { // They`, `u.keepers[:1] { // They`},
-	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken = append(w.taken, k.taken...)
+	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken.pushAll(&k.taken)
 `, ``},
 	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/hand.go", `			break // Who needs one is told.
 		}
-		h.taken = append(h.taken, run{id, 1})
+		h.taken.push(run{id, 1})
 `, `			break // Who needs one is told.
 		}
 `},
@@ -319,8 +319,8 @@ var storeMutants = []mutant{
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/patch.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
 	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
-	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/patch.go", `	if s.patched == p.patches.epoch {`, `	if true {`},
-	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/patch.go", `	if s.patched == p.patches.epoch {`, `	if false {`},
+	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/patch.go", `	if p.patchedIn(id, p.patches.epoch) {`, `	if true {`},
+	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/patch.go", `	if p.patchedIn(id, p.patches.epoch) {`, `	if false {`},
 	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/patch.go", `	if ref.Epoch == epoch {
 		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.patch != nil {
 		base, _, changes`},

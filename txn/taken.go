@@ -1,0 +1,152 @@
+package txn
+
+import "github.com/ebbkv/ebb/pager"
+
+// takenPages lists the runs that a transaction has taken, in order. A large transaction takes a
+// million pages and more, most of them one behind the other: those are one entry. The zero value is
+// empty.
+type takenPages struct {
+	entries []takenEntry
+	n       int // runs
+
+	// Where each has begun last: in the entry at, whose first run is the before-th. It goes on from
+	// there if it can.
+	at, before int
+}
+
+// takenEntry is a run, or single pages that follow each other.
+type takenEntry struct {
+	run
+	singles bool // n runs of one page each
+}
+
+// runs is how many the entry stands for.
+func (e *takenEntry) runs() int {
+	if e.singles {
+		return int(e.n)
+	}
+	return 1
+}
+
+// run is the i-th one of the entry.
+func (e *takenEntry) nth(i int) run {
+	if e.singles {
+		return run{e.id + pager.Pgid(i), 1}
+	}
+	return e.run
+}
+
+func (t *takenPages) len() int { return t.n }
+
+func (t *takenPages) push(r run) {
+	t.n++
+	if last := len(t.entries) - 1; r.n == 1 && last >= 0 {
+		e := &t.entries[last]
+		if e.singles && e.id+pager.Pgid(e.n) == r.id && e.n < 1<<31 {
+			e.n++
+			return
+		}
+	}
+	t.entries = append(t.entries, takenEntry{r, r.n == 1})
+}
+
+func (t *takenPages) pushAll(from *takenPages) {
+	from.each(0, func(r run) bool {
+		t.push(r)
+		return true
+	})
+}
+
+// reset empties the list, and keeps its memory.
+func (t *takenPages) reset() { *t = takenPages{entries: t.entries[:0]} }
+
+// shed empties a list that has grown large, and gives its memory back.
+func (t *takenPages) shed() {
+	if cap(t.entries)*24 > maxKeptBuffer {
+		*t = takenPages{}
+	}
+}
+
+// each calls fn with the runs from the n-th one on until it says that it wants no more.
+func (t *takenPages) each(n int, fn func(run) (more bool)) {
+	if n < t.before {
+		t.at, t.before = 0, 0
+	}
+	// Not past the last entry, to which more may come.
+	for t.at < len(t.entries)-1 && t.before+t.entries[t.at].runs() <= n {
+		t.before += t.entries[t.at].runs()
+		t.at++
+	}
+	skip := n - t.before
+	for i := t.at; i < len(t.entries); i++ {
+		e := &t.entries[i]
+		for k := skip; k < e.runs(); k++ {
+			if !fn(e.nth(k)) {
+				return
+			}
+		}
+		skip = 0
+	}
+}
+
+// cut leaves the first n runs.
+func (t *takenPages) cut(n int) {
+	for t.n > n {
+		last := len(t.entries) - 1
+		e := &t.entries[last]
+		if more := t.n - n; e.runs() > more {
+			e.n -= uint32(more)
+			t.n = n
+			break
+		}
+		t.n -= e.runs()
+		t.entries = t.entries[:last]
+	}
+	t.at, t.before = 0, 0
+}
+
+// remove takes r out if it is among the runs of the last entries, so many of them, and says whether.
+func (t *takenPages) remove(r run, entries int) bool {
+	for i := len(t.entries) - 1; i >= max(0, len(t.entries)-entries); i-- {
+		e := t.entries[i]
+		if e.run == r && (!e.singles || r.n == 1) {
+			t.replace(i, nil)
+			return true
+		}
+		if e.singles && r.n == 1 && r.id >= e.id && r.id < e.id+pager.Pgid(e.n) {
+			before := uint32(r.id - e.id)
+			t.replace(i, []takenEntry{
+				{run{e.id, before}, true}, {run{r.id + 1, e.n - before - 1}, true},
+			})
+			return true
+		}
+	}
+	return false
+}
+
+// replace puts others, which have one run less, in the place of an entry; those without runs are
+// left out.
+func (t *takenPages) replace(i int, others []takenEntry) {
+	tail := append([]takenEntry(nil), t.entries[i+1:]...)
+	t.entries = t.entries[:i]
+	for _, e := range others {
+		if e.n > 0 {
+			t.entries = append(t.entries, e)
+		}
+	}
+	t.entries = append(t.entries, tail...)
+	t.n--
+	t.at, t.before = 0, 0
+}
+
+// drop takes single pages out.
+func (t *takenPages) drop(pages map[pager.Pgid]bool) {
+	old := *t
+	*t = takenPages{}
+	old.each(0, func(r run) bool {
+		if r.n > 1 || !pages[r.id] {
+			t.push(r)
+		}
+		return true
+	})
+}
