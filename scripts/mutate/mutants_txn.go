@@ -12,7 +12,7 @@ var storeMutants = []mutant{
 	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/share.go", `		case one.alone:
 `, `		case one.alone && news != shotStands:
 `},
-	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/share.go", ` && !errors.Is(err, ErrCommitUnknown)`, ``},
+	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/space.go", ` && !errors.Is(err, ErrCommitUnknown)`, ``},
 	{"order", "room_is_given_beside_a_checkpoint", "txn/room.go", `	if !tryLock(s.upkeep) {
 		return false
 	}
@@ -246,7 +246,7 @@ var storeMutants = []mutant{
 		}
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/hand.go", `	if !h.s.pg.AtHand(uint64(n)) {`, `	if !h.s.pg.AtHand(uint64(n)) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/grow.go", `	return int64(p.space.end+n+p.slack())*int64(p.pageSize) <= p.fileSize ||`, `	return int64(p.space.end+n)*int64(p.pageSize) <= p.fileSize ||`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/grow.go", `	end := p.space.end + p.behind(n, min(p.space.ready(n), n))`, `	end := p.space.end + n - min(p.space.ready(n), n)`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/hand.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.sharing == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
@@ -300,8 +300,8 @@ var storeMutants = []mutant{
 	return p.flushHot()`, `	p.space.packing = true
 	p.space.rewind()
 	return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		n += p.captureRoom() + p.tableRoom()`, `		_ = p.tableRoom`},
-	{"room", "free_pages_are_no_room_for_the_free_map", "pager/write.go", `!(NoSpace(err) && p.space.avail.n >= need)`, `need > 0`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		left = p.tableRoom() + p.captureRoom(n-have+p.tableRoom())`, `		left = 0`},
+	{"room", "the_free_map_asks_for_no_room", "pager/write.go", `	if err := p.keep(p.captureRoom(0)); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
@@ -393,12 +393,8 @@ var storeMutants = []mutant{
 `},
 	{"room", "a_row_splits_one_leaf_at_most", "txn/ahead.go", `min(there, uint64(changes)) + filled`, `min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/ahead.go", ` && tx.s.pg.Room(w.pagesFor(changes, bytes))`, ``},
-	{"room", "what_is_free_counts_twice", "pager/grow.go", `	n += p.slack() - have
-	room`, `	n += p.slack() - 2*have
-	room`},
-	{"room", "the_slack_is_promised", "pager/grow.go", `	n += p.slack() - have
-	room`, `	n -= have
-	room`},
+	{"room", "what_is_free_counts_twice", "pager/grow.go", `	if n = p.behind(n, min(p.space.ready(n), n)); n == 0 {`, `	if n = p.behind(n, min(2*p.space.ready(n), n)); n == 0 {`},
+	{"room", "the_slack_is_promised", "pager/grow.go", `	if n = p.behind(n, min(p.space.ready(n), n)); n == 0 {`, `	if n -= min(p.space.ready(n), n); n == 0 {`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/share.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		news`, `	case false:
 		news`},
