@@ -26,19 +26,16 @@ func (h hole) Page(ref pager.Ref) ([]byte, error) {
 // of three levels is made unreadable in turn; walks both ways give the rows that are not below it, and the gap has the rest.
 func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
 	m := newMemory(4096)
-	tree := load(t, m, 20_000, 40)
+	const n = 8000
+	tree := load(t, m, n, 100)
 	require.EqualValues(t, 3, tree.Depth)
 	levels := [3]int{}
-	pages := 0
 	require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
-		if pages++; level == 0 && pages%7 != 0 {
-			return true, nil
-		}
 		levels[level]++
 		for _, forward := range []bool{true, false} {
 			gap, rows := walkOver(t, hole{m, ref}, tree, forward)
 			require.EqualValues(t, tree.Rows, rows+int(gap.Rows), "level %d", level)
-			for i := range 20_000 {
+			for i := range n {
 				if inside := bytes.Compare(number(i), gap.Lower) >= 0 && (gap.Upper == nil || bytes.Compare(number(i), gap.Upper) < 0); inside {
 					rows++
 				}
@@ -47,8 +44,8 @@ func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
 		}
 		return true, nil
 	}))
-	for level, n := range levels {
-		require.NotZero(t, n, "level %d", level)
+	for level, pages := range levels {
+		require.NotZero(t, pages, "level %d", level)
 	}
 }
 
