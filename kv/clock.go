@@ -11,7 +11,7 @@ import (
 )
 
 // clock gives each transaction its instant: whole milliseconds since the Unix epoch that do not run backwards when the
-// system's clock is nudged. The mark is the highest instant given so far; it is stored with commits and comes back at
+// system's clock is nudged. The mark is the highest instant given so far; it is stored with commits, and by Close, and comes back at
 // Open. A step back by more than maxStep means that the clock was wrong before: the mark follows it.
 //
 // The system's clock is also compared with the monotonic time of this process. A step forward by more than maxStep may
@@ -26,6 +26,7 @@ type clock struct {
 	maxStep int64 // milliseconds
 	mark    atomic.Int64
 	steps   atomic.Uint64
+	met     atomic.Int64 // the highest expiry that a call was past: see hides
 	onStep  func(back time.Duration)
 
 	mono    func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
@@ -116,6 +117,32 @@ func (c *clock) read() int64 {
 		}
 		return now
 	}
+}
+
+// hides says whether a row with that expiry is gone at now, for a call of the user's, who sees that.
+func (c *clock) hides(now, expiry int64) bool {
+	if !ttl.Expired(now, expiry) {
+		return false
+	}
+	c.meet(expiry)
+	return true
+}
+
+// meet notes that the user was told of something that it has expired, at that instant or before it.
+func (c *clock) meet(expiry int64) {
+	for met := c.met.Load(); expiry > met && !c.met.CompareAndSwap(met, expiry); met = c.met.Load() {
+	}
+}
+
+// closing is the mark for Close to store. It is needed if the mark that is stored by then would bring back what a call has seen expired, should the clock be set
+// back by no more than maxStep meanwhile.
+func (c *clock) closing(stored int64) (mark int64, needed bool) {
+	mark = c.mark.Load()
+	if mark <= 0 { // It would look like none.
+		return stored, false
+	}
+	met := c.met.Load()
+	return mark, met > stored || mark < stored && met > 0
 }
 
 // heed is now, an instant that read gave, unless the clock was set back since and the store has followed it: then it is what time has become.

@@ -1,6 +1,8 @@
 package kv_test
 
 import (
+	"bytes"
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -141,4 +143,148 @@ func TestBatchBefore1970(t *testing.T) {
 		b.PutExpireAt([]byte("c"), nil, at)
 		require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrInvalidTTL)
 	}
+}
+
+// sights are the ways in which a session sees that a key has expired, without a commit that stores its time.
+var sights = map[string]func(t *testing.T, db *kv.DB){
+	"get": func(t *testing.T, db *kv.DB) { viewDead(t, db) },
+	"has": func(t *testing.T, db *kv.DB) {
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			has, err := tx.Has([]byte("k"))
+			require.False(t, has)
+			return err
+		}))
+	},
+	"range": func(t *testing.T, db *kv.DB) {
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			for key := range tx.All() {
+				require.Equal(t, "permanent", string(key))
+			}
+			return nil
+		}))
+	},
+	"count": func(t *testing.T, db *kv.DB) {
+		live, err := db.CountLive()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, live)
+	},
+	"stats": func(t *testing.T, db *kv.DB) {
+		require.EqualValues(t, 1, db.Stats().Families["default"].Due)
+	},
+	"rolled_back_purge": func(t *testing.T, db *kv.DB) {
+		tx, err := db.Begin(t.Context(), true)
+		require.NoError(t, err)
+		res, err := tx.PurgeExpired(t.Context(), kv.PurgeOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, res.Purged)
+		require.NoError(t, tx.Rollback())
+	},
+}
+
+func viewDead(t *testing.T, db *kv.DB) {
+	t.Helper()
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		_, err := tx.Get([]byte("k"))
+		require.ErrorIs(t, err, kv.ErrNotFound)
+		return nil
+	}))
+}
+
+// TestKeySeenExpiredStaysAwayOverAReopen tells the story of a key with 5 s to live: a read transaction saw it expired 6 s later, the store was closed, the
+// clock went back by 3 s, and the next session had the key again. Only commits stored the time. It is the same for a session that only
+// reads, for every call that tells what has expired, and whatever a power cut after Close takes or brings back.
+func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
+	for name, see := range sights {
+		for _, readsOnly := range []bool{false, true} {
+			t.Run(map[bool]string{false: "after_commits/", true: "reads_only/"}[readsOnly]+name, func(t *testing.T) {
+				clock, disk := newClock(), crashfs.New(crashfs.Options{})
+				o := &kv.Options{Clock: clock.now}
+				db := openOn(t, disk, o)
+				require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
+				require.NoError(t, db.Put([]byte("permanent"), nil))
+				if readsOnly {
+					require.NoError(t, db.Close())
+					db = openOn(t, disk, o)
+				}
+				clock.move(6 * time.Second)
+				see(t, db)
+				require.NoError(t, db.Close())
+				clock.move(-3 * time.Second)
+				for im := range disk.Images(crashfs.ImageOptions{From: disk.Len()}) {
+					// A crash of the recovery, too: the mark is in a page that it may overwrite.
+					cut := im.Disk(crashfs.Options{})
+					viewDead(t, openOn(t, cut, o))
+				}
+				db = openOn(t, disk, o)
+				viewDead(t, db)
+				has, err := db.Has([]byte("k"))
+				require.NoError(t, err)
+				require.False(t, has)
+				require.Zero(t, db.Stats().ClockSteps)
+			})
+		}
+	}
+}
+
+// TestCloseWritesNoMarkThatMattersToNothing: a session that has only read, and met nothing that has expired since the last commit, leaves the file alone.
+func TestCloseWritesNoMarkThatMattersToNothing(t *testing.T) {
+	clock, disk := newClock(), crashfs.New(crashfs.Options{})
+	o := &kv.Options{Clock: clock.now}
+	db := openOn(t, disk, o)
+	require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
+	require.NoError(t, db.PutTTL([]byte("later"), []byte("v"), time.Hour))
+	require.NoError(t, db.Close())
+	session := func(sees bool) (changed bool) {
+		before := disk.Files()
+		db := openOn(t, disk, o)
+		_, err := db.Get([]byte("later"))
+		require.NoError(t, err)
+		if sees {
+			viewDead(t, db)
+		}
+		require.NoError(t, db.Close())
+		return !maps.EqualFunc(before, disk.Files(), bytes.Equal)
+	}
+	clock.move(6 * time.Second)
+	require.False(t, session(false))
+	require.True(t, session(true))
+	require.False(t, session(true), "the mark hides it already")
+	clock.move(time.Second)
+	require.False(t, session(true), "and no less than before")
+}
+
+// TestStepBackThatOnlyReadersFollowedIsStored: the clock was a year ahead at the last commit. Its correction is followed by a session that only reads, and sees a key expired by
+// the right time; the next session must not bring it back because it follows the same correction anew, from a clock that was nudged back.
+func TestStepBackThatOnlyReadersFollowedIsStored(t *testing.T) {
+	clock, fsys := newClock(), vfs.NewMemory()
+	o := &kv.Options{Clock: clock.now}
+	db := openOn(t, fsys, o)
+	require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
+	clock.move(365 * 24 * time.Hour)
+	require.NoError(t, db.Put([]byte("permanent"), nil))
+	require.NoError(t, db.Close())
+	clock.move(-365 * 24 * time.Hour)
+	db = openOn(t, fsys, o)
+	clock.move(6 * time.Second)
+	viewDead(t, db)
+	require.NoError(t, db.Close())
+	clock.move(-3 * time.Second)
+	db = openOn(t, fsys, o)
+	viewDead(t, db)
+	require.Zero(t, db.Stats().ClockSteps)
+}
+
+// TestReadOnlySessionStoresNoMark: it changes no byte, and docs/ttl.md says so.
+func TestReadOnlySessionStoresNoMark(t *testing.T) {
+	clock, disk := newClock(), crashfs.New(crashfs.Options{})
+	o := &kv.Options{Clock: clock.now}
+	db := openOn(t, disk, o)
+	require.NoError(t, db.PutTTL([]byte("k"), []byte("v"), 5*time.Second))
+	require.NoError(t, db.Close())
+	before := disk.Len()
+	clock.move(6 * time.Second)
+	db = openOn(t, disk, &kv.Options{Clock: clock.now, ReadOnly: true})
+	viewDead(t, db)
+	require.NoError(t, db.Close())
+	require.Equal(t, before, disk.Len())
 }

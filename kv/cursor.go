@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/ebbkv/ebb/ttl"
 	"github.com/ebbkv/ebb/txn"
 )
 
@@ -262,7 +261,7 @@ func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 			return true, c.inner.Err()
 		case expiry < 0:
 			return false, c.v.rows().BadTag(expiry)
-		case !ttl.Expired(c.v.tx.instant(), expiry):
+		case !c.v.tx.db.clock.hides(c.v.tx.instant(), expiry):
 			c.expiry = expiry
 			return true, nil
 		}

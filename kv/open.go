@@ -82,6 +82,7 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	db.left = make(chan struct{}, 1)
 	db.closed = make(chan struct{})
 	db.pool.New = func() any { return newTx(db) }
+	store.OnClose(db.clock.closing)
 	db.clock.now = o.Clock
 	if o.Clock == nil {
 		db.clock.now = time.Now

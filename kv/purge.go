@@ -300,6 +300,9 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 			total.s.Keys += s.Keys
 			total.s.Bytes += s.Bytes
 			res.Purged += s.Keys
+			if s.Keys > 0 {
+				tx.db.clock.meet(now) // also if the transaction is rolled back
+			}
 		}
 		if total.s.Keys > 0 {
 			swept = append(swept, total)

@@ -166,6 +166,9 @@ func (v *verbs) CountLive() (rows int64, err error) {
 		if err != nil {
 			return 0, v.below(err)
 		}
+		if due > 0 {
+			v.tx.db.clock.meet(v.tx.instant())
+		}
 		rows -= due
 	}
 	return rows, nil

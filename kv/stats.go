@@ -77,7 +77,13 @@ func (db *DB) Stats() Stats {
 	case <-db.closed:
 		return db.last
 	default:
-		return db.stats()
+		s := db.stats()
+		for _, f := range s.Families {
+			if f.Due > 0 { // The user is told.
+				db.clock.meet(db.clock.mark.Load())
+			}
+		}
+		return s
 	}
 }
 

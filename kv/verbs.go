@@ -81,7 +81,7 @@ func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err err
 	if err != nil {
 		return nil, 0, false, v.below(err)
 	}
-	if expiry != 0 && ttl.Expired(v.tx.instant(), expiry) {
+	if expiry != 0 && v.tx.db.clock.hides(v.tx.instant(), expiry) {
 		return nil, expiry, false, nil
 	}
 	if found && value == nil {
@@ -99,7 +99,7 @@ func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error)
 	if err != nil {
 		return 0, 0, false, v.below(err)
 	}
-	return size, expiry, found && (expiry == 0 || !ttl.Expired(v.tx.instant(), expiry)), nil
+	return size, expiry, found && (expiry == 0 || !v.tx.db.clock.hides(v.tx.instant(), expiry)), nil
 }
 
 // below names an error of the room ttl. Damage found there ends the transaction, as damage found further below does.

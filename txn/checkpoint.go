@@ -338,6 +338,7 @@ func (s *Store) closeClean() (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.meta.ClockMark, _ = s.markAtClose()
 	return c, s.writeCapture(c, nil)
 }
 

@@ -100,6 +100,7 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 		}
 		return false, err
 	}
+	last := newest // before a fence takes its place
 	if two {
 		if newest, err = s.fence(m, newest, found); err != nil {
 			return true, noSpace(err)
@@ -132,6 +133,11 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 		read, err = s.readLog(m, newest, found, read, w)
 	}
 	read.w = w
+	if err == nil {
+		if mark, ok := markBehind(m, last, read.seq); ok {
+			read.mark = mark
+		}
+	}
 	if err = read.finish(err); err != nil {
 		return true, noSpace(err)
 	}
@@ -167,14 +173,13 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 // The other is of an earlier try of this recovery, which nobody was shown if the log may still lose its end: it is believed as soon as the log ends
 // elsewhere, and its state's pages are about to be overwritten, too.
 //
-// A fence that is found may exist in the page cache only, and is written again. It returns the newest meta page.
+// A fence that is found may exist in the page cache only, and is written again. It keeps the clock mark of the page whose place it takes. It returns the newest meta page.
 func (s *Store) fence(m, newest *pager.Meta, found *wal.Found) (*pager.Meta, error) {
-	same := newest.Clean == m.Clean && newest.LogStart == m.LogStart && newest.Seq == m.Seq // true of m itself
-	if !same && !retried(m, newest, found) || s.o.ReadOnly {
+	if !sameState(m, newest) && !retried(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
 	fence := *m
-	fence.Epoch = newest.Epoch + 1
+	fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark
 	if err := s.pg.WriteMeta(fence); err != nil {
 		return nil, err
 	}
@@ -222,7 +227,7 @@ func (s *Store) settleNothing() error {
 		return err
 	}
 	meta := s.pg.LastMeta()
-	meta.Epoch, meta.Clean = s.epoch, true
+	meta.Epoch, meta.Clean, meta.ClockMark = s.epoch, true, s.head.mark
 	meta.LogStart = uint64(wal.First(meta.SegmentSize, s.nextSegment))
 	meta.LogDurable = meta.LogStart
 	if err := s.pg.WriteMeta(meta); err != nil {

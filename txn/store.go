@@ -90,6 +90,8 @@ type Store struct {
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
 
+	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
+
 	recovery    Recovery
 	foundLog    int64 // bytes of the log beside a store that was opened read-only; set by Open
 	commits     atomic.Uint64
@@ -447,11 +449,15 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 		errs = append(errs, err)
 	}
 	full := false
-	if s.failed.Load() == nil && !s.o.ReadOnly && s.started {
+	switch {
+	case s.failed.Load() != nil || s.o.ReadOnly:
+	case s.started:
 		err := last.write(s)
 		if full = pager.NoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}
+	case len(errs) == 0:
+		errs = append(errs, s.storeMark())
 	}
 	log := s.log
 	if err := s.failure(); err != nil && len(errs) == 0 {
