@@ -91,6 +91,7 @@ func init() {
 		{"laid", 3, true, opLaid},
 		{"alter", 2, false, opAlter},
 		{"spoil", 0, false, opSpoil},
+		{"look", 4, true, opLook},
 	}
 }
 

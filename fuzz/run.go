@@ -79,6 +79,7 @@ type Run struct {
 	amid     *tx    // the write transaction that a purge has joined
 	acked    uint64 // last commit that must survive a power cut
 	settled  []settlement
+	closings []closing
 	// fault is what the disk suffers from, failedFor the error after which the store was given up, and unknown what the
 	// commit whose fate it left open would make.
 	fault      *crashfs.Fault
@@ -123,6 +124,14 @@ func (r *Run) expects(point int) (key uint64) {
 			key = mix(key + uint64(i) + 1)
 		}
 	}
+	for i, c := range r.closings {
+		if point >= c.begin {
+			key = mix(key + uint64(i) + 1)
+		}
+		if point >= c.end {
+			key = mix(key + uint64(i) + 2)
+		}
+	}
 	return key
 }
 
@@ -131,7 +140,9 @@ func (r *Run) mayHold(im *crashfs.Image) uint64 {
 	lo, hi := r.bounds(im)
 	key := mix(lo)
 	for seq := lo; seq <= hi && seq < uint64(len(r.States)); seq++ {
-		key = mix(key + r.States[seq].Stored + mix(uint64(r.States[seq].Mark)))
+		for _, s := range r.marked(seq, im.Point) {
+			key = mix(key + s.Stored + mix(uint64(s.Mark)))
+		}
 	}
 	return key
 }
@@ -226,7 +237,12 @@ func (r *Run) open() error {
 		r.committed(newModel())
 		r.durable(1)
 	}
-	r.clock.opened(r.model.mark)
+	if !first && db.RecoveryInfo().Created {
+		return wrong("%v", errVanished)
+	}
+	if err := r.takeMark(); err != nil {
+		return err
+	}
 	if err := r.moveClock(r.clock.ms); err != nil {
 		return err
 	}
@@ -237,9 +253,6 @@ func (r *Run) open() error {
 	want := r.now()
 	if got != want {
 		return wrong("store holds commit %d, want %d; contents right: %v", got.seq, want.seq, got.hash == want.hash)
-	}
-	if !first && db.RecoveryInfo().Created {
-		return wrong("%v", errVanished)
 	}
 	if !first && r.closed && !db.RecoveryInfo().Clean {
 		return wrong("a store that was closed is not clean: %+v", db.RecoveryInfo())
@@ -288,7 +301,11 @@ func (r *Run) close() error {
 	if err := r.release(); err != nil {
 		return err
 	}
+	if _, err := readContents(r.db); err != nil { // What has expired was met: the mark that Close stores is known.
+		return err
+	}
 	r.Disk.SetPhase("close")
+	ended := r.began()
 	db := r.db
 	r.db = nil // Whatever Close says, the store is closed.
 	if err := db.Close(); err != nil {
@@ -300,7 +317,7 @@ func (r *Run) close() error {
 	if !r.closed && r.fault == nil {
 		return wrong("after Close there are %v", names)
 	}
-	return nil
+	return ended()
 }
 
 // release ends the held reader, which must still see what it saw.

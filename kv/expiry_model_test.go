@@ -746,6 +746,9 @@ var controlKinds = []controlKind{
 		if err := errors.Join(r.stats(), r.db.Close(), r.open()); err != nil {
 			return err
 		}
+		if err := r.stillDead(); err != nil {
+			return err
+		}
 		return r.reopened()
 	}},
 	{"crash", 1, func(r *scriptRun, s step) error {
@@ -777,7 +780,18 @@ var controlKinds = []controlKind{
 	}},
 }
 
-// reopened takes over the mark that the newest commit stored: what only readers saw since is forgotten, be it a time
+// stillDead holds the mark that Close has stored against what was seen before it: stats told of all that had expired.
+func (r *scriptRun) stillDead() error {
+	mark := kv.Mark(r.db)
+	for name, f := range r.state {
+		if before, after := len(dueOf(f, r.mark)), len(dueOf(f, mark)); before != after && r.mark > 0 {
+			return fmt.Errorf("family %q: %d keys had expired at %d, and %d have at the mark %d that Close has left", name, before, r.mark, after, mark)
+		}
+	}
+	return nil
+}
+
+// reopened takes over the mark that the store was opened with. After a crash that of the newest commit: what only readers saw since is forgotten, be it a time
 // above or, after a step back, one below.
 func (r *scriptRun) reopened() error {
 	r.mark = kv.Mark(r.db)

@@ -14,6 +14,16 @@ var expiryMutants = []mutant{
 	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.heed(p.now)
 `, ``},
 	{"ttl", "a_one_shot_read_evicts_less_than_a_batch", "kv/evict.go", `!db.queue.Holds(batchKeys)`, `db.queue.Len() == 0`},
+	{"ttl", "a_read_does_not_note_what_it_hides", "kv/clock.go", `	c.meet(expiry)
+	return true`, `	return true`},
+	{"ttl", "close_stores_the_mark_of_the_last_commit", "txn/checkpoint.go", `	c.meta.ClockMark, _ = s.markAtClose()
+`, ``},
+	{"ttl", "a_session_of_reads_stores_no_mark", "txn/store.go", `		errs = append(errs, s.storeMark())
+`, ``},
+	{"ttl", "every_session_of_reads_stores_its_mark", "txn/closingmark.go", `	if !needed || mark`, `	if _ = needed; mark`},
+	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark`, `fence.Epoch = newest.Epoch + 1`},
+	{"ttl", "a_step_back_that_readers_followed_is_not_stored", "kv/clock.go", ` || mark < stored && met > 0`, ``},
+	{"ttl", "segments_that_come_back_take_the_mark_back", "txn/recover.go", `		if mark, ok := markBehind(m, last, read.seq); ok {`, `		if mark, ok := markBehind(m, last, read.seq); ok && false {`},
 	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.heed(now)
 `, ``},
 	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},
