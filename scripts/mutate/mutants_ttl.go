@@ -43,10 +43,10 @@ var expiryMutants = []mutant{
 		return err
 	}
 	return r.clearIndexes()`, `	return r.Tx.Clear(r.Family.Data())`},
-	{"ttl", "delete_of_a_range_leaves_expiry_rows", "ttl/rows.go", `	if err := r.unlistIn(lo, hi); err != nil {
+	{"ttl", "delete_of_a_range_leaves_expiry_rows", "ttl/range.go", `	if err := r.unlistIn(lo, hi); err != nil {
 		return err
 	}`, ``},
-	{"ttl", "delete_of_a_range_leaves_the_key_index", "ttl/rows.go", `	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
+	{"ttl", "delete_of_a_range_leaves_the_key_index", "ttl/range.go", `	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
 		if _, err := r.Tx.DeleteRange(id, lo, hi)`, `	for _, id := range [...]txn.TreeID{f.Data()} {
 		if _, err := r.Tx.DeleteRange(id, lo, hi)`},
 	{"ttl", "purge_leaves_the_expiry_rows", "ttl/sweep.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {

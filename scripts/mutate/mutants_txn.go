@@ -177,7 +177,7 @@ var storeMutants = []mutant{
 `, `		s.changed.Store(0)
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
-	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !same && !retried(m, newest, found) || s.o.ReadOnly {`, `	if !same || s.o.ReadOnly {`},
+	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !sameState(m, newest) && !retried(m, newest, found) || s.o.ReadOnly {`, `	if !sameState(m, newest) || s.o.ReadOnly {`},
 	{"laid", "leaves_are_never_synced_before_the_log", "wal/refers.go", `owed, durable = true, durable || g.run.refers == firmly`, `owed, durable = g.run.refers == firmly, durable || g.run.refers == firmly`},
 	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/refers.go", `	owed, durable := l.owed, g.sync || g.direct`, `	owed, durable := false, g.sync || g.direct`},
 	{"laid", "every_leaf_is_taken_for_whole", "pager/laid.go", `				return false, nil
