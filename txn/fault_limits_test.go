@@ -157,6 +157,9 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			r.fill()
 			require.Positive(t, r.tried)
 			require.Greater(t, r.s.pg.Pages(), r.s.pg.MostPages()*9/10, "the limit was met, nothing else")
+			_, err := r.s.BulkLoad(t.Context(), create(77), 77, rowsUpTo(1_000_000))
+			require.ErrorIs(t, err, ErrNoSpace, "a load past the limit")
+			require.NoError(t, r.s.Failed())
 			r.requireKept()
 			for range 4 {
 				r.delete(1 + r.rnd.Intn(len(r.rows)))
