@@ -22,8 +22,8 @@ const storeOfChild = "EBB_STORE_IN_LITTLE_MEMORY"
 
 // TestStoreInLittleMemoryIsNotKilled (F41). With default options a process in a cgroup of 256 MB that
 // put rows at random in batches of 10,000, not waiting for the disk, was killed before it had put a
-// million: frames had 384 MiB whatever there was. Here the cgroup has 96 MB, and the rows are as many
-// as the frames of the old bound would not have fitted.
+// million: frames had 384 MiB whatever there was. Here the cgroup has 64 MB; with the old bound it is
+// killed within the first 300,000 rows.
 func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
 	if path := os.Getenv(storeOfChild); path != "" {
 		fillInLittleMemory(t, path)
@@ -32,7 +32,7 @@ func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
 	if racetest.Enabled {
 		t.Skip("the race detector takes more memory than there is")
 	}
-	const limit = 96 << 20
+	const limit = 64 << 20
 	g, err := memgroup.New(limit)
 	if errors.Is(err, memgroup.ErrUnsupported) {
 		t.Skip(err)
@@ -49,11 +49,11 @@ func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
 }
 
 func fillInLittleMemory(t *testing.T, path string) {
-	const rows, batch = 500_000, 10_000
+	const rows, batch = 300_000, 10_000
 	db, err := Open(path, &Options{Durability: NoSync})
 	require.NoError(t, err)
-	require.Equal(t, int64(96<<20), db.Stats().MemoryBytes)
-	require.Equal(t, int64(24<<20), db.Stats().CacheBytes)
+	require.Equal(t, int64(64<<20), db.Stats().MemoryBytes)
+	require.Equal(t, int64(16<<20), db.Stats().CacheBytes)
 	rng, b := rand.New(rand.NewPCG(1, 2)), db.NewBatch()
 	key, value := make([]byte, 16), make([]byte, 100)
 	for range rows / batch {
