@@ -12,9 +12,11 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// A store with MaxBytes had 28.1 of 28.3 MB of its file free, after all rows had been deleted, and each of fifty puts was ErrNoSpace: what commits free is to be had
-// after a checkpoint, and no put waited for one. A cache that purged on ErrNoSpace and tried once more was refused again by a quarter of its
-// puts. A put waits for the checkpoint that makes space for it: ErrNoSpace says that what is stored and the row do not fit.
+// A store with MaxBytes had 28.1 of 28.3 MB of its file free, after all rows had been deleted, and
+// each of fifty puts was ErrNoSpace: what commits free is to be had after a checkpoint, and no put
+// waited for one. A cache that purged on ErrNoSpace and tried once more was refused again by a
+// quarter of its puts. A put waits for the checkpoint that makes space for it: ErrNoSpace says that
+// what is stored and the row do not fit.
 
 // boundCase is a store with MaxBytes.
 type boundCase struct {
@@ -58,7 +60,8 @@ func (c boundCase) open(t *testing.T) *kv.DB {
 
 func boundKey(n int) []byte { return fmt.Appendf(nil, "key-%08d", n) }
 
-// fill puts rows until one does not fit, many in a transaction and then one by one, and counts them.
+// fill puts rows until one does not fit, many in a transaction and then one by one, and counts
+// them.
 func (c boundCase) fill(t *testing.T, db *kv.DB, name string) (n int) {
 	t.Helper()
 	family, value := db.CF(name), make([]byte, c.size)
@@ -136,7 +139,8 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 	}
 }
 
-// TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or what has expired, and tries once more.
+// TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or what
+// has expired, and tries once more.
 func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 	for _, c := range boundCases() {
 		for _, purges := range []bool{false, true} {
@@ -196,7 +200,8 @@ func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 	}
 }
 
-// TestErrNoSpaceNamesItsBound: the path, MaxBytes as it was given, and how much is missing. It was the bound of the main file, or 1.
+// TestErrNoSpaceNamesItsBound: the path, MaxBytes as it was given, and how much is missing. It was
+// the bound of the main file, or 1.
 func TestErrNoSpaceNamesItsBound(t *testing.T) {
 	for _, most := range []int64{307_200, 4 << 20} {
 		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: most})

@@ -5,10 +5,12 @@ import (
 	"errors"
 )
 
-// mostTries bounds how often a write is tried that finds no space: others may have taken what each checkpoint has made.
+// mostTries bounds how often a write is tried that finds no space: others may have taken what each
+// checkpoint has made.
 const mostTries = 4
 
-// withSpace makes a write, which leaves nothing behind if it fails, again after each checkpoint that makes space for it. ctx bounds the waits.
+// withSpace makes a write, which leaves nothing behind if it fails, again after each checkpoint
+// that makes space for it. ctx bounds the waits.
 func (db *DB) withSpace(ctx context.Context, write func() error) error {
 	for n := 1; ; n++ {
 		err := write()

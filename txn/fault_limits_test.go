@@ -13,7 +13,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// limitRun brings a store of small groups to the limit of its free-map directory, and keeps a model of what was acknowledged.
+// limitRun brings a store of small groups to the limit of its free-map directory, and keeps a model
+// of what was acknowledged.
 type limitRun struct {
 	t     *testing.T
 	fs    vfs.FS
@@ -41,7 +42,8 @@ func (r *limitRun) open() {
 	require.NoError(r.t, err)
 }
 
-// do runs a transaction, and says whether it was committed: if not, then for want of space and nothing else.
+// do runs a transaction, and says whether it was committed: if not, then for want of space and
+// nothing else.
 func (r *limitRun) do(fn func(tx *Tx) error) bool {
 	r.t.Helper()
 	tx, err := r.s.Begin(nil, true)
@@ -125,7 +127,8 @@ func (r *limitRun) requireRows(s *Store) {
 	}
 }
 
-// requireKept holds a copy of the files, as a killed process leaves them, and the store against the model, and the checkpoint that has to be possible.
+// requireKept holds a copy of the files, as a killed process leaves them, and the store against the
+// model, and the checkpoint that has to be possible.
 func (r *limitRun) requireKept() {
 	r.t.Helper()
 	o := r.o
@@ -141,11 +144,14 @@ func (r *limitRun) requireKept() {
 	requireSound(r.t, r.s)
 }
 
-// TestAStoreAtTheLimitOfItsDirectoryStaysWhole: a store of many groups was filled to the limit of its free-map directory. ErrNoSpace came as it should,
-// but the steps in which the file grows went past the limit, and what is kept for the next checkpoint was counted without the groups that
-// it adds itself: Checkpoint panicked when it wrote the directory, and so did Open of a copy of the files. The rows were out of reach.
+// TestAStoreAtTheLimitOfItsDirectoryStaysWhole: a store of many groups was filled to the limit of
+// its free-map directory. ErrNoSpace came as it should, but the steps in which the file grows went
+// past the limit, and what is kept for the next checkpoint was counted without the groups that it
+// adds itself: Checkpoint panicked when it wrote the directory, and so did Open of a copy of the
+// files. The rows were out of reach.
 //
-// What was acknowledged can be checkpointed, closed, recovered and deleted, at the limit as below it.
+// What was acknowledged can be checkpointed, closed, recovered and deleted, at the limit as below
+// it.
 func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 	seeds := int64(4)
 	if testing.Short() {
@@ -196,8 +202,9 @@ func atLimit(t *testing.T, age func(s *Store)) *limitRun {
 	return r
 }
 
-// requireEndOf puts rows until the numbers are used up: a change is refused then and nothing else, and what was acknowledged stays within reach: by a copy of the
-// files, a checkpoint, Close, and the next open, which refuses changes as well.
+// requireEndOf puts rows until the numbers are used up: a change is refused then and nothing else,
+// and what was acknowledged stays within reach: by a copy of the files, a checkpoint, Close, and
+// the next open, which refuses changes as well.
 func (r *limitRun) requireEndOf(what string) {
 	for range 1000 {
 		if !r.put(1, 30_000) {
@@ -217,7 +224,8 @@ func (r *limitRun) requireEndOf(what string) {
 	require.NoError(r.t, r.s.Close())
 }
 
-// TestTheLastEpochsAreForCloseAndRecovery: when no epoch was left a checkpoint ended all writing, Close could write none, and what the next open wrote was no meta page any more.
+// TestTheLastEpochsAreForCloseAndRecovery: when no epoch was left a checkpoint ended all writing,
+// Close could write none, and what the next open wrote was no meta page any more.
 func TestTheLastEpochsAreForCloseAndRecovery(t *testing.T) {
 	r := atLimit(t, func(s *Store) { s.epoch = lastEpoch - 10 })
 	r.requireEndOf("numbers of checkpoints")

@@ -8,8 +8,9 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Numbers of which the format has only so many, and none is used twice. Changes are refused while there are some left: what was acknowledged needs a few for the
-// checkpoints of its session, of Close and of recovery, also of one that a crash interrupts again and again.
+// Numbers of which the format has only so many, and none is used twice. Changes are refused while
+// there are some left: what was acknowledged needs a few for the checkpoints of its session, of
+// Close and of recovery, also of one that a crash interrupts again and again.
 const (
 	lastEpoch   = pager.MaxEpoch - 1<<16
 	lastSegment = wal.MaxSegment - 1<<20 // a transaction may fill many

@@ -7,11 +7,13 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// What commits free can be used again only after a checkpoint. A write transaction that begins, and finds that less is to be had at once than such a checkpoint would
-// free, or that one before it was refused for want of space, begins with the wait for it. So ErrNoSpace says that what is stored and what the transaction
-// puts do not fit together, not that nobody has made a checkpoint.
+// What commits free can be used again only after a checkpoint. A write transaction that begins, and
+// finds that less is to be had at once than such a checkpoint would free, or that one before it was
+// refused for want of space, begins with the wait for it. So ErrNoSpace says that what is stored
+// and what the transaction puts do not fit together, not that a checkpoint is missing.
 //
-// The wait comes before the writer lock is taken, since a checkpoint needs that, and since its captured state cannot be in the middle of a transaction.
+// The wait comes before the writer lock is taken, since a checkpoint needs that, and since its
+// captured state cannot be in the middle of a transaction.
 
 // fewPages freed are no reason for a checkpoint; nor is less than a part of all that could be had.
 const (
@@ -25,12 +27,14 @@ type refusal struct {
 	waiting bool  // no checkpoint has come since
 }
 
-// mainBound is how much of MaxBytes the main file may have. The log keeps room for what starts a checkpoint, so that a full main file does not stop it.
+// mainBound is how much of MaxBytes the main file may have. The log keeps room for what starts a
+// checkpoint, so that a full main file does not stop it.
 func (s *Store) mainBound() int64 {
 	return s.o.MaxBytes - max(s.log.Bytes()+s.segment, s.checkpointBytes()+2*s.segment)
 }
 
-// refused notes that the open transaction, which has given back what it took, found no space. Writer lock.
+// refused notes that the open transaction, which has given back what it took, found no space.
+// Writer lock.
 func (s *Store) refused(err error) {
 	missing := int64(1)
 	var bound *pager.SpaceError
@@ -40,7 +44,8 @@ func (s *Store) refused(err error) {
 	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}
 }
 
-// wantsCheckpoint says that a put may find no space now, and might after a checkpoint. Writer lock, and no transaction is open.
+// wantsCheckpoint says that a put may find no space now, and might after a checkpoint. Writer lock,
+// and no transaction is open.
 func (s *Store) wantsCheckpoint() bool {
 	if !s.started || s.o.MaxBytes == 0 && s.refusal.pages == 0 {
 		return false
@@ -54,7 +59,7 @@ func (s *Store) wantsCheckpoint() bool {
 	}
 	few := max(fewPages, (max(spare, 0)+freed)/fewFraction)
 	if _, _, dropped := s.head.trees.firstTrash(); dropped {
-		freed = max(freed, few) // nobody knows how many: a checkpoint gives all of them back
+		freed = max(freed, few) // their number is not known: a checkpoint gives all of them back
 	}
 	if r := s.refusal; r.pages > 0 {
 		if r.waiting && (freed > 0 || s.log.Volume() > s.logSince.Load()) {
@@ -67,7 +72,8 @@ func (s *Store) wantsCheckpoint() bool {
 	return freed >= few && freed > spare
 }
 
-// mostAwaited is how many checkpoints a transaction waits for: the first may have been under way, and others may take what the next ones free.
+// mostAwaited is how many checkpoints a transaction waits for: the first may have been under way,
+// and others may take what the next ones free.
 const mostAwaited = 4
 
 // awaitSpare takes the writer lock, after checkpoints that make space, if there are any to be had.
@@ -88,7 +94,8 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 	}
 }
 
-// AwaitSpace waits for checkpoints that make space, after a transaction was refused, and says whether there was one to wait for: then it may be tried again.
+// AwaitSpace waits for checkpoints that make space, after a transaction was refused, and says
+// whether there was one to wait for: then it may be tried again.
 func (s *Store) AwaitSpace(ctx context.Context) (again bool, err error) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
