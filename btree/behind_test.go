@@ -23,7 +23,8 @@ func rowsAlike(r *rand.Rand, from, n int) []Change {
 	return changes
 }
 
-// rowsBehind makes n rows in order whose keys have a long end now and then, so that branches are soon full.
+// rowsBehind makes n rows in order whose keys have a long end now and then, so that branches are
+// soon full.
 func rowsBehind(r *rand.Rand, from, n int) []Change {
 	changes := make([]Change, n)
 	for i := range changes {
@@ -35,7 +36,8 @@ func rowsBehind(r *rand.Rand, from, n int) []Change {
 	return changes
 }
 
-// TestLayMakesTheLeafThatPutsMake compares them byte by byte where rows are alike; others are laid out anew by the put that shows it. It says how many rows are in it.
+// TestLayMakesTheLeafThatPutsMake compares them byte by byte where rows are alike; others are laid
+// out anew by the put that shows it. It says how many rows are in it.
 func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -46,7 +48,7 @@ func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
 		}
 		b := bytes.Repeat([]byte{0xee}, 4096)
 		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
-		n, full := Lay(b, changes)
+		n, full := FillLeaf(b, changes)
 		require.Positive(t, n)
 		require.NoError(t, CheckPage(b, 4096))
 		var tree Tree
@@ -76,7 +78,8 @@ func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
 	}
 }
 
-// TestLayEndsWhereRowsDoNotFollow: at one that is not behind the one before it, that is deleted, or that no leaf has.
+// TestLayEndsWhereRowsDoNotFollow: at one that is not behind the one before it, that is deleted, or
+// that no leaf has.
 func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
 	row := func(key string) Change { return Change{Key: []byte(key), Value: []byte("v")} }
 	for name, odd := range map[string]Change{
@@ -88,19 +91,20 @@ func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
 	} {
 		b := make([]byte, 4096)
 		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
-		n, full := Lay(b, []Change{row("a"), row("b"), odd, row("d")})
+		n, full := FillLeaf(b, []Change{row("a"), row("b"), odd, row("d")})
 		require.Equal(t, 2, n, name)
 		require.False(t, full, name)
 		if name == "the same" || name == "before" {
 			continue
 		}
-		n, full = Lay(b, []Change{odd})
+		n, full = FillLeaf(b, []Change{odd})
 		require.Zero(t, n, name)
 		require.False(t, full, name)
 	}
 }
 
-// TestAppendedLeavesAreTheTree appends leaves to trees of any depth, and puts and deletes between: the tree is sound and holds all rows.
+// TestAppendedLeavesAreTheTree appends leaves to trees of any depth, and puts and deletes between:
+// the tree is sound and holds all rows.
 func TestAppendedLeavesAreTheTree(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, copied := range []bool{false, true} {
@@ -112,11 +116,11 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 			last, next := []byte(nil), 0
 			for tree.Depth < 4 {
 				changes := rowsBehind(r, next, 1+r.IntN(300))
-				behind, err := Behind(m, tree, changes[0].Key)
+				behind, err := IsPastEnd(m, tree, changes[0].Key)
 				require.NoError(t, err)
 				require.True(t, behind)
 				if len(last) > 0 {
-					behind, err = Behind(m, tree, last)
+					behind, err = IsPastEnd(m, tree, last)
 					require.NoError(t, err)
 					require.False(t, behind)
 				}
@@ -124,12 +128,12 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 				for len(changes) > 0 {
 					ref, b, err := m.New(pager.KindLeaf, 0)
 					require.NoError(t, err)
-					n, _ := Lay(b, changes)
+					n, _ := FillLeaf(b, changes)
 					for _, c := range changes[:n] {
 						model[string(c.Key)] = c
 					}
 					if copied {
-						err = CopyLeaves(m, &tree, ref, 1)
+						err = CopyLeafRun(m, &tree, ref, 1)
 					} else {
 						err = AppendLeaf(m, &tree, ref, uint64(n), last, changes[0].Key)
 					}
@@ -168,7 +172,8 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 	}
 }
 
-// TestAppendedLeafIsCounted: a branch that claims nearly as many rows as it may is damaged, and counts no more.
+// TestAppendedLeafIsCounted: a branch that claims nearly as many rows as it may is damaged, and
+// counts no more.
 func TestAppendedLeafIsCounted(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
@@ -184,7 +189,7 @@ func TestAppendedLeafIsCounted(t *testing.T) {
 	setChildRows(b, n, n-1, maxRows-1)
 	leaf, lb, err := m.New(pager.KindLeaf, 0)
 	require.NoError(t, err)
-	Lay(lb, rowsBehind(r, 5_000_000, 2))
+	FillLeaf(lb, rowsBehind(r, 5_000_000, 2))
 	err = AppendLeaf(m, &tree, leaf, 2, []byte("1"), []byte("2"))
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// arena is the fastest Writer there can be: pages in one block of memory, freed ones used again at the next commit. It
-// checks nothing and has no extents.
+// arena is the fastest Writer there can be: pages in one block of memory, freed ones used again at
+// the next commit. It checks nothing and has no extents.
 type arena struct {
 	pageSize int
 	mem      []byte
@@ -26,7 +26,13 @@ type arena struct {
 }
 
 func newArena(pageSize, bytes int) *arena {
-	return &arena{pageSize: pageSize, mem: make([]byte, bytes), owner: make([]uint32, bytes/pageSize), tx: 1, next: 2}
+	return &arena{
+		pageSize: pageSize,
+		mem:      make([]byte, bytes),
+		owner:    make([]uint32, bytes/pageSize),
+		tx:       1,
+		next:     2,
+	}
 }
 
 func (a *arena) PageSize() int { return a.pageSize }
@@ -40,32 +46,32 @@ func (a *arena) Page(ref pager.Ref) ([]byte, error) { return a.page(ref.Pgid), n
 
 func (a *arena) Leaf(ref pager.Ref) (b, changes []byte, err error) { return a.page(ref.Pgid), nil, nil }
 
-func (a *arena) Patchable(pager.Ref) int { return 0 }
+func (a *arena) CanDelta(pager.Ref) int { return 0 }
 
-func (a *arena) Unmet(pager.Ref) bool { return false }
+func (a *arena) Cold(pager.Ref) bool { return false }
 
-func (a *arena) Draft(ref pager.Ref) ([]byte, error) { return a.Page(ref) }
+func (a *arena) ReadForUpdate(ref pager.Ref) ([]byte, error) { return a.Page(ref) }
 
-func (a *arena) EditDraft(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) { return a.Edit(ref) }
+func (a *arena) EditRead(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) { return a.Edit(ref) }
 
-func (a *arena) Base(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+func (a *arena) DeltaBase(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	panic("arena: no patches")
 }
 
-func (a *arena) Patch(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+func (a *arena) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 	panic("arena: no patches")
 }
 
-func (a *arena) PatchBeside(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no patches") }
+func (a *arena) NewDelta(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no patches") }
 
-func (a *arena) Renumber(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
+func (a *arena) Reassign(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
 
 func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
-func (a *arena) Ask(pager.Ref)                                  {}
+func (a *arena) PrefetchSlot(pager.Ref)                         {}
 func (a *arena) ReadsAhead() bool                               { return false }
 func (a *arena) ReadAhead([]pager.Ref)                          {}
 func (a *arena) ReadSoon(pager.Ref)                             {}
-func (a *arena) Near(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
+func (a *arena) Peek(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
 
 func (a *arena) Owned(ref pager.Ref) bool { return a.owner[ref.Pgid] == a.tx }
 
@@ -81,7 +87,7 @@ func (a *arena) alloc() pager.Pgid {
 	return id
 }
 
-func (a *arena) InPlace() *pager.Keeper { return nil }
+func (a *arena) Undo() *pager.UndoWriter { return nil }
 
 func (a *arena) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	if a.owner[ref.Pgid] == a.tx {
@@ -134,7 +140,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// benchTree is a tree of n rows of 16 B keys and 100 B values, put in random order in transactions of 1000 rows.
+// benchTree is a tree of n rows of 16 B keys and 100 B values, put in random order in transactions
+// of 1000 rows.
 func benchTree(b testing.TB, pageSize, n int) (*arena, Tree) {
 	a := newArena(pageSize, n*260+64<<20)
 	var t Tree
@@ -209,7 +216,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkOtherShapes loads rows that are alike into full leaves, gives some of them, at random, another length, and reports how many leaves there are before and after that.
+// BenchmarkOtherShapes loads rows that are alike into full leaves, gives some of them, at random,
+// another length, and reports how many leaves there are before and after that.
 func BenchmarkOtherShapes(b *testing.B) {
 	const rows = 64_000
 	for _, share := range []int{100, 20} {
@@ -239,7 +247,8 @@ func BenchmarkOtherShapes(b *testing.B) {
 	}
 }
 
-// BenchmarkInsert builds trees of 1M rows in one order, in transactions of batch rows, and reports how full they get.
+// BenchmarkInsert builds trees of 1M rows in one order, in transactions of batch rows, and reports
+// how full they get.
 func BenchmarkInsert(b *testing.B) {
 	orders := []struct {
 		name string
@@ -293,7 +302,8 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkInOrder puts rows in order as a batch does, sixteen at a time in transactions of a thousand: row by row, and with Append.
+// BenchmarkInOrder puts rows in order as a batch does, sixteen at a time in transactions of a
+// thousand: row by row, and with Append.
 func BenchmarkInOrder(b *testing.B) {
 	for _, way := range []string{"put", "append"} {
 		b.Run(way, func(b *testing.B) {
@@ -302,19 +312,19 @@ func BenchmarkInOrder(b *testing.B) {
 				a.mem[i] = 0 // page faults are not the tree's
 			}
 			var t Tree
-			changes, value := make([]Change, MaxWays), make([]byte, 100)
+			changes, value := make([]Change, MaxHints), make([]byte, 100)
 			for i := range changes {
 				changes[i] = Change{Key: make([]byte, 16), Value: value}
 			}
 			row := 0
 			for b.Loop() {
-				var f Finger
-				for range 1024 / MaxWays {
+				var f InsertCursor
+				for range 1024 / MaxHints {
 					for i := range changes {
 						binary.BigEndian.PutUint64(changes[i].Key[8:], uint64(row))
 						row++
 					}
-					for i := 0; i < MaxWays; {
+					for i := 0; i < MaxHints; {
 						if way == "append" {
 							if n := f.Append(&t, changes[i:]); n > 0 {
 								i += n
@@ -361,8 +371,8 @@ func BenchmarkDelete(b *testing.B) {
 	}
 }
 
-// BenchmarkScan reads key and value of every row, in both directions: of a tree that was put in random order, of one
-// that was loaded in order, and of one that fits into the processor's cache.
+// BenchmarkScan reads key and value of every row, in both directions: of a tree that was put in
+// random order, of one that was loaded in order, and of one that fits into the processor's cache.
 func BenchmarkScan(b *testing.B) {
 	random, randomTree := benchTree(b, 4096, 1e6)
 	loaded, loadedTree := benchLoad(b, 1e6)
@@ -436,22 +446,25 @@ func BenchmarkBuilder(b *testing.B) {
 func BenchmarkCheckPage(b *testing.B) {
 	for _, pageSize := range []int{4096, 65536} {
 		for _, laid := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%d, %s", pageSize, map[bool]string{false: "put at random", true: "laid out"}[laid]), func(b *testing.B) {
-				a, t := benchTree(b, pageSize, 20_000)
-				var p []byte
-				require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
-					p = a.page(ref.Pgid)
-					return true, nil
-				}))
-				if laid {
-					layLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
-				}
-				for b.Loop() {
-					if err := CheckPage(p, pageSize); err != nil {
-						b.Fatal(err)
+			b.Run(
+				fmt.Sprintf("%d, %s", pageSize, map[bool]string{false: "put at random", true: "laid out"}[laid]),
+				func(b *testing.B) {
+					a, t := benchTree(b, pageSize, 20_000)
+					var p []byte
+					require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
+						p = a.page(ref.Pgid)
+						return true, nil
+					}))
+					if laid {
+						layLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
 					}
-				}
-			})
+					for b.Loop() {
+						if err := CheckPage(p, pageSize); err != nil {
+							b.Fatal(err)
+						}
+					}
+				},
+			)
 		}
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBoundedWalkAsksForNoLeafBeyond: of the leaves that a walk asks for ahead, each has rows within bounds, or begins or ends where the bound is; it asks for
-// all that it comes to, but the first of another branch; and a span says that it is within bounds only if it is, and always if rows of the next leaf are.
+// TestBoundedWalkAsksForNoLeafBeyond: of the leaves that a walk asks for ahead, each has rows
+// within bounds, or begins or ends where the bound is; it asks for all that it comes to, but the
+// first of another branch; and a span says that it is within bounds only if it is, and always if
+// rows of the next leaf are.
 func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 	racetest.OneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -67,7 +69,7 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		for steps := 0; ok && inside(c.Key()) && steps < 400; steps++ {
 			require.Equal(t, free.Key(), c.Key(), "a bound moves no cursor")
 			if rng.IntN(8) == 0 {
-				s := c.Ahead(forward)
+				s := c.LeafScan(forward)
 				within := s.Within()
 				for s.Next() {
 					k, _, _, _ := s.Row()
@@ -75,7 +77,7 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 				}
 				behind := c
 				behind.r = r.memory // What this one asks for does not count.
-				behind.Reach(s)
+				behind.EndScan(s)
 				if move(&behind) && inside(behind.Key()) {
 					require.True(t, within, "span of [%s, %s), where %s comes behind it", lo, hi, behind.Key())
 				}
@@ -83,7 +85,8 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 			leaf := &c.b[0]
 			ok = move(&c)
 			require.Equal(t, move(&free), ok)
-			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= setOutSteps && inside(c.Key()) && (forward && s.i > 0 || !forward && s.i+1 < s.n) {
+			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= setOutSteps && inside(c.Key()) &&
+				(forward && s.i > 0 || !forward && s.i+1 < s.n) {
 				require.Contains(t, r.asked, childRef(s.b, s.n, s.i), "a leaf within bounds that nobody has asked for")
 				went++
 			}
@@ -96,9 +99,23 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 			first, last := leafKey(b, n, 0), leafKey(b, n, n-1)
 			switch {
 			case forward && hi != nil:
-				require.Negative(t, bytes.Compare(first, append(bytes.Clone(hi), 0xff)), "leaf of [%s, %s] for rows below %s", first, last, hi)
+				require.Negative(
+					t,
+					bytes.Compare(first, append(bytes.Clone(hi), 0xff)),
+					"leaf of [%s, %s] for rows below %s",
+					first,
+					last,
+					hi,
+				)
 			case !forward && lo != nil:
-				require.Positive(t, bytes.Compare(last, lo[:len(lo)-1]), "leaf of [%s, %s] for rows from %s on", first, last, lo)
+				require.Positive(
+					t,
+					bytes.Compare(last, lo[:len(lo)-1]),
+					"leaf of [%s, %s] for rows from %s on",
+					first,
+					last,
+					lo,
+				)
 			}
 		}
 		if ok && !inside(c.Key()) && len(r.asked) == 0 {

@@ -14,16 +14,18 @@ import (
 //	| u32     | u16    | u16    | u64 x n      | 24 B x n     |           |              |
 //	+---------+--------+--------+--------------+--------------+--- ... ---+--- ... ------+
 //
-// lo and gap are as in the leaf. prefix is the length of a prefix that separators 1 to n-1 share. head i is the 8 bytes
-// of separator i behind the prefix, padded with zeros; head 0 is 0. A child is
+// lo and gap are as in the leaf. prefix is the length of a prefix that separators 1 to n-1 share.
+// head i is the 8 bytes of separator i behind the prefix, padded with zeros; head 0 is 0. A child
+// is
 //
 //	+-------+-------+-------+--------+--------+
 //	| pgid  | rows  | epoch | sepOff | sepLen |
 //	| u64   | u64   | u32   | u16    | u16    |
 //	+-------+-------+-------+--------+--------+
 //
-// rows: bits 0-62 rows below the child; bit 63 some leaf below it holds an overflow reference (it may stay set when the
-// last of them is gone). Separator 0 is empty and means minus infinity; its sepOff and sepLen are 0. It always holds that:
+// rows: bits 0-62 rows below the child; bit 63 some leaf below it holds an overflow reference (it
+// may stay set when the last of them is gone). Separator 0 is empty and means minus infinity; its
+// sepOff and sepLen are 0. It always holds that:
 //
 //	(1) separators are strictly increasing;
 //	(2) they lie in [lo, PageSize), no two share a byte, and prefix, heads and gap are right;
@@ -77,7 +79,8 @@ func addRow(b []byte, n, i int) error {
 	return nil
 }
 
-// subRows takes rows off those of child i, which keeps some. A file that claims fewer rows than it holds is damaged.
+// subRows takes rows off those of child i, which keeps some. A file that claims fewer rows than it
+// holds is damaged.
 func subRows(b []byte, n, i int, rows uint64) error {
 	if have := rowsBelow(b, n, i); have <= rows {
 		return damage(childRef(b, n, i), "more rows than the %d that the page above counts", have)
@@ -106,7 +109,8 @@ func setHead64(b []byte, i int, h uint64) { binary.LittleEndian.PutUint64(b[offH
 // branchFree is the number of bytes between the children and lo.
 func branchFree(b []byte) int { return lo(b) - offHeads - branchEntry*count(b) }
 
-// branchInsert adds it as entry i, which is not 0, and says false if the page is too small as it is.
+// branchInsert adds it as entry i, which is not 0, and says false if the page is too small as it
+// is.
 func branchInsert(b []byte, i int, it item) bool {
 	n := count(b)
 	if branchFree(b) < branchEntry+len(it.sep) {
@@ -125,7 +129,8 @@ func branchInsert(b []byte, i int, it item) bool {
 	return true
 }
 
-// putSep writes separator i, for which there is room below lo, and its head. only says that there is no other.
+// putSep writes separator i, for which there is room below lo, and its head. only says that there
+// is no other.
 func putSep(b []byte, n, i int, s []byte, only bool) {
 	off := lo(b) - len(s)
 	copy(b[off:], s)
@@ -140,7 +145,7 @@ func putSep(b []byte, n, i int, s []byte, only bool) {
 		setPrefix(b, len(s))
 		setHead64(b, i, 0)
 	case hasPrefix(s, sep(b, n, other), p):
-		setHead64(b, i, head64(s, p))
+		setHead64(b, i, keyHead64(s, p))
 	default:
 		reprefixBranch(b)
 	}
@@ -166,7 +171,7 @@ func reprefixBranch(b []byte) {
 	}
 	setPrefix(b, p)
 	for i := 1; i < n; i++ {
-		setHead64(b, i, head64(sep(b, n, i), p))
+		setHead64(b, i, keyHead64(sep(b, n, i), p))
 	}
 }
 
@@ -199,8 +204,8 @@ func branchRemove(b []byte, i, j int) {
 	}
 }
 
-// layBranch makes b a branch of these entries, whose separators are outside of b, without a gap. The separator of the
-// first entry is left out.
+// layBranch makes b a branch of these entries, whose separators are outside of b, without a gap.
+// The separator of the first entry is left out.
 func layBranch(b []byte, items []item) {
 	n, total, p := len(items), 0, 0
 	for _, it := range items[1:] {
@@ -223,7 +228,7 @@ func layBranch(b []byte, items []item) {
 			setSep(b, n, 0, 0, 0)
 			continue
 		}
-		setHead64(b, i, head64(it.sep, p))
+		setHead64(b, i, keyHead64(it.sep, p))
 		setSep(b, n, i, off, len(it.sep))
 		off += copy(b[off:], it.sep)
 	}

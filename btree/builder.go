@@ -7,9 +7,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A Builder makes a tree bottom-up from rows in ascending order. Pages are full but for the last one of each level. It
-// holds one page of memory per level; everything else is with the Allocator. If Add or Finish fails, the pages made so far
-// are left to the end of the transaction.
+// A Builder makes a tree bottom-up from rows in ascending order. Pages are full but for the last
+// one of each level. It holds one page of memory per level; everything else is with the Allocator.
+// If Add or Finish fails, the pages made so far are left to the end of the transaction.
 type Builder struct {
 	pages Allocator
 	size  int // of a page
@@ -18,14 +18,15 @@ type Builder struct {
 
 	buf   []byte   // cells of the leaf being filled, one behind the other, as they will stand there
 	offs  []uint16 // of the cells in buf
-	need  sizer    // of these
+	need  leafSize // of these
 	over  uint64   // rowsOverflow, if one of them has its value elsewhere
 	last  []byte   // key added last; in buf
-	spine []spine
+	spine []branchBuilder
 }
 
-// A spine is the branch being filled at one level. used counts its payload bytes; seps holds its separators.
-type spine struct {
+// A spine is the branch being filled at one level. used counts its payload bytes; seps holds its
+// separators.
+type branchBuilder struct {
 	items []item
 	seps  []byte
 	used  int
@@ -37,7 +38,8 @@ func NewBuilder(pages Allocator) *Builder {
 	return &Builder{pages: pages, size: size, buf: make([]byte, 0, size)}
 }
 
-// Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be continued then.
+// Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be
+// continued then.
 func (b *Builder) Add(key, value []byte, tag int64) error {
 	if b.err != nil {
 		return b.err
@@ -71,7 +73,7 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 		}
 		b.need.add(&c, b.size)
 	} else if klen > 0 && !b.need.uniform() {
-		b.giveHeaders(klen, info)
+		b.addHeaders(klen, info)
 	}
 	if c.info&infoOverflow != 0 {
 		b.over = rowsOverflow
@@ -89,8 +91,9 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 	return nil
 }
 
-// giveHeaders gives the cells, which were alike, a header each, since the next one is not: from the last one on, which moves farthest.
-func (b *Builder) giveHeaders(klen int, info uint32) {
+// addHeaders gives the cells, which were alike, a header each, since the next one is not: from the
+// last one on, which moves farthest.
+func (b *Builder) addHeaders(klen int, info uint32) {
 	n := len(b.offs)
 	size := len(b.buf) / n
 	b.buf = b.buf[:len(b.buf)+n*cellHeader]
@@ -109,7 +112,7 @@ func (b *Builder) key(i int) []byte {
 	if b.need.uniform() {
 		return b.buf[at : at+b.need.klen]
 	}
-	return keyAt(b.buf, headed(at))
+	return keyAt(b.buf, withHeader(at))
 }
 
 // flushLeaf makes a page of the cells. The next leaf begins at next.
@@ -125,7 +128,7 @@ func (b *Builder) flushLeaf(next []byte) error {
 	if err := b.child(1, ref, b.leafRows()); err != nil {
 		return err
 	}
-	b.buf, b.offs, b.need, b.over = b.buf[:0], b.offs[:0], sizer{}, 0
+	b.buf, b.offs, b.need, b.over = b.buf[:0], b.offs[:0], leafSize{}, 0
 	b.separate(1, next)
 	return nil
 }
@@ -137,7 +140,7 @@ func (b *Builder) layLeaf(p []byte) {
 	b.need.shape(p)
 	frameLeaf(p, n, off, shared)
 	for i, at := range b.offs {
-		setHead(p, i, head32(b.key(i), shared))
+		setHead(p, i, keyHead32(b.key(i), shared))
 		setSlot(p, n, i, off+int(at))
 	}
 	copy(p[off:], b.buf)
@@ -156,12 +159,13 @@ func (b *Builder) separate(level int, next []byte) {
 
 // grow adds a level, whose first separator is empty.
 func (b *Builder) grow(first []byte) {
-	b.spine = append(b.spine, spine{seps: make([]byte, 0, b.size+MaxKey(b.size))})
+	b.spine = append(b.spine, branchBuilder{seps: make([]byte, 0, b.size+MaxKey(b.size))})
 	b.separate(len(b.spine), first)
 }
 
-// child completes the last item of level, whose separator is there already. If it does not fit into the page, the page
-// is made without it and without the one before it, so that the next page has two.
+// child completes the last item of level, whose separator is there already. If it does not fit into
+// the page, the page is made without it and without the one before it, so that the next page has
+// two.
 func (b *Builder) child(level int, ref pager.Ref, rows uint64) error {
 	s := &b.spine[level-1]
 	n := len(s.items)

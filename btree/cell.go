@@ -6,35 +6,37 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// The cells of leaves: where they stand, what they hold, and how one is written. How they are arranged in a page is for leaf.go.
+// The cells of leaves: where they stand, what they hold, and how one is written. How they are
+// arranged in a page is for leaf.go.
 
-// A spot is where a cell stands: the offsets of its header and of its body, which is key, tag and value.
-type spot struct{ header, body int }
+// A spot is where a cell stands: the offsets of its header and of its body, which is key, tag and
+// value.
+type cellPos struct{ header, body int }
 
-// spotAt is that of the cell at off of leaf b.
-func spotAt(b []byte, off int) spot {
+// cellPosAt is that of the cell at off of leaf b.
+func cellPosAt(b []byte, off int) cellPos {
 	if uniform(b) {
-		return spot{offShape, off}
+		return cellPos{offShape, off}
 	}
-	return headed(off)
+	return withHeader(off)
 }
 
-// headed is the spot of a cell at off that has a header of its own.
-func headed(off int) spot { return spot{off, off + cellHeader} }
+// withHeader is the spot of a cell at off that has a header of its own.
+func withHeader(off int) cellPos { return cellPos{off, off + cellHeader} }
 
-// spotOf is that of cell i of a leaf of n cells.
-func spotOf(b []byte, n, i int) spot { return spotAt(b, slot(b, n, i)) }
+// cellPosOf is that of cell i of a leaf of n cells.
+func cellPosOf(b []byte, n, i int) cellPos { return cellPosAt(b, slot(b, n, i)) }
 
 // found says that there is a cell.
-func (s spot) found() bool { return s.body > 0 }
+func (s cellPos) found() bool { return s.body > 0 }
 
 // keyAt returns the key of the cell at s.
-func keyAt(b []byte, s spot) []byte {
+func keyAt(b []byte, s cellPos) []byte {
 	n := ld16(b, s.header)
 	return b[s.body : s.body+n : s.body+n]
 }
 
-func infoAt(b []byte, s spot) uint32 { return ld32(b, s.header+2) }
+func infoAt(b []byte, s cellPos) uint32 { return ld32(b, s.header+2) }
 
 // stored is the number of bytes in the place of the value.
 func stored(info uint32) int {
@@ -51,57 +53,57 @@ func tagLen(info uint32) int { return int(info>>31) * tagSize }
 func bodySize(klen int, info uint32) int { return klen + tagLen(info) + stored(info) }
 
 // bodyAt returns the body of the cell at s.
-func bodyAt(b []byte, s spot) []byte {
+func bodyAt(b []byte, s cellPos) []byte {
 	end := s.body + bodySize(ld16(b, s.header), infoAt(b, s))
 	return b[s.body:end:end]
 }
 
 // cellSize is the size of the cell at off of leaf b, with its header if it has one.
 func cellSize(b []byte, off int) int {
-	s := spotAt(b, off)
+	s := cellPosAt(b, off)
 	return s.body - off + bodySize(ld16(b, s.header), infoAt(b, s))
 }
 
 // tagAt returns the tag of the cell at s, 0 if it has none.
-func tagAt(b []byte, s spot) int64 {
+func tagAt(b []byte, s cellPos) int64 {
 	if infoAt(b, s)&infoTag == 0 {
 		return 0
 	}
-	return int64(ld64(b, tagPlace(b, s)))
+	return int64(ld64(b, tagOffset(b, s)))
 }
 
-// tagPlace is the offset of the tag of the cell at s, which has one.
-func tagPlace(b []byte, s spot) int { return s.body + ld16(b, s.header) }
+// tagOffset is the offset of the tag of the cell at s, which has one.
+func tagOffset(b []byte, s cellPos) int { return s.body + ld16(b, s.header) }
 
 // setTagAt changes the tag of the cell at s, which has one, to another.
-func setTagAt(b []byte, s spot, tag int64) {
-	binary.LittleEndian.PutUint64(b[tagPlace(b, s):], uint64(tag))
+func setTagAt(b []byte, s cellPos, tag int64) {
+	binary.LittleEndian.PutUint64(b[tagOffset(b, s):], uint64(tag))
 }
 
-// aboutAt tells of the cell at s.
-func aboutAt(b []byte, s spot) Info {
+// infoAtCell tells of the cell at s.
+func infoAtCell(b []byte, s cellPos) Info {
 	return Info{Size: int(infoAt(b, s) & infoSize), Tag: tagAt(b, s), Found: true}
 }
 
-// valuePlace is the offset of what stands in the place of the value of the cell at s.
-func valuePlace(b []byte, s spot) int {
+// valueOffset is the offset of what stands in the place of the value of the cell at s.
+func valueOffset(b []byte, s cellPos) int {
 	return s.body + ld16(b, s.header) + tagLen(infoAt(b, s))
 }
 
 // valueAt returns the bytes in the place of the value of the cell at s.
-func valueAt(b []byte, s spot) []byte {
-	v, n := valuePlace(b, s), stored(infoAt(b, s))
+func valueAt(b []byte, s cellPos) []byte {
+	v, n := valueOffset(b, s), stored(infoAt(b, s))
 	return b[v : v+n : v+n]
 }
 
 // overflowAt returns the overflow reference of the cell at s, which has one.
-func overflowAt(b []byte, s spot) pager.Ref {
-	v := valuePlace(b, s)
+func overflowAt(b []byte, s cellPos) pager.Ref {
+	v := valueOffset(b, s)
 	return pager.Ref{Pgid: pager.Pgid(ld64(b, v)), Epoch: pager.Epoch(ld32(b, v+8))}
 }
 
-func setOverflowAt(b []byte, s spot, ref pager.Ref) {
-	v := valuePlace(b, s)
+func setOverflowAt(b []byte, s cellPos, ref pager.Ref) {
+	v := valueOffset(b, s)
 	binary.LittleEndian.PutUint64(b[v:], uint64(ref.Pgid))
 	binary.LittleEndian.PutUint32(b[v+8:], uint32(ref.Epoch))
 }

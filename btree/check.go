@@ -12,15 +12,22 @@ import (
 // ErrSkip may be returned by the visit function of Check: go on without what is below that page.
 var ErrSkip = errors.New("btree: skip what is below")
 
-// Check proves all of the tree: every page by itself, that each is of the kind and level of its place, the order of
-// keys within pages and against the separators above them, the rows and the overflow bit in every branch entry, that no
-// page is older than a page below it, and that every extent can be read.
+// Check proves all of the tree: every page by itself, that each is of the kind and level of its
+// place, the order of keys within pages and against the separators above them, the rows and the
+// overflow bit in every branch entry, that no page is older than a page below it, and that every
+// extent can be read.
 //
-// visit is called for each page and each extent (of so many pages) before it is read. A caller that keeps a set there
-// finds pages that are reachable twice; it then returns ErrSkip. Any other error ends the walk. report is called for
-// each finding with the page where it is; the walk goes on where it can. Check itself returns an error only if visit or
-// the machine failed: damage is reported.
-func Check(r Reader, t Tree, visit func(ref pager.Ref, pages int) error, report func(ref pager.Ref, detail string)) error {
+// visit is called for each page and each extent (of so many pages) before it is read. A caller that
+// keeps a set there finds pages that are reachable twice; it then returns ErrSkip. Any other error
+// ends the walk. report is called for each finding with the page where it is; the walk goes on
+// where it can. Check itself returns an error only if visit or the machine failed: damage is
+// reported.
+func Check(
+	r Reader,
+	t Tree,
+	visit func(ref pager.Ref, pages int) error,
+	report func(ref pager.Ref, detail string),
+) error {
 	c := walker{r: r, visit: visit, report: report}
 	if (t.Depth == 0) != t.Root.IsZero() || t.Depth > maxDepth {
 		report(t.Root, fmt.Sprintf("root %v of a tree of depth %d", t.Root, t.Depth))
@@ -60,9 +67,13 @@ func (c *walker) damaged(ref pager.Ref, err error) error {
 	return err
 }
 
-// check proves the subtree at ref, whose keys lie in [lo, hi), nil being no bound. known is false if the rows below are
-// not known, because of damage or a visit that skipped.
-func (c *walker) check(ref pager.Ref, level uint8, lo, hi []byte) (rows uint64, overflow, known bool, err error) {
+// check proves the subtree at ref, whose keys lie in [lo, hi), nil being no bound. known is false
+// if the rows below are not known, because of damage or a visit that skipped.
+func (c *walker) check(
+	ref pager.Ref,
+	level uint8,
+	lo, hi []byte,
+) (rows uint64, overflow, known bool, err error) {
 	if err := c.visit(ref, 1); err != nil {
 		if errors.Is(err, ErrSkip) {
 			err = nil
@@ -93,7 +104,14 @@ func (c *walker) check(ref pager.Ref, level uint8, lo, hi []byte) (rows uint64, 
 		readChildren(c.r, b, n, i, 0)
 		cref, r := childRef(b, n, i), childRows(b, n, i)
 		if cref.Epoch > ref.Epoch {
-			c.found(ref, "child %d, page %d, is of epoch %d, newer than its parent's %d", i, cref.Pgid, cref.Epoch, ref.Epoch)
+			c.found(
+				ref,
+				"child %d, page %d, is of epoch %d, newer than its parent's %d",
+				i,
+				cref.Pgid,
+				cref.Epoch,
+				ref.Epoch,
+			)
 		}
 		clo, chi := lo, hi
 		if i > 0 {
@@ -127,7 +145,7 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 		c.found(ref, "key %d is not below the next separator in the page above", n-1)
 	}
 	for i := range n {
-		s := spotOf(b, n, i)
+		s := cellPosOf(b, n, i)
 		info := infoAt(b, s)
 		if info&infoOverflow == 0 {
 			continue
@@ -135,7 +153,14 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 		overflow = true
 		x, size := overflowAt(b, s), int(info&infoSize)
 		if x.Epoch > ref.Epoch {
-			c.found(ref, "the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d", i, x.Pgid, x.Epoch, ref.Epoch)
+			c.found(
+				ref,
+				"the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d",
+				i,
+				x.Pgid,
+				x.Epoch,
+				ref.Epoch,
+			)
 		}
 		if err := c.visit(x, int(pager.ExtentPages(size, len(b)))); err != nil {
 			if errors.Is(err, ErrSkip) {
@@ -152,8 +177,8 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 	return overflow, nil
 }
 
-// Walk calls fn for each page of the tree, parents before children, with its level. It goes below a branch if fn says
-// so. Leaves are not read, and extents are not called for.
+// Walk calls fn for each page of the tree, parents before children, with its level. It goes below a
+// branch if fn says so. Leaves are not read, and extents are not called for.
 func Walk(r Reader, t Tree, fn func(ref pager.Ref, level uint8) (descend bool, err error)) error {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err

@@ -10,8 +10,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestCountsThatAddUpToTooMuch: in each branch of a file every count may be, and all together are more than any entry can tell. Whatever a change makes of
-// it is a page that can be read, or damage. Splits and merges made entries that were refused when they were next read.
+// TestCountsThatAddUpToTooMuch: in each branch of a file every count may be, and all together are
+// more than any entry can tell. Whatever a change makes of it is a page that can be read, or
+// damage. Splits and merges made entries that were refused when they were next read.
 func TestCountsThatAddUpToTooMuch(t *testing.T) {
 	for name, change := range map[string]func(m *memory, tree *Tree, i int) error{
 		"put": func(m *memory, tree *Tree, i int) error {

@@ -6,20 +6,22 @@ import (
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. It stands on a row, or
-// before the first one, or behind the last one; from there Next and Prev lead back. A new one stands nowhere: Next is
-// then First, and Prev is Last. Moves say whether the cursor stands on a row.
+// A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. It
+// stands on a row, or before the first one, or behind the last one; from there Next and Prev lead
+// back. A new one stands nowhere: Next is then First, and Prev is Last. Moves say whether the
+// cursor stands on a row.
 //
-// Keys and values point into pages and are valid as long as the Reader says. If the tree is changed the cursor must be
-// Reset: it holds pages that may be gone. No move allocates.
+// Keys and values point into pages and are valid as long as the Reader says. If the tree is changed
+// the cursor must be Reset: it holds pages that may be gone. No move allocates.
 type Cursor struct {
 	// The leaf, kept at hand for the step within it. The cursor stands on row i if 0 <= i < n.
 	b    []byte
 	i, n int
-	// sought says that the leaf was reached by a seek: nobody knows yet which way the cursor will go.
-	sought bool
-	look   lookahead // asks for the next leaf
-	ahead  readAhead // has the leaves behind it read
+	// positioned says that the leaf was reached by a seek: nobody knows yet which way the cursor
+	// will go.
+	positioned bool
+	prefetch   leafPrefetch // asks for the next leaf
+	ahead      readAhead    // has the leaves behind it read
 
 	r      Reader
 	tree   Tree
@@ -35,8 +37,9 @@ type step struct {
 	i, n int
 }
 
-// set is field by field, for who has just stored much: a literal is made on the stack and copied, sixteen bytes at a time, and
-// a load of what two stores have just written waits for all stores before them.
+// set is field by field, for who has just stored much: a literal is made on the stack and copied,
+// sixteen bytes at a time, and a load of what two stores have just written waits for all stores
+// before them.
 func (s *step) set(b []byte, i, n int) { s.b, s.i, s.n = b, i, n }
 
 // Reset makes the cursor walk t, and stand nowhere.
@@ -46,11 +49,13 @@ func (c *Cursor) Reset(r Reader, t Tree) {
 	c.err, c.lost, c.ahead.window = t.checkDepth(), 0, 0
 }
 
-// Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there is no bound. The cursor goes there as before,
-// but asks for no leaf ahead that lies beyond. It keeps the slices.
+// Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there
+// is no bound. The cursor goes there as before, but asks for no leaf ahead that lies beyond. It
+// keeps the slices.
 func (c *Cursor) Bound(lo, hi []byte) { c.lo, c.hi = lo, hi }
 
-// edge is the separator between this leaf and the one that comes next in that direction; nil: there is none.
+// edge is the separator between this leaf and the one that comes next in that direction; nil: there
+// is none.
 func (c *Cursor) edge(forward bool) []byte {
 	for level := uint8(1); level < c.tree.Depth; level++ {
 		switch s := &c.path[level]; {
@@ -63,9 +68,10 @@ func (c *Cursor) edge(forward bool) []byte {
 	return nil
 }
 
-// room compares the bound in that direction with the edge of the leaf: positive if the next leaf may have rows within bounds, too, zero if none but
-// this one has, and all that come in it, negative if the bound may lie in this leaf, or no leaf comes next. To look at a separator spares the look at
-// the last row of the leaf, which is far from the others and not here yet.
+// room compares the bound in that direction with the edge of the leaf: positive if the next leaf
+// may have rows within bounds, too, zero if none but this one has, and all that come in it,
+// negative if the bound may lie in this leaf, or no leaf comes next. To look at a separator spares
+// the look at the last row of the leaf, which is far from the others and not here yet.
 func (c *Cursor) room(forward bool) int {
 	bound := c.lo
 	if forward {
@@ -98,19 +104,20 @@ func (c *Cursor) Key() []byte {
 	return leafKey(c.b, c.n, c.i)
 }
 
-// Value is the value of the row that the cursor stands on, else nil. A value in an overflow extent is read here.
+// Value is the value of the row that the cursor stands on, else nil. A value in an overflow extent
+// is read here.
 func (c *Cursor) Value() []byte {
 	if uint(c.i) >= uint(c.n) {
 		return nil
 	}
-	s := spotOf(c.b, c.n, c.i)
+	s := cellPosOf(c.b, c.n, c.i)
 	if infoAt(c.b, s)&infoOverflow != 0 {
 		return c.extent(s)
 	}
 	return valueAt(c.b, s)
 }
 
-func (c *Cursor) extent(s spot) []byte {
+func (c *Cursor) extent(s cellPos) []byte {
 	v, err := c.r.Extent(overflowAt(c.b, s), int(infoAt(c.b, s)&infoSize))
 	if err != nil {
 		c.fail(err)
@@ -124,22 +131,23 @@ func (c *Cursor) Tag() int64 {
 	if !c.Valid() {
 		return 0
 	}
-	return tagAt(c.b, spotOf(c.b, c.n, c.i))
+	return tagAt(c.b, cellPosOf(c.b, c.n, c.i))
 }
 
-// Size is the size in bytes of the value of the row that the cursor stands on. The value is not touched.
+// Size is the size in bytes of the value of the row that the cursor stands on. The value is not
+// touched.
 func (c *Cursor) Size() int {
 	if !c.Valid() {
 		return 0
 	}
-	return int(infoAt(c.b, spotOf(c.b, c.n, c.i)) & infoSize)
+	return int(infoAt(c.b, cellPosOf(c.b, c.n, c.i)) & infoSize)
 }
 
 // Next moves to the next row.
 func (c *Cursor) Next() bool {
 	if i := c.i + 1; i < c.n {
 		c.i = i
-		c.passed(true)
+		c.rowPassed(true)
 		return true
 	}
 	return c.nextLeaf()
@@ -149,7 +157,7 @@ func (c *Cursor) Next() bool {
 func (c *Cursor) Prev() bool {
 	if i := c.i - 1; i >= 0 && c.n > 0 {
 		c.i = i
-		c.passed(false)
+		c.rowPassed(false)
 		return true
 	}
 	return c.prevLeaf()
@@ -182,8 +190,8 @@ func (c *Cursor) Seek(key []byte) bool {
 // SeekBefore moves to the last row whose key is below key.
 func (c *Cursor) SeekBefore(key []byte) bool { return c.seek(key, false) && c.Prev() }
 
-// seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe behind the last. forward is which way a walk from
-// there goes.
+// seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe
+// behind the last. forward is which way a walk from there goes.
 func (c *Cursor) seek(key []byte, forward bool) bool {
 	c.b, c.i, c.n = nil, 0, 0
 	if c.err != nil || c.tree.Depth == 0 {
@@ -200,8 +208,8 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 		}
 		if level == 0 {
 			i, _, _ := leafSearch(b, n, key)
-			c.b, c.i, c.n, c.sought = b, i, n, true
-			c.look = lookahead{left: setOutSteps}
+			c.b, c.i, c.n, c.positioned = b, i, n, true
+			c.prefetch = leafPrefetch{left: setOutSteps}
 			c.ahead.window = 0
 			return true
 		}
@@ -209,7 +217,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 		c.path[level] = step{b, i, n}
 		ref = childRef(b, n, i)
 		if level == 1 {
-			c.meet(b, n, i, forward)
+			c.prefetchNext(b, n, i, forward)
 		}
 	}
 }
@@ -250,8 +258,8 @@ func (c *Cursor) prevLeaf() bool {
 	return false
 }
 
-// descend goes from the child taken at level, or from the root if level is the depth, to the first row below, or the
-// last one.
+// descend goes from the child taken at level, or from the root if level is the depth, to the first
+// row below, or the last one.
 func (c *Cursor) descend(level uint8, last bool) bool {
 	ref := c.tree.Root
 	for {
@@ -269,7 +277,7 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 			i = n - 1
 		}
 		if level == 0 {
-			c.b, c.i, c.n, c.sought = b, i, n, false
+			c.b, c.i, c.n, c.positioned = b, i, n, false
 			c.fetchNext(!last)
 			c.readAhead(!last)
 			return n > 0

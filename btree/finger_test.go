@@ -13,8 +13,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestFingerPutsWhatPutPuts makes two trees of the same rows, in orders that a finger likes and in orders that it does not:
-// they hold the same, and are sound, also where others change the tree in between and the finger is told.
+// TestFingerPutsWhatPutPuts makes two trees of the same rows, in orders that a finger likes and in
+// orders that it does not: they hold the same, and are sound, also where others change the tree in
+// between and the finger is told.
 func TestFingerPutsWhatPutPuts(t *testing.T) {
 	for name, key := range map[string]func(r *rand.Rand, i int) int{
 		"rising":       func(_ *rand.Rand, i int) int { return i },
@@ -30,7 +31,7 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			m, plain := newMemory(4096), newMemory(4096)
 			var tree, same Tree
-			var f Finger
+			var f InsertCursor
 			for i := range 3000 {
 				k := fmt.Appendf(nil, "%08d", key(r, i))
 				size := r.IntN(60)
@@ -47,7 +48,7 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 					require.NoError(t, err)
 					_, err = Delete(plain, &same, k)
 					require.NoError(t, err)
-					f = Finger{}
+					f = InsertCursor{}
 				}
 			}
 			require.Equal(t, same.Rows, tree.Rows)
@@ -67,11 +68,12 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 	}
 }
 
-// TestFingerFollowsRowsInOrder into the next leaf when one is full, so that only where a branch splits a row needs a descent.
+// TestFingerFollowsRowsInOrder into the next leaf when one is full, so that only where a branch
+// splits a row needs a descent.
 func TestFingerFollowsRowsInOrder(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
-	var f Finger
+	var f InsertCursor
 	lost, filled := 0, 0
 	for i := range 20_000 {
 		key := fmt.Appendf(nil, "%08d", i)
@@ -82,16 +84,16 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 		if before != nil && f.leaf == nil {
 			lost++
 		}
-		filled += f.TakeFilled()
+		filled += f.TakeFilledLeaves()
 	}
 	require.Equal(t, uint8(3), tree.Depth)
 	require.Equal(t, 20_000/35, filled, "with 35 rows each, all but the last")
-	f = Finger{}
+	f = InsertCursor{}
 	for i := range 1000 { // at random in between: leaves are split, and only few at their end
 		_, err := f.Put(m, &tree, fmt.Appendf(nil, "%08d.5", i*7919%20_000), make([]byte, 100), 0)
 		require.NoError(t, err)
 	}
-	require.Less(t, f.TakeFilled(), 1000/20)
+	require.Less(t, f.TakeFilledLeaves(), 1000/20)
 	require.Less(t, lost, 10)
 	require.False(t, f.Beyond([]byte("0")))
 	m.requireSound(t, tree)
@@ -106,11 +108,11 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 		size := pager.MinPageSize << r.IntN(3)
 		m, plain := newMemory(size), newMemory(size)
 		var tree, same Tree
-		var f, g Finger
+		var f, g InsertCursor
 		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size))
 		alike := r.IntN(2) == 0
 		for range 1 + r.IntN(60) {
-			changes := make([]Change, 1+r.IntN(MaxWays))
+			changes := make([]Change, 1+r.IntN(MaxHints))
 			for i := range changes {
 				at += 1 + r.IntN(step)
 				c := &changes[i]
@@ -138,12 +140,12 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 				c := &changes[i]
 				if c.Delete {
 					require.GreaterOrEqual(t, i, n)
-					a, _, err := remove(m, &tree, c.Key, nil, way{})
+					a, _, err := remove(m, &tree, c.Key, nil, pathHint{})
 					require.NoError(t, err)
-					b, _, err := remove(plain, &same, c.Key, nil, way{})
+					b, _, err := remove(plain, &same, c.Key, nil, pathHint{})
 					require.NoError(t, err)
 					require.Equal(t, b, a)
-					f, g = Finger{}, Finger{}
+					f, g = InsertCursor{}, InsertCursor{}
 					continue
 				}
 				want, err := g.Put(plain, &same, c.Key, c.Value, c.Tag)
@@ -166,7 +168,7 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 }
 
 // inOrder is a tree of n rows without values, put in order, and the finger that has put them.
-func inOrder(t *testing.T, n int) (m *memory, tree Tree, f Finger) {
+func inOrder(t *testing.T, n int) (m *memory, tree Tree, f InsertCursor) {
 	t.Helper()
 	m = newMemory(4096)
 	for i := range n {
@@ -182,7 +184,7 @@ func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
 	m, tree, f := inOrder(t, 250)
 	require.EqualValues(t, 1, f.branches)
 	changes := []Change{{Key: number(250)}, {Key: number(251)}, {Key: number(252)}}
-	s := &f.way[1]
+	s := &f.path[1]
 	rows := childRows(s.b, s.n, s.i)
 	setChildRows(s.b, s.n, s.i, maxRows)
 	require.Zero(t, f.Append(&tree, changes))
@@ -200,6 +202,6 @@ func TestNothingIsAppendedLeftOfOtherRows(t *testing.T) {
 	left := f
 	left.rightmost = false
 	require.Zero(t, left.Append(&tree, row))
-	require.Zero(t, (*Finger)(nil).Append(&tree, row))
+	require.Zero(t, (*InsertCursor)(nil).Append(&tree, row))
 	require.Equal(t, 1, f.Append(&tree, row))
 }

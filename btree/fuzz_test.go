@@ -11,8 +11,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// fuzzPage puts data into a page with a valid header and lets the fuzzer change what comes behind it: head is the start
-// of the payload, tail the end of the page, so that the fuzzer need not find its way over the zeros between them.
+// fuzzPage puts data into a page with a valid header and lets the fuzzer change what comes behind
+// it: head is the start of the payload, tail the end of the page, so that the fuzzer need not find
+// its way over the zeros between them.
 func fuzzPage(kind pager.Kind, level uint8, n uint16, head, tail []byte) []byte {
 	b := make([]byte, 4096)
 	pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: kind, Level: level, Count: n})
@@ -23,7 +24,8 @@ func fuzzPage(kind pager.Kind, level uint8, n uint16, head, tail []byte) []byte 
 	return b
 }
 
-// drive does everything to a tree whose root is page b, which CheckPage accepted. Errors are fine, panics are not.
+// drive does everything to a tree whose root is page b, which CheckPage accepted. Errors are fine,
+// panics are not.
 func drive(t *testing.T, b []byte, key []byte) {
 	depth := b[21] + 1
 	fresh := func() (*memory, Tree) {
@@ -67,7 +69,7 @@ func drive(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, nil, key)
 	}
 	m, tree = fresh()
-	var finger Finger
+	var finger InsertCursor
 	for i := range byte(3) {
 		_, _ = finger.Put(m, &tree, append(bytes.Clone(key), 0xff, i), nil, 0)
 	}
@@ -99,7 +101,8 @@ func FuzzLeaf(f *testing.F) {
 	})
 }
 
-// FuzzBranch has two pages: a branch at level 1 over a leaf, each child of which is that leaf or missing.
+// FuzzBranch has two pages: a branch at level 1 over a leaf, each child of which is that leaf or
+// missing.
 func FuzzBranch(f *testing.F) {
 	g := goldenBranch(f)
 	f.Add(uint16(3), g[24:140], g[4000:], []byte("keys/with/long/separators/2"))
@@ -114,8 +117,8 @@ func FuzzBranch(f *testing.F) {
 	})
 }
 
-// driveLeaves gives every child of the branch a leaf of its own, all with the same keys, so that every separator is
-// wrong for some of them, and changes the tree.
+// driveLeaves gives every child of the branch a leaf of its own, all with the same keys, so that
+// every separator is wrong for some of them, and changes the tree.
 func driveLeaves(t *testing.T, b []byte, key []byte) {
 	for shape := range 12 {
 		m := newMemory(4096)
@@ -167,12 +170,12 @@ func FuzzOps(f *testing.F) {
 		defer bound.Hold(t, uint64(16<<20+4096*len(ops)))()
 		m, want := newMemory(4096), newModel()
 		var tree Tree
-		var finger Finger
+		var finger InsertCursor
 		for ; len(ops) >= 4; ops = ops[4:] {
 			w := binary.LittleEndian.Uint32(ops)
 			if m.patches = w&0x100 != 0; w&7 == 6 {
 				m.commit(t)
-				finger = Finger{}
+				finger = InsertCursor{}
 			}
 			key := bytes.Repeat([]byte{byte(w >> 8)}, int(w>>16&0x3f)*16)
 			key = append(key, byte(w>>24))
@@ -187,7 +190,7 @@ func FuzzOps(f *testing.F) {
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(key), v, tag), was)
 			} else {
-				finger = Finger{}
+				finger = InsertCursor{}
 				was, err := Delete(m, &tree, key)
 				require.NoError(t, err)
 				require.Equal(t, want.delete(string(key)), was)

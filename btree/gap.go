@@ -7,8 +7,8 @@ type Gap struct {
 	Err          error  // why the page cannot be read
 }
 
-// Gap describes the subtree at which the last move failed. ok is false if it did not fail, or failed for another reason
-// than a page of the tree.
+// Gap describes the subtree at which the last move failed. ok is false if it did not fail, or
+// failed for another reason than a page of the tree.
 //
 // All that Gap and Skip need is the path down to the page above, which was read and is verified.
 func (c *Cursor) Gap() (g Gap, ok bool) {
@@ -32,8 +32,8 @@ func (c *Cursor) Gap() (g Gap, ok bool) {
 	return g, true
 }
 
-// Skip forgets the error of a gap and moves to the first row behind it, or to the last one before it. If there is none the
-// cursor stands nowhere, as a new one. It may meet the next gap.
+// Skip forgets the error of a gap and moves to the first row behind it, or to the last one before
+// it. If there is none the cursor stands nowhere, as a new one. It may meet the next gap.
 func (c *Cursor) Skip(forward bool) bool {
 	if c.err == nil || c.lost == 0 {
 		return false
@@ -59,12 +59,13 @@ func (c *Cursor) missed(level uint8, err error) bool {
 	return c.fail(err)
 }
 
-// ReadValue is Value, but that a value which cannot be read is only an error of the call: the cursor stays on its row.
+// ReadValue is Value, but that a value which cannot be read is only an error of the call: the
+// cursor stays on its row.
 func (c *Cursor) ReadValue() ([]byte, error) {
 	if !c.Valid() {
 		return nil, nil
 	}
-	s := spotOf(c.b, c.n, c.i)
+	s := cellPosOf(c.b, c.n, c.i)
 	info := infoAt(c.b, s)
 	if info&infoOverflow == 0 {
 		return valueAt(c.b, s), nil

@@ -22,8 +22,9 @@ func (h hole) Page(ref pager.Ref) ([]byte, error) {
 	return h.memory.Page(ref)
 }
 
-// TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows: a page that could not be read was the end of a walk. Each page of a tree
-// of three levels is made unreadable in turn; walks both ways give the rows that are not below it, and the gap has the rest.
+// TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows: a page that could not be read was the end
+// of a walk. Each page of a tree of three levels is made unreadable in turn; walks both ways give
+// the rows that are not below it, and the gap has the rest.
 func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
 	m := newMemory(4096)
 	const n = 8000

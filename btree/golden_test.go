@@ -19,7 +19,8 @@ var headerFields = []golden.Field{
 	{22, 2, "count"},
 }
 
-// goldenLeaf has a plain cell, one with a tag, one with both tag and overflow, and a gap that a fourth one left.
+// goldenLeaf has a plain cell, one with a tag, one with both tag and overflow, and a gap that a
+// fourth one left.
 func goldenLeaf(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -41,14 +42,41 @@ func goldenLeaf(t testing.TB) []byte {
 func TestLeafGolden(t *testing.T) {
 	b := goldenLeaf(t)
 	require.NoError(t, CheckPage(b, 4096))
-	golden.Require(t, "leaf-three-cells.hex", "leaf of three cells, one of which is in an overflow extent", append(headerFields[:6:6],
-		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap: 15 bytes of a removed cell"}, golden.Field{30, 2, "prefix: key/"},
-		golden.Field{32, 8, "no shape"}, golden.Field{40, 4, "head 0: a"}, golden.Field{44, 4, "head 1: aa"}, golden.Field{48, 4, "head 2: zzzz"},
-		golden.Field{52, 2, "slot 0"}, golden.Field{54, 2, "slot 1"}, golden.Field{56, 2, "slot 2"},
-		golden.Field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4"},
-		golden.Field{4047, 15, "gap"},
-		golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
-		golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"}), b)
+	golden.Require(
+		t,
+		"leaf-three-cells.hex",
+		"leaf of three cells, one of which is in an overflow extent",
+		append(
+			headerFields[:6:6],
+			golden.Field{
+				24,
+				4,
+				"lo",
+			},
+			golden.Field{28, 2, "gap: 15 bytes of a removed cell"},
+			golden.Field{30, 2, "prefix: key/"},
+			golden.Field{
+				32,
+				8,
+				"no shape",
+			},
+			golden.Field{40, 4, "head 0: a"},
+			golden.Field{44, 4, "head 1: aa"},
+			golden.Field{48, 4, "head 2: zzzz"},
+			golden.Field{52, 2, "slot 0"},
+			golden.Field{54, 2, "slot 1"},
+			golden.Field{56, 2, "slot 2"},
+			golden.Field{
+				4011,
+				36,
+				"cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4",
+			},
+			golden.Field{4047, 15, "gap"},
+			golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
+			golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"},
+		),
+		b,
+	)
 }
 
 // goldenUniform has rows with a tag that are alike.
@@ -71,17 +99,31 @@ func goldenUniform(t testing.TB) []byte {
 func TestUniformLeafGolden(t *testing.T) {
 	b := goldenUniform(t)
 	require.NoError(t, CheckPage(b, 4096))
-	golden.Require(t, "leaf-uniform.hex", "leaf of three cells that are alike", append(headerFields[:6:6],
-		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap"}, golden.Field{30, 2, "prefix: key/"},
-		golden.Field{32, 6, "shape: klen 9, vinfo 3 bytes and a tag"}, golden.Field{38, 2, "zeros"},
-		golden.Field{40, 4, "head 0: aaaa"}, golden.Field{44, 4, "head 1: aaaa"}, golden.Field{48, 4, "head 2: bbbb"},
-		golden.Field{52, 2, "slot 0"}, golden.Field{54, 2, "slot 1"}, golden.Field{56, 2, "slot 2"},
+	golden.Require(t, "leaf-uniform.hex", "leaf of three cells that are alike", append(
+		headerFields[:6:6],
+		golden.Field{24, 4, "lo"},
+		golden.Field{28, 2, "gap"},
+		golden.Field{30, 2, "prefix: key/"},
+		golden.Field{32, 6, "shape: klen 9, vinfo 3 bytes and a tag"},
+		golden.Field{38, 2, "zeros"},
+		golden.Field{
+			40,
+			4,
+			"head 0: aaaa",
+		},
+		golden.Field{44, 4, "head 1: aaaa"},
+		golden.Field{48, 4, "head 2: bbbb"},
+		golden.Field{52, 2, "slot 0"},
+		golden.Field{54, 2, "slot 1"},
+		golden.Field{56, 2, "slot 2"},
 		golden.Field{4036, 20, "cell 2: key/bbbbb, tag 9, one"},
 		golden.Field{4056, 20, "cell 1: key/aaaab, tag 8, one"},
-		golden.Field{4076, 20, "cell 0: key/aaaaa, tag 7, one"}), b)
+		golden.Field{4076, 20, "cell 0: key/aaaaa, tag 7, one"},
+	), b)
 }
 
-// TestShapesThatNoLeafHas are damage: a header without a key, that of cells in extents, of small cells, and of what no cell may be.
+// TestShapesThatNoLeafHas are damage: a header without a key, that of cells in extents, of small
+// cells, and of what no cell may be.
 func TestShapesThatNoLeafHas(t *testing.T) {
 	for name, c := range map[string]struct {
 		klen  int
@@ -111,24 +153,39 @@ func goldenBranch(t testing.TB) []byte {
 		{nil, pager.Ref{Pgid: 17, Epoch: 5}, 3 | rowsOverflow},
 		{[]byte("keys/with/long/separators/1"), pager.Ref{Pgid: 20, Epoch: 4}, 250},
 	})
-	require.True(t, branchInsert(b, 2, item{[]byte("keys/with/long/separators/2"), pager.Ref{Pgid: 21, Epoch: 3}, 40}))
+	require.True(
+		t,
+		branchInsert(b, 2, item{[]byte("keys/with/long/separators/2"), pager.Ref{Pgid: 21, Epoch: 3}, 40}),
+	)
 	return b
 }
 
 func TestBranchGolden(t *testing.T) {
 	b := goldenBranch(t)
 	require.NoError(t, CheckPage(b, 4096))
-	golden.Require(t, "branch-three-children.hex", "branch of three children", append(headerFields[:6:6],
-		golden.Field{24, 4, "lo"}, golden.Field{28, 2, "gap"}, golden.Field{30, 2, "prefix: keys/with/long/separators/"},
-		golden.Field{32, 8, "head 0"}, golden.Field{40, 8, "head 1: 1"}, golden.Field{48, 8, "head 2: 2"},
+	golden.Require(t, "branch-three-children.hex", "branch of three children", append(
+		headerFields[:6:6],
+		golden.Field{
+			24,
+			4,
+			"lo",
+		},
+		golden.Field{28, 2, "gap"},
+		golden.Field{30, 2, "prefix: keys/with/long/separators/"},
+		golden.Field{32, 8, "head 0"},
+		golden.Field{40, 8, "head 1: 1"},
+		golden.Field{48, 8, "head 2: 2"},
 		golden.Field{56, 24, "child 0: pgid 17, rows 3 with overflow, epoch 5, no separator"},
 		golden.Field{80, 24, "child 1: pgid 20, rows 250, epoch 4, sepOff, sepLen 27"},
 		golden.Field{104, 24, "child 2: pgid 21, rows 40, epoch 3, sepOff, sepLen 27"},
-		golden.Field{4042, 27, "separator 2"}, golden.Field{4069, 27, "separator 1"}), b)
+		golden.Field{4042, 27, "separator 2"},
+		golden.Field{4069, 27, "separator 1"},
+	), b)
 }
 
-// TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for something. Where the page
-// is a valid one nevertheless, the flip must have hit bytes that are free to be anything.
+// TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for
+// something. Where the page is a valid one nevertheless, the flip must have hit bytes that are free
+// to be anything.
 func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 	leaf, alike, branch := goldenLeaf(t), goldenUniform(t), goldenBranch(t)
 	for name, c := range map[string]struct {
@@ -171,7 +228,8 @@ func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 	}
 }
 
-// TestNothingBelowAPageIsNewer: a reference of a later epoch would be looked for among the pages that only memory has.
+// TestNothingBelowAPageIsNewer: a reference of a later epoch would be looked for among the pages
+// that only memory has.
 func TestNothingBelowAPageIsNewer(t *testing.T) {
 	for name, c := range map[string]struct {
 		page  []byte

@@ -7,7 +7,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Leaf page, behind the page header. Integers are little-endian, heads are the big-endian value of the key bytes.
+// Leaf page, behind the page header. Integers are little-endian, heads are the big-endian value of
+// the key bytes.
 //
 //	24        28       30       32            38       40             40+4n          40+6n        lo            PageSize
 //	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
@@ -15,22 +16,24 @@ import (
 //	| u32     | u16    | u16    | u16, u32    |        | u32 x n      | u16 x n      |           |              |
 //	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
 //
-// lo is the lowest offset that a cell uses, PageSize when there is none. gap counts the bytes of [lo, PageSize) that
-// belong to no cell. prefix is the length of a prefix that all keys share (not always the longest one; 0 when there is
-// no cell). head i is the 4 bytes of key i behind the prefix, padded with zeros: equal heads do not mean equal keys.
-// slot i is the offset of cell i:
+// lo is the lowest offset that a cell uses, PageSize when there is none. gap counts the bytes of
+// [lo, PageSize) that belong to no cell. prefix is the length of a prefix that all keys share (not
+// always the longest one; 0 when there is no cell). head i is the 4 bytes of key i behind the
+// prefix, padded with zeros: equal heads do not mean equal keys. slot i is the offset of cell i:
 //
 //	+-------+--------+------+----------+-------------------------------------------+
 //	| klen  | vinfo  | key  | tag      | value, or pgid u64, epoch u32 of overflow |
 //	| u16   | u32    |      | i64 or - |                                           |
 //	+-------+--------+------+----------+-------------------------------------------+
 //
-// vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31 there is a tag. A tag
-// is not 0: a cell without one has none.
+// vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31
+// there is a tag. A tag is not 0: a cell without one has none.
 //
-// klen and vinfo are the header of a cell. In a uniform leaf all cells have the same one, which stands in shape, and the cells begin with
-// their keys: a sixteenth more rows of 100 bytes have room. In others shape is zeros. No shape has a klen of 0, an overflow extent, or cells
-// of fewer than leastUniform bytes: what headers would add is bounded, so that a leaf and one that is nearly empty fit into two when each cell gets its own.
+// klen and vinfo are the header of a cell. In a uniform leaf all cells have the same one, which
+// stands in shape, and the cells begin with their keys: a sixteenth more rows of 100 bytes have
+// room. In others shape is zeros. No shape has a klen of 0, an overflow extent, or cells of fewer
+// than leastUniform bytes: what headers would add is bounded, so that a leaf and one that is nearly
+// empty fit into two when each cell gets its own.
 //
 // Outside of a function of this file it always holds that:
 //
@@ -77,7 +80,8 @@ func headerIn(b []byte) int {
 	return cellHeader
 }
 
-// setShape makes an empty leaf a uniform one of cells with that header, or for klen 0 one that is not.
+// setShape makes an empty leaf a uniform one of cells with that header, or for klen 0 one that is
+// not.
 func setShape(b []byte, klen int, info uint32) {
 	putHeader(b[offShape:], klen, info)
 	binary.LittleEndian.PutUint16(b[offShapeZero:], 0)
@@ -88,21 +92,22 @@ func isShape(klen int, info uint32) bool {
 	return klen > 0 && info&infoOverflow == 0 && bodySize(klen, info) >= leastUniform
 }
 
-func leafKey(b []byte, n, i int) []byte { return keyAt(b, spotOf(b, n, i)) }
+func leafKey(b []byte, n, i int) []byte { return keyAt(b, cellPosOf(b, n, i)) }
 
 func leafHasOverflow(b []byte, n int) bool {
 	if uniform(b) {
 		return false
 	}
 	for i := range n {
-		if infoAt(b, spotOf(b, n, i))&infoOverflow != 0 {
+		if infoAt(b, cellPosOf(b, n, i))&infoOverflow != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// initLeaf makes an empty leaf of a page whose payload is zero, for c and cells like it: a uniform one if it may be.
+// initLeaf makes an empty leaf of a page whose payload is zero, for c and cells like it: a uniform
+// one if it may be.
 func initLeaf(b []byte, c *cell) {
 	setLo(b, len(b))
 	if isShape(len(c.key), c.info) {
@@ -130,14 +135,15 @@ func leafInsert(b []byte, i int, c *cell, shared bool) {
 	setLo(b, off)
 	setSlot(b, n+1, i, off)
 	if shared || n == 0 {
-		setHead(b, i, head32(c.key, prefix(b)))
+		setHead(b, i, keyHead32(c.key, prefix(b)))
 	} else {
 		reprefixLeaf(b)
 	}
 }
 
-// leafAppend adds rows behind those of a leaf that has some: as many of the changes, no more than most, as come in order behind its keys, share
-// its prefix, have their values inline, match it, and have room. It says how many.
+// leafAppend adds rows behind those of a leaf that has some: as many of the changes, no more than
+// most, as come in order behind its keys, share its prefix, have their values inline, match it, and
+// have room. It says how many.
 func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	have, p := count(b), prefix(b)
 	if have == 0 {
@@ -150,7 +156,8 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	var c cell
 	for n < len(changes) && uint64(n) < most {
 		row := &changes[n]
-		if !row.inline(len(b)) || len(row.Key) < p || !bytes.Equal(row.Key[:p], last[:p]) || bytes.Compare(last, row.Key) >= 0 {
+		if !row.inline(len(b)) || len(row.Key) < p || !bytes.Equal(row.Key[:p], last[:p]) ||
+			bytes.Compare(last, row.Key) >= 0 {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
@@ -175,8 +182,9 @@ func (c *Change) inline(pageSize int) bool {
 	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize)
 }
 
-// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, which they match, and whose count is that of all: each below the one before
-// it, the first below off. p is the prefix. It returns the new lo.
+// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, which
+// they match, and whose count is that of all: each below the one before it, the first below off. p
+// is the prefix. It returns the new lo.
 func layRows(b []byte, have int, rows []Change, off, p int) int {
 	var c cell
 	header := headerIn(b)
@@ -188,7 +196,7 @@ func layRows(b []byte, have int, rows []Change, off, p int) int {
 		} else {
 			c.writeHeaded(b[off:])
 		}
-		setHead(b, have+i, head32(c.key, p))
+		setHead(b, have+i, keyHead32(c.key, p))
 		setSlot(b, have+len(rows), have+i, off)
 	}
 	return off
@@ -200,7 +208,7 @@ func reprefixLeaf(b []byte) {
 	p := shared(leafKey(b, n, 0), leafKey(b, n, n-1))
 	setPrefix(b, p)
 	for i := range n {
-		setHead(b, i, head32(leafKey(b, n, i), p))
+		setHead(b, i, keyHead32(leafKey(b, n, i), p))
 	}
 }
 
@@ -233,7 +241,8 @@ func leafDrop(b []byte, off int) {
 	}
 }
 
-// leafReplace puts c in the place of cell i, which has the same key, and says false if it does not match the page, or that is too small as it is.
+// leafReplace puts c in the place of cell i, which has the same key, and says false if it does not
+// match the page, or that is too small as it is.
 func leafReplace(b []byte, i int, c *cell) bool {
 	if !c.matches(b) {
 		return false
@@ -261,11 +270,11 @@ func leafReplace(b []byte, i int, c *cell) bool {
 	return true
 }
 
-// layLeaf makes b a leaf of these cells, which stand outside of b and are in order, without a gap: a uniform one if they are alike. The cell of
-// the lowest key gets the lowest offset. So a page that was laid out never looks like one that keys were added to in
-// ascending order: see ascending.
-func layLeaf(b []byte, cells []loose) {
-	if alike(cells) {
+// layLeaf makes b a leaf of these cells, which stand outside of b and are in order, without a gap:
+// a uniform one if they are alike. The cell of the lowest key gets the lowest offset. So a page
+// that was laid out never looks like one that keys were added to in ascending order: see ascending.
+func layLeaf(b []byte, cells []detachedCell) {
+	if sameShape(cells) {
 		setShape(b, int(cells[0].klen), cells[0].info)
 	} else {
 		setShape(b, 0, 0)
@@ -274,16 +283,16 @@ func layLeaf(b []byte, cells []loose) {
 }
 
 // layCells is layLeaf of cells that match the leaf that b was: it stays uniform, or not.
-func layCells(b []byte, cells []loose) {
+func layCells(b []byte, cells []detachedCell) {
 	n, header := len(cells), headerIn(b)
-	off, p := len(b)-bodies(cells)-n*header, 0
+	off, p := len(b)-bodyBytes(cells)-n*header, 0
 	if n > 0 {
 		p = shared(cells[0].key(), cells[n-1].key())
 	}
 	frameLeaf(b, n, off, p)
 	for i := range cells {
 		c := &cells[i]
-		setHead(b, i, head32(c.key(), p))
+		setHead(b, i, keyHead32(c.key(), p))
 		setSlot(b, n, i, off)
 		if header > 0 {
 			putHeader(b[off:], int(c.klen), c.info)
@@ -292,7 +301,8 @@ func layCells(b []byte, cells []loose) {
 	}
 }
 
-// frameLeaf sets what a leaf of n cells has besides its shape, heads, slots and the cells, which begin at off.
+// frameLeaf sets what a leaf of n cells has besides its shape, heads, slots and the cells, which
+// begin at off.
 func frameLeaf(b []byte, n, off, p int) {
 	pager.SetCount(b, n)
 	setLo(b, off)

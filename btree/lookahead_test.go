@@ -9,21 +9,22 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestLookaheadIsThroughWithThePageInTime: whatever the sizes of pages and rows, no row asks for more than a piece, and all of the
-// page has been asked for when the rows before it are passed, unless they are so few that a piece with each is not enough.
+// TestLookaheadIsThroughWithThePageInTime: whatever the sizes of pages and rows, no row asks for
+// more than a piece, and all of the page has been asked for when the rows before it are passed,
+// unless they are so few that a piece with each is not enough.
 func TestLookaheadIsThroughWithThePageInTime(t *testing.T) {
 	for _, size := range []int{4096, 8192, 65536} {
 		for _, rows := range []int{1, 2, 7, 8, 9, 31, 32, 100, 500} {
 			t.Run(fmt.Sprintf("%d bytes, %d rows", size, rows), func(t *testing.T) {
 				page := make([]byte, size)
-				a := look(page, rows)
+				a := prefetchLeaf(page, rows)
 				require.Len(t, a.rest, size-nearBytes(0))
 				for range rows {
 					before := len(a.rest)
-					a.passed()
-					require.LessOrEqual(t, before-len(a.rest), lookPiece)
+					a.advance()
+					require.LessOrEqual(t, before-len(a.rest), prefetchPiece)
 				}
-				require.Len(t, a.rest, max(0, size-nearBytes(0)-rows*lookPiece))
+				require.Len(t, a.rest, max(0, size-nearBytes(0)-rows*prefetchPiece))
 			})
 		}
 	}
@@ -35,7 +36,7 @@ type nearReader struct {
 	asked []pager.Ref
 }
 
-func (r *nearReader) Near(ref pager.Ref, n int) []byte {
+func (r *nearReader) Peek(ref pager.Ref, n int) []byte {
 	r.asked = append(r.asked, ref)
 	page, err := r.Page(ref)
 	if err != nil {
@@ -44,8 +45,8 @@ func (r *nearReader) Near(ref pager.Ref, n int) []byte {
 	return page[:n]
 }
 
-// TestWalkAsksForEachNextLeafOnce, in both directions, with steps and with spans, and all of each. Behind a seek it waits for
-// the second step.
+// TestWalkAsksForEachNextLeafOnce, in both directions, with steps and with spans, and all of each.
+// Behind a seek it waits for the second step.
 func TestWalkAsksForEachNextLeafOnce(t *testing.T) {
 	r := &nearReader{memory: newMemory(4096)}
 	var tree Tree
@@ -70,7 +71,7 @@ func TestWalkAsksForEachNextLeafOnce(t *testing.T) {
 		}
 		require.NoError(t, c.Err())
 		require.Len(t, r.asked, leaves-1)
-		require.Empty(t, c.look.rest)
+		require.Empty(t, c.prefetch.rest)
 
 		c.Reset(r, tree)
 		for i := 500; c.n == 0 || c.i != c.n/2; i++ { // the middle of a leaf
@@ -81,18 +82,19 @@ func TestWalkAsksForEachNextLeafOnce(t *testing.T) {
 		require.Empty(t, r.asked)
 		require.True(t, move(&c))
 		require.Len(t, r.asked, 1)
-		left := len(c.look.rest)
-		s := c.Ahead(forward)
+		left := len(c.prefetch.rest)
+		s := c.LeafScan(forward)
 		for range 10 {
 			require.True(t, s.Next())
 		}
-		c.Reach(s)
-		require.Less(t, len(c.look.rest), left)
-		require.NotEmpty(t, c.look.rest)
+		c.EndScan(s)
+		require.Less(t, len(c.prefetch.rest), left)
+		require.NotEmpty(t, c.prefetch.rest)
 	}
 }
 
-// TestSeekMeetsTheLeavesOfItsRange, those that a walk within bounds comes to and no other, and the first of them only if they are many.
+// TestSeekMeetsTheLeavesOfItsRange, those that a walk within bounds comes to and no other, and the
+// first of them only if they are many.
 func TestSeekMeetsTheLeavesOfItsRange(t *testing.T) {
 	r := &nearReader{memory: newMemory(4096)}
 	var tree Tree
@@ -123,7 +125,7 @@ func TestSeekMeetsTheLeavesOfItsRange(t *testing.T) {
 			}
 			var want []pager.Ref
 			if bound != nil && leafOf(bound) != leafOf(from) {
-				for i := leafOf(from); (leafOf(bound)-i)*step >= 0 && len(want) <= meetLeaves; i += step {
+				for i := leafOf(from); (leafOf(bound)-i)*step >= 0 && len(want) <= prefetchLeaves; i += step {
 					want = append(want, childRef(root, n, i))
 				}
 			}
@@ -153,9 +155,9 @@ func (r *aheadReader) ReadsAhead() bool {
 	return r.no < 0
 }
 
-// TestWalkHasAllLeavesReadAhead of the one that it begins at, each once and before it gets there, in
-// both directions, in windows that grow; within bounds, none beyond. A reader that gains nothing by
-// it is asked once.
+// TestWalkHasAllLeavesReadAhead of the one that it begins at, each once and before it gets there,
+// in both directions, in windows that grow; within bounds, none beyond. A reader that gains nothing
+// by it is asked once.
 func TestWalkHasAllLeavesReadAhead(t *testing.T) {
 	r := &aheadReader{memory: newMemory(4096)}
 	var tree Tree

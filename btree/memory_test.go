@@ -14,9 +14,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// memory is a Writer over Go memory that watches the tree keep its promises: pages of earlier transactions never
-// change, a page is freed once, freed pages are not read, and at the end of a transaction exactly the pages that the
-// tree reaches are in use.
+// memory is a Writer over Go memory that watches the tree keep its promises: pages of earlier
+// transactions never change, a page is freed once, freed pages are not read, and at the end of a
+// transaction exactly the pages that the tree reaches are in use.
 type memory struct {
 	pageSize int
 	pages    []memPage // by page number
@@ -29,7 +29,7 @@ type memory struct {
 	drafts   int  // pages that were read as drafts
 	patches  bool // pages of earlier transactions are Patchable, but for a third of them
 	patched  int  // calls of Patch
-	beside   int  // calls of PatchBeside
+	beside   int  // calls of NewDelta
 }
 
 type memPage struct {
@@ -82,7 +82,7 @@ func (m *memory) merge(ref pager.Ref, b []byte, p *memPage) error {
 	if p.changes == nil {
 		return nil
 	}
-	return Merge(b, p.changes)
+	return ApplyDelta(b, p.changes)
 }
 
 func (m *memory) Leaf(ref pager.Ref) (b, changes []byte, err error) {
@@ -93,25 +93,26 @@ func (m *memory) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return p.b, p.changes, nil
 }
 
-// Base has no references: the pages that are changed lie where the changes do.
-func (m *memory) Base(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
+// DeltaBase has no references: the pages that are changed lie where the changes do.
+func (m *memory) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	b, changes, err = m.Leaf(ref)
 	return ref, b, changes, err
 }
 
-// Unmet is a third of the pages of earlier transactions: what a deletion does with them, and what it does with others, is to come to the same.
-func (m *memory) Unmet(ref pager.Ref) bool {
+// Cold is a third of the pages of earlier transactions: what a deletion does with them, and what it
+// does with others, is to come to the same.
+func (m *memory) Cold(ref pager.Ref) bool {
 	p, err := m.at(ref)
 	return err == nil && !p.owned && p.changes == nil && ref.Pgid%3 == 1
 }
 
-func (m *memory) Draft(ref pager.Ref) ([]byte, error) {
+func (m *memory) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	b, err := m.Page(ref)
 	m.draft, m.drafts = append(m.draft[:0], b...), m.drafts+1
 	return m.draft, err
 }
 
-func (m *memory) EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
+func (m *memory) EditRead(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
 	nref, b, err := m.Edit(ref)
 	if err == nil && !bytes.Equal(draft[pager.HeaderSize:], b[pager.HeaderSize:]) {
 		err = fmt.Errorf("draft of another page than %v", ref)
@@ -119,7 +120,7 @@ func (m *memory) EditDraft(ref pager.Ref, draft []byte) (pager.Ref, []byte, erro
 	return nref, b, err
 }
 
-func (m *memory) Patchable(ref pager.Ref) int {
+func (m *memory) CanDelta(ref pager.Ref) int {
 	p, err := m.at(ref)
 	if err != nil || !m.patches || p.changes == nil && (p.owned || ref.Pgid%3 == 0) {
 		return 0
@@ -127,7 +128,7 @@ func (m *memory) Patchable(ref pager.Ref) int {
 	return m.pageSize / 4
 }
 
-func (m *memory) Patch(ref, _ pager.Ref, changes []byte) (pager.Ref, error) {
+func (m *memory) StoreDelta(ref, _ pager.Ref, changes []byte) (pager.Ref, error) {
 	p, err := m.at(ref)
 	if err != nil {
 		return ref, err
@@ -148,7 +149,7 @@ func (m *memory) Patch(ref, _ pager.Ref, changes []byte) (pager.Ref, error) {
 	return nref, nil
 }
 
-func (m *memory) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) {
+func (m *memory) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
 	if m.fail != nil {
 		return base, m.fail
 	}
@@ -160,22 +161,22 @@ func (m *memory) PatchBeside(base pager.Ref, changes []byte) (pager.Ref, error) 
 	return nref, nil
 }
 
-func (m *memory) Renumber(ref pager.Ref) (pager.Ref, bool, error) {
+func (m *memory) Reassign(ref pager.Ref) (pager.Ref, bool, error) {
 	p, err := m.at(ref)
 	if err != nil || p.owned || p.changes == nil && ref.Pgid%5 == 0 {
 		return ref, false, err
 	}
 	var nref pager.Ref
 	if p.changes != nil {
-		nref, err = m.Patch(ref, ref, p.changes)
+		nref, err = m.StoreDelta(ref, ref, p.changes)
 	} else {
 		nref, _, err = m.Edit(ref)
 	}
 	return nref, err == nil, err
 }
 
-func (m *memory) Ask(pager.Ref)              {}
-func (m *memory) Near(pager.Ref, int) []byte { return nil }
+func (m *memory) PrefetchSlot(pager.Ref)     {}
+func (m *memory) Peek(pager.Ref, int) []byte { return nil }
 
 func (m *memory) ReadsAhead() bool      { return false }
 func (m *memory) ReadAhead([]pager.Ref) {}
@@ -186,8 +187,18 @@ func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have := binary.LittleEndian.Uint64(p.b[pager.HeaderSize:]); pager.ReadHeader(p.b).Kind != pager.KindOverflow || have != uint64(size) {
-		return nil, badfile.Page("", uint64(ref.Pgid), -1, "overflow extent of %d bytes where %d belong", have, size)
+	if have := binary.LittleEndian.Uint64(p.b[pager.HeaderSize:]); pager.ReadHeader(
+		p.b,
+	).Kind != pager.KindOverflow ||
+		have != uint64(size) {
+		return nil, badfile.Page(
+			"",
+			uint64(ref.Pgid),
+			-1,
+			"overflow extent of %d bytes where %d belong",
+			have,
+			size,
+		)
 	}
 	return p.b[pager.ExtentHeader:][:size], nil
 }
@@ -214,14 +225,17 @@ func (m *memory) alloc(pages int) pager.Ref {
 		return pager.Ref{Pgid: id, Epoch: m.epoch}
 	}
 	id := pager.Pgid(len(m.pages))
-	m.pages = append(m.pages, memPage{b: make([]byte, pages*m.pageSize), epoch: m.epoch, pages: pages, owned: true})
+	m.pages = append(
+		m.pages,
+		memPage{b: make([]byte, pages*m.pageSize), epoch: m.epoch, pages: pages, owned: true},
+	)
 	for range pages - 1 {
 		m.pages = append(m.pages, memPage{})
 	}
 	return pager.Ref{Pgid: id, Epoch: m.epoch}
 }
 
-func (m *memory) InPlace() *pager.Keeper { return nil }
+func (m *memory) Undo() *pager.UndoWriter { return nil }
 
 func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	p, err := m.at(ref)

@@ -80,7 +80,8 @@ func (m *model) deleteRange(lo, hi []byte) int {
 type keySpace struct {
 	name string
 	key  func(r *rand.Rand, pageSize int) []byte
-	// alike, if not nil, is the value of most rows, and tagged says that these have a tag: with keys of one size their leaves are uniform.
+	// alike, if not nil, is the value of most rows, and tagged says that these have a tag: with
+	// keys of one size their leaves are uniform.
 	alike  []byte
 	tagged bool
 }
@@ -175,8 +176,9 @@ func randomValue(r *rand.Rand, pageSize int) []byte {
 	return b
 }
 
-// TestTreeMatchesSortedMap runs the same random operations on a tree and on a sorted map. After each transaction the
-// tree is checked as a whole, no page may leak, and reads in both directions must agree.
+// TestTreeMatchesSortedMap runs the same random operations on a tree and on a sorted map. After
+// each transaction the tree is checked as a whole, no page may leak, and reads in both directions
+// must agree.
 func TestTreeMatchesSortedMap(t *testing.T) {
 	var layouts [2]atomic.Int64
 	var alike atomic.Int64
@@ -209,7 +211,7 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 	m, want := newMemory(pageSize), newModel()
 	m.low = r.IntN(2) == 0
 	var tree Tree
-	var finger Finger
+	var finger InsertCursor
 	pick := func() []byte {
 		if len(want.keys) > 0 && r.IntN(3) == 0 {
 			return []byte(want.keys[r.IntN(len(want.keys))])
@@ -259,9 +261,9 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 					require.Equal(t, used, m.inUse())
 				}
 			}
-			finger = Finger{}
+			finger = InsertCursor{}
 		}
-		finger = Finger{}
+		finger = InsertCursor{}
 		if r.IntN(4) == 0 {
 			var lo, hi []byte
 			if r.IntN(8) > 0 {
@@ -301,7 +303,8 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 		require.Positive(t, followed)
 		require.Positive(t, m.drafts)
 	}
-	if pageSize == 4096 && ks.name == "random_16" { // There are few where a row is large, joins the one before, or all have one leaf.
+	// There are few where a row is large, joins the one before, or all have one leaf.
+	if pageSize == 4096 && ks.name == "random_16" {
 		require.Positive(t, m.patched)
 	}
 	for {
@@ -340,20 +343,28 @@ func countLayouts(t *testing.T, m *memory, tree Tree, layouts map[bool]int) {
 }
 
 // runWays carries a bunch of changes out by their ways and counts those whose ways held.
-func runWays(t *testing.T, r *rand.Rand, m *memory, tree *Tree, finger *Finger, want *model, change func() Change) (held int) {
+func runWays(
+	t *testing.T,
+	r *rand.Rand,
+	m *memory,
+	tree *Tree,
+	finger *InsertCursor,
+	want *model,
+	change func() Change,
+) (held int) {
 	t.Helper()
-	changes := make([]Change, 1+r.IntN(MaxWays))
+	changes := make([]Change, 1+r.IntN(MaxHints))
 	for i := range changes {
 		changes[i] = change()
 	}
 	if r.IntN(3) == 0 {
 		slices.SortFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
 	}
-	var s Ways
-	require.NoError(t, s.Find(m, *tree, finger, changes))
+	var s PathHints
+	require.NoError(t, s.Prefetch(m, *tree, finger, changes))
 	for i := range changes {
 		c := &changes[i]
-		if s.hold && tree.Depth > 1 {
+		if s.valid && tree.Depth > 1 {
 			held++
 		}
 		row := want.rows[string(c.Key)].value
@@ -374,7 +385,8 @@ func runWays(t *testing.T, r *rand.Rand, m *memory, tree *Tree, finger *Finger, 
 	return held
 }
 
-// requireSame compares the tree with the model: all rows in both directions, and reads of single keys.
+// requireSame compares the tree with the model: all rows in both directions, and reads of single
+// keys.
 func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, pick func() []byte) {
 	t.Helper()
 	m.requireSound(t, tree)

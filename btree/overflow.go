@@ -9,17 +9,17 @@ func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64
 	if err := t.checkDepth(); err != nil {
 		return Info{}, err
 	}
-	p := putter{editor: editor{w: w}, rightmost: true}
+	p := insertOp{pageEditor: pageEditor{w: w}, rightmost: true}
 	p.cell.set(key, nil, tag)
 	p.cell.ref = ref
 	p.cell.info |= infoOverflow | uint32(size)
 	err = p.put(t)
-	p.done()
+	p.releaseScratch()
 	return p.was, err
 }
 
 // freeExtent gives back the extent of the cell at s, if it has one.
-func (e *editor) freeExtent(b []byte, s spot) error {
+func (e *pageEditor) freeExtent(b []byte, s cellPos) error {
 	info := infoAt(b, s)
 	if info&infoOverflow == 0 {
 		return nil

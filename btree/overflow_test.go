@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPutExtentIsPutOfWhatIsInTheFileAlready puts the same rows in both ways, among small ones and over rows that are there.
+// TestPutExtentIsPutOfWhatIsInTheFileAlready puts the same rows in both ways, among small ones and
+// over rows that are there.
 func TestPutExtentIsPutOfWhatIsInTheFileAlready(t *testing.T) {
 	const pageSize = 4096
 	m := newMemory(pageSize)

@@ -35,8 +35,9 @@ func requireRows(t *testing.T, m *memory, tree Tree, want *model) {
 // partsKey is a key of a length that branches of few and of many children come of.
 func partsKey(i, pad int) []byte { return append(fmt.Appendf(nil, "%06d", i), make([]byte, pad)...) }
 
-// TestPartsAreTheTree: whatever is changed in parts, in whatever order beside each other, the tree has the same rows afterwards as one that was
-// changed as a whole, and no page is lost or used twice.
+// TestPartsAreTheTree: whatever is changed in parts, in whatever order beside each other, the tree
+// has the same rows afterwards as one that was changed as a whole, and no page is lost or used
+// twice.
 func TestPartsAreTheTree(t *testing.T) {
 	racetest.OneGoroutine(t)
 	met := map[string]int{}
@@ -62,13 +63,13 @@ func TestPartsAreTheTree(t *testing.T) {
 		m.commit(t)
 		for range 1 + r.IntN(3) {
 			changes := someParts(r, keys, pad, want)
-			most := 2 + r.IntN(MaxParts)
-			var p Parts
+			most := 2 + r.IntN(MaxPartitions)
+			var p Partitions
 			before := tree
-			n, err := p.Cut(m, tree, changes, most)
+			n, err := p.Partition(m, tree, changes, most)
 			require.NoError(t, err)
 			require.Equal(t, before, tree)
-			require.LessOrEqual(t, n, min(most, MaxParts))
+			require.LessOrEqual(t, n, min(most, MaxPartitions))
 			if n == 1 {
 				met["whole"]++
 				m.requireSound(t, tree)
@@ -80,19 +81,19 @@ func TestPartsAreTheTree(t *testing.T) {
 			}
 			of := make([][]Change, n)
 			for _, c := range changes {
-				i := p.Of(c.Key)
+				i := p.Index(c.Key)
 				require.True(t, i == 0 || bytes.Compare(p.seps[i], c.Key) <= 0)
 				require.True(t, i == n-1 || bytes.Compare(c.Key, p.seps[i+1]) < 0)
 				of[i] = append(of[i], c)
 			}
-			fingers := make([]Finger, n)
+			fingers := make([]InsertCursor, n)
 			for left := len(changes); left > 0; {
 				i := r.IntN(n)
-				some := of[i][:min(len(of[i]), 1+r.IntN(MaxWays))]
+				some := of[i][:min(len(of[i]), 1+r.IntN(MaxHints))]
 				of[i] = of[i][len(some):]
 				left -= len(some)
-				var ways Ways
-				require.NoError(t, ways.Find(m, *p.Tree(i), &fingers[i], some))
+				var ways PathHints
+				require.NoError(t, ways.Prefetch(m, *p.Tree(i), &fingers[i], some))
 				for k := range some {
 					c := &some[k]
 					was, err := ways.Apply(m, p.Tree(i), &fingers[i], k, c)
@@ -114,7 +115,7 @@ func TestPartsAreTheTree(t *testing.T) {
 					met["a part is higher"]++
 				}
 			}
-			require.NoError(t, p.Join(m, &tree))
+			require.NoError(t, p.Merge(m, &tree))
 			switch {
 			case tree.Depth == 0:
 				met["nothing is left"]++
@@ -126,7 +127,7 @@ func TestPartsAreTheTree(t *testing.T) {
 			m.requireSound(t, tree)
 			requireRows(t, m, tree, want)
 			require.Nil(t, p.seps[1], "pages may be gone tomorrow")
-			require.Nil(t, p.was.items[:1][0].sep)
+			require.Nil(t, p.oldEntries.items[:1][0].sep)
 			m.commit(t)
 		}
 	}
@@ -137,7 +138,8 @@ func TestPartsAreTheTree(t *testing.T) {
 	}
 }
 
-// someParts are changes of one kind or another: here and there, mostly deletions, of all that is there, or of one end of it.
+// someParts are changes of one kind or another: here and there, mostly deletions, of all that is
+// there, or of one end of it.
 func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 	kind := r.IntN(5)
 	from, n := 0, 1+r.IntN(2*keys)
@@ -182,13 +184,13 @@ func TestCutSharesTheChanges(t *testing.T) {
 		for i := range changes {
 			changes[i].Key = number(key(i))
 		}
-		var p Parts
-		n, err := p.Cut(m, tree, changes, most)
+		var p Partitions
+		n, err := p.Partition(m, tree, changes, most)
 		require.NoError(t, err)
 		shares := make([]int, n)
 		for i := range changes {
 			if n > 1 {
-				shares[p.Of(changes[i].Key)]++
+				shares[p.Index(changes[i].Key)]++
 			}
 		}
 		return shares
@@ -203,10 +205,15 @@ func TestCutSharesTheChanges(t *testing.T) {
 	require.Len(t, cut(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
 	require.Len(t, cut(4, func(i int) int { return 80_000 + i }), 1, "behind all that is there")
 	require.Len(t, cut(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one place")
-	require.Greater(t, len(cut(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })), 1, "half in one place, with the first one, and not the last")
+	require.Greater(
+		t,
+		len(cut(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })),
+		1,
+		"half in one place, with the first one, and not the last",
+	)
 	require.Greater(t, len(cut(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one place")
 	require.Len(t, cut(1, anywhere), 1)
-	require.GreaterOrEqual(t, len(cut(MaxParts, anywhere)), 8, "as far as the root has children")
+	require.GreaterOrEqual(t, len(cut(MaxPartitions, anywhere)), 8, "as far as the root has children")
 	require.Len(t, cut(4, func(i int) int { return i % 2 * 59_000 }), 2, "in two places")
 }
 
@@ -218,25 +225,25 @@ func TestPartsMeetWhatTheTreeMeets(t *testing.T) {
 	for i := range 1000 {
 		changes = append(changes, Change{Key: number(i * 60)})
 	}
-	var p Parts
+	var p Partitions
 	for _, wrong := range []Tree{{Root: tree.Root, Depth: 2}, {Root: tree.Root, Depth: maxDepth + 1}} {
-		_, err := p.Cut(m, wrong, changes, 4)
+		_, err := p.Partition(m, wrong, changes, 4)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
 	}
 	for _, small := range []Tree{{}, {Root: tree.Root, Depth: 1}} {
-		n, err := p.Cut(m, small, changes, 4)
+		n, err := p.Partition(m, small, changes, 4)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	}
-	n, err := p.Cut(m, tree, changes, 4)
+	n, err := p.Partition(m, tree, changes, 4)
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
 	full := errors.New("full")
 	m.fail = full
 	again := tree
-	require.ErrorIs(t, p.Join(m, &again), full)
+	require.ErrorIs(t, p.Merge(m, &again), full)
 	require.Equal(t, tree, again)
-	_, err = p.Cut(m, tree, changes, 4)
+	_, err = p.Partition(m, tree, changes, 4)
 	require.ErrorIs(t, err, full)
 }
 
@@ -260,7 +267,7 @@ func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
 			items[i] = item{sp, leaf, 1}
 			rows++
 		}
-		tree, err := build(m, 1, items)
+		tree, err := buildBranches(m, 1, items)
 		require.NoError(t, err)
 		require.Equal(t, rows, tree.Rows)
 		m.requireSound(t, tree)

@@ -12,7 +12,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestPatchesAreSplit: rows that come at random to patched leaves, in transactions of a few, split them without making pages of them.
+// TestPatchesAreSplit: rows that come at random to patched leaves, in transactions of a few, split
+// them without making pages of them.
 func TestPatchesAreSplit(t *testing.T) {
 	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -33,7 +34,8 @@ func TestPatchesAreSplit(t *testing.T) {
 	require.Positive(t, m.beside)
 }
 
-// TestCellsThatASplitHasMovedAreGone: when the leaf that got them goes, the other half is asked for their keys again.
+// TestCellsThatASplitHasMovedAreGone: when the leaf that got them goes, the other half is asked for
+// their keys again.
 func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
@@ -72,7 +74,7 @@ func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	m.commit(t)
 	root, err = m.Page(tree.Root)
 	require.NoError(t, err)
-	_, base, changes, err := m.Base(childRef(root, count(root), at))
+	_, base, changes, err := m.DeltaBase(childRef(root, count(root), at))
 	require.NoError(t, err)
 	require.NotNil(t, changes, "the other half is a patch yet")
 	_, s := leafFind(base, count(base), moved)
@@ -90,7 +92,8 @@ func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	m.requireSound(t, tree)
 }
 
-// TestHalfALeafHasTheRoomThatItHas: the half without the new row is the fuller one, and a row comes that its patch would have room for.
+// TestHalfALeafHasTheRoomThatItHas: the half without the new row is the fuller one, and a row comes
+// that its patch would have room for.
 func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
 	split := 0
 	for leaves := range 4 { // some of which let the leaf have a page number that is Patchable
@@ -122,24 +125,25 @@ func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
 	require.Positive(t, split)
 }
 
-// TestHalfALeafHasTheRoomOfThePageThatItBecomes, whether rows that were put have headers there or not.
+// TestHalfALeafHasTheRoomOfThePageThatItBecomes, whether rows that were put have headers there or
+// not.
 func TestHalfALeafHasTheRoomOfThePageThatItBecomes(t *testing.T) {
 	for _, alike := range []bool{true, false} {
 		b := make([]byte, pager.MinPageSize)
 		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
-		var cells []loose
+		var cells []detachedCell
 		for i := range 20 {
 			size := 30
 			if !alike && i == 0 {
 				size++
 			}
-			cells = append(cells, loose{append(number(i), make([]byte, size)...), uint32(size), 8})
+			cells = append(cells, detachedCell{append(number(i), make([]byte, size)...), uint32(size), 8})
 		}
 		layLeaf(b, cells[:15])
 		require.Equal(t, alike, uniform(b))
-		changes, ok := layPatch(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
+		changes, ok := layDelta(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
 		require.True(t, ok)
-		require.NoError(t, Merge(b, changes))
+		require.NoError(t, ApplyDelta(b, changes))
 		require.Equal(t, 17, count(b))
 		require.Equal(t, leafFree(b), ld16(changes, patchRoom))
 		require.NoError(t, CheckPage(b, len(b)))

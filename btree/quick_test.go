@@ -16,11 +16,11 @@ import (
 
 // quick runs the quick proof of a leaf where page would.
 func quick(b []byte) (proved bool, taken int) {
-	c := checker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
+	c := pageChecker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
 	if c.n == 0 || c.lo > len(b) || offLeafHeads+leafEntry*c.n > c.lo {
 		return false, 0
 	}
-	proved = c.quickly(prefix(b))
+	proved = c.fastCheck(prefix(b))
 	return proved, c.taken
 }
 
@@ -29,14 +29,15 @@ func agree(t *testing.T, b []byte) bool {
 	t.Helper()
 	proved, taken := quick(b)
 	if proved {
-		c := checker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
+		c := pageChecker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
 		require.NoError(t, c.leaf(prefix(b)))
 		require.Equal(t, c.taken, taken)
 	}
 	return proved
 }
 
-// quickLeaf is a leaf of as many rows as fit, put in random order or laid out, uniform or with a header for each.
+// quickLeaf is a leaf of as many rows as fit, put in random order or laid out, uniform or with a
+// header for each.
 func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 	rng := rand.New(rand.NewPCG(uint64(shared), uint64(value)))
 	m := newMemory(4096)
@@ -67,7 +68,8 @@ func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 	}
 }
 
-// TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where it holds the whole one does.
+// TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where
+// it holds the whole one does.
 func TestQuickProofIsAProof(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
@@ -75,21 +77,31 @@ func TestQuickProofIsAProof(t *testing.T) {
 		for _, value := range []int{8, 100} {
 			for kind := range 8 {
 				tagged, laid, alike := kind&1 != 0, kind&2 != 0, kind&4 != 0
-				t.Run(fmt.Sprintf("%d shared, values of %d, tagged %v, laid out %v, uniform %v", shared, value, tagged, laid, alike), func(t *testing.T) {
-					b := quickLeaf(shared, value, tagged, laid, alike)
-					require.Equal(t, alike, uniform(b))
-					require.True(t, agree(t, b))
-					require.NoError(t, CheckPage(b, 4096))
-					held := 0
-					for i := 8 * offCount; i < 8*len(b); i++ {
-						b[i/8] ^= 1 << (i % 8)
-						if agree(t, b) {
-							held++
+				t.Run(
+					fmt.Sprintf(
+						"%d shared, values of %d, tagged %v, laid out %v, uniform %v",
+						shared,
+						value,
+						tagged,
+						laid,
+						alike,
+					),
+					func(t *testing.T) {
+						b := quickLeaf(shared, value, tagged, laid, alike)
+						require.Equal(t, alike, uniform(b))
+						require.True(t, agree(t, b))
+						require.NoError(t, CheckPage(b, 4096))
+						held := 0
+						for i := 8 * offCount; i < 8*len(b); i++ {
+							b[i/8] ^= 1 << (i % 8)
+							if agree(t, b) {
+								held++
+							}
+							b[i/8] ^= 1 << (i % 8)
 						}
-						b[i/8] ^= 1 << (i % 8)
-					}
-					require.Positive(t, held, "a bit of a value is anyone's")
-				})
+						require.Positive(t, held, "a bit of a value is anyone's")
+					},
+				)
 			}
 		}
 	}
@@ -105,7 +117,7 @@ func TestQuickProofOfCellsThatShareBytes(t *testing.T) {
 		off, first := slot(b, n, i), slot(b, n, 0)
 		size := cellSize(b, off)
 		small := slices.Concat(b[off:off+2], []byte{1, 0, 0, 0}, b[off+cellHeader:off+cellHeader+20], []byte{9})
-		at := valuePlace(b, headed(first)) + 50
+		at := valueOffset(b, withHeader(first)) + 50
 		copy(b[at:], small)
 		setSlot(b, n, i, at)
 		setGap(b, size-len(small))

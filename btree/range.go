@@ -6,8 +6,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// DeleteRange removes all keys of [lo, hi) and returns their number. A nil bound is no bound. Whole subtrees are given
-// back by their branches; their leaves are read only where there are overflow extents to give back with them.
+// DeleteRange removes all keys of [lo, hi) and returns their number. A nil bound is no bound. Whole
+// subtrees are given back by their branches; their leaves are read only where there are overflow
+// extents to give back with them.
 func DeleteRange(w Writer, t *Tree, lo, hi []byte) (rows uint64, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return 0, err
@@ -15,22 +16,22 @@ func DeleteRange(w Writer, t *Tree, lo, hi []byte) (rows uint64, err error) {
 	if lo != nil && hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
-	c := cutter{editor{w: w}}
+	c := rangeDeleter{pageEditor{w: w}}
 	rows, err = c.root(t, lo, hi)
-	c.done()
+	c.releaseScratch()
 	return rows, err
 }
 
-type cutter struct{ editor }
+type rangeDeleter struct{ pageEditor }
 
-func (c *cutter) root(t *Tree, lo, hi []byte) (uint64, error) {
+func (c *rangeDeleter) root(t *Tree, lo, hi []byte) (uint64, error) {
 	if lo == nil && hi == nil {
 		rows := t.Rows
 		err := c.free(t.Root, t.Depth-1, true)
 		*t = Tree{}
 		return rows, err
 	}
-	ref, rows, err := c.cut(t.Root, t.Depth-1, lo, hi)
+	ref, rows, err := c.deleteRange(t.Root, t.Depth-1, lo, hi)
 	if err != nil || rows == 0 {
 		return 0, err
 	}
@@ -46,17 +47,23 @@ func (c *cutter) root(t *Tree, lo, hi []byte) (uint64, error) {
 	return rows, c.collapse(t)
 }
 
-// cut removes [lo, hi) from the subtree at ref, whose root is at level. It returns what the root's reference is then:
-// zero if nothing is left. Nothing is copied if there is nothing to remove.
-func (c *cutter) cut(ref pager.Ref, level uint8, lo, hi []byte) (nref pager.Ref, rows uint64, err error) {
+// deleteRange removes [lo, hi) from the subtree at ref, whose root is at level. It returns what the
+// root's reference is then: zero if nothing is left. Nothing is copied if there is nothing to
+// remove.
+func (c *rangeDeleter) deleteRange(
+	ref pager.Ref,
+	level uint8,
+	lo, hi []byte,
+) (nref pager.Ref, rows uint64, err error) {
 	b, n, err := pageAt(c.w, ref, level)
 	if err != nil {
 		return ref, 0, err
 	}
 	if level == 0 {
-		return c.cutLeaf(ref, b, n, lo, hi)
+		return c.deleteInLeaf(ref, b, n, lo, hi)
 	}
-	// Children i and j hold the bounds. A bound that is at the edge of its child, or absent, takes the child whole.
+	// Children i and j hold the bounds. A bound that is at the edge of its child, or absent, takes
+	// the child whole.
 	i, j := 0, n-1
 	loWhole, hiWhole := lo == nil, hi == nil
 	if !loWhole {
@@ -79,13 +86,13 @@ func (c *cutter) cut(ref pager.Ref, level uint8, lo, hi []byte) (nref pager.Ref,
 		if hiWhole {
 			hi = nil
 		}
-		return c.cutOne(ref, b, n, level, i, lo, hi)
+		return c.deleteInChild(ref, b, n, level, i, lo, hi)
 	}
 	from, to := i, j+1 // children that go whole
 	var loRef, hiRef pager.Ref
 	var loRows, hiRows uint64
 	if !loWhole {
-		if loRef, loRows, err = c.cut(childRef(b, n, i), level-1, lo, nil); err != nil {
+		if loRef, loRows, err = c.deleteRange(childRef(b, n, i), level-1, lo, nil); err != nil {
 			return ref, 0, err
 		}
 		if !loRef.IsZero() {
@@ -93,7 +100,7 @@ func (c *cutter) cut(ref pager.Ref, level uint8, lo, hi []byte) (nref pager.Ref,
 		}
 	}
 	if !hiWhole {
-		if hiRef, hiRows, err = c.cut(childRef(b, n, j), level-1, nil, hi); err != nil {
+		if hiRef, hiRows, err = c.deleteRange(childRef(b, n, j), level-1, nil, hi); err != nil {
 			return ref, 0, err
 		}
 		if !hiRef.IsZero() {
@@ -136,21 +143,28 @@ func (c *cutter) cut(ref pager.Ref, level uint8, lo, hi []byte) (nref pager.Ref,
 	branchRemove(b, from, to)
 	// The right edge first, so that the place of the left one stays.
 	if to == j && hiRows > 0 {
-		if err := c.mendEdge(b, from, level-1); err != nil {
+		if err := c.rebalanceEdge(b, from, level-1); err != nil {
 			return ref, 0, err
 		}
 	}
 	if from > i && loRows > 0 {
-		if err := c.mendEdge(b, from-1, level-1); err != nil {
+		if err := c.rebalanceEdge(b, from-1, level-1); err != nil {
 			return ref, 0, err
 		}
 	}
 	return ref, rows, nil
 }
 
-// cutOne is cut for bounds that lie in the same child i.
-func (c *cutter) cutOne(ref pager.Ref, b []byte, n int, level uint8, i int, lo, hi []byte) (pager.Ref, uint64, error) {
-	cref, rows, err := c.cut(childRef(b, n, i), level-1, lo, hi)
+// deleteInChild is cut for bounds that lie in the same child i.
+func (c *rangeDeleter) deleteInChild(
+	ref pager.Ref,
+	b []byte,
+	n int,
+	level uint8,
+	i int,
+	lo, hi []byte,
+) (pager.Ref, uint64, error) {
+	cref, rows, err := c.deleteRange(childRef(b, n, i), level-1, lo, hi)
 	if err != nil || rows == 0 {
 		return ref, 0, err
 	}
@@ -169,18 +183,19 @@ func (c *cutter) cutOne(ref pager.Ref, b []byte, n int, level uint8, i int, lo, 
 	if err := subRows(b, n, i, rows); err != nil {
 		return ref, 0, err
 	}
-	return ref, rows, c.mendEdge(b, i, level-1)
+	return ref, rows, c.rebalanceEdge(b, i, level-1)
 }
 
-// mendEdge mends child i of b, which lost entries, until it is full enough or cannot be helped.
-func (c *cutter) mendEdge(b []byte, i int, level uint8) error {
+// rebalanceEdge mends child i of b, which lost entries, until it is full enough or cannot be
+// helped.
+func (c *rangeDeleter) rebalanceEdge(b []byte, i int, level uint8) error {
 	for try := 0; try < 2 && i < count(b); try++ {
 		cb, _, err := pageAt(c.w, childRef(b, count(b), i), level)
 		if err != nil || !underfull(cb) {
 			return err
 		}
 		before := count(b)
-		if err := c.mend(b, i, level); err != nil {
+		if err := c.rebalance(b, i, level); err != nil {
 			return err
 		}
 		if count(b) == before {
@@ -193,7 +208,12 @@ func (c *cutter) mendEdge(b []byte, i int, level uint8) error {
 	return nil
 }
 
-func (c *cutter) cutLeaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (pager.Ref, uint64, error) {
+func (c *rangeDeleter) deleteInLeaf(
+	ref pager.Ref,
+	b []byte,
+	n int,
+	lo, hi []byte,
+) (pager.Ref, uint64, error) {
 	from, to := 0, n
 	if lo != nil {
 		from, _, _ = leafSearch(b, n, lo)
@@ -206,7 +226,7 @@ func (c *cutter) cutLeaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (pager.R
 	}
 	rows := uint64(to - from)
 	for i := from; i < to; i++ {
-		if err := c.freeExtent(b, spotOf(b, n, i)); err != nil {
+		if err := c.freeExtent(b, cellPosOf(b, n, i)); err != nil {
 			return ref, 0, err
 		}
 	}
@@ -217,15 +237,16 @@ func (c *cutter) cutLeaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (pager.R
 	if err != nil {
 		return ref, 0, err
 	}
-	s := c.pages(len(b))
+	s := c.scratchPages(len(b))
 	src := s.copyOf(b, 0)
 	s.cells = appendCells(appendCells(s.cells[:0], src, 0, from), src, to, n)
 	layLeaf(b, s.cells)
 	return ref, rows, nil
 }
 
-// free gives back the subtree at ref, whose root is at level. overflow says that its leaves may have extents.
-func (c *cutter) free(ref pager.Ref, level uint8, overflow bool) error {
+// free gives back the subtree at ref, whose root is at level. overflow says that its leaves may
+// have extents.
+func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) error {
 	if level == 0 && !overflow {
 		return c.w.Free(ref)
 	}
@@ -235,7 +256,7 @@ func (c *cutter) free(ref pager.Ref, level uint8, overflow bool) error {
 	}
 	for i := range n {
 		if level == 0 {
-			err = c.freeExtent(b, spotOf(b, n, i))
+			err = c.freeExtent(b, cellPosOf(b, n, i))
 		} else {
 			r := childRows(b, n, i)
 			err = c.free(childRef(b, n, i), level-1, r&rowsOverflow != 0)
@@ -247,16 +268,16 @@ func (c *cutter) free(ref pager.Ref, level uint8, overflow bool) error {
 	return c.w.Free(ref)
 }
 
-// FreeTree gives back about maxPages pages of a tree that is not needed any more, from the right, and leaves a smaller
-// tree, with its rows right, until done: then the tree is empty. Leaves are read only where there are extents to give
-// back with them; the pages of an extent count.
+// FreeTree gives back about maxPages pages of a tree that is not needed any more, from the right,
+// and leaves a smaller tree, with its rows right, until done: then the tree is empty. Leaves are
+// read only where there are extents to give back with them; the pages of an extent count.
 func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err == nil, err
 	}
-	c := shrinker{cutter{editor{w: w}}, max(maxPages, 1)}
-	ref, rows, err := c.shrink(t.Root, t.Depth-1, true)
-	c.done()
+	c := treeFreer{rangeDeleter{pageEditor{w: w}}, max(maxPages, 1)}
+	ref, rows, err := c.free(t.Root, t.Depth-1, true)
+	c.releaseScratch()
 	if err != nil {
 		return false, err
 	}
@@ -273,14 +294,14 @@ func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 }
 
 // A shrinker is one step of FreeTree.
-type shrinker struct {
-	cutter
+type treeFreer struct {
+	rangeDeleter
 	left int // pages that may still be given back
 }
 
-// shrink gives back the subtree at ref from the right, as far as the step goes, and returns the rows that went with it
-// and the new reference of its root, zero when all is gone.
-func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
+// free gives back the subtree at ref from the right, as far as the step goes, and returns the rows
+// that went with it and the new reference of its root, zero when all is gone.
+func (c *treeFreer) free(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
 	if level == 0 && !overflow {
 		c.left--
 		return pager.Ref{}, 0, c.w.Free(ref)
@@ -291,7 +312,7 @@ func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager
 	}
 	if level == 0 {
 		for i := range n {
-			s := spotOf(b, n, i)
+			s := cellPosOf(b, n, i)
 			if info := infoAt(b, s); info&infoOverflow != 0 {
 				c.left -= int(pager.ExtentPages(int(info&infoSize), len(b)))
 				if err := c.freeExtent(b, s); err != nil {
@@ -307,7 +328,7 @@ func (c *shrinker) shrink(ref pager.Ref, level uint8, overflow bool) (nref pager
 	var lastRows uint64
 	for keep > 0 && c.left > 0 {
 		r := childRows(b, n, keep-1)
-		cref, crows, err := c.shrink(childRef(b, n, keep-1), level-1, r&rowsOverflow != 0)
+		cref, crows, err := c.free(childRef(b, n, keep-1), level-1, r&rowsOverflow != 0)
 		if err != nil {
 			return ref, 0, err
 		}

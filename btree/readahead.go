@@ -2,9 +2,10 @@ package btree
 
 import "github.com/ebbkv/ebb/pager"
 
-// A readAhead notes which leaves a walk has had read before it gets there: see Reader.ReadAhead. The
-// first ones that it asks for are few, and with each further step from leaf to leaf twice as many: a
-// walk that has come far goes on, as a rule. Until a seek it is over if the reader wants none.
+// A readAhead notes which leaves a walk has had read before it gets there: see Reader.ReadAhead.
+// The first ones that it asks for are few, and with each further step from leaf to leaf twice as
+// many: a walk that has come far goes on, as a rule. Until a seek it is over if the reader wants
+// none.
 type readAhead struct {
 	window int         // leaves that were asked for last; 0: the fields below are void; over: no more
 	next   int         // the first child of the branch, in the direction of the walk, that was not asked for

@@ -12,7 +12,9 @@ type Move struct {
 	Since pager.Epoch // of those, pages born in this epoch or later that no file holds; 0: all, and extents
 	Most  int         // about so many pages
 	From  []byte      // a key: what lies before the way to it stays; nil: nothing does
-	Pages uint64      // there are no more than that: who meets more has met a page twice, which is damage; 0: nobody knows
+	// there are no more than that: who meets more has met a page twice, which is damage; 0: nobody
+	// knows
+	Pages uint64
 }
 
 // Moved says what has come of a Move.
@@ -22,13 +24,13 @@ type Moved struct {
 	Full  bool   // the Writer has no room below the limit, and the step ended at that
 }
 
-// Relocate moves pages and extents to where the Writer puts new ones, and edits the path to each of them with it. Pages that the
-// transaction owns stay.
+// Relocate moves pages and extents to where the Writer puts new ones, and edits the path to each of
+// them with it. Pages that the transaction owns stay.
 func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return Moved{}, err
 	}
-	m := mover{Move: step, editor: editor{w: w}}
+	m := relocator{Move: step, pageEditor: pageEditor{w: w}}
 	ref, err := m.move(t.Root, t.Depth-1, true)
 	if err != nil {
 		return Moved{}, err
@@ -38,15 +40,15 @@ func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
 }
 
 // A mover is one step of Relocate.
-type mover struct {
+type relocator struct {
 	Move
 	Moved
-	editor
-	met uint64 // pages
+	pageEditor
+	visited uint64 // pages
 }
 
 // count notes that n pages at or above the limit came to where to names.
-func (m *mover) count(n int, to pager.Pgid) {
+func (m *relocator) count(n int, to pager.Pgid) {
 	m.Most -= n
 	if to < m.Limit {
 		m.Moved.Pages += n
@@ -55,15 +57,15 @@ func (m *mover) count(n int, to pager.Pgid) {
 	}
 }
 
-// ends says that the step is over.
-func (m *mover) ends() bool { return m.Full || m.Most <= 0 }
+// done says that the step is over.
+func (m *relocator) done() bool { return m.Full || m.Most <= 0 }
 
 // move moves what it may of the subtree at ref and returns the new reference of its root.
-func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
-	if m.ends() || ref.Epoch < m.Since { // What lies below a page is no younger.
+func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
+	if m.done() || ref.Epoch < m.Since { // What lies below a page is no younger.
 		return ref, nil
 	}
-	if m.met++; m.met > m.Move.Pages && m.Move.Pages > 0 {
+	if m.visited++; m.visited > m.Move.Pages && m.Move.Pages > 0 {
 		return ref, damage(ref, "a tree that comes to more pages than there are")
 	}
 	if level == 0 && (!overflow || m.Since > 0) {
@@ -79,7 +81,7 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 	}
 	edited := false
 	for i := first; i < n; i++ {
-		if m.ends() {
+		if m.done() {
 			if !m.Full && level > 0 && m.Next == nil {
 				m.Next = bytes.Clone(sep(b, n, i))
 			}
@@ -90,7 +92,7 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 		}
 		var was, is pager.Ref
 		if level == 0 {
-			s := spotOf(b, n, i)
+			s := cellPosOf(b, n, i)
 			info := infoAt(b, s)
 			if info&infoOverflow == 0 || overflowAt(b, s).Pgid < m.Limit {
 				continue
@@ -115,23 +117,23 @@ func (m *mover) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, erro
 			edited = true
 		}
 		if level == 0 {
-			setOverflowAt(b, spotOf(b, n, i), is)
+			setOverflowAt(b, cellPosOf(b, n, i), is)
 		} else {
 			setChildRef(b, n, i, is)
 		}
 	}
-	if !edited && !m.ends() {
+	if !edited && !m.done() {
 		ref, err = m.moveAlone(ref, level)
 	}
 	return ref, err
 }
 
 // moveAlone moves a page as it is.
-func (m *mover) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
+func (m *relocator) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
 	if ref.Pgid < m.Limit {
 		return ref, nil
 	}
-	nref, done, err := m.w.Renumber(ref)
+	nref, done, err := m.w.Reassign(ref)
 	switch {
 	case err != nil || !done && m.Since > 0:
 		return ref, err
@@ -144,7 +146,7 @@ func (m *mover) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
 }
 
 // editMoved edits a page and counts it if that took it out of the range.
-func (m *mover) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
+func (m *relocator) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	nref, b, err := m.edit(ref, level)
 	if err == nil && ref.Pgid >= m.Limit && nref.Pgid != ref.Pgid {
 		m.count(1, nref.Pgid)
@@ -152,7 +154,7 @@ func (m *mover) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, error)
 	return nref, b, err
 }
 
-func (m *mover) moveExtent(ref pager.Ref, size, pageSize int) (pager.Ref, error) {
+func (m *relocator) moveExtent(ref pager.Ref, size, pageSize int) (pager.Ref, error) {
 	value, err := m.w.Extent(ref, size)
 	if err != nil {
 		return ref, err

@@ -24,8 +24,8 @@ func (l *lookedAt) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return l.memory.Leaf(ref)
 }
 
-// behind is a tree of a few hundred pages behind free ones, more than it has, and the first page number behind as many as
-// it has.
+// behind is a tree of a few hundred pages behind free ones, more than it has, and the first page
+// number behind as many as it has.
 func behind(t *testing.T) (m *memory, tree Tree, limit pager.Pgid) {
 	m = newMemory(4096)
 	m.low = true
@@ -49,7 +49,8 @@ func refs(t *testing.T, m *memory, tree Tree) map[pager.Ref]bool {
 	return all
 }
 
-// TestRelocateGoesOnWhereItEnded: steps that are told of the one before look at each page about once, and leave nothing out.
+// TestRelocateGoesOnWhereItEnded: steps that are told of the one before look at each page about
+// once, and leave nothing out.
 func TestRelocateGoesOnWhereItEnded(t *testing.T) {
 	m, tree, limit := behind(t)
 	pages := len(refs(t, m, tree))
@@ -74,7 +75,8 @@ func TestRelocateGoesOnWhereItEnded(t *testing.T) {
 	require.Less(t, l.pages, 2*pages+4*steps*int(tree.Depth))
 }
 
-// TestRelocateEndsWhenThereIsNoRoom below the limit: what it has taken for that is one page, and the path to it.
+// TestRelocateEndsWhenThereIsNoRoom below the limit: what it has taken for that is one page, and
+// the path to it.
 func TestRelocateEndsWhenThereIsNoRoom(t *testing.T) {
 	m, tree, _ := behind(t)
 	before := refs(t, m, tree)

@@ -9,8 +9,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// head32 is the big-endian value of the 4 bytes of key from prefix on, padded with zeros.
-func head32(key []byte, prefix int) uint32 {
+// keyHead32 is the big-endian value of the 4 bytes of key from prefix on, padded with zeros.
+func keyHead32(key []byte, prefix int) uint32 {
 	if len(key) >= prefix+4 {
 		return binary.BigEndian.Uint32(key[prefix:])
 	}
@@ -24,8 +24,8 @@ func head32(key []byte, prefix int) uint32 {
 	return h
 }
 
-// head64 is head32 for the 8 bytes of branches.
-func head64(key []byte, prefix int) uint64 {
+// keyHead64 is head32 for the 8 bytes of branches.
+func keyHead64(key []byte, prefix int) uint64 {
 	if len(key) >= prefix+8 {
 		return binary.BigEndian.Uint64(key[prefix:])
 	}
@@ -39,8 +39,9 @@ func head64(key []byte, prefix int) uint64 {
 	return h
 }
 
-// lower32 returns the first i in [0, n) whose head is at least h, or n. Three looks at a time, which do not wait for each
-// other, leave a quarter. No branch depends on a head, because a mispredicted one costs more than the whole step.
+// lower32 returns the first i in [0, n) whose head is at least h, or n. Three looks at a time,
+// which do not wait for each other, leave a quarter. No branch depends on a head, because a
+// mispredicted one costs more than the whole step.
 func lower32(b []byte, n int, h uint32) int {
 	i := 0
 	for n > 3 {
@@ -61,7 +62,8 @@ func below32(b []byte, i int, h uint32) int {
 	return -int(borrow)
 }
 
-// upper64 returns the first i in [1, n) whose head is above h, or n, in a branch of n children. It goes as lower32 does.
+// upper64 returns the first i in [1, n) whose head is above h, or n, in a branch of n children. It
+// goes as lower32 does.
 func upper64(b []byte, n int, h uint64) int {
 	i := 1
 	n--
@@ -83,29 +85,30 @@ func upTo64(b []byte, i int, h uint64) int {
 	return int(borrow) - 1
 }
 
-// leafFind returns the cell of key in a leaf of n cells and its spot, which is not found if there is none. It does not look at the prefix
-// of the page: a cell that is equal to the whole key has it, and any other answer is no.
-func leafFind(b []byte, n int, key []byte) (i int, s spot) {
+// leafFind returns the cell of key in a leaf of n cells and its spot, which is not found if there
+// is none. It does not look at the prefix of the page: a cell that is equal to the whole key has
+// it, and any other answer is no.
+func leafFind(b []byte, n int, key []byte) (i int, s cellPos) {
 	p := prefix(b)
 	if len(key) < p {
-		return 0, spot{}
+		return 0, cellPos{}
 	}
-	h := head32(key, p)
+	h := keyHead32(key, p)
 	i = lower32(b, n, h)
 	if i == n || ld32(b, offLeafHeads+4*i) != h {
-		return 0, spot{}
+		return 0, cellPos{}
 	}
 	if i+1 < n && ld32(b, offLeafHeads+4*i+4) == h {
 		i = lowerKey(b, n, i, lower32To(b, n, i, h), key)
 		if i == n {
-			return 0, spot{}
+			return 0, cellPos{}
 		}
 	}
-	s = spotOf(b, n, i)
+	s = cellPosOf(b, n, i)
 	if bytes.Equal(keyAt(b, s), key) {
 		return i, s
 	}
-	return 0, spot{}
+	return 0, cellPos{}
 }
 
 // lower32To returns the end of the run of heads that are equal to h and begin at i.
@@ -143,8 +146,8 @@ func lowerKey(b []byte, n, lo, hi int, key []byte) int {
 	return lo
 }
 
-// leafSearch returns the first i in [0, n) whose key is at least key, or n; whether it is equal; and whether key has
-// the prefix of the page.
+// leafSearch returns the first i in [0, n) whose key is at least key, or n; whether it is equal;
+// and whether key has the prefix of the page.
 func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
 	if n == 0 {
 		return 0, false, true
@@ -156,10 +159,11 @@ func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
 		}
 		return 0, false, false
 	}
-	h := head32(key, p)
+	h := keyHead32(key, p)
 	i = lower32(b, n, h)
 	if p > 0 {
-		// All keys have the prefix. This one is looked at next if it has the head, and was asked for by warm.
+		// All keys have the prefix. This one is looked at next if it has the head, and was asked
+		// for by warm.
 		near := leafKey(b, n, min(i, n-1))
 		if c := bytes.Compare(key[:p], near[:min(p, len(near))]); c > 0 {
 			return n, false, false
@@ -193,7 +197,7 @@ func branchSearch(b []byte, n int, key []byte) int {
 			return 0
 		}
 	}
-	h := head64(key, p)
+	h := keyHead64(key, p)
 	i := upper64(b, n, h) - 1
 	if i > 0 && ld64(b, offHeads+8*i) == h {
 		return equalHeads(b, n, i, h, key)
@@ -201,7 +205,8 @@ func branchSearch(b []byte, n int, key []byte) int {
 	return i
 }
 
-// equalHeads is the rest of branchSearch for a key whose head h is that of separator i and maybe of ones before it.
+// equalHeads is the rest of branchSearch for a key whose head h is that of separator i and maybe of
+// ones before it.
 func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
 	// The run of equal heads begins at lo.
 	lo, hi := 1, i
@@ -225,8 +230,9 @@ func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
 	return lo - 1
 }
 
-// nearBytes is how much of a page of that level a search looks at before it knows where to go: the header, the heads, and as a
-// rule the slots of a leaf. Asked for at once these lines come together; the steps of a search would wait for one after the other.
+// nearBytes is how much of a page of that level a search looks at before it knows where to go: the
+// header, the heads, and as a rule the slots of a leaf. Asked for at once these lines come
+// together; the steps of a search would wait for one after the other.
 func nearBytes(level uint8) int {
 	if level == 0 {
 		return 512
@@ -234,7 +240,8 @@ func nearBytes(level uint8) int {
 	return 1024
 }
 
-// nearChild is nearBytes for child i of branch b, which belongs at level: how many rows a leaf has is known.
+// nearChild is nearBytes for child i of branch b, which belongs at level: how many rows a leaf has
+// is known.
 func nearChild(b []byte, n, i int, level uint8) int {
 	most := nearBytes(level)
 	if level > 0 {
@@ -244,12 +251,12 @@ func nearChild(b []byte, n, i int, level uint8) int {
 }
 
 // find returns the leaf, or its patch, and the spot of the cell of key there, if there is one.
-func find(r Reader, t Tree, key []byte) (b []byte, s spot, err error) {
+func find(r Reader, t Tree, key []byte) (b []byte, s cellPos, err error) {
 	if t.Depth == 0 {
-		return nil, spot{}, nil
+		return nil, cellPos{}, nil
 	}
 	if err := t.checkDepth(); err != nil {
-		return nil, spot{}, err
+		return nil, cellPos{}, err
 	}
 	ref := t.Root
 	for level := t.Depth - 1; ; level-- {
@@ -258,7 +265,7 @@ func find(r Reader, t Tree, key []byte) (b []byte, s spot, err error) {
 		}
 		b, err := r.Page(ref)
 		if err != nil {
-			return nil, spot{}, err
+			return nil, cellPos{}, err
 		}
 		if level < t.Depth-1 { // The root is near as a rule.
 			prefetch.Bytes(b[:nearBytes(level)])
@@ -266,33 +273,33 @@ func find(r Reader, t Tree, key []byte) (b []byte, s spot, err error) {
 		w := ld32(b, offKind)
 		n := int(w >> 16)
 		if w&0xffff != uint32(pager.KindBranch)|uint32(level)<<8 {
-			return nil, spot{}, misplaced(ref, b, level)
+			return nil, cellPos{}, misplaced(ref, b, level)
 		}
 		ref = childRef(b, n, branchSearch(b, n, key))
 	}
 }
 
 // findIn is find in the leaf at ref, which is asked for if it may be far.
-func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, s spot, err error) {
+func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, s cellPos, err error) {
 	b, changes, err := r.Leaf(ref)
 	if err != nil {
-		return nil, spot{}, err
+		return nil, cellPos{}, err
 	}
 	if far {
 		prefetch.Bytes(b[:nearBytes(0)])
 	}
 	w := ld32(b, offKind)
 	if w&0xffff != uint32(pager.KindLeaf) {
-		return nil, spot{}, misplaced(ref, b, 0)
+		return nil, cellPos{}, misplaced(ref, b, 0)
 	}
 	if changes != nil {
-		if off := patchFind(changes, key); off > 0 {
-			return changes, headed(off), nil
+		if off := deltaFind(changes, key); off > 0 {
+			return changes, withHeader(off), nil
 		}
 	}
 	i, s := leafFind(b, int(w>>16), key)
-	if changes != nil && !kept(changes, i) {
-		return nil, spot{}, nil
+	if changes != nil && !inBase(changes, i) {
+		return nil, cellPos{}, nil
 	}
 	return b, s, nil
 }
@@ -319,5 +326,5 @@ func GetInfo(r Reader, t Tree, key []byte) (Info, error) {
 	if !s.found() || err != nil {
 		return Info{}, err
 	}
-	return aboutAt(b, s), nil
+	return infoAtCell(b, s), nil
 }

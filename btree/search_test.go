@@ -13,8 +13,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestHeadsAreFoundInAnyNumberOfThem holds the searches for a head to a count of what is before it: few heads and many,
-// all different and hardly, the lowest and the highest ones too.
+// TestHeadsAreFoundInAnyNumberOfThem holds the searches for a head to a count of what is before it:
+// few heads and many, all different and hardly, the lowest and the highest ones too.
 func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 300 {
@@ -46,7 +46,8 @@ func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 	}
 }
 
-// TestRowsWithOneHeadAreFound holds the search of a leaf to one row after the other, where many keys are equal as far as their heads go.
+// TestRowsWithOneHeadAreFound holds the search of a leaf to one row after the other, where many
+// keys are equal as far as their heads go.
 func TestRowsWithOneHeadAreFound(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

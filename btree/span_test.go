@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSpanOfAnEmptyValueStaysInItsPage: the first cell of a leaf ends where the page does, and so does its value of no
-// bytes. A slice that begins there would point at someone else's memory and keep that alive; checkptr stops the program.
+// TestSpanOfAnEmptyValueStaysInItsPage: the first cell of a leaf ends where the page does, and so
+// does its value of no bytes. A slice that begins there would point at someone else's memory and
+// keep that alive; checkptr stops the program.
 func TestSpanOfAnEmptyValueStaysInItsPage(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
@@ -23,8 +24,8 @@ func TestSpanOfAnEmptyValueStaysInItsPage(t *testing.T) {
 		var c Cursor
 		c.Reset(m, tree)
 		require.True(t, forward && c.First() || !forward && c.Last())
-		s := c.Ahead(forward)
-		c.Reach(s)
+		s := c.LeafScan(forward)
+		c.EndScan(s)
 		rows := 0
 		for s.i -= s.step; s.Next(); rows++ {
 			_, value, _, whole := s.Row()

@@ -7,21 +7,22 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Scratch is memory for operations that lay pages out anew. It is taken by one operation at a time, and a page is laid
-// out from it within one function: it never carries anything from one page to the next, except sep.
+// Scratch is memory for operations that lay pages out anew. It is taken by one operation at a time,
+// and a page is laid out from it within one function: it never carries anything from one page to
+// the next, except sep.
 type scratch struct {
-	page  [2][]byte // copies of pages that are overwritten while their cells are still needed
-	cell  []byte    // the body of the cell to put
-	val   []byte    // the value of a cell that gets another tag
-	sep   []byte    // a separator on its way up
-	cells []loose   // into the others, or into pages
-	items []item    // likewise
+	page  [2][]byte      // copies of pages that are overwritten while their cells are still needed
+	cell  []byte         // the body of the cell to put
+	val   []byte         // the value of a cell that gets another tag
+	sep   []byte         // a separator on its way up
+	cells []detachedCell // into the others, or into pages
+	items []item         // likewise
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// pages returns the scratch of the operation, for pages of pageSize.
-func (e *editor) pages(pageSize int) *scratch {
+// scratchPages returns the scratch of the operation, for pages of pageSize.
+func (e *pageEditor) scratchPages(pageSize int) *scratch {
 	if e.scratch == nil {
 		e.scratch = scratches.Get().(*scratch)
 		for i := range e.scratch.page {
@@ -33,8 +34,9 @@ func (e *editor) pages(pageSize int) *scratch {
 	return e.scratch
 }
 
-// done gives the scratch back. Pointers into pages are wiped first: the memory of pages may be gone tomorrow.
-func (e *editor) done() {
+// releaseScratch gives the scratch back. Pointers into pages are wiped first: the memory of pages
+// may be gone tomorrow.
+func (e *pageEditor) releaseScratch() {
 	if s := e.scratch; s != nil {
 		clear(s.cells[:cap(s.cells)])
 		clear(s.items[:cap(s.items)])
@@ -56,9 +58,10 @@ func (s *scratch) keepSep(b []byte) []byte {
 	return s.sep
 }
 
-// ascending says that the last two keys added to leaf b, or the last one if i is its end, were the ones just before
-// place i: keys come in ascending order there, and more will come. New cells go to ever lower offsets, so the newest
-// cell is the one at lo. In random order this is seldom true, and costs no more than one uneven split.
+// ascending says that the last two keys added to leaf b, or the last one if i is its end, were the
+// ones just before place i: keys come in ascending order there, and more will come. New cells go to
+// ever lower offsets, so the newest cell is the one at lo. In random order this is seldom true, and
+// costs no more than one uneven split.
 func ascending(b []byte, i int) bool {
 	n := count(b)
 	if i < 2 || slot(b, n, i-1) != lo(b) {
@@ -68,7 +71,7 @@ func ascending(b []byte, i int) bool {
 }
 
 // splitLeaf splits b, which is full, in two, with the cell of the putter at i.
-func (p *putter) splitLeaf(b []byte, i int) error {
+func (p *insertOp) splitLeaf(b []byte, i int) error {
 	ref, rb, err := p.w.New(pager.KindLeaf, 0)
 	if err != nil {
 		return err
@@ -78,14 +81,14 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 	if i == n && (p.rightmost || ascending(b, i)) {
 		// Keys that come in ascending order leave full pages behind.
 		setLo(rb, len(rb))
-		if last := looseAt(b, spotOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+		if last := detach(b, cellPosOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
 			initLeaf(rb, &p.cell) // two that are alike may be followed by more
 		}
 		leafInsert(rb, 0, &p.cell, true)
 		p.left, p.ref, p.page = p.ref, ref, rb
 	} else {
 		up := !p.was.Found && ascending(b, i)
-		cells := p.gather(b, i)
+		cells := p.collectCells(b, i)
 		m := cutCells(cells, payload(b))
 		if up {
 			if k := i + 1; cellsSize(cells[:k]) <= payload(b) {
@@ -93,8 +96,9 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 			}
 		}
 		if m == 0 {
-			// The others take more room beside one that is not like them, and that is a large one: without it they are cut in half.
-			if cells, m, p.again = appendCells(p.scratch.cells[:0], p.scratch.page[0], 0, n), n/2, true; m == 0 || !uniform(b) {
+			// The others take more room beside one that is not like them, and that is a large one:
+			// without it they are cut in half.
+			if cells, m, p.retry = appendCells(p.scratch.cells[:0], p.scratch.page[0], 0, n), n/2, true; m == 0 || !uniform(b) {
 				return damage(ref, "cells of a full leaf do not fit into two")
 			}
 		}
@@ -106,13 +110,15 @@ func (p *putter) splitLeaf(b []byte, i int) error {
 	return nil
 }
 
-// shiftFraction: a neighbour takes cells instead of a split when at least a sixth of it is free. Under inserts in random
-// order leaves are then 80 % full on average (78 % at a quarter, 68 % with splits alone), and inserts cost the same.
+// shiftFraction: a neighbour takes cells instead of a split when at least a sixth of it is free.
+// Under inserts in random order leaves are then 80 % full on average (78 % at a quarter, 68 % with
+// splits alone), and inserts cost the same.
 const shiftFraction = 6
 
-// shift makes room in leaf cb, which is full and child i of branch b, by moving cells to the leaf left or right of it.
-// Under inserts in random order this keeps pages fuller than splits alone. The cell of the putter goes to k of cb.
-func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error) {
+// shift makes room in leaf cb, which is full and child i of branch b, by moving cells to the leaf
+// left or right of it. Under inserts in random order this keeps pages fuller than splits alone. The
+// cell of the putter goes to k of cb.
+func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err error) {
 	if p.rightmost || ascending(cb, k) {
 		return false, nil
 	}
@@ -125,7 +131,7 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 			continue // as many rows, and so as full as a rule: to look at a page costs a wait for its memory
 		}
 		ref := childRef(b, n, j)
-		if p.w.Patchable(ref) > 0 {
+		if p.w.CanDelta(ref) > 0 {
 			continue
 		}
 		sb, _, err := pageAt(p.w, ref, 0)
@@ -139,13 +145,13 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 		if !p.was.Found {
 			edge++
 		}
-		s := p.pages(len(b))
+		s := p.scratchPages(len(b))
 		if j < i {
 			left, right, edge = j, i, count(sb)
 			s.cells = appendCells(s.cells[:0], s.copyOf(sb, 1), 0, count(sb))
-			s.cells = p.gatherTo(s.cells, s.copyOf(cb, 0), k)
+			s.cells = p.collectCellsTo(s.cells, s.copyOf(cb, 0), k)
 		} else {
-			s.cells = p.gatherTo(s.cells[:0], s.copyOf(cb, 0), k)
+			s.cells = p.collectCellsTo(s.cells[:0], s.copyOf(cb, 0), k)
 			s.cells = appendCells(s.cells, s.copyOf(sb, 1), 0, count(sb))
 		}
 		m := cutCells(s.cells, payload(cb))
@@ -181,7 +187,7 @@ func (p *putter) shift(b []byte, i int, cb []byte, k int) (moved bool, err error
 }
 
 // addChild adds entry i to branch b, splitting it if need be.
-func (p *putter) addChild(b []byte, i int, it item) error {
+func (p *insertOp) addChild(b []byte, i int, it item) error {
 	p.split = false
 	if err := sepBetween(b, count(b), i-1, i, it.sep); err != nil {
 		return err
@@ -189,7 +195,7 @@ func (p *putter) addChild(b []byte, i int, it item) error {
 	if branchInsert(b, i, it) {
 		return nil
 	}
-	s := p.pages(len(b))
+	s := p.scratchPages(len(b))
 	src := s.copyOf(b, 0)
 	items := appendItems(s.items[:0], src)
 	items = append(items, item{})
@@ -227,8 +233,9 @@ func sepFits(b []byte, n, i, size int) bool {
 	return used(b)-sepLen(b, n, i)+size <= payload(b)
 }
 
-// sepBetween proves that s is above separator i and below separator j of branch b, as far as there are such. It is not
-// if keys below do not lie between the separators above them, which no page can prove by itself.
+// sepBetween proves that s is above separator i and below separator j of branch b, as far as there
+// are such. It is not if keys below do not lie between the separators above them, which no page can
+// prove by itself.
 func sepBetween(b []byte, n, i, j int, s []byte) error {
 	if i > 0 && bytes.Compare(sep(b, n, i), s) >= 0 || j < n && bytes.Compare(s, sep(b, n, j)) >= 0 {
 		return damage(childRef(b, n, i), "keys out of order with the separators in the page above")
@@ -236,8 +243,9 @@ func sepBetween(b []byte, n, i, j int, s []byte) error {
 	return nil
 }
 
-// replaceSep makes s separator i of branch b. It fits, and lies outside of b and of page 0 of the scratch.
-func (e *editor) replaceSep(b []byte, i int, s []byte) {
+// replaceSep makes s separator i of branch b. It fits, and lies outside of b and of page 0 of the
+// scratch.
+func (e *pageEditor) replaceSep(b []byte, i int, s []byte) {
 	n := count(b)
 	free := branchFree(b)
 	if c := child(n, i); ld16(b, c+20) == lo(b) {
@@ -249,14 +257,14 @@ func (e *editor) replaceSep(b []byte, i int, s []byte) {
 		putSep(b, n, i, s, n == 2)
 		return
 	}
-	sc := e.pages(len(b))
+	sc := e.scratchPages(len(b))
 	sc.items = appendItems(sc.items[:0], sc.copyOf(b, 0))
 	sc.items[i].sep = s
 	layBranch(b, sc.items)
 }
 
-// cutItems is cutCells for branch entries: at least two go to each side. The separator of the first entry on the right
-// goes up.
+// cutItems is cutCells for branch entries: at least two go to each side. The separator of the first
+// entry on the right goes up.
 func cutItems(items []item, room int) int {
 	total := 0
 	for _, it := range items {

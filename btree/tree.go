@@ -16,13 +16,15 @@ type Tree struct {
 	Rows  uint64
 }
 
-// Value is what Get finds. Bytes points into a page or an extent and is valid as long as Reader says.
+// Value is what Get finds. Bytes points into a page or an extent and is valid as long as Reader
+// says.
 type Value struct {
 	Bytes []byte
 	Tag   int64 // 0: none
 }
 
-// Info is what a leaf tells of a row without touching its value. It is zero for a key that is not there.
+// Info is what a leaf tells of a row without touching its value. It is zero for a key that is not
+// there.
 type Info struct {
 	Size  int   // of the value, bytes
 	Tag   int64 // 0: none
@@ -32,7 +34,8 @@ type Info struct {
 // ErrOrder is returned by Builder.Add for a key that is not above the one before it.
 var ErrOrder = errors.New("btree: keys out of order")
 
-// Errors for keys and values above the limits. The rooms above check first; here they guard the page layout.
+// Errors for keys and values above the limits. The rooms above check first; here they guard the
+// page layout.
 var (
 	ErrKeyTooLarge   = errors.New("btree: key too large")
 	ErrValueTooLarge = errors.New("btree: value too large")
@@ -41,16 +44,17 @@ var (
 // MaxValue is the size in bytes of the largest value.
 const MaxValue = 1<<30 - 1
 
-// MaxKey is the size in bytes of the largest key: four of them and their references fit into a branch.
+// MaxKey is the size in bytes of the largest key: four of them and their references fit into a
+// branch.
 func MaxKey(pageSize int) int { return pageSize/4 + 8 }
 
-// MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest key, a tag and the
-// largest inline value, with its head and slot, fits into a page of which at most half is taken: one split always makes room, but
-// in a uniform leaf: see putter.again.
+// MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest
+// key, a tag and the largest inline value, with its head and slot, fits into a page of which at
+// most half is taken: one split always makes room, but in a uniform leaf: see putter.retry.
 func MaxInline(pageSize int) int { return pageSize/4 - 48 }
 
-// maxDepth bounds every descent. A branch of the largest keys still has four children when it splits, so a tree of
-// depth 32 would hold more pages than a file can have.
+// maxDepth bounds every descent. A branch of the largest keys still has four children when it
+// splits, so a tree of depth 32 would hold more pages than a file can have.
 const maxDepth = 32
 
 // maxRows bounds the rows that a branch entry may claim, so that sums of them never reach bit 63.
@@ -110,8 +114,9 @@ func usedTogether(a, b []byte) int {
 	return total
 }
 
-// mergeFraction: a page that is used by less than a quarter is merged with a neighbour or refilled from it. A quarter,
-// not a half: merging at half lets one insert and one delete at the boundary split and merge the same two pages for ever.
+// mergeFraction: a page that is used by less than a quarter is merged with a neighbour or refilled
+// from it. A quarter, not a half: merging at half lets one insert and one delete at the boundary
+// split and merge the same two pages for ever.
 const mergeFraction = 4
 
 func underfull(b []byte) bool { return used(b) < payload(b)/mergeFraction }
@@ -172,7 +177,8 @@ func (t Tree) checkDepth() error {
 	return nil
 }
 
-// summary is what a branch entry tells of the page b below it: the rows, and in bit 63 whether there is overflow.
+// summary is what a branch entry tells of the page b below it: the rows, and in bit 63 whether
+// there is overflow.
 func summary(b []byte) uint64 {
 	n := count(b)
 	if isLeaf(b) {
@@ -190,8 +196,9 @@ func summary(b []byte) uint64 {
 	return rows | bit
 }
 
-// summed is summary of the page at ref, unless that is more than an entry can tell: only children whose counts are lies come to so many together, and
-// the page above would be refused once it is in a file.
+// summed is summary of the page at ref, unless that is more than an entry can tell: only children
+// whose counts are lies come to so many together, and the page above would be refused once it is in
+// a file.
 func summed(ref pager.Ref, b []byte) (uint64, error) {
 	s := summary(b)
 	if s&^rowsOverflow > maxRows {
@@ -210,13 +217,13 @@ func setSummary(b []byte, n, i int, cb []byte) error {
 }
 
 // An editor is the part that all changing operations share. It lives on the stack of the operation.
-type editor struct {
+type pageEditor struct {
 	w       Writer
 	scratch *scratch // taken when first needed, given back by done
 }
 
 // edit returns a page that may be changed in place, with ref's content. It belongs at level.
-func (e *editor) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
+func (e *pageEditor) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	nref, b, err := e.w.Edit(ref)
 	if err != nil {
 		return ref, nil, err
@@ -228,7 +235,7 @@ func (e *editor) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 }
 
 // collapse replaces a root branch that has only one child by that child.
-func (e *editor) collapse(t *Tree) error {
+func (e *pageEditor) collapse(t *Tree) error {
 	for t.Depth > 1 {
 		b, n, err := pageAt(e.w, t.Root, t.Depth-1)
 		if err != nil {

@@ -340,7 +340,8 @@ func TestBuilderFillsPages(t *testing.T) {
 	m.requireSound(t, tree)
 }
 
-// TestPageInTheWrongPlaceIsDamage swaps every child of a branch for pages of other kinds and levels.
+// TestPageInTheWrongPlaceIsDamage swaps every child of a branch for pages of other kinds and
+// levels.
 func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 	m := newMemory(4096)
 	tree := load(t, m, 20_000, 40)
@@ -359,7 +360,8 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 		"branch_for_a_leaf": middle,
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Everything happens on a copy of the root (and of the middle page) that names the wrong page.
+			// Everything happens on a copy of the root (and of the middle page) that names the
+			// wrong page.
 			bad := Tree{Depth: 3, Rows: tree.Rows}
 			ref, b, err := m.New(pager.KindBranch, 2)
 			require.NoError(t, err)
@@ -401,7 +403,10 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 			_, err = SetTag(m, &bad, key, 1)
 			requireBad(err)
 			found := 0
-			require.NoError(t, Check(m, bad, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) { found++ }))
+			require.NoError(
+				t,
+				Check(m, bad, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) { found++ }),
+			)
 			require.NotZero(t, found)
 			if name != "branch_for_a_leaf" {
 				try := bad
@@ -427,7 +432,8 @@ func TestPageInTheWrongPlaceIsDamage(t *testing.T) {
 	require.Equal(t, 1, found, "nothing else can be said of it")
 }
 
-// TestCheckFindsDamage changes one thing in a sound tree at a time, in ways that each page by itself cannot tell.
+// TestCheckFindsDamage changes one thing in a sound tree at a time, in ways that each page by
+// itself cannot tell.
 func TestCheckFindsDamage(t *testing.T) {
 	build := func() (*memory, Tree, []byte, []byte) {
 		m := newMemory(4096)
@@ -502,7 +508,8 @@ func TestCheckFindsDamage(t *testing.T) {
 }
 
 // TestErrorsOfTheWriterComeBack lets every n-th call that takes space fail.
-// TestFalseRowCountsAreFoundByChanges: a child that keeps rows is never left with a count that no page may have.
+// TestFalseRowCountsAreFoundByChanges: a child that keeps rows is never left with a count that no
+// page may have.
 func TestFalseRowCountsAreFoundByChanges(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -533,8 +540,9 @@ func TestFalseRowCountsAreFoundByChanges(t *testing.T) {
 			require.NoError(t, deletes(i)(m, &tree))
 		}
 		setChildRows(root, count(root), 0, maxRows-3)
-		var f Finger
-		for i, key := range []string{"0000001a", "0000001b", "0000001c"} { // the finger points there from the second
+		var f InsertCursor
+		// the finger points there from the second
+		for i, key := range []string{"0000001a", "0000001b", "0000001c"} {
 			require.NoError(t, puts(&f, key)(m, &tree), i)
 		}
 		require.NotNil(t, f.leaf)
@@ -550,7 +558,7 @@ func deletes(i int) func(*memory, *Tree) error {
 	}
 }
 
-func puts(f *Finger, key string) func(*memory, *Tree) error {
+func puts(f *InsertCursor, key string) func(*memory, *Tree) error {
 	return func(m *memory, tree *Tree) error {
 		_, err := f.Put(m, tree, []byte(key), make([]byte, 40), 0)
 		return err

@@ -32,7 +32,8 @@ func smallAlike(t *testing.T, m *memory, n int) (tree Tree) {
 	return tree
 }
 
-// TestTheLargestCellAmongSmallOnesThatAreAlike: with a header each these take more than half of a page on both sides of it, so that two pages are too few.
+// TestTheLargestCellAmongSmallOnesThatAreAlike: with a header each these take more than half of a
+// page on both sides of it, so that two pages are too few.
 func TestTheLargestCellAmongSmallOnesThatAreAlike(t *testing.T) {
 	for _, c := range []struct{ pageSize, leaves, leaf int }{
 		{pager.MinPageSize, 5, 2},
@@ -47,7 +48,7 @@ func TestTheLargestCellAmongSmallOnesThatAreAlike(t *testing.T) {
 			tree := smallAlike(t, m, rows)
 			before := len(leaves(t, m, tree))
 			key := append(number(rows*(8*c.leaf+2+at)/(8*c.leaves)), make([]byte, MaxKey(pageSize)-8)...)
-			var f Finger
+			var f InsertCursor
 			_, err := f.Put(m, &tree, key, make([]byte, MaxInline(pageSize)), 1)
 			require.NoError(t, err)
 			require.EqualValues(t, rows+1, tree.Rows)
@@ -66,7 +67,8 @@ func TestTheLargestCellAmongSmallOnesThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestRowThatIsNotLikeTheOthers: the leaf gets a header for each as long as there is room for them, and is split otherwise.
+// TestRowThatIsNotLikeTheOthers: the leaf gets a header for each as long as there is room for them,
+// and is split otherwise.
 func TestRowThatIsNotLikeTheOthers(t *testing.T) {
 	for name, odd := range map[string]func(m *memory, tree *Tree) error{
 		"key": func(m *memory, tree *Tree) error {
@@ -110,7 +112,8 @@ func TestRowThatIsNotLikeTheOthers(t *testing.T) {
 	}
 }
 
-// TestBuilderLaysWhatIsAlikeWithoutHeaders: as many rows as the arithmetic of the format says, and with one that is not like the others where it comes.
+// TestBuilderLaysWhatIsAlikeWithoutHeaders: as many rows as the arithmetic of the format says, and
+// with one that is not like the others where it comes.
 func TestBuilderLaysWhatIsAlikeWithoutHeaders(t *testing.T) {
 	const rows = 400
 	for _, odd := range []int{-1, 0, 1, 7, 31, 32, 33, 60} {
@@ -152,7 +155,8 @@ func TestBuilderLaysWhatIsAlikeWithoutHeaders(t *testing.T) {
 	}
 }
 
-// TestLeavesOfRowsThatAreNotAlikeAreNotUniformFromTheirFirstRow, when rows come in order: each would be laid out anew for its second row.
+// TestLeavesOfRowsThatAreNotAlikeAreNotUniformFromTheirFirstRow, when rows come in order: each
+// would be laid out anew for its second row.
 func TestLeavesOfRowsThatAreNotAlikeAreNotUniformFromTheirFirstRow(t *testing.T) {
 	for _, alike := range []bool{true, false} {
 		m := newMemory(pager.MinPageSize)
@@ -172,14 +176,16 @@ func TestLeavesOfRowsThatAreNotAlikeAreNotUniformFromTheirFirstRow(t *testing.T)
 	}
 }
 
-// TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders: together they take four fifths of a page as they are, and more than a page with a header each.
+// TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders: together they take four fifths of
+// a page as they are, and more than a page with a header each.
 func TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders(t *testing.T) {
 	for name, shape := range map[string]struct{ key, value string }{"values": {"", "1"}, "keys": {"1", ""}} {
 		t.Run(name, func(t *testing.T) { requireNotMerged(t, shape.key, shape.value) })
 	}
 }
 
-// requireNotMerged is for leaves of two shapes: keys and values of the second one have these besides.
+// requireNotMerged is for leaves of two shapes: keys and values of the second one have these
+// besides.
 func requireNotMerged(t *testing.T, key, value string) {
 	m := newMemory(pager.MinPageSize)
 	full := (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
@@ -199,7 +205,11 @@ func requireNotMerged(t *testing.T, key, value string) {
 	room := pager.MinPageSize - offLeafHeads
 	right := room/mergeFraction/(leafEntry+leastUniform+1) + 1 // one fewer is too few
 	left := (room/5*4 - (right-1)*(leafEntry+leastUniform+1)) / (leafEntry + leastUniform)
-	require.Greater(t, left*(leafEntry+leastUniform+cellHeader)+(right-1)*(leafEntry+leastUniform+1+cellHeader), room)
+	require.Greater(
+		t,
+		left*(leafEntry+leastUniform+cellHeader)+(right-1)*(leafEntry+leastUniform+1+cellHeader),
+		room,
+	)
 	remove := func(from, n int) {
 		for i := from; i < from+n; i++ {
 			k := number(i)
@@ -221,7 +231,8 @@ func requireNotMerged(t *testing.T, key, value string) {
 	require.EqualValues(t, left+right-1, tree.Rows)
 }
 
-// TestWaysBesideALeafThatIsSplitTwice: the first split, that of the root with it, bends more than what follows does: a second one, or a shift.
+// TestWaysBesideALeafThatIsSplitTwice: the first split, that of the root with it, bends more than
+// what follows does: a second one, or a shift.
 func TestWaysBesideALeafThatIsSplitTwice(t *testing.T) {
 	const pageSize, rows = pager.MinPageSize, (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
 	full := func(leaves int) (m *memory, tree Tree) {
@@ -250,16 +261,26 @@ func TestWaysBesideALeafThatIsSplitTwice(t *testing.T) {
 		small := func(leaf, i int) Change { return Change{Key: append(number(leaf*rows+7), byte(i))} }
 		for _, at := range []int{0, leaves / 3, leaves - 3} {
 			m, tree := full(leaves)
-			for i := 55; i < rows; i++ { // The second split is none: this leaf gets rows instead, but has no room for as many as the first one would give it.
+			// The second split is none: this leaf gets rows instead, but has no room for as many as
+			// the first one would give it.
+			for i := 55; i < rows; i++ {
 				_, err := Delete(m, &tree, number((at+1)*rows+i))
 				require.NoError(t, err)
 			}
 			m.commit(t)
-			changes := []Change{large(at), small(leaves-1, 1), small(at, 2), large(leaves / 2), small(0, 3), small(leaves/2, 4), small(leaves-1, 5)}
-			var s Ways
-			var f Finger
-			require.NoError(t, s.Find(m, tree, &f, changes))
-			require.True(t, s.hold)
+			changes := []Change{
+				large(at),
+				small(leaves-1, 1),
+				small(at, 2),
+				large(leaves / 2),
+				small(0, 3),
+				small(leaves/2, 4),
+				small(leaves-1, 5),
+			}
+			var s PathHints
+			var f InsertCursor
+			require.NoError(t, s.Prefetch(m, tree, &f, changes))
+			require.True(t, s.valid)
 			for i := range changes {
 				was, err := s.Apply(m, &tree, &f, i, &changes[i])
 				require.NoError(t, err)

@@ -16,14 +16,14 @@ func TestWaysTellOfDamageOnly(t *testing.T) {
 	m := newMemory(4096)
 	tr := Tree{}
 	changes := []Change{{Key: nil}, {Key: []byte("zz")}}
-	find := func(tr Tree, changes []Change) (Ways, error) {
-		var s Ways
-		err := s.Find(m, tr, nil, changes)
+	find := func(tr Tree, changes []Change) (PathHints, error) {
+		var s PathHints
+		err := s.Prefetch(m, tr, nil, changes)
 		return s, err
 	}
 	s, err := find(tr, changes)
 	require.NoError(t, err)
-	require.False(t, s.hold)
+	require.False(t, s.valid)
 	for i := range 20_000 {
 		key := fmt.Appendf(nil, "key-%08d", i*7919%20_000)
 		_, err := Put(m, &tr, key, make([]byte, 20), 0)
@@ -33,22 +33,23 @@ func TestWaysTellOfDamageOnly(t *testing.T) {
 		}
 	}
 	require.Equal(t, uint8(3), tr.Depth)
-	require.Len(t, changes, MaxWays)
+	require.Len(t, changes, MaxHints)
 	for n := range changes {
 		s, err := find(tr, changes[:n])
 		require.NoError(t, err)
-		require.Equal(t, n > 1, s.hold)
+		require.Equal(t, n > 1, s.valid)
 	}
 	s, err = find(tr, append(changes, changes...)) // too many: each looks for its own
 	require.NoError(t, err)
-	require.False(t, s.hold)
+	require.False(t, s.valid)
 	_, err = find(Tree{Root: tr.Root, Depth: tr.Depth - 1}, changes)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	_, err = find(Tree{Root: tr.Root, Depth: maxDepth + 1}, changes)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }
 
-// TestTogetherIsOneLeaf: rows that are put in order do not wait for each other's pages, so nothing is asked for.
+// TestTogetherIsOneLeaf: rows that are put in order do not wait for each other's pages, so nothing
+// is asked for.
 func TestTogetherIsOneLeaf(t *testing.T) {
 	m := newMemory(4096)
 	tr := Tree{}
@@ -67,7 +68,7 @@ func TestTogetherIsOneLeaf(t *testing.T) {
 	apart := 0
 	for i := 0; i+10 < n; i += 7 {
 		same := leaf(i) == leaf(i+10)
-		require.Equal(t, same, together(m, tr, key(i), key(i+10), 0), i)
+		require.Equal(t, same, sameLeaf(m, tr, key(i), key(i+10), 0), i)
 		if !same {
 			apart++
 		}
@@ -76,7 +77,7 @@ func TestTogetherIsOneLeaf(t *testing.T) {
 }
 
 // proveWay walks down to where key belongs, and holds the way against it, as far as that is known.
-func proveWay(t *testing.T, r Reader, tr Tree, w way, key []byte) {
+func proveWay(t *testing.T, r Reader, tr Tree, w pathHint, key []byte) {
 	t.Helper()
 	ref := tr.Root
 	for level := int(tr.Depth) - 1; level > 0; level-- {
@@ -84,7 +85,15 @@ func proveWay(t *testing.T, r Reader, tr Tree, w way, key []byte) {
 		require.NoError(t, err)
 		i := branchSearch(b, n, key)
 		if w.from > 0 && level >= int(w.from) {
-			require.Equal(t, i, int(uint16(w.to>>(16*(level-1)))), "level %d of %d, known from %d on", level, tr.Depth-1, w.from)
+			require.Equal(
+				t,
+				i,
+				int(uint16(w.to>>(16*(level-1)))),
+				"level %d of %d, known from %d on",
+				level,
+				tr.Depth-1,
+				w.from,
+			)
 		}
 		ref = childRef(b, n, i)
 	}
@@ -103,8 +112,9 @@ func deepChange(rnd *rand.Rand, deletes int) (c Change) {
 	return c
 }
 
-// TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells, in trees that grow and shrink by whole
-// levels. Most ways that it does not concern lead to their leaves still.
+// TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells,
+// in trees that grow and shrink by whole levels. Most ways that it does not concern lead to their
+// leaves still.
 func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 	racetest.OneGoroutine(t)
 	m := newMemory(4096)
@@ -118,16 +128,16 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 		if round%1000 > 700 {
 			deletes = 10
 		}
-		var changes [MaxWays]Change
+		var changes [MaxHints]Change
 		for i := range changes {
 			changes[i] = deepChange(rnd, deletes)
 		}
-		var s Ways
-		var f Finger
-		require.NoError(t, s.Find(m, tr, &f, changes[:]))
+		var s PathHints
+		var f InsertCursor
+		require.NoError(t, s.Prefetch(m, tr, &f, changes[:]))
 		for i := range changes {
-			for j := i; s.hold && j < len(changes); j++ {
-				proveWay(t, m, tr, s.of[j], changes[j].Key)
+			for j := i; s.valid && j < len(changes); j++ {
+				proveWay(t, m, tr, s.hints[j], changes[j].Key)
 			}
 			before := s
 			_, err := s.Apply(m, &tr, &f, i, &changes[i])
@@ -138,9 +148,9 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 			}
 			bent++
 			for j := i + 1; j < len(changes); j++ {
-				if s.hold && s.of[j].known() {
+				if s.valid && s.hints[j].complete() {
 					lead++
-				} else if before.of[j].known() {
+				} else if before.hints[j].complete() {
 					lost++
 				}
 			}

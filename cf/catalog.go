@@ -17,7 +17,8 @@ var (
 	ErrOptions  = errors.New("cf: family options not allowed")
 )
 
-// Lookup reads the entry of a family from tx: ErrNotFound if there is none, ErrName or ErrReserved if there cannot be one.
+// Lookup reads the entry of a family from tx: ErrNotFound if there is none, ErrName or ErrReserved
+// if there cannot be one.
 func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -36,9 +37,9 @@ func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	return f, err
 }
 
-// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop and Rename ask for it
-// before they begin: what is refused half-way would leave trees without an entry, or an entry without trees, in a
-// transaction that can still be committed.
+// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop
+// and Rename ask for it before they begin: what is refused half-way would leave trees without an
+// entry, or an entry without trees, in a transaction that can still be committed.
 const changeBytes = 160
 
 // Create makes a family with an empty data tree. ErrExists if the name is taken.
@@ -52,7 +53,7 @@ func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 	if err := mustBeFree(tx, name); err != nil {
 		return nil, err
 	}
-	if err := tx.Room(len(name) + changeBytes); err != nil {
+	if err := tx.EnsureTxnBytes(len(name) + changeBytes); err != nil {
 		return nil, err
 	}
 	base, err := tx.NewTreeIDs(treesPerFamily)
@@ -87,7 +88,7 @@ func Drop(tx *txn.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.Room(len(name) + changeBytes); err != nil {
+	if err := tx.EnsureTxnBytes(len(name) + changeBytes); err != nil {
 		return err
 	}
 	for id := f.Base; id < f.Base+treesPerFamily; id++ {
@@ -117,7 +118,7 @@ func Rename(tx *txn.Tx, from, to string) error {
 	if err := mustBeFree(tx, to); err != nil {
 		return err
 	}
-	if err := tx.Room(len(from) + len(to) + changeBytes); err != nil {
+	if err := tx.EnsureTxnBytes(len(from) + len(to) + changeBytes); err != nil {
 		return err
 	}
 	if _, err := tx.Delete(txn.CatalogTree, []byte(from)); err != nil {
@@ -126,10 +127,12 @@ func Rename(tx *txn.Tx, from, to string) error {
 	return put(tx, &Family{Name: to, Base: f.Base, Options: f.Options})
 }
 
-// Each visits all families in the order of their names until visit returns false. visit must not change the catalog.
+// Each visits all families in the order of their names until visit returns false. visit must not
+// change the catalog.
 func Each(tx *txn.Tx, visit func(*Family) bool) error { return EachOver(tx, nil, visit) }
 
-// EachOver is Each that goes on behind pages of the catalog which cannot be read, unless lost is nil: lost is told of each.
+// EachOver is Each that goes on behind pages of the catalog which cannot be read, unless lost is
+// nil: lost is told of each.
 func EachOver(tx *txn.Tx, lost func(txn.Gap), visit func(*Family) bool) error {
 	c := tx.Cursor(txn.CatalogTree)
 	if lost != nil {
@@ -161,8 +164,8 @@ func EachOver(tx *txn.Tx, lost func(txn.Gap), visit func(*Family) bool) error {
 	return nil
 }
 
-// FindBase finds a family by its first tree number: ErrNotFound if it was dropped. It reads the whole catalog; it is
-// for the rare question which name a family has now.
+// FindBase finds a family by its first tree number: ErrNotFound if it was dropped. It reads the
+// whole catalog; it is for the rare question which name a family has now.
 func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 	var found *Family
 	err := Each(tx, func(f *Family) bool {
@@ -177,8 +180,9 @@ func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 	return found, err
 }
 
-// Check proves the catalog of one transaction: every entry decodes, no two families share a tree number, every data tree exists, and every tree
-// belongs to a family. report gets each finding; it returns false to stop.
+// Check proves the catalog of one transaction: every entry decodes, no two families share a tree
+// number, every data tree exists, and every tree belongs to a family. report gets each finding; it
+// returns false to stop.
 func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	owner := make(map[txn.TreeID]string)
 	known := true // whose the trees are, as far as the entries tell
@@ -209,7 +213,8 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 		return
 	}
 	for _, id := range tx.Trees() {
-		if _, taken := owner[id]; known && !taken && id != txn.CatalogTree && !report("", badfile.At("", -1, "catalog: tree %d belongs to no family", id)) {
+		if _, taken := owner[id]; known && !taken && id != txn.CatalogTree &&
+			!report("", badfile.At("", -1, "catalog: tree %d belongs to no family", id)) {
 			return
 		}
 	}

@@ -102,7 +102,8 @@ func TestFamilyIsCreatedAlteredRenamedAndDropped(t *testing.T) {
 	})
 }
 
-// TestDropTakesEveryTreeOfTheFamily: a tree that stays is reached by nobody, and its pages never come back.
+// TestDropTakesEveryTreeOfTheFamily: a tree that stays is reached by nobody, and its pages never
+// come back.
 func TestDropTakesEveryTreeOfTheFamily(t *testing.T) {
 	s := open(t)
 	var f *cf.Family
@@ -162,7 +163,8 @@ func TestCacheAnswersAsTheCatalogOfEachSnapshot(t *testing.T) {
 	}
 }
 
-// TestCacheKnowsTheSettingsOfEachSnapshot, also those of the default family, which has a place of its own.
+// TestCacheKnowsTheSettingsOfEachSnapshot, also those of the default family, which has a place of
+// its own.
 func TestCacheKnowsTheSettingsOfEachSnapshot(t *testing.T) {
 	for _, name := range []string{"a", cf.Default} {
 		t.Run(name, func(t *testing.T) {
@@ -195,8 +197,8 @@ func TestCacheKnowsTheSettingsOfEachSnapshot(t *testing.T) {
 	}
 }
 
-// TestTenThousandFamilies creates them in a few transactions, asks for each through the cache from several goroutines,
-// and lists them in order.
+// TestTenThousandFamilies creates them in a few transactions, asks for each through the cache from
+// several goroutines, and lists them in order.
 func TestTenThousandFamilies(t *testing.T) {
 	const n = 10_000
 	s := open(t)

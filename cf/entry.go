@@ -20,8 +20,9 @@ var ErrVersion = errors.New("cf: catalog entry of an unknown version")
 //	| u8 = 1  | u8    | 6 bytes  | u64      | i64, ms     | i64, ms      | i64, ms      |
 //	+---------+-------+----------+----------+-------------+--------------+--------------+
 //
-// base is the first of the family's four tree numbers. flags and reserved must be zero. No duration is negative, and
-// retention and partition are both zero or both not. Golden bytes: testdata/entry.hex.
+// base is the first of the family's four tree numbers. flags and reserved must be zero. No duration
+// is negative, and retention and partition are both zero or both not. Golden bytes:
+// testdata/entry.hex.
 const (
 	entryVersion = 1
 
@@ -45,8 +46,8 @@ func appendEntry(b []byte, f *Family) []byte {
 	return le.AppendUint64(b, uint64(f.Options.PartitionMs))
 }
 
-// decodeEntry proves every promise of the layout above before it returns. Anything else is a *badfile.Error, except
-// an entry of a later version, which is ErrVersion.
+// decodeEntry proves every promise of the layout above before it returns. Anything else is a
+// *badfile.Error, except an entry of a later version, which is ErrVersion.
 func decodeEntry(name string, b []byte) (*Family, error) {
 	if len(b) > 0 && b[offVersion] > entryVersion {
 		return nil, fmt.Errorf("%w: family %q has %d, known is %d", ErrVersion, name, b[offVersion], entryVersion)
@@ -94,7 +95,12 @@ func (o Options) check() error {
 		}
 	}
 	if (o.RetentionMs == 0) != (o.PartitionMs == 0) {
-		return fmt.Errorf("%w: retention of %d ms with partitions of %d ms", ErrOptions, o.RetentionMs, o.PartitionMs)
+		return fmt.Errorf(
+			"%w: retention of %d ms with partitions of %d ms",
+			ErrOptions,
+			o.RetentionMs,
+			o.PartitionMs,
+		)
 	}
 	return nil
 }

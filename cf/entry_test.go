@@ -17,7 +17,10 @@ func TestEntryBytesArePinned(t *testing.T) {
 		DefaultTTLMs: 3_600_000, RetentionMs: 2_592_000_000, PartitionMs: 86_400_000,
 	}}
 	golden.Require(t, "entry.hex", `catalog entry of family "sessions"`, golden.Row([]golden.Part{
-		{1, "version"}, {1, "flags"}, {6, "reserved"}, {8, "base: trees 6, 7, 8 and 9"}, {8, "default ttl: 3 600 000 ms"},
+		{
+			1,
+			"version",
+		}, {1, "flags"}, {6, "reserved"}, {8, "base: trees 6, 7, 8 and 9"}, {8, "default ttl: 3 600 000 ms"},
 		{8, "retention: 2 592 000 000 ms"}, {8, "partition: 86 400 000 ms"},
 	}...), appendEntry(nil, want))
 	got, err := decodeEntry("sessions", golden.Read(t, "testdata/entry.hex"))

@@ -17,7 +17,8 @@ const Default = "default"
 // reserved is the prefix of names that belong to the engine.
 const reserved = "__"
 
-// treesPerFamily is how many consecutive tree numbers a family owns: data, key index, expiry index, and one to spare.
+// treesPerFamily is how many consecutive tree numbers a family owns: data, key index, expiry index,
+// and one to spare.
 const treesPerFamily = 4
 
 // Options are the stored settings of a family, all in milliseconds. Zero means: none.
@@ -27,14 +28,14 @@ type Options struct {
 	PartitionMs  int64 // how much time one of its trees covers
 }
 
-// A Family is one entry of the catalog as one transaction sees it. It is never changed after it was handed out, so it
-// may be shared between goroutines.
+// A Family is one entry of the catalog as one transaction sees it. It is never changed after it was
+// handed out, so it may be shared between goroutines.
 //
 //	(1) Base is the first of treesPerFamily tree numbers that no other family has or ever had.
 //	(2) the data tree exists as long as the entry does; the other trees come and go.
 //
-// A Base of zero means a family without any tree: the default family of a store that was opened for reading before its
-// first commit. It is empty.
+// A Base of zero means a family without any tree: the default family of a store that was opened for
+// reading before its first commit. It is empty.
 type Family struct {
 	Name    string
 	Base    txn.TreeID
@@ -53,7 +54,8 @@ func (f *Family) ExpiryIndex() txn.TreeID { return f.Base + 2 }
 // Hollow says that the family has no tree, and so no rows.
 func (f *Family) Hollow() bool { return f.Base == 0 }
 
-// Role says which tree of the family id is: "data", "key index", "expiry index", "spare", or "" if it is not one.
+// Role says which tree of the family id is: "data", "key index", "expiry index", "spare", or "" if
+// it is not one.
 func (f *Family) Role(id txn.TreeID) string {
 	if f.Hollow() || id < f.Base || id-f.Base >= treesPerFamily {
 		return ""
@@ -61,8 +63,8 @@ func (f *Family) Role(id txn.TreeID) string {
 	return [treesPerFamily]string{"data", "key index", "expiry index", "spare"}[id-f.Base]
 }
 
-// CheckName returns nil if name may name a family: 1 to MaxName bytes of UTF-8 without NUL (else ErrName), not
-// starting with two underscores (else ErrReserved).
+// CheckName returns nil if name may name a family: 1 to MaxName bytes of UTF-8 without NUL (else
+// ErrName), not starting with two underscores (else ErrReserved).
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -13,7 +13,8 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// withEntry gives a write transaction on a catalog that holds one sound family and a row of any bytes.
+// withEntry gives a write transaction on a catalog that holds one sound family and a row of any
+// bytes.
 func withEntry(t *testing.T, name string, entry []byte) *txn.Tx {
 	t.Helper()
 	s, err := txn.Open("test.ebb", txn.Options{FS: vfs.NewMemory()})
@@ -31,8 +32,8 @@ func withEntry(t *testing.T, name string, entry []byte) *txn.Tx {
 	return tx
 }
 
-// TestFamilyWithoutItsTreeIsCorrupt: whoever asked for such a family got its handle, and then an error of a lower room
-// that told of no damage.
+// TestFamilyWithoutItsTreeIsCorrupt: whoever asked for such a family got its handle, and then an
+// error of a lower room that told of no damage.
 func TestFamilyWithoutItsTreeIsCorrupt(t *testing.T) {
 	tx := withEntry(t, "hollow", appendEntry(nil, &Family{Base: 1 << 47}))
 	_, err := Lookup(tx, "hollow")
@@ -42,11 +43,15 @@ func TestFamilyWithoutItsTreeIsCorrupt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzCatalog decodes an entry, which must encode to the same bytes, and puts it into a catalog: every verb ends in an
-// answer or in damage, and the family beside it stays.
+// FuzzCatalog decodes an entry, which must encode to the same bytes, and puts it into a catalog:
+// every verb ends in an answer or in damage, and the family beside it stays.
 func FuzzCatalog(f *testing.F) {
 	f.Add("sessions", appendEntry(nil, &Family{Base: 6}), "other")
-	f.Add("sound", appendEntry(nil, &Family{Base: 4, Options: Options{DefaultTTLMs: 1, RetentionMs: 2, PartitionMs: 1}}), "x")
+	f.Add(
+		"sound",
+		appendEntry(nil, &Family{Base: 4, Options: Options{DefaultTTLMs: 1, RetentionMs: 2, PartitionMs: 1}}),
+		"x",
+	)
 	f.Add("a", appendEntry(nil, &Family{Base: 1<<62 - 1}), "a")
 	f.Add("__x", []byte{entryVersion + 1}, "")
 	f.Fuzz(func(t *testing.T, name string, entry []byte, other string) {

@@ -10,7 +10,8 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// TestTreesOfNoFamilyAreFound, few or many of them, unless an entry cannot be read that may be theirs. No transaction is told of trees that were dropped.
+// TestTreesOfNoFamilyAreFound, few or many of them, unless an entry cannot be read that may be
+// theirs. No transaction is told of trees that were dropped.
 func TestTreesOfNoFamilyAreFound(t *testing.T) {
 	for _, n := range []int{1, 40} {
 		s, err := txn.Open("test.ebb", txn.Options{FS: vfs.NewMemory()})

@@ -7,8 +7,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// fs is the disk as the store of the run sees it. Where the workload has commits in the middle of a checkpoint, writes
-// to the main file are the place where they come in; elsewhere it is the disk itself, so that sites keep their names.
+// fs is the disk as the store of the run sees it. Where the workload has commits in the middle of a
+// checkpoint, writes to the main file are the place where they come in; elsewhere it is the disk
+// itself, so that sites keep their names.
 func (r *Run) fs() vfs.FS {
 	for _, op := range r.Workload.Ops {
 		if operations[op.Kind].name == "beside" {
@@ -36,7 +37,8 @@ type besideFile struct {
 	r *Run
 }
 
-// WriteAt lets commits in that wait for a checkpoint. The main file is written without a lock that they need.
+// WriteAt lets commits in that wait for a checkpoint. The main file is written without a lock that
+// they need.
 func (f *besideFile) WriteAt(p []byte, off int64) (int, error) {
 	if f.r.beside != nil && off >= 8192 {
 		fn := f.r.beside

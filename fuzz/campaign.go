@@ -23,7 +23,8 @@ type Options struct {
 	Skip     int // workloads that an earlier campaign of this seed and length has begun with
 	Workers  int // 0 is 1
 	Thin     int // of so many images after a fault that would be judged, one is; 0 is 1
-	// Tick, if not nil, is called now and then with what was done so far; TickFaults is the same for Faults.
+	// Tick, if not nil, is called now and then with what was done so far; TickFaults is the same
+	// for Faults.
 	Tick       func(Report)
 	TickFaults func(FaultReport)
 }
@@ -43,8 +44,8 @@ type Report struct {
 	Seconds   float64        `json:"seconds"`
 }
 
-// pass says how much of the images of a workload is looked at. Passes go from breadth to everything, so that whatever
-// the budget is, it is spread over all workloads.
+// pass says how much of the images of a workload is looked at. Passes go from breadth to
+// everything, so that whatever the budget is, it is spread over all workloads.
 type pass struct {
 	points  int // crash points of a workload; 0: all
 	keep    int // of so many images one is judged
@@ -71,8 +72,9 @@ type campaign struct {
 	began time.Time
 	stop  atomic.Bool
 
-	mu      sync.Mutex     // guards the fields below
-	seen    map[uint64]int // images, to how far their recoveries were crashed: the number of that pass, from 1, or 0
+	mu sync.Mutex // guards the fields below
+	// images, to how far their recoveries were crashed: the number of that pass, from 1, or 0
+	seen    map[uint64]int
 	report  Report
 	kinds   map[string]int // failures by what they say, numbers left out
 	cases   []*Failure
@@ -88,8 +90,8 @@ type task struct {
 	whole bool // no shorter workload has its first crash points
 }
 
-// Campaign crashes workloads until the budget is used up or ctx ends, and reports. Failures are shrunk, unless ctx has
-// ended: that takes its time.
+// Campaign crashes workloads until the budget is used up or ctx ends, and reports. Failures are
+// shrunk, unless ctx has ended: that takes its time.
 func Campaign(ctx context.Context, o Options) Report {
 	if o.Profiles == 0 {
 		o.Profiles = crashfs.AllProfiles
@@ -210,7 +212,8 @@ func (c *campaign) judged(key uint64, profile crashfs.Profile, depth int) bool {
 	return true
 }
 
-// deepens says whether the recovery from an image is to be crashed in a pass: no earlier one has done as much.
+// deepens says whether the recovery from an image is to be crashed in a pass: no earlier one has
+// done as much.
 func (c *campaign) deepens(key uint64, level int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

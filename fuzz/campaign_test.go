@@ -81,7 +81,7 @@ func TestWorkloadsMakeTheSameTraceEachTime(t *testing.T) {
 func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 	for _, line := range []string{
 		"one put.0 big.1", "random:5:200 | 17 reorder keep=1-3", "busy+direct ckpt.zz | fault gate 3 | 17 kill all | 4 none keep=",
-		"empty | recovery read 4 sticky | 17 kill all", "empty | ignore wal.(*Log).write#2, fault short-error 2 | 3 none keep=",
+		"empty | recovery read 4 sticky | 17 kill all", "empty | ignore wal.(*Log).writeGroup#2, fault short-error 2 | 3 none keep=",
 	} {
 		c, err := ParseCase(line)
 		require.NoError(t, err, line)
@@ -101,7 +101,11 @@ func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 
 // TestFailuresShrink loses a sync on purpose and finds out with how little that is seen.
 func TestFailuresShrink(t *testing.T) {
-	f := Notices("ignore", "pager.(*Pager).WriteMeta#1", []Workload{{Base: "busy", Ops: []Op{{Kind: 0}, {Kind: 3}, {Kind: 8}, {Kind: 1}}}})
+	f := Notices(
+		"ignore",
+		"pager.(*Pager).WriteMeta#1",
+		[]Workload{{Base: "busy", Ops: []Op{{Kind: 0}, {Kind: 3}, {Kind: 8}, {Kind: 1}}}},
+	)
 	require.NotNil(t, f)
 	var again *Failure
 	require.ErrorAs(t, Replay(f.Case), &again)
@@ -110,16 +114,27 @@ func TestFailuresShrink(t *testing.T) {
 	require.LessOrEqual(t, len(small.Case.String()), len(f.Case.String()))
 }
 
-// TestRecoveriesOfRecoveriesEndAlike goes through one image with everything that can happen to its recovery, to depth 3.
+// TestRecoveriesOfRecoveriesEndAlike goes through one image with everything that can happen to its
+// recovery, to depth 3.
 func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	w, err := ParseWorkload("busy relax.0 put.1")
 	require.NoError(t, err)
 	r, err := Do(w)
 	require.NoError(t, err)
 	at := r.OpEnds[len(r.OpEnds)-1]
-	c := &campaign{ctx: t.Context(), o: Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600}, seen: map[uint64]int{}, kinds: map[string]int{}}
+	c := &campaign{
+		ctx:   t.Context(),
+		o:     Options{Depth: 3, Profiles: crashfs.AllProfiles, Most: 600},
+		seen:  map[uint64]int{},
+		kinds: map[string]int{},
+	}
 	c.report.Profiles = map[string]int{}
-	e := &explorer{c: c, t: task{w: w, pass: pass{keep: 1, deep: 1, inner: 1}, level: 1}, r: r, j: &Judge{run: r}}
+	e := &explorer{
+		c: c,
+		t: task{w: w, pass: pass{keep: 1, deep: 1, inner: 1}, level: 1},
+		r: r,
+		j: &Judge{run: r},
+	}
 	e.j.Recovery = func(d *crashfs.Disk, points int, v verdict) error {
 		e.d, e.points, e.v = d, points, v
 		return nil
@@ -132,12 +147,18 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 	require.NotZero(t, c.report.Deeper)
 }
 
-// TestEachPassCrashesMoreRecoveries runs one workload in all passes: the last one has no image of its own any more, and is there
-// for all the recoveries of which those before took samples. A second time there is nothing left to do.
+// TestEachPassCrashesMoreRecoveries runs one workload in all passes: the last one has no image of
+// its own any more, and is there for all the recoveries of which those before took samples. A
+// second time there is nothing left to do.
 func TestEachPassCrashesMoreRecoveries(t *testing.T) {
 	w, err := ParseWorkload("one put.0")
 	require.NoError(t, err)
-	c := &campaign{ctx: t.Context(), o: Options{Depth: 2, Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs}, seen: map[uint64]int{}, kinds: map[string]int{}}
+	c := &campaign{
+		ctx:   t.Context(),
+		o:     Options{Depth: 2, Profiles: crashfs.None | crashfs.Kill | crashfs.Dirs},
+		seen:  map[uint64]int{},
+		kinds: map[string]int{},
+	}
 	c.report.Profiles = map[string]int{}
 	crash := func(level int) int {
 		c.run(task{w: w, pass: passes[level-1], level: level})
@@ -154,7 +175,8 @@ func TestEachPassCrashesMoreRecoveries(t *testing.T) {
 	require.Equal(t, all, crash(len(passes)))
 }
 
-// TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one does.
+// TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one
+// does.
 func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	plan := func(skip int) (all []string) {
 		c := &campaign{ctx: t.Context(), o: Options{Seed: 5, Length: 1, Skip: skip}}
@@ -174,7 +196,8 @@ func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 	require.Empty(t, plan(len(all)+1))
 }
 
-// TestVanishedStoreIsSeen loses a store in which there is nothing yet. What Open then makes holds commit 1, as that one did.
+// TestVanishedStoreIsSeen loses a store in which there is nothing yet. What Open then makes holds
+// commit 1, as that one did.
 func TestVanishedStoreIsSeen(t *testing.T) {
 	r := newRun(Workload{Base: "empty"})
 	r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncDir, Sticky: true})
@@ -189,8 +212,8 @@ func TestVanishedStoreIsSeen(t *testing.T) {
 	r.abandon()
 }
 
-// TestVanishedStoreIsSeenInItsRecovery is the same of a crash after the Open that made the store had returned; before that it
-// may vanish.
+// TestVanishedStoreIsSeenInItsRecovery is the same of a crash after the Open that made the store
+// had returned; before that it may vanish.
 func TestVanishedStoreIsSeenInItsRecovery(t *testing.T) {
 	r, err := Do(Workload{Base: "empty"})
 	require.NoError(t, err)

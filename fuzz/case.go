@@ -15,15 +15,16 @@ type Crash struct {
 	Desc  string
 }
 
-// A Case is one image that can be made again: a workload, what was wrong with the disk meanwhile, and a crash; further
-// crashes are each in the recovery from the one before. Its text is one line:
+// A Case is one image that can be made again: a workload, what was wrong with the disk meanwhile,
+// and a crash; further crashes are each in the recovery from the one before. Its text is one line:
 //
 //	one put.0 big.1 | fault gate 3 | 17 reorder keep=1-3 | 4 none keep=
 //
-// A second part of fault KIND N means that the N-th call of that kind fails, see faultKinds, and that the store is opened
-// again in the same boot; one of recovery KIND N, that a call of the recovery from the first crash fails, and that the
-// second crash is later on that disk; one of ignore SITE and its like, that the engine makes that mistake, see mistakes;
-// a mistake and a fault are joined by a comma.
+// A second part of fault KIND N means that the N-th call of that kind fails, see faultKinds, and
+// that the store is opened again in the same boot; one of recovery KIND N, that a call of the
+// recovery from the first crash fails, and that the second crash is later on that disk; one of
+// ignore SITE and its like, that the engine makes that mistake, see mistakes; a mistake and a fault
+// are joined by a comma.
 type Case struct {
 	Workload Workload
 	Trouble  string
@@ -71,8 +72,9 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Case.String() + ": " + f.Reason }
 
-// Replay makes a case again and judges it. nil means that the engine survives it, a *Failure that it does not; any
-// other error means that the case does not fit the engine any more: its trace has changed.
+// Replay makes a case again and judges it. nil means that the engine survives it, a *Failure that
+// it does not; any other error means that the case does not fit the engine any more: its trace has
+// changed.
 func Replay(c Case) error { return replay(c, false) }
 
 // Explain is Replay; a failure tells which rows are wrong.

@@ -10,13 +10,16 @@ import (
 
 // The oracle looks at each image with three clocks.
 //
-// The first stands longAgo, before every expiry there can be, and by more than MaxClockStep before every clock mark: the
-// store takes the mark for wrong and follows the clock, nothing has expired, and what is seen is what is stored.
+// The first stands longAgo, before every expiry there can be, and by more than MaxClockStep before
+// every clock mark: the store takes the mark for wrong and follows the clock, nothing has expired,
+// and what is seen is what is stored.
 //
-// The second stands longAgo too, but with a MaxClockStep that no mark exceeds: now the store holds its time at the mark.
-// What is seen proves the mark of that commit, and that a key which was seen expired does not come back.
+// The second stands longAgo too, but with a MaxClockStep that no mark exceeds: now the store holds
+// its time at the mark. What is seen proves the mark of that commit, and that a key which was seen
+// expired does not come back.
 //
-// The third stands laterMs after the mark: keys die by themselves, and exactly those whose time has come.
+// The third stands laterMs after the mark: keys die by themselves, and exactly those whose time has
+// come.
 const (
 	startMs = 1_700_000_000_000 // of every workload
 
@@ -26,14 +29,14 @@ const (
 	longestTTL   = time.Hour                             // of what the workloads make
 	longestTTLMs = int64(longestTTL / time.Millisecond)
 
-	// The ends of what clocks say that are wrong. The last one is the end of what a time.Duration since 1970 holds,
-	// less what anyStep has to span as well.
+	// The ends of what clocks say that are wrong. The last one is the end of what a time.Duration
+	// since 1970 holds, less what anyStep has to span as well.
 	year1970 = 5_000
 	year2262 = 9_214_646_400_000
 )
 
-// clock is the clock of a run, and what the store makes of it: the rules of docs/ttl.md once more, for one process and
-// without concurrency.
+// clock is the clock of a run, and what the store makes of it: the rules of docs/ttl.md once more,
+// for one process and without concurrency.
 type clock struct {
 	ms    int64 // what it says
 	mark  int64 // highest instant that a transaction was told; math.MinInt64: none
@@ -56,7 +59,8 @@ func (c *clock) opened(stored int64) {
 	}
 }
 
-// read is the instant of a transaction that begins now. Without a move it is the same when asked again.
+// read is the instant of a transaction that begins now. Without a move it is the same when asked
+// again.
 func (c *clock) read() int64 {
 	if c.ms < c.mark && c.mark-c.ms > maxStepMs {
 		c.steps++
@@ -96,7 +100,8 @@ func (r *Run) moveClock(ms int64) error {
 	return nil
 }
 
-// options are the options of a workload's own store: its clock, and an ear for what it deletes by itself.
+// options are the options of a workload's own store: its clock, and an ear for what it deletes by
+// itself.
 func (r *Run) options() *kv.Options {
 	o := r.config.options(r.clock.now)
 	o.OnExpire = r.heard

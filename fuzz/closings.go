@@ -9,8 +9,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A closing is a Close that may change the clock mark of the newest commit: it stores what reads have used since. From its begin on images
-// may hold that mark, and from its end on they must, unless it is never.
+// A closing is a Close that may change the clock mark of the newest commit: it stores what reads
+// have used since. From its begin on images may hold that mark, and from its end on they must,
+// unless it is never.
 type closing struct {
 	begin, end int // lengths of the trace
 	seq        uint64
@@ -20,7 +21,8 @@ type closing struct {
 // never is the end of a Close that failed, or need not store the mark.
 const never = math.MaxInt
 
-// marked gives the states of a commit that an image of a crash point may hold: they differ in their marks.
+// marked gives the states of a commit that an image of a crash point may hold: they differ in their
+// marks.
 func (r *Run) marked(seq uint64, point int) []State {
 	states := []State{r.States[seq]}
 	for _, c := range r.closings {
@@ -35,7 +37,8 @@ func (r *Run) marked(seq uint64, point int) []State {
 	return states
 }
 
-// closingMark is the mark that a Close stores from now on, and whether it must: the session has a log, or a read would be contradicted without it.
+// closingMark is the mark that a Close stores from now on, and whether it must: the session has a
+// log, or a read would be contradicted without it.
 func (r *Run) closingMark() (mark int64, must bool) {
 	mark = r.clock.mark
 	if mark <= 0 {
@@ -55,14 +58,16 @@ func (r *Run) storedMark() (mark int64) {
 	const page, atEpoch, atMark = 4096, 16, 160 // docs/format.md
 	newest := uint32(0)
 	for b := r.Disk.Files()[path][:2*page]; len(b) > 0; b = b[page:] {
-		if epoch := binary.LittleEndian.Uint32(b[atEpoch:]); pager.ReadHeader(b).Kind == pager.KindMeta && epoch > newest {
+		if epoch := binary.LittleEndian.Uint32(b[atEpoch:]); pager.ReadHeader(b).Kind == pager.KindMeta &&
+			epoch > newest {
 			newest, mark = epoch, int64(binary.LittleEndian.Uint64(b[atMark:]))
 		}
 	}
 	return mark
 }
 
-// began notes a Close that begins, and gives what is to be called when it has returned. Everything has been read by the clock of this moment.
+// began notes a Close that begins, and gives what is to be called when it has returned. Everything
+// has been read by the clock of this moment.
 func (r *Run) began() (ended func() error) {
 	mark, must := r.closingMark()
 	m := r.model.clone()
@@ -83,11 +88,19 @@ func (r *Run) began() (ended func() error) {
 	}
 }
 
-// takeMark takes over the mark that a store was opened with: that of its newest commit, or of a Close behind it.
+// takeMark takes over the mark that a store was opened with: that of its newest commit, or of a
+// Close behind it.
 func (r *Run) takeMark() error {
 	mark := r.storedMark()
-	if !slices.ContainsFunc(r.marked(r.newest(), r.Disk.Len()), func(s State) bool { return s.Mark == mark || s.Mark == longAgo && mark == 0 }) {
-		return wrong("opened, the store has the mark %d, want that of commit %d or of the Close after it", mark, r.newest())
+	if !slices.ContainsFunc(
+		r.marked(r.newest(), r.Disk.Len()),
+		func(s State) bool { return s.Mark == mark || s.Mark == longAgo && mark == 0 },
+	) {
+		return wrong(
+			"opened, the store has the mark %d, want that of commit %d or of the Close after it",
+			mark,
+			r.newest(),
+		)
 	}
 	r.model = r.model.clone()
 	r.model.mark = mark
@@ -95,7 +108,8 @@ func (r *Run) takeMark() error {
 	return nil
 }
 
-// opLook is a session that only reads: keys expire, the store is closed, the clock goes back by no more than MaxClockStep, and the next session must not have them back.
+// opLook is a session that only reads: keys expire, the store is closed, the clock goes back by no
+// more than MaxClockStep, and the next session must not have them back.
 func opLook(r *Run, rnd *rand.Rand) error {
 	if err := opReopen(r, rnd); err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// contents is what a transaction sees: the number of its state, and the hash that a Model has of what is seen then.
+// contents is what a transaction sees: the number of its state, and the hash that a Model has of
+// what is seen then.
 type contents struct{ seq, hash uint64 }
 
 // readContents reads everything that db shows, forwards, and holds the counts against it.
@@ -37,8 +38,9 @@ func hashOf(tx *kv.Tx) (hash uint64, err error) {
 	return hash, nil
 }
 
-// hashFamily reads the rows from the data tree and the expiries from the index that is in their order, and asks for the
-// expiry of each key besides, which stands in its row. The other index is left to Check.
+// hashFamily reads the rows from the data tree and the expiries from the index that is in their
+// order, and asks for the expiry of each key besides, which stands in its row. The other index is
+// left to Check.
 func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 	f, sum := tx.CF(name), familyHash(name)
 	o, err := tx.CFOptions(name)
@@ -82,7 +84,14 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 		return 0, err
 	}
 	if live != n || stored != n+due {
-		return 0, fmt.Errorf("family %q: %d rows, %d of them live; a scan finds %d, and %d have expired", name, stored, live, n, due)
+		return 0, fmt.Errorf(
+			"family %q: %d rows, %d of them live; a scan finds %d, and %d have expired",
+			name,
+			stored,
+			live,
+			n,
+			due,
+		)
 	}
 	return hash, nil
 }
@@ -97,14 +106,21 @@ func countsAgree(db *kv.DB) error {
 				timed++
 			}
 			if f.TTLRows != timed || f.Due != 0 {
-				return fmt.Errorf("family %q: %d rows with an expiry, %d of them due; the index has %d", name, f.TTLRows, f.Due, timed)
+				return fmt.Errorf(
+					"family %q: %d rows with an expiry, %d of them due; the index has %d",
+					name,
+					f.TTLRows,
+					f.Due,
+					timed,
+				)
 			}
 		}
 		return nil
 	})
 }
 
-// diff says where db and the model part, for people. Nothing may have expired yet at the instant of db.
+// diff says where db and the model part, for people. Nothing may have expired yet at the instant of
+// db.
 func (m *Model) diff(db *kv.DB) string {
 	var found []string
 	say := func(format string, args ...any) {

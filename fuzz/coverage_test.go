@@ -11,7 +11,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in them.
+// TestRandomWorkloadsReachEverything asserts that what random workloads are for does happen in
+// them.
 func TestRandomWorkloadsReachEverything(t *testing.T) {
 	racetest.OneGoroutine(t)
 	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, laid int
@@ -90,8 +91,9 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, laid)
 }
 
-// TestSmallGroupsAreMany: workloads whose stores have small groups do make stores with many of them, under a directory of two levels, and
-// go on from there. An extent that crosses from one group to the next is there, too.
+// TestSmallGroupsAreMany: workloads whose stores have small groups do make stores with many of
+// them, under a directory of two levels, and go on from there. An extent that crosses from one
+// group to the next is there, too.
 func TestSmallGroupsAreMany(t *testing.T) {
 	for _, w := range []Workload{{Base: "spread" + groupsSuffix}, Random(4, randomLength)} {
 		r := newRun(w)

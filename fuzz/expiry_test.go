@@ -32,8 +32,8 @@ func mustDo(t *testing.T, text string) *Run {
 	return r
 }
 
-// TestEveryBrokenTableIsSeen changes one row of one table behind the engine's back. The oracle must not pass it, and
-// Check must name the invariant.
+// TestEveryBrokenTableIsSeen changes one row of one table behind the engine's back. The oracle must
+// not pass it, and Check must name the invariant.
 func TestEveryBrokenTableIsSeen(t *testing.T) {
 	r := mustDo(t, "busy putttl.0")
 	im := last(r)[0]
@@ -91,7 +91,8 @@ func TestEveryBrokenTableIsSeen(t *testing.T) {
 	}
 }
 
-// TestOracleKnowsExpiries changes one thing that the model knows of expiries: no image may pass any more.
+// TestOracleKnowsExpiries changes one thing that the model knows of expiries: no image may pass any
+// more.
 func TestOracleKnowsExpiries(t *testing.T) {
 	for name, change := range map[string]func(m *Model, key string){
 		"expiry": func(m *Model, key string) { m.put(defaultFamily, key, m.families[defaultFamily].value[key], startMs+1) },
@@ -112,13 +113,17 @@ func TestOracleKnowsExpiries(t *testing.T) {
 	}
 }
 
-// TestOracleSeesTheClockMark lets a key's time come with a commit, exactly. Were the mark a millisecond lower, the key
-// would come back to whoever opens the store with a clock that was nudged back.
+// TestOracleSeesTheClockMark lets a key's time come with a commit, exactly. Were the mark a
+// millisecond lower, the key would come back to whoever opens the store with a clock that was
+// nudged back.
 func TestOracleSeesTheClockMark(t *testing.T) {
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
 	put := func(key string) {
-		require.NoError(t, r.update(kv.Sync, func(t *tx) error { return t.putTTL(defaultFamily, key, "v", longestTTL) }))
+		require.NoError(
+			t,
+			r.update(kv.Sync, func(t *tx) error { return t.putTTL(defaultFamily, key, "v", longestTTL) }),
+		)
 	}
 	put("dies")
 	require.NoError(t, r.moveClock(r.clock.ms+longestTTLMs))
@@ -148,8 +153,9 @@ func TestOracleSeesTheClockMark(t *testing.T) {
 	require.Greater(t, seen["false"], 10, "the third clock does not see it: %v", seen)
 }
 
-// TestClockMayGoWrongAtEveryStep puts each way in which clocks go wrong, and come right again, before, between and after
-// operations on expiries: F22 and F23. The run compares all the way, the oracle what crashes leave.
+// TestClockMayGoWrongAtEveryStep puts each way in which clocks go wrong, and come right again,
+// before, between and after operations on expiries: F22 and F23. The run compares all the way, the
+// oracle what crashes leave.
 func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 	racetest.OneGoroutine(t)
 	names := []string{"putttl", "purge", "evict", "hold", "clearttl", "frozen", "kill", "hold", "purge"}
@@ -178,8 +184,8 @@ func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 	require.Greater(t, judged, 200)
 }
 
-// TestRandomWorkloadsReachExpiry asserts that what random workloads are for does happen to expiries in them. It looks at
-// what the store says of itself, after each operation.
+// TestRandomWorkloadsReachExpiry asserts that what random workloads are for does happen to expiries
+// in them. It looks at what the store says of itself, after each operation.
 func TestRandomWorkloadsReachExpiry(t *testing.T) {
 	racetest.OneGoroutine(t)
 	var purges, evictions, dropped, emptied, clamped, followed, later int
@@ -228,12 +234,16 @@ func TestRandomWorkloadsReachExpiry(t *testing.T) {
 	t.Log(purges, evictions, dropped, emptied, later, clamped, followed)
 }
 
-// TestOracleSeesTheMarkOfAClose has a key expire in a session that only reads. An engine that forgets what reads have seen fails the model
-// at the next open, and the oracle in images after the Close.
+// TestOracleSeesTheMarkOfAClose has a key expire in a session that only reads. An engine that
+// forgets what reads have seen fails the model at the next open, and the oracle in images after the
+// Close.
 func TestOracleSeesTheMarkOfAClose(t *testing.T) {
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
-	require.NoError(t, r.update(kv.Sync, func(t *tx) error { return t.putTTL(defaultFamily, "dies", "v", longestTTL) }))
+	require.NoError(
+		t,
+		r.update(kv.Sync, func(t *tx) error { return t.putTTL(defaultFamily, "dies", "v", longestTTL) }),
+	)
 	require.NoError(t, opReopen(r, nil))
 	require.NoError(t, r.moveClock(r.clock.ms+longestTTLMs))
 	require.NoError(t, r.close())

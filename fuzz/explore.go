@@ -64,7 +64,8 @@ func oneOf(n int) func(crashfs.Profile) int {
 	}
 }
 
-// keepOf is how many images of a workload stand for one that is judged. Random workloads have many more.
+// keepOf is how many images of a workload stand for one that is judged. Random workloads have many
+// more.
 func (e *explorer) keepOf() int {
 	if e.t.salt != 0 {
 		return e.t.pass.keep * 8
@@ -79,7 +80,8 @@ func (e *explorer) images(opts crashfs.ImageOptions) {
 		}
 		key := mix(im.Hash() + mix(im.Acked+1) + e.t.salt)
 		fresh := e.c.judged(key, im.Profile, 1)
-		// An image of an earlier pass is judged once more where this one crashes more of its recovery.
+		// An image of an earlier pass is judged once more where this one crashes more of its
+		// recovery.
 		deep := e.c.o.Depth > 1 && mix(im.Hash()+5)%uint64(e.t.pass.deep) == 0 && e.c.deepens(key, e.t.level)
 		if !fresh && !deep {
 			continue
@@ -128,7 +130,8 @@ func (e *explorer) deeper(d *crashfs.Disk, points int, hash uint64, before []Cra
 	}
 }
 
-// firstFailure looks through images of a run until one fails; at most most are judged, and it tells how many were.
+// firstFailure looks through images of a run until one fails; at most most are judged, and it tells
+// how many were.
 func firstFailure(r *Run, trouble string, opts crashfs.ImageOptions, most int) (f *Failure, judged int) {
 	j := &Judge{run: r}
 	for im := range r.images(opts) {

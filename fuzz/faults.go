@@ -36,7 +36,10 @@ var faultKinds = []faultKind{
 	{"short", crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Short}},
 	{"short-error", crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Short, Err: errStopped}},
 	{"zero", crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Zero}},
-	{"space", crashfs.Fault{Kinds: crashfs.KindWrite | crashfs.KindTruncate | crashfs.KindCreate, Err: vfs.ErrNoSpace}},
+	{
+		"space",
+		crashfs.Fault{Kinds: crashfs.KindWrite | crashfs.KindTruncate | crashfs.KindCreate, Err: vfs.ErrNoSpace},
+	},
 	{"truncate", crashfs.Fault{Kinds: crashfs.KindTruncate}},
 	{"sync", crashfs.Fault{Kinds: crashfs.KindSyncs}},
 	{"open", crashfs.Fault{Kinds: crashfs.KindOpen}},
@@ -65,9 +68,10 @@ func parseFault(text string) (crashfs.Fault, error) {
 	return crashfs.Fault{}, fmt.Errorf("fault %q is not known", text)
 }
 
-// faulty runs the workload on a disk with a fault, and judges how the engine takes it: what the errors say, that
-// readers go on, that a failed store writes nothing more, that one which did not fail works again when the fault is
-// over, and what the store holds when it is opened again in the same boot. fired says whether the fault happened.
+// faulty runs the workload on a disk with a fault, and judges how the engine takes it: what the
+// errors say, that readers go on, that a failed store writes nothing more, that one which did not
+// fail works again when the fault is over, and what the store holds when it is opened again in the
+// same boot. fired says whether the fault happened.
 func (r *Run) faulty(f crashfs.Fault) (fired bool, err error) {
 	in := r.Disk.Inject(f)
 	r.fault = &f
@@ -95,8 +99,8 @@ func (r *Run) faulty(f crashfs.Fault) (fired bool, err error) {
 	return false, nil
 }
 
-// survive runs a part of the workload. An error that the fault made is judged; if the store stands, the part is run
-// once more when the fault is over.
+// survive runs a part of the workload. An error that the fault made is judged; if the store stands,
+// the part is run once more when the fault is over.
 func (r *Run) survive(in *crashfs.Injection, part func() error) error {
 	fired := in.Fired()
 	err := part()
@@ -117,7 +121,8 @@ func (r *Run) survive(in *crashfs.Injection, part func() error) error {
 		r.failedFor = err // Closing or opening failed. What it left is judged by opening again.
 		return nil
 	}
-	if errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrCommitUnknown) || errors.Is(err, kv.ErrFileReplaced) {
+	if errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrCommitUnknown) ||
+		errors.Is(err, kv.ErrFileReplaced) {
 		r.failedFor = err
 		return r.judgeFailed()
 	}
@@ -187,10 +192,14 @@ func (r *Run) noteFate(err error) {
 	r.settle(0, next-1)
 }
 
-// judgeFailed looks at a store that takes no more writes: it says so, shows a right state, and writes nothing more.
+// judgeFailed looks at a store that takes no more writes: it says so, shows a right state, and
+// writes nothing more.
 func (r *Run) judgeFailed() error {
 	written := r.Disk.Len()
-	if err := r.db.Update(func(tx *kv.Tx) error { return tx.Put([]byte("k"), []byte("v")) }); !errors.Is(err, kv.ErrFailed) {
+	if err := r.db.Update(func(tx *kv.Tx) error { return tx.Put([]byte("k"), []byte("v")) }); !errors.Is(
+		err,
+		kv.ErrFailed,
+	) {
 		return wrong("a write after the failure gives %v", err)
 	}
 	if err := r.db.Sync(); !errors.Is(err, kv.ErrFailed) {
@@ -215,7 +224,8 @@ func (r *Run) judgeFailed() error {
 	return nil
 }
 
-// judgeReads reads everything: every acknowledged commit is there, and nothing that was rolled back.
+// judgeReads reads everything: every acknowledged commit is there, and nothing that was rolled
+// back.
 func (r *Run) judgeReads() error {
 	back := r.clock.ms
 	defer func() { r.clock.ms = back }()
@@ -228,7 +238,8 @@ func (r *Run) judgeReads() error {
 		}
 		return wrong("reading after a failure: %v", err)
 	}
-	// A durable commit that shares its fate with a relaxed one before it is shown only when it is certain.
+	// A durable commit that shares its fate with a relaxed one before it is shown only when it is
+	// certain.
 	lo, hi := r.newest(), r.newest()
 	if r.failedFor != nil {
 		lo = r.acked
@@ -239,7 +250,8 @@ func (r *Run) judgeReads() error {
 	return nil
 }
 
-// reopen opens the store in the same boot. What it shows must be right, and stays: P1, P2, P6, and F8.
+// reopen opens the store in the same boot. What it shows must be right, and stays: P1, P2, P6, and
+// F8.
 func (r *Run) reopen() error {
 	r.Disk.SetPhase("reopen")
 	r.reopenedAt = r.Disk.Len()

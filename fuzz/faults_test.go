@@ -14,7 +14,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of them.
+// TestFailingCallsAreSurvived takes samples of every fault; crashtest faults goes through all of
+// them.
 func TestFailingCallsAreSurvived(t *testing.T) {
 	racetest.OneGoroutine(t)
 	most := 24
@@ -31,12 +32,18 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 	}
 }
 
-// TestFaultsThatWereCutShortAreNotComplete bounds the last task, after which there is none to begin with.
+// TestFaultsThatWereCutShortAreNotComplete bounds the last task, after which there is none to begin
+// with.
 func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
 	w, err := ParseWorkload("empty put.0")
 	require.NoError(t, err)
 	for most, complete := range map[int]bool{1: false, 0: true} {
-		c := &faultCampaign{ctx: t.Context(), o: Options{Most: most}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+		c := &faultCampaign{
+			ctx:    t.Context(),
+			o:      Options{Most: most},
+			groups: map[string]int{},
+			seen:   map[uint64]struct{}{},
+		}
 		c.report.Kinds = map[string]int{}
 		c.tasks = []faultTask{{w: w, kind: faultKind{"rename", crashfs.Fault{Kinds: crashfs.KindRename}}}}
 		c.work()
@@ -46,11 +53,17 @@ func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
 	}
 }
 
-// TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened again in the same
-// boot, and what it shows then survives every crash.
+// TestFailedSyncsLoseNothingThatWasShown is F8 at every sync of some workloads: the store is opened
+// again in the same boot, and what it shows then survives every crash.
 func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 	racetest.OneGoroutine(t)
-	workloads := []string{"closed put.0", "one big.0 relax.1", "busy ckpt.0", "closed+direct bulk.0", "wide beside.0 over.1"}
+	workloads := []string{
+		"closed put.0",
+		"one big.0 relax.1",
+		"busy ckpt.0",
+		"closed+direct bulk.0",
+		"wide beside.0 over.1",
+	}
 	if testing.Short() {
 		workloads = workloads[:2]
 	}
@@ -58,7 +71,12 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			w, err := ParseWorkload(text)
 			require.NoError(t, err)
-			c := &faultCampaign{ctx: t.Context(), o: Options{Seed: 1, Thin: 64}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c := &faultCampaign{
+				ctx:    t.Context(),
+				o:      Options{Seed: 1, Thin: 64},
+				groups: map[string]int{},
+				seen:   map[uint64]struct{}{},
+			}
 			c.report.Kinds = map[string]int{}
 			for _, k := range faultKinds {
 				if k.name == "gate" {
@@ -71,9 +89,9 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 	}
 }
 
-// TestReopeningThatSyncsNothingIsSeen has every sync after the failed one say yes and do nothing. What the store shows when it is
-// opened again is then in memory only, and a power cut leaves the bytes that were there before it was shown: the same bytes,
-// of which more is asked by now.
+// TestReopeningThatSyncsNothingIsSeen has every sync after the failed one say yes and do nothing.
+// What the store shows when it is opened again is then in memory only, and a power cut leaves the
+// bytes that were there before it was shown: the same bytes, of which more is asked by now.
 func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
 	for _, text := range []string{"one relax.1", "closed relax.0 relax.1"} {
 		w, err := ParseWorkload(text)
@@ -82,11 +100,18 @@ func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
 		failed := false
 		for n := 0; !failed; n++ {
 			r := newRun(w)
-			ignored = r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "reopen", Sticky: true})
+			ignored = r.Disk.Inject(
+				crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncs, Phase: "reopen", Sticky: true},
+			)
 			fired, err := r.faulty(crashfs.Fault{Do: crashfs.Gate, Kinds: crashfs.KindSyncs, N: n})
 			require.NoError(t, err)
 			require.True(t, fired, "no crash shows it")
-			c := &faultCampaign{ctx: t.Context(), o: Options{Seed: 1, Profiles: crashfs.None}, groups: map[string]int{}, seen: map[uint64]struct{}{}}
+			c := &faultCampaign{
+				ctx:    t.Context(),
+				o:      Options{Seed: 1, Profiles: crashfs.None},
+				groups: map[string]int{},
+				seen:   map[uint64]struct{}{},
+			}
 			c.crash(r, "fault gate")
 			failed = len(c.report.Failures) > 0
 		}
@@ -94,7 +119,8 @@ func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
 	}
 }
 
-// TestKillAndRecoveryWithoutSyncsIsSeen is the same of a process that was killed: what the next one shows is durable.
+// TestKillAndRecoveryWithoutSyncsIsSeen is the same of a process that was killed: what the next one
+// shows is durable.
 func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
@@ -110,8 +136,8 @@ func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
 	r.abandon()
 }
 
-// TestFullDiskFailsTheCallAndNothingElse lowers the capacity step by step. Whatever cannot be done is ErrNoSpace and not
-// there; with space again, the same store goes on.
+// TestFullDiskFailsTheCallAndNothingElse lowers the capacity step by step. Whatever cannot be done
+// is ErrNoSpace and not there; with space again, the same store goes on.
 func TestFullDiskFailsTheCallAndNothingElse(t *testing.T) {
 	for _, extra := range []int64{0, 4 << 10, 40 << 10, 200 << 10} {
 		r := newRun(Workload{Base: "closed"})
@@ -160,7 +186,8 @@ func TestReaderGoesOnAfterAWriteFailed(t *testing.T) {
 	r.db = nil
 }
 
-// TestWrongAnswersAreSeen turns the oracle of faults on stores that lie: it must not pass everything.
+// TestWrongAnswersAreSeen turns the oracle of faults on stores that lie: it must not pass
+// everything.
 func TestWrongAnswersAreSeen(t *testing.T) {
 	r := newRun(Workload{Base: "one"})
 	r.fault = &crashfs.Fault{}

@@ -29,14 +29,16 @@ func seeds(f *testing.F) {
 	for kind := range operations {
 		f.Add([]byte{byte(kind), byte(kind), 1, 0, 2, 10, 3})
 	}
-	// Sixteen of the largest operation, 36 MB each: fuzzing found them when the bound was one for all workloads.
+	// Sixteen of the largest operation, 36 MB each: fuzzing found them when the bound was one for
+	// all workloads.
 	f.Add([]byte("@\x7f\x7fxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))
-	// Ten transactions of many rows, which write pages early: each time with a buffer of its own, until fuzzing found that, too.
+	// Ten transactions of many rows, which write pages early: each time with a buffer of its own,
+	// until fuzzing found that, too.
 	f.Add([]byte("\x18\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea\xea"))
 }
 
-// What may be allocated: by a workload and by each of its operations, with the trace of all that it wrote; by the judge of one
-// image.
+// What may be allocated: by a workload and by each of its operations, with the trace of all that it
+// wrote; by the judge of one image.
 const (
 	workBytes  = 64 << 20
 	opBytes    = 48 << 20

@@ -17,14 +17,15 @@ type History struct {
 	Seed   uint64  `json:"seed"`
 	Keys   int     `json:"keys"`
 	Events []Event `json:"events"`
-	// Crash is the tick at which the store was lost, and Recovered the commit that the next open found; 0: no crash.
+	// Crash is the tick at which the store was lost, and Recovered the commit that the next open
+	// found; 0: no crash.
 	Crash     uint64 `json:"crash,omitempty"`
 	Recovered uint64 `json:"recovered,omitempty"`
 	Killed    bool   `json:"killed,omitempty"` // it was the process only: relaxed commits had to survive
 }
 
-// Event is one transaction. Ticks count beginnings and ends of all of them: an event that ends before another begins was
-// before it.
+// Event is one transaction. Ticks count beginnings and ends of all of them: an event that ends
+// before another begins was before it.
 type Event struct {
 	Client int      `json:"client"`
 	Begin  uint64   `json:"begin"`
@@ -69,8 +70,8 @@ type recorder struct {
 	gone  atomic.Bool  // the store was lost
 }
 
-// Record lets clients loose on a new store. How they come to lie beside each other is the scheduler's choice, not the
-// seed's: the history itself is what can be judged again.
+// Record lets clients loose on a new store. How they come to lie beside each other is the
+// scheduler's choice, not the seed's: the history itself is what can be judged again.
 func Record(seed uint64, o HistoryOptions) (*History, error) {
 	r := &recorder{o: o, h: &History{Seed: seed, Keys: o.Keys}, disk: crashfs.New(crashfs.Options{
 		Direct: seed%2 == 0, Landing: runtime.Gosched, Untraced: !o.Crash,
@@ -99,7 +100,8 @@ func Record(seed uint64, o HistoryOptions) (*History, error) {
 	return r.h, errors.Join(err, r.db.Close())
 }
 
-// openHistory opens a store whose log and memory are small, so that segments, checkpoints and spills happen.
+// openHistory opens a store whose log and memory are small, so that segments, checkpoints and
+// spills happen.
 func openHistory(d *crashfs.Disk, seed uint64) (*kv.DB, error) {
 	o := &kv.Options{PageSize: 4096, CacheBytes: 256 << 10, CheckpointBytes: 64 << 10}
 	if seed/2%2 == 1 {
@@ -107,11 +109,26 @@ func openHistory(d *crashfs.Disk, seed uint64) (*kv.DB, error) {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 0x686973))
 	var mu sync.Mutex
-	return kv.OpenFS(d, path, o, kv.Tuning{SegmentSize: 32 << 10, LeastRoom: leastRoom, NoMap: true, NoDirect: seed%2 == 1, SmallGroups: seed/4%2 == 1, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2, Rand: func() uint64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return rnd.Uint64()
-	}})
+	return kv.OpenFS(
+		d,
+		path,
+		o,
+		kv.Tuning{
+			SegmentSize: 32 << 10,
+			LeastRoom:   leastRoom,
+			NoMap:       true,
+			NoDirect:    seed%2 == 1,
+			SmallGroups: seed/4%2 == 1,
+			AheadFrom:   2,
+			LeavesFrom:  1,
+			ManyFrom:    2,
+			Rand: func() uint64 {
+				mu.Lock()
+				defer mu.Unlock()
+				return rnd.Uint64()
+			},
+		},
+	)
 }
 
 // clients runs them until no operation is left, or the store is.

@@ -36,7 +36,8 @@ type HistoriesReport struct {
 	Seconds   float64  `json:"seconds"`
 }
 
-// Histories records and judges, until ctx ends. Every second history has a crash: by turns of the process and of the power.
+// Histories records and judges, until ctx ends. Every second history has a crash: by turns of the
+// process and of the power.
 func Histories(ctx context.Context, o HistoriesOptions) HistoriesReport {
 	if o.Clients == 0 {
 		o.Clients = 6
@@ -53,7 +54,10 @@ func Histories(ctx context.Context, o HistoriesOptions) HistoriesReport {
 		done.Go(func() {
 			for n := next.Add(1); n <= int64(o.Count) && ctx.Err() == nil; n = next.Add(1) {
 				seed := o.Seed<<20 + uint64(n)
-				h, err := Record(seed, HistoryOptions{Clients: o.Clients, Ops: o.Ops, Keys: 10 + int(seed%7)*20, Crash: seed/4%2 == 1})
+				h, err := Record(
+					seed,
+					HistoryOptions{Clients: o.Clients, Ops: o.Ops, Keys: 10 + int(seed%7)*20, Crash: seed/4%2 == 1},
+				)
 				if err == nil {
 					err = h.Judge()
 				}

@@ -24,7 +24,8 @@ type client struct {
 
 // expected are the errors of a store that was lost.
 func (c *client) expected(err error) bool {
-	return c.r.gone.Load() && (errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrCommitUnknown) || errors.Is(err, crashfs.ErrIO))
+	return c.r.gone.Load() &&
+		(errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrCommitUnknown) || errors.Is(err, crashfs.ErrIO))
 }
 
 func (c *client) operation() error {

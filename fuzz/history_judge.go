@@ -9,19 +9,26 @@ import (
 // firstCommit is the number of the first commit that is not the store's own.
 const firstCommit = 2
 
-// Judge says whether the history is one that a store of the documented kind can have: every transaction has seen exactly
-// the state that its number names, the numbers agree with the order of time, and a crash has taken no more than it may.
-// The commit numbers give the order, so it takes about as long as sorting the events.
+// Judge says whether the history is one that a store of the documented kind can have: every
+// transaction has seen exactly the state that its number names, the numbers agree with the order of
+// time, and a crash has taken no more than it may. The commit numbers give the order, so it takes
+// about as long as sorting the events.
 func (h *History) Judge() error {
 	before, after := h.sessions()
-	made := commitsOf(before, func(e *Event) bool { return e.Fate == Done || e.Fate == Unknown && e.Relax && e.Seq < lastDone(before) })
+	made := commitsOf(
+		before,
+		func(e *Event) bool { return e.Fate == Done || e.Fate == Unknown && e.Relax && e.Seq < lastDone(before) },
+	)
 	if err := h.session(before, made, 0); err != nil || h.Crash == 0 {
 		return err
 	}
 	if err := h.survived(before); err != nil {
 		return fmt.Errorf("crash: %w", err)
 	}
-	left := commitsOf(before, func(e *Event) bool { return (e.Fate == Done || e.Fate == Unknown) && e.Seq <= h.Recovered })
+	left := commitsOf(
+		before,
+		func(e *Event) bool { return (e.Fate == Done || e.Fate == Unknown) && e.Seq <= h.Recovered },
+	)
 	if n := uint64(len(left)) + firstCommit - 1; h.Recovered > n {
 		return fmt.Errorf("crash: it left commit %d, the last one that anybody began is %d", h.Recovered, n)
 	}
@@ -55,8 +62,10 @@ func commitsOf(events []*Event, made func(*Event) bool) (list []*Event) {
 	return list
 }
 
-// lastDone is the last commit that was reported. One before it that did not wait for the disk, and whose fate is unknown, has been made, too: the log may fail when
-// the later one has been told that both are written, and before the earlier one asks. One that waits is told what is durable, whatever has failed since.
+// lastDone is the last commit that was reported. One before it that did not wait for the disk, and
+// whose fate is unknown, has been made, too: the log may fail when the later one has been told that
+// both are written, and before the earlier one asks. One that waits is told what is durable,
+// whatever has failed since.
 func lastDone(events []*Event) (seq uint64) {
 	for _, e := range events {
 		if e.Fate == Done {
@@ -76,12 +85,19 @@ func fates(events []*Event, seq uint64) (told string) {
 	return told
 }
 
-// session judges the events between two opens. made are all commits up to its end, floor is the state that it began with.
+// session judges the events between two opens. made are all commits up to its end, floor is the
+// state that it began with.
 func (h *History) session(events, made []*Event, floor uint64) error {
 	m := historyModel{versions: make([][]version, h.Keys)}
 	for i, e := range made {
 		if e.Seq != uint64(i)+firstCommit {
-			return fmt.Errorf("commit %d (client %d) where %d belongs%s", e.Seq, e.Client, i+firstCommit, fates(events, uint64(i)+firstCommit))
+			return fmt.Errorf(
+				"commit %d (client %d) where %d belongs%s",
+				e.Seq,
+				e.Client,
+				i+firstCommit,
+				fates(events, uint64(i)+firstCommit),
+			)
 		}
 		for _, w := range e.Writes {
 			m.versions[w.Key] = append(m.versions[w.Key], version{e.Seq, w.Value})
@@ -106,7 +122,11 @@ type historyModel struct{ versions [][]version }
 // at is the value of a key in the state seq.
 func (m *historyModel) at(key int, seq uint64) uint64 {
 	list := m.versions[key]
-	i, _ := slices.BinarySearchFunc(list, seq+1, func(v version, seq uint64) int { return cmp.Compare(v.seq, seq) })
+	i, _ := slices.BinarySearchFunc(
+		list,
+		seq+1,
+		func(v version, seq uint64) int { return cmp.Compare(v.seq, seq) },
+	)
 	if i == 0 {
 		return 0
 	}
@@ -121,14 +141,23 @@ func (m *historyModel) saw(e *Event) error {
 	}
 	for _, r := range e.Reads {
 		if want := m.at(r.Key, seq); want != r.Value {
-			return fmt.Errorf("client %d, ticks %d-%d, state %d: key %d is %d, want %d", e.Client, e.Begin, e.End, seq, r.Key, r.Value, want)
+			return fmt.Errorf(
+				"client %d, ticks %d-%d, state %d: key %d is %d, want %d",
+				e.Client,
+				e.Begin,
+				e.End,
+				seq,
+				r.Key,
+				r.Value,
+				want,
+			)
 		}
 	}
 	return nil
 }
 
-// inOrder: what ended before something else began was before it. A later transaction sees at least what an earlier one
-// saw or made; and no state is seen before somebody began to make it.
+// inOrder: what ended before something else began was before it. A later transaction sees at least
+// what an earlier one saw or made; and no state is seen before somebody began to make it.
 func inOrder(events, made []*Event, floor uint64) error {
 	var ends []*Event
 	for _, e := range events {
@@ -149,28 +178,56 @@ func inOrder(events, made []*Event, floor uint64) error {
 			least++
 		}
 		if e.Seq < least {
-			return fmt.Errorf("client %d, ticks %d-%d: state %d, after state %d had been seen or made", e.Client, e.Begin, e.End, e.Seq, floor)
+			return fmt.Errorf(
+				"client %d, ticks %d-%d: state %d, after state %d had been seen or made",
+				e.Client,
+				e.Begin,
+				e.End,
+				e.Seq,
+				floor,
+			)
 		}
 		if e.Fate != "" || e.Seq < firstCommit {
 			continue
 		}
 		switch at := int(e.Seq - firstCommit); {
 		case at >= len(made):
-			return fmt.Errorf("client %d, ticks %d-%d: saw state %d, which nobody made", e.Client, e.Begin, e.End, e.Seq)
+			return fmt.Errorf(
+				"client %d, ticks %d-%d: saw state %d, which nobody made",
+				e.Client,
+				e.Begin,
+				e.End,
+				e.Seq,
+			)
 		case made[at].Begin > e.End:
-			return fmt.Errorf("client %d, ticks %d-%d: saw state %d, which was begun at %d", e.Client, e.Begin, e.End, e.Seq, made[at].Begin)
+			return fmt.Errorf(
+				"client %d, ticks %d-%d: saw state %d, which was begun at %d",
+				e.Client,
+				e.Begin,
+				e.End,
+				e.Seq,
+				made[at].Begin,
+			)
 		}
 	}
 	return nil
 }
 
-// survived: what was acknowledged as durable is there after the crash. If only the process died, relaxed commits and all
-// that anybody has seen are there too. Whoever saw a commit whose fate stayed unknown was refused before: nobody made it.
+// survived: what was acknowledged as durable is there after the crash. If only the process died,
+// relaxed commits and all that anybody has seen are there too. Whoever saw a commit whose fate
+// stayed unknown was refused before: nobody made it.
 func (h *History) survived(before []*Event) error {
 	for _, e := range before {
 		kept := e.Fate == Done && !e.Relax || h.Killed && (e.Fate == Done || e.Fate == "")
 		if kept && e.Seq > h.Recovered {
-			return fmt.Errorf("client %d, ticks %d-%d, knew of commit %d, commit %d was left", e.Client, e.Begin, e.End, e.Seq, h.Recovered)
+			return fmt.Errorf(
+				"client %d, ticks %d-%d, knew of commit %d, commit %d was left",
+				e.Client,
+				e.Begin,
+				e.End,
+				e.Seq,
+				h.Recovered,
+			)
 		}
 	}
 	return nil

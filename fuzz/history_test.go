@@ -21,12 +21,21 @@ func TestHistoriesAreThoseOfASerialStore(t *testing.T) {
 	require.Greater(t, r.Crashes, n/3)
 }
 
-// handmade is a history of three commits by two clients and a crash that takes the last, relaxed one.
+// handmade is a history of three commits by two clients and a crash that takes the last, relaxed
+// one.
 func handmade() *History {
 	return &History{Keys: 2, Crash: 100, Recovered: 3, Events: []Event{
 		{Client: 0, Begin: 1, End: 4, Seq: 2, Fate: Done, Writes: []Access{{0, 7}}},
 		{Client: 1, Begin: 2, End: 3, Seq: 1, Reads: []Access{{0, 0}}},
-		{Client: 1, Begin: 5, End: 8, Seq: 3, Fate: Done, Reads: []Access{{0, 7}}, Writes: []Access{{0, 8}, {1, 9}}},
+		{
+			Client: 1,
+			Begin:  5,
+			End:    8,
+			Seq:    3,
+			Fate:   Done,
+			Reads:  []Access{{0, 7}},
+			Writes: []Access{{0, 8}, {1, 9}},
+		},
 		{Client: 0, Begin: 6, End: 9, Seq: 2, Reads: []Access{{0, 7}, {1, 0}}},
 		{Client: 0, Begin: 10, End: 11, Seq: 4, Fate: Done, Relax: true, Writes: []Access{{1, 0}}},
 		{Client: 1, Begin: 12, End: 13, Seq: 4, Reads: []Access{{0, 8}, {1, 0}}},
@@ -82,7 +91,12 @@ func TestJudgeOfHistories(t *testing.T) {
 		require.ErrorContains(t, h.Judge(), "key 0 is 0, want 7")
 		h = handmade()
 		h.Events[0].Fate = Unknown
-		require.ErrorContains(t, h.Judge(), "commit 3 (client 1) where 2 belongs; client 0, ticks 1-4, relaxed false: unknown", "one that waits knows what is durable")
+		require.ErrorContains(
+			t,
+			h.Judge(),
+			"commit 3 (client 1) where 2 belongs; client 0, ticks 1-4, relaxed false: unknown",
+			"one that waits knows what is durable",
+		)
 	})
 }
 

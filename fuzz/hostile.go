@@ -34,7 +34,8 @@ const (
 	hostileKinds
 )
 
-// hostileFiles makes files from an input: a specimen, which checksums are made good again, and edits.
+// hostileFiles makes files from an input: a specimen, which checksums are made good again, and
+// edits.
 func hostileFiles(specimens []*Specimen, input []byte) map[string][]byte {
 	if len(input) < 2 {
 		return nil
@@ -84,8 +85,9 @@ func edited(b, e []byte) []byte {
 	return b
 }
 
-// hostileLooks opens hostile files and does everything to the store. Nothing may panic, hang, or use memory that the
-// files are no reason for; and every error is one that tells of the file, or of what its damage led to.
+// hostileLooks opens hostile files and does everything to the store. Nothing may panic, hang, or
+// use memory that the files are no reason for; and every error is one that tells of the file, or of
+// what its damage led to.
 func hostileLooks(files map[string][]byte) error {
 	fsys, err := specimenDisk(files)
 	if err != nil {
@@ -119,8 +121,14 @@ func hostileLooksAt(fsys vfs.FS, files map[string][]byte, tune kv.Tuning) error 
 		}
 		return nil
 	})
-	if used, most := bound.Allocated()-before+uint64(frames), uint64(64<<20+4*size)*3; err == nil && used > most {
-		return fmt.Errorf("%d bytes of memory, at most %d may be used in three looks at %d bytes of files", used, most, size)
+	if used, most := bound.Allocated()-before+uint64(frames), uint64(64<<20+4*size)*3; err == nil &&
+		used > most {
+		return fmt.Errorf(
+			"%d bytes of memory, at most %d may be used in three looks at %d bytes of files",
+			used,
+			most,
+			size,
+		)
 	}
 	return err
 }
@@ -134,7 +142,8 @@ func hangLimit(size int) time.Duration {
 func hostileError(err error) error {
 	for _, may := range []error{
 		nil, kv.ErrCorrupt, kv.ErrNotDatabase, kv.ErrVersion, kv.ErrFailed, kv.ErrNotFound, kv.ErrCFNotFound,
-		// Two options of the file that the caller's contradict, and numbers that a store could run out of.
+		// Two options of the file that the caller's contradict, and numbers that a store could run
+		// out of.
 		kv.ErrInvalidOptions, kv.ErrNoSpace, kv.ErrClockJump,
 	} {
 		if errors.Is(err, may) {
@@ -180,8 +189,8 @@ func hostileUse(db *kv.DB, readOnly bool) error {
 	return errors.Join(errs...)
 }
 
-// hostileScan reads a family in every way. It stops early where there are far more rows than the file could hold: pages
-// that are linked several times are found by Check only.
+// hostileScan reads a family in every way. It stops early where there are far more rows than the
+// file could hold: pages that are linked several times are found by Check only.
 func hostileScan(f *kv.CF) error {
 	const most = 20_000
 	c := f.Cursor()

@@ -18,8 +18,8 @@ type field struct {
 
 type part struct{ at, size int }
 
-// fields lists what there is to be forged in the files of a store, in order. It reads no further than the files go, whatever they say: some of it
-// may have been forged before.
+// fields lists what there is to be forged in the files of a store, in order. It reads no further
+// than the files go, whatever they say: some of it may have been forged before.
 func fields(files map[string][]byte) []field {
 	l := &lister{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -101,7 +101,8 @@ func (l *lister) meta(at int) {
 	l.add("ref", at+128, 8, at+136, 4)
 }
 
-// leaf notes the cells, and the values as numbers: rows of the tree table, of the catalog and of the key index are values.
+// leaf notes the cells, and the values as numbers: rows of the tree table, of the catalog and of
+// the key index are values.
 func (l *lister) leaf(at, n int) {
 	l.add("place", at+24, 4)
 	l.add("place", at+28, 2)
@@ -205,8 +206,10 @@ const (
 	forgeSet  = iota // value, cut to the size of the field
 	forgeUp          // one more
 	forgeDown        // one less
-	forgeCopy        // what another field of the class has: that is how two parents come to one page, and a page to be its own child
-	forgeBit         // one bit is turned
+	// what another field of the class has: that is how two parents come to one page, and a page to
+	// be its own child
+	forgeCopy
+	forgeBit // one bit is turned
 	forgeWays
 )
 

@@ -43,7 +43,8 @@ func mendFiles(files map[string][]byte, what byte) {
 			if what&mendSegments != 0 && len(content) >= noteBlock+noteSumAt+8 {
 				binary.LittleEndian.PutUint64(content[segmentSumAt:], xxhash.Sum64(content[:segmentSumAt]))
 			}
-			if note := content[min(noteBlock, len(content)):]; what&mendSegments != 0 && len(note) > noteSumAt+8 && !bytes.Equal(note[:noteSumAt], make([]byte, noteSumAt)) {
+			if note := content[min(noteBlock, len(content)):]; what&mendSegments != 0 && len(note) > noteSumAt+8 &&
+				!bytes.Equal(note[:noteSumAt], make([]byte, noteSumAt)) {
 				binary.LittleEndian.PutUint64(note[noteSumAt:], xxhash.Sum64(note[:noteSumAt]))
 			}
 			if what&mendRecords != 0 {
@@ -67,7 +68,7 @@ func mendMain(main []byte) {
 		}
 		end := min(at+n*specimenPage, len(main)/specimenPage*specimenPage)
 		if !bytes.Equal(p, make([]byte, specimenPage)) {
-			pager.Seal(main[at:end], salt)
+			pager.SetChecksum(main[at:end], salt)
 		}
 		at = end
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// hostileMore is the rest of what a user can do to a store, with hostileWrite, while a reader holds the state before.
+// hostileMore is the rest of what a user can do to a store, with hostileWrite, while a reader holds
+// the state before.
 func hostileMore(db *kv.DB, names []string, tell func(error)) {
 	note := func(err error) {
 		if !errors.Is(err, kv.ErrCFExists) { // An earlier session had to leave its family there.

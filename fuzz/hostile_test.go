@@ -60,8 +60,30 @@ func randomHostile(rnd *rand.Rand, shapes int) []byte {
 		case 1:
 			at = uint16(rnd.IntN(600))
 		}
-		numbers := []uint64{0, 1, 2, 3, 7, 24, 255, 256, 4095, 4096, 65535, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<63 - 1, 1 << 63, 1<<64 - 1, uint64(rnd.IntN(40)), rnd.Uint64()}
-		in = append(in, edit(kind, file, byte(rnd.IntN(40)), at, byte(1+rnd.IntN(8)), numbers[rnd.IntN(len(numbers))])...)
+		numbers := []uint64{
+			0,
+			1,
+			2,
+			3,
+			7,
+			24,
+			255,
+			256,
+			4095,
+			4096,
+			65535,
+			1<<31 - 1,
+			1 << 31,
+			1<<32 - 1,
+			1<<63 - 1,
+			1 << 63,
+			1<<64 - 1,
+			uint64(rnd.IntN(40)),
+			rnd.Uint64(),
+		}
+		in = append(
+			in,
+			edit(kind, file, byte(rnd.IntN(40)), at, byte(1+rnd.IntN(8)), numbers[rnd.IntN(len(numbers))])...)
 	}
 	return in
 }
@@ -80,8 +102,9 @@ func randomForgery(rnd *rand.Rand, shapes int) []byte {
 	return in
 }
 
-// TestForgedStoresEndInErrors changes what the format has a name for, one to three fields at a time: references come to be of pages that others name, too,
-// or of the page above, counts and positions to be near to what they were.
+// TestForgedStoresEndInErrors changes what the format has a name for, one to three fields at a
+// time: references come to be of pages that others name, too, or of the page above, counts and
+// positions to be near to what they were.
 func TestForgedStoresEndInErrors(t *testing.T) {
 	requireErrors(t, 5, randomForgery)
 }
@@ -100,7 +123,13 @@ func TestForgedStoresOfTheSystem(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))
 		files := hostileFiles(all, in)
 		require.NoError(t, putSpecimen(vfs.OS, files))
-		require.NoError(t, hostileLooksAt(vfs.OS, files, kv.Tuning{ManyFrom: 2, AheadFrom: 2}), "seed %d, input %x", seed, in)
+		require.NoError(
+			t,
+			hostileLooksAt(vfs.OS, files, kv.Tuning{ManyFrom: 2, AheadFrom: 2}),
+			"seed %d, input %x",
+			seed,
+			in,
+		)
 	}
 }
 
@@ -141,8 +170,8 @@ func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shape
 	}
 }
 
-// TestMendedStoreIsSound proves the mender: what it seals without an edit is the specimen itself, so every byte that it
-// computes is the one that the engine wrote.
+// TestMendedStoreIsSound proves the mender: what it seals without an edit is the specimen itself,
+// so every byte that it computes is the one that the engine wrote.
 func TestMendedStoreIsSound(t *testing.T) {
 	for i, s := range specimens(t) {
 		files := hostileFiles(specimens(t), hostile(byte(i), mendPages|mendRecords|mendSegments))
@@ -162,27 +191,35 @@ func TestMendedStoreIsSound(t *testing.T) {
 	}
 }
 
-// FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew. hostileLooks holds the
-// bounds of memory and time.
+// FuzzHostileStore opens whole files, changed at will, with checksums as they are or computed anew.
+// hostileLooks holds the bounds of memory and time.
 func FuzzHostileStore(f *testing.F) {
 	all := specimens(f)
 	for shape := range byte(len(all)) {
 		f.Add(hostile(shape, 0))
-		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 80, 8, 1<<40)))                          // page count
-		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 104, 8, 3)))                             // root of the tree table
-		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 116, 4, 60)))                            // its depth
-		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 88, 8, 1<<50)))                          // log start
-		f.Add(hostile(shape, 7, edit(editSet, 0, 3, 22, 2, 0xffff)))                         // cells of a page
-		f.Add(hostile(shape, 7, edit(editSet, 0, 4, 24, 8, 1<<29)))                          // size of an extent, or a leaf's heads
-		f.Add(hostile(shape, 7, edit(editCopy, 0, 5, 0, 255, 6)))                            // a page twice
-		f.Add(hostile(shape, 7, edit(editSet, 1, 2, 40, 4, 1<<31)))                          // length of a record
-		f.Add(hostile(shape, 7, edit(editSet, 2, 2, 48, 8, 1<<60)))                          // its commit number
-		f.Add(hostile(shape, 6, edit(editFlip, 1, 2, 64, 1, 3)))                             // its first operation
-		f.Add(hostile(shape, 7, edit(editSet, 1, 0, 12, 4, 4096), edit(3, 2, 3, 100, 0, 0))) // block size; a short segment
+		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 80, 8, 1<<40))) // page count
+		// root of the tree table
+		f.Add(hostile(shape, 7, edit(editSet, 0, 0, 104, 8, 3)))
+		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 116, 4, 60)))    // its depth
+		f.Add(hostile(shape, 7, edit(editSet, 0, 1, 88, 8, 1<<50)))  // log start
+		f.Add(hostile(shape, 7, edit(editSet, 0, 3, 22, 2, 0xffff))) // cells of a page
+		// size of an extent, or a leaf's heads
+		f.Add(hostile(shape, 7, edit(editSet, 0, 4, 24, 8, 1<<29)))
+		f.Add(hostile(shape, 7, edit(editCopy, 0, 5, 0, 255, 6)))   // a page twice
+		f.Add(hostile(shape, 7, edit(editSet, 1, 2, 40, 4, 1<<31))) // length of a record
+		f.Add(hostile(shape, 7, edit(editSet, 2, 2, 48, 8, 1<<60))) // its commit number
+		f.Add(hostile(shape, 6, edit(editFlip, 1, 2, 64, 1, 3)))    // its first operation
+		// block size; a short segment
+		f.Add(hostile(shape, 7, edit(editSet, 1, 0, 12, 4, 4096), edit(3, 2, 3, 100, 0, 0)))
 	}
-	// A record of the catalog was changed: the family's tree did not exist, and no error said that the file is damaged.
-	f.Add([]byte("\x03\x05\x03\x02\x18\x06\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x18\xd1\x0d\x02\xff\xff\xff\x7f\x00\x00\x00\x00" +
-		"\x00\x00\x15\xde\x0f\x08\x00\x00\x00\x00\x00\x00\x00\x80\x03\x05\x0b\x3c\x00\x01\x18\x00\x00\x00\x00\x00\x00\x00"))
+	// A record of the catalog was changed: the family's tree did not exist, and no error said that
+	// the file is damaged.
+	f.Add(
+		[]byte(
+			"\x03\x05\x03\x02\x18\x06\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x18\xd1\x0d\x02\xff\xff\xff\x7f\x00\x00\x00\x00" +
+				"\x00\x00\x15\xde\x0f\x08\x00\x00\x00\x00\x00\x00\x00\x80\x03\x05\x0b\x3c\x00\x01\x18\x00\x00\x00\x00\x00\x00\x00",
+		),
+	)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		if len(input) > 2+20*hostileEdit {
 			return

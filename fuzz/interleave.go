@@ -15,7 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// An Interleaving is two roles and who goes first at each place where both could: true is the second.
+// An Interleaving is two roles and who goes first at each place where both could: true is the
+// second.
 type Interleaving struct {
 	Roles [2]string
 	Turns []bool
@@ -57,9 +58,9 @@ func Roles() (names []string) {
 	return names
 }
 
-// Play runs an interleaving, its turns first and then as choose says, and judges it: every call succeeds, each snapshot
-// is whole, the end is that of both, the store is sound, now and after a crash and after a close. It gives back all
-// turns that were taken.
+// Play runs an interleaving, its turns first and then as choose says, and judges it: every call
+// succeeds, each snapshot is whole, the end is that of both, the store is sound, now and after a
+// crash and after a close. It gives back all turns that were taken.
 func (i Interleaving) Play(choose func() bool) (turns []bool, err error) {
 	files, err := stageFiles()
 	if err != nil {
@@ -82,7 +83,9 @@ func (i Interleaving) Play(choose func() bool) (turns []bool, err error) {
 	if err != nil {
 		return turns, err // Close would wait for whoever waits for ever.
 	}
-	return turns, guard(func() error { return errors.Join(s.judge(), s.copyOpens(fsys), s.closeAndReopen(fsys)) })
+	return turns, guard(
+		func() error { return errors.Join(s.judge(), s.copyOpens(fsys), s.closeAndReopen(fsys)) },
+	)
 }
 
 func (s *stage) play(given []bool, choose func() bool) (turns []bool, err error) {
@@ -139,7 +142,12 @@ func openStage(fsys vfs.FS, salt uint64) (*kv.DB, error) {
 		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Hour) },
 	}
 	rnd := rand.NewPCG(salt, 0x696e74)
-	return kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: specimenSegment, NoMap: true, Rand: rnd.Uint64, Inline: true})
+	return kv.OpenFS(
+		fsys,
+		path,
+		o,
+		kv.Tuning{SegmentSize: specimenSegment, NoMap: true, Rand: rnd.Uint64, Inline: true},
+	)
 }
 
 // copyOpens opens a copy of the files as they are now: what a killed process leaves.
@@ -247,7 +255,8 @@ func Interleave(ctx context.Context, o InterleaveOptions) InterleaveReport {
 	return r
 }
 
-// playPair plays one pair until all is played, something fails, or ctx ends. tell gets the line of a failure, else "".
+// playPair plays one pair until all is played, something fails, or ctx ends. tell gets the line of
+// a failure, else "".
 func playPair(ctx context.Context, pair [2]string, o InterleaveOptions, tell func(failure string)) {
 	rnd := rand.New(rand.NewPCG(o.Seed, mix(familyHash(pair[0])+2*familyHash(pair[1]))))
 	first := func() bool { return false }

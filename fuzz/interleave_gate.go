@@ -11,11 +11,13 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// A gate makes two goroutines take turns: each stops before every call of the disk that changes something, and where its
-// own code says so, until it is let through. Which of the two is let through is what an interleaving is.
+// A gate makes two goroutines take turns: each stops before every call of the disk that changes
+// something, and where its own code says so, until it is let through. Which of the two is let
+// through is what an interleaving is.
 //
-// Nothing is timed. Between two turns the gate waits until each goroutine has stopped here, has ended, or is blocked by
-// something of the engine, such as a lock that the other one holds: the runtime's own list of goroutines tells.
+// Nothing is timed. Between two turns the gate waits until each goroutine has stopped here, has
+// ended, or is blocked by something of the engine, such as a lock that the other one holds: the
+// runtime's own list of goroutines tells.
 type gate struct {
 	mu     sync.Mutex // guards the fields below and those of the actors
 	actors []*actor
@@ -86,8 +88,8 @@ func (g *gate) let(a *actor) {
 	a.pass <- struct{}{}
 }
 
-// settle waits until no actor can go on by itself, and gives those that have stopped. It fails if some have neither
-// stopped nor ended and nobody is left to let through: they wait for each other.
+// settle waits until no actor can go on by itself, and gives those that have stopped. It fails if
+// some have neither stopped nor ended and nobody is left to let through: they wait for each other.
 func (g *gate) settle() (stopped []*actor, err error) {
 	for still := 0; ; {
 		before := g.picture()
@@ -115,7 +117,8 @@ func (g *gate) settle() (stopped []*actor, err error) {
 		if len(stopped) > 0 || blocked == "" {
 			return stopped, nil
 		}
-		// Something outside may hold what they wait for, for a moment: the runtime has locks of its own.
+		// Something outside may hold what they wait for, for a moment: the runtime has locks of its
+		// own.
 		if still++; still == manyLooks {
 			return nil, fmt.Errorf("deadlock:%s", blocked)
 		}
@@ -134,8 +137,8 @@ func (g *gate) picture() string {
 	return b.String()
 }
 
-// waits says whether a goroutine in this state needs another one to go on. "semacquire" is the runtime's own: it waits for
-// whoever looks at the goroutines.
+// waits says whether a goroutine in this state needs another one to go on. "semacquire" is the
+// runtime's own: it waits for whoever looks at the goroutines.
 func waits(state string) bool {
 	for _, s := range []string{"chan receive", "chan send", "select", "sync.Mutex", "sync.RWMutex", "sync.Cond", "sync.WaitGroup"} {
 		if strings.HasPrefix(state, s) {

@@ -16,8 +16,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// role is what an actor of an interleaving does. Roles change disjoint rows, so that the end is the same for every order,
-// and each can tell from a snapshot how far it had come.
+// role is what an actor of an interleaving does. Roles change disjoint rows, so that the end is the
+// same for every order, and each can tell from a snapshot how far it had come.
 type role struct {
 	name string
 	run  func(s *stage, me int) error
@@ -62,7 +62,11 @@ func buildStage() (map[string][]byte, error) {
 		}
 		for i := range stageRows {
 			key := fmt.Appendf(nil, "row%03d", i)
-			err := errors.Join(tx.Put(key, b.value(100)), tx.CF("gone").Put(key, b.value(200)), tx.CF("timed").PutTTL(key, b.value(50), time.Second))
+			err := errors.Join(
+				tx.Put(key, b.value(100)),
+				tx.CF("gone").Put(key, b.value(200)),
+				tx.CF("timed").PutTTL(key, b.value(50), time.Second),
+			)
 			if err != nil {
 				return err
 			}

@@ -20,8 +20,8 @@ func TestInterleavings(t *testing.T) {
 	require.Equal(t, sample*len(r.Pairs), r.Played)
 }
 
-// TestGateSeesADeadlock: two goroutines that take two locks in different order wait for each other in one interleaving,
-// and the gate says so instead of waiting with them.
+// TestGateSeesADeadlock: two goroutines that take two locks in different order wait for each other
+// in one interleaving, and the gate says so instead of waiting with them.
 func TestGateSeesADeadlock(t *testing.T) {
 	seen := 0
 	for _, order := range [][]int{{0, 0, 0, 1}, {0, 1, 0, 1}} {
@@ -84,7 +84,8 @@ func TestLinesOfInterleavingsReplay(t *testing.T) {
 	}
 }
 
-// TestJudgeOfInterleavingsSeesWhatIsMissing gives it a stage whose roles did not do what they are taken for.
+// TestJudgeOfInterleavingsSeesWhatIsMissing gives it a stage whose roles did not do what they are
+// taken for.
 func TestJudgeOfInterleavingsSeesWhatIsMissing(t *testing.T) {
 	files, err := stageFiles()
 	require.NoError(t, err)

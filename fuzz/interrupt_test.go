@@ -10,8 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/racetest"
 )
 
-// TestInterruptedCampaignsReport ends the context of each campaign as soon as it tells of something: it begins nothing more,
-// reports what it has done, and does not claim to be complete.
+// TestInterruptedCampaignsReport ends the context of each campaign as soon as it tells of
+// something: it begins nothing more, reports what it has done, and does not claim to be complete.
 func TestInterruptedCampaignsReport(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, ctx context.Context, interrupt func()){
 		"campaign": func(t *testing.T, ctx context.Context, interrupt func()) {

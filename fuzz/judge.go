@@ -20,11 +20,12 @@ type verdict struct {
 	info kv.RecoveryInfo
 }
 
-// A Judge is the oracle for the images of one Run: section by section it asks what must be true after a crash.
+// A Judge is the oracle for the images of one Run: section by section it asks what must be true
+// after a crash.
 type Judge struct {
 	run *Run
-	// Recovery, if not nil, is given the disk and the length of its trace when Open had returned: the crash points of
-	// the recovery itself. It is called while nothing is open on the disk.
+	// Recovery, if not nil, is given the disk and the length of its trace when Open had returned:
+	// the crash points of the recovery itself. It is called while nothing is open on the disk.
 	Recovery func(d *crashfs.Disk, points int, v verdict) error
 }
 
@@ -120,7 +121,11 @@ func (j *Judge) full(im *crashfs.Image, expect func(verdict) error) (v verdict, 
 }
 
 // recover opens the store on d, looks at all of it and closes it.
-func (j *Judge) recover(d *crashfs.Disk, salt uint64, expect func(verdict) error) (v verdict, points int, err error) {
+func (j *Judge) recover(
+	d *crashfs.Disk,
+	salt uint64,
+	expect func(verdict) error,
+) (v verdict, points int, err error) {
 	db, err := j.run.config.open(d, salt)
 	if err != nil {
 		return v, 0, fmt.Errorf("open: %w", err)
@@ -171,7 +176,8 @@ func sound(db *kv.DB) error {
 	return errors.Join(errs...)
 }
 
-// again opens the store once more: same contents, nothing to replay, and one more commit survives a power cut.
+// again opens the store once more: same contents, nothing to replay, and one more commit survives a
+// power cut.
 func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 	db, err := j.run.config.open(d, salt)
 	if err != nil {
@@ -188,7 +194,12 @@ func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 		return fmt.Errorf("open again: read: %w", err)
 	}
 	if got != v.contents {
-		return fmt.Errorf("open again: holds commit %d, held %d; contents equal: %v", got.seq, v.seq, got.hash == v.hash)
+		return fmt.Errorf(
+			"open again: holds commit %d, held %d; contents equal: %v",
+			got.seq,
+			v.seq,
+			got.hash == v.hash,
+		)
 	}
 	want, err := j.oneMore(db, got)
 	if err != nil {
@@ -207,7 +218,8 @@ func (j *Judge) again(d *crashfs.Disk, salt uint64, v verdict) error {
 	return nil
 }
 
-// oneMore commits a batch, in which one key has an expiry, and gives what the store should hold then.
+// oneMore commits a batch, in which one key has an expiry, and gives what the store should hold
+// then.
 func (j *Judge) oneMore(db *kv.DB, was contents) (contents, error) {
 	want := contents{was.seq + 1, was.hash}
 	family := familyHash(defaultFamily)
@@ -236,8 +248,8 @@ func (v verdict) equals(got verdict) error {
 	return nil
 }
 
-// repeat recovers the image a second time, from its start, by another clock: the same comes out, less what has expired
-// by then.
+// repeat recovers the image a second time, from its start, by another clock: the same comes out,
+// less what has expired by then.
 func (j *Judge) repeat(im *crashfs.Image, salt uint64, v verdict) error {
 	states, c := j.run.marked(v.seq, im.Point), j.run.config
 	o, want := c.options(standing(longAgo)), []uint64{}
@@ -260,14 +272,20 @@ func (j *Judge) repeat(im *crashfs.Image, salt uint64, v verdict) error {
 	case got.seq != v.seq:
 		return fmt.Errorf("a second recovery ends in commit %d, the first in %d", got.seq, v.seq)
 	case !slices.Contains(want, got.hash):
-		return fmt.Errorf("what is seen of commit %d with the marks %+v is wrong; opened later: %v", v.seq, states, salt%2 == 0)
+		return fmt.Errorf(
+			"what is seen of commit %d with the marks %+v is wrong; opened later: %v",
+			v.seq,
+			states,
+			salt%2 == 0,
+		)
 	case db.RecoveryInfo() != v.info:
 		return fmt.Errorf("a second recovery says %+v, the first %+v", db.RecoveryInfo(), v.info)
 	}
 	return nil
 }
 
-// from names what same wants of images of a recovery, for which Open had returned at crash point opened.
+// from names what same wants of images of a recovery, for which Open had returned at crash point
+// opened.
 func (v verdict) from(opened int) func(point int) uint64 {
 	return func(point int) uint64 {
 		key := mix(v.seq+1) + v.hash
@@ -278,8 +296,8 @@ func (v verdict) from(opened int) func(point int) uint64 {
 	}
 }
 
-// same judges an image of a crash within a recovery: it must end where the recovery would have ended. Open had returned at
-// crash point opened.
+// same judges an image of a crash within a recovery: it must end where the recovery would have
+// ended. Open had returned at crash point opened.
 func (j *Judge) same(im *crashfs.Image, want verdict, opened int) (d *crashfs.Disk, points int, err error) {
 	want.info.Created = want.info.Created && im.Point < opened
 	d = im.Disk(crashfs.Options{Direct: j.run.config.Direct})

@@ -11,9 +11,9 @@ import (
 // defaultFamily is the family that every store has.
 const defaultFamily = "default"
 
-// A Model is what the store should hold: per family a map. Rows that have expired are in it until something deletes them.
-// Its hash is a sum over families, rows and expiries, so that a change costs one row and not all of them. Families are
-// shared between clones until one changes.
+// A Model is what the store should hold: per family a map. Rows that have expired are in it until
+// something deletes them. Its hash is a sum over families, rows and expiries, so that a change
+// costs one row and not all of them. Families are shared between clones until one changes.
 type Model struct {
 	families map[string]*rows
 	hash     uint64
@@ -29,7 +29,8 @@ type rows struct {
 	shared bool
 }
 
-// A State is what the oracle knows of one commit: what is stored, and what of it a transaction sees at two instants.
+// A State is what the oracle knows of one commit: what is stored, and what of it a transaction sees
+// at two instants.
 type State struct {
 	Stored uint64 // all rows and expiries
 	Mark   int64  // clock mark, longAgo if there is none
@@ -37,7 +38,8 @@ type State struct {
 	Later  uint64 // what is seen laterMs after the mark
 }
 
-// laterMs is how long after a commit it is looked at once more: half of what the workloads make dies sooner.
+// laterMs is how long after a commit it is looked at once more: half of what the workloads make
+// dies sooner.
 const laterMs = longestTTLMs / 2
 
 // newModel is the state of a new store.
@@ -58,8 +60,8 @@ func mix(x uint64) uint64 {
 
 func familyHash(name string) uint64 { return mix(xxhash.Sum64String(name) + 1) }
 
-// rowHash is the part of a row in the hash without its expiry, expiryHash the part of the expiry: they are read from
-// different trees.
+// rowHash is the part of a row in the hash without its expiry, expiryHash the part of the expiry:
+// they are read from different trees.
 func rowHash(family uint64, key, value []byte) uint64 {
 	return mix(mix(family+xxhash.Sum64(key)) + xxhash.Sum64(value))
 }

@@ -38,8 +38,8 @@ func kindOf(name string) (int, bool) {
 	return 0, false
 }
 
-// operation is one row of the table of all there are. A new kind of operation is a new row; it changes store and model
-// together, through Run.update.
+// operation is one row of the table of all there are. A new kind of operation is a new row; it
+// changes store and model together, through Run.update.
 type operation struct {
 	name     string
 	weight   int  // how often random workloads take it

@@ -42,7 +42,8 @@ func opPutTTL(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opClearTTL makes a key permanent by a plain put; where no key has an expiry, one gets it in a commit before.
+// opClearTTL makes a key permanent by a plain put; where no key has an expiry, one gets it in a
+// commit before.
 func opClearTTL(r *Run, rnd *rand.Rand) error {
 	family := pickFamily(r.model, rnd)
 	if _, ok := pickTimed(r.model, family, rnd); !ok {
@@ -62,8 +63,8 @@ func opClearTTL(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opExpire changes expiries and leaves values, then a value and leaves its expiry. Each key may be permanent, alive,
-// expired or absent.
+// opExpire changes expiries and leaves values, then a value and leaves its expiry. Each key may be
+// permanent, alive, expired or absent.
 func opExpire(r *Run, rnd *rand.Rand) error {
 	return r.update(kv.Sync, func(t *tx) error {
 		family := pickFamily(t.m, rnd)
@@ -122,8 +123,8 @@ func opIncrement(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opCompareAndDelete takes a key that has an expiry once, as one takes a code: with its value it is gone, with another
-// one it stays, and an expired one is not there to be taken.
+// opCompareAndDelete takes a key that has an expiry once, as one takes a code: with its value it is
+// gone, with another one it stays, and an expired one is not there to be taken.
 func opCompareAndDelete(r *Run, rnd *rand.Rand) error {
 	return r.update(kv.Sync, func(t *tx) error {
 		family := pickFamily(t.m, rnd)
@@ -150,8 +151,8 @@ func opCompareAndDelete(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opClock sets the clock, in one of the ways in which clocks go wrong, or right again. What is written then must live its
-// full time by that clock.
+// opClock sets the clock, in one of the ways in which clocks go wrong, or right again. What is
+// written then must live its full time by that clock.
 func opClock(r *Run, rnd *rand.Rand) error {
 	at := r.clock.ms
 	switch rnd.IntN(8) {
@@ -182,8 +183,8 @@ func opClock(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opFrozen moves the clock while a reader and a writer are at work: to both, time stands still. After the commit the key
-// that was written has expired.
+// opFrozen moves the clock while a reader and a writer are at work: to both, time stands still.
+// After the commit the key that was written has expired.
 func opFrozen(r *Run, rnd *rand.Rand) error {
 	reader, err := r.db.Begin(context.Background(), false)
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// opLaid is a session of a store that waits for no sync: batches of rows in order, behind all keys of a family, of which full leaves are written at once and named by the
-// log. Between them, rows of these leaves are changed, and the store is synced or has a checkpoint. It ends with a Close or with a killed process.
+// opLaid is a session of a store that waits for no sync: batches of rows in order, behind all keys
+// of a family, of which full leaves are written at once and named by the log. Between them, rows of
+// these leaves are changed, and the store is synced or has a checkpoint. It ends with a Close or
+// with a killed process.
 func opLaid(r *Run, rnd *rand.Rand) error {
 	r.relaxed = true
 	err := opReopen(r, rnd)
@@ -40,7 +42,8 @@ func opLaid(r *Run, rnd *rand.Rand) error {
 	return opReopen(r, rnd)
 }
 
-// lay commits a batch of rows in order. In one of four cases a row is among them that was there before.
+// lay commits a batch of rows in order. In one of four cases a row is among them that was there
+// before.
 func (r *Run) lay(rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err

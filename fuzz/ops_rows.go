@@ -48,8 +48,9 @@ func opBig(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opNamed puts large values, which the log names where the commit waits for a sync, and overwrites, deletes and takes back some of
-// them before it ends. In some commits it turns out late that they wait for none.
+// opNamed puts large values, which the log names where the commit waits for a sync, and overwrites,
+// deletes and takes back some of them before it ends. In some commits it turns out late that they
+// wait for none.
 func opNamed(r *Run, rnd *rand.Rand) error {
 	d := kv.Durability(rnd.IntN(3) % 2)
 	return r.update(d, func(t *tx) error {
@@ -95,8 +96,10 @@ func opBatch(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opApply is one commit of puts and deletions that come in any order, often of a key that the batch has had before: a few in all families, or many
-// in one. The log has it before the rows of the indexes are carried out. In one of three cases the commit is given up at its end, and made once more.
+// opApply is one commit of puts and deletions that come in any order, often of a key that the batch
+// has had before: a few in all families, or many in one. The log has it before the rows of the
+// indexes are carried out. In one of three cases the commit is given up at its end, and made once
+// more.
 func opApply(r *Run, rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
@@ -159,8 +162,9 @@ func (r *Run) applied(t *tx, b *kv.Batch) error {
 	return nil
 }
 
-// givenUp begins to commit a batch, and gives it up when all of it was carried out. Something that has nothing to do with the store happens then, so that
-// there is a moment at which a crash finds what the call has left.
+// givenUp begins to commit a batch, and gives it up when all of it was carried out. Something that
+// has nothing to do with the store happens then, so that there is a moment at which a crash finds
+// what the call has left.
 func (r *Run) givenUp(t *tx, b *kv.Batch) error {
 	r.Disk.SetPhase("commit")
 	r.begun(t.m)
@@ -192,8 +196,9 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// opForetold is a commit that the log has before it is carried out: of puts and deletions where no key has an expiry. If there is no such family,
-// one is made before. In one of two cases the commit is given up at its end, and made once more.
+// opForetold is a commit that the log has before it is carried out: of puts and deletions where no
+// key has an expiry. If there is no such family, one is made before. In one of two cases the commit
+// is given up at its end, and made once more.
 func opForetold(r *Run, rnd *rand.Rand) error {
 	if len(r.model.plain()) == 0 {
 		err := r.update(kv.Sync, func(t *tx) error {

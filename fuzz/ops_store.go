@@ -59,7 +59,8 @@ func opReopen(r *Run, _ *rand.Rand) error {
 	return r.open()
 }
 
-// opKill ends the process, as it were: nothing more is written, the page cache stays. The next process recovers.
+// opKill ends the process, as it were: nothing more is written, the page cache stays. The next
+// process recovers.
 func opKill(r *Run, _ *rand.Rand) error {
 	if r.db != nil {
 		if err := r.release(); err != nil {
@@ -132,8 +133,9 @@ func opSpoil(r *Run, rnd *rand.Rand) error {
 	return nil
 }
 
-// opBeside is a checkpoint with commits in its middle, which fill more than half of the next segment, and write a large value to the main
-// file. They must not start a checkpoint themselves, which would wait for this one: only stores with room enough have them.
+// opBeside is a checkpoint with commits in its middle, which fill more than half of the next
+// segment, and write a large value to the main file. They must not start a checkpoint themselves,
+// which would wait for this one: only stores with room enough have them.
 func opBeside(r *Run, rnd *rand.Rand) error {
 	if r.config.Checkpoint < wide.Checkpoint {
 		return opCheckpoint(r, rnd)

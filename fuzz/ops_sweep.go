@@ -13,8 +13,8 @@ import (
 // purgeBatches is how many commits a purge of the bed is meant to take.
 const purgeBatches = 3
 
-// makeDue sees to it that keys are due: it moves the clock past some expiries, and makes such keys before if there are
-// few.
+// makeDue sees to it that keys are due: it moves the clock past some expiries, and makes such keys
+// before if there are few.
 func (r *Run) makeDue(rnd *rand.Rand, least int) error {
 	soon := 0
 	for _, family := range r.model.names() {
@@ -64,7 +64,14 @@ func opPurge(r *Run, rnd *rand.Rand) error {
 		return err
 	}
 	if res.Purged != int64(due) || res.Batches != batches || r.newest() != before+uint64(batches) || res.More {
-		return wrong("purge of %d keys in %d commits, want %d in %d; more: %v", res.Purged, res.Batches, due, batches, res.More)
+		return wrong(
+			"purge of %d keys in %d commits, want %d in %d; more: %v",
+			res.Purged,
+			res.Batches,
+			due,
+			batches,
+			res.More,
+		)
 	}
 	for _, family := range families {
 		if left := r.model.dueAt(family, now); len(left) > 0 {
@@ -105,8 +112,8 @@ func opPurgeWithin(r *Run, rnd *rand.Rand) error {
 	})
 }
 
-// opEvict meets expired keys: one by name, or all that a scan comes by. They are evicted before the next write, which
-// after a get by name comes at once.
+// opEvict meets expired keys: one by name, or all that a scan comes by. They are evicted before the
+// next write, which after a get by name comes at once.
 func opEvict(r *Run, rnd *rand.Rand) error {
 	if err := r.makeDue(rnd, 4); err != nil {
 		return err

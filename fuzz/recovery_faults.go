@@ -7,10 +7,15 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// hurt opens an image on a disk with a fault, then once more when the fault is over: the first may fail, with the
-// fault's error; the second must end where a recovery without the fault ends. It gives the disk of both, on which
-// nothing is open, the crash point at which one of them had returned, and whether the fault happened.
-func (j *Judge) hurt(im *crashfs.Image, f crashfs.Fault, want verdict) (d *crashfs.Disk, opened int, fired bool, err error) {
+// hurt opens an image on a disk with a fault, then once more when the fault is over: the first may
+// fail, with the fault's error; the second must end where a recovery without the fault ends. It
+// gives the disk of both, on which nothing is open, the crash point at which one of them had
+// returned, and whether the fault happened.
+func (j *Judge) hurt(
+	im *crashfs.Image,
+	f crashfs.Fault,
+	want verdict,
+) (d *crashfs.Disk, opened int, fired bool, err error) {
 	d = im.Disk(crashfs.Options{Direct: j.run.config.Direct})
 	d.SetPhase("recover")
 	in := d.Inject(f)
@@ -46,7 +51,13 @@ func (j *Judge) hurt(im *crashfs.Image, f crashfs.Fault, want verdict) (d *crash
 }
 
 // crashHurt crashes a recovery that met a fault at every moment: each time the same must come out.
-func (j *Judge) crashHurt(d *crashfs.Disk, want verdict, opened int, o Options, fresh func(im *crashfs.Image) bool) (*crashfs.Image, error) {
+func (j *Judge) crashHurt(
+	d *crashfs.Disk,
+	want verdict,
+	opened int,
+	o Options,
+	fresh func(im *crashfs.Image) bool,
+) (*crashfs.Image, error) {
 	for im := range d.Images(crashfs.ImageOptions{
 		Profiles: recoveryProfiles | crashfs.Size, Random: 6, Seed: o.Seed, Expects: want.from(opened),
 	}) {

@@ -11,8 +11,9 @@ import (
 	"github.com/ebbkv/ebb/internal/racetest"
 )
 
-// TestRegressions replays every case that failed once. Where the workload makes another trace by now, the crash point
-// that a line meant is not to be found: then every moment of its workload is crashed, and its recoveries too.
+// TestRegressions replays every case that failed once. Where the workload makes another trace by
+// now, the crash point that a line meant is not to be found: then every moment of its workload is
+// crashed, and its recoveries too.
 func TestRegressions(t *testing.T) {
 	text, err := os.ReadFile("testdata/regressions.txt")
 	require.NoError(t, err)
@@ -36,8 +37,8 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// crashEverywhere crashes the workload of a case, with its trouble, at every moment; of recoveries it takes a sample if
-// the case has a crash in one.
+// crashEverywhere crashes the workload of a case, with its trouble, at every moment; of recoveries
+// it takes a sample if the case has a crash in one.
 func crashEverywhere(t *testing.T, c Case) {
 	r := newRun(c.Workload)
 	require.NoError(t, r.trouble(c.Trouble))

@@ -162,7 +162,8 @@ const (
 	mixKinds
 )
 
-// mixed takes each file from the specimen, from its twin, or leaves it out: the digits of code, the first file's lowest.
+// mixed takes each file from the specimen, from its twin, or leaves it out: the digits of code, the
+// first file's lowest.
 func (s *Specimen) mixed(code int64) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, name := range s.names() {

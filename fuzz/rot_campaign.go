@@ -16,12 +16,14 @@ import (
 
 // RotOptions choose what damage is done. Zero fields are defaults.
 type RotOptions struct {
-	Shapes  []string // nil: all
-	Hows    []string // kinds of damage; nil: all
-	Bits    int      // of so many bits of each byte each is turned, 1 to 8; 0 is 1
-	Every   int64    // of bytes and lengths only every so-many-th; 0 is 1
-	Deep    int64    // one flip in so many is judged with a commit, a close and another open, the others by reading; 0 is 1
-	Workers int      // 0 is 1
+	Shapes []string // nil: all
+	Hows   []string // kinds of damage; nil: all
+	Bits   int      // of so many bits of each byte each is turned, 1 to 8; 0 is 1
+	Every  int64    // of bytes and lengths only every so-many-th; 0 is 1
+	// one flip in so many is judged with a commit, a close and another open, the others by reading;
+	// 0 is 1
+	Deep    int64
+	Workers int // 0 is 1
 	// Tick, if not nil, is called after each some thousand cases with what was done so far.
 	Tick func(RotReport)
 	// Late, if not nil, is called when a case takes longer than LateAfter: it hangs.
@@ -47,14 +49,15 @@ type ShapeFate struct {
 	Damages   map[string]map[Fate]int `json:"damages"`     // by kind
 	Named     int                     `json:"flips_named"` // damage was found, and the error or Check names its page or segment
 	Elsewhere int                     `json:"flips_noticed_elsewhere"`
-	// BlindBytes counts the bytes of the log a flip of which silently loses commits acknowledged as durable, and
-	// RelaxedBytes those where only relaxed commits go. Untold is how many of all these RecoveryInfo says nothing of.
+	// BlindBytes counts the bytes of the log a flip of which silently loses commits acknowledged as
+	// durable, and RelaxedBytes those where only relaxed commits go. Untold is how many of all
+	// these RecoveryInfo says nothing of.
 	BlindBytes   int `json:"blind_bytes"`
 	RelaxedBytes int `json:"relaxed_bytes"`
 	Untold       int `json:"untold_bytes"`
 	MostLost     int `json:"most_durable_commits_lost"`
-	// BlindCuts counts the lengths of log files, BlindPages the wrong pages in them, that silently lose commits
-	// acknowledged as durable; MostCut is how many.
+	// BlindCuts counts the lengths of log files, BlindPages the wrong pages in them, that silently
+	// lose commits acknowledged as durable; MostCut is how many.
 	BlindCuts  int `json:"blind_lengths"`
 	BlindPages int `json:"blind_pages"`
 	MostCut    int `json:"most_durable_commits_cut"`
@@ -63,7 +66,8 @@ type ShapeFate struct {
 // rotBatch is how many cases a worker takes at once.
 const rotBatch = 512
 
-// Rots damages the specimens, one damage at a time, until ctx ends. The report is the same each time, but for the seconds.
+// Rots damages the specimens, one damage at a time, until ctx ends. The report is the same each
+// time, but for the seconds.
 func Rots(ctx context.Context, o RotOptions) (RotReport, error) {
 	began := time.Now()
 	c := &rotCampaign{ctx: ctx, o: o, kinds: map[string]rotFailure{}, blind: map[string]map[int64]finding{}}
@@ -259,7 +263,10 @@ func (fate *ShapeFate) count(s *Specimen, blind map[string]map[int64]finding) {
 }
 
 func (c *rotCampaign) finish() {
-	kinds := slices.SortedFunc(maps.Values(c.kinds), func(a, b rotFailure) int { return strings.Compare(a.line, b.line) })
+	kinds := slices.SortedFunc(
+		maps.Values(c.kinds),
+		func(a, b rotFailure) int { return strings.Compare(a.line, b.line) },
+	)
 	for _, f := range kinds {
 		c.report.Failures = append(c.report.Failures, fmt.Sprintf("%s: %s (%d like it)", f.line, f.reason, f.count))
 	}
@@ -271,7 +278,14 @@ type rotList struct {
 	list func(o RotOptions, s *Specimen, yield func(Rot) bool) bool
 }
 
-var rotLists = []rotList{{"flip", flips}, {"cut", cuts}, {"grow", grown}, {"page", misplaced}, {"old", stale}, {"mix", mixes}}
+var rotLists = []rotList{
+	{"flip", flips},
+	{"cut", cuts},
+	{"grow", grown},
+	{"page", misplaced},
+	{"old", stale},
+	{"mix", mixes},
+}
 
 // cases lists all damages to a specimen, in an order that does not change.
 func (c *rotCampaign) cases(s *Specimen) iter.Seq[Rot] {
@@ -330,8 +344,8 @@ func grown(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 	return true
 }
 
-// misplaced puts every page where every other belongs, and the twin's pages where ours belong. Segments are cut into pages
-// too: the disk knows no difference.
+// misplaced puts every page where every other belongs, and the twin's pages where ours belong.
+// Segments are cut into pages too: the disk knows no difference.
 func misplaced(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		n := int64(len(s.files[name])) / specimenPage
@@ -340,7 +354,8 @@ func misplaced(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 				return false
 			}
 			for b := range n {
-				if a != b && !yield(Rot{s.Name, name, "write", a, b}) || a < b && !yield(Rot{s.Name, name, "swap", a, b}) {
+				if a != b && !yield(Rot{s.Name, name, "write", a, b}) ||
+					a < b && !yield(Rot{s.Name, name, "swap", a, b}) {
 					return false
 				}
 			}

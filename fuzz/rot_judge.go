@@ -17,7 +17,8 @@ import (
 // Fate is what became of a damaged store. All of these are allowed; what is not is an error.
 type Fate string
 
-// The fates. Lost is the blind spot: commits that had been acknowledged are gone, and no error says so.
+// The fates. Lost is the blind spot: commits that had been acknowledged are gone, and no error says
+// so.
 const (
 	Right   Fate = "right"   // everything is there
 	Refused Fate = "refused" // Open names the damage
@@ -36,7 +37,8 @@ type finding struct {
 	named bool   // an error or a Problem names the page or the file that was damaged
 }
 
-// Judge looks at the store with one damage, and goes on with it: a commit, a close and another open.
+// Judge looks at the store with one damage, and goes on with it: a commit, a close and another
+// open.
 func (s *Specimen) Judge(r Rot) (finding, error) {
 	files, err := s.apply(r)
 	if err != nil {
@@ -53,8 +55,8 @@ func (s *Specimen) Judge(r Rot) (finding, error) {
 	})
 }
 
-// Glance looks at the store with one bit turned, on a disk that holds the sound specimen. It reads only, and puts the bit
-// back.
+// Glance looks at the store with one bit turned, on a disk that holds the sound specimen. It reads
+// only, and puts the bit back.
 func (s *Specimen) Glance(fsys vfs.FS, r Rot) (f finding, err error) {
 	if r.How != "flip" {
 		return f, fmt.Errorf("%s takes more than a glance", r)
@@ -85,11 +87,12 @@ func turn(fsys vfs.FS, r Rot) error {
 	return errors.Join(err, file.Close())
 }
 
-// alone is held for reading by whoever looks at a store, and alone by whoever wants to know what that look allocates.
+// alone is held for reading by whoever looks at a store, and alone by whoever wants to know what
+// that look allocates.
 var alone sync.RWMutex
 
-// bounded fails a look that allocates more than files of this size can be a reason for. The heap is counted as a whole: if
-// that is too much, the look is repeated with nobody else at work.
+// bounded fails a look that allocates more than files of this size can be a reason for. The heap is
+// counted as a whole: if that is too much, the look is repeated with nobody else at work.
 func (s *Specimen) bounded(files map[string][]byte, look func() (finding, error)) (f finding, err error) {
 	most := uint64(64 << 20)
 	for _, content := range files {
@@ -190,9 +193,14 @@ func (j *autopsy) place(got shelf) error {
 	case s.clean || !strings.Contains(j.rot.File, "-wal-"):
 		return fmt.Errorf("store is at commit %d, not %d, and says nothing", got.seq, last)
 	case got.seq < s.base, got.seq < s.floor && j.rot.How == "flip":
-		// More than a bit, a page or the end of a log file, can take several groups away together with all that could
-		// tell of them. The engine itself cuts what a failed write has left: a short file proves nothing.
-		return fmt.Errorf("store is at commit %d: more is gone than the last durable group after commit %d", got.seq, s.floor)
+		// More than a bit, a page or the end of a log file, can take several groups away together
+		// with all that could tell of them. The engine itself cuts what a failed write has left: a
+		// short file proves nothing.
+		return fmt.Errorf(
+			"store is at commit %d: more is gone than the last durable group after commit %d",
+			got.seq,
+			s.floor,
+		)
 	case got.seq < s.acked:
 		j.fate = Lost
 	case got.seq < last:
@@ -241,8 +249,8 @@ func (j *autopsy) errors(got shelf) error {
 	return nil
 }
 
-// check runs the store's own check. It may find damage that no read has met. That it is incomplete has no place: the damage
-// that keeps it from going on has one.
+// check runs the store's own check. It may find damage that no read has met. That it is incomplete
+// has no place: the damage that keeps it from going on has one.
 func (j *autopsy) check() (problems int, err error) {
 	placed := 0
 	for p := range j.db.Check(context.Background()) {
@@ -261,7 +269,11 @@ func (j *autopsy) check() (problems int, err error) {
 		return problems, fmt.Errorf("%d problems, none of them with a place", problems)
 	}
 	if problems > 0 && !j.named && j.rot.How == "flip" && j.rot.File == mainFile() {
-		return problems, fmt.Errorf("the check finds %d problems, none of them on page %d", problems, j.s.owner[j.rot.At/specimenPage])
+		return problems, fmt.Errorf(
+			"the check finds %d problems, none of them on page %d",
+			problems,
+			j.s.owner[j.rot.At/specimenPage],
+		)
 	}
 	return problems, nil
 }
@@ -285,8 +297,8 @@ func (j *autopsy) blame(err error) {
 	}
 }
 
-// goOn commits to what is left, closes, and opens again: damage that was not met so far must not turn into wrong answers
-// now, as it would if pages in use were taken for free ones.
+// goOn commits to what is left, closes, and opens again: damage that was not met so far must not
+// turn into wrong answers now, as it would if pages in use were taken for free ones.
 func (j *autopsy) goOn(got shelf, problems int) error {
 	key, value := []byte("\x01more"), []byte("more")
 	name := defaultFamily

@@ -9,8 +9,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// A shelf is what can be read of a store, family by family: each is whole, as the hash of its rows and expiries, or an
-// error.
+// A shelf is what can be read of a store, family by family: each is whole, as the hash of its rows
+// and expiries, or an error.
 type shelf struct {
 	seq      uint64
 	families map[string]uint64
@@ -18,7 +18,8 @@ type shelf struct {
 	err      error // the list of families, or the transaction
 }
 
-// readShelf reads everything. An error ends its transaction, so each family has one of its own; nobody writes meanwhile.
+// readShelf reads everything. An error ends its transaction, so each family has one of its own;
+// nobody writes meanwhile.
 func readShelf(db *kv.DB) (s shelf) {
 	s.families, s.errs = map[string]uint64{}, map[string]error{}
 	var names []string
@@ -65,7 +66,11 @@ func shelve(tx *kv.Tx, name string) (sum uint64, err error) {
 }
 
 func timedHash(family uint64, key, value []byte, expiry int64) uint64 {
-	return rowHash(family+binary.LittleEndian.Uint64(binary.BigEndian.AppendUint64(nil, uint64(expiry))), key, value)
+	return rowHash(
+		family+binary.LittleEndian.Uint64(binary.BigEndian.AppendUint64(nil, uint64(expiry))),
+		key,
+		value,
+	)
 }
 
 func (s shelf) firstError() error {

@@ -23,7 +23,8 @@ const specimenPage = 4096
 // specimenSegment is small: each byte of a specimen is damaged in turn.
 const specimenSegment = 16 << 10
 
-// openSpecimen opens a store as all of them are opened here: same clock, random numbers that salt tells.
+// openSpecimen opens a store as all of them are opened here: same clock, random numbers that salt
+// tells.
 func openSpecimen(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
 	return openAsSpecimen(fsys, salt, readOnly, kv.Tuning{NoMap: true})
 }
@@ -41,15 +42,17 @@ func openAsSpecimen(fsys vfs.FS, salt uint64, readOnly bool, tune kv.Tuning) (*k
 // A Specimen is a small store at rest, as files, with everything that is known about it.
 type Specimen struct {
 	Name   string
-	files  map[string][]byte  // by base name: main file and segments
-	states []shelf            // what commits 0, 1, 2 ... left
-	acked  uint64             // the last commit that was acknowledged as durable
-	floor  uint64             // the last one before acked's group: what a lost last group leaves
-	base   uint64             // the last one that the main file holds: what a lost log leaves
-	older  map[int64][][]byte // what stood on a page of the main file before, newest first, without what stands there
-	twin   map[string][]byte  // the files of another store with the same rows
-	owner  map[int64]int64    // page -> the page that its bytes are proved with: itself, or the first of its extent
-	clean  bool               // closed: no byte of it can be taken for a torn tail
+	files  map[string][]byte // by base name: main file and segments
+	states []shelf           // what commits 0, 1, 2 ... left
+	acked  uint64            // the last commit that was acknowledged as durable
+	floor  uint64            // the last one before acked's group: what a lost last group leaves
+	base   uint64            // the last one that the main file holds: what a lost log leaves
+	// what stood on a page of the main file before, newest first, without what stands there
+	older map[int64][][]byte
+	twin  map[string][]byte // the files of another store with the same rows
+	// page -> the page that its bytes are proved with: itself, or the first of its extent
+	owner map[int64]int64
+	clean bool // closed: no byte of it can be taken for a torn tail
 }
 
 // A shape is how a specimen is made.
@@ -132,8 +135,8 @@ func (sh shape) grow(seed, salt uint64) (*Specimen, error) {
 	return s, nil
 }
 
-// trimmed cuts the room that the main file has reserved and not used, but for one page: zeros behind the last page have no
-// meaning, and each byte costs time.
+// trimmed cuts the room that the main file has reserved and not used, but for one page: zeros
+// behind the last page have no meaning, and each byte costs time.
 func trimmed(b []byte) []byte {
 	n := len(bytes.TrimRight(b, "\x00"))
 	return b[:min((n/specimenPage+2)*specimenPage, len(b))]
@@ -226,7 +229,8 @@ func (b *bench) crash(p crashfs.Profile) (map[string][]byte, error) {
 	return nil, errors.New("no image of the crash")
 }
 
-// buildTree makes a tree of three levels with overflow extents, and free pages in the middle of the file.
+// buildTree makes a tree of three levels with overflow extents, and free pages in the middle of the
+// file.
 func buildTree(b *bench) error {
 	key := func(i int) []byte { return append(bytes.Repeat([]byte{'k'}, 900), fmt.Sprintf("%04d", i)...) }
 	for part := range 3 {
@@ -255,8 +259,9 @@ func buildTree(b *bench) error {
 	})
 }
 
-// buildLog makes a store with a base in the main file and a log of several segments after it: durable and relaxed
-// commits, one of several records, the last one durable, in a segment with others.
+// buildLog makes a store with a base in the main file and a log of several segments after it:
+// durable and relaxed commits, one of several records, the last one durable, in a segment with
+// others.
 func buildLog(b *bench) error {
 	err := b.update(kv.Sync, func(tx *kv.Tx) error {
 		for i := range 30 {
@@ -292,8 +297,9 @@ func buildLog(b *bench) error {
 	return err
 }
 
-// buildFamilies makes a store with several families, rows with expiries, and a tree that was dropped and whose pages are
-// not yet given back. The log after it changes the default family only, and drops another one.
+// buildFamilies makes a store with several families, rows with expiries, and a tree that was
+// dropped and whose pages are not yet given back. The log after it changes the default family only,
+// and drops another one.
 func buildFamilies(b *bench) error {
 	names := []string{"default", "a", "b", "c", "gone"}
 	err := b.update(kv.Sync, func(tx *kv.Tx) error {
@@ -328,8 +334,11 @@ func buildFamilies(b *bench) error {
 	for round := 0; round < 3 && err == nil; round++ {
 		err = b.update(kv.Sync, func(tx *kv.Tx) error {
 			f := tx.CF(defaultFamily)
-			return errors.Join(f.Persist(fmt.Appendf(nil, "row%03d", 3*round)), f.Expire([]byte("row013"), time.Duration(round+1)*time.Hour),
-				putTimed(f, 40+round, b.value(60)))
+			return errors.Join(
+				f.Persist(fmt.Appendf(nil, "row%03d", 3*round)),
+				f.Expire([]byte("row013"), time.Duration(round+1)*time.Hour),
+				putTimed(f, 40+round, b.value(60)),
+			)
 		})
 	}
 	if err != nil {
@@ -370,7 +379,8 @@ func (s *Specimen) own() {
 	main := s.files[mainFile()]
 	last := int64(0)
 	for at := int64(0); (at+1)*specimenPage <= int64(len(main)); at++ {
-		if h := pager.ReadHeader(main[at*specimenPage:]); h.Pgid == pager.Pgid(at) && h.Kind >= pager.KindMeta && h.Kind <= pager.KindFreeDir {
+		if h := pager.ReadHeader(main[at*specimenPage:]); h.Pgid == pager.Pgid(at) && h.Kind >= pager.KindMeta &&
+			h.Kind <= pager.KindFreeDir {
 			last = at
 		}
 		s.owner[at] = last

@@ -48,7 +48,12 @@ func TestSpecimensHoldWhatIsToBeDamaged(t *testing.T) {
 			require.Len(t, s.states[len(s.states)-1].families, 3)
 		}
 		require.Greater(t, len(s.older), 3, "older versions of pages")
-		require.Equal(t, slices.Sorted(maps.Keys(s.files)), slices.Sorted(maps.Keys(s.twin)), "the twin has the same files")
+		require.Equal(
+			t,
+			slices.Sorted(maps.Keys(s.files)),
+			slices.Sorted(maps.Keys(s.twin)),
+			"the twin has the same files",
+		)
 		require.NotEqual(t, s.files, s.twin)
 		again, err := NewSpecimen(name)
 		require.NoError(t, err)
@@ -69,8 +74,8 @@ func pow(base, n int) int {
 	return x
 }
 
-// TestRotIsFoundOrHarmless damages every thirteenth byte of every specimen, and does all the damage that goes by pages and
-// files. crashtest bitflip turns every bit.
+// TestRotIsFoundOrHarmless damages every thirteenth byte of every specimen, and does all the damage
+// that goes by pages and files. crashtest bitflip turns every bit.
 func TestRotIsFoundOrHarmless(t *testing.T) {
 	racetest.OneGoroutine(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
@@ -78,10 +83,16 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	if testing.Short() {
 		every = 307
 	}
-	r, err := Rots(t.Context(), RotOptions{Every: every, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)})
+	r, err := Rots(
+		t.Context(),
+		RotOptions{Every: every, Deep: 64, Hows: []string{"flip", "grow"}, Workers: runtime.GOMAXPROCS(0)},
+	)
 	require.NoError(t, err)
 	require.Empty(t, r.Failures)
-	more, err := Rots(t.Context(), RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)})
+	more, err := Rots(
+		t.Context(),
+		RotOptions{Every: 23 * every, Hows: []string{"cut", "page", "old", "mix"}, Workers: runtime.GOMAXPROCS(0)},
+	)
 	require.NoError(t, err)
 	require.Empty(t, more.Failures)
 	for name, fate := range r.Shapes {
@@ -130,8 +141,9 @@ func TestLinesOfRotReplay(t *testing.T) {
 	}
 }
 
-// TestFamiliesAreLookedAtWithoutTheirList has so many families that their list takes several pages. Where one of these is damaged,
-// the families of the others are to be read by name, and hold what they held.
+// TestFamiliesAreLookedAtWithoutTheirList has so many families that their list takes several pages.
+// Where one of these is damaged, the families of the others are to be read by name, and hold what
+// they held.
 func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
 	racetest.OneGoroutine(t)
 	name := func(i int) string { return fmt.Sprintf("family %03d, %s", i, strings.Repeat("x", 50)) }
@@ -173,8 +185,9 @@ func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
 	require.Less(t, fewest, 13, "a page of the list was damaged")
 }
 
-// TestJudgeSeesWrongAnswers gives the judge stores that are wrong without any bad checksum: a changed row, a row less, a
-// commit less. Each must be told from the right one, or no campaign means anything.
+// TestJudgeSeesWrongAnswers gives the judge stores that are wrong without any bad checksum: a
+// changed row, a row less, a commit less. Each must be told from the right one, or no campaign
+// means anything.
 func TestJudgeSeesWrongAnswers(t *testing.T) {
 	s, err := NewSpecimen("tree")
 	require.NoError(t, err)

@@ -25,7 +25,8 @@ type Config struct {
 	Groups     bool  // the free map has groups of 64 pages: a small store has many of them
 }
 
-// leastRoom makes the first segment of a log short where Config.Segment is larger, as it is with the default sizes.
+// leastRoom makes the first segment of a log short where Config.Segment is larger, as it is with
+// the default sizes.
 const leastRoom = 16 << 10
 
 // small is the store of enumerated sequences: every bound is met early.
@@ -42,15 +43,26 @@ func (c Config) options(now func() time.Time) *kv.Options {
 	return &kv.Options{PageSize: 4096, CacheBytes: c.Cache, CheckpointBytes: c.Checkpoint, Clock: now}
 }
 
-// open opens the store on a disk, long ago. salt makes its random numbers; two sessions that could meet each other's
-// segments need different ones.
+// open opens the store on a disk, long ago. salt makes its random numbers; two sessions that could
+// meet each other's segments need different ones.
 func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 	return c.openWith(d, salt, c.options(standing(longAgo)))
 }
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd := rand.NewPCG(salt, 0x45626221)
-	tune := kv.Tuning{SegmentSize: c.Segment, LeastRoom: leastRoom, NoMap: true, NoDirect: !c.Direct, Rand: rnd.Uint64, Inline: true, SmallGroups: c.Groups, AheadFrom: 2, LeavesFrom: 1, ManyFrom: 2}
+	tune := kv.Tuning{
+		SegmentSize: c.Segment,
+		LeastRoom:   leastRoom,
+		NoMap:       true,
+		NoDirect:    !c.Direct,
+		Rand:        rnd.Uint64,
+		Inline:      true,
+		SmallGroups: c.Groups,
+		AheadFrom:   2,
+		LeavesFrom:  1,
+		ManyFrom:    2,
+	}
 	return kv.OpenFS(d, path, o, tune)
 }
 
@@ -58,8 +70,9 @@ func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 type Run struct {
 	Workload Workload
 	Disk     *crashfs.Disk
-	// States are what commits 0, 1, 2 ... left; commit 1 is the store's own first one, and 0 stands for
-	// a store that was never opened. OpEnds is the length of the trace after the base and after each operation.
+	// States are what commits 0, 1, 2 ... left; commit 1 is the store's own first one, and 0 stands
+	// for a store that was never opened. OpEnds is the length of the trace after the base and after
+	// each operation.
 	States []State
 	OpEnds []int
 
@@ -80,8 +93,8 @@ type Run struct {
 	acked    uint64 // last commit that must survive a power cut
 	settled  []settlement
 	closings []closing
-	// fault is what the disk suffers from, failedFor the error after which the store was given up, and unknown what the
-	// commit whose fate it left open would make.
+	// fault is what the disk suffers from, failedFor the error after which the store was given up,
+	// and unknown what the commit whose fate it left open would make.
 	fault      *crashfs.Fault
 	reopenedAt int // length of the trace when the store was opened again
 	failedFor  error
@@ -90,7 +103,8 @@ type Run struct {
 	observe func(op Op)
 }
 
-// A settlement narrows what images from a crash point on may hold, beyond what the marks of the trace say.
+// A settlement narrows what images from a crash point on may hold, beyond what the marks of the
+// trace say.
 type settlement struct {
 	point  int
 	lo, hi uint64
@@ -147,7 +161,8 @@ func (r *Run) mayHold(im *crashfs.Image) uint64 {
 	return key
 }
 
-// images goes through images of the run. Bytes that were judged before a settlement are judged again after it.
+// images goes through images of the run. Bytes that were judged before a settlement are judged
+// again after it.
 func (r *Run) images(opts crashfs.ImageOptions) iter.Seq[*crashfs.Image] {
 	opts.Expects = r.expects
 	return r.Disk.Images(opts)
@@ -168,7 +183,13 @@ func wrong(format string, args ...any) error {
 // newRun prepares a workload on a fresh disk.
 func newRun(w Workload) *Run {
 	c := w.config()
-	return &Run{Workload: w, config: c, Disk: crashfs.New(crashfs.Options{Direct: c.Direct}), States: []State{{}}, clock: clock{ms: startMs}}
+	return &Run{
+		Workload: w,
+		config:   c,
+		Disk:     crashfs.New(crashfs.Options{Direct: c.Direct}),
+		States:   []State{{}},
+		clock:    clock{ms: startMs},
+	}
 }
 
 // Do runs a workload to its end, the closing included.
@@ -301,7 +322,8 @@ func (r *Run) close() error {
 	if err := r.release(); err != nil {
 		return err
 	}
-	if _, err := readContents(r.db); err != nil { // What has expired was met: the mark that Close stores is known.
+	// What has expired was met: the mark that Close stores is known.
+	if _, err := readContents(r.db); err != nil {
 		return err
 	}
 	r.Disk.SetPhase("close")

@@ -16,8 +16,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// sharers count with one-shot writes, each its own key and all of them one more, so that writes meet and share a commit; or
-// each alone, in transactions, so that commits meet and share a write of the log, or two are on their way at a time.
+// sharers count with one-shot writes, each its own key and all of them one more, so that writes
+// meet and share a commit; or each alone, in transactions, so that commits meet and share a write
+// of the log, or two are on their way at a time.
 type sharers struct {
 	db    *kv.DB
 	disk  *crashfs.Disk
@@ -96,8 +97,8 @@ func (s *sharers) increment(key []byte) (v int64, err error) {
 	return v, err
 }
 
-// judge holds an image of the disk at some operation against what was told before it: no count is below what was
-// acknowledged, and none above what was ever asked for.
+// judge holds an image of the disk at some operation against what was told before it: no count is
+// below what was acknowledged, and none above what was ever asked for.
 func (s *sharers) judge(im *crashfs.Image, at, n int) error {
 	db, err := openHistory(im.Disk(crashfs.Options{Untraced: true}), uint64(at))
 	if err != nil {
@@ -139,8 +140,8 @@ func (s *sharers) judge(im *crashfs.Image, at, n int) error {
 	return errors.Join(sound(db), db.Close())
 }
 
-// TestSharedCommitsSurviveCrashes cuts the power, and kills the process, at moments of a run in which one-shot writes share
-// commits and syncs.
+// TestSharedCommitsSurviveCrashes cuts the power, and kills the process, at moments of a run in
+// which one-shot writes share commits and syncs.
 func TestSharedCommitsSurviveCrashes(t *testing.T) {
 	runs, images, n := 12, 0, 40
 	if testing.Short() {
@@ -160,7 +161,8 @@ func TestSharedCommitsSurviveCrashes(t *testing.T) {
 	require.Greater(t, images, runs*24)
 }
 
-// TestCommitsOnTheirWayTogetherSurviveCrashes is the same for commits of transactions, whose writes to the log overlap.
+// TestCommitsOnTheirWayTogetherSurviveCrashes is the same for commits of transactions, whose writes
+// to the log overlap.
 func TestCommitsOnTheirWayTogetherSurviveCrashes(t *testing.T) {
 	runs, images, together, n := 12, 0, 0, 40
 	if testing.Short() {
@@ -180,7 +182,8 @@ func TestCommitsOnTheirWayTogetherSurviveCrashes(t *testing.T) {
 		require.NoError(t, s.run(n), "seed %d", seed)
 		trace := s.disk.Trace()
 		for i := begun + 1; i < len(trace); i++ {
-			if trace[i].Kind == crashfs.KindDirect && trace[i].Name == trace[i-1].Name && trace[i].Off != trace[i-1].Off {
+			if trace[i].Kind == crashfs.KindDirect && trace[i].Name == trace[i-1].Name &&
+				trace[i].Off != trace[i-1].Off {
 				together++
 			}
 		}
@@ -190,7 +193,8 @@ func TestCommitsOnTheirWayTogetherSurviveCrashes(t *testing.T) {
 	require.Greater(t, together, runs*n/4, "writes that overlap")
 }
 
-// crash cuts the power, and kills the process, at moments between begun and now, and judges what is left. It closes the store.
+// crash cuts the power, and kills the process, at moments between begun and now, and judges what is
+// left. It closes the store.
 func (s *sharers) crash(t *testing.T, begun, n int, rnd *rand.Rand) (images int) {
 	end := s.disk.Len()
 	require.NoError(t, s.db.Close())

@@ -12,8 +12,8 @@ import (
 // shrinkImages bounds the images that are judged to find out whether a smaller workload fails too.
 const shrinkImages = 1500
 
-// shrinkWork bounds all that is done to make one failure smaller, in images judged: a case is better told large than not
-// at all. runWork is what a run of a workload counts for.
+// shrinkWork bounds all that is done to make one failure smaller, in images judged: a case is
+// better told large than not at all. runWork is what a run of a workload counts for.
 const (
 	shrinkWork = 10_000
 	runWork    = 20
@@ -28,8 +28,8 @@ func (s *shrinker) may(n int) bool {
 	return s.left > 0
 }
 
-// Shrink makes a failing case small: fewest operations in the workload first, then fewest units that persisted. It
-// gives back f where nothing smaller fails.
+// Shrink makes a failing case small: fewest operations in the workload first, then fewest units
+// that persisted. It gives back f where nothing smaller fails.
 func Shrink(f *Failure) *Failure {
 	s := &shrinker{shrinkWork}
 	if len(f.Case.Crashes) == 0 {
@@ -75,8 +75,8 @@ func without(w Workload, i, n int) Workload {
 	return Workload{Base: w.Base, Ops: slices.Delete(slices.Clone(w.Ops), i, i+n)}
 }
 
-// ops finds a failure of a workload with fewer operations; nil if there is none. Only single crashes are shrunk
-// so: for others the image of the first crash matters too much.
+// ops finds a failure of a workload with fewer operations; nil if there is none. Only single
+// crashes are shrunk so: for others the image of the first crash matters too much.
 func (s *shrinker) ops(f *Failure) *Failure {
 	c := f.Case
 	if len(c.Crashes) > 1 || c.Trouble != "" {
@@ -94,7 +94,12 @@ func (s *shrinker) ops(f *Failure) *Failure {
 			if err := guard(r.all); err != nil {
 				continue
 			}
-			smaller, judged := firstFailure(r, "", crashfs.ImageOptions{Profiles: profile, Random: 4}, min(shrinkImages, s.left))
+			smaller, judged := firstFailure(
+				r,
+				"",
+				crashfs.ImageOptions{Profiles: profile, Random: 4},
+				min(shrinkImages, s.left),
+			)
 			if s.may(judged); smaller != nil {
 				return smaller
 			}

@@ -7,10 +7,10 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// The store deletes expired keys by itself: a purge in a commit for each batch, and an eviction in a commit before the
-// next write transaction or behind a read. Which keys go into which commit is the store's choice; Options.OnExpire tells
-// of each before the commit, so that the model can be told that a commit begins, follow it, and say whether each key had
-// to die.
+// The store deletes expired keys by itself: a purge in a commit for each batch, and an eviction in
+// a commit before the next write transaction or behind a read. Which keys go into which commit is
+// the store's choice; Options.OnExpire tells of each before the commit, so that the model can be
+// told that a commit begins, follow it, and say whether each key had to die.
 
 // heard is told of a key that is about to be deleted for having expired.
 func (r *Run) heard(family string, key, value []byte) error {
@@ -51,7 +51,8 @@ func (r *Run) swept(d kv.Durability) {
 	}
 }
 
-// evictNoted has all evicted that readers have found expired: before the next write transaction, by commits of their own, each of so many keys.
+// evictNoted has all evicted that readers have found expired: before the next write transaction, by
+// commits of their own, each of so many keys.
 func (r *Run) evictNoted() error {
 	for before := r.newest(); ; before = r.newest() {
 		err := r.update(kv.NoSync, func(*tx) error { return errRollback })
@@ -76,8 +77,9 @@ func (r *Run) lookForEviction() {
 	_ = tx.Rollback()
 }
 
-// evicted is lookForEviction after a read, or after the beginning of a write transaction, which tell of none of its errors. If the eviction is not there and the store
-// has failed, only the next open tells whether it ever will be; if the store goes on, it never is.
+// evicted is lookForEviction after a read, or after the beginning of a write transaction, which
+// tell of none of its errors. If the eviction is not there and the store has failed, only the next
+// open tells whether it ever will be; if the store goes on, it never is.
 func (r *Run) evicted() error {
 	r.lookForEviction()
 	if r.attempt == nil {

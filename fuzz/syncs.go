@@ -28,8 +28,9 @@ func parseMistake(kind, site string) (crashfs.Fault, error) {
 	return crashfs.Fault{Do: action, Site: site, Sticky: true}, nil
 }
 
-// SyncSites gives the sites that sync, as traces of all sorts show them: of enumerated operations, a random workload,
-// writes that fail half-way, and recoveries. Writes of Direct files are sites too, with a slash in their name.
+// SyncSites gives the sites that sync, as traces of all sorts show them: of enumerated operations,
+// a random workload, writes that fail half-way, and recoveries. Writes of Direct files are sites
+// too, with a slash in their name.
 func SyncSites() ([]string, error) {
 	all := map[string]bool{}
 	note := func(d *crashfs.Disk) {
@@ -64,8 +65,9 @@ func SyncSites() ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// Notices makes a mistake at a site in one workload after the other, until a crash shows it, and gives that case; nil
-// if all workloads survive. The likely images of all workloads come first, then more of them.
+// Notices makes a mistake at a site in one workload after the other, until a crash shows it, and
+// gives that case; nil if all workloads survive. The likely images of all workloads come first,
+// then more of them.
 func Notices(mistake, site string, workloads []Workload) *Failure {
 	fault, err := parseMistake(mistake, site)
 	if err != nil {
@@ -88,7 +90,10 @@ func Notices(mistake, site string, workloads []Workload) *Failure {
 		}
 	}
 	for n, only := 0, len(hit) == 0; only && n < 25; n++ { // Only a failure leads there.
-		k := faultKind{name: "short-error", fault: crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Short, Err: errStopped, N: n}}
+		k := faultKind{
+			name:  "short-error",
+			fault: crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Short, Err: errStopped, N: n},
+		}
 		r := newRun(Workload{Base: "busy", Ops: []Op{{Kind: 0}, {Kind: 0}}})
 		in := r.Disk.Inject(fault)
 		both := trouble + ", fault " + k.spell(n, false)
@@ -128,8 +133,8 @@ type SyncReport struct {
 	Survived []string          `json:"survived"`
 }
 
-// Syncs makes each mistake with syncs at each site of a sync, until ctx ends, and tells of each as it goes. It makes none if
-// there are fewer than least sites.
+// Syncs makes each mistake with syncs at each site of a sync, until ctx ends, and tells of each as
+// it goes. It makes none if there are fewer than least sites.
 func Syncs(ctx context.Context, length, least int, tell func(line string)) (SyncReport, error) {
 	report := SyncReport{Caught: map[string]string{}, Survived: []string{}}
 	sites, err := SyncSites()

@@ -17,7 +17,15 @@ var syncSites = sync.OnceValues(SyncSites)
 // TestEverySyncIsReached holds the syncs in the source against those that traces show.
 func TestEverySyncIsReached(t *testing.T) {
 	racetest.OneGoroutine(t)
-	static, err := crashfs.StaticSyncSites("../pager", "../wal", "../txn", "../btree", "../cf", "../ttl", "../kv")
+	static, err := crashfs.StaticSyncSites(
+		"../pager",
+		"../wal",
+		"../txn",
+		"../btree",
+		"../cf",
+		"../ttl",
+		"../kv",
+	)
 	require.NoError(t, err)
 	seen, err := syncSites()
 	require.NoError(t, err)
@@ -25,20 +33,21 @@ func TestEverySyncIsReached(t *testing.T) {
 	require.Equal(t, static, seen)
 }
 
-// TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The same must be true of one
-// whose error nobody looks at, and of one that comes before what it shall make durable. A direct write that only asks whether there are
-// direct writes is none: what it writes is there already, and is synced after it.
+// TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The
+// same must be true of one whose error nobody looks at, and of one that comes before what it shall
+// make durable. A direct write that only asks whether there are direct writes is none: what it
+// writes is there already, and is synced after it.
 func TestEverySyncIsNeeded(t *testing.T) {
 	racetest.OneGoroutine(t)
 	sites, err := syncSites()
 	require.NoError(t, err)
-	require.Contains(t, sites, "wal.(*segment).probe/1")
+	require.Contains(t, sites, "wal.(*segment).probeDirect/1")
 	workloads, mistakes := Specials(), []string{"ignore", "early", "swallow"}
 	if testing.Short() {
 		mistakes = mistakes[:1]
 	}
 	for i, site := range sites {
-		if site == "wal.(*segment).probe/1" || racetest.Quick() && i%4 != 0 {
+		if site == "wal.(*segment).probeDirect/1" || racetest.Quick() && i%4 != 0 {
 			continue
 		}
 		workloads := workloads
@@ -57,11 +66,11 @@ func TestEverySyncIsNeeded(t *testing.T) {
 	}
 }
 
-// TestLostWritesAreSeen takes writes away. A note of the log says only what is known anyway, so nothing
-// is lost without it; a main file filled anew is one write.
+// TestLostWritesAreSeen takes writes away. A note of the log says only what is known anyway, so
+// nothing is lost without it; a main file filled anew is one write.
 func TestLostWritesAreSeen(t *testing.T) {
 	for _, site := range []string{
-		"pager.fill/2", "pager.(*Pager).writeAt/1", "wal.(*Log).newSegment/4", "wal.(*Log).write/1", "wal.(*Log).write/2",
+		"pager.fill/2", "pager.(*Pager).writeAt/1", "wal.(*Log).newSegment/4", "wal.(*Log).writeGroup/1", "wal.(*Log).writeGroup/2",
 	} {
 		t.Run(site, func(t *testing.T) {
 			f := Notices("drop", site, Specials())

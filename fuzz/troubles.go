@@ -22,8 +22,8 @@ type FaultReport struct {
 	Seconds  float64        `json:"seconds"`
 }
 
-// Faults runs workloads with each fault at each call, once and for good, until the budget is used up or ctx ends, and
-// crashes what it left. kinds are some of FaultKinds; none means all.
+// Faults runs workloads with each fault at each call, once and for good, until the budget is used
+// up or ctx ends, and crashes what it left. kinds are some of FaultKinds; none means all.
 func Faults(ctx context.Context, o Options, kinds ...string) (FaultReport, error) {
 	for _, name := range kinds {
 		if !slices.Contains(FaultKinds(), name) {
@@ -67,8 +67,8 @@ func FaultKinds() (names []string) {
 	return names
 }
 
-// A faultTask is a workload with a fault at each call in turn; or, if inRecovery, the recoveries from crashes of the
-// workload with a fault at each call in turn.
+// A faultTask is a workload with a fault at each call in turn; or, if inRecovery, the recoveries
+// from crashes of the workload with a fault at each call in turn.
 type faultTask struct {
 	w          Workload
 	kind       faultKind
@@ -159,7 +159,13 @@ func (c *faultCampaign) hurt(t faultTask, r *Run, im *crashfs.Image) {
 		}
 		c.count(t)
 		share := shareOf(f, 24)
-		bad, err := j.crashHurt(d, v, opened, c.o, func(im *crashfs.Image) bool { return c.fresh(im, share, v.from(opened)(im.Point)) })
+		bad, err := j.crashHurt(
+			d,
+			v,
+			opened,
+			c.o,
+			func(im *crashfs.Image) bool { return c.fresh(im, share, v.from(opened)(im.Point)) },
+		)
 		if err != nil {
 			c.fail(&Failure{Case{t.w, trouble, append(crashes[:1:1], Crash{bad.Point, bad.Desc()})}, err.Error()})
 			return
@@ -186,8 +192,8 @@ func (c *faultCampaign) count(t faultTask) {
 	}
 }
 
-// fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they have seen, so expected
-// names what this one wants the image to hold.
+// fresh says whether an image is to be judged: it is new, and one of so many. Runs share what they
+// have seen, so expected names what this one wants the image to hold.
 func (c *faultCampaign) fresh(im *crashfs.Image, share, expected uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +238,8 @@ func (c *faultCampaign) fail(f *Failure) {
 	}
 }
 
-// shareOf is how many images of crashes after a fault stand for one that is judged. A failed sync is what recovery has to
-// fear: there each is judged, elsewhere one of so many.
+// shareOf is how many images of crashes after a fault stand for one that is judged. A failed sync
+// is what recovery has to fear: there each is judged, elsewhere one of so many.
 func shareOf(f crashfs.Fault, elsewhere uint64) uint64 {
 	if f.Do == crashfs.Gate {
 		return 1
@@ -241,8 +247,8 @@ func shareOf(f crashfs.Fault, elsewhere uint64) uint64 {
 	return elsewhere
 }
 
-// crash takes images of the time after the fault: of the store that stood still, and of its opening again, which must
-// not lose what it showed.
+// crash takes images of the time after the fault: of the store that stood still, and of its opening
+// again, which must not lose what it showed.
 func (c *faultCampaign) crash(r *Run, trouble string) {
 	share, subsets := shareOf(*r.fault, 16), 2
 	if r.fault.Do == crashfs.Gate {
@@ -262,5 +268,11 @@ func (c *faultCampaign) crash(r *Run, trouble string) {
 }
 
 func (r FaultReport) String() string {
-	return fmt.Sprintf("%.1fs %d runs with a fault, %d images of crashes after it, %d failures", r.Seconds, r.Runs, r.Images, len(r.Failures))
+	return fmt.Sprintf(
+		"%.1fs %d runs with a fault, %d images of crashes after it, %d failures",
+		r.Seconds,
+		r.Runs,
+		r.Images,
+		len(r.Failures),
+	)
 }

@@ -80,7 +80,8 @@ func (t *tx) usual(family string) int64 {
 	return 0
 }
 
-// after is the expiry of what lives for ttl from the transaction's instant on: whole milliseconds, after 1970.
+// after is the expiry of what lives for ttl from the transaction's instant on: whole milliseconds,
+// after 1970.
 func (t *tx) after(ttl time.Duration) int64 { return max(t.now+ttl.Milliseconds(), 1) }
 
 // hasLeft asks for the ttl of a key that this transaction gave it.

@@ -8,7 +8,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// A Workload is a base state and operations on it. The same workload makes the same trace each time.
+// A Workload is a base state and operations on it. The same workload makes the same trace each
+// time.
 type Workload struct {
 	Base string
 	Ops  []Op
@@ -36,7 +37,9 @@ func ParseWorkload(text string) (w Workload, err error) {
 	}
 	var seed uint64
 	var n int
-	if k, err := fmt.Sscanf(words[0], randomName, &seed, &n); err == nil && k == 2 && len(words) == 1 && n >= 0 && n <= 1<<16 {
+	if k, err := fmt.Sscanf(words[0], randomName, &seed, &n); err == nil && k == 2 && len(words) == 1 &&
+		n >= 0 &&
+		n <= 1<<16 {
 		return Random(seed, n), nil
 	}
 	w.Base = words[0]
@@ -65,8 +68,8 @@ type base struct {
 	fill   []func(r *Run) error
 }
 
-// bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just been; "spread" has large values besides, and holes
-// between them.
+// bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just
+// been; "spread" has large values besides, and holes between them.
 var bases = map[string]base{
 	"empty":  {small, nil},
 	"one":    {small, []func(*Run) error{fillOne}},
@@ -78,7 +81,15 @@ var bases = map[string]base{
 }
 
 // sequenceBases are those of enumerated sequences, in order.
-var sequenceBases = []string{"empty", "one", "closed", "busy", "closed" + directSuffix, "busy" + directSuffix, "spread" + groupsSuffix}
+var sequenceBases = []string{
+	"empty",
+	"one",
+	"closed",
+	"busy",
+	"closed" + directSuffix,
+	"busy" + directSuffix,
+	"spread" + groupsSuffix,
+}
 
 func fillOne(r *Run) error    { return fill(r, 1) }
 func fillMany(r *Run) error   { return fill(r, 40) }
@@ -142,7 +153,8 @@ func fill(r *Run, n int) error {
 	})
 }
 
-// largePages is how many pages fillLarge uses at least: more than two small groups, so that the directory has two levels.
+// largePages is how many pages fillLarge uses at least: more than two small groups, so that the
+// directory has two levels.
 const largePages = 3 * 64
 
 // fillLarge puts values of 1 to 24 pages.
@@ -175,19 +187,32 @@ func thin(r *Run) error {
 	})
 }
 
-// Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and commits in the middle of a
-// checkpoint which fill so much of the next segment that the one after it is made ready before the old ones go, and which are given pages
-// that only the state before has; for loads that fail; and for expired keys that die in other ways than by a purge.
+// Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and
+// commits in the middle of a checkpoint which fill so much of the next segment that the one after
+// it is made ready before the old ones go, and which are given pages that only the state before
+// has; for loads that fail; and for expired keys that die in other ways than by a purge.
 func Specials() []Workload {
 	return spelt(
-		"one relax.0 sync.0 relax.1", "busy put.0 kill.1 big.2 ckpt.3 put.4",
-		"busy relax.0 ckpt.1 over.2 kill.3 bulk.4 over.5 kill.6 batch.7 ckpt.8 reopen.9 big.10", "wide beside.0", "wide beside.1 over.1 batch.2 ckpt.3",
-		"wide beside.0 beside.1 reopen.2", "wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
-		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7", "wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
-		"wide many.0 ckpt.1 many.2 beside.3 big.4 kill.5", "wide laid.0 laid.1 ckpt.2 cut.3 beside.4 beside.5", "wide+direct range.0 beside.1 ckpt.2 over.3",
-		"wide many.0 ckpt.1 hold.2 many.3 spoil.4 hold.5 over.6 many.7 ckpt.8", "busy big.0 spoil.1 over.2 ckpt.3", "wide beside.0 many.1 spoil.2 beside.3",
-		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5", "wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
-		"spread+groups many.0 ckpt.1 cut.2 hold.3 ckpt.4 many.5 kill.6", "spread+direct+groups laid.0 bulk.1 del.2 reopen.3 many.4", "wide+groups many.0 beside.1 many.2 beside.3 reopen.4",
+		"one relax.0 sync.0 relax.1",
+		"busy put.0 kill.1 big.2 ckpt.3 put.4",
+		"busy relax.0 ckpt.1 over.2 kill.3 bulk.4 over.5 kill.6 batch.7 ckpt.8 reopen.9 big.10",
+		"wide beside.0",
+		"wide beside.1 over.1 batch.2 ckpt.3",
+		"wide beside.0 beside.1 reopen.2",
+		"wide+direct beside.0 relax.1 sync.2 big.3 ckpt.4",
+		"wide big.0 rotate.1 beside.2 big.3 over.4 ckpt.5 big.6 ckpt.7",
+		"wide hold.0 many.1 beside.2 cut.3 ckpt.4 hold.5 ckpt.6",
+		"wide many.0 ckpt.1 many.2 beside.3 big.4 kill.5",
+		"wide laid.0 laid.1 ckpt.2 cut.3 beside.4 beside.5",
+		"wide+direct range.0 beside.1 ckpt.2 over.3",
+		"wide many.0 ckpt.1 hold.2 many.3 spoil.4 hold.5 over.6 many.7 ckpt.8",
+		"busy big.0 spoil.1 over.2 ckpt.3",
+		"wide beside.0 many.1 spoil.2 beside.3",
+		"busy purge.0 evict.1 clock.2 purgein.3 kill.4 frozen.5",
+		"wide evict.1 hold.2 clearttl.3 beside.4 purge.5 hold.6 reopen.7",
+		"spread+groups many.0 ckpt.1 cut.2 hold.3 ckpt.4 many.5 kill.6",
+		"spread+direct+groups laid.0 bulk.1 del.2 reopen.3 many.4",
+		"wide+groups many.0 beside.1 many.2 beside.3 reopen.4",
 	)
 }
 

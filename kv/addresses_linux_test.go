@@ -13,8 +13,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestStoreWithoutAddressesForAMap: a process whose addresses are bounded, by ulimit -v for one, could not open any store, though one
-// that is not mapped needs no more than its frames.
+// TestStoreWithoutAddressesForAMap: a process whose addresses are bounded, by ulimit -v for one,
+// could not open any store, though one that is not mapped needs no more than its frames.
 func TestStoreWithoutAddressesForAMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	stat, err := os.ReadFile("/proc/self/statm")
@@ -23,7 +23,8 @@ func TestStoreWithoutAddressesForAMap(t *testing.T) {
 	require.NoError(t, err)
 	var before unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_AS, &before))
-	bound := unix.Rlimit{Cur: pages*uint64(os.Getpagesize()) + 2<<30, Max: before.Max} // half of what a view of the file takes
+	// half of what a view of the file takes
+	bound := unix.Rlimit{Cur: pages*uint64(os.Getpagesize()) + 2<<30, Max: before.Max}
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &bound))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &before)) }()
 	for _, want := range []string{"", "v"} {

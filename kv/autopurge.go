@@ -9,8 +9,8 @@ import (
 // defaultPurgeInterval is how long expired keys may wait for AutoPurge.
 const defaultPurgeInterval = time.Minute
 
-// autoPurge is the goroutine of Options.AutoPurge. The caller of start and stop holds DB.closeMu, or is Open. A nil one
-// does nothing.
+// autoPurge is the goroutine of Options.AutoPurge. The caller of start and stop holds DB.closeMu,
+// or is Open. A nil one does nothing.
 type autoPurge struct {
 	db     *DB
 	o      AutoPurge

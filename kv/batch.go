@@ -11,9 +11,10 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Batch collects writes that Apply carries out as one transaction, in their order. Keys and values are copied. Its own
-// verbs mean the family "default". The zero Batch is empty and ready to use. A Batch is not safe for concurrent use, but may be
-// applied again, and by several goroutines at once while nobody adds to it.
+// Batch collects writes that Apply carries out as one transaction, in their order. Keys and values
+// are copied. Its own verbs mean the family "default". The zero Batch is empty and ready to use. A
+// Batch is not safe for concurrent use, but may be applied again, and by several goroutines at once
+// while nobody adds to it.
 type Batch struct{ batchVerbs }
 
 // BatchCF adds to a batch in one family.
@@ -36,8 +37,8 @@ type batchOps struct {
 	odd          bool  // there are others than puts without an expiry, and deletions of a key
 	err          error // first argument that cannot be taken: Apply returns it
 
-	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when i64, a, b. when is a ttl in
-	// nanoseconds, an expiry in milliseconds, or 0.
+	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when
+	// i64, a, b. when is a ttl in nanoseconds, an expiry in milliseconds, or 0.
 	buf []byte
 }
 
@@ -97,7 +98,8 @@ func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
 	v.add(opPutTTL, key, value, int64(ttl))
 }
 
-// PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch is applied.
+// PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch
+// is applied.
 func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	ms, ok := ttl.CeilMs(at)
 	if !ok { // Too far away: no clock makes it good, as none does an instant that is too far back.
@@ -109,7 +111,8 @@ func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 // Delete removes key.
 func (v *batchVerbs) Delete(key []byte) { v.add(opDelete, key, nil, 0) }
 
-// DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not bound.
+// DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not
+// bound.
 func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(opDeleteRange, lo, hi, 0) }
 
 func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
@@ -124,7 +127,7 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		}
 		b.longestKey = max(b.longestKey, len(first))
 	}
-	b.longestValue, b.odd = max(b.longestValue, len(second)), b.odd || odd(kind)
+	b.longestValue, b.odd = max(b.longestValue, len(second)), b.odd || needsFullPath(kind)
 	b.used[v.family] = true
 	at, size := len(b.buf), batchHead+len(first)+len(second)
 	if cap(b.buf)-at < size {

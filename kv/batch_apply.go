@@ -8,15 +8,16 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Apply carries out all operations of a batch in one transaction with the store's durability. Several at once share a
-// sync. ctx bounds the wait for other writers, which inside a callback of Update is for ever; nil means
-// context.Background. An argument that a verb of the batch could
-// not take is the error of Apply, and nothing is applied.
+// Apply carries out all operations of a batch in one transaction with the store's durability.
+// Several at once share a sync. ctx bounds the wait for other writers, which inside a callback of
+// Update is for ever; nil means context.Background. An argument that a verb of the batch could not
+// take is the error of Apply, and nothing is applied.
 //
-// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it asks for the pages of
-// several rows at a time, and waits once for all of them. From 128 rows on, in a large family, processors that are idle
-// take part. Where the store's durability is NoSync, rows that come in order behind all others of their family are
-// written once, without a copy in the log: from some twenty kilobytes on, and unless there is a MaxBytes.
+// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it
+// asks for the pages of several rows at a time, and waits once for all of them. From 128 rows on,
+// in a large family, processors that are idle take part. Where the store's durability is NoSync,
+// rows that come in order behind all others of their family are written once, without a copy in the
+// log: from some twenty kilobytes on, and unless there is a MaxBytes.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -38,58 +39,59 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 }
 
 func (db *DB) applyOnce(ctx context.Context, ops *batchOps) error {
-	tx, err := db.shots.use(ctx, nil)
+	tx, err := db.oneShot.beginWrite(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer db.shots.done(tx)
+	defer db.oneShot.done(tx)
 	families := make([]*verbs, len(ops.families))
-	defer release(families...)
-	tx.expect(ops.n)
-	err = ops.foretell(tx, families)
+	defer releaseBuffers(families...)
+	tx.wakeWorkers(ops.n)
+	err = ops.encodeRedo(tx, families)
 	if err == nil {
 		err = ops.replay(tx, families)
 	}
 	if err == nil {
-		err = tx.settle(families...)
+		err = tx.flushIndexes(families...)
 	}
 	if err == nil {
 		err = tx.commit(ctx)
 	}
-	return tx.undone(err)
+	return tx.revokeErr(err)
 }
 
-// mostChanges is how many rows are changed together at most, of a batch that has as many: some hundred bytes each are
-// kept for them.
-const mostChanges = 2048
+// maxChanges is how many rows are changed together at most, of a batch that has as many: some
+// hundred bytes each are kept for them.
+const maxChanges = 2048
 
-// changing is memory for changes that are carried out together.
-type changing [mostChanges]ttl.Change
+// changeBuffer is memory for changes that are carried out together.
+type changeBuffer [maxChanges]ttl.Change
 
-var changingPool = sync.Pool{New: func() any { return new(changing) }}
+var changePool = sync.Pool{New: func() any { return new(changeBuffer) }}
 
-// release gives the memory back, of which n changes were used. What they point to is somebody else's.
-func (c *changing) release(n int) {
+// release gives the memory back, of which n changes were used. What they point to is somebody
+// else's.
+func (c *changeBuffer) release(n int) {
 	clear(c[:n])
-	changingPool.Put(c)
+	changePool.Put(c)
 }
 
 // replay carries the operations out, some at a time.
 func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
-	some, n := changingPool.Get().(*changing), min(b.n, mostChanges)
+	some, n := changePool.Get().(*changeBuffer), min(b.n, maxChanges)
 	defer some.release(n)
 	for rest := b.buf; len(rest) > 0 && err == nil; {
 		v := b.verbs(tx, families, numberOf(rest))
-		if !tx.inner.LoggedAhead() {
-			v.hold()
+		if !tx.inner.LogSubmitted() {
+			v.bufferIndexes()
 		}
 		rest, err = v.replay(rest, some[:n])
 	}
 	return err
 }
 
-// replay carries out the operations at the head of buf that are of one family, as many as some has room for. It returns
-// what follows them.
+// replay carries out the operations at the head of buf that are of one family, as many as some has
+// room for. It returns what follows them.
 func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -100,7 +102,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 		lo, hi, rest := cut(buf)
 		return rest, v.applyRange(lo, hi)
 	}
-	usual := v.usualOnce()
+	usual := v.defaultExpiryOnce()
 	for len(buf) > 0 && n < len(some) && numberOf(buf) == family && buf[0] != opDeleteRange {
 		if buf, err = v.decode(buf, &some[n], &usual); err != nil {
 			return nil, err
@@ -112,7 +114,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 
 // applyRange is removeRange with nothing held back.
 func (v *verbs) applyRange(lo, hi []byte) error {
-	if err := v.settle(); err != nil {
+	if err := v.flushIndexes(); err != nil {
 		return err
 	}
 	return v.removeRange(lo, hi)
@@ -132,16 +134,18 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 // numberOf is the number of the family of the first row of buf.
 func numberOf(buf []byte) int { return int(binary.LittleEndian.Uint32(buf[1:])) }
 
-// cut is what the first row of buf, which is a batch's own, has behind its head, and what follows the row.
+// cut is what the first row of buf, which is a batch's own, has behind its head, and what follows
+// the row.
 func cut(buf []byte) (first, second, rest []byte) {
 	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
 	buf = buf[batchHead:]
 	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
 }
 
-// decode makes c what the first row of buf, no range, does to a row of the store, and returns what follows it. What can
-// be wrong with its key and its value was found when it was added, and by Apply.
-func (v *verbs) decode(buf []byte, c *ttl.Change, usual *usualExpiry) (rest []byte, err error) {
+// decode makes c what the first row of buf, no range, does to a row of the store, and returns what
+// follows it. What can be wrong with its key and its value was found when it was added, and by
+// Apply.
+func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
 	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
 	// Field by field: a literal would be made elsewhere and copied.
 	c.Key, c.Value, rest = cut(buf)
@@ -157,13 +161,13 @@ func (v *verbs) decode(buf []byte, c *ttl.Change, usual *usualExpiry) (rest []by
 	return rest, err
 }
 
-// usualExpiry is what verbs.usual says.
-type usualExpiry struct {
+// defaultExpiry is what verbs.defaultExpiry says.
+type defaultExpiry struct {
 	at  int64
 	err error
 }
 
-func (v *verbs) usualOnce() (u usualExpiry) {
-	u.at, u.err = v.usual()
+func (v *verbs) defaultExpiryOnce() (u defaultExpiry) {
+	u.at, u.err = v.defaultExpiry()
 	return u
 }

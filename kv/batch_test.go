@@ -82,8 +82,8 @@ func TestBatchIsAtomic(t *testing.T) {
 	require.Empty(t, rows(t, db, "default"))
 }
 
-// TestBatchDoesWhatTheSameCallsDo: it looks at several operations at a time, of one family after the other, before it carries
-// them out one by one.
+// TestBatchDoesWhatTheSameCallsDo: it looks at several operations at a time, of one family after
+// the other, before it carries them out one by one.
 func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	open := func() *kv.DB {
@@ -141,7 +141,8 @@ func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
 	}
 }
 
-// TestBatchThatBringsTheFirstExpiries puts some of its own rows again, and deletes others, before any index has one of them.
+// TestBatchThatBringsTheFirstExpiries puts some of its own rows again, and deletes others, before
+// any index has one of them.
 func TestBatchThatBringsTheFirstExpiries(t *testing.T) {
 	db := openTest(t)
 	b := db.NewBatch()
@@ -220,7 +221,8 @@ func TestBulkLoad(t *testing.T) {
 	require.Equal(t, n, i)
 }
 
-// TestBulkLoadKeepsNoSlice: rows of every size come in the same two slices, which the sequence fills anew for each.
+// TestBulkLoadKeepsNoSlice: rows of every size come in the same two slices, which the sequence
+// fills anew for each.
 func TestBulkLoadKeepsNoSlice(t *testing.T) {
 	sizes := []int{0, 100, 900, 5000, 70_000, 600_000}
 	fill := func(value []byte, i int) []byte {
@@ -258,7 +260,8 @@ func TestBulkLoadKeepsNoSlice(t *testing.T) {
 	}
 }
 
-// TestBulkLoadBesideOtherWriters: between its look at the family and the load somebody else commits. What there is then decides.
+// TestBulkLoadBesideOtherWriters: between its look at the family and the load somebody else
+// commits. What there is then decides.
 func TestBulkLoadBesideOtherWriters(t *testing.T) {
 	const n = 100
 	for name, test := range map[string]struct {
@@ -284,7 +287,7 @@ func TestBulkLoadBesideOtherWriters(t *testing.T) {
 				_, err := db.BulkLoad(t.Context(), "f", numbered(n))
 				loaded <- err
 			}()
-			waitFor(t, "the load waits", func() bool { return kv.Awaited(db) })
+			waitFor(t, "the load waits", func() bool { return kv.HasWaiters(db) })
 			require.NoError(t, tx.Commit())
 			require.ErrorIs(t, <-loaded, test.want)
 			if test.want == nil {
@@ -329,7 +332,8 @@ func TestBulkLoadThatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, db.Put([]byte("k"), nil), "the writer lock is free")
 }
 
-// TestWhatABatchHoldsBackIsBounded for all of its families together: none of them comes near the bound.
+// TestWhatABatchHoldsBackIsBounded for all of its families together: none of them comes near the
+// bound.
 func TestWhatABatchHoldsBackIsBounded(t *testing.T) {
 	const families, rowsOfEach = 40, 200 // each row changes two indexes
 	db := openTest(t)

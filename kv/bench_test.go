@@ -16,7 +16,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// The benchmarks work on a store of a million rows, 16 byte keys and 100 byte values, loaded once for all of them.
+// The benchmarks work on a store of a million rows, 16 byte keys and 100 byte values, loaded once
+// for all of them.
 const (
 	benchRows  = 1_000_000
 	benchBatch = 1000
@@ -156,7 +157,8 @@ func BenchmarkStoreGet(b *testing.B) {
 	})
 }
 
-// BenchmarkStoreGetLarge gets values of a store of 128 MiB at random, each in a transaction of its own.
+// BenchmarkStoreGetLarge gets values of a store of 128 MiB at random, each in a transaction of its
+// own.
 func BenchmarkStoreGetLarge(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d KiB", size>>10), func(b *testing.B) {
@@ -179,7 +181,8 @@ func BenchmarkStoreGetLarge(b *testing.B) {
 	}
 }
 
-// BenchmarkStoreFirstRead reads each value of a store of 128 MiB once after it was opened, which proves it, and copies none; bytes a second.
+// BenchmarkStoreFirstRead reads each value of a store of 128 MiB once after it was opened, which
+// proves it, and copies none; bytes a second.
 func BenchmarkStoreFirstRead(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d KiB", size>>10), func(b *testing.B) {
@@ -282,9 +285,10 @@ func BenchmarkStoreUpdate(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchBatch/b.Elapsed().Seconds(), "puts/s")
 }
 
-// BenchmarkStoreApply counts batches of 1000 puts that do not wait for the disk: at random in a full store, and in order in one that
-// is cleared now and then. Checkpoints run beside it, and all memory that it needs has been used before. Deletions of keys that are not there
-// do nothing but find that out. The last part has a cache that most leaves do not fit into: they get patches.
+// BenchmarkStoreApply counts batches of 1000 puts that do not wait for the disk: at random in a
+// full store, and in order in one that is cleared now and then. Checkpoints run beside it, and all
+// memory that it needs has been used before. Deletions of keys that are not there do nothing but
+// find that out. The last part has a cache that most leaves do not fit into: they get patches.
 func BenchmarkStoreApply(b *testing.B) {
 	db := benchStore(b, &kv.Options{Durability: kv.NoSync})
 	k, v, rows := make([]byte, 16), make([]byte, 100), db.NewBatch()
@@ -450,7 +454,8 @@ func BenchmarkStoreReopen(b *testing.B) {
 	})
 }
 
-// BenchmarkStoreLoad loads a million rows in durable transactions of 1000, and measures the file after Close.
+// BenchmarkStoreLoad loads a million rows in durable transactions of 1000, and measures the file
+// after Close.
 func BenchmarkStoreLoad(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -15,7 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// A verb is one call within a transaction; it may end with the error of a read transaction that is asked to write.
+// A verb is one call within a transaction; it may end with the error of a read transaction that is
+// asked to write.
 type txVerb struct {
 	name string
 	do   func(tx *kv.Tx) error
@@ -42,7 +43,10 @@ var txVerbs = []txVerb{
 	{"Put_many", putMany(defaultCF, "m", 500)},
 	{"PutTTL", func(tx *kv.Tx) error { return tx.PutTTL(small, nil, time.Hour) }},
 	{"PutExpireAt", func(tx *kv.Tx) error { return tx.PutExpireAt(small, nil, tx.Now().Add(time.Hour)) }},
-	{"PutWith", func(tx *kv.Tx) error { _, err := tx.PutWith(small, nil, kv.PutOptions{IfPresent: true}); return err }},
+	{
+		"PutWith",
+		func(tx *kv.Tx) error { _, err := tx.PutWith(small, nil, kv.PutOptions{IfPresent: true}); return err },
+	},
 	{"Delete", func(tx *kv.Tx) error { return tx.Delete(small) }},
 	{"Expire", func(tx *kv.Tx) error { return tx.Expire(small, time.Hour) }},
 	{"ExpireAt", func(tx *kv.Tx) error { return tx.ExpireAt(small, tx.Now().Add(time.Hour)) }},
@@ -52,7 +56,10 @@ var txVerbs = []txVerb{
 		_, err := tx.CompareAndSwap(small, []byte("v-small"), []byte("x"), kv.PutOptions{})
 		return err
 	}},
-	{"CompareAndDelete", func(tx *kv.Tx) error { _, err := tx.CompareAndDelete(small, []byte("v-small")); return err }},
+	{
+		"CompareAndDelete",
+		func(tx *kv.Tx) error { _, err := tx.CompareAndDelete(small, []byte("v-small")); return err },
+	},
 	{"DeleteRange", func(tx *kv.Tx) error { return tx.DeleteRange(nil, nil) }},
 	{"DeletePrefix", func(tx *kv.Tx) error { return tx.DeletePrefix([]byte("r")) }},
 	{"Clear", func(tx *kv.Tx) error { return tx.CF("f").Clear() }},
@@ -61,7 +68,10 @@ var txVerbs = []txVerb{
 	{"AlterCF", func(tx *kv.Tx) error { return tx.AlterCF("f", kv.CFOptions{}) }},
 	{"DropCF", func(tx *kv.Tx) error { return tx.DropCF("f") }},
 	{"RenameCF", func(tx *kv.Tx) error { return tx.RenameCF("f", "g") }},
-	{"PurgeExpired", func(tx *kv.Tx) error { _, err := tx.PurgeExpired(context.Background(), kv.PurgeOptions{}); return err }},
+	{
+		"PurgeExpired",
+		func(tx *kv.Tx) error { _, err := tx.PurgeExpired(context.Background(), kv.PurgeOptions{}); return err },
+	},
 	{"Savepoint", func(tx *kv.Tx) error {
 		sp := tx.Savepoint()
 		return errors.Join(tx.Put(small, nil), tx.RollbackTo(sp))
@@ -74,7 +84,8 @@ var txVerbs = []txVerb{
 	{"OnCommit", func(tx *kv.Tx) error { tx.OnCommit(func() { panic("of what was rolled back") }); return nil }},
 }
 
-// txBodies are the functions of a user's that the engine calls within a transaction, beside the transaction's own.
+// txBodies are the functions of a user's that the engine calls within a transaction, beside the
+// transaction's own.
 var txBodies = map[string]func(tx *kv.Tx, body func()){
 	"All":      func(tx *kv.Tx, body func()) { rangeOver(tx.All(), body) },
 	"Prefix":   func(tx *kv.Tx, body func()) { rangeOver(tx.Prefix([]byte("row")), body) },
@@ -125,7 +136,8 @@ var ways = map[string]func(value any){
 	"goexit": func(any) { runtime.Goexit() },
 }
 
-// requireLeft runs fn in a goroutine of its own and requires that the goroutine ends, with that panic or by Goexit.
+// requireLeft runs fn in a goroutine of its own and requires that the goroutine ends, with that
+// panic or by Goexit.
 func requireLeft(t *testing.T, way string, value any, fn func()) {
 	t.Helper()
 	ended := make(chan any)
@@ -153,7 +165,8 @@ func requireLeft(t *testing.T, way string, value any, fn func()) {
 	}
 }
 
-// requireUntouched requires that a store holds what it held, has no transaction open, is sound, and works.
+// requireUntouched requires that a store holds what it held, has no transaction open, is sound, and
+// works.
 func requireUntouched(t *testing.T, db *kv.DB, before string) {
 	t.Helper()
 	_, after, err := stored(db)
@@ -164,8 +177,9 @@ func requireUntouched(t *testing.T, db *kv.DB, before string) {
 	require.NoError(t, db.Update(func(*kv.Tx) error { return nil }), "the writer lock is free")
 }
 
-// TestCallbackThatDoesNotComeBack panics, and ends its goroutine, after each verb of a transaction and in each function
-// that a verb calls: what was done is undone, the lock is free, the same panic arrives, and the goroutine ends.
+// TestCallbackThatDoesNotComeBack panics, and ends its goroutine, after each verb of a transaction
+// and in each function that a verb calls: what was done is undone, the lock is free, the same panic
+// arrives, and the goroutine ends.
 func TestCallbackThatDoesNotComeBack(t *testing.T) {
 	db := openForCallbacks(t, &kv.Options{})
 	_, before, err := stored(db)
@@ -211,8 +225,8 @@ func TestCallbackThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestNoPageIsLostToAPanic rolls the same transaction back by a panic over and over: the file and the memory of pages do
-// not grow.
+// TestNoPageIsLostToAPanic rolls the same transaction back by a panic over and over: the file and
+// the memory of pages do not grow.
 func TestNoPageIsLostToAPanic(t *testing.T) {
 	db := openForCallbacks(t, &kv.Options{})
 	bodies := append([]txVerb{}, txVerbs...)
@@ -239,7 +253,12 @@ func TestNoPageIsLostToAPanic(t *testing.T) {
 			}
 			file, free, frames := again(3)
 			file2, free2, frames2 := again(20)
-			require.Equal(t, []int64{file, free, frames}, []int64{file2, free2, frames2}, "bytes of file, free pages, frames")
+			require.Equal(
+				t,
+				[]int64{file, free, frames},
+				[]int64{file2, free2, frames2},
+				"bytes of file, free pages, frames",
+			)
 		})
 	}
 }
@@ -267,7 +286,8 @@ func TestOnCommitThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// storeCalls are calls that are no transaction of the user's, and which of the user's functions they call.
+// storeCalls are calls that are no transaction of the user's, and which of the user's functions
+// they call.
 var storeCalls = map[string]func(db *kv.DB, body func()){
 	"PurgeExpired/OnExpire": func(db *kv.DB, body func()) {
 		_, _ = db.PurgeExpired(context.Background(), kv.PurgeOptions{OnExpire: tell(body)})
@@ -304,8 +324,9 @@ func TestCallbackOfTheStoreThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestOptionThatDoesNotComeBack: functions of Options, armed after the store was opened, called by whatever comes to
-// them. They may be asked before a transaction has begun, or after a commit: the store works on.
+// TestOptionThatDoesNotComeBack: functions of Options, armed after the store was opened, called by
+// whatever comes to them. They may be asked before a transaction has begun, or after a commit: the
+// store works on.
 func TestOptionThatDoesNotComeBack(t *testing.T) {
 	for way, leave := range ways {
 		value := errors.New("mine")
@@ -366,8 +387,8 @@ func TestOptionThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestFailureEventThatPanics fails each call of a session that reads or changes a file, from there on, and panics when it
-// is told of that: the store reads on, refuses writes, and can be closed.
+// TestFailureEventThatPanics fails each call of a session that reads or changes a file, from there
+// on, and panics when it is told of that: the store reads on, refuses writes, and can be closed.
 func TestFailureEventThatPanics(t *testing.T) {
 	n := 0
 	for ; ; n += stride(5) {

@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// glances is a context that ends when it is looked at for the n-th time, by Err or by Done. waited is called when
-// someone who has looked before asks for Done: there is a wait.
+// glances is a context that ends when it is looked at for the n-th time, by Err or by Done. waited
+// is called when someone who has looked before asks for Done: there is a wait.
 type glances struct {
 	context.Context
 	cancel func()
@@ -101,9 +101,10 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// TestContextThatEndsAtEachLook ends the context of each call at its n-th look at it, for every n up to the call's last
-// one, on a store that nobody else uses and on one where another writer is at work until the call waits. The call returns
-// the context's error and nothing has changed, or it has succeeded, whatever the context says by then.
+// TestContextThatEndsAtEachLook ends the context of each call at its n-th look at it, for every n
+// up to the call's last one, on a store that nobody else uses and on one where another writer is at
+// work until the call waits. The call returns the context's error and nothing has changed, or it
+// has succeeded, whatever the context says by then.
 func TestContextThatEndsAtEachLook(t *testing.T) {
 	for _, call := range boundedCalls {
 		for _, busy := range []bool{false, true} {
@@ -167,8 +168,9 @@ func (c *boundedCall) bounded(t *testing.T, ctx *glances, busy bool) error {
 	return nil
 }
 
-// TestShutdownWhoseContextEndsAtEachLook: a transaction is open until Shutdown waits, or stays open. Shutdown succeeds in
-// any case; what the context decides is whether the transaction may end by itself.
+// TestShutdownWhoseContextEndsAtEachLook: a transaction is open until Shutdown waits, or stays
+// open. Shutdown succeeds in any case; what the context decides is whether the transaction may end
+// by itself.
 func TestShutdownWhoseContextEndsAtEachLook(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		for n := 1; n < 8; n++ {

@@ -13,8 +13,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Problem is one finding of Check. Kind is one of page, tree, leak, twice, rows, log, meta, catalog, expiry,
-// incomplete and closed. The Detail of kind expiry begins with the invariant of ttl.Rows that is broken: I1 to I4.
+// Problem is one finding of Check. Kind is one of page, tree, leak, twice, rows, log, meta,
+// catalog, expiry, incomplete and closed. The Detail of kind expiry begins with the invariant of
+// ttl.Rows that is broken: I1 to I4.
 type Problem struct {
 	Kind   string `json:"kind"`
 	Family string `json:"family,omitempty"` // "" if none, or unknown
@@ -46,14 +47,16 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Check proves the whole store beside readers and writers: structure and checksum of every page, that each is used once
-// or free once, the counts, the catalog, and that data and expiry indexes of each family agree. It yields what is
-// wrong, nothing if all is well. If ctx ends, the last Problem is of kind "incomplete"; on a closed store there is one
-// of kind "closed". nil means context.Background.
+// Check proves the whole store beside readers and writers: structure and checksum of every page,
+// that each is used once or free once, the counts, the catalog, and that data and expiry indexes of
+// each family agree. It yields what is wrong, nothing if all is well. If ctx ends, the last Problem
+// is of kind "incomplete"; on a closed store there is one of kind "closed". nil means
+// context.Background.
 //
-// It waits for the open write transaction, until ctx ends: a goroutine that has one open itself must not range over it
-// without such a context, or it waits for ever. Checkpoints wait until it is over, and writers wait for them where Options.CacheBytes or MaxBytes is used up
-// meanwhile. So what the loop does with a Problem must not write to the store: note it, and act afterwards.
+// It waits for the open write transaction, until ctx ends: a goroutine that has one open itself
+// must not range over it without such a context, or it waits for ever. Checkpoints wait until it is
+// over, and writers wait for them where Options.CacheBytes or MaxBytes is used up meanwhile. So
+// what the loop does with a Problem must not write to the store: note it, and act afterwards.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 	if ctx == nil {
 		ctx = context.Background()
@@ -89,8 +92,12 @@ func (db *DB) check(ctx context.Context, visit func(Problem) bool) {
 	})
 }
 
-// checkCatalog proves the catalog, and tells whose the trees are. more is false if the caller or the store has ended.
-func (db *DB) checkCatalog(ctx context.Context, yield func(Problem) bool) (names map[txn.TreeID]*cf.Family, more bool) {
+// checkCatalog proves the catalog, and tells whose the trees are. more is false if the caller or
+// the store has ended.
+func (db *DB) checkCatalog(
+	ctx context.Context,
+	yield func(Problem) bool,
+) (names map[txn.TreeID]*cf.Family, more bool) {
 	if db.stopping.Load() {
 		yield(Problem{Kind: "closed", Offset: -1, Detail: ErrClosed.Error()})
 		return nil, false
@@ -123,7 +130,8 @@ func (db *DB) checkCatalog(ctx context.Context, yield func(Problem) bool) (names
 	return names, more
 }
 
-// checkExpiry proves the expiry indexes. What keeps it from reading a tree is left to the check of the pages.
+// checkExpiry proves the expiry indexes. What keeps it from reading a tree is left to the check of
+// the pages.
 func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more bool) {
 	tx, err := db.store.Begin(ctx, false)
 	if err != nil {
@@ -133,7 +141,9 @@ func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more b
 	more = true
 	_ = cf.Each(tx, func(f *cf.Family) bool {
 		_ = ttl.Check(ctx, tx, f, func(bad *badfile.Error) bool {
-			more = yield(Problem{Kind: "expiry", Family: f.Name, File: db.store.Path(), Offset: -1, Detail: bad.Detail})
+			more = yield(
+				Problem{Kind: "expiry", Family: f.Name, File: db.store.Path(), Offset: -1, Detail: bad.Detail},
+			)
 			return more
 		})
 		return more
@@ -141,7 +151,8 @@ func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more b
 	return more
 }
 
-// familyOf finds the family that a tree belongs to: its number is at most three above the family's first.
+// familyOf finds the family that a tree belongs to: its number is at most three above the family's
+// first.
 func familyOf(names map[txn.TreeID]*cf.Family, id txn.TreeID) string {
 	for back := txn.TreeID(0); back < 4 && back <= id; back++ {
 		if f := names[id-back]; f != nil && f.Role(id) != "" {

@@ -12,11 +12,17 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestCheckThatIsLeft: the body of a range over Check that leaves it at any finding, in whatever way, keeps nothing locked, and hears no more.
+// TestCheckThatIsLeft: the body of a range over Check that leaves it at any finding, in whatever
+// way, keeps nothing locked, and hears no more.
 func TestCheckThatIsLeft(t *testing.T) {
 	disk := vfs.NewMemory()
 	open := func() *kv.DB {
-		db, err := kv.OpenFS(disk, path, &kv.Options{Clock: newClock().now, CacheBytes: 1 << 20}, kv.Tuning{SegmentSize: 64 << 10, NoMap: true})
+		db, err := kv.OpenFS(
+			disk,
+			path,
+			&kv.Options{Clock: newClock().now, CacheBytes: 1 << 20},
+			kv.Tuning{SegmentSize: 64 << 10, NoMap: true},
+		)
 		require.NoError(t, err)
 		return db
 	}

@@ -10,15 +10,18 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// clock gives each transaction its instant: whole milliseconds since the Unix epoch that do not run backwards when the
-// system's clock is nudged. The mark is the highest instant given so far; it is stored with commits, and by Close, and comes back at
-// Open. A step back by more than maxStep means that the clock was wrong before: the mark follows it.
+// clock gives each transaction its instant: whole milliseconds since the Unix epoch that do not run
+// backwards when the system's clock is nudged. The mark is the highest instant given so far; it is
+// stored with commits, and by Close, and comes back at Open. A step back by more than maxStep means
+// that the clock was wrong before: the mark follows it.
 //
-// The system's clock is also compared with the monotonic time of this process. A step forward by more than maxStep may
-// be right, but may as well be a mistake that makes everything look expired: jumped then keeps anything from being
-// deleted for it. (Monotonic time may stand still while the machine sleeps, so waking up looks the same.)
+// The system's clock is also compared with the monotonic time of this process. A step forward by
+// more than maxStep may be right, but may as well be a mistake that makes everything look expired:
+// jumped then keeps anything from being deleted for it. (Monotonic time may stand still while the
+// machine sleeps, so waking up looks the same.)
 //
-// How far it was set is what is left from one instant to the other (ttl.Remaining), at most the longest Duration.
+// How far it was set is what is left from one instant to the other (ttl.Remaining), at most the
+// longest Duration.
 //
 // It is safe for concurrent use.
 type clock struct {
@@ -37,8 +40,8 @@ type clock struct {
 	onJump  func(forward time.Duration)
 }
 
-// start sets the mark that a store was opened with. 0 is the mark of a store that never had a commit: every first
-// reading is above it, even of a clock that stands before 1970.
+// start sets the mark that a store was opened with. 0 is the mark of a store that never had a
+// commit: every first reading is above it, even of a clock that stands before 1970.
 func (c *clock) start(stored int64) {
 	if stored == 0 {
 		stored = math.MinInt64
@@ -54,10 +57,10 @@ func (c *clock) watch(mono func(at time.Time) int64) {
 	c.offset.Store(at.UnixMilli() - mono(at))
 }
 
-// compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset bit by bit; tiny
-// ones are left to add up, so that readers do not write to shared memory. What was read before a jump tells nothing any
-// more: it would look like a step back, and the next reading like the same jump once more, which somebody may have been
-// told to believe.
+// compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset
+// bit by bit; tiny ones are left to add up, so that readers do not write to shared memory. What was
+// read before a jump tells nothing any more: it would look like a step back, and the next reading
+// like the same jump once more, which somebody may have been told to believe.
 func (c *clock) compare(at time.Time) {
 	mono := c.mono(at)
 	offset, last := at.UnixMilli()-mono, c.offset.Load()
@@ -71,8 +74,8 @@ func (c *clock) compare(at time.Time) {
 	}
 }
 
-// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a jump at the same
-// time one notes it.
+// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a
+// jump at the same time one notes it.
 func (c *clock) jump(mono, offset int64) {
 	last, noted := c.noteJump(mono, offset)
 	if noted && c.onJump != nil {
@@ -119,7 +122,8 @@ func (c *clock) read() int64 {
 	}
 }
 
-// hides says whether a row with that expiry is gone at now, for a call of the user's, who sees that.
+// hides says whether a row with that expiry is gone at now, for a call of the user's, who sees
+// that.
 func (c *clock) hides(now, expiry int64) bool {
 	if !ttl.Expired(now, expiry) {
 		return false
@@ -134,8 +138,9 @@ func (c *clock) meet(expiry int64) {
 	}
 }
 
-// closing is the mark for Close to store. It is needed if the mark that is stored by then would bring back what a call has seen expired, should the clock be set
-// back by no more than maxStep meanwhile.
+// closing is the mark for Close to store. It is needed if the mark that is stored by then would
+// bring back what a call has seen expired, should the clock be set back by no more than maxStep
+// meanwhile.
 func (c *clock) closing(stored int64) (mark int64, needed bool) {
 	mark = c.mark.Load()
 	if mark <= 0 { // It would look like none.
@@ -145,14 +150,16 @@ func (c *clock) closing(stored int64) (mark int64, needed bool) {
 	return mark, met > stored || mark < stored && met > 0
 }
 
-// heed is now, an instant that read gave, unless the clock was set back since and the store has followed it: then it is what time has become.
-// Whoever deletes for an instant that was read before the writer lock was had asks this under the lock: keys may have been written meanwhile,
-// or seen alive, that were gone by then.
-func (c *clock) heed(now int64) int64 { return min(now, c.mark.Load()) }
+// clamp is now, an instant that read gave, unless the clock was set back since and the store has
+// followed it: then it is what time has become. Whoever deletes for an instant that was read before
+// the writer lock was had asks this under the lock: keys may have been written meanwhile, or seen
+// alive, that were gone by then.
+func (c *clock) clamp(now int64) int64 { return min(now, c.mark.Load()) }
 
-// sign gives a transaction the mark that its commit will store: when it begins, and once more when it commits, for others
-// may have read the clock meanwhile. The mark of a clock before 1970 would look like none.
-func (c *clock) sign(tx *txn.Tx) {
+// stamp gives a transaction the mark that its commit will store: when it begins, and once more when
+// it commits, for others may have read the clock meanwhile. The mark of a clock before 1970 would
+// look like none.
+func (c *clock) stamp(tx *txn.Tx) {
 	if mark := c.mark.Load(); mark > 0 {
 		tx.SetMark(mark)
 	}

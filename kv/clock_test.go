@@ -85,9 +85,9 @@ func TestClockBefore1970IsNoStep(t *testing.T) {
 	require.Zero(t, db.Stats().ClockSteps)
 }
 
-// TestLargeTransactionKeepsTheMarkToo tells the story of a transaction whose first megabyte is in the log before it
-// commits: the mark was there already, and was that of the commit before. After a crash, a clock that had been nudged
-// back brought expired keys to life again.
+// TestLargeTransactionKeepsTheMarkToo tells the story of a transaction whose first megabyte is in
+// the log before it commits: the mark was there already, and was that of the commit before. After a
+// crash, a clock that had been nudged back brought expired keys to life again.
 func TestLargeTransactionKeepsTheMarkToo(t *testing.T) {
 	clock, disk := newClock(), crashfs.New(crashfs.Options{})
 	o := &kv.Options{Clock: clock.now}
@@ -145,7 +145,8 @@ func TestBatchBefore1970(t *testing.T) {
 	}
 }
 
-// sights are the ways in which a session sees that a key has expired, without a commit that stores its time.
+// sights are the ways in which a session sees that a key has expired, without a commit that stores
+// its time.
 var sights = map[string]func(t *testing.T, db *kv.DB){
 	"get": func(t *testing.T, db *kv.DB) { viewDead(t, db) },
 	"has": func(t *testing.T, db *kv.DB) {
@@ -190,9 +191,11 @@ func viewDead(t *testing.T, db *kv.DB) {
 	}))
 }
 
-// TestKeySeenExpiredStaysAwayOverAReopen tells the story of a key with 5 s to live: a read transaction saw it expired 6 s later, the store was closed, the
-// clock went back by 3 s, and the next session had the key again. Only commits stored the time. It is the same for a session that only
-// reads, for every call that tells what has expired, and whatever a power cut after Close takes or brings back.
+// TestKeySeenExpiredStaysAwayOverAReopen tells the story of a key with 5 s to live: a read
+// transaction saw it expired 6 s later, the store was closed, the clock went back by 3 s, and the
+// next session had the key again. Only commits stored the time. It is the same for a session that
+// only reads, for every call that tells what has expired, and whatever a power cut after Close
+// takes or brings back.
 func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
 	for name, see := range sights {
 		for _, readsOnly := range []bool{false, true} {
@@ -226,7 +229,8 @@ func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
 	}
 }
 
-// TestCloseWritesNoMarkThatMattersToNothing: a session that has only read, and met nothing that has expired since the last commit, leaves the file alone.
+// TestCloseWritesNoMarkThatMattersToNothing: a session that has only read, and met nothing that has
+// expired since the last commit, leaves the file alone.
 func TestCloseWritesNoMarkThatMattersToNothing(t *testing.T) {
 	clock, disk := newClock(), crashfs.New(crashfs.Options{})
 	o := &kv.Options{Clock: clock.now}
@@ -253,8 +257,10 @@ func TestCloseWritesNoMarkThatMattersToNothing(t *testing.T) {
 	require.False(t, session(true), "and no less than before")
 }
 
-// TestStepBackThatOnlyReadersFollowedIsStored: the clock was a year ahead at the last commit. Its correction is followed by a session that only reads, and sees a key expired by
-// the right time; the next session must not bring it back because it follows the same correction anew, from a clock that was nudged back.
+// TestStepBackThatOnlyReadersFollowedIsStored: the clock was a year ahead at the last commit. Its
+// correction is followed by a session that only reads, and sees a key expired by the right time;
+// the next session must not bring it back because it follows the same correction anew, from a clock
+// that was nudged back.
 func TestStepBackThatOnlyReadersFollowedIsStored(t *testing.T) {
 	clock, fsys := newClock(), vfs.NewMemory()
 	o := &kv.Options{Clock: clock.now}

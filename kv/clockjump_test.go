@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine meets a jump, and another one that compares after it sees no step any more. It
-// must find then that the clock has jumped. There is no place between the two where a test could stop the first, so this one tries often.
+// TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine meets a jump, and another one that
+// compares after it sees no step any more. It must find then that the clock has jumped. There is no
+// place between the two where a test could stop the first, so this one tries often.
 func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	clocks := make([]clock, 50_000)
 	for i := range clocks {
@@ -47,7 +48,8 @@ func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	require.Zero(t, late, "times in %d that it was not", len(clocks))
 }
 
-// TestForcedJumpStaysBelieved: who has read the clock before a purge is told to believe a jump, and compares after it, does not take the same jump for another one.
+// TestForcedJumpStaysBelieved: who has read the clock before a purge is told to believe a jump, and
+// compares after it, does not take the same jump for another one.
 func TestForcedJumpStaysBelieved(t *testing.T) {
 	const old, leap = 5000, 500_000 // what the clock is ahead of monotonic time
 	mono := int64(0)                // of the reading
@@ -83,8 +85,8 @@ func TestForcedJumpStaysBelieved(t *testing.T) {
 	}
 }
 
-// TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time, two thousand years back: it was told of
-// as a step of some years, or as one forward.
+// TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time,
+// two thousand years back: it was told of as a step of some years, or as one forward.
 func TestStepsThatNoDurationHoldsAreTheLongestOne(t *testing.T) {
 	today := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {

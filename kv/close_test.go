@@ -30,8 +30,9 @@ func TestCloseWithOpenTransactionsIsRefused(t *testing.T) {
 	}
 }
 
-// TestCloseInsideATransactionIsRefusedAtOnce calls Close from the goroutine that has the transaction open, also while a
-// purge in the background waits for that transaction: it must not wait for either.
+// TestCloseInsideATransactionIsRefusedAtOnce calls Close from the goroutine that has the
+// transaction open, also while a purge in the background waits for that transaction: it must not
+// wait for either.
 func TestCloseInsideATransactionIsRefusedAtOnce(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{
@@ -50,8 +51,8 @@ func TestCloseInsideATransactionIsRefusedAtOnce(t *testing.T) {
 	require.NoError(t, db.Put([]byte("k"), nil), "the store stays usable")
 }
 
-// TestCallsThatWaitForTheOpenTransactionEndWithTheirContext makes, inside a callback of Update, the calls that wait for
-// the transaction of their own caller: without a context they would for ever.
+// TestCallsThatWaitForTheOpenTransactionEndWithTheirContext makes, inside a callback of Update, the
+// calls that wait for the transaction of their own caller: without a context they would for ever.
 func TestCallsThatWaitForTheOpenTransactionEndWithTheirContext(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
@@ -115,8 +116,8 @@ func TestShutdownWaitsForOpenTransactions(t *testing.T) {
 	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
 }
 
-// TestShutdownEndsTransactionsWhenItsContextEnds: the ones of other goroutines too, between two of their calls, and
-// without a fault for slices that they hold.
+// TestShutdownEndsTransactionsWhenItsContextEnds: the ones of other goroutines too, between two of
+// their calls, and without a fault for slices that they hold.
 func TestShutdownEndsTransactionsWhenItsContextEnds(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db := openOn(t, fsys, quick)
@@ -242,7 +243,12 @@ func counter(b []byte) (n int64) {
 func TestFailedStoreReadsOn(t *testing.T) {
 	fsys := &brokenFS{FS: vfs.NewMemory()}
 	heard := 0
-	db, err := kv.OpenFS(fsys, path, &kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}}, kv.Tuning{})
+	db, err := kv.OpenFS(
+		fsys,
+		path,
+		&kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}},
+		kv.Tuning{},
+	)
 	require.NoError(t, err)
 	fill(t, db, "a")
 	poison(t, fsys, db)
@@ -259,9 +265,10 @@ func TestFailedStoreReadsOn(t *testing.T) {
 	require.Contains(t, rows(t, db, "default"), "a=v-a")
 }
 
-// TestCloseFromManyGoroutines closes a store again and again while others open transactions, hold them for a while and
-// use them: Close is refused as long as there is one, and an open transaction is never cut. In the end one Close succeeds,
-// all later ones are nil, nothing begins any more, and what was committed is there.
+// TestCloseFromManyGoroutines closes a store again and again while others open transactions, hold
+// them for a while and use them: Close is refused as long as there is one, and an open transaction
+// is never cut. In the end one Close succeeds, all later ones are nil, nothing begins any more, and
+// what was committed is there.
 func TestCloseFromManyGoroutines(t *testing.T) {
 	for round := range 8 {
 		fsys := vfs.NewMemory()

@@ -10,10 +10,11 @@ import (
 
 // Calls that look at a value and change it, in one step of the transaction.
 
-// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the sum. A counter that
-// is there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew, or, if that is 0, as Put makes it. A
-// value of another size, or an overflow, is ErrNotCounter and changes nothing. To read a counter without changing it,
-// Get it and decode the value with encoding/binary.
+// Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the
+// sum. A counter that is there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew,
+// or, if that is 0, as Put makes it. A value of another size, or an overflow, is ErrNotCounter and
+// changes nothing. To read a counter without changing it, Get it and decode the value with
+// encoding/binary.
 func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -32,7 +33,7 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 			return 0, fmt.Errorf("%w: value of %d bytes, expected 8", ErrNotCounter, len(value))
 		}
 		old = int64(binary.BigEndian.Uint64(value))
-	} else if expiry, err = v.ofNew(ttlIfNew); err != nil {
+	} else if expiry, err = v.expiryOfNew(ttlIfNew); err != nil {
 		return 0, err
 	}
 	if (delta > 0 && old > math.MaxInt64-delta) || (delta < 0 && old < math.MinInt64-delta) {
@@ -46,16 +47,16 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 	return old + delta, nil
 }
 
-// ofNew is the expiry of a new key that lives for d, or, if that is 0, as Put makes it.
-func (v *verbs) ofNew(d time.Duration) (expiry int64, err error) {
+// expiryOfNew is the expiry of a new key that lives for d, or, if that is 0, as Put makes it.
+func (v *verbs) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	if d != 0 {
 		return v.after(d)
 	}
-	return v.usual()
+	return v.defaultExpiry()
 }
 
-// CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old nil means: the key
-// must be absent. The conditions of o may repeat that, not contradict it.
+// CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old
+// nil means: the key must be absent. The conditions of o may repeat that, not contradict it.
 func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, new); err != nil {
@@ -83,7 +84,8 @@ func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool
 	return err == nil, err
 }
 
-// CompareAndDelete removes key if its value is old, and says whether it did. A nil old matches no value.
+// CompareAndDelete removes key if its value is old, and says whether it did. A nil old matches no
+// value.
 func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {

@@ -95,7 +95,10 @@ func openMapped(t *testing.T) *kv.DB {
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		for _, key := range []string{"k", "l", "m", "n"} {
-			err := errors.Join(tx.PutTTL([]byte(key), []byte("v"), time.Hour), tx.CF("f").Put([]byte(key), make([]byte, 10_000)))
+			err := errors.Join(
+				tx.PutTTL([]byte(key), []byte("v"), time.Hour),
+				tx.CF("f").Put([]byte(key), make([]byte, 10_000)),
+			)
 			if err != nil {
 				return err
 			}
@@ -154,7 +157,8 @@ func afterEnd(name string) func(t *testing.T, k *kept, got []reflect.Value, want
 		"Tx.Now":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.False(t, got[0].IsZero()) },
 		"Tx.Seq":      func(t *testing.T, _ *kept, got []reflect.Value, _ error) { require.NotZero(t, got[0].Uint()) },
 		"Tx.Writable": func(*testing.T, *kept, []reflect.Value, error) {},
-		"Tx.Err": func(t *testing.T, _ *kept, got []reflect.Value, want error) { // of a range after the end, if there was one
+		// of a range after the end, if there was one
+		"Tx.Err": func(t *testing.T, _ *kept, got []reflect.Value, want error) {
 			if err, _ := got[0].Interface().(error); err != nil {
 				require.ErrorIs(t, err, want)
 			}

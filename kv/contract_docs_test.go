@@ -11,9 +11,11 @@ import (
 )
 
 var (
-	fuzzCall   = regexp.MustCompile("go test[^`\n]* -fuzz[^`\n]*")
-	fuzzFunc   = regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z0-9]+)\(`)
-	namedFile  = regexp.MustCompile("`((?:\\.ci|btree|cf|cmd|docs|fuzz|internal|kv|pager|scripts|ttl|txn|wal)/[^`\\s:]+)")
+	fuzzCall  = regexp.MustCompile("go test[^`\n]* -fuzz[^`\n]*")
+	fuzzFunc  = regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z0-9]+)\(`)
+	namedFile = regexp.MustCompile(
+		"`((?:\\.ci|btree|cf|cmd|docs|fuzz|internal|kv|pager|scripts|ttl|txn|wal)/[^`\\s:]+)",
+	)
 	markdowned = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 )
 
@@ -34,10 +36,10 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// TestDocumentedFuzzCommandsRunOneTarget: `go test -fuzz FuzzOps` from fuzz matched two targets and did not run,
-// `go test -fuzz FuzzLeaf` from there matched none. Each documented command names one target with an anchored
-// pattern, the package that has it, and `-run '^$'`, without which the suite runs first; and the command of each
-// target is documented.
+// TestDocumentedFuzzCommandsRunOneTarget: `go test -fuzz FuzzOps` from fuzz matched two targets and
+// did not run, `go test -fuzz FuzzLeaf` from there matched none. Each documented command names one
+// target with an anchored pattern, the package that has it, and `-run '^$'`, without which the
+// suite runs first; and the command of each target is documented.
 func TestDocumentedFuzzCommandsRunOneTarget(t *testing.T) {
 	command := func(target, dir string) string {
 		return "go test -run '^$' -fuzz '^" + target + "$' ./" + dir
@@ -63,8 +65,8 @@ func TestDocumentedFuzzCommandsRunOneTarget(t *testing.T) {
 	require.Equal(t, there, documented)
 }
 
-// TestFilesThatTheDocsNameExist: a path in backquotes that begins with a folder of the repository, and the target of
-// each link. A path may hold * and {a,b}.
+// TestFilesThatTheDocsNameExist: a path in backquotes that begins with a folder of the repository,
+// and the target of each link. A path may hold * and {a,b}.
 func TestFilesThatTheDocsNameExist(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {

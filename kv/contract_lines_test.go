@@ -57,7 +57,11 @@ var pointCalls = []pointCall{
 	{"Put", true, func(p points, key []byte) error { return p.Put(key, nil) }},
 	{"PutTTL", true, func(p points, key []byte) error { return p.PutTTL(key, nil, time.Hour) }},
 	{"PutExpireAt", true, func(p points, key []byte) error { return p.PutExpireAt(key, nil, distant) }},
-	{"PutWith", true, func(p points, key []byte) error { _, err := p.PutWith(key, nil, kv.PutOptions{}); return err }},
+	{
+		"PutWith",
+		true,
+		func(p points, key []byte) error { _, err := p.PutWith(key, nil, kv.PutOptions{}); return err },
+	},
 	{"Delete", true, func(p points, key []byte) error { return p.Delete(key) }},
 	{"Expire", true, func(p points, key []byte) error { return p.Expire(key, time.Hour) }},
 	{"ExpireAt", true, func(p points, key []byte) error { return p.ExpireAt(key, distant) }},
@@ -67,7 +71,11 @@ var pointCalls = []pointCall{
 		_, err := p.CompareAndSwap(key, nil, []byte("new"), kv.PutOptions{})
 		return err
 	}},
-	{"CompareAndDelete", true, func(p points, key []byte) error { _, err := p.CompareAndDelete(key, []byte("old")); return err }},
+	{
+		"CompareAndDelete",
+		true,
+		func(p points, key []byte) error { _, err := p.CompareAndDelete(key, []byte("old")); return err },
+	},
 }
 
 // badKeys are refused by every call on one key.
@@ -81,7 +89,8 @@ var badKeys = []struct {
 	{"large_key", largeKey, kv.ErrKeyTooLarge},
 }
 
-// pointContract is each call with each bad key: on the store, on a family, and in both kinds of transactions.
+// pointContract is each call with each bad key: on the store, on a family, and in both kinds of
+// transactions.
 func pointContract() (list []contractRow) {
 	for _, bad := range badKeys {
 		for _, c := range pointCalls {
@@ -114,8 +123,16 @@ func pointContract() (list []contractRow) {
 // lineContract are rows for lines of the contract that are not about one key.
 var lineContract = []contractRow{
 	{"delete/absent", func(s subject) error { return s.db.Delete([]byte("absent")) }, write(nil)},
-	{"delete_range/bounds_crossed", func(s subject) error { return s.db.DeleteRange([]byte("y"), []byte("x")) }, write(nil)},
-	{"update/changes_nothing", func(s subject) error { return s.db.Update(func(*kv.Tx) error { return nil }) }, write(nil)},
+	{
+		"delete_range/bounds_crossed",
+		func(s subject) error { return s.db.DeleteRange([]byte("y"), []byte("x")) },
+		write(nil),
+	},
+	{
+		"update/changes_nothing",
+		func(s subject) error { return s.db.Update(func(*kv.Tx) error { return nil }) },
+		write(nil),
+	},
 	{"update/callback_error_is_unchanged", func(s subject) error {
 		err := s.db.Update(func(*kv.Tx) error { return errRolledBack })
 		if errors.Is(err, errRolledBack) && err != errRolledBack {
@@ -155,7 +172,11 @@ var lineContract = []contractRow{
 		return tx.Rollback()
 	}, write(nil)},
 	{"sync", func(s subject) error { return s.db.Sync() }, write(nil)},
-	{"checkpoint/nothing_to_write", func(s subject) error { return s.db.Checkpoint(context.Background()) }, write(nil)},
+	{
+		"checkpoint/nothing_to_write",
+		func(s subject) error { return s.db.Checkpoint(context.Background()) },
+		write(nil),
+	},
 	{"check", func(s subject) error {
 		for p := range s.db.Check(context.Background()) {
 			if p.Kind == "closed" {
@@ -202,11 +223,27 @@ var lineContract = []contractRow{
 		b.CF("absent").Put([]byte("k"), nil)
 		return s.db.Apply(context.Background(), b)
 	}, write(kv.ErrCFNotFound)},
-	{"family/alter_absent", func(s subject) error { return s.db.AlterCF("absent", kv.CFOptions{}) }, write(kv.ErrCFNotFound)},
+	{
+		"family/alter_absent",
+		func(s subject) error { return s.db.AlterCF("absent", kv.CFOptions{}) },
+		write(kv.ErrCFNotFound),
+	},
 	{"family/options", func(s subject) error { _, err := s.db.CFOptions("f"); return err }, read},
-	{"family/options_absent", func(s subject) error { _, err := s.db.CFOptions("absent"); return err }, everywhere(kv.ErrCFNotFound)},
-	{"family/options_reserved", func(s subject) error { _, err := s.db.CFOptions("__x"); return err }, everywhere(kv.ErrCFReserved)},
-	{"family/options_empty_name", func(s subject) error { _, err := s.db.CFOptions(""); return err }, everywhere(kv.ErrCFName)},
+	{
+		"family/options_absent",
+		func(s subject) error { _, err := s.db.CFOptions("absent"); return err },
+		everywhere(kv.ErrCFNotFound),
+	},
+	{
+		"family/options_reserved",
+		func(s subject) error { _, err := s.db.CFOptions("__x"); return err },
+		everywhere(kv.ErrCFReserved),
+	},
+	{
+		"family/options_empty_name",
+		func(s subject) error { _, err := s.db.CFOptions(""); return err },
+		everywhere(kv.ErrCFName),
+	},
 	{"family/options_after_the_end", func(s subject) error {
 		var kept *kv.Tx
 		if err := s.db.View(func(tx *kv.Tx) error { kept = tx; return nil }); err != nil {
@@ -215,11 +252,27 @@ var lineContract = []contractRow{
 		_, err := kept.CFOptions("f")
 		return err
 	}, everywhere(kv.ErrTxnDone)},
-	{"family/rename_absent", func(s subject) error { return s.db.RenameCF("absent", "x") }, write(kv.ErrCFNotFound)},
-	{"family/rename_to_reserved", func(s subject) error { return s.db.RenameCF("f", "__x") }, write(kv.ErrCFReserved)},
-	{"family/ensure_reserved", func(s subject) error { return s.db.EnsureCF("__x", kv.CFOptions{}) }, write(kv.ErrCFReserved)},
+	{
+		"family/rename_absent",
+		func(s subject) error { return s.db.RenameCF("absent", "x") },
+		write(kv.ErrCFNotFound),
+	},
+	{
+		"family/rename_to_reserved",
+		func(s subject) error { return s.db.RenameCF("f", "__x") },
+		write(kv.ErrCFReserved),
+	},
+	{
+		"family/ensure_reserved",
+		func(s subject) error { return s.db.EnsureCF("__x", kv.CFOptions{}) },
+		write(kv.ErrCFReserved),
+	},
 	{"family/drop_reserved", func(s subject) error { return s.db.DropCF("__x") }, write(kv.ErrCFReserved)},
-	{"family/name_above_200_bytes", func(s subject) error { return s.db.CreateCF(strings.Repeat("x", 201), kv.CFOptions{}) }, write(kv.ErrCFName)},
+	{
+		"family/name_above_200_bytes",
+		func(s subject) error { return s.db.CreateCF(strings.Repeat("x", 201), kv.CFOptions{}) },
+		write(kv.ErrCFName),
+	},
 	{"family_view_after_the_end", func(s subject) error {
 		var kept *kv.CF
 		if err := s.db.View(func(tx *kv.Tx) error { kept = tx.CF("f"); return nil }); err != nil {
@@ -254,8 +307,8 @@ var lineContract = []contractRow{
 	}, write(kv.ErrTxnDone)},
 }
 
-// TestRefusedCallLeavesTheTransactionAsItIs makes every call that is refused for its arguments within one transaction:
-// afterwards that holds what it held before, and commits.
+// TestRefusedCallLeavesTheTransactionAsItIs makes every call that is refused for its arguments
+// within one transaction: afterwards that holds what it held before, and commits.
 func TestRefusedCallLeavesTheTransactionAsItIs(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
@@ -285,7 +338,8 @@ func TestRefusedCallLeavesTheTransactionAsItIs(t *testing.T) {
 	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
 }
 
-// TestFateOfTheFailedCommit: the commit whose log bytes may be there says so; the next one knows that it failed.
+// TestFateOfTheFailedCommit: the commit whose log bytes may be there says so; the next one knows
+// that it failed.
 func TestFateOfTheFailedCommit(t *testing.T) {
 	broken := false
 	fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {

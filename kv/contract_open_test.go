@@ -37,13 +37,13 @@ func forged(store []byte, off int, value uint64) []byte {
 		} else {
 			binary.LittleEndian.PutUint32(page[off:], uint32(value))
 		}
-		pager.Seal(page, pager.Salt([16]byte(page[metaStoreID:])))
+		pager.SetChecksum(page, pager.Salt([16]byte(page[metaStoreID:])))
 	}
 	return store
 }
 
-// TestForgedStoresAreRefusedWithNumbers has the lines of the contract about what a whole meta page says, for reading and
-// for writing: the error has its kind, and both numbers where there are two.
+// TestForgedStoresAreRefusedWithNumbers has the lines of the contract about what a whole meta page
+// says, for reading and for writing: the error has its kind, and both numbers where there are two.
 func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 	good := storesOfEachKind(t)["clean"][mainFile]
 	for _, test := range []struct {

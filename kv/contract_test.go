@@ -32,8 +32,8 @@ type want struct{ healthy, readOnly, poisoned, closed error }
 // everywhere is a call that is refused alike in every state of an open store.
 func everywhere(err error) want { return want{err, err, err, kv.ErrClosed} }
 
-// write is a writing call with an argument that is refused, or, with nil, a good one: what is wrong with the store
-// comes first.
+// write is a writing call with an argument that is refused, or, with nil, a good one: what is wrong
+// with the store comes first.
 func write(err error) want { return want{err, kv.ErrReadOnlyDB, kv.ErrFailed, kv.ErrClosed} }
 
 // read is a reading call without fault.
@@ -46,29 +46,70 @@ type contractRow struct {
 	want want
 }
 
-// contract, with pointContract and lineContract, has a row for each line of the error contract that can be met on an open store, except those that begin with
-// a change that is right: see TestHandleFollowsItsFamily and TestTransactionAboveTheLimitIsRefused.
+// contract, with pointContract and lineContract, has a row for each line of the error contract that
+// can be met on an open store, except those that begin with a change that is right: see
+// TestHandleFollowsItsFamily and TestTransactionAboveTheLimitIsRefused.
 var contract = []contractRow{
 	{"put/empty_key", func(s subject) error { return s.db.Put(nil, nil) }, write(kv.ErrKeyEmpty)},
-	{"get/empty_key", func(s subject) error { _, err := s.db.Get([]byte{}); return err }, everywhere(kv.ErrKeyEmpty)},
-	{"get_append/empty_key", func(s subject) error { _, err := s.db.GetAppend(nil, nil); return err }, everywhere(kv.ErrKeyEmpty)},
+	{
+		"get/empty_key",
+		func(s subject) error { _, err := s.db.Get([]byte{}); return err },
+		everywhere(kv.ErrKeyEmpty),
+	},
+	{
+		"get_append/empty_key",
+		func(s subject) error { _, err := s.db.GetAppend(nil, nil); return err },
+		everywhere(kv.ErrKeyEmpty),
+	},
 	{"has/empty_key", func(s subject) error { _, err := s.db.Has(nil); return err }, everywhere(kv.ErrKeyEmpty)},
-	{"size/empty_key", func(s subject) error { _, err := s.db.Size(nil); return err }, everywhere(kv.ErrKeyEmpty)},
+	{
+		"size/empty_key",
+		func(s subject) error { _, err := s.db.Size(nil); return err },
+		everywhere(kv.ErrKeyEmpty),
+	},
 	{"delete/empty_key", func(s subject) error { return s.db.Delete(nil) }, write(kv.ErrKeyEmpty)},
-	{"increment/empty_key", func(s subject) error { _, err := s.db.Increment(nil, 1, 0); return err }, write(kv.ErrKeyEmpty)},
-	{"swap/empty_key", func(s subject) error { _, err := s.db.CompareAndSwap(nil, nil, nil, kv.PutOptions{}); return err }, write(kv.ErrKeyEmpty)},
-	{"compare_delete/empty_key", func(s subject) error { _, err := s.db.CompareAndDelete(nil, nil); return err }, write(kv.ErrKeyEmpty)},
+	{
+		"increment/empty_key",
+		func(s subject) error { _, err := s.db.Increment(nil, 1, 0); return err },
+		write(kv.ErrKeyEmpty),
+	},
+	{
+		"swap/empty_key",
+		func(s subject) error { _, err := s.db.CompareAndSwap(nil, nil, nil, kv.PutOptions{}); return err },
+		write(kv.ErrKeyEmpty),
+	},
+	{
+		"compare_delete/empty_key",
+		func(s subject) error { _, err := s.db.CompareAndDelete(nil, nil); return err },
+		write(kv.ErrKeyEmpty),
+	},
 	{"put/large_key", func(s subject) error { return s.db.Put(largeKey, nil) }, write(kv.ErrKeyTooLarge)},
-	{"get/large_key", func(s subject) error { _, err := s.db.Get(largeKey); return err }, everywhere(kv.ErrKeyTooLarge)},
-	{"has/large_key", func(s subject) error { _, err := s.db.Has(largeKey); return err }, everywhere(kv.ErrKeyTooLarge)},
+	{
+		"get/large_key",
+		func(s subject) error { _, err := s.db.Get(largeKey); return err },
+		everywhere(kv.ErrKeyTooLarge),
+	},
+	{
+		"has/large_key",
+		func(s subject) error { _, err := s.db.Has(largeKey); return err },
+		everywhere(kv.ErrKeyTooLarge),
+	},
 	{"delete/large_key", func(s subject) error { return s.db.Delete(largeKey) }, write(kv.ErrKeyTooLarge)},
 	{"batch/large_key", func(s subject) error {
 		b := s.db.NewBatch()
 		b.Put(largeKey, nil)
 		return s.db.Apply(context.Background(), b)
 	}, write(kv.ErrKeyTooLarge)},
-	{"get/absent", func(s subject) error { _, err := s.db.Get([]byte("absent")); return err }, everywhere(kv.ErrNotFound)},
-	{"size/absent", func(s subject) error { _, err := s.db.Size([]byte("absent")); return err }, everywhere(kv.ErrNotFound)},
+	{
+		"get/absent",
+		func(s subject) error { _, err := s.db.Get([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound),
+	},
+	{
+		"size/absent",
+		func(s subject) error { _, err := s.db.Size([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound),
+	},
 	{"get/present", func(s subject) error { _, err := s.db.Get([]byte("k")); return err }, read},
 	{"list_families", func(s subject) error { _, err := s.db.ListCFs(); return err }, read},
 	{"count", func(s subject) error { _, err := s.db.Count(); return err }, read},
@@ -119,10 +160,22 @@ var contract = []contractRow{
 		_, err := s.db.PutWith([]byte("k"), nil, kv.PutOptions{IfAbsent: true, IfPresent: true})
 		return err
 	}, write(kv.ErrInvalidOptions)},
-	{"put_ttl/empty_key", func(s subject) error { return s.db.PutTTL(nil, nil, time.Second) }, write(kv.ErrKeyEmpty)},
+	{
+		"put_ttl/empty_key",
+		func(s subject) error { return s.db.PutTTL(nil, nil, time.Second) },
+		write(kv.ErrKeyEmpty),
+	},
 	{"ttl/empty_key", func(s subject) error { _, err := s.db.TTL(nil); return err }, everywhere(kv.ErrKeyEmpty)},
-	{"expire/large_key", func(s subject) error { return s.db.Expire(largeKey, time.Second) }, write(kv.ErrKeyTooLarge)},
-	{"ttl/absent", func(s subject) error { _, err := s.db.TTL([]byte("absent")); return err }, everywhere(kv.ErrNotFound)},
+	{
+		"expire/large_key",
+		func(s subject) error { return s.db.Expire(largeKey, time.Second) },
+		write(kv.ErrKeyTooLarge),
+	},
+	{
+		"ttl/absent",
+		func(s subject) error { _, err := s.db.TTL([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound),
+	},
 	{"ttl/permanent", func(s subject) error {
 		left, err := s.db.TTL([]byte("k"))
 		if err == nil && left != kv.NoExpiry {
@@ -130,12 +183,24 @@ var contract = []contractRow{
 		}
 		return err
 	}, read},
-	{"expiry/absent", func(s subject) error { _, err := s.db.Expiry([]byte("absent")); return err }, everywhere(kv.ErrNotFound)},
-	{"get_ttl/absent", func(s subject) error { _, _, err := s.db.GetTTL([]byte("absent")); return err }, everywhere(kv.ErrNotFound)},
+	{
+		"expiry/absent",
+		func(s subject) error { _, err := s.db.Expiry([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound),
+	},
+	{
+		"get_ttl/absent",
+		func(s subject) error { _, _, err := s.db.GetTTL([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound),
+	},
 	{"count_live", func(s subject) error { _, err := s.db.CountLive(); return err }, read},
 	{"next_expiry", func(s subject) error { _, _, err := s.db.NextExpiry(); return err }, read},
 	{"put_ttl/zero", func(s subject) error { return s.db.PutTTL([]byte("k"), nil, 0) }, write(kv.ErrInvalidTTL)},
-	{"put_ttl/negative", func(s subject) error { return s.db.PutTTL([]byte("k"), nil, -1) }, write(kv.ErrInvalidTTL)},
+	{
+		"put_ttl/negative",
+		func(s subject) error { return s.db.PutTTL([]byte("k"), nil, -1) },
+		write(kv.ErrInvalidTTL),
+	},
 	{"put_expire_at/past", func(s subject) error {
 		return s.db.PutExpireAt([]byte("k"), nil, time.UnixMilli(1))
 	}, write(kv.ErrInvalidTTL)},
@@ -143,8 +208,16 @@ var contract = []contractRow{
 		return s.db.PutExpireAt([]byte("k"), nil, time.Date(300_000_000, 1, 1, 0, 0, 0, 0, time.UTC))
 	}, write(kv.ErrInvalidTTL)},
 	{"expire/zero", func(s subject) error { return s.db.Expire([]byte("k"), 0) }, write(kv.ErrInvalidTTL)},
-	{"expire_at/past", func(s subject) error { return s.db.ExpireAt([]byte("k"), time.Time{}) }, write(kv.ErrInvalidTTL)},
-	{"expire/absent", func(s subject) error { return s.db.Expire([]byte("absent"), time.Second) }, write(kv.ErrNotFound)},
+	{
+		"expire_at/past",
+		func(s subject) error { return s.db.ExpireAt([]byte("k"), time.Time{}) },
+		write(kv.ErrInvalidTTL),
+	},
+	{
+		"expire/absent",
+		func(s subject) error { return s.db.Expire([]byte("absent"), time.Second) },
+		write(kv.ErrNotFound),
+	},
 	{"persist/absent", func(s subject) error { return s.db.Persist([]byte("absent")) }, write(kv.ErrNotFound)},
 	{"batch/zero_ttl", func(s subject) error {
 		b := s.db.NewBatch()
@@ -188,11 +261,27 @@ var contract = []contractRow{
 		_, err := s.db.Increment([]byte("n"), 1, -time.Second)
 		return err
 	}, write(kv.ErrInvalidTTL)},
-	{"increment/no_counter", func(s subject) error { _, err := s.db.Increment([]byte("k"), 1, 0); return err }, write(kv.ErrNotCounter)},
-	{"commit_in_view", func(s subject) error { return s.db.View((*kv.Tx).Commit) }, everywhere(kv.ErrManagedTxn)},
-	{"rollback_in_view", func(s subject) error { return s.db.View((*kv.Tx).Rollback) }, everywhere(kv.ErrManagedTxn)},
+	{
+		"increment/no_counter",
+		func(s subject) error { _, err := s.db.Increment([]byte("k"), 1, 0); return err },
+		write(kv.ErrNotCounter),
+	},
+	{
+		"commit_in_view",
+		func(s subject) error { return s.db.View((*kv.Tx).Commit) },
+		everywhere(kv.ErrManagedTxn),
+	},
+	{
+		"rollback_in_view",
+		func(s subject) error { return s.db.View((*kv.Tx).Rollback) },
+		everywhere(kv.ErrManagedTxn),
+	},
 	{"commit_in_update", func(s subject) error { return s.db.Update((*kv.Tx).Commit) }, write(kv.ErrManagedTxn)},
-	{"rollback_in_update", func(s subject) error { return s.db.Update((*kv.Tx).Rollback) }, write(kv.ErrManagedTxn)},
+	{
+		"rollback_in_update",
+		func(s subject) error { return s.db.Update((*kv.Tx).Rollback) },
+		write(kv.ErrManagedTxn),
+	},
 	{"callback_error_is_unchanged", func(s subject) error {
 		return s.db.View(func(*kv.Tx) error { return errMachine })
 	}, everywhere(errMachine)},
@@ -218,18 +307,58 @@ var contract = []contractRow{
 		cancel()
 		return s.db.UpdateContext(ctx, func(*kv.Tx) error { return nil })
 	}, write(context.Canceled)},
-	{"family/empty_name", func(s subject) error { return s.db.CreateCF("", kv.CFOptions{}) }, write(kv.ErrCFName)},
+	{
+		"family/empty_name",
+		func(s subject) error { return s.db.CreateCF("", kv.CFOptions{}) },
+		write(kv.ErrCFName),
+	},
 	{"family/nul", func(s subject) error { return s.db.CreateCF("a\x00", kv.CFOptions{}) }, write(kv.ErrCFName)},
-	{"family/not_utf8", func(s subject) error { return s.db.EnsureCF("\xff", kv.CFOptions{}) }, write(kv.ErrCFName)},
-	{"family/long_name", func(s subject) error { return s.db.RenameCF("f", strings.Repeat("x", 201)) }, write(kv.ErrCFName)},
-	{"family/reserved", func(s subject) error { return s.db.CreateCF("__x", kv.CFOptions{}) }, write(kv.ErrCFReserved)},
-	{"family/reserved_handle", func(s subject) error { _, err := s.db.CF("__x").Get(nil); return err }, everywhere(kv.ErrCFReserved)},
+	{
+		"family/not_utf8",
+		func(s subject) error { return s.db.EnsureCF("\xff", kv.CFOptions{}) },
+		write(kv.ErrCFName),
+	},
+	{
+		"family/long_name",
+		func(s subject) error { return s.db.RenameCF("f", strings.Repeat("x", 201)) },
+		write(kv.ErrCFName),
+	},
+	{
+		"family/reserved",
+		func(s subject) error { return s.db.CreateCF("__x", kv.CFOptions{}) },
+		write(kv.ErrCFReserved),
+	},
+	{
+		"family/reserved_handle",
+		func(s subject) error { _, err := s.db.CF("__x").Get(nil); return err },
+		everywhere(kv.ErrCFReserved),
+	},
 	{"family/drop_default", func(s subject) error { return s.db.DropCF("default") }, write(kv.ErrCFReserved)},
-	{"family/rename_default", func(s subject) error { return s.db.RenameCF("default", "x") }, write(kv.ErrCFReserved)},
-	{"family/exists", func(s subject) error { return s.db.CreateCF("f", kv.CFOptions{}) }, write(kv.ErrCFExists)},
-	{"family/rename_to_existing", func(s subject) error { return s.db.RenameCF("f", "default") }, write(kv.ErrCFExists)},
-	{"family/absent", func(s subject) error { _, err := s.db.CF("absent").Get([]byte("k")); return err }, everywhere(kv.ErrCFNotFound)},
-	{"family/put_absent", func(s subject) error { return s.db.CF("absent").Put([]byte("k"), nil) }, write(kv.ErrCFNotFound)},
+	{
+		"family/rename_default",
+		func(s subject) error { return s.db.RenameCF("default", "x") },
+		write(kv.ErrCFReserved),
+	},
+	{
+		"family/exists",
+		func(s subject) error { return s.db.CreateCF("f", kv.CFOptions{}) },
+		write(kv.ErrCFExists),
+	},
+	{
+		"family/rename_to_existing",
+		func(s subject) error { return s.db.RenameCF("f", "default") },
+		write(kv.ErrCFExists),
+	},
+	{
+		"family/absent",
+		func(s subject) error { _, err := s.db.CF("absent").Get([]byte("k")); return err },
+		everywhere(kv.ErrCFNotFound),
+	},
+	{
+		"family/put_absent",
+		func(s subject) error { return s.db.CF("absent").Put([]byte("k"), nil) },
+		write(kv.ErrCFNotFound),
+	},
 	{"family/drop_absent", func(s subject) error { return s.db.DropCF("absent") }, write(kv.ErrCFNotFound)},
 	{"bulk_load/absent_family", func(s subject) error {
 		_, err := s.db.BulkLoad(context.Background(), "absent", numbered(1))
@@ -242,7 +371,11 @@ var contract = []contractRow{
 	{"savepoint/foreign", func(s subject) error {
 		return s.db.Update(func(tx *kv.Tx) error { return tx.RollbackTo(kv.Savepoint{}) })
 	}, write(kv.ErrSavepoint)},
-	{"apply/nil", func(s subject) error { return s.db.Apply(context.Background(), nil) }, write(kv.ErrInvalidOptions)},
+	{
+		"apply/nil",
+		func(s subject) error { return s.db.Apply(context.Background(), nil) },
+		write(kv.ErrInvalidOptions),
+	},
 	{"old_snapshot/get", func(s subject) error {
 		if s.old == nil {
 			return kv.ErrClosed
@@ -268,7 +401,8 @@ var contract = []contractRow{
 
 var largeKey = make([]byte, 1025)
 
-// TestErrorContract makes each call in each state of a store, and then looks whether a byte of a file has changed.
+// TestErrorContract makes each call in each state of a store, and then looks whether a byte of a
+// file has changed.
 func TestErrorContract(t *testing.T) {
 	for _, state := range []struct {
 		name string
@@ -398,7 +532,8 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 	}
 }
 
-// TestOpenContract has a row for each line of the error contract that is met by Open, on the real file system.
+// TestOpenContract has a row for each line of the error contract that is met by Open, on the real
+// file system.
 func TestOpenContract(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.ebb")
 	db, err := kv.Open(good, nil)

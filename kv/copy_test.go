@@ -15,7 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// files are the contents of all files of a directory, by name. Equal contents of two moments are one slice.
+// files are the contents of all files of a directory, by name. Equal contents of two moments are
+// one slice.
 type files map[string][]byte
 
 // filesOf reads a directory. What is as it was before is taken from there.
@@ -66,8 +67,8 @@ func (fs files) hash(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// A copier takes the files that were listed first, one after the other, while the store goes on; moments are the
-// directory as it was whenever the copier went on.
+// A copier takes the files that were listed first, one after the other, while the store goes on;
+// moments are the directory as it was whenever the copier went on.
 type copier struct {
 	name string
 	copy func(moments []files) files
@@ -109,7 +110,8 @@ func reversed(m []files) []files {
 	return m
 }
 
-// segmentsAt copies the segments of a listing, the i-th as it is at the i-th moment; one that is gone by then is missing.
+// segmentsAt copies the segments of a listing, the i-th as it is at the i-th moment; one that is
+// gone by then is missing.
 func segmentsAt(listing files, moments []files) files {
 	var names []string
 	for name := range listing {
@@ -127,7 +129,8 @@ func segmentsAt(listing files, moments []files) files {
 	return all
 }
 
-// inTurn takes the first pages of the main file from the first moment, the next ones from the next moment.
+// inTurn takes the first pages of the main file from the first moment, the next ones from the next
+// moment.
 func inTurn(moments []files) []byte {
 	const page = 4096
 	var all []byte
@@ -144,9 +147,9 @@ func inTurn(moments []files) []byte {
 	return all
 }
 
-// TestCopyOfAnOpenStoreIsRightOrCorrupt copies the files of a store by hand while it works, in several orders, with the
-// calls of a session between them: what comes of it opens and is a state that was committed, or it is ErrCorrupt, when
-// it is opened or where it is read.
+// TestCopyOfAnOpenStoreIsRightOrCorrupt copies the files of a store by hand while it works, in
+// several orders, with the calls of a session between them: what comes of it opens and is a state
+// that was committed, or it is ErrCorrupt, when it is opened or where it is read.
 func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
 	racetest.OneGoroutine(t)
 	states := sessionStates(t)

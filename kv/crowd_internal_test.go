@@ -6,21 +6,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestACrowdTakesTurnsUnlessItsRecordIsAhead: those who share a transaction meet whole while the disk has their record before they are carried out,
-// and what one alone does says nothing of that.
+// TestACrowdTakesTurnsUnlessItsRecordIsAhead: those who share a transaction meet whole while the
+// disk has their record before they are carried out, and what one alone does says nothing of that.
 func TestACrowdTakesTurnsUnlessItsRecordIsAhead(t *testing.T) {
 	for _, c := range []struct {
 		here, away int
 		ahead      bool
 		enough     bool
 	}{
-		{30, 30, false, true}, {30, 30, true, false}, {40, 40, true, true}, {20, 60, true, false}, {maxShared, 0, true, true}, {16, 15, false, false},
+		{30, 30, false, true}, {30, 30, true, false}, {40, 40, true, true}, {20, 60, true, false}, {maxGroup, 0, true, true}, {16, 15, false, false},
 	} {
-		q := sharing{queue: make([]*shot, c.here-1), away: c.away}
-		q.back(&shot{size: 2, ahead: c.ahead})
+		q := writeQueue{queue: make([]*writeRequest, c.here-1), away: c.away}
+		q.restoreQueue(&writeRequest{size: 2, submitted: c.ahead})
 		q.away, q.told = c.away, 0
-		require.Equal(t, c.enough, q.enough(), "%+v", c)
-		q.back(&shot{size: 1})
+		require.Equal(t, c.enough, q.groupComplete(), "%+v", c)
+		q.restoreQueue(&writeRequest{size: 1})
 		require.Equal(t, c.ahead, q.ahead)
 	}
 }

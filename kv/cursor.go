@@ -7,16 +7,19 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Cursor walks the rows of a family within bounds, in both directions. It belongs to its transaction, which may change
-// the family meanwhile: the cursor keeps its place by key. Key and value slices are read-only and valid until the next
-// move, and at most until the transaction ends: afterwards the store may reuse or unmap their memory, and a program that
-// still reads them can be ended by the system. Copy what has to live longer.
+// Cursor walks the rows of a family within bounds, in both directions. It belongs to its
+// transaction, which may change the family meanwhile: the cursor keeps its place by key. Key and
+// value slices are read-only and valid until the next move, and at most until the transaction ends:
+// afterwards the store may reuse or unmap their memory, and a program that still reads them can be
+// ended by the system. Copy what has to live longer.
 //
-// A new cursor is nowhere: Next goes to the first row, Prev to the last. One that has walked off an end stays there,
-// and the opposite step comes back to the row at that end. An error ends it for good, and stays on the transaction too.
+// A new cursor is nowhere: Next goes to the first row, Prev to the last. One that has walked off an
+// end stays there, and the opposite step comes back to the row at that end. An error ends it for
+// good, and stays on the transaction too.
 //
-// The end of its transaction ends a cursor: it is on no row, Key and Value are nil, moves return false, and Err is
-// ErrTxnDone, or ErrClosed if Shutdown ended the transaction. A cursor that had walked off an end before keeps the nil.
+// The end of its transaction ends a cursor: it is on no row, Key and Value are nil, moves return
+// false, and Err is ErrTxnDone, or ErrClosed if Shutdown ended the transaction. A cursor that had
+// walked off an end before keeps the nil.
 type Cursor struct {
 	v        *verbs
 	inner    txn.Cursor
@@ -27,7 +30,7 @@ type Cursor struct {
 
 	timed bool // rows may have an expiry; in a read transaction that is known from the first move on
 
-	pos    place
+	pos    cursorPos
 	expiry int64  // at onRow: of the row, or 0
 	key    []byte // at onRow: of the row
 	value  []byte // at onRow: what Value returned, or nil
@@ -38,12 +41,12 @@ type Cursor struct {
 	forward bool    // which way the step went that met damage
 }
 
-// place is where a cursor is.
-type place uint8
+// cursorPos is where a cursor is.
+type cursorPos uint8
 
 const (
-	nowhere place = iota
-	before        // the first row
+	nowhere cursorPos = iota
+	before            // the first row
 	onRow
 	onGap // where a row was that the cursor deleted
 	after // the last row
@@ -65,8 +68,8 @@ const (
 // Cursor returns a cursor over the whole family.
 func (v *verbs) Cursor() *Cursor { return &Cursor{v: v} }
 
-// CursorIn returns a cursor that never leaves the bounds of o. Reverse and Limit are for Scan: a cursor with one of them
-// has the error ErrInvalidOptions.
+// CursorIn returns a cursor that never leaves the bounds of o. Reverse and Limit are for Scan: a
+// cursor with one of them has the error ErrInvalidOptions.
 func (v *verbs) CursorIn(o ScanOptions) *Cursor {
 	c := &Cursor{v: v, keysOnly: o.KeysOnly}
 	if o.Reverse || o.Limit != 0 {
@@ -118,7 +121,8 @@ func (c *Cursor) Value() []byte {
 	return c.value
 }
 
-// Expiry returns the instant at which the row is gone; ok is false if it is permanent, or there is none.
+// Expiry returns the instant at which the row is gone; ok is false if it is permanent, or there is
+// none.
 func (c *Cursor) Expiry() (at time.Time, ok bool) {
 	if !c.Valid() || c.expiry == 0 {
 		return time.Time{}, false
@@ -126,8 +130,8 @@ func (c *Cursor) Expiry() (at time.Time, ok bool) {
 	return time.UnixMilli(c.expiry), true
 }
 
-// Err returns the error that ended the cursor, nil if it only walked off an end. Where the transaction ended before the
-// walk did, that is the error.
+// Err returns the error that ended the cursor, nil if it only walked off an end. Where the
+// transaction ended before the walk did, that is the error.
 func (c *Cursor) Err() error {
 	if c.err != nil || c.pos == before || c.pos == after || !c.v.tx.hasEnded() {
 		return c.err
@@ -167,8 +171,8 @@ func (c *Cursor) end(err error) {
 	c.v.tx.fail(err)
 }
 
-// Delete removes the row under the cursor; Next and Prev go on from its place. Without a row it does nothing. An error
-// of the call itself, such as ErrReadOnlyTxn, does not end the cursor.
+// Delete removes the row under the cursor; Next and Prev go on from its place. Without a row it
+// does nothing. An error of the call itself, such as ErrReadOnlyTxn, does not end the cursor.
 func (c *Cursor) Delete() (err error) {
 	tx := c.v.tx
 	defer tx.leave(tx.enter(), &err)
@@ -225,11 +229,11 @@ func (c *Cursor) advance(s step, key []byte) error {
 		}
 		c.inner.Bound(c.lo, c.hi)
 		c.placed = true
-		c.timed = c.v.tx.writable || c.v.rows().Timed()
+		c.timed = c.v.tx.writable || c.v.rows().HasExpiries()
 	}
 	ok, forward := c.walk(s, key)
 	if ok {
-		ok = c.settle(forward)
+		ok = c.confirm(forward)
 	} else {
 		c.leave(forward)
 	}
@@ -251,7 +255,8 @@ func (c *Cursor) advance(s step, key []byte) error {
 	return nil
 }
 
-// skipExpired goes on, the way that the cursor went, while it is on an expired row. Any number of them costs no memory.
+// skipExpired goes on, the way that the cursor went, while it is on an expired row. Any number of
+// them costs no memory.
 func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 	for {
 		c.expiry = 0
@@ -275,13 +280,14 @@ func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 			c.leave(forward)
 			return false, nil
 		}
-		if !c.settle(forward) {
+		if !c.confirm(forward) {
 			return false, nil
 		}
 	}
 }
 
-// walk moves the cursor below. The row that it finds may lie out of bounds, on the side that it walked to.
+// walk moves the cursor below. The row that it finds may lie out of bounds, on the side that it
+// walked to.
 func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
 	if s == toResume {
 		return c.inner.Skip(c.forward), c.forward
@@ -332,8 +338,8 @@ func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
 	}
 }
 
-// settle takes the row under the cursor below if it is within bounds.
-func (c *Cursor) settle(forward bool) bool {
+// confirm takes the row under the cursor below if it is within bounds.
+func (c *Cursor) confirm(forward bool) bool {
 	key := c.inner.Key()
 	if (forward && c.hi != nil && bytes.Compare(key, c.hi) >= 0) ||
 		(!forward && c.lo != nil && bytes.Compare(key, c.lo) < 0) {

@@ -15,7 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// damagedStore has trees of three levels, values in extents, expiries, and a catalog of several pages.
+// damagedStore has trees of three levels, values in extents, expiries, and a catalog of several
+// pages.
 func damagedStore(t *testing.T) (fsys vfs.FS, stored map[string]map[string]string) {
 	t.Helper()
 	fsys, stored = vfs.NewMemory(), map[string]map[string]string{}
@@ -62,9 +63,10 @@ func flipByte(t *testing.T, fsys vfs.FS, off int64) {
 	require.NoError(t, f.Close())
 }
 
-// TestDamageHidesOnlyWhatItHit: three bytes in a store of 300 rows were damaged, 299 of which Get found; ranges gave 99 and
-// ended. Every page of a store is damaged in turn: a range that is told of damage gives each row that can be read, as it
-// was stored, and the rows that it says are lost make up the rest. Check names the same places.
+// TestDamageHidesOnlyWhatItHit: three bytes in a store of 300 rows were damaged, 299 of which Get
+// found; ranges gave 99 and ended. Every page of a store is damaged in turn: a range that is told
+// of damage gives each row that can be read, as it was stored, and the rows that it says are lost
+// make up the rest. Check names the same places.
 func TestDamageHidesOnlyWhatItHit(t *testing.T) {
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)
@@ -81,7 +83,8 @@ func TestDamageHidesOnlyWhatItHit(t *testing.T) {
 	require.LessOrEqual(t, seen["unopened"], 3, "%v", seen)
 }
 
-// damagedPage looks at a store of which one page is damaged, and tells what kind of damage it found.
+// damagedPage looks at a store of which one page is damaged, and tells what kind of damage it
+// found.
 func damagedPage(t *testing.T, fsys vfs.FS, stored map[string]map[string]string, page uint64) (what string) {
 	t.Helper()
 	db, err := kv.OpenFS(fsys, path, &kv.Options{ReadOnly: true}, kv.Tuning{})
@@ -135,7 +138,13 @@ func damagedPage(t *testing.T, fsys vfs.FS, stored map[string]map[string]string,
 }
 
 // damagedFamily ranges over a family in every way.
-func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string, places func(kv.Damage)) (what string) {
+func damagedFamily(
+	t *testing.T,
+	tx *kv.Tx,
+	name string,
+	all map[string]string,
+	places func(kv.Damage),
+) (what string) {
 	t.Helper()
 	var lost []kv.Damage
 	tx.OnDamage(func(d kv.Damage) bool {
@@ -181,8 +190,16 @@ func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string, 
 				for range tx.CF(name).Scan(o) {
 				}
 				for _, d := range lost {
-					require.True(t, o.Upper == nil || bytes.Compare(d.Lower, o.Upper) < 0, "told of what is behind the range")
-					require.True(t, o.Lower == nil || d.Upper == nil || bytes.Compare(d.Upper, o.Lower) > 0, "told of what is before the range")
+					require.True(
+						t,
+						o.Upper == nil || bytes.Compare(d.Lower, o.Upper) < 0,
+						"told of what is behind the range",
+					)
+					require.True(
+						t,
+						o.Lower == nil || d.Upper == nil || bytes.Compare(d.Upper, o.Lower) > 0,
+						"told of what is before the range",
+					)
 				}
 			}
 		}
@@ -249,8 +266,8 @@ func cursorOverDamage(t *testing.T, f *kv.CF, all map[string]string, lost *[]kv.
 	*lost = there
 }
 
-// accountFor requires that each row is given as it was stored, or said to be lost, and that no other one is given. whole
-// says that the range had no bounds.
+// accountFor requires that each row is given as it was stored, or said to be lost, and that no
+// other one is given. whole says that the range had no bounds.
 func accountFor(t *testing.T, all, given map[string]string, lost []kv.Damage, whole bool) {
 	t.Helper()
 	missing := int64(0)
@@ -261,7 +278,8 @@ func accountFor(t *testing.T, all, given map[string]string, lost []kv.Damage, wh
 		}
 		missing++
 		require.True(t, slices.ContainsFunc(lost, func(d kv.Damage) bool {
-			return bytes.Compare([]byte(key), d.Lower) >= 0 && (d.Upper == nil || bytes.Compare([]byte(key), d.Upper) < 0)
+			return bytes.Compare([]byte(key), d.Lower) >= 0 &&
+				(d.Upper == nil || bytes.Compare([]byte(key), d.Upper) < 0)
 		}), "row %.10q is neither given nor said to be lost: %+v", key, lost)
 	}
 	require.Len(t, given, len(all)-int(missing), "no row is invented")
@@ -275,7 +293,8 @@ func accountFor(t *testing.T, all, given map[string]string, lost []kv.Damage, wh
 	}
 }
 
-// TestDamageEndsARangeThatIsNotToldOfIt, one whose OnDamage says so, and every range of a write transaction.
+// TestDamageEndsARangeThatIsNotToldOfIt, one whose OnDamage says so, and every range of a write
+// transaction.
 func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)
@@ -350,7 +369,8 @@ func (f badSectorFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestSectorsThatCannotBeReadHideOnlyTheirRows: a disk that cannot read is no damage of the store, and hides no more.
+// TestSectorsThatCannotBeReadHideOnlyTheirRows: a disk that cannot read is no damage of the store,
+// and hides no more.
 func TestSectorsThatCannotBeReadHideOnlyTheirRows(t *testing.T) {
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)

@@ -13,10 +13,11 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// DB is an open store. It is safe for concurrent use. Its verbs for keys are one-shot transactions on the family
-// "default": a read sees the newest visible state, a write is one commit, which others made at the same time may share.
+// DB is an open store. It is safe for concurrent use. Its verbs for keys are one-shot transactions
+// on the family "default": a read sees the newest visible state, a write is one commit, which
+// others made at the same time may share.
 type DB struct {
-	shots
+	oneShot
 
 	// Set by Open, then read-only.
 	store      *txn.Store
@@ -35,15 +36,16 @@ type DB struct {
 	clock clock
 	names cf.Names
 	queue ttl.Queue // expired keys that readers met
-	swept sweeps
+	swept purgeCounts
 	pool  sync.Pool // *Tx of one-shot calls
 
-	sharing sharing // one-shot writes that wait
+	sharing writeQueue // one-shot writes that wait
 
 	writer atomic.Pointer[Tx] // the open write transaction of Update or Begin, if any
 
-	// stopping is set by Shutdown, and by Close once the store is closed: no transaction begins any more. cut is set when
-	// Shutdown does not wait for readers any longer: every call of a read transaction returns ErrClosed from then on.
+	// stopping is set by Shutdown, and by Close once the store is closed: no transaction begins any
+	// more. cut is set when Shutdown does not wait for readers any longer: every call of a read
+	// transaction returns ErrClosed from then on.
 	stopping, cut atomic.Bool
 	left          chan struct{} // a transaction ended while stopping; holds one token
 	closed        chan struct{} // closed when the store is
@@ -52,8 +54,8 @@ type DB struct {
 	last    Stats
 }
 
-// View runs fn in a read transaction and ends it. It returns the error of fn unchanged, else Tx.Err. fn must not keep
-// the transaction, or slices got from it.
+// View runs fn in a read transaction and ends it. It returns the error of fn unchanged, else
+// Tx.Err. fn must not keep the transaction, or slices got from it.
 func (db *DB) View(fn func(*Tx) error) error {
 	tx, err := db.begin(context.Background(), false)
 	if err != nil {
@@ -70,17 +72,19 @@ func (db *DB) View(fn func(*Tx) error) error {
 	return tx.Err()
 }
 
-// Update runs fn in a write transaction and commits it. If fn returns an error, panics or ends its goroutine, or if a
-// range met an error (Tx.Err), everything is rolled back; the error is returned unchanged, the panic goes on.
+// Update runs fn in a write transaction and commits it. If fn returns an error, panics or ends its
+// goroutine, or if a range met an error (Tx.Err), everything is rolled back; the error is returned
+// unchanged, the panic goes on.
 //
-// There is one write transaction at a time: Update waits for the others, without bound. A call that needs the writer lock
-// therefore waits for ever inside fn, for the transaction of its own caller, unless it has a context that ends: Update, a
-// one-shot write, Apply, BulkLoad, PurgeExpired if something is due, Checkpoint, Check, and Shutdown. Tx has verbs of its
-// own for all that belongs into a transaction. Close is ErrTxnsOpen there.
+// There is one write transaction at a time: Update waits for the others, without bound. A call that
+// needs the writer lock therefore waits for ever inside fn, for the transaction of its own caller,
+// unless it has a context that ends: Update, a one-shot write, Apply, BulkLoad, PurgeExpired if
+// something is due, Checkpoint, Check, and Shutdown. Tx has verbs of its own for all that belongs
+// into a transaction. Close is ErrTxnsOpen there.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
 
-// UpdateContext is Update whose waits end with ctx, until the commit begins to write its log: from there on the outcome
-// is what it is. nil means context.Background.
+// UpdateContext is Update whose waits end with ctx, until the commit begins to write its log: from
+// there on the outcome is what it is. nil means context.Background.
 func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	if fn == nil {
 		if err := db.state(true); err != nil {
@@ -100,9 +104,9 @@ func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	return tx.commit(ctx)
 }
 
-// Begin starts a transaction that is yours to Commit or Rollback; until then it holds its snapshot and, if writable,
-// keeps other writers waiting, the calls that Update lists included. ctx bounds the wait for other write transactions;
-// nil means context.Background.
+// Begin starts a transaction that is yours to Commit or Rollback; until then it holds its snapshot
+// and, if writable, keeps other writers waiting, the calls that Update lists included. ctx bounds
+// the wait for other write transactions; nil means context.Background.
 func (db *DB) Begin(ctx context.Context, writable bool) (*Tx, error) { return db.begin(ctx, writable) }
 
 // begin starts a transaction for a user.
@@ -118,9 +122,10 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	if err := tx.evictBefore(ctx); err != nil {
 		return nil, err
 	}
-	db.clock.sign(tx.inner) // What a large transaction logs before it commits begins with the mark.
+	db.clock.stamp(tx.inner) // What a large transaction logs before it commits begins with the mark.
 	db.writer.Store(tx)
-	// Shutdown sets stopping first and then ends the writer that it finds. So one that it did not find sees stopping here.
+	// Shutdown sets stopping first and then ends the writer that it finds. So one that it did not
+	// find sees stopping here.
 	if db.stopping.Load() {
 		tx.finish(ErrClosed)
 		return nil, ErrClosed
@@ -128,7 +133,8 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	return tx, nil
 }
 
-// state returns what keeps any call from being carried out. Closed wins over failed, failed over read-only.
+// state returns what keeps any call from being carried out. Closed wins over failed, failed over
+// read-only.
 func (db *DB) state(write bool) error {
 	if db.stopping.Load() {
 		return ErrClosed
@@ -148,7 +154,8 @@ func (db *DB) state(write bool) error {
 // MaxKeySize is the largest key in bytes: a quarter of the page.
 func (db *DB) MaxKeySize() int { return db.maxKey }
 
-// Path is where the store's main file is: the absolute path that it was opened by, or, of a symbolic link, that of its file.
+// Path is where the store's main file is: the absolute path that it was opened by, or, of a
+// symbolic link, that of its file.
 func (db *DB) Path() string { return db.store.Path() }
 
 // Sync makes all commits so far durable that asked for NoSync.
@@ -160,9 +167,10 @@ func (db *DB) Sync() error {
 	return fromBelow(db.store.Sync())
 }
 
-// Checkpoint writes the newest durable state to the main file, so that the log before it is not needed any more. It
-// runs by itself as the log grows. It waits for the open write transaction, until ctx ends: a goroutine that has one open
-// itself must not call it without such a context, or it waits for ever. nil means context.Background.
+// Checkpoint writes the newest durable state to the main file, so that the log before it is not
+// needed any more. It runs by itself as the log grows. It waits for the open write transaction,
+// until ctx ends: a goroutine that has one open itself must not call it without such a context, or
+// it waits for ever. nil means context.Background.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -174,8 +182,9 @@ func (db *DB) Checkpoint(ctx context.Context) error {
 	return fromBelow(db.store.Checkpoint(ctx))
 }
 
-// Close makes relaxed commits durable, writes a last checkpoint and ends the store. With transactions open, those of the
-// caller included, it returns ErrTxnsOpen at once and the store stays usable. Closed already: nil.
+// Close makes relaxed commits durable, writes a last checkpoint and ends the store. With
+// transactions open, those of the caller included, it returns ErrTxnsOpen at once and the store
+// stays usable. Closed already: nil.
 func (db *DB) Close() error { return db.close(db.store.Close) }
 
 func (db *DB) close(below func() error) error {
@@ -201,10 +210,11 @@ func (db *DB) close(below func() error) error {
 	return fromBelow(err)
 }
 
-// Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and closes the store as
-// Close does. The calls of a transaction that it ended return ErrClosed, and nothing of it is committed; a bulk load
-// ends so at its next row. Code of the caller's that a load or a Check calls is waited for. nil means
-// context.Background: it waits without bound, inside a callback of View or Update for ever.
+// Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and
+// closes the store as Close does. The calls of a transaction that it ended return ErrClosed, and
+// nothing of it is committed; a bulk load ends so at its next row. Code of the caller's that a load
+// or a Check calls is waited for. nil means context.Background: it waits without bound, inside a
+// callback of View or Update for ever.
 func (db *DB) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -219,14 +229,15 @@ func (db *DB) Shutdown(ctx context.Context) error {
 			return nil
 		case <-db.left:
 		case <-ctx.Done():
-			return db.cutOff()
+			return db.endTransactions()
 		}
 	}
 }
 
-// cutOff closes the store under open transactions. Readers that are inside a call, or hold slices, keep the memory that
-// they look at; their next call returns ErrClosed. The writer is ended between two calls of its own.
-func (db *DB) cutOff() error {
+// endTransactions closes the store under open transactions. Readers that are inside a call, or hold
+// slices, keep the memory that they look at; their next call returns ErrClosed. The writer is ended
+// between two calls of its own.
+func (db *DB) endTransactions() error {
 	db.cut.Store(true)
 	if tx := db.writer.Load(); tx != nil {
 		tx.finish(ErrClosed)

@@ -28,7 +28,8 @@ func limited(t *testing.T, which int, most uint64, fn func()) {
 // putRow puts a row of 3 KiB, which tells itself apart.
 func putRow(db *kv.DB, i int) error { return db.Put(fmt.Appendf(nil, "k%06d", i), make([]byte, 3000)) }
 
-// TestTooManyOpenFilesForAMoment fails the call that needs one, the first change of a session or the one that ends a segment, and nothing else.
+// TestTooManyOpenFilesForAMoment fails the call that needs one, the first change of a session or
+// the one that ends a segment, and nothing else.
 func TestTooManyOpenFilesForAMoment(t *testing.T) {
 	for _, before := range []int{0, 1, 300} { // puts
 		path := filepath.Join(t.TempDir(), "a.ebb")
@@ -88,7 +89,8 @@ func TestProcessChangesItsDirectory(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestLockEndsWithClose also where a child of the process is just being started, which has all descriptors until it is another program.
+// TestLockEndsWithClose also where a child of the process is just being started, which has all
+// descriptors until it is another program.
 func TestLockEndsWithClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	require.NoError(t, exec.Command("true").Run())

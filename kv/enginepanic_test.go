@@ -14,10 +14,11 @@ import (
 // errBroken is the panic of a broken invariant.
 var errBroken = errors.New("invariant broken")
 
-// TestPanicInsideTheEngineLeavesTheFilesRight stops the engine with a panic before its n-th call of the disk, for every
-// n of a session. The files are as a killed process leaves them: each commit that returned is there, the one that had
-// begun is there whole or not at all. What the engine does while the panic unwinds it spoils nothing: the same holds
-// for the files that it leaves if someone stops the panic.
+// TestPanicInsideTheEngineLeavesTheFilesRight stops the engine with a panic before its n-th call of
+// the disk, for every n of a session. The files are as a killed process leaves them: each commit
+// that returned is there, the one that had begun is there whole or not at all. What the engine does
+// while the panic unwinds it spoils nothing: the same holds for the files that it leaves if someone
+// stops the panic.
 func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
 	states := sessionStates(t)
 	n := 0

@@ -12,7 +12,8 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Errors of the caller: the call was not carried out, the transaction and the store are as they were.
+// Errors of the caller: the call was not carried out, the transaction and the store are as they
+// were.
 var (
 	// ErrNotFound is returned for a key that is absent. It is also fs.ErrNotExist.
 	ErrNotFound error = notFound{}
@@ -26,11 +27,11 @@ var (
 	ErrTxnTooLarge = errors.New("kv: transaction is too large")
 	// ErrKeyOrder is returned by BulkLoad for keys that do not strictly increase.
 	ErrKeyOrder = errors.New("kv: keys are not in strictly increasing order")
-	// ErrInvalidOptions is returned for an option that is out of range, unknown or contradicts another, for a negative
-	// count, and for a nil callback.
+	// ErrInvalidOptions is returned for an option that is out of range, unknown or contradicts
+	// another, for a negative count, and for a nil callback.
 	ErrInvalidOptions = errors.New("kv: invalid options")
-	// ErrInvalidPath is returned by Open for a path that is empty, holds a NUL byte, or names something else than a
-	// regular file.
+	// ErrInvalidPath is returned by Open for a path that is empty, holds a NUL byte, or names
+	// something else than a regular file.
 	ErrInvalidPath = errors.New("kv: invalid path")
 	// ErrCFExists is returned when a family is created or renamed to a name that is taken.
 	ErrCFExists = errors.New("kv: family exists")
@@ -38,10 +39,11 @@ var (
 	ErrCFNotFound = errors.New("kv: no such family")
 	// ErrCFNotEmpty is returned by BulkLoad into a family that has rows.
 	ErrCFNotEmpty = errors.New("kv: family is not empty")
-	// ErrCFName is returned for a family name that is empty, above 200 bytes, not UTF-8, or with a NUL byte.
+	// ErrCFName is returned for a family name that is empty, above 200 bytes, not UTF-8, or with a
+	// NUL byte.
 	ErrCFName = errors.New("kv: family name not allowed")
-	// ErrCFReserved is returned for a family name that begins with two underscores, and when "default" is dropped or
-	// renamed.
+	// ErrCFReserved is returned for a family name that begins with two underscores, and when
+	// "default" is dropped or renamed.
 	ErrCFReserved = errors.New("kv: family is reserved")
 	// ErrCFDropped is returned by a *CF whose family was dropped in its transaction.
 	ErrCFDropped = errors.New("kv: family was dropped")
@@ -49,16 +51,18 @@ var (
 	ErrReadOnlyTxn = errors.New("kv: write in a read transaction")
 	// ErrReadOnlyDB is returned by every write on a store that was opened with Options.ReadOnly.
 	ErrReadOnlyDB = errors.New("kv: store is open read-only")
-	// ErrTxnDone is returned by a transaction, its families, iterators and cursors after it has ended.
+	// ErrTxnDone is returned by a transaction, its families, iterators and cursors after it has
+	// ended.
 	ErrTxnDone = errors.New("kv: transaction has ended")
 	// ErrManagedTxn is returned by Commit and Rollback inside View, Update and UpdateContext.
 	ErrManagedTxn = errors.New("kv: transaction is ended by View or Update")
 	// ErrNotCounter is returned by Increment if the value is not 8 bytes long or the sum overflows.
 	ErrNotCounter = errors.New("kv: not a counter, or it would overflow")
-	// ErrInvalidTTL is returned for a ttl that is not positive or whose expiry overflows, and for an expiry that is not
-	// after now. The key keeps its value and its expiry.
+	// ErrInvalidTTL is returned for a ttl that is not positive or whose expiry overflows, and for
+	// an expiry that is not after now. The key keeps its value and its expiry.
 	ErrInvalidTTL = errors.New("kv: invalid ttl")
-	// ErrSavepoint is returned for a savepoint of another transaction, and for one that an earlier one ended.
+	// ErrSavepoint is returned for a savepoint of another transaction, and for one that an earlier
+	// one ended.
 	ErrSavepoint = errors.New("kv: savepoint has ended")
 )
 
@@ -70,12 +74,14 @@ var (
 	ErrClosed = errors.New("kv: store is closed")
 	// ErrLocked is returned by Open if another process or handle holds the store.
 	ErrLocked = errors.New("kv: store is locked by another process or handle")
-	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than Options.MaxClockStep
-	// while the store was open, until PurgeOptions.Force or a reopen. Reads hide what the clock says is expired.
+	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than
+	// Options.MaxClockStep while the store was open, until PurgeOptions.Force or a reopen. Reads
+	// hide what the clock says is expired.
 	ErrClockJump = errors.New("kv: clock has jumped forward")
-	// ErrNoSpace is returned when the disk, the quota, Options.MaxBytes or a limit of the format is exhausted: what was freed, and
-	// waits for a checkpoint only, does not count as used. The text says which, and how much is missing. It can also be the cause of
-	// ErrCommitUnknown and ErrFailed: ask for those first.
+	// ErrNoSpace is returned when the disk, the quota, Options.MaxBytes or a limit of the format is
+	// exhausted: what was freed, and waits for a checkpoint only, does not count as used. The text
+	// says which, and how much is missing. It can also be the cause of ErrCommitUnknown and
+	// ErrFailed: ask for those first.
 	ErrNoSpace = errors.New("kv: no space")
 )
 
@@ -83,18 +89,22 @@ var (
 var (
 	// ErrNotDatabase is returned by Open for a file that is something else. It is not touched.
 	ErrNotDatabase = errors.New("kv: not an Ebb store")
-	// ErrVersion is returned for a store of another version of the format, or with a feature this program does not know. It is not touched.
+	// ErrVersion is returned for a store of another version of the format, or with a feature this
+	// program does not know. It is not touched.
 	ErrVersion = errors.New("kv: unknown format version or feature")
-	// ErrCorrupt is returned when bytes read from a file are not what was written. errors.As finds a *CorruptError.
+	// ErrCorrupt is returned when bytes read from a file are not what was written. errors.As finds
+	// a *CorruptError.
 	ErrCorrupt = badfile.ErrCorrupt
 )
 
 // Errors of the machine: no later write of this handle can succeed. Open the store again.
 var (
-	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads go on.
+	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads
+	// go on.
 	ErrFailed = errors.New("kv: an earlier write failed; open the store again")
-	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps the cause. That can be another error of
-	// this list, or ErrClosed: ask for ErrCommitUnknown first.
+	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps
+	// the cause. That can be another error of this list, or ErrClosed: ask for ErrCommitUnknown
+	// first.
 	ErrCommitUnknown = errors.New("kv: fate of the commit is unknown; open the store again")
 	// ErrFileReplaced is returned when the file at the store's path is not the one that was opened.
 	ErrFileReplaced = errors.New("kv: file was replaced or removed while open")
@@ -118,8 +128,8 @@ func (f *failure) Error() string { return plainText(f.kind.Error()+": "+f.cause.
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // kinds says under which name an error of a room below reaches the user. An error may wrap its
-// cause, and then has several names: the first one here is the one that its text begins with. more says that the text of
-// the error below tells more than its name here.
+// cause, and then has several names: the first one here is the one that its text begins with. more
+// says that the text of the error below tells more than its name here.
 var kinds = [...]struct {
 	from, to error
 	more     bool
@@ -152,8 +162,8 @@ var kinds = [...]struct {
 	{vfs.ErrNotRegular, ErrInvalidPath, true},
 }
 
-// fromBelow gives an error of a room below its names in this package. Errors of the machine, of a context and of a
-// caller's function pass unchanged.
+// fromBelow gives an error of a room below its names in this package. Errors of the machine, of a
+// context and of a caller's function pass unchanged.
 func fromBelow(err error) error {
 	if err == nil {
 		return nil

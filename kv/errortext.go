@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// Errors come up through several packages, each of which says in its own words what went wrong. A user reads one sentence: the
-// kind, in the words of this package, then what else is known, and nothing twice. The chain itself stays as it is.
+// Errors come up through several packages, each of which says in its own words what went wrong. A
+// user reads one sentence: the kind, in the words of this package, then what else is known, and
+// nothing twice. The chain itself stays as it is.
 
 // packages are the names that begin the errors of this module.
 var packages = []string{"kv", "cf", "ttl", "txn", "wal", "pager", "btree", "vfs"}
 
-// sayings are parts of errors of the packages below that say what a kind of error says, under the words of that kind.
+// sayings are parts of errors of the packages below that say what a kind of error says, under the
+// words of that kind.
 var sayings = func() map[string]string {
 	m := map[string]string{
 		"fate of the commit is unknown":                        words(ErrCommitUnknown),
@@ -41,8 +43,9 @@ func words(err error) string {
 	return text
 }
 
-// plainText leaves out of an error's text the names of packages, and what has been said before in other words. skip drops or
-// changes further parts; without it the name of this package stays in front.
+// plainText leaves out of an error's text the names of packages, and what has been said before in
+// other words. skip drops or changes further parts; without it the name of this package stays in
+// front.
 func plainText(text string, skip func(part string) (string, bool)) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -78,7 +81,8 @@ type worded struct{ err error }
 func (w *worded) Error() string { return plainText(w.err.Error(), nil) }
 func (w *worded) Unwrap() error { return w.err }
 
-// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are, and pass as they are.
+// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are, and
+// pass as they are.
 func inPlainWords(err error) error {
 	if text := err.Error(); plainText(text, nil) == text {
 		return err
@@ -94,7 +98,8 @@ type openError struct {
 
 func (e *openError) Unwrap() error { return e.err }
 
-// Error has no use for the parts that are only the path, or an operation of the system on it, as "flock PATH".
+// Error has no use for the parts that are only the path, or an operation of the system on it, as
+// "flock PATH".
 func (e *openError) Error() string {
 	return "open " + e.shown + ": " + plainText(e.err.Error(), func(part string) (string, bool) {
 		for _, path := range []string{e.path, e.shown} {
@@ -110,8 +115,8 @@ func (e *openError) Error() string {
 	})
 }
 
-// OpenError gives an error of opening the store at path with the packages below the names and the text that Open gives it. It is
-// for the tools of this repository.
+// OpenError gives an error of opening the store at path with the packages below the names and the
+// text that Open gives it. It is for the tools of this repository.
 func OpenError(path string, err error) error {
 	if err == nil {
 		return nil

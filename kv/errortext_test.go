@@ -19,7 +19,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestErrorsSayNothingTwice: "kv: no such family: cf: no such family: "x"" was what a user read first of all.
+// TestErrorsSayNothingTwice: "kv: no such family: cf: no such family: "x"" was what a user read
+// first of all.
 func TestErrorsSayNothingTwice(t *testing.T) {
 	db, err := kv.OpenMemory(nil)
 	require.NoError(t, err)
@@ -59,8 +60,8 @@ var innerName = regexp.MustCompile(`(?m)(^|: )(cf|ttl|txn|wal|pager|btree|vfs): 
 
 var onePage = regexp.MustCompile(`^page [0-9]+$`)
 
-// requireOneSentence requires that an error names no package but this one, and that in front, no kind twice, and the path of
-// the store, unless that is "", once.
+// requireOneSentence requires that an error names no package but this one, and that in front, no
+// kind twice, and the path of the store, unless that is "", once.
 func requireOneSentence(t *testing.T, err error, path string) {
 	t.Helper()
 	for line := range strings.Lines(err.Error()) {
@@ -72,13 +73,19 @@ func requireOneSentence(t *testing.T, err error, path string) {
 			}
 		}
 		if path != "" {
-			require.LessOrEqual(t, len(regexp.MustCompile(regexp.QuoteMeta(path)+`($|[: \n])`).FindAllString(line, -1)), 1, "%q", line)
+			require.LessOrEqual(
+				t,
+				len(regexp.MustCompile(regexp.QuoteMeta(path)+`($|[: \n])`).FindAllString(line, -1)),
+				1,
+				"%q",
+				line,
+			)
 		}
 	}
 }
 
-// TestEveryErrorIsOneSentence reaches each error of this package by a call, and reads what a user would: it was
-// "kv: not an Ebb store: txn: not a store: txt".
+// TestEveryErrorIsOneSentence reaches each error of this package by a call, and reads what a user
+// would: it was "kv: not an Ebb store: txn: not a store: txt".
 func TestEveryErrorIsOneSentence(t *testing.T) {
 	k := []byte("k")
 	at := func(name, content string) string {

@@ -18,8 +18,8 @@ import (
 // batchKeys is how many keys an eviction, and by default a batch of a purge, deletes.
 const batchKeys = 256
 
-// nowOrNever is a context that ends every wait before it begins.
-var nowOrNever = func() context.Context {
+// expiredContext is a context that ends every wait before it begins.
+var expiredContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -31,12 +31,12 @@ func (db *DB) evictIdle(now int64) {
 		return
 	}
 	defer db.leave()
-	tx, err := db.store.Begin(nowOrNever, true)
+	tx, err := db.store.Begin(expiredContext, true)
 	if err != nil {
 		return
 	}
 	defer tx.Rollback()
-	if db.settled(tx) {
+	if db.indexesFlushed(tx) {
 		_, _ = db.evict(tx, now)
 	}
 }
@@ -55,7 +55,7 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 			tx.finish(ErrTxnDone)
 		}
 	}()
-	if !db.settled(tx.inner) && !db.queue.Full() { // A full queue loses notes: then rather wait.
+	if !db.indexesFlushed(tx.inner) && !db.queue.Full() { // A full queue loses notes: then rather wait.
 		back = true
 		return nil
 	}
@@ -80,9 +80,9 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	return nil
 }
 
-// settled says whether all that was committed before tx is visible, so that a commit without a sync
-// returns at once.
-func (db *DB) settled(tx *txn.Tx) bool {
+// indexesFlushed says whether all that was committed before tx is visible, so that a commit without
+// a sync returns at once.
+func (db *DB) indexesFlushed(tx *txn.Tx) bool {
 	var seen txn.Tx
 	if db.store.BeginRead(&seen, true) != nil {
 		return false
@@ -94,8 +94,8 @@ func (db *DB) settled(tx *txn.Tx) bool {
 // evict deletes a batch of noted keys in a transaction that is fresh, and commits it if there was
 // anything to delete. After an error the transaction is only good for a rollback.
 func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
-	var swept []sweep
-	now = db.clock.heed(now)
+	var swept []purgeStep
+	now = db.clock.clamp(now)
 	err = db.guarded(func() error {
 		notes := db.queue.Take(batchKeys)
 		for len(notes) > 0 {
@@ -106,12 +106,16 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 			f, err := db.names.Lookup(tx, notes[0].Family)
 			switch {
 			case err == nil && f.Base == notes[0].Base:
-				s, err := (ttl.Rows{Tx: tx, Family: f, MaxTxnBytes: db.maxTxnBytes}).Evict(now, notes[:n], db.teller(f, nil))
+				s, err := (ttl.Rows{Tx: tx, Family: f, MaxTxnBytes: db.maxTxnBytes}).Evict(
+					now,
+					notes[:n],
+					db.expireNotifier(f, nil),
+				)
 				if err != nil {
 					return err
 				}
 				if s.Changed() {
-					swept = append(swept, sweep{f.Base, s, evicted})
+					swept = append(swept, purgeStep{f.Base, s, evicted})
 				}
 			case err != nil && !errors.Is(err, cf.ErrNotFound):
 				return err
@@ -121,7 +125,7 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 		if len(swept) == 0 {
 			return nil
 		}
-		db.clock.sign(tx)
+		db.clock.stamp(tx)
 		return tx.Commit(txn.NoSync)
 	})
 	if err != nil {
@@ -133,9 +137,9 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	return len(swept) > 0, nil
 }
 
-// teller is what hears of each key of f that is about to be deleted: the store's function, then one
-// more.
-func (db *DB) teller(f *cf.Family, more func(cf string, key, value []byte) error) ttl.OnExpire {
+// expireNotifier is what hears of each key of f that is about to be deleted: the store's function,
+// then one more.
+func (db *DB) expireNotifier(f *cf.Family, more func(cf string, key, value []byte) error) ttl.OnExpire {
 	if db.onExpire == nil && more == nil {
 		return nil
 	}

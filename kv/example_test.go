@@ -191,8 +191,8 @@ func ExampleDB_Apply() {
 	// 1 <nil>
 }
 
-// A transaction of one's own, for code that is no function: end it in every case, and wait for other writers no longer than
-// the context allows.
+// A transaction of one's own, for code that is no function: end it in every case, and wait for
+// other writers no longer than the context allows.
 func ExampleDB_Begin() {
 	db, err := kv.OpenMemory(nil)
 	if err != nil {
@@ -293,8 +293,8 @@ func ExampleDB_Check() {
 	// Output: true
 }
 
-// The store of a service: it waits a moment for the process that it replaces, purges in the background, and its end waits for
-// transactions that are open.
+// The store of a service: it waits a moment for the process that it replaces, purges in the
+// background, and its end waits for transactions that are open.
 func ExampleDB_Shutdown() {
 	dir, err := os.MkdirTemp("", "ebb")
 	if err != nil {

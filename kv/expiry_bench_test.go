@@ -79,7 +79,8 @@ func BenchmarkExpiryPut(b *testing.B) {
 	}
 }
 
-// BenchmarkExpiryApply counts batches of 1000 puts of rows that expire and get another expiry, at random among a million, with a sync and without.
+// BenchmarkExpiryApply counts batches of 1000 puts of rows that expire and get another expiry, at
+// random among a million, with a sync and without.
 func BenchmarkExpiryApply(b *testing.B) {
 	const rows, batch = 1_000_000, 1000
 	for _, d := range []kv.Durability{kv.NoSync, kv.Sync} {
@@ -107,7 +108,8 @@ func BenchmarkExpiryApply(b *testing.B) {
 	}
 }
 
-// BenchmarkExpiryShared counts durable one-shot puts of rows that expire, by many goroutines, at random among a million.
+// BenchmarkExpiryShared counts durable one-shot puts of rows that expire, by many goroutines, at
+// random among a million.
 func BenchmarkExpiryShared(b *testing.B) {
 	const rows = 1_000_000
 	for _, writers := range []int{8, 64} {
@@ -142,8 +144,8 @@ func BenchmarkExpiryShared(b *testing.B) {
 	}
 }
 
-// BenchmarkExpiryGet compares a get in a plain family, of a permanent key in a family with 50 % keys that expire, and of
-// a live key there that expires.
+// BenchmarkExpiryGet compares a get in a plain family, of a permanent key in a family with 50 %
+// keys that expire, and of a live key there that expires.
 func BenchmarkExpiryGet(b *testing.B) {
 	const n = 100_000
 	keys, value := benchKeys(2*n), make([]byte, 100)
@@ -195,8 +197,8 @@ func BenchmarkExpiryGet(b *testing.B) {
 	}
 }
 
-// BenchmarkExpiryPurge purges 100,000 due keys among 1,000,000: each tenth one, which expire in the order of their keys,
-// or in none.
+// BenchmarkExpiryPurge purges 100,000 due keys among 1,000,000: each tenth one, which expire in the
+// order of their keys, or in none.
 func BenchmarkExpiryPurge(b *testing.B) {
 	inOrder := make([][]byte, 1_000_000)
 	for i := range inOrder {
@@ -229,7 +231,8 @@ func BenchmarkExpiryPurge(b *testing.B) {
 	}
 }
 
-// loadExpiring makes a store of these keys: each tenth one lives for about a minute, the others for an hour.
+// loadExpiring makes a store of these keys: each tenth one lives for about a minute, the others for
+// an hour.
 func loadExpiring(b *testing.B, keys [][]byte) (*kv.DB, *testClock) {
 	clock, value := newClock(), make([]byte, 20)
 	db, err := kv.Open(filepath.Join(b.TempDir(), "bench.ebb"), &kv.Options{

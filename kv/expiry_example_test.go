@@ -21,7 +21,8 @@ func openExample() (db *kv.DB, sleep func(time.Duration)) {
 	return db, func(d time.Duration) { now = now.Add(d) }
 }
 
-// A session lives for 30 minutes after it was last used: each use slides its expiry, and does not rewrite it.
+// A session lives for 30 minutes after it was last used: each use slides its expiry, and does not
+// rewrite it.
 func ExampleFamily_Expire_sessionStore() {
 	db, sleep := openExample()
 	defer db.Close()
@@ -47,7 +48,8 @@ func ExampleFamily_Expire_sessionStore() {
 	// kv: not found
 }
 
-// A cache: what is gone is computed again. Purging now and then gives the space of what nobody asks for back.
+// A cache: what is gone is computed again. Purging now and then gives the space of what nobody asks
+// for back.
 func ExampleDB_PurgeExpired_cache() {
 	db, sleep := openExample()
 	defer db.Close()
@@ -137,7 +139,8 @@ func ExampleDB_CompareAndSwap_lease() {
 	// true false
 }
 
-// An idempotency key makes a request that is sent twice count once, for a day. The answer is stored with the effect.
+// An idempotency key makes a request that is sent twice count once, for a day. The answer is stored
+// with the effect.
 func ExampleTx_PutWith_idempotencyKey() {
 	db, _ := openExample()
 	defer db.Close()
@@ -171,8 +174,8 @@ func ExampleTx_PutWith_idempotencyKey() {
 	// payment 2 <nil>
 }
 
-// A time series: the key is a name and a big-endian time, so that a range is a stretch of time. A point lives for a day from
-// its own time on, however late it comes in.
+// A time series: the key is a name and a big-endian time, so that a range is a stretch of time. A
+// point lives for a day from its own time on, however late it comes in.
 func ExampleBatchCF_PutExpireAt_timeSeries() {
 	db, sleep := openExample()
 	defer db.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// Operations of the scripts of TestExpiryModel that are about many keys, about families, or about who holds what.
+// Operations of the scripts of TestExpiryModel that are about many keys, about families, or about
+// who holds what.
 
 // modelHandle is a family that the open transaction has found.
 type modelHandle struct {
@@ -27,7 +28,9 @@ var manyKinds = []controlKind{
 	{"sweep", 6, (*scriptRun).sweepStep},
 	{"rename", 3, (*scriptRun).renameStep},
 	{"ensure", 2, func(r *scriptRun, s step) error {
-		name, o := modelFamilies[int(s[1])%len(modelFamilies)], kv.CFOptions{DefaultTTL: time.Duration(s[3]) * time.Second}
+		name, o := modelFamilies[int(s[1])%len(modelFamilies)], kv.CFOptions{
+			DefaultTTL: time.Duration(s[3]) * time.Second,
+		}
 		if r.tx == nil && r.state[name] != nil {
 			r.reading() // It looks, and begins no write transaction.
 			return expect("ensure", r.db.EnsureCF(name, o), nil)
@@ -68,7 +71,8 @@ var manyKinds = []controlKind{
 	}},
 }
 
-// batchStep applies a batch of rows that may have the same keys, in families of which one may be absent.
+// batchStep applies a batch of rows that may have the same keys, in families of which one may be
+// absent.
 func (r *scriptRun) batchStep(s step) error {
 	if r.tx != nil {
 		return nil // It would wait for the transaction.
@@ -117,7 +121,8 @@ func (o *on) addTo(b *kv.BatchCF, rnd *rand.Rand) {
 	}
 }
 
-// loadStep fills a family that has no row. Only the load of one with a default ttl is a write transaction like others.
+// loadStep fills a family that has no row. Only the load of one with a default ttl is a write
+// transaction like others.
 func (r *scriptRun) loadStep(s step) error {
 	if r.tx != nil {
 		return nil // It would wait for the transaction.
@@ -154,7 +159,8 @@ func (r *scriptRun) loadStep(s step) error {
 	return errors.Join(expect("load", err, nil), same("load", int(n), len(modelKeys)))
 }
 
-// sweepStep walks through a family and deletes some rows on the way, with a cursor or in the body of a range.
+// sweepStep walks through a family and deletes some rows on the way, with a cursor or in the body
+// of a range.
 func (r *scriptRun) sweepStep(s step) error {
 	name := modelFamilies[int(s[1])%len(modelFamilies)]
 	state, now := r.visible(true)
@@ -240,7 +246,8 @@ func (r *scriptRun) renameStep(s step) error {
 	return expect("rename", err, nil)
 }
 
-// compareHandles requires that each handle means the family that it found, whatever that is called now.
+// compareHandles requires that each handle means the family that it found, whatever that is called
+// now.
 func (r *scriptRun) compareHandles() error {
 	for _, h := range r.handles {
 		var f *modelFamily
@@ -275,7 +282,8 @@ func compareScans(v *kv.CF, live []string) error {
 		}
 		var want, got []string
 		for _, k := range live {
-			if k >= string(o.Lower) && (len(o.Upper) == 0 || k < string(o.Upper)) && strings.HasPrefix(k, string(o.Prefix)) {
+			if k >= string(o.Lower) && (len(o.Upper) == 0 || k < string(o.Upper)) &&
+				strings.HasPrefix(k, string(o.Prefix)) {
 				want = append(want, k)
 			}
 		}

@@ -24,8 +24,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// The model of expiry: plain maps, a clock, and the same rules in the shortest words. A script of random operations runs
-// on a store and on the model, and after each step everything that can be seen is compared.
+// The model of expiry: plain maps, a clock, and the same rules in the shortest words. A script of
+// random operations runs on a store and on the model, and after each step everything that can be
+// seen is compared.
 
 // modelRow is a row of the model. expiry 0: permanent.
 type modelRow struct {
@@ -111,7 +112,15 @@ const modelMaxStep = 60_000
 
 var (
 	modelFamilies = []string{"default", "a", "b"}
-	modelKeys     = []string{"a", "a\x00", "ab", "b", strings.Repeat("long", 40), strings.Repeat("\xff\x00", 512), "\xff"}
+	modelKeys     = []string{
+		"a",
+		"a\x00",
+		"ab",
+		"b",
+		strings.Repeat("long", 40),
+		strings.Repeat("\xff\x00", 512),
+		"\xff",
+	}
 )
 
 func newScriptRun() (*scriptRun, error) {
@@ -152,7 +161,8 @@ func (r *scriptRun) reading() int64 {
 	return r.mark
 }
 
-// visible is the state that calls see, and their instant. evicts: notes are evicted if a write transaction begins.
+// visible is the state that calls see, and their instant. evicts: notes are evicted if a write
+// transaction begins.
 func (r *scriptRun) visible(write bool) (modelState, int64) {
 	if r.tx != nil {
 		return r.own, r.txNow
@@ -164,8 +174,8 @@ func (r *scriptRun) visible(write bool) (modelState, int64) {
 	return r.state, now
 }
 
-// evict is what happens before a write transaction begins, and after a one-shot read that noted the last key of a batch. If OnExpire refuses one of them,
-// all stay.
+// evict is what happens before a write transaction begins, and after a one-shot read that noted the
+// last key of a batch. If OnExpire refuses one of them, all stay.
 func (r *scriptRun) evict(now int64) {
 	var gone []modelNote
 	for _, n := range r.notes {
@@ -291,7 +301,8 @@ func (o *on) after() int64 { return o.now + (o.ttl() + time.Millisecond - 1).Mil
 
 func (o *on) set(value []byte, expiry int64) { o.f.rows[o.key] = modelRow{string(value), expiry} }
 
-// missed notes the key if it is expired, as reads do; a one-shot read then evicts what is noted, if that is a batch.
+// missed notes the key if it is expired, as reads do; a one-shot read then evicts what is noted, if
+// that is a batch.
 func (o *on) missed() {
 	row, ok := o.f.rows[o.key]
 	if _, live := o.live(); !ok || live {
@@ -317,8 +328,8 @@ func same[T comparable](what string, got, want T) error {
 	return nil
 }
 
-// kindOf is an operation of the scripts. Those with verbs work on a family that is there, one-shot or in the open
-// transaction; write says that they begin a write transaction.
+// kindOf is an operation of the scripts. Those with verbs work on a family that is there, one-shot
+// or in the open transaction; write says that they begin a write transaction.
 type kindOf struct {
 	name   string
 	weight int
@@ -343,7 +354,11 @@ var readKinds = []kindOf{
 			o.missed()
 			return expect("getttl", err, kv.ErrNotFound)
 		}
-		return errors.Join(expect("getttl", err, nil), same("getttl", string(got), row.value), same("left", left, leftOf(row, o.now)))
+		return errors.Join(
+			expect("getttl", err, nil),
+			same("getttl", string(got), row.value),
+			same("left", left, leftOf(row, o.now)),
+		)
 	}},
 	{"has", 3, false, func(o *on) error {
 		_, live := o.live()
@@ -552,8 +567,15 @@ func dueOf(f *modelFamily, now int64) []string {
 	return keys
 }
 
-// purge is the model of both kinds of purge. A batch that OnExpire does not agree with stays, and ends it.
-func (r *scriptRun) purge(state modelState, swept sweptRows, now int64, names []string, limit, batch int) (res kv.PurgeResult, err error) {
+// purge is the model of both kinds of purge. A batch that OnExpire does not agree with stays, and
+// ends it.
+func (r *scriptRun) purge(
+	state modelState,
+	swept sweptRows,
+	now int64,
+	names []string,
+	limit, batch int,
+) (res kv.PurgeResult, err error) {
 	for _, name := range names {
 		f := state[name]
 		due := dueOf(f, now)
@@ -752,7 +774,8 @@ var controlKinds = []controlKind{
 		return r.reopened()
 	}},
 	{"crash", 1, func(r *scriptRun, s step) error {
-		// Every commit that returned is in the files, whatever it waited for: only the process dies.
+		// Every commit that returned is in the files, whatever it waited for: only the process
+		// dies.
 		image, err := copyFiles(r.fs)
 		if err != nil {
 			return err
@@ -780,25 +803,35 @@ var controlKinds = []controlKind{
 	}},
 }
 
-// stillDead holds the mark that Close has stored against what was seen before it: stats told of all that had expired.
+// stillDead holds the mark that Close has stored against what was seen before it: stats told of all
+// that had expired.
 func (r *scriptRun) stillDead() error {
 	mark := kv.Mark(r.db)
 	for name, f := range r.state {
 		if before, after := len(dueOf(f, r.mark)), len(dueOf(f, mark)); before != after && r.mark > 0 {
-			return fmt.Errorf("family %q: %d keys had expired at %d, and %d have at the mark %d that Close has left", name, before, r.mark, after, mark)
+			return fmt.Errorf(
+				"family %q: %d keys had expired at %d, and %d have at the mark %d that Close has left",
+				name,
+				before,
+				r.mark,
+				after,
+				mark,
+			)
 		}
 	}
 	return nil
 }
 
-// reopened takes over the mark that the store was opened with. After a crash that of the newest commit: what only readers saw since is forgotten, be it a time
-// above or, after a step back, one below.
+// reopened takes over the mark that the store was opened with. After a crash that of the newest
+// commit: what only readers saw since is forgotten, be it a time above or, after a step back, one
+// below.
 func (r *scriptRun) reopened() error {
 	r.mark = kv.Mark(r.db)
 	return nil
 }
 
-// stats compares what Stats says of families. Those that only the open transaction has are none yet.
+// stats compares what Stats says of families. Those that only the open transaction has are none
+// yet.
 func (r *scriptRun) stats() error {
 	now, got, want := r.reading(), r.db.Stats().Families, map[string]kv.FamilyStats{}
 	for name, f := range r.state {
@@ -913,7 +946,13 @@ func (r *scriptRun) do(s step) error {
 		return control[i-1000].run(r, s)
 	}
 	kind := verbKinds[i]
-	o := &on{r: r, s: s, name: modelFamilies[int(s[1])%len(modelFamilies)], key: modelKeys[int(s[2])%len(modelKeys)], arg: int(s[3])}
+	o := &on{
+		r:    r,
+		s:    s,
+		name: modelFamilies[int(s[1])%len(modelFamilies)],
+		key:  modelKeys[int(s[2])%len(modelKeys)],
+		arg:  int(s[3]),
+	}
 	o.state, o.now = r.visible(kind.write)
 	if o.f = o.state[o.name]; o.f == nil {
 		var err error
@@ -1021,7 +1060,11 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 	if err := errors.Join(expect("live", err, nil), same("live", int(n), len(live))); err != nil {
 		return err
 	}
-	return errors.Join(compareOrder(v, live, f), compareScans(v, live), compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f))
+	return errors.Join(
+		compareOrder(v, live, f),
+		compareScans(v, live),
+		compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f),
+	)
 }
 
 // compareTrees compares what is stored.
@@ -1102,7 +1145,8 @@ func compareExpiring(v *kv.CF, keys []string, f *modelFamily) error {
 	return nil
 }
 
-// runScript runs a script from its start and returns the first difference, and the step at which it was met.
+// runScript runs a script from its start and returns the first difference, and the step at which it
+// was met.
 func runScript(script []step) (at int, err error) {
 	r, err := newScriptRun()
 	if err != nil {
@@ -1165,7 +1209,8 @@ func requireScript(t *testing.T, script []step) {
 	t.Fatalf("%v\nthe shortest script found:\n%s%v", err, text.String(), again)
 }
 
-// TestExpiryModel runs random scripts. A failure names its seed and prints the shortest script that fails.
+// TestExpiryModel runs random scripts. A failure names its seed and prints the shortest script that
+// fails.
 func TestExpiryModel(t *testing.T) {
 	seeds, steps := 120, 1500
 	if racetest.Enabled || testing.Short() {
@@ -1191,7 +1236,8 @@ func TestExpiryModel(t *testing.T) {
 // TestScriptsThatFailed are what scripts of other seeds have found, made short.
 func TestScriptsThatFailed(t *testing.T) {
 	for name, script := range map[string][]string{
-		// Keys that were noted under the family's name before and after a rename: the eviction looked for the first name only, and forgot all.
+		// Keys that were noted under the family's name before and after a rename: the eviction
+		// looked for the first name only, and forgot all.
 		"notes_on_both_sides_of_a_rename": {
 			"create a 148 144", "permanent a 15 30", "putttl a 156 159", "expire a 71 114", "clock a 160 104", "begin a 0 1",
 			"has a 170 12", "rename a 2 0", "getttl b 8 104", "commit a 0 0", "put b 98 44",

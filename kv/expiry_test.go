@@ -170,7 +170,8 @@ func TestPurgeStopsBetweenBatchesAndAtTheLimit(t *testing.T) {
 	require.Equal(t, kv.PurgeResult{Purged: 444, Batches: 2}, res)
 }
 
-// TestPurgeFollowsItsFamily whatever happens to its name between two batches, and leaves another one alone that gets it.
+// TestPurgeFollowsItsFamily whatever happens to its name between two batches, and leaves another
+// one alone that gets it.
 func TestPurgeFollowsItsFamily(t *testing.T) {
 	const due = 5
 	for name, test := range map[string]struct {
@@ -188,7 +189,9 @@ func TestPurgeFollowsItsFamily(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last string
-			o := kv.Options{Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration, _ error) { last = cf }}}
+			o := kv.Options{
+				Events: &kv.Events{Purge: func(cf string, _ kv.PurgeResult, _ time.Duration, _ error) { last = cf }},
+			}
 			db, clock := openClock(t, o)
 			require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Second}))
 			for i := range due {
@@ -247,8 +250,9 @@ func TestErrorOfOnExpireRollsTheBatchBack(t *testing.T) {
 	}))
 }
 
-// TestErrorOfAContextThatOnExpireReturns undoes a purge in a transaction as every other error of OnExpire does: it was taken for one that the purge
-// had met between two batches, whose keys stay deleted.
+// TestErrorOfAContextThatOnExpireReturns undoes a purge in a transaction as every other error of
+// OnExpire does: it was taken for one that the purge had met between two batches, whose keys stay
+// deleted.
 func TestErrorOfAContextThatOnExpireReturns(t *testing.T) {
 	for _, within := range []bool{true, false} {
 		db, clock := openClock(t, kv.Options{})
@@ -332,8 +336,8 @@ func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
 	require.Equal(t, int64(256), db.Stats().Families["default"].Evicted)
 }
 
-// TestOneShotReadsEvictInBatches has a story: 20,000 gets of expired keys, one after the other, made 18,980 commits, and
-// each of them copied the pages that the one before had copied.
+// TestOneShotReadsEvictInBatches has a story: 20,000 gets of expired keys, one after the other,
+// made 18,980 commits, and each of them copied the pages that the one before had copied.
 func TestOneShotReadsEvictInBatches(t *testing.T) {
 	const n, batch = 2000, 256
 	db, clock := openClock(t, kv.Options{})
@@ -402,8 +406,9 @@ func TestEvictionIsCheckedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in its place and begins it again. Of a commit that waits for no sync
-// no large value may lie in the main file alone, or that has to be synced for it.
+// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in its place and begins it
+// again. Of a commit that waits for no sync no large value may lie in the main file alone, or that
+// has to be synced for it.
 func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
 	for name, put := range map[string]func(db *kv.DB, key, value []byte) error{
 		"one_shot": func(db *kv.DB, key, value []byte) error { return db.Put(key, value) },
@@ -541,8 +546,8 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	require.Equal(t, int64(2), res.Purged)
 }
 
-// TestProgressOfAPurgeInATransaction: it hears once of what was deleted, also at the limit and when the context has ended, and may use the
-// transaction.
+// TestProgressOfAPurgeInATransaction: it hears once of what was deleted, also at the limit and when
+// the context has ended, and may use the transaction.
 func TestProgressOfAPurgeInATransaction(t *testing.T) {
 	for name, test := range map[string]struct {
 		o     kv.PurgeOptions
@@ -601,8 +606,9 @@ func (p *patient) Err() error {
 	return nil
 }
 
-// TestIndexRowsOfLostDataRowsAreRemoved tells the story of a purge that met more of them than go into a batch: it did not take their
-// deletion for a change, rolled it back, and found the same rows again, for ever.
+// TestIndexRowsOfLostDataRowsAreRemoved tells the story of a purge that met more of them than go
+// into a batch: it did not take their deletion for a change, rolled it back, and found the same
+// rows again, for ever.
 func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 	const lost = 5
 	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1}, "large_batch": {Batch: 2}, "all": {}} {
@@ -631,8 +637,8 @@ func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row, so they still know it;
-// whoever looks at the index names the damage.
+// TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row,
+// so they still know it; whoever looks at the index names the damage.
 func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	clock := newClock()
 	db, err := kv.OpenMemory(&kv.Options{Durability: kv.NoSync, Clock: clock.now})
@@ -651,8 +657,9 @@ func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction tells the story of a delete that did not find the expiry index of a damaged store. It
-// had deleted the data row by then, its error was one of the room below, and the transaction could commit that.
+// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction tells the story of a delete that did not find
+// the expiry index of a damaged store. It had deleted the data row by then, its error was one of
+// the room below, and the transaction could commit that.
 func TestVerbThatMissesAnIndexIsTheLastOfItsTransaction(t *testing.T) {
 	key := []byte("k000000")
 	for name, verb := range map[string]func(tx *kv.Tx) error{
@@ -723,8 +730,8 @@ func requireExpiryProblems(t *testing.T, db *kv.DB) {
 	require.Equal(t, map[string]bool{"expiry": true}, kinds)
 }
 
-// TestFamilyWithoutExpiriesReadsNoMore opens a store anew for each call, so that each page it touches is read from the
-// file once, and counts these reads.
+// TestFamilyWithoutExpiriesReadsNoMore opens a store anew for each call, so that each page it
+// touches is read from the file once, and counts these reads.
 func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
 	pages := func(timed bool, family string, call func(f *kv.Family) error) uint64 {
 		fsys := vfs.NewMemory()
@@ -766,7 +773,13 @@ func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
 		"put":    func(f *kv.Family) error { return f.Put(timedKey, []byte("new")) },
 		"delete": func(f *kv.Family) error { return f.Delete(timedKey) },
 	} {
-		require.Equal(t, pages(false, "plain", call), pages(true, "plain", call), "%s beside a family with expiries", name)
+		require.Equal(
+			t,
+			pages(false, "plain", call),
+			pages(true, "plain", call),
+			"%s beside a family with expiries",
+			name,
+		)
 	}
 	plain := pages(false, "timed", get(timedKey))
 	require.Equal(t, plain, pages(true, "timed", get(permanentKey)), "a permanent key costs one descent")
@@ -778,7 +791,9 @@ func TestAutoPurgeEndsWithClose(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{
 		Clock: clock.now, Durability: kv.NoSync, AutoPurge: &kv.AutoPurge{Interval: time.Millisecond},
-		Events: &kv.Events{Purge: func(cf string, r kv.PurgeResult, _ time.Duration, err error) { purged <- r.Purged }},
+		Events: &kv.Events{
+			Purge: func(cf string, r kv.PurgeResult, _ time.Duration, err error) { purged <- r.Purged },
+		},
 	})
 	fillTTL(t, db, 10, time.Second)
 	clock.move(time.Second)
@@ -909,7 +924,11 @@ func TestExpiringIsOrderedAndBounded(t *testing.T) {
 func TestOneClockReadingPerTransaction(t *testing.T) {
 	var readings int
 	at := time.UnixMilli(1_700_000_000_000)
-	db := openOn(t, vfs.NewMemory(), &kv.Options{Durability: kv.NoSync, Clock: func() time.Time { readings++; return at }})
+	db := openOn(
+		t,
+		vfs.NewMemory(),
+		&kv.Options{Durability: kv.NoSync, Clock: func() time.Time { readings++; return at }},
+	)
 	once := func(what string, call func() error) {
 		t.Helper()
 		readings = 0
@@ -984,7 +1003,8 @@ func TestExpiringBeyondTheLastExpiry(t *testing.T) {
 	}
 }
 
-// TestPurgeFitsItsTransactions: where the bound of a transaction has no room for a whole batch, batches are smaller.
+// TestPurgeFitsItsTransactions: where the bound of a transaction has no room for a whole batch,
+// batches are smaller.
 func TestPurgeFitsItsTransactions(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now, MaxTxnBytes: 16 << 10})

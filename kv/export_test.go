@@ -38,7 +38,8 @@ func RawTx(tx *Tx) *txn.Tx { return tx.inner }
 // FindFamily is the catalog entry of a family.
 func FindFamily(tx *Tx, family string) (*cf.Family, error) { return tx.find(family) }
 
-// HoldNotes takes all notes of expired keys away until restore is called, which forgets those made meanwhile.
+// HoldNotes takes all notes of expired keys away until restore is called, which forgets those made
+// meanwhile.
 func HoldNotes(db *DB) (restore func()) {
 	notes := db.queue.Take(math.MaxInt)
 	return func() {
@@ -61,14 +62,16 @@ func Mark(db *DB) int64 { return db.clock.mark.Load() }
 // PagesRead counts pages read from the file, without reading any.
 func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }
 
-// SharedAhead says that the record of the writes which shared a transaction last was on its way before they were carried out.
+// SharedAhead says that the record of the writes which shared a transaction last was on its way
+// before they were carried out.
 func SharedAhead(db *DB) bool {
 	db.sharing.mu.Lock()
 	defer db.sharing.mu.Unlock()
 	return db.sharing.ahead
 }
 
-// Waiting counts the one-shot writes that wait for the writer lock, the one that leads them included.
+// Waiting counts the one-shot writes that wait for the writer lock, the one that leads them
+// included.
 func Waiting(db *DB) int {
 	db.sharing.mu.Lock()
 	defer db.sharing.mu.Unlock()
@@ -78,43 +81,44 @@ func Waiting(db *DB) int {
 	return 1 + len(db.sharing.queue)
 }
 
-// Awaited says whether somebody waits for the writer lock.
-func Awaited(db *DB) bool { return db.store.Awaited() }
+// HasWaiters says whether somebody waits for the writer lock.
+func HasWaiters(db *DB) bool { return db.store.HasWaiters() }
 
-// MayLogAhead says whether a transaction could be logged ahead that makes so many changes of one tree, of so many bytes. A yes stays one until something is
-// written: the file is long enough.
+// MayLogAhead says whether a transaction could be logged ahead that makes so many changes of one
+// tree, of so many bytes. A yes stays one until something is written: the file is long enough.
 func MayLogAhead(db *DB, changes, bytes int) (bool, error) {
 	tx, err := db.store.Begin(context.Background(), true)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	return tx.MayLogAhead(1, changes, bytes, 0), nil
+	return tx.CanSubmitLog(1, changes, bytes, 0), nil
 }
 
 // MaxShared is how many one-shot writes share a transaction; more than Crowd take turns.
 const (
-	MaxShared = maxShared
-	Crowd     = crowd
+	MaxShared = maxGroup
+	Crowd     = smallGroup
 )
 
 // MostHeld is how many changes of indexes a transaction holds back.
-const MostHeld = mostHeld
+const MostHeld = maxBufferedIndexRows
 
-// HeldBack carries a batch out, in a transaction that comes to nothing, and counts what it holds back then.
+// HeldBack carries a batch out, in a transaction that comes to nothing, and counts what it holds
+// back then.
 func HeldBack(db *DB, b *Batch) (changes int, err error) {
 	ops := b.held()
-	tx, err := db.shots.use(context.Background(), nil)
+	tx, err := db.oneShot.beginWrite(context.Background(), nil)
 	if err != nil {
 		return 0, err
 	}
-	defer db.shots.done(tx)
+	defer db.oneShot.done(tx)
 	families := make([]*verbs, len(ops.families))
-	defer release(families...)
+	defer releaseBuffers(families...)
 	err = ops.replay(tx, families)
 	for _, v := range families {
-		if v.holds() {
-			changes += v.held.Len()
+		if v.buffersIndexes() {
+			changes += v.indexBuffer.Len()
 		}
 	}
 	return changes, err

@@ -8,16 +8,16 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// CF is a family in a transaction: the same verbs as *Tx has for "default". Every call on an absent family returns
-// ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
+// CF is a family in a transaction: the same verbs as *Tx has for "default". Every call on an absent
+// family returns ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
 type CF struct{ verbs }
 
-// Family is a family outside of a transaction: one-shot verbs, each of which looks its name up. It is safe for
-// concurrent use.
-type Family struct{ shots }
+// Family is a family outside of a transaction: one-shot verbs, each of which looks its name up. It
+// is safe for concurrent use.
+type Family struct{ oneShot }
 
-// CF returns a handle on a family. It never fails: the calls on it do. The handle keeps meaning the family that it
-// found, also when this transaction renames it.
+// CF returns a handle on a family. It never fails: the calls on it do. The handle keeps meaning the
+// family that it found, also when this transaction renames it.
 func (tx *Tx) CF(name string) *CF {
 	tx.lock()
 	defer tx.unlock()
@@ -34,13 +34,15 @@ func (tx *Tx) CF(name string) *CF {
 	return h
 }
 
-// current says whether a handle still means what its name means. A handle that found nothing looks again at each call.
+// current says whether a handle still means what its name means. A handle that found nothing looks
+// again at each call.
 func (v *verbs) current() bool {
 	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
 		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // It may have been renamed, and used since.
 	}
 	var fam *cf.Family
-	err := v.tx.db.guarded(func() (err error) { // CF has no error of its own: the calls on a new handle meet what there is.
+	// CF has no error of its own: the calls on a new handle meet what there is.
+	err := v.tx.db.guarded(func() (err error) {
 		fam, err = cf.Lookup(v.tx.inner, v.name)
 		return err
 	})
@@ -48,7 +50,7 @@ func (v *verbs) current() bool {
 }
 
 // CF returns one-shot verbs on a family. It never fails: the calls on it do.
-func (db *DB) CF(name string) *Family { return &Family{shots{db: db, name: name}} }
+func (db *DB) CF(name string) *Family { return &Family{oneShot{db: db, name: name}} }
 
 // Name is the family's name as it was asked for.
 func (c *CF) Name() string { return c.name }
@@ -56,8 +58,8 @@ func (c *CF) Name() string { return c.name }
 // Name is the family's name as it was asked for.
 func (f *Family) Name() string { return f.name }
 
-// resolve finds the family of a handle, again after each change of the catalog by this very transaction. The caller has
-// entered, and the transaction is open.
+// resolve finds the family of a handle, again after each change of the catalog by this very
+// transaction. The caller has entered, and the transaction is open.
 func (v *verbs) resolve() error {
 	if v.fam != nil && v.at == v.tx.catalog {
 		return nil
@@ -85,7 +87,8 @@ func (v *verbs) resolveAnew() error {
 	return fromBelow(err)
 }
 
-// lookup finds the family by name, or, if the handle had one before, that one under whatever name it has now.
+// lookup finds the family by name, or, if the handle had one before, that one under whatever name
+// it has now.
 func (v *verbs) lookup() (*cf.Family, error) {
 	tx := v.tx
 	if tx.db.hollow != nil && v.name == cf.Default {
@@ -104,8 +107,8 @@ func (v *verbs) lookup() (*cf.Family, error) {
 	return cf.FindBase(tx.inner, v.first.Base)
 }
 
-// change runs a change of the catalog. Unless it is empty, old is the name of a family that will not have it any more:
-// a handle on it that nobody has used yet finds it now.
+// change runs a change of the catalog. Unless it is empty, old is the name of a family that will
+// not have it any more: a handle on it that nobody has used yet finds it now.
 func (tx *Tx) change(old string, fn func() error) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
@@ -118,8 +121,8 @@ func (tx *Tx) change(old string, fn func() error) (err error) {
 	return fromBelow(fn())
 }
 
-// CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is not allowed,
-// ErrInvalidTTL for a negative default ttl.
+// CreateCF creates a family: ErrCFExists if the name is taken, ErrCFName or ErrCFReserved if it is
+// not allowed, ErrInvalidTTL for a negative default ttl.
 func (tx *Tx) CreateCF(name string, o CFOptions) error {
 	return tx.change("", func() error {
 		stored, err := o.check()
@@ -130,8 +133,8 @@ func (tx *Tx) CreateCF(name string, o CFOptions) error {
 	})
 }
 
-// EnsureCF creates a family if it is absent, with the errors of CreateCF but ErrCFExists. An existing one keeps its
-// options.
+// EnsureCF creates a family if it is absent, with the errors of CreateCF but ErrCFExists. An
+// existing one keeps its options.
 func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	if err := tx.check(true); err != nil {
 		return err
@@ -145,8 +148,8 @@ func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	return tx.CreateCF(name, o)
 }
 
-// AlterCF gives a family new options, for writes from now on; keys that are there keep what they have. ErrCFNotFound if it
-// is absent, ErrInvalidTTL for a negative default ttl.
+// AlterCF gives a family new options, for writes from now on; keys that are there keep what they
+// have. ErrCFNotFound if it is absent, ErrInvalidTTL for a negative default ttl.
 func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	return tx.change("", func() error {
 		stored, err := o.check()
@@ -157,8 +160,9 @@ func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	})
 }
 
-// CFOptions returns what a family was created or last altered with, in whole milliseconds, as this transaction sees it.
-// ErrCFNotFound if it is absent, ErrCFName or ErrCFReserved if there cannot be one of that name.
+// CFOptions returns what a family was created or last altered with, in whole milliseconds, as this
+// transaction sees it. ErrCFNotFound if it is absent, ErrCFName or ErrCFReserved if there cannot be
+// one of that name.
 func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {
@@ -174,14 +178,14 @@ func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
 	return optionsOf(f), nil
 }
 
-// DropCF removes a family and all its rows; the work does not depend on their number. The name is free at once.
-// ErrCFNotFound if it is absent, ErrCFReserved for "default".
+// DropCF removes a family and all its rows; the work does not depend on their number. The name is
+// free at once. ErrCFNotFound if it is absent, ErrCFReserved for "default".
 func (tx *Tx) DropCF(name string) error {
 	return tx.change(name, func() error { return cf.Drop(tx.inner, name) })
 }
 
-// RenameCF gives a family another name, which must be free: ErrCFExists. ErrCFNotFound if it is absent, ErrCFReserved for
-// "default", ErrCFName or ErrCFReserved if the new name is not allowed.
+// RenameCF gives a family another name, which must be free: ErrCFExists. ErrCFNotFound if it is
+// absent, ErrCFReserved for "default", ErrCFName or ErrCFReserved if the new name is not allowed.
 func (tx *Tx) RenameCF(old, new string) error {
 	return tx.change(old, func() error { return cf.Rename(tx.inner, old, new) })
 }
@@ -198,7 +202,8 @@ func (tx *Tx) ListCFs() (names []string, err error) {
 	return names, err
 }
 
-// listCFs is ListCFs within the transaction. It goes on behind damage if there is an OnDamage to be told of it.
+// listCFs is ListCFs within the transaction. It goes on behind damage if there is an OnDamage to be
+// told of it.
 func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {
@@ -210,7 +215,10 @@ func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	var lost func(txn.Gap)
 	if tx.onDamage != nil {
 		lost = func(g txn.Gap) {
-			*damage = append(*damage, &Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)})
+			*damage = append(
+				*damage,
+				&Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)},
+			)
 		}
 	}
 	err = cf.EachOver(tx.inner, lost, func(f *cf.Family) bool {

@@ -70,7 +70,8 @@ func TestFamilyIsFoundByNameAtEachCall(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrCFNotFound)
 }
 
-// TestHandleFollowsItsFamily: within a transaction a handle means the family that it found, whatever happens to names.
+// TestHandleFollowsItsFamily: within a transaction a handle means the family that it found,
+// whatever happens to names.
 func TestHandleFollowsItsFamily(t *testing.T) {
 	db := openTest(t)
 	k := []byte("k")
@@ -106,7 +107,8 @@ func TestHandleFollowsItsFamily(t *testing.T) {
 	require.Empty(t, rows(t, db, "a"))
 }
 
-// TestNewHandleAfterRename: the name of a renamed family means another one, or none, for handles asked for later.
+// TestNewHandleAfterRename: the name of a renamed family means another one, or none, for handles
+// asked for later.
 func TestNewHandleAfterRename(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
@@ -246,8 +248,8 @@ func errIs(err error, want ...error) error {
 	return fmt.Errorf("got %v, want one of %v", err, want)
 }
 
-// TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way where the transaction became too large between two steps, and
-// committed so: it was lost.
+// TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way where the
+// transaction became too large between two steps, and committed so: it was lost.
 func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
 	old, other := strings.Repeat("f", 150), strings.Repeat("g", 150)
 	for name, change := range map[string]func(tx *kv.Tx) error{
@@ -295,7 +297,8 @@ func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
 	}
 }
 
-// TestHandleThatWasNotUsedYet means the family that had the name when it was asked for, as one that was used does.
+// TestHandleThatWasNotUsedYet means the family that had the name when it was asked for, as one that
+// was used does.
 func TestHandleThatWasNotUsedYet(t *testing.T) {
 	for _, used := range []bool{true, false} {
 		db := openTest(t)
@@ -329,7 +332,8 @@ func TestHandleThatWasNotUsedYet(t *testing.T) {
 	}
 }
 
-// TestNameThatIsTakenAgainIsNotTheRenamedFamily: a handle follows its family to another name; one that is asked for anew means its name.
+// TestNameThatIsTakenAgainIsNotTheRenamedFamily: a handle follows its family to another name; one
+// that is asked for anew means its name.
 func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 	for _, ensure := range []bool{false, true} {
 		db := openTest(t)
@@ -352,8 +356,8 @@ func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 	}
 }
 
-// TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith: no call told the default ttl of a family; a program had to put a
-// key and look at its expiry.
+// TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith: no call told the default ttl of a family; a
+// program had to put a key and look at its expiry.
 func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})

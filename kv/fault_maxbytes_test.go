@@ -36,7 +36,12 @@ func (c boundCase) String() string {
 
 func boundCases() (all []boundCase) {
 	all = []boundCase{
-		{32 << 20, 800, kv.NoSync, true}, {32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 40_000, kv.NoSync, true}, {32 << 20, 40_000, kv.Sync, false},
+		{
+			32 << 20,
+			800,
+			kv.NoSync,
+			true,
+		}, {32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 40_000, kv.NoSync, true}, {32 << 20, 40_000, kv.Sync, false},
 	}
 	if testing.Short() {
 		return all[1:3]
@@ -130,7 +135,14 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 				rows = max(rows, n)
 				require.NoError(t, freed.free(f, n))
 				for i := range n / 4 {
-					require.NoError(t, f.Put(boundKey(n+i), make([]byte, c.size)), "%s: put %d: %+v", freed.name, i, db.Stats())
+					require.NoError(
+						t,
+						f.Put(boundKey(n+i), make([]byte, c.size)),
+						"%s: put %d: %+v",
+						freed.name,
+						i,
+						db.Stats(),
+					)
 				}
 				s := db.Stats()
 				require.LessOrEqual(t, s.FileBytes+s.LogBytes, c.max+c.max/32, freed.name)

@@ -20,10 +20,10 @@ import (
 // storeOfChild names the store of a test that has started itself as a child in a small cgroup.
 const storeOfChild = "EBB_STORE_IN_LITTLE_MEMORY"
 
-// TestStoreInLittleMemoryIsNotKilled (F41). With default options a process in a cgroup of 256 MB that
-// put rows at random in batches of 10,000, not waiting for the disk, was killed before it had put a
-// million: frames had 384 MiB whatever there was. Here the cgroup has 64 MB; with the old bound it is
-// killed within the first 300,000 rows.
+// TestStoreInLittleMemoryIsNotKilled (F41). With default options a process in a cgroup of 256 MB
+// that put rows at random in batches of 10,000, not waiting for the disk, was killed before it had
+// put a million: frames had 384 MiB whatever there was. Here the cgroup has 64 MB; with the old
+// bound it is killed within the first 300,000 rows.
 func TestStoreInLittleMemoryIsNotKilled(t *testing.T) {
 	if path := os.Getenv(storeOfChild); path != "" {
 		fillInLittleMemory(t, path)

@@ -18,8 +18,8 @@ var (
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 )
 
-// TestEveryFaultHasItsTest reads the table of docs/testing.md: each fault has one row with at least one test, and each
-// test that a row names is there.
+// TestEveryFaultHasItsTest reads the table of docs/testing.md: each fault has one row with at least
+// one test, and each test that a row names is there.
 func TestEveryFaultHasItsTest(t *testing.T) {
 	text, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)

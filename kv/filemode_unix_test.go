@@ -16,7 +16,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// creations notes with which mode each file is created, also those that are renamed or removed at once.
+// creations notes with which mode each file is created, also those that are renamed or removed at
+// once.
 type creations struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -32,8 +33,9 @@ func (c *creations) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	return c.FS.Open(name, flag)
 }
 
-// TestFilesAreCreatedForTheirOwnerAlone: under the umask 022 the main file and the log were 0644, readable for every user of
-// the machine, and no option changed that. Options.FileMode is for all files: main file, its temporary name, log segments.
+// TestFilesAreCreatedForTheirOwnerAlone: under the umask 022 the main file and the log were 0644,
+// readable for every user of the machine, and no option changed that. Options.FileMode is for all
+// files: main file, its temporary name, log segments.
 func TestFilesAreCreatedForTheirOwnerAlone(t *testing.T) {
 	for _, test := range []struct {
 		name              string
@@ -48,7 +50,12 @@ func TestFilesAreCreatedForTheirOwnerAlone(t *testing.T) {
 			defer unix.Umask(unix.Umask(int(test.umask)))
 			dir := t.TempDir()
 			fsys := &creations{FS: vfs.OS, modes: map[string]fs.FileMode{}}
-			db, err := kv.OpenFS(fsys, filepath.Join(dir, "a.ebb"), &kv.Options{FileMode: test.mode}, kv.Tuning{SegmentSize: 64 << 10})
+			db, err := kv.OpenFS(
+				fsys,
+				filepath.Join(dir, "a.ebb"),
+				&kv.Options{FileMode: test.mode},
+				kv.Tuning{SegmentSize: 64 << 10},
+			)
 			require.NoError(t, err)
 			for range 200 {
 				require.NoError(t, db.Put([]byte("k"), make([]byte, 800)))

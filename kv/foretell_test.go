@@ -20,8 +20,8 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// ahead counts the writes of the log that are started, knows whether one is on its way, and asks a function before each other call of the file
-// system.
+// ahead counts the writes of the log that are started, knows whether one is on its way, and asks a
+// function before each other call of the file system.
 type ahead struct {
 	started atomic.Int64
 	flying  atomic.Bool
@@ -41,7 +41,8 @@ func (a *ahead) ask(call, _ string) error {
 	return nil
 }
 
-// breakBeside breaks the disk at the first read beside a write of the log: nothing works any more but the end of that write.
+// breakBeside breaks the disk at the first read beside a write of the log: nothing works any more
+// but the end of that write.
 func (a *ahead) breakBeside(broken *atomic.Bool) {
 	a.hook = func(call string) error {
 		if call == "read" && a.flying.Load() {
@@ -80,7 +81,8 @@ func puts(db *kv.DB, n int) *kv.Batch {
 	return b
 }
 
-// TestBatchIsWrittenWhileItIsCarriedOut where it tells what it will change, and is worth it; either way it does the same.
+// TestBatchIsWrittenWhileItIsCarriedOut where it tells what it will change, and is worth it; either
+// way it does the same.
 func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 	const enough = 16
 	for name, c := range map[string]struct {
@@ -162,13 +164,18 @@ func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 			}
 			clock := newClock()
 			clock.ms.Store(time.Now().UnixMilli())
-			o.Clock = func() time.Time { clock.move(time.Second); return clock.now() } // Each batch gives other expiries.
+			// Each batch gives other expiries.
+			o.Clock = func() time.Time { clock.move(time.Second); return clock.now() }
 			db, fsys := openAhead(t, disk, &o)
 			plainDB := openTest(t) // does everything one call after the other
 			for _, db := range []*kv.DB{db, plainDB} {
 				require.NoError(t, db.Update(func(tx *kv.Tx) error {
-					return errors.Join(tx.CreateCF("plain", kv.CFOptions{}), tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
-						tx.CreateCF("timed", kv.CFOptions{}), tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour))
+					return errors.Join(
+						tx.CreateCF("plain", kv.CFOptions{}),
+						tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
+						tx.CreateCF("timed", kv.CFOptions{}),
+						tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour),
+					)
 				}))
 			}
 			require.Zero(t, fsys.started.Load())
@@ -197,7 +204,8 @@ func twenty(b *kv.BatchCF) {
 	}
 }
 
-// full is a store of some hundred leaves, on a disk, of which nothing is in memory, with a log that has begun.
+// full is a store of some hundred leaves, on a disk, of which nothing is in memory, with a log that
+// has begun.
 func full(t *testing.T) (*crashfs.Disk, *kv.DB, *ahead) { return fullOf(t, puts) }
 
 // fullOfExpiries is full, of rows that expire.
@@ -260,7 +268,8 @@ func countChanged(t *testing.T, db *kv.DB) (n int) {
 	return n
 }
 
-// TestBatchThatFailsIsTakenBack: the log has it, and gives it up before the call returns. Whoever comes next finds nothing of it.
+// TestBatchThatFailsIsTakenBack: the log has it, and gives it up before the call returns. Whoever
+// comes next finds nothing of it.
 func TestBatchThatFailsIsTakenBack(t *testing.T) {
 	of := []int{1, 2, 20}
 	if racetest.Enabled && testing.Short() {
@@ -268,12 +277,20 @@ func TestBatchThatFailsIsTakenBack(t *testing.T) {
 	}
 	for _, fails := range of {
 		t.Run(fmt.Sprint(fails), func(t *testing.T) { requireTakenBack(t, fails, full, changed) })
-		t.Run(fmt.Sprintf("%d_of_expiries", fails), func(t *testing.T) { requireTakenBack(t, fails, fullOfExpiries, changedExpiries) })
+		t.Run(
+			fmt.Sprintf("%d_of_expiries", fails),
+			func(t *testing.T) { requireTakenBack(t, fails, fullOfExpiries, changedExpiries) },
+		)
 	}
 }
 
 // requireTakenBack fails a read of a batch, the fails-th beside the write of its record.
-func requireTakenBack(t *testing.T, fails int, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), changed func(*kv.DB) *kv.Batch) {
+func requireTakenBack(
+	t *testing.T,
+	fails int,
+	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
+	changed func(*kv.DB) *kv.Batch,
+) {
 	t.Helper()
 	disk, db, fsys := full(t)
 	reads := 0
@@ -316,7 +333,10 @@ func TestBatchThatCannotBeTakenBackIsInDoubt(t *testing.T) {
 			if shared {
 				var writes []func() error
 				for i := range 30 {
-					writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) })
+					writes = append(
+						writes,
+						func() error { return db.Put(fmt.Appendf(nil, "key %05d", i*600*37), []byte("changed")) },
+					)
 				}
 				errs = together(t, db, writes...)
 			} else {
@@ -352,8 +372,20 @@ func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
 // TestSharedWritesAreWrittenWhileTheyAreCarriedOut, and each alone if that fails.
 func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	for _, fail := range []bool{false, true} {
-		requireShared(t, fail, true, full, func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) })
-		requireShared(t, fail, false, fullOfExpiries, func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) })
+		requireShared(
+			t,
+			fail,
+			true,
+			full,
+			func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) },
+		)
+		requireShared(
+			t,
+			fail,
+			false,
+			fullOfExpiries,
+			func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) },
+		)
 	}
 	t.Run("one_is_refused", func(t *testing.T) {
 		_, db, fsys := full(t)
@@ -369,9 +401,14 @@ func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
 	})
 }
 
-// requireShared makes writes that share a transaction, and fails a read beside the write of their record or none. before says that the record is on its way
-// before any of them is carried out.
-func requireShared(t *testing.T, fail, before bool, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), put func(db *kv.DB, key []byte) error) {
+// requireShared makes writes that share a transaction, and fails a read beside the write of their
+// record or none. before says that the record is on its way before any of them is carried out.
+func requireShared(
+	t *testing.T,
+	fail, before bool,
+	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
+	put func(db *kv.DB, key []byte) error,
+) {
 	t.Helper()
 	disk, db, fsys := full(t)
 	failed := false
@@ -391,7 +428,12 @@ func requireShared(t *testing.T, fail, before bool, full func(*testing.T) (*cras
 		require.NoError(t, err, i)
 	}
 	require.EqualValues(t, 1, fsys.started.Load())
-	require.Equal(t, before, kv.SharedAhead(db), "rows with an expiry are carried out in part before their record is on its way")
+	require.Equal(
+		t,
+		before,
+		kv.SharedAhead(db),
+		"rows with an expiry are carried out in part before their record is on its way",
+	)
 	require.Equal(t, fail, failed)
 	left := again(t, disk)
 	require.Equal(t, 30, countChanged(t, left))
@@ -402,7 +444,8 @@ func requireShared(t *testing.T, fail, before bool, full func(*testing.T) (*cras
 	require.NoError(t, db.Close())
 }
 
-// TestSharedWriteThatIsOneTooMany for those that are carried out together is held back as they are: it gives the first key another expiry.
+// TestSharedWriteThatIsOneTooMany for those that are carried out together is held back as they are:
+// it gives the first key another expiry.
 func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 	db := openTest(t)
 	var writes []func() error
@@ -418,7 +461,8 @@ func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestForetoldBesideEachOther lets batches, single writes and checkpoints meet on a real file system.
+// TestForetoldBesideEachOther lets batches, single writes and checkpoints meet on a real file
+// system.
 func TestForetoldBesideEachOther(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.ebb")
 	db, err := kv.OpenFS(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, kv.Tuning{SegmentSize: 64 << 10})
@@ -460,8 +504,9 @@ func TestForetoldBesideEachOther(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestBatchForWhichThereIsNoRoomIsNotInTheLog: what the log holds had its pages, or the next open would be refused for want of them. And the log is
-// not used up by what is refused: what frees space needs it.
+// TestBatchForWhichThereIsNoRoomIsNotInTheLog: what the log holds had its pages, or the next open
+// would be refused for want of them. And the log is not used up by what is refused: what frees
+// space needs it.
 func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead)
@@ -503,18 +548,30 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 	}
 }
 
-// TestSharedLargeRowsAreCarriedOutTogether: their record is longer than what a shared transaction takes of rows, since it has a head for each.
+// TestSharedLargeRowsAreCarriedOutTogether: their record is longer than what a shared transaction
+// takes of rows, since it has a head for each.
 func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
 	var commits atomic.Int64
-	o := &kv.Options{PageSize: 64 << 10, Events: &kv.Events{CommitGroup: func(n int, _ int64, _ time.Duration) { commits.Add(int64(n)) }}}
+	o := &kv.Options{
+		PageSize: 64 << 10,
+		Events:   &kv.Events{CommitGroup: func(n int, _ int64, _ time.Duration) { commits.Add(int64(n)) }},
+	}
 	fsys := new(ahead)
-	db, err := kv.OpenFS(&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask}, path, o, kv.Tuning{NoMap: true, LeastRoom: 4 << 20})
+	db, err := kv.OpenFS(
+		&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask},
+		path,
+		o,
+		kv.Tuning{NoMap: true, LeastRoom: 4 << 20},
+	)
 	require.NoError(t, err)
 	require.NoError(t, db.Put([]byte("first"), nil))
 	before := commits.Load()
 	var writes []func() error
 	for i := range 16 {
-		writes = append(writes, func() error { return db.Put(fmt.Appendf(nil, "%048d", i), make([]byte, 256<<10/16-48)) })
+		writes = append(
+			writes,
+			func() error { return db.Put(fmt.Appendf(nil, "%048d", i), make([]byte, 256<<10/16-48)) },
+		)
 	}
 	for _, err := range together(t, db, writes...) {
 		require.NoError(t, err)
@@ -524,8 +581,9 @@ func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestFollowersOfALeaderThatPanicsAreInDoubt: who is told of the group panics, and the disk refuses what would take the record back. They had been told to
-// try again by themselves, and heard from a store that had failed that nothing of theirs was there.
+// TestFollowersOfALeaderThatPanicsAreInDoubt: who is told of the group panics, and the disk refuses
+// what would take the record back. They had been told to try again by themselves, and heard from a
+// store that had failed that nothing of theirs was there.
 func TestFollowersOfALeaderThatPanicsAreInDoubt(t *testing.T) {
 	disk, db, _ := full(t)
 	require.NoError(t, db.Close())

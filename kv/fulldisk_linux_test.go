@@ -12,8 +12,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestFullFileSystemFailsTheCallAndNothingElse fills a small file system that is real, with relaxed and durable commits:
-// the commit that finds no room fails, the store goes on, checkpoints included, and takes commits again once there is room.
+// TestFullFileSystemFailsTheCallAndNothingElse fills a small file system that is real, with relaxed
+// and durable commits: the commit that finds no room fails, the store goes on, checkpoints
+// included, and takes commits again once there is room.
 func TestFullFileSystemFailsTheCallAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {

@@ -8,17 +8,19 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// hookFS asks a function before each call that reaches the file system below: an error of it is the call's, a panic
-// goes on through the engine. It is for one goroutine at a time, as a store is that has Tuning.Inline.
+// hookFS asks a function before each call that reaches the file system below: an error of it is the
+// call's, a panic goes on through the engine. It is for one goroutine at a time, as a store is that
+// has Tuning.Inline.
 type hookFS struct {
 	vfs.FS
 	hook func(call, name string) error
 }
 
-// changing are the names of the calls that change a file or a directory, or ask for that to last.
-var changing = []string{"create", "remove", "rename", "syncdir", "write", "truncate", "sync", "syncdata"}
+// changeBuffer are the names of the calls that change a file or a directory, or ask for that to
+// last.
+var changeBuffer = []string{"create", "remove", "rename", "syncdir", "write", "truncate", "sync", "syncdata"}
 
-func changes(call string) bool { return slices.Contains(changing, call) }
+func changes(call string) bool { return slices.Contains(changeBuffer, call) }
 
 func (h *hookFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	call := "open"

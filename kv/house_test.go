@@ -18,7 +18,16 @@ import (
 const module = "github.com/ebbkv/ebb/"
 
 // cupboards serve every room and know none.
-var cupboards = []string{"internal/vfs", "internal/badfile", "internal/invariant", "internal/offheap", "internal/prefetch", "internal/mapfault", "internal/keyorder", "internal/memlimit"}
+var cupboards = []string{
+	"internal/vfs",
+	"internal/badfile",
+	"internal/invariant",
+	"internal/offheap",
+	"internal/prefetch",
+	"internal/mapfault",
+	"internal/keyorder",
+	"internal/memlimit",
+}
 
 // rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
 var rooms = map[string][]string{
@@ -77,18 +86,40 @@ func TestImports(t *testing.T) {
 	require.Greater(t, seen, 8, "rooms that are there")
 }
 
-// machine are the packages with which a room could touch files past the vfs, and what it may use of them: nothing, or
-// what has nothing to do with files.
+// machine are the packages with which a room could touch files past the vfs, and what it may use of
+// them: nothing, or what has nothing to do with files.
 var machine = map[string][]string{
-	"os":                       {"Getpagesize"},
-	"io/ioutil":                {},
-	"syscall":                  {},
-	"golang.org/x/sys/unix":    {"Mmap", "Munmap", "MmapPtr", "MunmapPtr", "Madvise", "PROT_READ", "PROT_WRITE", "MAP_ANON", "MAP_PRIVATE", "MAP_NORESERVE", "MADV_HUGEPAGE", "MADV_POPULATE_WRITE", "MADV_DONTNEED", "MADV_FREE"},
-	"golang.org/x/sys/windows": {"VirtualAlloc", "VirtualFree", "MEM_COMMIT", "MEM_RESERVE", "MEM_RELEASE", "PAGE_READWRITE"},
+	"os":        {"Getpagesize"},
+	"io/ioutil": {},
+	"syscall":   {},
+	"golang.org/x/sys/unix": {
+		"Mmap",
+		"Munmap",
+		"MmapPtr",
+		"MunmapPtr",
+		"Madvise",
+		"PROT_READ",
+		"PROT_WRITE",
+		"MAP_ANON",
+		"MAP_PRIVATE",
+		"MAP_NORESERVE",
+		"MADV_HUGEPAGE",
+		"MADV_POPULATE_WRITE",
+		"MADV_DONTNEED",
+		"MADV_FREE",
+	},
+	"golang.org/x/sys/windows": {
+		"VirtualAlloc",
+		"VirtualFree",
+		"MEM_COMMIT",
+		"MEM_RESERVE",
+		"MEM_RELEASE",
+		"PAGE_READWRITE",
+	},
 }
 
-// TestNoDirectIO reads the sources of every room: all files are touched through internal/vfs. Anonymous memory is not a
-// file.
+// TestNoDirectIO reads the sources of every room: all files are touched through internal/vfs.
+// Anonymous memory is not a file.
 func TestNoDirectIO(t *testing.T) {
 	for _, line := range goList(t, `{{.ImportPath}} {{.Dir}}`) {
 		name, dir, _ := strings.Cut(line, " ")
@@ -134,16 +165,26 @@ func noDirectIO(t *testing.T, file string) {
 			return true
 		}
 		if id, ok := sel.X.(*ast.Ident); ok && local[id.Name] != "" {
-			require.Contains(t, machine[local[id.Name]], sel.Sel.Name, "%s uses %s.%s", fset.Position(n.Pos()), id.Name, sel.Sel.Name)
+			require.Contains(
+				t,
+				machine[local[id.Name]],
+				sel.Sel.Name,
+				"%s uses %s.%s",
+				fset.Position(n.Pos()),
+				id.Name,
+				sel.Sel.Name,
+			)
 		}
 		return true
 	})
 }
 
-// TestEveryFuzzTargetIsBounded reads the sources of every package: whatever bytes a fuzz target is given, it holds itself to
-// a bound of memory and time, for otherwise an allocation that the bytes ask for is no failure.
+// TestEveryFuzzTargetIsBounded reads the sources of every package: whatever bytes a fuzz target is
+// given, it holds itself to a bound of memory and time, for otherwise an allocation that the bytes
+// ask for is no failure.
 func TestEveryFuzzTargetIsBounded(t *testing.T) {
-	bounded := []string{"bound.Hold(", "done(t, ", "hostileLooks("} // the last two of package fuzz call the first, or more
+	// the last two of package fuzz call the first, or more
+	bounded := []string{"bound.Hold(", "done(t, ", "hostileLooks("}
 	found := 0
 	for _, dir := range goList(t, `{{.Dir}}`) {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))

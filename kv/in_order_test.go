@@ -16,8 +16,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestRowsInOrderBesideReaders applies batches of rows in order to a store that waits for no sync, beside checkpoints, syncs, changes of rows that came a moment ago,
-// and readers, each of which sees whole batches. Then it is opened again, as Close leaves it.
+// TestRowsInOrderBesideReaders applies batches of rows in order to a store that waits for no sync,
+// beside checkpoints, syncs, changes of rows that came a moment ago, and readers, each of which
+// sees whole batches. Then it is opened again, as Close leaves it.
 func TestRowsInOrderBesideReaders(t *testing.T) {
 	const batches, size = 150, 400
 	at := filepath.Join(t.TempDir(), "test.ebb")

@@ -24,7 +24,8 @@ const path = "dir/test.ebb"
 // quick is what most tests want: commits do not wait for a disk that is not there.
 var quick = &kv.Options{Durability: kv.NoSync}
 
-// openTest opens a store in memory. On clean-up it is checked and closed: every test is a test of consistency.
+// openTest opens a store in memory. On clean-up it is checked and closed: every test is a test of
+// consistency.
 func openTest(t testing.TB) *kv.DB {
 	t.Helper()
 	return openOn(t, vfs.NewMemory(), quick)

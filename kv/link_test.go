@@ -11,8 +11,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestLinkMeansItsFile: a store that was opened through a symbolic link had its log beside the link, and could not be opened by its own name
-// after a crash. Made through a link that led to no file yet, it took the place of the link.
+// TestLinkMeansItsFile: a store that was opened through a symbolic link had its log beside the
+// link, and could not be opened by its own name after a crash. Made through a link that led to no
+// file yet, it took the place of the link.
 func TestLinkMeansItsFile(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -46,7 +47,8 @@ func TestLinkMeansItsFile(t *testing.T) {
 	}
 }
 
-// TestLinkThroughLinks: where a link's own text goes through another one and back by "..", the log was looked for in the directory that the text seems to name.
+// TestLinkThroughLinks: where a link's own text goes through another one and back by "..", the log
+// was looked for in the directory that the text seems to name.
 func TestLinkThroughLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

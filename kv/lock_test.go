@@ -11,8 +11,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestLockTimeoutIsHonoured waits on a clock of the test's own: exactly as long as was asked for, not a moment if
-// nothing was, and no longer than the other handle is open. No call is made that could change a file.
+// TestLockTimeoutIsHonoured waits on a clock of the test's own: exactly as long as was asked for,
+// not a moment if nothing was, and no longer than the other handle is open. No call is made that
+// could change a file.
 func TestLockTimeoutIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMemory()

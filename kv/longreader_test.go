@@ -32,9 +32,9 @@ func churn(t *testing.T, db *kv.DB, rounds int) {
 	}
 }
 
-// TestReaderOpenForHours holds a snapshot over many commits and checkpoints, on a clock of the test's own. It sees the
-// same throughout; writers never wait; its age is told; the file grows by what it pins, not with every commit; and when it
-// has ended, all of that is used again.
+// TestReaderOpenForHours holds a snapshot over many commits and checkpoints, on a clock of the
+// test's own. It sees the same throughout; writers never wait; its age is told; the file grows by
+// what it pins, not with every commit; and when it has ended, all of that is used again.
 func TestReaderOpenForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := kv.OpenFS(vfs.NewMemory(), path, nil, kv.Tuning{SegmentSize: 64 << 10, Inline: true})

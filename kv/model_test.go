@@ -27,8 +27,9 @@ func (m model) clone() model {
 	return c
 }
 
-// TestRandomOperationsAgreeWithTheModel runs the same random transactions on a store and on maps, and compares all of
-// both after each. Page and cache sizes differ so that splits, merges, spills and checkpoints happen at other places.
+// TestRandomOperationsAgreeWithTheModel runs the same random transactions on a store and on maps,
+// and compares all of both after each. Page and cache sizes differ so that splits, merges, spills
+// and checkpoints happen at other places.
 func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 	for i, o := range []kv.Options{
 		{Durability: kv.NoSync},
@@ -250,7 +251,14 @@ func requireModel(t *testing.T, tx *kv.Tx, m model) {
 		keys, i := slices.Sorted(maps.Keys(m[name])), 0
 		for k, v := range tx.CF(name).All() {
 			if i >= len(keys) || string(k) != keys[i] || string(v) != m[name][keys[i]] {
-				t.Fatalf("family %q, row %d: key %.40q with %d bytes; the model has %d rows", name, i, k, len(v), len(keys))
+				t.Fatalf(
+					"family %q, row %d: key %.40q with %d bytes; the model has %d rows",
+					name,
+					i,
+					k,
+					len(v),
+					len(keys),
+				)
 			}
 			i++
 		}

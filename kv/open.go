@@ -14,13 +14,14 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as absent, but with ReadOnly
-// or MustExist as damaged. nil options mean: every commit durable, no goroutine at rest. The log lies beside the file,
-// under the same name with a suffix. A symbolic link means the file that it leads to.
+// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as
+// absent, but with ReadOnly or MustExist as damaged. nil options mean: every commit durable, no
+// goroutine at rest. The log lies beside the file, under the same name with a suffix. A symbolic
+// link means the file that it leads to.
 //
-// Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a missing file with
-// ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion; ErrCorrupt; ErrNoSpace; or what the
-// machine said. Nothing is left behind by an Open that failed.
+// Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a
+// missing file with ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion;
+// ErrCorrupt; ErrNoSpace; or what the machine said. Nothing is left behind by an Open that failed.
 func Open(path string, opts *Options) (*DB, error) {
 	at := path
 	if path != "" {
@@ -31,13 +32,14 @@ func Open(path string, opts *Options) (*DB, error) {
 	return open(vfs.OS, at, path, opts, Tuning{})
 }
 
-// OpenMemory opens a new store that lives in memory and ends with Close. It is the same engine on another file system.
+// OpenMemory opens a new store that lives in memory and ends with Close. It is the same engine on
+// another file system.
 func OpenMemory(opts *Options) (*DB, error) {
 	return OpenFS(vfs.NewMemory(), "memory.ebb", opts, Tuning{})
 }
 
-// OpenFS is Open on another file system. It is for the tools and tests of this repository: the file system is of an
-// internal type.
+// OpenFS is Open on another file system. It is for the tools and tests of this repository: the file
+// system is of an internal type.
 func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
 	return open(fs, path, path, opts, tune)
 }
@@ -59,7 +61,7 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error
 		return nil, &openError{shown, path, fromBelow(err)}
 	}
 	db := newDB(store, o, tune)
-	if err := db.guarded(db.begin0); err != nil {
+	if err := db.guarded(db.initStore); err != nil {
 		return nil, &openError{shown, path, fromBelow(errors.Join(err, store.Close()))}
 	}
 	db.logRecovery()
@@ -78,7 +80,7 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	if o.Events != nil {
 		db.onPurge = o.Events.Purge
 	}
-	db.shots = shots{db: db, name: cf.Default}
+	db.oneShot = oneShot{db: db, name: cf.Default}
 	db.left = make(chan struct{}, 1)
 	db.closed = make(chan struct{})
 	db.pool.New = func() any { return newTx(db) }
@@ -118,9 +120,10 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	return db
 }
 
-// begin0 reads the clock mark, and gives a new store its default family. A store may lack that family only if a crash
-// fell between its creation and this commit, so this is also the repair. Opened for reading, such a store is empty.
-func (db *DB) begin0() error {
+// initStore reads the clock mark, and gives a new store its default family. A store may lack that
+// family only if a crash fell between its creation and this commit, so this is also the repair.
+// Opened for reading, such a store is empty.
+func (db *DB) initStore() error {
 	tx, err := db.store.Begin(context.Background(), false)
 	if err != nil {
 		return err

@@ -6,7 +6,8 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// operation is a one-shot write of a row, which may be carried out together with others. What it points to is its maker's.
+// operation is a one-shot write of a row, which may be carried out together with others. What it
+// points to is its maker's.
 type operation struct {
 	kind          byte
 	first, second []byte // key and value
@@ -22,8 +23,8 @@ const (
 	opPutExpireAt
 )
 
-// carryOut does it alone. One-shot writes are operations of three kinds.
-func (op *operation) carryOut(v *verbs) error {
+// apply does it alone. One-shot writes are operations of three kinds.
+func (op *operation) apply(v *verbs) error {
 	switch op.kind {
 	case opDelete:
 		return v.Delete(op.first)
@@ -33,13 +34,14 @@ func (op *operation) carryOut(v *verbs) error {
 	return v.Put(op.first, op.second)
 }
 
-// applyAll carries out operations on rows of one family, mostChanges at most. Whether it may is looked at once for all of them.
+// applyAll carries out operations on rows of one family, maxChanges at most. Whether it may is
+// looked at once for all of them.
 func (v *verbs) applyAll(ops []operation) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
 	}
-	changes := changingPool.Get().(*changing)
+	changes := changePool.Get().(*changeBuffer)
 	defer changes.release(len(ops))
 	for i := range ops {
 		if err := v.change(&ops[i], &changes[i]); err != nil {
@@ -53,14 +55,14 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 	switch {
 	case len(changes) == 0:
 		return nil
-	case v.held == nil:
+	case v.indexBuffer == nil:
 		return v.below(v.rows().Apply(changes))
 	}
-	before := v.held.Len()
-	err := v.below(v.rows().ApplyHeld(changes, v.held))
-	v.tx.held += v.held.Len() - before
-	if err == nil && v.tx.held >= mostHeld {
-		err = v.settle()
+	before := v.indexBuffer.Len()
+	err := v.below(v.rows().ApplyBuffered(changes, v.indexBuffer))
+	v.tx.held += v.indexBuffer.Len() - before
+	if err == nil && v.tx.held >= maxBufferedIndexRows {
+		err = v.flushIndexes()
 	}
 	return err
 }
@@ -94,5 +96,5 @@ func (v *verbs) expiry(kind byte, when int64) (int64, error) {
 	case opPutExpireAt:
 		return v.until(time.UnixMilli(when))
 	}
-	return v.usual()
+	return v.defaultExpiry()
 }

@@ -25,7 +25,8 @@ const (
 // ownerMode is what a store needs of its files: it opens them more than once.
 const ownerMode fs.FileMode = 0o600
 
-// defaultMaxClockStep is what a clock may be set back without being taken for wrong. NTP corrects by less.
+// defaultMaxClockStep is what a clock may be set back without being taken for wrong. NTP corrects
+// by less.
 const defaultMaxClockStep = time.Minute
 
 // Durability says what a commit waits for before it returns.
@@ -34,83 +35,96 @@ type Durability uint8
 const (
 	// Sync waits until the commit survives a power cut.
 	Sync Durability = iota
-	// NoSync waits until the commit survives the end of this process. A power cut may lose the newest such commits,
-	// never one in the middle; a later Sync commit, DB.Sync or Close makes them durable.
+	// NoSync waits until the commit survives the end of this process. A power cut may lose the
+	// newest such commits, never one in the middle; a later Sync commit, DB.Sync or Close makes
+	// them durable.
 	NoSync
 )
 
-// Options of a store. Every zero field is a good default. What cannot be taken is ErrInvalidOptions, naming the field.
+// Options of a store. Every zero field is a good default. What cannot be taken is
+// ErrInvalidOptions, naming the field.
 type Options struct {
-	// ReadOnly opens with a shared lock. A store that was not closed cleanly is replayed in memory; no byte is written.
-	// AutoPurge contradicts it. Bounds, durability and callbacks are accepted, and have nothing to do.
+	// ReadOnly opens with a shared lock. A store that was not closed cleanly is replayed in memory;
+	// no byte is written. AutoPurge contradicts it. Bounds, durability and callbacks are accepted,
+	// and have nothing to do.
 	ReadOnly bool
 	// MustExist makes Open fail with an error that is fs.ErrNotExist instead of creating a store.
 	MustExist bool
-	// LockTimeout is how long Open waits for another holder of the store; 0: it fails at once with ErrLocked.
+	// LockTimeout is how long Open waits for another holder of the store; 0: it fails at once with
+	// ErrLocked.
 	LockTimeout time.Duration
 	// Durability is the default of each commit: Sync or NoSync.
 	Durability Durability
-	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an existing store: 0 or
-	// its own.
+	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an
+	// existing store: 0 or its own.
 	PageSize int
 	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB, or a quarter of the memory
-	// that the process may use (cgroup, GOMEMLIMIT, machine) if that is less: Stats tells. What an open
-	// transaction and a checkpoint under way need may be above it for a while: docs/tuning.md.
+	// that the process may use (cgroup, GOMEMLIMIT, machine) if that is less: Stats tells. What an
+	// open transaction and a checkpoint under way need may be above it for a while: docs/tuning.md.
 	CacheBytes int64
-	// FileMode of files that are created, log segments and temporary files included, less the bits of the umask; 0: 0600. It
-	// has permission bits only, those of the owner to read and write among them. Files that are there keep what they have.
-	// Windows has no such bits.
+	// FileMode of files that are created, log segments and temporary files included, less the bits
+	// of the umask; 0: 0600. It has permission bits only, those of the owner to read and write
+	// among them. Files that are there keep what they have. Windows has no such bits.
 	FileMode fs.FileMode
-	// MaxBytes bounds main file and log together; 0: no bound. A write waits for a checkpoint that makes space for it, and is
-	// ErrNoSpace if it does not fit beside what is stored and what snapshots hold: from about three quarters of MaxBytes on, since
-	// the log has the rest, see docs/tuning.md. Deletes still work at the bound.
+	// MaxBytes bounds main file and log together; 0: no bound. A write waits for a checkpoint that
+	// makes space for it, and is ErrNoSpace if it does not fit beside what is stored and what
+	// snapshots hold: from about three quarters of MaxBytes on, since the log has the rest, see
+	// docs/tuning.md. Deletes still work at the bound.
 	MaxBytes int64
-	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written, if rows that came in
-	// order have filled most of it. 0: chosen from the store's size, see docs/tuning.md.
+	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written,
+	// if rows that came in order have filled most of it. 0: chosen from the store's size, see
+	// docs/tuning.md.
 	CheckpointBytes int64
-	// Clock is read once per transaction, to whole milliseconds. It may be called from any call, also while that keeps writers waiting, and must
-	// not call the store. nil: the system's clock.
+	// Clock is read once per transaction, to whole milliseconds. It may be called from any call,
+	// also while that keeps writers waiting, and must not call the store. nil: the system's clock.
 	Clock func() time.Time
-	// MaxClockStep is how far the clock may be set back and time still stands still until it has caught up; a larger
-	// step is followed. 0: one minute.
+	// MaxClockStep is how far the clock may be set back and time still stands still until it has
+	// caught up; a larger step is followed. 0: one minute.
 	MaxClockStep time.Duration
 	// MaxTxnBytes bounds the log bytes of one transaction, ErrTxnTooLarge above; 0: 4 GiB.
 	MaxTxnBytes int64
-	// OnExpire hears of every expired key before it is deleted, by a purge or because a reader met it, in the transaction
-	// that deletes it: an error rolls that batch back, and then it is asked again. It may be called from any call that
-	// reads or writes, must not call the store, and may use the slices only until it returns.
+	// OnExpire hears of every expired key before it is deleted, by a purge or because a reader met
+	// it, in the transaction that deletes it: an error rolls that batch back, and then it is asked
+	// again. It may be called from any call that reads or writes, must not call the store, and may
+	// use the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
-	// AutoPurge purges in the background. nil: nothing runs by itself. With ReadOnly it is ErrInvalidOptions.
+	// AutoPurge purges in the background. nil: nothing runs by itself. With ReadOnly it is
+	// ErrInvalidOptions.
 	AutoPurge *AutoPurge
-	// Logger hears of failures, clock steps, what an open had to recover, and, at level Debug, of checkpoints. nil: silent.
+	// Logger hears of failures, clock steps, what an open had to recover, and, at level Debug, of
+	// checkpoints. nil: silent.
 	Logger *slog.Logger
 	// Events are told of what happened. nil: nobody is.
 	Events *Events
 }
 
-// Events are called after the fact, from the goroutine that did the work, which waits for them; without a lock held,
-// but for the writer's where a batch that failed is taken back, or where a checkpoint finds no room for a segment of
-// the log. They must not call the store that they came from. nil functions are skipped.
+// Events are called after the fact, from the goroutine that did the work, which waits for them;
+// without a lock held, but for the writer's where a batch that failed is taken back, or where a
+// checkpoint finds no room for a segment of the log. They must not call the store that they came
+// from. nil functions are skipped.
 type Events struct {
-	// CommitGroup tells of commits that shared one write of the log, of so many bytes, and, if durable, one sync. The log of
-	// a large transaction takes several writes: commits is 0 for those before the last, which Stats.Groups does not count.
-	// took lasts until the calls that waited for the write are told; where a batch is carried out while its record is
-	// written, until both are done.
+	// CommitGroup tells of commits that shared one write of the log, of so many bytes, and, if
+	// durable, one sync. The log of a large transaction takes several writes: commits is 0 for
+	// those before the last, which Stats.Groups does not count. took lasts until the calls that
+	// waited for the write are told; where a batch is carried out while its record is written,
+	// until both are done.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
 	// Checkpoint tells of pages written to the main file, or of why it failed; of what Close writes
 	// once, if it writes any. Those that end a recovery or a BulkLoad have no event.
 	Checkpoint func(pages int, took time.Duration, err error)
-	// Purge tells of a purge of one family that deleted something or failed, with what it did. Purges inside a transaction
-	// and evictions have no event.
+	// Purge tells of a purge of one family that deleted something or failed, with what it did.
+	// Purges inside a transaction and evictions have no event.
 	Purge func(cf string, r PurgeResult, took time.Duration, err error)
-	// ClockStep tells that the clock was set back by more than Options.MaxClockStep, and that the store followed it.
+	// ClockStep tells that the clock was set back by more than Options.MaxClockStep, and that the
+	// store followed it.
 	ClockStep func(back time.Duration)
 	// Failure tells of the first failed write, after which every write is ErrFailed.
 	Failure func(err error)
 }
 
-// AutoPurge is a purge of all families by a goroutine of the store, with the options that its fields share with
-// PurgeOptions. It ends with Close. A clock that jumped forward (ErrClockJump) suspends it.
+// AutoPurge is a purge of all families by a goroutine of the store, with the options that its
+// fields share with PurgeOptions. It ends with Close. A clock that jumped forward (ErrClockJump)
+// suspends it.
 type AutoPurge struct {
 	Interval time.Duration // between the end of a purge and the next one; 0: one minute
 	Limit    int           // keys of one purge; 0: all that are due
@@ -119,18 +133,20 @@ type AutoPurge struct {
 
 // CFOptions are the settings of a family. The zero value is a plain family.
 type CFOptions struct {
-	// DefaultTTL is what Put gives a key, rounded up to a millisecond; 0: nothing. A negative one is ErrInvalidTTL.
+	// DefaultTTL is what Put gives a key, rounded up to a millisecond; 0: nothing. A negative one
+	// is ErrInvalidTTL.
 	DefaultTTL time.Duration
 }
 
-// PutOptions are expiry and conditions of a write. Zero fields ask for nothing; an expired key is absent. Contradictions
-// are ErrInvalidOptions.
+// PutOptions are expiry and conditions of a write. Zero fields ask for nothing; an expired key is
+// absent. Contradictions are ErrInvalidOptions.
 type PutOptions struct {
 	// TTL is how long the key lives from now on, rounded up to a millisecond.
 	TTL time.Duration
 	// ExpireAt is the instant at which the key is gone, rounded up to a millisecond.
 	ExpireAt time.Time
-	// KeepTTL leaves the expiry of a key that is there as it is. An absent key is written as Put does.
+	// KeepTTL leaves the expiry of a key that is there as it is. An absent key is written as Put
+	// does.
 	KeepTTL bool
 	// NoExpiry makes the key permanent, even if the family has a default ttl.
 	NoExpiry bool
@@ -144,12 +160,14 @@ type PutOptions struct {
 type PurgeOptions struct {
 	Limit int // at most so many keys; 0: all that are due
 	Batch int // keys of one transaction; 0: 256. Inside a transaction it does not count
-	// Force deletes although the clock has jumped forward, and takes the new time for right from then on.
+	// Force deletes although the clock has jumped forward, and takes the new time for right from
+	// then on.
 	Force bool
 	// OnExpire hears of every key, as Options.OnExpire does and after it.
 	OnExpire func(cf string, key, value []byte) error
-	// Progress is called after each commit with the number of keys so far, and may use the store. Of a purge inside a
-	// transaction it is called once, at its end, unless that deleted nothing; it may use that transaction.
+	// Progress is called after each commit with the number of keys so far, and may use the store.
+	// Of a purge inside a transaction it is called once, at its end, unless that deleted nothing;
+	// it may use that transaction.
 	Progress func(done int64)
 }
 
@@ -175,13 +193,18 @@ type Tuning struct {
 	LeastRoom       int64         // bytes of the file of a log's first segment; 0: the default
 	NoMap, NoDirect bool          // do not map the file; do not write past the page cache
 	Rand            func() uint64 // nil: crypto/rand
-	Inline          bool          // a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
-	SmallGroups     bool          // groups of the free map have 64 pages, two a page of its directory; the store is opened with it ever after
+	// a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
+	Inline bool
+	// groups of the free map have 64 pages, two a page of its directory; the store is opened with
+	// it ever after
+	SmallGroups bool
 
 	Memory     int64 // that the process may use; 0: what the system tells
 	AheadFrom  int   // rows from which on they are logged before they are carried out; 0: the default
 	LeavesFrom int   // full leaves from which on the log names them; 0: the default
-	ManyFrom   int   // rows from which on several processors take part in a batch, whatever is in the family; 0: the default, in large ones
+	// rows from which on several processors take part in a batch, whatever is in the family; 0: the
+	// default, in large ones
+	ManyFrom int
 
 	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
 	Monotonic func() time.Duration
@@ -189,7 +212,8 @@ type Tuning struct {
 
 // check returns ErrInvalidOptions for the first field that cannot be taken.
 func (o *Options) check() error {
-	if o.PageSize != 0 && (o.PageSize < minPageSize || o.PageSize > maxPageSize || o.PageSize&(o.PageSize-1) != 0) {
+	if o.PageSize != 0 &&
+		(o.PageSize < minPageSize || o.PageSize > maxPageSize || o.PageSize&(o.PageSize-1) != 0) {
 		return invalid("PageSize %d: not a power of two from %d to %d", o.PageSize, minPageSize, maxPageSize)
 	}
 	switch m := o.FileMode; {
@@ -236,7 +260,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
 		SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, SmallGroups: tune.SmallGroups, AheadFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
+		Inline: tune.Inline, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Memory: tune.Memory, Events: o.events(),
 	}
 }
@@ -277,8 +301,8 @@ func (o CFOptions) check() (cf.Options, error) {
 	return cf.Options{DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL)}, nil
 }
 
-// optionsOf is what check has made of options, as durations. One that the stored form can hold and a duration cannot is
-// the longest duration.
+// optionsOf is what check has made of options, as durations. One that the stored form can hold and
+// a duration cannot is the longest duration.
 func optionsOf(f *cf.Family) CFOptions {
 	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if f.Options.DefaultTTLMs > longest {

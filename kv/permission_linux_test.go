@@ -66,8 +66,8 @@ func TestDirectoryThatTakesNoSegment(t *testing.T) {
 // nobody is a user without rights.
 const nobody = 65534
 
-// unprivileged takes the right to write away from this test. Modes do not bind root: it becomes nobody as far as files
-// are concerned, which the kernel lets a single thread do.
+// unprivileged takes the right to write away from this test. Modes do not bind root: it becomes
+// nobody as far as files are concerned, which the kernel lets a single thread do.
 func unprivileged(t *testing.T, dir, file string) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -11,17 +11,20 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one transaction each,
-// with the store's durability. Waiting writers get in between, and a purge that kept one waiting gives way to the next
-// 256 commits. The clock is read once; if it is set back meanwhile by more than Options.MaxClockStep, and others notice, what is not due any more stays. It costs what is due, whatever else is stored; where nothing is due, nothing is written.
+// PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one
+// transaction each, with the store's durability. Waiting writers get in between, and a purge that
+// kept one waiting gives way to the next 256 commits. The clock is read once; if it is set back
+// meanwhile by more than Options.MaxClockStep, and others notice, what is not due any more stays.
+// It costs what is due, whatever else is stored; where nothing is due, nothing is written.
 //
-// If anything is due it waits for the open write transaction, until ctx ends: inside a callback of Update it waits for ever
-// without such a context, and Tx.PurgeExpired is the call for there.
+// If anything is due it waits for the open write transaction, until ctx ends: inside a callback of
+// Update it waits for ever without such a context, and Tx.PurgeExpired is the call for there.
 //
-// A context that ends stops it between two batches; nil means context.Background. The result counts what was committed,
-// also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that of the context, that of OnExpire.
+// A context that ends stops it between two batches; nil means context.Background. The result counts
+// what was committed, also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions,
+// that of the context, that of OnExpire.
 func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
-	return db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.Timed(tx) })
+	return db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.FamiliesWithExpiries(tx) })
 }
 
 // PurgeExpired is DB.PurgeExpired for one family.
@@ -45,7 +48,11 @@ type purger struct {
 	awaited bool          // and whether somebody waited for it
 }
 
-func (db *DB) purge(ctx context.Context, o PurgeOptions, families func(*txn.Tx) ([]*cf.Family, error)) (PurgeResult, error) {
+func (db *DB) purge(
+	ctx context.Context,
+	o PurgeOptions,
+	families func(*txn.Tx) ([]*cf.Family, error),
+) (PurgeResult, error) {
 	if err := db.state(true); err != nil {
 		return PurgeResult{}, err
 	}
@@ -74,7 +81,8 @@ func (db *DB) purge(ctx context.Context, o PurgeOptions, families func(*txn.Tx) 
 	return p.res, err
 }
 
-// mayDelete refuses to delete what has expired if the clock has jumped, unless it is forced to believe the clock.
+// mayDelete refuses to delete what has expired if the clock has jumped, unless it is forced to
+// believe the clock.
 func (db *DB) mayDelete(force bool) error {
 	if force {
 		db.clock.jumped.Store(false)
@@ -85,7 +93,8 @@ func (db *DB) mayDelete(force bool) error {
 	return nil
 }
 
-// due lists those of the families in which a key is due. Nobody waits for a writer to learn that there is none.
+// due lists those of the families in which a key is due. Nobody waits for a writer to learn that
+// there is none.
 func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
 	defer p.db.leave()
 	var tx txn.Tx
@@ -149,7 +158,7 @@ func (p *purger) batches() error {
 			return nil
 		}
 		if p.awaited {
-			giveWay(p.ctx, p.held, p.db.store.Commits)
+			throttle(p.ctx, p.held, p.db.store.Commits)
 		}
 	}
 }
@@ -162,10 +171,10 @@ func (p *purger) batch(n int) (more bool, err error) {
 	}
 	defer tx.finish(ErrTxnDone)
 	began := time.Now()
-	p.now = p.db.clock.heed(p.now)
+	p.now = p.db.clock.clamp(p.now)
 	tx.nowMs, tx.timed = p.now, true
-	p.db.clock.sign(tx.inner)
-	swept, more, err := p.sweep(tx, n)
+	p.db.clock.stamp(tx.inner)
+	swept, more, err := p.deleteBatch(tx, n)
 	if err != nil {
 		return more, err
 	}
@@ -173,7 +182,7 @@ func (p *purger) batch(n int) (more bool, err error) {
 		p.res.More = more
 		return false, nil
 	}
-	p.held, p.awaited = time.Since(began), p.db.store.Awaited()
+	p.held, p.awaited = time.Since(began), p.db.store.HasWaiters()
 	if err := tx.commit(nil); err != nil {
 		return more, err
 	}
@@ -186,34 +195,35 @@ func (p *purger) batch(n int) (more bool, err error) {
 	return more, nil
 }
 
-// sweep deletes a batch of the family, if it is still there, under whatever name: another one may have got its own.
-func (p *purger) sweep(tx *Tx, n int) (swept sweep, more bool, err error) {
+// deleteBatch deletes a batch of the family, if it is still there, under whatever name: another one
+// may have got its own.
+func (p *purger) deleteBatch(tx *Tx, n int) (swept purgeStep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
 	f, err := p.db.names.Lookup(tx.inner, p.fam.Name)
 	if errors.Is(err, cf.ErrNotFound) || (err == nil && f.Base != p.fam.Base) {
 		f, err = cf.FindBase(tx.inner, p.fam.Base)
 	}
 	if errors.Is(err, cf.ErrNotFound) {
-		return sweep{}, false, nil
+		return purgeStep{}, false, nil
 	}
 	if err != nil {
-		return sweep{}, false, fromBelow(err)
+		return purgeStep{}, false, fromBelow(err)
 	}
 	p.fam = f
 	rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: p.db.maxTxnBytes}
-	s, more, err := rows.Purge(p.now, n, p.db.teller(f, p.o.OnExpire))
-	return sweep{f.Base, s, inBatch}, more, tx.below(err)
+	s, more, err := rows.Purge(p.now, n, p.db.expireNotifier(f, p.o.OnExpire))
+	return purgeStep{f.Base, s, inBatch}, more, tx.below(err)
 }
 
-// PurgeExpired deletes the expired keys of all families within this transaction, at its instant. PurgeOptions.Batch
-// does not count, and an error of OnExpire undoes the whole purge. ctx is looked at now and then; nil is
-// context.Background.
+// PurgeExpired deletes the expired keys of all families within this transaction, at its instant.
+// PurgeOptions.Batch does not count, and an error of OnExpire undoes the whole purge. ctx is looked
+// at now and then; nil is context.Background.
 func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return tx.purge(ctx, o, func() ([]*cf.Family, error) {
 		if tx.db.hollow != nil {
 			return nil, nil
 		}
-		return ttl.Timed(tx.inner)
+		return ttl.FamiliesWithExpiries(tx.inner)
 	})
 }
 
@@ -228,7 +238,11 @@ func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, err
 }
 
 // purge tells Progress when the transaction can be used again, which it may do.
-func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (PurgeResult, error) {
+func (tx *Tx) purge(
+	ctx context.Context,
+	o PurgeOptions,
+	families func() ([]*cf.Family, error),
+) (PurgeResult, error) {
 	res, err := tx.purgeFamilies(ctx, o, families)
 	if o.Progress != nil && res.Purged > 0 {
 		o.Progress(res.Purged)
@@ -236,7 +250,11 @@ func (tx *Tx) purge(ctx context.Context, o PurgeOptions, families func() ([]*cf.
 	return res, err
 }
 
-func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error)) (res PurgeResult, err error) {
+func (tx *Tx) purgeFamilies(
+	ctx context.Context,
+	o PurgeOptions,
+	families func() ([]*cf.Family, error),
+) (res PurgeResult, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return PurgeResult{}, err
@@ -259,7 +277,7 @@ func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func()
 	if heard { // Who heard of a key that stays after all must hear that by an error, and then of all of them.
 		start = tx.inner.Savepoint()
 	}
-	res, swept, stopped, err := tx.sweepAll(ctx, list, o)
+	res, swept, stopped, err := tx.purgeAll(ctx, list, o)
 	if err != nil && heard && !stopped && tx.inner.Err() == nil {
 		err = errors.Join(err, tx.inner.RollbackTo(start))
 		res, swept = PurgeResult{More: true}, nil
@@ -274,14 +292,19 @@ func (tx *Tx) purgeFamilies(ctx context.Context, o PurgeOptions, families func()
 	return res, tx.below(err)
 }
 
-// sweepAll purges families one after the other, a bounded number of keys at a time. stopped says that the error is that of ctx, between two of
-// these: then the result stands. OnExpire may return the same error, of a call of its own, and that is another matter.
-func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (res PurgeResult, swept []sweep, stopped bool, err error) {
+// purgeAll purges families one after the other, a bounded number of keys at a time. stopped says
+// that the error is that of ctx, between two of these: then the result stands. OnExpire may return
+// the same error, of a call of its own, and that is another matter.
+func (tx *Tx) purgeAll(
+	ctx context.Context,
+	list []*cf.Family,
+	o PurgeOptions,
+) (res PurgeResult, swept []purgeStep, stopped bool, err error) {
 	now := tx.instant()
 	for _, f := range list {
 		rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
 		due, err := rows.AnyDue(now)
-		total := sweep{base: f.Base, how: inTransaction}
+		total := purgeStep{base: f.Base, how: inTransaction}
 		for more := due; more && err == nil; {
 			n := int64(batchKeys)
 			if o.Limit > 0 {
@@ -295,8 +318,8 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 				stopped = true
 				break
 			}
-			var s ttl.Swept
-			s, more, err = rows.Purge(now, int(n), tx.db.teller(f, o.OnExpire))
+			var s ttl.PurgeStats
+			s, more, err = rows.Purge(now, int(n), tx.db.expireNotifier(f, o.OnExpire))
 			total.s.Keys += s.Keys
 			total.s.Bytes += s.Bytes
 			res.Purged += s.Keys
@@ -315,38 +338,38 @@ func (tx *Tx) sweepAll(ctx context.Context, list []*cf.Family, o PurgeOptions) (
 	return res, swept, false, nil
 }
 
-// sweep is what one transaction deleted from one family because it had expired.
-type sweep struct {
+// purgeStep is what one transaction deleted from one family because it had expired.
+type purgeStep struct {
 	base txn.TreeID
-	s    ttl.Swept
-	how  how
+	s    ttl.PurgeStats
+	how  purgeKind
 }
 
-// how expired keys were deleted.
-type how uint8
+// purgeKind expired keys were deleted.
+type purgeKind uint8
 
 const (
-	inBatch       how = iota // of a purge
-	inTransaction            // of a user's, by a purge
-	evicted                  // because readers met them
+	inBatch       purgeKind = iota // of a purge
+	inTransaction                  // of a user's, by a purge
+	evicted                        // because readers met them
 )
 
-// sweeps counts what was deleted since Open, by family. It is safe for concurrent use.
-type sweeps struct {
+// purgeCounts counts what was deleted since Open, by family. It is safe for concurrent use.
+type purgeCounts struct {
 	mu     sync.Mutex
-	counts map[txn.TreeID]sweepCounts // guarded by mu
+	counts map[txn.TreeID]familyPurges // guarded by mu
 }
 
-type sweepCounts struct {
+type familyPurges struct {
 	purged, evicted, bytes int64
 	batches                uint64
 }
 
-func (c *sweeps) add(s sweep) {
+func (c *purgeCounts) add(s purgeStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
-		c.counts = make(map[txn.TreeID]sweepCounts)
+		c.counts = make(map[txn.TreeID]familyPurges)
 	}
 	n := c.counts[s.base]
 	n.bytes += s.s.Bytes
@@ -362,7 +385,7 @@ func (c *sweeps) add(s sweep) {
 	c.counts[s.base] = n
 }
 
-func (c *sweeps) of(base txn.TreeID) sweepCounts {
+func (c *purgeCounts) of(base txn.TreeID) familyPurges {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts[base]

@@ -13,12 +13,22 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestScanAgreesWithASortedSlice runs every combination of bounds and directions over a few awkward keys.
+// TestScanAgreesWithASortedSlice runs every combination of bounds and directions over a few awkward
+// keys.
 func TestScanAgreesWithASortedSlice(t *testing.T) {
 	db := openTest(t)
 	keys := []string{"\x00", "a", "a\x00", "ab", "abc", "b", "ba", "\xfe\xff", "\xff", "\xff\xff"}
 	fill(t, db, keys...)
-	ends := [][]byte{nil, {}, []byte("a"), []byte("aa"), []byte("ab"), []byte("b"), []byte("\xff"), []byte("\xff\xff\xff")}
+	ends := [][]byte{
+		nil,
+		{},
+		[]byte("a"),
+		[]byte("aa"),
+		[]byte("ab"),
+		[]byte("b"),
+		[]byte("\xff"),
+		[]byte("\xff\xff\xff"),
+	}
 	prefixes := [][]byte{nil, []byte("a"), []byte("ab"), []byte("\xff"), []byte("\xff\xff"), []byte("zz")}
 	require.NoError(t, db.View(func(tx *kv.Tx) error {
 		for _, prefix := range prefixes {
@@ -39,7 +49,8 @@ func TestScanAgreesWithASortedSlice(t *testing.T) {
 func within(keys []string, o kv.ScanOptions) []string {
 	got := []string{}
 	for _, k := range keys {
-		if strings.HasPrefix(k, string(o.Prefix)) && k >= string(o.Lower) && (len(o.Upper) == 0 || k < string(o.Upper)) {
+		if strings.HasPrefix(k, string(o.Prefix)) && k >= string(o.Lower) &&
+			(len(o.Upper) == 0 || k < string(o.Upper)) {
 			got = append(got, k)
 		}
 	}
@@ -220,7 +231,8 @@ func TestRangeMayBeUsedAgain(t *testing.T) {
 	}))
 }
 
-// TestRangeEndsWithItsTransaction: the body of a range may end the transaction, in the middle of a leaf too.
+// TestRangeEndsWithItsTransaction: the body of a range may end the transaction, in the middle of a
+// leaf too.
 func TestRangeEndsWithItsTransaction(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {

@@ -9,9 +9,10 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestReadErrorIsOfItsCallOnly fails each read of a disk in turn, of a recovery and of a store that is read through: the
-// call gives that error and takes it neither for damage nor for an absent key nor for the end of the log. The same files,
-// read again, hold everything; a store that is open goes on, and writes.
+// TestReadErrorIsOfItsCallOnly fails each read of a disk in turn, of a recovery and of a store that
+// is read through: the call gives that error and takes it neither for damage nor for an absent key
+// nor for the end of the log. The same files, read again, hold everything; a store that is open
+// goes on, and writes.
 func TestReadErrorIsOfItsCallOnly(t *testing.T) {
 	want := lastState(t)
 	for kind, store := range storesOfEachKind(t) {
@@ -58,8 +59,9 @@ func TestReadErrorIsOfItsCallOnly(t *testing.T) {
 	}
 }
 
-// TestReadErrorInAWriteIsOfItsTransactionOnly fails each read that a write transaction makes, of its trees and of the free map:
-// the transaction ends with that error, and the next one does what it could not.
+// TestReadErrorInAWriteIsOfItsTransactionOnly fails each read that a write transaction makes, of
+// its trees and of the free map: the transaction ends with that error, and the next one does what
+// it could not.
 func TestReadErrorInAWriteIsOfItsTransactionOnly(t *testing.T) {
 	disk := vfs.NewMemory()
 	var armed bool

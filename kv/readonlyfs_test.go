@@ -12,7 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// readOnlyFS is a file system that turns read-only before the n-th call that would change it or wants to.
+// readOnlyFS is a file system that turns read-only before the n-th call that would change it or
+// wants to.
 func readOnlyFS(disk vfs.FS, n int) (fsys *hookFS, calls *int) {
 	calls = new(int)
 	return &hookFS{disk, func(call, name string) error {
@@ -42,8 +43,9 @@ func storesOfEachKind(t *testing.T) map[string]files {
 	return map[string]files{"clean": filesOf(t, disk, nil), "unclean": unclean, "absent": {}}
 }
 
-// TestReadWriteOpenOfAReadOnlyFileSystem lets the disk turn read-only at each call of an open that wants to write: where
-// a call was refused the error says so. With a disk that can be written again the same files open, in the same state.
+// TestReadWriteOpenOfAReadOnlyFileSystem lets the disk turn read-only at each call of an open that
+// wants to write: where a call was refused the error says so. With a disk that can be written again
+// the same files open, in the same state.
 func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 	for kind, store := range storesOfEachKind(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -62,7 +64,9 @@ func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 					_ = db.Close() // That is no open any more.
 					break
 				}
-				if err == nil { // The log readies its next segment when its duty is done: whoever writes next hears of it.
+				// The log readies its next segment when its duty is done: whoever writes next hears
+				// of it.
+				if err == nil {
 					err = db.Put([]byte("k"), nil)
 					_ = db.Close()
 				}
@@ -93,8 +97,9 @@ func TestDiskThatTurnsReadOnly(t *testing.T) {
 	require.Equal(t, before, image(t, disk, "dir"))
 }
 
-// TestReadOnlyOpenOfAReadOnlyFileSystem: every call that would change something fails the test. A clean store and one
-// that needs its log replayed show all they hold, and the directory stays as it is.
+// TestReadOnlyOpenOfAReadOnlyFileSystem: every call that would change something fails the test. A
+// clean store and one that needs its log replayed show all they hold, and the directory stays as it
+// is.
 func TestReadOnlyOpenOfAReadOnlyFileSystem(t *testing.T) {
 	for kind, store := range storesOfEachKind(t) {
 		t.Run(kind, func(t *testing.T) {

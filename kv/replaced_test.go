@@ -20,10 +20,11 @@ type theft struct {
 	gone   bool  // nothing is left of ours but the log
 }
 
-// TestFileReplacedWhileOpen takes the main file away before each call that changes something: it is renamed, removed, or
-// another store stands in its place, with or without a log. At the next checkpoint, segment switch or Close, whichever
-// comes first, that is ErrFileReplaced, and the store takes no more writes. The other store's files are not touched, and
-// ours, put back where they were, hold every commit that returned.
+// TestFileReplacedWhileOpen takes the main file away before each call that changes something: it is
+// renamed, removed, or another store stands in its place, with or without a log. At the next
+// checkpoint, segment switch or Close, whichever comes first, that is ErrFileReplaced, and the
+// store takes no more writes. The other store's files are not touched, and ours, put back where
+// they were, hold every commit that returned.
 func TestFileReplacedWhileOpen(t *testing.T) {
 	states := sessionStates(t)
 	other := othersStore(t)
@@ -43,7 +44,8 @@ func TestFileReplacedWhileOpen(t *testing.T) {
 	}
 }
 
-// at is a session with the theft before the n-th call that changes something; false: there are not so many.
+// at is a session with the theft before the n-th call that changes something; false: there are not
+// so many.
 func (th *theft) at(t *testing.T, n int, states map[uint64]string) bool {
 	disk := vfs.NewMemory()
 	s := &session{clock: newClock(), begun: 1}
@@ -85,7 +87,8 @@ func (th *theft) at(t *testing.T, n int, states map[uint64]string) bool {
 	}
 	now := filesOf(t, disk, nil)
 	for name, b := range th.theirs {
-		// Between the look at a name and its use there is a moment: for a file of the log, not for the main file.
+		// Between the look at a name and its use there is a moment: for a file of the log, not for
+		// the main file.
 		if name == mainFile || len(blind) == 0 {
 			require.True(t, bytes.Equal(b, now[name]), "%s: the other store's %s has changed", why, name)
 		}
@@ -127,7 +130,8 @@ func othersStore(t *testing.T) files {
 	return filesOf(t, disk, nil)
 }
 
-// writeFiles puts files into the directory of the store. One that has such a name loses it, and is not changed.
+// writeFiles puts files into the directory of the store. One that has such a name loses it, and is
+// not changed.
 func writeFiles(disk vfs.FS, all files) error {
 	for name, b := range all {
 		f, err := disk.Open("other/"+name, vfs.Write|vfs.Create)
@@ -147,9 +151,10 @@ func writeFiles(disk vfs.FS, all files) error {
 	return nil
 }
 
-// TestSegmentRemovedWhileOpen removes the oldest file of the log before each call that changes something. What the store
-// holds in memory outlives that: nothing that was acknowledged is lost, or the next open says ErrCorrupt. The store itself
-// notices when it comes to rename or remove the file.
+// TestSegmentRemovedWhileOpen removes the oldest file of the log before each call that changes
+// something. What the store holds in memory outlives that: nothing that was acknowledged is lost,
+// or the next open says ErrCorrupt. The store itself notices when it comes to rename or remove the
+// file.
 func TestSegmentRemovedWhileOpen(t *testing.T) {
 	states := sessionStates(t)
 	noticed := 0

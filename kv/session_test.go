@@ -15,8 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// A session is the same list of operations on the same store each time, call by call: what went wrong with one of the
-// calls can be told from what would have come of it.
+// A session is the same list of operations on the same store each time, call by call: what went
+// wrong with one of the calls can be told from what would have come of it.
 type session struct {
 	db    *kv.DB
 	clock *testClock
@@ -59,13 +59,16 @@ func putMany(family, prefix string, n int) func(tx *kv.Tx) error {
 	}
 }
 
-// sessionSteps go through commits of each kind, segments that fill up, checkpoints that recycle them, pages that are
-// freed and used again, and Close.
+// sessionSteps go through commits of each kind, segments that fill up, checkpoints that recycle
+// them, pages that are freed and used again, and Close.
 var sessionSteps = []sessionStep{
 	commit("put", putMany(defaultCF, "a", 3)),
 	relaxed("relaxed_put", putMany(defaultCF, "b", 3)),
 	commit("large_value", func(tx *kv.Tx) error { return tx.Put([]byte("large"), make([]byte, 9000)) }),
-	commit("create_family", func(tx *kv.Tx) error { return tx.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}) }),
+	commit(
+		"create_family",
+		func(tx *kv.Tx) error { return tx.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}) },
+	),
 	commit("put_with_expiry", putMany("f", "c", 20)),
 	upkeep("checkpoint", checkpoint),
 	commit("many_rows", putMany(defaultCF, "d", 120)),

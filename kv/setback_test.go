@@ -9,8 +9,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestKeysOfASetBackClockLive: a purge, and the eviction behind a read, go by an instant that was read before others found the clock set back. Keys
-// that were written then, or are alive again, were deleted for it.
+// TestKeysOfASetBackClockLive: a purge, and the eviction behind a read, go by an instant that was
+// read before others found the clock set back. Keys that were written then, or are alive again,
+// were deleted for it.
 func TestKeysOfASetBackClockLive(t *testing.T) {
 	key := []byte("key")
 	t.Run("purge", func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// together makes one-shot writes meet: all wait while a transaction holds the writer lock, in the order of writes. It
-// returns their errors.
+// together makes one-shot writes meet: all wait while a transaction holds the writer lock, in the
+// order of writes. It returns their errors.
 func together(t *testing.T, db *kv.DB, writes ...func() error) []error {
 	t.Helper()
 	tx, err := db.Begin(t.Context(), true)
@@ -118,8 +118,8 @@ func TestWritesOfSeveralFamiliesShare(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestErrorInCompanyIsTheErrorAlone: each write is told what it would have been told alone, and the others are not
-// disturbed.
+// TestErrorInCompanyIsTheErrorAlone: each write is told what it would have been told alone, and the
+// others are not disturbed.
 func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.Put([]byte("text"), []byte("no counter")))
@@ -141,8 +141,8 @@ func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestRowsThatShareAreInOrder: puts and deletes of few keys in two families meet, and what stands in the end is what would have stood had
-// each come alone.
+// TestRowsThatShareAreInOrder: puts and deletes of few keys in two families meet, and what stands
+// in the end is what would have stood had each come alone.
 func TestRowsThatShareAreInOrder(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
@@ -281,8 +281,9 @@ func TestSharedInstantIsReadAfterTheLastCame(t *testing.T) {
 	require.Equal(t, time.Minute, left)
 }
 
-// TestLeaderThatIsStoppedByACallback: the clock is asked before anything is done, an event tells of what is done. Those
-// who shared with a leader that either of them stopped are carried out once, and wait for nobody.
+// TestLeaderThatIsStoppedByACallback: the clock is asked before anything is done, an event tells of
+// what is done. Those who shared with a leader that either of them stopped are carried out once,
+// and wait for nobody.
 func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 	for way, leave := range ways {
 		for _, where := range []string{"clock", "event"} {
@@ -323,17 +324,22 @@ func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 	}
 }
 
-// TestLeaderThatIsStoppedAfterItsCommit: who was left out of the commit must not take it for theirs.
+// TestLeaderThatIsStoppedAfterItsCommit: who was left out of the commit must not take it for
+// theirs.
 func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
 			var armed atomic.Bool
 			value := errors.New("mine")
-			db := openOn(t, vfs.NewMemory(), &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
-				if armed.Swap(false) {
-					leave(value)
-				}
-			}}})
+			db := openOn(
+				t,
+				vfs.NewMemory(),
+				&kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+					if armed.Swap(false) {
+						leave(value)
+					}
+				}}},
+			)
 			require.NoError(t, db.Put([]byte("first"), nil))
 			ended := make(chan struct{})
 			errs := together(t, db,
@@ -357,7 +363,8 @@ func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
 	}
 }
 
-// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused, nor for refused if it may be there.
+// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused, nor
+// for refused if it may be there.
 func TestFailureReachesAllWhoShare(t *testing.T) {
 	for name, cause := range map[string]error{"broken": errors.New("the disk is gone"), "full": vfs.ErrNoSpace} {
 		t.Run(name, func(t *testing.T) {
@@ -383,8 +390,9 @@ func TestFailureReachesAllWhoShare(t *testing.T) {
 	}
 }
 
-// TestFailureThatStopsTheLeaderLeavesAllInDoubt: the leader's commit fails, and who is told of that first is a function that does not come
-// back. Those who share with it may find their rows at the next open, so that none of them may be told that they are not there.
+// TestFailureThatStopsTheLeaderLeavesAllInDoubt: the leader's commit fails, and who is told of that
+// first is a function that does not come back. Those who share with it may find their rows at the
+// next open, so that none of them may be told that they are not there.
 func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -428,19 +436,25 @@ func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 	}
 }
 
-// TestShutdownBesideALeaderThatIsStopped: it ends the store, or waits, but nobody takes it for a reason why what was committed is not there.
+// TestShutdownBesideALeaderThatIsStopped: it ends the store, or waits, but nobody takes it for a
+// reason why what was committed is not there.
 func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
 			var armed atomic.Bool
 			value := errors.New("mine")
 			begun, fsys := make(chan struct{}), vfs.NewMemory()
-			db, err := kv.OpenFS(fsys, path, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
-				if armed.Swap(false) {
-					<-begun
-					leave(value)
-				}
-			}}}, kv.Tuning{SegmentSize: 64 << 10})
+			db, err := kv.OpenFS(
+				fsys,
+				path,
+				&kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+					if armed.Swap(false) {
+						<-begun
+						leave(value)
+					}
+				}}},
+				kv.Tuning{SegmentSize: 64 << 10},
+			)
 			require.NoError(t, err)
 			require.NoError(t, db.Put([]byte("first"), nil))
 			ended, closed := make(chan struct{}), make(chan error, 1)
@@ -452,7 +466,11 @@ func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 						go func() {
 							waitFor(t, "the leader commits", func() bool { return !armed.Load() })
 							go func() { closed <- db.Shutdown(context.Background()) }()
-							waitFor(t, "the store is being shut down", func() bool { _, err := db.Has(small); return isErr(err, kv.ErrClosed) })
+							waitFor(
+								t,
+								"the store is being shut down",
+								func() bool { _, err := db.Has(small); return isErr(err, kv.ErrClosed) },
+							)
 							close(begun)
 						}()
 						_ = add(db, "n")()
@@ -473,8 +491,8 @@ func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 	}
 }
 
-// underWay is a store with one write whose commit is under way: its log waits for a signal with each group that it has made
-// durable.
+// underWay is a store with one write whose commit is under way: its log waits for a signal with
+// each group that it has made durable.
 type underWay struct {
 	*kv.DB
 	t       *testing.T
@@ -524,7 +542,8 @@ func waitFor(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for those whose sync is under way, and takes all who have come.
+// TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for those whose sync is under way,
+// and takes all who have come.
 func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for i := range 3 {
@@ -548,7 +567,8 @@ func TestACrowdTakesTurns(t *testing.T) {
 	u.end(1+kv.Crowd, 2)
 }
 
-// TestHalvesOfACrowdWaitForEachOther: what is left of a crowd when half of it is away meets in one transaction, too.
+// TestHalvesOfACrowdWaitForEachOther: what is left of a crowd when half of it is away meets in one
+// transaction, too.
 func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for range kv.Crowd {
@@ -581,8 +601,8 @@ func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	u.end(2, 2)
 }
 
-// TestBulkLoadBehindACommitThatIsUnderWay sees what that has put, as every writer does, and does not look again and again until its sync
-// has ended.
+// TestBulkLoadBehindACommitThatIsUnderWay sees what that has put, as every writer does, and does
+// not look again and again until its sync has ended.
 func TestBulkLoadBehindACommitThatIsUnderWay(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	_, err := u.BulkLoad(t.Context(), "default", numbered(1))

@@ -10,8 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// TestShortWritesAreFinished lets each write of a session fall short in turn, with and without an error that says so: no
-// call notices.
+// TestShortWritesAreFinished lets each write of a session fall short in turn, with and without an
+// error that says so: no call notices.
 func TestShortWritesAreFinished(t *testing.T) {
 	want := lastState(t)
 	for _, cause := range []error{nil, io.ErrShortWrite} {
@@ -35,8 +35,8 @@ func TestShortWritesAreFinished(t *testing.T) {
 	}
 }
 
-// TestWritesOfNothingAreErrors lets each write of a session write nothing and claim success, once and from then on: the
-// call ends, with an error, and nothing that was acknowledged is lost.
+// TestWritesOfNothingAreErrors lets each write of a session write nothing and claim success, once
+// and from then on: the call ends, with an error, and nothing that was acknowledged is lost.
 func TestWritesOfNothingAreErrors(t *testing.T) {
 	states := sessionStates(t)
 	for _, sticky := range []bool{false, true} {
@@ -52,7 +52,8 @@ func TestWritesOfNothingAreErrors(t *testing.T) {
 				break
 			}
 			if err == nil {
-				// The log readies its next segment, and notes what is durable, when its duty is done.
+				// The log readies its next segment, and notes what is durable, when its duty is
+				// done.
 				require.Equal(t, "close", s.step)
 			} else {
 				require.ErrorIs(t, err, io.ErrShortWrite, "write %d in %s", n, s.step)

@@ -24,11 +24,16 @@ type stops struct {
 
 func openStops(t *testing.T, leave func(any), tune kv.Tuning) *stops {
 	s := &stops{disk: crashfs.New(crashfs.Options{}), value: errors.New("mine"), leave: leave}
-	db, err := kv.OpenFS(s.disk, path, &kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
-		if s.armed.Swap(false) {
-			s.leave(s.value)
-		}
-	}}}, tune)
+	db, err := kv.OpenFS(
+		s.disk,
+		path,
+		&kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
+			if s.armed.Swap(false) {
+				s.leave(s.value)
+			}
+		}}},
+		tune,
+	)
 	require.NoError(t, err)
 	s.DB = db
 	return s
@@ -40,7 +45,8 @@ func (s *stops) reopen(t *testing.T) *kv.DB {
 	return openOn(t, s.disk, nil)
 }
 
-// TestCheckpointThatACallbackStops: what it was to write counts as written in memory. So nothing more is written, and the log keeps all.
+// TestCheckpointThatACallbackStops: what it was to write counts as written in memory. So nothing
+// more is written, and the log keeps all.
 func TestCheckpointThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -55,7 +61,8 @@ func TestCheckpointThatACallbackStops(t *testing.T) {
 	}
 }
 
-// TestBulkLoadThatACallbackStops: its rows are all there or none, and whoever comes after it is not acknowledged.
+// TestBulkLoadThatACallbackStops: its rows are all there or none, and whoever comes after it is not
+// acknowledged.
 func TestBulkLoadThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -81,8 +88,8 @@ func TestBulkLoadThatACallbackStops(t *testing.T) {
 	}
 }
 
-// TestCommitThatACallbackStopsBeforeItsEnd: a commit of many parts has the log's queue written on its way. What is already there of it must not
-// become the beginning of the next one.
+// TestCommitThatACallbackStopsBeforeItsEnd: a commit of many parts has the log's queue written on
+// its way. What is already there of it must not become the beginning of the next one.
 func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
 	for way, leave := range ways {
 		for name, savepoint := range map[string]bool{"appended at once": true, "appended bit by bit": false} {

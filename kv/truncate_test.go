@@ -27,7 +27,8 @@ func fileOfRows(t *testing.T) string {
 	return at
 }
 
-// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and touching them is a fault.
+// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and touching them
+// is a fault.
 func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	at := fileOfRows(t)
 	db, err := kv.Open(at, nil)
@@ -55,7 +56,8 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
-// TestFileCutShortUnderTheCatalogIsAnError: Tx.CF looks there, where the transaction has changed it, and the fault ended the process.
+// TestFileCutShortUnderTheCatalogIsAnError: Tx.CF looks there, where the transaction has changed
+// it, and the fault ended the process.
 func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	platformtest.NeedsMap(t)
 	at := filepath.Join(t.TempDir(), "a.ebb")
@@ -86,8 +88,8 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
-// TestFileCutShortUnderABatchIsAnError, whether workers of the store's own or the caller's goroutine comes to the pages
-// behind the cut.
+// TestFileCutShortUnderABatchIsAnError, whether workers of the store's own or the caller's
+// goroutine comes to the pages behind the cut.
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		at := fileOfRows(t)
@@ -104,8 +106,9 @@ func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	}
 }
 
-// TestFileCutShortInsideAValueIsAnError tells the story of a value that was proved by one get, and cut by somebody else before the next:
-// that one looks at none of its bytes until it copies them, and the fault ended the process.
+// TestFileCutShortInsideAValueIsAnError tells the story of a value that was proved by one get, and
+// cut by somebody else before the next: that one looks at none of its bytes until it copies them,
+// and the fault ended the process.
 func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 	key, value := []byte("large"), bytes.Repeat([]byte("a value of a megabyte, "), 1<<20/23)
 	for name, get := range map[string]func(db *kv.DB) ([]byte, error){
@@ -147,7 +150,8 @@ func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 	}
 }
 
-// TestFileCutShortBeforeACheckpoint, or before the last one of Close: both read pages through the map, to change them.
+// TestFileCutShortBeforeACheckpoint, or before the last one of Close: both read pages through the
+// map, to change them.
 func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 	platformtest.NeedsMap(t) // Without one the pager has copies of the pages that it read before the cut.
 	for name, checkpoint := range map[string]func(db *kv.DB) error{
@@ -158,7 +162,8 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 			at := filepath.Join(t.TempDir(), "a.ebb")
 			db, err := kv.Open(at, nil)
 			require.NoError(t, err)
-			require.NoError(t, db.Update(func(tx *kv.Tx) error { // so many that the table of their trees has several leaves
+			// so many that the table of their trees has several leaves
+			require.NoError(t, db.Update(func(tx *kv.Tx) error {
 				for i := range 400 {
 					if err := tx.CreateCF(fmt.Sprintf("f%03d", i), kv.CFOptions{}); err != nil {
 						return err
@@ -175,7 +180,11 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 			require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CF("f200").Put([]byte("k"), nil) }))
 			platformtest.MayRefuse(t, os.Truncate(at, 3*4096), "windows")
 			require.ErrorIs(t, checkpoint(db), kv.ErrCorrupt)
-			require.ErrorIs(t, db.Put([]byte("k"), nil), map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name])
+			require.ErrorIs(
+				t,
+				db.Put([]byte("k"), nil),
+				map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name],
+			)
 			_ = db.Close()
 		})
 	}

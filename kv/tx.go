@@ -11,14 +11,17 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Tx is a transaction: one state of the store at one instant, and in a write transaction the changes made to it. Its
-// verbs for keys and ranges mean the family "default". It belongs to one goroutine at a time.
+// Tx is a transaction: one state of the store at one instant, and in a write transaction the
+// changes made to it. Its verbs for keys and ranges mean the family "default". It belongs to one
+// goroutine at a time.
 type Tx struct {
 	// It always holds that
 	//
-	//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls return.
-	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is published: Shutdown
-	//	    may end it from another goroutine. A read transaction is touched by its owner alone; see DB.cut.
+	//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls
+	//	    return.
+	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is
+	//	    published: Shutdown may end it from another goroutine. A read transaction is touched by
+	//	    its owner alone; see DB.cut.
 	//	(3) over is set exactly if a write transaction has ended: see hasEnded.
 
 	verbs
@@ -40,9 +43,10 @@ type Tx struct {
 	dead  error // a fault that the room below does not know of
 	seq   uint64
 
-	failed   error          // first error of a range
-	handles  map[string]*CF // families asked for
-	catalog  uint32         // how often this transaction changed the catalog; handles resolve again when it moves
+	failed  error          // first error of a range
+	handles map[string]*CF // families asked for
+	// how often this transaction changed the catalog; handles resolve again when it moves
+	catalog  uint32
 	onCommit []func()
 	onDamage func(Damage) bool // of a read transaction; nil: damage ends what meets it
 }
@@ -83,27 +87,29 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	return nil
 }
 
-// beginWrite begins the write transaction below, also once more, when the first has ended before anyone saw it.
+// beginWrite begins the write transaction below, also once more, when the first has ended before
+// anyone saw it.
 func (tx *Tx) beginWrite(ctx context.Context) error {
 	inner, err := tx.db.store.Begin(ctx, true)
 	if err != nil {
 		return fromBelow(err)
 	}
 	tx.inner = inner
-	tx.aim()
+	tx.setDurability()
 	return nil
 }
 
-// aim tells the room below what the commit is going to wait for.
-func (tx *Tx) aim() {
+// setDurability tells the room below what the commit is going to wait for.
+func (tx *Tx) setDurability() {
 	if tx.durability == NoSync {
-		tx.inner.Aim(txn.NoSync)
+		tx.inner.SetDurability(txn.NoSync)
 	} else {
-		tx.inner.Aim(txn.Sync)
+		tx.inner.SetDurability(txn.Sync)
 	}
 }
 
-// startRead begins a read transaction, which waits for nobody. A brief one is that of a one-shot call.
+// startRead begins a read transaction, which waits for nobody. A brief one is that of a one-shot
+// call.
 func (tx *Tx) startRead(brief bool) error {
 	if err := tx.db.store.BeginRead(&tx.own, brief); err != nil {
 		return fromBelow(err)
@@ -149,11 +155,11 @@ func (tx *Tx) finish(why error) {
 	}
 }
 
-// alive returns what keeps a call from being carried out: the transaction has ended or is dead, or, for a write, what
-// forbids it. The caller has entered.
+// alive returns what keeps a call from being carried out: the transaction has ended or is dead, or,
+// for a write, what forbids it. The caller has entered.
 func (tx *Tx) alive(write bool) error {
 	if tx.inner == nil {
-		return tx.whyEnded()
+		return tx.endErr()
 	}
 	if !tx.writable && tx.db.cut.Load() {
 		return ErrClosed
@@ -169,8 +175,8 @@ func (tx *Tx) alive(write bool) error {
 	return tx.dead
 }
 
-// hasEnded says whether calls on the transaction return an error because of its end, and what it lent is gone. It takes
-// no lock: a cursor asks at each look at its row.
+// hasEnded says whether calls on the transaction return an error because of its end, and what it
+// lent is gone. It takes no lock: a cursor asks at each look at its row.
 func (tx *Tx) hasEnded() bool {
 	if tx.writable {
 		return tx.over.Load()
@@ -178,17 +184,19 @@ func (tx *Tx) hasEnded() bool {
 	return tx.inner == nil || tx.db.cut.Load()
 }
 
-// whyEnded is what calls on a transaction return that has ended. On a closed store that is both reasons.
-func (tx *Tx) whyEnded() error {
+// endErr is what calls on a transaction return that has ended. On a closed store that is both
+// reasons.
+func (tx *Tx) endErr() error {
 	if tx.ended == ErrTxnDone && tx.db.stopping.Load() {
 		return &failure{ErrClosed, ErrTxnDone}
 	}
 	return tx.ended
 }
 
-// Commit ends the transaction. When it returns nil for a write transaction, the changes are visible and as durable as
-// was asked for. After any other error than ErrCommitUnknown nothing of it is there, now or later; ErrCommitUnknown
-// leaves it to the next Open. A transaction with an error (Err) is rolled back, and that error returned.
+// Commit ends the transaction. When it returns nil for a write transaction, the changes are visible
+// and as durable as was asked for. After any other error than ErrCommitUnknown nothing of it is
+// there, now or later; ErrCommitUnknown leaves it to the next Open. A transaction with an error
+// (Err) is rolled back, and that error returned.
 func (tx *Tx) Commit() error {
 	if tx.managed {
 		if err := tx.check(false); err != nil {
@@ -230,7 +238,7 @@ func (tx *Tx) commitBelow(ctx context.Context) (err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	tx.db.clock.sign(tx.inner)
+	tx.db.clock.stamp(tx.inner)
 	d := txn.Sync
 	if tx.durability == NoSync {
 		d = txn.NoSync
@@ -242,15 +250,15 @@ func (tx *Tx) commitBelow(ctx context.Context) (err error) {
 	return nil
 }
 
-// Rollback ends the transaction and undoes its changes. After Commit it returns ErrTxnDone and does nothing, so it may
-// be deferred.
+// Rollback ends the transaction and undoes its changes. After Commit it returns ErrTxnDone and does
+// nothing, so it may be deferred.
 func (tx *Tx) Rollback() error {
 	tx.lock()
 	ended := tx.inner == nil
 	tx.unlock()
 	switch {
 	case ended:
-		return tx.whyEnded()
+		return tx.endErr()
 	case tx.managed:
 		return ErrManagedTxn
 	}
@@ -265,8 +273,9 @@ func (tx *Tx) check(write bool) error {
 	return tx.alive(write)
 }
 
-// Savepoint marks the present state of a write transaction. Any number may be open; they cost nothing when unused. In a
-// read transaction, and after the end, the result is good for nothing: RollbackTo says why.
+// Savepoint marks the present state of a write transaction. Any number may be open; they cost
+// nothing when unused. In a read transaction, and after the end, the result is good for nothing:
+// RollbackTo says why.
 func (tx *Tx) Savepoint() Savepoint {
 	tx.lock()
 	defer tx.unlock()
@@ -276,8 +285,8 @@ func (tx *Tx) Savepoint() Savepoint {
 	return Savepoint{tx: tx, inner: tx.inner.Savepoint(), onCommit: len(tx.onCommit)}
 }
 
-// RollbackTo undoes all that happened since sp, families and OnCommit functions included. sp may be used again; later
-// savepoints end, and are ErrSavepoint from then on.
+// RollbackTo undoes all that happened since sp, families and OnCommit functions included. sp may be
+// used again; later savepoints end, and are ErrSavepoint from then on.
 func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
@@ -295,20 +304,20 @@ func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 	return nil
 }
 
-// SetDurability chooses what this transaction's commit waits for. Another value than Sync and NoSync makes the commit
-// fail with ErrInvalidOptions.
+// SetDurability chooses what this transaction's commit waits for. Another value than Sync and
+// NoSync makes the commit fail with ErrInvalidOptions.
 func (tx *Tx) SetDurability(d Durability) {
 	tx.lock()
 	defer tx.unlock()
 	tx.durability = d
 	if tx.inner != nil && tx.writable {
-		tx.aim()
+		tx.setDurability()
 	}
 }
 
-// OnCommit registers a function that runs after the commit is durable (as far as was asked for) and visible, in the
-// order of registration, from the goroutine that commits. It may use the store. After a rollback, and in a read
-// transaction, it never runs. nil does nothing.
+// OnCommit registers a function that runs after the commit is durable (as far as was asked for) and
+// visible, in the order of registration, from the goroutine that commits. It may use the store.
+// After a rollback, and in a read transaction, it never runs. nil does nothing.
 func (tx *Tx) OnCommit(fn func()) {
 	tx.lock()
 	defer tx.unlock()
@@ -317,8 +326,8 @@ func (tx *Tx) OnCommit(fn func()) {
 	}
 }
 
-// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it began. It stays after
-// the end.
+// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it
+// began. It stays after the end.
 func (tx *Tx) Now() time.Time { return time.UnixMilli(tx.nowMs) }
 
 // instant is the one instant of this transaction in milliseconds.
@@ -329,8 +338,8 @@ func (tx *Tx) instant() int64 {
 	return tx.nowMs
 }
 
-// instantOrEnd reads the clock at the begin of a transaction. It is a function of the user's: if it panics, nobody else
-// will end the transaction.
+// instantOrEnd reads the clock at the begin of a transaction. It is a function of the user's: if it
+// panics, nobody else will end the transaction.
 func (tx *Tx) instantOrEnd() {
 	defer func() {
 		if !tx.timed {
@@ -353,9 +362,10 @@ func (tx *Tx) Seq() uint64 {
 // Writable says whether this is a write transaction.
 func (tx *Tx) Writable() bool { return tx.writable }
 
-// Err is the first error met while ranging, or the damage or I/O error that made the transaction dead. View, Update and
-// Commit return it even if the caller did not look, and a write transaction with an error does not commit. It stays after
-// the end; a range over a transaction that has ended is the error ErrTxnDone here.
+// Err is the first error met while ranging, or the damage or I/O error that made the transaction
+// dead. View, Update and Commit return it even if the caller did not look, and a write transaction
+// with an error does not commit. It stays after the end; a range over a transaction that has ended
+// is the error ErrTxnDone here.
 func (tx *Tx) Err() error {
 	tx.lock()
 	defer tx.unlock()

@@ -96,7 +96,8 @@ func TestUpdateRollsBackOnError(t *testing.T) {
 	require.Empty(t, rows(t, db, "default"))
 }
 
-// TestPanicInCallbackRollsBack: a panic, and the end of the goroutine, leave no transaction and no lock behind.
+// TestPanicInCallbackRollsBack: a panic, and the end of the goroutine, leave no transaction and no
+// lock behind.
 func TestPanicInCallbackRollsBack(t *testing.T) {
 	db := openTest(t)
 	call := map[string]func(func(*kv.Tx) error) error{"View": db.View, "Update": db.Update}
@@ -369,7 +370,8 @@ func TestIncrement(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrNotCounter)
 }
 
-// TestIncrementAsksForTheTTLOfANewKeyOnly: at the end of time there is none for it, which is nothing to a counter that is there.
+// TestIncrementAsksForTheTTLOfANewKeyOnly: at the end of time there is none for it, which is
+// nothing to a counter that is there.
 func TestIncrementAsksForTheTTLOfANewKeyOnly(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}))

@@ -11,10 +11,12 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestValueStaysUntilTheTransactionEnds, also one that the transaction itself has written, and then undone or deleted. The file is a real one,
-// whose pages are mapped: what is written to them shows in slices that point there.
+// TestValueStaysUntilTheTransactionEnds, also one that the transaction itself has written, and then
+// undone or deleted. The file is a real one, whose pages are mapped: what is written to them shows
+// in slices that point there.
 func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
-	// One page, which a deletion gives to the tree; one that a rollback gives to the next value; some pages; many.
+	// One page, which a deletion gives to the tree; one that a rollback gives to the next value;
+	// some pages; many.
 	for _, size := range []int{1500, 3000, 20_000, 300_000} {
 		value := func(b byte) []byte { return bytes.Repeat([]byte{b}, size) }
 		for name, undo := range map[string]func(tx *kv.Tx, sp kv.Savepoint) error{
@@ -23,7 +25,12 @@ func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 			"put":      func(tx *kv.Tx, _ kv.Savepoint) error { return tx.Put([]byte("a"), value('c')) },
 		} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				db, err := kv.OpenFS(nil, filepath.Join(t.TempDir(), "a.ebb"), &kv.Options{CacheBytes: 1 << 20}, kv.Tuning{})
+				db, err := kv.OpenFS(
+					nil,
+					filepath.Join(t.TempDir(), "a.ebb"),
+					&kv.Options{CacheBytes: 1 << 20},
+					kv.Tuning{},
+				)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, db.Close()) }()
 				require.NoError(t, db.Update(func(tx *kv.Tx) error {

@@ -12,20 +12,20 @@ import (
 // NoExpiry is the ttl of a permanent key.
 const NoExpiry time.Duration = -1
 
-// verbs are the calls on one family in a transaction: what *CF and *Tx have in common. Each call enters the
-// transaction, then checks in this order: the transaction, the family, the arguments.
+// verbs are the calls on one family in a transaction: what *CF and *Tx have in common. Each call
+// enters the transaction, then checks in this order: the transaction, the family, the arguments.
 type verbs struct {
 	tx   *Tx
 	name string
 
-	// What the handle means as of the at-th change of the catalog by this transaction: fam, or the error gone if that
-	// was dropped, or neither if nothing was found yet. See resolve.
+	// What the handle means as of the at-th change of the catalog by this transaction: fam, or the
+	// error gone if that was dropped, or neither if nothing was found yet. See resolve.
 	fam   *cf.Family
 	gone  error
 	at    uint32
 	first *cf.Family // the family as it was first found
 
-	held *ttl.Entries // what is held back; nil: nothing is. See hold.
+	indexBuffer *ttl.IndexBuffer // what is held back; nil: nothing is. See hold.
 }
 
 // ready returns what keeps a call from being carried out.
@@ -71,8 +71,8 @@ func (v *verbs) rows() ttl.Rows {
 	return ttl.Rows{Tx: v.tx.inner, Family: v.fam, MaxTxnBytes: v.tx.db.maxTxnBytes}
 }
 
-// get is the one look at a row: found if it is there and not expired. An empty value is not nil. expiry is 0 for a
-// permanent key; a key that is not found but has one is expired and still stored.
+// get is the one look at a row: found if it is there and not expired. An empty value is not nil.
+// expiry is 0 for a permanent key; a key that is not found but has one is expired and still stored.
 func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err error) {
 	if v.fam.Hollow() {
 		return nil, 0, false, nil
@@ -102,7 +102,8 @@ func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error)
 	return size, expiry, found && (expiry == 0 || !v.tx.db.clock.hides(v.tx.instant(), expiry)), nil
 }
 
-// below names an error of the room ttl. Damage found there ends the transaction, as damage found further below does.
+// below names an error of the room ttl. Damage found there ends the transaction, as damage found
+// further below does.
 func (tx *Tx) below(err error) error {
 	if err == nil {
 		return nil
@@ -115,7 +116,8 @@ func (tx *Tx) below(err error) error {
 
 func (v *verbs) below(err error) error { return v.tx.below(err) }
 
-// missing is what a read says of a key that is not found. An expired one is noted, to be deleted some time.
+// missing is what a read says of a key that is not found. An expired one is noted, to be deleted
+// some time.
 func (v *verbs) missing(key []byte, expiry int64) error {
 	v.note(key, expiry)
 	return ErrNotFound
@@ -133,8 +135,8 @@ func (v *verbs) put(key, value []byte, expiry int64) error {
 	return v.below(v.rows().Put(key, value, expiry))
 }
 
-// usual is the expiry that Put gives.
-func (v *verbs) usual() (expiry int64, err error) {
+// defaultExpiry is the expiry that Put gives.
+func (v *verbs) defaultExpiry() (expiry int64, err error) {
 	ms := v.fam.Options.DefaultTTLMs
 	if ms == 0 {
 		return 0, nil

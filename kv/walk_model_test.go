@@ -18,8 +18,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestWalksBesideChanges moves cursors about in a write transaction while it changes rows under them, by keys and values that are slices of
-// the store's own, goes back to savepoints, and drops and renames the family. Each cursor keeps its place by key, and each slice its bytes.
+// TestWalksBesideChanges moves cursors about in a write transaction while it changes rows under
+// them, by keys and values that are slices of the store's own, goes back to savepoints, and drops
+// and renames the family. Each cursor keeps its place by key, and each slice its bytes.
 func TestWalksBesideChanges(t *testing.T) {
 	rounds := 60
 	if racetest.Enabled || testing.Short() {
@@ -32,7 +33,12 @@ func TestWalksBesideChanges(t *testing.T) {
 				fsys, at = vfs.OS, filepath.Join(t.TempDir(), "a.ebb")
 			}
 			clock := newClock()
-			db, err := kv.OpenFS(fsys, at, &kv.Options{Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 20}, kv.Tuning{})
+			db, err := kv.OpenFS(
+				fsys,
+				at,
+				&kv.Options{Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 20},
+				kv.Tuning{},
+			)
 			require.NoError(t, err)
 			w := &walks{t: t, rnd: seeded(t, 77), db: db, clock: clock, rows: map[string]modelRow{}}
 			for range rounds {
@@ -68,7 +74,8 @@ type walkSave struct {
 	rows map[string]modelRow
 }
 
-// keptSlice is a value that the store has given away until the transaction ends, and what it held then.
+// keptSlice is a value that the store has given away until the transaction ends, and what it held
+// then.
 type keptSlice struct {
 	slice []byte
 	want  string
@@ -161,7 +168,13 @@ func (w *walks) transaction() {
 func (w *walks) compare() {
 	keys, i := w.live("", ""), 0
 	for k, v := range w.tx.All() {
-		require.True(w.t, i < len(keys) && keys[i] == string(k) && w.rows[keys[i]].value == string(v), "row %d: %.30q", i, k)
+		require.True(
+			w.t,
+			i < len(keys) && keys[i] == string(k) && w.rows[keys[i]].value == string(v),
+			"row %d: %.30q",
+			i,
+			k,
+		)
 		i++
 	}
 	require.Equal(w.t, len(keys), i)
@@ -307,7 +320,17 @@ func (w *walks) move(k *walker) {
 		ok = k.c.Prev()
 	}
 	require.NoError(w.t, k.c.Err())
-	require.Equal(w.t, i >= 0 && i < len(keys), ok, "move %d from %.30q/%d to %d of %d", p, k.at, k.end, i, len(keys))
+	require.Equal(
+		w.t,
+		i >= 0 && i < len(keys),
+		ok,
+		"move %d from %.30q/%d to %d of %d",
+		p,
+		k.at,
+		k.end,
+		i,
+		len(keys),
+	)
 	k.at, k.end, k.on, k.key, k.value = "", 0, ok, nil, nil
 	switch {
 	case i < 0:

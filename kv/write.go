@@ -9,13 +9,14 @@ import (
 
 // Calls that change rows without regard to their values.
 
-// Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the family's default ttl.
+// Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the
+// family's default ttl.
 func (v *verbs) Put(key, value []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
 		return err
 	}
-	expiry, err := v.usual()
+	expiry, err := v.defaultExpiry()
 	if err != nil {
 		return err
 	}
@@ -30,8 +31,8 @@ func (v *verbs) readyWrite(key, value []byte) error {
 	return checkValue(value)
 }
 
-// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it is not positive, or
-// the expiry is beyond what can be stored.
+// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it
+// is not positive, or the expiry is beyond what can be stored.
 func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -44,7 +45,8 @@ func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
 	return v.put(key, value, expiry)
 }
 
-// PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after now.
+// PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after
+// now.
 func (v *verbs) PutExpireAt(key, value []byte, at time.Time) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -79,10 +81,11 @@ func (o *PutOptions) expiry(v *verbs) (expiry int64, err error) {
 	case o.NoExpiry || o.KeepTTL:
 		return 0, nil
 	}
-	return v.usual()
+	return v.defaultExpiry()
 }
 
-// PutWith is Put with options, and says whether it wrote: not if a condition did not hold. A loser changes nothing.
+// PutWith is Put with options, and says whether it wrote: not if a condition did not hold. A loser
+// changes nothing.
 func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -111,12 +114,13 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 	return true, nil
 }
 
-// putKeep stores a value and leaves the expiry of a key that is there as it is. The key was looked at before.
+// putKeep stores a value and leaves the expiry of a key that is there as it is. The key was looked
+// at before.
 func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
 	if found {
 		return v.put(key, value, old)
 	}
-	expiry, err := v.usual()
+	expiry, err := v.defaultExpiry()
 	if err != nil {
 		return err
 	}
@@ -132,7 +136,8 @@ func (v *verbs) Delete(key []byte) (err error) {
 	return v.remove(key)
 }
 
-// Expire gives key a new expiry, ttl from now on, and does not rewrite its value. ErrNotFound if it is absent or expired.
+// Expire gives key a new expiry, ttl from now on, and does not rewrite its value. ErrNotFound if it
+// is absent or expired.
 func (v *verbs) Expire(key []byte, ttl time.Duration) error {
 	return v.setExpiry(key, func() (int64, error) { return v.after(ttl) })
 }
@@ -142,12 +147,14 @@ func (v *verbs) ExpireAt(key []byte, at time.Time) error {
 	return v.setExpiry(key, func() (int64, error) { return v.until(at) })
 }
 
-// Persist makes key permanent and does not rewrite its value. ErrNotFound if it is absent or expired.
+// Persist makes key permanent and does not rewrite its value. ErrNotFound if it is absent or
+// expired.
 func (v *verbs) Persist(key []byte) error {
 	return v.setExpiry(key, func() (int64, error) { return 0, nil })
 }
 
-// setExpiry gives a key the expiry that want returns, 0 meaning none. What is wrong with that comes before the look.
+// setExpiry gives a key the expiry that want returns, 0 meaning none. What is wrong with that comes
+// before the look.
 func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -167,10 +174,11 @@ func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	return v.below(v.rows().SetExpiry(key, expiry))
 }
 
-// DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi removes nothing. Subtrees
-// that lie inside are unlinked whole: rows without an expiry cost nothing each. An expiry in the range costs a look at its
-// row of the key index; and, unless the range has all expiries of the family, or they follow each other without those of
-// other keys between, a deletion in the expiry index: some microseconds, and in the log the key and about ten bytes.
+// DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi
+// removes nothing. Subtrees that lie inside are unlinked whole: rows without an expiry cost nothing
+// each. An expiry in the range costs a look at its row of the key index; and, unless the range has
+// all expiries of the family, or they follow each other without those of other keys between, a
+// deletion in the expiry index: some microseconds, and in the log the key and about ten bytes.
 func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -196,7 +204,8 @@ func (v *verbs) removeRange(lo, hi []byte) error {
 	return v.below(v.rows().DeleteRange(lo, hi))
 }
 
-// DeletePrefix removes the keys that begin with p; an empty p is every key. It costs what DeleteRange does.
+// DeletePrefix removes the keys that begin with p; an empty p is every key. It costs what
+// DeleteRange does.
 func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
 
 // Clear removes every key; the work does not depend on their number, nor on expiries.

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkCopyOfAMegabyte copies values that lie anywhere in memory, from the place in their first page where those of extents begin, and
-// from the middle of a line of the processor, where they would with nothing between the size and them.
+// BenchmarkCopyOfAMegabyte copies values that lie anywhere in memory, from the place in their first
+// page where those of extents begin, and from the middle of a line of the processor, where they
+// would with nothing between the size and them.
 func BenchmarkCopyOfAMegabyte(b *testing.B) {
 	const size, values = 1 << 20, 150
 	memory, to := make([]byte, values*(size+MinPageSize)), make([]byte, size)

@@ -35,8 +35,8 @@ func (u *UsedSet) Add(id Pgid) bool {
 	return true
 }
 
-// Diff calls fn for each page that is in one of two sets with the same end, in order, until it returns false; inU tells
-// which.
+// Diff calls fn for each page that is in one of two sets with the same end, in order, until it
+// returns false; inU tells which.
 func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 	for i, w := range u.words {
 		for d := w ^ v.words[i]; d != 0; d &= d - 1 {
@@ -57,7 +57,7 @@ func (p *Pager) VerifySpace(ref Ref) error {
 	if err := p.read(ref.Pgid, b); err != nil {
 		return err
 	}
-	return p.proveHeader(ref, b)
+	return p.verifyHeader(ref, b)
 }
 
 // FileBytes is the size of the main file. Writer lock.

@@ -8,9 +8,10 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestFileThatWasCutIsNotOpened cuts pages off the end of a file. Whoever reads a page there through the map is no longer
-// told by an error: the system ends the process. So the missing pages have to be noticed before any page is read, and the
-// error names the last one that the meta page counts.
+// TestFileThatWasCutIsNotOpened cuts pages off the end of a file. Whoever reads a page there
+// through the map is no longer told by an error: the system ends the process. So the missing pages
+// have to be noticed before any page is read, and the error names the last one that the meta page
+// counts.
 func TestFileThatWasCutIsNotOpened(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)

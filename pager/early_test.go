@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// beingWritten is a pager whose last durable state has n pages that the one which is being written has not, and the end of that checkpoint.
+// beingWritten is a pager whose last durable state has n pages that the one which is being written
+// has not, and the end of that checkpoint.
 func beingWritten(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 	p = memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1) // the file is not empty
@@ -24,7 +25,7 @@ func beingWritten(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 		m := p.LastMeta()
 		m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
 		require.NoError(t, p.WriteMeta(m))
-		p.Arrived()
+		p.AcceptReusable()
 	}
 }
 
@@ -42,11 +43,11 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 	p, freed, end := beingWritten(t, 64)
 	before := p.Pages()
 	for _, ref := range freed {
-		require.False(t, p.Early(ref.Pgid))
-		require.NoError(t, p.Promise(ref.Pgid, 1))
-		require.True(t, p.Early(ref.Pgid))
+		require.False(t, p.IsReusable(ref.Pgid))
+		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
+		require.True(t, p.IsReusable(ref.Pgid))
 	}
-	p.Share(20)
+	p.SetReuseShare(20)
 	elsewhere := func() {
 		t.Helper()
 		for _, size := range []int{100, 3000, 20_000} {
@@ -55,30 +56,30 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 			require.False(t, among(freed, ref.Pgid, int(n)), "%v", ref)
 		}
 		for _, n := range []int{1, 4} {
-			ref, err := p.WriteLaid(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true)
+			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true)
 			require.NoError(t, err)
 			require.False(t, among(freed, ref.Pgid, n), "%v", ref)
 		}
-		id, _, err := p.NewLoader().New(9)
+		id, _, err := p.NewBulkWriter().New(9)
 		require.NoError(t, err)
 		require.False(t, among(freed, id, 1))
 	}
 	elsewhere()
-	p.Share(0)
-	without := p.space.ready(100)
-	p.Share(20)
-	require.Equal(t, without+20, p.space.ready(100))
+	p.SetReuseShare(0)
+	without := p.space.inCurrentRun(100)
+	p.SetReuseShare(20)
+	require.Equal(t, without+20, p.space.inCurrentRun(100))
 	var got []Pgid
 	for range 19 {
 		id, _, err := p.New(9)
 		require.NoError(t, err)
 		require.True(t, among(freed, id, 1))
-		require.True(t, p.Early(id))
+		require.True(t, p.IsReusable(id))
 		got = append(got, id)
 	}
 	// One with a frame and one without come back, as of a transaction that is rolled back.
 	require.NoError(t, p.Unused(got[0], 1))
-	patched, err := p.PatchBeside(freed[0], nextEpoch(p), 9, []byte("changes"))
+	patched, err := p.NewDelta(freed[0], nextEpoch(p), 9, []byte("changes"))
 	require.NoError(t, err)
 	require.Equal(t, got[0], patched.Pgid, "a patch is in memory, too")
 	require.NoError(t, p.Unused(patched.Pgid, 1))
@@ -98,33 +99,34 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 	require.Greater(t, p.Pages(), before)
 
 	end()
-	require.False(t, p.Early(got[0]))
+	require.False(t, p.IsReusable(got[0]))
 	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false)
 	require.NoError(t, err)
 	require.True(t, among(freed, ref.Pgid, 1), "they are free pages like all others")
 }
 
-// TestEarlyPagesThatAreGivenBackStayEarly until the checkpoint is over, also those of an extent, which are given back at once.
+// TestEarlyPagesThatAreGivenBackStayEarly until the checkpoint is over, also those of an extent,
+// which are given back at once.
 func TestEarlyPagesThatAreGivenBackStayEarly(t *testing.T) {
 	p, freed, end := beingWritten(t, 32)
 	for _, ref := range freed {
-		require.NoError(t, p.Promise(ref.Pgid, 1))
+		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
 	}
-	require.Error(t, p.Promise(freed[3].Pgid, 1), "twice")
-	p.Share(1)
+	require.Error(t, p.OfferReusable(freed[3].Pgid, 1), "twice")
+	p.SetReuseShare(1)
 	id, _, err := p.New(9)
 	require.NoError(t, err)
 	require.NoError(t, p.Unused(id, 1))
 	require.NoError(t, p.Pack()) // the stacks are emptied
 	p.EndPack()
-	require.EqualValues(t, 32, p.space.promised.n)
+	require.EqualValues(t, 32, p.space.reusable.n)
 	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false)
 	require.NoError(t, err)
 	require.False(t, among(freed, ref.Pgid, int(n)))
 	require.NoError(t, p.Unused(ref.Pgid, n))
-	require.EqualValues(t, 32, p.space.promised.n, "these are not early")
+	require.EqualValues(t, 32, p.space.reusable.n, "these are not early")
 	free := p.space.avail.n
 	end()
 	require.Equal(t, free+32, p.space.avail.n)
-	require.Zero(t, p.space.promised.n)
+	require.Zero(t, p.space.reusable.n)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead: of the same slab and the next one, by goroutines that end before the arena
-// is closed.
+// TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead: of the same slab and the next one, by
+// goroutines that end before the arena is closed.
 func TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead(t *testing.T) {
 	const pageSize = 4096
-	a := arena{pageSize: pageSize}
+	a := frameArena{pageSize: pageSize}
 	frames := map[unsafe.Pointer]uint64{}
 	for i := range uint64(93 << 19 / pageSize) {
 		f, err := a.alloc()
@@ -31,11 +31,12 @@ func TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead(t *testing.T) {
 	a.close()
 }
 
-// TestTrimGivesStretchesBackThatNoFrameUses, and no others; their addresses are used again before new
-// ones are. 405 MB of frames stayed with a process after a checkpoint, so that the page cache starved.
+// TestTrimGivesStretchesBackThatNoFrameUses, and no others; their addresses are used again before
+// new ones are. 405 MB of frames stayed with a process after a checkpoint, so that the page cache
+// starved.
 func TestTrimGivesStretchesBackThatNoFrameUses(t *testing.T) {
-	const pageSize, perStretch = 4096, stretch / 4096
-	a := arena{pageSize: pageSize, scarce: func() bool { return true }}
+	const pageSize, perStretch = 4096, hugePageBytes / 4096
+	a := frameArena{pageSize: pageSize, scarce: func() bool { return true }}
 	defer a.close()
 	frames := map[unsafe.Pointer]uint64{}
 	var order []unsafe.Pointer

@@ -5,24 +5,28 @@ import (
 	"math/bits"
 )
 
-// Free map page: which pages of one group the store uses. The group's number is in no page: the directory tells.
+// Free map page: which pages of one group the store uses. The group's number is in no page: the
+// directory tells.
 //
 //	24 bits: bit i of the u64 words, lowest first, is set if page group*PagesPerGroup + i is in use
 //
 // PagesPerGroup = (PageSize-24)/8*64. Golden bytes: testdata/free-map.hex.
 //
-// Free directory page, level 0: one entry of 16 bytes a group; level 1: one a directory page of level 0. The header's
-// count is the number of entries. A zero reference stands for a group none of whose pages is in use.
+// Free directory page, level 0: one entry of 16 bytes a group; level 1: one a directory page of
+// level 0. The header's count is the number of entries. A zero reference stands for a group none of
+// whose pages is in use.
 //
 //	24 + 16 i: pgid u64, epoch u32, used u32 (pages in use in the group; 0 in level 1)
 //
-// A store with one directory page of level 0 has no level 1. Golden bytes: testdata/free-directory.hex.
+// A store with one directory page of level 0 has no level 1. Golden bytes:
+// testdata/free-directory.hex.
 const dirEntry = 16
 
 func (p *Pager) entriesPerDir() int { return (p.pageSize - HeaderSize) / dirEntry }
 
-// With Options.SmallGroups a group has so many pages, and a directory page of level 0 so many groups: a store of a megabyte has many of both.
-// It is another format, which nothing in the file tells: what is made with it is opened with it.
+// With Options.SmallGroups a group has so many pages, and a directory page of level 0 so many
+// groups: a store of a megabyte has many of both. It is another format, which nothing in the file
+// tells: what is made with it is opened with it.
 const (
 	smallGroup       = 64
 	smallGroupsOfDir = 2
@@ -36,12 +40,14 @@ func (p *Pager) groupsPerDir() int {
 	return p.entriesPerDir()
 }
 
-// MostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of larger ones.
+// MostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of
+// larger ones.
 func (p *Pager) MostPages() uint64 {
 	return min(uint64(p.entriesPerDir())*uint64(p.groupsPerDir())*p.space.perGroup, maxPages)
 }
 
-// loadDirectory reads the free directory of meta page m; the free map pages are read when they are needed.
+// loadDirectory reads the free directory of meta page m; the free map pages are read when they are
+// needed.
 func (p *Pager) loadDirectory(m *Meta) error {
 	s := p.space
 	s.groups, p.dirs = nil, nil
@@ -91,13 +97,25 @@ func (p *Pager) loadDirectory(m *Meta) error {
 		}
 	}
 	if len(s.groups) != nGroups {
-		return p.corrupt(m.FreeDir.Pgid, "free directory tells of %d groups, the meta page of %d", len(s.groups), nGroups)
+		return p.corrupt(
+			m.FreeDir.Pgid,
+			"free directory tells of %d groups, the meta page of %d",
+			len(s.groups),
+			nGroups,
+		)
 	}
 	s.avail.n = 0
 	for no, g := range s.groups {
 		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
 		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
-			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v", no, g.nUsed, pages, g.ref)
+			return p.corrupt(
+				m.FreeDir.Pgid,
+				"group %d: %d of %d pages in use, free map page %v",
+				no,
+				g.nUsed,
+				pages,
+				g.ref,
+			)
 		}
 		s.avail.n += pages - uint64(g.nUsed)
 		s.nUsed += uint64(g.nUsed)
@@ -111,7 +129,12 @@ func (p *Pager) loadDirectory(m *Meta) error {
 func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint32, err error) {
 	n := int(ReadHeader(b).Count)
 	if n > p.entriesPerDir() || n > most || n == 0 {
-		return nil, nil, p.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, min(most, p.entriesPerDir()))
+		return nil, nil, p.corrupt(
+			ref.Pgid,
+			"free directory page with %d entries, at most %d belong",
+			n,
+			min(most, p.entriesPerDir()),
+		)
 	}
 	for i := range n {
 		e := b[HeaderSize+i*dirEntry:]
@@ -134,7 +157,14 @@ func (p *Pager) loadGroup(g *group, no uint64) error {
 	}
 	pages := min(p.space.perGroup, p.space.start-no*p.space.perGroup)
 	if n != g.nUsed || nextBit(g.used, pages, false) < p.space.perGroup {
-		return p.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d", no, n, g.nUsed, pages)
+		return p.corrupt(
+			g.ref.Pgid,
+			"free map of group %d: %d pages in use, the directory says %d of %d",
+			no,
+			n,
+			g.nUsed,
+			pages,
+		)
 	}
 	if no == 0 && g.used[0]&3 != 3 {
 		return p.corrupt(g.ref.Pgid, "free map says that a meta page is free")
@@ -142,7 +172,8 @@ func (p *Pager) loadGroup(g *group, no uint64) error {
 	return nil
 }
 
-// InUse says whether the free map of the newest committed state counts a page as in use. Writer lock.
+// InUse says whether the free map of the newest committed state counts a page as in use. Writer
+// lock.
 func (p *Pager) InUse(id Pgid) (bool, error) {
 	if uint64(id) >= p.space.end {
 		return false, nil
@@ -154,7 +185,8 @@ func (p *Pager) InUse(id Pgid) (bool, error) {
 	return g.used[i/64]&(1<<(i%64)) != 0, nil
 }
 
-// Tail is the first page from which on at most n pages are in use by the newest committed state, or one of the next 63. Writer lock.
+// Tail is the first page from which on at most n pages are in use by the newest committed state, or
+// one of the next 63. Writer lock.
 func (p *Pager) Tail(n uint64) (Pgid, error) {
 	s := p.space
 	for no := len(s.groups) - 1; no >= 0; no-- {
@@ -177,8 +209,9 @@ func (p *Pager) Tail(n uint64) (Pgid, error) {
 	return 0, nil
 }
 
-// Fill is the first page from which on the pages that the file does not hold yet are no more than the free ones before it, or one of
-// the next 63, or the end of a group that was not read: these could go there. Writer lock.
+// Fill is the first page from which on the pages that the file does not hold yet are no more than
+// the free ones before it, or one of the next 63, or the end of a group that was not read: these
+// could go there. Writer lock.
 func (p *Pager) Fill() Pgid {
 	s := p.space
 	room, rest := uint64(0), uint64(s.dirty.Load())
@@ -201,7 +234,8 @@ func (p *Pager) Fill() Pgid {
 	return Pgid(s.end)
 }
 
-// SpacePages lists the pages that hold the free map and its directory in the newest captured state. Writer lock.
+// SpacePages lists the pages that hold the free map and its directory in the newest captured state.
+// Writer lock.
 func (p *Pager) SpacePages() []Ref {
 	refs := append([]Ref(nil), p.dirs...)
 	for _, g := range p.space.groups {
@@ -212,17 +246,18 @@ func (p *Pager) SpacePages() []Ref {
 	return refs
 }
 
-// captureFreeMap gives every group that changed a new free map page, and the directory above it new pages, and returns
-// their images. What they replace is returned as freed: in use by the last durable state, not by this one.
+// captureFreeMap gives every group that changed a new free map page, and the directory above it new
+// pages, and returns their images. What they replace is returned as freed: in use by the last
+// durable state, not by this one.
 //
-// Giving out pages changes groups, and so does giving them up; so it goes round until no group that has changed is left without a new page. It ends: a group gets one
-// page at most, and gives one up.
+// Giving out pages changes groups, and so does giving them up; so it goes round until no group that
+// has changed is left without a new page. It ends: a group gets one page at most, and gives one up.
 func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
 	s := p.space
 	fresh := map[uint64]Ref{} // group -> new free map page
 	newDirs := []Ref{}
 	take := func() (Ref, error) {
-		id, err := p.take(false)
+		id, err := p.allocate(false)
 		if err != nil {
 			return Ref{}, err
 		}
@@ -306,7 +341,8 @@ func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
 	return b
 }
 
-// encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if there are several.
+// encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if
+// there are several.
 func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
 	per, groups := p.groupsPerDir(), p.space.groups
 	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {

@@ -76,13 +76,13 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 					}
 				}
 				require.NoError(t, p.TrimFile(rnd.Intn(2) == 0))
-				free, pages := (p.space.avail.n + uint64(len(p.space.hot))), p.Pages()
+				free, pages := (p.space.avail.n + uint64(len(p.space.framedFree))), p.Pages()
 				require.NoError(t, p.Close())
 				p, err = b.tryOpen()
 				require.NoError(t, err)
-				require.Equal(t, free, (p.space.avail.n+uint64(len(p.space.hot)))+pages-p.Pages())
+				require.Equal(t, free, (p.space.avail.n+uint64(len(p.space.framedFree)))+pages-p.Pages())
 				require.Equal(t, before, usedPages(t, p))
-				require.Equal(t, p.Pages(), (p.space.avail.n+uint64(len(p.space.hot)))+p.UsedPages())
+				require.Equal(t, p.Pages(), (p.space.avail.n+uint64(len(p.space.framedFree)))+p.UsedPages())
 				require.NoError(t, p.Close())
 			}
 		}
@@ -94,7 +94,7 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
 	p := b.newPager(t, MinPageSize)
 	last := uint64(groups)*p.space.perGroup - 10
-	require.NoError(t, p.reserve(last))
+	require.NoError(t, p.ensureFileSpace(last))
 	first, err := p.space.grow(last - p.space.end)
 	require.NoError(t, err)
 	require.NoError(t, p.space.setAvail(first, last-uint64(first)))
@@ -105,7 +105,7 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 // pageIn takes one page of a group, as a commit would.
 func pageIn(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
-	p.space.avail.run, p.space.avail.runEnd, p.space.hot = 0, 0, p.space.hot[:0]
+	p.space.avail.run, p.space.avail.runEnd, p.space.framedFree = 0, 0, p.space.framedFree[:0]
 	p.space.avail.cursor = uint64(no)*p.space.perGroup + 64
 	ref := newPage(t, p, byte(no))
 	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.space.perGroup)
@@ -202,7 +202,7 @@ func TestFileGrowsNoFurtherThanTheDirectoryCanTell(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	p.space.end = p.MostPages() - 3
 	p.fileSize = int64(p.space.end) * MinPageSize
-	require.ErrorIs(t, p.reserve(4), ErrNoSpace)
+	require.ErrorIs(t, p.ensureFileSpace(4), ErrNoSpace)
 }
 
 func TestExtentBehindTheEndIsNotFree(t *testing.T) {
@@ -299,8 +299,8 @@ func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
 	t.Cleanup(func() { _ = p.Close() })
-	most := int64(6+p.slack(0)) * MinPageSize
-	p.Bound(most)
+	most := int64(6+p.reserve(0)) * MinPageSize
+	p.SetMaxBytes(most)
 	var refs []Ref
 	for range 4 {
 		refs = append(refs, newPage(t, p, 1))
@@ -326,7 +326,11 @@ func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
 
 func FuzzFreeMap(f *testing.F) {
 	f.Add(golden.Read(f, "testdata/free-directory.hex"), golden.Read(f, "testdata/free-map.hex"), byte(9))
-	f.Add(golden.Read(f, "testdata/free-directory-level-1.hex"), golden.Read(f, "testdata/free-directory.hex"), byte(3))
+	f.Add(
+		golden.Read(f, "testdata/free-directory-level-1.hex"),
+		golden.Read(f, "testdata/free-directory.hex"),
+		byte(3),
+	)
 	f.Fuzz(func(t *testing.T, dir, fmap []byte, ops byte) {
 		defer bound.Hold(t, 32<<20)()
 		b, p := freeMapStore(t)
@@ -372,8 +376,8 @@ func FuzzFreeMap(f *testing.F) {
 	})
 }
 
-// TestGroupsAreReadWhenTheyAreNeeded: of a store of many groups, a checkpoint writes those that changed and reads no other. A map
-// that cannot be read is an error of who needs it.
+// TestGroupsAreReadWhenTheyAreNeeded: of a store of many groups, a checkpoint writes those that
+// changed and reads no other. A map that cannot be read is an error of who needs it.
 func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
 	b, p := hugeStore(t, 6)
 	four := pageIn(t, p, 4)
@@ -400,12 +404,12 @@ func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
 	require.False(t, p.space.groups[5].loaded)
 }
 
-// TestFreeMapOfAnotherNumberOfPagesIsDamage: the meta page counts pages that no directory tells of, and more groups than the
-// directory has.
+// TestFreeMapOfAnotherNumberOfPagesIsDamage: the meta page counts pages that no directory tells of,
+// and more groups than the directory has.
 func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
-	require.NoError(t, p.reserve(100))
+	require.NoError(t, p.ensureFileSpace(100))
 	m := p.LastMeta()
 	m.Pages = 3
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
@@ -417,16 +421,19 @@ func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	m.Pages -= p.space.perGroup
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
 	m.Pages += 2 * p.space.perGroup
-	require.NoError(t, p.reserve(p.space.perGroup*4))
+	require.NoError(t, p.ensureFileSpace(p.space.perGroup*4))
 	require.ErrorContains(t, p.Start(&m), "free directory tells of 3 groups, the meta page of 4")
 }
 
-// TestGroupThatAFreeMapPageLeavesLast: its last page in use was the free map page of a group behind it, so that its own free map page goes in the round after that, and the group in
-// which that one was changes last of all. It had kept its old page, which contradicted the directory: damage, at the next open.
+// TestGroupThatAFreeMapPageLeavesLast: its last page in use was the free map page of a group behind
+// it, so that its own free map page goes in the round after that, and the group in which that one
+// was changes last of all. It had kept its old page, which contradicted the directory: damage, at
+// the next open.
 func TestGroupThatAFreeMapPageLeavesLast(t *testing.T) {
 	b, p := hugeStore(t, 4)
 	per := Pgid(p.space.perGroup)
-	use := func(no Pgid, n uint64) (id Pgid) { // n pages of a group from its first free one on, as an extent of a commit would
+	// n pages of a group from its first free one on, as an extent of a commit would
+	use := func(no Pgid, n uint64) (id Pgid) {
 		t.Helper()
 		p.space.extCursor = uint64(no * per)
 		id, ok, err := p.space.extent(n)

@@ -18,11 +18,12 @@ func (f *letGoFile) LetGo(part []byte) { f.parts = append(f.parts, len(part)) }
 
 type nobodyBeside struct{}
 
-func (nobodyBeside) Calm(float64) bool { return false }
-func (nobodyBeside) Wrote([]Pgid)      {}
-func (nobodyBeside) Between()          {}
+func (nobodyBeside) Throttle(float64) bool { return false }
+func (nobodyBeside) PagesWritten([]Pgid)   {}
+func (nobodyBeside) Yield()                {}
 
-// TestGarbageIsLetGo: runs of pages that the state does not reach, and no shorter ones, by a checkpoint beside which others go on.
+// TestGarbageIsLetGo: runs of pages that the state does not reach, and no shorter ones, by a
+// checkpoint beside which others go on.
 func TestGarbageIsLetGo(t *testing.T) {
 	b := bed{fs: vfs.OS, path: t.TempDir() + "/a.ebb"}
 	p := b.newPager(t, MinPageSize)
@@ -35,15 +36,19 @@ func TestGarbageIsLetGo(t *testing.T) {
 	}
 	checkpoint(t, p)
 	for i, ref := range refs {
-		if i >= 10 && i < 10+leastGarbage || i >= 100 && i < 100+leastGarbage-1 || i >= 200 && i < 290 {
+		if i >= 10 && i < 10+minDeadRange || i >= 100 && i < 100+minDeadRange-1 || i >= 200 && i < 290 {
 			require.NoError(t, p.Freed(ref.Pgid, 1))
 		}
 	}
-	require.Equal(t, []span{{refs[10].Pgid, refs[10+leastGarbage].Pgid}, {refs[200].Pgid, refs[290].Pgid}}, p.space.garbage())
+	require.Equal(
+		t,
+		[]pageRange{{refs[10].Pgid, refs[10+minDeadRange].Pgid}, {refs[200].Pgid, refs[290].Pgid}},
+		p.space.deadRanges(),
+	)
 	f := &letGoFile{File: p.file}
 	p.file = f
 	c, err := p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
 	require.NoError(t, p.Write(c, nobodyBeside{}))
-	require.Equal(t, []int{leastGarbage * MinPageSize, 90 * MinPageSize}, f.parts)
+	require.Equal(t, []int{minDeadRange * MinPageSize, 90 * MinPageSize}, f.parts)
 }

@@ -29,19 +29,67 @@ var goldenMeta = Meta{
 }
 
 var metaFields = withHeader(
-	golden.Field{offMagic, 8, `magic "Ebb kv\r\n"`}, golden.Field{offVersion, 4, "version"}, golden.Field{offFlags, 4, "flags: closed cleanly"},
-	golden.Field{offRequired, 8, "required features"}, golden.Field{offOptional, 8, "optional features"}, golden.Field{offStoreID, 16, "store id"},
-	golden.Field{offPageSize, 4, "page size"}, golden.Field{offSegSize, 4, "segment size"}, golden.Field{offPages, 8, "pages"},
-	golden.Field{offLogStart, 8, "log start"}, golden.Field{offLogDurable, 8, "log durable"}, golden.Field{offRootPgid, 8, "root pgid"},
-	golden.Field{offRootEpoch, 4, "root epoch"}, golden.Field{offRootDepth, 4, "root depth"}, golden.Field{offRootRows, 8, "root rows"},
-	golden.Field{offFreePgid, 8, "free directory pgid"}, golden.Field{offFreeEpoch, 4, "free directory epoch"}, golden.Field{140, 4, "reserved"},
-	golden.Field{offNextTree, 8, "next tree"}, golden.Field{offSeq, 8, "seq"}, golden.Field{offClockMark, 8, "clock mark"},
+	golden.Field{
+		offMagic,
+		8,
+		`magic "Ebb kv\r\n"`,
+	},
+	golden.Field{offVersion, 4, "version"},
+	golden.Field{offFlags, 4, "flags: closed cleanly"},
+	golden.Field{
+		offRequired,
+		8,
+		"required features",
+	},
+	golden.Field{offOptional, 8, "optional features"},
+	golden.Field{offStoreID, 16, "store id"},
+	golden.Field{
+		offPageSize,
+		4,
+		"page size",
+	},
+	golden.Field{offSegSize, 4, "segment size"},
+	golden.Field{offPages, 8, "pages"},
+	golden.Field{
+		offLogStart,
+		8,
+		"log start",
+	},
+	golden.Field{offLogDurable, 8, "log durable"},
+	golden.Field{offRootPgid, 8, "root pgid"},
+	golden.Field{
+		offRootEpoch,
+		4,
+		"root epoch",
+	},
+	golden.Field{offRootDepth, 4, "root depth"},
+	golden.Field{offRootRows, 8, "root rows"},
+	golden.Field{
+		offFreePgid,
+		8,
+		"free directory pgid",
+	},
+	golden.Field{offFreeEpoch, 4, "free directory epoch"},
+	golden.Field{140, 4, "reserved"},
+	golden.Field{
+		offNextTree,
+		8,
+		"next tree",
+	},
+	golden.Field{offSeq, 8, "seq"},
+	golden.Field{offClockMark, 8, "clock mark"},
 	golden.Field{offNextTrash, 8, "next trash"},
 )
 
 func TestMetaPageBytesArePinned(t *testing.T) {
 	m := goldenMeta
-	golden.Require(t, "meta.hex", "meta page 1 of a store that was closed cleanly", metaFields, appendMeta(nil, &m))
+	golden.Require(
+		t,
+		"meta.hex",
+		"meta page 1 of a store that was closed cleanly",
+		metaFields,
+		appendMeta(nil, &m),
+	)
 	got, err := decodeMeta(golden.Read(t, "testdata/meta.hex"), 1)
 	require.NoError(t, err)
 	require.Equal(t, &m, got)
@@ -67,10 +115,10 @@ func TestPageHeaderBytesArePinned(t *testing.T) {
 	b := make([]byte, MinPageSize)
 	h := Header{Pgid: 0x1122334455, Epoch: 0x0a0b0c0d, Kind: KindBranch, Level: 2, Count: 0x0102}
 	WriteHeader(b, h)
-	Seal(b, Salt(storeID))
+	SetChecksum(b, Salt(storeID))
 	golden.Require(t, "page-header.hex", "header of branch page 0x1122334455", headerFields, b)
 	b = golden.Read(t, "testdata/page-header.hex")
-	require.True(t, Sealed(b, Salt(storeID)))
+	require.True(t, ChecksumMatches(b, Salt(storeID)))
 	require.Equal(t, h, ReadHeader(b))
 }
 
@@ -106,7 +154,13 @@ func TestFreeMapBytesArePinned(t *testing.T) {
 	bed, p := freeMapStore(t)
 	var b []byte
 	bed.rewrite(t, MinPageSize, p.space.groups[0].ref.Pgid, 1, false, func(c []byte) { b = append(b, c...) })
-	golden.Require(t, "free-map.hex", "free map page of group 0", withHeader(golden.Field{HeaderSize, 16, "bits of pages 0 to 127"}), b)
+	golden.Require(
+		t,
+		"free-map.hex",
+		"free map page of group 0",
+		withHeader(golden.Field{HeaderSize, 16, "bits of pages 0 to 127"}),
+		b,
+	)
 	b = nil
 	bed.rewrite(t, MinPageSize, p.freeDir().Pgid, 1, false, func(c []byte) { b = append(b, c...) })
 	golden.Require(t, "free-directory.hex", "free directory of one group", withHeader(
@@ -123,7 +177,7 @@ func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
 	p.encodeDirectory(images)
 	require.Len(t, images, 3)
 	for _, b := range images {
-		Seal(b, p.salt)
+		SetChecksum(b, p.salt)
 	}
 	entry := func(i int, what string) []golden.Field {
 		at := HeaderSize + dirEntry*i
@@ -139,10 +193,19 @@ func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
 func stranger(change func(b []byte)) []byte {
 	var file []byte
 	for slot := range 2 {
-		m := Meta{Slot: slot, Epoch: Epoch(slot + 1), Clean: true, StoreID: storeID, PageSize: 4096, SegmentSize: 4 << 20, Pages: 2, NextTree: 4}
+		m := Meta{
+			Slot:        slot,
+			Epoch:       Epoch(slot + 1),
+			Clean:       true,
+			StoreID:     storeID,
+			PageSize:    4096,
+			SegmentSize: 4 << 20,
+			Pages:       2,
+			NextTree:    4,
+		}
 		b := appendMeta(nil, &m)
 		change(b)
-		Seal(b, Salt(storeID))
+		SetChecksum(b, Salt(storeID))
 		file = append(file, b...)
 	}
 	return file

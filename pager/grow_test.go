@@ -28,17 +28,18 @@ func (f *growFile) Grow(size int64) error {
 	return f.File.Grow(size)
 }
 
-// growing is a pager whose file has little more than half a step left, and what stands for the file.
+// growing is a pager whose file has little more than half a step left, and what stands for the
+// file.
 func growing(t *testing.T) (*Pager, *growFile) {
 	p := memoryBed().newPager(t, MinPageSize)
 	for p.growthStep() == minGrowth {
 		newPage(t, p, 1)
-		require.Nil(t, p.growth.to, "small files grow when they have to")
+		require.Nil(t, p.prealloc.to, "small files grow when they have to")
 	}
-	for p.inUse()+4*MinPageSize <= p.growth.from {
+	for p.inUse()+4*MinPageSize <= p.prealloc.from {
 		newPage(t, p, 1)
 	}
-	require.Nil(t, p.growth.to)
+	require.Nil(t, p.prealloc.to)
 	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	return p, f
@@ -46,14 +47,15 @@ func growing(t *testing.T) (*Pager, *growFile) {
 
 // begin makes pages until the growth begins, and returns to which size.
 func (f *growFile) begin(t *testing.T, p *Pager) int64 {
-	for p.growth.to == nil {
+	for p.prealloc.to == nil {
 		newPage(t, p, 1)
 	}
 	return <-f.asked
 }
 
-// inUse is what reserve compares with the size of the file, but for the page that is to come, and for more slack perhaps.
-func (p *Pager) inUse() int64 { return int64(p.space.end+p.slack(0)) * int64(p.pageSize) }
+// inUse is what reserve compares with the size of the file, but for the page that is to come, and
+// for more slack perhaps.
+func (p *Pager) inUse() int64 { return int64(p.space.end+p.reserve(0)) * int64(p.pageSize) }
 
 // TestFileGrowsAheadOfNeed: nobody waits for it as long as there is room.
 func TestFileGrowsAheadOfNeed(t *testing.T) {
@@ -65,13 +67,13 @@ func TestFileGrowsAheadOfNeed(t *testing.T) {
 		newPage(t, p, 1) // with the growth under way
 	}
 	require.Equal(t, before, p.FileBytes(), "room that is not there yet does not count")
-	p.syncing.grown.Store(false)
+	p.fileSync.grown.Store(false)
 	f.goOn <- nil
-	for p.growth.to != nil {
+	for p.prealloc.to != nil {
 		newPage(t, p, 1)
 	}
 	require.Equal(t, size, p.FileBytes())
-	require.True(t, p.syncing.grown.Load(), "the next sync has to make the size durable")
+	require.True(t, p.fileSync.grown.Load(), "the next sync has to make the size durable")
 	require.Empty(t, f.asked, "there is more than half a step left")
 	got, err := p.file.Size()
 	require.NoError(t, err)
@@ -89,7 +91,7 @@ func TestRoomIsCachedAheadInLargeStores(t *testing.T) {
 		before := p.FileBytes()
 		size := f.begin(t, p)
 		f.goOn <- nil
-		p.EndGrowth()
+		p.EndPreallocation()
 		p.mapped = false
 		require.Equal(t, size, p.FileBytes())
 		if large {
@@ -102,7 +104,7 @@ func TestRoomIsCachedAheadInLargeStores(t *testing.T) {
 	p.mapped, p.o.Cache = true, 1
 	f.begin(t, p)
 	f.goOn <- errBroken
-	p.EndGrowth()
+	p.EndPreallocation()
 	p.mapped = false
 	require.Empty(t, f.cached, "nor is what the file did not get")
 }
@@ -131,7 +133,7 @@ func TestFileThatDoesNotGrowAhead(t *testing.T) {
 		f.goOn <- nil
 		newPage(t, p, 1)
 		require.Greater(t, <-f.asked, <-f.asked)
-		require.Nil(t, p.growth.to)
+		require.Nil(t, p.prealloc.to)
 	}
 	f.goOn <- nil
 	newPage(t, p, 1)
@@ -149,16 +151,17 @@ func TestFileThatGrowsIsNotCut(t *testing.T) {
 	before := p.FileBytes()
 	require.NoError(t, p.TrimFile(false))
 	require.Equal(t, before, p.FileBytes())
-	require.NotNil(t, p.growth.to)
+	require.NotNil(t, p.prealloc.to)
 	f.goOn <- nil
-	for len(p.growth.to) == 0 {
+	for len(p.prealloc.to) == 0 {
 		runtime.Gosched()
 	}
 	require.NoError(t, p.TrimFile(false))
 	require.Less(t, p.FileBytes(), size/2+size/8)
 }
 
-// TestGrowthEndsBeforeTheFileIsCutOrClosed: the goroutine would make it longer again, or write to a file that is closed.
+// TestGrowthEndsBeforeTheFileIsCutOrClosed: the goroutine would make it longer again, or write to a
+// file that is closed.
 func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
 	for name, end := range map[string]func(p *Pager) error{
 		"cut":       func(p *Pager) error { return p.TrimFile(true) },
@@ -177,7 +180,7 @@ func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
 			}
 			f.goOn <- nil
 			require.NoError(t, <-done)
-			require.Nil(t, p.growth.to)
+			require.Nil(t, p.prealloc.to)
 			if name == "cut" {
 				require.Less(t, p.FileBytes(), size)
 				require.Equal(t, int64(p.space.end)*MinPageSize, p.FileBytes())
@@ -198,25 +201,26 @@ func TestNothingGrowsAhead(t *testing.T) {
 			for p.inUse()+4*MinPageSize < p.FileBytes() {
 				newPage(t, p, 1)
 			}
-			require.Nil(t, p.growth.to)
+			require.Nil(t, p.prealloc.to)
 			require.Empty(t, f.asked)
 		})
 	}
 }
 
-// TestFileGivesRoomToOthers: all that is behind the slack. Pages of the durable state stay, free or not.
+// TestFileGivesRoomToOthers: all that is behind the slack. Pages of the durable state stay, free or
+// not.
 func TestFileGivesRoomToOthers(t *testing.T) {
 	p, f := growing(t)
 	f.begin(t, p)
 	f.goOn <- nil
-	given, err := p.GiveRoom()
+	given, err := p.GiveSpaceBack()
 	require.NoError(t, err)
 	require.True(t, given)
 	require.Equal(t, p.inUse(), p.FileBytes())
 	got, err := p.file.Size()
 	require.NoError(t, err)
 	require.Equal(t, p.inUse(), got)
-	given, err = p.GiveRoom()
+	given, err = p.GiveSpaceBack()
 	require.NoError(t, err)
 	require.False(t, given, "there is no more")
 
@@ -227,7 +231,7 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 	m := p.LastMeta()
 	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
 	p.Prefer(&m)
-	given, err = p.GiveRoom()
+	given, err = p.GiveSpaceBack()
 	require.NoError(t, err)
 	require.False(t, given)
 
@@ -237,16 +241,17 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
 	p.Prefer(&m)
 	f.goOn <- vfs.ErrNoSpace
-	given, err = p.GiveRoom()
+	given, err = p.GiveSpaceBack()
 	require.NoError(t, err)
 	require.True(t, given, "what could not be all of a step is free again")
 }
 
-// TestRoomIsWhatCanBeHad: whatever it says yes to is had without another step of the file, from pages that are free and from behind the end.
+// TestRoomIsWhatCanBeHad: whatever it says yes to is had without another step of the file, from
+// pages that are free and from behind the end.
 func TestRoomIsWhatCanBeHad(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	refs := []Ref{newPage(t, p, 1)}
-	require.True(t, p.Room(100), "small files grow at once")
+	require.True(t, p.HasSpace(100), "small files grow at once")
 	for range 200 {
 		refs = append(refs, newPage(t, p, 1))
 	}
@@ -257,19 +262,19 @@ func TestRoomIsWhatCanBeHad(t *testing.T) {
 		}
 	}
 	p.space.rewind()
-	require.EqualValues(t, 90, p.space.ready(1000), "runs, and no holes while there is little of them")
+	require.EqualValues(t, 90, p.space.inCurrentRun(1000), "runs, and no holes while there is little of them")
 	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	for range 3 {
 		f.goOn <- vfs.ErrNoSpace // who asks again is refused, too, and the test fails
 	}
 	n := uint64(90)
-	for p.Room(n+1) && n < 10_000 {
+	for p.HasSpace(n+1) && n < 10_000 {
 		n++
 	}
 	require.Len(t, f.asked, 1, "who finds no room has asked for it once")
 	require.Greater(t, n, uint64(90), "some of it is behind the end")
-	require.False(t, p.Room(n+1))
+	require.False(t, p.HasSpace(n+1))
 	require.Len(t, f.asked, 1)
 	for range n {
 		newPage(t, p, 1)
@@ -283,23 +288,23 @@ func TestRoomIsMadeAheadOfNeed(t *testing.T) {
 	before := p.FileBytes()
 	few := uint64(p.growthStep()) / MinPageSize
 	f.goOn <- nil
-	require.True(t, p.Room(few))
+	require.True(t, p.HasSpace(few))
 	size := <-f.asked
 	require.GreaterOrEqual(t, size, p.inUse()+int64(few)*MinPageSize)
 	require.Equal(t, size, p.FileBytes())
 	require.Greater(t, size, before)
 	require.GreaterOrEqual(t, <-f.asked, size+int64(few)*MinPageSize, "and a goroutine makes as much again")
 	f.goOn <- nil
-	p.EndGrowth()
+	p.EndPreallocation()
 	many := 30 * few
-	require.False(t, p.Room(many), "nobody waits")
+	require.False(t, p.HasSpace(many), "nobody waits")
 	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
-	require.False(t, p.Room(many))
+	require.False(t, p.HasSpace(many))
 	f.goOn <- nil
-	for len(p.growth.to) == 0 {
+	for len(p.prealloc.to) == 0 {
 		runtime.Gosched()
 	}
-	require.True(t, p.Room(many))
-	require.False(t, p.Room(maxGrowth/MinPageSize))
+	require.True(t, p.HasSpace(many))
+	require.False(t, p.HasSpace(maxGrowth/MinPageSize))
 	require.Empty(t, f.asked, "no file is made that much longer for what may not be needed")
 }

@@ -25,14 +25,15 @@ func sumsOf(b []byte) (sums []byte) {
 	return sums
 }
 
-// TestLaidPagesAreInTheFile: they are read from there at once, no checkpoint writes them, and who gives them back gives them all.
+// TestLaidPagesAreInTheFile: they are read from there at once, no checkpoint writes them, and who
+// gives them back gives them all.
 func TestLaidPagesAreInTheFile(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		newPage(t, p, 1)
 		epoch := nextEpoch(p)
 		laid := laidPages(20)
-		ref, err := p.WriteLaid(epoch, 7, laid, true)
+		ref, err := p.WriteLeafRun(epoch, 7, laid, true)
 		require.NoError(t, err)
 		for i := range 20 {
 			id := ref.Pgid + Pgid(i)
@@ -63,13 +64,13 @@ func TestHasLaid(t *testing.T) {
 		p := b.newPager(t, MinPageSize)
 		epoch := nextEpoch(p)
 		laid := laidPages(200) // more than are looked at together
-		ref, err := p.WriteLaid(epoch, 7, laid, true)
+		ref, err := p.WriteLeafRun(epoch, 7, laid, true)
 		require.NoError(t, err)
 		m := p.LastMeta()
 		sums := sumsOf(laid)
 		has := func(ref Ref, sums []byte) bool {
 			t.Helper()
-			ok, err := p.HasLaid(&m, ref, sums)
+			ok, err := p.VerifyLeafRun(&m, ref, sums)
 			require.NoError(t, err)
 			return ok
 		}
@@ -81,7 +82,7 @@ func TestHasLaid(t *testing.T) {
 		require.False(t, has(Ref{Pgid(p.FileBytes() / MinPageSize), epoch}, sums[:8]), "behind the file")
 		other := m
 		other.StoreID[0]++
-		ok, err := p.HasLaid(&other, ref, sums)
+		ok, err := p.VerifyLeafRun(&other, ref, sums)
 		require.NoError(t, err)
 		require.False(t, ok)
 		for _, page := range []int{0, 127, 128, 199} {
@@ -96,34 +97,35 @@ func TestHasLaid(t *testing.T) {
 	})
 }
 
-// TestRoomIsKeptForCopiesOfLaidPages that a record names, from when they are written until a checkpoint that was captured after that is durable.
+// TestRoomIsKeptForCopiesOfLaidPages that a record names, from when they are written until a
+// checkpoint that was captured after that is durable.
 func TestRoomIsKeptForCopiesOfLaidPages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1)
-	slack := p.slack(0)
-	_, err := p.WriteLaid(nextEpoch(p), 7, laidPages(20), false)
+	slack := p.reserve(0)
+	_, err := p.WriteLeafRun(nextEpoch(p), 7, laidPages(20), false)
 	require.NoError(t, err)
-	require.Equal(t, slack, p.slack(0), "no record names them")
-	hole, err := p.WriteLaid(nextEpoch(p), 7, laidPages(30), true)
+	require.Equal(t, slack, p.reserve(0), "no record names them")
+	hole, err := p.WriteLeafRun(nextEpoch(p), 7, laidPages(30), true)
 	require.NoError(t, err)
-	require.Equal(t, slack+30, p.slack(0))
-	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.slack(0))*MinPageSize)
+	require.Equal(t, slack+30, p.reserve(0))
+	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.reserve(0))*MinPageSize)
 	require.NoError(t, p.Unused(hole.Pgid, 30))
 
-	p.bound = int64(p.Pages()+p.slack(0)+25) * MinPageSize
+	p.bound = int64(p.Pages()+p.reserve(0)+25) * MinPageSize
 	for err == nil {
-		_, err = p.WriteLaid(nextEpoch(p), 7, laidPages(2), true)
+		_, err = p.WriteLeafRun(nextEpoch(p), 7, laidPages(2), true)
 	}
 	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
-	kept := p.slack(0)
+	kept := p.reserve(0)
 	require.Equal(t, slack+30+30, kept, "the pages that were given back are room, too")
 
 	_, err = p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
-	require.Equal(t, kept, p.slack(0), "the checkpoint is not durable")
+	require.Equal(t, kept, p.reserve(0), "the checkpoint is not durable")
 	p.bound = 0
-	_, err = p.WriteLaid(nextEpoch(p)+1, 7, laidPages(3), true)
+	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, laidPages(3), true)
 	require.NoError(t, err)
-	p.Arrived()
-	require.Equal(t, slack+3, p.slack(0))
+	p.AcceptReusable()
+	require.Equal(t, slack+3, p.reserve(0))
 }

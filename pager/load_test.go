@@ -12,7 +12,7 @@ import (
 )
 
 // loadPage has l give a leaf page with a byte pattern.
-func loadPage(t testing.TB, l *Loader, fill byte) Ref {
+func loadPage(t testing.TB, l *BulkWriter, fill byte) Ref {
 	t.Helper()
 	id, b, err := l.New(7)
 	require.NoError(t, err)
@@ -22,14 +22,15 @@ func loadPage(t testing.TB, l *Loader, fill byte) Ref {
 	return ref
 }
 
-// TestLoadedPagesAreInTheFileBeforeTheCheckpoint, some in a row and some alone, and never have a frame.
+// TestLoadedPagesAreInTheFileBeforeTheCheckpoint, some in a row and some alone, and never have a
+// frame.
 func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		id, _, err := p.New(7)
 		require.NoError(t, err)
 		require.NoError(t, p.Unused(id, 1), "it keeps its frame for whoever takes it next")
-		l := p.NewLoader()
+		l := p.NewBulkWriter()
 		var refs []Ref
 		for i := 0; !l.Full(); i++ {
 			if i == 3 {
@@ -39,7 +40,7 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		}
 		require.Len(t, refs, stagingBytes/MinPageSize)
 		require.Equal(t, id, refs[0].Pgid)
-		require.NoError(t, l.Write())
+		require.NoError(t, l.Flush())
 		last := loadPage(t, l, 99)
 		require.NoError(t, l.Finish())
 		refs = append(refs, last)
@@ -78,12 +79,13 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	})
 }
 
-// TestLoadedPageIsReadAgainInItsNextLife: what was known of the page that was given back is not taken for the new one.
+// TestLoadedPageIsReadAgainInItsNextLife: what was known of the page that was given back is not
+// taken for the new one.
 func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		for fill := byte(1); fill < 4; fill++ {
-			l := p.NewLoader()
+			l := p.NewBulkWriter()
 			ref := loadPage(t, l, fill)
 			require.NoError(t, l.Finish())
 			require.Equal(t, uint64(3), p.Pages())
@@ -97,7 +99,8 @@ func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
 	})
 }
 
-// heldFile holds up each write and each sync until it is told to go on, if there is somebody to tell it.
+// heldFile holds up each write and each sync until it is told to go on, if there is somebody to
+// tell it.
 type heldFile struct {
 	vfs.File
 	writing chan int64 // gets the offset; nil: writes are not held up
@@ -141,12 +144,13 @@ func requireHeld(t *testing.T, fn func() error, goOn func()) {
 	require.NoError(t, <-done)
 }
 
-// TestLoadedPagesAreFilledWhileOthersAreWritten, as many as there is memory for, and those that are being written stay as they are.
+// TestLoadedPagesAreFilledWhileOthersAreWritten, as many as there is memory for, and those that are
+// being written stay as they are.
 func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
 	p.file = f
-	l := p.NewLoader()
+	l := p.NewBulkWriter()
 	var refs []Ref
 	fill := func(pages byte) int64 {
 		first := len(refs)
@@ -155,15 +159,15 @@ func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
 		}
 		return int64(refs[first].Pgid) * MinPageSize
 	}
-	var at [loadBuffers + 1]int64
-	for i := range loadBuffers - 1 {
+	var at [bulkBuffers + 1]int64
+	for i := range bulkBuffers - 1 {
 		at[i] = fill(5)
-		require.NoError(t, l.Write())
+		require.NoError(t, l.Flush())
 	}
-	at[loadBuffers-1] = fill(7)
+	at[bulkBuffers-1] = fill(7)
 	require.Equal(t, at[0], <-f.writing)
-	requireHeld(t, l.Write, func() { f.goOn <- nil })
-	at[loadBuffers] = fill(3)
+	requireHeld(t, l.Flush, func() { f.goOn <- nil })
+	at[bulkBuffers] = fill(3)
 	requireHeld(t, l.Finish, func() {
 		for _, off := range at[1:] {
 			require.Equal(t, off, <-f.writing)
@@ -177,42 +181,44 @@ func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
 	}
 }
 
-// TestLoaderThatIsDroppedWritesNoMore: what is under way has ended, and what was only filled is forgotten.
+// TestLoaderThatIsDroppedWritesNoMore: what is under way has ended, and what was only filled is
+// forgotten.
 func TestLoaderThatIsDroppedWritesNoMore(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
 	p.file = f
-	l := p.NewLoader()
-	require.NoError(t, l.Drop(), "of nothing")
+	l := p.NewBulkWriter()
+	require.NoError(t, l.Discard(), "of nothing")
 	loadPage(t, l, 1)
-	require.NoError(t, l.Write())
+	require.NoError(t, l.Flush())
 	<-f.writing
 	loadPage(t, l, 2)
-	requireHeld(t, l.Drop, func() { f.goOn <- nil })
-	require.NoError(t, l.Drop(), "a second time")
+	requireHeld(t, l.Discard, func() { f.goOn <- nil })
+	require.NoError(t, l.Discard(), "a second time")
 }
 
 // loadBytes has l give and write pages of so many bytes.
-func loadBytes(t *testing.T, l *Loader, bytes int) (err error) {
+func loadBytes(t *testing.T, l *BulkWriter, bytes int) (err error) {
 	for range bytes / MinPageSize {
 		loadPage(t, l, 1)
 		if l.Full() {
-			err = cmp.Or(err, l.Write())
+			err = cmp.Or(err, l.Flush())
 		}
 	}
 	return err
 }
 
-// TestLoadIsSyncedAsItComes, by one at a time, while more is written, and no more than is good for the system.
+// TestLoadIsSyncedAsItComes, by one at a time, while more is written, and no more than is good for
+// the system.
 func TestLoadIsSyncedAsItComes(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	f := &heldFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
 	p.file = f
-	l := p.NewLoader()
-	require.NoError(t, loadBytes(t, l, backlogSync))
+	l := p.NewBulkWriter()
+	require.NoError(t, loadBytes(t, l, backgroundSyncBytes))
 	<-f.syncing
-	require.NoError(t, loadBytes(t, l, backlogMost))
-	requireHeld(t, func() error { return loadBytes(t, l, loadBuffers*stagingBytes) }, func() {
+	require.NoError(t, loadBytes(t, l, maxBackgroundBytes))
+	requireHeld(t, func() error { return loadBytes(t, l, bulkBuffers*stagingBytes) }, func() {
 		f.goOn <- nil
 		<-f.syncing
 	})
@@ -223,7 +229,7 @@ func TestLoadIsSyncedAsItComes(t *testing.T) {
 func TestRunOfLoadedPagesIsForgottenWhole(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
-		l := p.NewLoader()
+		l := p.NewBulkWriter()
 		refs := []Ref{loadPage(t, l, 1), loadPage(t, l, 2), loadPage(t, l, 3)}
 		require.NoError(t, l.Finish())
 		for _, ref := range refs {
@@ -244,12 +250,12 @@ func TestLoaderSaysWhatFailed(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.o.Inline = inline
 		p.file = &brokenFile{File: p.file, write: errBroken}
-		l := p.NewLoader()
+		l := p.NewBulkWriter()
 		var err error
 		for i := 0; err == nil; i++ {
-			require.LessOrEqual(t, i, 2*loadBuffers, "it goes on and on")
+			require.LessOrEqual(t, i, 2*bulkBuffers, "it goes on and on")
 			loadPage(t, l, 1)
-			err = l.Write()
+			err = l.Flush()
 		}
 		require.ErrorIs(t, err, errBroken)
 		loadPage(t, l, 2)
@@ -258,15 +264,15 @@ func TestLoaderSaysWhatFailed(t *testing.T) {
 	t.Run("sync", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.file = &brokenFile{File: p.file, sync: errBroken, data: errBroken}
-		l := p.NewLoader()
-		_ = loadBytes(t, l, backlogSync)
+		l := p.NewBulkWriter()
+		_ = loadBytes(t, l, backgroundSyncBytes)
 		require.ErrorIs(t, l.Finish(), errBroken)
 		require.ErrorIs(t, p.unsynced(), errBroken, "nobody else may take the pages for durable")
 	})
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
-		p.Bound(1)
-		_, _, err := p.NewLoader().New(7)
+		p.SetMaxBytes(1)
+		_, _, err := p.NewBulkWriter().New(7)
 		require.ErrorIs(t, err, ErrNoSpace)
 	})
 }

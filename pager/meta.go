@@ -35,8 +35,9 @@ var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 //	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
 //	176 zeros to the end of the page
 //
-// The header's epoch is the number of the checkpoint. log start is the LSN that replay begins at; everything before
-// log durable was synced when the page was written. Golden bytes: testdata/meta.hex.
+// The header's epoch is the number of the checkpoint. log start is the LSN that replay begins at;
+// everything before log durable was synced when the page was written. Golden bytes:
+// testdata/meta.hex.
 const (
 	offMagic      = 24
 	offVersion    = 32
@@ -122,11 +123,12 @@ func appendMeta(b []byte, m *Meta) []byte {
 	le.PutUint64(p[offSeq:], m.Seq)
 	le.PutUint64(p[offClockMark:], uint64(m.ClockMark))
 	le.PutUint64(p[offNextTrash:], m.NextTrash)
-	Seal(p, Salt(m.StoreID))
+	SetChecksum(p, Salt(m.StoreID))
 	return append(b, p...)
 }
 
-// decodeMeta proves every field of a meta page that was read from slot, or says what is wrong. p is one page long.
+// decodeMeta proves every field of a meta page that was read from slot, or says what is wrong. p is
+// one page long.
 func decodeMeta(p []byte, slot int) (*Meta, error) {
 	le := binary.LittleEndian
 	if !bytes.Equal(p[offMagic:offMagic+8], magic[:]) {
@@ -134,7 +136,7 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	}
 	m := &Meta{Slot: slot}
 	copy(m.StoreID[:], p[offStoreID:])
-	if !Sealed(p, Salt(m.StoreID)) {
+	if !ChecksumMatches(p, Salt(m.StoreID)) {
 		return nil, errors.New("wrong checksum")
 	}
 	if v := le.Uint32(p[offVersion:]); v != FormatVersion {
@@ -185,7 +187,12 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	case m.Root.Pgid == 1 || m.FreeDir.Pgid == 1:
 		return nil, fmt.Errorf("root %v or free directory %v is a meta page", m.Root, m.FreeDir)
 	case m.Root.Epoch > m.Epoch || m.FreeDir.Epoch > m.Epoch:
-		return nil, fmt.Errorf("root %v or free directory %v newer than the meta page's epoch %d", m.Root, m.FreeDir, m.Epoch)
+		return nil, fmt.Errorf(
+			"root %v or free directory %v newer than the meta page's epoch %d",
+			m.Root,
+			m.FreeDir,
+			m.Epoch,
+		)
 	case depth > maxTreeDepth || (depth == 0) != m.Root.IsZero():
 		return nil, fmt.Errorf("root %v with depth %d", m.Root, depth)
 	case !allZero(p[offFreeEpoch+4:offNextTree]) || !allZero(p[metaEnd:]):
@@ -200,8 +207,8 @@ const MaxEpoch = Epoch(1<<32 - 16)
 // maxPages bounds the page count far below where offsets overflow.
 const maxPages = 1 << 44
 
-// Bounds of what the meta page keeps for the rooms above: segment sizes that a log can have, and numbers far below
-// where sums with them overflow.
+// Bounds of what the meta page keeps for the rooms above: segment sizes that a log can have, and
+// numbers far below where sums with them overflow.
 const (
 	minSegment  = 16 << 10
 	maxSegment  = 1 << 30
@@ -209,8 +216,8 @@ const (
 	maxNumber   = 1 << 62
 )
 
-// readMetas reads both meta pages. A damaged or absent one is nil. With an error both are: neither is valid, or one is of another
-// version, or could not be read.
+// readMetas reads both meta pages. A damaged or absent one is nil. With an error both are: neither
+// is valid, or one is of another version, or could not be read.
 func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -253,16 +260,25 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	case metas[0] != nil || metas[1] != nil:
 		return metas, nil
 	case why[0] != nil || why[1] != nil:
-		return metas, badfile.Page(name, 0, 0, "no valid meta page: page 0: %v; page 1: %v", orShort(why[0]), orShort(why[1]))
+		return metas, badfile.Page(
+			name,
+			0,
+			0,
+			"no valid meta page: page 0: %v; page 1: %v",
+			orShort(why[0]),
+			orShort(why[1]),
+		)
 	case notStore > 0:
 		return metas, ErrNotStore
 	case size >= metaEnd || size > 0:
-		// Short or all zeros. A short file with foreign bytes is somebody else's, not a damaged store.
+		// Short or all zeros. A short file with foreign bytes is somebody else's, not a damaged
+		// store.
 		head := make([]byte, min(size, MinPageSize))
 		if err := vfs.ReadFull(f, head, 0); err != nil {
 			return metas, err
 		}
-		if !allZero(head) && (len(head) < offMagic+8 || !bytes.Equal(head[offMagic:offMagic+8], magic[:])) && !looksShort(head) {
+		if !allZero(head) && (len(head) < offMagic+8 || !bytes.Equal(head[offMagic:offMagic+8], magic[:])) &&
+			!looksShort(head) {
 			return metas, ErrNotStore
 		}
 		return metas, badfile.Page(name, 0, 0, "no meta page: the file of %d bytes is cut short or zeroed", size)
@@ -270,7 +286,8 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	return metas, badfile.Page(name, 0, 0, "file is empty")
 }
 
-// looksShort says whether a file shorter than a page may be the beginning of a store: its header bytes say meta page 0.
+// looksShort says whether a file shorter than a page may be the beginning of a store: its header
+// bytes say meta page 0.
 func looksShort(b []byte) bool {
 	return len(b) < offMagic+8 && (len(b) <= offKind || b[offKind] == byte(KindMeta))
 }

@@ -68,7 +68,7 @@ func TestEveryFieldOfAMetaPageIsProved(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := golden.Read(t, "testdata/meta.hex")
 			test.change(b)
-			Seal(b, Salt(storeID))
+			SetChecksum(b, Salt(storeID))
 			_, err := decodeMeta(b, 1)
 			require.ErrorContains(t, err, test.want)
 			require.NotErrorIs(t, err, ErrVersion)
@@ -93,7 +93,15 @@ func TestReadMetasTellsWhatAFileIs(t *testing.T) {
 	pair := func(pageSize int) []byte {
 		var file []byte
 		for slot := range 2 {
-			m := Meta{Slot: slot, Epoch: Epoch(3 - slot), StoreID: storeID, PageSize: pageSize, SegmentSize: 64 << 10, Pages: 2, NextTree: 4}
+			m := Meta{
+				Slot:        slot,
+				Epoch:       Epoch(3 - slot),
+				StoreID:     storeID,
+				PageSize:    pageSize,
+				SegmentSize: 64 << 10,
+				Pages:       2,
+				NextTree:    4,
+			}
 			file = append(file, appendMeta(nil, &m)...)
 		}
 		return file
@@ -102,7 +110,7 @@ func TestReadMetasTellsWhatAFileIs(t *testing.T) {
 	newer := func(file []byte, slot int) []byte { // a later version has written this page
 		page := file[slot*4096:][:4096]
 		binary.LittleEndian.PutUint32(page[offVersion:], FormatVersion+1)
-		Seal(page, Salt(storeID))
+		SetChecksum(page, Salt(storeID))
 		return file
 	}
 	for _, test := range []struct {
@@ -197,7 +205,7 @@ func FuzzMeta(f *testing.F) {
 			if ps <= n && ps >= MinPageSize {
 				var id [16]byte
 				copy(id[:], file[offStoreID:])
-				Seal(file[:ps], Salt(id))
+				SetChecksum(file[:ps], Salt(id))
 			}
 		}
 		b := memoryBed()
@@ -219,7 +227,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// TestMetaPageThatNobodyWouldTakeIsNotWritten, not even by mistake: it would be in the place of a good one.
+// TestMetaPageThatNobodyWouldTakeIsNotWritten, not even by mistake: it would be in the place of a
+// good one.
 func TestMetaPageThatNobodyWouldTakeIsNotWritten(t *testing.T) {
 	for name, spoil := range map[string]func(m *Meta){
 		"epoch":     func(m *Meta) { m.Epoch = MaxEpoch },

@@ -24,7 +24,10 @@ type bed struct {
 
 // forBeds runs a test on a mapped file, on one that is read page by page, and in memory.
 func forBeds(t *testing.T, fn func(t *testing.T, b bed)) {
-	t.Run("mapped_file", func(t *testing.T) { fn(t, bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}) })
+	t.Run(
+		"mapped_file",
+		func(t *testing.T) { fn(t, bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}) },
+	)
 	t.Run("file_without_map", func(t *testing.T) {
 		fn(t, bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb"), noMap: true})
 	})
@@ -35,7 +38,11 @@ func memoryBed() bed { return bed{fs: vfs.NewMemory(), path: "/a.ebb"} }
 
 func (b bed) create(t testing.TB, pageSize int) {
 	t.Helper()
-	created, err := Create(b.fs, b.path, Meta{PageSize: pageSize, SegmentSize: 64 << 10, StoreID: storeID, NextTree: 4})
+	created, err := Create(
+		b.fs,
+		b.path,
+		Meta{PageSize: pageSize, SegmentSize: 64 << 10, StoreID: storeID, NextTree: 4},
+	)
 	require.NoError(t, err)
 	require.True(t, created)
 }
@@ -100,7 +107,8 @@ func newExtent(t testing.TB, p *Pager, value []byte) Ref {
 // nextEpoch is the epoch of pages that the next checkpoint will write.
 func nextEpoch(p *Pager) Epoch { return p.lastMeta.Epoch + 1 }
 
-// checkpoint makes the present state durable, and lets go of frames and of what the state before had used of the map.
+// checkpoint makes the present state durable, and lets go of frames and of what the state before
+// had used of the map.
 func checkpoint(t testing.TB, p *Pager) *Capture {
 	t.Helper()
 	c := makeDurable(t, p)
@@ -135,7 +143,7 @@ func (b bed) rewrite(t testing.TB, pageSize int, id Pgid, n int, sealed bool, ch
 	require.NoError(t, vfs.ReadFull(f, buf, int64(id)*int64(pageSize)))
 	change(buf)
 	if sealed {
-		Seal(buf, Salt(storeID))
+		SetChecksum(buf, Salt(storeID))
 	}
 	require.NoError(t, vfs.WriteFull(f, buf, int64(id)*int64(pageSize)))
 }
@@ -150,8 +158,8 @@ func requireBadPage(t testing.TB, err error, id Pgid) {
 	require.Equal(t, uint64(id), bad.Pgid, "%v", err)
 }
 
-// sparseFS keeps the files of the file system below as sets of blocks, so that a file may be far larger than memory.
-// Its files cannot be mapped.
+// sparseFS keeps the files of the file system below as sets of blocks, so that a file may be far
+// larger than memory. Its files cannot be mapped.
 type sparseFS struct {
 	vfs.FS
 	mu    sync.Mutex

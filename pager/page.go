@@ -10,12 +10,13 @@ import (
 // Pgid is the number of a page: page N is the PageSize bytes at offset N*PageSize of the main file.
 type Pgid uint64
 
-// Epoch is the number of the checkpoint that first writes a page, as it is known when the page is born: the checkpoint has
-// a higher one if pages were written in vain meanwhile, which must not pass for others.
+// Epoch is the number of the checkpoint that first writes a page, as it is known when the page is
+// born: the checkpoint has a higher one if pages were written in vain meanwhile, which must not
+// pass for others.
 type Epoch uint32
 
-// Ref names a page wherever one page names another. The epoch is what catches an old, perfectly valid page where a
-// newer one belongs. The zero Ref names nothing.
+// Ref names a page wherever one page names another. The epoch is what catches an old, perfectly
+// valid page where a newer one belongs. The zero Ref names nothing.
 type Ref struct {
 	Pgid  Pgid
 	Epoch Epoch
@@ -67,12 +68,12 @@ func (k Kind) String() string {
 //	| u64      | u64      | u32      | u8   | u8    | u16      |           |
 //	+----------+----------+----------+------+-------+----------+--- ... ---+
 //
-// checksum is xxhash64 of bytes [8, PageSize) xor the file's salt (see Salt): torn and rotten pages, pages of another
-// store. In an overflow extent it covers all pages of the extent. While a page is only in memory it is zero.
-// pgid repeats the page's own number: reads and writes that went to the wrong place.
-// epoch is the checkpoint that was to write it first: an older page where a newer one belongs.
-// level is the height above the leaves (branch >= 1, all others 0). count is the number of cells (leaf, branch).
-// Golden bytes: testdata/page-header.hex.
+// checksum is xxhash64 of bytes [8, PageSize) xor the file's salt (see Salt): torn and rotten
+// pages, pages of another store. In an overflow extent it covers all pages of the extent. While a
+// page is only in memory it is zero. pgid repeats the page's own number: reads and writes that went
+// to the wrong place. epoch is the checkpoint that was to write it first: an older page where a
+// newer one belongs. level is the height above the leaves (branch >= 1, all others 0). count is the
+// number of cells (leaf, branch). Golden bytes: testdata/page-header.hex.
 const (
 	offChecksum = 0
 	offPgid     = 8
@@ -108,7 +109,8 @@ func ReadHeader(b []byte) Header {
 	}
 }
 
-// WriteHeader encodes h and zeroes the checksum, which Seal sets when the page is written to the file.
+// WriteHeader encodes h and zeroes the checksum, which Seal sets when the page is written to the
+// file.
 func WriteHeader(b []byte, h Header) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[offChecksum:], 0)
@@ -118,8 +120,9 @@ func WriteHeader(b []byte, h Header) {
 	binary.LittleEndian.PutUint16(b[offCount:], h.Count)
 }
 
-// SetRef gives a copy of a page its own number and epoch, and zeroes the checksum. It is not ReadHeader and WriteHeader: what is put together
-// in memory and read at once waits for all stores before it, which are those of the copy.
+// SetRef gives a copy of a page its own number and epoch, and zeroes the checksum. It is not
+// ReadHeader and WriteHeader: what is put together in memory and read at once waits for all stores
+// before it, which are those of the copy.
 func SetRef(b []byte, ref Ref) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[offChecksum:], 0)
@@ -133,12 +136,12 @@ func SetCount(b []byte, n int) { binary.LittleEndian.PutUint16(b[offCount:], uin
 // Salt is what a store's id adds to each page checksum.
 func Salt(storeID [16]byte) uint64 { return xxhash.Sum64(storeID[:]) }
 
-// Seal sets the checksum of a page or of a whole overflow extent.
-func Seal(b []byte, salt uint64) {
+// SetChecksum sets the checksum of a page or of a whole overflow extent.
+func SetChecksum(b []byte, salt uint64) {
 	binary.LittleEndian.PutUint64(b[offChecksum:], xxhash.Sum64(b[offPgid:])^salt)
 }
 
-// Sealed says whether the checksum of a page or of a whole overflow extent is right.
-func Sealed(b []byte, salt uint64) bool {
+// ChecksumMatches says whether the checksum of a page or of a whole overflow extent is right.
+func ChecksumMatches(b []byte, salt uint64) bool {
 	return binary.LittleEndian.Uint64(b[offChecksum:]) == xxhash.Sum64(b[offPgid:])^salt
 }

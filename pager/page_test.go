@@ -155,7 +155,7 @@ func TestAWrongPageIsDamageWithItsNumber(t *testing.T) {
 			{"epoch", true, func(b []byte) { b[offEpoch]-- }, "lost write"},
 			{"kind", true, func(b []byte) { b[offKind] = byte(KindMeta) }, "meta page where"},
 			{"unknown_kind", true, func(b []byte) { b[offKind] = 99 }, "kind 99 page where"},
-			{"foreign_store", false, func(b []byte) { Seal(b, Salt([16]byte{1})) }, "wrong checksum"},
+			{"foreign_store", false, func(b []byte) { SetChecksum(b, Salt([16]byte{1})) }, "wrong checksum"},
 			{"check", true, func(b []byte) { b[30] = 0xbb }, "bad cell"},
 		} {
 			b.path += "x"
@@ -377,8 +377,9 @@ func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
 	require.Equal(t, a, id)
 	require.Same(t, &first[0], &frame[0])
 
-	// Again gives a page of the transaction a new life in its own frame, or in another one if it was written early.
-	again, err := p.Again(a, 9)
+	// Again gives a page of the transaction a new life in its own frame, or in another one if it
+	// was written early.
+	again, err := p.Reuse(a, 9)
 	require.NoError(t, err)
 	require.Same(t, &first[0], &again[0])
 	require.Equal(t, uint64(9), p.Owner(a))
@@ -397,14 +398,14 @@ func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, &edit[0], &same[0])
 	require.NoError(t, p.Spill([]Pgid{a}))
-	_, err = p.Again(a, 10)
+	_, err = p.Reuse(a, 10)
 	require.NoError(t, err)
 	require.False(t, p.InFrame(1<<40))
 	require.Zero(t, p.Owner(1<<40))
 }
 
 func TestArenaHandsOutWhatCameBackAndCutsLargerSlabs(t *testing.T) {
-	a := arena{pageSize: 65536}
+	a := frameArena{pageSize: 65536}
 	defer a.close()
 	seen := map[*byte]bool{}
 	var frames []*byte
@@ -636,7 +637,8 @@ func TestPackDoesNotBeginWithPagesThatWereFreeAMomentAgo(t *testing.T) {
 	p.EndPack()
 }
 
-// TestFill finds where pages that the file does not hold yet would end if all of them filled the free space from the low end on.
+// TestFill finds where pages that the file does not hold yet would end if all of them filled the
+// free space from the low end on.
 func TestFill(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	require.Equal(t, Pgid(p.Pages()), p.Fill(), "an empty store")
@@ -670,7 +672,7 @@ func TestFill(t *testing.T) {
 
 // newBehind takes a page at the end of the file.
 func newBehind(t *testing.T, p *Pager) Pgid {
-	require.NoError(t, p.reserve(1))
+	require.NoError(t, p.ensureFileSpace(1))
 	id, err := p.space.grow(1)
 	require.NoError(t, err)
 	p.end.Store(p.space.end)
@@ -693,11 +695,16 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	for _, hurry := range []bool{false, true} {
 		f.ranges, f.started = nil, nil
 		require.NoError(t, p.Write(c, beside(!hurry)))
-		most, times := int64(calmBytes), 11
+		most, times := int64(pacedChunk), 11
 		if hurry {
-			most, times = hurryBytes, 1
+			most, times = fastChunk, 1
 			require.Len(t, f.started, 2)
-			require.Equal(t, f.started[:1], f.ranges, "the second was begun with before the first was waited for, and is left to the sync")
+			require.Equal(
+				t,
+				f.started[:1],
+				f.ranges,
+				"the second was begun with before the first was waited for, and is left to the sync",
+			)
 		}
 		require.Len(t, f.ranges, times, "22 pages of 64 KiB")
 		for _, r := range f.ranges {
@@ -709,15 +716,20 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	require.Empty(t, f.ranges, "without anybody to wait for")
 	require.Empty(t, f.started)
 	require.NoError(t, p.Write(c, &calmer{}))
-	require.Equal(t, [][2]int64{{2 * 65536, 18 * 65536}, {20 * 65536, 2 * 65536}, {22 * 65536, 2 * 65536}}, f.ranges, "what was begun with is waited for with the first calm part")
+	require.Equal(
+		t,
+		[][2]int64{{2 * 65536, 18 * 65536}, {20 * 65536, 2 * 65536}, {22 * 65536, 2 * 65536}},
+		f.ranges,
+		"what was begun with is waited for with the first calm part",
+	)
 	f.err = errBroken
 	require.ErrorIs(t, p.Write(c, beside(true)), errBroken)
 	f.err = nil
 	require.ErrorIs(t, p.Write(c, nil), errBroken, "a failure is final")
 }
 
-// TestPagesWhoseFramesWereTakenAreReadFromTheFile: without a proof while all goes well, and after a failed sync with one, for the
-// file may no longer hold what was written.
+// TestPagesWhoseFramesWereTakenAreReadFromTheFile: without a proof while all goes well, and after a
+// failed sync with one, for the file may no longer hold what was written.
 func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		for _, fails := range []string{"", "write back", "sync"} {
@@ -726,7 +738,7 @@ func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
 				p := b.newPager(t, MinPageSize)
 				base := p.LastMeta().Epoch
 				var refs []Ref
-				for i := range 2 * hurryBytes / MinPageSize {
+				for i := range 2 * fastChunk / MinPageSize {
 					refs = append(refs, newPage(t, p, byte(i)))
 				}
 				c, err := p.CaptureState(base + 1)
@@ -774,9 +786,9 @@ type taker struct {
 	then func()
 }
 
-func (*taker) Calm(float64) bool { return false }
-func (*taker) Between()          {}
-func (b *taker) Wrote(ids []Pgid) {
+func (*taker) Throttle(float64) bool { return false }
+func (*taker) Yield()                {}
+func (b *taker) PagesWritten(ids []Pgid) {
 	b.p.ReturnFrames(b.p.TakeFrames(ids))
 	b.then()
 }
@@ -784,16 +796,16 @@ func (b *taker) Wrote(ids []Pgid) {
 // beside is commits that matter, or not.
 type beside bool
 
-func (b beside) Calm(float64) bool { return bool(b) }
-func (beside) Wrote([]Pgid)        {}
-func (beside) Between()            {}
+func (b beside) Throttle(float64) bool { return bool(b) }
+func (beside) PagesWritten([]Pgid)     {}
+func (beside) Yield()                  {}
 
 // calmer is commits that matter from the second part on.
 type calmer struct{ parts int }
 
-func (b *calmer) Calm(float64) bool { b.parts++; return b.parts > 1 }
-func (*calmer) Wrote([]Pgid)        {}
-func (*calmer) Between()            {}
+func (b *calmer) Throttle(float64) bool { b.parts++; return b.parts > 1 }
+func (*calmer) PagesWritten([]Pgid)     {}
+func (*calmer) Yield()                  {}
 
 // backFile notes what it is to write back.
 type backFile struct {
@@ -842,9 +854,10 @@ func TestUsedSetTellsTheDifference(t *testing.T) {
 	u.Diff(v, func(id Pgid, _ bool) bool { require.Equal(t, Pgid(64), id); return false })
 }
 
-// TestTablesKeepWhatTheyHoldWhenTheyGrow: other goroutines may look at a slot while the directory above it is made longer.
+// TestTablesKeepWhatTheyHoldWhenTheyGrow: other goroutines may look at a slot while the directory
+// above it is made longer.
 func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
-	var tab table[cleanSlot]
+	var tab pageTable[cleanSlot]
 	var set pageSet
 	first := tab.slot(5)
 	set.add(5)
@@ -857,7 +870,7 @@ func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
 }
 
 func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
-	var tab table[cleanSlot]
+	var tab pageTable[cleanSlot]
 	var set pageSet
 	require.Nil(t, tab.peek(1<<63))
 	require.False(t, set.has(1<<63))
@@ -887,7 +900,8 @@ func TestTablesGrowUnderConcurrentReaders(t *testing.T) {
 func FuzzOverflow(f *testing.F) {
 	f.Add(golden.Read(f, "testdata/overflow.hex"), 5055, uint64(2), uint32(1))
 	f.Add([]byte("short"), 0, uint64(1<<63), uint32(9))
-	f.Add(golden.Read(f, "testdata/overflow.hex"), 1<<30, uint64(2), uint32(1)) // a cell that asks for a gigabyte
+	// a cell that asks for a gigabyte
+	f.Add(golden.Read(f, "testdata/overflow.hex"), 1<<30, uint64(2), uint32(1))
 	f.Fuzz(func(t *testing.T, content []byte, size int, id uint64, epoch uint32) {
 		defer bound.Hold(t, 16<<20)()
 		if len(content) > 64<<10 || size < 0 || size > 1<<30 {
@@ -899,7 +913,7 @@ func FuzzOverflow(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		require.NoError(t, p.reserve(uint64(n)))
+		require.NoError(t, p.ensureFileSpace(uint64(n)))
 		at, err := p.space.grow(uint64(n))
 		require.NoError(t, err)
 		p.end.Store(p.space.end)
@@ -919,8 +933,9 @@ func FuzzOverflow(f *testing.F) {
 	})
 }
 
-// TestViewThatCannotBeMadeIsAnErrorOfTheRead. A file is mapped in views of mapChunkBytes; only the first one is made when it is
-// opened. A hint needs no view, and an extent that lies in two of them was not written by us.
+// TestViewThatCannotBeMadeIsAnErrorOfTheRead. A file is mapped in views of mapChunkBytes; only the
+// first one is made when it is opened. A hint needs no view, and an extent that lies in two of them
+// was not written by us.
 func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 	b := memoryBed()
 	b.create(t, MinPageSize)
@@ -948,7 +963,7 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 	require.NotErrorIs(t, err, badfile.ErrCorrupt)
 	_, err = p.Extent(ref, 5000)
 	require.ErrorIs(t, err, errBroken)
-	require.Nil(t, p.Near(ref, 1, 16))
+	require.Nil(t, p.Peek(ref, 1, 16))
 	_, err = p.Extent(Ref{perView - 1, 1}, 5000)
 	requireBadPage(t, err, perView-1)
 
@@ -967,5 +982,10 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 		require.Equal(t, cap(at[i]), cap(v))
 		require.Same(t, &at[i][:1][0], &v[:1][0])
 	}
-	require.Equal(t, []int64{0, mapChunkBytes, 9 * mapChunkBytes, 19 * mapChunkBytes}, asked, "each is made once")
+	require.Equal(
+		t,
+		[]int64{0, mapChunkBytes, 9 * mapChunkBytes, 19 * mapChunkBytes},
+		asked,
+		"each is made once",
+	)
 }

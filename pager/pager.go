@@ -28,21 +28,21 @@ type Options struct {
 	SmallGroups bool
 	// CheckPage proves a tree page when it is first read from the file.
 	CheckPage func(b []byte, pageSize int) error
-	// Merge makes the changes of a patch in leaf b: see Pager.Patch.
-	Merge func(b, changes []byte) error
+	// ApplyDelta makes the changes of a patch in leaf b: see Pager.StoreDelta.
+	ApplyDelta func(b, changes []byte) error
 }
 
-// Errors of allocation, of reads, and of CheckIdentity. A read that failed is the machine's: it has changed nothing, and may
-// succeed the next time.
+// Errors of allocation, of reads, and of CheckIdentity. A read that failed is the machine's: it has
+// changed nothing, and may succeed the next time.
 var (
 	ErrNoSpace  = errors.New("pager: no space")
 	ErrRead     = errors.New("pager: a read failed")
 	ErrReplaced = errors.New("pager: the file at this path is not the one that was opened")
 )
 
-// Pager reads, writes, allocates and frees the pages of one file. Page and Extent may be called by anyone at any time
-// between Start and Close; what allocates, frees or captures belongs to the holder of the writer lock, which is the
-// caller's; Write runs beside all of these, one at a time.
+// Pager reads, writes, allocates and frees the pages of one file. Page and Extent may be called by
+// anyone at any time between Start and Close; what allocates, frees or captures belongs to the
+// holder of the writer lock, which is the caller's; Write runs beside all of these, one at a time.
 type Pager struct {
 	o        Options
 	file     vfs.File
@@ -53,56 +53,62 @@ type Pager struct {
 	salt     uint64
 	mapped   bool
 
-	first     []byte                                   // the first of views: set by Start, for reads without a look at the others
+	// the first of views: set by Start, for reads without a look at the others
+	first     []byte
 	views     atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
 	viewsMu   sync.Mutex                               // making views
-	table     table[slot]
-	patchedAt table[Epoch] // of the newest patch of a page; guarded by the writer lock
-	undo      Undo
+	table     pageTable[slot]
+	patchedAt pageTable[Epoch] // of the newest patch of a page; guarded by the writer lock
+	undo      UndoLog
 	verified  pageSet
-	// met are those of them, all but extents, that somebody has looked at: see Unmet.
-	met      pageSet
-	doubts   atomic.Uint64 // how often all of both were forgotten: see distrust
-	arena    arena
-	ahead    readAhead
-	patches  patches // of the present epoch; writer lock
-	captured Epoch   // of the last capture: what was born up to then is in the file, or will be before the next one; writer lock
+	// accessed are those of them, all but extents, that somebody has looked at: see Unmet.
+	accessed         pageSet
+	verifyGeneration atomic.Uint64 // how often all of both were forgotten: see distrust
+	arena            frameArena
+	ahead            readAhead
+	deltas           deltaArena // of the present epoch; writer lock
+	// of the last capture: what was born up to then is in the file, or will be before the next one;
+	// writer lock
+	captured Epoch
 	cache    cache
 	end      atomic.Uint64 // page count, for bounds checks of readers
 
-	space     *space
-	dirs      []Ref // free directory pages in use: those of level 0, then the root if there is one
-	fileSize  int64 // bytes the file is known to have; writer lock
-	growth    growth
-	syncing   syncing
-	lastMeta  *Meta  // the newest durable one; changed by WriteMeta only
-	overdraft bool   // see Overdraft; writer lock
-	capturing bool   // what is reserved is for CaptureState; writer lock
-	laid      laid   // see slack; writer lock
-	bound     int64  // on the main file; 0: none; writer lock
-	forTable  uint64 // see KeepForTable; writer lock
-	spilling  []byte // buffer of Spill, used again; writer lock
+	space            *space
+	dirs             []Ref // free directory pages in use: those of level 0, then the root if there is one
+	fileSize         int64 // bytes the file is known to have; writer lock
+	prealloc         preallocation
+	fileSync         fileSync
+	lastMeta         *Meta        // the newest durable one; changed by WriteMeta only
+	overdraft        bool         // see Overdraft; writer lock
+	capturing        bool         // what is reserved is for CaptureState; writer lock
+	leafRunPages     leafRunPages // see slack; writer lock
+	bound            int64        // on the main file; 0: none; writer lock
+	treeTableReserve uint64       // see ReserveTreeTable; writer lock
+	spilling         []byte       // buffer of Spill, used again; writer lock
 
-	// extents holds the overflow extents that the replay of a read-only store makes; nothing changes it afterwards.
+	// extents holds the overflow extents that the replay of a read-only store makes; nothing
+	// changes it afterwards.
 	extents map[Pgid][]byte
 
 	pagesRead, pagesWritten atomic.Uint64
 }
 
-// mapChunkBytes is the size of one view of the file. Address space is plenty: a view may reach far past the end of the
-// file, so that growth needs no new one, and none ever moves.
+// mapChunkBytes is the size of one view of the file. Address space is plenty: a view may reach far
+// past the end of the file, so that growth needs no new one, and none ever moves.
 const mapChunkBytes = 4 << 30
 
 // tempSuffix is what a main file is called beside its name while it is being created.
 const tempSuffix = ".new"
 
-// Create makes a new store file with one durable state: an empty tree table. m gives id, page size, segment size and
-// log start; the rest is set here. If the file exists by the time its turn comes, Create does nothing, and created is false.
+// Create makes a new store file with one durable state: an empty tree table. m gives id, page size,
+// segment size and log start; the rest is set here. If the file exists by the time its turn comes,
+// Create does nothing, and created is false.
 //
-// Crash order: the file is filled and synced under a temporary name, then renamed. The name is not durable yet: whoever
-// opens a store that no session has written to syncs the directory first, whatever became of the call that made it. A
-// crash before that leaves nothing, or a temporary file that the next open removes. Two creators meet at the lock of the
-// temporary file, so neither renames over what the other one has opened.
+// Crash order: the file is filled and synced under a temporary name, then renamed. The name is not
+// durable yet: whoever opens a store that no session has written to syncs the directory first,
+// whatever became of the call that made it. A crash before that leaves nothing, or a temporary file
+// that the next open removes. Two creators meet at the lock of the temporary file, so neither
+// renames over what the other one has opened.
 func Create(fsys vfs.FS, path string, m Meta) (created bool, err error) {
 	m.Slot, m.Epoch, m.Clean, m.Pages = 0, 1, true, 2
 	temp := path + tempSuffix
@@ -145,8 +151,8 @@ func RemoveTemp(fsys vfs.FS, path string) error {
 	return nil
 }
 
-// Open opens and locks the file (shared if ReadOnly) and reads its meta pages; one of them may be nil. Start must
-// follow, with the one that the caller chose.
+// Open opens and locks the file (shared if ReadOnly) and reads its meta pages; one of them may be
+// nil. Start must follow, with the one that the caller chose.
 func Open(o Options) (*Pager, [2]*Meta, error) {
 	flag := vfs.Flag(0)
 	if !o.ReadOnly {
@@ -174,15 +180,23 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if p.fileSize, err = p.file.Size(); err != nil {
 		return metas, err
 	}
-	p.syncing.grown.Store(true) // perhaps, in a session that a crash ended
+	p.fileSync.grown.Store(true) // perhaps, in a session that a crash ended
 	return readMetas(p.file, p.name)
 }
 
 // Start makes the state of meta page m the one that pages are read from and space is counted by.
 func (p *Pager) Start(m *Meta) error {
 	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {
-		return badfile.Page(p.name, m.Pages-1, p.fileSize, "file has %d bytes, its meta page %d counts %d pages of %d",
-			p.fileSize, m.Slot, m.Pages, m.PageSize)
+		return badfile.Page(
+			p.name,
+			m.Pages-1,
+			p.fileSize,
+			"file has %d bytes, its meta page %d counts %d pages of %d",
+			p.fileSize,
+			m.Slot,
+			m.Pages,
+			m.PageSize,
+		)
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.arena.pageSize, p.arena.scarce = m.PageSize, p.scarce
@@ -220,13 +234,14 @@ func (p *Pager) Close() error {
 		p.first = nil
 	}
 	p.arena.close()
-	p.EndGrowth()
+	p.EndPreallocation()
 	return errors.Join(append(errs, p.file.Close())...)
 }
 
-// CloseFile closes the file and leaves the memory: pages that somebody looks at stay as they are, until the process ends.
+// CloseFile closes the file and leaves the memory: pages that somebody looks at stay as they are,
+// until the process ends.
 func (p *Pager) CloseFile() error {
-	p.EndGrowth()
+	p.EndPreallocation()
 	return p.file.Close()
 }
 
@@ -242,7 +257,8 @@ func (p *Pager) StoreID() [16]byte { return p.id }
 // LastMeta is the newest meta page that was read or written.
 func (p *Pager) LastMeta() Meta { return *p.lastMeta }
 
-// FrameBytes is the memory of pages that are not in the file yet, or were not when a snapshot began.
+// FrameBytes is the memory of pages that are not in the file yet, or were not when a snapshot
+// began.
 func (p *Pager) FrameBytes() int64 { return p.arena.bytes() }
 
 // DirtyBytes is the part of them that the next checkpoint would write.
@@ -328,13 +344,20 @@ func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
 	return v[at : at+uint64(n) : at+uint64(n)], nil
 }
 
-// Fault is what a fault at an address means, from who read a page through the map: the file has been cut short by somebody else, which is damage,
-// or the disk could not read, which is the machine's.
+// Fault is what a fault at an address means, from who read a page through the map: the file has
+// been cut short by somebody else, which is damage, or the disk could not read, which is the
+// machine's.
 func (p *Pager) Fault(addr uintptr) error {
 	off, ok := p.mappedAt(addr)
 	size, err := p.file.Size()
 	if ok && err == nil && off < size {
-		return fmt.Errorf("%w: page %d of %s, through the map: %w", ErrRead, off/int64(p.pageSize), p.name, vfs.ErrIO)
+		return fmt.Errorf(
+			"%w: page %d of %s, through the map: %w",
+			ErrRead,
+			off/int64(p.pageSize),
+			p.name,
+			vfs.ErrIO,
+		)
 	}
 	if !ok {
 		off = -1
@@ -358,7 +381,8 @@ func (p *Pager) mappedAt(addr uintptr) (off int64, ok bool) {
 	return 0, false
 }
 
-// read fills b from page id on. A file that ends too early is damage; a read error is the machine's.
+// read fills b from page id on. A file that ends too early is damage; a read error is the
+// machine's.
 func (p *Pager) read(id Pgid, b []byte) error {
 	err := vfs.ReadFull(p.file, b, int64(id)*int64(p.pageSize))
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot: a frame outlives the checkpoint that has written it for the sake of older
-// snapshots, and may be another page's at any moment after that.
+// TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot: a frame outlives the checkpoint that has
+// written it for the sake of older snapshots, and may be another page's at any moment after that.
 func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
@@ -17,14 +17,14 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 		frame, err := p.Frame(old, before)
 		require.NoError(t, err)
 		frame[HeaderSize] = 'f' // so that one knows who reads it
-		ref, err := p.PatchBeside(old, nextEpoch(p), 8, []byte("changes"))
+		ref, err := p.NewDelta(old, nextEpoch(p), 8, []byte("changes"))
 		require.NoError(t, err)
 		for durable, want := range map[Epoch]byte{before: 'f', c.Epoch: 'o'} {
 			leaf, changes, err := p.Leaf(ref, durable)
 			require.NoError(t, err)
 			require.Equal(t, "changes", string(changes))
 			require.Equal(t, want, leaf[HeaderSize], "checkpoint %d", durable)
-			_, leaf, _, err = p.Base(ref, durable, ref.Epoch)
+			_, leaf, _, err = p.DeltaBase(ref, durable, ref.Epoch)
 			require.NoError(t, err)
 			require.Equal(t, want, leaf[HeaderSize], "checkpoint %d", durable)
 		}
@@ -33,19 +33,20 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 
 // patched makes a page that lies on one of an earlier checkpoint, and has a patch.
 func patched(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
-	p.o.Merge = func(b, changes []byte) error {
+	p.o.ApplyDelta = func(b, changes []byte) error {
 		copy(b[HeaderSize:], changes)
 		return nil
 	}
 	base := newPage(t, p, 'o')
 	durable = checkpoint(t, p).Epoch
-	ref, err := p.PatchBeside(base, nextEpoch(p), 8, []byte("changes"))
+	ref, err := p.NewDelta(base, nextEpoch(p), 8, []byte("changes"))
 	require.NoError(t, err)
 	require.NoError(t, p.Commit(ref.Pgid, 1))
 	return ref, durable
 }
 
-// TestPatchThatIsWrittenIsGone: older snapshots read the page where it is, before its checkpoint is over.
+// TestPatchThatIsWrittenIsGone: older snapshots read the page where it is, before its checkpoint is
+// over.
 func TestPatchThatIsWrittenIsGone(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
@@ -68,16 +69,16 @@ func TestRenumberedPageIsTheSame(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
 		ref, durable := patched(t, p)
-		base, want, _, err := p.Base(ref, durable, ref.Epoch)
+		base, want, _, err := p.DeltaBase(ref, durable, ref.Epoch)
 		require.NoError(t, err)
 		want = append([]byte(nil), want...)
-		fresh, done, err := p.Renumber(ref, ref.Epoch, 9)
+		fresh, done, err := p.Reassign(ref, ref.Epoch, 9)
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Equal(t, ref.Epoch, fresh.Epoch)
 		require.NotEqual(t, ref.Pgid, fresh.Pgid)
 		require.EqualValues(t, 9, p.Owner(fresh.Pgid))
-		below, leaf, changes, err := p.Base(fresh, durable, ref.Epoch)
+		below, leaf, changes, err := p.DeltaBase(fresh, durable, ref.Epoch)
 		require.NoError(t, err)
 		require.Equal(t, base, below)
 		require.Equal(t, want, leaf)
@@ -87,30 +88,31 @@ func TestRenumberedPageIsTheSame(t *testing.T) {
 		require.Equal(t, "changes", string(changes), "as long as somebody may ask for it")
 
 		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1}, {1 << 40, ref.Epoch}} {
-			same, done, err := p.Renumber(other, ref.Epoch, 9)
+			same, done, err := p.Reassign(other, ref.Epoch, 9)
 			require.NoError(t, err)
 			require.False(t, done)
 			require.Equal(t, other, same)
 		}
-		_, done, err = p.Renumber(fresh, ref.Epoch+1, 9)
+		_, done, err = p.Reassign(fresh, ref.Epoch+1, 9)
 		require.NoError(t, err)
 		require.False(t, done)
 	})
 }
 
-// TestPatchOfAnEarlierEpochGivesNothingBack: its memory goes, or has gone, with all patches of that epoch.
+// TestPatchOfAnEarlierEpochGivesNothingBack: its memory goes, or has gone, with all patches of that
+// epoch.
 func TestPatchOfAnEarlierEpochGivesNothingBack(t *testing.T) {
 	p := memoryBed().newPager(t, 4096)
 	ref, _ := patched(t, p)
 	base := newPage(t, p, 'b')
-	own, err := p.PatchBeside(base, ref.Epoch+1, 9, []byte("changes"))
+	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"))
 	require.NoError(t, err)
 	units := patchUnits(len("changes"))
 	require.NoError(t, p.Freed(ref.Pgid, 1))
 	require.NoError(t, p.Unused(ref.Pgid, 1))
-	for _, free := range p.patches.free {
+	for _, free := range p.deltas.free {
 		require.Empty(t, free)
 	}
 	require.NoError(t, p.Unused(own.Pgid, 1))
-	require.Len(t, p.patches.free[units], 1)
+	require.Len(t, p.deltas.free[units], 1)
 }

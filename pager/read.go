@@ -10,11 +10,12 @@ import (
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// Page returns the page that ref names, for a snapshot whose newest checkpoint is base: a page with a later epoch is in
-// a frame, unless it was written early. The bytes are read-only and stay while the snapshot is held.
+// Page returns the page that ref names, for a snapshot whose newest checkpoint is base: a page with
+// a later epoch is in a frame, unless it was written early. The bytes are read-only and stay while
+// the snapshot is held.
 //
-// On first read from the file the page must match checksum, own number, the epoch of the reference and CheckPage;
-// what does not is a *badfile.Error.
+// On first read from the file the page must match checksum, own number, the epoch of the reference
+// and CheckPage; what does not is a *badfile.Error.
 func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 	return p.Snapshot(ref, base, newest)
 }
@@ -30,12 +31,12 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				invariant.Pause()
 				if s.changed.Load() > version {
-					return p.undo.earlier(ref.Pgid, s, version)
+					return p.undo.pageBefore(ref.Pgid, s, version)
 				}
 				return unsafe.Slice((*byte)(f), p.pageSize), nil
 			}
-			if f := atomic.LoadPointer(&s.patch); f != nil {
-				return p.patched(ref, f, base)
+			if f := atomic.LoadPointer(&s.delta); f != nil {
+				return p.mergedPage(ref, f, base)
 			}
 		}
 	}
@@ -44,7 +45,7 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 
 // fromFile returns a page that is in no frame.
 func (p *Pager) fromFile(ref Ref) ([]byte, error) {
-	if p.mapped && p.met.has(ref.Pgid) {
+	if p.mapped && p.accessed.has(ref.Pgid) {
 		b, err := p.inFile(ref.Pgid, p.pageSize)
 		if err == nil && epochOf(b) != ref.Epoch {
 			return nil, p.otherEpoch(ref, b)
@@ -54,17 +55,17 @@ func (p *Pager) fromFile(ref Ref) ([]byte, error) {
 	return p.firstRead(ref)
 }
 
-// Near is where the first n bytes of a page are, or will be once it is read; nil if it is not in memory and not mapped.
-// Nothing is checked, and reading them may fault.
-func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
+// Peek is where the first n bytes of a page are, or will be once it is read; nil if it is not in
+// memory and not mapped. Nothing is checked, and reading them may fault.
+func (p *Pager) Peek(ref Ref, base Epoch, n int) []byte {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				return unsafe.Slice((*byte)(f), n)
 			}
-			if f := atomic.LoadPointer(&s.patch); f != nil {
-				below, _, _ := patchAt(f)
-				return p.Near(below, base, n)
+			if f := atomic.LoadPointer(&s.delta); f != nil {
+				below, _, _ := decodeDelta(f)
+				return p.Peek(below, base, n)
 			}
 		}
 	}
@@ -78,10 +79,10 @@ func (p *Pager) Near(ref Ref, base Epoch, n int) []byte {
 	return b
 }
 
-// Ask asks the processor for the slot of a page, if it has one.
-func (p *Pager) Ask(ref Ref) {
+// PrefetchSlot asks the processor for the slot of a page, if it has one.
+func (p *Pager) PrefetchSlot(ref Ref) {
 	if s := p.table.peek(ref.Pgid); s != nil {
-		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotNear))
+		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotHotBytes))
 	}
 }
 
@@ -98,67 +99,69 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 		return nil, err
 	}
 	p.readAround(ref.Pgid)
-	doubts := p.doubts.Load()
+	doubts := p.verifyGeneration.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(1)
 		prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
-		if err := p.prove(ref, b); err != nil {
+		if err := p.verify(ref, b); err != nil {
 			return nil, err
 		}
 		p.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
 		return nil, p.otherEpoch(ref, b)
 	}
-	p.met.add(ref.Pgid)
-	p.doubted(ref.Pgid, doubts)
+	p.accessed.add(ref.Pgid)
+	p.recheckGeneration(ref.Pgid, doubts)
 	return b, nil
 }
 
-// epochOf is what a page says of its epoch. That the page was proved does not mean that each reference to it is right: it is asked each time, beside
-// the kind that every reader looks at.
+// epochOf is what a page says of its epoch. That the page was proved does not mean that each
+// reference to it is right: it is asked each time, beside the kind that every reader looks at.
 func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoch:])) }
 
 func (p *Pager) otherEpoch(ref Ref, b []byte) error {
 	return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", epochOf(b), ref.Epoch)
 }
 
-// Unmet says that a page is in the file only, and nobody has looked at it there. Who is going to change it reads it with ReadUnmet where
-// it will be changed, not through the map: what the map has been looked at stays in the memory of the process.
-func (p *Pager) Unmet(ref Ref, base Epoch) bool {
+// Cold says that a page is in the file only, and nobody has looked at it there. Who is going to
+// change it reads it with ReadCold where it will be changed, not through the map: what the map has
+// been looked at stays in the memory of the process.
+func (p *Pager) Cold(ref Ref, base Epoch) bool {
 	s := p.table.peek(ref.Pgid)
-	if ref.Epoch > base && s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.patch) != nil) {
+	if ref.Epoch > base && s != nil &&
+		(atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil) {
 		return false
 	}
 	if p.mapped {
-		return !p.met.has(ref.Pgid)
+		return !p.accessed.has(ref.Pgid)
 	}
 	c := p.cache.pages.peek(ref.Pgid)
 	return c == nil || atomic.LoadPointer(&c.page) == nil
 }
 
-// ReadUnmet reads an unmet page to b, which is a page long, and proves it as Page does. It is met then: who comes next, as after a deletion that
-// found nothing, looks at it through the map.
-func (p *Pager) ReadUnmet(ref Ref, b []byte) error {
+// ReadCold reads an unmet page to b, which is a page long, and proves it as Page does. It is met
+// then: who comes next, as after a deletion that found nothing, looks at it through the map.
+func (p *Pager) ReadCold(ref Ref, b []byte) error {
 	if err := p.inBounds(ref, 1); err != nil {
 		return err
 	}
-	doubts := p.doubts.Load()
+	doubts := p.verifyGeneration.Load()
 	if err := p.read(ref.Pgid, b); err != nil {
 		return err
 	}
 	if !p.mapped {
-		return p.prove(ref, b)
+		return p.verify(ref, b)
 	}
 	if !p.verified.has(ref.Pgid) {
-		if err := p.prove(ref, b); err != nil {
+		if err := p.verify(ref, b); err != nil {
 			return err
 		}
 		p.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
 		return p.otherEpoch(ref, b)
 	}
-	p.met.add(ref.Pgid)
-	p.doubted(ref.Pgid, doubts)
+	p.accessed.add(ref.Pgid)
+	p.recheckGeneration(ref.Pgid, doubts)
 	return nil
 }
 
@@ -173,9 +176,9 @@ func (p *Pager) outOfBounds(ref Ref, n, end uint64) error {
 	return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
 }
 
-// prove checks a tree page against its checksum and against the reference that led to it.
-func (p *Pager) prove(ref Ref, b []byte) error {
-	if err := p.proveHeader(ref, b); err != nil {
+// verify checks a tree page against its checksum and against the reference that led to it.
+func (p *Pager) verify(ref Ref, b []byte) error {
+	if err := p.verifyHeader(ref, b); err != nil {
 		return err
 	}
 	if k := ReadHeader(b).Kind; k != KindLeaf && k != KindBranch {
@@ -190,9 +193,9 @@ func (p *Pager) prove(ref Ref, b []byte) error {
 	return nil
 }
 
-// proveHeader checks checksum, own number and epoch of a page or a whole extent.
-func (p *Pager) proveHeader(ref Ref, b []byte) error {
-	if !Sealed(b, p.salt) {
+// verifyHeader checks checksum, own number and epoch of a page or a whole extent.
+func (p *Pager) verifyHeader(ref Ref, b []byte) error {
+	if !ChecksumMatches(b, p.salt) {
 		return p.corrupt(ref.Pgid, "wrong checksum")
 	}
 	switch h := ReadHeader(b); {
@@ -204,8 +207,8 @@ func (p *Pager) proveHeader(ref Ref, b []byte) error {
 	return nil
 }
 
-// Verify reads a page or extent from the file itself, whatever was verified before: for Check. size < 0 means a page.
-// Pages that are only in memory are not looked at.
+// Verify reads a page or extent from the file itself, whatever was verified before: for Check. size
+// < 0 means a page. Pages that are only in memory are not looked at.
 func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
 	n := uint64(1)
 	if size >= 0 {
@@ -225,9 +228,9 @@ func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
 		return err
 	}
 	if size >= 0 {
-		return p.proveExtent(ref, b, size)
+		return p.verifyExtent(ref, b, size)
 	}
-	return p.prove(ref, b)
+	return p.verify(ref, b)
 }
 
 // spacePage reads a page of the free map or its directory.
@@ -239,7 +242,7 @@ func (p *Pager) spacePage(ref Ref, kind Kind) ([]byte, error) {
 	if err := p.read(ref.Pgid, b); err != nil {
 		return nil, err
 	}
-	if err := p.proveHeader(ref, b); err != nil {
+	if err := p.verifyHeader(ref, b); err != nil {
 		return nil, err
 	}
 	if k := ReadHeader(b).Kind; k != kind {

@@ -40,8 +40,8 @@ func TestFaultIsDamageWhereTheFileEnds(t *testing.T) {
 	})
 }
 
-// TestReferenceOfAnotherEpochIsDamage whatever the page was proved for before. Where the file is mapped a page that had been read once was given to
-// each who had its number.
+// TestReferenceOfAnotherEpochIsDamage whatever the page was proved for before. Where the file is
+// mapped a page that had been read once was given to each who had its number.
 func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
@@ -57,7 +57,7 @@ func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
 				_, _, err = p.Leaf(other, base+2)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
-				require.ErrorIs(t, p.ReadUnmet(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
+				require.ErrorIs(t, p.ReadCold(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
 			}
 			for _, other := range []Ref{{large.Pgid, large.Epoch - 1}, {large.Pgid, large.Epoch + 1}} {
 				_, err = p.Extent(other, 9000)

@@ -26,8 +26,8 @@ const (
 	aheadGrowth = 16
 )
 
-// scarce reports whether the file and the frames do not fit into the memory that the process may use,
-// with a quarter of it for all else.
+// scarce reports whether the file and the frames do not fit into the memory that the process may
+// use, with a quarter of it for all else.
 func (p *Pager) scarce() bool {
 	bytes := int64(p.end.Load())*int64(p.pageSize) + p.o.Cache
 	return p.o.Memory > 0 && bytes > p.o.Memory-p.o.Memory/4
@@ -69,17 +69,19 @@ func (p *Pager) fileAhead(off, n int64) {
 	}
 }
 
-// ReadsAhead reports whether ReadAhead and ReadSoon do anything: where memory suffices, readAround does.
+// ReadsAhead reports whether ReadAhead and ReadSoon do anything: where memory suffices, readAround
+// does.
 func (p *Pager) ReadsAhead() bool { return p.mapped && p.scarce() }
 
-// ReadAhead has pages read that a walk of a snapshot whose newest checkpoint is base is going to look
-// at soon, in this order. It does nothing where larger blocks are read: see ReadsAhead. Whether the disk is needed at all is found out by the last of them: a walk through
-// pages that are in memory passes one in less time than a call of the system takes.
+// ReadAhead has pages read that a walk of a snapshot whose newest checkpoint is base is going to
+// look at soon, in this order. It does nothing where larger blocks are read: see ReadsAhead.
+// Whether the disk is needed at all is found out by the last of them: a walk through pages that are
+// in memory passes one in less time than a call of the system takes.
 func (p *Pager) ReadAhead(refs []Ref, base Epoch) {
 	if !p.ReadsAhead() {
 		return
 	}
-	var run span
+	var run pageRange
 	sampled := false
 	for i := len(refs) - 1; i >= 0; i-- {
 		id, ok := p.underneath(refs[i], base)
@@ -99,7 +101,7 @@ func (p *Pager) ReadAhead(refs []Ref, base Epoch) {
 			run.from--
 		default:
 			p.readRun(run)
-			run = span{id, id + 1}
+			run = pageRange{id, id + 1}
 		}
 	}
 	p.readRun(run)
@@ -111,11 +113,11 @@ func (p *Pager) ReadSoon(ref Ref, base Epoch) {
 		return
 	}
 	if id, ok := p.underneath(ref, base); ok {
-		p.readRun(span{id, id + 1})
+		p.readRun(pageRange{id, id + 1})
 	}
 }
 
-func (p *Pager) readRun(r span) {
+func (p *Pager) readRun(r pageRange) {
 	if r.to > r.from {
 		p.fileAhead(int64(r.from)*int64(p.pageSize), int64(r.to-r.from)*int64(p.pageSize))
 	}
@@ -127,8 +129,8 @@ func (p *Pager) underneath(ref Ref, base Epoch) (id Pgid, ok bool) {
 		if atomic.LoadPointer(&s.dirty) != nil {
 			return 0, false
 		}
-		if f := atomic.LoadPointer(&s.patch); f != nil {
-			ref, _, _ = patchAt(f)
+		if f := atomic.LoadPointer(&s.delta); f != nil {
+			ref, _, _ = decodeDelta(f)
 		}
 	}
 	return ref.Pgid, p.inBounds(ref, 1) == nil

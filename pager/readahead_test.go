@@ -13,20 +13,20 @@ import (
 type aheadFile struct {
 	vfs.File
 	p        *Pager
-	runs     []span
+	runs     []pageRange
 	resident bool
 	probes   int
 }
 
 func (f *aheadFile) ReadAhead(part []byte) {
 	off := int(uintptr(unsafe.Pointer(&part[0])) - uintptr(unsafe.Pointer(&f.p.first[0])))
-	f.runs = append(f.runs, span{Pgid(off / MinPageSize), Pgid((off + len(part)) / MinPageSize)})
+	f.runs = append(f.runs, pageRange{Pgid(off / MinPageSize), Pgid((off + len(part)) / MinPageSize)})
 }
 
 func (f *aheadFile) Resident([]byte) bool { f.probes++; return f.resident }
 
 // took gives the runs since the last call.
-func (f *aheadFile) took() []span {
+func (f *aheadFile) took() []pageRange {
 	runs := f.runs
 	f.runs = nil
 	return runs
@@ -62,7 +62,7 @@ func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
 	}
 	look(refs[100])
 	first := Pgid(uint64(refs[100].Pgid) / block * block)
-	require.Equal(t, []span{{first, first + block}}, f.took())
+	require.Equal(t, []pageRange{{first, first + block}}, f.took())
 	for _, ref := range refs {
 		if ref.Pgid/block == refs[100].Pgid/block {
 			look(ref)
@@ -83,8 +83,8 @@ func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
 	require.LessOrEqual(t, uint64(last[0].to-last[0].from), uint64(mostAheadBlocks*block))
 }
 
-// TestOnlyWantedPagesAreReadWhereMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB fell
-// to 100/s: each fault read what lay around the page, and evicted pages that were wanted.
+// TestOnlyWantedPagesAreReadWhereMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB
+// fell to 100/s: each fault read what lay around the page, and evicted pages that were wanted.
 func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 3<<20
@@ -97,9 +97,9 @@ func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
 	p.ReadAhead(walk, base)
 	require.Equal(t, 1, f.probes)
-	require.ElementsMatch(t, []span{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
+	require.ElementsMatch(t, []pageRange{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
 	p.ReadSoon(refs[7], base)
-	require.Equal(t, []span{{at + 7, at + 8}}, f.took())
+	require.Equal(t, []pageRange{{at + 7, at + 8}}, f.took())
 
 	f.resident = true
 	p.ReadAhead(walk, base)

@@ -64,8 +64,8 @@ func (m *spaceModel) got(id Pgid, n uint64, grown bool) {
 }
 
 func (m *spaceModel) next(inMemory bool) {
-	share := m.s.share
-	id, ok, err := m.s.next(inMemory)
+	share := m.s.reuseShare
+	id, ok, err := m.s.nextPage(inMemory)
 	require.NoError(m.t, err)
 	if !ok {
 		id, err = m.s.grow(1)
@@ -74,11 +74,11 @@ func (m *spaceModel) next(inMemory bool) {
 	if ok && m.early[id] {
 		require.True(m.t, inMemory)
 		require.Equal(m.t, statePromised, m.pages[id])
-		require.Equal(m.t, share-1, m.s.share)
+		require.Equal(m.t, share-1, m.s.reuseShare)
 		m.pages[id] = stateHeld
 		return
 	}
-	require.Equal(m.t, share, m.s.share)
+	require.Equal(m.t, share, m.s.reuseShare)
 	m.got(id, 1, !ok)
 }
 
@@ -96,14 +96,14 @@ func (m *spaceModel) give(id Pgid, n uint64) {
 // promise is give of pages that are early from now on; those that are already stay as they are.
 func (m *spaceModel) promise(id Pgid, n uint64) {
 	for ; n > 0 && !m.early[id]; id, n = id+1, n-1 {
-		require.NoError(m.t, m.s.setEarly(id, 1))
+		require.NoError(m.t, m.s.setReusable(id, 1))
 		m.early[id] = true
 		m.give(id, 1)
 	}
 }
 
 func (m *spaceModel) arrive() {
-	m.s.arrive()
+	m.s.acceptReusable()
 	for id := range m.early {
 		if m.pages[id] == statePromised {
 			m.pages[id] = stateAvail
@@ -120,7 +120,14 @@ func (m *spaceModel) extent(n uint64) {
 		require.NoError(m.t, err)
 	}
 	m.got(id, n, !ok)
-	require.Equal(m.t, uint64(id)/m.s.mapChunk, (uint64(id)+n-1)/m.s.mapChunk, "extent of %d pages at %d is cut", n, id)
+	require.Equal(
+		m.t,
+		uint64(id)/m.s.mapChunk,
+		(uint64(id)+n-1)/m.s.mapChunk,
+		"extent of %d pages at %d is cut",
+		n,
+		id,
+	)
 }
 
 // pick finds a run of up to n pages in one state; none: n is 0.
@@ -167,8 +174,8 @@ func (m *spaceModel) check() {
 			if used != (want == stateUsed) || avail != (want == stateAvail) {
 				m.t.Fatalf("page %d: used %v, avail %v, the model says %d", id, used, avail, want)
 			}
-			require.Equal(m.t, m.early[Pgid(id)], g.isEarly(i), "page %d", id)
-			if g.promised != nil && g.promised[i/64]&(1<<(i%64)) != 0 {
+			require.Equal(m.t, m.early[Pgid(id)], g.isReusable(i), "page %d", id)
+			if g.offered != nil && g.offered[i/64]&(1<<(i%64)) != 0 {
 				require.Equal(m.t, statePromised, want, "page %d", id)
 				promised++
 			} else {
@@ -187,8 +194,8 @@ func (m *spaceModel) check() {
 		require.Equal(m.t, nAvail, g.nAvail)
 	}
 	require.Equal(m.t, free, s.avail.n)
-	require.Equal(m.t, promised, s.promised.n)
-	require.EqualValues(m.t, len(m.early), s.early)
+	require.Equal(m.t, promised, s.reusable.n)
+	require.EqualValues(m.t, len(m.early), s.nReusable)
 	require.Equal(m.t, inUse, s.nUsed)
 	require.EqualValues(m.t, dirty, s.dirty.Load())
 }
@@ -224,7 +231,7 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 			case op == 20:
 				if id, n := m.pick(rnd, stateHeld, 40); n > 0 {
 					m.promise(id, n)
-					m.s.share = uint64(rnd.Intn(20))
+					m.s.reuseShare = uint64(rnd.Intn(20))
 				}
 			case op == 21:
 				if rnd.Intn(4) == 0 {
@@ -273,7 +280,7 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	free(100, 20)
 	free(300, 16)
 	take := func() Pgid {
-		id, ok, err := m.s.next(true)
+		id, ok, err := m.s.nextPage(true)
 		require.NoError(t, err)
 		if !ok {
 			return 0
@@ -323,19 +330,19 @@ func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
 		m.next(true)
 	}
 	for id := Pgid(5); id < 25; id++ {
-		m.s.cool = append(m.s.cool, id)
+		m.s.unframedFree = append(m.s.unframedFree, id)
 		m.set(id, 1, stateAvail)
 	}
 	_, ok, err := m.s.extent(21)
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.Len(t, m.s.cool, 20, "they cannot be enough")
+	require.Len(t, m.s.unframedFree, 20, "they cannot be enough")
 	id, ok, err := m.s.extent(18)
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, Pgid(5), id)
 	m.set(id, 18, stateHeld)
-	require.Empty(t, m.s.cool)
+	require.Empty(t, m.s.unframedFree)
 	m.check()
 }
 
@@ -381,7 +388,7 @@ func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
 	s.load = func(*group, uint64) error { return broken }
 	s.end, s.start, s.avail.n = 1000, 1000, 900
 	s.groups = []*group{{ref: Ref{5, 1}, nUsed: 100}}
-	_, _, err := s.next(true)
+	_, _, err := s.nextPage(true)
 	require.ErrorIs(t, err, broken)
 	_, _, err = s.extent(3)
 	require.ErrorIs(t, err, broken)
@@ -427,7 +434,8 @@ func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
 	}
 }
 
-// TestTail holds the place from which on so many pages are in use against a count of them one by one.
+// TestTail holds the place from which on so many pages are in use against a count of them one by
+// one.
 func TestTail(t *testing.T) {
 	s := newSpace(4096)
 	s.end = 2*s.perGroup + 1000
@@ -462,7 +470,8 @@ type fullFile struct{ vfs.File }
 
 func (fullFile) Grow(int64) error { return vfs.ErrNoSpace }
 
-// withHoles is a store with single free pages here and there, of which no put takes one as long as the file can grow, on a disk that is full.
+// withHoles is a store with single free pages here and there, of which no put takes one as long as
+// the file can grow, on a disk that is full.
 func withHoles(t *testing.T) (p *Pager, holes int) {
 	t.Helper()
 	p = memoryBed().newPager(t, MinPageSize)
@@ -486,8 +495,8 @@ func withHoles(t *testing.T) (p *Pager, holes int) {
 	return p, holes
 }
 
-// TestHolesAreForAFullDisk: who finds no room at the end of the file takes any page that is free, but for those that deletions and the next
-// checkpoint need.
+// TestHolesAreForAFullDisk: who finds no room at the end of the file takes any page that is free,
+// but for those that deletions and the next checkpoint need.
 func TestHolesAreForAFullDisk(t *testing.T) {
 	p, holes := withHoles(t)
 	n, err := 0, error(nil)
@@ -495,11 +504,12 @@ func TestHolesAreForAFullDisk(t *testing.T) {
 		_, _, err = p.New(9)
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
-	require.Greater(t, n, holes-int(p.slack(0)))
-	require.GreaterOrEqual(t, p.space.free(), p.captureRoom(0)+p.tableRoom()+leastForDeletes)
+	require.Greater(t, n, holes-int(p.reserve(0)))
+	require.GreaterOrEqual(t, p.space.free(), p.freeMapReserve(0)+p.tableRoom()+leastForDeletes)
 }
 
-// TestFreePagesAreRoomForTheFreeMap on a full disk, wherever they are, and no put takes the last of them.
+// TestFreePagesAreRoomForTheFreeMap on a full disk, wherever they are, and no put takes the last of
+// them.
 func TestFreePagesAreRoomForTheFreeMap(t *testing.T) {
 	p, _ := withHoles(t)
 	_, err := p.CaptureState(nextEpoch(p))

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStashGivesBackWhatItWasGiven: pieces of all sizes, beyond the buffer, and twice, because frames come back when it is
-// emptied. What was reserved is enough for pieces that lie as badly as they can.
+// TestStashGivesBackWhatItWasGiven: pieces of all sizes, beyond the buffer, and twice, because
+// frames come back when it is emptied. What was reserved is enough for pieces that lie as badly as
+// they can.
 func TestStashGivesBackWhatItWasGiven(t *testing.T) {
 	for _, pageSize := range []int{4096, 65536} {
-		a := arena{pageSize: pageSize}
+		a := frameArena{pageSize: pageSize}
 		defer a.close()
-		var s stash
+		var s undoBuffer
 		rnd := rand.New(rand.NewSource(1))
 		for range 2 {
-			var places []place
+			var places []bufferOffset
 			var want [][]byte
 			for total := 0; total < 60*pageSize; {
 				require.NoError(t, s.reserve(&a, enterPages))
@@ -31,7 +32,7 @@ func TestStashGivesBackWhatItWasGiven(t *testing.T) {
 			require.Greater(t, a.bytes(), int64(30*pageSize))
 			all := 0
 			for i, at := range places {
-				require.True(t, bytes.Equal(want[i], s.piece(at, uint32(len(want[i])))), i)
+				require.True(t, bytes.Equal(want[i], s.bytesAt(at, uint32(len(want[i])))), i)
 				all += len(want[i])
 			}
 			require.Equal(t, all, s.bytes)

@@ -30,7 +30,8 @@ func (f *syncFile) SyncData() error {
 	return f.err
 }
 
-// TestExtentsAreSyncedWithTheSizeOfTheFile where it has grown, in this session or perhaps in one before, and without it else.
+// TestExtentsAreSyncedWithTheSizeOfTheFile where it has grown, in this session or perhaps in one
+// before, and without it else.
 func TestExtentsAreSyncedWithTheSizeOfTheFile(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	f := &syncFile{File: p.file}
@@ -80,7 +81,8 @@ func TestFirstFailedSyncIsTheLast(t *testing.T) {
 	}
 }
 
-// TestClaim takes extents out of free space before and behind the end of a state, in any order, and nothing else.
+// TestClaim takes extents out of free space before and behind the end of a state, in any order, and
+// nothing else.
 func TestClaim(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
@@ -112,7 +114,14 @@ func TestClaim(t *testing.T) {
 		require.NoError(t, p.Claim(Ref{freed.Pgid + 15, 9}, 2))
 		corrupt(end+7, 2)
 		corrupt(freed.Pgid+16, 2)
-		claimed := map[Pgid]bool{end + 6: true, end + 7: true, end + 1: true, end + 2: true, freed.Pgid + 15: true, freed.Pgid + 16: true}
+		claimed := map[Pgid]bool{
+			end + 6:         true,
+			end + 7:         true,
+			end + 1:         true,
+			end + 2:         true,
+			freed.Pgid + 15: true,
+			freed.Pgid + 16: true,
+		}
 		require.NoError(t, p.Pack()) // holes, too
 		for range 40 {
 			id, _, err := p.New(7)
@@ -141,12 +150,13 @@ func (f *sizeFile) Sync() error {
 
 func (f *sizeFile) SyncData() error { return nil }
 
-// TestSyncBesideASyncKeepsTheSize: two want what the log names to be durable, after the file has grown, and both wait for a third. Whoever comes first keeps the size: what the
-// other one's record names would lie behind the end of the file.
+// TestSyncBesideASyncKeepsTheSize: two want what the log names to be durable, after the file has
+// grown, and both wait for a third. Whoever comes first keeps the size: what the other one's record
+// names would lie behind the end of the file.
 func TestSyncBesideASyncKeepsTheSize(t *testing.T) {
 	f := new(sizeFile)
 	p := &Pager{file: f, name: "a"}
-	p.syncing.grown.Store(true)
+	p.fileSync.grown.Store(true)
 	other := make(chan error)
 	require.NoError(t, p.sync("pages", func() error {
 		go func() { other <- p.SyncExtents() }()
@@ -158,15 +168,15 @@ func TestSyncBesideASyncKeepsTheSize(t *testing.T) {
 	require.NoError(t, <-other)
 }
 
-// TestWhatWasProvedBesideAFailedSyncIsProvedAgain: somebody proves a page, a sync fails meanwhile, so that nothing proved before may be trusted any more, and then the page is noted as
-// proved.
+// TestWhatWasProvedBesideAFailedSyncIsProvedAgain: somebody proves a page, a sync fails meanwhile,
+// so that nothing proved before may be trusted any more, and then the page is noted as proved.
 func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	for name, read := range map[string]func(p *Pager, ref Ref) error{
 		"page": func(p *Pager, ref Ref) error {
 			_, err := p.Page(ref, ref.Epoch-1)
 			return err
 		},
-		"unmet": func(p *Pager, ref Ref) error { return p.ReadUnmet(ref, make([]byte, MinPageSize)) },
+		"unmet": func(p *Pager, ref Ref) error { return p.ReadCold(ref, make([]byte, MinPageSize)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
@@ -182,7 +192,8 @@ func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 				return nil
 			}
 			require.NoError(t, read(p, ref))
-			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid)*MinPageSize)) // The page cache has forgotten it.
+			// The page cache has forgotten it.
+			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid)*MinPageSize))
 			// Without a map the pager has a copy of its own, which no page cache can forget.
 			if !p.Mapped() && name == "page" {
 				require.NoError(t, read(p, ref))
@@ -195,7 +206,8 @@ func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	}
 }
 
-// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of one that is so large that the sync fails while it is proved.
+// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of one that is so large that the sync fails
+// while it is proved.
 func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	beside := false
 	for size := 16 << 20; !beside; size *= 2 {
@@ -225,7 +237,8 @@ func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	}
 }
 
-// TestFrameThatGoesAfterAFailedSyncIsNoProof: a checkpoint has written a page, a sync of the log's values fails, and then the page's frame is taken away.
+// TestFrameThatGoesAfterAFailedSyncIsNoProof: a checkpoint has written a page, a sync of the log's
+// values fails, and then the page's frame is taken away.
 func TestFrameThatGoesAfterAFailedSyncIsNoProof(t *testing.T) {
 	for name, drop := range map[string]func(p *Pager, ref Ref){
 		"taken":    func(p *Pager, ref Ref) { p.ReturnFrames(p.TakeFrames([]Pgid{ref.Pgid})) },
@@ -239,14 +252,15 @@ func TestFrameThatGoesAfterAFailedSyncIsNoProof(t *testing.T) {
 			got, err := p.Frame(ref, ref.Epoch-1)
 			require.NoError(t, err)
 			copy(frame, got)
-			Seal(frame, p.salt)
+			SetChecksum(frame, p.salt)
 			require.NoError(t, vfs.WriteFull(p.file, frame, int64(id)*MinPageSize)) // as a checkpoint does
 			f := &syncFile{File: p.file, err: errBroken}
 			p.file = f
 			require.ErrorIs(t, p.SyncExtents(), errBroken)
 			drop(p, ref)
 			require.False(t, p.InFrame(id))
-			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(id)*MinPageSize)) // The page cache has forgotten it.
+			// The page cache has forgotten it.
+			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(id)*MinPageSize))
 			_, err = p.Page(ref, ref.Epoch)
 			requireBadPage(t, err, id)
 		})

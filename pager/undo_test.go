@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// undoBed is a pager whose undo is open for a transaction that owns pages under 9, and the frame of a page that was born under 5.
-func undoBed(t *testing.T) (u *Undo, ref Ref, b []byte) {
+// undoBed is a pager whose undo is open for a transaction that owns pages under 9, and the frame of
+// a page that was born under 5.
+func undoBed(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
 	t.Helper()
 	p := memoryBed().newPager(t, MinPageSize)
 	id, b, err := p.New(5)
@@ -23,41 +24,42 @@ func undoBed(t *testing.T) (u *Undo, ref Ref, b []byte) {
 }
 
 // overwrite is one operation of a keeper.
-func overwrite(t *testing.T, k *Keeper, ref Ref, b []byte, from, to int, with byte) {
+func overwrite(t *testing.T, k *UndoWriter, ref Ref, b []byte, from, to int, with byte) {
 	t.Helper()
 	require.True(t, k.Changeable(ref))
 	require.True(t, k.Enter())
 	defer k.Leave()
-	k.Keep(ref.Pgid, from, to)
+	k.Record(ref.Pgid, from, to)
 	copy(b[from:to], bytes.Repeat([]byte{with}, to-from))
 }
 
-// TestWhatKeepersHaveKeptIsInOrder: a page that one keeper's hand has changed, and then another's, is what it was after a rollback, and is it for readers.
+// TestWhatKeepersHaveKeptIsInOrder: a page that one keeper's hand has changed, and then another's,
+// is what it was after a rollback, and is it for readers.
 func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
 	for _, rollback := range []bool{true, false} {
 		u, ref, b := undoBed(t)
 		was := bytes.Clone(b)
 		overwrite(t, u.Own(), ref, b, 100, 110, 1)
-		ks := u.Lend(3)
+		ks := u.Split(3)
 		require.Same(t, u.Own(), ks[0])
 		overwrite(t, ks[2], ref, b, 105, 120, 2)
-		u.Gather()
+		u.Merge()
 		overwrite(t, u.Own(), ref, b, 90, 107, 3)
-		ks = u.Lend(2)
+		ks = u.Split(2)
 		overwrite(t, ks[1], ref, b, 95, 118, 4)
 		if rollback {
-			u.Gather()
+			u.Merge()
 			u.Rollback()
 			require.Equal(t, was, b)
 			continue
 		}
-		u.Freeze()
+		u.Seal()
 		s := u.p.table.peek(ref.Pgid)
-		before, err := u.earlier(ref.Pgid, s, 3) // while it is lent
+		before, err := u.pageBefore(ref.Pgid, s, 3) // while it is lent
 		require.NoError(t, err)
 		require.Equal(t, was, before)
-		u.Gather()
-		before, err = u.earlier(ref.Pgid, s, 3)
+		u.Merge()
+		before, err = u.pageBefore(ref.Pgid, s, 3)
 		require.NoError(t, err)
 		require.Equal(t, was, before)
 		u.Rollback()
@@ -65,25 +67,26 @@ func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
 	}
 }
 
-// TestReaderStopsAllKeepers: whoever comes freezes what was lent, too, until the next transaction opens the undo.
+// TestReaderStopsAllKeepers: whoever comes freezes what was lent, too, until the next transaction
+// opens the undo.
 func TestReaderStopsAllKeepers(t *testing.T) {
 	u, ref, b := undoBed(t)
-	ks := u.Lend(3)
+	ks := u.Split(3)
 	for _, k := range ks {
 		overwrite(t, k, ref, b, 100, 110, 1)
 	}
-	u.Freeze()
+	u.Seal()
 	for _, k := range ks {
 		require.False(t, k.Enter())
-		require.True(t, k.Spent())
+		require.True(t, k.Full())
 	}
-	for _, k := range u.Lend(3) {
+	for _, k := range u.Split(3) {
 		require.False(t, k.Enter(), "lent since")
 	}
-	u.Gather()
+	u.Merge()
 	require.False(t, u.Own().Enter())
 	u.Committed(11)
-	u.Show(11, func() {})
+	u.Publish(11, func() {})
 	require.False(t, u.Open(2, 12, func() []uint64 { return []uint64{8} }), "that reader is there yet")
 	require.True(t, u.Open(2, 12, func() []uint64 { return nil }))
 	require.True(t, u.Own().Enter())
@@ -91,23 +94,23 @@ func TestReaderStopsAllKeepers(t *testing.T) {
 	require.False(t, ks[1].Enter(), "it has not been lent")
 }
 
-// TestEveryReaderWaitsForAllKeepers: as long as one of them is changing a page, whoever comes finds the undo opened, and waits; also if
-// another reader has stopped the rest already.
+// TestEveryReaderWaitsForAllKeepers: as long as one of them is changing a page, whoever comes finds
+// the undo opened, and waits; also if another reader has stopped the rest already.
 func TestEveryReaderWaitsForAllKeepers(t *testing.T) {
 	const patience = 50 * time.Millisecond // only a mistake could need it
 	u, _, _ := undoBed(t)
 	for no := range 3 {
-		k := u.Lend(3)[no]
+		k := u.Split(3)[no]
 		require.True(t, k.Enter())
 		frozen := make(chan struct{})
 		go func() {
-			u.Freeze()
+			u.Seal()
 			close(frozen)
 		}()
-		require.Never(t, func() bool { return !u.Opened() }, patience, time.Millisecond, "keeper %d is inside", no)
+		require.Never(t, func() bool { return !u.Active() }, patience, time.Millisecond, "keeper %d is inside", no)
 		k.Leave()
 		<-frozen
-		require.False(t, u.Opened())
+		require.False(t, u.Active())
 		u.Rollback()
 		require.True(t, u.Open(2, 9, func() []uint64 { return []uint64{3} }))
 	}
@@ -120,9 +123,9 @@ func TestKeepersShareWhatMayBeKept(t *testing.T) {
 	for round := 0; ; round++ {
 		require.Less(t, round, 1000)
 		any := false
-		for _, k := range u.Lend(4) {
+		for _, k := range u.Split(4) {
 			for range 50 {
-				if k.Spent() {
+				if k.Full() {
 					break
 				}
 				overwrite(t, k, ref, b, 100, 400, 1)
@@ -130,14 +133,14 @@ func TestKeepersShareWhatMayBeKept(t *testing.T) {
 				any = true
 			}
 		}
-		u.Gather()
+		u.Merge()
 		if !any {
 			break
 		}
 	}
-	bytesLeft, pieces := u.left()
-	require.Greater(t, kept, u.most/2)
-	require.Less(t, kept, u.most+4*400, "%d bytes and %d pieces are left", bytesLeft, pieces)
-	require.True(t, u.Own().Spent())
+	bytesLeft, pieces := u.remaining()
+	require.Greater(t, kept, u.maxBytes/2)
+	require.Less(t, kept, u.maxBytes+4*400, "%d bytes and %d pieces are left", bytesLeft, pieces)
+	require.True(t, u.Own().Full())
 	u.Rollback()
 }

@@ -12,21 +12,21 @@ type Change = txn.Change
 // ApplyRows is how many changes are waited for at a time.
 const ApplyRows = txn.ApplyRows
 
-// Apply carries out changes in their order, as Put and Delete would. It goes through one tree after the other, and
-// waits once for what ApplyRows of them need there.
+// Apply carries out changes in their order, as Put and Delete would. It goes through one tree after
+// the other, and waits once for what ApplyRows of them need there.
 func (r Rows) Apply(changes []Change) error {
-	e := Hold()
+	e := NewIndexBuffer()
 	defer e.Release()
-	if err := r.ApplyHeld(changes, e); err != nil {
+	if err := r.ApplyBuffered(changes, e); err != nil {
 		return err
 	}
-	return r.Settle(e)
+	return r.FlushIndexes(e)
 }
 
-// ApplyHeld is Apply without the indexes: what changes there is added to e. Until it has been settled, the family is written by ApplyHeld
-// with the same e only, and not read.
-func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
-	timed, expiring := r.Timed() || e.Len() > 0, false
+// ApplyBuffered is Apply without the indexes: what changes there is added to e. Until it has been
+// settled, the family is written by ApplyBuffered with the same e only, and not read.
+func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
+	timed, expiring := r.HasExpiries() || e.Len() > 0, false
 	for i := range changes {
 		expiring = expiring || changes[i].Tag != 0
 	}
@@ -35,13 +35,13 @@ func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
 	}
 	need := applySize(changes)
 	if e.Len() > 0 && r.room(e.logBytes()+need) != nil { // That is more than they take.
-		if err := r.Settle(e); err != nil {
+		if err := r.FlushIndexes(e); err != nil {
 			return err
 		}
 	}
 	if err := r.room(need); err != nil {
 		if len(changes) > ApplyRows {
-			return r.applyInPieces(changes, e)
+			return r.applyInChunks(changes, e)
 		}
 		return err
 	}
@@ -58,10 +58,11 @@ func (r Rows) ApplyHeld(changes []Change, e *Entries) error {
 	return nil
 }
 
-// applyInPieces is ApplyHeld where it is close to the bound whether the rows fit: fewer of them are told more exactly.
-func (r Rows) applyInPieces(changes []Change, e *Entries) error {
+// applyInChunks is ApplyBuffered where it is close to the bound whether the rows fit: fewer of them
+// are told more exactly.
+func (r Rows) applyInChunks(changes []Change, e *IndexBuffer) error {
 	for some := range slices.Chunk(changes, ApplyRows) {
-		if err := r.ApplyHeld(some, e); err != nil {
+		if err := r.ApplyBuffered(some, e); err != nil {
 			return err
 		}
 	}
@@ -79,30 +80,31 @@ func applySize(changes []Change) (size int) {
 	return size
 }
 
-// Foretell says what Settle is going to do: see txn.Tx.LogAhead. The indexes are there: Settle would find out too late that they are not.
-func (r Rows) Foretell(e *Entries) error {
+// EncodeRedo says what Settle is going to do: see txn.Tx.LogAhead. The indexes are there: Settle
+// would find out too late that they are not.
+func (r Rows) EncodeRedo(e *IndexBuffer) error {
 	if e.Len() == 0 {
 		return nil
 	}
-	if err := r.indexed(); err != nil {
+	if err := r.loadIndexes(); err != nil {
 		return err
 	}
 	for i := range e.keys {
-		r.Tx.Foretell(r.Family.KeyIndex(), &e.keys[i])
+		r.Tx.EncodeRedo(r.Family.KeyIndex(), &e.keys[i])
 	}
 	due := e.dueInOrder()
 	for i := range due {
-		r.Tx.Foretell(r.Family.ExpiryIndex(), &due[i])
+		r.Tx.EncodeRedo(r.Family.ExpiryIndex(), &due[i])
 	}
 	return nil
 }
 
-// Settle makes the indexes tell of the rows what e holds, and empties it.
-func (r Rows) Settle(e *Entries) error {
+// FlushIndexes makes the indexes tell of the rows what e holds, and empties it.
+func (r Rows) FlushIndexes(e *IndexBuffer) error {
 	if e.Len() == 0 {
 		return nil
 	}
-	if err := r.indexed(); err != nil {
+	if err := r.loadIndexes(); err != nil {
 		return err
 	}
 	if err := r.Tx.Apply(r.Family.KeyIndex(), e.keys, nil); err != nil {

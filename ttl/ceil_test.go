@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInstantsRoundUpToTheLastMillisecond covers the whole range: the last instant that an expiry can name is one of it.
+// TestInstantsRoundUpToTheLastMillisecond covers the whole range: the last instant that an expiry
+// can name is one of it.
 func TestInstantsRoundUpToTheLastMillisecond(t *testing.T) {
 	for _, c := range []struct {
 		name string

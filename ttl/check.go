@@ -8,9 +8,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Check proves the invariants of Rows for one family, from all its rows. report gets each finding, a *badfile.Error
-// whose detail begins with the number of the invariant; it returns false to stop. The error is what kept the check from
-// going on: that of ctx, or pages that cannot be read.
+// Check proves the invariants of Rows for one family, from all its rows. report gets each finding,
+// a *badfile.Error whose detail begins with the number of the invariant; it returns false to stop.
+// The error is what kept the check from going on: that of ctx, or pages that cannot be read.
 func Check(ctx context.Context, tx *txn.Tx, f *cf.Family, report func(err *badfile.Error) bool) error {
 	if f.Hollow() {
 		return nil

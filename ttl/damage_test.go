@@ -35,8 +35,8 @@ func put(t *testing.T, r Rows, id txn.TreeID, key, value []byte) {
 	require.NoError(t, err)
 }
 
-// TestCheckNamesEachBrokenRow breaks a family of three keys in one way after the other: Check tells of that, and of nothing
-// else.
+// TestCheckNamesEachBrokenRow breaks a family of three keys in one way after the other: Check tells
+// of that, and of nothing else.
 func TestCheckNamesEachBrokenRow(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	s := openShelf(t, disk)
@@ -105,8 +105,8 @@ func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
 	}
 }
 
-// TestSweepBelievesTheKeyIndex gives a family two expiry rows that lie, and one key whose data row is gone. No callback hears
-// of any of them; the rows go, and count as stale.
+// TestSweepBelievesTheKeyIndex gives a family two expiry rows that lie, and one key whose data row
+// is gone. No callback hears of any of them; the rows go, and count as stale.
 func TestSweepBelievesTheKeyIndex(t *testing.T) {
 	for name, onExpire := range map[string]bool{"heard": true, "unheard": false} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 			_, err := r.Tx.Delete(r.Family.Data(), []byte("b"))
 			require.NoError(t, err)
 			put(t, r, r.Family.ExpiryIndex(), appendDue(nil, 500, []byte("a")), nil)
-			put(t, r, r.Family.ExpiryIndex(), appendDue(nil, 600, []byte("z")), nil) // looked at when no key has an expiry any more
+			// looked at when no key has an expiry any more
+			put(t, r, r.Family.ExpiryIndex(), appendDue(nil, 600, []byte("z")), nil)
 			var told []string
 			hear := func(key, _ []byte) error { told = append(told, string(key)); return nil }
 			if !onExpire {
@@ -125,7 +126,7 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 			swept, more, err := r.Purge(2000, 10, hear)
 			require.NoError(t, err)
 			require.False(t, more)
-			require.Equal(t, Swept{Keys: 1, Bytes: 2, Stale: 3}, swept)
+			require.Equal(t, PurgeStats{Keys: 1, Bytes: 2, Stale: 3}, swept)
 			if onExpire {
 				require.Equal(t, []string{"a"}, told)
 			}
@@ -138,11 +139,12 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 	}
 }
 
-// TestIndexRowsOfALostDataRowAreStale: who deletes them has changed something, or it would be rolled back.
+// TestIndexRowsOfALostDataRowAreStale: who deletes them has changed something, or it would be
+// rolled back.
 func TestIndexRowsOfALostDataRowAreStale(t *testing.T) {
-	for name, sweep := range map[string]func(r Rows) (Swept, error){
-		"purge": func(r Rows) (Swept, error) { s, _, err := r.Purge(1000, 10, heard); return s, err },
-		"evict": func(r Rows) (Swept, error) {
+	for name, sweep := range map[string]func(r Rows) (PurgeStats, error){
+		"purge": func(r Rows) (PurgeStats, error) { s, _, err := r.Purge(1000, 10, heard); return s, err },
+		"evict": func(r Rows) (PurgeStats, error) {
 			return r.Evict(1000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, heard)
 		},
 	} {
@@ -153,15 +155,15 @@ func TestIndexRowsOfALostDataRowAreStale(t *testing.T) {
 			require.NoError(t, err)
 			swept, err := sweep(r)
 			require.NoError(t, err)
-			require.Equal(t, Swept{Stale: 1}, swept)
+			require.Equal(t, PurgeStats{Stale: 1}, swept)
 			require.True(t, swept.Changed())
 			require.Empty(t, findings(t, r))
 		})
 	}
 }
 
-// TestMissingIndexIsNamed by the verb that would write to it: a row had an expiry, so that both should be there. Without the name a
-// transaction could commit what that verb had done by then.
+// TestMissingIndexIsNamed by the verb that would write to it: a row had an expiry, so that both
+// should be there. Without the name a transaction could commit what that verb had done by then.
 func TestMissingIndexIsNamed(t *testing.T) {
 	key := []byte("b")
 	verbs := map[string]func(r Rows) error{
@@ -175,19 +177,23 @@ func TestMissingIndexIsNamed(t *testing.T) {
 			return r.Apply([]Change{{Key: key, Delete: true}, {Key: []byte("c"), Delete: true}})
 		},
 		"foretell": func(r Rows) error {
-			e := Hold()
+			e := NewIndexBuffer()
 			defer e.Release()
-			if err := r.ApplyHeld([]Change{{Key: key, Delete: true}}, e); err != nil {
+			if err := r.ApplyBuffered([]Change{{Key: key, Delete: true}}, e); err != nil {
 				return err
 			}
-			return r.Foretell(e)
+			return r.EncodeRedo(e)
 		},
 		"delete_range": func(r Rows) error { return r.DeleteRange(key, []byte("c")) },
 		"evict": func(r Rows) error {
-			_, err := r.Evict(5000, []Note{{Base: r.Family.Base, Family: "f", Key: "b", Expiry: 2000}}, func(key, _ []byte) error {
-				t.Errorf("%s stays", key)
-				return nil
-			})
+			_, err := r.Evict(
+				5000,
+				[]Note{{Base: r.Family.Base, Family: "f", Key: "b", Expiry: 2000}},
+				func(key, _ []byte) error {
+					t.Errorf("%s stays", key)
+					return nil
+				},
+			)
 			return err
 		},
 	}
@@ -203,8 +209,10 @@ func TestMissingIndexIsNamed(t *testing.T) {
 				}
 				require.NoError(t, r.Tx.Drop(index(r)))
 				err := do(r)
-				// Without a key index the family counts as one without expiries: I5. These look at no index then.
-				if name == "key index" && slices.Contains([]string{"put_for_ever", "apply_deletions", "foretell", "delete_range", "evict"}, verb) {
+				// Without a key index the family counts as one without expiries: I5. These look at
+				// no index then.
+				if name == "key index" &&
+					slices.Contains([]string{"put_for_ever", "apply_deletions", "foretell", "delete_range", "evict"}, verb) {
 					require.NoError(t, err)
 					return
 				}
@@ -215,7 +223,8 @@ func TestMissingIndexIsNamed(t *testing.T) {
 	}
 }
 
-// TestClearedFamilyHasItsIndexesAgain, also one that had lost one of them: it has no rows that the other one could tell of.
+// TestClearedFamilyHasItsIndexesAgain, also one that had lost one of them: it has no rows that the
+// other one could tell of.
 func TestClearedFamilyHasItsIndexesAgain(t *testing.T) {
 	for _, index := range []func(r Rows) txn.TreeID{
 		func(r Rows) txn.TreeID { return r.Family.KeyIndex() },
@@ -230,8 +239,9 @@ func TestClearedFamilyHasItsIndexesAgain(t *testing.T) {
 	}
 }
 
-// TestReadErrorOfADamagedRowIsNoDamage tells the story of a key-index row with a value so long that it lay outside the tree. A
-// read of it that failed gave no bytes, which DeleteRange took for an expiry of no bytes, and called damage.
+// TestReadErrorOfADamagedRowIsNoDamage tells the story of a key-index row with a value so long that
+// it lay outside the tree. A read of it that failed gave no bytes, which DeleteRange took for an
+// expiry of no bytes, and called damage.
 func TestReadErrorOfADamagedRowIsNoDamage(t *testing.T) {
 	disk := newShelf(t)
 	s := openShelf(t, disk)
@@ -259,7 +269,8 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, Check(ctx, r.Tx, r.Family, func(*badfile.Error) bool { return true }), context.Canceled)
 }
 
-// TestHollowFamilyHasNoRows: it is what a reader is given of a store without any commit, and no tree is looked at for it.
+// TestHollowFamilyHasNoRows: it is what a reader is given of a store without any commit, and no
+// tree is looked at for it.
 func TestHollowFamilyHasNoRows(t *testing.T) {
 	s := openShelf(t, crashfs.New(crashfs.Options{}))
 	defer func() { require.NoError(t, s.Close()) }()
@@ -267,7 +278,7 @@ func TestHollowFamilyHasNoRows(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback()
 	r := Rows{Tx: tx, Family: &cf.Family{Name: cf.Default}}
-	require.False(t, r.Timed())
+	require.False(t, r.HasExpiries())
 	require.Empty(t, findings(t, r))
 	due, err := r.Due(math.MaxInt64)
 	require.NoError(t, err)
@@ -298,8 +309,9 @@ func TestInstantsTooEarlyToCountAreTheFirstOne(t *testing.T) {
 	require.Equal(t, int64(math.MinInt64/1000*1000+1001), ms)
 }
 
-// TestQueueIsBoundedInBytesToo: keys may be long. What does not fit is forgotten, and fits again when notes were taken. Until then the queue is full:
-// writers evict before they begin, where they would not take the time for it else.
+// TestQueueIsBoundedInBytesToo: keys may be long. What does not fit is forgotten, and fits again
+// when notes were taken. Until then the queue is full: writers evict before they begin, where they
+// would not take the time for it else.
 func TestQueueIsBoundedInBytesToo(t *testing.T) {
 	var q Queue
 	f := &cf.Family{Name: "f", Base: 8}

@@ -10,7 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 )
 
-// ErrInvalid is returned for a ttl or an instant that cannot be an expiry. It reaches users under the name of kv.
+// ErrInvalid is returned for a ttl or an instant that cannot be an expiry. It reaches users under
+// the name of kv.
 var ErrInvalid = errors.New("ttl: invalid ttl")
 
 // Index rows. Keys must sort by time, so the integer is big-endian; docs/format.md says the same.
@@ -18,11 +19,12 @@ var ErrInvalid = errors.New("ttl: invalid ttl")
 //	key index      user key                   -> expiry (8 bytes)
 //	expiry index   expiry (8 bytes), user key -> nothing
 //
-// An expiry is the first instant at which the key is gone: milliseconds since the Unix epoch, above 0. Golden bytes:
-// testdata/expiry.hex.
+// An expiry is the first instant at which the key is gone: milliseconds since the Unix epoch, above
+// 0. Golden bytes: testdata/expiry.hex.
 const expirySize = 8
 
-// Expired says whether a key with that expiry is gone at now. It is the only place that decides this.
+// Expired says whether a key with that expiry is gone at now. It is the only place that decides
+// this.
 func Expired(now, expiry int64) bool { return now >= expiry }
 
 func appendExpiry(b []byte, expiry int64) []byte {
@@ -54,8 +56,9 @@ func decodeDue(b []byte) (expiry int64, key []byte, err error) {
 	return expiry, b[expirySize:], err
 }
 
-// After is the expiry of a key that lives for d from now on, rounded up to the next millisecond. d must be positive,
-// and the sum an int64. An expiry before the epoch cannot be stored: it becomes the first one that can.
+// After is the expiry of a key that lives for d from now on, rounded up to the next millisecond. d
+// must be positive, and the sum an int64. An expiry before the epoch cannot be stored: it becomes
+// the first one that can.
 func After(now int64, d time.Duration) (expiry int64, err error) {
 	if d <= 0 {
 		return 0, fmt.Errorf("%w: %v", ErrInvalid, d)
@@ -71,7 +74,8 @@ func AfterMs(now, ms int64) (expiry int64, err error) {
 	return max(now+ms, 1), nil
 }
 
-// At is the expiry of a key that is gone at t, rounded up to the next millisecond. t must be after now.
+// At is the expiry of a key that is gone at t, rounded up to the next millisecond. t must be after
+// now.
 func At(now int64, t time.Time) (expiry int64, err error) {
 	ms, ok := CeilMs(t)
 	if !ok {
@@ -92,8 +96,8 @@ func Milliseconds(d time.Duration) int64 {
 	return ms
 }
 
-// CeilMs is t in milliseconds since the epoch, rounded up. ok is false if that is more than an int64 holds, and ms
-// the last instant then; an instant too far in the past is the first one.
+// CeilMs is t in milliseconds since the epoch, rounded up. ok is false if that is more than an
+// int64 holds, and ms the last instant then; an instant too far in the past is the first one.
 func CeilMs(t time.Time) (ms int64, ok bool) {
 	const lastSecond, lastMs = math.MaxInt64 / 1000, math.MaxInt64 % 1000
 	s, part := t.Unix(), int64(t.Nanosecond()+int(time.Millisecond)-1)/int64(time.Millisecond)
@@ -106,8 +110,8 @@ func CeilMs(t time.Time) (ms int64, ok bool) {
 	return s*1000 + part, true
 }
 
-// Remaining is what is left at now: above 0 while the key lives, else 0. What a Duration cannot hold (292 years) is the
-// longest one.
+// Remaining is what is left at now: above 0 while the key lives, else 0. What a Duration cannot
+// hold (292 years) is the longest one.
 func Remaining(now, expiry int64) time.Duration {
 	if Expired(now, expiry) {
 		return 0

@@ -18,7 +18,9 @@ import (
 // TestExpiryBytesAreTheOnesOfTheSpec pins both encodings.
 func TestExpiryBytesAreTheOnesOfTheSpec(t *testing.T) {
 	var text strings.Builder
-	text.WriteString("# expiry in milliseconds, value in the key index, key in the expiry index for the user key \"k\"\n")
+	text.WriteString(
+		"# expiry in milliseconds, value in the key index, key in the expiry index for the user key \"k\"\n",
+	)
 	for _, ms := range []int64{1, 256, 1003600, 1735000000000, math.MaxInt64} {
 		value, due := appendExpiry(nil, ms), appendDue(nil, ms, []byte("k"))
 		fmt.Fprintf(&text, "%d %s %s\n", ms, hex.EncodeToString(value), hex.EncodeToString(due))

@@ -38,10 +38,10 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 	if err := r.roomToUnlist(lo, hi, n, size); err != nil {
 		return err
 	}
-	if err := r.indexed(); err != nil {
+	if err := r.loadIndexes(); err != nil {
 		return err
 	}
-	if err := r.unlistIn(lo, hi); err != nil {
+	if err := r.removeIndexRows(lo, hi); err != nil {
 		return err
 	}
 	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
@@ -54,7 +54,7 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 
 // countIn counts the keys of [lo, hi) that have an expiry. It costs two descents.
 func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
-	if !r.Timed() { // I5
+	if !r.HasExpiries() { // I5
 		return 0, nil
 	}
 	n = r.Count()
@@ -107,7 +107,7 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 			return err // A value that could not be read is not damaged for that.
 		}
 		if err != nil {
-			return r.wrong("key index", err)
+			return r.treeErr("key index", err)
 		}
 		if err := fn(c.Key(), expiry); err != nil {
 			return err
@@ -127,9 +127,9 @@ const (
 	sparse = 2
 )
 
-// unlistIn removes the expiry rows of the keys in [lo, hi).
-func (r Rows) unlistIn(lo, hi []byte) error {
-	e := Hold()
+// removeIndexRows removes the expiry rows of the keys in [lo, hi).
+func (r Rows) removeIndexRows(lo, hi []byte) error {
+	e := NewIndexBuffer()
 	defer e.Release()
 	errFull := errors.New("full")
 	for full := true; full; {
@@ -140,7 +140,7 @@ func (r Rows) unlistIn(lo, hi []byte) error {
 				next = bytes.Clone(key)
 				return errFull
 			}
-			e.list(expiry, key, true)
+			e.addRow(expiry, key, true)
 			return nil
 		})
 		if full = err == errFull; err != nil && !full {

@@ -9,8 +9,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Rows is one family in one transaction, as keys with expiries. The row of a key in the data tree has the key's expiry
-// as its tag, or none: a read costs one descent and no look at an index, whatever else the family holds.
+// Rows is one family in one transaction, as keys with expiries. The row of a key in the data tree
+// has the key's expiry as its tag, or none: a read costs one descent and no look at an index,
+// whatever else the family holds.
 //
 //	I1  a row (key -> expiry) in the key index exists exactly if the row (expiry, key) exists.
 //	I2  each row of the key index has a row in the data tree, whose tag is the same expiry; no other one has a tag.
@@ -20,8 +21,8 @@ import (
 type Rows struct {
 	Tx     *txn.Tx
 	Family *cf.Family
-	// MaxTxnBytes is the bound on the transaction's log bytes. A call that writes several rows asks for all of them
-	// before the first: a refused one changes nothing.
+	// MaxTxnBytes is the bound on the transaction's log bytes. A call that writes several rows asks
+	// for all of them before the first: a refused one changes nothing.
 	MaxTxnBytes int64
 }
 
@@ -36,10 +37,12 @@ func (r Rows) Count() int64 {
 	return int64(r.Tx.Rows(r.Family.KeyIndex()))
 }
 
-// Timed says whether any key has an expiry. If not, the family is read and written as if there were none.
-func (r Rows) Timed() bool { return r.Count() > 0 }
+// HasExpiries says whether any key has an expiry. If not, the family is read and written as if
+// there were none.
+func (r Rows) HasExpiries() bool { return r.Count() > 0 }
 
-// Get looks a key up. expiry is 0 for a permanent key; an expired one is found as long as it is stored.
+// Get looks a key up. expiry is 0 for a permanent key; an expired one is found as long as it is
+// stored.
 func (r Rows) Get(key []byte) (value []byte, expiry int64, found bool, err error) {
 	value, expiry, found, err = r.Tx.Get(r.Family.Data(), key)
 	if expiry < 0 {
@@ -60,9 +63,9 @@ func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
 // BadTag is the error for a data row whose tag is no expiry.
 func (r Rows) BadTag(tag int64) error { return r.damage("I2: a data row with the expiry %d", tag) }
 
-// index reads the key index.
-func (r Rows) index(key []byte) (expiry int64, found bool, err error) {
-	if !r.Timed() { // I5
+// lookupExpiry reads the key index.
+func (r Rows) lookupExpiry(key []byte) (expiry int64, found bool, err error) {
+	if !r.HasExpiries() { // I5
 		return 0, false, nil
 	}
 	value, _, found, err := r.Tx.Get(r.Family.KeyIndex(), key)
@@ -70,7 +73,7 @@ func (r Rows) index(key []byte) (expiry int64, found bool, err error) {
 		return 0, false, err
 	}
 	if expiry, err = decodeExpiry(value); err != nil {
-		return 0, false, r.wrong("key index", err)
+		return 0, false, r.treeErr("key index", err)
 	}
 	return expiry, true, nil
 }
@@ -80,8 +83,8 @@ func (r Rows) damage(format string, args ...any) error {
 	return badfile.At("", -1, "family %q: %s", r.Family.Name, fmt.Sprintf(format, args...))
 }
 
-// wrong adds the tree to what a decoder found.
-func (r Rows) wrong(tree string, err error) error {
+// treeErr adds the tree to what a decoder found.
+func (r Rows) treeErr(tree string, err error) error {
 	var bad *badfile.Error
 	if errors.As(err, &bad) {
 		return r.damage("%s: %s", tree, bad.Detail)
@@ -97,8 +100,8 @@ func (r Rows) room(n int) error {
 	return nil
 }
 
-// indexed proves that both indexes are there, for whoever knows of a row in one of them (I4).
-func (r Rows) indexed() error {
+// loadIndexes proves that both indexes are there, for whoever knows of a row in one of them (I4).
+func (r Rows) loadIndexes() error {
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
 		if !r.Tx.Exists(id) {
 			return r.damage("I4: %s, tree %d, is missing", r.Family.Role(id), id)
@@ -107,9 +110,10 @@ func (r Rows) indexed() error {
 	return nil
 }
 
-// ensure makes both indexes, unless they are there. One that is missing beside rows of the other is lost.
+// ensure makes both indexes, unless they are there. One that is missing beside rows of the other is
+// lost.
 func (r Rows) ensure() error {
-	if err := r.indexed(); err == nil || r.Timed() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
+	if err := r.loadIndexes(); err == nil || r.HasExpiries() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
 		return err
 	}
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
@@ -123,9 +127,10 @@ func (r Rows) ensure() error {
 	return nil
 }
 
-// Put stores value under key, with an expiry or, if that is 0, for ever. An expiry that the key had before goes.
+// Put stores value under key, with an expiry or, if that is 0, for ever. An expiry that the key had
+// before goes.
 func (r Rows) Put(key, value []byte, expiry int64) error {
-	if expiry == 0 && !r.Timed() {
+	if expiry == 0 && !r.HasExpiries() {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
 		return err
 	}
@@ -175,7 +180,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 		return nil
 	}
 	if expiry == 0 { // else ensure has looked
-		if err := r.indexed(); err != nil {
+		if err := r.loadIndexes(); err != nil {
 			return err
 		}
 	}
@@ -199,7 +204,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
-	if r.Timed() {
+	if r.HasExpiries() {
 		if err := r.room(deleteSize(key)); err != nil {
 			return err
 		}

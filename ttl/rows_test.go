@@ -13,7 +13,8 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// A shelf is a store on a simulated disk with one family of so many keys: each with an even number i expires in second i+2.
+// A shelf is a store on a simulated disk with one family of so many keys: each with an even number
+// i expires in second i+2.
 const shelfKeys = 600
 
 func shelfKey(i int) []byte { return fmt.Appendf(nil, "key-%04d", i) }
@@ -89,7 +90,10 @@ var writingVerbs = map[string]func(r Rows) error{
 	"evict": func(r Rows) error {
 		var notes []Note
 		for i := 0; i < 200; i += 20 {
-			notes = append(notes, Note{Base: r.Family.Base, Family: "f", Key: string(shelfKey(i)), Expiry: int64(i+2) * 1000})
+			notes = append(
+				notes,
+				Note{Base: r.Family.Base, Family: "f", Key: string(shelfKey(i)), Expiry: int64(i+2) * 1000},
+			)
 		}
 		_, err := r.Evict(300_000, notes, heard)
 		return err
@@ -106,18 +110,21 @@ func someChanges() []Change {
 
 // applyHeld puts twice as many rows as Apply takes, and settles once.
 func applyHeld(r Rows) error {
-	e := Hold()
+	e := NewIndexBuffer()
 	defer e.Release()
 	for i := range 2 {
 		var some []Change
 		for k := range ApplyRows {
-			some = append(some, Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"), Tag: int64(90_000 - k)})
+			some = append(
+				some,
+				Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"), Tag: int64(90_000 - k)},
+			)
 		}
-		if err := r.ApplyHeld(some, e); err != nil {
+		if err := r.ApplyBuffered(some, e); err != nil {
 			return err
 		}
 	}
-	return r.Settle(e)
+	return r.FlushIndexes(e)
 }
 
 var readingVerbs = map[string]func(r Rows) error{
@@ -137,8 +144,9 @@ var readingVerbs = map[string]func(r Rows) error{
 	},
 }
 
-// TestReadErrorEndsTheVerbThatItHits fails the n-th read of every verb, n = 0, 1, 2 ... until it needs no more: the verb gives
-// that error and no other, and does not take it for a key that is not there.
+// TestReadErrorEndsTheVerbThatItHits fails the n-th read of every verb, n = 0, 1, 2 ... until it
+// needs no more: the verb gives that error and no other, and does not take it for a key that is not
+// there.
 func TestReadErrorEndsTheVerbThatItHits(t *testing.T) {
 	disk, failed := newShelf(t), 0
 	for _, verbs := range []map[string]func(Rows) error{writingVerbs, readingVerbs} {
@@ -153,7 +161,8 @@ func TestReadErrorEndsTheVerbThatItHits(t *testing.T) {
 	require.Greater(t, failed, 50, "reads that failed")
 }
 
-// requireReadErrors fails the reads of a verb, one after the other. It counts them, and gives what the verb says without.
+// requireReadErrors fails the reads of a verb, one after the other. It counts them, and gives what
+// the verb says without.
 func requireReadErrors(t *testing.T, disk *crashfs.Disk, verb func(Rows) error) (reads int, err error) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -175,8 +184,8 @@ func requireReadErrors(t *testing.T, disk *crashfs.Disk, verb func(Rows) error) 
 	}
 }
 
-// TestLogThatCannotBeMadeEndsTheVerb: the first change of a session makes the log. Where that fails, each verb gives the
-// error of its first change, and nothing is changed.
+// TestLogThatCannotBeMadeEndsTheVerb: the first change of a session makes the log. Where that
+// fails, each verb gives the error of its first change, and nothing is changed.
 func TestLogThatCannotBeMadeEndsTheVerb(t *testing.T) {
 	timed, plain := newShelf(t), crashfs.New(crashfs.Options{})
 	s := openShelf(t, plain)
@@ -213,7 +222,8 @@ func TestLogThatCannotBeMadeEndsTheVerb(t *testing.T) {
 	}
 }
 
-// TestVerbThatDoesNotFitChangesNothing leaves a transaction no room: a verb of several rows is refused before its first.
+// TestVerbThatDoesNotFitChangesNothing leaves a transaction no room: a verb of several rows is
+// refused before its first.
 func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
 	disk := newShelf(t)
 	s := openShelf(t, disk)
@@ -232,8 +242,9 @@ func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldBackCountsForTheRoom: a transaction takes the same rows, whether the indexes come later or at once. When what is held back may not fit any
-// more, it is settled, so that its real size counts.
+// TestWhatIsHeldBackCountsForTheRoom: a transaction takes the same rows, whether the indexes come
+// later or at once. When what is held back may not fit any more, it is settled, so that its real
+// size counts.
 func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
 	disk := newShelf(t)
 	s := openShelf(t, disk)
@@ -242,17 +253,17 @@ func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
 		r, done := rowsOf(t, s)
 		defer done(false)
 		r.MaxTxnBytes = r.Tx.Bytes() + most
-		e := Hold()
+		e := NewIndexBuffer()
 		defer e.Release()
 		for ; ; rows++ {
 			c := []Change{{Key: fmt.Appendf(nil, "new %d", rows), Value: make([]byte, 50), Tag: 99_000}}
 			apply := func() error { return r.Apply(c) }
 			if held {
-				apply = func() error { return r.ApplyHeld(c, e) }
+				apply = func() error { return r.ApplyBuffered(c, e) }
 			}
 			if err := apply(); err != nil {
 				require.ErrorIs(t, err, txn.ErrTxnTooBig)
-				require.NoError(t, r.Settle(e))
+				require.NoError(t, r.FlushIndexes(e))
 				require.LessOrEqual(t, r.Tx.Bytes(), r.MaxTxnBytes)
 				require.Empty(t, findings(t, r))
 				return rows

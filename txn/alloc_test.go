@@ -11,8 +11,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestPutsTakeNoPagesFromTheCollector does single puts, each its own transaction, on a tree of several levels: what is
-// allocated is a small fraction of the three or four pages that each one copies.
+// TestPutsTakeNoPagesFromTheCollector does single puts, each its own transaction, on a tree of
+// several levels: what is allocated is a small fraction of the three or four pages that each one
+// copies.
 func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "a.ebb"), Options{FS: vfs.OS})
 	require.NoError(t, err)
@@ -35,7 +36,9 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	require.LessOrEqual(t, testing.AllocsPerRun(2000, func() { put(1) }), 8.0)
 
 	if racetest.Enabled {
-		return // here the frames do come from the collector, slab by slab: whether one is taken now decides the mean
+		// here the frames do come from the collector, slab by slab: whether one is taken now
+		// decides the mean
+		return
 	}
 	puts := 1_000_000
 	if testing.Short() {
@@ -48,6 +51,11 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	perPut := float64(after.TotalAlloc-before.TotalAlloc) / float64(puts)
-	t.Logf("%d puts: %.0f bytes allocated each, %d cycles of the collector", puts, perPut, after.NumGC-before.NumGC)
+	t.Logf(
+		"%d puts: %.0f bytes allocated each, %d cycles of the collector",
+		puts,
+		perPut,
+		after.NumGC-before.NumGC,
+	)
 	require.Less(t, perPut, 1024.0, "a page is 4096 bytes, and each put copies at least three")
 }

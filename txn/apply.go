@@ -8,42 +8,45 @@ import tree "github.com/ebbkv/ebb/btree"
 type Change = tree.Change
 
 // ApplyRows is how many changes Apply waits for at a time.
-const ApplyRows = tree.MaxWays
+const ApplyRows = tree.MaxHints
 
-// Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if that is not nil and has room for all, of
-// the rows that were there. It asks the processor for what several rows need at a time, and waits once for all of them. Many of them, whose
-// keys lie anywhere, are carried out by several processors. Of many that come in order behind all others, in a transaction that aims at NoSync, most
-// are in leaves that the log names.
+// Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if
+// that is not nil and has room for all, of the rows that were there. It asks the processor for what
+// several rows need at a time, and waits once for all of them. Many of them, whose keys lie
+// anywhere, are carried out by several processors. Of many that come in order behind all others, in
+// a transaction that aims at NoSync, most are in leaves that the log names.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
-	if tx.mayLay(changes) {
-		if behind, err := tx.behind(id, changes[0].Key); err != nil {
+	if tx.canAppendLeafRun(changes) {
+		if behind, err := tx.isPastEnd(id, changes[0].Key); err != nil {
 			return err
 		} else if behind {
 			return tx.applyInOrder(id, changes, was)
 		}
 	}
 	if w := tx.w; w != nil {
-		w.sparing = tx.s.spares(len(changes))
-		defer func() { w.sparing = false }()
+		w.directRead = tx.s.useDirectRead(len(changes))
+		defer func() { w.directRead = false }()
 	}
 	if len(changes) >= tx.s.o.ManyFrom {
-		if done, err := tx.applyByHands(id, changes, was); done || err != nil {
+		if done, err := tx.applyParallel(id, changes, was); done || err != nil {
 			return err
 		}
 	}
 	return tx.applyAll(id, changes, was)
 }
 
-// sparingFrom is how many changes at a time are so many that the leaves which they meet would soon be in memory twice, as the map of the file has them
-// and as they become. They are read for being changed, by a call of the system each. It takes as long as to look at one place of the map that nobody has
-// looked at, and longer where the system has mapped that with its neighbours: a put by itself had better look.
-const sparingFrom = 64
+// directReadFrom is how many changes at a time are so many that the leaves which they meet would
+// soon be in memory twice, as the map of the file has them and as they become. They are read for
+// being changed, by a call of the system each. It takes as long as to look at one place of the map
+// that nobody has looked at, and longer where the system has mapped that with its neighbours: a put
+// by itself had better look.
+const directReadFrom = 64
 
-func (s *Store) spares(changes int) bool {
+func (s *Store) useDirectRead(changes int) bool {
 	if s.o.Inline { // The crash bed is to see both.
 		return s.stamps%2 == 0
 	}
-	return changes >= sparingFrom
+	return changes >= directReadFrom
 }
 
 // applyAll is Apply by one hand.
@@ -74,20 +77,20 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		size += len(changes[i].Key) + len(changes[i].Value)
 		puts = puts || !changes[i].Delete
 	}
-	if err := w.room(size); err != nil {
+	if err := w.ensureTxnBytes(size); err != nil {
 		return err
 	}
 	if puts {
-		w.within()
+		w.checkMaxBytes()
 	}
 	s, err := w.state(id)
 	if err != nil {
 		return err
 	}
-	f := w.finger(id)
-	var ways tree.Ways
-	if err := ways.Find(w, s.t, f, changes); err != nil {
-		return tx.note(err)
+	f := w.insertCursor(id)
+	var ways tree.PathHints
+	if err := ways.Prefetch(w, s.t, f, changes); err != nil {
+		return tx.recordErr(err)
 	}
 	changed := false
 	for i := 0; i < len(changes); {
@@ -98,7 +101,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			info, err = ways.Apply(w, &s.t, f, i, c)
 			w.s.pg.Overdraft(before)
 			if err != nil {
-				return tx.broken(err)
+				return tx.abort(err)
 			}
 			n = 1
 		}
@@ -109,28 +112,29 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			}
 			changed = changed || !c.Delete || info.Found
 			if err := w.logChange(id, c, info.Found); err != nil {
-				return tx.broken(err)
+				return tx.abort(err)
 			}
 			i++
 		}
 	}
-	w.filled += f.TakeFilled()
+	w.filled += f.TakeFilledLeaves()
 	if changed {
 		w.set(id, s.t)
 	}
-	w.fingersAt = w.mods
+	w.cursorsAt = w.mods
 	return nil
 }
 
-// logChange adds a change that has been carried out to the redo, unless it is a deletion that found nothing.
+// logChange adds a change that has been carried out to the redo, unless it is a deletion that found
+// nothing.
 func (w *writer) logChange(id TreeID, c *Change, found bool) error {
 	switch {
 	case !c.Delete:
 		return w.logPut(id, c.Key, c.Value, c.Tag)
 	case found:
 		return w.logDelete(id, c.Key)
-	case w.ahead.logged:
-		w.ahead.left--
+	case w.submitted.logged:
+		w.submitted.pendingOps--
 	}
 	return nil
 }

@@ -54,8 +54,8 @@ func someChanges(rnd *rand.Rand, n, rows int) []Change {
 	return changes
 }
 
-// TestBatchesBesideReaders: batches of all sizes beside readers, some rolled back, some with other changes in between,
-// leave what their changes say.
+// TestBatchesBesideReaders: batches of all sizes beside readers, some rolled back, some with other
+// changes in between, leave what their changes say.
 func TestBatchesBesideReaders(t *testing.T) {
 	const rows = 9000
 	s := batchStore(t, false, rows)

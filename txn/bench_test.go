@@ -51,7 +51,8 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
-		if _, _, found, err := tx.Get(CatalogTree, benchKey(key, uint64(rand.Intn(benchRows)))); !found || err != nil {
+		if _, _, found, err := tx.Get(CatalogTree, benchKey(key, uint64(rand.Intn(benchRows)))); !found ||
+			err != nil {
 			b.Fatal(found, err)
 		}
 	}

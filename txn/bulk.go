@@ -9,24 +9,31 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// BulkLoad builds tree id from strictly increasing keys, bottom-up and past the log, and makes it visible and durable
-// with one checkpoint. fn runs first, in the same transaction; the tree must exist after it and be empty. Other writers
-// wait until it is done: commits after it build on it, so they must not become durable before it.
+// BulkLoad builds tree id from strictly increasing keys, bottom-up and past the log, and makes it
+// visible and durable with one checkpoint. fn runs first, in the same transaction; the tree must
+// exist after it and be empty. Other writers wait until it is done: commits after it build on it,
+// so they must not become durable before it.
 //
-// Crash order: nothing reaches it before its meta page is durable, and no log record after it exists before that.
-func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, rows iter.Seq2[[]byte, []byte]) (n uint64, err error) {
+// Crash order: nothing reaches it before its meta page is durable, and no log record after it
+// exists before that.
+func (s *Store) BulkLoad(
+	ctx context.Context,
+	fn func(*Tx) error,
+	id TreeID,
+	rows iter.Seq2[[]byte, []byte],
+) (n uint64, err error) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	if err := s.canWrite(); err != nil {
 		return 0, err
 	}
-	if err := s.makeRoom(ctx); err != nil {
+	if err := s.waitForFrames(ctx); err != nil {
 		return 0, err
 	}
-	if err := lock(ctx, s.upkeep); err != nil {
+	if err := lock(ctx, s.maintenanceMu); err != nil {
 		return 0, err
 	}
-	defer func() { <-s.upkeep }()
+	defer func() { <-s.maintenanceMu }()
 	if err := s.loadable(ctx); err != nil {
 		return 0, err
 	}
@@ -41,7 +48,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		if done {
 			return
 		}
-		if w.taken.len() > 0 {
+		if w.allocated.len() > 0 {
 			s.epoch++ // what the load has written would pass for pages of this epoch that come to stand there
 		}
 		w.rollback() // also when fn or rows panics
@@ -49,7 +56,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	if t, ok := w.trees.get(id); ok && t.Rows > 0 {
 		return 0, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
-	w.silent = true
+	w.noLog = true
 	if fn != nil {
 		if err := fn(tx); err != nil {
 			return 0, err
@@ -66,7 +73,7 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 		return 0, err
 	}
 	w.set(id, t)
-	if err := w.proveFreed(); err != nil {
+	if err := w.validateFreed(); err != nil {
 		return 0, err
 	}
 	if err := s.prepareLog(); err != nil {
@@ -76,28 +83,30 @@ func (s *Store) BulkLoad(ctx context.Context, fn func(*Tx) error, id TreeID, row
 	whole := false
 	defer func() {
 		if !whole {
-			_ = s.poison(errStopped) // the newest version is neither in the log nor, for all that is known, in the file
+			_ = s.fail(errStopped) // the newest version is neither in the log nor, for all that is known, in the file
 		}
 	}()
-	v := w.install(s.head.lsn, false, true)
+	v := w.commitVersion(s.head.lsn, false, true)
 	epoch := s.epoch
 	err = s.checkpointLocked()
 	whole = true
 	s.queueMu.Lock()
-	v.hold = err != nil
+	v.hidden = err != nil
 	s.queueMu.Unlock()
 	if err != nil {
-		err = s.poison(err) // the newest version is not in the log
-		if s.flipped >= epoch {
-			err = fmt.Errorf("%w: %w", ErrUnknown, err) // but perhaps in the file: which meta page counts, recovery decides
+		err = s.fail(err) // the newest version is not in the log
+		if s.metaWritten >= epoch {
+			// but perhaps in the file: which meta page counts, recovery decides
+			err = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		return 0, err
 	}
-	s.advance()
+	s.makeVisible()
 	return t.Rows, nil
 }
 
-// loadable is writable for the holder of the upkeep lock, who makes the checkpoint that makes space.
+// loadable is writable for the holder of the upkeep lock, who makes the checkpoint that makes
+// space.
 func (s *Store) loadable(ctx context.Context) error {
 	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() {
 		return err
@@ -110,7 +119,12 @@ func (s *Store) loadable(ctx context.Context) error {
 	return s.lockHousekept(ctx)
 }
 
-func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[[]byte, []byte]) (tree.Tree, error) {
+func (s *Store) build(
+	ctx context.Context,
+	w *writer,
+	id TreeID,
+	rows iter.Seq2[[]byte, []byte],
+) (tree.Tree, error) {
 	t, ok := w.trees.get(id)
 	switch {
 	case !ok:
@@ -118,7 +132,7 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 	case t.Rows > 0:
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
-	l := &loader{writer: w, pages: s.pg.NewLoader()}
+	l := &loader{writer: w, pages: s.pg.NewBulkWriter()}
 	defer l.end()
 	b := tree.NewBuilder(l)
 	n := 0
@@ -142,14 +156,16 @@ func (s *Store) build(ctx context.Context, w *writer, id TreeID, rows iter.Seq2[
 // loader is the writer of a bulk load: its pages are written as they come, and have no frames.
 type loader struct {
 	*writer
-	pages *pager.Loader
-	runs  []run // of pages, one after the other as a rule: a list of all of them would cost more than their cells
+	pages *pager.BulkWriter
+	// of pages, one after the other as a rule: a list of all of them would cost more than their
+	// cells
+	runs []pageRun
 }
 
 // New leaves what is behind the header as it is.
 func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if l.pages.Full() {
-		if err := l.s.dataError(l.pages.Write()); err != nil {
+		if err := l.s.dataError(l.pages.Flush()); err != nil {
 			return pager.Ref{}, nil, err
 		}
 	}
@@ -160,17 +176,18 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if n := len(l.runs); n > 0 && l.runs[n-1].id+pager.Pgid(l.runs[n-1].n) == id {
 		l.runs[n-1].n++
 	} else {
-		l.runs = append(l.runs, run{id, 1})
+		l.runs = append(l.runs, pageRun{id, 1})
 	}
 	ref := pager.Ref{Pgid: id, Epoch: l.s.epoch}
 	pager.WriteHeader(b, pager.Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: kind, Level: level})
 	return ref, b, nil
 }
 
-// end tells the transaction which pages it has taken, whatever ends the load. Those that go back are not written any more.
+// end tells the transaction which pages it has taken, whatever ends the load. Those that go back
+// are not written any more.
 func (l *loader) end() {
-	_ = l.s.dataError(l.pages.Drop())
+	_ = l.s.dataError(l.pages.Discard())
 	for _, r := range l.runs {
-		l.taken.push(r)
+		l.allocated.push(r)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Check reads every page of the newest committed state from the file and proves structure, checksums, counts, and that
-// each page is reachable once or free once. It calls visit for each problem until that returns false. Checkpoints wait
-// while it runs; readers do not, and writers only where they wait for a checkpoint. It must not be called by the holder of a write transaction.
+// Check reads every page of the newest committed state from the file and proves structure,
+// checksums, counts, and that each page is reachable once or free once. It calls visit for each
+// problem until that returns false. Checkpoints wait while it runs; readers do not, and writers
+// only where they wait for a checkpoint. It must not be called by the holder of a write
+// transaction.
 func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
 	s.open.Add(1) // first: a Close that does not see it is seen below
 	defer s.open.Add(-1)
@@ -21,11 +23,11 @@ func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
 		return
 	}
 	c := &checker{s: s, ctx: ctx, visit: visit}
-	if err := lock(ctx, s.upkeep); err != nil {
+	if err := lock(ctx, s.maintenanceMu); err != nil {
 		c.report("incomplete", 0, err)
 		return
 	}
-	defer func() { <-s.upkeep }()
+	defer func() { <-s.maintenanceMu }()
 	if err := c.begin(); err != nil {
 		c.report("incomplete", 0, err)
 		return
@@ -41,7 +43,7 @@ type checker struct {
 	stop  bool
 
 	v     *version
-	slot  *readerSlot
+	slot  *snapshotSlot
 	table tree.Tree
 	space []pager.Ref
 	used  *pager.UsedSet
@@ -86,7 +88,13 @@ func (c *checker) run() {
 	}
 	unknown := 0
 	c.used.Diff(c.seen, func(id pager.Pgid, used bool) bool {
-		p := Problem{Kind: "leak", File: c.s.path, Page: uint64(id), Offset: -1, Detail: "in use by the free map, reached by nothing"}
+		p := Problem{
+			Kind:   "leak",
+			File:   c.s.path,
+			Page:   uint64(id),
+			Offset: -1,
+			Detail: "in use by the free map, reached by nothing",
+		}
 		switch {
 		case !used:
 			p.Kind, p.Detail = "free", "reached, but free by the free map"
@@ -164,8 +172,8 @@ func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
 	return c.s.pg.Extent(ref, size)
 }
 
-// Near gives no hints: a check reads the file.
-func (c *checker) Near(pager.Ref, int) []byte { return nil }
+// Peek gives no hints: a check reads the file.
+func (c *checker) Peek(pager.Ref, int) []byte { return nil }
 
 // ReadAhead has pages read that are going to be verified.
 func (c *checker) ReadAhead(refs []pager.Ref) { c.s.pg.ReadAhead(refs, c.v.base) }

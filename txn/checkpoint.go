@@ -19,36 +19,38 @@ import (
 //	                                                                       exist only in the page cache
 //	after the log is cut            the new meta page, the log after it    starts from the new one
 //
-// The pages that the new state no longer reaches are written again only after the first segment of the old log was
-// retired durably: from then on the old meta page can never again find a complete log, so nothing starts from it. Their numbers
-// go to pages in memory before that: see pager.Promise.
+// The pages that the new state no longer reaches are written again only after the first segment of
+// the old log was retired durably: from then on the old meta page can never again find a complete
+// log, so nothing starts from it. Their numbers go to pages in memory before that: see
+// pager.OfferReusable.
 
-// capture is what a checkpoint took note of under the writer lock.
-type capture struct {
+// checkpointState is what a checkpoint took note of under the writer lock.
+type checkpointState struct {
 	pages  *pager.Capture
 	meta   pager.Meta
-	framed []pager.Pgid // of the pages: those with a frame when they had been written
-	bases  runs         // pages that the patches among them change
-	cut    wal.LSN      // the log before it is not needed once the meta page is durable
+	framed []pager.Pgid  // of the pages: those with a frame when they had been written
+	bases  deferredFrees // pages that the patches among them change
+	cut    wal.LSN       // the log before it is not needed once the meta page is durable
 	v      *version
 }
 
-// Checkpoint writes the newest committed state to the main file and cuts the log. If there is nothing to write it
-// returns at once.
+// Checkpoint writes the newest committed state to the main file and cuts the log. If there is
+// nothing to write it returns at once.
 func (s *Store) Checkpoint(ctx context.Context) error {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	if err := lock(ctx, s.upkeep); err != nil {
+	if err := lock(ctx, s.maintenanceMu); err != nil {
 		return err
 	}
-	defer func() { <-s.upkeep }()
+	defer func() { <-s.maintenanceMu }()
 	return s.checkpoint(ctx)
 }
 
-// checkpoint is called with the upkeep lock. A page that cannot be read through the map may have left something half done: that is final.
+// checkpoint is called with the upkeep lock. A page that cannot be read through the map may have
+// left something half done: that is final.
 func (s *Store) checkpoint(ctx context.Context) error {
 	return mapfault.Guard(s.finalFault, func() error { return s.checkpointOnce(ctx) })
 }
@@ -58,15 +60,15 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	if err := s.reclaim(ctx); err != nil {
+	if err := s.reclaimTrees(ctx); err != nil {
 		return err
 	}
-	c, err := s.capture(ctx)
+	c, err := s.captureCheckpoint(ctx)
 	switch {
 	case pager.NoSpace(err):
-		c, err = s.checkpointInPlace(ctx)
+		c, err = s.checkpointDiskFull(ctx)
 	case c != nil:
-		if err = s.writeCapture(c, s.relief(c)); err == nil {
+		if err = s.writeCheckpoint(c, s.newFrameReclaimer(c)); err == nil {
 			err = s.finishCheckpoint(c)
 		}
 	}
@@ -79,11 +81,13 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 	return err
 }
 
-// capture takes the writer lock for as long as it takes to note a state; nil if there is nothing to write.
-func (s *Store) capture(ctx context.Context) (*capture, error) {
+// captureCheckpoint takes the writer lock for as long as it takes to note a state; nil if there is
+// nothing to write.
+func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error) {
 	full := false
 	if log := s.sessionLog(); log != nil {
-		// Before the lock: it may write a whole segment. Without room, captureLocked tries once more.
+		// Before the lock: it may write a whole segment. Without room, captureLocked tries once
+		// more.
 		err := log.Prepare()
 		if full = pager.NoSpace(err); err != nil && !full {
 			return nil, s.logError(err)
@@ -96,24 +100,25 @@ func (s *Store) capture(ctx context.Context) (*capture, error) {
 	if err := s.canWrite(); err != nil {
 		return nil, err
 	}
-	if !s.started || s.head.serial == s.capturedSer && !(full && s.log.Volume() > s.logSince.Load()) { // What was rolled back may have filled the log.
+	// What was rolled back may have filled the log.
+	if !s.started || s.head.serial == s.capturedSer && !(full && s.log.Volume() > s.logSince.Load()) {
 		return nil, nil
 	}
 	return s.captureLocked(false)
 }
 
-func (s *Store) captureLocked(clean bool) (*capture, error) {
+func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	if s.epoch >= pager.MaxEpoch {
-		return nil, s.poison(errors.New("all epochs are used: copy the store into a new one"))
+		return nil, s.fail(errors.New("all epochs are used: copy the store into a new one"))
 	}
-	if err := s.reap(1 << 30); err != nil {
-		return nil, s.poison(err)
+	if err := s.reclaimFreed(1 << 30); err != nil {
+		return nil, s.fail(err)
 	}
 	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return nil, err
 	}
-	end, cut, err := s.cutLog(clean)
+	end, cut, err := s.rotateLog(clean)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +127,14 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 		if pager.NoSpace(err) {
 			return nil, s.spaceError(err)
 		}
-		return nil, s.poison(err)
+		return nil, s.fail(err)
 	}
 	for _, ref := range pages.Freed {
-		s.waiting.push(freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
+		s.awaitCheckpoint.push(deferredFree{id: ref.Pgid, n: 1, epoch: ref.Epoch, afterCheckpoint: s.epoch})
 	}
-	s.noteCapture()
-	c := &capture{pages: pages, cut: cut, v: s.head, bases: s.bases}
-	s.bases = runs{}
+	s.markCaptured()
+	c := &checkpointState{pages: pages, cut: cut, v: s.head, bases: s.deltaBases}
+	s.deltaBases = deferredFrees{}
 	c.meta = s.pg.LastMeta()
 	c.meta.Epoch, c.meta.Clean, c.meta.Pages, c.meta.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
 	c.meta.Root, c.meta.RootDepth, c.meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
@@ -138,20 +143,21 @@ func (s *Store) captureLocked(clean bool) (*capture, error) {
 	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(end)
 	s.epoch++
 	s.logSince.Store(s.log.Volume())
-	s.filled.Store(0)
-	s.namedBefore.Store(s.namedSince.Swap(0))
+	s.filledBytes.Store(0)
+	s.refBytesBefore.Store(s.refBytesSince.Swap(0))
 	s.capturedSer = s.head.serial
 	return c, nil
 }
 
-// cutLog ends the log that the new state does not need, and gives its end and where the log begins that goes on: in a segment that is there by
-// then, unless the session ends.
-func (s *Store) cutLog(last bool) (end, cut wal.LSN, err error) {
+// rotateLog ends the log that the new state does not need, and gives its end and where the log
+// begins that goes on: in a segment that is there by then, unless the session ends.
+func (s *Store) rotateLog(last bool) (end, cut wal.LSN, err error) {
 	if last {
 		end, cut = s.log.Finish()
 		return end, cut, nil
 	}
-	// Now, since what the main file keeps if it has to give room is enough for what CaptureState writes.
+	// Now, since what the main file keeps if it has to give room is enough for what CaptureState
+	// writes.
 	if err := s.prepareLog(); err != nil {
 		return 0, 0, err
 	}
@@ -164,19 +170,20 @@ func (s *Store) cutLog(last bool) (end, cut wal.LSN, err error) {
 // errStopped is why nothing is written any more after a checkpoint that did not come to its end.
 var errStopped = errors.New("a panic, or an end of the goroutine, stopped a checkpoint")
 
-// writeCapture does the slow part, without the writer lock. Any failure is final, and so is a panic of who hears of the log's groups: what
-// was captured counts as written for the next checkpoint. beside is nil if nobody commits meanwhile.
+// writeCheckpoint does the slow part, without the writer lock. Any failure is final, and so is a
+// panic of who hears of the log's groups: what was captured counts as written for the next
+// checkpoint. beside is nil if nobody commits meanwhile.
 //
-// The pages captured, and their frames until they are written, stay without a reader's hold on them: what later commits free
-// of them waits for the next checkpoint.
-func (s *Store) writeCapture(c *capture, beside pager.Beside) (err error) {
+// The pages captured, and their frames until they are written, stay without a reader's hold on
+// them: what later commits free of them waits for the next checkpoint.
+func (s *Store) writeCheckpoint(c *checkpointState, beside pager.CheckpointObserver) (err error) {
 	done := false
 	defer func() {
 		switch {
 		case !done:
-			_ = s.poison(errStopped)
+			_ = s.fail(errStopped)
 		case err != nil:
-			_ = s.poison(err) // if it is not yet
+			_ = s.fail(err) // if it is not yet
 		}
 	}()
 	err = s.writePages(c, beside)
@@ -184,22 +191,23 @@ func (s *Store) writeCapture(c *capture, beside pager.Beside) (err error) {
 	return err
 }
 
-func (s *Store) writePages(c *capture, beside pager.Beside) error {
+func (s *Store) writePages(c *checkpointState, beside pager.CheckpointObserver) error {
 	if err := s.pg.CheckIdentity(); err != nil {
-		return s.poison(replaced(err))
+		return s.fail(replaced(err))
 	}
-	// The log up to the cut is sealed and synced first: the old meta page must be able to replay all of it.
+	// The log up to the cut is sealed and synced first: the old meta page must be able to replay
+	// all of it.
 	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.advance()
+	s.makeVisible()
 	if err := s.pg.Write(c.pages, beside); err != nil {
-		return s.poison(err)
+		return s.fail(err)
 	}
 	c.framed = s.pg.InFrames(c.pages.Dirty)
-	s.flipped = c.meta.Epoch
+	s.metaWritten = c.meta.Epoch
 	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.poison(err)
+		return s.fail(err)
 	}
 	if c.meta.Clean {
 		return nil // the whole log goes
@@ -211,66 +219,69 @@ func (s *Store) writePages(c *capture, beside pager.Beside) error {
 	return nil
 }
 
-// finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and lets go of frames and pages.
-func (s *Store) finishCheckpoint(c *capture) error {
-	v, err := s.publishCapture(c)
+// finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and lets go
+// of frames and pages.
+func (s *Store) finishCheckpoint(c *checkpointState) error {
+	v, err := s.publishCheckpoint(c)
 	if err != nil {
 		return err
 	}
-	if err := s.reapUntil(v); err != nil {
+	if err := s.reclaimUntil(v); err != nil {
 		return err
 	}
 	s.pg.TrimFrames()
 	return nil
 }
 
-func (s *Store) publishCapture(c *capture) (*version, error) {
+func (s *Store) publishCheckpoint(c *checkpointState) (*version, error) {
 	_ = s.lockWriter(nil)
 	defer s.unlockWriter()
-	err := s.published(c)
+	err := s.installCheckpoint(c)
 	return s.head, err
 }
 
-func (s *Store) published(c *capture) error {
+func (s *Store) installCheckpoint(c *checkpointState) error {
 	s.durable = c.meta.Epoch
-	s.namedBefore.Store(0)
+	s.refBytesBefore.Store(0)
 	s.checkpoints.Add(1)
 	idle := s.head == c.v
 	s.w.begin()
-	v := s.w.upkeep()
+	v := s.w.publishMaintenance()
 	if idle {
 		s.capturedSer = v.serial
 	}
-	s.advance()
+	s.makeVisible()
 	for _, id := range c.framed {
-		s.retired.push(freedRun{id: id, birth: s.pg.Owner(id), serial: v.serial}) // the frame only
+		s.freedByVersion.push(deferredFree{id: id, birth: s.pg.Owner(id), serial: v.serial}) // the frame only
 	}
-	c.bases.takeAll(&s.patched)
-	s.patched, s.patchedSer, c.bases = c.bases, v.serial, runs{}
-	if len(c.pages.Patches) > 0 {
-		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})
+	c.bases.takeAll(&s.oldDeltaBases)
+	s.oldDeltaBases, s.oldDeltaSerial, c.bases = c.bases, v.serial, deferredFrees{}
+	if len(c.pages.Deltas) > 0 {
+		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})
 	}
 	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
-	s.pg.Arrived()
+	s.pg.AcceptReusable()
 	if err := s.pg.TrimFile(false); err != nil {
-		return s.poison(err)
+		return s.fail(err)
 	}
 	return nil
 }
 
-// reclaimStep is the number of pages of dropped trees that one hold of the writer lock gives back.
-const reclaimStep = 4096
+// reclaimStepPages is the number of pages of dropped trees that one hold of the writer lock gives
+// back.
+const reclaimStepPages = 4096
 
-// reclaim gives back the pages of dropped trees, in steps between which writers get their turn.
-func (s *Store) reclaim(ctx context.Context) error {
+// reclaimTrees gives back the pages of dropped trees, in steps between which writers get their
+// turn.
+func (s *Store) reclaimTrees(ctx context.Context) error {
 	for {
-		if done, err := s.reclaimStep(ctx); err != nil || done {
+		if done, err := s.reclaimTreesStep(ctx); err != nil || done {
 			return err
 		}
 	}
 }
 
-func (s *Store) reclaimStep(ctx context.Context) (done bool, err error) {
+func (s *Store) reclaimTreesStep(ctx context.Context) (done bool, err error) {
 	if err := s.lockWriter(ctx); err != nil {
 		return false, err
 	}
@@ -278,37 +289,37 @@ func (s *Store) reclaimStep(ctx context.Context) (done bool, err error) {
 	if err := s.canWrite(); err != nil {
 		return false, err
 	}
-	return s.reclaimOnce()
+	return s.reclaimTree()
 }
 
-// reclaimOnce is called with the writer lock.
-func (s *Store) reclaimOnce() (done bool, err error) {
+// reclaimTree is called with the writer lock.
+func (s *Store) reclaimTree() (done bool, err error) {
 	if _, _, any := s.head.trees.firstTrash(); !any || !s.started {
 		return true, nil
 	}
 	w := &s.w
 	w.begin()
 	defer s.pg.Overdraft(s.pg.Overdraft(true))
-	_, err = w.reclaim()
+	_, err = w.reclaimTree()
 	if err == nil {
-		err = w.proveFreed()
+		err = w.validateFreed()
 	}
 	if err != nil {
 		w.rollback()
 		return false, s.spaceError(err)
 	}
-	w.upkeep()
-	s.advance()
+	w.publishMaintenance()
+	s.makeVisible()
 	return false, nil
 }
 
-// reclaim gives back some pages of a dropped tree, unless there is none.
-func (w *writer) reclaim() (none bool, err error) {
+// reclaimTree gives back some pages of a dropped tree, unless there is none.
+func (w *writer) reclaimTree() (none bool, err error) {
 	id, t, any := w.trees.firstTrash()
 	if !any {
 		return true, nil
 	}
-	gone, err := tree.FreeTree(w, &t, reclaimStep)
+	gone, err := tree.FreeTree(w, &t, reclaimStepPages)
 	if err != nil {
 		return false, err
 	}
@@ -322,16 +333,17 @@ func (w *writer) reclaim() (none bool, err error) {
 	return false, nil
 }
 
-// closeClean writes the last checkpoint of a session, with the upkeep and the writer lock: afterwards no log is needed.
-// The capture is nil if it wrote none.
-func (s *Store) closeClean() (*capture, error) {
+// closeClean writes the last checkpoint of a session, with the upkeep and the writer lock:
+// afterwards no log is needed. The capture is nil if it wrote none.
+func (s *Store) closeClean() (*checkpointState, error) {
 	for done := false; !done; {
 		var err error
-		if done, err = s.reclaimOnce(); err != nil {
+		if done, err = s.reclaimTree(); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.shrink(); err != nil && !pager.NoSpace(err) { // packing needs room for the copies; the rest need not
+	// packing needs room for the copies; the rest need not
+	if err := s.compact(); err != nil && !pager.NoSpace(err) {
 		return nil, err
 	}
 	c, err := s.captureLocked(true)
@@ -339,7 +351,7 @@ func (s *Store) closeClean() (*capture, error) {
 		return nil, err
 	}
 	c.meta.ClockMark, _ = s.markAtClose()
-	return c, s.writeCapture(c, nil)
+	return c, s.writeCheckpoint(c, nil)
 }
 
 // checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
@@ -348,15 +360,15 @@ func (s *Store) checkpointLocked() error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeCapture(c, nil); err != nil {
+	if err := s.writeCheckpoint(c, nil); err != nil {
 		return err
 	}
 	s.packed += len(c.pages.Dirty)
-	if err := s.published(c); err != nil {
+	if err := s.installCheckpoint(c); err != nil {
 		return err
 	}
-	if err := s.reap(1 << 30); err != nil {
-		return s.poison(err)
+	if err := s.reclaimFreed(1 << 30); err != nil {
+		return s.fail(err)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// closing is a store with rows, the last of which are in the log, and what they are. spare says that the next segment is ready.
+// closing is a store with rows, the last of which are in the log, and what they are. spare says
+// that the next segment is ready.
 func closing(t *testing.T, disk *crashfs.Disk, spare bool) (*Store, []string) {
 	t.Helper()
 	o := testOptions(disk)
@@ -49,8 +50,8 @@ func closed(t *testing.T, spare bool) (disk *crashfs.Disk, from int, want []stri
 	return disk, from, want
 }
 
-// TestCloseNeedsNoSegment: the log that ends with a session goes on in no other one. A disk without room for a segment does not keep the last
-// checkpoint from being written.
+// TestCloseNeedsNoSegment: the log that ends with a session goes on in no other one. A disk without
+// room for a segment does not keep the last checkpoint from being written.
 func TestCloseNeedsNoSegment(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
@@ -77,8 +78,9 @@ func requireRow(t *testing.T, s *Store, key string) {
 	})
 }
 
-// TestCrashesOfAClose: at every moment, and again while the store is opened after that. Where the newest meta page may be in the page cache alone, recovery starts from the
-// one before: the log says that it is whole as far as that page knows, although no segment comes after it.
+// TestCrashesOfAClose: at every moment, and again while the store is opened after that. Where the
+// newest meta page may be in the page cache alone, recovery starts from the one before: the log
+// says that it is whole as far as that page knows, although no segment comes after it.
 func TestCrashesOfAClose(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {
@@ -116,7 +118,8 @@ func TestCrashesOfAClose(t *testing.T) {
 	}
 }
 
-// TestTornTailOfAClosedLog: the clean meta page knows where the log had ended, so that one which has lost its end is not taken for whole.
+// TestTornTailOfAClosedLog: the clean meta page knows where the log had ended, so that one which
+// has lost its end is not taken for whole.
 func TestTornTailOfAClosedLog(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, spare := range []bool{true, false} {

@@ -21,8 +21,9 @@ func markOf(t *testing.T, disk *crashfs.Disk) int64 {
 	return mark
 }
 
-// TestClockMarkOfACloseOutlivesEveryCrash: Close stores a mark that is newer than that of the last commit, with the session's last checkpoint or by itself. It is
-// there after any power cut, also one that brings the log back, and after crashes of the recovery from that.
+// TestClockMarkOfACloseOutlivesEveryCrash: Close stores a mark that is newer than that of the last
+// commit, with the session's last checkpoint or by itself. It is there after any power cut, also
+// one that brings the log back, and after crashes of the recovery from that.
 func TestClockMarkOfACloseOutlivesEveryCrash(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	session := func(mark int64, needed bool, fn func(s *Store)) {

@@ -11,12 +11,13 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Commit makes the transaction's changes part of the store. With Sync it returns when they survive a power cut, with
-// NoSync when they survive a killed process; in both cases when they are visible to new readers. Without changes it
-// returns when the state that it was built on is visible. Commit of a read transaction ends it.
+// Commit makes the transaction's changes part of the store. With Sync it returns when they survive
+// a power cut, with NoSync when they survive a killed process; in both cases when they are visible
+// to new readers. Without changes it returns when the state that it was built on is visible. Commit
+// of a read transaction ends it.
 //
-// The writer lock is free again as soon as the record is queued: the next transaction builds on this one while the disk
-// is still busy, and shares a sync with whoever else waits.
+// The writer lock is free again as soon as the record is queued: the next transaction builds on
+// this one while the disk is still busy, and shares a sync with whoever else waits.
 //
 // An error other than ErrUnknown means that nothing was committed, now and after any restart.
 func (tx *Tx) Commit(d Durability) error {
@@ -33,28 +34,29 @@ func (tx *Tx) Commit(d Durability) error {
 		s.open.Add(1) // Close does not come between.
 		defer s.open.Add(-1)
 		tx.Rollback()
-		return s.awaitSeen(v)
+		return s.waitVisible(v)
 	}
-	if err := w.proveFreed(); err != nil {
+	if err := w.validateFreed(); err != nil {
 		tx.Rollback()
 		return errors.Join(err, tx.err)
 	}
-	end, launched := w.ahead.end, w.ahead.launched
-	if w.ahead.left != 0 {
+	end, launched := w.submitted.end, w.submitted.pending
+	if w.submitted.pendingOps != 0 {
 		tx.Rollback()
-		return errors.Join(errForetold, tx.err)
+		return errors.Join(errLogMismatch, tx.err)
 	}
-	if !w.ahead.logged { // What is in the log is not for us to refuse any more.
+	if !w.submitted.logged { // What is in the log is not for us to refuse any more.
 		if s.failed.Load() != nil {
 			tx.Rollback()
 			return s.failure()
 		}
-		err := w.keepForTable(len(w.changed))
+		err := w.reserveTreeTable(len(w.changed))
 		if err == nil {
 			end, err = w.logCommit()
 		}
 		if err != nil {
-			if pager.NoSpace(err) { // A checkpoint writes the table, and cuts the log: then there is less to keep room for.
+			// A checkpoint writes the table, and cuts the log: then there is less to keep room for.
+			if pager.NoSpace(err) {
 				w.refused = err
 			}
 			tx.Rollback()
@@ -64,15 +66,15 @@ func (tx *Tx) Commit(d Durability) error {
 	if w.puts {
 		s.refusal = refusal{}
 	}
-	v := w.install(end, d == Sync, false)
+	v := w.commitVersion(end, d == Sync, false)
 	tx.seq = v.seq
 	tx.end()
 	s.unlockWriter()
 	defer s.open.Add(-1) // also when someone who is told of the commit panics
 	if launched != nil {
-		s.log.Land(launched)
+		s.log.CompleteWrite(launched)
 	}
-	err := s.await(v, d == Sync)
+	err := s.waitDurable(v, d == Sync)
 	if err == nil {
 		s.maybeCheckpoint()
 	}
@@ -93,19 +95,20 @@ func (w *writer) logCommit() (wal.LSN, error) {
 	if w.flushed == 0 {
 		w.fillHead()
 	}
-	if w.named > 0 {
-		w.s.log.Refers(w.firm)
+	if w.refBytes > 0 {
+		w.s.log.AddExternalRef(w.syncFirst)
 	}
-	return w.give(w.redo, true)
+	return w.appendLog(w.redo, true)
 }
 
-// install makes what the transaction built the newest version, which nobody is to see as long as it is on hold. It cannot fail half way: what
-// it needs of the free map was read when the pages were taken and freed.
-func (w *writer) install(lsn wal.LSN, sync, hold bool) *version {
+// commitVersion makes what the transaction built the newest version, which nobody is to see as long
+// as it is on hold. It cannot fail half way: what it needs of the free map was read when the pages
+// were taken and freed.
+func (w *writer) commitVersion(lsn wal.LSN, sync, hold bool) *version {
 	s := w.s
 	v := &version{
 		seq: s.head.seq + 1, base: s.durable, mark: s.head.mark,
-		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hold: hold,
+		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hidden: hold,
 	}
 	if w.tx != nil {
 		v.mark = w.tx.mark
@@ -114,56 +117,66 @@ func (w *writer) install(lsn wal.LSN, sync, hold bool) *version {
 		v.syncLSN = lsn
 	}
 	freed := len(w.freed)
-	w.settle(v)
+	w.publishVersion(v)
 	s.commits.Add(1)
-	if freed > reapStep {
-		if err := s.reap(freed); err != nil {
-			_ = s.poison(err) // no matter of this commit
+	if freed > reclaimStep {
+		if err := s.reclaimFreed(freed); err != nil {
+			_ = s.fail(err) // no matter of this commit
 		}
 	}
 	return v
 }
 
-// proveFreed says whether the pages that a transaction of a damaged tree gives up can be: each is in use, and given up once. Two branches may name the
-// same page, and the free map says of a page that a tree reaches what it likes. Nothing has been logged yet, or it is taken back.
-func (w *writer) proveFreed() (err error) {
+// validateFreed says whether the pages that a transaction of a damaged tree gives up can be: each
+// is in use, and given up once. Two branches may name the same page, and the free map says of a
+// page that a tree reaches what it likes. Nothing has been logged yet, or it is taken back.
+func (w *writer) validateFreed() (err error) {
 	struck := 0
 	for i := range w.freed {
-		if f := &w.freed[i]; !f.own {
-			if err = w.s.pg.Strike(f.id, uint64(f.n)); err != nil {
+		if f := &w.freed[i]; !f.bornInTx {
+			if err = w.s.pg.TryFree(f.id, uint64(f.n)); err != nil {
 				break
 			}
 		}
 		struck++
 	}
 	for i := range struck {
-		if f := &w.freed[i]; !f.own {
-			w.s.pg.Restore(f.id, uint64(f.n))
+		if f := &w.freed[i]; !f.bornInTx {
+			w.s.pg.UndoFree(f.id, uint64(f.n))
 		}
 	}
 	return err
 }
 
-// upkeep makes what a transaction of the store's own built a new version of the same state.
-func (w *writer) upkeep() *version {
+// publishMaintenance makes what a transaction of the store's own built a new version of the same
+// state.
+func (w *writer) publishMaintenance() *version {
 	h := w.s.head
-	v := &version{seq: h.seq, base: w.s.durable, mark: h.mark, lsn: h.lsn, syncLSN: h.syncLSN, nextID: w.nextID, trash: w.trash}
-	w.settle(v)
+	v := &version{
+		seq:     h.seq,
+		base:    w.s.durable,
+		mark:    h.mark,
+		lsn:     h.lsn,
+		syncLSN: h.syncLSN,
+		nextID:  w.nextID,
+		trash:   w.trash,
+	}
+	w.publishVersion(v)
 	return v
 }
 
-// settle counts pages and publishes v behind the versions before it.
-func (w *writer) settle(v *version) {
+// publishVersion counts pages and publishes v behind the versions before it.
+func (w *writer) publishVersion(v *version) {
 	s := w.s
 	s.serial++
 	v.serial = s.serial
-	if w.trees.many != nil {
+	if w.trees.large != nil {
 		v.trees = w.trees.copy()
 	} else {
-		v.trees = trees{few: append([]treeState(nil), w.trees.few...)}
+		v.trees = trees{small: append([]treeState(nil), w.trees.small...)}
 	}
-	s.namedSince.Add(w.named)
-	s.filled.Add(int64(w.filled) * int64(w.PageSize()))
+	s.refBytesSince.Add(w.refBytes)
+	s.filledBytes.Add(int64(w.filled) * int64(w.PageSize()))
 	var errs []error
 	note := func(err error) { // A list of a thousand successes is memory for nothing.
 		if err != nil {
@@ -171,12 +184,12 @@ func (w *writer) settle(v *version) {
 		}
 	}
 	for _, f := range w.freed {
-		if f.own && !f.named {
+		if f.bornInTx && !f.logReferenced {
 			s.pg.SetOwner(f.id, 0) // counted as unused below
 		}
 	}
-	w.taken.each(0, func(r run) bool {
-		if s.pg.Owner(r.id) >= w.first {
+	w.allocated.each(0, func(r pageRun) bool {
+		if s.pg.Owner(r.id) >= w.firstOwner {
 			note(s.pg.Commit(r.id, uint64(r.n)))
 		} else {
 			note(s.pg.Unused(r.id, uint64(r.n)))
@@ -184,36 +197,36 @@ func (w *writer) settle(v *version) {
 		return true
 	})
 	for _, f := range w.freed {
-		if f.own && !f.named {
+		if f.bornInTx && !f.logReferenced {
 			continue
 		}
 		if err := s.pg.Freed(f.id, uint64(f.n)); err != nil {
 			note(err) // and it is not to be given back
 			continue
 		}
-		f.serial, f.until = v.serial, s.epoch
+		f.serial, f.afterCheckpoint = v.serial, s.epoch
 		if f.epoch > s.durable && f.epoch <= s.pg.Captured() {
-			s.replaced += uint64(f.n)
+			s.replacedPages += uint64(f.n)
 		}
-		if f.base {
-			s.bases.push(f)
+		if f.deltaBase {
+			s.deltaBases.push(f)
 		} else {
-			s.retired.push(f)
+			s.freedByVersion.push(f)
 		}
 	}
 	for _, id := range w.changed {
 		s.changed[id] = struct{}{}
 	}
 	if err := errors.Join(errs...); err != nil {
-		_ = s.poison(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
+		_ = s.fail(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
 	}
 	s.pg.Undo().Committed(v.serial)
 	s.publish(v)
 	w.finish()
 }
 
-// await returns when v may be seen, and makes it so.
-func (s *Store) await(v *version, sync bool) error {
+// waitDurable returns when v may be seen, and makes it so.
+func (s *Store) waitDurable(v *version, sync bool) error {
 	err := s.log.Wait(v.lsn, sync)
 	if err == nil && !sync && s.log.Durable() < v.syncLSN {
 		err = s.log.Wait(v.syncLSN, true)
@@ -221,17 +234,18 @@ func (s *Store) await(v *version, sync bool) error {
 	if err != nil {
 		return s.logError(err)
 	}
-	s.advance()
+	s.makeVisible()
 	return nil
 }
 
-// awaitSeen returns when v is visible: for a transaction that was built on v and changes nothing. What it has read may be
-// a state that no reader can see yet and that a crash could still take back; when its commit returns it no longer is.
-func (s *Store) awaitSeen(v *version) error {
+// waitVisible returns when v is visible: for a transaction that was built on v and changes nothing.
+// What it has read may be a state that no reader can see yet and that a crash could still take
+// back; when its commit returns it no longer is.
+func (s *Store) waitVisible(v *version) error {
 	if s.visible.Load().serial >= v.serial {
 		return nil
 	}
-	err := s.await(v, false)
+	err := s.waitDurable(v, false)
 	if failed := s.failure(); err != nil && failed != nil {
 		return failed // Nothing of its own has an unknown fate.
 	}
@@ -246,9 +260,9 @@ func (s *Store) publish(v *version) {
 	s.queueMu.Unlock()
 }
 
-// advance makes the newest version visible whose record, and every record before it that asked for a sync, is where it
-// has to be. Nothing that was promised and seen can be lost.
-func (s *Store) advance() {
+// makeVisible makes the newest version visible whose record, and every record before it that asked
+// for a sync, is where it has to be. Nothing that was promised and seen can be lost.
+func (s *Store) makeVisible() {
 	s.queueMu.Lock()
 	defer s.queueMu.Unlock()
 	var written, durable wal.LSN
@@ -256,7 +270,7 @@ func (s *Store) advance() {
 		written, durable = s.log.Written(), s.log.Durable()
 	}
 	n := 0
-	for n < len(s.queue) && !s.queue[n].hold && s.queue[n].lsn <= written && s.queue[n].syncLSN <= durable {
+	for n < len(s.queue) && !s.queue[n].hidden && s.queue[n].lsn <= written && s.queue[n].syncLSN <= durable {
 		if s.queue[n].lsn <= durable {
 			s.durableSeq = s.queue[n].seq
 		}
@@ -266,29 +280,38 @@ func (s *Store) advance() {
 		return
 	}
 	v := s.queue[n-1]
-	s.pg.Undo().Show(v.serial, func() { s.visible.Store(v) })
+	s.pg.Undo().Publish(v.serial, func() { s.visible.Store(v) })
 	rest := copy(s.queue, s.queue[n:])
 	clear(s.queue[rest:])
 	s.queue = s.queue[:rest]
 }
 
-// logError turns an error of the log, not nil, into one of the store's, and poisons it if the log is done for.
+// logError turns an error of the log, not nil, into one of the store's, and poisons it if the log
+// is done for.
 func (s *Store) logError(err error) error {
 	switch {
 	case errors.Is(err, wal.ErrUnknown):
-		_ = s.poison(err)
+		_ = s.fail(err)
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case errors.Is(err, wal.ErrFailed):
-		return s.poison(err)
+		return s.fail(err)
 	}
 	return s.spaceError(err)
 }
 
-// spaceError names a full disk; damage, a failed read of the free map, and a file that could not be opened for want of a descriptor are the caller's to tell, anything else poisons. It
-// is for calls that reserve space before they write.
+// spaceError names a full disk; damage, a failed read of the free map, and a file that could not be
+// opened for want of a descriptor are the caller's to tell, anything else poisons. It is for calls
+// that reserve space before they write.
 func (s *Store) spaceError(err error) error {
 	if errors.Is(err, wal.ErrBound) {
-		return fmt.Errorf("%w: %s: MaxBytes is %d, the main file has %d of them: %w", ErrNoSpace, filepath.Base(s.path), s.o.MaxBytes, s.pg.FileBytes(), err)
+		return fmt.Errorf(
+			"%w: %s: MaxBytes is %d, the main file has %d of them: %w",
+			ErrNoSpace,
+			filepath.Base(s.path),
+			s.o.MaxBytes,
+			s.pg.FileBytes(),
+			err,
+		)
 	}
 	if pager.NoSpace(err) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
@@ -296,7 +319,7 @@ func (s *Store) spaceError(err error) error {
 	if corrupt(err) || errors.Is(err, pager.ErrRead) || errors.Is(err, vfs.ErrNoFiles) {
 		return err
 	}
-	return s.poison(err)
+	return s.fail(err)
 }
 
 // dataError is for writes to the main file: the first one that fails is the last one.
@@ -304,11 +327,12 @@ func (s *Store) dataError(err error) error {
 	if err == nil || corrupt(err) {
 		return err
 	}
-	return s.poison(err)
+	return s.fail(err)
 }
 
-// poison keeps the first failure: nothing is written any more until the store is opened again. Snapshots go on reading.
-func (s *Store) poison(err error) error {
+// fail keeps the first failure: nothing is written any more until the store is opened again.
+// Snapshots go on reading.
+func (s *Store) fail(err error) error {
 	f := &failure{err}
 	if s.failed.CompareAndSwap(nil, f) && s.o.Events.Failure != nil {
 		s.o.Events.Failure(err)
@@ -320,7 +344,7 @@ func (s *Store) poison(err error) error {
 func (s *Store) Fault(addr uintptr) error { return s.pg.Fault(addr) }
 
 // finalFault is Fault for who may have left something half done.
-func (s *Store) finalFault(addr uintptr) error { return s.poison(s.Fault(addr)) }
+func (s *Store) finalFault(addr uintptr) error { return s.fail(s.Fault(addr)) }
 
 type failure struct{ err error }
 

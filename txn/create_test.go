@@ -10,7 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// lateFS is a file system that somebody else works on, too: between two calls of the one who has it.
+// lateFS is a file system that somebody else works on, too: between two calls of the one who has
+// it.
 type lateFS struct {
 	vfs.FS
 	absent bool   // the next Stat tells how it was before the other one came
@@ -33,7 +34,8 @@ func (l *lateFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	return l.FS.Open(name, flag)
 }
 
-// TestOpenRemovesNoStoreOfAnother that was created, or opened, while this one was about to. It may have commits already.
+// TestOpenRemovesNoStoreOfAnother that was created, or opened, while this one was about to. It may
+// have commits already.
 func TestOpenRemovesNoStoreOfAnother(t *testing.T) {
 	for name, late := range map[string]func(fs vfs.FS, open, commit func()) vfs.FS{
 		"created": func(fs vfs.FS, open, _ func()) vfs.FS {

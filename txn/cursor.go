@@ -4,8 +4,8 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 )
 
-// Cursor walks one tree of a transaction in both directions. Key and value are valid until the next move. The
-// transaction may put and delete meanwhile: the cursor keeps its place by key.
+// Cursor walks one tree of a transaction in both directions. Key and value are valid until the next
+// move. The transaction may put and delete meanwhile: the cursor keeps its place by key.
 type Cursor struct {
 	tx   *Tx
 	id   TreeID
@@ -51,7 +51,8 @@ func (c *Cursor) reset() {
 	}
 }
 
-// begin says whether a move may start; after a change of the transaction the tree is looked at anew.
+// begin says whether a move may start; after a change of the transaction the tree is looked at
+// anew.
 func (c *Cursor) begin() bool {
 	if c.err != nil {
 		return false
@@ -71,7 +72,7 @@ func (c *Cursor) end(ok bool) bool {
 	c.on, c.gone, c.read = ok, false, false
 	if !ok {
 		if err := c.c.Err(); err != nil && !c.atGap() {
-			c.err = c.tx.note(err)
+			c.err = c.tx.recordErr(err)
 		}
 		return false
 	}
@@ -135,19 +136,20 @@ func (c *Cursor) Prev() bool {
 }
 
 // Span is tree.Span: see Ahead.
-type Span = tree.Span
+type Span = tree.LeafScan
 
-// Ahead is what a loop may take of the rows that follow in the same leaf, before it tells the cursor by Reach how far it
-// went. In a write transaction that is nothing: rows may change under the loop.
-func (c *Cursor) Ahead(forward bool) Span {
+// AheadSpan is what a loop may take of the rows that follow in the same leaf, before it tells the
+// cursor by Reach how far it went. In a write transaction that is nothing: rows may change under
+// the loop.
+func (c *Cursor) AheadSpan(forward bool) Span {
 	if c.tx.w != nil || !c.Valid() {
 		return Span{}
 	}
-	return c.c.Ahead(forward)
+	return c.c.LeafScan(forward)
 }
 
 // Reach moves the cursor to the row before the one under the span.
-func (c *Cursor) Reach(s Span) { c.c.Reach(s) }
+func (c *Cursor) Reach(s Span) { c.c.EndScan(s) }
 
 func (c *Cursor) stale(w *writer) bool { return w.mods != c.mods }
 
@@ -165,7 +167,8 @@ func (c *Cursor) Key() []byte {
 	return c.c.Key()
 }
 
-// Value of the row, read-only; never nil if there is a row. A value that cannot be read is nil, and Err tells why.
+// Value of the row, read-only; never nil if there is a row. A value that cannot be read is nil, and
+// Err tells why.
 func (c *Cursor) Value() []byte {
 	if !c.Valid() {
 		return nil
@@ -206,7 +209,7 @@ func (c *Cursor) find(w *writer) bool {
 	}
 	if !c.c.Seek(c.key) || string(c.c.Key()) != string(c.key) {
 		if err := c.c.Err(); err != nil {
-			c.err, c.on = c.tx.note(err), false
+			c.err, c.on = c.tx.recordErr(err), false
 		}
 		c.mods-- // the row is gone: the next move looks again
 		return false
@@ -216,7 +219,7 @@ func (c *Cursor) find(w *writer) bool {
 
 func (c *Cursor) failed() {
 	if err := c.c.Err(); err != nil {
-		c.err, c.on = c.tx.note(err), false
+		c.err, c.on = c.tx.recordErr(err), false
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestCursorKeepsItsPlaceByKey walks a tree at random, in a read and in a write transaction that changes the tree on the
-// way, and holds every step against a sorted slice.
+// TestCursorKeepsItsPlaceByKey walks a tree at random, in a read and in a write transaction that
+// changes the tree on the way, and holds every step against a sorted slice.
 func TestCursorKeepsItsPlaceByKey(t *testing.T) {
 	for seed := int64(1); seed <= 12; seed++ {
 		rnd := rand.New(rand.NewSource(seed))

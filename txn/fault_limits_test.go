@@ -184,7 +184,14 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			}))
 			clear(r.rows)
 			require.NoError(t, r.s.Checkpoint(t.Context()))
-			require.True(t, r.put(10, 100_000), "there is room again: %v; %+v; %d", r.last, r.s.Stats(), r.s.pg.UsedPages())
+			require.True(
+				t,
+				r.put(10, 100_000),
+				"there is room again: %v; %+v; %d",
+				r.last,
+				r.s.Stats(),
+				r.s.pg.UsedPages(),
+			)
 			require.NoError(t, r.s.Close())
 		})
 	}
@@ -276,7 +283,7 @@ func TestTheWaitForSpaceEndsWithItsContext(t *testing.T) {
 		_, err := tx.DeleteRange(CatalogTree, nil, nil)
 		require.NoError(t, err)
 	})
-	s.upkeep <- struct{}{} // as a long Check does
+	s.maintenanceMu <- struct{}{} // as a long Check does
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
@@ -288,6 +295,6 @@ func TestTheWaitForSpaceEndsWithItsContext(t *testing.T) {
 	}
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
-	<-s.upkeep
+	<-s.maintenanceMu
 	require.Equal(t, 100, putRows(t, s, CatalogTree, "new", 100, 900))
 }

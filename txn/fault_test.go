@@ -13,8 +13,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestFaultInTheCheckpointOfABulkLoad: what was loaded is the newest version by then, and no log has it. The file is cut
-// short when a segment is made for the checkpoint, before that reads the table of trees.
+// TestFaultInTheCheckpointOfABulkLoad: what was loaded is the newest version by then, and no log
+// has it. The file is cut short when a segment is made for the checkpoint, before that reads the
+// table of trees.
 func TestFaultInTheCheckpointOfABulkLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	platformtest.NeedsMap(t)

@@ -22,17 +22,37 @@ var goldenRedo = []struct {
 	parts []golden.Part
 }{
 	{redo{op: opPut, id: 1, key: []byte("key"), value: []byte("value")},
-		[]golden.Part{{1, "put"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}, {1, "value length"}, {5, `value "value"`}}},
+		[]golden.Part{
+			{1, "put"},
+			{1, "tree 1"},
+			{1, "key length"},
+			{3, `key "key"`},
+			{1, "value length"},
+			{5, `value "value"`},
+		}},
 	{redo{op: opPutTag, id: 300, key: []byte("k"), value: []byte{}, tag: 0x0102030405060708},
-		[]golden.Part{{1, "put, tag"}, {2, "tree 300"}, {8, "tag"}, {1, "key length"}, {1, `key "k"`}, {1, "value length"}}},
-	{redo{op: opDelete, id: 1, key: []byte("key")}, []golden.Part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}}},
+		[]golden.Part{
+			{1, "put, tag"},
+			{2, "tree 300"},
+			{8, "tag"},
+			{1, "key length"},
+			{1, `key "k"`},
+			{1, "value length"},
+		}},
+	{
+		redo{op: opDelete, id: 1, key: []byte("key")},
+		[]golden.Part{{1, "delete"}, {1, "tree 1"}, {1, "key length"}, {3, `key "key"`}},
+	},
 	{redo{op: opRange, id: 1}, []golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: none"}}},
 	{redo{op: opRange, id: 1, key: []byte("a")},
 		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: lo"}, {1, "lo length"}, {1, `lo "a"`}}},
 	{redo{op: opRange, id: 1, value: []byte("b")},
 		[]golden.Part{{1, "delete range"}, {1, "tree 1"}, {1, "bounds: hi"}, {1, "hi length"}, {1, `hi "b"`}}},
-	{redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")}, []golden.Part{{1, "delete range"}, {1, "tree 1"},
-		{1, "bounds: lo and hi"}, {1, "lo length"}, {1, `lo "a"`}, {1, "hi length"}, {1, `hi "b"`}}},
+	{
+		redo{op: opRange, id: 1, key: []byte("a"), value: []byte("b")},
+		[]golden.Part{{1, "delete range"}, {1, "tree 1"},
+			{1, "bounds: lo and hi"}, {1, "lo length"}, {1, `lo "a"`}, {1, "hi length"}, {1, `hi "b"`}},
+	},
 	{redo{op: opCreate, id: 5}, []golden.Part{{1, "create"}, {1, "tree 5"}}},
 	{redo{op: opDrop, id: 5}, []golden.Part{{1, "drop"}, {1, "tree 5"}}},
 	{redo{op: opClear, id: 6}, []golden.Part{{1, "clear"}, {1, "tree 6"}}},
@@ -41,11 +61,34 @@ var goldenRedo = []struct {
 	{redo{op: opSetTag, id: 1, key: []byte("key")},
 		[]golden.Part{{1, "set tag"}, {1, "tree 1"}, {8, "no tag"}, {1, "key length"}, {3, `key "key"`}}},
 	{redo{op: opNextTree, id: 1 << 20}, []golden.Part{{1, "next tree"}, {3, "2^20"}}},
-	{redo{op: opPutNamed, id: 1, key: []byte("key"), tag: 3, place: place{ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20}},
+	{
+		redo{
+			op:          opPutNamed,
+			id:          1,
+			key:         []byte("key"),
+			tag:         3,
+			extentPlace: extentPlace{ref: pager.Ref{Pgid: 300, Epoch: 7}, size: 1 << 20},
+		},
 		[]golden.Part{{1, "put, named"}, {1, "tree 1"}, {8, "tag"}, {1, "key length"}, {3, `key "key"`},
-			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}}},
-	{redo{op: opLeaves, id: 1, place: place{ref: pager.Ref{Pgid: 300, Epoch: 7}, leaves: 2}, sums: []byte("checksumof these")},
-		[]golden.Part{{1, "leaves"}, {1, "tree 1"}, {2, "pgid 300"}, {1, "epoch 7"}, {1, "2 leaves"}, {8, "checksum"}, {8, "checksum"}}},
+			{3, "value length 2^20"}, {2, "pgid 300"}, {1, "epoch 7"}},
+	},
+	{
+		redo{
+			op:          opLeaves,
+			id:          1,
+			extentPlace: extentPlace{ref: pager.Ref{Pgid: 300, Epoch: 7}, leaves: 2},
+			sums:        []byte("checksumof these"),
+		},
+		[]golden.Part{
+			{1, "leaves"},
+			{1, "tree 1"},
+			{2, "pgid 300"},
+			{1, "epoch 7"},
+			{1, "2 leaves"},
+			{8, "checksum"},
+			{8, "checksum"},
+		},
+	},
 }
 
 // appendRedo encodes an operation as the transaction's calls do.
@@ -62,7 +105,7 @@ func appendRedo(b []byte, r redo) []byte {
 	case opSetTag:
 		return appendBytes(appendTag(appendOp(b, r.op, r.id), r.tag), r.key)
 	case opPutNamed:
-		return appendNamed(b, r.id, r.tag, r.key, r.ref, r.size)
+		return appendLogRef(b, r.id, r.tag, r.key, r.ref, r.size)
 	case opLeaves:
 		return appendLeaves(b, r.id, r.ref, r.sums)
 	}
@@ -108,7 +151,10 @@ func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
 	k, v := []byte("key"), []byte("value")
 	do(redo{op: opCreate, id: id}, func() error { return tx.Create(id) })
 	do(redo{op: opPut, id: id, key: k, value: v}, func() error { _, err := tx.Put(id, k, v, 0); return err })
-	do(redo{op: opPutTag, id: id, key: k, value: v, tag: 1}, func() error { _, err := tx.Put(id, k, v, 1); return err })
+	do(
+		redo{op: opPutTag, id: id, key: k, value: v, tag: 1},
+		func() error { _, err := tx.Put(id, k, v, 1); return err },
+	)
 	do(redo{op: opSetTag, id: id, key: k}, func() error { _, err := tx.SetTag(id, k, 0); return err })
 	do(redo{op: opSetTag, id: id, key: k, tag: 1}, func() error { _, err := tx.SetTag(id, k, 1); return err })
 	do(redo{op: opRange, id: id, key: []byte("k"), value: []byte("l")}, func() error {
@@ -158,8 +204,8 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 	}{
 		{"operation_0", []byte{0, 1}},
 		{"operation_11", []byte{11, 1}},
-		{"named_value_above_the_limit", appendNamed(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
-		{"named_value_of_an_epoch_past_the_last", appendNamed(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
+		{"named_value_above_the_limit", appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: 2}, tree.MaxValue+1)},
+		{"named_value_of_an_epoch_past_the_last", appendLogRef(nil, 1, 0, []byte("k"), pager.Ref{Pgid: 2, Epoch: pager.MaxEpoch + 1}, 9999)},
 		{"bounds_of_bit_2", []byte{opRange, 1, 4}},
 		{"short_tag", []byte{opSetTag, 1, 2, 1, 'k'}},
 		{"put_of_tag_0", []byte{opPutTag, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'k', 0}},
@@ -173,12 +219,13 @@ func TestRedoThatDoesNotDecodeIsAnError(t *testing.T) {
 	}
 }
 
-// FuzzRedo decodes a payload, and what decodes must encode and decode to the same operations. Then a store replays it.
+// FuzzRedo decodes a payload, and what decodes must encode and decode to the same operations. Then
+// a store replays it.
 func FuzzRedo(f *testing.F) {
 	f.Add(golden.Read(f, "testdata/redo.hex")[redoHead:])
 	f.Add([]byte{opPut, 1, 1, 'k', 1, 'v', opRange, 1, 0})
 	for _, at := range []pager.Pgid{0, 3, 20} { // a meta page, pages that are in use, or free
-		named := appendNamed(nil, CatalogTree, 0, []byte("k"), pager.Ref{Pgid: at, Epoch: 2}, 20_000)
+		named := appendLogRef(nil, CatalogTree, 0, []byte("k"), pager.Ref{Pgid: at, Epoch: 2}, 20_000)
 		f.Add(named)
 		f.Add(appendOp(named, opDrop, CatalogTree))
 		f.Add(appendLeaves(nil, CatalogTree, pager.Ref{Pgid: at, Epoch: 2}, make([]byte, 2*sumSize)))
@@ -209,10 +256,10 @@ func FuzzRedo(f *testing.F) {
 		for rest := payload; len(rest) > 0 && err == nil; {
 			var r redo
 			if r, rest, err = decodeRedo(rest); err == nil && r.names() {
-				read.named = append(read.named, r.place)
+				read.named = append(read.named, r.extentPlace)
 			}
 		}
-		err = read.claim() // as recovery does, which gives a store up that has claimed and fails
+		err = read.claimPages() // as recovery does, which gives a store up that has claimed and fails
 		if err == nil {
 			err = replayAll(s, 64, commit)
 			s.w.rollback()
@@ -252,13 +299,26 @@ func TestReplayRefusesWhatNoTransactionWrites(t *testing.T) {
 // commitOne is the head of a payload of the first commit.
 func commitOne() []byte { return append([]byte{1}, make([]byte, redoHead-1)...) }
 
-var goldenTree = tree.Tree{Root: pager.Ref{Pgid: 0x0102030405, Epoch: 0x0a0b0c0d}, Rows: 0x1112131415, Depth: 3}
+var goldenTree = tree.Tree{
+	Root:  pager.Ref{Pgid: 0x0102030405, Epoch: 0x0a0b0c0d},
+	Rows:  0x1112131415,
+	Depth: 3,
+}
 
 func TestTreeTableRowBytesArePinned(t *testing.T) {
 	row := append(treeKey(trashBit|0x2122), appendTree(nil, goldenTree)...)
-	golden.Require(t, "tree-row.hex", "tree table row of dropped tree 0x2122: key, then value", golden.Row([]golden.Part{
-		{8, "tree number, big-endian"}, {8, "root pgid"}, {8, "rows"}, {4, "root epoch"}, {1, "depth"}, {3, "zeros"},
-	}...), row)
+	golden.Require(
+		t,
+		"tree-row.hex",
+		"tree table row of dropped tree 0x2122: key, then value",
+		golden.Row([]golden.Part{
+			{
+				8,
+				"tree number, big-endian",
+			}, {8, "root pgid"}, {8, "rows"}, {4, "root epoch"}, {1, "depth"}, {3, "zeros"},
+		}...),
+		row,
+	)
 	got, err := decodeTree(golden.Read(t, "testdata/tree-row.hex")[8:])
 	require.NoError(t, err)
 	require.Equal(t, goldenTree, got)
@@ -326,8 +386,8 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 			table := s.table
 			require.NoError(t, test.put(&s.w, &table))
 			s.table = table
-			s.w.upkeep()
-			s.advance()
+			s.w.publishMaintenance()
+			s.makeVisible()
 			require.NoError(t, s.Close())
 			_, err = Open("/a.ebb", testOptions(fs))
 			require.ErrorIs(t, err, badfile.ErrCorrupt)

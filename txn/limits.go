@@ -32,5 +32,10 @@ func (s *Store) numbersLeft() error {
 }
 
 func (s *Store) usedUp(what string) error {
-	return fmt.Errorf("%w: %s: the store has used all %s that its format has: copy its rows into a new one", ErrNoSpace, filepath.Base(s.path), what)
+	return fmt.Errorf(
+		"%w: %s: the store has used all %s that its format has: copy its rows into a new one",
+		ErrNoSpace,
+		filepath.Base(s.path),
+		what,
+	)
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Open opens the store at path, creating it unless MustExist or ReadOnly, and recovers it if it was not closed cleanly.
-// What it shows afterwards is durable; a read-only store is recovered in memory and no byte is written.
+// Open opens the store at path, creating it unless MustExist or ReadOnly, and recovers it if it was
+// not closed cleanly. What it shows afterwards is durable; a read-only store is recovered in memory
+// and no byte is written.
 func Open(path string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	deadline := time.Now().Add(o.LockTimeout)
@@ -32,8 +33,10 @@ func Open(path string, o Options) (*Store, error) {
 	}
 }
 
-// open tries once. Operations of the log that are applied in the order of their keys may come to lie in a few more pages than they had, which a disk that was full, and is so
-// still, does not have: then they are applied as the log has them. A recovery that does not come to its end may be tried again.
+// open tries once. Operations of the log that are applied in the order of their keys may come to
+// lie in a few more pages than they had, which a disk that was full, and is so still, does not
+// have: then they are applied as the log has them. A recovery that does not come to its end may be
+// tried again.
 func open(path string, o Options) (*Store, error) {
 	s, err := openReplaying(path, o, false)
 	if pager.NoSpace(err) {
@@ -49,17 +52,17 @@ func openReplaying(path string, o Options, asLogged bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The meta page that recovery would rather start from may turn out not to have its log any more: a second try with
-	// the other one, on everything opened afresh.
+	// The meta page that recovery would rather start from may turn out not to have its log any
+	// more: a second try with the other one, on everything opened afresh.
 	var first error
 	for try := 0; try < 2; try++ {
 		s := newStore(path, o)
-		s.asLogged = asLogged
+		s.logOrder = asLogged
 		again, err := s.load(try, created)
 		if err == nil {
 			s.recovery.Created = created
 			s.recovery.Clean = s.recovery.Clean || created
-			s.removeRest()
+			s.removeObsoleteInBackground()
 			return s, nil
 		}
 		if first == nil {
@@ -89,7 +92,12 @@ func ensure(path string, o Options) (created bool, err error) {
 		if info, err := o.FS.Stat(path); err == nil && info.Size > 0 {
 			return false, nil // somebody has created it meanwhile, and has a log already
 		}
-		return false, badfile.At(path, -1, "main file is missing or empty, but log segments are there: %s", found[0])
+		return false, badfile.At(
+			path,
+			-1,
+			"main file is missing or empty, but log segments are there: %s",
+			found[0],
+		)
 	}
 	if absent && (o.ReadOnly || o.MustExist) {
 		return false, err
@@ -102,7 +110,13 @@ func ensure(path string, o Options) (created bool, err error) {
 		m.PageSize = DefaultPageSize
 	}
 	if m.PageSize < pager.MinPageSize || m.PageSize > pager.MaxPageSize || m.PageSize&(m.PageSize-1) != 0 {
-		return false, fmt.Errorf("%w: %d is not a power of two from %d to %d", ErrPageSize, m.PageSize, pager.MinPageSize, pager.MaxPageSize)
+		return false, fmt.Errorf(
+			"%w: %d is not a power of two from %d to %d",
+			ErrPageSize,
+			m.PageSize,
+			pager.MinPageSize,
+			pager.MaxPageSize,
+		)
 	}
 	binary.LittleEndian.PutUint64(m.StoreID[:], o.Rand())
 	binary.LittleEndian.PutUint64(m.StoreID[8:], o.Rand())
@@ -124,15 +138,17 @@ func noSpace(err error) error {
 // firstTree leaves room below for trees with a fixed meaning.
 const firstTree TreeID = 4
 
-// load opens the files and recovers from the try-th best meta page; again says that another one is worth a try.
+// load opens the files and recovers from the try-th best meta page; again says that another one is
+// worth a try.
 //
-// If that fails, a file that this Open has created is removed, as long as its lock is held and no session has written to it. Before that it may
-// be somebody else's already: its creator holds no lock between the two.
+// If that fails, a file that this Open has created is removed, as long as its lock is held and no
+// session has written to it. Before that it may be somebody else's already: its creator holds no
+// lock between the two.
 func (s *Store) load(try int, created bool) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
 		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, Memory: s.o.Memory, MaxBytes: s.o.MaxBytes,
 		Inline: s.o.Inline, SmallGroups: s.o.SmallGroups, CheckPage: tree.CheckPage,
-		Merge: tree.Merge,
+		ApplyDelta: tree.ApplyDelta,
 	})
 	if err != nil {
 		switch {
@@ -159,9 +175,10 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 
 // recover chooses a meta page, replays the log after it, and makes durable what that showed.
 //
-// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest may exist only in the
-// page cache, and the oldest state's pages are untouched as long as its log is there. What it writes goes to pages
-// which that state does not use, and to the other meta page; so a crash on the way is a crash before.
+// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest
+// may exist only in the page cache, and the oldest state's pages are untouched as long as its log
+// is there. What it writes goes to pages which that state does not use, and to the other meta page;
+// so a crash on the way is a crash before.
 func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	var order []*pager.Meta
 	for _, m := range metas {
@@ -174,14 +191,19 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	}
 	newest := order[len(order)-1]
 	if s.o.PageSize != 0 && s.o.PageSize != newest.PageSize {
-		return false, fmt.Errorf("%w: the store has pages of %d bytes, the options ask for %d", ErrPageSize, newest.PageSize, s.o.PageSize)
+		return false, fmt.Errorf(
+			"%w: the store has pages of %d bytes, the options ask for %d",
+			ErrPageSize,
+			newest.PageSize,
+			s.o.PageSize,
+		)
 	}
 	if len(order) == 2 && (order[0].StoreID != order[1].StoreID || order[0].PageSize != order[1].PageSize) {
 		return false, badfile.Page(s.path, 0, 0, "the two meta pages belong to different stores")
 	}
 	if newest.Epoch == 1 && !s.o.ReadOnly {
-		// No session has written to this store: its name may not be durable yet, and a segment whose name is would then
-		// be all that a crash leaves.
+		// No session has written to this store: its name may not be durable yet, and a segment
+		// whose name is would then be all that a crash leaves.
 		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {
 			return false, fmt.Errorf("sync directory of %s: %w", s.path, err)
 		}
@@ -208,7 +230,8 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	var read *replayer // of the log after the first candidate
 	defer func() { read.free() }()
 	if len(candidates) == 2 {
-		// Replay writes to pages that the newer state may use. So there is no way back to that one from half a replay.
+		// Replay writes to pages that the newer state may use. So there is no way back to that one
+		// from half a replay.
 		read, err = s.readLog(candidates[0], newest, found, nil, nil)
 		switch {
 		case corrupt(err):
@@ -222,13 +245,14 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 		}
 	}
 	if try >= len(candidates) {
-		return false, errors.Join(distinct(append(lostMeta(s.path, metas, newest), reasons...))...)
+		return false, errors.Join(distinct(append(invalidMetaErr(s.path, metas, newest), reasons...))...)
 	}
 	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
 	return corrupt(err) && !touched && try+1 < len(candidates), err
 }
 
-// distinct leaves out what has been said before: the same damage of a log may speak against both meta pages.
+// distinct leaves out what has been said before: the same damage of a log may speak against both
+// meta pages.
 func distinct(errs []error) (some []error) {
 	for _, err := range errs {
 		if !slices.ContainsFunc(some, func(e error) bool { return e.Error() == err.Error() }) {
@@ -238,12 +262,16 @@ func distinct(errs []error) (some []error) {
 	return some
 }
 
-// lostMeta names the meta page that is not valid, if one is: where the other one's log is gone, that page is what is
-// damaged, and the log is where it should be. The second page of a store that no session has written to is empty.
-func lostMeta(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
+// invalidMetaErr names the meta page that is not valid, if one is: where the other one's log is
+// gone, that page is what is damaged, and the log is where it should be. The second page of a store
+// that no session has written to is empty.
+func invalidMetaErr(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
 	for slot, m := range metas {
 		if m == nil && newest.Epoch > 1 {
-			errs = append(errs, badfile.Page(path, uint64(slot), int64(slot)*int64(newest.PageSize), "meta page is not valid"))
+			errs = append(
+				errs,
+				badfile.Page(path, uint64(slot), int64(slot)*int64(newest.PageSize), "meta page is not valid"),
+			)
 		}
 	}
 	return errs

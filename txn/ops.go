@@ -12,7 +12,8 @@ import (
 
 // The operations of a write transaction: each changes trees and adds itself to the redo.
 
-// change is what every operation begins with: the transaction may write, the log is there, frames are not short.
+// change is what every operation begins with: the transaction may write, the log is there, frames
+// are not short.
 func (tx *Tx) change() (*writer, error) {
 	if err := tx.check(); err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (tx *Tx) change() (*writer, error) {
 		return nil, ErrReadOnly
 	}
 	if err := w.ready(); err != nil {
-		return nil, tx.note(err)
+		return nil, tx.recordErr(err)
 	}
 	return w, nil
 }
@@ -45,20 +46,21 @@ func (w *writer) ready() error {
 	return w.spill()
 }
 
-// Put stores value under key, with a tag or, if that is 0, without. It tells of the row that was there.
+// Put stores value under key, with a tag or, if that is 0, without. It tells of the row that was
+// there.
 func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
 	if err != nil {
 		return Info{}, err
 	}
-	if err := w.room(len(key) + len(value)); err != nil {
+	if err := w.ensureTxnBytes(len(key) + len(value)); err != nil {
 		return Info{}, err
 	}
-	w.within()
+	w.checkMaxBytes()
 	if was, err = w.put(id, key, value, tag); err != nil {
-		return Info{}, tx.broken(err)
+		return Info{}, tx.abort(err)
 	}
-	return was, tx.broken(w.logPut(id, key, value, tag))
+	return was, tx.abort(w.logPut(id, key, value, tag))
 }
 
 func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
@@ -66,22 +68,22 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	if err != nil {
 		return Info{}, err
 	}
-	f := w.finger(id)
+	f := w.insertCursor(id)
 	if was, err = f.Put(w, &s.t, key, value, tag); err != nil {
 		return was, err // of a tree that is half changed: nobody looks at it again
 	}
-	w.filled += f.TakeFilled()
+	w.filled += f.TakeFilledLeaves()
 	w.set(id, s.t)
-	w.fingersAt = w.mods
+	w.cursorsAt = w.mods
 	return was, nil
 }
 
 // state is where a tree's root is changed before it is set.
 func (w *writer) state(id TreeID) (*treeState, error) {
-	if s := w.trees.amongFew(id); s != nil {
+	if s := w.trees.findSmall(id); s != nil {
 		return s, nil
 	}
-	s, ok := w.trees.amongMany(id)
+	s, ok := w.trees.findLarge(id)
 	if !ok {
 		return nil, treeError(id)
 	}
@@ -90,13 +92,13 @@ func (w *writer) state(id TreeID) (*treeState, error) {
 
 // logPut adds a put that has been carried out just now to the redo.
 func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
-	if w.ahead.logged {
-		w.ahead.left--
+	if w.submitted.logged {
+		w.submitted.pendingOps--
 		return nil
 	}
 	if w.names(len(value)) {
-		w.redo = appendNamed(w.redo, id, tag, key, w.extent, len(value))
-		w.named, w.firm = w.named+int64(len(value)), true
+		w.redo = appendLogRef(w.redo, id, tag, key, w.lastExtent, len(value))
+		w.refBytes, w.syncFirst = w.refBytes+int64(len(value)), true
 		return w.logged()
 	}
 	if tag == 0 {
@@ -109,34 +111,34 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 }
 
 func (w *writer) logDelete(id TreeID, key []byte) error {
-	if w.ahead.logged {
-		w.ahead.left--
+	if w.submitted.logged {
+		w.submitted.pendingOps--
 		return nil
 	}
 	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
 	return w.logged()
 }
 
-// putNamed puts a value that is in an extent already, which was claimed.
-func (w *writer) putNamed(r redo) error {
+// putLogRef puts a value that is in an extent already, which was claimed.
+func (w *writer) putLogRef(r redo) error {
 	if _, ok := w.trees.get(r.id); !ok {
 		return treeError(r.id)
 	}
-	w.s.pg.SetOwner(r.ref.Pgid, w.first) // The log names it: it is not the transaction's to use again.
-	w.taken.push(run{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
+	w.s.pg.SetOwner(r.ref.Pgid, w.firstOwner) // The log names it: it is not the transaction's to use again.
+	w.allocated.push(pageRun{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
 	return w.putExtent(r, r.ref, r.size)
 }
 
-// finger is that of a tree, which points nowhere if anything but put has changed pages since.
-func (w *writer) finger(id TreeID) *tree.Finger {
-	if w.fingersAt != w.mods {
-		w.fingers = [len(w.fingers)]finger{}
+// insertCursor is that of a tree, which points nowhere if anything but put has changed pages since.
+func (w *writer) insertCursor(id TreeID) *tree.InsertCursor {
+	if w.cursorsAt != w.mods {
+		w.cursors = [len(w.cursors)]insertCursor{}
 	}
-	f := &w.fingers[id%TreeID(len(w.fingers))]
+	f := &w.cursors[id%TreeID(len(w.cursors))]
 	if f.id != id {
-		*f = finger{id: id}
+		*f = insertCursor{id: id}
 	}
-	return &f.Finger
+	return &f.InsertCursor
 }
 
 // SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.
@@ -145,15 +147,15 @@ func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if err := w.room(len(key)); err != nil {
+	if err := w.ensureTxnBytes(len(key)); err != nil {
 		return Info{}, err
 	}
-	w.within()
+	w.checkMaxBytes()
 	if was, err = w.setTag(id, key, tag); err != nil || !was.Found {
-		return was, tx.broken(err)
+		return was, tx.abort(err)
 	}
 	w.redo = appendBytes(appendTag(appendOp(w.redo, opSetTag, id), tag), key)
-	return was, tx.broken(w.logged())
+	return was, tx.abort(w.logged())
 }
 
 func (w *writer) setTag(id TreeID, key []byte, tag int64) (was Info, err error) {
@@ -185,13 +187,13 @@ func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if err := w.room(len(key)); err != nil {
+	if err := w.ensureTxnBytes(len(key)); err != nil {
 		return Info{}, err
 	}
-	if was, err = w.delete(id, key, value); err != nil || !was.Found && !w.ahead.logged {
-		return was, tx.broken(err)
+	if was, err = w.delete(id, key, value); err != nil || !was.Found && !w.submitted.logged {
+		return was, tx.abort(err)
 	}
-	return was, tx.broken(w.logDelete(id, key))
+	return was, tx.abort(w.logDelete(id, key))
 }
 
 func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
@@ -207,20 +209,21 @@ func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
 	return was, err
 }
 
-// DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees are unlinked.
+// DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees
+// are unlinked.
 func (tx *Tx) DeleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
 	w, err := tx.change()
 	if err != nil {
 		return 0, err
 	}
-	if err := w.room(len(lo) + len(hi)); err != nil {
+	if err := w.ensureTxnBytes(len(lo) + len(hi)); err != nil {
 		return 0, err
 	}
 	if rows, err = w.deleteRange(id, lo, hi); err != nil || rows == 0 {
-		return rows, tx.broken(err)
+		return rows, tx.abort(err)
 	}
 	w.redo = appendRange(w.redo, id, lo, hi)
-	return rows, tx.broken(w.logged())
+	return rows, tx.abort(w.logged())
 }
 
 func (w *writer) deleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
@@ -251,10 +254,11 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 	first = w.nextID
 	w.nextID += TreeID(n)
 	w.redo = appendOp(w.redo, opNextTree, w.nextID)
-	return first, tx.broken(w.logged())
+	return first, tx.abort(w.logged())
 }
 
-// Create makes an empty tree. The number should come from NewTreeIDs and must not be in use; NewTreeIDs gives higher ones from then on.
+// Create makes an empty tree. The number should come from NewTreeIDs and must not be in use;
+// NewTreeIDs gives higher ones from then on.
 func (tx *Tx) Create(id TreeID) error { return tx.shape(opCreate, id) }
 
 // Drop removes a tree in one step; its pages come back later, in bounded ones.
@@ -268,14 +272,14 @@ func (tx *Tx) shape(op byte, id TreeID) error {
 	if err != nil {
 		return err
 	}
-	if err := w.room(0); err != nil {
+	if err := w.ensureTxnBytes(0); err != nil {
 		return err
 	}
 	if err := w.shape(op, id); err != nil {
-		return tx.broken(err)
+		return tx.abort(err)
 	}
 	w.redo = appendOp(w.redo, op, id)
-	return tx.broken(w.logged())
+	return tx.abort(w.logged())
 }
 
 func (w *writer) shape(op byte, id TreeID) error {
@@ -306,27 +310,29 @@ func (w *writer) shape(op byte, id TreeID) error {
 	return nil
 }
 
-// Room gives the error that an operation of n more bytes would get for making the transaction too large. Who changes several rows, which belong together,
-// asks for all of them before the first: the error leaves the transaction usable, with what was done before.
-func (tx *Tx) Room(n int) error {
+// EnsureTxnBytes gives the error that an operation of n more bytes would get for making the
+// transaction too large. Who changes several rows, which belong together, asks for all of them
+// before the first: the error leaves the transaction usable, with what was done before.
+func (tx *Tx) EnsureTxnBytes(n int) error {
 	if tx.w == nil {
 		return nil // The operation tells what is wrong.
 	}
-	return tx.w.room(n)
+	return tx.w.ensureTxnBytes(n)
 }
 
-// room refuses an operation that would make the transaction too large, before anything is changed.
-func (w *writer) room(n int) error {
-	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes && !w.ahead.logged {
+// ensureTxnBytes refuses an operation that would make the transaction too large, before anything is
+// changed.
+func (w *writer) ensureTxnBytes(n int) error {
+	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes && !w.submitted.logged {
 		return fmt.Errorf("%w of %d bytes", ErrTxnTooBig, w.s.o.MaxTxnBytes)
 	}
 	return nil
 }
 
-// within holds a put, of which it is told, to MaxBytes: main file and log together. What frees space is never refused, so a transaction of
-// deletes alone may go past the bound a little.
-func (w *writer) within() {
-	if w.puts || w.silent {
+// checkMaxBytes holds a put, of which it is told, to MaxBytes: main file and log together. What
+// frees space is never refused, so a transaction of deletes alone may go past the bound a little.
+func (w *writer) checkMaxBytes() {
+	if w.puts || w.noLog {
 		return
 	}
 	w.puts = true
@@ -334,11 +340,12 @@ func (w *writer) within() {
 	if most == 0 {
 		return
 	}
-	w.s.pg.Bound(w.s.mainBound())
-	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1)) // The file alone may be past it: 0 would be no bound at all.
+	w.s.pg.SetMaxBytes(w.s.mainBound())
+	// The file alone may be past it: 0 would be no bound at all.
+	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1))
 }
 
-func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.named }
+func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.refBytes }
 
 // Bytes is the size of the transaction so far: in the log, and of values that the log names.
 func (tx *Tx) Bytes() int64 {
@@ -348,8 +355,9 @@ func (tx *Tx) Bytes() int64 {
 	return tx.w.bytes()
 }
 
-// broken marks the transaction dead after an operation that may have stopped half way: only its rollback is sound.
-func (tx *Tx) broken(err error) error {
+// abort marks the transaction dead after an operation that may have stopped half way: only its
+// rollback is sound.
+func (tx *Tx) abort(err error) error {
 	if err == nil || isNoTree(err) {
 		return err
 	}
@@ -364,14 +372,14 @@ const redoChunk = 1 << 20
 
 // logged is called when an operation has been added to the redo.
 func (w *writer) logged() error {
-	if w.ahead.logged {
-		return errForetold
+	if w.submitted.logged {
+		return errLogMismatch
 	}
 	w.dirty = true
-	if w.silent {
+	if w.noLog {
 		w.redo = w.redo[:redoHead]
 	}
-	if len(w.redo) < redoChunk || len(w.saves) > 0 {
+	if len(w.redo) < redoChunk || len(w.savepoints) > 0 {
 		return nil
 	}
 	return w.flush(w.redo)
@@ -379,7 +387,7 @@ func (w *writer) logged() error {
 
 // logValue adds a value to the redo; a large one goes to the log directly, without a copy here.
 func (w *writer) logValue(value []byte) error {
-	if len(value) < redoChunk/4 || len(w.saves) > 0 || w.silent {
+	if len(value) < redoChunk/4 || len(w.savepoints) > 0 || w.noLog {
 		w.redo = appendBytes(w.redo, value)
 		return w.logged()
 	}
@@ -402,19 +410,20 @@ func (w *writer) flush(b []byte) error {
 
 func (w *writer) append(b []byte) error {
 	w.flushed += int64(len(b))
-	_, err := w.give(b, false)
+	_, err := w.appendLog(b, false)
 	return err
 }
 
-// errVoid is what a transaction comes to whose parts the log has given up.
-var errVoid = errors.New("txn: a panic, or an end of the goroutine, stopped a write to the log")
+// errAppendStopped is what a transaction comes to whose parts the log has given up.
+var errAppendStopped = errors.New("txn: a panic, or an end of the goroutine, stopped a write to the log")
 
-// give hands a part of the transaction's record to the log. Who is told of the group that is written first may panic. All parts are void
-// then, and so is the transaction, should anybody recover and go on with it.
-func (w *writer) give(b []byte, last bool) (end wal.LSN, err error) {
+// appendLog hands a part of the transaction's record to the log. Who is told of the group that is
+// written first may panic. All parts are void then, and so is the transaction, should anybody
+// recover and go on with it.
+func (w *writer) appendLog(b []byte, last bool) (end wal.LSN, err error) {
 	tx := w.tx
 	before := tx.err
-	tx.err = errVoid
+	tx.err = errAppendStopped
 	end, err = w.s.log.Append(b, last)
 	tx.err = before
 	if err != nil {

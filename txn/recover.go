@@ -12,9 +12,9 @@ import (
 // writer, which is for after that, it applies what a batch does not hold, up to where the log was
 // proved to end.
 func (s *Store) readLog(
-	m, newest *pager.Meta, found *wal.Found, proved *replayer, w *writer,
+	m, newest *pager.Meta, found *wal.ScanResult, proved *replayer, w *writer,
 ) (p *replayer, err error) {
-	p = newReplayer(s, m, found.Bytes(wal.LSN(m.LogStart)))
+	p = newReplayer(s, m, found.MaxBytes(wal.LSN(m.LogStart)))
 	if p.w = w; proved != nil {
 		p.stop = proved.stop
 	}
@@ -26,53 +26,62 @@ func (s *Store) readLog(
 	}()
 	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.part)
 	if err == nil {
-		err = sameEnd(m, newest, found, p.seq)
+		err = checkSameCommit(m, newest, found, p.seq)
 	}
 	whole = true
 	return p, err
 }
 
-// retried says that the newest meta page is of an earlier try of this very recovery: closed cleanly, with a log that
-// begins where no segment has been yet.
-func retried(m, newest *pager.Meta, found *wal.Found) bool {
-	return newest != m && newest.Clean && found.Next() <= newest.LogStart/uint64(newest.SegmentSize)
+// isRetry says that the newest meta page is of an earlier try of this very recovery: closed
+// cleanly, with a log that begins where no segment has been yet.
+func isRetry(m, newest *pager.Meta, found *wal.ScanResult) bool {
+	return newest != m && newest.Clean && found.NextNumber() <= newest.LogStart/uint64(newest.SegmentSize)
 }
 
-// durableLog is the position up to which the log after m was durable for certain. A page of an earlier try tells of no
-// position in this log, only of the commit that it ends with: see sameEnd.
-func durableLog(m, newest *pager.Meta, found *wal.Found) wal.LSN {
-	if retried(m, newest, found) {
+// durableLog is the position up to which the log after m was durable for certain. A page of an
+// earlier try tells of no position in this log, only of the commit that it ends with: see
+// checkSameCommit.
+func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
+	if isRetry(m, newest, found) {
 		return wal.LSN(m.LogDurable)
 	}
 	return wal.LSN(max(m.LogDurable, newest.LogDurable))
 }
 
-// sameEnd holds the last commit that replay found against what an earlier try of the recovery found.
-func sameEnd(m, newest *pager.Meta, found *wal.Found, seq uint64) error {
-	if retried(m, newest, found) && seq != newest.Seq {
+// checkSameCommit holds the last commit that replay found against what an earlier try of the
+// recovery found.
+func checkSameCommit(m, newest *pager.Meta, found *wal.ScanResult, seq uint64) error {
+	if isRetry(m, newest, found) && seq != newest.Seq {
 		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
 	}
 	return nil
 }
 
-// noLog says that m tells of a store that was closed, and that no segment of a later session is there.
-func noLog(m, newest *pager.Meta, found *wal.Found) bool {
+// noLog says that m tells of a store that was closed, and that no segment of a later session is
+// there.
+func noLog(m, newest *pager.Meta, found *wal.ScanResult) bool {
 	segments := found.Segments()
 	none := len(segments) == 0 || segments[len(segments)-1].Number < m.LogStart/uint64(m.SegmentSize)
 	return m.Clean && m == newest && none
 }
 
 // usable says why recovery cannot start from m; nil if it can.
-func usable(m, newest *pager.Meta, found *wal.Found) error {
+func usable(m, newest *pager.Meta, found *wal.ScanResult) error {
 	if noLog(m, newest, found) {
 		return nil
 	}
 	return found.Chain(wal.LSN(m.LogStart))
 }
 
-// recoverFrom makes the state of m, and the log after it, the store's. touched says that the file may have
-// changed; two, that both meta pages are valid. read has read the log after m before, if it is not nil.
-func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, read *replayer) (touched bool, err error) {
+// recoverFrom makes the state of m, and the log after it, the store's. touched says that the file
+// may have changed; two, that both meta pages are valid. read has read the log after m before, if
+// it is not nil.
+func (s *Store) recoverFrom(
+	m, newest *pager.Meta,
+	two bool,
+	found *wal.ScanResult,
+	read *replayer,
+) (touched bool, err error) {
 	if err := s.pg.Start(m); err != nil {
 		return false, err
 	}
@@ -87,26 +96,31 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	s.head = v
 	s.visible.Store(v)
 	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
-	s.opened = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
-	s.nextSegment = max(found.Next(), m.LogStart/uint64(m.SegmentSize), newest.LogStart/uint64(m.SegmentSize))
+	s.openedEpoch = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
+	s.nextSegment = max(
+		found.NextNumber(),
+		m.LogStart/uint64(m.SegmentSize),
+		newest.LogStart/uint64(m.SegmentSize),
+	)
 	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	if noLog(m, newest, found) {
-		err := s.leftovers(found)
+		err := s.removeObsolete(found)
 		if err == nil && !s.o.ReadOnly {
-			// No segment is left. The log goes on where this page says: a crash that leaves a new segment, but no page
-			// that tells of it, must find the segment where the chain begins.
+			// No segment is left. The log goes on where this page says: a crash that leaves a new
+			// segment, but no page that tells of it, must find the segment where the chain begins.
 			s.nextSegment = m.LogStart / uint64(m.SegmentSize)
 		}
 		return false, err
 	}
 	last := newest // before a fence takes its place
 	if two {
-		if newest, err = s.fence(m, newest, found); err != nil {
+		if newest, err = s.invalidateStaleMeta(m, newest, found); err != nil {
 			return true, noSpace(err)
 		}
 	}
-	// An epoch that no page of an earlier try can have: a page of that try would pass for one of this.
+	// An epoch that no page of an earlier try can have: a page of that try would pass for one of
+	// this.
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
 	defer func() { read.free() }()
@@ -115,15 +129,15 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 			return true, err
 		}
 	}
-	if err := read.claim(); err != nil {
+	if err := read.claimPages(); err != nil {
 		return true, err
 	}
 	w := &s.w
 	w.begin()
-	w.silent = true
+	w.noLog = true
 	w.setFrames(s.o.CacheBytes - read.bytes) // The batch is a share of the cache.
 	s.pg.Overdraft(true)                     // what fitted once shall not be refused now
-	if s.asLogged {
+	if s.logOrder {
 		if err := s.pg.Tight(true); err != nil { // Long runs are for large values.
 			return true, err
 		}
@@ -145,37 +159,43 @@ func (s *Store) recoverFrom(m, newest *pager.Meta, two bool, found *wal.Found, r
 	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
 	s.recovery.BytesReplayed = tail.Bytes
 	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
-		// The newer page says the same as this one, and records were written after it: it is durable. Its place is
-		// kept and this one's is used, so that no page is left that knows nothing of a log.
+		// The newer page says the same as this one, and records were written after it: it is
+		// durable. Its place is kept and this one's is used, so that no page is left that knows
+		// nothing of a log.
 		s.pg.Prefer(newest)
 	}
-	v2 := w.upkeep()
-	s.advance()
+	v2 := w.publishMaintenance()
+	s.makeVisible()
 	s.recovery.Seq = v2.seq
 	if s.o.ReadOnly {
-		return true, s.leftovers(found)
+		return true, s.removeObsolete(found)
 	}
-	settle := s.settleRecovery
+	settle := s.finishRecovery
 	if tail.Commits == 0 {
-		settle = s.settleNothing
+		settle = s.finishEmptyRecovery
 	}
 	if err := settle(); err != nil {
 		return true, noSpace(err)
 	}
-	return true, s.leftovers(found)
+	return true, s.removeObsolete(found)
 }
 
-// fence takes the place of a meta page that would be believed after a crash, and must not be. It says what m says. There are two such pages.
+// invalidateStaleMeta takes the place of a meta page that would be believed after a crash, and must
+// not be. It says what m says. There are two such pages.
 //
-// One is older than m, and its log is not complete. That it is not may be true of this boot only: segments whose removal or recycling failed to become durable
-// come back with a power cut, and recovery would then start from the older page, whose state's pages are about to be overwritten here.
+// One is older than m, and its log is not complete. That it is not may be true of this boot only:
+// segments whose removal or recycling failed to become durable come back with a power cut, and
+// recovery would then start from the older page, whose state's pages are about to be overwritten
+// here.
 //
-// The other is of an earlier try of this recovery, which nobody was shown if the log may still lose its end: it is believed as soon as the log ends
-// elsewhere, and its state's pages are about to be overwritten, too.
+// The other is of an earlier try of this recovery, which nobody was shown if the log may still lose
+// its end: it is believed as soon as the log ends elsewhere, and its state's pages are about to be
+// overwritten, too.
 //
-// A fence that is found may exist in the page cache only, and is written again. It keeps the clock mark of the page whose place it takes. It returns the newest meta page.
-func (s *Store) fence(m, newest *pager.Meta, found *wal.Found) (*pager.Meta, error) {
-	if !sameState(m, newest) && !retried(m, newest, found) || s.o.ReadOnly {
+// A fence that is found may exist in the page cache only, and is written again. It keeps the clock
+// mark of the page whose place it takes. It returns the newest meta page.
+func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult) (*pager.Meta, error) {
+	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
 	fence := *m
@@ -188,8 +208,9 @@ func (s *Store) fence(m, newest *pager.Meta, found *wal.Found) (*pager.Meta, err
 	return &fence, nil
 }
 
-// settleRecovery makes the replayed state durable: its pages first, then a clean meta page. Only then may the log go.
-func (s *Store) settleRecovery() error {
+// finishRecovery makes the replayed state durable: its pages first, then a clean meta page. Only
+// then may the log go.
+func (s *Store) finishRecovery() error {
 	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return err
@@ -212,17 +233,18 @@ func (s *Store) settleRecovery() error {
 		return err
 	}
 	for _, ref := range pages.Freed {
-		s.waiting.push(freedRun{id: ref.Pgid, n: 1, epoch: ref.Epoch, until: s.epoch})
+		s.awaitCheckpoint.push(deferredFree{id: ref.Pgid, n: 1, epoch: ref.Epoch, afterCheckpoint: s.epoch})
 	}
-	s.noteCapture()
+	s.markCaptured()
 	s.epoch++
-	c := &capture{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
+	c := &checkpointState{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
 	s.capturedSer = s.head.serial
-	return s.published(c)
+	return s.installCheckpoint(c)
 }
 
-// settleNothing is settleRecovery where the log had no commit. It needs no page: a disk that is full keeps nobody from a store that was closed.
-func (s *Store) settleNothing() error {
+// finishEmptyRecovery is finishRecovery where the log had no commit. It needs no page: a disk that
+// is full keeps nobody from a store that was closed.
+func (s *Store) finishEmptyRecovery() error {
 	if err := s.pg.SyncExtents(); err != nil { // Before any meta page: what it tells of is durable.
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestRecoveryBesideAFileNamedLikeASegmentFarAhead: recovery names the segment behind all that it finds in a meta page, which has room for
-// so many. Without a bound it wrote a page that no Open takes, and removed the log.
+// TestRecoveryBesideAFileNamedLikeASegmentFarAhead: recovery names the segment behind all that it
+// finds in a meta page, which has room for so many. Without a bound it wrote a page that no Open
+// takes, and removed the log.
 func TestRecoveryBesideAFileNamedLikeASegmentFarAhead(t *testing.T) {
 	for _, number := range []uint64{1<<33 - 2, 1<<33 - 1, 9_000_000_000, 1 << 34} {
 		t.Run(fmt.Sprint(number), func(t *testing.T) {

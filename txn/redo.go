@@ -24,11 +24,14 @@ import (
 //	 10 put, named   tree, tag i64 little-endian, 0 for none, key length, key, value length, pgid, epoch
 //	 11 leaves       tree, pgid, epoch, number of leaves, for each: checksum u64 little-endian
 //
-// A named value is in the overflow extent at pgid and epoch, which is durable before the record is written, and stays as it is until
-// a checkpoint makes the record needless. Leaves are so many pages from pgid on, which become the last ones of the tree, in their order. They stay as
-// they are, too, but are durable only when the record is said to be: a record without its leaves is one that did not get to the disk.
+// A named value is in the overflow extent at pgid and epoch, which is durable before the record is
+// written, and stays as it is until a checkpoint makes the record needless. Leaves are so many
+// pages from pgid on, which become the last ones of the tree, in their order. They stay as they
+// are, too, but are durable only when the record is said to be: a record without its leaves is one
+// that did not get to the disk.
 //
-// Replay ends where applying them in order to the state before would; it never looks at a clock. Golden bytes: testdata/redo.hex.
+// Replay ends where applying them in order to the state before would; it never looks at a clock.
+// Golden bytes: testdata/redo.hex.
 const (
 	opPut      = 1
 	opPutTag   = 2
@@ -58,7 +61,7 @@ func appendOp(b []byte, op byte, id TreeID) []byte {
 
 func appendTag(b []byte, tag int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(tag)) }
 
-func appendNamed(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size int) []byte {
+func appendLogRef(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size int) []byte {
 	b = appendBytes(appendTag(appendOp(b, opPutNamed, id), tag), key)
 	b = appendLength(b, size)
 	b = binary.AppendUvarint(b, uint64(ref.Pgid))
@@ -97,19 +100,20 @@ type redo struct {
 	key, value []byte // of a range: lo and hi, nil if unbounded
 	tag        int64
 
-	place        // of a named value, or of leaves
-	sums  []byte // of leaves: their checksums, 8 bytes each
+	extentPlace        // of a named value, or of leaves
+	sums        []byte // of leaves: their checksums, 8 bytes each
 }
 
-// place is where the log names something: an extent at ref, with a value of so many bytes, or so many leaves from ref on.
-type place struct {
+// extentPlace is where the log names something: an extent at ref, with a value of so many bytes, or
+// so many leaves from ref on.
+type extentPlace struct {
 	ref    pager.Ref
 	size   int
 	leaves uint64
 }
 
 // pages is how many there are at the place.
-func (p place) pages(pageSize int) uint64 {
+func (p extentPlace) pages(pageSize int) uint64 {
 	if p.leaves > 0 {
 		return p.leaves
 	}
@@ -122,42 +126,43 @@ const sumSize = 8
 // names says that the operation has the place of something, not the bytes.
 func (r *redo) names() bool { return r.op == opPutNamed || r.op == opLeaves }
 
-// onKey says that the operation is one on the row of one key.
-func (r *redo) onKey() bool {
+// isKeyOp says that the operation is one on the row of one key.
+func (r *redo) isKeyOp() bool {
 	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag || r.op == opPutNamed
 }
 
 var errShortRedo = errors.New("operation is cut short")
 
-// A plainPut is a put of a small key and value without a tag, in a tree of small number, as most operations are, by where its parts end.
-type plainPut struct {
+// A fastPut is a put of a small key and value without a tag, in a tree of small number, as most
+// operations are, by where its parts end.
+type fastPut struct {
 	id                   TreeID
-	keyEnd, valueAt, end int // the key begins at plainKeyAt; end is 0 if the operation is none
+	keyEnd, valueAt, end int // the key begins at fastPutKeyAt; end is 0 if the operation is none
 }
 
-const plainKeyAt = 3 // behind the operation, the tree, and the length of the key, a byte each
+const fastPutKeyAt = 3 // behind the operation, the tree, and the length of the key, a byte each
 
-// asPlainPut looks whether the operation at the head of b is one: decodeRedo takes several times as long, and who applies a log looks at each operation three
-// times.
-func asPlainPut(b []byte) (p plainPut) {
-	if len(b) < plainKeyAt || b[0] != opPut || (b[1]|b[2]) >= 0x80 {
-		return plainPut{}
+// fastDecodePut looks whether the operation at the head of b is one: decodeRedo takes several times
+// as long, and who applies a log looks at each operation three times.
+func fastDecodePut(b []byte) (p fastPut) {
+	if len(b) < fastPutKeyAt || b[0] != opPut || (b[1]|b[2]) >= 0x80 {
+		return fastPut{}
 	}
-	at := plainKeyAt + int(b[2]) // of the length of the value, which has a byte or two
+	at := fastPutKeyAt + int(b[2]) // of the length of the value, which has a byte or two
 	if at+1 >= len(b) {
-		return plainPut{}
+		return fastPut{}
 	}
 	size, from := int(b[at]), at+1
 	if size >= 0x80 {
 		if b[from] >= 0x80 {
-			return plainPut{}
+			return fastPut{}
 		}
 		size, from = size&0x7f|int(b[from])<<7, from+1
 	}
 	if size > len(b)-from {
-		return plainPut{}
+		return fastPut{}
 	}
-	return plainPut{TreeID(b[1]), at, from, from + size}
+	return fastPut{TreeID(b[1]), at, from, from + size}
 }
 
 // decodeRedo reads the operation at the start of b and returns what follows it.

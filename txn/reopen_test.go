@@ -11,9 +11,10 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestLargeValueRightAfterReopeningGetsPagesOfItsOwn tells the story of a store whose file had no hole as large as the
-// value: the extent was put behind the end of the file before the free map of that region had been read, and the free
-// map then counted the extent's pages as free, so that the next page of the same transaction was put into the extent.
+// TestLargeValueRightAfterReopeningGetsPagesOfItsOwn tells the story of a store whose file had no
+// hole as large as the value: the extent was put behind the end of the file before the free map of
+// that region had been read, and the free map then counted the extent's pages as free, so that the
+// next page of the same transaction was put into the extent.
 func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
@@ -41,8 +42,9 @@ func TestLargeValueRightAfterReopeningGetsPagesOfItsOwn(t *testing.T) {
 	require.True(t, bytes.Equal(big, v))
 }
 
-// TestLostMetaPageIsNamed damages the meta page of the last close. The other one asks for a log that is long gone; what
-// the error names first is the page, not a segment that should not be there.
+// TestLostMetaPageIsNamed damages the meta page of the last close. The other one asks for a log
+// that is long gone; what the error names first is the page, not a segment that should not be
+// there.
 func TestLostMetaPageIsNamed(t *testing.T) {
 	fsys := vfs.NewMemory()
 	for range 2 {
@@ -74,9 +76,10 @@ func TestLostMetaPageIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "log has to start")
 }
 
-// TestPagesFreedBesideACheckpointWaitForTheNextOne: a commit that comes while a checkpoint is written frees pages that this
-// checkpoint can reach. They wait for the next one; were they used when this one is durable, a crash after that would find
-// the state that it recovers from overwritten.
+// TestPagesFreedBesideACheckpointWaitForTheNextOne: a commit that comes while a checkpoint is
+// written frees pages that this checkpoint can reach. They wait for the next one; were they used
+// when this one is durable, a crash after that would find the state that it recovers from
+// overwritten.
 func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	put := func(n int) {
@@ -92,28 +95,29 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context()))
 	put(1)
 
-	require.NoError(t, lock(t.Context(), s.upkeep))
-	c, err := s.capture(t.Context())
+	require.NoError(t, lock(t.Context(), s.maintenanceMu))
+	c, err := s.captureCheckpoint(t.Context())
 	require.NoError(t, err)
 	put(100) // beside it
-	require.NoError(t, s.writeCapture(c, nil))
+	require.NoError(t, s.writeCheckpoint(c, nil))
 	put(1) // the checkpoint's own hold on its state has ended: what was freed is looked at
-	require.NotZero(t, s.waiting.len())
+	require.NotZero(t, s.awaitCheckpoint.len())
 	require.NoError(t, s.finishCheckpoint(c))
-	<-s.upkeep
+	<-s.maintenanceMu
 
-	require.NotZero(t, s.waiting.len())
-	for run := range s.ready.all() {
-		require.LessOrEqual(t, run.until, s.durable)
+	require.NotZero(t, s.awaitCheckpoint.len())
+	for run := range s.reusable.all() {
+		require.LessOrEqual(t, run.afterCheckpoint, s.durable)
 	}
 	require.NoError(t, s.Checkpoint(t.Context()))
-	for run := range s.waiting.all() {
-		require.Greater(t, run.until, s.durable)
+	for run := range s.awaitCheckpoint.all() {
+		require.Greater(t, run.afterCheckpoint, s.durable)
 	}
 }
 
-// TestRolledBackPartsInTheLogAreVoid: a large transaction has handed parts of its record to the log when it is rolled back.
-// No checkpoint comes between that and the next commit, which must not be read as their end.
+// TestRolledBackPartsInTheLogAreVoid: a large transaction has handed parts of its record to the log
+// when it is rolled back. No checkpoint comes between that and the next commit, which must not be
+// read as their end.
 func TestRolledBackPartsInTheLogAreVoid(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
@@ -123,7 +127,7 @@ func TestRolledBackPartsInTheLogAreVoid(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
-	tx.Aim(NoSync) // else the log names the value
+	tx.SetDurability(NoSync) // else the log names the value
 	_, err = tx.Put(9, []byte("gone"), make([]byte, 3<<20), 0)
 	require.NoError(t, err)
 	require.NotZero(t, tx.w.flushed)
@@ -141,8 +145,8 @@ func TestRolledBackPartsInTheLogAreVoid(t *testing.T) {
 	require.Equal(t, map[string]string{"kept": "v"}, contents(t, read, 9))
 }
 
-// TestRecoveryKeepsNoFrames of what it has written: with a cache that they fill, the first checkpoint of the session would begin above its
-// bound.
+// TestRecoveryKeepsNoFrames of what it has written: with a cache that they fill, the first
+// checkpoint of the session would begin above its bound.
 func TestRecoveryKeepsNoFrames(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)

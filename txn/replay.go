@@ -20,17 +20,19 @@ var errBadRedo = errors.New("redo does not decode")
 // does not have to its end. A value above largeValue is not held, but written to its extent as it
 // comes.
 type replayer struct {
-	s       *Store
-	meta    *pager.Meta
-	w       *writer // nil: nothing may be applied yet
-	most    int     // what a batch may cost, unless one operation costs more
-	bytes   int64   // what a batch may take
-	batch   *batch
-	rising  rising
-	partial bool // the batch was given up: without a writer, for what it does not hold or what does not belong to a log
+	s      *Store
+	meta   *pager.Meta
+	w      *writer // nil: nothing may be applied yet
+	most   int     // what a batch may cost, unless one operation costs more
+	bytes  int64   // what a batch may take
+	batch  *replayBuffer
+	rising ascendingRun
+	// the batch was given up: without a writer, for what it does not hold or what does not belong
+	// to a log
+	partial bool
 
-	named []place // by all operations; without a writer
-	laid  uint64  // leaves that the log names, so far
+	named []extentPlace // by all operations; without a writer
+	laid  uint64        // leaves that the log names, so far
 
 	lsn    wal.LSN // of the commit that is being read
 	before before  // state before it
@@ -59,11 +61,13 @@ type stop struct {
 	err error
 }
 
-// A batch is a share of the cache. With the default it is all that a store of up to 128 MiB keeps in its log as a rule: then each page is
-// found, changed and written once, however often the log comes back to it.
+// A batch is a share of the cache. With the default it is all that a store of up to 128 MiB keeps
+// in its log as a rule: then each page is found, changed and written once, however often the log
+// comes back to it.
 const batchFraction = 3
 
-// maxBatch keeps where an operation begins in a batch within 32 bits, and a batch within an int of 32 bits.
+// maxBatch keeps where an operation begins in a batch within 32 bits, and a batch within an int of
+// 32 bits.
 const maxBatch = 1 << 30
 
 func batchBytes(cache int64) int64 { return min(cache/batchFraction, maxBatch) }
@@ -73,7 +77,7 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	most := batchBytes(s.o.CacheBytes)
 	return &replayer{
 		s: s, meta: m, most: int(most), bytes: min(most, logBytes*mostCost),
-		batch: newBatch(min(most, logBytes), !s.o.Inline), seq: m.Seq, mark: m.ClockMark,
+		batch: newReplayBuffer(min(most, logBytes), !s.o.Inline), seq: m.Seq, mark: m.ClockMark,
 	}
 }
 
@@ -90,16 +94,16 @@ func (p *replayer) part(c wal.Part) error {
 		err = fmt.Errorf("%w: %w", errBadRedo, errShortRedo)
 	}
 	switch {
-	case errors.Is(err, wal.ErrTaken):
+	case errors.Is(err, wal.ErrRefLost):
 		p.forget(err)
 	case errors.Is(err, errBadRedo) && p.w == nil:
 		if p.stop.at == 0 {
-			p.stop = stop{c.Commit, p.bad(c.Commit, err)}
+			p.stop = stop{c.Commit, p.badRecord(c.Commit, err)}
 		}
 		p.giveUp() // who applies the log will tell
 		p.ignore, err = true, nil
 	case err != nil:
-		err = p.bad(c.Commit, err)
+		err = p.badRecord(c.Commit, err)
 	}
 	return err
 }
@@ -203,11 +207,11 @@ func (p *replayer) complete(b []byte) (rest []byte, err error) {
 
 // scan goes through operations at the start of b, and says how many bytes and operations they are.
 // errShortRedo: the one behind them has no end in b. Without a writer it notes what they name, and
-// says with wal.ErrTaken that leaves which they name are not what they were when the record was
+// says with wal.ErrRefLost that leaves which they name are not what they were when the record was
 // made.
 func (p *replayer) scan(b []byte) (n, ops int, err error) {
 	for n < len(b) {
-		if put := asPlainPut(b[n:]); put.end > 0 {
+		if put := fastDecodePut(b[n:]); put.end > 0 {
 			n, ops = n+put.end, ops+1
 			continue
 		}
@@ -219,7 +223,7 @@ func (p *replayer) scan(b []byte) (n, ops int, err error) {
 			return n, ops, fmt.Errorf("%w: %w", errBadRedo, err)
 		}
 		if p.w == nil && r.names() {
-			if err := p.note(r); err != nil {
+			if err := p.countOps(r); err != nil {
 				return n, ops, err
 			}
 		}
@@ -228,25 +232,25 @@ func (p *replayer) scan(b []byte) (n, ops int, err error) {
 	return n, ops, nil
 }
 
-// note takes down what place an operation names.
-func (p *replayer) note(r redo) error {
-	p.named = append(p.named, r.place)
+// countOps takes down what place an operation names.
+func (p *replayer) countOps(r redo) error {
+	p.named = append(p.named, r.extentPlace)
 	if r.op != opLeaves {
 		return nil
 	}
-	there, err := p.s.pg.HasLaid(p.meta, r.ref, r.sums)
+	there, err := p.s.pg.VerifyLeafRun(p.meta, r.ref, r.sums)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return fmt.Errorf("%w: of %d leaves from page %d on", wal.ErrTaken, r.leaves, r.ref.Pgid)
+		return fmt.Errorf("%w: of %d leaves from page %d on", wal.ErrRefLost, r.leaves, r.ref.Pgid)
 	}
-	return p.counted(r)
+	return p.checkLeafCount(r)
 }
 
-// counted holds the number of leaves that the log names against the file: each is a page of its own, which claim would find out, and to read the same one again and
-// again takes long.
-func (p *replayer) counted(r redo) error {
+// checkLeafCount holds the number of leaves that the log names against the file: each is a page of
+// its own, which claim would find out, and to read the same one again and again takes long.
+func (p *replayer) checkLeafCount(r redo) error {
 	most := uint64(p.s.pg.FileBytes()) / uint64(p.meta.PageSize)
 	if p.laid += r.leaves; p.laid > most {
 		return badfile.At(p.s.path+" (log)", -1, "it names more leaves than the file has pages, which are %d", most)
@@ -254,9 +258,9 @@ func (p *replayer) counted(r redo) error {
 	return nil
 }
 
-// claim takes the pages of all that the log names, and sees to it that no page is born in an epoch of theirs or before. It comes
-// before anything is allocated, once all of the log was read.
-func (p *replayer) claim() error {
+// claimPages takes the pages of all that the log names, and sees to it that no page is born in an
+// epoch of theirs or before. It comes before anything is allocated, once all of the log was read.
+func (p *replayer) claimPages() error {
 	s := p.s
 	for _, r := range p.named {
 		if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
@@ -280,7 +284,7 @@ const (
 // add adds whole operations to the batch, and applies that before it grows too large.
 func (p *replayer) add(b []byte, ops int) error {
 	for len(b) > 0 && !p.partial {
-		n := leading(b, p.most)
+		n := prefixLen(b, p.most)
 		cost := n + ops*opCost // for all of them with the first: they are of one part
 		if len(p.batch.ops) > 0 && p.batch.cost+cost > p.most {
 			if p.w == nil {
@@ -298,9 +302,9 @@ func (p *replayer) add(b []byte, ops int) error {
 	return nil
 }
 
-// leading is the length of the operations at the start of ops that have at most most bytes together, of one at least. What
-// does not decode is left alone with all that comes after it.
-func leading(ops []byte, most int) int {
+// prefixLen is the length of the operations at the start of ops that have at most most bytes
+// together, of one at least. What does not decode is left alone with all that comes after it.
+func prefixLen(ops []byte, most int) int {
 	if len(ops) <= most {
 		return len(ops)
 	}

@@ -44,8 +44,9 @@ func (r *logRead) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// killedWithLog leaves a store with n rows of 200 bytes, put in an order that is not that of their keys and none of them in the
-// main file. It returns its path and the bytes of its log segments. Two meta pages are valid: the log is proved before it is applied.
+// killedWithLog leaves a store with n rows of 200 bytes, put in an order that is not that of their
+// keys and none of them in the main file. It returns its path and the bytes of its log segments.
+// Two meta pages are valid: the log is proved before it is applied.
 func killedWithLog(t *testing.T, n int) (path string, logBytes int64) {
 	dir := t.TempDir()
 	o := testOptions(vfs.OS)
@@ -89,8 +90,9 @@ func requireLogRows(t *testing.T, s *Store, n int) {
 	require.Equal(t, n, i)
 }
 
-// TestLogIsReadOnce recovers a store from a log that a batch holds, and from one that is much longer: the former is read once,
-// although it is proved before it is applied, and the latter twice.
+// TestLogIsReadOnce recovers a store from a log that a batch holds, and from one that is much
+// longer: the former is read once, although it is proved before it is applied, and the latter
+// twice.
 func TestLogIsReadOnce(t *testing.T) {
 	const n = 20_000
 	for _, test := range []struct {
@@ -105,12 +107,21 @@ func TestLogIsReadOnce(t *testing.T) {
 		s := openTest(t, path, o)
 		require.Equal(t, n/50, s.Recovery().CommitsReplayed)
 		requireLogRows(t, s, n)
-		// Headers, and the first record of each segment, are read before: here a tenth of all, or a quarter with the spares.
-		require.InDelta(t, test.times, float64(counter.bytes)/float64(logBytes), 0.4, "cache of %d bytes", test.cache)
+		// Headers, and the first record of each segment, are read before: here a tenth of all, or a
+		// quarter with the spares.
+		require.InDelta(
+			t,
+			test.times,
+			float64(counter.bytes)/float64(logBytes),
+			0.4,
+			"cache of %d bytes",
+			test.cache,
+		)
 	}
 }
 
-// TestReplaySpillsBehindItself looks at the frames that replay has left, and then at the rows in the pages that it has written.
+// TestReplaySpillsBehindItself looks at the frames that replay has left, and then at the rows in
+// the pages that it has written.
 func TestReplaySpillsBehindItself(t *testing.T) {
 	const n = 40_000 // 2,000 leaves
 	o := testOptions(vfs.NewMemory())
@@ -127,14 +138,15 @@ func TestReplaySpillsBehindItself(t *testing.T) {
 	_, after := s.pg.Counters()
 	require.Less(t, s.pg.FrameBytes(), int64(3<<20), "leaves that were left have frames still")
 	require.InDelta(t, 2000, after-before, 500, "leaves were written more than once, or not yet")
-	s.w.upkeep()
-	s.advance()
+	s.w.publishMaintenance()
+	s.makeVisible()
 	requireLogRows(t, s, n)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	requireLogRows(t, s, n)
 }
 
-// mainSyncs holds each sync of the main file's data until somebody takes it, and lets it end as that one says.
+// mainSyncs holds each sync of the main file's data until somebody takes it, and lets it end as
+// that one says.
 type mainSyncs struct {
 	vfs.FS
 	held atomic.Bool
@@ -165,7 +177,8 @@ func (s *mainSync) SyncData() error {
 	return s.File.SyncData()
 }
 
-// TestReplayIsSyncedAsItGoes: not all of it at the end. It does not end before its syncs have, and with an error if they do.
+// TestReplayIsSyncedAsItGoes: not all of it at the end. It does not end before its syncs have, and
+// with an error if they do.
 func TestReplayIsSyncedAsItGoes(t *testing.T) {
 	const n = 90_000 // more than twice what is worth a sync
 	payload := make([]byte, redoHead)
@@ -201,17 +214,18 @@ func TestReplayIsSyncedAsItGoes(t *testing.T) {
 		}
 		syncs.held.Store(false)
 		if want == nil {
-			s.w.upkeep()
-			s.advance()
+			s.w.publishMaintenance()
+			s.makeVisible()
 			requireLogRows(t, s, n)
 		}
 		require.ErrorIs(t, s.Close(), want)
 	}
 }
 
-// TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole damages the log that ends with a checkpoint, at each step of it. Once the checkpoint's
-// own meta page is there, the store is that one's state and the log after it, and nothing of the part of the older
-// log that could be read; before, it is damaged.
+// TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole damages the log that ends with a checkpoint, at
+// each step of it. Once the checkpoint's own meta page is there, the store is that one's state and
+// the log after it, and nothing of the part of the older log that could be read; before, it is
+// damaged.
 func TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -262,7 +276,8 @@ func TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// damageLog turns a bit of the text wherever it is in a log segment, and says whether it was in one.
+// damageLog turns a bit of the text wherever it is in a log segment, and says whether it was in
+// one.
 func damageLog(t *testing.T, disk *crashfs.Disk, text string) (found bool) {
 	names, err := disk.List("/")
 	require.NoError(t, err)

@@ -9,7 +9,8 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// finish applies what is left, unless err says that there is no use, and makes the last commit the newest one.
+// finish applies what is left, unless err says that there is no use, and makes the last commit the
+// newest one.
 func (p *replayer) finish(err error) error {
 	defer p.free()
 	if err == nil {
@@ -33,33 +34,33 @@ func (p *replayer) free() {
 
 // apply applies the batch and empties it. last says that no other comes.
 func (p *replayer) apply(last bool) (err error) {
-	backlog := p.s.pg.NewBacklog()
+	backlog := p.s.pg.NewBackgroundSync()
 	defer func() {
-		if kept := backlog.End(); err == nil {
+		if kept := backlog.Wait(); err == nil {
 			err = p.s.dataError(kept)
 		}
 	}()
 	order, settled := p.batch.sort()
-	if p.s.asLogged {
-		return p.applyAsLogged()
+	if p.s.logOrder {
+		return p.applyInLogOrder()
 	}
 	if !last {
 		settled = len(order)
 	}
-	wrote := func(leaves int) error { return p.s.dataError(backlog.Wrote(leaves * p.w.PageSize())) }
+	wrote := func(leaves int) error { return p.s.dataError(backlog.Written(leaves * p.w.PageSize())) }
 	for done := 0; done < len(order); {
 		if err := p.w.spill(); err != nil {
 			return err
 		}
 		write := done >= settled && !p.s.o.ReadOnly // what no operation comes back to
 		if write {
-			if err := p.w.spillBehind(backlog); err != nil {
+			if err := p.w.spillAppended(backlog); err != nil {
 				return err
 			}
 		}
 		n, err := p.applySome(order[done:], write, wrote)
 		if err != nil {
-			return p.bad(p.batch.lsn(order[done]), err)
+			return p.badRecord(p.batch.lsn(order[done]), err)
 		}
 		done += n
 	}
@@ -67,8 +68,8 @@ func (p *replayer) apply(last bool) (err error) {
 	return nil
 }
 
-// applyAsLogged is apply in the order in which the operations were carried out first.
-func (p *replayer) applyAsLogged() error {
+// applyInLogOrder is apply in the order in which the operations were carried out first.
+func (p *replayer) applyInLogOrder() error {
 	for rest := p.batch.ops; len(rest) > 0; {
 		at := uint32(len(p.batch.ops) - len(rest))
 		if err := p.w.spill(); err != nil {
@@ -84,7 +85,7 @@ func (p *replayer) applyAsLogged() error {
 			err = p.w.emptyTrash()
 		}
 		if err != nil {
-			return p.bad(p.batch.lsn(at), err)
+			return p.badRecord(p.batch.lsn(at), err)
 		}
 		rest = more
 	}
@@ -92,20 +93,22 @@ func (p *replayer) applyAsLogged() error {
 	return nil
 }
 
-// emptyTrash gives back the pages of dropped trees. Checkpoints do that, also those that came to no end for want of space, or of time: then commits after them had the
-// pages of trees that no checkpoint had reached.
+// emptyTrash gives back the pages of dropped trees. Checkpoints do that, also those that came to no
+// end for want of space, or of time: then commits after them had the pages of trees that no
+// checkpoint had reached.
 func (w *writer) emptyTrash() error {
 	for {
-		if none, err := w.reclaim(); none || err != nil {
+		if none, err := w.reclaimTree(); none || err != nil {
 			return err
 		}
 	}
 }
 
-// applySome applies the operation at the head of order, and says how many it has applied: with a put some that follow it.
+// applySome applies the operation at the head of order, and says how many it has applied: with a
+// put some that follow it.
 func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) error) (int, error) {
 	if g := &p.rising; len(g.puts) == 0 || !g.enough() {
-		r, err := g.gather(p.batch, order, p.w.PageSize())
+		r, err := g.collect(p.batch, order, p.w.PageSize())
 		if err != nil {
 			return 0, err
 		}
@@ -118,8 +121,8 @@ func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) 
 	return n, err
 }
 
-// bad says where in the log an operation is that the state before it does not allow.
-func (p *replayer) bad(lsn wal.LSN, err error) error {
+// badRecord says where in the log an operation is that the state before it does not allow.
+func (p *replayer) badRecord(lsn wal.LSN, err error) error {
 	if errors.Is(err, errBadRedo) || isNoTree(err) {
 		return badfile.At(p.s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
 	}
@@ -132,7 +135,7 @@ func (w *writer) valid(r redo, size uint64) error {
 	if r.id >= trashBit || r.id == 0 {
 		return fmt.Errorf("%w: tree %d", errBadRedo, r.id)
 	}
-	if r.onKey() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || size > tree.MaxValue) {
+	if r.isKeyOp() && (len(r.key) == 0 || len(r.key) > tree.MaxKey(w.PageSize()) || size > tree.MaxValue) {
 		return fmt.Errorf("%w: key of %d bytes, value of %d", errBadRedo, len(r.key), size)
 	}
 	return nil
@@ -150,9 +153,9 @@ func (w *writer) apply(r redo) error {
 		if r.size <= tree.MaxInline(w.PageSize()) {
 			return fmt.Errorf("%w: a named value of %d bytes", errBadRedo, r.size)
 		}
-		err = w.putNamed(r)
+		err = w.putLogRef(r)
 	case opLeaves:
-		err = w.takeLeaves(r)
+		err = w.replayLeafRun(r)
 	case opDelete:
 		_, err = w.delete(r.id, r.key, nil)
 	case opRange:

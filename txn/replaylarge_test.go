@@ -30,7 +30,7 @@ func TestLargeValuesOfALogAreNotHeld(t *testing.T) {
 	for i, n := range []int{10, largeValue - 1, largeValue, largeValue + 1, 16 << 20, 3<<20 + 5, 700} {
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
-		tx.Aim(NoSync)
+		tx.SetDurability(NoSync)
 		for k := range 50 { // in part over what was there
 			key := fmt.Sprintf("row %d", (i*31+k)%70)
 			_, err := tx.Put(CatalogTree, []byte(key), value(1, 100+i), 0)
@@ -143,7 +143,7 @@ func TestCommitThatIsNotThereLeavesNothing(t *testing.T) {
 			return err
 		}
 		p := newReplayer(s, emptyMeta(s), 1<<20)
-		require.ErrorIs(t, read(p), wal.ErrTaken)
+		require.ErrorIs(t, read(p), wal.ErrRefLost)
 		require.EqualValues(t, 1, p.seq)
 		require.EqualValues(t, 7, p.mark)
 		require.Empty(t, p.named)
@@ -154,14 +154,14 @@ func TestCommitThatIsNotThereLeavesNothing(t *testing.T) {
 			p = again
 		}
 		s.w.begin()
-		s.w.silent = true
+		s.w.noLog = true
 		p.w = &s.w
 		if p.stop.at != 0 && len(p.batch.ops) == 0 {
-			require.ErrorIs(t, read(p), wal.ErrTaken)
+			require.ErrorIs(t, read(p), wal.ErrRefLost)
 		}
 		require.NoError(t, p.finish(nil))
-		s.w.upkeep()
-		s.advance()
+		s.w.publishMaintenance()
+		s.makeVisible()
 		tx, err := s.Begin(nil, false)
 		require.NoError(t, err)
 		require.Len(t, contents(t, tx, CatalogTree), 1, name)

@@ -51,7 +51,7 @@ func (s *Store) wantsCheckpoint() bool {
 		return false
 	}
 	if s.o.MaxBytes > 0 {
-		s.pg.Bound(s.mainBound())
+		s.pg.SetMaxBytes(s.mainBound())
 	}
 	spare, freed := s.pg.Spare(), max(int64(s.pg.Unfree())-s.pinnedPages, 0)
 	if s.o.MaxBytes > 0 {
@@ -88,7 +88,7 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 		s.refusal.waiting = false
 		s.unlockWriter()
 		s.startCheckpoint()
-		if _, err := waitFor(ctx, s.upkeep, nil); err != nil {
+		if _, err := waitFor(ctx, s.maintenanceMu, nil); err != nil {
 			return err
 		}
 	}

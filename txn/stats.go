@@ -17,8 +17,8 @@ func (s *Store) Stats() Stats {
 	if tryLock(s.writer) {
 		if s.isOpen() {
 			if s.canWrite() == nil { // Else what readers that have left pinned would count until the next commit.
-				if err := s.reap(reapStep); err != nil {
-					_ = s.poison(err)
+				if err := s.reclaimFreed(reclaimStep); err != nil {
+					_ = s.fail(err)
 				}
 			}
 			s.guardedStats(&st)

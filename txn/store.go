@@ -19,11 +19,13 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Store is one open store: its newest version, the versions that wait to be seen, and the snapshots that are held.
+// Store is one open store: its newest version, the versions that wait to be seen, and the snapshots
+// that are held.
 //
-// Locks, in the order in which they are taken: upkeep (one checkpoint, close or bulk load at a time), writer (the one
-// write transaction, and everything that allocates pages), what its hands share, queueMu, those of the undo. No lock is held while the
-// disk is busy, except upkeep, and the writer lock where space has to be reserved or a transaction is larger than the cache.
+// Locks, in the order in which they are taken: upkeep (one checkpoint, close or bulk load at a
+// time), writer (the one write transaction, and everything that allocates pages), what its hands
+// share, queueMu, those of the undo. No lock is held while the disk is busy, except upkeep, and the
+// writer lock where space has to be reserved or a transaction is larger than the cache.
 type Store struct {
 	o     Options
 	path  string
@@ -33,74 +35,80 @@ type Store struct {
 	state  atomic.Int32
 	failed atomic.Pointer[failure]
 	open   atomic.Int64 // write transactions begun and not ended, waiting ones included
-	// awaiting counts those who wait for the writer lock, upkeep included.
-	awaiting atomic.Int64
+	// lockWaiters counts those who wait for the writer lock, upkeep included.
+	lockWaiters atomic.Int64
 
 	visible atomic.Pointer[version]
-	readers readers
+	readers snapshots
 
-	upkeep  chan struct{} // lock with a context
-	writer  chan struct{} // lock with a context
-	flipped pager.Epoch   // newest checkpoint whose meta page may be in the file; guarded by upkeep
+	maintenanceMu chan struct{} // lock with a context
+	writer        chan struct{} // lock with a context
+	metaWritten   pager.Epoch   // newest checkpoint whose meta page may be in the file; guarded by upkeep
 
 	// The writer lock guards the fields below.
-	w           writer
-	head        *version
-	table       tree.Tree           // the tree table as of the last capture
-	changed     map[TreeID]struct{} // trees that the tree table does not tell of yet
-	serial      uint64              // of versions and owners
-	stamps      uint64              // see Tx.Stamp
-	epoch       pager.Epoch         // that pages are born in: the number of the next checkpoint
-	durable     pager.Epoch         // newest durable checkpoint
-	opened      pager.Epoch         // of the checkpoint that the store was opened with, and of no page born since; set by Open, then read-only
-	started     bool                // there is a log
-	replaced    uint64              // pages of the checkpoint captured that commits have freed since
-	retired     runs                // in the order of the versions that freed them
-	waiting     runs                // for a checkpoint
-	bases       runs                // pages that patches change: for the next checkpoint, which writes the patched ones
-	patched     runs                // such pages, once it has; empty when it is over
-	patchedSer  uint64              // the first version whose readers ask for none of patched
-	ready       runs                // free, to be counted as such
-	taken       []takenFrames
-	pinned      map[uint64][]freedRun
-	pinnedPages int64
-	heldBuf     []uint64
-	packed      int    // pages written by checkpointLocked, for the event of Close
-	capturedSer uint64 // serial of the version that was captured last
-	nextSegment uint64
-	asLogged    bool // what replay applies is not sorted; for Open
-	rest        rest
-	refusal     refusal
-	segment     int64 // size of the log's segments; set by Open, then read-only
+	w       writer
+	head    *version
+	table   tree.Tree           // the tree table as of the last capture
+	changed map[TreeID]struct{} // trees that the tree table does not tell of yet
+	serial  uint64              // of versions and owners
+	stamps  uint64              // see Tx.Stamp
+	epoch   pager.Epoch         // that pages are born in: the number of the next checkpoint
+	durable pager.Epoch         // newest durable checkpoint
+	// of the checkpoint that the store was opened with, and of no page born since; set by Open,
+	// then read-only
+	openedEpoch     pager.Epoch
+	started         bool          // there is a log
+	replacedPages   uint64        // pages of the checkpoint captured that commits have freed since
+	freedByVersion  deferredFrees // in the order of the versions that freed them
+	awaitCheckpoint deferredFrees // for a checkpoint
+	// pages that patches change: for the next checkpoint, which writes the patched ones
+	deltaBases        deferredFrees
+	oldDeltaBases     deferredFrees // such pages, once it has; empty when it is over
+	oldDeltaSerial    uint64        // the first version whose readers ask for none of patched
+	reusable          deferredFrees // free, to be counted as such
+	reclaimableFrames []reclaimableFrames
+	pinnedBySnapshot  map[uint64][]deferredFree
+	pinnedPages       int64
+	snapshotBuf       []uint64
+	packed            int    // pages written by checkpointLocked, for the event of Close
+	capturedSer       uint64 // serial of the version that was captured last
+	nextSegment       uint64
+	logOrder          bool // what replay applies is not sorted; for Open
+	obsolete          obsoleteSegments
+	refusal           refusal
+	segment           int64 // size of the log's segments; set by Open, then read-only
 
-	// queueMu guards the fields below. log is also safe to use for the holder of the writer lock, and for whoever has
-	// held it since the log was started.
+	// queueMu guards the fields below. log is also safe to use for the holder of the writer lock,
+	// and for whoever has held it since the log was started.
 	queueMu sync.Mutex
 	queue   []*version
 	log     *wal.Log
-	// durableSeq is a commit that is durable, and every newer one that is was when it became visible: see durableCommit.
+	// durableSeq is a commit that is durable, and every newer one that is was when it became
+	// visible: see durableCommit.
 	durableSeq uint64
 
-	relieved      signal                // frames came back
-	round         atomic.Pointer[round] // of hands, that others may take part in; nil: none
-	checkpointing atomic.Bool           // one was started by a committer
-	retryAt       atomic.Int64          // volume of the log before which no failed checkpoint is tried again
-	running       crew                  // of checkpoints that committers have started, and of what an Open has left to remove
+	framesAvailable broadcast           // frames came back
+	job             atomic.Pointer[job] // of hands, that others may take part in; nil: none
+	checkpointing   atomic.Bool         // one was started by a committer
+	retryAt         atomic.Int64        // volume of the log before which no failed checkpoint is tried again
+	// of checkpoints that committers have started, and of what an Open has left to remove
+	background waitGroup
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
 
 	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
 
-	recovery    Recovery
-	foundLog    int64 // bytes of the log beside a store that was opened read-only; set by Open
-	commits     atomic.Uint64
-	checkpoints atomic.Uint64
-	logSince    atomic.Int64 // volume of the log at the last capture
-	namedSince  atomic.Int64 // bytes of values that the log names since then
-	namedBefore atomic.Int64 // the same of the records before it, until the checkpoint that was captured there is durable
-	filled      atomic.Int64 // bytes of leaves that rows in order have filled since the last capture
-	fileBytes   atomic.Int64 // of the last checkpoint
+	recovery      Recovery
+	foundLog      int64 // bytes of the log beside a store that was opened read-only; set by Open
+	commits       atomic.Uint64
+	checkpoints   atomic.Uint64
+	logSince      atomic.Int64 // volume of the log at the last capture
+	refBytesSince atomic.Int64 // bytes of values that the log names since then
+	// the same of the records before it, until the checkpoint that was captured there is durable
+	refBytesBefore atomic.Int64
+	filledBytes    atomic.Int64 // bytes of leaves that rows in order have filled since the last capture
+	fileBytes      atomic.Int64 // of the last checkpoint
 }
 
 const (
@@ -143,8 +151,8 @@ func (o Options) withDefaults() Options {
 			o.SegmentSize = max(min(o.MaxBytes/64/4096*4096, DefaultSegmentSize), minBoundSegment)
 		}
 	}
-	if o.AheadFrom == 0 {
-		o.AheadFrom = defaultAheadFrom
+	if o.SubmitFrom == 0 {
+		o.SubmitFrom = defaultSubmitFrom
 	}
 	if o.ManyFrom == 0 {
 		o.ManyFrom, o.ManyRows = defaultManyFrom, defaultManyRows
@@ -165,8 +173,8 @@ func (o Options) withDefaults() Options {
 func newStore(path string, o Options) *Store {
 	s := &Store{
 		o: o, path: path, start: time.Now(),
-		upkeep: make(chan struct{}, 1), writer: make(chan struct{}, 1),
-		changed: map[TreeID]struct{}{}, pinned: map[uint64][]freedRun{}, serial: 1,
+		maintenanceMu: make(chan struct{}, 1), writer: make(chan struct{}, 1),
+		changed: map[TreeID]struct{}{}, pinnedBySnapshot: map[uint64][]deferredFree{}, serial: 1,
 	}
 	s.w.s, s.w.w = s, &s.w
 	return s
@@ -207,13 +215,13 @@ func (s *Store) lockWriter(ctx context.Context) error {
 	if tryLock(s.writer) {
 		return nil
 	}
-	s.awaiting.Add(1)
-	defer s.awaiting.Add(-1)
+	s.lockWaiters.Add(1)
+	defer s.lockWaiters.Add(-1)
 	return lock(ctx, s.writer)
 }
 
-// Awaited says whether somebody waits for the writer lock. Its holder asks, who can give way.
-func (s *Store) Awaited() bool { return s.awaiting.Load() > 0 }
+// HasWaiters says whether somebody waits for the writer lock. Its holder asks, who can give way.
+func (s *Store) HasWaiters() bool { return s.lockWaiters.Load() > 0 }
 
 // Commits counts the commits since the store was opened.
 func (s *Store) Commits() uint64 { return s.commits.Load() }
@@ -226,28 +234,30 @@ func (s *Store) walOptions() wal.Options {
 		keep = max(1, int(s.o.MaxBytes/16/s.pg.LastMeta().SegmentSize))
 	}
 	return wal.Options{
-		KeepFree: keep, LeastRoom: s.o.LeastRoom,
+		KeepFree: keep, FirstSegmentBytes: s.o.LeastRoom,
 		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
-		Ours:   func() error { return replaced(s.pg.CheckIdentity()) },
-		Before: s.pg.SyncExtents, MakeRoom: s.makeLogRoom,
+		CheckIdentity: func() error { return replaced(s.pg.CheckIdentity()) },
+		SyncRefs:      s.pg.SyncExtents, FreeSpace: s.makeLogSpace,
 	}
 }
 
-// startLog makes the log of this session, with the first change. Until then a clean store is one file.
+// startLog makes the log of this session, with the first change. Until then a clean store is one
+// file.
 //
-// Crash order: the segment is durable before the meta page that says "there is a log from here on", and that one is
-// durable before the first record. So a missing segment is told from a clean close, and whatever older meta page a
-// crash leaves, the pages of its state are not touched before it is overwritten here.
+// Crash order: the segment is durable before the meta page that says "there is a log from here on",
+// and that one is durable before the first record. So a missing segment is told from a clean close,
+// and whatever older meta page a crash leaves, the pages of its state are not touched before it is
+// overwritten here.
 func (s *Store) startLog() error {
 	if err := s.pg.CheckIdentity(); err != nil {
-		return s.poison(replaced(err))
+		return s.fail(replaced(err))
 	}
-	if err := s.endRest(); err != nil {
+	if err := s.waitObsolete(); err != nil {
 		return err
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
-	if pager.NoSpace(err) && s.makeLogRoom() {
+	if pager.NoSpace(err) && s.makeLogSpace() {
 		log, err = wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	}
 	if err != nil {
@@ -257,9 +267,10 @@ func (s *Store) startLog() error {
 		if errors.Is(err, vfs.ErrNoFiles) {
 			return err
 		}
-		return s.poison(err)
+		return s.fail(err)
 	}
-	if err := s.pg.Slack(); err != nil { // Not every change takes a page, but the next open does, if it has to carry one out.
+	// Not every change takes a page, but the next open does, if it has to carry one out.
+	if err := s.pg.EnsureReserve(); err != nil {
 		return errors.Join(s.spaceError(err), log.Close(true))
 	}
 	if err := s.beginIn(log); err != nil {
@@ -272,12 +283,13 @@ func (s *Store) startLog() error {
 	return nil
 }
 
-// beginIn writes the meta page that says "there is a log from here on" of one that has no record yet.
+// beginIn writes the meta page that says "there is a log from here on" of one that has no record
+// yet.
 func (s *Store) beginIn(log *wal.Log) error {
 	m := s.pg.LastMeta()
 	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
 	if err := s.pg.WriteMeta(m); err != nil {
-		return s.poison(err)
+		return s.fail(err)
 	}
 	s.durable, s.epoch = s.epoch, s.epoch+1
 	log.SetFollows(uint32(s.durable))
@@ -305,11 +317,12 @@ func (s *Store) Sync() error {
 	if err := log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.advance()
+	s.makeVisible()
 	return nil
 }
 
-// sessionLog is the log, nil before the session's first change, for who does not hold the writer lock.
+// sessionLog is the log, nil before the session's first change, for who does not hold the writer
+// lock.
 func (s *Store) sessionLog() *wal.Log {
 	s.queueMu.Lock()
 	defer s.queueMu.Unlock()
@@ -339,9 +352,9 @@ func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
 // Recovery tells what Open found.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// Close makes everything durable, leaves one file, and lets it go. While transactions are open it is ErrTxnsOpen and
-// the store stays usable. After a failure nothing more is written. On a disk that is too full for the last checkpoint the
-// log stays too, and the next Open replays it.
+// Close makes everything durable, leaves one file, and lets it go. While transactions are open it
+// is ErrTxnsOpen and the store stays usable. After a failure nothing more is written. On a disk
+// that is too full for the last checkpoint the log stays too, and the next Open replays it.
 func (s *Store) Close() (err error) {
 	if !s.isOpen() {
 		return nil
@@ -349,9 +362,9 @@ func (s *Store) Close() (err error) {
 	if s.open.Load() > 0 {
 		return ErrTxnsOpen
 	}
-	s.running.wait()
-	_ = lock(nil, s.upkeep)
-	defer func() { <-s.upkeep }()
+	s.background.wait()
+	_ = lock(nil, s.maintenanceMu)
+	defer func() { <-s.maintenanceMu }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosing) {
 		return nil
 	}
@@ -369,8 +382,9 @@ func (s *Store) Close() (err error) {
 	return s.shut()
 }
 
-// isOpen says whether the store is open. A Close that is about to find out is waited for: who comes meanwhile must not be
-// told of an end that does not follow. That takes no longer than a look at the readers.
+// isOpen says whether the store is open. A Close that is about to find out is waited for: who comes
+// meanwhile must not be told of an end that does not follow. That takes no longer than a look at
+// the readers.
 func (s *Store) isOpen() bool {
 	for {
 		switch s.state.Load() {
@@ -383,13 +397,13 @@ func (s *Store) isOpen() bool {
 	}
 }
 
-// Abandon is Close that does not mind open read transactions: their memory stays as it is, so that what they look at
-// does not vanish under them; a read of theirs may end in an error. The caller has rolled back the write transaction;
-// one that waits for the lock gets ErrClosed.
+// Abandon is Close that does not mind open read transactions: their memory stays as it is, so that
+// what they look at does not vanish under them; a read of theirs may end in an error. The caller
+// has rolled back the write transaction; one that waits for the lock gets ErrClosed.
 func (s *Store) Abandon() (err error) {
-	s.running.wait()
-	_ = lock(nil, s.upkeep)
-	defer func() { <-s.upkeep }()
+	s.background.wait()
+	_ = lock(nil, s.maintenanceMu)
+	defer func() { <-s.maintenanceMu }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
 		return nil
 	}
@@ -407,16 +421,17 @@ func (s *Store) shut() error {
 	return err
 }
 
-// lastCheckpoint is what became of the checkpoint that Close writes, with those that pack the file before it. c is nil if
-// it wrote none.
+// lastCheckpoint is what became of the checkpoint that Close writes, with those that pack the file
+// before it. c is nil if it wrote none.
 type lastCheckpoint struct {
-	c     *capture
+	c     *checkpointState
 	pages int
 	took  time.Duration
 	err   error
 }
 
-// tells says whether it wrote pages, or failed. After a checkpoint it may have only a meta page to write.
+// tells says whether it wrote pages, or failed. After a checkpoint it may have only a meta page to
+// write.
 func (l *lastCheckpoint) tells() bool { return l.c != nil && (l.pages > 0 || l.err != nil) }
 
 // write is closeClean, timed and counted.
@@ -445,7 +460,7 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 	removed := false
 	defer func() { s.lastStats(removed) }()
 	var errs []error
-	if err := s.endRest(); err != nil {
+	if err := s.waitObsolete(); err != nil {
 		errs = append(errs, err)
 	}
 	full := false

@@ -58,7 +58,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	_, err = s.BulkLoad(nil, func(*Tx) error { return broken }, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, broken)
 	_, err = s.BulkLoad(nil, func(tx *Tx) error {
-		_ = tx.broken(broken)
+		_ = tx.abort(broken)
 		return nil
 	}, id+1, rowsUpTo(1))
 	require.ErrorIs(t, err, broken, "the transaction is dead, whatever fn says")
@@ -107,7 +107,8 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err, "an empty load is one too")
 }
 
-// TestBulkLoadThatFailsWaitsForItsWrites: the pages that it gives back are not written any more when others take them.
+// TestBulkLoadThatFailsWaitsForItsWrites: the pages that it gives back are not written any more
+// when others take them.
 func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 	for name, last := range map[string]func(yield func(key, value []byte) bool){
 		"error": func(yield func(key, value []byte) bool) { yield(nil, nil) },
@@ -153,8 +154,8 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 	}
 }
 
-// TestBulkLoadIsWrittenAsItComes: a load of any size needs a buffer and no frames. One that fails late gives the pages back
-// that it has written, so that the next one takes them.
+// TestBulkLoadIsWrittenAsItComes: a load of any size needs a buffer and no frames. One that fails
+// late gives the pages back that it has written, so that the next one takes them.
 func TestBulkLoadIsWrittenAsItComes(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	const n = 5000
@@ -191,7 +192,8 @@ func TestBulkLoadIsWrittenAsItComes(t *testing.T) {
 	require.Len(t, contents(t, read, 8), n)
 }
 
-// TestPagesOfTwoEpochsInOneCheckpoint: a load that fails between two checkpoints ends an epoch, and nothing else.
+// TestPagesOfTwoEpochsInOneCheckpoint: a load that fails between two checkpoints ends an epoch, and
+// nothing else.
 func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
@@ -235,8 +237,9 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 	require.Len(t, contents(t, read, 9), want)
 }
 
-// TestEveryFailedOperationEndsInADefiniteState fails the n-th operation of a session, n = 0, 1, 2 ... until one passes, and
-// opens the files again: what was acknowledged is there, what failed for certain is not.
+// TestEveryFailedOperationEndsInADefiniteState fails the n-th operation of a session, n = 0, 1, 2
+// ... until one passes, and opens the files again: what was acknowledged is there, what failed for
+// certain is not.
 func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
 	for _, fault := range []crashfs.Fault{
 		{Kinds: crashfs.KindWrite | crashfs.KindSyncs}, {Do: crashfs.Gate}, {Do: crashfs.Short}, {Do: crashfs.Zero},
@@ -482,7 +485,12 @@ func TestLargeTransactionsHandTheirRecordToTheLogEarly(t *testing.T) {
 	require.NoError(t, err)
 	fill := func(tx *Tx, tag string) {
 		for i := range 30 {
-			_, err := tx.Put(CatalogTree, []byte(fmt.Sprint(tag, i)), bytes.Repeat([]byte{byte(i)}, 100_000+i*10_000), 0)
+			_, err := tx.Put(
+				CatalogTree,
+				[]byte(fmt.Sprint(tag, i)),
+				bytes.Repeat([]byte{byte(i)}, 100_000+i*10_000),
+				0,
+			)
 			require.NoError(t, err)
 		}
 		_, err := tx.Put(CatalogTree, []byte(tag), []byte("end"), 0)
@@ -581,7 +589,8 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	openTest(t, "/a.ebb", testOptions(disk))
 }
 
-// TestCheckSaysWhatItDoesNotKnow damages the root of a tree: the pages below it are not leaks, and not said to be.
+// TestCheckSaysWhatItDoesNotKnow damages the root of a tree: the pages below it are not leaks, and
+// not said to be.
 func TestCheckSaysWhatItDoesNotKnow(t *testing.T) {
 	disk, s := openManyRows(t)
 	require.NoError(t, s.Checkpoint(nil))
@@ -681,14 +690,15 @@ func TestStampsTellWhetherATreeChanged(t *testing.T) {
 	require.NoError(t, s.Sync())
 }
 
-// TestMarkIsSettledOnceItIsLogged: a commit has one mark, whether it is read from memory or from the log.
+// TestMarkIsSettledOnceItIsLogged: a commit has one mark, whether it is read from memory or from
+// the log.
 func TestMarkIsSettledOnceItIsLogged(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	s := openTest(t, "/a.ebb", testOptions(disk))
 	marks := map[string]int64{}
 	update(t, s, func(tx *Tx) {
 		tx.SetMark(7)
-		tx.Aim(NoSync) // else the log names the value
+		tx.SetDurability(NoSync) // else the log names the value
 		_, err := tx.Put(CatalogTree, []byte("large"), make([]byte, 2*redoChunk), 0)
 		require.NoError(t, err)
 		tx.SetMark(8)
@@ -708,7 +718,11 @@ func TestMarkIsSettledOnceItIsLogged(t *testing.T) {
 	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: disk.Len()}) {
 		read("from a checkpoint", openTest(t, "/a.ebb", testOptions(im.Disk(crashfs.Options{}))))
 	}
-	require.Equal(t, map[string]int64{"in the transaction": 7, "after the commit": 7, "from the log": 7, "from a checkpoint": 7}, marks)
+	require.Equal(
+		t,
+		map[string]int64{"in the transaction": 7, "after the commit": 7, "from the log": 7, "from a checkpoint": 7},
+		marks,
+	)
 }
 
 func TestAReplacedFileIsNotWrittenTo(t *testing.T) {

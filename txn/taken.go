@@ -16,7 +16,7 @@ type takenPages struct {
 
 // takenEntry is a run, or single pages that follow each other.
 type takenEntry struct {
-	run
+	pageRun
 	singles bool // n runs of one page each
 }
 
@@ -29,16 +29,16 @@ func (e *takenEntry) runs() int {
 }
 
 // run is the i-th one of the entry.
-func (e *takenEntry) nth(i int) run {
+func (e *takenEntry) nth(i int) pageRun {
 	if e.singles {
-		return run{e.id + pager.Pgid(i), 1}
+		return pageRun{e.id + pager.Pgid(i), 1}
 	}
-	return e.run
+	return e.pageRun
 }
 
 func (t *takenPages) len() int { return t.n }
 
-func (t *takenPages) push(r run) {
+func (t *takenPages) push(r pageRun) {
 	t.n++
 	if last := len(t.entries) - 1; r.n == 1 && last >= 0 {
 		e := &t.entries[last]
@@ -51,7 +51,7 @@ func (t *takenPages) push(r run) {
 }
 
 func (t *takenPages) pushAll(from *takenPages) {
-	from.each(0, func(r run) bool {
+	from.each(0, func(r pageRun) bool {
 		t.push(r)
 		return true
 	})
@@ -62,13 +62,13 @@ func (t *takenPages) reset() { *t = takenPages{entries: t.entries[:0]} }
 
 // shed empties a list that has grown large, and gives its memory back.
 func (t *takenPages) shed() {
-	if cap(t.entries)*24 > maxKeptBuffer {
+	if cap(t.entries)*24 > maxRedoBuffer {
 		*t = takenPages{}
 	}
 }
 
 // each calls fn with the runs from the n-th one on until it says that it wants no more.
-func (t *takenPages) each(n int, fn func(run) (more bool)) {
+func (t *takenPages) each(n int, fn func(pageRun) (more bool)) {
 	if n < t.before {
 		t.at, t.before = 0, 0
 	}
@@ -105,18 +105,19 @@ func (t *takenPages) cut(n int) {
 	t.at, t.before = 0, 0
 }
 
-// remove takes r out if it is among the runs of the last entries, so many of them, and says whether.
-func (t *takenPages) remove(r run, entries int) bool {
+// remove takes r out if it is among the runs of the last entries, so many of them, and says
+// whether.
+func (t *takenPages) remove(r pageRun, entries int) bool {
 	for i := len(t.entries) - 1; i >= max(0, len(t.entries)-entries); i-- {
 		e := t.entries[i]
-		if e.run == r && (!e.singles || r.n == 1) {
+		if e.pageRun == r && (!e.singles || r.n == 1) {
 			t.replace(i, nil)
 			return true
 		}
 		if e.singles && r.n == 1 && r.id >= e.id && r.id < e.id+pager.Pgid(e.n) {
 			before := uint32(r.id - e.id)
 			t.replace(i, []takenEntry{
-				{run{e.id, before}, true}, {run{r.id + 1, e.n - before - 1}, true},
+				{pageRun{e.id, before}, true}, {pageRun{r.id + 1, e.n - before - 1}, true},
 			})
 			return true
 		}
@@ -143,7 +144,7 @@ func (t *takenPages) replace(i int, others []takenEntry) {
 func (t *takenPages) drop(pages map[pager.Pgid]bool) {
 	old := *t
 	*t = takenPages{}
-	old.each(0, func(r run) bool {
+	old.each(0, func(r pageRun) bool {
 		if r.n > 1 || !pages[r.id] {
 			t.push(r)
 		}

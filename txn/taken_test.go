@@ -14,14 +14,14 @@ import (
 func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	var list takenPages
-	var want []run
+	var want []pageRun
 	next := pager.Pgid(10)
 	for range 20_000 {
 		switch rnd.Intn(12) {
 		case 0:
 			next = pager.Pgid(10 + rnd.Intn(1000))
 		case 1:
-			r := run{next, uint32(1 + rnd.Intn(3))}
+			r := pageRun{next, uint32(1 + rnd.Intn(3))}
 			list.push(r)
 			want = append(want, r)
 			next += pager.Pgid(r.n)
@@ -38,7 +38,7 @@ func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 				require.True(t, list.remove(want[i], len(want)))
 				want = slices.Delete(want, last, last+1)
 			}
-			require.False(t, list.remove(run{5, 1}, len(want)))
+			require.False(t, list.remove(pageRun{5, 1}, len(want)))
 		case 4:
 			if rnd.Intn(20) == 0 {
 				gone := map[pager.Pgid]bool{}
@@ -46,7 +46,7 @@ func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 					gone[pager.Pgid(10+rnd.Intn(1000))] = true
 				}
 				list.drop(gone)
-				want = slices.DeleteFunc(want, func(r run) bool { return r.n == 1 && gone[r.id] })
+				want = slices.DeleteFunc(want, func(r pageRun) bool { return r.n == 1 && gone[r.id] })
 			}
 		case 5:
 			if rnd.Intn(200) == 0 {
@@ -54,14 +54,14 @@ func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 				want = want[:0]
 			}
 		default:
-			list.push(run{next, 1})
-			want = append(want, run{next, 1})
+			list.push(pageRun{next, 1})
+			want = append(want, pageRun{next, 1})
 			next++
 		}
 		require.Equal(t, len(want), list.len())
 		from := rnd.Intn(len(want) + 1)
-		got := make([]run, 0, len(want))
-		list.each(from, func(r run) bool {
+		got := make([]pageRun, 0, len(want))
+		list.each(from, func(r pageRun) bool {
 			got = append(got, r)
 			return true
 		})
@@ -73,7 +73,7 @@ func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 	}
 }
 
-func reversed(runs []run) []run {
+func reversed(runs []pageRun) []pageRun {
 	runs = slices.Clone(runs)
 	slices.Reverse(runs)
 	return runs
@@ -83,7 +83,7 @@ func reversed(runs []run) []run {
 func TestPagesThatFollowEachOtherAreOneEntry(t *testing.T) {
 	var list takenPages
 	for i := range 1_000_000 {
-		list.push(run{pager.Pgid(100 + i), 1})
+		list.push(pageRun{pager.Pgid(100 + i), 1})
 	}
 	require.Equal(t, 1_000_000, list.len())
 	require.Len(t, list.entries, 1)

@@ -11,22 +11,22 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Tx is one transaction: a snapshot, and for a write transaction what it has changed since. It belongs to one goroutine
-// at a time.
+// Tx is one transaction: a snapshot, and for a write transaction what it has changed since. It
+// belongs to one goroutine at a time.
 type Tx struct {
 	s    *Store
-	v    *version    // the state it began from
-	slot *readerSlot // holds v
-	w    *writer     // nil: of a read, or of a transaction that has ended
-	err  error       // first I/O or corruption error: the transaction is dead
+	v    *version      // the state it began from
+	slot *snapshotSlot // holds v
+	w    *writer       // nil: of a read, or of a transaction that has ended
+	err  error         // first I/O or corruption error: the transaction is dead
 	done bool
 	read bool   // only
 	seq  uint64 // of the state it sees; its own after Commit
 	mark int64
 }
 
-// Begin starts a transaction. A write transaction waits for the one before it to hand over, bounded by ctx (nil: for
-// ever); a read transaction never waits.
+// Begin starts a transaction. A write transaction waits for the one before it to hand over, bounded
+// by ctx (nil: for ever); a read transaction never waits.
 func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := new(Tx)
 	if !writable {
@@ -35,14 +35,15 @@ func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	return tx, s.beginWrite(ctx, tx)
 }
 
-// BeginRead starts a read transaction in memory of the caller's, which must be zero or a transaction that has ended. A brief
-// one ends with the call that began it, and nobody asks for its age: the look at the time would be a tenth of a get.
+// BeginRead starts a read transaction in memory of the caller's, which must be zero or a
+// transaction that has ended. A brief one ends with the call that began it, and nobody asks for its
+// age: the look at the time would be a tenth of a get.
 func (s *Store) BeginRead(tx *Tx, brief bool) error {
-	now := ageless
+	now := noAge
 	if !brief {
 		now = s.now()
 	}
-	v, slot := s.readers.hold(&s.visible, s.pg.Undo(), now)
+	v, slot := s.readers.acquire(&s.visible, s.pg.Undo(), now)
 	if !s.isOpen() { // after hold: Close looks at the slots after it has changed the state
 		slot.release()
 		return ErrClosed
@@ -63,16 +64,17 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
-	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()
+	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()
 	return nil
 }
 
-// writable takes the writer lock of a store that can be written, with housekeeping done, when there is memory and space.
+// writable takes the writer lock of a store that can be written, with housekeeping done, when there
+// is memory and space.
 func (s *Store) writable(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	if err := s.makeRoom(ctx); err != nil {
+	if err := s.waitForFrames(ctx); err != nil {
 		return err
 	}
 	return s.awaitSpare(ctx)
@@ -87,9 +89,9 @@ func (s *Store) lockHousekept(ctx context.Context) error {
 		s.unlockWriter()
 		return err
 	}
-	if err := s.reap(reapStep); err != nil {
+	if err := s.reclaimFreed(reclaimStep); err != nil {
 		s.unlockWriter()
-		return s.poison(err)
+		return s.fail(err)
 	}
 	return nil
 }
@@ -115,19 +117,21 @@ func (tx *Tx) Seq() uint64 { return tx.seq }
 // Mark is the clock mark of the state that the transaction began from, or what SetMark made of it.
 func (tx *Tx) Mark() int64 { return tx.mark }
 
-// SetMark changes the clock mark that is stored with the commit, in milliseconds. The mark stands at the head of the
-// commit's record: once a part of a large transaction is in the log it is settled, and SetMark does nothing, so that a
-// commit has the same mark whether it is read from the log or from a checkpoint.
+// SetMark changes the clock mark that is stored with the commit, in milliseconds. The mark stands
+// at the head of the commit's record: once a part of a large transaction is in the log it is
+// settled, and SetMark does nothing, so that a commit has the same mark whether it is read from the
+// log or from a checkpoint.
 func (tx *Tx) SetMark(ms int64) {
 	if !tx.done && (tx.w == nil || tx.w.flushed == 0) {
 		tx.mark = ms
 	}
 }
 
-// Aim says what the commit is going to wait for: what large values may count on. Until then that is Sync.
-func (tx *Tx) Aim(d Durability) {
+// SetDurability says what the commit is going to wait for: what large values may count on. Until
+// then that is Sync.
+func (tx *Tx) SetDurability(d Durability) {
 	if tx.w != nil {
-		tx.w.lazy = d == NoSync
+		tx.w.relaxed = d == NoSync
 	}
 }
 
@@ -137,8 +141,9 @@ func (tx *Tx) Err() error { return tx.err }
 // Done says whether the transaction has ended.
 func (tx *Tx) Done() bool { return tx.done }
 
-// end is called when the transaction has ended, or is about to: whatever is asked of it from now on looks at no writer, which is the next transaction's by then.
-// The caller still has to give the lock back.
+// end is called when the transaction has ended, or is about to: whatever is asked of it from now on
+// looks at no writer, which is the next transaction's by then. The caller still has to give the
+// lock back.
 func (tx *Tx) end() (w *writer) {
 	w, tx.w = tx.w, nil
 	tx.done = true
@@ -153,9 +158,9 @@ func (tx *Tx) check() error {
 	return tx.err
 }
 
-// note keeps an error of the file or the machine: from then on the transaction gives nothing else. A full disk, and
-// what the caller did wrong, pass by.
-func (tx *Tx) note(err error) error {
+// recordErr keeps an error of the file or the machine: from then on the transaction gives nothing
+// else. A full disk, and what the caller did wrong, pass by.
+func (tx *Tx) recordErr(err error) error {
 	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTxnTooBig) || errors.Is(err, ErrNoTree) ||
 		errors.Is(err, ErrReadOnly) || errors.Is(err, tree.ErrOrder) {
 		return err
@@ -185,18 +190,19 @@ func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return tx.s.pg.SnapshotLeaf(ref, tx.v.base, tx.v.serial)
 }
 
-// Extent returns the bytes of a large value, valid until the transaction ends. Of one that the transaction itself has written it is a copy: what is
-// deleted, or undone up to a savepoint, gives its pages to whoever comes next.
+// Extent returns the bytes of a large value, valid until the transaction ends. Of one that the
+// transaction itself has written it is a copy: what is deleted, or undone up to a savepoint, gives
+// its pages to whoever comes next.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
 	b, err := tx.s.pg.Extent(ref, size)
-	if err == nil && tx.w != nil && tx.s.pg.Owner(ref.Pgid) >= tx.w.first {
+	if err == nil && tx.w != nil && tx.s.pg.Owner(ref.Pgid) >= tx.w.firstOwner {
 		b = bytes.Clone(b)
 	}
 	return b, err
 }
 
-// Near says where the first bytes of a page are, as a hint.
-func (tx *Tx) Near(ref pager.Ref, n int) []byte { return tx.s.pg.Near(ref, tx.v.base, n) }
+// Peek says where the first bytes of a page are, as a hint.
+func (tx *Tx) Peek(ref pager.Ref, n int) []byte { return tx.s.pg.Peek(ref, tx.v.base, n) }
 
 // ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
 func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.s.pg.ReadAhead(refs, tx.v.base) }
@@ -212,8 +218,9 @@ func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
 	return tx.v.trees.get(id)
 }
 
-// Get looks a key up, and its tag, 0 for none. The value is valid until the transaction ends: a write transaction returns a copy of what it may
-// still change. A tree that does not exist holds nothing.
+// Get looks a key up, and its tag, 0 for none. The value is valid until the transaction ends: a
+// write transaction returns a copy of what it may still change. A tree that does not exist holds
+// nothing.
 func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, err error) {
 	if err := tx.check(); err != nil {
 		return nil, 0, false, err
@@ -224,10 +231,10 @@ func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, e
 	}
 	v, found, err := tree.Get(tx, t, key)
 	if err != nil || !found {
-		return nil, 0, false, tx.note(err)
+		return nil, 0, false, tx.recordErr(err)
 	}
 	if tx.w != nil {
-		v.Bytes = tx.w.keep(v.Bytes)
+		v.Bytes = tx.w.copyKey(v.Bytes)
 	}
 	return v.Bytes, v.Tag, true, nil
 }
@@ -242,10 +249,11 @@ func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 		return Info{}, nil
 	}
 	info, err := tree.GetInfo(tx, t, key)
-	return info, tx.note(err)
+	return info, tx.recordErr(err)
 }
 
-// Rank counts the keys of a tree that are below key; 0 if the tree does not exist. It costs one descent.
+// Rank counts the keys of a tree that are below key; 0 if the tree does not exist. It costs one
+// descent.
 func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
 	if err := tx.check(); err != nil {
 		return 0, err
@@ -255,7 +263,7 @@ func (tx *Tx) Rank(id TreeID, key []byte) (rows uint64, err error) {
 		return 0, nil
 	}
 	rows, err = tree.Rank(tx, t, key)
-	return rows, tx.note(err)
+	return rows, tx.recordErr(err)
 }
 
 // Rows counts the keys of a tree; 0 if it does not exist.
@@ -296,8 +304,8 @@ func (tx *Tx) Trees() (ids []TreeID) {
 	return ids
 }
 
-// Stamp changes whenever the content of the tree does, and no two contents ever have the same one while the store is
-// open: for caches. It is 0 if the tree does not exist.
+// Stamp changes whenever the content of the tree does, and no two contents ever have the same one
+// while the store is open: for caches. It is 0 if the tree does not exist.
 func (tx *Tx) Stamp(id TreeID) uint64 {
 	if tx.done {
 		return 0
@@ -308,8 +316,9 @@ func (tx *Tx) Stamp(id TreeID) uint64 {
 	return tx.v.trees.stamp(id)
 }
 
-// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does nothing. If Err is ErrUnknown afterwards, what
-// was logged ahead could not be taken back: the next Open may find it.
+// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does
+// nothing. If Err is ErrUnknown afterwards, what was logged ahead could not be taken back: the next
+// Open may find it.
 func (tx *Tx) Rollback() {
 	if tx.done {
 		return
@@ -325,7 +334,8 @@ func (tx *Tx) Rollback() {
 	w.giveUp()
 }
 
-// giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who is told of the log's groups panics.
+// giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who
+// is told of the log's groups panics.
 func (w *writer) giveUp() {
 	defer func() {
 		w.rollback()
@@ -335,7 +345,7 @@ func (w *writer) giveUp() {
 		w.s.unlockWriter()
 		w.s.open.Add(-1)
 	}()
-	w.takeBack()
+	w.revoke()
 }
 
 func treeError(id TreeID) error { return fmt.Errorf("%w: %d", ErrNoTree, id) }

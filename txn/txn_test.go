@@ -19,8 +19,14 @@ import (
 // testOptions are small, so that splits, spills, segment switches and checkpoints all happen.
 func testOptions(fs vfs.FS) Options {
 	seq := uint64(1)
-	return Options{FS: fs, SegmentSize: 64 << 10, CacheBytes: 256 << 10, CheckpointBytes: 128 << 10, Inline: true,
-		Rand: func() uint64 { seq = seq*6364136223846793005 + 1442695040888963407; return seq }}
+	return Options{
+		FS:              fs,
+		SegmentSize:     64 << 10,
+		CacheBytes:      256 << 10,
+		CheckpointBytes: 128 << 10,
+		Inline:          true,
+		Rand:            func() uint64 { seq = seq*6364136223846793005 + 1442695040888963407; return seq },
+	}
 }
 
 // openTest opens a store that is checked and closed at the end of the test.
@@ -354,9 +360,10 @@ func TestStateErrorsComeFirst(t *testing.T) {
 	require.False(t, errors.Is(write.err, ErrFailed))
 }
 
-// TestCommitWithoutChangesWaitsForWhatItHasSeen tells the story of a write transaction that found a key gone, had nothing
-// to do, and whose commit returned at once. The delete that it had seen was still on its way to the disk: the next reader
-// saw the key again, and so would everybody have after a power cut.
+// TestCommitWithoutChangesWaitsForWhatItHasSeen tells the story of a write transaction that found a
+// key gone, had nothing to do, and whose commit returned at once. The delete that it had seen was
+// still on its way to the disk: the next reader saw the key again, and so would everybody have
+// after a power cut.
 func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
@@ -367,7 +374,7 @@ func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	// Commit as far as the release of the writer lock: the record is queued, nobody has written it.
 	end, err := first.w.logCommit()
 	require.NoError(t, err)
-	v := first.w.install(end, true, false)
+	v := first.w.commitVersion(end, true, false)
 	first.done = true
 	s.unlockWriter()
 
@@ -383,8 +390,9 @@ func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	s.open.Add(-1) // of the first one
 }
 
-// TestADurableCommitIsSeenOnlyWhenItIsDurable: a record that is in the file and not yet synced is one that a power cut takes.
-// No reader may have seen it then, nor a relaxed commit that builds on it.
+// TestADurableCommitIsSeenOnlyWhenItIsDurable: a record that is in the file and not yet synced is
+// one that a power cut takes. No reader may have seen it then, nor a relaxed commit that builds on
+// it.
 func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
@@ -397,7 +405,7 @@ func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
 		require.NoError(t, err)
 		end, err := tx.w.logCommit()
 		require.NoError(t, err)
-		v := tx.w.install(end, sync, false)
+		v := tx.w.commitVersion(end, sync, false)
 		tx.done = true
 		s.unlockWriter()
 		s.open.Add(-1)
@@ -406,9 +414,9 @@ func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
 	durable, _ := commit("durable", true)
 	relaxed, end := commit("relaxed", false)
 	require.NoError(t, s.log.Wait(end, false)) // both are written, neither is synced
-	s.advance()
+	s.makeVisible()
 	require.Equal(t, seen, s.visible.Load().seq)
 	require.NoError(t, s.log.Wait(durable.lsn, true))
-	s.advance()
+	s.makeVisible()
 	require.Equal(t, relaxed.seq, s.visible.Load().seq)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A store whose tree 9 has three levels, and pages that no checkpoint has written: most of what is changed there can be changed
-// in place.
+// A store whose tree 9 has three levels, and pages that no checkpoint has written: most of what is
+// changed there can be changed in place.
 func openWide(t *testing.T) (*Store, *crashfs.Disk) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})
@@ -78,7 +78,11 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 		case 5:
 			some := make([]Change, 2+rnd.Intn(40))
 			for i := range some {
-				some[i] = Change{Key: undoKey(rnd.Intn(21_000)), Value: make([]byte, rnd.Intn(40)), Tag: int64(rnd.Intn(3))}
+				some[i] = Change{
+					Key:   undoKey(rnd.Intn(21_000)),
+					Value: make([]byte, rnd.Intn(40)),
+					Tag:   int64(rnd.Intn(3)),
+				}
 				if rnd.Intn(3) == 0 {
 					some[i] = Change{Key: some[i].Key, Delete: true}
 				}
@@ -97,8 +101,8 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 	}
 }
 
-// TestRowsThatFitArePutWhereTheyAre: no page is copied for a row that its page has room for, nor for one that is taken out, or
-// gets another value of the same size, or another tag.
+// TestRowsThatFitArePutWhereTheyAre: no page is copied for a row that its page has room for, nor
+// for one that is taken out, or gets another value of the same size, or another tag.
 func TestRowsThatFitArePutWhereTheyAre(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -117,7 +121,7 @@ func TestRowsThatFitArePutWhereTheyAre(t *testing.T) {
 			pages := 0
 			update(t, s, func(tx *Tx) {
 				err = change(tx)
-				pages = s.w.taken.len()
+				pages = s.w.allocated.len()
 			})
 			require.NoError(t, err)
 			require.Zero(t, pages)
@@ -143,7 +147,7 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 		require.NoError(t, err)
 		before := frames(t, s)
 		shuffle(t, tx, rnd, n)
-		require.True(t, n < 10 || s.w.keeper != nil)
+		require.True(t, n < 10 || s.w.undo != nil)
 		tx.Rollback()
 		require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
 		update(t, s, func(tx *Tx) { shuffle(t, tx, rnd, n) })
@@ -151,8 +155,8 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestReaderThatComesMeanwhileSeesWhatWasBefore: while the transaction is open, after its commit or rollback, and while later
-// ones change the same pages.
+// TestReaderThatComesMeanwhileSeesWhatWasBefore: while the transaction is open, after its commit or
+// rollback, and while later ones change the same pages.
 func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, end := range []string{"commit", "rollback"} {
@@ -200,7 +204,8 @@ func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
 	}
 }
 
-// TestReaderBeforeTheSyncSeesWhatWasBefore: a commit that no reader may see yet, or ever, since its sync has failed.
+// TestReaderBeforeTheSyncSeesWhatWasBefore: a commit that no reader may see yet, or ever, since its
+// sync has failed.
 func TestReaderBeforeTheSyncSeesWhatWasBefore(t *testing.T) {
 	s, disk := openWide(t)
 	var was map[string]string
@@ -216,7 +221,8 @@ func TestReaderBeforeTheSyncSeesWhatWasBefore(t *testing.T) {
 	require.Error(t, s.Close())
 }
 
-// TestUndoWaitsForReadersThatMayAskForIt: pages are copied until they have ended, and then changed in place again.
+// TestUndoWaitsForReadersThatMayAskForIt: pages are copied until they have ended, and then changed
+// in place again.
 func TestUndoWaitsForReadersThatMayAskForIt(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -242,7 +248,7 @@ func TestUndoWaitsForReadersThatMayAskForIt(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Put(9, undoKey(5), []byte("two!  5"), 2)
 	require.NoError(t, err)
-	require.Nil(t, s.w.InPlace(), "it is frozen: nobody need look")
+	require.Nil(t, s.w.Undo(), "it is frozen: nobody need look")
 	require.NoError(t, tx.Commit(Sync))
 	require.Equal(t, "one   5", seen(r))
 	require.False(t, touch("three 5"))
@@ -277,7 +283,8 @@ func TestSavepointEndsChangesInPlace(t *testing.T) {
 	require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
 }
 
-// TestUndoIsBounded: a transaction that overwrites more than may be kept copies the rest, and is undone as a whole.
+// TestUndoIsBounded: a transaction that overwrites more than may be kept copies the rest, and is
+// undone as a whole.
 func TestUndoIsBounded(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory()})
@@ -297,8 +304,8 @@ func TestUndoIsBounded(t *testing.T) {
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
 	fill(tx, bytes.Repeat([]byte("x"), 900))
-	require.Nil(t, s.w.InPlace(), "it is full: nobody need look")
-	require.NotZero(t, s.w.taken.len())
+	require.Nil(t, s.w.Undo(), "it is full: nobody need look")
+	require.NotZero(t, s.w.allocated.len())
 	tx.Rollback()
 	view(t, s, func(tx *Tx) {
 		for i := range 25_000 {
@@ -308,8 +315,9 @@ func TestUndoIsBounded(t *testing.T) {
 	})
 }
 
-// TestSnapshotsBesideTransactionsThatComeToNothing: readers come at any moment of transactions that change rows in pairs and
-// are rolled back as often as not. Each sees one state, and none that was undone.
+// TestSnapshotsBesideTransactionsThatComeToNothing: readers come at any moment of transactions that
+// change rows in pairs and are rolled back as often as not. Each sees one state, and none that was
+// undone.
 func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.Inline = false
@@ -319,7 +327,9 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
 		value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
-		for i := range 3 * pairs { // in an order in which neighbours lie in other pages: a page that is met twice running is copied
+		// in an order in which neighbours lie in other pages: a page that is met twice running is
+		// copied
+		for i := range 3 * pairs {
 			_, err := tx.Put(CatalogTree, fmt.Appendf(nil, "%d", i*101%pairs), value, 0)
 			require.NoError(t, err)
 		}
@@ -330,12 +340,29 @@ func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
 		}
 	}
 	put(0, true)
-	besideReaders(t, s, pairs, func(i int) []byte { return fmt.Appendf(nil, "%d", i) }, 0, 1000, func(n uint32) { put(n, n%2 == 0) })
+	besideReaders(
+		t,
+		s,
+		pairs,
+		func(i int) []byte { return fmt.Appendf(nil, "%d", i) },
+		0,
+		1000,
+		func(n uint32) { put(n, n%2 == 0) },
+	)
 }
 
-// besideReaders runs put so many times, a tenth of that under the race detector, beside readers of the rows keys in the catalog tree, which rest for a random time below pause. All rows have
-// the same value in every state, and an even number in its first eight digits.
-func besideReaders(t *testing.T, s *Store, rows int, key func(i int) []byte, pause time.Duration, rounds uint32, put func(n uint32)) {
+// besideReaders runs put so many times, a tenth of that under the race detector, beside readers of
+// the rows keys in the catalog tree, which rest for a random time below pause. All rows have the
+// same value in every state, and an even number in its first eight digits.
+func besideReaders(
+	t *testing.T,
+	s *Store,
+	rows int,
+	key func(i int) []byte,
+	pause time.Duration,
+	rounds uint32,
+	put func(n uint32),
+) {
 	t.Helper()
 	var stop atomic.Bool
 	var wg sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// slowFS is a file system in memory whose direct writes take a millisecond, as synced writes to a disk behind a network do; any number
-// of them at a time.
+// slowFS is a file system in memory whose direct writes take a millisecond, as synced writes to a
+// disk behind a network do; any number of them at a time.
 type slowFS struct{ vfs.FS }
 
 type slowFile struct{ vfs.File }
@@ -33,8 +33,8 @@ func (f slowFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.Wri
 
 func (f slowFile) BlockSize() int { return 512 }
 
-// BenchmarkCommit appends and waits, with a number of goroutines; the first of the file systems costs nothing, so
-// what is left is our own.
+// BenchmarkCommit appends and waits, with a number of goroutines; the first of the file systems
+// costs nothing, so what is left is our own.
 func BenchmarkCommit(b *testing.B) {
 	for _, where := range []string{"memory", "slow", "disk"} {
 		for _, goroutines := range []int{1, 8, 64, 256} {

@@ -2,8 +2,8 @@ package wal
 
 import "errors"
 
-// Finish is for a log that is about to go, and gives its end and where a log begins that goes on behind its last segment. Parts of an unfinished commit
-// are voided.
+// Finish is for a log that is about to go, and gives its end and where a log begins that goes on
+// behind its last segment. Parts of an unfinished commit are voided.
 func (l *Log) Finish() (end, next LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -11,9 +11,10 @@ func (l *Log) Finish() (end, next LSN) {
 	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
 }
 
-// Close ends the log; no other call may be in flight. With remove all segment files are deleted, which is for a caller
-// that has made everything durable elsewhere. Without, everything appended is made durable, the note says so, and the
-// files stay. After a failure nothing is written or deleted, and the error says so.
+// Close ends the log; no other call may be in flight. With remove all segment files are deleted,
+// which is for a caller that has made everything durable elsewhere. Without, everything appended is
+// made durable, the note says so, and the files stay. After a failure nothing is written or
+// deleted, and the error says so.
 func (l *Log) Close(remove bool) error {
 	l.mu.Lock()
 	if l.closed {
@@ -21,17 +22,17 @@ func (l *Log) Close(remove bool) error {
 		return nil
 	}
 	l.abort()
-	err := l.refuse()
+	err := l.stickyErr()
 	l.mu.Unlock()
 	if err == nil && !remove {
-		if err = l.Sync(); err == nil && l.noted < l.Durable() {
-			err = l.note(l.Durable())
+		if err = l.Sync(); err == nil && l.hintedLSN < l.Durable() {
+			err = l.writeHint(l.Durable())
 		}
 	}
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.ahead.Wait()
+	l.preparing.Wait()
 	l.mu.Lock()
 	all := append([]*segment(nil), l.free...)
 	all = append(all, l.live...)
@@ -40,7 +41,7 @@ func (l *Log) Close(remove bool) error {
 	}
 	l.mu.Unlock()
 
-	l.window.close()
+	l.mmap.close()
 	var closing []error
 	var names []string
 	for _, s := range all {
@@ -55,8 +56,8 @@ func (l *Log) Close(remove bool) error {
 
 func (s *segment) close() error {
 	var err error
-	if s.past != nil {
-		err = s.past.Close()
+	if s.directFile != nil {
+		err = s.directFile.Close()
 	}
 	return errors.Join(err, s.file.Close())
 }

@@ -45,12 +45,12 @@ func (c *commit) add(payload []byte) {
 	}
 }
 
-// data takes a data record: a part of a commit.
-func (p *replay) data(img *image, r record, pos int64, end LSN) error {
+// addPart takes a data record: a part of a commit.
+func (p *replay) addPart(img *segmentImage, r record, pos int64, end LSN) error {
 	c := &p.commit
 	first, last := r.flags&partFirst != 0, r.flags&partLast != 0
 	if first {
-		if err := p.settle(); err != nil {
+		if err := p.deliver(); err != nil {
 			return err
 		}
 		*c = commit{open: true, first: r.lsn, parts: c.parts[:0]}
@@ -69,32 +69,32 @@ func (p *replay) data(img *image, r record, pos int64, end LSN) error {
 }
 
 // stream hands out a part of a commit that is known to be complete.
-func (p *replay) stream(img *image, r record, pos int64, end LSN) error {
+func (p *replay) stream(img *segmentImage, r record, pos int64, end LSN) error {
 	c := &p.commit
 	first, last := r.lsn == c.first, r.lsn == c.last
 	if last != (r.flags&partLast != 0) || first != (r.flags&partFirst != 0) {
 		return badfile.At(img.file, pos, "record at LSN %d is not the one that was read before", r.lsn)
 	}
-	p.settled = c.last
+	p.delivered = c.last
 	part := Part{Payload: r.payload, Commit: c.first, First: first, Last: last}
 	if err := p.fn(part); err != nil {
 		return err
 	}
 	if last {
 		*c = commit{}
-		p.ended(end)
+		p.setEnd(end)
 		p.tail.Commits++
 	}
 	return nil
 }
 
-// settle hands out the commit that is held: nothing voids it any more.
-func (p *replay) settle() error {
+// deliver hands out the commit that is held: nothing voids it any more.
+func (p *replay) deliver() error {
 	c := &p.commit
 	if !c.held {
 		return nil
 	}
-	p.settled = c.last
+	p.delivered = c.last
 	err := error(nil)
 	if c.again {
 		p.f.ends[c.first] = c.last
@@ -106,7 +106,7 @@ func (p *replay) settle() error {
 		}
 	}
 	if err == nil {
-		p.ended(c.end)
+		p.setEnd(c.end)
 		p.tail.Commits++
 	}
 	*c = commit{parts: c.parts[:0]}
@@ -116,7 +116,7 @@ func (p *replay) settle() error {
 // readAgain hands out the parts of the commit that is held from the segments.
 func (p *replay) readAgain() error {
 	c := &p.commit
-	m := newMemory()
+	m := newImageBuffer()
 	defer m.Free()
 	number, off := p.f.opts.at(c.first)
 	for i := p.f.index(number); i < len(p.f.segments); i++ {
@@ -125,7 +125,7 @@ func (p *replay) readAgain() error {
 			return err
 		}
 		for {
-			pos, found := img.skip(off)
+			pos, found := img.nextRecord(off)
 			if !found {
 				return badfile.At(img.file, off, "no record, where one was when it was read before")
 			}
@@ -149,13 +149,13 @@ func (p *replay) readAgain() error {
 		"the commit at LSN %d had an end when it was read before", c.first)
 }
 
-// void drops the commit that is held.
-func (p *replay) void(r record, end LSN) error {
+// dropHeld drops the commit that is held.
+func (p *replay) dropHeld(r record, end LSN) error {
 	if !p.commit.held {
 		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
 	}
 	p.commit = commit{}
-	p.ended(end)
+	p.setEnd(end)
 	return nil
 }
 

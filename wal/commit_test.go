@@ -28,7 +28,7 @@ type segmentRead struct {
 }
 
 func (r *segmentRead) ReadAt(b []byte, off int64) (int, error) {
-	if off == 0 && len(b) > noteAt {
+	if off == 0 && len(b) > hintAt {
 		r.f.n++
 	}
 	return r.File.ReadAt(b, off)
@@ -115,7 +115,7 @@ func TestNothingOfALargeCommitThatIsVoidIsHandedOut(t *testing.T) {
 	for _, end := range []bool{true, false} {
 		l := commitOfSegments(t, smallSegment, 6, end)
 		if end {
-			lsn, err := l.Void()
+			lsn, err := l.Compensate()
 			require.NoError(t, err)
 			require.NoError(t, l.Wait(lsn, true))
 		} else {
@@ -161,7 +161,7 @@ func TestErrorInTheMiddleOfALargeCommitEndsReplay(t *testing.T) {
 	found, err := Scan(l.opts)
 	require.NoError(t, err)
 	for range 2 {
-		for _, stop := range []error{errors.New("enough"), ErrTaken} {
+		for _, stop := range []error{errors.New("enough"), ErrRefLost} {
 			n := 0
 			tail, err := found.Replay(l.start, 0, func(p Part) error {
 				if n++; n == 4 {
@@ -171,7 +171,7 @@ func TestErrorInTheMiddleOfALargeCommitEndsReplay(t *testing.T) {
 			})
 			require.Equal(t, 4, n)
 			require.Equal(t, 1, tail.Commits)
-			if errors.Is(stop, ErrTaken) { // of a commit that is durable
+			if errors.Is(stop, ErrRefLost) { // of a commit that is durable
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
 			} else {
 				require.Equal(t, stop, err)

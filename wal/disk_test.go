@@ -16,8 +16,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// disk is a file system in memory that offers direct writes, fails on demand, and watches over the rules about which
-// write may touch what. A crash keeps what was synced and any of the sectors that were not; names are always kept.
+// disk is a file system in memory that offers direct writes, fails on demand, and watches over the
+// rules about which write may touch what. A crash keeps what was synced and any of the sectors that
+// were not; names are always kept.
 type disk struct {
 	vfs.FS
 	t     testing.TB
@@ -25,13 +26,15 @@ type disk struct {
 
 	mu    sync.Mutex
 	files map[vfs.FileID]*diskState
-	hook  func(op, name string, n int) (keep int, err error) // before each change; keep: bytes of a write that still happen
+	// before each change; keep: bytes of a write that still happen
+	hook  func(op, name string, n int) (keep int, err error)
 	ops   []string
 	short int // bytes of the next write that is started, instead of all; 0: all
 
 	windows int // that are open
 
-	landing func(off int64) // what a direct write does when it is written and not durable yet, without mu; set before any
+	// what a direct write does when it is written and not durable yet, without mu; set before any
+	landing func(off int64)
 }
 
 // diskState tells of one file's sectors.
@@ -153,9 +156,21 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 		lo, hi = lo/pageUnit*pageUnit, alignUp(hi, pageUnit)
 	}
 	if off >= firstRecord && !bytes.Equal(p, make([]byte, len(p))) { // zeros are a new segment's
-		assert.GreaterOrEqual(f.d.t, off/pageUnit*pageUnit, s.begun, "the disk has begun with a page that is written again")
+		assert.GreaterOrEqual(
+			f.d.t,
+			off/pageUnit*pageUnit,
+			s.begun,
+			"the disk has begun with a page that is written again",
+		)
 		for at := lo / sector; at < hi/sector; at++ {
-			assert.False(f.d.t, s.full[at], "a write of [%d,%d) covers sector %d, which holds durable records", off, hi, at)
+			assert.False(
+				f.d.t,
+				s.full[at],
+				"a write of [%d,%d) covers sector %d, which holds durable records",
+				off,
+				hi,
+				at,
+			)
 		}
 		for page := lo / pageUnit; page*pageUnit < hi; page++ {
 			mine, other := s.cached, s.direct
@@ -177,7 +192,8 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// StartWriteAt writes beside the caller. The first write is a short one if the disk is meant to do such.
+// StartWriteAt writes beside the caller. The first write is a short one if the disk is meant to do
+// such.
 func (f *diskFile) StartWriteAt(p []byte, off int64) vfs.Pending {
 	if n := f.d.short; n > 0 {
 		f.d.short = 0
@@ -230,7 +246,8 @@ func (f *diskFile) sync(op string) error {
 func (f *diskFile) Sync() error     { return f.sync("sync") }
 func (f *diskFile) SyncData() error { return f.sync("syncdata") }
 
-// diskWindow watches that what is copied lies in pages that this life of the segment has written through the cache, and where they are zero.
+// diskWindow watches that what is copied lies in pages that this life of the segment has written
+// through the cache, and where they are zero.
 type diskWindow struct {
 	f        *diskFile
 	off, end int64
@@ -262,7 +279,12 @@ func (w *diskWindow) Copy(p []byte, off int64) error {
 	was := make([]byte, len(p))
 	require.NoError(d.t, vfs.ReadFull(f.File, was, off))
 	assert.Equal(d.t, make([]byte, len(p)), was, "a copy to %d", off)
-	assert.GreaterOrEqual(d.t, off/pageUnit*pageUnit, s.begun, "the disk has begun with a page that is copied to")
+	assert.GreaterOrEqual(
+		d.t,
+		off/pageUnit*pageUnit,
+		s.begun,
+		"the disk has begun with a page that is copied to",
+	)
 	for page := int(off) / pageUnit; page*pageUnit < int(off)+len(p); page++ {
 		assert.True(d.t, s.cached[page], "page %d is read from the disk to be copied to", page)
 		for at := page * (pageUnit / sector); at < (page+1)*(pageUnit/sector); at++ {
@@ -313,7 +335,8 @@ func (f *diskFile) Grow(size int64) error {
 	return f.File.Grow(size)
 }
 
-// crash gives the file system after a power cut: of the sectors that were not synced, those that keep chooses.
+// crash gives the file system after a power cut: of the sectors that were not synced, those that
+// keep chooses.
 func (d *disk) crash(keep func() bool) *disk {
 	after := newDisk(d.t, d.block)
 	d.mu.Lock()
@@ -364,7 +387,14 @@ func (d *disk) count(prefix string) (n int) {
 // testOptions are those of most tests: small segments and salts that repeat from run to run.
 func testOptions(fsys vfs.FS) Options {
 	src := rand.NewPCG(1, 2)
-	return Options{FS: fsys, Path: "dir/app.ebb", StoreID: [16]byte{15: 7}, SegmentSize: MinSegmentSize, Rand: src.Uint64, Inline: true}
+	return Options{
+		FS:          fsys,
+		Path:        "dir/app.ebb",
+		StoreID:     [16]byte{15: 7},
+		SegmentSize: MinSegmentSize,
+		Rand:        src.Uint64,
+		Inline:      true,
+	}
 }
 
 // testLog is a Log whose commits are remembered.
@@ -436,7 +466,8 @@ func mustReplay(t testing.TB, o Options, start, durable LSN, want []string) Tail
 	return tail
 }
 
-// text makes a payload of the given size that, with a few bytes at least, tells itself apart from all others.
+// text makes a payload of the given size that, with a few bytes at least, tells itself apart from
+// all others.
 func text(i, size int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<%d>", i)

@@ -14,8 +14,8 @@ import (
 
 var errBoom = errors.New("boom")
 
-// TestFailureWhileSegmentsAreGivenUp fails the n-th change that Release makes, with a segment prepared and without. The error
-// is final, and what lies behind the cut is all there.
+// TestFailureWhileSegmentsAreGivenUp fails the n-th change that Release makes, with a segment
+// prepared and without. The error is final, and what lies behind the cut is all there.
 func TestFailureWhileSegmentsAreGivenUp(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("prepared_%v", prepared), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSegmentOfAnotherSizeIsAStranger(t *testing.T) {
 	found, err := Scan(o)
 	require.NoError(t, err)
 	require.Empty(t, found.Segments())
-	require.Equal(t, []string{o.name(1)}, found.Strangers())
+	require.Equal(t, []string{o.name(1)}, found.Foreign())
 	_, err = found.Replay(l.start, 0, nil)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }
@@ -153,12 +153,16 @@ func TestRecordThatNoVersionWritesIsNone(t *testing.T) {
 		{"type_of_the_future", func(b []byte) { b[recType] = 4 }, "type 4"},
 		{"unknown_flag", func(b []byte) { b[recFlags] |= 4 }, "flags 7"},
 		{"seal_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeSeal), 0 }, "7 payload bytes"},
-		{"void_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeVoid), 0 }, "7 payload bytes"},
+		{"void_with_payload", func(b []byte) { b[recType], b[recFlags] = byte(typeCompensation), 0 }, "7 payload bytes"},
 		{"durable_before_it_is_written", func(b []byte) { binary.LittleEndian.PutUint64(b[recSynced:], uint64(lsn)+1) }, "is durable"},
 		{"before_itself", func(b []byte) { binary.LittleEndian.PutUint64(b[recPrev:], uint64(lsn)) }, "is before it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := appendRecord(nil, salt, record{lsn: lsn, kind: typeData, flags: partFirst | partLast, payload: []byte("payload")})
+			b := appendRecord(
+				nil,
+				salt,
+				record{lsn: lsn, kind: typeData, flags: partFirst | partLast, payload: []byte("payload")},
+			)
 			test.change(b)
 			sealRecord(b, LSN(binary.LittleEndian.Uint64(b[recSynced:])))
 			r, err := decodeRecord(b, salt, lsn)
@@ -176,8 +180,9 @@ func TestRecordThatNoVersionWritesIsNone(t *testing.T) {
 	}
 }
 
-// TestFirstRecordSaysWhatIsMissingBeforeIt. Replay begins where a checkpoint cut the log, so nothing says what the first record
-// should follow but where that lies: not behind the beginning, and in the segment before, if it is the first of its own.
+// TestFirstRecordSaysWhatIsMissingBeforeIt. Replay begins where a checkpoint cut the log, so
+// nothing says what the first record should follow but where that lies: not behind the beginning,
+// and in the segment before, if it is the first of its own.
 func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 	t.Run("in_the_segment", func(t *testing.T) {
 		l := createTest(t, testOptions(newDisk(t, 512)))
@@ -215,7 +220,8 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 	})
 }
 
-// TestNoteOfALaterSegmentTellsOfALostEnd: the end of a segment is gone, and the records of the next one, but not its note.
+// TestNoteOfALaterSegmentTellsOfALostEnd: the end of a segment is gone, and the records of the next
+// one, but not its note.
 func TestNoteOfALaterSegmentTellsOfALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
@@ -260,7 +266,7 @@ func TestZeroOptionsAreDefaults(t *testing.T) {
 	o, err := Options{}.checked()
 	require.NoError(t, err)
 	require.EqualValues(t, DefaultSegmentSize, o.SegmentSize)
-	require.Equal(t, keepFree, o.KeepFree)
+	require.Equal(t, defaultKeepFree, o.KeepFree)
 	require.NotEqual(t, o.Rand(), o.Rand())
 }
 
@@ -285,8 +291,9 @@ func (r *readBytesFile) ReadAt(p []byte, off int64) (int, error) {
 	return r.File.ReadAt(p, off)
 }
 
-// TestSegmentsAreReadOnceAndNotAgain: Chain is asked about each meta page, and has to read the beginnings of segments once; a segment without a record
-// is read whole once, to know that, and has nothing but its note to say when the log has been replayed.
+// TestSegmentsAreReadOnceAndNotAgain: Chain is asked about each meta page, and has to read the
+// beginnings of segments once; a segment without a record is read whole once, to know that, and has
+// nothing but its note to say when the log has been replayed.
 func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	const size = 256 << 10
 	o := testOptions(newDisk(t, 512))
@@ -314,7 +321,12 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	}
 	chain := func() { require.NoError(t, found.Chain(l.start)) }
 	require.Greater(t, reads(chain), size+2*60_000)
-	require.Less(t, reads(chain), 2*(firstRecord+pageUnit), "the last segment with a record, whose first one is short")
+	require.Less(
+		t,
+		reads(chain),
+		2*(firstRecord+pageUnit),
+		"the last segment with a record, whose first one is short",
+	)
 	require.Less(t, reads(func() {
 		tail, err := found.Replay(l.start, end, func(Part) error { return nil })
 		require.NoError(t, err)

@@ -11,7 +11,8 @@ func First(segmentSize int64, number uint64) LSN {
 	return Options{SegmentSize: segmentSize}.start(number)
 }
 
-// Files gives the names of all files that are named like segments of the store at path, whatever they hold.
+// Files gives the names of all files that are named like segments of the store at path, whatever
+// they hold.
 func Files(fsys vfs.FS, path string) ([]string, error) {
 	o := Options{FS: fsys, Path: path}
 	bases, err := fsys.List(o.dir())

@@ -8,27 +8,30 @@ import (
 	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// image is a segment file in memory, as far as it is there.
-type image struct {
+// segmentImage is a segment file in memory, as far as it is there.
+type segmentImage struct {
 	foundSegment
 	base LSN    // position of the file's first byte
 	b    []byte // at most size bytes
 }
 
-// memory is for one image at a time; the next one takes its place, and Free ends them all. Fresh memory for each would cost more than reading it does. That of whole
-// segments is in huge pages: 4 KiB at a time, the first touch of 4 MiB took 20 ms on a slow machine, the read half of one (docs/performance.md, open-killed).
-type memory = offheap.List[byte]
+// imageBuffer is for one image at a time; the next one takes its place, and Free ends them all.
+// Fresh memory for each would cost more than reading it does. That of whole segments is in huge
+// pages: 4 KiB at a time, the first touch of 4 MiB took 20 ms on a slow machine, the read half of
+// one (docs/performance.md, open-killed).
+type imageBuffer = offheap.List[byte]
 
-func newMemory() *memory { return &memory{Off: true} }
+func newImageBuffer() *imageBuffer { return &imageBuffer{Off: true} }
 
 // load reads segment i.
-func (f *Found) load(i int, m *memory) (*image, error) {
+func (f *ScanResult) load(i int, m *imageBuffer) (*segmentImage, error) {
 	s := f.segments[i]
 	return f.read(s, s.size, m)
 }
 
-// loadFirst reads segment i as far as its first record goes, and all of it if none begins where the first one should.
-func (f *Found) loadFirst(i int, m *memory) (*image, error) {
+// loadFirst reads segment i as far as its first record goes, and all of it if none begins where the
+// first one should.
+func (f *ScanResult) loadFirst(i int, m *imageBuffer) (*segmentImage, error) {
 	s := f.segments[i]
 	limit := int64(firstRecord + pageUnit)
 	for {
@@ -39,7 +42,7 @@ func (f *Found) loadFirst(i int, m *memory) (*image, error) {
 		if _, err := img.record(firstRecord); err == nil {
 			return img, nil
 		}
-		if end := firstRecord + img.claim(firstRecord); end > limit {
+		if end := firstRecord + img.claimedSize(firstRecord); end > limit {
 			limit = min(end, s.size)
 		} else {
 			limit = s.size
@@ -47,8 +50,8 @@ func (f *Found) loadFirst(i int, m *memory) (*image, error) {
 	}
 }
 
-// claim is the size of the record at off if its header, which is there, says that it is one.
-func (m *image) claim(off int64) int64 {
+// claimedSize is the size of the record at off if its header, which is there, says that it is one.
+func (m *segmentImage) claimedSize(off int64) int64 {
 	if h := m.b[off:]; ownHeader(h, m.salt, m.base+LSN(off)) {
 		return recHeader + min(int64(binary.LittleEndian.Uint32(h[recLength:])), maxPart)
 	}
@@ -56,7 +59,7 @@ func (m *image) claim(off int64) int64 {
 }
 
 // read reads up to limit bytes of a segment. It allocates no more than the file has.
-func (f *Found) read(s foundSegment, limit int64, m *memory) (img *image, err error) {
+func (f *ScanResult) read(s foundSegment, limit int64, m *imageBuffer) (img *segmentImage, err error) {
 	file, err := f.opts.FS.Open(s.file, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open log segment: %w", err)
@@ -74,21 +77,22 @@ func (f *Found) read(s foundSegment, limit int64, m *memory) (img *image, err er
 	if err != nil {
 		return nil, fmt.Errorf("read log segment %s: %w", s.file, err)
 	}
-	return &image{foundSegment: s, base: LSN(s.number * uint64(s.size)), b: b[:n]}, nil
+	return &segmentImage{foundSegment: s, base: LSN(s.number * uint64(s.size)), b: b[:n]}, nil
 }
 
 // record decodes the record at off.
-func (m *image) record(off int64) (record, error) {
+func (m *segmentImage) record(off int64) (record, error) {
 	if off > int64(len(m.b)) {
 		return record{}, errors.New("file ends before the record")
 	}
 	return decodeRecord(m.b[off:], m.salt, m.base+LSN(off))
 }
 
-// skip finds where the next record begins if the last one ended at off: there, or, where the header is zero or does
-// not fit, at the next block, or at the next page unit, to which the writer pads when it changes between cached and
-// direct writes. Zeros there too, or the end of the file, are the end.
-func (m *image) skip(off int64) (int64, bool) {
+// nextRecord finds where the next record begins if the last one ended at off: there, or, where the
+// header is zero or does not fit, at the next block, or at the next page unit, to which the writer
+// pads when it changes between cached and direct writes. Zeros there too, or the end of the file,
+// are the end.
+func (m *segmentImage) nextRecord(off int64) (int64, bool) {
 	if alignUp(off, m.block)-off < recHeader && off%m.block != 0 {
 		off = alignUp(off, m.block)
 	}
@@ -104,17 +108,17 @@ func (m *image) skip(off int64) (int64, bool) {
 	return 0, false
 }
 
-// note gives what the note block says.
-func (m *image) note() (LSN, bool) {
-	if len(m.b) < noteAt {
+// hint gives what the note block says.
+func (m *segmentImage) hint() (LSN, bool) {
+	if len(m.b) < hintAt {
 		return 0, false
 	}
-	return decodeNote(m.b[noteAt:], m.salt)
+	return decodeHint(m.b[hintAt:], m.salt)
 }
 
-// records calls fn for each valid record from off on, wherever one can begin after a gap: at each block, and behind
-// another record. It ends when fn says so.
-func (m *image) records(off int64, fn func(record) (stop bool)) {
+// records calls fn for each valid record from off on, wherever one can begin after a gap: at each
+// block, and behind another record. It ends when fn says so.
+func (m *segmentImage) records(off int64, fn func(record) (stop bool)) {
 	for at := max(firstRecord, alignUp(off, m.block)); at+recHeader <= int64(len(m.b)); {
 		next := at + m.block
 		for pos := at; ownHeader(m.b[min(pos, int64(len(m.b))):], m.salt, m.base+LSN(pos)); {
@@ -136,7 +140,7 @@ func (m *image) records(off int64, fn func(record) (stop bool)) {
 }
 
 // anyRecord finds a valid record from off on.
-func (m *image) anyRecord(off int64) (found record, ok bool) {
+func (m *segmentImage) anyRecord(off int64) (found record, ok bool) {
 	m.records(off, func(r record) bool {
 		found, ok = r, true
 		return true
@@ -144,8 +148,8 @@ func (m *image) anyRecord(off int64) (found record, ok bool) {
 	return found, ok
 }
 
-// witness finds a valid record from off on which says that more than end was durable.
-func (m *image) witness(off int64, end LSN) (found record, ok bool) {
+// durabilityEvidence finds a valid record from off on which says that more than end was durable.
+func (m *segmentImage) durabilityEvidence(off int64, end LSN) (found record, ok bool) {
 	m.records(off, func(r record) bool {
 		if r.synced > end {
 			found, ok = r, true
@@ -155,8 +159,9 @@ func (m *image) witness(off int64, end LSN) (found record, ok bool) {
 	return found, ok
 }
 
-// recorded counts the bytes from where the first record should be to the end of the last valid one.
-func (m *image) recorded() (n int64) {
+// recordBytes counts the bytes from where the first record should be to the end of the last valid
+// one.
+func (m *segmentImage) recordBytes() (n int64) {
 	m.records(firstRecord, func(r record) bool {
 		n = int64(r.lsn-m.base) + r.size() - firstRecord
 		return false
@@ -164,19 +169,20 @@ func (m *image) recorded() (n int64) {
 	return n
 }
 
-// claimed counts the bytes from keep to the last one that a header of this segment's life lays claim to, whether the
-// record is whole or not. end is where the valid records end; keep is not behind it.
-func (m *image) claimed(end, keep LSN) int64 {
+// claimedBytes counts the bytes from keep to the last one that a header of this segment's life lays
+// claim to, whether the record is whole or not. end is where the valid records end; keep is not
+// behind it.
+func (m *segmentImage) claimedBytes(end, keep LSN) int64 {
 	last := int64(end - m.base)
 	claim := func(off int64) {
-		if off+recHeader > int64(len(m.b)) || !likeHeader(m.b[off:], m.salt, m.base+LSN(off)) {
+		if off+recHeader > int64(len(m.b)) || !similarHeader(m.b[off:], m.salt, m.base+LSN(off)) {
 			return
 		}
 		length := int64(binary.LittleEndian.Uint32(m.b[off+recLength:]))
 		last = max(last, min(off+recHeader+length, int64(len(m.b))))
 	}
 	off := last
-	if pos, ok := m.skip(off); ok {
+	if pos, ok := m.nextRecord(off); ok {
 		claim(pos)
 	}
 	for at := alignUp(off, m.block); at < int64(len(m.b)); at += m.block {

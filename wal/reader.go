@@ -9,9 +9,13 @@ import (
 
 // Tail tells how a log ended.
 type Tail struct {
-	End     LSN   // end of the last complete commit, or, if no part of one comes after, the start of a later segment
-	Bytes   int64 // of records from the start to End, padding included
-	Dropped int64 // bytes behind End that look like records of this log: torn, behind a gap, or parts of a commit that has no end
+	// end of the last complete commit, or, if no part of one comes after, the start of a later
+	// segment
+	End   LSN
+	Bytes int64 // of records from the start to End, padding included
+	// bytes behind End that look like records of this log: torn, behind a gap, or parts of a commit
+	// that has no end
+	Dropped int64
 	Commits int
 }
 
@@ -27,87 +31,96 @@ type Part struct {
 // commit is found before its first part is handed out, and nothing of a commit without one, or of
 // one that a void takes back, ever is. What is kept of a commit meanwhile is bounded: of a larger
 // one the segments are read again. An error of fn ends the replay and is returned unchanged. If it
-// wraps ErrTaken the commit refers to bytes that are not there (see Log.Refers): then the records
-// end before its last one.
+// wraps ErrRefLost the commit refers to bytes that are not there (see Log.AddExternalRef): then the
+// records end before its last one.
 //
-// Where the records end, at a position X behind the last valid one, the question is whether they were torn off there
-// by a crash or are damaged. It is damage, a *badfile.Error, if anything says that more had been durable:
+// Where the records end, at a position X behind the last valid one, the question is whether they
+// were torn off there by a crash or are damaged. It is damage, a *badfile.Error, if anything says
+// that more had been durable:
 //
 //   - a later record, of this segment or a later one, says that everything up to Y > X is durable;
 //   - a note, of this segment or a later one, says so;
 //   - durable, the highest position that the caller has on record as durable, is past X.
 //
-// A sealed segment whose successor is missing is damage too: the successor is made durable before the seal is written.
-// Otherwise the end is a torn tail or the clean end. A read that fails is neither; its error is returned.
-func (f *Found) Replay(start, durable LSN, fn func(Part) error) (Tail, error) {
-	i, err := f.first(start)
+// A sealed segment whose successor is missing is damage too: the successor is made durable before
+// the seal is written. Otherwise the end is a torn tail or the clean end. A read that fails is
+// neither; its error is returned.
+func (f *ScanResult) Replay(start, durable LSN, fn func(Part) error) (Tail, error) {
+	i, err := f.startIndex(start)
 	if err != nil {
 		return Tail{}, err
 	}
 	p := replay{f: f, fn: fn, start: start, tail: Tail{End: start}}
-	m := newMemory()
+	m := newImageBuffer()
 	defer m.Free()
 	for at := start; ; i++ {
 		img, err := f.load(i, m)
 		if err != nil {
 			return p.tail, err
 		}
-		end, sealed, why, err := p.segment(img, at)
+		end, sealed, why, err := p.readSegment(img, at)
 		if err == nil && !sealed {
-			err = p.settle()
+			err = p.deliver()
 		}
 		switch {
-		case errors.Is(err, ErrTaken):
-			return p.taken(f, durable, m, err)
+		case errors.Is(err, ErrRefLost):
+			return p.endBeforeLostRef(f, durable, m, err)
 		case err != nil:
 			return p.tail, err
 		case !sealed:
-			return p.ends(f, i, img, end, durable, why)
+			return p.finish(f, i, img, end, durable, why)
 		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
-			return p.tail, badfile.At(f.opts.name(img.number+1), -1, "segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
+			return p.tail, badfile.At(
+				f.opts.name(img.number+1),
+				-1,
+				"segment %d is sealed, segment %d is missing or damaged",
+				img.number,
+				img.number+1,
+			)
 		}
 		at = f.opts.start(img.number + 1)
-		p.between += at - end
+		p.segmentGaps += at - end
 		if p.leaves(at); !p.commit.open && !p.commit.held {
-			p.ended(at)
+			p.setEnd(at)
 		}
 	}
 }
 
-// ErrTaken is for fn of Replay, at any part of a commit: a crash has taken what a commit refers to,
-// or it has been damaged since.
-var ErrTaken = errors.New("what the commit refers to is not there")
+// ErrRefLost is for fn of Replay, at any part of a commit: a crash has taken what a commit refers
+// to, or it has been damaged since.
+var ErrRefLost = errors.New("what the commit refers to is not there")
 
-// taken ends the replay before the last record of the commit that was handed on: whoever says that more had been durable says that what it refers to
-// had been, too. No image in m is needed any more.
-func (p *replay) taken(f *Found, durable LSN, m *memory, why error) (Tail, error) {
+// endBeforeLostRef ends the replay before the last record of the commit that was handed on: whoever
+// says that more had been durable says that what it refers to had been, too. No image in m is
+// needed any more.
+func (p *replay) endBeforeLostRef(f *ScanResult, durable LSN, m *imageBuffer, why error) (Tail, error) {
 	p.commit = commit{}
-	number, _ := f.opts.at(p.settled)
+	number, _ := f.opts.at(p.delivered)
 	i := f.index(number)
 	img, err := f.load(i, m)
 	if err != nil {
 		return p.tail, err
 	}
-	return p.ends(f, i, img, p.settled, durable, why)
+	return p.finish(f, i, img, p.delivered, durable, why)
 }
 
-// ends ends the replay where the records end, in segment i, or because of why.
-func (p *replay) ends(f *Found, i int, img *image, end, durable LSN, why error) (Tail, error) {
+// finish ends the replay where the records end, in segment i, or because of why.
+func (p *replay) finish(f *ScanResult, i int, img *segmentImage, end, durable LSN, why error) (Tail, error) {
 	if p.commit.known {
 		return p.tail, badfile.At(img.file, int64(end-img.base),
 			"log ends at LSN %d (%v), but the commit at LSN %d was complete when it was read before",
 			end, why, p.commit.first)
 	}
-	behind, err := f.judge(i, img, end, durable, why)
+	behind, err := f.classifyTail(i, img, end, durable, why)
 	if err == nil {
-		p.tail.Dropped = img.claimed(end, p.tail.End) + behind
+		p.tail.Dropped = img.claimedBytes(end, p.tail.End) + behind
 	}
 	return p.tail, err
 }
 
 // replay is the state of one Replay: what was read so far.
 type replay struct {
-	f      *Found
+	f      *ScanResult
 	fn     func(Part) error
 	start  LSN
 	tail   Tail
@@ -115,22 +128,22 @@ type replay struct {
 	any    bool   // a record was read
 	commit commit // that is being read, or was read last
 
-	settled LSN // last record of the commit that was handed on last
-	between LSN // bytes between the last records of segments and the first ones of the next
+	delivered   LSN // last record of the commit that was handed on last
+	segmentGaps LSN // bytes between the last records of segments and the first ones of the next
 }
 
-// ended moves the end of the log.
-func (p *replay) ended(at LSN) {
-	p.tail.End, p.tail.Bytes = at, int64(at-p.start-p.between)
+// setEnd moves the end of the log.
+func (p *replay) setEnd(at LSN) {
+	p.tail.End, p.tail.Bytes = at, int64(at-p.start-p.segmentGaps)
 }
 
-// segment goes through the records of one segment from at on. It returns the end of the last valid one, and either
-// sealed or what was wrong with the bytes behind it.
-func (p *replay) segment(img *image, at LSN) (end LSN, sealed bool, why error, err error) {
+// readSegment goes through the records of one segment from at on. It returns the end of the last
+// valid one, and either sealed or what was wrong with the bytes behind it.
+func (p *replay) readSegment(img *segmentImage, at LSN) (end LSN, sealed bool, why error, err error) {
 	end = at
 	off := int64(at - img.base)
 	for {
-		pos, found := img.skip(off)
+		pos, found := img.nextRecord(off)
 		if !found {
 			return end, false, errors.New("no record"), nil
 		}
@@ -138,7 +151,7 @@ func (p *replay) segment(img *image, at LSN) (end LSN, sealed bool, why error, e
 		if err != nil {
 			return end, false, err, nil
 		}
-		if err := p.follows(img, r, pos); err != nil {
+		if err := p.checkLink(img, r, pos); err != nil {
 			return end, false, err, nil
 		}
 		p.prev, p.any = r.lsn, true
@@ -147,28 +160,28 @@ func (p *replay) segment(img *image, at LSN) (end LSN, sealed bool, why error, e
 		}
 		off = pos + r.size()
 		end = img.base + LSN(off)
-		if r.kind == typeVoid {
-			if err := p.void(r, end); err != nil {
+		if r.kind == typeCompensation {
+			if err := p.dropHeld(r, end); err != nil {
 				return end, false, nil, badfile.At(img.file, pos, "%v", err)
 			}
 			continue
 		}
-		if err := p.data(img, r, pos, end); err != nil {
+		if err := p.addPart(img, r, pos, end); err != nil {
 			return end, false, nil, err
 		}
 	}
 }
 
-// follows says whether r, a valid record at pos, is the next one.
-func (p *replay) follows(img *image, r record, pos int64) error {
+// checkLink says whether r, a valid record at pos, is the next one.
+func (p *replay) checkLink(img *segmentImage, r record, pos int64) error {
 	if p.any {
 		if r.prev != p.prev {
 			return fmt.Errorf("record follows LSN %d, the last one is at %d", r.prev, p.prev)
 		}
 		return nil
 	}
-	// The record before the first one is gone or was never there. Still its position says that nothing is missing
-	// between start and here, and it has to be in the right segment.
+	// The record before the first one is gone or was never there. Still its position says that
+	// nothing is missing between start and here, and it has to be in the right segment.
 	if r.prev >= p.start {
 		return fmt.Errorf("record follows LSN %d, which is missing", r.prev)
 	}
@@ -178,40 +191,57 @@ func (p *replay) follows(img *image, r record, pos int64) error {
 	return nil
 }
 
-// judge decides about the end of the records at end, in segment i. nil: it is a torn tail or the clean end, and behind counts the bytes of later segments with
-// records.
-func (f *Found) judge(i int, img *image, end, durable LSN, why error) (behind int64, err error) {
+// classifyTail decides about the end of the records at end, in segment i. nil: it is a torn tail or
+// the clean end, and behind counts the bytes of later segments with records.
+func (f *ScanResult) classifyTail(
+	i int,
+	img *segmentImage,
+	end, durable LSN,
+	why error,
+) (behind int64, err error) {
 	bad := func(format string, args ...any) (int64, error) {
 		off := int64(end - img.base)
-		return 0, badfile.At(img.file, off, "log ends at LSN %d (%v), but %s", end, why, fmt.Sprintf(format, args...))
+		return 0, badfile.At(
+			img.file,
+			off,
+			"log ends at LSN %d (%v), but %s",
+			end,
+			why,
+			fmt.Sprintf(format, args...),
+		)
 	}
 	if durable > end {
 		return bad("the store was durable up to LSN %d", durable)
 	}
-	if synced, ok := img.note(); ok && synced > end {
+	if synced, ok := img.hint(); ok && synced > end {
 		return bad("the segment's note says that LSN %d is durable", synced)
 	}
-	if r, ok := img.witness(int64(end-img.base), end); ok {
+	if r, ok := img.durabilityEvidence(int64(end-img.base), end); ok {
 		return bad("the record at LSN %d says that LSN %d is durable", r.lsn, r.synced)
 	}
-	m := newMemory()
+	m := newImageBuffer()
 	defer m.Free()
 	for j := i + 1; j < len(f.segments); j++ {
 		limit := f.segments[j].size
-		if j >= len(f.segments)-f.unused {
+		if j >= len(f.segments)-f.emptyTail {
 			limit = firstRecord // for its note: it has been read, and holds no record
 		}
 		later, err := f.read(f.segments[j], limit, m)
 		if err != nil {
 			return 0, err
 		}
-		if r, ok := later.witness(firstRecord, end); ok {
-			return bad("the record at LSN %d, in segment %d, says that LSN %d is durable", r.lsn, later.number, r.synced)
+		if r, ok := later.durabilityEvidence(firstRecord, end); ok {
+			return bad(
+				"the record at LSN %d, in segment %d, says that LSN %d is durable",
+				r.lsn,
+				later.number,
+				r.synced,
+			)
 		}
-		if synced, ok := later.note(); ok && synced > end {
+		if synced, ok := later.hint(); ok && synced > end {
 			return bad("the note of segment %d says that LSN %d is durable", later.number, synced)
 		}
-		behind += later.recorded()
+		behind += later.recordBytes()
 	}
 	return behind, nil
 }

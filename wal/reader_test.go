@@ -31,8 +31,8 @@ func smallLog(t testing.TB, block int) (*testLog, []byte) {
 	return l, readFile(t, l.opts.FS, l.opts.name(1))
 }
 
-// reread replays a log whose only segment holds b. It never fails for other reasons than damage, and what it gives is
-// a prefix of what was committed.
+// reread replays a log whose only segment holds b. It never fails for other reasons than damage,
+// and what it gives is a prefix of what was committed.
 func (l *testLog) reread(b []byte, durable LSN) ([]string, Tail, error) {
 	l.t.Helper()
 	o := l.opts
@@ -50,7 +50,7 @@ func (l *testLog) reread(b []byte, durable LSN) ([]string, Tail, error) {
 // withoutNote cuts the evidence of the note away.
 func withoutNote(b []byte) []byte {
 	b = bytes.Clone(b)
-	clear(b[noteAt : noteAt+noteLen])
+	clear(b[hintAt : hintAt+hintLen])
 	return b
 }
 
@@ -70,7 +70,8 @@ func TestTornTailIsCutAtEveryLength(t *testing.T) {
 			if n == end {
 				require.Len(t, got, len(l.commits))
 			}
-			// The same with the rest of the file as zeros: then records behind the cut cannot speak either.
+			// The same with the rest of the file as zeros: then records behind the cut cannot speak
+			// either.
 			zeroed := append(bytes.Clone(bare[:n]), make([]byte, len(bare)-n)...)
 			same, _, err := l.reread(zeroed, 0)
 			require.NoError(t, err)
@@ -180,8 +181,8 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 	})
 }
 
-// TestReplayNeverStepsOverAGap takes each block out of a log, and moves the rest up: no record that follows a lost one
-// is replayed.
+// TestReplayNeverStepsOverAGap takes each block out of a log, and moves the rest up: no record that
+// follows a lost one is replayed.
 func TestReplayNeverStepsOverAGap(t *testing.T) {
 	l, file := smallLog(t, 512)
 	bare := withoutNote(file)
@@ -290,7 +291,8 @@ func TestJunkBehindTheSegmentIsIgnored(t *testing.T) {
 	require.Len(t, got, len(l.commits))
 }
 
-// TestGoldenBytes pins the format: offset, bytes and, in the comment above each stretch, what they are.
+// TestGoldenBytes pins the format: offset, bytes and, in the comment above each stretch, what they
+// are.
 func TestGoldenBytes(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	l.inCommit = false
@@ -307,8 +309,8 @@ func TestGoldenBytes(t *testing.T) {
 		fields      []golden.Field
 	}{
 		{"segment-header.hex", "header block of a segment", []golden.Field{
-			{0, int(noteAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
-		{"note.hex", "note block of a segment", []golden.Field{{int(noteAt), int(firstRecord - noteAt), "salt, synced, checksum"}}},
+			{0, int(hintAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
+		{"note.hex", "note block of a segment", []golden.Field{{int(hintAt), int(firstRecord - hintAt), "salt, synced, checksum"}}},
 		{"records.hex", "records: checksum, salt, lsn, synced, prev, length, type, flags, reserved; payload", []golden.Field{
 			{int(firstRecord), len(file) - int(firstRecord), "first record"}}},
 	} {
@@ -322,7 +324,7 @@ func TestGoldenBytes(t *testing.T) {
 func TestNextVersionIsAStranger(t *testing.T) {
 	l, file := smallLog(t, 512)
 	h := l.live[0].segmentHeader
-	clear(file[:noteAt])
+	clear(file[:hintAt])
 	putSegmentHeader(file, h)
 	_, err := decodeSegmentHeader(file)
 	require.NoError(t, err)
@@ -344,7 +346,12 @@ func FuzzRecord(f *testing.F) {
 			if fix && len(b) >= recHeader {
 				// Make the cheap checks pass, as an attacker would.
 				b = bytes.Clone(b)
-				r := record{lsn: LSN(lsn), kind: recordType(b[recType]), flags: partFlags(b[recFlags]), payload: b[recHeader:]}
+				r := record{
+					lsn:     LSN(lsn),
+					kind:    recordType(b[recType]),
+					flags:   partFlags(b[recFlags]),
+					payload: b[recHeader:],
+				}
 				b = appendRecord(nil, salt, r)
 				sealRecord(b, 0)
 			}
@@ -359,12 +366,13 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzSegment replays any bytes behind a good header: no panic, no hang, and only damage as an error.
+// FuzzSegment replays any bytes behind a good header: no panic, no hang, and only damage as an
+// error.
 func FuzzSegment(f *testing.F) {
 	l, file := smallLog(f, 512)
-	f.Add(file[noteAt:l.End()-smallSegment], uint64(0))
-	f.Add(file[noteAt:firstRecord+100], uint64(1))
-	header := file[:noteAt]
+	f.Add(file[hintAt:l.End()-smallSegment], uint64(0))
+	f.Add(file[hintAt:firstRecord+100], uint64(1))
+	header := file[:hintAt]
 	o := l.opts
 	f.Fuzz(func(t *testing.T, b []byte, durable uint64) {
 		defer bound.Hold(t, uint64(16<<20+4*len(b)))()
@@ -381,8 +389,9 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// TestDroppedBytesAreToldWhateverIsWrong damages each byte of the header of the last record, without evidence that it was
-// durable: it is dropped, and Tail says how much, although salt or place may be what is wrong.
+// TestDroppedBytesAreToldWhateverIsWrong damages each byte of the header of the last record,
+// without evidence that it was durable: it is dropped, and Tail says how much, although salt or
+// place may be what is wrong.
 func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 	l, file := smallLog(t, 512)
 	bare := withoutNote(file)
@@ -397,20 +406,22 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnotherLifeAreNone: the same segment with another salt, as when a number is used again and the disk brings
-// back old blocks. Place and checksum of the records are right, the salt alone tells.
+// TestRecordsOfAnotherLifeAreNone: the same segment with another salt, as when a number is used
+// again and the disk brings back old blocks. Place and checksum of the records are right, the salt
+// alone tells.
 func TestRecordsOfAnotherLifeAreNone(t *testing.T) {
 	l, file := smallLog(t, 512)
 	h := l.live[0].segmentHeader
 	h.salt++
-	clear(file[:noteAt])
+	clear(file[:hintAt])
 	putSegmentHeader(file, h)
 	got, _, err := l.reread(file, 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
 
-// TestARecordElsewhereIsNone: salt and checksum of a record that went to the wrong place are right, its LSN is not.
+// TestARecordElsewhereIsNone: salt and checksum of a record that went to the wrong place are right,
+// its LSN is not.
 func TestARecordElsewhereIsNone(t *testing.T) {
 	l, file := smallLog(t, 512)
 	salt := l.live[0].salt
@@ -422,8 +433,8 @@ func TestARecordElsewhereIsNone(t *testing.T) {
 	}
 }
 
-// TestALaterSegmentTellsOfALostEnd: everything from a record to the end of its segment is gone, the seal and the note too.
-// What a record of the next segment says was durable is all that tells.
+// TestALaterSegmentTellsOfALostEnd: everything from a record to the end of its segment is gone, the
+// seal and the note too. What a record of the next segment says was durable is all that tells.
 func TestALaterSegmentTellsOfALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()

@@ -7,7 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// LSN is a byte position in the log: number of the segment times SegmentSize, plus the offset in the segment's file.
+// LSN is a byte position in the log: number of the segment times SegmentSize, plus the offset in
+// the segment's file.
 type LSN uint64
 
 // Record. It never crosses the end of its segment; a payload that does not fit is cut into parts.
@@ -18,19 +19,19 @@ type LSN uint64
 //	| u64      | u64    | u64    | u64    | u64    | u32    | u8   | u8    | u16      |           |
 //	+----------+--------+--------+--------+--------+--------+------+-------+----------+--- ... ---+
 //
-// checksum is xxhash64 of bytes [8, 48+length): torn and rotten records.
-// salt repeats the segment's: a record of the file's former life does not count.
-// lsn repeats the record's own position: bytes that went to the wrong place.
-// synced is a position up to which everything was durable when the record was written: evidence that a bad record
-// before it is damage and no torn end.
-// prev is the position of the record before this one, 0 in the first one of a log: replay never steps over a gap.
-// type is 1 (data), 2 (seal: the last record of its segment) or 3 (void: the commit that ends right before it, seals aside, did not
-// happen). The last two have no payload and no flags.
-// flags of a data record: 1 first part of a commit, 2 last part. A first part voids unfinished parts before it.
-// reserved must be zero. Golden bytes: testdata/records.hex.
+// checksum is xxhash64 of bytes [8, 48+length): torn and rotten records. salt repeats the
+// segment's: a record of the file's former life does not count. lsn repeats the record's own
+// position: bytes that went to the wrong place. synced is a position up to which everything was
+// durable when the record was written: evidence that a bad record before it is damage and no torn
+// end. prev is the position of the record before this one, 0 in the first one of a log: replay
+// never steps over a gap. type is 1 (data), 2 (seal: the last record of its segment) or 3 (void:
+// the commit that ends right before it, seals aside, did not happen). The last two have no payload
+// and no flags. flags of a data record: 1 first part of a commit, 2 last part. A first part voids
+// unfinished parts before it. reserved must be zero. Golden bytes: testdata/records.hex.
 //
-// A payload of a record has at most maxPart bytes. A header never crosses a block: with fewer than 48 bytes left in a block the next record begins at the next one.
-// The bytes that are skipped are zero.
+// A payload of a record has at most maxPart bytes. A header never crosses a block: with fewer than
+// 48 bytes left in a block the next record begins at the next one. The bytes that are skipped are
+// zero.
 const (
 	recChecksum = 0
 	recSalt     = 8
@@ -44,16 +45,17 @@ const (
 	recHeader   = 48
 )
 
-// maxPart bounds the payload of one record. Small, so that a hostile file in which every block claims to begin a
-// record cannot make a reader checksum the same bytes very often; large enough for the header to weigh nothing.
+// maxPart bounds the payload of one record. Small, so that a hostile file in which every block
+// claims to begin a record cannot make a reader checksum the same bytes very often; large enough
+// for the header to weigh nothing.
 const maxPart = 128 << 10
 
 type recordType uint8
 
 const (
-	typeData recordType = 1
-	typeSeal recordType = 2
-	typeVoid recordType = 3
+	typeData         recordType = 1
+	typeSeal         recordType = 2
+	typeCompensation recordType = 3
 )
 
 type partFlags uint8
@@ -76,7 +78,8 @@ type record struct {
 // size is the number of bytes from the record's first to its last.
 func (r record) size() int64 { return recHeader + int64(len(r.payload)) }
 
-// appendRecord encodes r with everything but synced and checksum, which sealRecord adds when the record is written.
+// appendRecord encodes r with everything but synced and checksum, which sealRecord adds when the
+// record is written.
 func appendRecord(b []byte, salt uint64, r record) []byte {
 	at := len(b)
 	b = append(b, make([]byte, recHeader)...)
@@ -102,23 +105,25 @@ func sealRecord(b []byte, synced LSN) int {
 // zeroHeader says that no record begins here.
 func zeroHeader(b []byte) bool { return [recHeader]byte(b) == [recHeader]byte{} }
 
-// ownHeader says whether the header at the start of b claims to be of the segment with this salt and of this place.
-// It proves nothing; it is the cheap question before decodeRecord, and tells torn records from old bytes.
+// ownHeader says whether the header at the start of b claims to be of the segment with this salt
+// and of this place. It proves nothing; it is the cheap question before decodeRecord, and tells
+// torn records from old bytes.
 func ownHeader(b []byte, salt uint64, lsn LSN) bool {
 	return len(b) >= recHeader &&
 		binary.LittleEndian.Uint64(b[recSalt:]) == salt &&
 		binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn)
 }
 
-// likeHeader is ownHeader that lets one of the two be wrong: neither a record of the file's former life nor other bytes have
-// even one of them. It is for telling people what was dropped.
-func likeHeader(b []byte, salt uint64, lsn LSN) bool {
+// similarHeader is ownHeader that lets one of the two be wrong: neither a record of the file's
+// former life nor other bytes have even one of them. It is for telling people what was dropped.
+func similarHeader(b []byte, salt uint64, lsn LSN) bool {
 	return len(b) >= recHeader &&
 		(binary.LittleEndian.Uint64(b[recSalt:]) == salt || binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn))
 }
 
-// decodeRecord decodes the record at the start of b, which ends where the record's segment ends. All bounds are
-// proved before it returns. The error says what is wrong; whether that is a torn end or damage is for the reader.
+// decodeRecord decodes the record at the start of b, which ends where the record's segment ends.
+// All bounds are proved before it returns. The error says what is wrong; whether that is a torn end
+// or damage is for the reader.
 func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {
 	if len(b) < recHeader {
 		return record{}, fmt.Errorf("record header needs %d bytes, %d are left", recHeader, len(b))
@@ -156,9 +161,14 @@ func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {
 	case binary.LittleEndian.Uint16(b[recReserved:]) != 0:
 		return record{}, fmt.Errorf("record has reserved bytes that are not zero")
 	case r.kind == typeData && r.flags&^(partFirst|partLast) == 0:
-	case (r.kind == typeSeal || r.kind == typeVoid) && r.flags == 0 && n == 0:
+	case (r.kind == typeSeal || r.kind == typeCompensation) && r.flags == 0 && n == 0:
 	default:
-		return record{}, fmt.Errorf("record of type %d with flags %d and %d payload bytes is unknown", r.kind, r.flags, n)
+		return record{}, fmt.Errorf(
+			"record of type %d with flags %d and %d payload bytes is unknown",
+			r.kind,
+			r.flags,
+			n,
+		)
 	}
 	return r, nil
 }

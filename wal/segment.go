@@ -15,17 +15,20 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Segment file. Its name is the store's path, "-wal-" and the segment's number in at least six decimal digits.
+// Segment file. Its name is the store's path, "-wal-" and the segment's number in at least six
+// decimal digits.
 //
 //	0                 4096              8192                        at most SegmentSize
 //	+-----------------+-----------------+------------- ... ---------+
 //	| header block    | note block      | records                   |
 //	+-----------------+-----------------+------------- ... ---------+
 //
-// The header is synced before the segment gets its first record, and again, with another number and another salt,
-// before the file is renamed for its next life. The note is written without a sync; a torn one is no information.
-// Records end a block (4096 bytes) before the file was meant to end, except for the seal: there is always room for it. The first files of a log are
-// shorter than SegmentSize, which positions are counted by all the same; a failed write may cut one, so that its size says nothing.
+// The header is synced before the segment gets its first record, and again, with another number and
+// another salt, before the file is renamed for its next life. The note is written without a sync; a
+// torn one is no information. Records end a block (4096 bytes) before the file was meant to end,
+// except for the seal: there is always room for it. The first files of a log are shorter than
+// SegmentSize, which positions are counted by all the same; a failed write may cut one, so that its
+// size says nothing.
 //
 // Header block; the bytes behind the checksum are zero. Golden bytes: testdata/segment-header.hex.
 //
@@ -35,9 +38,9 @@ import (
 //	| 8     | u32     | u32   | 16       | u64    | u64  | u64     | u32     | u32      | u64      |
 //	+-------+---------+-------+----------+--------+------+---------+---------+----------+----------+
 //
-// block is the unit to which synced groups are padded: a write never covers a block that holds durable records.
-// salt is random in each life of the segment; every record repeats it.
-// follows is the checkpoint (epoch) that was durable when the header was written: for people who read dumps.
+// block is the unit to which synced groups are padded: a write never covers a block that holds
+// durable records. salt is random in each life of the segment; every record repeats it. follows is
+// the checkpoint (epoch) that was durable when the header was written: for people who read dumps.
 // checksum is xxhash64 of bytes [0, 64).
 //
 // Note block; the rest is zero.
@@ -64,32 +67,33 @@ const (
 	segOffSum   = 64
 	segHeadLen  = 72
 
-	noteAt     = 4096 // offset of the note block
-	noteSalt   = 0
-	noteSynced = 8
-	noteSum    = 16
-	noteLen    = 24
+	hintAt     = 4096 // offset of the note block
+	hintSalt   = 0
+	hintSynced = 8
+	hintSum    = 16
+	hintLen    = 24
 
 	firstRecord = 8192 // offset of the first record
 
-	// pageUnit is what the operating system writes at once through its cache, so the unit to pad to wherever cached
-	// and direct writes meet. It is a multiple of every block size.
+	// pageUnit is what the operating system writes at once through its cache, so the unit to pad to
+	// wherever cached and direct writes meet. It is a multiple of every block size.
 	pageUnit = 4096
 )
 
-// Bounds of Options.SegmentSize. The largest keeps offsets in an int everywhere and a mapped reader's memory sane.
+// Bounds of Options.SegmentSize. The largest keeps offsets in an int everywhere and a mapped
+// reader's memory sane.
 const (
 	DefaultSegmentSize = 4 << 20
 	MinSegmentSize     = 16 << 10
 	MaxSegmentSize     = 1 << 30
 )
 
-// MaxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the segment behind. A file name with a larger
-// one is not ours, nor is one above maxStranger without a header of the store: the log goes on above all files that it finds, and must
-// have numbers left.
+// MaxSegment bounds segment numbers, so that no LSN overflows, and the meta page can name the
+// segment behind. A file name with a larger one is not ours, nor is one above maxForeign without a
+// header of the store: the log goes on above all files that it finds, and must have numbers left.
 const (
-	MaxSegment  = 1<<33 - 2
-	maxStranger = 1 << 32
+	MaxSegment = 1<<33 - 2
+	maxForeign = 1 << 32
 )
 
 // Options tell where a log is and how it looks. All but the first three may be left zero.
@@ -98,27 +102,36 @@ type Options struct {
 	Path    string   // of the store; segments are beside it
 	StoreID [16]byte // segments of any other store are strangers
 
-	SegmentSize int64         // bytes; a multiple of 4096, fixed for the store's life; 0 means DefaultSegmentSize
+	// bytes; a multiple of 4096, fixed for the store's life; 0 means DefaultSegmentSize
+	SegmentSize int64
 	Rand        func() uint64 // source of salts; nil means the runtime's
 	NoDirect    bool          // never write past the page cache
 	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
-	LeastRoom   int64         // bytes of the first segment's file, MinSegmentSize at least; 0 means 256 KiB, or SegmentSize if that is less
-	Inline      bool          // no goroutine makes the next segment, but the leader itself: runs repeat exactly
+	// bytes of the first segment's file, MinSegmentSize at least; 0 means 256 KiB, or SegmentSize
+	// if that is less
+	FirstSegmentBytes int64
+	// no goroutine makes the next segment, but the leader itself: runs repeat exactly
+	Inline bool
 
-	// Ours is asked before a next segment is made and before old ones are given up: an error says that the names beside
-	// Path are someone else's by now. It is final. nil: nobody is asked.
-	Ours func() error
+	// CheckIdentity is asked before a next segment is made and before old ones are given up: an
+	// error says that the names beside Path are someone else's by now. It is final. nil: nobody is
+	// asked.
+	CheckIdentity func() error
 
-	// Before is called by the goroutine that is about to write a group with a commit for which Refers was said, or, if it was not said firmly, to
-	// make one durable or what was written before. An error is final, and nothing of the group is written. nil: there are no such commits.
-	Before func() error
+	// SyncRefs is called by the goroutine that is about to write a group with a commit for which
+	// Refers was said, or, if it was not said firmly, to make one durable or what was written
+	// before. An error is final, and nothing of the group is written. nil: there are no such
+	// commits.
+	SyncRefs func() error
 
-	// MakeRoom is called by an Append that finds no room for its next segment on the disk, SetBound aside, and says whether others gave
-	// some of theirs: then it tries once more. nil: nobody has any.
-	MakeRoom func() bool
+	// FreeSpace is called by an Append that finds no room for its next segment on the disk,
+	// SetBound aside, and says whether others gave some of theirs: then it tries once more. nil:
+	// nobody has any.
+	FreeSpace func() bool
 
-	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync took, or, of what was launched, how
-	// long until it landed. It is called by the goroutine that wrote, one call at a time, and must not call the log. nil: nobody is told.
+	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync
+	// took, or, of what was launched, how long until it landed. It is called by the goroutine that
+	// wrote, one call at a time, and must not call the log. nil: nobody is told.
 	OnGroup func(commits int, bytes int64, took time.Duration)
 }
 
@@ -128,12 +141,12 @@ func (o Options) checked() (Options, error) {
 		o.SegmentSize = DefaultSegmentSize
 	}
 	if o.KeepFree == 0 {
-		o.KeepFree = keepFree
+		o.KeepFree = defaultKeepFree
 	}
-	if o.LeastRoom == 0 {
-		o.LeastRoom = leastRoom
+	if o.FirstSegmentBytes == 0 {
+		o.FirstSegmentBytes = firstSegmentBytes
 	}
-	o.LeastRoom = max(o.LeastRoom, MinSegmentSize)
+	o.FirstSegmentBytes = max(o.FirstSegmentBytes, MinSegmentSize)
 	if o.SegmentSize < MinSegmentSize || o.SegmentSize > MaxSegmentSize || o.SegmentSize%pageUnit != 0 {
 		return o, fmt.Errorf("wal: segment size %d is no multiple of %d in [%d, %d]",
 			o.SegmentSize, pageUnit, MinSegmentSize, MaxSegmentSize)
@@ -193,11 +206,11 @@ func putSegmentHeader(b []byte, h segmentHeader) {
 	binary.LittleEndian.PutUint64(b[segOffSum:], xxhash.Sum64(b[:segOffSum]))
 }
 
-// decodeSegmentHeader decodes the header block at the start of b. A version that we do not know is an error too: what
-// the store as a whole may be read by is the main file's business.
+// decodeSegmentHeader decodes the header block at the start of b. A version that we do not know is
+// an error too: what the store as a whole may be read by is the main file's business.
 func decodeSegmentHeader(b []byte) (segmentHeader, error) {
-	if len(b) < noteAt {
-		return segmentHeader{}, fmt.Errorf("segment header needs %d bytes, file has %d", noteAt, len(b))
+	if len(b) < hintAt {
+		return segmentHeader{}, fmt.Errorf("segment header needs %d bytes, file has %d", hintAt, len(b))
 	}
 	if got := string(b[:len(segMagic)]); got != segMagic {
 		return segmentHeader{}, fmt.Errorf("segment starts with %q, expected %q", got, segMagic)
@@ -227,30 +240,34 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 		return segmentHeader{}, errors.New("segment header has reserved bytes that are not zero")
 	}
 	h.size = int64(size)
-	for i, c := range b[segHeadLen:noteAt] {
+	for i, c := range b[segHeadLen:hintAt] {
 		if c != 0 {
-			return segmentHeader{}, fmt.Errorf("segment header has byte %#x at offset %d, expected zero", c, segHeadLen+i)
+			return segmentHeader{}, fmt.Errorf(
+				"segment header has byte %#x at offset %d, expected zero",
+				c,
+				segHeadLen+i,
+			)
 		}
 	}
 	return h, nil
 }
 
-// putNote encodes a note at the start of b.
-func putNote(b []byte, salt uint64, synced LSN) {
-	binary.LittleEndian.PutUint64(b[noteSalt:], salt)
-	binary.LittleEndian.PutUint64(b[noteSynced:], uint64(synced))
-	binary.LittleEndian.PutUint64(b[noteSum:], xxhash.Sum64(b[:noteSum]))
+// putHint encodes a note at the start of b.
+func putHint(b []byte, salt uint64, synced LSN) {
+	binary.LittleEndian.PutUint64(b[hintSalt:], salt)
+	binary.LittleEndian.PutUint64(b[hintSynced:], uint64(synced))
+	binary.LittleEndian.PutUint64(b[hintSum:], xxhash.Sum64(b[:hintSum]))
 }
 
-// decodeNote gives the position in the note at the start of b. A note that does not check out, or that is of the
-// segment's former life, is no information.
-func decodeNote(b []byte, salt uint64) (synced LSN, ok bool) {
-	if len(b) < noteLen ||
-		binary.LittleEndian.Uint64(b[noteSalt:]) != salt ||
-		binary.LittleEndian.Uint64(b[noteSum:]) != xxhash.Sum64(b[:noteSum]) {
+// decodeHint gives the position in the note at the start of b. A note that does not check out, or
+// that is of the segment's former life, is no information.
+func decodeHint(b []byte, salt uint64) (synced LSN, ok bool) {
+	if len(b) < hintLen ||
+		binary.LittleEndian.Uint64(b[hintSalt:]) != salt ||
+		binary.LittleEndian.Uint64(b[hintSum:]) != xxhash.Sum64(b[:hintSum]) {
 		return 0, false
 	}
-	return LSN(binary.LittleEndian.Uint64(b[noteSynced:])), true
+	return LSN(binary.LittleEndian.Uint64(b[hintSynced:])), true
 }
 
 // alignUp gives the first multiple of unit, a power of two, that is not below x.

@@ -36,8 +36,8 @@ type bench struct {
 	done, total int
 }
 
-// all measures everything and returns the results in the order in which they came. A failure is a result; an error means
-// that the benchmark could not go on, and comes with what there is.
+// all measures everything and returns the results in the order in which they came. A failure is a
+// result; an error means that the benchmark could not go on, and comes with what there is.
 func (b *bench) all(ctx context.Context) (results []workload.Result, err error) {
 	b.began = time.Now()
 	b.skipUnlimited()
@@ -55,7 +55,8 @@ func (b *bench) all(ctx context.Context) (results []workload.Result, err error) 
 		w := &b.chosen[i]
 		for round := range b.rounds {
 			names := b.entrants(w)
-			for k := range names { // Each round begins with another engine, so that none always comes after the same one.
+			// Each round begins with another engine, so that none always comes after the same one.
+			for k := range names {
 				name := names[(k+round)%len(names)]
 				r, err := b.one(ctx, &f, w, name, round)
 				if err != nil {
@@ -87,7 +88,13 @@ func (b *bench) entrants(w *workload.Workload) (names []string) {
 }
 
 // one runs a workload once on an engine.
-func (b *bench) one(ctx context.Context, f *fixtures, w *workload.Workload, name string, round int) (workload.Result, error) {
+func (b *bench) one(
+	ctx context.Context,
+	f *fixtures,
+	w *workload.Workload,
+	name string,
+	round int,
+) (workload.Result, error) {
 	j := job{Engine: name, Workload: w.Name, Round: round, N: b.n, Dir: filepath.Join(f.root, "run")}
 	if b.profile != "" {
 		j.Profile = fmt.Sprintf("%s.%s.%s.%d", b.profile, name, w.Name, round)
@@ -161,8 +168,18 @@ func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 	if r.Failure != "" {
 		what = "FAILED: " + r.Failure
 	}
-	fmt.Fprintf(b.log, "%d/%d %s, round %d, %s: %s (%v spent, about %v left)\n", b.done, b.total, r.Workload, r.Round+1, r.Engine,
-		what, spent.Round(time.Second), left.Round(time.Second))
+	fmt.Fprintf(
+		b.log,
+		"%d/%d %s, round %d, %s: %s (%v spent, about %v left)\n",
+		b.done,
+		b.total,
+		r.Workload,
+		r.Round+1,
+		r.Engine,
+		what,
+		spent.Round(time.Second),
+		left.Round(time.Second),
+	)
 }
 
 // start runs a child and returns what it printed.
@@ -177,7 +194,8 @@ func start(ctx context.Context, j job, wrap func(*exec.Cmd)) (r workload.Result,
 	return r, nil
 }
 
-// command runs a child to its end, as wrap, which may be nil, has it run. Its error tells how the child ended, with what it wrote to stderr.
+// command runs a child to its end, as wrap, which may be nil, has it run. Its error tells how the
+// child ended, with what it wrote to stderr.
 func command(ctx context.Context, j job, wrap func(*exec.Cmd)) (stdout []byte, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/workload"
 )
 
-// childCommand as the first argument makes the program a child, that does the job in its second one.
+// childCommand as the first argument makes the program a child, that does the job in its second
+// one.
 const childCommand = "child"
 
 // job is what one process is to do, in JSON.
@@ -27,7 +28,8 @@ type job struct {
 // limitEngine does each workload without a store.
 const limitEngine = "limit"
 
-// child does the job, prints its result, and returns the exit code: 0 also when the workload failed, which is a result.
+// child does the job, prints its result, and returns the exit code: 0 also when the workload
+// failed, which is a result.
 func child(text string, stdout io.Writer) int {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// copyDir copies the files of a directory. They are on the disk when it returns, so that the system does not write them
-// while the run is measured.
+// copyDir copies the files of a directory. They are on the disk when it returns, so that the system
+// does not write them while the run is measured.
 func copyDir(to, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

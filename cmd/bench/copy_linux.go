@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyData copies a file with its holes: a killed store may leave gigabytes of them. What has been written as zeros is
-// written again, because a log whose space is not there yet would be slower than it was.
+// copyData copies a file with its holes: a killed store may leave gigabytes of them. What has been
+// written as zeros is written again, because a log whose space is not there yet would be slower
+// than it was.
 func copyData(out, in *os.File) error {
 	info, err := in.Stat()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCopyDirCopiesEveryByte of files with and without holes, at the start, between, and at the end.
+// TestCopyDirCopiesEveryByte of files with and without holes, at the start, between, and at the
+// end.
 func TestCopyDirCopiesEveryByte(t *testing.T) {
 	const block = 1 << 20
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")

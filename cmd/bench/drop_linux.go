@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropCache has the page cache let go of all files below dir: what another process has read counts in
-// that one's control group.
+// dropCache has the page cache let go of all files below dir: what another process has read counts
+// in that one's control group.
 func dropCache(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

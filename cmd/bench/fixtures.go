@@ -12,16 +12,21 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/workload"
 )
 
-// fixtures are the stores that runs begin from: one directory for each fixture and engine, copied for each run.
+// fixtures are the stores that runs begin from: one directory for each fixture and engine, copied
+// for each run.
 type fixtures struct {
 	*bench
 	root     string
 	failures map[string]string // by directory: why it could not be built
 }
 
-// prepare makes dir the beginning of a run: empty, or a copy of the workload's fixture. A fixture that an engine cannot
-// build is a failure of its runs.
-func (f *fixtures) prepare(ctx context.Context, w *workload.Workload, name, dir string) (failure string, err error) {
+// prepare makes dir the beginning of a run: empty, or a copy of the workload's fixture. A fixture
+// that an engine cannot build is a failure of its runs.
+func (f *fixtures) prepare(
+	ctx context.Context,
+	w *workload.Workload,
+	name, dir string,
+) (failure string, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}

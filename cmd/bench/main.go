@@ -57,13 +57,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // An error is told once, by status, and help goes to stdout.
 	flags.StringVar(&o.engines, "engines", "", "engines, with commas between; empty: all")
-	flags.StringVar(&o.workloads, "workloads", "", "workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too")
+	flags.StringVar(
+		&o.workloads,
+		"workloads",
+		"",
+		"workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too",
+	)
 	flags.IntVar(&o.n, "n", 1_000_000, "rows of the main set")
 	flags.IntVar(&o.rounds, "rounds", 3, "measurements of each figure; the median counts")
-	flags.StringVar(&o.dir, "dir", "", "directory for the stores, on the disk that is to be measured; empty: the one for temporary files")
+	flags.StringVar(
+		&o.dir,
+		"dir",
+		"",
+		"directory for the stores, on the disk that is to be measured; empty: the one for temporary files",
+	)
 	flags.StringVar(&o.json, "json", "", "write all results to this file")
 	flags.StringVar(&o.html, "html", "", "write a page with plots to this file")
-	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of the timed part to this file, with engine, workload and round added to its name")
+	flags.StringVar(
+		&o.profile,
+		"cpuprofile",
+		"",
+		"write a CPU profile of the timed part to this file, with engine, workload and round added to its name",
+	)
 	flags.BoolVar(&o.list, "list", false, "list engines and workloads")
 	err := flags.Parse(args)
 	switch {
@@ -95,7 +110,8 @@ func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 	}
 	profile := o.profile
 	if profile != "" {
-		profile += "." + o.bench.engines[0].Name // The names of all profiles begin so, and lie in the same directory.
+		// The names of all profiles begin so, and lie in the same directory.
+		profile += "." + o.bench.engines[0].Name
 	}
 	for _, name := range []string{o.json, o.html, profile} {
 		if err := writable(name); err != nil {

@@ -39,8 +39,8 @@ func allEngines(t *testing.T) []engine.Engine {
 	return all
 }
 
-// TestEveryEngineOnEveryWorkload runs the whole benchmark on few rows, in processes of their own as always. Every
-// workload checks what the engine answered.
+// TestEveryEngineOnEveryWorkload runs the whole benchmark on few rows, in processes of their own as
+// always. Every workload checks what the engine answered.
 func TestEveryEngineOnEveryWorkload(t *testing.T) {
 	for _, w := range workload.All() {
 		t.Run(w.Name, func(t *testing.T) {
@@ -53,7 +53,14 @@ func TestEveryEngineOnEveryWorkload(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, g.Close())
 			}
-			b := bench{engines: allEngines(t), chosen: []workload.Workload{w}, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
+			b := bench{
+				engines: allEngines(t),
+				chosen:  []workload.Workload{w},
+				n:       tinyRows,
+				rounds:  1,
+				dir:     t.TempDir(),
+				log:     io.Discard,
+			}
 			results, err := b.all(t.Context())
 			require.NoError(t, err)
 			require.Len(t, results, len(b.entrants(&w)))
@@ -76,8 +83,13 @@ func TestRunWritesWhatItWasAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	json, html, profile := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.html"), filepath.Join(dir, "cpu")
 	var stdout, stderr bytes.Buffer
-	err := run(t.Context(), []string{"-n", "2000", "-rounds", "2", "-engines", "ebb,bbolt", "-workloads", "get,scan*", "-dir", dir,
-		"-json", json, "-html", html, "-cpuprofile", profile}, &stdout, &stderr)
+	err := run(
+		t.Context(),
+		[]string{"-n", "2000", "-rounds", "2", "-engines", "ebb,bbolt", "-workloads", "get,scan*", "-dir", dir,
+			"-json", json, "-html", html, "-cpuprofile", profile},
+		&stdout,
+		&stderr,
+	)
 	require.NoError(t, err, stderr.String())
 	for _, want := range []string{"2000 rows", "median of 2", "get, /s", "scan-back, /s", "scan-prefix, /s", "bbolt"} {
 		require.Contains(t, stdout.String(), want)
@@ -112,15 +124,20 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// TestOutputsAreTriedBeforeAnythingIsMeasured: a file that cannot be written used to be found out when all was measured, and
-// the results were lost.
+// TestOutputsAreTriedBeforeAnythingIsMeasured: a file that cannot be written used to be found out
+// when all was measured, and the results were lost.
 func TestOutputsAreTriedBeforeAnythingIsMeasured(t *testing.T) {
 	for _, flag := range []string{"-json", "-html", "-cpuprofile"} {
 		t.Run(flag, func(t *testing.T) {
 			dir := t.TempDir()
 			var stdout, log bytes.Buffer
-			err := run(t.Context(), []string{"-n", "1000", "-rounds", "1", "-engines", "ebb", "-workloads", "get", "-dir", dir,
-				flag, filepath.Join(dir, "none", "out")}, &stdout, &log)
+			err := run(
+				t.Context(),
+				[]string{"-n", "1000", "-rounds", "1", "-engines", "ebb", "-workloads", "get", "-dir", dir,
+					flag, filepath.Join(dir, "none", "out")},
+				&stdout,
+				&log,
+			)
 			require.ErrorIs(t, err, fs.ErrNotExist)
 			require.Empty(t, log.String())
 			require.Empty(t, stdout.String())
@@ -129,13 +146,16 @@ func TestOutputsAreTriedBeforeAnythingIsMeasured(t *testing.T) {
 	require.Error(t, writable(t.TempDir()))
 }
 
-// TestOutputsStayAsTheyAreUntilThereAreResults: where nothing is measured, no empty file is left, and no older one is lost.
+// TestOutputsStayAsTheyAreUntilThereAreResults: where nothing is measured, no empty file is left,
+// and no older one is lost.
 func TestOutputsStayAsTheyAreUntilThereAreResults(t *testing.T) {
 	dir := t.TempDir()
 	json := filepath.Join(dir, "old.json")
 	require.NoError(t, os.WriteFile(json, []byte("old"), 0o600))
 	for _, wrong := range [][]string{{"-n", "1"}, {"-engines", "nosuch"}, {"-html", filepath.Join(dir, "none", "out")}, {"-dir", filepath.Join(dir, "none")}} {
-		args := append([]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile", filepath.Join(dir, "cpu")}, wrong...)
+		args := append(
+			[]string{"-json", json, "-html", filepath.Join(dir, "new.html"), "-cpuprofile", filepath.Join(dir, "cpu")},
+			wrong...)
 		require.Error(t, run(t.Context(), args, io.Discard, io.Discard))
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
@@ -153,14 +173,22 @@ func TestHelpIsNoFailure(t *testing.T) {
 	require.Empty(t, said.String())
 }
 
-// TestAFailureFailsItsRow: an engine that cannot do its job is reported, and the others are measured.
+// TestAFailureFailsItsRow: an engine that cannot do its job is reported, and the others are
+// measured.
 func TestAFailureFailsItsRow(t *testing.T) {
 	broken := engine.Engine{Name: "nosuch"} // The child does not know it.
 	ebb, err := engine.ByName("ebb")
 	require.NoError(t, err)
 	chosen, err := workload.Select("get")
 	require.NoError(t, err)
-	b := bench{engines: []engine.Engine{broken, ebb}, chosen: chosen, n: tinyRows, rounds: 1, dir: t.TempDir(), log: io.Discard}
+	b := bench{
+		engines: []engine.Engine{broken, ebb},
+		chosen:  chosen,
+		n:       tinyRows,
+		rounds:  1,
+		dir:     t.TempDir(),
+		log:     io.Discard,
+	}
 	results, err := b.all(t.Context())
 	require.NoError(t, err)
 	require.Len(t, results, 3)
@@ -186,7 +214,12 @@ func TestAnInterruptKeepsWhatWasMeasured(t *testing.T) {
 	defer cancel()
 	var stdout bytes.Buffer
 	dir := t.TempDir()
-	err := run(ctx, []string{"-n", "2000", "-engines", "ebb,bbolt", "-workloads", "get,scan", "-dir", dir}, &stdout, &cancelAfter{3, cancel})
+	err := run(
+		ctx,
+		[]string{"-n", "2000", "-engines", "ebb,bbolt", "-workloads", "get,scan", "-dir", dir},
+		&stdout,
+		&cancelAfter{3, cancel},
+	)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Contains(t, stdout.String(), "get, /s")
 	left, err := os.ReadDir(dir)

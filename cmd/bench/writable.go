@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// writable finds out whether a file can be written, before hours go into what is to be in it. "" is no file. Nothing stays of
-// the attempt: what is there keeps its content, and what was not there is not there afterwards.
+// writable finds out whether a file can be written, before hours go into what is to be in it. "" is
+// no file. Nothing stays of the attempt: what is there keeps its content, and what was not there is
+// not there afterwards.
 func writable(name string) error {
 	if name == "" {
 		return nil

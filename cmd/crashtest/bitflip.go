@@ -14,13 +14,15 @@ import (
 	"github.com/ebbkv/ebb/fuzz"
 )
 
-// hangs is how long a single damaged store may take before it counts as a hang. It is no measure of speed.
+// hangs is how long a single damaged store may take before it counts as a hang. It is no measure of
+// speed.
 const hangs = 60 * time.Second
 
 // damages are the kinds of damage that bitflip does.
 var damages = []string{"flip", "cut", "grow", "page", "old", "mix"}
 
-// bitflip damages small stores, one damage at a time, and wants the right answer or an error with a place.
+// bitflip damages small stores, one damage at a time, and wants the right answer or an error with a
+// place.
 func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("bitflip [flags]", "bitflip LINE")
 	var o fuzz.RotOptions
@@ -52,7 +54,10 @@ func bitflip(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if o.Hows, err = choose("damage", *hows, damages); err != nil {
 		return err
 	}
-	o.Tick = ticks(stderr, func(r fuzz.RotReport) string { return fmt.Sprintf("%d damaged, %d failed", r.Cases, r.Failed) })
+	o.Tick = ticks(
+		stderr,
+		func(r fuzz.RotReport) string { return fmt.Sprintf("%d damaged, %d failed", r.Cases, r.Failed) },
+	)
 	o.LateAfter = hangs
 	o.Late = func(line string) {
 		fmt.Fprintf(stderr, "HANGS %s\n", line)
@@ -95,10 +100,24 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 		for _, how := range hows {
 			fmt.Fprintf(w, "  %-6s %v\n", how, s.Damages[how])
 		}
-		fmt.Fprintf(w, "  blind spot: %d bytes of the log, %d more of relaxed commits, %d of these not told of by RecoveryInfo; %d lengths and %d pages of log files\n",
-			s.BlindBytes, s.RelaxedBytes, s.Untold, s.BlindCuts, s.BlindPages)
+		fmt.Fprintf(
+			w,
+			"  blind spot: %d bytes of the log, %d more of relaxed commits, %d of these not told of by RecoveryInfo; %d lengths and %d pages of log files\n",
+			s.BlindBytes,
+			s.RelaxedBytes,
+			s.Untold,
+			s.BlindCuts,
+			s.BlindPages,
+		)
 	}
-	fmt.Fprintf(w, "%.1fs %d damaged, %d of them gone on with, %d failed\n", r.Seconds, r.Cases, r.Deep, r.Failed)
+	fmt.Fprintf(
+		w,
+		"%.1fs %d damaged, %d of them gone on with, %d failed\n",
+		r.Seconds,
+		r.Cases,
+		r.Deep,
+		r.Failed,
+	)
 	for _, line := range r.Failures {
 		fmt.Fprintln(w, "FAILED", line)
 	}

@@ -1,5 +1,6 @@
-// Command crashtest tortures the engine: crashes at every moment of a workload, failed syncs, failing calls, killed processes
-// and power cuts of a real file system, each followed by a look at what is left. Run it with -h.
+// Command crashtest tortures the engine: crashes at every moment of a workload, failed syncs,
+// failing calls, killed processes and power cuts of a real file system, each followed by a look at
+// what is left. Run it with -h.
 //
 // Each mode is a thin skin: it reads flags, calls package fuzz or starts processes, and prints one
 // report. It judges nothing by itself but what processes leave that were killed or lost their disk,

@@ -20,13 +20,22 @@ func enumerate(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	f.DurationVar(&o.Budget, "budget", time.Minute, "time to spend; 0: until everything was tried")
 	f.IntVar(&o.Depth, "depth", 2, "crashes in a row: 1, 2, or 3 (sampled)")
 	f.IntVar(&o.Length, "len", 2, "operations of an enumerated sequence, at most")
-	f.IntVar(&o.Skip, "skip", 0, "workloads that an earlier run with this seed and -len has done: go on where it ended")
+	f.IntVar(
+		&o.Skip,
+		"skip",
+		0,
+		"workloads that an earlier run with this seed and -len has done: go on where it ended",
+	)
 	f.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "goroutines")
 	f.IntVar(&o.Most, "most", 0, "stop after so many distinct images; 0: no bound")
 	least := f.Int("min", 0, "fail with fewer distinct images than this")
 	leastInner := f.Int("min-recoveries", 0, "fail with fewer crashes within recoveries than this")
 	asJSON := f.Bool("json", false, "print the report as JSON")
-	profiles := f.String("profiles", "", "some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all")
+	profiles := f.String(
+		"profiles",
+		"",
+		"some of kill,none,prefix,reorder,torn512,torn4k,shorn,dirs,size,stale; default all",
+	)
 	if err := parseFlags(f, args, stdout, 0, "depth", "len", "workers"); err != nil {
 		return err
 	}

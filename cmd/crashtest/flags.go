@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// usageError is a call that makes no sense. It ends the command with status 2, as an unknown mode does.
+// usageError is a call that makes no sense. It ends the command with status 2, as an unknown mode
+// does.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -31,9 +32,9 @@ func flags(calls ...string) *flag.FlagSet {
 // aLine is how many words may follow where a LINE is judged again: it may come without quotes.
 const aLine = math.MaxInt
 
-// parseFlags reads the flags of a mode, or prints its help. It refuses what the mode would ignore or take for something
-// else: more than so many words behind the flags, flags beside words, numbers below 0, and below 1 those that are
-// named.
+// parseFlags reads the flags of a mode, or prints its help. It refuses what the mode would ignore
+// or take for something else: more than so many words behind the flags, flags beside words, numbers
+// below 0, and below 1 those that are named.
 func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, words int, positive ...string) error {
 	f.SetOutput(io.Discard) // An error is told once, by run, and without all flags.
 	err := f.Parse(args)
@@ -61,8 +62,8 @@ func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, words int, pos
 	return err
 }
 
-// longest is what -len may be at most. Sequences are listed before the first one is tried, no budget bounds that, and
-// with each operation more there are 25 times as many: 2.4 million of four.
+// longest is what -len may be at most. Sequences are listed before the first one is tried, no
+// budget bounds that, and with each operation more there are 25 times as many: 2.4 million of four.
 const longest = 4
 
 // checkLength refuses a length whose sequences do not fit into memory.
@@ -86,8 +87,8 @@ func number(g *flag.Flag) int64 {
 	return math.MaxInt64
 }
 
-// choose splits the list in a flag, whose names must be among those that there are. An empty list gives nil, which
-// stands for all.
+// choose splits the list in a flag, whose names must be among those that there are. An empty list
+// gives nil, which stands for all.
 func choose(name, list string, all []string) (chosen []string, err error) {
 	if list == "" {
 		return nil, nil

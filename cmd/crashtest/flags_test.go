@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNonsenseIsRefused: what a mode would ignore, or take for its default, is an error. `history -n 0` used to pass, and
-// `history a b -n 3` made 300 histories, and `enumerate -len 9` took memory until there was none.
+// TestNonsenseIsRefused: what a mode would ignore, or take for its default, is an error. `history
+// -n 0` used to pass, and `history a b -n 3` made 300 histories, and `enumerate -len 9` took memory
+// until there was none.
 func TestNonsenseIsRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"enumerate -depth 0":                 "-depth is 0, want at least 1",

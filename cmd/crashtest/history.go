@@ -32,8 +32,17 @@ func history(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return fmt.Sprintf("%d histories, %d failed", r.Histories, len(r.Failures))
 	})
 	r := fuzz.Histories(ctx, o)
-	fmt.Fprintf(stderr, "%.1fs %d histories of %d transactions, %d beside others; %d commits, %d crashes, %d failed\n",
-		r.Seconds, r.Histories, r.Events, r.Beside, r.Commits, r.Crashes, len(r.Failures))
+	fmt.Fprintf(
+		stderr,
+		"%.1fs %d histories of %d transactions, %d beside others; %d commits, %d crashes, %d failed\n",
+		r.Seconds,
+		r.Histories,
+		r.Events,
+		r.Beside,
+		r.Commits,
+		r.Crashes,
+		len(r.Failures),
+	)
 	for _, line := range r.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
 	}

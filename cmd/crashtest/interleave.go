@@ -34,7 +34,14 @@ func interleave(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return fmt.Sprintf("%d played, %d failed", r.Played, len(r.Failures))
 	})
 	r := fuzz.Interleave(ctx, o)
-	fmt.Fprintf(stderr, "%.1fs %d interleavings of %d pairs, %d failed\n", r.Seconds, r.Played, len(r.Pairs), len(r.Failures))
+	fmt.Fprintf(
+		stderr,
+		"%.1fs %d interleavings of %d pairs, %d failed\n",
+		r.Seconds,
+		r.Played,
+		len(r.Pairs),
+		len(r.Failures),
+	)
 	for _, line := range r.Failures {
 		fmt.Fprintln(stderr, "FAILED", line)
 	}

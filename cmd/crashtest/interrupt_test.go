@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInterruptEndsARealProcess interrupts kill and its child in the middle of their work, as a terminal does: kill
-// used to die at once, without a word, and left its stores behind. What timeout and a machine that shuts down send did
-// that for longer.
+// TestInterruptEndsARealProcess interrupts kill and its child in the middle of their work, as a
+// terminal does: kill used to die at once, without a word, and left its stores behind. What timeout
+// and a machine that shuts down send did that for longer.
 func TestInterruptEndsARealProcess(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) { interruptRealProcess(t, signal) })
@@ -57,7 +57,8 @@ func interruptRealProcess(t *testing.T, signal syscall.Signal) {
 	require.Empty(t, left)
 }
 
-// TestInterruptOfAChildIsNoFailure: whoever hears of an interrupt first, it says nothing of the store.
+// TestInterruptOfAChildIsNoFailure: whoever hears of an interrupt first, it says nothing of the
+// store.
 func TestInterruptOfAChildIsNoFailure(t *testing.T) {
 	end := func(ctx context.Context, script string, killed bool) error {
 		child := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)

@@ -41,9 +41,9 @@ type killReport struct {
 // roundsPerStore kills hit one store before a new one is begun.
 const roundsPerStore = 10
 
-// kill runs real processes that write to a real store, kills them with SIGKILL at random moments, and holds what the
-// store has afterwards against what they acknowledged through a pipe. A killed process loses nothing that it had given
-// to the operating system: relaxed commits count too.
+// kill runs real processes that write to a real store, kills them with SIGKILL at random moments,
+// and holds what the store has afterwards against what they acknowledged through a pipe. A killed
+// process loses nothing that it had given to the operating system: relaxed commits count too.
 func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flags("kill [flags]")
 	n := f.Int("n", 20, "processes to kill")
@@ -71,7 +71,8 @@ func kill(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			k.model, k.purged = newKillModel(*seed+uint64(r.Stores)), 0
 			r.Stores++
 		}
-		if err := k.round(ctx); err != nil && !errors.Is(err, context.Canceled) { // A round cut short shows nothing.
+		// A round cut short shows nothing.
+		if err := k.round(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			r.Failures = append(r.Failures, fmt.Sprintf("kill %d, store %d, seed %d: %v", i, r.Stores-1, *seed, err))
 			r.KeptStore = k.path
 		}
@@ -112,7 +113,14 @@ func (k *killer) round(ctx context.Context) error {
 		return err
 	}
 	delay := time.Duration(k.rnd.Int64N(int64(250 * time.Millisecond)))
-	child := exec.CommandContext(ctx, self, "kill-child", k.path, strconv.FormatUint(k.model.seed, 10), strconv.FormatUint(k.model.seq, 10))
+	child := exec.CommandContext(
+		ctx,
+		self,
+		"kill-child",
+		k.path,
+		strconv.FormatUint(k.model.seed, 10),
+		strconv.FormatUint(k.model.seq, 10),
+	)
 	child.Stderr = os.Stderr
 	var said head
 	if k.memory {
@@ -162,8 +170,8 @@ func (k *killer) round(ctx context.Context) error {
 	return err
 }
 
-// end says what is wrong with the end that a child came to. It gives context.Canceled where we were interrupted: a terminal
-// interrupts the child too, which may die of it before we hear of ours.
+// end says what is wrong with the end that a child came to. It gives context.Canceled where we were
+// interrupted: a terminal interrupts the child too, which may die of it before we hear of ours.
 func (k *killer) end(ctx context.Context, state *os.ProcessState, killed bool, said string) error {
 	switch {
 	case ctx.Err() != nil || slices.Contains([]string{"signal: interrupt", "signal: terminated"}, state.String()):

@@ -14,8 +14,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// killChild is the process that is killed: it commits until then, and says on standard output what it begins and what
-// was acknowledged. An interrupt from a terminal reaches it too; what comes of that is for its parent to say.
+// killChild is the process that is killed: it commits until then, and says on standard output what
+// it begins and what was acknowledged. An interrupt from a terminal reaches it too; what comes of
+// that is for its parent to say.
 func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) != 3 && len(args) != 5 {
 		return usagef("usage: kill-child STORE SEED SEQ [AFTER LEFT]; started by kill and loopfs")
@@ -26,7 +27,11 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 		return err
 	}
 	// Small segments and few frames: checkpoints, segment switches and spills happen all the time.
-	o := &kv.Options{CacheBytes: 1 << 20, CheckpointBytes: 512 << 10, Clock: func() time.Time { return killTime(seq) }}
+	o := &kv.Options{
+		CacheBytes:      1 << 20,
+		CheckpointBytes: 512 << 10,
+		Clock:           func() time.Time { return killTime(seq) },
+	}
 	db, err := openKilled(args[0], seed, o)
 	if err != nil {
 		return err
@@ -129,8 +134,9 @@ func (p *progress) hear(line string) error {
 	return nil
 }
 
-// afterPowerCut gives what must be true of a store whose power was cut: relaxed commits may be gone, and so may be the
-// evictions that left a purge nothing to do, unless a durable commit came after them.
+// afterPowerCut gives what must be true of a store whose power was cut: relaxed commits may be
+// gone, and so may be the evictions that left a purge nothing to do, unless a durable commit came
+// after them.
 func (p progress) afterPowerCut() claims {
 	return claims{acked: p.durable, begun: p.begun, purged: p.sweptSure}
 }

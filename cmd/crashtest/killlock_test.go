@@ -21,9 +21,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestLockOfARealProcess: while another process has the store open and stands still, no open succeeds, for writing or
-// for reading, and none changes a byte. A writer that waits gets the store when that process is killed, and all that it
-// had acknowledged.
+// TestLockOfARealProcess: while another process has the store open and stands still, no open
+// succeeds, for writing or for reading, and none changes a byte. A writer that waits gets the store
+// when that process is killed, and all that it had acknowledged.
 func TestLockOfARealProcess(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "a.ebb")
 	self, err := os.Executable()
@@ -44,8 +44,12 @@ func TestLockOfARealProcess(t *testing.T) {
 		_, err := kv.Open(at, o)
 		require.ErrorIs(t, err, kv.ErrLocked)
 		if runtime.GOOS == "linux" { // /proc tells
-			require.EqualError(t, err, fmt.Sprintf("open %s: store is locked by another process or handle: process %d (%s) holds it",
-				at, child.Process.Pid, filepath.Base(self)[:min(15, len(filepath.Base(self)))]))
+			require.EqualError(
+				t,
+				err,
+				fmt.Sprintf("open %s: store is locked by another process or handle: process %d (%s) holds it",
+					at, child.Process.Pid, filepath.Base(self)[:min(15, len(filepath.Base(self)))]),
+			)
 		}
 		require.Equal(t, before, hashes(t, filepath.Dir(at)))
 	}

@@ -24,10 +24,15 @@ type found struct {
 	there    bool // and is there
 }
 
-// look opens a store and holds it against the model, which it brings to the commit that the store is at.
+// look opens a store and holds it against the model, which it brings to the commit that the store
+// is at.
 func (m *killModel) look(path string, c claims) (f found, err error) {
 	// Whoever began a commit had a store: it may be empty, but not gone.
-	db, err := openKilled(path, m.seed, &kv.Options{MustExist: c.begun > 0, Clock: func() time.Time { return longAgo }})
+	db, err := openKilled(
+		path,
+		m.seed,
+		&kv.Options{MustExist: c.begun > 0, Clock: func() time.Time { return longAgo }},
+	)
 	if err != nil {
 		return f, fmt.Errorf("open: %w", err)
 	}

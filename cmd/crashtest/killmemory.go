@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// With kill -memory a process is not killed from outside: from a random moment on it has little address space left, and
-// a goroutine beside its work uses that up. The runtime then ends the process wherever the others happen to be, or a
-// call of the engine's is refused memory and says so.
+// With kill -memory a process is not killed from outside: from a random moment on it has little
+// address space left, and a goroutine beside its work uses that up. The runtime then ends the
+// process wherever the others happen to be, or a call of the engine's is refused memory and says
+// so.
 
 // hunger is what a child is told: when it begins, and how many bytes are left then.
 type hunger struct {
@@ -34,7 +35,8 @@ func parseHunger(args []string) (h hunger, err error) {
 	return h, err
 }
 
-// head keeps the beginning of what a child says on standard error: a runtime that ends lists all goroutines.
+// head keeps the beginning of what a child says on standard error: a runtime that ends lists all
+// goroutines.
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
@@ -46,7 +48,12 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 // noMemory are the words of the runtime, and of the system, for what a child is meant to die of.
-var noMemory = []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "pthread_create failed"}
+var noMemory = []string{
+	"out of memory",
+	"cannot allocate memory",
+	"failed to create new OS thread",
+	"pthread_create failed",
+}
 
 // starved judges how a child came to its end: by the runtime, or with an error of the engine's.
 func (r *killReport) starved(end *os.ProcessState, said string) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// plainFamily is where no key expires, so that batches on it are written while they are carried out. There seqKey holds
-// the number of the newest commit of the child's.
+// plainFamily is where no key expires, so that batches on it are written while they are carried
+// out. There seqKey holds the number of the newest commit of the child's.
 const (
 	plainFamily = "plain"
 	seqKey      = "!seq"
@@ -34,18 +34,20 @@ func storedSeq(db *kv.DB) (uint64, error) {
 // killTime is what the child's clock says from the begin of commit no on, until the next one.
 func killTime(no uint64) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(no)*1000) }
 
-// longAgo is before every expiry, and too far before killTime for a clock that was only nudged: the parent sees
-// everything that is stored.
+// longAgo is before every expiry, and too far before killTime for a clock that was only nudged: the
+// parent sees everything that is stored.
 var longAgo = time.UnixMilli(0).Add(-time.Hour)
 
-// killModel computes what each commit does, from its number alone: the child does it to the store, the parent to maps.
+// killModel computes what each commit does, from its number alone: the child does it to the store,
+// the parent to maps.
 type killModel struct {
 	seed     uint64
 	seq      uint64 // the last commit that the maps know
 	families map[string]map[string]killRow
 }
 
-// killRow is a row; a zero expiry is none. Rows that have expired stay: the store may hold them or not.
+// killRow is a row; a zero expiry is none. Rows that have expired stay: the store may hold them or
+// not.
 type killRow struct {
 	value  string
 	expiry time.Time
@@ -77,10 +79,11 @@ const (
 
 // killPlan is a commit and what follows it.
 type killPlan struct {
-	ops               []killOp
-	durable           bool
-	batch             bool   // the operations are those of a batch, on the family where no key expires
-	look              string // key of the default family: if it has expired, it is evicted before the next commit
+	ops     []killOp
+	durable bool
+	batch   bool // the operations are those of a batch, on the family where no key expires
+	// key of the default family: if it has expired, it is evicted before the next commit
+	look              string
 	purge, checkpoint bool
 	reopen            bool
 }
@@ -228,8 +231,8 @@ func (op killOp) do(c *kv.CF) (err error) {
 	return err
 }
 
-// compare reads the whole store. A row that the child may have seen expired, at latest, may be gone; one that was
-// expired at purged must be. It tells how many are gone.
+// compare reads the whole store. A row that the child may have seen expired, at latest, may be
+// gone; one that was expired at purged must be. It tells how many are gone.
 func (m *killModel) compare(db *kv.DB, latest, purged time.Time) (expired int, err error) {
 	names, err := db.ListCFs()
 	if err != nil {

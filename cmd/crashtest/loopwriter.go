@@ -33,7 +33,12 @@ func startWriter(store string, seed uint64) (*loopWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &loopWriter{pipe: out, begun: make(chan struct{}), marks: make(chan progress), ended: make(chan struct{})}
+	w := &loopWriter{
+		pipe:  out,
+		begun: make(chan struct{}),
+		marks: make(chan progress),
+		ended: make(chan struct{}),
+	}
 	w.child = exec.Command(self, "kill-child", store, strconv.FormatUint(seed, 10), "0")
 	w.child.Stdout, w.child.Stderr = out, os.Stderr
 	if err := w.child.Start(); err != nil {

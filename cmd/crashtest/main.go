@@ -65,14 +65,15 @@ var modes = []mode{
 func main() {
 	isolateMounts(os.Args[1:])
 	debug.SetGCPercent(400) // Images are garbage soon; memory is there.
-	// The first interrupt, or what timeout sends, lets a mode end with its report and unmount what it has mounted; stop gives
-	// the second one its usual force.
+	// The first interrupt, or what timeout sends, lets a mode end with its report and unmount what
+	// it has mounted; stop gives the second one its usual force.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errInterrupted ends a mode that was interrupted. It has reported what it did, but that is less than it was asked for.
+// errInterrupted ends a mode that was interrupted. It has reported what it did, but that is less
+// than it was asked for.
 var errInterrupted = errors.New("interrupted")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -16,7 +16,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestMain lets the test binary be the command: kill and loopfs start it as their child, and a test interrupts it.
+// TestMain lets the test binary be the command: kill and loopfs start it as their child, and a test
+// interrupts it.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.ContainsFunc(modes, func(m mode) bool { return m.name == os.Args[1] }) {
 		main()
@@ -67,7 +68,22 @@ func TestUsageNamesEveryMode(t *testing.T) {
 }
 
 func TestEnumerateReportsAsJSON(t *testing.T) {
-	status, out, text := try("enumerate", "-seed", "4", "-most", "400", "-profiles", "kill,none", "-depth", "1", "-len", "1", "-json", "-workers", "1")
+	status, out, text := try(
+		"enumerate",
+		"-seed",
+		"4",
+		"-most",
+		"400",
+		"-profiles",
+		"kill,none",
+		"-depth",
+		"1",
+		"-len",
+		"1",
+		"-json",
+		"-workers",
+		"1",
+	)
 	require.Zero(t, status, text)
 	var report struct {
 		Seed     uint64         `json:"seed"`
@@ -86,7 +102,19 @@ func TestTooFewCasesFail(t *testing.T) {
 	status, _, text := try("enumerate", "-budget", "10ms", "-min", "1000000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "want at least 1000000")
-	status, out, text := try("enumerate", "-most", "20", "-depth", "1", "-min", "20", "-min-recoveries", "1", "-workers", "1")
+	status, out, text := try(
+		"enumerate",
+		"-most",
+		"20",
+		"-depth",
+		"1",
+		"-min",
+		"20",
+		"-min-recoveries",
+		"1",
+		"-workers",
+		"1",
+	)
 	require.Equal(t, 1, status)
 	require.Empty(t, out)
 	require.Contains(t, text, "20 distinct")
@@ -101,7 +129,8 @@ func TestTooFewCasesFail(t *testing.T) {
 	}
 }
 
-// TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an hour away.
+// TestEveryLongModeTicks: faults and fsyncgate used to say nothing until their end, which may be an
+// hour away.
 func TestEveryLongModeTicks(t *testing.T) {
 	before := tickEvery
 	tickEvery = 0
@@ -122,7 +151,8 @@ func TestEveryLongModeTicks(t *testing.T) {
 	}
 }
 
-// TestInterruptedModesReport: a mode that was interrupted reports what it has done, leaves no file behind, and is no success.
+// TestInterruptedModesReport: a mode that was interrupted reports what it has done, leaves no file
+// behind, and is no success.
 func TestInterruptedModesReport(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
@@ -147,7 +177,10 @@ func TestReplayTellsWhatIsWrong(t *testing.T) {
 	status, out, _ := try("replay", "one put.0 | 17 kill all")
 	require.Zero(t, status)
 	require.Equal(t, "survived\n", out)
-	status, _, text := try("replay", "one relax.0 sync.0 relax.1 | ignore wal.(*Log).write#1 | 27 none keep=")
+	status, _, text := try(
+		"replay",
+		"one relax.0 sync.0 relax.1 | ignore wal.(*Log).writeGroup#1 | 27 none keep=",
+	)
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "commit")
 	for _, line := range []string{"", "one put.0 | 99999 none keep=", "nonsense"} {
@@ -179,7 +212,8 @@ func TestKilledProcessesLoseNothing(t *testing.T) {
 	require.Contains(t, text, "commits acknowledged, want at least 1000000000")
 }
 
-// TestKillModelJudgesExpiries holds stores that are wrong in one respect against the model of the parent.
+// TestKillModelJudgesExpiries holds stores that are wrong in one respect against the model of the
+// parent.
 func TestKillModelJudgesExpiries(t *testing.T) {
 	early, late := killTime(10), killTime(100)
 	rows := map[string]killRow{"early": {"v", early}, "late": {"v", late}, "ever": {value: "v"}}

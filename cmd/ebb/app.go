@@ -17,7 +17,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// app is what the commands of one invocation share. Flags are set before a command's body runs, then read-only.
+// app is what the commands of one invocation share. Flags are set before a command's body runs,
+// then read-only.
 type app struct {
 	stdin  io.Reader
 	out    *output
@@ -38,21 +39,27 @@ type app struct {
 	clock func() time.Time // nil: the system's; set by tests before a command runs
 }
 
-// output is buffered standard output. It is flushed when the command ends, so that a scan is not one write per row.
+// output is buffered standard output. It is flushed when the command ends, so that a scan is not
+// one write per row.
 type output struct{ *bufio.Writer }
 
 func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<10)} }
 
 // addCreation gives a command that may create a store the flags for how it is made.
 func (a *app) addCreation(cmd *cobra.Command) {
-	cmd.Flags().Var(&a.fileMode, "file-mode", "permissions of files that are created, in octal as 0640, less the umask; 0: 0600")
-	cmd.Flags().IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
+	cmd.Flags().
+		Var(&a.fileMode, "file-mode", "permissions of files that are created, in octal as 0640, less the umask; 0: 0600")
+	cmd.Flags().
+		IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
 }
 
 // checkPageSize refuses a page size that no store has. 0 was not given.
 func checkPageSize(cmd *cobra.Command, size int) error {
 	if size != 0 && (size < pager.MinPageSize || size > pager.MaxPageSize || size&(size-1) != 0) {
-		return usageError{cmd, fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize)}
+		return usageError{
+			cmd,
+			fmt.Errorf("--page-size %d is no power of two from %d to %d", size, pager.MinPageSize, pager.MaxPageSize),
+		}
 	}
 	return nil
 }
@@ -97,7 +104,12 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
 	a.writes = true
 	a.fresh = newFreshFS(path)
-	return a.open(ctx, a.fresh, path, kv.Options{MustExist: mustExist, PageSize: a.pageSize, FileMode: fs.FileMode(a.fileMode)})
+	return a.open(
+		ctx,
+		a.fresh,
+		path,
+		kv.Options{MustExist: mustExist, PageSize: a.pageSize, FileMode: fs.FileMode(a.fileMode)},
+	)
 }
 
 // lockTurn is how long one call waits for a lock: an interrupt is heard between two of them.
@@ -119,8 +131,8 @@ func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options)
 	}
 }
 
-// unopened marks an error of opening a store where the advice is another one than for a store that is open, or that is
-// absent.
+// unopened marks an error of opening a store where the advice is another one than for a store that
+// is open, or that is absent.
 func unopened(err error, mustExist bool) error {
 	switch {
 	case errors.Is(err, kv.ErrCorrupt):

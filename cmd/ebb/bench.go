@@ -43,7 +43,8 @@ no more: the numbers are of one short run with 16-byte keys and 100-byte values.
 				return fmt.Errorf("bench-quick: %v", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-			db, err := a.open(cmd.Context(), vfs.OS, filepath.Join(temp, "bench.ebb"), kv.Options{}) // nobody asks what this store has kept
+			// nobody asks what this store has kept
+			db, err := a.open(cmd.Context(), vfs.OS, filepath.Join(temp, "bench.ebb"), kv.Options{})
 			if err != nil {
 				return err
 			}
@@ -78,8 +79,8 @@ type bencher struct {
 	err     error
 }
 
-// measure calls fn until it says that it is done or, if limit is not 0, until the time is over. fn returns how many
-// operations it did.
+// measure calls fn until it says that it is done or, if limit is not 0, until the time is over. fn
+// returns how many operations it did.
 func (b *bencher) measure(name string, limit time.Duration, fn func() (ops int, done bool, err error)) {
 	if b.err != nil {
 		return
@@ -106,7 +107,8 @@ func runBench(ctx context.Context, db *kv.DB, each time.Duration, p *progress) (
 	b := &bencher{ctx: ctx, p: p}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, benchValueSize)
-	// Keys are spread over the whole key space: i times an odd number is a different number for each i.
+	// Keys are spread over the whole key space: i times an odd number is a different number for
+	// each i.
 	key := func(i int) []byte {
 		k := binary.BigEndian.AppendUint64(make([]byte, 0, 16), uint64(i)*0x9e3779b97f4a7c15)
 		return binary.BigEndian.AppendUint64(k, uint64(i))
@@ -166,7 +168,10 @@ func (a *app) printBench(results []benchResult) error {
 	}
 	rows := []string{"what\toperations\tseconds\tper second\tus each"}
 	for _, r := range results {
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%.2f\t%.0f\t%.2f", r.Name, r.Ops, r.Seconds, r.OpsPerSecond, r.Micros))
+		rows = append(
+			rows,
+			fmt.Sprintf("%s\t%d\t%.2f\t%.0f\t%.2f", r.Name, r.Ops, r.Seconds, r.OpsPerSecond, r.Micros),
+		)
 	}
 	return table(a.out, rows...)
 }

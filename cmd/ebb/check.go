@@ -52,8 +52,8 @@ the exit code is 1 if there is one, also if the store is too damaged to be opene
 	}
 }
 
-// findProblems gives what is wrong with the store, and the error of ctx if that ended the search. That it did is the last
-// thing that Check says, and no problem of the store.
+// findProblems gives what is wrong with the store, and the error of ctx if that ended the search.
+// That it did is the last thing that Check says, and no problem of the store.
 func findProblems(ctx context.Context, db *kv.DB) (problems []kv.Problem, cut error) {
 	for p := range db.Check(ctx) {
 		problems = append(problems, p)

@@ -61,7 +61,11 @@ func flip(t *testing.T, file string, off int64) {
 func TestCheckOfASoundStore(t *testing.T) {
 	s := filledStore(t)
 	require.Contains(t, good(t, "check", s), "no problems")
-	require.Equal(t, map[string]any{"store": s, "ok": true, "problems": []any{}}, object(t, good(t, "check", s, "--json")))
+	require.Equal(
+		t,
+		map[string]any{"store": s, "ok": true, "problems": []any{}},
+		object(t, good(t, "check", s, "--json")),
+	)
 }
 
 // TestCheckTellsHowFarItIs: it read a store of any size without a word.
@@ -112,8 +116,9 @@ func TestPagesListsEveryPageOfASoundStore(t *testing.T) {
 	require.Contains(t, good(t, "pages", s), "0 bad")
 }
 
-// TestDamageIsNamed flips a byte in each page in turn. Whatever page it is, check and pages end in an answer; where the
-// page is in use, pages names it, and check finds the damage unless it is in the one meta page that is not needed.
+// TestDamageIsNamed flips a byte in each page in turn. Whatever page it is, check and pages end in
+// an answer; where the page is in use, pages names it, and check finds the damage unless it is in
+// the one meta page that is not needed.
 func TestDamageIsNamed(t *testing.T) {
 	s := filledStore(t)
 	sound, err := os.ReadFile(s)
@@ -146,9 +151,10 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// TestDumpPrintsAllRowsWhereOnlyTheirCountIsLost: the error of counting what is expired was ignored, but it had ended the
-// transaction, and a store whose rows were all sound was dumped without one. Damage that JSON, which counts nothing, does
-// not meet must not cost text a row either.
+// TestDumpPrintsAllRowsWhereOnlyTheirCountIsLost: the error of counting what is expired was
+// ignored, but it had ended the transaction, and a store whose rows were all sound was dumped
+// without one. Damage that JSON, which counts nothing, does not meet must not cost text a row
+// either.
 func TestDumpPrintsAllRowsWhereOnlyTheirCountIsLost(t *testing.T) {
 	s := newTimedStore(t)
 	s.fill("default", 100)

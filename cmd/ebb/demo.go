@@ -19,7 +19,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// demoBatchBytes makes some dozens of transactions of a source tree, so that a kill half-way hits one in the middle.
+// demoBatchBytes makes some dozens of transactions of a source tree, so that a kill half-way hits
+// one in the middle.
 const demoBatchBytes = 2 << 20
 
 func (a *app) demoCommand() *cobra.Command {
@@ -110,15 +111,26 @@ func (d *demo) run(ctx context.Context) error {
 	return errors.Join(d.goOn(ctx, db), db.Close())
 }
 
-// importAndKill runs `ebb import` as a process of its own and kills it when enough is durable. The kill is SIGKILL (on
-// Windows TerminateProcess): the process gets no chance to end anything.
+// importAndKill runs `ebb import` as a process of its own and kills it when enough is durable. The
+// kill is SIGKILL (on Windows TerminateProcess): the process gets no chance to end anything.
 func (d *demo) importAndKill(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	child := exec.CommandContext(ctx, self, "import", d.store, d.tree.dir, "--progress=lines", "--json", "--cf", d.app.cf,
-		"--batch-bytes", strconv.FormatInt(d.batchBytes, 10))
+	child := exec.CommandContext(
+		ctx,
+		self,
+		"import",
+		d.store,
+		d.tree.dir,
+		"--progress=lines",
+		"--json",
+		"--cf",
+		d.app.cf,
+		"--batch-bytes",
+		strconv.FormatInt(d.batchBytes, 10),
+	)
 	lines, err := child.StderrPipe()
 	if err != nil {
 		return err
@@ -135,13 +147,16 @@ func (d *demo) importAndKill(ctx context.Context) error {
 	case d.importTook == 0 && err != nil:
 		return fmt.Errorf("the import failed before it could be killed: %w: %s", err, said)
 	case err == nil:
-		return errors.New("the import was done before it could be killed: take more files, or a smaller --kill-percent")
+		return errors.New(
+			"the import was done before it could be killed: take more files, or a smaller --kill-percent",
+		)
 	}
 	return nil
 }
 
-// watch follows the progress lines of the import to their end and calls kill once. It returns what else was said. Lines
-// that were on their way when the kill came count: they report durable transactions.
+// watch follows the progress lines of the import to their end and calls kill once. It returns what
+// else was said. Lines that were on their way when the kill came count: they report durable
+// transactions.
 func (d *demo) watch(lines io.Reader, kill func()) (said string) {
 	p := d.app.newProgress("import", d.tree.bytes, true)
 	defer p.end()
@@ -179,7 +194,10 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 	if !im.wholeBatches(d.tree.files, d.recovered) {
 		return fmt.Errorf("after the kill: %d files are stored, which is a part of a transaction", d.recovered)
 	}
-	d.say("every reported transaction is there, and each is whole: %s compared byte for byte", plural(d.recovered, "file"))
+	d.say(
+		"every reported transaction is there, and each is whole: %s compared byte for byte",
+		plural(d.recovered, "file"),
+	)
 
 	if d.rest, err = im.run(ctx, db, d.tree); err != nil {
 		return err
@@ -210,9 +228,10 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 	return nil
 }
 
-// verify proves that the first files of the tree, until their sizes add up to atLeast, are stored with the content that
-// they have on disk; that the same is true of every row beyond them; and that there is no other row. Files are stored
-// in the order of the tree, so what one transaction stored is a run of it.
+// verify proves that the first files of the tree, until their sizes add up to atLeast, are stored
+// with the content that they have on disk; that the same is true of every row beyond them; and that
+// there is no other row. Files are stored in the order of the tree, so what one transaction stored
+// is a run of it.
 func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64, err error) {
 	err = db.View(func(tx *kv.Tx) error {
 		cf := tx.CF(d.app.cf)
@@ -241,13 +260,22 @@ func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64
 				return err
 			}
 			if !bytes.Equal(value, onDisk) {
-				return fmt.Errorf("%s: %d bytes are stored that are not the %d bytes on disk", name, len(value), len(onDisk))
+				return fmt.Errorf(
+					"%s: %d bytes are stored that are not the %d bytes on disk",
+					name,
+					len(value),
+					len(onDisk),
+				)
 			}
 			seen += f.size
 			rows++
 		}
 		if rows != stored {
-			return fmt.Errorf("%d rows are stored, %d of them belong to files: the rest comes from nowhere", stored, rows)
+			return fmt.Errorf(
+				"%d rows are stored, %d of them belong to files: the rest comes from nowhere",
+				stored,
+				rows,
+			)
 		}
 		return nil
 	})
@@ -264,14 +292,23 @@ func (d *demo) print() error {
 		})
 	}
 	took := d.importTook + d.rest.Took
-	return table(d.app.out,
+	return table(
+		d.app.out,
 		fmt.Sprintf("keys\t%d", d.rows),
 		fmt.Sprintf("content\t%s", size(d.tree.bytes)),
 		fmt.Sprintf("main file\t%s", size(d.fileBytes)),
 		fmt.Sprintf("log\t%s", size(d.logBytes)),
-		fmt.Sprintf("import, both parts\t%s, %s/s", took.Round(time.Millisecond), size(perSecond(d.tree.bytes, took))),
+		fmt.Sprintf(
+			"import, both parts\t%s, %s/s",
+			took.Round(time.Millisecond),
+			size(perSecond(d.tree.bytes, took)),
+		),
 		fmt.Sprintf("recovery\t%s", d.openTook.Round(10*time.Microsecond)),
-		fmt.Sprintf("verify\t%s, %s/s", d.verifyTook.Round(time.Millisecond), size(perSecond(d.tree.bytes, d.verifyTook))),
+		fmt.Sprintf(
+			"verify\t%s, %s/s",
+			d.verifyTook.Round(time.Millisecond),
+			size(perSecond(d.tree.bytes, d.verifyTook)),
+		),
 		fmt.Sprintf("checkpoint and check\t%s", d.checkTook.Round(time.Millisecond)),
 	)
 }

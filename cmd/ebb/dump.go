@@ -56,7 +56,8 @@ func (d *dumper) families() (names []string, err error) {
 	return names, err
 }
 
-// dump reads each family by itself, so that what ends one does not keep the others from being printed.
+// dump reads each family by itself, so that what ends one does not keep the others from being
+// printed.
 func (d *dumper) dump(ctx context.Context, families []string) error {
 	var errs []error
 	for _, family := range families {
@@ -73,8 +74,9 @@ func (d *dumper) dump(ctx context.Context, families []string) error {
 	return errors.Join(errs...)
 }
 
-// family counts the rows and prints them in transactions of their own: damage ends a transaction, and an expiry index
-// that cannot be read shall not keep us from printing rows. The store is open read-only, so all of them see one state.
+// family counts the rows and prints them in transactions of their own: damage ends a transaction,
+// and an expiry index that cannot be read shall not keep us from printing rows. The store is open
+// read-only, so all of them see one state.
 func (d *dumper) family(ctx context.Context, family string) error {
 	var lost error
 	if !d.app.json {
@@ -93,7 +95,8 @@ func (d *dumper) family(ctx context.Context, family string) error {
 	return errors.Join(lost, d.db.View(func(tx *kv.Tx) error { return d.rows(ctx, tx, family) }))
 }
 
-// head prints how many rows the family has, and how many of those that are stored are expired, if that is known.
+// head prints how many rows the family has, and how many of those that are stored are expired, if
+// that is known.
 func (d *dumper) head(family string, stored, live int64, known bool) error {
 	rows, note := live, ""
 	switch {

@@ -16,13 +16,16 @@ const durationForms = "as 90s, 15m, 36h, 7d, 2w or 1d12h"
 // longestDuration is what a duration ends at, for people.
 const longestDuration = "292 years"
 
-// durationPart is a number and its unit. Days and weeks are ours, the rest is of time.ParseDuration.
+// durationPart is a number and its unit. Days and weeks are ours, the rest is of
+// time.ParseDuration.
 var durationPart = regexp.MustCompile(`^([0-9]*\.?[0-9]*)([a-zA-Zµμ]+)`)
 
-// longUnits are the units that time.ParseDuration does not know, in hours. A day has 24 of them: no time zone is known.
+// longUnits are the units that time.ParseDuration does not know, in hours. A day has 24 of them: no
+// time zone is known.
 var longUnits = map[string]time.Duration{"d": 24, "w": 7 * 24}
 
-// parseDuration takes what time.ParseDuration takes, and d and w for days and weeks beside its units.
+// parseDuration takes what time.ParseDuration takes, and d and w for days and weeks beside its
+// units.
 func parseDuration(s string) (time.Duration, error) {
 	refuse := func() (time.Duration, error) { return 0, fmt.Errorf("%q is no duration, %s", s, durationForms) }
 	rest, negative := strings.CutPrefix(s, "-")

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDurationsHaveDaysAndWeeks: --ttl 7d, 1d12h and 2w were refused, and a week had to be written as 168h.
+// TestDurationsHaveDaysAndWeeks: --ttl 7d, 1d12h and 2w were refused, and a week had to be written
+// as 168h.
 func TestDurationsHaveDaysAndWeeks(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{

@@ -93,7 +93,8 @@ func TestPutTakesItsValueFromArgumentInputOrFile(t *testing.T) {
 	require.Contains(t, absent.stderr, "value.absent")
 }
 
-// TestAValueOfAFileIsReadIntoOneSlice: what is read into a slice that grows was in memory more than twice.
+// TestAValueOfAFileIsReadIntoOneSlice: what is read into a slice that grows was in memory more than
+// twice.
 func TestAValueOfAFileIsReadIntoOneSlice(t *testing.T) {
 	const size = 4 << 20
 	for expected, want := range map[int64]int{size: size, 0: size, size / 2: size, -1: size} {
@@ -142,11 +143,16 @@ func TestDelDeletes(t *testing.T) {
 	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, m)
 }
 
-// TestDelTakesAKeyThatIsNamedTwiceForOne: the second time it counted as absent, and the exit code was 2.
+// TestDelTakesAKeyThatIsNamedTwiceForOne: the second time it counted as absent, and the exit code
+// was 2.
 func TestDelTakesAKeyThatIsNamedTwiceForOne(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "a", "v")
-	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, object(t, good(t, "del", s, "a", "a", "--json")))
+	require.Equal(
+		t,
+		map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0},
+		object(t, good(t, "del", s, "a", "a", "--json")),
+	)
 	a := ebb(t, "del", s, "a", "a")
 	require.Equal(t, exitNotFound, a.code)
 	require.Contains(t, a.stderr, "0 deleted, 1 absent")
@@ -262,21 +268,29 @@ func TestBinaryKeysInEachEncoding(t *testing.T) {
 	require.Equal(t, "00ff0a\t76\n", good(t, "scan", s, "--hex"))
 	require.Equal(t, "AP8K\tdg==\n", good(t, "scan", s, "--base64"))
 	require.Equal(t, map[string]any{"key_base64": "AP8K", "value": "v"}, object(t, good(t, "scan", s, "--json")))
-	require.Equal(t, map[string]any{"key_hex": "00ff0a", "value_hex": "76"}, object(t, good(t, "scan", s, "--json", "--hex")))
+	require.Equal(
+		t,
+		map[string]any{"key_hex": "00ff0a", "value_hex": "76"},
+		object(t, good(t, "scan", s, "--json", "--hex")),
+	)
 	good(t, "del", s, "--base64", "AP8K")
 	require.Empty(t, good(t, "scan", s))
 }
 
 func TestJSONOfOneKey(t *testing.T) {
 	s := storePath(t)
-	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "size": 5.0}, object(t, good(t, "put", s, "k", "<v>&x", "--cf", "notes", "--json")))
+	require.Equal(
+		t,
+		map[string]any{"cf": "notes", "key": "k", "size": 5.0},
+		object(t, good(t, "put", s, "k", "<v>&x", "--cf", "notes", "--json")),
+	)
 	out := good(t, "get", s, "k", "--cf", "notes", "--json")
 	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
 	require.Contains(t, out, "<v>&x", "not escaped for HTML")
 }
 
-// TestALargeValueIsPrintedInPieces: as a string of a JSON object, or in quotes, it took up to twenty times its size in
-// memory.
+// TestALargeValueIsPrintedInPieces: as a string of a JSON object, or in quotes, it took up to
+// twenty times its size in memory.
 func TestALargeValueIsPrintedInPieces(t *testing.T) {
 	const size = 8 << 20
 	for _, value := range []string{"text", "caf\xe9 é\x00"} {
@@ -299,7 +313,13 @@ func TestALargeValueIsInBase64InJSON(t *testing.T) {
 		value := strings.Repeat("é<", size)[:size]
 		writeFile(t, file, value)
 		s.good("put", "k<", "@"+file, "--ttl", "1m")
-		want := map[string]any{"key": "k<", "cf": "default", "size": float64(size), "ttl_ms": 60e3, "expiry": "2030-01-31T12:01:00Z"}
+		want := map[string]any{
+			"key":    "k<",
+			"cf":     "default",
+			"size":   float64(size),
+			"ttl_ms": 60e3,
+			"expiry": "2030-01-31T12:01:00Z",
+		}
 		want["value_base64"] = base64.StdEncoding.EncodeToString([]byte(value))
 		if size < largeValue && utf8.ValidString(value) {
 			delete(want, "value_base64")
@@ -348,7 +368,11 @@ func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
 	good(t, "put", s, "p", "w", "--cf", "photos")
 	require.Equal(t, "family photos: 1 row\np\tw\n", good(t, "dump", s, "--cf", "photos"))
 	require.Equal(t, "family default: 1 row\nk\tv\n", good(t, "dump", s, "--cf", "default"))
-	require.Equal(t, map[string]any{"cf": "photos", "key": "p", "value": "w"}, object(t, good(t, "dump", s, "--cf", "photos", "--json")))
+	require.Equal(
+		t,
+		map[string]any{"cf": "photos", "key": "p", "value": "w"},
+		object(t, good(t, "dump", s, "--cf", "photos", "--json")),
+	)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		a := ebb(t, append(flags, "dump", s, "--cf", "absent")...)
 		require.Equal(t, exitNotFound, a.code)
@@ -356,7 +380,8 @@ func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
 	}
 }
 
-// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --cf had not been given.
+// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --cf had not
+// been given.
 func TestAFamilyIsNotNamedInVain(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "p", "w", "--cf", "photos")
@@ -406,8 +431,8 @@ func TestHelpFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the same in base64", as
-// the first one.
+// TestEachFlagIsExplainedByItself: flags are listed by name, and what stood at --base64 was "the
+// same in base64", as the first one.
 func TestEachFlagIsExplainedByItself(t *testing.T) {
 	help := good(t, "--help")
 	require.NotContains(t, help, "the same")
@@ -416,7 +441,8 @@ func TestEachFlagIsExplainedByItself(t *testing.T) {
 	}
 }
 
-// TestNumbersThatMakeNoSenseAreUsageErrors: bench-quick took a time that is not positive for no limit, and never ended.
+// TestNumbersThatMakeNoSenseAreUsageErrors: bench-quick took a time that is not positive for no
+// limit, and never ended.
 func TestNumbersThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	good(t, "put", s, "k", "v")
@@ -448,7 +474,13 @@ func TestNumbersThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		{"demo", dir, s + ".demo", "--kill-percent", "101"},
 	} {
 		var out, stderr bytes.Buffer
-		require.Equal(t, exitError, run(ctx, append(args, "--json"), strings.NewReader(""), &out, &stderr), "%q", args)
+		require.Equal(
+			t,
+			exitError,
+			run(ctx, append(args, "--json"), strings.NewReader(""), &out, &stderr),
+			"%q",
+			args,
+		)
 		require.Equal(t, "usage", object(t, stderr.String())["kind"], "%q", args)
 		require.Empty(t, out.String())
 	}
@@ -462,7 +494,8 @@ func TestBenchQuickPrintsATable(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestAStoreIsCreatedWithLargerPages: a key of 16 KiB fits into pages of 64 KiB, whichever command creates the store.
+// TestAStoreIsCreatedWithLargerPages: a key of 16 KiB fits into pages of 64 KiB, whichever command
+// creates the store.
 func TestAStoreIsCreatedWithLargerPages(t *testing.T) {
 	long, dir := strings.Repeat("k", 16<<10), t.TempDir()
 	for _, args := range [][]string{{"put", "", "k", "v"}, {"import", "", dir}, {"family", "", "a", "--create"}} {
@@ -482,8 +515,8 @@ func TestVersionTellsTheRevisionIfTheBuildKnewIt(t *testing.T) {
 	require.NotContains(t, versionOf(nil, false).String(), "revision")
 }
 
-// TestErrorsAreOneSentence: it was `kv: not an Ebb store: txn: not a store: txt`, and of a lock `kv: store is locked by someone
-// else: flock ...: vfs: file is locked by someone else`.
+// TestErrorsAreOneSentence: it was `kv: not an Ebb store: txn: not a store: txt`, and of a lock
+// `kv: store is locked by someone else: flock ...: vfs: file is locked by someone else`.
 func TestErrorsAreOneSentence(t *testing.T) {
 	dir := t.TempDir()
 	text, held := filepath.Join(dir, "txt"), filepath.Join(dir, "held.ebb")
@@ -495,12 +528,17 @@ func TestErrorsAreOneSentence(t *testing.T) {
 		line, _, _ := strings.Cut(ebb(t, command, text).stderr, "\n")
 		require.Regexp(t, "^ebb: (pages: |wal: )?open "+regexp.QuoteMeta(text)+": not an Ebb store$", line)
 		line, _, _ = strings.Cut(ebb(t, command, held).stderr, "\n")
-		want := "^ebb: (pages: |wal: )?open " + regexp.QuoteMeta(held) + ": store is locked by another process or handle"
+		want := "^ebb: (pages: |wal: )?open " + regexp.QuoteMeta(
+			held,
+		) + ": store is locked by another process or handle"
 		if runtime.GOOS == "linux" { // It tells which one; here it is this one.
 			want += ": this process holds it"
 		}
 		require.Regexp(t, want+"$", line)
 	}
-	line, _, _ := strings.Cut(ebb(t, "put", filepath.Join(dir, "new.ebb"), strings.Repeat("k", 1025), "v").stderr, "\n")
+	line, _, _ := strings.Cut(
+		ebb(t, "put", filepath.Join(dir, "new.ebb"), strings.Repeat("k", 1025), "v").stderr,
+		"\n",
+	)
 	require.Equal(t, "ebb: put: key is too large: 1025 bytes, at most 1024", line)
 }

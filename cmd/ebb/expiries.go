@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 )
 
-// Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a line of JSON for
-// each file whose key has one: {"file": its slash-separated path below the directory, "expires": an instant, as the
-// command shows and takes it}. A path that is no UTF-8, which a JSON string cannot hold, is {"file_base64": ...}
-// instead.
+// Files have no expiry. What export takes out of a store with --expiries, and import puts in, is a
+// line of JSON for each file whose key has one: {"file": its slash-separated path below the
+// directory, "expires": an instant, as the command shows and takes it}. A path that is no UTF-8,
+// which a JSON string cannot hold, is {"file_base64": ...} instead.
 type expiryLine struct {
 	File    string `json:"file,omitempty"`
 	Base64  []byte `json:"file_base64,omitempty"`
@@ -48,7 +48,8 @@ type expiryWriter struct {
 	buf  *bufio.Writer
 }
 
-// createExpiries makes the file at path, which must not lie below dir: import would take it for one of the values.
+// createExpiries makes the file at path, which must not lie below dir: import would take it for one
+// of the values.
 func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWriter, err error) {
 	if path == "" {
 		return expiryWriter{}, nil
@@ -72,7 +73,8 @@ func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWri
 		return expiryWriter{}, fmt.Errorf("--expiries: %s exists; --overwrite replaces it", path)
 	}
 	if err != nil {
-		return expiryWriter{}, fmt.Errorf("--expiries: %v", err) // not wrapped: a hint about the store would mislead
+		// not wrapped: a hint about the store would mislead
+		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)
 	}
 	return expiryWriter{f, bufio.NewWriter(f)}, nil
 }

@@ -41,8 +41,8 @@ func (i *instant) String() string {
 // Type is how the help names the value.
 func (i *instant) Type() string { return "time" }
 
-// showInstant gives an instant in UTC, to the millisecond, in a form that a flag takes back: RFC 3339, which ends with
-// the year 9999, or milliseconds since 1970.
+// showInstant gives an instant in UTC, to the millisecond, in a form that a flag takes back: RFC
+// 3339, which ends with the year 9999, or milliseconds since 1970.
 func showInstant(at time.Time) string {
 	if at = at.UTC(); at.Year() > 9999 {
 		return strconv.FormatInt(at.UnixMilli(), 10)

@@ -35,7 +35,12 @@ func newTimedStore(t *testing.T) *timedStore {
 func (s *timedStore) ebb(command string, args ...string) answer {
 	s.t.Helper()
 	var out, stderr bytes.Buffer
-	a := &app{stdin: strings.NewReader(""), out: newOutput(&out), stderr: &stderr, clock: func() time.Time { return s.now }}
+	a := &app{
+		stdin:  strings.NewReader(""),
+		out:    newOutput(&out),
+		stderr: &stderr,
+		clock:  func() time.Time { return s.now },
+	}
 	code := a.run(s.t.Context(), append([]string{command, s.path}, args...))
 	return answer{code, out.String(), stderr.String()}
 }
@@ -63,15 +68,19 @@ func TestExportSaysThatFilesHaveNoExpiry(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "x/a", "1", "--ttl", "10s")
 	s.good("put", "y/b", "2")
-	require.Contains(t, s.good("export", t.TempDir()), "\n1 file of a key with an expiry, which a file does not have\n")
+	require.Contains(
+		t,
+		s.good("export", t.TempDir()),
+		"\n1 file of a key with an expiry, which a file does not have\n",
+	)
 	require.EqualValues(t, 1, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
 	require.NotContains(t, s.good("export", t.TempDir(), "--prefix", "y/"), "expiry")
 	s.now = s.now.Add(time.Minute)
 	require.EqualValues(t, 0, object(t, s.good("export", t.TempDir(), "--json"))["timed"])
 }
 
-// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and imports both into
-// another one.
+// TestExpiriesGoOutAndComeBack exports a store with the expiries of its keys beside the files, and
+// imports both into another one.
 func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "x/a", "1", "--ttl", "10s")
@@ -80,10 +89,18 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.good("put", "z/far", "5", "--expire-at", "600000000000000") // a year of five digits
 	s.good("put", "y", "4", "--ttl", "1h")
 	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
-	require.Contains(t, s.good("export", dir, "--prefix", "x/", "--expiries", notes), "\n2 files of a key with an expiry, noted in "+notes+"\n")
+	require.Contains(
+		t,
+		s.good("export", dir, "--prefix", "x/", "--expiries", notes),
+		"\n2 files of a key with an expiry, noted in "+notes+"\n",
+	)
 	text, err := os.ReadFile(notes)
 	require.NoError(t, err)
-	require.Equal(t, `{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n", string(text))
+	require.Equal(
+		t,
+		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`+"\n"+`{"file":"c","expires":"2030-02-02T12:00:00Z"}`+"\n",
+		string(text),
+	)
 
 	back := newTimedStore(t)
 	back.now = back.now.Add(9999 * time.Millisecond)
@@ -102,12 +119,20 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.good("export", far, "--prefix", "z/", "--expiries", notes, "--overwrite")
 	back.good("import", far, "--expiries", notes)
 	require.Contains(t, back.good("ttl", "far", "--json"), "600000000000000")
-	require.Equal(t, s.good("ttl", "z/far", "--json"), strings.Replace(back.good("ttl", "far", "--json"), "far", "z/far", 1))
+	require.Equal(
+		t,
+		s.good("ttl", "z/far", "--json"),
+		strings.Replace(back.good("ttl", "far", "--json"), "far", "z/far", 1),
+	)
 	s.good("export", dir, "--prefix", "x/", "--expiries", notes, "--overwrite")
 
 	late := newTimedStore(t)
 	late.now = late.now.Add(24 * time.Hour)
-	require.Contains(t, late.good("import", dir, "--expiries", notes), "\nskipped 1 file whose expiry has passed\n")
+	require.Contains(
+		t,
+		late.good("import", dir, "--expiries", notes),
+		"\nskipped 1 file whose expiry has passed\n",
+	)
 	require.Equal(t, "24h0m0s\n", late.good("ttl", "c"))
 	late.code(exitNotFound, "not_found", "get", "a")
 
@@ -117,7 +142,10 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	for _, wrong := range []string{"{", `{"file":"a"}`, `{"expires":"2030-01-31T12:00:10Z"}`, `{"file":"a","expires":"soon"}`,
 		`{"file":"a","file_base64":"YQ==","expires":"2030-01-31T12:00:10Z"}`, `{"file_base64":"?","expires":"2030-01-31T12:00:10Z"}`,
 		`{"file":"a","expires":"2030-01-31T12:00:10Z"}`} { // contradicts the first line
-		require.NoError(t, os.WriteFile(notes, []byte(`{"file":"a","expires":"2031-01-31T12:00:10Z"}`+"\n"+wrong), 0o666))
+		require.NoError(
+			t,
+			os.WriteFile(notes, []byte(`{"file":"a","expires":"2031-01-31T12:00:10Z"}`+"\n"+wrong), 0o666),
+		)
 		a := s.ebb("import", dir, "--expiries", notes)
 		require.Equal(t, exitError, a.code)
 		require.Contains(t, a.stderr, "line 2")
@@ -128,7 +156,8 @@ func TestExpiriesGoOutAndComeBack(t *testing.T) {
 	s.code(exitError, "error", "import", dir, "--expiries", filepath.Join(dir, "absent"))
 }
 
-// TestExpiriesAreNoValuesWhicheverWayTheyAreReached: a file among the values is one of them for import.
+// TestExpiriesAreNoValuesWhicheverWayTheyAreReached: a file among the values is one of them for
+// import.
 func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "a", "1", "--ttl", "10s")
@@ -146,8 +175,8 @@ func TestExpiriesAreNoValuesWhicheverWayTheyAreReached(t *testing.T) {
 	require.Len(t, files(t, root), 2)
 }
 
-// TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack: JSON put U+FFFD for the byte, no file had that name, and a key that was
-// to expire was permanent after the round trip.
+// TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack: JSON put U+FFFD for the byte, no file had that
+// name, and a key that was to expire was permanent after the round trip.
 func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
 	s := newTimedStore(t)
 	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
@@ -162,7 +191,11 @@ func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
 	s.good("export", dir, "--overwrite", "--expiries", notes)
 	text, err := os.ReadFile(notes)
 	require.NoError(t, err)
-	require.Equal(t, `{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n", string(text))
+	require.Equal(
+		t,
+		`{"file":"café","expires":"2030-01-31T13:00:00Z"}`+"\n"+`{"file_base64":"Y2Fm6Q==","expires":"2030-01-31T14:00:00Z"}`+"\n",
+		string(text),
+	)
 
 	back := newTimedStore(t)
 	back.good("import", dir, "--expiries", notes)
@@ -170,7 +203,8 @@ func TestExpiryOfANameThatIsNoUTF8GoesOutAndComesBack(t *testing.T) {
 	require.Equal(t, "2h0m0s\n", back.good("ttl", "caf\xe9"))
 }
 
-// TestImportTellsOfExpiriesOfNoFile: an expiry that is not used is a key that lives for ever, or one that is not there.
+// TestImportTellsOfExpiriesOfNoFile: an expiry that is not used is a key that lives for ever, or
+// one that is not there.
 func TestImportTellsOfExpiriesOfNoFile(t *testing.T) {
 	s := newTimedStore(t)
 	dir, notes := t.TempDir(), filepath.Join(t.TempDir(), "expiries")
@@ -213,7 +247,12 @@ func TestExpireAtTakesRFC3339AndMilliseconds(t *testing.T) {
 	s.good("put", "ms", "v", "--expire-at", fmt.Sprint(s.now.UnixMilli()+1))
 	require.Equal(t, "1ms\n", s.good("ttl", "ms"))
 	s.good("put", "far", "v", "--expire-at", "9223372036854774000")
-	require.NotContains(t, s.good("scan", "--expiring-before", "9223372036854774000"), "far", "the bound is not in the range")
+	require.NotContains(
+		t,
+		s.good("scan", "--expiring-before", "9223372036854774000"),
+		"far",
+		"the bound is not in the range",
+	)
 	require.Equal(t, "9223372036854774000", object(t, s.good("ttl", "far", "--json"))["expiry"])
 }
 
@@ -221,14 +260,24 @@ func TestTTLIsNoneForAPermanentKeyAndCode2ForAnAbsentOne(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "k", "v")
 	require.Equal(t, "none\n", s.good("ttl", "k"))
-	require.Equal(t, map[string]any{"cf": "default", "key": "k", "ttl_ms": nil, "expiry": nil}, object(t, s.good("ttl", "k", "--json")))
+	require.Equal(
+		t,
+		map[string]any{"cf": "default", "key": "k", "ttl_ms": nil, "expiry": nil},
+		object(t, s.good("ttl", "k", "--json")),
+	)
 	s.code(exitNotFound, "not_found", "ttl", "absent")
 	s.code(exitNotFound, "family_not_found", "ttl", "k", "--cf", "absent")
 }
 
 func TestJSONOfAKeyWithAnExpiry(t *testing.T) {
 	s := newTimedStore(t)
-	want := map[string]any{"cf": "default", "key": "k", "size": 1.0, "ttl_ms": 90e3, "expiry": "2030-01-31T12:01:30Z"}
+	want := map[string]any{
+		"cf":     "default",
+		"key":    "k",
+		"size":   1.0,
+		"ttl_ms": 90e3,
+		"expiry": "2030-01-31T12:01:30Z",
+	}
 	require.Equal(t, want, object(t, s.good("put", "k", "v", "--ttl", "90s", "--json")))
 	want["value"] = "v"
 	require.Equal(t, want, object(t, s.good("get", "k", "--json")))
@@ -351,7 +400,11 @@ func TestPurgeDeletesWhatIsDueInBatches(t *testing.T) {
 
 	a := s.ebb("purge", "--batch", "100", "--json", "--progress=lines")
 	require.Equal(t, exitOK, a.code, a.stderr)
-	require.Equal(t, map[string]any{"purged": 290.0, "batches": 3.0, "more": false, "bytes_reclaimed": 2900.0}, object(t, a.out))
+	require.Equal(
+		t,
+		map[string]any{"purged": 290.0, "batches": 3.0, "more": false, "bytes_reclaimed": 2900.0},
+		object(t, a.out),
+	)
 	require.Equal(t, []map[string]any{
 		{"done": 100.0, "total": 290.0}, {"done": 200.0, "total": 290.0}, {"done": 290.0, "total": 290.0},
 	}, objects(t, a.stderr))
@@ -378,7 +431,12 @@ func TestAnInterruptedPurgeReportsWhatItDid(t *testing.T) {
 	defer cancel()
 	var out bytes.Buffer
 	stderr := writerFunc(func(b []byte) { cancel() }) // the first progress line comes after the first commit
-	a := &app{stdin: strings.NewReader(""), out: newOutput(&out), stderr: stderr, clock: func() time.Time { return s.now }}
+	a := &app{
+		stdin:  strings.NewReader(""),
+		out:    newOutput(&out),
+		stderr: stderr,
+		clock:  func() time.Time { return s.now },
+	}
 	code := a.run(ctx, []string{"purge", s.path, "--batch", "10", "--progress=lines"})
 	require.Equal(t, exitError, code)
 	require.Equal(t, "10 keys purged in 1 batch, 100 B; more are due\n", out.String())
@@ -413,10 +471,32 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 	require.Equal(t, map[string]any{"default": "2030-01-31T12:00:01Z"}, object(t, text)["next_expiry"])
 
 	lines := strings.Split(strings.TrimSpace(s.good("stats")), "\n")
-	require.Equal(t, []string{"family", "rows", "ttl_rows", "due", "purged", "evicted", "purge_batches", "bytes_reclaimed", "next_expiry", "default_ttl"},
-		strings.Fields(lines[len(lines)-3]))
-	require.Equal(t, []string{"default", "3", "2", "1", "0", "0", "0", "0", "2030-01-31T12:00:01Z", "none"}, strings.Fields(lines[len(lines)-2]))
-	require.Equal(t, []string{"plain", "1", "0", "0", "0", "0", "0", "0", "none", "none"}, strings.Fields(lines[len(lines)-1]))
+	require.Equal(
+		t,
+		[]string{
+			"family",
+			"rows",
+			"ttl_rows",
+			"due",
+			"purged",
+			"evicted",
+			"purge_batches",
+			"bytes_reclaimed",
+			"next_expiry",
+			"default_ttl",
+		},
+		strings.Fields(lines[len(lines)-3]),
+	)
+	require.Equal(
+		t,
+		[]string{"default", "3", "2", "1", "0", "0", "0", "0", "2030-01-31T12:00:01Z", "none"},
+		strings.Fields(lines[len(lines)-2]),
+	)
+	require.Equal(
+		t,
+		[]string{"plain", "1", "0", "0", "0", "0", "0", "0", "none", "none"},
+		strings.Fields(lines[len(lines)-1]),
+	)
 }
 
 // TestStatsTellsOfAnExpiryThatCannotBeRead: it was shown as none.
@@ -455,15 +535,31 @@ func TestScanInOrderOfExpiry(t *testing.T) {
 	s.good("put", "m", "v", "--ttl", "2s")
 	s.now = s.now.Add(1500 * time.Millisecond)
 
-	require.Equal(t, "2030-01-31T12:00:01Z\tz\n2030-01-31T12:00:02Z\tm\n", s.good("scan", "--expiring-before", "2030-01-31T12:00:03Z"))
-	require.Equal(t, "2030-01-31T12:00:01Z\tz\n", s.good("scan", "--expiring-before", "2030-01-31T12:00:03.001Z", "--limit", "1"))
+	require.Equal(
+		t,
+		"2030-01-31T12:00:01Z\tz\n2030-01-31T12:00:02Z\tm\n",
+		s.good("scan", "--expiring-before", "2030-01-31T12:00:03Z"),
+	)
+	require.Equal(
+		t,
+		"2030-01-31T12:00:01Z\tz\n",
+		s.good("scan", "--expiring-before", "2030-01-31T12:00:03.001Z", "--limit", "1"),
+	)
 	require.Empty(t, s.good("scan", "--expiring-before", "2030-01-31T12:00:01Z"))
 	require.Equal(t, []map[string]any{
 		{"key": "z", "expiry": "2030-01-31T12:00:01Z", "ttl_ms": 0.0},
 		{"key": "m", "expiry": "2030-01-31T12:00:02Z", "ttl_ms": 500.0},
 		{"key": "a", "expiry": "2030-01-31T12:00:03Z", "ttl_ms": 1500.0},
 	}, objects(t, s.good("scan", "--expiring-before", "2031-01-01T00:00:00Z", "--json")))
-	s.code(exitNotFound, "family_not_found", "scan", "--expiring-before", "2031-01-01T00:00:00Z", "--cf", "absent")
+	s.code(
+		exitNotFound,
+		"family_not_found",
+		"scan",
+		"--expiring-before",
+		"2031-01-01T00:00:00Z",
+		"--cf",
+		"absent",
+	)
 }
 
 func TestDumpPrintsExpiriesAndCountsTheExpired(t *testing.T) {
@@ -472,14 +568,19 @@ func TestDumpPrintsExpiriesAndCountsTheExpired(t *testing.T) {
 	s.good("put", "b", "v", "--ttl", "2s")
 	s.good("put", "c", "v")
 	s.now = s.now.Add(time.Second)
-	require.Equal(t, "family default: 2 rows, 1 expired and not yet deleted\nb\tv\t2030-01-31T12:00:02Z\nc\tv\n", s.good("dump"))
+	require.Equal(
+		t,
+		"family default: 2 rows, 1 expired and not yet deleted\nb\tv\t2030-01-31T12:00:02Z\nc\tv\n",
+		s.good("dump"),
+	)
 	require.Equal(t, []map[string]any{
 		{"cf": "default", "key": "b", "value": "v", "expiry": "2030-01-31T12:00:02Z"},
 		{"cf": "default", "key": "c", "value": "v"},
 	}, objects(t, s.good("dump", "--json")))
 }
 
-// TestDelTakesExpiredRowsAlong: del says that an expired key is not there, and yet its rows are gone afterwards.
+// TestDelTakesExpiredRowsAlong: del says that an expired key is not there, and yet its rows are
+// gone afterwards.
 func TestDelTakesExpiredRowsAlong(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "k", "v", "--ttl", "1s")
@@ -489,7 +590,8 @@ func TestDelTakesExpiredRowsAlong(t *testing.T) {
 	require.Equal(t, 0.0, familyStats(t, s.good("stats", "--json"), "default")["rows"])
 }
 
-// TestCheckProvesTheExpiryIndexes takes one row out of the key index of a store, below what keeps the indexes together.
+// TestCheckProvesTheExpiryIndexes takes one row out of the key index of a store, below what keeps
+// the indexes together.
 func TestCheckProvesTheExpiryIndexes(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("put", "a", "v", "--ttl", "1s")

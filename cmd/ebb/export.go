@@ -51,7 +51,12 @@ expiries are written to another file, outside of DIR, which import takes.`,
 	f := cmd.Flags()
 	f.StringVar(&ex.prefix, "prefix", "", "only keys that begin with this; it is not part of the file name")
 	f.BoolVar(&ex.overwrite, "overwrite", false, "replace files that exist")
-	f.StringVar(&ex.expiryFile, "expiries", "", "write the expiries of keys that have one to this file, a line of JSON each")
+	f.StringVar(
+		&ex.expiryFile,
+		"expiries",
+		"",
+		"write the expiries of keys that have one to this file, a line of JSON each",
+	)
 	return cmd
 }
 
@@ -77,7 +82,8 @@ type exportSummary struct {
 	Seconds float64       `json:"seconds"`
 }
 
-// run writes below dir. An error of one file is noted and the next one is written; an error of the store ends it.
+// run writes below dir. An error of one file is noted and the next one is written; an error of the
+// store ends it.
 func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSummary, error) {
 	began := time.Now()
 	s := exportSummary{Errors: []fileError{}, Missing: []any{}}

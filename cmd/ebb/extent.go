@@ -11,18 +11,21 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Overflow extent: the checksum covers all bytes behind it; the value's size stands behind the header. See docs/format.md.
+// Overflow extent: the checksum covers all bytes behind it; the value's size stands behind the
+// header. See docs/format.md.
 const (
 	offHashed      = 8
 	offExtentSize  = pager.HeaderSize
 	offExtentValue = pager.ExtentHeader
 )
 
-// How long an extent is only its first page says, and in a damaged file any page may claim to be the first of any number.
-// An extent that is sound is behind us when it has been read. The pages of one that is not speak for themselves, and each
-// may claim the rest of the file once more: no byte is read for more than maxFalse claims that turn out to be false.
+// How long an extent is only its first page says, and in a damaged file any page may claim to be
+// the first of any number. An extent that is sound is behind us when it has been read. The pages of
+// one that is not speak for themselves, and each may claim the rest of the file once more: no byte
+// is read for more than maxFalse claims that turn out to be false.
 //
-// More than one, because a claim that is false must not keep us from proving the extents that it takes in.
+// More than one, because a claim that is false must not keep us from proving the extents that it
+// takes in.
 const maxFalse = 4
 
 // extentBuffer is what is read of an extent at a time.
@@ -37,12 +40,14 @@ type extentReader struct {
 
 	buf []byte // used again
 
-	// ends tells where the false claims end that reach past the page at hand. They are kept by the use of their first
-	// page: free pages may claim anything, also in a sound store, and must not use up what is granted to pages in use.
+	// ends tells where the false claims end that reach past the page at hand. They are kept by the
+	// use of their first page: free pages may claim anything, also in a sound store, and must not
+	// use up what is granted to pages in use.
 	ends map[string][]int64
 }
 
-// claim gives the number of pages that the first page of an extent says it has. If that cannot be right, it is the one page.
+// claim gives the number of pages that the first page of an extent says it has. If that cannot be
+// right, it is the one page.
 func (e *extentReader) claim(page []byte, off int64) (pages int64) {
 	size := binary.LittleEndian.Uint64(page[offExtentSize:])
 	left := uint64(e.bytes - off)

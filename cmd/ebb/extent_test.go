@@ -13,15 +13,16 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// claimExtent makes a page of a file the first of an extent that reaches up to the byte at end. Its checksum is wrong.
+// claimExtent makes a page of a file the first of an extent that reaches up to the byte at end. Its
+// checksum is wrong.
 func claimExtent(file []byte, id pager.Pgid, end int) {
 	page := file[int(id)*4096:][:4096]
 	pager.WriteHeader(page, pager.Header{Pgid: id, Epoch: 1, Kind: pager.KindOverflow})
 	binary.LittleEndian.PutUint64(page[offExtentSize:], uint64(end-int(id)*4096-offExtentValue))
 }
 
-// storeOfValues makes a store with so many values, each of which takes an extent of eleven pages, and returns its path
-// and where they begin.
+// storeOfValues makes a store with so many values, each of which takes an extent of eleven pages,
+// and returns its path and where they begin.
 func storeOfValues(t *testing.T, values int) (s string, extents []pager.Pgid) {
 	t.Helper()
 	s = storePath(t)
@@ -50,8 +51,9 @@ func (f *countedFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestPagesReadsNoByteOftenWhateverPagesClaim: pages read as much as a page claimed, for each page, into memory of that size.
-// A file of 300 MB whose every page claims the rest of it was eleven terabytes of reading.
+// TestPagesReadsNoByteOftenWhateverPagesClaim: pages read as much as a page claimed, for each page,
+// into memory of that size. A file of 300 MB whose every page claims the rest of it was eleven
+// terabytes of reading.
 func TestPagesReadsNoByteOftenWhateverPagesClaim(t *testing.T) {
 	s, extents := storeOfValues(t, 20)
 	file, err := os.ReadFile(s)
@@ -77,7 +79,8 @@ func TestPagesReadsNoByteOftenWhateverPagesClaim(t *testing.T) {
 	l.file, l.ext.file = counted, counted
 	require.NoError(t, l.list(t.Context()))
 	require.NoError(t, l.close())
-	require.LessOrEqual(t, counted.read, len(file)*(2+2*maxFalse)) // once as a page, once as sound; used and free ones claim
+	// once as a page, once as sound; used and free ones claim
+	require.LessOrEqual(t, counted.read, len(file)*(2+2*maxFalse))
 	require.LessOrEqual(t, counted.most, 1<<20)
 
 	require.NoError(t, l.app.out.Flush())
@@ -89,14 +92,18 @@ func TestPagesReadsNoByteOftenWhateverPagesClaim(t *testing.T) {
 		require.Equal(t, line["use"] == "used", line["bad"], "%v", line)
 		if line["checksum"] == "unknown" {
 			unread++
-			require.Equal(t, fmt.Sprintf("an extent of %d pages among others that overlap: not read", len(lines)-int(id)), line["detail"])
+			require.Equal(
+				t,
+				fmt.Sprintf("an extent of %d pages among others that overlap: not read", len(lines)-int(id)),
+				line["detail"],
+			)
 		}
 	}
 	require.Equal(t, len(claims)-2*maxFalse, unread)
 }
 
-// TestAFalseClaimHidesNoSoundExtent has extents claim more than they have, as many as can be borne in one place: those behind
-// them are proved.
+// TestAFalseClaimHidesNoSoundExtent has extents claim more than they have, as many as can be borne
+// in one place: those behind them are proved.
 func TestAFalseClaimHidesNoSoundExtent(t *testing.T) {
 	const lies = maxFalse - 1
 	s, extents := storeOfValues(t, lies+3)
@@ -117,7 +124,8 @@ func TestAFalseClaimHidesNoSoundExtent(t *testing.T) {
 	}
 }
 
-// TestFreePagesHideNoSoundExtent has more free pages claim what is used than may be read in one place.
+// TestFreePagesHideNoSoundExtent has more free pages claim what is used than may be read in one
+// place.
 func TestFreePagesHideNoSoundExtent(t *testing.T) {
 	s, extents := storeOfValues(t, 2)
 	good(t, "del", s, "0")
@@ -128,6 +136,10 @@ func TestFreePagesHideNoSoundExtent(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(s, file, 0o666))
 	lines := objects(t, good(t, "pages", s, "--json"))
-	require.Equal(t, []any{"free", "unknown"}, []any{lines[extents[0]+maxFalse]["use"], lines[extents[0]+maxFalse]["checksum"]})
+	require.Equal(
+		t,
+		[]any{"free", "unknown"},
+		[]any{lines[extents[0]+maxFalse]["use"], lines[extents[0]+maxFalse]["checksum"]},
+	)
 	require.Contains(t, good(t, "pages", s), fmt.Sprintf("%8d     11 overflow", extents[1]))
 }

@@ -49,14 +49,21 @@ A family with a default ttl gives it to every key that is put without an expiry 
 	}
 	f := cmd.Flags()
 	f.BoolVar(&c.create, "create", false, "create it; the store too, if that is absent")
-	durationVar(f, &c.o.DefaultTTL, "default-ttl", 0, "what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever")
+	durationVar(
+		f,
+		&c.o.DefaultTTL,
+		"default-ttl",
+		0,
+		"what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever",
+	)
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
 	a.addCreation(cmd)
 	return cmd
 }
 
-// familyChange is what the flags ask for. A default ttl of 0, and a new name that is empty, may be asked for too.
+// familyChange is what the flags ask for. A default ttl of 0, and a new name that is empty, may be
+// asked for too.
 type familyChange struct {
 	create, drop, rename, alter bool
 
@@ -64,7 +71,8 @@ type familyChange struct {
 	o       kv.CFOptions
 }
 
-// check finds out what was asked for, and refuses what contradicts itself before a store is opened, or created.
+// check finds out what was asked for, and refuses what contradicts itself before a store is opened,
+// or created.
 func (c *familyChange) check(cmd *cobra.Command, named bool) error {
 	c.alter, c.rename = cmd.Flags().Changed("default-ttl"), cmd.Flags().Changed("rename")
 	switch {

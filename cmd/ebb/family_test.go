@@ -27,7 +27,8 @@ func TestFamiliesComeAndGo(t *testing.T) {
 	s.code(exitNotFound, "not_found", "get", "d")
 }
 
-// TestJSONOfAFamilyThatChanges: nothing was printed, where every other command that changes something answers with --json.
+// TestJSONOfAFamilyThatChanges: nothing was printed, where every other command that changes
+// something answers with --json.
 func TestJSONOfAFamilyThatChanges(t *testing.T) {
 	s := newTimedStore(t)
 	for _, c := range []struct {
@@ -69,18 +70,25 @@ func TestFamilyRefusesWhatMakesNoSense(t *testing.T) {
 	require.Equal(t, exitError, absent.ebb("family", "a", "--default-ttl", "1h").code)
 }
 
-// TestFamilyTellsTheSettings: no command did; only the expiry of a key that was put told what a family gives.
+// TestFamilyTellsTheSettings: no command did; only the expiry of a key that was put told what a
+// family gives.
 func TestFamilyTellsTheSettings(t *testing.T) {
 	s := newTimedStore(t)
 	s.good("family", "a", "--create", "--default-ttl", "7d")
 	s.good("family", "b", "--create")
 	require.Equal(t, "default ttl: 168h0m0s\n", s.good("family", "a"))
 	require.Equal(t, "default ttl: none\n", s.good("family", "b"))
-	require.Equal(t, map[string]any{"family": "a", "default_ttl_ms": 604800e3}, object(t, s.good("family", "a", "--json")))
+	require.Equal(
+		t,
+		map[string]any{"family": "a", "default_ttl_ms": 604800e3},
+		object(t, s.good("family", "a", "--json")),
+	)
 	s.good("family", "a", "--default-ttl", "90s", "--json")
 	require.Equal(t, "a\tdefault ttl 1m30s\nb\ndefault\n", s.good("family"))
 	require.Equal(t, map[string]any{
-		"a": map[string]any{"default_ttl_ms": 90e3}, "b": map[string]any{"default_ttl_ms": 0.0}, "default": map[string]any{"default_ttl_ms": 0.0},
+		"a": map[string]any{
+			"default_ttl_ms": 90e3,
+		}, "b": map[string]any{"default_ttl_ms": 0.0}, "default": map[string]any{"default_ttl_ms": 0.0},
 	}, object(t, s.good("family", "--json"))["settings"])
 
 	m := object(t, s.good("stats", "--json"))

@@ -9,12 +9,13 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A command that fails leaves no store behind that it has created itself: its path is as it was, so that the same command
-// with other flags, such as --page-size, is not bound by what the failed one has made. What an earlier transaction of the
-// command has stored stays.
+// A command that fails leaves no store behind that it has created itself: its path is as it was, so
+// that the same command with other flags, such as --page-size, is not bound by what the failed one
+// has made. What an earlier transaction of the command has stored stays.
 
-// freshFS is the system's files. With discard it removes the main file of a store when that is closed: under its lock, so
-// that another process which opens it meanwhile finds out, and behind the log. Where the log is still there it stays.
+// freshFS is the system's files. With discard it removes the main file of a store when that is
+// closed: under its lock, so that another process which opens it meanwhile finds out, and behind
+// the log. Where the log is still there it stays.
 type freshFS struct {
 	vfs.FS
 	path    string
@@ -54,8 +55,8 @@ func (f freshFile) Close() error {
 	return errors.Join(err, f.File.Close())
 }
 
-// closeWritten closes a store that openToWrite has opened. If the command failed, and has created the store where nothing
-// was before, and no row is in it, nothing of it is left.
+// closeWritten closes a store that openToWrite has opened. If the command failed, and has created
+// the store where nothing was before, and no row is in it, nothing of it is left.
 func (a *app) closeWritten(db *kv.DB, failed bool) error {
 	if failed && db.RecoveryInfo().Created {
 		rows := int64(0)

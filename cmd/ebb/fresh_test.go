@@ -11,12 +11,25 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestACommandThatFailsLeavesNoStoreBehind: a key that was too long left an empty store of 24,576 bytes, whose pages were then
-// too small for the same key with --page-size. It is asked of each command that creates a store.
+// TestACommandThatFailsLeavesNoStoreBehind: a key that was too long left an empty store of 24,576
+// bytes, whose pages were then too small for the same key with --page-size. It is asked of each
+// command that creates a store.
 func TestACommandThatFailsLeavesNoStoreBehind(t *testing.T) {
 	long, src := strings.Repeat("k", 1025), t.TempDir()
-	writeFile(t, filepath.Join(src, strings.Repeat("d", 200), strings.Repeat("e", 200), strings.Repeat("f", 200), strings.Repeat("g", 200),
-		strings.Repeat("h", 200), "i", strings.Repeat("j", 200)), "the path is longer than a key")
+	writeFile(
+		t,
+		filepath.Join(
+			src,
+			strings.Repeat("d", 200),
+			strings.Repeat("e", 200),
+			strings.Repeat("f", 200),
+			strings.Repeat("g", 200),
+			strings.Repeat("h", 200),
+			"i",
+			strings.Repeat("j", 200),
+		),
+		"the path is longer than a key",
+	)
 	file := filepath.Join(src, "file")
 	for _, args := range [][]string{
 		{"put", long, "v"}, {"put", "", "v"}, {"put", long, "v", "--cf", "other"}, {"put", "k", "v", "--cf", "__x"},
@@ -44,7 +57,8 @@ func TestACommandThatFailsLeavesNoStoreBehind(t *testing.T) {
 	good(t, "put", s, long, "v", "--page-size", "8192")
 }
 
-// TestACommandThatFailsLeavesAStoreThatWasThere, an empty one as well, and what it has stored before it failed.
+// TestACommandThatFailsLeavesAStoreThatWasThere, an empty one as well, and what it has stored
+// before it failed.
 func TestACommandThatFailsLeavesAStoreThatWasThere(t *testing.T) {
 	s := storePath(t)
 	db, err := kv.Open(s, nil)
@@ -60,8 +74,19 @@ func TestACommandThatFailsLeavesAStoreThatWasThere(t *testing.T) {
 
 	src := t.TempDir()
 	writeFile(t, filepath.Join(src, "a"), "v")
-	writeFile(t, filepath.Join(src, strings.Repeat("d", 200), strings.Repeat("e", 200), strings.Repeat("f", 200), strings.Repeat("g", 200),
-		strings.Repeat("h", 200), strings.Repeat("j", 200)), "the path is longer than a key")
+	writeFile(
+		t,
+		filepath.Join(
+			src,
+			strings.Repeat("d", 200),
+			strings.Repeat("e", 200),
+			strings.Repeat("f", 200),
+			strings.Repeat("g", 200),
+			strings.Repeat("h", 200),
+			strings.Repeat("j", 200),
+		),
+		"the path is longer than a key",
+	)
 	s = storePath(t)
 	require.Equal(t, exitError, ebb(t, "import", s, src).code)
 	require.Equal(t, "a\n", good(t, "scan", s, "--keys-only"))

@@ -60,8 +60,18 @@ code is 1.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&im.prefix, "prefix", "", "put this before each key (as it is, even with --hex)")
-	f.Int64Var(&im.batchBytes, "batch-bytes", defaultBatchBytes, "bytes of file content in one transaction, about")
-	f.BoolVar(&im.resume, "resume", false, "skip files whose stored value is already equal, and with --expiries its expiry")
+	f.Int64Var(
+		&im.batchBytes,
+		"batch-bytes",
+		defaultBatchBytes,
+		"bytes of file content in one transaction, about",
+	)
+	f.BoolVar(
+		&im.resume,
+		"resume",
+		false,
+		"skip files whose stored value is already equal, and with --expiries its expiry",
+	)
 	f.StringVar(&im.expiryFile, "expiries", "", "expiries as export --expiries has written them")
 	a.addCreation(cmd)
 	return cmd
@@ -92,8 +102,8 @@ type importSummary struct {
 	Seconds      float64       `json:"seconds"`
 }
 
-// run stores the files of tree batch by batch. Progress counts a batch when it is durable. On an error the batches
-// before it stay stored.
+// run stores the files of tree batch by batch. Progress counts a batch when it is durable. On an
+// error the batches before it stay stored.
 func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (importSummary, error) {
 	began := time.Now()
 	s := importSummary{
@@ -103,7 +113,8 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 	defer p.end()
 	for rest := tree.files; len(rest) > 0; {
 		n, size := im.batch(rest)
-		done := importSummary{} // of this batch; the function may run only once, but what it counts waits for the commit
+		// of this batch; the function may run only once, but what it counts waits for the commit
+		done := importSummary{}
 		err := db.UpdateContext(ctx, func(tx *kv.Tx) error {
 			if err := im.app.ensureFamily(tx); err != nil {
 				return err
@@ -136,8 +147,8 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 	return s, nil
 }
 
-// unmatched counts the expiries that name no file of the tree. Those of a file that was misnamed, or left behind, would
-// be lost without a word: its key, should it be there, lives for ever.
+// unmatched counts the expiries that name no file of the tree. Those of a file that was misnamed,
+// or left behind, would be lost without a word: its key, should it be there, lives for ever.
 func (im *importer) unmatched(tree *sourceTree) int {
 	n := len(im.expiries)
 	for _, f := range tree.files {
@@ -148,7 +159,8 @@ func (im *importer) unmatched(tree *sourceTree) int {
 	return n
 }
 
-// batch gives the number of files, at least one, that make up the next transaction, and their bytes.
+// batch gives the number of files, at least one, that make up the next transaction, and their
+// bytes.
 func (im *importer) batch(files []sourceFile) (n int, size int64) {
 	for n < len(files) && (n == 0 || size+files[n].size <= im.batchBytes) {
 		size += files[n].size
@@ -167,7 +179,8 @@ func (im *importer) wholeBatches(files []sourceFile, n int64) bool {
 	return done == n
 }
 
-// store puts one file. What only concerns this file is noted in done; an error ends the transaction.
+// store puts one file. What only concerns this file is noted in done; an error ends the
+// transaction.
 func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *importSummary) error {
 	key := []byte(im.prefix + f.name)
 	if f.size > kv.MaxValueSize {
@@ -205,7 +218,8 @@ func (im *importer) store(cf *kv.CF, tree *sourceTree, f sourceFile, done *impor
 		done.Expired++
 		return nil
 	}
-	if errors.Is(err, kv.ErrKeyTooLarge) || errors.Is(err, kv.ErrValueTooLarge) || errors.Is(err, kv.ErrKeyEmpty) {
+	if errors.Is(err, kv.ErrKeyTooLarge) || errors.Is(err, kv.ErrValueTooLarge) ||
+		errors.Is(err, kv.ErrKeyEmpty) {
 		done.Errors = append(done.Errors, newFileError(f.name, err.Error()))
 		return nil
 	}
@@ -252,7 +266,8 @@ func (a *app) printImport(s importSummary) error {
 	return nil
 }
 
-// printFileErrors lists files that were left out, on standard error. The error may name the file once more.
+// printFileErrors lists files that were left out, on standard error. The error may name the file
+// once more.
 func (a *app) printFileErrors(what string, errs []fileError) {
 	for _, e := range errs {
 		fmt.Fprintf(a.stderr, "%s: %s: %s\n", what, a.show(e.name()), printable(e.Err, ""))

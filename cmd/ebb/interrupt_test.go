@@ -50,7 +50,8 @@ type readerFunc func(b []byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// TestAnInterruptEndsAPutThatReadsItsValue: the first interrupt was swallowed until standard input ended.
+// TestAnInterruptEndsAPutThatReadsItsValue: the first interrupt was swallowed until standard input
+// ended.
 func TestAnInterruptEndsAPutThatReadsItsValue(t *testing.T) {
 	s := storePath(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,7 +77,8 @@ func TestAnInterruptEndsTheWaitForALock(t *testing.T) {
 	}
 }
 
-// TestAnInterruptHasOneName: some commands said "context canceled", others "interrupt signal received".
+// TestAnInterruptHasOneName: some commands said "context canceled", others "interrupt signal
+// received".
 func TestAnInterruptHasOneName(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	good(t, "put", s, "k", "v")
@@ -91,13 +93,15 @@ func TestAnInterruptHasOneName(t *testing.T) {
 	require.Equal(t, "k\tv\n", good(t, "scan", s))
 }
 
-// TestAnInterruptedCheckAccusesNoStore: it called a sound store damaged, with a problem that was the interrupt.
+// TestAnInterruptedCheckAccusesNoStore: it called a sound store damaged, with a problem that was
+// the interrupt.
 func TestAnInterruptedCheckAccusesNoStore(t *testing.T) {
 	s := filledStore(t)
 	require.Empty(t, interruptedEbb(ended(t), t, nil, "check", s).out)
 }
 
-// TestAnInterruptedCheckKeepsWhatItHasFound ends the search of a damaged store at each place where it can end.
+// TestAnInterruptedCheckKeepsWhatItHasFound ends the search of a damaged store at each place where
+// it can end.
 func TestAnInterruptedCheckKeepsWhatItHasFound(t *testing.T) {
 	s := filledStore(t)
 	for _, line := range objects(t, good(t, "pages", s, "--json")) {
@@ -123,7 +127,8 @@ func TestAnInterruptedCheckKeepsWhatItHasFound(t *testing.T) {
 	require.True(t, some)
 }
 
-// TestAnInterruptOfAReaderSaysNothingOfCommits: it was told that everything committed before is durable.
+// TestAnInterruptOfAReaderSaysNothingOfCommits: it was told that everything committed before is
+// durable.
 func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
 	s, dir := filledStore(t), t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "v")
@@ -131,12 +136,18 @@ func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
 		require.NotContains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr), "hint", "ebb %q", args)
 	}
 	for _, args := range [][]string{{"put", s, "k", "v"}, {"import", s, dir}} {
-		require.Contains(t, object(t, interruptedEbb(ended(t), t, nil, args...).stderr)["hint"], "durable", "ebb %q", args)
+		require.Contains(
+			t,
+			object(t, interruptedEbb(ended(t), t, nil, args...).stderr)["hint"],
+			"durable",
+			"ebb %q",
+			args,
+		)
 	}
 }
 
-// TestOnlyImportHasResume: the demo, which imports too, told whoever interrupted it to go on with a flag that it does
-// not have.
+// TestOnlyImportHasResume: the demo, which imports too, told whoever interrupted it to go on with a
+// flag that it does not have.
 func TestOnlyImportHasResume(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "v")

@@ -10,8 +10,9 @@ import (
 )
 
 func main() {
-	// The first interrupt lets a command end its transaction and remove what it has half made; so does what timeout, a
-	// container or systemd sends to end a process. stop gives the second one its usual force.
+	// The first interrupt lets a command end its transaction and remove what it has half made; so
+	// does what timeout, a container or systemd sends to end a process. stop gives the second one
+	// its usual force.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -26,7 +27,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // run parses the flags, does what they ask for, and reports what came of it.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
-	// The flags may turn out to be wrong before --json is reached; the error shall be JSON all the same.
+	// The flags may turn out to be wrong before --json is reached; the error shall be JSON all the
+	// same.
 	flags := args
 	if end := slices.Index(args, "--"); end >= 0 {
 		flags = args[:end]
@@ -45,7 +47,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.report(err)
 }
 
-// interruptible is a context whose end is called what it is to whoever sits before the command, in every error.
+// interruptible is a context whose end is called what it is to whoever sits before the command, in
+// every error.
 type interruptible struct{ context.Context }
 
 func (c interruptible) Err() error {

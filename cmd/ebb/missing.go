@@ -15,8 +15,8 @@ type missing struct {
 	n    int   // places
 }
 
-// watch makes the ranges of tx go on behind damage, and prints each place: on standard error, or as a record of JSON. told
-// is given the records instead, unless it is nil.
+// watch makes the ranges of tx go on behind damage, and prints each place: on standard error, or as
+// a record of JSON. told is given the records instead, unless it is nil.
 func (m *missing) watch(tx *kv.Tx, told func(map[string]any)) {
 	tx.OnDamage(func(d kv.Damage) bool {
 		m.rows += d.Rows
@@ -64,8 +64,8 @@ func families(n int64) string {
 	return fmt.Sprintf("%d families", n)
 }
 
-// fields are those of a JSON object: what is lost ("rows" with the range of their keys, or the value of one "key"), and
-// where the damage is.
+// fields are those of a JSON object: what is lost ("rows" with the range of their keys, or the
+// value of one "key"), and where the damage is.
 func (m *missing) fields(d kv.Damage) map[string]any {
 	object := map[string]any{"error": d.Err.Error()}
 	if d.Family != "" {
@@ -98,7 +98,10 @@ func (m *missing) err() error {
 	if m.n == 0 {
 		return nil
 	}
-	return marked{fmt.Errorf("damage in %s; up to %s missing, all others were read", plural(m.n, "place"), rowsAre(m.rows)), kv.ErrCorrupt}
+	return marked{
+		fmt.Errorf("damage in %s; up to %s missing, all others were read", plural(m.n, "place"), rowsAre(m.rows)),
+		kv.ErrCorrupt,
+	}
 }
 
 func rowsAre(n int64) string {

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDamageHidesOnlyTheRowsThatItHit: 300 files of 20,000 random bytes were imported and three bytes overwritten at a third
-// of the store. `get` found 299 of the files; `dump` and `export` gave 99 and ended.
+// TestDamageHidesOnlyTheRowsThatItHit: 300 files of 20,000 random bytes were imported and three
+// bytes overwritten at a third of the store. `get` found 299 of the files; `dump` and `export` gave
+// 99 and ended.
 func TestDamageHidesOnlyTheRowsThatItHit(t *testing.T) {
 	src, s := t.TempDir(), storePath(t)
 	rnd := rand.New(rand.NewPCG(46, 7))
@@ -48,7 +49,13 @@ func TestDamageHidesOnlyTheRowsThatItHit(t *testing.T) {
 		a := ebb(t, args...)
 		require.Equal(t, exitError, a.code, "%q", args)
 		require.Contains(t, a.stderr, "missing: family default: the value of "+lost+": ", "%q", args)
-		require.Contains(t, a.stderr, "damage in 1 place; up to 1 row or value is missing, all others were read", "%q", args)
+		require.Contains(
+			t,
+			a.stderr,
+			"damage in 1 place; up to 1 row or value is missing, all others were read",
+			"%q",
+			args,
+		)
 		require.Contains(t, a.stderr, "page ", "%q", args)
 		if args[0] != "export" {
 			require.Equal(t, 299, strings.Count(a.out, "\t"), "%q: a value that is lost is none", args)
@@ -81,8 +88,8 @@ func TestDamageHidesOnlyTheRowsThatItHit(t *testing.T) {
 	}
 }
 
-// TestEveryDamagedPageIsAccountedFor damages each page in turn: the rows that dump, scan and export give, and those that
-// they say are missing, are what is stored.
+// TestEveryDamagedPageIsAccountedFor damages each page in turn: the rows that dump, scan and export
+// give, and those that they say are missing, are what is stored.
 func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 	s := newTimedStore(t)
 	s.fill("default", 300)
@@ -137,7 +144,8 @@ func TestEveryDamagedPageIsAccountedFor(t *testing.T) {
 	require.NotZero(t, catalogs)
 }
 
-// accountOf counts the rows of JSON, which must be those that are stored, unless that is nil, and those said to be missing.
+// accountOf counts the rows of JSON, which must be those that are stored, unless that is nil, and
+// those said to be missing.
 func accountOf(t *testing.T, out string, stored map[string]string) (given, missing int) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -164,7 +172,8 @@ func rowsOf(place map[string]any) int {
 	return int(place["rows"].(float64))
 }
 
-// TestTheHintOnAStoreThatCannotBeOpenedPromisesNothing: it named `pages` and `wal`, which yield no rows.
+// TestTheHintOnAStoreThatCannotBeOpenedPromisesNothing: it named `pages` and `wal`, which yield no
+// rows.
 func TestTheHintOnAStoreThatCannotBeOpenedPromisesNothing(t *testing.T) {
 	s := filledStore(t)
 	info, err := os.Stat(s)

@@ -10,8 +10,9 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// ownFiles are what there is of the files of a store: main file, log segments, a half-made main file. What they are tells
-// them from other files, not their path: a directory, and the store, can be given through symbolic links.
+// ownFiles are what there is of the files of a store: main file, log segments, a half-made main
+// file. What they are tells them from other files, not their path: a directory, and the store, can
+// be given through symbolic links.
 type ownFiles []fs.FileInfo
 
 func ownFilesOf(store string) (own ownFiles) {

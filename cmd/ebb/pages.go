@@ -77,7 +77,8 @@ type pageLine struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// open opens the file, and the pager beside it for as much as it can tell. Both hold the shared lock.
+// open opens the file, and the pager beside it for as much as it can tell. Both hold the shared
+// lock.
 func (l *pageLister) open(ctx context.Context, path string) (err error) {
 	pgr, metas, err := openPager(ctx, path, l.app.wait)
 	var corrupt *badfile.Error
@@ -87,7 +88,8 @@ func (l *pageLister) open(ctx context.Context, path string) (err error) {
 		l.pageSize = newest.PageSize
 		salt := pager.Salt(newest.StoreID)
 		l.salt = &salt
-		// A pager that does not start leaves the use of pages unknown; the pages can be listed all the same.
+		// A pager that does not start leaves the use of pages unknown; the pages can be listed all
+		// the same.
 		if pgr.Start(newest) == nil {
 			l.pgr = pgr
 		} else if err := pgr.Close(); err != nil {
@@ -103,7 +105,13 @@ func (l *pageLister) open(ctx context.Context, path string) (err error) {
 		l.bytes, err = l.file.Size()
 	}
 	if l.salt != nil {
-		l.ext = extentReader{file: l.file, bytes: l.bytes, pageSize: int64(l.pageSize), salt: *l.salt, ends: map[string][]int64{}}
+		l.ext = extentReader{
+			file:     l.file,
+			bytes:    l.bytes,
+			pageSize: int64(l.pageSize),
+			salt:     *l.salt,
+			ends:     map[string][]int64{},
+		}
 	}
 	return err
 }
@@ -116,7 +124,8 @@ func (l *pageLister) close() error {
 	return err
 }
 
-// openPager opens the main file for reading and waits so long if somebody writes it. Errors have the names of kv.
+// openPager opens the main file for reading and waits so long if somebody writes it. Errors have
+// the names of kv.
 func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pager, [2]*pager.Meta, error) {
 	for began := time.Now(); ; {
 		pgr, metas, err := pager.Open(pager.Options{FS: vfs.OS, Path: path, ReadOnly: true, NoMap: true})
@@ -190,11 +199,23 @@ func (l *pageLister) print(line pageLine) error {
 	if line.Detail != "" {
 		checksum += "  " + line.Detail
 	}
-	_, err := fmt.Fprintf(l.app.out, pageFormat, line.Pgid, line.Pages, line.Kind, line.Epoch, line.Level, line.Count, line.Use, checksum)
+	_, err := fmt.Fprintf(
+		l.app.out,
+		pageFormat,
+		line.Pgid,
+		line.Pages,
+		line.Kind,
+		line.Epoch,
+		line.Level,
+		line.Count,
+		line.Use,
+		checksum,
+	)
 	return err
 }
 
-// page looks at the page at off, or at the whole overflow extent if a sound one begins there. page is one page long.
+// page looks at the page at off, or at the whole overflow extent if a sound one begins there. page
+// is one page long.
 func (l *pageLister) page(page []byte, off int64) (pageLine, error) {
 	id := pager.Pgid(off / int64(l.pageSize))
 	line := pageLine{Pgid: uint64(id), Pages: 1, Use: l.use(id), Checksum: "unknown"}
@@ -239,7 +260,7 @@ func (l *pageLister) prove(line *pageLine, page []byte, off int64, extent bool) 
 	sound := false
 	switch {
 	case pages == 1:
-		sound = pager.Sealed(page, *l.salt)
+		sound = pager.ChecksumMatches(page, *l.salt)
 	case !l.ext.granted(line.Use, off):
 		line.Detail = fmt.Sprintf("an extent of %s among others that overlap: not read", plural(pages, "page"))
 		return nil

@@ -18,7 +18,8 @@ const (
 	progressNone  = "none"
 )
 
-// step is one line of --progress=lines. What it counts is durable. Where the total is unknown the line has none.
+// step is one line of --progress=lines. What it counts is durable. Where the total is unknown the
+// line has none.
 type step struct {
 	Done  int64 `json:"done"`
 	Total int64 `json:"total"`
@@ -35,7 +36,8 @@ type progress struct {
 	lines io.Writer
 }
 
-// newProgress starts a display of total units: bytes, or things that are counted. The total may be unknownTotal.
+// newProgress starts a display of total units: bytes, or things that are counted. The total may be
+// unknownTotal.
 func (a *app) newProgress(what string, total int64, bytes bool) *progress {
 	mode := a.progress
 	if mode == progressAuto {
@@ -63,7 +65,8 @@ func newBar(w io.Writer, what string, total int64, bytes bool) *progressbar.Prog
 		progressbar.OptionSetWidth(30),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetRenderBlankState(true),
-		progressbar.OptionSetSpinnerChangeInterval(0), // without a total it would turn by itself, in a goroutine that never ends
+		// without a total it would turn by itself, in a goroutine that never ends
+		progressbar.OptionSetSpinnerChangeInterval(0),
 		progressbar.OptionOnCompletion(func() { io.WriteString(w, "\n") }),
 	)
 }

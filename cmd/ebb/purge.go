@@ -50,7 +50,8 @@ type purgeSummary struct {
 	BytesReclaimed int64 `json:"bytes_reclaimed"` // keys and values
 }
 
-// purge deletes what is due in the family, "" meaning all of them. The answer is printed also if an error ended it.
+// purge deletes what is due in the family, "" meaning all of them. The answer is printed also if an
+// error ended it.
 func (a *app) purge(ctx context.Context, db *kv.DB, family string, o kv.PurgeOptions) error {
 	total := due(db, family)
 	if o.Limit > 0 {
@@ -100,6 +101,13 @@ func (a *app) printPurge(s purgeSummary) error {
 	if s.More {
 		more = "; more are due"
 	}
-	_, err := fmt.Fprintf(a.out, "%s purged in %s, %s%s\n", plural(s.Purged, "key"), plural(s.Batches, "batch"), size(s.BytesReclaimed), more)
+	_, err := fmt.Fprintf(
+		a.out,
+		"%s purged in %s, %s%s\n",
+		plural(s.Purged, "key"),
+		plural(s.Batches, "batch"),
+		size(s.BytesReclaimed),
+		more,
+	)
 	return err
 }

@@ -45,7 +45,8 @@ for a key that is there, 2 for one that is not. An expired key is not there.`,
 	return cmd
 }
 
-// put stores the key and value that the arguments stand for, and prints what it has stored with --json.
+// put stores the key and value that the arguments stand for, and prints what it has stored with
+// --json.
 func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOptions) error {
 	key, err := a.key(keyArg)
 	if err != nil {
@@ -86,7 +87,8 @@ func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOp
 	return a.printJSON(row)
 }
 
-// putFlags are the flags of put that say how long the key lives, and on what condition it is written.
+// putFlags are the flags of put that say how long the key lives, and on what condition it is
+// written.
 type putFlags struct {
 	o  kv.PutOptions
 	at instant
@@ -127,8 +129,8 @@ func (a *app) ensureFamily(tx *kv.Tx) error {
 	return tx.EnsureCF(a.cf, kv.CFOptions{})
 }
 
-// value gives the bytes that a value argument stands for. It reads no more than one byte past the largest value that
-// a store takes, which the store then refuses.
+// value gives the bytes that a value argument stands for. It reads no more than one byte past the
+// largest value that a store takes, which the store then refuses.
 func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
@@ -152,8 +154,9 @@ func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 	return []byte(arg), nil
 }
 
-// unlessEnded gives what read gives, or the error of ctx if that ends before. A terminal or a pipe keeps whoever reads it
-// until somebody writes, and nothing but the end of the process takes it out of there: read then goes on beside us.
+// unlessEnded gives what read gives, or the error of ctx if that ends before. A terminal or a pipe
+// keeps whoever reads it until somebody writes, and nothing but the end of the process takes it out
+// of there: read then goes on beside us.
 func unlessEnded(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	var value []byte
 	done := make(chan error, 1)
@@ -170,7 +173,8 @@ func unlessEnded(ctx context.Context, read func() ([]byte, error)) ([]byte, erro
 	}
 }
 
-// readValue reads all of r. expected is how much that is, if it is known: a slice that grows takes more than twice as much.
+// readValue reads all of r. expected is how much that is, if it is known: a slice that grows takes
+// more than twice as much.
 func readValue(r io.Reader, expected int64) ([]byte, error) {
 	value := bytes.NewBuffer(make([]byte, 0, min(max(expected, 0), kv.MaxValueSize)+bytes.MinRead))
 	if _, err := value.ReadFrom(io.LimitReader(r, kv.MaxValueSize+1)); err != nil {

@@ -4,8 +4,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// A check tells nobody how far it is, but it reads every page in use from the file: how much of the file was read is how
-// far it is. readCount is the system's files, and counts what is read of the one at path once count is called.
+// A check tells nobody how far it is, but it reads every page in use from the file: how much of the
+// file was read is how far it is. readCount is the system's files, and counts what is read of the
+// one at path once count is called.
 type readCount struct {
 	vfs.FS
 	path string
@@ -27,8 +28,8 @@ func (r *readCount) count(p *progress, size, total int64) {
 	r.p, r.left, r.seen = p, total, make([]uint64, size/countBlock/64+1)
 }
 
-// end ends the display. What is left of a whole check is in no page that it reads from the file: the meta pages, which were
-// read before, and what only the log has.
+// end ends the display. What is left of a whole check is in no page that it reads from the file:
+// the meta pages, which were read before, and what only the log has.
 func (r *readCount) end(whole bool) {
 	if whole {
 		r.unsaid += r.left

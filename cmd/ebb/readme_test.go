@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadmeShowsTheCompiledExample keeps the README's quick start equal to code that is compiled and run.
+// TestReadmeShowsTheCompiledExample keeps the README's quick start equal to code that is compiled
+// and run.
 func TestReadmeShowsTheCompiledExample(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -26,7 +27,8 @@ func TestReadmeShowsTheCompiledExample(t *testing.T) {
 	require.Equal(t, string(body[1]), string(program[1]))
 }
 
-// TestReadmeShowsWhatTheCommandPrints runs the session of the README: a line "$ ebb ..." and what follows it.
+// TestReadmeShowsWhatTheCommandPrints runs the session of the README: a line "$ ebb ..." and what
+// follows it.
 func TestReadmeShowsWhatTheCommandPrints(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

@@ -59,8 +59,8 @@ type advice struct {
 	hint string
 }
 
-// The first line that fits is used: kv.ErrNotFound is fs.ErrNotExist too, and a store that fails does so for a cause
-// that may have a line of its own.
+// The first line that fits is used: kv.ErrNotFound is fs.ErrNotExist too, and a store that fails
+// does so for a cause that may have a line of its own.
 var advices = []advice{
 	{"not_found", kv.ErrNotFound, ""},
 	{"family_not_found", kv.ErrCFNotFound, "`ebb family STORE` lists the families"},
@@ -69,35 +69,84 @@ var advices = []advice{
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
-	{"corrupt", errNoMeta, "keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the same, if 4096 is what the store was created with"},
-	{"corrupt", errUnopened, "the store cannot be opened, and no command takes rows out of one that cannot: keep a copy of its files, and go back to an earlier copy or a backup; `ebb check STORE` names the damage, `ebb pages STORE` and `ebb wal STORE` tell which pages and which part of the log are sound, without their rows"},
-	{"corrupt", kv.ErrCorrupt, "keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; all rows that can be read come out with `ebb dump STORE` and `ebb export STORE DIR`"},
-	{"commit_unknown", kv.ErrCommitUnknown, "the disk failed during the commit: read the key to see whether it arrived"},
-	{"failed", kv.ErrFailed, "the disk refused a write: see to its health and space, then run the command again"},
-	{"no_space", kv.ErrNoSpace, "free some space on the disk, or delete keys; nothing that was stored before is lost"},
-	{"key_too_large", kv.ErrKeyTooLarge, "keys have at most a quarter of the page size; `ebb put`, `ebb import` and `ebb family --create` create a store of larger pages with --page-size"},
+	{
+		"corrupt",
+		errNoMeta,
+		"keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the same, if 4096 is what the store was created with",
+	},
+	{
+		"corrupt",
+		errUnopened,
+		"the store cannot be opened, and no command takes rows out of one that cannot: keep a copy of its files, and go back to an earlier copy or a backup; `ebb check STORE` names the damage, `ebb pages STORE` and `ebb wal STORE` tell which pages and which part of the log are sound, without their rows",
+	},
+	{
+		"corrupt",
+		kv.ErrCorrupt,
+		"keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; all rows that can be read come out with `ebb dump STORE` and `ebb export STORE DIR`",
+	},
+	{
+		"commit_unknown",
+		kv.ErrCommitUnknown,
+		"the disk failed during the commit: read the key to see whether it arrived",
+	},
+	{
+		"failed",
+		kv.ErrFailed,
+		"the disk refused a write: see to its health and space, then run the command again",
+	},
+	{
+		"no_space",
+		kv.ErrNoSpace,
+		"free some space on the disk, or delete keys; nothing that was stored before is lost",
+	},
+	{
+		"key_too_large",
+		kv.ErrKeyTooLarge,
+		"keys have at most a quarter of the page size; `ebb put`, `ebb import` and `ebb family --create` create a store of larger pages with --page-size",
+	},
 	{"value_too_large", kv.ErrValueTooLarge, "values end at 1 GiB - 1: store it in pieces"},
 	{"transaction_too_large", kv.ErrTxnTooLarge, "use smaller transactions: `ebb import --batch-bytes`"},
 	{"key_empty", kv.ErrKeyEmpty, "a key has at least one byte"},
-	{"invalid_ttl", kv.ErrInvalidTTL, "a ttl is positive, as 90s, 15m, 36h or 7d; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970"},
+	{
+		"invalid_ttl",
+		kv.ErrInvalidTTL,
+		"a ttl is positive, as 90s, 15m, 36h or 7d; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970",
+	},
 	{"clock_jump", kv.ErrClockJump, "see that the clock is right, then use --force"},
-	{"reserved", kv.ErrCFReserved, "family names that begin with __ belong to Ebb, and the family default is always there under this name"},
+	{
+		"reserved",
+		kv.ErrCFReserved,
+		"family names that begin with __ belong to Ebb, and the family default is always there under this name",
+	},
 	{"family_name", kv.ErrCFName, "a family name is 1 to 200 bytes of UTF-8 without NUL"},
 	{"path", kv.ErrInvalidPath, "a store is a regular file"},
-	{"replaced", kv.ErrFileReplaced, "the file was moved or replaced while it was open: check who did it before you go on"},
+	{
+		"replaced",
+		kv.ErrFileReplaced,
+		"the file was moved or replaced while it was open: check who did it before you go on",
+	},
 	{"usage", errNotHex, "--hex wants two digits for each byte of a key, as 6b6579 for key"},
 	{"usage", errNotBase64, "--base64 wants the standard alphabet, padded or not, as a2V5 for key"},
 	{"interrupted", context.Canceled, "everything committed before is durable"},
 	{"page_size", errPageSize, "a store keeps the page size that it was created with"},
 	{"missing", errNoDirectory, "a store is created in a directory that is there: make it first"},
-	{"missing", fs.ErrNotExist, "check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not"},
-	{"permission", fs.ErrPermission, "check the permissions of the file and, if there is a log beside it, of its directory"},
+	{
+		"missing",
+		fs.ErrNotExist,
+		"check the path; `ebb put`, `ebb import` and `ebb family --create` create a store, other commands do not",
+	},
+	{
+		"permission",
+		fs.ErrPermission,
+		"check the permissions of the file and, if there is a log beside it, of its directory",
+	},
 }
 
 // hintBreak is where a hint goes on below its beginning.
 const hintBreak = "\n      "
 
-// packageName is the name of the library's package in an error. To a program it tells whose error that is, here it tells nothing.
+// packageName is the name of the library's package in an error. To a program it tells whose error
+// that is, here it tells nothing.
 var packageName = regexp.MustCompile(`(?m)(^|: )kv: `)
 
 // report prints err, if it is one, and returns the exit code.
@@ -131,7 +180,12 @@ func (a *app) report(err error) int {
 	var usage usageError
 	if errors.As(err, &usage) {
 		kind = "usage"
-		hint = fmt.Sprintf("call it as: %s%s`%s --help` tells more", usage.cmd.UseLine(), hintBreak, usage.cmd.CommandPath())
+		hint = fmt.Sprintf(
+			"call it as: %s%s`%s --help` tells more",
+			usage.cmd.UseLine(),
+			hintBreak,
+			usage.cmd.CommandPath(),
+		)
 		var unknown *pflag.NotExistError
 		switch {
 		case !usage.cmd.HasParent():
@@ -149,7 +203,8 @@ func (a *app) report(err error) int {
 		}{text, kind, strings.ReplaceAll(hint, hintBreak, "; ")})
 		return code
 	}
-	// Several errors are joined with newlines, and the advice on a command that is unknown has tabs.
+	// Several errors are joined with newlines, and the advice on a command that is unknown has
+	// tabs.
 	fmt.Fprintf(a.stderr, "ebb: %s\n", printable(text, "\n\t"))
 	if hint != "" {
 		fmt.Fprintf(a.stderr, "hint: %s\n", hint)

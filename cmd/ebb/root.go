@@ -47,7 +47,12 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
 	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
 	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
-	f.StringVar(&a.progress, "progress", progressAuto, "how far long work is: =auto (a bar on a terminal), =bar, =lines, =none")
+	f.StringVar(
+		&a.progress,
+		"progress",
+		progressAuto,
+		"how far long work is: =auto (a bar on a terminal), =bar, =lines, =none",
+	)
 	f.Lookup("progress").NoOptDefVal = progressBar
 	durationVar(f, &a.wait, "wait", 0, "wait this long for a store that another process has open")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
@@ -78,9 +83,9 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 	return checkPageSize(cmd, a.pageSize)
 }
 
-// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a topic that is not there.
-// A shell that evaluates `ebb completion zhs` would otherwise be given prose. The output of root is set before: cobra
-// keeps it.
+// strictCobra makes errors of what cobra's own commands take for a call for help: a shell or a
+// topic that is not there. A shell that evaluates `ebb completion zhs` would otherwise be given
+// prose. The output of root is set before: cobra keeps it.
 func strictCobra(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -95,7 +100,8 @@ func strictCobra(root *cobra.Command) {
 			}
 		case "completion":
 			cmd.Use, cmd.DisableFlagsInUseLine = "completion bash|zsh|fish|powershell", true
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // cobra looks at words only if something runs
+			// cobra looks at words only if something runs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			for _, c := range append(cmd.Commands(), cmd) {
 				c.Args = func(cmd *cobra.Command, words []string) error {
 					if len(words) > 0 {
@@ -108,13 +114,15 @@ func strictCobra(root *cobra.Command) {
 	}
 }
 
-// wholeStore has the commands that have no use for --cf: ignored, it would let an answer about everything pass for one about
-// that family. Purge and dump work on all families unless it is given.
+// wholeStore has the commands that have no use for --cf: ignored, it would let an answer about
+// everything pass for one about that family. Purge and dump work on all families unless it is
+// given.
 var wholeStore = map[string]bool{
 	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true, "version": true,
 }
 
-// args checks the number of arguments, with an error that shows how the command is called. most < 0 is no limit.
+// args checks the number of arguments, with an error that shows how the command is called. most < 0
+// is no limit.
 func args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) >= least && (most < 0 || len(given) <= most) {

@@ -38,7 +38,11 @@ that are expired and not yet deleted come first.`,
 						return err
 					}
 				}
-				err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) error { return a.printExpiring(cmd.Context(), tx, before.Time, o.Limit) })
+				err := a.view(
+					cmd.Context(),
+					args[0],
+					func(tx *kv.Tx) error { return a.printExpiring(cmd.Context(), tx, before.Time, o.Limit) },
+				)
 				if err != nil {
 					return fmt.Errorf("scan: %w", err)
 				}
@@ -54,7 +58,11 @@ that are expired and not yet deleted come first.`,
 				}
 				*bound.to = b
 			}
-			err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) })
+			err := a.view(
+				cmd.Context(),
+				args[0],
+				func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) },
+			)
 			if err != nil {
 				return fmt.Errorf("scan: %w", err)
 			}
@@ -88,7 +96,8 @@ func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.Scan
 	return errors.Join(tx.Err(), m.err())
 }
 
-// printExpiring prints the keys with an expiry before that instant, the earliest first. limit 0 is no limit.
+// printExpiring prints the keys with an expiry before that instant, the earliest first. limit 0 is
+// no limit.
 func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, limit int) error {
 	now, n, m := tx.Now(), 0, missing{app: a}
 	m.watch(tx, nil)

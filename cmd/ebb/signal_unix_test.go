@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASignalEndsTheCommandInOrder: what timeout and a machine that shuts down send killed the command where it was, and a
-// bench-quick left its store behind.
+// TestASignalEndsTheCommandInOrder: what timeout and a machine that shuts down send killed the
+// command where it was, and a bench-quick left its store behind.
 func TestASignalEndsTheCommandInOrder(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestASignalEndsTheCommandInOrder(t *testing.T) {
 	}
 }
 
-// TestAStoreIsCreatedWithItsPermissions: its files were 0644 under the usual umask, and no flag changed that.
+// TestAStoreIsCreatedWithItsPermissions: its files were 0644 under the usual umask, and no flag
+// changed that.
 func TestAStoreIsCreatedWithItsPermissions(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {

@@ -33,7 +33,9 @@ func (a *app) statsCommand() *cobra.Command {
 				return err
 			}
 			if a.json {
-				err = a.printJSON(map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next, "settings": settings})
+				err = a.printJSON(
+					map[string]any{"stats": stats, "recovery": recovery, "next_expiry": next, "settings": settings},
+				)
 			} else {
 				err = a.printStats(stats, recovery, next, settings)
 			}
@@ -42,7 +44,12 @@ func (a *app) statsCommand() *cobra.Command {
 	}
 }
 
-func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[string]string, settings map[string]familyOptions) error {
+func (a *app) printStats(
+	stats kv.Stats,
+	recovery kv.RecoveryInfo,
+	next map[string]string,
+	settings map[string]familyOptions,
+) error {
 	if err := a.printNumbers("", stats); err != nil {
 		return err
 	}
@@ -54,8 +61,8 @@ func (a *app) printStats(stats kv.Stats, recovery kv.RecoveryInfo, next map[stri
 	return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next, settings)
 }
 
-// printNumbers prints the fields of a struct of plain numbers under their JSON names, in their order, so that a number
-// that the library gains shows up here by itself. Maps are left out.
+// printNumbers prints the fields of a struct of plain numbers under their JSON names, in their
+// order, so that a number that the library gains shows up here by itself. Maps are left out.
 func (a *app) printNumbers(title string, numbers any) error {
 	v := reflect.ValueOf(numbers)
 	var rows []string
@@ -71,7 +78,8 @@ func (a *app) printNumbers(title string, numbers any) error {
 // unreadable is printed where an instant belongs that could not be read.
 const unreadable = "unreadable"
 
-// nextExpiries gives the earliest expiry of each family that has one. What cannot be read is told by the error, and marked.
+// nextExpiries gives the earliest expiry of each family that has one. What cannot be read is told
+// by the error, and marked.
 func nextExpiries(db *kv.DB, families []string) (next map[string]string, unread error) {
 	next = map[string]string{}
 	for _, family := range families {
@@ -98,9 +106,14 @@ func settingsOf(db *kv.DB, families []string) map[string]familyOptions {
 	return settings
 }
 
-// printFamilies prints one row for each family, one column for each number that is known of it, its next expiry, and
-// its default ttl.
-func (a *app) printFamilies(w io.Writer, families reflect.Value, next map[string]string, settings map[string]familyOptions) error {
+// printFamilies prints one row for each family, one column for each number that is known of it, its
+// next expiry, and its default ttl.
+func (a *app) printFamilies(
+	w io.Writer,
+	families reflect.Value,
+	next map[string]string,
+	settings map[string]familyOptions,
+) error {
 	byName := map[string]reflect.Value{}
 	for iter := families.MapRange(); iter.Next(); {
 		byName[iter.Key().String()] = iter.Value()

@@ -20,8 +20,8 @@ var (
 	errNotBase64 = errors.New("key is not base64")
 )
 
-// key gives the bytes of a key argument, which --hex or --base64 may have made printable. Empty stays empty, so
-// that an absent bound is no bound.
+// key gives the bytes of a key argument, which --hex or --base64 may have made printable. Empty
+// stays empty, so that an absent bound is no bound.
 func (a *app) key(arg string) ([]byte, error) {
 	switch {
 	case arg == "":
@@ -42,8 +42,9 @@ func (a *app) key(arg string) ([]byte, error) {
 	return []byte(arg), nil
 }
 
-// show gives key or value bytes as a line of text can hold them: as they are if every character is printable, as a
-// Go string with quotes if not (or if they begin with a quote, so that both can be told apart).
+// show gives key or value bytes as a line of text can hold them: as they are if every character is
+// printable, as a Go string with quotes if not (or if they begin with a quote, so that both can be
+// told apart).
 func (a *app) show(b []byte) string {
 	var s strings.Builder
 	a.showTo(&s, b) // a Builder takes all
@@ -103,8 +104,8 @@ func wholeRunes(b []byte, most int) int {
 	return most // no character is that long
 }
 
-// printable gives text that holds what others wrote, such as the name of a file, with Go escapes for what a terminal could
-// obey, but for the characters in keep.
+// printable gives text that holds what others wrote, such as the name of a file, with Go escapes
+// for what a terminal could obey, but for the characters in keep.
 func printable(text, keep string) string {
 	var b strings.Builder
 	for len(text) > 0 {
@@ -122,8 +123,8 @@ func printable(text, keep string) string {
 	return b.String()
 }
 
-// setBytes puts b into a JSON object under name, and under name_hex or name_base64 if that is how it is encoded: asked
-// for, or because a JSON string cannot hold the bytes.
+// setBytes puts b into a JSON object under name, and under name_hex or name_base64 if that is how
+// it is encoded: asked for, or because a JSON string cannot hold the bytes.
 func (a *app) setBytes(object map[string]any, name string, b []byte) {
 	switch {
 	case a.hex:
@@ -135,8 +136,9 @@ func (a *app) setBytes(object map[string]any, name string, b []byte) {
 	}
 }
 
-// largeValue is the size from which on a value is printed as JSON in pieces, and then in base64 unless hex is asked
-// for: one of 1 GiB would take many times its size in memory as a string of an object.
+// largeValue is the size from which on a value is printed as JSON in pieces, and then in base64
+// unless hex is asked for: one of 1 GiB would take many times its size in memory as a string of an
+// object.
 const largeValue = 1 << 20
 
 // printRowJSON prints object with a value as its last field, as setBytes names it.

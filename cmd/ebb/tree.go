@@ -64,7 +64,8 @@ func (t *sourceTree) walk() error {
 		switch {
 		case entry.IsDir():
 		case entry.Type()&fs.ModeSymlink != 0:
-			// A dir that is itself a symbolic link is walked as one entry; look at what it points to instead.
+			// A dir that is itself a symbolic link is walked as one entry; look at what it points
+			// to instead.
 			if rel == "." {
 				return t.rewalk()
 			}

@@ -82,7 +82,8 @@ func TestImportResumesWithWhatHasChanged(t *testing.T) {
 	require.Equal(t, "changed", good(t, "get", s, "bytes"))
 }
 
-// TestImportThatHasNothingLeftToDoSaysSo: it said "stored 0 files, 0 B, in 1 transaction", which reads like a failure.
+// TestImportThatHasNothingLeftToDoSaysSo: it said "stored 0 files, 0 B, in 1 transaction", which
+// reads like a failure.
 func TestImportThatHasNothingLeftToDoSaysSo(t *testing.T) {
 	src, s := sampleTree(t), storePath(t)
 	good(t, "import", s, src)
@@ -104,7 +105,8 @@ func TestImportWithPrefixAndFamily(t *testing.T) {
 	require.Equal(t, files(t, src), files(t, dst))
 }
 
-// TestStoreThroughALink: the log that a killed process leaves lies beside the file, and commands that are given a link find it there.
+// TestStoreThroughALink: the log that a killed process leaves lies beside the file, and commands
+// that are given a link find it there.
 func TestStoreThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	at, link := filepath.Join(dir, "real", "a.ebb"), filepath.Join(dir, "link.ebb")
@@ -144,13 +146,22 @@ func TestImportSkipsLinksAndItsOwnStore(t *testing.T) {
 	require.Equal(t, "a\ta\n", good(t, "scan", s))
 }
 
-// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store that was there was
-// imported into itself if the directory was given through a symbolic link; and all names that began like theirs were
-// left out.
+// TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers: they were known by their paths, so that a store
+// that was there was imported into itself if the directory was given through a symbolic link; and
+// all names that began like theirs were left out.
 func TestATreeLeavesOutTheFilesOfTheStoreAndNoOthers(t *testing.T) {
 	root := t.TempDir()
 	src, link := filepath.Join(root, "src"), filepath.Join(root, "link")
-	want := []string{"a.ebb-wal-000001.bak", "a.ebb-wal-1", "a.ebb-wal-notes", "a.ebb.new.txt", "a.ebb.newer", "b.ebb", "d/a.ebb", "d/a.ebb-wal-000001"}
+	want := []string{
+		"a.ebb-wal-000001.bak",
+		"a.ebb-wal-1",
+		"a.ebb-wal-notes",
+		"a.ebb.new.txt",
+		"a.ebb.newer",
+		"b.ebb",
+		"d/a.ebb",
+		"d/a.ebb-wal-000001",
+	}
 	for _, name := range append([]string{"a.ebb", "a.ebb.new", "a.ebb-wal-000001", "a.ebb-wal-1234567"}, want...) {
 		writeFile(t, filepath.Join(src, name), "x")
 	}
@@ -185,8 +196,14 @@ func TestImportReportsPathsThatAreNoKeysAtTheEnd(t *testing.T) {
 	src, s := t.TempDir(), storePath(t)
 	writeFile(t, filepath.Join(src, "a"), "a")
 	writeFile(t, filepath.Join(src, "z"), "z")
-	long := filepath.Join(strings.Repeat("d", 200), strings.Repeat("e", 200), strings.Repeat("f", 200), strings.Repeat("g", 200),
-		strings.Repeat("h", 200), strings.Repeat("i", 200))
+	long := filepath.Join(
+		strings.Repeat("d", 200),
+		strings.Repeat("e", 200),
+		strings.Repeat("f", 200),
+		strings.Repeat("g", 200),
+		strings.Repeat("h", 200),
+		strings.Repeat("i", 200),
+	)
 	platformtest.MayRefuse(t, os.MkdirAll(filepath.Join(src, long), 0o777), "windows", "darwin", "freebsd")
 	writeFile(t, filepath.Join(src, long, "file"), "x")
 	a := ebb(t, "import", s, src)
@@ -211,7 +228,8 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
 }
 
-// TestAnErrorKeepsTheNameThatIsNoUTF8: JSON put U+FFFD for the byte, and nobody could tell which key it was.
+// TestAnErrorKeepsTheNameThatIsNoUTF8: JSON put U+FFFD for the byte, and nobody could tell which
+// key it was.
 func TestAnErrorKeepsTheNameThatIsNoUTF8(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "../caf\xe9", "v")
@@ -224,7 +242,8 @@ func TestAnErrorKeepsTheNameThatIsNoUTF8(t *testing.T) {
 	}, object(t, a.out)["errors"])
 }
 
-// TestProgressOfAnExportWithAPrefixHasNoTotal: it was that of the whole family, and the export seemed to end at a part of it.
+// TestProgressOfAnExportWithAPrefixHasNoTotal: it was that of the whole family, and the export
+// seemed to end at a part of it.
 func TestProgressOfAnExportWithAPrefixHasNoTotal(t *testing.T) {
 	s := storePath(t)
 	for _, k := range []string{"x/a", "x/b", "y"} {
@@ -239,8 +258,8 @@ func TestProgressOfAnExportWithAPrefixHasNoTotal(t *testing.T) {
 	require.NotContains(t, a.stderr, "/3")
 }
 
-// TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as an import of the store in
-// itself had made it, cut the store to nothing while it was read.
+// TestExportNeverWritesOverItsOwnStore: a key that was the name of the store's file below DIR, as
+// an import of the store in itself had made it, cut the store to nothing while it was read.
 func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
 	dir := t.TempDir()
 	s := filepath.Join(dir, "own.ebb")
@@ -258,8 +277,8 @@ func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
 	require.Equal(t, "v", files(t, dir)["own.ebb.txt"])
 }
 
-// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to have a terminal do
-// something.
+// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to
+// have a terminal do something.
 func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
 	s, dir := storePath(t), t.TempDir()
@@ -274,7 +293,8 @@ func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	a = ebb(t, "export", s, dir, "--overwrite", "--base64")
 	require.Contains(t, a.stderr, "not written: "+base64.StdEncoding.EncodeToString([]byte(evil))+": ")
 
-	writeFile(t, filepath.Join(dir, "d", evil, strings.Repeat(strings.Repeat("l", 250)+"/", 5), "long"), "x") // No key is that long.
+	// No key is that long.
+	writeFile(t, filepath.Join(dir, "d", evil, strings.Repeat(strings.Repeat("l", 250)+"/", 5), "long"), "x")
 	a = ebb(t, "import", s, dir)
 	require.Equal(t, exitError, a.code)
 	require.Contains(t, a.stderr, "not stored: \"d/"+quoted)

@@ -38,7 +38,9 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, pgr.Close()) }()
 	meta := newestMeta(metas)
-	found, err := wal.Scan(wal.Options{FS: vfs.OS, Path: path, StoreID: meta.StoreID, SegmentSize: meta.SegmentSize})
+	found, err := wal.Scan(
+		wal.Options{FS: vfs.OS, Path: path, StoreID: meta.StoreID, SegmentSize: meta.SegmentSize},
+	)
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,14 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 		return unopened(err, true)
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"type": "end", "lsn": uint64(tail.End), "commits": tail.Commits, "torn_bytes": tail.Dropped})
+		return a.printJSON(
+			map[string]any{
+				"type":       "end",
+				"lsn":        uint64(tail.End),
+				"commits":    tail.Commits,
+				"torn_bytes": tail.Dropped,
+			},
+		)
 	}
 	fmt.Fprintf(a.out, "%s, the log ends at LSN %d", plural(tail.Commits, "commit"), uint64(tail.End))
 	if tail.Dropped > 0 {
@@ -86,7 +95,7 @@ func (a *app) listLog(ctx context.Context, path string) (err error) {
 	return err
 }
 
-func (a *app) printSegments(meta *pager.Meta, found *wal.Found) error {
+func (a *app) printSegments(meta *pager.Meta, found *wal.ScanResult) error {
 	if a.json {
 		for _, s := range found.Segments() {
 			if err := a.printJSON(map[string]any{
@@ -95,15 +104,22 @@ func (a *app) printSegments(meta *pager.Meta, found *wal.Found) error {
 				return err
 			}
 		}
-		for _, name := range found.Strangers() {
+		for _, name := range found.Foreign() {
 			if err := a.printJSON(map[string]any{"type": "stranger", "file": name}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	fmt.Fprintf(a.out, "replay begins at LSN %d; segments of %s, written after checkpoint %d (meta page %d, clean: %t)\n",
-		meta.LogStart, size(meta.SegmentSize), meta.Epoch, meta.Slot, meta.Clean)
+	fmt.Fprintf(
+		a.out,
+		"replay begins at LSN %d; segments of %s, written after checkpoint %d (meta page %d, clean: %t)\n",
+		meta.LogStart,
+		size(meta.SegmentSize),
+		meta.Epoch,
+		meta.Slot,
+		meta.Clean,
+	)
 	rows := []string{"segment\tsalt\tfollows checkpoint\tfile"}
 	for _, s := range found.Segments() {
 		rows = append(rows, fmt.Sprintf("%d\t%016x\t%d\t%s", s.Number, s.Salt, s.Follows, s.File))
@@ -111,7 +127,7 @@ func (a *app) printSegments(meta *pager.Meta, found *wal.Found) error {
 	if len(rows) == 1 {
 		rows = []string{"no segments"}
 	}
-	for _, name := range found.Strangers() {
+	for _, name := range found.Foreign() {
 		rows = append(rows, fmt.Sprintf("-\t-\t-\t%s (no segment of this store, or damaged)", name))
 	}
 	return table(a.out, rows...)

@@ -15,7 +15,8 @@ const keys = 8
 
 type state [keys]uint64
 
-// store is what the transactions should look like: each happens at one moment, and sees all that happened before.
+// store is what the transactions should look like: each happens at one moment, and sees all that
+// happened before.
 var store = porcupine.Model{
 	Init: func() any { return state{} },
 	Step: func(before, input, _ any) (bool, any) {
@@ -36,8 +37,8 @@ var store = porcupine.Model{
 	},
 }
 
-// operations leaves out what did not happen. A commit of unknown fate may happen at any time from its begin on, which is
-// what an operation without an end says; what it saw counts for nothing.
+// operations leaves out what did not happen. A commit of unknown fate may happen at any time from
+// its begin on, which is what an operation without an end says; what it saw counts for nothing.
 func operations(h *fuzz.History) (ops []porcupine.Operation) {
 	for _, e := range h.Events {
 		op := porcupine.Operation{ClientId: e.Client + 1, Call: int64(e.Begin), Return: int64(e.End)}

@@ -34,7 +34,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	seed := f.Uint64("seed", 1, "of what the clients do")
 	clients := f.Int("clients", 4, "of each history")
 	ops := f.Int("ops", 120, "of each history")
-	limit := f.Duration("limit", 20*time.Second, "time for the checker to look for an order of one history; 0: as long as it takes")
+	limit := f.Duration(
+		"limit",
+		20*time.Second,
+		"time for the checker to look for an order of one history; 0: as long as it takes",
+	)
 	asJSON := f.Bool("json", false, "print the report as JSON")
 	err := f.Parse(args)
 	switch {
@@ -57,8 +61,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	r := report{Seed: *seed, Failures: []string{}}
 	began := time.Now()
 	for i := range *n {
-		// A multiple of four: where there is a crash, it is the process that dies, and relaxed commits stay.
-		r.judge((*seed<<20+uint64(i))*4, fuzz.HistoryOptions{Clients: *clients, Ops: *ops, Keys: keys, Crash: i%2 == 1}, *limit)
+		// A multiple of four: where there is a crash, it is the process that dies, and relaxed
+		// commits stay.
+		r.judge(
+			(*seed<<20+uint64(i))*4,
+			fuzz.HistoryOptions{Clients: *clients, Ops: *ops, Keys: keys, Crash: i%2 == 1},
+			*limit,
+		)
 	}
 	r.Seconds = time.Since(began).Seconds()
 	fmt.Fprintf(stderr, "%.1fs %d histories of %d transactions, %d crashes, %d too hard, %d failed\n",
@@ -93,7 +102,10 @@ func (r *report) judge(seed uint64, o fuzz.HistoryOptions, limit time.Duration) 
 	}
 	switch check(h, limit) {
 	case porcupine.Illegal:
-		r.Failures = append(r.Failures, fmt.Sprintf("seed %d: no order of its transactions explains what they saw", seed))
+		r.Failures = append(
+			r.Failures,
+			fmt.Sprintf("seed %d: no order of its transactions explains what they saw", seed),
+		)
 	case porcupine.Unknown:
 		r.GaveUp++
 	}

@@ -45,11 +45,31 @@ func TestNonsenseIsRefused(t *testing.T) {
 func TestCheckerSeesWrongHistories(t *testing.T) {
 	sound := func() *fuzz.History {
 		return &fuzz.History{Keys: keys, Events: []fuzz.Event{
-			{Client: 0, Begin: 1, End: 2, Fate: fuzz.Done, Writes: []fuzz.Access{{Key: 0, Value: 1}, {Key: 1, Value: 2}}},
-			{Client: 1, Begin: 3, End: 6, Fate: fuzz.Done, Reads: []fuzz.Access{{Key: 0, Value: 1}}, Writes: []fuzz.Access{{Key: 0, Value: 3}}},
+			{
+				Client: 0,
+				Begin:  1,
+				End:    2,
+				Fate:   fuzz.Done,
+				Writes: []fuzz.Access{{Key: 0, Value: 1}, {Key: 1, Value: 2}},
+			},
+			{
+				Client: 1,
+				Begin:  3,
+				End:    6,
+				Fate:   fuzz.Done,
+				Reads:  []fuzz.Access{{Key: 0, Value: 1}},
+				Writes: []fuzz.Access{{Key: 0, Value: 3}},
+			},
 			{Client: 0, Begin: 4, End: 5, Reads: []fuzz.Access{{Key: 0, Value: 1}, {Key: 1, Value: 2}}},
 			{Client: 0, Begin: 7, End: 8, Reads: []fuzz.Access{{Key: 0, Value: 3}}},
-			{Client: 2, Begin: 2, End: 9, Fate: fuzz.Unknown, Reads: []fuzz.Access{{Key: 5, Value: 77}}, Writes: []fuzz.Access{{Key: 2, Value: 4}}},
+			{
+				Client: 2,
+				Begin:  2,
+				End:    9,
+				Fate:   fuzz.Unknown,
+				Reads:  []fuzz.Access{{Key: 5, Value: 77}},
+				Writes: []fuzz.Access{{Key: 2, Value: 4}},
+			},
 			{Client: 3, Begin: 2, End: 9, Fate: fuzz.Void, Writes: []fuzz.Access{{Key: 0, Value: 9}}},
 		}}
 	}

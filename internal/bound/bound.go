@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Patience only tells a hang from work: on a machine with much to do, under the race detector, no input of a fuzz target
-// comes near it.
+// Patience only tells a hang from work: on a machine with much to do, under the race detector, no
+// input of a fuzz target comes near it.
 const Patience = time.Minute
 
-// Hold begins an account, and the function that it returns fails the test if more than most bytes were allocated since.
-// If that function is not called within Patience the process ends with a panic, for whatever hangs cannot be stopped.
+// Hold begins an account, and the function that it returns fails the test if more than most bytes
+// were allocated since. If that function is not called within Patience the process ends with a
+// panic, for whatever hangs cannot be stopped.
 func Hold(t testing.TB, most uint64) (done func()) {
 	t.Helper()
 	stop := Watch(Patience)

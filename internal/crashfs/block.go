@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// blockSize is the unit in which pending data persists, and the unit of sharing between images. sectorSize is what a
-// torn write may tear it into.
+// blockSize is the unit in which pending data persists, and the unit of sharing between images.
+// sectorSize is what a torn write may tear it into.
 const (
 	blockSize       = 4096
 	sectorSize      = 512
@@ -17,8 +17,8 @@ const (
 
 type rawBlock = [blockSize]byte
 
-// A block is one immutable version of a block of a file. A block of zeros is a nil *block, so that equal bytes have
-// equal hashes however they came about.
+// A block is one immutable version of a block of a file. A block of zeros is a nil *block, so that
+// equal bytes have equal hashes however they came about.
 type block struct {
 	data *rawBlock
 	hash uint64
@@ -49,8 +49,8 @@ func (b *block) bytes() []byte {
 
 var zeroBlock rawBlock
 
-// overlaid gives b with part written at off within the block. part is kept where it fills the block: it must never
-// change.
+// overlaid gives b with part written at off within the block. part is kept where it fills the
+// block: it must never change.
 func (b *block) overlaid(part []byte, off int) *block {
 	if len(part) == blockSize {
 		return newBlock((*rawBlock)(part))
@@ -88,9 +88,9 @@ func (b *block) part(i int) uint64 {
 	return mix(b.hash + uint64(i)*0x9e3779b97f4a7c15)
 }
 
-// content is what a file holds. sum is the sum of the parts of its blocks, kept up as they change, so that the hash
-// of an image costs no more than what differs from the one before. Where shared is set, other contents hold the same
-// slice of blocks, and the next change copies it.
+// content is what a file holds. sum is the sum of the parts of its blocks, kept up as they change,
+// so that the hash of an image costs no more than what differs from the one before. Where shared is
+// set, other contents hold the same slice of blocks, and the next change copies it.
 type content struct {
 	size   int64
 	blocks []*block

@@ -11,7 +11,13 @@ import (
 const toyCommits = 8
 
 // failures counts the images of profiles that the toy does not survive, and how many there are.
-func failures(t *testing.T, d *crashfs.Disk, f flaw, opts crashfs.Options, profiles crashfs.Profile) (failed, images int, first string) {
+func failures(
+	t *testing.T,
+	d *crashfs.Disk,
+	f flaw,
+	opts crashfs.Options,
+	profiles crashfs.Profile,
+) (failed, images int, first string) {
 	t.Helper()
 	opts.Untraced = true
 	for im := range d.Images(crashfs.ImageOptions{Profiles: profiles, Seed: 1}) {
@@ -50,7 +56,8 @@ func TestCorrectEngineSurvivesEveryProfile(t *testing.T) {
 	}
 }
 
-// TestEachProfileCatchesItsFlaw keeps the simulator honest: a profile that no longer sees what it is there for fails.
+// TestEachProfileCatchesItsFlaw keeps the simulator honest: a profile that no longer sees what it
+// is there for fails.
 func TestEachProfileCatchesItsFlaw(t *testing.T) {
 	for _, test := range []struct {
 		profile crashfs.Profile

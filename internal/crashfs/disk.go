@@ -11,17 +11,18 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Options say what kind of disk it is. The zero value is unbounded, writable and traced, without Direct files.
+// Options say what kind of disk it is. The zero value is unbounded, writable and traced, without
+// Direct files.
 type Options struct {
 	Direct    bool  // offer Direct files
 	BlockSize int   // what files tell as their BlockSize; 0 is 512
 	Capacity  int64 // bytes that all files together may have; 0 is no limit
 	ReadOnly  bool
-	// Landing, unless nil, is called without a lock by each write to a Direct file when it is written and not durable yet, so that the
-	// operations of others may come in between.
+	// Landing, unless nil, is called without a lock by each write to a Direct file when it is
+	// written and not durable yet, so that the operations of others may come in between.
 	Landing func()
-	// Untraced records nothing: for disks that are only judged, not crashed again. Faults that move entries of the
-	// trace do nothing then.
+	// Untraced records nothing: for disks that are only judged, not crashed again. Faults that move
+	// entries of the trace do nothing then.
 	Untraced bool
 }
 
@@ -46,7 +47,8 @@ type Disk struct {
 	counts     [17]int // by bit of Kind
 }
 
-// inode is the file as programs see it now. blocks[i] may be changed in place only where owned[i]; nil is zeros.
+// inode is the file as programs see it now. blocks[i] may be changed in place only where owned[i];
+// nil is zeros.
 type inode struct {
 	ino     int
 	linked  bool
@@ -130,8 +132,8 @@ func clean(name string) (string, error) {
 	return filepath.Clean(name), nil
 }
 
-// caller gives the calling site where someone wants to know it. Called with d.mu held, by a method of vfs.FS or
-// vfs.File.
+// caller gives the calling site where someone wants to know it. Called with d.mu held, by a method
+// of vfs.FS or vfs.File.
 func (d *Disk) caller() *site {
 	if d.opts.Untraced && !d.siteFaults {
 		return nil
@@ -258,8 +260,8 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// lastSync is the index in the trace of the last request for durability, or of the entry before it if that is of a direct write; -1
-// if there is none.
+// lastSync is the index in the trace of the last request for durability, or of the entry before it
+// if that is of a direct write; -1 if there is none.
 func (d *Disk) lastSync() int {
 	for i := len(d.trace) - 1; i >= 0; i-- {
 		switch {
@@ -407,8 +409,8 @@ func (d *Disk) sync(op Op, in *Injection) error {
 	return nil
 }
 
-// runBefore is the index in the trace of the first change that sync is about, after the last sync of the same thing;
-// the length of the trace if there is none.
+// runBefore is the index in the trace of the first change that sync is about, after the last sync
+// of the same thing; the length of the trace if there is none.
 func (d *Disk) runBefore(sync *Op) int {
 	at := len(d.trace)
 	for i := len(d.trace) - 1; i >= 0; i-- {
@@ -431,8 +433,8 @@ func (d *Disk) runBefore(sync *Op) int {
 	return at
 }
 
-// dir is the directory whose sync makes an entry change durable. A rename between directories becomes durable as one
-// thing, with the directory it goes to.
+// dir is the directory whose sync makes an entry change durable. A rename between directories
+// becomes durable as one thing, with the directory it goes to.
 func (o *Op) dir() string {
 	if o.Kind == KindRename {
 		return filepath.Dir(o.NewName)

@@ -63,7 +63,8 @@ func (e *enumeration) try() {
 	if e.profile == Kill {
 		acked = max(acked, e.p.marks.Relaxed)
 	}
-	// The same bytes must be judged again once they are expected to hold more. Begun only rises, and asks for less.
+	// The same bytes must be judged again once they are expected to hold more. Begun only rises,
+	// and asks for less.
 	if e.opts.Seen.add(mix(hash + mix(acked+1) + mix(e.opts.Salt^0x5bd1e995) + e.expects)) {
 		e.stopped = !e.yield(e.p.image(&e.r, e.profile, hash))
 	}

@@ -2,7 +2,8 @@ package crashfs
 
 import "errors"
 
-// ErrIO is the error of faults that name none. ErrReadOnly is what changes of a read-only disk give.
+// ErrIO is the error of faults that name none. ErrReadOnly is what changes of a read-only disk
+// give.
 var (
 	ErrIO       = errors.New("crashfs: input/output error")
 	ErrReadOnly = errors.New("crashfs: read-only file system")
@@ -11,18 +12,20 @@ var (
 // Action is what a Fault does to the operation it picks.
 type Action uint8
 
-// The actions. Early, Swap and EarlyUnlink only move entries within the trace; the caller sees nothing of them.
+// The actions. Early, Swap and EarlyUnlink only move entries within the trace; the caller sees
+// nothing of them.
 const (
-	Fail        Action = iota // nothing happens but the error (Close closes)
-	Short                     // a write writes about half, and returns that count with Err, which may be nil
-	Zero                      // a write writes nothing and returns 0 with Err, which may be nil
-	Gate                      // a sync fails; what was pending stays readable but never persists; the next sync succeeds
-	Swallow                   // Gate, but the caller gets nil: an engine that ignores this error
-	Ignore                    // a sync does nothing and returns nil: an engine without this sync
-	Early                     // a sync took place before the changes that it makes durable
-	Swap                      // a write took place before the write that directly precedes it
-	Drop                      // a write does nothing and claims success
-	EarlyUnlink               // a removal took place before the sync that precedes it
+	Fail  Action = iota // nothing happens but the error (Close closes)
+	Short               // a write writes about half, and returns that count with Err, which may be nil
+	Zero                // a write writes nothing and returns 0 with Err, which may be nil
+	// a sync fails; what was pending stays readable but never persists; the next sync succeeds
+	Gate
+	Swallow     // Gate, but the caller gets nil: an engine that ignores this error
+	Ignore      // a sync does nothing and returns nil: an engine without this sync
+	Early       // a sync took place before the changes that it makes durable
+	Swap        // a write took place before the write that directly precedes it
+	Drop        // a write does nothing and claims success
+	EarlyUnlink // a removal took place before the sync that precedes it
 )
 
 // applies is the set of kinds that an action can do something to.
@@ -38,7 +41,8 @@ func (a Action) applies() Kind {
 	return KindAll
 }
 
-// Fault picks operations and says what happens to them. The zero Fault fails the next operation of any kind.
+// Fault picks operations and says what happens to them. The zero Fault fails the next operation of
+// any kind.
 type Fault struct {
 	Do     Action
 	Kinds  Kind   // which kinds count; 0 is all that Do applies to

@@ -23,8 +23,8 @@ func put(t *testing.T, f vfs.File, data string, off int64) {
 	require.NoError(t, vfs.WriteFull(f, []byte(data), off))
 }
 
-// TestEverySyncOfTheToyIsNeeded is the pattern for a real engine: the sites found in the source and those seen at run
-// time are the same, and without each of them some image fails.
+// TestEverySyncOfTheToyIsNeeded is the pattern for a real engine: the sites found in the source and
+// those seen at run time are the same, and without each of them some image fails.
 func TestEverySyncOfTheToyIsNeeded(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	require.NoError(t, runToy(d, flawless, false, toyCommits))
@@ -79,8 +79,8 @@ func TestMistakesInTheOrderOfCallsAreSeen(t *testing.T) {
 	}
 }
 
-// TestFailedSyncsLoseNothingThatWasShown is F8: a sync fails and drops what it should have kept; the engine stops, is
-// opened again in the same boot, and then the power goes.
+// TestFailedSyncsLoseNothingThatWasShown is F8: a sync fails and drops what it should have kept;
+// the engine stops, is opened again in the same boot, and then the power goes.
 func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 	gated := func(f flaw, n int) (failed int, more bool) {
 		d := crashfs.New(crashfs.Options{})
@@ -100,7 +100,8 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 		shown := len(again.values)
 		require.NoError(t, again.close())
 		d.Acked(uint64(shown))
-		// What was shown must stay: it counts as acknowledged from the moment that the reopening returned.
+		// What was shown must stay: it counts as acknowledged from the moment that the reopening
+		// returned.
 		for im := range d.Images(crashfs.ImageOptions{From: d.Len()}) {
 			if _, _, err := judgeToy(im, f, crashfs.Options{Untraced: true}); err != nil {
 				failed++

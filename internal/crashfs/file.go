@@ -76,7 +76,8 @@ func (ino *inode) read(p []byte, off int64) {
 	})
 }
 
-// write puts p at off. Where frozen is set, p never changes, and whole blocks of it are shared instead of copied.
+// write puts p at off. Where frozen is set, p never changes, and whole blocks of it are shared
+// instead of copied.
 func (ino *inode) write(p []byte, off int64, frozen bool) {
 	ino.size = max(ino.size, off+int64(len(p)))
 	if n := blocksOf(off + int64(len(p))); n > len(ino.blocks) {
@@ -109,7 +110,8 @@ func (ino *inode) truncate(size int64) {
 		clear(ino.blocks[n:])
 		ino.blocks, ino.owned = ino.blocks[:n], ino.owned[:n]
 	}
-	if end, i := int(size%blockSize), int(size/blockSize); size < ino.size && end != 0 && i < len(ino.blocks) && ino.blocks[i] != nil {
+	if end, i := int(size%blockSize), int(size/blockSize); size < ino.size && end != 0 && i < len(ino.blocks) &&
+		ino.blocks[i] != nil {
 		clear(ino.mutable(i)[end:])
 	}
 	ino.size = size
@@ -207,7 +209,8 @@ func (f *file) startWrite(p []byte, off int64, w *pending) (int, error) {
 	return len(p), err
 }
 
-// write changes the file and the trace. On a Direct file w gets the sync to come, unless the fault hinders it.
+// write changes the file and the trace. On a Direct file w gets the sync to come, unless the fault
+// hinders it.
 func (f *file) write(p []byte, off int64, s *site, in *Injection, w *pending) {
 	d, ino := f.d, f.ino
 	before := ino.size
@@ -246,8 +249,8 @@ func (f *file) write(p []byte, off int64, s *site, in *Injection, w *pending) {
 	}
 }
 
-// writeBefore is the index in the trace of the write that a write would directly follow, within the same commit; -1
-// if there is none. A direct write may change places with a direct write only.
+// writeBefore is the index in the trace of the write that a write would directly follow, within the
+// same commit; -1 if there is none. A direct write may change places with a direct write only.
 func (d *Disk) writeBefore(direct bool) int {
 	at := len(d.trace) - 1
 	if direct && at >= 0 && d.trace[at].Kind == KindDirect {
@@ -279,7 +282,8 @@ func (f *file) ID() (vfs.FileID, error) {
 
 func (f *file) Truncate(size int64) error { return f.resize("truncate", size, true) }
 
-// WriteBack is nothing that a crash image could show: what it writes may be there, or not, as before.
+// WriteBack is nothing that a crash image could show: what it writes may be there, or not, as
+// before.
 func (f *file) WriteBack(off, _ int64) error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -292,7 +296,8 @@ func (f *file) StartWriteBack(off, n int64) error { return f.WriteBack(off, n) }
 // CacheAhead is a hint, which changes nothing.
 func (f *file) CacheAhead(int64, int64) {}
 
-// Grow is a truncation that makes the file longer: the space counts as used from then on, as always here.
+// Grow is a truncation that makes the file longer: the space counts as used from then on, as always
+// here.
 func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }
 
 func (f *file) resize(op string, size int64, shorter bool) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// imageFile is one file of an image. Its blocks are shared and never change; none lies past size, and the bytes of
-// the last one past size are zero.
+// imageFile is one file of an image. Its blocks are shared and never change; none lies past size,
+// and the bytes of the last one past size are zero.
 type imageFile struct {
 	name     string
 	nameHash uint64
@@ -39,7 +39,8 @@ type Image struct {
 // Hash is the same for images with the same names, sizes and bytes.
 func (im *Image) Hash() uint64 { return im.hash }
 
-// Desc says what persisted. Disk.Rebuild makes the same image from it on a disk with the same trace.
+// Desc says what persisted. Disk.Rebuild makes the same image from it on a disk with the same
+// trace.
 func (im *Image) Desc() string { return im.Profile.String() + " " + im.recipe.String() }
 
 // String is one line for people.
@@ -94,8 +95,9 @@ func (d *Disk) Rebuild(at int, desc string) (*Image, error) {
 	return p.image(&r, profile, p.build(&r)), nil
 }
 
-// Shrink looks for an image at the same crash point that still fails and of which less is lost: first fewer units, then
-// fewer sectors. fails is called once per image that is tried. im must come from this disk.
+// Shrink looks for an image at the same crash point that still fails and of which less is lost:
+// first fewer units, then fewer sectors. fails is called once per image that is tried. im must come
+// from this disk.
 func (d *Disk) Shrink(im *Image, fails func(*Image) bool) *Image {
 	ops, final := d.snapshot()
 	w := newWalker(d.base, d.dead, ops)

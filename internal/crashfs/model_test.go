@@ -213,7 +213,8 @@ func TestDirectWriteIsDurableByItself(t *testing.T) {
 	require.Contains(t, images(d, crashfs.Size), "a:xbxdx")
 }
 
-// TestDirectWritesMayOverlap: a second write that begins and ends while the first one is on its way is durable before it, or alone.
+// TestDirectWritesMayOverlap: a second write that begins and ends while the first one is on its way
+// is durable before it, or alone.
 func TestDirectWritesMayOverlap(t *testing.T) {
 	var landing func()
 	d := crashfs.New(crashfs.Options{Direct: true, Landing: func() {
@@ -363,8 +364,8 @@ func TestImagesAreDifferentAndRebuildable(t *testing.T) {
 	}
 }
 
-// TestOneOfManyIsTaken: a part of the images of one profile, all of another; which part, the seed says, and over many
-// seeds each is taken.
+// TestOneOfManyIsTaken: a part of the images of one profile, all of another; which part, the seed
+// says, and over many seeds each is taken.
 func TestOneOfManyIsTaken(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	require.NoError(t, runToy(d, flawless, false, 4))
@@ -436,8 +437,8 @@ func TestImagesDoNotChangeWhileTheDiskGoesOn(t *testing.T) {
 	}
 }
 
-// TestRecoveryThatCrashesGivesTheSameState is depth two: each image is opened on a traced disk, and each crash of that
-// opening ends in the same state.
+// TestRecoveryThatCrashesGivesTheSameState is depth two: each image is opened on a traced disk, and
+// each crash of that opening ends in the same state.
 func TestRecoveryThatCrashesGivesTheSameState(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	require.NoError(t, runToy(d, flawless, false, 5))
@@ -475,8 +476,8 @@ func TestSeenIsSharedBetweenRuns(t *testing.T) {
 	require.Equal(t, first, count(1))
 }
 
-// TestSameBytesComeAgainWhenMoreIsExpected changes what is expected in the middle of a trace: the bytes of the moment before come
-// once more.
+// TestSameBytesComeAgainWhenMoreIsExpected changes what is expected in the middle of a trace: the
+// bytes of the moment before come once more.
 func TestSameBytesComeAgainWhenMoreIsExpected(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	require.NoError(t, runToy(d, flawless, false, 3))
@@ -552,7 +553,8 @@ func TestProfilesHaveNames(t *testing.T) {
 	}
 }
 
-// BenchmarkImages makes the images of a store of 100 KiB with many pending blocks; the metric is per image.
+// BenchmarkImages makes the images of a store of 100 KiB with many pending blocks; the metric is
+// per image.
 func BenchmarkImages(b *testing.B) {
 	d := crashfs.New(crashfs.Options{})
 	f, err := d.Open("a", vfs.Write|vfs.Create)
@@ -581,7 +583,8 @@ func BenchmarkImages(b *testing.B) {
 	b.ReportMetric(float64(n)/float64(b.N), "images")
 }
 
-// TestSecondDirectWriteWithoutTheFirst: of two that are on their way together, each may be there alone, also where both lie in one page.
+// TestSecondDirectWriteWithoutTheFirst: of two that are on their way together, each may be there
+// alone, also where both lie in one page.
 func TestSecondDirectWriteWithoutTheFirst(t *testing.T) {
 	for _, block := range []int{512, 4096} {
 		d := crashfs.New(crashfs.Options{Direct: true, BlockSize: block})

@@ -8,8 +8,9 @@ import (
 type point struct {
 	w     *walker
 	marks Marks
-	// units are what may be lost here: first the soft growths, soft of them, which only profile Size loses; then what
-	// is pending. groups are the units past those that stand or fall together: both halves of a rename.
+	// units are what may be lost here: first the soft growths, soft of them, which only profile
+	// Size loses; then what is pending. groups are the units past those that stand or fall
+	// together: both halves of a rename.
 	units   []unit
 	soft    int
 	groups  [][2]int
@@ -77,7 +78,8 @@ func (p *point) touch(ino int) {
 	p.slot[ino] = len(p.touched)
 }
 
-// build lays out the image that r describes and gives its hash. It stays valid, in p, until the next build.
+// build lays out the image that r describes and gives its hash. It stays valid, in p, until the
+// next build.
 func (p *point) build(r *recipe) uint64 {
 	if r.live {
 		p.scratch = append(p.scratch[:0], p.w.live...)
@@ -193,8 +195,9 @@ func (p *point) resurrected(fill staleFill, ino, i int) *block {
 	return newBlock(data)
 }
 
-// tornBelow gives the version of a block that a later write leaves where sectors of the torn one are lost: what neither it nor another write after
-// the torn one has written is as in old, which is what the block holds without it.
+// tornBelow gives the version of a block that a later write leaves where sectors of the torn one
+// are lost: what neither it nor another write after the torn one has written is as in old, which is
+// what the block holds without it.
 func (p *point) tornBelow(r *recipe, u *unit, old *block) *block {
 	torn := &p.w.ops[r.tornSeq]
 	first, n := int(torn.Off/sectorSize), sectors(torn)

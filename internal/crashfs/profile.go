@@ -70,15 +70,17 @@ type ImageOptions struct {
 	// Random, if above 0, makes Reorder and Dirs take only so many random subsets at a crash point.
 	Random int
 	Seed   uint64 // of all random choices
-	// OneOf, if not nil, says of how many images of a profile one is taken, 1 meaning all. Seed chooses which. The others
-	// are not even built, which is most of the work that an image costs here.
+	// OneOf, if not nil, says of how many images of a profile one is taken, 1 meaning all. Seed
+	// chooses which. The others are not even built, which is most of the work that an image costs
+	// here.
 	OneOf func(Profile) int
-	// Seen leaves out images that were yielded before with the same bytes and the same expectations. nil means only those
-	// of this run. Runs that share it and whose bytes could mean different states need different Salts.
+	// Seen leaves out images that were yielded before with the same bytes and the same
+	// expectations. nil means only those of this run. Runs that share it and whose bytes could mean
+	// different states need different Salts.
 	Seen *Seen
 	Salt uint64
-	// Expects, if not nil, names what images from a crash point must hold beyond what Acked says. Where the name changes,
-	// bytes that were yielded before are yielded again.
+	// Expects, if not nil, names what images from a crash point must hold beyond what Acked says.
+	// Where the name changes, bytes that were yielded before are yielded again.
 	Expects func(point int) uint64
 }
 

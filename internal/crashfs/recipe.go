@@ -56,7 +56,8 @@ func parseBits(text string, n int) (bits, error) {
 	return b, err
 }
 
-// ParseUnits reads numbers below n, and ranges of them, as a crash's description lists what persists: "0-3,7".
+// ParseUnits reads numbers below n, and ranges of them, as a crash's description lists what
+// persists: "0-3,7".
 func ParseUnits(text string, n int) (units []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -93,8 +94,8 @@ type recipe struct {
 	live bool // nothing is lost, the page cache included: a kill
 	keep bits // units that persist
 
-	// One write may be torn: lost are its sectors, counted from the first one that it touches, that keep their old
-	// bytes, or become noise.
+	// One write may be torn: lost are its sectors, counted from the first one that it touches, that
+	// keep their old bytes, or become noise.
 	tornSeq int // -1 for none
 	lost    bits
 	noise   bool

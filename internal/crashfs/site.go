@@ -18,9 +18,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// A site is a place in the source that called the disk. Its id is the package, the function and the ordinal of the
-// call among the calls of its sort in that function, counted in the order of the source: the same for the dynamic and
-// the static view, and stable when lines move.
+// A site is a place in the source that called the disk. Its id is the package, the function and the
+// ordinal of the call among the calls of its sort in that function, counted in the order of the
+// source: the same for the dynamic and the static view, and stable when lines move.
 type site struct {
 	fn   string // as the runtime spells it
 	file string
@@ -30,7 +30,8 @@ type site struct {
 // stack is the innermost part of a call stack; deep enough to leave this package and vfs.
 type stack [7]uintptr
 
-// sites keeps what stacks and places were resolved to; it only ever grows, by the number of places in the source.
+// sites keeps what stacks and places were resolved to; it only ever grows, by the number of places
+// in the source.
 var sites = struct {
 	sync.RWMutex
 	stacks map[stack]*site
@@ -52,7 +53,8 @@ func callingSite() *site {
 	for more := true; more && s == nil; {
 		var frame runtime.Frame
 		frame, more = frames.Next()
-		if !strings.Contains(frame.Function, "/internal/crashfs.") && !strings.Contains(frame.Function, "/internal/vfs.") {
+		if !strings.Contains(frame.Function, "/internal/crashfs.") &&
+			!strings.Contains(frame.Function, "/internal/vfs.") {
 			s = &site{fn: frame.Function, file: frame.File, line: frame.Line}
 		}
 	}
@@ -69,8 +71,8 @@ func callingSite() *site {
 	return s
 }
 
-// id names the site for a call of the given kind: "wal.(*Writer).flush#1" for the first sync in flush, and
-// "wal.(*Writer).flush/1" for its first other call.
+// id names the site for a call of the given kind: "wal.(*Writer).flush#1" for the first sync in
+// flush, and "wal.(*Writer).flush/1" for its first other call.
 func (s *site) id(kind Kind) string {
 	src := parsedSource(s.file)
 	if src == nil {
@@ -80,7 +82,8 @@ func (s *site) id(kind Kind) string {
 	var best *call
 	for i := range src.calls {
 		c := &src.calls[i]
-		if c.lo <= s.line && s.line <= c.hi && slices.Contains(names, c.name) && (best == nil || best.value || !c.value) {
+		if c.lo <= s.line && s.line <= c.hi && slices.Contains(names, c.name) &&
+			(best == nil || best.value || !c.value) {
 			best = c // A call goes before a method value in the same function; the innermost call starts last.
 		}
 	}
@@ -90,7 +93,8 @@ func (s *site) id(kind Kind) string {
 	return fmt.Sprintf("%s@%d", nameFromRuntime(s.fn), s.line)
 }
 
-// syncNames are the calls that are counted as syncs, with their number of arguments; changeNames all others.
+// syncNames are the calls that are counted as syncs, with their number of arguments; changeNames
+// all others.
 var (
 	syncNames   = map[string]int{"Sync": 0, "SyncData": 0, "SyncDir": 1}
 	changeNames = []string{"WriteAt", "WriteFull", "Truncate", "Open", "Remove", "Rename"}
@@ -101,7 +105,9 @@ var (
 		KindWrite: {"WriteAt", "WriteFull"}, KindDirect: {"WriteAt", "WriteFull"},
 		KindWrite | KindDirect: {"WriteAt", "WriteFull"},
 		KindTruncate:           {"Truncate"}, KindCreate: {"Open"}, KindRemove: {"Remove"}, KindRename: {"Rename"},
-		KindOpen: {"Open"}, KindOpen | KindCreate: {"Open"}, KindRead: {"ReadAt", "ReadFull"}, KindSize: {"Size", "ID"},
+		KindOpen: {
+			"Open",
+		}, KindOpen | KindCreate: {"Open"}, KindRead: {"ReadAt", "ReadFull"}, KindSize: {"Size", "ID"},
 		KindStat: {"Stat"}, KindList: {"List"}, KindLock: {"Lock"}, KindClose: {"Close"},
 		KindWriteBack: {"WriteBack", "StartWriteBack"},
 	}
@@ -118,8 +124,8 @@ type call struct {
 	name    string
 	sync    bool
 	ordinal int // within fn and sort, from 1
-	// value is set for a method value of a sync (f.Sync without parentheses): where it is called, nobody can tell, so
-	// that it stands for all lines of its function.
+	// value is set for a method value of a sync (f.Sync without parentheses): where it is called,
+	// nobody can tell, so that it stands for all lines of its function.
 	value  bool
 	lo, hi int // lines
 	sel    *ast.SelectorExpr
@@ -151,7 +157,8 @@ func parsedSource(path string) *source {
 	return src
 }
 
-// callsOf lists the calls of a file that look like calls of a file system. Closures count as their function.
+// callsOf lists the calls of a file that look like calls of a file system. Closures count as their
+// function.
 func callsOf(fset *token.FileSet, f *ast.File) *source {
 	src := &source{pkg: f.Name.Name}
 	for _, decl := range f.Decls {
@@ -239,9 +246,9 @@ func nameFromRuntime(fn string) string {
 	return closure.ReplaceAllString(fn[strings.LastIndexByte(fn, '/')+1:], "")
 }
 
-// StaticSyncSites lists the ids of all calls of Sync, SyncData and SyncDir on vfs values in the non-test files of the
-// packages in dirs, sorted. Methods of the same names that the packages declare themselves on concrete types are not
-// meant; a call of unknown type is.
+// StaticSyncSites lists the ids of all calls of Sync, SyncData and SyncDir on vfs values in the
+// non-test files of the packages in dirs, sorted. Methods of the same names that the packages
+// declare themselves on concrete types are not meant; a call of unknown type is.
 func StaticSyncSites(dirs ...string) ([]string, error) {
 	c := &checker{fset: token.NewFileSet(), pkgs: map[string]*types.Package{}, info: &types.Info{
 		Selections: map[*ast.SelectorExpr]*types.Selection{},
@@ -275,8 +282,8 @@ func StaticSyncSites(dirs ...string) ([]string, error) {
 	return ids, nil
 }
 
-// checker types as much as is needed to tell a vfs.File from others. Packages outside the module are taken as empty;
-// what depends on them stays unknown.
+// checker types as much as is needed to tell a vfs.File from others. Packages outside the module
+// are taken as empty; what depends on them stays unknown.
 type checker struct {
 	fset   *token.FileSet
 	root   string // directory of go.mod
@@ -349,7 +356,8 @@ func (c *checker) Import(path string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// onFileSystem tells whether the sync is one of vfs, or of an interface that a file system could stand behind.
+// onFileSystem tells whether the sync is one of vfs, or of an interface that a file system could
+// stand behind.
 func (c *checker) onFileSystem(sync *call) bool {
 	if sync.sel == nil {
 		return false

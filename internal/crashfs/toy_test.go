@@ -12,9 +12,10 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// toy is the smallest engine that keeps the promises: a list to which each commit adds one value. A snapshot file
-// holds the values up to a generation, a log of that generation the later ones. Each checkpoint writes a new log and a
-// new snapshot that names it. Its flaws can be switched on, one per test.
+// toy is the smallest engine that keeps the promises: a list to which each commit adds one value. A
+// snapshot file holds the values up to a generation, a log of that generation the later ones. Each
+// checkpoint writes a new log and a new snapshot that names it. Its flaws can be switched on, one
+// per test.
 type toy struct {
 	fs     vfs.FS
 	flaw   flaw
@@ -61,7 +62,8 @@ var errToy = errors.New("toy is damaged")
 
 func toyLog(gen uint64) string { return fmt.Sprintf("db/log-%d", gen) }
 
-// toyValue is the value of commit k. Most fit a sector, some need more; none is compressible to zeros.
+// toyValue is the value of commit k. Most fit a sector, some need more; none is compressible to
+// zeros.
 func toyValue(f flaw, k int) []byte {
 	n := 100 + 300*(k%3)
 	switch f {
@@ -336,7 +338,8 @@ func (t *toy) append(value []byte) error {
 
 func (t *toy) close() error { return t.log.Close() }
 
-// runToy commits n values and tells the disk. Every third commit is relaxed, unless the log is direct.
+// runToy commits n values and tells the disk. Every third commit is relaxed, unless the log is
+// direct.
 func runToy(d *crashfs.Disk, f flaw, direct bool, n int) error {
 	d.SetPhase("open")
 	t, err := openToy(d, f, direct)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Kind is a set of kinds of operations. An entry of a trace has one; an operation that a Fault may pick can have two
+// Kind is a set of kinds of operations. An entry of a trace has one; an operation that a Fault may
+// pick can have two
 // (an Open that creates; a write to a Direct file).
 type Kind uint32
 
@@ -17,7 +18,9 @@ const (
 	KindSync
 	KindSyncData
 	KindSyncDir
-	KindDirect // in a trace: the data of the write before it becomes durable; in a Fault: a write to a Direct file
+	// in a trace: the data of the write before it becomes durable; in a Fault: a write to a Direct
+	// file
+	KindDirect
 	KindCreate
 	KindRemove
 	KindRename
@@ -160,8 +163,8 @@ func (d *Disk) Trace() []Op {
 	return slices.Clone(d.trace)
 }
 
-// Sites gives, sorted, the ids of the calls that asked for durability so far: Sync, SyncData and SyncDir as
-// StaticSyncSites spells them, and writes to Direct files.
+// Sites gives, sorted, the ids of the calls that asked for durability so far: Sync, SyncData and
+// SyncDir as StaticSyncSites spells them, and writes to Direct files.
 func (d *Disk) Sites() []string {
 	var ids []string
 	seen := map[*site]Kind{}
@@ -186,7 +189,8 @@ func (d *Disk) record(op Op) {
 	}
 }
 
-// recordBefore puts op at index i of the trace, as if the workload had done it then. Called with d.mu held.
+// recordBefore puts op at index i of the trace, as if the workload had done it then. Called with
+// d.mu held.
 func (d *Disk) recordBefore(i int, op Op) {
 	if d.opts.Untraced {
 		return

@@ -15,8 +15,9 @@ const (
 	unitDel             // name is no longer ino
 )
 
-// A unit is the smallest change that persists or does not. An operation makes several, next to each other in the
-// pending list: a write one for its growth and one for each block, a rename an add and a del.
+// A unit is the smallest change that persists or does not. An operation makes several, next to each
+// other in the pending list: a write one for its growth and one for each block, a rename an add and
+// a del.
 type unit struct {
 	kind unitKind
 	seq  int // index of its operation in the trace
@@ -39,8 +40,9 @@ type entry struct {
 type winode struct {
 	durable content // data and size as of the last sync of any kind
 	line    content // durable with all that is pending: what a good sync would make durable
-	// hard is the size that the last Sync made durable. soft are the growths since then that only SyncData, or a
-	// direct write, made durable, oldest first; the last one is durable.size. Profile Size may lose them.
+	// hard is the size that the last Sync made durable. soft are the growths since then that only
+	// SyncData, or a direct write, made durable, oldest first; the last one is durable.size.
+	// Profile Size may lose them.
 	hard int64
 	soft []unit
 
@@ -220,7 +222,8 @@ func (w *walker) syncFile(op *Op) {
 	}
 }
 
-// soften notes a change of size that became durable without a full sync. A cut is durable in every profile.
+// soften notes a change of size that became durable without a full sync. A cut is durable in every
+// profile.
 func (f *winode) soften(u *unit) {
 	switch u.kind {
 	case unitGrow:
@@ -230,8 +233,8 @@ func (f *winode) soften(u *unit) {
 	}
 }
 
-// syncDirect makes just the bytes of one direct write durable. Pending versions of the blocks around it get them too:
-// whatever persists of those later, it does not take this back.
+// syncDirect makes just the bytes of one direct write durable. Pending versions of the blocks
+// around it get them too: whatever persists of those later, it does not take this back.
 func (w *walker) syncDirect(f *winode, op *Op) {
 	seq, cut := -1, false
 	for i := range w.pending {
@@ -247,7 +250,8 @@ func (w *walker) syncDirect(f *winode, op *Op) {
 		return
 	}
 	if cut {
-		// The size that this write needs cannot be durable without the cut before it: take the write for a SyncData.
+		// The size that this write needs cannot be durable without the cut before it: take the
+		// write for a SyncData.
 		w.syncFile(&Op{Kind: KindSyncData, Ino: op.Ino})
 		return
 	}

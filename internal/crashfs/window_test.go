@@ -8,8 +8,8 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// TestKillTearsACopy: what is copied may be there in any part when the process is killed, is there once the copy is over, and is as
-// pending as what was written.
+// TestKillTearsACopy: what is copied may be there in any part when the process is killed, is there
+// once the copy is over, and is as pending as what was written.
 func TestKillTearsACopy(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	f := create(t, d, "a", 0)

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Field names the bytes [Off, Off+Size). It has no type name of its own, so that tables of fields need no keys.
+// Field names the bytes [Off, Off+Size). It has no type name of its own, so that tables of fields
+// need no keys.
 type Field = struct {
 	Off, Size int
 	Remark    string
@@ -41,8 +42,8 @@ func Row(parts ...Part) (fields []Field) {
 // rowBytes of a field stand in one line.
 const rowBytes = 16
 
-// Require holds b against testdata/name. Fields are in order; bytes that none of them names must be zero. Lines of zeros
-// are left out, but for the first one of each field.
+// Require holds b against testdata/name. Fields are in order; bytes that none of them names must be
+// zero. Lines of zeros are left out, but for the first one of each field.
 func Require(t testing.TB, name, title string, fields []Field, b []byte) {
 	t.Helper()
 	var text strings.Builder

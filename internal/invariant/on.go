@@ -11,8 +11,9 @@ import (
 // On says that whole-page checks run before a page is sealed.
 const On = true
 
-// Pause lets others run, now and then for a while. It stands where goroutines meet without a lock: between two steps that the
-// processor makes within nanoseconds, a system may let a whole checkpoint happen, once in a million times.
+// Pause lets others run, now and then for a while. It stands where goroutines meet without a lock:
+// between two steps that the processor makes within nanoseconds, a system may let a whole
+// checkpoint happen, once in a million times.
 func Pause() {
 	switch n := rand.Uint32() % 256; {
 	case n == 0:

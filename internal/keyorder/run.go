@@ -8,10 +8,11 @@ import (
 	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// A Run is keys, each with a number of its owner's: the place where it can be found. Places rise. The zero value is empty, and on the Go heap.
+// A Run is keys, each with a number of its owner's: the place where it can be found. Places rise.
+// The zero value is empty, and on the Go heap.
 type Run struct {
-	// keys are the heads of keys above their places: in the order of these numbers, those with different heads are in the order of
-	// their keys, and those of one key in that of their places.
+	// keys are the heads of keys above their places: in the order of these numbers, those with
+	// different heads are in the order of their keys, and those of one key in that of their places.
 	keys   offheap.List[uint64]
 	first  []byte // key
 	prefix int    // bytes that all keys share with it: heads begin behind
@@ -19,7 +20,8 @@ type Run struct {
 	spare  offheap.List[uint64]
 }
 
-// OffHeap returns an empty run whose memory is outside of the Go heap when there is much of it, until Free.
+// OffHeap returns an empty run whose memory is outside of the Go heap when there is much of it,
+// until Free.
 func OffHeap() Run {
 	list := offheap.List[uint64]{Off: true}
 	return Run{keys: list, spare: list}
@@ -43,8 +45,8 @@ func (r *Run) Add(key []byte, place uint32) {
 	r.keys.Add(uint64(head(key[r.prefix:]))<<32 | uint64(place))
 }
 
-// Places appends the places of all keys to dst in the order of the keys, those of one key in their own order. key returns the
-// key at a place.
+// Places appends the places of all keys to dst in the order of the keys, those of one key in their
+// own order. key returns the key at a place.
 func (r *Run) Places(dst *offheap.List[uint32], key func(place uint32) []byte) {
 	keys := r.keys.All
 	for i, k := range keys[:r.stale] {
@@ -69,9 +71,10 @@ func (r *Run) Free() {
 	r.spare.Free()
 }
 
-// sortByHead sorts keys by their upper halves; those that are equal stay in the order in which they are, which is that of their lower
-// halves. It puts them into 256 places by each byte of the heads in turn, the last one first: half a million take a tenth of the time
-// that comparing them takes. spare is memory for that.
+// sortByHead sorts keys by their upper halves; those that are equal stay in the order in which they
+// are, which is that of their lower halves. It puts them into 256 places by each byte of the heads
+// in turn, the last one first: half a million take a tenth of the time that comparing them takes.
+// spare is memory for that.
 func sortByHead(keys []uint64, spare *offheap.List[uint64]) {
 	const few = 512 // for which the places cost more
 	if len(keys) < few {
@@ -100,7 +103,8 @@ func sortByHead(keys []uint64, spare *offheap.List[uint64]) {
 	}
 }
 
-// sortEqualHeads puts keys whose heads say nothing in the order of all of their bytes, and then of their places.
+// sortEqualHeads puts keys whose heads say nothing in the order of all of their bytes, and then of
+// their places.
 func sortEqualHeads(keys []uint64, key func(place uint32) []byte) {
 	for from := 0; from < len(keys); {
 		to := from + 1
@@ -108,13 +112,17 @@ func sortEqualHeads(keys []uint64, key func(place uint32) []byte) {
 			to++
 		}
 		if to-from > 1 {
-			slices.SortStableFunc(keys[from:to], func(x, y uint64) int { return bytes.Compare(key(uint32(x)), key(uint32(y))) })
+			slices.SortStableFunc(
+				keys[from:to],
+				func(x, y uint64) int { return bytes.Compare(key(uint32(x)), key(uint32(y))) },
+			)
 		}
 		from = to
 	}
 }
 
-// head is the big-endian value of the first 4 bytes of b, padded with zeros: equal heads do not mean equal keys.
+// head is the big-endian value of the first 4 bytes of b, padded with zeros: equal heads do not
+// mean equal keys.
 func head(b []byte) uint32 {
 	if len(b) >= 4 {
 		return binary.BigEndian.Uint32(b)

@@ -28,7 +28,13 @@ func testPlaces(t *testing.T, rnd *rand.Rand, r *Run) {
 				keys := make([][]byte, n)
 				r.Reset()
 				for i := range keys {
-					keys[i] = fmt.Appendf(nil, "%s%0*d", prefixes[rnd.Intn(len(prefixes))], 1+rnd.Intn(length), rnd.Intn(1+n/2))
+					keys[i] = fmt.Appendf(
+						nil,
+						"%s%0*d",
+						prefixes[rnd.Intn(len(prefixes))],
+						1+rnd.Intn(length),
+						rnd.Intn(1+n/2),
+					)
 					r.Add(keys[i], uint32(i))
 				}
 				want := make([]uint32, n)
@@ -46,7 +52,8 @@ func testPlaces(t *testing.T, rnd *rand.Rand, r *Run) {
 	}
 }
 
-// TestSortByHeadIsASort holds it against one of the library, around the number from which places are used.
+// TestSortByHeadIsASort holds it against one of the library, around the number from which places
+// are used.
 func TestSortByHeadIsASort(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	var spare offheap.List[uint64]

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// patience is how long goroutines that have done their work may take to end on a busy machine. Only a leak waits so long.
+// patience is how long goroutines that have done their work may take to end on a busy machine. Only
+// a leak waits so long.
 var patience = 10 * time.Second
 
 // Main runs the tests and ends the process: with status 1 if they pass and leave something behind.
@@ -48,7 +49,8 @@ func Run(m interface{ Run() int }, out io.Writer) int {
 	return code
 }
 
-// openFiles lists the regular files that the process has open, on systems that tell; elsewhere none.
+// openFiles lists the regular files that the process has open, on systems that tell; elsewhere
+// none.
 func openFiles() (names []string) {
 	const dir = "/proc/self/fd"
 	fds, err := os.ReadDir(dir)
@@ -57,7 +59,8 @@ func openFiles() (names []string) {
 	}
 	for _, fd := range fds {
 		name, err := os.Readlink(filepath.Join(dir, fd.Name()))
-		if err == nil && strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/") {
+		if err == nil && strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/dev/") &&
+			!strings.HasPrefix(name, "/proc/") {
 			names = append(names, name)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Address says whether a recovered value is a runtime error for an address that could not be read, and gives the address.
+// Address says whether a recovered value is a runtime error for an address that could not be read,
+// and gives the address.
 func Address(r any) (addr uintptr, ok bool) {
 	fault, ok := r.(interface{ Addr() uintptr })
 	if !ok {
@@ -17,7 +18,8 @@ func Address(r any) (addr uintptr, ok bool) {
 	return fault.Addr(), true
 }
 
-// Guard runs fn. If a fault ends it, the error is what says makes of the address; every other panic goes on unchanged.
+// Guard runs fn. If a fault ends it, the error is what says makes of the address; every other panic
+// goes on unchanged.
 func Guard(says func(addr uintptr) error, fn func() error) (err error) {
 	armed := debug.SetPanicOnFault(true)
 	defer func() {

@@ -65,8 +65,8 @@ func (g *Group) write(name, text string) error {
 	return os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600)
 }
 
-// Wrap makes cmd enter the group before its program begins, so that all memory and all files that it
-// uses count there. It is called before cmd is started.
+// Wrap makes cmd enter the group before its program begins, so that all memory and all files that
+// it uses count there. It is called before cmd is started.
 func (g *Group) Wrap(cmd *exec.Cmd) {
 	const enter = `echo $$ > "$0/cgroup.procs" && exec "$@"`
 	cmd.Args = append([]string{"sh", "-c", enter, g.dir, cmd.Path}, cmd.Args[1:]...)

@@ -13,8 +13,8 @@ import (
 
 // Bytes is the least of what bounds the memory of this process, in bytes: the limits of its control
 // group and of those above it, GOMEMLIMIT (or debug.SetMemoryLimit), and the memory of the machine.
-// 0: none of them is known. What the system tells is read once: a limit that is changed later is not
-// seen.
+// 0: none of them is known. What the system tells is read once: a limit that is changed later is
+// not seen.
 func Bytes() int64 {
 	limit := system()
 	if own := debug.SetMemoryLimit(-1); own < math.MaxInt64 {
@@ -67,7 +67,8 @@ func contains(list, word string) bool {
 	return false
 }
 
-// A mount is a directory at which a hierarchy of control groups is seen, from one of its groups down.
+// A mount is a directory at which a hierarchy of control groups is seen, from one of its groups
+// down.
 type mount struct {
 	group string // that it begins with
 	at    string // the directory, without the slash that it begins with
@@ -101,8 +102,8 @@ func mounts(root fs.FS, v2 bool) (found []mount) {
 	return found
 }
 
-// limit is the least limit of a group and of those above it that are seen at the mount. A group that
-// is not below the one mounted, as in some containers, is taken for that one.
+// limit is the least limit of a group and of those above it that are seen at the mount. A group
+// that is not below the one mounted, as in some containers, is taken for that one.
 func (m mount) limit(root fs.FS, group string) (limit int64) {
 	below, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(m.group, "/"))
 	if !ok || below != "" && below[0] != '/' || strings.Contains(below, "..") {
@@ -132,8 +133,8 @@ func number(root fs.FS, name string) int64 {
 	return n
 }
 
-// unlimited is less than what version 1 shows of a group without a limit: the largest multiple of the
-// page size.
+// unlimited is less than what version 1 shows of a group without a limit: the largest multiple of
+// the page size.
 const unlimited = math.MaxInt64 - 1<<20
 
 // total reads the memory of the machine from text as in /proc/meminfo; 0: it is not there.

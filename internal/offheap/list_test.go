@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestListKeepsWhatWasAdded over all of its growths, on the Go heap and outside, and again after Free.
+// TestListKeepsWhatWasAdded over all of its growths, on the Go heap and outside, and again after
+// Free.
 func TestListKeepsWhatWasAdded(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		l := List[uint32]{Off: off}

@@ -8,8 +8,9 @@ import (
 
 const memoryPage = 4 << 10
 
-// BenchmarkFirstTouch writes one byte to each memory page of a new map, and gives the map back: what a frame costs before
-// anything is done with it. A host that has taken memory back makes the first runs cost many times the later ones.
+// BenchmarkFirstTouch writes one byte to each memory page of a new map, and gives the map back:
+// what a frame costs before anything is done with it. A host that has taken memory back makes the
+// first runs cost many times the later ones.
 func BenchmarkFirstTouch(b *testing.B) {
 	const pages = 256
 	for range b.N / pages {
@@ -26,7 +27,8 @@ func BenchmarkFirstTouch(b *testing.B) {
 	}
 }
 
-// BenchmarkColdCopy copies memory pages that no cache holds to others: what a changed page costs at least.
+// BenchmarkColdCopy copies memory pages that no cache holds to others: what a changed page costs at
+// least.
 func BenchmarkColdCopy(b *testing.B) {
 	const size = 256 << 20
 	m, err := Alloc(size)

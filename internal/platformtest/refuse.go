@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// MayRefuse takes the result of a call that some systems, by their GOOS, may refuse: a test is skipped there if they have. Elsewhere an error
-// ends it.
+// MayRefuse takes the result of a call that some systems, by their GOOS, may refuse: a test is
+// skipped there if they have. Elsewhere an error ends it.
 func MayRefuse(t testing.TB, err error, systems ...string) {
 	t.Helper()
 	switch {

@@ -16,7 +16,8 @@ func (t *told) Helper()              {}
 func (t *told) Skipf(string, ...any) { t.end = "skipped" }
 func (t *told) Fatal(...any)         { t.end = "failed" }
 
-// TestOnlyNamedSystemsMayRefuse: an error is a failure on all others, and no error is none anywhere.
+// TestOnlyNamedSystemsMayRefuse: an error is a failure on all others, and no error is none
+// anywhere.
 func TestOnlyNamedSystemsMayRefuse(t *testing.T) {
 	refused := errors.New("refused")
 	for _, c := range []struct {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// BenchmarkPages looks at two lines each of sixteen pages that lie anywhere in 128 MiB, in ns a page: one after the other, and asked for
-// together before. It tells what asking is worth at best on a machine.
+// BenchmarkPages looks at two lines each of sixteen pages that lie anywhere in 128 MiB, in ns a
+// page: one after the other, and asked for together before. It tells what asking is worth at best
+// on a machine.
 func BenchmarkPages(b *testing.B) {
 	const pageSize, pages, together = 4096, 32 << 10, 16
 	memory := make([]byte, pages*pageSize)
@@ -45,7 +46,8 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy copies large pieces that lie anywhere in 128 MiB, as the built-in copy does and as Copy does, and one piece again and again.
+// BenchmarkCopy copies large pieces that lie anywhere in 128 MiB, as the built-in copy does and as
+// Copy does, and one piece again and again.
 func BenchmarkCopy(b *testing.B) {
 	const pageSize = 4096
 	memory := make([]byte, 128<<20)

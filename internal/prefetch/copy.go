@@ -2,9 +2,11 @@
 
 package prefetch
 
-// Copy is the built-in copy, of pieces that do not overlap, for bytes that probably nobody has looked at lately: while it copies some, it has the processor fetch
-// the next. A processor that sees a copy going on asks ahead by itself, but not beyond the page. Large pieces from anywhere in memory are copied in four fifths of
-// the time; one that was looked at a moment ago takes 0.1 us longer for each 16 to 64 KiB (-bench Copy).
+// Copy is the built-in copy, of pieces that do not overlap, for bytes that probably nobody has
+// looked at lately: while it copies some, it has the processor fetch the next. A processor that
+// sees a copy going on asks ahead by itself, but not beyond the page. Large pieces from anywhere in
+// memory are copied in four fifths of the time; one that was looked at a moment ago takes 0.1 us
+// longer for each 16 to 64 KiB (-bench Copy).
 func Copy(to, from []byte) int {
 	if min(len(to), len(from)) < copyAhead {
 		return copy(to, from)
@@ -24,7 +26,8 @@ func copyLarge(to, from []byte) int {
 	return n
 }
 
-// Shorter pieces than copyAhead gain nothing. A step is as many lines as a processor has on their way at once, and some.
+// Shorter pieces than copyAhead gain nothing. A step is as many lines as a processor has on their
+// way at once, and some.
 const (
 	copyAhead = 16 << 10
 	copyStep  = 2 << 10

@@ -4,8 +4,8 @@ package prefetch
 
 import "testing"
 
-// TestEveryLineOfAPieceIsAskedFor: a piece that begins in the middle of a line was asked for without its last one, which is as slow as
-// if nobody had asked, and shows nowhere else.
+// TestEveryLineOfAPieceIsAskedFor: a piece that begins in the middle of a line was asked for
+// without its last one, which is as slow as if nobody had asked, and shows nowhere else.
 func TestEveryLineOfAPieceIsAskedFor(t *testing.T) {
 	for at := range uintptr(3 * line) {
 		for n := 1; n <= 3*line; n++ {

@@ -7,7 +7,8 @@ import "unsafe"
 // line is the size of a cache line in bytes.
 const line = 64
 
-// Bytes asks for the lines of b, which should be few: a processor has about twenty on their way at once.
+// Bytes asks for the lines of b, which should be few: a processor has about twenty on their way at
+// once.
 func Bytes(b []byte) {
 	if len(b) > 0 {
 		p := unsafe.Pointer(unsafe.SliceData(b))
@@ -15,12 +16,14 @@ func Bytes(b []byte) {
 	}
 }
 
-// touched is how many lines n bytes lie in that begin at an address, which may be in the middle of one.
+// touched is how many lines n bytes lie in that begin at an address, which may be in the middle of
+// one.
 func touched(at uintptr, n int) int { return (int(at%line) + n + line - 1) / line }
 
-// Each asks for the lines of several pieces, the first line of each before the rest of any. A processor can go on from a hint only when it
-// knows where the line is, which takes about as long as a line of memory if nobody was on that page lately; hints that come one
-// right after the other find out at the same time.
+// Each asks for the lines of several pieces, the first line of each before the rest of any. A
+// processor can go on from a hint only when it knows where the line is, which takes about as long
+// as a line of memory if nobody was on that page lately; hints that come one right after the other
+// find out at the same time.
 func Each(pieces [][]byte) {
 	for _, b := range pieces {
 		if len(b) > 0 {
@@ -34,7 +37,8 @@ func Each(pieces [][]byte) {
 	}
 }
 
-// lines asks for n lines from p on, n at least 1. It is in assembly because the compiler has no words for it.
+// lines asks for n lines from p on, n at least 1. It is in assembly because the compiler has no
+// words for it.
 //
 //go:noescape
 func lines(p unsafe.Pointer, n int)

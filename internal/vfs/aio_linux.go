@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linux writes past the page cache without a thread that waits: io_submit takes the bytes, io_getevents says when they are where the
-// descriptor's flags want them. io_uring would do the same, where containers allow it.
+// Linux writes past the page cache without a thread that waits: io_submit takes the bytes,
+// io_getevents says when they are where the descriptor's flags want them. io_uring would do the
+// same, where containers allow it.
 
 // control block and event of the kernel's interface (linux/aio_abi.h)
 type (
@@ -33,7 +34,8 @@ type (
 
 const aioWrite = 1 // IOCB_CMD_PWRITE
 
-// aio is a write on its way, and the context that it is under, which outlives it: to give one up takes the kernel milliseconds.
+// aio is a write on its way, and the context that it is under, which outlives it: to give one up
+// takes the kernel milliseconds.
 type aio struct {
 	context uint // what the kernel names it by: an unsigned long
 	block   aioBlock
@@ -41,7 +43,8 @@ type aio struct {
 	p       []byte // being written: it must stay where it is
 }
 
-// idleAIO keeps contexts for the next write. There are as many as writes have been on their way at a time.
+// idleAIO keeps contexts for the next write. There are as many as writes have been on their way at
+// a time.
 var idleAIO struct {
 	mu   sync.Mutex
 	list []*aio
@@ -69,7 +72,8 @@ func (a *aio) give() {
 	idleAIO.mu.Unlock()
 }
 
-// startWrite has the system write p, and gives nil if it does not: then nothing has happened, and a plain write will tell why.
+// startWrite has the system write p, and gives nil if it does not: then nothing has happened, and a
+// plain write will tell why.
 func startWrite(f *os.File, p []byte, off int64) Pending {
 	a := takeAIO()
 	if a == nil {
@@ -77,7 +81,13 @@ func startWrite(f *os.File, p []byte, off int64) Pending {
 	}
 	err := control(f, func(fd uintptr) error {
 		a.name, a.p = f.Name(), p
-		a.block = aioBlock{op: aioWrite, fd: uint32(fd), buf: uint64(uintptr(unsafe.Pointer(&p[0]))), size: uint64(len(p)), off: off}
+		a.block = aioBlock{
+			op:   aioWrite,
+			fd:   uint32(fd),
+			buf:  uint64(uintptr(unsafe.Pointer(&p[0]))),
+			size: uint64(len(p)),
+			off:  off,
+		}
 		blocks := [1]*aioBlock{&a.block}
 		n, _, errno := unix.Syscall(unix.SYS_IO_SUBMIT, uintptr(a.context), 1, uintptr(unsafe.Pointer(&blocks)))
 		if errno != 0 {
@@ -98,7 +108,15 @@ func startWrite(f *os.File, p []byte, off int64) Pending {
 func (a *aio) Wait() (n int, err error) {
 	var event aioEvent
 	err = uninterrupted(func() error {
-		got, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, uintptr(a.context), 1, 1, uintptr(unsafe.Pointer(&event)), 0, 0)
+		got, _, errno := unix.Syscall6(
+			unix.SYS_IO_GETEVENTS,
+			uintptr(a.context),
+			1,
+			1,
+			uintptr(unsafe.Pointer(&event)),
+			0,
+			0,
+		)
 		switch {
 		case errno != 0:
 			return errno
@@ -108,7 +126,8 @@ func (a *aio) Wait() (n int, err error) {
 		return nil
 	})
 	if err != nil {
-		// That returns when nothing is on its way any more: whoever is told of the failure may touch the file, and p.
+		// That returns when nothing is on its way any more: whoever is told of the failure may
+		// touch the file, and p.
 		_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, uintptr(a.context), 0, 0)
 		return 0, fmt.Errorf("learn the end of a write of %s: %w", a.name, err)
 	}

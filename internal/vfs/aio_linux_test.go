@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDirect gives a file of some size, and a second handle for direct writes; where there are none the test is skipped.
+// openDirect gives a file of some size, and a second handle for direct writes; where there are none
+// the test is skipped.
 func openDirect(t *testing.T) (plain, direct *osFile) {
 	name := filepath.Join(t.TempDir(), "a")
 	f, err := OS.Open(name, Write|Create)
@@ -29,8 +30,8 @@ func openDirect(t *testing.T) (plain, direct *osFile) {
 	return f.(*osFile), d.(*osFile)
 }
 
-// TestStartedWritesDoNotWait where the system has the call: they are on their way when it returns, several at a time, and what serves one of
-// them serves the next.
+// TestStartedWritesDoNotWait where the system has the call: they are on their way when it returns,
+// several at a time, and what serves one of them serves the next.
 func TestStartedWritesDoNotWait(t *testing.T) {
 	plain, direct := openDirect(t)
 	first := startWrite(direct.f, AlignedBuffer(4096), 0)

@@ -7,12 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is what a processor maps with one entry, and what the page cache of some file systems can hold in one piece.
+// hugePage is what a processor maps with one entry, and what the page cache of some file systems
+// can hold in one piece.
 const hugePage = 2 << 20
 
-// cacheAhead reads whole huge pages, all zeros, by a map of its own: the system answers a fault with a large piece only where huge pages were
-// asked for. They are not asked for in the map that the store is read by, since a read of a page that is only on the disk would bring in two
-// megabytes. What is written later goes into the pieces that are there. Systems before Linux 5.14 refuse.
+// cacheAhead reads whole huge pages, all zeros, by a map of its own: the system answers a fault
+// with a large piece only where huge pages were asked for. They are not asked for in the map that
+// the store is read by, since a read of a page that is only on the disk would bring in two
+// megabytes. What is written later goes into the pieces that are there. Systems before Linux 5.14
+// refuse.
 func cacheAhead(f *os.File, off, n int64) {
 	lo, hi := (off+hugePage-1)/hugePage*hugePage, (off+n)/hugePage*hugePage
 	if !canMap || off < 0 || lo >= hi {

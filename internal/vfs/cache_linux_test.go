@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCacheAheadHoldsWholeHugePages asks the system which pages of a file it holds after the call: those of all huge pages that lie in
-// the range, and no others.
+// TestCacheAheadHoldsWholeHugePages asks the system which pages of a file it holds after the call:
+// those of all huge pages that lie in the range, and no others.
 func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
 	if !canMap {
 		t.Skip("no maps on 32 bits")
@@ -39,7 +39,8 @@ func TestCacheAheadHoldsWholeHugePages(t *testing.T) {
 	require.NoError(t, f.Unmap(view))
 }
 
-// TestLetGoGivesMemoryBack looks at how much of the file the process holds, before and after, and when it has read it once more.
+// TestLetGoGivesMemoryBack looks at how much of the file the process holds, before and after, and
+// when it has read it once more.
 func TestLetGoGivesMemoryBack(t *testing.T) {
 	if !canMap {
 		t.Skip("no maps on 32 bits")
@@ -89,7 +90,12 @@ func cachedPages(t *testing.T, name string, size int) []bool {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(b)) }()
 	in := make([]byte, size/os.Getpagesize())
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(size), uintptr(unsafe.Pointer(&in[0])))
+	_, _, errno := unix.Syscall(
+		unix.SYS_MINCORE,
+		uintptr(unsafe.Pointer(&b[0])),
+		uintptr(size),
+		uintptr(unsafe.Pointer(&in[0])),
+	)
 	require.Zero(t, errno)
 	held := make([]bool, len(in))
 	for i, v := range in {

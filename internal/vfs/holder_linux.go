@@ -28,7 +28,8 @@ func (l lockedBy) Error() string {
 
 func (l lockedBy) Is(target error) bool { return target == ErrLocked }
 
-// locked is ErrLocked for f, with the process that holds the lock where /proc tells it. It is asked for after a refusal only.
+// locked is ErrLocked for f, with the process that holds the lock where /proc tells it. It is asked
+// for after a refusal only.
 func locked(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -54,7 +55,8 @@ func locked(f *os.File) error {
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF
 //
-// Waiting ones have "->" behind the number. A process of another namespace has no number that would mean something here.
+// Waiting ones have "->" behind the number. A process of another namespace has no number that would
+// mean something here.
 func holderOf(table string, id FileID) (pid int, ok bool) {
 	place := fmt.Sprintf("%02x:%02x:%d", unix.Major(id.Dev), unix.Minor(id.Dev), id.Ino)
 	for line := range strings.Lines(table) {

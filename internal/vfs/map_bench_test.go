@@ -8,9 +8,11 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// BenchmarkMap is what the system takes for a map of 4 GiB over a file of 64 MiB in the page cache, which is what a store is read through: to make it and
-// to give it back without a look at it, and for each first look, at places far from each other or at one page after the other, with what that makes the end
-// dearer. The last one is of a file that is cached in as large pieces as the system has.
+// BenchmarkMap is what the system takes for a map of 4 GiB over a file of 64 MiB in the page cache,
+// which is what a store is read through: to make it and to give it back without a look at it, and
+// for each first look, at places far from each other or at one page after the other, with what that
+// makes the end dearer. The last one is of a file that is cached in as large pieces as the system
+// has.
 func BenchmarkMap(b *testing.B) {
 	written := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
 	ahead := mappedFile(b, func(f vfs.File) error {
@@ -46,7 +48,8 @@ func BenchmarkMap(b *testing.B) {
 	}
 }
 
-// BenchmarkCopy copies pages of a file that is in the page cache, in any order, each once: by a call of the system, and from a map that nobody has looked at.
+// BenchmarkCopy copies pages of a file that is in the page cache, in any order, each once: by a
+// call of the system, and from a map that nobody has looked at.
 func BenchmarkCopy(b *testing.B) {
 	f := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
 	order := rand.New(rand.NewPCG(1, 2)).Perm(mappedBytes / 4096)

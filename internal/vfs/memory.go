@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// memChunk is the unit in which files in memory grow: no file is copied as a whole, except a small one within its
-// first chunk.
+// memChunk is the unit in which files in memory grow: no file is copied as a whole, except a small
+// one within its first chunk.
 const memChunk = 256 << 10
 
 // memBlockSize is the BlockSize of files in memory.
@@ -20,8 +20,9 @@ const memBlockSize = 512
 // memDevs gives every Memory its own device number, so that FileIDs of two of them differ.
 var memDevs atomic.Uint64
 
-// memory is a file system in memory. Every directory exists; it is there to be seen as soon as a file lies below it.
-// Removed files live on until their last handle is closed, as on POSIX. Nothing outlives the value.
+// memory is a file system in memory. Every directory exists; it is there to be seen as soon as a
+// file lies below it. Removed files live on until their last handle is closed, as on POSIX. Nothing
+// outlives the value.
 type memory struct {
 	dev uint64
 
@@ -53,7 +54,8 @@ type memFile struct {
 	closed atomic.Bool
 }
 
-// NewMemory gives a new, empty file system in memory. Its files cannot be mapped or opened with Direct.
+// NewMemory gives a new, empty file system in memory. Its files cannot be mapped or opened with
+// Direct.
 func NewMemory() FS {
 	return &memory{dev: memDevs.Add(1), names: map[string]*memInode{}}
 }

@@ -2,7 +2,8 @@ package vfs
 
 import "io/fs"
 
-// DefaultMode is what Open creates a file with if the flag says nothing else: only its owner reads and writes it.
+// DefaultMode is what Open creates a file with if the flag says nothing else: only its owner reads
+// and writes it.
 const DefaultMode fs.FileMode = 0o600
 
 // permShift is where the permission bits stand in a Flag.
@@ -11,8 +12,9 @@ const permShift = 8
 // permBits are the bits of a Flag that Perm sets.
 const permBits = Flag(fs.ModePerm) << permShift
 
-// Perm is the part of a Flag that gives a file that Create makes these permission bits, less those of the umask. Without
-// it, or with none, they are DefaultMode. A file that is there keeps what it has. Windows has no such bits.
+// Perm is the part of a Flag that gives a file that Create makes these permission bits, less those
+// of the umask. Without it, or with none, they are DefaultMode. A file that is there keeps what it
+// has. Windows has no such bits.
 func Perm(mode fs.FileMode) Flag { return Flag(mode.Perm()) << permShift }
 
 // Mode is what a file that this flag creates gets, before the umask.

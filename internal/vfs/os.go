@@ -13,14 +13,15 @@ import (
 // OS is the operating system's file system.
 var OS FS = osFS{}
 
-// ErrMisaligned is what a write or read of a Direct file gives when offset, length or address is no multiple of
-// BlockSize. It is a bug of the caller, found before anything is written.
+// ErrMisaligned is what a write or read of a Direct file gives when offset, length or address is no
+// multiple of BlockSize. It is a bug of the caller, found before anything is written.
 var ErrMisaligned = errors.New("vfs: direct access is not aligned to the block")
 
 // bufferAlign is the alignment of AlignedBuffer: the largest BlockSize.
 const bufferAlign = 4096
 
-// AlignedBuffer gives n zero bytes whose address is a multiple of 4096, as WriteAt of a Direct file needs it.
+// AlignedBuffer gives n zero bytes whose address is a multiple of 4096, as WriteAt of a Direct file
+// needs it.
 func AlignedBuffer(n int) []byte {
 	b := make([]byte, n+bufferAlign-1)
 	skip := 0
@@ -34,8 +35,9 @@ func AlignedBuffer(n int) []byte {
 
 type osFS struct{}
 
-// osFile is a file of the operating system. os.File already goes on after EINTR and after short writes, and gives
-// fs.ErrClosed for use after Close, so that a late call never meets a descriptor that has become someone else's.
+// osFile is a file of the operating system. os.File already goes on after EINTR and after short
+// writes, and gives fs.ErrClosed for use after Close, so that a late call never meets a descriptor
+// that has become someone else's.
 type osFile struct {
 	f      *os.File
 	direct bool
@@ -211,8 +213,8 @@ func (f *osFile) StartWriteAt(p []byte, off int64) Pending {
 	return WriteNow(f, p, off)
 }
 
-// aligned checks what a Direct file needs. The kernel would say the same less clearly, or, on a file system that
-// quietly falls back to buffers, not at all.
+// aligned checks what a Direct file needs. The kernel would say the same less clearly, or, on a
+// file system that quietly falls back to buffers, not at all.
 func (f *osFile) aligned(p []byte, off int64) error {
 	if !f.direct || len(p) == 0 {
 		return nil
@@ -260,8 +262,8 @@ func (f *osFile) CacheAhead(off, n int64) { cacheAhead(f.f, off, n) }
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }
 
-// Close lets go of the lock first: a map of the file that stays, or a child process that is being started, has the open file, and with it
-// the lock, for longer than its descriptor is open here.
+// Close lets go of the lock first: a map of the file that stays, or a child process that is being
+// started, has the open file, and with it the lock, for longer than its descriptor is open here.
 func (f *osFile) Close() error {
 	f.lockMu.Lock()
 	if f.locked {
@@ -279,7 +281,8 @@ func (f *osFile) Map(off, n int64) ([]byte, error) {
 	return mapFile(f.f, off, n)
 }
 
-// mapAlign is the multiple that Map's off must be of: the coarsest unit of any system that Ebb runs on.
+// mapAlign is the multiple that Map's off must be of: the coarsest unit of any system that Ebb runs
+// on.
 const mapAlign = 64 << 10
 
 func (f *osFile) Unmap(b []byte) error { return unmapFile(b) }

@@ -20,8 +20,8 @@ func (f *osFile) proveDirect() error { return ErrNoDirect }
 
 func blockSize(*os.File) int { return 4096 }
 
-// syncAll is fsync; on macOS os.File.Sync asks the drive to empty its cache too (F_FULLFSYNC). Where a mount does not
-// know that request, fsync is the most that there is.
+// syncAll is fsync; on macOS os.File.Sync asks the drive to empty its cache too (F_FULLFSYNC).
+// Where a mount does not know that request, fsync is the most that there is.
 func syncAll(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, unix.ENOTSUP) {
@@ -32,7 +32,8 @@ func syncAll(f *os.File) error {
 	return err
 }
 
-// syncData is a full sync: a cheaper one that reaches the drive does not exist on all of these systems.
+// syncData is a full sync: a cheaper one that reaches the drive does not exist on all of these
+// systems.
 func syncData(f *os.File) error { return syncAll(f) }
 
 func writeBack(*os.File, int64, int64, bool) error { return nil }

@@ -20,8 +20,8 @@ func openOS(name string, flag Flag) (*os.File, error) {
 	return f, err
 }
 
-// proveDirect finds out whether the file system that let us open the file for direct access really offers it, without
-// changing the file: by asking (since Linux 6.1), else by a direct read.
+// proveDirect finds out whether the file system that let us open the file for direct access really
+// offers it, without changing the file: by asking (since Linux 6.1), else by a direct read.
 func (f *osFile) proveDirect() error {
 	if mem, _, known := directAlign(f.f); known {
 		if mem == 0 || f.BlockSize() > bufferAlign {
@@ -35,8 +35,8 @@ func (f *osFile) proveDirect() error {
 	return nil
 }
 
-// directAlign gives what addresses and offsets of direct access must be multiples of. known is false where the
-// kernel does not tell; mem is 0 where it tells that there is no direct access.
+// directAlign gives what addresses and offsets of direct access must be multiples of. known is
+// false where the kernel does not tell; mem is 0 where it tells that there is no direct access.
 func directAlign(f *os.File) (mem, off int, known bool) {
 	var st unix.Statx_t
 	err := control(f, func(fd uintptr) error {
@@ -50,7 +50,8 @@ func directAlign(f *os.File) (mem, off int, known bool) {
 	return int(st.Dio_mem_align), int(st.Dio_offset_align), true
 }
 
-// blockSize is 512 only where the kernel says that it writes 512 bytes without touching their neighbours.
+// blockSize is 512 only where the kernel says that it writes 512 bytes without touching their
+// neighbours.
 func blockSize(f *os.File) int {
 	if mem, off, known := directAlign(f); known && mem > 0 && off > 0 && off <= 512 {
 		return 512
@@ -58,7 +59,8 @@ func blockSize(f *os.File) int {
 	return 4096
 }
 
-// writeBack does not tell the disk to keep what it has in its own cache: that is what makes it cheap.
+// writeBack does not tell the disk to keep what it has in its own cache: that is what makes it
+// cheap.
 func writeBack(f *os.File, off, n int64, wait bool) error {
 	how := unix.SYNC_FILE_RANGE_WRITE
 	if wait {

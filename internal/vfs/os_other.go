@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Systems without a lock build and can use Memory; Lock on a real file is an error there, so that no store opens
-// without the protection it promises.
+// Systems without a lock build and can use Memory; Lock on a real file is an error there, so that
+// no store opens without the protection it promises.
 
 func isNoSpace(error) bool { return false }
 func isNoFiles(error) bool { return false }

@@ -31,7 +31,8 @@ func uninterrupted(fn func() error) error {
 	}
 }
 
-// canMap is false where address space is short, and on OpenBSD, whose maps do not see what write(2) writes.
+// canMap is false where address space is short, and on OpenBSD, whose maps do not see what write(2)
+// writes.
 const canMap = math.MaxUint>>32 != 0 && runtime.GOOS != "openbsd"
 
 // mapFile turns the read-ahead of the system off. A fault would read up to the read-ahead size of
@@ -84,7 +85,8 @@ func letGo(b []byte) {
 	}
 }
 
-// readAhead asks piece by piece: Linux reads no more for one call than the disk takes in one request.
+// readAhead asks piece by piece: Linux reads no more for one call than the disk takes in one
+// request.
 func readAhead(b []byte) {
 	const piece = 512 << 10
 	for b = wholePages(b); len(b) > 0; b = b[min(piece, len(b)):] {
@@ -104,8 +106,8 @@ func wholePages(b []byte) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(at, -int(skip))), n)
 }
 
-// lockFile uses flock, whose locks belong to the open file: two handles of one process exclude each other too, and
-// closing one handle does not drop the lock of another, as fcntl locks would.
+// lockFile uses flock, whose locks belong to the open file: two handles of one process exclude each
+// other too, and closing one handle does not drop the lock of another, as fcntl locks would.
 func lockFile(f *os.File, exclusive, _ bool) error {
 	how := unix.LOCK_SH
 	if exclusive {
@@ -132,8 +134,8 @@ func unlockFile(f *os.File) {
 	})
 }
 
-// syncDir takes EINVAL for "this file system keeps no directory that could be synced" (network and FUSE mounts say
-// so); there is nothing more that a caller could do there.
+// syncDir takes EINVAL for "this file system keeps no directory that could be synced" (network and
+// FUSE mounts say so); there is nothing more that a caller could do there.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -51,7 +51,8 @@ func blockSize(*os.File) int { return 4096 }
 func syncAll(f *os.File) error  { return f.Sync() }
 func syncData(f *os.File) error { return f.Sync() }
 
-// syncDir does nothing: Windows journals directory entries itself and opens no directory for flushing.
+// syncDir does nothing: Windows journals directory entries itself and opens no directory for
+// flushing.
 func syncDir(string) error { return nil }
 
 func mapFile(*os.File, int64, int64) ([]byte, error) { return nil, ErrNoMap }
@@ -59,7 +60,8 @@ func unmapFile([]byte) error                         { return fs.ErrInvalid }
 func letGo([]byte)                                   {}
 func readAhead([]byte)                               {}
 
-// lockOffsetHigh puts the locked byte at 1<<62: locks of Windows are mandatory, and nobody reads or writes there.
+// lockOffsetHigh puts the locked byte at 1<<62: locks of Windows are mandatory, and nobody reads or
+// writes there.
 const lockOffsetHigh = 1 << 30
 
 func lockFile(f *os.File, exclusive, locked bool) error {
@@ -69,11 +71,19 @@ func lockFile(f *os.File, exclusive, locked bool) error {
 	}
 	err := control(f, func(fd uintptr) error {
 		if locked {
-			// A handle conflicts with itself here; let go first, as flock does when it converts a lock.
-			// That it may already be gone, after a conversion that met a conflict, is no error.
+			// A handle conflicts with itself here; let go first, as flock does when it converts a
+			// lock. That it may already be gone, after a conversion that met a conflict, is no
+			// error.
 			_ = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
 		}
-		return windows.LockFileEx(windows.Handle(fd), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
+		return windows.LockFileEx(
+			windows.Handle(fd),
+			flags,
+			0,
+			1,
+			0,
+			&windows.Overlapped{OffsetHigh: lockOffsetHigh},
+		)
 	})
 	switch {
 	case errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING):
@@ -99,7 +109,15 @@ func pathID(name string, info fs.FileInfo) (FileID, error) {
 	}
 	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
 	// FILE_FLAG_BACKUP_SEMANTICS opens directories too.
-	h, err := windows.CreateFile(path, 0, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+	h, err := windows.CreateFile(
+		path,
+		0,
+		share,
+		nil,
+		windows.OPEN_EXISTING,
+		windows.FILE_FLAG_BACKUP_SEMANTICS,
+		0,
+	)
 	if err != nil {
 		return FileID{}, &fs.PathError{Op: "stat", Path: name, Err: err}
 	}

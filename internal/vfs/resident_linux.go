@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resident asks with mincore, which tells of a file that this process could not write that all of it
-// is in memory.
+// resident asks with mincore, which tells of a file that this process could not write that all of
+// it is in memory.
 func resident(b []byte) bool {
 	var known [64]byte
 	size := os.Getpagesize()

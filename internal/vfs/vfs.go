@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Errors that a file system gives besides those of io/fs. ErrNoSpace is matched by ENOSPC and EDQUOT.
+// Errors that a file system gives besides those of io/fs. ErrNoSpace is matched by ENOSPC and
+// EDQUOT.
 var (
 	ErrLocked      = errors.New("vfs: file is locked")
 	ErrNoMap       = errors.New("vfs: file cannot be mapped")
@@ -18,14 +19,16 @@ var (
 	ErrInvalidPath = errors.New("vfs: path is empty or holds a NUL byte")
 )
 
-// ErrIO is what the system says of a disk that could not read. A read through a map has no other way to tell but a fault.
+// ErrIO is what the system says of a disk that could not read. A read through a map has no other
+// way to tell but a fault.
 var ErrIO error = syscall.EIO
 
 // Flag says how Open opens.
 type Flag int
 
-// Open flags; Perm gives further ones. Without Write the file is read-only. Direct asks for a second kind of descriptor whose WriteAt takes
-// whole, aligned blocks past the page cache and returns when the data is durable (O_DIRECT|O_DSYNC): see File.WriteAt.
+// Open flags; Perm gives further ones. Without Write the file is read-only. Direct asks for a
+// second kind of descriptor whose WriteAt takes whole, aligned blocks past the page cache and
+// returns when the data is durable (O_DIRECT|O_DSYNC): see File.WriteAt.
 const (
 	Write  Flag = 1 << iota // read and write
 	Create                  // create if absent; needs Write
@@ -43,11 +46,12 @@ type FileInfo struct {
 	ID   FileID
 }
 
-// FS is a file system. Names are paths as the operating system takes them. Errors wrap those of io/fs
+// FS is a file system. Names are paths as the operating system takes them. Errors wrap those of
+// io/fs
 // (fs.ErrNotExist, fs.ErrExist, fs.ErrPermission), ErrNoSpace, or the machine's own.
 type FS interface {
-	// Open opens a regular file. Anything else at that name is ErrNotRegular, found out before opening, so that a
-	// FIFO cannot block.
+	// Open opens a regular file. Anything else at that name is ErrNotRegular, found out before
+	// opening, so that a FIFO cannot block.
 	Open(name string, flag Flag) (File, error)
 	Remove(name string) error
 	// Rename replaces newName if it exists. Durable only after SyncDir.
@@ -63,36 +67,43 @@ type FS interface {
 // File is one open file.
 type File interface {
 	io.ReaderAt // n < len(p) only with a non-nil error; io.EOF past the end
-	// WriteAt may write less than asked, with or without an error: use WriteFull. On a Direct file, offset, length
-	// and the address of p must be multiples of BlockSize (see AlignedBuffer), and a nil error means durable.
+	// WriteAt may write less than asked, with or without an error: use WriteFull. On a Direct file,
+	// offset, length and the address of p must be multiples of BlockSize (see AlignedBuffer), and a
+	// nil error means durable.
 	io.WriterAt
-	// StartWriteAt is WriteAt of a Direct file that need not wait for the disk: p must stay as it is, and the file open, until Wait of what it
-	// gives has returned, which says what WriteAt would have. Where the system has no such call it is done at once.
+	// StartWriteAt is WriteAt of a Direct file that need not wait for the disk: p must stay as it
+	// is, and the file open, until Wait of what it gives has returned, which says what WriteAt
+	// would have. Where the system has no such call it is done at once.
 	StartWriteAt(p []byte, off int64) Pending
 	Size() (int64, error)
 	// Truncate cuts or grows the file; growth reads as zeros. Durable after Sync.
 	Truncate(size int64) error
-	// Grow makes the file size bytes long unless it is longer, as Truncate does, and has the file system reserve the
-	// room: writes to it do not fail for want of space later. Without enough it is ErrNoSpace, and the size stays.
-	// Where nothing can be reserved the file only becomes longer.
+	// Grow makes the file size bytes long unless it is longer, as Truncate does, and has the file
+	// system reserve the room: writes to it do not fail for want of space later. Without enough it
+	// is ErrNoSpace, and the size stays. Where nothing can be reserved the file only becomes
+	// longer.
 	Grow(size int64) error
 	// Sync makes data, size and metadata durable (fsync). The directory entry is SyncDir's.
 	Sync() error
 	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).
 	SyncData() error
-	// WriteBack has the disk write now what was written to [off, off+n), and returns when it has: so that a later Sync,
-	// and whoever else wants the disk meanwhile, does not wait for all of it at once. It makes nothing durable. An error
-	// is one of a write. Where the system has no such call nothing happens.
+	// WriteBack has the disk write now what was written to [off, off+n), and returns when it has:
+	// so that a later Sync, and whoever else wants the disk meanwhile, does not wait for all of it
+	// at once. It makes nothing durable. An error is one of a write. Where the system has no such
+	// call nothing happens.
 	WriteBack(off, n int64) error
-	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does something else.
+	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does
+	// something else.
 	StartWriteBack(off, n int64) error
-	// CacheAhead asks the system to hold [off, off+n), which nobody has written yet, in as large pieces of memory as it has. Who maps it
-	// and reads there what has been written since finds many pages at once, and not each with a fault of its own. Nothing in the file
-	// changes, and nothing is promised.
+	// CacheAhead asks the system to hold [off, off+n), which nobody has written yet, in as large
+	// pieces of memory as it has. Who maps it and reads there what has been written since finds
+	// many pages at once, and not each with a fault of its own. Nothing in the file changes, and
+	// nothing is promised.
 	CacheAhead(off, n int64)
-	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file: touching bytes
-	// past the end faults until the file has grown. off is a multiple of 64 KiB. ErrNoMap where that is not possible, for want of addresses too.
-	// The system reads no more of the file than the pages that are touched: see ReadAhead.
+	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file:
+	// touching bytes past the end faults until the file has grown. off is a multiple of 64 KiB.
+	// ErrNoMap where that is not possible, for want of addresses too. The system reads no more of
+	// the file than the pages that are touched: see ReadAhead.
 	Map(off, n int64) ([]byte, error)
 	// Unmap ends a view that Map gave; no slice of it may be used afterwards.
 	Unmap(b []byte) error
@@ -102,31 +113,38 @@ type File interface {
 	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
 	// waits for no disk. False also where the system does not tell.
 	Resident(part []byte) bool
-	// LetGo says that nobody is going to read a part of a view soon: the process need not hold the memory that the file has there. Nothing else
-	// changes: who reads it finds what the file has, as before.
+	// LetGo says that nobody is going to read a part of a view soon: the process need not hold the
+	// memory that the file has there. Nothing else changes: who reads it finds what the file has,
+	// as before.
 	LetGo(part []byte)
-	// Window is a second way to write to [off, off+n), which lies within a file open for writing: see Window. off is a multiple of 64 KiB.
-	// ErrNoMap where there is none.
+	// Window is a second way to write to [off, off+n), which lies within a file open for writing:
+	// see Window. off is a multiple of 64 KiB. ErrNoMap where there is none.
 	Window(off, n int64) (Window, error)
-	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in this process or
-	// another, holds one that conflicts. The lock ends with Close.
+	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in
+	// this process or another, holds one that conflicts. The lock ends with Close.
 	Lock(exclusive bool) error
 	ID() (FileID, error)
-	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose: 512 or 4096.
+	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose:
+	// 512 or 4096.
 	BlockSize() int
 	Close() error
 }
 
-// Window is a part of a file as memory that the file's readers share: to write there is to copy, and asks the system for nothing. What was copied
-// is as safe as what WriteAt has written. It outlives the process, and the file's next Sync makes it durable; until then any of its sectors may be.
+// Window is a part of a file as memory that the file's readers share: to write there is to copy,
+// and asks the system for nothing. What was copied is as safe as what WriteAt has written. It
+// outlives the process, and the file's next Sync makes it durable; until then any of its sectors
+// may be.
 //
-// Two things differ. A process that is killed while it copies may leave any bytes of the copy, not only the first ones. And a page that is not in
-// memory is read from the disk first: it pays where WriteAt has just written the rest of the page.
+// Two things differ. A process that is killed while it copies may leave any bytes of the copy, not
+// only the first ones. And a page that is not in memory is read from the disk first: it pays where
+// WriteAt has just written the rest of the page.
 type Window interface {
-	// Copy copies p to off, counted from the file's beginning, within the window. An error says that the system could not give the
-	// memory: the disk is full, could not read, or somebody cut the file. Any of p may be there then, and WriteAt will tell the cause.
+	// Copy copies p to off, counted from the file's beginning, within the window. An error says
+	// that the system could not give the memory: the disk is full, could not read, or somebody cut
+	// the file. Any of p may be there then, and WriteAt will tell the cause.
 	Copy(p []byte, off int64) error
-	// Close gives the memory back, and leaves the file as it is. Until then a removed file keeps its room. The file may be closed before.
+	// Close gives the memory back, and leaves the file as it is. Until then a removed file keeps
+	// its room. The file may be closed before.
 	Close() error
 }
 
@@ -149,8 +167,8 @@ func WriteNow(f io.WriterAt, p []byte, off int64) Pending {
 	return written{n, err}
 }
 
-// WriteFull writes all of p at off, going on after short writes. A write of nothing without an error becomes
-// io.ErrShortWrite, so that it never spins.
+// WriteFull writes all of p at off, going on after short writes. A write of nothing without an
+// error becomes io.ErrShortWrite, so that it never spins.
 func WriteFull(f io.WriterAt, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
@@ -159,7 +177,8 @@ func WriteFull(f io.WriterAt, p []byte, off int64) error {
 	return writeOn(f, p, off, n, err)
 }
 
-// WriteRest waits for a write of p at off that was started, and goes on as WriteFull does after a short one.
+// WriteRest waits for a write of p at off that was started, and goes on as WriteFull does after a
+// short one.
 func WriteRest(f io.WriterAt, begun Pending, p []byte, off int64) error {
 	n, err := begun.Wait()
 	return writeOn(f, p, off, n, err)
@@ -185,7 +204,8 @@ func writeOn(f io.WriterAt, p []byte, off int64, n int, err error) error {
 	}
 }
 
-// ReadFull reads exactly len(p) bytes at off. The end of the file before that is io.ErrUnexpectedEOF, at off io.EOF.
+// ReadFull reads exactly len(p) bytes at off. The end of the file before that is
+// io.ErrUnexpectedEOF, at off io.EOF.
 func ReadFull(f io.ReaderAt, p []byte, off int64) error {
 	done := 0
 	for done < len(p) {

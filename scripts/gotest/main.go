@@ -39,7 +39,10 @@ func main() {
 	except := flag.String("except", "", "directory of a module to leave out, within the workspace")
 	only := flag.String("only", "", "directory of the one module to test, within the workspace")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: gotest [-bars FILE] [-except DIR | -only DIR] [-- arguments of go test]")
+		fmt.Fprintln(
+			flag.CommandLine.Output(),
+			"usage: gotest [-bars FILE] [-except DIR | -only DIR] [-- arguments of go test]",
+		)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -64,8 +67,8 @@ func (s selection) has(m module) bool {
 	return s.except == "" || !in(s.except)
 }
 
-// barsOf returns the bars of packages within the tested modules. A package belongs to the module with the
-// longest path that is a prefix of its own.
+// barsOf returns the bars of packages within the tested modules. A package belongs to the module
+// with the longest path that is a prefix of its own.
 func barsOf(bars map[string]int, all []module, tested selection) map[string]int {
 	kept := map[string]int{}
 	for name, bar := range bars {
@@ -176,13 +179,14 @@ func testModule(dir string, args []string, results map[string]*result) error {
 	return cmd.Wait()
 }
 
-// testArgs are those of the go command. What it remembers of an earlier run is not what is asked for: some tests look at the
-// machine, and at races, and may end otherwise today.
+// testArgs are those of the go command. What it remembers of an earlier run is not what is asked
+// for: some tests look at the machine, and at races, and may end otherwise today.
 func testArgs(args []string) []string {
 	return slices.Concat([]string{"test", "-json", "-count=1"}, args, []string{"./..."})
 }
 
-// readEvents reads to the end of r, which never fails to parse as a whole: a line that is no event is printed.
+// readEvents reads to the end of r, which never fails to parse as a whole: a line that is no event
+// is printed.
 func readEvents(r io.Reader, results map[string]*result) {
 	in := bufio.NewReader(r)
 	for {
@@ -243,7 +247,15 @@ func takePackage(e event, p *result) {
 			show(p)
 		}
 		status := map[string]string{"pass": "ok", "fail": "FAIL", "skip": "no tests"}[e.Action]
-		fmt.Printf("%-8s %-48s %5d passed %3d failed %3d skipped %7.1fs\n", status, e.Package, p.passed, p.failed, p.skipped, p.seconds)
+		fmt.Printf(
+			"%-8s %-48s %5d passed %3d failed %3d skipped %7.1fs\n",
+			status,
+			e.Package,
+			p.passed,
+			p.failed,
+			p.skipped,
+			p.seconds,
+		)
 	}
 }
 
@@ -256,7 +268,8 @@ func keep(p *result, test, output string) {
 	b.WriteString(output)
 }
 
-// show prints the output of what failed: the failed tests, those that never ended (after a panic), and the package's own.
+// show prints the output of what failed: the failed tests, those that never ended (after a panic),
+// and the package's own.
 func show(p *result) {
 	var names []string
 	for name := range p.names {

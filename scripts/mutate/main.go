@@ -85,7 +85,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	if !*list {
-		fmt.Fprintf(stderr, "%d mutants, %d killed, %d survived, %d stale\n", r.Mutants, r.Killed, len(r.Survived), len(r.Stale))
+		fmt.Fprintf(
+			stderr,
+			"%d mutants, %d killed, %d survived, %d stale\n",
+			r.Mutants,
+			r.Killed,
+			len(r.Survived),
+			len(r.Stale),
+		)
 	}
 	if len(r.Survived)+len(r.Stale) > 0 {
 		return 1
@@ -121,7 +128,19 @@ func judge(m mutant, limit time.Duration) (v verdict, err error) {
 		return v, nil
 	}
 	for _, s := range suitesOf(m) {
-		args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off", "-timeout", limit.String(), "-run", s.tests, "./" + s.pkg}
+		args := []string{
+			"test",
+			"-overlay",
+			overlay,
+			"-count=1",
+			"-failfast",
+			"-vet=off",
+			"-timeout",
+			limit.String(),
+			"-run",
+			s.tests,
+			"./" + s.pkg,
+		}
 		out, err := goTool(limit+time.Minute, args...)
 		if err == nil {
 			continue
@@ -182,7 +201,8 @@ func firstFailure(pkg, out string) string {
 // suite is some tests of one package.
 type suite struct{ pkg, tests string }
 
-// suitesOf gives the tests of the mutant's room, then those of the rooms above it, the quickest first.
+// suitesOf gives the tests of the mutant's room, then those of the rooms above it, the quickest
+// first.
 func suitesOf(m mutant) []suite {
 	all := map[string][]suite{
 		"wal":   {{"wal", "."}, crashes, histories, most},
@@ -200,9 +220,13 @@ func suitesOf(m mutant) []suite {
 }
 
 var (
-	most      = suite{"txn", "^Test[^M]"} // TestModel takes longer than all others
-	crashes   = suite{"fuzz", "CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|Regressions|Interleavings"}
-	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots|Patch|AtRandom|Hand"} // without copies
+	most    = suite{"txn", "^Test[^M]"} // TestModel takes longer than all others
+	crashes = suite{
+		"fuzz",
+		"CrashesAreSurvived|EveryProfile|Recoveries|FailingCalls|FailedSyncs|FullDisk|Regressions|Interleavings",
+	}
+	// without copies
+	inPlace   = suite{"txn", "RowsThatFit|Rollback|Reader|Undo|Savepoint|Snapshots|Patch|AtRandom|Hand"}
 	rot       = suite{"fuzz", "Rot|JudgeSees"}
 	hostile   = suite{"fuzz", "Hostile"}
 	histories = suite{"fuzz", "Histories"}

@@ -25,7 +25,8 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 
 func TestListNamesTheMutants(t *testing.T) {
 	var out, errs bytes.Buffer
-	if code := run([]string{"-list", "-only", "ttl/a_key"}, &out, &errs); code != 0 || out.String() != "ttl/a_key_lives_a_millisecond_too_long\n" {
+	if code := run([]string{"-list", "-only", "ttl/a_key"}, &out, &errs); code != 0 ||
+		out.String() != "ttl/a_key_lives_a_millisecond_too_long\n" {
 		t.Errorf("%d, %q, %q", code, out.String(), errs.String())
 	}
 	if code := run([]string{"-only", "("}, &out, &errs); code != 2 {

@@ -11,7 +11,7 @@ var expiryMutants = []mutant{
 	c.offset.Store(offset)`, `	c.leapt.Store(mono)
 	c.offset.Store(offset)
 	c.jumped.Store(true)`},
-	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.heed(p.now)
+	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.clamp(p.now)
 `, ``},
 	{"ttl", "a_one_shot_read_evicts_less_than_a_batch", "kv/evict.go", `!db.queue.Holds(batchKeys)`, `db.queue.Len() == 0`},
 	{"ttl", "a_read_does_not_note_what_it_hides", "kv/clock.go", `	c.meet(expiry)
@@ -21,10 +21,10 @@ var expiryMutants = []mutant{
 	{"ttl", "a_session_of_reads_stores_no_mark", "txn/store.go", `		errs = append(errs, s.storeMark())
 `, ``},
 	{"ttl", "every_session_of_reads_stores_its_mark", "txn/closingmark.go", `	if !needed || mark`, `	if _ = needed; mark`},
-	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark`, `fence.Epoch = newest.Epoch + 1`},
+	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark`, `invalidateStaleMeta.Epoch = newest.Epoch + 1`},
 	{"ttl", "a_step_back_that_readers_followed_is_not_stored", "kv/clock.go", ` || mark < stored && met > 0`, ``},
 	{"ttl", "segments_that_come_back_take_the_mark_back", "txn/recover.go", `		if mark, ok := markBehind(m, last, read.seq); ok {`, `		if mark, ok := markBehind(m, last, read.seq); ok && false {`},
-	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.heed(now)
+	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.clamp(now)
 `, ``},
 	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},
 	{"ttl", "put_leaves_out_the_key_index", "ttl/rows.go", `	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
@@ -43,43 +43,43 @@ var expiryMutants = []mutant{
 		return err
 	}
 	return r.clearIndexes()`, `	return r.Tx.Clear(r.Family.Data())`},
-	{"ttl", "delete_of_a_range_leaves_expiry_rows", "ttl/range.go", `	if err := r.unlistIn(lo, hi); err != nil {
+	{"ttl", "delete_of_a_range_leaves_expiry_rows", "ttl/range.go", `	if err := r.removeIndexRows(lo, hi); err != nil {
 		return err
 	}`, ``},
 	{"ttl", "delete_of_a_range_leaves_the_key_index", "ttl/range.go", `	for _, id := range [...]txn.TreeID{f.KeyIndex(), f.Data()} {
 		if _, err := r.Tx.DeleteRange(id, lo, hi)`, `	for _, id := range [...]txn.TreeID{f.Data()} {
 		if _, err := r.Tx.DeleteRange(id, lo, hi)`},
-	{"ttl", "purge_leaves_the_expiry_rows", "ttl/sweep.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
-		return Swept{}, more, err
+	{"ttl", "purge_leaves_the_expiry_rows", "ttl/purge.go", `	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
+		return PurgeStats{}, more, err
 	}`, ``},
-	{"ttl", "purge_leaves_the_data", "ttl/sweep.go", `			rows = append(rows, Change{Key: key.Key, Delete: true})`,
+	{"ttl", "purge_leaves_the_data", "ttl/purge.go", `			rows = append(rows, Change{Key: key.Key, Delete: true})`,
 		`			rows = append(rows, Change{Key: key.Key})`},
-	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/sweep.go", `e.keys = append(e.keys, Change{Key: d.key(i), Value: d.expiry(i), Delete: true})`,
+	{"ttl", "purge_believes_the_expiry_index_alone", "ttl/purge.go", `e.keys = append(e.keys, Change{Key: d.key(i), Value: d.expiry(i), Delete: true})`,
 		`e.keys = append(e.keys, Change{Key: d.key(i), Delete: true})`},
-	{"ttl", "batch_leaves_the_old_expiry_row", "ttl/entries.go", `		if old != 0 {`, `		if old != 0 && expiry == 0 {`},
-	{"ttl", "batch_leaves_the_key_index", "ttl/entries.go", `			e.keys = append(e.keys, Change{Key: key, Delete: true})
+	{"ttl", "batch_leaves_the_old_expiry_row", "ttl/indexbuffer.go", `		if old != 0 {`, `		if old != 0 && expiry == 0 {`},
+	{"ttl", "batch_leaves_the_key_index", "ttl/indexbuffer.go", `			e.keys = append(e.keys, Change{Key: key, Delete: true})
 `, ``},
-	{"ttl", "rows_after_held_ones_count_as_if_none_expired", "ttl/apply.go", `r.Timed() || e.Len() > 0, false`, `r.Timed(), false`},
-	{"ttl", "a_range_passes_what_is_held_back", "kv/batch_apply.go", `	if err := v.settle(); err != nil {
+	{"ttl", "rows_after_held_ones_count_as_if_none_expired", "ttl/apply.go", `r.HasExpiries() || e.Len() > 0, false`, `r.HasExpiries(), false`},
+	{"ttl", "a_range_passes_what_is_held_back", "kv/batch_apply.go", `	if err := v.flushIndexes(); err != nil {
 		return err
 	}
 `, ``},
-	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/share.go", `	if rowsOf(group, v.name) && !tx`, `	if !tx`},
-	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/share.go", `len(some) == 1 && v.held == nil {`, `len(some) == 1 {`},
-	{"share", "a_crowd_takes_turns_while_its_record_is_ahead", "kv/share.go", `		me.ahead = tx.inner.LoggedAhead()
+	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/coalesce.go", `	if rowsOf(group, v.name) && !tx`, `	if !tx`},
+	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/coalesce.go", `len(some) == 1 && v.indexBuffer == nil {`, `len(some) == 1 {`},
+	{"share", "a_crowd_takes_turns_while_its_record_is_ahead", "kv/coalesce.go", `		me.submitted = tx.inner.LogSubmitted()
 `, ``},
-	{"ttl", "a_crowd_settles_nothing", "kv/share.go", `	if done > 0 && tx.settle(v) != nil {`, `	if false {`},
-	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.Foretell(r.Family.ExpiryIndex(), &due[i])`, `		_ = i`},
+	{"ttl", "a_crowd_settles_nothing", "kv/coalesce.go", `	if done > 0 && tx.flushIndexes(v) != nil {`, `	if false {`},
+	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.EncodeRedo(r.Family.ExpiryIndex(), &due[i])`, `		_ = i`},
 	{"replay", "batch_logs_no_deletion", "txn/apply.go", `		return w.logDelete(id, c.Key)
-	case w.ahead.logged:`, `		return w.logged()
-	case w.ahead.logged:`},
-	{"ttl", "evict_leaves_the_expiry_row", "ttl/sweep.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
-			return Swept{}, err
+	case w.submitted.logged:`, `		return w.logged()
+	case w.submitted.logged:`},
+	{"ttl", "evict_leaves_the_expiry_row", "ttl/purge.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
+			return PurgeStats{}, err
 		}`, `		_ = i`},
-	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/sweep.go", `		if found && at == n.Expiry {
+	{"ttl", "evict_deletes_a_key_with_a_new_expiry", "ttl/purge.go", `		if found && at == n.Expiry {
 			d.add(at, key)`, `		if found {
 			d.add(at, key)`},
-	{"ttl", "evict_deletes_what_is_not_expired", "ttl/sweep.go", `		if !Expired(now, n.Expiry) {
+	{"ttl", "evict_deletes_what_is_not_expired", "ttl/purge.go", `		if !Expired(now, n.Expiry) {
 			continue
 		}`, ``},
 }

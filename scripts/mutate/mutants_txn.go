@@ -2,83 +2,83 @@ package main
 
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
-	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/ways.go", `			w.from = level + 1
+	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/pathhint.go", `			w.from = level + 1
 `, `			w.from = level
 `},
-	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/share.go", `		case unchanged && n > 1:
+	{"ack", "a_bad_row_takes_those_beside_it_along", "kv/coalesce.go", `		case unchanged && n > 1:
 			apart = n
 			continue
 `, ``},
-	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/share.go", `		case one.alone:
-`, `		case one.alone && news != shotStands:
+	{"ack", "who_is_left_out_of_a_commit_is_told_that_it_stands", "kv/coalesce.go", `		case one.separate:
+`, `		case one.separate && news != requestCommitted:
 `},
 	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/space.go", ` && !errors.Is(err, ErrCommitUnknown)`, ``},
-	{"order", "room_is_given_beside_a_checkpoint", "txn/room.go", `	if !tryLock(s.upkeep) {
+	{"order", "room_is_given_beside_a_checkpoint", "txn/spacereserve.go", `	if !tryLock(s.maintenanceMu) {
 		return false
 	}
-	defer func() { <-s.upkeep }()
+	defer func() { <-s.maintenanceMu }()
 `, ``},
 	{"order", "a_clean_meta_page_says_more_was_durable_than_there_was", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(max(cut, end))`},
 	{"check", "a_clean_meta_page_does_not_say_where_the_log_ended", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(min(0, end))`},
 	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.advance()
+	s.makeVisible()
 	if err := s.pg.Write`, `	if err := s.pg.Write`},
 	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/open.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
-	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.flipped = c.meta.Epoch
+	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.metaWritten = c.meta.Epoch
 	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.poison(err)
-	}`, `	s.flipped = c.meta.Epoch
+		return s.fail(err)
+	}`, `	s.metaWritten = c.meta.Epoch
 	if err := s.log.Release(c.cut); err != nil {
 		return s.logError(err)
 	}
 	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.poison(err)
+		return s.fail(err)
 	}`},
-	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial {`, `	if i < len(s.heldBuf) && s.heldBuf[i] < r.serial && false {`},
-	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/relief.go", `	if oldest < r.serial {`, `	if false {`},
-	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/relief.go", `	for n < len(s.taken) && s.taken[n].serial <= oldest {`, `	for n < len(s.taken) && s.taken[n].serial <= oldest+1<<40 {`},
-	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/write.go", `	p.verified.clear() // before met: what is not met is met anew with what verified says
-	p.met.clear()
+	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial {`, `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial && false {`},
+	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `	if oldest < r.serial {`, `	if false {`},
+	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/framereclaim.go", `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldest {`, `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldestSnapshot+1<<40 {`},
+	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before met: what is not met is met anew with what verified says
+	p.accessed.clear()
 `, ``},
-	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/hand.go", `	if h.w.silent && h.s`, `	if false && h.s`},
-	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/lay.go", `	if w.silent { // No record`, `	if false { // No record`},
+	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/pages.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
+	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // No record`, `	if false { // No record`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
 	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := settle(); err != nil {
 		return true, noSpace(err)
 	}
-	return true, s.leftovers(found)`, `	_ = settle
+	return true, s.removeObsolete(found)`, `	_ = settle
 	return true, nil`},
-	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.endRest(); err != nil {
+	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.waitObsolete(); err != nil {
 		return err
 	}
 	log, err`, `	log, err`},
-	{"order", "what_an_open_has_left_is_there_after_close", "txn/store.go", `	if err := s.endRest(); err != nil {
+	{"order", "what_an_open_has_left_is_there_after_close", "txn/store.go", `	if err := s.waitObsolete(); err != nil {
 		errs = append(errs, err)
 	}`, ``},
-	{"check", "segments_of_another_store_are_removed", "txn/leftovers.go", `pg.CheckIdentity() != nil {`, `pg.CheckIdentity() != nil && false {`},
+	{"check", "segments_of_another_store_are_removed", "txn/obsoletelogs.go", `pg.CheckIdentity() != nil {`, `pg.CheckIdentity() != nil && false {`},
 	{"order", "no_fence_before_recovery_writes", "txn/recover.go", `	if two {
 		if newest, err`, `	if two && false {
 		if newest, err`},
 	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
 	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` && (s.queue[n].syncLSN <= durable || true) {`},
-	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.install(end, d == Sync, false)`, `	d = NoSync
-	v := w.install(end, d == Sync, false)`},
+	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.commitVersion(end, d == Sync, false)`, `	d = NoSync
+	v := w.commitVersion(end, d == Sync, false)`},
 	{"ack", "a_relaxed_commit_does_not_wait_for_what_it_builds_on", "txn/commit.go", `	if err == nil && !sync && s.log.Durable() < v.syncLSN {`, `	if err == nil && !sync && false {`},
-	{"ack", "a_commit_without_changes_does_not_wait", "txn/commit.go", `		return s.awaitSeen(v)`, `		_ = v
+	{"ack", "a_commit_without_changes_does_not_wait", "txn/commit.go", `		return s.waitVisible(v)`, `		_ = v
 		return nil`},
 	{"ack", "a_sync_commit_is_not_noted", "txn/commit.go", `	if sync {
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
-	{"check", "a_page_may_be_freed_by_an_old_name", "txn/hand.go", `	if owner != 0 && ref.Epoch <= h.s.opened {`, `	if owner != 0 && ref.Epoch <= h.s.opened && false {`},
+	{"check", "a_page_may_be_freed_by_an_old_name", "txn/pages.go", `	if owner != 0 && ref.Epoch <= h.s.openedEpoch {`, `	if owner != 0 && ref.Epoch <= h.s.openedEpoch && false {`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
-	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claim(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.named = append(p.named, r.place)`, `	_ = r.place`},
+	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claimPages(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.named = append(p.named, r.extentPlace)`, `	_ = r.extentPlace`},
 	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.named = p.before.seq, p.before.mark, p.named[:p.before.named]`, `	p.named = p.named[:p.before.named]`},
 	{"replay", "operations_of_a_commit_that_is_not_there_stay", "txn/replay.go", `	if len(p.batch.ops) > p.before.ops {`, `	if false {`},
 	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/recover.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
@@ -89,221 +89,222 @@ var storeMutants = []mutant{
 	{"check", "a_commit_may_end_within_a_large_value", "txn/replay.go", `(!p.headed || len(p.carry) > 0 || p.large != nil)`, `(!p.headed || len(p.carry) > 0)`},
 	{"order", "a_large_value_passes_what_came_before_it", "txn/replaylarge.go", `	if err := p.apply(false); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "a_large_value_is_held", "txn/replaylarge.go", `	if size < largeValue {`, `	if size < largeValue || true {`},
-	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.batch.cost+cost > p.most<<3 {`},
+	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.replayBuffer.cost+cost > p.most<<3 {`},
 	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `		s.epoch = max(s.epoch, r.ref.Epoch+1)
 `, ``},
-	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.until && !r.named: //`, `	case r.epoch == r.until: //`},
-	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.own && !f.named {
-			s.pg`, `		if f.own {
+	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.afterCheckpoint && !r.logReferenced: //`, `	case r.epoch == r.afterCheckpoint: //`},
+	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.bornInTx && !f.logReferenced {
+			s.pg`, `		if f.bornInTx {
 			s.pg`},
-	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.lazy && !w.silent }`, ` && !w.silent }`},
+	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.relaxed && !w.noLog }`, ` && !w.noLog }`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
-	{"replay", "rows_are_laid_behind_what_was_the_last_key", "txn/rising.go", `	last := g.last
+	{"replay", "rows_are_laid_behind_what_was_the_last_key", "txn/replayappend.go", `	last := g.last
 	g.last = nil
 `, `	last := g.last
 `},
-	{"replay", "puts_of_two_trees_are_laid_together", "txn/rising.go", ` && i > 0 && p.id == g.id {`, ` && i > 0 {`},
+	{"replay", "puts_of_two_trees_are_laid_together", "txn/replayappend.go", ` && i > 0 && p.id == g.id {`, ` && i > 0 {`},
 	{"replay", "a_plain_put_has_a_short_value", "txn/redo.go", `size&0x7f|int(b[from])<<7, from+1`, `size&0x7f, from+1`},
 	{"check", "a_plain_put_goes_on_behind_the_log", "txn/redo.go", `	if size > len(b)-from {
-		return plainPut{}
+		return fastPut{}
 	}
 `, ``},
 	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replayapply.go", `done >= settled && !p.s.o.ReadOnly // what`, `done >= settled // what`},
-	{"replay", "operations_pass_those_that_keep_their_place", "txn/index.go", `			x.endRuns()
+	{"replay", "operations_pass_those_that_keep_their_place", "txn/replayindex.go", `			x.endRuns()
 			x.order`, `			x.order`},
-	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/order.go", `	b.handOver()
+	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/replaysort.go", `	b.indexOps()
 	b.stop()
 	x := &b.index`, `	b.stop()
-	x := &b.index`},
+	x := &b.replayIndex`},
 	{"replay", "equal_heads_are_equal_keys", "internal/keyorder/run.go", `		if to-from > 1 {`, `		if to-from > 1 && false {`},
 	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "internal/keyorder/run.go", `		r.prefix--
 `, `		break
 `},
-	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if retried(m, newest, found) && seq != newest.Seq {`, `	if retried(m, newest, found) && seq != newest.Seq && false {`},
+	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if isRetry(m, newest, found) && seq != newest.Seq {`, `	if isRetry(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
-	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.fingersAt != w.mods {`, `	if w.fingersAt != w.mods && false {`},
-	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/finger.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
-	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/insert.go", `		p.reshaped = max(p.reshaped, level)
+	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.cursorsAt != w.mods {`, `	if w.cursorsAt != w.mods && false {`},
+	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/insertcursor.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
+	{"rollback", "ways_hold_though_a_leaf_was_split", "btree/put.go", `		p.highestChanged = max(p.highestChanged, level)
 `, ``},
-	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.reshaped = level
+	{"rollback", "ways_hold_though_leaves_were_merged", "btree/delete.go", `		d.highestChanged = level
 `, ``},
-	{"rollback", "a_finger_stays_though_a_row_went", "btree/ways.go", `			f.forget()
+	{"rollback", "a_finger_stays_though_a_row_went", "btree/pathhint.go", `			f.reset()
 `, ``},
-	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/insert.go", `			p.finger.way[1].set(b, i+1, n+1)`, `			p.finger.way[1].set(b, i, n+1)`},
-	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/stash.go", `	at := place(s.last)<<32 | place(len(*c))`, `	at := place(s.last) << 32`},
-	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.Unlaid(w.laid)
+	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/put.go", `			p.cursor.path[1].set(b, i+1, n+1)`, `			p.cursor.path[1].set(b, i, n+1)`},
+	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go", `	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`, `	at := bufferOffset(s.last) << 32`},
+	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.ReleaseLeafRun(w.leafRunPages)
 `, ``},
 	{"room", "a_log_has_no_bound_where_the_file_is_past_it", "txn/ops.go", `max(most-w.s.pg.FileBytes(), 1)`, `most - w.s.pg.FileBytes()`},
-	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/grow.go", `	return n - have + left - min(left, free-min(free, have))`, `	return n - have + left`},
+	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + left - min(left, free-min(free, have))`, `	return n - have + left`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
 	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(1); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/grow.go", `		if room <= pages {`, `		if true {`},
-	{"room", "the_file_grows_past_its_directory", "pager/grow.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
+	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/preallocate.go", `		if room <= pages {`, `		if true {`},
+	{"room", "the_file_grows_past_its_directory", "pager/preallocate.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return freed >= few && freed > spare`, `	return false`},
 	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}`, ``},
 	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		freed = max(freed, few)`, `		freed = max(freed, 0)`},
 	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Unfree())-s.pinnedPages, 0)`, `int64(s.pg.Unfree())`},
-	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/table.go", `w.PageSize() / pager.MinPageSize * leastTableRows`, `1 * leastTableRows`},
-	{"room", "each_row_that_is_foretold_is_of_another_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+changes`},
-	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/ahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+1`},
+	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/treetable.go", `w.PageSize() / pager.MinPageSize * minTreeTableRows`, `1 * minTreeTableRows`},
+	{"room", "each_row_that_is_foretold_is_of_another_tree", "txn/writeahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+changes`},
+	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/writeahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+1`},
 	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` && !(full && s.log.Volume() > s.logSince.Load())`, ``},
-	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.giveBack(0)
+	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.freeAllocated(0)
 	w.finish()`, `	w.finish()`},
-	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.ahead.logged {
+	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.submitted.logged {
 		w.s.log.Abort()
 	}
 	w.s.pg.Undo().Rollback()`, `	w.s.pg.Undo().Rollback()`},
 	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo().Rollback()
 `, ``},
 	{"rollback", "a_transaction_that_has_ended_keeps_the_writer", "txn/tx.go", `	w, tx.w = tx.w, nil`, `	w = tx.w`},
-	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.noUndo()`, `	//`},
-	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/hand.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
-	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/readers.go", `				undo.Freeze()`, `				_ = undo`},
-	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Keep(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
-	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.patched = ref`, `		_ = ref`},
-	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undo.go", `	u.lent = 0
+	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.disableUndo()`, `	//`},
+	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/pages.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
+	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/snapshots.go", `				undo.Seal()`, `				_ = undo`},
+	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Record(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
+	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.newDelta = ref`, `		_ = ref`},
+	{"rollback", "a_keeper_that_is_back_counts_as_lent", "pager/undolog.go", `	u.split = 0
 	if bytes`, `	if bytes`},
-	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go", `		p.finger.point(ref, nil, 0, false)
+	{"rollback", "a_row_that_goes_into_a_patch_in_place_is_not_counted", "btree/inplace.go", `		p.cursor.setLeaf(ref, nil, 0, false)
 	}
-	if !p.was.Found {`, `		p.finger.point(ref, nil, 0, false)
+	if !p.was.Found {`, `		p.cursor.setLeaf(ref, nil, 0, false)
 	}
 	if false {`},
-	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undo.go", `	return s != nil && s.dirty != nil && s.owner > u.newest && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
-	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undo.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
-	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undo.go", `version >= u.seen && !u.frozen {`, `version >= u.seen {`},
-	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undo.go", `		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undolog.go", `	return s != nil && s.dirty != nil && s.owner > u.newestSnapshot && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
+	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undolog.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
+	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undolog.go", `version >= u.committed && !u.sealed {`, `version >= u.committed {`},
+	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undolog.go", `		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `, `		s.changed.Store(0)
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
-	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !sameState(m, newest) && !retried(m, newest, found) || s.o.ReadOnly {`, `	if !sameState(m, newest) || s.o.ReadOnly {`},
-	{"laid", "leaves_are_never_synced_before_the_log", "wal/refers.go", `owed, durable = true, durable || g.run.refers == firmly`, `owed, durable = g.run.refers == firmly, durable || g.run.refers == firmly`},
-	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/refers.go", `	owed, durable := l.owed, g.sync || g.direct`, `	owed, durable := false, g.sync || g.direct`},
-	{"laid", "every_leaf_is_taken_for_whole", "pager/laid.go", `				return false, nil
+	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {`, `	if !sameState(m, newest) || s.o.ReadOnly {`},
+	{"laid", "leaves_are_never_synced_before_the_log", "wal/externalrefs.go", `owed, durable = true, durable || g.run.ref == refSyncFirst`, `unsyncedRefs, durable = g.run.ref == refSyncFirst, durable || g.run.ref == refSyncFirst`},
+	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/externalrefs.go", `	owed, durable := l.unsyncedRefs, g.sync || g.direct`, `	unsyncedRefs, durable := false, g.sync || g.direct`},
+	{"laid", "every_leaf_is_taken_for_whole", "pager/leafrun.go", `				return false, nil
 			}
 		}
 		first`, `				break
 			}
 		}
 		first`},
-	{"laid", "leaves_of_another_epoch_are_whole", "pager/laid.go", ` || h.Epoch != ref.Epoch`, ``},
-	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrTaken):`, `		case err == ErrTaken:`},
-	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.ends(f, i, img, p.settled, durable, why)`, `p.ends(f, i, img, p.settled+1<<40, durable, why)`},
-	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/lay.go", `	owner := w.first
+	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch ||
+`, ``},
+	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrRefLost):`, `		case err == ErrRefLost:`},
+	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.finish(f, i, img, p.delivered, durable, why)`, `p.finish(f, i, img, p.delivered+1<<40, durable, why)`},
+	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `	owner := w.firstOwner
 `, `	owner := w.owner
 `},
-	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named = false &&`},
-	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/hand.go", `	f.named = owner == h.first ||`, `	f.named =`},
-	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/lay.go", `		w.s.pg.SetOwner(id, w.first)`, `		w.s.pg.SetOwner(id, w.owner)`},
-	{"laid", "recovery_takes_leaves_as_they_are", "btree/behind.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
+	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/pages.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
+	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/pages.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
+	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.SetOwner(id, w.firstOwner)`, `		w.s.pg.SetOwner(id, w.owner)`},
+	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
-	{"laid", "leaves_are_laid_whatever_comes_before", "txn/lay.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
-	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/lay.go", ` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
-	{"laid", "rows_of_the_last_leaf_are_not_in_the_redo", "txn/lay.go", `		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {`, `		if err := error(nil); err != nil {
+	{"laid", "leaves_are_laid_whatever_comes_before", "txn/leafrun.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
+	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/leafrun.go", ` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
+	{"laid", "rows_of_the_last_leaf_are_not_in_the_redo", "txn/leafrun.go", `		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {`, `		if err := error(nil); err != nil {
 			_ = c`},
-	{"laid", "leaves_are_laid_in_commits_that_wait", "txn/lay.go", `!w.lazy || `, ``},
-	{"laid", "a_leaf_is_laid_out_of_order", "btree/behind.go", ` || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, ` {`},
-	{"laid", "branches_do_not_count_leaves", "btree/behind.go", `	setChildRows(b, n, i, childRows(b, n, i)+it.rows)`, ``},
-	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go", `|| bytes.Compare(last, row.Key) >= 0 {`, `|| bytes.Compare(last, row.Key) >= 0 && false {`},
+	{"laid", "leaves_are_laid_in_commits_that_wait", "txn/leafrun.go", `!w.relaxed || `, ``},
+	{"laid", "a_leaf_is_laid_out_of_order", "btree/append.go", ` || n > 0 && bytes.Compare(changes[n-1].Key, row.Key) >= 0 {`, ` {`},
+	{"laid", "branches_do_not_count_leaves", "btree/append.go", `	setChildRows(b, n, i, childRows(b, n, i)+it.rows)`, ``},
+	{"rollback", "rows_are_appended_whatever_their_order", "btree/leaf.go", `			bytes.Compare(last, row.Key) >= 0 {`, `			bytes.Compare(last, row.Key) >= 0 && false {`},
 	{"rollback", "rows_are_appended_whatever_the_prefix", "btree/leaf.go", `|| !bytes.Equal(row.Key[:p], last[:p]) ||`, `||`},
-	{"rollback", "rows_are_appended_left_of_others", "btree/finger.go", `	if f == nil || f.leaf == nil || !f.rightmost {
+	{"rollback", "rows_are_appended_left_of_others", "btree/insertcursor.go", `	if f == nil || f.leaf == nil || !f.rightmost {
 		return 0`, `	if f == nil || f.leaf == nil {
 		return 0`},
-	{"rollback", "branches_do_not_count_what_is_appended", "btree/finger.go", `	f.count(t, uint64(n))`, `	t.Rows += uint64(n)`},
+	{"rollback", "branches_do_not_count_what_is_appended", "btree/insertcursor.go", `	f.count(t, uint64(n))`, `	t.Rows += uint64(n)`},
 	{"rollback", "half_of_what_is_appended_is_not_in_the_redo", "txn/apply.go", `		for ; n > 0; n-- {`, `		i += n / 2
 		for n -= n / 2; n > 0; n-- {`},
-	{"rollback", "keys_go_to_the_first_part", "btree/parts.go", `	return i - 1
+	{"rollback", "keys_go_to_the_first_part", "btree/partition.go", `	return i - 1
 }
 
-// Join`, `	return (i - 1) * 0
+// Merge`, `	return (i - 1) * 0
 }
 
-// Join`},
-	{"rollback", "a_part_that_is_joined_begins_nowhere", "btree/parts.go", `			e.items[first].sep = sp
+// Merge`},
+	{"rollback", "a_part_that_is_joined_begins_nowhere", "btree/partition.go", `			e.items[first].sep = sp
 `, `			_ = first
 `},
-	{"rollback", "branches_that_were_cut_stay", "btree/parts.go", `{p.was.pages, p.will.pages}`, `{nil, p.will.pages}`},
-	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/parts.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
-	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/hands.go", `	if no >= r.count {`, `	if no >= r.count && r.h.w == nil {`},
-	{"rollback", "a_checkpoint_lends_no_hand", "txn/relief.go", `{ r.s.lend() }`, `{}`},
-	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undo.go", `		own.kept = append(own.kept, k.kept...)
+	{"rollback", "branches_that_were_cut_stay", "btree/partition.go", `{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
+	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
+	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallel.go", `	if no >= r.workers {`, `	if no >= r.workers && r.applier.w == nil {`},
+	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.joinJob() }`, `{}`},
+	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go", `		own.entries = append(own.entries, k.entries...)
 `, ``},
-	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undo.go", `	for _, k := range u.keepers[:max(u.lent, 1)] {
-		k.stop()`, `	for _, k := range u.keepers[:1] {
+	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undolog.go", `	for _, k := range u.writers[:max(u.split, 1)] {
+		k.stop()`, `	for _, k := range u.writers[:1] {
 		k.stop()`},
-	{"rollback", "a_second_reader_does_not_wait_for_other_hands", "pager/undo.go", `	u.frozen = true
-	for _, k`, `	u.frozen = true
-	u.opened.Store(false)
+	{"rollback", "a_second_reader_does_not_wait_for_other_hands", "pager/undolog.go", `	u.sealed = true
+	for _, k`, `	u.sealed = true
+	u.active.Store(false)
 	for _, k`},
-	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undo.go", `u.keepers[:max(u.lent, 1)] { // They`, `u.keepers[:1] { // They`},
-	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/hands.go", `		w.taken.pushAll(&k.taken)
+	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undolog.go", `u.writers[:max(u.split, 1)] { // They`, `u.writers[:1] { // They`},
+	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/parallel.go", `		w.allocated.pushAll(&k.allocated)
 `, ``},
-	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/hand.go", `			break // Who needs one is told.
+	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/pages.go", `			break // Who needs one is told.
 		}
-		h.taken.push(run{id, 1})
+		h.allocated.push(pageRun{id, 1})
 `, `			break // Who needs one is told.
 		}
 `},
-	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/hand.go", `	if !h.s.pg.AtHand(uint64(n)) {`, `	if !h.s.pg.AtHand(uint64(n)) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/grow.go", `	end := p.space.end + p.behind(n, min(p.space.ready(n), n))`, `	end := p.space.end + n - min(p.space.ready(n), n)`},
-	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/hand.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.sharing == nil {`},
-	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
-	{"rollback", "a_hand_frees_any_number_of_pages", "txn/hand.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
-	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/hand.go", `	return h.s.pg.Again(id, h.owner)`, `	return h.s.pg.Again(id, 0)`},
-	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/hands.go", `		w.freed = append(w.freed, k.freed...)
+	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n)) {`, `	if !h.s.pg.HasFreePages(uint64(n)) && false {`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	end := p.space.end + p.behind(n, min(p.space.inCurrentRun(n), n))`, `	end := p.space.end + n - min(p.space.inCurrentRun(n), n)`},
+	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
+	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/pages.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
+	{"rollback", "a_hand_frees_any_number_of_pages", "txn/pages.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
+	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/pages.go", `	return h.s.pg.Reuse(id, h.owner)`, `	return h.s.pg.Reuse(id, 0)`},
+	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/parallel.go", `		w.freed = append(w.freed, k.freed...)
 `, ``},
-	{"rollback", "what_hands_have_left_is_forgotten", "txn/hands.go", `	if len(left) > 0 {
+	{"rollback", "what_hands_have_left_is_forgotten", "txn/parallel.go", `	if len(left) > 0 {
 		err =`, `	if len(left) < 0 {
 		err =`},
-	{"replay", "what_hands_have_left_is_logged_as_well", "txn/hands.go", `			left = left[1:]
+	{"replay", "what_hands_have_left_is_logged_as_well", "txn/parallel.go", `			left = left[1:]
 			continue
 `, `			left = left[1:]
 `},
-	{"rollback", "a_hand_that_failed_is_not_heard", "txn/hands.go", `		if err != nil {
+	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallel.go", `		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run returns`, `		if err != nil && false {
+// runJob returns`, `		if err != nil && false {
 			return err
 		}
 	}
 	return nil
 }
 
-// run returns`},
-	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Keep(s.ref.Pgid, at, at+8)
+// runJob returns`},
+	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Record(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
-	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.keepCell(off) // it is cleared
+	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.saveCell(off) // it is cleared
 `, ``},
-	{"rollback", "what_is_written_behind_the_slots_is_not_cleared", "btree/inplace.go", `	r.undo.KeepZeros(id, end, lo(b))
+	{"rollback", "what_is_written_behind_the_slots_is_not_cleared", "btree/inplace.go", `	r.undo.RecordZeros(id, end, lo(b))
 `, ``},
 	{"rollback", "a_drop_keeps_a_tree", "cf/catalog.go", `	for id := f.Base; id < f.Base+treesPerFamily; id++ {
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
-	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reapStep {`, `	if false {`},
-	{"order", "pages_are_written_before_they_are_moved", "txn/shrink.go", `	if err := s.settle(max(step/16, shrinkLeast)); err != nil {
+	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reclaimStep {`, `	if false {`},
+	{"order", "pages_are_written_before_they_are_moved", "txn/compact.go", `	if err := s.movePages(max(step/16, shrinkLeast)); err != nil {
 		return err
 	}
 `, ``},
-	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/shrink.go", `	if err := s.reap(1 << 30); err != nil {
-		return s.poison(err)
+	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if err := s.reclaimFreed(1 << 30); err != nil {
+		return s.fail(err)
 	}
 	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.packing = true
 	p.space.rewind()
-	return p.flushHot()`, `	p.space.packing = true
+	return p.flushFramed()`, `	p.space.packing = true
 	p.space.rewind()
 	return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/grow.go", `		left = p.tableRoom() + p.captureRoom(n-have+p.tableRoom())`, `		left = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/write.go", `	if err := p.keep(p.captureRoom(0)); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/preallocate.go", `		left = p.tableRoom() + p.freeMapReserve(n-have+p.tableRoom())`, `		left = 0`},
+	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0)); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
-	{"room", "replay_keeps_leaves_that_were_given_up", "txn/hand.go", `h.s.asLogged && len(h.spare) > 0`, `false`},
+	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
 		if`, `		_ = s.pg.TrimFile(clean)
 		err := log.Close(clean)
@@ -311,35 +312,35 @@ var storeMutants = []mutant{
 	{"room", "a_log_without_commits_takes_pages", "txn/recover.go", `	if tail.Commits == 0 {
 		settle`, `	if false {
 		settle`},
-	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.Slack(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/write.go", `p.mapped && p.doubts.Load() == 0`, `p.mapped`},
-	{"patches", "a_page_with_another_number_keeps_the_first", "txn/hand.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
-	{"patches", "a_page_with_another_number_loses_its_patch", "pager/patch.go", `	fresh, err = p.PatchBeside(base, epoch, owner, changes)`, `	fresh, err = p.PatchBeside(base, epoch, owner, changes[:0])`},
-	{"patches", "what_patches_change_goes_like_other_pages", "txn/hand.go", `		h.freed[n].base = ref == base`, `		h.freed[n].base = false`},
-	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/patch.go", `	if ref.Epoch > durable {`, `	if true {`},
-	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		s.pg.ReturnFrames(c.pages.Patches)`},
-	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.taken = append(s.taken, takenFrames{c.pages.Patches, v.serial})`, `		_ = v`},
-	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/patch.go", `	if p.patchedIn(id, p.patches.epoch) {`, `	if true {`},
-	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/patch.go", `	if p.patchedIn(id, p.patches.epoch) {`, `	if false {`},
-	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/patch.go", `	if ref.Epoch == epoch {
-		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.patch != nil {
-		base, _, changes`},
-	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/patch.go", `	if ref.Epoch <= p.captured {`, `	if ref.Epoch < epoch {`},
-	{"patches", "the_base_of_a_patch_is_not_proven", "pager/patch.go", `	if err := p.proveHeader(base, b); err != nil {
+	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `p.mapped && p.verifyGeneration.Load() == 0`, `p.mapped`},
+	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
+	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes)`, `	fresh, err = p.NewDelta(deltaBase, epoch, owner, changes[:0])`},
+	{"patches", "what_patches_change_goes_like_other_pages", "txn/pages.go", `		h.freed[n].deltaBase = ref == base`, `		h.freed[n].deltaBase = false`},
+	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/delta.go", `	if ref.Epoch > durable {`, `	if true {`},
+	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		s.pg.ReturnFrames(c.pages.Deltas)`},
+	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		_ = v`},
+	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if p.patchedIn(id, p.deltas.epoch) {`, `	if true {`},
+	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if p.patchedIn(id, p.deltas.epoch) {`, `	if false {`},
+	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/delta.go", `	if ref.Epoch == epoch {
+		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.delta != nil {
+		deltaBase, _, changes`},
+	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/delta.go", `	if ref.Epoch <= p.captured {`, `	if ref.Epoch < epoch {`},
+	{"patches", "the_base_of_a_patch_is_not_proven", "pager/delta.go", `	if err := p.verifyHeader(base, b); err != nil {
 		return err
 	}
-	return p.Merge(`, `	return p.Merge(`},
-	{"patches", "a_patch_that_is_written_stays", "pager/write.go", `			atomic.StorePointer(&s.patch, nil)`, `			_ = s`},
+	return p.MergeDelta(`, `	return p.MergeDelta(`},
+	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
-	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayPatch = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayPatch = true`},
-	{"patches", "patches_have_no_bound", "txn/hand.go", `	if !h.mayPatch || h.sharing == nil && !h.s.mayPatch() || `, `	if !h.mayPatch || `},
-	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !kept(changes, i) {`, `	if changes != nil && !kept(changes, i) && i < 0 {`},
-	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/patch.go", `	if i < from || i >= to {`, `	if false {`},
-	{"patches", "a_patch_has_more_room_than_its_page", "btree/patch.go", `			room -= more + leafEntry
+	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayDelta = true`},
+	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.mayPatch() || `, `	if !h.mayDelta || `},
+	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !inBase(changes, i) {`, `	if changes != nil && !inBase(changes, i) && i < 0 {`},
+	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},
+	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			room -= more + leafEntry
 `, `			room -= leafEntry
 `},
-	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/patch.go", `		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		room -= leafEntry`},
-	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/patch.go", `infoAt(leaf, s)&infoOverflow != 0 {
+	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/delta.go", `		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		room -= leafEntry`},
+	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/delta.go", `infoAt(leaf, s)&infoOverflow != 0 {
 			return false, nil`, `false {
 			return false, nil`},
 	{"uniform", "a_row_that_is_not_alike_is_put_as_if_it_were", "btree/cell.go", `return c.matches(b) && leafFree(b)`, `return leafFree(b)`},
@@ -354,65 +355,66 @@ var storeMutants = []mutant{
 `, `	}
 `},
 	{"uniform", "small_rows_have_no_headers_either", "btree/leaf.go", `bodySize(klen, info) >= leastUniform`, `bodySize(klen, info) >= 0`},
-	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go", `		if last := looseAt(b, spotOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go", `		if last := detach(b, cellPosOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
 `, `		{
 `},
-	{"uniform", "a_row_that_has_no_room_yet_is_counted", "btree/insert.go", `	if !p.was.Found && !p.again {`, `	if !p.was.Found {`},
-	{"uniform", "branches_count_a_row_that_has_no_room_yet", "btree/insert.go", `	if p.again {
+	{"uniform", "a_row_that_has_no_room_yet_is_counted", "btree/put.go", `	if !p.was.Found && !p.retry {`, `	if !p.was.Found {`},
+	{"uniform", "branches_count_a_row_that_has_no_room_yet", "btree/put.go", `	if p.retry {
 		return nil
 	}
 `, ``},
-	{"uniform", "headers_take_no_room_in_a_leaf_that_is_laid_out_anew", "btree/insert.go", `		need += cellHeader*n + p.cell.size() + leafEntry`, `		need += p.cell.size() + leafEntry`},
+	{"uniform", "headers_take_no_room_in_a_leaf_that_is_laid_out_anew", "btree/put.go", `		need += cellHeader*n + p.cell.size() + leafEntry`, `		need += p.cell.size() + leafEntry`},
 	{"uniform", "headers_take_no_room_in_leaves_that_are_merged", "btree/tree.go", `		total += (cellHeader - headerIn(leaf)) * count(leaf)
 `, `		_ = leaf
 `},
-	{"uniform", "a_patch_has_a_row_that_is_not_like_its_base", "btree/patch.go", `	if !p.cell.matches(leaf) {
+	{"uniform", "a_patch_has_a_row_that_is_not_like_its_base", "btree/delta.go", `	if !p.cell.matches(leaf) {
 		return false, nil
 	}
 `, ``},
-	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/patch.go", `		layCells(b, s.cells)`, `		layLeaf(b, s.cells)`},
+	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/delta.go", `		layCells(b, s.cells)`, `		layLeaf(b, s.cells)`},
 	{"uniform", "a_row_is_lost_in_place_that_is_not_alike", "btree/inplace.go", `(was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):`, `(was.Tag == 0 || p.cell.tag == 0):`},
 	{"uniform", "rows_that_were_alike_get_no_headers", "btree/builder.go", `	} else if klen > 0 && !b.need.uniform() {`, `	} else if klen > 0 && !b.need.uniform() && false {`},
-	{"uniform", "rows_are_alike_whatever_follows", "btree/sizer.go", `		with.klen, with.info = 0, 0
+	{"uniform", "rows_are_alike_whatever_follows", "btree/leafsize.go", `		with.klen, with.info = 0, 0
 `, ``},
-	{"uniform", "quick_proof_takes_any_shape", "btree/quick.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
-	{"uniform", "proof_takes_any_shape", "btree/page.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
+	{"uniform", "quick_proof_takes_any_shape", "btree/fastcheck.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
+	{"uniform", "proof_takes_any_shape", "btree/validate.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
 	{"uniform", "keys_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape+2:offShapeZero], b[offShape+2:offShapeZero])`},
 	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
-	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/patch.go", `size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
-	{"uniform", "what_was_put_into_half_a_leaf_has_headers_always", "btree/patch.go", `size := headerIn(leaf) + len(c.body)`, `size := cellHeader + len(c.body)`},
-	{"uniform", "a_second_try_goes_the_way_of_the_first", "btree/insert.go", `p.again, p.split, p.rightmost, p.way = false, false, true, way{}`, `p.again, p.split, p.rightmost = false, false, true`},
-	{"uniform", "a_shift_unsays_what_a_split_before_has_bent", "btree/insert.go", `{ p.bent, p.reshaped = true, max(p.reshaped, level) }`, `{ p.bent, p.reshaped = true, level }`},
-	{"uniform", "a_split_unsays_what_one_before_has_bent", "btree/insert.go", `		p.reshaped = max(p.reshaped, level)
-`, `		p.reshaped = level
+	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/delta.go", `size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
+	{"uniform", "what_was_put_into_half_a_leaf_has_headers_always", "btree/delta.go", `size := headerIn(leaf) + len(c.body)`, `size := cellHeader + len(c.body)`},
+	{"uniform", "a_second_try_goes_the_way_of_the_first", "btree/put.go", `p.retry, p.split, p.rightmost, p.hint = false, false, true, pathHint{}`, `p.retry, p.split, p.rightmost = false, false, true`},
+	{"uniform", "a_shift_unsays_what_a_split_before_has_bent", "btree/put.go", `p.hintInvalid, p.highestChanged = true, max(p.highestChanged, level)`, `p.hintInvalid, p.highestChanged = true, level`},
+	{"uniform", "a_split_unsays_what_one_before_has_bent", "btree/put.go", `		p.highestChanged = max(p.highestChanged, level)
+`, `		p.highestChanged = level
 `},
-	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/ahead.go", `	if !a.logged {
+	{"rollback", "what_was_logged_ahead_is_not_taken_back", "txn/writeahead.go", `	if !a.logged {
 		return
 `, `	if true {
 		return
 `},
-	{"room", "a_row_splits_one_leaf_at_most", "txn/ahead.go", `min(there, uint64(changes)) + filled`, `min(there+filled, uint64(changes))`},
-	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/ahead.go", ` && tx.s.pg.Room(w.pagesFor(changes, bytes))`, ``},
-	{"room", "what_is_free_counts_twice", "pager/grow.go", `	if n = p.behind(n, min(p.space.ready(n), n)); n == 0 {`, `	if n = p.behind(n, min(2*p.space.ready(n), n)); n == 0 {`},
-	{"room", "the_slack_is_promised", "pager/grow.go", `	if n = p.behind(n, min(p.space.ready(n), n)); n == 0 {`, `	if n -= min(p.space.ready(n), n); n == 0 {`},
-	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/share.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
+	{"room", "a_row_splits_one_leaf_at_most", "txn/writeahead.go", `copied + moved + filled`, `copied + min(there+filled, uint64(changes))`},
+	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
+		tx.s.pg.HasSpace(w.pagesFor(changes, bytes))`, ``},
+	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n = p.behind(n, min(2*p.space.inCurrentRun(n), n)); n == 0 {`},
+	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n), n); n == 0 {`},
+	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		news`, `	case false:
 		news`},
-	{"sync", "what_takes_it_back_is_not_synced", "txn/ahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
-	{"order", "a_void_is_written_after_a_failure", "txn/ahead.go", `	err := s.failure()
+	{"sync", "what_takes_it_back_is_not_synced", "txn/writeahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
+	{"order", "a_void_is_written_after_a_failure", "txn/writeahead.go", `	err := s.failure()
 	if err == nil {
 		var end`, `	var err error
 	if err == nil {
 		var end`},
-	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/ahead.go", `	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
-	{"check", "something_else_is_done_than_was_foretold", "txn/ops.go", `	if w.ahead.logged {
-		return errForetold
+	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/writeahead.go", `	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
+	{"check", "something_else_is_done_than_was_foretold", "txn/ops.go", `	if w.submitted.logged {
+		return errLogMismatch
 	}
 `, ``},
-	{"check", "more_or_less_is_done_than_was_foretold", "txn/commit.go", `	if w.ahead.left != 0 {`, `	if false {`},
-	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/foretell.go", ` && !v.rows().Timed()`, ``},
-	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/foretell.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
-	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/share.go", `		one.alone = false // The`, `		_ = one // The`},
+	{"check", "more_or_less_is_done_than_was_foretold", "txn/commit.go", `	if w.submitted.pendingOps != 0 {`, `	if false {`},
+	{"ttl", "rows_of_a_family_with_expiries_are_foretold", "kv/writeahead.go", ` && !v.rows().HasExpiries()`, ``},
+	{"ttl", "rows_that_expire_by_default_are_foretold", "kv/writeahead.go", ` && v.fam.Options.DefaultTTLMs == 0`, ``},
+	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/coalesce.go", `		one.separate = false // The`, `		_ = one // The`},
 	{"check", "a_gap_ends_at_the_page_above", "btree/gap.go", `	for level := from; level < c.tree.Depth; level++ {`, `	for level := from; level <= from && level < c.tree.Depth; level++ {`},
 	{"check", "a_gap_counts_the_rows_of_the_tree", "btree/gap.go", `		g.Rows = rowsBelow(s.b, s.n, s.i)
 `, ``},

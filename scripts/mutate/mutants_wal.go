@@ -2,45 +2,45 @@ package main
 
 // logMutants are mistakes in the log.
 var logMutants = []mutant{
-	{"check", "a_later_segment_is_asked_for_its_note_alone", "wal/reader.go", `		if j >= len(f.segments)-f.unused {`, `		if j >= len(f.segments)-f.unused || true {`},
-	{"check", "a_broken_chain_is_whole_when_it_is_asked_again", "wal/found.go", `			f.joints[i] = bad`, `			f.joints[i] = nil`},
-	{"order", "nobody_is_asked_for_room", "wal/recycle.go", `errors.Is(err, vfs.ErrNoSpace) && l.opts.MakeRoom() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
-	{"order", "others_are_asked_for_room_that_the_disk_has", "wal/recycle.go", `	if most == 0 && l.opts.MakeRoom`, `	if l.opts.MakeRoom`},
-	{"sync", "a_group_is_not_synced", "wal/group.go", `	if err := r.seg.file.SyncData(); err != nil {
-		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
+	{"check", "a_later_segment_is_asked_for_its_note_alone", "wal/reader.go", `		if j >= len(f.segments)-f.emptyTail {`, `		if j >= len(f.segments)-f.emptyTail || true {`},
+	{"check", "a_broken_chain_is_whole_when_it_is_asked_again", "wal/scan.go", `			f.links[i] = bad`, `			f.links[i] = nil`},
+	{"order", "nobody_is_asked_for_room", "wal/recycle.go", `errors.Is(err, vfs.ErrNoSpace) && l.opts.FreeSpace() {`, `errors.Is(err, vfs.ErrNoSpace) && false {`},
+	{"order", "others_are_asked_for_room_that_the_disk_has", "wal/recycle.go", `	if most == 0 && l.opts.FreeSpace`, `	if l.opts.FreeSpace`},
+	{"sync", "a_group_is_not_synced", "wal/groupcommit.go", `	if err := r.seg.file.SyncData(); err != nil {
+		return writeComplete, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)
 	}
-	return whole, nil`, `	return whole, nil`},
-	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/refers.go", `durable || g.run.refers == firmly`, `durable`},
-	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/refers.go", `	if err := l.opts.Before(); err != nil {`, `	if err := l.opts.Before(); err != nil && false {`},
-	{"sync", "the_sync_of_a_wait_is_left_out", "wal/group.go", `		if err := l.at.file.SyncData(); err != nil {
-			return whole, fmt.Errorf("sync log segment %s: %w", l.at.name, err)
+	return writeComplete, nil`, `	return writeComplete, nil`},
+	{"sync", "what_a_record_names_is_not_synced_before_it", "wal/externalrefs.go", `durable || g.run.ref == refSyncFirst`, `durable`},
+	{"sync", "error_of_syncing_what_a_record_names_is_ignored", "wal/externalrefs.go", `	if err := l.opts.SyncRefs(); err != nil {`, `	if err := l.opts.SyncRefs(); err != nil && false {`},
+	{"sync", "the_sync_of_a_wait_is_left_out", "wal/groupcommit.go", `		if err := l.writeSegment.file.SyncData(); err != nil {
+			return writeComplete, fmt.Errorf("sync log segment %s: %w", l.writeSegment.name, err)
 		}
-		return whole, nil`, `		return whole, nil`},
-	{"sync", "error_of_a_group_sync_is_ignored", "wal/group.go", `		return whole, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)`, `		return whole, nil`},
-	{"sync", "error_of_a_cached_write_is_ignored", "wal/group.go", `	if err := vfs.WriteFull(r.seg.file, r.buf, r.offset()); err != nil {
-		return partly, r.failed(err)
+		return writeComplete, nil`, `		return writeComplete, nil`},
+	{"sync", "error_of_a_group_sync_is_ignored", "wal/groupcommit.go", `		return writeComplete, fmt.Errorf("sync log segment %s: %w", r.seg.name, err)`, `		return writeComplete, nil`},
+	{"sync", "error_of_a_cached_write_is_ignored", "wal/groupcommit.go", `	if err := vfs.WriteFull(r.seg.file, r.buf, r.offset()); err != nil {
+		return writePartial, r.writeErr(err)
 	}`, `	_ = vfs.WriteFull(r.seg.file, r.buf, r.offset())`},
-	{"sync", "error_of_taking_back_is_ignored", "wal/group.go", `	return r.seg.file.Truncate(r.offset()) == nil && `, `	_ = r.seg.file.Truncate(r.offset())
+	{"sync", "error_of_taking_back_is_ignored", "wal/groupcommit.go", `	return r.seg.file.Truncate(r.offset()) == nil && `, `	_ = r.seg.file.Truncate(r.offset())
 	return `},
-	{"sync", "what_was_taken_back_is_not_synced", "wal/group.go", ` == nil && r.seg.file.Sync() == nil`, ` == nil`},
-	{"sync", "an_ended_segment_is_not_synced", "wal/settle.go", `range ended {`, `range ended[:0] {`},
-	{"sync", "only_the_last_ended_segment_is_synced", "wal/settle.go", `range ended {`, `range ended[len(ended)-1:] {`},
-	{"sync", "error_of_settling_is_ignored", "wal/settle.go", `	if err == nil {
+	{"sync", "what_was_taken_back_is_not_synced", "wal/groupcommit.go", ` == nil && r.seg.file.Sync() == nil`, ` == nil`},
+	{"sync", "an_ended_segment_is_not_synced", "wal/lazysync.go", `range ended {`, `range ended[:0] {`},
+	{"sync", "only_the_last_ended_segment_is_synced", "wal/lazysync.go", `range ended {`, `range ended[len(ended)-1:] {`},
+	{"sync", "error_of_settling_is_ignored", "wal/lazysync.go", `	if err == nil {
 		l.durable`, `	if true {
 		l.durable`},
-	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/settle.go", `	if owed {`, `	if owed && false {`},
-	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/settle.go", `	err := l.syncEnded(ended, owed)
-	l.mu.Lock()`, `	err := l.syncEnded(ended, owed)
+	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/lazysync.go", `	if owed {`, `	if unsyncedRefs && false {`},
+	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/lazysync.go", `	err := l.syncSegments(ended, owed)
+	l.mu.Lock()`, `	err := l.syncSegments(ended, unsyncedRefs)
 	l.mu.Lock()
-	l.owed = false`},
-	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/group.go", `l.wanted(g.end, sync) && !l.unsettled()`, `l.wanted(g.end, sync)`},
-	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/settle.go", `	l.quit() // Who`, `	// Who`},
-	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/group.go", `	g.sync = g.sync && (straight || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
+	l.unsyncedRefs = false`},
+	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/groupcommit.go", `l.wantsSync(g.end, sync) && !l.hasUnsyncedSegments()`, `l.wantsSync(g.end, sync)`},
+	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/lazysync.go", `	l.finishFollower() // Who`, `	// Who`},
+	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/groupcommit.go", `	g.sync = g.sync && (straight || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}`, ``},
-	{"sync", "error_of_beginning_with_what_was_written_is_ignored", "wal/group.go", `		return whole, l.begin(g)`, `		_ = l.begin(g)
-		return whole, nil`},
+	{"sync", "error_of_beginning_with_what_was_written_is_ignored", "wal/groupcommit.go", `		return writeComplete, l.startWriteback(g)`, `		_ = l.startWriteback(g)
+		return writeComplete, nil`},
 	{"sync", "a_piece_of_a_new_segment_that_did_not_get_there_is_ignored", "wal/recycle.go", `			err = file.WriteBack(begun, off-begun) //`, `			_ = file.WriteBack(begun, off-begun) //`},
 	{"sync", "the_name_of_a_new_segment_is_not_synced", "wal/recycle.go", `	if err := l.opts.FS.SyncDir(l.opts.dir()); err != nil {
 		return nil, fmt.Errorf("sync directory of new log segment %s: %w", name, err)
@@ -53,45 +53,45 @@ var logMutants = []mutant{
 	}`, ``},
 	{"sync", "a_retired_header_is_not_synced", "wal/recycle.go", `	if err := s.file.SyncData(); err != nil {
 		return fmt.Errorf("sync header of retired`, `	if err := error(nil); err != nil {
-		return fmt.Errorf("sync header of retired`},
-	{"order", "a_segment_that_is_too_small_is_used_again", "wal/recycle.go", `	if !ready && lowest.room >= room {`, `	if !ready {`},
-	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && s.room >= room {`, `l.opts.KeepFree {`},
-	{"order", "a_window_goes_beyond_a_short_segment", "wal/window.go", `r.seg.room-off`, `r.seg.size-off`},
-	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/writer.go", `uint64(s.room)) - pageUnit }`, `uint64(s.room)) }`},
-	{"order", "a_later_write_covers_durable_records", "wal/group.go", `	if (g.sync || g.direct) && !r.sealed {
-		l.align(pad)
+		return fmt.Errorf("sync newHeader of retired`},
+	{"order", "a_segment_that_is_too_small_is_used_again", "wal/recycle.go", `	if !ready && lowest.fileSize >= room {`, `	if !ready {`},
+	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && s.fileSize >= room {`, `l.opts.KeepFree {`},
+	{"order", "a_window_goes_beyond_a_short_segment", "wal/mmapwrite.go", `r.seg.fileSize-off`, `r.seg.size-off`},
+	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/log.go", `uint64(s.fileSize)) - pageUnit }`, `uint64(s.fileSize)) }`},
+	{"order", "a_later_write_covers_durable_records", "wal/groupcommit.go", `	if (g.sync || g.direct) && !r.sealed {
+		l.padTo(pad)
 	}`, ``},
-	{"ack", "acknowledged_before_the_sync", "wal/group.go", `	case end <= l.Durable():
+	{"ack", "acknowledged_before_the_sync", "wal/groupcommit.go", `	case end <= l.Durable():
 		return true, nil`, `	case end <= l.Written():
 		return true, nil`},
-	{"ack", "a_group_is_told_of_before_the_one_before_it", "wal/flight.go", `	for !f.out && l.flying[0] != f {
-		l.arrived.Wait()
-	}`, `	for i := range l.flying {
-		if l.flying[i] == f {
-			l.flying[0], l.flying[i] = f, l.flying[0]
+	{"ack", "a_group_is_told_of_before_the_one_before_it", "wal/inflight.go", `	for !f.removed && l.inflight[0] != f {
+		l.writeDone.Wait()
+	}`, `	for i := range l.inflight {
+		if l.inflight[i] == f {
+			l.inflight[0], l.inflight[i] = f, l.inflight[0]
 		}
 	}`},
-	{"ack", "unknown_is_said_of_what_may_still_land", "wal/group.go", `	case l.cause != nil && end <= l.reach && len(l.flying) > 0:`, `	case false:`},
-	{"order", "a_group_is_taken_back_while_the_next_one_is_written", "wal/flight.go", `		for !behind.landed {`, `		for false && !behind.landed {`},
-	{"order", "a_group_departs_while_another_is_taken_back", "wal/flight.go", `n == maxFlying || l.failing ||`, `n == maxFlying ||`},
-	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/flight.go", `sync && !r.sealed && `, `sync && `},
-	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/flight.go", ` && r.refers == 0`, ``},
-	{"order", "a_sync_waits_for_parts_that_may_be_given_up", "wal/writer.go", `		end = l.mark.end`, `		end = l.End()`},
-	{"order", "a_group_departs_behind_one_that_has_failed", "wal/flight.go", `	l.failing = l.failing || err != nil`, `	l.failing = l.failing || err != nil && l.flying[0] == f`},
-	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/group.go", `			w.err = err
+	{"ack", "unknown_is_said_of_what_may_still_land", "wal/groupcommit.go", `	case l.cause != nil && end <= l.maxSubmitted && len(l.inflight) > 0:`, `	case false:`},
+	{"order", "a_group_is_taken_back_while_the_next_one_is_written", "wal/inflight.go", `		for !behind.returned {`, `		for false && !behind.returned {`},
+	{"order", "a_group_departs_while_another_is_taken_back", "wal/inflight.go", `n == maxInflight || l.writeFailed ||`, `n == maxInflight ||`},
+	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/inflight.go", `sync && !r.sealed && `, `sync && `},
+	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/inflight.go", ` && r.ref == 0`, ``},
+	{"order", "a_sync_waits_for_parts_that_may_be_given_up", "wal/log.go", `		end = l.commitStart.end`, `		end = l.End()`},
+	{"order", "a_group_departs_behind_one_that_has_failed", "wal/inflight.go", `	l.writeFailed = l.writeFailed || err != nil`, `	l.writeFailed = l.writeFailed || err != nil && l.inflight[0] == f`},
+	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/groupcommit.go", `			w.err = err
 			*last`, `			_ = err
 			*last`},
-	{"ack", "failed_is_said_where_nobody_knows", "wal/group.go", `	case l.cause != nil && end <= l.reach:`, `	case false:`},
+	{"ack", "failed_is_said_where_nobody_knows", "wal/groupcommit.go", `	case l.cause != nil && end <= l.maxSubmitted:`, `	case false:`},
 	{"check", "checksum_of_a_record_is_not_looked_at", "wal/record.go", `xxhash.Sum64(b[recSalt:end]); got != want {`, `xxhash.Sum64(b[recSalt:end]); got != want && false {`},
 	{"check", "salt_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recSalt:]); got != salt {`, `binary.LittleEndian.Uint64(b[recSalt:]); got != salt && false {`},
 	{"check", "place_of_a_record_is_not_looked_at", "wal/record.go", `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) {`, `binary.LittleEndian.Uint64(b[recLSN:]); got != uint64(lsn) && false {`},
 	{"check", "length_of_a_record_is_not_bounded", "wal/record.go", `	if int64(n) > int64(len(b)-recHeader) {`, `	if false {`},
 	{"check", "replay_steps_over_a_gap", "wal/reader.go", `		if r.prev != p.prev {`, `		if r.prev != p.prev && false {`},
-	{"check", "store_of_a_segment_is_not_looked_at", "wal/found.go", `	case h.storeID != o.StoreID:`, `	case false && h.storeID != o.StoreID:`},
+	{"check", "store_of_a_segment_is_not_looked_at", "wal/scan.go", `	case h.storeID != o.StoreID:`, `	case false && h.storeID != o.StoreID:`},
 	{"check", "a_later_record_is_no_witness", "wal/image.go", `		if r.synced > end {`, `		if r.synced > end && false {`},
-	{"check", "the_note_is_no_witness", "wal/reader.go", `	if synced, ok := img.note(); ok && synced > end {`, `	if synced, ok := img.note(); ok && synced > end && false {`},
-	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.witness(firstRecord, end); ok {`, `		if r, ok := later.witness(firstRecord, end); ok && false {`},
-	{"check", "any_record_of_a_later_segment_is_a_witness", "wal/reader.go", `later.witness(firstRecord, end)`, `later.witness(firstRecord, 0)`},
+	{"check", "the_note_is_no_witness", "wal/reader.go", `	if synced, ok := img.hint(); ok && synced > end {`, `	if synced, ok := img.hint(); ok && synced > end && false {`},
+	{"check", "a_later_segment_is_no_witness", "wal/reader.go", `		if r, ok := later.durabilityEvidence(firstRecord, end); ok {`, `		if r, ok := later.durabilityEvidence(firstRecord, end); ok && false {`},
+	{"check", "any_record_of_a_later_segment_is_a_witness", "wal/reader.go", `later.durabilityEvidence(firstRecord, end)`, `later.durabilityEvidence(firstRecord, 0)`},
 	{"check", "the_meta_page_is_no_witness", "wal/reader.go", `	if durable > end {`, `	if durable > end && false {`},
 	{"check", "a_seal_without_a_successor_is_an_end", "wal/reader.go", `		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
 			return`, `		case i+1 == len(f.segments):
@@ -108,40 +108,40 @@ var logMutants = []mutant{
 `, ``},
 	{"check", "a_commit_may_lose_its_end_between_two_reads", "wal/reader.go", `	if p.commit.known {`, `	if false {`},
 	{"replay", "the_last_commit_is_left_out", "wal/reader.go", `		if err == nil && !sealed {
-			err = p.settle()
+			err = p.deliver()
 		}
 `, ``},
-	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/writer.go", `	m.run.buf = m.run.buf[:m.size]
+	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/log.go", `	m.run.buf = m.run.buf[:m.size]
 	m.run.end = m.end
-	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
+	l.pos, l.prev = m.pos, m.prev`, `	m.writeBuffer.end = m.end`},
 	{"replay", "a_void_takes_nothing_back", "wal/commit.go", `	p.commit = commit{}
-	p.ended(end)
-	return nil`, `	p.ended(end)
+	p.setEnd(end)
+	return nil`, `	p.setEnd(end)
 	return nil`},
 	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/commit.go", `bytes.Clone(c.parts[c.own])`, `bytes.TrimPrefix(c.parts[c.own], nil)`},
-	{"room", "a_void_may_find_no_room", "wal/void.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
+	{"room", "a_void_may_find_no_room", "wal/compensation.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
 	{"check", "a_void_of_nothing_is_no_damage", "wal/commit.go", `	if !p.commit.held {`, `	if false {`},
-	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/launch.go", `	f := l.depart(l.take(true))
-	l.mu.Unlock()`, `	f := l.depart(l.take(true))
+	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/asyncwrite.go", `	f := l.startWrite(l.takeGroup(true))
+	l.mu.Unlock()`, `	f := l.startWrite(l.takeGroup(true))
 	l.durable.Store(uint64(f.end))
 	l.mu.Unlock()`},
-	{"ack", "a_group_is_not_copied", "wal/window.go", `	err := l.window.over.Copy(r.buf, r.offset())`, `	err := error(nil)`},
-	{"ack", "a_part_of_a_group_is_not_copied", "wal/window.go", `.Copy(r.buf, r.offset())`, `.Copy(r.buf[:len(r.buf)-1], r.offset())`},
-	{"ack", "a_fault_in_a_copy_is_no_error", "wal/window.go", `	return err == nil`, `	return true`},
-	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/window.go", ` || end > l.zeros`, ``},
-	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/window.go", `g.sync || g.direct || `, `g.direct || `},
-	{"order", "a_window_stays_behind", "wal/window.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
-	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/group.go", `		l.window.close() // Its`, `		_ = l.window // Its`},
-	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/restart.go", `	for l.leading || l.settling || len(l.flying) > 0 {`, `	for l.settling || len(l.flying) > 0 {`},
-	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/restart.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/restart.go", `} else if err := old[0].end(); err != nil {`, `} else if false {
+	{"ack", "a_group_is_not_copied", "wal/mmapwrite.go", `	err := l.mmap.mapping.Copy(r.buf, r.offset())`, `	err := error(nil)`},
+	{"ack", "a_part_of_a_group_is_not_copied", "wal/mmapwrite.go", `.Copy(r.buf, r.offset())`, `.Copy(r.buf[:len(r.buf)-1], r.offset())`},
+	{"ack", "a_fault_in_a_copy_is_no_error", "wal/mmapwrite.go", `	return err == nil`, `	return true`},
+	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/mmapwrite.go", ` || end > l.zeroedTo`, ``},
+	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/mmapwrite.go", `g.sync || g.direct || `, `g.direct || `},
+	{"order", "a_window_stays_behind", "wal/mmapwrite.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
+	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/groupcommit.go", `		l.mmap.close() // Its`, `		_ = l.mmap // Its`},
+	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/diskfull.go", `	for l.leading || l.syncingClosed || len(l.inflight) > 0 {`, `	for l.syncingClosed || len(l.inflight) > 0 {`},
+	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/diskfull.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/diskfull.go", `} else if err := old[0].invalidate(); err != nil {`, `} else if false {
 		err := error(nil)`},
-	{"order", "a_file_of_the_log_before_counts_on", "wal/restart.go", `		l.bytes.Add(-s.room)`, `		_ = s.room`},
-	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/restart.go", `	l.past += last.room
+	{"order", "a_file_of_the_log_before_counts_on", "wal/diskfull.go", `		l.bytes.Add(-s.fileSize)`, `		_ = s.fileSize`},
+	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/diskfull.go", `	l.fullSegmentBytes += last.fileSize
 `, ``},
-	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/inplace.go", `	s.logSince.Store(s.log.Volume())
+	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/diskfull.go", `	s.logSince.Store(s.log.Volume())
 `, ``},
-	{"order", "a_checkpoint_in_place_begins_no_session", "txn/inplace.go", `	return c, s.beginIn(s.log)`, `	return c, nil`},
-	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/inplace.go", `	if err := s.log.Restart(); err != nil {`, `	if err := s.log.Sync(); err != nil {`},
-	{"sync", "error_of_a_launched_write_is_ignored", "wal/launch.go", `		fate, err = partly, f.run.failed(err)`, `		err = nil`},
+	{"order", "a_checkpoint_in_place_begins_no_session", "txn/diskfull.go", `	return c, s.beginIn(s.log)`, `	return c, nil`},
+	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/diskfull.go", `	if err := s.log.RestartInPlace(); err != nil {`, `	if err := s.log.Sync(); err != nil {`},
+	{"sync", "error_of_a_launched_write_is_ignored", "wal/asyncwrite.go", `		fate, err = writePartial, f.run.writeErr(err)`, `		err = nil`},
 }

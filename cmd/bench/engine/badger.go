@@ -13,10 +13,10 @@ func init() {
 	register(Engine{Name: "badger", Module: "github.com/dgraph-io/badger/v4", Expires: true, Open: openBadger})
 }
 
-// badgerStore has the defaults but for: no compression, because values do not compress, and with that no block cache,
-// which Badger's documentation says is of no use then: tables are mapped; no detection of conflicts, because the
-// workloads never write the same row from two transactions; one version of each row, which is the default. SyncWrites
-// makes a commit wait for msync.
+// badgerStore has the defaults but for: no compression, because values do not compress, and with
+// that no block cache, which Badger's documentation says is of no use then: tables are mapped; no
+// detection of conflicts, because the workloads never write the same row from two transactions; one
+// version of each row, which is the default. SyncWrites makes a commit wait for msync.
 type badgerStore struct{ db *badger.DB }
 
 func openBadger(c Config) (Store, error) {
@@ -105,7 +105,8 @@ func (r badgerReader) Get(key []byte, use func([]byte)) (bool, error) {
 	})
 }
 
-// Scan does not prefetch: the values lie beside the keys, and to fetch them early would only copy them.
+// Scan does not prefetch: the values lie beside the keys, and to fetch them early would only copy
+// them.
 func (r badgerReader) Scan(in Range, t *Tally) error {
 	it := r.tx.NewIterator(badger.IteratorOptions{Reverse: in.Reverse, Prefix: commonPrefix(in)})
 	defer it.Close()
@@ -119,7 +120,8 @@ func (r badgerReader) Scan(in Range, t *Tally) error {
 		if in.Reverse && in.Hi != nil && string(key) >= string(in.Hi) {
 			continue // Seek stops at its key itself.
 		}
-		if !in.Reverse && in.Hi != nil && string(key) >= string(in.Hi) || in.Reverse && string(key) < string(in.Lo) {
+		if !in.Reverse && in.Hi != nil && string(key) >= string(in.Hi) ||
+			in.Reverse && string(key) < string(in.Lo) {
 			return nil
 		}
 		err := item.Value(func(v []byte) error {

@@ -11,15 +11,25 @@ import (
 
 func init() {
 	register(Engine{Name: "bbolt", Module: "go.etcd.io/bbolt", Open: openBolt})
-	register(Engine{Name: "bbolt-dual", Module: "go.etcd.io/bbolt", Expires: true, Purges: true, OnlyTTL: true, Open: dual(openBolt)})
+	register(
+		Engine{
+			Name:    "bbolt-dual",
+			Module:  "go.etcd.io/bbolt",
+			Expires: true,
+			Purges:  true,
+			OnlyTTL: true,
+			Open:    dual(openBolt),
+		},
+	)
 }
 
 var boltBucket = []byte("b")
 
-// bolt is configured as etcd does: the free list as a map and not written with each commit, because both would cost each
-// commit time in proportion to the free pages, and a map large enough that growth never remaps under readers. Durable
-// puts from several goroutines go through DB.Batch, which shares a commit among them; its delay is short and its size is
-// the number of goroutines, so that nobody waits for company that cannot come.
+// bolt is configured as etcd does: the free list as a map and not written with each commit, because
+// both would cost each commit time in proportion to the free pages, and a map large enough that
+// growth never remaps under readers. Durable puts from several goroutines go through DB.Batch,
+// which shares a commit among them; its delay is short and its size is the number of goroutines, so
+// that nobody waits for company that cannot come.
 type bolt struct {
 	db     *bbolt.DB
 	shared bool    // several goroutines
@@ -60,10 +70,12 @@ func (b *bolt) makeBucket() error {
 
 func (b *bolt) Client() (Client, error) { return boltClient{b}, nil }
 
-// boltChunk is how many rows a transaction of a bulk load has: more, and what it keeps in memory costs more than commits do.
+// boltChunk is how many rows a transaction of a bulk load has: more, and what it keeps in memory
+// costs more than commits do.
 const boltChunk = 1000
 
-// BulkLoad is a number of transactions that fill pages whole and do not wait for the disk, and one sync.
+// BulkLoad is a number of transactions that fill pages whole and do not wait for the disk, and one
+// sync.
 func (b *bolt) BulkLoad(rows int, next func(int) (key, value []byte)) error {
 	b.db.NoSync = true
 	var values []byte // bbolt keeps the slices of values until the transaction ends

@@ -9,12 +9,15 @@ import (
 )
 
 func init() {
-	register(Engine{Name: "buntdb", Module: "github.com/tidwall/buntdb", Expires: true, OnlyTTL: true, Open: openBunt})
+	register(
+		Engine{Name: "buntdb", Module: "github.com/tidwall/buntdb", Expires: true, OnlyTTL: true, Open: openBunt},
+	)
 }
 
-// bunt holds all rows in memory and appends each commit to a file, synced always where commits are durable. It rewrites
-// that file when it has doubled, as it does by default. Strings are made from bytes without a copy where it keeps none of
-// them. Its purge runs by the wall clock in a goroutine of its own and cannot be called, so it is not measured.
+// bunt holds all rows in memory and appends each commit to a file, synced always where commits are
+// durable. It rewrites that file when it has doubled, as it does by default. Strings are made from
+// bytes without a copy where it keeps none of them. Its purge runs by the wall clock in a goroutine
+// of its own and cannot be called, so it is not measured.
 type bunt struct {
 	db *buntdb.DB
 }

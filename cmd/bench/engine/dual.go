@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// dual gives a store without expiry the one that its users write by hand: the value begins with its instant in
-// milliseconds, so that a read needs one look-up, and an index of instant and key tells what is due. Both are written in
-// one batch. Rows lie under "d", the index under "i", in one key space: then the same code serves every store.
+// dual gives a store without expiry the one that its users write by hand: the value begins with its
+// instant in milliseconds, so that a read needs one look-up, and an index of instant and key tells
+// what is due. Both are written in one batch. Rows lie under "d", the index under "i", in one key
+// space: then the same code serves every store.
 //
-// A put does not look for the index entry of an older value, which would cost a read each time. Entries that no longer
-// say the truth stay, and a purge, which reads the row of each entry that is due, drops them.
+// A put does not look for the index entry of an older value, which would cost a read each time.
+// Entries that no longer say the truth stay, and a purge, which reads the row of each entry that is
+// due, drops them.
 func dual(open func(Config) (Store, error)) func(Config) (Store, error) {
 	return func(c Config) (Store, error) {
 		c.Bytes += c.Bytes / 2
@@ -38,7 +40,8 @@ type dualStore struct {
 	Store
 	now func() time.Time
 
-	// purging lets no batch come between a purge's look at a row and its deletion. A store of one writer would have it wait for the same time.
+	// purging lets no batch come between a purge's look at a row and its deletion. A store of one
+	// writer would have it wait for the same time.
 	purging sync.RWMutex
 }
 
@@ -53,7 +56,8 @@ type rangeDeleter interface {
 	deleteRange(lo, hi []byte) error
 }
 
-// lazyBatcher is a Client of a store with batches that do not wait for the disk though others do. flush waits for all of them.
+// lazyBatcher is a Client of a store with batches that do not wait for the disk though others do.
+// flush waits for all of them.
 type lazyBatcher interface {
 	lazyBatch(fn func(Writer) error) error
 	flush() error
@@ -147,12 +151,14 @@ func (c *dualClient) Purge(batch int) (rows int, err error) {
 	}
 }
 
-// purge deletes one batch of index entries that are due, and the rows of those that are true, in the order of their keys.
+// purge deletes one batch of index entries that are due, and the rows of those that are true, in
+// the order of their keys.
 func (c *dualClient) purge(batch int, commit func(func(Writer) error) error) (entries, rows int, err error) {
 	c.purging.Lock()
 	defer c.purging.Unlock()
 	c.buf, c.due, c.rows = c.buf[:0], c.due[:0], c.rows[:0]
-	if err := c.Client.View(func(r Reader) error { return c.look(r.(dualReader), batch) }); err != nil || len(c.due) == 0 {
+	if err := c.Client.View(func(r Reader) error { return c.look(r.(dualReader), batch) }); err != nil ||
+		len(c.due) == 0 {
 		return 0, 0, err
 	}
 	err = commit(func(w Writer) error {

@@ -13,8 +13,8 @@ func init() {
 	register(Engine{Name: "ebb", Expires: true, Purges: true, Checkpoints: true, Open: openEbb})
 }
 
-// ebb is used as it comes: default options but for the durability that a row asks for. CheckpointBytes is set only where
-// a full log is the subject.
+// ebb is used as it comes: default options but for the durability that a row asks for.
+// CheckpointBytes is set only where a full log is the subject.
 type ebb struct {
 	db      *kv.DB
 	durable bool
@@ -42,13 +42,17 @@ func (e *ebb) Close() error      { return e.db.Close() }
 func (e *ebb) Checkpoint() error { return e.db.Checkpoint(context.Background()) }
 
 func (e *ebb) BulkLoad(rows int, next func(int) (key, value []byte)) error {
-	_, err := e.db.BulkLoad(context.Background(), "default", iter.Seq2[[]byte, []byte](func(yield func(k, v []byte) bool) {
-		for i := range rows {
-			if !yield(next(i)) {
-				return
+	_, err := e.db.BulkLoad(
+		context.Background(),
+		"default",
+		iter.Seq2[[]byte, []byte](func(yield func(k, v []byte) bool) {
+			for i := range rows {
+				if !yield(next(i)) {
+					return
+				}
 			}
-		}
-	}))
+		}),
+	)
 	return err
 }
 
@@ -70,7 +74,8 @@ func (c *ebbClient) Batch(fn func(Writer) error) error {
 	return c.db.Apply(context.Background(), c.batch.b)
 }
 
-// Get copies: for small values that costs less than the closure of a View, and GetAppend does not allocate.
+// Get copies: for small values that costs less than the closure of a View, and GetAppend does not
+// allocate.
 func (c *ebbClient) Get(key []byte, use func([]byte)) (bool, error) {
 	var err error
 	c.buf, err = c.db.GetAppend(c.buf[:0], key)
@@ -88,7 +93,8 @@ func (c *ebbClient) View(fn func(Reader) error) error {
 }
 
 func (c *ebbClient) Purge(batch int) (int, error) {
-	// Force: the row's clock has jumped forward, to let a million rows expire without waiting for it.
+	// Force: the row's clock has jumped forward, to let a million rows expire without waiting for
+	// it.
 	res, err := c.db.PurgeExpired(context.Background(), kv.PurgeOptions{Batch: batch, Force: true})
 	if err == nil && c.durable {
 		err = c.db.Sync()
@@ -116,7 +122,8 @@ func (r ebbReader) Scan(in Range, t *Tally) error {
 	return r.tx.Err()
 }
 
-// ebbBatch is a kv.Batch, which is what to use for many writes that read nothing: a kv.Tx does not know what comes next.
+// ebbBatch is a kv.Batch, which is what to use for many writes that read nothing: a kv.Tx does not
+// know what comes next.
 type ebbBatch struct{ b *kv.Batch }
 
 func (w ebbBatch) Put(key, value []byte) error { w.b.Put(key, value); return nil }

@@ -37,14 +37,16 @@ type Store interface {
 	Close() error
 }
 
-// Client is one goroutine's access to a store. Slices that are handed in stay unchanged until the call that took them,
-// or the Batch around it, returns: no engine is made to copy what its own users need not copy.
+// Client is one goroutine's access to a store. Slices that are handed in stay unchanged until the
+// call that took them, or the Batch around it, returns: no engine is made to copy what its own
+// users need not copy.
 type Client interface {
 	// Put is a transaction of its own.
 	Put(key, value []byte) error
 	// Batch commits all that fn writes, or nothing.
 	Batch(fn func(Writer) error) error
-	// Get is a transaction of its own. use sees the value without a copy where the engine offers that, until it returns.
+	// Get is a transaction of its own. use sees the value without a copy where the engine offers
+	// that, until it returns.
 	Get(key []byte, use func(value []byte)) (found bool, err error)
 	// View runs fn on one state of the store.
 	View(fn func(Reader) error) error
@@ -54,7 +56,8 @@ type Client interface {
 // Reader reads one state.
 type Reader interface {
 	Get(key []byte, use func(value []byte)) (found bool, err error)
-	// Scan adds the rows of r to t. The loop is the engine's own, so that no call per row stands between it and the figure.
+	// Scan adds the rows of r to t. The loop is the engine's own, so that no call per row stands
+	// between it and the figure.
 	Scan(r Range, t *Tally) error
 }
 
@@ -70,7 +73,8 @@ type ExpiringWriter interface {
 	PutTTL(key, value []byte, ttl time.Duration) error
 }
 
-// Purger is a Client that can delete all expired rows, durably if the store is, at most batch of them in a transaction.
+// Purger is a Client that can delete all expired rows, durably if the store is, at most batch of
+// them in a transaction.
 type Purger interface {
 	Purge(batch int) (rows int, err error)
 }
@@ -80,13 +84,14 @@ type Checkpointer interface {
 	Checkpoint() error
 }
 
-// BulkLoader is a Store with a way to fill it from sorted rows that is faster than batches. next returns slices that
-// are valid until it is called again.
+// BulkLoader is a Store with a way to fill it from sorted rows that is faster than batches. next
+// returns slices that are valid until it is called again.
 type BulkLoader interface {
 	BulkLoad(rows int, next func(i int) (key, value []byte)) error
 }
 
-// Settler is a Store that pays for reads with work in the background: Settle waits until that is done.
+// Settler is a Store that pays for reads with work in the background: Settle waits until that is
+// done.
 type Settler interface {
 	Settle() error
 }
@@ -97,21 +102,30 @@ type Range struct {
 	Reverse bool
 }
 
-// Tally proves which rows were read, and in which order. Values begin with 16 bytes that depend on key and version.
+// Tally proves which rows were read, and in which order. Values begin with 16 bytes that depend on
+// key and version.
 type Tally struct {
 	Rows int
 	Sum  uint64
 }
 
-// Add is small enough to be inlined into each engine's loop, and reads the line of the key and that of the value.
+// Add is small enough to be inlined into each engine's loop, and reads the line of the key and that
+// of the value.
 func (t *Tally) Add(key, value []byte) {
 	t.Rows++
-	t.Sum = t.Sum*31 + binary.LittleEndian.Uint64(key[8:]) + binary.LittleEndian.Uint64(value) + binary.LittleEndian.Uint64(value[8:])
+	t.Sum = t.Sum*31 + binary.LittleEndian.Uint64(
+		key[8:],
+	) + binary.LittleEndian.Uint64(
+		value,
+	) + binary.LittleEndian.Uint64(
+		value[8:],
+	)
 }
 
 var all = map[string]Engine{}
 
-// register is called by the init of each engine's file: those behind a build tag are there only with it.
+// register is called by the init of each engine's file: those behind a build tag are there only
+// with it.
 func register(e Engine) { all[e.Name] = e }
 
 // Names of all engines, ours first.
@@ -126,8 +140,8 @@ func Names() []string {
 	return names
 }
 
-// Select returns the engines named in a list with commas, each once: who is named twice would be measured twice, and the
-// report would take that for more rounds. "" selects all.
+// Select returns the engines named in a list with commas, each once: who is named twice would be
+// measured twice, and the report would take that for more rounds. "" selects all.
 func Select(list string) (chosen []Engine, err error) {
 	names := Names()
 	if list != "" {

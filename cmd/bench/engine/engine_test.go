@@ -93,7 +93,8 @@ func each(t *testing.T, ok func(Engine) bool, test func(t *testing.T, e Engine))
 func plain(e Engine) bool   { return !e.OnlyTTL }
 func expires(e Engine) bool { return e.Expires }
 
-// TestReadsWhatWasWritten: puts, batches and deletes, read back in the same and in a second process-like open.
+// TestReadsWhatWasWritten: puts, batches and deletes, read back in the same and in a second
+// process-like open.
 func TestReadsWhatWasWritten(t *testing.T) {
 	each(t, func(Engine) bool { return true }, func(t *testing.T, e Engine) {
 		dir := t.TempDir()
@@ -219,7 +220,10 @@ func TestExpiredRowsAreHiddenAndPurged(t *testing.T) {
 		s := openTest(t, e, t.TempDir(), nil)
 		defer s.close(t)
 		put := func(i int, ttl time.Duration) {
-			require.NoError(t, s.Batch(func(w Writer) error { return w.(ExpiringWriter).PutTTL(testKey(i), testValue(i), ttl) }))
+			require.NoError(
+				t,
+				s.Batch(func(w Writer) error { return w.(ExpiringWriter).PutTTL(testKey(i), testValue(i), ttl) }),
+			)
 		}
 		for i := range 10 {
 			put(i, time.Minute)

@@ -12,12 +12,23 @@ import (
 
 func init() {
 	register(Engine{Name: "lmdb", Module: "github.com/PowerDNS/lmdb-go", Open: openLMDB})
-	register(Engine{Name: "lmdb-dual", Module: "github.com/PowerDNS/lmdb-go", Expires: true, Purges: true, OnlyTTL: true, Open: dual(openLMDB)})
+	register(
+		Engine{
+			Name:    "lmdb-dual",
+			Module:  "github.com/PowerDNS/lmdb-go",
+			Expires: true,
+			Purges:  true,
+			OnlyTTL: true,
+			Open:    dual(openLMDB),
+		},
+	)
 }
 
-// lmdbStore writes with write(2) where commits wait for the disk or rows come in order, and through the map where neither is so: each
-// is the faster way there, tried with every row that writes. Read transactions are kept and renewed by each client, values are read in place, and rows that
-// come in order are appended. It is C behind cgo: each call pays for that, as it does for everybody who uses it from Go.
+// lmdbStore writes with write(2) where commits wait for the disk or rows come in order, and through
+// the map where neither is so: each is the faster way there, tried with every row that writes. Read
+// transactions are kept and renewed by each client, values are read in place, and rows that come in
+// order are appended. It is C behind cgo: each call pays for that, as it does for everybody who
+// uses it from Go.
 type lmdbStore struct {
 	env     *lmdb.Env
 	dbi     lmdb.DBI
@@ -61,7 +72,8 @@ func (s *lmdbStore) Close() error {
 	return errors.Join(s.env.Sync(true), s.env.Close())
 }
 
-// lmdbChunk is how many rows a transaction of a bulk load has: more, and its list of dirty pages costs more than commits do.
+// lmdbChunk is how many rows a transaction of a bulk load has: more, and its list of dirty pages
+// costs more than commits do.
 const lmdbChunk = 10_000
 
 // BulkLoad is a number of transactions that append and do not wait for the disk, and one sync.
@@ -183,10 +195,16 @@ func (r lmdbReader) Scan(in Range, t *Tally) error {
 	if in.Hi == nil {
 		return r.walk(in.Lo, lmdb.First, lmdb.Next, each)
 	}
-	return r.walk(in.Lo, lmdb.First, lmdb.Next, func(k, v []byte) bool { return bytes.Compare(k, in.Hi) < 0 && each(k, v) })
+	return r.walk(
+		in.Lo,
+		lmdb.First,
+		lmdb.Next,
+		func(k, v []byte) bool { return bytes.Compare(k, in.Hi) < 0 && each(k, v) },
+	)
 }
 
-// walk visits rows from start on; nil is the end that the op at names. A walk back begins below start.
+// walk visits rows from start on; nil is the end that the op at names. A walk back begins below
+// start.
 func (r lmdbReader) walk(start []byte, at, step uint, visit func(k, v []byte) bool) error {
 	var k, v []byte
 	var err error

@@ -8,14 +8,17 @@ import (
 )
 
 func init() {
-	register(Engine{Name: "nutsdb", Module: "github.com/nutsdb/nutsdb", Expires: true, OnlyTTL: true, Open: openNuts})
+	register(
+		Engine{Name: "nutsdb", Module: "github.com/nutsdb/nutsdb", Expires: true, OnlyTTL: true, Open: openNuts},
+	)
 }
 
 const nutsBucket = "b"
 
-// nuts keeps keys in memory and values in a log. The defaults, but for merging, which is off, because a merge would be
-// another workload. Reading values from mapped files would be faster, but that mode panics in Close (1.1.0). Expiry counts in whole seconds. It deletes what has expired by the wall
-// clock, with timers of its own, and that cannot be called, so a purge is not measured.
+// nuts keeps keys in memory and values in a log. The defaults, but for merging, which is off,
+// because a merge would be another workload. Reading values from mapped files would be faster, but
+// that mode panics in Close (1.1.0). Expiry counts in whole seconds. It deletes what has expired by
+// the wall clock, with timers of its own, and that cannot be called, so a purge is not measured.
 type nuts struct{ db *nutsdb.DB }
 
 func openNuts(c Config) (Store, error) {
@@ -67,7 +70,8 @@ func (w nutsWriter) Put(key, value []byte) error {
 }
 func (w nutsWriter) Delete(key []byte) error { return w.tx.Delete(nutsBucket, key) }
 
-// PutTTL copies the row, as all workloads need: nutsdb keeps the slices for longer than the transaction.
+// PutTTL copies the row, as all workloads need: nutsdb keeps the slices for longer than the
+// transaction.
 func (w nutsWriter) PutTTL(key, value []byte, ttl time.Duration) error {
 	return w.tx.Put(nutsBucket, bytes.Clone(key), bytes.Clone(value), uint32(ttl/time.Second))
 }

@@ -15,15 +15,26 @@ import (
 )
 
 func init() {
-	register(Engine{Name: "pebble", Module: "github.com/cockroachdb/pebble/v2", Checkpoints: true, Open: openPebble})
-	register(Engine{Name: "pebble-dual", Module: "github.com/cockroachdb/pebble/v2", Expires: true, Purges: true, OnlyTTL: true,
-		Open: dual(openPebble)})
+	register(
+		Engine{Name: "pebble", Module: "github.com/cockroachdb/pebble/v2", Checkpoints: true, Open: openPebble},
+	)
+	register(
+		Engine{
+			Name:    "pebble-dual",
+			Module:  "github.com/cockroachdb/pebble/v2",
+			Expires: true,
+			Purges:  true,
+			OnlyTTL: true,
+			Open:    dual(openPebble),
+		},
+	)
 }
 
-// lsm is Pebble with the options of CockroachDB where they differ from the defaults and matter here: memtables of 64 MiB, compaction of
-// the first level from two files on and no stall by it, several compactions at a time, bloom filters, large blocks, the newest format.
-// The block cache holds the whole set, so that reads cost no system call, as with the mapped files of others. Values do
-// not compress, so compression would cost time and give nothing.
+// lsm is Pebble with the options of CockroachDB where they differ from the defaults and matter
+// here: memtables of 64 MiB, compaction of the first level from two files on and no stall by it,
+// several compactions at a time, bloom filters, large blocks, the newest format. The block cache
+// holds the whole set, so that reads cost no system call, as with the mapped files of others.
+// Values do not compress, so compression would cost time and give nothing.
 type lsm struct {
 	db   *pebble.DB
 	opts *pebble.Options
@@ -73,7 +84,10 @@ func (s *lsm) BulkLoad(rows int, next func(int) (key, value []byte)) error {
 	if err != nil {
 		return err
 	}
-	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), s.opts.MakeWriterOptions(6, s.db.TableFormat()))
+	w := sstable.NewWriter(
+		objstorageprovider.NewFileWritable(f),
+		s.opts.MakeWriterOptions(6, s.db.TableFormat()),
+	)
 	for i := range rows {
 		if err := w.Set(next(i)); err != nil {
 			return err

@@ -16,15 +16,19 @@ import (
 func init() {
 	open := openSQLite("sqlite", false)
 	register(Engine{Name: "sqlite", Module: "modernc.org/sqlite", Checkpoints: true, Copies: true, Open: open})
-	register(Engine{Name: "sqlite-dual", Module: "modernc.org/sqlite", Expires: true, Purges: true, OnlyTTL: true,
-		Open: openSQLite("sqlite", true)})
+	register(
+		Engine{Name: "sqlite-dual", Module: "modernc.org/sqlite", Expires: true, Purges: true, OnlyTTL: true,
+			Open: openSQLite("sqlite", true)},
+	)
 }
 
-// sqliteStore is one table without rowids, so that a row lies in the index of its key. Write-ahead log; synchronous FULL
-// where commits are durable, because NORMAL syncs only at a checkpoint, and OFF where they need not be; a cache and a
-// map that hold everything; the log is checkpointed each 64 MiB instead of each 4, as those do who load much. One connection
-// writes, behind a lock of Go's, because SQLite's own waits by sleeping; each client has one to read. Statements are
-// prepared once and used with RawBytes, which does not copy. With expiry the row has its instant, and an index of them.
+// sqliteStore is one table without rowids, so that a row lies in the index of its key. Write-ahead
+// log; synchronous FULL where commits are durable, because NORMAL syncs only at a checkpoint, and
+// OFF where they need not be; a cache and a map that hold everything; the log is checkpointed each
+// 64 MiB instead of each 4, as those do who load much. One connection writes, behind a lock of
+// Go's, because SQLite's own waits by sleeping; each client has one to read. Statements are
+// prepared once and used with RawBytes, which does not copy. With expiry the row has its instant,
+// and an index of them.
 type sqliteStore struct {
 	db      *sql.DB
 	conf    Config // of all connections: pragmas are theirs, not the file's
@@ -65,7 +69,8 @@ func (s *sqliteStore) open() (err error) {
 	return s.write.prepareWrites(s.expires)
 }
 
-// connect opens a connection. Each has the cache and the map that hold everything, and checkpoints as durably as it commits.
+// connect opens a connection. Each has the cache and the map that hold everything, and checkpoints
+// as durably as it commits.
 func (s *sqliteStore) connect() (*sqliteConn, error) {
 	c := &s.conf
 	conn, err := s.db.Conn(context.Background())
@@ -81,9 +86,11 @@ func (s *sqliteStore) connect() (*sqliteConn, error) {
 		autoCheckpoint = 0
 	}
 	sc := &sqliteConn{conn: conn}
-	return sc, sc.exec(fmt.Sprintf(`PRAGMA journal_mode = WAL; PRAGMA synchronous = %s; PRAGMA wal_autocheckpoint = %d;
+	return sc, sc.exec(
+		fmt.Sprintf(`PRAGMA journal_mode = WAL; PRAGMA synchronous = %s; PRAGMA wal_autocheckpoint = %d;
 		PRAGMA cache_size = %d; PRAGMA mmap_size = %d; PRAGMA temp_store = MEMORY; PRAGMA busy_timeout = 10000`,
-		synchronous, autoCheckpoint, -(c.Bytes*2/1024 + 16<<10), c.Bytes*3+64<<20))
+			synchronous, autoCheckpoint, -(c.Bytes*2/1024 + 16<<10), c.Bytes*3+64<<20),
+	)
 }
 
 func (s *sqliteStore) Client() (Client, error) {

@@ -7,6 +7,14 @@ import _ "github.com/mattn/go-sqlite3" // the driver "sqlite3": SQLite in C behi
 func init() {
 	register(Engine{Name: "sqlite-cgo", Module: "github.com/mattn/go-sqlite3", Checkpoints: true, Copies: true,
 		Open: openSQLite("sqlite3", false)})
-	register(Engine{Name: "sqlite-cgo-dual", Module: "github.com/mattn/go-sqlite3", Expires: true, Purges: true, OnlyTTL: true,
-		Open: openSQLite("sqlite3", true)})
+	register(
+		Engine{
+			Name:    "sqlite-cgo-dual",
+			Module:  "github.com/mattn/go-sqlite3",
+			Expires: true,
+			Purges:  true,
+			OnlyTTL: true,
+			Open:    openSQLite("sqlite3", true),
+		},
+	)
 }

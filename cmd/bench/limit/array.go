@@ -6,15 +6,17 @@ import (
 	"slices"
 )
 
-// Array is rows in one piece of memory, sorted by key. The first 8 bytes of the keys lie side by side in an array of
-// their own, so that a search touches as few lines of memory as a binary search can.
+// Array is rows in one piece of memory, sorted by key. The first 8 bytes of the keys lie side by
+// side in an array of their own, so that a search touches as few lines of memory as a binary search
+// can.
 type Array struct {
 	heads     []uint64
 	rows      []byte
 	key, size int // bytes of a key, and of a row
 }
 
-// NewArray sorts n rows with keys and values of fixed sizes. next returns slices that are valid until it is called again.
+// NewArray sorts n rows with keys and values of fixed sizes. next returns slices that are valid
+// until it is called again.
 func NewArray(n, key, value int, next func(i int) (k, v []byte)) *Array {
 	a := &Array{heads: make([]uint64, n), rows: make([]byte, 0, n*(key+value)), key: key, size: key + value}
 	type numbered struct {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Log appends records of one size to a file. Its space is written once through with zeros before, and used in turn.
+// Log appends records of one size to a file. Its space is written once through with zeros before,
+// and used in turn.
 type Log struct {
 	f      *os.File
 	method method
@@ -32,8 +33,9 @@ const (
 	trialTime   = 50 * time.Millisecond
 )
 
-// OpenLog makes a log in dir for records of the given size, as many as there are going to be, or as fit into 64 MiB. If
-// sync is set, each method that the system has is tried for a moment, and the fastest is taken.
+// OpenLog makes a log in dir for records of the given size, as many as there are going to be, or as
+// fit into 64 MiB. If sync is set, each method that the system has is tried for a moment, and the
+// fastest is taken.
 func OpenLog(dir string, record, records int, sync bool) (*Log, error) {
 	name := filepath.Join(dir, "limit.log")
 	slot := int64(record+padding-1) / padding * padding

@@ -10,12 +10,18 @@ import (
 // Where direct I/O wants memory and offsets to begin.
 const directAlign = 4096
 
-// directUnit is the block of nearly all disks; where it is larger the direct methods fail, and are left out.
+// directUnit is the block of nearly all disks; where it is larger the direct methods fail, and are
+// left out.
 const directUnit = 512
 
 var methods = []method{
 	{"write + fdatasync", openBuffered, 1, fdatasync},
-	{"O_DIRECT + O_DSYNC", openDirect(unix.O_DIRECT | unix.O_DSYNC), directUnit, func(*os.File) error { return nil }},
+	{
+		"O_DIRECT + O_DSYNC",
+		openDirect(unix.O_DIRECT | unix.O_DSYNC),
+		directUnit,
+		func(*os.File) error { return nil },
+	},
 	{"O_DIRECT + fdatasync", openDirect(unix.O_DIRECT), directUnit, fdatasync},
 }
 

@@ -68,7 +68,13 @@ func plot(row Row) chart {
 			continue
 		}
 		y := len(c.Bars) * plotStep
-		b := bar{Name: f.Engine, Ours: f.Engine == ours, Y: y, Middle: y + plotBar/2, Text: number(f.Median) + " " + row.Unit}
+		b := bar{
+			Name:   f.Engine,
+			Ours:   f.Engine == ours,
+			Y:      y,
+			Middle: y + plotBar/2,
+			Text:   number(f.Median) + " " + row.Unit,
+		}
 		if f.Failure != "" {
 			b.Text = "failed"
 		}

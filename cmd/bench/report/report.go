@@ -44,8 +44,8 @@ type Row struct {
 	Figures  []Figure `json:"figures"` // best first, the limit last
 }
 
-// Figure is what one entrant reached in one workload: the median of its rounds, and the worst and best of them. All
-// other numbers are medians too.
+// Figure is what one entrant reached in one workload: the median of its rounds, and the worst and
+// best of them. All other numbers are medians too.
 type Figure struct {
 	Engine  string  `json:"engine"`
 	Median  float64 `json:"median"`
@@ -68,7 +68,13 @@ type Figure struct {
 func New(workloads []workload.Workload, results []workload.Result, n, rounds int) *Report {
 	rep := &Report{Machine: machine(), N: n, Rounds: rounds, Results: results}
 	for _, w := range workloads {
-		row := Row{Workload: w.Name, About: w.About, Unit: string(w.Unit), More: w.Unit.MoreIsBetter(), Goal: w.Goal}
+		row := Row{
+			Workload: w.Name,
+			About:    w.About,
+			Unit:     string(w.Unit),
+			More:     w.Unit.MoreIsBetter(),
+			Goal:     w.Goal,
+		}
 		row.Figures = figures(w.Name, results)
 		if len(row.Figures) == 0 {
 			continue // An interrupt came before it.
@@ -80,7 +86,13 @@ func New(workloads []workload.Workload, results []workload.Result, n, rounds int
 }
 
 func machine() Machine {
-	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
+	m := Machine{
+		OS:       runtime.GOOS,
+		Arch:     runtime.GOARCH,
+		CPUs:     runtime.NumCPU(),
+		Go:       runtime.Version(),
+		Versions: map[string]string{},
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return m

@@ -12,7 +12,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/workload"
 )
 
-// sample is two rows: a rate in which we lead, and a time in which we do not, with a peer that failed once.
+// sample is two rows: a rate in which we lead, and a time in which we do not, with a peer that
+// failed once.
 func sample(t *testing.T) *Report {
 	t.Helper()
 	chosen, err := workload.Select("get,open,scan") // Nothing was measured of the last one, and it has no row.
@@ -20,8 +21,11 @@ func sample(t *testing.T) *Report {
 	var results []workload.Result
 	add := func(w, e string, values ...float64) {
 		for i, v := range values {
-			results = append(results, workload.Result{Workload: w, Engine: e, Round: i, Value: v, CPU: 0.5, Peak: 30e6, P50us: 1, P99us: 7,
-				Written: 300, User: 100, Disk: 500, Data: 250})
+			results = append(
+				results,
+				workload.Result{Workload: w, Engine: e, Round: i, Value: v, CPU: 0.5, Peak: 30e6, P50us: 1, P99us: 7,
+					Written: 300, User: 100, Disk: 500, Data: 250},
+			)
 		}
 	}
 	add("get", "ebb", 1500, 3000, 2000)
@@ -41,7 +45,12 @@ func sample(t *testing.T) *Report {
 
 func TestFiguresAreMediansOfTheRounds(t *testing.T) {
 	row := sample(t).Rows[0]
-	require.Equal(t, []string{"ebb", "bbolt", "sqlite", "limit"}, engines(row), "best first, failures behind, the limit last")
+	require.Equal(
+		t,
+		[]string{"ebb", "bbolt", "sqlite", "limit"},
+		engines(row),
+		"best first, failures behind, the limit last",
+	)
 	own := row.find("ebb")
 	require.Equal(t, 2000.0, own.Median)
 	require.Equal(t, 1500.0, own.Min)
@@ -128,7 +137,8 @@ func TestJSONReadsBack(t *testing.T) {
 	require.Equal(t, rep.Rows[0].Figures[0].Median, back.Rows[0].Figures[0].Median)
 }
 
-// TestPageIsWholeAndNeedsNoNetwork: every engine has its bar, text is escaped, and nothing is fetched.
+// TestPageIsWholeAndNeedsNoNetwork: every engine has its bar, text is escaped, and nothing is
+// fetched.
 func TestPageIsWholeAndNeedsNoNetwork(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, sample(t).HTML(&b))

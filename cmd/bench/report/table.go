@@ -7,7 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints our row beside the best peer's and the limit, then memory and disk, then what pauses come from, then what failed.
+// Table prints our row beside the best peer's and the limit, then memory and disk, then what pauses
+// come from, then what failed.
 func (rep *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", rep.N, rep.Rounds,
@@ -29,7 +30,10 @@ func (rep *Report) Table(w io.Writer) error {
 
 func (rep *Report) speed(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "workload\tebb\tmin\tmax\tbest peer\t\tratio\tgoal\tlimit\tof limit\tp50 us\tp99 us\tpeer's\t")
+	fmt.Fprintln(
+		t,
+		"workload\tebb\tmin\tmax\tbest peer\t\tratio\tgoal\tlimit\tof limit\tp50 us\tp99 us\tpeer's\t",
+	)
 	for _, row := range rep.Rows {
 		own, peer, limit := row.find(ours), row.bestPeer(), row.find(limitName)
 		cells := []string{row.Workload + ", " + row.Unit}
@@ -78,7 +82,10 @@ func (f *Figure) latency() []string {
 // space prints what else it took, processor, memory and disk, beside the peer that needed least.
 func (rep *Report) space(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t")
+	fmt.Fprintln(
+		t,
+		"workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t",
+	)
 	for _, row := range rep.Rows {
 		cells := []string{row.Workload}
 		for _, c := range []struct {
@@ -102,7 +109,8 @@ func (rep *Report) space(b *strings.Builder) {
 	t.Flush()
 }
 
-// pauses prints what is behind a multiple of p99, for everyone: a store may pause little because what it does in the background takes long.
+// pauses prints what is behind a multiple of p99, for everyone: a store may pause little because
+// what it does in the background takes long.
 func (rep *Report) pauses(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	headed := false
@@ -115,7 +123,15 @@ func (rep *Report) pauses(b *strings.Builder) {
 				fmt.Fprintln(t, "\nworkload\tengine\tratio\tp99 us\tidle\tputs beside\tseconds of work\t")
 				headed = true
 			}
-			cells := []string{row.Workload, f.Engine, times(f.Median), number(f.P99us), number(f.IdleP99), number(f.Beside), number(f.Seconds)}
+			cells := []string{
+				row.Workload,
+				f.Engine,
+				times(f.Median),
+				number(f.P99us),
+				number(f.IdleP99),
+				number(f.Beside),
+				number(f.Seconds),
+			}
 			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 		}
 	}

@@ -70,7 +70,8 @@ func liveGets(c engine.Client, rng *rand.Rand, n, ops int) error {
 	return check.expect(ops)
 }
 
-// How many rows one transaction of a purge deletes: many where nobody waits, few where somebody does.
+// How many rows one transaction of a purge deletes: many where nobody waits, few where somebody
+// does.
 const (
 	purgeBatch  = 10_000
 	gentleBatch = 256

@@ -11,8 +11,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-// Fixture is what a store holds before a workload begins, and what the rows look like. Those that are the same are built
-// once for each engine, and every run gets a copy.
+// Fixture is what a store holds before a workload begins, and what the rows look like. Those that
+// are the same are built once for each engine, and every run gets a copy.
 type Fixture struct {
 	Loaded  bool  // false: the store is new, and the fields below describe the rows that the workload is about
 	Order   order //
@@ -46,7 +46,8 @@ func (f Fixture) rows(n int) int {
 
 func (f Fixture) value() int { return cmp.Or(f.Value, valueSize) }
 
-// Build fills the store in dir with the fixture. With Killed it does not return: the process ends as by kill -9.
+// Build fills the store in dir with the fixture. With Killed it does not return: the process ends
+// as by kill -9.
 func (f Fixture) Build(e engine.Engine, n int, dir string) error {
 	w := &Workload{Fixture: f, Durable: f.Killed, KeepLog: f.Killed, Sorted: f.Order == rising}
 	r := &Run{Engine: e, N: n, Dir: dir}
@@ -126,8 +127,14 @@ func (f Fixture) ttl(i int) time.Duration {
 	return longTTL
 }
 
-// tally is what a scan of rows [0, n) must give, for those that keep accepts; version gives the version of each.
-func (f Fixture) tally(n int, reverse bool, keep func(i int) bool, version func(i int) uint64) (t engine.Tally) {
+// tally is what a scan of rows [0, n) must give, for those that keep accepts; version gives the
+// version of each.
+func (f Fixture) tally(
+	n int,
+	reverse bool,
+	keep func(i int) bool,
+	version func(i int) uint64,
+) (t engine.Tally) {
 	type numbered struct {
 		prefix uint64
 		i      uint32

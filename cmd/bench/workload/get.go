@@ -13,9 +13,23 @@ import (
 var gets = []Workload{
 	getWorkload("get", "gets at random in one transaction", 1, 1.3, Fixture{Loaded: true}, getsInOne),
 	getWorkload("get-2", "the same by 2 goroutines", 2, 1.3, Fixture{Loaded: true}, getsInOne),
-	getWorkload("get-own", "gets at random, each in a transaction of its own", 1, 1.5, Fixture{Loaded: true}, getsAlone),
+	getWorkload(
+		"get-own",
+		"gets at random, each in a transaction of its own",
+		1,
+		1.5,
+		Fixture{Loaded: true},
+		getsAlone,
+	),
 	getWorkload("get-own-2", "the same by 2 goroutines", 2, 1.5, Fixture{Loaded: true}, getsAlone),
-	getWorkload("miss", "gets of keys that are not there, in one transaction", 1, 1.5, Fixture{Loaded: true}, misses),
+	getWorkload(
+		"miss",
+		"gets of keys that are not there, in one transaction",
+		1,
+		1.5,
+		Fixture{Loaded: true},
+		misses,
+	),
 }
 
 // getter does ops gets at random among n rows.
@@ -36,7 +50,8 @@ func getWorkload(name, about string, clients int, goal float64, f Fixture, get g
 	}
 }
 
-// checker counts the values that are right. Its method is made a function value once, so that gets do not allocate.
+// checker counts the values that are right. Its method is made a function value once, so that gets
+// do not allocate.
 type checker struct {
 	key   [keySize]byte
 	size  int
@@ -143,5 +158,10 @@ func (r *Run) searches(ops int, missing bool) error {
 // array holds the first n hashed rows.
 func (r *Run) array(n int) *limit.Array {
 	a := newArena(1, valueSize)
-	return limit.NewArray(n, keySize, valueSize, func(i int) (k, v []byte) { return a.row(hashed, i, valueSize, 0) })
+	return limit.NewArray(
+		n,
+		keySize,
+		valueSize,
+		func(i int) (k, v []byte) { return a.row(hashed, i, valueSize, 0) },
+	)
 }

@@ -79,8 +79,8 @@ func largeGet(name, how string, unit Unit, opsPerMillion int, f Fixture) Workloa
 	return w
 }
 
-// firstGet is what the first get of a value costs, which the others hide behind all that follow: page faults, and the proof where a store
-// has one.
+// firstGet is what the first get of a value costs, which the others hide behind all that follow:
+// page faults, and the proof where a store has one.
 func firstGet(name string, f Fixture) Workload {
 	return Workload{
 		Name: name, About: fmt.Sprintf("the first get of each value of %d KiB after the store was opened, %s, in one transaction", f.Value>>10, touched),
@@ -92,7 +92,8 @@ func firstGet(name string, f Fixture) Workload {
 	}
 }
 
-// runLargeGets gets row(0) to row(ops-1). It copies the values if the unit is bytes, and looks at both ends of each in any case.
+// runLargeGets gets row(0) to row(ops-1). It copies the values if the unit is bytes, and looks at
+// both ends of each in any case.
 func runLargeGets(r *Run, ops int, row func(i int) int) error {
 	if err := r.open(); err != nil {
 		return err

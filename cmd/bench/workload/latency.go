@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// latencies is a histogram of durations with an error below one percent: 128 buckets for each power of two of
-// nanoseconds.
+// latencies is a histogram of durations with an error below one percent: 128 buckets for each power
+// of two of nanoseconds.
 type latencies struct {
 	count   uint64
 	buckets [64 << latencyBits]uint32

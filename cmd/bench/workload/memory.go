@@ -8,13 +8,13 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-// Rows that run in a control group whose memory, page cache included, is limited, with data of half of
-// the limit up to four times as much. They are big: only asked for by name. With -n 1000000 the sizes
-// are those of their names; the limit does not change with -n.
+// Rows that run in a control group whose memory, page cache included, is limited, with data of half
+// of the limit up to four times as much. They are big: only asked for by name. With -n 1000000 the
+// sizes are those of their names; the limit does not change with -n.
 var memories = memoryRows()
 
-// What one of these rows takes at most with -n 1000000, so that an engine that has collapsed does not
-// hold all up.
+// What one of these rows takes at most with -n 1000000, so that an engine that has collapsed does
+// not hold all up.
 const (
 	memoryGetTime  = 10 * time.Second
 	memoryLoadTime = 40 * time.Second
@@ -38,8 +38,20 @@ func memoryRows() (rows []Workload) {
 			}
 			add("get", "gets at random for ten seconds", false, f, runMemoryGets)
 			add("scan", "all rows in order, once, from the disk", false, f, runMemoryScan)
-			add("load", "a new store is filled at random in batches of 1000, each durable, for up to 40 s", true, empty, runMemoryLoad)
-			add("after", "gets at random for ten seconds after that load, in the same process", true, empty, runMemoryAfter)
+			add(
+				"load",
+				"a new store is filled at random in batches of 1000, each durable, for up to 40 s",
+				true,
+				empty,
+				runMemoryLoad,
+			)
+			add(
+				"after",
+				"gets at random for ten seconds after that load, in the same process",
+				true,
+				empty,
+				runMemoryAfter,
+			)
 		}
 	}
 	return rows
@@ -113,7 +125,8 @@ func runMemoryScan(r *Run) error {
 	})
 }
 
-// loadFor puts rows 0, 1, 2 and so on, whose keys lie anywhere, until all are there or the time is over.
+// loadFor puts rows 0, 1, 2 and so on, whose keys lie anywhere, until all are there or the time is
+// over.
 func (r *Run) loadFor(c engine.Client) (rows int, err error) {
 	all := r.rows()
 	for end := r.until(memoryLoadTime); rows < all && (rows == 0 || time.Now().Before(end)); {

@@ -9,7 +9,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-// From nothing to the first answer. Most of what a process pays at its start is the same for all and not counted.
+// From nothing to the first answer. Most of what a process pays at its start is the same for all
+// and not counted.
 var opens = []Workload{
 	{
 		Name: "open", About: "a store that was closed is opened, one key is read, and it is closed again",

@@ -7,8 +7,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-// What work in the background does to the commits beside it: p99 of durable puts in its time, as a multiple of p99 of
-// the same puts before.
+// What work in the background does to the commits beside it: p99 of durable puts in its time, as a
+// multiple of p99 of the same puts before.
 var pauses = []Workload{
 	{
 		Name: "pause-checkpoint", About: "p99 of durable puts while a checkpoint or flush runs, as a multiple of that without one",

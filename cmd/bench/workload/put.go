@@ -45,8 +45,8 @@ func putWorkload(name string, clients, opsPerMillion int, goal float64) Workload
 	}
 }
 
-// appends is the limit of durable writes: ops rows of the given size, perSync of them in one write and one sync. If sync
-// is false it is a write to the operating system.
+// appends is the limit of durable writes: ops rows of the given size, perSync of them in one write
+// and one sync. If sync is false it is a write to the operating system.
 func (r *Run) appends(ops, perSync, rowBytes int, sync bool) error {
 	log, err := limit.OpenLog(r.Dir, perSync*rowBytes, ops/perSync, sync)
 	if err != nil {

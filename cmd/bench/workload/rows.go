@@ -51,8 +51,9 @@ func tag(key []byte) uint64 {
 	return binary.LittleEndian.Uint64(key)*31 + binary.LittleEndian.Uint64(key[8:])
 }
 
-// filler is what values are cut from, beginning in its first fillerStart bytes, which stay in the processor's cache: the
-// benchmark is to cost little itself. It does not compress: a store shall not win by what the benchmark happens to store.
+// filler is what values are cut from, beginning in its first fillerStart bytes, which stay in the
+// processor's cache: the benchmark is to cost little itself. It does not compress: a store shall
+// not win by what the benchmark happens to store.
 var filler = func() []byte {
 	b := make([]byte, fillerStart+hugeValue)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -12,7 +12,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/engine"
 )
 
-// Result is what one run measured. The workload's unit says what Value counts, and whether more is better.
+// Result is what one run measured. The workload's unit says what Value counts, and whether more is
+// better.
 type Result struct {
 	Engine   string  `json:"engine"`
 	Workload string  `json:"workload"`
@@ -103,7 +104,8 @@ func (r *Run) valueSize() int { return r.w.Fixture.value() }
 // ops scales a number of operations that is meant for a million rows.
 func (r *Run) ops(perMillion int) int { return max(int(int64(r.N)*int64(perMillion)/1e6), 20) }
 
-// timed measures fn, which does ops operations of the given size in bytes; a size of 0 says that it does not write.
+// timed measures fn, which does ops operations of the given size in bytes; a size of 0 says that it
+// does not write.
 func (r *Run) timed(ops, userBytes int, fn func() error) error {
 	runtime.GC() // The garbage of what came before is not to be collected in the timed part.
 	if r.Profile != "" {
@@ -128,8 +130,12 @@ func (r *Run) timed(ops, userBytes int, fn func() error) error {
 	return err
 }
 
-// concurrently times ops operations shared among clients. fn does those from lo to hi with a client of its own.
-func (r *Run) concurrently(ops, userBytes int, fn func(c engine.Client, lo, hi int, lat *latencies) error) error {
+// concurrently times ops operations shared among clients. fn does those from lo to hi with a client
+// of its own.
+func (r *Run) concurrently(
+	ops, userBytes int,
+	fn func(c engine.Client, lo, hi int, lat *latencies) error,
+) error {
 	n := max(r.w.Clients, 1)
 	clients, hists, errs := make([]engine.Client, n), make([]latencies, n), make([]error, n)
 	for i := range clients {
@@ -173,7 +179,8 @@ func (r *Run) percentiles(l *latencies) {
 	r.Result.P99us = l.percentile(99).Seconds() * 1e6
 }
 
-// expect fails the run if the store does not hold exactly the rows whose sums are want, in that order.
+// expect fails the run if the store does not hold exactly the rows whose sums are want, in that
+// order.
 func (r *Run) expect(want engine.Tally) error {
 	var got engine.Tally
 	err := r.withClient(func(c engine.Client) error {
@@ -187,7 +194,13 @@ func (r *Run) expect(want engine.Tally) error {
 
 func same(got, want engine.Tally) error {
 	if got != want {
-		return fmt.Errorf("wrong answer: %d rows with sum %x; expected %d with sum %x", got.Rows, got.Sum, want.Rows, want.Sum)
+		return fmt.Errorf(
+			"wrong answer: %d rows with sum %x; expected %d with sum %x",
+			got.Rows,
+			got.Sum,
+			want.Rows,
+			want.Sum,
+		)
 	}
 	return nil
 }

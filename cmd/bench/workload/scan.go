@@ -97,7 +97,8 @@ func groupTally(g, rows int) (t engine.Tally) {
 	return t
 }
 
-// after writes into b the first key of the same length that does not begin with prefix; nil if there is none.
+// after writes into b the first key of the same length that does not begin with prefix; nil if
+// there is none.
 func after(b, prefix []byte) []byte {
 	copy(b, prefix)
 	for i := len(prefix) - 1; i >= 0; i-- {
@@ -108,7 +109,8 @@ func after(b, prefix []byte) []byte {
 	return nil
 }
 
-// copies is the limit of reading much: memory of the size of the whole set is copied piece by piece, in random order.
+// copies is the limit of reading much: memory of the size of the whole set is copied piece by
+// piece, in random order.
 func (r *Run) copies(pieces, size int) error {
 	src, dst := make([]byte, max(r.rows()*(keySize+r.valueSize()), size)), make([]byte, size)
 	for i := 0; i < len(src); i += len(filler) {

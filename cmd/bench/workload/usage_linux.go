@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakRSS is the most memory in bytes that this process had at once, mapped files included. It is read here and not
-// taken from the rusage that the parent gets, because a process inherits the peak of the one that started it.
+// peakRSS is the most memory in bytes that this process had at once, mapped files included. It is
+// read here and not taken from the rusage that the parent gets, because a process inherits the peak
+// of the one that started it.
 func peakRSS() int64 { return procNumber("/proc/self/status", "VmHWM:") << 10 }
 
-// writtenBytes is what the disk that dir lies on was given to write so far, by anyone: a benchmark has it for itself. What is still on its way is
-// sent there first. The count that the kernel keeps for a process (write_bytes) takes a huge page of the page cache for written when one byte of
-// it was; it stands in where no single disk is known, as in memory.
+// writtenBytes is what the disk that dir lies on was given to write so far, by anyone: a benchmark
+// has it for itself. What is still on its way is sent there first. The count that the kernel keeps
+// for a process (write_bytes) takes a huge page of the page cache for written when one byte of it
+// was; it stands in where no single disk is known, as in memory.
 func writtenBytes(dir string) int64 {
 	sectors, ok := writtenSectors(dir)
 	if !ok {
@@ -24,8 +26,8 @@ func writtenBytes(dir string) int64 {
 	return sectors * 512
 }
 
-// writtenSectors syncs the file system of dir and reads the seventh number that Linux keeps of its disk (Documentation/block/stat.rst), in units of
-// 512 bytes whatever the disk's are.
+// writtenSectors syncs the file system of dir and reads the seventh number that Linux keeps of its
+// disk (Documentation/block/stat.rst), in units of 512 bytes whatever the disk's are.
 func writtenSectors(dir string) (n int64, ok bool) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -18,8 +18,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// diskBytes is what the files of a directory occupy on the disk: several stores make their files long before they fill
-// them, and holes cost nothing.
+// diskBytes is what the files of a directory occupy on the disk: several stores make their files
+// long before they fill them, and holes cost nothing.
 func diskBytes(dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

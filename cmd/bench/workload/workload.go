@@ -59,12 +59,26 @@ type Workload struct {
 
 // All workloads, in the order of the table.
 func All() []Workload {
-	return slices.Concat(puts, batches, gets, scans, mixes, overwrites, larges, deletes, opens, expiries, pauses, bigs, memories)
+	return slices.Concat(
+		puts,
+		batches,
+		gets,
+		scans,
+		mixes,
+		overwrites,
+		larges,
+		deletes,
+		opens,
+		expiries,
+		pauses,
+		bigs,
+		memories,
+	)
 }
 
-// Select returns the workloads named in a list with commas, each once; "" selects all but the big ones, "all" those too, but for those with a limit of
-// memory: they are named.
-// A name with a star at its end selects all that begin so.
+// Select returns the workloads named in a list with commas, each once; "" selects all but the big
+// ones, "all" those too, but for those with a limit of memory: they are named. A name with a star
+// at its end selects all that begin so.
 func Select(list string) ([]Workload, error) {
 	if list == "" || list == "all" {
 		return slices.DeleteFunc(All(), func(w Workload) bool { return w.Big && list == "" || w.Memory > 0 }), nil

@@ -39,7 +39,8 @@ func TestValuesTellTheirKeyAndVersion(t *testing.T) {
 	require.Equal(t, lastByte(k, largeValue), fill(make([]byte, largeValue), k, 0)[largeValue-1])
 }
 
-// TestTallyDependsOnOrderAndVersions: the sum of a scan would show rows in another order, or with an old value.
+// TestTallyDependsOnOrderAndVersions: the sum of a scan would show rows in another order, or with
+// an old value.
 func TestTallyDependsOnOrderAndVersions(t *testing.T) {
 	f := Fixture{}
 	var scanned engine.Tally
@@ -74,7 +75,8 @@ func TestArenaKeepsTheRowsOfABatch(t *testing.T) {
 	require.Same(t, &keys[0][0], &k[0], "after the last place comes the first")
 }
 
-// TestZipfianIsSkewed: with YCSB's constant, the most popular of a thousand rows is drawn about once in seven or eight.
+// TestZipfianIsSkewed: with YCSB's constant, the most popular of a thousand rows is drawn about
+// once in seven or eight.
 func TestZipfianIsSkewed(t *testing.T) {
 	const n, draws = 1000, 100_000
 	z, rng, counts := newZipfian(n), rand.New(rand.NewPCG(1, 1)), make([]int, n)

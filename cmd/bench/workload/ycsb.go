@@ -7,8 +7,8 @@ import (
 	"github.com/ebbkv/ebb/cmd/bench/limit"
 )
 
-// YCSB's workloads A (half of all operations update) and B (one in twenty), on zipfian rows, by one goroutine. Every
-// operation is a transaction of its own.
+// YCSB's workloads A (half of all operations update) and B (one in twenty), on zipfian rows, by one
+// goroutine. Every operation is a transaction of its own.
 var mixes = []Workload{
 	mixWorkload("ycsb-a", 50, 40_000, true),
 	mixWorkload("ycsb-b", 5, 200_000, true),

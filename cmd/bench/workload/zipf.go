@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// zipfian draws from [0, n) as YCSB does: "Quickly Generating Billion-Record Synthetic Databases" by Gray et al., with
-// YCSB's constant. Low numbers are the popular ones; hashed keys scatter them.
+// zipfian draws from [0, n) as YCSB does: "Quickly Generating Billion-Record Synthetic Databases"
+// by Gray et al., with YCSB's constant. Low numbers are the popular ones; hashed keys scatter them.
 type zipfian struct {
 	n                        float64
 	alpha, zetan, eta, half2 float64

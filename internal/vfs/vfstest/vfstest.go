@@ -15,7 +15,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Run checks a file system. newFS gives a file system and an empty directory in it, anew for each subtest.
+// Run checks a file system. newFS gives a file system and an empty directory in it, anew for each
+// subtest.
 func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 	for _, test := range []struct {
 		name string
@@ -94,8 +95,8 @@ func openFlags(t *testing.T, fsys vfs.FS, dir string) {
 	require.Equal(t, "kept", contents(t, open(t, fsys, name, 0)))
 }
 
-// permissions: a file is created with the bits that the flag names, else for its owner alone, whichever way it is opened
-// later.
+// permissions: a file is created with the bits that the flag names, else for its owner alone,
+// whichever way it is opened later.
 func permissions(t *testing.T, fsys vfs.FS, dir string) {
 	for name, perm := range map[string]fs.FileMode{"default": 0, "owner": 0o600, "group": 0o640} {
 		name = filepath.Join(dir, name)

@@ -1,0 +1,186 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// BulkLoad fills an empty family with rows whose keys strictly increase, and returns their number.
+// The tree is built bottom-up, past the log: it is the fastest way in. All rows are there and
+// durable when it returns nil; after an error none is, but for ErrCommitUnknown: then all are or
+// none, and only a new open tells. Slices are copied before the next row is asked for: the sequence
+// may use them again. Writers wait meanwhile. ctx bounds the wait for them, which inside a callback
+// of Update is for ever; nil means context.Background.
+//
+// In a family with a default ttl each row gets that. Such rows go through the log like any others,
+// as one transaction.
+//
+// Errors: ErrCFNotFound, ErrCFNotEmpty, ErrKeyOrder, ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge.
+func (db *DB) BulkLoad(
+	ctx context.Context,
+	family string,
+	sorted iter.Seq2[[]byte, []byte],
+) (rows int64, err error) {
+	if err := db.state(true); err != nil {
+		return 0, err
+	}
+	if sorted == nil {
+		return 0, invalid("the sequence is nil")
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	defer db.leave()
+	for look := db.View; ; {
+		rows, err := db.bulkLoad(ctx, family, sorted, look)
+		if err != errMoved {
+			return rows, err
+		}
+		// What moved it may not be visible before its sync has ended: the next look is that of a
+		// writer.
+		look = func(fn func(*Tx) error) error { return db.UpdateContext(ctx, fn) }
+	}
+}
+
+// errMoved says that the family got other trees, or rows, between the look at it and the load.
+var errMoved = errors.New("kv: family was replaced or filled meanwhile")
+
+// loadStopped is the panic that ends a load from within its rows: a sequence cannot return an
+// error.
+type loadStopped struct{ err error }
+
+func (db *DB) bulkLoad(
+	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte], look func(func(*Tx) error) error,
+) (rows int64, err error) {
+	var id txn.TreeID
+	expires := false
+	err = look(func(tx *Tx) error {
+		f, err := tx.find(family)
+		if err == nil {
+			id, expires = f.Data(), f.Options.DefaultTTLMs > 0
+			err = mustBeEmpty(tx.inner, f)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if expires {
+		return db.loadRows(ctx, family, sorted)
+	}
+	prepared := false
+	prepare := func(tx *txn.Tx) error {
+		prepared = true
+		f, err := cf.Lookup(tx, family)
+		switch {
+		case err != nil:
+			return err
+		case f.Data() != id || f.Options.DefaultTTLMs > 0:
+			return errMoved
+		}
+		if err := mustBeEmpty(tx, f); err != nil {
+			return err
+		}
+		db.clock.stamp(tx)
+		return nil
+	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case loadStopped:
+			rows, err = 0, r.err
+		default:
+			panic(r)
+		}
+	}()
+	var n uint64
+	err = db.guarded(func() (err error) {
+		n, err = db.store.BulkLoad(ctx, prepare, id, db.checkRows(sorted))
+		return err
+	})
+	// It is not about the order of keys, but about rows that were there before.
+	if errors.Is(err, txn.ErrOrder) && !prepared {
+		return 0, errMoved
+	}
+	if err != nil {
+		return 0, fromBelow(err)
+	}
+	return int64(n), nil
+}
+
+// loadRows is the load of a family whose rows expire: one put for each.
+func (db *DB) loadRows(
+	ctx context.Context,
+	family string,
+	sorted iter.Seq2[[]byte, []byte],
+) (rows int64, err error) {
+	err = db.UpdateContext(ctx, func(tx *Tx) error {
+		f, err := tx.find(family)
+		if err != nil {
+			return err
+		}
+		if err := mustBeEmpty(tx.inner, f); err != nil {
+			return err
+		}
+		v := &tx.CF(family).verbs
+		var last []byte
+		for key, value := range sorted {
+			if err := v.Put(key, value); err != nil {
+				return err
+			}
+			if rows > 0 && bytes.Compare(key, last) <= 0 {
+				return ErrKeyOrder
+			}
+			last = append(last[:0], key...)
+			rows++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return rows, nil
+}
+
+func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
+	if n := tx.Rows(f.Data()); n > 0 {
+		return fmt.Errorf("%w: %q has %d rows", ErrCFNotEmpty, f.Name, n)
+	}
+	return nil
+}
+
+// checkRows passes rows on that the store can take, and stops the load at the first other one.
+func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for key, value := range sorted {
+			if db.cut.Load() {
+				panic(loadStopped{ErrClosed})
+			}
+			if err := checkKey(key, db.maxKey); err != nil {
+				panic(loadStopped{err})
+			}
+			if err := checkValue(value); err != nil {
+				panic(loadStopped{err})
+			}
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// find looks a family up for calls that need its trees.
+func (tx *Tx) find(name string) (fam *cf.Family, err error) {
+	v := &tx.CF(name).verbs
+	defer tx.leave(tx.enter(), &err)
+	if err := v.ready(false); err != nil {
+		return nil, err
+	}
+	return v.fam, nil
+}

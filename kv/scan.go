@@ -1,0 +1,223 @@
+package kv
+
+import (
+	"bytes"
+	"iter"
+	"math"
+	"runtime/debug"
+	"time"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// All ranges over every row in the order of keys. Key and value slices are read-only and valid
+// until the next step, and at most until the transaction ends. The body may put and delete. An
+// error ends the range and stays on the transaction: see Tx.Err. A range that iter.Pull2 keeps
+// beyond the end of its transaction ends there with ErrTxnDone.
+func (v *verbs) All() iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{}) }
+
+// Prefix ranges over the rows whose keys begin with p, as All does.
+func (v *verbs) Prefix(p []byte) iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{Prefix: p}) }
+
+// Scan ranges over the rows within the bounds of o, as All does. A negative limit is the error
+// ErrInvalidOptions.
+func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
+	lo, hi := o.bounds()
+	limit, keysOnly, step := o.Limit, o.KeysOnly, toNext // so that o need not outlive the call
+	if o.Reverse {
+		step = toPrev
+	}
+	return func(yield func(key, value []byte) bool) {
+		if limit < 0 {
+			v.tx.fail(invalid("ScanOptions: Limit %d is negative", limit))
+			return
+		}
+		c := Cursor{v: v, lo: lo, hi: hi, keysOnly: keysOnly, eager: !keysOnly}
+		if err := c.each(step, limit, yield); err != nil {
+			v.tx.fail(err)
+		}
+	}
+}
+
+// each passes rows on until limit, the end, or yield says no.
+func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) error {
+	if !c.v.tx.writable {
+		return c.eachUnlocked(s, limit, yield)
+	}
+	for n := 0; limit == 0 || n < limit; n++ {
+		if err := c.step(s, nil); err != nil || c.pos != onRow || !yield(c.key, c.value) {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachUnlocked is each in a read transaction: nothing is locked, so the guard is armed once for all
+// rows, and rows of one leaf are passed on in a loop of their own.
+func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) bool) (err error) {
+	var body bool
+	defer c.v.tx.disarm(debug.SetPanicOnFault(true), &body, &err)
+	for n := 0; limit == 0 || n < limit; {
+		err := c.advance(s, nil)
+		for err == nil && c.damage != nil {
+			found := c.pos == onRow // and only its value is lost
+			body = true
+			err = c.tell()
+			body = false
+			if err == nil && !found {
+				err = c.advance(toResume, nil)
+			}
+		}
+		if err != nil || c.pos != onRow {
+			return err
+		}
+		n++
+		body = true
+		if !yield(c.key, c.value) {
+			return nil
+		}
+		body = false
+		if n == limit || c.v.tx.stopsRanges() {
+			continue
+		}
+		if more := c.scanLeaf(s == toNext, &n, limit, &body, yield); !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// stopsRanges says that the next step of any range returns an error.
+func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead != nil }
+
+// scanLeaf passes on the rows behind the cursor's that stand in the same leaf, up to the first one
+// that needs a closer look: expired, large or out of bounds. It leaves the cursor on the last one
+// passed on, unless the transaction has ended meanwhile, n being the number of rows so far, and
+// says whether yield wants more. body is true while yield runs.
+func (c *Cursor) scanLeaf(
+	forward bool,
+	n *int,
+	limit int,
+	body *bool,
+	yield func(key, value []byte) bool,
+) (more bool) {
+	tx := c.v.tx
+	span := c.inner.AheadSpan(forward)
+	within := span.Within()
+	now := int64(math.MinInt64)
+	if c.timed {
+		now = tx.instant()
+	}
+	for *n != limit && span.Next() {
+		key, value, tag, whole := span.Row()
+		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) || !within && !c.contains(key) {
+			break
+		}
+		if c.keysOnly {
+			value = nil
+		}
+		*n++
+		*body = true
+		if !yield(key, value) {
+			return false
+		}
+		*body = false
+		if tx.stopsRanges() {
+			return true // The next step of the cursor returns the error. The page under the span may be gone.
+		}
+	}
+	c.inner.Reach(span)
+	return true
+}
+
+// contains says whether a key is within bounds.
+func (c *Cursor) contains(key []byte) bool {
+	return (c.lo == nil || bytes.Compare(key, c.lo) >= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0)
+}
+
+// bounds is the range [lo, hi) that o describes; nil does not bound. The slices are copies: a range
+// outlives the call.
+func (o *ScanOptions) bounds() (lo, hi []byte) {
+	lo, hi = o.Lower, o.Upper
+	if bytes.Compare(o.Prefix, lo) > 0 {
+		lo = o.Prefix
+	}
+	if end := afterPrefix(o.Prefix); end != nil && (len(hi) == 0 || bytes.Compare(end, hi) < 0) {
+		hi = end
+	}
+	n := len(lo)
+	both := append(append(make([]byte, 0, n+len(hi)), lo...), hi...) // one piece of memory for both
+	if lo, hi = both[:n:n], both[n:]; len(lo) == 0 {
+		lo = nil
+	}
+	if len(hi) == 0 {
+		hi = nil
+	}
+	return lo, hi
+}
+
+// afterPrefix is the lowest key above all keys that begin with p; nil if there is none.
+func afterPrefix(p []byte) []byte {
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] != 0xff {
+			end := bytes.Clone(p[:i+1])
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}
+
+// Expiring ranges over the keys that have an expiry before that instant, with their expiries, the
+// earliest first: keys that are expired and still stored come first. The zero Time means all.
+// Otherwise it is as All; a key that the body gives a later expiry comes again.
+func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
+	return func(yield func(key []byte, at time.Time) bool) {
+		end, bound := ttl.CeilMs(before)
+		bound = bound && !before.IsZero()
+		var rows *ttl.ByExpiry
+		for {
+			var damage *Damage
+			expiry, key, ok, err := v.nextExpiring(&rows, &damage)
+			if damage != nil {
+				if err = v.tx.tell(damage); err == nil {
+					continue
+				}
+			}
+			if err != nil {
+				v.tx.fail(err)
+				return
+			}
+			if !ok || bound && expiry >= end || !yield(key, time.UnixMilli(expiry)) {
+				return
+			}
+		}
+	}
+}
+
+// nextExpiring makes one step of Expiring within the transaction. It may meet damage, behind which
+// the next one goes on.
+func (v *verbs) nextExpiring(
+	rows **ttl.ByExpiry,
+	damage **Damage,
+) (expiry int64, key []byte, ok bool, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil {
+		return 0, nil, false, err
+	}
+	if !v.rows().HasExpiries() {
+		return 0, nil, false, nil
+	}
+	if *rows == nil {
+		*rows = v.rows().ByExpiry()
+		if v.tx.onDamage != nil {
+			(*rows).OverGaps()
+		}
+	}
+	expiry, key, ok, err = (*rows).Next()
+	if g, gap := (*rows).Gap(); gap && !ok {
+		*damage = &Damage{Family: v.fam.Name, Rows: int64(g.Rows), Err: fromBelow(g.Err)}
+		return 0, nil, false, nil
+	}
+	return expiry, key, ok, v.below(err)
+}

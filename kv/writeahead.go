@@ -1,0 +1,108 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/ttl"
+)
+
+// Of many writes it is known what they will change before they are carried out: of rows in a family
+// where no key has an expiry, or gets one. The log has them written meanwhile. See txn.Tx.LogAhead.
+
+// encodeRedo has the log written while the batch is carried out, if it is known what that will
+// change. An error is what carrying it out would have come to.
+func (b *batchOps) encodeRedo(tx *Tx, families []*verbs) (err error) {
+	if b.odd || !tx.canSubmitLog(len(families), b.n, len(b.buf), b.longestValue) {
+		return nil
+	}
+	for i := range families {
+		b.verbs(tx, families, i)
+	}
+	defer tx.leave(tx.enter(), &err)
+	for i, v := range families {
+		if b.used[i] && !v.noExpiries() {
+			return nil
+		}
+	}
+	var c ttl.Change
+	var usual defaultExpiry // none: the families are plain
+	for rest := b.buf; len(rest) > 0; {
+		v := families[numberOf(rest)]
+		if rest, err = v.decode(rest, &c, &usual); err != nil {
+			return err
+		}
+		tx.inner.EncodeRedo(v.fam.Data(), &c)
+	}
+	return fromBelow(tx.inner.SubmitLog())
+}
+
+// encodeRedo is that of a batch for one-shot writes that share the transaction, and are all of the
+// leader's family.
+func (tx *Tx) encodeRedo(group []*writeRequest) (err error) {
+	bytes, longest := 0, 0
+	for _, one := range group {
+		if one.call != nil || needsFullPath(one.row.kind) || one.family != tx.verbs.name {
+			return nil
+		}
+		bytes += len(one.row.first) + len(one.row.second)
+		longest = max(longest, len(one.row.second))
+	}
+	if bytes > maxGroupBytes || !tx.canSubmitLog(1, len(group), bytes, longest) {
+		return nil
+	}
+	v := &tx.verbs
+	defer tx.leave(tx.enter(), &err)
+	if !v.noExpiries() {
+		return nil
+	}
+	var c ttl.Change
+	for _, one := range group {
+		if v.change(&one.row, &c) != nil {
+			return nil // It is told by itself.
+		}
+	}
+	for _, one := range group {
+		_ = v.change(&one.row, &c)
+		tx.inner.EncodeRedo(v.rows().Family.Data(), &c)
+	}
+	return fromBelow(tx.inner.SubmitLog())
+}
+
+// needsFullPath says that an operation of that kind does not tell what it will change, or gives its
+// key an expiry.
+func needsFullPath(kind byte) bool { return kind != opPut && kind != opDelete }
+
+// noExpiries says that the family is there, and that no key of it has an expiry, nor gets one from
+// a plain put. The caller has entered.
+func (v *verbs) noExpiries() bool {
+	return v.ready(true) == nil && !v.fam.Hollow() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().HasExpiries()
+}
+
+func (tx *Tx) canSubmitLog(trees, changes, bytes, longest int) bool {
+	tx.lock()
+	defer tx.unlock()
+	return tx.inner != nil && tx.inner.CanSubmitLog(trees, changes, bytes, longest)
+}
+
+// wakeWorkers says that so many changes are going to come.
+func (tx *Tx) wakeWorkers(changes int) {
+	tx.lock()
+	defer tx.unlock()
+	if tx.inner != nil {
+		tx.inner.WakeWorkers(changes)
+	}
+}
+
+// revokeErr ends the transaction of a call that has come to err, and says what became of it: a
+// record that was written ahead, and could not be taken back, may be found by the next Open.
+func (tx *Tx) revokeErr(err error) error {
+	if err == nil {
+		return nil
+	}
+	tx.finish(ErrTxnDone)
+	if errors.Is(tx.ended, ErrCommitUnknown) && !errors.Is(err, ErrCommitUnknown) {
+		return fmt.Errorf("%w, after: %w", tx.ended, err)
+	}
+	return err
+}

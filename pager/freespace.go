@@ -1,0 +1,364 @@
+package pager
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// space knows which pages of the file are in use. Everything in it is guarded by the writer lock,
+// unless it says otherwise.
+//
+// Pages are told of in groups, one free map page each. These bits say all about a page:
+//
+//	used      the newest committed state can reach it
+//	avail     it may be handed out: no durable state and no snapshot can reach it
+//	dirty     it was born since the last capture and the file does not hold it yet
+//	early     the last durable state can reach it, the one that is being written cannot, and no snapshot: see early.go
+//	promised  it is early and may be handed out
+//
+// A page that is neither used nor avail nor promised belongs to an open transaction, waits for
+// snapshots to end or for a checkpoint, or lies on the hot stack.
+type space struct {
+	pageSize int
+	perGroup uint64
+	// extents never cross a multiple of this many pages: one view of the map holds each whole
+	mapChunk uint64
+	groups   []*group
+	end      uint64 // page count: [0, end)
+	// page count when the file was opened: what lies behind is never told of by a free map page
+	start uint64
+	// born and freed again since the last capture: handed out first, so that the run stays dense
+	framedFree   []Pgid
+	unframedFree []Pgid // likewise, without a frame: handed out after these
+	avail        pagePool
+	reusable     pagePool
+	nReusable    uint64       // early bits set
+	reuseShare   uint64       // of the promised pages, for the open transaction
+	extCursor    uint64       // the same for extents
+	extMiss      uint64       // there is no extent of this many pages or more
+	tight        bool         // the shortest run that will do is taken, for single pages and extents
+	packing      bool         // holes of any size are filled: what is moved down must not land at the end
+	nUsed        uint64       // used bits set, and unloaded groups' pages in use
+	dirty        atomic.Int64 // dirty bits set; read without the lock
+	load         func(g *group, no uint64) error
+	bad          func(id Pgid, detail string) error // damage: the free map and the pages tell different stories
+}
+
+type group struct {
+	used, avail, dirty []uint64 // nil until loaded
+	reusable, offered  []uint64 // nil if none is
+	nUsed              uint32
+	nAvail             uint32
+	longest            uint32 // no run of avail pages is longer than this; a bound, lowered by searches in vain
+	changed            bool   // used changed since the last capture
+	ref                Ref    // free map page; zero: nothing was in use
+	loaded             bool
+}
+
+func newSpace(pageSize int) *space {
+	return &space{
+		pageSize: pageSize,
+		perGroup: uint64(pageSize-HeaderSize) / 8 * 64,
+		mapChunk: mapChunkBytes / uint64(pageSize),
+		extMiss:  ^uint64(0),
+		reusable: pagePool{reusable: true},
+	}
+}
+
+// free counts the pages that may be taken one by one, whatever takes them.
+func (s *space) free() uint64 { return s.avail.n + uint64(len(s.framedFree)+len(s.unframedFree)) }
+
+func (s *space) words() int { return int(s.perGroup / 64) }
+
+// at returns the loaded group of a page and the page's bit in it.
+func (s *space) at(id Pgid) (g *group, i uint64, err error) {
+	no := uint64(id) / s.perGroup
+	g = s.groups[no]
+	if !g.loaded {
+		if err := s.open(g, no); err != nil {
+			return nil, 0, err
+		}
+	}
+	return g, uint64(id) - no*s.perGroup, nil
+}
+
+// open reads a group's bitmap. Before that, none of the pages that the group had when the file was
+// opened was touched, so what is not in use is to be had. Pages that the file has grown by since
+// then are someone's already.
+func (s *space) open(g *group, no uint64) error {
+	w := s.words()
+	all := make([]uint64, 3*w)
+	g.used, g.avail, g.dirty = all[:w:w], all[w:2*w:2*w], all[2*w:]
+	if !g.ref.IsZero() {
+		if err := s.load(g, no); err != nil {
+			g.used, g.avail, g.dirty = nil, nil, nil
+			return err
+		}
+	}
+	first := no * s.perGroup
+	for i := range g.used {
+		g.avail[i] = ^g.used[i]
+	}
+	if n := s.start - first; n < s.perGroup { // bits past the end of the file are not to be had
+		for i := range g.avail {
+			lo := uint64(i) * 64
+			switch {
+			case lo >= n:
+				g.avail[i] = 0
+			case lo+64 > n:
+				g.avail[i] &= 1<<(n-lo) - 1
+			}
+		}
+	}
+	g.nAvail = 0
+	for _, w := range g.avail {
+		g.nAvail += uint32(bits.OnesCount64(w))
+	}
+	g.longest = g.nAvail
+	g.loaded = true
+	return nil
+}
+
+// grow moves the end of the file by n pages and returns the first of them. They are not avail. The
+// group that the end lies in is read before, if nobody has: who is to commit the pages must not
+// find then that it cannot be read.
+func (s *space) grow(n uint64) (Pgid, error) {
+	first := s.end
+	if no := first / s.perGroup; no < uint64(len(s.groups)) && !s.groups[no].loaded {
+		if err := s.open(s.groups[no], no); err != nil {
+			return 0, err
+		}
+	}
+	s.end += n
+	s.addGroups()
+	return Pgid(first), nil
+}
+
+func (s *space) addGroups() {
+	for uint64(len(s.groups))*s.perGroup < s.end {
+		w := s.words()
+		all := make([]uint64, 3*w)
+		s.groups = append(
+			s.groups,
+			&group{used: all[:w:w], avail: all[w : 2*w : 2*w], dirty: all[2*w:], loaded: true},
+		)
+	}
+}
+
+// setAvail gives pages [id, id+n) to whoever asks next; those that are early to whoever gives them
+// a frame.
+func (s *space) setAvail(id Pgid, n uint64) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		if g.avail[i/64]&(1<<(i%64)) != 0 || g.used[i/64]&(1<<(i%64)) != 0 {
+			return s.bad(id, "given back twice, or while in use")
+		}
+		if g.isReusable(i) {
+			if err := s.offerReusable(g, id, i); err != nil {
+				return err
+			}
+			continue
+		}
+		g.avail[i/64] |= 1 << (i % 64)
+		s.addFree(g, 1)
+	}
+	return nil
+}
+
+// addFree counts n pages of a group that became avail.
+func (s *space) addFree(g *group, n uint64) {
+	if n == 0 {
+		return
+	}
+	g.nAvail += uint32(n)
+	g.longest = uint32(s.perGroup)
+	s.extMiss = ^uint64(0)
+	s.avail.add(n)
+}
+
+// flushUnframed makes cool pages ordinary free ones.
+func (s *space) flushUnframed() error {
+	for _, id := range s.unframedFree {
+		if err := s.setAvail(id, 1); err != nil {
+			return err
+		}
+	}
+	s.unframedFree = nil
+	return nil
+}
+
+// extent returns n contiguous pages, or ok false if the file must grow.
+func (s *space) extent(n uint64) (id Pgid, ok bool, err error) {
+	id, ok, err = s.findExtent(n)
+	if err == nil && !ok && uint64(len(s.unframedFree)) >= n { // some of these may be contiguous
+		if err := s.flushUnframed(); err != nil {
+			return 0, false, err
+		}
+		id, ok, err = s.findExtent(n)
+	}
+	return id, ok, err
+}
+
+func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
+	if n > s.perGroup || s.avail.n < n || n >= s.extMiss {
+		return 0, false, nil
+	}
+	if s.tight {
+		return s.tightExtent(n)
+	}
+	id, ok, err = s.extentFrom(n)
+	if err == nil && !ok && s.extCursor > 0 { // once more from the low end
+		s.extCursor = 0
+		id, ok, err = s.extentFrom(n)
+	}
+	if err == nil && !ok {
+		s.extMiss = n
+	}
+	return id, ok, err
+}
+
+// tightExtent takes the extent from the shortest run.
+func (s *space) tightExtent(n uint64) (id Pgid, ok bool, err error) {
+	lo, hi, err := s.shortest(&s.avail, n)
+	if err != nil || lo == hi {
+		return 0, false, err
+	}
+	g, i, err := s.at(Pgid(lo))
+	if err != nil {
+		return 0, false, err
+	}
+	for k := range n {
+		s.markAllocated(&s.avail, g, i+k)
+	}
+	return Pgid(lo), true, nil
+}
+
+// extentFrom looks at or after extCursor.
+func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
+	for no := s.extCursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if !g.loaded {
+			if err := s.open(g, no); err != nil {
+				return 0, false, err
+			}
+		}
+		if uint64(g.nAvail) < n || uint64(g.longest) < n {
+			continue
+		}
+		first, from := no*s.perGroup, uint64(0)
+		if s.extCursor > first {
+			from = s.extCursor - first
+		}
+		whole := from == 0
+		for {
+			lo, hi := runAt(g.avail, from, n)
+			if lo == hi {
+				if whole {
+					g.longest = uint32(n - 1)
+				}
+				break
+			}
+			if a, b := (first+lo)/s.mapChunk, (first+lo+n-1)/s.mapChunk; a != b {
+				if cut := b*s.mapChunk - first; hi-cut >= n {
+					lo = cut
+				} else {
+					from, whole = hi, false
+					continue
+				}
+			}
+			for i := lo; i < lo+n; i++ {
+				s.markAllocated(&s.avail, g, i)
+			}
+			s.extCursor = first + lo + n
+			return Pgid(first + lo), true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// gap is the number of pages to skip at the end of the file so that no view of the map cuts an
+// extent of n pages.
+func (s *space) gap(n uint64) uint64 {
+	if b := (s.end + n - 1) / s.mapChunk; s.end/s.mapChunk != b {
+		return b*s.mapChunk - s.end
+	}
+	return 0
+}
+
+// growExtent moves the end of the file by n contiguous pages that no view of the map cuts.
+func (s *space) growExtent(n uint64) (Pgid, error) {
+	if gap := s.gap(n); gap > 0 {
+		first, err := s.grow(gap)
+		if err != nil {
+			return 0, err
+		}
+		if err := s.setAvail(first, gap); err != nil {
+			return 0, err
+		}
+	}
+	return s.grow(n)
+}
+
+// markUsed says that the newest state reaches [id, id+n); dirty: and that the file does not hold
+// them yet.
+func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		g.used[i/64] |= 1 << (i % 64)
+		if dirty && g.dirty[i/64]&(1<<(i%64)) == 0 {
+			g.dirty[i/64] |= 1 << (i % 64)
+			s.dirty.Add(1)
+		}
+		g.nUsed++
+		s.nUsed++
+		g.changed = true
+	}
+	return nil
+}
+
+// markUnused says that the newest state no longer reaches [id, id+n). They are not avail yet.
+func (s *space) markUnused(id Pgid, n uint64) error {
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		if g.used[i/64]&(1<<(i%64)) == 0 {
+			return s.bad(id, "freed, but the free map says that it is not in use")
+		}
+		g.used[i/64] &^= 1 << (i % 64)
+		if g.dirty[i/64]&(1<<(i%64)) != 0 {
+			g.dirty[i/64] &^= 1 << (i % 64)
+			s.dirty.Add(-1)
+		}
+		g.nUsed--
+		s.nUsed--
+		g.changed = true
+	}
+	return nil
+}
+
+// tail cuts avail pages off the end and returns the new page count. It stops at the first page that
+// is not avail.
+func (s *space) tail() uint64 {
+	for s.end > 2 {
+		no := (s.end - 1) / s.perGroup
+		g := s.groups[no]
+		if !g.loaded {
+			break
+		}
+		i := s.end - 1 - no*s.perGroup
+		if g.avail[i/64]&(1<<(i%64)) == 0 {
+			break
+		}
+		s.markAllocated(&s.avail, g, i)
+		s.end--
+	}
+	return s.end
+}

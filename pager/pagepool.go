@@ -1,0 +1,312 @@
+package pager
+
+import "math/bits"
+
+// Single pages come from runs of free ones, so that what a checkpoint writes lies together.
+// Everything in this file belongs to the holder of the writer lock.
+
+// pagePool is what hands out single pages of one kind: avail ones, or promised ones.
+type pagePool struct {
+	reusable    bool
+	n           uint64 // pages that there are; avail ones of unloaded groups included
+	run, runEnd Pgid   // the next page of the current run
+	cursor      uint64 // page number where the search for the next run starts: runs are handed out low first
+	holes       uint64 // the same for runs of any length
+	added       uint64 // pages that came, since the file was opened
+	noRunUntil  uint64 // there is no run of shortRun pages before given is this
+}
+
+// of is the bitmap of these pages; nil if the group has none.
+func (a *pagePool) of(g *group) []uint64 {
+	if a.reusable {
+		return g.offered
+	}
+	return g.avail
+}
+
+// add counts n more pages.
+func (a *pagePool) add(n uint64) {
+	a.n += n
+	a.added += n
+}
+
+// rewind makes the search start from the low end again.
+func (a *pagePool) rewind() {
+	a.cursor, a.holes, a.run, a.runEnd, a.noRunUntil = 0, 0, 0, 0, 0
+}
+
+// nextPage returns the next page to hand out, or ok false if the file must grow. inMemory says that
+// nobody writes the page before the next checkpoint begins.
+func (s *space) nextPage(inMemory bool) (id Pgid, ok bool, err error) {
+	if inMemory || s.nReusable == 0 { // early pages may be on the stacks
+		if n := len(s.framedFree); n > 0 {
+			id = s.framedFree[n-1]
+			s.framedFree = s.framedFree[:n-1]
+			return id, true, nil
+		}
+		if n := len(s.unframedFree); n > 0 {
+			id = s.unframedFree[n-1]
+			s.unframedFree = s.unframedFree[:n-1]
+			return id, true, nil
+		}
+	}
+	if inMemory && s.reuseShare > 0 && s.reusable.n > 0 {
+		if id, ok, err = s.nextOf(&s.reusable); ok {
+			s.reuseShare--
+		}
+		if ok || err != nil {
+			return id, ok, err
+		}
+	}
+	return s.nextOf(&s.avail)
+}
+
+func (s *space) nextOf(a *pagePool) (id Pgid, ok bool, err error) {
+	for {
+		for a.run < a.runEnd {
+			g, i, err := s.at(a.run)
+			if err != nil {
+				return 0, false, err
+			}
+			id = a.run
+			a.run++
+			if words := a.of(g); words[i/64]&(1<<(i%64)) == 0 {
+				continue // an extent was cut out of the run
+			}
+			s.markAllocated(a, g, i)
+			return id, true, nil
+		}
+		found, err := s.findRun(a)
+		if err != nil || !found {
+			return 0, false, err
+		}
+	}
+}
+
+// markAllocated says that the i-th page of a group was handed out.
+func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
+	a.of(g)[i/64] &^= 1 << (i % 64)
+	a.n--
+	if !a.reusable {
+		g.nAvail--
+	}
+}
+
+// inCurrentRun counts pages that next hands out before the file must grow: those that are quick to
+// find, until there are n.
+func (s *space) inCurrentRun(n uint64) (have uint64) {
+	have = uint64(len(s.framedFree)+len(s.unframedFree)) + min(s.inRuns(&s.reusable, n), s.reuseShare)
+	if have >= n {
+		return have
+	}
+	return have + s.inRuns(&s.avail, n-have)
+}
+
+// inRuns counts pages in runs from the current one on, until there are n or a few more.
+func (s *space) inRuns(a *pagePool, n uint64) (have uint64) {
+	if a.n == 0 {
+		return 0
+	}
+	for id := uint64(a.run); id < uint64(a.runEnd) && have < n; id++ {
+		words, i := a.of(s.groups[id/s.perGroup]), id%s.perGroup
+		have += words[i/64] >> (i % 64) & 1
+	}
+	if s.packing || a.added < a.noRunUntil {
+		return have
+	}
+	for no := a.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
+		g, first := s.groups[no], no*s.perGroup
+		if !g.loaded {
+			break
+		}
+		for at := max(a.cursor, first) - first; have < n; {
+			lo, hi := runAt(a.of(g), at, shortRun)
+			if lo == hi {
+				break
+			}
+			have, at = have+hi-lo, hi
+		}
+	}
+	return have
+}
+
+// Holes shorter than a run are filled only when there is no longer one and they are more than a
+// quarter of the file: a checkpoint writes its pages in order, and holes scatter the writes.
+const (
+	shortRun     = 16
+	fillFraction = 4
+)
+
+// findRun sets run and runEnd to the next run.
+func (s *space) findRun(a *pagePool) (bool, error) {
+	if s.tight {
+		lo, hi, err := s.shortest(a, 1)
+		a.run, a.runEnd = Pgid(lo), Pgid(hi)
+		return hi > lo, err
+	}
+	if !s.packing && a.added >= a.noRunUntil {
+		found, err := s.runFrom(a, &a.cursor, shortRun)
+		if err != nil || found {
+			return found, err
+		}
+		// The search looked at a word for each 64 pages. Before the next one, as many pages become
+		// free, or a checkpoint ends: a page that is taken while there is no run must not cost a
+		// look at the whole file.
+		a.cursor = 0
+		a.noRunUntil = a.added + max(s.end/64, shortRun)
+	}
+	if !s.packing && a.n*fillFraction <= s.end {
+		return false, nil
+	}
+	found, err := s.runFrom(a, &a.holes, 1)
+	if err != nil || found || a.holes == 0 {
+		return found, err
+	}
+	a.holes = 0
+	return s.runFrom(a, &a.holes, 1)
+}
+
+// runFrom sets run and runEnd to the next run of at least that many pages at or after a page
+// number, which it moves behind it.
+func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error) {
+	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+		g := s.groups[no]
+		if !g.loaded && !a.reusable {
+			if err := s.open(g, no); err != nil {
+				return false, err
+			}
+		}
+		if !a.reusable && uint64(g.nAvail) < least {
+			continue
+		}
+		from := uint64(0)
+		if f := no * s.perGroup; *cursor > f {
+			from = *cursor - f
+		}
+		if lo, hi := runAt(a.of(g), from, least); hi > lo {
+			a.run, a.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+			*cursor = uint64(a.runEnd)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// allocateFromHole is next where the disk is full: it takes holes of any size, however few there
+// are.
+func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
+	if s.avail.n == 0 {
+		return 0, false, nil
+	}
+	was := s.packing
+	s.packing = true
+	defer func() { s.packing = was }()
+	return s.nextOf(&s.avail)
+}
+
+// rewind makes all searches start from the low end again: after a checkpoint, when pages became
+// free.
+func (s *space) rewind() {
+	s.avail.rewind()
+	s.extCursor = 0
+}
+
+// runAt finds the first run of at least n set bits at or after bit from, as [lo, hi).
+func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
+	if n == shortRun {
+		return shortRunAt(words, from)
+	}
+	end := uint64(len(words)) * 64
+	for at := from; at < end; {
+		lo = nextBit(words, at, false)
+		if lo >= end {
+			return 0, 0
+		}
+		hi = nextBit(words, lo, true)
+		if hi-lo >= n {
+			return lo, hi
+		}
+		at = hi
+	}
+	return 0, 0
+}
+
+// shortRunAt is runAt for runs of shortRun bits: a word at a time, because a file that is full of
+// small holes has many of them in front of each run.
+func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
+	before := 0 // set bits at the end of the words before
+	for i := from / 64; i < uint64(len(words)); i++ {
+		w := words[i]
+		if i == from/64 {
+			w &= ^uint64(0) << (from % 64)
+		}
+		ones := bits.TrailingZeros64(^w)
+		if before+ones >= shortRun {
+			lo = i*64 - uint64(before)
+			return lo, nextBit(words, lo, true)
+		}
+		m := w & (w >> 1) // bit j: bits j and j+1 of w are set; then 4, 8 and 16 of them
+		m &= m >> 2
+		m &= m >> 4
+		m &= m >> 8
+		if m != 0 {
+			lo = i*64 + uint64(bits.TrailingZeros64(m))
+			return lo, nextBit(words, lo, true)
+		}
+		before = bits.LeadingZeros64(^w)
+	}
+	return 0, 0
+}
+
+// nextBit finds the first set (clear: unset) bit at or after from; past the end if there is none.
+func nextBit(words []uint64, from uint64, clear bool) uint64 {
+	i := from / 64
+	if i >= uint64(len(words)) {
+		return uint64(len(words)) * 64
+	}
+	w := words[i]
+	if clear {
+		w = ^w
+	}
+	w &= ^uint64(0) << (from % 64)
+	for w == 0 {
+		i++
+		if i == uint64(len(words)) {
+			return i * 64
+		}
+		w = words[i]
+		if clear {
+			w = ^w
+		}
+	}
+	return i*64 + uint64(bits.TrailingZeros64(w))
+}
+
+// shortest finds the shortest run of at least n pages, up to the end of a group and within one view
+// of the map.
+func (s *space) shortest(a *pagePool, n uint64) (from, to uint64, err error) {
+	for no, g := range s.groups {
+		if !g.loaded && !a.reusable {
+			if err := s.open(g, uint64(no)); err != nil {
+				return 0, 0, err
+			}
+		}
+		first := uint64(no) * s.perGroup
+		for at := uint64(0); ; {
+			lo, hi := runAt(a.of(g), at, 1)
+			if lo == hi {
+				break
+			}
+			at = hi
+			lo, hi = first+lo, first+hi
+			for lo < hi {
+				end := min(hi, (lo/s.mapChunk+1)*s.mapChunk)
+				if end-lo >= n && (to == from || end-lo < to-from) {
+					from, to = lo, end
+				}
+				lo = end
+			}
+		}
+	}
+	return from, to, nil
+}

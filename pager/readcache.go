@@ -1,0 +1,82 @@
+package pager
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// cache bounds the pages read from a file that cannot be mapped: a CLOCK over the slots that hold
+// one. The pages are memory of the Go heap, so a reader that still looks at an evicted one keeps it
+// alive by itself.
+type cache struct {
+	bound int64 // pages
+	pages pageTable[cleanSlot]
+
+	mu   sync.Mutex // guards the fields below
+	ring []Pgid
+	hand int
+}
+
+// cached returns a page of an unmapped file. Two readers may read the same page at once; one of the
+// copies stays.
+func (p *Pager) cached(ref Ref) ([]byte, error) {
+	s := p.cache.pages.slot(ref.Pgid)
+	if c := atomic.LoadPointer(&s.page); c != nil {
+		b := unsafe.Slice((*byte)(c), p.pageSize)
+		if epochOf(b) != ref.Epoch {
+			return nil, p.otherEpoch(ref, b)
+		}
+		s.hot.Store(true)
+		return b, nil
+	}
+	b := make([]byte, p.pageSize)
+	if err := p.read(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	if err := p.verify(ref, b); err != nil {
+		return nil, err
+	}
+	if atomic.CompareAndSwapPointer(&s.page, nil, unsafe.Pointer(unsafe.SliceData(b))) {
+		p.cache.add(ref.Pgid)
+	}
+	return b, nil
+}
+
+// add puts a page into the ring, evicting one that was not used since the hand last passed if the
+// ring is full.
+func (c *cache) add(id Pgid) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if int64(len(c.ring)) < c.bound {
+		c.ring = append(c.ring, id)
+		return
+	}
+	for {
+		c.hand = (c.hand + 1) % len(c.ring)
+		s := c.pages.slot(c.ring[c.hand])
+		if s.hot.Swap(false) && atomic.LoadPointer(&s.page) != nil {
+			continue
+		}
+		atomic.StorePointer(&s.page, nil)
+		c.ring[c.hand] = id
+		return
+	}
+}
+
+// forget drops a page whose number will be used for another one. Its place in the ring is taken at
+// the next pass.
+func (p *Pager) forget(id Pgid, s *slot) {
+	p.forgetRead(id)
+	p.dropDelta(id, s)
+}
+
+// forgetRead is forget of a page that has no slot: it was read, and not changed since the file was
+// opened.
+func (p *Pager) forgetRead(id Pgid) {
+	if c := p.cache.pages.peek(id); c != nil {
+		atomic.StorePointer(&c.page, nil)
+	}
+	p.verified.remove(id)
+	p.accessed.remove(id)
+}

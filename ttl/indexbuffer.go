@@ -1,0 +1,106 @@
+package ttl
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/ebbkv/ebb/internal/keyorder"
+	"github.com/ebbkv/ebb/internal/offheap"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// IndexBuffer are what rows that were put or deleted change in the indexes of their family, held
+// back until many rows have been. Then it is known before it is done, and the rows of the expiry
+// index are in their order: those of a batch, which lie together as a rule, are put one behind the
+// other. The zero value is empty.
+type IndexBuffer struct {
+	keys  []Change // of the key index, in the order of the rows
+	due   []Change // of the expiry index, as well
+	slab  []byte   // keys of due rows
+	bytes int      // of keys and values
+
+	order   keyorder.Run // of due
+	places  offheap.List[uint32]
+	ordered []Change // due, in the order of its keys, once that is known
+
+	was []txn.Info // memory for what is told of rows
+}
+
+// Len is the number of changes.
+func (e *IndexBuffer) Len() int { return len(e.keys) + len(e.due) }
+
+// Bytes is the size of their keys and values.
+func (e *IndexBuffer) Bytes() int { return e.bytes }
+
+// logBytes is more than they have in the log.
+func (e *IndexBuffer) logBytes() int { return e.bytes + e.Len()*opOverhead }
+
+// Reset empties them, and keeps their memory.
+func (e *IndexBuffer) Reset() {
+	clear(e.keys)
+	clear(e.due)
+	clear(e.ordered)
+	e.keys, e.due, e.slab, e.places.All, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places.All[:0], e.ordered[:0], 0
+	e.order.Reset()
+}
+
+// add takes what changes in the indexes: was are the rows that were there. Keys of changes stay as
+// they are until Reset.
+func (e *IndexBuffer) add(changes []Change, was []txn.Info) {
+	for i := range changes {
+		key, old, expiry := changes[i].Key, was[i].Tag, changes[i].Tag
+		if old == expiry {
+			continue
+		}
+		if old != 0 {
+			e.addRow(old, key, true)
+		}
+		if expiry == 0 {
+			e.keys = append(e.keys, Change{Key: key, Delete: true})
+			e.bytes += len(key)
+			continue
+		}
+		due := e.addRow(expiry, key, false)
+		e.keys = append(e.keys, Change{Key: key, Value: due[:expirySize:expirySize]})
+		e.bytes += len(due)
+	}
+}
+
+// addRow adds a row of the expiry index, to be put or deleted.
+func (e *IndexBuffer) addRow(expiry int64, key []byte, remove bool) []byte {
+	from := len(e.slab)
+	e.slab = appendDue(e.slab, expiry, key)
+	due := e.slab[from:len(e.slab):len(e.slab)]
+	e.order.Add(due, uint32(len(e.due)))
+	e.due = append(e.due, Change{Key: due, Delete: remove})
+	e.bytes += len(due)
+	return due
+}
+
+// dueInOrder are the rows of due in the order of their keys.
+func (e *IndexBuffer) dueInOrder() []Change {
+	if len(e.ordered) == 0 {
+		e.order.Places(&e.places, func(place uint32) []byte { return e.due[place].Key })
+		for _, i := range e.places.All {
+			e.ordered = append(e.ordered, e.due[i])
+		}
+	}
+	return e.ordered
+}
+
+// infos is memory for what is told of n rows, until the next call.
+func (e *IndexBuffer) infos(n int) []txn.Info {
+	e.was = slices.Grow(e.was[:0], n)[:n]
+	return e.was
+}
+
+var bufferPool = sync.Pool{New: func() any { return new(IndexBuffer) }}
+
+// NewIndexBuffer returns empty entries, whose memory Release gives to the next ones.
+func NewIndexBuffer() *IndexBuffer { return bufferPool.Get().(*IndexBuffer) }
+
+// Release is told that nobody needs them any more.
+func (e *IndexBuffer) Release() {
+	e.Reset()
+	bufferPool.Put(e)
+}

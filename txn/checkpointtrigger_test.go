@@ -1,0 +1,186 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// openRoomy is a store with frames for some megabytes, which starts no checkpoint for the sake of
+// its log.
+func openRoomy(t *testing.T) *Store {
+	o := testOptions(vfs.NewMemory())
+	o.CacheBytes, o.CheckpointBytes = 64<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	return s
+}
+
+// TestCheckpointEndsWithItsFramesBack: not with the transactions that follow, the first of which
+// would begin the next one.
+func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
+	s := openRoomy(t)
+	for v := range byte(2) {
+		update(t, s, func(tx *Tx) {
+			value := bytes.Repeat([]byte{v}, 900)
+			for i := range 12_000 {
+				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
+				require.NoError(t, err)
+			}
+		})
+		pages := s.pg.FrameBytes() / int64(s.pg.PageSize())
+		require.Greater(t, pages, int64(reclaimStep))
+		require.NoError(t, s.Checkpoint(t.Context()))
+		require.Less(t, s.pg.FrameBytes(), int64(256<<10), "of %d pages", pages)
+	}
+}
+
+// TestWhoFreesMuchGivesBackAsMuch: with what each transaction gives back before it begins, the
+// frames would be ever more.
+func TestWhoFreesMuchGivesBackAsMuch(t *testing.T) {
+	s := openRoomy(t)
+	var most int64
+	for v := range byte(8) {
+		update(t, s, func(tx *Tx) {
+			tx.Savepoint() // pages are copied
+			value := bytes.Repeat([]byte{v}, 900)
+			for i := range 12_000 {
+				_, err := tx.Put(9, binary.BigEndian.AppendUint32(nil, uint32(i)), value, 0)
+				require.NoError(t, err)
+			}
+		})
+		switch v {
+		case 0: // pages are new: no other is freed
+			require.Greater(t, s.pg.FrameBytes()/int64(s.pg.PageSize()), int64(reclaimStep))
+		case 2: // by now what one transaction frees comes back with the next
+			most = s.pg.FrameBytes()
+		}
+	}
+	require.LessOrEqual(t, s.pg.FrameBytes(), most)
+}
+
+// TestSnapshotsKeepTheirFramesBeyondACheckpoint, which ends nevertheless.
+func TestSnapshotsKeepTheirFramesBeyondACheckpoint(t *testing.T) {
+	s := openRoomy(t)
+	rewrite(t, s, "first")
+	snapshot, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	full := s.pg.FrameBytes()
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
+	requireAll(t, snapshot, "first")
+	snapshot.Rollback()
+	rewrite(t, s, "second")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.Less(t, s.pg.FrameBytes(), full/4)
+}
+
+// TestFramesBeginACheckpoint as soon as three quarters of them are used, if a quarter would come
+// back with it.
+func TestFramesBeginACheckpoint(t *testing.T) {
+	s := openRoomy(t)
+	rewrite(t, s, "first")
+	due := func(bound int64) bool {
+		s.o.CacheBytes = bound
+		defer func() { s.o.CacheBytes = 64 << 20 }()
+		return s.checkpointDue()
+	}
+	used := s.pg.FrameBytes()
+	require.InDelta(t, used, s.pg.DirtyBytes(), float64(used)/8)
+	require.False(t, due(2*used))
+	require.True(t, due(used+used/4))
+
+	snapshot, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.GreaterOrEqual(t, s.pg.FrameBytes(), used)
+	require.Zero(t, s.pg.DirtyBytes())
+	require.False(t, due(used), "a snapshot holds them")
+	rewrite(t, s, "second")
+	require.True(t, due(s.pg.FrameBytes()))
+	snapshot.Rollback()
+}
+
+// TestRowsInOrderBeginACheckpointEarly: their leaves will be written as they are. Leaves with rows
+// at random will change again.
+func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
+	const bound = 4 << 20 // of the log
+	value := bytes.Repeat([]byte{7}, 100)
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
+	for name, c := range map[string]struct {
+		put   func(tx *Tx, from, n int)
+		early bool
+	}{
+		"one by one": {func(tx *Tx, from, n int) {
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i), value, 0)
+				require.NoError(t, err)
+			}
+		}, true},
+		"in batches": {func(tx *Tx, from, n int) {
+			changes := make([]Change, n)
+			for i := range changes {
+				changes[i] = Change{Key: key(from + i), Value: value}
+			}
+			require.NoError(t, tx.Apply(9, changes, nil))
+		}, true},
+		"at random": {func(tx *Tx, from, n int) {
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i*7919%100_003), value, 0)
+				require.NoError(t, err)
+			}
+		}, false},
+		"a queue": {func(tx *Tx, from, n int) { // never much at a time
+			for i := from; i < from+n; i++ {
+				_, err := tx.Put(9, key(i), value, 0)
+				require.NoError(t, err)
+				_, err = tx.Delete(9, key(i-1000))
+				require.NoError(t, err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			o.CacheBytes, o.CheckpointBytes = 64<<20, bound
+			s := openTest(t, "/a.ebb", o)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			before := s.log.End()
+			for n := 0; s.checkpoints.Load() == 0; n += 500 {
+				update(t, s, func(tx *Tx) { c.put(tx, n, 500) })
+				if s.log.End() > before+2*bound {
+					t.Fatal("no checkpoint")
+				}
+			}
+			logged := int64(s.log.End() - before)
+			if c.early {
+				require.InDelta(t, bound/4, logged, bound/8)
+				require.Zero(t, s.filledBytes.Load())
+			} else {
+				require.Greater(t, logged, int64(bound))
+			}
+		})
+	}
+}
+
+// TestFilledLeavesThatAreGivenUpCountForNothing: a transaction that is rolled back has filled none.
+func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
+	s := openRoomy(t)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	for i := range 1000 {
+		_, err := tx.Put(9, binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 100), 0)
+		require.NoError(t, err)
+	}
+	require.NotZero(t, tx.w.filled)
+	tx.Rollback()
+	require.Zero(t, s.filledBytes.Load())
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(9, []byte("a"), nil, 0)
+		require.NoError(t, err)
+	})
+	require.Zero(t, s.filledBytes.Load())
+}

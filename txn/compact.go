@@ -1,0 +1,82 @@
+package txn
+
+import "github.com/ebbkv/ebb/pager"
+
+// A store whose file is more than this much larger than its pages is packed when it is closed. So
+// many pages are moved at most, however large the store is: who closes it may be about to be
+// killed.
+const (
+	shrinkPercent  = 30
+	shrinkMinBytes = 1 << 20
+	shrinkPages    = 1 << 16 // are moved at most, in steps of as many as the cache holds
+	shrinkLeast    = 64      // pages in a step nevertheless
+)
+
+// compact moves pages from the end of the file into free space further down, so that the tail can
+// be cut. First those that the file does not hold yet, which costs next to nothing. The others in
+// steps, each with a checkpoint: what is moved is free only when its copy is durable.
+func (s *Store) compact() error {
+	if !s.worthCompacting() || s.epoch >= lastEpoch { // The last epochs are for what has to be written.
+		return nil
+	}
+	step := int(min(max(s.o.CacheBytes/int64(s.pg.PageSize()), shrinkLeast), shrinkPages))
+	if err := s.movePages(max(step/16, shrinkLeast)); err != nil {
+		return err
+	}
+	var r *relocation
+	for left := shrinkPages; left > 0; {
+		if err := s.checkpointLocked(); err != nil || !s.worthCompacting() {
+			return err
+		}
+		if r == nil {
+			var err error
+			if r, err = s.newRelocation(left); err != nil {
+				return err
+			}
+		}
+		moved, err := r.step(min(left, step))
+		if err != nil {
+			return err
+		}
+		if r.done {
+			break
+		}
+		left -= moved
+	}
+	return s.checkpointLocked()
+}
+
+// movePages moves pages that the file does not hold yet until they fill its low end, in steps whose
+// copies take little memory: what came free goes back before each, but for what readers hold to
+// whom the store is abandoned.
+func (s *Store) movePages(step int) error {
+	if err := s.reclaimFreed(1 << 30); err != nil {
+		return s.fail(err)
+	}
+	r := relocation{s: s, limit: s.pg.Fill(), since: s.epoch}
+	for !r.done {
+		if _, err := r.step(step); err != nil {
+			return err
+		}
+		s.makeVisible()
+		if err := s.reclaimFreed(1 << 30); err != nil {
+			return s.fail(err)
+		}
+	}
+	return nil
+}
+
+// newRelocation moves the last n pages in use.
+func (s *Store) newRelocation(n int) (*relocation, error) {
+	used := s.pg.UsedPages()
+	limit, err := s.pg.Tail(uint64(n))
+	if err != nil {
+		return nil, s.spaceError(err)
+	}
+	return &relocation{s: s, limit: max(limit, pager.Pgid(used+used/16))}, nil
+}
+
+func (s *Store) worthCompacting() bool {
+	pages, used := s.pg.Pages(), s.pg.UsedPages()
+	return pages*100 > used*(100+shrinkPercent) && (pages-used)*uint64(s.pg.PageSize()) > shrinkMinBytes
+}

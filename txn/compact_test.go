@@ -1,0 +1,283 @@
+package txn
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// TestCloseGivesBackWhatWasDeleted deletes nearly everything from stores of one large value, of
+// many small ones, and of large values with small ones behind them: what Close leaves is small.
+func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, c := range []struct {
+		name string
+		size int
+		n    int
+		keep int // every keep-th row stays; 0: none
+	}{
+		{"one large value", 8 << 20, 1, 0},
+		{"many small values", 500, 20000, 0},
+		{"many small values, some stay", 500, 20000, 200},
+		{"large values, some stay", 100 << 10, 100, 50},
+	} {
+		for _, checkpoint := range []bool{false, true} {
+			t.Run(c.name, func(t *testing.T) {
+				fs := vfs.NewMemory()
+				o := testOptions(fs)
+				o.CheckpointBytes = 0
+				s, err := Open("/s.ebb", o)
+				require.NoError(t, err)
+				key := make([]byte, 16)
+				update(t, s, func(tx *Tx) {
+					for i := range c.n {
+						_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, c.size), 0)
+						require.NoError(t, err)
+					}
+				})
+				if checkpoint {
+					require.NoError(t, s.Checkpoint(nil))
+				}
+				stay := 0
+				update(t, s, func(tx *Tx) {
+					for i := range c.n {
+						if c.keep > 0 && i%c.keep == 0 {
+							stay++
+							continue
+						}
+						_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
+						require.NoError(t, err)
+					}
+				})
+				if checkpoint {
+					require.NoError(t, s.Checkpoint(nil))
+				}
+				require.NoError(t, s.Close())
+				info, err := fs.Stat("/s.ebb")
+				require.NoError(t, err)
+				require.LessOrEqual(t, info.Size, int64(shrinkMinBytes+2*stay*c.size))
+				s = openTest(t, "/s.ebb", o)
+				tx, err := s.Begin(nil, false)
+				require.NoError(t, err)
+				require.Len(t, contents(t, tx, CatalogTree), stay)
+				tx.Rollback()
+			})
+		}
+	}
+}
+
+// sparse is a store of some thousand pages of which a third is in use, here and there.
+func sparse(t *testing.T, o Options) *Store {
+	s := openTest(t, "/a.ebb", o)
+	key := make([]byte, 16)
+	update(t, s, func(tx *Tx) {
+		for i := range 20_000 {
+			_, err := tx.Put(CatalogTree, benchKey(key, uint64(i)), make([]byte, 900), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(nil))
+	update(t, s, func(tx *Tx) {
+		for i := range 20_000 {
+			if i/8%3 > 0 {
+				_, err := tx.Delete(CatalogTree, benchKey(key, uint64(i)))
+				require.NoError(t, err)
+			}
+		}
+	})
+	for range 2 {
+		require.NoError(t, s.Checkpoint(nil))
+	}
+	return s
+}
+
+// TestPackCutsWhatItCan: a step that may move a few pages only takes those at the end.
+func TestPackCutsWhatItCan(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s := sparse(t, testOptions(vfs.NewMemory()))
+	before := s.pg.Pages()
+	require.Greater(t, before, 2*s.pg.UsedPages())
+	tail, err := s.pg.Tail(200)
+	require.NoError(t, err)
+	require.Less(t, uint64(tail), before-300, "of the last pages only some are in use")
+	require.NoError(t, s.lockWriter(nil))
+	r, err := s.newRelocation(200)
+	require.NoError(t, err)
+	moved, err := r.step(1000)
+	require.NoError(t, err)
+	require.True(t, r.done)
+	require.LessOrEqual(t, moved, 200+int(before-uint64(tail))/100, "and the branches above them")
+	for range 2 { // what was moved is free when the first one is over
+		require.NoError(t, s.checkpointLocked())
+	}
+	s.unlockWriter()
+	require.LessOrEqual(t, s.pg.Pages(), uint64(tail)+64)
+	requireSound(t, s)
+}
+
+// TestCloseMovesInSteps that the cache has room for, to the end.
+func TestCloseMovesInSteps(t *testing.T) {
+	racetest.OneGoroutine(t)
+	fs := vfs.NewMemory()
+	o := testOptions(fs)
+	o.CacheBytes = 1 << 20
+	s := sparse(t, o)
+	used := s.pg.UsedPages() * uint64(s.pg.PageSize())
+	require.Greater(t, used, uint64(4*o.CacheBytes))
+	tx, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	want := contents(t, tx, CatalogTree)
+	tx.Rollback()
+	require.NoError(t, s.Close())
+	info, err := fs.Stat("/a.ebb")
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size, int64(used)*(100+shrinkPercent)/100)
+	s = openTest(t, "/a.ebb", o)
+	tx, err = s.Begin(nil, false)
+	require.NoError(t, err)
+	require.Equal(t, want, contents(t, tx, CatalogTree))
+	tx.Rollback()
+	requireSound(t, s)
+}
+
+// unsettled is a store of patches, or of frames if the cache is large, with pages that the file
+// does not hold at its end, pages that it does before them, and free ones at the low end.
+func unsettled(t *testing.T, cache int64) *patchTest {
+	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
+	require.NoError(t, err)
+	p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		require.NoError(t, tx.Create(10))
+		for i := range 2000 {
+			_, err := tx.Put(10, fmt.Appendf(nil, "%04d", i), make([]byte, 900), 0)
+			require.NoError(t, err)
+		}
+	})
+	p.put(10000)
+	require.NoError(t, s.Checkpoint(nil))
+	reader := p.reader() // keeps what is cleared now
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(10)) })
+	require.NoError(t, s.Checkpoint(nil))
+	p.put(200)
+	reader.Rollback()
+	return p
+}
+
+// TestCloseWritesEachPageOnce, though all of them are moved: what the file does not hold gets its
+// number first.
+func TestCloseWritesEachPageOnce(t *testing.T) {
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
+		p := unsettled(t, cache)
+		used := p.s.pg.UsedPages()
+		_, before := p.s.pg.Counters()
+		require.NoError(t, p.s.Close())
+		_, after := p.s.pg.Counters()
+		written := after - before
+		require.Greater(t, written, used/2)
+		require.Less(
+			t,
+			written,
+			used+used/8,
+			"the free map, and branches above what is moved, are written more often",
+		)
+	}
+}
+
+// TestWhatTheFileDoesNotHoldIsMovedForNothing: patches and frames get numbers at the low end before
+// they are written, in steps, and the pages that the file holds stay.
+func TestWhatTheFileDoesNotHoldIsMovedForNothing(t *testing.T) {
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
+		p := unsettled(t, cache)
+		s := p.s
+
+		require.NoError(t, s.lockWriter(nil))
+		require.NoError(t, s.reclaimFreed(1<<30))
+		patches, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
+		require.Equal(t, cache == 512<<10, patches > 0)
+		before, fill := pagesOf(t, s), s.pg.Fill()
+		require.Less(t, uint64(fill), s.pg.Pages()/2)
+		require.NoError(t, s.movePages(20))
+		require.LessOrEqual(t, s.pg.PatchBytes(), patches+patches/4, "steps leave nothing behind")
+		require.Equal(t, dirty, s.pg.DirtyBytes())
+		moved := 0
+		for ref := range pagesOf(t, s) {
+			if before[ref] {
+				require.True(t, ref.Epoch < s.epoch || ref.Pgid < fill)
+				continue
+			}
+			require.Equal(t, s.epoch, ref.Epoch)
+			require.Less(t, ref.Pgid, fill)
+			moved++
+		}
+		require.Greater(t, moved, 100)
+		s.unlockWriter()
+		tx := p.reader()
+		p.requireRows(tx, p.rows)
+		tx.Rollback()
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+	}
+}
+
+// pagesOf lists the pages of tree 9. Writer lock.
+func pagesOf(t *testing.T, s *Store) map[pager.Ref]bool {
+	refs := map[pager.Ref]bool{}
+	s.w.begin()
+	tr, _ := s.w.trees.get(9)
+	require.NoError(t, tree.Walk(&s.w, tr, func(ref pager.Ref, _ uint8) (bool, error) {
+		refs[ref] = true
+		return true, nil
+	}))
+	s.w.rollback()
+	return refs
+}
+
+// TestRolledBackPagesAreUsedAgain: pages that a rolled back transaction, or the part behind a
+// savepoint, has taken are in no state and in no free map. Were they not given back at once, the
+// file would grow with each rollback until it is opened again.
+func TestRolledBackPagesAreUsedAgain(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	fill := func(tx *Tx) {
+		for i := range 300 {
+			_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), make([]byte, 500), 0)
+			require.NoError(t, err)
+		}
+		_, err := tx.Put(9, []byte("large"), make([]byte, 50_000), 0)
+		require.NoError(t, err)
+	}
+	for name, undo := range map[string]func(tx *Tx){
+		"rollback": func(tx *Tx) {
+			fill(tx)
+			tx.Rollback()
+		},
+		"savepoint": func(tx *Tx) {
+			sp := tx.Savepoint()
+			fill(tx)
+			require.NoError(t, tx.RollbackTo(sp))
+			tx.Rollback()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages := func() uint64 {
+				tx, err := s.Begin(t.Context(), true)
+				require.NoError(t, err)
+				undo(tx)
+				return s.pg.Pages()
+			}
+			pages()
+			first := pages()
+			for range 20 {
+				require.Equal(t, first, pages())
+			}
+		})
+	}
+}

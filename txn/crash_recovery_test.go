@@ -1,0 +1,142 @@
+package txn
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/crashfs"
+)
+
+// TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed tells the story of a sync that failed and a
+// power cut after it. A checkpoint makes its meta page durable and then voids the header of the
+// oldest log segment; the sync of that fails, and the store is opened again in the same boot. There
+// the older meta page has no log any more, so recovery starts from the newer one and writes to
+// pages that only the older state used. If the power is cut meanwhile, the header is back, for it
+// never reached the disk: the older meta page has a whole log, is chosen for being the oldest, and
+// its pages are gone. So recovery first puts a copy of the newer meta page into the place of the
+// older.
+func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20 // only where the test asks for it
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	put := func(n int, v byte) {
+		update(t, s, func(tx *Tx) {
+			for i := range n {
+				value := make([]byte, 900)
+				value[0] = v
+				_, err := tx.Put(9, []byte{byte(i)}, value, 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	for v := range byte(3) {
+		put(200, v)
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
+
+	put(200, 3)
+	require.NoError(t, lock(t.Context(), s.maintenanceMu))
+	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, err)
+	put(200, 4) // beside the checkpoint: recovery has something to write
+	var failed []*crashfs.Injection
+	for _, site := range []string{"wal.(*Log).recycleOrRemove#1", "wal.(*Log).recycle#1"} {
+		failed = append(failed, disk.Inject(crashfs.Fault{Do: crashfs.Gate, Site: site}))
+	}
+	require.ErrorIs(t, s.writeCheckpoint(c, nil), crashfs.ErrIO)
+	<-s.maintenanceMu
+	require.Equal(t, 1, failed[0].Fired()+failed[1].Fired())
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	want := contents(t, tx, 9)
+	tx.Rollback()
+	require.Error(t, s.Close())
+
+	from := disk.Len()
+	for _, f := range failed {
+		f.Disarm()
+	}
+	again := openTest(t, "/a.ebb", testOptions(disk))
+	require.NotZero(t, again.Recovery().CommitsReplayed)
+	look := func(s *Store) {
+		tx, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		require.Equal(t, want, contents(t, tx, 9))
+		tx.Rollback()
+	}
+	look(again)
+	images := 0
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.None | crashfs.Prefix, From: from}) {
+		s, err := Open("/a.ebb", testOptions(im.Disk(crashfs.Options{})))
+		require.NoError(t, err, "%d %s", im.Point, im.Desc())
+		look(s)
+		requireSound(t, s)
+		require.NoError(t, s.Close())
+		images++
+	}
+	require.Greater(t, images, 5)
+}
+
+// TestEarlierTryIsFencedOffBeforeItsPagesAreUsed tells the story of three misfortunes. A process is
+// killed whose last commit waited for no sync: its record is in the page cache alone. The recovery
+// fails, or is killed, when it has written its meta page and before that is synced: the page is in
+// the page cache, too. The next one starts from the older meta page and writes to pages that the
+// state of the first try used. If the power is cut meanwhile, and keeps that meta page but not the
+// record, the log ends elsewhere than the page says: so the page was believed, and its pages were
+// gone, also those of commits that had been durable. Recovery first puts a copy of the older meta
+// page into the place of the first try's.
+func TestEarlierTryIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
+	images := 0
+	for n := 0; ; n++ { // the call of the first recovery that fails
+		disk := crashfs.New(crashfs.Options{})
+		o := testOptions(disk)
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		put := func(key string, d Durability) {
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			_, err = tx.Put(CatalogTree, []byte(key), make([]byte, 700), 0)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(d))
+		}
+		put("durable", Sync)
+		put("too", Sync)
+		put("relaxed", NoSync)
+		dead := disk.Inject(crashfs.Fault{Kinds: crashfs.KindChanges, Sticky: true})
+		_ = s.Close()
+		dead.Disarm()
+
+		failing := disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncs, N: n, Sticky: true})
+		s, err = Open("/a.ebb", o)
+		failing.Disarm()
+		if err == nil {
+			require.NoError(t, s.Close())
+			break
+		}
+		require.ErrorIs(t, err, crashfs.ErrIO)
+
+		from := disk.Len()
+		s, err = Open("/a.ebb", o)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles, From: from, Seed: uint64(n), Random: 8}) {
+			again := testOptions(im.Disk(crashfs.Options{}))
+			s, err := Open("/a.ebb", again)
+			require.NoError(t, err, "%d: %v", n, im)
+			requireSound(t, s)
+			tx, err := s.Begin(nil, false)
+			require.NoError(t, err)
+			_, _, found, err := tx.Get(CatalogTree, []byte("durable"))
+			require.NoError(t, err)
+			require.True(t, found, "%d: %v", n, im)
+			tx.Rollback()
+			require.NoError(t, s.Close())
+			images++
+		}
+	}
+	require.Greater(t, images, 100)
+}

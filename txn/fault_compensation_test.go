@@ -1,0 +1,68 @@
+package txn
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TestTransactionWhosePartsAreVoid recovers from a panic of who is told of a group, in the middle
+// of a large transaction or in its commit, and tries to commit it: a record without its first parts
+// would not be one.
+func TestTransactionWhosePartsAreVoid(t *testing.T) {
+	for _, at := range []string{"put", "commit"} {
+		t.Run(at, func(t *testing.T) {
+			fs := vfs.NewMemory()
+			o := testOptions(fs)
+			armed, told := false, 0
+			o.Events.Group = func(int, int64, time.Duration) {
+				if armed {
+					told++
+					panic(at)
+				}
+			}
+			s, err := Open("/a.ebb", o)
+			require.NoError(t, err)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			put := func(n int) {
+				key, value := []byte{byte(n)}, bytes.Repeat([]byte{byte(n)}, 3000)
+				_, err := tx.Put(9, key, value, 0)
+				require.NoError(t, err)
+			}
+			rows := 0
+			for tx.w.flushed == 0 {
+				put(rows)
+				rows++
+			}
+			armed = true
+			require.PanicsWithValue(t, at, func() {
+				for at == "put" {
+					put(rows)
+					rows++
+				}
+				_ = tx.Commit(Sync)
+			})
+			require.Equal(t, 1, told)
+			armed = false
+			_, err = tx.Put(9, []byte("more"), nil, 0)
+			require.ErrorIs(t, err, errAppendStopped)
+			require.ErrorIs(t, tx.Commit(Sync), errAppendStopped)
+			tx.Rollback()
+			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
+
+			require.NoError(t, s.Abandon())
+			s = openTest(t, "/a.ebb", testOptions(fs))
+			tx, err = s.Begin(t.Context(), false)
+			require.NoError(t, err)
+			defer tx.Rollback()
+			require.Equal(t, uint64(1), tx.Rows(9))
+		})
+	}
+}

@@ -1,0 +1,585 @@
+package txn
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/wal"
+)
+
+// openStillFull opens what a killed process leaves of a store on a full disk, which is full still.
+func openStillFull(t *testing.T, disk *crashfs.Disk, o Options) *Store {
+	t.Helper()
+	used := disk.Used()
+	again := imageOf(t, disk).Disk(crashfs.Options{})
+	again.SetCapacity(max(used, again.Used()))
+	disk.SetCapacity(0)
+	o.FS = again
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	return s
+}
+
+// untilFull commits until the disk is.
+func untilFull(t *testing.T, s *Store, change func(tx *Tx, i int) error) (commits int) {
+	t.Helper()
+	for i := 0; ; i++ {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		tx.SetDurability(NoSync)
+		if err = change(tx, i); err == nil {
+			err = tx.Commit(NoSync)
+		}
+		if err != nil {
+			tx.Rollback()
+			require.ErrorIs(t, err, ErrNoSpace)
+			require.NoError(t, s.Failed())
+			return i
+		}
+	}
+}
+
+// fullOptions have everything in the log.
+func fullOptions(disk *crashfs.Disk) Options {
+	o := testOptions(disk)
+	o.CacheBytes, o.CheckpointBytes, o.SegmentSize = 64<<20, 64<<20, 1<<20
+	return o
+}
+
+// fullStore is a store with an empty tree 9.
+func fullStore(t *testing.T) (*Store, *crashfs.Disk, Options) {
+	t.Helper()
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		disk.SetCapacity(0)
+		require.NoError(t, s.Close())
+	})
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	return s, disk, o
+}
+
+// TestLeavesOfTheLogOnADiskThatIsStillFull: the next open copies them, and room for that is kept.
+func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	appendRows(t, s, 0, 100)
+	disk.SetCapacity(disk.Used() + 6<<20)
+	n := 100 + 1000*untilFull(
+		t,
+		s,
+		func(tx *Tx, i int) error { return tx.Apply(CatalogTree, inOrder(100+1000*i, 1000), nil) },
+	)
+	require.Greater(t, n, 10_000)
+	require.NoError(t, s.Sync())
+	again := openStillFull(t, disk, o)
+	requireRows(t, again, n)
+	require.False(t, again.logOrder)
+	require.NoError(t, again.Close())
+}
+
+// TestHolesBetweenNamedValuesOnADiskThatIsStillFull: pages that the log names lie close together,
+// and what replay finds free between them are holes.
+func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk, o := fullStore(t)
+	disk.SetCapacity(disk.Used() + 24<<20)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	rows := uint64(0)
+	for full := false; !full; {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		_, err = tx.Put(9, fmt.Appendf(nil, "large %08d", rows), make([]byte, s.nameFrom()), 0)
+		for range 8 {
+			if err == nil {
+				_, err = tx.Put(9, fmt.Appendf(nil, "key %016x", rnd.Uint64()), make([]byte, 900), 0)
+			}
+		}
+		if err == nil {
+			err = tx.Commit(Sync)
+		}
+		if err == nil {
+			rows += 9
+			continue
+		}
+		tx.Rollback()
+		require.ErrorIs(t, err, ErrNoSpace)
+		full = true
+	}
+	require.NoError(t, s.Failed())
+	again := openStillFull(t, disk, o)
+	require.False(t, again.logOrder)
+	view(t, again, func(tx *Tx) { require.Equal(t, rows, tx.Rows(9)) })
+	require.NoError(t, again.Close())
+}
+
+// TestRowsInOrderOnADiskThatIsStillFull: replay makes leaves of them, which takes no more pages
+// than to put them one by one, whatever comes between; or else it does put them one by one.
+func TestRowsInOrderOnADiskThatIsStillFull(t *testing.T) {
+	racetest.NotQuick(t)
+	racetest.OneGoroutine(t)
+	for _, odd := range []string{"none", "large", "twice", "deleted"} {
+		t.Run(odd, func(t *testing.T) {
+			disk := crashfs.New(crashfs.Options{})
+			o := fullOptions(disk)
+			s := openTest(t, "/a.ebb", o)
+			appendRows(t, s, 0, 101)
+			disk.SetCapacity(disk.Used() + 24<<20)
+			untilFull(t, s, func(tx *Tx, i int) error {
+				key, size := fmt.Appendf(nil, "key %08d", 101+i), 900
+				if odd == "large" && i%10 == 0 {
+					size = 3000
+				}
+				_, err := tx.Put(CatalogTree, key, make([]byte, size), 0)
+				if err == nil && odd == "twice" && i%10 == 0 {
+					_, err = tx.Put(CatalogTree, key, make([]byte, size), 0)
+				}
+				if err == nil && odd == "deleted" && i%10 == 0 {
+					_, err = tx.Delete(CatalogTree, key)
+				}
+				return err
+			})
+			require.NoError(t, s.Sync())
+			again := openStillFull(t, disk, o)
+			require.Equal(
+				t,
+				odd == "deleted",
+				again.logOrder,
+				"leaves that rows are deleted from come to have others than they had",
+			)
+			require.NoError(t, again.Close())
+		})
+	}
+}
+
+// TestOverwrittenValueOnADiskThatIsStillFull: it takes the room of two, and so does its replay.
+func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, d := range []Durability{Sync, NoSync} {
+		for _, more := range []int{-1, 0, 1 << 20} {
+			s, disk, o := fullStore(t)
+			if d == Sync && more >= 0 {
+				continue // The log names it.
+			}
+			for i := range 100 {
+				tx, err := s.Begin(nil, true)
+				require.NoError(t, err)
+				tx.SetDurability(d)
+				_, err = tx.Put(9, []byte("key"), bytes.Repeat([]byte{byte(i)}, s.nameFrom()+more), 0)
+				require.NoError(t, err)
+				require.NoError(t, tx.Commit(d))
+				if more > 0 && i == 40 {
+					break
+				}
+			}
+			if more < 0 {
+				require.Less(t, s.pg.FileBytes(), int64(4<<20))
+			}
+			disk.SetCapacity(disk.Used())
+			again := openStillFull(t, disk, o)
+			require.False(t, again.logOrder)
+			view(t, again, func(tx *Tx) {
+				value, _, found, err := tx.Get(9, []byte("key"))
+				require.NoError(t, err)
+				require.True(t, found)
+				require.Len(t, value, s.nameFrom()+more)
+			})
+			require.NoError(t, again.Close())
+		}
+	}
+}
+
+// putRows puts n values of that size, several a transaction, until the disk is full, and says how
+// many.
+func putRows(t *testing.T, s *Store, id TreeID, prefix string, n, size int) (rows int) {
+	t.Helper()
+	for rows < n {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		tx.SetDurability(NoSync)
+		if _, err = tx.Put(id, fmt.Appendf(nil, "%s %08d", prefix, rows), make([]byte, size), 0); err == nil {
+			err = tx.Commit(NoSync)
+		}
+		tx.Rollback()
+		if err != nil {
+			require.ErrorIs(t, err, ErrNoSpace)
+			require.NoError(t, s.Failed())
+			return rows
+		}
+		rows++
+	}
+	return rows
+}
+
+// TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint that gives back what they have freed: by Close,
+// or by the next open.
+func TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, killed := range []bool{true, false} {
+		s, disk, o := fullStore(t)
+		putRows(t, s, 9, "key", 3000, 900)
+		require.NoError(t, s.Checkpoint(t.Context()))
+		disk.SetCapacity(disk.Used() + 2<<20)
+		n := 3000 + putRows(t, s, 9, "new", 1<<30, 900)
+		for i := 0; ; i++ { // each copies a leaf of the last checkpoint
+			s.refusal = refusal{} // which waits for no other one
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			tx.SetDurability(NoSync)
+			if _, err = tx.Delete(9, fmt.Appendf(nil, "key %08d", i*4)); err == nil {
+				err = tx.Commit(NoSync)
+			}
+			tx.Rollback()
+			if err != nil {
+				require.ErrorIs(t, err, ErrNoSpace)
+				require.Greater(t, i, 20)
+				break
+			}
+			n--
+		}
+		disk.SetCapacity(disk.Used())
+		if killed {
+			s = openStillFull(t, disk, o)
+		} else {
+			require.NoError(t, s.Close())
+			var err error
+			s, err = Open("/a.ebb", o)
+			require.NoError(t, err)
+			require.True(t, s.Recovery().Clean, "Close had room for its checkpoint")
+		}
+		view(t, s, func(tx *Tx) { require.EqualValues(t, n, tx.Rows(9)) })
+		update(t, s, func(tx *Tx) {
+			_, err := tx.DeleteRange(9, []byte("new"), nil)
+			require.NoError(t, err)
+		})
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestDroppedTreeOnADiskThatIsStillFull: a checkpoint that is refused for want of space has given
+// the tree's pages back, which no checkpoint had reached.
+func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(8)); require.NoError(t, tx.Create(9)) })
+	disk.SetCapacity(disk.Used() + 8<<20)
+	putRows(t, s, 9, "key", 2000, 900)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
+	require.NoError(t, s.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
+	require.NoError(t, s.lockWriter(nil))
+	require.NoError(t, s.reclaimFreed(1<<30))
+	require.NoError(t, s.saveTrees())
+	s.unlockWriter()
+	disk.SetCapacity(disk.Used() + 2<<20)
+	n := putRows(t, s, 8, "key", 1<<30, 900)
+	require.Greater(t, n, 1000)
+	require.Zero(t, s.Stats().Checkpoints)
+	require.NoError(t, s.Sync())
+	again := openStillFull(t, disk, o)
+	require.NoError(t, again.Close())
+}
+
+// TestExtentsGivenUpOnADiskThatIsStillFull: the run had their pages back, however many there were.
+func TestExtentsGivenUpOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk, o := fullStore(t)
+	for range 5 {
+		require.Equal(t, 200, putRows(t, s, 9, "key", 200, 9000))
+		relaxed(t, s, func(tx *Tx) {
+			_, err := tx.DeleteRange(9, nil, nil)
+			require.NoError(t, err)
+		})
+	}
+	require.Less(t, s.pg.FileBytes(), int64(4<<20))
+	disk.SetCapacity(disk.Used())
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.Zero(t, tx.Rows(9)) })
+	require.NoError(t, again.Close())
+}
+
+// TestLeavesGivenUpOnADiskThatIsStillFull: the run had their pages back, also for values of a page.
+func TestLeavesGivenUpOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk, o := fullStore(t)
+	putRows(t, s, 9, "key", 1<<12, 900) // no more leaves than the hot stack has room for
+	relaxed(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, nil, nil)
+		require.NoError(t, err)
+	})
+	putRows(t, s, 9, "key", 900, tree.MaxInline(4096)+1)
+	disk.SetCapacity(disk.Used())
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.EqualValues(t, 900, tx.Rows(9)) })
+	require.NoError(t, again.Close())
+}
+
+// opensStillFull opens what each kill since then leaves, on a disk that has not a byte more.
+func opensStillFull(t *testing.T, disk *crashfs.Disk, o Options, from int, rows int) {
+	t.Helper()
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: from}) {
+		d := im.Disk(crashfs.Options{})
+		d.SetCapacity(d.Used())
+		o := o
+		o.FS = d
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err, "%v: %v", im, im.Names())
+		view(t, s, func(tx *Tx) { require.EqualValues(t, rows, tx.Rows(9)) })
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestKilledCloseOnADiskThatIsStillFull: Close cuts the file, and recovery may start from the state
+// before.
+func TestKilledCloseOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk, o := fullStore(t)
+	putRows(t, s, 9, "key", 1000, 900)
+	relaxed(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, fmt.Appendf(nil, "key %08d", 500), nil)
+		require.NoError(t, err)
+	})
+	from := disk.Len()
+	require.NoError(t, s.Close())
+	opensStillFull(t, disk, o, from, 500)
+}
+
+// TestKilledFirstChangeOnADiskThatIsStillFull: what it leaves is a segment without a record beside
+// a store that was closed.
+func TestKilledFirstChangeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk, o := fullStore(t)
+	n := putRows(t, s, 9, "key", 1000, 900)
+	require.NoError(t, s.Close())
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	from := disk.Len()
+	require.NoError(t, s.startLog())
+	opensStillFull(t, disk, o, from, n)
+}
+
+// TestShapeOnADiskThatIsStillFull: to make or drop a tree takes no page, but what the next open
+// writes of it does.
+func TestShapeOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for name, op := range map[string]func(tx *Tx) error{
+		"create": func(tx *Tx) error { return tx.Create(10) },
+		"drop":   func(tx *Tx) error { return tx.Drop(9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, disk, o := fullStore(t)
+			putRows(t, s, 9, "key", 1000, 900)
+			require.NoError(t, s.Close()) // cuts the file
+			s, err := Open("/a.ebb", o)
+			require.NoError(t, err)
+			disk.SetCapacity(disk.Used() + 256<<10 + 64<<10) // the log's first segment, and the slack
+			tx, err := s.Begin(nil, true)
+			require.NoError(t, err)
+			if err = op(tx); err == nil {
+				err = tx.Commit(Sync)
+			}
+			tx.Rollback()
+			require.NoError(t, err)
+			disk.SetCapacity(disk.Used())
+			again := openStillFull(t, disk, o)
+			require.NoError(t, again.Close())
+		})
+	}
+}
+
+// TestFirstChangeThatHasNoRoomLeavesNoLog: the segment had room, and what the next open needs had
+// none.
+func TestFirstChangeThatHasNoRoomLeavesNoLog(t *testing.T) {
+	s, disk, o := fullStore(t)
+	putRows(t, s, 9, "key", 100, 900)
+	require.NoError(t, s.Close()) // cuts the file
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	disk.SetCapacity(disk.Used() + 256<<10 + 4096)
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Drop(9), ErrNoSpace)
+	tx.Rollback()
+	require.NoError(t, s.Failed())
+	names, err := wal.Files(disk, "/a.ebb")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	disk.SetCapacity(0)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
+	require.NoError(t, s.Close())
+}
+
+// TestManyTreesOnADiskThatIsStillFull: the table of the trees that deletes have changed has its
+// room before they are committed, however many there are. Else no checkpoint had room for it any
+// more, nor had the next open.
+func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 6000
+	s, disk, o := fullStore(t)
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			require.NoError(t, tx.Create(TreeID(100+i)))
+			for _, key := range []string{"a", "b"} {
+				_, err := tx.Put(TreeID(100+i), []byte(key), []byte("v"), 0)
+				require.NoError(t, err)
+			}
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	disk.SetCapacity(disk.Used() + 6<<20)
+	putRows(t, s, 9, "key", 1<<30, 900)
+	disk.SetCapacity(disk.Used())
+	s.retryAt.Store(math.MaxInt64) // no checkpoint but this one's own
+	refused := 0
+	for i := 0; i < trees; {
+		s.refusal = refusal{} // likewise
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		if _, err = tx.Delete(TreeID(100+i), []byte("a")); err == nil {
+			err = tx.Commit(NoSync)
+		}
+		tx.Rollback()
+		if err == nil {
+			i++
+			continue
+		}
+		require.ErrorIs(t, err, ErrNoSpace)
+		if refused++; refused == 2 { // The next open has room for what was not refused, and a checkpoint has.
+			again := openStillFull(t, disk, o)
+			view(t, again, func(tx *Tx) { require.EqualValues(t, 1, tx.Rows(TreeID(100+i-1))) })
+			require.NoError(t, again.Close())
+		}
+		disk.SetCapacity(disk.Used())
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
+	require.Greater(t, refused, 2)
+	require.Less(t, refused, trees/10)
+}
+
+// treesOfOneRow makes that many trees, from 100 on, and has them in the table.
+func treesOfOneRow(t *testing.T, s *Store, trees int) {
+	t.Helper()
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			require.NoError(t, tx.Create(TreeID(100+i)))
+			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("v"), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+}
+
+// putOne changes the only row of one of these trees.
+func putOne(t *testing.T, s *Store, i int) error {
+	t.Helper()
+	tx, err := s.Begin(nil, true)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	tx.SetDurability(NoSync)
+	if _, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0); err != nil {
+		return err
+	}
+	return tx.Commit(NoSync)
+}
+
+// TestFreePagesOnAFullDiskAreRoomForACheckpoint: pages that are free in the file are room for the
+// table, as they are for what a commit takes. And the commit after one that finds no room waits for
+// a checkpoint, and does.
+func TestFreePagesOnAFullDiskAreRoomForACheckpoint(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 3000
+	s, disk, o := fullStore(t)
+	treesOfOneRow(t, s, trees)
+	putRows(t, s, 9, "key", 8000, 900)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	update(t, s, func(tx *Tx) {
+		_, err := tx.DeleteRange(9, []byte("key 00000000"), []byte("key 00007000"))
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	free := s.Stats().FreeBytes
+	fullToTheEnd(t, s, disk)
+	s.retryAt.Store(math.MaxInt64) // no checkpoint for now
+	i, err := 0, error(nil)
+	for ; i < trees; i++ {
+		if err = putOne(t, s, i); err != nil {
+			break
+		}
+		if i%400 == 399 {
+			require.NoError(t, openStillFull(t, disk, o).Close())
+			disk.SetCapacity(disk.Used())
+		}
+	}
+	require.ErrorIs(t, err, ErrNoSpace)
+	require.Greater(t, int64(i)*int64(s.PageSize()), free*4/5)
+	again := openStillFull(t, disk, o)
+	view(t, again, func(tx *Tx) { require.Equal(t, "w", contents(t, tx, TreeID(100+i-1))["a"]) })
+	require.NoError(t, again.Close())
+	disk.SetCapacity(disk.Used())
+
+	s.retryAt.Store(0)
+	for ; i < trees; i++ {
+		require.NoError(t, putOne(t, s, i))
+	}
+}
+
+// slackOf is how many pages the file keeps behind the last one, whatever the disk has.
+func slackOf(t *testing.T, s *Store) int64 {
+	t.Helper()
+	_, err := s.giveSpaceBack()
+	require.NoError(t, err)
+	return s.pg.FileBytes()/int64(s.PageSize()) - int64(s.pg.Pages())
+}
+
+// TestTableOfLargePagesIsSmall: a large page has more rows of the table than a small one, and fewer
+// pages are kept for them.
+func TestTableOfLargePagesIsSmall(t *testing.T) {
+	racetest.OneGoroutine(t)
+	const trees = 3000
+	o := fullOptions(crashfs.New(crashfs.Options{}))
+	o.PageSize = 16 << 10
+	s := openTest(t, "/a.ebb", o)
+	treesOfOneRow(t, s, trees)
+	least := slackOf(t, s)
+	update(t, s, func(tx *Tx) {
+		for i := range trees {
+			_, err := tx.Put(TreeID(100+i), []byte("a"), []byte("w"), 0)
+			require.NoError(t, err)
+		}
+	})
+	more := slackOf(t, s) - least
+	require.Positive(t, more)
+	require.Less(t, more, int64(trees/minTreeTableRows/2))
+	require.NoError(t, s.Close())
+}
+
+// TestForetoldBatchKeepsRoomForItsTrees in the table: for one, whatever changes there, and for each
+// of many.
+func TestForetoldBatchKeepsRoomForItsTrees(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, _, _ := fullStore(t)
+	treesOfOneRow(t, s, 3000)
+	least := slackOf(t, s)
+	foretold := func(trees int) int64 {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		require.True(t, tx.CanSubmitLog(trees, 400, 4000, 10))
+		tx.Rollback()
+		return slackOf(t, s)
+	}
+	require.Equal(t, least, foretold(1))
+	require.Greater(t, foretold(400), least+100)
+}

@@ -1,0 +1,423 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// imageOf is what a killed process leaves of a disk: a disk of its own for each test.
+func imageOf(t *testing.T, disk *crashfs.Disk) *crashfs.Image {
+	t.Helper()
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: disk.Len()}) {
+		return im
+	}
+	require.Fail(t, "no image")
+	return nil
+}
+
+// smallOptions are testOptions with the smallest cache, and checkpoints only where a test asks for
+// one.
+func smallOptions(disk *crashfs.Disk) Options {
+	o := testOptions(disk)
+	o.CacheBytes, o.CheckpointBytes = 1, 1<<30
+	return o
+}
+
+// wideRows are n rows of half a kilobyte.
+func wideRows(n int) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for i := range n {
+			if !yield(fmt.Appendf(nil, "%08d", i), make([]byte, 500)) {
+				return
+			}
+		}
+	}
+}
+
+// someTrees makes a store with an empty tree 8, and a tree 9 of wide rows.
+const someRows = 3000
+
+func someTrees(t *testing.T) (s *Store, disk *crashfs.Disk) {
+	t.Helper()
+	disk = crashfs.New(crashfs.Options{})
+	s, err := Open("/a.ebb", smallOptions(disk))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(8))
+		require.NoError(t, tx.Create(9))
+		for key, value := range wideRows(someRows) {
+			_, err := tx.Put(9, key, value, 0)
+			require.NoError(t, err)
+		}
+	})
+	return s, disk
+}
+
+// rowsOf counts the rows of both trees.
+func rowsOf(t *testing.T, s *Store) [2]int {
+	t.Helper()
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	return [2]int{len(contents(t, tx, 8)), len(contents(t, tx, 9))}
+}
+
+// readsAndChanges are the two kinds of calls that the tests below fail, one after the other.
+var readsAndChanges = map[string]crashfs.Fault{
+	"read": {Kinds: crashfs.KindRead}, "change": {Kinds: crashfs.KindChanges},
+}
+
+// after is which call fails next: each of the first eight, then fewer and fewer.
+func after(n int) int { return n + 1 + n/8 }
+
+// TestFailingCallOfAHeavySession fails the n-th read, and the n-th change of the disk, of a session
+// that loads a tree, commits values of more than a part of the log, deletes most of a tree, and
+// packs the file when it is closed. Whatever call it hits gives that error, and takes it for no
+// damage. Opened again, the store holds what had returned, and no half of anything.
+func TestFailingCallOfAHeavySession(t *testing.T) {
+	s, disk := someTrees(t)
+	require.NoError(t, s.Close())
+	im := imageOf(t, disk)
+	states := [][2]int{{0, someRows}, {1500, someRows}, {1500, someRows + 2}, {1500, 102}}
+	session := func(s *Store) (done int, err error) {
+		if _, err = s.BulkLoad(t.Context(), nil, 8, wideRows(states[1][0])); err != nil {
+			return 0, err
+		}
+		for i, fill := range []func(tx *Tx) error{
+			func(tx *Tx) error {
+				for _, key := range []string{"large", "larger"} {
+					if _, err := tx.Put(9, []byte(key), make([]byte, redoChunk), 0); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			func(tx *Tx) error { _, err := tx.DeleteRange(9, []byte("00000100"), []byte("1")); return err },
+		} {
+			tx, err := s.Begin(t.Context(), true)
+			if err != nil {
+				return i + 1, err
+			}
+			defer tx.Rollback()
+			if err := fill(tx); err != nil {
+				return i + 1, err
+			}
+			if err := tx.Commit(Sync); err != nil {
+				return i + 1, err
+			}
+		}
+		return 3, nil
+	}
+	for name, fault := range readsAndChanges {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			for ; ; n = after(n) {
+				disk := im.Disk(crashfs.Options{})
+				s, err := Open("/a.ebb", smallOptions(disk))
+				require.NoError(t, err)
+				fault.N = n
+				in := disk.Inject(fault)
+				done, err := session(s)
+				for _, err := range []error{err, s.Close()} {
+					if err != nil {
+						require.ErrorIs(t, err, crashfs.ErrIO, "%s %d", name, n)
+						require.NotErrorIs(t, err, badfile.ErrCorrupt, "%s %d", name, n)
+					}
+				}
+				in.Disarm()
+				if in.Fired() == 0 {
+					require.Equal(t, 3, done)
+					break
+				}
+				s, err = Open("/a.ebb", smallOptions(disk))
+				require.NoError(t, err, "%s %d", name, n)
+				rows := rowsOf(t, s)
+				require.Contains(
+					t,
+					states[done:min(done+2, len(states))],
+					rows,
+					"%s %d: %d commits had returned",
+					name,
+					n,
+					done,
+				)
+				requireSound(t, s)
+				require.NoError(t, s.Close())
+			}
+			require.Greater(t, n, 10)
+		})
+	}
+}
+
+// TestFailingCallOfARecovery fails the n-th read, and the n-th change of the disk, of a recovery of
+// more than the cache holds: Open gives that error, and the next one finds everything.
+func TestFailingCallOfARecovery(t *testing.T) {
+	racetest.OneGoroutine(t)
+	s, disk := someTrees(t)
+	im := imageOf(t, disk)
+	require.NoError(t, s.Close())
+	for name, fault := range readsAndChanges {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			for ; ; n = after(n) {
+				disk := im.Disk(crashfs.Options{})
+				fault.N = n
+				in := disk.Inject(fault)
+				s, err := Open("/a.ebb", smallOptions(disk))
+				in.Disarm()
+				if in.Fired() > 0 {
+					require.ErrorIs(t, err, crashfs.ErrIO, "%s %d", name, n)
+					require.NotErrorIs(t, err, badfile.ErrCorrupt, "%s %d", name, n)
+					s, err = Open("/a.ebb", smallOptions(disk))
+				}
+				require.NoError(t, err, "%s %d", name, n)
+				require.Equal(t, [2]int{0, someRows}, rowsOf(t, s), "%s %d", name, n)
+				requireSound(t, s)
+				require.NoError(t, s.Close())
+				if in.Fired() == 0 {
+					break
+				}
+			}
+			require.Greater(t, n, 20)
+		})
+	}
+}
+
+// TestReadErrorInACheckIsToldOf: a check that could not read everything does not pass for one that
+// found nothing.
+func TestReadErrorInACheckIsToldOf(t *testing.T) {
+	s, disk := someTrees(t)
+	require.NoError(t, s.Close())
+	n := 0
+	for ; ; n = after(n) {
+		s, err := Open("/a.ebb", smallOptions(disk))
+		require.NoError(t, err)
+		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n})
+		told := 0
+		s.Check(t.Context(), func(p Problem) bool {
+			if told == 0 {
+				require.Contains(t, p.Detail, crashfs.ErrIO.Error(), "read %d", n)
+			}
+			told++
+			return true
+		})
+		in.Disarm()
+		require.NoError(t, s.Close())
+		if in.Fired() == 0 {
+			require.Zero(t, told)
+			break
+		}
+		require.NotZero(t, told, "read %d", n)
+	}
+	require.Greater(t, n, 300, "every page is read")
+}
+
+// TestCursorOfAWriteMeetsAReadError where it looks its row up again, and where the value lies
+// outside the tree.
+func TestCursorOfAWriteMeetsAReadError(t *testing.T) {
+	for name, look := range map[string]func(c *Cursor) bool{
+		"value": func(c *Cursor) bool { return c.Value() != nil },
+		"tag":   func(c *Cursor) bool { return c.Tag() != 0 },
+		"next":  func(c *Cursor) bool { return c.Next() },
+		"large": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, disk := someTrees(t)
+			update(t, s, func(tx *Tx) {
+				_, err := tx.Put(8, []byte("k"), make([]byte, 10_000), 5)
+				require.NoError(t, err)
+			})
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			c := tx.Cursor(8)
+			if name == "large" {
+				require.True(t, c.First())
+				look = func(c *Cursor) bool { return c.Value() != nil }
+			} else {
+				c = tx.Cursor(9)
+				require.True(t, c.First())
+				// The cursor's page is written early, and goes from the cache.
+				for key, value := range wideRows(someRows) {
+					_, err := tx.Put(9, key, value[1:], 0)
+					require.NoError(t, err)
+				}
+			}
+			in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, Sticky: true})
+			require.False(t, look(c))
+			require.ErrorIs(t, c.Err(), crashfs.ErrIO)
+			require.False(t, c.Valid())
+			require.ErrorIs(t, tx.Err(), crashfs.ErrIO, "the transaction gives nothing else")
+			in.Disarm()
+			tx.Rollback()
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// problems is what Check tells of a store, by kind.
+func problems(t *testing.T, s *Store) map[string][]uint64 {
+	found := map[string][]uint64{}
+	s.Check(t.Context(), func(p Problem) bool {
+		found[p.Kind] = append(found[p.Kind], p.Page)
+		return true
+	})
+	return found
+}
+
+// TestCheckHoldsTheFreeMapAgainstTheTrees counts a page of a tree as free, and a free page as in
+// use.
+func TestCheckHoldsTheFreeMapAgainstTheTrees(t *testing.T) {
+	s, _ := someTrees(t)
+	update(t, s, func(tx *Tx) { // so that pages are free
+		_, err := tx.DeleteRange(9, []byte("00001000"), nil)
+		require.NoError(t, err)
+	})
+	for range 2 {
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
+	root, _ := s.head.trees.get(9)
+	lost, ok := pager.Pgid(0), false
+	for id := pager.Pgid(2); uint64(id) < s.pg.Pages() && !ok; id++ {
+		used, err := s.pg.InUse(id)
+		require.NoError(t, err)
+		lost, ok = id, !used
+	}
+	require.True(t, ok, "some page is free")
+	require.NoError(t, s.pg.Commit(lost, 1))
+	require.NoError(t, s.pg.Freed(root.Root.Pgid, 1))
+	want := map[string][]uint64{"leak": {uint64(lost)}, "free": {uint64(root.Root.Pgid)}}
+	require.Equal(t, want, problems(t, s))
+
+	// Who has heard enough hears no more, and a context that ends meanwhile is told of.
+	told := 0
+	s.Check(t.Context(), func(Problem) bool { told++; return false })
+	require.Equal(t, 1, told)
+	ctx, cancel := context.WithCancel(t.Context())
+	var kinds []string
+	s.Check(ctx, func(p Problem) bool {
+		cancel()
+		kinds = append(kinds, p.Kind)
+		return true
+	})
+	require.Equal(t, "incomplete", kinds[len(kinds)-1])
+
+	_ = s.fail(errors.New("the test has broken it"))
+	require.ErrorIs(t, s.Close(), ErrFailed)
+}
+
+// TestPageThatTwoTreesShareIsDamage: someone made two rows of the tree table name the same root.
+// Check says so, and the commit that gives the pages back a second time is refused, also when they
+// have become another tree's meanwhile: that one stays whole.
+func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
+	s, disk := someTrees(t)
+	update(t, s, func(tx *Tx) {
+		shared, _ := tx.w.trees.get(9)
+		tx.w.set(8, shared)
+		tx.w.dirty = true
+	})
+	require.NoError(t, s.Close())
+	s, err := Open("/a.ebb", smallOptions(disk))
+	require.NoError(t, err)
+	root, _ := s.head.trees.get(9)
+	require.Equal(t, map[string][]uint64{"twice": {uint64(root.Root.Pgid)}}, problems(t, s))
+	stopped := 0
+	s.Check(t.Context(), func(Problem) bool { stopped++; return false })
+	require.Equal(t, 1, stopped)
+	put := func(id TreeID) error {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		_, err = tx.Put(id, []byte("00000000"), nil, 0)
+		require.NoError(t, err)
+		return tx.Commit(Sync)
+	}
+	require.NoError(t, put(8))
+	require.ErrorIs(t, put(9), badfile.ErrCorrupt)
+	require.NoError(t, s.Failed())
+
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(8)) })
+	for range 3 { // Two and what comes after them: no page waits any more.
+		require.NoError(t, s.Checkpoint(t.Context()))
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(TreeID(20+s.Stats().Checkpoints))) })
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(10))
+		for i := range 2000 {
+			_, err := tx.Put(10, fmt.Appendf(nil, "%08d", i), make([]byte, 40), 0)
+			require.NoError(t, err)
+		}
+	})
+	for name, change := range map[string]func(tx *Tx) error{
+		"clear": func(tx *Tx) error { return tx.Clear(9) },
+		"range": func(tx *Tx) error { _, err := tx.DeleteRange(9, nil, []byte("00000400")); return err },
+		"put":   func(tx *Tx) error { _, err := tx.Put(9, []byte("00000000"), nil, 0); return err },
+	} {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		if err = change(tx); err == nil && name != "clear" {
+			err = tx.Commit(Sync)
+		}
+		if name != "clear" {
+			require.ErrorIs(t, err, badfile.ErrCorrupt, name)
+		}
+		tx.Rollback()
+	}
+	require.NoError(t, s.Failed())
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.Len(t, contents(t, tx, 10), 2000)
+	tx.Rollback()
+	_ = s.Close()
+}
+
+// TestTreeTableRowOutsideItsLeafIsCorrupt: a row of the table is 24 bytes. One so long that it lies
+// in an extent is read, as every value is, and refused.
+func TestTreeTableRowOutsideItsLeafIsCorrupt(t *testing.T) {
+	s, disk := someTrees(t)
+	s.w.begin()
+	_, err := tree.Put(&s.w, &s.table, treeKey(7), make([]byte, 5000), 0)
+	require.NoError(t, err)
+	s.w.publishMaintenance()
+	require.NoError(t, s.Close())
+	_, err = Open("/a.ebb", smallOptions(disk))
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "tree table row of 5000 bytes")
+}
+
+// TestDamagedFreeMapPageIsNamed by a check, which reads what the open store has no need to read
+// again.
+func TestDamagedFreeMapPageIsNamed(t *testing.T) {
+	s, disk := someTrees(t)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	refs := s.pg.SpacePages()
+	require.NotEmpty(t, refs)
+	f, err := disk.Open("/a.ebb", vfs.Write)
+	require.NoError(t, err)
+	var b [1]byte
+	for _, ref := range refs {
+		at := int64(ref.Pgid)*4096 + 100
+		require.NoError(t, vfs.ReadFull(f, b[:], at))
+		b[0] ^= 0xff
+		require.NoError(t, vfs.WriteFull(f, b[:], at))
+		require.Equal(t, map[string][]uint64{"page": {uint64(ref.Pgid)}}, problems(t, s))
+		told := 0
+		s.Check(t.Context(), func(Problem) bool { told++; return false })
+		require.Equal(t, 1, told)
+		b[0] ^= 0xff
+		require.NoError(t, vfs.WriteFull(f, b[:], at))
+	}
+	require.NoError(t, f.Close())
+	require.Empty(t, problems(t, s))
+	require.NoError(t, s.Close())
+}

@@ -1,0 +1,336 @@
+package txn
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// hurried is a checkpoint's relief that thinks that frames do not suffice, and calls a test before
+// the first part, when the version captured is visible, and after each.
+type hurried struct {
+	*frameReclaimer
+	first, wrote func()
+}
+
+func (h hurried) Throttle(written float64) bool {
+	if written == 0 {
+		h.first()
+	}
+	h.enough = false
+	return false
+}
+
+func (h hurried) PagesWritten(ids []pager.Pgid) {
+	h.frameReclaimer.PagesWritten(ids)
+	h.wrote()
+}
+
+// openCramped is a store of some 4 MiB with frames for 16, all of its pages in frames.
+func openCramped(t *testing.T) *Store {
+	o := testOptions(vfs.NewMemory())
+	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	rewrite(t, s, "first")
+	return s
+}
+
+// rewrite puts 4,000 rows of 900 bytes.
+func rewrite(t *testing.T, s *Store, value string) { rewriteIn(t, s, value, func() {}) }
+
+// rewriteIn is rewrite, with something beside the transaction when some of the rows are there.
+func rewriteIn(t *testing.T, s *Store, value string, beside func()) {
+	update(t, s, func(tx *Tx) {
+		for i := range 4000 {
+			if i == 500 {
+				beside()
+			}
+			_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// requireAll looks whether each row has the value that was put last before the snapshot.
+func requireAll(t *testing.T, tx *Tx, value string) {
+	t.Helper()
+	rows := contents(t, tx, 9)
+	require.Len(t, rows, 4000)
+	for _, v := range rows {
+		require.Equal(t, fmt.Sprintf("%900s", value), v)
+	}
+}
+
+// checkpointBy is Checkpoint with hurried relief.
+func checkpointBy(t *testing.T, s *Store, first, wrote func()) {
+	t.Helper()
+	require.NoError(t, lock(t.Context(), s.maintenanceMu))
+	defer func() { <-s.maintenanceMu }()
+	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.writeCheckpoint(c, hurried{s.newFrameReclaimer(c), first, wrote}))
+	require.NoError(t, s.finishCheckpoint(c))
+}
+
+func TestFramesComeBackWhileACheckpointIsWritten(t *testing.T) {
+	s := openCramped(t)
+	full := s.pg.FrameBytes()
+	require.Greater(t, full, int64(3<<20))
+	least := full
+	checkpointBy(t, s, func() {}, func() { least = min(least, s.pg.FrameBytes()) })
+	require.Less(t, least, full/2)
+	view(t, s, func(tx *Tx) { requireAll(t, tx, "first") })
+	require.Equal(t, s.head.serial, s.capturedSer, "there is nothing new to write")
+}
+
+func TestFramesStayAsLongAsTheySuffice(t *testing.T) {
+	s := openCramped(t)
+	full := s.pg.FrameBytes()
+	require.NoError(t, lock(t.Context(), s.maintenanceMu))
+	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, err)
+	r := s.newFrameReclaimer(c)
+	require.NoError(t, s.writeCheckpoint(c, r))
+	require.Greater(t, len(r.written), 1000)
+	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
+	require.NoError(t, s.finishCheckpoint(c))
+	<-s.maintenanceMu
+}
+
+func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
+	s := openCramped(t)
+	frames := s.pg.FrameBytes()
+	for _, test := range []struct {
+		bound, began  int64
+		written       float64
+		enough, hurry bool
+	}{
+		{4 * frames, frames, 0, true, false},     // nobody commits
+		{5 * frames, frames / 2, 0, true, false}, // they use up an eighth of the room, and a little less
+		{3 * frames, frames / 2, 0, false, false},
+		{2 * frames, frames / 2, 0, false, true}, // a third of it
+		{2 * frames, frames / 2, 0.5, true, false},
+		{frames + frames/32, frames, 0, true, false},
+		{frames + frames/32, frames / 2, 0.5, false, true}, // nearly all of it
+		{frames + frames/32, frames / 2, 1, true, false},
+		{frames / 2, frames - 1, 0.5, false, true},
+		{frames / 2, frames, 0, false, true}, // who wants to commit waits
+		{2 * frames, 3 * frames, 0.5, false, true},
+	} {
+		s.o.CacheBytes = test.bound
+		r := &frameReclaimer{s: s, began: test.began}
+		require.Equal(t, !test.hurry, r.Throttle(test.written), "%+v", test)
+		require.Equal(t, test.enough, r.enough, "%+v", test)
+	}
+}
+
+// TestCheckpointOfPatchesHurriesSooner: from a quarter of the room on that it would share with
+// commits else, which have enough until all of it is used up.
+func TestCheckpointOfPatchesHurriesSooner(t *testing.T) {
+	s := openCramped(t)
+	frames := s.pg.FrameBytes()
+	for _, test := range []struct {
+		bound, began  int64
+		written       float64
+		enough, hurry bool
+	}{
+		{4 * frames, frames, 0, true, false},
+		{5 * frames, frames / 2, 0, true, true},
+		{17 * frames, frames / 2, 0, true, false}, // 2/4 of an eighth of 33/2, and a little more
+		{16 * frames, frames / 2, 0, true, true},  // and a little less
+		{2 * frames, frames / 2, 1, true, true},
+		{3 * frames, frames / 2, 1, true, false},
+		{2 * frames, 3 * frames, 0.5, false, true},
+	} {
+		s.o.CacheBytes = test.bound
+		r := &frameReclaimer{s: s, began: test.began, patches: true}
+		require.Equal(t, !test.hurry, r.Throttle(test.written), "%+v", test)
+		require.Equal(t, test.enough, r.enough, "%+v", test)
+	}
+}
+
+// TestReadersBesideReliefSeeTheirVersion: of readers that began before the checkpoint's version,
+// beside the transaction that made it, with it and after it, each finds its rows while frames are
+// taken away and used again; frames that it may look at are not used again before it has ended.
+func TestReadersBesideReliefSeeTheirVersion(t *testing.T) {
+	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second", "after": "third"} {
+		t.Run(who, func(t *testing.T) {
+			s := openCramped(t)
+			var r *Tx
+			begin := func(when string) {
+				if when == who {
+					var err error
+					r, err = s.Begin(t.Context(), false)
+					require.NoError(t, err)
+				}
+			}
+			begin("before")
+			rewriteIn(t, s, "second", func() { begin("beside") })
+			var value []byte // as the reader has it, in a page
+			parts, takes := 0, 0
+			checkpointBy(t, s, func() {
+				begin("with")
+				if who == "after" {
+					rewrite(t, s, "third")
+				}
+				begin("after")
+				var err error
+				value, _, _, err = r.Get(9, []byte("2000"))
+				require.NoError(t, err)
+			}, func() {
+				rewrite(t, s, fmt.Sprint("part ", parts)) // frames that came back are used again
+				parts++
+				takes = len(s.reclaimableFrames)
+				require.Equal(t, fmt.Sprintf("%900s", want), string(value))
+				requireAll(t, r, want)
+			})
+			require.Greater(t, parts, 3)
+			if want == "first" {
+				require.Zero(t, takes, "it may ask for frames")
+			} else {
+				require.Equal(t, parts-1, takes, "it may look at any of them; the last part is less than a step")
+			}
+			held := s.pg.FrameBytes()
+			r.Rollback()
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(11)) })
+			require.Less(t, s.pg.FrameBytes(), held-held/8)
+			require.Empty(t, s.reclaimableFrames)
+		})
+	}
+}
+
+// TestReliefDoesNotWaitForALongTransaction: the checkpoint is written while somebody has the writer
+// lock.
+func TestReliefDoesNotWaitForALongTransaction(t *testing.T) {
+	s := openCramped(t)
+	var tx *Tx
+	parts := 0
+	checkpointBy(t, s, func() {
+		var err error
+		tx, err = s.Begin(t.Context(), true)
+		require.NoError(t, err)
+	}, func() {
+		if parts++; parts == 4 { // all but the end is written
+			require.Empty(t, s.reclaimableFrames)
+			tx.Rollback()
+		}
+	})
+	require.Equal(t, 4, parts)
+}
+
+// TestWritersWaitForFramesNotForTheCheckpoint: who waits goes on when frames have come back.
+func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
+	s := openCramped(t)
+	s.o.CacheBytes = s.pg.FrameBytes() - 1
+	s.checkpointing.Store(true)
+	defer s.checkpointing.Store(false)
+	began := make(chan error)
+	went := false
+	checkpointBy(t, s, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := s.Begin(ctx, true)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		s.framesAvailable.send()
+		go func() {
+			tx, err := s.Begin(t.Context(), true)
+			if err == nil {
+				tx.Rollback()
+			}
+			began <- err
+		}()
+		require.Eventually(t, func() bool {
+			s.framesAvailable.mu.Lock()
+			defer s.framesAvailable.mu.Unlock()
+			return s.framesAvailable.ch != nil
+		}, 10*time.Second, 100*time.Microsecond, "it waits")
+	}, func() {
+		if !went && s.pg.FrameBytes() <= s.o.CacheBytes {
+			require.NoError(t, <-began)
+			went = true
+		}
+	})
+	require.True(t, went)
+}
+
+// TestSnapshotsAreWholeBesideRelief: writers move amounts between rows, faster than checkpoints
+// end, and each reader finds the same sum.
+func TestSnapshotsAreWholeBesideRelief(t *testing.T) {
+	const rows, each = 6_000, 100
+	o := testOptions(vfs.NewMemory())
+	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 1<<20, 256<<10
+	s := openTest(t, "/a.ebb", o)
+	key := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
+	value := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(make([]byte, 100, 108), n) }
+	amount := func(tx *Tx, i int) uint64 {
+		v, _, found, err := tx.Get(9, key(i))
+		if err != nil || !found {
+			t.Error(i, found, err)
+			return 0
+		}
+		return binary.LittleEndian.Uint64(v[100:])
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		for i := range rows {
+			_, err := tx.Put(9, key(i), value(each), 0)
+			require.NoError(t, err)
+		}
+	})
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		wg.Go(func() {
+			for running := true; running; {
+				select {
+				case <-done:
+					running = false
+				default:
+				}
+				r, err := s.Begin(nil, false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sum := uint64(0)
+				for i := range rows {
+					sum += amount(r, i)
+				}
+				r.Rollback()
+				if sum != rows*each {
+					t.Error("the sum is", sum)
+					return
+				}
+			}
+		})
+	}
+	taken := 0
+	rnd := rand.New(rand.NewSource(1))
+	for n := 0; n < 300 || taken < 20 && n < 20_000; n++ {
+		update(t, s, func(tx *Tx) {
+			taken += len(s.reclaimableFrames)
+			for range 20 {
+				from, to := rnd.Intn(rows), rnd.Intn(rows)
+				if n := amount(tx, from); n > 0 && from != to {
+					_, err := tx.Put(9, key(from), value(n-1), 0)
+					require.NoError(t, err)
+					_, err = tx.Put(9, key(to), value(amount(tx, to)+1), 0)
+					require.NoError(t, err)
+				}
+			}
+		})
+	}
+	close(done)
+	wg.Wait()
+	require.NotZero(t, taken, "no checkpoint gave frames back")
+}

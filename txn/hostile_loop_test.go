@@ -1,0 +1,79 @@
+package txn
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// layTwice makes b a branch whose two children, below and from "m" on, are the same page:
+// docs/format.md, 4.
+func layTwice(b []byte, h pager.Header, child pager.Ref) {
+	le := binary.LittleEndian
+	h.Kind, h.Count = pager.KindBranch, 2
+	pager.WriteHeader(b, h)
+	sep := len(b) - 1
+	b[sep] = 'm'
+	le.PutUint32(b[24:], uint32(sep)) // lo
+	le.PutUint64(b[40:], 'm'<<56)     // the second head
+	for i := range 2 {
+		e := b[48+24*i:]
+		le.PutUint64(e, uint64(child.Pgid))
+		le.PutUint64(e[8:], 1) // row
+		le.PutUint32(e[16:], uint32(child.Epoch))
+		if i == 1 {
+			le.PutUint16(e[20:], uint16(sep))
+			le.PutUint16(e[22:], 1)
+		}
+	}
+}
+
+// foldedTree is a store whose tree 9 comes to one leaf by 2^30 ways, each of whose pages is a valid
+// one: a file that somebody has made for us.
+func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
+	disk := crashfs.New(crashfs.Options{})
+	s, err := Open("/a.ebb", testOptions(disk))
+	require.NoError(t, err)
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(8))
+		require.NoError(t, tx.Create(9))
+		_, err := tx.Put(8, []byte("k"), nil, 0)
+		require.NoError(t, err)
+		leaf, _ := tx.w.trees.get(8)
+		ref := leaf.Root
+		for level := uint8(1); level <= 30; level++ {
+			next, b, err := tx.w.New(pager.KindBranch, level)
+			require.NoError(t, err)
+			layTwice(b, pager.Header{Pgid: next.Pgid, Epoch: next.Epoch, Level: level}, ref)
+			require.NoError(t, tree.CheckPage(b, len(b)))
+			ref = next
+		}
+		tx.w.set(9, tree.Tree{Root: ref, Depth: 31, Rows: 2})
+	})
+	return s, disk
+}
+
+// TestTreeThatComesToAPageManyTimesIsDamage, and no work without end: neither for a deletion of its
+// half, nor for the move of its pages.
+func TestTreeThatComesToAPageManyTimesIsDamage(t *testing.T) {
+	s, _ := foldedTree(t)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	_, err = tx.DeleteRange(9, []byte("a"), nil)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	tx.Rollback()
+
+	r := relocation{s: s, limit: pager.Pgid(s.pg.Pages())} // nothing to move, and a look at all
+	require.NoError(t, s.lockWriter(t.Context()))
+	_, err = r.step(1 << 30)
+	s.unlockWriter()
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.NoError(t, s.Checkpoint(t.Context()))
+	_ = s.Close() // It may say so, too; what counts is that it ends.
+}

@@ -1,0 +1,263 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// Rows that come in order behind all keys of a tree, in a transaction whose commit waits for no
+// sync, fill leaves that are written to the main file at once. The record names these and has the
+// rest: who writes much in order writes it once.
+//
+//	crash ...                          the files hold                       recovery
+//	before the record is in the log    leaves that nothing names            knows nothing of them: free space
+//	process killed after that          the record and its leaves            takes the leaves
+//	power cut before the next sync     the record, or its leaves, or some   ends the log before a record of which a leaf is not what it was
+//	                                   of them, or torn ones                when the record was made
+//	after the next sync                both: the main file is synced        takes the leaves; one that is not what it was is damage
+//	                                   before the log is said to be
+//
+// Recovery copies the leaves that it takes: when the sync of a process that is gone has failed,
+// only the page cache may have them, and no later sync would write them; and to write them once
+// more where they are might tear what is durable.
+//
+// A leaf that a record names stays as it is until a checkpoint makes the record needless: it is
+// copied when it changes, by the transaction that has laid it too, and its page is kept.
+
+// Defaults of Options: so many leaves at least are named, so many written at a time.
+const (
+	defaultLeavesFrom = 4
+	leafRunMax        = 32
+)
+
+// canAppendLeafRun says whether changes are many enough for leaves that the log names, and look as
+// if they came in order.
+func (tx *Tx) canAppendLeafRun(changes []Change) bool {
+	w, s := tx.w, tx.s
+	if w == nil || tx.check() != nil || !w.relaxed || w.noLog || w.submitted.logged || len(w.savepoints) > 0 ||
+		s.o.MaxBytes > 0 ||
+		len(changes) < 2*s.o.LeavesFrom {
+		return false
+	}
+	for i := 1; i < min(len(changes), ApplyRows); i++ {
+		if bytes.Compare(changes[i-1].Key, changes[i].Key) >= 0 {
+			return false
+		}
+	}
+	return atLeastBytes(changes, s.o.LeavesFrom*s.pg.PageSize())
+}
+
+// atLeastBytes says that the rows have so many bytes together.
+func atLeastBytes(changes []Change, bytes int) bool {
+	for i := range changes {
+		if bytes -= len(changes[i].Key) + len(changes[i].Value); bytes <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isPastEnd says that key is above all keys of a tree.
+func (tx *Tx) isPastEnd(id TreeID, key []byte) (bool, error) {
+	t, ok := tx.tree(id)
+	if !ok {
+		return false, nil // for who carries them out to tell
+	}
+	behind, err := tree.IsPastEnd(tx.w, t, key)
+	return behind, tx.recordErr(err)
+}
+
+// applyInOrder is Apply of changes that may come in order behind all others.
+func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
+	for len(changes) > 0 {
+		n := min(len(changes), ApplyRows)
+		if err := tx.apply(id, changes[:n], was); err != nil {
+			return err
+		}
+		if changes = changes[n:]; was != nil {
+			was = was[n:]
+		}
+		if !tx.canAppendLeafRun(changes) {
+			return tx.applyAll(id, changes, was)
+		}
+		n, err := tx.appendLeafRun(id, changes)
+		if err != nil {
+			return err
+		}
+		if was != nil {
+			clear(was[:n])
+			was = was[n:]
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// appendLeafRun puts as many of the changes, from the first one on, as come in order behind all
+// keys of the tree, if the finger points to its last leaf. It says how many.
+func (tx *Tx) appendLeafRun(id TreeID, changes []Change) (n int, err error) {
+	w, err := tx.change()
+	if err != nil {
+		return 0, err
+	}
+	f := w.insertCursor(id)
+	if !f.Beyond(changes[0].Key) {
+		return 0, nil
+	}
+	s, err := w.state(id)
+	if err != nil {
+		return 0, err
+	}
+	last := f.LastKey()
+	n = f.Append(&s.t, changes)
+	for i := range n {
+		last = changes[i].Key
+		if err := w.logPut(id, last, changes[i].Value, changes[i].Tag); err != nil {
+			return 0, tx.abort(err)
+		}
+	}
+	more := 0
+	if n < len(changes) && bytes.Compare(last, changes[n].Key) < 0 {
+		if more, err = w.buildLeaves(s, changes[n:], last); err != nil {
+			return 0, tx.abort(err)
+		}
+	}
+	if n+more > 0 {
+		w.set(id, s.t)
+	}
+	if more == 0 {
+		w.cursorsAt = w.mods
+	}
+	return n + more, nil
+}
+
+// buildLeaves makes leaves of as many of the changes, from the first one on, as come in order
+// behind a tree whose last key is given, if enough of them are full, and says how many. The last
+// leaf is no full one, and in a frame: the next rows are put there.
+func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int, err error) {
+	for {
+		leaves, rows := w.fullLeaves(changes[n:])
+		if leaves < w.s.o.LeavesFrom || w.ensureTxnBytes(leaves*w.PageSize()) != nil {
+			break
+		}
+		done, err := w.logLeafRun(s, changes[n:], leaves, last)
+		if err != nil || !done {
+			return n, err
+		}
+		n += rows
+		last = changes[n-1].Key
+	}
+	if n == 0 || n == len(changes) {
+		return n, nil
+	}
+	ref, b, err := w.New(pager.KindLeaf, 0)
+	if err != nil {
+		return n, err
+	}
+	rows, _ := tree.FillLeaf(b, changes[n:]) // one at least: the leaf before it was full
+	if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[n].Key); err != nil {
+		return n, err
+	}
+	for i := range rows {
+		c := &changes[n+i]
+		if err := w.logPut(s.id, c.Key, c.Value, c.Tag); err != nil {
+			return n, err
+		}
+	}
+	return n + rows, nil
+}
+
+// fullLeaves lays full leaves of the changes, some at a time, and says how many, and of how many
+// rows. rows has those of each.
+func (w *writer) fullLeaves(changes []Change) (leaves, rows int) {
+	size := w.PageSize()
+	if w.leafRunBuf == nil {
+		w.leafRunBuf = make([]byte, leafRunMax*size)
+	}
+	for leaves < leafRunMax {
+		b := w.leafRunBuf[leaves*size:][:size]
+		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
+		n, full := tree.FillLeaf(b, changes[rows:])
+		if !full {
+			break
+		}
+		leaves, rows = leaves+1, rows+n
+	}
+	return leaves, rows
+}
+
+// logLeafRun writes leaves that fullLeaves has laid of the changes, appends them to the tree and to
+// the redo. done is false, and nothing has happened, if there is no room for them together.
+func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []byte) (done bool, err error) {
+	ref, err := w.writeLeaves(s, changes, leaves, last)
+	if err != nil || ref.IsZero() {
+		return false, err
+	}
+	size := w.PageSize()
+	laid := w.leafRunBuf[:leaves*size]
+	w.sums = w.sums[:0]
+	for i := range leaves {
+		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(laid[i*size:]))
+	}
+	w.redo = appendLeaves(w.redo, s.id, ref, w.sums)
+	w.refBytes += int64(len(laid))
+	return true, w.logged()
+}
+
+// writeLeaves writes leaves that fullLeaves has laid of the changes, and appends them to the tree.
+// No reference and no error, and nothing has happened: there is no room for them together.
+func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
+	size := w.PageSize()
+	laid := w.leafRunBuf[:leaves*size]
+	owner := w.firstOwner
+	if w.noLog { // No record names them: they may be changed in place, as pages that were spilled.
+		owner = w.owner
+	}
+	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, laid, !w.noLog)
+	if first.IsZero() {
+		if pager.NoSpace(err) {
+			return first, nil
+		}
+		return first, w.s.spaceError(err)
+	}
+	for i := range leaves {
+		w.allocated.push(pageRun{first.Pgid + pager.Pgid(i), 1})
+	}
+	if !w.noLog {
+		w.leafRunPages += uint64(leaves)
+	}
+	if err != nil {
+		return first, w.s.dataError(err)
+	}
+	for i := range leaves {
+		ref := pager.Ref{Pgid: first.Pgid + pager.Pgid(i), Epoch: first.Epoch}
+		rows := int(pager.ReadHeader(laid[i*size:]).Count)
+		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
+			return first, err
+		}
+		last, changes = changes[rows-1].Key, changes[rows:]
+	}
+	return first, nil
+}
+
+// replayLeafRun is logLeafRun for replay: the leaves are in the file, and claimed, and stay there
+// until the copies that it makes are durable.
+func (w *writer) replayLeafRun(r redo) error {
+	t, ok := w.trees.get(r.id)
+	if !ok {
+		return treeError(r.id)
+	}
+	for i := range r.leaves {
+		id := r.ref.Pgid + pager.Pgid(i)
+		w.s.pg.SetOwner(id, w.firstOwner)
+		w.allocated.push(pageRun{id, 1})
+	}
+	err := tree.CopyLeafRun(w, &t, r.ref, r.leaves)
+	if err == nil {
+		w.set(r.id, t)
+	}
+	return err
+}

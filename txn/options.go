@@ -1,0 +1,122 @@
+package txn
+
+import (
+	"errors"
+	"time"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// TreeID is the number of a tree: never used twice in one store. Tree 0 is the tree table, which
+// belongs to this room; tree 1 is free for the catalog of the room above; NewTreeIDs gives the
+// others.
+type TreeID uint64
+
+// CatalogTree is the tree that every store has from its creation.
+const CatalogTree TreeID = 1
+
+// Info is what a tree tells of a row without touching its value: zero for a key that is not there.
+// A tag is 8 bytes that stand with the row and mean nothing to this room.
+type Info = tree.Info
+
+// Durability says what Commit waits for.
+type Durability uint8
+
+// Sync waits until the commit survives a power cut; NoSync until it survives a killed process.
+const (
+	Sync Durability = iota
+	NoSync
+)
+
+// Errors of this room. They reach users under the names of kv.
+var (
+	ErrTxnDone    = errors.New("txn: transaction has ended")
+	ErrReadOnly   = errors.New("txn: write in a read transaction")
+	ErrClosed     = errors.New("txn: store is closed")
+	ErrTxnsOpen   = errors.New("txn: transactions are open")
+	ErrTxnTooBig  = errors.New("txn: transaction above the limit")
+	ErrNoSpace    = errors.New("txn: no space")
+	ErrFailed     = errors.New("txn: an earlier write failed; reopen the store")
+	ErrUnknown    = errors.New("txn: fate of the commit is unknown; reopen the store")
+	ErrReplaced   = errors.New("txn: file was replaced or removed while open")
+	ErrSavepoint  = errors.New("txn: savepoint has ended")
+	ErrNotDB      = errors.New("txn: not a store")
+	ErrVersion    = errors.New("txn: format version or feature not known")
+	ErrPageSize   = errors.New("txn: page size")
+	ErrNoTree     = errors.New("txn: no such tree")
+	ErrOrder      = tree.ErrOrder // keys of a bulk load that do not rise
+	ErrLocked     = vfs.ErrLocked
+	ErrReadOnlyDB = errors.New("txn: store is open read-only")
+)
+
+// Options of a store. Zero fields are defaults.
+type Options struct {
+	FS              vfs.FS // nil: vfs.OS
+	ReadOnly        bool
+	MustExist       bool
+	LockTimeout     time.Duration
+	PageSize        int   // of a new store; of an existing one: 0 or its own
+	CacheBytes      int64 // bound on page frames; 0: see withDefaults
+	Memory          int64 // that the process may use; 0: what internal/memlimit finds
+	MaxBytes        int64 // bound on main file and log
+	CheckpointBytes int64
+	MaxTxnBytes     int64
+	SegmentSize     int64         // of the log of a new store
+	LeastRoom       int64         // bytes of a log's first segment file; 0: the default
+	NoMap, NoDirect bool          // do not map, do not write past the page cache
+	Rand            func() uint64 // nil: crypto/rand
+	Inline          bool          // checkpoints run in the commit that starts them: for tests that replay
+	SmallGroups     bool          // the free map has small groups: for tests, see pager.Options
+	// changes from which on they are logged ahead: see Tx.CanSubmitLog; 0: the default
+	SubmitFrom int
+	LeavesFrom int // full leaves from which on the log names them: see Tx.Apply; 0: the default
+	// changes from which on they are for several hands, and rows of their tree: see Tx.Apply; 0:
+	// the defaults
+	ManyFrom int
+	ManyRows uint64
+	Events   Events
+}
+
+// Events are called after the fact, without a lock held, from the goroutine that did the work. Nil
+// ones are skipped.
+type Events struct {
+	Group      func(commits int, bytes int64, took time.Duration)
+	Checkpoint func(pages int, took time.Duration, err error)
+	Failure    func(err error)
+}
+
+// Recovery tells what Open found.
+type Recovery struct {
+	Clean           bool // closed cleanly, or new
+	Created         bool
+	CommitsReplayed int
+	BytesReplayed   int64
+	BytesDropped    int64 // of a torn tail
+	MetaEpoch       uint64
+	Seq             uint64
+}
+
+// Stats are plain numbers of one instant.
+type Stats struct {
+	PageSize                               int
+	FileBytes, LogBytes, FreeBytes         int64
+	PinnedBytes, FrameBytes                int64
+	CacheBytes, MemoryBytes                int64 // what the options are, or were found to be
+	Readers                                int
+	OldestReaderAge                        time.Duration
+	Commits, Groups, Checkpoints           uint64
+	Seq, DurableSeq, Epoch                 uint64
+	PagesRead, PagesWritten, LogBytesTotal uint64
+	TrashTrees                             int
+}
+
+// Problem is one finding of Check.
+type Problem struct {
+	Kind   string // page, tree, leak, twice, rows, log, meta, incomplete, closed
+	Tree   TreeID
+	File   string
+	Page   uint64
+	Offset int64
+	Detail string
+}

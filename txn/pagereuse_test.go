@@ -1,0 +1,229 @@
+package txn
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// watchedFS tells of each write to the main file.
+type watchedFS struct {
+	vfs.FS
+	wrote func(off, n int64)
+}
+
+type watchedFile struct {
+	vfs.File
+	fs *watchedFS
+}
+
+func (fs *watchedFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := fs.FS.Open(name, flag)
+	if err != nil || !strings.HasSuffix(name, ".ebb") {
+		return f, err
+	}
+	return &watchedFile{f, fs}, nil
+}
+
+func (f *watchedFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.fs.wrote != nil {
+		f.fs.wrote(off, int64(len(p)))
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// rewriteInSteps is rewrite with a transaction for every fifty rows, so that pages come back in
+// between.
+func rewriteInSteps(t *testing.T, s *Store, value string) {
+	for from := 0; from < 4000; from += 50 {
+		update(t, s, func(tx *Tx) {
+			for i := from; i < from+50; i++ {
+				_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// overwritten is a store of some 1,150 pages, all of which have been replaced since its last
+// checkpoint, and the pages which that one reaches. The reader began before they were.
+func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool, reader *Tx) {
+	o := testOptions(fs)
+	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+	s = openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	rewrite(t, s, "first")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	reached = used(t, s)
+	require.Greater(t, len(reached), 1000)
+	reader, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	rewriteInSteps(t, s, "second")
+	return s, reached, reader
+}
+
+// used are the pages of the newest state, but for meta pages.
+func used(t *testing.T, s *Store) map[int64]bool {
+	ids := map[int64]bool{}
+	for id := int64(2); id < int64(s.pg.Pages()); id++ {
+		in, err := s.pg.InUse(pager.Pgid(id))
+		require.NoError(t, err)
+		if in {
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
+// TestPlacesOfTheStateBeforeAreUsedEarly: what is changed beside a checkpoint goes there, not to
+// the end of the file.
+func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
+	s, reached, reader := overwritten(t, vfs.NewMemory())
+	reader.Rollback()
+	pages := s.pg.Pages()
+	for _, value := range []string{"third", "fourth", "fifth"} {
+		early := uint64(0)
+		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.EarlyTaken() })
+		require.Greater(t, early, uint64(len(reached)*8/10))
+	}
+	require.Less(t, s.pg.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
+	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
+}
+
+// TestNothingIsWrittenWhereTheStateBeforeIs, as long as a crash would start from it: neither by the
+// checkpoint, nor by who beside it has more pages than frames, stores large values or lays leaves.
+func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
+	fs := &watchedFS{FS: vfs.NewMemory()}
+	s, reached, reader := overwritten(t, fs)
+	reader.Rollback()
+	writes := 0
+	fs.wrote = func(off, n int64) {
+		for id := off / 4096; id < (off+n+4095)/4096; id++ {
+			require.False(t, reached[id], "page %d", id)
+			require.False(t, s.pg.IsReusable(pager.Pgid(id)), "page %d", id)
+			writes++
+		}
+	}
+	within := func(what func()) {
+		t.Helper()
+		before := writes
+		what()
+		require.Greater(t, writes, before)
+	}
+	checkpointBy(t, s, func() {
+		rewriteInSteps(t, s, "third")
+		within(func() {
+			s.o.CacheBytes = s.pg.FrameBytes() + 1<<20 // so that it has to spill, and has pages early
+			rewrite(t, s, "fourth")
+			s.o.CacheBytes = 16 << 20
+		})
+		within(func() {
+			update(t, s, func(tx *Tx) {
+				for i := range 5 {
+					_, err := tx.Put(9, fmt.Appendf(nil, "large %d", i), make([]byte, 4000<<i), 0)
+					require.NoError(t, err)
+				}
+				for i := range 5 {
+					_, err := tx.Delete(9, fmt.Appendf(nil, "large %d", i))
+					require.NoError(t, err)
+				}
+			})
+		})
+		laid := 0
+		within(func() { // A bulk load waits for the checkpoint.
+			for ; laid < 5000; laid += 1000 {
+				require.NotZero(t, appendRows(t, s, laid, 1000))
+			}
+		})
+	}, func() {
+		require.NotZero(t, s.pg.EarlyTaken())
+		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
+		view(t, crashed, func(tx *Tx) { requireAll(t, tx, "fourth") })
+	})
+	fs.wrote = nil
+	require.NoError(t, s.Checkpoint(t.Context()))
+	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
+}
+
+// TestWhatTheLogHoldsHasRoomAfterACrash: the next open starts from the state before, all of whose
+// pages are in use, and finds as many others in the file as the newest state needs: there may be no
+// more on the disk.
+func TestWhatTheLogHoldsHasRoomAfterACrash(t *testing.T) {
+	s := openTest(t, "/a.ebb", func() Options {
+		o := testOptions(vfs.NewMemory())
+		o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
+		return o
+	}())
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	rewrite(t, s, "first")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	var reached map[int64]bool
+	put := func(from, to int, value string) {
+		for ; from < to; from += 50 {
+			update(t, s, func(tx *Tx) {
+				for i := from; i < from+50; i++ {
+					_, err := tx.Put(9, fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%900s", value), 0)
+					require.NoError(t, err)
+				}
+			})
+			born := uint64(0)
+			for id := range used(t, s) {
+				if !reached[id] || s.pg.IsReusable(pager.Pgid(id)) {
+					born++
+				}
+			}
+			require.LessOrEqual(t, born, s.pg.Pages()-uint64(len(reached))-2)
+		}
+	}
+	for round := range 2 {
+		reached = used(t, s)
+		put(0, 2000, fmt.Sprint("before ", round))
+		early := uint64(0)
+		checkpointBy(t, s, func() {
+			put(2000, 4000, fmt.Sprint("new ", round)) // what the checkpoint has not got
+			require.Less(t, s.pg.EarlyTaken(), uint64(len(reached)/10))
+			put(0, 2000, fmt.Sprint("again ", round)) // what it has
+			early = s.pg.EarlyTaken()
+		}, func() {})
+		require.Greater(t, early, uint64(len(reached)/3))
+		require.NoError(t, s.Checkpoint(t.Context()))
+	}
+}
+
+// TestNothingIsEarlyBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was
+// freed in it is in the last durable state as long as none has ended.
+func TestNothingIsEarlyBeforeItsCheckpointBegins(t *testing.T) {
+	fs := &watchedFS{FS: vfs.NewMemory()}
+	s, _, reader := overwritten(t, fs)
+	reader.Rollback()
+	reached := used(t, s)
+	reader, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	checkpointBy(t, s, func() { rewriteInSteps(t, s, "beside") }, func() {})
+	require.NotZero(t, s.replacedPages)
+	fs.wrote = func(off, n int64) {
+		for id := off / 4096; id < (off+n+4095)/4096; id++ {
+			require.False(t, reached[id], "page %d", id)
+		}
+	}
+	for _, value := range []string{"third", "fourth"} {
+		epoch := s.epoch
+		_, err := s.BulkLoad(t.Context(), create(10), 10, func(yield func(key, value []byte) bool) {
+			_ = yield([]byte("b"), make([]byte, 9000)) && yield([]byte("a"), nil)
+		})
+		require.ErrorIs(t, err, ErrOrder)
+		require.Greater(t, s.epoch, epoch)
+		reader.Rollback() // What was replaced waited for it.
+		rewriteInSteps(t, s, value)
+	}
+	checkpointBy(t, s, func() {}, func() {
+		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
+		view(t, crashed, func(tx *Tx) { requireAll(t, tx, "fourth") })
+	})
+	fs.wrote = nil
+}

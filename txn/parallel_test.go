@@ -1,0 +1,777 @@
+package txn
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// anyChanges are n changes of keys below rows, some of them more than once.
+func anyChanges(rnd *rand.Rand, n, rows int) []Change {
+	changes := make([]Change, n)
+	for i := range changes {
+		c := &changes[i]
+		if c.Key = batchKey(rnd.IntN(rows)); rnd.IntN(3) == 0 {
+			c.Delete = true
+			continue
+		}
+		c.Value, c.Tag = make([]byte, rnd.IntN(120)), int64(rnd.IntN(3))
+		for k := range c.Value {
+			c.Value[k] = byte(i)
+		}
+	}
+	return changes
+}
+
+// TestHandsDoWhatOneDoes: many changes come to the same rows, the same answers and the same state
+// after recovery, whether one hand carries them out or several do, in stores whose pages are all in
+// frames, are written early, or have patches; transactions that are rolled back leave nothing.
+func TestHandsDoWhatOneDoes(t *testing.T) {
+	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "patches": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			racetest.OneGoroutine(t)
+			const rows = 12_000
+			together, left, patched := 0, 0, 0
+			open := func(from int) (*Store, vfs.FS) {
+				fs := vfs.NewMemory()
+				o := testOptions(fs)
+				o.ManyFrom, o.CacheBytes, o.CheckpointBytes = from, cache, 1<<20
+				s := openTest(t, "/a.ebb", o)
+				fillTree(t, s, rows)
+				return s, fs
+			}
+			one, _ := open(1 << 30)
+			several, fs := open(2)
+			rnd := rand.New(rand.NewPCG(11, uint64(cache)))
+			rounds := 80
+			if racetest.Enabled || racetest.Quick() {
+				rounds = 20
+			}
+			for round := range rounds {
+				var some [][]Change
+				for range 1 + rnd.IntN(3) {
+					some = append(some, anyChanges(rnd, 1+rnd.IntN(2000), rows))
+				}
+				ahead, commit := rnd.IntN(3) == 0, rnd.IntN(4) > 0
+				var was [2][]Info
+				for i, s := range []*Store{one, several} {
+					tx, err := s.Begin(t.Context(), true)
+					require.NoError(t, err)
+					foretell := ahead && tx.CanSubmitLog(1, 100, 100_000, 200) &&
+						!slices.ContainsFunc(slices.Concat(some...), func(c Change) bool { return c.Tag != 0 })
+					if foretell {
+						for k := range some {
+							for j := range some[k] {
+								tx.EncodeRedo(9, &some[k][j])
+							}
+						}
+						require.NoError(t, tx.SubmitLog())
+					}
+					for _, changes := range some {
+						infos := make([]Info, len(changes))
+						require.NoError(t, tx.Apply(9, changes, infos))
+						was[i] = append(was[i], infos...)
+						if h := s.w.parallel; h != nil && h.useful {
+							together++
+							left += len(h.unapplied)
+							if s.w.mayDelta && s.pg.PatchBytes() > 0 {
+								patched++
+							}
+						}
+					}
+					if commit {
+						require.NoError(t, tx.Commit(NoSync))
+					} else {
+						tx.Rollback()
+					}
+				}
+				require.Equal(t, was[0], was[1])
+				if round%10 == 9 {
+					var want, got map[string]string
+					view(t, one, func(tx *Tx) { want = contents(t, tx, 9) })
+					view(t, several, func(tx *Tx) { got = contents(t, tx, 9) })
+					require.Equal(t, want, got)
+				}
+			}
+			require.Greater(t, together, rounds/2)
+			require.Equal(t, name != "fits", left > 0, "%d", left)
+			require.Equal(t, name != "fits", patched > 0, "%d", patched)
+			// Recovery carries the log out one by one.
+			again, err := Open("/a.ebb", testOptions(copyFiles(t, fs)))
+			require.NoError(t, err)
+			var want, got map[string]string
+			view(t, several, func(tx *Tx) { want = contents(t, tx, 9) })
+			view(t, again, func(tx *Tx) { got = contents(t, tx, 9) })
+			require.Equal(t, want, got)
+			require.NoError(t, again.Close())
+		})
+	}
+}
+
+// TestSnapshotsBesideHands: readers come at any moment of transactions that change every row by
+// several hands, and are rolled back as often as not. Each sees one state, and none that was
+// undone. So it is with leaves in frames and with patches.
+func TestSnapshotsBesideHands(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for name, test := range map[string]struct {
+		rows, others int // others are among them, and never change
+		cache        int64
+	}{"frames": {3000, 0, 16 << 20}, "patches": {900, 20_000, 2 << 20}} {
+		t.Run(name, func(t *testing.T) {
+			rows := test.rows
+			o := testOptions(vfs.NewMemory())
+			o.Inline, o.ManyFrom, o.CacheBytes = false, 2, test.cache
+			s := openTest(t, "/a.ebb", o)
+			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
+			patched := 0
+			put := func(n uint32, commit bool) {
+				tx, err := s.Begin(t.Context(), true)
+				require.NoError(t, err)
+				value := bytes.Repeat(fmt.Appendf(nil, "%08d", n), 12)
+				changes := make([]Change, 0, rows)
+				for _, i := range all {
+					changes = append(changes, Change{Key: batchKey(i), Value: value})
+				}
+				tx.WakeWorkers(rows)
+				for some := range slices.Chunk(changes, rows/3) {
+					require.NoError(t, tx.Apply(CatalogTree, some, nil))
+				}
+				if s.pg.PatchBytes() > 0 {
+					patched++
+				}
+				if commit {
+					require.NoError(t, tx.Commit(NoSync))
+				} else {
+					tx.Rollback()
+				}
+			}
+			update(t, s, func(tx *Tx) {
+				for i := range test.others {
+					_, err := tx.Put(CatalogTree, batchKey(rows+i), make([]byte, 96), 0)
+					require.NoError(t, err)
+				}
+			})
+			put(0, true)
+			inPlace := 0
+			besideReaders(t, s, rows, batchKey, 300*time.Microsecond, 400, func(n uint32) {
+				if test.others > 0 && n%8 == 0 {
+					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get patches
+				}
+				put(n, n%2 == 0)
+				if s.w.parallel != nil && s.w.parallel.workers[1].undo != nil {
+					inPlace++
+				}
+			})
+			if !racetest.Enabled { // A reader comes before they have begun.
+				require.Positive(t, inPlace, "more than one hand has changed pages in place")
+			}
+			require.Equal(t, name == "patches", patched > 0)
+			for left := 0; s.w.parallel.running.Load() > 0; left++ {
+				require.Less(t, left, 5000, "helpers go when there is nothing to do")
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestCheckpointLendsAHand: it works on parts between two pages, and writes its own all the same.
+// To a round that has its hands, or is over, it does not come.
+func TestCheckpointLendsAHand(t *testing.T) {
+	for name, test := range map[string]struct{ came, next, lent int32 }{
+		"all of it":          {lent: 3},
+		"what is left of it": {came: 1, next: 2, lent: 1},
+		"enough hands":       {came: 2},
+		"nothing left":       {came: 1, next: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			o.CheckpointBytes = 1 << 30 // only where the test asks for it
+			s := openTest(t, "/a.ebb", o)
+			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+			update(t, s, func(tx *Tx) {
+				for key := range wideRows(100) {
+					_, err := tx.Put(9, key, bytes.Repeat(key, 100), 0)
+					require.NoError(t, err)
+				}
+			})
+			h := &parallelApplier{w: &s.w}
+			h.workers[0].pages = &s.w.pageWriter
+			r := &job{applier: h, workers: 2, parts: 3, done: make(chan struct{})}
+			r.joined.Store(test.came)
+			r.nextPart.Store(test.next)
+			r.partsLeft.Store(r.parts - test.next)
+			s.job.Store(r)
+			require.NoError(t, s.Checkpoint(t.Context()))
+			require.Equal(t, test.lent, r.parts-test.next-r.partsLeft.Load())
+			select {
+			case <-r.done:
+				require.Positive(t, test.lent)
+			default:
+				require.Zero(t, test.lent)
+			}
+			s.job.Store(nil)
+			s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
+		})
+	}
+}
+
+// TestCheckpointsBesideHands: one after the other runs while batches are carried out by several
+// hands, at times the checkpoint's among them, and while they are rolled back. What was committed
+// is there, and found again, as is the state that each checkpoint wrote.
+func TestCheckpointsBesideHands(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	fs := vfs.NewMemory()
+	o := testOptions(fs)
+	o.Inline, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, 2, 8<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	const rows = 12_000
+	want := fillTree(t, s, rows)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for checkpoints := 0; ; checkpoints++ {
+			select {
+			case <-stop:
+				assert.Greater(t, checkpoints, 2)
+				return
+			default:
+				if !assert.NoError(t, s.Checkpoint(t.Context())) {
+					return
+				}
+			}
+		}
+	}()
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for round := 0; round < 60 || s.Stats().Checkpoints < 4 && round < 5000; round++ {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		changes := anyChanges(rnd, 1000, rows)
+		require.NoError(t, tx.Apply(9, changes, nil))
+		if round%3 == 2 {
+			tx.Rollback()
+			continue
+		}
+		require.NoError(t, tx.Commit(NoSync))
+		for i := range changes {
+			if c := &changes[i]; c.Delete {
+				delete(want, string(c.Key))
+			} else {
+				want[string(c.Key)] = string(c.Value)
+			}
+		}
+	}
+	close(stop)
+	<-ended
+	require.True(t, s.w.parallel.useful)
+	holds := func(s *Store) {
+		s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
+		tx, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		defer tx.Rollback()
+		require.EqualValues(t, len(want), tx.Rows(9))
+		for key, value := range want {
+			got, _, found, err := tx.Get(9, []byte(key))
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, value, string(got))
+		}
+	}
+	holds(s)
+	require.NoError(t, s.Close())
+	o.FS = fs
+	holds(openTest(t, "/a.ebb", o))
+}
+
+// TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with
+// large values, and those behind a savepoint are one hand's.
+func TestHandsLeaveSmallThingsAlone(t *testing.T) {
+	s := batchStore(t, false, 9000)
+	s.o.ManyFrom, s.o.ManyRows = 100, 5000
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 500, 9000)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(10)) })
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	by := func(id TreeID, changes []Change) bool {
+		done, err := tx.applyParallel(id, changes, nil)
+		require.NoError(t, err)
+		return done
+	}
+	require.True(t, by(9, changes))
+	require.False(t, by(9, changes[:99]))
+	require.False(t, by(10, changes))
+	large := slices.Clone(changes)
+	large[400] = Change{Key: batchKey(1), Value: make([]byte, 3000)}
+	require.False(t, by(9, large))
+	place := make([]Change, 500)
+	for i := range place {
+		place[i] = Change{Key: fmt.Appendf(nil, "zz-%06d", i)}
+	}
+	require.False(t, by(9, place))
+	_, err = tx.applyParallel(77, changes, nil)
+	require.ErrorIs(t, err, ErrNoTree)
+	require.NoError(t, tx.Err(), "a mistake of the caller's")
+	s.o.MaxTxnBytes = tx.Bytes() + 100
+	require.False(t, by(9, changes), "whoever tells of the bound")
+	s.o.MaxTxnBytes = 1 << 30
+	runtime.GOMAXPROCS(1)
+	require.False(t, by(9, changes))
+	runtime.GOMAXPROCS(2)
+	tx.Savepoint()
+	require.False(t, by(9, changes))
+	tx.Rollback()
+	_, err = tx.applyParallel(9, changes, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, tx.Apply(9, changes, nil), ErrTxnDone)
+}
+
+// TestHandThatPanics: the panic is the caller's, what it says tells where it came from, and the
+// transaction can be rolled back.
+func TestHandThatPanics(t *testing.T) {
+	s := batchStore(t, false, 9000)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	var want map[string]string
+	view(t, s, func(tx *Tx) { want = contents(t, tx, 9) })
+	changes := someChanges(rand.New(rand.NewPCG(1, 9)), 2000, 9000)
+	for range 20 {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		func() {
+			defer func() {
+				said, ok := recover().(string)
+				require.True(t, ok)
+				require.Contains(t, said, "index out of range")
+				require.Contains(t, said, "(*worker).apply")
+			}()
+			_ = tx.Apply(9, changes, make([]Info, 1000)) // too few of them
+		}()
+		require.Nil(t, s.w.allocMu)
+		tx.Rollback()
+		view(t, s, func(tx *Tx) { require.Equal(t, want, contents(t, tx, 9)) })
+	}
+}
+
+// TestHandThatMeetsDamage: the transaction is dead, and nothing of it stays.
+func TestHandThatMeetsDamage(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		disk := crashfs.New(crashfs.Options{})
+		o := testOptions(disk)
+		o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err)
+		want := fillTree(t, s, 9000)
+		require.NoError(t, s.Close())
+		size := disk.Used()
+		f, err := disk.Open("/a.ebb", vfs.Write)
+		require.NoError(t, err)
+		leaves := 0
+		for at := int64(2 * 4096); at+4096 <= size; at += 4096 {
+			b := make([]byte, 4096)
+			_ = vfs.ReadFull(f, b, at)
+			if h := pager.ReadHeader(b); h.Kind != pager.KindLeaf || h.Count < 20 {
+				continue
+			}
+			if leaves++; leaves%20 == 0 {
+				_, err := f.WriteAt([]byte("damaged"), at+100)
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, f.Close())
+		s, err = Open("/a.ebb", o)
+		require.NoError(t, err)
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		changes := someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000)
+		err = tx.Apply(9, changes, nil)
+		for i := 0; err == nil && i < 3; i++ {
+			err = tx.Apply(9, changes, nil)
+		}
+		require.ErrorIs(t, err, badfile.ErrCorrupt)
+		require.ErrorIs(t, tx.Err(), badfile.ErrCorrupt)
+		require.ErrorIs(t, tx.Commit(Sync), badfile.ErrCorrupt)
+		tx.Rollback()
+		require.NoError(t, s.failure())
+		read := 0
+		for key := range want {
+			view(t, s, func(tx *Tx) { // which is dead once it has met damage
+				if v, _, found, err := tx.Get(9, []byte(key)); err == nil {
+					require.True(t, found && string(v) == "value")
+					read++
+				}
+			})
+		}
+		require.Greater(t, read, 5000)
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestHandThatCannotRead: one read that fails is the transaction's end, though it would succeed the
+// next time: what the hand was at may be half done.
+func TestHandThatCannotRead(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	disk := crashfs.New(crashfs.Options{})
+	o := testOptions(disk)
+	o.ManyFrom, o.Inline, o.CacheBytes = 2, false, 4<<20
+	s, err := Open("/a.ebb", o)
+	require.NoError(t, err)
+	fillTree(t, s, 9000)
+	require.NoError(t, s.Close())
+	s, err = Open("/a.ebb", o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	update(t, s, func(tx *Tx) { _, err = tx.Put(9, batchKey(0), []byte("value"), 0) }) // starts the log
+	require.NoError(t, err)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: 30})
+	err = tx.Apply(9, someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000), nil)
+	require.Equal(t, 1, in.Fired())
+	require.True(t, s.w.parallel.useful)
+	require.ErrorIs(t, err, pager.ErrRead)
+	require.ErrorIs(t, tx.Commit(Sync), pager.ErrRead)
+	tx.Rollback()
+	view(t, s, func(tx *Tx) {
+		got := contents(t, tx, 9)
+		require.Len(t, got, 9000)
+		for _, value := range got {
+			require.Equal(t, "value", value)
+		}
+	})
+}
+
+// TestHandsMeetTheBound: there is no page for one of them. The transaction says so, is rolled back,
+// and room can be made.
+func TestHandsMeetTheBound(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		o := testOptions(vfs.NewMemory())
+		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
+		s := openTest(t, "/a.ebb", o)
+		want := fillTree(t, s, 3000)
+		rnd := rand.New(rand.NewPCG(1, 9))
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		for err == nil {
+			changes := make([]Change, 1000)
+			for i := range changes {
+				changes[i] = Change{Key: batchKey(rnd.IntN(100_000)), Value: make([]byte, 200)}
+			}
+			err = tx.Apply(9, changes, nil)
+		}
+		require.ErrorIs(t, err, ErrNoSpace)
+		tx.Rollback()
+		require.True(t, s.refusal.waiting)
+		view(t, s, func(tx *Tx) { require.Equal(t, want, contents(t, tx, 9)) })
+		var gone []Change
+		for key := range maps.Keys(want) {
+			gone = append(gone, Change{Key: []byte(key), Delete: true})
+		}
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(9, gone, nil)) })
+		view(t, s, func(tx *Tx) { require.Empty(t, contents(t, tx, 9)) })
+	}
+}
+
+// besideHand is a hand of an open transaction that shares what all pages have in common with
+// others.
+func besideHand(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
+	t.Helper()
+	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, 3000)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	w, err := tx.change()
+	require.NoError(t, err)
+	w.allocMu = new(sync.Mutex)
+	return &w.pageWriter, tx
+}
+
+// TestHandTakesPagesAhead: with the lock once for some of them. What nobody needed goes back with
+// the transaction, committed or not.
+func TestHandTakesPagesAhead(t *testing.T) {
+	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+	tx.Rollback()
+	s, w := h.s, h.w
+	used, pages := s.pg.UsedPages(), uint64(0)
+	for round := range 40 {
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		_, err = tx.Put(9, batchKey(1), []byte("value"), 0)
+		require.NoError(t, err)
+		w.allocMu = new(sync.Mutex)
+		w.spare = w.spare[:0]
+		require.True(t, s.pg.HasSpace(8*allocBatch))
+		first, _, err := h.allocate()
+		require.NoError(t, err)
+		require.Len(t, h.spare, allocBatch-1)
+		refs := []pager.Ref{first}
+		w.allocMu.Lock()
+		for range allocBatch - 1 {
+			ref, b, err := h.allocate()
+			require.NoError(t, err)
+			require.Len(t, b, s.pg.PageSize())
+			require.True(t, h.Owned(ref))
+			require.NotContains(t, refs, ref)
+			refs = append(refs, ref)
+		}
+		w.allocMu.Unlock()
+		ref, _, err := h.allocate()
+		require.NoError(t, err)
+		require.Len(t, h.spare, allocBatch-1)
+		for _, ref := range append(refs, ref) {
+			require.NoError(t, h.Free(ref))
+		}
+		w.allocMu = nil
+		if round%2 == 0 {
+			tx.Rollback()
+		} else {
+			require.NoError(t, tx.Commit(NoSync))
+		}
+		require.Equal(t, used, s.pg.UsedPages())
+		if round == 5 {
+			pages = s.pg.Pages()
+		}
+	}
+	require.LessOrEqual(t, s.pg.Pages(), pages, "some were lost every time")
+	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
+}
+
+// TestHandTakesAheadOnlyWhatIsThere: no page that the disk, or what is kept for deletions, would
+// have to be asked for is for nobody.
+func TestHandTakesAheadOnlyWhatIsThere(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.MaxBytes = 2 << 20
+	h, tx := besideHand(t, o)
+	defer tx.Rollback()
+	defer func() { h.w.allocMu = nil }()
+	ahead := 0
+	for {
+		there := h.s.pg.HasFreePages(allocBatch)
+		size := h.s.pg.FileBytes()
+		_, _, err := h.allocate()
+		if err != nil {
+			var no *allocError
+			require.ErrorAs(t, err, &no)
+			break
+		}
+		if there && len(h.spare) > 0 {
+			ahead++
+			h.spare = h.spare[:0]
+			require.Equal(t, size, h.s.pg.FileBytes())
+		}
+	}
+	require.Greater(t, ahead, 10)
+	require.Empty(t, h.spare)
+	h.mayOverdraft = true
+	defer h.s.pg.Overdraft(false)
+	for range 20 {
+		_, _, err := h.allocate()
+		require.NoError(t, err)
+		require.Empty(t, h.spare)
+	}
+}
+
+// TestWhatHandsLeaveIsUsed: by the writer's hand the next time, so that pages that were taken ahead
+// do not become more with every batch of a transaction.
+func TestWhatHandsLeaveIsUsed(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.ManyFrom, o.CacheBytes = 2, 16<<20
+	s := openTest(t, "/a.ebb", o)
+	fillTree(t, s, 9000)
+	tx, err := s.Begin(t.Context(), true)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	rnd, together, most := rand.New(rand.NewPCG(1, 9)), 0, 0
+	for range 300 {
+		changes := make([]Change, 60)
+		for i := range changes { // new rows: leaves are split all the time
+			changes[i] = Change{Key: batchKey(10_000 + rnd.IntN(1<<30)), Value: make([]byte, 300)}
+		}
+		require.NoError(t, tx.Apply(9, changes, nil))
+		if s.w.parallel != nil && s.w.parallel.useful {
+			together++
+		}
+		most = max(most, len(s.w.spare))
+	}
+	require.Greater(t, together, 100)
+	require.Less(t, most, 100)
+}
+
+// TestHandKnowsWhatItMayFree: without the lock, in the group that it has touched last, as long as
+// the tree is not damaged.
+func TestHandKnowsWhatItMayFree(t *testing.T) {
+	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+	defer tx.Rollback()
+	pages := h.s.pg.Pages()
+	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: 5}, 1))
+	h.w.allocMu.Lock()
+	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: 2}, 1))
+	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: pager.Pgid(pages - 1)}, 1))
+	h.w.allocMu.Unlock()
+	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 1}, 1), badfile.ErrCorrupt)
+	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: pager.Pgid(pages)}, 1), badfile.ErrCorrupt)
+	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 1 << 40}, 1), badfile.ErrCorrupt)
+	h.freed = make([]deferredFree, pages)
+	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 5}, 1), badfile.ErrCorrupt, "so many were freed")
+	h.freed = h.freed[:0]
+	h.w.allocMu = nil
+}
+
+// TestHandsTurnBranchesToPatchesInPlace: no branch is copied for a row that goes into a patch. A
+// reader that comes meanwhile, and a rollback, find all branches as they were; what comes after the
+// reader is copied.
+func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
+	racetest.NotQuick(t)
+	racetest.OneGoroutine(t)
+	const rows = 60_000 // below some thirty branches, of which one for each part is made anew
+	o := testOptions(vfs.NewMemory())
+	o.ManyFrom, o.CacheBytes, o.CheckpointBytes = 2, 8<<20, 1<<30
+	s := openTest(t, "/a.ebb", o)
+	rnd := rand.New(rand.NewPCG(5, 5))
+	byHands, times := false, 0
+	change := func(tx *Tx) {
+		changes := make([]Change, 400)
+		for i, k := range rnd.Perm(rows)[:len(changes)] {
+			changes[i] = Change{Key: batchKey(k), Value: bytes.Repeat([]byte{byte(rnd.Uint32())}, 100)}
+		}
+		if s.w.parallel != nil {
+			s.w.parallel.useful = false
+		}
+		require.NoError(t, tx.Apply(9, changes, nil))
+		byHands = s.w.parallel != nil && s.w.parallel.useful // not each time there are several: see workersFor
+	}
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		for i := range rows {
+			_, err := tx.Put(9, batchKey(i), make([]byte, 100), 0)
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	framed := func(tx *Tx) (n int) {
+		tx.w.allocated.each(0, func(r pageRun) bool {
+			if s.pg.InFrame(r.id) && s.pg.Owner(r.id) >= tx.w.firstOwner {
+				n++
+			}
+			return true
+		})
+		return n
+	}
+	for round := range 12 {
+		if round == 6 { // branches are copied once after each checkpoint
+			require.NoError(t, s.Checkpoint(t.Context()))
+		}
+		update(t, s, change)
+		var was map[string]string
+		view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
+		tx, err := s.Begin(t.Context(), true)
+		require.NoError(t, err)
+		pages := frames(t, s)
+		change(tx)
+		copied := framed(tx)
+		require.Greater(t, len(tx.w.freed), 300, "leaves got patches, and these were replaced")
+		if byHands {
+			times++
+			require.Less(t, copied, 12)
+		} else {
+			require.Greater(t, copied, 24)
+		}
+		if round%3 == 0 {
+			tx.Rollback()
+			require.True(t, maps.EqualFunc(pages, frames(t, s), bytes.Equal))
+			view(t, s, func(tx *Tx) { require.True(t, maps.Equal(was, contents(t, tx, 9))) })
+			continue
+		}
+		r, err := s.Begin(t.Context(), false)
+		require.NoError(t, err)
+		require.True(t, maps.Equal(was, contents(t, r, 9)))
+		change(tx)
+		require.Greater(t, framed(tx), 24, "branches are copied since the reader has come")
+		own := contents(t, tx, 9)
+		if round%3 == 1 {
+			require.NoError(t, tx.Commit(Sync))
+		} else {
+			tx.Rollback()
+			own = was
+		}
+		view(t, s, func(tx *Tx) { require.True(t, maps.Equal(own, contents(t, tx, 9))) })
+		update(t, s, change)
+		require.True(t, maps.Equal(was, contents(t, r, 9)))
+		r.Rollback()
+	}
+	require.Greater(t, times, 3)
+	requireSound(t, s)
+}
+
+// freezing is a hand beside which a reader comes as soon as a leaf has got a patch.
+type freezing struct{ *pageWriter }
+
+func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	fresh, err := f.pageWriter.StoreDelta(ref, base, changes)
+	f.s.pg.Undo().Seal()
+	return fresh, err
+}
+
+// TestReaderThatComesBetweenAPatchAndItsBranch: the row is put once, and counted once, in a branch
+// that is copied.
+func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": batchKey(77)} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(vfs.NewMemory())
+			o.CacheBytes, o.CheckpointBytes = 1<<20, 1<<30
+			s := openTest(t, "/a.ebb", o)
+			rows := fillTree(t, s, 40_000)
+			require.NoError(t, s.Checkpoint(t.Context()))
+			update(t, s, func(tx *Tx) { // below each branch: they are of this epoch now
+				for i := range 200 {
+					_, err := tx.Put(9, batchKey(i*199), []byte("value"), 0)
+					require.NoError(t, err)
+				}
+			})
+			tx, err := s.Begin(t.Context(), true)
+			require.NoError(t, err)
+			w, err := tx.change()
+			require.NoError(t, err)
+			require.NotNil(t, w.Undo())
+			s.pg.Undo().Split(1)
+			w.allocMu = new(sync.Mutex)
+			root, _ := w.trees.get(9)
+			was, err := tree.Put(freezing{&w.pageWriter}, &root, key, []byte("two"), 0)
+			require.NoError(t, err)
+			require.Equal(t, name == "replaced", was.Found)
+			w.allocMu = nil
+			s.pg.Undo().Merge()
+			w.set(9, root)
+			require.NoError(t, w.logPut(9, key, []byte("two"), 0))
+			before := maps.Clone(rows)
+			rows[string(key)] = "two"
+			require.True(t, maps.Equal(rows, contents(t, tx, 9)))
+			rank, err := tx.Rank(9, []byte("l"))
+			require.NoError(t, err)
+			require.EqualValues(t, len(rows), rank)
+			if name == "undone" {
+				tx.Rollback()
+				rows = before
+			} else {
+				require.NoError(t, tx.Commit(Sync))
+			}
+			view(t, s, func(tx *Tx) { require.True(t, maps.Equal(rows, contents(t, tx, 9))) })
+			requireSound(t, s)
+		})
+	}
+}

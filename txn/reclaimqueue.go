@@ -1,0 +1,119 @@
+package txn
+
+import (
+	"iter"
+	"slices"
+)
+
+// deferredFrees are freed runs, from the oldest to the newest, in pieces: a slice of them that grew
+// was copied into memory that nobody had touched, tens of megabytes of it in large loads, under the
+// writer lock. The zero value is empty.
+type deferredFrees struct {
+	pieces [][]deferredFree // each with one run at least
+	gone   int              // so many runs of the first piece were shifted out
+	n      int
+	spare  [][]deferredFree // memory to be used again
+}
+
+const (
+	leastPiece = 64 // runs in a piece: the first ones are small, for stores that free little
+	mostPiece  = 1024
+	mostSpare  = 64 // pieces
+)
+
+func (q *deferredFrees) len() int { return q.n }
+
+func (q *deferredFrees) push(r deferredFree) {
+	last := len(q.pieces) - 1
+	if last < 0 || len(q.pieces[last]) == cap(q.pieces[last]) {
+		q.pieces = append(q.pieces, q.piece())
+		last++
+	}
+	q.pieces[last] = append(q.pieces[last], r)
+	q.n++
+}
+
+func (q *deferredFrees) piece() []deferredFree {
+	if last := len(q.spare) - 1; last >= 0 {
+		p := q.spare[last]
+		q.spare = q.spare[:last]
+		return p
+	}
+	return make([]deferredFree, 0, min(max(q.n, leastPiece), mostPiece))
+}
+
+// oldest is the one that shift takes, until something is pushed or taken; nil: there is none.
+func (q *deferredFrees) oldest() *deferredFree {
+	if q.n == 0 {
+		return nil
+	}
+	return &q.pieces[0][q.gone]
+}
+
+// shift takes the oldest one. There is one.
+func (q *deferredFrees) shift() deferredFree {
+	r := q.pieces[0][q.gone]
+	q.gone++
+	q.n--
+	if q.gone == len(q.pieces[0]) {
+		q.drop(0)
+	}
+	return r
+}
+
+// pop takes the newest one. There is one.
+func (q *deferredFrees) pop() deferredFree {
+	at := len(q.pieces) - 1
+	last := &q.pieces[at]
+	left := len(*last) - 1
+	r := (*last)[left]
+	*last = (*last)[:left]
+	q.n--
+	if left == 0 || at == 0 && left == q.gone {
+		q.drop(at)
+	}
+	return r
+}
+
+// drop is for a piece without runs: the first or the last one.
+func (q *deferredFrees) drop(i int) {
+	if i == 0 {
+		q.gone = 0
+	}
+	q.keep(q.pieces[i])
+	q.pieces = slices.Delete(q.pieces, i, i+1)
+}
+
+func (q *deferredFrees) keep(piece []deferredFree) {
+	if len(q.spare) < mostSpare {
+		q.spare = append(q.spare, piece[:0])
+	}
+}
+
+// takeAll takes all of another queue, from which none was shifted, as the newest ones. That one
+// gets the memory which this one does not need.
+func (q *deferredFrees) takeAll(from *deferredFrees) {
+	q.pieces, q.n = append(q.pieces, from.pieces...), q.n+from.n
+	clear(from.pieces)
+	from.pieces, from.n = from.pieces[:0], 0
+	for _, p := range q.spare {
+		from.keep(p)
+	}
+	q.spare = q.spare[:0]
+}
+
+// all are the runs, the oldest one first.
+func (q *deferredFrees) all() iter.Seq[deferredFree] {
+	return func(yield func(deferredFree) bool) {
+		for i, p := range q.pieces {
+			if i == 0 {
+				p = p[q.gone:]
+			}
+			for _, r := range p {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package txn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// saveTrees brings the tree table up to date: a change that no log record tells of, because replay
+// makes it again.
+func (s *Store) saveTrees() error {
+	if len(s.changed) == 0 {
+		return nil
+	}
+	ids := make([]TreeID, 0, len(s.changed))
+	for id := range s.changed {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	w := &s.w
+	w.begin()
+	defer s.pg.Overdraft(s.pg.Overdraft(true))
+	table := s.table
+	for _, id := range ids {
+		key := treeKey(id)
+		t, ok := w.trees.get(id)
+		var err error
+		if ok {
+			_, err = tree.Put(w, &table, key, appendTree(nil, t), 0)
+		} else {
+			_, err = tree.Delete(w, &table, key)
+		}
+		if err != nil {
+			w.rollback()
+			return s.spaceError(err)
+		}
+	}
+	if err := w.validateFreed(); err != nil {
+		w.rollback()
+		return err
+	}
+	s.table = table
+	w.changed = w.changed[:0]
+	w.publishMaintenance()
+	clear(s.changed)
+	return nil
+}
+
+// minTreeTableRows is how many rows a leaf of the table has at least, of each 4 KiB: a quarter of
+// what fits, since fewer are merged with others.
+const minTreeTableRows = 24
+
+// reserveTreeTable makes sure that there is room for the pages of the table that the next
+// checkpoint copies, once n more trees have changed, and says that the disk is full while the
+// commit that changes them can still be refused. A row is replaced by one as long: a new page comes
+// with new trees only, whose numbers are behind all others.
+func (w *writer) reserveTreeTable(n int) error {
+	s := w.s
+	least := uint64(w.PageSize() / pager.MinPageSize * minTreeTableRows)
+	leaves := min(uint64(len(s.changed)+n), s.table.Rows/least+1)
+	if there := uint64(w.trees.len()); there > s.table.Rows {
+		leaves += (there - s.table.Rows) / least
+	}
+	err := s.pg.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth)) // and branches
+	if err != nil {
+		return s.spaceError(err)
+	}
+	return nil
+}
+
+// Tree table row: the tree's number, big-endian, to
+//
+//	0 root pgid u64   8 rows u64   16 root epoch u32   20 depth u8   21 zeros to 24
+//
+// Numbers with the highest bit set are dropped trees with pages to give back. Golden bytes:
+// testdata/tree-row.hex.
+const treeRow = 24
+
+func treeKey(id TreeID) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)) }
+
+func appendTree(b []byte, t tree.Tree) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(t.Root.Pgid))
+	b = binary.LittleEndian.AppendUint64(b, t.Rows)
+	b = binary.LittleEndian.AppendUint32(b, uint32(t.Root.Epoch))
+	return append(b, t.Depth, 0, 0, 0)
+}
+
+func decodeTree(b []byte) (tree.Tree, error) {
+	if len(b) != treeRow || b[21]|b[22]|b[23] != 0 {
+		return tree.Tree{}, fmt.Errorf("tree table row of %d bytes, %d belong, the last 3 zero", len(b), treeRow)
+	}
+	t := tree.Tree{
+		Root: pager.Ref{
+			Pgid:  pager.Pgid(binary.LittleEndian.Uint64(b)),
+			Epoch: pager.Epoch(binary.LittleEndian.Uint32(b[16:])),
+		},
+		Rows:  binary.LittleEndian.Uint64(b[8:]),
+		Depth: b[20],
+	}
+	if (t.Depth == 0) != t.Root.IsZero() || t.Root.IsZero() && t.Rows != 0 {
+		return tree.Tree{}, fmt.Errorf("tree with root %v, depth %d, %d rows", t.Root, t.Depth, t.Rows)
+	}
+	return t, nil
+}
+
+// loadTrees reads the tree table.
+func (s *Store) loadTrees(v *version) error {
+	if v.nextID < firstTree {
+		return badfile.Page(
+			s.path,
+			0,
+			-1,
+			"the meta page says that tree %d never was, and it is one with a fixed meaning",
+			v.nextID,
+		)
+	}
+	r := tableReader{s: s, base: v.base}
+	var c tree.Cursor
+	c.Reset(r, s.table)
+	rows := uint64(0)
+	for ok := c.First(); ok; ok = c.Next() {
+		key, row := c.Key(), c.Value()
+		if len(key) != 8 {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has a key of %d bytes", len(key))
+		}
+		t, err := decodeTree(row)
+		if err != nil {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "%v", err)
+		}
+		if t.Root.Epoch > s.table.Root.Epoch {
+			return badfile.Page(
+				s.path,
+				uint64(s.table.Root.Pgid),
+				-1,
+				"tree table of epoch %d has a root of epoch %d",
+				s.table.Root.Epoch,
+				t.Root.Epoch,
+			)
+		}
+		if id := TreeID(binary.BigEndian.Uint64(key)); id < trashBit && id >= v.nextID ||
+			id >= trashBit && uint64(id&^trashBit) >= v.trash {
+			return badfile.Page(
+				s.path,
+				uint64(s.table.Root.Pgid),
+				-1,
+				"tree table has tree %#x, the meta page says that trees from %d on, and trash from %d on, never were",
+				id,
+				v.nextID,
+				v.trash,
+			)
+		}
+		s.stamps++
+		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})
+		rows++
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if _, ok := v.trees.get(CatalogTree); !ok {
+		if rows > 0 {
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table lacks the catalog")
+		}
+		v.trees.set(treeState{id: CatalogTree}) // a new store
+		s.changed[CatalogTree] = struct{}{}
+	}
+	return nil
+}
+
+// tableReader reads pages of a durable state.
+type tableReader struct {
+	s    *Store
+	base pager.Epoch
+}
+
+func (r tableReader) PageSize() int                      { return r.s.pg.PageSize() }
+func (r tableReader) Page(ref pager.Ref) ([]byte, error) { return r.s.pg.Page(ref, r.base) }
+func (r tableReader) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+	return r.s.pg.Leaf(ref, r.base)
+}
+func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }
+func (r tableReader) Peek(ref pager.Ref, n int) []byte               { return r.s.pg.Peek(ref, r.base, n) }
+func (r tableReader) ReadsAhead() bool                               { return r.s.pg.ReadsAhead() }
+func (r tableReader) ReadAhead(refs []pager.Ref)                     { r.s.pg.ReadAhead(refs, r.base) }

@@ -1,0 +1,33 @@
+package txn
+
+import (
+	"sync/atomic"
+	"testing"
+)
+
+// TestCrewIsWaitedForWhileOthersCome to it, again and again. What is counted is that each wait
+// finds a moment without anybody.
+func TestCrewIsWaitedForWhileOthersCome(t *testing.T) {
+	var c waitGroup
+	var ran atomic.Int64
+	c.wait()
+	comers := make(chan struct{})
+	go func() {
+		defer close(comers)
+		for range 10_000 {
+			c.run(func() { ran.Add(1) })
+		}
+	}()
+	for waiting := true; waiting; {
+		c.wait()
+		select {
+		case <-comers:
+			waiting = false
+		default:
+		}
+	}
+	c.wait()
+	if ran.Load() != 10_000 {
+		t.Errorf("%d have run", ran.Load())
+	}
+}

@@ -1,0 +1,334 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// SegmentInfo tells of one segment file with a valid header.
+type SegmentInfo struct {
+	Number  uint64
+	File    string // name as the file system takes it
+	Salt    uint64
+	Follows uint32 // checkpoint that was durable when the header was written
+}
+
+// ScanResult is what Scan found beside a store: its segments and leftovers. It keeps no file open.
+type ScanResult struct {
+	opts      Options
+	segments  []foundSegment // by rising number
+	foreign   []string       // files whose name is of this log and whose header is not
+	next      uint64
+	fileBytes int64         // of the files of segments
+	emptyTail int           // segments at the end that are known to hold no record
+	links     map[int]error // what Chain has found at the beginning of a segment
+	ends      map[LSN]LSN   // last records of commits that Replay has read twice, by the first
+}
+
+type foundSegment struct {
+	segmentHeader
+	file string
+}
+
+// Scan reads the headers of all segment files of o.Path. It changes nothing.
+func Scan(o Options) (*ScanResult, error) {
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	bases, err := o.FS.List(o.dir())
+	if err != nil {
+		return nil, fmt.Errorf("list log segments: %w", err)
+	}
+	f := &ScanResult{opts: o, links: map[int]error{}, ends: map[LSN]LSN{}}
+	for _, base := range bases {
+		number, ok := o.number(base)
+		if !ok {
+			continue
+		}
+		name := o.name(number)
+		h, bytes, err := scanHeader(o, name, number)
+		var bad *badfile.Error
+		switch {
+		case err == nil:
+			f.segments = append(f.segments, foundSegment{h, name})
+			f.fileBytes += bytes
+		case errors.As(err, &bad), errors.Is(err, vfs.ErrNotRegular):
+			if number > maxForeign {
+				continue
+			}
+			f.foreign = append(f.foreign, name)
+		case errors.Is(err, fs.ErrNotExist): // gone since List
+			continue
+		default:
+			return nil, err
+		}
+		f.next = max(f.next, number+1)
+	}
+	slices.SortFunc(f.segments, func(a, b foundSegment) int {
+		if a.number < b.number {
+			return -1
+		}
+		return 1
+	})
+	return f, nil
+}
+
+// scanHeader reads one header, and the size of its file. A *badfile.Error means that the file is
+// none of the store's segments.
+func scanHeader(o Options, name string, number uint64) (h segmentHeader, size int64, err error) {
+	file, err := o.FS.Open(name, 0)
+	if err != nil {
+		return h, 0, fmt.Errorf("open log segment: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	b := make([]byte, hintAt)
+	n, err := readUpTo(file, b, 0)
+	if err != nil {
+		return h, 0, fmt.Errorf("read header of log segment %s: %w", name, err)
+	}
+	h, err = decodeSegmentHeader(b[:n])
+	switch {
+	case err != nil:
+		return h, 0, badfile.At(name, 0, "%v", err)
+	case h.storeID != o.StoreID:
+		return h, 0, badfile.At(name, segOffStore, "segment is of store %x, expected %x", h.storeID, o.StoreID)
+	case h.number != number:
+		return h, 0, badfile.At(name, segOffNum, "segment has number %d, its name says %d", h.number, number)
+	case h.size != o.SegmentSize:
+		return h, 0, badfile.At(name, segOffSize, "segment has size %d, expected %d", h.size, o.SegmentSize)
+	}
+	if size, err = file.Size(); err != nil {
+		return h, 0, fmt.Errorf("size of log segment %s: %w", name, err)
+	}
+	return h, size, nil
+}
+
+// readUpTo fills b from off as far as the file goes. Only the end of the file is no error.
+func readUpTo(file vfs.File, b []byte, off int64) (n int, err error) {
+	for n < len(b) {
+		k, err := file.ReadAt(b[n:], off+int64(n))
+		n += k
+		switch {
+		case n == len(b):
+			return n, nil
+		case err == io.EOF:
+			return n, nil
+		case err != nil:
+			return n, err
+		case k == 0:
+			return n, io.ErrNoProgress
+		}
+	}
+	return n, nil
+}
+
+// Segments gives the segments with a valid header, by rising number.
+func (f *ScanResult) Segments() []SegmentInfo {
+	infos := make([]SegmentInfo, len(f.segments))
+	for i, s := range f.segments {
+		infos[i] = SegmentInfo{Number: s.number, File: s.file, Salt: s.salt, Follows: s.follows}
+	}
+	return infos
+}
+
+// MaxBytes is what the segments from start's on have room for: the log after start is not longer.
+func (f *ScanResult) MaxBytes(start LSN) (n int64) {
+	number, _ := f.opts.at(start)
+	for _, s := range f.segments {
+		if s.number >= number {
+			n += s.size
+		}
+	}
+	return n
+}
+
+// FileBytes is what the files of all segments take.
+func (f *ScanResult) FileBytes() int64 { return f.fileBytes }
+
+// Foreign gives the files that are named like segments of this store and are none: half made,
+// retired, of another store, or damaged.
+func (f *ScanResult) Foreign() []string { return slices.Clone(f.foreign) }
+
+// NextNumber gives the first segment number above those of all files found, strangers included.
+func (f *ScanResult) NextNumber() uint64 { return f.next }
+
+// index finds a segment by number; -1 if it is not there.
+func (f *ScanResult) index(number uint64) int {
+	i, ok := slices.BinarySearchFunc(f.segments, number, func(s foundSegment, n uint64) int {
+		switch {
+		case s.number < n:
+			return -1
+		case s.number > n:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// startIndex checks that a replay could start at start, and gives the index of its segment.
+func (f *ScanResult) startIndex(start LSN) (int, error) {
+	number, off := f.opts.at(start)
+	i := f.index(number)
+	switch {
+	case i < 0:
+		return 0, badfile.At(
+			f.opts.name(number),
+			-1,
+			"log has to start at LSN %d, its segment %d is missing or damaged",
+			start,
+			number,
+		)
+	case off < firstRecord:
+		return 0, badfile.At(
+			f.segments[i].file,
+			off,
+			"log has to start at LSN %d, in front of the first record of segment %d",
+			start,
+			number,
+		)
+	}
+	return i, nil
+}
+
+// Chain says whether the segments from start's to the last one with a record are all there, each
+// following the one before it. It looks at the first records only: what else may be wrong inside,
+// Replay finds. An empty segment after the end is a prepared spare and no fault. Its errors are
+// *badfile.Error, or of the machine.
+func (f *ScanResult) Chain(start LSN) error {
+	first, err := f.startIndex(start)
+	if err != nil {
+		return err
+	}
+	m := newImageBuffer()
+	defer m.Free()
+	last, err := f.lastUsed(first, m)
+	if err != nil {
+		return err
+	}
+	for i := last; i > first; i-- {
+		bad, known := f.links[i]
+		if !known {
+			if bad, err = f.segmentLink(i, m); err != nil {
+				return err
+			}
+			f.links[i] = bad
+		}
+		if bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
+// segmentLink says what is wrong between segment i, which holds a record or comes before one that
+// does, and the one before it. The second error is the machine's.
+func (f *ScanResult) segmentLink(i int, m *imageBuffer) (bad, err error) {
+	s := f.segments[i]
+	if f.segments[i-1].number != s.number-1 {
+		return badfile.At(
+			f.opts.name(s.number-1),
+			-1,
+			"segment %d holds records, segment %d before it is missing or damaged",
+			s.number,
+			s.number-1,
+		), nil
+	}
+	head, err := f.loadFirst(i, m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := head.record(firstRecord)
+	if err != nil {
+		return nil, nil // Replay tells whether that matters and where.
+	}
+	if prev, _ := f.opts.at(r.prev); r.prev == 0 || prev != s.number-1 {
+		return badfile.At(
+			s.file,
+			firstRecord,
+			"segment %d begins a log of its own, its first record follows LSN %d and not segment %d",
+			s.number,
+			r.prev,
+			s.number-1,
+		), nil
+	}
+	return nil, nil
+}
+
+// lastUsed is the index of the last segment with a record, the last that matters, or first if none
+// comes after that one. It looks from the end backwards, and reads each segment without a record
+// once.
+func (f *ScanResult) lastUsed(first int, m *imageBuffer) (int, error) {
+	for ; len(f.segments)-1-f.emptyTail > first; f.emptyTail++ {
+		i := len(f.segments) - 1 - f.emptyTail
+		img, err := f.loadFirst(i, m)
+		if err != nil {
+			return 0, err
+		}
+		if _, ok := img.anyRecord(firstRecord); ok {
+			return i, nil
+		}
+	}
+	return first, nil
+}
+
+// Obsolete gives the files of the segments that are wholly before the given position, and of all
+// strangers, in the order for Remove. That of the position of a running log leaves the log's own
+// segments alone, a spare included.
+func (f *ScanResult) Obsolete(before LSN) []string {
+	number, _ := f.opts.at(before)
+	var names []string
+	for _, s := range f.segments {
+		if s.number < number {
+			names = append(names, s.file)
+		}
+	}
+	return append(names, f.foreign...)
+}
+
+// Remove deletes files in the given order. One that is gone is no error.
+func (f *ScanResult) Remove(names []string) error { return removeFiles(f.opts, names) }
+
+// Remove deletes every file that is named like a segment of o.Path.
+func Remove(o Options) error {
+	bases, err := o.FS.List(o.dir())
+	if err != nil {
+		return fmt.Errorf("list log segments: %w", err)
+	}
+	var numbers []uint64
+	for _, base := range bases {
+		if number, ok := o.number(base); ok {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	var names []string
+	for _, number := range numbers {
+		names = append(names, o.name(number))
+	}
+	return removeFiles(o, names)
+}
+
+// removeFiles deletes the files in the given order, lowest segment first: while it runs, no chain
+// that begins at a deleted segment is complete. The removal is not made durable: a segment that
+// comes back is told by its number, and a chain of them that comes back whole leads to the same
+// state as the meta page that made them superfluous.
+func removeFiles(o Options, names []string) error {
+	for _, name := range names {
+		if err := o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove log segment %s: %w", filepath.Base(name), err)
+		}
+	}
+	return nil
+}
