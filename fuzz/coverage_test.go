@@ -15,7 +15,7 @@ import (
 // them.
 func TestRandomWorkloadsReachEverything(t *testing.T) {
 	racetest.OneGoroutine(t)
-	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, laid int
+	var splits, deep, overflows, reused, grown, cut, spilled, recycled, checkpoints, merged, leafRuns int
 	for seed := range uint64(4) {
 		r := newRun(Random(seed, randomLength))
 		used := int64(0)
@@ -62,7 +62,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 						case "fill":
 							spilled++
 						case "lay":
-							laid++
+							leafRuns++
 						}
 					case pager.KindOverflow:
 						overflows++
@@ -86,9 +86,9 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 	require.NotZero(t, cut, "shrinking")
 	require.NotZero(t, spilled, "pages written before their commit")
 	require.NotZero(t, recycled, "recycled segments")
-	require.Greater(t, laid, 50, "leaves that the log names")
+	require.Greater(t, leafRuns, 50, "leaves that the log names")
 	require.Greater(t, checkpoints, 20, "checkpoints")
-	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, laid)
+	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, leafRuns)
 }
 
 // TestSmallGroupsAreMany: workloads whose stores have small groups do make stores with many of

@@ -114,8 +114,7 @@ func TestOracleKnowsExpiries(t *testing.T) {
 }
 
 // TestOracleSeesTheClockMark lets a key's time come with a commit, exactly. Were the mark a
-// millisecond lower, the key would come back to whoever opens the store with a clock that was
-// nudged back.
+// millisecond lower, an open with a clock that was nudged back would show the key again.
 func TestOracleSeesTheClockMark(t *testing.T) {
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())

@@ -154,7 +154,7 @@ func (r *recorder) clients(session uint64) error {
 				}
 				errs[id] = guard(c.operation)
 			}
-			errs[id] = errors.Join(errs[id], c.letGo())
+			errs[id] = errors.Join(errs[id], c.releaseSnapshot())
 			events[id] = c.events
 		})
 	}

@@ -53,7 +53,7 @@ func (c *client) read(fn func(tx *kv.Tx, e *Event) error) error {
 	return c.r.transactionOf(c, fn)
 }
 
-// transaction is a read transaction of nobody in particular.
+// transaction is a read transaction of no client in particular.
 func (r *recorder) transaction(rnd *rand.Rand, id int, fn func(tx *kv.Tx, e *Event) error) error {
 	c := &client{r: r, id: id, rnd: rnd}
 	err := r.transactionOf(c, fn)
@@ -139,7 +139,7 @@ func (r *recorder) readAll(tx *kv.Tx, e *Event) error {
 // hold begins a reader that stays, or ends it: it must see what it saw.
 func (c *client) hold() error {
 	if c.held != nil {
-		return c.letGo()
+		return c.releaseSnapshot()
 	}
 	c.old = Event{Client: c.id, Begin: c.r.tick.Add(1)}
 	tx, err := c.r.db.Begin(context.Background(), false)
@@ -150,7 +150,7 @@ func (c *client) hold() error {
 	return c.look(tx, &c.old, 3)
 }
 
-func (c *client) letGo() error {
+func (c *client) releaseSnapshot() error {
 	if c.held == nil {
 		return nil
 	}

@@ -157,7 +157,7 @@ func (m *historyModel) saw(e *Event) error {
 }
 
 // inOrder: what ended before something else began was before it. A later transaction sees at least
-// what an earlier one saw or made; and no state is seen before somebody began to make it.
+// what an earlier one saw or made; and no state is seen before a client began to make it.
 func inOrder(events, made []*Event, floor uint64) error {
 	var ends []*Event
 	for _, e := range events {
@@ -214,8 +214,8 @@ func inOrder(events, made []*Event, floor uint64) error {
 }
 
 // survived: what was acknowledged as durable is there after the crash. If only the process died,
-// relaxed commits and all that anybody has seen are there too. Whoever saw a commit whose fate
-// stayed unknown was refused before: nobody made it.
+// relaxed commits and all that any client has seen are there too. A commit of unknown fate that a
+// client saw was refused before: no client made it.
 func (h *History) survived(before []*Event) error {
 	for _, e := range before {
 		kept := e.Fate == Done && !e.Relax || h.Killed && (e.Fate == Done || e.Fate == "")

@@ -223,13 +223,13 @@ func forge(files map[string][]byte, e []byte) {
 	value := binary.LittleEndian.Uint64(e[6:])
 	b := files[f.file]
 	if e[5]%forgeWays == forgeCopy {
-		var alike []field
+		var sameClass []field
 		for _, g := range all {
 			if g.class == f.class && len(g.parts) == len(f.parts) {
-				alike = append(alike, g)
+				sameClass = append(sameClass, g)
 			}
 		}
-		g := alike[value%uint64(len(alike))]
+		g := sameClass[value%uint64(len(sameClass))]
 		for i, p := range f.parts {
 			setNumber(b, p, number(files[g.file], g.parts[i]))
 		}

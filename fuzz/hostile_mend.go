@@ -30,7 +30,7 @@ const (
 	segmentSector = 512
 )
 
-// mendFiles computes checksums anew, as someone would who changes a file and knows the format.
+// mendFiles computes checksums anew, as an attacker does that knows the format.
 func mendFiles(files map[string][]byte, what byte) {
 	main := files[mainFile()]
 	for name, content := range files {

@@ -151,7 +151,7 @@ func TestFieldsAreOfAllClasses(t *testing.T) {
 	require.Empty(t, classes)
 }
 
-// TestHostileStoresEndInErrors opens stores that someone has changed who can compute checksums.
+// TestHostileStoresEndInErrors opens stores that an attacker has changed, checksums included.
 func TestHostileStoresEndInErrors(t *testing.T) {
 	requireErrors(t, 4, randomHostile)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// An Interleaving is two roles and who goes first at each place where both could: true is the
-// second.
+// An Interleaving is two roles, and which of them runs first at each place where both could: true
+// is the second.
 type Interleaving struct {
 	Roles [2]string
 	Turns []bool
@@ -75,13 +75,13 @@ func (i Interleaving) Play(choose func() bool) (turns []bool, err error) {
 	if s.db, err = openStage(gatedFS{fsys, s.gate}, 11); err != nil {
 		return nil, err
 	}
-	// With a log, and something to write for a checkpoint. Nobody is an actor yet.
+	// With a log, and something to write for a checkpoint. No actor runs yet.
 	if err := s.db.Put([]byte("row000"), []byte("new")); err != nil {
 		return nil, err
 	}
 	turns, err = s.play(i.Turns, choose)
 	if err != nil {
-		return turns, err // Close would wait for whoever waits for ever.
+		return turns, err // Close would wait for an actor that waits for ever.
 	}
 	return turns, guard(
 		func() error { return errors.Join(s.judge(), s.copyOpens(fsys), s.closeAndReopen(fsys)) },

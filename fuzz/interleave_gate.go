@@ -33,7 +33,7 @@ type actor struct {
 	ended bool
 }
 
-// manyLooks in a row that find everybody blocked are a deadlock.
+// manyLooks in a row that find all actors blocked are a deadlock.
 const manyLooks = 2000
 
 // mostStops is how often an actor is stopped; after that it is let through.
@@ -89,7 +89,7 @@ func (g *gate) let(a *actor) {
 }
 
 // settle waits until no actor can go on by itself, and gives those that have stopped. It fails if
-// some have neither stopped nor ended and nobody is left to let through: they wait for each other.
+// some have neither stopped nor ended and no actor is left to let through: they wait for each other.
 func (g *gate) settle() (stopped []*actor, err error) {
 	for still := 0; ; {
 		before := g.picture()
@@ -138,7 +138,7 @@ func (g *gate) picture() string {
 }
 
 // waits says whether a goroutine in this state needs another one to go on. "semacquire" is the
-// runtime's own: it waits for whoever looks at the goroutines.
+// runtime's own: it waits for the reader of goroutine stacks.
 func waits(state string) bool {
 	for _, s := range []string{"chan receive", "chan send", "select", "sync.Mutex", "sync.RWMutex", "sync.Cond", "sync.WaitGroup"} {
 		if strings.HasPrefix(state, s) {

@@ -55,7 +55,7 @@ func TestGateSeesADeadlock(t *testing.T) {
 			if err != nil {
 				require.ErrorContains(t, err, "deadlock")
 				seen++
-				close(give) // both at once: who gives first lets go of the lock that the other one waits for
+				close(give) // both at once: the first one releases the lock that the other one waits for
 				break
 			}
 			if len(stopped) == 0 {

@@ -43,7 +43,7 @@ func (j *Judge) hurt(
 		}
 		in.Disarm()
 		if err != nil {
-			opened = math.MaxInt // Nobody asks when the second has returned.
+			opened = math.MaxInt // The return of the second is not used.
 		}
 		return j.holds(d, salt+1, want)
 	})

@@ -87,12 +87,12 @@ func turn(fsys vfs.FS, r Rot) error {
 	return errors.Join(err, file.Close())
 }
 
-// alone is held for reading by whoever looks at a store, and alone by whoever wants to know what
-// that look allocates.
+// alone is held for reading while a store is judged, and exclusively to measure what that
+// allocates.
 var alone sync.RWMutex
 
 // bounded fails a look that allocates more than files of this size can be a reason for. The heap is
-// counted as a whole: if that is too much, the look is repeated with nobody else at work.
+// counted as a whole: if that is too much, the look is repeated alone.
 func (s *Specimen) bounded(files map[string][]byte, look func() (finding, error)) (f finding, err error) {
 	most := uint64(64 << 20)
 	for _, content := range files {

@@ -19,7 +19,7 @@ type shelf struct {
 }
 
 // readShelf reads everything. An error ends its transaction, so each family has one of its own;
-// nobody writes meanwhile.
+// no writer runs meanwhile.
 func readShelf(db *kv.DB) (s shelf) {
 	s.families, s.errs = map[string]uint64{}, map[string]error{}
 	var names []string

@@ -68,7 +68,7 @@ func (s *sharers) run(n int) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// count adds one to a key. Nobody else adds to one whose count is known.
+// count adds one to a key. No other client adds to one whose count is known.
 func (s *sharers) count(key string, known *int) error {
 	v, err := s.increment([]byte(key))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // mistakes are what an engine could do wrong at a place in its source that syncs, or writes.
 var mistakes = map[string]crashfs.Action{
 	"ignore":  crashfs.Ignore,  // no such sync
-	"swallow": crashfs.Swallow, // the sync fails, and nobody looks
+	"swallow": crashfs.Swallow, // the sync fails, and its error is ignored
 	"early":   crashfs.Early,   // the sync comes before the changes
 	"drop":    crashfs.Drop,    // no such write
 	"swap":    crashfs.Swap,    // the write comes before the one before it

@@ -34,7 +34,7 @@ func TestEverySyncIsReached(t *testing.T) {
 }
 
 // TestEverySyncIsNeeded takes each sync away in turn: some crash must show that it is gone. The
-// same must be true of one whose error nobody looks at, and of one that comes before what it shall
+// same must be true of one whose error is ignored, and of one that comes before what it shall
 // make durable. A direct write that only asks whether there are direct writes is none: what it
 // writes is there already, and is synced after it.
 func TestEverySyncIsNeeded(t *testing.T) {

@@ -31,7 +31,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// status is the exit code of a run. Who asks for help and gets it has met no error.
+// status is the exit code of a run. A request for help that is granted is no error.
 func status(err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0

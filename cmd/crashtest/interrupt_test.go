@@ -57,8 +57,8 @@ func interruptRealProcess(t *testing.T, signal syscall.Signal) {
 	require.Empty(t, left)
 }
 
-// TestInterruptOfAChildIsNoFailure: whoever hears of an interrupt first, it says nothing of the
-// store.
+// TestInterruptOfAChildIsNoFailure: an interrupt that reaches the child or its parent first says
+// nothing about the store.
 func TestInterruptOfAChildIsNoFailure(t *testing.T) {
 	end := func(ctx context.Context, script string, killed bool) error {
 		child := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)

@@ -171,7 +171,7 @@ func (k *killer) round(ctx context.Context) error {
 }
 
 // end says what is wrong with the end that a child came to. It gives context.Canceled where we were
-// interrupted: a terminal interrupts the child too, which may die of it before we hear of ours.
+// interrupted: a terminal interrupts the child too, which may die of it before our own signal arrives.
 func (k *killer) end(ctx context.Context, state *os.ProcessState, killed bool, said string) error {
 	switch {
 	case ctx.Err() != nil || slices.Contains([]string{"signal: interrupt", "signal: terminated"}, state.String()):

@@ -27,7 +27,7 @@ type found struct {
 // look opens a store and holds it against the model, which it brings to the commit that the store
 // is at.
 func (m *killModel) look(path string, c claims) (f found, err error) {
-	// Whoever began a commit had a store: it may be empty, but not gone.
+	// A child that began a commit had a store: it may be empty, but not gone.
 	db, err := openKilled(
 		path,
 		m.seed,

@@ -19,7 +19,7 @@ type loopWriter struct {
 	err   error         // why; set before that
 }
 
-// mark is what we write into the child's pipe: who reads it has read all that the child said
+// mark is written into the child's pipe: a reader of it has read all that the child reported
 // before.
 const mark = "mark"
 

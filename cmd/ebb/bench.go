@@ -43,7 +43,7 @@ no more: the numbers are of one short run with 16-byte keys and 100-byte values.
 				return fmt.Errorf("bench-quick: %v", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
-			// nobody asks what this store has kept
+			// the store is temporary: it needs no clock mark of earlier sessions
 			db, err := a.open(cmd.Context(), vfs.OS, filepath.Join(temp, "bench.ebb"), kv.Options{})
 			if err != nil {
 				return err

@@ -146,8 +146,8 @@ func TestAnInterruptOfAReaderSaysNothingOfCommits(t *testing.T) {
 	}
 }
 
-// TestOnlyImportHasResume: the demo, which imports too, told whoever interrupted it to go on with a
-// flag that it does not have.
+// TestOnlyImportHasResume: the demo, which imports too, advised to resume with a flag that it does
+// not have.
 func TestOnlyImportHasResume(t *testing.T) {
 	s, dir := storePath(t), t.TempDir()
 	writeFile(t, filepath.Join(dir, "file"), "v")

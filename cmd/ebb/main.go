@@ -47,8 +47,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.report(err)
 }
 
-// interruptible is a context whose end is called what it is to whoever sits before the command, in
-// every error.
+// interruptible is a context whose end reads "interrupted" in every error.
 type interruptible struct{ context.Context }
 
 func (c interruptible) Err() error {

@@ -124,8 +124,8 @@ func (l *pageLister) close() error {
 	return err
 }
 
-// openPager opens the main file for reading and waits so long if somebody writes it. Errors have
-// the names of kv.
+// openPager opens the main file for reading and waits up to wait for a process that writes it.
+// Errors have the names of kv.
 func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pager, [2]*pager.Meta, error) {
 	for began := time.Now(); ; {
 		pgr, metas, err := pager.Open(pager.Options{FS: vfs.OS, Path: path, ReadOnly: true, NoMap: true})
@@ -232,7 +232,7 @@ func (l *pageLister) page(page []byte, off int64) (pageLine, error) {
 	if h == (pager.Header{}) {
 		line.Kind = "-"
 	}
-	if err := l.prove(&line, page, off, h.Kind == pager.KindOverflow && h.Pgid == id); err != nil {
+	if err := l.verify(&line, page, off, h.Kind == pager.KindOverflow && h.Pgid == id); err != nil {
 		return line, err
 	}
 	switch {
@@ -248,8 +248,8 @@ func (l *pageLister) page(page []byte, off int64) (pageLine, error) {
 	return line, nil
 }
 
-// prove looks at the checksum of a page, or of the extent that it begins, which then is the line.
-func (l *pageLister) prove(line *pageLine, page []byte, off int64, extent bool) (err error) {
+// verify checks the checksum of a page, or of the extent that it begins, which then is the line.
+func (l *pageLister) verify(line *pageLine, page []byte, off int64, extent bool) (err error) {
 	if l.salt == nil {
 		return nil
 	}

@@ -154,9 +154,9 @@ func (a *app) value(ctx context.Context, arg string) ([]byte, error) {
 	return []byte(arg), nil
 }
 
-// unlessEnded gives what read gives, or the error of ctx if that ends before. A terminal or a pipe
-// keeps whoever reads it until somebody writes, and nothing but the end of the process takes it out
-// of there: read then goes on beside us.
+// unlessEnded gives what read gives, or the error of ctx if that ends before. A read of a
+// terminal or a pipe blocks until there is input, and only the end of the process ends it: read
+// then goes on in its goroutine.
 func unlessEnded(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	var value []byte
 	done := make(chan error, 1)

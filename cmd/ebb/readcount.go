@@ -4,8 +4,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// A check tells nobody how far it is, but it reads every page in use from the file: how much of the
-// file was read is how far it is. readCount is the system's files, and counts what is read of the
+// A check reports no progress, but it reads every page in use from the file: the share of the file
+// that was read is its progress. readCount is the system's files, and counts what is read of the
 // one at path once count is called.
 type readCount struct {
 	vfs.FS

@@ -174,7 +174,7 @@ func (a *app) report(err error) int {
 		code = exitExists
 	case "interrupted":
 		if !a.writes {
-			hint = "" // Nobody doubts that what was read is still there.
+			hint = "" // A reader has changed nothing.
 		}
 	}
 	var usage usageError
@@ -196,7 +196,7 @@ func (a *app) report(err error) int {
 	}
 	text := packageName.ReplaceAllString(err.Error(), "$1")
 	if a.json {
-		_ = encodeJSON(a.stderr, struct { // there is nobody left to tell
+		_ = encodeJSON(a.stderr, struct { // stderr is the last resort
 			Error string `json:"error"`
 			Kind  string `json:"kind"`
 			Hint  string `json:"hint,omitempty"`

@@ -228,8 +228,8 @@ func TestExportRefusesToLeaveItsDirectory(t *testing.T) {
 	require.Equal(t, map[string]string{"inner/fine/file": "v"}, files(t, outer))
 }
 
-// TestAnErrorKeepsTheNameThatIsNoUTF8: JSON put U+FFFD for the byte, and nobody could tell which
-// key it was.
+// TestAnErrorKeepsTheNameThatIsNoUTF8: JSON put U+FFFD for the byte, so that the key could not be
+// identified.
 func TestAnErrorKeepsTheNameThatIsNoUTF8(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "../caf\xe9", "v")
@@ -277,8 +277,8 @@ func TestExportNeverWritesOverItsOwnStore(t *testing.T) {
 	require.Equal(t, "v", files(t, dir)["own.ebb.txt"])
 }
 
-// TestNamesOfOthersDoNotReachTheTerminal: a key, or a file, may be named by somebody who wants to
-// have a terminal do something.
+// TestNamesOfOthersDoNotReachTheTerminal: the name of a key or a file may contain commands for the
+// terminal.
 func TestNamesOfOthersDoNotReachTheTerminal(t *testing.T) {
 	const evil, quoted = "\x1b[2J\n\u009b1m\xff", `\x1b[2J\n\u009b1m\xff`
 	s, dir := storePath(t), t.TempDir()

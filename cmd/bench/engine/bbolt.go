@@ -29,7 +29,7 @@ var boltBucket = []byte("b")
 // both would cost each commit time in proportion to the free pages, and a map large enough that
 // growth never remaps under readers. Durable puts from several goroutines go through DB.Batch,
 // which shares a commit among them; its delay is short and its size is the number of goroutines, so
-// that nobody waits for company that cannot come.
+// that no call waits for followers that cannot come.
 type bolt struct {
 	db     *bbolt.DB
 	shared bool    // several goroutines

@@ -140,8 +140,8 @@ func Names() []string {
 	return names
 }
 
-// Select returns the engines named in a list with commas, each once: who is named twice would be
-// measured twice, and the report would take that for more rounds. "" selects all.
+// Select returns the engines named in a list with commas, each once: an engine that is named
+// twice would be measured twice, and the report would take that for more rounds. "" selects all.
 func Select(list string) (chosen []Engine, err error) {
 	names := Names()
 	if list != "" {

@@ -27,8 +27,8 @@ func init() {
 // lmdbStore writes with write(2) where commits wait for the disk or rows come in order, and through
 // the map where neither is so: each is the faster way there, tried with every row that writes. Read
 // transactions are kept and renewed by each client, values are read in place, and rows that come in
-// order are appended. It is C behind cgo: each call pays for that, as it does for everybody who
-// uses it from Go.
+// order are appended. It is C behind cgo: each call pays for that, as it does in any Go
+// program.
 type lmdbStore struct {
 	env     *lmdb.Env
 	dbi     lmdb.DBI

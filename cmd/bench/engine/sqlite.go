@@ -25,7 +25,7 @@ func init() {
 // sqliteStore is one table without rowids, so that a row lies in the index of its key. Write-ahead
 // log; synchronous FULL where commits are durable, because NORMAL syncs only at a checkpoint, and
 // OFF where they need not be; a cache and a map that hold everything; the log is checkpointed each
-// 64 MiB instead of each 4, as those do who load much. One connection writes, behind a lock of
+// 64 MiB instead of each 4, as in programs that load much. One connection writes, behind a lock of
 // Go's, because SQLite's own waits by sleeping; each client has one to read. Statements are
 // prepared once and used with RawBytes, which does not copy. With expiry the row has its instant,
 // and an index of them.

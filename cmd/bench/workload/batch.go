@@ -6,14 +6,14 @@ import (
 
 // A new store is filled in batches of a thousand rows, or all at once.
 var batches = []Workload{
-	batchWorkload("batch-seq", rising, true, 1.3),
+	batchWorkload("batch-seq", ascending, true, 1.3),
 	batchWorkload("batch-rand", hashed, true, 1.5),
-	batchWorkload("batch-seq-nosync", rising, false, 1.3),
+	batchWorkload("batch-seq-nosync", ascending, false, 1.3),
 	batchWorkload("batch-rand-nosync", hashed, false, 1.5),
 	{
 		Name: "bulk", About: "a new store is filled with sorted rows in the fastest way that the engine offers, and closed",
 		Unit: PerSecond, Goal: 1.5, Durable: true, Sorted: true,
-		Fixture: Fixture{Order: rising},
+		Fixture: Fixture{Order: ascending},
 		Run:     runBulk,
 		Limit:   func(r *Run) error { return r.appends(r.rows(), max(r.rows()/8, 1), rowBytes, true) },
 	},
@@ -21,10 +21,10 @@ var batches = []Workload{
 
 func batchWorkload(name string, o order, durable bool, goal float64) Workload {
 	about := "a new store is filled in batches of 1000 rows, "
-	about += map[order]string{rising: "in order, ", hashed: "in random order, "}[o]
+	about += map[order]string{ascending: "in order, ", hashed: "in random order, "}[o]
 	about += map[bool]string{true: "each durable", false: "not waiting for the disk"}[durable]
 	return Workload{
-		Name: name, About: about, Unit: PerSecond, Goal: goal, Durable: durable, Sorted: o == rising,
+		Name: name, About: about, Unit: PerSecond, Goal: goal, Durable: durable, Sorted: o == ascending,
 		Fixture: Fixture{Order: o},
 		Run:     runBatches,
 		Limit:   func(r *Run) error { return r.appends(r.rows(), batchRows, rowBytes, durable) },

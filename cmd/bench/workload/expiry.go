@@ -70,8 +70,7 @@ func liveGets(c engine.Client, rng *rand.Rand, n, ops int) error {
 	return check.expect(ops)
 }
 
-// How many rows one transaction of a purge deletes: many where nobody waits, few where somebody
-// does.
+// Rows that one transaction of a purge deletes: many where no writer waits, few beside writers.
 const (
 	purgeBatch  = 10_000
 	gentleBatch = 256

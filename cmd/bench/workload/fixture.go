@@ -49,7 +49,7 @@ func (f Fixture) value() int { return cmp.Or(f.Value, valueSize) }
 // Build fills the store in dir with the fixture. With Killed it does not return: the process ends
 // as by kill -9.
 func (f Fixture) Build(e engine.Engine, n int, dir string) error {
-	w := &Workload{Fixture: f, Durable: f.Killed, KeepLog: f.Killed, Sorted: f.Order == rising}
+	w := &Workload{Fixture: f, Durable: f.Killed, KeepLog: f.Killed, Sorted: f.Order == ascending}
 	r := &Run{Engine: e, N: n, Dir: dir}
 	r.begin(w)
 	if err := r.open(); err != nil {
@@ -78,7 +78,7 @@ func (f Fixture) Build(e engine.Engine, n int, dir string) error {
 
 // sequence is the order in which rows are put: in key order only if that is what the keys are for.
 func (f Fixture) sequence(rng *rand.Rand, rows int) []uint32 {
-	if f.Order == rising {
+	if f.Order == ascending {
 		return counting(rows)
 	}
 	return permutation(rng, rows)

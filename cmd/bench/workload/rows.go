@@ -16,9 +16,9 @@ const (
 type order uint8
 
 const (
-	hashed  order = iota // scattered over the key space: neighbours in number are nowhere near in order
-	rising               // ascending
-	grouped              // a hundred rows in a row share the first 8 bytes, which are scattered
+	hashed    order = iota // scattered over the key space: neighbours in number are nowhere near in order
+	ascending              // ascending
+	grouped                // a hundred rows in a row share the first 8 bytes, which are scattered
 )
 
 const groupRows = 100

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWrittenBytesCountWhatTheDiskGot: at least what was written, though nobody has synced it.
+// TestWrittenBytesCountWhatTheDiskGot: at least what was written, though without a sync.
 func TestWrittenBytesCountWhatTheDiskGot(t *testing.T) {
 	const size = 4 << 20
 	dir := t.TempDir()

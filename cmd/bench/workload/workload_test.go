@@ -14,12 +14,12 @@ import (
 
 func TestKeysAreDistinctAndInTheOrderThatTheyClaim(t *testing.T) {
 	const n = 1000
-	for _, o := range []order{hashed, rising, grouped} {
+	for _, o := range []order{hashed, ascending, grouped} {
 		var keys [][]byte
 		for i := range n {
 			keys = append(keys, o.key(make([]byte, keySize), i))
 		}
-		require.Equal(t, o == rising, slices.IsSortedFunc(keys, bytes.Compare))
+		require.Equal(t, o == ascending, slices.IsSortedFunc(keys, bytes.Compare))
 		if o == grouped {
 			require.Equal(t, keys[100][:8], keys[199][:8])
 			require.NotEqual(t, keys[99][:8], keys[100][:8])
