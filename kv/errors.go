@@ -92,8 +92,8 @@ var (
 	// ErrVersion is returned for a store of another version of the format, or with a feature this
 	// program does not know. It is not touched.
 	ErrVersion = errors.New("kv: unknown format version or feature")
-	// ErrCorrupt is returned when bytes read from a file are not what was written. errors.As finds
-	// a *CorruptError.
+	// ErrCorrupt is returned when bytes read from a file are not what was written, and by Open when
+	// a log of another store lies beside the main file. errors.As finds a *CorruptError.
 	ErrCorrupt = badfile.ErrCorrupt
 )
 

@@ -214,6 +214,9 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := otherStoreLog(s.path, newest, found); err != nil {
+		return false, err
+	}
 	var candidates []*pager.Meta
 	var reasons []error
 	for _, m := range order {
@@ -245,7 +248,12 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 		}
 	}
 	if try >= len(candidates) {
-		return false, errors.Join(distinct(append(invalidMetaErr(s.path, metas, newest), reasons...))...)
+		invalid := invalidMetaErr(s.path, metas, newest)
+		reasons = distinct(append(invalid, reasons...))
+		if len(invalid) == 0 {
+			reasons = append(reasons, otherTime(s.path, newest, found))
+		}
+		return false, errors.Join(reasons...)
 	}
 	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
 	return corrupt(err) && !touched && try+1 < len(candidates), err

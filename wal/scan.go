@@ -25,11 +25,18 @@ type ScanResult struct {
 	opts      Options
 	segments  []foundSegment // by rising number
 	foreign   []string       // files whose name is of this log and whose header is not
+	others    []OtherSegment
 	next      uint64
 	fileBytes int64         // of the files of segments
 	emptyTail int           // segments at the end that are known to hold no record
 	links     map[int]error // what Chain has found at the beginning of a segment
 	ends      map[LSN]LSN   // last records of commits that Replay has read twice, by the first
+}
+
+// OtherSegment is a segment of another store, under a name that would be one of this log.
+type OtherSegment struct {
+	File    string // name as the file system takes it
+	StoreID [16]byte
 }
 
 type foundSegment struct {
@@ -60,6 +67,11 @@ func Scan(o Options) (*ScanResult, error) {
 		case err == nil:
 			f.segments = append(f.segments, foundSegment{h, name})
 			f.fileBytes += bytes
+		case errors.Is(err, errOtherStore):
+			f.others = append(f.others, OtherSegment{File: name, StoreID: h.storeID})
+			if number > maxForeign {
+				continue
+			}
 		case errors.As(err, &bad), errors.Is(err, vfs.ErrNotRegular):
 			if number > maxForeign {
 				continue
@@ -81,8 +93,12 @@ func Scan(o Options) (*ScanResult, error) {
 	return f, nil
 }
 
+// errOtherStore says that a header is valid and names another store.
+var errOtherStore = errors.New("segment is of another store")
+
 // scanHeader reads one header, and the size of its file. A *badfile.Error means that the file is
-// none of the store's segments.
+// none of the store's segments, errOtherStore that it is one of another store, whatever else is
+// unknown about it.
 func scanHeader(o Options, name string, number uint64) (h segmentHeader, size int64, err error) {
 	file, err := o.FS.Open(name, 0)
 	if err != nil {
@@ -96,10 +112,10 @@ func scanHeader(o Options, name string, number uint64) (h segmentHeader, size in
 	}
 	h, err = decodeSegmentHeader(b[:n])
 	switch {
+	case h.checked && h.storeID != o.StoreID:
+		return h, 0, errOtherStore
 	case err != nil:
 		return h, 0, badfile.At(name, 0, "%v", err)
-	case h.storeID != o.StoreID:
-		return h, 0, badfile.At(name, segOffStore, "segment is of store %x, expected %x", h.storeID, o.StoreID)
 	case h.number != number:
 		return h, 0, badfile.At(name, segOffNum, "segment has number %d, its name says %d", h.number, number)
 	case h.size != o.SegmentSize:
@@ -154,10 +170,20 @@ func (f *ScanResult) MaxBytes(start LSN) (n int64) {
 func (f *ScanResult) FileBytes() int64 { return f.fileBytes }
 
 // Foreign gives the files that are named like segments of this store and are none: half made,
-// retired, of another store, or damaged.
+// retired, or damaged.
 func (f *ScanResult) Foreign() []string { return slices.Clone(f.foreign) }
 
-// NextNumber gives the first segment number above those of all files found, strangers included.
+// OfOtherStores gives the segments of other stores: no part of this log, and not for this store to
+// remove.
+func (f *ScanResult) OfOtherStores() []OtherSegment { return slices.Clone(f.others) }
+
+// Absent says that no file, whatever it holds, has the name of the segment that start is in.
+func (f *ScanResult) Absent(start LSN) bool {
+	number, _ := f.opts.at(start)
+	return f.index(number) < 0 && !slices.Contains(f.foreign, f.opts.name(number))
+}
+
+// NextNumber gives the first segment number above those of all files found, whatever they hold.
 func (f *ScanResult) NextNumber() uint64 { return f.next }
 
 // index finds a segment by number; -1 if it is not there.
@@ -284,8 +310,8 @@ func (f *ScanResult) lastUsed(first int, m *imageBuffer) (int, error) {
 }
 
 // Obsolete gives the files of the segments that are wholly before the given position, and of all
-// strangers, in the order for Remove. That of the position of a running log leaves the log's own
-// segments alone, a spare included.
+// strangers, in the order for Remove; those of other stores are not among them. That of the
+// position of a running log leaves the log's own segments alone, a spare included.
 func (f *ScanResult) Obsolete(before LSN) []string {
 	number, _ := f.opts.at(before)
 	var names []string

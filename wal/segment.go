@@ -100,7 +100,7 @@ const (
 type Options struct {
 	FS      vfs.FS
 	Path    string   // of the store; segments are beside it
-	StoreID [16]byte // segments of any other store are strangers
+	StoreID [16]byte // segments of any other store are never read, never removed
 
 	// bytes; a multiple of 4096, fixed for the store's life; 0 means DefaultSegmentSize
 	SegmentSize int64
@@ -191,6 +191,7 @@ type segmentHeader struct {
 	salt    uint64
 	size    int64
 	follows uint32
+	checked bool // decoded with a right checksum: storeID is set, even where the rest is an error
 }
 
 // putSegmentHeader encodes h into the header block b, which is zero.
@@ -218,31 +219,30 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	if got, want := binary.LittleEndian.Uint64(b[segOffSum:]), xxhash.Sum64(b[:segOffSum]); got != want {
 		return segmentHeader{}, fmt.Errorf("segment header has checksum %#x, its bytes give %#x", got, want)
 	}
-	if got := binary.LittleEndian.Uint32(b[segOffVer:]); got != segVersion {
-		return segmentHeader{}, fmt.Errorf("segment has version %d, expected %d", got, segVersion)
-	}
-	h := segmentHeader{
-		block:   int64(binary.LittleEndian.Uint32(b[segOffBlock:])),
-		number:  binary.LittleEndian.Uint64(b[segOffNum:]),
-		salt:    binary.LittleEndian.Uint64(b[segOffSalt:]),
-		follows: binary.LittleEndian.Uint32(b[segOffFol:]),
-	}
+	h := segmentHeader{checked: true}
 	copy(h.storeID[:], b[segOffStore:])
+	if got := binary.LittleEndian.Uint32(b[segOffVer:]); got != segVersion {
+		return h, fmt.Errorf("segment has version %d, expected %d", got, segVersion)
+	}
+	h.block = int64(binary.LittleEndian.Uint32(b[segOffBlock:]))
+	h.number = binary.LittleEndian.Uint64(b[segOffNum:])
+	h.salt = binary.LittleEndian.Uint64(b[segOffSalt:])
+	h.follows = binary.LittleEndian.Uint32(b[segOffFol:])
 	size := binary.LittleEndian.Uint64(b[segOffSize:])
 	switch {
 	case h.block != 512 && h.block != 1024 && h.block != 2048 && h.block != 4096:
-		return segmentHeader{}, fmt.Errorf("segment has block size %d", h.block)
+		return h, fmt.Errorf("segment has block size %d", h.block)
 	case size < MinSegmentSize || size > MaxSegmentSize || size%pageUnit != 0:
-		return segmentHeader{}, fmt.Errorf("segment has size %d", size)
+		return h, fmt.Errorf("segment has size %d", size)
 	case h.number > MaxSegment:
-		return segmentHeader{}, fmt.Errorf("segment has number %d", h.number)
+		return h, fmt.Errorf("segment has number %d", h.number)
 	case binary.LittleEndian.Uint32(b[segOffRes:]) != 0:
-		return segmentHeader{}, errors.New("segment header has reserved bytes that are not zero")
+		return h, errors.New("segment header has reserved bytes that are not zero")
 	}
 	h.size = int64(size)
 	for i, c := range b[segHeadLen:hintAt] {
 		if c != 0 {
-			return segmentHeader{}, fmt.Errorf(
+			return h, fmt.Errorf(
 				"segment header has byte %#x at offset %d, expected zero",
 				c,
 				segHeadLen+i,

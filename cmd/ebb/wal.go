@@ -109,6 +109,13 @@ func (a *app) printSegments(meta *pager.Meta, found *wal.ScanResult) error {
 				return err
 			}
 		}
+		for _, s := range found.OfOtherStores() {
+			if err := a.printJSON(map[string]any{
+				"type": "foreign", "file": s.File, "store": fmt.Sprintf("%x", s.StoreID),
+			}); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	fmt.Fprintf(
@@ -129,6 +136,9 @@ func (a *app) printSegments(meta *pager.Meta, found *wal.ScanResult) error {
 	}
 	for _, name := range found.Foreign() {
 		rows = append(rows, fmt.Sprintf("-\t-\t-\t%s (no segment of this store, or damaged)", name))
+	}
+	for _, s := range found.OfOtherStores() {
+		rows = append(rows, fmt.Sprintf("-\t-\t-\t%s (a segment of another store, %x)", s.File, s.StoreID))
 	}
 	return table(a.out, rows...)
 }

@@ -207,7 +207,7 @@ func suitesOf(m mutant) []suite {
 	all := map[string][]suite{
 		"wal":   {{"wal", "."}, crashes, histories, most},
 		"pager": {{"pager", "."}, {"txn", "Damage|Reopen|Check"}, inPlace, rot, crashes},
-		"txn":   {most, {"kv", "NoRoom"}, crashes, histories, rot},
+		"txn":   {{"kv", "NoRoom|OfAnotherStore|OfTwoTimes"}, most, crashes, histories, rot},
 		"btree": {{"btree", "."}, {"txn", "Damage|Check|Laid"}, inPlace, hostile},
 		"ttl":   {{"ttl", "."}, {"kv", "TTL|Expir|Purge|Evict|Batch"}},
 		"kv":    {{"kv", "."}},

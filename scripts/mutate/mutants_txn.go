@@ -2,6 +2,11 @@ package main
 
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
+	{"check", "a_log_of_another_store_keeps_no_store_closed", "txn/open.go", `	if err := otherStoreLog(s.path, newest, found); err != nil {`, `	if err := otherStoreLog(s.path, newest, found); err != nil && false {`},
+	{"check", "damage_looks_like_an_older_main_file", "txn/mixed.go", `	if !found.Absent(wal.LSN(newest.LogStart)) {
+		return nil
+	}
+`, ``},
 	{"patches", "a_way_leads_through_a_page_that_was_split", "btree/pathhint.go", `			w.from = level + 1
 `, `			w.from = level
 `},
