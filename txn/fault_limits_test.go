@@ -3,12 +3,14 @@ package txn
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand"
 	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -297,4 +299,70 @@ func TestTheWaitForSpaceEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, <-failed, context.Canceled)
 	<-s.maintenanceMu
 	require.Equal(t, 100, putRows(t, s, CatalogTree, "new", 100, 900))
+}
+
+// TestCrashesAtTheLimitOfItsDirectoryLoseNothing takes images of a simulated disk while a store at
+// the limit of its free-map directory refuses a put, deletes, checkpoints, puts again and closes.
+// Each image opens with the rows of the last durable commit or of the one in flight, is sound, and
+// can be checkpointed and closed.
+func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
+	r := newLimitRun(t, 7)
+	r.fill()
+	require.NoError(t, r.s.Close())
+	disk := crashfs.New(crashfs.Options{})
+	copyFilesTo(t, r.fs, disk)
+	r.fs, r.o.FS = disk, disk
+	from := disk.Len()
+	type state struct {
+		point int // the disk had so many operations when the state was durable
+		rows  map[string]int
+	}
+	states := []state{{from, maps.Clone(r.rows)}}
+	r.open()
+	step := func(fn func()) {
+		fn()
+		require.NoError(t, r.s.Sync())
+		states = append(states, state{disk.Len(), maps.Clone(r.rows)})
+	}
+	step(func() { require.False(t, r.put(4, 100_000), "the limit") })
+	step(func() { r.delete(len(r.rows) / 2) })
+	require.NoError(t, r.s.Checkpoint(t.Context()))
+	step(func() { require.True(t, r.put(4, 10_000), "%v", r.last) })
+	step(func() { r.delete(len(r.rows) / 2) })
+	require.NoError(t, r.s.Close())
+
+	images := 120
+	if testing.Short() {
+		images = 8
+	}
+	every, seen := max(1, 2*(disk.Len()-from)/images), 0
+	profiles := crashfs.None | crashfs.Kill
+	for im := range disk.Images(crashfs.ImageOptions{Profiles: profiles, From: from, Every: every}) {
+		seen++
+		o := r.o
+		o.FS = im.Disk(crashfs.Options{Untraced: true})
+		s, err := Open("/a.ebb", o)
+		require.NoError(t, err, "%s", im.Desc())
+		last := 0
+		for last+1 < len(states) && states[last+1].point <= im.Point {
+			last++
+		}
+		found := &limitRun{t: t, rows: states[last].rows}
+		if next := last + 1; next < len(states) && rowCount(t, s) == uint64(len(states[next].rows)) {
+			found.rows = states[next].rows
+		}
+		found.requireRows(s)
+		requireSound(t, s)
+		require.NoError(t, s.Checkpoint(t.Context()), "%s", im.Desc())
+		require.NoError(t, s.Close(), "%s", im.Desc())
+	}
+	t.Logf("%d images, %d operations, %d rows, %d pages", seen, disk.Len()-from, len(states[0].rows), r.s.pg.Pages())
+	require.GreaterOrEqual(t, seen, images/2)
+}
+
+func rowCount(t *testing.T, s *Store) uint64 {
+	tx, err := s.Begin(nil, false)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	return tx.Rows(CatalogTree)
 }

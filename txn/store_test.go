@@ -377,6 +377,13 @@ func TestReadOnlyOpenReplaysInMemory(t *testing.T) {
 func copyFiles(t *testing.T, from vfs.FS) vfs.FS {
 	t.Helper()
 	to := vfs.NewMemory()
+	copyFilesTo(t, from, to)
+	return to
+}
+
+// copyFilesTo copies all files of from to a disk, and makes them durable.
+func copyFilesTo(t *testing.T, from, to vfs.FS) {
+	t.Helper()
 	names, err := from.List("/")
 	require.NoError(t, err)
 	for _, name := range names {
@@ -390,9 +397,10 @@ func copyFiles(t *testing.T, from vfs.FS) vfs.FS {
 		f, err = to.Open("/"+name, vfs.Write|vfs.Create)
 		require.NoError(t, err)
 		require.NoError(t, vfs.WriteFull(f, b, 0))
+		require.NoError(t, f.Sync())
 		require.NoError(t, f.Close())
 	}
-	return to
+	require.NoError(t, to.SyncDir("/"))
 }
 
 func TestWhatIsNoStoreIsNotTouched(t *testing.T) {
