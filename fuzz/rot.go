@@ -118,6 +118,15 @@ var damages = map[string]func(s *Specimen, r Rot, b []byte) []byte{
 		copy(at, from)
 		return b
 	},
+	// back puts the Arg-th older version of the whole file in its place, At is 0: a log segment as
+	// it was before.
+	"back": func(s *Specimen, r Rot, _ []byte) []byte {
+		versions := s.earlier[r.File]
+		if r.At != 0 || r.Arg < 0 || r.Arg >= int64(len(versions)) {
+			return nil
+		}
+		return bytes.Clone(versions[r.Arg])
+	},
 	// mix is made of whole files: see mixed.
 	"mix": func(_ *Specimen, _ Rot, b []byte) []byte { return b },
 }

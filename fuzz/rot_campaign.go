@@ -61,6 +61,11 @@ type ShapeFate struct {
 	BlindCuts  int `json:"blind_lengths"`
 	BlindPages int `json:"blind_pages"`
 	MostCut    int `json:"most_durable_commits_cut"`
+	// Versions counts the earlier versions of log files that took the place of the last one,
+	// BlindVersions those that silently lose commits acknowledged as durable; MostBack is how many.
+	Versions      int `json:"segment_versions"`
+	BlindVersions int `json:"blind_segment_versions"`
+	MostBack      int `json:"most_durable_commits_set_back"`
 }
 
 // rotBatch is how many cases a worker takes at once.
@@ -213,7 +218,13 @@ func (c *rotCampaign) add(s *Specimen, fate *ShapeFate, r rotCase, f finding, er
 		fate.Damages[r.rot.How] = map[Fate]int{}
 	}
 	fate.Damages[r.rot.How][f.fate]++
-	if r.rot.How != "flip" && f.fate == Lost {
+	if r.rot.How == "back" {
+		fate.Versions++
+		if f.fate == Lost {
+			fate.BlindVersions++
+			fate.MostBack = max(fate.MostBack, int(s.acked-f.seq))
+		}
+	} else if r.rot.How != "flip" && f.fate == Lost {
 		if r.rot.How == "cut" {
 			fate.BlindCuts++
 		} else {
@@ -284,6 +295,7 @@ var rotLists = []rotList{
 	{"grow", grown},
 	{"page", misplaced},
 	{"old", stale},
+	{"back", setBack},
 	{"mix", mixes},
 }
 
@@ -369,6 +381,18 @@ func stale(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 	for _, at := range slices.Sorted(maps.Keys(s.older)) {
 		for i := range s.older[at] {
 			if !yield(Rot{s.Name, mainFile(), "old", at, int64(i)}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// setBack puts every earlier version of every segment in its place.
+func setBack(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
+	for _, name := range slices.Sorted(maps.Keys(s.earlier)) {
+		for i := range s.earlier[name] {
+			if !yield(Rot{s.Name, name, "back", 0, int64(i)}) {
 				return false
 			}
 		}

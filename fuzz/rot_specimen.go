@@ -49,7 +49,9 @@ type Specimen struct {
 	base   uint64            // the last one that the main file holds: what a lost log leaves
 	// what stood on a page of the main file before, newest first, without what stands there
 	older map[int64][][]byte
-	twin  map[string][]byte // the files of another store with the same rows
+	// what each segment held before, oldest first, without what it holds
+	earlier map[string][][]byte
+	twin    map[string][]byte // the files of another store with the same rows
 	// page -> the page that its bytes are proved with: itself, or the first of its extent
 	owner map[int64]int64
 	clean bool // closed: no byte of it can be taken for a torn tail
@@ -359,16 +361,34 @@ func putTimed(f *kv.CF, i int, value []byte) error {
 // remember collects what stood on each page of the main file, at any moment of the specimen's life.
 func (b *bench) remember() {
 	s := b.spec
-	s.older = map[int64][][]byte{}
+	s.older, s.earlier = map[int64][][]byte{}, map[string][][]byte{}
 	main := s.files[mainFile()]
 	for im := range b.disk.Images(crashfs.ImageOptions{Profiles: crashfs.Kill}) {
-		was := im.Files()[path]
+		files := im.Files()
+		b.rememberLog(files)
+		was := files[path]
 		for at := int64(0); (at+1)*specimenPage <= int64(min(len(was), len(main))); at++ {
 			page := was[at*specimenPage : (at+1)*specimenPage]
 			known := slices.ContainsFunc(s.older[at], func(p []byte) bool { return bytes.Equal(p, page) })
 			if !known && !bytes.Equal(page, main[at*specimenPage:(at+1)*specimenPage]) {
 				s.older[at] = append(s.older[at], bytes.Clone(page))
 			}
+		}
+	}
+}
+
+// rememberLog keeps what the segments held at one moment.
+func (b *bench) rememberLog(files map[string][]byte) {
+	s := b.spec
+	for name, was := range files {
+		base := filepath.Base(name)
+		now, there := s.files[base]
+		if base == mainFile() || !there || len(was) == 0 || bytes.Equal(was, now) {
+			continue
+		}
+		same := func(b []byte) bool { return bytes.Equal(b, was) }
+		if !slices.ContainsFunc(s.earlier[base], same) {
+			s.earlier[base] = append(s.earlier[base], bytes.Clone(was))
 		}
 	}
 }

@@ -117,6 +117,42 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	}
 }
 
+// TestOnlyTheNewestSegmentMayBeSetBackUnseen: the newest used segment was put back as it was 300
+// durable commits earlier, and Open said nothing. That is the blind spot that docs/durability.md
+// tells of; any other segment that is set back is found.
+func TestOnlyTheNewestSegmentMayBeSetBackUnseen(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, name := range []string{"killed", "cut", "families"} {
+		s, err := NewSpecimen(name)
+		require.NoError(t, err)
+		newest, fates := "", map[string]map[Fate]int{}
+		for _, file := range slices.Sorted(maps.Keys(s.earlier)) {
+			fates[file] = map[Fate]int{}
+			for i := range s.earlier[file] {
+				f, err := s.Judge(Rot{name, file, "back", 0, int64(i)})
+				require.NoError(t, err)
+				fates[file][f.fate]++
+			}
+			if fates[file][Lost] > 0 {
+				require.Empty(t, newest, "%s: commits of two segments are lost: %v", name, fates)
+				newest = file
+			}
+		}
+		require.NotEmpty(t, newest, "%s: there is no blind spot any more: %v", name, fates)
+		for file, of := range fates {
+			if file < newest {
+				require.NotZero(t, of[Refused], "%s %s", name, file)
+				require.Equal(t, len(s.earlier[file]), of[Refused]+of[Right], "%s %s", name, file)
+			}
+		}
+		r, err := Rots(t.Context(), RotOptions{Shapes: []string{name}, Hows: []string{"back"}})
+		require.NoError(t, err)
+		require.Empty(t, r.Failures)
+		require.Equal(t, fates[newest][Lost], r.Shapes[name].BlindVersions)
+		require.Greater(t, r.Shapes[name].MostBack, 1)
+	}
+}
+
 func TestLinesOfRotReplay(t *testing.T) {
 	for _, line := range []string{"tree app.ebb flip 5000 3", "cut - mix 1 0", "killed app.ebb old 0 0"} {
 		r, err := ParseRot(line)

@@ -19,7 +19,7 @@ import (
 const hangs = 60 * time.Second
 
 // damages are the kinds of damage that bitflip does.
-var damages = []string{"flip", "cut", "grow", "page", "old", "mix"}
+var damages = []string{"flip", "cut", "grow", "page", "old", "back", "mix"}
 
 // bitflip damages small stores, one damage at a time, and wants the right answer or an error with a
 // place.
@@ -109,6 +109,16 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 			s.BlindCuts,
 			s.BlindPages,
 		)
+		if s.Versions > 0 {
+			fmt.Fprintf(
+				w,
+				"  earlier versions of segments: %d of %d (%.0f %%) lose durable commits without an error, %d at most\n",
+				s.BlindVersions,
+				s.Versions,
+				100*float64(s.BlindVersions)/float64(s.Versions),
+				s.MostBack,
+			)
+		}
 	}
 	fmt.Fprintf(
 		w,

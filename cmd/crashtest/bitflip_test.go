@@ -31,6 +31,12 @@ func TestBitflipReportsAsJSON(t *testing.T) {
 	require.Equal(t, []string{}, r.Failures)
 	require.Contains(t, text, "blind spot")
 
+	status, out, text = try("bitflip", "-shapes", "families", "-damage", "back", "-json")
+	require.Zero(t, status, text)
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.NotZero(t, r.Shapes["families"].BlindVersions)
+	require.Contains(t, text, "earlier versions of segments")
+
 	status, _, text = try("bitflip", "-every", "9973", "-shapes", "tree", "-damage", "flip", "-min", "1000000")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "want at least 1000000")
