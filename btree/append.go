@@ -6,12 +6,12 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Rows that come in order behind all keys of a tree need not be put: leaves are laid of them, and
-// appended to the tree as they are.
+// Rows that are appended in key order do not go through Put: FillLeaf builds whole leaves of them,
+// and AppendLeaf links these into the tree unchanged.
 
-// FillLeaf makes b, a page of unknown content but for its header, a leaf of as many of the changes,
-// from the first one on, as come in order, have their values inline, and have room together. It
-// says how many, and whether another one would have followed, had there been room.
+// FillLeaf encodes a leaf into b, a page whose content behind the header is undefined. The leaf
+// gets the longest prefix of changes that is in ascending order, has only inline values, and fits.
+// FillLeaf returns the number of these rows, and whether the free space ended the prefix.
 func FillLeaf(b []byte, changes []Change) (n int, full bool) {
 	var c cell
 	var s leafSize
@@ -32,13 +32,13 @@ func FillLeaf(b []byte, changes []Change) (n int, full bool) {
 	}
 	s.shape(b)
 	p := shared(changes[0].Key, changes[n-1].Key)
-	frameLeaf(b, n, size-s.bytes(), p)
-	layRows(b, 0, changes[:n], size, p) // the first one highest, as if they had been put: see ascending
+	setLeafFields(b, n, size-s.bytes(), p)
+	writeRows(b, 0, changes[:n], size, p) // descending offsets, as inserts leave them: see ascending
 	return n, full
 }
 
-// AppendLeaf makes a leaf of so many rows, none of them with a large value, the last one of the
-// tree. last is the last key that the tree has, and first that of the leaf.
+// AppendLeaf links a leaf of rows rows, none of them with an overflow value, as the last leaf of
+// the tree. last is the last key of the tree, first the first key of the leaf.
 func AppendLeaf(w Writer, t *Tree, ref pager.Ref, rows uint64, last, first []byte) error {
 	if t.Depth == 0 {
 		*t = Tree{Root: ref, Depth: 1, Rows: rows}
@@ -55,8 +55,8 @@ func AppendLeaf(w Writer, t *Tree, ref pager.Ref, rows uint64, last, first []byt
 	return err
 }
 
-// CopyLeafRun is AppendLeaf for copies of n leaves from ref on, one page behind the other, that are
-// in the file and are freed: what they hold is proved.
+// CopyLeafRun is AppendLeaf for copies of n leaves on consecutive pages from ref on. These pages
+// are in the file, but free: CopyLeafRun verifies their content.
 func CopyLeafRun(w Writer, t *Tree, ref pager.Ref, n uint64) error {
 	last, err := lastKey(w, *t)
 	if err != nil {
@@ -84,13 +84,13 @@ func CopyLeafRun(w Writer, t *Tree, ref pager.Ref, n uint64) error {
 	return nil
 }
 
-// IsPastEnd says that key is above all keys of the tree.
+// IsPastEnd reports whether key is above all keys of the tree.
 func IsPastEnd(r Reader, t Tree, key []byte) (bool, error) {
 	last, err := lastKey(r, t)
 	return err == nil && (t.Depth == 0 || bytes.Compare(last, key) < 0), err
 }
 
-// lastKey is a copy of the last key of the tree; nil if it is empty.
+// lastKey returns a copy of the last key of the tree, nil if the tree is empty.
 func lastKey(r Reader, t Tree) ([]byte, error) {
 	var c Cursor
 	c.Reset(r, t)
@@ -118,7 +118,7 @@ func (p *insertOp) appendItem(t *Tree, it item) error {
 	return p.growRoot(t, b)
 }
 
-// appendItemAt appends a leaf below branch b, which is being edited.
+// appendItemAt appends a leaf below branch b, which is editable.
 func (p *insertOp) appendItemAt(b []byte, level uint8, it item) error {
 	n := count(b)
 	if level == 1 {

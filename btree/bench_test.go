@@ -456,7 +456,7 @@ func BenchmarkCheckPage(b *testing.B) {
 						return true, nil
 					}))
 					if laid {
-						layLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
+						writeLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
 					}
 					for b.Loop() {
 						if err := CheckPage(p, pageSize); err != nil {

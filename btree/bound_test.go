@@ -63,7 +63,7 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 		require.Equal(t, at(&free), ok)
 		if edge := c.edge(forward); ok && edge != nil {
 			c.Bound(edge, edge)
-			require.Zero(t, c.room(forward), "the bound is where the leaf ends")
+			require.Zero(t, c.compareEdge(forward), "the bound is where the leaf ends")
 			c.Bound(lo, hi)
 		}
 		for steps := 0; ok && inside(c.Key()) && steps < 400; steps++ {
@@ -85,7 +85,7 @@ func TestBoundedWalkAsksForNoLeafBeyond(t *testing.T) {
 			leaf := &c.b[0]
 			ok = move(&c)
 			require.Equal(t, move(&free), ok)
-			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= setOutSteps && inside(c.Key()) &&
+			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= seekPrefetchSteps && inside(c.Key()) &&
 				(forward && s.i > 0 || !forward && s.i+1 < s.n) {
 				require.Contains(t, r.asked, childRef(s.b, s.n, s.i), "a leaf within bounds that nobody has asked for")
 				went++

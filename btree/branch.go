@@ -23,16 +23,16 @@ import (
 //	| u64   | u64   | u32   | u16    | u16    |
 //	+-------+-------+-------+--------+--------+
 //
-// rows: bits 0-62 rows below the child; bit 63 some leaf below it holds an overflow reference (it
-// may stay set when the last of them is gone). Separator 0 is empty and means minus infinity; its
-// sepOff and sepLen are 0. It always holds that:
+// rows: bits 0-62 count the rows below the child; bit 63 says that a leaf below it holds an
+// overflow reference (the bit may stay set after the last one is deleted). Separator 0 is empty and
+// means minus infinity; its sepOff and sepLen are 0. Invariants:
 //
 //	(1) separators are strictly increasing;
 //	(2) they lie in [lo, PageSize), no two share a byte, and prefix, heads and gap are right;
 //	(3) separator i <= every key under child i < separator i+1.
 //
-// CheckPage proves (1) and (2) from the page alone; (3) needs the tree, see Check.
-// Golden bytes: testdata/branch-three-children.hex.
+// CheckPage verifies (1) and (2) from the page alone; (3) needs the tree, see Check. Golden bytes:
+// testdata/branch-three-children.hex.
 const (
 	childSize   = 24
 	branchEntry = 8 + childSize // head and child
@@ -40,7 +40,7 @@ const (
 	rowsOverflow uint64 = 1 << 63
 )
 
-// An item is a branch entry outside of its page.
+// An item is a branch entry outside its page.
 type item struct {
 	sep  []byte
 	ref  pager.Ref
@@ -63,14 +63,14 @@ func setChildRef(b []byte, n, i int, ref pager.Ref) {
 
 func childRows(b []byte, n, i int) uint64 { return ld64(b, child(n, i)+8) }
 
-// rowsBelow is childRows without the bit.
+// rowsBelow is childRows without the overflow bit.
 func rowsBelow(b []byte, n, i int) uint64 { return childRows(b, n, i) &^ rowsOverflow }
 
 func setChildRows(b []byte, n, i int, rows uint64) {
 	binary.LittleEndian.PutUint64(b[child(n, i)+8:], rows)
 }
 
-// addRow adds a row to those of child i, unless the file claims more of them than there can be.
+// addRow adds one to the row count of child i. A count that is already at maxRows is damage.
 func addRow(b []byte, n, i int) error {
 	if rowsBelow(b, n, i) >= maxRows {
 		return damage(childRef(b, n, i), "the page above counts %d rows", rowsBelow(b, n, i))
@@ -79,8 +79,8 @@ func addRow(b []byte, n, i int) error {
 	return nil
 }
 
-// subRows takes rows off those of child i, which keeps some. A file that claims fewer rows than it
-// holds is damaged.
+// subRows subtracts rows from the count of child i, which keeps at least one row. A lower count is
+// damage.
 func subRows(b []byte, n, i int, rows uint64) error {
 	if have := rowsBelow(b, n, i); have <= rows {
 		return damage(childRef(b, n, i), "more rows than the %d that the page above counts", have)
@@ -109,8 +109,7 @@ func setHead64(b []byte, i int, h uint64) { binary.LittleEndian.PutUint64(b[offH
 // branchFree is the number of bytes between the children and lo.
 func branchFree(b []byte) int { return lo(b) - offHeads - branchEntry*count(b) }
 
-// branchInsert adds it as entry i, which is not 0, and says false if the page is too small as it
-// is.
+// branchInsert inserts it as entry i > 0. It returns false if the free space is too small.
 func branchInsert(b []byte, i int, it item) bool {
 	n := count(b)
 	if branchFree(b) < branchEntry+len(it.sep) {
@@ -129,8 +128,8 @@ func branchInsert(b []byte, i int, it item) bool {
 	return true
 }
 
-// putSep writes separator i, for which there is room below lo, and its head. only says that there
-// is no other.
+// putSep writes separator i, which fits below lo, and its head. only says that the branch has no
+// other separator.
 func putSep(b []byte, n, i int, s []byte, only bool) {
 	off := lo(b) - len(s)
 	copy(b[off:], s)
@@ -151,7 +150,7 @@ func putSep(b []byte, n, i int, s []byte, only bool) {
 	}
 }
 
-// dropSep gives the bytes of separator i to the gap or the free space.
+// dropSep returns the bytes of separator i to the free space or to the gap.
 func dropSep(b []byte, n, i int) {
 	c := child(n, i)
 	off, size := ld16(b, c+20), ld16(b, c+22)
@@ -163,7 +162,7 @@ func dropSep(b []byte, n, i int) {
 	}
 }
 
-// reprefixBranch sets prefix and heads from the separators.
+// reprefixBranch recomputes prefix and heads from the separators.
 func reprefixBranch(b []byte) {
 	n, p := count(b), 0
 	if n > 1 {
@@ -175,7 +174,8 @@ func reprefixBranch(b []byte) {
 	}
 }
 
-// branchRemove takes entries [i, j) out. If entry 0 goes, the first that stays loses its separator.
+// branchRemove removes entries [i, j). If entry 0 is among them, the first remaining entry loses
+// its separator.
 func branchRemove(b []byte, i, j int) {
 	n := count(b)
 	if i == j {
@@ -204,9 +204,9 @@ func branchRemove(b []byte, i, j int) {
 	}
 }
 
-// layBranch makes b a branch of these entries, whose separators are outside of b, without a gap.
-// The separator of the first entry is left out.
-func layBranch(b []byte, items []item) {
+// writeBranch encodes these entries into b, without a gap. Their separators must lie outside b;
+// that of the first entry is not stored.
+func writeBranch(b []byte, items []item) {
 	n, total, p := len(items), 0, 0
 	for _, it := range items[1:] {
 		total += len(it.sep)

@@ -7,24 +7,24 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A Builder makes a tree bottom-up from rows in ascending order. Pages are full but for the last
-// one of each level. It holds one page of memory per level; everything else is with the Allocator.
-// If Add or Finish fails, the pages made so far are left to the end of the transaction.
+// A Builder makes a tree bottom-up from rows in ascending order. Pages are full, except the last
+// one of each level. The Builder holds one page of memory per level; the Allocator has the others.
+// If Add or Finish fails, the rollback of the transaction frees the pages made so far.
 type Builder struct {
 	pages Allocator
 	size  int // of a page
 	err   error
 	rows  uint64
 
-	buf   []byte   // cells of the leaf being filled, one behind the other, as they will stand there
+	buf   []byte   // cells of the current leaf, contiguous, as the page will hold them
 	offs  []uint16 // of the cells in buf
 	need  leafSize // of these
-	over  uint64   // rowsOverflow, if one of them has its value elsewhere
+	over  uint64   // rowsOverflow if one of them has an overflow value
 	last  []byte   // key added last; in buf
 	spine []branchBuilder
 }
 
-// A spine is the branch being filled at one level. used counts its payload bytes; seps holds its
+// A branchBuilder is the current branch of one level. used counts its payload bytes; seps holds its
 // separators.
 type branchBuilder struct {
 	items []item
@@ -38,8 +38,8 @@ func NewBuilder(pages Allocator) *Builder {
 	return &Builder{pages: pages, size: size, buf: make([]byte, 0, size)}
 }
 
-// Add appends a row. It returns ErrOrder if key is not above all keys before; the tree can be
-// continued then.
+// Add appends a row. It returns ErrOrder if key is not above all earlier keys; the Builder stays
+// usable then.
 func (b *Builder) Add(key, value []byte, tag int64) error {
 	if b.err != nil {
 		return b.err
@@ -91,8 +91,8 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 	return nil
 }
 
-// addHeaders gives the cells, which were alike, a header each, since the next one is not: from the
-// last one on, which moves farthest.
+// addHeaders gives each cell its own header, because the next cell has a different one. It goes
+// from the last cell, which moves farthest, to the first.
 func (b *Builder) addHeaders(klen int, info uint32) {
 	n := len(b.offs)
 	size := len(b.buf) / n
@@ -106,7 +106,7 @@ func (b *Builder) addHeaders(klen int, info uint32) {
 	}
 }
 
-// key is that of cell i of the leaf being filled.
+// key returns the key of cell i of the current leaf.
 func (b *Builder) key(i int) []byte {
 	at := int(b.offs[i])
 	if b.need.uniform() {
@@ -115,13 +115,13 @@ func (b *Builder) key(i int) []byte {
 	return keyAt(b.buf, withHeader(at))
 }
 
-// flushLeaf makes a page of the cells. The next leaf begins at next.
+// flushLeaf makes a page of the cells. next is the first separator of the leaf after it.
 func (b *Builder) flushLeaf(next []byte) error {
 	ref, p, err := b.pages.New(pager.KindLeaf, 0)
 	if err != nil {
 		return err
 	}
-	b.layLeaf(p)
+	b.writeLeaf(p)
 	if len(b.spine) == 0 {
 		b.grow(nil)
 	}
@@ -133,12 +133,12 @@ func (b *Builder) flushLeaf(next []byte) error {
 	return nil
 }
 
-// layLeaf makes p, a page of unknown content but for its header, the leaf being filled.
-func (b *Builder) layLeaf(p []byte) {
+// writeLeaf encodes the current leaf into p, whose content behind the header is undefined.
+func (b *Builder) writeLeaf(p []byte) {
 	n, off := len(b.offs), len(p)-len(b.buf)
 	shared := shared(b.key(0), b.last)
 	b.need.shape(p)
-	frameLeaf(p, n, off, shared)
+	setLeafFields(p, n, off, shared)
 	for i, at := range b.offs {
 		setHead(p, i, keyHead32(b.key(i), shared))
 		setSlot(p, n, i, off+int(at))
@@ -146,10 +146,10 @@ func (b *Builder) layLeaf(p []byte) {
 	copy(p[off:], b.buf)
 }
 
-// leafRows is summary of the leaf being filled, without a look at its cells.
+// leafRows is summary of the current leaf, without reading its cells.
 func (b *Builder) leafRows() uint64 { return uint64(len(b.offs)) | b.over }
 
-// separate keeps the separator in front of the next child of level.
+// separate adds an item with the separator next to level; child completes the item.
 func (b *Builder) separate(level int, next []byte) {
 	s := &b.spine[level-1]
 	at := len(s.seps)
@@ -163,9 +163,8 @@ func (b *Builder) grow(first []byte) {
 	b.separate(len(b.spine), first)
 }
 
-// child completes the last item of level, whose separator is there already. If it does not fit into
-// the page, the page is made without it and without the one before it, so that the next page has
-// two.
+// child completes the last item of level, which has its separator already. If the item does not
+// fit, child flushes the page without the last two items, so that the next page has two.
 func (b *Builder) child(level int, ref pager.Ref, rows uint64) error {
 	s := &b.spine[level-1]
 	n := len(s.items)
@@ -192,7 +191,7 @@ func (b *Builder) flushBranch(level, m int) error {
 	if err != nil {
 		return err
 	}
-	layBranch(p, s.items[:m])
+	writeBranch(p, s.items[:m])
 	if len(b.spine) == level {
 		if level+1 >= maxDepth {
 			return damage(ref, "the tree would grow deeper than %d levels", maxDepth)
@@ -223,7 +222,7 @@ func (b *Builder) flushBranch(level, m int) error {
 	return nil
 }
 
-// Finish makes the pages that are not full and returns the tree. The Builder is done then.
+// Finish flushes the pages that are not full and returns the tree. The Builder is unusable then.
 func (b *Builder) Finish() (Tree, error) {
 	if b.err != nil {
 		return Tree{}, b.err
@@ -241,7 +240,7 @@ func (b *Builder) finish() (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	b.layLeaf(p)
+	b.writeLeaf(p)
 	if len(b.spine) == 0 {
 		return Tree{Root: ref, Depth: 1, Rows: b.rows}, nil
 	}

@@ -9,19 +9,17 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// ErrSkip may be returned by the visit function of Check: go on without what is below that page.
+// ErrSkip may be returned by the visit function of Check, to skip the subtree below that page.
 var ErrSkip = errors.New("btree: skip what is below")
 
-// Check proves all of the tree: every page by itself, that each is of the kind and level of its
-// place, the order of keys within pages and against the separators above them, the rows and the
-// overflow bit in every branch entry, that no page is older than a page below it, and that every
-// extent can be read.
+// Check verifies the whole tree: each page by itself, its kind and level, the order of keys within
+// pages and against the separators above them, the rows and the overflow bit of each branch entry,
+// that no page is older than a page below it, and that each extent can be read.
 //
-// visit is called for each page and each extent (of so many pages) before it is read. A caller that
-// keeps a set there finds pages that are reachable twice; it then returns ErrSkip. Any other error
-// ends the walk. report is called for each finding with the page where it is; the walk goes on
-// where it can. Check itself returns an error only if visit or the machine failed: damage is
-// reported.
+// Check calls visit for each page and each extent (of so many pages) before it reads them. A visit
+// function that keeps a set finds pages that are reachable twice; it then returns ErrSkip. Any
+// other error ends the walk. Check calls report for each finding, with its page, and continues
+// where it can. Check returns an error only if visit or an I/O operation fails: it reports damage.
 func Check(
 	r Reader,
 	t Tree,
@@ -57,7 +55,7 @@ func (c *walker) found(ref pager.Ref, format string, args ...any) {
 	c.report(ref, fmt.Sprintf(format, args...))
 }
 
-// damaged reports err if it tells of damage, and returns it otherwise.
+// damaged reports err if it is damage, and returns it otherwise.
 func (c *walker) damaged(ref pager.Ref, err error) error {
 	var bad *badfile.Error
 	if errors.As(err, &bad) {
@@ -67,8 +65,8 @@ func (c *walker) damaged(ref pager.Ref, err error) error {
 	return err
 }
 
-// check proves the subtree at ref, whose keys lie in [lo, hi), nil being no bound. known is false
-// if the rows below are not known, because of damage or a visit that skipped.
+// check verifies the subtree at ref, whose keys lie in [lo, hi); nil is no bound. known is false if
+// damage or ErrSkip hides the number of rows below.
 func (c *walker) check(
 	ref pager.Ref,
 	level uint8,
@@ -104,14 +102,8 @@ func (c *walker) check(
 		readChildren(c.r, b, n, i, 0)
 		cref, r := childRef(b, n, i), childRows(b, n, i)
 		if cref.Epoch > ref.Epoch {
-			c.found(
-				ref,
-				"child %d, page %d, is of epoch %d, newer than its parent's %d",
-				i,
-				cref.Pgid,
-				cref.Epoch,
-				ref.Epoch,
-			)
+			c.found(ref, "child %d, page %d, is of epoch %d, newer than its parent's %d",
+				i, cref.Pgid, cref.Epoch, ref.Epoch)
 		}
 		clo, chi := lo, hi
 		if i > 0 {
@@ -128,7 +120,7 @@ func (c *walker) check(
 			c.found(ref, "child %d, page %d, counts %d rows, it has %d", i, cref.Pgid, r&^rowsOverflow, crows)
 		}
 		if cover && r&rowsOverflow == 0 {
-			c.found(ref, "child %d, page %d, has overflow values below that it does not tell of", i, cref.Pgid)
+			c.found(ref, "child %d, page %d, has overflow values, but no overflow bit", i, cref.Pgid)
 		}
 		rows += crows
 		overflow = overflow || cover
@@ -153,14 +145,8 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 		overflow = true
 		x, size := overflowAt(b, s), int(info&infoSize)
 		if x.Epoch > ref.Epoch {
-			c.found(
-				ref,
-				"the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d",
-				i,
-				x.Pgid,
-				x.Epoch,
-				ref.Epoch,
-			)
+			c.found(ref, "the value of cell %d, page %d, is of epoch %d, newer than its leaf's %d",
+				i, x.Pgid, x.Epoch, ref.Epoch)
 		}
 		if err := c.visit(x, int(pager.ExtentPages(size, len(b)))); err != nil {
 			if errors.Is(err, ErrSkip) {
@@ -177,8 +163,8 @@ func (c *walker) leaf(ref pager.Ref, b []byte, n int, lo, hi []byte) (overflow b
 	return overflow, nil
 }
 
-// Walk calls fn for each page of the tree, parents before children, with its level. It goes below a
-// branch if fn says so. Leaves are not read, and extents are not called for.
+// Walk calls fn for each page of the tree, parents before children, with its level. It descends
+// below a branch if fn returns true. Walk reads no leaves and does not call fn for extents.
 func Walk(r Reader, t Tree, fn func(ref pager.Ref, level uint8) (descend bool, err error)) error {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err

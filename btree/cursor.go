@@ -6,27 +6,26 @@ import (
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. It
-// stands on a row, or before the first one, or behind the last one; from there Next and Prev lead
-// back. A new one stands nowhere: Next is then First, and Prev is Last. Moves say whether the
-// cursor stands on a row.
+// A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. A
+// Cursor is on a row, or before the first one, or behind the last one, from where Next and Prev
+// return to the rows. A new Cursor has no position: Next is then First, and Prev is Last. Moves
+// report whether the cursor is on a row.
 //
-// Keys and values point into pages and are valid as long as the Reader says. If the tree is changed
-// the cursor must be Reset: it holds pages that may be gone. No move allocates.
+// Keys and values point into pages and are valid as long as the Reader says. After a change of the
+// tree the caller must Reset the cursor: it holds pages that may be freed. No move allocates.
 type Cursor struct {
-	// The leaf, kept at hand for the step within it. The cursor stands on row i if 0 <= i < n.
+	// The current leaf. The cursor is on row i if 0 <= i < n.
 	b    []byte
 	i, n int
-	// positioned says that the leaf was reached by a seek: nobody knows yet which way the cursor
-	// will go.
+	// positioned says that a seek led to the leaf, so the direction of the walk is not known yet.
 	positioned bool
-	prefetch   leafPrefetch // asks for the next leaf
-	ahead      readAhead    // has the leaves behind it read
+	prefetch   leafPrefetch // of the next leaf
+	ahead      readAhead    // of the leaves after it
 
 	r      Reader
 	tree   Tree
 	err    error
-	lost   uint8          // level of the page that could not be read, plus one; 0: err is another error. See Gap
+	lost   uint8          // level of the page that failed to read, plus one; 0: another error. See Gap
 	lo, hi []byte         // see Bound
 	path   [maxDepth]step // by level; path[0] is not used
 }
@@ -37,25 +36,23 @@ type step struct {
 	i, n int
 }
 
-// set is field by field, for who has just stored much: a literal is made on the stack and copied,
-// sixteen bytes at a time, and a load of what two stores have just written waits for all stores
-// before them.
+// set assigns field by field. The compiler builds a literal on the stack and copies it sixteen
+// bytes at a time, and such a load of two recent stores waits for all stores before them.
 func (s *step) set(b []byte, i, n int) { s.b, s.i, s.n = b, i, n }
 
-// Reset makes the cursor walk t, and stand nowhere.
+// Reset makes the cursor walk t, without a position.
 func (c *Cursor) Reset(r Reader, t Tree) {
 	c.b, c.i, c.n = nil, 0, 0
 	c.r, c.tree = r, t
 	c.err, c.lost, c.ahead.window = t.checkDepth(), 0, 0
 }
 
-// Bound tells the cursor that nobody will want to know of rows below lo, nor from hi on; nil: there
-// is no bound. The cursor goes there as before, but asks for no leaf ahead that lies beyond. It
-// keeps the slices.
+// Bound says that the caller needs no rows below lo, nor from hi on; nil is no bound. The cursor
+// still moves there, but does not prefetch leaves out of bounds. It keeps the slices.
 func (c *Cursor) Bound(lo, hi []byte) { c.lo, c.hi = lo, hi }
 
-// edge is the separator between this leaf and the one that comes next in that direction; nil: there
-// is none.
+// edge returns the separator between the current leaf and the next one in that direction, nil if
+// there is no next one.
 func (c *Cursor) edge(forward bool) []byte {
 	for level := uint8(1); level < c.tree.Depth; level++ {
 		switch s := &c.path[level]; {
@@ -68,11 +65,12 @@ func (c *Cursor) edge(forward bool) []byte {
 	return nil
 }
 
-// room compares the bound in that direction with the edge of the leaf: positive if the next leaf
-// may have rows within bounds, too, zero if none but this one has, and all that come in it,
-// negative if the bound may lie in this leaf, or no leaf comes next. To look at a separator spares
-// the look at the last row of the leaf, which is far from the others and not here yet.
-func (c *Cursor) room(forward bool) int {
+// compareEdge compares the bound in that direction with the edge of the leaf. It is positive if the
+// next leaf may have rows within bounds. It is zero if the next leaf has none, and all further rows
+// of this one are within. It is negative if the bound may lie in this leaf, or there is no next
+// leaf. The separator is cached; the last row of the leaf, which it stands for, would be a cache
+// miss.
+func (c *Cursor) compareEdge(forward bool) int {
 	bound := c.lo
 	if forward {
 		bound = c.hi
@@ -90,13 +88,13 @@ func (c *Cursor) room(forward bool) int {
 	}
 }
 
-// Valid says that the cursor stands on a row.
+// Valid reports whether the cursor is on a row.
 func (c *Cursor) Valid() bool { return uint(c.i) < uint(c.n) }
 
-// Err is the first error met. The cursor stands nowhere from then on.
+// Err is the first error. After an error the cursor has no position.
 func (c *Cursor) Err() error { return c.err }
 
-// Key is the key of the row that the cursor stands on, else nil.
+// Key returns the key of the current row, nil without one.
 func (c *Cursor) Key() []byte {
 	if uint(c.i) >= uint(c.n) {
 		return nil
@@ -104,8 +102,8 @@ func (c *Cursor) Key() []byte {
 	return leafKey(c.b, c.n, c.i)
 }
 
-// Value is the value of the row that the cursor stands on, else nil. A value in an overflow extent
-// is read here.
+// Value returns the value of the current row, nil without one. It reads a value in an overflow
+// extent.
 func (c *Cursor) Value() []byte {
 	if uint(c.i) >= uint(c.n) {
 		return nil
@@ -126,7 +124,7 @@ func (c *Cursor) extent(s cellPos) []byte {
 	return v
 }
 
-// Tag is the tag of the row that the cursor stands on, 0 if it has none.
+// Tag returns the tag of the current row, 0 if it has none.
 func (c *Cursor) Tag() int64 {
 	if !c.Valid() {
 		return 0
@@ -134,8 +132,7 @@ func (c *Cursor) Tag() int64 {
 	return tagAt(c.b, cellPosOf(c.b, c.n, c.i))
 }
 
-// Size is the size in bytes of the value of the row that the cursor stands on. The value is not
-// touched.
+// Size is the size in bytes of the value of the current row. It does not read the value.
 func (c *Cursor) Size() int {
 	if !c.Valid() {
 		return 0
@@ -191,7 +188,7 @@ func (c *Cursor) Seek(key []byte) bool {
 func (c *Cursor) SeekBefore(key []byte) bool { return c.seek(key, false) && c.Prev() }
 
 // seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe
-// behind the last. forward is which way a walk from there goes.
+// behind the last row. forward is the expected direction of the walk.
 func (c *Cursor) seek(key []byte, forward bool) bool {
 	c.b, c.i, c.n = nil, 0, 0
 	if c.err != nil || c.tree.Depth == 0 {
@@ -201,7 +198,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 	for level := c.tree.Depth - 1; ; level-- {
 		b, n, err := pageAt(c.r, ref, level)
 		if err != nil {
-			return c.missed(level, err)
+			return c.failAt(level, err)
 		}
 		if level < c.tree.Depth-1 {
 			prefetch.Bytes(b[:nearBytes(level)])
@@ -209,7 +206,7 @@ func (c *Cursor) seek(key []byte, forward bool) bool {
 		if level == 0 {
 			i, _, _ := leafSearch(b, n, key)
 			c.b, c.i, c.n, c.positioned = b, i, n, true
-			c.prefetch = leafPrefetch{left: setOutSteps}
+			c.prefetch = leafPrefetch{left: seekPrefetchSteps}
 			c.ahead.window = 0
 			return true
 		}
@@ -270,7 +267,7 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 		level--
 		b, n, err := pageAt(c.r, ref, level)
 		if err != nil {
-			return c.missed(level, err)
+			return c.failAt(level, err)
 		}
 		i := 0
 		if last {
@@ -284,12 +281,12 @@ func (c *Cursor) descend(level uint8, last bool) bool {
 		}
 		c.path[level] = step{b, i, n}
 		if level == 1 {
-			c.ahead.next = i // of this branch, nothing was asked for
+			c.ahead.next = i // no leaf of this branch has been requested
 		}
 	}
 }
 
-// fail keeps the error and leaves the cursor standing nowhere, for good.
+// fail keeps the error and leaves the cursor without a position.
 func (c *Cursor) fail(err error) bool {
 	c.b, c.i, c.n = nil, 0, 0
 	c.err = err

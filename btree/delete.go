@@ -7,22 +7,22 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Delete removes key and tells of the row that was there. If there was none, nothing is copied.
+// Delete removes key and returns the Info of its row. Without such a row it copies no page.
 func Delete(w Writer, t *Tree, key []byte) (was Info, err error) {
 	return DeleteOnly(w, t, key, nil)
 }
 
-// DeleteOnly is Delete of a row that has exactly this value, unless that is nil. A row with another
-// one is not found, nor one whose value is too large to stand in the page.
+// DeleteOnly is Delete of a row whose value equals value, unless value is nil. It does not find a
+// row with another value, nor one with an overflow value.
 func DeleteOnly(w Writer, t *Tree, key, value []byte) (was Info, err error) {
 	was, _, err = remove(w, t, key, value, pathHint{})
 	return was, err
 }
 
-// remove is DeleteOnly by a way, as far as that is known. reshaped is that of set.
-func remove(w Writer, t *Tree, key, only []byte, by pathHint) (was Info, reshaped uint8, err error) {
-	var d deleteOp // field by field: a literal would be made elsewhere and copied
-	d.w, d.key, d.hint = w, key, by
+// remove is DeleteOnly with a path hint. highestChanged is as in set.
+func remove(w Writer, t *Tree, key, only []byte, hint pathHint) (was Info, highestChanged uint8, err error) {
+	var d deleteOp // field by field: the compiler would build a literal elsewhere and copy it
+	d.w, d.key, d.hint = w, key, hint
 	b, s, err := d.locate(*t)
 	if !s.found() || err != nil {
 		return Info{}, 0, err
@@ -39,19 +39,18 @@ func remove(w Writer, t *Tree, key, only []byte, by pathHint) (was Info, reshape
 	return was, d.highestChanged, err
 }
 
-// A deleter is one Delete on its way down the tree and up again.
+// A deleteOp is one Delete: the descent, the removal and the rebalancing.
 type deleteOp struct {
 	pageEditor
 	path
 	cell           int    // in the leaf
-	readLeaf       []byte // the leaf, if it is one
+	readLeaf       []byte // the leaf, if ReadForUpdate read it
 	key            []byte
 	hint           pathHint
-	highestChanged uint8 // level of the highest branch that has lost a child, or got another separator; 0: none
+	highestChanged uint8 // level of the highest branch with a lost child or another separator; 0: none
 }
 
-// locate finds the leaf and the spot of the cell of key, if there is one, without changing
-// anything, and notes the trail to it.
+// locate finds the leaf and the position of the cell of key, changes nothing, and records the path.
 func (d *deleteOp) locate(t Tree) (b []byte, s cellPos, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return nil, cellPos{}, err
@@ -80,7 +79,7 @@ func (d *deleteOp) locate(t Tree) (b []byte, s cellPos, err error) {
 	}
 }
 
-// page is pageAt, but that a leaf which nobody has looked at becomes the draft.
+// page is pageAt, but reads a cold leaf with ReadForUpdate.
 func (d *deleteOp) page(ref pager.Ref, level uint8) (b []byte, n int, err error) {
 	if level > 0 || !d.w.Cold(ref) {
 		return pageAt(d.w, ref, level)
@@ -88,21 +87,21 @@ func (d *deleteOp) page(ref pager.Ref, level uint8) (b []byte, n int, err error)
 	if b, err = d.w.ReadForUpdate(ref); err != nil {
 		return nil, 0, err
 	}
-	if ld32(b, offKind)&0xffff != place(0) {
+	if ld32(b, offKind)&0xffff != kindWord(0) {
 		return nil, 0, misplaced(ref, b, 0)
 	}
 	d.readLeaf = b
 	return b, count(b), nil
 }
 
-// edit is that of the editor, but that the leaf may be there as a draft.
+// edit is pageEditor.edit, but edits a leaf that ReadForUpdate has read with EditRead.
 func (d *deleteOp) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	if level > 0 || d.readLeaf == nil {
 		return d.pageEditor.edit(ref, level)
 	}
-	draft := d.readLeaf
+	read := d.readLeaf
 	d.readLeaf = nil
-	return d.w.EditRead(ref, draft)
+	return d.w.EditRead(ref, read)
 }
 
 func (d *deleteOp) delete(t *Tree) error {
@@ -125,7 +124,7 @@ func (d *deleteOp) delete(t *Tree) error {
 	return d.collapse(t)
 }
 
-// below deletes the cell that look has found from below page b at level, which is being edited.
+// below deletes the cell that locate found from below page b at level, which is editable.
 func (d *deleteOp) below(b []byte, level uint8) error {
 	n := count(b)
 	if level == 0 {
@@ -161,10 +160,10 @@ func (d *deleteOp) below(b []byte, level uint8) error {
 	return nil
 }
 
-// rebalance deals with child i of branch b, a page at level that is being edited and is less than a
-// quarter full: it goes if it is empty, is merged with a neighbour if one page is enough for both,
-// and else gets entries from it. It stays as it is if it has no neighbour, or if b has no room for
-// the new separator.
+// rebalance frees child i of branch b if it is empty, merges it with a neighbour if one page can
+// hold both, and else moves entries to it from the neighbour. The child is an editable page at
+// level and less than a quarter full. It stays as it is without a neighbour, or if b has no space
+// for the new separator.
 func (e *pageEditor) rebalance(b []byte, i int, level uint8) error {
 	n := count(b)
 	ref, cb, err := e.edit(childRef(b, n, i), level)
@@ -189,12 +188,12 @@ func (e *pageEditor) rebalance(b []byte, i int, level uint8) error {
 	if err != nil {
 		return err
 	}
-	total := usedTogether(cb, sb)
+	total := usedMerged(cb, sb)
 	if level > 0 {
 		total += sepLen(b, n, right)
 	}
 	if total <= payload(cb)/5*4 { // above that, the next inserts would split the page again
-		if err := e.layPair(b, left, right, i, cb, sb, level); err != nil {
+		if err := e.mergePair(b, left, right, i, cb, sb, level); err != nil {
 			return err
 		}
 		setChildRef(b, n, left, ref)
@@ -224,7 +223,7 @@ func (e *pageEditor) collectPair(b []byte, left, right, i int, cb, sb []byte, le
 		s.cells = appendCells(s.cells, rb, 0, rn)
 		return s, nil
 	}
-	middle := s.keepSep(sep(b, n, right))
+	middle := s.saveSep(sep(b, n, right))
 	if ln > 1 && bytes.Compare(sep(lb, ln, ln-1), middle) >= 0 ||
 		rn > 1 && bytes.Compare(middle, sep(rb, rn, 1)) >= 0 {
 		return nil, damage(childRef(b, n, right), "separators out of order with those of the page above")
@@ -235,28 +234,23 @@ func (e *pageEditor) collectPair(b []byte, left, right, i int, cb, sb []byte, le
 	return s, nil
 }
 
-// layPair puts the entries of children left and right of b into cb, which is one of them.
-func (e *pageEditor) layPair(b []byte, left, right, i int, cb, sb []byte, level uint8) error {
+// mergePair encodes the entries of children left and right of b into cb, which is one of them.
+func (e *pageEditor) mergePair(b []byte, left, right, i int, cb, sb []byte, level uint8) error {
 	s, err := e.collectPair(b, left, right, i, cb, sb, level)
 	if err != nil {
 		return err
 	}
 	if level == 0 {
-		layLeaf(cb, s.cells)
+		writeLeaf(cb, s.cells)
 	} else {
-		layBranch(cb, s.items)
+		writeBranch(cb, s.items)
 	}
 	return nil
 }
 
-// refill divides the entries of child i, which is cb, and child j of b anew.
+// refill divides the entries of child i, which is cb, and child j of b evenly.
 func (e *pageEditor) refill(
-	b []byte,
-	left, right, i int,
-	cb []byte,
-	j int,
-	sref pager.Ref,
-	level uint8,
+	b []byte, left, right, i int, cb []byte, j int, sref pager.Ref, level uint8,
 ) error {
 	sref, sb, err := e.edit(sref, level)
 	if err != nil {
@@ -275,10 +269,10 @@ func (e *pageEditor) refill(
 	var m int
 	var middle []byte
 	if level == 0 {
-		if m = cutCells(s.cells, payload(cb)); m > 0 {
+		if m = splitCells(s.cells, payload(cb)); m > 0 {
 			middle = separator(s.cells[m-1].key(), s.cells[m].key())
 		}
-	} else if m = cutItems(s.items, payload(cb)); m > 0 {
+	} else if m = splitItems(s.items, payload(cb)); m > 0 {
 		middle = s.items[m].sep
 	}
 	if m == 0 || !sepFits(b, n, right, len(middle)) {
@@ -288,11 +282,11 @@ func (e *pageEditor) refill(
 		return err
 	}
 	if level == 0 {
-		layLeaf(lb, s.cells[:m])
-		layLeaf(rb, s.cells[m:])
+		writeLeaf(lb, s.cells[:m])
+		writeLeaf(rb, s.cells[m:])
 	} else {
-		layBranch(lb, s.items[:m])
-		layBranch(rb, s.items[m:])
+		writeBranch(lb, s.items[:m])
+		writeBranch(rb, s.items[m:])
 	}
 	if err := setSummary(b, n, left, lb); err != nil {
 		return err
@@ -300,6 +294,6 @@ func (e *pageEditor) refill(
 	if err := setSummary(b, n, right, rb); err != nil {
 		return err
 	}
-	e.replaceSep(b, right, s.keepSep(middle))
+	e.replaceSep(b, right, s.saveSep(middle))
 	return nil
 }

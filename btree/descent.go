@@ -8,21 +8,21 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// MaxHints is how many ways are looked for at a time: enough to wait for all their pages at once,
-// and few enough that what they need stays in the processor's first cache until it is looked at.
+// MaxHints is the number of keys of one batch descent: enough to overlap the cache misses of their
+// pages, and few enough that their state stays in the first-level cache.
 const MaxHints = 16
 
-// How many bytes of a cell are asked for: of one that is likely to be replaced, which the undo
-// keeps, most of a small row; of others what a search compares.
+// How many bytes of a cell are prefetched. The undo log copies a cell that is replaced, so it needs
+// most of a small row; a search compares the key only.
 const (
 	prefetchCellBytes = 128
 	prefetchKeyBytes  = 32
 )
 
-// prefetchPaths notes the ways to the leaves of these changes and asks for the memory that changing
-// their rows will need. The ways are not known if it asked for nothing, because the keys lie
-// together in the order in which they come, or in too deep a tree.
-func prefetchPaths(w Writer, t Tree, changes []Change, ways *[MaxHints]pathHint) (known bool, err error) {
+// prefetchPaths records the paths to the leaves of these changes and prefetches the memory that the
+// changes will access. known is false if it did nothing, because the keys are in order and in one
+// leaf, or if the tree is too deep for hints.
+func prefetchPaths(w Writer, t Tree, changes []Change, hints *[MaxHints]pathHint) (known bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return false, err
 	}
@@ -39,7 +39,7 @@ func prefetchPaths(w Writer, t Tree, changes []Change, ways *[MaxHints]pathHint)
 	}
 	for i := range changes {
 		if w.Cold(d.refs[i]) {
-			continue // It would be looked at only to be read once more.
+			continue // Edit reads the page straight to its copy.
 		}
 		b, n, _, err := leafAt(w, d.refs[i])
 		if err != nil {
@@ -47,21 +47,21 @@ func prefetchPaths(w Writer, t Tree, changes []Change, ways *[MaxHints]pathHint)
 		}
 		prefetchCell(b, n, &changes[i])
 	}
-	*ways = d.hints
+	*hints = d.hints
 	return t.Depth-1 <= pathHintLevels, nil
 }
 
-// A descent goes from the root of a tree to the leaves of up to MaxHints keys.
+// A batchDescent goes from the root of a tree to the leaves of up to MaxHints keys.
 type batchDescent struct {
 	keys  [MaxHints][]byte
 	hints [MaxHints]pathHint
-	refs  [MaxHints]pager.Ref // of the pages that it has come to: in the end, leaves
+	refs  [MaxHints]pager.Ref // pages that the descent has reached: leaves in the end
 }
 
-// descendBatch goes down with n keys level by level, notes their ways and asks for what a search
-// looks at first in each page, leaves among them. A lookup waits for page after page, some 100 ns
-// each, and sixteen that wait at the same time take little longer than one. Branches that it is the
-// first to read are proven, and an error is one that the lookups would meet.
+// descendBatch descends with n keys level by level, records their paths and prefetches the lines of
+// each page that a search reads first, leaves included. A single lookup waits about 100 ns for each
+// page; sixteen overlapping waits take little longer than one. An unverified branch is verified
+// here. An error is one that the lookups would return.
 func (d *batchDescent) descendBatch(in Writer, t Tree, n int) error {
 	var size [MaxHints]int
 	var near [MaxHints][]byte
@@ -75,21 +75,21 @@ func (d *batchDescent) descendBatch(in Writer, t Tree, n int) error {
 				return err
 			}
 			w := ld32(b, offKind)
-			if w&0xffff != place(level) {
+			if w&0xffff != kindWord(level) {
 				return misplaced(d.refs[i], b, level)
 			}
 			children := int(w >> 16)
 			k := branchSearch(b, children, d.keys[i])
 			d.hints[i].record(level, k)
 			d.refs[i], size[i] = childRef(b, children, k), nearChild(b, children, k, level-1)
-			if level == 1 { // The leaves are as many as the rest of the store.
+			if level == 1 { // Leaves are most of the store: their slots are not cached.
 				in.PrefetchSlot(d.refs[i])
 			}
 		}
-		if level > 2 { // There are so few branches above level 1 that they are near.
+		if level > 2 { // The few branches above level 1 are cached.
 			continue
 		}
-		// In loops of their own: what one key waits for, the next ones wait for at the same time.
+		// Separate loops, so that the cache misses of all keys overlap.
 		for i := range n {
 			near[i] = in.Peek(d.refs[i], size[i])
 		}
@@ -101,8 +101,8 @@ func (d *batchDescent) descendBatch(in Writer, t Tree, n int) error {
 	return nil
 }
 
-// prefetchCell asks for the cell of c's key in leaf b of n cells, or the one that is looked at in
-// its place.
+// prefetchCell prefetches the cell of c's key in leaf b of n cells, or the one that a search
+// compares instead.
 func prefetchCell(b []byte, n int, c *Change) {
 	p := prefix(b)
 	if len(c.Key) < p || n == 0 {
@@ -119,9 +119,8 @@ func prefetchCell(b []byte, n int, c *Change) {
 	}
 }
 
-// sameLeaf says that two keys, and those between them, belong into the same page at a level, or
-// below it: in a leaf (0) they do not wait for each other. Errors are left to whoever comes there
-// again.
+// sameLeaf reports whether keys a and b, and those between them, share a page at a level: at level
+// 0, a leaf. It returns false on errors; the later descent returns them.
 func sameLeaf(r Reader, t Tree, a, b []byte, at uint8) bool {
 	ref := t.Root
 	for level := t.Depth - 1; level > at; level-- {

@@ -1,16 +1,16 @@
 package btree
 
-// A Gap is a subtree that a cursor could not read: a page, and all that is below it.
+// A Gap is a subtree that a cursor could not read: a page and all pages below it.
 type Gap struct {
 	Lower, Upper []byte // its keys are in [Lower, Upper); nil: no bound. Valid as long as pages are
 	Rows         uint64 // rows of the subtree, as the page above counts them, or the tree its root
 	Err          error  // why the page cannot be read
 }
 
-// Gap describes the subtree at which the last move failed. ok is false if it did not fail, or
+// Gap describes the subtree at which the last move failed. ok is false if the move succeeded, or
 // failed for another reason than a page of the tree.
 //
-// All that Gap and Skip need is the path down to the page above, which was read and is verified.
+// Gap and Skip use only the path down to the page above, which is verified.
 func (c *Cursor) Gap() (g Gap, ok bool) {
 	if c.err == nil || c.lost == 0 {
 		return Gap{}, false
@@ -32,8 +32,8 @@ func (c *Cursor) Gap() (g Gap, ok bool) {
 	return g, true
 }
 
-// Skip forgets the error of a gap and moves to the first row behind it, or to the last one before
-// it. If there is none the cursor stands nowhere, as a new one. It may meet the next gap.
+// Skip clears the error of a gap and moves to the first row behind it, or to the last one before
+// it. Without such a row the cursor has no position. Skip may fail at the next gap.
 func (c *Cursor) Skip(forward bool) bool {
 	if c.err == nil || c.lost == 0 {
 		return false
@@ -53,14 +53,13 @@ func (c *Cursor) Skip(forward bool) bool {
 	return false
 }
 
-// missed is fail for a page of the tree at that level.
-func (c *Cursor) missed(level uint8, err error) bool {
+// failAt is fail for a page of the tree at that level.
+func (c *Cursor) failAt(level uint8, err error) bool {
 	c.lost = level + 1
 	return c.fail(err)
 }
 
-// ReadValue is Value, but that a value which cannot be read is only an error of the call: the
-// cursor stays on its row.
+// ReadValue is Value, but returns a read error of the value without failing the cursor.
 func (c *Cursor) ReadValue() ([]byte, error) {
 	if !c.Valid() {
 		return nil, nil

@@ -149,7 +149,7 @@ func goldenBranch(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
 	pager.WriteHeader(b, pager.Header{Pgid: 18, Epoch: 5, Kind: pager.KindBranch, Level: 1})
-	layBranch(b, []item{
+	writeBranch(b, []item{
 		{nil, pager.Ref{Pgid: 17, Epoch: 5}, 3 | rowsOverflow},
 		{[]byte("keys/with/long/separators/1"), pager.Ref{Pgid: 20, Epoch: 4}, 250},
 	})

@@ -5,41 +5,41 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Rows that fit into their page as it is are put there, and taken out, without a copy of the page,
-// if nobody else reads it: what is overwritten is kept, some hundred bytes of a leaf and the row
-// counts above it. Rows that go into a patch give their leaf another number, which is changed in
-// the branch above it in the same way. Whatever changes more than one leaf
-// (splits, merges, shifts) or values in extents, and whatever is damaged, is for the way that copies: see editor.
+// The fast path of puts and deletes: if no other transaction reads the page, and the change fits
+// into it, the page is changed without a copy. The undo log gets the old bytes: some hundred bytes
+// of a leaf and the row counts above it. A put into a delta gives the leaf another page number, and
+// its reference in the branch is changed in the same way. The copying path, see pageEditor, has all
+// changes of more than one leaf (splits, merges, shifts), values in extents, and damaged pages.
 
-// A trail is the way down to a leaf, which is at 0. In a tree that is too deep for it nothing is
-// changed in place.
+// A path is the path to a leaf, which is at 0. A tree that is too deep for it is never changed in
+// place.
 type path struct {
 	undo  *pager.UndoWriter
-	steps [pathDepth]pathStep // by level; path[0] is the leaf
+	steps [pathDepth]pathStep // by level
 	top   uint8               // level of the root
 
-	// delta says that the leaf may not be changed, but may get a patch: only its reference is in
-	// path[0].
+	// delta says that the leaf may have a delta, but not be changed in place: steps[0] has only its
+	// reference.
 	delta bool
 }
 
-// pathDepth bounds what is cleared for each change: few trees are as deep.
+// pathDepth bounds the memory that is cleared for each change. Few trees are as deep.
 const pathDepth = 8
 
-// A stop is a step and which page it is.
+// A pathStep is a step and the reference of its page.
 type pathStep struct {
 	ref pager.Ref
 	step
 }
 
-// set is that of a step.
+// set assigns field by field, see step.set.
 func (s *pathStep) set(ref pager.Ref, b []byte, i, n int) {
 	s.ref.Pgid, s.ref.Epoch = ref.Pgid, ref.Epoch
 	s.step.set(b, i, n)
 }
 
-// begin says that the leaf that the trail leads to may be changed: then keeping begins, and close
-// ends it.
+// begin reports whether the leaf of the path may be changed in place. Then the undo log accepts
+// records until end.
 func (r *path) begin() bool {
 	for level := uint8(1); level <= r.top; level++ {
 		if !r.undo.Reachable(r.steps[level].ref) {
@@ -51,8 +51,8 @@ func (r *path) begin() bool {
 
 func (r *path) end() { r.undo.Leave() }
 
-// saveLeaf keeps the fields, heads and slots of the leaf, and that there is nothing between these
-// and the cells.
+// saveLeaf records the fields, heads and slots of the leaf, and that the bytes from there to the
+// cells are zero.
 func (r *path) saveLeaf() {
 	id, b := r.steps[0].ref.Pgid, r.steps[0].b
 	end := offLeafHeads + leafEntry*count(b)
@@ -60,12 +60,12 @@ func (r *path) saveLeaf() {
 	r.undo.RecordZeros(id, end, lo(b))
 }
 
-// saveCell keeps the bytes of the cell at off.
+// saveCell records the bytes of the cell at off.
 func (r *path) saveCell(off int) {
 	r.undo.Record(r.steps[0].ref.Pgid, off, off+cellSize(r.steps[0].b, off))
 }
 
-// repoint makes the branch above the leaf point to ref instead.
+// repoint changes the leaf's reference in the branch above it to ref.
 func (r *path) repoint(ref pager.Ref) {
 	s := &r.steps[1]
 	at := child(s.n, s.i)
@@ -73,7 +73,7 @@ func (r *path) repoint(ref pager.Ref) {
 	setChildRef(s.b, s.n, s.i, ref)
 }
 
-// addRows adds more, which is 1 or -1, to the rows that the branches count.
+// addRows adds more, which is 1 or -1, to the row counts of the branches.
 func (r *path) addRows(more int) {
 	for level := uint8(1); level <= r.top; level++ {
 		s := &r.steps[level]
@@ -83,7 +83,7 @@ func (r *path) addRows(more int) {
 	}
 }
 
-// checkCounts says that every branch counts so many rows at least, and one more may be added.
+// checkCounts reports whether every branch counts at least least rows and can count one more.
 func (r *path) checkCounts(least uint64) bool {
 	for level := uint8(1); level <= r.top; level++ {
 		s := &r.steps[level]
@@ -94,9 +94,9 @@ func (r *path) checkCounts(least uint64) bool {
 	return true
 }
 
-// descend goes to the leaf where key is or belongs, if that, or what the branch above it points to,
-// may be changed in place.
-func (r *path) descend(w Writer, t *Tree, key []byte, by pathHint) bool {
+// descend goes to the leaf of key, if that leaf, or its reference in the branch above, may be
+// changed in place.
+func (r *path) descend(w Writer, t *Tree, key []byte, hint pathHint) bool {
 	if t.Depth > pathDepth {
 		return false
 	}
@@ -110,22 +110,22 @@ func (r *path) descend(w Writer, t *Tree, key []byte, by pathHint) bool {
 		}
 		b, n, err := pageAt(w, ref, level)
 		if err != nil || n == 0 {
-			return false // for the other way to tell
+			return false // the copying path returns the error
 		}
-		if level < r.top && !by.complete() {
+		if level < r.top && !hint.complete() {
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		if level == 0 {
 			r.steps[0].set(ref, b, 0, n)
 			return true
 		}
-		i := by.child(b, n, level, key)
+		i := hint.child(b, n, level, key)
 		r.steps[level].set(ref, b, i, n)
 		ref = childRef(b, n, i)
 	}
 }
 
-// putInPlace puts the cell, which has its value with it, if its page need not be copied for it.
+// putInPlace puts the cell, which has an inline value, if its page may be changed in place.
 func (p *insertOp) putInPlace(t *Tree) bool {
 	undo := p.w.Undo()
 	return undo != nil && t.Depth > 0 && p.tryInPlace(undo, t)
@@ -142,7 +142,7 @@ func (p *insertOp) tryInPlace(undo *pager.UndoWriter, t *Tree) bool {
 	}
 	if p.cursor != nil {
 		if r.steps[0].ref == p.cursor.last {
-			return false // rows come close together: once copied, a finger points to the page
+			return false // clustered inserts: copied once, the leaf serves the insert cursor
 		}
 		p.cursor.setLeaf(r.steps[0].ref, nil, 0, false)
 	}
@@ -162,16 +162,16 @@ func (p *insertOp) tryInPlace(undo *pager.UndoWriter, t *Tree) bool {
 	return true
 }
 
-// deltaInPlace puts the cell into the patch of the leaf. Where that cannot be told to the branch
-// any more, since a reader has come meanwhile, the way that copies tells it.
+// deltaInPlace puts the cell into the delta of the leaf. If the branch may no longer be changed in
+// place, because of a new reader, the copying path stores the new reference there.
 func (p *insertOp) deltaInPlace(r *path, t *Tree) bool {
 	var d proposedDelta
-	if ok, err := p.proposeDelta(r.steps[0].ref, &d); err != nil || !ok || d.room < 0 || !r.checkCounts(0) {
+	if ok, err := p.proposeDelta(r.steps[0].ref, &d); err != nil || !ok || d.free < 0 || !r.checkCounts(0) {
 		return false
 	}
 	ref, err := p.storeDelta(r.steps[0].ref, &d)
 	if err != nil {
-		return false // it will be met again
+		return false // the copying path returns the error
 	}
 	p.was = d.was
 	if !r.begin() {
@@ -225,8 +225,8 @@ func (p *insertOp) replaceInPlace(r *path, i int) bool {
 	return true
 }
 
-// deleteInPlace deletes the cell that look has found if its page need not be copied for it, nor
-// mended afterwards.
+// deleteInPlace deletes the cell that locate found, if its page may be changed in place and needs
+// no rebalancing.
 func (d *deleteOp) deleteInPlace(t *Tree) bool {
 	if d.top >= pathDepth {
 		return false
@@ -245,7 +245,7 @@ func (d *deleteOp) deleteInPlace(t *Tree) bool {
 	}
 	defer d.end()
 	if off == lo(b) {
-		d.saveCell(off) // it is cleared
+		d.saveCell(off) // leafRemove clears it
 	}
 	d.saveLeaf()
 	leafRemove(b, d.cell)

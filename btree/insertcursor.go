@@ -6,38 +6,38 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A Finger points to the leaf that rows of a tree are put into one after the other, with the way to
-// it: rows that come in order, or close together, cost no descent. Its zero value points nowhere.
+// An InsertCursor points to the leaf of the last insert of a run, with the path to it: rows that
+// come in order, or close together, need no descent. The zero value points to no leaf.
 //
-// What it knows holds only as long as nothing but its own Put changes the tree and the transaction
-// may still change the pages of the way in place, where they are. Its owner forgets it (*f =
-// Finger{}) when that may have ended, and takes what was filled before.
+// Its state is valid only while its own Put alone changes the tree, and the transaction may still
+// change the pages of the path in place. When that may have ended, its owner takes the number of
+// filled leaves and resets it (*f = InsertCursor{}).
 type InsertCursor struct {
-	last      pager.Ref               // leaf of the last put: the finger points there when a second one meets it
-	leaf      []byte                  // nil: it points nowhere
-	path      [insertCursorDepth]step // way[l] is the branch at level l, and its child; way[0] is not used
+	last      pager.Ref               // leaf of the last put: a second put there sets leaf
+	leaf      []byte                  // nil: it points to no leaf
+	path      [insertCursorDepth]step // by level; path[0] is not used
 	branches  uint8                   // above the leaf
 	rightmost bool                    // no leaf is right of it
 	filled    int                     // see TakeFilledLeaves
 }
 
-// TakeFilledLeaves is how many leaves rows in order have filled and left behind since it was last
-// called.
+// TakeFilledLeaves returns the number of leaves that inserts in order have filled since the last
+// call.
 func (f *InsertCursor) TakeFilledLeaves() int {
 	n := f.filled
 	f.filled = 0
 	return n
 }
 
-// reset makes the finger point nowhere.
+// reset makes the cursor point to no leaf.
 func (f *InsertCursor) reset() { *f = InsertCursor{filled: f.filled} }
 
-// A tree that is deeper is put into without a finger.
+// A tree that is deeper is changed without an insert cursor.
 const insertCursorDepth = 8
 
-// put puts the cell, which has its value with it, into the leaf, if that is certainly its place:
-// the key is there, or lies between two keys of it, or behind all keys of the tree. It tells of the
-// row that was there. Everything else is for a descent.
+// put puts the cell, which has an inline value, into the leaf, if the leaf is certainly its place:
+// the leaf has the key, or the key lies between two keys of it, or above all keys of the tree. It
+// returns the Info of the old row. Otherwise the caller descends.
 func (f *InsertCursor) put(t *Tree, c *cell) (was Info, done bool) {
 	if f == nil || f.leaf == nil {
 		return Info{}, false
@@ -48,7 +48,7 @@ func (f *InsertCursor) put(t *Tree, c *cell) (was Info, done bool) {
 	if found {
 		s := cellPosOf(b, n, i)
 		if infoAt(b, s)&infoOverflow != 0 {
-			return Info{}, false // its extent is to be given back
+			return Info{}, false // its extent must be freed
 		}
 		was = infoAtCell(b, s)
 		return was, leafReplace(b, i, c)
@@ -64,9 +64,9 @@ func (f *InsertCursor) put(t *Tree, c *cell) (was Info, done bool) {
 	return Info{}, true
 }
 
-// Append puts rows that come in order behind all keys of the tree: as many of the changes, from the
-// first one on, as have room in the leaf that the finger points to. It says how many. None of them
-// was there; the others are for Apply.
+// Append puts rows that come in order above all keys of the tree: the longest prefix of changes
+// that fits into the cursor's leaf. It returns the number of rows, which are all new. The caller
+// passes the other changes to Apply.
 func (f *InsertCursor) Append(t *Tree, changes []Change) (n int) {
 	if f == nil || f.leaf == nil || !f.rightmost {
 		return 0
@@ -78,7 +78,7 @@ func (f *InsertCursor) Append(t *Tree, changes []Change) (n int) {
 	return n
 }
 
-// count adds rows to those of the tree, and of the branches above the leaf. There is room for them.
+// count adds rows to the tree and to the branches above the leaf, which can count them.
 func (f *InsertCursor) count(t *Tree, rows uint64) {
 	for l := uint8(1); l <= f.branches; l++ {
 		s := &f.path[l]
@@ -87,18 +87,18 @@ func (f *InsertCursor) count(t *Tree, rows uint64) {
 	t.Rows += rows
 }
 
-// freeRows is how many rows the branches above the leaf can count beside those that they do.
+// freeRows is the number of further rows that all branches above the leaf can count.
 func (f *InsertCursor) freeRows() uint64 {
-	room := uint64(maxRows)
+	free := uint64(maxRows)
 	for l := uint8(1); l <= f.branches; l++ {
 		s := &f.path[l]
-		room = min(room, maxRows-min(rowsBelow(s.b, s.n, s.i), maxRows))
+		free = min(free, maxRows-min(rowsBelow(s.b, s.n, s.i), maxRows))
 	}
-	return room
+	return free
 }
 
-// Beyond says that key belongs behind all keys of the tree, into the leaf that the finger points to
-// or one right of it.
+// Beyond reports whether key lies above all keys of the tree, so that it belongs into the cursor's
+// leaf or one right of it.
 func (f *InsertCursor) Beyond(key []byte) bool {
 	if f == nil || f.leaf == nil || !f.rightmost {
 		return false
@@ -107,14 +107,14 @@ func (f *InsertCursor) Beyond(key []byte) bool {
 	return n > 0 && bytes.Compare(leafKey(f.leaf, n, n-1), key) < 0
 }
 
-// LastKey is the last key of the tree, if something is Beyond. It stands in its leaf.
+// LastKey returns the last key of the tree if a key is Beyond. It points into the leaf.
 func (f *InsertCursor) LastKey() []byte {
 	n := count(f.leaf)
 	return leafKey(f.leaf, n, n-1)
 }
 
-// setLeaf is told where a descent has ended, whose steps are in way. The finger points there if the
-// one before ended there too.
+// setLeaf records the leaf at which a descent ended, whose steps are in path. The cursor points to
+// it if the descent before ended there, too.
 func (f *InsertCursor) setLeaf(ref pager.Ref, b []byte, depth uint8, rightmost bool) {
 	if ref != f.last {
 		f.last, f.leaf = ref, nil

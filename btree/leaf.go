@@ -27,15 +27,15 @@ import (
 //	+-------+--------+------+----------+-------------------------------------------+
 //
 // vinfo: bits 0-29 size of the value in bytes, bit 30 the value is in an overflow extent, bit 31
-// there is a tag. A tag is not 0: a cell without one has none.
+// the cell has a tag. A tag is never 0: a cell with tag 0 stores none.
 //
-// klen and vinfo are the header of a cell. In a uniform leaf all cells have the same one, which
-// stands in shape, and the cells begin with their keys: a sixteenth more rows of 100 bytes have
-// room. In others shape is zeros. No shape has a klen of 0, an overflow extent, or cells of fewer
-// than leastUniform bytes: what headers would add is bounded, so that a leaf and one that is nearly
-// empty fit into two when each cell gets its own.
+// klen and vinfo are the header of a cell. In a uniform leaf all cells have the same header, which
+// is in shape, and the cells begin with their keys: a sixteenth more rows of 100 bytes fit. In
+// other leaves shape is zero. No shape has a klen of 0, an overflow extent, or cells of fewer than
+// minUniform bytes: so the bytes that headers add are bounded, and a leaf and one that is nearly
+// empty fit into two leaves when each cell gets its own header.
 //
-// Outside of a function of this file it always holds that:
+// Invariants, outside the functions of this file:
 //
 //	(1) keys are strictly increasing;
 //	(2) the slots end at or before lo, every cell lies in [lo, PageSize), and no two share a byte;
@@ -49,9 +49,9 @@ const (
 
 	cellHeader = 6
 	leafEntry  = 4 + 2 // head and slot of a cell
-	refSize    = 12    // overflow reference in the place of a value
+	refSize    = 12    // overflow reference instead of a value
 
-	leastUniform = 16
+	minUniform = 16
 
 	infoSize     = 1<<30 - 1
 	infoOverflow = 1 << 30
@@ -69,10 +69,10 @@ func setSlot(b []byte, n, i, off int) {
 
 func setHead(b []byte, i int, h uint32) { binary.LittleEndian.PutUint32(b[offLeafHeads+4*i:], h) }
 
-// uniform says that the cells of a leaf have their header in common.
+// uniform reports whether the cells of a leaf have a common header.
 func uniform(b []byte) bool { return ld16(b, offShape) != 0 }
 
-// headerIn is the size of the header that each cell of the leaf has.
+// headerIn is the size of the header of each cell of the leaf.
 func headerIn(b []byte) int {
 	if uniform(b) {
 		return 0
@@ -80,16 +80,15 @@ func headerIn(b []byte) int {
 	return cellHeader
 }
 
-// setShape makes an empty leaf a uniform one of cells with that header, or for klen 0 one that is
-// not.
+// setShape makes an empty leaf uniform, for cells with that header, or for klen 0 not uniform.
 func setShape(b []byte, klen int, info uint32) {
 	putHeader(b[offShape:], klen, info)
 	binary.LittleEndian.PutUint16(b[offShapeZero:], 0)
 }
 
-// isShape says that a leaf of cells with that header may be uniform.
+// isShape reports whether a leaf of cells with that header may be uniform.
 func isShape(klen int, info uint32) bool {
-	return klen > 0 && info&infoOverflow == 0 && bodySize(klen, info) >= leastUniform
+	return klen > 0 && info&infoOverflow == 0 && bodySize(klen, info) >= minUniform
 }
 
 func leafKey(b []byte, n, i int) []byte { return keyAt(b, cellPosOf(b, n, i)) }
@@ -106,8 +105,7 @@ func leafHasOverflow(b []byte, n int) bool {
 	return false
 }
 
-// initLeaf makes an empty leaf of a page whose payload is zero, for c and cells like it: a uniform
-// one if it may be.
+// initLeaf makes an empty leaf of a page whose payload is zero, for c and cells of its shape.
 func initLeaf(b []byte, c *cell) {
 	setLo(b, len(b))
 	if isShape(len(c.key), c.info) {
@@ -122,7 +120,7 @@ func leafFree(b []byte) int { return lo(b) - offLeafHeads - leafEntry*count(b) }
 func leafInsert(b []byte, i int, c *cell, shared bool) {
 	n := count(b)
 	if n == 0 {
-		setPrefix(b, len(c.key)) // shrinks to what the keys really share as they come
+		setPrefix(b, len(c.key)) // later inserts shrink it to the common prefix
 	}
 	off := lo(b) - c.sizeIn(b)
 	c.write(b, off)
@@ -141,9 +139,9 @@ func leafInsert(b []byte, i int, c *cell, shared bool) {
 	}
 }
 
-// leafAppend adds rows behind those of a leaf that has some: as many of the changes, no more than
-// most, as come in order behind its keys, share its prefix, have their values inline, match it, and
-// have room. It says how many.
+// leafAppend appends rows to a leaf that has some: the longest prefix of changes, at most most
+// rows, that is in order above its keys, shares its prefix, has inline values, matches the leaf and
+// fits. It returns the number of rows.
 func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	have, p := count(b), prefix(b)
 	if have == 0 {
@@ -151,7 +149,7 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	}
 	last, free := leafKey(b, have, have-1), leafFree(b)
 	if len(last) < p {
-		return 0 // of a damaged file
+		return 0 // damaged file
 	}
 	var c cell
 	for n < len(changes) && uint64(n) < most {
@@ -173,19 +171,19 @@ func leafAppend(b []byte, changes []Change, most uint64) (n int) {
 	slots := offLeafHeads + 4*have
 	copy(b[slots+4*n:], b[slots:slots+2*have])
 	pager.SetCount(b, have+n)
-	setLo(b, layRows(b, have, changes[:n], lo(b), p))
+	setLo(b, writeRows(b, have, changes[:n], lo(b), p))
 	return n
 }
 
-// inline says that it puts a row that stands in a leaf, value and all.
+// inline reports whether the change puts a row with an inline value.
 func (c *Change) inline(pageSize int) bool {
 	return !c.Delete && len(c.Key) <= MaxKey(pageSize) && len(c.Value) <= MaxInline(pageSize)
 }
 
-// layRows writes rows, with their heads and slots, behind those of a leaf that has so many, which
-// they match, and whose count is that of all: each below the one before it, the first below off. p
-// is the prefix. It returns the new lo.
-func layRows(b []byte, have int, rows []Change, off, p int) int {
+// writeRows encodes rows, with their heads and slots, behind the first have rows of a leaf, which
+// they match and whose count includes them: each below the one before it, the first below off. p is
+// the prefix. It returns the new lo.
+func writeRows(b []byte, have int, rows []Change, off, p int) int {
 	var c cell
 	header := headerIn(b)
 	for i := range rows {
@@ -202,7 +200,7 @@ func layRows(b []byte, have int, rows []Change, off, p int) int {
 	return off
 }
 
-// reprefixLeaf sets prefix and heads from the keys.
+// reprefixLeaf recomputes prefix and heads from the keys.
 func reprefixLeaf(b []byte) {
 	n := count(b)
 	p := shared(leafKey(b, n, 0), leafKey(b, n, n-1))
@@ -212,7 +210,7 @@ func reprefixLeaf(b []byte) {
 	}
 }
 
-// leafRemove takes cell i out.
+// leafRemove removes cell i.
 func leafRemove(b []byte, i int) {
 	n := count(b)
 	leafDrop(b, slot(b, n, i))
@@ -230,7 +228,7 @@ func leafRemove(b []byte, i int) {
 	}
 }
 
-// leafDrop gives the bytes of the cell at off back to the free space or to the gap.
+// leafDrop returns the bytes of the cell at off to the free space or to the gap.
 func leafDrop(b []byte, off int) {
 	size := cellSize(b, off)
 	if l := lo(b); off == l {
@@ -241,8 +239,8 @@ func leafDrop(b []byte, off int) {
 	}
 }
 
-// leafReplace puts c in the place of cell i, which has the same key, and says false if it does not
-// match the page, or that is too small as it is.
+// leafReplace replaces cell i by c, which has the same key. It returns false if c does not match
+// the page, or does not fit without compaction.
 func leafReplace(b []byte, i int, c *cell) bool {
 	if !c.matches(b) {
 		return false
@@ -270,26 +268,26 @@ func leafReplace(b []byte, i int, c *cell) bool {
 	return true
 }
 
-// layLeaf makes b a leaf of these cells, which stand outside of b and are in order, without a gap:
-// a uniform one if they are alike. The cell of the lowest key gets the lowest offset. So a page
-// that was laid out never looks like one that keys were added to in ascending order: see ascending.
-func layLeaf(b []byte, cells []detachedCell) {
+// writeLeaf encodes these cells, which lie outside b and are in order, into leaf b without a gap.
+// The leaf is uniform if their headers are equal. The cell of the lowest key gets the lowest
+// offset, so that a rewritten page never looks like one with ascending inserts: see ascending.
+func writeLeaf(b []byte, cells []detachedCell) {
 	if sameShape(cells) {
 		setShape(b, int(cells[0].klen), cells[0].info)
 	} else {
 		setShape(b, 0, 0)
 	}
-	layCells(b, cells)
+	writeCells(b, cells)
 }
 
-// layCells is layLeaf of cells that match the leaf that b was: it stays uniform, or not.
-func layCells(b []byte, cells []detachedCell) {
+// writeCells is writeLeaf of cells that match the leaf, which keeps its shape.
+func writeCells(b []byte, cells []detachedCell) {
 	n, header := len(cells), headerIn(b)
 	off, p := len(b)-bodyBytes(cells)-n*header, 0
 	if n > 0 {
 		p = shared(cells[0].key(), cells[n-1].key())
 	}
-	frameLeaf(b, n, off, p)
+	setLeafFields(b, n, off, p)
 	for i := range cells {
 		c := &cells[i]
 		setHead(b, i, keyHead32(c.key(), p))
@@ -301,9 +299,8 @@ func layCells(b []byte, cells []detachedCell) {
 	}
 }
 
-// frameLeaf sets what a leaf of n cells has besides its shape, heads, slots and the cells, which
-// begin at off.
-func frameLeaf(b []byte, n, off, p int) {
+// setLeafFields sets the fields of a leaf of n cells, which begin at off, except its shape.
+func setLeafFields(b []byte, n, off, p int) {
 	pager.SetCount(b, n)
 	setLo(b, off)
 	setGap(b, 0)
@@ -332,7 +329,7 @@ func separator(left, right []byte) []byte {
 	return right[:n:n]
 }
 
-// hasPrefix says that key starts with the first p bytes of other.
+// hasPrefix reports whether key starts with the first p bytes of other.
 func hasPrefix(key, other []byte, p int) bool {
 	return len(key) >= p && len(other) >= p && bytes.Equal(key[:p], other[:p])
 }

@@ -2,19 +2,19 @@ package btree
 
 import "unsafe"
 
-// A Span is what is left of a leaf behind a cursor's row, in one direction: rows for a loop that
-// has no time for a call on the cursor each. The zero Span is empty.
+// A LeafScan is a scan of the rest of a leaf from a cursor's row on, in one direction, for loops
+// that need rows without a cursor call for each. The zero LeafScan is empty.
 type LeafScan struct {
 	b            []byte
 	slots        int  // offset of slot 0
 	uniform      bool // see leaf
-	i, end, step int  // the row under the span, the one behind the last, and the way from one to the next
+	i, end, step int  // the current row, the end, and 1 or -1
 	prefetch     leafPrefetch
 	within       bool // see Within
 }
 
-// LeafScan is the span of the rows that Next, or if not forward Prev, would go to without leaving
-// the leaf. It is good for as long as the cursor.
+// LeafScan returns a scan of the rows that Next, or if not forward Prev, would reach without
+// leaving the leaf. It is valid as long as the cursor.
 func (c *Cursor) LeafScan(forward bool) LeafScan {
 	if c.positioned {
 		c.startPrefetch(forward)
@@ -34,27 +34,27 @@ func (c *Cursor) LeafScan(forward bool) LeafScan {
 	if forward {
 		s.end, s.step = c.n, 1
 	}
-	if s.within = c.room(forward) >= 0; !s.within {
-		s.prefetch = leafPrefetch{} // The walk ends here: nothing more of the next leaf is asked for.
+	if s.within = c.compareEdge(forward) >= 0; !s.within {
+		s.prefetch = leafPrefetch{} // The walk ends in this leaf.
 	}
 	return s
 }
 
-// EndScan moves the cursor, which the span is of, to the row before the one under the span.
+// EndScan moves the cursor of the scan to the row before the scan's current row.
 func (c *Cursor) EndScan(s LeafScan) { c.i, c.prefetch = s.i-s.step, s.prefetch }
 
-// Within says that all rows ahead are within the cursor's bounds, as far as the separators tell: of
-// the last leaf they do not.
+// Within reports whether the separators prove that all further rows of the scan are within the
+// cursor's bounds. They prove nothing about the last leaf.
 func (s *LeafScan) Within() bool { return s.within }
 
-// Next moves to the next row. After it has said false it must not be called again.
+// Next moves to the next row. After it has returned false it must not be called again.
 func (s *LeafScan) Next() bool {
 	s.i += s.step
 	s.prefetch.advance()
 	return s.i != s.end
 }
 
-// Row is the row under the span. whole is false for a value in an overflow extent, which is not
+// Row returns the current row. whole is false for a value in an overflow extent, which Row does not
 // read.
 func (s *LeafScan) Row() (key, value []byte, tag int64, whole bool) {
 	header := ld16(s.b, s.slots+2*s.i)
@@ -73,7 +73,7 @@ func (s *LeafScan) Row() (key, value []byte, tag int64, whole bool) {
 		tag = int64(ld64(s.b, at))
 		at += tagSize
 	}
-	if info&infoSize == 0 { // It may end where the page does, and no pointer may stand there.
+	if info&infoSize == 0 { // A pointer must not point to the end of the page.
 		return key, s.b[:0:0], tag, true
 	}
 	return key, unsafe.Slice((*byte)(unsafe.Add(page, at)), info&infoSize), tag, true

@@ -1,15 +1,14 @@
 package btree
 
-// A sizer adds up what cells, one after the other, take of a leaf of their own. The zero sizer has
-// none.
+// A leafSize adds up the space that cells take in a leaf of their own. The zero value has no cells.
 type leafSize struct {
 	n      int // cells
-	bodies int // bytes of these without headers
-	klen   int // of the header that all have; 0: they are not alike
+	bodies int // bytes of the cells without headers
+	klen   int // of the common header; 0: the headers differ
 	info   uint32
 }
 
-// add adds a cell if it has room in a leaf of pageSize with the others.
+// add adds a cell if it fits into a leaf of pageSize with the others.
 func (s *leafSize) add(c *cell, pageSize int) bool {
 	if s.klen > 0 && s.klen == len(c.key) && s.info == c.info { // as most are
 		bodies := s.bodies + bodySize(s.klen, s.info)
@@ -35,10 +34,10 @@ func (s *leafSize) add(c *cell, pageSize int) bool {
 	return true
 }
 
-// uniform says that a leaf of these cells is uniform.
+// uniform reports whether a leaf of these cells is uniform.
 func (s *leafSize) uniform() bool { return s.klen > 0 }
 
-// bytes is what the cells themselves take.
+// bytes is the size in bytes of the cells themselves.
 func (s *leafSize) bytes() int {
 	if s.uniform() {
 		return s.bodies
@@ -46,5 +45,5 @@ func (s *leafSize) bytes() int {
 	return s.bodies + cellHeader*s.n
 }
 
-// shape makes b the empty leaf that these cells match.
+// shape makes b an empty leaf that these cells match.
 func (s *leafSize) shape(b []byte) { setShape(b, s.klen, s.info) }

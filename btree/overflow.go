@@ -2,9 +2,9 @@ package btree
 
 import "github.com/ebbkv/ebb/pager"
 
-// Rows whose value lies in an overflow extent. How that is laid out is the pager's.
+// Rows with a value in an overflow extent. The pager defines the layout of extents.
 
-// PutExtent is Put of a value of size bytes that is in an extent already.
+// PutExtent is Put of a value of size bytes that is already in an extent.
 func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64) (was Info, err error) {
 	if err := t.checkDepth(); err != nil {
 		return Info{}, err
@@ -18,7 +18,7 @@ func PutExtent(w Writer, t *Tree, key []byte, ref pager.Ref, size int, tag int64
 	return p.was, err
 }
 
-// freeExtent gives back the extent of the cell at s, if it has one.
+// freeExtent frees the extent of the cell at s, if it has one.
 func (e *pageEditor) freeExtent(b []byte, s cellPos) error {
 	info := infoAt(b, s)
 	if info&infoOverflow == 0 {

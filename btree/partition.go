@@ -7,51 +7,50 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Partitions are a tree that was cut into ranges of keys, each a tree of its own, so that several
-// goroutines change a part each. What is cut are the branches at one level, the root's as a rule,
-// between two of their children: what is above is left out, and nothing changes it meanwhile. No
-// page is on the way to keys of two parts. Join makes one tree of them again.
+// Partitions are a tree that is divided into ranges of keys, each a tree of its own, so that
+// several goroutines change one partition each. Partition divides the branches at one level, as a
+// rule the root, between two of their children. The branches above are left out, and stay unchanged
+// until Merge. No page is on the path to keys of two partitions. Merge makes one tree of them
+// again.
 //
-// The branches that are cut, and those above, stay where they are until then: what the parts have
-// in their place is born with them.
+// The divided branches, and those above, stay allocated until Merge: the partitions have new
+// branches instead.
 type Partitions struct {
-	level uint8 // of the branches that were cut
+	level uint8 // of the divided branches
 	n     int
 	trees [MaxPartitions]Tree
-	from  [MaxPartitions]int // the entry that a part begins with
+	from  [MaxPartitions]int // the first entry of each partition
 
-	seps  [MaxPartitions][]byte // where the parts begin; in pages that were cut
+	seps  [MaxPartitions][]byte // first separator of each; in divided pages
 	heads [MaxPartitions]uint64 // of these
 
-	oldEntries, newEntries branchEntries // of the branches that are cut, and of those that come into their place
+	oldEntries, newEntries branchEntries // of the divided branches, and of the new ones
 }
 
-// MaxPartitions is how many parts a tree is cut into: four for each who may change it in place.
+// MaxPartitions bounds the number of partitions: four for each writer that may change pages in
+// place.
 const MaxPartitions = 4 * pager.MaxUndoWriters
 
-// boundarySamples is how many changes are looked at for where to cut, for each part that there may
-// be.
+// boundarySamples is the number of changes per partition that chooseBoundaries samples.
 const boundarySamples = 16
 
-// maxBoundaryLevels is how many levels of branches are tried, from the root down: one with few
-// children may lead most of the changes to one of them.
+// maxBoundaryLevels is the number of branch levels that Partition tries, from the root down: most
+// of the changes may lie below one child of a root with few children.
 const maxBoundaryLevels = 2
 
-// maxSplitBranches is how many branches are cut at most. There are so few where a root leads to so
-// few that it cannot be cut well.
+// maxSplitBranches bounds the number of divided branches. A root with too few children to divide
+// has so few branches below it.
 const maxSplitBranches = 32
 
-// Partition cuts t into most parts at most, so that about as many of the changes come to each. n is
-// how many parts there are. It is 1, and nothing has happened, if the tree is too small, or the
-// keys lie so close together that more than half of them, and a little, would come to one part, as
-// far as a look at some of them shows.
+// Partition divides t into at most most partitions, with about the same number of changes each, and
+// returns their number n. It returns 1, and does nothing, if the tree is too small, or if more than
+// about five eighths of the sampled changes would go to one partition.
 func (p *Partitions) Partition(w Writer, t Tree, changes []Change, most int) (n int, err error) {
 	most = min(most, MaxPartitions)
 	if t.Depth < 2 || t.Depth >= maxDepth || most < 2 {
 		return 1, t.checkDepth()
 	}
-	// A look at a branch or two before all of those that may be cut: rows in order come to one page
-	// below them.
+	// First check a branch or two: rows in order belong to one page below them.
 	first, below := changes[0].Key, max(t.Depth, maxBoundaryLevels+1)-maxBoundaryLevels-1
 	if sameLeaf(w, t, first, changes[len(changes)/2].Key, below) &&
 		sameLeaf(w, t, first, changes[len(changes)-1].Key, below) {
@@ -74,7 +73,7 @@ func (p *Partitions) Partition(w Writer, t Tree, changes []Change, most int) (n 
 	return 1, nil
 }
 
-// splitBranches makes the parts of what was chosen.
+// splitBranches builds the partitions at the chosen boundaries.
 func (p *Partitions) splitBranches(w Writer) (n int, err error) {
 	for i := range p.n {
 		own := p.oldEntries.items[p.from[i]:]
@@ -90,10 +89,10 @@ func (p *Partitions) splitBranches(w Writer) (n int, err error) {
 	return p.n, nil
 }
 
-// chooseBoundaries says which entry each part begins with, if that is worth it.
+// chooseBoundaries chooses the first entry of each partition, and reports whether a division pays.
 func (p *Partitions) chooseBoundaries(changes []Change, most int) bool {
 	items := p.oldEntries.items
-	step := len(changes)/(boundarySamples*most) | 1 // odd: every other change may be in another place
+	step := len(changes)/(boundarySamples*most) | 1 // odd: changes may alternate between two ranges
 	var buf [2 * boundarySamples * MaxPartitions]int
 	at := buf[:0] // the entries that the sample belongs to
 	for i := 0; i < len(changes) && len(at) < cap(at); i += step {
@@ -123,7 +122,8 @@ func (p *Partitions) chooseBoundaries(changes []Change, most int) bool {
 	return p.n > 1 && len(at)-begin <= half
 }
 
-// itemOf is the entry that key belongs to, of those of branches from the left end of a tree on.
+// itemOf returns the index of the entry that key belongs to. The items begin at the left end of the
+// tree.
 func itemOf(items []item, key []byte) int {
 	lo, hi := 1, len(items)
 	for lo < hi {
@@ -137,10 +137,10 @@ func itemOf(items []item, key []byte) int {
 	return lo - 1
 }
 
-// Tree is the i-th part.
+// Tree returns partition i.
 func (p *Partitions) Tree(i int) *Tree { return &p.trees[i] }
 
-// Index is the part that key belongs to.
+// Index returns the partition that key belongs to.
 func (p *Partitions) Index(key []byte) int {
 	h, i := keyHead64(key, 0), 1
 	for i < p.n && (p.heads[i] < h || p.heads[i] == h && bytes.Compare(p.seps[i], key) <= 0) {
@@ -149,7 +149,7 @@ func (p *Partitions) Index(key []byte) int {
 	return i - 1
 }
 
-// Merge makes t of the parts. All that was born in them is w's now.
+// Merge makes t of the partitions. Their new pages now belong to w.
 func (p *Partitions) Merge(w Writer, t *Tree) error {
 	defer p.Reset()
 	for i := range p.n {
@@ -176,16 +176,16 @@ func (p *Partitions) Merge(w Writer, t *Tree) error {
 	return e.collapse(t)
 }
 
-// Reset is for parts that will not be joined. Pointers into pages are wiped: their memory may be
-// gone tomorrow.
+// Reset drops partitions that will not be merged. It clears pointers into pages, whose memory may
+// be unmapped later.
 func (p *Partitions) Reset() {
 	p.oldEntries.reset()
 	p.newEntries.reset()
 	clear(p.seps[:])
 }
 
-// branchEntries are those of branches at one level, from left to right, and the pages that they
-// stand in, or that lead there.
+// branchEntries are the entries of the branches at one level, from left to right, with the pages of
+// these branches and of those above.
 type branchEntries struct {
 	items []item
 	pages []pager.Ref
@@ -196,17 +196,17 @@ func (e *branchEntries) reset() {
 	e.items, e.pages = e.items[:0], e.pages[:0]
 }
 
-// addPartition adds what is below a part, which begins at separator sp, at level.
+// addPartition adds the entries at level of a partition that begins at separator sp.
 func (e *branchEntries) addPartition(w Writer, level uint8, t Tree, sp []byte) error {
 	if t.Depth == 0 {
-		return nil // all of it has gone
+		return nil // all rows were deleted
 	}
-	for t.Depth-1 < level { // so little is left that it became lower
+	for t.Depth-1 < level { // deletions made the tree lower
 		child, _, err := pageAt(w, t.Root, t.Depth-1)
 		if err != nil {
 			return err
 		}
-		rows, err := summed(t.Root, child)
+		rows, err := checkedSummary(t.Root, child)
 		if err != nil {
 			return err
 		}
@@ -214,15 +214,15 @@ func (e *branchEntries) addPartition(w Writer, level uint8, t Tree, sp []byte) e
 		if err != nil {
 			return err
 		}
-		layBranch(b, []item{{nil, t.Root, rows}})
+		writeBranch(b, []item{{nil, t.Root, rows}})
 		t.Root = ref
 		t.Depth++
 	}
 	return e.addBelow(w, level, t.Root, t.Depth-1, sp)
 }
 
-// addBelow adds the entries of the branches at level that are at ref or below it, which belongs at
-// level at and begins at separator sp.
+// addBelow adds the entries of the branches at level in the subtree at ref, whose root is at level
+// at and begins at separator sp.
 func (e *branchEntries) addBelow(w Writer, level uint8, ref pager.Ref, at uint8, sp []byte) error {
 	b, n, err := pageAt(w, ref, at)
 	if err != nil {
@@ -248,23 +248,23 @@ func (e *branchEntries) addBelow(w Writer, level uint8, ref pager.Ref, at uint8,
 	return nil
 }
 
-// buildBranches makes a tree of entries, of which there is one at least: branches at level, and
-// above them as many levels as it takes.
+// buildBranches makes a tree of at least one entry: branches at level, and as many levels above as
+// needed.
 func buildBranches(w Writer, level uint8, items []item) (t Tree, err error) {
 	for ; ; level++ {
 		if level >= maxDepth {
 			return t, damage(items[0].ref, "the tree would grow deeper than %d levels", maxDepth)
 		}
 		var above []item
-		room := w.PageSize() - offHeads
-		for pages := cutPages(items, room); len(items) > 0; pages-- {
-			n := firstItems(items, room, max(pages, 1))
+		limit := w.PageSize() - offHeads
+		for pages := branchPages(items, limit); len(items) > 0; pages-- {
+			n := firstItems(items, limit, max(pages, 1))
 			ref, b, err := w.New(pager.KindBranch, level)
 			if err != nil {
 				return t, err
 			}
-			layBranch(b, items[:n])
-			rows, err := summed(ref, b)
+			writeBranch(b, items[:n])
+			rows, err := checkedSummary(ref, b)
 			if err != nil {
 				return t, err
 			}
@@ -278,8 +278,8 @@ func buildBranches(w Writer, level uint8, items []item) (t Tree, err error) {
 	}
 }
 
-// mergeFill is how full in tenths branches are that the entries of a root are given to, when one
-// has no room for all.
+// mergeFill is the fill in tenths of the branches that buildBranches makes, if one branch cannot
+// hold all entries.
 const mergeFill = 8
 
 func itemsSize(items []item) (size int) {
@@ -289,22 +289,22 @@ func itemsSize(items []item) (size int) {
 	return size
 }
 
-// cutPages is how many branches the entries are given to.
-func cutPages(items []item, room int) int {
+// branchPages is the number of branches for the entries.
+func branchPages(items []item, limit int) int {
 	size := itemsSize(items) - len(items[0].sep)
-	if size <= room {
+	if size <= limit {
 		return 1
 	}
-	return (size + room*mergeFill/10 - 1) / (room * mergeFill / 10)
+	return (size + limit*mergeFill/10 - 1) / (limit * mergeFill / 10)
 }
 
-// firstItems is how many of the entries go to the first of so many branches: an equal share of the
-// bytes, as far as there is room.
-func firstItems(items []item, room, pages int) int {
+// firstItems is the number of entries for the first of so many branches: an equal share of the
+// bytes, as far as they fit.
+func firstItems(items []item, limit, pages int) int {
 	share := (itemsSize(items) + pages - 1) / pages
 	n, size := 1, branchEntry
 	for n < len(items) && size < share {
-		if size += branchEntry + len(items[n].sep); size > room {
+		if size += branchEntry + len(items[n].sep); size > limit {
 			return n
 		}
 		n++

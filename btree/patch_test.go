@@ -139,13 +139,13 @@ func TestHalfALeafHasTheRoomOfThePageThatItBecomes(t *testing.T) {
 			}
 			cells = append(cells, detachedCell{append(number(i), make([]byte, size)...), uint32(size), 8})
 		}
-		layLeaf(b, cells[:15])
+		writeLeaf(b, cells[:15])
 		require.Equal(t, alike, uniform(b))
-		changes, ok := layDelta(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
+		changes, ok := buildDelta(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
 		require.True(t, ok)
 		require.NoError(t, ApplyDelta(b, changes))
 		require.Equal(t, 17, count(b))
-		require.Equal(t, leafFree(b), ld16(changes, patchRoom))
+		require.Equal(t, leafFree(b), ld16(changes, deltaFree))
 		require.NoError(t, CheckPage(b, len(b)))
 	}
 }

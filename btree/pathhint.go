@@ -6,41 +6,38 @@ import "github.com/ebbkv/ebb/internal/invariant"
 type Change struct {
 	Key, Value []byte
 	Tag        int64 // 0 for none
-	// Delete deletes. Tag means nothing then, and Value is, unless nil, the one that the row must
-	// have to be found: it stands in its page.
+	// Delete deletes the row. Tag is ignored then, and a Value that is not nil is the inline value
+	// that the row must have to be found.
 	Delete bool
 }
 
-// PathHints are the ways down to the leaves of up to MaxHints changes of one tree, which are
-// carried out one after the other. They are looked for together, and each change goes its own, as
-// far as that holds.
+// PathHints are the paths to the leaves of up to MaxHints changes of one tree, which are applied
+// one after the other. One batch descent finds them all, and each change follows its own, as far as
+// it is still valid.
 type PathHints struct {
 	valid bool
 	n     int
 	hints [MaxHints]pathHint
 }
 
-// A way is how to come from the root of a tree to the leaf where a key is or belongs: the child to
-// take at each level. It holds, whatever is copied or changes in leaves, until a branch on it gets
-// or loses a child or another separator: from there down it is to be looked for again. It is small
-// enough to be handed on in registers.
+// A pathHint is the path from the root of a tree to the leaf of a key: the child to take at each
+// level. Copies of pages and changes of leaves keep it valid. When a branch on it gets or loses a
+// child or another separator, the hint is invalid from that level down. It fits into registers.
 type pathHint struct {
 	to   uint64 // 16 bits for each level, those of level 1 are the lowest
-	from uint8  // the lowest level at which it is known; 0: at none
+	from uint8  // the lowest level with a known child; 0: none
 }
 
-// pathHintLevels is how many levels of branches a way leads through. In a tree that is deeper no
-// way is noted.
+// pathHintLevels is the number of branch levels of a hint. Deeper trees get no hints.
 const pathHintLevels = 4
 
-// record makes i the child to take at level, for which none was noted before. Levels above it were
-// noted before.
+// record makes i the child to take at level, the next one below the levels recorded before.
 func (w *pathHint) record(level uint8, i int) {
 	w.to |= uint64(uint16(i)) << (16 * (level - 1) % 64)
 	w.from = level
 }
 
-// complete says that it leads to the leaf.
+// complete reports whether the hint leads to the leaf.
 func (w pathHint) complete() bool { return w.from == 1 }
 
 // child returns the child of a branch of n children at level that may hold key.
@@ -55,24 +52,24 @@ func (w pathHint) child(b []byte, n int, level uint8, key []byte) int {
 	return i
 }
 
-// invalidate is told that a branch at level on the way of the i-th change, and perhaps others on it
-// below that one, are not what they were. Ways that come through it hold above it only. Where the
-// i-th is not known itself, at level or above, neither are those that share it there: what bent it
-// has bent them.
+// invalidate says that the i-th change has changed a branch at level on its path, and perhaps
+// others on the path below. Hints through that branch stay valid only above it. If hint i is
+// unknown at level and above, so are the hints that shared it there: the same invalidation has
+// reached them.
 func (s *PathHints) invalidate(i int, level uint8) {
-	by := &s.hints[i]
-	if by.from == 0 {
+	hint := &s.hints[i]
+	if hint.from == 0 {
 		s.valid = false
 		return
 	}
 	for j := i + 1; j < s.n; j++ {
-		if w := &s.hints[j]; w.from <= level && w.to>>(16*level) == by.to>>(16*level) {
+		if w := &s.hints[j]; w.from <= level && w.to>>(16*level) == hint.to>>(16*level) {
 			w.from = level + 1
 		}
 	}
 }
 
-// Prefetch looks for the ways of these changes, unless they begin where the finger points.
+// Prefetch finds the paths of these changes, unless they are beyond the insert cursor's leaf.
 func (s *PathHints) Prefetch(w Writer, t Tree, f *InsertCursor, changes []Change) (err error) {
 	s.valid, s.n = false, len(changes)
 	if len(changes) < 2 || len(changes) > MaxHints || f.Beyond(changes[0].Key) {
@@ -82,25 +79,25 @@ func (s *PathHints) Prefetch(w Writer, t Tree, f *InsertCursor, changes []Change
 	return err
 }
 
-// Apply carries out c, the i-th of the changes that were given to Find, and tells of the row that
-// was there. Nothing but Apply, and Append of the finger, has changed the tree since. The finger
-// learns, as in its Put, and points nowhere after a deletion.
+// Apply applies c, the i-th of the changes that Prefetch got, and returns the Info of the old row.
+// Since Prefetch only Apply, and Append of the insert cursor, may have changed the tree. The insert
+// cursor is updated as by its Put; a deletion resets it.
 func (s *PathHints) Apply(w Writer, t *Tree, f *InsertCursor, i int, c *Change) (was Info, err error) {
-	var by pathHint
+	var hint pathHint
 	if s.valid {
-		by = s.hints[i]
+		hint = s.hints[i]
 	}
-	var reshaped uint8
+	var highestChanged uint8
 	if c.Delete {
-		was, reshaped, err = remove(w, t, c.Key, c.Value, by)
+		was, highestChanged, err = remove(w, t, c.Key, c.Value, hint)
 		if was.Found {
 			f.reset()
 		}
 	} else {
-		was, reshaped, err = f.set(w, t, c.Key, c.Value, c.Tag, by)
+		was, highestChanged, err = f.set(w, t, c.Key, c.Value, c.Tag, hint)
 	}
-	if reshaped > 0 && s.valid {
-		s.invalidate(i, reshaped)
+	if highestChanged > 0 && s.valid {
+		s.invalidate(i, highestChanged)
 	}
 	return was, err
 }

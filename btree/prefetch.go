@@ -2,28 +2,28 @@ package btree
 
 import "github.com/ebbkv/ebb/internal/prefetch"
 
-// A lookahead asks for the leaf that comes next while the rows of this one are walked through: at
-// once for what is looked at first in it, and for the rest piece by piece. Cells of neighbouring
-// rows lie anywhere in a page, so a walk that does not ask waits for each of them; and a processor
-// has about twenty lines on their way at a time, so one that asks for the sixty-four of a page at
-// once waits for its own questions. The zero lookahead asks for nothing.
+// A leafPrefetch prefetches the next leaf during a walk through the current one: at once the lines
+// that a search or a walk reads first, then the rest in pieces. The cells of neighbouring rows may
+// lie anywhere in a page, so without a prefetch each is a cache miss. A processor has about twenty
+// outstanding misses, so a prefetch of all sixty-four lines of a page at once would stall. The zero
+// leafPrefetch does nothing.
 type leafPrefetch struct {
-	rest  []byte // what of the next leaf has not been asked for
-	every int    // rows to a piece
+	rest  []byte // part of the next leaf without a prefetch yet
+	every int    // rows per piece
 	left  int    // rows until the next piece
 }
 
 // prefetchPiece is the size in bytes of a piece: eight lines.
 const prefetchPiece = 512
 
-// prefetchLeaf begins to ask for page. The rest of it is here when n rows have been passed.
+// prefetchLeaf begins to prefetch page. The last piece follows after at most n rows.
 func prefetchLeaf(page []byte, n int) leafPrefetch {
 	prefetch.Bytes(page[:nearBytes(0)])
 	every := max(1, n*prefetchPiece/len(page))
 	return leafPrefetch{rest: page[nearBytes(0):], every: every, left: every}
 }
 
-// advance is called for each row that is left behind.
+// advance is called for each passed row.
 func (a *leafPrefetch) advance() {
 	if a.left--; a.left == 0 {
 		a.prefetchPiece()
@@ -39,21 +39,20 @@ func (a *leafPrefetch) prefetchPiece() {
 }
 
 const (
-	// setOutRows is the rows behind that of a seek whose cells are asked for: they hide the wait
-	// for the next leaf.
-	setOutRows = 16
-	// A cursor that makes one step from where a seek led may be one that seeks for each row. The
-	// second step tells.
-	setOutSteps = 2
+	// seekPrefetchRows is the number of rows after a seek whose cells are prefetched: they hide the
+	// wait for the next leaf.
+	seekPrefetchRows = 16
+	// A cursor that makes one step after a seek may be one that seeks for each row. The second step
+	// means a walk.
+	seekPrefetchSteps = 2
 )
 
-// prefetchLeaves is how many leaves behind that of a seek are met.
+// prefetchLeaves is the number of leaves after that of a seek whose first lines are prefetched.
 const prefetchLeaves = 4
 
-// prefetchNext asks for the first lines of the leaves that a walk within bounds goes to from child
-// i of a branch, that one first, if they are several. A hint to a page that nobody looked at lately
-// waits until it is known where the page is, which may take as long as a line of memory; hints that
-// come one right after the other find out at the same time.
+// prefetchNext prefetches the first lines of the leaves of a walk within bounds from child i of a
+// branch on, if they are several. A prefetch of a page that is not in the TLB waits for its
+// translation, about as long as a cache miss; the translations of consecutive prefetches overlap.
 func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
 	bound, step := c.hi, 1
 	if !forward {
@@ -74,8 +73,8 @@ func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
 	prefetch.Each(some)
 }
 
-// startPrefetch is called when it shows which way a cursor goes from the row of a seek. Nobody has
-// asked for the cells of this leaf: those that come first are asked for at once.
+// startPrefetch is called once the direction of a walk from a seek is known. The cells of this leaf
+// have no prefetch yet: the next ones get theirs at once.
 func (c *Cursor) startPrefetch(forward bool) {
 	c.positioned = false
 	c.fetchNext(forward)
@@ -83,14 +82,13 @@ func (c *Cursor) startPrefetch(forward bool) {
 	if !forward {
 		step = -1
 	}
-	for i, left := c.i+step, setOutRows; left > 0 && uint(i) < uint(c.n); i, left = i+step, left-1 {
+	for i, left := c.i+step, seekPrefetchRows; left > 0 && uint(i) < uint(c.n); i, left = i+step, left-1 {
 		off := slot(c.b, c.n, i)
 		prefetch.Bytes(c.b[off:min(off+prefetchCellBytes, len(c.b))])
 	}
 }
 
-// fetchNext begins to ask for the leaf that comes next in that direction, unless all of it is out
-// of bounds.
+// fetchNext begins to prefetch the next leaf in that direction, if it may have rows within bounds.
 func (c *Cursor) fetchNext(forward bool) {
 	c.prefetch = leafPrefetch{}
 	if c.tree.Depth < 2 {
@@ -101,14 +99,14 @@ func (c *Cursor) fetchNext(forward bool) {
 	if !forward {
 		i = s.i - 1
 	}
-	if uint(i) < uint(s.n) && c.room(forward) > 0 {
+	if uint(i) < uint(s.n) && c.compareEdge(forward) > 0 {
 		if page := c.r.Peek(childRef(s.b, s.n, i), len(c.b)); page != nil {
 			c.prefetch = prefetchLeaf(page, c.n)
 		}
 	}
 }
 
-// rowPassed is called for each row that the cursor leaves behind.
+// rowPassed is called for each row that the cursor leaves.
 func (c *Cursor) rowPassed(forward bool) {
 	if c.prefetch.left--; c.prefetch.left == 0 {
 		c.continuePrefetch(forward)

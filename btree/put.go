@@ -6,31 +6,28 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Put sets key to value and tag, 0 for none, and tells of the row that was there. key and value
+// Put sets key to value and tag, 0 for none, and returns the Info of the old row. key and value
 // must not point into pages that the transaction may change in place.
 func Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
 	return (*InsertCursor)(nil).Put(w, t, key, value, tag)
 }
 
-// Put is the function Put with what the finger knows of the tree, and points the finger to where
-// the row is. A nil finger knows nothing.
+// Put is the function Put with an insert cursor, and moves the cursor to the row's leaf. A nil
+// cursor is never used.
 func (f *InsertCursor) Put(w Writer, t *Tree, key, value []byte, tag int64) (was Info, err error) {
 	was, _, err = f.set(w, t, key, value, tag, pathHint{})
 	return was, err
 }
 
-// set is Put by a way, as far as that is known. It says at which level the highest branch is that
-// ways cannot lean on any more; 0: they all hold.
+// set is Put with a path hint. highestChanged is the level of the highest branch that makes hints
+// invalid; 0: all stay valid.
 func (f *InsertCursor) set(
-	w Writer,
-	t *Tree,
-	key, value []byte,
-	tag int64,
-	by pathHint,
-) (was Info, reshaped uint8, err error) {
+	w Writer, t *Tree, key, value []byte, tag int64, hint pathHint,
+) (was Info, highestChanged uint8, err error) {
 	pageSize := w.PageSize()
 	if len(key) > MaxKey(pageSize) {
-		return Info{}, 0, fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+		err = fmt.Errorf("%w: %d bytes, the limit is %d", ErrKeyTooLarge, len(key), MaxKey(pageSize))
+		return Info{}, 0, err
 	}
 	if len(value) > MaxValue {
 		return Info{}, 0, fmt.Errorf("%w: %d bytes, the limit is %d", ErrValueTooLarge, len(value), MaxValue)
@@ -49,18 +46,15 @@ func (f *InsertCursor) set(
 	} else if was, done := f.put(t, &c); done {
 		return was, 0, nil
 	}
-	return f.descend(w, t, &c, by)
+	return f.descend(w, t, &c, hint)
 }
 
-// descend is Put of a cell that is not put where the finger points.
+// descend is set of a cell that f.put did not put.
 func (f *InsertCursor) descend(
-	w Writer,
-	t *Tree,
-	c *cell,
-	by pathHint,
-) (was Info, reshaped uint8, err error) {
-	var p insertOp // field by field: a literal would be made elsewhere and copied
-	p.w, p.rightmost, p.cursor, p.hint = w, true, f, by
+	w Writer, t *Tree, c *cell, hint pathHint,
+) (was Info, highestChanged uint8, err error) {
+	var p insertOp // field by field: the compiler would build a literal elsewhere and copy it
+	p.w, p.rightmost, p.cursor, p.hint = w, true, f, hint
 	p.cell.key, p.cell.val, p.cell.ref, p.cell.tag, p.cell.info = c.key, c.val, c.ref, c.tag, c.info
 	if c.info&infoOverflow == 0 && !f.Beyond(c.key) && p.putInPlace(t) {
 		p.releaseScratch()
@@ -77,40 +71,40 @@ func (f *InsertCursor) descend(
 		f.reset()
 	default:
 		if !p.left.IsZero() && f.last == p.left {
-			f.last = p.ref // rows that come in order have gone on to the next leaf
+			f.last = p.ref // an ascending insert continues in the next leaf
 		}
 		f.setLeaf(p.ref, p.page, t.Depth, p.rightmost)
 	}
 	return p.was, p.highestChanged, err
 }
 
-// A putter is one Put on its way down the tree and up again.
+// An insertOp is one Put: the descent, the insert and the splits.
 type insertOp struct {
 	pageEditor
 	cell           cell
-	rightmost      bool // no key of the tree is right of the pages on the path so far
-	retag          bool // the value stays as it is: its extent is the new cell's too
-	was            Info // the row that is replaced
+	rightmost      bool // the tree has no key right of the path so far
+	retag          bool // the value stays: the new cell has the extent of the old one
+	was            Info // the replaced row
 	hint           pathHint
-	highestChanged uint8 // level of the highest branch that has got a child or another separator; 0: none
-	// the leaf with the cell in a patch, which the branch above it does not know yet; zero: there
-	// is none
+	highestChanged uint8 // level of the highest branch with a new child or another separator; 0: none
+	// newDelta is the leaf with the cell in its delta, whose reference is not in the branch yet;
+	// zero: none.
 	newDelta pager.Ref
 
-	cursor      *InsertCursor // learns the way down, unless nil
+	cursor      *InsertCursor // records the path, unless nil
 	ref         pager.Ref     // of the leaf
 	page        []byte        // the leaf
-	left        pager.Ref     // if that was split off at the end of another one: which
-	hintInvalid bool          // the way down is not what it was any more
+	left        pager.Ref     // the leaf from whose end page was split off, if any
+	hintInvalid bool          // the path has changed
 
-	// split says that the page just left was split: right is the new page right of it, sep divides
-	// them.
+	// split says that the page below was split: right is the new page right of it, sep is the
+	// separator of the two.
 	split bool
 	right pager.Ref
 	rows  uint64 // summary of right
 	sep   []byte // in right, or in the scratch
 
-	// retry says that the leaf was split without the cell, which has no room in either half yet.
+	// retry says that the leaf was split without the cell, which does not fit into either half.
 	retry bool
 }
 
@@ -123,7 +117,7 @@ func (p *insertOp) put(t *Tree) error {
 	}
 }
 
-// insert is put, unless it has to be done again.
+// insert is one try of put.
 func (p *insertOp) insert(t *Tree) error {
 	if t.Depth == 0 {
 		ref, b, err := p.w.New(pager.KindLeaf, 0)
@@ -161,7 +155,7 @@ func (p *insertOp) insert(t *Tree) error {
 	return p.growRoot(t, b)
 }
 
-// invalidateHint notes that a branch at level was bent.
+// invalidateHint records that hints through the branch at level are invalid.
 func (p *insertOp) invalidateHint(level uint8) {
 	p.hintInvalid, p.highestChanged = true, max(p.highestChanged, level)
 }
@@ -171,7 +165,7 @@ func (p *insertOp) growRoot(t *Tree, b []byte) error {
 	if t.Depth == maxDepth {
 		return damage(t.Root, "the tree would grow deeper than %d levels", maxDepth)
 	}
-	rows, err := summed(t.Root, b)
+	rows, err := checkedSummary(t.Root, b)
 	if err != nil {
 		return err
 	}
@@ -180,13 +174,13 @@ func (p *insertOp) growRoot(t *Tree, b []byte) error {
 		return err
 	}
 	items := [2]item{{nil, t.Root, rows}, {p.sep, p.right, p.rows}}
-	layBranch(rb, items[:])
+	writeBranch(rb, items[:])
 	t.Root = root
 	t.Depth++
 	return nil
 }
 
-// branch puts the cell below the branch b at level, which is being edited.
+// branch puts the cell below branch b at level, which is editable.
 func (p *insertOp) branch(b []byte, level uint8) error {
 	n := count(b)
 	i := p.hint.child(b, n, level, p.cell.key)
@@ -237,7 +231,7 @@ func (p *insertOp) branch(b []byte, level uint8) error {
 	return p.checkCounts(b, n, i)
 }
 
-// checkCounts counts the row that was put below child i of b.
+// checkCounts adds the new row to the count of child i of b.
 func (p *insertOp) checkCounts(b []byte, n, i int) error {
 	if p.retry {
 		return nil
@@ -251,8 +245,8 @@ func (p *insertOp) checkCounts(b []byte, n, i int) error {
 	return addRow(b, n, i)
 }
 
-// leaf puts the cell into b, which is being edited. If b is full, it says where the cell belongs; a
-// cell of the same key is still there then, but its extent is given back.
+// leaf puts the cell into b, which is editable. If b is full, it returns the cell's index; an old
+// cell of the same key is still there then, but its extent is freed.
 func (p *insertOp) leaf(b []byte) (full bool, i int, err error) {
 	i, found, shared := leafSearch(b, count(b), p.cell.key)
 	if found {
@@ -276,8 +270,8 @@ func (p *insertOp) leaf(b []byte) (full bool, i int, err error) {
 	return !p.compactLeaf(b, i), i, nil
 }
 
-// compactLeaf puts the cell at i into b by laying b out anew: without its gap, and with a header
-// for each cell if the new one does not match it. It says false if that does not make enough room.
+// compactLeaf puts the cell at i into b by rewriting b: without its gap, and with a header for each
+// cell if the new cell does not match b. It returns false if the cells still do not fit.
 func (p *insertOp) compactLeaf(b []byte, i int) bool {
 	n, need := count(b), used(b)
 	if p.was.Found {
@@ -292,7 +286,7 @@ func (p *insertOp) compactLeaf(b []byte, i int) bool {
 	if need > payload(b) {
 		return false
 	}
-	layLeaf(b, p.collectCells(b, i))
+	writeLeaf(b, p.collectCells(b, i))
 	return true
 }
 
@@ -303,8 +297,8 @@ func (p *insertOp) collectCells(b []byte, i int) []detachedCell {
 	return s.cells
 }
 
-// collectCellsTo appends the cells of b with the new cell at i, instead of the one there if the key
-// existed.
+// collectCellsTo appends the cells of b with the new cell at i, instead of an old cell of the same
+// key.
 func (p *insertOp) collectCellsTo(cells []detachedCell, b []byte, i int) []detachedCell {
 	s, n := p.scratch, count(b)
 	size := bodySize(len(p.cell.key), p.cell.info)

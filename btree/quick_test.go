@@ -59,7 +59,7 @@ func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 		}
 		if !c.fits(b) {
 			if laid {
-				layCells(b, appendCells(nil, bytes.Clone(b), 0, count(b)))
+				writeCells(b, appendCells(nil, bytes.Clone(b), 0, count(b)))
 			}
 			return b
 		}

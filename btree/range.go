@@ -6,9 +6,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// DeleteRange removes all keys of [lo, hi) and returns their number. A nil bound is no bound. Whole
-// subtrees are given back by their branches; their leaves are read only where there are overflow
-// extents to give back with them.
+// DeleteRange removes all keys of [lo, hi) and returns their number. A nil bound is no bound. It
+// frees whole subtrees from their branches, and reads their leaves only to find overflow extents.
 func DeleteRange(w Writer, t *Tree, lo, hi []byte) (rows uint64, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return 0, err
@@ -47,9 +46,8 @@ func (c *rangeDeleter) root(t *Tree, lo, hi []byte) (uint64, error) {
 	return rows, c.collapse(t)
 }
 
-// deleteRange removes [lo, hi) from the subtree at ref, whose root is at level. It returns what the
-// root's reference is then: zero if nothing is left. Nothing is copied if there is nothing to
-// remove.
+// deleteRange removes [lo, hi) from the subtree at ref, whose root is at level. It returns the new
+// reference of that root: zero if no row is left. It copies no page if it removes no row.
 func (c *rangeDeleter) deleteRange(
 	ref pager.Ref,
 	level uint8,
@@ -62,8 +60,8 @@ func (c *rangeDeleter) deleteRange(
 	if level == 0 {
 		return c.deleteInLeaf(ref, b, n, lo, hi)
 	}
-	// Children i and j hold the bounds. A bound that is at the edge of its child, or absent, takes
-	// the child whole.
+	// Children i and j hold the bounds. A child whose edge is the bound, or without a bound on that
+	// side, is removed whole.
 	i, j := 0, n-1
 	loWhole, hiWhole := lo == nil, hi == nil
 	if !loWhole {
@@ -88,7 +86,7 @@ func (c *rangeDeleter) deleteRange(
 		}
 		return c.deleteInChild(ref, b, n, level, i, lo, hi)
 	}
-	from, to := i, j+1 // children that go whole
+	from, to := i, j+1 // children to remove whole
 	var loRef, hiRef pager.Ref
 	var loRows, hiRows uint64
 	if !loWhole {
@@ -155,14 +153,9 @@ func (c *rangeDeleter) deleteRange(
 	return ref, rows, nil
 }
 
-// deleteInChild is cut for bounds that lie in the same child i.
+// deleteInChild is deleteRange for bounds in the same child i.
 func (c *rangeDeleter) deleteInChild(
-	ref pager.Ref,
-	b []byte,
-	n int,
-	level uint8,
-	i int,
-	lo, hi []byte,
+	ref pager.Ref, b []byte, n int, level uint8, i int, lo, hi []byte,
 ) (pager.Ref, uint64, error) {
 	cref, rows, err := c.deleteRange(childRef(b, n, i), level-1, lo, hi)
 	if err != nil || rows == 0 {
@@ -186,8 +179,8 @@ func (c *rangeDeleter) deleteInChild(
 	return ref, rows, c.rebalanceEdge(b, i, level-1)
 }
 
-// rebalanceEdge mends child i of b, which lost entries, until it is full enough or cannot be
-// helped.
+// rebalanceEdge rebalances child i of b, which lost entries, until it is full enough or nothing
+// changes.
 func (c *rangeDeleter) rebalanceEdge(b []byte, i int, level uint8) error {
 	for try := 0; try < 2 && i < count(b); try++ {
 		cb, _, err := pageAt(c.w, childRef(b, count(b), i), level)
@@ -209,10 +202,7 @@ func (c *rangeDeleter) rebalanceEdge(b []byte, i int, level uint8) error {
 }
 
 func (c *rangeDeleter) deleteInLeaf(
-	ref pager.Ref,
-	b []byte,
-	n int,
-	lo, hi []byte,
+	ref pager.Ref, b []byte, n int, lo, hi []byte,
 ) (pager.Ref, uint64, error) {
 	from, to := 0, n
 	if lo != nil {
@@ -240,12 +230,12 @@ func (c *rangeDeleter) deleteInLeaf(
 	s := c.scratchPages(len(b))
 	src := s.copyOf(b, 0)
 	s.cells = appendCells(appendCells(s.cells[:0], src, 0, from), src, to, n)
-	layLeaf(b, s.cells)
+	writeLeaf(b, s.cells)
 	return ref, rows, nil
 }
 
-// free gives back the subtree at ref, whose root is at level. overflow says that its leaves may
-// have extents.
+// free frees the subtree at ref, whose root is at level. overflow says that its leaves may have
+// extents.
 func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) error {
 	if level == 0 && !overflow {
 		return c.w.Free(ref)
@@ -268,9 +258,9 @@ func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) error {
 	return c.w.Free(ref)
 }
 
-// FreeTree gives back about maxPages pages of a tree that is not needed any more, from the right,
-// and leaves a smaller tree, with its rows right, until done: then the tree is empty. Leaves are
-// read only where there are extents to give back with them; the pages of an extent count.
+// FreeTree frees about maxPages pages of an obsolete tree, from the right, and leaves a smaller
+// tree with the right row counts. done means that the tree is empty. FreeTree reads leaves only to
+// find extents, whose pages count.
 func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err == nil, err
@@ -293,14 +283,14 @@ func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 	return false, nil
 }
 
-// A shrinker is one step of FreeTree.
+// A treeFreer is one step of FreeTree.
 type treeFreer struct {
 	rangeDeleter
-	left int // pages that may still be given back
+	left int // pages that the step may still free
 }
 
-// free gives back the subtree at ref from the right, as far as the step goes, and returns the rows
-// that went with it and the new reference of its root, zero when all is gone.
+// free frees the subtree at ref from the right, as far as the step goes. It returns the number of
+// deleted rows and the new reference of the subtree's root, zero when all of it is freed.
 func (c *treeFreer) free(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
 	if level == 0 && !overflow {
 		c.left--
@@ -324,7 +314,7 @@ func (c *treeFreer) free(ref pager.Ref, level uint8, overflow bool) (nref pager.
 		return pager.Ref{}, uint64(n), c.w.Free(ref)
 	}
 	keep := n
-	var last pager.Ref // of child keep-1, if it is gone in part
+	var last pager.Ref // child keep-1, if only part of it is freed
 	var lastRows uint64
 	for keep > 0 && c.left > 0 {
 		r := childRows(b, n, keep-1)

@@ -1,7 +1,7 @@
 package btree
 
 // Rank counts the rows of the tree whose keys are below key. It reads one page of each level:
-// branches know the rows below their children.
+// branches have the row counts of their children.
 func Rank(r Reader, t Tree, key []byte) (rows uint64, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return 0, err

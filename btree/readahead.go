@@ -2,44 +2,43 @@ package btree
 
 import "github.com/ebbkv/ebb/pager"
 
-// A readAhead notes which leaves a walk has had read before it gets there: see Reader.ReadAhead.
-// The first ones that it asks for are few, and with each further step from leaf to leaf twice as
-// many: a walk that has come far goes on, as a rule. Until a seek it is over if the reader wants
-// none.
+// A readAhead records which leaves a walk has requested from Reader.ReadAhead. The first window is
+// small, and each further one twice as large, since a long walk usually continues. If the reader
+// wants no requests, the read-ahead stays off until the next seek.
 type readAhead struct {
-	window int         // leaves that were asked for last; 0: the fields below are void; over: no more
-	next   int         // the first child of the branch, in the direction of the walk, that was not asked for
-	again  int         // the child at which more are asked for
-	refs   []pager.Ref // the last window; on the heap, so that the cursor need not be
+	window int         // leaves of the last request; 0: the fields below are invalid; readAheadOff
+	next   int         // first child, in the walk's direction, without a request
+	again  int         // child that triggers the next request
+	refs   []pager.Ref // last request; on the heap, so that the cursor need not be
 }
 
-const over = -1
+const readAheadOff = -1
 
 const (
 	firstWindow = 4
-	mostWindow  = 64
+	maxWindow   = 64
 )
 
-// readAhead is called when a walk comes to a leaf that no seek led to.
+// readAhead is called when a walk, not a seek, reaches a leaf.
 func (c *Cursor) readAhead(forward bool) {
-	if c.tree.Depth < 2 || c.ahead.window == over {
+	if c.tree.Depth < 2 || c.ahead.window == readAheadOff {
 		return
 	}
 	s, a, step := &c.path[1], &c.ahead, 1
 	if !forward {
 		step = -1
 	}
-	if (a.next-s.i)*step <= 0 || a.window == 0 { // another branch, another direction, or a seek
+	if (a.next-s.i)*step <= 0 || a.window == 0 { // new branch, new direction, or after a seek
 		a.next, a.again = s.i+step, s.i
 	}
 	if (s.i-a.again)*step < 0 {
 		return
 	}
 	if a.window == 0 && !c.r.ReadsAhead() {
-		a.window = over
+		a.window = readAheadOff
 		return
 	}
-	a.window = min(max(2*a.window, firstWindow), mostWindow)
+	a.window = min(max(2*a.window, firstWindow), maxWindow)
 	refs := a.refs[:0]
 	i, end := a.next, c.lastWithin(forward)
 	for ; len(refs) < a.window && (end-i)*step >= 0; i += step {
@@ -49,7 +48,7 @@ func (c *Cursor) readAhead(forward bool) {
 	if len(refs) == 0 {
 		return
 	}
-	if c.tree.Depth > 2 && (i < 0 || i >= s.n) { // The branch that comes next is read like the leaves.
+	if c.tree.Depth > 2 && (i < 0 || i >= s.n) { // The next branch is requested, too.
 		if up := &c.path[2]; uint(up.i+step) < uint(up.n) {
 			refs = append(refs, childRef(up.b, up.n, up.i+step))
 		}
@@ -58,8 +57,8 @@ func (c *Cursor) readAhead(forward bool) {
 	a.refs = refs
 }
 
-// lastWithin is the last child of the branch above the leaf, in that direction, that may have rows
-// within the cursor's bounds.
+// lastWithin returns the last child of the branch above the leaf, in that direction, that may have
+// rows within the cursor's bounds.
 func (c *Cursor) lastWithin(forward bool) int {
 	s := &c.path[1]
 	switch {
@@ -73,14 +72,14 @@ func (c *Cursor) lastWithin(forward bool) int {
 	return 0
 }
 
-// readChildren has pages below a branch of n children read, from child i on, if i is the first of a
-// window: for a walk that goes to all of them with a number of at least limit.
+// readChildren requests the pages below a branch of n children, from child i on, if i is the first
+// of a window: for a walk through all children with a page number of at least limit.
 func readChildren(r Reader, b []byte, n, i int, limit pager.Pgid) {
-	if i%mostWindow != 0 || !r.ReadsAhead() {
+	if i%maxWindow != 0 || !r.ReadsAhead() {
 		return
 	}
-	refs := make([]pager.Ref, 0, mostWindow)
-	for k := i; k < min(i+mostWindow, n); k++ {
+	refs := make([]pager.Ref, 0, maxWindow)
+	for k := i; k < min(i+maxWindow, n); k++ {
 		if ref := childRef(b, n, k); ref.Pgid >= limit {
 			refs = append(refs, ref)
 		}

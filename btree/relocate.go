@@ -6,26 +6,26 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A Move says what a step of Relocate moves.
+// A Move is the work of one step of Relocate.
 type Move struct {
 	Limit pager.Pgid  // pages with this number or above
 	Since pager.Epoch // of those, pages born in this epoch or later that no file holds; 0: all, and extents
 	Most  int         // about so many pages
-	From  []byte      // a key: what lies before the way to it stays; nil: nothing does
-	// there are no more than that: who meets more has met a page twice, which is damage; 0: nobody
-	// knows
+	From  []byte      // first key of the step; nil: the first key of the tree
+	// Pages is the number of pages of the tree; more visits mean a page that is reachable twice,
+	// which is damage. 0: unknown.
 	Pages uint64
 }
 
-// Moved says what has come of a Move.
+// Moved is the result of a step of Relocate.
 type Moved struct {
-	Pages int    // that are below the limit now
-	Next  []byte // the key from which on nothing was looked at, because the step was over; nil: nothing is left
-	Full  bool   // the Writer has no room below the limit, and the step ended at that
+	Pages int    // moved below the limit
+	Next  []byte // first key of the next step; nil: the tree is done
+	Full  bool   // the Writer has no space below the limit, which ended the step
 }
 
-// Relocate moves pages and extents to where the Writer puts new ones, and edits the path to each of
-// them with it. Pages that the transaction owns stay.
+// Relocate moves pages and extents to where the Writer allocates new ones, and edits the path to
+// each of them. Pages that the transaction owns stay.
 func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return Moved{}, err
@@ -39,7 +39,7 @@ func Relocate(w Writer, t *Tree, step Move) (Moved, error) {
 	return m.Moved, nil
 }
 
-// A mover is one step of Relocate.
+// A relocator is one step of Relocate.
 type relocator struct {
 	Move
 	Moved
@@ -47,7 +47,7 @@ type relocator struct {
 	visited uint64 // pages
 }
 
-// count notes that n pages at or above the limit came to where to names.
+// count records that n pages at or above the limit moved to page to.
 func (m *relocator) count(n int, to pager.Pgid) {
 	m.Most -= n
 	if to < m.Limit {
@@ -57,12 +57,13 @@ func (m *relocator) count(n int, to pager.Pgid) {
 	}
 }
 
-// done says that the step is over.
+// done reports whether the step is over.
 func (m *relocator) done() bool { return m.Full || m.Most <= 0 }
 
-// move moves what it may of the subtree at ref and returns the new reference of its root.
+// move moves the pages of the subtree at ref as far as the step goes. It returns the new reference
+// of its root.
 func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
-	if m.done() || ref.Epoch < m.Since { // What lies below a page is no younger.
+	if m.done() || ref.Epoch < m.Since { // Pages below are not younger.
 		return ref, nil
 	}
 	if m.visited++; m.visited > m.Move.Pages && m.Move.Pages > 0 {
@@ -128,7 +129,7 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 	return ref, err
 }
 
-// moveAlone moves a page as it is.
+// moveAlone moves a page with unchanged content.
 func (m *relocator) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
 	if ref.Pgid < m.Limit {
 		return ref, nil
@@ -145,7 +146,7 @@ func (m *relocator) moveAlone(ref pager.Ref, level uint8) (pager.Ref, error) {
 	return nref, err
 }
 
-// editMoved edits a page and counts it if that took it out of the range.
+// editMoved edits a page and counts it if the edit moved it from above the limit.
 func (m *relocator) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	nref, b, err := m.edit(ref, level)
 	if err == nil && ref.Pgid >= m.Limit && nref.Pgid != ref.Pgid {

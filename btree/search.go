@@ -24,7 +24,7 @@ func keyHead32(key []byte, prefix int) uint32 {
 	return h
 }
 
-// keyHead64 is head32 for the 8 bytes of branches.
+// keyHead64 is keyHead32 for the 8 bytes of branches.
 func keyHead64(key []byte, prefix int) uint64 {
 	if len(key) >= prefix+8 {
 		return binary.BigEndian.Uint64(key[prefix:])
@@ -39,9 +39,9 @@ func keyHead64(key []byte, prefix int) uint64 {
 	return h
 }
 
-// lower32 returns the first i in [0, n) whose head is at least h, or n. Three looks at a time,
-// which do not wait for each other, leave a quarter. No branch depends on a head, because a
-// mispredicted one costs more than the whole step.
+// lower32 returns the first i in [0, n) whose head is at least h, or n. Three independent loads per
+// step leave a quarter. No branch depends on a head, because a misprediction costs more than the
+// whole step.
 func lower32(b []byte, n int, h uint32) int {
 	i := 0
 	for n > 3 {
@@ -62,8 +62,8 @@ func below32(b []byte, i int, h uint32) int {
 	return -int(borrow)
 }
 
-// upper64 returns the first i in [1, n) whose head is above h, or n, in a branch of n children. It
-// goes as lower32 does.
+// upper64 returns the first i in [1, n) whose head is above h, or n, in a branch of n children, by
+// the method of lower32.
 func upper64(b []byte, n int, h uint64) int {
 	i := 1
 	n--
@@ -85,9 +85,8 @@ func upTo64(b []byte, i int, h uint64) int {
 	return int(borrow) - 1
 }
 
-// leafFind returns the cell of key in a leaf of n cells and its spot, which is not found if there
-// is none. It does not look at the prefix of the page: a cell that is equal to the whole key has
-// it, and any other answer is no.
+// leafFind returns the index and the position of the cell of key in a leaf of n cells; the position
+// is not found without such a cell. leafFind skips the prefix of the page: an equal key has it.
 func leafFind(b []byte, n int, key []byte) (i int, s cellPos) {
 	p := prefix(b)
 	if len(key) < p {
@@ -162,8 +161,8 @@ func leafSearch(b []byte, n int, key []byte) (i int, found, hasPrefix bool) {
 	h := keyHead32(key, p)
 	i = lower32(b, n, h)
 	if p > 0 {
-		// All keys have the prefix. This one is looked at next if it has the head, and was asked
-		// for by warm.
+		// All keys have the prefix. This key is compared next if its head is equal, and
+		// prefetchCell has prefetched it.
 		near := leafKey(b, n, min(i, n-1))
 		if c := bytes.Compare(key[:p], near[:min(p, len(near))]); c > 0 {
 			return n, false, false
@@ -205,7 +204,7 @@ func branchSearch(b []byte, n int, key []byte) int {
 	return i
 }
 
-// equalHeads is the rest of branchSearch for a key whose head h is that of separator i and maybe of
+// equalHeads completes branchSearch for a key whose head h equals that of separator i and maybe of
 // ones before it.
 func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
 	// The run of equal heads begins at lo.
@@ -230,9 +229,9 @@ func equalHeads(b []byte, n, i int, h uint64, key []byte) int {
 	return lo - 1
 }
 
-// nearBytes is how much of a page of that level a search looks at before it knows where to go: the
-// header, the heads, and as a rule the slots of a leaf. Asked for at once these lines come
-// together; the steps of a search would wait for one after the other.
+// nearBytes is the number of bytes of a page of that level that a search reads first: the header,
+// the heads, and as a rule the slots of a leaf. One prefetch overlaps the misses of these lines; a
+// search would wait for each of them.
 func nearBytes(level uint8) int {
 	if level == 0 {
 		return 512
@@ -240,8 +239,7 @@ func nearBytes(level uint8) int {
 	return 1024
 }
 
-// nearChild is nearBytes for child i of branch b, which belongs at level: how many rows a leaf has
-// is known.
+// nearChild is nearBytes for child i of branch b at level: the branch has the row count of a leaf.
 func nearChild(b []byte, n, i int, level uint8) int {
 	most := nearBytes(level)
 	if level > 0 {
@@ -250,7 +248,7 @@ func nearChild(b []byte, n, i int, level uint8) int {
 	return offLeafHeads + int(min(leafEntry*rowsBelow(b, n, i), uint64(most-offLeafHeads)))
 }
 
-// find returns the leaf, or its patch, and the spot of the cell of key there, if there is one.
+// find returns the leaf, or its delta, and the position of the cell of key there, if it exists.
 func find(r Reader, t Tree, key []byte) (b []byte, s cellPos, err error) {
 	if t.Depth == 0 {
 		return nil, cellPos{}, nil
@@ -267,7 +265,7 @@ func find(r Reader, t Tree, key []byte) (b []byte, s cellPos, err error) {
 		if err != nil {
 			return nil, cellPos{}, err
 		}
-		if level < t.Depth-1 { // The root is near as a rule.
+		if level < t.Depth-1 { // The root is cached as a rule.
 			prefetch.Bytes(b[:nearBytes(level)])
 		}
 		w := ld32(b, offKind)
@@ -279,7 +277,7 @@ func find(r Reader, t Tree, key []byte) (b []byte, s cellPos, err error) {
 	}
 }
 
-// findIn is find in the leaf at ref, which is asked for if it may be far.
+// findIn is find in the leaf at ref. far says that the leaf is likely not cached.
 func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, s cellPos, err error) {
 	b, changes, err := r.Leaf(ref)
 	if err != nil {
@@ -320,7 +318,7 @@ func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
 	return v, err == nil, err
 }
 
-// GetInfo tells of a key without touching its value.
+// GetInfo returns the Info of a key without reading its value.
 func GetInfo(r Reader, t Tree, key []byte) (Info, error) {
 	b, s, err := find(r, t, key)
 	if !s.found() || err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Scratch is memory for operations that lay pages out anew. It is taken by one operation at a time,
-// and a page is laid out from it within one function: it never carries anything from one page to
-// the next, except sep.
+// A scratch is memory for operations that rewrite pages. One operation holds it at a time, and one
+// function fills it and writes a page from it: nothing in it but sep survives from one page to the
+// next.
 type scratch struct {
 	page  [2][]byte      // copies of pages that are overwritten while their cells are still needed
 	cell  []byte         // the body of the cell to put
-	val   []byte         // the value of a cell that gets another tag
-	sep   []byte         // a separator on its way up
-	cells []detachedCell // into the others, or into pages
+	val   []byte         // the value of a cell whose tag changes
+	sep   []byte         // the separator of a split
+	cells []detachedCell // point into the other buffers, or into pages
 	items []item         // likewise
 }
 
@@ -34,8 +34,8 @@ func (e *pageEditor) scratchPages(pageSize int) *scratch {
 	return e.scratch
 }
 
-// releaseScratch gives the scratch back. Pointers into pages are wiped first: the memory of pages
-// may be gone tomorrow.
+// releaseScratch returns the scratch to the pool. It first clears pointers into pages, whose memory
+// may be unmapped later.
 func (e *pageEditor) releaseScratch() {
 	if s := e.scratch; s != nil {
 		clear(s.cells[:cap(s.cells)])
@@ -52,16 +52,16 @@ func (s *scratch) copyOf(b []byte, i int) []byte {
 	return s.page[i]
 }
 
-// keepSep copies a separator to where nothing overwrites it but the next separator.
-func (s *scratch) keepSep(b []byte) []byte {
+// saveSep copies a separator to memory that only the next separator overwrites.
+func (s *scratch) saveSep(b []byte) []byte {
 	s.sep = append(s.sep[:0], b...)
 	return s.sep
 }
 
-// ascending says that the last two keys added to leaf b, or the last one if i is its end, were the
-// ones just before place i: keys come in ascending order there, and more will come. New cells go to
-// ever lower offsets, so the newest cell is the one at lo. In random order this is seldom true, and
-// costs no more than one uneven split.
+// ascending reports whether the last two inserts into leaf b, or the last one if i is the end, were
+// the cells just before i: keys arrive in ascending order there, and more are likely. New cells get
+// ever lower offsets, so the newest cell is the one at lo. With random keys this is seldom true,
+// and costs one uneven split at most.
 func ascending(b []byte, i int) bool {
 	n := count(b)
 	if i < 2 || slot(b, n, i-1) != lo(b) {
@@ -70,7 +70,7 @@ func ascending(b []byte, i int) bool {
 	return i == n || slot(b, n, i-2) == lo(b)+cellSize(b, lo(b))
 }
 
-// splitLeaf splits b, which is full, in two, with the cell of the putter at i.
+// splitLeaf splits b, which is full, in two, with the cell of the insertOp at i.
 func (p *insertOp) splitLeaf(b []byte, i int) error {
 	ref, rb, err := p.w.New(pager.KindLeaf, 0)
 	if err != nil {
@@ -79,31 +79,33 @@ func (p *insertOp) splitLeaf(b []byte, i int) error {
 	n := count(b)
 	p.split, p.right = true, ref
 	if i == n && (p.rightmost || ascending(b, i)) {
-		// Keys that come in ascending order leave full pages behind.
+		// Ascending inserts leave full pages behind.
 		setLo(rb, len(rb))
-		if last := detach(b, cellPosOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
-			initLeaf(rb, &p.cell) // two that are alike may be followed by more
+		last := detach(b, cellPosOf(b, n, n-1))
+		if int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+			initLeaf(rb, &p.cell) // more cells of their shape are likely
 		}
 		leafInsert(rb, 0, &p.cell, true)
 		p.left, p.ref, p.page = p.ref, ref, rb
 	} else {
 		up := !p.was.Found && ascending(b, i)
 		cells := p.collectCells(b, i)
-		m := cutCells(cells, payload(b))
+		m := splitCells(cells, payload(b))
 		if up {
 			if k := i + 1; cellsSize(cells[:k]) <= payload(b) {
-				m = k // the next key finds its place at the end of the left page
+				m = k // the next key goes to the end of the left page
 			}
 		}
 		if m == 0 {
-			// The others take more room beside one that is not like them, and that is a large one:
-			// without it they are cut in half.
-			if cells, m, p.retry = appendCells(p.scratch.cells[:0], p.scratch.page[0], 0, n), n/2, true; m == 0 || !uniform(b) {
+			// A large cell of another header makes the others larger by their headers: without it
+			// they are split in half.
+			cells = appendCells(p.scratch.cells[:0], p.scratch.page[0], 0, n)
+			if m, p.retry = n/2, true; m == 0 || !uniform(b) {
 				return damage(ref, "cells of a full leaf do not fit into two")
 			}
 		}
-		layLeaf(b, cells[:m])
-		layLeaf(rb, cells[m:])
+		writeLeaf(b, cells[:m])
+		writeLeaf(rb, cells[m:])
 	}
 	p.rows = summary(rb)
 	p.sep = separator(leafKey(b, count(b), count(b)-1), leafKey(rb, count(rb), 0))
@@ -115,9 +117,9 @@ func (p *insertOp) splitLeaf(b []byte, i int) error {
 // splits alone), and inserts cost the same.
 const shiftFraction = 6
 
-// shift makes room in leaf cb, which is full and child i of branch b, by moving cells to the leaf
-// left or right of it. Under inserts in random order this keeps pages fuller than splits alone. The
-// cell of the putter goes to k of cb.
+// shift makes space in leaf cb, which is full and child i of branch b, by moving cells to the leaf
+// left or right of it. With random inserts this keeps pages fuller than splits alone. The cell of
+// the insertOp goes to k of cb.
 func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err error) {
 	if p.rightmost || ascending(cb, k) {
 		return false, nil
@@ -128,7 +130,7 @@ func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err err
 			continue
 		}
 		if rows := int(rowsBelow(b, n, j)); rows*shiftFraction > count(cb)*(shiftFraction-1)+shiftFraction {
-			continue // as many rows, and so as full as a rule: to look at a page costs a wait for its memory
+			continue // as many rows usually mean as full: spare the cache miss of the page
 		}
 		ref := childRef(b, n, j)
 		if p.w.CanDelta(ref) > 0 {
@@ -154,7 +156,7 @@ func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err err
 			s.cells = p.collectCellsTo(s.cells[:0], s.copyOf(cb, 0), k)
 			s.cells = appendCells(s.cells, s.copyOf(sb, 1), 0, count(sb))
 		}
-		m := cutCells(s.cells, payload(cb))
+		m := splitCells(s.cells, payload(cb))
 		if m == 0 {
 			continue
 		}
@@ -176,17 +178,17 @@ func (p *insertOp) shift(b []byte, i int, cb []byte, k int) (moved bool, err err
 		if j < i {
 			cb, sb = sb, cb
 		}
-		layLeaf(cb, s.cells[:m])
-		layLeaf(sb, s.cells[m:])
+		writeLeaf(cb, s.cells[:m])
+		writeLeaf(sb, s.cells[m:])
 		setChildRows(b, n, left, summary(cb))
 		setChildRows(b, n, right, summary(sb))
-		p.replaceSep(b, right, s.keepSep(sp))
+		p.replaceSep(b, right, s.saveSep(sp))
 		return true, nil
 	}
 	return false, nil
 }
 
-// addChild adds entry i to branch b, splitting it if need be.
+// addChild adds entry i to branch b, and splits b if it is full.
 func (p *insertOp) addChild(b []byte, i int, it item) error {
 	p.split = false
 	if err := sepBetween(b, count(b), i-1, i, it.sep); err != nil {
@@ -203,13 +205,13 @@ func (p *insertOp) addChild(b []byte, i int, it item) error {
 	items[i] = it
 	s.items = items
 	if used(b)+branchEntry+len(it.sep) <= payload(b) {
-		layBranch(b, items)
+		writeBranch(b, items)
 		return nil
 	}
 	n := len(items)
 	m := n - 2
 	if !p.rightmost || i < n-1 {
-		m = cutItems(items, payload(b))
+		m = splitItems(items, payload(b))
 	}
 	if m < 2 {
 		return damage(it.ref, "entries of a full branch do not fit into two")
@@ -218,24 +220,23 @@ func (p *insertOp) addChild(b []byte, i int, it item) error {
 	if err != nil {
 		return err
 	}
-	layBranch(b, items[:m])
-	layBranch(rb, items[m:])
-	if p.rows, err = summed(ref, rb); err != nil {
+	writeBranch(b, items[:m])
+	writeBranch(rb, items[m:])
+	if p.rows, err = checkedSummary(ref, rb); err != nil {
 		return err
 	}
 	p.split, p.right = true, ref
-	p.sep = s.keepSep(items[m].sep)
+	p.sep = s.saveSep(items[m].sep)
 	return nil
 }
 
-// sepFits says that a separator of size bytes can take the place of separator i of branch b.
+// sepFits reports whether a separator of size bytes fits in place of separator i of branch b.
 func sepFits(b []byte, n, i, size int) bool {
 	return used(b)-sepLen(b, n, i)+size <= payload(b)
 }
 
-// sepBetween proves that s is above separator i and below separator j of branch b, as far as there
-// are such. It is not if keys below do not lie between the separators above them, which no page can
-// prove by itself.
+// sepBetween verifies that s is above separator i and below separator j of branch b, where these
+// exist. It fails if keys below lie outside the separators above them, which CheckPage cannot see.
 func sepBetween(b []byte, n, i, j int, s []byte) error {
 	if i > 0 && bytes.Compare(sep(b, n, i), s) >= 0 || j < n && bytes.Compare(s, sep(b, n, j)) >= 0 {
 		return damage(childRef(b, n, i), "keys out of order with the separators in the page above")
@@ -243,8 +244,8 @@ func sepBetween(b []byte, n, i, j int, s []byte) error {
 	return nil
 }
 
-// replaceSep makes s separator i of branch b. It fits, and lies outside of b and of page 0 of the
-// scratch.
+// replaceSep replaces separator i of branch b by s, which fits, and lies outside b and page 0 of
+// the scratch.
 func (e *pageEditor) replaceSep(b []byte, i int, s []byte) {
 	n := count(b)
 	free := branchFree(b)
@@ -260,12 +261,12 @@ func (e *pageEditor) replaceSep(b []byte, i int, s []byte) {
 	sc := e.scratchPages(len(b))
 	sc.items = appendItems(sc.items[:0], sc.copyOf(b, 0))
 	sc.items[i].sep = s
-	layBranch(b, sc.items)
+	writeBranch(b, sc.items)
 }
 
-// cutItems is cutCells for branch entries: at least two go to each side. The separator of the first
-// entry on the right goes up.
-func cutItems(items []item, room int) int {
+// splitItems is splitCells for branch entries: each side gets at least two. The separator of the
+// first entry on the right goes to the level above.
+func splitItems(items []item, limit int) int {
 	total := 0
 	for _, it := range items {
 		total += branchEntry + len(it.sep)
@@ -276,8 +277,8 @@ func cutItems(items []item, room int) int {
 		m++
 	}
 	for ; m >= 2; m-- {
-		if left <= room {
-			if total-left-len(items[m].sep) > room {
+		if left <= limit {
+			if total-left-len(items[m].sep) > limit {
 				break
 			}
 			return m

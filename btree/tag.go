@@ -1,7 +1,7 @@
 package btree
 
-// SetTag changes the tag of key, 0 for none, and leaves its value alone: an overflow extent stays
-// where it is. It tells of the row as it was.
+// SetTag changes the tag of key, 0 for none, and keeps its value: an overflow extent stays where it
+// is. It returns the Info of the old row.
 func SetTag(w Writer, t *Tree, key []byte, tag int64) (was Info, err error) {
 	b, s, err := find(w, *t, key)
 	if err != nil || !s.found() {

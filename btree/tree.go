@@ -16,15 +16,14 @@ type Tree struct {
 	Rows  uint64
 }
 
-// Value is what Get finds. Bytes points into a page or an extent and is valid as long as Reader
+// Value is the result of Get. Bytes points into a page or an extent and is valid as long as Reader
 // says.
 type Value struct {
 	Bytes []byte
 	Tag   int64 // 0: none
 }
 
-// Info is what a leaf tells of a row without touching its value. It is zero for a key that is not
-// there.
+// Info is the content of a row without its value. It is zero for a missing key.
 type Info struct {
 	Size  int   // of the value, bytes
 	Tag   int64 // 0: none
@@ -34,8 +33,8 @@ type Info struct {
 // ErrOrder is returned by Builder.Add for a key that is not above the one before it.
 var ErrOrder = errors.New("btree: keys out of order")
 
-// Errors for keys and values above the limits. The rooms above check first; here they guard the
-// page layout.
+// Errors for keys and values above the limits. Callers check first; here they guard the page
+// layout.
 var (
 	ErrKeyTooLarge   = errors.New("btree: key too large")
 	ErrValueTooLarge = errors.New("btree: value too large")
@@ -48,9 +47,9 @@ const MaxValue = 1<<30 - 1
 // branch.
 func MaxKey(pageSize int) int { return pageSize/4 + 8 }
 
-// MaxInline is the size in bytes of the largest value that stands in a leaf. A cell of the largest
-// key, a tag and the largest inline value, with its head and slot, fits into a page of which at
-// most half is taken: one split always makes room, but in a uniform leaf: see putter.retry.
+// MaxInline is the size in bytes of the largest inline value. A cell of the largest key, a tag and
+// the largest inline value, with its head and slot, fits into a page that is at most half full. So
+// one split always makes enough space, except in a uniform leaf: see insertOp.retry.
 func MaxInline(pageSize int) int { return pageSize/4 - 48 }
 
 // maxDepth bounds every descent. A branch of the largest keys still has four children when it
@@ -66,7 +65,7 @@ const (
 	offCount = 22
 )
 
-// Both page layouts have the same fields behind the page header.
+// Both page layouts have these fields behind the page header.
 const (
 	offLo     = 24
 	offGap    = 28
@@ -93,7 +92,7 @@ func payload(b []byte) int {
 
 func isLeaf(b []byte) bool { return b[offKind] == byte(pager.KindLeaf) }
 
-// used is the number of payload bytes that cells or children need, without free space and gap.
+// used is the number of payload bytes that cells or children take, without free space and gap.
 func used(b []byte) int {
 	per := leafEntry
 	if !isLeaf(b) {
@@ -102,8 +101,8 @@ func used(b []byte) int {
 	return count(b)*per + len(b) - lo(b) - gap(b)
 }
 
-// usedTogether is used of a page with all that a and b have, pages of one level.
-func usedTogether(a, b []byte) int {
+// usedMerged is used of a page with all entries of a and b, pages of one level.
+func usedMerged(a, b []byte) int {
 	total := used(a) + used(b)
 	if !isLeaf(a) || bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero]) {
 		return total
@@ -114,29 +113,30 @@ func usedTogether(a, b []byte) int {
 	return total
 }
 
-// mergeFraction: a page that is used by less than a quarter is merged with a neighbour or refilled
-// from it. A quarter, not a half: merging at half lets one insert and one delete at the boundary
-// split and merge the same two pages for ever.
+// mergeFraction: a page with less than a quarter used is merged with a neighbour or refilled from
+// it. A quarter, not a half: merging at half lets one insert and one delete at the boundary split
+// and merge the same two pages for ever.
 const mergeFraction = 4
 
 func underfull(b []byte) bool { return used(b) < payload(b)/mergeFraction }
 
-// place is the word at offKind, without the count, of a page that belongs at level.
-func place(level uint8) uint32 {
+// kindWord is the word at offKind, without the count, of a page at level.
+func kindWord(level uint8) uint32 {
 	if level == 0 {
 		return uint32(pager.KindLeaf)
 	}
 	return uint32(pager.KindBranch) | uint32(level)<<8
 }
 
-// misplaced tells of a page of another kind or level than its place in the tree asks for.
+// misplaced is the error for a page of the wrong kind or level.
 func misplaced(ref pager.Ref, b []byte, level uint8) error {
 	h := pager.ReadHeader(b)
 	kind := pager.KindBranch
 	if level == 0 {
 		kind = pager.KindLeaf
 	}
-	return damage(ref, "%v page of level %d where a %v page of level %d belongs", h.Kind, h.Level, kind, level)
+	return damage(ref, "%v page of level %d where a %v page of level %d belongs",
+		h.Kind, h.Level, kind, level)
 }
 
 func damage(ref pager.Ref, format string, args ...any) error {
@@ -150,20 +150,20 @@ func pageAt(r Reader, ref pager.Ref, level uint8) ([]byte, int, error) {
 		return nil, 0, err
 	}
 	w := ld32(b, offKind)
-	if w&0xffff != place(level) {
+	if w&0xffff != kindWord(level) {
 		return nil, 0, misplaced(ref, b, level)
 	}
 	return b, int(w >> 16), nil
 }
 
-// leafAt is pageAt of a leaf that may have a patch.
+// leafAt is pageAt of a leaf that may have a delta.
 func leafAt(r Reader, ref pager.Ref) (b []byte, n int, changes []byte, err error) {
 	b, changes, err = r.Leaf(ref)
 	if err != nil {
 		return nil, 0, nil, err
 	}
 	w := ld32(b, offKind)
-	if w&0xffff != place(0) {
+	if w&0xffff != kindWord(0) {
 		return nil, 0, nil, misplaced(ref, b, 0)
 	}
 	return b, int(w >> 16), changes, nil
@@ -177,8 +177,7 @@ func (t Tree) checkDepth() error {
 	return nil
 }
 
-// summary is what a branch entry tells of the page b below it: the rows, and in bit 63 whether
-// there is overflow.
+// summary is the rows field of a branch entry for page b: the rows below, and the overflow bit.
 func summary(b []byte) uint64 {
 	n := count(b)
 	if isLeaf(b) {
@@ -196,10 +195,9 @@ func summary(b []byte) uint64 {
 	return rows | bit
 }
 
-// summed is summary of the page at ref, unless that is more than an entry can tell: only children
-// whose counts are lies come to so many together, and the page above would be refused once it is in
-// a file.
-func summed(ref pager.Ref, b []byte) (uint64, error) {
+// checkedSummary is summary of the page at ref, with an error above maxRows. Only false counts of
+// children add up to more, and CheckPage would refuse the page above.
+func checkedSummary(ref pager.Ref, b []byte) (uint64, error) {
 	s := summary(b)
 	if s&^rowsOverflow > maxRows {
 		return 0, damage(ref, "its entries count %d rows", s&^rowsOverflow)
@@ -207,34 +205,35 @@ func summed(ref pager.Ref, b []byte) (uint64, error) {
 	return s, nil
 }
 
-// setSummary makes entry i of branch b, of n children, tell of the page cb below it.
+// setSummary sets the rows of entry i of branch b, of n children, to the summary of its page cb.
 func setSummary(b []byte, n, i int, cb []byte) error {
-	s, err := summed(childRef(b, n, i), cb)
+	s, err := checkedSummary(childRef(b, n, i), cb)
 	if err == nil {
 		setChildRows(b, n, i, s)
 	}
 	return err
 }
 
-// An editor is the part that all changing operations share. It lives on the stack of the operation.
+// A pageEditor is the part that all changing operations share. It lives on the stack of the
+// operation.
 type pageEditor struct {
 	w       Writer
-	scratch *scratch // taken when first needed, given back by done
+	scratch *scratch // allocated on first use, freed by releaseScratch
 }
 
-// edit returns a page that may be changed in place, with ref's content. It belongs at level.
+// edit returns an editable page with ref's content. It belongs at level.
 func (e *pageEditor) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	nref, b, err := e.w.Edit(ref)
 	if err != nil {
 		return ref, nil, err
 	}
-	if ld32(b, offKind)&0xffff != place(level) {
+	if ld32(b, offKind)&0xffff != kindWord(level) {
 		return ref, nil, misplaced(ref, b, level)
 	}
 	return nref, b, nil
 }
 
-// collapse replaces a root branch that has only one child by that child.
+// collapse replaces a root branch with a single child by that child.
 func (e *pageEditor) collapse(t *Tree) error {
 	for t.Depth > 1 {
 		b, n, err := pageAt(e.w, t.Root, t.Depth-1)

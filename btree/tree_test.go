@@ -460,7 +460,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"rows_of_tree", "tree counts 601 rows, it has 600", func(_ *memory, tree *Tree, _, _ []byte) { tree.Rows++ }},
 		{"depth", "root", func(_ *memory, tree *Tree, _, _ []byte) { tree.Depth = 0 }},
 		{"rows_of_child", "counts", func(_ *memory, _ *Tree, root, _ []byte) { setChildRows(root, count(root), 1, 1) }},
-		{"overflow_bit", "does not tell of", func(_ *memory, _ *Tree, root, _ []byte) {
+		{"overflow_bit", "no overflow bit", func(_ *memory, _ *Tree, root, _ []byte) {
 			for i := range count(root) {
 				setChildRows(root, count(root), i, childRows(root, count(root), i)&^rowsOverflow)
 			}
@@ -468,12 +468,12 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"key_below_separator", "key 0 is below", func(_ *memory, _ *Tree, _, leaf []byte) {
 			b := bytes.Clone(leaf)
 			copy(leafKey(b, count(b), 0), number(0))
-			layLeaf(leaf, appendCells(nil, b, 0, count(b)))
+			writeLeaf(leaf, appendCells(nil, b, 0, count(b)))
 		}},
 		{"key_above_separator", "is not below", func(_ *memory, _ *Tree, _, leaf []byte) {
 			b := bytes.Clone(leaf)
 			copy(leafKey(b, count(b), count(b)-1), number(599))
-			layLeaf(leaf, appendCells(nil, b, 0, count(b)))
+			writeLeaf(leaf, appendCells(nil, b, 0, count(b)))
 		}},
 		{"page", "head 0 is", func(_ *memory, _ *Tree, _, leaf []byte) { leaf[offLeafHeads]++ }},
 		{"epoch", "newer than its parent", func(m *memory, tree *Tree, _, _ []byte) {

@@ -25,7 +25,7 @@ func leaves(t *testing.T, r Reader, tree Tree) (refs []pager.Ref) {
 func smallAlike(t *testing.T, m *memory, n int) (tree Tree) {
 	t.Helper()
 	for i := range n {
-		_, err := Put(m, &tree, number(i), make([]byte, leastUniform-8), 0)
+		_, err := Put(m, &tree, number(i), make([]byte, minUniform-8), 0)
 		require.NoError(t, err)
 	}
 	m.commit(t)
@@ -44,7 +44,7 @@ func TestTheLargestCellAmongSmallOnesThatAreAlike(t *testing.T) {
 		pageSize := c.pageSize
 		for at := range 9 {
 			m := newMemory(pageSize)
-			rows := c.leaves * ((pageSize - offLeafHeads) / (leafEntry + leastUniform))
+			rows := c.leaves * ((pageSize - offLeafHeads) / (leafEntry + minUniform))
 			tree := smallAlike(t, m, rows)
 			before := len(leaves(t, m, tree))
 			key := append(number(rows*(8*c.leaf+2+at)/(8*c.leaves)), make([]byte, MaxKey(pageSize)-8)...)
@@ -84,7 +84,7 @@ func TestRowThatIsNotLikeTheOthers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			full := (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
+			full := (pager.MinPageSize - offLeafHeads) / (leafEntry + minUniform)
 			for _, n := range []int{100, full} {
 				m := newMemory(pager.MinPageSize)
 				tree := smallAlike(t, m, n)
@@ -188,10 +188,10 @@ func TestUniformLeavesOfTwoShapesAreNotMergedWithoutRoomForHeaders(t *testing.T)
 // besides.
 func requireNotMerged(t *testing.T, key, value string) {
 	m := newMemory(pager.MinPageSize)
-	full := (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
+	full := (pager.MinPageSize - offLeafHeads) / (leafEntry + minUniform)
 	tree := smallAlike(t, m, full)
 	for i := range 100 {
-		_, err := Put(m, &tree, append(number(full+i), key...), make([]byte, leastUniform-8+len(value)), 0)
+		_, err := Put(m, &tree, append(number(full+i), key...), make([]byte, minUniform-8+len(value)), 0)
 		require.NoError(t, err)
 	}
 	rows, err := DeleteRange(m, &tree, number(full+99), nil) // The other leaf is laid out anew.
@@ -203,11 +203,11 @@ func requireNotMerged(t *testing.T, key, value string) {
 		require.True(t, uniform(b))
 	}
 	room := pager.MinPageSize - offLeafHeads
-	right := room/mergeFraction/(leafEntry+leastUniform+1) + 1 // one fewer is too few
-	left := (room/5*4 - (right-1)*(leafEntry+leastUniform+1)) / (leafEntry + leastUniform)
+	right := room/mergeFraction/(leafEntry+minUniform+1) + 1 // one fewer is too few
+	left := (room/5*4 - (right-1)*(leafEntry+minUniform+1)) / (leafEntry + minUniform)
 	require.Greater(
 		t,
-		left*(leafEntry+leastUniform+cellHeader)+(right-1)*(leafEntry+leastUniform+1+cellHeader),
+		left*(leafEntry+minUniform+cellHeader)+(right-1)*(leafEntry+minUniform+1+cellHeader),
 		room,
 	)
 	remove := func(from, n int) {
@@ -234,12 +234,12 @@ func requireNotMerged(t *testing.T, key, value string) {
 // TestWaysBesideALeafThatIsSplitTwice: the first split, that of the root with it, bends more than
 // what follows does: a second one, or a shift.
 func TestWaysBesideALeafThatIsSplitTwice(t *testing.T) {
-	const pageSize, rows = pager.MinPageSize, (pager.MinPageSize - offLeafHeads) / (leafEntry + leastUniform)
+	const pageSize, rows = pager.MinPageSize, (pager.MinPageSize - offLeafHeads) / (leafEntry + minUniform)
 	full := func(leaves int) (m *memory, tree Tree) {
 		m = newMemory(pageSize)
 		b := NewBuilder(m)
 		for i := range leaves * rows {
-			require.NoError(t, b.Add(number(i), make([]byte, leastUniform-8), 0))
+			require.NoError(t, b.Add(number(i), make([]byte, minUniform-8), 0))
 		}
 		tree, err := b.Finish()
 		require.NoError(t, err)

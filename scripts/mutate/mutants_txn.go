@@ -230,7 +230,7 @@ var storeMutants = []mutant{
 `, `			_ = first
 `},
 	{"rollback", "branches_that_were_cut_stay", "btree/partition.go", `{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
-	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // so`, `	for t.Depth-1 < level && false { // so`},
+	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // del`, `	for t.Depth-1 < level && false { // del`},
 	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallel.go", `	if no >= r.workers {`, `	if no >= r.workers && r.applier.w == nil {`},
 	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.joinJob() }`, `{}`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go", `		own.entries = append(own.entries, k.entries...)
@@ -284,7 +284,7 @@ var storeMutants = []mutant{
 	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Record(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
-	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.saveCell(off) // it is cleared
+	{"rollback", "a_cell_that_is_taken_out_is_not_kept", "btree/inplace.go", `		d.saveCell(off) // leafRemove clears it
 `, ``},
 	{"rollback", "what_is_written_behind_the_slots_is_not_cleared", "btree/inplace.go", `	r.undo.RecordZeros(id, end, lo(b))
 `, ``},
@@ -341,10 +341,10 @@ var storeMutants = []mutant{
 	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.mayPatch() || `, `	if !h.mayDelta || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !inBase(changes, i) {`, `	if changes != nil && !inBase(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},
-	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			room -= more + leafEntry
-`, `			room -= leafEntry
+	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			free -= more + leafEntry
+`, `			free -= leafEntry
 `},
-	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/delta.go", `		room -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		room -= leafEntry`},
+	{"patches", "half_a_leaf_has_the_room_of_the_whole", "btree/delta.go", `		free -= cellSize(leaf, slot(leaf, n, j)) + leafEntry`, `		free -= leafEntry`},
 	{"patches", "an_extent_that_a_patch_replaces_is_not_given_back", "btree/delta.go", `infoAt(leaf, s)&infoOverflow != 0 {
 			return false, nil`, `false {
 			return false, nil`},
@@ -359,9 +359,9 @@ var storeMutants = []mutant{
 	}
 `, `	}
 `},
-	{"uniform", "small_rows_have_no_headers_either", "btree/leaf.go", `bodySize(klen, info) >= leastUniform`, `bodySize(klen, info) >= 0`},
-	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go", `		if last := detach(b, cellPosOf(b, n, n-1)); int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
-`, `		{
+	{"uniform", "small_rows_have_no_headers_either", "btree/leaf.go", `bodySize(klen, info) >= minUniform`, `bodySize(klen, info) >= 0`},
+	{"uniform", "the_next_leaf_is_for_rows_that_are_alike", "btree/split.go", `		if int(last.klen) == len(p.cell.key) && last.info == p.cell.info {
+`, `		if last.klen > 0 {
 `},
 	{"uniform", "a_row_that_has_no_room_yet_is_counted", "btree/put.go", `	if !p.was.Found && !p.retry {`, `	if !p.was.Found {`},
 	{"uniform", "branches_count_a_row_that_has_no_room_yet", "btree/put.go", `	if p.retry {
@@ -376,12 +376,12 @@ var storeMutants = []mutant{
 		return false, nil
 	}
 `, ``},
-	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/delta.go", `		layCells(b, s.cells)`, `		layLeaf(b, s.cells)`},
+	{"uniform", "half_a_leaf_is_uniform_though_its_base_is_not", "btree/delta.go", `		writeCells(b, s.cells)`, `		writeLeaf(b, s.cells)`},
 	{"uniform", "a_row_is_lost_in_place_that_is_not_alike", "btree/inplace.go", `(was.Tag == 0 || p.cell.tag == 0), !p.cell.matches(b):`, `(was.Tag == 0 || p.cell.tag == 0):`},
 	{"uniform", "rows_that_were_alike_get_no_headers", "btree/builder.go", `	} else if klen > 0 && !b.need.uniform() {`, `	} else if klen > 0 && !b.need.uniform() && false {`},
 	{"uniform", "rows_are_alike_whatever_follows", "btree/leafsize.go", `		with.klen, with.info = 0, 0
 `, ``},
-	{"uniform", "quick_proof_takes_any_shape", "btree/fastcheck.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
+	{"uniform", "quick_proof_takes_any_shape", "btree/validate.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
 	{"uniform", "proof_takes_any_shape", "btree/validate.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
 	{"uniform", "keys_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape+2:offShapeZero], b[offShape+2:offShapeZero])`},
 	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
