@@ -11,26 +11,27 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A checkpoint writes the pages of one version that the file does not hold, and flips a meta page.
+// A checkpoint writes the pages of one version that the file does not hold, and then the meta page
+// that reaches them.
 //
-//	crash ...                       the files hold                         recovery
-//	before the meta page is synced  the old meta page, its whole log       starts from the old one and replays all
-//	after it, before the log is cut both meta pages usable                 starts from the old one: the new one may
-//	                                                                       exist only in the page cache
-//	after the log is cut            the new meta page, the log after it    starts from the new one
+//	crash ...                       the files hold                       recovery
+//	before the meta page is synced  the old meta page and its whole log  starts from the old one, replays all
+//	then, before the log is cut     two usable meta pages                starts from the old one: the new one
+//	                                                                     may exist only in the page cache
+//	after the log is cut            the new meta page, the log after it  starts from the new one
 //
-// The pages that the new state no longer reaches are written again only after the first segment of
-// the old log was retired durably: from then on the old meta page can never again find a complete
-// log, so nothing starts from it. Their numbers go to pages in memory before that: see
+// Pages that the new state does not reach are overwritten only after the first segment of the old
+// log was removed durably: from then on the old meta page never has a complete log, and recovery
+// cannot start from it. Pages in memory reuse these page numbers before that: see
 // pager.OfferReusable.
 
-// checkpointState is what a checkpoint took note of under the writer lock.
+// checkpointState is the state that a checkpoint captured under the writer lock.
 type checkpointState struct {
 	pages  *pager.Capture
 	meta   pager.Meta
-	framed []pager.Pgid  // of the pages: those with a frame when they had been written
-	bases  deferredFrees // pages that the patches among them change
-	cut    wal.LSN       // the log before it is not needed once the meta page is durable
+	framed []pager.Pgid  // those of the pages that had a frame after they were written
+	bases  deferredFrees // bases of the deltas among the pages
+	cut    wal.LSN       // start of the log that the new meta page needs
 	v      *version
 }
 
@@ -49,8 +50,8 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 	return s.checkpoint(ctx)
 }
 
-// checkpoint is called with the upkeep lock. A page that cannot be read through the map may have
-// left something half done: that is final.
+// checkpoint is called with maintenanceMu. A page that cannot be read through the map may stop it
+// half way: that fails the store.
 func (s *Store) checkpoint(ctx context.Context) error {
 	return mapfault.Guard(s.finalFault, func() error { return s.checkpointOnce(ctx) })
 }
@@ -81,13 +82,11 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 	return err
 }
 
-// captureCheckpoint takes the writer lock for as long as it takes to note a state; nil if there is
-// nothing to write.
+// captureCheckpoint captures a state under the writer lock; nil if there is nothing to write.
 func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error) {
 	full := false
 	if log := s.sessionLog(); log != nil {
-		// Before the lock: it may write a whole segment. Without room, captureLocked tries once
-		// more.
+		// Before the lock: Prepare may write a whole segment. On a full disk captureLocked retries.
 		err := log.Prepare()
 		if full = pager.NoSpace(err); err != nil && !full {
 			return nil, s.logError(err)
@@ -100,7 +99,7 @@ func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error)
 	if err := s.canWrite(); err != nil {
 		return nil, err
 	}
-	// What was rolled back may have filled the log.
+	// Transactions that were rolled back may have filled the log.
 	if !s.started || s.head.serial == s.capturedSer && !(full && s.log.Volume() > s.logSince.Load()) {
 		return nil, nil
 	}
@@ -149,15 +148,15 @@ func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	return c, nil
 }
 
-// rotateLog ends the log that the new state does not need, and gives its end and where the log
-// begins that goes on: in a segment that is there by then, unless the session ends.
+// rotateLog ends the log that the new state does not need, and returns its end and the start of the
+// log that follows. Unless the session ends, the segment of that start exists when it returns.
 func (s *Store) rotateLog(last bool) (end, cut wal.LSN, err error) {
 	if last {
 		end, cut = s.log.Finish()
 		return end, cut, nil
 	}
-	// Now, since what the main file keeps if it has to give room is enough for what CaptureState
-	// writes.
+	// Now: the space that the main file keeps after giving some to the log suffices for
+	// CaptureState.
 	if err := s.prepareLog(); err != nil {
 		return 0, 0, err
 	}
@@ -167,41 +166,41 @@ func (s *Store) rotateLog(last bool) (end, cut wal.LSN, err error) {
 	return cut, cut, nil
 }
 
-// errStopped is why nothing is written any more after a checkpoint that did not come to its end.
+// errStopped fails the store after a checkpoint that did not finish.
 var errStopped = errors.New("a panic, or an end of the goroutine, stopped a checkpoint")
 
-// writeCheckpoint does the slow part, without the writer lock. Any failure is final, and so is a
-// panic of who hears of the log's groups: what was captured counts as written for the next
-// checkpoint. beside is nil if nobody commits meanwhile.
+// writeCheckpoint writes a captured state, without the writer lock. Any failure is final, and so is
+// a panic of a group callback: the next checkpoint takes the captured pages for written. observer
+// is nil if there are no concurrent commits.
 //
-// The pages captured, and their frames until they are written, stay without a reader's hold on
-// them: what later commits free of them waits for the next checkpoint.
-func (s *Store) writeCheckpoint(c *checkpointState, beside pager.CheckpointObserver) (err error) {
+// No snapshot holds the captured pages and, until they are written, their frames: pages that later
+// commits free wait for the next checkpoint.
+func (s *Store) writeCheckpoint(c *checkpointState, observer pager.CheckpointObserver) (err error) {
 	done := false
 	defer func() {
 		switch {
 		case !done:
 			_ = s.fail(errStopped)
 		case err != nil:
-			_ = s.fail(err) // if it is not yet
+			_ = s.fail(err) // no effect if the store has failed already
 		}
 	}()
-	err = s.writePages(c, beside)
+	err = s.writePages(c, observer)
 	done = true
 	return err
 }
 
-func (s *Store) writePages(c *checkpointState, beside pager.CheckpointObserver) error {
+func (s *Store) writePages(c *checkpointState, observer pager.CheckpointObserver) error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.fail(replaced(err))
 	}
-	// The log up to the cut is sealed and synced first: the old meta page must be able to replay
+	// The log up to the cut is closed and synced first: the old meta page must be able to replay
 	// all of it.
 	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
 	s.makeVisible()
-	if err := s.pg.Write(c.pages, beside); err != nil {
+	if err := s.pg.Write(c.pages, observer); err != nil {
 		return s.fail(err)
 	}
 	c.framed = s.pg.InFrames(c.pages.Dirty)
@@ -210,7 +209,7 @@ func (s *Store) writePages(c *checkpointState, beside pager.CheckpointObserver) 
 		return s.fail(err)
 	}
 	if c.meta.Clean {
-		return nil // the whole log goes
+		return nil // Close removes the whole log
 	}
 	s.log.SetFollows(uint32(c.meta.Epoch))
 	if err := s.log.Release(c.cut); err != nil {
@@ -219,8 +218,8 @@ func (s *Store) writePages(c *checkpointState, beside pager.CheckpointObserver) 
 	return nil
 }
 
-// finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and lets go
-// of frames and pages.
+// finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and frees
+// frames and pages.
 func (s *Store) finishCheckpoint(c *checkpointState) error {
 	v, err := s.publishCheckpoint(c)
 	if err != nil {
@@ -252,7 +251,8 @@ func (s *Store) installCheckpoint(c *checkpointState) error {
 	}
 	s.makeVisible()
 	for _, id := range c.framed {
-		s.freedByVersion.push(deferredFree{id: id, birth: s.pg.Owner(id), serial: v.serial}) // the frame only
+		// the frame only
+		s.freedByVersion.push(deferredFree{id: id, birth: s.pg.Owner(id), serial: v.serial})
 	}
 	c.bases.takeAll(&s.oldDeltaBases)
 	s.oldDeltaBases, s.oldDeltaSerial, c.bases = c.bases, v.serial, deferredFrees{}
@@ -267,12 +267,11 @@ func (s *Store) installCheckpoint(c *checkpointState) error {
 	return nil
 }
 
-// reclaimStepPages is the number of pages of dropped trees that one hold of the writer lock gives
-// back.
+// reclaimStepPages is the number of pages of dropped trees that one hold of the writer lock frees.
 const reclaimStepPages = 4096
 
-// reclaimTrees gives back the pages of dropped trees, in steps between which writers get their
-// turn.
+// reclaimTrees frees the pages of dropped trees, in steps: between two steps the writer lock is
+// free.
 func (s *Store) reclaimTrees(ctx context.Context) error {
 	for {
 		if done, err := s.reclaimTreesStep(ctx); err != nil || done {
@@ -292,7 +291,7 @@ func (s *Store) reclaimTreesStep(ctx context.Context) (done bool, err error) {
 	return s.reclaimTree()
 }
 
-// reclaimTree is called with the writer lock.
+// reclaimTree frees some pages of a dropped tree, with the writer lock.
 func (s *Store) reclaimTree() (done bool, err error) {
 	if _, _, any := s.head.trees.firstTrash(); !any || !s.started {
 		return true, nil
@@ -313,7 +312,7 @@ func (s *Store) reclaimTree() (done bool, err error) {
 	return false, nil
 }
 
-// reclaimTree gives back some pages of a dropped tree, unless there is none.
+// reclaimTree frees some pages of a dropped tree; none says that there is no such tree.
 func (w *writer) reclaimTree() (none bool, err error) {
 	id, t, any := w.trees.firstTrash()
 	if !any {
@@ -333,8 +332,8 @@ func (w *writer) reclaimTree() (none bool, err error) {
 	return false, nil
 }
 
-// closeClean writes the last checkpoint of a session, with the upkeep and the writer lock:
-// afterwards no log is needed. The capture is nil if it wrote none.
+// closeClean writes the last checkpoint of a session, with maintenanceMu and the writer lock: after
+// it the store needs no log. The state is nil if it wrote none.
 func (s *Store) closeClean() (*checkpointState, error) {
 	for done := false; !done; {
 		var err error
@@ -342,7 +341,7 @@ func (s *Store) closeClean() (*checkpointState, error) {
 			return nil, err
 		}
 	}
-	// packing needs room for the copies; the rest need not
+	// Compaction needs space for the copies; without it the checkpoint goes ahead.
 	if err := s.compact(); err != nil && !pager.NoSpace(err) {
 		return nil, err
 	}
@@ -354,7 +353,7 @@ func (s *Store) closeClean() (*checkpointState, error) {
 	return c, s.writeCheckpoint(c, nil)
 }
 
-// checkpointLocked is a whole checkpoint with the upkeep and the writer lock held.
+// checkpointLocked is a whole checkpoint with maintenanceMu and the writer lock held.
 func (s *Store) checkpointLocked() error {
 	c, err := s.captureLocked(false)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 
 // Commit makes the transaction's changes part of the store. With Sync it returns when they survive
 // a power cut, with NoSync when they survive a killed process; in both cases when they are visible
-// to new readers. Without changes it returns when the state that it was built on is visible. Commit
-// of a read transaction ends it.
+// to new readers. Without changes it returns when the state that the transaction began from is
+// visible. Commit of a read transaction ends it.
 //
-// The writer lock is free again as soon as the record is queued: the next transaction builds on
-// this one while the disk is still busy, and shares a sync with whoever else waits.
+// Commit releases the writer lock as soon as the record is queued: the next transaction builds on
+// this one while the disk is busy, and all waiting commits share a sync.
 //
 // An error other than ErrUnknown means that nothing was committed, now and after any restart.
 func (tx *Tx) Commit(d Durability) error {
@@ -31,7 +31,7 @@ func (tx *Tx) Commit(d Durability) error {
 	w, s := tx.w, tx.s
 	if !w.dirty {
 		v := s.head
-		s.open.Add(1) // Close does not come between.
+		s.open.Add(1) // holds up Close
 		defer s.open.Add(-1)
 		tx.Rollback()
 		return s.waitVisible(v)
@@ -45,7 +45,7 @@ func (tx *Tx) Commit(d Durability) error {
 		tx.Rollback()
 		return errors.Join(errLogMismatch, tx.err)
 	}
-	if !w.submitted.logged { // What is in the log is not for us to refuse any more.
+	if !w.submitted.logged { // a commit whose record is in the log cannot be refused
 		if s.failed.Load() != nil {
 			tx.Rollback()
 			return s.failure()
@@ -55,7 +55,7 @@ func (tx *Tx) Commit(d Durability) error {
 			end, err = w.logCommit()
 		}
 		if err != nil {
-			// A checkpoint writes the table, and cuts the log: then there is less to keep room for.
+			// A checkpoint writes the tree table and cuts the log: then the reserve can be smaller.
 			if pager.NoSpace(err) {
 				w.refused = err
 			}
@@ -70,7 +70,7 @@ func (tx *Tx) Commit(d Durability) error {
 	tx.seq = v.seq
 	tx.end()
 	s.unlockWriter()
-	defer s.open.Add(-1) // also when someone who is told of the commit panics
+	defer s.open.Add(-1) // also when a callback panics
 	if launched != nil {
 		s.log.CompleteWrite(launched)
 	}
@@ -90,7 +90,7 @@ func (w *writer) fillHead() {
 	binary.LittleEndian.PutUint64(w.redo[8:], uint64(mark))
 }
 
-// logCommit queues the last part of the transaction's record and returns where it ends.
+// logCommit queues the last part of the transaction's record and returns the record's end.
 func (w *writer) logCommit() (wal.LSN, error) {
 	if w.flushed == 0 {
 		w.fillHead()
@@ -101,14 +101,14 @@ func (w *writer) logCommit() (wal.LSN, error) {
 	return w.appendLog(w.redo, true)
 }
 
-// commitVersion makes what the transaction built the newest version, which nobody is to see as long
-// as it is on hold. It cannot fail half way: what it needs of the free map was read when the pages
-// were taken and freed.
-func (w *writer) commitVersion(lsn wal.LSN, sync, hold bool) *version {
+// commitVersion makes the transaction's state the newest version. A hidden version stays invisible
+// until its hidden flag is reset. commitVersion cannot fail half way: the parts of the free map
+// that it changes were read when the pages were allocated and freed.
+func (w *writer) commitVersion(lsn wal.LSN, sync, hidden bool) *version {
 	s := w.s
 	v := &version{
 		seq: s.head.seq + 1, base: s.durable, mark: s.head.mark,
-		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hidden: hold,
+		lsn: lsn, syncLSN: s.head.syncLSN, nextID: w.nextID, trash: w.trash, hidden: hidden,
 	}
 	if w.tx != nil {
 		v.mark = w.tx.mark
@@ -121,26 +121,26 @@ func (w *writer) commitVersion(lsn wal.LSN, sync, hold bool) *version {
 	s.commits.Add(1)
 	if freed > reclaimStep {
 		if err := s.reclaimFreed(freed); err != nil {
-			_ = s.fail(err) // no matter of this commit
+			_ = s.fail(err) // does not concern this commit
 		}
 	}
 	return v
 }
 
-// validateFreed says whether the pages that a transaction of a damaged tree gives up can be: each
-// is in use, and given up once. Two branches may name the same page, and the free map says of a
-// page that a tree reaches what it likes. Nothing has been logged yet, or it is taken back.
+// validateFreed verifies that each page which the transaction frees is in use and freed once. In a
+// damaged tree two branches may reference the same page, and the free map may have a reachable page
+// as free. The transaction's record is not in the log yet, or will be revoked.
 func (w *writer) validateFreed() (err error) {
-	struck := 0
+	checked := 0
 	for i := range w.freed {
 		if f := &w.freed[i]; !f.bornInTx {
 			if err = w.s.pg.TryFree(f.id, uint64(f.n)); err != nil {
 				break
 			}
 		}
-		struck++
+		checked++
 	}
-	for i := range struck {
+	for i := range checked {
 		if f := &w.freed[i]; !f.bornInTx {
 			w.s.pg.UndoFree(f.id, uint64(f.n))
 		}
@@ -148,8 +148,7 @@ func (w *writer) validateFreed() (err error) {
 	return err
 }
 
-// publishMaintenance makes what a transaction of the store's own built a new version of the same
-// state.
+// publishMaintenance publishes a new version of the same state: a transaction of the store's own.
 func (w *writer) publishMaintenance() *version {
 	h := w.s.head
 	v := &version{
@@ -165,7 +164,8 @@ func (w *writer) publishMaintenance() *version {
 	return v
 }
 
-// publishVersion counts pages and publishes v behind the versions before it.
+// publishVersion accounts for the allocated and freed pages and publishes v behind the versions
+// before it.
 func (w *writer) publishVersion(v *version) {
 	s := w.s
 	s.serial++
@@ -178,7 +178,7 @@ func (w *writer) publishVersion(v *version) {
 	s.refBytesSince.Add(w.refBytes)
 	s.filledBytes.Add(int64(w.filled) * int64(w.PageSize()))
 	var errs []error
-	note := func(err error) { // A list of a thousand successes is memory for nothing.
+	note := func(err error) { // errors.Join of all results would allocate a slot for each nil
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -201,7 +201,7 @@ func (w *writer) publishVersion(v *version) {
 			continue
 		}
 		if err := s.pg.Freed(f.id, uint64(f.n)); err != nil {
-			note(err) // and it is not to be given back
+			note(err) // and the page is not freed
 			continue
 		}
 		f.serial, f.afterCheckpoint = v.serial, s.epoch
@@ -225,7 +225,7 @@ func (w *writer) publishVersion(v *version) {
 	w.finish()
 }
 
-// waitDurable returns when v may be seen, and makes it so.
+// waitDurable returns when v may become visible, and makes it visible.
 func (s *Store) waitDurable(v *version, sync bool) error {
 	err := s.log.Wait(v.lsn, sync)
 	if err == nil && !sync && s.log.Durable() < v.syncLSN {
@@ -238,16 +238,16 @@ func (s *Store) waitDurable(v *version, sync bool) error {
 	return nil
 }
 
-// waitVisible returns when v is visible: for a transaction that was built on v and changes nothing.
-// What it has read may be a state that no reader can see yet and that a crash could still take
-// back; when its commit returns it no longer is.
+// waitVisible returns when v is visible: for a transaction that began from v and changes nothing.
+// It may have read a state that no reader sees yet and that a crash could still undo; after its
+// commit returned, no crash can.
 func (s *Store) waitVisible(v *version) error {
 	if s.visible.Load().serial >= v.serial {
 		return nil
 	}
 	err := s.waitDurable(v, false)
 	if failed := s.failure(); err != nil && failed != nil {
-		return failed // Nothing of its own has an unknown fate.
+		return failed // no commit of this transaction has an unknown fate
 	}
 	return err
 }
@@ -260,8 +260,8 @@ func (s *Store) publish(v *version) {
 	s.queueMu.Unlock()
 }
 
-// makeVisible makes the newest version visible whose record, and every record before it that asked
-// for a sync, is where it has to be. Nothing that was promised and seen can be lost.
+// makeVisible publishes the newest version whose record is written and for which every Sync commit
+// up to it is durable. A crash cannot undo a Sync commit that a reader has seen.
 func (s *Store) makeVisible() {
 	s.queueMu.Lock()
 	defer s.queueMu.Unlock()
@@ -286,8 +286,8 @@ func (s *Store) makeVisible() {
 	s.queue = s.queue[:rest]
 }
 
-// logError turns an error of the log, not nil, into one of the store's, and poisons it if the log
-// is done for.
+// logError converts an error of the log, not nil, into one of the store, and fails the store if the
+// log has failed.
 func (s *Store) logError(err error) error {
 	switch {
 	case errors.Is(err, wal.ErrUnknown):
@@ -299,9 +299,9 @@ func (s *Store) logError(err error) error {
 	return s.spaceError(err)
 }
 
-// spaceError names a full disk; damage, a failed read of the free map, and a file that could not be
-// opened for want of a descriptor are the caller's to tell, anything else poisons. It is for calls
-// that reserve space before they write.
+// spaceError converts the error of a call that reserves space before it writes. A full disk is
+// ErrNoSpace. Damage, a failed read of the free map and a lack of file descriptors are returned as
+// they are. Any other error fails the store.
 func (s *Store) spaceError(err error) error {
 	if errors.Is(err, wal.ErrBound) {
 		return fmt.Errorf(
@@ -322,7 +322,7 @@ func (s *Store) spaceError(err error) error {
 	return s.fail(err)
 }
 
-// dataError is for writes to the main file: the first one that fails is the last one.
+// dataError converts the error of a write to the main file: the first failed write fails the store.
 func (s *Store) dataError(err error) error {
 	if err == nil || corrupt(err) {
 		return err
@@ -330,8 +330,8 @@ func (s *Store) dataError(err error) error {
 	return s.fail(err)
 }
 
-// fail keeps the first failure: nothing is written any more until the store is opened again.
-// Snapshots go on reading.
+// fail makes the first failure sticky: the store writes nothing more until it is opened again.
+// Snapshots stay readable.
 func (s *Store) fail(err error) error {
 	f := &failure{err}
 	if s.failed.CompareAndSwap(nil, f) && s.o.Events.Failure != nil {
@@ -340,10 +340,10 @@ func (s *Store) fail(err error) error {
 	return s.failure()
 }
 
-// Fault is what a fault at an address means, from who read through the map of the main file.
+// Fault converts a fault at an address, of a read through the map of the main file, to an error.
 func (s *Store) Fault(addr uintptr) error { return s.pg.Fault(addr) }
 
-// finalFault is Fault for who may have left something half done.
+// finalFault is Fault for callers that the fault may have stopped half way.
 func (s *Store) finalFault(addr uintptr) error { return s.fail(s.Fault(addr)) }
 
 type failure struct{ err error }

@@ -101,7 +101,7 @@ func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
 	for full := false; !full; {
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
-		_, err = tx.Put(9, fmt.Appendf(nil, "large %08d", rows), make([]byte, s.nameFrom()), 0)
+		_, err = tx.Put(9, fmt.Appendf(nil, "large %08d", rows), make([]byte, s.logRefFrom()), 0)
 		for range 8 {
 			if err == nil {
 				_, err = tx.Put(9, fmt.Appendf(nil, "key %016x", rnd.Uint64()), make([]byte, 900), 0)
@@ -177,7 +177,7 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 				tx, err := s.Begin(nil, true)
 				require.NoError(t, err)
 				tx.SetDurability(d)
-				_, err = tx.Put(9, []byte("key"), bytes.Repeat([]byte{byte(i)}, s.nameFrom()+more), 0)
+				_, err = tx.Put(9, []byte("key"), bytes.Repeat([]byte{byte(i)}, s.logRefFrom()+more), 0)
 				require.NoError(t, err)
 				require.NoError(t, tx.Commit(d))
 				if more > 0 && i == 40 {
@@ -194,7 +194,7 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 				value, _, found, err := tx.Get(9, []byte("key"))
 				require.NoError(t, err)
 				require.True(t, found)
-				require.Len(t, value, s.nameFrom()+more)
+				require.Len(t, value, s.logRefFrom()+more)
 			})
 			require.NoError(t, again.Close())
 		}

@@ -255,7 +255,7 @@ func FuzzRedo(f *testing.F) {
 		read := newReplayer(s, emptyMeta(s), 0)
 		for rest := payload; len(rest) > 0 && err == nil; {
 			var r redo
-			if r, rest, err = decodeRedo(rest); err == nil && r.names() {
+			if r, rest, err = decodeRedo(rest); err == nil && r.isLogRef() {
 				read.named = append(read.named, r.extentPlace)
 			}
 		}

@@ -8,38 +8,38 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Rows that come in order behind all keys of a tree, in a transaction whose commit waits for no
-// sync, fill leaves that are written to the main file at once. The record names these and has the
-// rest: who writes much in order writes it once.
+// Ascending puts behind all keys of a tree, in a transaction whose commit waits for no sync, fill
+// leaves that are written to the main file at once. The record references these leaves and has the
+// other puts in full: a bulk append is written once.
 //
-//	crash ...                          the files hold                       recovery
-//	before the record is in the log    leaves that nothing names            knows nothing of them: free space
-//	process killed after that          the record and its leaves            takes the leaves
-//	power cut before the next sync     the record, or its leaves, or some   ends the log before a record of which a leaf is not what it was
-//	                                   of them, or torn ones                when the record was made
-//	after the next sync                both: the main file is synced        takes the leaves; one that is not what it was is damage
-//	                                   before the log is said to be
+//	crash ...                        the files hold                      recovery
+//	before the record is in the log  leaves without a reference          ignores them: free space
+//	process killed after that        the record and its leaves           reads the leaves
+//	power cut before the next sync   the record, or its leaves, or some  ends the log before the first record
+//	                                 of them, or torn ones               with a leaf that fails its checksum
+//	after the next sync              both: the main file is synced       reads the leaves; a leaf that fails
+//	                                 before the log                      its checksum is damage
 //
-// Recovery copies the leaves that it takes: when the sync of a process that is gone has failed,
-// only the page cache may have them, and no later sync would write them; and to write them once
-// more where they are might tear what is durable.
+// Recovery copies the leaves: if the killed process had a failed sync, only the page cache may have
+// them, and no later sync would write them. Writing them again in place might tear durable pages.
 //
-// A leaf that a record names stays as it is until a checkpoint makes the record needless: it is
-// copied when it changes, by the transaction that has laid it too, and its page is kept.
+// A referenced leaf stays as it is until a checkpoint makes the record obsolete: even the
+// transaction that built it copies it to change it, and its page stays allocated.
 
-// Defaults of Options: so many leaves at least are named, so many written at a time.
+// Leaves of a run: the least, as the default of Options, and the most.
 const (
 	defaultLeavesFrom = 4
 	leafRunMax        = 32
 )
 
-// canAppendLeafRun says whether changes are many enough for leaves that the log names, and look as
-// if they came in order.
+// canAppendLeafRun says whether changes are enough for a leaf run, and whether the first of them
+// ascend.
 func (tx *Tx) canAppendLeafRun(changes []Change) bool {
 	w, s := tx.w, tx.s
-	if w == nil || tx.check() != nil || !w.relaxed || w.noLog || w.submitted.logged || len(w.savepoints) > 0 ||
-		s.o.MaxBytes > 0 ||
-		len(changes) < 2*s.o.LeavesFrom {
+	switch {
+	case w == nil || tx.check() != nil || !w.relaxed || w.noLog || w.submitted.logged:
+		return false
+	case len(w.savepoints) > 0 || s.o.MaxBytes > 0 || len(changes) < 2*s.o.LeavesFrom:
 		return false
 	}
 	for i := 1; i < min(len(changes), ApplyRows); i++ {
@@ -50,7 +50,7 @@ func (tx *Tx) canAppendLeafRun(changes []Change) bool {
 	return atLeastBytes(changes, s.o.LeavesFrom*s.pg.PageSize())
 }
 
-// atLeastBytes says that the rows have so many bytes together.
+// atLeastBytes says whether keys and values have at least so many bytes together.
 func atLeastBytes(changes []Change, bytes int) bool {
 	for i := range changes {
 		if bytes -= len(changes[i].Key) + len(changes[i].Value); bytes <= 0 {
@@ -60,17 +60,17 @@ func atLeastBytes(changes []Change, bytes int) bool {
 	return false
 }
 
-// isPastEnd says that key is above all keys of a tree.
+// isPastEnd says whether key is above all keys of a tree.
 func (tx *Tx) isPastEnd(id TreeID, key []byte) (bool, error) {
 	t, ok := tx.tree(id)
 	if !ok {
-		return false, nil // for who carries them out to tell
+		return false, nil // Apply returns the error
 	}
 	behind, err := tree.IsPastEnd(tx.w, t, key)
 	return behind, tx.recordErr(err)
 }
 
-// applyInOrder is Apply of changes that may come in order behind all others.
+// applyInOrder is Apply of changes that may ascend behind all keys of the tree.
 func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)
@@ -96,8 +96,8 @@ func (tx *Tx) applyInOrder(id TreeID, changes []Change, was []Info) error {
 	return nil
 }
 
-// appendLeafRun puts as many of the changes, from the first one on, as come in order behind all
-// keys of the tree, if the finger points to its last leaf. It says how many.
+// appendLeafRun applies the changes, from the first on, that ascend behind all keys of the tree, if
+// the insert cursor is at its last leaf. It returns their number.
 func (tx *Tx) appendLeafRun(id TreeID, changes []Change) (n int, err error) {
 	w, err := tx.change()
 	if err != nil {
@@ -134,9 +134,9 @@ func (tx *Tx) appendLeafRun(id TreeID, changes []Change) (n int, err error) {
 	return n + more, nil
 }
 
-// buildLeaves makes leaves of as many of the changes, from the first one on, as come in order
-// behind a tree whose last key is given, if enough of them are full, and says how many. The last
-// leaf is no full one, and in a frame: the next rows are put there.
+// buildLeaves builds leaves from the changes, from the first on, that ascend behind the last key of
+// the tree, if they fill enough leaves. It returns the number of changes. The last leaf is not full
+// and has a frame, for the next puts.
 func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int, err error) {
 	for {
 		leaves, rows := w.fullLeaves(changes[n:])
@@ -157,7 +157,7 @@ func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int
 	if err != nil {
 		return n, err
 	}
-	rows, _ := tree.FillLeaf(b, changes[n:]) // one at least: the leaf before it was full
+	rows, _ := tree.FillLeaf(b, changes[n:]) // at least one: the leaf before was full
 	if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[n].Key); err != nil {
 		return n, err
 	}
@@ -170,8 +170,8 @@ func (w *writer) buildLeaves(s *treeState, changes []Change, last []byte) (n int
 	return n + rows, nil
 }
 
-// fullLeaves lays full leaves of the changes, some at a time, and says how many, and of how many
-// rows. rows has those of each.
+// fullLeaves fills leaves of leafRunBuf from the changes, and returns the number of full leaves and
+// of their rows.
 func (w *writer) fullLeaves(changes []Change) (leaves, rows int) {
 	size := w.PageSize()
 	if w.leafRunBuf == nil {
@@ -189,8 +189,8 @@ func (w *writer) fullLeaves(changes []Change) (leaves, rows int) {
 	return leaves, rows
 }
 
-// logLeafRun writes leaves that fullLeaves has laid of the changes, appends them to the tree and to
-// the redo. done is false, and nothing has happened, if there is no room for them together.
+// logLeafRun writes leaves that fullLeaves built, appends them to the tree and to the redo. If
+// there is no contiguous space for them, done is false and nothing was changed.
 func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []byte) (done bool, err error) {
 	ref, err := w.writeLeaves(s, changes, leaves, last)
 	if err != nil || ref.IsZero() {
@@ -207,13 +207,13 @@ func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []b
 	return true, w.logged()
 }
 
-// writeLeaves writes leaves that fullLeaves has laid of the changes, and appends them to the tree.
-// No reference and no error, and nothing has happened: there is no room for them together.
+// writeLeaves writes leaves that fullLeaves built, and appends them to the tree. If there is no
+// contiguous space for them the reference is zero, and nothing was changed.
 func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
 	size := w.PageSize()
 	laid := w.leafRunBuf[:leaves*size]
 	owner := w.firstOwner
-	if w.noLog { // No record names them: they may be changed in place, as pages that were spilled.
+	if w.noLog { // no record references them: they may change in place, like spilled pages
 		owner = w.owner
 	}
 	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, laid, !w.noLog)
@@ -243,8 +243,8 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 	return first, nil
 }
 
-// replayLeafRun is logLeafRun for replay: the leaves are in the file, and claimed, and stay there
-// until the copies that it makes are durable.
+// replayLeafRun is logLeafRun for replay: the leaves are in the file, and allocated, and stay until
+// the copies are durable.
 func (w *writer) replayLeafRun(r redo) error {
 	t, ok := w.trees.get(r.id)
 	if !ok {

@@ -87,7 +87,7 @@ func (r *fullRun) value() []byte {
 	var n int
 	switch r.rnd.IntN(20) {
 	case 0:
-		n = r.s.nameFrom() + r.rnd.IntN(100_000)
+		n = r.s.logRefFrom() + r.rnd.IntN(100_000)
 	case 1:
 		n = r.rnd.IntN(40_000)
 	case 2, 3:

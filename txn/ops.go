@@ -96,7 +96,7 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 		w.submitted.pendingOps--
 		return nil
 	}
-	if w.names(len(value)) {
+	if w.logsByRef(len(value)) {
 		w.redo = appendLogRef(w.redo, id, tag, key, w.lastExtent, len(value))
 		w.refBytes, w.syncFirst = w.refBytes+int64(len(value)), true
 		return w.logged()

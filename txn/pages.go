@@ -5,41 +5,39 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ebbkv/ebb/internal/badfile"
-	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A hand changes trees for a transaction, and holds the pages that it has taken for that and given
-// up. The writer has one; of a large change others carry out a part, beside it: see hands.
+// A pageWriter is the btree.Writer of a transaction: it allocates, copies and frees pages. The
+// writer has one, and so has each worker of a parallel apply: see parallelApplier.
 type pageWriter struct {
 	s     *Store
 	w     *writer
 	base  pager.Epoch // of the state that the transaction began from
-	owner uint64      // pages born under it may be changed in place; a savepoint takes a new one
-	// the transaction's first owner, of leaves that its record names: nobody changes them in place
+	owner uint64      // pages born under it may be changed in place; a savepoint starts a new one
+	// firstOwner is the transaction's first owner. It owns the leaves that the transaction's record
+	// names: no pageWriter changes these in place.
 	firstOwner uint64
-	saved      bool // there are savepoints
+	saved      bool // the transaction has savepoints
 
-	mayDelta bool              // leaves may get patches
-	mayUndo  bool              // pages may be changed in place, if the undo can be opened
-	undo     *pager.UndoWriter // of the undo, once it is opened
+	mayDelta bool              // leaves may get deltas
+	mayUndo  bool              // pages may be changed in place, if the undo log can be opened
+	undo     *pager.UndoWriter // nil until the undo log is open
 
-	// allocated lists every page that was taken, spare those of them that were given up again and
-	// may be taken anew. freed are pages to give back at commit: of earlier states, or the
-	// transaction's own from before a savepoint.
+	// allocated lists all allocated pages; spare, those of them that were freed again and may be
+	// reused. freed are pages that the commit frees: pages of earlier states, and pages that this
+	// transaction allocated before a savepoint.
 	allocated takenPages
 	spare     []pager.Pgid
 	freed     []deferredFree
 
-	directRead bool   // pages that nobody has looked at are read where they are changed: see spares
-	readBuf    []byte // the page that Draft has read; nil: there was none yet
+	directRead bool   // cold pages are read into the frame where they are changed: see useDirectRead
+	readBuf    []byte // page that ReadForUpdate read; nil before the first
 
-	// allocMu is held while what all pages have in common is changed, by hands that are at work
-	// beside each other; nil: there is only one.
+	// allocMu guards the allocator while workers run concurrently; nil: there is one pageWriter.
 	allocMu      *sync.Mutex
-	cachedGroup  freeMapGroup // so that the lock is not asked for
-	mayOverdraft bool         // what is carried out frees space: see pager.Overdraft. For hands that share.
+	cachedGroup  freeMapGroup // saves a lock of allocMu
+	mayOverdraft bool         // of a worker: the operation frees space, see pager.Overdraft
 }
 
 type pageRun struct {
@@ -47,20 +45,7 @@ type pageRun struct {
 	n  uint32
 }
 
-// deferredFree is pages that some state reaches and newer ones do not.
-type deferredFree struct {
-	id              pager.Pgid
-	birth           uint64      // serial under which they were born; 0: before the store was opened
-	serial          uint64      // first version that does not reach them
-	n               uint32      // 0: only the frame goes, the page stays
-	epoch           pager.Epoch // of birth
-	afterCheckpoint pager.Epoch // first checkpoint that does not reach them
-	bornInTx        bool        // born in the transaction that frees them
-	logReferenced   bool        // perhaps, by the log
-	deltaBase       bool        // of a patched page: it stays until that has been written
-}
-
-// lockAllocator takes what all pages have in common, until unshare.
+// lockAllocator locks the allocator for a worker, and sets the worker's overdraft.
 func (h *pageWriter) lockAllocator() {
 	if h.allocMu != nil {
 		h.allocMu.Lock()
@@ -74,8 +59,8 @@ func (h *pageWriter) unlockAllocator() {
 	}
 }
 
-// spaceError is that of the store, but that a hand which works beside others leaves it to the
-// transaction: the store may tell its user.
+// spaceError is Store.spaceError. A worker's error is wrapped instead, and the transaction's own
+// goroutine converts it: Store.spaceError may call a callback of the user.
 func (h *pageWriter) spaceError(err error) error {
 	if h.allocMu != nil {
 		return &allocError{err}
@@ -83,13 +68,12 @@ func (h *pageWriter) spaceError(err error) error {
 	return h.s.spaceError(err)
 }
 
-// allocError is why there was no page for a hand.
+// allocError says that a worker could not allocate a page.
 type allocError struct{ err error }
 
 func (e *allocError) Error() string { return e.err.Error() }
 
-// PageSize, Page, Leaf, Extent, Ask, Near, Owned, Edit, Unmet, Draft, EditRead, Patchable, Base,
-// Patch, NewDelta, Renumber, Undo, New, Free, NewExtent and FreeExtent make it a btree.Writer.
+// The exported methods below implement btree.Writer.
 func (h *pageWriter) PageSize() int { return h.s.pg.PageSize() }
 
 func (h *pageWriter) Page(ref pager.Ref) ([]byte, error) { return h.s.pg.Page(ref, h.base) }
@@ -104,13 +88,13 @@ func (h *pageWriter) PrefetchSlot(ref pager.Ref) { h.s.pg.PrefetchSlot(ref) }
 
 func (h *pageWriter) Peek(ref pager.Ref, n int) []byte { return h.s.pg.Peek(ref, h.base, n) }
 
-// ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
+// ReadAhead prefetches pages: see pager.ReadAhead.
 func (h *pageWriter) ReadAhead(refs []pager.Ref) { h.s.pg.ReadAhead(refs, h.base) }
 
-// ReadsAhead reports whether that does anything.
+// ReadsAhead reports whether ReadAhead has an effect.
 func (h *pageWriter) ReadsAhead() bool { return h.s.pg.ReadsAhead() }
 
-// ReadSoon has a page read that is going to be looked at.
+// ReadSoon prefetches one page.
 func (h *pageWriter) ReadSoon(ref pager.Ref) { h.s.pg.ReadSoon(ref, h.base) }
 
 func (h *pageWriter) Owned(ref pager.Ref) bool {
@@ -132,7 +116,7 @@ func (h *pageWriter) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	return h.copyOf(ref, old, changes)
 }
 
-// copyOf is Edit of a page that is made of an older one and its changes, nil for none.
+// copyOf copies a page and merges its delta, nil for none, into the copy.
 func (h *pageWriter) copyOf(ref pager.Ref, old, changes []byte) (pager.Ref, []byte, error) {
 	fresh, b, err := h.allocate()
 	if err != nil {
@@ -144,7 +128,7 @@ func (h *pageWriter) copyOf(ref pager.Ref, old, changes []byte) (pager.Ref, []by
 	return fresh, b, h.Free(ref)
 }
 
-// editCold is Edit of a page that is read where it is going to be.
+// editCold is Edit of a cold page: it is read from the file into its new frame.
 func (h *pageWriter) editCold(ref pager.Ref) (pager.Ref, []byte, error) {
 	fresh, b, err := h.allocate()
 	if err != nil {
@@ -161,8 +145,8 @@ func (h *pageWriter) Cold(ref pager.Ref) bool {
 	return h.directRead && !h.Owned(ref) && h.s.pg.Cold(ref, h.base)
 }
 
-// ReadForUpdate reads a page into memory of the hand's own. A page that is not mapped is no nearer
-// there than where others find it, too.
+// ReadForUpdate reads a page into the buffer of the pageWriter. Without a map of the file that
+// gains nothing, and the page comes from the pager's cache.
 func (h *pageWriter) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	if !h.s.pg.Mapped() {
 		return h.Page(ref)
@@ -185,17 +169,17 @@ func (h *pageWriter) frame(ref pager.Ref) ([]byte, error) {
 	return h.s.pg.Frame(ref, h.base)
 }
 
-// CanDelta gives patches to leaves of stores of which not all fit into the frames between two
-// checkpoints: in others every leaf gets so many rows that it may as well have a frame at once.
+// CanDelta allows deltas for stores that do not fit into the frames between two checkpoints. In
+// smaller stores each leaf gets so many changes that a frame at once costs less.
 func (h *pageWriter) CanDelta(ref pager.Ref) (most int) {
-	if !h.mayDelta || h.allocMu == nil && !h.s.mayPatch() || !h.s.pg.CanDelta(ref, h.s.epoch) {
+	if !h.mayDelta || h.allocMu == nil && !h.s.hasDeltaMemory() || !h.s.pg.CanDelta(ref, h.s.epoch) {
 		return 0
 	}
 	return h.s.pg.MostPatch()
 }
 
-// mayDelta says that patches have not taken all of their memory. Writer lock.
-func (s *Store) mayPatch() bool { return s.pg.PatchBytes() <= s.fullFrames() }
+// hasDeltaMemory says whether deltas have memory left. Writer lock.
+func (s *Store) hasDeltaMemory() bool { return s.pg.PatchBytes() <= s.fullFrames() }
 
 func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	return h.s.pg.DeltaBase(ref, h.base, h.s.epoch)
@@ -233,7 +217,7 @@ func (h *pageWriter) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error)
 	return fresh, nil
 }
 
-// Reassign is for a writer that is packing, by itself.
+// Reassign moves a page to a new page number during compaction, where there are no workers.
 func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err error) {
 	if ref.Epoch < h.s.epoch || h.Owned(ref) {
 		return ref, false, nil
@@ -253,9 +237,9 @@ func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err er
 	return fresh, true, h.Free(ref)
 }
 
-// Undo is where to keep what is overwritten in pages of earlier transactions; nil: they are copied.
-// It is settled when the transaction changes its first page: versions that will be visible later,
-// with a sync, must not be any more.
+// Undo returns the undo writer for in-place changes of pages of earlier transactions; nil: pages
+// are copied. The decision falls when the transaction changes its first page: all versions must be
+// visible then, since one that waits for a sync would become visible with the changes in it.
 func (h *pageWriter) Undo() *pager.UndoWriter {
 	if h.mayUndo {
 		h.openUndo()
@@ -277,7 +261,7 @@ func (h *pageWriter) openUndo() {
 	}
 }
 
-// disableUndo makes the transaction copy pages from now on.
+// disableUndo makes the transaction copy pages instead of changing them in place.
 func (h *pageWriter) disableUndo() { h.mayUndo, h.undo = false, nil }
 
 func (h *pageWriter) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
@@ -290,12 +274,12 @@ func (h *pageWriter) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error
 	return ref, b, nil
 }
 
-// allocBatch is how many pages a hand takes at a time that works beside others: it has the lock
-// that all of them want less often, and what the table of pages says of its pages lies together,
-// where no other processor writes.
+// allocBatch is how many pages a worker allocates at a time: it takes the contended allocator lock
+// less often, and the page table entries of its pages share cache lines that no other processor
+// writes.
 const allocBatch = 8
 
-// allocate gets a page with a frame, content unknown.
+// allocate returns a page with a frame. The frame's content is undefined.
 func (h *pageWriter) allocate() (pager.Ref, []byte, error) {
 	if n := len(h.spare); n > 0 {
 		id := h.spare[n-1]
@@ -316,8 +300,8 @@ func (h *pageWriter) allocate() (pager.Ref, []byte, error) {
 	return pager.Ref{Pgid: id, Epoch: h.s.epoch}, b, nil
 }
 
-// reuse gives a page that was given up another life. Who shares needs the lock only for one that
-// has lost its frame.
+// reuse gives a spare page a new owner. A worker takes the lock only if the page has lost its
+// frame.
 func (h *pageWriter) reuse(id pager.Pgid) ([]byte, error) {
 	if h.allocMu != nil && !h.s.pg.InFrame(id) {
 		h.lockAllocator()
@@ -326,9 +310,9 @@ func (h *pageWriter) reuse(id pager.Pgid) ([]byte, error) {
 	return h.s.pg.Reuse(id, h.owner)
 }
 
-// allocateSpare takes so many pages that nobody needs yet, if they are there: what would have to be
-// asked of the disk, and what is kept for deletions, is for who needs it. Those that are left go
-// back with the commit.
+// allocateSpare allocates n more pages into spare, if the free list has them: growth of the file
+// and the reserve for deletions are for pages that are needed now. The commit frees unused spare
+// pages.
 func (h *pageWriter) allocateSpare(n int) {
 	if !h.s.pg.HasFreePages(uint64(n)) {
 		return
@@ -337,85 +321,16 @@ func (h *pageWriter) allocateSpare(n int) {
 	for range n {
 		id, _, err := h.s.pg.New(0)
 		if err != nil {
-			break // Who needs one is told.
+			break // allocate returns the error when a page is needed
 		}
 		h.allocated.push(pageRun{id, 1})
 		h.spare = append(h.spare, id)
 	}
-	slices.Reverse(h.spare[from:]) // the last one is taken first
+	slices.Reverse(h.spare[from:]) // allocate takes the last one first
 }
 
-// Free gives a page back. A page of this transaction that no savepoint can need is taken again
-// next; every other one waits for the commit.
-func (h *pageWriter) Free(ref pager.Ref) error { return h.free(ref, 1) }
-
-func (h *pageWriter) free(ref pager.Ref, n uint32) error {
-	owner := h.s.pg.Owner(ref.Pgid)
-	if invariant.On && ref.Epoch > h.s.epoch {
-		invariant.Fail("txn: freed page %v is of the future", ref)
-	}
-	if owner != 0 && ref.Epoch <= h.s.openedEpoch {
-		// The file has two names for a page, which was given back by the other one. Nobody has to
-		// have read it by this one.
-		return badfile.Page(
-			h.s.path,
-			uint64(ref.Pgid),
-			-1,
-			"freed as a page of epoch %d, and it has been born again",
-			ref.Epoch,
-		)
-	}
-	if owner == h.owner && n == 1 && !h.saved {
-		h.s.pg.SetOwner(ref.Pgid, 0)
-		h.spare = append(h.spare, ref.Pgid)
-		return nil
-	}
-	if err := h.loadFreeMapGroup(ref, n); err != nil {
-		return err
-	}
-	h.freed = append(h.freed, deferredFree{})
-	// field by field: a literal would be made elsewhere and copied, which waits for it to be there
-	f := &h.freed[len(h.freed)-1]
-	f.id, f.n, f.epoch, f.birth, f.bornInTx = ref.Pgid, n, ref.Epoch, owner, owner >= h.firstOwner
-	f.logReferenced = owner == h.firstOwner || // or of an earlier transaction since the last checkpoint
-		ref.Epoch == h.s.epoch && n == 1 && h.s.pg.Written(ref.Pgid)
-	return nil
-}
-
-// loadFreeMapGroup sees to it that the pages can be freed.
-func (h *pageWriter) loadFreeMapGroup(ref pager.Ref, n uint32) error {
-	if h.allocMu != nil && n == 1 && h.cachedGroup.contains(ref.Pgid, len(h.freed)) {
-		return nil
-	}
-	h.lockAllocator()
-	defer h.unlockAllocator()
-	// A damaged tree can come to a page by many ways, and to all below it.
-	if uint64(len(h.freed)) >= h.s.pg.Pages() {
-		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
-	}
-	if err := h.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
-		return err
-	}
-	if h.allocMu != nil {
-		h.cachedGroup.from, h.cachedGroup.to = h.s.pg.GroupOf(ref.Pgid)
-		h.cachedGroup.pages = int(h.s.pg.Pages())
-	}
-	return nil
-}
-
-// freeMapGroup are the pages of one group of the free map, from up to to, that may be freed as long
-// as fewer than pages have been.
-type freeMapGroup struct {
-	from, to pager.Pgid
-	pages    int
-}
-
-func (t *freeMapGroup) contains(id pager.Pgid, freed int) bool {
-	return id >= t.from && id < t.to && freed < t.pages
-}
-
-// errExtent is a mistake of hands: large values are for the writer's own.
-var errExtent = errors.New("txn: a hand beside others has a large value to store")
+// errExtent is a bug: only the transaction's own goroutine writes large values.
+var errExtent = errors.New("txn: a worker has a large value to store")
 
 func (h *pageWriter) NewExtent(value []byte) (pager.Ref, error) {
 	if h.allocMu != nil {
@@ -432,9 +347,9 @@ func (h *pageWriter) NewExtent(value []byte) (pager.Ref, error) {
 	return e.Ref, nil
 }
 
-// startExtent takes the pages for a value, of which nothing is written yet.
+// startExtent allocates the pages of a large value. Nothing is written yet.
 func (h *pageWriter) startExtent(size int) (*pager.ExtentWriter, error) {
-	e, err := h.s.pg.StartExtent(h.s.epoch, h.owner, size, h.w.names(size))
+	e, err := h.s.pg.StartExtent(h.s.epoch, h.owner, size, h.w.logsByRef(size))
 	if pager.NoSpace(err) && h.s.logOrder && len(h.spare) > 0 {
 		if err := h.freeSpare(); err != nil {
 			return nil, err
@@ -446,51 +361,4 @@ func (h *pageWriter) startExtent(size int) (*pager.ExtentWriter, error) {
 	}
 	h.allocated.push(pageRun{e.Ref.Pgid, uint32(e.Pages)})
 	return e, nil
-}
-
-func (h *pageWriter) FreeExtent(ref pager.Ref, size int) error {
-	n, pages := len(h.freed), pager.ExtentPages(size, h.PageSize())
-	if h.w.noLog && h.s.pg.Owner(ref.Pgid) == h.owner {
-		if done, err := h.freeUnlogged(pageRun{ref.Pgid, uint32(pages)}); done || err != nil {
-			return err
-		}
-	}
-	err := h.free(ref, uint32(pages))
-	if err == nil && len(h.freed) > n {
-		h.freed[n].logReferenced = size >= h.s.nameFrom()
-	}
-	return err
-}
-
-// freeUnloggedWindow is how far back unused looks.
-const freeUnloggedWindow = 64
-
-// freeUnlogged gives pages back that the transaction has taken not long ago, for the next value,
-// and says whether it has found them. It is for replay, which carries out the puts of a key one
-// after the other: the run that it repeats had the pages of the one before back at each commit, and
-// there may be no others. Nobody else has seen the value.
-func (h *pageWriter) freeUnlogged(r pageRun) (done bool, err error) {
-	back := freeUnloggedWindow
-	if h.s.logOrder { // There is no room to spare.
-		back = h.allocated.len()
-	}
-	if !h.allocated.remove(r, back) {
-		return false, nil
-	}
-	return true, h.s.pg.Unused(r.id, uint64(r.n))
-}
-
-// freeSpare gives pages back that were given up: the run that a replay repeats had them back at
-// each commit, for large values too.
-func (h *pageWriter) freeSpare() error {
-	spare := make(map[pager.Pgid]bool, len(h.spare))
-	for _, id := range h.spare {
-		spare[id] = true
-		if err := h.s.pg.Unused(id, 1); err != nil {
-			return err
-		}
-	}
-	h.allocated.drop(spare)
-	h.spare = h.spare[:0]
-	return h.s.pg.Tight(true)
 }

@@ -15,17 +15,16 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Many changes of one tree, whose keys lie anywhere, are carried out by several hands on as many
-// processors. The tree is cut below its root into parts
-// (tree.Parts), each hand changes some of them as the writer would change the tree, and then the parts are one tree again. Of each part
-// the changes are carried out in their order, so that those of one key stay in it.
+// A large batch of changes to one tree, in any key order, is applied in parallel. The tree is split
+// below its root into partitions (tree.Partitions). Each worker applies the changes of some
+// partitions as the writer would, and then the partitions are merged. Within a partition the
+// changes are applied in batch order, and so are those of one key.
 //
-// What hands have in common is little: the free space, memory for patches and the table of pages
-// behind sharing, frames and slots behind locks of their own, and for each a keeper of the undo.
-// The file and the log are the writer's: no hand writes to them, nor calls anything of the user's.
+// Workers share the allocator, the memory of deltas and the page table behind allocMu, frames and
+// the slots of the page table behind locks of their own. Each has its own undo writer. Only the
+// writer writes to the file and the log, and only its goroutine calls callbacks of the user.
 
-// Fewer changes, and changes of smaller trees, are not worth the time that it takes to wake another
-// processor.
+// Smaller batches, and batches for smaller trees, do not repay the time to wake another processor.
 const (
 	defaultManyFrom = 128
 	defaultManyRows = 64 << 10
@@ -33,22 +32,22 @@ const (
 
 const (
 	maxWorkers       = pager.MaxUndoWriters
-	partsPerWorker   = tree.MaxPartitions / maxWorkers // so that one who comes late, or is slow, has less to do
-	changesPerWorker = 256                             // as many as are worth a third hand, and each one more
+	partsPerWorker   = tree.MaxPartitions / maxWorkers // several, so that a late or slow worker does fewer
+	changesPerWorker = 256                             // for each worker from the third on
 )
 
-// A helper that has nothing to do stays for workerIdle, since it takes that long to find a
-// processor for another one: a batch has one tree after the other to change. Whoever waits for
-// helpers stays awake for spinWait.
+// An idle worker stays for workerIdle: a batch changes one tree after the other, and to find a
+// processor for a new goroutine takes that long. The writer spins for spinWait before it blocks on
+// its workers.
 const (
 	workerIdle = 200 * time.Microsecond
 	spinWait   = 50 * time.Microsecond
 )
 
-// parallelApplier are those of the store's writer.
+// parallelApplier is the parallel apply of the store's writer.
 type parallelApplier struct {
 	w       *writer
-	workers [maxWorkers]worker // the first is the writer's
+	workers [maxWorkers]worker // the first uses the writer's pageWriter
 	allocMu sync.Mutex
 
 	parts     tree.Partitions
@@ -56,39 +55,38 @@ type parallelApplier struct {
 	was       []Info
 	infoBuf   []Info                      // memory for was
 	rows      [tree.MaxPartitions][]int32 // the changes of each part
-	done      [tree.MaxPartitions]int     // so many of them are carried out
-	unapplied []int32                     // changes that are not, because frames were short
+	done      [tree.MaxPartitions]int     // applied changes of each part
+	unapplied []int32                     // changes left over because frames were short
 
-	useful  bool         // the last ones had something to do
-	running atomic.Int32 // helpers
+	useful  bool         // the last batch was applied in parallel
+	running atomic.Int32 // worker goroutines
 }
 
-// worker is a hand, and what it has met.
+// worker applies changes of partitions on one goroutine at a time.
 type worker struct {
-	pageWriter             // of all but the first, which uses the writer's
+	pageWriter             // of all but the first worker
 	pages      *pageWriter // its own, or the writer's
 	err        error
-	panicked   any // with what it panicked
+	panicked   any // value of a recovered panic
 	_          [64]byte
 }
 
-// job is one time that they work. Who comes when the others have done all of it finds nothing to do
-// there.
+// job is one parallel apply. A worker that joins after the last part was taken returns at once.
 type job struct {
 	applier   *parallelApplier
-	workers   int32        // hands
-	parts     int32        // parts
-	joined    atomic.Int32 // hands that are taken
-	nextPart  atomic.Int32 // the part that nobody has begun yet
+	workers   int32
+	parts     int32
+	joined    atomic.Int32 // workers that have joined
+	nextPart  atomic.Int32 // next part to take
 	partsLeft atomic.Int32 // parts that are not finished
-	stop      atomic.Bool  // one has failed, or frames are short: the others need not go on
+	stop      atomic.Bool  // a worker has failed, or frames are short
 	done      chan struct{}
 }
 
-// workersFor is how many hands so many changes are for; 1: only the writer's.
+// workersFor is the number of workers for a batch; 1: no parallel apply.
 func (s *Store) workersFor(changes int) int {
 	most := s.maxWorkersFor(changes)
-	if s.o.Inline { // The crash bed is to see all of them.
+	if s.o.Inline { // crash tests cover every number of workers
 		return 1 + int(s.stamps%uint64(most))
 	}
 	return most
@@ -104,31 +102,31 @@ func (s *Store) maxWorkersFor(changes int) int {
 	return min(runtime.GOMAXPROCS(0), maxWorkers, max(changes/changesPerWorker, 2))
 }
 
-// parallelPages is how many pages hands may take for so many changes beside what one would:
-// branches that are cut, a few for each part, and what each of them has taken ahead.
+// parallelPages bounds the pages that a parallel apply of a batch allocates beyond a serial one:
+// split branches, a few for each part, and the spare pages of each worker.
 func (s *Store) parallelPages(changes int) uint64 {
-	hands := s.maxWorkersFor(changes)
-	if hands < 2 {
+	workers := s.maxWorkersFor(changes)
+	if workers < 2 {
 		return 0
 	}
-	return uint64(4*partsForWorkers(hands) + partitionReserve + hands*allocBatch)
+	return uint64(4*partsForWorkers(workers) + partitionReserve + workers*allocBatch)
 }
 
-// partitionReserve is for branches that are cut.
+// partitionReserve is the pages for branches above the partitions.
 const partitionReserve = 64
 
-// partsForWorkers is how many parts so many hands take.
-func partsForWorkers(hands int) int { return min(hands*partsPerWorker, tree.MaxPartitions) }
+// partsForWorkers is the number of parts for a number of workers.
+func partsForWorkers(workers int) int { return min(workers*partsPerWorker, tree.MaxPartitions) }
 
-// WakeWorkers says that so many changes are going to come, of a tree or of several. It is a hint:
-// who can help with them may be on the way then.
+// WakeWorkers is a hint that so many changes will follow, of one tree or several: workers start
+// early.
 func (tx *Tx) WakeWorkers(changes int) {
 	if w := tx.w; w != nil && tx.check() == nil && w.parallel != nil && w.parallel.useful {
 		w.parallel.startWorkers(tx.s.workersFor(changes))
 	}
 }
 
-// startWorkers has helpers come until there are so many hands, if there are processors for them.
+// startWorkers starts worker goroutines up to count workers, the writer's own included.
 func (h *parallelApplier) startWorkers(count int) {
 	more := count - 1 - int(h.running.Load())
 	if more <= 0 || h.w.s.o.Inline {
@@ -138,12 +136,12 @@ func (h *parallelApplier) startWorkers(count int) {
 		h.running.Add(1)
 		go h.workerLoop()
 	}
-	// The goroutine that was started last stays with this processor for a while: a second one wakes
-	// another.
+	// The scheduler keeps the goroutine that was started last on this processor for a while. This
+	// one takes that place, and the workers wake other processors.
 	go func() {}()
 }
 
-// workerLoop takes part in rounds until none has come for a while.
+// workerLoop joins jobs until none has come for workerIdle.
 func (h *parallelApplier) workerLoop() {
 	defer h.running.Add(-1)
 	for since := time.Now(); time.Since(since) < workerIdle; runtime.Gosched() {
@@ -153,16 +151,16 @@ func (h *parallelApplier) workerLoop() {
 	}
 }
 
-// joinJob takes part in the round of hands that is under way, if there is one, and says whether it
-// found something to do. It is for helpers, and for a checkpoint between two pages: that has a
-// processor which no helper can have meanwhile.
+// joinJob joins the running job, if there is one, and says whether it did some of it. Worker
+// goroutines call it, and so does a checkpoint between two pages: its processor is not available to
+// a worker.
 func (s *Store) joinJob() bool {
 	r := s.job.Load()
 	return r != nil && r.join()
 }
 
-// applyParallel is Apply by several hands. done is false if it is not for them: then nothing has
-// happened.
+// applyParallel is Apply by several workers. If done is false the batch does not qualify, and
+// nothing was changed.
 func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool, err error) {
 	w := tx.w
 	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.noLog ||
@@ -182,8 +180,8 @@ func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool,
 	return done, err
 }
 
-// applyParallel carries out changes, and says which are left because frames are short, in their
-// order.
+// applyParallel applies changes, and returns the indexes of those that are left because frames are
+// short, in batch order.
 func (w *writer) applyParallel(id TreeID, changes []Change, was []Info) (left []int32, done bool, err error) {
 	count := w.s.workersFor(len(changes))
 	s, err := w.state(id)
@@ -236,10 +234,10 @@ func (w *writer) applyParallel(id TreeID, changes []Change, was []Info) (left []
 	return h.unapplied, true, h.logApplied(id)
 }
 
-// short says that frames are: the writer has to write pages early, which hands do not.
+// short says that frames are short: the writer has to spill pages, which workers do not.
 func (w *writer) short() bool { return w.s.pg.FrameBytes() > w.spillOver }
 
-// assignRows finds the changes of each of n parts.
+// assignRows assigns the changes to n parts.
 func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 	if h.changes, h.was = changes, was; was == nil {
 		h.infoBuf = slices.Grow(h.infoBuf[:0], len(changes))[:len(changes)]
@@ -254,17 +252,17 @@ func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 	}
 }
 
-// partitionAndApply has so many hands carry out the changes of n parts, as far as frames suffice.
+// partitionAndApply has count workers apply the changes of n parts, until frames are short.
 func (h *parallelApplier) partitionAndApply(count, n int) error {
 	w := h.w
 	undo := w.s.pg.Undo()
-	var keepers []*pager.UndoWriter
+	var undoWriters []*pager.UndoWriter
 	if w.Undo() != nil {
-		keepers = undo.Split(count)
+		undoWriters = undo.Split(count)
 	}
-	mayPatch := w.mayDelta
-	w.mayDelta = mayPatch && w.s.mayPatch()
-	over := w.s.pg.Overdraft(false)
+	mayDelta := w.mayDelta
+	w.mayDelta = mayDelta && w.s.hasDeltaMemory()
+	overdraft := w.s.pg.Overdraft(false)
 	for i := range count {
 		k := &h.workers[i]
 		k.err, k.panicked = nil, nil
@@ -272,18 +270,19 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 			k.pages = &k.pageWriter
 			k.pageWriter = pageWriter{
 				s: w.s, w: w, base: w.base, owner: w.owner, firstOwner: w.firstOwner, mayDelta: w.mayDelta,
-				allocated: k.allocated, spare: k.spare[:0], freed: k.freed[:0], directRead: w.directRead, readBuf: k.readBuf,
+				allocated: k.allocated, spare: k.spare[:0], freed: k.freed[:0],
+				directRead: w.directRead, readBuf: k.readBuf,
 			}
-			if keepers != nil {
-				k.undo = keepers[i]
+			if undoWriters != nil {
+				k.undo = undoWriters[i]
 			}
 		}
 		k.pages.allocMu, k.pages.cachedGroup = &h.allocMu, freeMapGroup{}
 	}
 	h.runJob(count, n)
-	w.allocMu, w.mayDelta = nil, mayPatch
-	w.s.pg.Overdraft(over)
-	if keepers != nil {
+	w.allocMu, w.mayDelta = nil, mayDelta
+	w.s.pg.Overdraft(overdraft)
+	if undoWriters != nil {
 		undo.Merge()
 	}
 	for i := 1; i < count; i++ {
@@ -294,15 +293,15 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 		w.freed = append(w.freed, k.freed...)
 	}
 	for i := range count {
-		if died := h.workers[i].panicked; died != nil {
-			panic(died)
+		if p := h.workers[i].panicked; p != nil {
+			panic(p)
 		}
 	}
 	for i := range count {
 		err := h.workers[i].err
-		var no *allocError
-		if errors.As(err, &no) {
-			err = w.s.spaceError(no.err)
+		var unallocated *allocError
+		if errors.As(err, &unallocated) {
+			err = w.s.spaceError(unallocated.err)
 		}
 		if err != nil {
 			return err
@@ -311,14 +310,14 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 	return nil
 }
 
-// runJob returns when n parts have been worked on. This goroutine takes part, and does by itself
-// what no processor is found for.
+// runJob returns when n parts are finished. This goroutine is a worker too, and finishes the job
+// alone if no processor is free.
 func (h *parallelApplier) runJob(count, n int) {
 	r := &job{applier: h, workers: int32(count), parts: int32(n), done: make(chan struct{})}
 	r.partsLeft.Store(r.parts)
 	if h.w.s.o.Inline {
 		for r.partsLeft.Load() > 0 {
-			r.runPart(r.nextPart.Load() % r.workers) // Each of them has its turn.
+			r.runPart(r.nextPart.Load() % r.workers) // round robin
 		}
 		return
 	}
@@ -333,37 +332,36 @@ func (h *parallelApplier) runJob(count, n int) {
 	}
 }
 
-// join works on parts as long as there are some that nobody has begun, and says whether there was
-// one.
+// join works on parts until all are taken, and says whether it worked on any.
 func (r *job) join() (any bool) {
 	if r.nextPart.Load() >= r.parts {
 		return false
 	}
-	no := r.joined.Add(1) - 1
-	if no >= r.workers {
+	i := r.joined.Add(1) - 1
+	if i >= r.workers {
 		return false
 	}
-	for r.runPart(no) {
+	for r.runPart(i) {
 		any = true
 	}
 	return any
 }
 
-// runPart has that hand work on the part that comes next, if there is one.
-func (r *job) runPart(no int32) bool {
-	i := r.nextPart.Add(1) - 1
-	if i >= r.parts {
+// runPart has worker i work on the next part, if there is one.
+func (r *job) runPart(i int32) bool {
+	part := r.nextPart.Add(1) - 1
+	if part >= r.parts {
 		return false
 	}
-	r.applier.workers[no].applyPart(r, int(i))
+	r.applier.workers[i].applyPart(r, int(part))
 	if r.partsLeft.Add(-1) == 0 {
 		close(r.done)
 	}
 	return true
 }
 
-// applyPart carries out the changes of a part. What it meets, a fault of the map too, is left to
-// the writer's goroutine.
+// applyPart applies the changes of a part. A panic, or a fault of the map, is kept for the writer's
+// goroutine.
 func (k *worker) applyPart(r *job, part int) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -376,14 +374,14 @@ func (k *worker) applyPart(r *job, part int) {
 		}
 	}()
 	h := r.applier
-	var finger tree.InsertCursor
+	var cursor tree.InsertCursor
 	for rows := h.rows[part]; len(rows) > 0 && !r.stop.Load(); {
 		if h.w.short() {
 			r.stop.Store(true)
 			return
 		}
 		n := min(len(rows), tree.MaxHints)
-		if k.err = k.applyRows(h, part, &finger, rows[:n]); k.err != nil {
+		if k.err = k.applyRows(h, part, &cursor, rows[:n]); k.err != nil {
 			r.stop.Store(true)
 			return
 		}
@@ -392,20 +390,20 @@ func (k *worker) applyPart(r *job, part int) {
 	}
 }
 
-func (k *worker) applyRows(h *parallelApplier, part int, finger *tree.InsertCursor, rows []int32) error {
+func (k *worker) applyRows(h *parallelApplier, part int, cursor *tree.InsertCursor, rows []int32) error {
 	var some [tree.MaxHints]Change
 	for i, row := range rows {
 		some[i] = h.changes[row]
 	}
 	t := h.parts.Tree(part)
-	var ways tree.PathHints
-	if err := ways.Prefetch(k.pages, *t, finger, some[:len(rows)]); err != nil {
+	var hints tree.PathHints
+	if err := hints.Prefetch(k.pages, *t, cursor, some[:len(rows)]); err != nil {
 		return err
 	}
 	for i, row := range rows {
 		c := &some[i]
-		k.pages.mayOverdraft = c.Delete // what frees space is not refused
-		info, err := ways.Apply(k.pages, t, finger, i, c)
+		k.pages.mayOverdraft = c.Delete // operations that free space are never refused
+		info, err := hints.Apply(k.pages, t, cursor, i, c)
 		if err != nil {
 			return err
 		}
@@ -414,7 +412,7 @@ func (k *worker) applyRows(h *parallelApplier, part int, finger *tree.InsertCurs
 	return nil
 }
 
-// collectUnapplied notes what has not been carried out, in its order.
+// collectUnapplied lists the changes that were not applied, in batch order.
 func (h *parallelApplier) collectUnapplied(n int) {
 	h.unapplied = h.unapplied[:0]
 	for i := range n {
@@ -423,7 +421,7 @@ func (h *parallelApplier) collectUnapplied(n int) {
 	slices.Sort(h.unapplied)
 }
 
-// logApplied adds what was carried out to the redo, in the order in which it was asked for.
+// logApplied adds the applied changes to the redo, in batch order.
 func (h *parallelApplier) logApplied(id TreeID) error {
 	w, left := h.w, h.unapplied
 	for i := range h.changes {
@@ -438,7 +436,8 @@ func (h *parallelApplier) logApplied(id TreeID) error {
 	return nil
 }
 
-// applyUnapplied carries out what hands have left of changes, by others if they got anywhere.
+// applyUnapplied applies the changes that workers left over, in parallel again if they made
+// progress.
 func (tx *Tx) applyUnapplied(id TreeID, changes []Change, was []Info, left []int32) error {
 	some := make([]Change, len(left))
 	for i, at := range left {

@@ -124,7 +124,7 @@ func (p extentPlace) pages(pageSize int) uint64 {
 const sumSize = 8
 
 // names says that the operation has the place of something, not the bytes.
-func (r *redo) names() bool { return r.op == opPutNamed || r.op == opLeaves }
+func (r *redo) isLogRef() bool { return r.op == opPutNamed || r.op == opLeaves }
 
 // isKeyOp says that the operation is one on the row of one key.
 func (r *redo) isKeyOp() bool {

@@ -222,7 +222,7 @@ func (p *replayer) scan(b []byte) (n, ops int, err error) {
 		case err != nil:
 			return n, ops, fmt.Errorf("%w: %w", errBadRedo, err)
 		}
-		if p.w == nil && r.names() {
+		if p.w == nil && r.isLogRef() {
 			if err := p.countOps(r); err != nil {
 				return n, ops, err
 			}

@@ -8,55 +8,53 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// writer is what the one open write transaction has done so far. The store has one, used again by
-// each transaction, so that a small commit allocates next to nothing. It belongs to the holder of
-// the writer lock.
+// writer is the state of the open write transaction. The store has one, and each transaction reuses
+// it, so that a small commit allocates next to nothing. The holder of the writer lock owns it.
 type writer struct {
 	pageWriter     // the transaction's own
-	tx         *Tx // whose it is; nil for upkeep
+	tx         *Tx // nil for maintenance
 	trees      trees
 	mods       uint64 // changes whenever a page may have changed under a cursor; never goes back
 
-	// cursors are for the trees that were put into last: those of one family have different places.
-	// They hold as long as mods is cursorsAt.
+	// cursors are those of the trees put into last: trees of one family use different entries. They
+	// are valid as long as mods is cursorsAt.
 	cursors   [4]insertCursor
 	cursorsAt uint64
 
 	changed []TreeID // trees whose root may differ from the state before, with repetitions
-	// mostChanged of them are looked through for repetitions.
+	// mostChanged is the length at which repetitions are removed.
 	mostChanged int
 	nextID      TreeID
 	trash       uint64
-	// redo holds what the log does not have yet of the commit's payload; flushed counts what it
-	// has.
+	// redo is the part of the commit's payload that is not in the log yet; flushed counts the bytes
+	// that are.
 	redo    []byte
 	flushed int64
-	dirty   bool // anything to commit
+	dirty   bool // there is something to commit
 	noLog   bool // nothing is logged
-	// spillOver is the size of frames above which pages are written early, and mostFrames the least
-	// that it can be.
+	// spillOver is the size of frames above which pages are spilled, mostFrames its lower bound.
 	spillOver, mostFrames int64
-	spillScanned          int          // so many of taken were looked at by spillAppended
-	spilled               []pager.Pgid // that were written early last: memory
+	spillScanned          int          // allocated pages that spillAppended has scanned
+	spilled               []pager.Pgid // buffer of the spill functions
 
-	parallel   *parallelApplier // likewise
+	parallel   *parallelApplier // reused like the writer; nil before the first use
 	submitted  submittedLog
 	relaxed    bool      // the commit will not wait for a sync
-	lastExtent pager.Ref // that was written last
-	refBytes   int64     // bytes of values in extents, and of leaves, that the redo names
-	syncFirst  bool      // a value is among them: durable before the record is written
+	lastExtent pager.Ref // newest extent
+	refBytes   int64     // bytes of extents and leaves that the redo references
+	syncFirst  bool      // an extent is among them: durable before the record is written
 
-	filled int // leaves that rows in order have filled and left behind
+	filled int // leaves that ascending puts have filled
 
-	leafRunPages uint64 // leaves that the redo names
-	leafRunBuf   []byte // leaves that are being laid
+	leafRunPages uint64 // leaves that the redo references
+	leafRunBuf   []byte // leaves of the run that is being built
 	sums         []byte // their checksums
 
-	puts    bool  // the transaction has put something: MaxBytes binds it
-	refused error // for want of space: see Store.refused
+	puts    bool  // the transaction has puts: MaxBytes applies to it
+	refused error // for lack of space: see Store.refused
 
 	savepoints []savepoint
-	keyCopies  []byte // copies handed out by keep
+	keyCopies  []byte // memory of copyKey
 }
 
 type insertCursor struct {
@@ -90,7 +88,7 @@ func (w *writer) begin() {
 	w.directRead = false
 	w.saved, w.mayUndo, w.undo = false, false, nil
 	w.mayDelta, w.submitted = false, submittedLog{}
-	s.pg.Overdraft(false) // a fault in a page may have left it on
+	s.pg.Overdraft(false) // a panic on a page fault may have left it on
 	s.pg.SetReuseShare(s.reuseShare())
 	w.puts, w.refused = false, nil
 	if s.o.MaxBytes > 0 && s.started {
@@ -98,10 +96,10 @@ func (w *writer) begin() {
 	}
 }
 
-// setFrames bounds the frames that the transaction may fill before its pages are written early.
+// setFrames bounds the frames that the transaction may fill before its pages are spilled.
 func (w *writer) setFrames(most int64) { w.spillOver, w.mostFrames = most, most }
 
-// set notes a tree's new root.
+// set records a tree's new root.
 func (w *writer) set(id TreeID, t tree.Tree) {
 	w.s.stamps++
 	w.trees.set(treeState{id, t, w.s.stamps})
@@ -121,11 +119,11 @@ func (w *writer) noteChanged(id TreeID) {
 	}
 }
 
-// leastChanged is how many numbers of trees are noted at least before repetitions are looked for.
+// leastChanged is the shortest list of changed trees from which repetitions are removed.
 const leastChanged = 256
 
-// copyKey returns a copy of a small value that stays as it is until the transaction ends. Large
-// values lie in extents: see Tx.Extent.
+// copyKey returns a copy of a small value that stays valid until the transaction ends. Large values
+// are in extents: see Tx.Extent.
 func (w *writer) copyKey(b []byte) []byte {
 	if len(b) > tree.MaxInline(w.PageSize()) {
 		return b
@@ -134,7 +132,8 @@ func (w *writer) copyKey(b []byte) []byte {
 		return []byte{}
 	}
 	if cap(w.keyCopies)-len(w.keyCopies) < len(b) {
-		w.keyCopies = make([]byte, 0, max(keyCopyChunk, len(b))) // earlier copies live on in the old chunk
+		// Earlier copies keep the old chunk.
+		w.keyCopies = make([]byte, 0, max(keyCopyChunk, len(b)))
 	}
 	at := len(w.keyCopies)
 	w.keyCopies = append(w.keyCopies, b...)
@@ -143,20 +142,20 @@ func (w *writer) copyKey(b []byte) []byte {
 
 const keyCopyChunk = 4 << 10
 
-// names says whether a value of this size is named by the log, and not repeated there. What waits
-// for no sync cannot be: its record might survive a power cut, and the extent not.
-func (w *writer) names(size int) bool { return size >= w.s.nameFrom() && !w.relaxed && !w.noLog }
+// logsByRef says whether the log references a value of this size instead of repeating it. A relaxed
+// commit never does: its record might survive a power cut without the extent.
+func (w *writer) logsByRef(size int) bool { return size >= w.s.logRefFrom() && !w.relaxed && !w.noLog }
 
-// logRefFraction of a segment is the least size of a value that the log names: below, a second sync
-// costs more than a second write.
+// logRefFraction: a value of at least this part of a segment is logged by reference. Below, a
+// second sync costs more than a second write.
 const logRefFraction = 16
 
-// nameFrom is that size, in bytes: never one that fits into a page.
-func (s *Store) nameFrom() int { return int(max(s.segment/logRefFraction, int64(s.pg.PageSize()))) }
+// logRefFrom is that size in bytes, never below a page.
+func (s *Store) logRefFrom() int { return int(max(s.segment/logRefFraction, int64(s.pg.PageSize()))) }
 
-// spill writes the transaction's pages early if frames are short. It is called between operations,
-// when nobody holds a page. Looking for pages to write costs a look at all that were taken: after
-// each look, frames have to grow by a share of the cache before the next.
+// spill writes the transaction's pages to the file and frees their frames, if frames are short. The
+// caller holds no page: it is between operations. A search for pages to spill visits all allocated
+// ones: before the next search, frames have to grow by a share of the cache.
 func (w *writer) spill() error {
 	if w.s.pg.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
 		return nil
@@ -171,7 +170,7 @@ func (w *writer) spill() error {
 	w.spilled = ids
 	share := w.s.o.CacheBytes / 8
 	if int64(len(ids))*int64(w.PageSize()) < share {
-		w.spillOver = w.s.pg.FrameBytes() + share // the frames are someone else's
+		w.spillOver = w.s.pg.FrameBytes() + share // the frames are not this transaction's
 		return nil
 	}
 	w.mods++
@@ -180,16 +179,16 @@ func (w *writer) spill() error {
 	return err
 }
 
-// spillAppendedBytes of leaves at most are written at a time by spillAppended.
+// spillAppendedBytes bounds the leaves that one spillAppended writes.
 const spillAppendedBytes = 1 << 20
 
-// spillAppended writes leaves early that a transaction which goes through its trees from left to
-// right has left behind: the disk is at work beside it, and their frames come back while they are
-// in the processor's cache. It is called between operations. A leaf that is changed after all gets
-// a frame again. backlog is told of what was written.
-func (w *writer) spillAppended(backlog *pager.BackgroundSync) error {
+// spillAppended writes leaves that a transaction with ascending keys has filled. The disk writes
+// while the transaction goes ahead, and the frames are reused while they are in the processor's
+// cache. The caller is between operations. If a written leaf changes again it gets a new frame.
+// background counts the written bytes.
+func (w *writer) spillAppended(background *pager.BackgroundSync) error {
 	most := int(min(spillAppendedBytes, w.s.o.CacheBytes/16)) / w.PageSize()
-	newest := most/16 + 1 // they are still being changed
+	newest := most/16 + 1 // pages that are still changing
 	if w.allocated.len()-w.spillScanned < most+newest || w.s.o.ReadOnly {
 		return nil
 	}
@@ -222,13 +221,13 @@ func (w *writer) spillAppended(backlog *pager.BackgroundSync) error {
 	w.mods++
 	err = w.s.pg.Spill(ids)
 	if err == nil {
-		err = backlog.Written(len(ids) * w.PageSize())
+		err = background.Written(len(ids) * w.PageSize())
 	}
 	return w.s.dataError(err)
 }
 
-// rollback gives back every page that the transaction took. The log has taken back what it knows of
-// it.
+// rollback frees every page that the transaction allocated. If its record was submitted, the caller
+// has revoked it.
 func (w *writer) rollback() {
 	w.s.pg.ReleaseLeafRun(w.leafRunPages)
 	if w.flushed > 0 && !w.submitted.logged {
@@ -239,18 +238,18 @@ func (w *writer) rollback() {
 	w.finish()
 }
 
-// freeAllocated returns the pages taken since the n-th to the pager.
+// freeAllocated frees the pages from the n-th allocated on.
 func (w *writer) freeAllocated(n int) {
 	w.allocated.each(n, func(r pageRun) bool {
 		if err := w.s.pg.Unused(r.id, uint64(r.n)); err != nil {
-			_ = w.s.fail(fmt.Errorf("give page %d back: %w", r.id, err))
+			_ = w.s.fail(fmt.Errorf("free page %d: %w", r.id, err))
 		}
 		return true
 	})
 	w.allocated.cut(n)
 }
 
-// finish lets go of what must not outlive the transaction, and of buffers that grew large.
+// finish drops references that must not outlive the transaction, and large buffers.
 func (w *writer) finish() {
 	w.tx, w.keyCopies = nil, nil
 	if cap(w.redo) > maxRedoBuffer {

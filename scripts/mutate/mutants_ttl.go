@@ -18,7 +18,7 @@ var expiryMutants = []mutant{
 	return true`, `	return true`},
 	{"ttl", "close_stores_the_mark_of_the_last_commit", "txn/checkpoint.go", `	c.meta.ClockMark, _ = s.markAtClose()
 `, ``},
-	{"ttl", "a_session_of_reads_stores_no_mark", "txn/store.go", `		errs = append(errs, s.storeMark())
+	{"ttl", "a_session_of_reads_stores_no_mark", "txn/close.go", `		errs = append(errs, s.storeMark())
 `, ``},
 	{"ttl", "every_session_of_reads_stores_its_mark", "txn/closingmark.go", `	if !needed || mark`, `	if _ = needed; mark`},
 	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark`, `invalidateStaleMeta.Epoch = newest.Epoch + 1`},

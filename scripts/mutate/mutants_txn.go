@@ -47,8 +47,8 @@ var storeMutants = []mutant{
 	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before met: what is not met is met anew with what verified says
 	p.accessed.clear()
 `, ``},
-	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/pages.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
-	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // No record`, `	if false { // No record`},
+	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
+	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // no record`, `	if false { // no record`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
@@ -61,7 +61,7 @@ var storeMutants = []mutant{
 		return err
 	}
 	log, err`, `	log, err`},
-	{"order", "what_an_open_has_left_is_there_after_close", "txn/store.go", `	if err := s.waitObsolete(); err != nil {
+	{"order", "what_an_open_has_left_is_there_after_close", "txn/close.go", `	if err := s.waitObsolete(); err != nil {
 		errs = append(errs, err)
 	}`, ``},
 	{"check", "segments_of_another_store_are_removed", "txn/obsoletelogs.go", `pg.CheckIdentity() != nil {`, `pg.CheckIdentity() != nil && false {`},
@@ -79,7 +79,7 @@ var storeMutants = []mutant{
 		v.syncLSN = lsn
 	}`, ``},
 	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
-	{"check", "a_page_may_be_freed_by_an_old_name", "txn/pages.go", `	if owner != 0 && ref.Epoch <= h.s.openedEpoch {`, `	if owner != 0 && ref.Epoch <= h.s.openedEpoch && false {`},
+	{"check", "a_page_may_be_freed_by_an_old_name", "txn/free.go", `	if owner != 0 && ref.Epoch <= h.s.openedEpoch {`, `	if owner != 0 && ref.Epoch <= h.s.openedEpoch && false {`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
 	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claimPages(); err != nil {`, `	if err := error(nil); err != nil {`},
@@ -199,8 +199,8 @@ var storeMutants = []mutant{
 	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `	owner := w.firstOwner
 `, `	owner := w.owner
 `},
-	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/pages.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
-	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/pages.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
+	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
+	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.SetOwner(id, w.firstOwner)`, `		w.s.pg.SetOwner(id, w.owner)`},
 	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
@@ -231,7 +231,7 @@ var storeMutants = []mutant{
 `},
 	{"rollback", "branches_that_were_cut_stay", "btree/partition.go", `{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // del`, `	for t.Depth-1 < level && false { // del`},
-	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallel.go", `	if no >= r.workers {`, `	if no >= r.workers && r.applier.w == nil {`},
+	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallel.go", `	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
 	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.joinJob() }`, `{}`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go", `		own.entries = append(own.entries, k.entries...)
 `, ``},
@@ -245,17 +245,17 @@ var storeMutants = []mutant{
 	{"rollback", "what_other_hands_have_kept_is_kept_from_readers", "pager/undolog.go", `u.writers[:max(u.split, 1)] { // They`, `u.writers[:1] { // They`},
 	{"rollback", "pages_that_other_hands_have_taken_are_lost", "txn/parallel.go", `		w.allocated.pushAll(&k.allocated)
 `, ``},
-	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/pages.go", `			break // Who needs one is told.
+	{"rollback", "pages_that_hands_take_ahead_are_lost", "txn/pages.go", `			break // allocate returns the error when a page is needed
 		}
 		h.allocated.push(pageRun{id, 1})
-`, `			break // Who needs one is told.
+`, `			break // allocate returns the error when a page is needed
 		}
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n)) {`, `	if !h.s.pg.HasFreePages(uint64(n)) && false {`},
 	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	end := p.space.end + p.behind(n, min(p.space.inCurrentRun(n), n))`, `	end := p.space.end + n - min(p.space.inCurrentRun(n), n)`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
-	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/pages.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
-	{"rollback", "a_hand_frees_any_number_of_pages", "txn/pages.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
+	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
+	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
 	{"rollback", "pages_that_are_there_ahead_are_not_owned", "txn/pages.go", `	return h.s.pg.Reuse(id, h.owner)`, `	return h.s.pg.Reuse(id, 0)`},
 	{"rollback", "pages_that_other_hands_have_freed_stay", "txn/parallel.go", `		w.freed = append(w.freed, k.freed...)
 `, ``},
@@ -310,7 +310,7 @@ var storeMutants = []mutant{
 	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0)); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
-	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/store.go", `		err := log.Close(clean)
+	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
 		if`, `		_ = s.pg.TrimFile(clean)
 		err := log.Close(clean)
 		if`},
@@ -338,7 +338,7 @@ var storeMutants = []mutant{
 	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayDelta = true`},
-	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.mayPatch() || `, `	if !h.mayDelta || `},
+	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.hasDeltaMemory() || `, `	if !h.mayDelta || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !inBase(changes, i) {`, `	if changes != nil && !inBase(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},
 	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			free -= more + leafEntry
