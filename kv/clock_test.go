@@ -169,6 +169,23 @@ var sights = map[string]func(t *testing.T, db *kv.DB){
 		require.NoError(t, err)
 		require.EqualValues(t, 1, live)
 	},
+	"expiring": func(t *testing.T, db *kv.DB) {
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			for key, at := range tx.Expiring(tx.Now()) {
+				require.Equal(t, "k", string(key))
+				require.False(t, at.After(tx.Now()))
+			}
+			return nil
+		}))
+	},
+	"next_expiry": func(t *testing.T, db *kv.DB) {
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			at, ok, err := tx.NextExpiry()
+			require.True(t, ok)
+			require.False(t, at.After(tx.Now()))
+			return err
+		}))
+	},
 	"stats": func(t *testing.T, db *kv.DB) {
 		require.EqualValues(t, 1, db.Stats().Families["default"].Due)
 	},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -98,7 +99,7 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 		require.Nil(t, db)
 		return err
 	}
-	db, err := kv.OpenMemory(&kv.Options{MaxTxnBytes: 10_000, MaxBytes: 1 << 20})
+	db, err := kv.OpenMemory(&kv.Options{MaxTxnBytes: 10_000})
 	require.NoError(t, err)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
 	fill(t, db, "k")
@@ -158,6 +159,9 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 			return open(name, nil)
 		},
 		"ErrNoSpace": func() error {
+			db, err := kv.OpenMemory(&kv.Options{MaxBytes: 1 << 20})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, db.Close()) }()
 			for i := 0; ; i++ {
 				if err := db.Put(fmt.Appendf(nil, "%d", i), make([]byte, 900)); err != nil {
 					return err
@@ -244,4 +248,13 @@ func storeFile(t *testing.T) string {
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return string(b)
+}
+
+// TestMissingDirectoryIsNamedOnce: an open below a missing directory named a temporary file, twice.
+func TestMissingDirectoryIsNamedOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "missing", "app.ebb")
+	_, err := kv.Open(name, nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NotContains(t, err.Error(), ".new")
+	require.Equal(t, 1, strings.Count(err.Error(), name), "%v", err)
 }

@@ -190,6 +190,7 @@ func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
 	if err != nil || !ok {
 		return time.Time{}, false, v.below(err)
 	}
+	v.tx.db.clock.hides(v.tx.instant(), expiry) // The caller learns that a key has expired.
 	return time.UnixMilli(expiry), true, nil
 }
 

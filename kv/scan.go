@@ -219,5 +219,8 @@ func (v *verbs) nextExpiring(
 		*damage = &Damage{Family: v.fam.Name, Rows: int64(g.Rows), Err: fromBelow(g.Err)}
 		return 0, nil, false, nil
 	}
+	if ok {
+		v.tx.db.clock.hides(v.tx.instant(), expiry) // The caller learns that the key has expired.
+	}
 	return expiry, key, ok, v.below(err)
 }

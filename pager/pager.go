@@ -114,7 +114,11 @@ func Create(fsys vfs.FS, path string, m Meta) (created bool, err error) {
 	temp := path + tempSuffix
 	f, err := fsys.Open(temp, vfs.Write|vfs.Create)
 	if err != nil {
-		return false, fmt.Errorf("create %s: %w", temp, err)
+		var named *fs.PathError
+		if errors.As(err, &named) {
+			err = named.Err // The caller knows no temporary name.
+		}
+		return false, fmt.Errorf("create %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := f.Lock(true); err != nil {
