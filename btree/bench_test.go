@@ -12,122 +12,6 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// arena is the fastest Writer there can be: pages in one block of memory, freed ones used again at
-// the next commit. It checks nothing and has no extents.
-type arena struct {
-	pageSize int
-	mem      []byte
-	owner    []uint32 // by page: the transaction that made it
-	tx       uint32
-	next     pager.Pgid
-	free     []pager.Pgid // at once
-	later    []pager.Pgid // at commit
-	copied   int
-}
-
-func newArena(pageSize, bytes int) *arena {
-	return &arena{
-		pageSize: pageSize,
-		mem:      make([]byte, bytes),
-		owner:    make([]uint32, bytes/pageSize),
-		tx:       1,
-		next:     2,
-	}
-}
-
-func (a *arena) PageSize() int { return a.pageSize }
-
-func (a *arena) page(id pager.Pgid) []byte {
-	at := int(id) * a.pageSize
-	return a.mem[at : at+a.pageSize : at+a.pageSize]
-}
-
-func (a *arena) Page(ref pager.Ref) ([]byte, error) { return a.page(ref.Pgid), nil }
-
-func (a *arena) Leaf(ref pager.Ref) (b, changes []byte, err error) { return a.page(ref.Pgid), nil, nil }
-
-func (a *arena) CanDelta(pager.Ref) int { return 0 }
-
-func (a *arena) Cold(pager.Ref) bool { return false }
-
-func (a *arena) ReadForUpdate(ref pager.Ref) ([]byte, error) { return a.Page(ref) }
-
-func (a *arena) EditRead(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) { return a.Edit(ref) }
-
-func (a *arena) DeltaBase(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
-	panic("arena: no patches")
-}
-
-func (a *arena) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
-	panic("arena: no patches")
-}
-
-func (a *arena) NewDelta(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no patches") }
-
-func (a *arena) Reassign(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
-
-func (a *arena) Extent(ref pager.Ref, size int) ([]byte, error) { panic("arena: no extents") }
-func (a *arena) PrefetchSlot(pager.Ref)                         {}
-func (a *arena) ReadsAhead() bool                               { return false }
-func (a *arena) ReadAhead([]pager.Ref)                          {}
-func (a *arena) ReadSoon(pager.Ref)                             {}
-func (a *arena) Peek(ref pager.Ref, n int) []byte               { return a.page(ref.Pgid)[:n] }
-
-func (a *arena) Owned(ref pager.Ref) bool { return a.owner[ref.Pgid] == a.tx }
-
-func (a *arena) alloc() pager.Pgid {
-	id := a.next
-	if n := len(a.free); n > 0 {
-		id = a.free[n-1]
-		a.free = a.free[:n-1]
-	} else {
-		a.next++
-	}
-	a.owner[id] = a.tx
-	return id
-}
-
-func (a *arena) Undo() *pager.UndoWriter { return nil }
-
-func (a *arena) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
-	if a.owner[ref.Pgid] == a.tx {
-		return ref, a.page(ref.Pgid), nil
-	}
-	id := a.alloc()
-	b := a.page(id)
-	copy(b, a.page(ref.Pgid))
-	binary.LittleEndian.PutUint64(b[8:], uint64(id))
-	a.later = append(a.later, ref.Pgid)
-	a.copied++
-	return pager.Ref{Pgid: id, Epoch: 1}, b, nil
-}
-
-func (a *arena) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
-	id := a.alloc()
-	b := a.page(id)
-	clear(b)
-	pager.WriteHeader(b, pager.Header{Pgid: id, Epoch: 1, Kind: kind, Level: level})
-	return pager.Ref{Pgid: id, Epoch: 1}, b, nil
-}
-
-func (a *arena) Free(ref pager.Ref) error {
-	if a.Owned(ref) {
-		a.free = append(a.free, ref.Pgid)
-	} else {
-		a.later = append(a.later, ref.Pgid)
-	}
-	return nil
-}
-
-func (a *arena) NewExtent([]byte) (pager.Ref, error) { panic("arena: no extents") }
-func (a *arena) FreeExtent(pager.Ref, int) error     { panic("arena: no extents") }
-
-func (a *arena) commit() {
-	a.tx++
-	a.free = append(a.free, a.later...)
-	a.later = a.later[:0]
-}
-
 func benchKey(dst []byte, i int) []byte {
 	binary.BigEndian.PutUint64(dst, mix(uint64(i)))
 	binary.BigEndian.PutUint64(dst[8:], uint64(i))
@@ -204,7 +88,8 @@ func BenchmarkPut(b *testing.B) {
 				b.ReportAllocs()
 				b.ResetTimer()
 				for i := range b.N {
-					if _, err := Put(a, &t, benchKey(key, int(r.Uint64N(uint64(s.rows)))), value, 0); err != nil {
+					k := benchKey(key, int(r.Uint64N(uint64(s.rows))))
+					if _, err := Put(a, &t, k, value, 0); err != nil {
 						b.Fatal(err)
 					}
 					if i%batch == batch-1 {
@@ -216,8 +101,8 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkOtherShapes loads rows that are alike into full leaves, gives some of them, at random,
-// another length, and reports how many leaves there are before and after that.
+// BenchmarkOtherShapes loads rows of one shape into full leaves, changes the length of some of them
+// at random, and reports the number of leaves before and after.
 func BenchmarkOtherShapes(b *testing.B) {
 	const rows = 64_000
 	for _, share := range []int{100, 20} {
@@ -247,8 +132,8 @@ func BenchmarkOtherShapes(b *testing.B) {
 	}
 }
 
-// BenchmarkInsert builds trees of 1M rows in one order, in transactions of batch rows, and reports
-// how full they get.
+// BenchmarkInsert builds trees of 500k rows in one order, in transactions of batch rows, and
+// reports their fill.
 func BenchmarkInsert(b *testing.B) {
 	orders := []struct {
 		name string
@@ -279,7 +164,7 @@ func BenchmarkInsert(b *testing.B) {
 					b.StopTimer()
 					a := newArena(4096, 200<<20)
 					for i := 0; i < len(a.mem); i += 4096 {
-						a.mem[i] = 0 // page faults are not the tree's
+						a.mem[i] = 0 // page faults do not count
 					}
 					var t Tree
 					key, value := make([]byte, 16), make([]byte, 100)
@@ -305,11 +190,11 @@ func BenchmarkInsert(b *testing.B) {
 // BenchmarkInOrder puts rows in order as a batch does, sixteen at a time in transactions of a
 // thousand: row by row, and with Append.
 func BenchmarkInOrder(b *testing.B) {
-	for _, way := range []string{"put", "append"} {
-		b.Run(way, func(b *testing.B) {
+	for _, method := range []string{"put", "append"} {
+		b.Run(method, func(b *testing.B) {
 			a := newArena(4096, 200<<20)
 			for i := 0; i < len(a.mem); i += 4096 {
-				a.mem[i] = 0 // page faults are not the tree's
+				a.mem[i] = 0 // page faults do not count
 			}
 			var t Tree
 			changes, value := make([]Change, MaxHints), make([]byte, 100)
@@ -325,7 +210,7 @@ func BenchmarkInOrder(b *testing.B) {
 						row++
 					}
 					for i := 0; i < MaxHints; {
-						if way == "append" {
+						if method == "append" {
 							if n := f.Append(&t, changes[i:]); n > 0 {
 								i += n
 								continue
@@ -371,8 +256,8 @@ func BenchmarkDelete(b *testing.B) {
 	}
 }
 
-// BenchmarkScan reads key and value of every row, in both directions: of a tree that was put in
-// random order, of one that was loaded in order, and of one that fits into the processor's cache.
+// BenchmarkScan reads key and value of every row, in both directions: of a tree put in random
+// order, of one loaded in order, and of one that fits into the cache.
 func BenchmarkScan(b *testing.B) {
 	random, randomTree := benchTree(b, 4096, 1e6)
 	loaded, loadedTree := benchLoad(b, 1e6)
@@ -445,26 +330,24 @@ func BenchmarkBuilder(b *testing.B) {
 
 func BenchmarkCheckPage(b *testing.B) {
 	for _, pageSize := range []int{4096, 65536} {
-		for _, laid := range []bool{false, true} {
-			b.Run(
-				fmt.Sprintf("%d, %s", pageSize, map[bool]string{false: "put at random", true: "laid out"}[laid]),
-				func(b *testing.B) {
-					a, t := benchTree(b, pageSize, 20_000)
-					var p []byte
-					require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
-						p = a.page(ref.Pgid)
-						return true, nil
-					}))
-					if laid {
-						writeLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
+		for _, rewritten := range []bool{false, true} {
+			name := map[bool]string{false: "put at random", true: "rewritten"}[rewritten]
+			b.Run(fmt.Sprintf("%d, %s", pageSize, name), func(b *testing.B) {
+				a, t := benchTree(b, pageSize, 20_000)
+				var p []byte
+				require.NoError(b, Walk(a, t, func(ref pager.Ref, level uint8) (bool, error) {
+					p = a.page(ref.Pgid)
+					return true, nil
+				}))
+				if rewritten {
+					writeLeaf(p, appendCells(nil, bytes.Clone(p), 0, count(p)))
+				}
+				for b.Loop() {
+					if err := CheckPage(p, pageSize); err != nil {
+						b.Fatal(err)
 					}
-					for b.Loop() {
-						if err := CheckPage(p, pageSize); err != nil {
-							b.Fatal(err)
-						}
-					}
-				},
-			)
+				}
+			})
 		}
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// fuzzPage puts data into a page with a valid header and lets the fuzzer change what comes behind
-// it: head is the start of the payload, tail the end of the page, so that the fuzzer need not find
-// its way over the zeros between them.
+// fuzzPage makes a page with a valid header of fuzzer data: head is the start of the payload, tail
+// the end of the page, with zeros in between.
 func fuzzPage(kind pager.Kind, level uint8, n uint16, head, tail []byte) []byte {
 	b := make([]byte, 4096)
 	pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: kind, Level: level, Count: n})
@@ -24,8 +23,8 @@ func fuzzPage(kind pager.Kind, level uint8, n uint16, head, tail []byte) []byte 
 	return b
 }
 
-// drive does everything to a tree whose root is page b, which CheckPage accepted. Errors are fine,
-// panics are not.
+// drive runs each operation on a tree whose root is page b, which CheckPage accepted. It ignores
+// errors; a panic fails the test.
 func drive(t *testing.T, b []byte, key []byte) {
 	depth := b[21] + 1
 	fresh := func() (*memory, Tree) {
@@ -69,11 +68,11 @@ func drive(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, nil, key)
 	}
 	m, tree = fresh()
-	var finger InsertCursor
+	var cursor InsertCursor
 	for i := range byte(3) {
-		_, _ = finger.Put(m, &tree, append(bytes.Clone(key), 0xff, i), nil, 0)
+		_, _ = cursor.Put(m, &tree, append(bytes.Clone(key), 0xff, i), nil, 0)
 	}
-	finger.Append(&tree, []Change{
+	cursor.Append(&tree, []Change{
 		{Key: append(bytes.Clone(key), 0xff, 8), Value: make([]byte, 50), Tag: 1},
 		{Key: append(bytes.Clone(key), 0xff, 9)},
 		{Key: append(bytes.Clone(key), 0xff, 0xff), Value: make([]byte, 500)},
@@ -89,7 +88,8 @@ func drive(t *testing.T, b []byte, key []byte) {
 func FuzzLeaf(f *testing.F) {
 	g := goldenLeaf(f)
 	f.Add(uint16(3), g[24:60], g[4000:], []byte("key/aa"))
-	f.Add(uint16(1), []byte{250, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 250, 15}, []byte{0, 0, 0, 0, 0, 0}, []byte{})
+	head := []byte{250, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 250, 15}
+	f.Add(uint16(1), head, []byte{0, 0, 0, 0, 0, 0}, []byte{})
 	f.Fuzz(func(t *testing.T, n uint16, head, tail, key []byte) {
 		defer bound.Hold(t, 16<<20)()
 		b := fuzzPage(pager.KindLeaf, 0, n, head, tail)
@@ -101,8 +101,7 @@ func FuzzLeaf(f *testing.F) {
 	})
 }
 
-// FuzzBranch has two pages: a branch at level 1 over a leaf, each child of which is that leaf or
-// missing.
+// FuzzBranch fuzzes a branch at level 1, first with missing children, then with a leaf below each.
 func FuzzBranch(f *testing.F) {
 	g := goldenBranch(f)
 	f.Add(uint16(3), g[24:140], g[4000:], []byte("keys/with/long/separators/2"))
@@ -117,12 +116,12 @@ func FuzzBranch(f *testing.F) {
 	})
 }
 
-// driveLeaves gives every child of the branch a leaf of its own, all with the same keys, so that
-// every separator is wrong for some of them, and changes the tree.
+// driveLeaves gives each child of the branch its own leaf, all with the same keys, so that each
+// separator is wrong for some of them, and changes the tree.
 func driveLeaves(t *testing.T, b []byte, key []byte) {
 	for shape := range 12 {
 		m := newMemory(4096)
-		m.patches = shape%6 >= 3
+		m.deltas = shape%6 >= 3
 		m.pages = append(m.pages, memPage{b: bytes.Clone(b), epoch: 1, pages: 1, owned: true})
 		tree := Tree{Root: pager.Ref{Pgid: 2, Epoch: 1}, Depth: 2, Rows: 1000}
 		root := m.pages[2].b
@@ -130,7 +129,8 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 			ref, leaf, err := m.New(pager.KindLeaf, 0)
 			require.NoError(t, err)
 			for k := range []int{1, 20, 36}[shape%3] {
-				c := cell{key: append(bytes.Clone(key[:min(len(key), 20)]), byte(k)), val: make([]byte, 60), info: 60}
+				var c cell
+				c.set(append(bytes.Clone(key[:min(len(key), 20)]), byte(k)), make([]byte, 60), 0)
 				if k == 0 && shape < 6 {
 					initLeaf(leaf, &cell{})
 				} else if k == 0 {
@@ -142,7 +142,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 				}
 			}
 			setChildRef(root, count(root), i, ref)
-			m.pages[ref.Pgid].owned = !m.patches
+			m.pages[ref.Pgid].owned = !m.deltas
 		}
 		for i := range byte(40) {
 			_, _ = Put(m, &tree, append(bytes.Clone(key[:min(len(key), 20)]), i, 1), make([]byte, 600), 0)
@@ -151,7 +151,7 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 		_, _ = DeleteRange(m, &tree, key, nil)
 		_, _ = DeleteRange(m, &tree, nil, key)
 		_ = Check(m, tree, func(pager.Ref, int) error { return nil }, func(pager.Ref, string) {})
-		for id, p := range m.pages { // no page that was made of damaged ones may be damaged in itself
+		for id, p := range m.pages { // no page made of damaged ones fails CheckPage
 			if p.b == nil || p.gone || count(p.b) == 0 {
 				continue
 			}
@@ -163,34 +163,34 @@ func driveLeaves(t *testing.T, b []byte, key []byte) {
 	}
 }
 
-// FuzzOps reads the input as a list of operations and compares with the model.
+// FuzzOps runs the input as a list of operations and compares with the model.
 func FuzzOps(f *testing.F) {
 	f.Add([]byte("abcabcabcabcabcabcabcabcabc"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		defer bound.Hold(t, uint64(16<<20+4096*len(ops)))()
 		m, want := newMemory(4096), newModel()
 		var tree Tree
-		var finger InsertCursor
+		var cursor InsertCursor
 		for ; len(ops) >= 4; ops = ops[4:] {
 			w := binary.LittleEndian.Uint32(ops)
-			if m.patches = w&0x100 != 0; w&7 == 6 {
+			if m.deltas = w&0x100 != 0; w&7 == 6 {
 				m.commit(t)
-				finger = InsertCursor{}
+				cursor = InsertCursor{}
 			}
 			key := bytes.Repeat([]byte{byte(w >> 8)}, int(w>>16&0x3f)*16)
 			key = append(key, byte(w>>24))
 			if w&7 < 5 {
 				v := make([]byte, int(w>>3&31)*40)
 				tag := int64(w & 8)
-				if w&0x200 != 0 && finger.Append(&tree, []Change{{Key: key, Value: v, Tag: tag}}) == 1 {
+				if w&0x200 != 0 && cursor.Append(&tree, []Change{{Key: key, Value: v, Tag: tag}}) == 1 {
 					require.Equal(t, Info{}, want.put(string(key), v, tag))
 					continue
 				}
-				was, err := finger.Put(m, &tree, key, v, tag)
+				was, err := cursor.Put(m, &tree, key, v, tag)
 				require.NoError(t, err)
 				require.Equal(t, want.put(string(key), v, tag), was)
 			} else {
-				finger = InsertCursor{}
+				cursor = InsertCursor{}
 				was, err := Delete(m, &tree, key)
 				require.NoError(t, err)
 				require.Equal(t, want.delete(string(key)), was)

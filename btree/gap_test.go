@@ -9,7 +9,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// hole is a memory in which one page cannot be read.
+// hole is a memory with one unreadable page.
 type hole struct {
 	*memory
 	at pager.Ref
@@ -22,10 +22,10 @@ func (h hole) Page(ref pager.Ref) ([]byte, error) {
 	return h.memory.Page(ref)
 }
 
-// TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows: a page that could not be read was the end
-// of a walk. Each page of a tree of three levels is made unreadable in turn; walks both ways give
-// the rows that are not below it, and the gap has the rest.
-func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
+// TestCursorSkipsAGapWithKnownBoundsAndRows: an unreadable page was the end of a walk. The test
+// makes each page of a tree of three levels unreadable in turn. Walks in both directions return the
+// rows outside the gap, and the gap counts the others.
+func TestCursorSkipsAGapWithKnownBoundsAndRows(t *testing.T) {
 	m := newMemory(4096)
 	const n = 8000
 	tree := load(t, m, n, 100)
@@ -37,7 +37,7 @@ func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
 			gap, rows := walkOver(t, hole{m, ref}, tree, forward)
 			require.EqualValues(t, tree.Rows, rows+int(gap.Rows), "level %d", level)
 			for i := range n {
-				if inside := bytes.Compare(number(i), gap.Lower) >= 0 && (gap.Upper == nil || bytes.Compare(number(i), gap.Upper) < 0); inside {
+				if inBounds(number(i), gap.Lower, gap.Upper) {
 					rows++
 				}
 			}
@@ -50,7 +50,7 @@ func TestCursorSkipsAGapOfWhichItKnowsTheBoundsAndTheRows(t *testing.T) {
 	}
 }
 
-// walkOver walks over the one gap of a tree and counts the rows that it finds.
+// walkOver walks over the one gap of a tree and returns it with the number of rows outside.
 func walkOver(t *testing.T, r hole, tree Tree, forward bool) (gap Gap, rows int) {
 	t.Helper()
 	var c Cursor

@@ -10,11 +10,11 @@ import (
 // Leaf page, behind the page header. Integers are little-endian, heads are the big-endian value of
 // the key bytes.
 //
-//	24        28       30       32            38       40             40+4n          40+6n        lo            PageSize
-//	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
-//	| lo      | gap    | prefix | shape       | zeros  | heads        | slots        | zeros     | cells        |
-//	| u32     | u16    | u16    | u16, u32    |        | u32 x n      | u16 x n      |           |              |
-//	+---------+--------+--------+-------------+--------+--------------+--------------+--- ... ---+--- ... ------+
+//	24     28     30       32         38      40        40+4n     40+6n     lo           PageSize
+//	+------+------+--------+----------+-------+---------+---------+-- ... --+-- ... -----+
+//	| lo   | gap  | prefix | shape    | zeros | heads   | slots   | zeros   | cells      |
+//	| u32  | u16  | u16    | u16, u32 |       | u32 x n | u16 x n |         |            |
+//	+------+------+--------+----------+-------+---------+---------+-- ... --+-- ... -----+
 //
 // lo is the lowest offset that a cell uses, PageSize when there is none. gap counts the bytes of
 // [lo, PageSize) that belong to no cell. prefix is the length of a prefix that all keys share (not

@@ -10,30 +10,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/pager"
 )
 
-// memory is a Writer over Go memory that watches the tree keep its promises: pages of earlier
+// memory is a Writer over Go memory that verifies the contract of the tree: pages of earlier
 // transactions never change, a page is freed once, freed pages are not read, and at the end of a
 // transaction exactly the pages that the tree reaches are in use.
 type memory struct {
-	pageSize int
-	pages    []memPage // by page number
-	epoch    pager.Epoch
-	free     []pager.Pgid // single pages that may be used again
-	low      bool         // hand out the lowest free page first
-	seed     maphash.Seed
-	fail     error // returned by New, Edit, Patch and NewExtent from now on
-	draft    []byte
-	drafts   int  // pages that were read as drafts
-	patches  bool // pages of earlier transactions are Patchable, but for a third of them
-	patched  int  // calls of Patch
-	beside   int  // calls of NewDelta
+	pageSize      int
+	pages         []memPage // by page number
+	epoch         pager.Epoch
+	free          []pager.Pgid // single pages for reuse
+	low           bool         // allocate the lowest free page first
+	seed          maphash.Seed
+	fail          error // returned by New, Edit, StoreDelta, NewDelta and NewExtent
+	read          []byte
+	readForUpdate int  // calls of ReadForUpdate
+	deltas        bool // two thirds of the pages of earlier transactions are CanDelta
+	storedDeltas  int  // calls of StoreDelta
+	newDeltas     int  // calls of NewDelta
 }
 
 type memPage struct {
-	b     []byte // of an extent, all of it; of a page with changes, the page that they change
+	b     []byte // of an extent, all of it; of a page with changes, its base
 	epoch pager.Epoch
 	pages int
 	owned bool   // by the open transaction
@@ -51,11 +50,11 @@ func (m *memory) PageSize() int { return m.pageSize }
 
 func (m *memory) at(ref pager.Ref) (*memPage, error) {
 	if ref.Pgid < 2 || ref.Pgid >= pager.Pgid(len(m.pages)) {
-		return nil, badfile.Page("", uint64(ref.Pgid), -1, "no such page")
+		return nil, damage(ref, "no such page")
 	}
 	p := &m.pages[ref.Pgid]
 	if p.gone || p.b == nil || p.epoch != ref.Epoch {
-		return nil, badfile.Page("", uint64(ref.Pgid), -1, "page %v was freed, or is of epoch %d", ref, p.epoch)
+		return nil, damage(ref, "page %v was freed, or is of epoch %d", ref, p.epoch)
 	}
 	return p, nil
 }
@@ -93,14 +92,14 @@ func (m *memory) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return p.b, p.changes, nil
 }
 
-// DeltaBase has no references: the pages that are changed lie where the changes do.
+// DeltaBase returns ref itself as the base: memory keeps the changes with the base page.
 func (m *memory) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	b, changes, err = m.Leaf(ref)
 	return ref, b, changes, err
 }
 
-// Cold is a third of the pages of earlier transactions: what a deletion does with them, and what it
-// does with others, is to come to the same.
+// Cold is a third of the pages of earlier transactions: a deletion in a cold page and in others
+// must have the same result.
 func (m *memory) Cold(ref pager.Ref) bool {
 	p, err := m.at(ref)
 	return err == nil && !p.owned && p.changes == nil && ref.Pgid%3 == 1
@@ -108,21 +107,21 @@ func (m *memory) Cold(ref pager.Ref) bool {
 
 func (m *memory) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	b, err := m.Page(ref)
-	m.draft, m.drafts = append(m.draft[:0], b...), m.drafts+1
-	return m.draft, err
+	m.read, m.readForUpdate = append(m.read[:0], b...), m.readForUpdate+1
+	return m.read, err
 }
 
-func (m *memory) EditRead(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
+func (m *memory) EditRead(ref pager.Ref, read []byte) (pager.Ref, []byte, error) {
 	nref, b, err := m.Edit(ref)
-	if err == nil && !bytes.Equal(draft[pager.HeaderSize:], b[pager.HeaderSize:]) {
-		err = fmt.Errorf("draft of another page than %v", ref)
+	if err == nil && !bytes.Equal(read[pager.HeaderSize:], b[pager.HeaderSize:]) {
+		err = fmt.Errorf("the read page is not %v", ref)
 	}
 	return nref, b, err
 }
 
 func (m *memory) CanDelta(ref pager.Ref) int {
 	p, err := m.at(ref)
-	if err != nil || !m.patches || p.changes == nil && (p.owned || ref.Pgid%3 == 0) {
+	if err != nil || !m.deltas || p.changes == nil && (p.owned || ref.Pgid%3 == 0) {
 		return 0
 	}
 	return m.pageSize / 4
@@ -136,7 +135,7 @@ func (m *memory) StoreDelta(ref, _ pager.Ref, changes []byte) (pager.Ref, error)
 	if m.fail != nil {
 		return ref, m.fail
 	}
-	m.patched++
+	m.storedDeltas++
 	if p.owned {
 		p.changes = slices.Clone(changes)
 		return ref, nil
@@ -153,7 +152,7 @@ func (m *memory) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
 	if m.fail != nil {
 		return base, m.fail
 	}
-	m.beside++
+	m.newDeltas++
 	old := m.pages[base.Pgid].b
 	nref := m.alloc(1)
 	copy(m.pages[nref.Pgid].b, old)
@@ -187,18 +186,9 @@ func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have := binary.LittleEndian.Uint64(p.b[pager.HeaderSize:]); pager.ReadHeader(
-		p.b,
-	).Kind != pager.KindOverflow ||
-		have != uint64(size) {
-		return nil, badfile.Page(
-			"",
-			uint64(ref.Pgid),
-			-1,
-			"overflow extent of %d bytes where %d belong",
-			have,
-			size,
-		)
+	have, kind := binary.LittleEndian.Uint64(p.b[pager.HeaderSize:]), pager.ReadHeader(p.b).Kind
+	if kind != pager.KindOverflow || have != uint64(size) {
+		return nil, damage(ref, "overflow extent of %d bytes where %d belong", have, size)
 	}
 	return p.b[pager.ExtentHeader:][:size], nil
 }
@@ -225,10 +215,8 @@ func (m *memory) alloc(pages int) pager.Ref {
 		return pager.Ref{Pgid: id, Epoch: m.epoch}
 	}
 	id := pager.Pgid(len(m.pages))
-	m.pages = append(
-		m.pages,
-		memPage{b: make([]byte, pages*m.pageSize), epoch: m.epoch, pages: pages, owned: true},
-	)
+	b := make([]byte, pages*m.pageSize)
+	m.pages = append(m.pages, memPage{b: b, epoch: m.epoch, pages: pages, owned: true})
 	for range pages - 1 {
 		m.pages = append(m.pages, memPage{})
 	}
@@ -275,7 +263,7 @@ func (m *memory) Free(ref pager.Ref) error {
 		return err
 	}
 	p.gone = true
-	if p.owned { // nobody else can reach it
+	if p.owned { // no other transaction can reach it
 		for i := range p.b {
 			p.b[i] = 0xdb
 		}
@@ -309,7 +297,7 @@ func (m *memory) FreeExtent(ref pager.Ref, size int) error {
 	return m.Free(ref)
 }
 
-// commit ends the transaction: nothing is owned any more, and what is gone may be used again.
+// commit ends the transaction: it owns no page any more, and freed pages are reusable.
 func (m *memory) commit(t testing.TB) {
 	m.epoch++
 	for id := range m.pages {
@@ -318,7 +306,7 @@ func (m *memory) commit(t testing.TB) {
 			continue
 		}
 		if !p.owned && p.sum != maphash.Bytes(m.seed, p.b) {
-			require.Fail(t, "page changed", "page %d, which an earlier transaction published, was changed", id)
+			require.Fail(t, "page changed", "page %d of an earlier transaction was changed", id)
 		}
 		if p.gone {
 			if p.pages > 1 {
@@ -326,7 +314,7 @@ func (m *memory) commit(t testing.TB) {
 			} else if !slices.Contains(m.free, pager.Pgid(id)) {
 				m.free = append(m.free, pager.Pgid(id))
 			}
-			p.owned = true // its content means nothing any more
+			p.owned = true // its content is undefined now
 			continue
 		}
 		p.owned = false
@@ -370,9 +358,9 @@ func (m *memory) inUse() (n int) {
 	return n
 }
 
-// fill is the used share of all leaves, and their number.
+// fill returns the used share of all leaves, and their number.
 func fill(t testing.TB, r Reader, tree Tree) (share float64, leaves int) {
-	var sum, room int
+	var sum, space int
 	require.NoError(t, Walk(r, tree, func(ref pager.Ref, level uint8) (bool, error) {
 		if level == 0 {
 			b, err := r.Page(ref)
@@ -381,9 +369,9 @@ func fill(t testing.TB, r Reader, tree Tree) (share float64, leaves int) {
 			}
 			leaves++
 			sum += used(b)
-			room += payload(b)
+			space += payload(b)
 		}
 		return true, nil
 	}))
-	return float64(sum) / float64(room), leaves
+	return float64(sum) / float64(space), leaves
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -14,176 +13,13 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A model is a sorted map that the tree is compared with.
-type model struct {
-	keys []string // sorted
-	rows map[string]modelRow
-}
-
-type modelRow struct {
-	value []byte
-	tag   int64
-}
-
-func newModel() *model { return &model{rows: map[string]modelRow{}} }
-
-func (m *model) info(key string) Info {
-	row, ok := m.rows[key]
-	return Info{len(row.value), row.tag, ok}
-}
-
-func (m *model) put(key string, value []byte, tag int64) (was Info) {
-	was = m.info(key)
-	if i, existed := slices.BinarySearch(m.keys, key); !existed {
-		m.keys = slices.Insert(m.keys, i, key)
-	}
-	m.rows[key] = modelRow{bytes.Clone(value), tag}
-	return was
-}
-
-func (m *model) delete(key string) (was Info) {
-	was = m.info(key)
-	if i, existed := slices.BinarySearch(m.keys, key); existed {
-		m.keys = slices.Delete(m.keys, i, i+1)
-		delete(m.rows, key)
-	}
-	return was
-}
-
-// randomTag is often none, and as often one that other rows have as others.
-func randomTag(r *rand.Rand) int64 {
-	return [...]int64{0, 0, 0, 1, -1, int64(r.Uint64()) | 1}[r.IntN(6)]
-}
-
-// span returns the places of the keys in [lo, hi); a nil bound is no bound.
-func (m *model) span(lo, hi []byte) (i, j int) {
-	j = len(m.keys)
-	if lo != nil {
-		i, _ = slices.BinarySearch(m.keys, string(lo))
-	}
-	if hi != nil {
-		j, _ = slices.BinarySearch(m.keys, string(hi))
-	}
-	return i, max(i, j)
-}
-
-func (m *model) deleteRange(lo, hi []byte) int {
-	i, j := m.span(lo, hi)
-	for _, k := range m.keys[i:j] {
-		delete(m.rows, k)
-	}
-	m.keys = slices.Delete(m.keys, i, j)
-	return j - i
-}
-
-// A keySpace makes keys that stress one side of the page layout.
-type keySpace struct {
-	name string
-	key  func(r *rand.Rand, pageSize int) []byte
-	// alike, if not nil, is the value of most rows, and tagged says that these have a tag: with
-	// keys of one size their leaves are uniform.
-	alike  []byte
-	tagged bool
-}
-
-// row makes the value and the tag of a row.
-func (ks *keySpace) row(r *rand.Rand, pageSize int) (value []byte, tag int64) {
-	if ks.alike == nil || r.IntN(60*pageSize/pager.MinPageSize) == 0 { // some leaves have one
-		if r.IntN(4) == 0 {
-			return make([]byte, MaxInline(pageSize)), 1
-		}
-		return randomValue(r, pageSize), randomTag(r)
-	}
-	if ks.tagged {
-		tag = int64(r.Uint64()) | 1
-	}
-	return ks.alike, tag
-}
-
-var keySpaces = []keySpace{
-	{name: "few_small", key: func(r *rand.Rand, _ int) []byte { return fmt.Appendf(nil, "%d", r.IntN(3000)) }},
-	{name: "alike", alike: make([]byte, 100), key: func(r *rand.Rand, _ int) []byte {
-		return fmt.Appendf(nil, "%016x", r.Uint64()>>44<<20)
-	}},
-	{name: "alike_small_tagged", alike: []byte{}, tagged: true, key: func(r *rand.Rand, _ int) []byte {
-		return fmt.Appendf(nil, "%08d", r.IntN(6000)) // with the tag as small as a leaf of such rows may have
-	}},
-	{name: "alike_and_limit", alike: make([]byte, 8), key: func(r *rand.Rand, pageSize int) []byte {
-		key := fmt.Appendf(nil, "%08d", r.IntN(6000))
-		if r.IntN(100) == 0 {
-			key = append(key, make([]byte, MaxKey(pageSize)-len(key))...)
-		}
-		return key
-	}},
-	{name: "alike_but_for_some_keys", alike: make([]byte, 40), key: func(r *rand.Rand, _ int) []byte {
-		if r.IntN(40) == 0 {
-			return fmt.Appendf(nil, "%d/%d", r.IntN(3000), r.IntN(5))
-		}
-		return fmt.Appendf(nil, "%08d", r.IntN(3000))
-	}},
-	{name: "random_16", key: func(r *rand.Rand, _ int) []byte {
-		return fmt.Appendf(nil, "%016x", r.Uint64()>>44<<20)
-	}},
-	{name: "shared_prefix", key: func(r *rand.Rand, _ int) []byte {
-		return fmt.Appendf(nil, "tenant/%03d/table/%02d/row/%08d", r.IntN(4), r.IntN(3), r.IntN(2000))
-	}},
-	{name: "limit", key: func(r *rand.Rand, pageSize int) []byte {
-		n := MaxKey(pageSize)
-		b := bytes.Repeat([]byte{byte('a' + r.IntN(2))}, n-r.IntN(3))
-		b[r.IntN(len(b))] = byte(r.IntN(5))
-		return b
-	}},
-	{name: "zeros_and_empty", key: func(r *rand.Rand, _ int) []byte {
-		b := make([]byte, r.IntN(14))
-		for i := range b {
-			if r.IntN(4) == 0 {
-				b[i] = byte(r.IntN(3)) * 127
-			}
-		}
-		return b
-	}},
-	{name: "equal_heads", key: func(r *rand.Rand, _ int) []byte {
-		return fmt.Appendf(nil, "%c%s%04d", 'a'+rune(r.IntN(2)), strings.Repeat("x", 20), r.IntN(3000))
-	}},
-	{name: "any_length", key: func(r *rand.Rand, pageSize int) []byte {
-		b := make([]byte, r.IntN(MaxKey(pageSize)+1))
-		for i := range b {
-			b[i] = byte(r.IntN(2))
-		}
-		if len(b) > 3 && r.IntN(2) == 0 {
-			b = b[:3+r.IntN(len(b)-3)]
-		}
-		return b
-	}},
-}
-
-func randomValue(r *rand.Rand, pageSize int) []byte {
-	var n int
-	switch r.IntN(20) {
-	case 0:
-		n = MaxInline(pageSize) + r.IntN(3) - 1
-	case 1:
-		n = r.IntN(3 * pageSize)
-	case 2, 3, 4:
-		n = r.IntN(MaxInline(pageSize))
-	default:
-		n = r.IntN(60)
-	}
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
-}
-
 // TestTreeMatchesSortedMap runs the same random operations on a tree and on a sorted map. After
-// each transaction the tree is checked as a whole, no page may leak, and reads in both directions
-// must agree.
+// each transaction it checks the whole tree, that no page leaks, and reads in both directions.
 func TestTreeMatchesSortedMap(t *testing.T) {
 	var layouts [2]atomic.Int64
-	var alike atomic.Int64
-	t.Cleanup(func() { // One of the runs may meet one layout only.
-		if alike.Load() > 1 {
+	var sameShape atomic.Int64
+	t.Cleanup(func() { // A run with -run may have one layout only.
+		if sameShape.Load() > 1 {
 			require.Positive(t, layouts[0].Load(), "leaves that are not uniform")
 			require.Positive(t, layouts[1].Load(), "uniform leaves")
 		}
@@ -195,8 +31,8 @@ func TestTreeMatchesSortedMap(t *testing.T) {
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
 				some := runModel(t, seed, pageSize, ks)
-				if ks.alike != nil && pageSize == pager.MinPageSize {
-					alike.Add(1)
+				if ks.sameShape != nil && pageSize == pager.MinPageSize {
+					sameShape.Add(1)
 					layouts[0].Add(int64(some[false]))
 					layouts[1].Add(int64(some[true]))
 				}
@@ -205,129 +41,163 @@ func TestTreeMatchesSortedMap(t *testing.T) {
 	}
 }
 
-// runModel tells how many leaves of each layout it has met: see countLayouts.
+// A modelRun is a tree, the model, and the source of the random operations on both.
+type modelRun struct {
+	t        *testing.T
+	r        *rand.Rand
+	m        *memory
+	want     *model
+	pageSize int
+	ks       keySpace
+	tree     Tree
+	cursor   InsertCursor
+	hinted   int // changes with a valid hint
+}
+
+// key returns an existing key or a new one.
+func (run *modelRun) key() []byte {
+	if keys := run.want.keys; len(keys) > 0 && run.r.IntN(3) == 0 {
+		return []byte(keys[run.r.IntN(len(keys))])
+	}
+	return run.ks.key(run.r, run.pageSize)
+}
+
+// runModel returns the number of leaves of each layout that it has seen, see countLayouts.
 func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map[bool]int) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	m, want := newMemory(pageSize), newModel()
+	m := newMemory(pageSize)
 	m.low = r.IntN(2) == 0
-	var tree Tree
-	var finger InsertCursor
-	pick := func() []byte {
-		if len(want.keys) > 0 && r.IntN(3) == 0 {
-			return []byte(want.keys[r.IntN(len(want.keys))])
-		}
-		return ks.key(r, pageSize)
-	}
-	followed := 0
+	run := &modelRun{t: t, r: r, m: m, want: newModel(), pageSize: pageSize, ks: ks}
 	layouts = map[bool]int{}
 	batches := 40
 	if testing.Short() {
 		batches = 10
 	}
 	for batch := range batches {
-		grow := batch%8 < 5
-		m.patches = batch%3 > 0
+		m.deltas = batch%3 > 0
 		for range 20 + r.IntN(150) {
-			if r.IntN(15) == 0 {
-				followed += runWays(t, r, m, &tree, &finger, want, func() Change {
-					value, tag := ks.row(r, pageSize)
-					return Change{Key: pick(), Value: value, Tag: tag, Delete: (r.IntN(8) < 6) != grow}
-				})
-				continue
-			}
-			k := pick()
-			switch op := r.IntN(100); {
-			case op < 10:
-				_, tag := ks.row(r, pageSize)
-				was, err := SetTag(m, &tree, k, tag)
-				require.NoError(t, err)
-				require.Equal(t, want.info(string(k)), was)
-				if row, ok := want.rows[string(k)]; ok {
-					want.rows[string(k)] = modelRow{row.value, tag}
-				}
-			case grow && op < 85 || !grow && op < 25:
-				v, tag := ks.row(r, pageSize)
-				was, err := finger.Put(m, &tree, k, v, tag)
-				require.NoError(t, err)
-				require.Equal(t, want.put(string(k), v, tag), was)
-				continue
-			default:
-				before, used := tree, m.inUse()
-				was, err := Delete(m, &tree, k)
-				require.NoError(t, err)
-				require.Equal(t, want.delete(string(k)), was)
-				if !was.Found {
-					require.Equal(t, before, tree)
-					require.Equal(t, used, m.inUse())
-				}
-			}
-			finger = InsertCursor{}
+			run.change(batch%8 < 5)
 		}
-		finger = InsertCursor{}
+		run.cursor = InsertCursor{}
 		if r.IntN(4) == 0 {
-			var lo, hi []byte
-			if r.IntN(8) > 0 {
-				lo = pick()
-			}
-			if r.IntN(8) > 0 {
-				hi = pick()
-			}
-			if r.IntN(2) == 0 && len(want.keys) > 0 { // a narrow one
-				i := r.IntN(len(want.keys))
-				lo, hi = []byte(want.keys[i]), []byte(want.keys[min(i+r.IntN(30), len(want.keys)-1)])
-			}
-			rows, err := DeleteRange(m, &tree, lo, hi)
-			require.NoError(t, err)
-			require.Equal(t, want.deleteRange(lo, hi), int(rows))
+			run.deleteRange()
 		}
 		if r.IntN(6) == 0 {
-			limit := pager.Pgid(r.IntN(len(m.pages) + 1))
-			step := Move{Limit: limit, Most: 1 + r.IntN(20)}
-			if r.IntN(2) == 0 {
-				step.Since = m.epoch - pager.Epoch(r.IntN(min(4, int(m.epoch))))
-			}
-			for range 1 + r.IntN(3) {
-				moved, err := Relocate(m, &tree, step)
-				require.NoError(t, err)
-				if step.From = moved.Next; moved.Next == nil {
-					break
-				}
-			}
+			run.relocate()
 		}
-		requireSame(t, m, tree, want, r, pick)
+		requireSame(t, m, run.tree, run.want, r, run.key)
 		m.commit(t)
-		m.requireSound(t, tree)
-		countLayouts(t, m, tree, layouts)
+		m.requireSound(t, run.tree)
+		countLayouts(t, m, run.tree, layouts)
 	}
-	if ks.alike == nil { // else a page or two may have room for all rows
-		require.Positive(t, followed)
-		require.Positive(t, m.drafts)
+	if ks.sameShape == nil { // else all rows may fit into a page or two
+		require.Positive(t, run.hinted)
+		require.Positive(t, m.readForUpdate)
 	}
-	// There are few where a row is large, joins the one before, or all have one leaf.
+	// Other key spaces have few deltas.
 	if pageSize == 4096 && ks.name == "random_16" {
-		require.Positive(t, m.patched)
+		require.Positive(t, m.storedDeltas)
 	}
-	for {
-		rows := tree.Rows
-		done, err := FreeTree(m, &tree, 1+r.IntN(30))
+	run.freeTree()
+	return layouts
+}
+
+// change applies one random operation, or a batch of changes with hints. The tree grows or shrinks.
+func (run *modelRun) change(grow bool) {
+	t, r, m, want := run.t, run.r, run.m, run.want
+	if r.IntN(15) == 0 {
+		run.hinted += runHints(t, r, m, &run.tree, &run.cursor, want, func() Change {
+			value, tag := run.ks.row(r, run.pageSize)
+			return Change{Key: run.key(), Value: value, Tag: tag, Delete: (r.IntN(8) < 6) != grow}
+		})
+		return
+	}
+	k := run.key()
+	switch op := r.IntN(100); {
+	case op < 10:
+		_, tag := run.ks.row(r, run.pageSize)
+		was, err := SetTag(m, &run.tree, k, tag)
 		require.NoError(t, err)
-		for _, k := range want.keys[tree.Rows:] {
-			delete(want.rows, k)
+		require.Equal(t, want.info(string(k)), was)
+		if row, ok := want.rows[string(k)]; ok {
+			want.rows[string(k)] = modelRow{row.value, tag}
 		}
-		want.keys = want.keys[:tree.Rows]
-		m.commit(t)
-		m.requireSound(t, tree)
-		if done {
-			require.Zero(t, tree)
-			require.Zero(t, m.inUse())
-			return layouts
+	case grow && op < 85 || !grow && op < 25:
+		v, tag := run.ks.row(r, run.pageSize)
+		was, err := run.cursor.Put(m, &run.tree, k, v, tag)
+		require.NoError(t, err)
+		require.Equal(t, want.put(string(k), v, tag), was)
+		return
+	default:
+		before, used := run.tree, m.inUse()
+		was, err := Delete(m, &run.tree, k)
+		require.NoError(t, err)
+		require.Equal(t, want.delete(string(k)), was)
+		if !was.Found {
+			require.Equal(t, before, run.tree)
+			require.Equal(t, used, m.inUse())
 		}
-		require.LessOrEqual(t, tree.Rows, rows)
-		requireSame(t, m, tree, want, r, pick)
+	}
+	run.cursor = InsertCursor{}
+}
+
+func (run *modelRun) deleteRange() {
+	r, keys := run.r, run.want.keys
+	var lo, hi []byte
+	if r.IntN(8) > 0 {
+		lo = run.key()
+	}
+	if r.IntN(8) > 0 {
+		hi = run.key()
+	}
+	if r.IntN(2) == 0 && len(keys) > 0 { // a narrow one
+		i := r.IntN(len(keys))
+		lo, hi = []byte(keys[i]), []byte(keys[min(i+r.IntN(30), len(keys)-1)])
+	}
+	rows, err := DeleteRange(run.m, &run.tree, lo, hi)
+	require.NoError(run.t, err)
+	require.Equal(run.t, run.want.deleteRange(lo, hi), int(rows))
+}
+
+func (run *modelRun) relocate() {
+	r, m := run.r, run.m
+	step := Move{Limit: pager.Pgid(r.IntN(len(m.pages) + 1)), Most: 1 + r.IntN(20)}
+	if r.IntN(2) == 0 {
+		step.Since = m.epoch - pager.Epoch(r.IntN(min(4, int(m.epoch))))
+	}
+	for range 1 + r.IntN(3) {
+		moved, err := Relocate(m, &run.tree, step)
+		require.NoError(run.t, err)
+		if step.From = moved.Next; moved.Next == nil {
+			return
+		}
 	}
 }
 
-// countLayouts adds the leaves that are uniform to layouts[true], and the others to layouts[false].
+// freeTree frees the tree in steps and compares the rest after each.
+func (run *modelRun) freeTree() {
+	t, m, want := run.t, run.m, run.want
+	for {
+		rows := run.tree.Rows
+		done, err := FreeTree(m, &run.tree, 1+run.r.IntN(30))
+		require.NoError(t, err)
+		for _, k := range want.keys[run.tree.Rows:] {
+			delete(want.rows, k)
+		}
+		want.keys = want.keys[:run.tree.Rows]
+		m.commit(t)
+		m.requireSound(t, run.tree)
+		if done {
+			require.Zero(t, run.tree)
+			require.Zero(t, m.inUse())
+			return
+		}
+		require.LessOrEqual(t, run.tree.Rows, rows)
+		requireSame(t, m, run.tree, want, run.r, run.key)
+	}
+}
+
+// countLayouts adds the uniform leaves to layouts[true], and the others to layouts[false].
 func countLayouts(t *testing.T, m *memory, tree Tree, layouts map[bool]int) {
 	t.Helper()
 	require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
@@ -342,16 +212,11 @@ func countLayouts(t *testing.T, m *memory, tree Tree, layouts map[bool]int) {
 	}))
 }
 
-// runWays carries a bunch of changes out by their ways and counts those whose ways held.
-func runWays(
-	t *testing.T,
-	r *rand.Rand,
-	m *memory,
-	tree *Tree,
-	finger *InsertCursor,
-	want *model,
+// runHints applies a batch of changes with path hints and counts those with a valid hint.
+func runHints(
+	t *testing.T, r *rand.Rand, m *memory, tree *Tree, cursor *InsertCursor, want *model,
 	change func() Change,
-) (held int) {
+) (valid int) {
 	t.Helper()
 	changes := make([]Change, 1+r.IntN(MaxHints))
 	for i := range changes {
@@ -361,18 +226,18 @@ func runWays(
 		slices.SortFunc(changes, func(a, b Change) int { return bytes.Compare(a.Key, b.Key) })
 	}
 	var s PathHints
-	require.NoError(t, s.Prefetch(m, *tree, finger, changes))
+	require.NoError(t, s.Prefetch(m, *tree, cursor, changes))
 	for i := range changes {
 		c := &changes[i]
 		if s.valid && tree.Depth > 1 {
-			held++
+			valid++
 		}
 		row := want.rows[string(c.Key)].value
 		if c.Delete {
 			c.Value = [][]byte{nil, row, c.Value}[r.IntN(3)]
 		}
 		kept := c.Delete && c.Value != nil && (!bytes.Equal(c.Value, row) || len(row) > MaxInline(m.pageSize))
-		was, err := s.Apply(m, tree, finger, i, c)
+		was, err := s.Apply(m, tree, cursor, i, c)
 		require.NoError(t, err)
 		if kept {
 			require.Zero(t, was)
@@ -382,7 +247,7 @@ func runWays(
 			require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
 		}
 	}
-	return held
+	return valid
 }
 
 // requireSame compares the tree with the model: all rows in both directions, and reads of single
@@ -452,7 +317,7 @@ func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, 
 			i--
 			at(c.SeekBefore(k), i)
 		}
-		for range 3 { // a short walk from there, over the ends and back
+		for range 3 { // a short walk, over both ends and back
 			if r.IntN(2) == 0 {
 				i = min(i+1, len(want.keys))
 				at(c.Next(), i)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPutExtentIsPutOfWhatIsInTheFileAlready puts the same rows in both ways, among small ones and
-// over rows that are there.
-func TestPutExtentIsPutOfWhatIsInTheFileAlready(t *testing.T) {
+// TestPutExtentPutsTheSameRowAsPut puts the same rows in both ways, among small ones and as
+// replacements.
+func TestPutExtentPutsTheSameRowAsPut(t *testing.T) {
 	const pageSize = 4096
 	m := newMemory(pageSize)
 	var put, named Tree

@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,34 +9,34 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// lookedAt counts the pages that are asked for.
-type lookedAt struct {
+// pageCounter counts page reads.
+type pageCounter struct {
 	*memory
 	pages int
 }
 
-func (l *lookedAt) Page(ref pager.Ref) ([]byte, error) {
+func (l *pageCounter) Page(ref pager.Ref) ([]byte, error) {
 	l.pages++
 	return l.memory.Page(ref)
 }
 
-func (l *lookedAt) Leaf(ref pager.Ref) (b, changes []byte, err error) {
+func (l *pageCounter) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	l.pages++
 	return l.memory.Leaf(ref)
 }
 
-// behind is a tree of a few hundred pages behind free ones, more than it has, and the first page
-// number behind as many as it has.
+// behind returns a tree of a few hundred pages after more free ones, and the page number that is
+// the end of the file once all pages have moved.
 func behind(t *testing.T) (m *memory, tree Tree, limit pager.Pgid) {
 	m = newMemory(4096)
 	m.low = true
-	room := load(t, m, 12_000, 60)
+	first := load(t, m, 12_000, 60)
 	tree = load(t, m, 9000, 60)
-	done, err := FreeTree(m, &room, 1<<30)
+	done, err := FreeTree(m, &first, 1<<30)
 	require.NoError(t, err)
 	require.True(t, done)
 	m.commit(t)
-	limit = pager.Pgid(2 + m.inUse() + 2*int(tree.Depth)) // a step needs the old path until it is committed
+	limit = pager.Pgid(2 + m.inUse() + 2*int(tree.Depth)) // a step needs the old path until commit
 	return m, tree, limit
 }
 
@@ -49,12 +50,11 @@ func refs(t *testing.T, m *memory, tree Tree) map[pager.Ref]bool {
 	return all
 }
 
-// TestRelocateGoesOnWhereItEnded: steps that are told of the one before look at each page about
-// once, and leave nothing out.
-func TestRelocateGoesOnWhereItEnded(t *testing.T) {
+// TestRelocateContinuesAtNext: the steps read each page about once, and skip none.
+func TestRelocateContinuesAtNext(t *testing.T) {
 	m, tree, limit := behind(t)
 	pages := len(refs(t, m, tree))
-	l := &lookedAt{memory: m}
+	l := &pageCounter{memory: m}
 	step, steps, total := Move{Limit: limit, Most: 7}, 0, 0
 	for {
 		moved, err := Relocate(l, &tree, step)
@@ -75,9 +75,8 @@ func TestRelocateGoesOnWhereItEnded(t *testing.T) {
 	require.Less(t, l.pages, 2*pages+4*steps*int(tree.Depth))
 }
 
-// TestRelocateEndsWhenThereIsNoRoom below the limit: what it has taken for that is one page, and
-// the path to it.
-func TestRelocateEndsWhenThereIsNoRoom(t *testing.T) {
+// TestRelocateStopsWithoutSpaceBelowTheLimit: it moves one page and the path to it.
+func TestRelocateStopsWithoutSpaceBelowTheLimit(t *testing.T) {
 	m, tree, _ := behind(t)
 	before := refs(t, m, tree)
 	moved, err := Relocate(m, &tree, Move{Limit: 2, Most: 1 << 30})
@@ -94,12 +93,13 @@ func TestRelocateEndsWhenThereIsNoRoom(t *testing.T) {
 	require.Equal(t, int(tree.Depth), others)
 }
 
-// TestRelocateOfYoungPages moves those that no file holds, patched ones too, and no other.
+// TestRelocateOfYoungPages moves the pages that no file holds, with deltas or without, and no
+// other.
 func TestRelocateOfYoungPages(t *testing.T) {
-	for _, patches := range []bool{false, true} {
+	for _, deltas := range []bool{false, true} {
 		m, tree, limit := behind(t)
-		m.patches = patches
-		m.low = false // to the end
+		m.deltas = deltas
+		m.low = false // allocate at the end
 		old := refs(t, m, tree)
 		young := m.epoch
 		for i := range 12 {
@@ -109,7 +109,7 @@ func TestRelocateOfYoungPages(t *testing.T) {
 			}
 			m.commit(t)
 		}
-		require.Equal(t, patches, m.patched > 0)
+		require.Equal(t, deltas, m.storedDeltas > 0)
 		before := refs(t, m, tree)
 		m.low = true
 		step := Move{Limit: limit, Since: young, Most: 5}
@@ -132,4 +132,44 @@ func TestRelocateOfYoungPages(t *testing.T) {
 			require.True(t, !old[ref] || after[ref], "%v is in the file and has moved", ref)
 		}
 	}
+}
+
+func TestRelocateEmptiesTheEndOfTheFile(t *testing.T) {
+	m := newMemory(4096)
+	first := load(t, m, 9000, 40)
+	tree := load(t, m, 5000, 40)
+	for i := range 300 {
+		_, err := Put(m, &tree, number(i*7), make([]byte, 1000+i*10), 0)
+		require.NoError(t, err)
+	}
+	m.commit(t)
+	want := newModel()
+	var c Cursor
+	c.Reset(m, tree)
+	for ok := c.First(); ok; ok = c.Next() {
+		want.put(string(c.Key()), c.Value(), 0)
+	}
+	done, err := FreeTree(m, &first, 1<<30)
+	require.NoError(t, err)
+	require.True(t, done)
+	m.commit(t)
+	m.low = true
+	limit := pager.Pgid(2 + m.inUse() + int(tree.Depth)) // a step needs the old path until commit
+	total := 0
+	for {
+		moved, err := Relocate(m, &tree, Move{Limit: limit, Most: 10})
+		require.NoError(t, err)
+		require.LessOrEqual(t, moved.Pages, 10+int(tree.Depth))
+		m.commit(t)
+		if total += moved.Pages; moved.Pages == 0 {
+			break
+		}
+	}
+	require.NotZero(t, total)
+	require.NoError(t, Check(m, tree, func(ref pager.Ref, _ int) error {
+		require.Less(t, ref.Pgid, limit)
+		return nil
+	}, func(ref pager.Ref, detail string) { require.Fail(t, detail) }))
+	r := rand.New(rand.NewPCG(1, 1))
+	requireSame(t, m, tree, want, r, func() []byte { return number(r.IntN(6000)) })
 }

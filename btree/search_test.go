@@ -13,9 +13,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestHeadsAreFoundInAnyNumberOfThem holds the searches for a head to a count of what is before it:
-// few heads and many, all different and hardly, the lowest and the highest ones too.
-func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
+// TestSearchesFindHeads compares the searches for a head with a linear count: few heads and many,
+// distinct and equal, the lowest and the highest ones, too.
+func TestSearchesFindHeads(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 300 {
 		for _, few := range []uint64{2, 20, math.MaxUint64} {
@@ -27,7 +27,7 @@ func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 			leaf, branch := make([]byte, offLeafHeads+4*n), make([]byte, offHeads+8*n+8)
 			for i, h := range heads {
 				binary.LittleEndian.PutUint32(leaf[offLeafHeads+4*i:], uint32(h>>32))
-				binary.LittleEndian.PutUint64(branch[offHeads+8*i+8:], h) // head 0 is that of no separator
+				binary.LittleEndian.PutUint64(branch[offHeads+8*i+8:], h) // head 0 belongs to no separator
 			}
 			for _, h := range append(heads, 0, math.MaxUint64, r.Uint64()) {
 				below, upTo := 0, 0
@@ -46,9 +46,9 @@ func TestHeadsAreFoundInAnyNumberOfThem(t *testing.T) {
 	}
 }
 
-// TestRowsWithOneHeadAreFound holds the search of a leaf to one row after the other, where many
-// keys are equal as far as their heads go.
-func TestRowsWithOneHeadAreFound(t *testing.T) {
+// TestSearchFindsRowsWithEqualHeads compares the search of a leaf with a sorted slice, with many
+// keys of equal heads.
+func TestSearchFindsRowsWithEqualHeads(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		shared, tail := bytes.Repeat([]byte("p"), r.IntN(6)), 1+r.IntN(9)

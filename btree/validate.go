@@ -152,7 +152,7 @@ func (c *pageChecker) leaf(prefix int) error {
 	common := le.Uint16(b[offShape:]) != 0
 	if common {
 		if klen, info := int(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]); !isShape(klen, info) {
-			return c.bad("no leaf has cells of %d bytes of key and info %#x alike", klen, info)
+			return c.bad("no shape has a key of %d bytes and info %#x", klen, info)
 		}
 	}
 	slots := b[offLeafHeads+4*c.n:]
@@ -200,7 +200,7 @@ func (c *pageChecker) cell(i, off int, s cellPos) (key []byte, err error) {
 	}
 	switch over := info&infoOverflow != 0; {
 	case over && size <= maxInline:
-		return nil, c.bad("cell %d has a value of %d bytes in an extent, up to %d are inline", i, size, maxInline)
+		return nil, c.bad("cell %d has %d value bytes in an extent, up to %d are inline", i, size, maxInline)
 	case !over && size > maxInline:
 		return nil, c.bad("cell %d has a value of %d bytes in the page, the limit is %d", i, size, maxInline)
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSpanOfAnEmptyValueStaysInItsPage: the first cell of a leaf ends where the page does, and so
-// does its value of no bytes. A slice that begins there would point at someone else's memory and
-// keep that alive; checkptr stops the program.
-func TestSpanOfAnEmptyValueStaysInItsPage(t *testing.T) {
+// TestEmptyValueOfAScanPointsIntoItsPage: the first cell of a leaf ends with the page, and so does
+// its empty value. A slice that begins there would point to other memory and keep it alive;
+// checkptr aborts the program.
+func TestEmptyValueOfAScanPointsIntoItsPage(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	for _, key := range []string{"a", "b"} {

@@ -14,31 +14,35 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// quick runs the quick proof of a leaf where page would.
-func quick(b []byte) (proved bool, taken int) {
-	c := pageChecker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
+func leafChecker(b []byte) *pageChecker {
+	return &pageChecker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
+}
+
+// quick runs fastCheck of a leaf as page does.
+func quick(b []byte) (valid bool, taken int) {
+	c := leafChecker(b)
 	if c.n == 0 || c.lo > len(b) || offLeafHeads+leafEntry*c.n > c.lo {
 		return false, 0
 	}
-	proved = c.fastCheck(prefix(b))
-	return proved, c.taken
+	valid = c.fastCheck(prefix(b))
+	return valid, c.taken
 }
 
-// agree says whether the quick proof holds, and that the whole one holds then, too.
+// agree returns the result of fastCheck. If it is true, the full check must succeed, too.
 func agree(t *testing.T, b []byte) bool {
 	t.Helper()
-	proved, taken := quick(b)
-	if proved {
-		c := pageChecker{b: b, n: count(b), h: pager.ReadHeader(b), lo: lo(b), seen: make([]uint64, len(b)/64)}
+	valid, taken := quick(b)
+	if valid {
+		c := leafChecker(b)
 		require.NoError(t, c.leaf(prefix(b)))
 		require.Equal(t, c.taken, taken)
 	}
-	return proved
+	return valid
 }
 
-// quickLeaf is a leaf of as many rows as fit, put in random order or laid out, uniform or with a
-// header for each.
-func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
+// quickLeaf is a leaf of as many rows as fit, in insert order or rewritten, uniform or with
+// headers.
+func quickLeaf(shared, value int, tagged, rewritten, uniformly bool) []byte {
 	rng := rand.New(rand.NewPCG(uint64(shared), uint64(value)))
 	m := newMemory(4096)
 	_, b, _ := m.New(pager.KindLeaf, 0)
@@ -52,13 +56,13 @@ func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 		var c cell
 		c.set(key, make([]byte, value), tag)
 		switch {
-		case i == 1 && alike:
+		case i == 1 && uniformly:
 			initLeaf(b, &c)
 		case i == 1:
 			initLeaf(b, &cell{})
 		}
 		if !c.fits(b) {
-			if laid {
+			if rewritten {
 				writeCells(b, appendCells(nil, bytes.Clone(b), 0, count(b)))
 			}
 			return b
@@ -68,55 +72,48 @@ func quickLeaf(shared, value int, tagged, laid, alike bool) []byte {
 	}
 }
 
-// TestQuickProofIsAProof flips each bit of leaves of all kinds that the quick proof is for: where
-// it holds the whole one does.
-func TestQuickProofIsAProof(t *testing.T) {
+// TestFastCheckAcceptsOnlyValidLeaves flips each bit of leaves of all kinds that fastCheck handles:
+// if it accepts the leaf, so does the full check.
+func TestFastCheckAcceptsOnlyValidLeaves(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	for _, shared := range []int{0, 7, 20} {
 		for _, value := range []int{8, 100} {
 			for kind := range 8 {
-				tagged, laid, alike := kind&1 != 0, kind&2 != 0, kind&4 != 0
-				t.Run(
-					fmt.Sprintf(
-						"%d shared, values of %d, tagged %v, laid out %v, uniform %v",
-						shared,
-						value,
-						tagged,
-						laid,
-						alike,
-					),
-					func(t *testing.T) {
-						b := quickLeaf(shared, value, tagged, laid, alike)
-						require.Equal(t, alike, uniform(b))
-						require.True(t, agree(t, b))
-						require.NoError(t, CheckPage(b, 4096))
-						held := 0
-						for i := 8 * offCount; i < 8*len(b); i++ {
-							b[i/8] ^= 1 << (i % 8)
-							if agree(t, b) {
-								held++
-							}
-							b[i/8] ^= 1 << (i % 8)
+				tagged, rewritten, uniformly := kind&1 != 0, kind&2 != 0, kind&4 != 0
+				name := fmt.Sprintf("%d shared, values of %d, tagged %v, rewritten %v, uniform %v",
+					shared, value, tagged, rewritten, uniformly)
+				t.Run(name, func(t *testing.T) {
+					b := quickLeaf(shared, value, tagged, rewritten, uniformly)
+					require.Equal(t, uniformly, uniform(b))
+					require.True(t, agree(t, b))
+					require.NoError(t, CheckPage(b, 4096))
+					held := 0
+					for i := 8 * offCount; i < 8*len(b); i++ {
+						b[i/8] ^= 1 << (i % 8)
+						if agree(t, b) {
+							held++
 						}
-						require.Positive(t, held, "a bit of a value is anyone's")
-					},
-				)
+						b[i/8] ^= 1 << (i % 8)
+					}
+					require.Positive(t, held, "a value may have any bits")
+				})
 			}
 		}
 	}
 }
 
-// TestQuickProofOfCellsThatShareBytes: each cell is a good one, and they are in order.
-func TestQuickProofOfCellsThatShareBytes(t *testing.T) {
+// TestFastCheckRejectsCellsThatShareBytes: each cell is valid by itself, and they are in order.
+func TestFastCheckRejectsCellsThatShareBytes(t *testing.T) {
 	n := count(quickLeaf(0, 300, false, true, false))
 	for _, i := range []int{1, n - 1} {
 		b := quickLeaf(0, 300, false, true, false)
 		require.True(t, agree(t, b))
-		// Cell i moves into the value of the first one.
+		// Cell i moves into the value of cell 0.
 		off, first := slot(b, n, i), slot(b, n, 0)
 		size := cellSize(b, off)
-		small := slices.Concat(b[off:off+2], []byte{1, 0, 0, 0}, b[off+cellHeader:off+cellHeader+20], []byte{9})
+		key := b[off+cellHeader : off+cellHeader+20]
+		small := slices.Concat(b[off:off+2], []byte{1, 0, 0, 0}, key, []byte{9})
 		at := valueOffset(b, withHeader(first)) + 50
 		copy(b[at:], small)
 		setSlot(b, n, i, at)
@@ -126,8 +123,8 @@ func TestQuickProofOfCellsThatShareBytes(t *testing.T) {
 	}
 }
 
-// TestQuickProofMindsTheLimits of keys and values.
-func TestQuickProofMindsTheLimits(t *testing.T) {
+// TestFastCheckEnforcesLimits of keys and values.
+func TestFastCheckEnforcesLimits(t *testing.T) {
 	for name, c := range map[string]struct{ key, value int }{
 		"key": {MaxKey(4096) + 1, 0}, "value": {16, MaxInline(4096) + 1},
 	} {
@@ -144,8 +141,8 @@ func TestQuickProofMindsTheLimits(t *testing.T) {
 	}
 }
 
-// TestQuickProofLeavesWhatIsUnusual to the whole one, after any number of cells.
-func TestQuickProofLeavesWhatIsUnusual(t *testing.T) {
+// TestFastCheckLeavesUnusualCellsToTheFullCheck, after any number of cells.
+func TestFastCheckLeavesUnusualCellsToTheFullCheck(t *testing.T) {
 	require.False(t, agree(t, goldenLeaf(t)), "a value in an extent")
 	for name, c := range map[string]struct {
 		keys  []string

@@ -13,8 +13,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// rowsAlike makes n rows in order that one header would do for.
-func rowsAlike(r *rand.Rand, from, n int) []Change {
+// rowsSameShape makes n rows in key order whose cells have equal headers.
+func rowsSameShape(r *rand.Rand, from, n int) []Change {
 	changes := make([]Change, n)
 	size, tag := 8+r.IntN(200), int64(r.IntN(2))
 	for i := range changes {
@@ -23,28 +23,28 @@ func rowsAlike(r *rand.Rand, from, n int) []Change {
 	return changes
 }
 
-// rowsBehind makes n rows in order whose keys have a long end now and then, so that branches are
-// soon full.
+// rowsBehind makes n rows in key order. Some keys have a long suffix, so that branches fill soon.
 func rowsBehind(r *rand.Rand, from, n int) []Change {
 	changes := make([]Change, n)
 	for i := range changes {
 		changes[i] = Change{
-			Key:   append(fmt.Appendf(nil, "%08d", from+i), bytes.Repeat([]byte{'x'}, r.IntN(2)*r.IntN(400))...),
+			Key:   append(number(from+i), bytes.Repeat([]byte{'x'}, r.IntN(2)*r.IntN(400))...),
 			Value: make([]byte, r.IntN(200)), Tag: int64(r.IntN(3)),
 		}
 	}
 	return changes
 }
 
-// TestLayMakesTheLeafThatPutsMake compares them byte by byte where rows are alike; others are laid
-// out anew by the put that shows it. It says how many rows are in it.
-func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
+// TestFillLeafMakesTheLeafThatPutsMake compares the pages byte by byte if the rows have one shape;
+// other leaves are rewritten by the put that changes the shape, so their cells are compared.
+// FillLeaf returns the number of rows.
+func TestFillLeafMakesTheLeafThatPutsMake(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		m := newMemory(4096)
-		changes, alike := rowsBehind(r, r.IntN(100), 1+r.IntN(80)), r.IntN(2) == 0
-		if alike {
-			changes = rowsAlike(r, r.IntN(100), 1+r.IntN(80))
+		changes, sameShape := rowsBehind(r, r.IntN(100), 1+r.IntN(80)), r.IntN(2) == 0
+		if sameShape {
+			changes = rowsSameShape(r, r.IntN(100), 1+r.IntN(80))
 		}
 		b := bytes.Repeat([]byte{0xee}, 4096)
 		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
@@ -62,7 +62,7 @@ func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
 		h := pager.ReadHeader(want)
 		require.Equal(t, n, int(h.Count))
 		pager.WriteHeader(b, h)
-		if alike {
+		if sameShape {
 			require.True(t, uniform(b))
 			require.Equal(t, want, b)
 		} else {
@@ -73,16 +73,16 @@ func TestLayMakesTheLeafThatPutsMake(t *testing.T) {
 		if full {
 			_, err = Put(m, &tree, changes[n].Key, changes[n].Value, changes[n].Tag)
 			require.NoError(t, err)
-			require.EqualValues(t, 2, tree.Depth, "there was room for another one")
+			require.EqualValues(t, 2, tree.Depth, "the leaf was full")
 		}
 	}
 }
 
-// TestLayEndsWhereRowsDoNotFollow: at one that is not behind the one before it, that is deleted, or
-// that no leaf has.
-func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
+// TestFillLeafStopsAtARowItCannotAppend: a row that is not above the one before it, a deletion, or
+// a row that does not fit into a leaf.
+func TestFillLeafStopsAtARowItCannotAppend(t *testing.T) {
 	row := func(key string) Change { return Change{Key: []byte(key), Value: []byte("v")} }
-	for name, odd := range map[string]Change{
+	for name, last := range map[string]Change{
 		"the same":      row("b"),
 		"before":        row("a1"),
 		"a deletion":    {Key: []byte("c"), Delete: true},
@@ -91,20 +91,20 @@ func TestLayEndsWhereRowsDoNotFollow(t *testing.T) {
 	} {
 		b := make([]byte, 4096)
 		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
-		n, full := FillLeaf(b, []Change{row("a"), row("b"), odd, row("d")})
+		n, full := FillLeaf(b, []Change{row("a"), row("b"), last, row("d")})
 		require.Equal(t, 2, n, name)
 		require.False(t, full, name)
 		if name == "the same" || name == "before" {
 			continue
 		}
-		n, full = FillLeaf(b, []Change{odd})
+		n, full = FillLeaf(b, []Change{last})
 		require.Zero(t, n, name)
 		require.False(t, full, name)
 	}
 }
 
-// TestAppendedLeavesAreTheTree appends leaves to trees of any depth, and puts and deletes between:
-// the tree is sound and holds all rows.
+// TestAppendedLeavesAreTheTree appends leaves to trees of any depth, with puts in between. The tree
+// is sound and has all rows.
 func TestAppendedLeavesAreTheTree(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, copied := range []bool{false, true} {
@@ -116,13 +116,13 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 			last, next := []byte(nil), 0
 			for tree.Depth < 4 {
 				changes := rowsBehind(r, next, 1+r.IntN(300))
-				behind, err := IsPastEnd(m, tree, changes[0].Key)
+				past, err := IsPastEnd(m, tree, changes[0].Key)
 				require.NoError(t, err)
-				require.True(t, behind)
+				require.True(t, past)
 				if len(last) > 0 {
-					behind, err = IsPastEnd(m, tree, last)
+					past, err = IsPastEnd(m, tree, last)
 					require.NoError(t, err)
-					require.False(t, behind)
+					require.False(t, past)
 				}
 				next += len(changes)
 				for len(changes) > 0 {
@@ -144,7 +144,7 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 				if r.IntN(2) == 0 {
 					m.commit(t)
 				}
-				for range r.IntN(40) { // not the last one
+				for range r.IntN(40) { // below the last one
 					key := fmt.Appendf(nil, "%08dz", r.IntN(next-1))
 					if _, err := Put(m, &tree, key, nil, 0); err != nil {
 						t.Fatal(err)
@@ -172,8 +172,7 @@ func TestAppendedLeavesAreTheTree(t *testing.T) {
 	}
 }
 
-// TestAppendedLeafIsCounted: a branch that claims nearly as many rows as it may is damaged, and
-// counts no more.
+// TestAppendedLeafIsCounted: a branch that counts nearly maxRows rows is damaged, and rejects more.
 func TestAppendedLeafIsCounted(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree

@@ -9,10 +9,11 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/pager"
 )
 
-// TestWaysTellOfDamageOnly: whatever changes they are looked for, in trees of any depth.
-func TestWaysTellOfDamageOnly(t *testing.T) {
+// TestPrefetchReturnsOnlyDamage, for any changes, in trees of any depth.
+func TestPrefetchReturnsOnlyDamage(t *testing.T) {
 	m := newMemory(4096)
 	tr := Tree{}
 	changes := []Change{{Key: nil}, {Key: []byte("zz")}}
@@ -39,7 +40,7 @@ func TestWaysTellOfDamageOnly(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n > 1, s.valid)
 	}
-	s, err = find(tr, append(changes, changes...)) // too many: each looks for its own
+	s, err = find(tr, append(changes, changes...)) // too many: no hints
 	require.NoError(t, err)
 	require.False(t, s.valid)
 	_, err = find(Tree{Root: tr.Root, Depth: tr.Depth - 1}, changes)
@@ -48,9 +49,8 @@ func TestWaysTellOfDamageOnly(t *testing.T) {
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 }
 
-// TestTogetherIsOneLeaf: rows that are put in order do not wait for each other's pages, so nothing
-// is asked for.
-func TestTogetherIsOneLeaf(t *testing.T) {
+// TestSameLeafOfKeysInOrder: rows in order share their cache misses, so nothing is prefetched.
+func TestSameLeafOfKeysInOrder(t *testing.T) {
 	m := newMemory(4096)
 	tr := Tree{}
 	const n = 20_000
@@ -76,8 +76,8 @@ func TestTogetherIsOneLeaf(t *testing.T) {
 	require.Greater(t, apart, 100)
 }
 
-// proveWay walks down to where key belongs, and holds the way against it, as far as that is known.
-func proveWay(t *testing.T, r Reader, tr Tree, w pathHint, key []byte) {
+// verifyHint descends to key and compares the known part of the hint.
+func verifyHint(t *testing.T, r Reader, tr Tree, w pathHint, key []byte) {
 	t.Helper()
 	ref := tr.Root
 	for level := int(tr.Depth) - 1; level > 0; level-- {
@@ -85,25 +85,19 @@ func proveWay(t *testing.T, r Reader, tr Tree, w pathHint, key []byte) {
 		require.NoError(t, err)
 		i := branchSearch(b, n, key)
 		if w.from > 0 && level >= int(w.from) {
-			require.Equal(
-				t,
-				i,
-				int(uint16(w.to>>(16*(level-1)))),
-				"level %d of %d, known from %d on",
-				level,
-				tr.Depth-1,
-				w.from,
-			)
+			child := int(uint16(w.to >> (16 * (level - 1))))
+			require.Equal(t, i, child, "level %d of %d, known from %d on", level, tr.Depth-1, w.from)
 		}
 		ref = childRef(b, n, i)
 	}
 }
 
-// deepChange changes a row of a tree that has many levels soon: it deletes in so many of ten cases.
+// deepChange changes a row of a tree that soon has many levels; deletes of ten changes are
+// deletions.
 func deepChange(rnd *rand.Rand, deletes int) (c Change) {
 	k := rnd.IntN(6000)
 	if rnd.IntN(2) == 0 {
-		k %= 40 // come close together, too
+		k %= 40 // and close together
 	}
 	c.Key = fmt.Appendf(nil, "a rather long key for a deep tree %0400d", k)
 	if c.Delete = rnd.IntN(10) < deletes; !c.Delete {
@@ -112,16 +106,15 @@ func deepChange(rnd *rand.Rand, deletes int) (c Change) {
 	return c
 }
 
-// TestWaysHoldAsFarAsTheyAreKnown: after each change that splits pages, merges them or moves cells,
-// in trees that grow and shrink by whole levels. Most ways that it does not concern lead to their
-// leaves still.
-func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
+// TestHintsStayValidAsFarAsKnown: after each change that splits pages, merges them or moves cells,
+// in trees that grow and shrink by whole levels. Most other hints still valid to their leaves.
+func TestHintsStayValidAsFarAsKnown(t *testing.T) {
 	racetest.OneGoroutine(t)
 	m := newMemory(4096)
 	tr := Tree{}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	have := map[string]bool{}
-	bent, lead, lost := 0, 0, 0
+	invalidated, valid, lost := 0, 0, 0
 	depths := map[uint8]bool{}
 	for round := range 3000 {
 		deletes := 2 // of ten
@@ -137,7 +130,7 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 		require.NoError(t, s.Prefetch(m, tr, &f, changes[:]))
 		for i := range changes {
 			for j := i; s.valid && j < len(changes); j++ {
-				proveWay(t, m, tr, s.hints[j], changes[j].Key)
+				verifyHint(t, m, tr, s.hints[j], changes[j].Key)
 			}
 			before := s
 			_, err := s.Apply(m, &tr, &f, i, &changes[i])
@@ -146,10 +139,10 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 			if before == s {
 				continue
 			}
-			bent++
+			invalidated++
 			for j := i + 1; j < len(changes); j++ {
 				if s.valid && s.hints[j].complete() {
-					lead++
+					valid++
 				} else if before.hints[j].complete() {
 					lost++
 				}
@@ -158,11 +151,77 @@ func TestWaysHoldAsFarAsTheyAreKnown(t *testing.T) {
 		depths[tr.Depth] = true
 	}
 	require.Greater(t, len(depths), 2)
-	require.Greater(t, bent, 500)
-	require.Greater(t, lead, lost)
+	require.Greater(t, invalidated, 500)
+	require.Greater(t, valid, lost)
 	for key, there := range have {
 		info, err := GetInfo(m, tr, []byte(key))
 		require.NoError(t, err)
 		require.Equal(t, there, info.Found)
+	}
+}
+
+// TestHintsAfterALeafIsSplitTwice: the first split, which splits the root, too, invalidates more
+// hints than the second split or shift.
+func TestHintsAfterALeafIsSplitTwice(t *testing.T) {
+	const pageSize, rows = pager.MinPageSize, (pager.MinPageSize - offLeafHeads) / (leafEntry + minUniform)
+	full := func(leaves int) (m *memory, tree Tree) {
+		m = newMemory(pageSize)
+		b := NewBuilder(m)
+		for i := range leaves * rows {
+			require.NoError(t, b.Add(number(i), make([]byte, minUniform-8), 0))
+		}
+		tree, err := b.Finish()
+		require.NoError(t, err)
+		m.commit(t)
+		return m, tree
+	}
+	most := 100 // leaves below one branch
+	for {
+		if _, tree := full(most + 1); tree.Depth > 2 {
+			break
+		}
+		most++
+	}
+	for _, leaves := range []int{most, most - 1, most - 2} {
+		large := func(leaf int) Change {
+			key := append(number(leaf*rows+rows/2), make([]byte, MaxKey(pageSize)-8)...)
+			return Change{Key: key, Value: make([]byte, MaxInline(pageSize))}
+		}
+		small := func(leaf, i int) Change { return Change{Key: append(number(leaf*rows+7), byte(i))} }
+		for _, at := range []int{0, leaves / 3, leaves - 3} {
+			m, tree := full(leaves)
+			// The second try shifts cells instead of a split: this leaf gets them, but has no space
+			// for as many as the first split would give it.
+			for i := 55; i < rows; i++ {
+				_, err := Delete(m, &tree, number((at+1)*rows+i))
+				require.NoError(t, err)
+			}
+			m.commit(t)
+			changes := []Change{
+				large(at),
+				small(leaves-1, 1),
+				small(at, 2),
+				large(leaves / 2),
+				small(0, 3),
+				small(leaves/2, 4),
+				small(leaves-1, 5),
+			}
+			var s PathHints
+			var f InsertCursor
+			require.NoError(t, s.Prefetch(m, tree, &f, changes))
+			require.True(t, s.valid)
+			for i := range changes {
+				was, err := s.Apply(m, &tree, &f, i, &changes[i])
+				require.NoError(t, err)
+				require.Zero(t, was)
+				m.requireSound(t, tree)
+			}
+			require.Greater(t, tree.Depth, uint8(2))
+			for _, c := range changes {
+				_, found, err := Get(m, tree, c.Key)
+				require.NoError(t, err)
+				require.True(t, found)
+			}
+		}
 	}
 }

@@ -19,8 +19,8 @@ var headerFields = []golden.Field{
 	{22, 2, "count"},
 }
 
-// goldenLeaf has a plain cell, one with a tag, one with both tag and overflow, and a gap that a
-// fourth one left.
+// goldenLeaf has a cell without a tag, one with a tag, one with a tag and an overflow value, and
+// the gap of a deleted cell.
 func goldenLeaf(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -30,7 +30,10 @@ func goldenLeaf(t testing.TB) []byte {
 		{key: []byte("key/a"), val: []byte("one"), info: 3},
 		{key: []byte("key/aa"), info: infoTag, tag: 0x0102030405060708},
 		{key: []byte("key/b"), val: []byte("gone"), info: 4},
-		{key: []byte("key/zzzzzz"), info: 5000 | infoOverflow | infoTag, tag: -2, ref: pager.Ref{Pgid: 99, Epoch: 4}},
+		{
+			key: []byte("key/zzzzzz"), info: 5000 | infoOverflow | infoTag, tag: -2,
+			ref: pager.Ref{Pgid: 99, Epoch: 4},
+		},
 	} {
 		_, _, shared := leafSearch(b, i, c.key)
 		leafInsert(b, i, &c, shared)
@@ -42,44 +45,28 @@ func goldenLeaf(t testing.TB) []byte {
 func TestLeafGolden(t *testing.T) {
 	b := goldenLeaf(t)
 	require.NoError(t, CheckPage(b, 4096))
-	golden.Require(
-		t,
-		"leaf-three-cells.hex",
-		"leaf of three cells, one of which is in an overflow extent",
-		append(
-			headerFields[:6:6],
-			golden.Field{
-				24,
-				4,
-				"lo",
-			},
-			golden.Field{28, 2, "gap: 15 bytes of a removed cell"},
-			golden.Field{30, 2, "prefix: key/"},
-			golden.Field{
-				32,
-				8,
-				"no shape",
-			},
-			golden.Field{40, 4, "head 0: a"},
-			golden.Field{44, 4, "head 1: aa"},
-			golden.Field{48, 4, "head 2: zzzz"},
-			golden.Field{52, 2, "slot 0"},
-			golden.Field{54, 2, "slot 1"},
-			golden.Field{56, 2, "slot 2"},
-			golden.Field{
-				4011,
-				36,
-				"cell 2: klen 10, vinfo tag and overflow of 5000 bytes, key, tag -2, pgid 99, epoch 4",
-			},
-			golden.Field{4047, 15, "gap"},
-			golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
-			golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"},
-		),
-		b,
-	)
+	const title = "leaf of three cells, one of which is in an overflow extent"
+	golden.Require(t, "leaf-three-cells.hex", title, append(
+		headerFields[:6:6],
+		golden.Field{24, 4, "lo"},
+		golden.Field{28, 2, "gap: 15 bytes of a removed cell"},
+		golden.Field{30, 2, "prefix: key/"},
+		golden.Field{32, 8, "no shape"},
+		golden.Field{40, 4, "head 0: a"},
+		golden.Field{44, 4, "head 1: aa"},
+		golden.Field{48, 4, "head 2: zzzz"},
+		golden.Field{52, 2, "slot 0"},
+		golden.Field{54, 2, "slot 1"},
+		golden.Field{56, 2, "slot 2"},
+		golden.Field{4011, 36, "cell 2: klen 10, vinfo tag and overflow of 5000 bytes, " +
+			"key, tag -2, pgid 99, epoch 4"},
+		golden.Field{4047, 15, "gap"},
+		golden.Field{4062, 20, "cell 1: klen 6, vinfo tag, key/aa, tag, empty value"},
+		golden.Field{4082, 14, "cell 0: klen 5, vinfo 3 bytes, key/a, one"},
+	), b)
 }
 
-// goldenUniform has rows with a tag that are alike.
+// goldenUniform has tagged cells with equal headers.
 func goldenUniform(t testing.TB) []byte {
 	t.Helper()
 	b := make([]byte, 4096)
@@ -106,11 +93,7 @@ func TestUniformLeafGolden(t *testing.T) {
 		golden.Field{30, 2, "prefix: key/"},
 		golden.Field{32, 6, "shape: klen 9, vinfo 3 bytes and a tag"},
 		golden.Field{38, 2, "zeros"},
-		golden.Field{
-			40,
-			4,
-			"head 0: aaaa",
-		},
+		golden.Field{40, 4, "head 0: aaaa"},
 		golden.Field{44, 4, "head 1: aaaa"},
 		golden.Field{48, 4, "head 2: bbbb"},
 		golden.Field{52, 2, "slot 0"},
@@ -122,23 +105,23 @@ func TestUniformLeafGolden(t *testing.T) {
 	), b)
 }
 
-// TestShapesThatNoLeafHas are damage: a header without a key, that of cells in extents, of small
-// cells, and of what no cell may be.
-func TestShapesThatNoLeafHas(t *testing.T) {
+// TestInvalidShapesAreDamage: a header without a key, of cells in extents, of small cells, and
+// above the limits.
+func TestInvalidShapesAreDamage(t *testing.T) {
 	for name, c := range map[string]struct {
-		klen  int
-		info  uint32
-		tells string
+		klen   int
+		info   uint32
+		detail string
 	}{
 		"no key":      {0, 3 | infoTag, "a shape without a key"},
-		"extent":      {9, 3 | infoTag | infoOverflow, "alike"},
-		"small":       {4, 3 | infoTag, "alike"},
+		"extent":      {9, 3 | infoTag | infoOverflow, "no shape has"},
+		"small":       {4, 3 | infoTag, "no shape has"},
 		"large key":   {MaxKey(4096) + 1, 3, "the limit is"},
 		"large value": {9, uint32(MaxInline(4096) + 1), "the limit is"},
 	} {
 		b := goldenUniform(t)
 		setShape(b, c.klen, c.info)
-		require.ErrorContains(t, CheckPage(b, 4096), c.tells, name)
+		require.ErrorContains(t, CheckPage(b, 4096), c.detail, name)
 	}
 	b := goldenUniform(t)
 	b[offShapeZero+1] = 1
@@ -153,10 +136,8 @@ func goldenBranch(t testing.TB) []byte {
 		{nil, pager.Ref{Pgid: 17, Epoch: 5}, 3 | rowsOverflow},
 		{[]byte("keys/with/long/separators/1"), pager.Ref{Pgid: 20, Epoch: 4}, 250},
 	})
-	require.True(
-		t,
-		branchInsert(b, 2, item{[]byte("keys/with/long/separators/2"), pager.Ref{Pgid: 21, Epoch: 3}, 40}),
-	)
+	last := item{[]byte("keys/with/long/separators/2"), pager.Ref{Pgid: 21, Epoch: 3}, 40}
+	require.True(t, branchInsert(b, 2, last))
 	return b
 }
 
@@ -165,11 +146,7 @@ func TestBranchGolden(t *testing.T) {
 	require.NoError(t, CheckPage(b, 4096))
 	golden.Require(t, "branch-three-children.hex", "branch of three children", append(
 		headerFields[:6:6],
-		golden.Field{
-			24,
-			4,
-			"lo",
-		},
+		golden.Field{24, 4, "lo"},
 		golden.Field{28, 2, "gap"},
 		golden.Field{30, 2, "prefix: keys/with/long/separators/"},
 		golden.Field{32, 8, "head 0"},
@@ -183,31 +160,30 @@ func TestBranchGolden(t *testing.T) {
 	), b)
 }
 
-// TestCheckPageNoticesEveryFlippedBit flips each bit of a leaf and of a branch that stands for
-// something. Where the page is a valid one nevertheless, the flip must have hit bytes that are free
-// to be anything.
-func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
-	leaf, alike, branch := goldenLeaf(t), goldenUniform(t), goldenBranch(t)
+// TestCheckPageFindsEveryFlippedBit flips each bit of two leaves and a branch. If CheckPage accepts
+// the page, the flipped byte may have any value.
+func TestCheckPageFindsEveryFlippedBit(t *testing.T) {
+	leaf, uniform, branch := goldenLeaf(t), goldenUniform(t), goldenBranch(t)
 	for name, c := range map[string]struct {
 		page []byte
 		free [][2]int
 	}{
 		"leaf": {leaf, [][2]int{
-			{0, 20},                                 // the pager's
+			{0, 20},                                 // fields of the pager
 			{4011 + 2, 4011 + 6}, {4011 + 16, 4047}, // size, tag and reference of the overflow
 			{4047, 4062},           // gap
 			{4062 + 12, 4082},      // tag
 			{4093, 4096},           // value
 			{4011 + 14, 4011 + 16}, // key behind the head
 		}},
-		"uniform leaf": {alike, [][2]int{
-			{0, 20},          // the pager's
+		"uniform leaf": {uniform, [][2]int{
+			{0, 20},          // fields of the pager
 			{4036 + 8, 4056}, // key behind the head, tag, value
 			{4056 + 8, 4076}, // likewise
 			{4076 + 8, 4096}, // likewise
 		}},
 		"branch": {branch, [][2]int{
-			{0, 20}, {21, 22}, // level: its place in the tree proves it
+			{0, 20}, {21, 22}, // level: the descent verifies it
 			{56, 76}, {80, 100}, {104, 124}, // references and rows
 		}},
 	} {
@@ -228,9 +204,9 @@ func TestCheckPageNoticesEveryFlippedBit(t *testing.T) {
 	}
 }
 
-// TestNothingBelowAPageIsNewer: a reference of a later epoch would be looked for among the pages
-// that only memory has.
-func TestNothingBelowAPageIsNewer(t *testing.T) {
+// TestReferencesOfLaterEpochsAreDamage: the pager would look for them among the pages that only
+// memory has.
+func TestReferencesOfLaterEpochsAreDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		page  []byte
 		least byte // epoch that the page has to have for what it refers to

@@ -13,19 +13,19 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestFingerPutsWhatPutPuts makes two trees of the same rows, in orders that a finger likes and in
-// orders that it does not: they hold the same, and are sound, also where others change the tree in
-// between and the finger is told.
-func TestFingerPutsWhatPutPuts(t *testing.T) {
+// TestInsertCursorPutsTheSameRowsAsPut makes two trees of the same rows, in orders with and without
+// locality. Both have the same rows and are sound, even with other changes in between, after which
+// the caller resets the cursor.
+func TestInsertCursorPutsTheSameRowsAsPut(t *testing.T) {
 	for name, key := range map[string]func(r *rand.Rand, i int) int{
-		"rising":       func(_ *rand.Rand, i int) int { return i },
-		"falling":      func(_ *rand.Rand, i int) int { return 3000 - i },
-		"at random":    func(r *rand.Rand, _ int) int { return r.IntN(3000) },
-		"in clusters":  func(r *rand.Rand, i int) int { return i/40*7919%100*40 + r.IntN(40) },
-		"two streams":  func(_ *rand.Rand, i int) int { return i%2*10000 + i/2 },
-		"again":        func(_ *rand.Rand, i int) int { return i % 60 },
-		"large values": func(_ *rand.Rand, i int) int { return i*2 + 1_000_000 },
-		"large, again": func(_ *rand.Rand, i int) int { return i / 2 % 70 },
+		"ascending":       func(_ *rand.Rand, i int) int { return i },
+		"descending":      func(_ *rand.Rand, i int) int { return 3000 - i },
+		"at random":       func(r *rand.Rand, _ int) int { return r.IntN(3000) },
+		"in clusters":     func(r *rand.Rand, i int) int { return i/40*7919%100*40 + r.IntN(40) },
+		"two streams":     func(_ *rand.Rand, i int) int { return i%2*10000 + i/2 },
+		"repeated":        func(_ *rand.Rand, i int) int { return i % 60 },
+		"large values":    func(_ *rand.Rand, i int) int { return i*2 + 1_000_000 },
+		"large, repeated": func(_ *rand.Rand, i int) int { return i / 2 % 70 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -43,7 +43,7 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 				want, err := Put(plain, &same, k, make([]byte, size), int64(i%3))
 				require.NoError(t, err)
 				require.Equal(t, want, was)
-				if i%97 == 0 { // Somebody else changes it.
+				if i%97 == 0 { // A change without the cursor.
 					_, err := Delete(m, &tree, k)
 					require.NoError(t, err)
 					_, err = Delete(plain, &same, k)
@@ -68,9 +68,9 @@ func TestFingerPutsWhatPutPuts(t *testing.T) {
 	}
 }
 
-// TestFingerFollowsRowsInOrder into the next leaf when one is full, so that only where a branch
-// splits a row needs a descent.
-func TestFingerFollowsRowsInOrder(t *testing.T) {
+// TestInsertCursorFollowsRowsInOrder: it moves to the next leaf when one is full, so that a row
+// needs a descent only after a branch split.
+func TestInsertCursorFollowsRowsInOrder(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	var f InsertCursor
@@ -89,7 +89,7 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 	require.Equal(t, uint8(3), tree.Depth)
 	require.Equal(t, 20_000/35, filled, "with 35 rows each, all but the last")
 	f = InsertCursor{}
-	for i := range 1000 { // at random in between: leaves are split, and only few at their end
+	for i := range 1000 { // at random: few leaves split at their end
 		_, err := f.Put(m, &tree, fmt.Appendf(nil, "%08d.5", i*7919%20_000), make([]byte, 100), 0)
 		require.NoError(t, err)
 	}
@@ -99,10 +99,10 @@ func TestFingerFollowsRowsInOrder(t *testing.T) {
 	m.requireSound(t, tree)
 }
 
-// TestFingerAppendsWhatPutPuts: to the byte, and what it leaves is for Put.
-func TestFingerAppendsWhatPutPuts(t *testing.T) {
+// TestInsertCursorAppendsTheSameBytesAsPut: the caller puts the rows that Append leaves.
+func TestInsertCursorAppendsTheSameBytesAsPut(t *testing.T) {
 	racetest.OneGoroutine(t)
-	met := map[string]int{}
+	seen := map[string]int{}
 	for round := range 300 {
 		r := rand.New(rand.NewPCG(uint64(round), 8))
 		size := pager.MinPageSize << r.IntN(3)
@@ -110,7 +110,7 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 		var tree, same Tree
 		var f, g InsertCursor
 		at, step, most := r.IntN(1000), 1+r.IntN(300), 1+r.IntN(2*MaxInline(size))
-		alike := r.IntN(2) == 0
+		sameShape := r.IntN(2) == 0
 		for range 1 + r.IntN(60) {
 			changes := make([]Change, 1+r.IntN(MaxHints))
 			for i := range changes {
@@ -128,13 +128,13 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 					continue
 				}
 				c.Value, c.Tag = make([]byte, r.IntN(most)), int64(r.IntN(2))
-				if alike && r.IntN(40) > 0 {
+				if sameShape && r.IntN(40) > 0 {
 					c.Value, c.Tag = make([]byte, most/2), 1
 				}
 			}
 			n := f.Append(&tree, changes)
-			if met["appended"] += n; n > 0 && n < len(changes) {
-				met["some"]++
+			if seen["appended"] += n; n > 0 && n < len(changes) {
+				seen["some"]++
 			}
 			for i := range changes {
 				c := &changes[i]
@@ -163,11 +163,11 @@ func TestFingerAppendsWhatPutPuts(t *testing.T) {
 		require.Equal(t, plain.pages, m.pages)
 		m.requireSound(t, tree)
 	}
-	require.Greater(t, met["appended"], 1000)
-	require.Greater(t, met["some"], 100)
+	require.Greater(t, seen["appended"], 1000)
+	require.Greater(t, seen["some"], 100)
 }
 
-// inOrder is a tree of n rows without values, put in order, and the finger that has put them.
+// inOrder returns a tree of n rows without values, put in order, and their insert cursor.
 func inOrder(t *testing.T, n int) (m *memory, tree Tree, f InsertCursor) {
 	t.Helper()
 	m = newMemory(4096)
@@ -179,8 +179,8 @@ func inOrder(t *testing.T, n int) (m *memory, tree Tree, f InsertCursor) {
 	return m, tree, f
 }
 
-// TestAppendCountsNoMoreRowsThanThereCanBe: a file may say that there are as many already.
-func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
+// TestAppendCountsAtMostMaxRows: a file may already count as many.
+func TestAppendCountsAtMostMaxRows(t *testing.T) {
 	m, tree, f := inOrder(t, 250)
 	require.EqualValues(t, 1, f.branches)
 	changes := []Change{{Key: number(250)}, {Key: number(251)}, {Key: number(252)}}
@@ -195,8 +195,8 @@ func TestAppendCountsNoMoreRowsThanThereCanBe(t *testing.T) {
 	m.requireSound(t, tree)
 }
 
-// TestNothingIsAppendedLeftOfOtherRows: the next leaf may begin with a lower key.
-func TestNothingIsAppendedLeftOfOtherRows(t *testing.T) {
+// TestAppendNeedsTheRightmostLeaf: the next leaf may begin with a lower key.
+func TestAppendNeedsTheRightmostLeaf(t *testing.T) {
 	_, tree, f := inOrder(t, 100)
 	row := []Change{{Key: append(number(99), 0)}}
 	left := f

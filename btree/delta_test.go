@@ -12,16 +12,16 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestPatchesAreSplit: rows that come at random to patched leaves, in transactions of a few, split
-// them without making pages of them.
-func TestPatchesAreSplit(t *testing.T) {
+// TestDeltasAreSplit: random inserts into leaves with deltas, in small transactions, split the
+// deltas without making pages of them.
+func TestDeltasAreSplit(t *testing.T) {
 	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	m := newMemory(4096)
 	var tree Tree
 	want := newModel()
 	for n := range 600 {
-		m.patches = n > 50
+		m.deltas = n > 50
 		for range 20 {
 			key, value := fmt.Appendf(nil, "%016x", r.Uint64()), make([]byte, 100)
 			was, err := Put(m, &tree, key, value, 0)
@@ -31,28 +31,28 @@ func TestPatchesAreSplit(t *testing.T) {
 		m.commit(t)
 		m.requireSound(t, tree)
 	}
-	require.Positive(t, m.beside)
+	require.Positive(t, m.newDeltas)
 }
 
-// TestCellsThatASplitHasMovedAreGone: when the leaf that got them goes, the other half is asked for
-// their keys again.
-func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
+// TestCellsMovedByASplitStayGone: after the leaf that got them is freed, the other half covers
+// their keys again, and its base still has the cells.
+func TestCellsMovedByASplitStayGone(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	for i := range 600 {
-		_, err := Put(m, &tree, number(i), make([]byte, 100+i%2), 0) // not alike: a patch may have any row
+		_, err := Put(m, &tree, number(i), make([]byte, 100+i%2), 0) // two shapes: a delta accepts any row
 		require.NoError(t, err)
 	}
 	m.commit(t)
-	m.patches = true
+	m.deltas = true
 	root, err := m.Page(tree.Root)
 	require.NoError(t, err)
 	n, at := count(root), 5
-	for childRef(root, n, at).Pgid%3 == 0 { // not Patchable
+	for childRef(root, n, at).Pgid%3 == 0 { // not CanDelta
 		at++
 	}
 	first := sep(root, n, at)
-	for i := 0; m.beside == 0; i++ {
+	for i := 0; m.newDeltas == 0; i++ {
 		_, err := Put(m, &tree, fmt.Appendf(bytes.Clone(first), "%04d", i), make([]byte, 100), 0)
 		require.NoError(t, err)
 	}
@@ -76,7 +76,7 @@ func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	require.NoError(t, err)
 	_, base, changes, err := m.DeltaBase(childRef(root, count(root), at))
 	require.NoError(t, err)
-	require.NotNil(t, changes, "the other half is a patch yet")
+	require.NotNil(t, changes, "the other half is still a delta")
 	_, s := leafFind(base, count(base), moved)
 	require.True(t, s.found(), "and its base has the cell")
 
@@ -92,11 +92,11 @@ func TestCellsThatASplitHasMovedAreGone(t *testing.T) {
 	m.requireSound(t, tree)
 }
 
-// TestHalfALeafHasTheRoomThatItHas: the half without the new row is the fuller one, and a row comes
-// that its patch would have room for.
-func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
+// TestSplitDeltaCountsItsFreeSpace: the half without the new row is the fuller one, and its delta
+// has space for the next row.
+func TestSplitDeltaCountsItsFreeSpace(t *testing.T) {
 	split := 0
-	for leaves := range 4 { // some of which let the leaf have a page number that is Patchable
+	for leaves := range 4 { // some give the leaf a CanDelta page number
 		m := newMemory(4096)
 		var tree Tree
 		put := func(name string, size int) {
@@ -115,9 +115,9 @@ func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
 			put(fmt.Sprint("r", i), 1300)
 		}
 		m.commit(t)
-		m.patches = true
+		m.deltas = true
 		put("kd", 940)
-		split += m.beside
+		split += m.newDeltas
 		put("kaa", 950)
 		m.commit(t)
 		m.requireSound(t, tree)
@@ -125,22 +125,21 @@ func TestHalfALeafHasTheRoomThatItHas(t *testing.T) {
 	require.Positive(t, split)
 }
 
-// TestHalfALeafHasTheRoomOfThePageThatItBecomes, whether rows that were put have headers there or
-// not.
-func TestHalfALeafHasTheRoomOfThePageThatItBecomes(t *testing.T) {
-	for _, alike := range []bool{true, false} {
+// TestSplitDeltaCountsTheFreeSpaceOfItsPage, with and without headers for the put rows.
+func TestSplitDeltaCountsTheFreeSpaceOfItsPage(t *testing.T) {
+	for _, sameShape := range []bool{true, false} {
 		b := make([]byte, pager.MinPageSize)
 		pager.WriteHeader(b, pager.Header{Pgid: 2, Epoch: 1, Kind: pager.KindLeaf})
 		var cells []detachedCell
 		for i := range 20 {
 			size := 30
-			if !alike && i == 0 {
+			if !sameShape && i == 0 {
 				size++
 			}
 			cells = append(cells, detachedCell{append(number(i), make([]byte, size)...), uint32(size), 8})
 		}
 		writeLeaf(b, cells[:15])
-		require.Equal(t, alike, uniform(b))
+		require.Equal(t, sameShape, uniform(b))
 		changes, ok := buildDelta(nil, b, 3, 15, append(cells[7:9:9], cells[15:]...))
 		require.True(t, ok)
 		require.NoError(t, ApplyDelta(b, changes))

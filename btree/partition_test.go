@@ -15,7 +15,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// requireRows says that the tree has exactly the rows of the model.
+// requireRows requires that the tree has exactly the rows of the model.
 func requireRows(t *testing.T, m *memory, tree Tree, want *model) {
 	t.Helper()
 	require.Equal(t, uint64(len(want.keys)), tree.Rows)
@@ -32,15 +32,14 @@ func requireRows(t *testing.T, m *memory, tree Tree, want *model) {
 	require.NoError(t, c.Err())
 }
 
-// partsKey is a key of a length that branches of few and of many children come of.
+// partsKey pads the keys, for branches with few or many children.
 func partsKey(i, pad int) []byte { return append(fmt.Appendf(nil, "%06d", i), make([]byte, pad)...) }
 
-// TestPartsAreTheTree: whatever is changed in parts, in whatever order beside each other, the tree
-// has the same rows afterwards as one that was changed as a whole, and no page is lost or used
-// twice.
-func TestPartsAreTheTree(t *testing.T) {
+// TestPartitionsAreTheTree: after changes of the partitions, in any interleaving, the merged tree
+// has the same rows as the model, and no page leaks or is reachable twice.
+func TestPartitionsAreTheTree(t *testing.T) {
 	racetest.OneGoroutine(t)
-	met := map[string]int{}
+	seen := map[string]int{}
 	rounds := 400
 	if testing.Short() {
 		rounds = 150
@@ -48,18 +47,8 @@ func TestPartsAreTheTree(t *testing.T) {
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(uint64(round), 77))
 		m := newMemory(pager.MinPageSize << r.IntN(2))
-		m.patches, m.low = r.IntN(2) == 0, r.IntN(3) == 0
-		pad, keys := r.IntN(m.pageSize/6), 20+r.IntN(6000)
-		if pad > 200 {
-			keys = 20 + keys/8
-		}
-		want, tree := newModel(), Tree{}
-		for range r.IntN(2 * keys) {
-			key, value := partsKey(r.IntN(keys), pad), make([]byte, r.IntN(60))
-			_, err := Put(m, &tree, key, value, 0)
-			require.NoError(t, err)
-			want.put(string(key), value, 0)
-		}
+		m.deltas, m.low = r.IntN(2) == 0, r.IntN(3) == 0
+		keys, pad, want, tree := partsTree(t, r, m)
 		m.commit(t)
 		for range 1 + r.IntN(3) {
 			changes := someParts(r, keys, pad, want)
@@ -71,86 +60,112 @@ func TestPartsAreTheTree(t *testing.T) {
 			require.Equal(t, before, tree)
 			require.LessOrEqual(t, n, min(most, MaxPartitions))
 			if n == 1 {
-				met["whole"]++
+				seen["undivided"]++
 				m.requireSound(t, tree)
 				continue
 			}
-			met["cut"]++
+			seen["divided"]++
 			if p.level < tree.Depth-1 {
-				met["cut below the root"]++
+				seen["divided below the root"]++
 			}
-			of := make([][]Change, n)
-			for _, c := range changes {
-				i := p.Index(c.Key)
-				require.True(t, i == 0 || bytes.Compare(p.seps[i], c.Key) <= 0)
-				require.True(t, i == n-1 || bytes.Compare(c.Key, p.seps[i+1]) < 0)
-				of[i] = append(of[i], c)
-			}
-			fingers := make([]InsertCursor, n)
-			for left := len(changes); left > 0; {
-				i := r.IntN(n)
-				some := of[i][:min(len(of[i]), 1+r.IntN(MaxHints))]
-				of[i] = of[i][len(some):]
-				left -= len(some)
-				var ways PathHints
-				require.NoError(t, ways.Prefetch(m, *p.Tree(i), &fingers[i], some))
-				for k := range some {
-					c := &some[k]
-					was, err := ways.Apply(m, p.Tree(i), &fingers[i], k, c)
-					require.NoError(t, err)
-					if c.Delete {
-						require.Equal(t, want.delete(string(c.Key)), was)
-					} else {
-						require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
-					}
-				}
-			}
+			applyInPartitions(t, r, m, &p, n, changes, want)
 			for i := range n {
 				switch d := p.Tree(i).Depth; {
 				case d == 0:
-					met["nothing is left of a part"]++
+					seen["a partition is empty"]++
 				case d-1 < p.level:
-					met["a part is lower"]++
+					seen["a partition is lower"]++
 				case d-1 > p.level:
-					met["a part is higher"]++
+					seen["a partition is higher"]++
 				}
 			}
 			require.NoError(t, p.Merge(m, &tree))
 			switch {
 			case tree.Depth == 0:
-				met["nothing is left"]++
+				seen["empty"]++
 			case tree.Depth < before.Depth:
-				met["lower"]++
+				seen["lower"]++
 			case tree.Depth > before.Depth:
-				met["higher"]++
+				seen["higher"]++
 			}
 			m.requireSound(t, tree)
 			requireRows(t, m, tree, want)
-			require.Nil(t, p.seps[1], "pages may be gone tomorrow")
+			require.Nil(t, p.seps[1], "pages may be unmapped later")
 			require.Nil(t, p.oldEntries.items[:1][0].sep)
 			m.commit(t)
 		}
 	}
 	for _, what := range []string{
-		"whole", "cut", "cut below the root", "nothing is left of a part", "a part is lower", "a part is higher", "nothing is left", "lower", "higher",
+		"undivided", "divided", "divided below the root", "a partition is empty", "a partition is lower",
+		"a partition is higher", "empty", "lower", "higher",
 	} {
-		require.Positive(t, met[what], "%s: %v", what, met)
+		require.Positive(t, seen[what], "%s: %v", what, seen)
 	}
 }
 
-// someParts are changes of one kind or another: here and there, mostly deletions, of all that is
-// there, or of one end of it.
+// partsTree makes a tree of random rows, and its model. pad is the padding of its keys.
+func partsTree(t *testing.T, r *rand.Rand, m *memory) (keys, pad int, want *model, tree Tree) {
+	t.Helper()
+	pad, keys = r.IntN(m.pageSize/6), 20+r.IntN(6000)
+	if pad > 200 {
+		keys = 20 + keys/8
+	}
+	want = newModel()
+	for range r.IntN(2 * keys) {
+		key, value := partsKey(r.IntN(keys), pad), make([]byte, r.IntN(60))
+		_, err := Put(m, &tree, key, value, 0)
+		require.NoError(t, err)
+		want.put(string(key), value, 0)
+	}
+	return keys, pad, want, tree
+}
+
+// applyInPartitions applies the changes to n partitions, in random interleaving, and to the model.
+func applyInPartitions(
+	t *testing.T, r *rand.Rand, m *memory, p *Partitions, n int, changes []Change, want *model,
+) {
+	t.Helper()
+	of := make([][]Change, n)
+	for _, c := range changes {
+		i := p.Index(c.Key)
+		require.True(t, i == 0 || bytes.Compare(p.seps[i], c.Key) <= 0)
+		require.True(t, i == n-1 || bytes.Compare(c.Key, p.seps[i+1]) < 0)
+		of[i] = append(of[i], c)
+	}
+	cursors := make([]InsertCursor, n)
+	for left := len(changes); left > 0; {
+		i := r.IntN(n)
+		some := of[i][:min(len(of[i]), 1+r.IntN(MaxHints))]
+		of[i] = of[i][len(some):]
+		left -= len(some)
+		var hints PathHints
+		require.NoError(t, hints.Prefetch(m, *p.Tree(i), &cursors[i], some))
+		for k := range some {
+			c := &some[k]
+			was, err := hints.Apply(m, p.Tree(i), &cursors[i], k, c)
+			require.NoError(t, err)
+			if c.Delete {
+				require.Equal(t, want.delete(string(c.Key)), was)
+			} else {
+				require.Equal(t, want.put(string(c.Key), c.Value, c.Tag), was)
+			}
+		}
+	}
+}
+
+// someParts makes changes of a random kind: scattered ones, mostly deletions, deletions of all
+// rows, or changes of one end.
 func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 	kind := r.IntN(5)
 	from, n := 0, 1+r.IntN(2*keys)
 	switch kind {
-	case 1: // all goes
+	case 1: // delete all
 		for _, key := range now.keys {
 			changes = append(changes, Change{Key: []byte(key), Delete: true})
 		}
 		r.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
 		return changes
-	case 2: // and nearly all
+	case 2: // delete nearly all
 		for _, key := range now.keys {
 			if r.IntN(20) > 0 {
 				changes = append(changes, Change{Key: []byte(key), Delete: true})
@@ -162,7 +177,7 @@ func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 	}
 	for range n {
 		c := Change{Key: partsKey(from+r.IntN(keys-from), pad)}
-		if kind == 4 { // between those that are there
+		if kind == 4 { // between the existing keys
 			c.Key = append(c.Key, byte(r.IntN(256)))
 		}
 		if c.Delete = r.IntN(3) == 0; !c.Delete {
@@ -173,13 +188,14 @@ func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 	return changes
 }
 
-// TestCutSharesTheChanges: about as many to each part, and none where they would not be shared.
-func TestCutSharesTheChanges(t *testing.T) {
+// TestPartitionDividesTheChangesEvenly: about as many to each partition, and no division without a
+// benefit.
+func TestPartitionDividesTheChangesEvenly(t *testing.T) {
 	m := newMemory(4096)
 	tree := load(t, m, 80_000, 40)
 	require.Equal(t, uint8(3), tree.Depth)
 	r := rand.New(rand.NewPCG(5, 6))
-	cut := func(most int, key func(i int) int) []int {
+	divide := func(most int, key func(i int) int) []int {
 		changes := make([]Change, 3000)
 		for i := range changes {
 			changes[i].Key = number(key(i))
@@ -197,28 +213,25 @@ func TestCutSharesTheChanges(t *testing.T) {
 	}
 	anywhere := func(int) int { return r.IntN(80_000) }
 	for _, most := range []int{2, 3, 4, 8} {
-		shares := cut(most, anywhere)
+		shares := divide(most, anywhere)
 		require.Len(t, shares, most)
 		require.Less(t, slices.Max(shares), 2*3000/most, "%v", shares)
 		require.Greater(t, slices.Min(shares), 3000/most/2, "%v", shares)
 	}
-	require.Len(t, cut(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
-	require.Len(t, cut(4, func(i int) int { return 80_000 + i }), 1, "behind all that is there")
-	require.Len(t, cut(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one place")
-	require.Greater(
-		t,
-		len(cut(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })),
-		1,
-		"half in one place, with the first one, and not the last",
-	)
-	require.Greater(t, len(cut(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one place")
-	require.Len(t, cut(1, anywhere), 1)
-	require.GreaterOrEqual(t, len(cut(MaxPartitions, anywhere)), 8, "as far as the root has children")
-	require.Len(t, cut(4, func(i int) int { return i % 2 * 59_000 }), 2, "in two places")
+	require.Len(t, divide(4, func(i int) int { return i * 20 }), 4, "in order, but all over the tree")
+	require.Len(t, divide(4, func(i int) int { return 80_000 + i }), 1, "above all keys")
+	require.Len(t, divide(4, func(i int) int { return 30_000 + i%10 }), 1, "all in one range")
+	half := divide(4, func(i int) int { return 30_000 + i%10 + i%2*i*9 })
+	require.Greater(t, len(half), 1, "half in one range")
+	require.Greater(t, len(divide(4, func(i int) int { return i % 4 * i * 5 })), 1, "a quarter in one range")
+	require.Len(t, divide(1, anywhere), 1)
+	require.GreaterOrEqual(t, len(divide(MaxPartitions, anywhere)), 8, "as far as the root has children")
+	require.Len(t, divide(4, func(i int) int { return i % 2 * 59_000 }), 2, "in two ranges")
 }
 
-// TestPartsMeetWhatTheTreeMeets: errors of the pages and of the writer.
-func TestPartsMeetWhatTheTreeMeets(t *testing.T) {
+// TestPartitionReturnsErrorsOfPagesAndWriter: damage and a full Writer; a failed Merge leaves the
+// tree.
+func TestPartitionReturnsErrorsOfPagesAndWriter(t *testing.T) {
 	m := newMemory(4096)
 	tree := load(t, m, 60_000, 40)
 	var changes []Change
@@ -247,8 +260,8 @@ func TestPartsMeetWhatTheTreeMeets(t *testing.T) {
 	require.ErrorIs(t, err, full)
 }
 
-// TestEntriesOfAnySizeAreGivenToBranches: as even as may be, and none too full.
-func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
+// TestBranchesHoldEntriesOfAnySize: evenly filled, and none too full.
+func TestBranchesHoldEntriesOfAnySize(t *testing.T) {
 	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(8, 9))
 	for range 300 {
@@ -271,7 +284,7 @@ func TestEntriesOfAnySizeAreGivenToBranches(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rows, tree.Rows)
 		m.requireSound(t, tree)
-		if room := size - offHeads; itemsSize(items)-len(items[0].sep) <= room {
+		if itemsSize(items)-len(items[0].sep) <= size-offHeads {
 			require.Equal(t, uint8(2), tree.Depth)
 		}
 	}

@@ -1,0 +1,129 @@
+package btree
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
+)
+
+// TestBoundedWalkPrefetchesNoLeafBeyond: each prefetched leaf has rows within bounds, or begins or
+// ends at the bound. The walk prefetches each leaf that it reaches, except the first of another
+// branch. A LeafScan is Within only if it is, and always if rows of the next leaf are.
+func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
+	racetest.OneGoroutine(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	r := &nearReader{memory: newMemory(1024)}
+	var tree Tree
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+	const rows = 3000
+	for _, i := range rng.Perm(rows) {
+		_, err := Put(r.memory, &tree, key(2*i), make([]byte, rng.IntN(60)), 0)
+		require.NoError(t, err)
+	}
+	require.Greater(t, tree.Depth, uint8(2), "some leaves are the last of their branch")
+	spared, went := 0, 0
+	for range 3000 {
+		from := rng.IntN(2 * rows)
+		lo, hi := key(from), key(from+rng.IntN(300))
+		switch rng.IntN(6) {
+		case 0:
+			lo = nil
+		case 1:
+			hi = nil
+		}
+		forward, move := true, (*Cursor).Next
+		if rng.IntN(2) == 0 {
+			forward, move = false, (*Cursor).Prev
+		}
+		var c, unbounded Cursor
+		c.Reset(r, tree)
+		c.Bound(lo, hi)
+		unbounded.Reset(r.memory, tree)
+		at := func(c *Cursor) bool {
+			switch {
+			case forward && lo == nil:
+				return c.First()
+			case forward:
+				return c.Seek(lo)
+			case hi == nil:
+				return c.Last()
+			}
+			return c.SeekBefore(hi)
+		}
+		inside := func(k []byte) bool { return inBounds(k, lo, hi) }
+		r.requested = nil
+		ok := at(&c)
+		require.Equal(t, at(&unbounded), ok)
+		if edge := c.edge(forward); ok && edge != nil {
+			c.Bound(edge, edge)
+			require.Zero(t, c.compareEdge(forward), "the bound is where the leaf ends")
+			c.Bound(lo, hi)
+		}
+		for steps := 0; ok && inside(c.Key()) && steps < 400; steps++ {
+			require.Equal(t, unbounded.Key(), c.Key(), "a bound moves no cursor")
+			if rng.IntN(8) == 0 {
+				requireScanInBounds(t, r, &c, forward, lo, hi)
+			}
+			leaf := &c.b[0]
+			ok = move(&c)
+			require.Equal(t, move(&unbounded), ok)
+			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= seekPrefetchSteps && inside(c.Key()) &&
+				(forward && s.i > 0 || !forward && s.i+1 < s.n) {
+				require.Contains(t, r.requested, childRef(s.b, s.n, s.i), "no prefetch")
+				went++
+			}
+		}
+		require.NoError(t, c.Err())
+		requirePrefetchesInBounds(t, r, forward, lo, hi)
+		if ok && !inside(c.Key()) && len(r.requested) == 0 {
+			spared++
+		}
+	}
+	require.Greater(t, spared, 100)
+	require.Greater(t, went, 1000)
+}
+
+func inBounds(k, lo, hi []byte) bool {
+	return (lo == nil || bytes.Compare(k, lo) >= 0) && (hi == nil || bytes.Compare(k, hi) < 0)
+}
+
+// requireScanInBounds holds Within of a scan from c on against its rows, and the row after them.
+func requireScanInBounds(t *testing.T, r *nearReader, c *Cursor, forward bool, lo, hi []byte) {
+	t.Helper()
+	s := c.LeafScan(forward)
+	within := s.Within()
+	for s.Next() {
+		k, _, _, _ := s.Row()
+		require.True(t, !within || inBounds(k, lo, hi), "scan within [%s, %s) has %s", lo, hi, k)
+	}
+	next := *c
+	next.r = r.memory // Its prefetches do not count.
+	next.EndScan(s)
+	if ok := forward && next.Next() || !forward && next.Prev(); ok && inBounds(next.Key(), lo, hi) {
+		require.True(t, within, "scan of [%s, %s), then %s", lo, hi, next.Key())
+	}
+}
+
+// requirePrefetchesInBounds requires that each prefetched leaf may have rows within bounds.
+func requirePrefetchesInBounds(t *testing.T, r *nearReader, forward bool, lo, hi []byte) {
+	t.Helper()
+	for _, ref := range r.requested {
+		b, err := r.Page(ref)
+		require.NoError(t, err)
+		n := count(b)
+		first, last := leafKey(b, n, 0), leafKey(b, n, n-1)
+		switch {
+		case forward && hi != nil:
+			next := append(bytes.Clone(hi), 0xff)
+			require.Negative(t, bytes.Compare(first, next), "leaf [%s, %s], bound %s", first, last, hi)
+		case !forward && lo != nil:
+			before := lo[:len(lo)-1]
+			require.Positive(t, bytes.Compare(last, before), "leaf [%s, %s], bound %s", first, last, lo)
+		}
+	}
+}
