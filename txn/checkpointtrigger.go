@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// When checkpoints begin, and who waits for them.
+// Conditions that start a checkpoint, and waits for one.
 
 // maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The
-// goroutine ends with it. It is for who knows that there is a log.
+// checkpoint's goroutine ends with it. The store must have a log.
 func (s *Store) maybeCheckpoint() {
 	if s.checkpointDue() {
 		s.startCheckpoint()
 	}
 }
 
-// startCheckpoint starts a checkpoint unless one was started that has not ended.
+// startCheckpoint starts a checkpoint, unless the one started before is still running.
 func (s *Store) startCheckpoint() {
 	if !s.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
-	// The lock is taken here if it is free, so that whoever waits for it waits for this checkpoint.
+	// Lock here if possible, so that a goroutine that locks it next waits for this checkpoint.
 	locked := tryLock(s.maintenanceMu)
 	run := func() {
 		defer s.checkpointing.Store(false)
@@ -41,7 +41,7 @@ func (s *Store) startCheckpoint() {
 	s.background.run(run)
 }
 
-// checkpointDue is asked by committers, without the writer lock: a rough answer does.
+// checkpointDue is called by committers without the writer lock: the result is approximate.
 func (s *Store) checkpointDue() bool {
 	volume := s.log.Volume()
 	if volume < s.retryAt.Load() {
@@ -55,16 +55,16 @@ func (s *Store) checkpointDue() bool {
 	if dirty > s.maxFilled() && s.filledBytes.Load() > dirty/4*3 {
 		return true
 	}
-	// Frames that snapshots hold do not go away with a checkpoint: not one after the other for
-	// their sake.
+	// Frames that snapshots hold outlive a checkpoint: they alone start none, or one would follow
+	// the other.
 	return s.pg.FrameBytes() > s.fullFrames() && dirty > s.o.CacheBytes/4
 }
 
-// fullFrames is how many bytes of frames start a checkpoint: what is left of the bound is for those
-// who write meanwhile.
+// fullFrames is the size of frames that starts a checkpoint: the rest of the cache is for commits
+// during the checkpoint.
 func (s *Store) fullFrames() int64 { return s.o.CacheBytes - s.o.CacheBytes/4 }
 
-// Bounds of the log that a crash leaves to replay: some 5 us a small row.
+// Bounds of the log that recovery has to replay: some 5 us a small row.
 const (
 	minCheckpointBytes = 64 << 20
 	maxCheckpointBytes = 256 << 20
@@ -77,19 +77,19 @@ func (s *Store) checkpointBytes() int64 {
 	if bytes == 0 {
 		bytes = min(max(s.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
 	}
-	if s.o.MaxBytes > 0 { // What the log may have, the main file cannot.
+	if s.o.MaxBytes > 0 { // the log takes space from the main file
 		bytes = min(bytes, max(s.o.MaxBytes/8, 1))
 	}
 	return bytes
 }
 
-// maxFilledBytes of pages start a checkpoint if three quarters of them are leaves that rows in
-// order have filled. These are written once, whenever that is: to wait with them gains nothing, and
-// takes memory and log.
+// maxFilledBytes of dirty pages start a checkpoint if three quarters of them are leaves that
+// ascending puts have filled. Such leaves are written once, early or late: to delay them gains
+// nothing, and costs memory and log.
 const maxFilledBytes = 16 << 20
 
-// maxFilled is that many bytes, or fewer where the log is bound to little. Who sets a bound of the
-// log sets this one.
+// maxFilled is maxFilledBytes, or less with a small CheckpointBytes. An explicit CheckpointBytes
+// sets this bound too.
 func (s *Store) maxFilled() int64 {
 	bytes := s.checkpointBytes() / 4
 	if s.o.CheckpointBytes == 0 {
@@ -98,16 +98,16 @@ func (s *Store) maxFilled() int64 {
 	return bytes
 }
 
-// waitForFrames makes a transaction wait for the running checkpoint while frames are used up, or,
-// under MaxBytes, the log is, or pages are kept that it names: for frames until the checkpoint has
-// given some back, for the log until it has ended. No lock is held.
+// waitForFrames waits for the running checkpoint while frames are used up, or, under MaxBytes,
+// while the log is, with the pages that it references: for frames until the checkpoint has freed
+// some, for the log until it has ended. The caller holds no lock.
 func (s *Store) waitForFrames(ctx context.Context) error {
 	for s.pg.FrameBytes() > s.o.CacheBytes && s.checkpointing.Load() {
-		relieved := s.framesAvailable.wait()
+		framesAvailable := s.framesAvailable.wait()
 		if s.pg.FrameBytes() <= s.o.CacheBytes {
 			break
 		}
-		if over, err := waitFor(ctx, s.maintenanceMu, relieved); err != nil || over {
+		if free, err := waitFor(ctx, s.maintenanceMu, framesAvailable); err != nil || free {
 			return err
 		}
 	}
@@ -122,8 +122,7 @@ func (s *Store) waitForFrames(ctx context.Context) error {
 	return err
 }
 
-// waitFor waits until whoever holds a lock has let it go, or until early, which may be nil, is
-// closed.
+// waitFor waits until a lock was free, or until early, which may be nil, is closed.
 func waitFor(ctx context.Context, l, early chan struct{}) (free bool, err error) {
 	var done <-chan struct{}
 	if ctx != nil {
@@ -140,10 +139,10 @@ func waitFor(ctx context.Context, l, early chan struct{}) (free bool, err error)
 	}
 }
 
-// A signal wakes all who wait for it. The zero signal is ready for use.
+// A broadcast wakes all its waiters. The zero value is ready for use.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // closed by the next send; nil: nobody has asked
+	ch chan struct{} // closed by the next send; nil: no waiters
 }
 
 func (s *broadcast) wait() chan struct{} {
@@ -164,15 +163,15 @@ func (s *broadcast) send() {
 	}
 }
 
-// waitGroup counts goroutines. Others may come to it while somebody waits for it to be empty, which
-// a sync.WaitGroup does not allow. Its zero value is an empty one.
+// waitGroup counts goroutines. Unlike a sync.WaitGroup it lets goroutines start during a wait. The
+// zero value has none.
 type waitGroup struct {
 	mu    sync.Mutex // guards the fields below
 	n     int
-	empty chan struct{} // closed when n comes to 0; nil: nobody waits
+	empty chan struct{} // closed when n becomes 0; nil: no waiters
 }
 
-// run calls f in a goroutine of the crew.
+// run calls f in a goroutine of the group.
 func (c *waitGroup) run(f func()) {
 	c.mu.Lock()
 	c.n++
@@ -192,7 +191,7 @@ func (c *waitGroup) leave() {
 	}
 }
 
-// wait returns when there was a moment without anybody.
+// wait returns once n has been 0.
 func (c *waitGroup) wait() {
 	c.mu.Lock()
 	if c.n > 0 && c.empty == nil {

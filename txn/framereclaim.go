@@ -8,77 +8,78 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// frameReclaimer gives the frames of a checkpoint's pages back as it is written, so that commits
-// beside it do not run out of them, tells it whether to hurry, and has it lend a hand. It belongs
-// to the goroutine that writes the checkpoint.
+// frameReclaimer recycles the frames of pages that a running checkpoint has written, so that
+// concurrent commits do not exhaust the pool. It also tells the checkpoint whether to throttle, and
+// lets it take over parts of a parallel apply between two pages. It belongs to the goroutine that
+// writes the checkpoint.
 //
-// What a frame held is in the file then, if only in the page cache: a read finds it there, and a
-// crash changes nothing, for nothing durable reaches these pages before the meta page is flipped. A
-// frame goes in two steps, like a freed page: first it is taken away from those who ask for it from
-// then on; when all who may look at it have ended, it can hold another page.
+// A written page is in the file, if only in the page cache: a read finds it there, and a crash
+// changes nothing, since no durable page references it before the meta page is written. A frame is
+// freed in two steps, like a page: first it is detached, so that later reads do not find it; once
+// all snapshots that may read it have ended, it is reused.
 type frameReclaimer struct {
 	s       *Store
 	c       *checkpointState
-	serial  uint64 // of the version captured
-	began   int64  // bytes of frames when the checkpoint began
-	patches bool   // there are some among the pages
-	enough  bool   // frames, as of the last look
+	serial  uint64 // of the captured version
+	began   int64  // bytes of frames at the start of the checkpoint
+	deltas  bool   // there are deltas among the pages
+	enough  bool   // frames suffice, as of the last Throttle
 	written []pager.Pgid
 }
 
 func (s *Store) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 	return &frameReclaimer{
-		s:       s,
-		c:       c,
-		serial:  c.v.serial,
-		began:   s.pg.FrameBytes(),
-		patches: len(c.pages.Deltas) > 0,
+		s:      s,
+		c:      c,
+		serial: c.v.serial,
+		began:  s.pg.FrameBytes(),
+		deltas: len(c.pages.Deltas) > 0,
 	}
 }
 
-// Throttle says that commits matter more than an early end of the checkpoint: unless they use
-// frames up much faster than it ends, as loads do, or have nearly done so. Who is about to wait for
-// it would rather it hurried.
+// Throttle says whether concurrent commits matter more than an early end of the checkpoint. They do
+// not when they use up frames much faster than it ends, as bulk loads do, or have nearly used up
+// all: a writer that waits for frames gains by a faster checkpoint.
 //
-// In a store of patches, which is larger than the frames, the next checkpoint begins when this one
-// ends, and writes most leaves again: a load is over sooner, and writes less, if more of its rows
-// come between two of them.
+// A store with deltas is larger than the frames. Its next checkpoint begins when this one ends, and
+// writes most leaves again: a load ends sooner, and writes less, if more of its rows arrive between
+// two checkpoints.
 func (r *frameReclaimer) Throttle(written float64) bool {
 	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
-	if max(frames, r.began) > bound { // Somebody waits for frames, and uses none up meanwhile.
+	if max(frames, r.began) > bound { // a writer waits for frames, and uses none meanwhile
 		r.enough = false
 		return false
 	}
 	grown, share := frames-r.began, int64(float64(max(bound-r.began, 0))*(written+1.0/8))
-	if r.enough = grown <= share; r.patches {
+	if r.enough = grown <= share; r.deltas {
 		return grown <= share/deltasPaced
 	}
 	return r.enough || grown <= 2*share && frames < bound-bound/16
 }
 
-// deltasPaced is the part of the frames left that commits may use up beside a checkpoint of patches
-// before it hurries.
+// deltasPaced is the part of the remaining frames that concurrent commits may use before a
+// checkpoint with deltas stops throttling.
 const deltasPaced = 4
 
-// reliefBytes is the size of pages whose frames one hold of the writer lock takes away: commits
-// wait for it. A transaction that has the lock for longer than reliefWait is not waited for: it
-// writes its own pages early, and the checkpoint had better go on.
+// reclaimFrameBytes is the size of pages whose frames one hold of the writer lock detaches: commits
+// wait for it. If a transaction holds the lock for longer than reclaimFrameWait the checkpoint goes
+// ahead: such a transaction spills its own pages.
 const (
-	reliefBytes = 1 << 20
-	reliefWait  = 20 * time.Millisecond
+	reclaimFrameBytes = 1 << 20
+	reclaimFrameWait  = 20 * time.Millisecond
 )
 
-// PagesWritten is told which pages are in the file, and not yet durable there. As long as frames
-// suffice they stay until the checkpoint ends: a page that is changed again soon is copied from its
-// frame sooner than from a file that nobody has looked at.
+// PagesWritten gets the pages that are in the file, not yet durable. While frames suffice they keep
+// their frames until the checkpoint ends: to copy a page for its next change costs less from a
+// frame than from a part of the file that no read has touched.
 func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	s := r.s
 	r.written = append(r.written, s.pg.InFrames(ids)...)
-	step := max(int(min(reliefBytes, s.o.CacheBytes/16))/s.pg.PageSize(), 1)
+	step := max(int(min(reclaimFrameBytes, s.o.CacheBytes/16))/s.pg.PageSize(), 1)
 	if r.enough || len(r.written) < step || s.failed.Load() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reliefWait)
+	ctx, cancel := context.WithTimeout(context.Background(), reclaimFrameWait)
 	defer cancel()
 	if s.lockWriter(ctx) != nil {
 		return
@@ -87,7 +88,7 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	oldest := s.oldestSnapshot(s.visible.Load().serial)
 	s.returnFrames(oldest)
 	if oldest < r.serial {
-		return // Its readers may ask for pages as they were before they were changed in place: for frames.
+		return // its snapshot may read pages as they were before in-place changes, from frames
 	}
 	frames := s.pg.TakeFrames(r.written[:step])
 	r.written = r.written[step:]
@@ -101,17 +102,16 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{frames, v.serial})
 }
 
-// Yield has the checkpoint's processor lend a hand. A checkpoint ends so much later: what it would
-// have done meanwhile it does while a batch has nothing for hands.
+// Yield lets the checkpoint's goroutine join a parallel apply. That delays the checkpoint; it
+// catches up while the batch has no parallel work.
 func (r *frameReclaimer) Yield() { r.s.joinJob() }
 
 type reclaimableFrames struct {
 	frames pager.Frames
-	serial uint64 // the first version whose readers do not look at them
+	serial uint64 // first version whose snapshots do not read them
 }
 
-// returnFrames makes frames free that were taken away and that no reader of the oldest version
-// held, or later, looks at.
+// returnFrames frees detached frames that no snapshot of version oldest or later reads.
 func (s *Store) returnFrames(oldest uint64) {
 	n := 0
 	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldest {
@@ -124,8 +124,9 @@ func (s *Store) returnFrames(oldest uint64) {
 	}
 }
 
-// oldestSnapshot lists the holders, and is the version before which no reader reads, now and from
-// now on. visible was loaded before: who comes later comes to that one, or to a later one.
+// oldestSnapshot lists the held snapshots, and returns the oldest version that any snapshot reads,
+// now or later. The caller loaded visible before: a new snapshot acquires that version or a later
+// one.
 func (s *Store) oldestSnapshot(visible uint64) uint64 {
 	if held := s.heldSnapshots(); len(held) > 0 {
 		return min(visible, held[0])

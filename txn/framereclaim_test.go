@@ -153,7 +153,7 @@ func TestCheckpointOfPatchesHurriesSooner(t *testing.T) {
 		{2 * frames, 3 * frames, 0.5, false, true},
 	} {
 		s.o.CacheBytes = test.bound
-		r := &frameReclaimer{s: s, began: test.began, patches: true}
+		r := &frameReclaimer{s: s, began: test.began, deltas: true}
 		require.Equal(t, !test.hurry, r.Throttle(test.written), "%+v", test)
 		require.Equal(t, test.enough, r.enough, "%+v", test)
 	}

@@ -256,7 +256,7 @@ func FuzzRedo(f *testing.F) {
 		for rest := payload; len(rest) > 0 && err == nil; {
 			var r redo
 			if r, rest, err = decodeRedo(rest); err == nil && r.isLogRef() {
-				read.named = append(read.named, r.extentPlace)
+				read.refs = append(read.refs, r.extentPlace)
 			}
 		}
 		err = read.claimPages() // as recovery does, which gives a store up that has claimed and fails
@@ -265,7 +265,7 @@ func FuzzRedo(f *testing.F) {
 			s.w.rollback()
 			require.NoError(t, s.Failed())
 		}
-		if err == nil || len(read.named) == 0 {
+		if err == nil || len(read.refs) == 0 {
 			requireSound(t, s)
 		}
 		require.NoError(t, s.Close())

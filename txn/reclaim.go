@@ -5,17 +5,17 @@ import (
 	"sort"
 )
 
-// A page that a commit replaced comes back in three steps: the version that does not reach it is
-// visible; no snapshot holds a version that does; no durable state does. It comes back early, for
-// pages that stay in memory, when all that is left is the checkpoint under way. Everything here is
-// guarded by the writer lock.
+// A page that a commit replaced is reusable once the version without it is visible, no snapshot
+// holds a version with it, and no durable state reaches it. Pages that stay in memory may use its
+// number already when only the running checkpoint is missing. The writer lock guards everything
+// here.
 
-// reclaimStep bounds the runs that are given back in one hold of the writer lock, by each
-// transaction before it begins for one, so that none of them waits long. One that frees more than
-// that gives back as many when it commits, or they would come to be ever more.
+// reclaimStep bounds the runs that are freed in one hold of the writer lock: each transaction frees
+// so many before it begins, and none waits long. A commit that frees more runs reclaims as many, or
+// the queue would grow without bound.
 const reclaimStep = 2048
 
-// reclaimFreed moves up to limit freed runs one step on.
+// reclaimFreed moves up to limit freed runs to their next queue, or frees them.
 func (s *Store) reclaimFreed(limit int) error {
 	for limit > 0 && s.reusable.len() > 0 {
 		if err := s.freePages(s.reusable.pop()); err != nil {
@@ -49,19 +49,19 @@ func (s *Store) reclaimFreed(limit int) error {
 	return nil
 }
 
-// reclaimBase moves one page on that patches changed which a checkpoint has written.
+// reclaimBase moves on one base whose delta a checkpoint has merged.
 func (s *Store) reclaimBase() error {
 	r := s.oldDeltaBases.pop()
 	r.serial = s.oldDeltaSerial
 	return s.deferFree(r)
 }
 
-// reclaimUntil gives back what versions up to v have freed, but for what snapshots hold, in steps
-// between which writers get their turn. A checkpoint ends with it: who looks at the frames in use,
-// to see whether the next one is due, would take those of pages that are in the file for pages that
-// are not.
+// reclaimUntil frees the runs that versions up to v have freed, except those that snapshots hold,
+// in steps: between two steps the writer lock is free. A checkpoint ends with it, since
+// checkpointDue counts frames in use: frames of pages that are in the file would start another
+// checkpoint.
 func (s *Store) reclaimUntil(v *version) error {
-	if err := s.waitVisible(v); err != nil { // Before that nothing of it can go.
+	if err := s.waitVisible(v); err != nil { // before that none of its runs can be freed
 		return err
 	}
 	for more := true; more; {
@@ -84,13 +84,13 @@ func (s *Store) reclaimStepUntil(v *version) (more bool, err error) {
 		oldest != nil && oldest.serial <= min(v.serial, s.visible.Load().serial), nil
 }
 
-// heldSnapshots lists the versions that are held, in order, until it is called again.
+// heldSnapshots lists the held versions in order. The list is valid until the next call.
 func (s *Store) heldSnapshots() []uint64 {
 	s.snapshotBuf = s.readers.held(s.snapshotBuf[:0])
 	return s.snapshotBuf
 }
 
-// deferFree gives a run back, or hangs it on a snapshot that can reach it: one of a version in
+// deferFree frees a run, or attaches it to a snapshot that can reach it: one of a version in
 // [birth, serial).
 func (s *Store) deferFree(r deferredFree) error {
 	i := sort.Search(len(s.snapshotBuf), func(i int) bool { return s.snapshotBuf[i] >= r.birth })
@@ -104,7 +104,8 @@ func (s *Store) deferFree(r deferredFree) error {
 	case r.n == 0:
 		s.pg.ReleaseFrame(r.id, r.birth)
 		return nil
-	case r.epoch == r.afterCheckpoint && !r.logReferenced: // no checkpoint ever reached it, and no record that a crash leaves names it
+	case r.epoch == r.afterCheckpoint && !r.logReferenced:
+		// No checkpoint ever reached it, and no log record references it.
 		return s.pg.Unused(r.id, uint64(r.n))
 	case r.afterCheckpoint <= s.durable || r.afterCheckpoint <= s.pg.Captured():
 		return s.freePages(r)
@@ -113,8 +114,7 @@ func (s *Store) deferFree(r deferredFree) error {
 	return nil
 }
 
-// freePages gives a run back that no snapshot and no later checkpoint than the last capture
-// reaches.
+// freePages frees a run that no snapshot reaches, and no checkpoint after the last captured one.
 func (s *Store) freePages(r deferredFree) error {
 	if r.afterCheckpoint <= s.durable {
 		return s.pg.Release(r.id, uint64(r.n))
@@ -122,7 +122,7 @@ func (s *Store) freePages(r deferredFree) error {
 	return s.pg.OfferReusable(r.id, uint64(r.n))
 }
 
-// unpin looks again at the runs whose snapshot has ended.
+// unpin defers the runs again whose snapshot has ended.
 func (s *Store) unpin() error {
 	for holder, runs := range s.pinnedBySnapshot {
 		if _, held := slices.BinarySearch(s.snapshotBuf, holder); held {
@@ -139,22 +139,22 @@ func (s *Store) unpin() error {
 	return nil
 }
 
-// markCaptured is told that a checkpoint has been captured: what waited for it may be used early,
-// and when it has ended for good. Epochs that end in another way, as with a load that fails, have
-// no checkpoint: what was freed in them waits for a later one.
+// markCaptured is called after a capture: runs that wait for the checkpoint may be reused early,
+// and are free when it has ended. An epoch that ends without a checkpoint, as with a bulk load that
+// fails, leaves its freed runs to a later one.
 func (s *Store) markCaptured() {
 	s.replacedPages = 0
 	s.reusable.takeAll(&s.awaitCheckpoint)
 }
 
-// reuseFraction of the frames at most are pages that a transaction has early: it cannot spill them
-// before the checkpoint ends that runs beside it.
+// reuseFraction bounds the part of the frames that hold early reused pages of a transaction: it
+// cannot spill these before the running checkpoint ends.
 const reuseFraction = 8
 
-// reuseShare is how many early pages a transaction may have: all of them no more than pages of the
-// checkpoint under way that commits beside it have replaced. A crash before its end leaves the
-// early ones in use and those free, so that the next open has room for what the log holds without
-// more from the disk, which may be full.
+// reuseShare bounds the pages that a transaction may reuse early: in total no more than commits
+// have replaced of the running checkpoint. A crash before its end leaves the early ones in use and
+// the replaced ones free, so that the next open can replay the log without more space from the
+// disk, which may be full.
 func (s *Store) reuseShare() uint64 {
 	taken := s.pg.EarlyTaken()
 	return min(max(s.replacedPages, taken)-taken, uint64(s.o.CacheBytes/reuseFraction/int64(s.pg.PageSize())))

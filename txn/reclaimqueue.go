@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// deferredFrees are freed runs, from the oldest to the newest, in pieces: a slice of them that grew
-// was copied into memory that nobody had touched, tens of megabytes of it in large loads, under the
-// writer lock. The zero value is empty.
+// deferredFrees is a queue of freed runs, from the oldest to the newest, in pieces. A single slice
+// would be copied as it grows into memory that was never touched: tens of megabytes in large loads,
+// under the writer lock. The zero value is empty.
 type deferredFrees struct {
-	pieces [][]deferredFree // each with one run at least
-	gone   int              // so many runs of the first piece were shifted out
+	pieces [][]deferredFree // each with at least one run
+	gone   int              // runs of the first piece that were shifted out
 	n      int
-	spare  [][]deferredFree // memory to be used again
+	spare  [][]deferredFree // pieces for reuse
 }
 
 const (
-	leastPiece = 64 // runs in a piece: the first ones are small, for stores that free little
+	leastPiece = 64 // runs in a piece; small at first, for stores that free little
 	mostPiece  = 1024
 	mostSpare  = 64 // pieces
 )
@@ -42,7 +42,8 @@ func (q *deferredFrees) piece() []deferredFree {
 	return make([]deferredFree, 0, min(max(q.n, leastPiece), mostPiece))
 }
 
-// oldest is the one that shift takes, until something is pushed or taken; nil: there is none.
+// oldest returns the run that shift will remove, valid until the next change; nil: the queue is
+// empty.
 func (q *deferredFrees) oldest() *deferredFree {
 	if q.n == 0 {
 		return nil
@@ -50,7 +51,7 @@ func (q *deferredFrees) oldest() *deferredFree {
 	return &q.pieces[0][q.gone]
 }
 
-// shift takes the oldest one. There is one.
+// shift removes the oldest run. The queue is not empty.
 func (q *deferredFrees) shift() deferredFree {
 	r := q.pieces[0][q.gone]
 	q.gone++
@@ -61,7 +62,7 @@ func (q *deferredFrees) shift() deferredFree {
 	return r
 }
 
-// pop takes the newest one. There is one.
+// pop removes the newest run. The queue is not empty.
 func (q *deferredFrees) pop() deferredFree {
 	at := len(q.pieces) - 1
 	last := &q.pieces[at]
@@ -75,7 +76,7 @@ func (q *deferredFrees) pop() deferredFree {
 	return r
 }
 
-// drop is for a piece without runs: the first or the last one.
+// drop removes a piece without runs: the first or the last one.
 func (q *deferredFrees) drop(i int) {
 	if i == 0 {
 		q.gone = 0
@@ -90,8 +91,8 @@ func (q *deferredFrees) keep(piece []deferredFree) {
 	}
 }
 
-// takeAll takes all of another queue, from which none was shifted, as the newest ones. That one
-// gets the memory which this one does not need.
+// takeAll moves all runs of another queue, from which none was shifted, behind the newest. That
+// queue gets the spare pieces of this one.
 func (q *deferredFrees) takeAll(from *deferredFrees) {
 	q.pieces, q.n = append(q.pieces, from.pieces...), q.n+from.n
 	clear(from.pieces)
@@ -102,7 +103,7 @@ func (q *deferredFrees) takeAll(from *deferredFrees) {
 	q.spare = q.spare[:0]
 }
 
-// all are the runs, the oldest one first.
+// all iterates over the runs, from the oldest.
 func (q *deferredFrees) all() iter.Seq[deferredFree] {
 	return func(yield func(deferredFree) bool) {
 		for i, p := range q.pieces {

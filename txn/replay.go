@@ -13,46 +13,46 @@ import (
 var errBadRedo = errors.New("redo does not decode")
 
 // A replayer reads the commits of the log, part by part, and applies them to the state that a
-// writer began from. It holds their operations back, and applies many of them at a time in the
-// order of their keys. Nobody sees a state before all are applied.
+// writer began from. It buffers their operations, and applies many at a time in key order. No state
+// becomes visible before all are applied.
 //
-// What it holds is bounded, whatever a commit has: the operations of a batch, and one that its part
-// does not have to its end. A value above largeValue is not held, but written to its extent as it
-// comes.
+// Its memory is bounded, whatever the commits contain: the operations of a buffer, and one that is
+// split between parts. A value above largeValue is not buffered: the replayer writes it to its
+// extent part by part.
 type replayer struct {
-	s      *Store
-	meta   *pager.Meta
-	w      *writer // nil: nothing may be applied yet
-	most   int     // what a batch may cost, unless one operation costs more
-	bytes  int64   // what a batch may take
-	batch  *replayBuffer
-	rising ascendingRun
-	// the batch was given up: without a writer, for what it does not hold or what does not belong
-	// to a log
+	s     *Store
+	meta  *pager.Meta
+	w     *writer // nil: the replayer only verifies the log
+	most  int     // bound on the cost of a buffer, unless one operation costs more
+	bytes int64   // bound on the bytes of a buffer
+	batch *replayBuffer
+	run   ascendingRun
+	// partial says that the buffer was dropped: it lacks operations, or has some that do not belong
+	// to the log. Only without a writer.
 	partial bool
 
-	named []extentPlace // by all operations; without a writer
-	laid  uint64        // leaves that the log names, so far
+	refs   []extentPlace // of all operations; without a writer
+	leaves uint64        // leaves that records reference, so far
 
-	lsn    wal.LSN // of the commit that is being read
+	lsn    wal.LSN // of the current commit
 	before before  // state before it
-	ignore bool    // the rest of it
-	carry  []byte  // beginning of an operation, or of the head of the redo, that has no end yet
+	ignore bool    // the rest of the current commit
+	carry  []byte  // incomplete operation, or incomplete head of the redo
 	headed bool    // the head was read
-	large  *large  // value that is coming; nil: none
-	stop   stop    // what a reader without a writer has found, for the one with one
+	large  *large  // incomplete large value; nil: none
+	stop   stop    // found by the verifying replayer, for the applying one
 
 	seq  uint64   // of the last commit; of the meta page if there is none
-	mark int64    // likewise
-	tail wal.Tail // once the log was read to its end
+	mark int64    // of the last commit; of the meta page if there is none
+	tail wal.Tail // set at the end of the log
 }
 
-// before is what a replayer goes back to when a commit turns out not to be there.
+// before is what forget restores when the current commit turns out to be lost.
 type before struct {
-	seq   uint64
-	mark  int64
-	named int
-	ops   int // bytes in the batch
+	seq  uint64
+	mark int64
+	refs int
+	ops  int // bytes in the buffer
 }
 
 // stop is the first commit that cannot be applied, and why; at 0: there is none.
@@ -61,18 +61,17 @@ type stop struct {
 	err error
 }
 
-// A batch is a share of the cache. With the default it is all that a store of up to 128 MiB keeps
-// in its log as a rule: then each page is found, changed and written once, however often the log
-// comes back to it.
+// A buffer is a part of the cache. With the default it usually holds the whole log of a store of up
+// to 128 MiB: then each page is found, changed and written once, however many operations change it.
 const batchFraction = 3
 
-// maxBatch keeps where an operation begins in a batch within 32 bits, and a batch within an int of
-// 32 bits.
+// maxBatch keeps the offsets of operations in a buffer within 32 bits, and its length within an int
+// of 32 bits.
 const maxBatch = 1 << 30
 
 func batchBytes(cache int64) int64 { return min(cache/batchFraction, maxBatch) }
 
-// newReplayer is for the log after m, of at most logBytes.
+// newReplayer reads the log after m, of at most logBytes.
 func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	most := batchBytes(s.o.CacheBytes)
 	return &replayer{
@@ -81,7 +80,7 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	}
 }
 
-// part takes the next part of a commit. The clock is not looked at.
+// part reads the next part of a commit. Replay uses no clock.
 func (p *replayer) part(c wal.Part) error {
 	if c.First {
 		if p.stop.at == c.Commit {
@@ -100,7 +99,7 @@ func (p *replayer) part(c wal.Part) error {
 		if p.stop.at == 0 {
 			p.stop = stop{c.Commit, p.badRecord(c.Commit, err)}
 		}
-		p.giveUp() // who applies the log will tell
+		p.giveUp() // the applying replayer returns the error
 		p.ignore, err = true, nil
 	case err != nil:
 		err = p.badRecord(c.Commit, err)
@@ -110,30 +109,30 @@ func (p *replayer) part(c wal.Part) error {
 
 // begin begins a commit.
 func (p *replayer) begin(lsn wal.LSN) {
-	p.lsn, p.before = lsn, before{p.seq, p.mark, len(p.named), len(p.batch.ops)}
+	p.lsn, p.before = lsn, before{p.seq, p.mark, len(p.refs), len(p.batch.ops)}
 	p.seq++
 	p.carry, p.headed, p.large, p.ignore = p.carry[:0], false, nil, false
 }
 
-// forget goes back to before the commit.
+// forget restores the state before the current commit.
 func (p *replayer) forget(why error) {
 	if p.stop.at == 0 {
 		p.stop = stop{p.lsn, why}
 	}
-	p.seq, p.mark, p.named = p.before.seq, p.before.mark, p.named[:p.before.named]
+	p.seq, p.mark, p.refs = p.before.seq, p.before.mark, p.refs[:p.before.refs]
 	if len(p.batch.ops) > p.before.ops {
 		p.giveUp()
 	}
 }
 
-// giveUp is for a reader without a writer, whose batch does not hold the log: it is read once more,
-// by one with a writer.
+// giveUp drops the buffer of a verifying replayer, which does not hold the whole log: an applying
+// one reads the log again.
 func (p *replayer) giveUp() {
 	p.free()
 	p.partial = true
 }
 
-// take takes bytes of a commit.
+// take reads bytes of a commit.
 func (p *replayer) take(b []byte) (err error) {
 	for len(b) > 0 && err == nil && !p.ignore {
 		switch {
@@ -164,7 +163,7 @@ func (p *replayer) takeHead(b []byte) (rest []byte, err error) {
 	return b[n:], nil
 }
 
-// takeOps takes bytes that begin with an operation. The last one may have no end there.
+// takeOps reads bytes that begin with an operation. The last operation may be incomplete.
 func (p *replayer) takeOps(b []byte) error {
 	n, ops, err := p.scan(b)
 	if err != nil && !errors.Is(err, errShortRedo) {
@@ -180,10 +179,10 @@ func (p *replayer) takeOps(b []byte) error {
 	return nil
 }
 
-// complete adds to carry until that is an operation, and gives the bytes behind it.
+// complete extends carry until it is an operation, and returns the bytes behind it.
 func (p *replayer) complete(b []byte) (rest []byte, err error) {
 	had := len(p.carry)
-	// Twice as much each time: what is looked at in vain is not more than the operation.
+	// Twice as much each time: failed decodes read no more bytes than the operation has.
 	n := min(len(b), max(had, 64))
 	p.carry = append(p.carry, b[:n]...)
 	_, more, err := decodeRedo(p.carry)
@@ -205,10 +204,9 @@ func (p *replayer) complete(b []byte) (rest []byte, err error) {
 	return b[len(op)-had:], err
 }
 
-// scan goes through operations at the start of b, and says how many bytes and operations they are.
-// errShortRedo: the one behind them has no end in b. Without a writer it notes what they name, and
-// says with wal.ErrRefLost that leaves which they name are not what they were when the record was
-// made.
+// scan decodes operations at the start of b, and returns their bytes and number. errShortRedo: the
+// next operation is incomplete. A verifying replayer also collects the places that they reference,
+// and returns wal.ErrRefLost if referenced leaves are not those that were logged.
 func (p *replayer) scan(b []byte) (n, ops int, err error) {
 	for n < len(b) {
 		if put := fastDecodePut(b[n:]); put.end > 0 {
@@ -223,7 +221,7 @@ func (p *replayer) scan(b []byte) (n, ops int, err error) {
 			return n, ops, fmt.Errorf("%w: %w", errBadRedo, err)
 		}
 		if p.w == nil && r.isLogRef() {
-			if err := p.countOps(r); err != nil {
+			if err := p.collectRef(r); err != nil {
 				return n, ops, err
 			}
 		}
@@ -232,9 +230,9 @@ func (p *replayer) scan(b []byte) (n, ops int, err error) {
 	return n, ops, nil
 }
 
-// countOps takes down what place an operation names.
-func (p *replayer) countOps(r redo) error {
-	p.named = append(p.named, r.extentPlace)
+// collectRef verifies and collects the place that an operation references.
+func (p *replayer) collectRef(r redo) error {
+	p.refs = append(p.refs, r.extentPlace)
 	if r.op != opLeaves {
 		return nil
 	}
@@ -248,21 +246,21 @@ func (p *replayer) countOps(r redo) error {
 	return p.checkLeafCount(r)
 }
 
-// checkLeafCount holds the number of leaves that the log names against the file: each is a page of
-// its own, which claim would find out, and to read the same one again and again takes long.
+// checkLeafCount verifies the number of referenced leaves against the size of the file: each leaf
+// is a page of its own. claimPages would detect duplicates too, but only after reading all of them.
 func (p *replayer) checkLeafCount(r redo) error {
 	most := uint64(p.s.pg.FileBytes()) / uint64(p.meta.PageSize)
-	if p.laid += r.leaves; p.laid > most {
+	if p.leaves += r.leaves; p.leaves > most {
 		return badfile.At(p.s.path+" (log)", -1, "it names more leaves than the file has pages, which are %d", most)
 	}
 	return nil
 }
 
-// claimPages takes the pages of all that the log names, and sees to it that no page is born in an
-// epoch of theirs or before. It comes before anything is allocated, once all of the log was read.
+// claimPages allocates the pages of all references, and raises the epoch of new pages above theirs.
+// It runs after the whole log was read, before anything else allocates.
 func (p *replayer) claimPages() error {
 	s := p.s
-	for _, r := range p.named {
+	for _, r := range p.refs {
 		if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
 			return badfile.At(s.path+" (log)", -1, "it names pages of epoch %d", r.ref.Epoch)
 		}
@@ -274,18 +272,18 @@ func (p *replayer) claimPages() error {
 	return nil
 }
 
-// opCost is what an operation costs in a batch beside its bytes: a place in the order, and two
-// heads of its key. With it, none costs more than mostCost times the bytes that it has in the log.
+// opCost is the cost of an operation in a buffer beside its bytes: its index entry, and two heads
+// of its key. With it an operation costs at most mostCost times its bytes in the log.
 const (
 	opCost   = 4 + 8 + 8
 	mostCost = 8
 )
 
-// add adds whole operations to the batch, and applies that before it grows too large.
+// add adds whole operations to the buffer, and applies the buffer before it exceeds its bound.
 func (p *replayer) add(b []byte, ops int) error {
 	for len(b) > 0 && !p.partial {
 		n := prefixLen(b, p.most)
-		cost := n + ops*opCost // for all of them with the first: they are of one part
+		cost := n + ops*opCost // all operations count with the first bytes: they are of one part
 		if len(p.batch.ops) > 0 && p.batch.cost+cost > p.most {
 			if p.w == nil {
 				p.giveUp()
@@ -303,7 +301,7 @@ func (p *replayer) add(b []byte, ops int) error {
 }
 
 // prefixLen is the length of the operations at the start of ops that have at most most bytes
-// together, of one at least. What does not decode is left alone with all that comes after it.
+// together, but at least of one. Bytes that do not decode stay together with all that follows.
 func prefixLen(ops []byte, most int) int {
 	if len(ops) <= most {
 		return len(ops)

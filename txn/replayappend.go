@@ -6,32 +6,31 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 )
 
-// ascendingRun is puts of one tree that follow each other in the order in which operations of the
-// log are applied, so that their keys rise, or are the same. Those behind all keys of the tree fill
-// its last leaf, and make leaves of their own behind that: a log that has most of a store is
-// applied as a bulk load is.
+// ascendingRun collects puts of one tree that follow each other in replay order: their keys ascend
+// or repeat. Puts behind all keys of the tree fill its last leaf, and build new leaves behind that:
+// replay of a log with most of a store is a bulk load.
 type ascendingRun struct {
 	id    TreeID
-	puts  []Change // that were not applied yet: of all; slices point into the batch
-	ended bool     // the operation behind them is not one of them
-	buf   []Change // as many as are gathered at a time
+	puts  []Change // not applied yet: a part of buf; slices point into the replay buffer
+	ended bool     // the next operation does not belong to the run
+	buf   []Change // its length bounds the puts collected at a time
 
-	last []byte // unless nil, the last key of the tree, whose leaf is full: puts are behind it
+	last []byte // unless nil, the last key of the tree: its leaf is full, and the puts are behind it
 }
 
 const (
-	// maxAscendingRun are enough to make many leaves at a time.
+	// maxAscendingRun puts build many leaves at a time.
 	maxAscendingRun = 1024
-	// smallAscendingRun are still in the nearest cache of a processor when they are put one by one.
-	// Those that come after them are asked for meanwhile.
+	// smallAscendingRun puts stay in the processor's nearest cache while they are applied one by
+	// one and the next ones are prefetched.
 	smallAscendingRun = prefetchDistance
 )
 
-// enough says that there is no need to gather more.
+// enough says that the run need not collect more.
 func (g *ascendingRun) enough() bool { return g.ended || len(g.puts) >= len(g.buf)/2 }
 
-// collect decodes operations at order, which begins with that of the first put, as long as they are
-// puts of one tree. Without puts, first is the first operation.
+// collect decodes the operations at order, which begins with the first put of the run, as long as
+// they are puts of one tree. Without puts, first is the first operation.
 func (g *ascendingRun) collect(b *replayBuffer, order []uint32, pageSize int) (first redo, err error) {
 	if g.buf == nil {
 		g.setBatchSize(smallAscendingRun)
@@ -60,14 +59,16 @@ func (g *ascendingRun) collect(b *replayBuffer, order []uint32, pageSize int) (f
 			}
 			first, g.id = r, r.id
 		}
-		if g.ended = err != nil || r.id != g.id || r.id == 0 || r.id >= trashBit || r.op != opPut && r.op != opPutTag; !g.ended {
+		g.ended = err != nil || r.id != g.id || r.id == 0 || r.id >= trashBit ||
+			r.op != opPut && r.op != opPutTag
+		if !g.ended {
 			g.add(Change{Key: r.key, Value: r.value, Tag: r.tag}, pageSize)
 		}
 	}
 	return first, nil
 }
 
-// add adds a put, if key and value stand in a leaf.
+// add adds a put if key and value fit into a leaf.
 func (g *ascendingRun) add(c Change, pageSize int) {
 	g.ended = len(c.Key) == 0 || len(c.Key) > tree.MaxKey(pageSize) || len(c.Value) > tree.MaxInline(pageSize)
 	if !g.ended {
@@ -75,9 +76,9 @@ func (g *ascendingRun) add(c Change, pageSize int) {
 	}
 }
 
-// apply carries out some of the puts, from the first one on, and says how many: those that have
-// room in the last leaf of the tree, behind all of its keys, and those that fill leaves behind
-// that, which are written at once if write says so; or one.
+// apply applies some of the puts, from the first on, and returns their number: those that fit into
+// the last leaf of the tree, behind all of its keys; or those that fill new leaves behind it, which
+// are written at once if write is set; or one.
 func (g *ascendingRun) apply(w *writer, write bool, wrote func(leaves int) error) (n int, err error) {
 	s, err := w.state(g.id)
 	if err != nil {
@@ -105,7 +106,7 @@ func (g *ascendingRun) apply(w *writer, write bool, wrote func(leaves int) error
 			if err != nil {
 				return 0, err
 			}
-			if !ref.IsZero() { // There was room. Since they are full, there is one more put, with a key above theirs.
+			if !ref.IsZero() { // full leaves: a put with a key above theirs follows
 				w.set(g.id, s.t)
 				g.last = g.puts[rows-1].Key
 				return rows, wrote(leaves)
@@ -115,7 +116,7 @@ func (g *ascendingRun) apply(w *writer, write bool, wrote func(leaves int) error
 	return g.putOne(w)
 }
 
-// setBatchSize changes how many puts are gathered.
+// setBatchSize bounds the puts collected at a time.
 func (g *ascendingRun) setBatchSize(n int) {
 	if n > cap(g.buf) {
 		all := make([]Change, n)

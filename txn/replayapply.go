@@ -9,8 +9,8 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// finish applies what is left, unless err says that there is no use, and makes the last commit the
-// newest one.
+// finish applies the rest of the buffer, unless err is set, and makes the last commit the newest
+// version.
 func (p *replayer) finish(err error) error {
 	defer p.free()
 	if err == nil {
@@ -19,20 +19,20 @@ func (p *replayer) finish(err error) error {
 	if err != nil {
 		return err
 	}
-	h := *p.s.head // nobody has seen it yet: the version of a store that is being opened
+	h := *p.s.head // not visible yet: the store is being opened
 	h.seq, h.mark = p.seq, p.mark
 	p.s.head = &h
 	return nil
 }
 
-// free gives the memory back. p may be nil.
+// free frees the memory. p may be nil.
 func (p *replayer) free() {
 	if p != nil {
 		p.batch.free()
 	}
 }
 
-// apply applies the batch and empties it. last says that no other comes.
+// apply applies the buffer and empties it. last says that it is the last one.
 func (p *replayer) apply(last bool) (err error) {
 	backlog := p.s.pg.NewBackgroundSync()
 	defer func() {
@@ -52,7 +52,7 @@ func (p *replayer) apply(last bool) (err error) {
 		if err := p.w.spill(); err != nil {
 			return err
 		}
-		write := done >= settled && !p.s.o.ReadOnly // what no operation comes back to
+		write := done >= settled && !p.s.o.ReadOnly // no later operation changes these leaves
 		if write {
 			if err := p.w.spillAppended(backlog); err != nil {
 				return err
@@ -68,7 +68,7 @@ func (p *replayer) apply(last bool) (err error) {
 	return nil
 }
 
-// applyInLogOrder is apply in the order in which the operations were carried out first.
+// applyInLogOrder is apply in the order in which the operations were logged.
 func (p *replayer) applyInLogOrder() error {
 	for rest := p.batch.ops; len(rest) > 0; {
 		at := uint32(len(p.batch.ops) - len(rest))
@@ -93,9 +93,9 @@ func (p *replayer) applyInLogOrder() error {
 	return nil
 }
 
-// emptyTrash gives back the pages of dropped trees. Checkpoints do that, also those that came to no
-// end for want of space, or of time: then commits after them had the pages of trees that no
-// checkpoint had reached.
+// emptyTrash frees the pages of dropped trees. In the original run checkpoints did, even those that
+// then failed for lack of space or were interrupted: later commits could allocate the pages of
+// trees that no checkpoint had reached.
 func (w *writer) emptyTrash() error {
 	for {
 		if none, err := w.reclaimTree(); none || err != nil {
@@ -104,10 +104,10 @@ func (w *writer) emptyTrash() error {
 	}
 }
 
-// applySome applies the operation at the head of order, and says how many it has applied: with a
-// put some that follow it.
+// applySome applies the operation at the head of order, together with following puts if it is a
+// put, and returns their number.
 func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) error) (int, error) {
-	if g := &p.rising; len(g.puts) == 0 || !g.enough() {
+	if g := &p.run; len(g.puts) == 0 || !g.enough() {
 		r, err := g.collect(p.batch, order, p.w.PageSize())
 		if err != nil {
 			return 0, err
@@ -116,12 +116,12 @@ func (p *replayer) applySome(order []uint32, write bool, wrote func(leaves int) 
 			return 1, p.w.apply(r)
 		}
 	}
-	n, err := p.rising.apply(p.w, write, wrote)
-	p.rising.puts = p.rising.puts[n:]
+	n, err := p.run.apply(p.w, write, wrote)
+	p.run.puts = p.run.puts[n:]
 	return n, err
 }
 
-// badRecord says where in the log an operation is that the state before it does not allow.
+// badRecord adds the position in the log to the error of an operation that does not fit the state.
 func (p *replayer) badRecord(lsn wal.LSN, err error) error {
 	if errors.Is(err, errBadRedo) || isNoTree(err) {
 		return badfile.At(p.s.path+" (log)", int64(lsn), "record at LSN %d: %v", lsn, err)
@@ -129,7 +129,7 @@ func (p *replayer) badRecord(lsn wal.LSN, err error) error {
 	return err
 }
 
-// valid says whether a transaction could have changed such a tree, and such a row of it with a
+// valid verifies that a transaction could have changed such a tree, and such a row of it with a
 // value of size bytes.
 func (w *writer) valid(r redo, size uint64) error {
 	if r.id >= trashBit || r.id == 0 {

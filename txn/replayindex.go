@@ -5,14 +5,15 @@ import (
 	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// An index is where the operations of a batch begin, in the order to apply them as far as that is
-// known. One goroutine at a time has it.
+// replayIndex holds the offsets of buffered operations, in replay order as far as it is known. One
+// goroutine at a time owns it.
 type replayIndex struct {
-	ops    []byte // of the piece that came last
+	ops    []byte // of the newest chunk
 	order  offheap.List[uint32]
 	broken bool // the last operation does not decode
 
-	// operations on keys since the last one that kept its place, by tree: the first used ones
+	// runs, the first used of them, hold key operations since the last operation of another kind,
+	// by tree.
 	runs   []keyorder.Run
 	used   int
 	byTree map[TreeID]int
@@ -25,21 +26,21 @@ func (x *replayIndex) free() {
 	}
 }
 
-// reset empties the index, whose runs have ended, and keeps its memory.
+// reset empties the index and keeps its memory. endRuns has emptied the runs.
 func (x *replayIndex) reset() {
 	x.order.All, x.broken = x.order.All[:0], false
 }
 
-// addAll adds pieces until there are no more.
-func (x *replayIndex) addAll(pieces <-chan opChunk, ended chan<- struct{}) {
+// addAll adds chunks until the channel is closed.
+func (x *replayIndex) addAll(chunks <-chan opChunk, ended chan<- struct{}) {
 	defer close(ended)
-	for p := range pieces {
+	for p := range chunks {
 		x.add(p)
 	}
 }
 
-// add looks at the operations of a piece. One that does not decode is the last one in the order:
-// who applies it finds out.
+// add indexes the operations of a chunk. One that does not decode is the last in the order: apply
+// returns the error.
 func (x *replayIndex) add(p opChunk) {
 	x.ops = p.ops
 	for rest := p.ops[p.from:]; len(rest) > 0 && !x.broken; {
@@ -77,7 +78,7 @@ func (x *replayIndex) addToRun(id TreeID, key []byte, at uint32) {
 	x.runs[i].Add(key, at)
 }
 
-// mostRuns bounds the memory of runs: each has some, however few operations are on its tree.
+// mostRuns bounds the memory of runs: each run allocates some for its first operation.
 const mostRuns = 4096
 
 // endRuns adds the runs to the order, one after the other, and empties them.
@@ -90,7 +91,7 @@ func (x *replayIndex) endRuns() {
 	clear(x.byTree)
 }
 
-// key is that of an operation which has been decoded before.
+// key is the key of an operation that decoded before.
 func (x *replayIndex) key(at uint32) []byte {
 	op := x.ops[at:]
 	if put := fastDecodePut(op); put.end > 0 {

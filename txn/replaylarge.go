@@ -7,24 +7,24 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A value that the log has in full may be as large as a value can be: one that a commit has put
-// which waits for no sync. Replay holds no more than largeValue of one operation. A larger value
-// goes from the parts of the commit to its extent. All that came before it is applied first.
+// The log may hold a value of the greatest length in full: commits that wait for no sync log all
+// values so. Replay buffers at most largeValue of one operation, and writes a larger value to its
+// extent part by part. It applies all earlier operations first.
 
-// largeValue is the length of a value, in bytes, from which on it is not held. Smaller ones take
-// part in the order of a batch.
+// largeValue is the length in bytes from which on a value is not buffered. Puts of shorter values
+// are sorted with the other operations.
 const largeValue = 256 << 10
 
-// large is a put of which some of the value has not come yet.
+// large is a put whose value is incomplete.
 type large struct {
 	redo // without the value
 	size uint64
-	left uint64              // bytes of the value that have not come
-	to   *pager.ExtentWriter // nil: nothing is applied
+	left uint64              // missing bytes of the value
+	to   *pager.ExtentWriter // nil: the replayer only verifies
 }
 
-// beginLarge says whether b, an operation without its end, is the beginning of a put of a large
-// value, and begins that.
+// beginLarge says whether b, an incomplete operation, is the beginning of a put of a large value,
+// and if so starts to read it.
 func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 	r, size, value := decodePutHead(b)
 	if size < largeValue {
@@ -44,7 +44,7 @@ func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 	return true, err
 }
 
-// startValue makes the extent of the value.
+// startValue allocates the extent of the value.
 func (p *replayer) startValue() (err error) {
 	if err := p.apply(false); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (p *replayer) startValue() (err error) {
 	return err
 }
 
-// takeValue takes bytes of the value, and gives those behind it.
+// takeValue reads bytes of the value, and returns those behind it.
 func (p *replayer) takeValue(b []byte) (rest []byte, err error) {
 	l := p.large
 	n := min(l.left, uint64(len(b)))
@@ -77,7 +77,7 @@ func (p *replayer) takeValue(b []byte) (rest []byte, err error) {
 	return b[n:], err
 }
 
-// putExtent puts a value that is in an extent.
+// putExtent puts a value whose bytes are in an extent.
 func (w *writer) putExtent(r redo, ref pager.Ref, size int) error {
 	t, ok := w.trees.get(r.id)
 	if !ok {

@@ -146,7 +146,7 @@ func TestCommitThatIsNotThereLeavesNothing(t *testing.T) {
 		require.ErrorIs(t, read(p), wal.ErrRefLost)
 		require.EqualValues(t, 1, p.seq)
 		require.EqualValues(t, 7, p.mark)
-		require.Empty(t, p.named)
+		require.Empty(t, p.refs)
 		require.Equal(t, name == "in a later part", p.partial)
 		if p.partial {
 			again := newReplayer(s, emptyMeta(s), 1<<20)

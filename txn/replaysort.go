@@ -9,102 +9,100 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A batch holds operations of the log back until they are applied, and finds the order for that: by
-// tree and key, because rows that are neighbours share a page, which is then found, copied and
-// changed while it is at hand. An operation on one key looks at no other, so those on different
-// keys may change places; those on one key stay in their order. Every other operation stays between
-// what was before it and what comes after.
+// replayBuffer buffers operations of the log until they are applied, and sorts them: by tree and
+// key, since neighbouring rows share a page, which is then found, copied and changed once. An
+// operation on one key depends on no other key, so operations on different keys may be reordered;
+// those on one key keep their order. Operations of other kinds keep their place between earlier and
+// later ones.
 //
-// What was added is looked at by a goroutine, as far as there is one, while more is added: see
-// index. A batch knows no store and no file.
+// A goroutine, if allowed, indexes operations while more are added: see replayIndex. A replayBuffer
+// knows no store and no file.
 type replayBuffer struct {
-	ops     []byte     // as in the redo, one after the other
+	ops     []byte     // encoded as in the redo
 	cost    int        // of them: see opCost
-	commits []commitAt // whose operations these are
-	slab    []byte     // where ops began
+	commits []commitAt // their commits
+	slab    []byte     // off-heap memory of ops
 
-	index  replayIndex
-	seen   int           // so many bytes of ops are the index's
-	beside bool          // a goroutine looks at them
-	chunks chan opChunk  // to the goroutine; nil: there is none now
-	ended  chan struct{} // closed when it has ended
+	index      replayIndex
+	seen       int           // bytes of ops that went to the index
+	concurrent bool          // a goroutine may index them
+	chunks     chan opChunk  // to the goroutine; nil: it is not running
+	ended      chan struct{} // closed when it has ended
 }
 
-// commitAt is where in ops the operations of a commit, or of a piece of one, begin.
+// commitAt is the offset in ops of the operations of a commit, or of a part of one.
 type commitAt struct {
 	at  uint32
 	lsn wal.LSN
 }
 
-// opChunk is ops up to the end of an operation, and where the part that nobody has looked at
-// begins.
+// opChunk is ops up to the end of an operation, and the offset of the part that is not indexed.
 type opChunk struct {
 	ops  []byte
 	from int
 }
 
-// commitCost is what a commit costs in a batch, in bytes.
+// commitCost is the cost of a commit in a buffer, in bytes.
 const commitCost = 16
 
-// opChunkBytes are worth a wake of the goroutine, and maxOpChunks may wait for it.
+// opChunkBytes of operations repay a wakeup of the goroutine, and maxOpChunks may wait for it.
 const (
 	opChunkBytes = 64 << 10
 	maxOpChunks  = 64
 )
 
-// newReplayBuffer is for about room bytes of operations. Its memory is outside the Go heap as long
-// as that is enough: in huge pages, since operations are read in the order of keys, which is any
-// order of theirs. free ends it. beside says that a goroutine may help.
-func newReplayBuffer(room int64, beside bool) *replayBuffer {
+// newReplayBuffer allocates a buffer for about size bytes of operations, outside the Go heap: in
+// huge pages, since key order visits operations at random. Beyond size it grows on the Go heap.
+// free frees it. concurrent says that a goroutine may index.
+func newReplayBuffer(size int64, concurrent bool) *replayBuffer {
 	b := &replayBuffer{
-		beside: beside,
-		index:  replayIndex{byTree: map[TreeID]int{}, order: offheap.List[uint32]{Off: true}},
+		concurrent: concurrent,
+		index:      replayIndex{byTree: map[TreeID]int{}, order: offheap.List[uint32]{Off: true}},
 	}
-	if room > 0 {
-		if slab, err := offheap.Alloc(int(room)); err == nil {
+	if size > 0 {
+		if slab, err := offheap.Alloc(int(size)); err == nil {
 			b.slab, b.ops = slab, slab[:0]
 		}
 	}
 	return b
 }
 
-// free gives the memory back. Nothing of the batch may be used afterwards.
+// free frees the memory. The buffer must not be used afterwards.
 func (b *replayBuffer) free() {
 	b.stop()
 	if b.slab != nil {
-		_ = offheap.Free(b.slab) // nothing to do about a refusal at this point
+		_ = offheap.Free(b.slab) // a failure only leaks memory
 	}
 	b.index.free()
 	*b = replayBuffer{}
 }
 
-// reset empties the batch and keeps its memory.
+// reset empties the buffer and keeps its memory.
 func (b *replayBuffer) reset() {
 	b.stop()
 	b.ops, b.commits, b.seen, b.cost = b.ops[:0], b.commits[:0], 0, 0
 	b.index.reset()
 }
 
-// add takes a copy of whole operations of the commit at lsn. All operations but the last begin
-// below 4 GiB.
+// add copies whole operations of the commit at lsn. All operations but the last begin below 4 GiB.
 func (b *replayBuffer) add(ops []byte, lsn wal.LSN) {
 	if n := len(b.commits); n == 0 || b.commits[n-1].lsn != lsn {
 		b.commits = append(b.commits, commitAt{uint32(len(b.ops)), lsn})
 		b.cost += commitCost
 	}
 	b.ops = append(b.ops, ops...)
-	if !b.beside || len(b.ops)-b.seen >= opChunkBytes {
+	if !b.concurrent || len(b.ops)-b.seen >= opChunkBytes {
 		b.indexOps()
 	}
 }
 
-// indexOps has all of ops looked at: now, or by the goroutine.
+// indexOps indexes all of ops: now, or in the goroutine.
 func (b *replayBuffer) indexOps() {
 	p := opChunk{b.ops[:len(b.ops):len(b.ops)], b.seen}
 	if b.seen = len(b.ops); p.from == b.seen {
 		return
 	}
-	if !b.beside {
+	if !b.concurrent {
 		b.index.add(p)
 		return
 	}
@@ -115,8 +113,8 @@ func (b *replayBuffer) indexOps() {
 	b.chunks <- p
 }
 
-// stop waits until the goroutine has looked at what it was handed, and ends it. The index may be
-// used then.
+// stop waits until the goroutine has indexed its chunks, and ends it. Then the caller owns the
+// index.
 func (b *replayBuffer) stop() {
 	if b.chunks == nil {
 		return
@@ -126,20 +124,18 @@ func (b *replayBuffer) stop() {
 	b.chunks, b.ended = nil, nil
 }
 
-// lsn is the position of the commit of the operation at at.
+// lsn is the LSN of the commit of the operation at at.
 func (b *replayBuffer) lsn(at uint32) wal.LSN {
-	i, found := slices.BinarySearchFunc(
-		b.commits,
-		at,
-		func(c commitAt, at uint32) int { return cmp.Compare(c.at, at) },
-	)
+	i, found := slices.BinarySearchFunc(b.commits, at, func(c commitAt, at uint32) int {
+		return cmp.Compare(c.at, at)
+	})
 	if !found {
 		i--
 	}
 	return b.commits[i].lsn
 }
 
-// sort finds the order of all that was added. From settled on in it, no tree and no key comes back.
+// sort returns the order of all operations. From index settled on, no tree and no key repeats.
 func (b *replayBuffer) sort() (order []uint32, settled int) {
 	b.indexOps()
 	b.stop()
@@ -149,14 +145,14 @@ func (b *replayBuffer) sort() (order []uint32, settled int) {
 	return x.order.All, settled
 }
 
-// In the order of keys, operations lie anywhere in the batch: each is asked for when it is the
-// prefetchDistance-th to come.
+// In key order, operations are at random places of the buffer: prefetchDistance is how many
+// operations ahead each is prefetched.
 const prefetchDistance = 32
 
-// prefetchBytes is how much of it: its head and key, and as a rule all of its value.
+// prefetchBytes is the prefetched part: head, key, and usually the whole value.
 const prefetchBytes = 192
 
-// prefetch asks for the operation at at.
+// prefetch prefetches the operation at at.
 func (b *replayBuffer) prefetch(at uint32) {
 	prefetch.Bytes(b.ops[at:min(int(at)+prefetchBytes, len(b.ops))])
 }

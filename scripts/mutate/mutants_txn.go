@@ -50,7 +50,7 @@ var storeMutants = []mutant{
 	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
 	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // no record`, `	if false { // no record`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
-	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.laid += r.leaves; p.laid > most {`, `	if false {`},
+	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.leaves += r.leaves; p.leaves > most {`, `	if false {`},
 	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
 	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := settle(); err != nil {
 		return true, noSpace(err)
@@ -83,8 +83,8 @@ var storeMutants = []mutant{
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
 	{"replay", "pages_of_named_values_are_not_claimed", "txn/recover.go", `	if err := read.claimPages(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.named = append(p.named, r.extentPlace)`, `	_ = r.extentPlace`},
-	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.named = p.before.seq, p.before.mark, p.named[:p.before.named]`, `	p.named = p.named[:p.before.named]`},
+	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.refs = append(p.refs, r.extentPlace)`, `	_ = r.extentPlace`},
+	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.refs = p.before.seq, p.before.mark, p.refs[:p.before.refs]`, `	p.refs = p.refs[:p.before.refs]`},
 	{"replay", "operations_of_a_commit_that_is_not_there_stay", "txn/replay.go", `	if len(p.batch.ops) > p.before.ops {`, `	if false {`},
 	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/recover.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
 	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/replay.go", `	p.carry = append(p.carry, b[n:]...)
@@ -97,7 +97,7 @@ var storeMutants = []mutant{
 	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.replayBuffer.cost+cost > p.most<<3 {`},
 	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `		s.epoch = max(s.epoch, r.ref.Epoch+1)
 `, ``},
-	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.afterCheckpoint && !r.logReferenced: //`, `	case r.epoch == r.afterCheckpoint: //`},
+	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.afterCheckpoint && !r.logReferenced:`, `	case r.epoch == r.afterCheckpoint:`},
 	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.bornInTx && !f.logReferenced {
 			s.pg`, `		if f.bornInTx {
 			s.pg`},
@@ -114,7 +114,7 @@ var storeMutants = []mutant{
 		return fastPut{}
 	}
 `, ``},
-	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replayapply.go", `done >= settled && !p.s.o.ReadOnly // what`, `done >= settled // what`},
+	{"check", "a_log_makes_leaves_of_a_store_that_is_only_read", "txn/replayapply.go", `done >= settled && !p.s.o.ReadOnly // no`, `done >= settled // no`},
 	{"replay", "operations_pass_those_that_keep_their_place", "txn/replayindex.go", `			x.endRuns()
 			x.order`, `			x.order`},
 	{"replay", "what_a_batch_was_handed_last_is_not_looked_at", "txn/replaysort.go", `	b.indexOps()
