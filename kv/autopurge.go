@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// defaultPurgeInterval is how long expired keys may wait for AutoPurge.
+// defaultPurgeInterval is the time between two purges of AutoPurge.
 const defaultPurgeInterval = time.Minute
 
 // autoPurge is the goroutine of Options.AutoPurge. The caller of start and stop holds DB.closeMu,
-// or is Open. A nil one does nothing.
+// or is Open. On nil they do nothing.
 type autoPurge struct {
 	db     *DB
 	o      AutoPurge
@@ -28,7 +28,7 @@ func (a *autoPurge) start() {
 	go a.run(ctx, a.done)
 }
 
-// stop ends the goroutine and waits until it is gone: at most for one batch.
+// stop ends the goroutine and waits for it: at most for one batch.
 func (a *autoPurge) stop() {
 	if a == nil || a.done == nil {
 		return
@@ -54,7 +54,7 @@ func (a *autoPurge) run(ctx context.Context, done chan struct{}) {
 		}
 		_, err := a.db.PurgeExpired(ctx, PurgeOptions{Limit: a.o.Limit, Batch: a.o.Batch})
 		if errors.Is(err, ErrClosed) || errors.Is(err, ErrFailed) {
-			return // No later purge can do better.
+			return // Later purges would fail, too.
 		}
 		if err != nil && ctx.Err() == nil && a.db.log != nil {
 			a.db.log.Warn("purge of expired keys failed", "error", err)

@@ -11,47 +11,47 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Batch collects writes that Apply carries out as one transaction, in their order. Keys and values
-// are copied. Its own verbs mean the family "default". The zero Batch is empty and ready to use. A
-// Batch is not safe for concurrent use, but may be applied again, and by several goroutines at once
-// while nobody adds to it.
+// Batch collects writes that Apply applies in order, as one transaction. Keys and values are
+// copied. Its own methods use the family "default". The zero Batch is empty and ready to use. A
+// Batch is not safe for concurrent use, but several goroutines may apply it at once while none adds
+// to it, and it may be applied again.
 type Batch struct{ batchVerbs }
 
 // BatchCF adds to a batch in one family.
 type BatchCF struct{ batchVerbs }
 
-// batchVerbs are what *Batch and *BatchCF have in common. They give no results: Apply reports.
+// batchVerbs are the methods of *Batch and *BatchCF. They return no errors: Apply does.
 type batchVerbs struct {
 	ops    *batchOps // nil: none yet
 	family int
 }
 
-// batchOps is what a batch holds.
+// batchOps are the operations of a batch.
 type batchOps struct {
-	maxKey       int      // bytes of the longest key that can be taken
+	maxKey       int      // limit of keys in bytes
 	families     []string // by number; 0 is "default"
 	used         []bool   // which of them it has operations on
 	n            int
 	longestKey   int   // bytes
 	longestValue int   // bytes
-	odd          bool  // there are others than puts without an expiry, and deletions of a key
-	err          error // first argument that cannot be taken: Apply returns it
+	odd          bool  // some operation is neither a put without an expiry nor a delete of a key
+	err          error // first invalid argument: Apply returns it
 
-	// buf is a row of: kind u8, number of the family u32, length of a u32, length of b u32, when
-	// i64, a, b. when is a ttl in nanoseconds, an expiry in milliseconds, or 0.
+	// buf is rows of: kind u8, number of the family u32, length of a u32, length of b u32, when i64,
+	// a, b. when is a ttl in nanoseconds, an expiry in milliseconds, or 0.
 	buf []byte
 }
 
 const batchHead = 21 // bytes of a row before a and b
 
-// NewBatch returns an empty batch for Apply on any store whose keys may be as long as this one's.
+// NewBatch returns an empty batch for any store whose MaxKeySize is at least this one's.
 func (db *DB) NewBatch() *Batch {
 	b := new(Batch)
 	b.all().maxKey = db.maxKey
 	return b
 }
 
-// held is what the batch holds, for those who only look.
+// held returns the operations for reading.
 func (v *batchVerbs) held() *batchOps {
 	if v.ops == nil {
 		return &batchOps{}
@@ -59,16 +59,16 @@ func (v *batchVerbs) held() *batchOps {
 	return v.ops
 }
 
-// all is what the batch holds, to be added to.
+// all returns the operations for appending.
 func (v *batchVerbs) all() *batchOps {
 	if v.ops == nil {
-		// Of a batch that was not made for a store, Apply finds out whether keys are too long.
+		// Apply checks the lengths of keys for a batch that was not made for a store.
 		v.ops = &batchOps{maxKey: math.MaxInt, families: []string{cf.Default}, used: []bool{false}}
 	}
 	return v.ops
 }
 
-// CF returns the verbs of another family for this batch. An absent one makes Apply fail.
+// CF returns the methods of another family for this batch. If it is absent, Apply fails.
 func (b *Batch) CF(name string) *BatchCF {
 	ops := b.all()
 	for i, have := range ops.families {
@@ -80,10 +80,10 @@ func (b *Batch) CF(name string) *BatchCF {
 	return &BatchCF{batchVerbs{ops, len(ops.families) - 1}}
 }
 
-// Len is the number of operations.
+// Len returns the number of operations.
 func (b *Batch) Len() int { return b.held().n }
 
-// Reset empties the batch and keeps its memory. BatchCF of before stay good.
+// Reset empties the batch and keeps its memory. A BatchCF stays valid.
 func (b *Batch) Reset() {
 	ops := b.held()
 	ops.n, ops.longestKey, ops.longestValue, ops.odd, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
@@ -93,16 +93,16 @@ func (b *Batch) Reset() {
 // Put sets key to value: permanent, or with the default ttl of the family.
 func (v *batchVerbs) Put(key, value []byte) { v.add(opPut, key, value, 0) }
 
-// PutTTL sets key to value with an expiry: ttl from the moment on at which the batch is applied.
+// PutTTL sets key to value with an expiry: ttl after the instant at which the batch is applied.
 func (v *batchVerbs) PutTTL(key, value []byte, ttl time.Duration) {
 	v.add(opPutTTL, key, value, int64(ttl))
 }
 
-// PutExpireAt sets key to value with an expiry, which must be after the moment at which the batch
-// is applied.
+// PutExpireAt sets key to value with the expiry at, which must be after the instant at which the
+// batch is applied.
 func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 	ms, ok := ttl.CeilMs(at)
-	if !ok { // Too far away: no clock makes it good, as none does an instant that is too far back.
+	if !ok { // Out of range: invalid at every instant, as one too far in the past is.
 		ms = math.MinInt64
 	}
 	v.add(opPutExpireAt, key, value, ms)
@@ -111,8 +111,8 @@ func (v *batchVerbs) PutExpireAt(key, value []byte, at time.Time) {
 // Delete removes key.
 func (v *batchVerbs) Delete(key []byte) { v.add(opDelete, key, nil, 0) }
 
-// DeleteRange removes the keys of [lo, hi) as they are when it is applied. An empty bound does not
-// bound.
+// DeleteRange removes the keys of [lo, hi) that exist when the batch is applied. An empty bound is
+// no bound.
 func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(opDeleteRange, lo, hi, 0) }
 
 func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
@@ -145,7 +145,7 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 	copy(b.buf[at+len(first):], second)
 }
 
-// check returns why an operation on a row cannot be taken.
+// check returns why an operation on a row is invalid, or nil.
 func (b *batchOps) check(kind byte, key, value []byte, when int64) error {
 	if err := checkKey(key, b.maxKey); err != nil {
 		return err

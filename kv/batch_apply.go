@@ -8,16 +8,16 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Apply carries out all operations of a batch in one transaction with the store's durability.
-// Several at once share a sync. ctx bounds the wait for other writers, which inside a callback of
-// Update is for ever; nil means context.Background. An argument that a verb of the batch could not
-// take is the error of Apply, and nothing is applied.
+// Apply applies all operations of a batch in one transaction with the store's durability.
+// Concurrent calls share a sync. ctx bounds the wait for other writers, which inside a callback of
+// Update is a deadlock; nil means context.Background. The first invalid argument of the batch is the
+// error of Apply, and nothing is applied.
 //
-// Of many rows that lie anywhere a batch writes more in a second than the same calls on a Tx: it
-// asks for the pages of several rows at a time, and waits once for all of them. From 128 rows on,
-// in a large family, processors that are idle take part. Where the store's durability is NoSync,
-// rows that come in order behind all others of their family are written once, without a copy in the
-// log: from some twenty kilobytes on, and unless there is a MaxBytes.
+// For many scattered rows a batch is faster than the same calls on a Tx: it prefetches the pages of
+// several rows at a time, and waits once for all of them. From 128 rows on, in a large family, idle
+// processors apply parts of it. With Durability NoSync, rows in ascending order behind all others of
+// their family are written once, without a copy in the log: from some twenty kilobytes on, and
+// unless MaxBytes is set.
 func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -60,23 +60,23 @@ func (db *DB) applyOnce(ctx context.Context, ops *batchOps) error {
 	return tx.revokeErr(err)
 }
 
-// maxChanges is how many rows are changed together at most, of a batch that has as many: some
-// hundred bytes each are kept for them.
+// maxChanges is the largest number of rows applied together; each takes about a hundred bytes of
+// memory.
 const maxChanges = 2048
 
-// changeBuffer is memory for changes that are carried out together.
+// changeBuffer holds changes that are applied together.
 type changeBuffer [maxChanges]ttl.Change
 
 var changePool = sync.Pool{New: func() any { return new(changeBuffer) }}
 
-// release gives the memory back, of which n changes were used. What they point to is somebody
-// else's.
+// release clears the n changes that were used and returns the memory to the pool. The slices in
+// them belong to the caller.
 func (c *changeBuffer) release(n int) {
 	clear(c[:n])
 	changePool.Put(c)
 }
 
-// replay carries the operations out, some at a time.
+// replay applies the operations, up to maxChanges at a time.
 func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
 	some, n := changePool.Get().(*changeBuffer), min(b.n, maxChanges)
 	defer some.release(n)
@@ -90,8 +90,8 @@ func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
 	return err
 }
 
-// replay carries out the operations at the head of buf that are of one family, as many as some has
-// room for. It returns what follows them.
+// replay applies the operations at the head of buf that are of one family, as many as fit in some.
+// It returns the rest of buf.
 func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -112,7 +112,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	return buf, v.applyRows(some[:n])
 }
 
-// applyRange is removeRange with nothing held back.
+// applyRange is removeRange after a flush of the buffered index changes.
 func (v *verbs) applyRange(lo, hi []byte) error {
 	if err := v.flushIndexes(); err != nil {
 		return err
@@ -120,10 +120,10 @@ func (v *verbs) applyRange(lo, hi []byte) error {
 	return v.removeRange(lo, hi)
 }
 
-// verbs are those of a family of the batch in tx: families holds what it has found.
+// verbs returns the methods of a family of the batch in tx; families caches them.
 func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 	if families[family] == nil {
-		families[family] = &tx.verbs // whose family most batches are of
+		families[family] = &tx.verbs // the family of most batches
 		if name := b.families[family]; name != tx.verbs.name {
 			families[family] = &tx.CF(name).verbs
 		}
@@ -131,23 +131,21 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 	return families[family]
 }
 
-// numberOf is the number of the family of the first row of buf.
+// numberOf is the family number of the first row of buf.
 func numberOf(buf []byte) int { return int(binary.LittleEndian.Uint32(buf[1:])) }
 
-// cut is what the first row of buf, which is a batch's own, has behind its head, and what follows
-// the row.
+// cut splits the first row of buf, a batch's own, into its two slices, and returns the rest of buf.
 func cut(buf []byte) (first, second, rest []byte) {
 	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
 	buf = buf[batchHead:]
 	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
 }
 
-// decode makes c what the first row of buf, no range, does to a row of the store, and returns what
-// follows it. What can be wrong with its key and its value was found when it was added, and by
-// Apply.
+// decode decodes the first row of buf, not a range, into c, and returns the rest of buf. Key and
+// value were validated when the row was added, and by Apply.
 func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
 	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
-	// Field by field: a literal would be made elsewhere and copied.
+	// Field by field: the compiler builds a literal elsewhere and copies it.
 	c.Key, c.Value, rest = cut(buf)
 	c.Tag, c.Delete = 0, kind == opDelete
 	switch kind {
@@ -161,7 +159,7 @@ func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []
 	return rest, err
 }
 
-// defaultExpiry is what verbs.defaultExpiry says.
+// defaultExpiry is the result of verbs.defaultExpiry.
 type defaultExpiry struct {
 	at  int64
 	err error

@@ -12,14 +12,14 @@ import (
 )
 
 // BulkLoad fills an empty family with rows whose keys strictly increase, and returns their number.
-// The tree is built bottom-up, past the log: it is the fastest way in. All rows are there and
-// durable when it returns nil; after an error none is, but for ErrCommitUnknown: then all are or
-// none, and only a new open tells. Slices are copied before the next row is asked for: the sequence
-// may use them again. Writers wait meanwhile. ctx bounds the wait for them, which inside a callback
-// of Update is for ever; nil means context.Background.
+// It builds the tree bottom-up and bypasses the log: no other way is faster. When it returns nil all
+// rows are durable; after an error none is stored, except that after ErrCommitUnknown the next Open
+// finds all or none. It copies the slices of a row before it asks the sequence for the next one, so
+// the sequence may reuse them. It holds the writer lock. ctx bounds the wait for other writers, which
+// inside a callback of Update is a deadlock; nil means context.Background.
 //
-// In a family with a default ttl each row gets that. Such rows go through the log like any others,
-// as one transaction.
+// In a family with a default ttl each row gets that ttl. Such rows go through the log, as one
+// transaction.
 //
 // Errors: ErrCFNotFound, ErrCFNotEmpty, ErrKeyOrder, ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge.
 func (db *DB) BulkLoad(
@@ -42,17 +42,15 @@ func (db *DB) BulkLoad(
 		if err != errMoved {
 			return rows, err
 		}
-		// What moved it may not be visible before its sync has ended: the next look is that of a
-		// writer.
+		// The commit that moved it may be invisible until its sync ends: a write transaction sees it.
 		look = func(fn func(*Tx) error) error { return db.UpdateContext(ctx, fn) }
 	}
 }
 
-// errMoved says that the family got other trees, or rows, between the look at it and the load.
+// errMoved says that the family was replaced or filled between the check of it and the load.
 var errMoved = errors.New("kv: family was replaced or filled meanwhile")
 
-// loadStopped is the panic that ends a load from within its rows: a sequence cannot return an
-// error.
+// loadStopped is the panic that ends a load from within its sequence, which cannot return an error.
 type loadStopped struct{ err error }
 
 func (db *DB) bulkLoad(
@@ -104,7 +102,7 @@ func (db *DB) bulkLoad(
 		n, err = db.store.BulkLoad(ctx, prepare, id, db.checkRows(sorted))
 		return err
 	})
-	// It is not about the order of keys, but about rows that were there before.
+	// The order of keys is right, but the family has rows.
 	if errors.Is(err, txn.ErrOrder) && !prepared {
 		return 0, errMoved
 	}
@@ -114,7 +112,7 @@ func (db *DB) bulkLoad(
 	return int64(n), nil
 }
 
-// loadRows is the load of a family whose rows expire: one put for each.
+// loadRows loads a family with a default ttl: one put for each row.
 func (db *DB) loadRows(
 	ctx context.Context,
 	family string,
@@ -155,7 +153,7 @@ func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
 	return nil
 }
 
-// checkRows passes rows on that the store can take, and stops the load at the first other one.
+// checkRows passes valid rows on, and stops the load at the first invalid one.
 func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for key, value := range sorted {
@@ -175,7 +173,7 @@ func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []by
 	}
 }
 
-// find looks a family up for calls that need its trees.
+// find looks up a family for calls that need its trees.
 func (tx *Tx) find(name string) (fam *cf.Family, err error) {
 	v := &tx.CF(name).verbs
 	defer tx.leave(tx.enter(), &err)

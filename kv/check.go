@@ -47,16 +47,16 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Check proves the whole store beside readers and writers: structure and checksum of every page,
-// that each is used once or free once, the counts, the catalog, and that data and expiry indexes of
-// each family agree. It yields what is wrong, nothing if all is well. If ctx ends, the last Problem
-// is of kind "incomplete"; on a closed store there is one of kind "closed". nil means
-// context.Background.
+// Check verifies the whole store while readers and writers run: structure and checksum of every
+// page, that each page is either used once or free once, the counts, the catalog, and that data and
+// expiry indexes of each family agree. It yields each finding; a sound store has none. If ctx ends,
+// the last Problem is of kind "incomplete"; on a closed store there is one of kind "closed". nil
+// means context.Background.
 //
-// It waits for the open write transaction, until ctx ends: a goroutine that has one open itself
-// must not range over it without such a context, or it waits for ever. Checkpoints wait until it is
-// over, and writers wait for them where Options.CacheBytes or MaxBytes is used up meanwhile. So
-// what the loop does with a Problem must not write to the store: note it, and act afterwards.
+// It waits for the open write transaction until ctx ends; a goroutine that has that transaction open
+// itself deadlocks without such a context. Checkpoints wait until it ends, and writers wait for them
+// if Options.CacheBytes or MaxBytes is exhausted meanwhile. So the body of the loop must not write
+// to the store: collect the problems, and act afterwards.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 	if ctx == nil {
 		ctx = context.Background()
@@ -92,8 +92,8 @@ func (db *DB) check(ctx context.Context, visit func(Problem) bool) {
 	})
 }
 
-// checkCatalog proves the catalog, and tells whose the trees are. more is false if the caller or
-// the store has ended.
+// checkCatalog verifies the catalog, and returns the owners of the trees. more is false if the
+// caller or the store has stopped.
 func (db *DB) checkCatalog(
 	ctx context.Context,
 	yield func(Problem) bool,
@@ -113,7 +113,7 @@ func (db *DB) checkCatalog(
 	}
 	defer tx.Rollback()
 	names, more = make(map[txn.TreeID]*cf.Family), true
-	// A catalog that cannot be read to its end still names the families up to there.
+	// Up to the first unreadable page, the catalog still names the families.
 	_ = cf.Each(tx, func(f *cf.Family) bool {
 		names[f.Base] = f
 		return true
@@ -130,8 +130,7 @@ func (db *DB) checkCatalog(
 	return names, more
 }
 
-// checkExpiry proves the expiry indexes. What keeps it from reading a tree is left to the check of
-// the pages.
+// checkExpiry verifies the expiry indexes. It leaves unreadable trees to the check of the pages.
 func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more bool) {
 	tx, err := db.store.Begin(ctx, false)
 	if err != nil {
@@ -151,7 +150,7 @@ func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more b
 	return more
 }
 
-// familyOf finds the family that a tree belongs to: its number is at most three above the family's
+// familyOf finds the family that owns a tree: the tree's number is at most three above the family's
 // first.
 func familyOf(names map[txn.TreeID]*cf.Family, id txn.TreeID) string {
 	for back := txn.TreeID(0); back < 4 && back <= id; back++ {

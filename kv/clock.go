@@ -10,18 +10,17 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// clock gives each transaction its instant: whole milliseconds since the Unix epoch that do not run
-// backwards when the system's clock is nudged. The mark is the highest instant given so far; it is
-// stored with commits, and by Close, and comes back at Open. A step back by more than maxStep means
-// that the clock was wrong before: the mark follows it.
+// clock gives each transaction its instant: whole milliseconds since the Unix epoch, which do not
+// decrease when the system's clock is set back a little. The mark is the highest instant so far;
+// commits and Close store it, and Open reads it. A step back by more than maxStep means that the
+// clock was wrong before: the mark follows it.
 //
-// The system's clock is also compared with the monotonic time of this process. A step forward by
-// more than maxStep may be right, but may as well be a mistake that makes everything look expired:
-// jumped then keeps anything from being deleted for it. (Monotonic time may stand still while the
-// machine sleeps, so waking up looks the same.)
+// The clock also compares the system's clock with the monotonic time of this process. A step forward
+// by more than maxStep may be right, but may be a mistake that makes everything look expired: while
+// jumped is set, the store deletes no expired key. (Monotonic time may stop while the machine
+// sleeps, so a wake-up looks the same.)
 //
-// How far it was set is what is left from one instant to the other (ttl.Remaining), at most the
-// longest Duration.
+// The size of a step is computed by ttl.Remaining, at most the longest Duration.
 //
 // It is safe for concurrent use.
 type clock struct {
@@ -29,19 +28,19 @@ type clock struct {
 	maxStep int64 // milliseconds
 	mark    atomic.Int64
 	steps   atomic.Uint64
-	met     atomic.Int64 // the highest expiry that a call was past: see hides
+	met     atomic.Int64 // highest expiry that a caller has seen pass: see hides
 	onStep  func(back time.Duration)
 
 	mono    func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
 	offset  atomic.Int64             // of the clock against mono, as last seen
-	leapt   atomic.Int64             // by mono, the reading that told of the last jump
+	leapt   atomic.Int64             // monotonic time of the last jump
 	jumped  atomic.Bool
-	jumping sync.Mutex // held while a jump is noted
+	jumping sync.Mutex // held while a jump is recorded
 	onJump  func(forward time.Duration)
 }
 
-// start sets the mark that a store was opened with. 0 is the mark of a store that never had a
-// commit: every first reading is above it, even of a clock that stands before 1970.
+// start sets the mark of the opened store. 0 is the mark of a store that never had a commit: every
+// first reading is above it, even of a clock before 1970.
 func (c *clock) start(stored int64) {
 	if stored == 0 {
 		stored = math.MinInt64
@@ -57,10 +56,10 @@ func (c *clock) watch(mono func(at time.Time) int64) {
 	c.offset.Store(at.UnixMilli() - mono(at))
 }
 
-// compare looks for a jump. Corrections of the clock that are smaller than maxStep move the offset
-// bit by bit; tiny ones are left to add up, so that readers do not write to shared memory. What was
-// read before a jump tells nothing any more: it would look like a step back, and the next reading
-// like the same jump once more, which somebody may have been told to believe.
+// compare detects jumps. Corrections of the clock that are smaller than maxStep move the offset;
+// tiny ones accumulate first, so that readers do not write to shared memory. compare ignores
+// readings from before a jump: one would look like a step back, and the next reading like the same
+// jump again, which a purge with Force may have accepted already.
 func (c *clock) compare(at time.Time) {
 	mono := c.mono(at)
 	offset, last := at.UnixMilli()-mono, c.offset.Load()
@@ -74,8 +73,8 @@ func (c *clock) compare(at time.Time) {
 	}
 }
 
-// jump is told of an offset that was more than maxStep above the one last seen. Of those who meet a
-// jump at the same time one notes it.
+// jump records an offset that is more than maxStep above the last one. Of concurrent callers that
+// detect a jump, one records it.
 func (c *clock) jump(mono, offset int64) {
 	last, noted := c.noteJump(mono, offset)
 	if noted && c.onJump != nil {
@@ -88,16 +87,16 @@ func (c *clock) noteJump(mono, offset int64) (last int64, noted bool) {
 	defer c.jumping.Unlock()
 	last = c.offset.Load()
 	if offset-last <= c.maxStep {
-		return last, false // somebody has, and a purge was perhaps told to believe the clock since
+		return last, false // another call recorded it, and Force may have accepted it since
 	}
-	// Before the offset moves: who compares with the new one sees no step, and would delete by it.
+	// Before the offset moves: a reader of the new offset sees no step, and would delete by it.
 	c.jumped.Store(true)
 	c.leapt.Store(mono)
 	c.offset.Store(offset)
 	return last, true
 }
 
-// read gives the instant of a transaction that begins now.
+// read returns the instant of a transaction that begins now.
 func (c *clock) read() int64 {
 	at := c.now()
 	if c.mono != nil {
@@ -106,7 +105,7 @@ func (c *clock) read() int64 {
 	now := at.UnixMilli() // rounds towards the past
 	for {
 		mark := c.mark.Load()
-		if now <= mark && uint64(mark-now) <= uint64(c.maxStep) { // The difference may be more than an int64 holds.
+		if now <= mark && uint64(mark-now) <= uint64(c.maxStep) { // The difference may overflow an int64.
 			return mark
 		}
 		if !c.mark.CompareAndSwap(mark, now) {
@@ -122,8 +121,7 @@ func (c *clock) read() int64 {
 	}
 }
 
-// hides says whether a row with that expiry is gone at now, for a call of the user's, who sees
-// that.
+// hides says whether a row with that expiry is expired at now, for a call whose result shows that.
 func (c *clock) hides(now, expiry int64) bool {
 	if !ttl.Expired(now, expiry) {
 		return false
@@ -132,33 +130,32 @@ func (c *clock) hides(now, expiry int64) bool {
 	return true
 }
 
-// meet notes that the user was told of something that it has expired, at that instant or before it.
+// meet records that a caller has seen a key expired, at that instant or before it.
 func (c *clock) meet(expiry int64) {
 	for met := c.met.Load(); expiry > met && !c.met.CompareAndSwap(met, expiry); met = c.met.Load() {
 	}
 }
 
-// closing is the mark for Close to store. It is needed if the mark that is stored by then would
-// bring back what a call has seen expired, should the clock be set back by no more than maxStep
-// meanwhile.
+// closing is the mark for Close to store. It is needed if with the stored mark a key that a call has
+// seen expired would return, should the clock be set back by at most maxStep meanwhile.
 func (c *clock) closing(stored int64) (mark int64, needed bool) {
 	mark = c.mark.Load()
-	if mark <= 0 { // It would look like none.
+	if mark <= 0 { // It would read as no mark.
 		return stored, false
 	}
 	met := c.met.Load()
 	return mark, met > stored || mark < stored && met > 0
 }
 
-// clamp is now, an instant that read gave, unless the clock was set back since and the store has
-// followed it: then it is what time has become. Whoever deletes for an instant that was read before
-// the writer lock was had asks this under the lock: keys may have been written meanwhile, or seen
-// alive, that were gone by then.
+// clamp returns now, an instant that read returned, or the present mark if the clock was set back
+// since and the store has followed it. A purge that took its instant before the writer lock clamps
+// it under the lock: keys that were expired at that instant may have been written, or read as
+// live, meanwhile.
 func (c *clock) clamp(now int64) int64 { return min(now, c.mark.Load()) }
 
-// stamp gives a transaction the mark that its commit will store: when it begins, and once more when
-// it commits, for others may have read the clock meanwhile. The mark of a clock before 1970 would
-// look like none.
+// stamp sets the mark that the commit of a transaction stores: at its begin, and again at its
+// commit, since other calls may have read the clock. The mark of a clock before 1970 would read as
+// no mark.
 func (c *clock) stamp(tx *txn.Tx) {
 	if mark := c.mark.Load(); mark > 0 {
 		tx.SetMark(mark)

@@ -11,45 +11,44 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// One-shot writes that wait for the writer lock at the same time share one transaction: one of
-// them, the leader, waits for the lock on behalf of all, carries them out in the order in which
-// they came, and commits once. What each would have copied, logged and waited for alone, they pay
-// together.
+// Concurrent one-shot writes that wait for the writer lock share one transaction. One of them, the
+// leader, waits for the lock on behalf of all, applies them in the order in which they were queued,
+// and commits once. So they share the copies of pages, the log record and the sync.
 //
-// Nobody notices but by the clock. Each is told what it would have been told alone: one that fails
-// is tried again in a transaction of its own, and so are all if one of them failed half-way. Their
-// common instant is read after the last of them came.
+// Each write returns what it would return alone: one that fails is retried in a transaction of its
+// own, and so are all if one of them failed half-way. Their common instant is read after the last of
+// them was queued.
 
-// maxGroup is how many writes share a transaction. More than crowd do best in two halves that take
-// turns, one at work while the other one waits for the disk; fewer do best all together. In between
-// lies the point where carrying them out takes about as long as the disk. Where the disk has their
-// record before they are carried out, halves gain nothing, and cost a record and the copies of
-// branches each: then as many as share a transaction do best together.
+// maxGroup is the largest number of writes in a transaction. Above smallGroup, two halves that take
+// turns are fastest: one applies while the other waits for the disk. Below, one group is fastest;
+// at smallGroup the apply takes about as long as the disk. If the log record is submitted before the
+// apply, halves gain nothing and cost a record and copies of branch pages each: then groups up to
+// maxGroup are fastest.
 const (
 	maxGroup   = 64
 	smallGroup = 32
 )
 
-// maxGroupBytes of log end a shared transaction early: large writes have little to share.
+// maxGroupBytes of log end a shared transaction early: large writes gain little from sharing.
 const maxGroupBytes = 256 << 10
 
-// writeRequest is a one-shot write that waits for its turn or for its answer. It is pooled together
-// with its channel, and gets one message each time that it is queued, and each time that it waits
-// for company.
+// writeRequest is a one-shot write that waits for its turn or its result. It is pooled together with
+// its channel. It gets one message for each time that it is queued, and for each time that it waits
+// for followers.
 type writeRequest struct {
 	family string
-	call   func(*verbs) error // does the write; may be called again after a rollback
-	// what the write does, if call is nil: it may be carried out together with others
+	call   func(*verbs) error // the write; may be called again after a rollback
+	// the write, if call is nil: an operation that may be applied together with others
 	row      operation
 	err      error
-	separate bool             // what it does is not in the transaction of its group
-	doneC    chan writeResult // capacity 1, so that telling never waits
+	separate bool             // it is not in the transaction of its group
+	doneC    chan writeResult // capacity 1, so that a send never blocks
 
 	// Of a leader.
-	group     []*writeRequest // itself first, then those who share with it and were not told yet
-	size      int             // of the group when the queue was taken; 0: it has not been
-	submitted bool            // its record is on its way before it is carried out
-	inner     *txn.Tx         // what commits
+	group     []*writeRequest // itself first, then its followers without a result
+	size      int             // of the group when it was taken from the queue; 0: not yet
+	submitted bool            // the log record was submitted before the apply
+	inner     *txn.Tx         // the shared transaction
 	began     uint64          // the commit before it
 }
 
@@ -57,9 +56,9 @@ type writeResult uint8
 
 const (
 	requestDone  writeResult = iota // err is set
-	requestLeads                    // it leads from now on
-	requestAlone                    // nothing was done: it goes on alone
-	// it was committed, but a callback ended the leader before it was known to be durable
+	requestLeads                    // it is the leader now
+	requestAlone                    // nothing was applied: it runs alone
+	// it was committed, but a callback ended the leader before the commit was known to be durable
 	requestCommitted
 )
 
@@ -69,16 +68,15 @@ var requestPool = sync.Pool{New: func() any { return &writeRequest{doneC: make(c
 type writeQueue struct {
 	mu      sync.Mutex // guards the fields below
 	queue   []*writeRequest
-	leading bool          // someone takes the queue as soon as the writer lock is theirs
-	waiting *writeRequest // the leader, while it gathers
+	leading bool          // a leader waits for the writer lock and will take the queue
+	waiting *writeRequest // the leader, while it waits for followers
 	away    int           // writes that were taken, and whose transaction has not ended
-	ahead   bool          // the record of the last ones that shared was on its way before they were carried out
-	// writes whose transaction has ended last, but for as many as have come since: they may be
-	// about to come back
+	ahead   bool          // the last shared record was submitted before the apply
+	// writes of the last transaction, less those queued since: their callers may write again soon
 	told int
 }
 
-// join queues a write behind the leader, or says that it leads.
+// join queues a write behind the leader, or makes it the leader.
 func (q *writeQueue) join(s *writeRequest) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,10 +91,9 @@ func (q *writeQueue) join(s *writeRequest) (leads bool) {
 	return true
 }
 
-// waitForFollowers makes a leader whose commit will wait for a sync wait while others are away,
-// until enough have come to share with it: its record would have to wait for theirs anyway. Those
-// who were told a moment ago are let run, since they are probably about to write again; nobody
-// waits for what else they do.
+// waitForFollowers makes a leader whose commit waits for a sync wait while other writes are away,
+// until enough writes are queued: its record would have to wait for theirs anyway. It yields the
+// processor to callers whose writes just returned, which will probably write again.
 func (q *writeQueue) waitForFollowers(leader *writeRequest) {
 	q.mu.Lock()
 	enough := q.groupComplete()
@@ -113,7 +110,7 @@ func (q *writeQueue) waitForFollowers(leader *writeRequest) {
 	}
 }
 
-// groupComplete says that those who wait are nearly half of a crowd that is too large for one
+// groupComplete says that the queued writes are nearly half of a group that is too large for one
 // transaction: the other half is away. mu is held.
 func (q *writeQueue) groupComplete() bool {
 	here := len(q.queue) + 1
@@ -125,7 +122,7 @@ func (q *writeQueue) groupComplete() bool {
 	return here >= maxGroup || all > together && here >= all*7/16
 }
 
-// wake lets a leader go on that has gathered. mu is held.
+// wake wakes a leader that waits for followers. mu is held.
 func (q *writeQueue) wake() {
 	if q.waiting != nil {
 		q.waiting.doneC <- requestLeads
@@ -133,7 +130,7 @@ func (q *writeQueue) wake() {
 	}
 }
 
-// restoreQueue says that the leader's transaction has ended.
+// restoreQueue records the end of the leader's transaction.
 func (q *writeQueue) restoreQueue(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,8 +143,8 @@ func (q *writeQueue) restoreQueue(leader *writeRequest) {
 	}
 }
 
-// takeGroup gives the leader, who has the writer lock, those who share with it, and lays the lead
-// down. If more are waiting than share a transaction, the first of the rest leads.
+// takeGroup moves queued writes to the group of the leader, which has the writer lock and resigns
+// as leader. If more writes are queued than fit, the first of the rest becomes the leader.
 func (q *writeQueue) takeGroup(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,17 +161,15 @@ func (q *writeQueue) takeGroup(leader *writeRequest) {
 	q.queue = q.queue[:rest]
 }
 
-// write runs one call in a write transaction, alone or shared, and commits it unless the call
-// failed. call puts its result where the caller looks for it; after a rollback it may be made
-// again.
+// write runs call in a write transaction, alone or shared, and commits it unless call failed. call
+// stores its result itself, and may be called again after a rollback.
 func (s *oneShot) write(call func(*verbs) error) error {
 	me := requestPool.Get().(*writeRequest)
 	me.call = call
 	return s.submit(me)
 }
 
-// writeRow is write for what has no result, and no other condition than that its arguments are
-// good.
+// writeRow is write for an operation, which has no result and fails only for invalid arguments.
 func (s *oneShot) writeRow(op operation) error {
 	me := requestPool.Get().(*writeRequest)
 	me.row = op
@@ -201,7 +196,7 @@ func (s *oneShot) submit(me *writeRequest) (err error) {
 	return err
 }
 
-// apply does the write.
+// apply runs the write.
 func (s *writeRequest) apply(v *verbs) error {
 	if s.call == nil {
 		return s.row.apply(v)
@@ -209,8 +204,8 @@ func (s *writeRequest) apply(v *verbs) error {
 	return s.call(v)
 }
 
-// writeSeparately does a write in a transaction of its own, and commits it unless the write failed.
-// It is tried again as long as there is a checkpoint to wait for that makes space for it.
+// writeSeparately runs a write in a transaction of its own. It retries while a checkpoint can make
+// space for the write.
 func (s *oneShot) writeSeparately(me *writeRequest) error {
 	return s.db.withSpace(context.Background(), func() error { return s.writeOnce(me) })
 }
@@ -227,14 +222,14 @@ func (s *oneShot) writeOnce(me *writeRequest) error {
 	return tx.commit(nil)
 }
 
-// waitHeadVisible returns when all that was committed before is visible, and as durable as was
-// asked for. What keeps it from waiting, a failure or an end of the store, does not tell whether
-// the commit will be found at the next open.
+// waitHeadVisible waits until all commits so far are visible and as durable as demanded. If it
+// cannot wait, because of a failure or the end of the store, only the next Open decides whether the
+// commit is found.
 func (s *oneShot) waitHeadVisible() error {
 	defer s.db.leave()
 	tx, err := s.db.store.Begin(context.Background(), true)
 	if err == nil {
-		err = tx.Commit(txn.NoSync) // It has no changes, and waits for those before it.
+		err = tx.Commit(txn.NoSync) // It has no changes, and waits for the commits before it.
 	}
 	if err != nil {
 		return &failure{ErrCommitUnknown, fromBelow(err)}
@@ -242,8 +237,8 @@ func (s *oneShot) waitHeadVisible() error {
 	return nil
 }
 
-// lead carries out the leader's write together with those that came while it waited for the writer
-// lock, and tells each. What it returns is the leader's own news.
+// lead applies the leader's write together with those that were queued while it waited for the
+// writer lock, and completes them. It returns the result of the leader's own write.
 func (s *oneShot) lead(me *writeRequest) writeResult {
 	defer s.handOff(me)
 	if s.db.durability == Sync {
@@ -274,7 +269,7 @@ func (s *oneShot) lead(me *writeRequest) writeResult {
 	}
 	if done > 0 {
 		err = tx.commit(nil)
-		if refused(err) { // There may be room for some of them.
+		if refused(err) { // There may be space for some of them.
 			runSeparately(me.group)
 		}
 	} else if unknown := tx.revokeErr(errPartialGroup); errors.Is(unknown, ErrCommitUnknown) {
@@ -292,8 +287,8 @@ func (s *oneShot) lead(me *writeRequest) writeResult {
 // errPartialGroup is why none of the writes that shared a transaction was committed with it.
 var errPartialGroup = errors.New("kv: a write that shared the transaction failed half-way")
 
-// complete answers those who share with the leader: what came of their transaction, or that they
-// are not in it.
+// complete sends each follower the result of the shared transaction, or requestAlone if its write is
+// not in it.
 func (s *writeRequest) complete(news writeResult, err error) {
 	for _, one := range s.group {
 		switch {
@@ -308,8 +303,8 @@ func (s *writeRequest) complete(news writeResult, err error) {
 	s.group = s.group[:0]
 }
 
-// handOff ends what lead began. The clock, OnExpire and events are the user's: they may panic, or
-// end the leader's goroutine, and nobody may wait for it then.
+// handOff ends lead. The clock, OnExpire and events are callbacks: they may panic, or end the
+// leader's goroutine, and then no follower may wait for it.
 func (s *oneShot) handOff(me *writeRequest) {
 	if me.size == 0 {
 		s.db.sharing.takeGroup(me)
@@ -328,9 +323,9 @@ func (s *oneShot) handOff(me *writeRequest) {
 	s.db.sharing.restoreQueue(me)
 }
 
-// applyGroup carries out writes in their order, some of them together, and counts those that the
-// transaction has. The others are marked: those that changed nothing and failed, and those for
-// which it has grown too large; all of them, if one failed half-way.
+// applyGroup applies writes in order, some of them together, and returns the number that the
+// transaction has. It marks the others as separate: those that failed without a change, those for
+// which the transaction is too large, and all of them if one failed half-way.
 func (tx *Tx) applyGroup(group []*writeRequest) (done int) {
 	v := &tx.verbs
 	if rowsOf(group, v.name) && !tx.inner.LogSubmitted() {
@@ -353,13 +348,13 @@ func rowsOf(group []*writeRequest, family string) bool {
 	)
 }
 
-// applyGroupRows is share, but that changes of indexes may be held back.
+// applyGroupRows is applyGroup; index changes may be buffered.
 func (tx *Tx) applyGroupRows(group []*writeRequest) (done int) {
-	apart := 0 // of the next ones, which failed together and changed nothing: one of them is to blame
+	apart := 0 // of the next writes, which failed together without a change: one is invalid
 	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
 		left := maxGroupBytes - before
-		if tx.inner.LogSubmitted() { // All of them are in the record, and were few enough.
+		if tx.inner.LogSubmitted() { // All are in the record, and are few enough.
 			left = maxGroupBytes
 		}
 		if left < 0 {
@@ -391,22 +386,22 @@ func (tx *Tx) applyGroupRows(group []*writeRequest) (done int) {
 	return done
 }
 
-// runSeparately marks writes that are to go on alone.
+// runSeparately marks writes to be run alone.
 func runSeparately(some []*writeRequest) {
 	for _, one := range some {
 		one.separate = true
 	}
 }
 
-// markUnknown marks writes that are not to be tried again, whatever was said before.
+// markUnknown marks writes that must not be retried, whatever was marked before.
 func markUnknown(all []*writeRequest) {
 	for _, one := range all {
-		one.separate = false // The next Open may find it.
+		one.separate = false // The next Open may find the write.
 	}
 }
 
-// sameKind counts the writes at the head of a group that may be carried out together: operations on
-// rows of one family. The last of them begins below a bound on their bytes.
+// sameKind counts the writes at the head of a group that may be applied together: operations on rows
+// of one family. The last of them begins below the bound on their bytes.
 func sameKind(group []*writeRequest, bytes int64) (n int) {
 	for n < min(len(group), ttl.ApplyRows) && bytes >= 0 && group[n].call == nil && group[n].family == group[0].family {
 		bytes -= int64(len(group[n].row.first) + len(group[n].row.second))
@@ -415,7 +410,7 @@ func sameKind(group []*writeRequest, bytes int64) (n int) {
 	return max(n, 1)
 }
 
-// applyRequests does what several writes do that are alike, or one.
+// applyRequests applies several writes of the same kind, or one.
 func (tx *Tx) applyRequests(some []*writeRequest) error {
 	v := tx.family(some[0].family)
 	if len(some) == 1 && v.indexBuffer == nil {
@@ -428,7 +423,7 @@ func (tx *Tx) applyRequests(some []*writeRequest) error {
 	return v.applyAll(ops[:len(some)])
 }
 
-// family gives the verbs of a family that shares the transaction.
+// family returns the methods of a family that shares the transaction.
 func (tx *Tx) family(name string) *verbs {
 	if name == tx.verbs.name {
 		return &tx.verbs

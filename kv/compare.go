@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Calls that look at a value and change it, in one step of the transaction.
+// Calls that read a value and change it, in one step of the transaction.
 
 // Increment adds delta to a counter, an 8-byte big-endian two's complement value, and returns the
-// sum. A counter that is there keeps its expiry; an absent one counts as 0 and lives for ttlIfNew,
-// or, if that is 0, as Put makes it. A value of another size, or an overflow, is ErrNotCounter and
-// changes nothing. To read a counter without changing it, Get it and decode the value with
-// encoding/binary.
+// sum. A present counter keeps its expiry. An absent one counts as 0 and gets the ttl ttlIfNew, or,
+// if that is 0, the expiry that Put gives. A value of another size, or an overflow, is ErrNotCounter
+// and changes nothing. To read a counter, Get it and decode the value with encoding/binary.
 func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -47,7 +46,7 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 	return old + delta, nil
 }
 
-// expiryOfNew is the expiry of a new key that lives for d, or, if that is 0, as Put makes it.
+// expiryOfNew is the expiry of a new key with ttl d, or, if d is 0, the expiry that Put gives.
 func (v *verbs) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	if d != 0 {
 		return v.after(d)
@@ -55,8 +54,8 @@ func (v *verbs) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	return v.defaultExpiry()
 }
 
-// CompareAndSwap sets key to new as PutWith would if its value is old, and says whether it did. old
-// nil means: the key must be absent. The conditions of o may repeat that, not contradict it.
+// CompareAndSwap sets key to new, as PutWith does, if its value is old, and says whether it did. A
+// nil old requires the key to be absent. The conditions of o may repeat that, not contradict it.
 func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, new); err != nil {
@@ -84,8 +83,8 @@ func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool
 	return err == nil, err
 }
 
-// CompareAndDelete removes key if its value is old, and says whether it did. A nil old matches no
-// value.
+// CompareAndDelete removes key if its value is old, and says whether it did. A nil old never
+// matches.
 func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -104,7 +103,7 @@ func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 	return true, nil
 }
 
-// is says whether the value of key is old, and when it expires; nil: whether the key is absent.
+// is says whether the value of key is old, and its expiry. For a nil old: whether the key is absent.
 func (v *verbs) is(key, old []byte) (expiry int64, same bool, err error) {
 	value, expiry, found, err := v.get(key)
 	if err != nil || old == nil {

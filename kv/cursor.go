@@ -8,47 +8,47 @@ import (
 )
 
 // Cursor walks the rows of a family within bounds, in both directions. It belongs to its
-// transaction, which may change the family meanwhile: the cursor keeps its place by key. Key and
-// value slices are read-only and valid until the next move, and at most until the transaction ends:
-// afterwards the store may reuse or unmap their memory, and a program that still reads them can be
-// ended by the system. Copy what has to live longer.
+// transaction, which may change the family meanwhile: the cursor's position is a key. Key and value
+// slices are read-only and valid until the next move, and at most until the transaction ends:
+// afterwards the store may reuse or unmap their memory, and a program that still reads them may be
+// killed by a fault. Copy them to keep them.
 //
-// A new cursor is nowhere: Next goes to the first row, Prev to the last. One that has walked off an
-// end stays there, and the opposite step comes back to the row at that end. An error ends it for
-// good, and stays on the transaction too.
+// A new cursor has no position: Next moves to the first row, Prev to the last. A cursor that has
+// walked off an end stays there, and the opposite move returns to the row at that end. An error ends
+// the cursor for good, and is the transaction's error, too.
 //
 // The end of its transaction ends a cursor: it is on no row, Key and Value are nil, moves return
-// false, and Err is ErrTxnDone, or ErrClosed if Shutdown ended the transaction. A cursor that had
-// walked off an end before keeps the nil.
+// false, and Err is ErrTxnDone, or ErrClosed if Shutdown ended the transaction. If the cursor had
+// walked off an end before, Err stays nil.
 type Cursor struct {
 	v        *verbs
 	inner    txn.Cursor
-	placed   bool   // inner is in use: from the first move on, unless the family has no tree
+	placed   bool   // inner is in use: from the first move on, if the family has a tree
 	lo, hi   []byte // bounds, nil: none
 	keysOnly bool
 	eager    bool // each move reads the value
 
-	timed bool // rows may have an expiry; in a read transaction that is known from the first move on
+	timed bool // rows may have an expiry; a read transaction sets it at the first move
 
 	pos    cursorPos
 	expiry int64  // at onRow: of the row, or 0
 	key    []byte // at onRow: of the row
-	value  []byte // at onRow: what Value returned, or nil
+	value  []byte // at onRow: the result of Value, or nil
 	err    error
 
-	damage  *Damage // what the last step has met and OnDamage is to be told of
-	lost    bool    // at onRow: the value cannot be read, and OnDamage knows
-	forward bool    // which way the step went that met damage
+	damage  *Damage // found by the last step, for OnDamage
+	lost    bool    // at onRow: the value is unreadable, and OnDamage was called
+	forward bool    // direction of the step that found damage
 }
 
-// cursorPos is where a cursor is.
+// cursorPos is the position of a cursor.
 type cursorPos uint8
 
 const (
 	nowhere cursorPos = iota
 	before            // the first row
 	onRow
-	onGap // where a row was that the cursor deleted
+	onGap // the place of a row that the cursor deleted
 	after // the last row
 )
 
@@ -62,14 +62,14 @@ const (
 	toPrev
 	toSeek
 	toSeekBefore
-	toResume // behind damage, the way that the last step went
+	toResume // behind damage, in the direction of the last step
 )
 
 // Cursor returns a cursor over the whole family.
 func (v *verbs) Cursor() *Cursor { return &Cursor{v: v} }
 
-// CursorIn returns a cursor that never leaves the bounds of o. Reverse and Limit are for Scan: a
-// cursor with one of them has the error ErrInvalidOptions.
+// CursorIn returns a cursor that stays within the bounds of o. Reverse and Limit are for Scan: with
+// one of them the cursor's error is ErrInvalidOptions.
 func (v *verbs) CursorIn(o ScanOptions) *Cursor {
 	c := &Cursor{v: v, keysOnly: o.KeysOnly}
 	if o.Reverse || o.Limit != 0 {
@@ -121,8 +121,7 @@ func (c *Cursor) Value() []byte {
 	return c.value
 }
 
-// Expiry returns the instant at which the row is gone; ok is false if it is permanent, or there is
-// none.
+// Expiry returns the expiry of the row; ok is false if the row is permanent, or there is none.
 func (c *Cursor) Expiry() (at time.Time, ok bool) {
 	if !c.Valid() || c.expiry == 0 {
 		return time.Time{}, false
@@ -130,8 +129,8 @@ func (c *Cursor) Expiry() (at time.Time, ok bool) {
 	return time.UnixMilli(c.expiry), true
 }
 
-// Err returns the error that ended the cursor, nil if it only walked off an end. Where the
-// transaction ended before the walk did, that is the error.
+// Err returns the error that ended the cursor, or nil if it walked off an end. If the transaction
+// ended first, Err is the error of that.
 func (c *Cursor) Err() error {
 	if c.err != nil || c.pos == before || c.pos == after || !c.v.tx.hasEnded() {
 		return c.err
@@ -139,7 +138,7 @@ func (c *Cursor) Err() error {
 	return c.v.tx.check(false)
 }
 
-// read fetches the value of the row. A failure ends the cursor.
+// read reads the value of the row. A failure ends the cursor.
 func (c *Cursor) read() (value []byte) {
 	err := c.call(func() error {
 		value = c.readBelow()
@@ -155,7 +154,7 @@ func (c *Cursor) read() (value []byte) {
 	return value
 }
 
-// call runs fn within the transaction, if that still allows it.
+// call runs fn within the transaction, if that is open.
 func (c *Cursor) call(fn func() error) (err error) {
 	tx := c.v.tx
 	defer tx.leave(tx.enter(), &err)
@@ -165,13 +164,13 @@ func (c *Cursor) call(fn func() error) (err error) {
 	return fn()
 }
 
-// end makes err the end of the cursor.
+// end ends the cursor with err.
 func (c *Cursor) end(err error) {
 	c.err, c.key, c.value = err, nil, nil
 	c.v.tx.fail(err)
 }
 
-// Delete removes the row under the cursor; Next and Prev go on from its place. Without a row it
+// Delete removes the row under the cursor; Next and Prev continue from its place. Without a row it
 // does nothing. An error of the call itself, such as ErrReadOnlyTxn, does not end the cursor.
 func (c *Cursor) Delete() (err error) {
 	tx := c.v.tx
@@ -255,8 +254,8 @@ func (c *Cursor) advance(s step, key []byte) error {
 	return nil
 }
 
-// skipExpired goes on, the way that the cursor went, while it is on an expired row. Any number of
-// them costs no memory.
+// skipExpired moves on in the direction of the cursor while it is on an expired row. It needs no
+// memory for them.
 func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 	for {
 		c.expiry = 0
@@ -286,8 +285,8 @@ func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 	}
 }
 
-// walk moves the cursor below. The row that it finds may lie out of bounds, on the side that it
-// walked to.
+// walk moves the inner cursor. The row that it finds may be out of bounds, on the side that it moved
+// to.
 func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
 	if s == toResume {
 		return c.inner.Skip(c.forward), c.forward
@@ -338,7 +337,7 @@ func (c *Cursor) walk(s step, key []byte) (ok, forward bool) {
 	}
 }
 
-// confirm takes the row under the cursor below if it is within bounds.
+// confirm makes the row of the inner cursor the cursor's if it is within bounds.
 func (c *Cursor) confirm(forward bool) bool {
 	key := c.inner.Key()
 	if (forward && c.hi != nil && bytes.Compare(key, c.hi) >= 0) ||
@@ -350,7 +349,7 @@ func (c *Cursor) confirm(forward bool) bool {
 	return true
 }
 
-// leave puts the cursor off the end that it walked to.
+// leave sets the position behind the end that the cursor moved to.
 func (c *Cursor) leave(forward bool) {
 	c.key, c.pos = nil, before
 	if forward {

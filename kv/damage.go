@@ -2,33 +2,32 @@ package kv
 
 import "bytes"
 
-// Damage is what a range could not read: see Tx.OnDamage.
+// Damage is a part of a range that could not be read: see Tx.OnDamage.
 type Damage struct {
 	// Family is the name of the family; "" for ListCFs, whose rows are families.
 	Family string
-	// Lower and Upper bound the keys of rows that are lost: they are in [Lower, Upper), nil being
-	// no bound. Ranges by expiry do not know them.
+	// Lower and Upper bound the keys of lost rows: they are in [Lower, Upper), nil being no bound.
+	// Ranges by expiry do not know them.
 	Lower, Upper []byte
-	// Rows is how many rows are stored there. It is an upper bound of what the range has left out:
+	// Rows is the number of rows stored there, an upper bound of the rows that the range skipped:
 	// expired rows count, and so do those of a page that reaches beyond the bounds of the range.
 	Rows int64
-	// Key is set if only a value is lost: the row of this key comes, with a nil value.
+	// Key is set if only a value is lost: the range yields this key with a nil value.
 	Key []byte
-	// Err says what is wrong and where: as a rule a *CorruptError, or the error of a disk that
-	// cannot read.
+	// Err is the cause and its place: as a rule a *CorruptError, or an I/O error.
 	Err error
 }
 
-// OnDamage makes the ranges and cursors of this read transaction, and ListCFs, go on behind pages
-// that cannot be read. fn is told of each such page before the row behind it comes, and may keep
-// the slices until the transaction ends. If it returns false the range ends there, with the damage
-// as its error, as it does without OnDamage. It may use the transaction, and must be set before the
-// range begins; nil ends it.
+// OnDamage makes the ranges and cursors of this read transaction, and ListCFs, continue behind
+// unreadable pages. fn is called for each such page before the row behind it, and may keep the
+// slices until the transaction ends. If it returns false the range ends with the damage as its
+// error, as it does without OnDamage. fn may use the transaction. Set it before the range begins;
+// nil removes it.
 //
-// A range that was told of damage gives each row that can be read, and no other: the rows given and
-// those in Rows together are what is stored. Calls for one key return damage as an error as before,
-// and then the transaction is dead. In a write transaction fn is never called: what is written must
-// not rest on half of what is stored.
+// A range with OnDamage yields every readable row, and no other: these and the Rows of the damages
+// together are the stored rows. Calls for one key still return damage as an error, and then the
+// transaction is dead. A write transaction never calls fn: writes must not depend on half of the
+// stored rows.
 func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	tx.lock()
 	defer tx.unlock()
@@ -37,8 +36,8 @@ func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	}
 }
 
-// meetGap notes what has kept the cursor below from its next row, if that is damage behind which it
-// may go on. What lies out of bounds is none of ours: the cursor has gone off its end.
+// meetGap records damage that kept the inner cursor from its next row, if the cursor may continue
+// behind it. For damage out of bounds, the cursor has walked off its end.
 func (c *Cursor) meetGap(forward bool) {
 	g, ok := c.inner.Gap()
 	if !ok {
@@ -63,7 +62,7 @@ func (c *Cursor) meetGap(forward bool) {
 	c.damage, c.forward = d, forward
 }
 
-// readBelow gives the value of the row. One that OnDamage is to be told of is nil.
+// readBelow reads the value of the row. A lost one is nil, and recorded for OnDamage.
 func (c *Cursor) readBelow() []byte {
 	if c.v.tx.onDamage == nil {
 		return c.inner.Value()
@@ -78,15 +77,15 @@ func (c *Cursor) readBelow() []byte {
 	return value
 }
 
-// tell tells OnDamage of what the last step has met.
+// tell passes damage of the last step to OnDamage.
 func (c *Cursor) tell() error {
 	d := c.damage
 	c.damage = nil
 	return c.v.tx.tell(d)
 }
 
-// tell tells OnDamage, outside of the guard and of the lock: it is a function of the caller's. The
-// error is that of the damage if the range shall end.
+// tell calls OnDamage, a callback, outside of the guard and of the lock. It returns the error of the
+// damage if the range is to end.
 func (tx *Tx) tell(d *Damage) error {
 	if fn := tx.onDamage; fn != nil && fn(*d) {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// DB is an open store. It is safe for concurrent use. Its verbs for keys are one-shot transactions
-// on the family "default": a read sees the newest visible state, a write is one commit, which
-// others made at the same time may share.
+// DB is an open store. It is safe for concurrent use. Its methods for keys are one-shot
+// transactions on the family "default": a read uses the newest visible snapshot, a write is one
+// commit, which concurrent writes may share.
 type DB struct {
 	oneShot
 
@@ -25,7 +25,7 @@ type DB struct {
 	durability Durability
 	log        *slog.Logger
 	recovery   RecoveryInfo
-	hollow     *cf.Family // the default family of a store that has none yet; else nil
+	hollow     *cf.Family // default family of a read-only store that has none yet; else nil
 
 	onExpire    func(cf string, key, value []byte) error
 	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
@@ -35,27 +35,27 @@ type DB struct {
 
 	clock clock
 	names cf.Names
-	queue ttl.Queue // expired keys that readers met
+	queue ttl.Queue // expired keys that readers found
 	swept purgeCounts
 	pool  sync.Pool // *Tx of one-shot calls
 
-	sharing writeQueue // one-shot writes that wait
+	sharing writeQueue // one-shot writes that wait for the writer lock
 
 	writer atomic.Pointer[Tx] // the open write transaction of Update or Begin, if any
 
 	// stopping is set by Shutdown, and by Close once the store is closed: no transaction begins any
-	// more. cut is set when Shutdown does not wait for readers any longer: every call of a read
-	// transaction returns ErrClosed from then on.
+	// more. cut is set when Shutdown stops waiting for readers: every later call of a read
+	// transaction returns ErrClosed.
 	stopping, cut atomic.Bool
 	left          chan struct{} // a transaction ended while stopping; holds one token
-	closed        chan struct{} // closed when the store is
+	closed        chan struct{} // closed with the store
 
-	closeMu sync.Mutex // held through a close; guards the closing of closed, and last
+	closeMu sync.Mutex // held during a close; guards last and the close of closed
 	last    Stats
 }
 
 // View runs fn in a read transaction and ends it. It returns the error of fn unchanged, else
-// Tx.Err. fn must not keep the transaction, or slices got from it.
+// Tx.Err. fn must not keep the transaction or slices that it returned.
 func (db *DB) View(fn func(*Tx) error) error {
 	tx, err := db.begin(context.Background(), false)
 	if err != nil {
@@ -73,18 +73,17 @@ func (db *DB) View(fn func(*Tx) error) error {
 }
 
 // Update runs fn in a write transaction and commits it. If fn returns an error, panics or ends its
-// goroutine, or if a range met an error (Tx.Err), everything is rolled back; the error is returned
-// unchanged, the panic goes on.
+// goroutine, or if a range failed (Tx.Err), the transaction is rolled back. Update returns the
+// error unchanged; a panic propagates.
 //
 // There is one write transaction at a time: Update waits for the others, without bound. A call that
-// needs the writer lock therefore waits for ever inside fn, for the transaction of its own caller,
-// unless it has a context that ends: Update, a one-shot write, Apply, BulkLoad, PurgeExpired if
-// something is due, Checkpoint, Check, and Shutdown. Tx has verbs of its own for all that belongs
-// into a transaction. Close is ErrTxnsOpen there.
+// needs the writer lock deadlocks inside fn, unless its context ends: Update, a one-shot write,
+// Apply, BulkLoad, PurgeExpired if a key is due, Checkpoint, Check, and Shutdown. Inside fn use the
+// methods of Tx. Close returns ErrTxnsOpen there.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
 
-// UpdateContext is Update whose waits end with ctx, until the commit begins to write its log: from
-// there on the outcome is what it is. nil means context.Background.
+// UpdateContext is Update with waits that end with ctx, until the commit starts to write its log
+// record; after that ctx has no effect. nil means context.Background.
 func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	if fn == nil {
 		if err := db.state(true); err != nil {
@@ -104,12 +103,12 @@ func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	return tx.commit(ctx)
 }
 
-// Begin starts a transaction that is yours to Commit or Rollback; until then it holds its snapshot
-// and, if writable, keeps other writers waiting, the calls that Update lists included. ctx bounds
-// the wait for other write transactions; nil means context.Background.
+// Begin starts a transaction that the caller ends by Commit or Rollback. Until then it holds its
+// snapshot and, if writable, the writer lock (see Update). ctx bounds the wait for the lock; nil
+// means context.Background.
 func (db *DB) Begin(ctx context.Context, writable bool) (*Tx, error) { return db.begin(ctx, writable) }
 
-// begin starts a transaction for a user.
+// begin starts a transaction of a caller.
 func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := newTx(db)
 	if err := tx.start(ctx, writable); err != nil {
@@ -122,10 +121,10 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	if err := tx.evictBefore(ctx); err != nil {
 		return nil, err
 	}
-	db.clock.stamp(tx.inner) // What a large transaction logs before it commits begins with the mark.
+	db.clock.stamp(tx.inner) // A large transaction logs the mark first, before it commits.
 	db.writer.Store(tx)
-	// Shutdown sets stopping first and then ends the writer that it finds. So one that it did not
-	// find sees stopping here.
+	// Shutdown sets stopping, then ends the writer that it finds. A writer that it did not find
+	// sees stopping here.
 	if db.stopping.Load() {
 		tx.finish(ErrClosed)
 		return nil, ErrClosed
@@ -133,8 +132,8 @@ func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	return tx, nil
 }
 
-// state returns what keeps any call from being carried out. Closed wins over failed, failed over
-// read-only.
+// state returns the error that every call gets in the present state of the store, or nil. Closed
+// precedes failed, failed precedes read-only.
 func (db *DB) state(write bool) error {
 	if db.stopping.Load() {
 		return ErrClosed
@@ -151,14 +150,13 @@ func (db *DB) state(write bool) error {
 	return nil
 }
 
-// MaxKeySize is the largest key in bytes: a quarter of the page.
+// MaxKeySize returns the length of the longest key in bytes: a quarter of the page size.
 func (db *DB) MaxKeySize() int { return db.maxKey }
 
-// Path is where the store's main file is: the absolute path that it was opened by, or, of a
-// symbolic link, that of its file.
+// Path returns the absolute path of the store's main file at Open, with symbolic links resolved.
 func (db *DB) Path() string { return db.store.Path() }
 
-// Sync makes all commits so far durable that asked for NoSync.
+// Sync makes all commits durable that were made with NoSync.
 func (db *DB) Sync() error {
 	if err := db.state(true); err != nil {
 		return err
@@ -167,10 +165,10 @@ func (db *DB) Sync() error {
 	return fromBelow(db.store.Sync())
 }
 
-// Checkpoint writes the newest durable state to the main file, so that the log before it is not
-// needed any more. It runs by itself as the log grows. It waits for the open write transaction,
-// until ctx ends: a goroutine that has one open itself must not call it without such a context, or
-// it waits for ever. nil means context.Background.
+// Checkpoint writes the newest durable state to the main file, which makes the log before it
+// obsolete. The store starts checkpoints by itself as the log grows. Checkpoint waits for the open
+// write transaction until ctx ends; a goroutine that has that transaction open itself deadlocks
+// without such a context. nil means context.Background.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -182,9 +180,9 @@ func (db *DB) Checkpoint(ctx context.Context) error {
 	return fromBelow(db.store.Checkpoint(ctx))
 }
 
-// Close makes relaxed commits durable, writes a last checkpoint and ends the store. With
-// transactions open, those of the caller included, it returns ErrTxnsOpen at once and the store
-// stays usable. Closed already: nil.
+// Close makes relaxed commits durable, writes a last checkpoint and closes the store. With open
+// transactions, the caller's included, it returns ErrTxnsOpen at once and the store stays usable.
+// On a closed store it returns nil.
 func (db *DB) Close() error { return db.close(db.store.Close) }
 
 func (db *DB) close(below func() error) error {
@@ -202,7 +200,7 @@ func (db *DB) close(below func() error) error {
 		db.auto.start()
 		return fromBelow(err)
 	}
-	// Whatever else it met, the store below has ended.
+	// After any other error the store below is closed.
 	db.last = db.numbers()
 	db.last.Families = families
 	db.stopping.Store(true)
@@ -211,10 +209,10 @@ func (db *DB) close(below func() error) error {
 }
 
 // Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and
-// closes the store as Close does. The calls of a transaction that it ended return ErrClosed, and
-// nothing of it is committed; a bulk load ends so at its next row. Code of the caller's that a load
-// or a Check calls is waited for. nil means context.Background: it waits without bound, inside a
-// callback of View or Update for ever.
+// closes the store as Close does. Calls on a transaction that it ended return ErrClosed; its changes
+// are rolled back. A bulk load ends at its next row. Shutdown always waits for callbacks of a bulk
+// load or a Check. nil means context.Background: it waits without bound, and deadlocks inside a
+// callback of View or Update.
 func (db *DB) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -234,9 +232,9 @@ func (db *DB) Shutdown(ctx context.Context) error {
 	}
 }
 
-// endTransactions closes the store under open transactions. Readers that are inside a call, or hold
-// slices, keep the memory that they look at; their next call returns ErrClosed. The writer is ended
-// between two calls of its own.
+// endTransactions closes the store with transactions open. A reader inside a call, or with slices,
+// keeps the memory that it reads; its next call returns ErrClosed. The writer ends between two
+// calls of its own.
 func (db *DB) endTransactions() error {
 	db.cut.Store(true)
 	if tx := db.writer.Load(); tx != nil {
@@ -245,7 +243,7 @@ func (db *DB) endTransactions() error {
 	return db.close(db.store.Abandon)
 }
 
-// leave tells a waiting Shutdown that a transaction, or another call that Close minds, has ended.
+// leave notifies a waiting Shutdown that a transaction, or another call that blocks Close, ended.
 func (db *DB) leave() {
 	if db.stopping.Load() {
 		select {

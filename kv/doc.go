@@ -1,5 +1,5 @@
-// Package kv is the public face of Ebb: an embedded key-value store of ordered byte strings in
-// named families, kept in one file with a log beside it.
+// Package kv is the public API of Ebb: an embedded key-value store of ordered byte strings in
+// named column families, kept in one file with a write-ahead log beside it.
 //
 //	db, err := kv.Open("app.ebb", nil)
 //	...
@@ -7,22 +7,22 @@
 //		return tx.Put([]byte("greeting"), []byte("hello"))
 //	})
 //
-// A transaction sees one committed state and one instant for its whole life. Any number of read
-// transactions run beside one write transaction, and nobody waits for a reader. A commit that
-// returned nil is there after any crash, whole; see Durability for the one relaxed form. Families
-// are separate key spaces that one transaction may span; the family "default" always exists and is
-// what *DB and *Tx mean when no family is named.
+// A transaction reads one committed snapshot at one instant. Any number of read transactions run
+// concurrently with one write transaction; no transaction waits for a reader. A commit that
+// returned nil survives any crash, all of it; Durability has the one relaxed form. Column families
+// are separate key spaces that one transaction may span. Prose says "family" and code says CF: the
+// two are the same. The family "default" always exists; *DB and *Tx use it when a call names none.
 //
-// Every key may carry an expiry. Expired keys are absent for every call at the same instant; they
-// are deleted in transactions of the store's own, by PurgeExpired, or in passing by calls that met
-// them. docs/ttl.md tells more.
+// A key may have an expiry. Expired keys are absent for every call at the same instant. The store
+// deletes them in transactions of its own: by PurgeExpired, or by eviction after a read found them.
+// See docs/ttl.md.
 //
-// *DB and *Family are safe for concurrent use. A *Tx, and every *CF, iterator and *Cursor got from it, belongs to one
-// goroutine at a time. Slices got from a transaction are read-only and end with it; one-shot calls
-// return copies.
+// *DB and *Family are safe for concurrent use. A *Tx, and every *CF, iterator and *Cursor of it,
+// belongs to one goroutine at a time. Slices that a transaction returns are read-only and valid
+// until it ends; one-shot calls return copies. The methods for keys and ranges are documented once,
+// at Tx and CF; those of DB and Family are the same calls as one-shot transactions.
 //
-// No goroutine runs at rest, unless Options.AutoPurge asks for one: what a commit leaves behind, a
-// checkpoint or the making of the next log segment, ends by itself. The package knows neither page
-// layout nor record layout nor files; it maps what can go wrong below to the errors listed in
-// errors.go.
+// An idle store has no goroutine, unless Options.AutoPurge asks for one: checkpoints and the
+// preallocation of log segments end by themselves. The package knows neither page layout nor record
+// layout nor files; it maps the errors of the layers below to those listed in errors.go.
 package kv

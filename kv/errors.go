@@ -12,8 +12,7 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Errors of the caller: the call was not carried out, the transaction and the store are as they
-// were.
+// Errors of the caller: the call had no effect; the transaction and the store are unchanged.
 var (
 	// ErrNotFound is returned for a key that is absent. It is also fs.ErrNotExist.
 	ErrNotFound error = notFound{}
@@ -72,27 +71,27 @@ var (
 	ErrTxnsOpen = errors.New("kv: transactions are open")
 	// ErrClosed is returned by any call on a store after Close.
 	ErrClosed = errors.New("kv: store is closed")
-	// ErrLocked is returned by Open if another process or handle holds the store.
+	// ErrLocked is returned by Open if another process or handle has the store open.
 	ErrLocked = errors.New("kv: store is locked by another process or handle")
-	// ErrClockJump is returned by purges after the system's clock has jumped forward by more than
+	// ErrClockJump is returned by purges after the system's clock jumped forward by more than
 	// Options.MaxClockStep while the store was open, until PurgeOptions.Force or a reopen. Reads
-	// hide what the clock says is expired.
+	// hide keys that are expired by the clock.
 	ErrClockJump = errors.New("kv: clock has jumped forward")
 	// ErrNoSpace is returned when the disk, the quota, Options.MaxBytes or a limit of the format is
-	// exhausted: what was freed, and waits for a checkpoint only, does not count as used. The text
-	// says which, and how much is missing. It can also be the cause of ErrCommitUnknown and
-	// ErrFailed: ask for those first.
+	// exhausted. Freed pages that only wait for a checkpoint count as free. The text names the limit
+	// and the missing bytes. It can also be the cause of ErrCommitUnknown and ErrFailed: test for
+	// those first.
 	ErrNoSpace = errors.New("kv: no space")
 )
 
 // Errors of the file.
 var (
-	// ErrNotDatabase is returned by Open for a file that is something else. It is not touched.
+	// ErrNotDatabase is returned by Open for a file that is not a store. The file is unchanged.
 	ErrNotDatabase = errors.New("kv: not an Ebb store")
-	// ErrVersion is returned for a store of another version of the format, or with a feature this
-	// program does not know. It is not touched.
+	// ErrVersion is returned for a store of another version of the format, or with a feature that
+	// this program does not know. The file is unchanged.
 	ErrVersion = errors.New("kv: unknown format version or feature")
-	// ErrCorrupt is returned when bytes read from a file are not what was written, and by Open when
+	// ErrCorrupt is returned when bytes read from a file differ from those written, and by Open when
 	// a log of another store lies beside the main file. errors.As finds a *CorruptError.
 	ErrCorrupt = badfile.ErrCorrupt
 )
@@ -100,17 +99,17 @@ var (
 // Errors of the machine: no later write of this handle can succeed. Open the store again.
 var (
 	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads
-	// go on.
+	// still work.
 	ErrFailed = errors.New("kv: an earlier write failed; open the store again")
-	// ErrCommitUnknown is returned by the commit whose fate only the next Open decides; it wraps
-	// the cause. That can be another error of this list, or ErrClosed: ask for ErrCommitUnknown
-	// first.
+	// ErrCommitUnknown is returned by a commit whose outcome only the next Open decides; it wraps
+	// the cause. The cause can be another error of this list, or ErrClosed: test for
+	// ErrCommitUnknown first.
 	ErrCommitUnknown = errors.New("kv: fate of the commit is unknown; open the store again")
 	// ErrFileReplaced is returned when the file at the store's path is not the one that was opened.
 	ErrFileReplaced = errors.New("kv: file was replaced or removed while open")
 )
 
-// CorruptError tells the place of damage: file, page, byte offset, and what was found and expected.
+// CorruptError locates damage: file, page, byte offset, and the found and expected values.
 type CorruptError = badfile.Error
 
 // notFound is the type of ErrNotFound.
@@ -119,7 +118,7 @@ type notFound struct{}
 func (notFound) Error() string        { return "kv: not found" }
 func (notFound) Is(target error) bool { return target == fs.ErrNotExist }
 
-// failure is an error of kv with the error of a room below as its cause. errors.Is finds both.
+// failure is an error of kv with the error of a lower package as its cause. errors.Is finds both.
 type failure struct{ kind, cause error }
 
 // Error is the kind and the cause in one sentence: see plainText.
@@ -127,9 +126,9 @@ func (f *failure) Error() string { return plainText(f.kind.Error()+": "+f.cause.
 
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
-// kinds says under which name an error of a room below reaches the user. An error may wrap its
-// cause, and then has several names: the first one here is the one that its text begins with. more
-// says that the text of the error below tells more than its name here.
+// kinds maps errors of lower packages to those of this package. An error may wrap its cause, and
+// then matches several: its text begins with the first match here. more says that the text of the
+// lower error says more than the name here.
 var kinds = [...]struct {
 	from, to error
 	more     bool
@@ -162,8 +161,8 @@ var kinds = [...]struct {
 	{vfs.ErrNotRegular, ErrInvalidPath, true},
 }
 
-// fromBelow gives an error of a room below its names in this package. Errors of the machine, of a
-// context and of a caller's function pass unchanged.
+// fromBelow maps an error of a lower package to this package. Errors of the machine, of a context
+// and of callbacks pass unchanged.
 func fromBelow(err error) error {
 	if err == nil {
 		return nil

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// Errors come up through several packages, each of which says in its own words what went wrong. A
-// user reads one sentence: the kind, in the words of this package, then what else is known, and
-// nothing twice. The chain itself stays as it is.
+// Errors pass up through several packages, each of which adds its own words. The text for the user
+// is one sentence: the kind, in the words of this package, then further facts, without repetition.
+// The chain of wrapped errors is unchanged.
 
 // packages are the names that begin the errors of this module.
 var packages = []string{"kv", "cf", "ttl", "txn", "wal", "pager", "btree", "vfs"}
 
-// sayings are parts of errors of the packages below that say what a kind of error says, under the
-// words of that kind.
+// sayings maps texts of errors of lower packages to the error of this package that they repeat.
 var sayings = func() map[string]string {
 	m := map[string]string{
 		"fate of the commit is unknown":                        words(ErrCommitUnknown),
@@ -43,9 +42,8 @@ func words(err error) string {
 	return text
 }
 
-// plainText leaves out of an error's text the names of packages, and what has been said before in
-// other words. skip drops or changes further parts; without it the name of this package stays in
-// front.
+// plainText removes names of packages and repetitions from the text of an error. skip drops or
+// replaces further parts; without it the name of this package stays in front.
 func plainText(text string, skip func(part string) (string, bool)) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -75,14 +73,14 @@ func plainText(text string, skip func(part string) (string, bool)) string {
 	return strings.Join(lines, "\n")
 }
 
-// worded is an error without a name in this package, in plain words.
+// worded is an error that no error of this package stands for, with a plain text.
 type worded struct{ err error }
 
 func (w *worded) Error() string { return plainText(w.err.Error(), nil) }
 func (w *worded) Unwrap() error { return w.err }
 
-// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are, and
-// pass as they are.
+// inPlainWords wraps err if its text is not plain. Errors of callers and of the machine are plain
+// and pass unchanged.
 func inPlainWords(err error) error {
 	if text := err.Error(); plainText(text, nil) == text {
 		return err
@@ -98,8 +96,7 @@ type openError struct {
 
 func (e *openError) Unwrap() error { return e.err }
 
-// Error has no use for the parts that are only the path, or an operation of the system on it, as
-// "flock PATH".
+// Error drops the parts that only repeat the path, or a system call on it, as "flock PATH".
 func (e *openError) Error() string {
 	return "open " + e.shown + ": " + plainText(e.err.Error(), func(part string) (string, bool) {
 		for _, path := range []string{e.path, e.shown} {
@@ -115,8 +112,8 @@ func (e *openError) Error() string {
 	})
 }
 
-// OpenError gives an error of opening the store at path with the packages below the names and the
-// text that Open gives it. It is for the tools of this repository.
+// OpenError maps an error of the lower packages from opening the store at path as Open does. It is
+// for the tools of this repository.
 func OpenError(path string, err error) error {
 	if err == nil {
 		return nil

@@ -9,23 +9,23 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Expired keys that readers meet are noted in DB.queue and deleted in short transactions of their
-// own: a batch by the one-shot read that fills it, if no writer is at work; fewer just before the
-// next write transaction begins. So reads make a commit for each batch at most, whatever they meet.
-// A caller waits for that no longer than the deletes take: such a commit does not wait for a sync,
-// and does not begin behind one that does.
+// DB.queue holds expired keys that readers found. Short transactions delete them: the one-shot read
+// that fills a batch deletes it, if the writer lock is free; a smaller batch is deleted just before
+// the next write transaction begins. So reads cause at most one commit for each batch. A caller
+// waits no longer than the deletes take: such a commit does not wait for a sync, and does not begin
+// behind one that does.
 
-// batchKeys is how many keys an eviction, and by default a batch of a purge, deletes.
+// batchKeys is the number of keys of an eviction, and by default of a batch of a purge.
 const batchKeys = 256
 
-// expiredContext is a context that ends every wait before it begins.
+// expiredContext is a context that has ended: no call waits with it.
 var expiredContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// evictIdle deletes a batch of noted keys, if there are so many, and the writer lock is free.
+// evictIdle deletes a batch of queued keys, if there are so many and the writer lock is free.
 func (db *DB) evictIdle(now int64) {
 	if !db.queue.Holds(batchKeys) || db.clock.jumped.Load() || db.state(true) != nil {
 		return
@@ -41,8 +41,8 @@ func (db *DB) evictIdle(now int64) {
 	}
 }
 
-// evictBefore deletes a batch of noted keys before a write transaction of a user's, which has begun
-// but not been seen. It commits in its place and begins it again; then, if another writer came
+// evictBefore deletes a batch of queued keys before a caller's write transaction, which has begun
+// and has not been returned. It commits that transaction and begins it again; if another writer came
 // first, the instant is a later one.
 func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	db := tx.db
@@ -51,11 +51,11 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	}
 	back := false
 	defer func() {
-		if err != nil || !back { // Not back: OnExpire or the clock has panicked.
+		if err != nil || !back { // Not back: OnExpire or the clock panicked.
 			tx.finish(ErrTxnDone)
 		}
 	}()
-	if !db.indexesFlushed(tx.inner) && !db.queue.Full() { // A full queue loses notes: then rather wait.
+	if !db.indexesFlushed(tx.inner) && !db.queue.Full() { // A full queue loses notes: then wait.
 		back = true
 		return nil
 	}
@@ -80,8 +80,8 @@ func (tx *Tx) evictBefore(ctx context.Context) (err error) {
 	return nil
 }
 
-// indexesFlushed says whether all that was committed before tx is visible, so that a commit without
-// a sync returns at once.
+// indexesFlushed says whether all commits before tx are visible, so that a commit without a sync
+// returns at once.
 func (db *DB) indexesFlushed(tx *txn.Tx) bool {
 	var seen txn.Tx
 	if db.store.BeginRead(&seen, true) != nil {
@@ -91,8 +91,8 @@ func (db *DB) indexesFlushed(tx *txn.Tx) bool {
 	return seen.Seq() == tx.Seq()
 }
 
-// evict deletes a batch of noted keys in a transaction that is fresh, and commits it if there was
-// anything to delete. After an error the transaction is only good for a rollback.
+// evict deletes a batch of queued keys in a fresh transaction, and commits it if it deleted any.
+// After an error the transaction can only be rolled back.
 func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	var swept []purgeStep
 	now = db.clock.clamp(now)
@@ -137,8 +137,8 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	return len(swept) > 0, nil
 }
 
-// expireNotifier is what hears of each key of f that is about to be deleted: the store's function,
-// then one more.
+// expireNotifier returns the function that is called for each key of f before it is deleted: it
+// calls the store's OnExpire, then more.
 func (db *DB) expireNotifier(f *cf.Family, more func(cf string, key, value []byte) error) ttl.OnExpire {
 	if db.onExpire == nil && more == nil {
 		return nil

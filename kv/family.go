@@ -8,16 +8,16 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// CF is a family in a transaction: the same verbs as *Tx has for "default". Every call on an absent
-// family returns ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
+// CF is a column family in a transaction, with the same methods as *Tx has for "default". Every call
+// on an absent family returns ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
 type CF struct{ verbs }
 
-// Family is a family outside of a transaction: one-shot verbs, each of which looks its name up. It
-// is safe for concurrent use.
+// Family is a column family outside of transactions: its methods are one-shot transactions, each of
+// which looks the name up. It is safe for concurrent use.
 type Family struct{ oneShot }
 
-// CF returns a handle on a family. It never fails: the calls on it do. The handle keeps meaning the
-// family that it found, also when this transaction renames it.
+// CF returns a handle on a family. It never fails: calls on the handle do. The handle stays bound to
+// the family that it found, also when this transaction renames it.
 func (tx *Tx) CF(name string) *CF {
 	tx.lock()
 	defer tx.unlock()
@@ -34,14 +34,14 @@ func (tx *Tx) CF(name string) *CF {
 	return h
 }
 
-// current says whether a handle still means what its name means. A handle that found nothing looks
-// again at each call.
+// current says whether a handle is still bound to the family of its name. A handle that found none
+// looks up again at each call.
 func (v *verbs) current() bool {
 	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
-		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // It may have been renamed, and used since.
+		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // false after a rename
 	}
 	var fam *cf.Family
-	// CF has no error of its own: the calls on a new handle meet what there is.
+	// CF returns no error: calls on a new handle return it.
 	err := v.tx.db.guarded(func() (err error) {
 		fam, err = cf.Lookup(v.tx.inner, v.name)
 		return err
@@ -49,17 +49,17 @@ func (v *verbs) current() bool {
 	return err == nil && fam.Base == v.first.Base
 }
 
-// CF returns one-shot verbs on a family. It never fails: the calls on it do.
+// CF returns the one-shot methods of a family. It never fails: calls on the result do.
 func (db *DB) CF(name string) *Family { return &Family{oneShot{db: db, name: name}} }
 
-// Name is the family's name as it was asked for.
+// Name returns the name that CF was called with.
 func (c *CF) Name() string { return c.name }
 
-// Name is the family's name as it was asked for.
+// Name returns the name that CF was called with.
 func (f *Family) Name() string { return f.name }
 
-// resolve finds the family of a handle, again after each change of the catalog by this very
-// transaction. The caller has entered, and the transaction is open.
+// resolve finds the family of a handle, again after each change of the catalog by this transaction.
+// The caller has entered, and the transaction is open.
 func (v *verbs) resolve() error {
 	if v.fam != nil && v.at == v.tx.catalog {
 		return nil
@@ -87,8 +87,8 @@ func (v *verbs) resolveAnew() error {
 	return fromBelow(err)
 }
 
-// lookup finds the family by name, or, if the handle had one before, that one under whatever name
-// it has now.
+// lookup finds the family by name, or, for a handle that is bound to a family, that family under its
+// present name.
 func (v *verbs) lookup() (*cf.Family, error) {
 	tx := v.tx
 	if tx.db.hollow != nil && v.name == cf.Default {
@@ -107,15 +107,15 @@ func (v *verbs) lookup() (*cf.Family, error) {
 	return cf.FindBase(tx.inner, v.first.Base)
 }
 
-// change runs a change of the catalog. Unless it is empty, old is the name of a family that will
-// not have it any more: a handle on it that nobody has used yet finds it now.
+// change runs a change of the catalog. old, unless empty, is the name of a family that loses it: a
+// handle of that name that was not used yet is bound to the family first.
 func (tx *Tx) change(old string, fn func() error) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return err
 	}
 	if h := tx.handles[old]; h != nil && old != "" {
-		_ = h.resolve() // Its calls tell what is wrong.
+		_ = h.resolve() // Calls on h return the error.
 	}
 	tx.catalog++ // Before fn: a change that fails half-way is a change.
 	return fromBelow(fn())
@@ -148,8 +148,8 @@ func (tx *Tx) EnsureCF(name string, o CFOptions) error {
 	return tx.CreateCF(name, o)
 }
 
-// AlterCF gives a family new options, for writes from now on; keys that are there keep what they
-// have. ErrCFNotFound if it is absent, ErrInvalidTTL for a negative default ttl.
+// AlterCF changes the options of a family, for later writes; present keys keep their expiry.
+// ErrCFNotFound if it is absent, ErrInvalidTTL for a negative default ttl.
 func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	return tx.change("", func() error {
 		stored, err := o.check()
@@ -160,9 +160,8 @@ func (tx *Tx) AlterCF(name string, o CFOptions) error {
 	})
 }
 
-// CFOptions returns what a family was created or last altered with, in whole milliseconds, as this
-// transaction sees it. ErrCFNotFound if it is absent, ErrCFName or ErrCFReserved if there cannot be
-// one of that name.
+// CFOptions returns the options of a family in this snapshot, in whole milliseconds. ErrCFNotFound
+// if it is absent, ErrCFName or ErrCFReserved if the name is not allowed.
 func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {
@@ -178,14 +177,14 @@ func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
 	return optionsOf(f), nil
 }
 
-// DropCF removes a family and all its rows; the work does not depend on their number. The name is
-// free at once. ErrCFNotFound if it is absent, ErrCFReserved for "default".
+// DropCF removes a family and all its rows, in time independent of their number. The name is free at
+// once. ErrCFNotFound if it is absent, ErrCFReserved for "default".
 func (tx *Tx) DropCF(name string) error {
 	return tx.change(name, func() error { return cf.Drop(tx.inner, name) })
 }
 
-// RenameCF gives a family another name, which must be free: ErrCFExists. ErrCFNotFound if it is
-// absent, ErrCFReserved for "default", ErrCFName or ErrCFReserved if the new name is not allowed.
+// RenameCF renames a family. ErrCFExists if the new name is taken, ErrCFName or ErrCFReserved if it
+// is not allowed; ErrCFNotFound if the family is absent, ErrCFReserved for "default".
 func (tx *Tx) RenameCF(old, new string) error {
 	return tx.change(old, func() error { return cf.Rename(tx.inner, old, new) })
 }
@@ -202,8 +201,8 @@ func (tx *Tx) ListCFs() (names []string, err error) {
 	return names, err
 }
 
-// listCFs is ListCFs within the transaction. It goes on behind damage if there is an OnDamage to be
-// told of it.
+// listCFs is ListCFs for a caller that has entered. With an OnDamage function it appends damage to
+// the list and continues behind it.
 func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(false); err != nil {
@@ -233,7 +232,7 @@ func (db *DB) CreateCF(name string, o CFOptions) error {
 	return db.Update(func(tx *Tx) error { return tx.CreateCF(name, o) })
 }
 
-// EnsureCF is Tx.EnsureCF in a transaction of its own, which is not needed if the family is there.
+// EnsureCF is Tx.EnsureCF in a transaction of its own; if the family exists, in a read transaction.
 func (db *DB) EnsureCF(name string, o CFOptions) error {
 	if err := db.state(true); err != nil {
 		return err
@@ -286,7 +285,7 @@ func (db *DB) RenameCF(old, new string) error {
 	return db.Update(func(tx *Tx) error { return tx.RenameCF(old, new) })
 }
 
-// ListCFs returns the names of all families, sorted, "default" included.
+// ListCFs is Tx.ListCFs in a transaction of its own.
 func (db *DB) ListCFs() (names []string, err error) {
 	err = db.View(func(tx *Tx) error {
 		names, err = tx.ListCFs()

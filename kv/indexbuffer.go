@@ -2,26 +2,26 @@ package kv
 
 import "github.com/ebbkv/ebb/ttl"
 
-// A row with an expiry changes three trees. Where many rows are put together, the rows of all of
-// them come first, and what changes in the indexes is held back: then all of it is known, and the
-// log has it written while it is carried out. See txn.Tx.LogAhead.
+// A put with an expiry changes three trees. A batch of puts changes the data tree first, and buffers
+// the changes of the indexes: then all of them are known, and the log writes their record while they
+// are applied. See txn.Tx.SubmitLog.
 
-// maxBufferedIndexRows is how many changes are held back in a transaction, some hundred bytes each,
-// and a few more. Whose rows reach it settles its own.
+// maxBufferedIndexRows bounds the buffered changes of a transaction, of some hundred bytes each; it
+// may be exceeded by one chunk. The family that reaches it flushes its own.
 const maxBufferedIndexRows = 8192
 
-// bufferIndexes makes applyAll hold back what changes in the indexes of the family, until settle.
-// Nothing else looks at the family or changes it meanwhile.
+// bufferIndexes makes applyAll buffer index changes of the family, until flushIndexes. Meanwhile no
+// other call may read or change the family.
 func (v *verbs) bufferIndexes() {
 	if v.indexBuffer == nil {
 		v.indexBuffer = ttl.NewIndexBuffer()
 	}
 }
 
-// buffersIndexes says that changes of the family are held back, or would be. v may be nil.
+// buffersIndexes says that index changes of the family are buffered. v may be nil.
 func (v *verbs) buffersIndexes() bool { return v != nil && v.indexBuffer != nil }
 
-// flushIndexes carries out what was held back. v may be nil.
+// flushIndexes applies the buffered changes. v may be nil.
 func (v *verbs) flushIndexes() error {
 	if !v.buffersIndexes() {
 		return nil
@@ -32,8 +32,8 @@ func (v *verbs) flushIndexes() error {
 	return err
 }
 
-// flushIndexes carries out what was held back in some families, those that are not nil. Nothing is
-// left to do then but to commit.
+// flushIndexes applies the buffered changes of families, those that are not nil. Only the commit may
+// follow.
 func (tx *Tx) flushIndexes(some ...*verbs) (err error) {
 	trees, changes, bytes := 0, 0, 0
 	for _, v := range some {
@@ -68,8 +68,8 @@ func (tx *Tx) flushIndexes(some ...*verbs) (err error) {
 	return nil
 }
 
-// releaseBuffers forgets what is still held back, because carrying it out has failed, and gives the
-// memory back.
+// releaseBuffers drops changes that are still buffered, after a failed apply, and releases the
+// memory.
 func releaseBuffers(some ...*verbs) {
 	for _, v := range some {
 		if v.buffersIndexes() {

@@ -14,14 +14,14 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Open opens the store at path, and creates it if it is absent; a file of no bytes counts as
-// absent, but with ReadOnly or MustExist as damaged. nil options mean: every commit durable, no
-// goroutine at rest. The log lies beside the file, under the same name with a suffix. A symbolic
-// link means the file that it leads to.
+// Open opens the store at path, and creates it if it is absent. An empty file counts as absent; with
+// ReadOnly or MustExist, as damaged. nil options mean: every commit is durable, and an idle store
+// has no goroutine. The log files lie beside the main file, under the same name with a suffix. Open
+// resolves symbolic links.
 //
 // Errors: ErrInvalidOptions, ErrInvalidPath; fs.ErrNotExist for a missing directory, and for a
 // missing file with ReadOnly or MustExist; fs.ErrPermission; ErrLocked; ErrNotDatabase; ErrVersion;
-// ErrCorrupt; ErrNoSpace; or what the machine said. Nothing is left behind by an Open that failed.
+// ErrCorrupt; ErrNoSpace; or the I/O error itself. An Open that fails leaves no new files behind.
 func Open(path string, opts *Options) (*DB, error) {
 	at := path
 	if path != "" {
@@ -32,8 +32,8 @@ func Open(path string, opts *Options) (*DB, error) {
 	return open(vfs.OS, at, path, opts, Tuning{})
 }
 
-// OpenMemory opens a new store that lives in memory and ends with Close. It is the same engine on
-// another file system.
+// OpenMemory opens a new store in memory, which Close discards. It is the same engine on another
+// file system.
 func OpenMemory(opts *Options) (*DB, error) {
 	return OpenFS(vfs.NewMemory(), "memory.ebb", opts, Tuning{})
 }
@@ -44,7 +44,7 @@ func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
 	return open(fs, path, path, opts, tune)
 }
 
-// open opens the store at path, which the user has given as shown.
+// open opens the store at path; errors name it as shown.
 func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error) {
 	var o Options
 	if opts != nil {
@@ -69,7 +69,7 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error
 	return db, nil
 }
 
-// newDB wraps an open store; begin0 has yet to run.
+// newDB wraps an open store. The caller runs initStore next.
 func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
 	db.maxKey = store.PageSize() / 4
@@ -120,9 +120,9 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 	return db
 }
 
-// initStore reads the clock mark, and gives a new store its default family. A store may lack that
-// family only if a crash fell between its creation and this commit, so this is also the repair.
-// Opened for reading, such a store is empty.
+// initStore reads the clock mark, and creates the default family of a new store. A store lacks that
+// family only after a crash between its creation and this commit: the next initStore repairs it. A
+// read-only open treats such a store as empty.
 func (db *DB) initStore() error {
 	tx, err := db.store.Begin(context.Background(), false)
 	if err != nil {
@@ -133,7 +133,7 @@ func (db *DB) initStore() error {
 	_, err = cf.Lookup(tx, cf.Default)
 	tx.Rollback()
 	if db.readOnly && errors.Is(err, ErrCorrupt) {
-		return nil // The calls on that family meet the damage; it must not hide the others.
+		return nil // Calls on that family return the error; other families stay readable.
 	}
 	if !errors.Is(err, cf.ErrNotFound) || db.readOnly {
 		if db.readOnly && errors.Is(err, cf.ErrNotFound) {

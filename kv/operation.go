@@ -6,8 +6,8 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// operation is a one-shot write of a row, which may be carried out together with others. What it
-// points to is its maker's.
+// operation is a one-shot write of a row, which may be applied together with others. Its maker owns
+// the slices.
 type operation struct {
 	kind          byte
 	first, second []byte // key and value
@@ -23,7 +23,7 @@ const (
 	opPutExpireAt
 )
 
-// apply does it alone. One-shot writes are operations of three kinds.
+// apply runs the operation alone. One-shot writes are operations of three kinds.
 func (op *operation) apply(v *verbs) error {
 	switch op.kind {
 	case opDelete:
@@ -34,8 +34,8 @@ func (op *operation) apply(v *verbs) error {
 	return v.Put(op.first, op.second)
 }
 
-// applyAll carries out operations on rows of one family, maxChanges at most. Whether it may is
-// looked at once for all of them.
+// applyAll applies operations on rows of one family, maxChanges at most. It checks the state of the
+// transaction once for all of them.
 func (v *verbs) applyAll(ops []operation) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -67,12 +67,12 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 	return err
 }
 
-// change makes c what the operation does to a row.
+// change encodes the operation as a change of a row, in c.
 func (v *verbs) change(op *operation, c *ttl.Change) error {
 	if err := checkKey(op.first, v.tx.db.maxKey); err != nil {
 		return err
 	}
-	// Field by field: a literal would be made elsewhere and copied.
+	// Field by field: the compiler builds a literal elsewhere and copies it.
 	c.Key, c.Value, c.Tag, c.Delete = op.first, nil, 0, op.kind == opDelete
 	if c.Delete {
 		return nil
@@ -88,7 +88,7 @@ func (v *verbs) change(op *operation, c *ttl.Change) error {
 	return nil
 }
 
-// expiry is what a put of that kind gives its row.
+// expiry is the expiry of a put of that kind.
 func (v *verbs) expiry(kind byte, when int64) (int64, error) {
 	switch kind {
 	case opPutTTL:

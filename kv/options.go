@@ -22,14 +22,14 @@ const (
 	maxPageSize = 65536
 )
 
-// ownerMode is what a store needs of its files: it opens them more than once.
+// ownerMode is the least FileMode: the store opens its files more than once.
 const ownerMode fs.FileMode = 0o600
 
-// defaultMaxClockStep is what a clock may be set back without being taken for wrong. NTP corrects
-// by less.
+// defaultMaxClockStep bounds the steps back that the store does not follow. Corrections by NTP are
+// smaller.
 const defaultMaxClockStep = time.Minute
 
-// Durability says what a commit waits for before it returns.
+// Durability is the event that a commit waits for before it returns.
 type Durability uint8
 
 const (
@@ -41,12 +41,12 @@ const (
 	NoSync
 )
 
-// Options of a store. Every zero field is a good default. What cannot be taken is
-// ErrInvalidOptions, naming the field.
+// Options of a store. Zero fields mean defaults. Open returns ErrInvalidOptions, with the name of
+// the field, for an invalid value.
 type Options struct {
-	// ReadOnly opens with a shared lock. A store that was not closed cleanly is replayed in memory;
-	// no byte is written. AutoPurge contradicts it. Bounds, durability and callbacks are accepted,
-	// and have nothing to do.
+	// ReadOnly opens with a shared lock. The log of a store that was not closed cleanly is replayed
+	// in memory; no byte is written. AutoPurge contradicts it. Bounds, durability and callbacks are
+	// accepted and have no effect.
 	ReadOnly bool
 	// MustExist makes Open fail with an error that is fs.ErrNotExist instead of creating a store.
 	MustExist bool
@@ -56,75 +56,73 @@ type Options struct {
 	// Durability is the default of each commit: Sync or NoSync.
 	Durability Durability
 	// PageSize of a new store in bytes: a power of two from 4096 (the default) to 65536. For an
-	// existing store: 0 or its own.
+	// existing store: 0 or its own page size.
 	PageSize int
 	// CacheBytes bounds the memory of page frames, in bytes; 0: 384 MiB, or a quarter of the memory
-	// that the process may use (cgroup, GOMEMLIMIT, machine) if that is less: Stats tells. What an
-	// open transaction and a checkpoint under way need may be above it for a while: docs/tuning.md.
+	// limit of the process (cgroup, GOMEMLIMIT, machine) if that is less: see Stats. An open
+	// transaction and a running checkpoint may exceed it for a while: docs/tuning.md.
 	CacheBytes int64
-	// FileMode of files that are created, log segments and temporary files included, less the bits
-	// of the umask; 0: 0600. It has permission bits only, those of the owner to read and write
-	// among them. Files that are there keep what they have. Windows has no such bits.
+	// FileMode of created files, log segments and temporary files included, before the umask; 0:
+	// 0600. It has permission bits only, and the owner's read and write bits are required. Existing
+	// files keep their modes. Windows has no such bits.
 	FileMode fs.FileMode
-	// MaxBytes bounds main file and log together; 0: no bound. A write waits for a checkpoint that
-	// makes space for it, and is ErrNoSpace if it does not fit beside what is stored and what
-	// snapshots hold: from about three quarters of MaxBytes on, since the log has the rest, see
-	// docs/tuning.md. Deletes still work at the bound.
+	// MaxBytes bounds main file and log together, in bytes; 0: no bound. A write waits for a
+	// checkpoint that makes space for it. It returns ErrNoSpace if it does not fit beside the stored
+	// rows and the pages of snapshots: from about three quarters of MaxBytes on, since the log has
+	// the rest, see docs/tuning.md. Deletes still work at the bound.
 	MaxBytes int64
-	// CheckpointBytes of log start a checkpoint; so does a quarter as much that is to be written,
-	// if rows that came in order have filled most of it. 0: chosen from the store's size, see
+	// CheckpointBytes of log start a checkpoint; so does a quarter as much of dirty pages, if rows
+	// in ascending order have filled most of them. 0: chosen from the store's size, see
 	// docs/tuning.md.
 	CheckpointBytes int64
-	// Clock is read once per transaction, to whole milliseconds. It may be called from any call,
-	// also while that keeps writers waiting, and must not call the store. nil: the system's clock.
+	// Clock is read once per transaction, to whole milliseconds. Any call may call it, also with the
+	// writer lock held; it must not call the store. nil: the system's clock.
 	Clock func() time.Time
-	// MaxClockStep is how far the clock may be set back and time still stands still until it has
-	// caught up; a larger step is followed. 0: one minute.
+	// MaxClockStep is the largest step back of the clock during which the store's time stands still
+	// until the clock has caught up; a larger step is followed. 0: one minute.
 	MaxClockStep time.Duration
-	// MaxTxnBytes bounds the log bytes of one transaction, ErrTxnTooLarge above; 0: 4 GiB.
+	// MaxTxnBytes bounds the log bytes of one transaction (ErrTxnTooLarge); 0: 4 GiB.
 	MaxTxnBytes int64
-	// OnExpire hears of every expired key before it is deleted, by a purge or because a reader met
-	// it, in the transaction that deletes it: an error rolls that batch back, and then it is asked
-	// again. It may be called from any call that reads or writes, must not call the store, and may
-	// use the slices only until it returns.
+	// OnExpire is called for every expired key before a purge or an eviction deletes it, in the
+	// transaction that deletes it. An error rolls that batch back; later it is called again for the
+	// same keys. Any call that reads or writes may call it. It must not call the store, and may use
+	// the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
-	// AutoPurge purges in the background. nil: nothing runs by itself. With ReadOnly it is
+	// AutoPurge purges in the background. nil: no background goroutine. With ReadOnly it is
 	// ErrInvalidOptions.
 	AutoPurge *AutoPurge
-	// Logger hears of failures, clock steps, what an open had to recover, and, at level Debug, of
-	// checkpoints. nil: silent.
+	// Logger gets failures, clock steps, recoveries, and, at level Debug, checkpoints. nil: no log.
 	Logger *slog.Logger
-	// Events are told of what happened. nil: nobody is.
+	// Events are callbacks for events of the store. nil: none.
 	Events *Events
 }
 
-// Events are called after the fact, from the goroutine that did the work, which waits for them;
-// without a lock held, but for the writer's where a batch that failed is taken back, or where a
-// checkpoint finds no room for a segment of the log. They must not call the store that they came
-// from. nil functions are skipped.
+// Events are called after the event, in the goroutine that did the work, which waits for them. No
+// lock is held, except the writer lock while a failed batch is revoked, or while a checkpoint finds
+// no space for a log segment. They must not call the store that they came from. nil functions are
+// skipped.
 type Events struct {
-	// CommitGroup tells of commits that shared one write of the log, of so many bytes, and, if
-	// durable, one sync. The log of a large transaction takes several writes: commits is 0 for
-	// those before the last, which Stats.Groups does not count. took lasts until the calls that
-	// waited for the write are told; where a batch is carried out while its record is written,
-	// until both are done.
+	// CommitGroup reports commits that shared one write of the log, its size in bytes, and, if
+	// durable, one sync. The log of a large transaction takes several writes: commits is 0 for those
+	// before the last, which Stats.Groups does not count. took ends when the calls that waited for
+	// the write are notified; for a batch that is applied while its record is written, when both are
+	// done.
 	CommitGroup func(commits int, bytes int64, took time.Duration)
-	// Checkpoint tells of pages written to the main file, or of why it failed; of what Close writes
-	// once, if it writes any. Those that end a recovery or a BulkLoad have no event.
+	// Checkpoint reports pages written to the main file, or the error. The checkpoint of Close is
+	// reported once, if it writes pages; those that end a recovery or a BulkLoad are not.
 	Checkpoint func(pages int, took time.Duration, err error)
-	// Purge tells of a purge of one family that deleted something or failed, with what it did.
-	// Purges inside a transaction and evictions have no event.
+	// Purge reports a purge of one family that deleted keys or failed, with its result. Purges
+	// inside a transaction and evictions are not reported.
 	Purge func(cf string, r PurgeResult, took time.Duration, err error)
-	// ClockStep tells that the clock was set back by more than Options.MaxClockStep, and that the
+	// ClockStep reports that the clock was set back by more than Options.MaxClockStep, and that the
 	// store followed it.
 	ClockStep func(back time.Duration)
-	// Failure tells of the first failed write, after which every write is ErrFailed.
+	// Failure reports the first failed write, after which every write returns ErrFailed.
 	Failure func(err error)
 }
 
-// AutoPurge is a purge of all families by a goroutine of the store, with the options that its
-// fields share with PurgeOptions. It ends with Close. A clock that jumped forward (ErrClockJump)
-// suspends it.
+// AutoPurge is a purge of all families by a goroutine of the store, with the options that it shares
+// with PurgeOptions. It ends with Close. A forward jump of the clock (ErrClockJump) suspends it.
 type AutoPurge struct {
 	Interval time.Duration // between the end of a purge and the next one; 0: one minute
 	Limit    int           // keys of one purge; 0: all that are due
@@ -133,52 +131,50 @@ type AutoPurge struct {
 
 // CFOptions are the settings of a family. The zero value is a plain family.
 type CFOptions struct {
-	// DefaultTTL is what Put gives a key, rounded up to a millisecond; 0: nothing. A negative one
-	// is ErrInvalidTTL.
+	// DefaultTTL is the ttl of keys that Put writes, rounded up to a millisecond; 0: none. A
+	// negative one is ErrInvalidTTL.
 	DefaultTTL time.Duration
 }
 
-// PutOptions are expiry and conditions of a write. Zero fields ask for nothing; an expired key is
-// absent. Contradictions are ErrInvalidOptions.
+// PutOptions are expiry and conditions of a write. Zero fields have no effect. An expired key counts
+// as absent. Contradictions are ErrInvalidOptions.
 type PutOptions struct {
-	// TTL is how long the key lives from now on, rounded up to a millisecond.
+	// TTL is the time from now to the key's expiry, rounded up to a millisecond.
 	TTL time.Duration
-	// ExpireAt is the instant at which the key is gone, rounded up to a millisecond.
+	// ExpireAt is the key's expiry, rounded up to a millisecond.
 	ExpireAt time.Time
-	// KeepTTL leaves the expiry of a key that is there as it is. An absent key is written as Put
-	// does.
+	// KeepTTL keeps the expiry of a present key. An absent key is written as Put does.
 	KeepTTL bool
 	// NoExpiry makes the key permanent, even if the family has a default ttl.
 	NoExpiry bool
 	// IfAbsent writes only if the key is absent.
 	IfAbsent bool
-	// IfPresent writes only if the key is there.
+	// IfPresent writes only if the key is present.
 	IfPresent bool
 }
 
-// PurgeOptions of one purge. The zero value deletes all that is due.
+// PurgeOptions of one purge. The zero value deletes all keys that are due.
 type PurgeOptions struct {
 	Limit int // at most so many keys; 0: all that are due
 	Batch int // keys of one transaction; 0: 256. Inside a transaction it does not count
-	// Force deletes although the clock has jumped forward, and takes the new time for right from
-	// then on.
+	// Force deletes although the clock has jumped forward, and accepts the new time from then on.
 	Force bool
-	// OnExpire hears of every key, as Options.OnExpire does and after it.
+	// OnExpire is called for every key, as Options.OnExpire is and after it.
 	OnExpire func(cf string, key, value []byte) error
 	// Progress is called after each commit with the number of keys so far, and may use the store.
-	// Of a purge inside a transaction it is called once, at its end, unless that deleted nothing;
-	// it may use that transaction.
+	// A purge inside a transaction calls it once, at its end, if it deleted keys; it may use that
+	// transaction.
 	Progress func(done int64)
 }
 
-// PurgeResult is what a purge did.
+// PurgeResult is the result of a purge.
 type PurgeResult struct {
 	Purged  int64 `json:"purged"`  // keys deleted
 	Batches int   `json:"batches"` // transactions committed; 0 inside a transaction
 	More    bool  `json:"more"`    // more keys were due: at the limit, or when it was stopped
 }
 
-// ScanOptions are the bounds of a range. Bounds and prefix intersect; an empty one does not bound.
+// ScanOptions are the bounds of a range. Bounds and prefix intersect; an empty one is no bound.
 type ScanOptions struct {
 	Prefix       []byte // keys that begin with it
 	Lower, Upper []byte // [Lower, Upper)
@@ -187,7 +183,7 @@ type ScanOptions struct {
 	Limit        int    // at most so many rows; 0: all; not for cursors
 }
 
-// Tuning is for this repository's own tools and tests: see OpenFS.
+// Tuning is for the tools and tests of this repository: see OpenFS.
 type Tuning struct {
 	SegmentSize     int64         // bytes of a log segment of a new store
 	LeastRoom       int64         // bytes of the file of a log's first segment; 0: the default
@@ -210,7 +206,7 @@ type Tuning struct {
 	Monotonic func() time.Duration
 }
 
-// check returns ErrInvalidOptions for the first field that cannot be taken.
+// check returns ErrInvalidOptions for the first invalid field.
 func (o *Options) check() error {
 	if o.PageSize != 0 &&
 		(o.PageSize < minPageSize || o.PageSize > maxPageSize || o.PageSize&(o.PageSize-1) != 0) {
@@ -251,7 +247,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// below translates to the options of the room below.
+// below translates to the options of package txn.
 func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 	if o.FileMode != 0 {
 		fs = vfs.WithMode(fs, o.FileMode)
@@ -265,7 +261,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 	}
 }
 
-// events joins what the logger and the user's functions want to hear.
+// events combines the logger's events with the caller's.
 func (o *Options) events() txn.Events {
 	var ev Events
 	if o.Events != nil {
@@ -301,8 +297,7 @@ func (o CFOptions) check() (cf.Options, error) {
 	return cf.Options{DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL)}, nil
 }
 
-// optionsOf is what check has made of options, as durations. One that the stored form can hold and
-// a duration cannot is the longest duration.
+// optionsOf is the inverse of check. A stored ttl above the longest Duration becomes that.
 func optionsOf(f *cf.Family) CFOptions {
 	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if f.Options.DefaultTTLMs > longest {
@@ -311,7 +306,7 @@ func optionsOf(f *cf.Family) CFOptions {
 	return CFOptions{DefaultTTL: time.Duration(f.Options.DefaultTTLMs) * time.Millisecond}
 }
 
-// check refuses contradictions.
+// check returns ErrInvalidOptions for contradictions.
 func (o *PutOptions) check() error {
 	if o.TTL < 0 {
 		return fmt.Errorf("%w: TTL %v is negative", ErrInvalidTTL, o.TTL)
@@ -337,7 +332,7 @@ func (o *PutOptions) check() error {
 	return nil
 }
 
-// check refuses what is out of range.
+// check returns ErrInvalidOptions for values out of range.
 func (o *PurgeOptions) check() error {
 	switch {
 	case o.Limit < 0:

@@ -12,17 +12,17 @@ import (
 )
 
 // PurgeExpired deletes the expired keys of all families, in batches of PurgeOptions.Batch keys: one
-// transaction each, with the store's durability. Waiting writers get in between, and a purge that
-// kept one waiting gives way to the next 256 commits. The clock is read once; if it is set back
-// meanwhile by more than Options.MaxClockStep, and others notice, what is not due any more stays.
-// It costs what is due, whatever else is stored; where nothing is due, nothing is written.
+// transaction each, with the store's durability. Waiting writers run between batches, and after a
+// batch that made one wait the purge waits for the next 256 commits. The clock is read once; if it is
+// set back meanwhile by more than Options.MaxClockStep, and another call notices, keys that are not
+// due any more stay. The cost depends on the keys that are due only; without one, nothing is written.
 //
-// If anything is due it waits for the open write transaction, until ctx ends: inside a callback of
-// Update it waits for ever without such a context, and Tx.PurgeExpired is the call for there.
+// If a key is due it waits for the open write transaction until ctx ends. Inside a callback of Update
+// it deadlocks without such a context: use Tx.PurgeExpired there.
 //
-// A context that ends stops it between two batches; nil means context.Background. The result counts
-// what was committed, also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions,
-// that of the context, that of OnExpire.
+// If ctx ends, the purge stops between two batches; nil means context.Background. The result counts
+// committed deletes, also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that
+// of the context, that of OnExpire.
 func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.FamiliesWithExpiries(tx) })
 }
@@ -35,17 +35,17 @@ func (f *Family) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult,
 	})
 }
 
-// purger is one purge in transactions of its own.
+// purger is one PurgeExpired in transactions of its own.
 type purger struct {
 	db  *DB
 	ctx context.Context
 	o   PurgeOptions
 	now int64
 	res PurgeResult
-	fam *cf.Family // whose turn it is, as the last batch saw it
+	fam *cf.Family // the family being purged, as of the last batch
 
 	held    time.Duration // how long the last batch had the writer lock
-	awaited bool          // and whether somebody waited for it
+	awaited bool          // a writer waited for the last batch
 }
 
 func (db *DB) purge(
@@ -81,8 +81,8 @@ func (db *DB) purge(
 	return p.res, err
 }
 
-// mayDelete refuses to delete what has expired if the clock has jumped, unless it is forced to
-// believe the clock.
+// mayDelete returns ErrClockJump if the clock has jumped, unless force makes the store accept the
+// clock.
 func (db *DB) mayDelete(force bool) error {
 	if force {
 		db.clock.jumped.Store(false)
@@ -93,8 +93,7 @@ func (db *DB) mayDelete(force bool) error {
 	return nil
 }
 
-// due lists those of the families in which a key is due. Nobody waits for a writer to learn that
-// there is none.
+// due returns those of the families that have a due key. It does not wait for the writer lock.
 func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
 	defer p.db.leave()
 	var tx txn.Tx
@@ -121,7 +120,7 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 	return list, fromBelow(err)
 }
 
-// family purges the one whose turn it is.
+// family purges p.fam.
 func (p *purger) family() error {
 	before, start := p.res, time.Now()
 	err := p.batches()
@@ -163,7 +162,7 @@ func (p *purger) batches() error {
 	}
 }
 
-// batch is one transaction of at most n keys.
+// batch runs one transaction of at most n keys.
 func (p *purger) batch(n int) (more bool, err error) {
 	tx := newTx(p.db)
 	if err := tx.start(p.ctx, true); err != nil {
@@ -178,7 +177,7 @@ func (p *purger) batch(n int) (more bool, err error) {
 	if err != nil {
 		return more, err
 	}
-	if !swept.s.Changed() { // The next batch would take the same rows, and so on for ever.
+	if !swept.s.Changed() { // The next batch would select the same rows, without end.
 		p.res.More = more
 		return false, nil
 	}
@@ -195,8 +194,8 @@ func (p *purger) batch(n int) (more bool, err error) {
 	return more, nil
 }
 
-// deleteBatch deletes a batch of the family, if it is still there, under whatever name: another one
-// may have got its own.
+// deleteBatch deletes a batch of keys of the family. The family may have been renamed, and its name
+// reused, or it may have been dropped.
 func (p *purger) deleteBatch(tx *Tx, n int) (swept purgeStep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
 	f, err := p.db.names.Lookup(tx.inner, p.fam.Name)
@@ -216,8 +215,8 @@ func (p *purger) deleteBatch(tx *Tx, n int) (swept purgeStep, more bool, err err
 }
 
 // PurgeExpired deletes the expired keys of all families within this transaction, at its instant.
-// PurgeOptions.Batch does not count, and an error of OnExpire undoes the whole purge. ctx is looked
-// at now and then; nil is context.Background.
+// PurgeOptions.Batch has no effect, and an error of OnExpire rolls the whole purge back. The purge
+// checks ctx now and then; nil means context.Background.
 func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return tx.purge(ctx, o, func() ([]*cf.Family, error) {
 		if tx.db.hollow != nil {
@@ -237,7 +236,7 @@ func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, err
 	})
 }
 
-// purge tells Progress when the transaction can be used again, which it may do.
+// purge calls Progress outside of the transaction's lock: Progress may use the transaction.
 func (tx *Tx) purge(
 	ctx context.Context,
 	o PurgeOptions,
@@ -274,7 +273,7 @@ func (tx *Tx) purgeFamilies(
 	}
 	heard := tx.db.onExpire != nil || o.OnExpire != nil
 	var start txn.Savepoint
-	if heard { // Who heard of a key that stays after all must hear that by an error, and then of all of them.
+	if heard { // A key that was reported and stays needs an error, and the same for the whole purge.
 		start = tx.inner.Savepoint()
 	}
 	res, swept, stopped, err := tx.purgeAll(ctx, list, o)
@@ -292,9 +291,9 @@ func (tx *Tx) purgeFamilies(
 	return res, tx.below(err)
 }
 
-// purgeAll purges families one after the other, a bounded number of keys at a time. stopped says
-// that the error is that of ctx, between two of these: then the result stands. OnExpire may return
-// the same error, of a call of its own, and that is another matter.
+// purgeAll purges families one after the other, a bounded number of keys at a time. stopped says that
+// err is the error of ctx, between two of these steps: then the result stands. OnExpire may return
+// the same error from a call of its own; stopped is false then.
 func (tx *Tx) purgeAll(
 	ctx context.Context,
 	list []*cf.Family,
@@ -338,23 +337,23 @@ func (tx *Tx) purgeAll(
 	return res, swept, false, nil
 }
 
-// purgeStep is what one transaction deleted from one family because it had expired.
+// purgeStep is the result of one transaction's deletes of expired keys in one family.
 type purgeStep struct {
 	base txn.TreeID
 	s    ttl.PurgeStats
 	how  purgeKind
 }
 
-// purgeKind expired keys were deleted.
+// purgeKind is the cause of deletes of expired keys.
 type purgeKind uint8
 
 const (
 	inBatch       purgeKind = iota // of a purge
-	inTransaction                  // of a user's, by a purge
-	evicted                        // because readers met them
+	inTransaction                  // of a purge in a caller's transaction
+	evicted                        // because readers found the keys
 )
 
-// purgeCounts counts what was deleted since Open, by family. It is safe for concurrent use.
+// purgeCounts counts deletes of expired keys since Open, by family. It is safe for concurrent use.
 type purgeCounts struct {
 	mu     sync.Mutex
 	counts map[txn.TreeID]familyPurges // guarded by mu

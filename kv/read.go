@@ -7,12 +7,11 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Calls that look and change nothing.
+// Calls that change nothing.
 
-// Get returns the value of key, or ErrNotFound. An empty value is not nil. The slice is read-only
-// and valid until the transaction ends: afterwards the store may reuse or unmap its memory, and a
-// program that still reads it can be ended by the system. Copy a value that has to live longer, or
-// use GetAppend.
+// Get returns the value of key, or ErrNotFound. An empty value is not nil. The slice is read-only and
+// valid until the transaction ends: afterwards the store may reuse or unmap its memory, and a program
+// that still reads it may be killed by a fault. Copy a value to keep it, or use GetAppend.
 func (v *verbs) Get(key []byte) (value []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -25,8 +24,8 @@ func (v *verbs) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// GetTTL returns the value of key as Get does, with what TTL says. ErrNotFound if the key is absent
-// or expired.
+// GetTTL returns the value of key as Get does, and its remaining ttl as TTL does. ErrNotFound if the
+// key is absent or expired.
 func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -42,8 +41,8 @@ func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error)
 	return value, v.left(expiry), nil
 }
 
-// getCopy is GetTTL for a transaction that ends with the call. The copy is made under the guard: it
-// may be the first to touch all bytes of the value.
+// getCopy is GetTTL for a transaction that ends with the call. It copies under the guard: the copy
+// may be the first access to all bytes of the value.
 func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -59,7 +58,7 @@ func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error
 	return appendValue(make([]byte, 0, len(stored)), stored), v.left(expiry), nil
 }
 
-// left is the ttl of a key with that expiry.
+// left is the remaining ttl of a key with that expiry.
 func (v *verbs) left(expiry int64) time.Duration {
 	if expiry == 0 {
 		return NoExpiry
@@ -67,8 +66,8 @@ func (v *verbs) left(expiry int64) time.Duration {
 	return ttl.Remaining(v.tx.instant(), expiry)
 }
 
-// GetAppend appends the value of key to dst and returns the longer slice; on an error, ErrNotFound
-// included, dst.
+// GetAppend appends the value of key to dst and returns the extended slice; on an error, ErrNotFound
+// included, it returns dst.
 func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	longer = dst // after a fault, too
@@ -96,7 +95,7 @@ func appendValue(dst, value []byte) []byte {
 	return dst
 }
 
-// Has says whether key is there.
+// Has says whether key is present.
 func (v *verbs) Has(key []byte) (found bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -122,10 +121,9 @@ func (v *verbs) Size(key []byte) (size int, err error) {
 	return size, err
 }
 
-// TTL returns what is left of key's life, exact to the millisecond: NoExpiry (-1) if it is
-// permanent, 0 if it is expired but still stored, ErrNotFound if it is absent. It changes nothing,
-// so that it answers the same when asked again. More than a Duration holds (292 years) is the
-// longest one.
+// TTL returns the remaining ttl of key, exact to the millisecond: NoExpiry (-1) if it is permanent, 0
+// if it is expired but still stored, ErrNotFound if it is absent. It does not evict the key: a second
+// call returns the same. It returns at most the longest Duration (292 years).
 func (v *verbs) TTL(key []byte) (left time.Duration, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -141,8 +139,8 @@ func (v *verbs) TTL(key []byte) (left time.Duration, err error) {
 	return v.left(expiry), nil
 }
 
-// Expiry returns the instant at which key is gone: the zero Time if it is permanent, ErrNotFound if
-// it is absent or expired.
+// Expiry returns the expiry of key: the zero Time if it is permanent, ErrNotFound if it is absent or
+// expired.
 func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
@@ -158,8 +156,7 @@ func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
 	return time.UnixMilli(expiry), nil
 }
 
-// CountLive returns the number of rows that are not expired. It reads no rows: the work does not
-// depend on their number.
+// CountLive returns the number of rows that are not expired, in time independent of that number.
 func (v *verbs) CountLive() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(false); err != nil || v.fam.Hollow() {
@@ -179,8 +176,8 @@ func (v *verbs) CountLive() (rows int64, err error) {
 	return rows, nil
 }
 
-// NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that
-// are expired and still stored count.
+// NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that are
+// expired and still stored count.
 func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(false); err != nil {

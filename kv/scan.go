@@ -10,10 +10,10 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// All ranges over every row in the order of keys. Key and value slices are read-only and valid
-// until the next step, and at most until the transaction ends. The body may put and delete. An
-// error ends the range and stays on the transaction: see Tx.Err. A range that iter.Pull2 keeps
-// beyond the end of its transaction ends there with ErrTxnDone.
+// All ranges over all rows in the order of keys. Key and value slices are read-only and valid until
+// the next step, and at most until the transaction ends. The body may put and delete. An error ends
+// the range and becomes the transaction's error: see Tx.Err. A range that iter.Pull2 keeps beyond the
+// end of its transaction ends with ErrTxnDone.
 func (v *verbs) All() iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{}) }
 
 // Prefix ranges over the rows whose keys begin with p, as All does.
@@ -23,7 +23,7 @@ func (v *verbs) Prefix(p []byte) iter.Seq2[[]byte, []byte] { return v.Scan(ScanO
 // ErrInvalidOptions.
 func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
 	lo, hi := o.bounds()
-	limit, keysOnly, step := o.Limit, o.KeysOnly, toNext // so that o need not outlive the call
+	limit, keysOnly, step := o.Limit, o.KeysOnly, toNext // o need not outlive the call
 	if o.Reverse {
 		step = toPrev
 	}
@@ -39,7 +39,7 @@ func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// each passes rows on until limit, the end, or yield says no.
+// each yields rows until limit, the end, or until yield returns false.
 func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) error {
 	if !c.v.tx.writable {
 		return c.eachUnlocked(s, limit, yield)
@@ -52,8 +52,8 @@ func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) err
 	return nil
 }
 
-// eachUnlocked is each in a read transaction: nothing is locked, so the guard is armed once for all
-// rows, and rows of one leaf are passed on in a loop of their own.
+// eachUnlocked is each in a read transaction, which needs no lock: it arms the guard once for all
+// rows, and yields rows of one leaf in a loop of their own.
 func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) bool) (err error) {
 	var body bool
 	defer c.v.tx.disarm(debug.SetPanicOnFault(true), &body, &err)
@@ -90,10 +90,10 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 // stopsRanges says that the next step of any range returns an error.
 func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead != nil }
 
-// scanLeaf passes on the rows behind the cursor's that stand in the same leaf, up to the first one
-// that needs a closer look: expired, large or out of bounds. It leaves the cursor on the last one
-// passed on, unless the transaction has ended meanwhile, n being the number of rows so far, and
-// says whether yield wants more. body is true while yield runs.
+// scanLeaf yields the rows behind the cursor's in the same leaf, up to the first one that is expired,
+// large or out of bounds. It leaves the cursor on the last row that it yielded, unless the
+// transaction has ended meanwhile. n counts the rows so far. It says whether yield wants more. body
+// is true while yield runs.
 func (c *Cursor) scanLeaf(
 	forward bool,
 	n *int,
@@ -123,7 +123,7 @@ func (c *Cursor) scanLeaf(
 		}
 		*body = false
 		if tx.stopsRanges() {
-			return true // The next step of the cursor returns the error. The page under the span may be gone.
+			return true // The next step of the cursor returns the error. The leaf may be reused.
 		}
 	}
 	c.inner.Reach(span)
@@ -135,8 +135,8 @@ func (c *Cursor) contains(key []byte) bool {
 	return (c.lo == nil || bytes.Compare(key, c.lo) >= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0)
 }
 
-// bounds is the range [lo, hi) that o describes; nil does not bound. The slices are copies: a range
-// outlives the call.
+// bounds is the range [lo, hi) of o; nil is no bound. The slices are copies: a range outlives the
+// call.
 func (o *ScanOptions) bounds() (lo, hi []byte) {
 	lo, hi = o.Lower, o.Upper
 	if bytes.Compare(o.Prefix, lo) > 0 {
@@ -146,7 +146,7 @@ func (o *ScanOptions) bounds() (lo, hi []byte) {
 		hi = end
 	}
 	n := len(lo)
-	both := append(append(make([]byte, 0, n+len(hi)), lo...), hi...) // one piece of memory for both
+	both := append(append(make([]byte, 0, n+len(hi)), lo...), hi...) // one allocation for both
 	if lo, hi = both[:n:n], both[n:]; len(lo) == 0 {
 		lo = nil
 	}
@@ -168,9 +168,10 @@ func afterPrefix(p []byte) []byte {
 	return nil
 }
 
-// Expiring ranges over the keys that have an expiry before that instant, with their expiries, the
-// earliest first: keys that are expired and still stored come first. The zero Time means all.
-// Otherwise it is as All; a key that the body gives a later expiry comes again.
+// Expiring ranges over the keys that have an expiry before that instant, with their expiries, in
+// ascending order of expiry: keys that are expired and still stored come first. The zero Time means
+// all keys with an expiry. Otherwise it is like All; a key that the body gives a later expiry comes
+// again.
 func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 	return func(yield func(key []byte, at time.Time) bool) {
 		end, bound := ttl.CeilMs(before)
@@ -195,8 +196,8 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 	}
 }
 
-// nextExpiring makes one step of Expiring within the transaction. It may meet damage, behind which
-// the next one goes on.
+// nextExpiring makes one step of Expiring within the transaction. If the step finds damage, the next
+// one continues behind it.
 func (v *verbs) nextExpiring(
 	rows **ttl.ByExpiry,
 	damage **Damage,

@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// mostTries bounds how often a write is tried that finds no space: others may have taken what each
-// checkpoint has made.
+// mostTries bounds the tries of a write that finds no space: other writes may have used the space
+// that each checkpoint made.
 const mostTries = 4
 
-// withSpace makes a write, which leaves nothing behind if it fails, again after each checkpoint
-// that makes space for it. ctx bounds the waits.
+// withSpace runs a write that rolls back on failure, again after each checkpoint that makes space
+// for it. ctx bounds the waits.
 func (db *DB) withSpace(ctx context.Context, write func() error) error {
 	for n := 1; ; n++ {
 		err := write()
@@ -33,7 +33,7 @@ func (db *DB) awaitSpace(ctx context.Context) (again bool, err error) {
 	return again, fromBelow(err)
 }
 
-// refused says that there was no space for a write, which is the same as if it had not been made.
+// refused says that a write found no space and was rolled back.
 func refused(err error) bool {
 	return errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrCommitUnknown) && !errors.Is(err, ErrFailed)
 }

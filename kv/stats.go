@@ -9,23 +9,23 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Stats are plain numbers of one instant. While a write transaction is open, FileBytes, LogBytes,
+// Stats are numbers of one instant. While a write transaction is open, FileBytes, LogBytes,
 // FreeBytes, PinnedBytes, Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of the last
 // call without one. Readers counts open read transactions, one-shot reads and calls of Check.
-// PinnedBytes are those of FreeBytes that a transaction still sees; the rest is used again, from
-// the next checkpoint on at the latest. Checkpoints has those that end a recovery, a BulkLoad and
-// the session, too, and Commits those of evictions and purges.
+// PinnedBytes is the part of FreeBytes that a transaction still reads; the rest is reused from the
+// next checkpoint on at the latest. Checkpoints includes those that end a recovery, a BulkLoad and
+// the session; Commits includes those of evictions and purges.
 type Stats struct {
 	PageSize    int   `json:"page_size"`
 	FileBytes   int64 `json:"file_bytes"`   // main file
-	LogBytes    int64 `json:"log_bytes"`    // of this session, or that a ReadOnly open found
+	LogBytes    int64 `json:"log_bytes"`    // of this session, or found by a ReadOnly open
 	FreeBytes   int64 `json:"free_bytes"`   // in the main file, not part of the newest state
-	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, still seen by a transaction
-	FrameBytes  int64 `json:"frame_bytes"`  // memory of pages
-	CacheBytes  int64 `json:"cache_bytes"`  // bound on it: Options.CacheBytes, or what stands for 0
-	MemoryBytes int64 `json:"memory_bytes"` // that the process may use, as far as is known; else 0
+	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, still read by a transaction
+	FrameBytes  int64 `json:"frame_bytes"`  // memory of page frames
+	CacheBytes  int64 `json:"cache_bytes"`  // its bound: Options.CacheBytes, or the default
+	MemoryBytes int64 `json:"memory_bytes"` // memory limit of the process; 0: unknown
 
-	Readers         int           `json:"readers"`              // under way
+	Readers         int           `json:"readers"`              // open
 	OldestReaderAge time.Duration `json:"oldest_reader_age_ns"` // 0 without readers
 
 	Commits     uint64 `json:"commits"`     // since Open
@@ -37,27 +37,27 @@ type Stats struct {
 
 	PagesRead       uint64 `json:"pages_read"`        // from the main file, since Open
 	PagesWritten    uint64 `json:"pages_written"`     // to the main file, since Open
-	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open, with what rounds them up to blocks and segments
-	TrashTrees      int    `json:"trash_trees"`       // dropped, pages not yet all given back
+	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open, with padding to blocks and segments
+	TrashTrees      int    `json:"trash_trees"`       // dropped trees whose pages are not all freed
 
 	ClockSteps  uint64                 `json:"clock_steps"`  // times the clock was set back by more than MaxClockStep
 	ClockJumped bool                   `json:"clock_jumped"` // ErrClockJump: it jumped forward, purges wait for Force
 	Families    map[string]FamilyStats `json:"families"`
 }
 
-// FamilyStats are the numbers of one family. Those of deleted keys count since Open.
+// FamilyStats are the numbers of one family. Counts of deleted keys begin at Open.
 type FamilyStats struct {
 	Rows    int64 `json:"rows"`     // stored
 	TTLRows int64 `json:"ttl_rows"` // of them, with an expiry
 	Due     int64 `json:"due"`      // of them, expired by now
 
 	Purged         int64  `json:"purged"`          // keys deleted by purges
-	Evicted        int64  `json:"evicted"`         // keys deleted because readers met them expired
+	Evicted        int64  `json:"evicted"`         // keys deleted because readers found them expired
 	PurgeBatches   uint64 `json:"purge_batches"`   // transactions of purges
 	BytesReclaimed int64  `json:"bytes_reclaimed"` // keys and values of all these
 }
 
-// RecoveryInfo tells what Open found.
+// RecoveryInfo is the result of the recovery by Open.
 type RecoveryInfo struct {
 	Clean           bool   `json:"clean"`            // closed cleanly, or new
 	Created         bool   `json:"created"`          // new
@@ -68,8 +68,8 @@ type RecoveryInfo struct {
 	Seq             uint64 `json:"seq"`              // number of the newest commit found
 }
 
-// Stats returns the numbers of this instant; on a closed store those of its end, with what Close
-// did. The families are read in a transaction of its own; if that fails they are missing.
+// Stats returns the present numbers; on a closed store those of its end, Close included. It reads
+// the families in a read transaction; if that fails they are missing.
 func (db *DB) Stats() Stats {
 	db.closeMu.Lock()
 	defer db.closeMu.Unlock()
@@ -79,7 +79,7 @@ func (db *DB) Stats() Stats {
 	default:
 		s := db.stats()
 		for _, f := range s.Families {
-			if f.Due > 0 { // The user is told.
+			if f.Due > 0 { // The caller sees that keys are expired.
 				db.clock.meet(db.clock.mark.Load())
 			}
 		}
@@ -94,8 +94,8 @@ func (db *DB) stats() Stats {
 	return s
 }
 
-// numbers are those that do not belong to a family, of an open store or of one whose store below
-// has ended.
+// numbers are those that do not belong to a family, of an open store or of one whose lower store is
+// closed.
 func (db *DB) numbers() Stats {
 	b := db.store.Stats()
 	return Stats{
@@ -110,7 +110,7 @@ func (db *DB) numbers() Stats {
 	}
 }
 
-// familyStats reads the numbers of the families. What cannot be read is missing.
+// familyStats reads the numbers of the families. Unreadable ones are missing.
 func (db *DB) familyStats() map[string]FamilyStats {
 	families := map[string]FamilyStats{}
 	tx, err := db.store.Begin(context.Background(), false)
@@ -137,7 +137,7 @@ func (db *DB) familyStats() map[string]FamilyStats {
 	return families
 }
 
-// RecoveryInfo tells what the last Open of this store found and did.
+// RecoveryInfo returns the result of the recovery by Open.
 func (db *DB) RecoveryInfo() RecoveryInfo { return db.recovery }
 
 func recoveryInfo(r txn.Recovery) RecoveryInfo {

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// A batch of a purge makes a commit wait that comes meanwhile, for longer than commits take. So
-// that p99 of commits stays what it is without a purge, far more than a hundred pass between two
-// batches that met one: what the purge writes makes others slow, too.
+// A commit that arrives during a batch of a purge waits for longer than commits take. More than a
+// hundred times as many commits must pass between two such batches, or p99 of commits grows: the
+// writes of a purge slow other commits, too.
 const (
 	passBy    = 256 // commits
-	passTimes = 16  // the most that is waited for them, in times that the batch took: a purge comes to its end
+	passTimes = 16  // bound of the wait, in durations of the batch: a purge must end
 )
 
-// throttle waits for passBy commits after a batch that somebody waited for, and that took held. It
-// looks as often as a batch could have run: when no commit came in such a time, nobody is in a
-// hurry.
+// throttle waits for passBy commits after a batch that took held and made a writer wait. It counts
+// them once per held: if no commit was made in that time, no writer is waiting.
 func throttle(ctx context.Context, held time.Duration, commits func() uint64) {
 	timer := time.NewTimer(held)
 	defer timer.Stop()
 	first := commits()
 	for last, i := first, 1; ; i++ {
 		select {
-		case <-ctx.Done(): // The purge looks at it itself.
+		case <-ctx.Done(): // The purge checks ctx itself.
 			return
 		case <-timer.C:
 		}

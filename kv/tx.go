@@ -11,17 +11,16 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Tx is a transaction: one state of the store at one instant, and in a write transaction the
-// changes made to it. Its verbs for keys and ranges mean the family "default". It belongs to one
+// Tx is a transaction: a snapshot of the store at one instant and, in a write transaction, the
+// changes made to it. Its methods for keys and ranges use the family "default". It belongs to one
 // goroutine at a time.
 type Tx struct {
-	// It always holds that
+	// Invariants:
 	//
-	//	(1) inner is nil exactly if the transaction has ended; ended then says what its calls
-	//	    return.
+	//	(1) inner is nil exactly if the transaction has ended; ended is then the error of its calls.
 	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is
-	//	    published: Shutdown may end it from another goroutine. A read transaction is touched by
-	//	    its owner alone; see DB.cut.
+	//	    published: Shutdown may end it from another goroutine. Only its owner uses a read
+	//	    transaction; see DB.cut.
 	//	(3) over is set exactly if a write transaction has ended: see hasEnded.
 
 	verbs
@@ -30,28 +29,28 @@ type Tx struct {
 	writable   bool
 	managed    bool // ended by View or Update, not by the user
 	durability Durability
-	nowMs      int64 // its instant, if timed: a one-shot read asks the clock only if it meets an expiry
+	nowMs      int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
 	timed      bool
-	noted      bool // it met an expired key
-	held       int  // changes of indexes that are held back: see held.go
+	noted      bool // it found an expired key
+	held       int  // buffered index changes: see indexbuffer.go
 
 	mu    sync.Mutex // held during each call of a write transaction
 	over  atomic.Bool
 	inner *txn.Tx
-	own   txn.Tx // memory of inner, if it is a read transaction
+	own   txn.Tx // memory of inner in a read transaction
 	ended error
-	dead  error // a fault that the room below does not know of
+	dead  error // a memory fault, which inner does not record
 	seq   uint64
 
 	failed  error          // first error of a range
-	handles map[string]*CF // families asked for
-	// how often this transaction changed the catalog; handles resolve again when it moves
+	handles map[string]*CF // families that CF returned
+	// number of catalog changes by this transaction; a handle resolves again when it has changed
 	catalog  uint32
 	onCommit []func()
-	onDamage func(Damage) bool // of a read transaction; nil: damage ends what meets it
+	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
 }
 
-// Savepoint is a place in a write transaction that RollbackTo goes back to.
+// Savepoint marks a state of a write transaction for RollbackTo.
 type Savepoint struct {
 	tx       *Tx
 	inner    txn.Savepoint
@@ -64,7 +63,7 @@ func newTx(db *DB) *Tx {
 	return tx
 }
 
-// start begins the transaction below. On an error the Tx is as it was.
+// start begins the inner transaction. On an error the Tx is unchanged.
 func (tx *Tx) start(ctx context.Context, writable bool) error {
 	db := tx.db
 	if err := db.state(writable); err != nil {
@@ -81,14 +80,14 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 		return tx.startRead(false)
 	}
 	if err := tx.beginWrite(ctx); err != nil {
-		db.leave() // It has waited, and Close counts those who wait.
+		db.leave() // Close counts waiting writers as open transactions.
 		return err
 	}
 	return nil
 }
 
-// beginWrite begins the write transaction below, also once more, when the first has ended before
-// anyone saw it.
+// beginWrite begins the inner write transaction. withSpace calls it again after a rollback that no
+// caller has seen.
 func (tx *Tx) beginWrite(ctx context.Context) error {
 	inner, err := tx.db.store.Begin(ctx, true)
 	if err != nil {
@@ -99,7 +98,7 @@ func (tx *Tx) beginWrite(ctx context.Context) error {
 	return nil
 }
 
-// setDurability tells the room below what the commit is going to wait for.
+// setDurability passes the durability of the commit to the inner transaction.
 func (tx *Tx) setDurability() {
 	if tx.durability == NoSync {
 		tx.inner.SetDurability(txn.NoSync)
@@ -108,8 +107,7 @@ func (tx *Tx) setDurability() {
 	}
 }
 
-// startRead begins a read transaction, which waits for nobody. A brief one is that of a one-shot
-// call.
+// startRead begins a read transaction; it waits for no lock. brief: for a one-shot call.
 func (tx *Tx) startRead(brief bool) error {
 	if err := tx.db.store.BeginRead(&tx.own, brief); err != nil {
 		return fromBelow(err)
@@ -118,7 +116,7 @@ func (tx *Tx) startRead(brief bool) error {
 	return nil
 }
 
-// end lets go of the transaction below. The caller holds mu, or is alone.
+// end rolls back and releases the inner transaction. The caller holds mu, or is alone.
 func (tx *Tx) end(why error) {
 	tx.seq = tx.inner.Seq()
 	tx.inner.Rollback()
@@ -133,7 +131,7 @@ func (tx *Tx) end(why error) {
 	tx.db.leave()
 }
 
-// lock takes a write transaction from Shutdown.
+// lock excludes Shutdown from a write transaction.
 func (tx *Tx) lock() {
 	if tx.writable {
 		tx.mu.Lock()
@@ -146,17 +144,17 @@ func (tx *Tx) unlock() {
 	}
 }
 
-// finish ends the transaction if it is still open, and rolls back what was not committed.
+// finish ends the transaction if it is open, and rolls back uncommitted changes.
 func (tx *Tx) finish(why error) {
 	tx.lock()
-	defer tx.unlock() // also when somebody who is told of the log's groups panics
+	defer tx.unlock() // also when an Events callback of the log panics
 	if tx.inner != nil {
 		tx.end(why)
 	}
 }
 
-// alive returns what keeps a call from being carried out: the transaction has ended or is dead, or,
-// for a write, what forbids it. The caller has entered.
+// alive returns the error of every call on an ended or dead transaction, and, for a write, on one
+// that cannot write. The caller has entered.
 func (tx *Tx) alive(write bool) error {
 	if tx.inner == nil {
 		return tx.endErr()
@@ -165,7 +163,7 @@ func (tx *Tx) alive(write bool) error {
 		return ErrClosed
 	}
 	if write {
-		if err := tx.db.state(true); err != nil && err != ErrClosed { // Shutdown waits for us.
+		if err := tx.db.state(true); err != nil && err != ErrClosed { // Shutdown waits for this transaction.
 			return err
 		}
 		if !tx.writable {
@@ -175,8 +173,8 @@ func (tx *Tx) alive(write bool) error {
 	return tx.dead
 }
 
-// hasEnded says whether calls on the transaction return an error because of its end, and what it
-// lent is gone. It takes no lock: a cursor asks at each look at its row.
+// hasEnded says whether the transaction has ended, and its slices are invalid. It takes no lock: a
+// cursor calls it for each access to its row.
 func (tx *Tx) hasEnded() bool {
 	if tx.writable {
 		return tx.over.Load()
@@ -184,8 +182,7 @@ func (tx *Tx) hasEnded() bool {
 	return tx.inner == nil || tx.db.cut.Load()
 }
 
-// endErr is what calls on a transaction return that has ended. On a closed store that is both
-// reasons.
+// endErr is the error of calls on an ended transaction. On a closed store it wraps both reasons.
 func (tx *Tx) endErr() error {
 	if tx.ended == ErrTxnDone && tx.db.stopping.Load() {
 		return &failure{ErrClosed, ErrTxnDone}
@@ -194,9 +191,9 @@ func (tx *Tx) endErr() error {
 }
 
 // Commit ends the transaction. When it returns nil for a write transaction, the changes are visible
-// and as durable as was asked for. After any other error than ErrCommitUnknown nothing of it is
-// there, now or later; ErrCommitUnknown leaves it to the next Open. A transaction with an error
-// (Err) is rolled back, and that error returned.
+// and as durable as its Durability demands. After ErrCommitUnknown the next Open decides; after any
+// other error the changes are rolled back for good. A transaction with an error (Err) is rolled
+// back, and Commit returns that error.
 func (tx *Tx) Commit() error {
 	if tx.managed {
 		if err := tx.check(false); err != nil {
@@ -207,7 +204,7 @@ func (tx *Tx) Commit() error {
 	return tx.commit(nil)
 }
 
-// commit is Commit for every caller. A ctx that ends before the log is written rolls back.
+// commit is Commit for every caller. If ctx ends before the log is written, it rolls back.
 func (tx *Tx) commit(ctx context.Context) error {
 	defer tx.finish(ErrTxnDone)
 	if err := tx.commitBelow(ctx); err != nil {
@@ -250,8 +247,8 @@ func (tx *Tx) commitBelow(ctx context.Context) (err error) {
 	return nil
 }
 
-// Rollback ends the transaction and undoes its changes. After Commit it returns ErrTxnDone and does
-// nothing, so it may be deferred.
+// Rollback ends the transaction and undoes its changes. After Commit it does nothing and returns
+// ErrTxnDone, so it may be deferred.
 func (tx *Tx) Rollback() error {
 	tx.lock()
 	ended := tx.inner == nil
@@ -266,16 +263,16 @@ func (tx *Tx) Rollback() error {
 	return nil
 }
 
-// check is alive for calls that do nothing else under the lock.
+// check is alive for callers that have not entered.
 func (tx *Tx) check(write bool) error {
 	tx.lock()
 	defer tx.unlock()
 	return tx.alive(write)
 }
 
-// Savepoint marks the present state of a write transaction. Any number may be open; they cost
-// nothing when unused. In a read transaction, and after the end, the result is good for nothing:
-// RollbackTo says why.
+// Savepoint marks the present state of a write transaction. Any number may be open; an unused one
+// costs nothing. In a read transaction, or after the end, the result is invalid: RollbackTo returns
+// the reason.
 func (tx *Tx) Savepoint() Savepoint {
 	tx.lock()
 	defer tx.unlock()
@@ -285,8 +282,8 @@ func (tx *Tx) Savepoint() Savepoint {
 	return Savepoint{tx: tx, inner: tx.inner.Savepoint(), onCommit: len(tx.onCommit)}
 }
 
-// RollbackTo undoes all that happened since sp, families and OnCommit functions included. sp may be
-// used again; later savepoints end, and are ErrSavepoint from then on.
+// RollbackTo undoes all changes since sp, families and OnCommit functions included. sp stays valid;
+// later savepoints return ErrSavepoint from then on.
 func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
@@ -298,14 +295,14 @@ func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 	if err := tx.inner.RollbackTo(sp.inner); err != nil {
 		return fromBelow(err)
 	}
-	tx.catalog++ // Families may have come back, or gone.
+	tx.catalog++ // The rollback may restore or remove families.
 	clear(tx.onCommit[sp.onCommit:])
 	tx.onCommit = tx.onCommit[:sp.onCommit]
 	return nil
 }
 
-// SetDurability chooses what this transaction's commit waits for. Another value than Sync and
-// NoSync makes the commit fail with ErrInvalidOptions.
+// SetDurability sets the durability of this transaction's commit. With a value other than Sync and
+// NoSync, Commit returns ErrInvalidOptions.
 func (tx *Tx) SetDurability(d Durability) {
 	tx.lock()
 	defer tx.unlock()
@@ -315,9 +312,9 @@ func (tx *Tx) SetDurability(d Durability) {
 	}
 }
 
-// OnCommit registers a function that runs after the commit is durable (as far as was asked for) and
-// visible, in the order of registration, from the goroutine that commits. It may use the store.
-// After a rollback, and in a read transaction, it never runs. nil does nothing.
+// OnCommit registers a function that runs once the commit is visible and as durable as demanded, in
+// order of registration, in the goroutine that commits. It may use the store. After a rollback, and
+// in a read transaction, it never runs. nil does nothing.
 func (tx *Tx) OnCommit(fn func()) {
 	tx.lock()
 	defer tx.unlock()
@@ -326,11 +323,11 @@ func (tx *Tx) OnCommit(fn func()) {
 	}
 }
 
-// Now is the instant of this transaction in whole milliseconds: the clock was read once, when it
-// began. It stays after the end.
+// Now returns the instant of this transaction in whole milliseconds: the clock was read once, at
+// its begin. It is valid after the end.
 func (tx *Tx) Now() time.Time { return time.UnixMilli(tx.nowMs) }
 
-// instant is the one instant of this transaction in milliseconds.
+// instant is the instant of this transaction in milliseconds since the Unix epoch.
 func (tx *Tx) instant() int64 {
 	if !tx.timed {
 		tx.nowMs, tx.timed = tx.db.clock.read(), true
@@ -338,8 +335,8 @@ func (tx *Tx) instant() int64 {
 	return tx.nowMs
 }
 
-// instantOrEnd reads the clock at the begin of a transaction. It is a function of the user's: if it
-// panics, nobody else will end the transaction.
+// instantOrEnd reads the clock at the begin of a transaction. The clock is a callback: if it
+// panics, no caller has the transaction to end it, so instantOrEnd does.
 func (tx *Tx) instantOrEnd() {
 	defer func() {
 		if !tx.timed {
@@ -349,7 +346,7 @@ func (tx *Tx) instantOrEnd() {
 	tx.instant()
 }
 
-// Seq is the number of the commit whose state the transaction sees; after Commit its own.
+// Seq returns the number of the commit that the transaction reads; after Commit, its own.
 func (tx *Tx) Seq() uint64 {
 	tx.lock()
 	defer tx.unlock()
@@ -362,10 +359,9 @@ func (tx *Tx) Seq() uint64 {
 // Writable says whether this is a write transaction.
 func (tx *Tx) Writable() bool { return tx.writable }
 
-// Err is the first error met while ranging, or the damage or I/O error that made the transaction
-// dead. View, Update and Commit return it even if the caller did not look, and a write transaction
-// with an error does not commit. It stays after the end; a range over a transaction that has ended
-// is the error ErrTxnDone here.
+// Err returns the first error of a range, or the damage or I/O error that made the transaction
+// dead. View, Update and Commit return it too, and a write transaction with an error does not
+// commit. It is valid after the end; after a range over an ended transaction it is ErrTxnDone.
 func (tx *Tx) Err() error {
 	tx.lock()
 	defer tx.unlock()
@@ -382,7 +378,7 @@ func (tx *Tx) err() error {
 	return fromBelow(tx.inner.Err())
 }
 
-// fail keeps the first error of a range.
+// fail records the first error of a range.
 func (tx *Tx) fail(err error) {
 	if err == nil {
 		return

@@ -12,23 +12,23 @@ import (
 // NoExpiry is the ttl of a permanent key.
 const NoExpiry time.Duration = -1
 
-// verbs are the calls on one family in a transaction: what *CF and *Tx have in common. Each call
+// verbs are the calls on one family in a transaction: the common methods of *CF and *Tx. Each call
 // enters the transaction, then checks in this order: the transaction, the family, the arguments.
 type verbs struct {
 	tx   *Tx
 	name string
 
-	// What the handle means as of the at-th change of the catalog by this transaction: fam, or the
-	// error gone if that was dropped, or neither if nothing was found yet. See resolve.
+	// The binding of the handle after the at-th change of the catalog by this transaction: fam, or
+	// the error gone if that was dropped, or neither if none was found yet. See resolve.
 	fam   *cf.Family
 	gone  error
 	at    uint32
-	first *cf.Family // the family as it was first found
+	first *cf.Family // fam when it was first found
 
-	indexBuffer *ttl.IndexBuffer // what is held back; nil: nothing is. See hold.
+	indexBuffer *ttl.IndexBuffer // buffered index changes, or nil; see bufferIndexes
 }
 
-// ready returns what keeps a call from being carried out.
+// ready returns the error that every call gets in the present state of transaction and family.
 func (v *verbs) ready(write bool) error {
 	if err := v.tx.alive(write); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (v *verbs) readyKey(write bool, key []byte) error {
 	return checkKey(key, v.tx.db.maxKey)
 }
 
-// checkKey returns why a key cannot be taken where keys have at most so many bytes.
+// checkKey returns the error for a key that is empty or longer than most bytes, or nil.
 func checkKey(key []byte, most int) error {
 	if len(key) == 0 {
 		return ErrKeyEmpty
@@ -66,13 +66,13 @@ func checkValue(value []byte) error {
 	return nil
 }
 
-// rows are the family with its expiries.
+// rows is the family's view of package ttl.
 func (v *verbs) rows() ttl.Rows {
 	return ttl.Rows{Tx: v.tx.inner, Family: v.fam, MaxTxnBytes: v.tx.db.maxTxnBytes}
 }
 
-// get is the one look at a row: found if it is there and not expired. An empty value is not nil.
-// expiry is 0 for a permanent key; a key that is not found but has one is expired and still stored.
+// get reads a row: found if it is present and not expired. An empty value is not nil. expiry is 0
+// for a permanent key; a key that is not found but has one is expired and still stored.
 func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err error) {
 	if v.fam.Hollow() {
 		return nil, 0, false, nil
@@ -90,7 +90,7 @@ func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err err
 	return value, expiry, found, nil
 }
 
-// info is get for the size of the value, which it does not read.
+// info is get for the size of the value, without reading it.
 func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error) {
 	if v.fam.Hollow() {
 		return 0, 0, false, nil
@@ -102,8 +102,8 @@ func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error)
 	return size, expiry, found && (expiry == 0 || !v.tx.db.clock.hides(v.tx.instant(), expiry)), nil
 }
 
-// below names an error of the room ttl. Damage found there ends the transaction, as damage found
-// further below does.
+// below maps an error of package ttl. Damage that ttl found ends the transaction, as damage that txn
+// finds does.
 func (tx *Tx) below(err error) error {
 	if err == nil {
 		return nil
@@ -116,8 +116,7 @@ func (tx *Tx) below(err error) error {
 
 func (v *verbs) below(err error) error { return v.tx.below(err) }
 
-// missing is what a read says of a key that is not found. An expired one is noted, to be deleted
-// some time.
+// missing returns the error for a key that was not found. It queues an expired key for eviction.
 func (v *verbs) missing(key []byte, expiry int64) error {
 	v.note(key, expiry)
 	return ErrNotFound
@@ -130,12 +129,12 @@ func (v *verbs) note(key []byte, expiry int64) {
 	}
 }
 
-// put is the one way to write a row. expiry 0: it is permanent.
+// put writes a row; every put ends here. expiry 0: permanent.
 func (v *verbs) put(key, value []byte, expiry int64) error {
 	return v.below(v.rows().Put(key, value, expiry))
 }
 
-// defaultExpiry is the expiry that Put gives.
+// defaultExpiry is the expiry of a row that Put writes.
 func (v *verbs) defaultExpiry() (expiry int64, err error) {
 	ms := v.fam.Options.DefaultTTLMs
 	if ms == 0 {
@@ -145,7 +144,7 @@ func (v *verbs) defaultExpiry() (expiry int64, err error) {
 	return expiry, fromBelow(err)
 }
 
-// remove is the one way to delete a row.
+// remove deletes a row; every delete of a key ends here.
 func (v *verbs) remove(key []byte) error {
 	return v.below(v.rows().Delete(key))
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Calls that change rows without regard to their values.
+// Calls that change rows without reading their values.
 
-// Put sets key to a copy of value; nil is stored as empty. The key is permanent, or gets the
-// family's default ttl.
+// Put sets key to a copy of value; nil is stored as empty. The key becomes permanent, or gets the
+// family's default ttl. Errors: ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge, ErrTxnTooLarge.
 func (v *verbs) Put(key, value []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -31,8 +31,8 @@ func (v *verbs) readyWrite(key, value []byte) error {
 	return checkValue(value)
 }
 
-// PutTTL is Put with an expiry: ttl from now on, rounded up to a millisecond. ErrInvalidTTL if it
-// is not positive, or the expiry is beyond what can be stored.
+// PutTTL is Put with an expiry: ttl after now, rounded up to a millisecond. ErrInvalidTTL if ttl is
+// not positive, or the expiry overflows.
 func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -45,8 +45,8 @@ func (v *verbs) PutTTL(key, value []byte, ttl time.Duration) (err error) {
 	return v.put(key, value, expiry)
 }
 
-// PutExpireAt is Put with an expiry, rounded up to a millisecond. ErrInvalidTTL if it is not after
-// now.
+// PutExpireAt is Put with the expiry at, rounded up to a millisecond. ErrInvalidTTL if it is not
+// after now.
 func (v *verbs) PutExpireAt(key, value []byte, at time.Time) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -59,19 +59,19 @@ func (v *verbs) PutExpireAt(key, value []byte, at time.Time) (err error) {
 	return v.put(key, value, expiry)
 }
 
-// after is the expiry of what lives for d from the transaction's instant on.
+// after is the expiry of a key that lives for d from the transaction's instant on.
 func (v *verbs) after(d time.Duration) (expiry int64, err error) {
 	expiry, err = ttl.After(v.tx.instant(), d)
 	return expiry, fromBelow(err)
 }
 
-// until is the expiry of what is gone at t.
+// until is the expiry of a key that expires at t.
 func (v *verbs) until(t time.Time) (expiry int64, err error) {
 	expiry, err = ttl.At(v.tx.instant(), t)
 	return expiry, fromBelow(err)
 }
 
-// expiry is what o asks for, or 0 if it asks for nothing. Its check has passed.
+// expiry is the expiry that o sets; 0: none. Its check has passed.
 func (o *PutOptions) expiry(v *verbs) (expiry int64, err error) {
 	switch {
 	case o.TTL > 0:
@@ -84,8 +84,8 @@ func (o *PutOptions) expiry(v *verbs) (expiry int64, err error) {
 	return v.defaultExpiry()
 }
 
-// PutWith is Put with options, and says whether it wrote: not if a condition did not hold. A loser
-// changes nothing.
+// PutWith is Put with options, and says whether it wrote. If a condition does not hold it changes
+// nothing and returns false without an error.
 func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyWrite(key, value); err != nil {
@@ -114,8 +114,7 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 	return true, nil
 }
 
-// putKeep stores a value and leaves the expiry of a key that is there as it is. The key was looked
-// at before.
+// putKeep stores a value and keeps the expiry old of a present key. The caller has read the key.
 func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
 	if found {
 		return v.put(key, value, old)
@@ -127,7 +126,7 @@ func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
 	return v.put(key, value, expiry)
 }
 
-// Delete removes key. An absent key is nil.
+// Delete removes key. For an absent key it returns nil.
 func (v *verbs) Delete(key []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -136,25 +135,25 @@ func (v *verbs) Delete(key []byte) (err error) {
 	return v.remove(key)
 }
 
-// Expire gives key a new expiry, ttl from now on, and does not rewrite its value. ErrNotFound if it
-// is absent or expired.
+// Expire sets the expiry of key to ttl after now, without rewriting the value. ErrNotFound if the
+// key is absent or expired.
 func (v *verbs) Expire(key []byte, ttl time.Duration) error {
 	return v.setExpiry(key, func() (int64, error) { return v.after(ttl) })
 }
 
-// ExpireAt is Expire with an instant, which must be after now.
+// ExpireAt is Expire with an instant, which must be after now (ErrInvalidTTL).
 func (v *verbs) ExpireAt(key []byte, at time.Time) error {
 	return v.setExpiry(key, func() (int64, error) { return v.until(at) })
 }
 
-// Persist makes key permanent and does not rewrite its value. ErrNotFound if it is absent or
+// Persist makes key permanent, without rewriting the value. ErrNotFound if the key is absent or
 // expired.
 func (v *verbs) Persist(key []byte) error {
 	return v.setExpiry(key, func() (int64, error) { return 0, nil })
 }
 
-// setExpiry gives a key the expiry that want returns, 0 meaning none. What is wrong with that comes
-// before the look.
+// setExpiry sets the expiry of a key to the result of want; 0: permanent. An error of want precedes
+// ErrNotFound.
 func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
@@ -174,11 +173,11 @@ func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	return v.below(v.rows().SetExpiry(key, expiry))
 }
 
-// DeleteRange removes the keys of [lo, hi). An empty bound does not bound; lo at or above hi
-// removes nothing. Subtrees that lie inside are unlinked whole: rows without an expiry cost nothing
-// each. An expiry in the range costs a look at its row of the key index; and, unless the range has
-// all expiries of the family, or they follow each other without those of other keys between, a
-// deletion in the expiry index: some microseconds, and in the log the key and about ten bytes.
+// DeleteRange removes the keys of [lo, hi). An empty bound is no bound; lo at or above hi removes
+// nothing. Subtrees inside the range are unlinked whole: rows without an expiry cost nothing each. A
+// row with an expiry costs a read of its row in the key index. It also costs a delete in the expiry
+// index, some microseconds and, in the log, the key and about ten bytes; unless the range has all
+// expiries of the family, or they are adjacent in the expiry index.
 func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
@@ -187,7 +186,7 @@ func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 	return v.removeRange(lo, hi)
 }
 
-// removeRange is DeleteRange within the transaction.
+// removeRange is DeleteRange for a caller that has entered.
 func (v *verbs) removeRange(lo, hi []byte) error {
 	if len(lo) == 0 {
 		lo = nil
@@ -208,5 +207,5 @@ func (v *verbs) removeRange(lo, hi []byte) error {
 // DeleteRange does.
 func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
 
-// Clear removes every key; the work does not depend on their number, nor on expiries.
+// Clear removes every key, in time independent of their number and of expiries.
 func (v *verbs) Clear() error { return v.DeleteRange(nil, nil) }

@@ -7,11 +7,11 @@ import (
 	"github.com/ebbkv/ebb/ttl"
 )
 
-// Of many writes it is known what they will change before they are carried out: of rows in a family
-// where no key has an expiry, or gets one. The log has them written meanwhile. See txn.Tx.LogAhead.
+// The changes of many writes are known before they are applied: those of rows in a family where no
+// key has or gets an expiry. The log writes their record meanwhile. See txn.Tx.SubmitLog.
 
-// encodeRedo has the log written while the batch is carried out, if it is known what that will
-// change. An error is what carrying it out would have come to.
+// encodeRedo submits the log record of the batch before the apply, if its changes are known. An error
+// is the error that the apply would return.
 func (b *batchOps) encodeRedo(tx *Tx, families []*verbs) (err error) {
 	if b.odd || !tx.canSubmitLog(len(families), b.n, len(b.buf), b.longestValue) {
 		return nil
@@ -26,7 +26,7 @@ func (b *batchOps) encodeRedo(tx *Tx, families []*verbs) (err error) {
 		}
 	}
 	var c ttl.Change
-	var usual defaultExpiry // none: the families are plain
+	var usual defaultExpiry // none: noExpiries
 	for rest := b.buf; len(rest) > 0; {
 		v := families[numberOf(rest)]
 		if rest, err = v.decode(rest, &c, &usual); err != nil {
@@ -37,8 +37,8 @@ func (b *batchOps) encodeRedo(tx *Tx, families []*verbs) (err error) {
 	return fromBelow(tx.inner.SubmitLog())
 }
 
-// encodeRedo is that of a batch for one-shot writes that share the transaction, and are all of the
-// leader's family.
+// encodeRedo does the same for one-shot writes that share the transaction, if all are of the leader's
+// family.
 func (tx *Tx) encodeRedo(group []*writeRequest) (err error) {
 	bytes, longest := 0, 0
 	for _, one := range group {
@@ -59,7 +59,7 @@ func (tx *Tx) encodeRedo(group []*writeRequest) (err error) {
 	var c ttl.Change
 	for _, one := range group {
 		if v.change(&one.row, &c) != nil {
-			return nil // It is told by itself.
+			return nil // The apply returns the error.
 		}
 	}
 	for _, one := range group {
@@ -69,12 +69,12 @@ func (tx *Tx) encodeRedo(group []*writeRequest) (err error) {
 	return fromBelow(tx.inner.SubmitLog())
 }
 
-// needsFullPath says that an operation of that kind does not tell what it will change, or gives its
-// key an expiry.
+// needsFullPath says that the changes of an operation of that kind are not known before the apply,
+// or that it gives its key an expiry.
 func needsFullPath(kind byte) bool { return kind != opPut && kind != opDelete }
 
-// noExpiries says that the family is there, and that no key of it has an expiry, nor gets one from
-// a plain put. The caller has entered.
+// noExpiries says that the family exists, and that no key of it has an expiry, nor gets one from a
+// put. The caller has entered.
 func (v *verbs) noExpiries() bool {
 	return v.ready(true) == nil && !v.fam.Hollow() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().HasExpiries()
 }
@@ -85,7 +85,7 @@ func (tx *Tx) canSubmitLog(trees, changes, bytes, longest int) bool {
 	return tx.inner != nil && tx.inner.CanSubmitLog(trees, changes, bytes, longest)
 }
 
-// wakeWorkers says that so many changes are going to come.
+// wakeWorkers announces that number of changes to the parallel apply.
 func (tx *Tx) wakeWorkers(changes int) {
 	tx.lock()
 	defer tx.unlock()
@@ -94,8 +94,8 @@ func (tx *Tx) wakeWorkers(changes int) {
 	}
 }
 
-// revokeErr ends the transaction of a call that has come to err, and says what became of it: a
-// record that was written ahead, and could not be taken back, may be found by the next Open.
+// revokeErr ends the transaction of a call that failed with err, and returns its error: the next Open
+// may find a record that was submitted and could not be revoked.
 func (tx *Tx) revokeErr(err error) error {
 	if err == nil {
 		return nil
