@@ -8,7 +8,7 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Errors of this room. They reach users under the names of kv.
+// Errors of this package. kv maps them to its own.
 var (
 	ErrExists   = errors.New("cf: family exists")
 	ErrNotFound = errors.New("cf: no such family")
@@ -17,8 +17,8 @@ var (
 	ErrOptions  = errors.New("cf: family options not allowed")
 )
 
-// Lookup reads the entry of a family from tx: ErrNotFound if there is none, ErrName or ErrReserved
-// if there cannot be one.
+// Lookup reads the entry of a family from tx: ErrNotFound if there is none, ErrName or ErrReserved if
+// the name is not allowed.
 func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -37,12 +37,12 @@ func Lookup(tx *txn.Tx, name string) (*Family, error) {
 	return f, err
 }
 
-// changeBytes is more redo than a change of the catalog has beside the names in it. Create, Drop
-// and Rename ask for it before they begin: what is refused half-way would leave trees without an
-// entry, or an entry without trees, in a transaction that can still be committed.
+// changeBytes bounds the redo of a change of the catalog beside the names in it. Create, Drop and
+// Rename reserve it before they begin: a change refused half-way would leave trees without an entry,
+// or an entry without trees, in a transaction that can still commit.
 const changeBytes = 160
 
-// Create makes a family with an empty data tree. ErrExists if the name is taken.
+// Create creates a family with an empty data tree. ErrExists if the name is taken.
 func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 	return f, put(tx, f)
 }
 
-// Alter gives a family new settings. Rows that are already there keep what they have.
+// Alter changes the settings of a family. Present rows keep their expiries.
 func Alter(tx *txn.Tx, name string, o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func Alter(tx *txn.Tx, name string, o Options) error {
 	return put(tx, &Family{Name: f.Name, Base: f.Base, Options: o})
 }
 
-// Drop removes a family with all its trees. The work does not depend on how many rows it has.
+// Drop removes a family with all its trees, in time independent of its number of rows.
 func Drop(tx *txn.Tx, name string) error {
 	if name == Default {
 		return fmt.Errorf("%w: %q cannot be dropped", ErrReserved, name)
@@ -103,7 +103,7 @@ func Drop(tx *txn.Tx, name string) error {
 	return err
 }
 
-// Rename moves a family to a name that is free. Its trees, rows and settings stay.
+// Rename renames a family; the new name must be free. Its trees, rows and settings stay.
 func Rename(tx *txn.Tx, from, to string) error {
 	if from == Default {
 		return fmt.Errorf("%w: %q cannot be renamed", ErrReserved, from)
@@ -131,8 +131,8 @@ func Rename(tx *txn.Tx, from, to string) error {
 // change the catalog.
 func Each(tx *txn.Tx, visit func(*Family) bool) error { return EachOver(tx, nil, visit) }
 
-// EachOver is Each that goes on behind pages of the catalog which cannot be read, unless lost is
-// nil: lost is told of each.
+// EachOver is Each that continues behind unreadable pages of the catalog, unless lost is nil: it
+// calls lost for each.
 func EachOver(tx *txn.Tx, lost func(txn.Gap), visit func(*Family) bool) error {
 	c := tx.Cursor(txn.CatalogTree)
 	if lost != nil {
@@ -165,7 +165,7 @@ func EachOver(tx *txn.Tx, lost func(txn.Gap), visit func(*Family) bool) error {
 }
 
 // FindBase finds a family by its first tree number: ErrNotFound if it was dropped. It reads the
-// whole catalog; it is for the rare question which name a family has now.
+// whole catalog; only a purge of a renamed family needs it.
 func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 	var found *Family
 	err := Each(tx, func(f *Family) bool {
@@ -180,12 +180,12 @@ func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 	return found, err
 }
 
-// Check proves the catalog of one transaction: every entry decodes, no two families share a tree
+// Check verifies the catalog of one transaction: every entry decodes, no two families share a tree
 // number, every data tree exists, and every tree belongs to a family. report gets each finding; it
 // returns false to stop.
 func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	owner := make(map[txn.TreeID]string)
-	known := true // whose the trees are, as far as the entries tell
+	known := true // every readable entry names its trees
 	c := tx.Cursor(txn.CatalogTree)
 	for ok := c.First(); ok; ok = c.Next() {
 		name := string(c.Key())

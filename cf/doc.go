@@ -6,6 +6,6 @@
 // time. Names, the cache of look-ups, is safe for concurrent use and is shared by all transactions
 // of a store.
 //
-// The package knows names and numbers of trees. It does not know what a row of a family means, when
-// a row expires, which files there are, or how a tree is laid out in pages.
+// The package knows names and numbers of trees. It does not know the meaning of a row, its expiry,
+// the files, or the layout of a tree in pages.
 package cf

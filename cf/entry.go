@@ -46,8 +46,8 @@ func appendEntry(b []byte, f *Family) []byte {
 	return le.AppendUint64(b, uint64(f.Options.PartitionMs))
 }
 
-// decodeEntry proves every promise of the layout above before it returns. Anything else is a
-// *badfile.Error, except an entry of a later version, which is ErrVersion.
+// decodeEntry verifies every field of the layout above before it returns. Its errors are
+// *badfile.Error, except ErrVersion for an entry of a later version.
 func decodeEntry(name string, b []byte) (*Family, error) {
 	if len(b) > 0 && b[offVersion] > entryVersion {
 		return nil, fmt.Errorf("%w: family %q has %d, known is %d", ErrVersion, name, b[offVersion], entryVersion)
@@ -84,7 +84,7 @@ func decodeEntry(name string, b []byte) (*Family, error) {
 	return f, nil
 }
 
-// check returns an error that tells which setting is impossible.
+// check returns an error that names the invalid setting, or nil.
 func (o Options) check() error {
 	for _, d := range [...]struct {
 		name string

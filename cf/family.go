@@ -17,25 +17,25 @@ const Default = "default"
 // reserved is the prefix of names that belong to the engine.
 const reserved = "__"
 
-// treesPerFamily is how many consecutive tree numbers a family owns: data, key index, expiry index,
-// and one to spare.
+// treesPerFamily is the number of consecutive tree numbers of a family: data, key index, expiry
+// index, and one spare.
 const treesPerFamily = 4
 
-// Options are the stored settings of a family, all in milliseconds. Zero means: none.
+// Options are the stored settings of a family, all in milliseconds. Zero means none.
 type Options struct {
-	DefaultTTLMs int64 // what a plain put gives a key
-	RetentionMs  int64 // how long rows of a time-partitioned family live
-	PartitionMs  int64 // how much time one of its trees covers
+	DefaultTTLMs int64 // ttl of a key from a plain put
+	RetentionMs  int64 // lifetime of rows in a time-partitioned family
+	PartitionMs  int64 // time that one of its trees covers
 }
 
-// A Family is one entry of the catalog as one transaction sees it. It is never changed after it was
-// handed out, so it may be shared between goroutines.
+// A Family is one entry of the catalog in the snapshot of one transaction. It is immutable once
+// returned, so goroutines may share it.
 //
 //	(1) Base is the first of treesPerFamily tree numbers that no other family has or ever had.
-//	(2) the data tree exists as long as the entry does; the other trees come and go.
+//	(2) the data tree exists as long as the entry does; the other trees are created on demand.
 //
-// A Base of zero means a family without any tree: the default family of a store that was opened for
-// reading before its first commit. It is empty.
+// A Base of zero means a family without any tree: the default family of a store that was opened
+// read-only before its first commit. It is empty.
 type Family struct {
 	Name    string
 	Base    txn.TreeID
@@ -54,8 +54,8 @@ func (f *Family) ExpiryIndex() txn.TreeID { return f.Base + 2 }
 // Hollow says that the family has no tree, and so no rows.
 func (f *Family) Hollow() bool { return f.Base == 0 }
 
-// Role says which tree of the family id is: "data", "key index", "expiry index", "spare", or "" if
-// it is not one.
+// Role returns the role of tree id in the family: "data", "key index", "expiry index", "spare", or
+// "" for a tree of another family.
 func (f *Family) Role(id txn.TreeID) string {
 	if f.Hollow() || id < f.Base || id-f.Base >= treesPerFamily {
 		return ""

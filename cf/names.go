@@ -8,36 +8,36 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Names remembers catalog entries, so that a look-up costs one probe instead of a descent. It holds
-// the entries of one state of the catalog, told by the stamp of its tree, and fills as names are
-// asked for: a new family costs the others one descent each, not a copy. The zero value is ready
-// for use by any number of goroutines.
+// Names caches catalog entries, so that a look-up costs one probe instead of a descent. It holds the
+// entries of one state of the catalog, identified by the stamp of its tree, and is filled on demand:
+// a new family costs the others one descent each, not a copy. The zero value is ready to use, and
+// safe for concurrent use.
 type Names struct {
 	current atomic.Pointer[generation]
 }
 
-// generation is what is known of one state of the catalog.
+// generation caches entries of one state of the catalog.
 type generation struct {
 	stamp uint64 // of the catalog's tree: no two states share one
 	seq   uint64 // of a transaction that saw this state
 
-	// the entry of Default, which most calls mean: found without a hash; nil: not asked for yet
+	// the entry of Default, which most calls use: found without a hash; nil: not looked up yet
 	usual atomic.Pointer[Family]
 	table atomic.Pointer[table]
 	mu    sync.Mutex // held while an entry is added
 	count int        // entries in table; guarded by mu
 }
 
-// table is open addressing with linear probing. Slots only ever go from nil to an entry, so probing
-// needs no lock. A table is never more than half full: a probe always meets a nil slot.
+// table is open addressing with linear probing. Slots only change from nil to an entry, so probes
+// need no lock. A table is at most half full: every probe ends at a nil slot.
 type table struct {
 	slots []atomic.Pointer[Family] // a power of two
 }
 
 var seed = maphash.MakeSeed()
 
-// Lookup is the function Lookup through the cache. A transaction that changed the catalog itself
-// looks without it: what it sees is of no use to others.
+// Lookup is the function Lookup through the cache. A transaction that changed the catalog bypasses
+// it: no other transaction sees its state.
 func (n *Names) Lookup(tx *txn.Tx, name string) (*Family, error) {
 	s := tx.Stamp(txn.CatalogTree)
 	g := n.current.Load()

@@ -6,14 +6,14 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// A Change puts a row, with its expiry as the tag and 0 for none, or deletes one.
+// A Change puts a row, with its expiry as the tag (0: none), or deletes one.
 type Change = txn.Change
 
-// ApplyRows is how many changes are waited for at a time.
+// ApplyRows is the number of changes whose pages are prefetched together.
 const ApplyRows = txn.ApplyRows
 
-// Apply carries out changes in their order, as Put and Delete would. It goes through one tree after
-// the other, and waits once for what ApplyRows of them need there.
+// Apply applies changes in order, as Put and Delete would. It applies them to one tree after the
+// other, and waits once for the pages of ApplyRows of them.
 func (r Rows) Apply(changes []Change) error {
 	e := NewIndexBuffer()
 	defer e.Release()
@@ -23,8 +23,8 @@ func (r Rows) Apply(changes []Change) error {
 	return r.FlushIndexes(e)
 }
 
-// ApplyBuffered is Apply without the indexes: what changes there is added to e. Until it has been
-// settled, the family is written by ApplyBuffered with the same e only, and not read.
+// ApplyBuffered is Apply without the indexes: their changes are added to e. Until FlushIndexes, the
+// family may only be written by ApplyBuffered with the same e, and not read.
 func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
 	timed, expiring := r.HasExpiries() || e.Len() > 0, false
 	for i := range changes {
@@ -34,7 +34,7 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
 		return r.Tx.Apply(r.Family.Data(), changes, nil)
 	}
 	need := applySize(changes)
-	if e.Len() > 0 && r.room(e.logBytes()+need) != nil { // That is more than they take.
+	if e.Len() > 0 && r.room(e.logBytes()+need) != nil { // an upper bound of their log bytes
 		if err := r.FlushIndexes(e); err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
 	return nil
 }
 
-// applyInChunks is ApplyBuffered where it is close to the bound whether the rows fit: fewer of them
-// are told more exactly.
+// applyInChunks is ApplyBuffered near the bound of the transaction: the log bytes of fewer rows are
+// estimated more exactly.
 func (r Rows) applyInChunks(changes []Change, e *IndexBuffer) error {
 	for some := range slices.Chunk(changes, ApplyRows) {
 		if err := r.ApplyBuffered(some, e); err != nil {
@@ -80,8 +80,8 @@ func applySize(changes []Change) (size int) {
 	return size
 }
 
-// EncodeRedo says what Settle is going to do: see txn.Tx.LogAhead. The indexes are there: Settle
-// would find out too late that they are not.
+// EncodeRedo encodes the log record of FlushIndexes: see txn.Tx.SubmitLog. It verifies that the
+// indexes exist: FlushIndexes would find that too late.
 func (r Rows) EncodeRedo(e *IndexBuffer) error {
 	if e.Len() == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (r Rows) EncodeRedo(e *IndexBuffer) error {
 	return nil
 }
 
-// FlushIndexes makes the indexes tell of the rows what e holds, and empties it.
+// FlushIndexes applies the index changes in e, and empties it.
 func (r Rows) FlushIndexes(e *IndexBuffer) error {
 	if e.Len() == 0 {
 		return nil

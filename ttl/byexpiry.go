@@ -7,29 +7,29 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// ByExpiry walks the keys of a family that have an expiry, the earliest first. The transaction may
-// write meanwhile.
+// ByExpiry walks the keys of a family that have an expiry, in the order of expiry. The transaction
+// may write meanwhile.
 type ByExpiry struct {
 	r       Rows
 	c       txn.Cursor
 	started bool
 }
 
-// ByExpiry returns a walk that has not begun.
+// ByExpiry returns a walk before its first row.
 func (r Rows) ByExpiry() *ByExpiry {
 	w := &ByExpiry{r: r}
 	w.c.Init(r.Tx, r.Family.ExpiryIndex())
 	return w
 }
 
-// OverGaps makes a walk that has not begun go over damage, as txn.Cursor.OverGaps does: Next then
-// finds nothing, Gap describes what is lost, and the Next after that goes on behind it.
+// OverGaps makes a new walk continue over damage, as txn.Cursor.OverGaps does: Next then finds
+// nothing, Gap describes the loss, and the next Next continues behind it.
 func (w *ByExpiry) OverGaps() { w.c.OverGaps() }
 
-// Gap is what the last Next could not read; ok is false if it was not ended by that.
+// Gap returns the damage that ended the last Next; ok is false if there was none.
 func (w *ByExpiry) Gap() (g txn.Gap, ok bool) { return w.c.Gap() }
 
-// Next returns the next key, which is valid until the next call. ok is false at the end.
+// Next returns the next key; the slice is valid until the next call. ok is false at the end.
 func (w *ByExpiry) Next() (expiry int64, key []byte, ok bool, err error) {
 	switch _, gap := w.c.Gap(); {
 	case gap:
@@ -49,7 +49,7 @@ func (w *ByExpiry) Next() (expiry int64, key []byte, ok bool, err error) {
 	return expiry, key, true, nil
 }
 
-// First is the earliest expiry; ok is false if no key has one.
+// First returns the earliest expiry; ok is false if no key has one.
 func (r Rows) First() (expiry int64, ok bool, err error) {
 	if !r.HasExpiries() {
 		return 0, false, nil

@@ -8,9 +8,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Check proves the invariants of Rows for one family, from all its rows. report gets each finding,
+// Check verifies the invariants of Rows for one family, from all its rows. report gets each finding,
 // a *badfile.Error whose detail begins with the number of the invariant; it returns false to stop.
-// The error is what kept the check from going on: that of ctx, or pages that cannot be read.
+// The returned error ended the check early: that of ctx, or of unreadable pages.
 func Check(ctx context.Context, tx *txn.Tx, f *cf.Family, report func(err *badfile.Error) bool) error {
 	if f.Hollow() {
 		return nil
@@ -28,7 +28,7 @@ type checker struct {
 	ctx    context.Context
 	r      Rows
 	report func(*badfile.Error) bool
-	more   bool // the caller wants to hear more
+	more   bool // report has not stopped the check
 	rows   int
 }
 
@@ -52,7 +52,7 @@ func (c *checker) each(id txn.TreeID, visit func(cur *txn.Cursor) error) error {
 	return cur.Err()
 }
 
-// counts is I4.
+// counts verifies I4.
 func (c *checker) counts() error {
 	tx, f := c.r.Tx, c.r.Family
 	if tx.Exists(f.KeyIndex()) != tx.Exists(f.ExpiryIndex()) {
@@ -64,7 +64,7 @@ func (c *checker) counts() error {
 	return nil
 }
 
-// keyIndex is I1 from one side, I2 and I3.
+// keyIndex verifies I1 from one side, I2 and I3.
 func (c *checker) keyIndex() error {
 	var due []byte
 	tx, f := c.r.Tx, c.r.Family
@@ -96,7 +96,7 @@ func (c *checker) keyIndex() error {
 	})
 }
 
-// expiryIndex is I1 from the other side, and I3.
+// expiryIndex verifies I1 from the other side, and I3.
 func (c *checker) expiryIndex() error {
 	tx, f := c.r.Tx, c.r.Family
 	return c.each(f.ExpiryIndex(), func(cur *txn.Cursor) error {
@@ -119,7 +119,7 @@ func (c *checker) expiryIndex() error {
 	})
 }
 
-// data is I2 from the other side. With all rows of the key index proven, counting is enough.
+// data verifies I2 from the other side. After keyIndex, a count suffices.
 func (c *checker) data() error {
 	tagged := int64(0)
 	err := c.each(c.r.Family.Data(), func(cur *txn.Cursor) error {

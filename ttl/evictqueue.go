@@ -8,21 +8,21 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Bounds of a queue. What does not fit is forgotten: the next reader meets it again, and a purge
-// needs no queue.
+// Bounds of a queue. A queue at its bounds drops notes: the next reader finds the key again, and a
+// purge needs no queue.
 const (
 	maxNotes     = 1024
 	maxNoteBytes = 256 << 10
 )
 
-// Queue holds expired keys that readers met, until a short transaction deletes them. It is a hint
-// and no truth: each note is checked again under the writer lock. The zero value is empty and safe
-// for concurrent use.
+// Queue holds expired keys that readers found, until a short transaction deletes them. It is a hint:
+// each note is verified again under the writer lock. The zero value is empty and safe for concurrent
+// use.
 type Queue struct {
 	n    atomic.Int64 // len(notes)
-	full atomic.Bool  // there was no room for the bytes of a key since the last notes were taken
+	full atomic.Bool  // the bytes of a key did not fit since the last Take
 	mu   sync.Mutex   // guards the fields below, and changes of those above
-	// notes in the order in which they came; known has the same ones.
+	// notes in the order of Add; known has the same ones.
 	notes []Note
 	known map[noteKey]struct{}
 	bytes int // of keys
@@ -37,13 +37,13 @@ type noteKey struct {
 // Len is the number of notes.
 func (q *Queue) Len() int { return int(q.n.Load()) }
 
-// Holds says whether there are n notes, or as many as fit.
+// Holds says whether there are n notes, or the queue is full.
 func (q *Queue) Holds(n int) bool { return q.n.Load() >= int64(n) || q.Full() }
 
-// Full says whether notes are forgotten, until some are taken.
+// Full says whether Add drops notes, until some are taken.
 func (q *Queue) Full() bool { return q.n.Load() >= maxNotes || q.full.Load() }
 
-// Add notes a key of f. The key is copied.
+// Add queues a key of f. The key is copied.
 func (q *Queue) Add(f *cf.Family, key []byte, expiry int64) {
 	if q.Full() {
 		return

@@ -9,21 +9,21 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// IndexBuffer are what rows that were put or deleted change in the indexes of their family, held
-// back until many rows have been. Then it is known before it is done, and the rows of the expiry
-// index are in their order: those of a batch, which lie together as a rule, are put one behind the
-// other. The zero value is empty.
+// IndexBuffer buffers index changes of rows that were put or deleted, until many rows have been
+// applied. Then their log record can be encoded before they are applied, and the rows of the expiry
+// index are sorted: those of a batch, which are adjacent as a rule, are put one after the other. The
+// zero value is empty.
 type IndexBuffer struct {
 	keys  []Change // of the key index, in the order of the rows
-	due   []Change // of the expiry index, as well
+	due   []Change // of the expiry index, in the order of the rows
 	slab  []byte   // keys of due rows
 	bytes int      // of keys and values
 
 	order   keyorder.Run // of due
 	places  offheap.List[uint32]
-	ordered []Change // due, in the order of its keys, once that is known
+	ordered []Change // due, in the order of its keys; nil: not sorted yet
 
-	was []txn.Info // memory for what is told of rows
+	was []txn.Info // memory for the rows before a change
 }
 
 // Len is the number of changes.
@@ -32,10 +32,10 @@ func (e *IndexBuffer) Len() int { return len(e.keys) + len(e.due) }
 // Bytes is the size of their keys and values.
 func (e *IndexBuffer) Bytes() int { return e.bytes }
 
-// logBytes is more than they have in the log.
+// logBytes is an upper bound of their log bytes.
 func (e *IndexBuffer) logBytes() int { return e.bytes + e.Len()*opOverhead }
 
-// Reset empties them, and keeps their memory.
+// Reset empties the buffer, and keeps its memory.
 func (e *IndexBuffer) Reset() {
 	clear(e.keys)
 	clear(e.due)
@@ -44,8 +44,8 @@ func (e *IndexBuffer) Reset() {
 	e.order.Reset()
 }
 
-// add takes what changes in the indexes: was are the rows that were there. Keys of changes stay as
-// they are until Reset.
+// add adds the index changes of rows: was are the rows before. Keys of changes must stay unchanged
+// until Reset.
 func (e *IndexBuffer) add(changes []Change, was []txn.Info) {
 	for i := range changes {
 		key, old, expiry := changes[i].Key, was[i].Tag, changes[i].Tag
@@ -66,7 +66,7 @@ func (e *IndexBuffer) add(changes []Change, was []txn.Info) {
 	}
 }
 
-// addRow adds a row of the expiry index, to be put or deleted.
+// addRow adds a put or a delete of a row of the expiry index.
 func (e *IndexBuffer) addRow(expiry int64, key []byte, remove bool) []byte {
 	from := len(e.slab)
 	e.slab = appendDue(e.slab, expiry, key)
@@ -77,7 +77,7 @@ func (e *IndexBuffer) addRow(expiry int64, key []byte, remove bool) []byte {
 	return due
 }
 
-// dueInOrder are the rows of due in the order of their keys.
+// dueInOrder returns due in the order of its keys.
 func (e *IndexBuffer) dueInOrder() []Change {
 	if len(e.ordered) == 0 {
 		e.order.Places(&e.places, func(place uint32) []byte { return e.due[place].Key })
@@ -88,7 +88,7 @@ func (e *IndexBuffer) dueInOrder() []Change {
 	return e.ordered
 }
 
-// infos is memory for what is told of n rows, until the next call.
+// infos returns memory for n rows, valid until the next call.
 func (e *IndexBuffer) infos(n int) []txn.Info {
 	e.was = slices.Grow(e.was[:0], n)[:n]
 	return e.was
@@ -96,10 +96,10 @@ func (e *IndexBuffer) infos(n int) []txn.Info {
 
 var bufferPool = sync.Pool{New: func() any { return new(IndexBuffer) }}
 
-// NewIndexBuffer returns empty entries, whose memory Release gives to the next ones.
+// NewIndexBuffer returns an empty buffer from a pool; Release returns it.
 func NewIndexBuffer() *IndexBuffer { return bufferPool.Get().(*IndexBuffer) }
 
-// Release is told that nobody needs them any more.
+// Release returns the buffer to the pool. The caller must not use it afterwards.
 func (e *IndexBuffer) Release() {
 	e.Reset()
 	bufferPool.Put(e)

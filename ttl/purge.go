@@ -7,24 +7,23 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// PurgeStats is what a purge or an eviction deleted.
+// PurgeStats counts the deletes of a purge or an eviction.
 type PurgeStats struct {
 	Keys  int64 // keys
 	Bytes int64 // of these keys and their values
-	// expiry rows that no key-index row confirmed, or whose key has no data row: only damage leaves
-	// such rows
+	// expiry rows that the key index does not confirm, or whose key has no data row: results of
+	// damage
 	Stale int64
 }
 
 // Changed says whether anything was deleted.
 func (s PurgeStats) Changed() bool { return s.Keys > 0 || s.Stale > 0 }
 
-// OnExpire hears of a key before it is deleted, in the transaction that deletes it. An error keeps
-// everything as it is.
+// OnExpire is called for a key before it is deleted, in the transaction that deletes it. After an
+// error no key is deleted.
 type OnExpire func(key, value []byte) error
 
-// purgeBatch are the rows of one batch, in the order of their expiry: expiry rows, one after the
-// other in buf.
+// purgeBatch are the rows of one batch, in the order of expiry: expiry rows, concatenated in buf.
 type purgeBatch struct {
 	buf  []byte
 	ends []int
@@ -46,11 +45,10 @@ func (d *purgeBatch) row(i int) []byte {
 
 func (d *purgeBatch) key(i int) []byte { return d.row(i)[expirySize:] }
 
-// expiry is the i-th expiry as the key index has it.
+// expiry is the i-th expiry as the key index stores it.
 func (d *purgeBatch) expiry(i int) []byte { return d.row(i)[:expirySize] }
 
-// byKey lists the rows in the order of their keys: neighbours share pages, or at least the way to
-// them.
+// byKey lists the rows in the order of their keys: neighbours share pages, or most of the path.
 func (d *purgeBatch) byKey() []int {
 	order := make([]int, len(d.ends))
 	for i := range order {
@@ -60,14 +58,14 @@ func (d *purgeBatch) byKey() []int {
 	return order
 }
 
-// Purge deletes up to limit keys that are expired at now, in the order of their expiry, and says
-// whether more are due. It reads at most one row that is not due. An expiry row that the key index
-// does not confirm goes alone, and both index rows of a key without a data row go; such rows count
-// for the limit.
+// Purge deletes up to limit keys that are expired at now, in the order of expiry, and says whether
+// more are due. It reads at most one row that is not due. If the key index does not confirm an
+// expiry row, only that row is deleted; if a key has no data row, both its index rows are deleted.
+// Such rows count for the limit.
 //
-// Nothing is deleted before onExpire, which may be nil, has heard of all: after its error or panic
-// all rows stand. Where so many do not fit into the transaction any more, fewer are deleted; not
-// one: then it is txn.ErrTxnTooBig.
+// No key is deleted before onExpire, which may be nil, has been called for all: after its error or
+// panic all rows remain. If limit keys do not fit into the transaction, fewer are deleted. If not
+// even one fits, the error is txn.ErrTxnTooBig.
 func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more bool, err error) {
 	if limit <= 0 || !r.HasExpiries() {
 		return PurgeStats{}, false, nil
@@ -87,7 +85,7 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more
 	if err := r.notifyExpire(d, onExpire); err != nil {
 		return PurgeStats{}, more, err
 	}
-	// The rows that are due lie together at the start of the expiry index.
+	// Rows that are due are adjacent, at the start of the expiry index.
 	if _, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), nil, next); err != nil {
 		return PurgeStats{}, more, err
 	}
@@ -95,7 +93,7 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more
 	return s, more, err
 }
 
-// collect finds the first rows that are due, and the row behind them: nil if there is none.
+// collect reads the first rows that are due, and the row behind them: nil if there is none.
 func (r Rows) collect(now int64, limit int) (d *purgeBatch, next []byte, more bool, err error) {
 	d = new(purgeBatch)
 	for w := r.ByExpiry(); ; {
@@ -154,12 +152,11 @@ func (r Rows) deleteRows(d *purgeBatch) (s PurgeStats, err error) {
 	return s, nil
 }
 
-// maxPurgeRows is how many keys are deleted together at most: some hundred bytes each are kept for
-// them.
+// maxPurgeRows bounds the keys that are deleted together; each takes some hundred bytes of memory.
 const maxPurgeRows = 2048
 
-// deleteSome does that for some keys, which it is given as deletions from the key index. It
-// overwrites them. was is memory for as many.
+// deleteSome does the same for some keys, given as deletes in the key index. It overwrites keys. was
+// is memory for as many rows.
 func (r Rows) deleteSome(keys []Change, was []txn.Info, s *PurgeStats) error {
 	if err := r.Tx.Apply(r.Family.KeyIndex(), keys, was); err != nil {
 		return err
@@ -171,7 +168,7 @@ func (r Rows) deleteSome(keys []Change, was []txn.Info, s *PurgeStats) error {
 			continue
 		}
 		s.Stale++
-		if _, _, err := r.lookupExpiry(key.Key); err != nil { // It may be damaged, not only another one.
+		if _, _, err := r.lookupExpiry(key.Key); err != nil { // damage, or only another expiry
 			return err
 		}
 	}
@@ -189,8 +186,8 @@ func (r Rows) deleteSome(keys []Change, was []txn.Info, s *PurgeStats) error {
 	return nil
 }
 
-// Evict deletes those of the keys noted by readers that still have the expiry that the reader saw,
-// if they are expired at now. As with Purge, nothing is deleted before onExpire has heard of all.
+// Evict deletes those noted keys that still have the noted expiry, if they are expired at now. As
+// with Purge, no key is deleted before onExpire has been called for all.
 func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s PurgeStats, err error) {
 	if !r.HasExpiries() {
 		return PurgeStats{}, nil

@@ -7,14 +7,12 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Deleting a range. Data and key index lose whole subtrees. The rows of the expiry index lie in the
-// order of expiries, so each of them has to be found: by a walk of the key index, as many at a time
-// as memory is kept for. Where no other row lies between many of them they go as a range, which
-// costs the log one operation.
+// Deleting a range. Data and key index lose whole subtrees. The expiry index is sorted by expiry, so
+// each of its rows has to be found: by a walk of the key index, in chunks of bounded memory. Where no
+// other row is between many of them they are deleted as a range, one operation in the log.
 
-// DeleteRange removes the keys of [lo, hi); nil does not bound. It costs the same whatever the
-// range holds, and one row of each index for each expiry in it, unless all expiries of the family
-// are in it.
+// DeleteRange removes the keys of [lo, hi); nil is no bound. Its cost is constant, plus one row of
+// each index for each expiry in the range, unless the range has all expiries of the family.
 func (r Rows) DeleteRange(lo, hi []byte) error {
 	f := r.Family
 	n, err := r.countIn(lo, hi)
@@ -75,8 +73,8 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 	return n, nil
 }
 
-// roomToUnlist asks for the room that n expiry rows, those of [lo, hi), take in the log at most,
-// and size more bytes. The rows are looked at only where there might be too little.
+// roomToUnlist verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
+// into the transaction. It reads the rows only near the bound.
 func (r Rows) roomToUnlist(lo, hi []byte, n int64, size int) error {
 	longest := int64(r.Tx.PageSize()/4 + expirySize + opOverhead)
 	if n < r.MaxTxnBytes/longest && r.room(size+int(n*longest)) == nil {
@@ -104,7 +102,7 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 	for ; ok && (hi == nil || bytes.Compare(c.Key(), hi) < 0); ok = c.Next() {
 		expiry, err := decodeExpiry(c.Value())
 		if err := c.Err(); err != nil {
-			return err // A value that could not be read is not damaged for that.
+			return err // An unreadable value is not a damaged one.
 		}
 		if err != nil {
 			return r.treeErr("key index", err)
@@ -117,13 +115,13 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 }
 
 const (
-	// mostUnlisted is how many expiry rows are kept in memory at a time, some hundred bytes each.
-	// The more they are, the more of them lie beside each other.
+	// mostUnlisted bounds the expiry rows in memory at a time, some hundred bytes each. In larger
+	// chunks more of them are adjacent.
 	mostUnlisted = 16384
-	// fewUnlisted rows are deleted one by one: to ask whether others lie between them costs two
+	// fewUnlisted rows are deleted one by one: the test for other rows between them costs two
 	// descents.
 	fewUnlisted = 64
-	// sparse times as many other rows between them, and halves of them are hardly better.
+	// With sparse times as many other rows between them, halves of a chunk are hardly better.
 	sparse = 2
 )
 
@@ -154,8 +152,8 @@ func (r Rows) removeIndexRows(lo, hi []byte) error {
 	return nil
 }
 
-// unlist removes rows of the expiry index, which are in order: as a range if no other row lies
-// between them, which their ranks tell (I1: all of them are there), else each half by itself.
+// unlist removes rows of the expiry index, which are sorted: as a range if no other row is between
+// them by their ranks (I1: all of them exist), else each half by itself.
 func (r Rows) unlist(due []Change) error {
 	n := len(due)
 	if n <= fewUnlisted {

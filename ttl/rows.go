@@ -10,23 +10,23 @@ import (
 )
 
 // Rows is one family in one transaction, as keys with expiries. The row of a key in the data tree
-// has the key's expiry as its tag, or none: a read costs one descent and no look at an index,
-// whatever else the family holds.
+// has the key's expiry as its tag, or none: a read costs one descent and never reads an index,
+// whatever the family holds.
 //
 //	I1  a row (key -> expiry) in the key index exists exactly if the row (expiry, key) exists.
-//	I2  each row of the key index has a row in the data tree, whose tag is the same expiry; no other one has a tag.
+//	I2  each row of the key index has a row in the data tree with its expiry as the tag; no other row has a tag.
 //	I3  values of the key index are 8 bytes, above 0; keys of expiry rows are at least 9 bytes, their values empty.
 //	I4  both indexes exist or neither does, and they have the same number of rows.
-//	I5  while that number is 0, no read looks at an index.
+//	I5  while that number is 0, no read uses an index.
 type Rows struct {
 	Tx     *txn.Tx
 	Family *cf.Family
-	// MaxTxnBytes is the bound on the transaction's log bytes. A call that writes several rows asks
-	// for all of them before the first: a refused one changes nothing.
+	// MaxTxnBytes bounds the transaction's log bytes. A call that writes several rows reserves the
+	// bytes of all of them first: a refused call changes nothing.
 	MaxTxnBytes int64
 }
 
-// opOverhead is more log bytes than an operation has beside its keys and values.
+// opOverhead bounds the log bytes of an operation beside its keys and values.
 const opOverhead = 40
 
 // Count is the number of keys with an expiry.
@@ -37,12 +37,10 @@ func (r Rows) Count() int64 {
 	return int64(r.Tx.Rows(r.Family.KeyIndex()))
 }
 
-// HasExpiries says whether any key has an expiry. If not, the family is read and written as if
-// there were none.
+// HasExpiries says whether any key has an expiry. If not, reads and writes skip the indexes.
 func (r Rows) HasExpiries() bool { return r.Count() > 0 }
 
-// Get looks a key up. expiry is 0 for a permanent key; an expired one is found as long as it is
-// stored.
+// Get reads a key. expiry is 0 for a permanent key; an expired key is found while it is stored.
 func (r Rows) Get(key []byte) (value []byte, expiry int64, found bool, err error) {
 	value, expiry, found, err = r.Tx.Get(r.Family.Data(), key)
 	if expiry < 0 {
@@ -51,7 +49,7 @@ func (r Rows) Get(key []byte) (value []byte, expiry int64, found bool, err error
 	return value, expiry, found, err
 }
 
-// Info looks a key up without touching the bytes of its value.
+// Info is Get for the size of the value, without reading it.
 func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
 	info, err := r.Tx.Info(r.Family.Data(), key)
 	if info.Tag < 0 {
@@ -60,7 +58,7 @@ func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
 	return info.Size, info.Tag, info.Found, err
 }
 
-// BadTag is the error for a data row whose tag is no expiry.
+// BadTag returns the error for a data row whose tag is no expiry.
 func (r Rows) BadTag(tag int64) error { return r.damage("I2: a data row with the expiry %d", tag) }
 
 // lookupExpiry reads the key index.
@@ -78,12 +76,12 @@ func (r Rows) lookupExpiry(key []byte) (expiry int64, found bool, err error) {
 	return expiry, true, nil
 }
 
-// damage is a broken invariant.
+// damage returns the error for a broken invariant.
 func (r Rows) damage(format string, args ...any) error {
 	return badfile.At("", -1, "family %q: %s", r.Family.Name, fmt.Sprintf(format, args...))
 }
 
-// treeErr adds the tree to what a decoder found.
+// treeErr adds the tree to the error of a decoder.
 func (r Rows) treeErr(tree string, err error) error {
 	var bad *badfile.Error
 	if errors.As(err, &bad) {
@@ -92,7 +90,7 @@ func (r Rows) treeErr(tree string, err error) error {
 	return err
 }
 
-// room refuses what does not fit into the transaction any more.
+// room returns an error if n more log bytes do not fit into the transaction.
 func (r Rows) room(n int) error {
 	if r.Tx.Bytes()+int64(n) > r.MaxTxnBytes {
 		return fmt.Errorf("%w of %d bytes", txn.ErrTxnTooBig, r.MaxTxnBytes)
@@ -100,7 +98,7 @@ func (r Rows) room(n int) error {
 	return nil
 }
 
-// loadIndexes proves that both indexes are there, for whoever knows of a row in one of them (I4).
+// loadIndexes verifies that both indexes exist, for a caller that has a row of one of them (I4).
 func (r Rows) loadIndexes() error {
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
 		if !r.Tx.Exists(id) {
@@ -110,8 +108,8 @@ func (r Rows) loadIndexes() error {
 	return nil
 }
 
-// ensure makes both indexes, unless they are there. One that is missing beside rows of the other is
-// lost.
+// ensure creates both indexes unless they exist. One that is missing beside rows of the other is
+// damage.
 func (r Rows) ensure() error {
 	if err := r.loadIndexes(); err == nil || r.HasExpiries() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
 		return err
@@ -127,8 +125,7 @@ func (r Rows) ensure() error {
 	return nil
 }
 
-// Put stores value under key, with an expiry or, if that is 0, for ever. An expiry that the key had
-// before goes.
+// Put stores value under key, with an expiry (0: none). It replaces an expiry that the key had.
 func (r Rows) Put(key, value []byte, expiry int64) error {
 	if expiry == 0 && !r.HasExpiries() {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
@@ -149,15 +146,15 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 	return r.reindex(key, was.Tag, expiry)
 }
 
-// putSize is more log bytes than a put of a row with an expiry has, in all three trees.
+// putSize bounds the log bytes of a put of a row with an expiry, in all three trees.
 func putSize(key, value []byte) int {
 	return 4*(len(key)+expirySize+opOverhead) + len(value) + 2*opOverhead
 }
 
-// deleteSize is putSize for a deletion.
+// deleteSize is putSize for a delete.
 func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead) }
 
-// SetExpiry changes the expiry of a key that is there, and does not touch its value; 0 means none.
+// SetExpiry changes the expiry of a present key (0: none), without rewriting its value.
 func (r Rows) SetExpiry(key []byte, expiry int64) error {
 	if err := r.room(putSize(key, nil)); err != nil {
 		return err
@@ -174,12 +171,12 @@ func (r Rows) SetExpiry(key []byte, expiry int64) error {
 	return r.reindex(key, was.Tag, expiry)
 }
 
-// reindex makes both indexes tell of expiry what they told of old; 0 means no row.
+// reindex replaces the rows of expiry old in both indexes by those of expiry; 0: no row.
 func (r Rows) reindex(key []byte, old, expiry int64) error {
 	if old == expiry {
 		return nil
 	}
-	if expiry == 0 { // else ensure has looked
+	if expiry == 0 { // else ensure has verified them
 		if err := r.loadIndexes(); err != nil {
 			return err
 		}
@@ -216,7 +213,7 @@ func (r Rows) Delete(key []byte) error {
 	return r.reindex(key, was.Tag, 0)
 }
 
-// Clear removes every key. The work does not depend on their number.
+// Clear removes every key, in time independent of their number.
 func (r Rows) Clear() error {
 	if err := r.room(3 * opOverhead); err != nil {
 		return err
