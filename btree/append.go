@@ -9,7 +9,7 @@ import (
 // Rows that are appended in key order do not go through Put: FillLeaf builds whole leaves of them,
 // and AppendLeaf links these into the tree unchanged.
 
-// FillLeaf encodes a leaf into b, a page whose content behind the header is undefined. The leaf
+// FillLeaf encodes a leaf into b, a page whose content after the header is undefined. The leaf
 // gets the longest prefix of changes that is in ascending order, has only inline values, and fits.
 // FillLeaf returns the number of these rows, and whether the free space ended the prefix.
 func FillLeaf(b []byte, changes []Change) (n int, full bool) {
@@ -70,7 +70,7 @@ func CopyLeafRun(w Writer, t *Tree, ref pager.Ref, n uint64) error {
 		case rows == 0 || leafHasOverflow(b, rows):
 			return damage(ref, "leaf of %d rows that the log names has none, or large values", rows)
 		case t.Depth > 0 && bytes.Compare(last, leafKey(b, rows, 0)) >= 0:
-			return damage(ref, "the log names a leaf that is not behind all others")
+			return damage(ref, "the log names a leaf that is not above all keys")
 		}
 		copied, b, err := w.Edit(ref)
 		if err != nil {

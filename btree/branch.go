@@ -6,7 +6,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Branch page, behind the page header.
+// Branch page, after the page header.
 //
 //	24        28       30       32             32+8n          32+32n       lo            PageSize
 //	+---------+--------+--------+--------------+--------------+--- ... ---+--- ... ------+
@@ -15,7 +15,7 @@ import (
 //	+---------+--------+--------+--------------+--------------+--- ... ---+--- ... ------+
 //
 // lo and gap are as in the leaf. prefix is the length of a prefix that separators 1 to n-1 share.
-// head i is the 8 bytes of separator i behind the prefix, padded with zeros; head 0 is 0. A child
+// head i is the 8 bytes of separator i after the prefix, padded with zeros; head 0 is 0. A child
 // is
 //
 //	+-------+-------+-------+--------+--------+

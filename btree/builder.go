@@ -133,7 +133,7 @@ func (b *Builder) flushLeaf(next []byte) error {
 	return nil
 }
 
-// writeLeaf encodes the current leaf into p, whose content behind the header is undefined.
+// writeLeaf encodes the current leaf into p, whose content after the header is undefined.
 func (b *Builder) writeLeaf(p []byte) {
 	n, off := len(b.offs), len(p)-len(b.buf)
 	shared := shared(b.key(0), b.last)

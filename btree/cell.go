@@ -110,9 +110,9 @@ func setOverflowAt(b []byte, s cellPos, ref pager.Ref) {
 // A cell is a cell that is not in a page yet.
 type cell struct {
 	key  []byte
-	val  []byte    // of the overflow extent, if info has infoOverflow
-	ref  pager.Ref // if info has infoTag
-	tag  int64     // if info says so
+	val  []byte    // inline value
+	ref  pager.Ref // of the overflow extent, if info has infoOverflow
+	tag  int64     // if info has infoTag
 	info uint32
 }
 

@@ -174,11 +174,11 @@ func TestCheckPageFindsEveryFlippedBit(t *testing.T) {
 			{4047, 4062},           // gap
 			{4062 + 12, 4082},      // tag
 			{4093, 4096},           // value
-			{4011 + 14, 4011 + 16}, // key behind the head
+			{4011 + 14, 4011 + 16}, // key after the head
 		}},
 		"uniform leaf": {uniform, [][2]int{
 			{0, 20},          // fields of the pager
-			{4036 + 8, 4056}, // key behind the head, tag, value
+			{4036 + 8, 4056}, // key after the head, tag, value
 			{4056 + 8, 4076}, // likewise
 			{4076 + 8, 4096}, // likewise
 		}},

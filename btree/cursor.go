@@ -7,7 +7,7 @@ import (
 )
 
 // A Cursor walks the rows of one tree in both directions. The zero Cursor walks the empty tree. A
-// Cursor is on a row, or before the first one, or behind the last one, from where Next and Prev
+// Cursor is on a row, or before the first one, or after the last one, from where Next and Prev
 // return to the rows. A new Cursor has no position: Next is then First, and Prev is Last. Moves
 // report whether the cursor is on a row.
 //
@@ -188,7 +188,7 @@ func (c *Cursor) Seek(key []byte) bool {
 func (c *Cursor) SeekBefore(key []byte) bool { return c.seek(key, false) && c.Prev() }
 
 // seek moves to the leaf that may hold key, and there to the first row that is at least key, maybe
-// behind the last row. forward is the expected direction of the walk.
+// after the last row. forward is the expected direction of the walk.
 func (c *Cursor) seek(key []byte, forward bool) bool {
 	c.b, c.i, c.n = nil, 0, 0
 	if c.err != nil || c.tree.Depth == 0 {

@@ -17,7 +17,7 @@ import (
 //
 //	0      2      4      6       8
 //	+------+------+------+-------+------+------+--- ...
-//	| room | from | to   | split | cell | cell |
+//	| free | from | to   | split | cell | cell |
 //	| u16  | u16  | u16  | u16   |      |      |
 //	+------+------+------+-------+------+------+--- ...
 //
@@ -108,7 +108,7 @@ func cellAt(b []byte, s cellPos) cell {
 // proposedDelta is the delta that a leaf would have after the insertOp.
 type proposedDelta struct {
 	base    pager.Ref
-	leaf    []byte
+	leaf    []byte // the base page
 	changes []byte // in the scratch
 	free    int    // free space left in the leaf; below 0: the leaf must split
 	was     Info   // the replaced row

@@ -32,7 +32,7 @@ func (c *Cursor) Gap() (g Gap, ok bool) {
 	return g, true
 }
 
-// Skip clears the error of a gap and moves to the first row behind it, or to the last one before
+// Skip clears the error of a gap and moves to the first row after it, or to the last one before
 // it. Without such a row the cursor has no position. Skip may fail at the next gap.
 func (c *Cursor) Skip(forward bool) bool {
 	if c.err == nil || c.lost == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Leaf page, behind the page header. Integers are little-endian, heads are the big-endian value of
+// Leaf page, after the page header. Integers are little-endian, heads are the big-endian value of
 // the key bytes.
 //
 //	24     28     30       32         38      40        40+4n     40+6n     lo           PageSize
@@ -18,7 +18,7 @@ import (
 //
 // lo is the lowest offset that a cell uses, PageSize when there is none. gap counts the bytes of
 // [lo, PageSize) that belong to no cell. prefix is the length of a prefix that all keys share (not
-// always the longest one; 0 when there is no cell). head i is the 4 bytes of key i behind the
+// always the longest one; 0 when there is no cell). head i is the 4 bytes of key i after the
 // prefix, padded with zeros: equal heads do not mean equal keys. slot i is the offset of cell i:
 //
 //	+-------+--------+------+----------+-------------------------------------------+

@@ -51,8 +51,8 @@ func randomTag(r *rand.Rand) int64 {
 	return [...]int64{0, 0, 0, 1, -1, int64(r.Uint64()) | 1}[r.IntN(6)]
 }
 
-// span returns the indexes of the keys in [lo, hi); a nil bound is no bound.
-func (m *model) span(lo, hi []byte) (i, j int) {
+// indexRange returns the indexes of the keys in [lo, hi); a nil bound is no bound.
+func (m *model) indexRange(lo, hi []byte) (i, j int) {
 	j = len(m.keys)
 	if lo != nil {
 		i, _ = slices.BinarySearch(m.keys, string(lo))
@@ -64,7 +64,7 @@ func (m *model) span(lo, hi []byte) (i, j int) {
 }
 
 func (m *model) deleteRange(lo, hi []byte) int {
-	i, j := m.span(lo, hi)
+	i, j := m.indexRange(lo, hi)
 	for _, k := range m.keys[i:j] {
 		delete(m.rows, k)
 	}

@@ -298,7 +298,7 @@ func requireSame(t *testing.T, m *memory, tree Tree, want *model, r *rand.Rand, 
 			require.True(t, bytes.Equal(row.value, v.Bytes))
 			require.Equal(t, row.tag, v.Tag)
 		}
-		i, _ := want.span(k, nil)
+		i, _ := want.indexRange(k, nil)
 		rank, err := Rank(m, tree, k)
 		require.NoError(t, err)
 		require.Equal(t, uint64(i), rank)

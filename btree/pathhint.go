@@ -47,7 +47,7 @@ func (w pathHint) child(b []byte, n int, level uint8, key []byte) int {
 		return branchSearch(b, n, key)
 	}
 	if invariant.On && i != branchSearch(b, n, key) {
-		invariant.Fail("btree: way of %x to child %d of %d at level %d", key, i, n, level)
+		invariant.Fail("btree: hint of %x to child %d of %d at level %d", key, i, n, level)
 	}
 	return i
 }

@@ -49,9 +49,7 @@ func (c *rangeDeleter) root(t *Tree, lo, hi []byte) (uint64, error) {
 // deleteRange removes [lo, hi) from the subtree at ref, whose root is at level. It returns the new
 // reference of that root: zero if no row is left. It copies no page if it removes no row.
 func (c *rangeDeleter) deleteRange(
-	ref pager.Ref,
-	level uint8,
-	lo, hi []byte,
+	ref pager.Ref, level uint8, lo, hi []byte,
 ) (nref pager.Ref, rows uint64, err error) {
 	b, n, err := pageAt(c.w, ref, level)
 	if err != nil {
@@ -60,20 +58,7 @@ func (c *rangeDeleter) deleteRange(
 	if level == 0 {
 		return c.deleteInLeaf(ref, b, n, lo, hi)
 	}
-	// Children i and j hold the bounds. A child whose edge is the bound, or without a bound on that
-	// side, is removed whole.
-	i, j := 0, n-1
-	loWhole, hiWhole := lo == nil, hi == nil
-	if !loWhole {
-		i = branchSearch(b, n, lo)
-		loWhole = i > 0 && bytes.Equal(sep(b, n, i), lo)
-	}
-	if !hiWhole {
-		j = branchSearch(b, n, hi)
-		if j > 0 && bytes.Equal(sep(b, n, j), hi) {
-			j, hiWhole = j-1, true
-		}
-	}
+	i, j, loWhole, hiWhole := boundChildren(b, n, lo, hi)
 	if i > j {
 		return ref, 0, damage(ref, "separators out of order")
 	}
@@ -87,25 +72,24 @@ func (c *rangeDeleter) deleteRange(
 		return c.deleteInChild(ref, b, n, level, i, lo, hi)
 	}
 	from, to := i, j+1 // children to remove whole
-	var loRef, hiRef pager.Ref
-	var loRows, hiRows uint64
+	left, right := edgeChild{i: i}, edgeChild{i: j}
 	if !loWhole {
-		if loRef, loRows, err = c.deleteRange(childRef(b, n, i), level-1, lo, nil); err != nil {
+		if left.ref, left.rows, err = c.deleteRange(childRef(b, n, i), level-1, lo, nil); err != nil {
 			return ref, 0, err
 		}
-		if !loRef.IsZero() {
+		if !left.ref.IsZero() {
 			from++
 		}
 	}
 	if !hiWhole {
-		if hiRef, hiRows, err = c.deleteRange(childRef(b, n, j), level-1, nil, hi); err != nil {
+		if right.ref, right.rows, err = c.deleteRange(childRef(b, n, j), level-1, nil, hi); err != nil {
 			return ref, 0, err
 		}
-		if !hiRef.IsZero() {
+		if !right.ref.IsZero() {
 			to--
 		}
 	}
-	rows = loRows + hiRows
+	rows = left.rows + right.rows
 	for k := i; k <= j; k++ {
 		if k == i && !loWhole || k == j && !hiWhole {
 			continue
@@ -122,35 +106,66 @@ func (c *rangeDeleter) deleteRange(
 	if from == 0 && to == n {
 		return pager.Ref{}, rows, c.w.Free(ref)
 	}
-	ref, b, err = c.edit(ref, level)
-	if err != nil {
-		return ref, 0, err
+	ref, err = c.removeChildren(ref, level, from, to, left, right)
+	return ref, rows, err
+}
+
+// boundChildren returns the children i and j that hold the bounds. A child whose edge is the bound,
+// or without a bound on that side, is removed whole.
+func boundChildren(b []byte, n int, lo, hi []byte) (i, j int, loWhole, hiWhole bool) {
+	i, j, loWhole, hiWhole = 0, n-1, lo == nil, hi == nil
+	if !loWhole {
+		i = branchSearch(b, n, lo)
+		loWhole = i > 0 && bytes.Equal(sep(b, n, i), lo)
 	}
-	if from > i && loRows > 0 {
-		setChildRef(b, n, i, loRef)
-		if err := subRows(b, n, i, loRows); err != nil {
-			return ref, 0, err
+	if !hiWhole {
+		j = branchSearch(b, n, hi)
+		if j > 0 && bytes.Equal(sep(b, n, j), hi) {
+			j, hiWhole = j-1, true
 		}
 	}
-	if to == j && hiRows > 0 {
-		setChildRef(b, n, j, hiRef)
-		if err := subRows(b, n, j, hiRows); err != nil {
-			return ref, 0, err
+	return i, j, loWhole, hiWhole
+}
+
+// An edgeChild is a child at a bound: its new reference, zero if it is empty, and its deleted rows.
+type edgeChild struct {
+	i    int
+	ref  pager.Ref
+	rows uint64
+}
+
+func (e *edgeChild) changed() bool { return e.rows > 0 && !e.ref.IsZero() }
+
+// removeChildren removes children [from, to) of the branch at ref, and updates and rebalances those
+// at the edges.
+func (c *rangeDeleter) removeChildren(
+	ref pager.Ref, level uint8, from, to int, left, right edgeChild,
+) (pager.Ref, error) {
+	ref, b, err := c.edit(ref, level)
+	if err != nil {
+		return ref, err
+	}
+	n := count(b)
+	for _, e := range [2]edgeChild{left, right} {
+		if !e.changed() {
+			continue
+		}
+		setChildRef(b, n, e.i, e.ref)
+		if err := subRows(b, n, e.i, e.rows); err != nil {
+			return ref, err
 		}
 	}
 	branchRemove(b, from, to)
-	// The right edge first, so that the place of the left one stays.
-	if to == j && hiRows > 0 {
+	// The right edge first, so that the index of the left one stays.
+	if right.changed() {
 		if err := c.rebalanceEdge(b, from, level-1); err != nil {
-			return ref, 0, err
+			return ref, err
 		}
 	}
-	if from > i && loRows > 0 {
-		if err := c.rebalanceEdge(b, from-1, level-1); err != nil {
-			return ref, 0, err
-		}
+	if left.changed() {
+		return ref, c.rebalanceEdge(b, from-1, level-1)
 	}
-	return ref, rows, nil
+	return ref, nil
 }
 
 // deleteInChild is deleteRange for bounds in the same child i.

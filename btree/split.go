@@ -79,7 +79,7 @@ func (p *insertOp) splitLeaf(b []byte, i int) error {
 	n := count(b)
 	p.split, p.right = true, ref
 	if i == n && (p.rightmost || ascending(b, i)) {
-		// Ascending inserts leave full pages behind.
+		// Ascending inserts fill their pages.
 		setLo(rb, len(rb))
 		last := detach(b, cellPosOf(b, n, n-1))
 		if int(last.klen) == len(p.cell.key) && last.info == p.cell.info {

@@ -80,7 +80,7 @@ type Writer interface {
 type Allocator interface {
 	// PageSize is the same for all pages.
 	PageSize() int
-	// New returns a page with the header set and count 0; its content behind the header is
+	// New returns a page with the header set and count 0; its content after the header is
 	// undefined. The caller fills it before it calls New again, or Finish returns; the page may be
 	// written then.
 	New(kind pager.Kind, level uint8) (pager.Ref, []byte, error)

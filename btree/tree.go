@@ -65,7 +65,7 @@ const (
 	offCount = 22
 )
 
-// Both page layouts have these fields behind the page header.
+// Both page layouts have these fields after the page header.
 const (
 	offLo     = 24
 	offGap    = 28

@@ -189,7 +189,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 			c.Prev()
 		}
 	}), "Cursor")
-	for i = range 1002 { // The undo and scratch buffers grow first.
+	for i = range 1002 { // The puts below then replace cells of equal size.
 		_, err := Put(a, &tree, benchKey(key, i), value, 1)
 		require.NoError(t, err)
 	}
