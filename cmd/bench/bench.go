@@ -163,7 +163,8 @@ func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 	left := spent / time.Duration(b.done) * time.Duration(b.total-b.done)
 	what := fmt.Sprintf("%.4g %s, %.3g us of CPU each", r.Value, w.Unit, r.CPU)
 	if r.CloseSeconds > 0 {
-		what += fmt.Sprintf(", open %.3g s, close %.3g s", r.OpenSeconds, r.CloseSeconds)
+		what += fmt.Sprintf(", open %.3g s, close %.3g s, %.3g major faults each",
+			r.OpenSeconds, r.CloseSeconds, r.Faults)
 	}
 	if r.Failure != "" {
 		what = "FAILED: " + r.Failure

@@ -62,6 +62,11 @@ type Figure struct {
 	Beside  float64 `json:"puts_beside,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	CPU     float64 `json:"cpu_us_per_op,omitempty"`
+
+	OpenSeconds  float64 `json:"open_seconds,omitempty"`
+	CloseSeconds float64 `json:"close_seconds,omitempty"`
+	Faults       float64 `json:"major_faults_per_op,omitempty"`
+	Rows         float64 `json:"rows_held,omitempty"` // 0: all rows of the workload
 }
 
 // New puts results in order.
@@ -159,6 +164,10 @@ func figure(name string, rounds []workload.Result) Figure {
 	f.Beside = median(func(r workload.Result) float64 { return float64(r.Beside) })
 	f.Seconds = median(func(r workload.Result) float64 { return r.Seconds })
 	f.CPU = median(func(r workload.Result) float64 { return r.CPU })
+	f.OpenSeconds = median(func(r workload.Result) float64 { return r.OpenSeconds })
+	f.CloseSeconds = median(func(r workload.Result) float64 { return r.CloseSeconds })
+	f.Faults = median(func(r workload.Result) float64 { return r.Faults })
+	f.Rows = median(func(r workload.Result) float64 { return float64(r.Rows) })
 	f.Peak = median(func(r workload.Result) float64 { return float64(r.Peak) })
 	f.Disk = median(func(r workload.Result) float64 { return float64(r.Disk) })
 	f.PerByte = median(func(r workload.Result) float64 { return ratio(float64(r.Written), float64(r.User)) })
@@ -204,10 +213,16 @@ func (row *Row) find(name string) *Figure {
 	return nil
 }
 
-// bestPeer is the best figure that is not ours, nil if there is none.
+// bestPeer is the best figure that is not ours, nil if there is none. A peer whose store holds fewer
+// rows than ours, because the time for the load was over, does not count.
 func (row *Row) bestPeer() *Figure {
+	held := 0.0
+	if own := row.find(ours); own != nil {
+		held = own.Rows
+	}
 	for i := range row.Figures {
-		if f := &row.Figures[i]; f.Engine != ours && f.Engine != limitName && f.Failure == "" {
+		f := &row.Figures[i]
+		if f.Engine != ours && f.Engine != limitName && f.Failure == "" && f.Rows >= held {
 			return f
 		}
 	}

@@ -167,3 +167,23 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 		require.Equal(t, want, number(x))
 	}
 }
+
+// TestPeersThatHoldFewerRowsAreNotCompared. In little memory a time bounds the load before the gets,
+// and a peer that had loaded a fraction of the rows, which fit into memory, was the best one.
+func TestPeersThatHoldFewerRowsAreNotCompared(t *testing.T) {
+	chosen, err := workload.Select("memory-256-once-after")
+	require.NoError(t, err)
+	result := func(engine string, value float64, rows int) workload.Result {
+		return workload.Result{
+			Workload: chosen[0].Name, Engine: engine, Value: value, Rows: rows, OpenSeconds: 1, CloseSeconds: 3,
+		}
+	}
+	rep := New(chosen, []workload.Result{
+		result("ebb", 100, 2000), result("bbolt", 900, 500), result("lmdb", 50, 2000),
+	}, 1000, 1)
+	require.Equal(t, "lmdb", rep.Rows[0].bestPeer().Engine)
+	var text strings.Builder
+	require.NoError(t, rep.Table(&text))
+	require.Regexp(t, `memory-256-once-after +bbolt +900 +500 +1 +3 `, text.String())
+	require.Regexp(t, `2\.00x`, text.String())
+}

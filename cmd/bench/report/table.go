@@ -8,7 +8,7 @@ import (
 )
 
 // Table prints our row beside the best peer's and the limit, then memory and disk, then what pauses
-// come from, then what failed.
+// come from, then rows with a limit of memory, then what failed.
 func (rep *Report) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", rep.N, rep.Rounds,
@@ -17,6 +17,7 @@ func (rep *Report) Table(w io.Writer) error {
 	b.WriteString("\n")
 	rep.space(&b)
 	rep.pauses(&b)
+	rep.limited(&b)
 	for _, row := range rep.Rows {
 		for _, f := range row.Figures {
 			if f.Failure != "" {
@@ -131,6 +132,34 @@ func (rep *Report) pauses(b *strings.Builder) {
 				number(f.IdleP99),
 				number(f.Beside),
 				number(f.Seconds),
+			}
+			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+		}
+	}
+	t.Flush()
+}
+
+// limited prints the figures of all engines in rows with a limit of memory, with the rows that a
+// store held where the time for its load may have been over before.
+func (rep *Report) limited(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	headed := false
+	for _, row := range rep.Rows {
+		for _, f := range row.Figures {
+			if f.OpenSeconds == 0 {
+				continue
+			}
+			if !headed {
+				fmt.Fprintln(t, "\nworkload\tengine\tmedian\trows held\topen s\tclose s\tmajor faults/op\t")
+				headed = true
+			}
+			held := "all"
+			if f.Rows > 0 {
+				held = number(f.Rows)
+			}
+			cells := []string{
+				row.Workload, f.Engine, number(f.Median), held, number(f.OpenSeconds),
+				number(f.CloseSeconds), number(f.Faults),
 			}
 			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 		}

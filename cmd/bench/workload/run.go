@@ -34,6 +34,8 @@ type Result struct {
 
 	OpenSeconds  float64 `json:"open_seconds,omitempty"` // of rows with a limit of memory
 	CloseSeconds float64 `json:"close_seconds,omitempty"`
+	Faults       float64 `json:"major_faults_per_op,omitempty"`
+	Rows         int     `json:"rows_held,omitempty"` // where a time may have cut the load
 }
 
 // Run is one run of a workload on an engine, in a directory of its own.

@@ -18,6 +18,15 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// majorFaults is how often a thread of this process has waited for a page from the disk.
+func majorFaults() int64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return int64(u.Majflt)
+}
+
 // diskBytes is what the files of a directory occupy on the disk: several stores make their files
 // long before they fill them, and holes cost nothing.
 func diskBytes(dir string) (total int64) {
