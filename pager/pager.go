@@ -203,7 +203,7 @@ func (p *Pager) Start(m *Meta) error {
 		)
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
-	p.arena.pageSize, p.arena.scarce = m.PageSize, p.scarce
+	p.arena.pageSize, p.arena.scarce = m.PageSize, p.Scarce
 	p.undo.init(p)
 	p.captured = m.Epoch
 	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)

@@ -254,7 +254,7 @@ func (p *Pager) preallocate(need int64) {
 // stores frames are read, and to have room in the page cache ahead costs more than it gains; where
 // memory is short, it evicts pages that are in use.
 func (p *Pager) mayDefer() bool {
-	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache && !p.scarce()
+	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache && !p.Scarce()
 }
 
 // EndPreallocation waits for the goroutine, if there is one, and takes over what it has made. An

@@ -7,8 +7,10 @@ import "sync/atomic"
 //
 //   - The file and the frames fit: pages that are read stay. So the first look at a place of the
 //     file reads a block around it, however the pages are looked for.
-//   - They do not fit: each page that is read evicts another one. Only pages that a walk along the
-//     leaves is going to look at are read ahead, one by one or in runs: see ReadAhead.
+//   - They do not fit: once memory is full, each page that is read evicts another one. Blocks are read
+//     until the session has read and written half as much as the process may use. After that, only
+//     pages that a walk along the leaves is going to look at are read ahead, one by one or in runs:
+//     see ReadAhead.
 
 // readAhead notes which blocks of the file were read ahead since it was opened.
 type readAhead struct {
@@ -26,19 +28,29 @@ const (
 	aheadGrowth = 16
 )
 
-// scarce reports whether the file and the frames do not fit into the memory that the process may
+// Scarce reports whether the file and the frames do not fit into the memory that the process may
 // use, with a quarter of it for all else.
-func (p *Pager) scarce() bool {
+func (p *Pager) Scarce() bool {
 	bytes := int64(p.end.Load())*int64(p.pageSize) + p.o.Cache
 	return p.o.Memory > 0 && bytes > p.o.Memory-p.o.Memory/4
 }
 
-// TrimFrames gives memory of frames that nobody uses back to the system, if memory is short: the
-// page cache has more use for it. A checkpoint leaves most frames so.
+// TrimFrames gives memory of unused frames back to the system, if memory is scarce: the page cache
+// has more use for it. A checkpoint leaves most frames unused.
 func (p *Pager) TrimFrames() {
-	if p.scarce() {
+	if p.Scarce() {
 		p.arena.trim()
 	}
+}
+
+// fillShare is the part of the memory that the session fills with blocks, where memory is scarce.
+const fillShare = 2
+
+// filling reports whether the pages that this session reads evict none of its own yet, where memory
+// is scarce. Where reads at random follow Open, single pages take tens of seconds to fill it.
+func (p *Pager) filling() bool {
+	used := p.ahead.bytes.Load() + int64(p.pagesWritten.Load())*int64(p.pageSize)
+	return used < p.o.Memory/fillShare
 }
 
 // readAround is called before the first look at a page through the map. It has the block that the
@@ -46,7 +58,7 @@ func (p *Pager) TrimFrames() {
 func (p *Pager) readAround(id Pgid) {
 	off := int64(id) * int64(p.pageSize)
 	block := off / aheadBlock
-	if p.ahead.asked.has(Pgid(block)) || p.scarce() {
+	if p.ahead.asked.has(Pgid(block)) || p.Scarce() && !p.filling() {
 		return
 	}
 	n := int64(1)
@@ -71,7 +83,7 @@ func (p *Pager) fileAhead(off, n int64) {
 
 // ReadsAhead reports whether ReadAhead and ReadSoon do anything: where memory suffices, readAround
 // does.
-func (p *Pager) ReadsAhead() bool { return p.mapped && p.scarce() }
+func (p *Pager) ReadsAhead() bool { return p.mapped && p.Scarce() }
 
 // ReadAhead has pages read that a walk of a snapshot whose newest checkpoint is base is going to
 // look at soon, in this order. It does nothing where larger blocks are read: see ReadsAhead.

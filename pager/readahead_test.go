@@ -91,7 +91,7 @@ func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	require.True(t, p.ReadsAhead())
 	_, err := p.Page(refs[100], base)
 	require.NoError(t, err)
-	require.Empty(t, f.took(), "the fault reads it")
+	require.Empty(t, f.took(), "the fault reads it: the session has written as much as it may fill")
 
 	at := refs[0].Pgid
 	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
@@ -115,7 +115,26 @@ func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	require.Len(t, f.took(), 1, "what the patch changes")
 
 	p.o.Memory = 8 << 20
-	require.False(t, p.scarce())
+	require.False(t, p.Scarce())
 	p.o.Memory = 0
-	require.False(t, p.scarce(), "nothing is known")
+	require.False(t, p.Scarce(), "nothing is known")
+}
+
+// TestMemoryThatIsScarceIsFilledWithBlocks. After Open of a store of twice the memory, each of the
+// gets at random read one page, and after ten seconds memory was not full.
+func TestMemoryThatIsScarceIsFilledWithBlocks(t *testing.T) {
+	p, f, refs, base := aheadPager(t, 2000)
+	p.pagesWritten.Store(0) // as after Open
+	p.o.Cache, p.o.Memory = 1<<20, 4<<20
+	require.True(t, p.Scarce())
+	bytes := 0
+	for _, ref := range refs {
+		_, err := p.Page(ref, base)
+		require.NoError(t, err)
+	}
+	for _, run := range f.took() {
+		bytes += int(run.to-run.from) * MinPageSize
+	}
+	require.GreaterOrEqual(t, bytes, 4<<20/fillShare-aheadBlock)
+	require.LessOrEqual(t, bytes, 4<<20/fillShare+mostAheadBlocks*aheadBlock)
 }

@@ -9,6 +9,7 @@ const (
 	shrinkPercent  = 30
 	shrinkMinBytes = 1 << 20
 	shrinkPages    = 1 << 16 // are moved at most, in steps of as many as the cache holds
+	scarcePages    = 1 << 13 // are moved at most where memory is scarce
 	shrinkLeast    = 64      // pages in a step nevertheless
 )
 
@@ -24,7 +25,7 @@ func (s *Store) compact() error {
 		return err
 	}
 	var r *relocation
-	for left := shrinkPages; left > 0; {
+	for left := s.shrinkMost(); left > 0; {
 		if err := s.checkpointLocked(); err != nil || !s.worthCompacting() {
 			return err
 		}
@@ -44,6 +45,15 @@ func (s *Store) compact() error {
 		left -= moved
 	}
 	return s.checkpointLocked()
+}
+
+// shrinkMost is how many pages Close may move. Where memory is scarce, the disk reads each of them
+// and each evicts another page. The next sessions move the rest.
+func (s *Store) shrinkMost() int {
+	if s.pg.Scarce() {
+		return scarcePages
+	}
+	return shrinkPages
 }
 
 // movePages moves pages that the file does not hold yet until they fill its low end, in steps whose

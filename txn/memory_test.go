@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // TestCacheFollowsTheMemoryThatThereIs. With 384 MiB of frames whatever there was, a process in a
@@ -31,4 +33,17 @@ func TestCacheFollowsTheMemoryThatThereIs(t *testing.T) {
 	o := Options{}.withDefaults()
 	require.LessOrEqual(t, o.CacheBytes, int64(32<<20), "GOMEMLIMIT")
 	require.Positive(t, o.CacheBytes)
+}
+
+// TestCloseMovesFewPagesWhereMemoryIsScarce. Close of a store in a cgroup smaller than its
+// file took up to half a minute: it moved up to 65536 pages, each of which the disk had to read.
+func TestCloseMovesFewPagesWhereMemoryIsScarce(t *testing.T) {
+	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
+	require.False(t, s.pg.Scarce())
+	require.Equal(t, shrinkPages, s.shrinkMost())
+	o := testOptions(vfs.NewMemory())
+	o.Memory = o.CacheBytes
+	s = openTest(t, "/b.ebb", o)
+	require.True(t, s.pg.Scarce())
+	require.Equal(t, scarcePages, s.shrinkMost())
 }
