@@ -10,7 +10,7 @@ import (
 )
 
 // ErrSkip may be returned by the visit function of Check, to skip the subtree below that page.
-var ErrSkip = errors.New("btree: skip what is below")
+var ErrSkip = errors.New("btree: skip the pages below")
 
 // Check verifies the whole tree: each page by itself, its kind and level, the order of keys within
 // pages and against the separators above them, the rows and the overflow bit of each branch entry,

@@ -26,7 +26,7 @@ func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Greater(t, tree.Depth, uint8(2), "some leaves are the last of their branch")
-	spared, went := 0, 0
+	unprefetched, prefetched := 0, 0
 	for range 3000 {
 		from := rng.IntN(2 * rows)
 		lo, hi := key(from), key(from+rng.IntN(300))
@@ -75,17 +75,17 @@ func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
 			if s := &c.path[1]; ok && &c.b[0] != leaf && steps >= seekPrefetchSteps && inside(c.Key()) &&
 				(forward && s.i > 0 || !forward && s.i+1 < s.n) {
 				require.Contains(t, r.requested, childRef(s.b, s.n, s.i), "no prefetch")
-				went++
+				prefetched++
 			}
 		}
 		require.NoError(t, c.Err())
 		requirePrefetchesInBounds(t, r, forward, lo, hi)
 		if ok && !inside(c.Key()) && len(r.requested) == 0 {
-			spared++
+			unprefetched++
 		}
 	}
-	require.Greater(t, spared, 100)
-	require.Greater(t, went, 1000)
+	require.Greater(t, unprefetched, 100)
+	require.Greater(t, prefetched, 1000)
 }
 
 func inBounds(k, lo, hi []byte) bool {

@@ -97,7 +97,7 @@ func ApplyDelta(b, changes []byte) error {
 // the file.
 func deltaMismatch(b []byte) error {
 	h := pager.ReadHeader(b)
-	return badfile.Page("", uint64(h.Pgid), -1, "no free for what has changed in it")
+	return badfile.Page("", uint64(h.Pgid), -1, "no space for the delta of this page")
 }
 
 // cellAt returns the cell at s, which has an inline value.

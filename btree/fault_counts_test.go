@@ -23,7 +23,7 @@ func TestCountsThatAddUpToTooMuch(t *testing.T) {
 			_, err := Delete(m, tree, number(i))
 			return err
 		},
-		"behind": func(m *memory, tree *Tree, i int) error {
+		"append": func(m *memory, tree *Tree, i int) error {
 			_, err := Put(m, tree, number(1<<20+i), make([]byte, 900), 0)
 			return err
 		},

@@ -41,7 +41,7 @@ func TestCursorSkipsAGapWithKnownBoundsAndRows(t *testing.T) {
 					rows++
 				}
 			}
-			require.EqualValues(t, tree.Rows, rows, "the bounds take in the rows of the gap and no others")
+			require.EqualValues(t, tree.Rows, rows, "the bounds of the gap have exactly its rows")
 		}
 		return true, nil
 	}))

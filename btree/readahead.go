@@ -6,10 +6,10 @@ import "github.com/ebbkv/ebb/pager"
 // small, and each further one twice as large, since a long walk usually continues. If the reader
 // wants no requests, the read-ahead stays off until the next seek.
 type readAhead struct {
-	window int         // leaves of the last request; 0: the fields below are invalid; readAheadOff
-	next   int         // first child, in the walk's direction, without a request
-	again  int         // child that triggers the next request
-	refs   []pager.Ref // last request; on the heap, so that the cursor need not be
+	window  int         // leaves of the last request; 0: the fields below are invalid; readAheadOff
+	next    int         // first child, in the walk's direction, without a request
+	trigger int         // child that triggers the next request
+	refs    []pager.Ref // last request; on the heap, so that the cursor need not be
 }
 
 const readAheadOff = -1
@@ -29,9 +29,9 @@ func (c *Cursor) readAhead(forward bool) {
 		step = -1
 	}
 	if (a.next-s.i)*step <= 0 || a.window == 0 { // new branch, new direction, or after a seek
-		a.next, a.again = s.i+step, s.i
+		a.next, a.trigger = s.i+step, s.i
 	}
-	if (s.i-a.again)*step < 0 {
+	if (s.i-a.trigger)*step < 0 {
 		return
 	}
 	if a.window == 0 && !c.r.ReadsAhead() {
@@ -44,7 +44,7 @@ func (c *Cursor) readAhead(forward bool) {
 	for ; len(refs) < a.window && (end-i)*step >= 0; i += step {
 		refs = append(refs, childRef(s.b, s.n, i))
 	}
-	a.again, a.next = s.i+max(len(refs)/2, 1)*step, i
+	a.trigger, a.next = s.i+max(len(refs)/2, 1)*step, i
 	if len(refs) == 0 {
 		return
 	}

@@ -202,14 +202,14 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		if _, err := SetTag(a, &tree, benchKey(key, i), 2); err != nil {
 			t.Error(err)
 		}
-	}), "Put of a key that is there")
+	}), "Put of an existing key")
 	i = 20_000
 	require.LessOrEqual(t, testing.AllocsPerRun(5000, func() {
 		i++
 		if _, err := Put(a, &tree, benchKey(key, i), value, 0); err != nil {
 			t.Error(err)
 		}
-	}), 0.05, "Put of a new key: what the arena's own slices and a lost scratch cost")
+	}), 0.05, "Put of a new key: the slices of the arena and a lost scratch")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		i--
 		if was, err := Delete(a, &tree, benchKey(key, i)); !was.Found || err != nil {
