@@ -102,8 +102,7 @@ func TestFamilyIsCreatedAlteredRenamedAndDropped(t *testing.T) {
 	})
 }
 
-// TestDropTakesEveryTreeOfTheFamily: a tree that stays is reached by nobody, and its pages never
-// come back.
+// TestDropTakesEveryTreeOfTheFamily: a tree that stays cannot be reached, and its pages leak.
 func TestDropTakesEveryTreeOfTheFamily(t *testing.T) {
 	s := open(t)
 	var f *cf.Family

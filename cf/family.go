@@ -52,12 +52,12 @@ func (f *Family) KeyIndex() txn.TreeID { return f.Base + 1 }
 func (f *Family) ExpiryIndex() txn.TreeID { return f.Base + 2 }
 
 // Hollow says that the family has no tree, and so no rows.
-func (f *Family) Hollow() bool { return f.Base == 0 }
+func (f *Family) NoTrees() bool { return f.Base == 0 }
 
 // Role returns the role of tree id in the family: "data", "key index", "expiry index", "spare", or
 // "" for a tree of another family.
 func (f *Family) Role(id txn.TreeID) string {
-	if f.Hollow() || id < f.Base || id-f.Base >= treesPerFamily {
+	if f.NoTrees() || id < f.Base || id-f.Base >= treesPerFamily {
 		return ""
 	}
 	return [treesPerFamily]string{"data", "key index", "expiry index", "spare"}[id-f.Base]

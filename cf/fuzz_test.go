@@ -32,8 +32,8 @@ func withEntry(t *testing.T, name string, entry []byte) *txn.Tx {
 	return tx
 }
 
-// TestFamilyWithoutItsTreeIsCorrupt: whoever asked for such a family got its handle, and then an
-// error of a lower room that told of no damage.
+// TestFamilyWithoutItsTreeIsCorrupt: the handle of such a family was returned, and its calls failed
+// with an error of a lower package that did not name the damage.
 func TestFamilyWithoutItsTreeIsCorrupt(t *testing.T) {
 	tx := withEntry(t, "hollow", appendEntry(nil, &Family{Base: 1 << 47}))
 	_, err := Lookup(tx, "hollow")

@@ -34,7 +34,7 @@ type batchOps struct {
 	n            int
 	longestKey   int   // bytes
 	longestValue int   // bytes
-	odd          bool  // some operation is neither a put without an expiry nor a delete of a key
+	fullPath     bool  // some operation is neither a put without an expiry nor a delete of a key
 	err          error // first invalid argument: Apply returns it
 
 	// buf is rows of: kind u8, number of the family u32, length of a u32, length of b u32, when i64,
@@ -47,20 +47,20 @@ const batchHead = 21 // bytes of a row before a and b
 // NewBatch returns an empty batch for any store whose MaxKeySize is at least this one's.
 func (db *DB) NewBatch() *Batch {
 	b := new(Batch)
-	b.all().maxKey = db.maxKey
+	b.init().maxKey = db.maxKey
 	return b
 }
 
-// held returns the operations for reading.
-func (v *batchVerbs) held() *batchOps {
+// contents returns the operations for reading.
+func (v *batchVerbs) contents() *batchOps {
 	if v.ops == nil {
 		return &batchOps{}
 	}
 	return v.ops
 }
 
-// all returns the operations for appending.
-func (v *batchVerbs) all() *batchOps {
+// init returns the operations for appending.
+func (v *batchVerbs) init() *batchOps {
 	if v.ops == nil {
 		// Apply checks the lengths of keys for a batch that was not made for a store.
 		v.ops = &batchOps{maxKey: math.MaxInt, families: []string{cf.Default}, used: []bool{false}}
@@ -70,7 +70,7 @@ func (v *batchVerbs) all() *batchOps {
 
 // CF returns the methods of another family for this batch. If it is absent, Apply fails.
 func (b *Batch) CF(name string) *BatchCF {
-	ops := b.all()
+	ops := b.init()
 	for i, have := range ops.families {
 		if have == name {
 			return &BatchCF{batchVerbs{ops, i}}
@@ -81,12 +81,12 @@ func (b *Batch) CF(name string) *BatchCF {
 }
 
 // Len returns the number of operations.
-func (b *Batch) Len() int { return b.held().n }
+func (b *Batch) Len() int { return b.contents().n }
 
 // Reset empties the batch and keeps its memory. A BatchCF stays valid.
 func (b *Batch) Reset() {
-	ops := b.held()
-	ops.n, ops.longestKey, ops.longestValue, ops.odd, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
+	ops := b.contents()
+	ops.n, ops.longestKey, ops.longestValue, ops.fullPath, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
 	clear(ops.used)
 }
 
@@ -116,7 +116,7 @@ func (v *batchVerbs) Delete(key []byte) { v.add(opDelete, key, nil, 0) }
 func (v *batchVerbs) DeleteRange(lo, hi []byte) { v.add(opDeleteRange, lo, hi, 0) }
 
 func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
-	b := v.all()
+	b := v.init()
 	b.n++
 	if b.err != nil {
 		return
@@ -127,7 +127,7 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		}
 		b.longestKey = max(b.longestKey, len(first))
 	}
-	b.longestValue, b.odd = max(b.longestValue, len(second)), b.odd || needsFullPath(kind)
+	b.longestValue, b.fullPath = max(b.longestValue, len(second)), b.fullPath || needsFullPath(kind)
 	b.used[v.family] = true
 	at, size := len(b.buf), batchHead+len(first)+len(second)
 	if cap(b.buf)-at < size {

@@ -25,7 +25,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if b == nil {
 		return invalid("the batch is nil")
 	}
-	ops := b.held()
+	ops := b.contents()
 	if ops.err != nil {
 		return ops.err
 	}
@@ -99,7 +99,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	}
 	n, family := 0, numberOf(buf)
 	if buf[0] == opDeleteRange {
-		lo, hi, rest := cut(buf)
+		lo, hi, rest := splitRow(buf)
 		return rest, v.applyRange(lo, hi)
 	}
 	usual := v.defaultExpiryOnce()
@@ -134,8 +134,8 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 // numberOf is the family number of the first row of buf.
 func numberOf(buf []byte) int { return int(binary.LittleEndian.Uint32(buf[1:])) }
 
-// cut splits the first row of buf, a batch's own, into its two slices, and returns the rest of buf.
-func cut(buf []byte) (first, second, rest []byte) {
+// splitRow splits the first row of buf, a batch's own, into its two slices, and returns the rest of buf.
+func splitRow(buf []byte) (first, second, rest []byte) {
 	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
 	buf = buf[batchHead:]
 	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
@@ -146,7 +146,7 @@ func cut(buf []byte) (first, second, rest []byte) {
 func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
 	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
 	// Field by field: the compiler builds a literal elsewhere and copies it.
-	c.Key, c.Value, rest = cut(buf)
+	c.Key, c.Value, rest = splitRow(buf)
 	c.Tag, c.Delete = 0, kind == opDelete
 	switch kind {
 	case opDelete:

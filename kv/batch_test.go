@@ -260,8 +260,8 @@ func TestBulkLoadKeepsNoSlice(t *testing.T) {
 	}
 }
 
-// TestBulkLoadBesideOtherWriters: between its look at the family and the load somebody else
-// commits. What there is then decides.
+// TestBulkLoadBesideOtherWriters: another writer commits between the check of the family and the
+// load. The state after that commit decides.
 func TestBulkLoadBesideOtherWriters(t *testing.T) {
 	const n = 100
 	for name, test := range map[string]struct {
@@ -345,10 +345,10 @@ func TestWhatABatchHoldsBackIsBounded(t *testing.T) {
 			b.CF(name).PutTTL(fmt.Append(nil, j), nil, time.Hour)
 		}
 	}
-	changes, err := kv.HeldBack(db, b)
+	changes, err := kv.BufferedRows(db, b)
 	require.NoError(t, err)
-	require.LessOrEqual(t, changes, kv.MostHeld+2*ttl.ApplyRows)
-	require.Greater(t, changes, kv.MostHeld/2)
+	require.LessOrEqual(t, changes, kv.MaxBufferedRows+2*ttl.ApplyRows)
+	require.Greater(t, changes, kv.MaxBufferedRows/2)
 	require.NoError(t, db.Apply(t.Context(), b))
 	for i := range families {
 		require.Len(t, expiring(t, db, fmt.Sprint("f", i)), rowsOfEach)

@@ -31,7 +31,7 @@ func scattered(b []byte, i int) []byte {
 	return b
 }
 
-func rising(b []byte, i int) []byte {
+func ascending(b []byte, i int) []byte {
 	copy(b, fmt.Sprintf("%016d", i))
 	return b
 }
@@ -460,7 +460,7 @@ func BenchmarkStoreLoad(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		key  func([]byte, int) []byte
-	}{{"in order", rising}, {"at random", scattered}} {
+	}{{"in order", ascending}, {"at random", scattered}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				path := filepath.Join(b.TempDir(), "l.ebb")
@@ -487,7 +487,7 @@ func BenchmarkStoreLoad(b *testing.B) {
 			k, v := make([]byte, 16), make([]byte, 100)
 			n, err := db.BulkLoad(context.Background(), "default", func(yield func([]byte, []byte) bool) {
 				for i := range benchRows {
-					if !yield(rising(k, i), v) {
+					if !yield(ascending(k, i), v) {
 						return
 					}
 				}

@@ -36,8 +36,8 @@ func fillAndEmpty(t *testing.T, value []byte) {
 	require.NoError(t, db.Put([]byte("k"), value))
 }
 
-// TestLargeValuesAreOverwrittenAtTheBound: what the log names stays until a checkpoint, and who
-// needs the space waits for that one.
+// TestLargeValuesAreOverwrittenAtTheBound: a checkpoint frees the pages that the log refers to, and
+// a write that needs the space waits for it.
 func TestLargeValuesAreOverwrittenAtTheBound(t *testing.T) {
 	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 8 << 20})
 	for i := range 100 {

@@ -36,7 +36,7 @@ func (db *DB) BulkLoad(
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	defer db.leave()
+	defer db.notifyShutdown()
 	for look := db.View; ; {
 		rows, err := db.bulkLoad(ctx, family, sorted, look)
 		if err != errMoved {
@@ -157,7 +157,7 @@ func mustBeEmpty(tx *txn.Tx, f *cf.Family) error {
 func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for key, value := range sorted {
-			if db.cut.Load() {
+			if db.readersEnded.Load() {
 				panic(loadStopped{ErrClosed})
 			}
 			if err := checkKey(key, db.maxKey); err != nil {

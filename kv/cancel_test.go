@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// glances is a context that ends when it is looked at for the n-th time, by Err or by Done. waited
-// is called when someone who has looked before asks for Done: there is a wait.
+// glances is a context that ends at the n-th call of Err or Done. waited is called when Done is
+// called after an earlier call: the callee waits.
 type glances struct {
 	context.Context
 	cancel func()
@@ -101,10 +101,10 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// TestContextThatEndsAtEachLook ends the context of each call at its n-th look at it, for every n
-// up to the call's last one, on a store that nobody else uses and on one where another writer is at
-// work until the call waits. The call returns the context's error and nothing has changed, or it
-// has succeeded, whatever the context says by then.
+// TestContextThatEndsAtEachLook ends the context of each call at its n-th check, for every n up to
+// the call's last one, on a store without other callers and on one where another writer is open
+// until the call waits. The call returns the context's error and nothing has changed, or it
+// succeeds, whatever the context says by then.
 func TestContextThatEndsAtEachLook(t *testing.T) {
 	for _, call := range boundedCalls {
 		for _, busy := range []bool{false, true} {

@@ -62,7 +62,7 @@ func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
 		ctx = context.Background()
 	}
 	return func(yield func(Problem) bool) {
-		defer db.leave()
+		defer db.notifyShutdown()
 		more := true
 		visit := func(p Problem) bool {
 			more = yield(p)

@@ -24,19 +24,19 @@ import (
 //
 // It is safe for concurrent use.
 type clock struct {
-	now     func() time.Time
-	maxStep int64 // milliseconds
-	mark    atomic.Int64
-	steps   atomic.Uint64
-	met     atomic.Int64 // highest expiry that a caller has seen pass: see hides
-	onStep  func(back time.Duration)
+	now         func() time.Time
+	maxStep     int64 // milliseconds
+	mark        atomic.Int64
+	steps       atomic.Uint64
+	seenExpired atomic.Int64 // highest expiry that a caller has seen pass: see hides
+	onStep      func(back time.Duration)
 
-	mono    func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
-	offset  atomic.Int64             // of the clock against mono, as last seen
-	leapt   atomic.Int64             // monotonic time of the last jump
-	jumped  atomic.Bool
-	jumping sync.Mutex // held while a jump is recorded
-	onJump  func(forward time.Duration)
+	mono     func(at time.Time) int64 // monotonic milliseconds at a reading of now; nil: not compared
+	offset   atomic.Int64             // of the clock against mono, as last seen
+	jumpedAt atomic.Int64             // monotonic time of the last jump
+	jumped   atomic.Bool
+	jumping  sync.Mutex // held while a jump is recorded
+	onJump   func(forward time.Duration)
 }
 
 // start sets the mark of the opened store. 0 is the mark of a store that never had a commit: every
@@ -52,7 +52,7 @@ func (c *clock) start(stored int64) {
 func (c *clock) watch(mono func(at time.Time) int64) {
 	at := c.now()
 	c.mono = mono
-	c.leapt.Store(math.MinInt64)
+	c.jumpedAt.Store(math.MinInt64)
 	c.offset.Store(at.UnixMilli() - mono(at))
 }
 
@@ -65,7 +65,7 @@ func (c *clock) compare(at time.Time) {
 	offset, last := at.UnixMilli()-mono, c.offset.Load()
 	step := offset - last
 	switch {
-	case mono < c.leapt.Load():
+	case mono < c.jumpedAt.Load():
 	case step > c.maxStep:
 		c.jump(mono, offset)
 	case step > c.maxStep/4 || step < -c.maxStep/4:
@@ -91,7 +91,7 @@ func (c *clock) noteJump(mono, offset int64) (last int64, noted bool) {
 	}
 	// Before the offset moves: a reader of the new offset sees no step, and would delete by it.
 	c.jumped.Store(true)
-	c.leapt.Store(mono)
+	c.jumpedAt.Store(mono)
 	c.offset.Store(offset)
 	return last, true
 }
@@ -126,13 +126,15 @@ func (c *clock) hides(now, expiry int64) bool {
 	if !ttl.Expired(now, expiry) {
 		return false
 	}
-	c.meet(expiry)
+	c.observeExpired(expiry)
 	return true
 }
 
-// meet records that a caller has seen a key expired, at that instant or before it.
-func (c *clock) meet(expiry int64) {
-	for met := c.met.Load(); expiry > met && !c.met.CompareAndSwap(met, expiry); met = c.met.Load() {
+// observeExpired records that a caller has seen a key expired, at that instant or before it.
+func (c *clock) observeExpired(expiry int64) {
+	seen := c.seenExpired.Load()
+	for expiry > seen && !c.seenExpired.CompareAndSwap(seen, expiry) {
+		seen = c.seenExpired.Load()
 	}
 }
 
@@ -143,7 +145,7 @@ func (c *clock) closing(stored int64) (mark int64, needed bool) {
 	if mark <= 0 { // It would read as no mark.
 		return stored, false
 	}
-	met := c.met.Load()
+	met := c.seenExpired.Load()
 	return mark, met > stored || mark < stored && met > 0
 }
 

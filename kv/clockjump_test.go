@@ -48,8 +48,8 @@ func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	require.Zero(t, late, "times in %d that it was not", len(clocks))
 }
 
-// TestForcedJumpStaysBelieved: who has read the clock before a purge is told to believe a jump, and
-// compares after it, does not take the same jump for another one.
+// TestForcedJumpStaysBelieved: a call that read the clock before a purge with Force accepted a jump,
+// and compares after it, does not report the same jump again.
 func TestForcedJumpStaysBelieved(t *testing.T) {
 	const old, leap = 5000, 500_000 // what the clock is ahead of monotonic time
 	mono := int64(0)                // of the reading

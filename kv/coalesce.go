@@ -66,21 +66,21 @@ var requestPool = sync.Pool{New: func() any { return &writeRequest{doneC: make(c
 
 // writeQueue is the queue of one-shot writes of a store. Its zero value is empty.
 type writeQueue struct {
-	mu      sync.Mutex // guards the fields below
-	queue   []*writeRequest
-	leading bool          // a leader waits for the writer lock and will take the queue
-	waiting *writeRequest // the leader, while it waits for followers
-	away    int           // writes that were taken, and whose transaction has not ended
-	ahead   bool          // the last shared record was submitted before the apply
+	mu             sync.Mutex // guards the fields below
+	queue          []*writeRequest
+	leading        bool          // a leader waits for the writer lock and will take the queue
+	waiting        *writeRequest // the leader, while it waits for followers
+	inFlight       int           // writes that were taken, and whose transaction has not ended
+	submittedEarly bool          // the last shared record was submitted before the apply
 	// writes of the last transaction, less those queued since: their callers may write again soon
-	told int
+	returning int
 }
 
 // join queues a write behind the leader, or makes it the leader.
 func (q *writeQueue) join(s *writeRequest) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told = max(q.told-1, 0)
+	q.returning = max(q.returning-1, 0)
 	if q.leading {
 		if q.queue = append(q.queue, s); q.groupComplete() {
 			q.wake()
@@ -91,13 +91,13 @@ func (q *writeQueue) join(s *writeRequest) (leads bool) {
 	return true
 }
 
-// waitForFollowers makes a leader whose commit waits for a sync wait while other writes are away,
+// waitForFollowers makes a leader whose commit waits for a sync wait while other writes are in flight,
 // until enough writes are queued: its record would have to wait for theirs anyway. It yields the
 // processor to callers whose writes just returned, which will probably write again.
 func (q *writeQueue) waitForFollowers(leader *writeRequest) {
 	q.mu.Lock()
 	enough := q.groupComplete()
-	wait, missing := q.away > 0 && !enough, q.told > 0 && !enough
+	wait, missing := q.inFlight > 0 && !enough, q.returning > 0 && !enough
 	if wait {
 		q.waiting = leader
 	}
@@ -111,12 +111,12 @@ func (q *writeQueue) waitForFollowers(leader *writeRequest) {
 }
 
 // groupComplete says that the queued writes are nearly half of a group that is too large for one
-// transaction: the other half is away. mu is held.
+// transaction: the other half is in flight. mu is held.
 func (q *writeQueue) groupComplete() bool {
 	here := len(q.queue) + 1
-	all := here + q.away + q.told
+	all := here + q.inFlight + q.returning
 	together := smallGroup
-	if q.ahead {
+	if q.submittedEarly {
 		together = maxGroup
 	}
 	return here >= maxGroup || all > together && here >= all*7/16
@@ -134,11 +134,11 @@ func (q *writeQueue) wake() {
 func (q *writeQueue) restoreQueue(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told = leader.size
+	q.returning = leader.size
 	if leader.size > 1 {
-		q.ahead = leader.submitted
+		q.submittedEarly = leader.submitted
 	}
-	if q.away -= leader.size; q.away == 0 {
+	if q.inFlight -= leader.size; q.inFlight == 0 {
 		q.wake()
 	}
 }
@@ -151,7 +151,7 @@ func (q *writeQueue) takeGroup(leader *writeRequest) {
 	n := min(len(q.queue), maxGroup-1)
 	leader.group = append(append(leader.group, leader), q.queue[:n]...)
 	leader.size = n + 1
-	q.away += leader.size
+	q.inFlight += leader.size
 	if q.leading = n < len(q.queue); q.leading {
 		q.queue[n].doneC <- requestLeads
 		n++
@@ -178,14 +178,14 @@ func (s *oneShot) writeRow(op operation) error {
 
 func (s *oneShot) submit(me *writeRequest) (err error) {
 	me.family = s.name
-	news := requestLeads
-	if !s.db.sharing.join(me) {
-		news = <-me.doneC
+	result := requestLeads
+	if !s.db.writes.join(me) {
+		result = <-me.doneC
 	}
-	if news == requestLeads {
-		news = s.lead(me)
+	if result == requestLeads {
+		result = s.lead(me)
 	}
-	switch err = me.err; news {
+	switch err = me.err; result {
 	case requestAlone:
 		err = s.writeSeparately(me)
 	case requestCommitted:
@@ -226,7 +226,7 @@ func (s *oneShot) writeOnce(me *writeRequest) error {
 // cannot wait, because of a failure or the end of the store, only the next Open decides whether the
 // commit is found.
 func (s *oneShot) waitHeadVisible() error {
-	defer s.db.leave()
+	defer s.db.notifyShutdown()
 	tx, err := s.db.store.Begin(context.Background(), true)
 	if err == nil {
 		err = tx.Commit(txn.NoSync) // It has no changes, and waits for the commits before it.
@@ -242,9 +242,9 @@ func (s *oneShot) waitHeadVisible() error {
 func (s *oneShot) lead(me *writeRequest) writeResult {
 	defer s.handOff(me)
 	if s.db.durability == Sync {
-		s.db.sharing.waitForFollowers(me)
+		s.db.writes.waitForFollowers(me)
 	}
-	tx, err := s.beginWrite(context.Background(), func() { s.db.sharing.takeGroup(me) })
+	tx, err := s.beginWrite(context.Background(), func() { s.db.writes.takeGroup(me) })
 	if err != nil {
 		me.err = err
 		return requestDone
@@ -289,7 +289,7 @@ var errPartialGroup = errors.New("kv: a write that shared the transaction failed
 
 // complete sends each follower the result of the shared transaction, or requestAlone if its write is
 // not in it.
-func (s *writeRequest) complete(news writeResult, err error) {
+func (s *writeRequest) complete(result writeResult, err error) {
 	for _, one := range s.group {
 		switch {
 		case one == s:
@@ -297,7 +297,7 @@ func (s *writeRequest) complete(news writeResult, err error) {
 			one.doneC <- requestAlone
 		default:
 			one.err = err
-			one.doneC <- news
+			one.doneC <- result
 		}
 	}
 	s.group = s.group[:0]
@@ -307,20 +307,20 @@ func (s *writeRequest) complete(news writeResult, err error) {
 // leader's goroutine, and then no follower may wait for it.
 func (s *oneShot) handOff(me *writeRequest) {
 	if me.size == 0 {
-		s.db.sharing.takeGroup(me)
+		s.db.writes.takeGroup(me)
 	}
-	news := requestAlone
+	result := requestAlone
 	var err error
 	switch {
 	case me.inner == nil:
 	case me.inner.Seq() != me.began:
-		news = requestCommitted
+		result = requestCommitted
 	case errors.Is(me.inner.Err(), txn.ErrUnknown):
-		news, err = requestDone, fromBelow(me.inner.Err())
+		result, err = requestDone, fromBelow(me.inner.Err())
 		markUnknown(me.group)
 	}
-	me.complete(news, err)
-	s.db.sharing.restoreQueue(me)
+	me.complete(result, err)
+	s.db.writes.restoreQueue(me)
 }
 
 // applyGroup applies writes in order, some of them together, and returns the number that the
@@ -403,8 +403,11 @@ func markUnknown(all []*writeRequest) {
 // sameKind counts the writes at the head of a group that may be applied together: operations on rows
 // of one family. The last of them begins below the bound on their bytes.
 func sameKind(group []*writeRequest, bytes int64) (n int) {
-	for n < min(len(group), ttl.ApplyRows) && bytes >= 0 && group[n].call == nil && group[n].family == group[0].family {
-		bytes -= int64(len(group[n].row.first) + len(group[n].row.second))
+	for _, one := range group[:min(len(group), ttl.ApplyRows)] {
+		if bytes < 0 || one.call != nil || one.family != group[0].family {
+			break
+		}
+		bytes -= int64(len(one.row.first) + len(one.row.second))
 		n++
 	}
 	return max(n, 1)

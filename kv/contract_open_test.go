@@ -80,7 +80,7 @@ func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 	}
 }
 
-// TestOpenErrorsNameThePathAndNoContent: what a file holds is nobody's business.
+// TestOpenErrorsNameThePathAndNoContent: errors do not leak the content of a file.
 func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
 	disk := files{mainFile: []byte("secret content of some other program, long enough to be looked at")}.disk(t)
 	_, err := reopenAt(disk, newClock(), nil)

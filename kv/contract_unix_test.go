@@ -14,8 +14,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestPathsThatAreNoFiles: a FIFO has nobody at its other end, so an open of it would wait for
-// ever.
+// TestPathsThatAreNoFiles: a FIFO has no process at its other end, so an open of it would block
+// without end.
 func TestPathsThatAreNoFiles(t *testing.T) {
 	t.Chdir(t.TempDir()) // The path of a socket has to be short.
 	require.NoError(t, unix.Mkfifo("fifo.ebb", 0o600))

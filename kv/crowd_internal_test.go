@@ -10,17 +10,17 @@ import (
 // disk has their record before they are carried out, and what one alone does says nothing of that.
 func TestACrowdTakesTurnsUnlessItsRecordIsAhead(t *testing.T) {
 	for _, c := range []struct {
-		here, away int
-		ahead      bool
-		enough     bool
+		here, inFlight int
+		ahead          bool
+		enough         bool
 	}{
 		{30, 30, false, true}, {30, 30, true, false}, {40, 40, true, true}, {20, 60, true, false}, {maxGroup, 0, true, true}, {16, 15, false, false},
 	} {
-		q := writeQueue{queue: make([]*writeRequest, c.here-1), away: c.away}
+		q := writeQueue{queue: make([]*writeRequest, c.here-1), inFlight: c.inFlight}
 		q.restoreQueue(&writeRequest{size: 2, submitted: c.ahead})
-		q.away, q.told = c.away, 0
+		q.inFlight, q.returning = c.inFlight, 0
 		require.Equal(t, c.enough, q.groupComplete(), "%+v", c)
 		q.restoreQueue(&writeRequest{size: 1})
-		require.Equal(t, c.ahead, q.ahead)
+		require.Equal(t, c.ahead, q.submittedEarly)
 	}
 }

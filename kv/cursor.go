@@ -145,7 +145,7 @@ func (c *Cursor) read() (value []byte) {
 		return fromBelow(c.inner.Err())
 	})
 	if err == nil && c.damage != nil {
-		err = c.tell()
+		err = c.reportDamage()
 	}
 	if err != nil {
 		c.end(err)
@@ -194,7 +194,7 @@ func (c *Cursor) move(s step, key []byte) bool {
 	if c.err == nil {
 		err := c.step(s, key)
 		for err == nil && c.damage != nil {
-			if err = c.tell(); err == nil {
+			if err = c.reportDamage(); err == nil {
 				err = c.step(toResume, nil)
 			}
 		}
@@ -218,7 +218,7 @@ func (c *Cursor) advance(s step, key []byte) error {
 	}
 	c.lost = false
 	if !c.placed {
-		if c.v.fam.Hollow() {
+		if c.v.fam.NoTrees() {
 			c.pos = after
 			return nil
 		}
@@ -234,7 +234,7 @@ func (c *Cursor) advance(s step, key []byte) error {
 	if ok {
 		ok = c.confirm(forward)
 	} else {
-		c.leave(forward)
+		c.walkOff(forward)
 	}
 	if c.timed && ok {
 		var err error
@@ -246,7 +246,7 @@ func (c *Cursor) advance(s step, key []byte) error {
 		c.value = c.readBelow()
 	}
 	if !ok {
-		c.meetGap(forward)
+		c.recordGap(forward)
 	}
 	if !ok || c.eager && c.value == nil {
 		return fromBelow(c.inner.Err())
@@ -269,14 +269,14 @@ func (c *Cursor) skipExpired(forward bool) (ok bool, err error) {
 			c.expiry = expiry
 			return true, nil
 		}
-		c.v.note(c.key, expiry)
+		c.v.noteExpired(c.key, expiry)
 		if forward {
 			ok = c.inner.Next()
 		} else {
 			ok = c.inner.Prev()
 		}
 		if !ok {
-			c.leave(forward)
+			c.walkOff(forward)
 			return false, nil
 		}
 		if !c.confirm(forward) {
@@ -342,15 +342,15 @@ func (c *Cursor) confirm(forward bool) bool {
 	key := c.inner.Key()
 	if (forward && c.hi != nil && bytes.Compare(key, c.hi) >= 0) ||
 		(!forward && c.lo != nil && bytes.Compare(key, c.lo) < 0) {
-		c.leave(forward)
+		c.walkOff(forward)
 		return false
 	}
 	c.pos, c.key = onRow, key
 	return true
 }
 
-// leave sets the position behind the end that the cursor moved to.
-func (c *Cursor) leave(forward bool) {
+// walkOff sets the position behind the end that the cursor moved to.
+func (c *Cursor) walkOff(forward bool) {
 	c.key, c.pos = nil, before
 	if forward {
 		c.pos = after

@@ -36,9 +36,9 @@ func (tx *Tx) OnDamage(fn func(Damage) bool) {
 	}
 }
 
-// meetGap records damage that kept the inner cursor from its next row, if the cursor may continue
+// recordGap records damage that kept the inner cursor from its next row, if the cursor may continue
 // behind it. For damage out of bounds, the cursor has walked off its end.
-func (c *Cursor) meetGap(forward bool) {
+func (c *Cursor) recordGap(forward bool) {
 	g, ok := c.inner.Gap()
 	if !ok {
 		return
@@ -71,22 +71,23 @@ func (c *Cursor) readBelow() []byte {
 	if lost {
 		c.lost = true
 		c.damage = &Damage{
-			Family: c.v.fam.Name, Lower: c.key, Upper: append(bytes.Clone(c.key), 0), Rows: 1, Key: c.key, Err: fromBelow(err),
+			Family: c.v.fam.Name, Lower: c.key, Upper: append(bytes.Clone(c.key), 0),
+			Rows: 1, Key: c.key, Err: fromBelow(err),
 		}
 	}
 	return value
 }
 
-// tell passes damage of the last step to OnDamage.
-func (c *Cursor) tell() error {
+// reportDamage passes damage of the last step to OnDamage.
+func (c *Cursor) reportDamage() error {
 	d := c.damage
 	c.damage = nil
-	return c.v.tx.tell(d)
+	return c.v.tx.reportDamage(d)
 }
 
-// tell calls OnDamage, a callback, outside of the guard and of the lock. It returns the error of the
+// reportDamage calls OnDamage, a callback, outside of the guard and of the lock. It returns the error of the
 // damage if the range is to end.
-func (tx *Tx) tell(d *Damage) error {
+func (tx *Tx) reportDamage(d *Damage) error {
 	if fn := tx.onDamage; fn != nil && fn(*d) {
 		return nil
 	}

@@ -20,12 +20,12 @@ type DB struct {
 	oneShot
 
 	// Set by Open, then read-only.
-	store      *txn.Store
-	readOnly   bool
-	durability Durability
-	log        *slog.Logger
-	recovery   RecoveryInfo
-	hollow     *cf.Family // default family of a read-only store that has none yet; else nil
+	store       *txn.Store
+	readOnly    bool
+	durability  Durability
+	log         *slog.Logger
+	recovery    RecoveryInfo
+	placeholder *cf.Family // default family of a read-only store that has none yet; else nil
 
 	onExpire    func(cf string, key, value []byte) error
 	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
@@ -33,22 +33,22 @@ type DB struct {
 	maxKey      int        // bytes
 	auto        *autoPurge // nil: none
 
-	clock clock
-	names cf.Names
-	queue ttl.Queue // expired keys that readers found
-	swept purgeCounts
-	pool  sync.Pool // *Tx of one-shot calls
+	clock  clock
+	names  cf.Names
+	queue  ttl.Queue // expired keys that readers found
+	purged purgeCounts
+	pool   sync.Pool // *Tx of one-shot calls
 
-	sharing writeQueue // one-shot writes that wait for the writer lock
+	writes writeQueue // one-shot writes that wait for the writer lock
 
 	writer atomic.Pointer[Tx] // the open write transaction of Update or Begin, if any
 
 	// stopping is set by Shutdown, and by Close once the store is closed: no transaction begins any
-	// more. cut is set when Shutdown stops waiting for readers: every later call of a read
+	// more. readersEnded is set when Shutdown stops waiting for readers: every later call of a read
 	// transaction returns ErrClosed.
-	stopping, cut atomic.Bool
-	left          chan struct{} // a transaction ended while stopping; holds one token
-	closed        chan struct{} // closed with the store
+	stopping, readersEnded atomic.Bool
+	txEnded                chan struct{} // a transaction ended while stopping; holds one token
+	closed                 chan struct{} // closed with the store
 
 	closeMu sync.Mutex // held during a close; guards last and the close of closed
 	last    Stats
@@ -161,7 +161,7 @@ func (db *DB) Sync() error {
 	if err := db.state(true); err != nil {
 		return err
 	}
-	defer db.leave()
+	defer db.notifyShutdown()
 	return fromBelow(db.store.Sync())
 }
 
@@ -176,7 +176,7 @@ func (db *DB) Checkpoint(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	defer db.leave()
+	defer db.notifyShutdown()
 	return fromBelow(db.store.Checkpoint(ctx))
 }
 
@@ -225,7 +225,7 @@ func (db *DB) Shutdown(ctx context.Context) error {
 		select {
 		case <-db.closed:
 			return nil
-		case <-db.left:
+		case <-db.txEnded:
 		case <-ctx.Done():
 			return db.endTransactions()
 		}
@@ -236,18 +236,18 @@ func (db *DB) Shutdown(ctx context.Context) error {
 // keeps the memory that it reads; its next call returns ErrClosed. The writer ends between two
 // calls of its own.
 func (db *DB) endTransactions() error {
-	db.cut.Store(true)
+	db.readersEnded.Store(true)
 	if tx := db.writer.Load(); tx != nil {
 		tx.finish(ErrClosed)
 	}
 	return db.close(db.store.Abandon)
 }
 
-// leave notifies a waiting Shutdown that a transaction, or another call that blocks Close, ended.
-func (db *DB) leave() {
+// notifyShutdown notifies a waiting Shutdown that a transaction, or another call that blocks Close, ended.
+func (db *DB) notifyShutdown() {
 	if db.stopping.Load() {
 		select {
-		case db.left <- struct{}{}:
+		case db.txEnded <- struct{}{}:
 		default:
 		}
 	}

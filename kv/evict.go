@@ -30,7 +30,7 @@ func (db *DB) evictIdle(now int64) {
 	if !db.queue.Holds(batchKeys) || db.clock.jumped.Load() || db.state(true) != nil {
 		return
 	}
-	defer db.leave()
+	defer db.notifyShutdown()
 	tx, err := db.store.Begin(expiredContext, true)
 	if err != nil {
 		return
@@ -94,7 +94,7 @@ func (db *DB) indexesFlushed(tx *txn.Tx) bool {
 // evict deletes a batch of queued keys in a fresh transaction, and commits it if it deleted any.
 // After an error the transaction can only be rolled back.
 func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
-	var swept []purgeStep
+	var purged []purgeStep
 	now = db.clock.clamp(now)
 	err = db.guarded(func() error {
 		notes := db.queue.Take(batchKeys)
@@ -115,14 +115,14 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 					return err
 				}
 				if s.Changed() {
-					swept = append(swept, purgeStep{f.Base, s, evicted})
+					purged = append(purged, purgeStep{f.Base, s, evicted})
 				}
 			case err != nil && !errors.Is(err, cf.ErrNotFound):
 				return err
 			}
 			notes = notes[n:]
 		}
-		if len(swept) == 0 {
+		if len(purged) == 0 {
 			return nil
 		}
 		db.clock.stamp(tx)
@@ -131,10 +131,10 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, s := range swept {
-		db.swept.add(s)
+	for _, s := range purged {
+		db.purged.add(s)
 	}
-	return len(swept) > 0, nil
+	return len(purged) > 0, nil
 }
 
 // expireNotifier returns the function that is called for each key of f before it is deleted: it

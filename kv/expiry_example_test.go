@@ -48,8 +48,8 @@ func ExampleFamily_Expire_sessionStore() {
 	// kv: not found
 }
 
-// A cache: what is gone is computed again. Purging now and then gives the space of what nobody asks
-// for back.
+// A cache: expired values are computed again. A purge now and then frees the space of values that no
+// call asks for.
 func ExampleDB_PurgeExpired_cache() {
 	db, sleep := openExample()
 	defer db.Close()
@@ -112,7 +112,7 @@ func ExampleDB_CompareAndDelete_oneTimeCode() {
 	// false <nil>
 }
 
-// A lease has one holder. Who holds it renews it; when it runs out, exactly one other takes it.
+// A lease has one holder, which renews it; when it expires, exactly one other caller takes it.
 func ExampleDB_CompareAndSwap_lease() {
 	db, sleep := openExample()
 	defer db.Close()

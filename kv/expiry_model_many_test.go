@@ -13,8 +13,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// Operations of the scripts of TestExpiryModel that are about many keys, about families, or about
-// who holds what.
+// Operations of the scripts of TestExpiryModel on many keys, on families, and on handles.
 
 // modelHandle is a family that the open transaction has found.
 type modelHandle struct {

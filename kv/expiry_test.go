@@ -637,8 +637,8 @@ func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row,
-// so they still know it; whoever looks at the index names the damage.
+// TestKeyIndexValueOfWrongLengthIsCorrupt, not "no ttl": reads take the expiry from the data row, so
+// they still return it; a call that reads the index reports the damage.
 func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	clock := newClock()
 	db, err := kv.OpenMemory(&kv.Options{Durability: kv.NoSync, Clock: clock.now})

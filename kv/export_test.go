@@ -32,13 +32,13 @@ func RawTrees(tx *Tx, family string) (trees [3][]RawRow, err error) {
 	return trees, nil
 }
 
-// RawTx is the transaction below, for tests that damage indexes.
+// RawTx is the inner transaction, for tests that damage indexes.
 func RawTx(tx *Tx) *txn.Tx { return tx.inner }
 
 // FindFamily is the catalog entry of a family.
 func FindFamily(tx *Tx, family string) (*cf.Family, error) { return tx.find(family) }
 
-// HoldNotes takes all notes of expired keys away until restore is called, which forgets those made
+// HoldNotes removes all notes from the eviction queue until restore is called, which drops those added
 // meanwhile.
 func HoldNotes(db *DB) (restore func()) {
 	notes := db.queue.Take(math.MaxInt)
@@ -50,10 +50,10 @@ func HoldNotes(db *DB) (restore func()) {
 	}
 }
 
-// Notes counts the expired keys that wait to be evicted.
+// Notes returns the length of the eviction queue.
 func Notes(db *DB) int { return db.queue.Len() }
 
-// EvictIdle is what a one-shot read does that met an expired key at that instant.
+// EvictIdle runs the eviction of a one-shot read that found an expired key at that instant.
 func EvictIdle(db *DB, now int64) { db.evictIdle(now) }
 
 // Mark is the clock mark of this process.
@@ -62,31 +62,30 @@ func Mark(db *DB) int64 { return db.clock.mark.Load() }
 // PagesRead counts pages read from the file, without reading any.
 func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }
 
-// SharedAhead says that the record of the writes which shared a transaction last was on its way
-// before they were carried out.
-func SharedAhead(db *DB) bool {
-	db.sharing.mu.Lock()
-	defer db.sharing.mu.Unlock()
-	return db.sharing.ahead
+// SharedSubmittedEarly says that the last shared record was submitted before the apply.
+func SharedSubmittedEarly(db *DB) bool {
+	db.writes.mu.Lock()
+	defer db.writes.mu.Unlock()
+	return db.writes.submittedEarly
 }
 
-// Waiting counts the one-shot writes that wait for the writer lock, the one that leads them
-// included.
+// Waiting counts the one-shot writes that wait for the writer lock, the leader included.
 func Waiting(db *DB) int {
-	db.sharing.mu.Lock()
-	defer db.sharing.mu.Unlock()
-	if !db.sharing.leading {
+	db.writes.mu.Lock()
+	defer db.writes.mu.Unlock()
+	if !db.writes.leading {
 		return 0
 	}
-	return 1 + len(db.sharing.queue)
+	return 1 + len(db.writes.queue)
 }
 
-// HasWaiters says whether somebody waits for the writer lock.
+// HasWaiters says whether a transaction waits for the writer lock.
 func HasWaiters(db *DB) bool { return db.store.HasWaiters() }
 
-// MayLogAhead says whether a transaction could be logged ahead that makes so many changes of one
-// tree, of so many bytes. A yes stays one until something is written: the file is long enough.
-func MayLogAhead(db *DB, changes, bytes int) (bool, error) {
+// CanSubmitLog says whether the record of a transaction with so many changes of one tree, of so many
+// bytes, can be submitted before the apply. true stays true until the next write: the file is long
+// enough.
+func CanSubmitLog(db *DB, changes, bytes int) (bool, error) {
 	tx, err := db.store.Begin(context.Background(), true)
 	if err != nil {
 		return false, err
@@ -95,19 +94,18 @@ func MayLogAhead(db *DB, changes, bytes int) (bool, error) {
 	return tx.CanSubmitLog(1, changes, bytes, 0), nil
 }
 
-// MaxShared is how many one-shot writes share a transaction; more than Crowd take turns.
+// MaxShared is the largest number of one-shot writes in a transaction; groups above Crowd take turns.
 const (
 	MaxShared = maxGroup
 	Crowd     = smallGroup
 )
 
-// MostHeld is how many changes of indexes a transaction holds back.
-const MostHeld = maxBufferedIndexRows
+// MaxBufferedRows bounds the buffered index changes of a transaction.
+const MaxBufferedRows = maxBufferedIndexRows
 
-// HeldBack carries a batch out, in a transaction that comes to nothing, and counts what it holds
-// back then.
-func HeldBack(db *DB, b *Batch) (changes int, err error) {
-	ops := b.held()
+// BufferedRows applies a batch in a transaction that is rolled back, and counts its buffered changes.
+func BufferedRows(db *DB, b *Batch) (changes int, err error) {
+	ops := b.contents()
 	tx, err := db.oneShot.beginWrite(context.Background(), nil)
 	if err != nil {
 		return 0, err

@@ -91,8 +91,8 @@ func (v *verbs) resolveAnew() error {
 // present name.
 func (v *verbs) lookup() (*cf.Family, error) {
 	tx := v.tx
-	if tx.db.hollow != nil && v.name == cf.Default {
-		return tx.db.hollow, nil
+	if tx.db.placeholder != nil && v.name == cf.Default {
+		return tx.db.placeholder, nil
 	}
 	if tx.catalog == 0 {
 		return tx.db.names.Lookup(tx.inner, v.name)
@@ -167,8 +167,8 @@ func (tx *Tx) CFOptions(name string) (o CFOptions, err error) {
 	if err := tx.alive(false); err != nil {
 		return CFOptions{}, err
 	}
-	if tx.db.hollow != nil && name == tx.db.hollow.Name {
-		return optionsOf(tx.db.hollow), nil
+	if tx.db.placeholder != nil && name == tx.db.placeholder.Name {
+		return optionsOf(tx.db.placeholder), nil
 	}
 	f, err := cf.Lookup(tx.inner, name)
 	if err != nil {
@@ -195,7 +195,7 @@ func (tx *Tx) ListCFs() (names []string, err error) {
 	names, err = tx.listCFs(&damage)
 	for _, d := range damage {
 		if err == nil {
-			err = tx.tell(d)
+			err = tx.reportDamage(d)
 		}
 	}
 	return names, err
@@ -208,8 +208,8 @@ func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	if err := tx.alive(false); err != nil {
 		return nil, err
 	}
-	if tx.db.hollow != nil {
-		names = append(names, tx.db.hollow.Name)
+	if tx.db.placeholder != nil {
+		names = append(names, tx.db.placeholder.Name)
 	}
 	var lost func(txn.Gap)
 	if tx.onDamage != nil {

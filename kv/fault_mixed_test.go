@@ -165,8 +165,9 @@ func closedFrom(t *testing.T, killed files) files {
 	return filesOf(t, disk, nil)
 }
 
-// TestMainFileAndLogOfTwoTimesSayWhatToDo: a backup of the main file was put back without removing the newer log. It was
-// refused with "log has to start at LSN 4202496, its segment 1 is missing or damaged", and what to do was anybody's guess.
+// TestMainFileAndLogOfTwoTimesSayWhatToDo: a backup of the main file was put back without removing
+// the newer log. Open refused it with "log has to start at LSN 4202496, its segment 1 is missing or
+// damaged", and the error did not say how to repair that.
 func TestMainFileAndLogOfTwoTimesSayWhatToDo(t *testing.T) {
 	s := makeMixed(t, 4<<32)
 	clean := closedFrom(t, s.late)

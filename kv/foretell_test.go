@@ -23,18 +23,18 @@ import (
 // ahead counts the writes of the log that are started, knows whether one is on its way, and asks a
 // function before each other call of the file system.
 type ahead struct {
-	started atomic.Int64
-	flying  atomic.Bool
-	hook    func(call string) error // nil: nobody is asked
+	started  atomic.Int64
+	inFlight atomic.Bool
+	hook     func(call string) error // nil: none
 }
 
 func (a *ahead) ask(call, _ string) error {
 	switch {
 	case call == "start_write":
 		a.started.Add(1)
-		a.flying.Store(true)
+		a.inFlight.Store(true)
 	case call == "end_write":
-		a.flying.Store(false)
+		a.inFlight.Store(false)
 	case a.hook != nil:
 		return a.hook(call)
 	}
@@ -45,7 +45,7 @@ func (a *ahead) ask(call, _ string) error {
 // but the end of that write.
 func (a *ahead) breakBeside(broken *atomic.Bool) {
 	a.hook = func(call string) error {
-		if call == "read" && a.flying.Load() {
+		if call == "read" && a.inFlight.Load() {
 			broken.Store(true)
 		}
 		if broken.Load() {
@@ -185,7 +185,7 @@ func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
 				require.NoError(t, plainDB.Apply(t.Context(), b)) // in memory, through the cache
 			}
 			require.Equal(t, 2*c.want, fsys.started.Load())
-			require.False(t, fsys.flying.Load())
+			require.False(t, fsys.inFlight.Load())
 			require.NoError(t, db.Sync())
 			left := again(t, disk)
 			for _, family := range []string{"default", "plain", "usual", "timed"} {
@@ -228,7 +228,7 @@ func fullOf(t *testing.T, rows func(db *kv.DB, n int) *kv.Batch) (*crashfs.Disk,
 	db, fsys := openAhead(t, disk, nil)
 	require.NoError(t, db.Put([]byte("first"), nil))
 	for { // A goroutine may be making the file longer.
-		may, err := kv.MayLogAhead(db, 200, 8<<10)
+		may, err := kv.CanSubmitLog(db, 200, 8<<10)
 		require.NoError(t, err)
 		if may {
 			return disk, db, fsys
@@ -268,8 +268,8 @@ func countChanged(t *testing.T, db *kv.DB) (n int) {
 	return n
 }
 
-// TestBatchThatFailsIsTakenBack: the log has it, and gives it up before the call returns. Whoever
-// comes next finds nothing of it.
+// TestBatchThatFailsIsTakenBack: the log has its record, and revokes it before the call returns. The
+// next transaction and the next Open find nothing of it.
 func TestBatchThatFailsIsTakenBack(t *testing.T) {
 	of := []int{1, 2, 20}
 	if racetest.Enabled && testing.Short() {
@@ -295,7 +295,7 @@ func requireTakenBack(
 	disk, db, fsys := full(t)
 	reads := 0
 	fsys.hook = func(call string) error {
-		if call == "read" && fsys.flying.Load() {
+		if call == "read" && fsys.inFlight.Load() {
 			if reads++; reads == fails {
 				return errMachine
 			}
@@ -358,7 +358,7 @@ func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
 	disk, db, fsys := full(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	fsys.hook = func(call string) error {
-		if call == "read" && fsys.flying.Load() {
+		if call == "read" && fsys.inFlight.Load() {
 			cancel()
 		}
 		return nil
@@ -413,7 +413,7 @@ func requireShared(
 	disk, db, fsys := full(t)
 	failed := false
 	fsys.hook = func(call string) error {
-		if fail && !failed && call == "read" && fsys.flying.Load() {
+		if fail && !failed && call == "read" && fsys.inFlight.Load() {
 			failed = true
 			return errMachine
 		}
@@ -431,7 +431,7 @@ func requireShared(
 	require.Equal(
 		t,
 		before,
-		kv.SharedAhead(db),
+		kv.SharedSubmittedEarly(db),
 		"rows with an expiry are carried out in part before their record is on its way",
 	)
 	require.Equal(t, fail, failed)
@@ -581,9 +581,9 @@ func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestFollowersOfALeaderThatPanicsAreInDoubt: who is told of the group panics, and the disk refuses
-// what would take the record back. They had been told to try again by themselves, and heard from a
-// store that had failed that nothing of theirs was there.
+// TestFollowersOfALeaderThatPanicsAreInDoubt: the CommitGroup callback panics, and the disk fails the
+// write that would revoke the record. The followers retried in transactions of their own, and
+// returned from the failed store that their rows were not stored.
 func TestFollowersOfALeaderThatPanicsAreInDoubt(t *testing.T) {
 	disk, db, _ := full(t)
 	require.NoError(t, db.Close())

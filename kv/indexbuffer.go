@@ -28,7 +28,7 @@ func (v *verbs) flushIndexes() error {
 	}
 	n := v.indexBuffer.Len()
 	err := v.below(v.rows().FlushIndexes(v.indexBuffer))
-	v.tx.held -= n - v.indexBuffer.Len()
+	v.tx.bufferedRows -= n - v.indexBuffer.Len()
 	return err
 }
 
@@ -73,7 +73,7 @@ func (tx *Tx) flushIndexes(some ...*verbs) (err error) {
 func releaseBuffers(some ...*verbs) {
 	for _, v := range some {
 		if v.buffersIndexes() {
-			v.tx.held -= v.indexBuffer.Len()
+			v.tx.bufferedRows -= v.indexBuffer.Len()
 			v.indexBuffer.Release()
 			v.indexBuffer = nil
 		}

@@ -34,7 +34,7 @@ func TestLinkMeansItsFile(t *testing.T) {
 		require.NoError(t, err)
 		require.NotZero(t, info.Mode()&os.ModeSymlink)
 
-		killed := t.TempDir() // what a kill leaves, as who opens the file by its own name finds it
+		killed := t.TempDir() // the files after a kill, opened by the file's own name
 		require.NoError(t, os.CopyFS(killed, os.DirFS(filepath.Dir(at))))
 		require.NoError(t, db.Close())
 		db, err = kv.Open(filepath.Join(killed, "a.ebb"), nil)

@@ -36,7 +36,7 @@ func runOnce[T any](
 ) (result T, now int64, noted bool, err error) {
 	defer s.done(tx)
 	result, err = call(&tx.verbs)
-	return result, tx.nowMs, tx.noted, err
+	return result, tx.nowMs, tx.foundExpired, err
 }
 
 // writeOnce is write for calls with a result.

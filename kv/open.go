@@ -81,7 +81,7 @@ func newDB(store *txn.Store, o Options, tune Tuning) *DB {
 		db.onPurge = o.Events.Purge
 	}
 	db.oneShot = oneShot{db: db, name: cf.Default}
-	db.left = make(chan struct{}, 1)
+	db.txEnded = make(chan struct{}, 1)
 	db.closed = make(chan struct{})
 	db.pool.New = func() any { return newTx(db) }
 	store.OnClose(db.clock.closing)
@@ -137,7 +137,7 @@ func (db *DB) initStore() error {
 	}
 	if !errors.Is(err, cf.ErrNotFound) || db.readOnly {
 		if db.readOnly && errors.Is(err, cf.ErrNotFound) {
-			db.hollow, err = &cf.Family{Name: cf.Default}, nil
+			db.placeholder, err = &cf.Family{Name: cf.Default}, nil
 		}
 		return err
 	}

@@ -60,8 +60,8 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 	}
 	before := v.indexBuffer.Len()
 	err := v.below(v.rows().ApplyBuffered(changes, v.indexBuffer))
-	v.tx.held += v.indexBuffer.Len() - before
-	if err == nil && v.tx.held >= maxBufferedIndexRows {
+	v.tx.bufferedRows += v.indexBuffer.Len() - before
+	if err == nil && v.tx.bufferedRows >= maxBufferedIndexRows {
 		err = v.flushIndexes()
 	}
 	return err

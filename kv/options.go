@@ -226,7 +226,8 @@ func (o *Options) check() error {
 		value int64
 	}{
 		{"LockTimeout", int64(o.LockTimeout)}, {"CacheBytes", o.CacheBytes}, {"MaxBytes", o.MaxBytes},
-		{"CheckpointBytes", o.CheckpointBytes}, {"MaxClockStep", int64(o.MaxClockStep)}, {"MaxTxnBytes", o.MaxTxnBytes},
+		{"CheckpointBytes", o.CheckpointBytes}, {"MaxClockStep", int64(o.MaxClockStep)},
+		{"MaxTxnBytes", o.MaxTxnBytes},
 	} {
 		if f.value < 0 {
 			return invalid("%s %d is negative", f.name, f.value)
@@ -254,9 +255,11 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 	}
 	return txn.Options{
 		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
-		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes, MaxTxnBytes: o.MaxTxnBytes,
-		SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom, NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom, LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
+		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes,
+		MaxTxnBytes: o.MaxTxnBytes, SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom,
+		NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
+		Inline: tune.Inline, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom,
+		LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Memory: tune.Memory, Events: o.events(),
 	}
 }

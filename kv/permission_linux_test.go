@@ -48,7 +48,7 @@ func TestDirectoryThatTakesNoSegment(t *testing.T) {
 	if os.Geteuid() == 0 {
 		require.NoError(t, unix.Setfsuid(0))
 		require.NoError(t, os.Chmod(at, 0o666))
-		require.NoError(t, unix.Setfsuid(nobody))
+		require.NoError(t, unix.Setfsuid(otherUser))
 	} else {
 		require.NoError(t, os.Chmod(at, 0o600))
 	}
@@ -63,11 +63,11 @@ func TestDirectoryThatTakesNoSegment(t *testing.T) {
 	require.Equal(t, before, image(t, vfs.OS, dir))
 }
 
-// nobody is a user without rights.
-const nobody = 65534
+// otherUser is a user without rights.
+const otherUser = 65534
 
-// unprivileged takes the right to write away from this test. Modes do not bind root: it becomes
-// nobody as far as files are concerned, which the kernel lets a single thread do.
+// unprivileged removes the right to write from this test. Modes do not bind root: its thread takes
+// the file-system identity of otherUser, which the kernel allows for a single thread.
 func unprivileged(t *testing.T, dir, file string) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -75,7 +75,7 @@ func unprivileged(t *testing.T, dir, file string) {
 		require.NoError(t, os.Chmod(dir, 0o755))
 		require.NoError(t, os.Chmod(file, 0o644))
 		runtime.LockOSThread()
-		require.NoError(t, unix.Setfsuid(nobody))
+		require.NoError(t, unix.Setfsuid(otherUser))
 		t.Cleanup(func() {
 			require.NoError(t, unix.Setfsuid(0))
 			runtime.UnlockOSThread()

@@ -44,8 +44,8 @@ type purger struct {
 	res PurgeResult
 	fam *cf.Family // the family being purged, as of the last batch
 
-	held    time.Duration // how long the last batch had the writer lock
-	awaited bool          // a writer waited for the last batch
+	held     time.Duration // how long the last batch had the writer lock
+	madeWait bool          // a writer waited for the last batch
 }
 
 func (db *DB) purge(
@@ -95,7 +95,7 @@ func (db *DB) mayDelete(force bool) error {
 
 // due returns those of the families that have a due key. It does not wait for the writer lock.
 func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.Family, err error) {
-	defer p.db.leave()
+	defer p.db.notifyShutdown()
 	var tx txn.Tx
 	if err := p.db.store.BeginRead(&tx, true); err != nil {
 		return nil, fromBelow(err)
@@ -156,7 +156,7 @@ func (p *purger) batches() error {
 			p.res.More = true
 			return nil
 		}
-		if p.awaited {
+		if p.madeWait {
 			throttle(p.ctx, p.held, p.db.store.Commits)
 		}
 	}
@@ -173,21 +173,21 @@ func (p *purger) batch(n int) (more bool, err error) {
 	p.now = p.db.clock.clamp(p.now)
 	tx.nowMs, tx.timed = p.now, true
 	p.db.clock.stamp(tx.inner)
-	swept, more, err := p.deleteBatch(tx, n)
+	purged, more, err := p.deleteBatch(tx, n)
 	if err != nil {
 		return more, err
 	}
-	if !swept.s.Changed() { // The next batch would select the same rows, without end.
+	if !purged.s.Changed() { // The next batch would select the same rows, without end.
 		p.res.More = more
 		return false, nil
 	}
-	p.held, p.awaited = time.Since(began), p.db.store.HasWaiters()
+	p.held, p.madeWait = time.Since(began), p.db.store.HasWaiters()
 	if err := tx.commit(nil); err != nil {
 		return more, err
 	}
-	p.db.swept.add(swept)
+	p.db.purged.add(purged)
 	p.res.Batches++
-	p.res.Purged += swept.s.Keys
+	p.res.Purged += purged.s.Keys
 	if p.o.Progress != nil {
 		p.o.Progress(p.res.Purged)
 	}
@@ -196,7 +196,7 @@ func (p *purger) batch(n int) (more bool, err error) {
 
 // deleteBatch deletes a batch of keys of the family. The family may have been renamed, and its name
 // reused, or it may have been dropped.
-func (p *purger) deleteBatch(tx *Tx, n int) (swept purgeStep, more bool, err error) {
+func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
 	f, err := p.db.names.Lookup(tx.inner, p.fam.Name)
 	if errors.Is(err, cf.ErrNotFound) || (err == nil && f.Base != p.fam.Base) {
@@ -219,7 +219,7 @@ func (p *purger) deleteBatch(tx *Tx, n int) (swept purgeStep, more bool, err err
 // checks ctx now and then; nil means context.Background.
 func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return tx.purge(ctx, o, func() ([]*cf.Family, error) {
-		if tx.db.hollow != nil {
+		if tx.db.placeholder != nil {
 			return nil, nil
 		}
 		return ttl.FamiliesWithExpiries(tx.inner)
@@ -271,20 +271,20 @@ func (tx *Tx) purgeFamilies(
 	if err := tx.db.mayDelete(o.Force); err != nil {
 		return PurgeResult{}, err
 	}
-	heard := tx.db.onExpire != nil || o.OnExpire != nil
+	reported := tx.db.onExpire != nil || o.OnExpire != nil
 	var start txn.Savepoint
-	if heard { // A key that was reported and stays needs an error, and the same for the whole purge.
+	if reported { // A key that was reported and stays needs an error, and the same for the whole purge.
 		start = tx.inner.Savepoint()
 	}
-	res, swept, stopped, err := tx.purgeAll(ctx, list, o)
-	if err != nil && heard && !stopped && tx.inner.Err() == nil {
+	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
+	if err != nil && reported && !stopped && tx.inner.Err() == nil {
 		err = errors.Join(err, tx.inner.RollbackTo(start))
-		res, swept = PurgeResult{More: true}, nil
+		res, purged = PurgeResult{More: true}, nil
 	}
-	if len(swept) > 0 {
+	if len(purged) > 0 {
 		tx.onCommit = append(tx.onCommit, func() {
-			for _, s := range swept {
-				tx.db.swept.add(s)
+			for _, s := range purged {
+				tx.db.purged.add(s)
 			}
 		})
 	}
@@ -298,7 +298,7 @@ func (tx *Tx) purgeAll(
 	ctx context.Context,
 	list []*cf.Family,
 	o PurgeOptions,
-) (res PurgeResult, swept []purgeStep, stopped bool, err error) {
+) (res PurgeResult, purged []purgeStep, stopped bool, err error) {
 	now := tx.instant()
 	for _, f := range list {
 		rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
@@ -323,18 +323,18 @@ func (tx *Tx) purgeAll(
 			total.s.Bytes += s.Bytes
 			res.Purged += s.Keys
 			if s.Keys > 0 {
-				tx.db.clock.meet(now) // also if the transaction is rolled back
+				tx.db.clock.observeExpired(now) // also if the transaction is rolled back
 			}
 		}
 		if total.s.Keys > 0 {
-			swept = append(swept, total)
+			purged = append(purged, total)
 		}
 		if err != nil || res.More {
 			res.More = true // also where it was stopped
-			return res, swept, stopped, err
+			return res, purged, stopped, err
 		}
 	}
-	return res, swept, false, nil
+	return res, purged, false, nil
 }
 
 // purgeStep is the result of one transaction's deletes of expired keys in one family.

@@ -103,7 +103,7 @@ func (v *verbs) Has(key []byte) (found bool, err error) {
 	}
 	_, expiry, found, err := v.info(key)
 	if err == nil && !found {
-		v.note(key, expiry)
+		v.noteExpired(key, expiry)
 	}
 	return found, err
 }
@@ -159,7 +159,7 @@ func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
 // CountLive returns the number of rows that are not expired, in time independent of that number.
 func (v *verbs) CountLive() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil || v.fam.Hollow() {
+	if err := v.ready(false); err != nil || v.fam.NoTrees() {
 		return 0, err
 	}
 	rows = int64(v.tx.inner.Rows(v.fam.Data()))
@@ -169,7 +169,7 @@ func (v *verbs) CountLive() (rows int64, err error) {
 			return 0, v.below(err)
 		}
 		if due > 0 {
-			v.tx.db.clock.meet(v.tx.instant())
+			v.tx.db.clock.observeExpired(v.tx.instant())
 		}
 		rows -= due
 	}
@@ -194,7 +194,7 @@ func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
 // Count returns the number of stored rows, expired ones included, without reading them.
 func (v *verbs) Count() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil || v.fam.Hollow() {
+	if err := v.ready(false); err != nil || v.fam.NoTrees() {
 		return 0, err
 	}
 	return int64(v.tx.inner.Rows(v.fam.Data())), nil

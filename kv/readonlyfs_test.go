@@ -64,8 +64,8 @@ func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 					_ = db.Close() // That is no open any more.
 					break
 				}
-				// The log readies its next segment when its duty is done: whoever writes next hears
-				// of it.
+				// The log preallocates its next segment after a commit: the next write gets the
+				// error.
 				if err == nil {
 					err = db.Put([]byte("k"), nil)
 					_ = db.Close()

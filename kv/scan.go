@@ -62,7 +62,7 @@ func (c *Cursor) eachUnlocked(s step, limit int, yield func(key, value []byte) b
 		for err == nil && c.damage != nil {
 			found := c.pos == onRow // and only its value is lost
 			body = true
-			err = c.tell()
+			err = c.reportDamage()
 			body = false
 			if err == nil && !found {
 				err = c.advance(toResume, nil)
@@ -181,7 +181,7 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 			var damage *Damage
 			expiry, key, ok, err := v.nextExpiring(&rows, &damage)
 			if damage != nil {
-				if err = v.tx.tell(damage); err == nil {
+				if err = v.tx.reportDamage(damage); err == nil {
 					continue
 				}
 			}

@@ -267,7 +267,7 @@ func TestLargeWritesDoNotShare(t *testing.T) {
 	require.EqualValues(t, 4, n)
 }
 
-// TestSharedInstantIsReadAfterTheLastCame: nobody's expiry is counted from before its call.
+// TestSharedInstantIsReadAfterTheLastCame: no expiry is counted from an instant before its call.
 func TestSharedInstantIsReadAfterTheLastCame(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
@@ -281,9 +281,8 @@ func TestSharedInstantIsReadAfterTheLastCame(t *testing.T) {
 	require.Equal(t, time.Minute, left)
 }
 
-// TestLeaderThatIsStoppedByACallback: the clock is asked before anything is done, an event tells of
-// what is done. Those who shared with a leader that either of them stopped are carried out once,
-// and wait for nobody.
+// TestLeaderThatIsStoppedByACallback: the clock is called before the apply, an event after it. The
+// followers of a leader that either of them stopped are applied once, and none hangs.
 func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 	for way, leave := range ways {
 		for _, where := range []string{"clock", "event"} {
@@ -324,8 +323,8 @@ func TestLeaderThatIsStoppedByACallback(t *testing.T) {
 	}
 }
 
-// TestLeaderThatIsStoppedAfterItsCommit: who was left out of the commit must not take it for
-// theirs.
+// TestLeaderThatIsStoppedAfterItsCommit: a write that was left out of the commit must not take it for
+// its own.
 func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -390,9 +389,9 @@ func TestFailureReachesAllWhoShare(t *testing.T) {
 	}
 }
 
-// TestFailureThatStopsTheLeaderLeavesAllInDoubt: the leader's commit fails, and who is told of that
-// first is a function that does not come back. Those who share with it may find their rows at the
-// next open, so that none of them may be told that they are not there.
+// TestFailureThatStopsTheLeaderLeavesAllInDoubt: the leader's commit fails, and a callback that does
+// not return is the first to get the error. The next open may find the rows of the followers, so
+// none of them may return that its row is not stored.
 func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -436,8 +435,8 @@ func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 	}
 }
 
-// TestShutdownBesideALeaderThatIsStopped: it ends the store, or waits, but nobody takes it for a
-// reason why what was committed is not there.
+// TestShutdownBesideALeaderThatIsStopped: Shutdown ends the store, or waits, but no write returns it
+// as the reason of a failure if its row was committed.
 func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -542,8 +541,8 @@ func waitFor(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for those whose sync is under way,
-// and takes all who have come.
+// TestWritesThatComeDuringASyncShareTheNextOne: the leader waits for the writes whose sync is under
+// way, and takes all writes in the queue.
 func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for i := range 3 {
@@ -557,7 +556,7 @@ func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	u.end(4, 2)
 }
 
-// TestACrowdTakesTurns: enough for a transaction of their own do not wait for those who are away.
+// TestACrowdTakesTurns: a group that fills a transaction does not wait for writes in flight.
 func TestACrowdTakesTurns(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for range kv.Crowd {

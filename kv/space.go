@@ -28,7 +28,7 @@ func (db *DB) withSpace(ctx context.Context, write func() error) error {
 }
 
 func (db *DB) awaitSpace(ctx context.Context) (again bool, err error) {
-	defer db.leave()
+	defer db.notifyShutdown()
 	again, err = db.store.AwaitSpace(ctx)
 	return again, fromBelow(err)
 }

@@ -40,8 +40,8 @@ type Stats struct {
 	LogBytesWritten uint64 `json:"log_bytes_written"` // since Open, with padding to blocks and segments
 	TrashTrees      int    `json:"trash_trees"`       // dropped trees whose pages are not all freed
 
-	ClockSteps  uint64                 `json:"clock_steps"`  // times the clock was set back by more than MaxClockStep
-	ClockJumped bool                   `json:"clock_jumped"` // ErrClockJump: it jumped forward, purges wait for Force
+	ClockSteps  uint64                 `json:"clock_steps"`  // steps back by more than MaxClockStep
+	ClockJumped bool                   `json:"clock_jumped"` // purges return ErrClockJump until Force
 	Families    map[string]FamilyStats `json:"families"`
 }
 
@@ -80,7 +80,7 @@ func (db *DB) Stats() Stats {
 		s := db.stats()
 		for _, f := range s.Families {
 			if f.Due > 0 { // The caller sees that keys are expired.
-				db.clock.meet(db.clock.mark.Load())
+				db.clock.observeExpired(db.clock.mark.Load())
 			}
 		}
 		return s
@@ -118,13 +118,13 @@ func (db *DB) familyStats() map[string]FamilyStats {
 		return families
 	}
 	defer tx.Rollback()
-	if db.hollow != nil {
-		families[db.hollow.Name] = FamilyStats{}
+	if db.placeholder != nil {
+		families[db.placeholder.Name] = FamilyStats{}
 	}
 	now := db.clock.read()
 	_ = db.guarded(func() error {
 		return cf.Each(tx, func(f *cf.Family) bool {
-			rows, deleted := ttl.Rows{Tx: tx, Family: f}, db.swept.of(f.Base)
+			rows, deleted := ttl.Rows{Tx: tx, Family: f}, db.purged.of(f.Base)
 			due, _ := rows.Due(now)
 			families[f.Name] = FamilyStats{
 				Rows: int64(tx.Rows(f.Data())), TTLRows: rows.Count(), Due: due,

@@ -61,7 +61,7 @@ func TestCheckpointThatACallbackStops(t *testing.T) {
 	}
 }
 
-// TestBulkLoadThatACallbackStops: its rows are all there or none, and whoever comes after it is not
+// TestBulkLoadThatACallbackStops: all of its rows are stored or none, and later writes are not
 // acknowledged.
 func TestBulkLoadThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {

@@ -40,8 +40,7 @@ func TestPurgeGivesWay(t *testing.T) {
 	}
 }
 
-// TestPurgeKnowsWhoWaitsForIt: a writer comes in the middle of the first batch, and nobody in the
-// second.
+// TestPurgeKnowsWhoWaitsForIt: a writer waits during the first batch, and none during the second.
 func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
 	at := time.Now()
 	db, err := OpenMemory(&Options{Clock: func() time.Time { return at }})
@@ -68,13 +67,13 @@ func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, more)
 	require.NoError(t, <-put)
-	require.True(t, p.awaited)
+	require.True(t, p.madeWait)
 	require.Positive(t, p.held)
 
 	p.o.OnExpire = nil
 	_, err = p.batch(1)
 	require.NoError(t, err)
-	require.False(t, p.awaited)
+	require.False(t, p.madeWait)
 	require.EqualValues(t, 2, p.res.Purged)
 	require.NoError(t, db.View(func(tx *Tx) error {
 		require.EqualValues(t, 2, tx.inner.Rows(family.Data()))

@@ -106,9 +106,9 @@ func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	}
 }
 
-// TestFileCutShortInsideAValueIsAnError tells the story of a value that was proved by one get, and
-// cut by somebody else before the next: that one looks at none of its bytes until it copies them,
-// and the fault ended the process.
+// TestFileCutShortInsideAValueIsAnError: one get verified a value, and another process truncated the
+// file before the next. The second get read none of its bytes until the copy, and the fault killed
+// the process.
 func TestFileCutShortInsideAValueIsAnError(t *testing.T) {
 	key, value := []byte("large"), bytes.Repeat([]byte("a value of a megabyte, "), 1<<20/23)
 	for name, get := range map[string]func(db *kv.DB) ([]byte, error){

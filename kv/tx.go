@@ -20,27 +20,27 @@ type Tx struct {
 	//	(1) inner is nil exactly if the transaction has ended; ended is then the error of its calls.
 	//	(2) the fields of a write transaction are used between enter and leave, or before the Tx is
 	//	    published: Shutdown may end it from another goroutine. Only its owner uses a read
-	//	    transaction; see DB.cut.
+	//	    transaction; see DB.readersEnded.
 	//	(3) over is set exactly if a write transaction has ended: see hasEnded.
 
 	verbs
 
-	db         *DB
-	writable   bool
-	managed    bool // ended by View or Update, not by the user
-	durability Durability
-	nowMs      int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
-	timed      bool
-	noted      bool // it found an expired key
-	held       int  // buffered index changes: see indexbuffer.go
+	db           *DB
+	writable     bool
+	managed      bool // ended by View or Update, not by the user
+	durability   Durability
+	nowMs        int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
+	timed        bool
+	foundExpired bool // it found an expired key
+	bufferedRows int  // buffered index changes: see indexbuffer.go
 
-	mu    sync.Mutex // held during each call of a write transaction
-	over  atomic.Bool
-	inner *txn.Tx
-	own   txn.Tx // memory of inner in a read transaction
-	ended error
-	dead  error // a memory fault, which inner does not record
-	seq   uint64
+	mu     sync.Mutex // held during each call of a write transaction
+	over   atomic.Bool
+	inner  *txn.Tx
+	readTx txn.Tx // memory of inner in a read transaction
+	ended  error
+	dead   error // a memory fault, which inner does not record
+	seq    uint64
 
 	failed  error          // first error of a range
 	handles map[string]*CF // families that CF returned
@@ -80,7 +80,7 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 		return tx.startRead(false)
 	}
 	if err := tx.beginWrite(ctx); err != nil {
-		db.leave() // Close counts waiting writers as open transactions.
+		db.notifyShutdown() // Close counts waiting writers as open transactions.
 		return err
 	}
 	return nil
@@ -109,10 +109,10 @@ func (tx *Tx) setDurability() {
 
 // startRead begins a read transaction; it waits for no lock. brief: for a one-shot call.
 func (tx *Tx) startRead(brief bool) error {
-	if err := tx.db.store.BeginRead(&tx.own, brief); err != nil {
+	if err := tx.db.store.BeginRead(&tx.readTx, brief); err != nil {
 		return fromBelow(err)
 	}
-	tx.inner = &tx.own
+	tx.inner = &tx.readTx
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (tx *Tx) end(why error) {
 		tx.over.Store(true)
 		tx.db.writer.CompareAndSwap(tx, nil)
 	}
-	tx.db.leave()
+	tx.db.notifyShutdown()
 }
 
 // lock excludes Shutdown from a write transaction.
@@ -159,7 +159,7 @@ func (tx *Tx) alive(write bool) error {
 	if tx.inner == nil {
 		return tx.endErr()
 	}
-	if !tx.writable && tx.db.cut.Load() {
+	if !tx.writable && tx.db.readersEnded.Load() {
 		return ErrClosed
 	}
 	if write {
@@ -179,7 +179,7 @@ func (tx *Tx) hasEnded() bool {
 	if tx.writable {
 		return tx.over.Load()
 	}
-	return tx.inner == nil || tx.db.cut.Load()
+	return tx.inner == nil || tx.db.readersEnded.Load()
 }
 
 // endErr is the error of calls on an ended transaction. On a closed store it wraps both reasons.

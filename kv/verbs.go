@@ -74,7 +74,7 @@ func (v *verbs) rows() ttl.Rows {
 // get reads a row: found if it is present and not expired. An empty value is not nil. expiry is 0
 // for a permanent key; a key that is not found but has one is expired and still stored.
 func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err error) {
-	if v.fam.Hollow() {
+	if v.fam.NoTrees() {
 		return nil, 0, false, nil
 	}
 	value, expiry, found, err = v.rows().Get(key)
@@ -92,7 +92,7 @@ func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err err
 
 // info is get for the size of the value, without reading it.
 func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error) {
-	if v.fam.Hollow() {
+	if v.fam.NoTrees() {
 		return 0, 0, false, nil
 	}
 	size, expiry, found, err = v.rows().Info(key)
@@ -118,13 +118,13 @@ func (v *verbs) below(err error) error { return v.tx.below(err) }
 
 // missing returns the error for a key that was not found. It queues an expired key for eviction.
 func (v *verbs) missing(key []byte, expiry int64) error {
-	v.note(key, expiry)
+	v.noteExpired(key, expiry)
 	return ErrNotFound
 }
 
-func (v *verbs) note(key []byte, expiry int64) {
+func (v *verbs) noteExpired(key []byte, expiry int64) {
 	if expiry != 0 && !v.tx.db.readOnly {
-		v.tx.noted = true
+		v.tx.foundExpired = true
 		v.tx.db.queue.Add(v.fam, key, expiry)
 	}
 }

@@ -131,7 +131,7 @@ func (w *walks) transaction() {
 	tx, err := w.db.Begin(w.t.Context(), true)
 	require.NoError(w.t, err)
 	w.tx, w.now, w.walkers, w.saves, w.kept = tx, tx.Now().UnixMilli(), nil, nil, nil
-	// What an eviction before it has deleted can be seen by nobody but Count.
+	// Only Count can show deletes by an eviction before the transaction.
 	maps.DeleteFunc(w.rows, func(_ string, row modelRow) bool { return row.expiry != 0 && w.now >= row.expiry })
 	for range 4 {
 		o := kv.ScanOptions{}

@@ -13,7 +13,7 @@ import (
 // encodeRedo submits the log record of the batch before the apply, if its changes are known. An error
 // is the error that the apply would return.
 func (b *batchOps) encodeRedo(tx *Tx, families []*verbs) (err error) {
-	if b.odd || !tx.canSubmitLog(len(families), b.n, len(b.buf), b.longestValue) {
+	if b.fullPath || !tx.canSubmitLog(len(families), b.n, len(b.buf), b.longestValue) {
 		return nil
 	}
 	for i := range families {
@@ -76,7 +76,7 @@ func needsFullPath(kind byte) bool { return kind != opPut && kind != opDelete }
 // noExpiries says that the family exists, and that no key of it has an expiry, nor gets one from a
 // put. The caller has entered.
 func (v *verbs) noExpiries() bool {
-	return v.ready(true) == nil && !v.fam.Hollow() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().HasExpiries()
+	return v.ready(true) == nil && !v.fam.NoTrees() && v.fam.Options.DefaultTTLMs == 0 && !v.rows().HasExpiries()
 }
 
 func (tx *Tx) canSubmitLog(trees, changes, bytes, longest int) bool {

@@ -34,19 +34,19 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
 		return r.Tx.Apply(r.Family.Data(), changes, nil)
 	}
 	need := applySize(changes)
-	if e.Len() > 0 && r.room(e.logBytes()+need) != nil { // an upper bound of their log bytes
+	if e.Len() > 0 && r.ensureFits(e.logBytes()+need) != nil { // an upper bound of their log bytes
 		if err := r.FlushIndexes(e); err != nil {
 			return err
 		}
 	}
-	if err := r.room(need); err != nil {
+	if err := r.ensureFits(need); err != nil {
 		if len(changes) > ApplyRows {
 			return r.applyInChunks(changes, e)
 		}
 		return err
 	}
 	if expiring {
-		if err := r.ensure(); err != nil {
+		if err := r.createIndexes(); err != nil {
 			return err
 		}
 	}

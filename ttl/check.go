@@ -12,7 +12,7 @@ import (
 // a *badfile.Error whose detail begins with the number of the invariant; it returns false to stop.
 // The returned error ended the check early: that of ctx, or of unreadable pages.
 func Check(ctx context.Context, tx *txn.Tx, f *cf.Family, report func(err *badfile.Error) bool) error {
-	if f.Hollow() {
+	if f.NoTrees() {
 		return nil
 	}
 	c := &checker{ctx: ctx, r: Rows{Tx: tx, Family: f}, report: report, more: true}

@@ -88,7 +88,7 @@ func TestCheckNamesEachBrokenRow(t *testing.T) {
 	}
 }
 
-// TestExpiryRowThatDoesNotDecodeIsCorrupt for whoever walks in the order of expiry.
+// TestExpiryRowThatDoesNotDecodeIsCorrupt for walks in the order of expiry.
 func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
 	r := freshRows(t)
 	require.NoError(t, r.Put([]byte("k"), nil, 1000))
@@ -105,8 +105,8 @@ func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
 	}
 }
 
-// TestSweepBelievesTheKeyIndex gives a family two expiry rows that lie, and one key whose data row
-// is gone. No callback hears of any of them; the rows go, and count as stale.
+// TestSweepBelievesTheKeyIndex gives a family two wrong expiry rows, and one key without a data row.
+// OnExpire is called for none of them; the rows are deleted, and count as stale.
 func TestSweepBelievesTheKeyIndex(t *testing.T) {
 	for name, onExpire := range map[string]bool{"heard": true, "unheard": false} {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 	}
 }
 
-// TestIndexRowsOfALostDataRowAreStale: who deletes them has changed something, or it would be
-// rolled back.
+// TestIndexRowsOfALostDataRowAreStale: their delete is a change, or the transaction would roll it
+// back.
 func TestIndexRowsOfALostDataRowAreStale(t *testing.T) {
 	for name, sweep := range map[string]func(r Rows) (PurgeStats, error){
 		"purge": func(r Rows) (PurgeStats, error) { s, _, err := r.Purge(1000, 10, heard); return s, err },

@@ -76,7 +76,7 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more
 		if d, next, more, err = r.collect(now, limit); err != nil || len(d.ends) == 0 {
 			return PurgeStats{}, more, err
 		}
-		err = r.room(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next))
+		err = r.ensureFits(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next))
 		if fits = err == nil; !fits && len(d.ends) == 1 {
 			return PurgeStats{}, true, err
 		}
@@ -212,7 +212,7 @@ func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s PurgeStats, e
 	if err := r.loadIndexes(); err != nil {
 		return PurgeStats{}, err
 	}
-	if err := r.room(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
+	if err := r.ensureFits(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
 		return PurgeStats{}, err
 	}
 	if err := r.notifyExpire(d, onExpire); err != nil {

@@ -25,7 +25,7 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 	}
 	size := 2 * (len(lo) + len(hi) + opOverhead)
 	if n == r.Count() {
-		if err := r.room(size + 2*opOverhead); err != nil {
+		if err := r.ensureFits(size + 2*opOverhead); err != nil {
 			return err
 		}
 		if _, err := r.Tx.DeleteRange(f.Data(), lo, hi); err != nil {
@@ -33,7 +33,7 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 		}
 		return r.clearIndexes()
 	}
-	if err := r.roomToUnlist(lo, hi, n, size); err != nil {
+	if err := r.ensureUnlistFits(lo, hi, n, size); err != nil {
 		return err
 	}
 	if err := r.loadIndexes(); err != nil {
@@ -73,11 +73,11 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 	return n, nil
 }
 
-// roomToUnlist verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
+// ensureUnlistFits verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
 // into the transaction. It reads the rows only near the bound.
-func (r Rows) roomToUnlist(lo, hi []byte, n int64, size int) error {
+func (r Rows) ensureUnlistFits(lo, hi []byte, n int64, size int) error {
 	longest := int64(r.Tx.PageSize()/4 + expirySize + opOverhead)
-	if n < r.MaxTxnBytes/longest && r.room(size+int(n*longest)) == nil {
+	if n < r.MaxTxnBytes/longest && r.ensureFits(size+int(n*longest)) == nil {
 		return nil
 	}
 	err := r.eachIn(lo, hi, func(key []byte, _ int64) error {
@@ -87,7 +87,7 @@ func (r Rows) roomToUnlist(lo, hi []byte, n int64, size int) error {
 	if err != nil {
 		return err
 	}
-	return r.room(size)
+	return r.ensureFits(size)
 }
 
 // eachIn visits the keys of [lo, hi) that have an expiry. fn must not write.

@@ -31,7 +31,7 @@ const opOverhead = 40
 
 // Count is the number of keys with an expiry.
 func (r Rows) Count() int64 {
-	if r.Family.Hollow() {
+	if r.Family.NoTrees() {
 		return 0
 	}
 	return int64(r.Tx.Rows(r.Family.KeyIndex()))
@@ -90,8 +90,8 @@ func (r Rows) treeErr(tree string, err error) error {
 	return err
 }
 
-// room returns an error if n more log bytes do not fit into the transaction.
-func (r Rows) room(n int) error {
+// ensureFits returns an error if n more log bytes do not fit into the transaction.
+func (r Rows) ensureFits(n int) error {
 	if r.Tx.Bytes()+int64(n) > r.MaxTxnBytes {
 		return fmt.Errorf("%w of %d bytes", txn.ErrTxnTooBig, r.MaxTxnBytes)
 	}
@@ -108,9 +108,9 @@ func (r Rows) loadIndexes() error {
 	return nil
 }
 
-// ensure creates both indexes unless they exist. One that is missing beside rows of the other is
+// createIndexes creates both indexes unless they exist. One that is missing beside rows of the other is
 // damage.
-func (r Rows) ensure() error {
+func (r Rows) createIndexes() error {
 	if err := r.loadIndexes(); err == nil || r.HasExpiries() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
 		return err
 	}
@@ -131,11 +131,11 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
 		return err
 	}
-	if err := r.room(putSize(key, value)); err != nil {
+	if err := r.ensureFits(putSize(key, value)); err != nil {
 		return err
 	}
 	if expiry != 0 {
-		if err := r.ensure(); err != nil {
+		if err := r.createIndexes(); err != nil {
 			return err
 		}
 	}
@@ -156,11 +156,11 @@ func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead
 
 // SetExpiry changes the expiry of a present key (0: none), without rewriting its value.
 func (r Rows) SetExpiry(key []byte, expiry int64) error {
-	if err := r.room(putSize(key, nil)); err != nil {
+	if err := r.ensureFits(putSize(key, nil)); err != nil {
 		return err
 	}
 	if expiry != 0 {
-		if err := r.ensure(); err != nil {
+		if err := r.createIndexes(); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 	if old == expiry {
 		return nil
 	}
-	if expiry == 0 { // else ensure has verified them
+	if expiry == 0 { // else createIndexes has verified them
 		if err := r.loadIndexes(); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
 	if r.HasExpiries() {
-		if err := r.room(deleteSize(key)); err != nil {
+		if err := r.ensureFits(deleteSize(key)); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func (r Rows) Delete(key []byte) error {
 
 // Clear removes every key, in time independent of their number.
 func (r Rows) Clear() error {
-	if err := r.room(3 * opOverhead); err != nil {
+	if err := r.ensureFits(3 * opOverhead); err != nil {
 		return err
 	}
 	if err := r.Tx.Clear(r.Family.Data()); err != nil {

@@ -26,7 +26,8 @@ func openShelf(t *testing.T, disk *crashfs.Disk) *txn.Store {
 	return s
 }
 
-// freshRows are those of an empty family that nobody commits: the store is closed with the test.
+// freshRows returns the Rows of an empty family in an open transaction; the test's end closes the
+// store.
 func freshRows(t *testing.T) Rows {
 	t.Helper()
 	s := openShelf(t, crashfs.New(crashfs.Options{}))

@@ -4,17 +4,17 @@ package main
 var expiryMutants = []mutant{
 	{"ttl", "a_key_lives_a_millisecond_too_long", "ttl/expiry.go", `return now >= expiry }`, `return now > expiry }`},
 	{"ttl", "an_expiry_now_is_taken", "ttl/expiry.go", `	if ms <= now {`, `	if ms < now {`},
-	{"ttl", "a_reading_from_before_a_jump_takes_it_back", "kv/clock.go", `	case mono < c.leapt.Load():`, `	case false:`},
+	{"ttl", "a_reading_from_before_a_jump_takes_it_back", "kv/clock.go", `	case mono < c.jumpedAt.Load():`, `	case false:`},
 	{"ttl", "who_meets_a_jump_late_tells_of_it_again", "kv/clock.go", `	if offset-last <= c.maxStep {`, `	if false {`},
 	{"ttl", "a_jump_is_taken_for_the_time_before_it_is_known", "kv/clock.go", `	c.jumped.Store(true)
-	c.leapt.Store(mono)
-	c.offset.Store(offset)`, `	c.leapt.Store(mono)
+	c.jumpedAt.Store(mono)
+	c.offset.Store(offset)`, `	c.jumpedAt.Store(mono)
 	c.offset.Store(offset)
 	c.jumped.Store(true)`},
 	{"ttl", "a_purge_goes_by_a_time_that_was_taken_back", "kv/purge.go", `	p.now = p.db.clock.clamp(p.now)
 `, ``},
 	{"ttl", "a_one_shot_read_evicts_less_than_a_batch", "kv/evict.go", `!db.queue.Holds(batchKeys)`, `db.queue.Len() == 0`},
-	{"ttl", "a_read_does_not_note_what_it_hides", "kv/clock.go", `	c.meet(expiry)
+	{"ttl", "a_read_does_not_note_what_it_hides", "kv/clock.go", `	c.observeExpired(expiry)
 	return true`, `	return true`},
 	{"ttl", "close_stores_the_mark_of_the_last_commit", "txn/checkpoint.go", `	c.meta.ClockMark, _ = s.markAtClose()
 `, ``},

@@ -403,8 +403,8 @@ var storeMutants = []mutant{
 	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n = p.behind(n, min(2*p.space.inCurrentRun(n), n)); n == 0 {`},
 	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n), n); n == 0 {`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
-		news`, `	case false:
-		news`},
+		result`, `	case false:
+		result`},
 	{"sync", "what_takes_it_back_is_not_synced", "txn/writeahead.go", `			err = s.log.Wait(end, true)`, `			err = s.log.Wait(end, false)`},
 	{"order", "a_void_is_written_after_a_failure", "txn/writeahead.go", `	err := s.failure()
 	if err == nil {
