@@ -2,24 +2,24 @@ package txn
 
 import tree "github.com/ebbkv/ebb/btree"
 
-// Changes that are carried out together.
+// Batches of changes to one tree.
 
 // A Change puts a row or deletes one.
 type Change = tree.Change
 
-// ApplyRows is how many changes Apply waits for at a time.
+// ApplyRows is how many changes Apply prefetches and applies at a time.
 const ApplyRows = tree.MaxHints
 
-// Apply carries out changes of a tree in their order, as Put and Delete would, and tells in was, if
-// that is not nil and has room for all, of the rows that were there. It asks the processor for what
-// several rows need at a time, and waits once for all of them. Many of them, whose keys lie
-// anywhere, are carried out by several processors. Of many that come in order behind all others, in
-// a transaction that aims at NoSync, most are in leaves that the log names.
+// Apply applies changes of a tree in their order, as Put and Delete would, and stores the previous
+// rows in was, unless that is nil. It prefetches the pages of several changes at a time, and waits
+// once for all of them. A large batch with keys in any order is applied in parallel. Of a large
+// batch that ascends behind all keys of the tree, in a relaxed transaction, most rows are in leaves
+// that the log references.
 func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 	if tx.canAppendLeafRun(changes) {
-		if behind, err := tx.isPastEnd(id, changes[0].Key); err != nil {
+		if pastEnd, err := tx.isPastEnd(id, changes[0].Key); err != nil {
 			return err
-		} else if behind {
+		} else if pastEnd {
 			return tx.applyInOrder(id, changes, was)
 		}
 	}
@@ -35,21 +35,20 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 	return tx.applyAll(id, changes, was)
 }
 
-// directReadFrom is how many changes at a time are so many that the leaves which they meet would
-// soon be in memory twice, as the map of the file has them and as they become. They are read for
-// being changed, by a call of the system each. It takes as long as to look at one place of the map
-// that nobody has looked at, and longer where the system has mapped that with its neighbours: a put
-// by itself had better look.
+// directReadFrom is the batch size from which on cold leaves are read from the file into their new
+// frames, by one system call each. Read through the map they would be in memory twice: mapped, and
+// as changed copies. The call takes as long as a page fault in the map, and longer where the system
+// maps neighbouring pages with it: small batches use the map.
 const directReadFrom = 64
 
 func (s *Store) useDirectRead(changes int) bool {
-	if s.o.Inline { // The crash bed is to see both.
+	if s.o.Inline { // crash tests cover both
 		return s.stamps%2 == 0
 	}
 	return changes >= directReadFrom
 }
 
-// applyAll is Apply by one hand.
+// applyAll is Apply without workers.
 func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
 	for len(changes) > 0 {
 		n := min(len(changes), ApplyRows)
@@ -66,7 +65,7 @@ func (tx *Tx) applyAll(id TreeID, changes []Change, was []Info) error {
 
 func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	if tx.check() != nil || !tx.s.started || len(changes) == 1 {
-		return tx.applyEach(id, changes, was) // the log may not have to be started
+		return tx.applyEach(id, changes, was) // a batch that changes nothing starts no log
 	}
 	w, err := tx.change()
 	if err != nil {
@@ -87,18 +86,18 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	if err != nil {
 		return err
 	}
-	f := w.insertCursor(id)
-	var ways tree.PathHints
-	if err := ways.Prefetch(w, s.t, f, changes); err != nil {
+	cursor := w.insertCursor(id)
+	var hints tree.PathHints
+	if err := hints.Prefetch(w, s.t, cursor, changes); err != nil {
 		return tx.recordErr(err)
 	}
 	changed := false
 	for i := 0; i < len(changes); {
-		n, info := f.Append(&s.t, changes[i:]), Info{}
+		n, info := cursor.Append(&s.t, changes[i:]), Info{}
 		if n == 0 {
 			c := &changes[i]
-			before := w.s.pg.Overdraft(c.Delete) // what frees space is not refused
-			info, err = ways.Apply(w, &s.t, f, i, c)
+			before := w.s.pg.Overdraft(c.Delete) // operations that free space are never refused
+			info, err = hints.Apply(w, &s.t, cursor, i, c)
 			w.s.pg.Overdraft(before)
 			if err != nil {
 				return tx.abort(err)
@@ -117,7 +116,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 			i++
 		}
 	}
-	w.filled += f.TakeFilledLeaves()
+	w.filled += cursor.TakeFilledLeaves()
 	if changed {
 		w.set(id, s.t)
 	}
@@ -125,8 +124,7 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 	return nil
 }
 
-// logChange adds a change that has been carried out to the redo, unless it is a deletion that found
-// nothing.
+// logChange adds an applied change to the redo, unless it is a deletion that found nothing.
 func (w *writer) logChange(id TreeID, c *Change, found bool) error {
 	switch {
 	case !c.Delete:

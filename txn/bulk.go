@@ -9,13 +9,13 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// BulkLoad builds tree id from strictly increasing keys, bottom-up and past the log, and makes it
-// visible and durable with one checkpoint. fn runs first, in the same transaction; the tree must
-// exist after it and be empty. Other writers wait until it is done: commits after it build on it,
-// so they must not become durable before it.
+// BulkLoad builds tree id from strictly increasing keys, bottom-up and without the log, and makes
+// it visible and durable with one checkpoint. fn runs first, in the same transaction; after it the
+// tree must exist and be empty. Other writers wait until the load is done: their commits build on
+// it and must not become durable before it.
 //
-// Crash order: nothing reaches it before its meta page is durable, and no log record after it
-// exists before that.
+// Crash order: no durable page references the load before its meta page is durable, and no later
+// log record exists before that.
 func (s *Store) BulkLoad(
 	ctx context.Context,
 	fn func(*Tx) error,
@@ -49,7 +49,8 @@ func (s *Store) BulkLoad(
 			return
 		}
 		if w.allocated.len() > 0 {
-			s.epoch++ // what the load has written would pass for pages of this epoch that come to stand there
+			// Pages that the load has written would pass for later pages of this epoch.
+			s.epoch++
 		}
 		w.rollback() // also when fn or rows panics
 	}()
@@ -83,7 +84,7 @@ func (s *Store) BulkLoad(
 	whole := false
 	defer func() {
 		if !whole {
-			_ = s.fail(errStopped) // the newest version is neither in the log nor, for all that is known, in the file
+			_ = s.fail(errStopped) // the newest version is not in the log, and perhaps not in the file
 		}
 	}()
 	v := w.commitVersion(s.head.lsn, false, true)
@@ -96,7 +97,7 @@ func (s *Store) BulkLoad(
 	if err != nil {
 		err = s.fail(err) // the newest version is not in the log
 		if s.metaWritten >= epoch {
-			// but perhaps in the file: which meta page counts, recovery decides
+			// It may be in the file: recovery decides which meta page counts.
 			err = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		return 0, err
@@ -105,8 +106,8 @@ func (s *Store) BulkLoad(
 	return t.Rows, nil
 }
 
-// loadable is writable for the holder of the upkeep lock, who makes the checkpoint that makes
-// space.
+// loadable is writable for a caller that holds maintenanceMu and runs the checkpoint that frees
+// space itself.
 func (s *Store) loadable(ctx context.Context) error {
 	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() {
 		return err
@@ -153,16 +154,16 @@ func (s *Store) build(
 	return t, s.dataError(l.pages.Finish())
 }
 
-// loader is the writer of a bulk load: its pages are written as they come, and have no frames.
+// loader is the btree.Writer of a bulk load: it writes pages as they are built, without frames.
 type loader struct {
 	*writer
 	pages *pager.BulkWriter
-	// of pages, one after the other as a rule: a list of all of them would cost more than their
-	// cells
+	// runs are the allocated pages, mostly contiguous: a list of single pages would cost more than
+	// their cells.
 	runs []pageRun
 }
 
-// New leaves what is behind the header as it is.
+// New leaves the bytes behind the header undefined.
 func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	if l.pages.Full() {
 		if err := l.s.dataError(l.pages.Flush()); err != nil {
@@ -183,8 +184,8 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 	return ref, b, nil
 }
 
-// end tells the transaction which pages it has taken, whatever ends the load. Those that go back
-// are not written any more.
+// end adds the allocated pages to the transaction, however the load ends. Buffered pages of a
+// failed load are dropped.
 func (l *loader) end() {
 	_ = l.s.dataError(l.pages.Discard())
 	for _, r := range l.runs {

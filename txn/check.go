@@ -10,13 +10,12 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Check reads every page of the newest committed state from the file and proves structure,
+// Check reads every page of the newest committed state from the file and verifies structure,
 // checksums, counts, and that each page is reachable once or free once. It calls visit for each
-// problem until that returns false. Checkpoints wait while it runs; readers do not, and writers
-// only where they wait for a checkpoint. It must not be called by the holder of a write
-// transaction.
+// problem until visit returns false. Checkpoints wait while it runs; readers do not, and writers
+// only where they wait for a checkpoint. The caller must not hold a write transaction.
 func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
-	s.open.Add(1) // first: a Close that does not see it is seen below
+	s.open.Add(1) // before isOpen: Close sees it, or isOpen sees Close
 	defer s.open.Add(-1)
 	if !s.isOpen() {
 		visit(Problem{Kind: "closed", File: s.path, Offset: -1, Detail: "the store is closed"})
@@ -49,10 +48,10 @@ type checker struct {
 	used  *pager.UsedSet
 	seen  *pager.UsedSet
 	tree  TreeID
-	blind bool // some page could not be read: nobody knows what lies below it
+	blind bool // a page could not be read: the pages below it are unknown
 }
 
-// begin takes note of one state and its page accounts.
+// begin captures one state and its used pages.
 func (c *checker) begin() error {
 	s := c.s
 	if err := s.lockWriter(c.ctx); err != nil {
@@ -102,7 +101,7 @@ func (c *checker) run() {
 			unknown++
 			return true
 		}
-		return c.tell(p)
+		return c.visitProblem(p)
 	})
 	if unknown > 0 {
 		c.report("incomplete", 0, fmt.Errorf("%d pages in use are reached from no page that can be read: "+
@@ -124,7 +123,8 @@ func (c *checker) checkTree(id TreeID, t tree.Tree) {
 		}
 		return c.mark(ref, pages)
 	}, func(ref pager.Ref, detail string) {
-		c.tell(Problem{Kind: "tree", Tree: id, File: c.s.path, Page: uint64(ref.Pgid), Offset: -1, Detail: detail})
+		p := Problem{Kind: "tree", Tree: id, File: c.s.path, Page: uint64(ref.Pgid), Offset: -1, Detail: detail}
+		c.visitProblem(p)
 	})
 	if err == nil {
 		return
@@ -137,19 +137,21 @@ func (c *checker) checkTree(id TreeID, t tree.Tree) {
 	c.report("tree", id, err)
 }
 
-// mark notes that pages are reached; reaching one twice is a problem.
+// mark marks pages as reached; a page reached twice is a problem.
 func (c *checker) mark(ref pager.Ref, pages int) error {
 	for i := range pages {
 		if !c.seen.Add(ref.Pgid + pager.Pgid(i)) {
-			c.tell(Problem{Kind: "twice", Tree: c.tree, File: c.s.path, Page: uint64(ref.Pgid) + uint64(i), Offset: -1,
-				Detail: "reached twice, or past the end of the file"})
+			c.visitProblem(Problem{
+				Kind: "twice", Tree: c.tree, File: c.s.path, Page: uint64(ref.Pgid) + uint64(i), Offset: -1,
+				Detail: "reached twice, or past the end of the file",
+			})
 			return tree.ErrSkip
 		}
 	}
 	return nil
 }
 
-// PageSize, Page and Extent read every page from the file, whatever was verified before.
+// PageSize, Page and Extent read every page from the file, even if it was verified before.
 func (c *checker) PageSize() int { return c.s.pg.PageSize() }
 
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
@@ -175,10 +177,10 @@ func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
 // Peek gives no hints: a check reads the file.
 func (c *checker) Peek(pager.Ref, int) []byte { return nil }
 
-// ReadAhead has pages read that are going to be verified.
+// ReadAhead prefetches pages.
 func (c *checker) ReadAhead(refs []pager.Ref) { c.s.pg.ReadAhead(refs, c.v.base) }
 
-// ReadsAhead reports whether that does anything.
+// ReadsAhead reports whether ReadAhead has an effect.
 func (c *checker) ReadsAhead() bool { return c.s.pg.ReadsAhead() }
 
 func (c *checker) report(kind string, id TreeID, err error) {
@@ -187,17 +189,17 @@ func (c *checker) report(kind string, id TreeID, err error) {
 	if errors.As(err, &bad) {
 		p.Page, p.Offset, p.Detail = bad.Pgid, bad.Off, bad.Detail
 	}
-	c.tell(p)
+	c.visitProblem(p)
 }
 
-func (c *checker) tell(p Problem) bool {
+func (c *checker) visitProblem(p Problem) bool {
 	if !c.stop && !c.visit(p) {
 		c.stop = true
 	}
 	return !c.stop
 }
 
-// String says what and where.
+// String describes the problem and its place.
 func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s: tree %d, page %d: %s", p.File, p.Kind, p.Tree, p.Page, p.Detail)
 }

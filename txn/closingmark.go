@@ -2,25 +2,26 @@ package txn
 
 import "github.com/ebbkv/ebb/pager"
 
-// The clock mark of a closed store may be newer than that of its last commit: reads raise it, too.
-// Close stores it in the clean meta page, which a session with a log writes anyway. A session
-// without one writes a meta page of the same state, if the mark is needed.
+// The clock mark of a closed store may be newer than that of its last commit, since reads raise it
+// too. Close stores it in the clean meta page, which a session with a log writes anyway. A session
+// without a log writes a meta page of the same state, if the mark is needed.
 //
-//	crash ...                            the files hold                          recovery
-//	before that page is durable          the clean page of before; the other     the mark of before: Close has not returned
-//	                                     one as it was, or torn
-//	after it                             two clean pages of one state            starts from the newer one: no segment is there
-//	after it, and segments of an older   the older page may have its whole log   replays that log to the same commit, and takes the mark of the newer page:
-//	log have come back                   again                                   see markBehind
+//	crash ...                     the files hold                       recovery
+//	before that page is durable   the earlier clean page; the other    takes the earlier mark: Close
+//	                              one as it was, or torn               has not returned
+//	after it                      two clean pages of one state         starts from the newer one: there
+//	                                                                   is no segment
+//	after it, and segments of an  the older page may have its whole    replays that log to the same commit,
+//	older log have come back      log again                            with the newer mark: see markBehind
 //
-// The page that is overwritten is the one that the first change of a session overwrites.
+// The new page overwrites the slot that the first change of a session would overwrite.
 
-// OnClose has Close ask for the clock mark to store. stored is the mark of the newest commit;
-// needed says that the mark must be stored even if nothing else is written. It is for the caller of
-// Open, before the store is used.
+// OnClose sets the function that gives Close the clock mark to store. stored is the mark of the
+// newest commit; needed says that Close must store the mark even if it writes nothing else. The
+// caller of Open calls OnClose before it uses the store.
 func (s *Store) OnClose(mark func(stored int64) (mark int64, needed bool)) { s.closingMark = mark }
 
-// markAtClose is the clock mark of the meta page that a Close writes. Writer lock.
+// markAtClose is the clock mark of the meta page that Close writes. Writer lock.
 func (s *Store) markAtClose() (mark int64, needed bool) {
 	if s.closingMark == nil {
 		return s.head.mark, false
@@ -28,8 +29,8 @@ func (s *Store) markAtClose() (mark int64, needed bool) {
 	return s.closingMark(s.head.mark)
 }
 
-// storeMark stores the clock mark of a session that has changed nothing, if it is needed. Upkeep
-// and writer lock.
+// storeMark stores the clock mark of a session without changes, if it is needed. The caller holds
+// maintenanceMu and the writer lock.
 func (s *Store) storeMark() error {
 	mark, needed := s.markAtClose()
 	if !needed || mark == s.head.mark || s.epoch >= pager.MaxEpoch {
@@ -47,16 +48,16 @@ func (s *Store) storeMark() error {
 	return nil
 }
 
-// markBehind is the clock mark that was stored when the log after m had ended with commit seq
-// already; ok is false if no meta page tells of one. The newest page does if it is a clean one of
-// that commit, or a fence, which keeps the mark of such a page.
+// markBehind is the clock mark that was stored after the log behind m had ended with commit seq; ok
+// is false if no meta page has one. The newest page has one if it is a clean page of that commit,
+// or a copy of m that invalidateStaleMeta wrote, which keeps the mark of such a page.
 func markBehind(m, newest *pager.Meta, seq uint64) (mark int64, ok bool) {
 	ok = newest != m && newest.Clean && newest.Seq == seq ||
 		sameState(m, newest) && newest.ClockMark != m.ClockMark
 	return newest.ClockMark, ok
 }
 
-// sameState says that both pages tell of one state, and of one log. It is true of m itself.
+// sameState says that both pages describe one state and one log. It is true of m itself.
 func sameState(m, newest *pager.Meta) bool {
 	return newest.Clean == m.Clean && newest.LogStart == m.LogStart && newest.Seq == m.Seq
 }

@@ -2,22 +2,21 @@ package txn
 
 import "github.com/ebbkv/ebb/pager"
 
-// A store whose file is more than this much larger than its pages is packed when it is closed. So
-// many pages are moved at most, however large the store is: who closes it may be about to be
-// killed.
+// Close compacts a store whose file is larger than its pages by more than these bounds. However
+// large the store is, it moves a bounded number of pages: the process may be about to be killed.
 const (
 	shrinkPercent  = 30
 	shrinkMinBytes = 1 << 20
-	shrinkPages    = 1 << 16 // are moved at most, in steps of as many as the cache holds
-	scarcePages    = 1 << 13 // are moved at most where memory is scarce
-	shrinkLeast    = 64      // pages in a step nevertheless
+	shrinkPages    = 1 << 16 // bound on the moved pages, in steps of as many as the cache holds
+	scarcePages    = 1 << 13 // the same where memory is scarce
+	shrinkLeast    = 64      // least pages of a step
 )
 
 // compact moves pages from the end of the file into free space further down, so that the tail can
-// be cut. First those that the file does not hold yet, which costs next to nothing. The others in
-// steps, each with a checkpoint: what is moved is free only when its copy is durable.
+// be cut. It begins with pages that the file does not hold yet, at almost no cost. Each step of the
+// others ends with a checkpoint: a moved page is free only when its copy is durable.
 func (s *Store) compact() error {
-	if !s.worthCompacting() || s.epoch >= lastEpoch { // The last epochs are for what has to be written.
+	if !s.worthCompacting() || s.epoch >= lastEpoch { // the last epochs are for necessary checkpoints
 		return nil
 	}
 	step := int(min(max(s.o.CacheBytes/int64(s.pg.PageSize()), shrinkLeast), shrinkPages))
@@ -57,8 +56,8 @@ func (s *Store) shrinkMost() int {
 }
 
 // movePages moves pages that the file does not hold yet until they fill its low end, in steps whose
-// copies take little memory: what came free goes back before each, but for what readers hold to
-// whom the store is abandoned.
+// copies take little memory: each begins after the freed pages were reclaimed, except those that
+// snapshots hold when Abandon closes the store.
 func (s *Store) movePages(step int) error {
 	if err := s.reclaimFreed(1 << 30); err != nil {
 		return s.fail(err)
@@ -76,7 +75,7 @@ func (s *Store) movePages(step int) error {
 	return nil
 }
 
-// newRelocation moves the last n pages in use.
+// newRelocation returns a relocation of the last n used pages.
 func (s *Store) newRelocation(n int) (*relocation, error) {
 	used := s.pg.UsedPages()
 	limit, err := s.pg.Tail(uint64(n))

@@ -5,19 +5,18 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A relocation moves pages from limit on to the low end of the file, in steps, each of which is a
-// version of its own with the same rows: nothing is in place, and what a crash leaves are the rows
-// as they were.
+// relocation moves pages from limit on to the low end of the file, in steps. Each step is a version
+// of its own with the same rows, built copy-on-write: a crash leaves the rows as they were.
 type relocation struct {
 	s     *Store
 	limit pager.Pgid
-	since pager.Epoch // 0: all pages; else those born in this epoch or later, and not in the file yet
-	tree  TreeID      // where the next step begins
-	from  []byte      // and the key there
-	done  bool        // there is nothing left to move, or no room below the limit
+	since pager.Epoch // 0: all pages; else those born since this epoch that are not in the file yet
+	tree  TreeID      // start of the next step
+	from  []byte      // first key of that step
+	done  bool        // all pages are moved, or the space below the limit is full
 }
 
-// step moves about most pages, and tells of how many. Writer lock.
+// step moves about most pages, and returns their number. Writer lock.
 func (r *relocation) step(most int) (moved int, err error) {
 	s := r.s
 	if err := s.pg.Pack(); err != nil {
@@ -47,7 +46,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 			w.rollback()
 			return 0, s.spaceError(err)
 		}
-		if t.Root != before { // also when nothing landed below the limit
+		if t.Root != before { // also if no page moved below the limit
 			w.set(id, t)
 		}
 		if err := w.spill(); err != nil {
@@ -62,11 +61,8 @@ func (r *relocation) step(most int) (moved int, err error) {
 		}
 	}
 	table := s.table
-	m, err := tree.Relocate(
-		w,
-		&table,
-		tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()},
-	)
+	step = tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()}
+	m, err := tree.Relocate(w, &table, step)
 	if err != nil {
 		w.rollback()
 		return 0, s.spaceError(err)
@@ -79,7 +75,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 	return moved + m.Pages, nil
 }
 
-// moved makes what a step has moved the newest version.
+// moved publishes a step as the newest version.
 func (w *writer) moved() error {
 	if err := w.validateFreed(); err != nil {
 		w.rollback()

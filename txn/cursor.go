@@ -5,30 +5,30 @@ import (
 )
 
 // Cursor walks one tree of a transaction in both directions. Key and value are valid until the next
-// move. The transaction may put and delete meanwhile: the cursor keeps its place by key.
+// move. The transaction may put and delete during the walk: the cursor keeps its position by key.
 type Cursor struct {
 	tx   *Tx
 	id   TreeID
 	c    tree.Cursor
-	mods uint64 // of the writer when c was last placed
-	on   bool   // there is a row under the cursor
-	gone bool   // that row was deleted since: Next and Prev go on from its place
-	key  []byte // of a write transaction: copy of the place
-	val  []byte // of a write transaction: copy, if read
+	mods uint64 // of the writer when c was last positioned
+	on   bool   // c is on a row
+	gone bool   // that row was deleted since: Next and Prev continue from its key
+	key  []byte // of a write transaction: copy of the key
+	val  []byte // of a write transaction: copy of the value, if read
 	read bool
 	err  error
 
 	overGaps bool // see OverGaps
 }
 
-// Cursor returns an unplaced cursor. A tree that does not exist is an empty one.
+// Cursor returns a cursor without a position. A tree that does not exist is an empty one.
 func (tx *Tx) Cursor(id TreeID) *Cursor {
 	c := new(Cursor)
 	c.Init(tx, id)
 	return c
 }
 
-// Init makes c an unplaced cursor of tx, in memory of the caller's.
+// Init makes c a cursor of tx without a position, in the caller's memory.
 func (c *Cursor) Init(tx *Tx, id TreeID) {
 	c.tx, c.id, c.on, c.gone, c.err, c.read = tx, id, false, false, nil, false
 	c.overGaps = false
@@ -36,7 +36,7 @@ func (c *Cursor) Init(tx *Tx, id TreeID) {
 	c.reset()
 }
 
-// Bound is that of tree.Cursor.
+// Bound is tree.Cursor.Bound.
 func (c *Cursor) Bound(lo, hi []byte) { c.c.Bound(lo, hi) }
 
 func (c *Cursor) reset() {
@@ -51,8 +51,8 @@ func (c *Cursor) reset() {
 	}
 }
 
-// begin says whether a move may start; after a change of the transaction the tree is looked at
-// anew.
+// begin says whether a move may start. After a change by the transaction it resets the cursor to
+// the tree's new root.
 func (c *Cursor) begin() bool {
 	if c.err != nil {
 		return false
@@ -67,7 +67,7 @@ func (c *Cursor) begin() bool {
 	return true
 }
 
-// end notes where a move led.
+// end records the result of a move.
 func (c *Cursor) end(ok bool) bool {
 	c.on, c.gone, c.read = ok, false, false
 	if !ok {
@@ -94,7 +94,7 @@ func (c *Cursor) Seek(key []byte) bool { return c.begin() && c.end(c.c.Seek(key)
 // SeekBefore moves to the last row whose key is less than key.
 func (c *Cursor) SeekBefore(key []byte) bool { return c.begin() && c.end(c.c.SeekBefore(key)) }
 
-// Next moves one row on; from no row it stays at none.
+// Next moves to the next row; without a row it does nothing.
 func (c *Cursor) Next() bool {
 	if w := c.tx.w; w == nil {
 		if c.on && !c.tx.done {
@@ -119,7 +119,7 @@ func (c *Cursor) Next() bool {
 	return c.end(true)
 }
 
-// Prev moves one row back.
+// Prev moves to the previous row.
 func (c *Cursor) Prev() bool {
 	if w := c.tx.w; w == nil {
 		if c.on && !c.tx.done {
@@ -135,12 +135,11 @@ func (c *Cursor) Prev() bool {
 	return c.begin() && c.end(c.c.SeekBefore(c.key))
 }
 
-// Span is tree.Span: see Ahead.
+// Span is the result of AheadSpan.
 type Span = tree.LeafScan
 
-// AheadSpan is what a loop may take of the rows that follow in the same leaf, before it tells the
-// cursor by Reach how far it went. In a write transaction that is nothing: rows may change under
-// the loop.
+// AheadSpan returns the following rows of the same leaf, for a loop that calls Reach at its end. In
+// a write transaction it returns none: rows may change during the loop.
 func (c *Cursor) AheadSpan(forward bool) Span {
 	if c.tx.w != nil || !c.Valid() {
 		return Span{}
@@ -153,7 +152,7 @@ func (c *Cursor) Reach(s Span) { c.c.EndScan(s) }
 
 func (c *Cursor) stale(w *writer) bool { return w.mods != c.mods }
 
-// Valid says whether there is a row under the cursor.
+// Valid says whether the cursor is on a row.
 func (c *Cursor) Valid() bool { return c.on && !c.tx.done }
 
 // Key of the row, read-only.
@@ -167,8 +166,8 @@ func (c *Cursor) Key() []byte {
 	return c.c.Key()
 }
 
-// Value of the row, read-only; never nil if there is a row. A value that cannot be read is nil, and
-// Err tells why.
+// Value of the row, read-only; never nil if there is a row. If the value cannot be read it is nil,
+// and Err is the reason.
 func (c *Cursor) Value() []byte {
 	if !c.Valid() {
 		return nil
@@ -199,7 +198,7 @@ func (c *Cursor) Value() []byte {
 	return c.val
 }
 
-// find places c.c on the row again after the transaction has changed pages.
+// find positions c.c on the row again after the transaction has changed pages.
 func (c *Cursor) find(w *writer) bool {
 	if !c.stale(w) {
 		return true
@@ -211,7 +210,7 @@ func (c *Cursor) find(w *writer) bool {
 		if err := c.c.Err(); err != nil {
 			c.err, c.on = c.tx.recordErr(err), false
 		}
-		c.mods-- // the row is gone: the next move looks again
+		c.mods-- // the row was deleted: the next move positions c.c again
 		return false
 	}
 	return true

@@ -4,18 +4,17 @@ import (
 	"context"
 )
 
-// A checkpoint beside commits needs a segment that the log goes on in. On a full disk there is no
-// room for one, and what would make room is the checkpoint. This one does without: it writes what
-// Close writes and begins the session anew, in the file of a segment that is needless then. Nobody
-// commits meanwhile.
+// A checkpoint beside commits needs a new segment for the log. On a full disk there is no space for
+// one, and only the checkpoint can free some. This checkpoint needs no segment: it writes what
+// Close writes and restarts the session in the file of an obsolete segment. Commits wait for it.
 //
-//	crash ...                                  the files hold                            recovery
-//	before the clean meta page is durable      the old meta page, its whole log          as in Close
-//	after it, before the log begins anew       the clean page, the log or some of it     as in Close
-//	after that                                 the clean page, an empty segment          as in the first change of a session
-//	after the meta page of the session         that page, the log behind it              starts from it
+//	crash ...                              the files hold                     recovery
+//	before the clean meta page is durable  the old meta page, its whole log   as in Close
+//	then, before the log restarts          the clean page, the log or a part  as in Close
+//	after that                             the clean page, an empty segment   as at a session's first change
+//	after the meta page of the session     that page, the log behind it       starts from it
 
-// checkpointDiskFull is called with the upkeep lock. The capture is nil if nothing was written.
+// checkpointDiskFull is called with maintenanceMu. The state is nil if nothing was written.
 func (s *Store) checkpointDiskFull(ctx context.Context) (*checkpointState, error) {
 	if err := s.lockWriter(ctx); err != nil {
 		return nil, err

@@ -12,10 +12,10 @@ import (
 // Gap is tree.Gap: a subtree that a cursor could not read.
 type Gap = tree.Gap
 
-// OverGaps makes a page that cannot be read the end neither of an unplaced cursor of a read
-// transaction nor of the transaction: the move that meets one says that there is no row, Gap
-// describes what is lost, and Skip goes on behind it. In a write transaction nothing changes: what
-// is written must not rest on half of what is stored.
+// OverGaps lets an unplaced cursor of a read transaction continue after a page that cannot be read,
+// and keeps the transaction alive: a move to such a page finds no row, Gap describes the lost
+// subtree, and Skip continues behind it. In a write transaction it has no effect: changes must not
+// depend on half of the stored rows.
 func (c *Cursor) OverGaps() {
 	if c.tx.w == nil {
 		c.overGaps = true
@@ -29,8 +29,7 @@ func (c *Cursor) atGap() bool {
 	return ok
 }
 
-// Gap describes the subtree at which the last move ended; ok is false if it did not end at one that
-// can be skipped.
+// Gap describes the subtree at which the last move ended; ok is false if it did not end at a gap.
 func (c *Cursor) Gap() (g Gap, ok bool) {
 	if !c.overGaps || c.err != nil {
 		return Gap{}, false
@@ -43,8 +42,8 @@ func (c *Cursor) Gap() (g Gap, ok bool) {
 // is one.
 func (c *Cursor) Skip(forward bool) bool { return c.begin() && c.end(c.c.Skip(forward)) }
 
-// ReadValue is Value for a cursor that goes over gaps: a value that cannot be read is an error of
-// the call and leaves the cursor where it is. lost says that it is of the kind that Gap has.
+// ReadValue is Value for a cursor that goes over gaps: if the value cannot be read the call fails,
+// and the cursor stays on the row. lost says that the cause is one that makes a gap.
 func (c *Cursor) ReadValue() (value []byte, lost bool, err error) {
 	if !c.Valid() {
 		return nil, false, c.err
@@ -60,14 +59,13 @@ func (c *Cursor) ReadValue() (value []byte, lost bool, err error) {
 	return nil, false, err
 }
 
-// skippable says whether err is about the bytes at one place of the file: damage, or a disk that
-// cannot read them.
+// skippable says whether err concerns the bytes at one place of the file: damage, or a failed read.
 func skippable(err error) bool {
 	return errors.Is(err, badfile.ErrCorrupt) || errors.Is(err, pager.ErrRead)
 }
 
-// faultReader is a read transaction whose reads make an error of a fault of the map where they meet
-// it: the cursor has to know at which page that was.
+// faultReader is a read transaction whose reads convert a fault of the map to an error at once: the
+// cursor needs the page of the fault.
 type faultReader struct{ *Tx }
 
 func (r faultReader) Page(ref pager.Ref) (b []byte, err error) {

@@ -8,15 +8,15 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Numbers of which the format has only so many, and none is used twice. Changes are refused while
-// there are some left: what was acknowledged needs a few for the checkpoints of its session, of
-// Close and of recovery, also of one that a crash interrupts again and again.
+// The format has a limited supply of these numbers, and none is used twice. The store refuses
+// changes before the supply ends: acknowledged commits need some numbers for the checkpoints of
+// their session, of Close, and of recovery, even if crashes interrupt it again and again.
 const (
 	lastEpoch   = pager.MaxEpoch - 1<<16
-	lastSegment = wal.MaxSegment - 1<<20 // a transaction may fill many
+	lastSegment = wal.MaxSegment - 1<<20 // one transaction may fill many
 )
 
-// numbersLeft is the error of a change of a store that has used up its numbers.
+// numbersLeft returns the error for a change in a store that has used up its numbers.
 func (s *Store) numbersLeft() error {
 	if s.epoch >= lastEpoch {
 		return s.usedUp("numbers of checkpoints")
@@ -32,10 +32,6 @@ func (s *Store) numbersLeft() error {
 }
 
 func (s *Store) usedUp(what string) error {
-	return fmt.Errorf(
-		"%w: %s: the store has used all %s that its format has: copy its rows into a new one",
-		ErrNoSpace,
-		filepath.Base(s.path),
-		what,
-	)
+	return fmt.Errorf("%w: %s: the store has used all %s that its format has: copy its rows into a new one",
+		ErrNoSpace, filepath.Base(s.path), what)
 }

@@ -12,8 +12,8 @@ import (
 
 // The operations of a write transaction: each changes trees and adds itself to the redo.
 
-// change is what every operation begins with: the transaction may write, the log is there, frames
-// are not short.
+// change starts an operation: it verifies that the transaction may write, starts the log, and
+// spills pages if frames are short.
 func (tx *Tx) change() (*writer, error) {
 	if err := tx.check(); err != nil {
 		return nil, err
@@ -46,8 +46,7 @@ func (w *writer) ready() error {
 	return w.spill()
 }
 
-// Put stores value under key, with a tag or, if that is 0, without. It tells of the row that was
-// there.
+// Put stores value under key, with a tag or, if that is 0, without. It returns the previous row.
 func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
 	if err != nil {
@@ -70,7 +69,7 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	}
 	f := w.insertCursor(id)
 	if was, err = f.Put(w, &s.t, key, value, tag); err != nil {
-		return was, err // of a tree that is half changed: nobody looks at it again
+		return was, err // s.t may be inconsistent: the caller aborts the transaction
 	}
 	w.filled += f.TakeFilledLeaves()
 	w.set(id, s.t)
@@ -78,7 +77,7 @@ func (w *writer) put(id TreeID, key, value []byte, tag int64) (was Info, err err
 	return was, nil
 }
 
-// state is where a tree's root is changed before it is set.
+// state returns the tree's root, to be changed and then set.
 func (w *writer) state(id TreeID) (*treeState, error) {
 	if s := w.trees.findSmall(id); s != nil {
 		return s, nil
@@ -90,7 +89,7 @@ func (w *writer) state(id TreeID) (*treeState, error) {
 	return &s, nil
 }
 
-// logPut adds a put that has been carried out just now to the redo.
+// logPut adds an applied put to the redo.
 func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 	if w.submitted.logged {
 		w.submitted.pendingOps--
@@ -119,17 +118,18 @@ func (w *writer) logDelete(id TreeID, key []byte) error {
 	return w.logged()
 }
 
-// putLogRef puts a value that is in an extent already, which was claimed.
+// putLogRef puts a value whose extent is in the file, and allocated.
 func (w *writer) putLogRef(r redo) error {
 	if _, ok := w.trees.get(r.id); !ok {
 		return treeError(r.id)
 	}
-	w.s.pg.SetOwner(r.ref.Pgid, w.firstOwner) // The log names it: it is not the transaction's to use again.
+	w.s.pg.SetOwner(r.ref.Pgid, w.firstOwner) // the log references it: this transaction must not reuse it
 	w.allocated.push(pageRun{r.ref.Pgid, uint32(pager.ExtentPages(r.size, w.PageSize()))})
 	return w.putExtent(r, r.ref, r.size)
 }
 
-// insertCursor is that of a tree, which points nowhere if anything but put has changed pages since.
+// insertCursor returns the cursor of a tree. It is reset if another operation than put changed
+// pages.
 func (w *writer) insertCursor(id TreeID) *tree.InsertCursor {
 	if w.cursorsAt != w.mods {
 		w.cursors = [len(w.cursors)]insertCursor{}
@@ -141,7 +141,7 @@ func (w *writer) insertCursor(id TreeID) *tree.InsertCursor {
 	return &f.InsertCursor
 }
 
-// SetTag changes the tag of a key, 0 for none, and nothing else. It tells of the row as it was.
+// SetTag changes the tag of a key, 0 for none, and nothing else. It returns the previous row.
 func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
 	w, err := tx.change()
 	if err != nil {
@@ -170,15 +170,15 @@ func (w *writer) setTag(id TreeID, key []byte, tag int64) (was Info, err error) 
 	return was, err
 }
 
-// Delete removes a key. It tells of the row that was there.
+// Delete removes a key. It returns the removed row.
 func (tx *Tx) Delete(id TreeID, key []byte) (was Info, err error) {
 	return tx.delete(id, key, nil)
 }
 
-// delete is Delete of a key that has exactly this value, unless that is nil: see Change.
+// delete is Delete; with a value that is not nil only a row with that value is deleted: see Change.
 func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if tx.w != nil && tx.check() == nil && !tx.s.started {
-		// Nothing to delete is no reason to start a log.
+		// If there is nothing to delete no log is started.
 		if info, err := tx.Info(id, key); err != nil || !info.Found && tx.Exists(id) {
 			return Info{}, err
 		}
@@ -261,7 +261,7 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 // NewTreeIDs gives higher ones from then on.
 func (tx *Tx) Create(id TreeID) error { return tx.shape(opCreate, id) }
 
-// Drop removes a tree in one step; its pages come back later, in bounded ones.
+// Drop removes a tree in one step; its pages are freed later, in bounded steps.
 func (tx *Tx) Drop(id TreeID) error { return tx.shape(opDrop, id) }
 
 // Clear makes a tree empty in one step, as Drop and Create would.
@@ -310,18 +310,19 @@ func (w *writer) shape(op byte, id TreeID) error {
 	return nil
 }
 
-// EnsureTxnBytes gives the error that an operation of n more bytes would get for making the
-// transaction too large. Who changes several rows, which belong together, asks for all of them
-// before the first: the error leaves the transaction usable, with what was done before.
+// EnsureTxnBytes returns the error that an operation of n more bytes would get because the
+// transaction is too large. A caller that changes several rows which belong together calls it for
+// all of them before the first: after the error the transaction is usable, with its earlier
+// changes.
 func (tx *Tx) EnsureTxnBytes(n int) error {
 	if tx.w == nil {
-		return nil // The operation tells what is wrong.
+		return nil // the operation returns the error
 	}
 	return tx.w.ensureTxnBytes(n)
 }
 
-// ensureTxnBytes refuses an operation that would make the transaction too large, before anything is
-// changed.
+// ensureTxnBytes refuses an operation that would make the transaction too large, before it changes
+// anything.
 func (w *writer) ensureTxnBytes(n int) error {
 	if w.bytes()+int64(n) > w.s.o.MaxTxnBytes && !w.submitted.logged {
 		return fmt.Errorf("%w of %d bytes", ErrTxnTooBig, w.s.o.MaxTxnBytes)
@@ -329,8 +330,9 @@ func (w *writer) ensureTxnBytes(n int) error {
 	return nil
 }
 
-// checkMaxBytes holds a put, of which it is told, to MaxBytes: main file and log together. What
-// frees space is never refused, so a transaction of deletes alone may go past the bound a little.
+// checkMaxBytes applies MaxBytes, of main file and log together, to a transaction with a put.
+// Operations that free space are never refused: a transaction of deletes alone may exceed the bound
+// a little.
 func (w *writer) checkMaxBytes() {
 	if w.puts || w.noLog {
 		return
@@ -341,13 +343,13 @@ func (w *writer) checkMaxBytes() {
 		return
 	}
 	w.s.pg.SetMaxBytes(w.s.mainBound())
-	// The file alone may be past it: 0 would be no bound at all.
+	// The file alone may exceed MaxBytes: 0 would be no bound at all.
 	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1))
 }
 
 func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.refBytes }
 
-// Bytes is the size of the transaction so far: in the log, and of values that the log names.
+// Bytes is the size of the transaction so far: in the log, and of values that the log references.
 func (tx *Tx) Bytes() int64 {
 	if tx.w == nil {
 		return 0
@@ -355,8 +357,8 @@ func (tx *Tx) Bytes() int64 {
 	return tx.w.bytes()
 }
 
-// abort marks the transaction dead after an operation that may have stopped half way: only its
-// rollback is sound.
+// abort makes the error of an operation that may have stopped half way sticky: the transaction can
+// only roll back.
 func (tx *Tx) abort(err error) error {
 	if err == nil || isNoTree(err) {
 		return err
@@ -367,10 +369,11 @@ func (tx *Tx) abort(err error) error {
 	return err
 }
 
-// A large transaction hands its redo to the log early, unless a savepoint may take it back.
+// redoChunk bytes of redo go to the log before the commit, unless a savepoint may still discard
+// them.
 const redoChunk = 1 << 20
 
-// logged is called when an operation has been added to the redo.
+// logged is called after an operation was added to the redo.
 func (w *writer) logged() error {
 	if w.submitted.logged {
 		return errLogMismatch
@@ -385,7 +388,8 @@ func (w *writer) logged() error {
 	return w.flush(w.redo)
 }
 
-// logValue adds a value to the redo; a large one goes to the log directly, without a copy here.
+// logValue adds a value to the redo; a large one goes to the log directly, without a copy in the
+// redo.
 func (w *writer) logValue(value []byte) error {
 	if len(value) < redoChunk/4 || len(w.savepoints) > 0 || w.noLog {
 		w.redo = appendBytes(w.redo, value)
@@ -414,12 +418,12 @@ func (w *writer) append(b []byte) error {
 	return err
 }
 
-// errAppendStopped is what a transaction comes to whose parts the log has given up.
+// errAppendStopped is the sticky error of a transaction whose log append did not return.
 var errAppendStopped = errors.New("txn: a panic, or an end of the goroutine, stopped a write to the log")
 
-// appendLog hands a part of the transaction's record to the log. Who is told of the group that is
-// written first may panic. All parts are void then, and so is the transaction, should anybody
-// recover and go on with it.
+// appendLog appends a part of the transaction's record to the log. A callback of a group that is
+// written first may panic: then the log drops all parts, and the transaction fails, should the
+// caller recover and continue with it.
 func (w *writer) appendLog(b []byte, last bool) (end wal.LSN, err error) {
 	tx := w.tx
 	before := tx.err

@@ -9,15 +9,14 @@ import (
 )
 
 // TreeID is the number of a tree: never used twice in one store. Tree 0 is the tree table, which
-// belongs to this room; tree 1 is free for the catalog of the room above; NewTreeIDs gives the
-// others.
+// belongs to this package; tree 1 is the catalog of package cf; NewTreeIDs returns the others.
 type TreeID uint64
 
 // CatalogTree is the tree that every store has from its creation.
 const CatalogTree TreeID = 1
 
-// Info is what a tree tells of a row without touching its value: zero for a key that is not there.
-// A tag is 8 bytes that stand with the row and mean nothing to this room.
+// Info describes a row without touching its value: zero for a key that does not exist. A tag is 8
+// bytes that are stored with the row and mean nothing to this package.
 type Info = tree.Info
 
 // Durability says what Commit waits for.
@@ -29,7 +28,7 @@ const (
 	NoSync
 )
 
-// Errors of this room. They reach users under the names of kv.
+// Errors of this package. They reach users under the names of kv.
 var (
 	ErrTxnDone    = errors.New("txn: transaction has ended")
 	ErrReadOnly   = errors.New("txn: write in a read transaction")
@@ -45,7 +44,7 @@ var (
 	ErrVersion    = errors.New("txn: format version or feature not known")
 	ErrPageSize   = errors.New("txn: page size")
 	ErrNoTree     = errors.New("txn: no such tree")
-	ErrOrder      = tree.ErrOrder // keys of a bulk load that do not rise
+	ErrOrder      = tree.ErrOrder // keys of a bulk load that do not ascend
 	ErrLocked     = vfs.ErrLocked
 	ErrReadOnlyDB = errors.New("txn: store is open read-only")
 )
@@ -58,27 +57,28 @@ type Options struct {
 	LockTimeout     time.Duration
 	PageSize        int   // of a new store; of an existing one: 0 or its own
 	CacheBytes      int64 // bound on page frames; 0: see withDefaults
-	Memory          int64 // that the process may use; 0: what internal/memlimit finds
+	Memory          int64 // available to the process; 0: found by internal/memlimit
 	MaxBytes        int64 // bound on main file and log
 	CheckpointBytes int64
 	MaxTxnBytes     int64
 	SegmentSize     int64         // of the log of a new store
 	LeastRoom       int64         // bytes of a log's first segment file; 0: the default
-	NoMap, NoDirect bool          // do not map, do not write past the page cache
+	NoMap, NoDirect bool          // no mmap of the file, no direct I/O
 	Rand            func() uint64 // nil: crypto/rand
-	Inline          bool          // checkpoints run in the commit that starts them: for tests that replay
+	Inline          bool          // checkpoints run in the commit that starts them: for deterministic tests
 	SmallGroups     bool          // the free map has small groups: for tests, see pager.Options
-	// changes from which on they are logged ahead: see Tx.CanSubmitLog; 0: the default
+	// SubmitFrom is the least number of changes whose record is written ahead: see Tx.CanSubmitLog;
+	// 0: the default.
 	SubmitFrom int
-	LeavesFrom int // full leaves from which on the log names them: see Tx.Apply; 0: the default
-	// changes from which on they are for several hands, and rows of their tree: see Tx.Apply; 0:
-	// the defaults
+	LeavesFrom int // least full leaves of a run that the log references: see Tx.Apply; 0: the default
+	// ManyFrom is the least number of changes for a parallel apply, ManyRows the least rows of
+	// their tree: see Tx.Apply; 0: the defaults.
 	ManyFrom int
 	ManyRows uint64
 	Events   Events
 }
 
-// Events are called after the fact, without a lock held, from the goroutine that did the work. Nil
+// Events are called after the event, without a lock held, from the goroutine that did the work. Nil
 // ones are skipped.
 type Events struct {
 	Group      func(commits int, bytes int64, took time.Duration)
@@ -86,7 +86,7 @@ type Events struct {
 	Failure    func(err error)
 }
 
-// Recovery tells what Open found.
+// Recovery describes what Open found.
 type Recovery struct {
 	Clean           bool // closed cleanly, or new
 	Created         bool
@@ -102,7 +102,7 @@ type Stats struct {
 	PageSize                               int
 	FileBytes, LogBytes, FreeBytes         int64
 	PinnedBytes, FrameBytes                int64
-	CacheBytes, MemoryBytes                int64 // what the options are, or were found to be
+	CacheBytes, MemoryBytes                int64 // options, or their defaults
 	Readers                                int
 	OldestReaderAge                        time.Duration
 	Commits, Groups, Checkpoints           uint64

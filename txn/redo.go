@@ -25,12 +25,12 @@ import (
 //	 11 leaves       tree, pgid, epoch, number of leaves, for each: checksum u64 little-endian
 //
 // A named value is in the overflow extent at pgid and epoch, which is durable before the record is
-// written, and stays as it is until a checkpoint makes the record needless. Leaves are so many
-// pages from pgid on, which become the last ones of the tree, in their order. They stay as they
-// are, too, but are durable only when the record is said to be: a record without its leaves is one
-// that did not get to the disk.
+// written, and stays unchanged until a checkpoint makes the record obsolete. Leaves are that many
+// pages from pgid on, which become the last leaves of the tree, in their order. They stay unchanged
+// too, but are durable only together with the log: a record without its leaves is one that did not
+// reach the disk.
 //
-// Replay ends where applying them in order to the state before would; it never looks at a clock.
+// Replay ends in the state that applying the operations in order would give; it uses no clock.
 // Golden bytes: testdata/redo.hex.
 const (
 	opPut      = 1
@@ -104,15 +104,15 @@ type redo struct {
 	sums        []byte // of leaves: their checksums, 8 bytes each
 }
 
-// extentPlace is where the log names something: an extent at ref, with a value of so many bytes, or
-// so many leaves from ref on.
+// extentPlace is the place of pages that the log references: an extent at ref, with a value of size
+// bytes, or leaves pages from ref on.
 type extentPlace struct {
 	ref    pager.Ref
 	size   int
 	leaves uint64
 }
 
-// pages is how many there are at the place.
+// pages is the number of pages at the place.
 func (p extentPlace) pages(pageSize int) uint64 {
 	if p.leaves > 0 {
 		return p.leaves
@@ -120,13 +120,13 @@ func (p extentPlace) pages(pageSize int) uint64 {
 	return pager.ExtentPages(p.size, pageSize)
 }
 
-// sumSize is the bytes of a checksum of a leaf.
+// sumSize is the size of a leaf's checksum in bytes.
 const sumSize = 8
 
-// names says that the operation has the place of something, not the bytes.
+// isLogRef says that the operation references pages instead of holding the bytes.
 func (r *redo) isLogRef() bool { return r.op == opPutNamed || r.op == opLeaves }
 
-// isKeyOp says that the operation is one on the row of one key.
+// isKeyOp says that the operation changes the row of one key.
 func (r *redo) isKeyOp() bool {
 	return r.op == opPut || r.op == opPutTag || r.op == opDelete || r.op == opSetTag || r.op == opPutNamed
 }
@@ -134,16 +134,16 @@ func (r *redo) isKeyOp() bool {
 var errShortRedo = errors.New("operation is cut short")
 
 // A fastPut is a put of a small key and value without a tag, in a tree of small number, as most
-// operations are, by where its parts end.
+// operations are, by the offsets at which its parts end.
 type fastPut struct {
 	id                   TreeID
-	keyEnd, valueAt, end int // the key begins at fastPutKeyAt; end is 0 if the operation is none
+	keyEnd, valueAt, end int // the key begins at fastPutKeyAt; end is 0 for other operations
 }
 
 const fastPutKeyAt = 3 // behind the operation, the tree, and the length of the key, a byte each
 
-// fastDecodePut looks whether the operation at the head of b is one: decodeRedo takes several times
-// as long, and who applies a log looks at each operation three times.
+// fastDecodePut decodes the operation at the head of b if it is a fastPut: decodeRedo takes several
+// times as long, and replay decodes each operation three times.
 func fastDecodePut(b []byte) (p fastPut) {
 	if len(b) < fastPutKeyAt || b[0] != opPut || (b[1]|b[2]) >= 0x80 {
 		return fastPut{}
@@ -219,8 +219,8 @@ func decodeRedo(b []byte) (r redo, rest []byte, err error) {
 	return r, d.b, nil
 }
 
-// decodePutHead reads a put as far as the length of its value, and gives what follows that. The
-// size is 0 if b begins with no put, or is shorter.
+// decodePutHead decodes a put as far as the length of its value, and returns the bytes behind that.
+// The size is 0 if b begins with no put, or is shorter.
 func decodePutHead(b []byte) (r redo, size uint64, value []byte) {
 	d := redoDecoder{b: b}
 	r.op = d.byte()

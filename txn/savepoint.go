@@ -2,8 +2,8 @@ package txn
 
 import "fmt"
 
-// Savepoint is a place in a write transaction to go back to. It is good for the transaction that
-// made it, until the transaction ends or goes back to an earlier one.
+// Savepoint is a state of a write transaction to roll back to. It is valid for the transaction that
+// made it, until the transaction ends or rolls back to an earlier one.
 type Savepoint struct {
 	tx *Tx
 	no uint64
@@ -12,16 +12,16 @@ type Savepoint struct {
 type savepoint struct {
 	no    uint64
 	trees trees
-	taken int
+	pages int
 	freed int
 	redo  int
 	trash uint64
 	dirty bool
-	named int64
+	refs  int64
 }
 
-// Savepoint marks the present state of a write transaction. Of a read transaction it is a place
-// with nothing to undo.
+// Savepoint marks the present state of a write transaction. In a read transaction there is nothing
+// to roll back.
 func (tx *Tx) Savepoint() Savepoint {
 	if tx.check() != nil || tx.w == nil {
 		return Savepoint{tx: tx}
@@ -29,15 +29,14 @@ func (tx *Tx) Savepoint() Savepoint {
 	w := tx.w
 	s := tx.s
 	s.serial++
-	w.owner = s.serial // pages so far are copied before they change again
+	w.owner = s.serial // existing pages are copied before they change again
 	w.spare = w.spare[:0]
 	w.saved = true
-	w.disableUndo() // it goes back to the transaction's beginning only
+	w.disableUndo() // the undo log rolls back whole transactions only
 	w.mods++
 	w.savepoints = append(w.savepoints, savepoint{
-		no: s.serial, trees: w.trees.copy(), taken: w.allocated.len(), freed: len(w.freed),
-		redo: len(w.redo), trash: w.trash, dirty: w.dirty,
-		named: w.refBytes,
+		no: s.serial, trees: w.trees.copy(), pages: w.allocated.len(), freed: len(w.freed),
+		redo: len(w.redo), trash: w.trash, dirty: w.dirty, refs: w.refBytes,
 	})
 	return Savepoint{tx: tx, no: s.serial}
 }
@@ -63,14 +62,14 @@ func (tx *Tx) RollbackTo(sp Savepoint) error {
 func (w *writer) restore(i int) {
 	sv := &w.savepoints[i]
 	w.savepoints = w.savepoints[:i+1]
-	w.freeAllocated(sv.taken)
+	w.freeAllocated(sv.pages)
 	w.freed = w.freed[:sv.freed]
 	w.trees = sv.trees.copy()
-	// nextID stays: who still holds on to a tree that is gone must not find another one under its
-	// number.
+	// nextID stays: a caller may still hold the number of a tree that is gone, and must not find
+	// another tree under it.
 	w.redo, w.trash, w.dirty = w.redo[:sv.redo], sv.trash, sv.dirty
-	w.refBytes = sv.named
+	w.refBytes = sv.refs
 	w.mods++
 	w.s.serial++
-	w.owner = w.s.serial // what is left dates from before the savepoint
+	w.owner = w.s.serial // remaining pages date from before the savepoint
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// snapshots is the register of snapshots: which versions are held, and since when. Begin and end
-// touch one cache line that is, as a rule, nobody else's.
+// snapshots is the register of held versions, with the time of each. Begin and end of a read
+// transaction touch one cache line, which other goroutines rarely share.
 type snapshots struct {
 	first snapshotBlock
 	mu    sync.Mutex // adding blocks
 }
 
-// slotsPerBlock readers at once find a place without another block.
+// slotsPerBlock concurrent readers fit into a block.
 const slotsPerBlock = 64
 
 type snapshotBlock struct {
@@ -26,29 +26,29 @@ type snapshotBlock struct {
 	next  atomic.Pointer[snapshotBlock]
 }
 
-// A snapshotSlot fills a cache line, and the one that the processor fetches beside it.
+// A snapshotSlot fills a cache line, and the next one, which the processor prefetches with it.
 type snapshotSlot struct {
 	serial atomic.Uint64 // of the version held; 0: free
-	began  atomic.Int64  // nanoseconds since the store's start, or ageless
+	began  atomic.Int64  // nanoseconds since the store's start, or noAge
 	_      [112]byte
 }
 
-// noAge is what a reader begins at that ends too soon to have an age.
+// noAge is the start of a reader that ends too soon to have an age.
 const noAge int64 = -1
 
-// acquire registers a reader of the newest visible version and returns both. The slot is published
-// before the version is looked at again: a writer that saw the slot empty has made a newer version
-// visible before, and then the look fails and the reader takes that one.
+// acquire registers a reader of the newest visible version and returns both. It publishes the slot
+// before it loads the version again: a writer that saw the slot empty had published a newer version
+// before that, so the second load differs, and the reader takes the newer version.
 //
-// A transaction that is changing pages in place works the other way round: it has said so before it
-// looked at the slots, and so it saw this reader, or the reader sees that and stops it.
+// A transaction that changes pages in place uses the opposite order: it activates the undo log
+// before it scans the slots, so it sees this reader, or the reader sees the undo log and seals it.
 func (r *snapshots) acquire(
 	visible *atomic.Pointer[version],
 	undo *pager.UndoLog,
 	now int64,
 ) (*version, *snapshotSlot) {
 	var here byte
-	// another stack, as a rule another slot
+	// Another goroutine has another stack, and so usually another slot.
 	at := uint64(uintptr(unsafe.Pointer(&here))) >> 10 * 0x9E3779B97F4A7C15 >> 58
 	b := &r.first
 	for probe := uint64(0); ; probe++ {
@@ -71,7 +71,7 @@ func (r *snapshots) acquire(
 			invariant.Pause()
 			again := visible.Load()
 			if again == v {
-				// The slots of brief readers stay ageless, and a store costs more than the look.
+				// Slots of brief readers stay at noAge: a store costs more than a load.
 				if s.began.Load() != now {
 					s.began.Store(now)
 				}
@@ -84,8 +84,8 @@ func (r *snapshots) acquire(
 	}
 }
 
-// pin registers a reader of a given version that is certain to be held by the caller in another
-// way.
+// pin registers a reader of a given version, which the caller holds in another way until pin
+// returns.
 func (r *snapshots) pin(v *version, now int64) *snapshotSlot {
 	for b := &r.first; ; b = r.after(b) {
 		for i := range b.slots {
@@ -124,7 +124,7 @@ func (r *snapshots) held(buf []uint64) []uint64 {
 	return buf
 }
 
-// stats counts the readers and finds the age of the oldest.
+// stats returns the number of readers and the age of the oldest.
 func (r *snapshots) stats(now int64) (n int, oldest time.Duration) {
 	for b := &r.first; b != nil; b = b.next.Load() {
 		for i := range b.slots {

@@ -2,12 +2,12 @@ package txn
 
 import "github.com/ebbkv/ebb/pager"
 
-// On a full disk the main file gives the log what it has at its end and does not need. That it has
-// any is our doing: it grows ahead of need.
+// On a full disk the main file gives the log the space at its end that it does not need. There is
+// such space because the file grows ahead of need.
 
-// giveSpaceBack makes the main file shorter, if it is longer than it has to be, and says whether
-// there may be more room now. It is called with the upkeep and the writer lock. A failure is final,
-// and after one nothing is cut.
+// giveSpaceBack shortens the main file, if it is longer than necessary, and says whether the disk
+// may have space now. The caller holds maintenanceMu and the writer lock. A failure is final, and
+// after one nothing is cut.
 func (s *Store) giveSpaceBack() (given bool, err error) {
 	if err := s.failure(); err != nil {
 		return false, err
@@ -19,9 +19,9 @@ func (s *Store) giveSpaceBack() (given bool, err error) {
 	return given, nil
 }
 
-// makeLogSpace is giveSpaceBack for who appends, and has the writer lock. Beside a checkpoint,
-// which has the other one, nobody gives. Who appends hears of a full disk if this fails, and
-// whoever comes next of the failure.
+// makeLogSpace is giveSpaceBack for a log append, with the writer lock held. During a checkpoint,
+// which holds maintenanceMu, it does nothing. If giveSpaceBack fails, the append returns that the
+// disk is full, and later calls return the failure.
 func (s *Store) makeLogSpace() bool {
 	if !tryLock(s.maintenanceMu) {
 		return false
@@ -31,9 +31,9 @@ func (s *Store) makeLogSpace() bool {
 	return given
 }
 
-// prepareLog makes sure that the log can go on in a new segment, with what the main file gives if
-// the disk has no room. It is called with the upkeep and the writer lock: else who puts would take
-// what is given for pages.
+// prepareLog makes sure that the log has a next segment, with space of the main file if the disk is
+// full. The caller holds maintenanceMu and the writer lock: otherwise a put could allocate the
+// space for pages.
 func (s *Store) prepareLog() error {
 	err := s.log.Prepare()
 	if pager.NoSpace(err) {

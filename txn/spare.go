@@ -7,34 +7,33 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// What commits free can be used again only after a checkpoint. A write transaction that begins, and
-// finds that less is to be had at once than such a checkpoint would free, or that one before it was
-// refused for want of space, begins with the wait for it. So ErrNoSpace says that what is stored
-// and what the transaction puts do not fit together, not that a checkpoint is missing.
+// Freed pages are reusable only after a checkpoint. A write transaction begins with a wait for a
+// checkpoint if that would free more than is available now, or if the transaction before it was
+// refused for lack of space. So ErrNoSpace means that the stored data and the transaction's puts do
+// not fit together, not that a checkpoint is missing.
 //
-// The wait comes before the writer lock is taken, since a checkpoint needs that, and since its
-// captured state cannot be in the middle of a transaction.
+// The wait comes before the writer lock, which the checkpoint needs, and a captured state cannot be
+// in the middle of a transaction.
 
-// fewPages freed are no reason for a checkpoint; nor is less than a part of all that could be had.
+// Fewer freed pages do not justify a checkpoint; nor does less than a part of all available pages.
 const (
 	fewPages    = 32
 	fewFraction = 16
 )
 
-// refusal is what is known of puts that found no space, since the last one that did.
+// refusal describes puts that found no space, since the last put that found some.
 type refusal struct {
-	pages   int64 // that the last one would have needed when it began, at least; 0: none was refused
-	waiting bool  // no checkpoint has come since
+	pages   int64 // least pages that the last one needed when it began; 0: none was refused
+	waiting bool  // there was no checkpoint since
 }
 
-// mainBound is how much of MaxBytes the main file may have. The log keeps room for what starts a
-// checkpoint, so that a full main file does not stop it.
+// mainBound is the part of MaxBytes for the main file. The log keeps the size that starts a
+// checkpoint, so that a full main file does not prevent one.
 func (s *Store) mainBound() int64 {
 	return s.o.MaxBytes - max(s.log.Bytes()+s.segment, s.checkpointBytes()+2*s.segment)
 }
 
-// refused notes that the open transaction, which has given back what it took, found no space.
-// Writer lock.
+// refused records that the open transaction, already rolled back, found no space. Writer lock.
 func (s *Store) refused(err error) {
 	missing := int64(1)
 	var bound *pager.SpaceError
@@ -44,7 +43,7 @@ func (s *Store) refused(err error) {
 	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}
 }
 
-// wantsCheckpoint says that a put may find no space now, and might after a checkpoint. Writer lock,
+// wantsCheckpoint says that a put may find no space now, but might after a checkpoint. Writer lock,
 // and no transaction is open.
 func (s *Store) wantsCheckpoint() bool {
 	if !s.started || s.o.MaxBytes == 0 && s.refusal.pages == 0 {
@@ -59,7 +58,7 @@ func (s *Store) wantsCheckpoint() bool {
 	}
 	few := max(fewPages, (max(spare, 0)+freed)/fewFraction)
 	if _, _, dropped := s.head.trees.firstTrash(); dropped {
-		freed = max(freed, few) // their number is not known: a checkpoint gives all of them back
+		freed = max(freed, few) // the number is unknown: a checkpoint frees all of their pages
 	}
 	if r := s.refusal; r.pages > 0 {
 		if r.waiting && (freed > 0 || s.log.Volume() > s.logSince.Load()) {
@@ -72,11 +71,11 @@ func (s *Store) wantsCheckpoint() bool {
 	return freed >= few && freed > spare
 }
 
-// mostAwaited is how many checkpoints a transaction waits for: the first may have been under way,
-// and others may take what the next ones free.
+// mostAwaited bounds the checkpoints that a transaction waits for: the first may have been running
+// already, and other transactions may use the space that the next ones free.
 const mostAwaited = 4
 
-// awaitSpare takes the writer lock, after checkpoints that make space, if there are any to be had.
+// awaitSpare takes the writer lock, after checkpoints that free space if wantsCheckpoint says so.
 func (s *Store) awaitSpare(ctx context.Context) error {
 	for n := 0; ; n++ {
 		if err := s.lockHousekept(ctx); err != nil {
@@ -94,8 +93,8 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 	}
 }
 
-// AwaitSpace waits for checkpoints that make space, after a transaction was refused, and says
-// whether there was one to wait for: then it may be tried again.
+// AwaitSpace waits for checkpoints that free space, after a transaction was refused, and says
+// whether there were any: then a retry may succeed.
 func (s *Store) AwaitSpace(ctx context.Context) (again bool, err error) {
 	s.open.Add(1)
 	defer s.open.Add(-1)

@@ -4,9 +4,9 @@ import (
 	tree "github.com/ebbkv/ebb/btree"
 )
 
-// Stats are the store's numbers at this moment; while a write transaction is open, those that the
-// writer lock guards are as they were at the last call without one. On a closed store they are
-// those of its end.
+// Stats are the store's present numbers. While a write transaction is open, the numbers that the
+// writer lock guards are those of the last call without one. On a closed store all are those of its
+// end.
 func (s *Store) Stats() Stats {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
@@ -16,7 +16,7 @@ func (s *Store) Stats() Stats {
 	st := s.last
 	if tryLock(s.writer) {
 		if s.isOpen() {
-			if s.canWrite() == nil { // Else what readers that have left pinned would count until the next commit.
+			if s.canWrite() == nil { // otherwise runs of ended snapshots would count until the next commit
 				if err := s.reclaimFreed(reclaimStep); err != nil {
 					_ = s.fail(err)
 				}
@@ -32,7 +32,7 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// openStats reads what needs no lock, of a store whose pager is open.
+// openStats reads the numbers that need no lock, of a store whose pager is open.
 func (s *Store) openStats(st *Stats) {
 	st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
 	st.FrameBytes = s.pg.FrameBytes()
@@ -42,8 +42,8 @@ func (s *Store) openStats(st *Stats) {
 	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
 }
 
-// lastStats keeps the numbers of a session that has ended, with the writer lock. removed says that
-// its log is gone.
+// lastStats keeps the numbers of a session that ends, with the writer lock. removed says that its
+// log was removed.
 func (s *Store) lastStats(removed bool) {
 	s.statsMu.Lock()
 	defer s.statsMu.Unlock()
@@ -64,12 +64,13 @@ func (s *Store) durableCommit() uint64 {
 	return s.durableSeq
 }
 
-// guardedStats reads what the writer lock guards.
+// guardedStats reads the numbers that the writer lock guards.
 func (s *Store) guardedStats(st *Stats) {
 	ps := int64(s.pg.PageSize())
 	st.PageSize = int(ps)
 	st.FileBytes = s.pg.FileBytes()
-	st.FreeBytes = int64(s.pg.Pages()-s.pg.UsedPages()) * ps // what waits for snapshots or a checkpoint included
+	// FreeBytes includes pages that wait for snapshots or a checkpoint.
+	st.FreeBytes = int64(s.pg.Pages()-s.pg.UsedPages()) * ps
 	st.PinnedBytes = s.pinnedPages * ps
 	st.Seq, st.Epoch = s.head.seq, uint64(s.durable)
 	st.TrashTrees = 0

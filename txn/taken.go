@@ -2,25 +2,25 @@ package txn
 
 import "github.com/ebbkv/ebb/pager"
 
-// takenPages lists the runs that a transaction has taken, in order. A large transaction takes a
-// million pages and more, most of them one behind the other: those are one entry. The zero value is
+// takenPages lists the runs that a transaction has allocated, in order. A large transaction
+// allocates millions of pages, most of them consecutive: those share an entry. The zero value is
 // empty.
 type takenPages struct {
 	entries []takenEntry
 	n       int // runs
 
-	// Where each has begun last: in the entry at, whose first run is the before-th. It goes on from
-	// there if it can.
+	// Position of the last each: it was in entry at, whose first run is the before-th. The next
+	// each starts there if it can.
 	at, before int
 }
 
-// takenEntry is a run, or single pages that follow each other.
+// takenEntry is one run, or consecutive single pages.
 type takenEntry struct {
 	pageRun
 	singles bool // n runs of one page each
 }
 
-// runs is how many the entry stands for.
+// runs is the number of runs of the entry.
 func (e *takenEntry) runs() int {
 	if e.singles {
 		return int(e.n)
@@ -28,7 +28,7 @@ func (e *takenEntry) runs() int {
 	return 1
 }
 
-// run is the i-th one of the entry.
+// nth is the i-th run of the entry.
 func (e *takenEntry) nth(i int) pageRun {
 	if e.singles {
 		return pageRun{e.id + pager.Pgid(i), 1}
@@ -60,19 +60,19 @@ func (t *takenPages) pushAll(from *takenPages) {
 // reset empties the list, and keeps its memory.
 func (t *takenPages) reset() { *t = takenPages{entries: t.entries[:0]} }
 
-// shed empties a list that has grown large, and gives its memory back.
+// shed empties the list, and frees its memory if that is large.
 func (t *takenPages) shed() {
 	if cap(t.entries)*24 > maxRedoBuffer {
 		*t = takenPages{}
 	}
 }
 
-// each calls fn with the runs from the n-th one on until it says that it wants no more.
+// each calls fn with the runs from the n-th on until fn returns false.
 func (t *takenPages) each(n int, fn func(pageRun) (more bool)) {
 	if n < t.before {
 		t.at, t.before = 0, 0
 	}
-	// Not past the last entry, to which more may come.
+	// Not past the last entry, which may still grow.
 	for t.at < len(t.entries)-1 && t.before+t.entries[t.at].runs() <= n {
 		t.before += t.entries[t.at].runs()
 		t.at++
@@ -89,7 +89,7 @@ func (t *takenPages) each(n int, fn func(pageRun) (more bool)) {
 	}
 }
 
-// cut leaves the first n runs.
+// cut keeps the first n runs.
 func (t *takenPages) cut(n int) {
 	for t.n > n {
 		last := len(t.entries) - 1
@@ -105,8 +105,7 @@ func (t *takenPages) cut(n int) {
 	t.at, t.before = 0, 0
 }
 
-// remove takes r out if it is among the runs of the last entries, so many of them, and says
-// whether.
+// remove removes r if it is among the runs of the last so many entries, and says whether it was.
 func (t *takenPages) remove(r pageRun, entries int) bool {
 	for i := len(t.entries) - 1; i >= max(0, len(t.entries)-entries); i-- {
 		e := t.entries[i]
@@ -125,8 +124,7 @@ func (t *takenPages) remove(r pageRun, entries int) bool {
 	return false
 }
 
-// replace puts others, which have one run less, in the place of an entry; those without runs are
-// left out.
+// replace replaces an entry by others, which have one run less; those without runs are dropped.
 func (t *takenPages) replace(i int, others []takenEntry) {
 	tail := append([]takenEntry(nil), t.entries[i+1:]...)
 	t.entries = t.entries[:i]
@@ -140,7 +138,7 @@ func (t *takenPages) replace(i int, others []takenEntry) {
 	t.at, t.before = 0, 0
 }
 
-// drop takes single pages out.
+// drop removes single pages.
 func (t *takenPages) drop(pages map[pager.Pgid]bool) {
 	old := *t
 	*t = takenPages{}

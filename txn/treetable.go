@@ -10,8 +10,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// saveTrees brings the tree table up to date: a change that no log record tells of, because replay
-// makes it again.
+// saveTrees updates the tree table. The change has no log record: replay repeats it.
 func (s *Store) saveTrees() error {
 	if len(s.changed) == 0 {
 		return nil
@@ -50,14 +49,13 @@ func (s *Store) saveTrees() error {
 	return nil
 }
 
-// minTreeTableRows is how many rows a leaf of the table has at least, of each 4 KiB: a quarter of
-// what fits, since fewer are merged with others.
+// minTreeTableRows is the least number of rows in a leaf of the table, for each 4 KiB: a quarter of
+// a full leaf, since leaves with fewer are merged.
 const minTreeTableRows = 24
 
-// reserveTreeTable makes sure that there is room for the pages of the table that the next
-// checkpoint copies, once n more trees have changed, and says that the disk is full while the
-// commit that changes them can still be refused. A row is replaced by one as long: a new page comes
-// with new trees only, whose numbers are behind all others.
+// reserveTreeTable reserves the pages of the tree table that the next checkpoint copies after n
+// more trees have changed. If the disk is full it says so while the commit can still be refused. A
+// changed row keeps its length: only new trees, whose numbers are above all others, need new pages.
 func (w *writer) reserveTreeTable(n int) error {
 	s := w.s
 	least := uint64(w.PageSize() / pager.MinPageSize * minTreeTableRows)
@@ -76,7 +74,7 @@ func (w *writer) reserveTreeTable(n int) error {
 //
 //	0 root pgid u64   8 rows u64   16 root epoch u32   20 depth u8   21 zeros to 24
 //
-// Numbers with the highest bit set are dropped trees with pages to give back. Golden bytes:
+// Numbers with the highest bit set are dropped trees whose pages are not all freed. Golden bytes:
 // testdata/tree-row.hex.
 const treeRow = 24
 
@@ -110,13 +108,8 @@ func decodeTree(b []byte) (tree.Tree, error) {
 // loadTrees reads the tree table.
 func (s *Store) loadTrees(v *version) error {
 	if v.nextID < firstTree {
-		return badfile.Page(
-			s.path,
-			0,
-			-1,
-			"the meta page says that tree %d never was, and it is one with a fixed meaning",
-			v.nextID,
-		)
+		return badfile.Page(s.path, 0, -1,
+			"the meta page says that tree %d never was, and it is one with a fixed meaning", v.nextID)
 	}
 	r := tableReader{s: s, base: v.base}
 	var c tree.Cursor
@@ -132,26 +125,13 @@ func (s *Store) loadTrees(v *version) error {
 			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "%v", err)
 		}
 		if t.Root.Epoch > s.table.Root.Epoch {
-			return badfile.Page(
-				s.path,
-				uint64(s.table.Root.Pgid),
-				-1,
-				"tree table of epoch %d has a root of epoch %d",
-				s.table.Root.Epoch,
-				t.Root.Epoch,
-			)
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1,
+				"tree table of epoch %d has a root of epoch %d", s.table.Root.Epoch, t.Root.Epoch)
 		}
 		if id := TreeID(binary.BigEndian.Uint64(key)); id < trashBit && id >= v.nextID ||
 			id >= trashBit && uint64(id&^trashBit) >= v.trash {
-			return badfile.Page(
-				s.path,
-				uint64(s.table.Root.Pgid),
-				-1,
-				"tree table has tree %#x, the meta page says that trees from %d on, and trash from %d on, never were",
-				id,
-				v.nextID,
-				v.trash,
-			)
+			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has tree %#x, "+
+				"the meta page says that trees from %d on, and trash from %d on, never were", id, v.nextID, v.trash)
 		}
 		s.stamps++
 		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})

@@ -11,22 +11,22 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// Tx is one transaction: a snapshot, and for a write transaction what it has changed since. It
-// belongs to one goroutine at a time.
+// Tx is one transaction: a snapshot, and the changes of a write transaction. It belongs to one
+// goroutine at a time.
 type Tx struct {
 	s    *Store
-	v    *version      // the state it began from
+	v    *version      // state that it began from
 	slot *snapshotSlot // holds v
-	w    *writer       // nil: of a read, or of a transaction that has ended
-	err  error         // first I/O or corruption error: the transaction is dead
+	w    *writer       // nil in a read transaction, and after the end
+	err  error         // first I/O or corruption error: the transaction has failed
 	done bool
-	read bool   // only
-	seq  uint64 // of the state it sees; its own after Commit
+	read bool   // read-only
+	seq  uint64 // of the state that it reads; its own after Commit
 	mark int64
 }
 
-// Begin starts a transaction. A write transaction waits for the one before it to hand over, bounded
-// by ctx (nil: for ever); a read transaction never waits.
+// Begin starts a transaction. A write transaction waits for the writer lock, bounded by ctx (nil:
+// no bound); a read transaction never waits.
 func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := new(Tx)
 	if !writable {
@@ -35,20 +35,20 @@ func (s *Store) Begin(ctx context.Context, writable bool) (*Tx, error) {
 	return tx, s.beginWrite(ctx, tx)
 }
 
-// BeginRead starts a read transaction in memory of the caller's, which must be zero or a
-// transaction that has ended. A brief one ends with the call that began it, and nobody asks for its
-// age: the look at the time would be a tenth of a get.
+// BeginRead starts a read transaction in the caller's memory, which must be zero or a transaction
+// that has ended. A brief one ends within the call that began it and has no age: reading the clock
+// would be a tenth of a get.
 func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	now := noAge
 	if !brief {
 		now = s.now()
 	}
 	v, slot := s.readers.acquire(&s.visible, s.pg.Undo(), now)
-	if !s.isOpen() { // after hold: Close looks at the slots after it has changed the state
+	if !s.isOpen() { // after acquire: Close scans the slots after it has changed the state
 		slot.release()
 		return ErrClosed
 	}
-	// Field by field: a literal would be made elsewhere and copied.
+	// Field by field: a literal is built elsewhere and copied.
 	tx.s, tx.v, tx.slot, tx.w = s, v, slot, nil
 	tx.err, tx.done, tx.read, tx.seq, tx.mark = nil, false, true, v.seq, v.mark
 	return nil
@@ -68,8 +68,8 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// writable takes the writer lock of a store that can be written, with housekeeping done, when there
-// is memory and space.
+// writable takes the writer lock of a store that can be written, with freed pages reclaimed, once
+// there are frames and space.
 func (s *Store) writable(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) writable(ctx context.Context) error {
 	return s.awaitSpare(ctx)
 }
 
-// lockHousekept takes the writer lock of a store that can be written, with housekeeping done.
+// lockHousekept takes the writer lock of a store that can be written, with freed pages reclaimed.
 func (s *Store) lockHousekept(ctx context.Context) error {
 	if err := s.lockWriter(ctx); err != nil {
 		return err
@@ -111,46 +111,44 @@ func (s *Store) canWrite() error {
 // Writable says whether the transaction may write.
 func (tx *Tx) Writable() bool { return !tx.read }
 
-// Seq is the commit number of the state that the transaction sees; after Commit, its own.
+// Seq is the commit number of the state that the transaction reads; after Commit, its own.
 func (tx *Tx) Seq() uint64 { return tx.seq }
 
-// Mark is the clock mark of the state that the transaction began from, or what SetMark made of it.
+// Mark is the clock mark of the state that the transaction began from, or the argument of SetMark.
 func (tx *Tx) Mark() int64 { return tx.mark }
 
-// SetMark changes the clock mark that is stored with the commit, in milliseconds. The mark stands
-// at the head of the commit's record: once a part of a large transaction is in the log it is
-// settled, and SetMark does nothing, so that a commit has the same mark whether it is read from the
-// log or from a checkpoint.
+// SetMark sets the clock mark that is stored with the commit, in milliseconds. The mark is at the
+// head of the commit's record: once a part of a large transaction is in the log SetMark has no
+// effect, so that the log and a checkpoint have the same mark for a commit.
 func (tx *Tx) SetMark(ms int64) {
 	if !tx.done && (tx.w == nil || tx.w.flushed == 0) {
 		tx.mark = ms
 	}
 }
 
-// SetDurability says what the commit is going to wait for: what large values may count on. Until
-// then that is Sync.
+// SetDurability announces the durability of the commit, which decides how large values are logged.
+// The default is Sync.
 func (tx *Tx) SetDurability(d Durability) {
 	if tx.w != nil {
 		tx.w.relaxed = d == NoSync
 	}
 }
 
-// Err is the first I/O or corruption error that the transaction met.
+// Err is the transaction's first I/O or corruption error.
 func (tx *Tx) Err() error { return tx.err }
 
 // Done says whether the transaction has ended.
 func (tx *Tx) Done() bool { return tx.done }
 
-// end is called when the transaction has ended, or is about to: whatever is asked of it from now on
-// looks at no writer, which is the next transaction's by then. The caller still has to give the
-// lock back.
+// end marks the transaction as ended, or about to end: from now on its methods do not use the
+// writer, which the next transaction may own. The caller still has to release the lock.
 func (tx *Tx) end() (w *writer) {
 	w, tx.w = tx.w, nil
 	tx.done = true
 	return w
 }
 
-// check is the state error that every call gives first.
+// check returns the state error that every call returns first.
 func (tx *Tx) check() error {
 	if tx.done {
 		return ErrTxnDone
@@ -158,8 +156,8 @@ func (tx *Tx) check() error {
 	return tx.err
 }
 
-// recordErr keeps an error of the file or the machine: from then on the transaction gives nothing
-// else. A full disk, and what the caller did wrong, pass by.
+// recordErr makes an error of the file or the machine sticky: every later call returns it. Errors
+// of a full disk and of the caller are not sticky.
 func (tx *Tx) recordErr(err error) error {
 	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTxnTooBig) || errors.Is(err, ErrNoTree) ||
 		errors.Is(err, ErrReadOnly) || errors.Is(err, tree.ErrOrder) {
@@ -171,10 +169,10 @@ func (tx *Tx) recordErr(err error) error {
 	return err
 }
 
-// PageSize, Page, Near and Extent make a read transaction a btree.Reader.
+// PageSize, Page, Peek and Extent make a read transaction a btree.Reader.
 func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
 
-// Page returns a verified page of the snapshot, or as the write transaction has changed it.
+// Page returns a verified page of the snapshot, with the changes of a write transaction.
 func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
 	if tx.w != nil {
 		return tx.w.Page(ref)
@@ -182,7 +180,7 @@ func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
 	return tx.s.pg.Snapshot(ref, tx.v.base, tx.v.serial)
 }
 
-// Leaf is Page of a leaf that may have a patch.
+// Leaf is Page of a leaf that may have a delta.
 func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	if tx.w != nil {
 		return tx.w.Leaf(ref)
@@ -190,9 +188,9 @@ func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return tx.s.pg.SnapshotLeaf(ref, tx.v.base, tx.v.serial)
 }
 
-// Extent returns the bytes of a large value, valid until the transaction ends. Of one that the
-// transaction itself has written it is a copy: what is deleted, or undone up to a savepoint, gives
-// its pages to whoever comes next.
+// Extent returns the bytes of a large value, valid until the transaction ends. A value that the
+// transaction itself has written is copied: after a delete, or a rollback to a savepoint, its pages
+// may be reused.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
 	b, err := tx.s.pg.Extent(ref, size)
 	if err == nil && tx.w != nil && tx.s.pg.Owner(ref.Pgid) >= tx.w.firstOwner {
@@ -201,13 +199,13 @@ func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
 	return b, err
 }
 
-// Peek says where the first bytes of a page are, as a hint.
+// Peek returns the first bytes of a page if they are in memory, as a hint.
 func (tx *Tx) Peek(ref pager.Ref, n int) []byte { return tx.s.pg.Peek(ref, tx.v.base, n) }
 
-// ReadAhead has pages read that are going to be looked at: see pager.ReadAhead.
+// ReadAhead prefetches pages: see pager.ReadAhead.
 func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.s.pg.ReadAhead(refs, tx.v.base) }
 
-// ReadsAhead reports whether that does anything.
+// ReadsAhead reports whether ReadAhead has an effect.
 func (tx *Tx) ReadsAhead() bool { return tx.s.pg.ReadsAhead() }
 
 // tree finds the current root of a tree.
@@ -218,9 +216,9 @@ func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
 	return tx.v.trees.get(id)
 }
 
-// Get looks a key up, and its tag, 0 for none. The value is valid until the transaction ends: a
-// write transaction returns a copy of what it may still change. A tree that does not exist holds
-// nothing.
+// Get returns the value of a key, and its tag, 0 for none. The value is valid until the transaction
+// ends: a write transaction returns a copy of a value that it may still change. A tree that does
+// not exist is empty.
 func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, err error) {
 	if err := tx.check(); err != nil {
 		return nil, 0, false, err
@@ -239,7 +237,7 @@ func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, e
 	return v.Bytes, v.Tag, true, nil
 }
 
-// Info tells of a key without touching the bytes of its value.
+// Info describes the row of a key without touching the bytes of its value.
 func (tx *Tx) Info(id TreeID, key []byte) (Info, error) {
 	if err := tx.check(); err != nil {
 		return Info{}, err
@@ -277,7 +275,7 @@ func (tx *Tx) Rows(id TreeID) uint64 {
 	return tx.v.trees.rows(id)
 }
 
-// Exists says whether there is such a tree.
+// Exists says whether the tree exists.
 func (tx *Tx) Exists(id TreeID) bool {
 	if tx.done {
 		return false
@@ -286,7 +284,7 @@ func (tx *Tx) Exists(id TreeID) bool {
 	return ok
 }
 
-// Trees lists the trees that there are, in order, but not those that were dropped.
+// Trees lists the trees in order, without dropped ones.
 func (tx *Tx) Trees() (ids []TreeID) {
 	if tx.done {
 		return nil
@@ -304,8 +302,8 @@ func (tx *Tx) Trees() (ids []TreeID) {
 	return ids
 }
 
-// Stamp changes whenever the content of the tree does, and no two contents ever have the same one
-// while the store is open: for caches. It is 0 if the tree does not exist.
+// Stamp changes whenever the content of the tree does, and identifies one content while the store
+// is open: for caches. It is 0 if the tree does not exist.
 func (tx *Tx) Stamp(id TreeID) uint64 {
 	if tx.done {
 		return 0
@@ -316,9 +314,9 @@ func (tx *Tx) Stamp(id TreeID) uint64 {
 	return tx.v.trees.stamp(id)
 }
 
-// Rollback ends the transaction and forgets what it changed. After Commit or Rollback it does
-// nothing. If Err is ErrUnknown afterwards, what was logged ahead could not be taken back: the next
-// Open may find it.
+// Rollback ends the transaction and discards its changes. After Commit or Rollback it does nothing.
+// If Err is ErrUnknown afterwards, the submitted record could not be revoked: the next Open may
+// replay it.
 func (tx *Tx) Rollback() {
 	if tx.done {
 		return
@@ -334,8 +332,8 @@ func (tx *Tx) Rollback() {
 	w.giveUp()
 }
 
-// giveUp rolls a write transaction back and lets the next one have the lock, also if somebody who
-// is told of the log's groups panics.
+// giveUp rolls a write transaction back and releases the writer lock, even if a callback of the
+// log's groups panics.
 func (w *writer) giveUp() {
 	defer func() {
 		w.rollback()
@@ -350,5 +348,5 @@ func (w *writer) giveUp() {
 
 func treeError(id TreeID) error { return fmt.Errorf("%w: %d", ErrNoTree, id) }
 
-// corrupt says that err tells of damaged bytes.
+// corrupt says that err reports damaged bytes.
 func corrupt(err error) bool { return errors.Is(err, badfile.ErrCorrupt) }

@@ -10,26 +10,26 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A version is one state of the store: what a commit made, or the same state once more after
-// upkeep. It never changes after it was published.
+// A version is one state of the store: that of a commit, or the same state republished by
+// maintenance. It never changes after its publication.
 type version struct {
 	serial  uint64      // order of publication; pages know the serial that they were born under
 	seq     uint64      // commit number
-	base    pager.Epoch // pages of later epochs are in frames, or were written early
+	base    pager.Epoch // pages of later epochs are in frames, or were spilled
 	trees   trees
 	mark    int64   // clock mark, milliseconds
 	lsn     wal.LSN // end of the commit's record
-	syncLSN wal.LSN // must be durable before anyone may see this version: the newest Sync commit up to it
+	syncLSN wal.LSN // durable before this version is visible: end of the newest Sync commit up to it
 	nextID  TreeID  // first tree number never used
 	trash   uint64  // first trash number never used
-	hidden  bool    // not to be seen yet: its checkpoint is not durable; Store.queueMu
+	hidden  bool    // must stay invisible until its checkpoint is durable; Store.queueMu
 }
 
 // maxTree bounds the numbers of trees, as the meta page does.
 const maxTree TreeID = 1 << 62
 
-// trashBit marks the numbers of dropped trees whose pages have not come back yet. They stay in the
-// tree table.
+// trashBit marks the numbers of dropped trees whose pages are not all freed. They stay in the tree
+// table.
 const trashBit TreeID = 1 << 63
 
 type treeState struct {
@@ -40,19 +40,18 @@ type treeState struct {
 
 func lessTree(a, b treeState) bool { return a.id < b.id }
 
-// trees maps tree numbers to roots. A few are a sorted slice, copied by each commit that changes
-// it; more are an ordered tree whose clone costs nothing.
+// trees maps tree numbers to roots. A small set is a sorted slice, copied by each commit that
+// changes it; a large one is an ordered tree whose clone costs nothing.
 type trees struct {
 	small []treeState
 	large *btree.BTreeG[treeState]
 }
 
-// maxSmall is where a copy of the slice costs about as much as the nodes that the ordered tree
-// copies.
+// maxSmall: a larger slice costs more to copy than the nodes that the ordered tree copies.
 const maxSmall = 24
 
-// findSmall returns the place of a tree in few, or nil. As a rule it is there, and near: no search
-// beats that.
+// findSmall returns the tree in small, or nil. Usually it is there, near the front: no search is
+// faster.
 func (ts *trees) findSmall(id TreeID) *treeState {
 	for i := range ts.small {
 		if s := &ts.small[i]; s.id == id {
@@ -93,7 +92,7 @@ func (ts *trees) stamp(id TreeID) uint64 {
 	return s.stamp
 }
 
-// set and remove are for a copy that nobody else has seen.
+// set and remove are for an unpublished copy.
 func (ts *trees) set(s treeState) {
 	if ts.large != nil {
 		ts.large.ReplaceOrInsert(s)
@@ -141,8 +140,8 @@ func (ts *trees) len() int {
 	return len(ts.small)
 }
 
-// copy returns trees that may be changed without ts seeing it. Cloning marks both sides, so it
-// belongs to the writer.
+// copy returns trees that may change independently of ts. Cloning marks both sides, so only the
+// holder of the writer lock calls it.
 func (ts *trees) copy() trees {
 	if ts.large != nil {
 		return trees{large: ts.large.Clone()}
@@ -163,7 +162,7 @@ func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
 	}
 }
 
-// firstTrash is a dropped tree with pages left, if any.
+// firstTrash returns the first dropped tree with pages left, if any.
 func (ts *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
 	ts.from(trashBit, func(i TreeID, at tree.Tree) bool {
 		id, dropped, ok = i, at, true
