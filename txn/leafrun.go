@@ -197,13 +197,13 @@ func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []b
 		return false, err
 	}
 	size := w.PageSize()
-	laid := w.leafRunBuf[:leaves*size]
+	run := w.leafRunBuf[:leaves*size]
 	w.sums = w.sums[:0]
 	for i := range leaves {
-		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(laid[i*size:]))
+		w.sums = binary.LittleEndian.AppendUint64(w.sums, pager.Checksum(run[i*size:]))
 	}
 	w.redo = appendLeaves(w.redo, s.id, ref, w.sums)
-	w.refBytes += int64(len(laid))
+	w.refBytes += int64(len(run))
 	return true, w.logged()
 }
 
@@ -211,12 +211,12 @@ func (w *writer) logLeafRun(s *treeState, changes []Change, leaves int, last []b
 // contiguous space for them the reference is zero, and nothing was changed.
 func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []byte) (pager.Ref, error) {
 	size := w.PageSize()
-	laid := w.leafRunBuf[:leaves*size]
+	run := w.leafRunBuf[:leaves*size]
 	owner := w.firstOwner
 	if w.noLog { // no record references them: they may change in place, like spilled pages
 		owner = w.owner
 	}
-	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, laid, !w.noLog)
+	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, run, !w.noLog)
 	if first.IsZero() {
 		if pager.NoSpace(err) {
 			return first, nil
@@ -234,7 +234,7 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 	}
 	for i := range leaves {
 		ref := pager.Ref{Pgid: first.Pgid + pager.Pgid(i), Epoch: first.Epoch}
-		rows := int(pager.ReadHeader(laid[i*size:]).Count)
+		rows := int(pager.ReadHeader(run[i*size:]).Count)
 		if err := tree.AppendLeaf(w, &s.t, ref, uint64(rows), last, changes[0].Key); err != nil {
 			return first, err
 		}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"slices"
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
@@ -171,118 +169,6 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		err = errors.Join(err, pg.Close())
 	}
 	return again, err
-}
-
-// recover chooses a meta page, replays the log after it, and makes durable what that showed.
-//
-// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest
-// may exist only in the page cache, and the oldest state's pages are untouched as long as its log
-// is there. What it writes goes to pages which that state does not use, and to the other meta page;
-// so a crash on the way is a crash before.
-func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
-	var order []*pager.Meta
-	for _, m := range metas {
-		if m != nil {
-			order = append(order, m)
-		}
-	}
-	if len(order) == 2 && order[0].Epoch > order[1].Epoch {
-		slices.Reverse(order)
-	}
-	newest := order[len(order)-1]
-	if s.o.PageSize != 0 && s.o.PageSize != newest.PageSize {
-		return false, fmt.Errorf(
-			"%w: the store has pages of %d bytes, the options ask for %d",
-			ErrPageSize,
-			newest.PageSize,
-			s.o.PageSize,
-		)
-	}
-	if len(order) == 2 && (order[0].StoreID != order[1].StoreID || order[0].PageSize != order[1].PageSize) {
-		return false, badfile.Page(s.path, 0, 0, "the two meta pages belong to different stores")
-	}
-	if newest.Epoch == 1 && !s.o.ReadOnly {
-		// No session has written to this store: its name may not be durable yet, and a segment
-		// whose name is would then be all that a crash leaves.
-		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {
-			return false, fmt.Errorf("sync directory of %s: %w", s.path, err)
-		}
-	}
-	found, err := wal.Scan(wal.Options{
-		FS: s.o.FS, Path: s.path, StoreID: newest.StoreID, SegmentSize: newest.SegmentSize, Rand: s.o.Rand, NoDirect: s.o.NoDirect,
-	})
-	if err != nil {
-		return false, err
-	}
-	if err := otherStoreLog(s.path, newest, found); err != nil {
-		return false, err
-	}
-	var candidates []*pager.Meta
-	var reasons []error
-	for _, m := range order {
-		err := usable(m, newest, found)
-		switch {
-		case err == nil:
-			candidates = append(candidates, m)
-		case corrupt(err):
-			reasons = append(reasons, err)
-		default:
-			return false, err
-		}
-	}
-	var read *replayer // of the log after the first candidate
-	defer func() { read.free() }()
-	if len(candidates) == 2 {
-		// Replay writes to pages that the newer state may use. So there is no way back to that one
-		// from half a replay.
-		read, err = s.readLog(candidates[0], newest, found, nil, nil)
-		switch {
-		case corrupt(err):
-			reasons, candidates = append(reasons, err), candidates[1:]
-		case err != nil:
-			return false, err
-		}
-		if err != nil || try > 0 {
-			read.free()
-			read = nil
-		}
-	}
-	if try >= len(candidates) {
-		invalid := invalidMetaErr(s.path, metas, newest)
-		reasons = distinct(append(invalid, reasons...))
-		if len(invalid) == 0 {
-			reasons = append(reasons, otherTime(s.path, newest, found))
-		}
-		return false, errors.Join(reasons...)
-	}
-	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
-	return corrupt(err) && !touched && try+1 < len(candidates), err
-}
-
-// distinct leaves out what has been said before: the same damage of a log may speak against both
-// meta pages.
-func distinct(errs []error) (some []error) {
-	for _, err := range errs {
-		if !slices.ContainsFunc(some, func(e error) bool { return e.Error() == err.Error() }) {
-			some = append(some, err)
-		}
-	}
-	return some
-}
-
-// invalidMetaErr names the meta page that is not valid, if one is: where the other one's log is
-// gone, that page is what is damaged, and the log is where it should be. The second page of a store
-// that no session has written to is empty.
-func invalidMetaErr(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
-	for slot, m := range metas {
-		if m == nil && newest.Epoch > 1 {
-			errs = append(
-				errs,
-				badfile.Page(path, uint64(slot), int64(slot)*int64(newest.PageSize), "meta page is not valid"),
-			)
-		}
-	}
-	return errs
 }
 
 func contextErr(ctx context.Context) error {

@@ -1,60 +1,149 @@
 package txn
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
 )
 
-// readLog reads the log after m to its end. Without a writer it only proves the log and finds the
-// values that it names; what it has read need not be read again unless that is partial. With a
-// writer, which is for after that, it applies what a batch does not hold, up to where the log was
-// proved to end.
-func (s *Store) readLog(
-	m, newest *pager.Meta, found *wal.ScanResult, proved *replayer, w *writer,
-) (p *replayer, err error) {
-	p = newReplayer(s, m, found.MaxBytes(wal.LSN(m.LogStart)))
-	if p.w = w; proved != nil {
-		p.stop = proved.stop
+// recover chooses a meta page, replays the log after it, and makes the result durable.
+//
+// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest may
+// exist only in the page cache, and the pages of the oldest state are untouched while its log exists.
+// Recovery writes to pages that this state does not use, and to the other meta page: a crash during
+// recovery is a crash before it.
+func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
+	order := byEpoch(metas)
+	newest := order[len(order)-1]
+	if err := s.checkMetas(order, newest); err != nil {
+		return false, err
 	}
-	whole := false
-	defer func() {
-		if !whole { // a page could not be read through the map: nobody else knows of p
-			p.free()
+	found, err := wal.Scan(wal.Options{
+		FS: s.o.FS, Path: s.path, StoreID: newest.StoreID, SegmentSize: newest.SegmentSize,
+		Rand: s.o.Rand, NoDirect: s.o.NoDirect,
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := otherStoreLog(s.path, newest, found); err != nil {
+		return false, err
+	}
+	candidates, reasons, err := usableMetas(order, newest, found)
+	if err != nil {
+		return false, err
+	}
+	var read *replayer // has read the log after the first candidate
+	defer func() { read.free() }()
+	if len(candidates) == 2 {
+		// Replay writes to pages that the newer state may use: after half a replay there is no way back
+		// to that state. So the whole log is verified first.
+		read, err = s.readLog(candidates[0], newest, found, nil, nil)
+		switch {
+		case corrupt(err):
+			reasons, candidates = append(reasons, err), candidates[1:]
+		case err != nil:
+			return false, err
 		}
-	}()
-	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.part)
-	if err == nil {
-		err = checkSameCommit(m, newest, found, p.seq)
+		if err != nil || try > 0 {
+			read.free()
+			read = nil
+		}
 	}
-	whole = true
-	return p, err
+	if try >= len(candidates) {
+		invalid := invalidMetaErr(s.path, metas, newest)
+		reasons = distinct(append(invalid, reasons...))
+		if len(invalid) == 0 {
+			reasons = append(reasons, otherTime(s.path, newest, found))
+		}
+		return false, errors.Join(reasons...)
+	}
+	touched, err := s.recoverFrom(candidates[try], newest, len(order) == 2, found, read)
+	return corrupt(err) && !touched && try+1 < len(candidates), err
+}
+
+// byEpoch returns the valid meta pages, the newest last.
+func byEpoch(metas [2]*pager.Meta) (order []*pager.Meta) {
+	for _, m := range metas {
+		if m != nil {
+			order = append(order, m)
+		}
+	}
+	if len(order) == 2 && order[0].Epoch > order[1].Epoch {
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// checkMetas verifies the meta pages against the options and each other.
+func (s *Store) checkMetas(order []*pager.Meta, newest *pager.Meta) error {
+	if s.o.PageSize != 0 && s.o.PageSize != newest.PageSize {
+		return fmt.Errorf("%w: the store has pages of %d bytes, the options ask for %d",
+			ErrPageSize, newest.PageSize, s.o.PageSize)
+	}
+	if len(order) == 2 && (order[0].StoreID != order[1].StoreID || order[0].PageSize != order[1].PageSize) {
+		return badfile.Page(s.path, 0, 0, "the two meta pages belong to different stores")
+	}
+	if newest.Epoch == 1 && !s.o.ReadOnly {
+		// No session has written to this store, and its name may not be durable yet. A crash could then
+		// leave only a segment whose name is.
+		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {
+			return fmt.Errorf("sync directory of %s: %w", s.path, err)
+		}
+	}
+	return nil
+}
+
+// usableMetas returns the meta pages that recovery can start from, and why it cannot from others.
+func usableMetas(order []*pager.Meta, newest *pager.Meta, found *wal.ScanResult) (
+	candidates []*pager.Meta, reasons []error, err error,
+) {
+	for _, m := range order {
+		err := usable(m, newest, found)
+		switch {
+		case err == nil:
+			candidates = append(candidates, m)
+		case corrupt(err):
+			reasons = append(reasons, err)
+		default:
+			return nil, nil, err
+		}
+	}
+	return candidates, reasons, nil
+}
+
+// distinct removes repetitions: the same damage of a log may rule out both meta pages.
+func distinct(errs []error) (some []error) {
+	for _, err := range errs {
+		if !slices.ContainsFunc(some, func(e error) bool { return e.Error() == err.Error() }) {
+			some = append(some, err)
+		}
+	}
+	return some
+}
+
+// invalidMetaErr names the invalid meta page, if there is one: if the log of the other one is gone,
+// that page is the damage, and the log is as it should be. The second page of a store that no session
+// has written to is empty.
+func invalidMetaErr(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
+	for slot, m := range metas {
+		if m == nil && newest.Epoch > 1 {
+			off := int64(slot) * int64(newest.PageSize)
+			errs = append(errs, badfile.Page(path, uint64(slot), off, "meta page is not valid"))
+		}
+	}
+	return errs
 }
 
 // isRetry says that the newest meta page is of an earlier try of this very recovery: closed
 // cleanly, with a log that begins where no segment has been yet.
 func isRetry(m, newest *pager.Meta, found *wal.ScanResult) bool {
 	return newest != m && newest.Clean && found.NextNumber() <= newest.LogStart/uint64(newest.SegmentSize)
-}
-
-// durableLog is the position up to which the log after m was durable for certain. A page of an
-// earlier try tells of no position in this log, only of the commit that it ends with: see
-// checkSameCommit.
-func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
-	if isRetry(m, newest, found) {
-		return wal.LSN(m.LogDurable)
-	}
-	return wal.LSN(max(m.LogDurable, newest.LogDurable))
-}
-
-// checkSameCommit holds the last commit that replay found against what an earlier try of the
-// recovery found.
-func checkSameCommit(m, newest *pager.Meta, found *wal.ScanResult, seq uint64) error {
-	if isRetry(m, newest, found) && seq != newest.Seq {
-		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
-	}
-	return nil
 }
 
 // noLog says that m tells of a store that was closed, and that no segment of a later session is
@@ -82,28 +171,9 @@ func (s *Store) recoverFrom(
 	found *wal.ScanResult,
 	read *replayer,
 ) (touched bool, err error) {
-	if err := s.pg.Start(m); err != nil {
+	if err := s.startFrom(m, newest, found); err != nil {
 		return false, err
 	}
-	v := &version{
-		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
-	}
-	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
-	if err := s.loadTrees(v); err != nil {
-		return false, err
-	}
-	s.segment = m.SegmentSize
-	s.head = v
-	s.visible.Store(v)
-	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
-	s.openedEpoch = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
-	s.nextSegment = max(
-		found.NextNumber(),
-		m.LogStart/uint64(m.SegmentSize),
-		newest.LogStart/uint64(m.SegmentSize),
-	)
-	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
-	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	if noLog(m, newest, found) {
 		err := s.removeObsolete(found)
 		if err == nil && !s.o.ReadOnly {
@@ -155,29 +225,55 @@ func (s *Store) recoverFrom(
 	if err = read.finish(err); err != nil {
 		return true, noSpace(err)
 	}
-	tail := read.tail
-	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
-	s.recovery.BytesReplayed = tail.Bytes
-	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
-		// The newer page says the same as this one, and records were written after it: it is
-		// durable. Its place is kept and this one's is used, so that no page is left that knows
-		// nothing of a log.
-		s.pg.Prefer(newest)
-	}
-	v2 := w.publishMaintenance()
-	s.makeVisible()
-	s.recovery.Seq = v2.seq
-	if s.o.ReadOnly {
-		return true, s.removeObsolete(found)
-	}
-	settle := s.finishRecovery
-	if tail.Commits == 0 {
-		settle = s.finishEmptyRecovery
-	}
-	if err := settle(); err != nil {
+	if err := s.publishReplayed(m, newest, read.tail); err != nil {
 		return true, noSpace(err)
 	}
 	return true, s.removeObsolete(found)
+}
+
+// startFrom makes the state of m the store's newest version.
+func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
+	if err := s.pg.Start(m); err != nil {
+		return err
+	}
+	v := &version{
+		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
+	}
+	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
+	if err := s.loadTrees(v); err != nil {
+		return err
+	}
+	s.segment = m.SegmentSize
+	s.head = v
+	s.visible.Store(v)
+	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
+	s.openedEpoch = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
+	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
+	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
+	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
+	return nil
+}
+
+// publishReplayed publishes the replayed state, and makes it durable unless the store is read-only.
+func (s *Store) publishReplayed(m, newest *pager.Meta, tail wal.Tail) error {
+	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
+	s.recovery.BytesReplayed = tail.Bytes
+	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
+		// The newer page describes the same state, and records were written after it: it is durable.
+		// The next meta page overwrites m and not the newer page, so that no page without a log
+		// remains.
+		s.pg.Prefer(newest)
+	}
+	v := s.w.publishMaintenance()
+	s.makeVisible()
+	s.recovery.Seq = v.seq
+	switch {
+	case s.o.ReadOnly:
+		return nil
+	case tail.Commits == 0:
+		return s.finishEmptyRecovery()
+	}
+	return s.finishRecovery()
 }
 
 // invalidateStaleMeta takes the place of a meta page that would be believed after a crash, and must

@@ -80,6 +80,50 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	}
 }
 
+// readLog reads the log after m to its end. Without a writer it only proves the log and finds the
+// values that it names; what it has read need not be read again unless that is partial. With a
+// writer, which is for after that, it applies what a batch does not hold, up to where the log was
+// proved to end.
+func (s *Store) readLog(
+	m, newest *pager.Meta, found *wal.ScanResult, proved *replayer, w *writer,
+) (p *replayer, err error) {
+	p = newReplayer(s, m, found.MaxBytes(wal.LSN(m.LogStart)))
+	if p.w = w; proved != nil {
+		p.stop = proved.stop
+	}
+	whole := false
+	defer func() {
+		if !whole { // a page could not be read through the map: nobody else knows of p
+			p.free()
+		}
+	}()
+	p.tail, err = found.Replay(wal.LSN(m.LogStart), durableLog(m, newest, found), p.part)
+	if err == nil {
+		err = checkSameCommit(m, newest, found, p.seq)
+	}
+	whole = true
+	return p, err
+}
+
+// durableLog is the position up to which the log after m was durable for certain. A page of an
+// earlier try tells of no position in this log, only of the commit that it ends with: see
+// checkSameCommit.
+func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
+	if isRetry(m, newest, found) {
+		return wal.LSN(m.LogDurable)
+	}
+	return wal.LSN(max(m.LogDurable, newest.LogDurable))
+}
+
+// checkSameCommit holds the last commit that replay found against what an earlier try of the
+// recovery found.
+func checkSameCommit(m, newest *pager.Meta, found *wal.ScanResult, seq uint64) error {
+	if isRetry(m, newest, found) && seq != newest.Seq {
+		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
+	}
+	return nil
+}
+
 // part reads the next part of a commit. Replay uses no clock.
 func (p *replayer) part(c wal.Part) error {
 	if c.First {

@@ -2,7 +2,7 @@ package main
 
 // storeMutants are mistakes in transactions, checkpoints and recovery.
 var storeMutants = []mutant{
-	{"check", "a_log_of_another_store_keeps_no_store_closed", "txn/open.go", `	if err := otherStoreLog(s.path, newest, found); err != nil {`, `	if err := otherStoreLog(s.path, newest, found); err != nil && false {`},
+	{"check", "a_log_of_another_store_keeps_no_store_closed", "txn/recover.go", `	if err := otherStoreLog(s.path, newest, found); err != nil {`, `	if err := otherStoreLog(s.path, newest, found); err != nil && false {`},
 	{"check", "damage_looks_like_an_older_main_file", "txn/mixed.go", `	if !found.Absent(wal.LSN(newest.LogStart)) {
 		return nil
 	}
@@ -30,7 +30,7 @@ var storeMutants = []mutant{
 	}
 	s.makeVisible()
 	if err := s.pg.Write`, `	if err := s.pg.Write`},
-	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/open.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
+	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/recover.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
 	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.metaWritten = c.meta.Epoch
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return s.fail(err)
@@ -51,12 +51,15 @@ var storeMutants = []mutant{
 	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // no record`, `	if false { // no record`},
 	{"room", "what_does_not_fit_in_the_order_of_keys_is_given_up", "txn/open.go", `openReplaying(path, o, true)`, `openReplaying(path, o, false)`},
 	{"hostile", "a_log_may_name_a_leaf_again_and_again", "txn/replay.go", `	if p.leaves += r.leaves; p.leaves > most {`, `	if false {`},
-	{"order", "recovery_starts_from_the_newest_meta_page", "txn/open.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
-	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := settle(); err != nil {
+	{"order", "recovery_starts_from_the_newest_meta_page", "txn/recover.go", `s.recoverFrom(candidates[try], newest`, `s.recoverFrom(candidates[len(candidates)-1-try], newest`},
+	{"order", "what_replay_showed_is_not_made_durable", "txn/recover.go", `	if err := s.publishReplayed(m, newest, read.tail); err != nil {
 		return true, noSpace(err)
 	}
-	return true, s.removeObsolete(found)`, `	_ = settle
-	return true, nil`},
+	return true, s.removeObsolete(found)`, `	readOnly := s.o.ReadOnly
+	s.o.ReadOnly = true
+	err = s.publishReplayed(m, newest, read.tail)
+	s.o.ReadOnly = readOnly
+	return true, noSpace(err)`},
 	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.waitObsolete(); err != nil {
 		return err
 	}
@@ -68,7 +71,7 @@ var storeMutants = []mutant{
 	{"order", "no_fence_before_recovery_writes", "txn/recover.go", `	if two {
 		if newest, err`, `	if two && false {
 		if newest, err`},
-	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/open.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
+	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/recover.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
 	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` && (s.queue[n].syncLSN <= durable || true) {`},
 	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.commitVersion(end, d == Sync, false)`, `	d = NoSync
 	v := w.commitVersion(end, d == Sync, false)`},
@@ -86,7 +89,7 @@ var storeMutants = []mutant{
 	{"replay", "values_that_a_log_names_are_forgotten", "txn/replay.go", `	p.refs = append(p.refs, r.extentPlace)`, `	_ = r.extentPlace`},
 	{"replay", "a_commit_that_is_not_there_is_counted", "txn/replay.go", `	p.seq, p.mark, p.refs = p.before.seq, p.before.mark, p.refs[:p.before.refs]`, `	p.refs = p.refs[:p.before.refs]`},
 	{"replay", "operations_of_a_commit_that_is_not_there_stay", "txn/replay.go", `	if len(p.batch.ops) > p.before.ops {`, `	if false {`},
-	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/recover.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
+	{"replay", "a_second_read_goes_on_behind_the_end_of_the_log", "txn/replay.go", `		p.stop = proved.stop`, `		_ = proved.stop`},
 	{"replay", "an_operation_that_goes_on_in_the_next_part_is_lost", "txn/replay.go", `	p.carry = append(p.carry, b[n:]...)
 	return nil`, `	return nil`},
 	{"replay", "what_follows_an_operation_of_two_parts_is_lost", "txn/replay.go", `	return b[len(op)-had:], err`, `	return nil, err`},
@@ -102,7 +105,7 @@ var storeMutants = []mutant{
 			s.pg`, `		if f.bornInTx {
 			s.pg`},
 	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.relaxed && !w.noLog }`, ` && !w.noLog }`},
-	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/open.go", `		if err != nil || try > 0 {`, `		if false {`},
+	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/recover.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
 	{"replay", "rows_are_laid_behind_what_was_the_last_key", "txn/replayappend.go", `	last := g.last
 	g.last = nil
@@ -125,7 +128,7 @@ var storeMutants = []mutant{
 	{"replay", "keys_that_share_no_prefix_are_ordered_as_if", "internal/keyorder/run.go", `		r.prefix--
 `, `		break
 `},
-	{"check", "two_recoveries_may_end_differently", "txn/recover.go", `	if isRetry(m, newest, found) && seq != newest.Seq {`, `	if isRetry(m, newest, found) && seq != newest.Seq && false {`},
+	{"check", "two_recoveries_may_end_differently", "txn/replay.go", `	if isRetry(m, newest, found) && seq != newest.Seq {`, `	if isRetry(m, newest, found) && seq != newest.Seq && false {`},
 	{"check", "a_log_that_does_not_begin_where_it_should_is_used", "txn/recover.go", `	return found.Chain(wal.LSN(m.LogStart))`, `	return nil`},
 	{"rollback", "a_finger_is_not_forgotten", "txn/ops.go", `	if w.cursorsAt != w.mods {`, `	if w.cursorsAt != w.mods && false {`},
 	{"rollback", "a_finger_leaves_the_extent_of_the_row_that_it_replaces", "btree/insertcursor.go", `		if infoAt(b, s)&infoOverflow != 0 {`, `		if infoAt(b, s)&infoOverflow != 0 && false {`},
@@ -314,9 +317,9 @@ var storeMutants = []mutant{
 		if`, `		_ = s.pg.TrimFile(clean)
 		err := log.Close(clean)
 		if`},
-	{"room", "a_log_without_commits_takes_pages", "txn/recover.go", `	if tail.Commits == 0 {
-		settle`, `	if false {
-		settle`},
+	{"room", "a_log_without_commits_takes_pages", "txn/recover.go", `	case tail.Commits == 0:
+`, `	case false:
+`},
 	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `p.mapped && p.verifyGeneration.Load() == 0`, `p.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
