@@ -90,9 +90,9 @@ func TestLeavesOfTheLogOnADiskThatIsStillFull(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// TestHolesBetweenNamedValuesOnADiskThatIsStillFull: pages that the log names lie close together,
+// TestHolesBetweenReferencedValuesOnADiskThatIsStillFull: pages that the log names lie close together,
 // and what replay finds free between them are holes.
-func TestHolesBetweenNamedValuesOnADiskThatIsStillFull(t *testing.T) {
+func TestHolesBetweenReferencedValuesOnADiskThatIsStillFull(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, disk, o := fullStore(t)
 	disk.SetCapacity(disk.Used() + 24<<20)
@@ -573,13 +573,13 @@ func TestForetoldBatchKeepsRoomForItsTrees(t *testing.T) {
 	s, _, _ := fullStore(t)
 	treesOfOneRow(t, s, 3000)
 	least := slackOf(t, s)
-	foretold := func(trees int) int64 {
+	spaceFor := func(trees int) int64 {
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
 		require.True(t, tx.CanSubmitLog(trees, 400, 4000, 10))
 		tx.Rollback()
 		return slackOf(t, s)
 	}
-	require.Equal(t, least, foretold(1))
-	require.Greater(t, foretold(400), least+100)
+	require.Equal(t, least, spaceFor(1))
+	require.Greater(t, spaceFor(400), least+100)
 }

@@ -35,12 +35,12 @@ func (r *fullRun) beside() {
 		r.held = append(r.held, heldState{tx, trees})
 		r.stats.held++
 	case n == 1 && len(r.held) > 0:
-		r.letGo(len(r.held) - 1)
+		r.releaseSnapshots(len(r.held) - 1)
 	}
 }
 
-// letGo ends all snapshots but the first n, in any order, having looked at them.
-func (r *fullRun) letGo(n int) {
+// releaseSnapshots ends all snapshots but the first n, in any order, having looked at them.
+func (r *fullRun) releaseSnapshots(n int) {
 	for len(r.held) > n {
 		i := r.more.IntN(len(r.held))
 		r.requireSees(r.held[i].tx, r.held[i].trees, "snapshot")
@@ -69,7 +69,7 @@ func (r *fullRun) otherBound(used int64) {
 // getOut deletes everything, on a disk that may be full, and requires that all space is to be had
 // again.
 func (r *fullRun) getOut() {
-	r.letGo(0)
+	r.releaseSnapshots(0)
 	for id := range r.trees {
 		require.NoError(r.t, r.deleteAll(id))
 	}

@@ -131,8 +131,8 @@ func TestRedoBytesArePinned(t *testing.T) {
 	require.Empty(t, rest)
 }
 
-// TestTransactionsLogWhatThePayloadSays reads the log that a session left behind.
-func TestTransactionsLogWhatThePayloadSays(t *testing.T) {
+// TestTransactionsLogTheDocumentedPayload reads the log that a session left behind.
+func TestTransactionsLogTheDocumentedPayload(t *testing.T) {
 	fs := vfs.NewMemory()
 	s, err := Open("/a.ebb", testOptions(fs))
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func FuzzRedo(f *testing.F) {
 			require.NoError(t, err)
 			require.Empty(t, end)
 			require.Equal(t, r, again)
-			requirePlain(t, rest)
+			requireFastDecode(t, rest)
 			rest = more
 		}
 		s, err := Open("/a.ebb", testOptions(vfs.NewMemory()))

@@ -12,9 +12,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// layTwice makes b a branch whose two children, below and from "m" on, are the same page:
+// linkTwice makes b a branch whose two children, below and from "m" on, are the same page:
 // docs/format.md, 4.
-func layTwice(b []byte, h pager.Header, child pager.Ref) {
+func linkTwice(b []byte, h pager.Header, child pager.Ref) {
 	le := binary.LittleEndian
 	h.Kind, h.Count = pager.KindBranch, 2
 	pager.WriteHeader(b, h)
@@ -50,7 +50,7 @@ func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 		for level := uint8(1); level <= 30; level++ {
 			next, b, err := tx.w.New(pager.KindBranch, level)
 			require.NoError(t, err)
-			layTwice(b, pager.Header{Pgid: next.Pgid, Epoch: next.Epoch, Level: level}, ref)
+			linkTwice(b, pager.Header{Pgid: next.Pgid, Epoch: next.Epoch, Level: level}, ref)
 			require.NoError(t, tree.CheckPage(b, len(b)))
 			ref = next
 		}
@@ -59,9 +59,9 @@ func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 	return s, disk
 }
 
-// TestTreeThatComesToAPageManyTimesIsDamage, and no work without end: neither for a deletion of its
+// TestTreeThatReachesAPageManyTimesIsDamage, and no work without end: neither for a deletion of its
 // half, nor for the move of its pages.
-func TestTreeThatComesToAPageManyTimesIsDamage(t *testing.T) {
+func TestTreeThatReachesAPageManyTimesIsDamage(t *testing.T) {
 	s, _ := foldedTree(t)
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)

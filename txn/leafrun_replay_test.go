@@ -9,10 +9,10 @@ import (
 	"github.com/ebbkv/ebb/internal/racetest"
 )
 
-// TestRoomForLeavesOfARefusedBatchComesBack: the next open copies what the log names, and the log
+// TestReserveForLeavesOfARefusedBatchIsReleased: the next open copies what the log names, and the log
 // names nothing of what was rolled back. Else as much room was kept for these copies until the next
 // checkpoint, which has nothing to write after that.
-func TestRoomForLeavesOfARefusedBatchComesBack(t *testing.T) {
+func TestReserveForLeavesOfARefusedBatchIsReleased(t *testing.T) {
 	racetest.OneGoroutine(t)
 	fits := func(refused bool) (n int) {
 		s, disk, _ := fullStore(t)

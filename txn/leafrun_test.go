@@ -111,9 +111,9 @@ func TestRowsInOrderAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotInOrderIsPut: rows that would have to go elsewhere end a run of leaves, and few rows
+// TestRowsOutOfOrderArePut: rows that would have to go elsewhere end a run of leaves, and few rows
 // make none.
-func TestWhatIsNotInOrderIsPut(t *testing.T) {
+func TestRowsOutOfOrderArePut(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20
 	s := openTest(t, "/a.ebb", o)
@@ -182,9 +182,9 @@ func TestWhatIsNotInOrderIsPut(t *testing.T) {
 	requireRows(t, s, n+1000)
 }
 
-// TestLaidLeavesAfterACrash crashes a session at each of its steps: what recovery finds is what was
+// TestLeafRunsAfterACrash crashes a session at each of its steps: what recovery finds is what was
 // durable, or a later commit's state, and what a killed process leaves is all of it.
-func TestLaidLeavesAfterACrash(t *testing.T) {
+func TestLeafRunsAfterACrash(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -247,10 +247,10 @@ func TestLaidLeavesAfterACrash(t *testing.T) {
 	require.Greater(t, images, 100)
 }
 
-// TestLaidLeavesStay changes and deletes rows of leaves that the log names, in the transaction that
-// has laid them and later, and lays others: no page of theirs may be used again while a crash leads
+// TestLeafRunsStayUntilACheckpoint changes and deletes rows of leaves that the log names, in the transaction that
+// has appended them and later, and lays others: no page of theirs may be used again while a crash leads
 // back to records that name them.
-func TestLaidLeavesStay(t *testing.T) {
+func TestLeafRunsStayUntilACheckpoint(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -307,9 +307,9 @@ func afterRotate(s *Store, then func() error) error {
 	return errors.Join(err, tx.Commit(NoSync))
 }
 
-// TestLaidLeavesThatAreNotThere damages leaves in the file: of a record that is durable that is
+// TestDamagedLeafRuns damages leaves in the file: of a record that is durable that is
 // damage, of another one the end of the log.
-func TestLaidLeavesThatAreNotThere(t *testing.T) {
+func TestDamagedLeafRuns(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		syncs func(s *Store) error
@@ -378,10 +378,10 @@ func TestLaidLeavesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestLaidLeavesThatOnlyThePageCacheHas: the sync of the main file fails, and the process goes. The
+// TestLeafRunsInThePageCacheOnly: the sync of the main file fails, and the process goes. The
 // next one in the same boot sees leaves that the disk does not have, and that no later sync would
 // write: what it shows stays nevertheless.
-func TestLaidLeavesThatOnlyThePageCacheHas(t *testing.T) {
+func TestLeafRunsInThePageCacheOnly(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
@@ -399,10 +399,10 @@ func TestLaidLeavesThatOnlyThePageCacheHas(t *testing.T) {
 	onCrash(t, disk, o, 3, func(s *Store) { requireRows(t, s, n) })
 }
 
-// TestLogThatNamesLeavesItMustNot replays records that no store has written, of leaves that are
+// TestInvalidLeafReferencesInTheLog replays records that no store has written, of leaves that are
 // there.
-func TestLogThatNamesLeavesItMustNot(t *testing.T) {
-	laid := func(t *testing.T, s *Store, fill func(b []byte)) (ref pager.Ref, sums []byte) {
+func TestInvalidLeafReferencesInTheLog(t *testing.T) {
+	buildLeaf := func(t *testing.T, s *Store, fill func(b []byte)) (ref pager.Ref, sums []byte) {
 		b := make([]byte, s.PageSize())
 		pager.WriteHeader(b, pager.Header{Kind: pager.KindLeaf})
 		fill(b)
@@ -434,7 +434,7 @@ func TestLogThatNamesLeavesItMustNot(t *testing.T) {
 			require.NoError(t, err)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Apply(CatalogTree, inOrder(0, 1), nil)) })
 			require.NoError(t, s.Checkpoint(t.Context()))
-			ref, sums := laid(t, s, test.fill)
+			ref, sums := buildLeaf(t, s, test.fill)
 			payload := appendLeaves(nextRedo(s), CatalogTree, ref, sums)
 			if test.more != nil {
 				payload = test.more(payload, ref, sums)
@@ -452,8 +452,8 @@ func TestLogThatNamesLeavesItMustNot(t *testing.T) {
 	}
 }
 
-// TestLaidLeavesAreGivenBack: of a transaction that is rolled back, and of rows that were deleted.
-func TestLaidLeavesAreGivenBack(t *testing.T) {
+// TestLeafRunsAreFreed: of a transaction that is rolled back, and of rows that were deleted.
+func TestLeafRunsAreFreed(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20
 	s := openTest(t, "/a.ebb", o)
@@ -487,8 +487,8 @@ func TestLaidLeavesAreGivenBack(t *testing.T) {
 	requireRows(t, s, 1500)
 }
 
-// TestLogThatNamesOneLeafAgainAndAgain is refused before all of it is read: each time costs a page.
-func TestLogThatNamesOneLeafAgainAndAgain(t *testing.T) {
+// TestRepeatedLeafReferencesInTheLog is refused before all of it is read: each time costs a page.
+func TestRepeatedLeafReferencesInTheLog(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	s := openTest(t, "/a.ebb", o)

@@ -91,10 +91,10 @@ func TestNamedValueIsWrittenOnceAndThereAfterACrash(t *testing.T) {
 	onCrash(t, disk, o, 1, func(s *Store) { requireLong(t, s, want) })
 }
 
-// TestNamedValueStaysUntilACheckpoint overwrites and deletes named values, in the transaction that
+// TestReferencedValueStaysUntilACheckpoint overwrites and deletes named values, in the transaction that
 // put them and later, and puts others: none of the pages may be used again while a crash leads back
 // to records that name them.
-func TestNamedValueStaysUntilACheckpoint(t *testing.T) {
+func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
@@ -130,8 +130,8 @@ func TestNamedValueStaysUntilACheckpoint(t *testing.T) {
 	}
 }
 
-// TestRolledBackValueLeavesItsSpaceAtOnce: no record names it.
-func TestRolledBackValueLeavesItsSpaceAtOnce(t *testing.T) {
+// TestRolledBackValueFreesItsSpaceAtOnce: no record names it.
+func TestRolledBackValueFreesItsSpaceAtOnce(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	putLong(t, s, "k", 1)
 	pages := s.pg.Pages()
@@ -193,9 +193,9 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	}
 }
 
-// TestFailedSyncOfANamedValueIsFinal: the commit is not in the log, for certain, and no checkpoint
+// TestFailedSyncOfAReferencedValueIsFinal: the commit is not in the log, for certain, and no checkpoint
 // counts on what was not synced.
-func TestFailedSyncOfANamedValueIsFinal(t *testing.T) {
+func TestFailedSyncOfAReferencedValueIsFinal(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	s, err := Open("/a.ebb", o)
@@ -224,9 +224,9 @@ func TestFailedSyncOfANamedValueIsFinal(t *testing.T) {
 	onCrash(t, disk, testOptions(nil), 1, func(s *Store) { requireLong(t, s, map[string]int{"k": 1}) })
 }
 
-// TestNamedValuesStartCheckpoints as those in the log do: until then their space cannot be used
+// TestReferencedValuesStartCheckpoints as those in the log do: until then their space cannot be used
 // again.
-func TestNamedValuesStartCheckpoints(t *testing.T) {
+func TestReferencedValuesStartCheckpoints(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes = 10 * int64(len(long(0)))
 	s := openTest(t, "/a.ebb", o)
@@ -237,9 +237,9 @@ func TestNamedValuesStartCheckpoints(t *testing.T) {
 	require.Less(t, s.pg.FileBytes(), 8*o.CheckpointBytes)
 }
 
-// TestNamedValuesOfALongLog recovers from a log that no batch holds: the values are known before
+// TestReferencedValuesOfALongLog recovers from a log that no batch holds: the values are known before
 // the first page is written.
-func TestNamedValuesOfALongLog(t *testing.T) {
+func TestReferencedValuesOfALongLog(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -272,9 +272,9 @@ func TestNamedValuesOfALongLog(t *testing.T) {
 	})
 }
 
-// TestNamedValueOfALaterEpoch: a bulk load that fails ends its epoch, and recovery does not know
+// TestReferencedValueOfALaterEpoch: a bulk load that fails ends its epoch, and recovery does not know
 // how often that happened.
-func TestNamedValueOfALaterEpoch(t *testing.T) {
+func TestReferencedValueOfALaterEpoch(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	s := openTest(t, "/a.ebb", o)
@@ -297,8 +297,8 @@ func TestNamedValueOfALaterEpoch(t *testing.T) {
 	})
 }
 
-// TestNamedValuesAreReadOnly replays a log in memory.
-func TestNamedValuesAreReadOnly(t *testing.T) {
+// TestReferencedValuesInAReadOnlyOpen replays a log in memory.
+func TestReferencedValuesInAReadOnlyOpen(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30
@@ -335,9 +335,9 @@ func openForged(t *testing.T, s *Store, disk vfs.FS, payload []byte) (*Store, er
 	return Open("/a.ebb", image)
 }
 
-// TestLogThatNamesWhatItMustNot replays records that no session of ours has written: each is damage
+// TestInvalidValueReferencesInTheLog replays records that no session of ours has written: each is damage
 // with a place.
-func TestLogThatNamesWhatItMustNot(t *testing.T) {
+func TestInvalidValueReferencesInTheLog(t *testing.T) {
 	const size = 20_000
 	free := func(s *Store) pager.Pgid { return pager.Pgid(s.pg.Pages()) }
 	for name, test := range map[string]struct {
@@ -394,8 +394,8 @@ func TestLogThatNamesWhatItMustNot(t *testing.T) {
 	require.Greater(t, size, tree.MaxInline(DefaultPageSize))
 }
 
-// TestLogThatNamesTreesItMustNot has numbers that no meta page takes.
-func TestLogThatNamesTreesItMustNot(t *testing.T) {
+// TestInvalidTreeNumbersInTheLog has numbers that no meta page takes.
+func TestInvalidTreeNumbersInTheLog(t *testing.T) {
 	for id, sound := range map[TreeID]bool{maxTree - 1: true, maxTree: false, trashBit - 1: false, trashBit: false} {
 		disk := vfs.NewMemory()
 		s, err := Open("/a.ebb", testOptions(disk))

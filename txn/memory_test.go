@@ -10,9 +10,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestCacheFollowsTheMemoryThatThereIs. With 384 MiB of frames whatever there was, a process in a
+// TestCacheSizeFollowsTheAvailableMemory. With 384 MiB of frames whatever there was, a process in a
 // cgroup of 256 MB was killed.
-func TestCacheFollowsTheMemoryThatThereIs(t *testing.T) {
+func TestCacheSizeFollowsTheAvailableMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	debug.SetMemoryLimit(math.MaxInt64)
 	for _, c := range []struct {

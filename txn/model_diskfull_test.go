@@ -372,7 +372,7 @@ func (r *fullRun) kill(exact bool) {
 	r.requireContents("after deletes")
 	r.sound("after deletes")
 	if r.rnd.IntN(2) == 0 {
-		r.letGo(0)
+		r.releaseSnapshots(0)
 		require.NoError(r.t, s.Close())
 		r.otherBound(again.Used())
 		s, err = Open("/a.ebb", r.o)
@@ -439,7 +439,7 @@ func runStillFull(t *testing.T, seed uint64, trace, bounded bool) *fullRun {
 		}
 		r.kill(os.Getenv("EBB_LOOSE") == "")
 	}
-	r.letGo(0)
+	r.releaseSnapshots(0)
 	if bounded {
 		r.fill()
 		r.getOut()

@@ -134,10 +134,10 @@ func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
 				}
 			})
 		})
-		laid := 0
+		appended := 0
 		within(func() { // A bulk load waits for the checkpoint.
-			for ; laid < 5000; laid += 1000 {
-				require.NotZero(t, appendRows(t, s, laid, 1000))
+			for ; appended < 5000; appended += 1000 {
+				require.NotZero(t, appendRows(t, s, appended, 1000))
 			}
 		})
 	}, func() {

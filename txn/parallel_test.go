@@ -73,9 +73,9 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 				for i, s := range []*Store{one, several} {
 					tx, err := s.Begin(t.Context(), true)
 					require.NoError(t, err)
-					foretell := ahead && tx.CanSubmitLog(1, 100, 100_000, 200) &&
+					submitEarly := ahead && tx.CanSubmitLog(1, 100, 100_000, 200) &&
 						!slices.ContainsFunc(slices.Concat(some...), func(c Change) bool { return c.Tag != 0 })
-					if foretell {
+					if submitEarly {
 						for k := range some {
 							for j := range some[k] {
 								tx.EncodeRedo(9, &some[k][j])
@@ -642,7 +642,7 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 	o.ManyFrom, o.CacheBytes, o.CheckpointBytes = 2, 8<<20, 1<<30
 	s := openTest(t, "/a.ebb", o)
 	rnd := rand.New(rand.NewPCG(5, 5))
-	byHands, times := false, 0
+	inParallel, times := false, 0
 	change := func(tx *Tx) {
 		changes := make([]Change, 400)
 		for i, k := range rnd.Perm(rows)[:len(changes)] {
@@ -652,7 +652,7 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 			s.w.parallel.useful = false
 		}
 		require.NoError(t, tx.Apply(9, changes, nil))
-		byHands = s.w.parallel != nil && s.w.parallel.useful // not each time there are several: see workersFor
+		inParallel = s.w.parallel != nil && s.w.parallel.useful // not each time there are several: see workersFor
 	}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
@@ -684,7 +684,7 @@ func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
 		change(tx)
 		copied := framed(tx)
 		require.Greater(t, len(tx.w.freed), 300, "leaves got patches, and these were replaced")
-		if byHands {
+		if inParallel {
 			times++
 			require.Less(t, copied, 12)
 		} else {

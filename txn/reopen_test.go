@@ -115,10 +115,10 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	}
 }
 
-// TestRolledBackPartsInTheLogAreVoid: a large transaction has handed parts of its record to the log
+// TestRolledBackPartsInTheLogAreRevoked: a large transaction has handed parts of its record to the log
 // when it is rolled back. No checkpoint comes between that and the next commit, which must not be
 // read as their end.
-func TestRolledBackPartsInTheLogAreVoid(t *testing.T) {
+func TestRolledBackPartsInTheLogAreRevoked(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30

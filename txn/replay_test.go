@@ -222,11 +222,11 @@ func TestReplayIsSyncedAsItGoes(t *testing.T) {
 	}
 }
 
-// TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole damages the log that ends with a checkpoint, at
+// TestDamagedLogOfTheOlderMetaPageIsDroppedWhole damages the log that ends with a checkpoint, at
 // each step of it. Once the checkpoint's own meta page is there, the store is that one's state and
 // the log after it, and nothing of the part of the older log that could be read; before, it is
 // damaged.
-func TestDamagedLogOfTheOlderMetaPageIsGivenUpWhole(t *testing.T) {
+func TestDamagedLogOfTheOlderMetaPageIsDroppedWhole(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes = 1 << 30

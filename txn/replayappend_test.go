@@ -211,9 +211,9 @@ func TestCrashWhileALogBecomesLeaves(t *testing.T) {
 	require.NotZero(t, written)
 }
 
-// requirePlain holds what fastDecodePut says of an operation, and of each beginning of it, to what
+// requireFastDecode holds what fastDecodePut says of an operation, and of each beginning of it, to what
 // decodeRedo says.
-func requirePlain(t *testing.T, op []byte) (plain bool) {
+func requireFastDecode(t *testing.T, op []byte) (plain bool) {
 	t.Helper()
 	for n := range min(len(op), 300) {
 		op := op[:len(op)-n]
@@ -234,9 +234,9 @@ func requirePlain(t *testing.T, op []byte) (plain bool) {
 	return plain
 }
 
-// TestPlainPutsArePuts, with lengths around those for which they have another byte, and with
+// TestFastDecodedPutsEqualDecodedPuts, with lengths around those for which they have another byte, and with
 // something behind them or not.
-func TestPlainPutsArePuts(t *testing.T) {
+func TestFastDecodedPutsEqualDecodedPuts(t *testing.T) {
 	for _, id := range []TreeID{0, 1, 127, 128} {
 		for _, key := range []int{0, 1, 127, 128, 300} {
 			for _, value := range []int{0, 1, 127, 128, 129, 1<<14 - 1, 1 << 14} {
@@ -254,7 +254,7 @@ func TestPlainPutsArePuts(t *testing.T) {
 						value,
 						behind,
 					)
-					requirePlain(t, op)
+					requireFastDecode(t, op)
 				}
 			}
 		}

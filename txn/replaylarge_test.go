@@ -16,10 +16,10 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// TestLargeValuesOfALogAreNotHeld: a value that a commit without a sync has put is in the log, all
+// TestLargeValuesOfALogAreNotBuffered: a value that a commit without a sync has put is in the log, all
 // of it, and was joined on the heap at every open. It goes to its extent part by part, in its turn
 // among what was done before and after it.
-func TestLargeValuesOfALogAreNotHeld(t *testing.T) {
+func TestLargeValuesOfALogAreNotBuffered(t *testing.T) {
 	value := func(seed, n int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%07d.", seed), n/8+1)[:n] }
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	o := testOptions(vfs.OS)
@@ -112,10 +112,10 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 	}
 }
 
-// TestCommitThatIsNotThereLeavesNothing: a later part of a commit names leaves that a crash has
+// TestCommitWithLostLeavesIsNotApplied: a later part of a commit names leaves that a crash has
 // taken. What its earlier parts have is not applied, by the reader that finds out nor by the one
 // after it.
-func TestCommitThatIsNotThereLeavesNothing(t *testing.T) {
+func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 	for _, name := range []string{"in the first part", "in a later part"} {
 		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 		head := func(seq int) []byte {

@@ -138,9 +138,9 @@ func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
 	require.Zero(t, s.Stats().Readers)
 }
 
-// TestPagesThatASnapshotHoldsComeBackWhenItEnds churns under an old snapshot: the snapshot stays
+// TestPagesOfASnapshotAreFreedWhenItEnds churns under an old snapshot: the snapshot stays
 // what it was, pinned pages are told of, and all of them are free again afterwards.
-func TestPagesThatASnapshotHoldsComeBackWhenItEnds(t *testing.T) {
+func TestPagesOfASnapshotAreFreedWhenItEnds(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	churn := func(n byte) {
 		update(t, s, func(tx *Tx) {
