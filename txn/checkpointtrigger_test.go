@@ -39,9 +39,9 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 	}
 }
 
-// TestWhoFreesMuchGivesBackAsMuch: with what each transaction gives back before it begins, the
+// TestLargeFreesReturnTheirPages: with what each transaction gives back before it begins, the
 // frames would be ever more.
-func TestWhoFreesMuchGivesBackAsMuch(t *testing.T) {
+func TestLargeFreesReturnTheirPages(t *testing.T) {
 	s := openRoomy(t)
 	var most int64
 	for v := range byte(8) {

@@ -13,9 +13,9 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// TestCloseGivesBackWhatWasDeleted deletes nearly everything from stores of one large value, of
-// many small ones, and of large values with small ones behind them: what Close leaves is small.
-func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
+// TestCloseReturnsDeletedSpace deletes nearly everything from stores of one large value, of many
+// small ones, and of large values followed by small ones: the file is small after Close.
+func TestCloseReturnsDeletedSpace(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, c := range []struct {
 		name string
@@ -73,7 +73,7 @@ func TestCloseGivesBackWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// sparse is a store of some thousand pages of which a third is in use, here and there.
+// sparse is a store of some thousand pages of which a third, scattered, is in use.
 func sparse(t *testing.T, o Options) *Store {
 	s := openTest(t, "/a.ebb", o)
 	key := make([]byte, 16)
@@ -98,8 +98,8 @@ func sparse(t *testing.T, o Options) *Store {
 	return s
 }
 
-// TestPackCutsWhatItCan: a step that may move a few pages only takes those at the end.
-func TestPackCutsWhatItCan(t *testing.T) {
+// TestCompactionStepMovesPagesAtTheEnd: a step with a budget of a few pages moves those at the end.
+func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s := sparse(t, testOptions(vfs.NewMemory()))
 	before := s.pg.Pages()
@@ -114,7 +114,7 @@ func TestPackCutsWhatItCan(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.done)
 	require.LessOrEqual(t, moved, 200+int(before-uint64(tail))/100, "and the branches above them")
-	for range 2 { // what was moved is free when the first one is over
+	for range 2 { // pages that the first step moved are free after it
 		require.NoError(t, s.checkpointLocked())
 	}
 	s.unlockWriter()
@@ -122,8 +122,8 @@ func TestPackCutsWhatItCan(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestCloseMovesInSteps that the cache has room for, to the end.
-func TestCloseMovesInSteps(t *testing.T) {
+// TestCloseCompactsInSteps that fit the cache, until the file is compact.
+func TestCloseCompactsInSteps(t *testing.T) {
 	racetest.OneGoroutine(t)
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
@@ -147,12 +147,13 @@ func TestCloseMovesInSteps(t *testing.T) {
 	requireSound(t, s)
 }
 
-// unsettled is a store of patches, or of frames if the cache is large, with pages that the file
-// does not hold at its end, pages that it does before them, and free ones at the low end.
-func unsettled(t *testing.T, cache int64) *patchTest {
+// unwrittenPages is a store of delta pages, or of frames if the cache is large. Pages without a
+// place in the file have the highest numbers, written pages come before them, and free pages are at
+// the low end.
+func unwrittenPages(t *testing.T, cache int64) *deltaTest {
 	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: cache, CheckpointBytes: 1 << 30})
 	require.NoError(t, err)
-	p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+	p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))
 		require.NoError(t, tx.Create(10))
@@ -163,7 +164,7 @@ func unsettled(t *testing.T, cache int64) *patchTest {
 	})
 	p.put(10000)
 	require.NoError(t, s.Checkpoint(nil))
-	reader := p.reader() // keeps what is cleared now
+	reader := p.reader() // keeps the pages that the next transaction frees
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(10)) })
 	require.NoError(t, s.Checkpoint(nil))
 	p.put(200)
@@ -171,11 +172,10 @@ func unsettled(t *testing.T, cache int64) *patchTest {
 	return p
 }
 
-// TestCloseWritesEachPageOnce, though all of them are moved: what the file does not hold gets its
-// number first.
+// TestCloseWritesEachPageOnce, though all of them move: unwritten pages get their numbers first.
 func TestCloseWritesEachPageOnce(t *testing.T) {
-	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
-		p := unsettled(t, cache)
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves are delta pages, frames
+		p := unwrittenPages(t, cache)
 		used := p.s.pg.UsedPages()
 		_, before := p.s.pg.Counters()
 		require.NoError(t, p.s.Close())
@@ -191,11 +191,11 @@ func TestCloseWritesEachPageOnce(t *testing.T) {
 	}
 }
 
-// TestWhatTheFileDoesNotHoldIsMovedForNothing: patches and frames get numbers at the low end before
-// they are written, in steps, and the pages that the file holds stay.
-func TestWhatTheFileDoesNotHoldIsMovedForNothing(t *testing.T) {
-	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves get patches, frames
-		p := unsettled(t, cache)
+// TestUnwrittenPagesMoveWithoutIO: delta pages and frames get numbers at the low end before they
+// are written, in steps, and the written pages stay.
+func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
+	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves are delta pages, frames
+		p := unwrittenPages(t, cache)
 		s := p.s
 
 		require.NoError(t, s.lockWriter(nil))
@@ -240,10 +240,10 @@ func pagesOf(t *testing.T, s *Store) map[pager.Ref]bool {
 	return refs
 }
 
-// TestRolledBackPagesAreUsedAgain: pages that a rolled back transaction, or the part behind a
-// savepoint, has taken are in no state and in no free map. Were they not given back at once, the
-// file would grow with each rollback until it is opened again.
-func TestRolledBackPagesAreUsedAgain(t *testing.T) {
+// TestRolledBackPagesAreReused: pages that a rolled back transaction has allocated, or one rolled
+// back to a savepoint, are in no version and in no free map. Were they not freed at once, the file
+// would grow with each rollback until it is opened again.
+func TestRolledBackPagesAreReused(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	fill := func(tx *Tx) {

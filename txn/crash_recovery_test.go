@@ -8,18 +8,17 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed tells the story of a sync that failed and a
-// power cut after it. A checkpoint makes its meta page durable and then voids the header of the
-// oldest log segment; the sync of that fails, and the store is opened again in the same boot. There
-// the older meta page has no log any more, so recovery starts from the newer one and writes to
-// pages that only the older state used. If the power is cut meanwhile, the header is back, for it
-// never reached the disk: the older meta page has a whole log, is chosen for being the oldest, and
-// its pages are gone. So recovery first puts a copy of the newer meta page into the place of the
-// older.
-func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
+// TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused has the story of a failed sync and a power
+// cut after it. A checkpoint makes its meta page durable and then invalidates the header of the
+// oldest log segment; the sync of that fails, and the store is reopened in the same boot. The older
+// meta page has no log any more, so recovery starts from the newer one and writes to pages that
+// only the older version used. A power cut then restores the header, because its invalidation never
+// reached the disk: the older meta page has a whole log, is chosen as the oldest one, and its pages
+// are overwritten. So recovery first overwrites the older meta page with a copy of the newer one.
+func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20 // only where the test asks for it
+	o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20 // only where the test runs one
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	put := func(n int, v byte) {
@@ -81,15 +80,15 @@ func TestOlderMetaPageIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
 	require.Greater(t, images, 5)
 }
 
-// TestEarlierTryIsFencedOffBeforeItsPagesAreUsed tells the story of three misfortunes. A process is
-// killed whose last commit waited for no sync: its record is in the page cache alone. The recovery
-// fails, or is killed, when it has written its meta page and before that is synced: the page is in
-// the page cache, too. The next one starts from the older meta page and writes to pages that the
-// state of the first try used. If the power is cut meanwhile, and keeps that meta page but not the
-// record, the log ends elsewhere than the page says: so the page was believed, and its pages were
-// gone, also those of commits that had been durable. Recovery first puts a copy of the older meta
-// page into the place of the first try's.
-func TestEarlierTryIsFencedOffBeforeItsPagesAreUsed(t *testing.T) {
+// TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused has the story of three failures. A process
+// is killed whose last commit waited for no sync: its record is in the page cache only. The recovery
+// fails, or is killed, after it has written its meta page and before the sync: that page is in the
+// page cache, too. The next recovery starts from the older meta page and writes to pages that the
+// version of the first one used. A power cut may keep that meta page but not the record. The log
+// then ends elsewhere than the meta page says, so recovery trusted the meta page, whose pages were
+// overwritten, also those of durable commits. Recovery first overwrites the meta page of the first
+// recovery with a copy of the older one.
+func TestEarlierRecoveryIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	images := 0
 	for n := 0; ; n++ { // the call of the first recovery that fails
 		disk := crashfs.New(crashfs.Options{})

@@ -10,12 +10,11 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// lateFS is a file system that somebody else works on, too: between two calls of the one who has
-// it.
+// lateFS simulates another process that works on the directory between two calls of this one.
 type lateFS struct {
 	vfs.FS
-	absent bool   // the next Stat tells how it was before the other one came
-	opens  func() // before the next Open for writing of what is there already
+	absent bool   // the next Stat answers as before the other process created the file
+	opens  func() // runs before the next Open for writing of an existing file
 }
 
 func (l *lateFS) Stat(name string) (vfs.FileInfo, error) {
@@ -34,8 +33,8 @@ func (l *lateFS) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	return l.FS.Open(name, flag)
 }
 
-// TestOpenRemovesNoStoreOfAnother that was created, or opened, while this one was about to. It may
-// have commits already.
+// TestOpenRemovesNoStoreOfAnother process, which created or opened it while this Open ran. That
+// store may have commits already.
 func TestOpenRemovesNoStoreOfAnother(t *testing.T) {
 	for name, late := range map[string]func(fs vfs.FS, open, commit func()) vfs.FS{
 		"created": func(fs vfs.FS, open, _ func()) vfs.FS {
@@ -75,7 +74,7 @@ func TestOpenRemovesNoStoreOfAnother(t *testing.T) {
 	}
 }
 
-// TestOpenThatFailsLeavesNoNewFile: what it has created, and nobody has used, goes.
+// TestOpenThatFailsLeavesNoNewFile: Open removes the unused file that it has created.
 func TestOpenThatFailsLeavesNoNewFile(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	failed := disk.Inject(crashfs.Fault{Kinds: crashfs.KindSyncDir})

@@ -16,9 +16,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// patchTest is a store larger than its cache, with all of its pages in the file, beside a map of
+// deltaTest is a store larger than its cache, with all of its pages in the file, beside a map of
 // its rows in tree 9.
-type patchTest struct {
+type deltaTest struct {
 	t    *testing.T
 	s    *Store
 	rows map[string]string
@@ -31,7 +31,7 @@ var patchModes = map[string]func(t *testing.T) (vfs.FS, string){
 	"read":   func(*testing.T) (vfs.FS, string) { return vfs.NewMemory(), "/a.ebb" },
 }
 
-func eachPatchMode(t *testing.T, test func(p *patchTest)) {
+func eachDeltaMode(t *testing.T, test func(p *deltaTest)) {
 	for name, open := range patchModes {
 		t.Run(name, func(t *testing.T) {
 			if name == "mapped" {
@@ -44,7 +44,7 @@ func eachPatchMode(t *testing.T, test func(p *patchTest)) {
 				Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30, SegmentSize: 64 << 10},
 			)
 			require.Equal(t, name == "mapped", s.pg.Mapped())
-			p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+			p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 			p.put(10000)
 			require.NoError(t, s.Checkpoint(t.Context()))
@@ -54,16 +54,16 @@ func eachPatchMode(t *testing.T, test func(p *patchTest)) {
 }
 
 // put commits n rows, three of four of them new ones, at random.
-func (p *patchTest) put(n int) {
+func (p *deltaTest) put(n int) {
 	update(p.t, p.s, func(tx *Tx) { p.putIn(tx, n, p.rows) })
 }
 
-func (p *patchTest) putIn(tx *Tx, n int, rows map[string]string) {
+func (p *deltaTest) putIn(tx *Tx, n int, rows map[string]string) {
 	p.putOver(tx, n, rows, slices.Sorted(maps.Keys(rows)))
 }
 
 // putOver is putIn with the keys of which one of four rows is a new version.
-func (p *patchTest) putOver(tx *Tx, n int, rows map[string]string, keys []string) {
+func (p *deltaTest) putOver(tx *Tx, n int, rows map[string]string, keys []string) {
 	for range n {
 		key := string(binary.BigEndian.AppendUint64(nil, p.rnd.Uint64()))
 		if len(keys) > 0 && p.rnd.IntN(4) == 0 {
@@ -77,7 +77,7 @@ func (p *patchTest) putOver(tx *Tx, n int, rows map[string]string, keys []string
 }
 
 // requireRows looks whether a transaction sees these rows, one by one and in order.
-func (p *patchTest) requireRows(tx *Tx, want map[string]string) {
+func (p *deltaTest) requireRows(tx *Tx, want map[string]string) {
 	p.t.Helper()
 	require.Equal(p.t, want, contents(p.t, tx, 9))
 	for key, value := range want {
@@ -88,25 +88,25 @@ func (p *patchTest) requireRows(tx *Tx, want map[string]string) {
 	}
 }
 
-func (p *patchTest) reader() *Tx {
+func (p *deltaTest) reader() *Tx {
 	tx, err := p.s.Begin(nil, false)
 	require.NoError(p.t, err)
 	return tx
 }
 
-// patchBytes is the memory of patches that no checkpoint writes yet.
-func (p *patchTest) patchBytes() int64 {
+// deltaBytes is the memory of patches that no checkpoint writes yet.
+func (p *deltaTest) deltaBytes() int64 {
 	require.NoError(p.t, p.s.lockWriter(nil))
 	defer p.s.unlockWriter()
 	return p.s.pg.PatchBytes()
 }
 
-func TestLeavesOfAStoreLargerThanItsCacheGetPatches(t *testing.T) {
-	eachPatchMode(t, func(p *patchTest) {
+func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		frames := p.s.pg.FrameBytes()
 		p.put(200)
-		patches, leaves := p.patchBytes(), p.s.pg.DirtyBytes()
+		patches, leaves := p.deltaBytes(), p.s.pg.DirtyBytes()
 		require.Positive(t, patches)
 		require.Less(t, p.s.pg.FrameBytes()-frames, leaves/3, "a copy of each would be as much")
 		tx := p.reader()
@@ -115,7 +115,7 @@ func TestLeavesOfAStoreLargerThanItsCacheGetPatches(t *testing.T) {
 		requireSound(t, p.s)
 
 		require.NoError(t, p.s.Checkpoint(t.Context()))
-		require.Zero(t, p.patchBytes())
+		require.Zero(t, p.deltaBytes())
 		require.LessOrEqual(t, p.s.pg.FrameBytes(), frames)
 		require.Zero(t, p.s.deltaBases.len())
 		require.Zero(t, p.s.oldDeltaBases.len())
@@ -125,17 +125,17 @@ func TestLeavesOfAStoreLargerThanItsCacheGetPatches(t *testing.T) {
 
 func TestLeavesOfASmallStoreGetFrames(t *testing.T) {
 	s := openTest(t, "/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: 4 << 20})
-	p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+	p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	p.put(10000)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	p.put(200)
-	require.Zero(t, p.patchBytes())
+	require.Zero(t, p.deltaBytes())
 }
 
-// TestPatchesBeginWhereFramesWouldNotDo: when the pages of the store are more than the frames that
+// TestDeltasBeginWhereFramesRunOut: when the pages of the store are more than the frames that
 // start a checkpoint.
-func TestPatchesBeginWhereFramesWouldNotDo(t *testing.T) {
+func TestDeltasBeginWhereFramesRunOut(t *testing.T) {
 	s := openTest(t, "/a.ebb", Options{FS: vfs.NewMemory(), CacheBytes: 4 << 20})
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	may := func(bound int64) bool {
@@ -152,13 +152,13 @@ func TestPatchesBeginWhereFramesWouldNotDo(t *testing.T) {
 	require.True(t, may(used))
 }
 
-// TestSnapshotsOfPatchedLeavesStay: what patches change is not used again, and neither is their
+// TestSnapshotsOfLeavesWithDeltasStay: what patches change is not used again, and neither is their
 // memory, as long as a snapshot may look at it: checkpoints that come and go write over everything
 // else.
-func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
+func TestSnapshotsOfLeavesWithDeltasStay(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
-	eachPatchMode(t, func(p *patchTest) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		type held struct {
 			tx   *Tx
@@ -191,13 +191,13 @@ func TestSnapshotsOfPatchedLeavesStay(t *testing.T) {
 	})
 }
 
-// TestPatchesBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is going to write
+// TestDeltasBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is going to write
 // from a patch, has in a frame, or has just written, change again, and their readers see them
 // before and after.
-func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
+func TestDeltasBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
-	eachPatchMode(t, func(p *patchTest) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		for range 3 {
 			p.put(800)
@@ -227,12 +227,12 @@ func TestPatchesBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 	})
 }
 
-// TestPatchesThatComeToNothing: transactions and savepoints that are rolled back leave no row, page
+// TestDeltasThatAreRolledBack: transactions and savepoints that are rolled back leave no row, page
 // or memory behind.
-func TestPatchesThatComeToNothing(t *testing.T) {
+func TestDeltasThatAreRolledBack(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
-	eachPatchMode(t, func(p *patchTest) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		p.put(100)
 		used := p.s.pg.UsedPages()
@@ -247,7 +247,7 @@ func TestPatchesThatComeToNothing(t *testing.T) {
 			tx.Rollback()
 		}
 		require.Equal(t, used, p.s.pg.UsedPages())
-		require.LessOrEqual(t, p.patchBytes(), most+most/4)
+		require.LessOrEqual(t, p.deltaBytes(), most+most/4)
 		update(t, p.s, func(tx *Tx) {
 			p.putIn(tx, 50, p.rows)
 			sp := tx.Savepoint()
@@ -264,10 +264,10 @@ func TestPatchesThatComeToNothing(t *testing.T) {
 	})
 }
 
-// TestNoPatchOfAPageThatNoCheckpointWrites: an epoch may end without one. What was born in it is
+// TestNoDeltaOfAPageThatNoCheckpointWrites: an epoch may end without one. What was born in it is
 // not in the file.
-func TestNoPatchOfAPageThatNoCheckpointWrites(t *testing.T) {
-	eachPatchMode(t, func(p *patchTest) {
+func TestNoDeltaOfAPageThatNoCheckpointWrites(t *testing.T) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		p.put(50)
 		update(t, p.s, func(tx *Tx) {
@@ -292,10 +292,10 @@ func TestNoPatchOfAPageThatNoCheckpointWrites(t *testing.T) {
 	})
 }
 
-// TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart: they cannot be written early.
-func TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart(t *testing.T) {
+// TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart: they cannot be written early.
+func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 	racetest.OneGoroutine(t)
-	eachPatchMode(t, func(p *patchTest) {
+	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		var patches, frames int64
 		update(t, p.s, func(tx *Tx) {
@@ -314,13 +314,13 @@ func TestATransactionLargerThanTheCacheGetsPatchesOnlyInPart(t *testing.T) {
 	})
 }
 
-// TestACheckpointProvesWhatPatchesChange: a page that is damaged on the disk meanwhile is not
+// TestACheckpointVerifiesTheBasesOfDeltas: a page that is damaged on the disk meanwhile is not
 // written anew as a sound one.
-func TestACheckpointProvesWhatPatchesChange(t *testing.T) {
+func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 	fs := vfs.NewMemory()
 	s, err := Open("/a.ebb", Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30})
 	require.NoError(t, err)
-	p := &patchTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
+	p := &deltaTest{t, s, map[string]string{}, rand.New(rand.NewPCG(1, 2))}
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	p.put(10000)
 	require.NoError(t, s.Checkpoint(t.Context()))

@@ -35,10 +35,10 @@ func (r *mainRead) ReadAt(p []byte, off int64) (int, error) {
 	return r.File.ReadAt(p, off)
 }
 
-// TestBatchesReadWhatTheyChange: each leaf that nobody has looked at is read once, by a call, where
-// it is changed, and not looked at through the map; what is changed by itself is. Leaves that a
-// deletion has read in vain are read through the map from then on.
-func TestBatchesReadWhatTheyChange(t *testing.T) {
+// TestBatchesReadLeavesOnce: a batch reads each cold leaf once, by a read call, at the change
+// itself and not through the map; a single put reads through the map. Leaves that a deletion has
+// read without changing them are read through the map from then on.
+func TestBatchesReadLeavesOnce(t *testing.T) {
 	const rows = 20_000
 	for _, hands := range []int{1 << 30, 2} {
 		t.Run(fmt.Sprint(hands), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestBatchesReadWhatTheyChange(t *testing.T) {
 			if !s.pg.Mapped() {
 				t.Skip("no maps here")
 			}
-			update(t, s, func(tx *Tx) { // starts the log, and meets some leaves
+			update(t, s, func(tx *Tx) { // starts the log, and reads some leaves
 				_, err := tx.Put(9, batchKey(0), []byte("alone"), 0)
 				require.NoError(t, err)
 				want[string(batchKey(0))] = "alone"

@@ -13,7 +13,7 @@ import (
 	"github.com/ebbkv/ebb/internal/racetest"
 )
 
-// fullToTheEnd leaves the disk nothing: the main file has given what it does not need.
+// fullToTheEnd leaves the disk no free byte: the main file has released its preallocated space.
 func fullToTheEnd(t *testing.T, s *Store, disk *crashfs.Disk) {
 	t.Helper()
 	_, err := s.giveSpaceBack()
@@ -30,8 +30,8 @@ func putOn(t *testing.T, s *Store, key string) {
 	})
 }
 
-// TestCheckpointNeedsNoSegment: a disk without room for a segment of the log does not keep a
-// checkpoint from making room, nor commits from going on after it.
+// TestCheckpointNeedsNoSegment: a disk without space for a log segment does not prevent the
+// checkpoint that frees space, nor the commits after it.
 func TestCheckpointNeedsNoSegment(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
@@ -61,8 +61,8 @@ func TestCheckpointNeedsNoSegment(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestLogBehindACheckpointInPlaceIsMissed: its session has a meta page of its own, so that a log
-// which is lost is not taken for a clean close.
+// TestLogBehindACheckpointInPlaceIsMissed: the session of the log has a meta page of its own, so
+// that recovery does not take a lost log for a clean close.
 func TestLogBehindACheckpointInPlaceIsMissed(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
@@ -83,8 +83,8 @@ func TestLogBehindACheckpointInPlaceIsMissed(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// inPlace does two checkpoints without room for a segment, with a commit after each. acked tells
-// the number of operations of the disk at which a row had been acknowledged.
+// inPlace runs two checkpoints without space for a segment, with a commit after each. acked maps a
+// row to the number of disk operations at its acknowledgement.
 func inPlace(t *testing.T) (disk *crashfs.Disk, from int, want []string, acked map[string]int) {
 	t.Helper()
 	disk, acked = crashfs.New(crashfs.Options{}), map[string]int{}
@@ -101,7 +101,7 @@ func inPlace(t *testing.T) (disk *crashfs.Disk, from int, want []string, acked m
 	return disk, from, want, acked
 }
 
-// TestCrashesOfACheckpointInPlace: at every moment, and again while the store is opened after that.
+// TestCrashesOfACheckpointInPlace: at every disk operation, and again after the store is reopened.
 func TestCrashesOfACheckpointInPlace(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk, from, want, acked := inPlace(t)
@@ -122,7 +122,7 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 			requireRow(t, s, key)
 		}
 		requireSound(t, s)
-		if more { // what it makes of the log that it found is fit to go on with
+		if more { // the log as recovery left it takes further commits
 			putOn(t, s, "one more")
 		}
 		require.NoError(t, s.Close())
@@ -143,8 +143,8 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 	require.Greater(t, images, 30)
 }
 
-// TestFaultsOfACheckpointInPlace: whatever fails, nothing is lost, and who commits afterwards is
-// refused or told the truth.
+// TestFaultsOfACheckpointInPlace: no failing operation loses a commit, and later commits are refused
+// or acknowledged truthfully.
 func TestFaultsOfACheckpointInPlace(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for n := 0; ; n++ {
@@ -182,9 +182,9 @@ func TestFaultsOfACheckpointInPlace(t *testing.T) {
 	}
 }
 
-// TestLogOfPartsThatAreVoidIsGivenUp: transactions that were rolled back have left parts in the
-// log, and no commit. There is something to make room of all the same.
-func TestLogOfPartsThatAreVoidIsGivenUp(t *testing.T) {
+// TestLogOfRolledBackPartsIsReset: transactions that were rolled back have left parts in the log,
+// and no commit. A checkpoint frees their space all the same.
+func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, disk, _ := fullStore(t)
 	putOn(t, s, "k")
@@ -215,9 +215,9 @@ func TestLogOfPartsThatAreVoidIsGivenUp(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestDeletesGoOnWhereTheLogHasNoRoom: a commit that finds none has a checkpoint make some, and the
-// next one goes on.
-func TestDeletesGoOnWhereTheLogHasNoRoom(t *testing.T) {
+// TestDeletesContinueWhenTheLogIsFull: a commit without log space runs a checkpoint, which frees
+// some, and the next commit succeeds.
+func TestDeletesContinueWhenTheLogIsFull(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, disk, _ := fullStore(t)
 	disk.SetCapacity(disk.Used() + 8<<20)
@@ -226,7 +226,7 @@ func TestDeletesGoOnWhereTheLogHasNoRoom(t *testing.T) {
 		return err
 	})
 	require.Greater(t, n, 1000)
-	for round := range 4 { // over and over again: more than any log has room for
+	for round := range 4 { // several times: more bytes than any log has space for
 		refused := 0
 		for i := 0; i < n; {
 			tx, err := s.Begin(nil, true)
@@ -255,8 +255,8 @@ func TestDeletesGoOnWhereTheLogHasNoRoom(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestCommitsBesideCheckpointsInPlace: who was told of a commit may still be busy with the log when
-// it begins anew, and who commits waits for that.
+// TestCommitsBesideCheckpointsInPlace: a notified committer may still use the log when the log is
+// reset, and other committers wait for the reset.
 func TestCommitsBesideCheckpointsInPlace(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{Direct: true, BlockSize: 512})
 	o := testOptions(disk)

@@ -10,10 +10,10 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestTransactionWhosePartsAreVoid recovers from a panic of who is told of a group, in the middle
-// of a large transaction or in its commit, and tries to commit it: a record without its first parts
-// would not be one.
-func TestTransactionWhosePartsAreVoid(t *testing.T) {
+// TestTransactionWithRevokedParts recovers from a panic of the commit callback, in the middle of a
+// large transaction or in its commit, and then tries to commit it: the record would lack its first
+// parts.
+func TestTransactionWithRevokedParts(t *testing.T) {
 	for _, at := range []string{"put", "commit"} {
 		t.Run(at, func(t *testing.T) {
 			fs := vfs.NewMemory()

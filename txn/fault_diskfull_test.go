@@ -566,9 +566,9 @@ func TestTableOfLargePagesIsSmall(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestForetoldBatchKeepsRoomForItsTrees in the table: for one, whatever changes there, and for each
+// TestSubmittedBatchReservesSpaceForItsTrees in the table: for one, whatever changes there, and for each
 // of many.
-func TestForetoldBatchKeepsRoomForItsTrees(t *testing.T) {
+func TestSubmittedBatchReservesSpaceForItsTrees(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, _, _ := fullStore(t)
 	treesOfOneRow(t, s, 3000)

@@ -114,10 +114,10 @@ func TestDroppedTreeWithAPageOfTwoParents(t *testing.T) {
 	require.ErrorIs(t, s.Close(), badfile.ErrCorrupt, "the log stays")
 }
 
-// TestPageThatHasBeenBornAgainIsNotFreedByItsOldName: a leaf that the file names twice is given
+// TestReusedPageIsNotFreedByItsStaleReference: a leaf that the file names twice is given
 // back by one name, and becomes a page of another tree. Who frees it by the other name, and does
 // not read it, gave the other tree's page away.
-func TestPageThatHasBeenBornAgainIsNotFreedByItsOldName(t *testing.T) {
+func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	fsys := vfs.NewMemory()
 	forgeTwoParents(t, fsys, "/a.ebb")
 	s, err := Open("/a.ebb", testOptions(fsys))
@@ -166,10 +166,10 @@ func TestPageThatHasBeenBornAgainIsNotFreedByItsOldName(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestNumbersThatTheMetaPageGivesTwice: it tells of the first number of a tree, and of a dropped
+// TestMetaPageCountersAreVerified: it tells of the first number of a tree, and of a dropped
 // one, that was never used. What the table of trees has must be below, or the next tree that is
 // made is somebody else's.
-func TestNumbersThatTheMetaPageGivesTwice(t *testing.T) {
+func TestMetaPageCountersAreVerified(t *testing.T) {
 	forgeMeta := func(at int, n uint64) (*Store, error) {
 		fsys := vfs.NewMemory()
 		s, err := Open("/a.ebb", testOptions(fsys))
@@ -207,9 +207,9 @@ func TestNumbersThatTheMetaPageGivesTwice(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestDroppedTreeThatTheMetaPageDoesNotKnow would be written over by the next one, and its pages
+// TestDroppedTreeAboveTheMetaPageCounter would be written over by the next one, and its pages
 // would be nobody's.
-func TestDroppedTreeThatTheMetaPageDoesNotKnow(t *testing.T) {
+func TestDroppedTreeAboveTheMetaPageCounter(t *testing.T) {
 	s, disk := someTrees(t)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })

@@ -10,12 +10,12 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestSecondRecoveryMayNotFindLess interrupts a recovery when its meta page is written and the log
+// TestSecondRecoveryFindsNoFewerCommits interrupts a recovery when its meta page is written and the log
 // is still there, and damages the last record of the log then. The next recovery starts from the
 // older meta page again and takes the record for a torn tail, for nothing in the log says that it
 // was durable. But the page of the first recovery knows of the commit and has all of it: the log is
 // given up, and not the commit.
-func TestSecondRecoveryMayNotFindLess(t *testing.T) {
+func TestSecondRecoveryFindsNoFewerCommits(t *testing.T) {
 	before := crashfs.New(crashfs.Options{})
 	s, err := Open("/a.ebb", testOptions(before))
 	require.NoError(t, err)

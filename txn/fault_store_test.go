@@ -195,9 +195,9 @@ func TestFailingCallOfARecovery(t *testing.T) {
 	}
 }
 
-// TestReadErrorInACheckIsToldOf: a check that could not read everything does not pass for one that
+// TestCheckReportsAReadError: a check that could not read everything does not pass for one that
 // found nothing.
-func TestReadErrorInACheckIsToldOf(t *testing.T) {
+func TestCheckReportsAReadError(t *testing.T) {
 	s, disk := someTrees(t)
 	require.NoError(t, s.Close())
 	n := 0
@@ -224,9 +224,9 @@ func TestReadErrorInACheckIsToldOf(t *testing.T) {
 	require.Greater(t, n, 300, "every page is read")
 }
 
-// TestCursorOfAWriteMeetsAReadError where it looks its row up again, and where the value lies
+// TestCursorOfAWriteReturnsAReadError where it looks its row up again, and where the value lies
 // outside the tree.
-func TestCursorOfAWriteMeetsAReadError(t *testing.T) {
+func TestCursorOfAWriteReturnsAReadError(t *testing.T) {
 	for name, look := range map[string]func(c *Cursor) bool{
 		"value": func(c *Cursor) bool { return c.Value() != nil },
 		"tag":   func(c *Cursor) bool { return c.Tag() != 0 },
@@ -276,9 +276,9 @@ func problems(t *testing.T, s *Store) map[string][]uint64 {
 	return found
 }
 
-// TestCheckHoldsTheFreeMapAgainstTheTrees counts a page of a tree as free, and a free page as in
+// TestCheckComparesTheFreeMapWithTheTrees counts a page of a tree as free, and a free page as in
 // use.
-func TestCheckHoldsTheFreeMapAgainstTheTrees(t *testing.T) {
+func TestCheckComparesTheFreeMapWithTheTrees(t *testing.T) {
 	s, _ := someTrees(t)
 	update(t, s, func(tx *Tx) { // so that pages are free
 		_, err := tx.DeleteRange(9, []byte("00001000"), nil)

@@ -134,9 +134,9 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 	}
 }
 
-// TestCheckpointOfPatchesHurriesSooner: from a quarter of the room on that it would share with
+// TestCheckpointOfDeltasHurriesSooner: from a quarter of the room on that it would share with
 // commits else, which have enough until all of it is used up.
-func TestCheckpointOfPatchesHurriesSooner(t *testing.T) {
+func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 	s := openCramped(t)
 	frames := s.pg.FrameBytes()
 	for _, test := range []struct {
@@ -159,10 +159,10 @@ func TestCheckpointOfPatchesHurriesSooner(t *testing.T) {
 	}
 }
 
-// TestReadersBesideReliefSeeTheirVersion: of readers that began before the checkpoint's version,
+// TestReadersBesideFrameReclaimSeeTheirVersion: of readers that began before the checkpoint's version,
 // beside the transaction that made it, with it and after it, each finds its rows while frames are
 // taken away and used again; frames that it may look at are not used again before it has ended.
-func TestReadersBesideReliefSeeTheirVersion(t *testing.T) {
+func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second", "after": "third"} {
 		t.Run(who, func(t *testing.T) {
 			s := openCramped(t)
@@ -209,9 +209,9 @@ func TestReadersBesideReliefSeeTheirVersion(t *testing.T) {
 	}
 }
 
-// TestReliefDoesNotWaitForALongTransaction: the checkpoint is written while somebody has the writer
+// TestFrameReclaimDoesNotWaitForALongTransaction: the checkpoint is written while somebody has the writer
 // lock.
-func TestReliefDoesNotWaitForALongTransaction(t *testing.T) {
+func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 	s := openCramped(t)
 	var tx *Tx
 	parts := 0
@@ -263,9 +263,9 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 	require.True(t, went)
 }
 
-// TestSnapshotsAreWholeBesideRelief: writers move amounts between rows, faster than checkpoints
+// TestSnapshotsAreWholeBesideFrameReclaim: writers move amounts between rows, faster than checkpoints
 // end, and each reader finds the same sum.
-func TestSnapshotsAreWholeBesideRelief(t *testing.T) {
+func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
 	const rows, each = 6_000, 100
 	o := testOptions(vfs.NewMemory())
 	o.Inline, o.CacheBytes, o.CheckpointBytes = false, 1<<20, 256<<10

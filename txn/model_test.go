@@ -265,9 +265,9 @@ func (w waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestWhoWaitsForTheWriterLearnsOfAFailure: the transaction before failed for good. Whoever waited
+// TestWaitingWriterReturnsTheStickyError: the transaction before failed for good. Whoever waited
 // behind it does not begin.
-func TestWhoWaitsForTheWriterLearnsOfAFailure(t *testing.T) {
+func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 	for name, verb := range map[string]func(s *Store, ctx context.Context) error{
 		"begin":      func(s *Store, ctx context.Context) error { _, err := s.Begin(ctx, true); return err },
 		"checkpoint": func(s *Store, ctx context.Context) error { return s.Checkpoint(ctx) },
@@ -294,8 +294,8 @@ func TestWhoWaitsForTheWriterLearnsOfAFailure(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForUpkeepGivesUpWithItsContext: a checkpoint may take long.
-func TestWhoWaitsForUpkeepGivesUpWithItsContext(t *testing.T) {
+// TestWaitForMaintenanceEndsWithItsContext: a checkpoint may take long.
+func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.MaxBytes, o.CheckpointBytes = 1<<30, 1
 	s := openTest(t, "/a.ebb", o)
@@ -410,9 +410,9 @@ func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
 	})
 }
 
-// TestLargeRedoIsLetGo: a savepoint keeps the whole redo in memory, which must not be kept for
+// TestLargeRedoBufferIsFreed: a savepoint keeps the whole redo in memory, which must not be kept for
 // ever.
-func TestLargeRedoIsLetGo(t *testing.T) {
+func TestLargeRedoBufferIsFreed(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) {
 		tx.SetDurability(NoSync) // else the log names the values
@@ -426,8 +426,8 @@ func TestLargeRedoIsLetGo(t *testing.T) {
 	require.LessOrEqual(t, cap(s.w.redo), maxRedoBuffer)
 }
 
-// TestDropOfALargeTreeComesBackInSteps between which writers get their turn.
-func TestDropOfALargeTreeComesBackInSteps(t *testing.T) {
+// TestDroppedLargeTreeIsFreedInSteps between which writers get their turn.
+func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	_, err := s.BulkLoad(t.Context(), create(9), 9, wideRows(9*reclaimStepPages))
 	require.NoError(t, err)

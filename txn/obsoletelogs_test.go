@@ -58,10 +58,10 @@ func openHeld(t *testing.T, path string) (s *Store, free chan struct{}) {
 	return s, free
 }
 
-// TestLogGoesBesideTheFirstReads: an Open that has replayed a log removes the first segment, so
+// TestObsoleteLogIsRemovedBesideTheFirstReads: an Open that has replayed a log removes the first segment, so
 // that nobody replays it again, and is read while the others go. The first change waits for that,
 // and has a log that is its own.
-func TestLogGoesBesideTheFirstReads(t *testing.T) {
+func TestObsoleteLogIsRemovedBesideTheFirstReads(t *testing.T) {
 	const n = 10_000
 	path, _ := killedWithLog(t, n)
 	old := logFiles(t, path)

@@ -80,9 +80,9 @@ func used(t *testing.T, s *Store) map[int64]bool {
 	return ids
 }
 
-// TestPlacesOfTheStateBeforeAreUsedEarly: what is changed beside a checkpoint goes there, not to
+// TestPagesOfTheOlderVersionAreReusedEarly: what is changed beside a checkpoint goes there, not to
 // the end of the file.
-func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
+func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	s, reached, reader := overwritten(t, vfs.NewMemory())
 	reader.Rollback()
 	pages := s.pg.Pages()
@@ -95,9 +95,9 @@ func TestPlacesOfTheStateBeforeAreUsedEarly(t *testing.T) {
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
 }
 
-// TestNothingIsWrittenWhereTheStateBeforeIs, as long as a crash would start from it: neither by the
+// TestPagesOfTheOlderVersionAreNotOverwritten, as long as a crash would start from it: neither by the
 // checkpoint, nor by who beside it has more pages than frames, stores large values or lays leaves.
-func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
+func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, reached, reader := overwritten(t, fs)
 	reader.Rollback()
@@ -150,10 +150,10 @@ func TestNothingIsWrittenWhereTheStateBeforeIs(t *testing.T) {
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
 }
 
-// TestWhatTheLogHoldsHasRoomAfterACrash: the next open starts from the state before, all of whose
+// TestReplayHasSpaceAfterACrash: the next open starts from the state before, all of whose
 // pages are in use, and finds as many others in the file as the newest state needs: there may be no
 // more on the disk.
-func TestWhatTheLogHoldsHasRoomAfterACrash(t *testing.T) {
+func TestReplayHasSpaceAfterACrash(t *testing.T) {
 	s := openTest(t, "/a.ebb", func() Options {
 		o := testOptions(vfs.NewMemory())
 		o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
@@ -195,9 +195,9 @@ func TestWhatTheLogHoldsHasRoomAfterACrash(t *testing.T) {
 	}
 }
 
-// TestNothingIsEarlyBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was
+// TestNoPageIsReusedBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was
 // freed in it is in the last durable state as long as none has ended.
-func TestNothingIsEarlyBeforeItsCheckpointBegins(t *testing.T) {
+func TestNoPageIsReusedBeforeItsCheckpointBegins(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, _, reader := overwritten(t, fs)
 	reader.Rollback()

@@ -39,10 +39,10 @@ func anyChanges(rnd *rand.Rand, n, rows int) []Change {
 	return changes
 }
 
-// TestHandsDoWhatOneDoes: many changes come to the same rows, the same answers and the same state
+// TestParallelApplyEqualsSerialApply: many changes come to the same rows, the same answers and the same state
 // after recovery, whether one hand carries them out or several do, in stores whose pages are all in
 // frames, are written early, or have patches; transactions that are rolled back leave nothing.
-func TestHandsDoWhatOneDoes(t *testing.T) {
+func TestParallelApplyEqualsSerialApply(t *testing.T) {
 	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "patches": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			racetest.OneGoroutine(t)
@@ -124,10 +124,10 @@ func TestHandsDoWhatOneDoes(t *testing.T) {
 	}
 }
 
-// TestSnapshotsBesideHands: readers come at any moment of transactions that change every row by
+// TestSnapshotsBesideParallelApply: readers come at any moment of transactions that change every row by
 // several hands, and are rolled back as often as not. Each sees one state, and none that was
 // undone. So it is with leaves in frames and with patches.
-func TestSnapshotsBesideHands(t *testing.T) {
+func TestSnapshotsBesideParallelApply(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for name, test := range map[string]struct {
 		rows, others int // others are among them, and never change
@@ -190,9 +190,9 @@ func TestSnapshotsBesideHands(t *testing.T) {
 	}
 }
 
-// TestCheckpointLendsAHand: it works on parts between two pages, and writes its own all the same.
+// TestCheckpointHelpsParallelApply: it works on parts between two pages, and writes its own all the same.
 // To a round that has its hands, or is over, it does not come.
-func TestCheckpointLendsAHand(t *testing.T) {
+func TestCheckpointHelpsParallelApply(t *testing.T) {
 	for name, test := range map[string]struct{ came, next, lent int32 }{
 		"all of it":          {lent: 3},
 		"what is left of it": {came: 1, next: 2, lent: 1},
@@ -231,10 +231,10 @@ func TestCheckpointLendsAHand(t *testing.T) {
 	}
 }
 
-// TestCheckpointsBesideHands: one after the other runs while batches are carried out by several
+// TestCheckpointsBesideParallelApply: one after the other runs while batches are carried out by several
 // hands, at times the checkpoint's among them, and while they are rolled back. What was committed
 // is there, and found again, as is the state that each checkpoint wrote.
-func TestCheckpointsBesideHands(t *testing.T) {
+func TestCheckpointsBesideParallelApply(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
@@ -298,9 +298,9 @@ func TestCheckpointsBesideHands(t *testing.T) {
 	holds(openTest(t, "/a.ebb", o))
 }
 
-// TestHandsLeaveSmallThingsAlone: few changes, those in a small tree or in one place, those with
+// TestSmallBatchesAreAppliedSerially: few changes, those in a small tree or in one place, those with
 // large values, and those behind a savepoint are one hand's.
-func TestHandsLeaveSmallThingsAlone(t *testing.T) {
+func TestSmallBatchesAreAppliedSerially(t *testing.T) {
 	s := batchStore(t, false, 9000)
 	s.o.ManyFrom, s.o.ManyRows = 100, 5000
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
@@ -341,9 +341,9 @@ func TestHandsLeaveSmallThingsAlone(t *testing.T) {
 	require.ErrorIs(t, tx.Apply(9, changes, nil), ErrTxnDone)
 }
 
-// TestHandThatPanics: the panic is the caller's, what it says tells where it came from, and the
+// TestWorkerThatPanics: the panic is the caller's, what it says tells where it came from, and the
 // transaction can be rolled back.
-func TestHandThatPanics(t *testing.T) {
+func TestWorkerThatPanics(t *testing.T) {
 	s := batchStore(t, false, 9000)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	var want map[string]string
@@ -367,8 +367,8 @@ func TestHandThatPanics(t *testing.T) {
 	}
 }
 
-// TestHandThatMeetsDamage: the transaction is dead, and nothing of it stays.
-func TestHandThatMeetsDamage(t *testing.T) {
+// TestWorkerThatReadsADamagedPage: the transaction is dead, and nothing of it stays.
+func TestWorkerThatReadsADamagedPage(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
 		o := testOptions(disk)
@@ -421,9 +421,9 @@ func TestHandThatMeetsDamage(t *testing.T) {
 	}
 }
 
-// TestHandThatCannotRead: one read that fails is the transaction's end, though it would succeed the
+// TestWorkerWhoseReadFails: one read that fails is the transaction's end, though it would succeed the
 // next time: what the hand was at may be half done.
-func TestHandThatCannotRead(t *testing.T) {
+func TestWorkerWhoseReadFails(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -455,9 +455,9 @@ func TestHandThatCannotRead(t *testing.T) {
 	})
 }
 
-// TestHandsMeetTheBound: there is no page for one of them. The transaction says so, is rolled back,
+// TestParallelApplyKeepsTheTransactionLimit: there is no page for one of them. The transaction says so, is rolled back,
 // and room can be made.
-func TestHandsMeetTheBound(t *testing.T) {
+func TestParallelApplyKeepsTheTransactionLimit(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := testOptions(vfs.NewMemory())
 		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
@@ -486,9 +486,9 @@ func TestHandsMeetTheBound(t *testing.T) {
 	}
 }
 
-// besideHand is a hand of an open transaction that shares what all pages have in common with
+// workerWriter is a hand of an open transaction that shares what all pages have in common with
 // others.
-func besideHand(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
+func workerWriter(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
 	t.Helper()
 	s := openTest(t, "/a.ebb", o)
 	fillTree(t, s, 3000)
@@ -500,10 +500,10 @@ func besideHand(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
 	return &w.pageWriter, tx
 }
 
-// TestHandTakesPagesAhead: with the lock once for some of them. What nobody needed goes back with
+// TestWorkerReservesPagesInBatches: with the lock once for some of them. What nobody needed goes back with
 // the transaction, committed or not.
-func TestHandTakesPagesAhead(t *testing.T) {
-	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+func TestWorkerReservesPagesInBatches(t *testing.T) {
+	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
 	tx.Rollback()
 	s, w := h.s, h.w
 	used, pages := s.pg.UsedPages(), uint64(0)
@@ -550,12 +550,12 @@ func TestHandTakesPagesAhead(t *testing.T) {
 	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 }
 
-// TestHandTakesAheadOnlyWhatIsThere: no page that the disk, or what is kept for deletions, would
+// TestWorkerReservesOnlyFreePages: no page that the disk, or what is kept for deletions, would
 // have to be asked for is for nobody.
-func TestHandTakesAheadOnlyWhatIsThere(t *testing.T) {
+func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.MaxBytes = 2 << 20
-	h, tx := besideHand(t, o)
+	h, tx := workerWriter(t, o)
 	defer tx.Rollback()
 	defer func() { h.w.allocMu = nil }()
 	ahead := 0
@@ -585,9 +585,9 @@ func TestHandTakesAheadOnlyWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestWhatHandsLeaveIsUsed: by the writer's hand the next time, so that pages that were taken ahead
+// TestUnusedReservedPagesAreReused: by the writer's hand the next time, so that pages that were taken ahead
 // do not become more with every batch of a transaction.
-func TestWhatHandsLeaveIsUsed(t *testing.T) {
+func TestUnusedReservedPagesAreReused(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.CacheBytes = 2, 16<<20
 	s := openTest(t, "/a.ebb", o)
@@ -611,10 +611,10 @@ func TestWhatHandsLeaveIsUsed(t *testing.T) {
 	require.Less(t, most, 100)
 }
 
-// TestHandKnowsWhatItMayFree: without the lock, in the group that it has touched last, as long as
+// TestWorkerFreesOnlyPagesOfItsTransaction: without the lock, in the group that it has touched last, as long as
 // the tree is not damaged.
-func TestHandKnowsWhatItMayFree(t *testing.T) {
-	h, tx := besideHand(t, testOptions(vfs.NewMemory()))
+func TestWorkerFreesOnlyPagesOfItsTransaction(t *testing.T) {
+	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
 	defer tx.Rollback()
 	pages := h.s.pg.Pages()
 	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: 5}, 1))
@@ -631,10 +631,10 @@ func TestHandKnowsWhatItMayFree(t *testing.T) {
 	h.w.allocMu = nil
 }
 
-// TestHandsTurnBranchesToPatchesInPlace: no branch is copied for a row that goes into a patch. A
+// TestWorkersRepointBranchesInPlace: no branch is copied for a row that goes into a patch. A
 // reader that comes meanwhile, and a rollback, find all branches as they were; what comes after the
 // reader is copied.
-func TestHandsTurnBranchesToPatchesInPlace(t *testing.T) {
+func TestWorkersRepointBranchesInPlace(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
 	const rows = 60_000 // below some thirty branches, of which one for each part is made anew
@@ -726,9 +726,9 @@ func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, er
 	return fresh, err
 }
 
-// TestReaderThatComesBetweenAPatchAndItsBranch: the row is put once, and counted once, in a branch
+// TestReaderThatBeginsBetweenADeltaAndItsBranch: the row is put once, and counted once, in a branch
 // that is copied.
-func TestReaderThatComesBetweenAPatchAndItsBranch(t *testing.T) {
+func TestReaderThatBeginsBetweenADeltaAndItsBranch(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for name, key := range map[string][]byte{"new": []byte("key-5000-x"), "undone": []byte("key-5000-x"), "replaced": batchKey(77)} {
 		t.Run(name, func(t *testing.T) {

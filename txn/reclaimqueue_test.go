@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRunsAreAQueueAndAStack holds two of them against slices, one of which takes all of the other
+// TestReclaimQueueIsAQueueAndAStack holds two of them against slices, one of which takes all of the other
 // from time to time.
-func TestRunsAreAQueueAndAStack(t *testing.T) {
+func TestReclaimQueueIsAQueueAndAStack(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	var q, other deferredFrees
 	var want, wantOther []deferredFree
@@ -56,9 +56,9 @@ func TestRunsAreAQueueAndAStack(t *testing.T) {
 	}
 }
 
-// TestMemoryOfRunsIsUsedAgain, by whoever gives all that it has as by itself, and not kept without
+// TestMemoryOfTheReclaimQueueIsReused, by whoever gives all that it has as by itself, and not kept without
 // a bound.
-func TestMemoryOfRunsIsUsedAgain(t *testing.T) {
+func TestMemoryOfTheReclaimQueueIsReused(t *testing.T) {
 	var from, to deferredFrees
 	round := func(n int) {
 		for range n {
@@ -78,10 +78,10 @@ func TestMemoryOfRunsIsUsedAgain(t *testing.T) {
 	require.Len(t, to.spare, mostSpare)
 }
 
-// BenchmarkRuns pushes a million runs, as a large load frees between two checkpoints, and reports
+// BenchmarkReclaimQueue pushes a million runs, as a large load frees between two checkpoints, and reports
 // how long the longest push took: whoever commits waits for that under the writer lock. A slice is
 // what it is compared with.
-func BenchmarkRuns(b *testing.B) {
+func BenchmarkReclaimQueue(b *testing.B) {
 	longest := func(b *testing.B, begin func() (push func(deferredFree))) {
 		var sum time.Duration
 		for b.Loop() {

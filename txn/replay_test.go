@@ -177,9 +177,9 @@ func (s *mainSync) SyncData() error {
 	return s.File.SyncData()
 }
 
-// TestReplayIsSyncedAsItGoes: not all of it at the end. It does not end before its syncs have, and
+// TestReplaySyncsInTheBackground: not all of it at the end. It does not end before its syncs have, and
 // with an error if they do.
-func TestReplayIsSyncedAsItGoes(t *testing.T) {
+func TestReplaySyncsInTheBackground(t *testing.T) {
 	const n = 90_000 // more than twice what is worth a sync
 	payload := make([]byte, redoHead)
 	binary.LittleEndian.PutUint64(payload, 1)

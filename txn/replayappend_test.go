@@ -16,13 +16,13 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// risingModel is what a store holds in two trees, by key, each value behind its tag.
-type risingModel [2]map[string]string
+// ascendingModel is what a store holds in two trees, by key, each value behind its tag.
+type ascendingModel [2]map[string]string
 
 var risingTrees = [2]TreeID{CatalogTree, 9}
 
 // require compares.
-func (m risingModel) require(t *testing.T, s *Store) {
+func (m ascendingModel) require(t *testing.T, s *Store) {
 	t.Helper()
 	view(t, s, func(tx *Tx) {
 		for i, id := range risingTrees {
@@ -45,7 +45,7 @@ func tagged(tag int64, value []byte) string {
 // change does something to the store and to the model: much of it puts rows behind all others, so
 // that a log of it, in the order of keys, has puts whose keys rise, with something else between
 // them.
-func (m risingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
+func (m ascendingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 	i := min(rnd.IntN(4), 1)
 	id, rows := risingTrees[i], m[i]
 	put := func(key, value []byte, tag int64) {
@@ -112,9 +112,9 @@ func (m risingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 	}
 }
 
-// TestRisingPutsOfALog are what they were, whatever stands between them, with a batch of the log
+// TestAscendingPutsOfALog are what they were, whatever stands between them, with a batch of the log
 // that has all of it and with many, with goroutines and without.
-func TestRisingPutsOfALog(t *testing.T) {
+func TestAscendingPutsOfALog(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		cache  int64
@@ -127,7 +127,7 @@ func TestRisingPutsOfALog(t *testing.T) {
 				o := testOptions(fs)
 				o.CheckpointBytes, o.CacheBytes = 1<<30, 64<<20
 				s := openTest(t, "/a.ebb", o)
-				m := risingModel{{}, {}}
+				m := ascendingModel{{}, {}}
 				update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 				for i := range 40 {
 					update(t, s, func(tx *Tx) {
@@ -156,9 +156,9 @@ func TestRisingPutsOfALog(t *testing.T) {
 	}
 }
 
-// TestLogOfANewStoreBecomesLeavesAtOnce, which are written while the log is applied and need no
+// TestReplayOfANewStoreBuildsLeavesDirectly, which are written while the log is applied and need no
 // frames, and as full as if they had been put in order.
-func TestLogOfANewStoreBecomesLeavesAtOnce(t *testing.T) {
+func TestReplayOfANewStoreBuildsLeavesDirectly(t *testing.T) {
 	const n = 20_000
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
@@ -187,14 +187,14 @@ func TestLogOfANewStoreBecomesLeavesAtOnce(t *testing.T) {
 	require.NoError(t, looks.Close())
 }
 
-// TestCrashWhileALogBecomesLeaves: the state before stands, and the log is applied again.
-func TestCrashWhileALogBecomesLeaves(t *testing.T) {
+// TestCrashWhileReplayBuildsLeaves: the state before stands, and the log is applied again.
+func TestCrashWhileReplayBuildsLeaves(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 16<<20
 	s := openTest(t, "/a.ebb", o)
-	m := risingModel{{}, {}}
+	m := ascendingModel{{}, {}}
 	rnd := rand.New(rand.NewPCG(1, 3))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	for i := range 24 {

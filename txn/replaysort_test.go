@@ -197,9 +197,9 @@ func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
 	}
 }
 
-// TestReplayTellsWhereTheLogIsWrong: with the position of the commit, whatever batches its
+// TestReplayReportsTheOffsetOfTheDamage: with the position of the commit, whatever batches its
 // operations came in.
-func TestReplayTellsWhereTheLogIsWrong(t *testing.T) {
+func TestReplayReportsTheOffsetOfTheDamage(t *testing.T) {
 	put := func(id TreeID, key string) []byte { return appendRedo(nil, redo{op: opPut, id: id, key: []byte(key)}) }
 	commit := func(seq byte, ops ...[]byte) []byte {
 		return append(append([]byte{seq}, make([]byte, redoHead-1)...), bytes.Join(ops, nil)...)
@@ -233,9 +233,9 @@ func TestReplayTellsWhereTheLogIsWrong(t *testing.T) {
 	}
 }
 
-// TestLeadingCutsBetweenOperations: whatever the bound, pieces are whole operations, and together
+// TestPrefixEndsBetweenOperations: whatever the bound, pieces are whole operations, and together
 // all of them.
-func TestLeadingCutsBetweenOperations(t *testing.T) {
+func TestPrefixEndsBetweenOperations(t *testing.T) {
 	all := randomRedo(rand.New(rand.NewSource(1)), 1)[0][redoHead:]
 	for len(all) < 8000 {
 		all = append(all, all...)

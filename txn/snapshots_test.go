@@ -14,7 +14,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-func TestReadersFindPlacesBeyondTheFirstBlock(t *testing.T) {
+func TestReadersUseSlotsBeyondTheFirstBlock(t *testing.T) {
 	var r snapshots
 	var visible atomic.Pointer[version]
 	visible.Store(&version{serial: 5})
@@ -43,10 +43,10 @@ func TestReadersFindPlacesBeyondTheFirstBlock(t *testing.T) {
 	require.Empty(t, r.held(nil))
 }
 
-// TestAVersionThatIsHeldIsNeverTakenForFree runs readers beside a writer that makes versions
+// TestAPinnedVersionIsNeverReclaimed runs readers beside a writer that makes versions
 // visible and then looks who holds which: a reader that hold returned to must be seen until it lets
 // go.
-func TestAVersionThatIsHeldIsNeverTakenForFree(t *testing.T) {
+func TestAPinnedVersionIsNeverReclaimed(t *testing.T) {
 	var r snapshots
 	var visible atomic.Pointer[version]
 	visible.Store(&version{serial: 1})
@@ -86,7 +86,7 @@ func TestAVersionThatIsHeldIsNeverTakenForFree(t *testing.T) {
 	wg.Wait()
 }
 
-func TestSnapshotsStayAsTheyAreWhileManyCome(t *testing.T) {
+func TestSnapshotsStayUnchangedWhileManyBegin(t *testing.T) {
 	racetest.NotQuick(t)
 	o := testOptions(vfs.NewMemory())
 	o.Inline = false

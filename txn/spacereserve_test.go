@@ -50,9 +50,9 @@ func (s *Store) hasRoom(t *testing.T) bool {
 	return s.pg.FileBytes()-int64(s.pg.Pages())*int64(s.pg.PageSize()) > 12*s.segment
 }
 
-// TestFullDiskTakesRoomBackFromTheMainFile: what the file was given ahead of need goes to the log
+// TestFullDiskReleasesPreallocationOfTheMainFile: what the file was given ahead of need goes to the log
 // when the log needs it.
-func TestFullDiskTakesRoomBackFromTheMainFile(t *testing.T) {
+func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 	t.Run("commit", func(t *testing.T) {
 		s, _ := grown(t)
 		before := s.pg.FileBytes()
@@ -94,9 +94,9 @@ func TestFullDiskTakesRoomBackFromTheMainFile(t *testing.T) {
 	})
 }
 
-// TestCheckpointOnAFullDiskSaysWhatStoppedIt: that the disk is full is not the answer where
+// TestCheckpointOnAFullDiskReturnsItsError: that the disk is full is not the answer where
 // something else stood in the way of room.
-func TestCheckpointOnAFullDiskSaysWhatStoppedIt(t *testing.T) {
+func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 	t.Run("context", func(t *testing.T) {
 		s, _ := grown(t)
 		require.True(t, tryLock(s.maintenanceMu))

@@ -154,9 +154,9 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 	}
 }
 
-// TestBulkLoadIsWrittenAsItComes: a load of any size needs a buffer and no frames. One that fails
+// TestBulkLoadIsWrittenAsItGrows: a load of any size needs a buffer and no frames. One that fails
 // late gives the pages back that it has written, so that the next one takes them.
-func TestBulkLoadIsWrittenAsItComes(t *testing.T) {
+func TestBulkLoadIsWrittenAsItGrows(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	const n = 5000
 	load := func(id TreeID, last error) error {
@@ -403,7 +403,7 @@ func copyFilesTo(t *testing.T, from, to vfs.FS) {
 	require.NoError(t, to.SyncDir("/"))
 }
 
-func TestWhatIsNoStoreIsNotTouched(t *testing.T) {
+func TestForeignFilesAreNotWrittenTo(t *testing.T) {
 	write := func(disk vfs.FS, name string, b []byte) {
 		f, err := disk.Open(name, vfs.Write|vfs.Create)
 		require.NoError(t, err)
@@ -487,7 +487,7 @@ func TestTransactionAboveTheLimitIsRefusedAtThePutThatCrossesIt(t *testing.T) {
 	})
 }
 
-func TestLargeTransactionsHandTheirRecordToTheLogEarly(t *testing.T) {
+func TestLargeTransactionsAppendToTheLogEarly(t *testing.T) {
 	disk := vfs.NewMemory()
 	s, err := Open("/a.ebb", testOptions(disk))
 	require.NoError(t, err)
@@ -597,9 +597,9 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	openTest(t, "/a.ebb", testOptions(disk))
 }
 
-// TestCheckSaysWhatItDoesNotKnow damages the root of a tree: the pages below it are not leaks, and
+// TestCheckReportsSkippedParts damages the root of a tree: the pages below it are not leaks, and
 // not said to be.
-func TestCheckSaysWhatItDoesNotKnow(t *testing.T) {
+func TestCheckReportsSkippedParts(t *testing.T) {
 	disk, s := openManyRows(t)
 	require.NoError(t, s.Checkpoint(nil))
 	root, _ := s.head.trees.get(CatalogTree)
@@ -667,7 +667,7 @@ func TestAbandonLeavesReadersTheirMemory(t *testing.T) {
 	require.True(t, s.Recovery().Clean)
 }
 
-func TestStampsTellWhetherATreeChanged(t *testing.T) {
+func TestStampsChangeWithTheTree(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	seen := map[uint64]bool{}
 	for i := range 5 {
@@ -698,9 +698,9 @@ func TestStampsTellWhetherATreeChanged(t *testing.T) {
 	require.NoError(t, s.Sync())
 }
 
-// TestMarkIsSettledOnceItIsLogged: a commit has one mark, whether it is read from memory or from
+// TestClockMarkIsFinalOnceItIsLogged: a commit has one mark, whether it is read from memory or from
 // the log.
-func TestMarkIsSettledOnceItIsLogged(t *testing.T) {
+func TestClockMarkIsFinalOnceItIsLogged(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	s := openTest(t, "/a.ebb", testOptions(disk))
 	marks := map[string]int64{}

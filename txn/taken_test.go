@@ -89,9 +89,9 @@ func TestPagesThatFollowEachOtherAreOneEntry(t *testing.T) {
 	require.Len(t, list.entries, 1)
 }
 
-// TestTreesThatAreChangedInTurnAreNotedOnce: rows with expiries change three trees in turn, and the
+// TestAlternatelyChangedTreesAreRecordedOnce: rows with expiries change three trees in turn, and the
 // number of each was noted each time, 24 bytes a row as long as the transaction lasted.
-func TestTreesThatAreChangedInTurnAreNotedOnce(t *testing.T) {
+func TestAlternatelyChangedTreesAreRecordedOnce(t *testing.T) {
 	var w writer
 	w.mostChanged = leastChanged
 	for i := range 100_000 {

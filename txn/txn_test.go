@@ -75,7 +75,7 @@ func contents(t *testing.T, tx *Tx, id TreeID) map[string]string {
 	return m
 }
 
-func TestWhatIsCommittedIsThereAfterReopening(t *testing.T) {
+func TestCommitsAreThereAfterReopening(t *testing.T) {
 	fs := vfs.NewMemory()
 	s, err := Open("/a.ebb", testOptions(fs))
 	require.NoError(t, err)
@@ -360,11 +360,11 @@ func TestStateErrorsComeFirst(t *testing.T) {
 	require.False(t, errors.Is(write.err, ErrFailed))
 }
 
-// TestCommitWithoutChangesWaitsForWhatItHasSeen tells the story of a write transaction that found a
+// TestReadOnlyCommitWaitsForItsSnapshotToBeDurable tells the story of a write transaction that found a
 // key gone, had nothing to do, and whose commit returned at once. The delete that it had seen was
 // still on its way to the disk: the next reader saw the key again, and so would everybody have
 // after a power cut.
-func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
+func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	first, err := s.Begin(t.Context(), true)
@@ -390,10 +390,10 @@ func TestCommitWithoutChangesWaitsForWhatItHasSeen(t *testing.T) {
 	s.open.Add(-1) // of the first one
 }
 
-// TestADurableCommitIsSeenOnlyWhenItIsDurable: a record that is in the file and not yet synced is
+// TestADurableCommitIsVisibleOnlyWhenItIsDurable: a record that is in the file and not yet synced is
 // one that a power cut takes. No reader may have seen it then, nor a relaxed commit that builds on
 // it.
-func TestADurableCommitIsSeenOnlyWhenItIsDurable(t *testing.T) {
+func TestADurableCommitIsVisibleOnlyWhenItIsDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 	seen := s.visible.Load().seq

@@ -101,9 +101,9 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 	}
 }
 
-// TestRowsThatFitArePutWhereTheyAre: no page is copied for a row that its page has room for, nor
+// TestRowsThatFitAreUpdatedInPlace: no page is copied for a row that its page has room for, nor
 // for one that is taken out, or gets another value of the same size, or another tag.
-func TestRowsThatFitArePutWhereTheyAre(t *testing.T) {
+func TestRowsThatFitAreUpdatedInPlace(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
 	before := rootOf(s)
@@ -155,9 +155,9 @@ func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestReaderThatComesMeanwhileSeesWhatWasBefore: while the transaction is open, after its commit or
+// TestConcurrentReaderSeesThePreviousVersion: while the transaction is open, after its commit or
 // rollback, and while later ones change the same pages.
-func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
+func TestConcurrentReaderSeesThePreviousVersion(t *testing.T) {
 	racetest.OneGoroutine(t)
 	for _, end := range []string{"commit", "rollback"} {
 		for _, look := range []string{"at once", "later"} {
@@ -204,9 +204,9 @@ func TestReaderThatComesMeanwhileSeesWhatWasBefore(t *testing.T) {
 	}
 }
 
-// TestReaderBeforeTheSyncSeesWhatWasBefore: a commit that no reader may see yet, or ever, since its
+// TestReaderBeforeTheSyncSeesThePreviousVersion: a commit that no reader may see yet, or ever, since its
 // sync has failed.
-func TestReaderBeforeTheSyncSeesWhatWasBefore(t *testing.T) {
+func TestReaderBeforeTheSyncSeesThePreviousVersion(t *testing.T) {
 	s, disk := openWide(t)
 	var was map[string]string
 	view(t, s, func(tx *Tx) { was = contents(t, tx, 9) })
@@ -221,9 +221,9 @@ func TestReaderBeforeTheSyncSeesWhatWasBefore(t *testing.T) {
 	require.Error(t, s.Close())
 }
 
-// TestUndoWaitsForReadersThatMayAskForIt: pages are copied until they have ended, and then changed
+// TestUndoBufferIsKeptForItsReaders: pages are copied until they have ended, and then changed
 // in place again.
-func TestUndoWaitsForReadersThatMayAskForIt(t *testing.T) {
+func TestUndoBufferIsKeptForItsReaders(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
 	touch := func(value string) (inPlace bool) {
@@ -315,10 +315,10 @@ func TestUndoIsBounded(t *testing.T) {
 	})
 }
 
-// TestSnapshotsBesideTransactionsThatComeToNothing: readers come at any moment of transactions that
+// TestSnapshotsBesideRolledBackTransactions: readers come at any moment of transactions that
 // change rows in pairs and are rolled back as often as not. Each sees one state, and none that was
 // undone.
-func TestSnapshotsBesideTransactionsThatComeToNothing(t *testing.T) {
+func TestSnapshotsBesideRolledBackTransactions(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.Inline = false
 	s := openTest(t, "/a.ebb", o)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestCrewIsWaitedForWhileOthersCome to it, again and again. What is counted is that each wait
+// TestWaitGroupIsReusableWhileOthersJoin to it, again and again. What is counted is that each wait
 // finds a moment without anybody.
-func TestCrewIsWaitedForWhileOthersCome(t *testing.T) {
+func TestWaitGroupIsReusableWhileOthersJoin(t *testing.T) {
 	var c waitGroup
 	var ran atomic.Int64
 	c.wait()

@@ -13,9 +13,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestForetoldIsWhatIsDone: a transaction that does more than was foretold, less, or something else
+// TestTransactionMatchesItsSubmittedRedo: a transaction that does more than was foretold, less, or something else
 // commits nothing, and the log takes back what it has.
-func TestForetoldIsWhatIsDone(t *testing.T) {
+func TestTransactionMatchesItsSubmittedRedo(t *testing.T) {
 	row := func(i int) Change { return Change{Key: fmt.Append(nil, i), Value: []byte("value")} }
 	for name, do := range map[string]func(tx *Tx) error{
 		"less": func(tx *Tx) error {
@@ -99,8 +99,8 @@ func TestForetoldIsWhatIsDone(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeForetold has bounds.
-func TestWhatMayBeForetold(t *testing.T) {
+// TestOperationsThatCanBeSubmittedEarly has bounds.
+func TestOperationsThatCanBeSubmittedEarly(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
@@ -163,9 +163,9 @@ func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
 	})
 }
 
-// TestStoreThatFailsMeanwhileWritesNoVoid: what has been written is in doubt, and what has not been
+// TestFailedStoreWritesNoRevocation: what has been written is in doubt, and what has not been
 // is not there.
-func TestStoreThatFailsMeanwhileWritesNoVoid(t *testing.T) {
+func TestFailedStoreWritesNoRevocation(t *testing.T) {
 	boom := errors.New("boom")
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprintf("written_%v", written), func(t *testing.T) {
