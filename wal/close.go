@@ -2,8 +2,8 @@ package wal
 
 import "errors"
 
-// Finish is for a log that is about to go, and gives its end and where a log begins that goes on
-// behind its last segment. Parts of an unfinished commit are voided.
+// Finish prepares the log for removal. It returns the log's end, and the position where a log that
+// continues behind its last segment begins. It discards the parts of an unfinished commit.
 func (l *Log) Finish() (end, next LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -11,10 +11,10 @@ func (l *Log) Finish() (end, next LSN) {
 	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
 }
 
-// Close ends the log; no other call may be in flight. With remove all segment files are deleted,
-// which is for a caller that has made everything durable elsewhere. Without, everything appended is
-// made durable, the note says so, and the files stay. After a failure nothing is written or
-// deleted, and the error says so.
+// Close ends the log; no other call may run meanwhile. With remove it deletes all segment files:
+// the caller has made every commit durable elsewhere. Without remove it makes everything appended
+// durable, writes the durability hint and keeps the files. After a failure Close writes and deletes
+// nothing, and returns that failure.
 func (l *Log) Close(remove bool) error {
 	l.mu.Lock()
 	if l.closed {

@@ -7,31 +7,31 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 )
 
-// A commit of many parts may be larger than memory, and may have no end. So Replay looks for the
-// end first. Parts in the segment that is in memory are only pointed at. A commit that goes on in
-// the next segment is copied if it is small; of a larger one nothing is kept, and once its end is
-// found, and no void behind it, its segments are read again. Found remembers that end: the next
-// Replay hands its parts out as they are read.
+// A commit may be larger than memory, and may lack its last part. So Replay finds the end of a
+// commit before it delivers its first part. It keeps views of parts in the loaded segment, and
+// copies those of a small commit that continues in the next segment. Of a larger commit it keeps
+// nothing: once its end is found, with no compensation record behind it, Replay reads its segments
+// again. ScanResult remembers that end: the next Replay delivers the parts as it reads them.
 
-// keptFraction of a segment, in bytes of parts, is what a commit may have that is kept from one
-// segment to the next.
+// A commit that continues in the next segment is kept in memory if its parts have at most
+// SegmentSize/keptFraction bytes.
 const keptFraction = 4
 
-// mostParts bounds how many parts of a commit are kept: small ones may be many.
+// mostParts bounds the kept parts of a commit: small parts may be many.
 const mostParts = 1024
 
 // commit is what Replay knows of one commit.
 type commit struct {
 	open  bool // its first part was read, its last part not yet
-	held  bool // its last part was read: the next record may void it
-	known bool // it was found complete before, and its parts are handed out as they come
+	held  bool // its last part was read: a compensation record may follow
+	known bool // an earlier Replay found its end: parts are delivered as they are read
 	first LSN  // its first record
 	last  LSN  // its last record, if held or known
-	end   LSN  // where that ends, or the next segment begins; if held
+	end   LSN  // end of that record, or start of the next segment; if held
 
 	parts [][]byte
-	own   int  // so many of parts are no views of a segment
-	again bool // parts has none: they have to be read again
+	own   int  // the first own parts are copies, not views of a segment
+	again bool // parts is empty: the segments are read again
 }
 
 // add keeps a part.
@@ -45,7 +45,7 @@ func (c *commit) add(payload []byte) {
 	}
 }
 
-// addPart takes a data record: a part of a commit.
+// addPart adds a data record, a part of a commit.
 func (p *replay) addPart(img *segmentImage, r record, pos int64, end LSN) error {
 	c := &p.commit
 	first, last := r.flags&partFirst != 0, r.flags&partLast != 0
@@ -68,7 +68,7 @@ func (p *replay) addPart(img *segmentImage, r record, pos int64, end LSN) error 
 	return nil
 }
 
-// stream hands out a part of a commit that is known to be complete.
+// stream delivers a part of a commit that is known to be complete.
 func (p *replay) stream(img *segmentImage, r record, pos int64, end LSN) error {
 	c := &p.commit
 	first, last := r.lsn == c.first, r.lsn == c.last
@@ -88,7 +88,7 @@ func (p *replay) stream(img *segmentImage, r record, pos int64, end LSN) error {
 	return nil
 }
 
-// deliver hands out the commit that is held: nothing voids it any more.
+// deliver delivers the held commit: no compensation record follows it.
 func (p *replay) deliver() error {
 	c := &p.commit
 	if !c.held {
@@ -113,7 +113,7 @@ func (p *replay) deliver() error {
 	return err
 }
 
-// readAgain hands out the parts of the commit that is held from the segments.
+// readAgain reads the parts of the held commit from the segments and delivers them.
 func (p *replay) readAgain() error {
 	c := &p.commit
 	m := newImageBuffer()
@@ -149,7 +149,7 @@ func (p *replay) readAgain() error {
 		"the commit at LSN %d had an end when it was read before", c.first)
 }
 
-// dropHeld drops the commit that is held.
+// dropHeld drops the held commit, which r compensates.
 func (p *replay) dropHeld(r record, end LSN) error {
 	if !p.commit.held {
 		return fmt.Errorf("record at LSN %d takes back a commit that is not before it", r.lsn)
@@ -159,7 +159,7 @@ func (p *replay) dropHeld(r record, end LSN) error {
 	return nil
 }
 
-// leaves makes the commit independent of its segment: the next one begins at end.
+// leaves makes the commit independent of its segment's image: the next segment begins at end.
 func (p *replay) leaves(end LSN) {
 	c := &p.commit
 	c.end = end

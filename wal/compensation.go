@@ -2,12 +2,12 @@ package wal
 
 import "github.com/ebbkv/ebb/internal/invariant"
 
-// A void is a record that takes back the commit before it. Replay holds each commit until it has
-// seen that none follows.
+// A compensation record cancels the commit before it. Replay holds each commit until it has seen
+// that no compensation record follows.
 
-// Compensate takes the last commit back, whether it is in the file or not, and returns the position
-// to give to Wait: what was taken back is not found any more once that is durable. Nothing was
-// appended since. Errors are those of Append, and say nothing about the commit.
+// Compensate cancels the last commit, whether it is in the file or not, and returns the position to
+// pass to Wait: once that is durable, no replay finds the commit. The caller has appended nothing
+// since. Errors are those of Append, and say nothing about the commit.
 func (l *Log) Compensate() (LSN, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,15 +32,14 @@ func (l *Log) Compensate() (LSN, error) {
 	return l.End(), nil
 }
 
-// HasCommitSpace says that there is room for a commit of n bytes and for the void that may have to
-// follow, in segments that are there: neither asks a disk that may be full.
+// HasCommitSpace says whether a commit of n bytes and its compensation record fit in existing
+// segments: appending either needs no disk space.
 func (l *Log) HasCommitSpace(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n += (n/maxPart + 2) * 2 * recHeader // a header for each part, and what may lie before one
+	n += (n/maxPart + 2) * 2 * recHeader // a header and the padding before it, for each part
 	fits := func(from, limit LSN) bool {
-		// A group may be padded to that when it is written: the one before the commit meanwhile,
-		// and the commit itself.
+		// The leader may pad two groups to a page: the one before the commit, and the commit's own.
 		return alignUp(alignUp(from, pageUnit)+LSN(n), pageUnit)+recHeader <= limit
 	}
 	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())

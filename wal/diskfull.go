@@ -7,8 +7,8 @@ import (
 	"github.com/ebbkv/ebb/internal/invariant"
 )
 
-// A log whose next segment finds no room on the disk can begin anew in the file of its lowest one,
-// once all that it says is durable elsewhere.
+// A log that finds no disk space for its next segment can restart in the file of its lowest
+// segment, once every commit in it is durable in the data file.
 //
 //	crash ...                      the files hold                        recovery
 //	before the header is durable   the whole log                         as after Finish
@@ -17,13 +17,12 @@ import (
 //	after the rename               an empty segment where Finish says    nothing to replay
 //	                               that the log goes on
 //
-// The other segments are removed after that. One that comes back is below all that anybody looks
-// for.
+// The log removes the other segments after that. A segment that reappears after a crash is below
+// every position that recovery reads.
 
-// RestartInPlace goes on where Finish has said, with an empty log. It is for the one who appends,
-// when nothing is left to be written and a durable meta page, which says that the store is clean,
-// makes the whole log needless. It asks the disk for nothing. When it returns the log before is
-// durably none. An error is final.
+// RestartInPlace empties the log and continues at the position that Finish gave. The appender calls
+// it when every group is written and a durable clean meta page makes the whole log obsolete. It
+// allocates no disk space. When it returns, the old log is durably invalid. An error is final.
 func (l *Log) RestartInPlace() error {
 	if err := l.Sync(); err != nil {
 		return err
@@ -31,7 +30,7 @@ func (l *Log) RestartInPlace() error {
 	l.segmentMu.Lock()
 	defer l.segmentMu.Unlock()
 	l.mu.Lock()
-	// Who was told of the last group may still be busy with the note.
+	// The leader that wrote the last group may still be writing the hint.
 	for l.leading || l.syncingClosed || len(l.inflight) > 0 {
 		l.writeDone.Wait()
 	}
@@ -57,8 +56,8 @@ func (l *Log) RestartInPlace() error {
 	l.recordBytes, l.prev, l.commitStart = 0, 0, commitStart{}
 	l.live, l.spare, l.writeSegment, l.direct = []*segment{seg}, nil, seg, false
 	l.pos, l.maxSubmitted, l.hintedLSN = seg.start(), seg.start(), seg.start()
-	// This one first: who looks without mu never sees more written than there is, nor more durable
-	// than is written.
+	// The end moves first: a reader without mu never sees written past end, nor durable past
+	// written.
 	l.setEnd(seg.start())
 	l.written.Store(uint64(seg.start()))
 	l.durable.Store(uint64(seg.start()))
@@ -66,9 +65,10 @@ func (l *Log) RestartInPlace() error {
 	return nil
 }
 
-// reuseLowest does Restart's work on the files: the segment that the log begins anew in is the
-// spare, should there be one by now, or the lowest one's file. Only who leads is here, with prep.
-// Others may look at the old segments meanwhile, so that the lowest one stays what it was.
+// reuseLowest does RestartInPlace's work on the files. The new log begins in the spare, if there is
+// one by now, else in the lowest segment's file. Only the leader calls it, with segmentMu held.
+// Other goroutines may read the old segments meanwhile, so reuseLowest changes a copy of the lowest
+// one.
 func (l *Log) reuseLowest(old []*segment, spare *segment, number uint64) (*segment, error) {
 	if err := l.checkIdentity(); err != nil {
 		return nil, err

@@ -4,11 +4,11 @@ import "fmt"
 
 // Commits may refer to bytes outside the log.
 
-// AddExternalRef says that the commit whose last part comes next refers to bytes outside the log,
-// which Options.SyncRefs makes durable. If firm it does so before that part is written: a record
-// which checks out never refers to what a crash has taken. Else it does so before the log says that
-// the commit is durable: Replay learns from who looks at the payload that a crash has taken what it
-// refers to (ErrRefLost).
+// AddExternalRef declares that the commit whose last part comes next refers to bytes outside the
+// log, which Options.SyncRefs makes durable. With firm, the leader calls SyncRefs before it writes
+// that part: a valid record never refers to bytes that a crash has lost. Else it calls SyncRefs
+// before the log reports the commit durable: in recovery, the callback of Replay verifies the
+// referenced bytes and returns ErrRefLost if a crash has lost them.
 func (l *Log) AddExternalRef(firm bool) {
 	l.mu.Lock()
 	how := refSyncLater
@@ -27,18 +27,19 @@ const (
 	refSyncFirst externalRef = 2 // before it is written
 )
 
-// syncBeforeWrite makes durable what has to be before the group is written, or before it is
-// durable.
+// syncBeforeWrite makes durable what the group refers to, before the group is written or before it
+// is durable.
 func (l *Log) syncBeforeWrite(g *group) error {
-	owed, durable := l.unsyncedRefs, g.sync || g.direct
+	unsynced, durable := l.unsyncedRefs, g.sync || g.direct
 	if g.run != nil && g.run.ref > 0 {
-		owed, durable = true, durable || g.run.ref == refSyncFirst
+		unsynced, durable = true, durable || g.run.ref == refSyncFirst
 	}
-	// not if others fly beside it: they owe nothing, nor does what was written before
-	if owed != l.unsyncedRefs {
-		l.unsyncedRefs = owed
+	// Groups in flight at the same time have no unsynced references, nor have those written before:
+	// the flag is not written then.
+	if unsynced != l.unsyncedRefs {
+		l.unsyncedRefs = unsynced
 	}
-	if !owed || !durable {
+	if !unsynced || !durable {
 		return nil
 	}
 	if err := l.syncRefs(); err != nil {
@@ -48,7 +49,7 @@ func (l *Log) syncBeforeWrite(g *group) error {
 	return nil
 }
 
-// syncRefs makes durable what the log refers to.
+// syncRefs makes durable the bytes that the log refers to.
 func (l *Log) syncRefs() error {
 	if l.opts.SyncRefs == nil {
 		return nil

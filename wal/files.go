@@ -12,7 +12,7 @@ func First(segmentSize int64, number uint64) LSN {
 }
 
 // Files gives the names of all files that are named like segments of the store at path, whatever
-// they hold.
+// they contain.
 func Files(fsys vfs.FS, path string) ([]string, error) {
 	o := Options{FS: fsys, Path: path}
 	bases, err := fsys.List(o.dir())

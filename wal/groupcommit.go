@@ -9,27 +9,27 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// waiter is a goroutine in Wait that does not lead. It is pooled together with its channel; each
-// use of it ends with exactly one message.
+// waiter is a goroutine in Wait that does not lead. The pool keeps it with its channel; each use
+// ends with exactly one message.
 type waiter struct {
 	end  LSN
 	sync bool
 	err  error
 	done chan wakeReason // capacity 1, so that waking never waits
-	next *waiter         // in a list of those to be answered
+	next *waiter         // in a list of completed waiters
 }
 
 type wakeReason uint8
 
 const (
 	answered wakeReason = iota // err is set
-	lead                       // it leads from now on
+	lead                       // the waiter leads from now on
 )
 
 var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan wakeReason, 1)} }}
 
-// Wait returns when everything before end was given to the operating system or, with sync, is
-// durable. It shares writes and syncs with all who wait at the same time.
+// Wait returns once everything before end was written to the operating system or, with sync, is
+// durable. It shares writes and syncs with all concurrent waiters.
 //
 // An error that wraps ErrUnknown means that the bytes before end may or may not be found after a
 // restart; one that wraps ErrFailed means that the commit which ends there will not be found.
@@ -69,7 +69,7 @@ func (l *Log) wait(end LSN, sync bool) error {
 	return err
 }
 
-// result gives the result of a wait, if there is one. mu is held.
+// result gives the result of a wait that is over. mu is held.
 func (l *Log) result(end LSN, sync bool) (done bool, err error) {
 	switch {
 	case end <= l.Durable():
@@ -77,7 +77,7 @@ func (l *Log) result(end LSN, sync bool) (done bool, err error) {
 	case l.closed:
 		return true, ErrClosed
 	case l.cause != nil && end <= l.maxSubmitted && len(l.inflight) > 0:
-		return false, nil // It may be on its way.
+		return false, nil // its write may still complete
 	case l.cause != nil && end <= l.maxSubmitted:
 		return true, fmt.Errorf("%w: %w", ErrUnknown, l.cause)
 	case l.cause != nil:
@@ -86,16 +86,16 @@ func (l *Log) result(end LSN, sync bool) (done bool, err error) {
 	return !sync && end <= l.Written(), nil
 }
 
-// lead writes until the leader's own wait is over, then gives the lead to someone who still waits
-// or lays it down. For a group that others may depart beside it lays it down before it writes. It
-// is called with mu held and leading set, and returns without mu.
+// lead writes groups until the leader's own wait is over, then hands the lead to a remaining waiter
+// or resigns it. Before it writes a group that others may overlap it resigns the lead. It is called
+// with mu held and leading set, and returns without mu.
 func (l *Log) lead(end LSN, sync bool) error {
 	for {
 		if done, err := l.result(end, sync); done {
 			l.resignLead()
 			return err
 		}
-		// All is written, and a sync is wanted: what has ended comes first.
+		// Everything is written, and a sync is wanted: closed segments are synced first.
 		if l.hasUnsyncedSegments() && end <= l.Written() && l.cause == nil {
 			l.syncClosedSegments()
 			return l.wait(end, sync)
@@ -103,7 +103,7 @@ func (l *Log) lead(end LSN, sync bool) error {
 		if l.canStartWrite(sync) {
 			l.waitForFollowers(sync)
 		}
-		// A log that has failed meanwhile writes nothing more.
+		// A log that has failed meanwhile starts no write.
 		if l.cause != nil || l.closed || !l.canStartWrite(sync) {
 			if len(l.inflight) > 0 {
 				l.writeDone.Wait()
@@ -112,42 +112,42 @@ func (l *Log) lead(end LSN, sync bool) error {
 		}
 		f := l.startWrite(l.takeGroup(sync))
 		if f.overlappable {
-			l.leading = false // until somebody waits for more
+			l.leading = false // until another waiter leads
 		}
 		l.mu.Unlock()
-		fate, err := l.writeGroup(&f.group)
+		outcome, err := l.writeGroup(&f.group)
 		l.mu.Lock()
-		told := l.completeWrite(f, fate, err)
-		over := l.completedWaiters()
-		if f.overlappable { // Someone else leads, if anyone.
+		event := l.completeWrite(f, outcome, err)
+		completed := l.completedWaiters()
+		if f.overlappable { // this goroutine resigned the lead
 			done, err := l.result(end, sync)
 			if !done {
 				invariant.Fail("wal: a group up to LSN %d has landed, LSN %d is not durable", f.end, end)
 			}
-			l.finishWrite(f, over, told)
+			l.finishWrite(f, completed, event)
 			return err
 		}
 		l.recycleWrite(f)
-		if done, err := l.result(end, sync); done && told == nil && len(l.waiters) > 0 {
-			l.resignLead() // first: the disk has nothing to do until the next leader runs
-			over.wakeAll()
+		if done, err := l.result(end, sync); done && event == nil && len(l.waiters) > 0 {
+			l.resignLead() // first: the disk is idle until the next leader runs
+			completed.wakeAll()
 			return err
 		}
 		l.mu.Unlock()
-		over.wakeAll()
-		if told != nil {
-			l.notify(told)
+		completed.wakeAll()
+		if event != nil {
+			l.notify(event)
 		}
 		l.mu.Lock()
 	}
 }
 
-// gosched lets other goroutines run. Tests have it do what they might.
+// gosched lets other goroutines run. Tests replace it.
 var gosched = runtime.Gosched
 
-// waitForFollowers lets those run who were told of the group before and have not committed again: a
-// sync is dear, and they are probably about to ask for one. It does not wait for anybody who is not
-// running. mu is held, and let go meanwhile.
+// waitForFollowers yields once to the committers of the previous group that have not committed
+// again: a sync is expensive, and they are probably about to wait for one. It waits for no
+// goroutine that is not runnable. mu is held at both ends, not in between.
 func (l *Log) waitForFollowers(sync bool) {
 	if !sync || len(l.queue) == 0 || l.queue[0].commits >= l.lastGroupCommits {
 		return
@@ -157,8 +157,8 @@ func (l *Log) waitForFollowers(sync bool) {
 	l.mu.Lock()
 }
 
-// groupEvent counts a group that has landed, and is what OnGroup is to be told of it; nil: nothing.
-// A write that holds only a part of a commit does not count; the one that ends it does. mu is held.
+// groupEvent counts a completed group and returns the call of OnGroup for it, or nil. A write that
+// holds only a part of a commit does not count; the write of its last part does. mu is held.
 func (l *Log) groupEvent(g *inflightWrite) func() {
 	if g.run == nil {
 		return nil
@@ -179,9 +179,9 @@ func (l *Log) groupEvent(g *inflightWrite) func() {
 	}
 }
 
-// notify calls a function of the user's. If it panics or ends the goroutine, the lead goes to
-// someone else: nobody may wait for a leader that is gone.
-func (l *Log) notify(news func()) {
+// notify calls the user's function. If it panics or ends the goroutine, notify resigns the lead: no
+// waiter may depend on a leader that is gone.
+func (l *Log) notify(event func()) {
 	back := false
 	defer func() {
 		if !back {
@@ -189,23 +189,23 @@ func (l *Log) notify(news func()) {
 			l.resignLead()
 		}
 	}()
-	news()
+	event()
 	back = true
 }
 
-// resignLead gives the lead away. mu is held, and is not any more afterwards.
+// resignLead resigns the lead. If no goroutine waits it first writes the durability hint. It is
+// called with mu held and returns without mu.
 func (l *Log) resignLead() {
 	for len(l.waiters) == 0 && len(l.queue) == 0 && len(l.inflight) == 0 && l.cause == nil && l.hintedLSN < l.Durable() {
-		// Nobody is waiting: time for the note. We still lead, so nobody else writes to the
-		// segment.
+		// This goroutine still leads, so no other one writes to the segment.
 		l.mu.Unlock()
 		err := l.writeHint(l.Durable())
 		l.mu.Lock()
 		if err != nil {
 			l.fail(err)
-			over := l.completedWaiters()
+			completed := l.completedWaiters()
 			l.mu.Unlock()
-			over.wakeAll()
+			completed.wakeAll()
 			l.mu.Lock()
 		}
 	}
@@ -217,15 +217,15 @@ func (l *Log) resignLead() {
 	}
 }
 
-// needsSpare says whether it is time to prepare a spare. mu is held.
+// needsSpare says whether to prepare a spare now: half of the current segment is used. mu is held.
 func (l *Log) needsSpare() bool {
 	s := l.live[len(l.live)-1]
 	return l.spare == nil && l.cause == nil && !l.closed && l.pos > s.start()+LSN(s.fileSize/2)
 }
 
-// completedWaiters takes those out of the waiters whose wait is over, and lists them with their
-// answers. mu is held. It is for who has landed, or has failed the log: those who come while the
-// others are woken are not to be answered yet.
+// completedWaiters removes the waiters whose wait is over, and lists them with their results.
+// Callers have completed a write or failed the log. It runs before any of them is woken: waiters
+// that join later are not part of the list. mu is held.
 func (l *Log) completedWaiters() (first *waiter) {
 	still, last := l.waiters[:0], &first
 	for _, w := range l.waiters {
@@ -241,7 +241,7 @@ func (l *Log) completedWaiters() (first *waiter) {
 	return first
 }
 
-// wakeAll tells a list of waiters that their wait is over. No lock is held.
+// wakeAll wakes a list of completed waiters. No lock is held.
 func (w *waiter) wakeAll() {
 	for w != nil {
 		next := w.next
@@ -251,7 +251,7 @@ func (w *waiter) wakeAll() {
 	}
 }
 
-// group is what one leader writes at once: the first run of the queue, or nothing but a sync.
+// group is one write of a leader: the first buffer of the queue, or only a sync.
 type group struct {
 	run           *writeBuffer // nil: only sync what was written before
 	end           LSN          // written afterwards
@@ -261,12 +261,12 @@ type group struct {
 	durableBefore LSN // durable before
 }
 
-// takeGroup takes the next group from the queue and decides how it is written. mu is held.
+// takeGroup takes the next group from the queue and decides how to write it. mu is held.
 //
-// A direct write needs everything before it durable, or on its way directly, so that "durable on
-// return" is true of the log up to its end once all before it have returned. While segments that
-// have ended are not durable nothing is synced, and a seal is synced only by a direct write: see
-// settle. Everything that is synced ends at a block, so that no later write covers a block with
+// A direct write needs everything before it durable or in a direct write, so that "durable on
+// return" is true of the log up to its end once all earlier writes have returned. While closed
+// segments are not durable no group is synced, and only a direct write syncs an end record: see
+// syncClosedSegments. Each synced group ends at a block, so that no later write covers a block with
 // durable records. The page cache writes pages, so cached and direct writes never share one:
 //
 //   - a cached group that is synced is padded to a page;
@@ -292,9 +292,9 @@ func (l *Log) takeGroup(sync bool) group {
 		return g
 	}
 	r := g.run
-	straight := l.directIO(r)
-	g.sync = g.sync && (straight || !r.sealed)
-	if straight {
+	direct := l.directIO(r)
+	g.sync = g.sync && (direct || !r.sealed)
+	if direct {
 		switch {
 		case g.sync:
 			g.direct, pad = true, r.seg.block
@@ -302,9 +302,9 @@ func (l *Log) takeGroup(sync bool) group {
 			g.direct = true
 		}
 	}
-	// A cached write is filled with zeros to the page's end even where the next record will
-	// overwrite them: the operating system need not read the page first, and no bytes of the file's
-	// former life come into view.
+	// Zeros fill a cached write to the page's end even where the next record will overwrite them:
+	// the operating system need not read the page first, and no bytes of the file's previous use
+	// become visible.
 	g.size = int(alignUp(int64(r.start)+int64(len(r.buf)), pad) - int64(r.start))
 	if (g.sync || g.direct) && !r.sealed {
 		l.padTo(pad)
@@ -313,13 +313,13 @@ func (l *Log) takeGroup(sync bool) group {
 	return g
 }
 
-// directIO says whether a run may be written past the page cache now. mu is held.
+// directIO says whether a buffer can be written directly, past the page cache, now. mu is held.
 func (l *Log) directIO(r *writeBuffer) bool {
 	return r.seg.directFile != nil && l.Durable() == l.Written() && int64(r.start)%r.seg.block == 0
 }
 
-// wantsSync says whether anybody wants a sync of what ends at end. The leader's own wish counts
-// even if its end is in a later run: the sync is needed for it anyway. mu is held.
+// wantsSync says whether any waiter wants a sync of the log up to end. The leader's own wish counts
+// even if its end is in a later buffer: it needs this sync anyway. mu is held.
 func (l *Log) wantsSync(end LSN, sync bool) bool {
 	for i := 0; i < len(l.waiters) && !sync; i++ {
 		sync = l.waiters[i].sync && l.waiters[i].end <= end
@@ -327,9 +327,9 @@ func (l *Log) wantsSync(end LSN, sync bool) bool {
 	return sync
 }
 
-// padTo lets the next record begin at a multiple of unit. The bytes skipped are zero in the file,
-// or will be written as zeros by the group that was just taken. mu is held, and the queue holds no
-// run of the current segment.
+// padTo lets the next record begin at a multiple of unit. The skipped bytes are zero in the file,
+// or the group that was just taken writes them as zeros. mu is held, and the queue holds no buffer
+// of the current segment.
 func (l *Log) padTo(unit int64) { l.pos = alignUp(l.pos, unit) }
 
 // writeGroup does a group's work on the files, without mu.
@@ -351,7 +351,7 @@ func (l *Log) writeGroup(g *group) (writeOutcome, error) {
 	}
 	g.appendPadding()
 	if r.sealed {
-		l.mmap.close() // Its segment may be removed, and would keep its room.
+		l.mmap.close() // a removed segment's map would keep its disk space
 	}
 	if g.direct {
 		if err := vfs.WriteFull(r.seg.directFile, r.buf, r.offset()); err != nil {
@@ -372,20 +372,20 @@ func (l *Log) writeGroup(g *group) (writeOutcome, error) {
 	return writeComplete, nil
 }
 
-// appendPadding adds the padding to a group's run.
+// appendPadding adds the padding to a group's buffer.
 func (g *group) appendPadding() { g.run.buf = appendZeros(g.run.buf, g.size-len(g.run.buf)) }
 
-// writebackBytes is how much of what nobody wants synced is left to the system before the disk
-// begins with it.
+// writebackBytes of unsynced writes stay in the page cache before the leader starts their
+// writeback.
 const writebackBytes = 256 << 10
 
-// startWriteback has the disk begin with what groups without a sync have written, once that is
-// much: the sync that ends a segment finds it done, and whoever commits then does not wait for all
-// of it. An error is one of a sync: the system may not tell it again.
+// startWriteback starts the writeback of groups without a sync once writebackBytes of them are in
+// the cache: the sync of the closed segment finds it done, and a later commit does not wait for all
+// of it. An error counts as one of a sync: the system may not report it again.
 func (l *Log) startWriteback(g *group) error {
 	r := g.run
 	from := max(l.writebackTo, g.durableBefore, r.seg.start())
-	// The next record begins in the same page, and that is written again.
+	// The next record begins in the last page, which is written again.
 	to := min(g.end, r.start+LSN(len(r.buf))) / pageUnit * pageUnit
 	if to < from+writebackBytes {
 		return nil
@@ -398,21 +398,21 @@ func (l *Log) startWriteback(g *group) error {
 	return nil
 }
 
-// offset is where the run begins in its segment's file.
+// offset is the buffer's first byte in its segment's file.
 func (r *writeBuffer) offset() int64 { return int64(r.start - LSN(r.seg.number*uint64(r.seg.size))) }
 
 func (r *writeBuffer) writeErr(cause error) error {
 	return fmt.Errorf("write log segment %s at %d: %w", r.seg.name, r.offset(), cause)
 }
 
-// truncate cuts a run that was written in part, or nobody knows how far, out of the file with all
-// behind it, and says whether their commits are certainly not in the log. This is the only thing
-// that is ever written after a failure.
+// truncate cuts a buffer that was written in part, or to an unknown extent, out of the file with
+// all bytes behind it, and says whether their commits are certainly not in the log. After a failure
+// the log changes the file in no other way.
 func (r *writeBuffer) truncate() bool {
 	return r.seg.file.Truncate(r.offset()) == nil && r.seg.file.Sync() == nil
 }
 
-// sealRecords adds to each record in r what is known only when it is written.
+// sealRecords completes each record in r with the fields that are known only when it is written.
 func sealRecords(r *writeBuffer, synced LSN) {
 	for off := 0; off < len(r.buf); {
 		if left := int(r.seg.block - (int64(r.start)+int64(off))%r.seg.block); left < recHeader {
@@ -423,7 +423,7 @@ func sealRecords(r *writeBuffer, synced LSN) {
 	}
 }
 
-// publish tells that a group is in the file. mu is held.
+// publish moves written and durable past a written group. mu is held.
 func (l *Log) publish(g group) {
 	l.written.Store(uint64(g.end))
 	if g.sync || g.direct {
@@ -435,8 +435,8 @@ func (l *Log) publish(g group) {
 	l.recycleBuffer(g.run)
 	l.direct = g.direct
 	if g.run.sealed {
-		// Once Release learns that the seal is durable it may retire the segment: we are done with
-		// it.
+		// Once Release sees that the end record is durable it may retire the segment: the leader is
+		// done with it.
 		for i, s := range l.live {
 			if s == l.writeSegment {
 				l.writeSegment, l.direct = l.live[i+1], false
@@ -446,8 +446,8 @@ func (l *Log) publish(g group) {
 	}
 }
 
-// writeHint writes down, without a sync, that everything before synced is durable. Only the leader
-// is here, without mu.
+// writeHint writes the durability hint, without a sync: everything before synced is durable. Only
+// the leader calls it, without mu.
 func (l *Log) writeHint(synced LSN) error {
 	putHint(l.hintBuf[:], l.writeSegment.salt, synced)
 	if err := vfs.WriteFull(l.writeSegment.file, l.hintBuf[:], hintAt); err != nil {

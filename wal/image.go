@@ -8,17 +8,17 @@ import (
 	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// segmentImage is a segment file in memory, as far as it is there.
+// segmentImage is a segment file in memory, as far as it was read.
 type segmentImage struct {
 	foundSegment
 	base LSN    // position of the file's first byte
 	b    []byte // at most size bytes
 }
 
-// imageBuffer is for one image at a time; the next one takes its place, and Free ends them all.
-// Fresh memory for each would cost more than reading it does. That of whole segments is in huge
-// pages: 4 KiB at a time, the first touch of 4 MiB took 20 ms on a slow machine, the read half of
-// one (docs/performance.md, open-killed).
+// imageBuffer holds one image at a time; the next one replaces it, and Free frees the memory. Fresh
+// memory for each image would cost more than reading it. Whole segments use huge pages: with 4 KiB
+// pages the first touch of 4 MiB took 20 ms on a slow machine, the read half of that with huge ones
+// (docs/performance.md, open-killed).
 type imageBuffer = offheap.List[byte]
 
 func newImageBuffer() *imageBuffer { return &imageBuffer{Off: true} }
@@ -29,8 +29,8 @@ func (f *ScanResult) load(i int, m *imageBuffer) (*segmentImage, error) {
 	return f.read(s, s.size, m)
 }
 
-// loadFirst reads segment i as far as its first record goes, and all of it if none begins where the
-// first one should.
+// loadFirst reads segment i up to the end of its first record, and all of it if no record begins at
+// the first position.
 func (f *ScanResult) loadFirst(i int, m *imageBuffer) (*segmentImage, error) {
 	s := f.segments[i]
 	limit := int64(firstRecord + pageUnit)
@@ -50,7 +50,7 @@ func (f *ScanResult) loadFirst(i int, m *imageBuffer) (*segmentImage, error) {
 	}
 }
 
-// claimedSize is the size of the record at off if its header, which is there, says that it is one.
+// claimedSize is the size of the record at off if its header, which was read, claims to be one.
 func (m *segmentImage) claimedSize(off int64) int64 {
 	if h := m.b[off:]; ownHeader(h, m.salt, m.base+LSN(off)) {
 		return recHeader + min(int64(binary.LittleEndian.Uint32(h[recLength:])), maxPart)
@@ -88,10 +88,10 @@ func (m *segmentImage) record(off int64) (record, error) {
 	return decodeRecord(m.b[off:], m.salt, m.base+LSN(off))
 }
 
-// nextRecord finds where the next record begins if the last one ended at off: there, or, where the
-// header is zero or does not fit, at the next block, or at the next page unit, to which the writer
-// pads when it changes between cached and direct writes. Zeros there too, or the end of the file,
-// are the end.
+// nextRecord finds the record that follows a record which ended at off: there, or, where the header
+// is zero or does not fit, at the next block, or at the next page unit, to which the writer pads
+// when it changes between cached and direct writes. Zeros there too, or the end of the file, are
+// the end.
 func (m *segmentImage) nextRecord(off int64) (int64, bool) {
 	if alignUp(off, m.block)-off < recHeader && off%m.block != 0 {
 		off = alignUp(off, m.block)
@@ -108,7 +108,7 @@ func (m *segmentImage) nextRecord(off int64) (int64, bool) {
 	return 0, false
 }
 
-// hint gives what the note block says.
+// hint gives the position in the durability hint.
 func (m *segmentImage) hint() (LSN, bool) {
 	if len(m.b) < hintAt {
 		return 0, false
@@ -117,7 +117,7 @@ func (m *segmentImage) hint() (LSN, bool) {
 }
 
 // records calls fn for each valid record from off on, wherever one can begin after a gap: at each
-// block, and behind another record. It ends when fn says so.
+// block, and behind another record. It ends when fn returns false.
 func (m *segmentImage) records(off int64, fn func(record) (stop bool)) {
 	for at := max(firstRecord, alignUp(off, m.block)); at+recHeader <= int64(len(m.b)); {
 		next := at + m.block
@@ -169,9 +169,8 @@ func (m *segmentImage) recordBytes() (n int64) {
 	return n
 }
 
-// claimedBytes counts the bytes from keep to the last one that a header of this segment's life lays
-// claim to, whether the record is whole or not. end is where the valid records end; keep is not
-// behind it.
+// claimedBytes counts the bytes from keep to the end of the last record whose header has this
+// segment's salt, valid or not. end is where the valid records end; keep is not behind it.
 func (m *segmentImage) claimedBytes(end, keep LSN) int64 {
 	last := int64(end - m.base)
 	claim := func(off int64) {

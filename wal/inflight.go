@@ -5,46 +5,49 @@ import (
 	"time"
 )
 
-// maxInflight groups are written at a time. A second one doubles what many disks take of small
-// synced writes, which wait rather than work; of a third none was seen to gain.
+// maxInflight bounds the concurrent writes of groups. A second one doubles the rate of small synced
+// writes on many disks, which wait rather than transfer; a third one gained nothing on any measured
+// disk.
 const maxInflight = 2
 
-// A flight is a group on its way to the file. Only groups that are written directly and synced
-// share the disk; everything else flies alone. They may land in any order, and are told of in the
-// order of their positions: nobody hears that a commit is durable before all commits before it are.
+// An inflightWrite is a group whose write has started. Only groups that are written directly and
+// synced overlap; every other group is written alone. Writes may complete in any order, and are
+// published in the order of their positions: no waiter learns that a commit is durable before all
+// commits before it are.
 //
 //	crash ...                      the segment holds                recovery
-//	with both on their way         any blocks of either             ends where the first record is torn. No later record claims
-//	                                                                that more was durable: what it says was known when it departed
-//	the second there, not first    a hole, and records behind it    ends at the hole: the chain of records is broken there
-//	both there, neither told       both                             finds both, which it may
+//	both in flight                 any blocks of either             ends where the first record is torn. No later record claims
+//	                                                                that more was durable: its synced field is as of its start
+//	only the second written        a hole, and records behind it    ends at the hole: the chain of records is broken there
+//	both written, none notified    both                             finds both, which it may
 //
-// If the first fails, both are taken back with one cut, when neither is being written any more.
+// If the first write fails, the log truncates the file before both once neither is being written
+// any more.
 type inflightWrite struct {
-	group                      // run is nil in a flight of its own that does nothing but sync
+	group                      // run is nil in a write that only syncs
 	began        time.Time     // if OnGroup wants to know
 	took         time.Duration // until the write returned
-	overlappable bool          // others may depart before it has landed
+	overlappable bool          // others may start before it completes
 	returned     bool          // the write has returned
-	removed      bool          // of flying
+	removed      bool          // from Log.inflight
 	outcome      writeOutcome
 	err          error
 }
 
-// writeOutcome of what was to be written.
+// writeOutcome is the result of a write.
 type writeOutcome uint8
 
 const (
-	// all of it was given to the system; after an error of the sync it may or may not be durable
+	// The system has all of it; after an error of the sync it may or may not be durable.
 	writeComplete writeOutcome = iota
 	writePartial               // the write failed
 	writeNone                  // nothing was written
 )
 
-// canStartWrite says whether the next group may depart beside what is on its way, for a leader that
-// wants it synced or not. It has to end as many commits as the one that is on its way: two small
-// groups cost the processor more than one that waits for company, and the disk gains nothing. mu is
-// held.
+// canStartWrite says whether the next group may start beside the writes in flight; sync says
+// whether the leader wants it synced. The group must end as many commits as the one in flight: two
+// small groups cost the processor more than one that waits for followers, and the disk gains
+// nothing. mu is held.
 func (l *Log) canStartWrite(sync bool) bool {
 	switch n := len(l.inflight); {
 	case n == 0:
@@ -56,21 +59,21 @@ func (l *Log) canStartWrite(sync bool) bool {
 	return r.commits >= l.inflight[0].run.commits && overlappable(r, l.wantsSync(r.end, sync))
 }
 
-// wakeLeader is for who joins the waiters. It lets a leader look again that waits for more commits,
-// or for somebody who wants a sync, to send a group after the one that is on its way. mu is held.
+// wakeLeader wakes a leader that waits for more commits, or for a waiter that wants a sync, so that
+// it may start a group behind the one in flight. Each new waiter calls it. mu is held.
 func (l *Log) wakeLeader() {
 	if l.leading && len(l.inflight) > 0 && l.canStartWrite(true) {
 		l.writeDone.Broadcast()
 	}
 }
 
-// overlappable says whether a run, if it is written directly, may be on its way together with
-// others: it is synced, ends no segment, and need not wait for Before. What ends no segment is all
-// of the queue, so that everybody who waits then, waits for it or for what departed before. What
-// comes after it begins in the same segment, at a block.
+// overlappable says whether a buffer, if it is written directly, may be in flight together with
+// others: it is synced, closes no segment, and need not wait for SyncRefs. A buffer that closes no
+// segment is the whole queue, so each waiter then waits for it or for an earlier write. The group
+// after it begins in the same segment, at a block.
 func overlappable(r *writeBuffer, sync bool) bool { return sync && !r.sealed && r.ref == 0 }
 
-// startWrite notes that a group is on its way. mu is held.
+// startWrite adds a group to the writes in flight. mu is held.
 func (l *Log) startWrite(g group) *inflightWrite {
 	var f *inflightWrite
 	if n := len(l.freeInflight); n > 0 {
@@ -89,10 +92,10 @@ func (l *Log) startWrite(g group) *inflightWrite {
 	return f
 }
 
-// completeWrite is called when the write has returned, and returns when its result is published:
-// after those before it. What it returns is for OnGroup. mu is held, and let go meanwhile.
-func (l *Log) completeWrite(f *inflightWrite, fate writeOutcome, err error) (told func()) {
-	f.returned, f.outcome, f.err = true, fate, err
+// completeWrite is called when the write has returned. It returns once the result is published,
+// after those of earlier writes, with the call of OnGroup. mu is held at both ends, not in between.
+func (l *Log) completeWrite(f *inflightWrite, outcome writeOutcome, err error) (event func()) {
+	f.returned, f.outcome, f.err = true, outcome, err
 	l.writeFailed = l.writeFailed || err != nil
 	if l.opts.OnGroup != nil {
 		f.took = time.Since(f.began)
@@ -102,37 +105,35 @@ func (l *Log) completeWrite(f *inflightWrite, fate writeOutcome, err error) (tol
 		l.writeDone.Wait()
 	}
 	switch {
-	case f.removed: // It was taken back with the one before it.
+	case f.removed: // failInflight removed it with the one before it
 	case err == nil:
 		l.inflight = l.inflight[:copy(l.inflight, l.inflight[1:])]
-		told = l.groupEvent(f)
+		event = l.groupEvent(f)
 		l.publish(f.group)
 	default:
 		l.failInflight(f)
 	}
 	l.writeDone.Broadcast()
-	return told
+	return event
 }
 
-// recycleWrite keeps a flight that is out and that nobody looks at any more, to be used again. mu
-// is held.
+// recycleWrite keeps a published inflightWrite for reuse. mu is held.
 func (l *Log) recycleWrite(f *inflightWrite) { l.freeInflight = append(l.freeInflight, f) }
 
-// finishWrite ends a flight that shared the disk, whose goroutine does not lead: someone else does,
-// if anyone. over are those who waited for it, told is for OnGroup. mu is held, and is not any more
-// afterwards.
-func (l *Log) finishWrite(f *inflightWrite, over *waiter, told func()) {
+// finishWrite ends an overlapped write, whose goroutine does not lead. completed are its waiters,
+// event is the call of OnGroup. It is called with mu held and returns without mu.
+func (l *Log) finishWrite(f *inflightWrite, completed *waiter, event func()) {
 	l.recycleWrite(f)
 	l.mu.Unlock()
-	over.wakeAll()
+	completed.wakeAll()
 	l.finishFollower()
-	if told != nil {
-		told()
+	if event != nil {
+		event()
 	}
 }
 
-// failInflight takes the group of the first flight, which has failed, back together with those
-// behind it. mu is held, and let go meanwhile.
+// failInflight truncates the group of the first write in flight, which has failed, together with
+// those behind it. mu is held at both ends, not in between.
 func (l *Log) failInflight(f *inflightWrite) {
 	for _, behind := range l.inflight[1:] {
 		for !behind.returned {
@@ -155,13 +156,13 @@ func (l *Log) failInflight(f *inflightWrite) {
 	}
 }
 
-// isInflight says that who waits for end waits for nothing but flights, and is told when they land.
-// mu is held.
+// isInflight says whether a waiter for end waits for writes in flight only: their completion
+// notifies it. mu is held.
 func (l *Log) isInflight(end LSN) bool { return len(l.inflight) > 0 && end <= l.maxSubmitted }
 
-// handOffLead gives the lead to someone who waits for what is neither on its way nor being settled,
-// or lays it down. While others are on their way all who wait are told when these land: they wait
-// for nothing else, or the log has failed. mu is held.
+// handOffLead hands the lead to a waiter whose commit is neither in flight nor in the running sync
+// of closed segments, or resigns it. The other waiters are notified when those complete, or the log
+// has failed. mu is held.
 func (l *Log) handOffLead() {
 	i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return !l.waitsForSegmentSync(w.end) })
 	if i < 0 || len(l.inflight) > 0 {
@@ -176,8 +177,8 @@ func (l *Log) handOffLead() {
 	w.done <- lead
 }
 
-// finishFollower is for who has landed and does not lead: if nobody does, and nothing is left to
-// do, it has time for what leaders do at the end. No lock is held.
+// finishFollower is called by a goroutine that has completed a write and does not lead: if there is
+// no leader and no work, it does the final work of one. No lock is held.
 func (l *Log) finishFollower() {
 	l.mu.Lock()
 	if !l.leading {

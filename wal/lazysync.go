@@ -2,64 +2,66 @@ package wal
 
 import "fmt"
 
-// A segment that has ended need not be durable before the next one is written to: who wants no sync
-// does not wait for one. It is settled, made durable with all that it refers to, before anything
-// behind it is, by the first who wants a sync, and others write to the current segment meanwhile.
-// They neither sync nor write past the page cache: what is durable has no gaps.
+// A closed segment need not be durable before the next one is written to: a commit without a sync
+// does not wait for one. The first waiter that wants a sync makes the closed segments durable, with
+// all that they refer to, before anything behind them; others write to the current segment
+// meanwhile. Those writers neither sync nor write directly: the durable part of the log has no
+// gaps.
 //
 //	power cut ...                       the segments hold                       recovery
-//	before an ended one is settled      any sectors of it, and of those behind  ends at the first gap; no record behind it says that more was durable
+//	before closed ones are synced       any sectors of it, and of those behind  ends at the first gap; no record behind it says that more was durable
 //	after that                          all of it, any sectors behind           goes on to the next one
 
 // hasUnsyncedSegments says that segments before the current one are not durable. mu is held.
 func (l *Log) hasUnsyncedSegments() bool { return l.Durable() < l.writeSegment.start() }
 
-// waitsForSegmentSync says that who waits for end waits for nothing but what is being settled, as
-// far as the log can tell now. mu is held.
+// waitsForSegmentSync says whether a waiter for end waits for nothing but the running sync of
+// closed segments, as far as the log knows now. mu is held.
 func (l *Log) waitsForSegmentSync(end LSN) bool { return l.syncingClosed && end <= l.Written() }
 
-// syncClosedSegments makes all segments before the current one durable, and gives the lead away for
-// as long as that takes, or for good if somebody else is at it. mu is held at both ends.
+// syncClosedSegments makes all segments before the current one durable. It resigns the lead for
+// that time, or for good if another goroutine is syncing them already. mu is held at both ends, not
+// in between.
 func (l *Log) syncClosedSegments() {
 	if l.syncingClosed {
 		l.handOffLead()
 		return
 	}
-	durable, end, owed := l.Durable(), l.writeSegment.start(), l.unsyncedRefs
-	l.unsyncedRefs = false // but for what is written from now on
-	var ended []*segment
+	durable, end, unsynced := l.Durable(), l.writeSegment.start(), l.unsyncedRefs
+	l.unsyncedRefs = false // later writes set it again
+	var closed []*segment
 	for _, s := range l.live {
 		if s.number < l.writeSegment.number && durable < l.opts.start(s.number+1) {
-			ended = append(ended, s)
+			closed = append(closed, s)
 		}
 	}
 	l.syncingClosed = true
 	l.handOffLead()
 	l.mu.Unlock()
-	err := l.syncSegments(ended, owed)
+	err := l.syncSegments(closed, unsynced)
 	l.mu.Lock()
 	l.syncingClosed = false
 	if err == nil {
-		l.durable.Store(uint64(end)) // Nothing else has become durable meanwhile.
+		l.durable.Store(uint64(end)) // No other goroutine moves durable meanwhile.
 	} else {
 		l.fail(err)
 	}
-	over := l.completedWaiters()
+	completed := l.completedWaiters()
 	l.mu.Unlock()
-	over.wakeAll()
-	l.finishFollower() // Who waited for more has a leader again.
+	completed.wakeAll()
+	l.finishFollower() // Waiters for later positions get a leader.
 	l.mu.Lock()
 }
 
-// syncSegments does settle's work on the files.
-func (l *Log) syncSegments(ended []*segment, owed bool) error {
-	if owed {
+// syncSegments does syncClosedSegments' work on the files.
+func (l *Log) syncSegments(closed []*segment, unsynced bool) error {
+	if unsynced {
 		if err := l.syncRefs(); err != nil {
 			return err
 		}
 	}
-	for _, s := range ended {
-		// a place of its own: crashtest syncs leaves out one place at a time
+	for _, s := range closed {
+		// A call site of its own: the crash tests leave out the syncs of one site at a time.
 		if err := s.file.SyncData(); err != nil {
 			return fmt.Errorf("sync log segment %s: %w", s.name, err)
 		}

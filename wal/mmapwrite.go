@@ -2,32 +2,32 @@ package wal
 
 import "github.com/ebbkv/ebb/internal/vfs"
 
-// A small group that nobody wants synced is copied into a window of its segment instead of being
-// written by a call, which would take longer than all else that such a commit does. Every page is
-// written by a call first, up to its end, and copied to afterwards: so nothing is read from the
-// disk for it, and behind the last record there are zeros as always.
+// The leader copies a small group without a sync into a memory map of its segment: a system call
+// would take longer than the rest of such a commit. A call writes each page first, up to its end,
+// and copies go into it afterwards. So no copy reads from the disk, and zeros follow the last
+// record as always.
 //
 //	crash ...                      the segment holds             recovery
-//	process, while it is copied    any bytes of the group        ends before the first record of it that is torn: nobody was told anything
+//	process, while it is copied    any bytes of the group        ends before its first torn record: no commit of it is acknowledged
 //	process, after that            the group                     finds it, as after a write
 //	power                          any sectors since the sync    as after a write
 //
-// What is wrong with the disk or the file is a fault in the copy. Then the group is written by a
-// call, which tells of it or does not fail, and the log copies no more.
+// An error of the disk or the file is a fault in the copy. Then a call writes the group and reports
+// the error if there still is one, and the log copies no more.
 
-// mmapBytes is how much of a segment is a window at a time. A look at one of its pages is a fault,
-// whatever its size: a larger one would not save much, and is resident memory.
+// mmapBytes is the size of the mapped window. The first access to each page is a fault, whatever
+// the window's size: a larger window would save little, and is resident memory.
 const mmapBytes = 256 << 10
 
-// mmapWriter is the part of a segment that the leader copies into.
+// mmapWriter is the mapped part of a segment that the leader copies into.
 type mmapWriter struct {
 	mapping  vfs.Window // nil: none
 	start    LSN        // of its first byte
 	end      LSN
-	disabled bool // there is none here, or one had a fault
+	disabled bool // no maps on this system, or a copy had a fault
 }
 
-// copyGroup says whether a group could be put into the file by a copy. Only the leader is here,
+// copyGroup copies a group into the file and says whether it could. Only the leader calls it,
 // without mu.
 func (l *Log) copyGroup(g *group) bool {
 	r := g.run
@@ -43,8 +43,8 @@ func (l *Log) copyGroup(g *group) bool {
 	return err == nil
 }
 
-// mapRange moves the window to where a run lies that ends at end, in the page in which it begins,
-// and says whether there is one.
+// mapRange moves the window to the page in which run r begins, and says whether it covers r up to
+// end.
 func (w *mmapWriter) mapRange(r *writeBuffer, end LSN) bool {
 	if w.mapping != nil && w.start <= r.start && end <= w.end {
 		return true
@@ -57,7 +57,7 @@ func (w *mmapWriter) mapRange(r *writeBuffer, end LSN) bool {
 	n := min(mmapBytes, r.seg.fileSize-off)
 	over, err := r.seg.file.Window(off, n)
 	if err != nil {
-		w.disabled = true // A call will do.
+		w.disabled = true // the leader writes by calls
 		return false
 	}
 	w.mapping, w.start = over, r.start-LSN(r.offset()-off)
@@ -65,8 +65,7 @@ func (w *mmapWriter) mapRange(r *writeBuffer, end LSN) bool {
 	return true
 }
 
-// close ends the window: what was copied stays. An error, of a map that cannot be given back, would
-// cost memory and no data.
+// close unmaps the window; copied bytes stay. An unmap that fails would cost memory and no data.
 func (w *mmapWriter) close() {
 	if w.mapping != nil {
 		_ = w.mapping.Close()

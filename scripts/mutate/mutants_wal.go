@@ -23,19 +23,19 @@ var logMutants = []mutant{
 	{"sync", "error_of_taking_back_is_ignored", "wal/groupcommit.go", `	return r.seg.file.Truncate(r.offset()) == nil && `, `	_ = r.seg.file.Truncate(r.offset())
 	return `},
 	{"sync", "what_was_taken_back_is_not_synced", "wal/groupcommit.go", ` == nil && r.seg.file.Sync() == nil`, ` == nil`},
-	{"sync", "an_ended_segment_is_not_synced", "wal/lazysync.go", `range ended {`, `range ended[:0] {`},
-	{"sync", "only_the_last_ended_segment_is_synced", "wal/lazysync.go", `range ended {`, `range ended[len(ended)-1:] {`},
+	{"sync", "an_ended_segment_is_not_synced", "wal/lazysync.go", `range closed {`, `range closed[:0] {`},
+	{"sync", "only_the_last_ended_segment_is_synced", "wal/lazysync.go", `range closed {`, `range closed[len(closed)-1:] {`},
 	{"sync", "error_of_settling_is_ignored", "wal/lazysync.go", `	if err == nil {
 		l.durable`, `	if true {
 		l.durable`},
-	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/lazysync.go", `	if owed {`, `	if unsyncedRefs && false {`},
-	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/lazysync.go", `	err := l.syncSegments(ended, owed)
-	l.mu.Lock()`, `	err := l.syncSegments(ended, unsyncedRefs)
+	{"sync", "what_ended_segments_refer_to_is_not_synced", "wal/lazysync.go", `	if unsynced {`, `	if unsynced && false {`},
+	{"sync", "what_is_referred_to_beside_settling_is_not_synced", "wal/lazysync.go", `	err := l.syncSegments(closed, unsynced)
+	l.mu.Lock()`, `	err := l.syncSegments(closed, unsynced)
 	l.mu.Lock()
 	l.unsyncedRefs = false`},
 	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/groupcommit.go", `l.wantsSync(g.end, sync) && !l.hasUnsyncedSegments()`, `l.wantsSync(g.end, sync)`},
-	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/lazysync.go", `	l.finishFollower() // Who`, `	// Who`},
-	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/groupcommit.go", `	g.sync = g.sync && (straight || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
+	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/lazysync.go", `	l.finishFollower() // Waiters`, `	// Waiters`},
+	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/groupcommit.go", `	g.sync = g.sync && (direct || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
 	}`, ``},
@@ -133,7 +133,7 @@ var logMutants = []mutant{
 	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/mmapwrite.go", ` || end > l.zeroedTo`, ``},
 	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/mmapwrite.go", `g.sync || g.direct || `, `g.direct || `},
 	{"order", "a_window_stays_behind", "wal/mmapwrite.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
-	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/groupcommit.go", `		l.mmap.close() // Its`, `		_ = l.mmap // Its`},
+	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/groupcommit.go", `		l.mmap.close() // a removed`, `		_ = l.mmap // a removed`},
 	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/diskfull.go", `	for l.leading || l.syncingClosed || len(l.inflight) > 0 {`, `	for l.syncingClosed || len(l.inflight) > 0 {`},
 	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/diskfull.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/diskfull.go", `} else if err := old[0].invalidate(); err != nil {`, `} else if false {
@@ -145,5 +145,5 @@ var logMutants = []mutant{
 `, ``},
 	{"order", "a_checkpoint_in_place_begins_no_session", "txn/diskfull.go", `	return c, s.beginIn(s.log)`, `	return c, nil`},
 	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/diskfull.go", `	if err := s.log.RestartInPlace(); err != nil {`, `	if err := s.log.Sync(); err != nil {`},
-	{"sync", "error_of_a_launched_write_is_ignored", "wal/asyncwrite.go", `		fate, err = writePartial, f.run.writeErr(err)`, `		err = nil`},
+	{"sync", "error_of_a_launched_write_is_ignored", "wal/asyncwrite.go", `		outcome, err = writePartial, f.run.writeErr(err)`, `		err = nil`},
 }
