@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/leak"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -229,3 +231,13 @@ func bare(t testing.TB, fs vfs.FS) {
 }
 
 func isErr(err, want error) bool { return errors.Is(err, want) }
+
+// TestMain removes what the benchmarks share, which no one of them may.
+func TestMain(m *testing.M) {
+	code := leak.Run(m, os.Stdout)
+	if err := removeBenchFile(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
