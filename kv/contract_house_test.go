@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/ebbkv/ebb/"
 
-// cupboards serve every room and know none.
-var cupboards = []string{
+// leafPackages serve every pkg and know none.
+var leafPackages = []string{
 	"internal/vfs",
 	"internal/badfile",
 	"internal/invariant",
@@ -29,8 +29,8 @@ var cupboards = []string{
 	"internal/memlimit",
 }
 
-// rooms says which other rooms each may import. Relaxing it is a design decision, not a build fix.
-var rooms = map[string][]string{
+// packages says which other packages each may import. Relaxing it is a design decision, not a build fix.
+var packages = map[string][]string{
 	"internal/badfile":   {},
 	"internal/invariant": {},
 	"internal/keyorder":  {},
@@ -64,29 +64,29 @@ func TestImports(t *testing.T) {
 	seen := 0
 	for _, line := range goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`) {
 		fields := strings.Fields(line)
-		room := strings.TrimPrefix(fields[0], module)
-		may, known := rooms[room]
+		pkg := strings.TrimPrefix(fields[0], module)
+		may, known := packages[pkg]
 		if !known {
-			continue // tools and simulated disks: they may use every room
+			continue // tools and simulated disks: they may use every pkg
 		}
 		seen++
 		for _, path := range fields[1:] {
 			inside, ours := strings.CutPrefix(path, module)
 			switch {
 			case ours:
-				require.True(t, slices.Contains(may, inside) || slices.Contains(cupboards, inside),
-					"%s imports %s", room, inside)
+				require.True(t, slices.Contains(may, inside) || slices.Contains(leafPackages, inside),
+					"%s imports %s", pkg, inside)
 			case strings.Contains(path, "."):
 				require.True(t, slices.ContainsFunc(libraries, func(l string) bool {
 					return path == l || strings.HasPrefix(path, l+"/")
-				}), "%s imports %s", room, path)
+				}), "%s imports %s", pkg, path)
 			}
 		}
 	}
-	require.Greater(t, seen, 8, "rooms that are there")
+	require.Greater(t, seen, 8, "packages that exist")
 }
 
-// machine are the packages with which a room could touch files past the vfs, and what it may use of
+// machine are the packages with which a pkg could touch files past the vfs, and what it may use of
 // them: nothing, or what has nothing to do with files.
 var machine = map[string][]string{
 	"os":        {"Getpagesize"},
@@ -118,16 +118,16 @@ var machine = map[string][]string{
 	},
 }
 
-// TestNoDirectIO reads the sources of every room: all files are touched through internal/vfs.
+// TestNoDirectIO reads the sources of every pkg: all files are touched through internal/vfs.
 // Anonymous memory is not a file.
 func TestNoDirectIO(t *testing.T) {
 	for _, line := range goList(t, `{{.ImportPath}} {{.Dir}}`) {
 		name, dir, _ := strings.Cut(line, " ")
-		room := strings.TrimPrefix(name, module)
-		if _, known := rooms[room]; !known || room == "internal/vfs" {
+		pkg := strings.TrimPrefix(name, module)
+		if _, known := packages[pkg]; !known || pkg == "internal/vfs" {
 			continue
 		}
-		if room == "internal/memlimit" {
+		if pkg == "internal/memlimit" {
 			continue // What it reads is of the system, and no file of a store.
 		}
 		files, err := filepath.Glob(filepath.Join(dir, "*.go")) // for every platform

@@ -364,3 +364,22 @@ func TestFateOfTheFailedCommit(t *testing.T) {
 	got := rows(t, openOn(t, fsys, nil), "default")
 	require.Contains(t, [][]string{{"a=v-a"}, {"a=v-a", "b="}}, got)
 }
+
+// subject is a store in one of four states, with what its rows need.
+type subject struct {
+	db  *kv.DB
+	old *kv.Tx // a read transaction that was begun while the store was healthy; ended if the store is closed
+}
+
+// want is what a call returns in each state; nil: no error.
+type want struct{ healthy, readOnly, poisoned, closed error }
+
+// everywhere is a call that is refused alike in every state of an open store.
+func everywhere(err error) want { return want{err, err, err, kv.ErrClosed} }
+
+// write is a writing call with an argument that is refused, or, with nil, a good one: what is wrong
+// with the store comes first.
+func write(err error) want { return want{err, kv.ErrReadOnlyDB, kv.ErrFailed, kv.ErrClosed} }
+
+// read is a reading call without fault.
+var read = want{nil, nil, nil, kv.ErrClosed}

@@ -6,7 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,4 +95,119 @@ func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
 	_, err = kv.OpenFS(vfs.NewMemory(), "absent/x.ebb", &kv.Options{MustExist: true}, kv.Tuning{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "absent/x.ebb")
+}
+
+// open opens the store of the contract and holds an old snapshot.
+func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
+	t.Helper()
+	db, err := kv.OpenFS(fsys, path, o, kv.Tuning{})
+	require.NoError(t, err)
+	old, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	return subject{db: db, old: old}
+}
+
+// TestOpenContract has a row for each line of the error contract that is met by Open, on the real
+// file system.
+func TestOpenContract(t *testing.T) {
+	good := filepath.Join(t.TempDir(), "good.ebb")
+	db, err := kv.Open(good, nil)
+	require.NoError(t, err)
+	fill(t, db, "k")
+	require.NoError(t, db.Close())
+	content, err := os.ReadFile(good)
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name    string
+		content []byte // of the file; nil: none
+		path    string // below the directory; "" as it is
+		opts    *kv.Options
+		want    error
+	}{
+		{"empty_path", nil, "", nil, kv.ErrInvalidPath},
+		{"nul_in_path", nil, "a\x00b", nil, kv.ErrInvalidPath},
+		{"a_directory", nil, ".", nil, kv.ErrInvalidPath},
+		{"missing_directory", nil, "absent/a.ebb", nil, fs.ErrNotExist},
+		{"missing_file_read_only", nil, "a.ebb", &kv.Options{ReadOnly: true}, fs.ErrNotExist},
+		{"missing_file_must_exist", nil, "a.ebb", &kv.Options{MustExist: true}, fs.ErrNotExist},
+		{"empty_file", []byte{}, "a.ebb", nil, nil},
+		{"empty_file_must_exist", []byte{}, "a.ebb", &kv.Options{MustExist: true}, kv.ErrCorrupt},
+		{"short_file", content[:20], "a.ebb", nil, kv.ErrCorrupt},
+		{"zeros", make([]byte, 3*4096), "a.ebb", nil, kv.ErrCorrupt},
+		{"other_file_type", []byte(strings.Repeat("#!/bin/sh\n", 2000)), "a.ebb", nil, kv.ErrNotDatabase},
+		{"metas_lost", rot(content, 100, 4096+100), "a.ebb", nil, kv.ErrCorrupt},
+		{"other_page_size", content, "a.ebb", &kv.Options{PageSize: 8192}, kv.ErrInvalidOptions},
+		{"own_page_size", content, "a.ebb", &kv.Options{PageSize: 4096}, nil},
+		{"good", content, "a.ebb", &kv.Options{MustExist: true}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := test.path
+			if at != "" {
+				at = dir + string(filepath.Separator) + test.path
+			}
+			if test.content != nil {
+				require.NoError(t, os.WriteFile(at, test.content, 0o644))
+			}
+			before := image(t, vfs.OS, dir)
+			db, err := kv.Open(at, test.opts)
+			if test.want == nil {
+				require.NoError(t, err)
+				require.NoError(t, db.Close())
+				return
+			}
+			require.ErrorIs(t, err, test.want)
+			requireOneSentence(t, err, at)
+			require.Equal(t, before, image(t, vfs.OS, dir))
+		})
+	}
+}
+
+// rot returns a copy of b with a bit flipped at each offset.
+func rot(b []byte, offs ...int) []byte {
+	b = bytes.Clone(b)
+	for _, off := range offs {
+		b[off] ^= 0x10
+	}
+	return b
+}
+
+func TestSegmentsWithoutTheirMainFileAreCorrupt(t *testing.T) {
+	fsys := vfs.NewMemory()
+	f, err := fsys.Open(path+"-wal-000001", vfs.Write|vfs.Create)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	_, err = kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	names, err := fsys.List("dir")
+	require.NoError(t, err)
+	require.Equal(t, []string{"test.ebb-wal-000001"}, names)
+}
+
+func TestSecondHandleIsLockedOut(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "a.ebb")
+	db, err := kv.Open(at, nil)
+	require.NoError(t, err)
+	for _, o := range []*kv.Options{nil, {ReadOnly: true}, {LockTimeout: time.Millisecond}} {
+		_, err = kv.Open(at, o)
+		require.ErrorIs(t, err, kv.ErrLocked)
+	}
+	require.NoError(t, db.Close())
+	first, err := kv.Open(at, &kv.Options{ReadOnly: true})
+	require.NoError(t, err)
+	second, err := kv.Open(at, &kv.Options{ReadOnly: true})
+	require.NoError(t, err, "any number may read")
+	_, err = kv.Open(at, nil)
+	require.ErrorIs(t, err, kv.ErrLocked)
+	require.NoError(t, errors.Join(first.Close(), second.Close()))
+}
+
+func TestDirectoryWithoutPermission(t *testing.T) {
+	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
+		t.Skip("permissions do not bind this user")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o500))
+	_, err := kv.Open(filepath.Join(dir, "a.ebb"), nil)
+	require.ErrorIs(t, err, fs.ErrPermission)
 }

@@ -1,13 +1,8 @@
 package kv_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,29 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
-
-// subject is a store in one of four states, with what its rows need.
-type subject struct {
-	db  *kv.DB
-	old *kv.Tx // a read transaction that was begun while the store was healthy; ended if the store is closed
-}
-
-// want is what a call returns in each state; nil: no error.
-type want struct{ healthy, readOnly, poisoned, closed error }
-
-// everywhere is a call that is refused alike in every state of an open store.
-func everywhere(err error) want { return want{err, err, err, kv.ErrClosed} }
-
-// write is a writing call with an argument that is refused, or, with nil, a good one: what is wrong
-// with the store comes first.
-func write(err error) want { return want{err, kv.ErrReadOnlyDB, kv.ErrFailed, kv.ErrClosed} }
-
-// read is a reading call without fault.
-var read = want{nil, nil, nil, kv.ErrClosed}
 
 // contractRow is a call and what it returns.
 type contractRow struct {
@@ -463,176 +438,4 @@ func TestErrorContract(t *testing.T) {
 			_ = s.db.Close() // Of the poisoned store it says why.
 		})
 	}
-}
-
-// open opens the store of the contract and holds an old snapshot.
-func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
-	t.Helper()
-	db, err := kv.OpenFS(fsys, path, o, kv.Tuning{})
-	require.NoError(t, err)
-	old, err := db.Begin(t.Context(), false)
-	require.NoError(t, err)
-	return subject{db: db, old: old}
-}
-
-func TestValueAboveTheLimitIsRefused(t *testing.T) {
-	if testing.Short() || racetest.Enabled || ^uint(0)>>32 == 0 {
-		t.Skip("needs 1 GiB of address space")
-	}
-	db := openTest(t)
-	huge := make([]byte, kv.MaxValueSize+1) // Never touched: it costs no memory.
-	require.ErrorIs(t, db.Put([]byte("k"), huge), kv.ErrValueTooLarge)
-	b := db.NewBatch()
-	b.Put([]byte("k"), huge)
-	require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrValueTooLarge)
-}
-
-func TestTransactionAboveTheLimitIsRefused(t *testing.T) {
-	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxTxnBytes: 10_000})
-	value := make([]byte, 1000)
-	require.NoError(t, db.Update(func(tx *kv.Tx) error {
-		for i := range 100 {
-			if err := tx.Put([]byte{byte(i + 1)}, value); err != nil {
-				require.ErrorIs(t, err, kv.ErrTxnTooLarge)
-				require.Greater(t, i, 5)
-				return nil
-			}
-		}
-		return errors.New("all of it fits")
-	}), "the transaction stays usable")
-}
-
-func TestOptionsAreCheckedByName(t *testing.T) {
-	for field, o := range map[string]kv.Options{
-		"PageSize":        {PageSize: 5000},
-		"PageSize 2048":   {PageSize: 2048},
-		"PageSize 131072": {PageSize: 131072},
-		"PageSize -4096":  {PageSize: -4096},
-		"Durability":      {Durability: 2},
-		"LockTimeout":     {LockTimeout: -1},
-		"CacheBytes":      {CacheBytes: -1},
-		"MaxBytes":        {MaxBytes: -1},
-		"CheckpointBytes": {CheckpointBytes: -1},
-		"MaxClockStep":    {MaxClockStep: -1},
-		"MaxTxnBytes":     {MaxTxnBytes: -1},
-
-		"FileMode drwx------":             {FileMode: fs.ModeDir | 0o700},
-		"FileMode u":                      {FileMode: fs.ModeSetuid | 0o600},
-		"FileMode 0400: its owner cannot": {FileMode: 0o400},
-		"FileMode 0060: its owner cannot": {FileMode: 0o060},
-		"AutoPurge with ReadOnly":         {ReadOnly: true, AutoPurge: &kv.AutoPurge{}},
-
-		"AutoPurge.Interval": {AutoPurge: &kv.AutoPurge{Interval: -1}},
-		"AutoPurge.Limit":    {AutoPurge: &kv.AutoPurge{Limit: -1}},
-		"AutoPurge.Batch":    {AutoPurge: &kv.AutoPurge{Batch: -1}},
-	} {
-		_, err := kv.OpenMemory(&o)
-		require.ErrorIs(t, err, kv.ErrInvalidOptions)
-		require.ErrorContains(t, err, field)
-	}
-}
-
-// TestOpenContract has a row for each line of the error contract that is met by Open, on the real
-// file system.
-func TestOpenContract(t *testing.T) {
-	good := filepath.Join(t.TempDir(), "good.ebb")
-	db, err := kv.Open(good, nil)
-	require.NoError(t, err)
-	fill(t, db, "k")
-	require.NoError(t, db.Close())
-	content, err := os.ReadFile(good)
-	require.NoError(t, err)
-	for _, test := range []struct {
-		name    string
-		content []byte // of the file; nil: none
-		path    string // below the directory; "" as it is
-		opts    *kv.Options
-		want    error
-	}{
-		{"empty_path", nil, "", nil, kv.ErrInvalidPath},
-		{"nul_in_path", nil, "a\x00b", nil, kv.ErrInvalidPath},
-		{"a_directory", nil, ".", nil, kv.ErrInvalidPath},
-		{"missing_directory", nil, "absent/a.ebb", nil, fs.ErrNotExist},
-		{"missing_file_read_only", nil, "a.ebb", &kv.Options{ReadOnly: true}, fs.ErrNotExist},
-		{"missing_file_must_exist", nil, "a.ebb", &kv.Options{MustExist: true}, fs.ErrNotExist},
-		{"empty_file", []byte{}, "a.ebb", nil, nil},
-		{"empty_file_must_exist", []byte{}, "a.ebb", &kv.Options{MustExist: true}, kv.ErrCorrupt},
-		{"short_file", content[:20], "a.ebb", nil, kv.ErrCorrupt},
-		{"zeros", make([]byte, 3*4096), "a.ebb", nil, kv.ErrCorrupt},
-		{"other_file_type", []byte(strings.Repeat("#!/bin/sh\n", 2000)), "a.ebb", nil, kv.ErrNotDatabase},
-		{"metas_lost", rot(content, 100, 4096+100), "a.ebb", nil, kv.ErrCorrupt},
-		{"other_page_size", content, "a.ebb", &kv.Options{PageSize: 8192}, kv.ErrInvalidOptions},
-		{"own_page_size", content, "a.ebb", &kv.Options{PageSize: 4096}, nil},
-		{"good", content, "a.ebb", &kv.Options{MustExist: true}, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
-			at := test.path
-			if at != "" {
-				at = dir + string(filepath.Separator) + test.path
-			}
-			if test.content != nil {
-				require.NoError(t, os.WriteFile(at, test.content, 0o644))
-			}
-			before := image(t, vfs.OS, dir)
-			db, err := kv.Open(at, test.opts)
-			if test.want == nil {
-				require.NoError(t, err)
-				require.NoError(t, db.Close())
-				return
-			}
-			require.ErrorIs(t, err, test.want)
-			requireOneSentence(t, err, at)
-			require.Equal(t, before, image(t, vfs.OS, dir))
-		})
-	}
-}
-
-// rot returns a copy of b with a bit flipped at each offset.
-func rot(b []byte, offs ...int) []byte {
-	b = bytes.Clone(b)
-	for _, off := range offs {
-		b[off] ^= 0x10
-	}
-	return b
-}
-
-func TestSegmentsWithoutTheirMainFileAreCorrupt(t *testing.T) {
-	fsys := vfs.NewMemory()
-	f, err := fsys.Open(path+"-wal-000001", vfs.Write|vfs.Create)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	_, err = kv.OpenFS(fsys, path, nil, kv.Tuning{})
-	require.ErrorIs(t, err, kv.ErrCorrupt)
-	names, err := fsys.List("dir")
-	require.NoError(t, err)
-	require.Equal(t, []string{"test.ebb-wal-000001"}, names)
-}
-
-func TestSecondHandleIsLockedOut(t *testing.T) {
-	at := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.Open(at, nil)
-	require.NoError(t, err)
-	for _, o := range []*kv.Options{nil, {ReadOnly: true}, {LockTimeout: time.Millisecond}} {
-		_, err = kv.Open(at, o)
-		require.ErrorIs(t, err, kv.ErrLocked)
-	}
-	require.NoError(t, db.Close())
-	first, err := kv.Open(at, &kv.Options{ReadOnly: true})
-	require.NoError(t, err)
-	second, err := kv.Open(at, &kv.Options{ReadOnly: true})
-	require.NoError(t, err, "any number may read")
-	_, err = kv.Open(at, nil)
-	require.ErrorIs(t, err, kv.ErrLocked)
-	require.NoError(t, errors.Join(first.Close(), second.Close()))
-}
-
-func TestDirectoryWithoutPermission(t *testing.T) {
-	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
-		t.Skip("permissions do not bind this user")
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o500))
-	_, err := kv.Open(filepath.Join(dir, "a.ebb"), nil)
-	require.ErrorIs(t, err, fs.ErrPermission)
 }
