@@ -10,8 +10,7 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// openRoomy is a store with frames for some megabytes, which starts no checkpoint for the sake of
-// its log.
+// openRoomy is a store with frames for some megabytes, whose log starts no checkpoint.
 func openRoomy(t *testing.T) *Store {
 	o := testOptions(vfs.NewMemory())
 	o.CacheBytes, o.CheckpointBytes = 64<<20, 1<<30
@@ -20,8 +19,8 @@ func openRoomy(t *testing.T) *Store {
 	return s
 }
 
-// TestCheckpointEndsWithItsFramesBack: not with the transactions that follow, the first of which
-// would begin the next one.
+// TestCheckpointEndsWithItsFramesBack, and does not leave them to the next transactions, the first of
+// which would begin another checkpoint.
 func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 	s := openRoomy(t)
 	for v := range byte(2) {
@@ -39,8 +38,8 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 	}
 }
 
-// TestLargeFreesReturnTheirPages: with what each transaction gives back before it begins, the
-// frames would be ever more.
+// TestLargeFreesReturnTheirPages: a transaction reclaims freed pages before it begins; if it reclaimed
+// fewer than it frees, the frames in use would grow without a bound.
 func TestLargeFreesReturnTheirPages(t *testing.T) {
 	s := openRoomy(t)
 	var most int64
@@ -166,7 +165,7 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 	}
 }
 
-// TestFilledLeavesThatAreGivenUpCountForNothing: a transaction that is rolled back has filled none.
+// TestFilledLeavesThatAreGivenUpCountForNothing: those of a rolled back transaction.
 func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
 	s := openRoomy(t)
 	tx, err := s.Begin(t.Context(), true)

@@ -25,14 +25,14 @@ type deltaTest struct {
 	rnd  *rand.Rand
 }
 
-// patchModes are the ways in which a store reads its file.
-var patchModes = map[string]func(t *testing.T) (vfs.FS, string){
+// deltaModes are the ways in which a store reads its file.
+var deltaModes = map[string]func(t *testing.T) (vfs.FS, string){
 	"mapped": func(t *testing.T) (vfs.FS, string) { return vfs.OS, t.TempDir() + "/a.ebb" },
 	"read":   func(*testing.T) (vfs.FS, string) { return vfs.NewMemory(), "/a.ebb" },
 }
 
 func eachDeltaMode(t *testing.T, test func(p *deltaTest)) {
-	for name, open := range patchModes {
+	for name, open := range deltaModes {
 		t.Run(name, func(t *testing.T) {
 			if name == "mapped" {
 				platformtest.NeedsMap(t)
@@ -94,7 +94,7 @@ func (p *deltaTest) reader() *Tx {
 	return tx
 }
 
-// deltaBytes is the memory of patches that no checkpoint writes yet.
+// deltaBytes is the memory of deltas that no checkpoint writes yet.
 func (p *deltaTest) deltaBytes() int64 {
 	require.NoError(p.t, p.s.lockWriter(nil))
 	defer p.s.unlockWriter()
@@ -152,9 +152,8 @@ func TestDeltasBeginWhereFramesRunOut(t *testing.T) {
 	require.True(t, may(used))
 }
 
-// TestSnapshotsOfLeavesWithDeltasStay: what patches change is not used again, and neither is their
-// memory, as long as a snapshot may look at it: checkpoints that come and go write over everything
-// else.
+// TestSnapshotsOfLeavesWithDeltasStay: neither the bases of deltas nor their memory are reused while a
+// snapshot may read them: repeated checkpoints overwrite everything else.
 func TestSnapshotsOfLeavesWithDeltasStay(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
@@ -191,9 +190,9 @@ func TestSnapshotsOfLeavesWithDeltasStay(t *testing.T) {
 	})
 }
 
-// TestDeltasBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is going to write
-// from a patch, has in a frame, or has just written, change again, and their readers see them
-// before and after.
+// TestDeltasBesideTheCheckpointThatWritesTheirBase: leaves that a checkpoint is about to write from a
+// delta, has in a frame, or has just written, change again, and their readers see them before and
+// after.
 func TestDeltasBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
@@ -227,8 +226,8 @@ func TestDeltasBesideTheCheckpointThatWritesTheirBase(t *testing.T) {
 	})
 }
 
-// TestDeltasThatAreRolledBack: transactions and savepoints that are rolled back leave no row, page
-// or memory behind.
+// TestDeltasThatAreRolledBack: transactions and savepoints that are rolled back leave no row, page or
+// memory behind.
 func TestDeltasThatAreRolledBack(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
@@ -314,8 +313,8 @@ func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 	})
 }
 
-// TestACheckpointVerifiesTheBasesOfDeltas: a page that is damaged on the disk meanwhile is not
-// written anew as a sound one.
+// TestACheckpointVerifiesTheBasesOfDeltas: a page that was damaged on the disk meanwhile is not
+// written anew with a valid checksum.
 func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 	fs := vfs.NewMemory()
 	s, err := Open("/a.ebb", Options{FS: fs, CacheBytes: 512 << 10, CheckpointBytes: 1 << 30})
@@ -348,7 +347,7 @@ func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 
 // TestRowsAtRandomBesideCheckpoints is a load of which each part finds another one being written.
 func TestRowsAtRandomBesideCheckpoints(t *testing.T) {
-	for name, open := range patchModes {
+	for name, open := range deltaModes {
 		t.Run(name, func(t *testing.T) {
 			fs, path := open(t)
 			s := openTest(t, path, Options{FS: fs, CacheBytes: 1 << 20})

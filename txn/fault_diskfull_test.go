@@ -566,8 +566,8 @@ func TestTableOfLargePagesIsSmall(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestSubmittedBatchReservesSpaceForItsTrees in the table: for one, whatever changes there, and for each
-// of many.
+// TestSubmittedBatchReservesSpaceForItsTrees in the tree table: for one tree, whatever changes there,
+// and for each of many.
 func TestSubmittedBatchReservesSpaceForItsTrees(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, _, _ := fullStore(t)

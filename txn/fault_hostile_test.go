@@ -19,8 +19,8 @@ const (
 	branchChild = 24
 )
 
-// forge changes pages of the main file of a store that is closed, as somebody does who knows the
-// format: change says whether it has, and the checksum is made good.
+// forge changes pages of the main file of a closed store, as an attacker does that knows the format:
+// change reports whether it changed the page, and forge then sets the checksum.
 func forge(t *testing.T, fsys vfs.FS, path string, change func(id pager.Pgid, b []byte) bool) {
 	t.Helper()
 	f, err := fsys.Open(path, vfs.Write)
@@ -114,9 +114,9 @@ func TestDroppedTreeWithAPageOfTwoParents(t *testing.T) {
 	require.ErrorIs(t, s.Close(), badfile.ErrCorrupt, "the log stays")
 }
 
-// TestReusedPageIsNotFreedByItsStaleReference: a leaf that the file names twice is given
-// back by one name, and becomes a page of another tree. Who frees it by the other name, and does
-// not read it, gave the other tree's page away.
+// TestReusedPageIsNotFreedByItsStaleReference: a leaf that the file references twice is freed through
+// one reference, and becomes a page of another tree. A transaction that freed it through the other
+// reference, without reading it, freed the other tree's page.
 func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	fsys := vfs.NewMemory()
 	forgeTwoParents(t, fsys, "/a.ebb")
@@ -166,9 +166,9 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestMetaPageCountersAreVerified: it tells of the first number of a tree, and of a dropped
-// one, that was never used. What the table of trees has must be below, or the next tree that is
-// made is somebody else's.
+// TestMetaPageCountersAreVerified: the meta page stores the lowest unused number of a tree, and of a
+// dropped one. The numbers in the tree table must be below, or the next tree gets the number of an
+// existing one.
 func TestMetaPageCountersAreVerified(t *testing.T) {
 	forgeMeta := func(at int, n uint64) (*Store, error) {
 		fsys := vfs.NewMemory()
@@ -207,8 +207,8 @@ func TestMetaPageCountersAreVerified(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestDroppedTreeAboveTheMetaPageCounter would be written over by the next one, and its pages
-// would be nobody's.
+// TestDroppedTreeAboveTheMetaPageCounter would be overwritten by the next one, and its pages would
+// leak.
 func TestDroppedTreeAboveTheMetaPageCounter(t *testing.T) {
 	s, disk := someTrees(t)
 	require.NoError(t, s.Checkpoint(t.Context()))

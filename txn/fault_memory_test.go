@@ -10,16 +10,15 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// What histories under Options.MaxBytes have beside: snapshots that are held, and another bound in
-// each session.
+// Histories under Options.MaxBytes also hold snapshots and change the bound in each session.
 
-// heldState is a snapshot, and what it has to show as long as it is held.
+// heldState is a snapshot, and the rows that it shows until it ends.
 type heldState struct {
 	tx    *Tx
 	trees map[TreeID]map[string]uint64
 }
 
-// beside takes a snapshot now and then, or lets one go.
+// beside begins a snapshot now and then, or ends one.
 func (r *fullRun) beside() {
 	if r.more == nil {
 		return
@@ -39,7 +38,7 @@ func (r *fullRun) beside() {
 	}
 }
 
-// releaseSnapshots ends all snapshots but the first n, in any order, having looked at them.
+// releaseSnapshots checks all snapshots but the first n, in any order, and ends them.
 func (r *fullRun) releaseSnapshots(n int) {
 	for len(r.held) > n {
 		i := r.more.IntN(len(r.held))
@@ -50,7 +49,7 @@ func (r *fullRun) releaseSnapshots(n int) {
 	}
 }
 
-// otherBound changes MaxBytes for the next session: it may be less than there is.
+// otherBound changes MaxBytes for the next session: it may be below the bytes in use.
 func (r *fullRun) otherBound(used int64) {
 	if r.more == nil {
 		return

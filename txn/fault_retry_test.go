@@ -55,8 +55,8 @@ func TestSecondRecoveryFindsNoFewerCommits(t *testing.T) {
 	require.NotZero(t, kept)
 }
 
-// tearLastRecord damages the last record of a segment, and takes away the note that would tell of
-// it; false: the file is gone.
+// tearLastRecord damages the last record of a segment, and removes the durability hint that would
+// prove it durable; false: the file is removed.
 func tearLastRecord(t *testing.T, disk *crashfs.Disk, name string) bool {
 	t.Helper()
 	f, err := disk.Open(name, vfs.Write)

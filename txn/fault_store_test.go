@@ -195,8 +195,8 @@ func TestFailingCallOfARecovery(t *testing.T) {
 	}
 }
 
-// TestCheckReportsAReadError: a check that could not read everything does not pass for one that
-// found nothing.
+// TestCheckReportsAReadError: a check that could not read everything returns an error, not a clean
+// result.
 func TestCheckReportsAReadError(t *testing.T) {
 	s, disk := someTrees(t)
 	require.NoError(t, s.Close())
@@ -224,8 +224,8 @@ func TestCheckReportsAReadError(t *testing.T) {
 	require.Greater(t, n, 300, "every page is read")
 }
 
-// TestCursorOfAWriteReturnsAReadError where it looks its row up again, and where the value lies
-// outside the tree.
+// TestCursorOfAWriteReturnsAReadError when it finds its row again, and when the value is outside the
+// tree.
 func TestCursorOfAWriteReturnsAReadError(t *testing.T) {
 	for name, look := range map[string]func(c *Cursor) bool{
 		"value": func(c *Cursor) bool { return c.Value() != nil },
@@ -266,7 +266,7 @@ func TestCursorOfAWriteReturnsAReadError(t *testing.T) {
 	}
 }
 
-// problems is what Check tells of a store, by kind.
+// problems are the problems that Check reports of a store, by kind.
 func problems(t *testing.T, s *Store) map[string][]uint64 {
 	found := map[string][]uint64{}
 	s.Check(t.Context(), func(p Problem) bool {
@@ -300,7 +300,7 @@ func TestCheckComparesTheFreeMapWithTheTrees(t *testing.T) {
 	want := map[string][]uint64{"leak": {uint64(lost)}, "free": {uint64(root.Root.Pgid)}}
 	require.Equal(t, want, problems(t, s))
 
-	// Who has heard enough hears no more, and a context that ends meanwhile is told of.
+	// Check stops when its callback returns false, and returns the error of an ended context.
 	told := 0
 	s.Check(t.Context(), func(Problem) bool { told++; return false })
 	require.Equal(t, 1, told)
@@ -317,9 +317,9 @@ func TestCheckComparesTheFreeMapWithTheTrees(t *testing.T) {
 	require.ErrorIs(t, s.Close(), ErrFailed)
 }
 
-// TestPageThatTwoTreesShareIsDamage: someone made two rows of the tree table name the same root.
-// Check says so, and the commit that gives the pages back a second time is refused, also when they
-// have become another tree's meanwhile: that one stays whole.
+// TestPageThatTwoTreesShareIsDamage: two rows of a forged tree table name the same root. Check
+// reports it, and the commit that frees the pages a second time is refused, also when they have
+// become another tree's pages meanwhile: that tree stays whole.
 func TestPageThatTwoTreesShareIsDamage(t *testing.T) {
 	s, disk := someTrees(t)
 	update(t, s, func(tx *Tx) {

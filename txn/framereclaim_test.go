@@ -15,8 +15,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// hurried is a checkpoint's relief that thinks that frames do not suffice, and calls a test before
-// the first part, when the version captured is visible, and after each.
+// hurried is a checkpoint observer that always reports a shortage of frames. It calls the test before
+// the first part, when the captured version is visible, and after each part.
 type hurried struct {
 	*frameReclaimer
 	first, wrote func()
@@ -48,7 +48,7 @@ func openCramped(t *testing.T) *Store {
 // rewrite puts 4,000 rows of 900 bytes.
 func rewrite(t *testing.T, s *Store, value string) { rewriteIn(t, s, value, func() {}) }
 
-// rewriteIn is rewrite, with something beside the transaction when some of the rows are there.
+// rewriteIn is rewrite, and calls beside within the transaction after some of the rows.
 func rewriteIn(t *testing.T, s *Store, value string, beside func()) {
 	update(t, s, func(tx *Tx) {
 		for i := range 4000 {
@@ -61,7 +61,7 @@ func rewriteIn(t *testing.T, s *Store, value string, beside func()) {
 	})
 }
 
-// requireAll looks whether each row has the value that was put last before the snapshot.
+// requireAll requires that each row has the last value put before the snapshot.
 func requireAll(t *testing.T, tx *Tx, value string) {
 	t.Helper()
 	rows := contents(t, tx, 9)
@@ -71,7 +71,7 @@ func requireAll(t *testing.T, tx *Tx, value string) {
 	}
 }
 
-// checkpointBy is Checkpoint with hurried relief.
+// checkpointBy is Checkpoint with the observer hurried.
 func checkpointBy(t *testing.T, s *Store, first, wrote func()) {
 	t.Helper()
 	require.NoError(t, lock(t.Context(), s.maintenanceMu))
@@ -115,16 +115,16 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 		written       float64
 		enough, hurry bool
 	}{
-		{4 * frames, frames, 0, true, false},     // nobody commits
-		{5 * frames, frames / 2, 0, true, false}, // they use up an eighth of the room, and a little less
+		{4 * frames, frames, 0, true, false},     // no commits
+		{5 * frames, frames / 2, 0, true, false}, // commits use an eighth of the free frames, and a little less
 		{3 * frames, frames / 2, 0, false, false},
-		{2 * frames, frames / 2, 0, false, true}, // a third of it
+		{2 * frames, frames / 2, 0, false, true}, // a third
 		{2 * frames, frames / 2, 0.5, true, false},
 		{frames + frames/32, frames, 0, true, false},
-		{frames + frames/32, frames / 2, 0.5, false, true}, // nearly all of it
+		{frames + frames/32, frames / 2, 0.5, false, true}, // nearly all
 		{frames + frames/32, frames / 2, 1, true, false},
 		{frames / 2, frames - 1, 0.5, false, true},
-		{frames / 2, frames, 0, false, true}, // who wants to commit waits
+		{frames / 2, frames, 0, false, true}, // a commit waits
 		{2 * frames, 3 * frames, 0.5, false, true},
 	} {
 		s.o.CacheBytes = test.bound
@@ -134,8 +134,8 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 	}
 }
 
-// TestCheckpointOfDeltasHurriesSooner: from a quarter of the room on that it would share with
-// commits else, which have enough until all of it is used up.
+// TestCheckpointOfDeltasHurriesSooner: from a quarter of the free frames on, which it would
+// otherwise share with commits, until commits have used all of them.
 func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 	s := openCramped(t)
 	frames := s.pg.FrameBytes()
@@ -159,9 +159,9 @@ func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 	}
 }
 
-// TestReadersBesideFrameReclaimSeeTheirVersion: of readers that began before the checkpoint's version,
-// beside the transaction that made it, with it and after it, each finds its rows while frames are
-// taken away and used again; frames that it may look at are not used again before it has ended.
+// TestReadersBesideFrameReclaimSeeTheirVersion: readers begin before the checkpoint's version, beside
+// the transaction that makes it, with it and after it. Each finds its rows while frames are reclaimed
+// and reused; frames that a reader may access are not reused before it has ended.
 func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 	for who, want := range map[string]string{"before": "first", "beside": "first", "with": "second", "after": "third"} {
 		t.Run(who, func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 	}
 }
 
-// TestFrameReclaimDoesNotWaitForALongTransaction: the checkpoint is written while somebody has the writer
-// lock.
+// TestFrameReclaimDoesNotWaitForALongTransaction: the checkpoint is written while a transaction holds
+// the writer lock.
 func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 	s := openCramped(t)
 	var tx *Tx
@@ -228,7 +228,7 @@ func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 	require.Equal(t, 4, parts)
 }
 
-// TestWritersWaitForFramesNotForTheCheckpoint: who waits goes on when frames have come back.
+// TestWritersWaitForFramesNotForTheCheckpoint: a waiting writer resumes when frames are reclaimed.
 func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 	s := openCramped(t)
 	s.o.CacheBytes = s.pg.FrameBytes() - 1

@@ -34,8 +34,7 @@ func linkTwice(b []byte, h pager.Header, child pager.Ref) {
 	}
 }
 
-// foldedTree is a store whose tree 9 comes to one leaf by 2^30 ways, each of whose pages is a valid
-// one: a file that somebody has made for us.
+// foldedTree is a forged store whose tree 9 reaches one leaf by 2^30 paths through valid pages.
 func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 	disk := crashfs.New(crashfs.Options{})
 	s, err := Open("/a.ebb", testOptions(disk))
@@ -59,8 +58,8 @@ func foldedTree(t *testing.T) (*Store, *crashfs.Disk) {
 	return s, disk
 }
 
-// TestTreeThatReachesAPageManyTimesIsDamage, and no work without end: neither for a deletion of its
-// half, nor for the move of its pages.
+// TestTreeThatReachesAPageManyTimesIsDamage: neither the deletion of its half nor the relocation of
+// its pages runs without a bound.
 func TestTreeThatReachesAPageManyTimesIsDamage(t *testing.T) {
 	s, _ := foldedTree(t)
 	tx, err := s.Begin(t.Context(), true)

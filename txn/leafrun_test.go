@@ -182,8 +182,8 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 	requireRows(t, s, n+1000)
 }
 
-// TestLeafRunsAfterACrash crashes a session at each of its steps: what recovery finds is what was
-// durable, or a later commit's state, and what a killed process leaves is all of it.
+// TestLeafRunsAfterACrash crashes a session at each of its steps: recovery finds the durable rows, or
+// a later commit's version, and a killed process leaves all of them.
 func TestLeafRunsAfterACrash(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
@@ -247,9 +247,9 @@ func TestLeafRunsAfterACrash(t *testing.T) {
 	require.Greater(t, images, 100)
 }
 
-// TestLeafRunsStayUntilACheckpoint changes and deletes rows of leaves that the log names, in the transaction that
-// has appended them and later, and lays others: no page of theirs may be used again while a crash leads
-// back to records that name them.
+// TestLeafRunsStayUntilACheckpoint changes and deletes rows of leaves that the log references, in the
+// transaction that appended them and later, and appends others: none of their pages may be reused
+// while a crash can return to records that reference them.
 func TestLeafRunsStayUntilACheckpoint(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})
@@ -307,8 +307,8 @@ func afterRotate(s *Store, then func() error) error {
 	return errors.Join(err, tx.Commit(NoSync))
 }
 
-// TestDamagedLeafRuns damages leaves in the file: of a record that is durable that is
-// damage, of another one the end of the log.
+// TestDamagedLeafRuns damages leaves in the file: for a durable record that is damage, for another
+// one the end of the log.
 func TestDamagedLeafRuns(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -378,9 +378,9 @@ func TestDamagedLeafRuns(t *testing.T) {
 	}
 }
 
-// TestLeafRunsInThePageCacheOnly: the sync of the main file fails, and the process goes. The
-// next one in the same boot sees leaves that the disk does not have, and that no later sync would
-// write: what it shows stays nevertheless.
+// TestLeafRunsInThePageCacheOnly: the sync of the main file fails, and the process exits. The next
+// process in the same boot reads leaves that the disk does not have, and that no later sync would
+// write: the rows that it shows stay nevertheless.
 func TestLeafRunsInThePageCacheOnly(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
@@ -399,8 +399,7 @@ func TestLeafRunsInThePageCacheOnly(t *testing.T) {
 	onCrash(t, disk, o, 3, func(s *Store) { requireRows(t, s, n) })
 }
 
-// TestInvalidLeafReferencesInTheLog replays records that no store has written, of leaves that are
-// there.
+// TestInvalidLeafReferencesInTheLog replays forged records that reference existing leaves.
 func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 	buildLeaf := func(t *testing.T, s *Store, fill func(b []byte)) (ref pager.Ref, sums []byte) {
 		b := make([]byte, s.PageSize())
@@ -452,7 +451,7 @@ func TestInvalidLeafReferencesInTheLog(t *testing.T) {
 	}
 }
 
-// TestLeafRunsAreFreed: of a transaction that is rolled back, and of rows that were deleted.
+// TestLeafRunsAreFreed: those of a rolled back transaction, and those of deleted rows.
 func TestLeafRunsAreFreed(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20

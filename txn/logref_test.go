@@ -171,7 +171,7 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	require.Equal(t, syncs, disk.Count(crashfs.KindSyncs))
 	require.Greater(t, int64(s.log.End())-s.logSince.Load(), int64(len(long(1))))
 
-	tx, err = s.Begin(nil, true) // who has not said so gets the sync of the value all the same
+	tx, err = s.Begin(nil, true) // the caller has not set it: the commit syncs the value all the same
 	require.NoError(t, err)
 	_, err = tx.Put(CatalogTree, []byte("late"), long(2), 2)
 	require.NoError(t, err)

@@ -212,7 +212,7 @@ func (r *fullRun) commit(shrink bool) error {
 	require.NoError(r.t, err)
 	defer tx.Rollback()
 	aimed := d
-	if r.rnd.IntN(8) == 0 { // who aims at nothing may wait all the same
+	if r.rnd.IntN(8) == 0 { // a transaction without a target may wait all the same
 		aimed = Sync
 	}
 	tx.SetDurability(aimed)

@@ -117,8 +117,8 @@ func TestTransactionThatCannotWriteSaysSo(t *testing.T) {
 	}
 }
 
-// TestEndedTransactionLeavesTheNextAlone: what is asked of a transaction that has ended neither
-// changes the next one nor looks at it. That it does not look is for the race detector to tell.
+// TestEndedTransactionLeavesTheNextAlone: calls on an ended transaction neither change the next one
+// nor read it. The race detector reports reads.
 func TestEndedTransactionLeavesTheNextAlone(t *testing.T) {
 	begin := func(s *Store) *Tx {
 		tx, err := s.Begin(t.Context(), true)
@@ -211,8 +211,8 @@ func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, ol
 	require.NoError(t, next.Commit(Sync))
 }
 
-// TestOpenTransactionOfAStoreThatFails: whoever is in the middle of a transaction when a sync of
-// the log fails, or a write of a checkpoint, can only roll it back.
+// TestOpenTransactionOfAStoreThatFails: a transaction that is open when a sync of the log fails, or a
+// write of a checkpoint, can only be rolled back.
 func TestOpenTransactionOfAStoreThatFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, fail := range map[string]func(s *Store, disk *crashfs.Disk) error{
@@ -254,7 +254,7 @@ func TestOpenTransactionOfAStoreThatFails(t *testing.T) {
 	}
 }
 
-// A waiting context says when somebody is about to wait for its end.
+// A waiting context notifies the test when a caller is about to wait for its end.
 type waiting struct {
 	context.Context
 	came chan struct{}
@@ -265,7 +265,7 @@ func (w waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestWaitingWriterReturnsTheStickyError: the transaction before failed for good. Whoever waited
+// TestWaitingWriterReturnsTheStickyError: the transaction before failed for good. A writer that waited
 // behind it does not begin.
 func TestWaitingWriterReturnsTheStickyError(t *testing.T) {
 	for name, verb := range map[string]func(s *Store, ctx context.Context) error{
@@ -410,8 +410,8 @@ func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
 	})
 }
 
-// TestLargeRedoBufferIsFreed: a savepoint keeps the whole redo in memory, which must not be kept for
-// ever.
+// TestLargeRedoBufferIsFreed: a savepoint keeps the whole redo in memory, but not after the
+// transaction.
 func TestLargeRedoBufferIsFreed(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) {
@@ -426,7 +426,7 @@ func TestLargeRedoBufferIsFreed(t *testing.T) {
 	require.LessOrEqual(t, cap(s.w.redo), maxRedoBuffer)
 }
 
-// TestDroppedLargeTreeIsFreedInSteps between which writers get their turn.
+// TestDroppedLargeTreeIsFreedInSteps: writers begin between the steps.
 func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	_, err := s.BulkLoad(t.Context(), create(9), 9, wideRows(9*reclaimStepPages))

@@ -13,7 +13,7 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// removals is a file system that asks before it removes the n-th segment of a log.
+// removals is a file system that calls the test before it removes the n-th segment of a log.
 type removals struct {
 	vfs.FS
 	n   int
@@ -44,7 +44,7 @@ func logFiles(t *testing.T, path string) []string {
 	return names
 }
 
-// openHeld opens a store that was killed, and holds the removal of all segments of its log but the
+// openHeld opens a store that was killed, and delays the removal of all segments of its log but the
 // first until free is closed.
 func openHeld(t *testing.T, path string) (s *Store, free chan struct{}) {
 	free = make(chan struct{})
@@ -58,9 +58,9 @@ func openHeld(t *testing.T, path string) (s *Store, free chan struct{}) {
 	return s, free
 }
 
-// TestObsoleteLogIsRemovedBesideTheFirstReads: an Open that has replayed a log removes the first segment, so
-// that nobody replays it again, and is read while the others go. The first change waits for that,
-// and has a log that is its own.
+// TestObsoleteLogIsRemovedBesideTheFirstReads: an Open that has replayed a log removes the first
+// segment, so that no later Open replays it, and serves reads while the others are removed. The
+// first change waits for that, and starts a log of its own.
 func TestObsoleteLogIsRemovedBesideTheFirstReads(t *testing.T) {
 	const n = 10_000
 	path, _ := killedWithLog(t, n)
@@ -98,7 +98,7 @@ func TestObsoleteLogIsRemovedBesideTheFirstReads(t *testing.T) {
 	require.Empty(t, logFiles(t, path))
 }
 
-// TestLogIsGoneAfterClose of a store that nobody has changed.
+// TestLogIsGoneAfterClose of an unchanged store.
 func TestLogIsGoneAfterClose(t *testing.T) {
 	path, _ := killedWithLog(t, 10_000)
 	s, err := Open(path, besideOptions(vfs.OS))
@@ -107,8 +107,8 @@ func TestLogIsGoneAfterClose(t *testing.T) {
 	require.Empty(t, logFiles(t, path))
 }
 
-// TestLogThatCannotBeRemoved: who changes the store is told, and so is who closes it; reads are
-// not. It is tried again each time.
+// TestLogThatCannotBeRemoved: changes and Close return the error; reads do not. Each of them retries
+// the removal.
 func TestLogThatCannotBeRemoved(t *testing.T) {
 	errNotNow := errors.New("not now")
 	for _, change := range []bool{false, true} {
@@ -150,7 +150,7 @@ func TestLogThatCannotBeRemoved(t *testing.T) {
 	}
 }
 
-// TestLogOfAnotherStoreStays: the files beside a path belong to whoever has the path now.
+// TestLogOfAnotherStoreStays: the files beside a path belong to the store that has the path now.
 func TestLogOfAnotherStoreStays(t *testing.T) {
 	path, _ := killedWithLog(t, 10_000)
 	s, moved := openHeld(t, path)

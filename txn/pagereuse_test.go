@@ -11,7 +11,7 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// watchedFS tells of each write to the main file.
+// watchedFS reports each write to the main file.
 type watchedFS struct {
 	vfs.FS
 	wrote func(off, n int64)
@@ -50,8 +50,8 @@ func rewriteInSteps(t *testing.T, s *Store, value string) {
 	}
 }
 
-// overwritten is a store of some 1,150 pages, all of which have been replaced since its last
-// checkpoint, and the pages which that one reaches. The reader began before they were.
+// overwritten is a store of some 1,150 pages, all of them replaced since its last checkpoint, and the
+// pages that the checkpoint reaches. The reader began before they were replaced.
 func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool, reader *Tx) {
 	o := testOptions(fs)
 	o.CacheBytes, o.CheckpointBytes = 16<<20, 1<<30
@@ -80,8 +80,8 @@ func used(t *testing.T, s *Store) map[int64]bool {
 	return ids
 }
 
-// TestPagesOfTheOlderVersionAreReusedEarly: what is changed beside a checkpoint goes there, not to
-// the end of the file.
+// TestPagesOfTheOlderVersionAreReusedEarly: changes beside a checkpoint allocate them, and not pages
+// at the end of the file.
 func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	s, reached, reader := overwritten(t, vfs.NewMemory())
 	reader.Rollback()
@@ -95,8 +95,8 @@ func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
 }
 
-// TestPagesOfTheOlderVersionAreNotOverwritten, as long as a crash would start from it: neither by the
-// checkpoint, nor by who beside it has more pages than frames, stores large values or lays leaves.
+// TestPagesOfTheOlderVersionAreNotOverwritten as long as a crash would start from it: neither by the
+// checkpoint, nor beside it by more pages than frames, large values or leaf runs.
 func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, reached, reader := overwritten(t, fs)
@@ -150,9 +150,8 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fourth") })
 }
 
-// TestReplayHasSpaceAfterACrash: the next open starts from the state before, all of whose
-// pages are in use, and finds as many others in the file as the newest state needs: there may be no
-// more on the disk.
+// TestReplayHasSpaceAfterACrash: the next open starts from the older version, all of whose pages are
+// in use, and finds as many others in the file as the newest version needs: the disk may be full.
 func TestReplayHasSpaceAfterACrash(t *testing.T) {
 	s := openTest(t, "/a.ebb", func() Options {
 		o := testOptions(vfs.NewMemory())
@@ -195,8 +194,8 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 	}
 }
 
-// TestNoPageIsReusedBeforeItsCheckpointBegins: an epoch can end without a checkpoint. What was
-// freed in it is in the last durable state as long as none has ended.
+// TestNoPageIsReusedBeforeItsCheckpointBegins: an epoch can end without a checkpoint. Pages freed in
+// it belong to the last durable version until a checkpoint has ended.
 func TestNoPageIsReusedBeforeItsCheckpointBegins(t *testing.T) {
 	fs := &watchedFS{FS: vfs.NewMemory()}
 	s, _, reader := overwritten(t, fs)

@@ -39,9 +39,9 @@ func anyChanges(rnd *rand.Rand, n, rows int) []Change {
 	return changes
 }
 
-// TestParallelApplyEqualsSerialApply: many changes come to the same rows, the same answers and the same state
-// after recovery, whether one hand carries them out or several do, in stores whose pages are all in
-// frames, are written early, or have patches; transactions that are rolled back leave nothing.
+// TestParallelApplyEqualsSerialApply: many changes leave the same rows, results and recovered version
+// with one worker and with several, in stores whose pages are all in frames, are written early, or
+// have deltas. Rolled back transactions leave nothing.
 func TestParallelApplyEqualsSerialApply(t *testing.T) {
 	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "patches": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 			require.Greater(t, together, rounds/2)
 			require.Equal(t, name != "fits", left > 0, "%d", left)
 			require.Equal(t, name != "fits", patched > 0, "%d", patched)
-			// Recovery carries the log out one by one.
+			// Recovery applies the operations of the log one by one.
 			again, err := Open("/a.ebb", testOptions(copyFiles(t, fs)))
 			require.NoError(t, err)
 			var want, got map[string]string
@@ -124,9 +124,9 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 	}
 }
 
-// TestSnapshotsBesideParallelApply: readers come at any moment of transactions that change every row by
-// several hands, and are rolled back as often as not. Each sees one state, and none that was
-// undone. So it is with leaves in frames and with patches.
+// TestSnapshotsBesideParallelApply: readers begin at any moment of transactions that change every row
+// with several workers, and of which half are rolled back. Each sees one version, and none that was
+// rolled back, with leaves in frames and with deltas.
 func TestSnapshotsBesideParallelApply(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for name, test := range map[string]struct {
@@ -171,14 +171,14 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 			inPlace := 0
 			besideReaders(t, s, rows, batchKey, 300*time.Microsecond, 400, func(n uint32) {
 				if test.others > 0 && n%8 == 0 {
-					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get patches
+					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get deltas
 				}
 				put(n, n%2 == 0)
 				if s.w.parallel != nil && s.w.parallel.workers[1].undo != nil {
 					inPlace++
 				}
 			})
-			if !racetest.Enabled { // A reader comes before they have begun.
+			if !racetest.Enabled { // a reader begins before the batches
 				require.Positive(t, inPlace, "more than one hand has changed pages in place")
 			}
 			require.Equal(t, name == "patches", patched > 0)
@@ -190,8 +190,8 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 	}
 }
 
-// TestCheckpointHelpsParallelApply: it works on parts between two pages, and writes its own all the same.
-// To a round that has its hands, or is over, it does not come.
+// TestCheckpointHelpsParallelApply: the checkpoint applies parts between two pages, and writes its own
+// pages all the same. It joins no job that has its workers, or is over.
 func TestCheckpointHelpsParallelApply(t *testing.T) {
 	for name, test := range map[string]struct{ came, next, lent int32 }{
 		"all of it":          {lent: 3},
@@ -201,7 +201,7 @@ func TestCheckpointHelpsParallelApply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(vfs.NewMemory())
-			o.CheckpointBytes = 1 << 30 // only where the test asks for it
+			o.CheckpointBytes = 1 << 30 // only where the test runs one
 			s := openTest(t, "/a.ebb", o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 			update(t, s, func(tx *Tx) {
@@ -231,9 +231,9 @@ func TestCheckpointHelpsParallelApply(t *testing.T) {
 	}
 }
 
-// TestCheckpointsBesideParallelApply: one after the other runs while batches are carried out by several
-// hands, at times the checkpoint's among them, and while they are rolled back. What was committed
-// is there, and found again, as is the state that each checkpoint wrote.
+// TestCheckpointsBesideParallelApply: checkpoints run while several workers, at times the checkpoint
+// among them, apply batches, and while these are rolled back. Committed rows are found, also after
+// recovery, as is the version that each checkpoint wrote.
 func TestCheckpointsBesideParallelApply(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	fs := vfs.NewMemory()
@@ -298,8 +298,8 @@ func TestCheckpointsBesideParallelApply(t *testing.T) {
 	holds(openTest(t, "/a.ebb", o))
 }
 
-// TestSmallBatchesAreAppliedSerially: few changes, those in a small tree or in one place, those with
-// large values, and those behind a savepoint are one hand's.
+// TestSmallBatchesAreAppliedSerially: one worker applies few changes, those in a small tree or in one
+// place, those with large values, and those behind a savepoint.
 func TestSmallBatchesAreAppliedSerially(t *testing.T) {
 	s := batchStore(t, false, 9000)
 	s.o.ManyFrom, s.o.ManyRows = 100, 5000
@@ -341,8 +341,8 @@ func TestSmallBatchesAreAppliedSerially(t *testing.T) {
 	require.ErrorIs(t, tx.Apply(9, changes, nil), ErrTxnDone)
 }
 
-// TestWorkerThatPanics: the panic is the caller's, what it says tells where it came from, and the
-// transaction can be rolled back.
+// TestWorkerThatPanics: Apply panics in its caller, the panic names its origin, and the transaction
+// can be rolled back.
 func TestWorkerThatPanics(t *testing.T) {
 	s := batchStore(t, false, 9000)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
@@ -367,7 +367,7 @@ func TestWorkerThatPanics(t *testing.T) {
 	}
 }
 
-// TestWorkerThatReadsADamagedPage: the transaction is dead, and nothing of it stays.
+// TestWorkerThatReadsADamagedPage: the transaction fails, and none of its changes stay.
 func TestWorkerThatReadsADamagedPage(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
@@ -409,7 +409,7 @@ func TestWorkerThatReadsADamagedPage(t *testing.T) {
 		require.NoError(t, s.failure())
 		read := 0
 		for key := range want {
-			view(t, s, func(tx *Tx) { // which is dead once it has met damage
+			view(t, s, func(tx *Tx) { // it fails at the damaged page
 				if v, _, found, err := tx.Get(9, []byte(key)); err == nil {
 					require.True(t, found && string(v) == "value")
 					read++
@@ -421,8 +421,8 @@ func TestWorkerThatReadsADamagedPage(t *testing.T) {
 	}
 }
 
-// TestWorkerWhoseReadFails: one read that fails is the transaction's end, though it would succeed the
-// next time: what the hand was at may be half done.
+// TestWorkerWhoseReadFails: one failed read aborts the transaction, though a retry would succeed: the
+// change of the worker may be half done.
 func TestWorkerWhoseReadFails(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	disk := crashfs.New(crashfs.Options{})
@@ -455,8 +455,8 @@ func TestWorkerWhoseReadFails(t *testing.T) {
 	})
 }
 
-// TestParallelApplyKeepsTheTransactionLimit: there is no page for one of them. The transaction says so, is rolled back,
-// and room can be made.
+// TestParallelApplyKeepsTheTransactionLimit: a worker finds no page. The transaction returns the
+// error and is rolled back, and space can be freed.
 func TestParallelApplyKeepsTheTransactionLimit(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := testOptions(vfs.NewMemory())
@@ -486,8 +486,7 @@ func TestParallelApplyKeepsTheTransactionLimit(t *testing.T) {
 	}
 }
 
-// workerWriter is a hand of an open transaction that shares what all pages have in common with
-// others.
+// workerWriter is a page writer of an open transaction that shares the allocator with others.
 func workerWriter(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
 	t.Helper()
 	s := openTest(t, "/a.ebb", o)
@@ -500,7 +499,7 @@ func workerWriter(t *testing.T, o Options) (h *pageWriter, tx *Tx) {
 	return &w.pageWriter, tx
 }
 
-// TestWorkerReservesPagesInBatches: with the lock once for some of them. What nobody needed goes back with
+// TestWorkerReservesPagesInBatches: it takes the lock once for several. Unused ones are freed with
 // the transaction, committed or not.
 func TestWorkerReservesPagesInBatches(t *testing.T) {
 	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
@@ -550,8 +549,8 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 }
 
-// TestWorkerReservesOnlyFreePages: no page that the disk, or what is kept for deletions, would
-// have to be asked for is for nobody.
+// TestWorkerReservesOnlyFreePages: it reserves no page that the file would have to grow for, or that
+// is kept for deletions.
 func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.MaxBytes = 2 << 20
@@ -585,8 +584,8 @@ func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	}
 }
 
-// TestUnusedReservedPagesAreReused: by the writer's hand the next time, so that pages that were taken ahead
-// do not become more with every batch of a transaction.
+// TestUnusedReservedPagesAreReused by the writer's next allocations, so that reserved pages do not
+// accumulate with every batch of a transaction.
 func TestUnusedReservedPagesAreReused(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.CacheBytes = 2, 16<<20
@@ -611,8 +610,8 @@ func TestUnusedReservedPagesAreReused(t *testing.T) {
 	require.Less(t, most, 100)
 }
 
-// TestWorkerFreesOnlyPagesOfItsTransaction: without the lock, in the group that it has touched last, as long as
-// the tree is not damaged.
+// TestWorkerFreesOnlyPagesOfItsTransaction: without the lock, in the group that it cached last, as
+// long as the tree is not damaged.
 func TestWorkerFreesOnlyPagesOfItsTransaction(t *testing.T) {
 	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
 	defer tx.Rollback()
@@ -631,13 +630,13 @@ func TestWorkerFreesOnlyPagesOfItsTransaction(t *testing.T) {
 	h.w.allocMu = nil
 }
 
-// TestWorkersRepointBranchesInPlace: no branch is copied for a row that goes into a patch. A
-// reader that comes meanwhile, and a rollback, find all branches as they were; what comes after the
-// reader is copied.
+// TestWorkersRepointBranchesInPlace: no branch is copied for a row that goes into a delta. A reader
+// that begins meanwhile, and a rollback, find all branches unchanged; changes after the reader began
+// copy them.
 func TestWorkersRepointBranchesInPlace(t *testing.T) {
 	racetest.NotQuick(t)
 	racetest.OneGoroutine(t)
-	const rows = 60_000 // below some thirty branches, of which one for each part is made anew
+	const rows = 60_000 // below some thirty branches, one of which is copied for each part
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.CacheBytes, o.CheckpointBytes = 2, 8<<20, 1<<30
 	s := openTest(t, "/a.ebb", o)
@@ -717,7 +716,7 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 	requireSound(t, s)
 }
 
-// freezing is a hand beside which a reader comes as soon as a leaf has got a patch.
+// freezing is a page writer beside which a reader begins as soon as a leaf has a delta.
 type freezing struct{ *pageWriter }
 
 func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReclaimQueueIsAQueueAndAStack holds two of them against slices, one of which takes all of the other
-// from time to time.
+// TestReclaimQueueIsAQueueAndAStack compares two of them with slices; from time to time one takes all
+// runs of the other.
 func TestReclaimQueueIsAQueueAndAStack(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	var q, other deferredFrees
@@ -52,12 +52,12 @@ func TestReclaimQueueIsAQueueAndAStack(t *testing.T) {
 		require.True(t, slices.Equal(wantOther, slices.Collect(other.all())))
 	}
 	for range q.all() {
-		break // who has seen enough is not asked again
+		break // the iterator stops after break
 	}
 }
 
-// TestMemoryOfTheReclaimQueueIsReused, by whoever gives all that it has as by itself, and not kept without
-// a bound.
+// TestMemoryOfTheReclaimQueueIsReused, by a queue that receives all runs as by the queue itself, and
+// is bounded.
 func TestMemoryOfTheReclaimQueueIsReused(t *testing.T) {
 	var from, to deferredFrees
 	round := func(n int) {
@@ -78,9 +78,8 @@ func TestMemoryOfTheReclaimQueueIsReused(t *testing.T) {
 	require.Len(t, to.spare, mostSpare)
 }
 
-// BenchmarkReclaimQueue pushes a million runs, as a large load frees between two checkpoints, and reports
-// how long the longest push took: whoever commits waits for that under the writer lock. A slice is
-// what it is compared with.
+// BenchmarkReclaimQueue pushes a million runs, as a large load frees between two checkpoints, and
+// reports the longest push: commits wait for that under the writer lock. A slice is the baseline.
 func BenchmarkReclaimQueue(b *testing.B) {
 	longest := func(b *testing.B, begin func() (push func(deferredFree))) {
 		var sum time.Duration

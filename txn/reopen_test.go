@@ -115,9 +115,9 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	}
 }
 
-// TestRolledBackPartsInTheLogAreRevoked: a large transaction has handed parts of its record to the log
-// when it is rolled back. No checkpoint comes between that and the next commit, which must not be
-// read as their end.
+// TestRolledBackPartsInTheLogAreRevoked: a large transaction has appended parts of its record to the
+// log when it is rolled back. No checkpoint runs before the next commit, which recovery must not read
+// as their end.
 func TestRolledBackPartsInTheLogAreRevoked(t *testing.T) {
 	disk := vfs.NewMemory()
 	o := testOptions(disk)
@@ -161,6 +161,6 @@ func TestRecoveryKeepsNoFrames(t *testing.T) {
 	o.FS = imageOf(t, disk).Disk(crashfs.Options{})
 	s = openTest(t, "/a.ebb", o)
 	require.Equal(t, 1, s.Recovery().CommitsReplayed)
-	update(t, s, func(tx *Tx) { putRow(t, tx, 1) }) // gives back what nobody needs any more
+	update(t, s, func(tx *Tx) { putRow(t, tx, 1) }) // reclaims the freed pages
 	require.Less(t, s.pg.FrameBytes(), int64(20*s.PageSize()))
 }

@@ -145,8 +145,8 @@ func TestReplaySpillsBehindItself(t *testing.T) {
 	requireLogRows(t, s, n)
 }
 
-// mainSyncs holds each sync of the main file's data until somebody takes it, and lets it end as
-// that one says.
+// mainSyncs blocks each sync of the main file's data until the test receives it, and returns the
+// error that the test sends.
 type mainSyncs struct {
 	vfs.FS
 	held atomic.Bool
@@ -177,8 +177,8 @@ func (s *mainSync) SyncData() error {
 	return s.File.SyncData()
 }
 
-// TestReplaySyncsInTheBackground: not all of it at the end. It does not end before its syncs have, and
-// with an error if they do.
+// TestReplaySyncsInTheBackground, not only at the end. Replay waits for its syncs, and returns their
+// error.
 func TestReplaySyncsInTheBackground(t *testing.T) {
 	const n = 90_000 // more than twice what is worth a sync
 	payload := make([]byte, redoHead)

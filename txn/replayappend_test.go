@@ -112,8 +112,8 @@ func (m ascendingModel) change(t *testing.T, tx *Tx, rnd *rand.Rand) {
 	}
 }
 
-// TestAscendingPutsOfALog are what they were, whatever stands between them, with a batch of the log
-// that has all of it and with many, with goroutines and without.
+// TestAscendingPutsOfALog keep their values, whatever operations are between them, with one replay
+// batch and with many, with goroutines and without.
 func TestAscendingPutsOfALog(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -187,7 +187,7 @@ func TestReplayOfANewStoreBuildsLeavesDirectly(t *testing.T) {
 	require.NoError(t, looks.Close())
 }
 
-// TestCrashWhileReplayBuildsLeaves: the state before stands, and the log is applied again.
+// TestCrashWhileReplayBuildsLeaves: recovery finds the older version, and replays the log again.
 func TestCrashWhileReplayBuildsLeaves(t *testing.T) {
 	racetest.OneGoroutine(t)
 	disk := crashfs.New(crashfs.Options{})

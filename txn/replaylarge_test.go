@@ -99,7 +99,7 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 		proved := newReplayer(s, emptyMeta(s), 1<<20)
 		require.NoError(t, takeParts(proved, payload, 100, 1000), name)
 		require.True(t, proved.partial, name)
-		if name != "no_tree" { // nobody looks at trees before
+		if name != "no_tree" { // trees are not verified before
 			require.ErrorIs(t, proved.stop.err, badfile.ErrCorrupt, name)
 			require.EqualValues(t, 1000, proved.stop.at, name)
 		}
@@ -112,9 +112,8 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 	}
 }
 
-// TestCommitWithLostLeavesIsNotApplied: a later part of a commit names leaves that a crash has
-// taken. What its earlier parts have is not applied, by the reader that finds out nor by the one
-// after it.
+// TestCommitWithLostLeavesIsNotApplied: a later part of a commit references leaves that a crash has
+// lost. Its earlier parts are not applied, neither by the reader that detects it nor by the next one.
 func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 	for _, name := range []string{"in the first part", "in a later part"} {
 		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))

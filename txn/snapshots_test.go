@@ -43,16 +43,14 @@ func TestReadersUseSlotsBeyondTheFirstBlock(t *testing.T) {
 	require.Empty(t, r.held(nil))
 }
 
-// TestAPinnedVersionIsNeverReclaimed runs readers beside a writer that makes versions
-// visible and then looks who holds which: a reader that hold returned to must be seen until it lets
-// go.
+// TestAPinnedVersionIsNeverReclaimed runs readers beside a writer that publishes versions and then
+// scans the pins: the scan must see each reader that hold returned to until the reader releases.
 func TestAPinnedVersionIsNeverReclaimed(t *testing.T) {
 	var r snapshots
 	var visible atomic.Pointer[version]
 	visible.Store(&version{serial: 1})
-	const goroutines = 100 // more than one block has places
-	// floor is the serial below which the writer has found no reader and would have given pages
-	// back.
+	const goroutines = 100 // more than one block has slots
+	// floor is the serial below which the writer has found no reader and would have reclaimed pages.
 	var floor atomic.Uint64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -138,8 +136,8 @@ func TestSnapshotsStayUnchangedWhileManyBegin(t *testing.T) {
 	require.Zero(t, s.Stats().Readers)
 }
 
-// TestPagesOfASnapshotAreFreedWhenItEnds churns under an old snapshot: the snapshot stays
-// what it was, pinned pages are told of, and all of them are free again afterwards.
+// TestPagesOfASnapshotAreFreedWhenItEnds churns under an old snapshot: the snapshot stays unchanged,
+// the stats count pinned pages, and all of them are free again afterwards.
 func TestPagesOfASnapshotAreFreedWhenItEnds(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	churn := func(n byte) {

@@ -87,7 +87,7 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	})
 	_, err = s.BulkLoad(ctx, nil, id, rowsUpTo(1))
 	require.Error(t, err)
-	// Nothing of all that is left, and the store goes on.
+	// No page of the load is left, and the store takes commits.
 	read, err = s.Begin(nil, false)
 	require.NoError(t, err)
 	require.False(t, read.Exists(id+1))
@@ -107,8 +107,8 @@ func TestBulkLoadIsThereWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err, "an empty load is one too")
 }
 
-// TestBulkLoadThatFailsWaitsForItsWrites: the pages that it gives back are not written any more
-// when others take them.
+// TestBulkLoadThatFailsWaitsForItsWrites: no write to the pages that it frees is pending when they
+// are allocated again.
 func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 	for name, last := range map[string]func(yield func(key, value []byte) bool){
 		"error": func(yield func(key, value []byte) bool) { yield(nil, nil) },
@@ -142,7 +142,7 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 			select {
 			case <-done:
 				t.Fatal("somebody still writes")
-			case <-time.After(20 * time.Millisecond): // for who does not wait to come by
+			case <-time.After(20 * time.Millisecond): // time for a caller that does not wait to return
 			}
 			goOn <- true
 			<-done
@@ -155,7 +155,7 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 }
 
 // TestBulkLoadIsWrittenAsItGrows: a load of any size needs a buffer and no frames. One that fails
-// late gives the pages back that it has written, so that the next one takes them.
+// late frees the pages that it has written, so that the next one reuses them.
 func TestBulkLoadIsWrittenAsItGrows(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	const n = 5000
@@ -597,8 +597,8 @@ func TestDamageIsFoundByCheckAndBySpoiledTransactions(t *testing.T) {
 	openTest(t, "/a.ebb", testOptions(disk))
 }
 
-// TestCheckReportsSkippedParts damages the root of a tree: the pages below it are not leaks, and
-// not said to be.
+// TestCheckReportsSkippedParts damages the root of a tree: Check does not report the pages below it
+// as leaks.
 func TestCheckReportsSkippedParts(t *testing.T) {
 	disk, s := openManyRows(t)
 	require.NoError(t, s.Checkpoint(nil))
@@ -698,15 +698,14 @@ func TestStampsChangeWithTheTree(t *testing.T) {
 	require.NoError(t, s.Sync())
 }
 
-// TestClockMarkIsFinalOnceItIsLogged: a commit has one mark, whether it is read from memory or from
-// the log.
+// TestClockMarkIsFinalOnceItIsLogged: a commit has one mark, in memory and in the log.
 func TestClockMarkIsFinalOnceItIsLogged(t *testing.T) {
 	disk := crashfs.New(crashfs.Options{})
 	s := openTest(t, "/a.ebb", testOptions(disk))
 	marks := map[string]int64{}
 	update(t, s, func(tx *Tx) {
 		tx.SetMark(7)
-		tx.SetDurability(NoSync) // else the log names the value
+		tx.SetDurability(NoSync) // else the log references the value
 		_, err := tx.Put(CatalogTree, []byte("large"), make([]byte, 2*redoChunk), 0)
 		require.NoError(t, err)
 		tx.SetMark(8)

@@ -90,7 +90,7 @@ func TestPagesThatFollowEachOtherAreOneEntry(t *testing.T) {
 }
 
 // TestAlternatelyChangedTreesAreRecordedOnce: rows with expiries change three trees in turn, and the
-// number of each was noted each time, 24 bytes a row as long as the transaction lasted.
+// number of each was recorded each time, 24 bytes a row as long as the transaction lasted.
 func TestAlternatelyChangedTreesAreRecordedOnce(t *testing.T) {
 	var w writer
 	w.mostChanged = leastChanged

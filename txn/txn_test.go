@@ -360,10 +360,9 @@ func TestStateErrorsComeFirst(t *testing.T) {
 	require.False(t, errors.Is(write.err, ErrFailed))
 }
 
-// TestReadOnlyCommitWaitsForItsSnapshotToBeDurable tells the story of a write transaction that found a
-// key gone, had nothing to do, and whose commit returned at once. The delete that it had seen was
-// still on its way to the disk: the next reader saw the key again, and so would everybody have
-// after a power cut.
+// TestReadOnlyCommitWaitsForItsSnapshotToBeDurable has the story of a write transaction that found a
+// key deleted, changed nothing, and whose commit returned at once. The delete that it had seen was
+// not durable yet: the next reader saw the key again, and so would every reader after a power cut.
 func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
@@ -371,7 +370,7 @@ func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	require.NoError(t, err)
 	_, err = first.Put(9, []byte("k"), []byte("v"), 0)
 	require.NoError(t, err)
-	// Commit as far as the release of the writer lock: the record is queued, nobody has written it.
+	// Commit as far as the release of the writer lock: the record is queued and not written.
 	end, err := first.w.logCommit()
 	require.NoError(t, err)
 	v := first.w.commitVersion(end, true, false)

@@ -19,8 +19,8 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// A store whose tree 9 has three levels, and pages that no checkpoint has written: most of what is
-// changed there can be changed in place.
+// A store whose tree 9 has three levels, and pages that no checkpoint has written: most changes there
+// are made in place.
 func openWide(t *testing.T) (*Store, *crashfs.Disk) {
 	t.Helper()
 	disk := crashfs.New(crashfs.Options{})
@@ -101,8 +101,8 @@ func shuffle(t *testing.T, tx *Tx, rnd *rand.Rand, n int) {
 	}
 }
 
-// TestRowsThatFitAreUpdatedInPlace: no page is copied for a row that its page has room for, nor
-// for one that is taken out, or gets another value of the same size, or another tag.
+// TestRowsThatFitAreUpdatedInPlace: no page is copied for a row that fits its page, nor for one that
+// is deleted, or gets another value of the same size, or another tag.
 func TestRowsThatFitAreUpdatedInPlace(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -204,8 +204,8 @@ func TestConcurrentReaderSeesThePreviousVersion(t *testing.T) {
 	}
 }
 
-// TestReaderBeforeTheSyncSeesThePreviousVersion: a commit that no reader may see yet, or ever, since its
-// sync has failed.
+// TestReaderBeforeTheSyncSeesThePreviousVersion: of a commit that is not visible yet, or never will
+// be, since its sync has failed.
 func TestReaderBeforeTheSyncSeesThePreviousVersion(t *testing.T) {
 	s, disk := openWide(t)
 	var was map[string]string
@@ -221,8 +221,8 @@ func TestReaderBeforeTheSyncSeesThePreviousVersion(t *testing.T) {
 	require.Error(t, s.Close())
 }
 
-// TestUndoBufferIsKeptForItsReaders: pages are copied until they have ended, and then changed
-// in place again.
+// TestUndoBufferIsKeptForItsReaders: pages are copied until they have ended, and then changed in
+// place again.
 func TestUndoBufferIsKeptForItsReaders(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -264,7 +264,7 @@ func TestUndoBufferIsKeptForItsReaders(t *testing.T) {
 	requireSound(t, s)
 }
 
-// TestSavepointEndsChangesInPlace: what is undone in part is copied.
+// TestSavepointEndsChangesInPlace: changes after it, which may be rolled back alone, copy pages.
 func TestSavepointEndsChangesInPlace(t *testing.T) {
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -283,8 +283,8 @@ func TestSavepointEndsChangesInPlace(t *testing.T) {
 	require.True(t, maps.EqualFunc(before, frames(t, s), bytes.Equal))
 }
 
-// TestUndoIsBounded: a transaction that overwrites more than may be kept copies the rest, and is
-// undone as a whole.
+// TestUndoIsBounded: a transaction that overwrites more than the undo buffer holds copies the rest,
+// and is rolled back as a whole.
 func TestUndoIsBounded(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s, err := Open("/a.ebb", Options{FS: vfs.NewMemory()})
@@ -315,9 +315,8 @@ func TestUndoIsBounded(t *testing.T) {
 	})
 }
 
-// TestSnapshotsBesideRolledBackTransactions: readers come at any moment of transactions that
-// change rows in pairs and are rolled back as often as not. Each sees one state, and none that was
-// undone.
+// TestSnapshotsBesideRolledBackTransactions: readers begin at any moment of transactions that change
+// rows in pairs, half of which are rolled back. Each sees one version, and none that was rolled back.
 func TestSnapshotsBesideRolledBackTransactions(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.Inline = false

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestWaitGroupIsReusableWhileOthersJoin to it, again and again. What is counted is that each wait
-// finds a moment without anybody.
+// TestWaitGroupIsReusableWhileOthersJoin it repeatedly. Each wait must find a moment without members.
 func TestWaitGroupIsReusableWhileOthersJoin(t *testing.T) {
 	var c waitGroup
 	var ran atomic.Int64

@@ -13,8 +13,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestTransactionMatchesItsSubmittedRedo: a transaction that does more than was foretold, less, or something else
-// commits nothing, and the log takes back what it has.
+// TestTransactionMatchesItsSubmittedRedo: a transaction that does more, less or something else than
+// its submitted redo commits nothing, and the log revokes the record.
 func TestTransactionMatchesItsSubmittedRedo(t *testing.T) {
 	row := func(i int) Change { return Change{Key: fmt.Append(nil, i), Value: []byte("value")} }
 	for name, do := range map[string]func(tx *Tx) error{
@@ -99,7 +99,7 @@ func TestTransactionMatchesItsSubmittedRedo(t *testing.T) {
 	}
 }
 
-// TestOperationsThatCanBeSubmittedEarly has bounds.
+// TestOperationsThatCanBeSubmittedEarly are bounded.
 func TestOperationsThatCanBeSubmittedEarly(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	tx, err := s.Begin(t.Context(), true)
@@ -163,8 +163,8 @@ func TestLargeRowsAmongSmallOnesHaveTheirPages(t *testing.T) {
 	})
 }
 
-// TestFailedStoreWritesNoRevocation: what has been written is in doubt, and what has not been
-// is not there.
+// TestFailedStoreWritesNoRevocation: a record that was written is in doubt, and a record that was not
+// written is not in the log.
 func TestFailedStoreWritesNoRevocation(t *testing.T) {
 	boom := errors.New("boom")
 	for _, written := range []bool{false, true} {
