@@ -10,9 +10,9 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Everything in this file belongs to the holder of the writer lock.
+// All functions of this file need the writer lock.
 
-// allocate gets the number of a free page, growing the file if there is none. inMemory is as for
+// allocate returns a free page, and grows the file if there is none. inMemory is as for
 // space.nextPage.
 func (p *Pager) allocate(inMemory bool) (Pgid, error) {
 	if err := p.keep(1); err != nil {
@@ -25,9 +25,9 @@ func (p *Pager) allocate(inMemory bool) (Pgid, error) {
 	return p.allocateAtEnd()
 }
 
-// allocateAtEnd gets a page behind the last one, or, where there is no room for one, one of the
-// holes that are left alone else: a replay finds its free pages scattered between those that the
-// log names, and has to do with what the run had.
+// allocateAtEnd extends the file by one page. If the disk is full it fills a hole instead: a replay
+// finds its free pages scattered between those that the log names, and has no more pages than the
+// run had.
 func (p *Pager) allocateAtEnd() (id Pgid, err error) {
 	if err = p.ensureFileSpace(1); err != nil {
 		if NoSpace(err) {
@@ -47,8 +47,8 @@ func (p *Pager) allocateAtEnd() (id Pgid, err error) {
 // NoSpace says that an error is that of a full disk, or of MaxBytes.
 func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
 
-// SpaceError says that a bound on the main file is met, not the disk's: that of the format, or
-// Options.MaxBytes. It is ErrNoSpace.
+// SpaceError reports that a bound on the main file is reached, of the format or of
+// Options.MaxBytes, and not that of the disk. It matches ErrNoSpace.
 type SpaceError struct {
 	Missing uint64 // pages
 	text    string
@@ -57,46 +57,46 @@ type SpaceError struct {
 func (e *SpaceError) Error() string        { return e.text }
 func (e *SpaceError) Is(target error) bool { return target == ErrNoSpace }
 
-// SetMaxBytes says how much of MaxBytes the main file may have.
+// SetMaxBytes sets the part of MaxBytes that the main file may use.
 func (p *Pager) SetMaxBytes(n int64) { p.bound = max(n, 1) }
 
-// Overdraft says whether pages may come from the slack, and past MaxBytes, from now on: what frees
-// space must be able to go on. It returns what was said before.
+// Overdraft lets allocations use the reserve and exceed MaxBytes: operations that free space must
+// work without free space. It returns the previous setting.
 func (p *Pager) Overdraft(on bool) (was bool) {
 	was, p.overdraft = p.overdraft, on
 	return was
 }
 
-// Capturing says whether a checkpoint is being captured from now on: it may have all of the slack.
-// It returns what was said before.
+// Capturing lets allocations use all of the reserve while CaptureState runs. It returns the
+// previous setting.
 func (p *Pager) Capturing(on bool) (was bool) {
 	was, p.capturing = p.capturing, on
 	return was
 }
 
-// Pack says that holes of any size are filled from now on, from the low end, and before pages that
-// were free a moment ago, which may be anywhere.
+// Pack makes allocation fill holes of any size from the low end, before recently freed pages, which
+// may be anywhere.
 func (p *Pager) Pack() error {
 	p.space.packing = true
 	p.space.rewind()
 	return p.flushFramed()
 }
 
-// Tight says whether long runs of free pages are left whole for large values, as far as that is
-// possible, from now on. It takes time.
+// Tight makes allocation take the shortest run that fits, to keep long runs whole for large values.
+// It is slow.
 func (p *Pager) Tight(on bool) error {
 	p.space.tight = on
 	p.space.rewind()
 	return p.flushFramed()
 }
 
-// EndPack says that pages go to runs again.
+// EndPack makes allocation prefer runs again.
 func (p *Pager) EndPack() {
 	p.space.packing = false
 	p.space.rewind()
 }
 
-// New returns a page with unknown content, owned by the transaction with this serial.
+// New returns a page with undefined content, owned by the transaction with this serial.
 func (p *Pager) New(owner uint64) (Pgid, []byte, error) {
 	id, err := p.allocate(true)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Pager) New(owner uint64) (Pgid, []byte, error) {
 	return id, unsafe.Slice((*byte)(f), p.pageSize), nil
 }
 
-// Reuse gives a page that the open transaction has freed a new life under owner.
+// Reuse reallocates a page that the open transaction has freed, with undefined content.
 func (p *Pager) Reuse(id Pgid, owner uint64) ([]byte, error) {
 	s := p.table.slot(id)
 	if s.dirty == nil {
@@ -130,7 +130,8 @@ func (p *Pager) Reuse(id Pgid, owner uint64) ([]byte, error) {
 	return unsafe.Slice((*byte)(s.dirty), p.pageSize), nil
 }
 
-// Owner is the serial under which a page was born; 0 if that was before the file was opened.
+// Owner is the serial of the transaction that allocated the page; 0 if the page is older than the
+// session.
 func (p *Pager) Owner(id Pgid) uint64 {
 	if s := p.table.peek(id); s != nil {
 		return s.owner
@@ -138,12 +139,11 @@ func (p *Pager) Owner(id Pgid) uint64 {
 	return 0
 }
 
-// SetOwner changes the serial that a page of the open transaction belongs to; 0: it is no longer in
+// SetOwner sets the serial that owns a page of the open transaction; 0 if the page is no longer in
 // use.
 func (p *Pager) SetOwner(id Pgid, owner uint64) { p.table.slot(id).owner = owner }
 
-// Frame returns a page's frame for its owner to change in place. A page that was written early gets
-// a frame again.
+// Frame returns a page's frame for its owner to change in place. A spilled page gets a new frame.
 func (p *Pager) Frame(ref Ref, base Epoch) ([]byte, error) {
 	s := p.table.slot(ref.Pgid)
 	if s.dirty != nil {
@@ -164,23 +164,23 @@ func (p *Pager) Frame(ref Ref, base Epoch) ([]byte, error) {
 	return b, nil
 }
 
-// unwritten says whether the file may not hold a page yet: it has a frame, or a patch.
+// unwritten reports whether the file may lack a page: the page has a frame or a delta.
 func (p *Pager) unwritten(id Pgid) bool {
 	s := p.table.peek(id)
 	return s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil)
 }
 
-// Written says whether the file holds a page: it was written early, or laid, or a checkpoint has
-// come since it was born.
+// Written reports whether the file holds a page: it was spilled, written in a leaf run, or is older
+// than the last checkpoint.
 func (p *Pager) Written(id Pgid) bool { return !p.unwritten(id) }
 
-// InFrame says whether a page has a frame.
+// InFrame reports whether a page has a frame.
 func (p *Pager) InFrame(id Pgid) bool {
 	s := p.table.peek(id)
 	return s != nil && s.dirty != nil
 }
 
-// InFrames lists those of the pages of a capture that have a frame. No lock is needed.
+// InFrames returns the pages of a capture that have a frame. It takes no lock.
 func (p *Pager) InFrames(ids []Pgid) (framed []Pgid) {
 	for _, id := range ids {
 		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.dirty) != nil {
@@ -197,8 +197,8 @@ func (p *Pager) writeAt(b []byte, off int64) error {
 	return nil
 }
 
-// Unused takes back pages that an open transaction took and no committed state ever reached, of an
-// extent or one by one. A single page keeps its frame for whoever takes it next.
+// Unused returns an extent, or a single page, that the open transaction allocated and that no
+// committed state reached. A single page keeps its frame for the next allocation.
 func (p *Pager) Unused(id Pgid, n uint64) error {
 	for i := Pgid(1); i < Pgid(n); i++ {
 		if s := p.table.peek(id + i); s != nil {
@@ -224,7 +224,7 @@ func (p *Pager) Unused(id Pgid, n uint64) error {
 	return p.space.setAvail(id, n)
 }
 
-// maxFramedFree bounds the hot stack: beyond it, frames are better given back.
+// maxFramedFree bounds the framed free list; the frames of further pages return to the arena.
 const maxFramedFree = 1024
 
 func (p *Pager) freeFrame(s *slot) {
@@ -234,17 +234,17 @@ func (p *Pager) freeFrame(s *slot) {
 	}
 }
 
-// Commit counts pages that a transaction took as in use by the newest state.
+// Commit marks pages of a committed transaction as used by the newest state.
 func (p *Pager) Commit(id Pgid, n uint64) error {
 	return p.space.markUsed(id, n, n == 1 && p.unwritten(id))
 }
 
-// Freed counts pages as no longer in use by the newest state. They stay readable until Release.
+// Freed marks pages as no longer used by the newest state. They stay readable until Release.
 func (p *Pager) Freed(id Pgid, n uint64) error { return p.space.markUnused(id, n) }
 
-// TryFree takes pages out of those that the newest state reaches until Restore, to find what would
-// be freed twice: what is not among them is damage, and nothing is struck. Touch has been called
-// for them. Writer lock.
+// TryFree clears the used bits of pages until UndoFree, to find double frees before a commit: if
+// one of the pages is not in use, that is corruption, and no bit stays cleared. Touch has succeeded
+// for these pages. Writer lock.
 func (p *Pager) TryFree(id Pgid, n uint64) error {
 	for i := range n {
 		g, at, err := p.space.at(id + Pgid(i))
@@ -260,7 +260,7 @@ func (p *Pager) TryFree(id Pgid, n uint64) error {
 	return nil
 }
 
-// UndoFree undoes Strike.
+// UndoFree undoes TryFree.
 func (p *Pager) UndoFree(id Pgid, n uint64) {
 	for i := range n {
 		if g, at, err := p.space.at(id + Pgid(i)); err == nil {
@@ -269,8 +269,9 @@ func (p *Pager) UndoFree(id Pgid, n uint64) {
 	}
 }
 
-// Touch makes sure that Freed and Release of these pages cannot fail for reading the free map. The
-// number may come from a page that was not read: no other check stands between it and the free map.
+// Touch loads the free map groups of pages, so that Freed and Release cannot fail on a read. It
+// also checks the page numbers, which may come from a page that was not read: no other check
+// precedes their use.
 func (p *Pager) Touch(id Pgid, n uint64) error {
 	if end := p.space.end; id < 2 || uint64(id) >= end || n > end-uint64(id) || n == 0 {
 		return p.corrupt(id, "%d pages freed in a file of %d pages", n, end)
@@ -283,15 +284,15 @@ func (p *Pager) Touch(id Pgid, n uint64) error {
 	return nil
 }
 
-// GroupOf is the range of pages, up to the end of the file, that Touch of one of them has made sure
-// of.
+// GroupOf returns the range of pages, up to the end of the file, that a Touch of one of them
+// covers.
 func (p *Pager) GroupOf(id Pgid) (from, to Pgid) {
 	from = Pgid(uint64(id) / p.space.perGroup * p.space.perGroup)
 	return max(from, 2), min(from+Pgid(p.space.perGroup), Pgid(p.space.end))
 }
 
-// Release makes freed pages available: no durable state and no snapshot reaches them any more, or
-// only the last durable state does and they are Promised.
+// Release makes freed pages available: no durable state and no snapshot reaches them, or only the
+// last durable state does and OfferReusable has marked them.
 func (p *Pager) Release(id Pgid, n uint64) error {
 	if s := p.table.peek(id); s != nil {
 		s.owner = 0
@@ -303,8 +304,7 @@ func (p *Pager) Release(id Pgid, n uint64) error {
 	return p.space.setAvail(id, n)
 }
 
-// ReleaseFrame gives back the frame of a page that the file holds, if the page is still the one
-// born under owner.
+// ReleaseFrame frees the frame of a page that the file holds, if owner still owns the page.
 func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
 	if s := p.table.peek(id); s != nil && s.owner == owner {
 		p.markTrusted(id)
@@ -312,11 +312,11 @@ func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
 	}
 }
 
-// Frames are frames that no page has any more.
+// Frames are frames that belong to no page any more.
 type Frames []unsafe.Pointer
 
-// TakeFrames takes their frames away from pages that a checkpoint has written: who asks for one of
-// these pages from now on reads the file. Who has asked before may still be looking at the frame.
+// TakeFrames detaches the frames of pages that a checkpoint has written: later reads of these pages
+// go to the file. Earlier readers may still use the frames.
 func (p *Pager) TakeFrames(ids []Pgid) Frames {
 	frames := make(Frames, 0, len(ids))
 	for _, id := range ids {
@@ -329,14 +329,14 @@ func (p *Pager) TakeFrames(ids []Pgid) Frames {
 	return frames
 }
 
-// ReturnFrames gives frames back that were taken away and that nobody looks at any more.
+// ReturnFrames frees detached frames once no reader uses them.
 func (p *Pager) ReturnFrames(frames Frames) {
 	for _, f := range frames {
 		p.arena.release(f)
 	}
 }
 
-// flushFramed makes the pages on the hot stack ordinary free ones.
+// flushFramed moves the pages of the framed free list to the free map.
 func (p *Pager) flushFramed() error {
 	for _, id := range p.space.framedFree {
 		p.freeFrame(p.table.slot(id))
@@ -348,8 +348,8 @@ func (p *Pager) flushFramed() error {
 	return p.space.flushUnframed()
 }
 
-// dirtyPages lists the pages of the newest state that the file does not hold, in order, and starts
-// a new list.
+// dirtyPages returns the pages of the newest state that the file does not hold, in order, and
+// clears the list.
 func (p *Pager) dirtyPages() []Pgid {
 	var out []Pgid
 	for no, g := range p.space.groups {

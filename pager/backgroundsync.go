@@ -1,33 +1,32 @@
 package pager
 
-// A Backlog is what was written to the file, and the disk has not been told to keep. It has that
-// done by a goroutine while more is written: a disk may do little until it is told to, and would be
-// waited for at the end. One goroutine at a time uses it.
+// A BackgroundSync syncs bytes in a goroutine while its caller writes more. A disk may write little
+// until it is synced, so that one sync at the end would take long. One goroutine at a time uses it.
 //
-// What is synced is free space until a checkpoint whose own sync covers it, so that nothing depends
-// on when it happens.
+// The bytes lie in free space until a checkpoint whose own sync covers them, so nothing depends on
+// the time of the background sync.
 type BackgroundSync struct {
 	p       *Pager
-	bytes   int        // since the last sync began
+	bytes   int        // written since the last sync began
 	syncing chan error // of capacity 1; nil: no sync is under way
 }
 
 const (
 	// backgroundSyncBytes is how many bytes are worth a sync of their own.
 	backgroundSyncBytes = 8 << 20
-	// maxBackgroundBytes bounds the bytes that are written while a sync is under way: the system is
-	// not to be filled with what waits for a slow disk.
+	// maxBackgroundBytes bounds the bytes that are written during one sync: a slow disk must not
+	// fill the page cache with dirty pages.
 	maxBackgroundBytes = 8 * backgroundSyncBytes
 )
 
-// NewBackgroundSync makes an empty one. End ends it.
+// NewBackgroundSync returns an idle BackgroundSync. Wait ends it.
 func (p *Pager) NewBackgroundSync() *BackgroundSync { return &BackgroundSync{p: p} }
 
-// Written is told that so many bytes more were written. An error is that of an earlier sync, and
-// final as that of SyncExtents is.
+// Written counts bytes that the caller has written. It may return the error of an earlier sync,
+// which is final like that of SyncExtents.
 func (b *BackgroundSync) Written(bytes int) error {
 	if b.p.o.Inline {
-		return nil // for the sync of the checkpoint
+		return nil // the sync of the checkpoint covers them
 	}
 	b.bytes += bytes
 	if b.syncing != nil && (len(b.syncing) > 0 || b.bytes >= maxBackgroundBytes) {
@@ -43,7 +42,7 @@ func (b *BackgroundSync) Written(bytes int) error {
 	return nil
 }
 
-// Wait waits for the sync that is under way, if there is one.
+// Wait waits for the sync that is under way, if any.
 func (b *BackgroundSync) Wait() error {
 	if b.syncing == nil {
 		return nil

@@ -11,35 +11,35 @@ import (
 	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// frameArena hands out frames: memory of one page each, cut from slabs outside the Go heap. Freed
-// frames are used again, the last one first, because it is the one still in the processor's cache.
-// Slabs are freed when the arena is closed; where memory is short, the memory of stretches that no
-// frame uses goes back to the system before: see trim.
+// frameArena allocates frames: memory of one page each, cut from slabs outside the Go heap. The
+// frame that was freed last is reused first, because it is still in the processor's cache. Slabs
+// are freed when the arena is closed. If memory is short, trim releases the memory of stretches
+// without used frames before that.
 type frameArena struct {
 	pageSize int
-	scarce   func() bool // memory is short: nil: it never is
+	scarce   func() bool // memory is short; nil: never
 
-	mu    sync.Mutex // guards the fields below
-	free  []unsafe.Pointer
-	slabs [][]byte
-	rest  []byte   // of the newest slab, or of a stretch that was trimmed, not yet cut
-	gone  [][]byte // stretches that were trimmed: addresses without memory
-	next  []byte   // the slab after that one, if its beginning has been asked for
-	inUse atomic.Int64
+	mu      sync.Mutex // guards the fields below
+	free    []unsafe.Pointer
+	slabs   [][]byte
+	uncut   []byte   // uncut part of the newest slab, or of a trimmed stretch
+	trimmed [][]byte // trimmed stretches: addresses without memory
+	next    []byte   // the slab after that one, if prefaultNext has allocated it
+	inUse   atomic.Int64
 
-	prefaulting sync.WaitGroup // goroutines that have memory touched
+	prefaulting sync.WaitGroup // goroutines that touch memory
 }
 
-// Slabs start small, so that a small store costs little, and double up to a bound that huge pages
-// can serve.
+// Slabs start small, so that a small store costs little, and double up to a size that huge pages
+// serve.
 const (
 	firstSlab = 256 << 10
 	lastSlab  = 16 << 20
 
-	hugePageBytes = 2 << 20 // of a slab: a huge page
+	hugePageBytes = 2 << 20 // a stretch: one huge page of a slab
 )
 
-// alloc returns a frame with unknown content.
+// alloc returns a frame with undefined content.
 func (a *frameArena) alloc() (unsafe.Pointer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,10 +49,10 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 		a.inUse.Add(1)
 		return f, nil
 	}
-	if n := len(a.gone); len(a.rest) == 0 && n > 0 {
-		a.rest, a.gone = a.gone[n-1], a.gone[:n-1]
+	if n := len(a.trimmed); len(a.uncut) == 0 && n > 0 {
+		a.uncut, a.trimmed = a.trimmed[n-1], a.trimmed[:n-1]
 	}
-	if len(a.rest) == 0 {
+	if len(a.uncut) == 0 {
 		slab, err := a.next, error(nil)
 		if a.next = nil; slab == nil {
 			slab, err = a.slab()
@@ -61,18 +61,18 @@ func (a *frameArena) alloc() (unsafe.Pointer, error) {
 			return nil, fmt.Errorf("memory for page frames: %w", err)
 		}
 		a.slabs = append(a.slabs, slab)
-		a.rest = slab
+		a.uncut = slab
 	}
-	if len(a.rest)%hugePageBytes == 0 && len(a.gone) == 0 && a.next == nil && !a.short() {
+	if len(a.uncut)%hugePageBytes == 0 && len(a.trimmed) == 0 && a.next == nil && !a.short() {
 		a.prefaultNext()
 	}
-	f := unsafe.Pointer(unsafe.SliceData(a.rest))
-	a.rest = a.rest[a.pageSize:]
+	f := unsafe.Pointer(unsafe.SliceData(a.uncut))
+	a.uncut = a.uncut[a.pageSize:]
 	a.inUse.Add(1)
 	return f, nil
 }
 
-// slab gets memory for the slab after the newest one.
+// slab allocates the slab after the newest one.
 func (a *frameArena) slab() ([]byte, error) {
 	size := firstSlab
 	if n := len(a.slabs); n > 0 {
@@ -81,18 +81,17 @@ func (a *frameArena) slab() ([]byte, error) {
 	return offheap.Alloc(max(size, 4*a.pageSize))
 }
 
-// prefaultNext is called where a stretch begins, and has the one after it touched by a goroutine
-// that ends with it. The first touch of a huge page takes the system a fifth of a millisecond at
-// best, and some hosts several: whoever takes a frame holds the writer lock, and all writers would
-// wait with it.
+// prefaultNext runs at the beginning of a stretch and starts a goroutine that touches the next one.
+// The first touch of a huge page takes the system 0.2 ms at best, and several milliseconds on some
+// hosts. The allocating goroutine holds the writer lock, so all writers would wait for it.
 func (a *frameArena) prefaultNext() {
 	var after []byte
-	if len(a.rest) > hugePageBytes {
-		after = a.rest[hugePageBytes : 2*hugePageBytes]
+	if len(a.uncut) > hugePageBytes {
+		after = a.uncut[hugePageBytes : 2*hugePageBytes]
 	} else {
 		var err error
 		if a.next, err = a.slab(); err != nil {
-			a.next = nil // who needs it will be told
+			a.next = nil // alloc reports the error when it needs the slab
 			return
 		}
 		after = a.next[:min(hugePageBytes, len(a.next))]
@@ -104,7 +103,7 @@ func (a *frameArena) prefaultNext() {
 	}()
 }
 
-// release takes a frame back. Nobody may read it any more.
+// release frees a frame that no reader uses any more.
 func (a *frameArena) release(f unsafe.Pointer) {
 	a.mu.Lock()
 	a.free = append(a.free, f)
@@ -114,15 +113,14 @@ func (a *frameArena) release(f unsafe.Pointer) {
 
 func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
 
-// trim gives the memory of stretches of which all frames are free back to the system. Their
-// addresses are used again before those of new slabs are. What is not cut yet, and slabs below a
-// stretch, stay.
+// trim releases the memory of stretches whose frames are all free. alloc reuses their addresses
+// before it allocates new slabs. The uncut part, and slabs smaller than a stretch, stay.
 func (a *frameArena) trim() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	slabs := slices.Clone(a.slabs)
 	slices.SortFunc(slabs, func(x, y []byte) int { return cmp.Compare(address(x), address(y)) })
-	in := func(f unsafe.Pointer) uintptr { // the address of the stretch; 0: of none
+	in := func(f unsafe.Pointer) uintptr { // address of the frame's stretch; 0: none
 		i, found := slices.BinarySearchFunc(slabs, uintptr(f), func(s []byte, at uintptr) int {
 			return cmp.Compare(address(s), at)
 		})
@@ -146,7 +144,7 @@ func (a *frameArena) trim() {
 		if uintptr(f) == at {
 			whole := unsafe.Slice((*byte)(f), hugePageBytes)
 			offheap.Release(whole)
-			a.gone = append(a.gone, whole)
+			a.trimmed = append(a.trimmed, whole)
 		}
 		return true
 	})
@@ -154,7 +152,7 @@ func (a *frameArena) trim() {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// bytes is the memory of frames in use.
+// bytes is the memory of used frames.
 func (a *frameArena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
 
 func (a *frameArena) close() {
@@ -165,7 +163,7 @@ func (a *frameArena) close() {
 		a.slabs = append(a.slabs, a.next)
 	}
 	for _, s := range a.slabs {
-		_ = offheap.Free(s) // nothing to do about a refusal at this point
+		_ = offheap.Free(s) // no recovery from an error here
 	}
-	a.slabs, a.free, a.rest, a.next, a.gone = nil, nil, nil, nil, nil
+	a.slabs, a.free, a.uncut, a.next, a.trimmed = nil, nil, nil, nil, nil
 }

@@ -2,35 +2,34 @@ package pager
 
 import "cmp"
 
-// A Loader gives the open transaction pages that are filled once and not read before it commits,
-// and writes them early, many at a time, into the free space that they were given. They never have
-// frames: on memory that nobody has touched before, those would cost more than all else that a bulk
-// load does. Writer lock.
+// A BulkWriter allocates pages for the open transaction that are filled once and not read before
+// the commit. It writes them many at a time, before the commit, into free space. These pages never
+// have frames: in fresh memory, frames would cost more than the rest of a bulk load. Writer lock.
 //
-// A goroutine writes pages while the next ones are filled, and has the disk keep them: see Backlog.
+// A goroutine writes and syncs pages while the caller fills the next ones: see BackgroundSync.
 //
-// Crash order: nothing that a durable state reaches is touched, and the sync of the next checkpoint
-// covers what was written.
+// Crash order: no page of a durable state is overwritten, and the sync of the next checkpoint
+// covers all writes.
 type BulkWriter struct {
 	p     *Pager
-	pages bulkBuffer      // handed out, to be filled
-	full  chan bulkBuffer // to who writes; has room for all; nil: there is no goroutine
-	empty chan bulkBuffer // back from there; has room for all
-	end   chan error      // of capacity 1: the first failure, from the goroutine that has ended
+	pages bulkBuffer      // the caller fills it
+	full  chan bulkBuffer // to the writing goroutine, of capacity bulkBuffers; nil: no goroutine runs
+	empty chan bulkBuffer // from the writing goroutine, of capacity bulkBuffers
+	end   chan error      // of capacity 1: the goroutine's first error, when it ends
 }
 
-// bulkBuffer are pages in memory, and what became of those that were in the same memory before.
+// bulkBuffer holds pages in memory, and the error of the previous write of the same buffer.
 type bulkBuffer struct {
-	buf []byte // room for cap(ids) pages, one behind the other
+	buf []byte // cap(ids) consecutive pages
 	ids []Pgid
 	err error
 }
 
-// bulkBuffers are one to be filled, one that is written, and one between them, for as long as a
-// goroutine takes to wake.
+// bulkBuffers are one that the caller fills, one that the goroutine writes, and one between them
+// for as long as a goroutine takes to wake.
 const bulkBuffers = 3
 
-// NewBulkWriter makes a Loader. Drop ends it.
+// NewBulkWriter returns a BulkWriter. Finish or Discard ends it.
 func (p *Pager) NewBulkWriter() *BulkWriter { return &BulkWriter{p: p, pages: p.newBulkBuffer()} }
 
 func (p *Pager) newBulkBuffer() bulkBuffer {
@@ -38,11 +37,11 @@ func (p *Pager) newBulkBuffer() bulkBuffer {
 	return bulkBuffer{buf: make([]byte, n*p.pageSize), ids: make([]Pgid, 0, n)}
 }
 
-// Full says that Write has to come before the next page.
+// Full reports that Flush must run before the next New.
 func (l *BulkWriter) Full() bool { return len(l.pages.ids) == cap(l.pages.ids) }
 
-// New returns a page with unknown content, owned by the transaction with this serial, to be filled
-// before Write.
+// New returns a page with undefined content, owned by the transaction with this serial. The caller
+// fills it before Flush.
 func (l *BulkWriter) New(owner uint64) (Pgid, []byte, error) {
 	p := l.p
 	id, err := p.allocate(false)
@@ -50,29 +49,21 @@ func (l *BulkWriter) New(owner uint64) (Pgid, []byte, error) {
 		return 0, nil, err
 	}
 	s := p.table.slot(id)
-	p.freeFrame(s) // one that a page on the hot stack kept
+	p.freeFrame(s) // a page of the framed free list has one
 	s.owner = owner
 	at := len(l.pages.ids) * p.pageSize
 	l.pages.ids = append(l.pages.ids, id)
 	return id, l.pages.buf[at : at+p.pageSize : at+p.pageSize], nil
 }
 
-// Flush begins to write the pages. An error may be about those of an earlier call.
+// Flush starts to write the pages. Its error may be that of an earlier call.
 func (l *BulkWriter) Flush() error {
 	if l.p.o.Inline {
 		return l.flushInline()
 	}
 	if l.full == nil {
-		l.full, l.empty, l.end = make(
-			chan bulkBuffer,
-			bulkBuffers,
-		), make(
-			chan bulkBuffer,
-			bulkBuffers,
-		), make(
-			chan error,
-			1,
-		)
+		l.full, l.empty = make(chan bulkBuffer, bulkBuffers), make(chan bulkBuffer, bulkBuffers)
+		l.end = make(chan error, 1)
 		for range bulkBuffers - 1 {
 			l.empty <- l.p.newBulkBuffer()
 		}
@@ -89,7 +80,7 @@ func (l *BulkWriter) flushInline() error {
 	return err
 }
 
-// Finish writes the pages that are left, and waits until all are written.
+// Finish writes the remaining pages and waits for all writes.
 func (l *BulkWriter) Finish() error {
 	if l.full == nil {
 		return l.flushInline()
@@ -98,8 +89,8 @@ func (l *BulkWriter) Finish() error {
 	return l.Discard()
 }
 
-// Discard forgets the pages that are left, and waits for what is being written: the numbers of all
-// may be given back then. Its error is the first failure of the load.
+// Discard drops the remaining pages and waits for the running writes. The caller may free all page
+// numbers afterwards. Its error is the first failure of the load.
 func (l *BulkWriter) Discard() error {
 	if l.full == nil {
 		return nil
@@ -109,21 +100,21 @@ func (l *BulkWriter) Discard() error {
 	return <-l.end
 }
 
-// writeBulkBuffers writes pages until there are no more, and has them synced from time to time.
+// writeBulkBuffers writes buffers until full is closed, and syncs in the background.
 func (p *Pager) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuffer, end chan<- error) {
 	var first error
-	backlog := p.NewBackgroundSync()
+	background := p.NewBackgroundSync()
 	for d := range full {
 		if first == nil {
 			first = p.writeBulkBuffer(d)
 		}
 		if first == nil {
-			first = backlog.Written(len(d.ids) * p.pageSize)
+			first = background.Written(len(d.ids) * p.pageSize)
 		}
 		d.ids, d.err = d.ids[:0], first
 		empty <- d
 	}
-	last := backlog.Wait()
+	last := background.Wait()
 	end <- cmp.Or(first, last)
 }
 
@@ -138,7 +129,7 @@ func (p *Pager) writeBulkBuffer(d bulkBuffer) error {
 	return nil
 }
 
-// consecutive is how many of the ids, one at least, follow one another.
+// consecutive returns the length of the first run of consecutive ids, at least one.
 func consecutive(ids []Pgid) int {
 	n := 1
 	for n < len(ids) && ids[n] == ids[0]+Pgid(n) {

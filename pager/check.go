@@ -8,7 +8,7 @@ type UsedSet struct {
 	end   uint64
 }
 
-// Used copies which pages the newest committed state uses. Writer lock.
+// Used copies the set of pages that the newest committed state uses. Writer lock.
 func (p *Pager) Used() (*UsedSet, error) {
 	s := p.space
 	u := &UsedSet{words: make([]uint64, (s.end+63)/64), end: s.end}
@@ -23,10 +23,10 @@ func (p *Pager) Used() (*UsedSet, error) {
 	return u, nil
 }
 
-// Empty returns a set with the same end and nothing in it.
+// Empty returns an empty set with the same end.
 func (u *UsedSet) Empty() *UsedSet { return &UsedSet{words: make([]uint64, len(u.words)), end: u.end} }
 
-// Add puts a page in; false if it was there, or is past the end.
+// Add adds a page, and returns false if the set has it or it is past the end.
 func (u *UsedSet) Add(id Pgid) bool {
 	if uint64(id) >= u.end || u.words[id/64]&(1<<(id%64)) != 0 {
 		return false
@@ -35,8 +35,8 @@ func (u *UsedSet) Add(id Pgid) bool {
 	return true
 }
 
-// Diff calls fn for each page that is in one of two sets with the same end, in order, until it
-// returns false; inU tells which.
+// Diff calls fn for each page that is in only one of two sets with the same end, in order, until fn
+// returns false. inU is set if u has the page.
 func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 	for i, w := range u.words {
 		for d := w ^ v.words[i]; d != 0; d &= d - 1 {
@@ -48,7 +48,7 @@ func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 	}
 }
 
-// VerifySpace reads a page of the free map or its directory from the file and proves its header.
+// VerifySpace reads a page of the free map or its directory from the file and verifies its header.
 func (p *Pager) VerifySpace(ref Ref) error {
 	b := make([]byte, p.pageSize)
 	if err := p.inBounds(ref, 1); err != nil {
@@ -63,5 +63,5 @@ func (p *Pager) VerifySpace(ref Ref) error {
 // FileBytes is the size of the main file. Writer lock.
 func (p *Pager) FileBytes() int64 { return p.fileSize }
 
-// Prefer makes m count as the newest durable meta page: the next one is written over the other.
+// Prefer makes m the newest durable meta page: the next WriteMeta overwrites the other one.
 func (p *Pager) Prefer(m *Meta) { p.lastMeta = m }

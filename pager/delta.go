@@ -8,16 +8,16 @@ import (
 	"github.com/ebbkv/ebb/internal/invariant"
 )
 
-// A patch is what has changed in a leaf since the last checkpoint, kept instead of a copy of the
-// leaf. It stands for a page as a frame does: page and number are born together, versions before do
-// not know them, and a checkpoint writes the whole page. What is left out is the copy of a page of
-// which two or three rows are new: where rows come at random to more leaves than there is memory
-// for, it is nearly all of what they need.
+// A delta holds the changes of a leaf since the last checkpoint, instead of a copy of the leaf.
+// Like a frame, it represents a page: page and number are allocated together, earlier versions do
+// not refer to them, and a checkpoint writes the whole page. A delta saves the copy of a page of
+// which two or three rows are new. If random rows go to more leaves than fit in memory, such copies
+// are nearly all of the memory.
 //
-// The leaf that a patch changes is its base: a page of an earlier epoch, which the file holds
-// before the next checkpoint begins. It must stay there, unlike other pages that are replaced, as
-// long as anyone may ask for the patched page: until the checkpoint that writes it is over, and all
-// who began before its end have ended. See txn for who sees to that.
+// The base of a delta is the leaf that it changes: a page of an earlier epoch, which the file holds
+// before the next checkpoint begins. Unlike other replaced pages, the base must stay as long as a
+// reader may read the delta's page: until the checkpoint that writes the page is durable and all
+// snapshots that began before its end are closed. txn ensures this.
 //
 //	0           8            12      16     20      24
 //	+-----------+------------+-------+------+-------+--- ... ---+
@@ -25,31 +25,31 @@ import (
 //	| u64       | u32        | u32   | u32  | u32   |           |
 //	+-----------+------------+-------+------+-------+--- ... ---+
 //
-// What the changes mean is for Options.Merge to know. A patch never changes once its transaction
-// has committed.
+// Options.ApplyDelta interprets the changes. A delta never changes after the commit of its
+// transaction.
 const deltaHead = 24
 
-// deltaFraction of a page is the most that a patch takes: beyond, the page gets a frame, which is
-// little more. With a quarter, leaves with nine rows of a hundred bytes had frames, and checkpoints
-// began sooner (ADR 0015).
+// deltaFraction is the part of a page that a delta may take: a larger one is replaced by a frame.
+// With a quarter, leaves with nine rows of a hundred bytes had frames, and checkpoints began sooner
+// (ADR 0015).
 const deltaFraction = 2
 
-// MostPatch is the size in bytes of the changes that one patch has room for.
+// MostPatch is the maximum size of the changes of one delta, in bytes.
 func (p *Pager) MostPatch() int { return p.pageSize/deltaFraction - deltaHead }
 
-// deltaArena is the memory of the patches of one epoch: frames that are filled one behind the other
-// and go all at once. Until then what a patch had is used again by others of its size.
+// deltaArena is the memory of the deltas of one epoch: frames that are filled in order and freed
+// together. Within the epoch, a delta of the same size reuses the memory of a released one.
 type deltaArena struct {
 	epoch  Epoch
 	frames Frames
-	used   int                // bytes of the last one
+	used   int                // bytes of the last frame
 	free   [][]unsafe.Pointer // by size, in units of deltaUnit
 }
 
-// deltaUnit is what the sizes of patches are multiples of, in bytes.
+// deltaUnit is the granularity of delta sizes, in bytes.
 const deltaUnit = 16
 
-// decodeDelta decodes the patch at f, of a page of that epoch.
+// decodeDelta decodes the delta at f, of a page of that epoch.
 func decodeDelta(f unsafe.Pointer) (base Ref, epoch Epoch, changes []byte) {
 	head := unsafe.Slice((*byte)(f), deltaHead)
 	base.Pgid = Pgid(binary.LittleEndian.Uint64(head))
@@ -58,9 +58,9 @@ func decodeDelta(f unsafe.Pointer) (base Ref, epoch Epoch, changes []byte) {
 	return base, Epoch(binary.LittleEndian.Uint32(head[12:])), unsafe.Slice((*byte)(f), n)[deltaHead:n:n]
 }
 
-// add makes a patch with these changes, of a page of that epoch.
+// add encodes a delta with these changes, of a page of that epoch.
 func (q *deltaArena) add(a *frameArena, base Ref, epoch Epoch, changes []byte) (unsafe.Pointer, error) {
-	f, err := q.alloc(a, patchUnits(len(changes)), epoch)
+	f, err := q.alloc(a, deltaUnits(len(changes)), epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (q *deltaArena) add(a *frameArena, base Ref, epoch Epoch, changes []byte) (
 	return f, nil
 }
 
-// patchUnits is the size of a patch with n bytes of changes.
-func patchUnits(n int) int { return (deltaHead + n + deltaUnit - 1) / deltaUnit }
+// deltaUnits is the size of a delta with n bytes of changes, in units of deltaUnit.
+func deltaUnits(n int) int { return (deltaHead + n + deltaUnit - 1) / deltaUnit }
 
 func (q *deltaArena) alloc(a *frameArena, units int, epoch Epoch) (unsafe.Pointer, error) {
 	if q.epoch != epoch {
@@ -99,33 +99,33 @@ func (q *deltaArena) alloc(a *frameArena, units int, epoch Epoch) (unsafe.Pointe
 	return f, nil
 }
 
-// release takes back what the patch at f has, which is of the present epoch. Nobody looks at it any
-// more.
+// release makes the memory of the delta at f, of the present epoch, available. No reader uses it
+// any more.
 func (q *deltaArena) release(f unsafe.Pointer) {
 	_, _, changes := decodeDelta(f)
-	units := patchUnits(len(changes))
+	units := deltaUnits(len(changes))
 	for len(q.free) <= units {
 		q.free = append(q.free, nil)
 	}
 	q.free[units] = append(q.free[units], f)
 }
 
-// PatchBytes is the memory of patches that no checkpoint writes yet. Writer lock.
+// PatchBytes is the memory of deltas that no checkpoint has captured. Writer lock.
 func (p *Pager) PatchBytes() int64 { return int64(len(p.deltas.frames)) * int64(p.pageSize) }
 
-// CanDelta says that a page of a state that is being built in epoch may be changed by a patch: it
-// has one, of this epoch, or a checkpoint has written it, or is writing it. Writer lock.
+// CanDelta reports whether a delta may change a page of a state that is built in epoch: the page
+// has a delta of this epoch, or a checkpoint has written it or is writing it. Writer lock.
 func (p *Pager) CanDelta(ref Ref, epoch Epoch) bool {
 	if ref.Epoch <= p.captured {
 		return true
 	}
 	s := p.table.peek(ref.Pgid)
-	return ref.Epoch == epoch && s != nil && s.delta != nil && p.patchedIn(ref.Pgid, epoch)
+	return ref.Epoch == epoch && s != nil && s.delta != nil && p.hasDeltaOf(ref.Pgid, epoch)
 }
 
-// DeltaBase returns what a patch of a page that is Patchable in epoch changes, as a reference and
-// as bytes, and the changes that it has; nil for none. The newest checkpoint is durable. Writer
-// lock.
+// DeltaBase returns the base of a page for which CanDelta is true in epoch, as a reference and as
+// bytes, and the changes that the page has; nil for none. durable is the newest durable checkpoint.
+// Writer lock.
 func (p *Pager) DeltaBase(ref Ref, durable, epoch Epoch) (base Ref, b, changes []byte, err error) {
 	base = ref
 	if ref.Epoch == epoch {
@@ -135,9 +135,9 @@ func (p *Pager) DeltaBase(ref Ref, durable, epoch Epoch) (base Ref, b, changes [
 	return base, b, changes, err
 }
 
-// StoreDelta returns a page with the content of base but for the changes, instead of ref, whose
-// Base that is: ref itself if that has a patch of this epoch and the same owner, else one that is
-// born. Writer lock.
+// StoreDelta replaces ref, whose base is base, by a page with the content of base and the changes.
+// The result is ref itself if that has a delta of this epoch and the same owner, else a new page.
+// Writer lock.
 func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []byte) (Ref, error) {
 	s := p.table.peek(ref.Pgid)
 	if ref.Epoch < epoch || s.owner != owner {
@@ -153,7 +153,7 @@ func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []b
 	return ref, nil
 }
 
-// NewDelta returns a page that is born with the content of base but for the changes. Writer lock.
+// NewDelta allocates a page with the content of base and the changes. Writer lock.
 func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte) (Ref, error) {
 	f, err := p.deltas.add(&p.arena, base, epoch, changes)
 	if err != nil {
@@ -165,18 +165,18 @@ func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte) (R
 		return Ref{}, err
 	}
 	s := p.table.slot(id)
-	p.freeFrame(s) // one that a page on the hot stack kept
+	p.freeFrame(s) // a page of the framed free list has one
 	s.owner = owner
-	*p.patchedAt.slot(id) = epoch
+	*p.deltaEpochs.slot(id) = epoch
 	atomic.StorePointer(&s.delta, f)
 	return Ref{id, epoch}, nil
 }
 
-// Reassign gives a page that has a patch of this epoch another number: fresh is born with the same
-// content, in the place of ref. done is false if ref is no such page. Writer lock.
+// Reassign copies a delta of this epoch to a new page, fresh, that replaces ref. done is false if
+// ref has no such delta. Writer lock.
 func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64) (fresh Ref, done bool, err error) {
 	s := p.table.peek(ref.Pgid)
-	if ref.Epoch != epoch || s == nil || s.delta == nil || !p.patchedIn(ref.Pgid, epoch) {
+	if ref.Epoch != epoch || s == nil || s.delta == nil || !p.hasDeltaOf(ref.Pgid, epoch) {
 		return ref, false, nil
 	}
 	base, _, changes := decodeDelta(s.delta)
@@ -184,13 +184,13 @@ func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64) (fresh Ref, done bo
 	return fresh, err == nil, err
 }
 
-// Leaf is Page of a leaf whose patch, if it has one, is left to the caller: b is the base then.
-// changes is valid as long as a page is.
+// Leaf returns a leaf like Page, but does not apply its delta: if changes is not nil, b is the
+// base. changes is valid as long as a page is.
 func (p *Pager) Leaf(ref Ref, base Epoch) (b, changes []byte, err error) {
 	return p.SnapshotLeaf(ref, base, newest)
 }
 
-// SnapshotLeaf is Leaf for a reader of a version, as Snapshot is Page.
+// SnapshotLeaf is Leaf for a reader of a version, as Snapshot is to Page.
 func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []byte, err error) {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
@@ -212,7 +212,8 @@ func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []
 	return b, nil, err
 }
 
-// deltaLeaf is what the patch at f says, to a snapshot whose newest checkpoint is durable.
+// deltaLeaf returns the base and the changes of the delta at f, for a snapshot whose newest
+// checkpoint is durable.
 func (p *Pager) deltaLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, err error) {
 	base, _, changes := decodeDelta(f)
 	invariant.Pause()
@@ -221,11 +222,11 @@ func (p *Pager) deltaLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, e
 	return b, changes, err
 }
 
-// deltaBase returns a page that a patch changes. A checkpoint that is not the snapshot's may be at
-// it: then it may have a frame, or a patch itself, over one that has none. What the snapshot's
-// checkpoint has written may still have its frame, too, which stays for older snapshots only. The
-// reference may come from a damaged file, and name a page that has been born since: what is not of
-// its epoch is not meant, so that no page is ever the base of its own base.
+// deltaBase returns the base of a delta. A checkpoint later than the snapshot's may be writing the
+// base: then the base may have a frame, or a delta over a page without one. A page that the
+// snapshot's checkpoint has written may also have a frame, which serves older snapshots only. A
+// reference from a damaged file may name a page that was allocated since. The epoch check excludes
+// it, so that no page is ever the base of its own base.
 func (p *Pager) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
 	if ref.Epoch > durable {
 		if s := p.table.peek(ref.Pgid); s != nil {
@@ -243,8 +244,8 @@ func (p *Pager) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
 	return p.fromFile(ref)
 }
 
-// mergedPage makes the page that ref names of its base and the patch at f, in memory of the Go
-// heap: it stays as long as somebody looks at it.
+// mergedPage builds the page at ref from its base and the delta at f, in memory of the Go heap: it
+// lives as long as a reader uses it.
 func (p *Pager) mergedPage(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error) {
 	old, changes, err := p.deltaLeaf(f, durable)
 	if err != nil {
@@ -254,7 +255,7 @@ func (p *Pager) mergedPage(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, er
 	return b, p.MergeDelta(ref, b, old, changes)
 }
 
-// MergeDelta makes b the page that ref names, of an older one and its changes, nil for none.
+// MergeDelta builds in b the page at ref from its base and its changes, nil for none.
 func (p *Pager) MergeDelta(ref Ref, b, base, changes []byte) error {
 	copy(b, base)
 	SetRef(b, ref)
@@ -264,9 +265,9 @@ func (p *Pager) MergeDelta(ref Ref, b, base, changes []byte) error {
 	return p.o.ApplyDelta(b, changes)
 }
 
-// mergeInto is Merge for a checkpoint, which no signal of the map must meet: the base is read from
-// the file, and proven. It is one that some state may have replaced, and this would be the time at
-// which its place had been used again.
+// mergeInto is MergeDelta for a checkpoint. It reads and verifies the base from the file, because a
+// page fault in the map must not end a checkpoint. A state may have replaced the base, and this
+// read would detect that its page number was reused too early.
 func (p *Pager) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	base, epoch, changes := decodeDelta(f)
 	if err := p.read(base.Pgid, b); err != nil {
@@ -278,21 +279,21 @@ func (p *Pager) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	return p.MergeDelta(Ref{id, epoch}, b, b, changes)
 }
 
-// patchedIn says that the patch of a page, if it has one, is of this epoch. Writer lock.
-func (p *Pager) patchedIn(id Pgid, epoch Epoch) bool {
-	e := p.patchedAt.peek(id)
+// hasDeltaOf reports whether the delta of a page, if it has one, is of this epoch. Writer lock.
+func (p *Pager) hasDeltaOf(id Pgid, epoch Epoch) bool {
+	e := p.deltaEpochs.peek(id)
 	return e != nil && *e == epoch
 }
 
-// dropDelta is for a page that is not what it was any more. The memory of earlier epochs goes, or
-// has gone, all at once. Writer lock.
+// dropDelta removes the delta of a page number that is freed or reused. The deltas of earlier
+// epochs are freed together. Writer lock.
 func (p *Pager) dropDelta(id Pgid, s *slot) {
 	f := atomic.LoadPointer(&s.delta)
 	if f == nil {
 		return
 	}
 	atomic.StorePointer(&s.delta, nil)
-	if p.patchedIn(id, p.deltas.epoch) {
+	if p.hasDeltaOf(id, p.deltas.epoch) {
 		p.deltas.release(f)
 	}
 }

@@ -57,11 +57,11 @@ func TestTrimGivesStretchesBackThatNoFrameUses(t *testing.T) {
 	}
 	free := len(a.free)
 	a.trim()
-	require.Greater(t, len(a.gone), 10)
-	require.Len(t, a.free, free-len(a.gone)*perStretch)
-	gone, slabs := len(a.gone), len(a.slabs)
+	require.Greater(t, len(a.trimmed), 10)
+	require.Len(t, a.free, free-len(a.trimmed)*perStretch)
+	gone, slabs := len(a.trimmed), len(a.slabs)
 	a.trim()
-	require.Len(t, a.gone, gone)
+	require.Len(t, a.trimmed, gone)
 	for _, f := range kept {
 		require.Equal(t, frames[f], *(*uint64)(f), "what is in use stays")
 	}
@@ -69,12 +69,12 @@ func TestTrimGivesStretchesBackThatNoFrameUses(t *testing.T) {
 	for _, f := range kept {
 		used[f] = true
 	}
-	for range len(order) - len(kept) + len(a.rest)/pageSize {
+	for range len(order) - len(kept) + len(a.uncut)/pageSize {
 		f, err := a.alloc()
 		require.NoError(t, err)
 		require.False(t, used[f], "twice")
 		used[f] = true
 	}
-	require.Empty(t, a.gone)
+	require.Empty(t, a.trimmed)
 	require.Len(t, a.slabs, slabs)
 }

@@ -5,8 +5,7 @@ import (
 	"math/bits"
 )
 
-// Free map page: which pages of one group the store uses. The group's number is in no page: the
-// directory tells.
+// Free map page: the used pages of one group. The group's number is in the directory only.
 //
 //	24 bits: bit i of the u64 words, lowest first, is set if page group*PagesPerGroup + i is in use
 //
@@ -24,15 +23,15 @@ const dirEntry = 16
 
 func (p *Pager) entriesPerDir() int { return (p.pageSize - HeaderSize) / dirEntry }
 
-// With Options.SmallGroups a group has so many pages, and a directory page of level 0 so many
-// groups: a store of a megabyte has many of both. It is another format, which nothing in the file
-// tells: what is made with it is opened with it.
+// With Options.SmallGroups a group has smallGroup pages, and a directory page of level 0
+// smallGroupsOfDir groups: a store of a megabyte has many of both. It is another format that no
+// field of the file records: a file that is created with the option is opened with it.
 const (
 	smallGroup       = 64
 	smallGroupsOfDir = 2
 )
 
-// groupsPerDir is how many groups a directory page of level 0 tells of.
+// groupsPerDir is the number of groups of a directory page of level 0.
 func (p *Pager) groupsPerDir() int {
 	if p.o.SmallGroups {
 		return smallGroupsOfDir
@@ -40,14 +39,13 @@ func (p *Pager) groupsPerDir() int {
 	return p.entriesPerDir()
 }
 
-// MostPages is what a directory of two levels can tell of: 7.6 TiB of pages of 4 KiB, far more of
+// MostPages is the capacity of a directory of two levels: 7.6 TiB of pages of 4 KiB, far more of
 // larger ones.
 func (p *Pager) MostPages() uint64 {
 	return min(uint64(p.entriesPerDir())*uint64(p.groupsPerDir())*p.space.perGroup, maxPages)
 }
 
-// loadDirectory reads the free directory of meta page m; the free map pages are read when they are
-// needed.
+// loadDirectory reads the free directory of meta page m. The free map pages are read on demand.
 func (p *Pager) loadDirectory(m *Meta) error {
 	s := p.space
 	s.groups, p.dirs = nil, nil
@@ -80,7 +78,7 @@ func (p *Pager) loadDirectory(m *Meta) error {
 		p.dirs = []Ref{m.FreeDir}
 	}
 	for _, ref := range level0 {
-		if ref != m.FreeDir { // else it has been read
+		if ref != m.FreeDir { // else b holds it
 			if b, err = p.spacePage(ref, KindFreeDir); err != nil {
 				return err
 			}
@@ -97,25 +95,15 @@ func (p *Pager) loadDirectory(m *Meta) error {
 		}
 	}
 	if len(s.groups) != nGroups {
-		return p.corrupt(
-			m.FreeDir.Pgid,
-			"free directory tells of %d groups, the meta page of %d",
-			len(s.groups),
-			nGroups,
-		)
+		const detail = "free directory has %d groups, the meta page counts %d"
+		return p.corrupt(m.FreeDir.Pgid, detail, len(s.groups), nGroups)
 	}
 	s.avail.n = 0
 	for no, g := range s.groups {
 		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
 		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
-			return p.corrupt(
-				m.FreeDir.Pgid,
-				"group %d: %d of %d pages in use, free map page %v",
-				no,
-				g.nUsed,
-				pages,
-				g.ref,
-			)
+			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v",
+				no, g.nUsed, pages, g.ref)
 		}
 		s.avail.n += pages - uint64(g.nUsed)
 		s.nUsed += uint64(g.nUsed)
@@ -129,12 +117,8 @@ func (p *Pager) loadDirectory(m *Meta) error {
 func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint32, err error) {
 	n := int(ReadHeader(b).Count)
 	if n > p.entriesPerDir() || n > most || n == 0 {
-		return nil, nil, p.corrupt(
-			ref.Pgid,
-			"free directory page with %d entries, at most %d belong",
-			n,
-			min(most, p.entriesPerDir()),
-		)
+		most = min(most, p.entriesPerDir())
+		return nil, nil, p.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, most)
 	}
 	for i := range n {
 		e := b[HeaderSize+i*dirEntry:]
@@ -144,7 +128,7 @@ func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint
 	return refs, used, nil
 }
 
-// loadGroup reads a group's free map page and holds it against the directory.
+// loadGroup reads a group's free map page and checks it against the directory.
 func (p *Pager) loadGroup(g *group, no uint64) error {
 	b, err := p.spacePage(g.ref, KindFreeMap)
 	if err != nil {
@@ -157,14 +141,8 @@ func (p *Pager) loadGroup(g *group, no uint64) error {
 	}
 	pages := min(p.space.perGroup, p.space.start-no*p.space.perGroup)
 	if n != g.nUsed || nextBit(g.used, pages, false) < p.space.perGroup {
-		return p.corrupt(
-			g.ref.Pgid,
-			"free map of group %d: %d pages in use, the directory says %d of %d",
-			no,
-			n,
-			g.nUsed,
-			pages,
-		)
+		return p.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d",
+			no, n, g.nUsed, pages)
 	}
 	if no == 0 && g.used[0]&3 != 3 {
 		return p.corrupt(g.ref.Pgid, "free map says that a meta page is free")
@@ -172,8 +150,7 @@ func (p *Pager) loadGroup(g *group, no uint64) error {
 	return nil
 }
 
-// InUse says whether the free map of the newest committed state counts a page as in use. Writer
-// lock.
+// InUse reports whether the newest committed state uses a page, by the free map. Writer lock.
 func (p *Pager) InUse(id Pgid) (bool, error) {
 	if uint64(id) >= p.space.end {
 		return false, nil
@@ -185,8 +162,8 @@ func (p *Pager) InUse(id Pgid) (bool, error) {
 	return g.used[i/64]&(1<<(i%64)) != 0, nil
 }
 
-// Tail is the first page from which on at most n pages are in use by the newest committed state, or
-// one of the next 63. Writer lock.
+// Tail returns the first page such that the newest committed state uses at most n pages from it to
+// the end of the file, rounded up by at most 63 pages. Writer lock.
 func (p *Pager) Tail(n uint64) (Pgid, error) {
 	s := p.space
 	for no := len(s.groups) - 1; no >= 0; no-- {
@@ -209,24 +186,24 @@ func (p *Pager) Tail(n uint64) (Pgid, error) {
 	return 0, nil
 }
 
-// Fill is the first page from which on the pages that the file does not hold yet are no more than
-// the free ones before it, or one of the next 63, or the end of a group that was not read: these
-// could go there. Writer lock.
+// Fill returns the first page such that the unwritten pages behind it fit into the free pages
+// before it, rounded up by at most 63 pages, or to the end of a group that is not loaded. Writer
+// lock.
 func (p *Pager) Fill() Pgid {
 	s := p.space
-	room, rest := uint64(0), uint64(s.dirty.Load())
+	free, unwritten := uint64(0), uint64(s.dirty.Load())
 	for no, g := range s.groups {
 		first := uint64(no) * s.perGroup
 		if !g.loaded {
 			pages := min(s.perGroup, s.end-first)
-			if room += pages - uint64(g.nUsed); room >= rest {
+			if free += pages - uint64(g.nUsed); free >= unwritten {
 				return Pgid(first + pages)
 			}
 		}
 		for i := range g.avail {
-			room += uint64(bits.OnesCount64(g.avail[i]))
-			rest -= uint64(bits.OnesCount64(g.dirty[i]))
-			if room >= rest {
+			free += uint64(bits.OnesCount64(g.avail[i]))
+			unwritten -= uint64(bits.OnesCount64(g.dirty[i]))
+			if free >= unwritten {
 				return Pgid(min(first+uint64(i+1)*64, s.end))
 			}
 		}
@@ -234,7 +211,7 @@ func (p *Pager) Fill() Pgid {
 	return Pgid(s.end)
 }
 
-// SpacePages lists the pages that hold the free map and its directory in the newest captured state.
+// SpacePages returns the pages of the free map and its directory in the newest captured state.
 // Writer lock.
 func (p *Pager) SpacePages() []Ref {
 	refs := append([]Ref(nil), p.dirs...)
@@ -246,17 +223,17 @@ func (p *Pager) SpacePages() []Ref {
 	return refs
 }
 
-// captureFreeMap gives every group that changed a new free map page, and the directory above it new
-// pages, and returns their images. What they replace is returned as freed: in use by the last
-// durable state, not by this one.
+// captureFreeMap allocates a new free map page for each changed group, and new directory pages, and
+// returns their images. The replaced pages are returned as freed: the last durable state uses them,
+// this one does not.
 //
-// Giving out pages changes groups, and so does giving them up; so it goes round until no group that
-// has changed is left without a new page. It ends: a group gets one page at most, and gives one up.
+// Allocating and freeing these pages changes groups, too, so the loop repeats until each changed
+// group has a new page. It terminates: a group allocates one page at most, and frees one.
 func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
 	s := p.space
 	fresh := map[uint64]Ref{} // group -> new free map page
 	newDirs := []Ref{}
-	take := func() (Ref, error) {
+	allocate := func() (Ref, error) {
 		id, err := p.allocate(false)
 		if err != nil {
 			return Ref{}, err
@@ -293,27 +270,27 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 					return nil, nil, err
 				}
 				g.ref = Ref{}
-				again = true // That changes the group which the old page was in, and it may be one before this.
+				again = true // The old page's group has changed, and its number may be lower than no.
 			}
 			if g.nUsed == 0 {
 				g.changed = false
 				continue
 			}
-			ref, err := take()
+			ref, err := allocate()
 			if err != nil {
 				return nil, nil, err
 			}
 			fresh[no] = ref
 			again = true
 		}
-		// The directory is written whole: 254 groups of 127 MiB a page at 4 KiB pages.
+		// All of the directory is rewritten: 254 groups of 127 MiB a page at 4 KiB pages.
 		per := p.groupsPerDir()
 		want := (len(s.groups) + per - 1) / per
 		if want > 1 {
 			want++
 		}
 		for len(newDirs) < want {
-			ref, err := take()
+			ref, err := allocate()
 			if err != nil {
 				return nil, nil, err
 			}
@@ -342,7 +319,7 @@ func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
 }
 
 // encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if
-// there are several.
+// level 0 has several pages.
 func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
 	per, groups := p.groupsPerDir(), p.space.groups
 	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {
@@ -367,5 +344,5 @@ func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
 	}
 }
 
-// freeDir is the root of the free directory. Only a store that was never captured has none.
+// freeDir is the root of the free directory. Only a store without any capture has none.
 func (p *Pager) freeDir() Ref { return p.dirs[len(p.dirs)-1] }

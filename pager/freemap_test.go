@@ -422,7 +422,7 @@ func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
 	m.Pages += 2 * p.space.perGroup
 	require.NoError(t, p.ensureFileSpace(p.space.perGroup*4))
-	require.ErrorContains(t, p.Start(&m), "free directory tells of 3 groups, the meta page of 4")
+	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 
 // TestGroupThatAFreeMapPageLeavesLast: its last page in use was the free map page of a group behind

@@ -5,53 +5,53 @@ import (
 	"sync/atomic"
 )
 
-// space knows which pages of the file are in use. Everything in it is guarded by the writer lock,
-// unless it says otherwise.
+// space is the set of free and used pages of the file. The writer lock guards all fields, unless
+// noted.
 //
-// Pages are told of in groups, one free map page each. These bits say all about a page:
+// Pages are managed in groups, with one free map page each. A page has these bits:
 //
 //	used      the newest committed state can reach it
-//	avail     it may be handed out: no durable state and no snapshot can reach it
-//	dirty     it was born since the last capture and the file does not hold it yet
-//	early     the last durable state can reach it, the one that is being written cannot, and no snapshot: see early.go
-//	promised  it is early and may be handed out
+//	avail     allocatable: no durable state and no snapshot can reach it
+//	dirty     allocated since the last capture, and the file does not hold it yet
+//	reusable  of the states, only the last durable one can reach it, and no snapshot: see reuse.go
+//	offered   reusable and allocatable
 //
-// A page that is neither used nor avail nor promised belongs to an open transaction, waits for
-// snapshots to end or for a checkpoint, or lies on the hot stack.
+// A page that is neither used nor avail nor offered belongs to an open transaction, waits for
+// snapshots to end or for a checkpoint, or is in one of the free lists below.
 type space struct {
 	pageSize int
 	perGroup uint64
-	// extents never cross a multiple of this many pages: one view of the map holds each whole
+	// extents never cross a multiple of this many pages: each lies in one view of the map
 	mapChunk uint64
 	groups   []*group
 	end      uint64 // page count: [0, end)
-	// page count when the file was opened: what lies behind is never told of by a free map page
+	// page count when the file was opened: no free map page in the file covers later pages
 	start uint64
-	// born and freed again since the last capture: handed out first, so that the run stays dense
+	// allocated and freed since the last capture, with a frame: reused first, so that the run stays dense
 	framedFree   []Pgid
-	unframedFree []Pgid // likewise, without a frame: handed out after these
+	unframedFree []Pgid // likewise, without a frame: reused next
 	avail        pagePool
 	reusable     pagePool
-	nReusable    uint64       // early bits set
-	reuseShare   uint64       // of the promised pages, for the open transaction
-	extCursor    uint64       // the same for extents
-	extMiss      uint64       // there is no extent of this many pages or more
-	tight        bool         // the shortest run that will do is taken, for single pages and extents
-	packing      bool         // holes of any size are filled: what is moved down must not land at the end
+	nReusable    uint64       // reusable bits set
+	reuseShare   uint64       // offered pages that the open transaction may allocate
+	extCursor    uint64       // page number where the next search for an extent starts
+	extMiss      uint64       // no free extent has this many pages or more
+	tight        bool         // single pages and extents come from the shortest run that fits
+	packing      bool         // pages come from holes of any size: compaction must not move pages to the end
 	nUsed        uint64       // used bits set, and unloaded groups' pages in use
 	dirty        atomic.Int64 // dirty bits set; read without the lock
 	load         func(g *group, no uint64) error
-	bad          func(id Pgid, detail string) error // damage: the free map and the pages tell different stories
+	bad          func(id Pgid, detail string) error // corruption: the free map contradicts the pages
 }
 
 type group struct {
 	used, avail, dirty []uint64 // nil until loaded
-	reusable, offered  []uint64 // nil if none is
+	reusable, offered  []uint64 // nil if no page is
 	nUsed              uint32
 	nAvail             uint32
-	longest            uint32 // no run of avail pages is longer than this; a bound, lowered by searches in vain
+	longest            uint32 // upper bound of the runs of avail pages, lowered by unsuccessful searches
 	changed            bool   // used changed since the last capture
-	ref                Ref    // free map page; zero: nothing was in use
+	ref                Ref    // free map page; zero: no page was in use
 	loaded             bool
 }
 
@@ -65,7 +65,7 @@ func newSpace(pageSize int) *space {
 	}
 }
 
-// free counts the pages that may be taken one by one, whatever takes them.
+// free counts the single pages that can be allocated.
 func (s *space) free() uint64 { return s.avail.n + uint64(len(s.framedFree)+len(s.unframedFree)) }
 
 func (s *space) words() int { return int(s.perGroup / 64) }
@@ -82,9 +82,9 @@ func (s *space) at(id Pgid) (g *group, i uint64, err error) {
 	return g, uint64(id) - no*s.perGroup, nil
 }
 
-// open reads a group's bitmap. Before that, none of the pages that the group had when the file was
-// opened was touched, so what is not in use is to be had. Pages that the file has grown by since
-// then are someone's already.
+// open reads a group's bitmap. No page that the group had when the file was opened has been
+// allocated or freed before, so its unused pages are avail. Pages by which the file has grown since
+// are allocated already.
 func (s *space) open(g *group, no uint64) error {
 	w := s.words()
 	all := make([]uint64, 3*w)
@@ -99,7 +99,7 @@ func (s *space) open(g *group, no uint64) error {
 	for i := range g.used {
 		g.avail[i] = ^g.used[i]
 	}
-	if n := s.start - first; n < s.perGroup { // bits past the end of the file are not to be had
+	if n := s.start - first; n < s.perGroup { // pages past the end of the file are not avail
 		for i := range g.avail {
 			lo := uint64(i) * 64
 			switch {
@@ -120,8 +120,7 @@ func (s *space) open(g *group, no uint64) error {
 }
 
 // grow moves the end of the file by n pages and returns the first of them. They are not avail. The
-// group that the end lies in is read before, if nobody has: who is to commit the pages must not
-// find then that it cannot be read.
+// group of the end is loaded here, so that the commit of the pages cannot fail on a read.
 func (s *space) grow(n uint64) (Pgid, error) {
 	first := s.end
 	if no := first / s.perGroup; no < uint64(len(s.groups)) && !s.groups[no].loaded {
@@ -145,8 +144,7 @@ func (s *space) addGroups() {
 	}
 }
 
-// setAvail gives pages [id, id+n) to whoever asks next; those that are early to whoever gives them
-// a frame.
+// setAvail makes pages [id, id+n) available; reusable ones only for pages in memory.
 func (s *space) setAvail(id Pgid, n uint64) error {
 	for ; n > 0; id, n = id+1, n-1 {
 		g, i, err := s.at(id)
@@ -154,7 +152,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 			return err
 		}
 		if g.avail[i/64]&(1<<(i%64)) != 0 || g.used[i/64]&(1<<(i%64)) != 0 {
-			return s.bad(id, "given back twice, or while in use")
+			return s.bad(id, "released twice, or while in use")
 		}
 		if g.isReusable(i) {
 			if err := s.offerReusable(g, id, i); err != nil {
@@ -168,7 +166,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 	return nil
 }
 
-// addFree counts n pages of a group that became avail.
+// addFree counts n pages of a group that have become avail.
 func (s *space) addFree(g *group, n uint64) {
 	if n == 0 {
 		return
@@ -179,7 +177,7 @@ func (s *space) addFree(g *group, n uint64) {
 	s.avail.add(n)
 }
 
-// flushUnframed makes cool pages ordinary free ones.
+// flushUnframed moves the pages of the unframed free list to the free map.
 func (s *space) flushUnframed() error {
 	for _, id := range s.unframedFree {
 		if err := s.setAvail(id, 1); err != nil {
@@ -190,10 +188,10 @@ func (s *space) flushUnframed() error {
 	return nil
 }
 
-// extent returns n contiguous pages, or ok false if the file must grow.
+// extent allocates n contiguous pages; ok is false if the file must grow.
 func (s *space) extent(n uint64) (id Pgid, ok bool, err error) {
 	id, ok, err = s.findExtent(n)
-	if err == nil && !ok && uint64(len(s.unframedFree)) >= n { // some of these may be contiguous
+	if err == nil && !ok && uint64(len(s.unframedFree)) >= n { // some may be contiguous
 		if err := s.flushUnframed(); err != nil {
 			return 0, false, err
 		}
@@ -210,7 +208,7 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 		return s.tightExtent(n)
 	}
 	id, ok, err = s.extentFrom(n)
-	if err == nil && !ok && s.extCursor > 0 { // once more from the low end
+	if err == nil && !ok && s.extCursor > 0 { // restart from the low end
 		s.extCursor = 0
 		id, ok, err = s.extentFrom(n)
 	}
@@ -220,7 +218,7 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 	return id, ok, err
 }
 
-// tightExtent takes the extent from the shortest run.
+// tightExtent allocates the extent from the shortest run that fits.
 func (s *space) tightExtent(n uint64) (id Pgid, ok bool, err error) {
 	lo, hi, err := s.shortest(&s.avail, n)
 	if err != nil || lo == hi {
@@ -236,7 +234,7 @@ func (s *space) tightExtent(n uint64) (id Pgid, ok bool, err error) {
 	return Pgid(lo), true, nil
 }
 
-// extentFrom looks at or after extCursor.
+// extentFrom searches at or after extCursor.
 func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
 	for no := s.extCursor / s.perGroup; no < uint64(len(s.groups)); no++ {
 		g := s.groups[no]
@@ -279,8 +277,8 @@ func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
 	return 0, false, nil
 }
 
-// gap is the number of pages to skip at the end of the file so that no view of the map cuts an
-// extent of n pages.
+// gap is the number of pages to skip at the end of the file, so that the next n pages lie in one
+// view of the map.
 func (s *space) gap(n uint64) uint64 {
 	if b := (s.end + n - 1) / s.mapChunk; s.end/s.mapChunk != b {
 		return b*s.mapChunk - s.end
@@ -288,7 +286,7 @@ func (s *space) gap(n uint64) uint64 {
 	return 0
 }
 
-// growExtent moves the end of the file by n contiguous pages that no view of the map cuts.
+// growExtent moves the end of the file by n contiguous pages in one view of the map.
 func (s *space) growExtent(n uint64) (Pgid, error) {
 	if gap := s.gap(n); gap > 0 {
 		first, err := s.grow(gap)
@@ -302,8 +300,8 @@ func (s *space) growExtent(n uint64) (Pgid, error) {
 	return s.grow(n)
 }
 
-// markUsed says that the newest state reaches [id, id+n); dirty: and that the file does not hold
-// them yet.
+// markUsed marks [id, id+n) as reachable by the newest state, and, if dirty, as not yet in the
+// file.
 func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 	for ; n > 0; id, n = id+1, n-1 {
 		g, i, err := s.at(id)
@@ -322,7 +320,7 @@ func (s *space) markUsed(id Pgid, n uint64, dirty bool) error {
 	return nil
 }
 
-// markUnused says that the newest state no longer reaches [id, id+n). They are not avail yet.
+// markUnused marks [id, id+n) as not reachable by the newest state. They are not avail yet.
 func (s *space) markUnused(id Pgid, n uint64) error {
 	for ; n > 0; id, n = id+1, n-1 {
 		g, i, err := s.at(id)
@@ -344,8 +342,8 @@ func (s *space) markUnused(id Pgid, n uint64) error {
 	return nil
 }
 
-// tail cuts avail pages off the end and returns the new page count. It stops at the first page that
-// is not avail.
+// tail removes avail pages from the end and returns the new page count. It stops at the first page
+// that is not avail, or whose group is not loaded.
 func (s *space) tail() uint64 {
 	for s.end > 2 {
 		no := (s.end - 1) / s.perGroup

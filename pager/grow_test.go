@@ -34,12 +34,12 @@ func growing(t *testing.T) (*Pager, *growFile) {
 	p := memoryBed().newPager(t, MinPageSize)
 	for p.growthStep() == minGrowth {
 		newPage(t, p, 1)
-		require.Nil(t, p.prealloc.to, "small files grow when they have to")
+		require.Nil(t, p.prealloc.grownTo, "small files grow when they have to")
 	}
-	for p.inUse()+4*MinPageSize <= p.prealloc.from {
+	for p.inUse()+4*MinPageSize <= p.prealloc.threshold {
 		newPage(t, p, 1)
 	}
-	require.Nil(t, p.prealloc.to)
+	require.Nil(t, p.prealloc.grownTo)
 	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	return p, f
@@ -47,7 +47,7 @@ func growing(t *testing.T) (*Pager, *growFile) {
 
 // begin makes pages until the growth begins, and returns to which size.
 func (f *growFile) begin(t *testing.T, p *Pager) int64 {
-	for p.prealloc.to == nil {
+	for p.prealloc.grownTo == nil {
 		newPage(t, p, 1)
 	}
 	return <-f.asked
@@ -69,7 +69,7 @@ func TestFileGrowsAheadOfNeed(t *testing.T) {
 	require.Equal(t, before, p.FileBytes(), "room that is not there yet does not count")
 	p.fileSync.grown.Store(false)
 	f.goOn <- nil
-	for p.prealloc.to != nil {
+	for p.prealloc.grownTo != nil {
 		newPage(t, p, 1)
 	}
 	require.Equal(t, size, p.FileBytes())
@@ -133,7 +133,7 @@ func TestFileThatDoesNotGrowAhead(t *testing.T) {
 		f.goOn <- nil
 		newPage(t, p, 1)
 		require.Greater(t, <-f.asked, <-f.asked)
-		require.Nil(t, p.prealloc.to)
+		require.Nil(t, p.prealloc.grownTo)
 	}
 	f.goOn <- nil
 	newPage(t, p, 1)
@@ -151,9 +151,9 @@ func TestFileThatGrowsIsNotCut(t *testing.T) {
 	before := p.FileBytes()
 	require.NoError(t, p.TrimFile(false))
 	require.Equal(t, before, p.FileBytes())
-	require.NotNil(t, p.prealloc.to)
+	require.NotNil(t, p.prealloc.grownTo)
 	f.goOn <- nil
-	for len(p.prealloc.to) == 0 {
+	for len(p.prealloc.grownTo) == 0 {
 		runtime.Gosched()
 	}
 	require.NoError(t, p.TrimFile(false))
@@ -180,7 +180,7 @@ func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
 			}
 			f.goOn <- nil
 			require.NoError(t, <-done)
-			require.Nil(t, p.prealloc.to)
+			require.Nil(t, p.prealloc.grownTo)
 			if name == "cut" {
 				require.Less(t, p.FileBytes(), size)
 				require.Equal(t, int64(p.space.end)*MinPageSize, p.FileBytes())
@@ -201,7 +201,7 @@ func TestNothingGrowsAhead(t *testing.T) {
 			for p.inUse()+4*MinPageSize < p.FileBytes() {
 				newPage(t, p, 1)
 			}
-			require.Nil(t, p.prealloc.to)
+			require.Nil(t, p.prealloc.grownTo)
 			require.Empty(t, f.asked)
 		})
 	}
@@ -301,7 +301,7 @@ func TestRoomIsMadeAheadOfNeed(t *testing.T) {
 	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
 	require.False(t, p.HasSpace(many))
 	f.goOn <- nil
-	for len(p.prealloc.to) == 0 {
+	for len(p.prealloc.grownTo) == 0 {
 		runtime.Gosched()
 	}
 	require.True(t, p.HasSpace(many))

@@ -8,31 +8,32 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Laid pages are whole when they are born, and written at once, one behind the other: a record of
-// the log may name them.
+// A leaf run is a sequence of complete leaf pages that is written in one piece when it is
+// allocated. A log record may refer to it.
 
-// leafRunPages counts pages that a record of the log names, or may name: the next open needs as
-// many again, since it copies them.
+// leafRunPages counts pages that a log record refers to, or may refer to: the next open copies them
+// and needs as many free pages.
 type leafRunPages struct {
-	since  uint64 // since the last capture
-	before uint64 // before that, as long as its checkpoint is not durable
+	since  uint64 // written since the last capture
+	before uint64 // written before it, until its checkpoint is durable
 }
 
-// captured is told of a capture.
+// captured accounts for a capture.
 func (l *leafRunPages) captured() { l.since, l.before = 0, l.since+l.before }
 
-// WriteLeafRun is for the holder of the writer lock. It gives the pages in b, which are laid out
-// but for their number and epoch, numbers that follow each other, seals them, and writes them
-// straight to the file, into free space. They belong to the transaction with this serial, have no
-// frame, and are durable with the next checkpoint or after SyncExtents.
+// WriteLeafRun allocates consecutive numbers for the pages in b, sets their numbers, epoch and
+// checksums, and writes them to the file, into free space. They belong to the transaction with this
+// serial, have no frame, and are durable with the next checkpoint or after SyncExtents. Writer
+// lock.
 //
-// named says that a record is going to name them: then there has to be room for copies, too.
-func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, named bool) (Ref, error) {
+// logged announces that a log record will refer to the pages: then WriteLeafRun also reserves space
+// for the copies.
+func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool) (Ref, error) {
 	n := uint64(len(b) / p.pageSize)
 	before := p.leafRunPages.since
 	var id Pgid
 	var err error
-	if named {
+	if logged {
 		p.leafRunPages.since += n
 		err = p.ensureFileSpace(0)
 	}
@@ -63,12 +64,11 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, named bool) (R
 	return ref, nil
 }
 
-// Checksum is that of a page that is sealed.
+// Checksum returns the checksum field of a page.
 func Checksum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offChecksum:]) }
 
-// VerifyLeafRun says whether the file of the store that m is of has the pages from ref on that
-// WriteLeafRun has sealed with these checksums, 8 bytes each: a crash may have taken some. It may
-// come before Start.
+// VerifyLeafRun reports whether the file of m's store holds the pages from ref on that WriteLeafRun
+// wrote with these checksums, 8 bytes each: a crash may have lost some. It may precede Start.
 func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 	salt, b := Salt(m.StoreID), make([]byte, min(len(sums)/8*m.PageSize, stagingBytes))
 	for first := ref.Pgid; len(sums) > 0; {
@@ -87,8 +87,7 @@ func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 			page := b[i*m.PageSize:][:m.PageSize]
 			h := ReadHeader(page)
 			if Checksum(page) != binary.LittleEndian.Uint64(sums[8*i:]) || h.Pgid != first+Pgid(i) ||
-				h.Epoch != ref.Epoch ||
-				!ChecksumMatches(page, salt) {
+				h.Epoch != ref.Epoch || !ChecksumMatches(page, salt) {
 				return false, nil
 			}
 		}
@@ -97,6 +96,6 @@ func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 	return true, nil
 }
 
-// ReleaseLeafRun says that no record names n of the pages of WriteLeafRun that were to be named:
-// their transaction is rolled back.
+// ReleaseLeafRun unreserves the copies of n pages of WriteLeafRun whose transaction is rolled back:
+// no record will refer to them.
 func (p *Pager) ReleaseLeafRun(n uint64) { p.leafRunPages.since -= n }

@@ -1,17 +1,17 @@
 package pager
 
-// Garbage is pages that the newest state does not reach. Those that were read through the map stay
-// in the memory of the process until the system needs it for something else, and a store that is
-// overwritten again and again would hold what it was at each checkpoint.
+// Dead pages are pages that the newest state does not reach. Those that were read through the map
+// stay in the memory of the process until the system reclaims it. A store that is overwritten
+// repeatedly would keep its pages of each checkpoint there.
 
 // pageRange is the pages [from, to).
 type pageRange struct{ from, to Pgid }
 
-// minDeadRange is the least run of pages that is worth a call.
+// minDeadRange is the shortest run of pages that is worth a system call.
 const minDeadRange = 64
 
-// deadRanges lists the runs of pages that the newest state does not reach, of groups that were
-// read. Writer lock.
+// deadRanges returns the runs of pages that the newest state does not reach, in loaded groups.
+// Writer lock.
 func (s *space) deadRanges() (runs []pageRange) {
 	for no, g := range s.groups {
 		first := uint64(no) * s.perGroup
@@ -26,11 +26,11 @@ func (s *space) deadRanges() (runs []pageRange) {
 	return runs
 }
 
-// dropFromPageCache takes pages out of the memory of the process. A snapshot, or who reads a page
-// that has been born there since, finds what the file has all the same. No lock is needed.
+// dropFromPageCache removes pages from the memory of the process. A snapshot, or a reader of a page
+// that was allocated there since, still reads the content of the file. It takes no lock.
 func (p *Pager) dropFromPageCache(runs []pageRange) {
 	for _, r := range runs {
-		// One that lies in two views stays.
+		// A run that crosses two views stays.
 		if b, err := p.inFile(r.from, int(r.to-r.from)*p.pageSize); err == nil {
 			p.file.LetGo(b)
 		}

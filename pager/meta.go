@@ -11,7 +11,7 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Errors that tell what a file is, when it is not a damaged store.
+// Errors of files that are not damaged stores.
 var (
 	ErrNotStore = errors.New("pager: not a store: wrong magic")
 	ErrVersion  = errors.New("pager: format version or required feature not known")
@@ -20,24 +20,23 @@ var (
 // FormatVersion is the version this code writes, and the only one it reads.
 const FormatVersion = 3
 
-// magic stands at offset 24 of both meta pages.
+// magic is at offset 24 of both meta pages.
 var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 
 // Meta page, behind the page header. Pages 0 and 1 are meta pages; checkpoints write them in turn.
 //
 //	24 magic [8]byte        32 version u32          36 flags u32 (1: closed cleanly, no log needed)
 //	40 required u64         48 optional u64         feature bits; an unknown required one is ErrVersion
-//	                                                required bit 0: the log may name leaves; set unless closed cleanly
+//	   required bit 0: the log may refer to leaf runs; set unless closed cleanly
 //	56 store id [16]byte    72 page size u32        76 segment size u32 (of the log)
 //	80 pages u64            88 log start u64        96 log durable u64
-//	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (of the tree table)
+//	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (tree table)
 //	128 free pgid u64       136 free epoch u32      140 reserved u32        (root of the free directory)
 //	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
 //	176 zeros to the end of the page
 //
-// The header's epoch is the number of the checkpoint. log start is the LSN that replay begins at;
-// everything before log durable was synced when the page was written. Golden bytes:
-// testdata/meta.hex.
+// The header's epoch is the number of the checkpoint. log start is the LSN at which replay begins.
+// The log before log durable was synced when the page was written. Golden bytes: testdata/meta.hex.
 const (
 	offMagic      = 24
 	offVersion    = 32
@@ -66,16 +65,16 @@ const (
 	maxTreeDepth = 64
 )
 
-// Required features: those of the log, which a page that is clean does not need.
+// Required features are those of the log, which a cleanly closed store does not need.
 const (
-	featureLeaves uint64 = 1 << 0 // the log may name leaves
+	featureLeaves uint64 = 1 << 0 // the log may refer to leaf runs
 
 	knownRequired = featureLeaves
 )
 
-// Meta is one decoded meta page: one durable state of the store and where its log goes on.
+// Meta is one decoded meta page: a durable state of the store and its position in the log.
 type Meta struct {
-	Slot        int // page it was read from, 0 or 1
+	Slot        int // number of the page, 0 or 1
 	Epoch       Epoch
 	Clean       bool
 	Optional    uint64
@@ -127,8 +126,8 @@ func appendMeta(b []byte, m *Meta) []byte {
 	return append(b, p...)
 }
 
-// decodeMeta proves every field of a meta page that was read from slot, or says what is wrong. p is
-// one page long.
+// decodeMeta decodes and verifies every field of a meta page that was read from slot. p is one page
+// long.
 func decodeMeta(p []byte, slot int) (*Meta, error) {
 	le := binary.LittleEndian
 	if !bytes.Equal(p[offMagic:offMagic+8], magic[:]) {
@@ -187,12 +186,8 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	case m.Root.Pgid == 1 || m.FreeDir.Pgid == 1:
 		return nil, fmt.Errorf("root %v or free directory %v is a meta page", m.Root, m.FreeDir)
 	case m.Root.Epoch > m.Epoch || m.FreeDir.Epoch > m.Epoch:
-		return nil, fmt.Errorf(
-			"root %v or free directory %v newer than the meta page's epoch %d",
-			m.Root,
-			m.FreeDir,
-			m.Epoch,
-		)
+		return nil, fmt.Errorf("root %v or free directory %v newer than the meta page's epoch %d",
+			m.Root, m.FreeDir, m.Epoch)
 	case depth > maxTreeDepth || (depth == 0) != m.Root.IsZero():
 		return nil, fmt.Errorf("root %v with depth %d", m.Root, depth)
 	case !allZero(p[offFreeEpoch+4:offNextTree]) || !allZero(p[metaEnd:]):
@@ -201,14 +196,14 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	return m, nil
 }
 
-// MaxEpoch bounds the number of checkpoints of a store's life: at one a second, 136 years.
+// MaxEpoch bounds the number of checkpoints in the life of a store: 136 years at one a second.
 const MaxEpoch = Epoch(1<<32 - 16)
 
 // maxPages bounds the page count far below where offsets overflow.
 const maxPages = 1 << 44
 
-// Bounds of what the meta page keeps for the rooms above: segment sizes that a log can have, and
-// numbers far below where sums with them overflow.
+// Bounds of the fields for the packages above: segment sizes that a log can have, and numbers far
+// below where sums with them overflow.
 const (
 	minSegment  = 16 << 10
 	maxSegment  = 1 << 30
@@ -216,8 +211,8 @@ const (
 	maxNumber   = 1 << 62
 )
 
-// readMetas reads both meta pages. A damaged or absent one is nil. With an error both are: neither
-// is valid, or one is of another version, or could not be read.
+// readMetas reads both meta pages. A damaged or absent one is nil. With an error both are nil:
+// neither is valid, or one is of another version or cannot be read.
 func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	size, err := f.Size()
 	if err != nil {
@@ -247,7 +242,7 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 				break
 			}
 			if errors.Is(err, ErrVersion) {
-				return [2]*Meta{}, err // also if page 0 is one of ours: a newer version has been at work
+				return [2]*Meta{}, err // even if page 0 is valid: a newer version has written the other one
 			}
 			if !errors.Is(err, ErrNotStore) {
 				why[slot] = err
@@ -260,19 +255,13 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	case metas[0] != nil || metas[1] != nil:
 		return metas, nil
 	case why[0] != nil || why[1] != nil:
-		return metas, badfile.Page(
-			name,
-			0,
-			0,
-			"no valid meta page: page 0: %v; page 1: %v",
-			orShort(why[0]),
-			orShort(why[1]),
-		)
+		return metas, badfile.Page(name, 0, 0, "no valid meta page: page 0: %v; page 1: %v",
+			orShort(why[0]), orShort(why[1]))
 	case notStore > 0:
 		return metas, ErrNotStore
 	case size >= metaEnd || size > 0:
-		// Short or all zeros. A short file with foreign bytes is somebody else's, not a damaged
-		// store.
+		// The file is short or all zeros. A short file with foreign bytes belongs to another
+		// program and is not a damaged store.
 		head := make([]byte, min(size, MinPageSize))
 		if err := vfs.ReadFull(f, head, 0); err != nil {
 			return metas, err
@@ -286,8 +275,8 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 	return metas, badfile.Page(name, 0, 0, "file is empty")
 }
 
-// looksShort says whether a file shorter than a page may be the beginning of a store: its header
-// bytes say meta page 0.
+// looksShort reports whether a file shorter than a page may be the beginning of a store: the kind
+// in its header is that of a meta page.
 func looksShort(b []byte) bool {
 	return len(b) < offMagic+8 && (len(b) <= offKind || b[offKind] == byte(KindMeta))
 }
@@ -299,7 +288,7 @@ func orShort(err error) error {
 	return err
 }
 
-// pageSizesToTry is one size once page 0 told it, else all of them.
+// pageSizesToTry is the page size of meta page 0 if that is valid, else all sizes.
 func pageSizesToTry(m *Meta) []int {
 	if m != nil {
 		return []int{m.PageSize}

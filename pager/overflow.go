@@ -17,12 +17,12 @@ import (
 //	| kind 4      | u64    |       |           |           |
 //	+-------------+--------+-------+--- ... ---+--- ... ---+
 //
-// The pages after the first have no header of their own; the checksum in the header covers all of
-// them. level and count of the header are zero. size repeats what the cell says. Golden bytes:
+// The pages after the first have no header of their own: the checksum in the header covers all of
+// them. level and count of the header are zero. size repeats the size in the cell. Golden bytes:
 // testdata/overflow.hex.
 //
-// The value begins at a line of the processor (64 bytes): some copy it a twentieth faster than from
-// the middle of one (-bench Copy).
+// The value begins at a cache line (64 bytes): some processors copy it 5% faster than from an
+// unaligned address (-bench Copy).
 const (
 	offExtentSize = HeaderSize
 
@@ -37,8 +37,8 @@ func ExtentPages(size, pageSize int) uint64 {
 
 func extentSize(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offExtentSize:]) }
 
-// Extent returns the size value bytes of the overflow extent at ref. From a map they are valid
-// while the snapshot is held; else they are a copy.
+// Extent returns the size value bytes of the overflow extent at ref: a slice of the map, valid
+// while the snapshot is held, or a copy.
 func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 	n := ExtentPages(size, p.pageSize)
 	if err := p.inBounds(ref, n); err != nil {
@@ -50,7 +50,7 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 		}
 	}
 	if !p.mapped {
-		b := make([]byte, n*uint64(p.pageSize)) // no more than the file holds: inBounds
+		b := make([]byte, n*uint64(p.pageSize)) // inBounds has bounded n by the size of the file
 		if err := p.read(ref.Pgid, b); err != nil {
 			return nil, err
 		}
@@ -63,33 +63,32 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	doubts := p.verifyGeneration.Load()
+	generation := p.verifyGeneration.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(n)
 		if n > 1 {
-			p.file.ReadAhead(b) // The checksum looks at all of it.
+			p.file.ReadAhead(b) // The checksum reads all of it.
 		}
 		p.touchBytes(b)
 		if err := p.verifyExtent(ref, b, size); err != nil {
 			return nil, err
 		}
 		p.verified.add(ref.Pgid)
-		p.recheckGeneration(ref.Pgid, doubts)
+		p.recheckGeneration(ref.Pgid, generation)
 	} else if err := p.verifyExtentFit(ref, b, size); err != nil {
 		return nil, err
 	}
 	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
 }
 
-// touchBytes looks at a byte of each page, so that the processor and the system find all of them
-// before the hash begins: to be stopped for each page in the middle of it takes a tenth to a fifth
-// longer in all (-bench StoreFirstRead ./kv).
+// touchBytes reads a byte of each page, so that all page faults come before the hash: faults in the
+// middle of hashing make it 10-20% slower in all (-bench StoreFirstRead ./kv).
 func (p *Pager) touchBytes(b []byte) {
 	var all byte
 	for at := 0; at < len(b); at += p.pageSize {
 		all |= b[at]
 	}
-	runtime.KeepAlive(all) // else nothing would be looked at
+	runtime.KeepAlive(all) // else the compiler removes the reads
 }
 
 func (p *Pager) verifyExtent(ref Ref, b []byte, size int) error {
@@ -99,9 +98,8 @@ func (p *Pager) verifyExtent(ref Ref, b []byte, size int) error {
 	return p.verifyExtentFit(ref, b, size)
 }
 
-// verifyExtentFit checks that the extent is of the kind, epoch and size that the cell says. It is
-// asked each time: what a page number was proved to be is not always an extent, and the bytes lie
-// beside the value.
+// verifyExtentFit checks the extent's kind, epoch and size against the cell on each read: a
+// verified page number need not be an extent, and these bytes are next to the value.
 func (p *Pager) verifyExtentFit(ref Ref, b []byte, size int) error {
 	if k := ReadHeader(b).Kind; k != KindOverflow {
 		return p.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
@@ -115,27 +113,27 @@ func (p *Pager) verifyExtentFit(ref Ref, b []byte, size int) error {
 	return nil
 }
 
-// An ExtentWriter writes one value into an overflow extent, straight to the file: into free space,
-// which harms nothing if the transaction never commits. It is durable with the next checkpoint,
-// like every page, or after SyncExtents. The value may come in pieces, and no more than a page of
-// it is kept.
+// An ExtentWriter writes one value into an overflow extent, directly to the file: into free space,
+// which is harmless if the transaction never commits. The extent is durable with the next
+// checkpoint, like every page, or after SyncExtents. The value may come in pieces; the writer
+// buffers less than a page of it.
 type ExtentWriter struct {
 	Ref   Ref
 	Pages uint64
 
 	p     *Pager
-	soon  bool
-	first []byte // page, written last: the checksum in its header is then known
-	used  int    // bytes of it
-	rest  []byte // of the value, behind what was written: less than a page
-	off   int64  // where rest belongs
-	left  int    // bytes of the value that have not come
+	soon  bool   // start write-back after each write
+	first []byte // first page, written last, when its checksum is known
+	used  int    // bytes of first
+	tail  []byte // unwritten bytes of the value: less than a page
+	off   int64  // file offset of tail
+	left  int    // bytes of the value that Write has not received
 	hash  *xxhash.Digest
 }
 
-// NewExtent is for the holder of the writer lock. It writes value into an overflow extent of pages
-// born in epoch, and says where, and in how many pages: none were taken if that is 0. soon says
-// that it is going to be durable soon: the disk begins at once.
+// NewExtent writes value into a new overflow extent of pages of this epoch, and returns its
+// reference and its number of pages: 0 if none were allocated. soon announces an early sync:
+// write-back starts at once. Writer lock.
 func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
 	e, err := p.StartExtent(epoch, owner, len(value), soon)
 	if err != nil {
@@ -144,8 +142,8 @@ func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (R
 	return e.Ref, e.Pages, e.Write(value)
 }
 
-// StartExtent is NewExtent of a value of size bytes that is going to be written. Nothing of it is
-// yet.
+// StartExtent allocates the extent of NewExtent for a value of size bytes, which the caller writes
+// afterwards.
 func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool) (*ExtentWriter, error) {
 	n := ExtentPages(size, p.pageSize)
 	id, err := p.allocateExtent(n)
@@ -155,26 +153,26 @@ func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool) (*Ex
 	s := p.table.slot(id)
 	s.owner = owner
 	p.forget(id, s)
-	p.freeFrame(s) // one that a page on the hot stack kept
+	p.freeFrame(s) // a page of the framed free list has one
 	e := &ExtentWriter{Ref: Ref{id, epoch}, Pages: n, p: p, soon: soon, left: size}
 	if p.o.ReadOnly {
 		delete(p.extents, id)
 		return e, nil
 	}
 	ends := make([]byte, 2*p.pageSize)
-	e.first, e.used, e.rest = ends[:p.pageSize], ExtentHeader, ends[p.pageSize:p.pageSize]
+	e.first, e.used, e.tail = ends[:p.pageSize], ExtentHeader, ends[p.pageSize:p.pageSize]
 	WriteHeader(e.first, Header{Pgid: id, Epoch: epoch, Kind: KindOverflow})
 	putU64(e.first[offExtentSize:], uint64(size))
 	e.off = (int64(id) + 1) * int64(p.pageSize)
 	return e, nil
 }
 
-// extentStep is how much of an extent is written at a time, and begun to be written to the disk
-// while the next is copied.
+// extentStep is the size of one write of an extent; its write-back overlaps the copy of the next
+// one.
 const extentStep = 256 << 10
 
-// Write takes the next bytes of the value, and writes whole pages of them without a copy in
-// between. With the last ones the extent is complete.
+// Write appends bytes to the value, and writes whole pages without a copy. The last bytes complete
+// the extent.
 func (e *ExtentWriter) Write(b []byte) error {
 	if e.left -= len(b); e.left < 0 {
 		invariant.Fail("pager: a value of %d bytes more than its extent", -e.left)
@@ -192,10 +190,10 @@ func (e *ExtentWriter) Write(b []byte) error {
 		e.hash = xxhash.New()
 		_, _ = e.hash.Write(e.first[offPgid:]) // a hash cannot fail
 	}
-	if len(e.rest) > 0 {
-		n = min(p.pageSize-len(e.rest), len(b))
-		e.rest, b = append(e.rest, b[:n]...), b[n:]
-		if len(e.rest) < p.pageSize && e.left > 0 {
+	if len(e.tail) > 0 {
+		n = min(p.pageSize-len(e.tail), len(b))
+		e.tail, b = append(e.tail, b[:n]...), b[n:]
+		if len(e.tail) < p.pageSize && e.left > 0 {
 			return nil
 		}
 		if err := e.pad(); err != nil {
@@ -209,26 +207,26 @@ func (e *ExtentWriter) Write(b []byte) error {
 		}
 		b = b[len(step):]
 	}
-	if e.rest = append(e.rest, b...); e.left > 0 {
+	if e.tail = append(e.tail, b...); e.left > 0 {
 		return nil
 	}
 	return e.end()
 }
 
-// pad writes the page of which rest is the beginning.
+// pad writes the page that begins with tail, padded with zeros.
 func (e *ExtentWriter) pad() error {
-	page := e.rest[:e.p.pageSize]
-	clear(page[len(e.rest):])
-	e.rest = e.rest[:0]
+	page := e.tail[:e.p.pageSize]
+	clear(page[len(e.tail):])
+	e.tail = e.tail[:0]
 	return e.write(page)
 }
 
-// write writes whole pages behind those before.
+// write appends whole pages to the extent.
 func (e *ExtentWriter) write(b []byte) error {
 	if err := e.writeAt(b, e.off); err != nil {
 		return err
 	}
-	_, _ = e.hash.Write(b) // while the disk is at work
+	_, _ = e.hash.Write(b) // overlaps the write-back
 	e.off += int64(len(b))
 	return nil
 }
@@ -240,9 +238,9 @@ func (e *ExtentWriter) writeAt(b []byte, off int64) error {
 	return e.p.startWriteBack(off, int64(len(b)))
 }
 
-// end writes what is left, and the first page.
+// end writes tail and the first page.
 func (e *ExtentWriter) end() error {
-	if len(e.rest) > 0 {
+	if len(e.tail) > 0 {
 		if err := e.pad(); err != nil {
 			return err
 		}
@@ -255,7 +253,7 @@ func (e *ExtentWriter) end() error {
 	return nil
 }
 
-// allocateExtent gets the number of the first of n contiguous pages, growing the file if need be.
+// allocateExtent allocates n contiguous pages, and grows the file if necessary.
 func (p *Pager) allocateExtent(n uint64) (id Pgid, err error) {
 	if err := p.keep(n); err != nil {
 		return 0, err

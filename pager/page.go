@@ -10,25 +10,25 @@ import (
 // Pgid is the number of a page: page N is the PageSize bytes at offset N*PageSize of the main file.
 type Pgid uint64
 
-// Epoch is the number of the checkpoint that first writes a page, as it is known when the page is
-// born: the checkpoint has a higher one if pages were written in vain meanwhile, which must not
-// pass for others.
+// Epoch is the number of the checkpoint that should first write a page, as known when the page is
+// allocated. If pages were written by a failed checkpoint, the number of the next one is higher, so
+// that those pages do not pass for valid ones.
 type Epoch uint32
 
-// Ref names a page wherever one page names another. The epoch is what catches an old, perfectly
-// valid page where a newer one belongs. The zero Ref names nothing.
+// Ref is a reference from one page to another. The epoch detects an old, valid page in the place of
+// a newer one. The zero Ref refers to no page.
 type Ref struct {
 	Pgid  Pgid
 	Epoch Epoch
 }
 
-// IsZero says that the reference names nothing.
+// IsZero reports whether the reference refers to no page.
 func (r Ref) IsZero() bool { return r.Pgid == 0 }
 
 // String is "pgid@epoch".
 func (r Ref) String() string { return fmt.Sprintf("%d@%d", r.Pgid, r.Epoch) }
 
-// Kind says what a page holds.
+// Kind is the type of a page.
 type Kind uint8
 
 // Page kinds. A zero kind is never written, so an empty page is not a valid one.
@@ -37,8 +37,8 @@ const (
 	KindLeaf     Kind = 2
 	KindBranch   Kind = 3
 	KindOverflow Kind = 4 // first page of an overflow extent; the pages after it have no header
-	KindFreeMap  Kind = 5 // which pages of one group are in use
-	KindFreeDir  Kind = 6 // where the free map pages are
+	KindFreeMap  Kind = 5 // the used pages of one group
+	KindFreeDir  Kind = 6 // references to the free map pages
 )
 
 // String names the kind as docs/format.md does.
@@ -68,12 +68,13 @@ func (k Kind) String() string {
 //	| u64      | u64      | u32      | u8   | u8    | u16      |           |
 //	+----------+----------+----------+------+-------+----------+--- ... ---+
 //
-// checksum is xxhash64 of bytes [8, PageSize) xor the file's salt (see Salt): torn and rotten
-// pages, pages of another store. In an overflow extent it covers all pages of the extent. While a
-// page is only in memory it is zero. pgid repeats the page's own number: reads and writes that went
-// to the wrong place. epoch is the checkpoint that was to write it first: an older page where a
-// newer one belongs. level is the height above the leaves (branch >= 1, all others 0). count is the
-// number of cells (leaf, branch). Golden bytes: testdata/page-header.hex.
+// checksum is xxhash64 of bytes [8, PageSize) xor the file's salt (see Salt): it detects torn and
+// rotten pages, and pages of another store. In an overflow extent it covers all pages of the
+// extent. It is zero while a page is only in memory. pgid repeats the page's own number: it detects
+// misdirected reads and writes. epoch is the checkpoint that should write the page first: it
+// detects an older page in the place of a newer one. level is the height above the leaves (branch
+// >= 1, all others 0). count is the number of cells (leaf, branch). Golden bytes:
+// testdata/page-header.hex.
 const (
 	offChecksum = 0
 	offPgid     = 8
@@ -97,7 +98,7 @@ type Header struct {
 	Count uint16
 }
 
-// ReadHeader decodes the header; b holds at least HeaderSize bytes. It proves nothing.
+// ReadHeader decodes the header without verifying it; b holds at least HeaderSize bytes.
 func ReadHeader(b []byte) Header {
 	_ = b[HeaderSize-1]
 	return Header{
@@ -109,8 +110,8 @@ func ReadHeader(b []byte) Header {
 	}
 }
 
-// WriteHeader encodes h and zeroes the checksum, which Seal sets when the page is written to the
-// file.
+// WriteHeader encodes h and zeroes the checksum, which SetChecksum sets when the page is written to
+// the file.
 func WriteHeader(b []byte, h Header) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[offChecksum:], 0)
@@ -120,9 +121,9 @@ func WriteHeader(b []byte, h Header) {
 	binary.LittleEndian.PutUint16(b[offCount:], h.Count)
 }
 
-// SetRef gives a copy of a page its own number and epoch, and zeroes the checksum. It is not
-// ReadHeader and WriteHeader: what is put together in memory and read at once waits for all stores
-// before it, which are those of the copy.
+// SetRef sets the number and epoch of a copied page, and zeroes the checksum. It is faster than
+// ReadHeader and WriteHeader, because a load of bytes just assembled in memory waits for all
+// earlier stores, those of the copy.
 func SetRef(b []byte, ref Ref) {
 	_ = b[HeaderSize-1]
 	binary.LittleEndian.PutUint64(b[offChecksum:], 0)
@@ -133,7 +134,7 @@ func SetRef(b []byte, ref Ref) {
 // SetCount changes the number of cells in the header.
 func SetCount(b []byte, n int) { binary.LittleEndian.PutUint16(b[offCount:], uint16(n)) }
 
-// Salt is what a store's id adds to each page checksum.
+// Salt is the part of each page checksum that depends on the store's id.
 func Salt(storeID [16]byte) uint64 { return xxhash.Sum64(storeID[:]) }
 
 // SetChecksum sets the checksum of a page or of a whole overflow extent.
@@ -141,7 +142,7 @@ func SetChecksum(b []byte, salt uint64) {
 	binary.LittleEndian.PutUint64(b[offChecksum:], xxhash.Sum64(b[offPgid:])^salt)
 }
 
-// ChecksumMatches says whether the checksum of a page or of a whole overflow extent is right.
+// ChecksumMatches reports whether the checksum of a page or of a whole overflow extent is right.
 func ChecksumMatches(b []byte, salt uint64) bool {
 	return binary.LittleEndian.Uint64(b[offChecksum:]) == xxhash.Sum64(b[offPgid:])^salt
 }

@@ -2,21 +2,21 @@ package pager
 
 import "math/bits"
 
-// Single pages come from runs of free ones, so that what a checkpoint writes lies together.
-// Everything in this file belongs to the holder of the writer lock.
+// Single pages come from runs of free ones, so that a checkpoint writes adjacent pages. All
+// functions of this file need the writer lock.
 
-// pagePool is what hands out single pages of one kind: avail ones, or promised ones.
+// pagePool allocates single pages of one kind: avail ones, or offered ones.
 type pagePool struct {
 	reusable    bool
-	n           uint64 // pages that there are; avail ones of unloaded groups included
+	n           uint64 // free pages, including avail ones of unloaded groups
 	run, runEnd Pgid   // the next page of the current run
-	cursor      uint64 // page number where the search for the next run starts: runs are handed out low first
+	cursor      uint64 // page number where the search for the next run starts, from low to high
 	holes       uint64 // the same for runs of any length
-	added       uint64 // pages that came, since the file was opened
-	noRunUntil  uint64 // there is no run of shortRun pages before given is this
+	added       uint64 // pages added since the file was opened
+	noRunUntil  uint64 // no run of shortRun pages exists before added reaches this
 }
 
-// of is the bitmap of these pages; nil if the group has none.
+// of returns the group's bitmap of these pages; nil if the group has none.
 func (a *pagePool) of(g *group) []uint64 {
 	if a.reusable {
 		return g.offered
@@ -30,15 +30,15 @@ func (a *pagePool) add(n uint64) {
 	a.added += n
 }
 
-// rewind makes the search start from the low end again.
+// rewind restarts the search from the low end.
 func (a *pagePool) rewind() {
 	a.cursor, a.holes, a.run, a.runEnd, a.noRunUntil = 0, 0, 0, 0, 0
 }
 
-// nextPage returns the next page to hand out, or ok false if the file must grow. inMemory says that
-// nobody writes the page before the next checkpoint begins.
+// nextPage allocates a page; ok is false if the file must grow. inMemory promises that the page is
+// not written before the next checkpoint begins.
 func (s *space) nextPage(inMemory bool) (id Pgid, ok bool, err error) {
-	if inMemory || s.nReusable == 0 { // early pages may be on the stacks
+	if inMemory || s.nReusable == 0 { // the free lists may hold reusable pages
 		if n := len(s.framedFree); n > 0 {
 			id = s.framedFree[n-1]
 			s.framedFree = s.framedFree[:n-1]
@@ -71,7 +71,7 @@ func (s *space) nextOf(a *pagePool) (id Pgid, ok bool, err error) {
 			id = a.run
 			a.run++
 			if words := a.of(g); words[i/64]&(1<<(i%64)) == 0 {
-				continue // an extent was cut out of the run
+				continue // an extent was allocated from the run
 			}
 			s.markAllocated(a, g, i)
 			return id, true, nil
@@ -83,7 +83,7 @@ func (s *space) nextOf(a *pagePool) (id Pgid, ok bool, err error) {
 	}
 }
 
-// markAllocated says that the i-th page of a group was handed out.
+// markAllocated removes the i-th page of a group from the pool.
 func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
 	a.of(g)[i/64] &^= 1 << (i % 64)
 	a.n--
@@ -92,8 +92,8 @@ func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
 	}
 }
 
-// inCurrentRun counts pages that next hands out before the file must grow: those that are quick to
-// find, until there are n.
+// inCurrentRun counts pages that nextPage can allocate before the file must grow. It counts only
+// those that are quick to find, until it reaches n.
 func (s *space) inCurrentRun(n uint64) (have uint64) {
 	have = uint64(len(s.framedFree)+len(s.unframedFree)) + min(s.inRuns(&s.reusable, n), s.reuseShare)
 	if have >= n {
@@ -130,7 +130,7 @@ func (s *space) inRuns(a *pagePool, n uint64) (have uint64) {
 	return have
 }
 
-// Holes shorter than a run are filled only when there is no longer one and they are more than a
+// Holes shorter than a run are filled only if no longer one is left and the holes are more than a
 // quarter of the file: a checkpoint writes its pages in order, and holes scatter the writes.
 const (
 	shortRun     = 16
@@ -149,9 +149,9 @@ func (s *space) findRun(a *pagePool) (bool, error) {
 		if err != nil || found {
 			return found, err
 		}
-		// The search looked at a word for each 64 pages. Before the next one, as many pages become
-		// free, or a checkpoint ends: a page that is taken while there is no run must not cost a
-		// look at the whole file.
+		// The search has read a word for each 64 pages. The next one waits until as many pages have
+		// become free, or a checkpoint ends: an allocation while there is no run must not scan the
+		// whole file.
 		a.cursor = 0
 		a.noRunUntil = a.added + max(s.end/64, shortRun)
 	}
@@ -166,8 +166,8 @@ func (s *space) findRun(a *pagePool) (bool, error) {
 	return s.runFrom(a, &a.holes, 1)
 }
 
-// runFrom sets run and runEnd to the next run of at least that many pages at or after a page
-// number, which it moves behind it.
+// runFrom sets run and runEnd to the next run of at least that many pages at or after the cursor,
+// and moves the cursor behind it.
 func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error) {
 	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
 		g := s.groups[no]
@@ -192,8 +192,7 @@ func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error)
 	return false, nil
 }
 
-// allocateFromHole is next where the disk is full: it takes holes of any size, however few there
-// are.
+// allocateFromHole is nextPage for a full disk: it fills holes of any size, however few there are.
 func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
 	if s.avail.n == 0 {
 		return 0, false, nil
@@ -204,8 +203,7 @@ func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
 	return s.nextOf(&s.avail)
 }
 
-// rewind makes all searches start from the low end again: after a checkpoint, when pages became
-// free.
+// rewind restarts all searches from the low end: after a checkpoint, which frees pages.
 func (s *space) rewind() {
 	s.avail.rewind()
 	s.extCursor = 0
@@ -231,10 +229,10 @@ func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
 	return 0, 0
 }
 
-// shortRunAt is runAt for runs of shortRun bits: a word at a time, because a file that is full of
-// small holes has many of them in front of each run.
+// shortRunAt is runAt for runs of shortRun bits. It tests a word at a time, because a file with
+// many small holes has many of them before each run.
 func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
-	before := 0 // set bits at the end of the words before
+	before := 0 // set bits at the end of the previous words
 	for i := from / 64; i < uint64(len(words)); i++ {
 		w := words[i]
 		if i == from/64 {

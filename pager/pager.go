@@ -14,35 +14,35 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// Options of a Pager.
+// Options are the options of a Pager.
 type Options struct {
 	FS       vfs.FS
 	Path     string
 	ReadOnly bool
-	NoMap    bool  // read into memory even where the file could be mapped
+	NoMap    bool  // read into memory even if the file can be mapped
 	Cache    int64 // bound on pages kept in memory when the file is not mapped, bytes
-	Memory   int64 // bytes that the process may use, page cache included; 0: there is no bound
-	MaxBytes int64 // bound on the main file and what lies beside it: see Bound; 0: none
-	Inline   bool  // no goroutine makes the file longer: runs repeat exactly
+	Memory   int64 // bound on the memory of the process, page cache included, bytes; 0: none
+	MaxBytes int64 // bound on the main file and its log: see SetMaxBytes; 0: none
+	Inline   bool  // no goroutine preallocates: runs repeat exactly
 	// SmallGroups is for tests: see smallGroup.
 	SmallGroups bool
-	// CheckPage proves a tree page when it is first read from the file.
+	// CheckPage verifies a tree page when it is first read from the file.
 	CheckPage func(b []byte, pageSize int) error
-	// ApplyDelta makes the changes of a patch in leaf b: see Pager.StoreDelta.
+	// ApplyDelta applies the changes of a delta to leaf b: see Pager.StoreDelta.
 	ApplyDelta func(b, changes []byte) error
 }
 
-// Errors of allocation, of reads, and of CheckIdentity. A read that failed is the machine's: it has
-// changed nothing, and may succeed the next time.
+// Errors of allocation, of reads, and of CheckIdentity. A failed read is the machine's error: it
+// has no effect and may succeed when repeated.
 var (
 	ErrNoSpace  = errors.New("pager: no space")
 	ErrRead     = errors.New("pager: a read failed")
 	ErrReplaced = errors.New("pager: the file at this path is not the one that was opened")
 )
 
-// Pager reads, writes, allocates and frees the pages of one file. Page and Extent may be called by
-// anyone at any time between Start and Close; what allocates, frees or captures belongs to the
-// holder of the writer lock, which is the caller's; Write runs beside all of these, one at a time.
+// Pager reads, writes, allocates and frees the pages of one file. Any goroutine may call Page and
+// Extent at any time between Start and Close. Functions that allocate, free or capture need the
+// writer lock, which is the caller's. Write runs concurrently with these, one at a time.
 type Pager struct {
 	o        Options
 	file     vfs.File
@@ -53,62 +53,62 @@ type Pager struct {
 	salt     uint64
 	mapped   bool
 
-	// the first of views: set by Start, for reads without a look at the others
-	first     []byte
-	views     atomic.Pointer[[]atomic.Pointer[[]byte]] // of the file, mapChunkBytes each
-	viewsMu   sync.Mutex                               // making views
-	table     pageTable[slot]
-	patchedAt pageTable[Epoch] // of the newest patch of a page; guarded by the writer lock
-	undo      UndoLog
-	verified  pageSet
-	// accessed are those of them, all but extents, that somebody has looked at: see Unmet.
+	// first of views, set by Start: reads of it skip the lookup
+	first       []byte
+	views       atomic.Pointer[[]atomic.Pointer[[]byte]] // views of the file, mapChunkBytes each
+	viewsMu     sync.Mutex                               // creation of views
+	table       pageTable[slot]
+	deltaEpochs pageTable[Epoch] // epoch of a page's newest delta; writer lock
+	undo        UndoLog
+	verified    pageSet
+	// accessed are the verified pages, except extents, that have been read: see Cold.
 	accessed         pageSet
-	verifyGeneration atomic.Uint64 // how often all of both were forgotten: see distrust
+	verifyGeneration atomic.Uint64 // number of calls of invalidateVerified
 	arena            frameArena
 	ahead            readAhead
-	deltas           deltaArena // of the present epoch; writer lock
-	// of the last capture: what was born up to then is in the file, or will be before the next one;
-	// writer lock
+	deltas           deltaArena // deltas of the present epoch; writer lock
+	// captured is the epoch of the last capture. The file holds pages up to it, or will before the
+	// next capture. Writer lock.
 	captured Epoch
 	cache    cache
 	end      atomic.Uint64 // page count, for bounds checks of readers
 
 	space            *space
-	dirs             []Ref // free directory pages in use: those of level 0, then the root if there is one
+	dirs             []Ref // used free directory pages: level 0, then the root if there is one
 	fileSize         int64 // bytes the file is known to have; writer lock
 	prealloc         preallocation
 	fileSync         fileSync
-	lastMeta         *Meta        // the newest durable one; changed by WriteMeta only
+	lastMeta         *Meta        // newest durable meta page; set by Start, WriteMeta and Prefer
 	overdraft        bool         // see Overdraft; writer lock
-	capturing        bool         // what is reserved is for CaptureState; writer lock
-	leafRunPages     leafRunPages // see slack; writer lock
+	capturing        bool         // see Capturing; writer lock
+	leafRunPages     leafRunPages // see reserve; writer lock
 	bound            int64        // on the main file; 0: none; writer lock
 	treeTableReserve uint64       // see ReserveTreeTable; writer lock
-	spilling         []byte       // buffer of Spill, used again; writer lock
+	spilling         []byte       // reused buffer of Spill; writer lock
 
-	// extents holds the overflow extents that the replay of a read-only store makes; nothing
-	// changes it afterwards.
+	// extents holds the overflow extents that the replay of a read-only store creates. It does not
+	// change after the replay.
 	extents map[Pgid][]byte
 
 	pagesRead, pagesWritten atomic.Uint64
 }
 
-// mapChunkBytes is the size of one view of the file. Address space is plenty: a view may reach far
-// past the end of the file, so that growth needs no new one, and none ever moves.
+// mapChunkBytes is the size of one view of the file. Address space is plentiful: a view may extend
+// far past the end of the file, so that growth needs no new view and no view ever moves.
 const mapChunkBytes = 4 << 30
 
-// tempSuffix is what a main file is called beside its name while it is being created.
+// tempSuffix is the suffix of the name of a main file during Create.
 const tempSuffix = ".new"
 
-// Create makes a new store file with one durable state: an empty tree table. m gives id, page size,
-// segment size and log start; the rest is set here. If the file exists by the time its turn comes,
-// Create does nothing, and created is false.
+// Create creates a store file with one durable state: an empty tree table. m gives id, page size,
+// segment size and log start; Create sets the other fields. If the file exists when Create holds
+// the lock, Create does nothing, and created is false.
 //
 // Crash order: the file is filled and synced under a temporary name, then renamed. The name is not
-// durable yet: whoever opens a store that no session has written to syncs the directory first,
-// whatever became of the call that made it. A crash before that leaves nothing, or a temporary file
-// that the next open removes. Two creators meet at the lock of the temporary file, so neither
-// renames over what the other one has opened.
+// durable yet: each open of a store that no session has written to syncs the directory first, even
+// if Create has failed. A crash before that leaves no file, or a temporary file that the next open
+// removes. Two concurrent calls are serialized by the lock of the temporary file, so neither
+// renames over a file that the other one has opened.
 func Create(fsys vfs.FS, path string, m Meta) (created bool, err error) {
 	m.Slot, m.Epoch, m.Clean, m.Pages = 0, 1, true, 2
 	temp := path + tempSuffix
@@ -116,7 +116,7 @@ func Create(fsys vfs.FS, path string, m Meta) (created bool, err error) {
 	if err != nil {
 		var named *fs.PathError
 		if errors.As(err, &named) {
-			err = named.Err // The caller knows no temporary name.
+			err = named.Err // without the temporary name, which the caller does not know
 		}
 		return false, fmt.Errorf("create %s: %w", path, err)
 	}
@@ -147,7 +147,7 @@ func fill(f vfs.File, m *Meta) error {
 	return f.Sync()
 }
 
-// RemoveTemp removes a main file that a crash left half created. Nothing relies on its absence.
+// RemoveTemp removes a main file that a crash left half created. Its removal need not be durable.
 func RemoveTemp(fsys vfs.FS, path string) error {
 	if err := fsys.Remove(path + tempSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -156,7 +156,7 @@ func RemoveTemp(fsys vfs.FS, path string) error {
 }
 
 // Open opens and locks the file (shared if ReadOnly) and reads its meta pages; one of them may be
-// nil. Start must follow, with the one that the caller chose.
+// nil. The caller chooses one and calls Start.
 func Open(o Options) (*Pager, [2]*Meta, error) {
 	flag := vfs.Flag(0)
 	if !o.ReadOnly {
@@ -184,23 +184,15 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if p.fileSize, err = p.file.Size(); err != nil {
 		return metas, err
 	}
-	p.fileSync.grown.Store(true) // perhaps, in a session that a crash ended
+	p.fileSync.grown.Store(true) // perhaps, in a session that crashed
 	return readMetas(p.file, p.name)
 }
 
-// Start makes the state of meta page m the one that pages are read from and space is counted by.
+// Start makes the state of meta page m the current one, for reads and for space accounting.
 func (p *Pager) Start(m *Meta) error {
 	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {
-		return badfile.Page(
-			p.name,
-			m.Pages-1,
-			p.fileSize,
-			"file has %d bytes, its meta page %d counts %d pages of %d",
-			p.fileSize,
-			m.Slot,
-			m.Pages,
-			m.PageSize,
-		)
+		const detail = "file has %d bytes, its meta page %d counts %d pages of %d"
+		return badfile.Page(p.name, m.Pages-1, p.fileSize, detail, p.fileSize, m.Slot, m.Pages, m.PageSize)
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.arena.pageSize, p.arena.scarce = m.PageSize, p.Scarce
@@ -242,17 +234,16 @@ func (p *Pager) Close() error {
 	return errors.Join(append(errs, p.file.Close())...)
 }
 
-// CloseFile closes the file and leaves the memory: pages that somebody looks at stay as they are,
-// until the process ends.
+// CloseFile closes the file and keeps the memory: pages in use stay valid until the process ends.
 func (p *Pager) CloseFile() error {
 	p.EndPreallocation()
 	return p.file.Close()
 }
 
-// PageSize in bytes.
+// PageSize is the size of a page in bytes.
 func (p *Pager) PageSize() int { return p.pageSize }
 
-// Mapped says whether pages are read through a map of the file.
+// Mapped reports whether pages are read through a map of the file.
 func (p *Pager) Mapped() bool { return p.mapped }
 
 // StoreID is the random id of the store.
@@ -261,17 +252,17 @@ func (p *Pager) StoreID() [16]byte { return p.id }
 // LastMeta is the newest meta page that was read or written.
 func (p *Pager) LastMeta() Meta { return *p.lastMeta }
 
-// FrameBytes is the memory of pages that are not in the file yet, or were not when a snapshot
-// began.
+// FrameBytes is the memory of frames: of pages that the file does not hold, or did not hold when an
+// open snapshot began.
 func (p *Pager) FrameBytes() int64 { return p.arena.bytes() }
 
-// DirtyBytes is the part of them that the next checkpoint would write.
+// DirtyBytes is the size of the pages that the next checkpoint would write.
 func (p *Pager) DirtyBytes() int64 { return p.space.dirty.Load() * int64(p.pageSize) }
 
-// Counters since the file was opened: pages read and verified, pages written.
+// Counters returns the numbers of pages read and written since the file was opened.
 func (p *Pager) Counters() (read, written uint64) { return p.pagesRead.Load(), p.pagesWritten.Load() }
 
-// UsedPages counts the pages that the newest committed state reaches. Writer lock.
+// UsedPages is the number of pages that the newest committed state reaches. Writer lock.
 func (p *Pager) UsedPages() uint64 { return p.space.nUsed }
 
 // Pages is the page count. Writer lock.
@@ -295,7 +286,7 @@ func (p *Pager) corrupt(id Pgid, format string, args ...any) error {
 	return badfile.Page(p.name, uint64(id), int64(id)*int64(p.pageSize), format, args...)
 }
 
-// view returns the i-th view of the file, making it if need be.
+// view returns the i-th view of the file, and creates it if necessary.
 func (p *Pager) view(i uint64) ([]byte, error) {
 	if v := p.views.Load(); v != nil && i < uint64(len(*v)) {
 		if b := (*v)[i].Load(); b != nil {
@@ -335,7 +326,7 @@ func (p *Pager) inFile(id Pgid, n int) ([]byte, error) {
 	return p.farInFile(id, off, n)
 }
 
-// farInFile is inFile for what is not in the first view: nearly never.
+// farInFile is inFile for pages outside the first view, which are rare.
 func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
 	i, at := off/mapChunkBytes, off%mapChunkBytes
 	if at+uint64(n) > mapChunkBytes {
@@ -348,20 +339,14 @@ func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
 	return v[at : at+uint64(n) : at+uint64(n)], nil
 }
 
-// Fault is what a fault at an address means, from who read a page through the map: the file has
-// been cut short by somebody else, which is damage, or the disk could not read, which is the
-// machine's.
+// Fault returns the error of a page fault at an address of the map: corruption if another program
+// has truncated the file, or ErrRead if the disk could not read.
 func (p *Pager) Fault(addr uintptr) error {
 	off, ok := p.mappedAt(addr)
 	size, err := p.file.Size()
 	if ok && err == nil && off < size {
-		return fmt.Errorf(
-			"%w: page %d of %s, through the map: %w",
-			ErrRead,
-			off/int64(p.pageSize),
-			p.name,
-			vfs.ErrIO,
-		)
+		id := off / int64(p.pageSize)
+		return fmt.Errorf("%w: page %d of %s, through the map: %w", ErrRead, id, p.name, vfs.ErrIO)
 	}
 	if !ok {
 		off = -1
@@ -369,7 +354,7 @@ func (p *Pager) Fault(addr uintptr) error {
 	return badfile.At(p.o.Path, off, "file was cut short while it was mapped: fault at %#x", addr)
 }
 
-// mappedAt gives the offset in the file that an address in its map stands for.
+// mappedAt returns the file offset of an address in the map.
 func (p *Pager) mappedAt(addr uintptr) (off int64, ok bool) {
 	v := p.views.Load()
 	if v == nil {
@@ -385,7 +370,7 @@ func (p *Pager) mappedAt(addr uintptr) (off int64, ok bool) {
 	return 0, false
 }
 
-// read fills b from page id on. A file that ends too early is damage; a read error is the
+// read fills b from page id on. A file that ends too early is corrupt; a read error is the
 // machine's.
 func (p *Pager) read(id Pgid, b []byte) error {
 	err := vfs.ReadFull(p.file, b, int64(id)*int64(p.pageSize))

@@ -6,29 +6,29 @@ import (
 	"unsafe"
 )
 
-// A slot is what memory knows of one page number. Slots exist only for pages that were born or read
-// into memory since the file was opened.
+// A slot is the state in memory of one page number. Only pages that were allocated or read into
+// memory since the file was opened have slots.
 //
-// What changing a page looks at comes first: see Ask.
+// The fields that an in-place change reads come first: see PrefetchSlot.
 type slot struct {
-	// dirty is the frame of a page that the file does not hold yet, or held only since the last
-	// checkpoint: set and cleared under the writer lock, read by anyone. The frame is recycled when
-	// no snapshot can reach the page there.
+	// dirty is the frame of a page that the file does not hold yet, or holds only since the last
+	// checkpoint. It is set and cleared under the writer lock, and read without it. The frame is
+	// recycled when no snapshot can reach the page there.
 	dirty unsafe.Pointer
-	// delta is what a page has instead of a frame: see patches. Set under the writer lock, and
-	// cleared there or by the checkpoint that has written the page; read by anyone.
+	// delta is the delta that a page has instead of a frame. It is set under the writer lock,
+	// cleared there or by the checkpoint that has written the page, and read without a lock.
 	delta unsafe.Pointer
-	// owner is the serial of the transaction (or savepoint) in which the page was born; 0 if before
-	// the file was opened or given back since. Guarded by the writer lock.
+	// owner is the serial of the transaction (or savepoint) that allocated the page; 0 if the page
+	// is free or older than the session. Guarded by the writer lock.
 	owner uint64
-	// changed is the serial of the transaction that changed the page in place last: older versions
-	// find it as it was in the undo.
+	// changed is the serial of the last transaction that changed the page in place: readers of
+	// older versions get the page from the undo log.
 	changed atomic.Uint64
 }
 
-// A cleanSlot is a page as read from a file that cannot be mapped.
+// A cleanSlot holds a page that was read from a file that cannot be mapped.
 type cleanSlot struct {
-	// page is memory of the Go heap, so that dropping it here is enough. Set and cleared by
+	// page is memory of the Go heap, so that clearing this pointer frees it. Set and cleared by
 	// compare-and-swap.
 	page unsafe.Pointer
 	// hot is set by reads and cleared by the CLOCK hand.
@@ -43,7 +43,7 @@ const (
 	tableChunk = 1 << tableShift
 )
 
-// pageTable finds the slot of a page number in two loads. Chunks never move.
+// pageTable maps a page number to its slot in two loads. Chunks never move.
 type pageTable[S any] struct {
 	dir atomic.Pointer[[]atomic.Pointer[[tableChunk]S]]
 	mu  sync.Mutex // growth
@@ -63,8 +63,8 @@ func (t *pageTable[S]) peek(id Pgid) *S {
 	return &c[uint64(id)%tableChunk]
 }
 
-// slot returns the slot of id, making it if need be. The caller has checked id against the page
-// count.
+// slot returns the slot of id, and creates it if necessary. The caller has checked id against the
+// page count.
 func (t *pageTable[S]) slot(id Pgid) *S {
 	if s := t.peek(id); s != nil {
 		return s
@@ -89,8 +89,7 @@ func (t *pageTable[S]) slot(id Pgid) *S {
 	return &(*dir)[i].Load()[uint64(id)%tableChunk]
 }
 
-// pageSet is a set of page numbers for concurrent use: pages that were verified since the file was
-// opened.
+// pageSet is a concurrent set of page numbers.
 type pageSet struct {
 	dir atomic.Pointer[[]atomic.Pointer[[bitChunk / 32]atomic.Uint32]]
 	mu  sync.Mutex // growth
@@ -126,7 +125,7 @@ func (b *pageSet) remove(id Pgid) {
 	}
 }
 
-// clear removes all that were there before it was called.
+// clear removes all numbers that were added before the call.
 func (b *pageSet) clear() {
 	dir := b.dir.Load()
 	if dir == nil {

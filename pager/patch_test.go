@@ -107,7 +107,7 @@ func TestPatchOfAnEarlierEpochGivesNothingBack(t *testing.T) {
 	base := newPage(t, p, 'b')
 	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"))
 	require.NoError(t, err)
-	units := patchUnits(len("changes"))
+	units := deltaUnits(len("changes"))
 	require.NoError(t, p.Freed(ref.Pgid, 1))
 	require.NoError(t, p.Unused(ref.Pgid, 1))
 	for _, free := range p.deltas.free {

@@ -2,27 +2,27 @@ package pager
 
 import "math/bits"
 
-// A page that a state frees can be written again only when that state is durable, and its
-// predecessor never will be started from. Until then the page is early: no snapshot reaches it, and
-// the checkpoint that frees it is being written. It can be the number of a new page all the same as
-// long as that one is in memory only, in a frame or a patch: the next checkpoint begins when this
-// one has ended. So pages that commits change beside a checkpoint go to the places of the state
-// before, instead of places at the end of the file: a store that is overwritten again and again has
-// its leaves twice in the file, not three times (ADR 0027).
+// A page that a state frees may be written again only when that state is durable and no open starts
+// from its predecessor any more. Until then, while the checkpoint that frees it is being written
+// and no snapshot reaches it, the page is reusable: its number may be allocated for a new page that
+// is in memory only, in a frame or a delta, because the next checkpoint begins after this one has
+// ended. So commits during a checkpoint reuse pages of the state before, instead of growing the
+// file: a store that is overwritten repeatedly has its leaves twice in the file, not three times
+// (ADR 0027).
 //
-// Crash order: nothing writes an early page before its checkpoint has ended. What is written before
-// the next checkpoint, by whoever lays leaves, loads, stores a large value or spills, goes to pages
-// that are not early. The next open after a crash before that starts from a state in which these
-// pages are in use, and has to find as many others for what the log holds: see Share in txn.
+// Crash order: no reusable page is written before its checkpoint has ended. Leaf runs, bulk loads,
+// large values and spilled pages are written before the next checkpoint, so they do not use
+// reusable pages. An open after a crash in between starts from a state that uses these pages, and
+// needs as many others to replay the log: see SetReuseShare in txn.
 //
-// Everything in this file belongs to the holder of the writer lock.
+// All functions of this file need the writer lock.
 
-// isReusable says whether the i-th page of the group is.
+// isReusable reports whether the i-th page of the group is reusable.
 func (g *group) isReusable(i uint64) bool {
 	return g.reusable != nil && g.reusable[i/64]&(1<<(i%64)) != 0
 }
 
-// setReusable says that [id, id+n) are early from now on: setAvail promises them.
+// setReusable marks [id, id+n) as reusable: setAvail then offers them.
 func (s *space) setReusable(id Pgid, n uint64) error {
 	for ; n > 0; id, n = id+1, n-1 {
 		g, i, err := s.at(id)
@@ -42,18 +42,18 @@ func (s *space) setReusable(id Pgid, n uint64) error {
 	return nil
 }
 
-// offerReusable is setAvail of an early page, the i-th of its group.
+// offerReusable is setAvail of a reusable page, the i-th of its group.
 func (s *space) offerReusable(g *group, id Pgid, i uint64) error {
 	if g.offered[i/64]&(1<<(i%64)) != 0 {
-		return s.bad(id, "promised twice")
+		return s.bad(id, "offered twice")
 	}
 	g.offered[i/64] |= 1 << (i % 64)
 	s.reusable.add(1)
 	return nil
 }
 
-// acceptReusable says that the state which is being written is durable, and the one before will not
-// be started from again.
+// acceptReusable makes reusable pages ordinary ones: the state that freed them is durable, and no
+// open starts from the one before.
 func (s *space) acceptReusable() {
 	if s.nReusable == 0 {
 		return
@@ -68,8 +68,8 @@ func (s *space) acceptReusable() {
 	s.nReusable, s.reusable = 0, pagePool{reusable: true}
 }
 
-// OfferReusable makes pages available that the state which a checkpoint is writing has freed, and
-// that no snapshot reaches: to be written when that one is over.
+// OfferReusable makes pages available that the running checkpoint frees and that no snapshot
+// reaches. They are not written before that checkpoint has ended.
 func (p *Pager) OfferReusable(id Pgid, n uint64) error {
 	if err := p.space.setReusable(id, n); err != nil {
 		return err
@@ -77,20 +77,20 @@ func (p *Pager) OfferReusable(id Pgid, n uint64) error {
 	return p.Release(id, n)
 }
 
-// AcceptReusable makes what was promised available for good: the checkpoint is durable, and the
-// state before it will not be started from again.
+// AcceptReusable makes the offered pages ordinary available ones: the checkpoint is durable, and no
+// open starts from the state before it.
 func (p *Pager) AcceptReusable() {
 	p.space.acceptReusable()
 	p.leafRunPages.before = 0
 }
 
-// SetReuseShare is how many promised pages the open transaction may have.
+// SetReuseShare sets how many offered pages the open transaction may allocate.
 func (p *Pager) SetReuseShare(n uint64) { p.space.reuseShare = n }
 
-// EarlyTaken counts the early pages that were handed out.
+// EarlyTaken is the number of reusable pages that have been allocated.
 func (p *Pager) EarlyTaken() uint64 { return p.space.nReusable - p.space.reusable.n }
 
-// IsReusable says that a page must not be written yet.
+// IsReusable reports whether a page must not be written yet.
 func (p *Pager) IsReusable(id Pgid) bool {
 	return p.space.nReusable > 0 &&
 		p.space.groups[uint64(id)/p.space.perGroup].isReusable(uint64(id)%p.space.perGroup)

@@ -6,26 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// fileSync is how the file becomes durable, by two who know nothing of each other: the checkpoint,
-// and the leader of the log with what the log names, large values and leaves.
+// fileSync serializes the syncs of two independent components: the checkpoint, and the log's
+// leader, which syncs the values and leaf runs that records refer to.
 //
-// An operating system tells of a page that it could not write once, to whoever asks next, and takes
-// the page for clean from then on. So they ask in turns, and who comes after a failure is told of
-// that one: it may have been about what they wrote.
+// An operating system reports a failed page write once, to the next sync, and then considers the
+// page clean. So the syncs are serialized, and each sync after a failure returns that failure,
+// which may concern its own writes.
 type fileSync struct {
 	mu    sync.Mutex  // held while the disk is busy
-	first error       // failure; guarded by mu
-	grown atomic.Bool // the file is perhaps longer than a crash would leave it
+	first error       // first failure; guarded by mu
+	grown atomic.Bool // the file's size may not be durable
 }
 
-// sync has bytes written to the disk, in one of the file's ways. what they are is for the error.
-func (p *Pager) sync(what string, way func() error) error {
+// sync runs one of the file's sync functions. what describes the bytes, for the error.
+func (p *Pager) sync(what string, syncFile func() error) error {
 	p.fileSync.mu.Lock()
 	defer p.fileSync.mu.Unlock()
 	if p.fileSync.first != nil {
 		return p.fileSync.first
 	}
-	if err := way(); err != nil {
+	if err := syncFile(); err != nil {
 		p.fileSync.first = fmt.Errorf("sync %s of %s: %w", what, p.name, err)
 		p.invalidateVerified()
 	}
@@ -39,12 +39,12 @@ func (p *Pager) unsynced() error {
 	return p.fileSync.first
 }
 
-// SyncExtents makes durable what NewExtent and WriteLeafRun have written, and with it what else was
-// written. No lock is needed. A failure is final, for checkpoints too.
+// SyncExtents makes the writes of NewExtent and WriteLeafRun durable, and all earlier ones. It
+// takes no lock. A failure is final, for checkpoints too.
 func (p *Pager) SyncExtents() error {
-	return p.sync("what the log names", func() error {
-		// A sync of the data alone need not keep the size (R5). Asked in turn: who comes second
-		// must not take for durable what the first is about to sync.
+	return p.sync("external references of the log", func() error {
+		// A data sync need not keep the size (R5). The serialization keeps a second call from
+		// skipping the size while the first is still syncing it.
 		if p.fileSync.grown.Swap(false) {
 			return p.file.Sync()
 		}
@@ -52,25 +52,24 @@ func (p *Pager) SyncExtents() error {
 	})
 }
 
-// Claim takes n pages from ref on that a record of the log names: they were written after the state
-// that Start was told of, to space which is free there, and are in use from now on. It comes before
-// anything is allocated.
+// Claim allocates the n pages from ref on to which a log record refers: they were written after the
+// state of Start, to pages that are free in it. It precedes all other allocations.
 func (p *Pager) Claim(ref Ref, n uint64) error {
 	pages := uint64(p.fileSize) / uint64(p.pageSize)
 	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
 		return p.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
 	}
-	behind := uint64(ref.Pgid) + n
-	if end := p.space.end; behind > end {
-		if _, err := p.space.grow(behind - end); err != nil {
+	until := uint64(ref.Pgid) + n
+	if end := p.space.end; until > end {
+		if _, err := p.space.grow(until - end); err != nil {
 			return err
 		}
-		if err := p.space.setAvail(Pgid(end), behind-end); err != nil {
+		if err := p.space.setAvail(Pgid(end), until-end); err != nil {
 			return err
 		}
 		p.end.Store(p.space.end)
 	}
-	for id := ref.Pgid; uint64(id) < behind; id++ {
+	for id := ref.Pgid; uint64(id) < until; id++ {
 		g, i, err := p.space.at(id)
 		if err != nil {
 			return err

@@ -2,23 +2,23 @@ package pager
 
 import "unsafe"
 
-// A stash holds pieces of bytes, of a page at most each, one behind the other in chunks that never
-// move: first a buffer of its own, then frames of the arena, which are pages again a moment later.
-// To grow copies nothing and asks the collector for nothing.
+// An undoBuffer holds byte strings of at most a page each, one after the other in chunks that never
+// move: first an own buffer, then frames of the arena, which are soon pages again. Its growth
+// copies nothing and does not burden the garbage collector.
 type undoBuffer struct {
-	chunks [][]byte // the length of each is what is used of it; chunk 0 is the buffer
-	last   int      // the chunk that pieces are added to
-	bytes  int      // of all pieces
+	chunks [][]byte // len is the used part of each; chunk 0 is the own buffer
+	last   int      // index of the chunk that add appends to
+	bytes  int      // size of all byte strings
 }
 
-// bufferOffset is where in a stash a piece begins: its chunk, above 32 bits of offset there.
+// bufferOffset is a position in an undoBuffer: the chunk, above 32 bits of offset in it.
 type bufferOffset int64
 
-// undoBufferBytes is the size of the buffer, which stays when the stash is emptied: enough for
-// transactions of some hundred rows.
+// undoBufferBytes is the size of the own buffer, which empty keeps: enough for transactions of some
+// hundred rows.
 const undoBufferBytes = 64 << 10
 
-// reserve makes room for pieces that need no more than this many pages, however they lie.
+// reserve ensures space for byte strings that fit into this number of pages, in any arrangement.
 func (s *undoBuffer) reserve(a *frameArena, pages int) error {
 	if s.chunks == nil {
 		s.chunks = [][]byte{make([]byte, 0, max(undoBufferBytes, pages*a.pageSize))}
@@ -36,7 +36,7 @@ func (s *undoBuffer) reserve(a *frameArena, pages int) error {
 	return nil
 }
 
-// add takes a copy of b. There is room for it.
+// add copies b. reserve has ensured space for it.
 func (s *undoBuffer) add(b []byte) bufferOffset {
 	c := &s.chunks[s.last]
 	if cap(*c)-len(*c) < len(b) {
@@ -49,13 +49,13 @@ func (s *undoBuffer) add(b []byte) bufferOffset {
 	return at
 }
 
-// bytesAt is the n bytes at a place.
+// bytesAt returns the n bytes at a position.
 func (s *undoBuffer) bytesAt(at bufferOffset, n uint32) []byte {
 	off := uint32(at)
 	return s.chunks[at>>32][off : off+n]
 }
 
-// empty forgets all pieces and gives the frames back.
+// empty removes all byte strings and frees the frames.
 func (s *undoBuffer) empty(a *frameArena) {
 	if s.chunks == nil {
 		return

@@ -9,81 +9,81 @@ import (
 	"github.com/ebbkv/ebb/internal/invariant"
 )
 
-// UndoLog is what a transaction overwrites in frames that earlier versions reach, as long as one of
-// them may be read: a page that changes where it is need not be copied whole. Nothing of it is ever
-// in the file: it is about pages that no checkpoint has written yet.
+// UndoLog holds the bytes that a transaction overwrites in frames of earlier versions, as long as a
+// reader may need them: a page that changes in place need not be copied whole. It is in memory
+// only, since no checkpoint has written these pages yet.
 //
-// A transaction opens it when it knows which versions are held. Pages born after the newest of
-// these are nobody else's until another reader comes, and may be changed in place, one operation at
-// a time within Enter and Leave of a Keeper, once what is overwritten has been kept. A reader that
-// comes freezes it: from then on the transaction copies pages as before. What that reader must not
-// see it gets as it was, page by page, from what was kept.
+// A transaction opens it with the list of held versions. Until another reader begins, no reader
+// reaches pages that were allocated after the newest of these versions. The transaction may change
+// them in place, one operation at a time between Enter and Leave of an UndoWriter, after it has
+// recorded the overwritten bytes. A new reader seals the log: from then on the transaction copies
+// pages. That reader gets the previous content of each page from the log.
 //
-// The opener is the holder of the writer lock. mu is taken after every other lock of the store, and
-// those of keepers after it.
+// Open needs the writer lock. mu is acquired after every other lock of the store, and the mutexes
+// of UndoWriters after it.
 type UndoLog struct {
 	p *Pager
 	_ [120]byte
 
-	// active says that pages may be changing: whoever has registered as a reader looks at it, and
-	// whoever has set it looks at the readers, so that one of the two sees the other.
+	// active is set while pages may change. A reader registers and then loads it; Open sets it and
+	// then lists the readers. So at least one of the two sees the other.
 	active atomic.Bool
-	_      [120]byte // readers look at it all the time, and the writer takes mu with every row
+	_      [120]byte // readers load active all the time, and the writer locks mu for every row
 
 	mu             sync.Mutex
-	epoch          Epoch  // present one
-	owner          uint64 // of the transaction; 0: nothing is kept
-	newestSnapshot uint64 // of the versions that were held when it began
-	committed      uint64 // the version of the transaction; 0: it has not been committed
+	epoch          Epoch  // present epoch
+	owner          uint64 // serial of the transaction; 0: the log is empty
+	newestSnapshot uint64 // newest version that was held at Open
+	committed      uint64 // version of the transaction; 0: not committed
 	sealed         bool
-	maxBytes       int                     // bytes that may be kept
-	images         map[Pgid]unsafe.Pointer // frames of pages as they were, for readers
-	byPage         map[Pgid][]undoEntry    // what is kept, by page, for before; made when it is needed
+	maxBytes       int                     // bound on the recorded bytes
+	images         map[Pgid]unsafe.Pointer // frames with the previous content of pages, for readers
+	byPage         map[Pgid][]undoEntry    // entries by page; built by the first pageBefore
 
-	// writers are those that there have been: the transaction's own, and of those of its other
-	// goroutines the first lent ones now. What they have kept is in order in the first, once they
-	// are back, and every one keeps the bytes.
+	// writers are the writer of the transaction, and those of its other goroutines, of which the
+	// first split ones are active. Merge appends all entries to the first writer, in order; the
+	// bytes stay in their writers' buffers.
 	writers [MaxUndoWriters]*UndoWriter
 	split   int
 }
 
-// MaxUndoWriters is how many goroutines may change pages in place at a time.
+// MaxUndoWriters bounds the number of goroutines that change pages in place at a time.
 const MaxUndoWriters = 8
 
-// A Keeper keeps what one goroutine of the transaction overwrites. No two change the same page
-// before they are back: see Lend.
+// An UndoWriter records the bytes that one goroutine of the transaction overwrites. Between Split
+// and Merge no two goroutines change the same page.
 type UndoWriter struct {
-	_ [64]byte // what the others take is not beside it
+	_ [64]byte // no false sharing with other writers
 
 	u     *UndoLog
-	index bufferOffset // among the keepers, where a place in the stash has it
+	index bufferOffset // of the writer, shifted to its bits in a bufferOffset
 
-	mu         sync.Mutex  // from Enter to Leave
-	open       bool        // no reader has frozen the undo
-	entries    []undoEntry // in the order in which it was overwritten
-	buf        undoBuffer  // of the bytes that were kept
-	maxBytes   int         // bytes that may be kept
-	maxEntries int         // and how many pieces
+	mu         sync.Mutex  // held from Enter to Leave
+	open       bool        // no reader has sealed the log
+	entries    []undoEntry // in the order of the changes
+	buf        undoBuffer  // overwritten bytes
+	maxBytes   int         // bound on buf.bytes
+	maxEntries int         // bound on len(entries)
 
 	_ [64]byte
 }
 
-// undoEntry is what stood in a page from offset off on: the n bytes at a place in the stash of a
-// keeper, or zeros.
+// undoEntry is the previous content of a page from offset off on: n bytes of a writer's buffer, or
+// zeros.
 type undoEntry struct {
 	id     Pgid
-	at     bufferOffset // zeros: none are kept
+	at     bufferOffset // zeros: the bytes were zero
 	off, n uint32
 }
 
 const zeros = -1
 
-// undoWriterShift is where in a place the number of the keeper stands. A stash has fewer chunks
-// than there is room for below it.
+// undoWriterShift is the position of the writer's index in a bufferOffset. A buffer has fewer
+// chunks than fit below it.
 const undoWriterShift = 56
 
-// What is kept is bounded by a share of the cache: a transaction that overwrites more copies pages
-// for the rest.
+// The log is bounded by a share of the cache: a transaction that overwrites more copies pages for
+// the rest.
 const (
 	undoFraction = 16
 	minUndo      = 64 << 10
@@ -95,15 +95,15 @@ func (u *UndoLog) init(p *Pager) {
 	u.writers[0] = &UndoWriter{u: u}
 }
 
-// Undo is that of the pager: there is one writer.
+// Undo is the undo log of the pager, which has one writing transaction at a time.
 func (p *Pager) Undo() *UndoLog { return &p.undo }
 
-// Active says that a reader has to Freeze.
+// Active reports that a reader must call Seal.
 func (u *UndoLog) Active() bool { return u.active.Load() }
 
-// Open begins to keep what the transaction overwrites that owns pages under owner. held lists the
-// versions that are held, in order; it is asked after new readers can see that they have to Freeze.
-// False: what an earlier transaction overwrote may still be asked for.
+// Open starts the log of the transaction that owns pages under owner. held lists the held versions,
+// in order; Open calls it after active is set for new readers. Open returns false if readers may
+// still need the log of an earlier transaction.
 func (u *UndoLog) Open(epoch Epoch, owner uint64, held func() []uint64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +113,7 @@ func (u *UndoLog) Open(epoch Epoch, owner uint64, held func() []uint64) bool {
 	u.active.Store(true)
 	invariant.Pause()
 	versions := held()
-	if u.owner != 0 { // frozen, and visible: those who came before it was may be there yet
+	if u.owner != 0 { // sealed and visible: readers that began before may still be open
 		if len(versions) > 0 && versions[0] < u.owner {
 			u.active.Store(false)
 			return false
@@ -128,56 +128,56 @@ func (u *UndoLog) Open(epoch Epoch, owner uint64, held func() []uint64) bool {
 	return true
 }
 
-// undoEntryBytes is what a piece counts for, beside its bytes: more than it takes.
+// undoEntryBytes is the accounted size of an entry beside its bytes, an upper bound.
 const undoEntryBytes = 64
 
-// start opens the keeper, for so many bytes and pieces more. mu of the undo is held.
-func (k *UndoWriter) start(bytes, pieces int) {
+// start opens the writer for this many more bytes and entries. u.mu is held.
+func (k *UndoWriter) start(bytes, entries int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.open, k.maxBytes, k.maxEntries = !k.u.sealed, k.buf.bytes+bytes, len(k.entries)+pieces
+	k.open, k.maxBytes, k.maxEntries = !k.u.sealed, k.buf.bytes+bytes, len(k.entries)+entries
 }
 
-// stop is for a keeper that keeps nothing more.
+// stop ends recording.
 func (k *UndoWriter) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open = false
 }
 
-// Own is the keeper of the transaction.
+// Own is the writer of the transaction.
 func (u *UndoLog) Own() *UndoWriter { return u.writers[0] }
 
-// Split gives n keepers, MaxUndoWriters at most, to goroutines of the transaction that change no
-// page of each other's, until Gather. The first is the transaction's own. What may be kept is
-// shared among them.
+// Split returns n writers, MaxUndoWriters at most, for goroutines of the transaction that change
+// disjoint sets of pages, until Merge. The first is the transaction's own. They share the remaining
+// capacity.
 func (u *UndoLog) Split(n int) []*UndoWriter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	bytes, pieces := u.remaining()
+	bytes, entries := u.remaining()
 	for i := range n {
 		if u.writers[i] == nil {
 			u.writers[i] = &UndoWriter{u: u, index: bufferOffset(i) << undoWriterShift}
 		}
-		u.writers[i].start(bytes/n, pieces/n)
+		u.writers[i].start(bytes/n, entries/n)
 	}
 	u.split = n
 	return u.writers[:n]
 }
 
-// remaining is how many bytes and pieces may still be kept.
-func (u *UndoLog) remaining() (bytes, pieces int) {
-	bytes, pieces = u.maxBytes, u.maxBytes/undoEntryBytes
+// remaining is the number of bytes and entries that may still be recorded.
+func (u *UndoLog) remaining() (bytes, entries int) {
+	bytes, entries = u.maxBytes, u.maxBytes/undoEntryBytes
 	for _, k := range u.writers {
 		if k != nil {
 			bytes -= k.buf.bytes
-			pieces -= len(k.entries)
+			entries -= len(k.entries)
 		}
 	}
-	return max(bytes, 0), max(pieces, 0)
+	return max(bytes, 0), max(entries, 0)
 }
 
-// Merge takes back what was lent. Nobody is between Enter and Leave.
+// Merge ends Split. No goroutine is between Enter and Leave.
 func (u *UndoLog) Merge() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -188,12 +188,12 @@ func (u *UndoLog) Merge() {
 		k.entries = k.entries[:0]
 	}
 	u.split = 0
-	if bytes, pieces := u.remaining(); own.open {
-		own.start(bytes, pieces)
+	if bytes, entries := u.remaining(); own.open {
+		own.start(bytes, entries)
 	}
 }
 
-// Seal is for a reader that has registered and finds it opened.
+// Seal makes a registered reader safe if the log is active.
 func (u *UndoLog) Seal() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,14 +204,14 @@ func (u *UndoLog) Seal() {
 	for _, k := range u.writers[:max(u.split, 1)] {
 		k.stop()
 	}
-	// last: another reader that finds it so goes on at once, and nobody may be changing a page any
-	// more
+	// Last: another reader that loads false continues at once, and no page may be changing any
+	// more.
 	u.active.Store(false)
 }
 
-// Changeable says that the page may be changed in place between Enter and Leave: no checkpoint has
-// come since it was born, it is in a frame, and nobody reads it. Pages of the transaction itself
-// are not meant: they need no undo.
+// Changeable reports whether the page may be changed in place between Enter and Leave: it is newer
+// than the last checkpoint, it has a frame, and no reader reaches it. It is false for the
+// transaction's own pages, which need no undo.
 func (k *UndoWriter) Changeable(ref Ref) bool {
 	u := k.u
 	if ref.Epoch != u.epoch {
@@ -221,7 +221,7 @@ func (k *UndoWriter) Changeable(ref Ref) bool {
 	return s != nil && s.dirty != nil && s.owner > u.newestSnapshot && s.owner < u.owner
 }
 
-// Reachable says that the page, on the way to one that is Changeable, may be changed too, or is the
+// Reachable reports whether a page on the path to a Changeable one may be changed too, or is the
 // transaction's own.
 func (k *UndoWriter) Reachable(ref Ref) bool {
 	u := k.u
@@ -229,12 +229,12 @@ func (k *UndoWriter) Reachable(ref Ref) bool {
 	return ref.Epoch == u.epoch && s != nil && s.dirty != nil && s.owner > u.newestSnapshot
 }
 
-// Lent reports that the keeper is lent to a worker of a parallel apply: child references of
-// branches may be changed in place as well. No keeper is lent or gathered while one is in use.
+// Lent reports whether a worker of a parallel apply uses the writer: it may also change child
+// references of branches in place. Split and Merge do not run while a writer is in use.
 func (k *UndoWriter) Lent() bool { return k.u.split > 0 }
 
-// Enter begins an operation that changes pages in place; not so once the undo is frozen or full.
-// Leave ends it.
+// Enter begins an operation that changes pages in place, or returns false if the log is sealed or
+// full. Leave ends the operation.
 func (k *UndoWriter) Enter() bool {
 	k.mu.Lock()
 	if !k.open || k.full() || k.buf.reserve(&k.u.p.arena, enterPages) != nil {
@@ -244,36 +244,34 @@ func (k *UndoWriter) Enter() bool {
 	return true
 }
 
-// enterPages is more than one operation keeps: of a leaf its head and one cell, and a row count of
-// each branch above it.
+// enterPages bounds the recorded bytes of one operation: the header and one cell of a leaf, and a
+// row count of each branch above it.
 const enterPages = 3
 
-// full is for the goroutine of the keeper.
+// full needs mu or the writer's goroutine.
 func (k *UndoWriter) full() bool { return k.buf.bytes >= k.maxBytes || len(k.entries) >= k.maxEntries }
 
-// Full tells the transaction that Enter will say no from now on: it need not look for what is
-// Changeable.
+// Full reports that Enter will return false from now on, so that the transaction can skip the
+// search for Changeable pages.
 func (k *UndoWriter) Full() bool { return !k.u.active.Load() || k.full() }
 
-// Leave ends what Enter began.
+// Leave ends the operation that Enter began.
 func (k *UndoWriter) Leave() { k.mu.Unlock() }
 
-// Record notes what stands in bytes [from, to) of a page, which may be changed then.
+// Record records bytes [from, to) of a page, which the caller may then change.
 func (k *UndoWriter) Record(id Pgid, from, to int) {
 	u := k.u
 	s := u.p.table.peek(id)
 	if s.owner >= u.owner {
-		return // the transaction's own
+		return // the transaction's own page
 	}
 	b := unsafe.Slice((*byte)(s.dirty), u.p.pageSize)
-	k.entries = append(
-		k.entries,
-		undoEntry{id, k.buf.add(b[from:to]) | k.index, uint32(from), uint32(to - from)},
-	)
+	at := k.buf.add(b[from:to]) | k.index
+	k.entries = append(k.entries, undoEntry{id, at, uint32(from), uint32(to - from)})
 	s.changed.Store(u.owner)
 }
 
-// RecordZeros is Keep of bytes that are zero.
+// RecordZeros is Record of bytes that are zero.
 func (k *UndoWriter) RecordZeros(id Pgid, from, to int) {
 	u := k.u
 	s := u.p.table.peek(id)
@@ -284,7 +282,7 @@ func (k *UndoWriter) RecordZeros(id Pgid, from, to int) {
 	s.changed.Store(u.owner)
 }
 
-// Committed says which version holds the changes. It is not visible yet.
+// Committed sets the version of the changes, which is not visible yet.
 func (u *UndoLog) Committed(version uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -293,9 +291,9 @@ func (u *UndoLog) Committed(version uint64) {
 	}
 }
 
-// Publish runs show, which makes version visible, at a moment at which nobody is between looking
-// for the newest version and freezing. Nobody asks any more for what was before it unless somebody
-// has.
+// Publish runs show, which makes version visible, while no reader is between the read of the newest
+// version and Seal. Unless a reader has sealed the log, no reader needs the content before version
+// any more.
 func (u *UndoLog) Publish(version uint64, show func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -306,7 +304,7 @@ func (u *UndoLog) Publish(version uint64, show func()) {
 	}
 }
 
-// Rollback makes the pages what they were.
+// Rollback restores the pages.
 func (u *UndoLog) Rollback() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -318,7 +316,7 @@ func (u *UndoLog) Rollback() {
 		s := u.p.table.peek(k.id)
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 	}
-	for _, k := range all { // now, and not before, readers may look at the pages again
+	for _, k := range all { // only now may readers read the pages directly
 		u.p.table.peek(k.id).changed.Store(0)
 	}
 	u.byPage = nil
@@ -327,7 +325,7 @@ func (u *UndoLog) Rollback() {
 		u.drop()
 		return
 	}
-	u.committed = 1 // readers have pages of it
+	u.committed = 1 // readers use its images
 }
 
 func (u *UndoLog) restore(k undoEntry, b []byte) {
@@ -339,7 +337,7 @@ func (u *UndoLog) restore(k undoEntry, b []byte) {
 	copy(b[k.off:], by.buf.bytesAt(k.at-by.index, k.n))
 }
 
-// drop forgets everything, and is not opened any more.
+// drop empties and closes the log.
 func (u *UndoLog) drop() {
 	u.active.Store(false)
 	u.forget()
@@ -354,7 +352,7 @@ func (u *UndoLog) forget() {
 	u.empty()
 }
 
-// empty forgets what the keepers have kept, and lets none of them keep more.
+// empty removes the entries of all writers and stops them.
 func (u *UndoLog) empty() {
 	for _, k := range u.writers {
 		if k == nil {
@@ -362,24 +360,23 @@ func (u *UndoLog) empty() {
 		}
 		k.stop()
 		k.entries = k.entries[:0]
-		if cap(k.entries) > keepUndoBytes {
+		if cap(k.entries) > maxKeptEntries {
 			k.entries = nil
 		}
 		k.buf.empty(&u.p.arena)
 	}
 }
 
-// keepUndoBytes is how many entries stay for the next transaction, of 24 bytes each.
-const keepUndoBytes = 128 << 10
+// maxKeptEntries bounds the capacity that stays for the next transaction, in entries of 24 bytes.
+const maxKeptEntries = 128 << 10
 
-// pageBefore returns a page as it was before the transaction changed it whose version is above
-// serial.
+// pageBefore returns a page as of version serial, before the transaction changed it.
 func (u *UndoLog) pageBefore(id Pgid, s *slot, serial uint64) ([]byte, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := unsafe.Slice((*byte)(atomic.LoadPointer(&s.dirty)), u.p.pageSize)
 	if s.changed.Load() <= serial {
-		return now, nil // rolled back meanwhile
+		return now, nil // rolled back since
 	}
 	f, ok := u.images[id]
 	if ok {
@@ -391,7 +388,7 @@ func (u *UndoLog) pageBefore(id Pgid, s *slot, serial uint64) ([]byte, error) {
 	}
 	if u.byPage == nil {
 		u.byPage = map[Pgid][]undoEntry{}
-		for _, by := range u.writers[:max(u.split, 1)] { // They are frozen, or no reader would be here.
+		for _, by := range u.writers[:max(u.split, 1)] { // They are stopped: a reader seals first.
 			for _, k := range by.entries {
 				u.byPage[k.id] = append(u.byPage[k.id], k)
 			}

@@ -5,10 +5,10 @@ var pageMutants = []mutant{
 	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/writeback.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.unsynced()`},
 	{"sync", "the_meta_page_is_not_synced", "pager/writeback.go", `func() error { return p.file.SyncData() }); err != nil {`, `func() error { return nil }); err != nil {`},
 	{"sync", "growth_is_synced_as_data_only", "pager/writeback.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.sync("the pages", func() error { return p.file.SyncData() })`},
-	{"sync", "error_of_writing_pages_is_ignored", "pager/writeback.go", `		if err := p.writePages(part, c.images, buf, between); err != nil {
+	{"sync", "error_of_writing_pages_is_ignored", "pager/writeback.go", `		if err := p.writePages(part, c.images, buf, yield); err != nil {
 			return err
-		}`, `		_ = p.writePages(part, c.images, buf, between)`},
-	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := way(); err != nil {`, `	if err := way(); err != nil && false {`},
+		}`, `		_ = p.writePages(part, c.images, buf, yield)`},
+	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := syncFile(); err != nil {`, `	if err := syncFile(); err != nil && false {`},
 	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if p.fileSync.first != nil {
 		return p.fileSync.first
 	}
@@ -23,11 +23,11 @@ var pageMutants = []mutant{
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
-	{"order", "early_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
-	{"order", "early_pages_are_spilled", "txn/writer.go", ` && !pg.IsReusable(r.id) {`, ` {`},
-	{"order", "early_pages_without_a_place_are_for_everybody", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
-	{"order", "large_values_are_promised_pages", "pager/overflow.go", `p.space.nextPage(false)`, `p.space.nextPage(true)`},
-	{"order", "loads_are_promised_pages", "pager/bulkwriter.go", `p.allocate(false)`, `p.allocate(true)`},
+	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
+	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.IsReusable(r.id) {`, ` {`},
+	{"order", "reusable_pages_of_the_free_lists_are_allocated_for_early_writes", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
+	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `p.space.nextPage(false)`, `p.space.nextPage(true)`},
+	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.allocate(false)`, `p.allocate(true)`},
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	_ = l.s.dataError(l.pages.Discard())
 `, ``},
 	{"order", "a_load_that_ends_leaves_pages_to_be_written", "pager/bulkwriter.go", `	return <-l.end`, `	return nil`},
@@ -47,8 +47,8 @@ var pageMutants = []mutant{
 	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.replacedPages = 0`, ``},
 	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.OfferReusable(r.id, uint64(r.n))`, `	s.awaitCheckpoint.push(r)
 	return nil`},
-	{"room", "garbage_stays_in_memory", "pager/writeback.go", `	if beside != nil && len(c.Deltas) == 0 {
-		p.dropFromPageCache(c.deadRanges)`, `	if beside != nil && len(c.Deltas) == 0 {
+	{"room", "garbage_stays_in_memory", "pager/writeback.go", `	if observer != nil && len(c.Deltas) == 0 {
+		p.dropFromPageCache(c.deadRanges)`, `	if observer != nil && len(c.Deltas) == 0 {
 		_ = c`},
 	{"room", "batches_look_at_what_they_change", "txn/pages.go", `	if h.directRead && h.s.pg.Cold(ref, h.base) {`, `	if false {`},
 	{"room", "deletions_look_at_what_they_change", "txn/pages.go", `	return h.directRead && !h.Owned(ref) && h.s.pg.Cold(ref, h.base)`, `	return false`},
@@ -74,8 +74,8 @@ var pageMutants = []mutant{
 		return 0, false, nil
 	}
 	was`},
-	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if p.verifyGeneration.Load() != doubts {`, `	if false {`},
-	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // That`, `				// That`},
+	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if p.verifyGeneration.Load() != generation {`, `	if false {`},
+	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // The old`, `				// The old`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.verify(ref, b); err != nil {
 			return err
 		}
@@ -107,8 +107,8 @@ var pageMutants = []mutant{
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil
 }`},
-	{"order", "room_that_is_not_there_yet_counts", "pager/preallocate.go", `	p.prealloc.to = to
-`, `	p.prealloc.to, p.fileSize = to, size
+	{"order", "room_that_is_not_there_yet_counts", "pager/preallocate.go", `	p.prealloc.grownTo = grownTo
+`, `	p.prealloc.grownTo, p.fileSize = grownTo, size
 `},
 	{"order", "the_file_is_cut_while_it_grows", "pager/preallocate.go", `	p.EndPreallocation()
 	size := int64(p.space.end)`, `	size := int64(p.space.end)`},

@@ -44,7 +44,7 @@ var storeMutants = []mutant{
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial {`, `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `	if oldest < r.serial {`, `	if false {`},
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/framereclaim.go", `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldest {`, `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldestSnapshot+1<<40 {`},
-	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before met: what is not met is met anew with what verified says
+	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before accessed: a page that is not accessed is checked against verified
 	p.accessed.clear()
 `, ``},
 	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
@@ -143,11 +143,11 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.ReleaseLeafRun(w.leafRunPages)
 `, ``},
 	{"room", "a_log_has_no_bound_where_the_file_is_past_it", "txn/ops.go", `max(most-w.s.pg.FileBytes(), 1)`, `most - w.s.pg.FileBytes()`},
-	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + left - min(left, free-min(free, have))`, `	return n - have + left`},
+	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + reserved - min(reserved, free-min(free, have))`, `	return n - have + reserved`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
 	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(1); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/preallocate.go", `		if room <= pages {`, `		if true {`},
+	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/preallocate.go", `		if reserved <= pages {`, `		if true {`},
 	{"room", "the_file_grows_past_its_directory", "pager/preallocate.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return freed >= few && freed > spare`, `	return false`},
 	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}`, ``},
@@ -195,8 +195,7 @@ var storeMutants = []mutant{
 			}
 		}
 		first`},
-	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch ||
-`, ``},
+	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch || !Checksum`, `				!Checksum},
 	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrRefLost):`, `		case err == ErrRefLost:`},
 	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.finish(f, i, img, p.delivered, durable, why)`, `p.finish(f, i, img, p.delivered+1<<40, durable, why)`},
 	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `	owner := w.firstOwner
@@ -255,7 +254,7 @@ var storeMutants = []mutant{
 		}
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n)) {`, `	if !h.s.pg.HasFreePages(uint64(n)) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	end := p.space.end + p.behind(n, min(p.space.inCurrentRun(n), n))`, `	end := p.space.end + n - min(p.space.inCurrentRun(n), n)`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	end := p.space.end + p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))`, `	end := p.space.end + n - min(p.space.inCurrentRun(n), n)`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
@@ -309,7 +308,7 @@ var storeMutants = []mutant{
 	return p.flushFramed()`, `	p.space.packing = true
 	p.space.rewind()
 	return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/preallocate.go", `		left = p.tableRoom() + p.freeMapReserve(n-have+p.tableRoom())`, `		left = 0`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/preallocate.go", `		reserved = p.treeTablePages() + p.freeMapReserve(n-have+p.treeTablePages())`, `		reserved = 0`},
 	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0)); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
@@ -328,8 +327,8 @@ var storeMutants = []mutant{
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/delta.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		s.pg.ReturnFrames(c.pages.Deltas)`},
 	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		_ = v`},
-	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if p.patchedIn(id, p.deltas.epoch) {`, `	if true {`},
-	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if p.patchedIn(id, p.deltas.epoch) {`, `	if false {`},
+	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if true {`},
+	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if false {`},
 	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/delta.go", `	if ref.Epoch == epoch {
 		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.delta != nil {
 		deltaBase, _, changes`},
@@ -403,8 +402,8 @@ var storeMutants = []mutant{
 	{"room", "a_row_splits_one_leaf_at_most", "txn/writeahead.go", `copied + moved + filled`, `copied + min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
 		tx.s.pg.HasSpace(w.pagesFor(changes, bytes))`, ``},
-	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n = p.behind(n, min(2*p.space.inCurrentRun(n), n)); n == 0 {`},
-	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.behind(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n), n); n == 0 {`},
+	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n = p.pagesAtEnd(n, min(2*p.space.inCurrentRun(n), n)); n == 0 {`},
+	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n), n); n == 0 {`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		result`, `	case false:
 		result`},
