@@ -243,7 +243,7 @@ func TestMetaPageThatNobodyWouldTakeIsNotWritten(t *testing.T) {
 			m := p.LastMeta()
 			m.Epoch++
 			spoil(&m)
-			require.ErrorContains(t, p.WriteMeta(m), "no valid one")
+			require.ErrorContains(t, p.WriteMeta(m), "would be invalid")
 			after := make([]byte, 2*MinPageSize)
 			require.NoError(t, vfs.ReadFull(p.file, after, 0))
 			require.Equal(t, before, after)

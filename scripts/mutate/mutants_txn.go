@@ -195,7 +195,7 @@ var storeMutants = []mutant{
 			}
 		}
 		first`},
-	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch || !Checksum`, `				!Checksum},
+	{"laid", "leaves_of_another_epoch_are_whole", "pager/leafrun.go", `				h.Epoch != ref.Epoch || !Checksum`, `				!Checksum`},
 	{"laid", "a_commit_without_its_leaves_is_an_error", "wal/reader.go", `		case errors.Is(err, ErrRefLost):`, `		case err == ErrRefLost:`},
 	{"laid", "a_durable_commit_may_lose_its_leaves", "wal/reader.go", `p.finish(f, i, img, p.delivered, durable, why)`, `p.finish(f, i, img, p.delivered+1<<40, durable, why)`},
 	{"laid", "leaves_may_be_changed_by_who_has_laid_them", "txn/leafrun.go", `	owner := w.firstOwner
