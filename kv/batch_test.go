@@ -45,7 +45,7 @@ func TestBatchIsAppliedInOrderAndAgain(t *testing.T) {
 	require.Equal(t, []string{"x=1", "y="}, rows(t, db, "a"))
 }
 
-// TestZeroBatchIsReady: the length of keys is looked at when a store is known.
+// TestZeroBatchIsReady: Apply checks the length of keys, when the store is known.
 func TestZeroBatchIsReady(t *testing.T) {
 	db := openTest(t)
 	var b kv.Batch
@@ -82,8 +82,8 @@ func TestBatchIsAtomic(t *testing.T) {
 	require.Empty(t, rows(t, db, "default"))
 }
 
-// TestBatchDoesWhatTheSameCallsDo: it looks at several operations at a time, of one family after
-// the other, before it carries them out one by one.
+// TestBatchDoesWhatTheSameCallsDo: Apply decodes several operations at a time, of one family after
+// the other, before it applies them one by one.
 func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	open := func() *kv.DB {
@@ -142,7 +142,7 @@ func TestBatchDoesWhatTheSameCallsDo(t *testing.T) {
 }
 
 // TestBatchThatBringsTheFirstExpiries puts some of its own rows again, and deletes others, before
-// any index has one of them.
+// any index has a row of them.
 func TestBatchThatBringsTheFirstExpiries(t *testing.T) {
 	db := openTest(t)
 	b := db.NewBatch()
@@ -221,8 +221,8 @@ func TestBulkLoad(t *testing.T) {
 	require.Equal(t, n, i)
 }
 
-// TestBulkLoadKeepsNoSlice: rows of every size come in the same two slices, which the sequence
-// fills anew for each.
+// TestBulkLoadKeepsNoSlice: the sequence yields rows of every size in the same two slices, and fills
+// them anew for each.
 func TestBulkLoadKeepsNoSlice(t *testing.T) {
 	sizes := []int{0, 100, 900, 5000, 70_000, 600_000}
 	fill := func(value []byte, i int) []byte {
@@ -332,9 +332,9 @@ func TestBulkLoadThatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, db.Put([]byte("k"), nil), "the writer lock is free")
 }
 
-// TestWhatABatchHoldsBackIsBounded for all of its families together: none of them comes near the
-// bound.
-func TestWhatABatchHoldsBackIsBounded(t *testing.T) {
+// TestBufferedRowsOfABatchAreBounded for all of its families together: none of them reaches the bound
+// alone.
+func TestBufferedRowsOfABatchAreBounded(t *testing.T) {
 	const families, rowsOfEach = 40, 200 // each row changes two indexes
 	db := openTest(t)
 	b := db.NewBatch()

@@ -38,7 +38,7 @@ func TestTransactionHasOneInstantInMilliseconds(t *testing.T) {
 	require.Equal(t, int64(1_700_003_600_000), nowOf(t, db).UnixMilli())
 }
 
-// TestClockThatIsNudgedBackStandsStill: over a reopen too, for the mark is stored with commits.
+// TestClockThatIsNudgedBackStandsStill: over a reopen too, since commits store the mark.
 func TestClockThatIsNudgedBackStandsStill(t *testing.T) {
 	clock, fsys := newClock(), vfs.NewMemory()
 	o := &kv.Options{Clock: clock.now}
@@ -85,9 +85,9 @@ func TestClockBefore1970IsNoStep(t *testing.T) {
 	require.Zero(t, db.Stats().ClockSteps)
 }
 
-// TestLargeTransactionKeepsTheMarkToo tells the story of a transaction whose first megabyte is in
-// the log before it commits: the mark was there already, and was that of the commit before. After a
-// crash, a clock that had been nudged back brought expired keys to life again.
+// TestLargeTransactionKeepsTheMarkToo: the first megabyte of a transaction is in the log before it
+// commits. Its mark was there already, and was that of the commit before. After a crash, a clock
+// that had been set back a little made expired keys live again.
 func TestLargeTransactionKeepsTheMarkToo(t *testing.T) {
 	clock, disk := newClock(), crashfs.New(crashfs.Options{})
 	o := &kv.Options{Clock: clock.now}
@@ -110,7 +110,7 @@ func TestLargeTransactionKeepsTheMarkToo(t *testing.T) {
 	}
 }
 
-// TestStepBackThatNoInt64Holds is a large one.
+// TestStepBackThatNoInt64Holds is a large step.
 func TestStepBackThatNoInt64Holds(t *testing.T) {
 	now := time.UnixMilli(1735000000000)
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return now }})
@@ -123,7 +123,7 @@ func TestStepBackThatNoInt64Holds(t *testing.T) {
 	require.EqualValues(t, 1, db.Stats().ClockSteps)
 }
 
-// TestBatchBefore1970 takes every instant that is to come, as a put does.
+// TestBatchBefore1970 accepts every future instant, as a put does.
 func TestBatchBefore1970(t *testing.T) {
 	now := time.UnixMilli(-10_000)
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: func() time.Time { return now }})
@@ -208,11 +208,10 @@ func viewDead(t *testing.T, db *kv.DB) {
 	}))
 }
 
-// TestKeySeenExpiredStaysAwayOverAReopen tells the story of a key with 5 s to live: a read
-// transaction saw it expired 6 s later, the store was closed, the clock went back by 3 s, and the
-// next session had the key again. Only commits stored the time. It is the same for a session that
-// only reads, for every call that tells what has expired, and whatever a power cut after Close
-// takes or brings back.
+// TestKeySeenExpiredStaysAwayOverAReopen: a read transaction saw a key with a ttl of 5 s expired 6 s
+// later, the store was closed, the clock went back by 3 s, and the next session had the key again.
+// Only commits stored the time. The same holds for a read-only session, for every call whose result
+// shows expiry, and whatever a power cut after Close loses.
 func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
 	for name, see := range sights {
 		for _, readsOnly := range []bool{false, true} {
@@ -246,8 +245,8 @@ func TestKeySeenExpiredStaysAwayOverAReopen(t *testing.T) {
 	}
 }
 
-// TestCloseWritesNoMarkThatMattersToNothing: a session that has only read, and met nothing that has
-// expired since the last commit, leaves the file alone.
+// TestCloseWritesNoMarkThatMattersToNothing: a session that only read, and found nothing that
+// expired since the last commit, does not change the file.
 func TestCloseWritesNoMarkThatMattersToNothing(t *testing.T) {
 	clock, disk := newClock(), crashfs.New(crashfs.Options{})
 	o := &kv.Options{Clock: clock.now}
@@ -274,10 +273,10 @@ func TestCloseWritesNoMarkThatMattersToNothing(t *testing.T) {
 	require.False(t, session(true), "and no less than before")
 }
 
-// TestStepBackThatOnlyReadersFollowedIsStored: the clock was a year ahead at the last commit. Its
-// correction is followed by a session that only reads, and sees a key expired by the right time;
-// the next session must not bring it back because it follows the same correction anew, from a clock
-// that was nudged back.
+// TestStepBackThatOnlyReadersFollowedIsStored: the clock was a year ahead at the last commit. A
+// session that only reads follows its correction, and sees a key expired by the right time. The next
+// session follows the same correction anew, from a clock that was set back a little; the key must
+// stay expired.
 func TestStepBackThatOnlyReadersFollowedIsStored(t *testing.T) {
 	clock, fsys := newClock(), vfs.NewMemory()
 	o := &kv.Options{Clock: clock.now}
@@ -312,9 +311,9 @@ func TestReadOnlySessionStoresNoMark(t *testing.T) {
 	require.Equal(t, before, disk.Len())
 }
 
-// TestKeysOfASetBackClockLive: a purge, and the eviction behind a read, go by an instant that was
-// read before others found the clock set back. Keys that were written then, or are alive again,
-// were deleted for it.
+// TestKeysOfASetBackClockLive: a purge, and the eviction behind a read, used an instant that was read
+// before other calls found the clock set back. They deleted keys that were written after that, or
+// were live again.
 func TestKeysOfASetBackClockLive(t *testing.T) {
 	key := []byte("key")
 	t.Run("purge", func(t *testing.T) {

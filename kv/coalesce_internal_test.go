@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestACrowdTakesTurnsUnlessItsRecordIsAhead: those who share a transaction meet whole while the
-// disk has their record before they are carried out, and what one alone does says nothing of that.
-func TestACrowdTakesTurnsUnlessItsRecordIsAhead(t *testing.T) {
+// TestHalvesTakeTurnsUnlessTheRecordIsSubmittedEarly: groups stay whole while their record is submitted
+// before the apply. A write that runs alone does not change that.
+func TestHalvesTakeTurnsUnlessTheRecordIsSubmittedEarly(t *testing.T) {
 	for _, c := range []struct {
 		here, inFlight int
 		ahead          bool

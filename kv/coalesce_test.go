@@ -71,7 +71,7 @@ func TestWritesThatWaitShareACommit(t *testing.T) {
 	}
 }
 
-// TestSharedWritesAreInOrder: each sees those before it.
+// TestSharedWritesAreInOrder: each reads the writes before it.
 func TestSharedWritesAreInOrder(t *testing.T) {
 	db := openTest(t)
 	var swapped [10]bool
@@ -117,9 +117,9 @@ func TestWritesOfSeveralFamiliesShare(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestErrorInCompanyIsTheErrorAlone: each write is told what it would have been told alone, and the
-// others are not disturbed.
-func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
+// TestErrorInAGroupIsTheErrorAlone: each write returns what it would return alone, and the other
+// writes of its group are not affected.
+func TestErrorInAGroupIsTheErrorAlone(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.Put([]byte("text"), []byte("no counter")))
 	errs := together(t, db,
@@ -140,8 +140,8 @@ func TestErrorInCompanyIsTheErrorAlone(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestRowsThatShareAreInOrder: puts and deletes of few keys in two families meet, and what stands
-// in the end is what would have stood had each come alone.
+// TestRowsThatShareAreInOrder: puts and deletes of few keys in two families share a transaction. The
+// result is that of the same writes one by one.
 func TestRowsThatShareAreInOrder(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
@@ -189,7 +189,7 @@ func TestRowsThatShareAreInOrder(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestOneOfTheRowsThatShareIsBad: it is told so, and the rows around it share.
+// TestOneOfTheRowsThatShareIsBad: its write returns the error, and the rows around it share.
 func TestOneOfTheRowsThatShareIsBad(t *testing.T) {
 	bad := map[string]func(db *kv.DB) error{
 		"key":    func(db *kv.DB) error { return db.Put(nil, nil) },
@@ -222,8 +222,8 @@ func TestOneOfTheRowsThatShareIsBad(t *testing.T) {
 	}
 }
 
-// TestWriteThatFailsHalfWayTakesNobodyAlong: a value that finds no room has changed pages by then.
-func TestWriteThatFailsHalfWayTakesNobodyAlong(t *testing.T) {
+// TestWriteThatFailsHalfWayFailsAlone: a value that finds no space has changed pages before.
+func TestWriteThatFailsHalfWayFailsAlone(t *testing.T) {
 	large := func(db *kv.DB) func() error {
 		return func() error { return db.Put([]byte("large"), make([]byte, 8<<20)) }
 	}
@@ -249,7 +249,7 @@ func TestWriteThatFailsHalfWayTakesNobodyAlong(t *testing.T) {
 	})
 }
 
-// TestLargeWritesDoNotShare: what a shared transaction has no room for goes on alone.
+// TestLargeWritesDoNotShare: writes that do not fit into a shared transaction run alone.
 func TestLargeWritesDoNotShare(t *testing.T) {
 	db := openTest(t)
 	before := seq(t, db)
@@ -346,8 +346,8 @@ func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	u.end(4, 2)
 }
 
-// TestACrowdTakesTurns: a group that fills a transaction does not wait for writes in flight.
-func TestACrowdTakesTurns(t *testing.T) {
+// TestHalvesOfALargeGroupTakeTurns: a group that fills a transaction does not wait for writes in flight.
+func TestHalvesOfALargeGroupTakeTurns(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for range kv.Crowd {
 		u.write()
@@ -356,9 +356,9 @@ func TestACrowdTakesTurns(t *testing.T) {
 	u.end(1+kv.Crowd, 2)
 }
 
-// TestHalvesOfACrowdWaitForEachOther: what is left of a crowd when half of it is away meets in one
-// transaction, too.
-func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
+// TestHalvesOfALargeGroupWaitForEachOther: while one half of a group is in flight, the queued rest shares
+// one transaction, too.
+func TestHalvesOfALargeGroupWaitForEachOther(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	for range kv.Crowd {
 		u.write()
@@ -382,7 +382,7 @@ func TestHalvesOfACrowdWaitForEachOther(t *testing.T) {
 	require.Equal(t, 1+2*kv.Crowd, countOf(t, u.DB, "n"))
 }
 
-// TestWritesThatAskForNoSyncDoNotWaitForOne: there is nothing to share.
+// TestWritesThatAskForNoSyncDoNotWaitForOne: they have no sync to share.
 func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	u := newUnderWay(t, kv.NoSync)
 	u.write()
@@ -390,8 +390,8 @@ func TestWritesThatAskForNoSyncDoNotWaitForOne(t *testing.T) {
 	u.end(2, 2)
 }
 
-// TestBulkLoadBehindACommitThatIsUnderWay sees what that has put, as every writer does, and does
-// not look again and again until its sync has ended.
+// TestBulkLoadBehindACommitThatIsUnderWay sees the rows of that commit, as every writer does, and
+// does not retry in a loop until its sync has ended.
 func TestBulkLoadBehindACommitThatIsUnderWay(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
 	_, err := u.BulkLoad(t.Context(), "default", numbered(1))

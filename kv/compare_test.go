@@ -67,8 +67,8 @@ func TestIncrement(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrNotCounter)
 }
 
-// TestIncrementAsksForTheTTLOfANewKeyOnly: at the end of time there is none for it, which is
-// nothing to a counter that is there.
+// TestIncrementAsksForTheTTLOfANewKeyOnly: near the largest instant the ttl overflows, which does not
+// matter to a present counter.
 func TestIncrementAsksForTheTTLOfANewKeyOnly(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}))

@@ -17,7 +17,7 @@ import (
 
 const module = "github.com/ebbkv/ebb/"
 
-// leafPackages serve every pkg and know none.
+// leafPackages are used by every package and import none.
 var leafPackages = []string{
 	"internal/vfs",
 	"internal/badfile",
@@ -29,7 +29,7 @@ var leafPackages = []string{
 	"internal/memlimit",
 }
 
-// packages says which other packages each may import. Relaxing it is a design decision, not a build fix.
+// packages lists the imports that each package may have. To relax it is a design decision.
 var packages = map[string][]string{
 	"internal/badfile":   {},
 	"internal/invariant": {},
@@ -67,7 +67,7 @@ func TestImports(t *testing.T) {
 		pkg := strings.TrimPrefix(fields[0], module)
 		may, known := packages[pkg]
 		if !known {
-			continue // tools and simulated disks: they may use every pkg
+			continue // tools and simulated disks: they may import every package
 		}
 		seen++
 		for _, path := range fields[1:] {
@@ -86,8 +86,8 @@ func TestImports(t *testing.T) {
 	require.Greater(t, seen, 8, "packages that exist")
 }
 
-// machine are the packages with which a pkg could touch files past the vfs, and what it may use of
-// them: nothing, or what has nothing to do with files.
+// machine lists the packages by which a package could bypass the vfs, and the names of them that it
+// may use: those that do not concern files.
 var machine = map[string][]string{
 	"os":        {"Getpagesize"},
 	"io/ioutil": {},
@@ -118,7 +118,7 @@ var machine = map[string][]string{
 	},
 }
 
-// TestNoDirectIO reads the sources of every pkg: all files are touched through internal/vfs.
+// TestNoDirectIO reads the sources of every package: files are accessed through internal/vfs only.
 // Anonymous memory is not a file.
 func TestNoDirectIO(t *testing.T) {
 	for _, line := range goList(t, `{{.ImportPath}} {{.Dir}}`) {
@@ -128,7 +128,7 @@ func TestNoDirectIO(t *testing.T) {
 			continue
 		}
 		if pkg == "internal/memlimit" {
-			continue // What it reads is of the system, and no file of a store.
+			continue // It reads files of the system, and none of a store.
 		}
 		files, err := filepath.Glob(filepath.Join(dir, "*.go")) // for every platform
 		require.NoError(t, err)
@@ -179,9 +179,8 @@ func noDirectIO(t *testing.T, file string) {
 	})
 }
 
-// TestEveryFuzzTargetIsBounded reads the sources of every package: whatever bytes a fuzz target is
-// given, it holds itself to a bound of memory and time, for otherwise an allocation that the bytes
-// ask for is no failure.
+// TestEveryFuzzTargetIsBounded reads the sources of every package: each fuzz target bounds its memory
+// and time, for any input. Otherwise an allocation of the size that the input names is no failure.
 func TestEveryFuzzTargetIsBounded(t *testing.T) {
 	// the last two of package fuzz call the first, or more
 	bounded := []string{"bound.Hold(", "done(t, ", "hostileLooks("}

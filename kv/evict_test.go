@@ -37,8 +37,8 @@ func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
 	require.Equal(t, int64(256), db.Stats().Families["default"].Evicted)
 }
 
-// TestOneShotReadsEvictInBatches has a story: 20,000 gets of expired keys, one after the other,
-// made 18,980 commits, and each of them copied the pages that the one before had copied.
+// TestOneShotReadsEvictInBatches: 20,000 gets of expired keys, one after the other, made 18,980
+// commits, and each of them copied the pages that the one before had copied.
 func TestOneShotReadsEvictInBatches(t *testing.T) {
 	const n, batch = 2000, 256
 	db, clock := openClock(t, kv.Options{})
@@ -76,7 +76,7 @@ func TestReadNeverTouchesACallersTransaction(t *testing.T) {
 	require.Equal(t, int64(1), count(t, db), "nothing was committed")
 }
 
-// TestEvictionIsCheckedAgain: between the note and the eviction the key gets another life.
+// TestEvictionIsCheckedAgain: between the note and the eviction the key gets another expiry.
 func TestEvictionIsCheckedAgain(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	k := []byte("k")
@@ -107,9 +107,9 @@ func TestEvictionIsCheckedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in its place and begins it
-// again. Of a commit that waits for no sync no large value may lie in the main file alone, or that
-// has to be synced for it.
+// TestTransactionBehindAnEvictionAimsAsAnyOther: the eviction commits in place of the transaction
+// and begins it again. A commit without a sync must not write a large value to the main file only,
+// nor one that has to be synced.
 func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
 	for name, put := range map[string]func(db *kv.DB, key, value []byte) error{
 		"one_shot": func(db *kv.DB, key, value []byte) error { return db.Put(key, value) },

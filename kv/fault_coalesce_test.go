@@ -94,9 +94,9 @@ func TestLeaderThatIsStoppedAfterItsCommit(t *testing.T) {
 	}
 }
 
-// TestFailureReachesAllWhoShare: none of them may take a commit for done that the disk refused, nor
-// for refused if it may be there.
-func TestFailureReachesAllWhoShare(t *testing.T) {
+// TestFailureReachesTheWholeGroup: no write returns nil for a commit that the disk failed, nor a
+// definite failure for one that the next open may find.
+func TestFailureReachesTheWholeGroup(t *testing.T) {
 	for name, cause := range map[string]error{"broken": errors.New("the disk is gone"), "full": vfs.ErrNoSpace} {
 		t.Run(name, func(t *testing.T) {
 			var broken atomic.Bool

@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// TestStaleExpiryRowAloneIsRemoved: such rows only come from damage, and Check tells of them.
+// TestStaleExpiryRowAloneIsRemoved: only damage makes such rows, and Check reports them.
 func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	db, clock := openClock(t, kv.Options{})
 	fillTTL(t, db, 2, time.Second)
@@ -37,9 +37,9 @@ func TestStaleExpiryRowAloneIsRemoved(t *testing.T) {
 	require.Equal(t, int64(2), res.Purged)
 }
 
-// TestIndexRowsOfLostDataRowsAreRemoved tells the story of a purge that met more of them than go
-// into a batch: it did not take their deletion for a change, rolled it back, and found the same
-// rows again, for ever.
+// TestIndexRowsOfLostDataRowsAreRemoved: a purge found more of them than fit into a batch. It did
+// not count their deletes as a change, rolled the batch back, and found the same rows again, without
+// end.
 func TestIndexRowsOfLostDataRowsAreRemoved(t *testing.T) {
 	const lost = 5
 	for name, o := range map[string]kv.PurgeOptions{"limit": {Limit: 1}, "batch": {Batch: 1}, "large_batch": {Batch: 2}, "all": {}} {
@@ -88,9 +88,9 @@ func TestKeyIndexValueOfWrongLengthIsCorrupt(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction tells the story of a delete that did not find
-// the expiry index of a damaged store. It had deleted the data row by then, its error was one of
-// the room below, and the transaction could commit that.
+// TestVerbThatMissesAnIndexIsTheLastOfItsTransaction: a delete did not find the expiry index of a
+// damaged store. It had deleted the data row before, its error was one of a lower package, and the
+// transaction could commit that delete.
 func TestVerbThatMissesAnIndexIsTheLastOfItsTransaction(t *testing.T) {
 	key := []byte("k000000")
 	for name, verb := range map[string]func(tx *kv.Tx) error{

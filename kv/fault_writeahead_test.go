@@ -80,9 +80,9 @@ func countChanged(t *testing.T, db *kv.DB) (n int) {
 	return n
 }
 
-// TestBatchThatFailsIsTakenBack: the log has its record, and revokes it before the call returns. The
+// TestRecordOfAFailedBatchIsRevoked: the log has its record, and revokes it before the call returns. The
 // next transaction and the next Open find nothing of it.
-func TestBatchThatFailsIsTakenBack(t *testing.T) {
+func TestRecordOfAFailedBatchIsRevoked(t *testing.T) {
 	of := []int{1, 2, 20}
 	if racetest.Enabled && testing.Short() {
 		of = of[1:2]
@@ -135,8 +135,8 @@ func requireTakenBack(
 	require.NoError(t, db.Close())
 }
 
-// TestBatchThatCannotBeTakenBackIsInDoubt: the disk refuses what would.
-func TestBatchThatCannotBeTakenBackIsInDoubt(t *testing.T) {
+// TestBatchThatCannotBeRevokedIsInDoubt: the disk fails the write that would revoke its record.
+func TestBatchThatCannotBeRevokedIsInDoubt(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared_%v", shared), func(t *testing.T) {
 			disk, db, fsys := full(t)
@@ -165,8 +165,8 @@ func TestBatchThatCannotBeTakenBackIsInDoubt(t *testing.T) {
 	}
 }
 
-// TestBatchWhoseContextEndsIsTakenBack: it is asked once more before the commit.
-func TestBatchWhoseContextEndsIsTakenBack(t *testing.T) {
+// TestRecordOfACancelledBatchIsRevoked: Apply checks the context once more before the commit.
+func TestRecordOfACancelledBatchIsRevoked(t *testing.T) {
 	disk, db, fsys := full(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	fsys.hook = func(call string) error {

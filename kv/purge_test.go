@@ -59,8 +59,8 @@ func TestPurgeStopsBetweenBatchesAndAtTheLimit(t *testing.T) {
 	require.Equal(t, kv.PurgeResult{Purged: 444, Batches: 2}, res)
 }
 
-// TestPurgeFollowsItsFamily whatever happens to its name between two batches, and leaves another
-// one alone that gets it.
+// TestPurgeFollowsItsFamily if it is renamed between two batches, and does not purge another family
+// that gets its old name.
 func TestPurgeFollowsItsFamily(t *testing.T) {
 	const due = 5
 	for name, test := range map[string]struct {
@@ -139,9 +139,9 @@ func TestErrorOfOnExpireRollsTheBatchBack(t *testing.T) {
 	}))
 }
 
-// TestErrorOfAContextThatOnExpireReturns undoes a purge in a transaction as every other error of
-// OnExpire does: it was taken for one that the purge had met between two batches, whose keys stay
-// deleted.
+// TestErrorOfAContextThatOnExpireReturns rolls back a purge in a transaction as every other error of
+// OnExpire does. It was mistaken for the end of the purge's own context between two batches, after
+// which the deletes stay.
 func TestErrorOfAContextThatOnExpireReturns(t *testing.T) {
 	for _, within := range []bool{true, false} {
 		db, clock := openClock(t, kv.Options{})
@@ -249,8 +249,8 @@ func TestClockThatJumpedForwardDeletesNothing(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestProgressOfAPurgeInATransaction: it hears once of what was deleted, also at the limit and when
-// the context has ended, and may use the transaction.
+// TestProgressOfAPurgeInATransaction: Progress is called once with the number of deleted keys, also
+// at the limit and when the context has ended, and may use the transaction.
 func TestProgressOfAPurgeInATransaction(t *testing.T) {
 	for name, test := range map[string]struct {
 		o     kv.PurgeOptions
@@ -330,8 +330,8 @@ func TestAutoPurgeEndsWithClose(t *testing.T) {
 	require.Equal(t, int64(5), <-purged, "it goes on")
 }
 
-// TestPurgeFitsItsTransactions: where the bound of a transaction has no room for a whole batch,
-// batches are smaller.
+// TestPurgeFitsItsTransactions: if a whole batch exceeds the bound of a transaction, batches are
+// smaller.
 func TestPurgeFitsItsTransactions(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now, MaxTxnBytes: 16 << 10})
@@ -347,7 +347,7 @@ func TestPurgeFitsItsTransactions(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestMoreAfterAnErrorInATransaction: all keys stand, and are due.
+// TestMoreAfterAnErrorInATransaction: all keys remain, and are due.
 func TestMoreAfterAnErrorInATransaction(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
@@ -364,7 +364,7 @@ func TestMoreAfterAnErrorInATransaction(t *testing.T) {
 	}))
 }
 
-// TestPurgeThatHasNoRoomSaysThatMoreIsDue, as one does that a context or OnExpire stops.
+// TestPurgeThatHasNoRoomSaysThatMoreIsDue, as a purge does that a context or OnExpire stops.
 func TestPurgeThatHasNoRoomSaysThatMoreIsDue(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now, MaxTxnBytes: 8 << 10})

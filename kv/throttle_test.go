@@ -12,9 +12,9 @@ import (
 	"github.com/ebbkv/ebb/cf"
 )
 
-// TestPurgeGivesWay counts the looks that it takes at the commits of others: the first, and one
-// each time that a batch could have run.
-func TestPurgeGivesWay(t *testing.T) {
+// TestPurgeIsThrottled counts the polls of the number of commits: the first, and one for each duration
+// of a batch.
+func TestPurgeIsThrottled(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -40,8 +40,8 @@ func TestPurgeGivesWay(t *testing.T) {
 	}
 }
 
-// TestPurgeKnowsWhoWaitsForIt: a writer waits during the first batch, and none during the second.
-func TestPurgeKnowsWhoWaitsForIt(t *testing.T) {
+// TestPurgeKnowsThatAWriterWaits: a writer waits during the first batch, and none during the second.
+func TestPurgeKnowsThatAWriterWaits(t *testing.T) {
 	at := time.Now()
 	db, err := OpenMemory(&Options{Clock: func() time.Time { return at }})
 	require.NoError(t, err)

@@ -181,7 +181,7 @@ func TestBeginCommitRollback(t *testing.T) {
 	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
 }
 
-// TestEndedTransactionIsDone: everything that was got from a transaction says so after its end.
+// TestEndedTransactionIsDone: every object of a transaction returns ErrTxnDone after its end.
 func TestEndedTransactionIsDone(t *testing.T) {
 	db := openTest(t)
 	fill(t, db, "a", "b")

@@ -78,9 +78,9 @@ func puts(db *kv.DB, n int) *kv.Batch {
 	return b
 }
 
-// TestBatchIsWrittenWhileItIsCarriedOut where it tells what it will change, and is worth it; either
-// way it does the same.
-func TestBatchIsWrittenWhileItIsCarriedOut(t *testing.T) {
+// TestBatchIsLoggedWhileItIsApplied if its changes are known and the batch is large enough; the
+// result is the same either way.
+func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
 	const enough = 16
 	for name, c := range map[string]struct {
 		o    *kv.Options
@@ -201,8 +201,8 @@ func twenty(b *kv.BatchCF) {
 	}
 }
 
-// TestSharedWritesAreWrittenWhileTheyAreCarriedOut, and each alone if that fails.
-func TestSharedWritesAreWrittenWhileTheyAreCarriedOut(t *testing.T) {
+// TestSharedWritesAreLoggedWhileTheyAreApplied, and each runs alone if that fails.
+func TestSharedWritesAreLoggedWhileTheyAreApplied(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		requireShared(
 			t,
@@ -276,8 +276,8 @@ func requireShared(
 	require.NoError(t, db.Close())
 }
 
-// TestSharedWriteThatIsOneTooMany for those that are carried out together is held back as they are:
-// it gives the first key another expiry.
+// TestSharedWriteThatIsOneTooMany for those that are applied together gives the first key another
+// expiry; its index changes are buffered with theirs.
 func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 	db := openTest(t)
 	var writes []func() error
@@ -293,9 +293,9 @@ func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 	checkStore(t, db)
 }
 
-// TestForetoldBesideEachOther lets batches, single writes and checkpoints meet on a real file
-// system.
-func TestForetoldBesideEachOther(t *testing.T) {
+// TestSubmittedRecordsBesideEachOther runs batches, single writes and checkpoints concurrently on a real
+// file system.
+func TestSubmittedRecordsBesideEachOther(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.ebb")
 	db, err := kv.OpenFS(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, kv.Tuning{SegmentSize: 64 << 10})
 	require.NoError(t, err)
@@ -336,9 +336,9 @@ func TestForetoldBesideEachOther(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestBatchForWhichThereIsNoRoomIsNotInTheLog: what the log holds had its pages, or the next open
-// would be refused for want of them. And the log is not used up by what is refused: what frees
-// space needs it.
+// TestBatchForWhichThereIsNoRoomIsNotInTheLog: a record in the log has its pages reserved, or the
+// next open would fail for want of them. Refused batches do not use up the log: the deletes that free
+// space need it.
 func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead)
@@ -380,9 +380,9 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 	}
 }
 
-// TestSharedLargeRowsAreCarriedOutTogether: their record is longer than what a shared transaction
-// takes of rows, since it has a head for each.
-func TestSharedLargeRowsAreCarriedOutTogether(t *testing.T) {
+// TestSharedLargeRowsAreAppliedTogether: their record is longer than the bound on the rows of a
+// shared transaction, since it has a header for each row.
+func TestSharedLargeRowsAreAppliedTogether(t *testing.T) {
 	var commits atomic.Int64
 	o := &kv.Options{
 		PageSize: 64 << 10,
