@@ -81,16 +81,24 @@ func (s *Store) BulkLoad(
 		return 0, err
 	}
 	done = true
-	whole := false
+	if err := s.publishLoad(w); err != nil {
+		return 0, err
+	}
+	return t.Rows, nil
+}
+
+// publishLoad commits a load, and makes it durable and visible with a checkpoint.
+func (s *Store) publishLoad(w *writer) error {
+	stopped := true
 	defer func() {
-		if !whole {
+		if stopped {
 			_ = s.fail(errStopped) // the newest version is not in the log, and perhaps not in the file
 		}
 	}()
 	v := w.commitVersion(s.head.lsn, false, true)
 	epoch := s.epoch
-	err = s.checkpointLocked()
-	whole = true
+	err := s.checkpointLocked()
+	stopped = false
 	s.queueMu.Lock()
 	v.hidden = err != nil
 	s.queueMu.Unlock()
@@ -100,10 +108,10 @@ func (s *Store) BulkLoad(
 			// It may be in the file: recovery decides which meta page counts.
 			err = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
-		return 0, err
+		return err
 	}
 	s.makeVisible()
-	return t.Rows, nil
+	return nil
 }
 
 // loadable is writable for a caller that holds maintenanceMu and runs the checkpoint that frees

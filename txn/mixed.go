@@ -9,10 +9,10 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A main file and a log that do not belong together: files of two stores, or of one store at two
-// times. A copy by hand makes them, and a backup that is put back over some of the files. The log
-// may be all that is left of acknowledged commits, so Open replays none of it, removes none of it,
-// and says what to do.
+// A main file and a log that do not belong together are of two stores, or of one store at two
+// times: the result of a manual copy, or of a backup that replaced only some files. The log may
+// have the only copy of acknowledged commits, so Open neither replays nor removes it, and says how
+// to proceed.
 
 // otherStoreLog refuses a log of another store beside the main file at path.
 func otherStoreLog(path string, m *pager.Meta, found *wal.ScanResult) error {
@@ -26,8 +26,8 @@ func otherStoreLog(path string, m *pager.Meta, found *wal.ScanResult) error {
 		"are not wanted, move all files %s-wal-* away", f.StoreID, base, m.StoreID, base)
 }
 
-// otherTime says what it looks like if the log that the newest meta page needs is not there, and
-// how to go on; nil if that looks like damage.
+// otherTime returns an error if the log that the newest meta page needs is absent, with the likely
+// cause and the remedy; nil if the log looks damaged.
 func otherTime(path string, newest *pager.Meta, found *wal.ScanResult) error {
 	segments := found.Segments()
 	if !found.Absent(wal.LSN(newest.LogStart)) {

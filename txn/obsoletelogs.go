@@ -5,17 +5,17 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Files that nothing needs once a store has been opened: segments of a log that was replayed, or
-// that an unsynced removal brought back, and a half made main file. To remove a segment takes the
-// system milliseconds, for the pages that it has in its cache. So only the first one goes within
-// Open, which ends the chain; the others go while the store is read already. The start of the log
-// waits for that, and with it whatever changes the store or needs room on the disk. So does Close.
+// After an open some files are obsolete: segments of a log that was replayed, or that an unsynced
+// removal brought back, and a half-made main file. To remove a segment takes the system
+// milliseconds, for its pages in the page cache. So Open removes only the first segment, which ends
+// the chain, and a goroutine removes the others while the store is read. startLog waits for the
+// goroutine, and so do all changes, everything that needs space on the disk, and Close.
 //
-// Crash: the next Open finds some of them, as after a crash within Open, and removes them. Should a
-// power cut bring back all, they lead to the state that the meta page tells of, and nothing has
-// been written over the state that they begin from.
+// Crash: the next Open finds some of them, as after a crash within Open, and removes them. If a
+// power cut brings all of them back, replay gives the state of the meta page, and no page of the
+// state that it starts from was overwritten.
 
-// removeObsolete removes them, or as many as do not wait for removeObsoleteInBackground.
+// removeObsolete removes the obsolete files that do not wait for removeObsoleteInBackground.
 func (s *Store) removeObsolete(found *wal.ScanResult) error {
 	if s.o.ReadOnly {
 		s.foundLog = found.FileBytes()
@@ -33,14 +33,15 @@ func (s *Store) removeObsolete(found *wal.ScanResult) error {
 	return pager.RemoveTemp(s.o.FS, s.path)
 }
 
-// obsoleteSegments is what leftovers has left. It belongs to the holder of the writer lock.
+// obsoleteSegments are the segments that removeObsolete left. The holder of the writer lock owns
+// it.
 type obsoleteSegments struct {
 	found *wal.ScanResult
 	names []string
-	ended chan error // of capacity 1: what became of the goroutine; nil: there is none
+	ended chan error // of capacity 1: result of the goroutine; nil: there is none
 }
 
-// removeObsoleteInBackground has a goroutine remove them, that ends with it. It is for Open.
+// removeObsoleteInBackground starts a goroutine that removes the other segments. Open calls it.
 func (s *Store) removeObsoleteInBackground() {
 	r := &s.obsolete
 	if len(r.names) == 0 {
@@ -51,10 +52,10 @@ func (s *Store) removeObsoleteInBackground() {
 	s.background.run(func() { ended <- all.remove(s.pg) })
 }
 
-// remove removes them one by one, as long as their names are the store's.
+// remove removes the segments one by one, as long as the path is that of this store.
 func (r *obsoleteSegments) remove(pg *pager.Pager) error {
 	for i := range r.names {
-		if pg.CheckIdentity() != nil { // Who changes the store hears of that; these may be somebody else's by now.
+		if pg.CheckIdentity() != nil { // these may belong to another store now; changes return the error
 			return nil
 		}
 		if err := r.found.Remove(r.names[i : i+1]); err != nil {
@@ -64,8 +65,8 @@ func (r *obsoleteSegments) remove(pg *pager.Pager) error {
 	return nil
 }
 
-// waitObsolete waits until they are gone. What could not be removed is tried again, each time
-// somebody asks.
+// waitObsolete waits until the segments are removed. It retries segments that could not be removed,
+// on each call.
 func (s *Store) waitObsolete() error {
 	r := &s.obsolete
 	if r.ended != nil {
@@ -75,7 +76,7 @@ func (s *Store) waitObsolete() error {
 			*r = obsoleteSegments{}
 		}
 	}
-	err := r.remove(s.pg) // of what that has not removed, if anything
+	err := r.remove(s.pg) // the rest, if the goroutine failed
 	if err == nil {
 		*r = obsoleteSegments{}
 	}

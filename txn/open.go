@@ -17,7 +17,7 @@ import (
 )
 
 // Open opens the store at path, creating it unless MustExist or ReadOnly, and recovers it if it was
-// not closed cleanly. What it shows afterwards is durable; a read-only store is recovered in memory
+// not closed cleanly. All that it then shows is durable. A read-only store is recovered in memory,
 // and no byte is written.
 func Open(path string, o Options) (*Store, error) {
 	o = o.withDefaults()
@@ -31,10 +31,9 @@ func Open(path string, o Options) (*Store, error) {
 	}
 }
 
-// open tries once. Operations of the log that are applied in the order of their keys may come to
-// lie in a few more pages than they had, which a disk that was full, and is so still, does not
-// have: then they are applied as the log has them. A recovery that does not come to its end may be
-// tried again.
+// open tries to open once. Replay in key order may need a few more pages than the original run,
+// which a full disk does not have: then the log is replayed in log order. An interrupted recovery
+// may be retried.
 func open(path string, o Options) (*Store, error) {
 	s, err := openReplaying(path, o, false)
 	if pager.NoSpace(err) {
@@ -45,17 +44,17 @@ func open(path string, o Options) (*Store, error) {
 	return s, err
 }
 
-func openReplaying(path string, o Options, asLogged bool) (*Store, error) {
+func openReplaying(path string, o Options, logOrder bool) (*Store, error) {
 	created, err := ensure(path, o)
 	if err != nil {
 		return nil, err
 	}
-	// The meta page that recovery would rather start from may turn out not to have its log any
-	// more: a second try with the other one, on everything opened afresh.
+	// The log of the preferred meta page may turn out to be incomplete: the second try starts
+	// from the other one, with everything opened again.
 	var first error
 	for try := 0; try < 2; try++ {
 		s := newStore(path, o)
-		s.logOrder = asLogged
+		s.logOrder = logOrder
 		again, err := s.load(try, created)
 		if err == nil {
 			s.recovery.Created = created
@@ -73,7 +72,7 @@ func openReplaying(path string, o Options, asLogged bool) (*Store, error) {
 	return nil, first
 }
 
-// ensure makes the store file if there is none, and says so.
+// ensure creates the store file if there is none, and says whether it did.
 func ensure(path string, o Options) (created bool, err error) {
 	info, err := o.FS.Stat(path)
 	switch {
@@ -88,14 +87,10 @@ func ensure(path string, o Options) (created bool, err error) {
 	found, scanErr := wal.Files(o.FS, path)
 	if scanErr == nil && len(found) > 0 {
 		if info, err := o.FS.Stat(path); err == nil && info.Size > 0 {
-			return false, nil // somebody has created it meanwhile, and has a log already
+			return false, nil // another process has created it meanwhile, and has a log already
 		}
-		return false, badfile.At(
-			path,
-			-1,
-			"main file is missing or empty, but log segments are there: %s",
-			found[0],
-		)
+		return false, badfile.At(path, -1,
+			"main file is missing or empty, but log segments are there: %s", found[0])
 	}
 	if absent && (o.ReadOnly || o.MustExist) {
 		return false, err
@@ -108,13 +103,8 @@ func ensure(path string, o Options) (created bool, err error) {
 		m.PageSize = DefaultPageSize
 	}
 	if m.PageSize < pager.MinPageSize || m.PageSize > pager.MaxPageSize || m.PageSize&(m.PageSize-1) != 0 {
-		return false, fmt.Errorf(
-			"%w: %d is not a power of two from %d to %d",
-			ErrPageSize,
-			m.PageSize,
-			pager.MinPageSize,
-			pager.MaxPageSize,
-		)
+		return false, fmt.Errorf("%w: %d is not a power of two from %d to %d",
+			ErrPageSize, m.PageSize, pager.MinPageSize, pager.MaxPageSize)
 	}
 	binary.LittleEndian.PutUint64(m.StoreID[:], o.Rand())
 	binary.LittleEndian.PutUint64(m.StoreID[8:], o.Rand())
@@ -133,18 +123,19 @@ func noSpace(err error) error {
 	return err
 }
 
-// firstTree leaves room below for trees with a fixed meaning.
+// firstTree reserves lower numbers for trees with a fixed meaning.
 const firstTree TreeID = 4
 
-// load opens the files and recovers from the try-th best meta page; again says that another one is
-// worth a try.
+// load opens the files and recovers from the try-th best meta page; again says that a retry with
+// another one may succeed.
 //
-// If that fails, a file that this Open has created is removed, as long as its lock is held and no
-// session has written to it. Before that it may be somebody else's already: its creator holds no
-// lock between the two.
+// If it fails, it removes a file that this Open has created, while its lock is held, provided that
+// no session has written to the file. Another process may have opened it already: the creator holds
+// no lock between creation and load.
 func (s *Store) load(try int, created bool) (again bool, err error) {
 	pg, metas, err := pager.Open(pager.Options{
-		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap, Cache: s.o.CacheBytes, Memory: s.o.Memory, MaxBytes: s.o.MaxBytes,
+		FS: s.o.FS, Path: s.path, ReadOnly: s.o.ReadOnly, NoMap: s.o.NoMap,
+		Cache: s.o.CacheBytes, Memory: s.o.Memory, MaxBytes: s.o.MaxBytes,
 		Inline: s.o.Inline, SmallGroups: s.o.SmallGroups, CheckPage: tree.CheckPage,
 		ApplyDelta: tree.ApplyDelta,
 	})

@@ -14,10 +14,10 @@ import (
 
 // recover chooses a meta page, replays the log after it, and makes the result durable.
 //
-// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest may
-// exist only in the page cache, and the pages of the oldest state are untouched while its log exists.
-// Recovery writes to pages that this state does not use, and to the other meta page: a crash during
-// recovery is a crash before it.
+// It starts from the oldest meta page whose log is complete (R4): after a failed sync the newest
+// may exist only in the page cache, and the pages of the oldest state are untouched while its log
+// exists. Recovery writes to pages that this state does not use, and to the other meta page: a
+// crash during recovery is a crash before it.
 func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	order := byEpoch(metas)
 	newest := order[len(order)-1]
@@ -41,8 +41,8 @@ func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	var read *replayer // has read the log after the first candidate
 	defer func() { read.free() }()
 	if len(candidates) == 2 {
-		// Replay writes to pages that the newer state may use: after half a replay there is no way back
-		// to that state. So the whole log is verified first.
+		// Replay writes to pages that the newer state may use: after half a replay there is no way
+		// back to that state. So the whole log is verified first.
 		read, err = s.readLog(candidates[0], newest, found, nil, nil)
 		switch {
 		case corrupt(err):
@@ -90,8 +90,8 @@ func (s *Store) checkMetas(order []*pager.Meta, newest *pager.Meta) error {
 		return badfile.Page(s.path, 0, 0, "the two meta pages belong to different stores")
 	}
 	if newest.Epoch == 1 && !s.o.ReadOnly {
-		// No session has written to this store, and its name may not be durable yet. A crash could then
-		// leave only a segment whose name is.
+		// No session has written to this store, and its name may not be durable yet. A crash could
+		// then leave only a segment whose name is.
 		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {
 			return fmt.Errorf("sync directory of %s: %w", s.path, err)
 		}
@@ -128,8 +128,8 @@ func distinct(errs []error) (some []error) {
 }
 
 // invalidMetaErr names the invalid meta page, if there is one: if the log of the other one is gone,
-// that page is the damage, and the log is as it should be. The second page of a store that no session
-// has written to is empty.
+// that page is the damage, and the log is as it should be. The second page of a store that no
+// session has written to is empty.
 func invalidMetaErr(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs []error) {
 	for slot, m := range metas {
 		if m == nil && newest.Epoch > 1 {
@@ -140,21 +140,20 @@ func invalidMetaErr(path string, metas [2]*pager.Meta, newest *pager.Meta) (errs
 	return errs
 }
 
-// isRetry says that the newest meta page is of an earlier try of this very recovery: closed
-// cleanly, with a log that begins where no segment has been yet.
+// isRetry says that the newest meta page was written by an earlier try of this recovery: it is
+// clean, and its log begins where no segment was yet.
 func isRetry(m, newest *pager.Meta, found *wal.ScanResult) bool {
 	return newest != m && newest.Clean && found.NextNumber() <= newest.LogStart/uint64(newest.SegmentSize)
 }
 
-// noLog says that m tells of a store that was closed, and that no segment of a later session is
-// there.
+// noLog says that m is of a closed store, and that there is no segment of a later session.
 func noLog(m, newest *pager.Meta, found *wal.ScanResult) bool {
 	segments := found.Segments()
 	none := len(segments) == 0 || segments[len(segments)-1].Number < m.LogStart/uint64(m.SegmentSize)
 	return m.Clean && m == newest && none
 }
 
-// usable says why recovery cannot start from m; nil if it can.
+// usable returns why recovery cannot start from m; nil if it can.
 func usable(m, newest *pager.Meta, found *wal.ScanResult) error {
 	if noLog(m, newest, found) {
 		return nil
@@ -162,14 +161,10 @@ func usable(m, newest *pager.Meta, found *wal.ScanResult) error {
 	return found.Chain(wal.LSN(m.LogStart))
 }
 
-// recoverFrom makes the state of m, and the log after it, the store's. touched says that the file
-// may have changed; two, that both meta pages are valid. read has read the log after m before, if
-// it is not nil.
+// recoverFrom makes the state of m, with the log after it, the store's. touched says that the file
+// may have changed; two, that both meta pages are valid. read has read the log after m, unless nil.
 func (s *Store) recoverFrom(
-	m, newest *pager.Meta,
-	two bool,
-	found *wal.ScanResult,
-	read *replayer,
+	m, newest *pager.Meta, two bool, found *wal.ScanResult, read *replayer,
 ) (touched bool, err error) {
 	if err := s.startFrom(m, newest, found); err != nil {
 		return false, err
@@ -177,20 +172,19 @@ func (s *Store) recoverFrom(
 	if noLog(m, newest, found) {
 		err := s.removeObsolete(found)
 		if err == nil && !s.o.ReadOnly {
-			// No segment is left. The log goes on where this page says: a crash that leaves a new
-			// segment, but no page that tells of it, must find the segment where the chain begins.
+			// No segment is left. The next log starts where this page says: if a crash leaves a new
+			// segment without a meta page for it, recovery must find it at the start of the chain.
 			s.nextSegment = m.LogStart / uint64(m.SegmentSize)
 		}
 		return false, err
 	}
-	last := newest // before a fence takes its place
+	last := newest // before invalidateStaleMeta
 	if two {
 		if newest, err = s.invalidateStaleMeta(m, newest, found); err != nil {
 			return true, noSpace(err)
 		}
 	}
-	// An epoch that no page of an earlier try can have: a page of that try would pass for one of
-	// this.
+	// No page of an earlier try has this epoch: such a page would pass for one of this try.
 	s.epoch = newest.Epoch + 2
 	s.recovery.Clean = false
 	defer func() { read.free() }()
@@ -205,13 +199,13 @@ func (s *Store) recoverFrom(
 	w := &s.w
 	w.begin()
 	w.noLog = true
-	w.setFrames(s.o.CacheBytes - read.bytes) // The batch is a share of the cache.
-	s.pg.Overdraft(true)                     // what fitted once shall not be refused now
+	w.setFrames(s.o.CacheBytes - read.bytes) // the replay buffer is a part of the cache
+	s.pg.Overdraft(true)                     // changes that had space in the original run are not refused
 	if s.logOrder {
-		if err := s.pg.Tight(true); err != nil { // Long runs are for large values.
+		if err := s.pg.Tight(true); err != nil { // keeps long runs for large values
 			return true, err
 		}
-		defer func() { _ = s.pg.Tight(false) }() // What is found damaged here is found again.
+		defer func() { _ = s.pg.Tight(false) }() // later calls find the same damage again
 	}
 	if read.partial {
 		read, err = s.readLog(m, newest, found, read, w)
@@ -247,7 +241,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.head = v
 	s.visible.Store(v)
 	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
-	s.openedEpoch = m.FreeDir.Epoch // The epoch of a meta page may be that of a later one which says the same.
+	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
 	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
 	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
@@ -259,9 +253,9 @@ func (s *Store) publishReplayed(m, newest *pager.Meta, tail wal.Tail) error {
 	s.recovery.CommitsReplayed, s.recovery.BytesDropped = tail.Commits, tail.Dropped
 	s.recovery.BytesReplayed = tail.Bytes
 	if tail.Commits > 0 && newest.LogStart == m.LogStart && m.Clean && !newest.Clean {
-		// The newer page describes the same state, and records were written after it: it is durable.
-		// The next meta page overwrites m and not the newer page, so that no page without a log
-		// remains.
+		// The newer page describes the same state, and records were written after it: it is
+		// durable. The next meta page overwrites m and not the newer page, so that no page without
+		// a log remains.
 		s.pg.Prefer(newest)
 	}
 	v := s.w.publishMaintenance()
@@ -276,36 +270,35 @@ func (s *Store) publishReplayed(m, newest *pager.Meta, tail wal.Tail) error {
 	return s.finishRecovery()
 }
 
-// invalidateStaleMeta takes the place of a meta page that would be believed after a crash, and must
-// not be. It says what m says. There are two such pages.
+// invalidateStaleMeta overwrites a meta page that recovery would trust after a crash, but must not,
+// with a copy of m. There are two such pages.
 //
-// One is older than m, and its log is not complete. That it is not may be true of this boot only:
-// segments whose removal or recycling failed to become durable come back with a power cut, and
-// recovery would then start from the older page, whose state's pages are about to be overwritten
-// here.
+// One is older than m, and its log is incomplete. It may be complete again after a power cut, if
+// the removal or recycling of segments did not become durable. Recovery would then start from the
+// older page, but this one is about to overwrite the pages of its state.
 //
-// The other is of an earlier try of this recovery, which nobody was shown if the log may still lose
-// its end: it is believed as soon as the log ends elsewhere, and its state's pages are about to be
-// overwritten, too.
+// The other was written by an earlier try of this recovery. No Open has shown its state if the log
+// may still lose its end. Recovery would trust it as soon as the log ends elsewhere, but this one
+// is about to overwrite the pages of its state, too.
 //
-// A fence that is found may exist in the page cache only, and is written again. It keeps the clock
-// mark of the page whose place it takes. It returns the newest meta page.
+// An existing copy may exist in the page cache only, and is written again. A copy keeps the clock
+// mark of the page that it overwrites. invalidateStaleMeta returns the newest meta page.
 func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult) (*pager.Meta, error) {
 	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
-	fence := *m
-	fence.Epoch, fence.ClockMark = newest.Epoch+1, newest.ClockMark
-	if err := s.pg.WriteMeta(fence); err != nil {
+	fresh := *m
+	fresh.Epoch, fresh.ClockMark = newest.Epoch+1, newest.ClockMark
+	if err := s.pg.WriteMeta(fresh); err != nil {
 		return nil, err
 	}
-	fence = s.pg.LastMeta()
-	s.durable = fence.Epoch
-	return &fence, nil
+	fresh = s.pg.LastMeta()
+	s.durable = fresh.Epoch
+	return &fresh, nil
 }
 
 // finishRecovery makes the replayed state durable: its pages first, then a clean meta page. Only
-// then may the log go.
+// then may the log be removed.
 func (s *Store) finishRecovery() error {
 	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
@@ -338,10 +331,10 @@ func (s *Store) finishRecovery() error {
 	return s.installCheckpoint(c)
 }
 
-// finishEmptyRecovery is finishRecovery where the log had no commit. It needs no page: a disk that
-// is full keeps nobody from a store that was closed.
+// finishEmptyRecovery is finishRecovery of a log without commits. It needs no page: a closed store
+// opens on a full disk.
 func (s *Store) finishEmptyRecovery() error {
-	if err := s.pg.SyncExtents(); err != nil { // Before any meta page: what it tells of is durable.
+	if err := s.pg.SyncExtents(); err != nil { // before any meta page: the state that it describes is durable
 		return err
 	}
 	meta := s.pg.LastMeta()

@@ -80,10 +80,9 @@ func newReplayer(s *Store, m *pager.Meta, logBytes int64) *replayer {
 	}
 }
 
-// readLog reads the log after m to its end. Without a writer it only proves the log and finds the
-// values that it names; what it has read need not be read again unless that is partial. With a
-// writer, which is for after that, it applies what a batch does not hold, up to where the log was
-// proved to end.
+// readLog reads the log after m to its end. Without a writer it only verifies the log and collects
+// its references; the log need not be read again unless partial is set. With a writer, after that,
+// it applies operations that the buffer does not hold, up to the verified end of the log.
 func (s *Store) readLog(
 	m, newest *pager.Meta, found *wal.ScanResult, proved *replayer, w *writer,
 ) (p *replayer, err error) {
@@ -93,7 +92,7 @@ func (s *Store) readLog(
 	}
 	whole := false
 	defer func() {
-		if !whole { // a page could not be read through the map: nobody else knows of p
+		if !whole { // a page fault in the map: the caller does not get p
 			p.free()
 		}
 	}()
@@ -105,9 +104,8 @@ func (s *Store) readLog(
 	return p, err
 }
 
-// durableLog is the position up to which the log after m was durable for certain. A page of an
-// earlier try tells of no position in this log, only of the commit that it ends with: see
-// checkSameCommit.
+// durableLog is the position up to which the log after m was durable for certain. A meta page of an
+// earlier try has no position in this log, only the commit that it ends with: see checkSameCommit.
 func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
 	if isRetry(m, newest, found) {
 		return wal.LSN(m.LogDurable)
@@ -115,8 +113,8 @@ func durableLog(m, newest *pager.Meta, found *wal.ScanResult) wal.LSN {
 	return wal.LSN(max(m.LogDurable, newest.LogDurable))
 }
 
-// checkSameCommit holds the last commit that replay found against what an earlier try of the
-// recovery found.
+// checkSameCommit verifies that replay ended with the same commit as an earlier try of the
+// recovery.
 func checkSameCommit(m, newest *pager.Meta, found *wal.ScanResult, seq uint64) error {
 	if isRetry(m, newest, found) && seq != newest.Seq {
 		return badfile.At("log", -1, "it ends with commit %d, an earlier recovery found commit %d", seq, newest.Seq)
@@ -151,7 +149,7 @@ func (p *replayer) part(c wal.Part) error {
 	return err
 }
 
-// begin begins a commit.
+// begin starts a commit.
 func (p *replayer) begin(lsn wal.LSN) {
 	p.lsn, p.before = lsn, before{p.seq, p.mark, len(p.refs), len(p.batch.ops)}
 	p.seq++

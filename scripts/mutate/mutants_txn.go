@@ -233,7 +233,7 @@ var storeMutants = []mutant{
 `},
 	{"rollback", "branches_that_were_cut_stay", "btree/partition.go", `{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // del`, `	for t.Depth-1 < level && false { // del`},
-	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallel.go", `	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
+	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallelworker.go", `	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
 	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.joinJob() }`, `{}`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go", `		own.entries = append(own.entries, k.entries...)
 `, ``},
@@ -268,7 +268,7 @@ var storeMutants = []mutant{
 			continue
 `, `			left = left[1:]
 `},
-	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallel.go", `		if err != nil {
+	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallelworker.go", `		if err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,176 @@
+package txn
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/internal/mapfault"
+)
+
+// An idle worker stays for workerIdle: a batch changes one tree after the other, and to find a
+// processor for a new goroutine takes that long. The writer spins for spinWait before it blocks on
+// its workers.
+const (
+	workerIdle = 200 * time.Microsecond
+	spinWait   = 50 * time.Microsecond
+)
+
+// worker applies changes of partitions on one goroutine at a time.
+type worker struct {
+	pageWriter             // of all but the first worker
+	pages      *pageWriter // its own, or the writer's
+	err        error
+	panicked   any // value of a recovered panic
+	_          [64]byte
+}
+
+// job is one parallel apply. A worker that joins after the last part was taken returns at once.
+type job struct {
+	applier   *parallelApplier
+	workers   int32
+	parts     int32
+	joined    atomic.Int32 // workers that have joined
+	nextPart  atomic.Int32 // next part to take
+	partsLeft atomic.Int32 // parts that are not finished
+	stop      atomic.Bool  // a worker has failed, or frames are short
+	done      chan struct{}
+}
+
+// startWorkers starts worker goroutines up to count workers, the writer's own included.
+func (h *parallelApplier) startWorkers(count int) {
+	more := count - 1 - int(h.running.Load())
+	if more <= 0 || h.w.s.o.Inline {
+		return
+	}
+	for range more {
+		h.running.Add(1)
+		go h.workerLoop()
+	}
+	// The scheduler keeps the goroutine that was started last on this processor for a while. This
+	// one takes that place, and the workers wake other processors.
+	go func() {}()
+}
+
+// workerLoop joins jobs until none has come for workerIdle.
+func (h *parallelApplier) workerLoop() {
+	defer h.running.Add(-1)
+	for since := time.Now(); time.Since(since) < workerIdle; runtime.Gosched() {
+		if h.w.s.joinJob() {
+			since = time.Now()
+		}
+	}
+}
+
+// joinJob joins the running job, if there is one, and says whether it did some of it. Worker
+// goroutines call it, and so does a checkpoint between two pages: its processor is not available to
+// a worker.
+func (s *Store) joinJob() bool {
+	r := s.job.Load()
+	return r != nil && r.join()
+}
+
+// runJob returns when n parts are finished. This goroutine is a worker too, and finishes the job
+// alone if no processor is free.
+func (h *parallelApplier) runJob(count, n int) {
+	r := &job{applier: h, workers: int32(count), parts: int32(n), done: make(chan struct{})}
+	r.partsLeft.Store(r.parts)
+	if h.w.s.o.Inline {
+		for r.partsLeft.Load() > 0 {
+			r.runPart(r.nextPart.Load() % r.workers) // round robin
+		}
+		return
+	}
+	h.w.s.job.Store(r)
+	r.join()
+	h.w.s.job.Store(nil)
+	for since := time.Now(); r.partsLeft.Load() > 0 && time.Since(since) < spinWait; {
+		runtime.Gosched()
+	}
+	if r.partsLeft.Load() > 0 {
+		<-r.done
+	}
+}
+
+// join works on parts until all are taken, and says whether it worked on any.
+func (r *job) join() (any bool) {
+	if r.nextPart.Load() >= r.parts {
+		return false
+	}
+	i := r.joined.Add(1) - 1
+	if i >= r.workers {
+		return false
+	}
+	for r.runPart(i) {
+		any = true
+	}
+	return any
+}
+
+// runPart has worker i work on the next part, if there is one.
+func (r *job) runPart(i int32) bool {
+	part := r.nextPart.Add(1) - 1
+	if part >= r.parts {
+		return false
+	}
+	r.applier.workers[i].applyPart(r, int(part))
+	if r.partsLeft.Add(-1) == 0 {
+		close(r.done)
+	}
+	return true
+}
+
+// applyPart applies the changes of a part. A panic, or a fault of the map, is kept for the writer's
+// goroutine.
+func (k *worker) applyPart(r *job, part int) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if _, fault := mapfault.Address(p); !fault {
+				p = fmt.Sprintf("%v\n\n%s", p, debug.Stack())
+			}
+			k.panicked = p
+			r.stop.Store(true)
+		}
+	}()
+	h := r.applier
+	var cursor tree.InsertCursor
+	for rows := h.rows[part]; len(rows) > 0 && !r.stop.Load(); {
+		if h.w.short() {
+			r.stop.Store(true)
+			return
+		}
+		n := min(len(rows), tree.MaxHints)
+		if k.err = k.applyRows(h, part, &cursor, rows[:n]); k.err != nil {
+			r.stop.Store(true)
+			return
+		}
+		h.done[part] += n
+		rows = rows[n:]
+	}
+}
+
+func (k *worker) applyRows(h *parallelApplier, part int, cursor *tree.InsertCursor, rows []int32) error {
+	var some [tree.MaxHints]Change
+	for i, row := range rows {
+		some[i] = h.changes[row]
+	}
+	t := h.parts.Tree(part)
+	var hints tree.PathHints
+	if err := hints.Prefetch(k.pages, *t, cursor, some[:len(rows)]); err != nil {
+		return err
+	}
+	for i, row := range rows {
+		c := &some[i]
+		k.pages.mayOverdraft = c.Delete // operations that free space are never refused
+		info, err := hints.Apply(k.pages, t, cursor, i, c)
+		if err != nil {
+			return err
+		}
+		h.was[row] = info
+	}
+	return nil
+}
