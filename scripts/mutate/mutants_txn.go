@@ -268,21 +268,21 @@ var storeMutants = []mutant{
 			continue
 `, `			left = left[1:]
 `},
-	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallelworker.go", `		if err != nil {
+	{"rollback", "a_hand_that_failed_is_not_heard", "txn/parallel.go", `		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// runJob returns`, `		if err != nil && false {
+// collectUnapplied lists`, `		if err != nil && false {
 			return err
 		}
 	}
 	return nil
 }
 
-// runJob returns`},
+// collectUnapplied lists`},
 	{"rollback", "row_counts_are_not_kept", "btree/inplace.go", `		r.undo.Record(s.ref.Pgid, at, at+8)
 `, `		_ = at
 `},
