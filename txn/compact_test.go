@@ -200,12 +200,12 @@ func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
 
 		require.NoError(t, s.lockWriter(nil))
 		require.NoError(t, s.reclaimFreed(1<<30))
-		patches, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
-		require.Equal(t, cache == 512<<10, patches > 0)
+		deltas, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
+		require.Equal(t, cache == 512<<10, deltas > 0)
 		before, fill := pagesOf(t, s), s.pg.Fill()
 		require.Less(t, uint64(fill), s.pg.Pages()/2)
 		require.NoError(t, s.movePages(20))
-		require.LessOrEqual(t, s.pg.PatchBytes(), patches+patches/4, "steps leave nothing behind")
+		require.LessOrEqual(t, s.pg.PatchBytes(), deltas+deltas/4, "steps leave nothing behind")
 		require.Equal(t, dirty, s.pg.DirtyBytes())
 		moved := 0
 		for ref := range pagesOf(t, s) {

@@ -106,8 +106,8 @@ func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
 		t := p.t
 		frames := p.s.pg.FrameBytes()
 		p.put(200)
-		patches, leaves := p.deltaBytes(), p.s.pg.DirtyBytes()
-		require.Positive(t, patches)
+		deltas, leaves := p.deltaBytes(), p.s.pg.DirtyBytes()
+		require.Positive(t, deltas)
 		require.Less(t, p.s.pg.FrameBytes()-frames, leaves/3, "a copy of each would be as much")
 		tx := p.reader()
 		p.requireRows(tx, p.rows)
@@ -296,16 +296,16 @@ func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 	racetest.OneGoroutine(t)
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
-		var patches, frames int64
+		var deltas, frames int64
 		update(t, p.s, func(tx *Tx) {
 			keys := slices.Sorted(maps.Keys(p.rows))
 			for range 200 {
 				p.putOver(tx, 100, p.rows, keys)
-				patches, frames = max(patches, p.s.pg.PatchBytes()), max(frames, p.s.pg.FrameBytes())
+				deltas, frames = max(deltas, p.s.pg.PatchBytes()), max(frames, p.s.pg.FrameBytes())
 			}
 		})
-		require.Greater(t, patches, p.s.o.CacheBytes/2)
-		require.Less(t, patches, p.s.o.CacheBytes)
+		require.Greater(t, deltas, p.s.o.CacheBytes/2)
+		require.Less(t, deltas, p.s.o.CacheBytes)
 		require.Less(t, frames, 2*p.s.o.CacheBytes)
 		tx := p.reader()
 		p.requireRows(tx, p.rows)

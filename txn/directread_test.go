@@ -40,11 +40,11 @@ func (r *mainRead) ReadAt(p []byte, off int64) (int, error) {
 // read without changing them are read through the map from then on.
 func TestBatchesReadLeavesOnce(t *testing.T) {
 	const rows = 20_000
-	for _, hands := range []int{1 << 30, 2} {
-		t.Run(fmt.Sprint(hands), func(t *testing.T) {
+	for _, manyFrom := range []int{1 << 30, 2} {
+		t.Run(fmt.Sprint(manyFrom), func(t *testing.T) {
 			fs := &mainReads{FS: vfs.OS}
 			o := testOptions(fs)
-			o.Inline, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, hands, 64<<20, 1<<30
+			o.Inline, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, manyFrom, 64<<20, 1<<30
 			path := t.TempDir() + "/a.ebb"
 			s, err := Open(path, o)
 			require.NoError(t, err)

@@ -18,10 +18,10 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			fs := vfs.NewMemory()
 			o := testOptions(fs)
-			armed, told := false, 0
+			armed, notified := false, 0
 			o.Events.Group = func(int, int64, time.Duration) {
 				if armed {
-					told++
+					notified++
 					panic(at)
 				}
 			}
@@ -49,7 +49,7 @@ func TestTransactionWithRevokedParts(t *testing.T) {
 				}
 				_ = tx.Commit(Sync)
 			})
-			require.Equal(t, 1, told)
+			require.Equal(t, 1, notified)
 			armed = false
 			_, err = tx.Put(9, []byte("more"), nil, 0)
 			require.ErrorIs(t, err, errAppendStopped)

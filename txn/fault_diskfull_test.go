@@ -223,7 +223,7 @@ func putRows(t *testing.T, s *Store, id TreeID, prefix string, n, size int) (row
 	return rows
 }
 
-// TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint that gives back what they have freed: by Close,
+// TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint that returns the freed space: by Close,
 // or by the next open.
 func TestDeletesOnAFullDiskLeaveRoomForTheCheckpoint(t *testing.T) {
 	racetest.OneGoroutine(t)

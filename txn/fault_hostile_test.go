@@ -100,7 +100,7 @@ func TestPageOfTwoParentsIsNotFreedTwice(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestDroppedTreeWithAPageOfTwoParents is given back by no checkpoint, and the store takes commits
+// TestDroppedTreeWithAPageOfTwoParents is freed by no checkpoint, and the store takes commits
 // nevertheless. It failed in the checkpoint.
 func TestDroppedTreeWithAPageOfTwoParents(t *testing.T) {
 	fsys := vfs.NewMemory()

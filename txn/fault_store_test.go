@@ -205,21 +205,21 @@ func TestCheckReportsAReadError(t *testing.T) {
 		s, err := Open("/a.ebb", smallOptions(disk))
 		require.NoError(t, err)
 		in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: n})
-		told := 0
+		reported := 0
 		s.Check(t.Context(), func(p Problem) bool {
-			if told == 0 {
+			if reported == 0 {
 				require.Contains(t, p.Detail, crashfs.ErrIO.Error(), "read %d", n)
 			}
-			told++
+			reported++
 			return true
 		})
 		in.Disarm()
 		require.NoError(t, s.Close())
 		if in.Fired() == 0 {
-			require.Zero(t, told)
+			require.Zero(t, reported)
 			break
 		}
-		require.NotZero(t, told, "read %d", n)
+		require.NotZero(t, reported, "read %d", n)
 	}
 	require.Greater(t, n, 300, "every page is read")
 }
@@ -301,9 +301,9 @@ func TestCheckComparesTheFreeMapWithTheTrees(t *testing.T) {
 	require.Equal(t, want, problems(t, s))
 
 	// Check stops when its callback returns false, and returns the error of an ended context.
-	told := 0
-	s.Check(t.Context(), func(Problem) bool { told++; return false })
-	require.Equal(t, 1, told)
+	reported := 0
+	s.Check(t.Context(), func(Problem) bool { reported++; return false })
+	require.Equal(t, 1, reported)
 	ctx, cancel := context.WithCancel(t.Context())
 	var kinds []string
 	s.Check(ctx, func(p Problem) bool {
@@ -411,9 +411,9 @@ func TestDamagedFreeMapPageIsNamed(t *testing.T) {
 		b[0] ^= 0xff
 		require.NoError(t, vfs.WriteFull(f, b[:], at))
 		require.Equal(t, map[string][]uint64{"page": {uint64(ref.Pgid)}}, problems(t, s))
-		told := 0
-		s.Check(t.Context(), func(Problem) bool { told++; return false })
-		require.Equal(t, 1, told)
+		reported := 0
+		s.Check(t.Context(), func(Problem) bool { reported++; return false })
+		require.Equal(t, 1, reported)
 		b[0] ^= 0xff
 		require.NoError(t, vfs.WriteFull(f, b[:], at))
 	}

@@ -128,7 +128,7 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 		require.Zero(t, tx.w.refBytes)
 	})
 	s.o.ManyFrom, s.o.ManyRows = 100, 100
-	relaxed(t, s, func(tx *Tx) { // in order, and anywhere: for several hands
+	relaxed(t, s, func(tx *Tx) { // in order, and anywhere: for several workers
 		changes := inOrder(0, 1200)
 		require.NoError(t, tx.Apply(CatalogTree, changes, nil))
 		require.True(t, tx.w.parallel.useful)

@@ -43,11 +43,11 @@ func anyChanges(rnd *rand.Rand, n, rows int) []Change {
 // with one worker and with several, in stores whose pages are all in frames, are written early, or
 // have deltas. Rolled back transactions leave nothing.
 func TestParallelApplyEqualsSerialApply(t *testing.T) {
-	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "patches": 1 << 20} {
+	for name, cache := range map[string]int64{"fits": 8 << 20, "short": 300 << 10, "deltas": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			racetest.OneGoroutine(t)
 			const rows = 12_000
-			together, left, patched := 0, 0, 0
+			together, left, deltaWrites := 0, 0, 0
 			open := func(from int) (*Store, vfs.FS) {
 				fs := vfs.NewMemory()
 				o := testOptions(fs)
@@ -91,7 +91,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 							together++
 							left += len(h.unapplied)
 							if s.w.mayDelta && s.pg.PatchBytes() > 0 {
-								patched++
+								deltaWrites++
 							}
 						}
 					}
@@ -111,7 +111,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 			}
 			require.Greater(t, together, rounds/2)
 			require.Equal(t, name != "fits", left > 0, "%d", left)
-			require.Equal(t, name != "fits", patched > 0, "%d", patched)
+			require.Equal(t, name != "fits", deltaWrites > 0, "%d", deltaWrites)
 			// Recovery applies the operations of the log one by one.
 			again, err := Open("/a.ebb", testOptions(copyFiles(t, fs)))
 			require.NoError(t, err)
@@ -132,14 +132,14 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 	for name, test := range map[string]struct {
 		rows, others int // others are among them, and never change
 		cache        int64
-	}{"frames": {3000, 0, 16 << 20}, "patches": {900, 20_000, 2 << 20}} {
+	}{"frames": {3000, 0, 16 << 20}, "deltas": {900, 20_000, 2 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			rows := test.rows
 			o := testOptions(vfs.NewMemory())
 			o.Inline, o.ManyFrom, o.CacheBytes = false, 2, test.cache
 			s := openTest(t, "/a.ebb", o)
 			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
-			patched := 0
+			deltaWrites := 0
 			put := func(n uint32, commit bool) {
 				tx, err := s.Begin(t.Context(), true)
 				require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 					require.NoError(t, tx.Apply(CatalogTree, some, nil))
 				}
 				if s.pg.PatchBytes() > 0 {
-					patched++
+					deltaWrites++
 				}
 				if commit {
 					require.NoError(t, tx.Commit(NoSync))
@@ -179,9 +179,9 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 				}
 			})
 			if !racetest.Enabled { // a reader begins before the batches
-				require.Positive(t, inPlace, "more than one hand has changed pages in place")
+				require.Positive(t, inPlace, "more than one worker has changed pages in place")
 			}
-			require.Equal(t, name == "patches", patched > 0)
+			require.Equal(t, name == "deltas", deltaWrites > 0)
 			for left := 0; s.w.parallel.running.Load() > 0; left++ {
 				require.Less(t, left, 5000, "helpers go when there is nothing to do")
 				time.Sleep(time.Millisecond)
@@ -196,7 +196,7 @@ func TestCheckpointHelpsParallelApply(t *testing.T) {
 	for name, test := range map[string]struct{ came, next, lent int32 }{
 		"all of it":          {lent: 3},
 		"what is left of it": {came: 1, next: 2, lent: 1},
-		"enough hands":       {came: 2},
+		"enough workers":       {came: 2},
 		"nothing left":       {came: 1, next: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -682,7 +682,7 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 		pages := frames(t, s)
 		change(tx)
 		copied := framed(tx)
-		require.Greater(t, len(tx.w.freed), 300, "leaves got patches, and these were replaced")
+		require.Greater(t, len(tx.w.freed), 300, "leaves got deltas, and these were replaced")
 		if inParallel {
 			times++
 			require.Less(t, copied, 12)

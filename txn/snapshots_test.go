@@ -63,7 +63,7 @@ func TestAPinnedVersionIsNeverReclaimed(t *testing.T) {
 				v, s := r.acquire(&visible, new(pager.UndoLog), 0)
 				for range rnd.Intn(4) {
 					if f := floor.Load(); f > v.serial {
-						t.Errorf("version %d is held, everything below %d was given back", v.serial, f)
+						t.Errorf("version %d is pinned, everything below %d was reclaimed", v.serial, f)
 					}
 				}
 				s.release()
