@@ -222,11 +222,11 @@ func TestRowsOfFewShapes(t *testing.T) {
 		size, odd int
 		inOrder   bool
 	}{
-		"fits":           {8 << 20, 1 << 30, 20_000, 8, 100, true},
-		"fits, parallel":    {8 << 20, 2, 20_000, 8, 400, false},
-		"short":          {300 << 10, 1 << 30, 9000, 40, 40, false},
-		"short, parallel":   {300 << 10, 2, 9000, 100, 300, true},
-		"deltas":        {1 << 20, 1 << 30, 20_000, 100, 300, true},
+		"fits":             {8 << 20, 1 << 30, 20_000, 8, 100, true},
+		"fits, parallel":   {8 << 20, 2, 20_000, 8, 400, false},
+		"short":            {300 << 10, 1 << 30, 9000, 40, 40, false},
+		"short, parallel":  {300 << 10, 2, 9000, 100, 300, true},
+		"deltas":           {1 << 20, 1 << 30, 20_000, 100, 300, true},
 		"deltas, parallel": {1 << 20, 2, 20_000, 60, 1000, false},
 	} {
 		t.Run(name, func(t *testing.T) {

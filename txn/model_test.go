@@ -326,68 +326,6 @@ func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 	s.unlockWriter()
 }
 
-// TestCursorOfAWriteFindsItsRowAgain after puts and deletes beside it, and knows when the row
-// itself is gone.
-func TestCursorOfAWriteFindsItsRowAgain(t *testing.T) {
-	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-	tx, err := s.Begin(t.Context(), true)
-	require.NoError(t, err)
-	defer tx.Rollback()
-	put := func(key string) {
-		_, err := tx.Put(CatalogTree, []byte(key), []byte("of "+key), int64(len(key)))
-		require.NoError(t, err)
-	}
-	put("b")
-	put("ddd")
-	c := tx.Cursor(CatalogTree)
-	require.True(t, c.First())
-	put("a")
-	require.Equal(t, "of b", string(c.Value()))
-	put("aa")
-	require.EqualValues(t, 1, c.Tag())
-	require.Zero(t, c.AheadSpan(true), "rows may change under the loop")
-	require.True(t, c.Seek([]byte("b")))
-	_, err = tx.Delete(CatalogTree, []byte("b"))
-	require.NoError(t, err)
-	put("c")
-	require.Nil(t, c.Value())
-	require.Zero(t, c.Tag())
-	require.NoError(t, c.Err())
-	require.True(t, c.Next())
-	require.Equal(t, "c", string(c.Key()))
-}
-
-// TestCursorOfADeadTransactionStops where it is: the pages below it may be half changed.
-func TestCursorOfADeadTransactionStops(t *testing.T) {
-	broken := errors.New("broken")
-	for name, look := range map[string]func(c *Cursor) bool{
-		"next":  func(c *Cursor) bool { return c.Next() },
-		"prev":  func(c *Cursor) bool { return c.Prev() },
-		"seek":  func(c *Cursor) bool { return c.Seek([]byte("a")) },
-		"value": func(c *Cursor) bool { return c.Value() != nil },
-		"tag":   func(c *Cursor) bool { return c.Tag() != 0 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
-			defer tx.Rollback()
-			for _, key := range []string{"a", "b", "c"} {
-				_, err := tx.Put(CatalogTree, []byte(key), nil, 7)
-				require.NoError(t, err)
-			}
-			c := tx.Cursor(CatalogTree)
-			require.True(t, c.Seek([]byte("b")))
-			_, err = tx.Delete(CatalogTree, []byte("a"))
-			require.NoError(t, err)
-			_ = tx.abort(broken)
-			require.False(t, look(c))
-			require.ErrorIs(t, c.Err(), broken)
-			require.False(t, c.Valid())
-		})
-	}
-}
-
 // TestLargeValueIsReadInAWriteWithoutACopy: it lies in an extent, and that is not used again before
 // the transaction ends.
 func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
