@@ -24,9 +24,9 @@ func (l *testLog) launch(payload string) (end LSN, sent *PendingWrite) {
 	return end, sent
 }
 
-// TestLaunchDoesNotWaitForTheDisk: nobody is told of the commit, nor of one that is written beside
-// it, before it has landed.
-func TestLaunchDoesNotWaitForTheDisk(t *testing.T) {
+// TestSubmitWriteDoesNotWaitForTheDisk: the log reports neither the submitted commit nor a later one
+// durable before CompleteWrite.
+func TestSubmitWriteDoesNotWaitForTheDisk(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	before := l.Durable()
 	end, sent := l.launch("launched")
@@ -39,7 +39,7 @@ func TestLaunchDoesNotWaitForTheDisk(t *testing.T) {
 	unanswered(t, beside, waiting)
 	require.Equal(t, before, l.Durable())
 	tw.land(one)
-	unanswered(t, beside, waiting) // the disk is done, and nobody has asked it
+	unanswered(t, beside, waiting) // the disk is done, CompleteWrite was not called
 	l.CompleteWrite(sent)
 	require.NoError(t, errors.Join(<-beside, <-waiting, l.Wait(end, true)))
 	require.Equal(t, l.End(), l.Durable())
@@ -311,9 +311,9 @@ func TestGoldenVoid(t *testing.T) {
 	require.Equal(t, typeCompensation, r.kind)
 }
 
-// TestRevocableBesideALeader: who has asked for the room of a commit and its void has it also where
-// somebody else writes what is queued meanwhile, which pads it to a page.
-func TestRevocableBesideALeader(t *testing.T) {
+// TestHasCommitSpaceBesideALeader: after HasCommitSpace a commit and its compensation record fit also
+// where another leader writes the queue meanwhile, which pads it to a page.
+func TestHasCommitSpaceBesideALeader(t *testing.T) {
 	asked := 0
 	for filled := 0; filled < 62_000; filled += 311 {
 		for _, block := range []int{512, 4096} {

@@ -10,11 +10,11 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestCommitThatCouldNotBeTakenBackIsOfUnknownFate tells the story of a disk that writes a group
-// but for its last byte, which is a zero behind the record, and refuses the truncation that would
-// take the group back, while a sync succeeds. Whoever looked only at the sync called the group's
-// commits gone for certain, and a restart brought them back.
-func TestCommitThatCouldNotBeTakenBackIsOfUnknownFate(t *testing.T) {
+// TestFailedTruncateLeavesCommitUnknown tells the story of a disk that writes a group
+// but for its last byte, which is a zero behind the record, and refuses the truncation of the
+// group, while a sync succeeds. A log that checked only the sync reported the group's commits as
+// lost for certain, and a restart brought them back.
+func TestFailedTruncateLeavesCommitUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string // of what takes the group back
 		fate    error

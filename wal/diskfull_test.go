@@ -50,8 +50,8 @@ func TestRestartBeginsAnEmptyLog(t *testing.T) {
 	}
 }
 
-// TestRestartWaitsForTheLeader: who was told of the last group has the segment to itself until it
-// gives the lead away.
+// TestRestartWaitsForTheLeader: the leader that has notified the last group owns the segment until
+// it resigns the lead.
 func TestRestartWaitsForTheLeader(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
@@ -78,7 +78,7 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 	require.Equal(t, l.live[0].start(), l.hintedLSN, "the note of the group before went to the segment before")
 }
 
-// TestRestartThatFailsIsFinal: nobody knows what the disk has of the header.
+// TestRestartThatFailsIsFinal: the disk may hold any part of the header.
 func TestRestartThatFailsIsFinal(t *testing.T) {
 	d := newDisk(t, 0)
 	l := createTest(t, testOptions(d))

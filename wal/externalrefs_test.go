@@ -12,9 +12,9 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 )
 
-// TestWhatACommitRefersToIsDurableFirst watches when Before is called: ahead of the write of the
-// group that ends such a commit, whoever leads, and of no other.
-func TestWhatACommitRefersToIsDurableFirst(t *testing.T) {
+// TestExternalRefsAreDurableFirst records the calls of SyncRefs: ahead of the write of the
+// group that ends such a commit, on any leader, and of no other.
+func TestExternalRefsAreDurableFirst(t *testing.T) {
 	for _, block := range []int{0, 512} {
 		d := newDisk(t, block)
 		o := testOptions(d)
@@ -55,7 +55,7 @@ func TestWhatACommitRefersToIsDurableFirst(t *testing.T) {
 		l.Abort()
 		require.NotContains(t, steps(func() { l.commit("plain", true) }), "before")
 
-		// One of many in a group, written by who waits for another.
+		// One of many in a group, written by the waiter of another.
 		end, err := l.Append([]byte("a"), true)
 		require.NoError(t, err)
 		l.AddExternalRef(true)
@@ -148,9 +148,9 @@ func TestWhatACommitRefersToLooselyIsDurableBeforeIt(t *testing.T) {
 	}
 }
 
-// TestSyncFailsIfWhatWasReferredToIsNotDurable: the fate of the commit that was written is unknown
-// to who waits for it then.
-func TestSyncFailsIfWhatWasReferredToIsNotDurable(t *testing.T) {
+// TestSyncFailsIfExternalRefsAreNotDurable: the outcome of the written commit is unknown to a
+// later waiter.
+func TestSyncFailsIfExternalRefsAreNotDurable(t *testing.T) {
 	boom := errors.New("boom")
 	d := newDisk(t, 512)
 	o := testOptions(d)

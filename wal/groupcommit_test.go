@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whileGathering has fn done once by whoever runs while a leader gathers.
+// whileGathering runs fn once while a leader waits for followers.
 func whileGathering(t *testing.T, fn func()) {
 	gosched = func() { fn() }
 	t.Cleanup(func() { gosched = runtime.Gosched })

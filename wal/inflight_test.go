@@ -69,13 +69,13 @@ func (tw *tower) next() int64 {
 	case off := <-tw.arrived:
 		return off
 	case <-time.After(10 * time.Second):
-		require.FailNow(tw.t, "nobody writes")
+		require.FailNow(tw.t, "no write")
 		return 0
 	}
 }
 
-// nobody says that no other write is held, a moment from now.
-func (tw *tower) nobody() {
+// noWrite checks that no other write is held, a moment from now.
+func (tw *tower) noWrite() {
 	tw.t.Helper()
 	select {
 	case off := <-tw.arrived:
@@ -120,12 +120,12 @@ func TestTwoGroupsAreOnTheirWayAtATime(t *testing.T) {
 	two := tw.next()
 	require.Greater(t, two, one)
 	third := l.fly("third")
-	tw.nobody()
+	tw.noWrite()
 
 	tw.land(two) // out of order
 	unanswered(t, first, second, third)
 	require.Equal(t, before, l.Durable())
-	tw.nobody()
+	tw.noWrite()
 	tw.land(one)
 	require.NoError(t, <-first)
 	require.NoError(t, <-second)
@@ -174,13 +174,13 @@ func TestSecondGroupWaitsForCompany(t *testing.T) {
 	first, one := threeOnTheirWay(t, l, tw)
 	a := l.fly("a")
 	b := l.fly("b")
-	tw.nobody()
+	tw.noWrite()
 	c := l.fly("c")
 	two := tw.next()
 	tw.land(one)
 	require.NoError(t, <-first)
 	d := l.fly("d") // alone: it waits for the three to land
-	tw.nobody()
+	tw.noWrite()
 	tw.land(two)
 	for _, answer := range []chan error{a, b, c} {
 		require.NoError(t, <-answer)
@@ -189,8 +189,8 @@ func TestSecondGroupWaitsForCompany(t *testing.T) {
 	require.NoError(t, <-d)
 }
 
-// TestWhoWaitsForWhatIsOnItsWayDoesNotLead: whoever waits for more does.
-func TestWhoWaitsForWhatIsOnItsWayDoesNotLead(t *testing.T) {
+// A waiter for a commit in flight does not lead; a waiter for a later one does.
+func TestWaiterForWriteInFlightDoesNotLead(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	end, err := l.Append([]byte("first"), true)
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func TestWhoWaitsForWhatIsOnItsWayDoesNotLead(t *testing.T) {
 	require.False(t, l.leading)
 	l.mu.Unlock()
 	third := l.fly("third")
-	tw.nobody()
+	tw.noWrite()
 	tw.land(one)
 	require.NoError(t, errors.Join(<-first, <-again))
 	three := tw.next() // beside the second
@@ -255,7 +255,7 @@ func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
 	require.Equal(t, writes+2, d.count("direct"))
 }
 
-// TestWaiterForASyncSendsTheSecondGroup: the leader, who wants none, takes it along.
+// TestWaiterForASyncSendsTheSecondGroup: a leader that wants no sync writes it.
 func TestWaiterForASyncSendsTheSecondGroup(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first, one := threeOnTheirWay(t, l, tw)
@@ -292,7 +292,7 @@ func TestWaiterForASyncWakesALeaderWhoWantsNone(t *testing.T) {
 	require.NoError(t, err)
 	unsynced := make(chan error, 1)
 	go func() { unsynced <- l.Wait(end, false) }()
-	tw.nobody()
+	tw.noWrite()
 	a := l.fly("a")
 	two := tw.next()
 	tw.land(one)
@@ -320,9 +320,9 @@ func TestSyncDoesNotWaitForPartsThatMayBeGivenUp(t *testing.T) {
 	require.Equal(t, l.End(), l.Durable())
 }
 
-// TestNothingFliesBesideWhatMustFlyAlone: groups that end a segment, that refer to bytes outside
-// the log, that nobody syncs.
-func TestNothingFliesBesideWhatMustFlyAlone(t *testing.T) {
+// TestExclusiveWritesAreAloneInFlight: groups that close a segment, refer to bytes outside the
+// log, or need no sync are written alone.
+func TestExclusiveWritesAreAloneInFlight(t *testing.T) {
 	for name, alone := range map[string]func(l *testLog) error{
 		"a_seal": func(l *testLog) error {
 			_, err := l.Append([]byte("last"), true)
@@ -357,7 +357,7 @@ func TestNothingFliesBesideWhatMustFlyAlone(t *testing.T) {
 				require.Fail(t, "it does not wait")
 			case <-time.After(20 * time.Millisecond):
 			}
-			tw.nobody()
+			tw.noWrite()
 			tw.land(one)
 			require.NoError(t, <-first)
 			for done := false; !done; {
@@ -464,7 +464,7 @@ func TestGroupThatFailsTakesTheOneBehindItAlong(t *testing.T) {
 				time.Millisecond,
 			)
 			third := l.fly("third")
-			tw.nobody()
+			tw.noWrite()
 			unanswered(t, first, second, third)
 			require.Zero(t, d.count("truncate"), "the second is still being written")
 			tw.land(two)
@@ -513,9 +513,9 @@ func TestGroupThatFailsBehindOneThatLands(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "first"})
 }
 
-// TestFailureFromOutsideDoesNotSpeakForWhatIsOnItsWay: nobody is told that the fate of a group is
-// unknown while it may still land.
-func TestFailureFromOutsideDoesNotSpeakForWhatIsOnItsWay(t *testing.T) {
+// TestFailLeavesWritesInFlightUndecided: no waiter gets ErrUnknown for a group while
+// its write may still complete.
+func TestFailLeavesWritesInFlightUndecided(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
@@ -557,7 +557,7 @@ func TestNothingDepartsWhileAGroupIsTakenBack(t *testing.T) {
 	<-cutting
 	writes := d.count("direct")
 	second := l.fly("second")
-	tw.nobody()
+	tw.noWrite()
 	unanswered(t, first, second)
 	close(cut)
 	require.ErrorIs(t, <-first, ErrFailed)
@@ -616,9 +616,9 @@ func TestCommitAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNoteIsWrittenWhenTheLastHasLanded: a log that nobody waits for says how far it is durable,
-// whoever came last.
-func TestNoteIsWrittenWhenTheLastHasLanded(t *testing.T) {
+// TestHintIsWrittenAfterTheLastWriteCompletes: a log without waiters writes its durability hint,
+// whichever write completes last.
+func TestHintIsWrittenAfterTheLastWriteCompletes(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNobodyWaitsForASegmentThatEnds: who wants no sync finds none at the end of a segment, and the
-// first who wants one settles those that have ended, each once and in their order, with what they
-// refer to.
-func TestNobodyWaitsForASegmentThatEnds(t *testing.T) {
+// TestClosedSegmentIsSyncedByFirstSyncWaiter: commits without a sync cause none at the end of a segment.
+// The first waiter that wants a sync syncs the closed segments, each once and in their order, with
+// all that they refer to.
+func TestClosedSegmentIsSyncedByFirstSyncWaiter(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		o := testOptions(d)
@@ -93,14 +93,14 @@ func TestPowerCutBehindUnsettledSegments(t *testing.T) {
 	})
 }
 
-// heldLog is a log with an ended segment that is being settled, by who wants it durable, until the
-// test lets go.
+// heldLog is a log with a closed segment whose sync a waiter has started, and which the test holds
+// up.
 type heldLog struct {
 	*testLog
 	d        *disk
 	inside   chan struct{}
 	proceed  chan error
-	settled  chan error // the answer to who settles
+	settled  chan error // result of the waiter that syncs
 	settling LSN
 }
 
@@ -141,10 +141,10 @@ func (h *heldLog) parked(n int) {
 	)
 }
 
-// TestCommitsGoOnWhileASegmentIsSettled: those that want no sync, over the ends of segments, too.
-// Who wants one waits, and has one when the segments that had ended before are settled, whoever has
-// settled them.
-func TestCommitsGoOnWhileASegmentIsSettled(t *testing.T) {
+// TestCommitsContinueDuringSegmentSync: commits without a sync go on, over the ends of segments,
+// too. A waiter that wants a sync returns when the segments closed before are synced, by any
+// goroutine.
+func TestCommitsContinueDuringSegmentSync(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		h := holdSettling(t, block)
 		h.commit("beside", false)
@@ -171,8 +171,9 @@ func TestCommitsGoOnWhileASegmentIsSettled(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForMoreThanIsSettledGetsALeader: nobody else comes to lead.
-func TestWhoWaitsForMoreThanIsSettledGetsALeader(t *testing.T) {
+// TestWaiterBeyondSegmentSyncGetsALeader: the goroutine that synced the segments resigns the
+// lead to it.
+func TestWaiterBeyondSegmentSyncGetsALeader(t *testing.T) {
 	h := holdSettling(t, 0)
 	h.commit("beside", false)
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -199,9 +200,9 @@ func TestWhatIsReferredToWhileASegmentIsSettled(t *testing.T) {
 	require.Equal(t, h.End(), h.Durable())
 }
 
-// TestSettlingFails: those who wanted a sync do not know the fate of their commits, those who
-// wanted none have been answered, and nothing is written any more.
-func TestSettlingFails(t *testing.T) {
+// TestFailedSegmentSyncIsFinal: waiters for a sync get ErrUnknown, waiters without one have returned, and the
+// log writes nothing more.
+func TestFailedSegmentSyncIsFinal(t *testing.T) {
 	for _, of := range []string{"before", "the segment"} {
 		h := holdSettling(t, 0)
 		h.commit("beside", false)

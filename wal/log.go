@@ -26,16 +26,16 @@ var (
 )
 
 // maxQueuedBytes bounds the bytes that wait in memory to be written, give or take one record.
-// Append beyond it first lets the queue be written.
+// Beyond it Append first writes the queue.
 const maxQueuedBytes = 1 << 20
 
 // A Log appends to a chain of segments. Outside the functions that hold mu it always holds that
 //
-//	(1) durable <= written <= end <= pos, and reach is in [written, end].
-//	(2) the runs in queue are in order of position, and all but the last are sealed.
-//	(3) all but the last segment in live are sealed (the seal may still be queued), their numbers
+//	(1) durable <= written <= end <= pos, and maxSubmitted is in [written, end].
+//	(2) the buffers in queue are in order of position, and all but the last are sealed.
+//	(3) all but the last segment in live are sealed (the end record may still be queued), their numbers
 //	    have no gap, and spare, if there is one, has the number that follows.
-//	(4) if leading is false, waiters wait for nothing but what is flying or being settled, unless
+//	(4) if leading is false, waiters wait for writes in flight or the sync of closed segments only, unless
 //	    the log has failed meanwhile.
 type Log struct {
 	opts    Options // set by Create, then read-only
@@ -55,51 +55,52 @@ type Log struct {
 	// segmentMu serialises making, recycling and retiring segments. It is taken before mu, never
 	// after, and held across writes and syncs of segments that hold no record that counts.
 	segmentMu sync.Mutex
-	free      []*segment     // guarded by prep: retired, kept to be recycled
+	free      []*segment     // guarded by segmentMu: retired, kept to be recycled
 	preparing sync.WaitGroup // goroutines that prepare a segment
 
 	// mu guards the fields below. It is never held across a write or a sync.
 	mu               sync.Mutex
-	live             []*segment // by rising number; the last one is appended to
+	live             []*segment // by ascending number; the last one is appended to
 	spare            *segment   // prepared durably, holds no record; or nil
 	queue            []*writeBuffer
 	pos              LSN   // where the next record may begin
-	fullSegmentBytes int64 // bytes of the files that have ended,
-	recordBytes      int64 // and what records had of them
+	fullSegmentBytes int64 // bytes of the closed files,
+	recordBytes      int64 // and the records' share of them
 	prev             LSN   // last record
 	commitStart      commitStart
 	inCommit         bool        // parts of a commit were appended, its last part not yet
-	nextRef          externalRef // of what the next last part ends; 0: none
+	nextRef          externalRef // of the next commit to end; 0: none
 	maxSubmitted     LSN         // bytes before it may be in a file
 	cause            error
 	closed           bool
 	leading          bool // some goroutine takes groups from the queue, or is about to
 	waiters          []*waiter
 	inflight         []*inflightWrite // in order of position
-	writeFailed      bool             // a flight has failed: none departs any more
-	// a flight has landed, or is out, or a leader has company, or nobody leads any more
+	writeFailed      bool             // a write has failed: no other starts
+	// signalled when a write completes or is published, when its group may be followed, or when
+	// there is no leader any more
 	writeDone     sync.Cond
-	syncingClosed bool // somebody is at it: see settle
+	syncingClosed bool // a goroutine is in syncClosedSegments
 
-	eventMu sync.Mutex // held while OnGroup is told; taken with nothing else held
+	eventMu sync.Mutex // held during OnGroup; taken with no other lock held
 
-	// Changed by who lands, and read by the leader, without mu only while nothing is flying but
-	// what it writes itself.
-	writeSegment *segment // to be written to; its seal is not written, so nobody retires it
-	direct       bool     // the last write to at went past the page cache
+	// A goroutine that completes a write changes these. The leader reads them, without mu only
+	// while no other write is in flight.
+	writeSegment *segment // to be written to; its end record is not written, so Release keeps it
+	direct       bool     // the last write to writeSegment was direct
 
-	// The leader's own; whoever set leading may use them without mu.
+	// Owned by the leader, which may use them without mu.
 	mmap mmapWriter
-	// from the last record to there the file has zeros, in pages that were written through the
-	// cache
+	// Between the last record and zeroedTo the file has zeros, in pages that were written through
+	// the cache.
 	zeroedTo     LSN
-	writebackTo  LSN  // the disk has begun with what was written before it
-	hintedLSN    LSN  // position in the last note
-	unsyncedRefs bool // what was written refers to bytes that are not durable yet
+	writebackTo  LSN  // writeback has started for writes before it
+	hintedLSN    LSN  // position in the last hint
+	unsyncedRefs bool // written records refer to bytes that are not durable yet
 	hintBuf      [hintLen]byte
 
 	// Guarded by mu, too.
-	lastGroupCommits int              // in the group that landed last
+	lastGroupCommits int              // in the group published last
 	freeRuns         []*writeBuffer   // to be used again, with their buffers
 	freeInflight     []*inflightWrite // to be used again
 }
@@ -110,8 +111,7 @@ type segment struct {
 	segmentHeader
 	fileSize int64 // bytes of its file: see segmentFileSize
 	file     vfs.File
-	// second descriptor, for writes past the page cache; nil if there are none here, as the first
-	// one told
+	// The second descriptor, for direct writes; nil if Open refused it or the system has none.
 	directFile vfs.File
 	name       string
 }
@@ -119,13 +119,13 @@ type segment struct {
 // start is the position of the segment's first record.
 func (s *segment) start() LSN { return LSN(s.number*uint64(s.size) + firstRecord) }
 
-// limit is the position that no data record crosses. One page is kept for the seal: whatever
-// padding comes after the last data record, it fits.
+// limit is the position that no data record crosses. One page is reserved for the end record, which
+// fits after any padding of the last data record.
 func (s *segment) limit() LSN { return LSN(s.number*uint64(s.size)+uint64(s.fileSize)) - pageUnit }
 
-// writeBuffer is a stretch of records in one segment that wait to be written. buf is aligned for
-// direct writes and belongs to the appender (under Log.mu) as long as the run is queued, then to
-// whoever writes it.
+// writeBuffer is a contiguous range of records in one segment that wait to be written. buf is
+// aligned for direct writes. It belongs to the appender (under Log.mu) while it is queued, then to
+// the goroutine that writes it.
 type writeBuffer struct {
 	seg    *segment
 	start  LSN
@@ -133,12 +133,12 @@ type writeBuffer struct {
 	buf    []byte
 	sealed bool
 
-	commits int         // whose last part is in buf
-	ref     externalRef // the firmest of theirs; 0: none
+	commits int         // those whose last part is in buf
+	ref     externalRef // the strictest of these commits; 0: none
 }
 
-// commitStart remembers where the current commit began, for Abort. run is nil once that is no
-// longer only in memory.
+// commitStart records where the current commit began, for Abort. run is nil once the commit's first
+// part is taken to be written.
 type commitStart struct {
 	run       *writeBuffer
 	size      int // bytes of run.buf before the commit
@@ -146,8 +146,8 @@ type commitStart struct {
 	end       LSN
 }
 
-// Create starts a log with a fresh segment of the given number, which no file may have yet (see
-// Found.NextNumber). follows is the checkpoint that is durable. The segment is durable when it
+// Create starts a log with a fresh segment of the given number, which no file has yet (see
+// ScanResult.NextNumber). follows is the durable checkpoint. The segment is durable when Create
 // returns; End is the position of the first record.
 func Create(o Options, number uint64, follows uint32) (*Log, error) {
 	o, err := o.checked()
@@ -182,11 +182,12 @@ func (l *Log) End() LSN { return LSN(l.end.Load()) }
 // Bytes gives the size of all segment files on disk, spare and retired ones included.
 func (l *Log) Bytes() int64 { return l.bytes.Load() }
 
-// Volume gives the bytes that all that was appended takes in files, those that are gone and the
-// ends of segments included. Of whole segments it is what positions say; short ones take less.
+// Volume gives the bytes that all appended records take in files, those of removed segments and the
+// unused ends of segments included. For full-size segments it equals the distance of the positions;
+// shorter ones take less.
 func (l *Log) Volume() int64 { return l.volume.Load() }
 
-// setEnd moves the end of what was appended. mu is held.
+// setEnd moves the position before which everything was appended. mu is held.
 func (l *Log) setEnd(at LSN) {
 	l.end.Store(uint64(at))
 	l.volume.Store(l.fullSegmentBytes + int64(at-l.live[len(l.live)-1].start()))
@@ -196,16 +197,16 @@ func (l *Log) setEnd(at LSN) {
 // waited for it.
 func (l *Log) Groups() uint64 { return l.groups.Load() }
 
-// SetFollows names the checkpoint for headers written from now on.
+// SetFollows sets the checkpoint that later segment headers name.
 func (l *Log) SetFollows(epoch uint32) { l.follows.Store(epoch) }
 
 // Append queues the next part of the current commit; last says that it is complete. It copies
-// payload and returns the position to give to Wait. With much in the queue it first has it written,
-// without asking for a sync.
+// payload and returns the position to pass to Wait. If the queue has more than maxQueuedBytes it
+// first writes the queue, without a sync.
 //
-// If there is no room for a new segment it returns an error that wraps vfs.ErrNoSpace, and any
-// error voids the parts of the commit that were appended before; so does a panic of who is told of
-// the write. Other errors wrap ErrFailed and are final.
+// If there is no disk space for a new segment it returns an error that wraps vfs.ErrNoSpace. Any
+// error discards the parts of the commit that were appended before; so does a panic of OnGroup.
+// Other errors wrap ErrFailed and are final.
 func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 	l.mu.Lock()
 	done := false
@@ -239,10 +240,10 @@ func (l *Log) Append(payload []byte, last bool) (LSN, error) {
 	}
 }
 
-// writeQueue has the queue written. Whoever leads writes all of it, and syncs if anyone in it asked
-// for that. If that fails, refuse says so. mu is held at both ends.
+// writeQueue waits until the leader has written the queue, which syncs if any waiter wants it. A
+// failure shows in stickyErr. mu is held at both ends.
 func (l *Log) writeQueue() {
-	defer l.mu.Lock() // also when somebody who is told of a group panics
+	defer l.mu.Lock() // also when OnGroup panics
 	_ = l.wait(l.End(), false)
 }
 
@@ -254,8 +255,8 @@ func (l *Log) queuedBytes() (n int) {
 	return n
 }
 
-// nextRecord is where a record begins that is appended now: behind the last one, unless its header
-// would cross a block.
+// nextRecord is the position of a record that is appended now: behind the last one, unless its
+// header would cross a block.
 func (l *Log) nextRecord() LSN {
 	block := l.live[len(l.live)-1].block
 	if left := block - int64(l.pos)%block; left < recHeader {
@@ -264,9 +265,9 @@ func (l *Log) nextRecord() LSN {
 	return l.pos
 }
 
-// partSize gives how many of n payload bytes the next record takes; false: the segment has to end
-// first. What is small against a segment is not cut: the two halves would need a sync each. mu is
-// held.
+// partSize gives the number of payload bytes, at most n, that the next record takes; false: the
+// segment has to be closed first. A payload that is small against a segment is not cut: its two
+// halves would need a sync each. mu is held.
 func (l *Log) partSize(n int) (int, bool) {
 	s := l.live[len(l.live)-1]
 	capacity := int(s.limit()-s.start()) - recHeader
@@ -281,7 +282,7 @@ func (l *Log) partSize(n int) (int, bool) {
 	return 0, false
 }
 
-// appendPart appends a data record that part made room for. mu is held.
+// appendPart appends a data record of a size that partSize returned. mu is held.
 func (l *Log) appendPart(payload []byte, last bool) {
 	var flags partFlags
 	if !l.inCommit {
@@ -306,7 +307,7 @@ func (l *Log) appendPart(payload []byte, last bool) {
 	l.setEnd(l.pos)
 }
 
-// tailBuffer gives the run to append to. mu is held.
+// tailBuffer gives the buffer to append to. mu is held.
 func (l *Log) tailBuffer() *writeBuffer {
 	if n := len(l.queue); n > 0 && !l.queue[n-1].sealed {
 		return l.queue[n-1]
@@ -322,7 +323,7 @@ func (l *Log) tailBuffer() *writeBuffer {
 	return r
 }
 
-// encode puts rec behind what is in r, and moves pos and prev. mu is held.
+// encode appends rec to r, and moves pos and prev. mu is held.
 func (l *Log) encode(r *writeBuffer, rec record) {
 	rec.lsn, rec.prev = l.nextRecord(), l.prev
 	gap := int(rec.lsn-r.start) - len(r.buf)
@@ -333,7 +334,7 @@ func (l *Log) encode(r *writeBuffer, rec record) {
 	l.pos = rec.lsn + LSN(rec.size())
 }
 
-// grow makes room for n more bytes and for padding, in memory that direct writes can use.
+// grow reserves capacity for n more bytes and for padding, in memory aligned for direct writes.
 func grow(b []byte, n int) []byte {
 	need := len(b) + n + pageUnit
 	if need <= cap(b) {
@@ -344,14 +345,14 @@ func grow(b []byte, n int) []byte {
 	return bigger
 }
 
-// appendZeros appends n zero bytes, for which there is room.
+// appendZeros appends n zero bytes within b's capacity.
 func appendZeros(b []byte, n int) []byte {
 	clear(b[len(b) : len(b)+n])
 	return b[:len(b)+n]
 }
 
-// Abort voids the parts of the current commit. Those still in memory are dropped; those in the file
-// are voided by the first part of the next commit, or by the end of the log.
+// Abort discards the parts of the current commit. It drops those still in memory; the first part of
+// the next commit, or the end of the log, invalidates those in the file.
 func (l *Log) Abort() {
 	l.mu.Lock()
 	l.abort()
@@ -379,16 +380,16 @@ func (l *Log) abort() {
 	}
 }
 
-// recycleBuffer keeps a run that is done with: nobody holds it any more. mu is held.
+// recycleBuffer keeps a written or dropped buffer for reuse. mu is held.
 func (l *Log) recycleBuffer(r *writeBuffer) {
 	if len(l.freeRuns) <= maxInflight {
 		l.freeRuns = append(l.freeRuns, r)
 	}
 }
 
-// Rotate ends the current segment: it queues a seal, and later records go to the next segment,
-// whose first position it returns. Parts of an unfinished commit are voided. It prepares a segment
-// if Prepare was not called before, with the errors of Append.
+// Rotate closes the current segment: it queues an end record, and returns the first position of the
+// next segment, where later records go. It discards the parts of an unfinished commit. It prepares
+// a segment if Prepare was not called before, with the errors of Append.
 func (l *Log) Rotate() (LSN, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -405,15 +406,15 @@ func (l *Log) Rotate() (LSN, error) {
 	return l.End(), nil
 }
 
-// rollSegment seals the current segment if the next one is ready, else has one made ready, without
-// mu, and returns for the caller to look again. mu is held at both ends.
+// rollSegment closes the current segment if the next one is ready. Else it calls prepare, without
+// mu, and returns; the caller checks again. mu is held at both ends.
 //
-// The next segment is durable before the seal is written. So a reader that finds a seal and no next
-// segment knows that something was lost.
+// The next segment is durable before the end record is written. So a reader that finds an end
+// record and no next segment reports lost bytes.
 func (l *Log) rollSegment(prepare func() error) error {
 	if l.spare == nil {
 		l.mu.Unlock()
-		defer l.mu.Lock() // also when somebody who is told of a failure panics
+		defer l.mu.Lock() // also when prepare panics
 		return prepare()
 	}
 	r := l.tailBuffer()
@@ -443,14 +444,14 @@ func (l *Log) stickyErr() error {
 	return nil
 }
 
-// fail makes the log refuse everything from now on. The first cause stays. mu is held.
+// fail makes the log refuse every later operation. The first cause stays. mu is held.
 func (l *Log) fail(cause error) {
 	if l.cause == nil {
 		l.cause = cause
 	}
 }
 
-// Fail makes the log refuse everything from now on, with a cause from outside: nothing more is
+// Fail makes the log refuse every later operation, with a cause from the caller: nothing more is
 // written, not even by Close.
 func (l *Log) Fail(cause error) {
 	l.mu.Lock()
@@ -458,9 +459,9 @@ func (l *Log) Fail(cause error) {
 	l.mu.Unlock()
 }
 
-// Sync makes all commits durable that were appended before, and what Rotate ended. Parts of a
-// commit that has no end yet may be given up meanwhile, so that their place is never reached: it
-// does not wait for them, nor for segments that they filled.
+// Sync makes durable all commits that were appended before, and the segments that Rotate closed. It
+// does not wait for parts of an unfinished commit, nor for segments that they filled: Abort may
+// discard them meanwhile, and then the log never reaches their positions.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	end := l.End()

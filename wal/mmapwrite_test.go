@@ -10,8 +10,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestSmallGroupsAreCopied: of commits that nobody wants synced, only those that reach a page for
-// the first time cost a call.
+// TestSmallGroupsAreCopied: of commits without a sync, only those that reach a page for the first
+// time cost a call.
 func TestSmallGroupsAreCopied(t *testing.T) {
 	for _, block := range []int{0, 512, 4096} {
 		t.Run(fmt.Sprint(block), func(t *testing.T) {

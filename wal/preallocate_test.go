@@ -146,9 +146,9 @@ func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
 	}
 }
 
-// TestSegmentIsFilledPieceByPiece: the disk is never left with more than one piece, which a commit
-// would wait for; and who finds that a piece did not get there says so, since the system may not
-// tell again.
+// TestSegmentIsFilledPieceByPiece: at most one piece waits for writeback, which a commit would wait
+// for. An error of a piece's writeback is reported at once, since the system may not report it
+// again.
 func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
@@ -187,9 +187,10 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	require.ErrorIs(t, err, errBoom)
 }
 
-// TestTheDiskBeginsWithWhatNobodyWantsSynced: piece by piece, each page once, so that who wants a
-// sync in the end finds less than a piece of each segment to be done.
-func TestTheDiskBeginsWithWhatNobodyWantsSynced(t *testing.T) {
+// TestUnsyncedGroupsAreWrittenBackPieceByPiece: the leader starts the writeback of unsynced groups
+// piece by piece, each page once, so that a later sync has less than a piece of each segment to
+// write.
+func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
 	o.SegmentSize, o.FirstSegmentBytes = 3*writebackBytes, 3*writebackBytes

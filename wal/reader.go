@@ -7,7 +7,7 @@ import (
 	"github.com/ebbkv/ebb/internal/badfile"
 )
 
-// Tail tells how a log ended.
+// Tail describes the end of a log.
 type Tail struct {
 	// end of the last complete commit, or, if no part of one comes after, the start of a later
 	// segment
@@ -86,13 +86,13 @@ func (f *ScanResult) Replay(start, durable LSN, fn func(Part) error) (Tail, erro
 	}
 }
 
-// ErrRefLost is for fn of Replay, at any part of a commit: a crash has taken what a commit refers
-// to, or it has been damaged since.
+// ErrRefLost is an error of Replay's fn, at any part of a commit: a crash has lost the bytes that a
+// commit refers to, or they have been damaged since.
 var ErrRefLost = errors.New("what the commit refers to is not there")
 
-// endBeforeLostRef ends the replay before the last record of the commit that was handed on: whoever
-// says that more had been durable says that what it refers to had been, too. No image in m is
-// needed any more.
+// endBeforeLostRef ends the replay before the last record of the commit that was delivered last:
+// evidence that the log was durable beyond it is evidence that the referenced bytes were, too. No
+// image in m is needed any more.
 func (p *replay) endBeforeLostRef(f *ScanResult, durable LSN, m *imageBuffer, why error) (Tail, error) {
 	p.commit = commit{}
 	number, _ := f.opts.at(p.delivered)

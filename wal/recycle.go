@@ -10,33 +10,33 @@ import (
 // defaultKeepFree is the default of Options.KeepFree.
 const defaultKeepFree = 16
 
-// firstSegmentBytes is the size of a log's first segment file, unless Options.FirstSegmentBytes
-// says otherwise. Most sessions write little, and to fill a whole segment takes longer than all
-// else that they do. It is enough to have the next one made while it is written to: see needsSpare.
+// firstSegmentBytes is the default of Options.FirstSegmentBytes, the size of a log's first segment
+// file. Most sessions write little, and to fill a whole segment takes longer than all their other
+// work. It is large enough for the next segment to be prepared meanwhile: see needsSpare.
 const firstSegmentBytes = 256 << 10
 
-// segmentFileSize is how large the file of a segment is in a log that has had so many bytes of
-// records: small in the beginning, whole segments soon. It is never less than has room for a
-// record, and a multiple of a page.
+// segmentFileSize is the file size of a new segment in a log that has had the given bytes of
+// records: small at first, whole segments soon. It has space for a record at least, and is a
+// multiple of a page.
 func (o Options) segmentFileSize(used int64) int64 {
 	return min(o.SegmentSize, alignUp(max(o.FirstSegmentBytes, 4*used), pageUnit))
 }
 
-// nextFileSize is how large the file of the next segment is. mu is held.
+// nextFileSize is the file size of the next segment. mu is held.
 func (l *Log) nextFileSize() int64 {
 	return l.opts.segmentFileSize(l.recordBytes + int64(l.pos-l.live[len(l.live)-1].start()))
 }
 
-// A new segment is filled with zeros unless the group written last was large: more than this part
-// of a segment. To commit the place of its blocks costs each sync a write of metadata at least, and
-// with a journal several; to fill the segment costs one more write of all bytes, in few pieces and
-// ahead of time. Who does not sync gains little by it.
+// A new segment is filled with zeros unless the last written group was large: more than this
+// fraction of a segment. Without the fill each sync writes metadata at least, to commit the
+// allocation of its blocks, and with a journal several times; the fill costs one more write of all
+// bytes, in few pieces and ahead of time. Commits without a sync gain little by it.
 const (
 	largeGroup         = 8
 	largeUnsyncedGroup = 64
 )
 
-// isLarge says that a segment of this size need not be filled for groups like this one.
+// isLarge says that a segment of this size need not be filled for groups of this size.
 func (g *group) isLarge(segmentSize int64) bool {
 	if g.sync {
 		return int64(g.size) > segmentSize/largeGroup
@@ -44,34 +44,33 @@ func (g *group) isLarge(segmentSize int64) bool {
 	return int64(g.size) > segmentSize/largeUnsyncedGroup
 }
 
-// zeroChunk is how much of a new segment is written at once: the disk is done with it before more
-// is written, so that a commit beside it waits a fraction of a millisecond, not several.
+// zeroChunk is the number of bytes of a new segment that are filled and written back at once: a
+// concurrent commit waits for a fraction of a millisecond, not for several.
 const zeroChunk = 256 << 10
 
-// zeroPiece is how much of that one call writes. A file system may keep what was written at once as
-// one piece of its cache, and go through all of it for each small write there later.
+// zeroPiece is the size of one write call of a chunk. A file system may keep one write as one piece
+// of its cache, and go through all of it for each small write there later.
 const zeroPiece = 32 << 10
 
-// Prepare makes sure that the next segment is there, so that Rotate, or an Append that fills the
-// current one, need not make it. It is for who is about to give space back, so SetBound does not
-// bind it. An error that wraps vfs.ErrNoSpace changes nothing; any other is final.
+// Prepare prepares the next segment, so that Rotate, or an Append that fills the current one, need
+// not. The caller is about to free space, so SetBound does not bind Prepare. An error that wraps
+// vfs.ErrNoSpace changes nothing; any other is final.
 func (l *Log) Prepare() error {
 	l.segmentMu.Lock()
 	defer l.segmentMu.Unlock()
 	return l.prepare(0)
 }
 
-// prepareInBackground is Prepare for a leader that has done its duty, and has given the lead away:
-// by a goroutine that ends with it, since that takes milliseconds and the leader's commit is done.
-// It stands whatever comes of this: no space is found out again by whoever needs it, and any other
-// failure sticks.
+// prepareInBackground calls Prepare for a leader that has written its groups and resigned the lead,
+// in a goroutine that ends with it: Prepare takes milliseconds, and the leader's commit is done. It
+// drops the error: the next Append finds the lack of space again, and any other failure is sticky.
 //
-// Whoever comes late looks again: the log may have moved on to the next segment meanwhile. A spare
-// behind that one would be begun for nothing, and after Abandon, which removes segments, it could
-// be all that a power cut leaves.
+// The goroutine checks needsSpare again: the log may have moved to the next segment meanwhile. A
+// spare behind that one would be early, and after Abandon, which removes segments, it could be all
+// that a power cut leaves.
 func (l *Log) prepareInBackground() {
 	if !l.segmentMu.TryLock() {
-		return // somebody is at it
+		return // another goroutine prepares or retires segments
 	}
 	prepare := func() {
 		l.mu.Lock()
@@ -101,9 +100,9 @@ func (l *Log) prepareWithinBound() error {
 	return err
 }
 
-// prepare is Prepare, refused if all segments would have more bytes than most; 0: no bound. prep is
-// held. As long as there is no spare nobody else moves on to a next segment, so its number stays
-// right without mu.
+// prepare is Prepare, refused if all segments would have more bytes than most; 0: no bound.
+// segmentMu is held. While there is no spare no other goroutine moves to a next segment, so its
+// number stays right without mu.
 func (l *Log) prepare(most int64) error {
 	l.mu.Lock()
 	err := l.stickyErr()
@@ -149,7 +148,7 @@ func (l *Log) prepare(most int64) error {
 
 var errSegmentNumbers = errors.New("all segment numbers are used: copy the store into a new one")
 
-// checkIdentity gives the error of Options.CheckIdentity.
+// checkIdentity calls Options.CheckIdentity.
 func (l *Log) checkIdentity() error {
 	if l.opts.CheckIdentity == nil {
 		return nil
@@ -157,17 +156,17 @@ func (l *Log) checkIdentity() error {
 	return l.opts.CheckIdentity()
 }
 
-// boundError says that a new segment would be past SetBound. It is ErrBound and vfs.ErrNoSpace.
+// boundError is the error of a new segment past SetBound. It is ErrBound and vfs.ErrNoSpace.
 type boundError struct{ text string }
 
 func (e *boundError) Error() string        { return e.text }
 func (e *boundError) Is(target error) bool { return target == ErrBound || target == vfs.ErrNoSpace }
 
-// SetBound refuses new segment files to Append from now on if all of them together would have more
-// bytes, as a full disk would; 0: no bound.
+// SetBound makes Append refuse new segment files from now on if all of them together would have
+// more bytes, as a full disk would; 0: no bound.
 func (l *Log) SetBound(bytes int64) { l.bound.Store(bytes) }
 
-// newHeader makes the header of a segment's next life.
+// newHeader makes the header for a segment's next use.
 func (l *Log) newHeader(number uint64, block int64) segmentHeader {
 	return segmentHeader{
 		block:   block,
@@ -180,14 +179,14 @@ func (l *Log) newHeader(number uint64, block int64) segmentHeader {
 }
 
 // newSegment makes a segment file, which reads as zeros behind its header. It is durable on return.
-// If it fails no file is left, or one that Found calls a stranger or a spare.
+// If it fails no file remains, or one that Scan reports as foreign or as a spare.
 //
-// As a rule it is written through with zeros: later syncs then never have to commit where the
-// file's blocks are. While groups are large that costs more than it saves: then its blocks are only
-// reserved.
+// As a rule it fills the file with zeros: later syncs then never commit the allocation of its
+// blocks. While groups are large that costs more than it saves, and newSegment only reserves the
+// blocks.
 //
-// flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt without
-// space left behind.
+// flag is vfs.Excl for a log's first segment. A later one may find a file that an attempt on a full
+// disk left behind.
 func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, err error) {
 	if number > MaxSegment {
 		return nil, errSegmentNumbers
@@ -230,7 +229,7 @@ func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, 
 		n := min(int64(len(zeros)), fill-off)
 		err := vfs.WriteFull(file, zeros[:n], off)
 		if off += n; err == nil && (off-begun >= zeroChunk || off == fill) {
-			err = file.WriteBack(begun, off-begun) // Commits that come meanwhile would wait for all of it otherwise.
+			err = file.WriteBack(begun, off-begun) // in pieces: a concurrent commit waits for one of them
 			begun = off
 		}
 		if err != nil {
@@ -250,8 +249,8 @@ func (l *Log) newSegment(number uint64, room int64, flag vfs.Flag) (_ *segment, 
 	return seg, nil
 }
 
-// probeDirect writes the header again, directly. A system that lets a file be opened for that and
-// then refuses has to say so here: between groups it is too late, since what was appended meanwhile
+// probeDirect writes the header again, directly. A system that opens a file for direct writes and
+// then refuses them must do so here. Between groups it is too late: the records appended meanwhile
 // may begin in the middle of a page. b is a block of zeros.
 func (s *segment) probeDirect(b []byte) error {
 	if s.directFile == nil {
@@ -269,9 +268,10 @@ func (s *segment) probeDirect(b []byte) error {
 	return nil
 }
 
-// recycle gives a retired segment its next life. Order: the new header, with a new salt and no
-// note, is durable before the rename, so that under the new name there are never records of the
-// former life; the rename is durable before the caller lets a record in. Only prep is held.
+// recycle gives a retired segment's file to a new segment. Order: the new header, with a new salt
+// and no hint, is durable before the rename, so that under the new name there are never records of
+// the previous use. The rename is durable before the caller admits a record. Only segmentMu is
+// held.
 func (l *Log) recycle(seg *segment, number uint64) error {
 	if number > MaxSegment {
 		return errSegmentNumbers
@@ -296,12 +296,13 @@ func (l *Log) recycle(seg *segment, number uint64) error {
 	return nil
 }
 
-// Release gives up all segments that are wholly before the given position. When it returns the
-// lowest of them is durably no part of the log any more: whatever becomes of renames and unlinks, a
-// meta page that starts there finds no complete chain. The others are kept for recycling up to a
-// bound, or deleted. An error is final.
+// Release retires all segments that are wholly before the given position. When it returns the
+// lowest of them is durably invalid: whatever a crash does to renames and unlinks, a meta page that
+// starts there finds no complete chain. Release keeps the others for recycling up to KeepFree, and
+// deletes the rest. An error is final.
 func (l *Log) Release(before LSN) error {
-	// The seals of what we give up must be written before someone else writes to those files.
+	// The leader must have written the end records of the retired segments before their files are
+	// written to again.
 	if err := l.Wait(min(before, l.End()), true); err != nil {
 		return err
 	}
@@ -341,7 +342,7 @@ func (l *Log) Release(before LSN) error {
 	return nil
 }
 
-// recycleOrRemove does Release's work on the files. prep is held.
+// recycleOrRemove does Release's work on the files. segmentMu is held.
 func (l *Log) recycleOrRemove(dead []*segment) error {
 	lowest := dead[0]
 	l.mu.Lock()
@@ -351,7 +352,7 @@ func (l *Log) recycleOrRemove(dead []*segment) error {
 	if !ready && lowest.fileSize >= room {
 		if err := l.recycle(lowest, number); err != nil {
 			l.free = append(l.free, dead...)    // for Close
-			if errors.Is(err, vfs.ErrNoFiles) { // The header is synced: it is retired. Prepare renames it again.
+			if errors.Is(err, vfs.ErrNoFiles) { // its header is durable: Prepare renames it again
 				last := len(l.free) - len(dead)
 				l.free[last], l.free[len(l.free)-1] = l.free[len(l.free)-1], l.free[last]
 				return nil
@@ -367,7 +368,7 @@ func (l *Log) recycleOrRemove(dead []*segment) error {
 		return err
 	}
 	for i, s := range dead {
-		if len(l.free) < l.opts.KeepFree && s.fileSize >= room { // One that is too small by now goes.
+		if len(l.free) < l.opts.KeepFree && s.fileSize >= room { // smaller files are removed
 			l.free = append(l.free, s)
 			continue
 		}
@@ -381,7 +382,7 @@ func (l *Log) recycleOrRemove(dead []*segment) error {
 	return nil
 }
 
-// invalidate makes a retired segment durably one of no log.
+// invalidate makes a retired segment's header durably invalid for every log.
 func (s *segment) invalidate() error {
 	var b [hintAt]byte
 	if err := vfs.WriteFull(s.file, b[:], 0); err != nil {

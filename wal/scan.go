@@ -12,7 +12,7 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// SegmentInfo tells of one segment file with a valid header.
+// SegmentInfo describes one segment file with a valid header.
 type SegmentInfo struct {
 	Number  uint64
 	File    string // name as the file system takes it
@@ -20,7 +20,7 @@ type SegmentInfo struct {
 	Follows uint32 // checkpoint that was durable when the header was written
 }
 
-// ScanResult is what Scan found beside a store: its segments and leftovers. It keeps no file open.
+// ScanResult is the result of Scan: a store's segments and foreign files. It keeps no file open.
 type ScanResult struct {
 	opts      Options
 	segments  []foundSegment // by rising number
@@ -309,9 +309,9 @@ func (f *ScanResult) lastUsed(first int, m *imageBuffer) (int, error) {
 	return first, nil
 }
 
-// Obsolete gives the files of the segments that are wholly before the given position, and of all
-// strangers, in the order for Remove; those of other stores are not among them. That of the
-// position of a running log leaves the log's own segments alone, a spare included.
+// Obsolete gives the files of the segments that are wholly before the given position, and all
+// foreign files, in the order for Remove; those of other stores are not among them. With the
+// position of a running log it excludes the log's own segments, a spare included.
 func (f *ScanResult) Obsolete(before LSN) []string {
 	number, _ := f.opts.at(before)
 	var names []string

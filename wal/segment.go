@@ -39,9 +39,9 @@ import (
 //	+-------+---------+-------+----------+--------+------+---------+---------+----------+----------+
 //
 // block is the unit to which synced groups are padded: a write never covers a block that holds
-// durable records. salt is random in each life of the segment; every record repeats it. follows is
-// the checkpoint (epoch) that was durable when the header was written: for people who read dumps.
-// checksum is xxhash64 of bytes [0, 64).
+// durable records. salt is random in each use of the file; every record repeats it. follows is the
+// checkpoint (epoch) that was durable when the header was written: for readers of dumps. checksum
+// is xxhash64 of bytes [0, 64).
 //
 // Note block; the rest is zero.
 //
@@ -113,25 +113,25 @@ type Options struct {
 	// no goroutine makes the next segment, but the leader itself: runs repeat exactly
 	Inline bool
 
-	// CheckIdentity is asked before a next segment is made and before old ones are given up: an
-	// error says that the names beside Path are someone else's by now. It is final. nil: nobody is
-	// asked.
+	// CheckIdentity is called before a next segment is made and before old ones are retired: an
+	// error says that the names beside Path belong to another store now. It is final. nil: no
+	// check.
 	CheckIdentity func() error
 
-	// SyncRefs is called by the goroutine that is about to write a group with a commit for which
-	// Refers was said, or, if it was not said firmly, to make one durable or what was written
-	// before. An error is final, and nothing of the group is written. nil: there are no such
-	// commits.
+	// The goroutine that is about to write a group calls SyncRefs if a commit of it was declared by
+	// AddExternalRef as syncFirst, and, for other declared commits, before it makes them durable.
+	// An error is final, and nothing of the group is written. nil: no commit has external
+	// references.
 	SyncRefs func() error
 
-	// FreeSpace is called by an Append that finds no room for its next segment on the disk,
-	// SetBound aside, and says whether others gave some of theirs: then it tries once more. nil:
-	// nobody has any.
+	// FreeSpace is called by an Append that finds no disk space for its next segment, SetBound
+	// aside. If it returns true it has freed some: Append tries once more. nil: there is none to
+	// free.
 	FreeSpace func() bool
 
-	// OnGroup is told of each write: the commits that it ended, its bytes, how long write and sync
-	// took, or, of what was launched, how long until it landed. It is called by the goroutine that
-	// wrote, one call at a time, and must not call the log. nil: nobody is told.
+	// OnGroup is called after each write with the commits that it ended, its bytes, and the time
+	// that write and sync took, or, for SubmitWrite, the time until CompleteWrite. The goroutine
+	// that wrote calls it, one call at a time; it must not call the log. nil: no calls.
 	OnGroup func(commits int, bytes int64, took time.Duration)
 }
 

@@ -20,8 +20,8 @@ func (l *testLog) fileSizes() (sizes []int) {
 	return sizes
 }
 
-// TestLogBeginsSmall: whoever writes little does not fill a whole segment for that, and whoever
-// writes more has whole ones soon.
+// TestLogBeginsSmall: a log with few records does not fill a whole segment, and one with more has
+// whole segments soon.
 func TestLogBeginsSmall(t *testing.T) {
 	for _, block := range []int{0, 512} {
 		d := newDisk(t, block)
@@ -189,8 +189,8 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// TestTooManyOpenFilesWhileASegmentIsRecycled: the directory could not be opened to be synced.
-// Whoever needed the segment fails, the log does not, and the next try does all of it again.
+// TestTooManyOpenFilesWhileASegmentIsRecycled: the directory could not be opened to be synced. The
+// Append that needed the segment fails, the log does not, and the next Append repeats all steps.
 func TestTooManyOpenFilesWhileASegmentIsRecycled(t *testing.T) {
 	// then the one that is given up goes to those that are kept, and is recycled later
 	for _, spare := range []bool{false, true} {

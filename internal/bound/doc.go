@@ -2,6 +2,6 @@
 // chosen: a number in a file must not make a decoder allocate what the file is no reason for, and
 // no link must lead it round in a circle.
 //
-// The heap is counted as a whole: whoever uses the package runs nothing else meanwhile. It is for
-// tests and for the crash bed, and knows nothing of the engine.
+// The heap is counted as a whole: the caller runs nothing else meanwhile. It is for tests and for
+// the crash bed, and knows nothing of the engine.
 package bound

@@ -56,7 +56,7 @@ type inode struct {
 	size    int64
 	blocks  []*rawBlock
 	owned   []bool
-	holders map[*file]bool // who holds the lock; true: exclusively, and then alone
+	holders map[*file]bool // files that hold the lock; true: exclusively, and then alone
 }
 
 var devs atomic.Uint64

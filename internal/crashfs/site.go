@@ -124,8 +124,8 @@ type call struct {
 	name    string
 	sync    bool
 	ordinal int // within fn and sort, from 1
-	// value is set for a method value of a sync (f.Sync without parentheses): where it is called,
-	// nobody can tell, so that it stands for all lines of its function.
+	// value is set for a method value of a sync (f.Sync without parentheses): its call site is
+	// unknown, so it stands for all lines of its function.
 	value  bool
 	lo, hi int // lines
 	sel    *ast.SelectorExpr

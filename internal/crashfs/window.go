@@ -6,8 +6,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// window is a Window. A copy is two writes here, the second half first: who is killed while he
-// copies may have copied any of it.
+// window is a Window. A copy is two writes here, the second half first: a process killed during a
+// copy may have copied any of it.
 type window struct {
 	f        file // a handle of its own
 	off, end int64

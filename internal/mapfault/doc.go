@@ -1,8 +1,8 @@
-// Package mapfault makes errors of faults. A mapped file that somebody else cuts short, or that the
-// disk cannot read, turns a read of memory into a fault, which ends the process unless the
-// goroutine has asked for a panic (runtime/debug.SetPanicOnFault).
+// Package mapfault turns faults into errors. A mapped file that another process truncates, or that
+// the disk cannot read, turns a read of memory into a fault, which ends the process unless the
+// goroutine has requested a panic (runtime/debug.SetPanicOnFault).
 //
-// Whoever reads pages asks for that, and recovers: kv for the calls of transactions, with Address,
-// and txn for its own work, with Guard. The package knows nothing of files: which one an address
-// belongs to is for its caller to find out.
+// Code that reads pages requests the panic and recovers: kv for the calls of transactions, with
+// Address, and txn for its own work, with Guard. The package knows nothing of files: its caller
+// finds the file that an address belongs to.
 package mapfault

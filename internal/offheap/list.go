@@ -2,9 +2,9 @@ package offheap
 
 import "unsafe"
 
-// A List is numbers, or bytes, in memory that doubles as it fills: each growth is memory that
-// nobody has touched, where append would grow large slices by a quarter only, and clear what it
-// adds. The zero value is empty, and on the Go heap.
+// A List is numbers, or bytes, in memory that doubles as it fills: each growth is untouched memory,
+// where append would grow large slices by a quarter only, and clear the added part. The zero value
+// is empty, and on the Go heap.
 type List[T byte | uint32 | uint64] struct {
 	All []T
 	// Off is for lists that Free ends: what is large is outside of the Go heap, in huge pages, of

@@ -2,11 +2,11 @@
 
 package prefetch
 
-// Copy is the built-in copy, of pieces that do not overlap, for bytes that probably nobody has
-// looked at lately: while it copies some, it has the processor fetch the next. A processor that
-// sees a copy going on asks ahead by itself, but not beyond the page. Large pieces from anywhere in
-// memory are copied in four fifths of the time; one that was looked at a moment ago takes 0.1 us
-// longer for each 16 to 64 KiB (-bench Copy).
+// Copy is the built-in copy, of pieces that do not overlap, for bytes that are probably not in the
+// processor's cache: while it copies some, it prefetches the next. A processor that detects a
+// sequential copy prefetches by itself, but not beyond the page. Large pieces from anywhere in
+// memory are copied in four fifths of the time; a recently read one takes 0.1 us longer for each 16
+// to 64 KiB (-bench Copy).
 func Copy(to, from []byte) int {
 	if min(len(to), len(from)) < copyAhead {
 		return copy(to, from)

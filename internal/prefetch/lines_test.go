@@ -4,9 +4,9 @@ package prefetch
 
 import "testing"
 
-// TestEveryLineOfAPieceIsAskedFor: a piece that begins in the middle of a line was asked for
-// without its last one, which is as slow as if nobody had asked, and shows nowhere else.
-func TestEveryLineOfAPieceIsAskedFor(t *testing.T) {
+// TestEveryLineOfAPieceIsPrefetched: a piece that began in the middle of a line was prefetched
+// without its last line, which is as slow as no prefetch, and shows in no other test.
+func TestEveryLineOfAPieceIsPrefetched(t *testing.T) {
 	for at := range uintptr(3 * line) {
 		for n := 1; n <= 3*line; n++ {
 			first, last := at/line, (at+uintptr(n)-1)/line

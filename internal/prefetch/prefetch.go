@@ -20,10 +20,10 @@ func Bytes(b []byte) {
 // one.
 func touched(at uintptr, n int) int { return (int(at%line) + n + line - 1) / line }
 
-// Each asks for the lines of several pieces, the first line of each before the rest of any. A
-// processor can go on from a hint only when it knows where the line is, which takes about as long
-// as a line of memory if nobody was on that page lately; hints that come one right after the other
-// find out at the same time.
+// Each prefetches the lines of several pieces, the first line of each before the rest of any. A
+// processor needs the physical address of a hinted line, which takes about as long as a line of
+// memory if the page is not in the TLB; consecutive hints translate their addresses at the same
+// time.
 func Each(pieces [][]byte) {
 	for _, b := range pieces {
 		if len(b) > 0 {

@@ -126,8 +126,8 @@ func (a *aio) Wait() (n int, err error) {
 		return nil
 	})
 	if err != nil {
-		// That returns when nothing is on its way any more: whoever is told of the failure may
-		// touch the file, and p.
+		// io_destroy returns when no request is in flight: a caller that gets the error may touch
+		// the file, and p.
 		_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, uintptr(a.context), 0, 0)
 		return 0, fmt.Errorf("learn the end of a write of %s: %w", a.name, err)
 	}

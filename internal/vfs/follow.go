@@ -6,9 +6,9 @@ import (
 )
 
 // Follow is the file that path leads to if it is a symbolic link, which need not be there, else
-// path. Whoever keeps files beside another one asks for it first: beside a link they are beside
-// nothing when the file is opened by its own name, and a rename would take the link's place. What
-// cannot be told is path again, for its open to say why.
+// path. Callers that keep files beside another one call it first: files beside a link are not found
+// when the file is opened by its own name, and a rename would replace the link. If the link cannot
+// be read the result is path, for its open to report the error.
 func Follow(path string) string {
 	const most = 40 // links that lead to links, as systems allow
 	at := path

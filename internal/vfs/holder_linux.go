@@ -47,7 +47,7 @@ func locked(f *os.File) error {
 	if !ok {
 		return ErrLocked
 	}
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // Who has ended meanwhile has none.
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // a process that has ended has none
 	return lockedBy{pid, strings.TrimSpace(string(name))}
 }
 

@@ -4,5 +4,5 @@ package vfs
 
 import "os"
 
-// locked is ErrLocked: the system does not tell who holds a lock of flock(2).
+// locked is ErrLocked: the system does not report the holder of a lock of flock(2).
 func locked(*os.File) error { return ErrLocked }

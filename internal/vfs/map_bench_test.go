@@ -49,7 +49,7 @@ func BenchmarkMap(b *testing.B) {
 }
 
 // BenchmarkCopy copies pages of a file that is in the page cache, in any order, each once: by a
-// call of the system, and from a map that nobody has looked at.
+// system call, and from an untouched map.
 func BenchmarkCopy(b *testing.B) {
 	f := mappedFile(b, func(f vfs.File) error { return vfs.WriteFull(f, make([]byte, mappedBytes), 0) })
 	order := rand.New(rand.NewPCG(1, 2)).Perm(mappedBytes / 4096)

@@ -42,7 +42,7 @@ type memInode struct {
 	size   int64
 	chunks [][]byte // of memChunk bytes each; the last one may be shorter
 
-	// lockMu guards who holds the advisory lock.
+	// lockMu guards the holder of the advisory lock.
 	lockMu  sync.Mutex
 	holders map[*memFile]bool // true: exclusively, and then alone
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGrowReservesBlocks where the system does for whoever asks it.
+// TestGrowReservesBlocks where the system reserves them for this process.
 func TestGrowReservesBlocks(t *testing.T) {
 	dir := t.TempDir()
 	asked, err := os.Create(filepath.Join(dir, "asked"))

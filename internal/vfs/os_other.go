@@ -32,7 +32,7 @@ func syncDir(string) error      { return nil }
 
 func mapFile(*os.File, int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func unmapFile([]byte) error                         { return fs.ErrInvalid }
-func letGo([]byte)                                   {}
+func dropPages([]byte)                               {}
 func readAhead([]byte)                               {}
 
 func lockFile(*os.File, bool, bool) error { return errors.ErrUnsupported }

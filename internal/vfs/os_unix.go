@@ -74,8 +74,8 @@ func unmapFile(b []byte) error {
 	return os.NewSyscallError("munmap", unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))))
 }
 
-// letGo lets go of the whole pages of the system that lie in b.
-func letGo(b []byte) {
+// dropPages drops the whole pages in b from the map.
+func dropPages(b []byte) {
 	size := uintptr(os.Getpagesize())
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	if skip := -at % size; skip < uintptr(len(b)) {

@@ -57,11 +57,11 @@ func syncDir(string) error { return nil }
 
 func mapFile(*os.File, int64, int64) ([]byte, error) { return nil, ErrNoMap }
 func unmapFile([]byte) error                         { return fs.ErrInvalid }
-func letGo([]byte)                                   {}
+func dropPages([]byte)                               {}
 func readAhead([]byte)                               {}
 
-// lockOffsetHigh puts the locked byte at 1<<62: locks of Windows are mandatory, and nobody reads or
-// writes there.
+// lockOffsetHigh puts the locked byte at 1<<62: locks of Windows are mandatory, and no call reads
+// or writes there.
 const lockOffsetHigh = 1 << 30
 
 func lockFile(f *os.File, exclusive, locked bool) error {

@@ -87,18 +87,18 @@ type File interface {
 	Sync() error
 	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).
 	SyncData() error
-	// WriteBack has the disk write now what was written to [off, off+n), and returns when it has:
-	// so that a later Sync, and whoever else wants the disk meanwhile, does not wait for all of it
-	// at once. It makes nothing durable. An error is one of a write. Where the system has no such
-	// call nothing happens.
+	// WriteBack writes the cached bytes of [off, off+n) to the disk, and returns when they are
+	// written: a later Sync, and any other use of the disk, does not wait for all of them at once.
+	// It makes nothing durable. An error is one of a write. Where the system has no such call
+	// nothing happens.
 	WriteBack(off, n int64) error
 	// StartWriteBack is WriteBack that does not wait: the disk is at work while the caller does
 	// something else.
 	StartWriteBack(off, n int64) error
-	// CacheAhead asks the system to hold [off, off+n), which nobody has written yet, in as large
-	// pieces of memory as it has. Who maps it and reads there what has been written since finds
-	// many pages at once, and not each with a fault of its own. Nothing in the file changes, and
-	// nothing is promised.
+	// CacheAhead allocates page cache for [off, off+n), which has not been written yet, in pages as
+	// large as the system has. A reader of a map of later writes there gets many pages with one
+	// fault, and not each with a fault of its own. Nothing in the file changes, and nothing is
+	// promised.
 	CacheAhead(off, n int64)
 	// Map gives a read-only shared view of [off, off+n), which may reach past the end of the file:
 	// touching bytes past the end faults until the file has grown. off is a multiple of 64 KiB.
@@ -113,9 +113,8 @@ type File interface {
 	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
 	// waits for no disk. False also where the system does not tell.
 	Resident(part []byte) bool
-	// LetGo says that nobody is going to read a part of a view soon: the process need not hold the
-	// memory that the file has there. Nothing else changes: who reads it finds what the file has,
-	// as before.
+	// LetGo says that a part of a view will not be read soon: the process may drop the memory that
+	// maps it. Nothing else changes: a later read finds the file's bytes, as before.
 	LetGo(part []byte)
 	// Window is a second way to write to [off, off+n), which lies within a file open for writing:
 	// see Window. off is a multiple of 64 KiB. ErrNoMap where there is none.
@@ -140,8 +139,8 @@ type File interface {
 // WriteAt has just written the rest of the page.
 type Window interface {
 	// Copy copies p to off, counted from the file's beginning, within the window. An error says
-	// that the system could not give the memory: the disk is full, could not read, or somebody cut
-	// the file. Any of p may be there then, and WriteAt will tell the cause.
+	// that the system could not provide the memory: the disk is full, cannot be read, or the file
+	// was truncated. Any of p may be there then, and WriteAt reports the cause.
 	Copy(p []byte, off int64) error
 	// Close gives the memory back, and leaves the file as it is. Until then a removed file keeps
 	// its room. The file may be closed before.
@@ -192,7 +191,7 @@ func writeOn(f io.WriterAt, p []byte, off int64, n int, err error) error {
 		}
 		p, off = p[n:], off+int64(n)
 		if len(p) == 0 {
-			return err // Nobody else would tell of it.
+			return err // no other call reports it
 		}
 		if err != nil && !errors.Is(err, io.ErrShortWrite) {
 			return err
