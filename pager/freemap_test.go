@@ -102,8 +102,8 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	return b, p
 }
 
-// pageIn takes one page of a group, as a commit would.
-func pageIn(t *testing.T, p *Pager, no int) Pgid {
+// allocateInGroup takes one page of a group, as a commit would.
+func allocateInGroup(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
 	p.space.avail.run, p.space.avail.runEnd, p.space.framedFree = 0, 0, p.space.framedFree[:0]
 	p.space.avail.cursor = uint64(no)*p.space.perGroup + 64
@@ -114,9 +114,9 @@ func pageIn(t *testing.T, p *Pager, no int) Pgid {
 
 func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
 	b, p := hugeStore(t, 6)
-	pageIn(t, p, 5)
-	four := pageIn(t, p, 4)
-	pageIn(t, p, 2)
+	allocateInGroup(t, p, 5)
+	four := allocateInGroup(t, p, 4)
+	allocateInGroup(t, p, 2)
 	_, before := p.Counters()
 	c := checkpoint(t, p)
 	_, after := p.Counters()
@@ -125,7 +125,7 @@ func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
 	require.Zero(t, p.space.groups[1].ref, "a group of which nothing is in use has no page")
 	refs := []Ref{p.space.groups[4].ref, p.space.groups[5].ref}
 
-	pageIn(t, p, 2)
+	allocateInGroup(t, p, 2)
 	c = checkpoint(t, p)
 	require.Len(t, c.images, 3, "groups 0, for the pages of the map itself, and 2, and the directory")
 	require.Equal(t, refs, []Ref{p.space.groups[4].ref, p.space.groups[5].ref})
@@ -151,9 +151,9 @@ func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
 
 func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 	b, p := hugeStore(t, 300)
-	far := pageIn(t, p, 299)
-	pageIn(t, p, 260)
-	pageIn(t, p, 3)
+	far := allocateInGroup(t, p, 299)
+	allocateInGroup(t, p, 260)
+	allocateInGroup(t, p, 3)
 	c := checkpoint(t, p)
 	require.Len(t, p.dirs, 3)
 	require.Len(t, c.images, 3+4)
@@ -198,7 +198,7 @@ func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 	require.Equal(t, used, usedPages(t, p))
 }
 
-func TestFileGrowsNoFurtherThanTheDirectoryCanTell(t *testing.T) {
+func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	p.space.end = p.MostPages() - 3
 	p.fileSize = int64(p.space.end) * MinPageSize
@@ -227,7 +227,7 @@ func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 }
 
 // freeMapDamage are changes of a directory and a map page that their checksums do not tell of.
-func TestFreeMapThatTellsAnotherStoryIsDamage(t *testing.T) {
+func TestContradictoryFreeMapIsCorruption(t *testing.T) {
 	_, model := freeMapStore(t)
 	dir, fmap := model.freeDir().Pgid, model.space.groups[0].ref.Pgid
 	u32 := func(off int, v uint32) func([]byte) {
@@ -278,7 +278,7 @@ func TestFreeMapThatTellsAnotherStoryIsDamage(t *testing.T) {
 	}
 }
 
-func TestPagesThatNoFileHasCannotBeFreed(t *testing.T) {
+func TestPagesOutOfBoundsCannotBeFreed(t *testing.T) {
 	_, p := freeMapStore(t)
 	end := p.Pages()
 	for _, c := range []struct {
@@ -292,7 +292,7 @@ func TestPagesThatNoFileHasCannotBeFreed(t *testing.T) {
 	require.False(t, in)
 }
 
-func TestFullDiskFailsACallAndNothingElse(t *testing.T) {
+func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
 	b := memoryBed()
 	b.create(t, MinPageSize)
 	p, metas, err := Open(Options{FS: b.fs, Path: b.path})
@@ -376,12 +376,12 @@ func FuzzFreeMap(f *testing.F) {
 	})
 }
 
-// TestGroupsAreReadWhenTheyAreNeeded: of a store of many groups, a checkpoint writes those that
-// changed and reads no other. A map that cannot be read is an error of who needs it.
-func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
+// TestGroupsAreLoadedOnDemand: in a store of many groups, a checkpoint writes the changed groups
+// and reads no other. The operation that needs an unreadable group returns the error.
+func TestGroupsAreLoadedOnDemand(t *testing.T) {
 	b, p := hugeStore(t, 6)
-	four := pageIn(t, p, 4)
-	pageIn(t, p, 5)
+	four := allocateInGroup(t, p, 4)
+	allocateInGroup(t, p, 5)
 	checkpoint(t, p)
 	require.NoError(t, p.Close())
 
@@ -397,16 +397,16 @@ func TestGroupsAreReadWhenTheyAreNeeded(t *testing.T) {
 	in, err := p.InUse(four)
 	require.NoError(t, err)
 	require.True(t, in)
-	pageIn(t, p, 4)
+	allocateInGroup(t, p, 4)
 	require.False(t, p.space.groups[0].loaded)
 	require.EqualValues(t, p.space.perGroup, p.Fill(), "what the directory says of the first group is enough")
 	checkpoint(t, p)
 	require.False(t, p.space.groups[5].loaded)
 }
 
-// TestFreeMapOfAnotherNumberOfPagesIsDamage: the meta page counts pages that no directory tells of,
+// TestFreeMapOfAnotherNumberOfPagesIsCorruption: the meta page counts pages that no directory tells of,
 // and more groups than the directory has.
-func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
+func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
 	require.NoError(t, p.ensureFileSpace(100))
@@ -415,7 +415,7 @@ func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
 
 	_, p = hugeStore(t, 3)
-	pageIn(t, p, 2)
+	allocateInGroup(t, p, 2)
 	checkpoint(t, p)
 	m = p.LastMeta()
 	m.Pages -= p.space.perGroup
@@ -425,11 +425,11 @@ func TestFreeMapOfAnotherNumberOfPagesIsDamage(t *testing.T) {
 	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 
-// TestGroupThatAFreeMapPageLeavesLast: its last page in use was the free map page of a group behind
+// TestGroupThatChangesLastIsWritten: its last page in use was the free map page of a group behind
 // it, so that its own free map page goes in the round after that, and the group in which that one
 // was changes last of all. It had kept its old page, which contradicted the directory: damage, at
 // the next open.
-func TestGroupThatAFreeMapPageLeavesLast(t *testing.T) {
+func TestGroupThatChangesLastIsWritten(t *testing.T) {
 	b, p := hugeStore(t, 4)
 	per := Pgid(p.space.perGroup)
 	// n pages of a group from its first free one on, as an extent of a commit would

@@ -95,8 +95,8 @@ func TestMetaPageBytesArePinned(t *testing.T) {
 	require.Equal(t, &m, got)
 }
 
-// TestMetaPageSaysWhatItsLogRequires: one that needs no log requires nothing.
-func TestMetaPageSaysWhatItsLogRequires(t *testing.T) {
+// TestMetaPageHasTheRequiredFeaturesOfItsLog: one that needs no log requires nothing.
+func TestMetaPageHasTheRequiredFeaturesOfItsLog(t *testing.T) {
 	m := goldenMeta
 	clean := appendMeta(nil, &m)
 	m.Clean = false
@@ -190,7 +190,7 @@ func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
 }
 
 // future makes a file of the meta pages of a new store, changed, and both sealed.
-func stranger(change func(b []byte)) []byte {
+func otherVersionFile(change func(b []byte)) []byte {
 	var file []byte
 	for slot := range 2 {
 		m := Meta{
@@ -225,7 +225,7 @@ func TestFilesOfOtherVersionsAreErrVersion(t *testing.T) {
 		{"unknown-feature.hex", "a store that requires feature 2^63", func(b []byte) { b[offRequired+7] = 0x80 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			golden.Require(t, test.name, test.title, both, stranger(test.change))
+			golden.Require(t, test.name, test.title, both, otherVersionFile(test.change))
 			bed := memoryBed()
 			writeFile(t, bed, golden.Read(t, filepath.Join("testdata", test.name)))
 			_, err := bed.tryOpen()

@@ -22,7 +22,7 @@ func writeFile(t testing.TB, b bed, content []byte) {
 	require.NoError(t, f.Close())
 }
 
-func TestEveryFieldOfAMetaPageIsProved(t *testing.T) {
+func TestEveryFieldOfAMetaPageIsVerified(t *testing.T) {
 	u32 := func(off int, v uint32) func(b []byte) {
 		return func(b []byte) { binary.LittleEndian.PutUint32(b[off:], v) }
 	}
@@ -89,7 +89,7 @@ func TestEveryFieldOfAMetaPageIsProved(t *testing.T) {
 	})
 }
 
-func TestReadMetasTellsWhatAFileIs(t *testing.T) {
+func TestReadMetasDistinguishesFiles(t *testing.T) {
 	pair := func(pageSize int) []byte {
 		var file []byte
 		for slot := range 2 {
@@ -159,7 +159,7 @@ func TestReadMetasTellsWhatAFileIs(t *testing.T) {
 	}
 }
 
-func TestReadErrorsAreNotDamage(t *testing.T) {
+func TestReadErrorsAreNotCorruption(t *testing.T) {
 	b := memoryBed()
 	b.create(t, 4096)
 	f, err := b.fs.Open(b.path, 0)
@@ -227,9 +227,9 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// TestMetaPageThatNobodyWouldTakeIsNotWritten, not even by mistake: it would be in the place of a
+// TestInvalidMetaPageIsNotWritten, not even by mistake: it would be in the place of a
 // good one.
-func TestMetaPageThatNobodyWouldTakeIsNotWritten(t *testing.T) {
+func TestInvalidMetaPageIsNotWritten(t *testing.T) {
 	for name, spoil := range map[string]func(m *Meta){
 		"epoch":     func(m *Meta) { m.Epoch = MaxEpoch },
 		"log start": func(m *Meta) { m.LogStart = maxSegments * uint64(m.SegmentSize) },

@@ -61,7 +61,7 @@ func TestPagesAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func TestAPageIsProvedOnceAfterTheFileWasOpened(t *testing.T) {
+func TestAPageIsVerifiedOnceASession(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 9000))
@@ -89,7 +89,7 @@ func TestAPageIsProvedOnceAfterTheFileWasOpened(t *testing.T) {
 			after, _ = p.Counters()
 			require.Equal(t, before+3, after)
 		}
-		// A number that is used for another page is not vouched for any more.
+		// A reused page number is not verified.
 		require.NoError(t, p.Freed(page.Pgid, 1))
 		require.NoError(t, p.Release(page.Pgid, 1))
 		require.False(t, p.verified.has(page.Pgid))
@@ -111,8 +111,10 @@ func TestAnExtentIsWhatItsCellSays(t *testing.T) {
 		{"one_page", true, func([]byte) {}, 100, "wrong checksum"},
 		{"a_page_more", true, func([]byte) {}, size + MinPageSize, "wrong checksum"},
 		{"more_than_the_file", true, func([]byte) {}, 1 << 29, "pages in a file of"},
-		{"size", true, func(b []byte) { putU64(b[offExtentSize:], size+1) }, size, "overflow extent of 5001 bytes where 5000 belong"},
-		{"huge_size", true, func(b []byte) { putU64(b[offExtentSize:], 1<<63) }, size, "overflow extent of 9223372036854775808 bytes"},
+		{"size", true, func(b []byte) { putU64(b[offExtentSize:], size+1) }, size,
+			"overflow extent of 5001 bytes where 5000 belong"},
+		{"huge_size", true, func(b []byte) { putU64(b[offExtentSize:], 1<<63) }, size,
+			"overflow extent of 9223372036854775808 bytes"},
 		{"before_the_value", false, func(b []byte) { b[ExtentHeader-1] ^= 1 }, size, "wrong checksum"},
 		{"behind_the_value", false, func(b []byte) { b[ExtentHeader+size] ^= 1 }, size, "wrong checksum"},
 	} {
@@ -140,7 +142,7 @@ func TestAnExtentIsWhatItsCellSays(t *testing.T) {
 	}
 }
 
-func TestAWrongPageIsDamageWithItsNumber(t *testing.T) {
+func TestAWrongPageIsCorruptionWithItsNumber(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		for _, test := range []struct {
 			name   string
@@ -195,7 +197,7 @@ func TestAWrongPageIsDamageWithItsNumber(t *testing.T) {
 	})
 }
 
-func TestReferencesThatLeadNowhereAreDamage(t *testing.T) {
+func TestReferencesOutOfBoundsAreCorruption(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 5000))
@@ -226,7 +228,7 @@ func TestReferencesThatLeadNowhereAreDamage(t *testing.T) {
 	})
 }
 
-func TestFileCutShortIsDamage(t *testing.T) {
+func TestTruncatedFileIsCorruption(t *testing.T) {
 	b := bed{fs: vfs.NewMemory(), path: "/a.ebb"}
 	p := b.newPager(t, MinPageSize)
 	page := newPage(t, p, 1)
@@ -240,7 +242,7 @@ func TestFileCutShortIsDamage(t *testing.T) {
 	requireBadPage(t, err, Pgid(pages-1))
 }
 
-// brokenFile fails the calls that it is told to.
+// brokenFile fails the configured calls.
 type brokenFile struct {
 	vfs.File
 	read, write, sync, data, truncate, size error
@@ -290,7 +292,7 @@ func (f *brokenFile) Size() (int64, error) {
 
 func (f *brokenFile) Map(off, n int64) ([]byte, error) { return f.view(off, n) }
 
-func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
+func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
 	page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 5000))
@@ -359,7 +361,7 @@ func TestErrorsOfTheDeviceAreNotDamage(t *testing.T) {
 	requireBroken(err)
 }
 
-func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
+func TestFramesAreReusedLastFreedFirst(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	a, first, err := p.New(7)
 	require.NoError(t, err)
@@ -377,8 +379,7 @@ func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
 	require.Equal(t, a, id)
 	require.Same(t, &first[0], &frame[0])
 
-	// Again gives a page of the transaction a new life in its own frame, or in another one if it
-	// was written early.
+	// Reuse returns a page of the transaction in its own frame, or in a new one if it was spilled.
 	again, err := p.Reuse(a, 9)
 	require.NoError(t, err)
 	require.Same(t, &first[0], &again[0])
@@ -404,7 +405,7 @@ func TestFramesAreUsedAgainLastOneFirst(t *testing.T) {
 	require.Zero(t, p.Owner(1<<40))
 }
 
-func TestArenaHandsOutWhatCameBackAndCutsLargerSlabs(t *testing.T) {
+func TestArenaReusesFreedFramesAndCutsLargerSlabs(t *testing.T) {
 	a := frameArena{pageSize: 65536}
 	defer a.close()
 	seen := map[*byte]bool{}
@@ -470,7 +471,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	require.LessOrEqual(t, cached(), 70)
 	require.LessOrEqual(t, len(p.cache.ring), 70)
 
-	// A page that is used all the time stays, whatever else comes by.
+	// A page in constant use stays.
 	hot := refs[0]
 	_, err := p.Page(hot, base)
 	require.NoError(t, err)
@@ -484,7 +485,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	after, _ := p.Counters()
 	require.LessOrEqual(t, after-before, uint64(300))
 
-	// A number that gets another page is forgotten.
+	// A reused page number leaves the cache.
 	_, err = p.Page(refs[5], base)
 	require.NoError(t, err)
 	require.NoError(t, p.Freed(refs[5].Pgid, 1))
@@ -531,7 +532,7 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-func TestCreateLeavesWhatIsThereAlone(t *testing.T) {
+func TestCreateKeepsAnExistingFile(t *testing.T) {
 	b := memoryBed()
 	b.create(t, MinPageSize)
 	created, err := Create(b.fs, b.path, Meta{PageSize: 8192, SegmentSize: 64 << 10})
@@ -542,7 +543,7 @@ func TestCreateLeavesWhatIsThereAlone(t *testing.T) {
 	p := b.open(t)
 	require.Equal(t, MinPageSize, p.PageSize())
 	require.NoError(t, RemoveTemp(b.fs, b.path))
-	// Whoever fills the temporary file holds its lock.
+	// A running Create holds the lock of the temporary file.
 	f, err := b.fs.Open("/b.ebb"+tempSuffix, vfs.Write|vfs.Create)
 	require.NoError(t, err)
 	require.NoError(t, f.Lock(true))
@@ -567,7 +568,7 @@ func TestAFileThatWasReplacedIsNoticed(t *testing.T) {
 	require.NoError(t, p.CloseFile())
 }
 
-func TestFreeTailIsCutOff(t *testing.T) {
+func TestFreeTailIsTruncated(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	var refs []Ref
 	for range 400 {
@@ -613,8 +614,8 @@ func TestPackFillsTheSmallestHoles(t *testing.T) {
 	p.EndPack()
 }
 
-// TestPackDoesNotBeginWithPagesThatWereFreeAMomentAgo, wherever they are.
-func TestPackDoesNotBeginWithPagesThatWereFreeAMomentAgo(t *testing.T) {
+// TestPackDoesNotBeginWithRecentlyFreedPages, wherever they are.
+func TestPackDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	low := newPage(t, p, 1)
 	for range 100 {
@@ -656,7 +657,7 @@ func TestFill(t *testing.T) {
 		require.NoError(t, p.Release(ref.Pgid, 1))
 	}
 	for range 80 {
-		require.NoError(t, p.Commit(newBehind(t, p), 1))
+		require.NoError(t, p.Commit(newPageAtEnd(t, p), 1))
 	}
 	want := refs[100].Pgid + 80
 	fill := p.Fill()
@@ -670,8 +671,8 @@ func TestFill(t *testing.T) {
 	require.Less(t, fill, want+50+64)
 }
 
-// newBehind takes a page at the end of the file.
-func newBehind(t *testing.T, p *Pager) Pgid {
+// newPageAtEnd allocates a page at the end of the file.
+func newPageAtEnd(t *testing.T, p *Pager) Pgid {
 	require.NoError(t, p.ensureFileSpace(1))
 	id, err := p.space.grow(1)
 	require.NoError(t, err)
@@ -682,19 +683,19 @@ func newBehind(t *testing.T, p *Pager) Pgid {
 	return id
 }
 
-// TestCheckpointWaitsForTheDiskNowAndThen: never much is left to the sync at its end.
-func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
+// TestCheckpointWritesBackInSteps: the sync at its end has little to write.
+func TestCheckpointWritesBackInSteps(t *testing.T) {
 	p := memoryBed().newPager(t, 65536)
 	for range 20 {
 		newPage(t, p, 1)
 	}
 	c, err := p.CaptureState(2)
 	require.NoError(t, err)
-	f := &backFile{File: p.file}
+	f := &writeBackFile{File: p.file}
 	p.file = f
 	for _, hurry := range []bool{false, true} {
 		f.ranges, f.started = nil, nil
-		require.NoError(t, p.Write(c, beside(!hurry)))
+		require.NoError(t, p.Write(c, throttled(!hurry)))
 		most, times := int64(pacedChunk), 11
 		if hurry {
 			most, times = fastChunk, 1
@@ -715,7 +716,7 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 	require.NoError(t, p.Write(c, nil))
 	require.Empty(t, f.ranges, "without anybody to wait for")
 	require.Empty(t, f.started)
-	require.NoError(t, p.Write(c, &calmer{}))
+	require.NoError(t, p.Write(c, &laterThrottled{}))
 	require.Equal(
 		t,
 		[][2]int64{{2 * 65536, 18 * 65536}, {20 * 65536, 2 * 65536}, {22 * 65536, 2 * 65536}},
@@ -723,14 +724,14 @@ func TestCheckpointWaitsForTheDiskNowAndThen(t *testing.T) {
 		"what was begun with is waited for with the first calm part",
 	)
 	f.err = errBroken
-	require.ErrorIs(t, p.Write(c, beside(true)), errBroken)
+	require.ErrorIs(t, p.Write(c, throttled(true)), errBroken)
 	f.err = nil
 	require.ErrorIs(t, p.Write(c, nil), errBroken, "a failure is final")
 }
 
-// TestPagesWhoseFramesWereTakenAreReadFromTheFile: without a proof while all goes well, and after a
-// failed sync with one, for the file may no longer hold what was written.
-func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
+// TestPagesWithoutFramesAreReadFromTheFile: without verification at first, and with it after a
+// failed sync, because the file may have lost the write.
+func TestPagesWithoutFramesAreReadFromTheFile(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		for _, fails := range []string{"", "write back", "sync"} {
 			t.Run("fails:"+fails, func(t *testing.T) {
@@ -753,10 +754,10 @@ func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
 						require.Equal(t, byte(i), page[MinPageSize-1])
 					}
 				}
-				back := &backFile{File: p.file}
+				back := &writeBackFile{File: p.file}
 				p.file = &brokenFile{File: back}
 				frames := p.FrameBytes()
-				err = p.Write(c, &taker{p: p, then: func() {
+				err = p.Write(c, &frameTaker{p: p, then: func() {
 					requirePages()
 					switch fails {
 					case "write back":
@@ -780,46 +781,46 @@ func TestPagesWhoseFramesWereTakenAreReadFromTheFile(t *testing.T) {
 	})
 }
 
-// taker takes frames as soon as it may.
-type taker struct {
+// frameTaker takes frames as soon as it may.
+type frameTaker struct {
 	p    *Pager
 	then func()
 }
 
-func (*taker) Throttle(float64) bool { return false }
-func (*taker) Yield()                {}
-func (b *taker) PagesWritten(ids []Pgid) {
+func (*frameTaker) Throttle(float64) bool { return false }
+func (*frameTaker) Yield()                {}
+func (b *frameTaker) PagesWritten(ids []Pgid) {
 	b.p.ReturnFrames(b.p.TakeFrames(ids))
 	b.then()
 }
 
-// beside is commits that matter, or not.
-type beside bool
+// throttled represents commits that matter, or not.
+type throttled bool
 
-func (b beside) Throttle(float64) bool { return bool(b) }
-func (beside) PagesWritten([]Pgid)     {}
-func (beside) Yield()                  {}
+func (b throttled) Throttle(float64) bool { return bool(b) }
+func (throttled) PagesWritten([]Pgid)     {}
+func (throttled) Yield()                  {}
 
-// calmer is commits that matter from the second part on.
-type calmer struct{ parts int }
+// laterThrottled represents commits that matter from the second part on.
+type laterThrottled struct{ parts int }
 
-func (b *calmer) Throttle(float64) bool { b.parts++; return b.parts > 1 }
-func (*calmer) PagesWritten([]Pgid)     {}
-func (*calmer) Yield()                  {}
+func (b *laterThrottled) Throttle(float64) bool { b.parts++; return b.parts > 1 }
+func (*laterThrottled) PagesWritten([]Pgid)     {}
+func (*laterThrottled) Yield()                  {}
 
-// backFile notes what it is to write back.
-type backFile struct {
+// writeBackFile notes what it is to write back.
+type writeBackFile struct {
 	vfs.File
 	ranges, started [][2]int64 // offset, length
 	err             error
 }
 
-func (f *backFile) WriteBack(off, n int64) error {
+func (f *writeBackFile) WriteBack(off, n int64) error {
 	f.ranges = append(f.ranges, [2]int64{off, n})
 	return f.err
 }
 
-func (f *backFile) StartWriteBack(off, n int64) error {
+func (f *writeBackFile) StartWriteBack(off, n int64) error {
 	f.started = append(f.started, [2]int64{off, n})
 	return f.err
 }
@@ -834,7 +835,7 @@ func TestEveryKindHasAName(t *testing.T) {
 	require.Equal(t, "3@4", Ref{3, 4}.String())
 }
 
-func TestUsedSetTellsTheDifference(t *testing.T) {
+func TestUsedSetDiff(t *testing.T) {
 	u := &UsedSet{words: make([]uint64, 3), end: 130}
 	v := u.Empty()
 	require.True(t, u.Add(5))
@@ -854,9 +855,9 @@ func TestUsedSetTellsTheDifference(t *testing.T) {
 	u.Diff(v, func(id Pgid, _ bool) bool { require.Equal(t, Pgid(64), id); return false })
 }
 
-// TestTablesKeepWhatTheyHoldWhenTheyGrow: other goroutines may look at a slot while the directory
+// TestTablesKeepTheirContentWhenTheyGrow: other goroutines may look at a slot while the directory
 // above it is made longer.
-func TestTablesKeepWhatTheyHoldWhenTheyGrow(t *testing.T) {
+func TestTablesKeepTheirContentWhenTheyGrow(t *testing.T) {
 	var tab pageTable[cleanSlot]
 	var set pageSet
 	first := tab.slot(5)
@@ -949,7 +950,7 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 	f.view = func(off, n int64) ([]byte, error) {
 		asked = append(asked, off)
 		require.Equal(t, int64(mapChunkBytes), n)
-		return make([]byte, 0, 1), nil // nobody looks into it
+		return make([]byte, 0, 1), nil // never read
 	}
 	require.NoError(t, p.Start(metas[0]))
 	require.True(t, p.mapped)

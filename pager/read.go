@@ -10,20 +10,20 @@ import (
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// Page returns the page that ref names, for a snapshot whose newest checkpoint is base: a page with
-// a later epoch is in a frame, unless it was written early. The bytes are read-only and stay while
-// the snapshot is held.
+// Page returns the page at ref for a snapshot whose newest checkpoint is base: a page of a later
+// epoch has a frame or a delta, unless the file holds it already. The bytes are read-only and valid
+// while the snapshot is held.
 //
-// On first read from the file the page must match checksum, own number, the epoch of the reference
-// and CheckPage; what does not is a *badfile.Error.
+// The first read from the file verifies checksum, own number, the epoch of the reference and
+// CheckPage; an invalid page is a *badfile.Error.
 func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
 	return p.Snapshot(ref, base, newest)
 }
 
-// newest is a version that nothing is later than.
+// newest is later than all versions.
 const newest = math.MaxUint64
 
-// Snapshot is Page for a reader of a version: what a later one has changed in place is as it was.
+// Snapshot is Page for a reader of a version: it returns the page without later in-place changes.
 func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
@@ -43,7 +43,7 @@ func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
 	return p.fromFile(ref)
 }
 
-// fromFile returns a page that is in no frame.
+// fromFile returns a page that has no frame and no delta.
 func (p *Pager) fromFile(ref Ref) ([]byte, error) {
 	if p.mapped && p.accessed.has(ref.Pgid) {
 		b, err := p.inFile(ref.Pgid, p.pageSize)
@@ -55,8 +55,8 @@ func (p *Pager) fromFile(ref Ref) ([]byte, error) {
 	return p.firstRead(ref)
 }
 
-// Peek is where the first n bytes of a page are, or will be once it is read; nil if it is not in
-// memory and not mapped. Nothing is checked, and reading them may fault.
+// Peek returns the address of the first n bytes of a page, even if the page has not been read; nil
+// if it is neither in memory nor mapped. It verifies nothing, and reading the bytes may fault.
 func (p *Pager) Peek(ref Ref, base Epoch, n int) []byte {
 	if ref.Epoch > base {
 		if s := p.table.peek(ref.Pgid); s != nil {
@@ -79,14 +79,14 @@ func (p *Pager) Peek(ref Ref, base Epoch, n int) []byte {
 	return b
 }
 
-// PrefetchSlot asks the processor for the slot of a page, if it has one.
+// PrefetchSlot prefetches the slot of a page, if it has one, into the processor's cache.
 func (p *Pager) PrefetchSlot(ref Ref) {
 	if s := p.table.peek(ref.Pgid); s != nil {
 		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotHotBytes))
 	}
 }
 
-// firstRead reads a page that no bit vouches for yet, or that is not mapped.
+// firstRead reads a page that is not marked as accessed, or not mapped.
 func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 	if err := p.inBounds(ref, 1); err != nil {
 		return nil, err
@@ -99,10 +99,10 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 		return nil, err
 	}
 	p.readAround(ref.Pgid)
-	doubts := p.verifyGeneration.Load()
+	generation := p.verifyGeneration.Load()
 	if !p.verified.has(ref.Pgid) {
 		p.pagesRead.Add(1)
-		prefetch.Bytes(b) // all of it is looked at now, from the checksum to the cells
+		prefetch.Bytes(b) // verify reads all of it
 		if err := p.verify(ref, b); err != nil {
 			return nil, err
 		}
@@ -111,21 +111,21 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 		return nil, p.otherEpoch(ref, b)
 	}
 	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, doubts)
+	p.recheckGeneration(ref.Pgid, generation)
 	return b, nil
 }
 
-// epochOf is what a page says of its epoch. That the page was proved does not mean that each
-// reference to it is right: it is asked each time, beside the kind that every reader looks at.
+// epochOf returns the epoch in a page header. A verified page does not make each reference to it
+// right: each read compares the epoch, as it compares the kind.
 func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoch:])) }
 
 func (p *Pager) otherEpoch(ref Ref, b []byte) error {
 	return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", epochOf(b), ref.Epoch)
 }
 
-// Cold says that a page is in the file only, and nobody has looked at it there. Who is going to
-// change it reads it with ReadCold where it will be changed, not through the map: what the map has
-// been looked at stays in the memory of the process.
+// Cold reports whether a page is in the file only and has not been read through the map. A
+// transaction that will change such a page reads it with ReadCold into the buffer of the change:
+// pages that are read through the map stay in the memory of the process.
 func (p *Pager) Cold(ref Ref, base Epoch) bool {
 	s := p.table.peek(ref.Pgid)
 	if ref.Epoch > base && s != nil &&
@@ -139,13 +139,13 @@ func (p *Pager) Cold(ref Ref, base Epoch) bool {
 	return c == nil || atomic.LoadPointer(&c.page) == nil
 }
 
-// ReadCold reads an unmet page to b, which is a page long, and proves it as Page does. It is met
-// then: who comes next, as after a deletion that found nothing, looks at it through the map.
+// ReadCold reads a cold page into b, which is a page long, and verifies it as Page does. The page
+// is not cold afterwards: a later read, as after a deletion that found no key, uses the map.
 func (p *Pager) ReadCold(ref Ref, b []byte) error {
 	if err := p.inBounds(ref, 1); err != nil {
 		return err
 	}
-	doubts := p.verifyGeneration.Load()
+	generation := p.verifyGeneration.Load()
 	if err := p.read(ref.Pgid, b); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (p *Pager) ReadCold(ref Ref, b []byte) error {
 		return p.otherEpoch(ref, b)
 	}
 	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, doubts)
+	p.recheckGeneration(ref.Pgid, generation)
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (p *Pager) outOfBounds(ref Ref, n, end uint64) error {
 	return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
 }
 
-// verify checks a tree page against its checksum and against the reference that led to it.
+// verify checks a tree page against its checksum and the reference to it.
 func (p *Pager) verify(ref Ref, b []byte) error {
 	if err := p.verifyHeader(ref, b); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (p *Pager) verifyHeader(ref Ref, b []byte) error {
 	return nil
 }
 
-// Verify reads a page or extent from the file itself, whatever was verified before: for Check. size
-// < 0 means a page. Pages that are only in memory are not looked at.
+// Verify reads and verifies a page or extent in the file itself, for Check, even if it is marked as
+// verified. size < 0 means a page. It skips pages that are only in memory.
 func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
 	n := uint64(1)
 	if size >= 0 {

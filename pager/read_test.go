@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestFaultIsDamageWhereTheFileEnds, and a failed read where it goes on.
-func TestFaultIsDamageWhereTheFileEnds(t *testing.T) {
+// TestFaultPastTheEndOfTheFileIsCorruption, and a failed read where it goes on.
+func TestFaultPastTheEndOfTheFileIsCorruption(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		if !p.Mapped() {
@@ -30,7 +30,7 @@ func TestFaultIsDamageWhereTheFileEnds(t *testing.T) {
 		require.ErrorIs(t, err, vfs.ErrIO)
 		require.NotErrorIs(t, err, badfile.ErrCorrupt)
 		require.ErrorContains(t, err, "page 1 of")
-		require.ErrorIs(t, p.Fault(addr-2*MinPageSize), badfile.ErrCorrupt, "before the map: nobody knows")
+		require.ErrorIs(t, p.Fault(addr-2*MinPageSize), badfile.ErrCorrupt, "before the map: unknown")
 		platformtest.MayRefuse(t, os.Truncate(b.path, MinPageSize), "windows")
 		err = p.Fault(addr)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
@@ -40,9 +40,9 @@ func TestFaultIsDamageWhereTheFileEnds(t *testing.T) {
 	})
 }
 
-// TestReferenceOfAnotherEpochIsDamage whatever the page was proved for before. Where the file is
-// mapped a page that had been read once was given to each who had its number.
-func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
+// TestReferenceOfAnotherEpochIsCorruption, also of a verified page. In a mapped file, a page that
+// had been read once was returned for each reference to its number.
+func TestReferenceOfAnotherEpochIsCorruption(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		ref := newPage(t, p, 1)
@@ -51,7 +51,7 @@ func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
 		require.NoError(t, p.Commit(large.Pgid, 3))
 		checkpoint(t, p)
 		base := p.LastMeta().Epoch
-		for range 2 { // unmet, and met
+		for range 2 { // cold, and accessed
 			for _, other := range []Ref{{ref.Pgid, ref.Epoch - 1}, {ref.Pgid, ref.Epoch + 1}} {
 				_, err = p.Page(other, base+2)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
@@ -67,6 +67,81 @@ func TestReferenceOfAnotherEpochIsDamage(t *testing.T) {
 			require.NoError(t, err)
 			_, err = p.Extent(large, 9000)
 			require.NoError(t, err)
+		}
+	})
+}
+
+// TestCold: a page is cold as long as it is in the file only and has not been read. ReadCold ends
+// that.
+func TestCold(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		proofs := 0
+		p.o.CheckPage = func([]byte, int) error { proofs++; return nil }
+		looked, read := newPage(t, p, 'l'), newPage(t, p, 'r')
+		require.False(t, p.Cold(read, 0), "in a frame")
+		base := makeDurable(t, p).Epoch
+		require.False(t, p.Cold(read, base-1), "still in a frame, for older snapshots")
+		for _, ref := range []Ref{looked, read} {
+			p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid))
+			require.True(t, p.Cold(ref, base))
+		}
+		_, err := p.Page(looked, base)
+		require.NoError(t, err)
+		require.False(t, p.Cold(looked, base))
+
+		buf := make([]byte, MinPageSize)
+		require.NoError(t, p.ReadCold(read, buf))
+		require.Equal(t, byte('r'), buf[MinPageSize-1])
+		require.Equal(t, read.Pgid, ReadHeader(buf).Pgid)
+		if p.Mapped() {
+			require.False(t, p.Cold(read, base))
+			require.Zero(t, proofs, "we wrote them ourselves")
+		}
+		got, err := p.Page(read, base)
+		require.NoError(t, err)
+		require.Equal(t, buf, got)
+
+		p.invalidateVerified()
+		if p.Mapped() {
+			require.True(t, p.Cold(read, base))
+			require.NoError(t, p.ReadCold(read, buf))
+			_, err = p.Page(read, base)
+			require.NoError(t, err)
+			require.Equal(t, 1, proofs, "once, by the first read")
+		}
+		require.NoError(t, p.Freed(read.Pgid, 1))
+		require.NoError(t, p.Release(read.Pgid, 1))
+		require.True(t, p.Cold(Ref{Pgid: read.Pgid, Epoch: base}, base), "what is born there is another page")
+
+		patch, durable := newDelta(t, p)
+		require.False(t, p.Cold(patch, durable))
+	})
+}
+
+// TestReadColdVerifies pages that are not verified, and its error gives the place of the damage.
+func TestReadColdVerifies(t *testing.T) {
+	forBeds(t, func(t *testing.T, b bed) {
+		p := b.newPager(t, MinPageSize)
+		ref := newPage(t, p, 'x')
+		base := checkpoint(t, p).Epoch
+		if b.fs == vfs.OS {
+			require.NoError(t, p.Close())
+			p = b.open(t)
+		}
+		_, err := p.file.WriteAt([]byte("damaged"), int64(ref.Pgid)*MinPageSize+100)
+		require.NoError(t, err)
+		buf := make([]byte, MinPageSize)
+		for range 2 { // and goes on to
+			require.True(t, p.Cold(ref, base))
+			err = p.ReadCold(ref, buf)
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			var bad *badfile.Error
+			require.ErrorAs(t, err, &bad)
+			require.Equal(t, int64(ref.Pgid), bad.Off/MinPageSize)
+		}
+		for _, wrong := range []Ref{{Pgid: 1 << 40, Epoch: base}, {Pgid: 1, Epoch: base}} {
+			require.ErrorIs(t, p.ReadCold(wrong, buf), badfile.ErrCorrupt)
 		}
 	})
 }

@@ -51,9 +51,9 @@ func aheadPager(t *testing.T, n int) (p *Pager, f *aheadFile, refs []Ref, base E
 	return p, f, refs, base
 }
 
-// TestBlocksAreReadOnceWhereMemorySuffices: around the first page of them that is looked at, the
+// TestBlocksAreReadOnceIfMemorySuffices: around the first page of them that is looked at, the
 // larger the more was read before.
-func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
+func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 2000)
 	const block = aheadBlock / MinPageSize
 	look := func(ref Ref) {
@@ -83,9 +83,9 @@ func TestBlocksAreReadOnceWhereMemorySuffices(t *testing.T) {
 	require.LessOrEqual(t, uint64(last[0].to-last[0].from), uint64(mostAheadBlocks*block))
 }
 
-// TestOnlyWantedPagesAreReadWhereMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB
+// TestOnlyScannedPagesAreReadIfMemoryIsScarce. In a cgroup of 600 MB gets of a store of 577 MB
 // fell to 100/s: each fault read what lay around the page, and evicted pages that were wanted.
-func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
+func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 3<<20
 	require.True(t, p.ReadsAhead())
@@ -109,7 +109,7 @@ func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	p.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base)
 	p.ReadSoon(framed, base)
 	require.Empty(t, f.took(), "nothing of these is in the file")
-	patch, durable := patched(t, p)
+	patch, durable := newDelta(t, p)
 	f.took()
 	p.ReadSoon(patch, durable)
 	require.Len(t, f.took(), 1, "what the patch changes")
@@ -120,9 +120,9 @@ func TestOnlyWantedPagesAreReadWhereMemoryIsScarce(t *testing.T) {
 	require.False(t, p.Scarce(), "nothing is known")
 }
 
-// TestMemoryThatIsScarceIsFilledWithBlocks. After Open of a store of twice the memory, each of the
+// TestScarceMemoryIsFilledWithBlocks. After Open of a store of twice the memory, each of the
 // gets at random read one page, and after ten seconds memory was not full.
-func TestMemoryThatIsScarceIsFilledWithBlocks(t *testing.T) {
+func TestScarceMemoryIsFilledWithBlocks(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 2000)
 	p.pagesWritten.Store(0) // as after Open
 	p.o.Cache, p.o.Memory = 1<<20, 4<<20

@@ -7,19 +7,18 @@ import (
 )
 
 // cache bounds the pages read from a file that cannot be mapped: a CLOCK over the slots that hold
-// one. The pages are memory of the Go heap, so a reader that still looks at an evicted one keeps it
-// alive by itself.
+// one. The pages are memory of the Go heap, so a reader of an evicted page keeps it alive.
 type cache struct {
 	bound int64 // pages
 	pages pageTable[cleanSlot]
 
 	mu   sync.Mutex // guards the fields below
 	ring []Pgid
-	hand int
+	next int // position in ring
 }
 
-// cached returns a page of an unmapped file. Two readers may read the same page at once; one of the
-// copies stays.
+// cached returns a page of an unmapped file. If two readers read a page at the same time, one of
+// the copies stays.
 func (p *Pager) cached(ref Ref) ([]byte, error) {
 	s := p.cache.pages.slot(ref.Pgid)
 	if c := atomic.LoadPointer(&s.page); c != nil {
@@ -43,8 +42,8 @@ func (p *Pager) cached(ref Ref) ([]byte, error) {
 	return b, nil
 }
 
-// add puts a page into the ring, evicting one that was not used since the hand last passed if the
-// ring is full.
+// add adds a page to the ring. If the ring is full, it evicts the next page that was not used since
+// the last pass.
 func (c *cache) add(id Pgid) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,26 +52,25 @@ func (c *cache) add(id Pgid) {
 		return
 	}
 	for {
-		c.hand = (c.hand + 1) % len(c.ring)
-		s := c.pages.slot(c.ring[c.hand])
+		c.next = (c.next + 1) % len(c.ring)
+		s := c.pages.slot(c.ring[c.next])
 		if s.hot.Swap(false) && atomic.LoadPointer(&s.page) != nil {
 			continue
 		}
 		atomic.StorePointer(&s.page, nil)
-		c.ring[c.hand] = id
+		c.ring[c.next] = id
 		return
 	}
 }
 
-// forget drops a page whose number will be used for another one. Its place in the ring is taken at
-// the next pass.
+// forget drops a page whose number is reused. The next pass over the ring reuses its position.
 func (p *Pager) forget(id Pgid, s *slot) {
 	p.forgetRead(id)
 	p.dropDelta(id, s)
 }
 
-// forgetRead is forget of a page that has no slot: it was read, and not changed since the file was
-// opened.
+// forgetRead is forget for a page without a slot, which was read, and not changed, since the file
+// was opened.
 func (p *Pager) forgetRead(id Pgid) {
 	if c := p.cache.pages.peek(id); c != nil {
 		atomic.StorePointer(&c.page, nil)

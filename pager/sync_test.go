@@ -46,8 +46,8 @@ func TestExtentsAreSyncedWithTheSizeOfTheFile(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{f.whole, f.data}, "it has not")
 }
 
-// TestFirstFailedSyncIsTheLast: the system tells of a failure once, and to anybody.
-func TestFirstFailedSyncIsTheLast(t *testing.T) {
+// TestFailedSyncIsFinal: the system reports a failure once, to any sync.
+func TestFailedSyncIsFinal(t *testing.T) {
 	for name, fail := range map[string]func(p *Pager) error{
 		"extents":    (*Pager).SyncExtents,
 		"meta_page":  func(p *Pager) error { return p.WriteMeta(p.LastMeta()) },
@@ -150,10 +150,10 @@ func (f *sizeFile) Sync() error {
 
 func (f *sizeFile) SyncData() error { return nil }
 
-// TestSyncBesideASyncKeepsTheSize: two want what the log names to be durable, after the file has
-// grown, and both wait for a third. Whoever comes first keeps the size: what the other one's record
-// names would lie behind the end of the file.
-func TestSyncBesideASyncKeepsTheSize(t *testing.T) {
+// TestConcurrentSyncKeepsTheSize: two syncs of external references, after the file has grown, both
+// wait for a third. The first of them makes the size durable: else the extents of the other one's
+// record would lie behind the end of the file.
+func TestConcurrentSyncKeepsTheSize(t *testing.T) {
 	f := new(sizeFile)
 	p := &Pager{file: f, name: "a"}
 	p.fileSync.grown.Store(true)
@@ -168,9 +168,10 @@ func TestSyncBesideASyncKeepsTheSize(t *testing.T) {
 	require.NoError(t, <-other)
 }
 
-// TestWhatWasProvedBesideAFailedSyncIsProvedAgain: somebody proves a page, a sync fails meanwhile,
-// so that nothing proved before may be trusted any more, and then the page is noted as proved.
-func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
+// TestPageVerifiedDuringAFailedSyncIsVerifiedAgain: a reader verifies a page, a sync fails
+// meanwhile, so that earlier verifications are void, and then the reader marks the page as
+// verified.
+func TestPageVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 	for name, read := range map[string]func(p *Pager, ref Ref) error{
 		"page": func(p *Pager, ref Ref) error {
 			_, err := p.Page(ref, ref.Epoch-1)
@@ -206,9 +207,9 @@ func TestWhatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	}
 }
 
-// TestValueThatWasProvedBesideAFailedSyncIsProvedAgain: of one that is so large that the sync fails
-// while it is proved.
-func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
+// TestValueVerifiedDuringAFailedSyncIsVerifiedAgain, with a value so large that the sync fails
+// during its verification.
+func TestValueVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 	beside := false
 	for size := 16 << 20; !beside; size *= 2 {
 		require.LessOrEqual(t, size, 256<<20)
@@ -237,9 +238,9 @@ func TestValueThatWasProvedBesideAFailedSyncIsProvedAgain(t *testing.T) {
 	}
 }
 
-// TestFrameThatGoesAfterAFailedSyncIsNoProof: a checkpoint has written a page, a sync of the log's
-// values fails, and then the page's frame is taken away.
-func TestFrameThatGoesAfterAFailedSyncIsNoProof(t *testing.T) {
+// TestFrameFreedAfterAFailedSyncIsNotTrusted: a checkpoint has written a page, a sync of the log's
+// values fails, and then the page's frame is freed.
+func TestFrameFreedAfterAFailedSyncIsNotTrusted(t *testing.T) {
 	for name, drop := range map[string]func(p *Pager, ref Ref){
 		"taken":    func(p *Pager, ref Ref) { p.ReturnFrames(p.TakeFrames([]Pgid{ref.Pgid})) },
 		"released": func(p *Pager, ref Ref) { p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid)) },

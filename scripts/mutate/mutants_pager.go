@@ -57,7 +57,7 @@ var pageMutants = []mutant{
 		return p.otherEpoch(ref, b)
 	}
 	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, doubts)
+	p.recheckGeneration(ref.Pgid, generation)
 	return nil
 }`, `		p.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
@@ -84,7 +84,7 @@ var pageMutants = []mutant{
 		return p.otherEpoch(ref, b)
 	}
 	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, doubts)
+	p.recheckGeneration(ref.Pgid, generation)
 	return nil`, `		p.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
 		return p.otherEpoch(ref, b)

@@ -8,10 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStashGivesBackWhatItWasGiven: pieces of all sizes, beyond the buffer, and twice, because
-// frames come back when it is emptied. What was reserved is enough for pieces that lie as badly as
-// they can.
-func TestStashGivesBackWhatItWasGiven(t *testing.T) {
+// TestUndoBufferReturnsItsContent: byte strings of all sizes, beyond the own buffer, and twice,
+// because empty frees the frames. The reserved space suffices for the worst arrangement.
+func TestUndoBufferReturnsItsContent(t *testing.T) {
 	for _, pageSize := range []int{4096, 65536} {
 		a := frameArena{pageSize: pageSize}
 		defer a.close()

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// beingWritten is a pager whose last durable state has n pages that the one which is being written
+// startCheckpoint is a pager whose last durable state has n pages that the one which is being written
 // has not, and the end of that checkpoint.
-func beingWritten(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
+func startCheckpoint(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 	p = memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1) // the file is not empty
 	for range n {
@@ -29,8 +29,8 @@ func beingWritten(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 	}
 }
 
-// among says whether pages [id, id+n) have one of these numbers.
-func among(refs []Ref, id Pgid, n int) bool {
+// overlaps reports whether pages [id, id+n) include one of these pages.
+func overlaps(refs []Ref, id Pgid, n int) bool {
 	for _, ref := range refs {
 		if ref.Pgid >= id && ref.Pgid < id+Pgid(n) {
 			return true
@@ -39,8 +39,8 @@ func among(refs []Ref, id Pgid, n int) bool {
 	return false
 }
 
-func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
-	p, freed, end := beingWritten(t, 64)
+func TestReusablePagesAreForMemoryOnly(t *testing.T) {
+	p, freed, end := startCheckpoint(t, 64)
 	before := p.Pages()
 	for _, ref := range freed {
 		require.False(t, p.IsReusable(ref.Pgid))
@@ -53,16 +53,16 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 		for _, size := range []int{100, 3000, 20_000} {
 			ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, size), false)
 			require.NoError(t, err)
-			require.False(t, among(freed, ref.Pgid, int(n)), "%v", ref)
+			require.False(t, overlaps(freed, ref.Pgid, int(n)), "%v", ref)
 		}
 		for _, n := range []int{1, 4} {
 			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true)
 			require.NoError(t, err)
-			require.False(t, among(freed, ref.Pgid, n), "%v", ref)
+			require.False(t, overlaps(freed, ref.Pgid, n), "%v", ref)
 		}
 		id, _, err := p.NewBulkWriter().New(9)
 		require.NoError(t, err)
-		require.False(t, among(freed, id, 1))
+		require.False(t, overlaps(freed, id, 1))
 	}
 	elsewhere()
 	p.SetReuseShare(0)
@@ -73,16 +73,16 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 	for range 19 {
 		id, _, err := p.New(9)
 		require.NoError(t, err)
-		require.True(t, among(freed, id, 1))
+		require.True(t, overlaps(freed, id, 1))
 		require.True(t, p.IsReusable(id))
 		got = append(got, id)
 	}
-	// One with a frame and one without come back, as of a transaction that is rolled back.
+	// A rollback releases a page with a frame and one without.
 	require.NoError(t, p.Unused(got[0], 1))
-	patched, err := p.NewDelta(freed[0], nextEpoch(p), 9, []byte("changes"))
+	newDelta, err := p.NewDelta(freed[0], nextEpoch(p), 9, []byte("changes"))
 	require.NoError(t, err)
-	require.Equal(t, got[0], patched.Pgid, "a patch is in memory, too")
-	require.NoError(t, p.Unused(patched.Pgid, 1))
+	require.Equal(t, got[0], newDelta.Pgid, "a patch is in memory, too")
+	require.NoError(t, p.Unused(newDelta.Pgid, 1))
 	require.NoError(t, p.Unused(got[1], 1))
 	elsewhere()
 	for _, want := range []Pgid{got[1], got[0]} {
@@ -92,23 +92,22 @@ func TestEarlyPagesAreForMemoryOnly(t *testing.T) {
 	}
 	id, _, err := p.New(9)
 	require.NoError(t, err)
-	require.True(t, among(freed, id, 1), "the last one of the transaction's share")
+	require.True(t, overlaps(freed, id, 1), "the last one of the transaction's share")
 	id, _, err = p.New(9)
 	require.NoError(t, err)
-	require.False(t, among(freed, id, 1))
+	require.False(t, overlaps(freed, id, 1))
 	require.Greater(t, p.Pages(), before)
 
 	end()
 	require.False(t, p.IsReusable(got[0]))
 	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false)
 	require.NoError(t, err)
-	require.True(t, among(freed, ref.Pgid, 1), "they are free pages like all others")
+	require.True(t, overlaps(freed, ref.Pgid, 1), "they are free pages like all others")
 }
 
-// TestEarlyPagesThatAreGivenBackStayEarly until the checkpoint is over, also those of an extent,
-// which are given back at once.
-func TestEarlyPagesThatAreGivenBackStayEarly(t *testing.T) {
-	p, freed, end := beingWritten(t, 32)
+// TestReleasedReusablePagesStayReusable until the checkpoint is durable, also those of an extent.
+func TestReleasedReusablePagesStayReusable(t *testing.T) {
+	p, freed, end := startCheckpoint(t, 32)
 	for _, ref := range freed {
 		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
 	}
@@ -117,12 +116,12 @@ func TestEarlyPagesThatAreGivenBackStayEarly(t *testing.T) {
 	id, _, err := p.New(9)
 	require.NoError(t, err)
 	require.NoError(t, p.Unused(id, 1))
-	require.NoError(t, p.Pack()) // the stacks are emptied
+	require.NoError(t, p.Pack()) // flushes the free lists
 	p.EndPack()
 	require.EqualValues(t, 32, p.space.reusable.n)
 	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false)
 	require.NoError(t, err)
-	require.False(t, among(freed, ref.Pgid, int(n)))
+	require.False(t, overlaps(freed, ref.Pgid, int(n)))
 	require.NoError(t, p.Unused(ref.Pgid, n))
 	require.EqualValues(t, 32, p.space.reusable.n, "these are not early")
 	free := p.space.avail.n

@@ -8,23 +8,23 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// letGoFile counts the bytes of views that are let go.
-type letGoFile struct {
+// evictionFile counts the bytes of views that are let go.
+type evictionFile struct {
 	vfs.File
 	parts []int
 }
 
-func (f *letGoFile) LetGo(part []byte) { f.parts = append(f.parts, len(part)) }
+func (f *evictionFile) LetGo(part []byte) { f.parts = append(f.parts, len(part)) }
 
-type nobodyBeside struct{}
+type unthrottled struct{}
 
-func (nobodyBeside) Throttle(float64) bool { return false }
-func (nobodyBeside) PagesWritten([]Pgid)   {}
-func (nobodyBeside) Yield()                {}
+func (unthrottled) Throttle(float64) bool { return false }
+func (unthrottled) PagesWritten([]Pgid)   {}
+func (unthrottled) Yield()                {}
 
-// TestGarbageIsLetGo: runs of pages that the state does not reach, and no shorter ones, by a
+// TestDeadRangesLeaveThePageCache: runs of pages that the state does not reach, and no shorter ones, by a
 // checkpoint beside which others go on.
-func TestGarbageIsLetGo(t *testing.T) {
+func TestDeadRangesLeaveThePageCache(t *testing.T) {
 	b := bed{fs: vfs.OS, path: t.TempDir() + "/a.ebb"}
 	p := b.newPager(t, MinPageSize)
 	if !p.mapped {
@@ -45,10 +45,10 @@ func TestGarbageIsLetGo(t *testing.T) {
 		[]pageRange{{refs[10].Pgid, refs[10+minDeadRange].Pgid}, {refs[200].Pgid, refs[290].Pgid}},
 		p.space.deadRanges(),
 	)
-	f := &letGoFile{File: p.file}
+	f := &evictionFile{File: p.file}
 	p.file = f
 	c, err := p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
-	require.NoError(t, p.Write(c, nobodyBeside{}))
+	require.NoError(t, p.Write(c, unthrottled{}))
 	require.Equal(t, []int{minDeadRange * MinPageSize, 90 * MinPageSize}, f.parts)
 }

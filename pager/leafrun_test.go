@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// laidPages makes n pages as a tree lays them, each with something of its own.
-func laidPages(n int) []byte {
+// leafPages makes n pages as a tree lays them, each with something of its own.
+func leafPages(n int) []byte {
 	b := make([]byte, n*MinPageSize)
 	for i := range n {
 		page := b[i*MinPageSize:][:MinPageSize]
@@ -25,15 +25,14 @@ func sumsOf(b []byte) (sums []byte) {
 	return sums
 }
 
-// TestLaidPagesAreInTheFile: they are read from there at once, no checkpoint writes them, and who
-// gives them back gives them all.
-func TestLaidPagesAreInTheFile(t *testing.T) {
+// TestLeafRunIsInTheFile: reads of its pages go to the file at once, and no checkpoint writes them.
+func TestLeafRunIsInTheFile(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		newPage(t, p, 1)
 		epoch := nextEpoch(p)
-		laid := laidPages(20)
-		ref, err := p.WriteLeafRun(epoch, 7, laid, true)
+		leaves := leafPages(20)
+		ref, err := p.WriteLeafRun(epoch, 7, leaves, true)
 		require.NoError(t, err)
 		for i := range 20 {
 			id := ref.Pgid + Pgid(i)
@@ -43,7 +42,7 @@ func TestLaidPagesAreInTheFile(t *testing.T) {
 			require.NoError(t, p.Commit(id, 1))
 			got, err := p.Page(Ref{id, epoch}, epoch-1)
 			require.NoError(t, err)
-			require.Equal(t, laid[i*MinPageSize:][:MinPageSize], got)
+			require.Equal(t, leaves[i*MinPageSize:][:MinPageSize], got)
 		}
 		require.EqualValues(t, MinPageSize, p.DirtyBytes())
 		checkpoint(t, p)
@@ -58,16 +57,16 @@ func TestLaidPagesAreInTheFile(t *testing.T) {
 	})
 }
 
-// TestHasLaid tells pages that are what they were from all others.
-func TestHasLaid(t *testing.T) {
+// TestVerifyLeafRun tells pages that are what they were from all others.
+func TestVerifyLeafRun(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		epoch := nextEpoch(p)
-		laid := laidPages(200) // more than are looked at together
-		ref, err := p.WriteLeafRun(epoch, 7, laid, true)
+		leaves := leafPages(200) // more than are looked at together
+		ref, err := p.WriteLeafRun(epoch, 7, leaves, true)
 		require.NoError(t, err)
 		m := p.LastMeta()
-		sums := sumsOf(laid)
+		sums := sumsOf(leaves)
 		has := func(ref Ref, sums []byte) bool {
 			t.Helper()
 			ok, err := p.VerifyLeafRun(&m, ref, sums)
@@ -97,16 +96,16 @@ func TestHasLaid(t *testing.T) {
 	})
 }
 
-// TestRoomIsKeptForCopiesOfLaidPages that a record names, from when they are written until a
+// TestReserveIncludesCopiesOfLoggedLeafRuns that a record names, from when they are written until a
 // checkpoint that was captured after that is durable.
-func TestRoomIsKeptForCopiesOfLaidPages(t *testing.T) {
+func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1)
 	slack := p.reserve(0)
-	_, err := p.WriteLeafRun(nextEpoch(p), 7, laidPages(20), false)
+	_, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(20), false)
 	require.NoError(t, err)
 	require.Equal(t, slack, p.reserve(0), "no record names them")
-	hole, err := p.WriteLeafRun(nextEpoch(p), 7, laidPages(30), true)
+	hole, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(30), true)
 	require.NoError(t, err)
 	require.Equal(t, slack+30, p.reserve(0))
 	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.reserve(0))*MinPageSize)
@@ -114,7 +113,7 @@ func TestRoomIsKeptForCopiesOfLaidPages(t *testing.T) {
 
 	p.bound = int64(p.Pages()+p.reserve(0)+25) * MinPageSize
 	for err == nil {
-		_, err = p.WriteLeafRun(nextEpoch(p), 7, laidPages(2), true)
+		_, err = p.WriteLeafRun(nextEpoch(p), 7, leafPages(2), true)
 	}
 	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
 	kept := p.reserve(0)
@@ -124,7 +123,7 @@ func TestRoomIsKeptForCopiesOfLaidPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, kept, p.reserve(0), "the checkpoint is not durable")
 	p.bound = 0
-	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, laidPages(3), true)
+	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, leafPages(3), true)
 	require.NoError(t, err)
 	p.AcceptReusable()
 	require.Equal(t, slack+3, p.reserve(0))

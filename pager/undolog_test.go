@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// undoBed is a pager whose undo is open for a transaction that owns pages under 9, and the frame of
-// a page that was born under 5.
-func undoBed(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
+// openUndoLog returns an undo log that is open for a transaction that owns pages under 9, and the
+// frame of a page of owner 5.
+func openUndoLog(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
 	t.Helper()
 	p := memoryBed().newPager(t, MinPageSize)
 	id, b, err := p.New(5)
@@ -23,7 +23,7 @@ func undoBed(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
 	return u, Ref{id, 2}, b
 }
 
-// overwrite is one operation of a keeper.
+// overwrite is one operation of an UndoWriter.
 func overwrite(t *testing.T, k *UndoWriter, ref Ref, b []byte, from, to int, with byte) {
 	t.Helper()
 	require.True(t, k.Changeable(ref))
@@ -33,11 +33,11 @@ func overwrite(t *testing.T, k *UndoWriter, ref Ref, b []byte, from, to int, wit
 	copy(b[from:to], bytes.Repeat([]byte{with}, to-from))
 }
 
-// TestWhatKeepersHaveKeptIsInOrder: a page that one keeper's hand has changed, and then another's,
-// is what it was after a rollback, and is it for readers.
-func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
+// TestMergedEntriesAreInOrder: a page that several UndoWriters have changed in turn has its
+// previous content after a rollback, and for readers.
+func TestMergedEntriesAreInOrder(t *testing.T) {
 	for _, rollback := range []bool{true, false} {
-		u, ref, b := undoBed(t)
+		u, ref, b := openUndoLog(t)
 		was := bytes.Clone(b)
 		overwrite(t, u.Own(), ref, b, 100, 110, 1)
 		ks := u.Split(3)
@@ -55,7 +55,7 @@ func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
 		}
 		u.Seal()
 		s := u.p.table.peek(ref.Pgid)
-		before, err := u.pageBefore(ref.Pgid, s, 3) // while it is lent
+		before, err := u.pageBefore(ref.Pgid, s, 3) // during Split
 		require.NoError(t, err)
 		require.Equal(t, was, before)
 		u.Merge()
@@ -67,10 +67,9 @@ func TestWhatKeepersHaveKeptIsInOrder(t *testing.T) {
 	}
 }
 
-// TestReaderStopsAllKeepers: whoever comes freezes what was lent, too, until the next transaction
-// opens the undo.
-func TestReaderStopsAllKeepers(t *testing.T) {
-	u, ref, b := undoBed(t)
+// TestSealStopsAllUndoWriters, also after Split, until the next transaction opens the log.
+func TestSealStopsAllUndoWriters(t *testing.T) {
+	u, ref, b := openUndoLog(t)
 	ks := u.Split(3)
 	for _, k := range ks {
 		overwrite(t, k, ref, b, 100, 110, 1)
@@ -94,11 +93,11 @@ func TestReaderStopsAllKeepers(t *testing.T) {
 	require.False(t, ks[1].Enter(), "it has not been lent")
 }
 
-// TestEveryReaderWaitsForAllKeepers: as long as one of them is changing a page, whoever comes finds
-// the undo opened, and waits; also if another reader has stopped the rest already.
-func TestEveryReaderWaitsForAllKeepers(t *testing.T) {
+// TestSealWaitsForAllUndoWriters: while one of them changes a page, a reader finds the log active
+// and waits, also if another reader has stopped the others.
+func TestSealWaitsForAllUndoWriters(t *testing.T) {
 	const patience = 50 * time.Millisecond // only a mistake could need it
-	u, _, _ := undoBed(t)
+	u, _, _ := openUndoLog(t)
 	for no := range 3 {
 		k := u.Split(3)[no]
 		require.True(t, k.Enter())
@@ -116,9 +115,9 @@ func TestEveryReaderWaitsForAllKeepers(t *testing.T) {
 	}
 }
 
-// TestKeepersShareWhatMayBeKept: together they keep no more than one.
-func TestKeepersShareWhatMayBeKept(t *testing.T) {
-	u, ref, b := undoBed(t)
+// TestUndoWritersShareTheirBound: together they record no more than one.
+func TestUndoWritersShareTheirBound(t *testing.T) {
+	u, ref, b := openUndoLog(t)
 	kept := 0
 	for round := 0; ; round++ {
 		require.Less(t, round, 1000)

@@ -8,11 +8,10 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestFileThatWasCutIsNotOpened cuts pages off the end of a file. Whoever reads a page there
-// through the map is no longer told by an error: the system ends the process. So the missing pages
-// have to be noticed before any page is read, and the error names the last one that the meta page
-// counts.
-func TestFileThatWasCutIsNotOpened(t *testing.T) {
+// TestTruncatedFileIsNotOpened truncates a file by some pages. A read of a missing page through the
+// map is no error: the system ends the process. So Start has to notice the missing pages before any
+// read, and its error gives the last page that the meta page counts.
+func TestTruncatedFileIsNotOpened(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		var refs []Ref
@@ -35,7 +34,7 @@ func TestFileThatWasCutIsNotOpened(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, f.Close()) }()
 
-		require.NoError(t, f.Truncate(int64(pages)*MinPageSize)) // nothing behind the last page is needed
+		require.NoError(t, f.Truncate(int64(pages)*MinPageSize)) // no byte behind the last page is needed
 		p, err = b.tryOpen()
 		require.NoError(t, err)
 		_, err = p.Page(last, last.Epoch)

@@ -9,8 +9,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// growFile holds up the growing of a file, or fails it. asked gets each size.
-type growFile struct {
+// stalledGrowth holds up the growing of a file, or fails it. asked gets each size.
+type stalledGrowth struct {
 	vfs.File
 	asked chan int64
 	goOn  chan error
@@ -18,9 +18,9 @@ type growFile struct {
 	cached [][2]int64 // what CacheAhead was asked for: offset and length
 }
 
-func (f *growFile) CacheAhead(off, n int64) { f.cached = append(f.cached, [2]int64{off, n}) }
+func (f *stalledGrowth) CacheAhead(off, n int64) { f.cached = append(f.cached, [2]int64{off, n}) }
 
-func (f *growFile) Grow(size int64) error {
+func (f *stalledGrowth) Grow(size int64) error {
 	f.asked <- size
 	if err := <-f.goOn; err != nil {
 		return err
@@ -30,7 +30,7 @@ func (f *growFile) Grow(size int64) error {
 
 // growing is a pager whose file has little more than half a step left, and what stands for the
 // file.
-func growing(t *testing.T) (*Pager, *growFile) {
+func growing(t *testing.T) (*Pager, *stalledGrowth) {
 	p := memoryBed().newPager(t, MinPageSize)
 	for p.growthStep() == minGrowth {
 		newPage(t, p, 1)
@@ -40,13 +40,13 @@ func growing(t *testing.T) (*Pager, *growFile) {
 		newPage(t, p, 1)
 	}
 	require.Nil(t, p.prealloc.grownTo)
-	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
+	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	return p, f
 }
 
 // begin makes pages until the growth begins, and returns to which size.
-func (f *growFile) begin(t *testing.T, p *Pager) int64 {
+func (f *stalledGrowth) begin(t *testing.T, p *Pager) int64 {
 	for p.prealloc.grownTo == nil {
 		newPage(t, p, 1)
 	}
@@ -57,8 +57,8 @@ func (f *growFile) begin(t *testing.T, p *Pager) int64 {
 // for more slack perhaps.
 func (p *Pager) inUse() int64 { return int64(p.space.end+p.reserve(0)) * int64(p.pageSize) }
 
-// TestFileGrowsAheadOfNeed: nobody waits for it as long as there is room.
-func TestFileGrowsAheadOfNeed(t *testing.T) {
+// TestFileIsPreallocated without any wait, as long as the present size suffices.
+func TestFileIsPreallocated(t *testing.T) {
 	p, f := growing(t)
 	before := p.FileBytes()
 	size := f.begin(t, p)
@@ -80,8 +80,8 @@ func TestFileGrowsAheadOfNeed(t *testing.T) {
 	require.Equal(t, size, got)
 }
 
-// TestRoomIsCachedAheadInLargeStores: where frames suffice for all pages nobody asks for it.
-func TestRoomIsCachedAheadInLargeStores(t *testing.T) {
+// TestPreallocatedSpaceIsCachedInLargeStores, and not in stores whose pages all fit into frames.
+func TestPreallocatedSpaceIsCachedInLargeStores(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		p, f := growing(t)
 		p.mapped = true // as the system's files are; none of these pages is read
@@ -109,8 +109,9 @@ func TestRoomIsCachedAheadInLargeStores(t *testing.T) {
 	require.Empty(t, f.cached, "nor is what the file did not get")
 }
 
-// TestFileThatDoesNotGrowAhead: who needs the room tries again, and is told.
-func TestFileThatDoesNotGrowAhead(t *testing.T) {
+// TestFailedPreallocationIsRepeatedByTheAllocation that needs the space, and that returns the
+// error.
+func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 	p, f := growing(t)
 	before := p.FileBytes()
 	f.begin(t, p)
@@ -143,8 +144,8 @@ func TestFileThatDoesNotGrowAhead(t *testing.T) {
 	f.goOn <- nil
 }
 
-// TestFileThatGrowsIsNotCut as long as it does, after a checkpoint: commits would wait for that.
-func TestFileThatGrowsIsNotCut(t *testing.T) {
+// TestFileIsNotTruncatedDuringPreallocation as long as it does, after a checkpoint: commits would wait for that.
+func TestFileIsNotTruncatedDuringPreallocation(t *testing.T) {
 	p, f := growing(t)
 	size := f.begin(t, p)
 	p.space.end /= 2 // as if they had been freed, and given back
@@ -160,9 +161,9 @@ func TestFileThatGrowsIsNotCut(t *testing.T) {
 	require.Less(t, p.FileBytes(), size/2+size/8)
 }
 
-// TestGrowthEndsBeforeTheFileIsCutOrClosed: the goroutine would make it longer again, or write to a
+// TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed: the goroutine would make it longer again, or write to a
 // file that is closed.
-func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
+func TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed(t *testing.T) {
 	for name, end := range map[string]func(p *Pager) error{
 		"cut":       func(p *Pager) error { return p.TrimFile(true) },
 		"close":     (*Pager).Close,
@@ -189,8 +190,8 @@ func TestGrowthEndsBeforeTheFileIsCutOrClosed(t *testing.T) {
 	}
 }
 
-// TestNothingGrowsAhead where runs have to repeat exactly, or room is bounded.
-func TestNothingGrowsAhead(t *testing.T) {
+// TestNoPreallocationInlineOrWithMaxBytes where runs have to repeat exactly, or room is bounded.
+func TestNoPreallocationInlineOrWithMaxBytes(t *testing.T) {
 	for name, set := range map[string]func(o *Options){
 		"inline":  func(o *Options) { o.Inline = true },
 		"bounded": func(o *Options) { o.MaxBytes = 1 << 30 },
@@ -207,9 +208,9 @@ func TestNothingGrowsAhead(t *testing.T) {
 	}
 }
 
-// TestFileGivesRoomToOthers: all that is behind the slack. Pages of the durable state stay, free or
+// TestGiveSpaceBackKeepsReserveAndDurablePages: all that is behind the slack. Pages of the durable state stay, free or
 // not.
-func TestFileGivesRoomToOthers(t *testing.T) {
+func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 	p, f := growing(t)
 	f.begin(t, p)
 	f.goOn <- nil
@@ -226,7 +227,7 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 
 	f.goOn <- nil
 	newPage(t, p, 1)
-	require.NotEmpty(t, f.asked, "who needs room makes the file longer")
+	require.NotEmpty(t, f.asked, "an allocation grows the file")
 	require.Greater(t, p.FileBytes(), p.inUse())
 	m := p.LastMeta()
 	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
@@ -246,9 +247,9 @@ func TestFileGivesRoomToOthers(t *testing.T) {
 	require.True(t, given, "what could not be all of a step is free again")
 }
 
-// TestRoomIsWhatCanBeHad: whatever it says yes to is had without another step of the file, from
+// TestHasSpaceIsTrueOnlyForAllocatablePages: whatever it says yes to is had without another step of the file, from
 // pages that are free and from behind the end.
-func TestRoomIsWhatCanBeHad(t *testing.T) {
+func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	refs := []Ref{newPage(t, p, 1)}
 	require.True(t, p.HasSpace(100), "small files grow at once")
@@ -263,16 +264,16 @@ func TestRoomIsWhatCanBeHad(t *testing.T) {
 	}
 	p.space.rewind()
 	require.EqualValues(t, 90, p.space.inCurrentRun(1000), "runs, and no holes while there is little of them")
-	f := &growFile{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
+	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	for range 3 {
-		f.goOn <- vfs.ErrNoSpace // who asks again is refused, too, and the test fails
+		f.goOn <- vfs.ErrNoSpace // a second attempt fails, too, and so does the test
 	}
 	n := uint64(90)
 	for p.HasSpace(n+1) && n < 10_000 {
 		n++
 	}
-	require.Len(t, f.asked, 1, "who finds no room has asked for it once")
+	require.Len(t, f.asked, 1, "one attempt without space")
 	require.Greater(t, n, uint64(90), "some of it is behind the end")
 	require.False(t, p.HasSpace(n+1))
 	require.Len(t, f.asked, 1)
@@ -282,8 +283,8 @@ func TestRoomIsWhatCanBeHad(t *testing.T) {
 	require.Len(t, f.asked, 1)
 }
 
-// TestRoomIsMadeAheadOfNeed in a large file, but for the first time.
-func TestRoomIsMadeAheadOfNeed(t *testing.T) {
+// TestHasSpacePreallocatesInLargeFiles in a large file, but for the first time.
+func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 	p, f := growing(t)
 	before := p.FileBytes()
 	few := uint64(p.growthStep()) / MinPageSize
@@ -297,7 +298,7 @@ func TestRoomIsMadeAheadOfNeed(t *testing.T) {
 	f.goOn <- nil
 	p.EndPreallocation()
 	many := 30 * few
-	require.False(t, p.HasSpace(many), "nobody waits")
+	require.False(t, p.HasSpace(many), "HasSpace does not wait")
 	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
 	require.False(t, p.HasSpace(many))
 	f.goOn <- nil

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead: of the same slab and the next one, by
-// goroutines that end before the arena is closed.
-func TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead(t *testing.T) {
+// TestFramesKeepTheirContentWhileMemoryIsPrefaulted, of the same slab and the next one. The
+// goroutines end before the arena is closed.
+func TestFramesKeepTheirContentWhileMemoryIsPrefaulted(t *testing.T) {
 	const pageSize = 4096
 	a := frameArena{pageSize: pageSize}
 	frames := map[unsafe.Pointer]uint64{}
@@ -31,9 +31,9 @@ func TestFramesKeepWhatIsInThemWhileMemoryIsTouchedAhead(t *testing.T) {
 	a.close()
 }
 
-// TestTrimGivesStretchesBackThatNoFrameUses, and no others; their addresses are used again before
-// new ones are. 405 MB of frames stayed with a process after a checkpoint, so that the page cache
-// starved.
+// TestTrimGivesStretchesBackThatNoFrameUses, and no others; alloc reuses their addresses before it
+// allocates new slabs. 405 MB of frames stayed with a process after a checkpoint, so that the page
+// cache starved.
 func TestTrimGivesStretchesBackThatNoFrameUses(t *testing.T) {
 	const pageSize, perStretch = 4096, hugePageBytes / 4096
 	a := frameArena{pageSize: pageSize, scarce: func() bool { return true }}

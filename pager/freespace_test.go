@@ -267,7 +267,7 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 	}
 }
 
-func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
+func TestPagesAreAllocatedInRunsFromTheLowEnd(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	for range 400 {
 		m.next(true)
@@ -324,7 +324,7 @@ func TestPagesAreHandedOutInRunsFromTheLowEnd(t *testing.T) {
 	m.check()
 }
 
-func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
+func TestExtentsUseTheUnframedFreeList(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	for range 40 {
 		m.next(true)
@@ -346,7 +346,7 @@ func TestExtentsAreCutOutOfCoolPages(t *testing.T) {
 	m.check()
 }
 
-func TestGivingBackTwiceIsDamage(t *testing.T) {
+func TestReleasingTwiceIsCorruption(t *testing.T) {
 	m := newSpaceModel(t, 64, 1<<20)
 	m.next(true)
 	require.ErrorContains(t, m.s.markUnused(2, 1), "not in use")
@@ -470,9 +470,9 @@ type fullFile struct{ vfs.File }
 
 func (fullFile) Grow(int64) error { return vfs.ErrNoSpace }
 
-// withHoles is a store with single free pages here and there, of which no put takes one as long as
+// storeWithHoles is a store with single free pages here and there, of which no put takes one as long as
 // the file can grow, on a disk that is full.
-func withHoles(t *testing.T) (p *Pager, holes int) {
+func storeWithHoles(t *testing.T) (p *Pager, holes int) {
 	t.Helper()
 	p = memoryBed().newPager(t, MinPageSize)
 	var refs []Ref
@@ -495,10 +495,10 @@ func withHoles(t *testing.T) (p *Pager, holes int) {
 	return p, holes
 }
 
-// TestHolesAreForAFullDisk: who finds no room at the end of the file takes any page that is free,
-// but for those that deletions and the next checkpoint need.
-func TestHolesAreForAFullDisk(t *testing.T) {
-	p, holes := withHoles(t)
+// TestHolesAreFilledOnAFullDisk: without space at the end of the file, an allocation takes any free
+// page, except for the reserve of deletions and the next checkpoint.
+func TestHolesAreFilledOnAFullDisk(t *testing.T) {
+	p, holes := storeWithHoles(t)
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
 		_, _, err = p.New(9)
@@ -508,14 +508,14 @@ func TestHolesAreForAFullDisk(t *testing.T) {
 	require.GreaterOrEqual(t, p.space.free(), p.freeMapReserve(0)+p.treeTablePages()+minDeleteReserve)
 }
 
-// TestFreePagesAreRoomForTheFreeMap on a full disk, wherever they are, and no put takes the last of
+// TestFreePagesServeAsReserveForTheFreeMap on a full disk, wherever they are, and no put takes the last of
 // them.
-func TestFreePagesAreRoomForTheFreeMap(t *testing.T) {
-	p, _ := withHoles(t)
+func TestFreePagesServeAsReserveForTheFreeMap(t *testing.T) {
+	p, _ := storeWithHoles(t)
 	_, err := p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
 
-	p, _ = withHoles(t)
+	p, _ = storeWithHoles(t)
 	for _, _, err = p.New(9); err == nil; _, _, err = p.New(9) {
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot: a frame outlives the checkpoint that has
+// TestBaseOfADeltaIsThatOfTheSnapshotsCheckpoint: a frame outlives the checkpoint that has
 // written it for the sake of older snapshots, and may be another page's at any moment after that.
-func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
+func TestBaseOfADeltaIsThatOfTheSnapshotsCheckpoint(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
 		old := newPage(t, p, 'o')
@@ -16,7 +16,7 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 		c := makeDurable(t, p)
 		frame, err := p.Frame(old, before)
 		require.NoError(t, err)
-		frame[HeaderSize] = 'f' // so that one knows who reads it
+		frame[HeaderSize] = 'f' // tells the frame from the file
 		ref, err := p.NewDelta(old, nextEpoch(p), 8, []byte("changes"))
 		require.NoError(t, err)
 		for durable, want := range map[Epoch]byte{before: 'f', c.Epoch: 'o'} {
@@ -32,7 +32,7 @@ func TestBaseOfAPatchComesFromTheCheckpointOfTheSnapshot(t *testing.T) {
 }
 
 // patched makes a page that lies on one of an earlier checkpoint, and has a patch.
-func patched(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
+func newDelta(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
 	p.o.ApplyDelta = func(b, changes []byte) error {
 		copy(b[HeaderSize:], changes)
 		return nil
@@ -45,12 +45,12 @@ func patched(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
 	return ref, durable
 }
 
-// TestPatchThatIsWrittenIsGone: older snapshots read the page where it is, before its checkpoint is
+// TestWrittenDeltaIsRemoved: older snapshots read the page where it is, before its checkpoint is
 // over.
-func TestPatchThatIsWrittenIsGone(t *testing.T) {
+func TestWrittenDeltaIsRemoved(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
-		ref, durable := patched(t, p)
+		ref, durable := newDelta(t, p)
 		_, changes, err := p.Leaf(ref, durable)
 		require.NoError(t, err)
 		require.Equal(t, "changes", string(changes))
@@ -64,11 +64,11 @@ func TestPatchThatIsWrittenIsGone(t *testing.T) {
 	})
 }
 
-// TestRenumberedPageIsTheSame but for its number; pages without a patch of this epoch stay.
-func TestRenumberedPageIsTheSame(t *testing.T) {
+// TestReassignedPageHasTheSameContent but for its number; pages without a patch of this epoch stay.
+func TestReassignedPageHasTheSameContent(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
-		ref, durable := patched(t, p)
+		ref, durable := newDelta(t, p)
 		base, want, _, err := p.DeltaBase(ref, durable, ref.Epoch)
 		require.NoError(t, err)
 		want = append([]byte(nil), want...)
@@ -85,7 +85,7 @@ func TestRenumberedPageIsTheSame(t *testing.T) {
 		require.Equal(t, "changes", string(changes))
 		_, changes, err = p.Leaf(ref, durable)
 		require.NoError(t, err)
-		require.Equal(t, "changes", string(changes), "as long as somebody may ask for it")
+		require.Equal(t, "changes", string(changes), "as long as a reader may need it")
 
 		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1}, {1 << 40, ref.Epoch}} {
 			same, done, err := p.Reassign(other, ref.Epoch, 9)
@@ -99,11 +99,10 @@ func TestRenumberedPageIsTheSame(t *testing.T) {
 	})
 }
 
-// TestPatchOfAnEarlierEpochGivesNothingBack: its memory goes, or has gone, with all patches of that
-// epoch.
-func TestPatchOfAnEarlierEpochGivesNothingBack(t *testing.T) {
+// TestDeltaOfAnEarlierEpochReleasesNoMemory: its memory is freed with all deltas of that epoch.
+func TestDeltaOfAnEarlierEpochReleasesNoMemory(t *testing.T) {
 	p := memoryBed().newPager(t, 4096)
-	ref, _ := patched(t, p)
+	ref, _ := newDelta(t, p)
 	base := newPage(t, p, 'b')
 	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"))
 	require.NoError(t, err)

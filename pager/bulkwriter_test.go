@@ -11,8 +11,8 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// loadPage has l give a leaf page with a byte pattern.
-func loadPage(t testing.TB, l *BulkWriter, fill byte) Ref {
+// bulkPage has l give a leaf page with a byte pattern.
+func bulkPage(t testing.TB, l *BulkWriter, fill byte) Ref {
 	t.Helper()
 	id, b, err := l.New(7)
 	require.NoError(t, err)
@@ -22,26 +22,26 @@ func loadPage(t testing.TB, l *BulkWriter, fill byte) Ref {
 	return ref
 }
 
-// TestLoadedPagesAreInTheFileBeforeTheCheckpoint, some in a row and some alone, and never have a
+// TestBulkPagesAreInTheFileBeforeTheCheckpoint, some in a row and some alone, and never have a
 // frame.
-func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
+func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		id, _, err := p.New(7)
 		require.NoError(t, err)
-		require.NoError(t, p.Unused(id, 1), "it keeps its frame for whoever takes it next")
+		require.NoError(t, p.Unused(id, 1), "it keeps its frame for the next allocation")
 		l := p.NewBulkWriter()
 		var refs []Ref
 		for i := 0; !l.Full(); i++ {
 			if i == 3 {
 				newExtent(t, p, nil)
 			}
-			refs = append(refs, loadPage(t, l, byte(i)))
+			refs = append(refs, bulkPage(t, l, byte(i)))
 		}
 		require.Len(t, refs, stagingBytes/MinPageSize)
 		require.Equal(t, id, refs[0].Pgid)
 		require.NoError(t, l.Flush())
-		last := loadPage(t, l, 99)
+		last := bulkPage(t, l, 99)
 		require.NoError(t, l.Finish())
 		refs = append(refs, last)
 
@@ -67,7 +67,7 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 			_, err = p.Page(last, p.LastMeta().Epoch)
 			require.NoError(t, err)
 			again, _ := p.Counters()
-			require.Equal(t, read, again, "nothing to prove: we wrote it ourselves")
+			require.Equal(t, read, again, "the pager's own writes need no verification")
 		}
 		look(p.LastMeta().Epoch)
 		require.Zero(t, p.FrameBytes())
@@ -79,14 +79,14 @@ func TestLoadedPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	})
 }
 
-// TestLoadedPageIsReadAgainInItsNextLife: what was known of the page that was given back is not
+// TestReallocatedBulkPageIsReadAgain: what was known of the page that was given back is not
 // taken for the new one.
-func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
+func TestReallocatedBulkPageIsReadAgain(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		for fill := byte(1); fill < 4; fill++ {
 			l := p.NewBulkWriter()
-			ref := loadPage(t, l, fill)
+			ref := bulkPage(t, l, fill)
 			require.NoError(t, l.Finish())
 			require.Equal(t, uint64(3), p.Pages())
 			page, err := p.Page(ref, p.LastMeta().Epoch)
@@ -99,16 +99,15 @@ func TestLoadedPageIsReadAgainInItsNextLife(t *testing.T) {
 	})
 }
 
-// heldFile holds up each write and each sync until it is told to go on, if there is somebody to
-// tell it.
-type heldFile struct {
+// stalledFile blocks each write and each sync until the test continues it.
+type stalledFile struct {
 	vfs.File
 	writing chan int64 // gets the offset; nil: writes are not held up
 	syncing chan bool  // nil: nor are syncs
 	goOn    chan error
 }
 
-func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
+func (f *stalledFile) WriteAt(b []byte, off int64) (int, error) {
 	if f.writing != nil {
 		f.writing <- off
 		if err := <-f.goOn; err != nil {
@@ -118,9 +117,9 @@ func (f *heldFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
-func (f *heldFile) Sync() error { return f.SyncData() }
+func (f *stalledFile) Sync() error { return f.SyncData() }
 
-func (f *heldFile) SyncData() error {
+func (f *stalledFile) SyncData() error {
 	if f.syncing != nil {
 		f.syncing <- true
 		if err := <-f.goOn; err != nil {
@@ -130,32 +129,32 @@ func (f *heldFile) SyncData() error {
 	return f.File.SyncData()
 }
 
-// requireHeld says that fn does not return before somebody goes on.
-func requireHeld(t *testing.T, fn func() error, goOn func()) {
+// requireStalled asserts that fn does not return before goOn runs.
+func requireStalled(t *testing.T, fn func() error, goOn func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() { done <- fn() }()
 	select {
 	case <-done:
 		t.Fatal("it did not wait")
-	case <-time.After(20 * time.Millisecond): // for who does not wait to come by
+	case <-time.After(20 * time.Millisecond): // time for an fn that does not wait
 	}
 	goOn()
 	require.NoError(t, <-done)
 }
 
-// TestLoadedPagesAreFilledWhileOthersAreWritten, as many as there is memory for, and those that are
+// TestBulkPagesAreFilledDuringWrites, as many as there is memory for, and those that are
 // being written stay as they are.
-func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
+func TestBulkPagesAreFilledDuringWrites(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
+	f := &stalledFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
 	p.file = f
 	l := p.NewBulkWriter()
 	var refs []Ref
 	fill := func(pages byte) int64 {
 		first := len(refs)
 		for range pages {
-			refs = append(refs, loadPage(t, l, byte(len(refs))))
+			refs = append(refs, bulkPage(t, l, byte(len(refs))))
 		}
 		return int64(refs[first].Pgid) * MinPageSize
 	}
@@ -166,9 +165,9 @@ func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
 	}
 	at[bulkBuffers-1] = fill(7)
 	require.Equal(t, at[0], <-f.writing)
-	requireHeld(t, l.Flush, func() { f.goOn <- nil })
+	requireStalled(t, l.Flush, func() { f.goOn <- nil })
 	at[bulkBuffers] = fill(3)
-	requireHeld(t, l.Finish, func() {
+	requireStalled(t, l.Finish, func() {
 		for _, off := range at[1:] {
 			require.Equal(t, off, <-f.writing)
 			f.goOn <- nil
@@ -181,26 +180,26 @@ func TestLoadedPagesAreFilledWhileOthersAreWritten(t *testing.T) {
 	}
 }
 
-// TestLoaderThatIsDroppedWritesNoMore: what is under way has ended, and what was only filled is
+// TestDiscardedBulkWriterWritesNoMore: what is under way has ended, and what was only filled is
 // forgotten.
-func TestLoaderThatIsDroppedWritesNoMore(t *testing.T) {
+func TestDiscardedBulkWriterWritesNoMore(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	f := &heldFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
+	f := &stalledFile{File: p.file, writing: make(chan int64), goOn: make(chan error)}
 	p.file = f
 	l := p.NewBulkWriter()
 	require.NoError(t, l.Discard(), "of nothing")
-	loadPage(t, l, 1)
+	bulkPage(t, l, 1)
 	require.NoError(t, l.Flush())
 	<-f.writing
-	loadPage(t, l, 2)
-	requireHeld(t, l.Discard, func() { f.goOn <- nil })
+	bulkPage(t, l, 2)
+	requireStalled(t, l.Discard, func() { f.goOn <- nil })
 	require.NoError(t, l.Discard(), "a second time")
 }
 
-// loadBytes has l give and write pages of so many bytes.
-func loadBytes(t *testing.T, l *BulkWriter, bytes int) (err error) {
+// bulkBytes has l give and write pages of so many bytes.
+func bulkBytes(t *testing.T, l *BulkWriter, bytes int) (err error) {
 	for range bytes / MinPageSize {
-		loadPage(t, l, 1)
+		bulkPage(t, l, 1)
 		if l.Full() {
 			err = cmp.Or(err, l.Flush())
 		}
@@ -208,29 +207,29 @@ func loadBytes(t *testing.T, l *BulkWriter, bytes int) (err error) {
 	return err
 }
 
-// TestLoadIsSyncedAsItComes, by one at a time, while more is written, and no more than is good for
+// TestBulkWriterSyncsInTheBackground, by one at a time, while more is written, and no more than is good for
 // the system.
-func TestLoadIsSyncedAsItComes(t *testing.T) {
+func TestBulkWriterSyncsInTheBackground(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	f := &heldFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
+	f := &stalledFile{File: p.file, syncing: make(chan bool), goOn: make(chan error)}
 	p.file = f
 	l := p.NewBulkWriter()
-	require.NoError(t, loadBytes(t, l, backgroundSyncBytes))
+	require.NoError(t, bulkBytes(t, l, backgroundSyncBytes))
 	<-f.syncing
-	require.NoError(t, loadBytes(t, l, maxBackgroundBytes))
-	requireHeld(t, func() error { return loadBytes(t, l, bulkBuffers*stagingBytes) }, func() {
+	require.NoError(t, bulkBytes(t, l, maxBackgroundBytes))
+	requireStalled(t, func() error { return bulkBytes(t, l, bulkBuffers*stagingBytes) }, func() {
 		f.goOn <- nil
 		<-f.syncing
 	})
-	requireHeld(t, l.Finish, func() { f.goOn <- nil })
+	requireStalled(t, l.Finish, func() { f.goOn <- nil })
 }
 
-// TestRunOfLoadedPagesIsForgottenWhole when it is given back, not its first page alone.
-func TestRunOfLoadedPagesIsForgottenWhole(t *testing.T) {
+// TestFreedRunOfBulkPagesIsForgottenWhole when it is given back, not its first page alone.
+func TestFreedRunOfBulkPagesIsForgottenWhole(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		l := p.NewBulkWriter()
-		refs := []Ref{loadPage(t, l, 1), loadPage(t, l, 2), loadPage(t, l, 3)}
+		refs := []Ref{bulkPage(t, l, 1), bulkPage(t, l, 2), bulkPage(t, l, 3)}
 		require.NoError(t, l.Finish())
 		for _, ref := range refs {
 			_, err := p.Page(ref, p.LastMeta().Epoch)
@@ -245,7 +244,7 @@ func TestRunOfLoadedPagesIsForgottenWhole(t *testing.T) {
 	})
 }
 
-func TestLoaderSaysWhatFailed(t *testing.T) {
+func TestBulkWriterReturnsItsErrors(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.o.Inline = inline
@@ -254,20 +253,20 @@ func TestLoaderSaysWhatFailed(t *testing.T) {
 		var err error
 		for i := 0; err == nil; i++ {
 			require.LessOrEqual(t, i, 2*bulkBuffers, "it goes on and on")
-			loadPage(t, l, 1)
+			bulkPage(t, l, 1)
 			err = l.Flush()
 		}
 		require.ErrorIs(t, err, errBroken)
-		loadPage(t, l, 2)
+		bulkPage(t, l, 2)
 		require.ErrorIs(t, l.Finish(), errBroken)
 	}
 	t.Run("sync", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.file = &brokenFile{File: p.file, sync: errBroken, data: errBroken}
 		l := p.NewBulkWriter()
-		_ = loadBytes(t, l, backgroundSyncBytes)
+		_ = bulkBytes(t, l, backgroundSyncBytes)
 		require.ErrorIs(t, l.Finish(), errBroken)
-		require.ErrorIs(t, p.unsynced(), errBroken, "nobody else may take the pages for durable")
+		require.ErrorIs(t, p.unsynced(), errBroken, "no other caller may treat the pages as durable")
 	})
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
