@@ -12,8 +12,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestCheckThatIsLeft: the body of a range over Check that leaves it at any finding, in whatever
-// way, keeps nothing locked, and hears no more.
+// TestCheckThatIsLeft: the body of a range over Check that leaves it at any finding, in whatever way,
+// leaves no lock behind, and gets no more findings.
 func TestCheckThatIsLeft(t *testing.T) {
 	disk := vfs.NewMemory()
 	open := func() *kv.DB {

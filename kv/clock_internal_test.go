@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine meets a jump, and another one that
-// compares after it sees no step any more. It must find then that the clock has jumped. There is no
-// place between the two where a test could stop the first, so this one tries often.
+// TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine detects a jump, and another one that
+// compares after it sees no step any more. It must then find jumped set. A test cannot stop the first
+// goroutine between the two stores, so this one tries often.
 func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
 	clocks := make([]clock, 50_000)
 	for i := range clocks {
@@ -85,8 +85,8 @@ func TestForcedJumpStaysBelieved(t *testing.T) {
 	}
 }
 
-// TestStepsThatNoDurationHoldsAreTheLongestOne tells the story of a clock that gave the zero Time,
-// two thousand years back: it was told of as a step of some years, or as one forward.
+// TestStepsThatNoDurationHoldsAreTheLongestOne: a clock returned the zero Time, two thousand years
+// back. The store reported a step of some years, or one forward.
 func TestStepsThatNoDurationHoldsAreTheLongestOne(t *testing.T) {
 	today := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {

@@ -112,12 +112,12 @@ func openMapped(t *testing.T) *kv.DB {
 	return db
 }
 
-// TestWhatOutlivesItsTransactionTellsOfItsEnd has a story: a cursor on a row, its transaction
-// rolled back, said that it was valid, and its key pointed into memory that was gone; after Close
-// to look at it was a fault that ended the process.
+// TestWhatOutlivesItsTransactionTellsOfItsEnd: a cursor on a row, after the rollback of its
+// transaction, returned true from Valid, and its key pointed into freed memory; after Close a read of
+// it was a fault that killed the process.
 //
-// Every exported method of every type that a transaction lends is called after every way of ending:
-// it returns the error and else nothing, or it has a row in afterEnd. A new method is called too.
+// Every exported method of every type that a transaction returns is called after every way of ending
+// it: it returns the error and nothing else, or it has a row in afterEnd. A new method is called too.
 func TestWhatOutlivesItsTransactionTellsOfItsEnd(t *testing.T) {
 	for _, end := range ends {
 		for _, writable := range []bool{false, true} {
@@ -392,8 +392,8 @@ func TestWhatOutlivesItsStoreTellsOfItsEnd(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsCursorsOfOtherGoroutines moves and reads a cursor until it says that it has
-// ended, while another goroutine shuts the store down.
+// TestShutdownEndsCursorsOfOtherGoroutines moves and reads a cursor until it has ended, while another
+// goroutine shuts the store down.
 func TestShutdownEndsCursorsOfOtherGoroutines(t *testing.T) {
 	for _, writable := range []bool{false, true} {
 		t.Run(fmt.Sprintf("writable_%v", writable), func(t *testing.T) {

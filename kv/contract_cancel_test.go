@@ -168,9 +168,8 @@ func (c *boundedCall) bounded(t *testing.T, ctx *glances, busy bool) error {
 	return nil
 }
 
-// TestShutdownWhoseContextEndsAtEachLook: a transaction is open until Shutdown waits, or stays
-// open. Shutdown succeeds in any case; what the context decides is whether the transaction may end
-// by itself.
+// TestShutdownWhoseContextEndsAtEachLook: a transaction is open until Shutdown waits, or stays open.
+// Shutdown succeeds in any case; the context decides whether the transaction may end by itself.
 func TestShutdownWhoseContextEndsAtEachLook(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		for n := 1; n < 8; n++ {

@@ -307,8 +307,8 @@ var lineContract = []contractRow{
 	}, write(kv.ErrTxnDone)},
 }
 
-// TestRefusedCallLeavesTheTransactionAsItIs makes every call that is refused for its arguments
-// within one transaction: afterwards that holds what it held before, and commits.
+// TestRefusedCallLeavesTheTransactionAsItIs makes every call with invalid arguments within one
+// transaction: afterwards the transaction has the same rows as before, and commits.
 func TestRefusedCallLeavesTheTransactionAsItIs(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
@@ -338,8 +338,8 @@ func TestRefusedCallLeavesTheTransactionAsItIs(t *testing.T) {
 	require.Equal(t, []string{"k=v"}, rows(t, db, "default"))
 }
 
-// TestFateOfTheFailedCommit: the commit whose log bytes may be there says so; the next one knows
-// that it failed.
+// TestFateOfTheFailedCommit: the commit whose log bytes may be on disk returns ErrCommitUnknown; the
+// next one returns ErrFailed only.
 func TestFateOfTheFailedCommit(t *testing.T) {
 	broken := false
 	fsys := &hookFS{vfs.NewMemory(), func(call, _ string) error {

@@ -47,8 +47,8 @@ func forged(store []byte, off int, value uint64) []byte {
 	return store
 }
 
-// TestForgedStoresAreRefusedWithNumbers has the lines of the contract about what a whole meta page
-// says, for reading and for writing: the error has its kind, and both numbers where there are two.
+// TestForgedStoresAreRefusedWithNumbers has the lines of the contract on the fields of an intact meta
+// page, for reading and for writing: the error has its kind, and both numbers where there are two.
 func TestForgedStoresAreRefusedWithNumbers(t *testing.T) {
 	good := storesOfEachKind(t)["clean"][mainFile]
 	for _, test := range []struct {
@@ -107,8 +107,8 @@ func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 	return subject{db: db, old: old}
 }
 
-// TestOpenContract has a row for each line of the error contract that is met by Open, on the real
-// file system.
+// TestOpenContract has a row for each line of the error contract that concerns Open, on the real file
+// system.
 func TestOpenContract(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good.ebb")
 	db, err := kv.Open(good, nil)

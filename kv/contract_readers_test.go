@@ -19,8 +19,8 @@ import (
 )
 
 // TestValueStaysUntilTheTransactionEnds, also one that the transaction itself has written, and then
-// undone or deleted. The file is a real one, whose pages are mapped: what is written to them shows
-// in slices that point there.
+// rolled back or deleted. The file is a real one, whose pages are mapped: writes to them show in
+// slices that point there.
 func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 	// One page, which a deletion gives to the tree; one that a rollback gives to the next value;
 	// some pages; many.
@@ -82,9 +82,9 @@ func churn(t *testing.T, db *kv.DB, rounds int) {
 	}
 }
 
-// TestReaderOpenForHours holds a snapshot over many commits and checkpoints, on a clock of the
-// test's own. It sees the same throughout; writers never wait; its age is told; the file grows by
-// what it pins, not with every commit; and when it has ended, all of that is used again.
+// TestReaderOpenForHours holds a snapshot over many commits and checkpoints, on a clock of the test's
+// own. It reads the same throughout; writers never wait; Stats reports its age; the file grows by its
+// pinned pages, not with every commit; and after its end all of them are reused.
 func TestReaderOpenForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := kv.OpenFS(vfs.NewMemory(), path, nil, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
@@ -136,9 +136,9 @@ func snapshot(t *testing.T, tx *kv.Tx) (all string) {
 	return all
 }
 
-// TestRowsInOrderBesideReaders applies batches of rows in order to a store that waits for no sync,
-// beside checkpoints, syncs, changes of rows that came a moment ago, and readers, each of which
-// sees whole batches. Then it is opened again, as Close leaves it.
+// TestRowsInOrderBesideReaders applies batches of rows in ascending order to a store with NoSync,
+// concurrently with checkpoints, syncs, changes of recent rows, and readers, each of which sees whole
+// batches. Then it opens the store again after Close.
 func TestRowsInOrderBesideReaders(t *testing.T) {
 	const batches, size = 150, 400
 	at := filepath.Join(t.TempDir(), "test.ebb")

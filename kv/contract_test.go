@@ -376,7 +376,7 @@ var contract = []contractRow{
 
 var largeKey = make([]byte, 1025)
 
-// TestErrorContract makes each call in each state of a store, and then looks whether a byte of a
+// TestErrorContract makes each call in each state of a store, and then verifies that no byte of a
 // file has changed.
 func TestErrorContract(t *testing.T) {
 	for _, state := range []struct {

@@ -64,9 +64,9 @@ func flipByte(t *testing.T, fsys vfs.FS, off int64) {
 }
 
 // TestDamageHidesOnlyWhatItHit: three bytes in a store of 300 rows were damaged, 299 of which Get
-// found; ranges gave 99 and ended. Every page of a store is damaged in turn: a range that is told
-// of damage gives each row that can be read, as it was stored, and the rows that it says are lost
-// make up the rest. Check names the same places.
+// found; ranges yielded 99 and ended. Every page of a store is damaged in turn: a range with OnDamage
+// yields each readable row unchanged, and the rows that it reports as lost are the rest. Check reports
+// the same places.
 func TestDamageHidesOnlyWhatItHit(t *testing.T) {
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)
@@ -293,7 +293,7 @@ func accountFor(t *testing.T, all, given map[string]string, lost []kv.Damage, wh
 	}
 }
 
-// TestDamageEndsARangeThatIsNotToldOfIt, one whose OnDamage says so, and every range of a write
+// TestDamageEndsARangeThatIsNotToldOfIt, one whose OnDamage returns false, and every range of a write
 // transaction.
 func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
 	fsys, stored := damagedStore(t)
@@ -369,8 +369,8 @@ func (f badSectorFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestSectorsThatCannotBeReadHideOnlyTheirRows: a disk that cannot read is no damage of the store,
-// and hides no more.
+// TestSectorsThatCannotBeReadHideOnlyTheirRows: an I/O error is no damage of the store, and hides only
+// the rows of its page.
 func TestSectorsThatCannotBeReadHideOnlyTheirRows(t *testing.T) {
 	fsys, stored := damagedStore(t)
 	info, err := fsys.Stat(path)

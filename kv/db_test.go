@@ -52,7 +52,7 @@ func TestCloseInsideATransactionIsRefusedAtOnce(t *testing.T) {
 }
 
 // TestCallsThatWaitForTheOpenTransactionEndWithTheirContext makes, inside a callback of Update, the
-// calls that wait for the transaction of their own caller: without a context they would for ever.
+// calls that wait for their caller's own transaction: without a context they would deadlock.
 func TestCallsThatWaitForTheOpenTransactionEndWithTheirContext(t *testing.T) {
 	clock := newClock()
 	db := openOn(t, vfs.NewMemory(), &kv.Options{Clock: clock.now})
@@ -265,10 +265,9 @@ func TestFailedStoreReadsOn(t *testing.T) {
 	require.Contains(t, rows(t, db, "default"), "a=v-a")
 }
 
-// TestCloseFromManyGoroutines closes a store again and again while others open transactions, hold
-// them for a while and use them: Close is refused as long as there is one, and an open transaction
-// is never cut. In the end one Close succeeds, all later ones are nil, nothing begins any more, and
-// what was committed is there.
+// TestCloseFromManyGoroutines calls Close again and again while other goroutines begin, hold and use
+// transactions: Close is refused while one is open, and never ends one. Finally one Close succeeds,
+// all later ones return nil, no transaction begins any more, and every committed row is stored.
 func TestCloseFromManyGoroutines(t *testing.T) {
 	for round := range 8 {
 		fsys := vfs.NewMemory()

@@ -20,8 +20,8 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestErrorsSayNothingTwice: "kv: no such family: cf: no such family: "x"" was what a user read
-// first of all.
+// TestErrorsSayNothingTwice: the first error that a user saw was "kv: no such family: cf: no such
+// family: "x"".
 func TestErrorsSayNothingTwice(t *testing.T) {
 	db, err := kv.OpenMemory(nil)
 	require.NoError(t, err)
@@ -85,8 +85,8 @@ func requireOneSentence(t *testing.T, err error, path string) {
 	}
 }
 
-// TestEveryErrorIsOneSentence reaches each error of this package by a call, and reads what a user
-// would: it was "kv: not an Ebb store: txn: not a store: txt".
+// TestEveryErrorIsOneSentence provokes each error of this package by a call, and verifies its text: it
+// was "kv: not an Ebb store: txn: not a store: txt".
 func TestEveryErrorIsOneSentence(t *testing.T) {
 	k := []byte("k")
 	at := func(name, content string) string {

@@ -35,7 +35,7 @@ func TestFamiliesAreSeparateKeySpaces(t *testing.T) {
 	require.Equal(t, int64(1), db.Stats().Families["b"].Rows)
 }
 
-// TestOptionsOfAFamilyAreCheckedFirst, whether or not it is there and they are of use.
+// TestOptionsOfAFamilyAreCheckedFirst, whether or not the family exists.
 func TestOptionsOfAFamilyAreCheckedFirst(t *testing.T) {
 	db := openTest(t)
 	bad := kv.CFOptions{DefaultTTL: -1}
@@ -70,8 +70,8 @@ func TestFamilyIsFoundByNameAtEachCall(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrCFNotFound)
 }
 
-// TestHandleFollowsItsFamily: within a transaction a handle means the family that it found,
-// whatever happens to names.
+// TestHandleFollowsItsFamily: within a transaction a handle stays bound to the family that it found,
+// whatever its name.
 func TestHandleFollowsItsFamily(t *testing.T) {
 	db := openTest(t)
 	k := []byte("k")
@@ -107,8 +107,8 @@ func TestHandleFollowsItsFamily(t *testing.T) {
 	require.Empty(t, rows(t, db, "a"))
 }
 
-// TestNewHandleAfterRename: the name of a renamed family means another one, or none, for handles
-// asked for later.
+// TestNewHandleAfterRename: for new handles the old name of a renamed family is another family, or
+// none.
 func TestNewHandleAfterRename(t *testing.T) {
 	db := openTest(t)
 	require.NoError(t, db.CreateCF("a", kv.CFOptions{}))
@@ -248,8 +248,8 @@ func errIs(err error, want ...error) error {
 	return fmt.Errorf("got %v, want one of %v", err, want)
 }
 
-// TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way where the
-// transaction became too large between two steps, and committed so: it was lost.
+// TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way when the
+// transaction became too large between two steps. The transaction committed, and the family was lost.
 func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
 	old, other := strings.Repeat("f", 150), strings.Repeat("g", 150)
 	for name, change := range map[string]func(tx *kv.Tx) error{
@@ -297,8 +297,8 @@ func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
 	}
 }
 
-// TestHandleThatWasNotUsedYet means the family that had the name when it was asked for, as one that
-// was used does.
+// TestHandleThatWasNotUsedYet is bound to the family that had the name when CF was called, as a used
+// one is.
 func TestHandleThatWasNotUsedYet(t *testing.T) {
 	for _, used := range []bool{true, false} {
 		db := openTest(t)
@@ -332,8 +332,8 @@ func TestHandleThatWasNotUsedYet(t *testing.T) {
 	}
 }
 
-// TestNameThatIsTakenAgainIsNotTheRenamedFamily: a handle follows its family to another name; one
-// that is asked for anew means its name.
+// TestNameThatIsTakenAgainIsNotTheRenamedFamily: a handle follows its family to another name; a new
+// one is bound to its name.
 func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 	for _, ensure := range []bool{false, true} {
 		db := openTest(t)
@@ -356,8 +356,8 @@ func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 	}
 }
 
-// TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith: no call told the default ttl of a family; a
-// program had to put a key and look at its expiry.
+// TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith: no call returned the default ttl of a family;
+// a program had to put a key and read its expiry.
 func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})

@@ -177,9 +177,9 @@ func requireUntouched(t *testing.T, db *kv.DB, before string) {
 	require.NoError(t, db.Update(func(*kv.Tx) error { return nil }), "the writer lock is free")
 }
 
-// TestCallbackThatDoesNotComeBack panics, and ends its goroutine, after each verb of a transaction
-// and in each function that a verb calls: what was done is undone, the lock is free, the same panic
-// arrives, and the goroutine ends.
+// TestCallbackThatDoesNotComeBack panics, and ends its goroutine, after each verb of a transaction and
+// in each callback of a verb: the transaction is rolled back, the lock is free, the same panic
+// propagates, and the goroutine ends.
 func TestCallbackThatDoesNotComeBack(t *testing.T) {
 	db := openForCallbacks(t, &kv.Options{})
 	_, before, err := stored(db)
@@ -263,7 +263,7 @@ func TestNoPageIsLostToAPanic(t *testing.T) {
 	}
 }
 
-// TestOnCommitThatDoesNotComeBack: the commit stands, and the lock is free.
+// TestOnCommitThatDoesNotComeBack: the transaction is committed, and the lock is free.
 func TestOnCommitThatDoesNotComeBack(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -307,7 +307,7 @@ var storeCalls = map[string]func(db *kv.DB, body func()){
 	},
 }
 
-// TestCallbackOfTheStoreThatDoesNotComeBack is the same for functions that whole-store calls call.
+// TestCallbackOfTheStoreThatDoesNotComeBack is the same for callbacks of calls on the whole store.
 func TestCallbackOfTheStoreThatDoesNotComeBack(t *testing.T) {
 	for way, leave := range ways {
 		for name, call := range storeCalls {
@@ -324,9 +324,8 @@ func TestCallbackOfTheStoreThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestOptionThatDoesNotComeBack: functions of Options, armed after the store was opened, called by
-// whatever comes to them. They may be asked before a transaction has begun, or after a commit: the
-// store works on.
+// TestOptionThatDoesNotComeBack: functions of Options, armed after Open, called by every call. They
+// may be called before a transaction has begun, or after a commit: the store stays usable.
 func TestOptionThatDoesNotComeBack(t *testing.T) {
 	for way, leave := range ways {
 		value := errors.New("mine")
@@ -387,8 +386,8 @@ func TestOptionThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestFailureEventThatPanics fails each call of a session that reads or changes a file, from there
-// on, and panics when it is told of that: the store reads on, refuses writes, and can be closed.
+// TestFailureEventThatPanics fails each call of a session that reads or changes a file, from there on,
+// and the Failure event panics: the store still reads, refuses writes, and can be closed.
 func TestFailureEventThatPanics(t *testing.T) {
 	n := 0
 	for ; ; n += stride(5) {

@@ -147,9 +147,9 @@ func inTurn(moments []files) []byte {
 	return all
 }
 
-// TestCopyOfAnOpenStoreIsRightOrCorrupt copies the files of a store by hand while it works, in
-// several orders, with the calls of a session between them: what comes of it opens and is a state
-// that was committed, or it is ErrCorrupt, when it is opened or where it is read.
+// TestCopyOfAnOpenStoreIsRightOrCorrupt copies the files of an open store, in several orders, with
+// the calls of a session between them: the copy opens and has a committed state, or it is ErrCorrupt,
+// at Open or where it is read.
 func TestCopyOfAnOpenStoreIsRightOrCorrupt(t *testing.T) {
 	racetest.OneGoroutine(t)
 	states := sessionStates(t)

@@ -24,11 +24,10 @@ type theft struct {
 	gone   bool  // nothing is left of ours but the log
 }
 
-// TestFileReplacedWhileOpen takes the main file away before each call that changes something: it is
-// renamed, removed, or another store stands in its place, with or without a log. At the next
-// checkpoint, segment switch or Close, whichever comes first, that is ErrFileReplaced, and the
-// store takes no more writes. The other store's files are not touched, and ours, put back where
-// they were, hold every commit that returned.
+// TestFileReplacedWhileOpen removes the main file before each call that changes a file: it is renamed,
+// unlinked, or replaced by another store, with or without a log. The next checkpoint, segment switch
+// or Close, whichever is first, returns ErrFileReplaced, and the store refuses writes. The other
+// store's files are unchanged; the own files, put back, have every commit that returned.
 func TestFileReplacedWhileOpen(t *testing.T) {
 	states := sessionStates(t)
 	other := othersStore(t)
@@ -155,10 +154,9 @@ func writeFiles(disk vfs.FS, all files) error {
 	return nil
 }
 
-// TestSegmentRemovedWhileOpen removes the oldest file of the log before each call that changes
-// something. What the store holds in memory outlives that: nothing that was acknowledged is lost,
-// or the next open says ErrCorrupt. The store itself notices when it comes to rename or remove the
-// file.
+// TestSegmentRemovedWhileOpen removes the oldest file of the log before each call that changes a file.
+// The state in memory survives that: no acknowledged commit is lost, or the next Open returns
+// ErrCorrupt. The store itself notices when it renames or removes the file.
 func TestSegmentRemovedWhileOpen(t *testing.T) {
 	states := sessionStates(t)
 	noticed := 0
@@ -224,8 +222,8 @@ func fileOfRows(t *testing.T) string {
 	return at
 }
 
-// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and touching them
-// is a fault.
+// TestFileCutShortUnderAnOpenStoreIsAnError: the pages behind the cut are mapped, and an access to
+// them is a fault.
 func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	at := fileOfRows(t)
 	db, err := kv.Open(at, nil)
@@ -253,8 +251,8 @@ func TestFileCutShortUnderAnOpenStoreIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
-// TestFileCutShortUnderTheCatalogIsAnError: Tx.CF looks there, where the transaction has changed
-// it, and the fault ended the process.
+// TestFileCutShortUnderTheCatalogIsAnError: Tx.CF reads the catalog after the transaction has changed
+// it, and the fault killed the process.
 func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	platformtest.NeedsMap(t)
 	at := filepath.Join(t.TempDir(), "a.ebb")
@@ -285,8 +283,8 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 	_ = db.Close()
 }
 
-// TestFileCutShortUnderABatchIsAnError, whether workers of the store's own or the caller's
-// goroutine comes to the pages behind the cut.
+// TestFileCutShortUnderABatchIsAnError, whether a worker of the store or the caller's goroutine
+// accesses the pages behind the cut.
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		at := fileOfRows(t)

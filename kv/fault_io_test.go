@@ -14,10 +14,9 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// TestReadErrorIsOfItsCallOnly fails each read of a disk in turn, of a recovery and of a store that
-// is read through: the call gives that error and takes it neither for damage nor for an absent key
-// nor for the end of the log. The same files, read again, hold everything; a store that is open
-// goes on, and writes.
+// TestReadErrorIsOfItsCallOnly fails each read of a disk in turn, of a recovery and of a store that is
+// read through: the call returns that error, and not damage, an absent key or the end of the log. The
+// same files, read again, have all rows; an open store still reads and writes.
 func TestReadErrorIsOfItsCallOnly(t *testing.T) {
 	want := lastState(t)
 	for kind, store := range storesOfEachKind(t) {
@@ -64,9 +63,8 @@ func TestReadErrorIsOfItsCallOnly(t *testing.T) {
 	}
 }
 
-// TestReadErrorInAWriteIsOfItsTransactionOnly fails each read that a write transaction makes, of
-// its trees and of the free map: the transaction ends with that error, and the next one does what
-// it could not.
+// TestReadErrorInAWriteIsOfItsTransactionOnly fails each read of a write transaction, of its trees and
+// of the free map: the transaction ends with that error, and the next one succeeds.
 func TestReadErrorInAWriteIsOfItsTransactionOnly(t *testing.T) {
 	disk := vfs.NewMemory()
 	var armed bool
@@ -124,8 +122,8 @@ func requireReadError(t *testing.T, err error, n int) {
 	require.NotErrorIs(t, err, kv.ErrNotFound, "read %d", n)
 }
 
-// TestShortWritesAreFinished lets each write of a session fall short in turn, with and without an
-// error that says so: no call notices.
+// TestShortWritesAreFinished makes each write of a session short in turn, with and without an error:
+// all calls succeed.
 func TestShortWritesAreFinished(t *testing.T) {
 	want := lastState(t)
 	for _, cause := range []error{nil, io.ErrShortWrite} {
@@ -149,8 +147,8 @@ func TestShortWritesAreFinished(t *testing.T) {
 	}
 }
 
-// TestWritesOfNothingAreErrors lets each write of a session write nothing and claim success, once
-// and from then on: the call ends, with an error, and nothing that was acknowledged is lost.
+// TestWritesOfNothingAreErrors makes each write of a session write nothing and return success, once and
+// from then on: the call returns an error, and no acknowledged commit is lost.
 func TestWritesOfNothingAreErrors(t *testing.T) {
 	states := sessionStates(t)
 	for _, sticky := range []bool{false, true} {
@@ -210,9 +208,8 @@ func storesOfEachKind(t *testing.T) map[string]files {
 	return map[string]files{"clean": filesOf(t, disk, nil), "unclean": unclean, "absent": {}}
 }
 
-// TestReadWriteOpenOfAReadOnlyFileSystem lets the disk turn read-only at each call of an open that
-// wants to write: where a call was refused the error says so. With a disk that can be written again
-// the same files open, in the same state.
+// TestReadWriteOpenOfAReadOnlyFileSystem makes the disk read-only at each call of an open for writing:
+// a refused call returns the error. On a writable disk the same files open, in the same state.
 func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 	for kind, store := range storesOfEachKind(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -246,7 +243,7 @@ func TestReadWriteOpenOfAReadOnlyFileSystem(t *testing.T) {
 	}
 }
 
-// TestDiskThatTurnsReadOnly: the first change that is refused is the last one that is tried.
+// TestDiskThatTurnsReadOnly: after the first refused change the store tries no other.
 func TestDiskThatTurnsReadOnly(t *testing.T) {
 	disk := storesOfEachKind(t)["clean"].disk(t)
 	before := image(t, disk, "dir")
@@ -264,9 +261,8 @@ func TestDiskThatTurnsReadOnly(t *testing.T) {
 	require.Equal(t, before, image(t, disk, "dir"))
 }
 
-// TestReadOnlyOpenOfAReadOnlyFileSystem: every call that would change something fails the test. A
-// clean store and one that needs its log replayed show all they hold, and the directory stays as it
-// is.
+// TestReadOnlyOpenOfAReadOnlyFileSystem: every call that would change a file fails the test. A clean
+// store, and one that needs its log replayed, have all their rows, and the directory is unchanged.
 func TestReadOnlyOpenOfAReadOnlyFileSystem(t *testing.T) {
 	for kind, store := range storesOfEachKind(t) {
 		t.Run(kind, func(t *testing.T) {

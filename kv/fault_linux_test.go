@@ -95,8 +95,8 @@ func TestProcessChangesItsDirectory(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestLockEndsWithClose also where a child of the process is just being started, which has all
-// descriptors until it is another program.
+// TestLockEndsWithClose also while a child of the process starts, which inherits all descriptors until
+// it executes another program.
 func TestLockEndsWithClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	require.NoError(t, exec.Command("true").Run())
@@ -121,7 +121,7 @@ func TestLockEndsWithClose(t *testing.T) {
 	}
 }
 
-// TestLockEndsWithShutdown though a reader that it has cut off keeps the memory which it looks at.
+// TestLockEndsWithShutdown though an ended reader keeps the memory that it reads.
 func TestLockEndsWithShutdown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	db, err := kv.Open(path, nil)
@@ -140,8 +140,8 @@ func TestLockEndsWithShutdown(t *testing.T) {
 	require.NoError(t, db.Close())
 }
 
-// TestStoreWithoutAddressesForAMap: a process whose addresses are bounded, by ulimit -v for one,
-// could not open any store, though one that is not mapped needs no more than its frames.
+// TestStoreWithoutAddressesForAMap: a process with a bounded address space, as by ulimit -v, could not
+// open any store, though an unmapped store needs its frames only.
 func TestStoreWithoutAddressesForAMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.ebb")
 	stat, err := os.ReadFile("/proc/self/statm")
@@ -168,9 +168,9 @@ func TestStoreWithoutAddressesForAMap(t *testing.T) {
 	}
 }
 
-// TestFullFileSystemFailsTheCallAndNothingElse fills a small file system that is real, with relaxed
-// and durable commits: the commit that finds no room fails, the store goes on, checkpoints
-// included, and takes commits again once there is room.
+// TestFullFileSystemFailsTheCallAndNothingElse fills a small real file system with relaxed and durable
+// commits: the commit that finds no space fails, the store stays usable, checkpoints included, and
+// commits succeed again once there is space.
 func TestFullFileSystemFailsTheCallAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
@@ -232,7 +232,7 @@ func TestWithoutWritePermission(t *testing.T) {
 	require.Equal(t, before, image(t, vfs.OS, dir))
 }
 
-// TestDirectoryThatTakesNoSegment: the store itself may be written, but its log has no place.
+// TestDirectoryThatTakesNoSegment: the main file is writable, but no log segment can be created.
 func TestDirectoryThatTakesNoSegment(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "a.ebb")

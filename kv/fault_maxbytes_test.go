@@ -94,7 +94,7 @@ func (c boundCase) fill(t *testing.T, db *kv.DB, name string) (n int) {
 	}
 }
 
-// TestPutsFindWhatWasFreedUnderMaxBytes by each kind of deletion, at once.
+// TestPutsFindWhatWasFreedUnderMaxBytes by each kind of delete, at once.
 func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 	for _, c := range boundCases() {
 		t.Run(c.String(), func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 	}
 }
 
-// TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or what
-// has expired, and tries once more.
+// TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or its expired
+// keys, and retries once.
 func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 	for _, c := range boundCases() {
 		for _, purges := range []bool{false, true} {
@@ -195,7 +195,7 @@ func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 	}
 }
 
-// TestNoPutWaitsForASnapshotUnderMaxBytes: what a snapshot holds no checkpoint gives back.
+// TestNoPutWaitsForASnapshotUnderMaxBytes: no checkpoint frees the pages of a snapshot.
 func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 	c := boundCase{32 << 20, 4_000, kv.Sync, true}
 	db := c.open(t)
@@ -212,8 +212,8 @@ func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 	}
 }
 
-// TestErrNoSpaceNamesItsBound: the path, MaxBytes as it was given, and how much is missing. It was
-// the bound of the main file, or 1.
+// TestErrNoSpaceNamesItsBound: the path, MaxBytes as given, and the missing bytes. It was the bound of
+// the main file, or 1.
 func TestErrNoSpaceNamesItsBound(t *testing.T) {
 	for _, most := range []int64{307_200, 4 << 20} {
 		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: most})

@@ -81,9 +81,9 @@ func (fs files) idOf() string {
 	return hex.EncodeToString(fs[mainFile][metaStoreID : metaStoreID+16])
 }
 
-// TestALogOfAnotherStoreIsNeitherReplayedNorRemoved: the clean main file of another store was copied over that of a store
-// that had crashed, whose log held commits. Open said nothing, and removed the log. Every mixture of two stores is refused
-// with both ids and what to do, and not a byte changes.
+// TestALogOfAnotherStoreIsNeitherReplayedNorRemoved: the clean main file of another store was copied
+// over that of a crashed store, whose log had commits. Open succeeded, and removed the log. Every
+// mixture of two stores is refused with both ids and the ways out, and no byte changes.
 func TestALogOfAnotherStoreIsNeitherReplayedNorRemoved(t *testing.T) {
 	stores := []mixedStore{makeMixed(t, 1<<32), makeMixed(t, 2<<32)}
 	moments := func(s mixedStore) map[string]files {
@@ -130,8 +130,8 @@ func requireForeign(t *testing.T, mixed files, main, log string, readOnly bool) 
 	require.Equal(t, mixed, filesOf(t, disk, nil))
 }
 
-// TestWhatIsNoSegmentGoesBesideAMainFile: segments that are half made, retired, or that a removal brought back keep no store
-// closed.
+// TestWhatIsNoSegmentGoesBesideAMainFile: incomplete and retired segments, and those that an undone
+// unlink brought back, do not keep a store from opening.
 func TestWhatIsNoSegmentGoesBesideAMainFile(t *testing.T) {
 	s := makeMixed(t, 3<<32)
 	last := slices.Max(slices.Collect(maps.Keys(s.early)))

@@ -47,8 +47,8 @@ func (s *stops) reopen(t *testing.T) *kv.DB {
 	return openOn(t, s.disk, nil)
 }
 
-// TestCheckpointThatACallbackStops: what it was to write counts as written in memory. So nothing
-// more is written, and the log keeps all.
+// TestCheckpointThatACallbackStops: its pages count as written in memory. So no more pages are
+// written, and the log keeps all records.
 func TestCheckpointThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestBulkLoadThatACallbackStops(t *testing.T) {
 	}
 }
 
-// TestCommitThatACallbackStopsBeforeItsEnd: a commit of many parts has the log's queue written on
-// its way. What is already there of it must not become the beginning of the next one.
+// TestCommitThatACallbackStopsBeforeItsEnd: a large commit makes the log write its queue before it
+// ends. The parts in the log must not become the beginning of the next commit.
 func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
 	for way, leave := range ways {
 		for name, savepoint := range map[string]bool{"appended at once": true, "appended bit by bit": false} {
@@ -122,11 +122,10 @@ func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
 // errBroken is the panic of a broken invariant.
 var errBroken = errors.New("invariant broken")
 
-// TestPanicInsideTheEngineLeavesTheFilesRight stops the engine with a panic before its n-th call of
-// the disk, for every n of a session. The files are as a killed process leaves them: each commit
-// that returned is there, the one that had begun is there whole or not at all. What the engine does
-// while the panic unwinds it spoils nothing: the same holds for the files that it leaves if someone
-// stops the panic.
+// TestPanicInsideTheEngineLeavesTheFilesRight stops the engine with a panic before its n-th call of the
+// disk, for every n of a session. The files are as a killed process leaves them: each commit that
+// returned is there, the one that had begun is there whole or not at all. The deferred calls of the
+// engine damage nothing: the same holds for the files that it leaves if the panic is recovered.
 func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
 	states := sessionStates(t)
 	n := 0

@@ -45,7 +45,7 @@ func crashedInto[D vfs.FS](t *testing.T, to D, from vfs.FS) D {
 	return to
 }
 
-// TestUncleanStoreIsReplayed: for reading without a changed byte, for writing for good.
+// TestUncleanStoreIsReplayed: read-only without a changed byte, else for good.
 func TestUncleanStoreIsReplayed(t *testing.T) {
 	fsys := vfs.NewMemory()
 	db := openOn(t, fsys, nil)
@@ -119,9 +119,9 @@ func TestEventsTellOfCommitsAndCheckpoints(t *testing.T) {
 	require.NotZero(t, db.Stats().Checkpoints)
 }
 
-// TestLinkMeansItsFile: a store that was opened through a symbolic link had its log beside the
-// link, and could not be opened by its own name after a crash. Made through a link that led to no
-// file yet, it took the place of the link.
+// TestLinkMeansItsFile: a store that was opened through a symbolic link had its log beside the link,
+// and could not be opened by its own name after a crash. A store created through a dangling link
+// replaced the link.
 func TestLinkMeansItsFile(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -155,8 +155,8 @@ func TestLinkMeansItsFile(t *testing.T) {
 	}
 }
 
-// TestLinkThroughLinks: where a link's own text goes through another one and back by "..", the log
-// was looked for in the directory that the text seems to name.
+// TestLinkThroughLinks: the target of a link passes through another link and back by "..". Open
+// searched for the log in the directory that the text seems to name.
 func TestLinkThroughLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -200,9 +200,8 @@ func TestLinkThroughLinks(t *testing.T) {
 	require.NotZero(t, info.Mode()&os.ModeSymlink)
 }
 
-// TestLockTimeoutIsHonoured waits on a clock of the test's own: exactly as long as was asked for,
-// not a moment if nothing was, and no longer than the other handle is open. No call is made that
-// could change a file.
+// TestLockTimeoutIsHonoured waits on a clock of the test's own: exactly for LockTimeout, not at all
+// without it, and no longer than the other handle is open. No call changes a file.
 func TestLockTimeoutIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMemory()

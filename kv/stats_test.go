@@ -109,10 +109,10 @@ func play(t *testing.T) *scene {
 	return s
 }
 
-// TestEveryNumberOfStatsIsTrue has a story: LogBytes was above 0 after Close, which had removed the
-// log, PinnedBytes after the last reader had left, Groups above Commits, since it counted parts of
-// them, DurableSeq was that of a relaxed commit, and the checkpoint of Close was neither counted
-// nor told of. A field without a row fails.
+// TestEveryNumberOfStatsIsTrue: LogBytes was above 0 after Close, which had removed the log,
+// PinnedBytes after the end of the last reader, Groups above Commits, since it counted parts of them;
+// DurableSeq was that of a relaxed commit, and the checkpoint of Close was neither counted nor
+// reported. A field without a row fails.
 func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 	s := play(t)
 	checks := map[string]func(t *testing.T){

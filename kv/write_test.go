@@ -37,10 +37,10 @@ func loggedBy(t *testing.T, db *kv.DB, call func() error) uint64 {
 	return db.Stats().LogBytesWritten - before
 }
 
-// TestRangeOfExpiriesThatLieTogetherIsCut has a story: a DeleteRange over 80,000 rows with a ttl
-// took half a second and 1.5 MB of log, where permanent rows took 0.6 ms and 4 KB: each row of the
-// expiry index was deleted by itself, also where they lay beside each other, as they do if rows
-// with one ttl come in the order of their keys.
+// TestRangeOfExpiriesThatLieTogetherIsCut: a DeleteRange over 80,000 rows with a ttl took half a second
+// and 1.5 MB of log, where permanent rows took 0.6 ms and 4 KB: each row of the expiry index was
+// deleted by itself, also adjacent ones, as rows with one ttl have that come in the order of their
+// keys.
 func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
 	const n = 40_000
 	db := manyExpiring(
@@ -101,8 +101,8 @@ func TestRangeWithoutExpiriesCutsOnlyRows(t *testing.T) {
 	require.Equal(t, kv.FamilyStats{Rows: 10_000, TTLRows: 10_000}, db.Stats().Families["f"])
 }
 
-// TestClearAndDropCostTheSameWhateverTheyHold looks at the log, of families whose rows expire in
-// any order.
+// TestClearAndDropCostTheSameWhateverTheyHold measures the log, of families whose rows expire in any
+// order.
 func TestClearAndDropCostTheSameWhateverTheyHold(t *testing.T) {
 	for name, remove := range map[string]func(db *kv.DB) error{
 		"clear":  func(db *kv.DB) error { return db.CF("f").Clear() },
