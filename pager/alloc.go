@@ -25,16 +25,20 @@ func (p *Pager) allocate(inMemory bool) (Pgid, error) {
 	return p.allocateAtEnd()
 }
 
-// allocateAtEnd extends the file by one page. If the disk is full it fills a hole instead: a replay
-// finds its free pages scattered between those that the log names, and has no more pages than the
-// run had.
+// allocateAtEnd extends the file by one page. If the disk is full, or MaxBytes is reached, it fills a
+// hole instead: a replay finds its free pages scattered between those that the log names, and has no
+// more pages than the run had. Deletes exceed MaxBytes only if there is no hole.
 func (p *Pager) allocateAtEnd() (id Pgid, err error) {
-	if err = p.ensureFileSpace(1); err != nil {
-		if NoSpace(err) {
-			if id, ok, bad := p.space.allocateFromHole(); ok || bad != nil {
-				return id, bad
-			}
+	if !p.pastBound(1) {
+		err = p.ensureFileSpace(1)
+	}
+	if p.pastBound(1) || NoSpace(err) {
+		if id, ok, bad := p.space.allocateFromHole(); ok || bad != nil {
+			return id, bad
 		}
+		err = p.ensureFileSpace(1)
+	}
+	if err != nil {
 		return 0, err
 	}
 	if id, err = p.space.grow(1); err != nil {

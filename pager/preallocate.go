@@ -38,6 +38,9 @@ func (p *Pager) ensureFileSpace(n uint64) error { return p.reserveAtEnd(n, p.pag
 // keep ensures that n pages can be allocated, preferably free ones, while the reserve remains
 // available, free or at the end of the file.
 func (p *Pager) keep(n uint64) error {
+	if err := p.checkPagesInUse(n); err != nil {
+		return err
+	}
 	free, leafRuns := p.space.free(), p.leafRunPages.since+p.leafRunPages.before
 	if free >= n && free-n > p.space.end/maxReserveFraction+maxReserveBase+leafRuns+p.treeTableReserve {
 		return nil // more free pages remain than the reserve can be
@@ -47,6 +50,36 @@ func (p *Pager) keep(n uint64) error {
 		return nil
 	}
 	return p.reserveAtEnd(0, atEnd)
+}
+
+// pastBound says that the file would be past MaxBytes with n pages more.
+func (p *Pager) pastBound(n uint64) bool {
+	return p.bound > 0 && int64(p.space.end+n)*int64(p.pageSize) > p.bound
+}
+
+// checkPagesInUse refuses n pages to a put where deletes, or a session without MaxBytes, have made
+// the file longer than its bound: the free pages behind that are not for puts. Pages that wait for a
+// checkpoint count as used.
+func (p *Pager) checkPagesInUse(n uint64) error {
+	if p.overdraft || !p.pastBound(0) {
+		return nil
+	}
+	left := p.reserve(0) - (deleteReserve - minDeleteReserve)
+	need := int64(p.space.end-p.space.free()+n+left) * int64(p.pageSize)
+	if need > p.bound {
+		return p.boundError(need)
+	}
+	return nil
+}
+
+func (p *Pager) boundError(need int64) error {
+	return &SpaceError{uint64(need-p.bound+int64(p.pageSize)-1) / uint64(p.pageSize), fmt.Sprintf(
+		"%s: MaxBytes is %d, of which %d are for the main file beside its log, and %d bytes more are needed",
+		p.name,
+		p.o.MaxBytes,
+		p.bound,
+		need-p.bound,
+	)}
 }
 
 // The reserve without leaf run copies and tree table is less than this part of the file plus this
@@ -89,6 +122,9 @@ func (p *Pager) reserveAtEnd(asked, n uint64) error {
 		}
 	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
+	if p.pastBound(n) && !p.overdraft { // The file may be longer: deletes go past the bound.
+		return p.boundError(need)
+	}
 	if need <= p.prealloc.threshold {
 		return nil
 	}
@@ -139,25 +175,23 @@ func (p *Pager) HasSpace(n uint64) bool {
 // HasFreePages is HasSpace without any preallocation.
 func (p *Pager) HasFreePages(n uint64) bool {
 	defer p.Overdraft(p.Overdraft(false))
-	end := p.space.end + p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))
-	return end <= p.MostPages() && int64(end)*int64(p.pageSize) <= p.fileSize
+	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))
+	end := p.space.end + atEnd
+	return !p.pastBound(atEnd) && end <= p.MostPages() && int64(end)*int64(p.pageSize) <= p.fileSize
 }
 
 // Spare is the number of pages that a put can allocate now: free ones, and those by which the file
 // may grow, without the reserve. The free space of the disk is unknown, except that the last growth
 // failed for lack of it. Writer lock.
 func (p *Pager) Spare() int64 {
-	most := int64(p.MostPages())
-	if p.bound > 0 {
+	most, end := int64(p.MostPages()), int64(p.space.end)
+	if p.prealloc.full {
+		most = max(min(most, p.fileSize/int64(p.pageSize)), end)
+	}
+	if p.bound > 0 { // Less than end where deletes have gone past it.
 		most = min(most, p.bound/int64(p.pageSize))
 	}
-	present := p.fileSize / int64(p.pageSize)
-	if p.prealloc.full {
-		most = present
-	}
-	end := int64(p.space.end)
-	atEnd := max(most, min(present, int64(p.MostPages())), end) - end
-	return int64(p.space.free()) + atEnd - int64(p.reserve(0))
+	return int64(p.space.free()) + most - end - int64(p.reserve(0))
 }
 
 // Unfree is the number of pages that the newest state does not use and that are not available yet:
@@ -175,13 +209,6 @@ func (p *Pager) canPreallocate(size int64) bool {
 
 // grow extends the file to at least need bytes.
 func (p *Pager) grow(asked uint64, need int64) error {
-	if p.bound > 0 && need > p.bound && !p.overdraft {
-		const text = "%s: MaxBytes is %d, of which %d are for the main file beside its log, " +
-			"and %d bytes more are needed"
-		missing := need - p.bound
-		return &SpaceError{uint64(p.wholePages(missing)) / uint64(p.pageSize),
-			fmt.Sprintf(text, p.name, p.o.MaxBytes, p.bound, missing)}
-	}
 	step := min(max(p.growthStep(), int64(asked)*int64(p.pageSize)*growthAtOnce), maxGrowth)
 	size := max(need, p.fileSize+step)
 	if p.bound > 0 {

@@ -69,6 +69,9 @@ func (s *Store) BulkLoad(
 	if err := w.ready(); err != nil {
 		return 0, err
 	}
+	if s.o.MaxBytes > 0 {
+		s.setBounds()
+	}
 	t, err := s.build(ctx, w, id, rows)
 	if err != nil {
 		return 0, err
@@ -117,7 +120,7 @@ func (s *Store) publishLoad(w *writer) error {
 // loadable is writable for a caller that holds maintenanceMu and runs the checkpoint that frees
 // space itself.
 func (s *Store) loadable(ctx context.Context) error {
-	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() {
+	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() && !s.mayFree() {
 		return err
 	}
 	s.refusal.waiting = false
@@ -126,6 +129,16 @@ func (s *Store) loadable(ctx context.Context) error {
 		return err
 	}
 	return s.lockHousekept(ctx)
+}
+
+// mayFree says that a checkpoint would make any space under MaxBytes. A load, which reads its rows
+// once, cannot find out and begin again. Writer lock.
+func (s *Store) mayFree() bool {
+	if !s.started || s.o.MaxBytes == 0 {
+		return false
+	}
+	_, _, dropped := s.head.trees.firstTrash()
+	return dropped || int64(s.pg.Unfree()) > s.pinnedPages
 }
 
 func (s *Store) build(

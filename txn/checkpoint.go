@@ -84,13 +84,17 @@ func (s *Store) checkpointOnce(ctx context.Context) error {
 
 // captureCheckpoint captures a state under the writer lock; nil if there is nothing to write.
 func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error) {
-	full := false
-	if log := s.sessionLog(); log != nil {
-		// Before the lock: Prepare may write a whole segment. On a full disk captureLocked retries.
-		err := log.Prepare()
-		if full = pager.NoSpace(err); err != nil && !full {
-			return nil, s.logError(err)
-		}
+	if err := s.lockWriter(ctx); err != nil {
+		return nil, err
+	}
+	due := s.hasUncaptured()
+	s.unlockWriter()
+	if !due { // Each segment that is prepared for nothing makes the log longer.
+		return nil, s.canWrite()
+	}
+	// Before the lock: Prepare may write a whole segment. On a full disk captureLocked retries.
+	if err := s.sessionLog().Prepare(); err != nil && !pager.NoSpace(err) {
+		return nil, s.logError(err)
 	}
 	if err := s.lockWriter(ctx); err != nil {
 		return nil, err
@@ -99,11 +103,13 @@ func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error)
 	if err := s.canWrite(); err != nil {
 		return nil, err
 	}
-	// Transactions that were rolled back may have filled the log.
-	if !s.started || s.head.serial == s.capturedSer && !(full && s.log.Volume() > s.logSince.Load()) {
-		return nil, nil
-	}
 	return s.captureLocked(false)
+}
+
+// hasUncaptured says whether there is something that no checkpoint has: a newer version, or log of
+// transactions that were rolled back. Writer lock.
+func (s *Store) hasUncaptured() bool {
+	return s.started && (s.head.serial != s.capturedSer || s.log.Volume() > s.logSince.Load())
 }
 
 func (s *Store) captureLocked(clean bool) (*checkpointState, error) {

@@ -23,7 +23,10 @@ func (s *Store) startCheckpoint() {
 	// Lock here if possible, so that a goroutine that locks it next waits for this checkpoint.
 	locked := tryLock(s.maintenanceMu)
 	run := func() {
-		defer s.checkpointing.Store(false)
+		defer func() {
+			s.checkpointing.Store(false)
+			s.checkpointEnded.send()
+		}()
 		if !locked {
 			_ = lock(nil, s.maintenanceMu)
 		}

@@ -338,13 +338,13 @@ func (w *writer) checkMaxBytes() {
 		return
 	}
 	w.puts = true
-	most := w.s.o.MaxBytes
-	if most == 0 {
-		return
+	w.setBounds()
+}
+
+func (w *writer) setBounds() {
+	if w.puts && w.s.o.MaxBytes > 0 {
+		w.s.setBounds()
 	}
-	w.s.pg.SetMaxBytes(w.s.mainBound())
-	// The file alone may exceed MaxBytes: 0 would be no bound at all.
-	w.s.log.SetBound(max(most-w.s.pg.FileBytes(), 1))
 }
 
 func (w *writer) bytes() int64 { return w.flushed + int64(len(w.redo)) + w.refBytes }
@@ -428,7 +428,9 @@ func (w *writer) appendLog(b []byte, last bool) (end wal.LSN, err error) {
 	tx := w.tx
 	before := tx.err
 	tx.err = errAppendStopped
+	w.setBounds() // The transaction may have made the file longer, and makes the log longer.
 	end, err = w.s.log.Append(b, last)
+	w.setBounds()
 	tx.err = before
 	if err != nil {
 		return 0, w.s.logError(err)

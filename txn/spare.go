@@ -27,10 +27,19 @@ type refusal struct {
 	waiting bool  // there was no checkpoint since
 }
 
-// mainBound is the part of MaxBytes for the main file. The log keeps the size that starts a
-// checkpoint, so that a full main file does not prevent one.
-func (s *Store) mainBound() int64 {
-	return s.o.MaxBytes - max(s.log.Bytes()+s.segment, s.checkpointBytes()+2*s.segment)
+// logShare is the part of MaxBytes that the main file never takes, and that a full main file leaves
+// to the log: a quarter. A checkpoint begins when half of it is used; the record of a transaction
+// of a fifth of MaxBytes fits after one.
+func (s *Store) logShare() int64 {
+	return max(s.o.MaxBytes/4, s.checkpointBytes()+2*s.segment)
+}
+
+// setBounds divides MaxBytes between the main file and the log, for puts: the log may have its
+// share, or more as long as the main file does not have it. One segment of that is for the next
+// checkpoint, which makes it whatever the bound. Writer lock, and the log is started.
+func (s *Store) setBounds() {
+	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare(), s.log.Bytes()+s.segment))
+	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)
 }
 
 // refused records that the open transaction, already rolled back, found no space. Writer lock.
@@ -50,11 +59,14 @@ func (s *Store) wantsCheckpoint() bool {
 		return false
 	}
 	if s.o.MaxBytes > 0 {
-		s.pg.SetMaxBytes(s.mainBound())
+		s.setBounds()
+		if s.logDue() {
+			return true
+		}
 	}
 	spare, freed := s.pg.Spare(), max(int64(s.pg.Unfree())-s.pinnedPages, 0)
 	if s.o.MaxBytes > 0 {
-		freed += max(s.log.Bytes()-s.checkpointBytes()-s.segment, 0) / int64(s.pg.PageSize())
+		freed += max(s.log.Bytes()-s.logShare(), 0) / int64(s.pg.PageSize())
 	}
 	few := max(fewPages, (max(spare, 0)+freed)/fewFraction)
 	if _, _, dropped := s.head.trees.firstTrash(); dropped {
@@ -69,6 +81,12 @@ func (s *Store) wantsCheckpoint() bool {
 		}
 	}
 	return freed >= few && freed > spare
+}
+
+// logDue says that the log has what starts a checkpoint, transactions that were rolled back included.
+func (s *Store) logDue() bool {
+	volume := s.log.Volume()
+	return volume >= s.retryAt.Load() && volume-s.logSince.Load() > s.checkpointBytes()
 }
 
 // mostAwaited bounds the checkpoints that a transaction waits for: the first may have been running
@@ -86,10 +104,27 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 		}
 		s.refusal.waiting = false
 		s.unlockWriter()
-		s.startCheckpoint()
-		if _, err := waitFor(ctx, s.maintenanceMu, nil); err != nil {
+		if err := s.waitForCheckpoint(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+// waitForCheckpoint waits for the end of the checkpoint that was started, or else of one that it
+// starts. The lock that a checkpoint holds would not do: it is free before the next one can be
+// started.
+func (s *Store) waitForCheckpoint(ctx context.Context) error {
+	ended := s.checkpointEnded.wait()
+	s.startCheckpoint()
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done()
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-done:
+		return ctx.Err()
 	}
 }
 

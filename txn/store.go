@@ -86,6 +86,7 @@ type Store struct {
 	durableSeq uint64
 
 	framesAvailable broadcast           // sent when frames were freed
+	checkpointEnded broadcast           // sent when checkpointing has become false
 	job             atomic.Pointer[job] // running parallel apply; nil: none
 	checkpointing   atomic.Bool         // a committer has started a checkpoint
 	retryAt         atomic.Int64        // volume of the log at which a failed checkpoint is retried

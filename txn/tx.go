@@ -336,11 +336,15 @@ func (tx *Tx) Rollback() {
 // log's groups panics.
 func (w *writer) giveUp() {
 	defer func() {
+		logged := w.flushed > 0
 		w.rollback()
 		if w.refused != nil {
 			w.s.refused(w.refused)
 		}
 		w.s.unlockWriter()
+		if logged { // Its part of the log counts like any other.
+			w.s.maybeCheckpoint()
+		}
 		w.s.open.Add(-1)
 	}()
 	w.revoke()

@@ -143,8 +143,17 @@ func (w *writer) copyKey(b []byte) []byte {
 const keyCopyChunk = 4 << 10
 
 // logsByRef says whether the log references a value of this size instead of repeating it. A relaxed
-// commit never does: its record might survive a power cut without the extent.
-func (w *writer) logsByRef(size int) bool { return size >= w.s.logRefFrom() && !w.relaxed && !w.noLog }
+// commit does not, since the extent has to be durable before its record is written, unless the
+// value would take too much of what MaxBytes leaves for the log.
+func (w *writer) logsByRef(size int) bool {
+	if w.relaxed && (w.s.o.MaxBytes == 0 || int64(size) <= w.s.logShare()/logRefShare) {
+		return false
+	}
+	return size >= w.s.logRefFrom() && !w.noLog
+}
+
+// logRefShare: a value of more than this part of the log's share is logged by reference.
+const logRefShare = 4
 
 // logRefFraction: a value of at least this part of a segment is logged by reference. Below, a
 // second sync costs more than a second write.

@@ -142,7 +142,10 @@ var storeMutants = []mutant{
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go", `	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`, `	at := bufferOffset(s.last) << 32`},
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.ReleaseLeafRun(w.leafRunPages)
 `, ``},
-	{"room", "a_log_has_no_bound_where_the_file_is_past_it", "txn/ops.go", `max(most-w.s.pg.FileBytes(), 1)`, `most - w.s.pg.FileBytes()`},
+	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)`, ``},
+	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(s.head.serial != s.capturedSer || s.log.Volume() > s.logSince.Load())`, `s.head.serial != s.capturedSer`},
+	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if p.pastBound(1) || NoSpace(err) {`, `	if !p.overdraft && p.pastBound(1) || NoSpace(err) {`},
+	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go", `!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
 	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + reserved - min(reserved, free-min(free, have))`, `	return n - have + reserved`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
