@@ -277,13 +277,18 @@ func (c boundCase) requireWithin(t *testing.T, db *kv.DB, what string, args ...a
 	t.Helper()
 	s := db.Stats()
 	if s.FileBytes+s.LogBytes > c.max+c.max/32 {
-		require.Fail(t, "past the bound", "%s: file %d, log %d", fmt.Sprintf(what, args...), s.FileBytes, s.LogBytes)
+		what = fmt.Sprintf(what, args...)
+		require.Fail(t, "past the bound", "%s: file %d, log %d", what, s.FileBytes, s.LogBytes)
 	}
 }
 
 // spaceCases are small stores, in memory and in a file.
 func spaceCases() []boundCase {
-	return []boundCase{{32 << 20, 4_000, kv.NoSync, true}, {32 << 20, 40_000, kv.NoSync, true}, {32 << 20, 4_000, kv.Sync, false}}
+	return []boundCase{
+		{32 << 20, 4_000, kv.NoSync, true},
+		{32 << 20, 40_000, kv.NoSync, true},
+		{32 << 20, 4_000, kv.Sync, false},
+	}
 }
 
 // TestLargeTransactionsFitAfterClearUnderMaxBytes: a value, a batch and an Update of a fifth of the
@@ -342,7 +347,11 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 
 // TestSingleDeletesOfRandomKeysStayUnderMaxBytes, turn after turn with puts of as many.
 func TestSingleDeletesOfRandomKeysStayUnderMaxBytes(t *testing.T) {
-	for _, c := range []boundCase{{32 << 20, 800, kv.NoSync, true}, {32 << 20, 800, kv.NoSync, false}, {8 << 20, 800, kv.Sync, true}} {
+	for _, c := range []boundCase{
+		{32 << 20, 800, kv.NoSync, true},
+		{32 << 20, 800, kv.NoSync, false},
+		{8 << 20, 800, kv.Sync, true},
+	} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			db := c.open(t)
