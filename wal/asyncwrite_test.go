@@ -46,8 +46,8 @@ func TestSubmitWriteDoesNotWaitForTheDisk(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "launched", "beside"})
 }
 
-// TestLaunchBesideAGroupThatIsOnItsWay goes with it, and is told of behind it.
-func TestLaunchBesideAGroupThatIsOnItsWay(t *testing.T) {
+// TestSubmitWriteOverlapsAGroupInFlight goes with it, and is told of behind it.
+func TestSubmitWriteOverlapsAGroupInFlight(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
@@ -62,9 +62,9 @@ func TestLaunchBesideAGroupThatIsOnItsWay(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "first", "launched"})
 }
 
-// TestLaunchIsRefused where it would have to wait, or could not be alone: Wait does what it would
+// TestSubmitWriteIsRefused where it would have to wait, or could not be alone: Wait does what it would
 // have done.
-func TestLaunchIsRefused(t *testing.T) {
+func TestSubmitWriteIsRefused(t *testing.T) {
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
 		block   int
@@ -122,9 +122,9 @@ func TestLaunchIsRefused(t *testing.T) {
 	})
 }
 
-// TestVoidTakesACommitBack, whatever became of it before: in memory, on its way, in the file; of
+// TestCompensationCancelsACommit, whatever became of it before: in memory, on its way, in the file; of
 // one part or several; where its segment ends.
-func TestVoidTakesACommitBack(t *testing.T) {
+func TestCompensationCancelsACommit(t *testing.T) {
 	racetest.OneGoroutine(t)
 	commits := 40
 	if testing.Short() {
@@ -184,8 +184,8 @@ func TestVoidTakesACommitBack(t *testing.T) {
 	}
 }
 
-// TestCrashBeforeAVoidIsDurable may bring the commit back, one after that may not.
-func TestCrashBeforeAVoidIsDurable(t *testing.T) {
+// TestCrashBeforeCompensationIsDurable may bring the commit back, one after that may not.
+func TestCrashBeforeCompensationIsDurable(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	_, sent := l.launch("in question")
 	tw.land(tw.next())
@@ -216,9 +216,9 @@ func TestCrashBeforeAVoidIsDurable(t *testing.T) {
 	require.Zero(t, seen[2])
 }
 
-// TestVoidOfNothingIsDamage: of a commit that another one takes back already, of parts, of what was
+// TestCompensationOfNothingIsDamage: of a commit that another one takes back already, of parts, of what was
 // before the log begins.
-func TestVoidOfNothingIsDamage(t *testing.T) {
+func TestCompensationOfNothingIsDamage(t *testing.T) {
 	for name, wrong := range map[string]func(t *testing.T, l *testLog) (start LSN){
 		"twice": func(t *testing.T, l *testLog) LSN {
 			l.commit("x", true)
@@ -247,9 +247,9 @@ func TestVoidOfNothingIsDamage(t *testing.T) {
 	}
 }
 
-// TestLaunchedGroupThatFails is told of as one that was waited for is, also if it could not be
+// TestSubmittedGroupFails is told of as one that was waited for is, also if it could not be
 // taken back.
-func TestLaunchedGroupThatFails(t *testing.T) {
+func TestSubmittedGroupFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string
 		fate    error
@@ -281,8 +281,8 @@ func TestLaunchedGroupThatFails(t *testing.T) {
 	}
 }
 
-// TestShortWriteOfALaunchedGroupGoesOn, as one that was waited for.
-func TestShortWriteOfALaunchedGroupGoesOn(t *testing.T) {
+// TestShortSubmittedWriteIsCompleted, as one that was waited for.
+func TestShortSubmittedWriteIsCompleted(t *testing.T) {
 	d := newDisk(t, 512)
 	o := testOptions(d)
 	o.SegmentSize = 4 * MinSegmentSize
@@ -295,8 +295,8 @@ func TestShortWriteOfALaunchedGroupGoesOn(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", text(1, 2000)})
 }
 
-// TestGoldenVoid pins the record that takes a commit back.
-func TestGoldenVoid(t *testing.T) {
+// TestGoldenCompensation pins the record that takes a commit back.
+func TestGoldenCompensation(t *testing.T) {
 	b := appendRecord(nil, 7, record{lsn: 40960, prev: 40900, kind: typeCompensation})
 	sealRecord(b, 40800)
 	golden.Require(

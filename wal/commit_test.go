@@ -110,8 +110,8 @@ func TestSegmentsOfALargeCommitAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestNothingOfALargeCommitThatIsVoidIsHandedOut, nor of one that the next commit gives up.
-func TestNothingOfALargeCommitThatIsVoidIsHandedOut(t *testing.T) {
+// TestCompensatedLargeCommitIsNotDelivered, nor of one that the next commit gives up.
+func TestCompensatedLargeCommitIsNotDelivered(t *testing.T) {
 	for _, end := range []bool{true, false} {
 		l := commitOfSegments(t, smallSegment, 6, end)
 		if end {

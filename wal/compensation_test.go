@@ -69,9 +69,9 @@ func TestFailedTruncateLeavesCommitUnknown(t *testing.T) {
 	}
 }
 
-// TestRevocableCommitFindsRoomForItsVoid: what Revocable says yes to is appended, written and
+// TestHasCommitSpaceCountsTheCompensation: what Revocable says yes to is appended, written and
 // voided without a new segment, wherever the log stands.
-func TestRevocableCommitFindsRoomForItsVoid(t *testing.T) {
+func TestHasCommitSpaceCountsTheCompensation(t *testing.T) {
 	racetest.OneGoroutine(t)
 	refused := 0
 	for filled := 0; filled < 40_000; filled += 509 {
@@ -103,11 +103,11 @@ func TestRevocableCommitFindsRoomForItsVoid(t *testing.T) {
 	require.NotZero(t, refused)
 }
 
-// TestWhoAsksAfterTheFailure: of two commits that do not wait for the disk and are written
+// TestWaitAfterTheFailure: of two commits that do not wait for the disk and are written
 // together, the later one may hear that it is there, and the earlier one, if the log fails before
 // it asks, that its fate is unknown. It is there as well. What a commit hears that waits for the
 // disk is what is durable, whenever it asks.
-func TestWhoAsksAfterTheFailure(t *testing.T) {
+func TestWaitAfterTheFailure(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
 	l := createTest(t, o)

@@ -14,9 +14,9 @@ import (
 
 var errBoom = errors.New("boom")
 
-// TestFailureWhileSegmentsAreGivenUp fails the n-th change that Release makes, with a segment
+// TestFailureWhileSegmentsAreRetired fails the n-th change that Release makes, with a segment
 // prepared and without. The error is final, and what lies behind the cut is all there.
-func TestFailureWhileSegmentsAreGivenUp(t *testing.T) {
+func TestFailureWhileSegmentsAreRetired(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("prepared_%v", prepared), func(t *testing.T) {
 			n := 0
@@ -78,8 +78,8 @@ func TestReleaseOfNothingDoesNothing(t *testing.T) {
 	require.Len(t, d.ops, before)
 }
 
-// TestReleaseWaitsForTheSealsOfWhatItGivesUp, and a log that has failed never writes them.
-func TestReleaseWaitsForTheSealsOfWhatItGivesUp(t *testing.T) {
+// TestReleaseWaitsForEndRecords, and a log that has failed never writes them.
+func TestReleaseWaitsForEndRecords(t *testing.T) {
 	d := newDisk(t, 0)
 	l := createTest(t, testOptions(d))
 	l.commit("a", false)
@@ -126,8 +126,8 @@ func TestSegmentsAreInTheOrderOfTheirNumbers(t *testing.T) {
 	mustReplay(t, o, l.start, l.Durable(), l.commits)
 }
 
-// TestSegmentOfAnotherSizeIsAStranger: positions in it would mean something else.
-func TestSegmentOfAnotherSizeIsAStranger(t *testing.T) {
+// TestSegmentOfAnotherSizeIsForeign: positions in it would mean something else.
+func TestSegmentOfAnotherSizeIsForeign(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	o := l.opts
 	o.SegmentSize *= 2
@@ -220,9 +220,9 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 	})
 }
 
-// TestNoteOfALaterSegmentTellsOfALostEnd: the end of a segment is gone, and the records of the next
+// TestHintOfALaterSegmentShowsALostEnd: the end of a segment is gone, and the records of the next
 // one, but not its note.
-func TestNoteOfALaterSegmentTellsOfALostEnd(t *testing.T) {
+func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
 	require.NoError(t, err)

@@ -68,8 +68,8 @@ func TestExternalRefsAreDurableFirst(t *testing.T) {
 	}
 }
 
-// TestGroupIsNotWrittenIfWhatItRefersToIsNotDurable: its commits are not in the log, for certain.
-func TestGroupIsNotWrittenIfWhatItRefersToIsNotDurable(t *testing.T) {
+// TestGroupIsNotWrittenIfItsRefsAreNotDurable: its commits are not in the log, for certain.
+func TestGroupIsNotWrittenIfItsRefsAreNotDurable(t *testing.T) {
 	boom := errors.New("boom")
 	d := newDisk(t, 512)
 	o := testOptions(d)
@@ -92,9 +92,9 @@ func TestGroupIsNotWrittenIfWhatItRefersToIsNotDurable(t *testing.T) {
 	require.Equal(t, []string{"there"}, got)
 }
 
-// TestWhatACommitRefersToLooselyIsDurableBeforeIt: Before is called by the first sync after it, of
+// TestLazyRefsAreDurableBeforeTheirCommit: Before is called by the first sync after it, of
 // whatever is synced, and by no other.
-func TestWhatACommitRefersToLooselyIsDurableBeforeIt(t *testing.T) {
+func TestLazyRefsAreDurableBeforeTheirCommit(t *testing.T) {
 	for _, block := range []int{0, 512} {
 		for name, sync := range map[string]func(l *testLog){
 			"alone":         func(l *testLog) { require.NoError(t, l.Sync()) },
@@ -167,9 +167,9 @@ func TestSyncFailsIfExternalRefsAreNotDurable(t *testing.T) {
 	require.ErrorIs(t, err, ErrFailed)
 }
 
-// TestLogEndsBeforeACommitWhoseBytesAreTaken: of one that nothing says was durable; else that is
+// TestLogEndsBeforeACommitWithLostRefs: of one that nothing says was durable; else that is
 // damage.
-func TestLogEndsBeforeACommitWhoseBytesAreTaken(t *testing.T) {
+func TestLogEndsBeforeACommitWithLostRefs(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(l *testLog)
 		bad  bool

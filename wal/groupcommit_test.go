@@ -29,8 +29,8 @@ func crowdedLog(t *testing.T) (l *testLog, d *disk, end LSN) {
 	return l, d, end
 }
 
-// TestLeaderTakesThoseAlongWhoCommitMeanwhile: one sync does for both.
-func TestLeaderTakesThoseAlongWhoCommitMeanwhile(t *testing.T) {
+// TestLeaderWritesConcurrentCommits: one sync does for both.
+func TestLeaderWritesConcurrentCommits(t *testing.T) {
 	l, _, end := crowdedLog(t)
 	groups, yields := l.Groups(), 0
 	var second LSN
@@ -46,9 +46,9 @@ func TestLeaderTakesThoseAlongWhoCommitMeanwhile(t *testing.T) {
 	require.Equal(t, groups+1, l.Groups())
 }
 
-// TestLogThatFailsWhileALeaderGathersIsWrittenNoMore: the leader lets go of the lock before it
+// TestLogFailedDuringWaitForFollowersIsNotWritten: the leader lets go of the lock before it
 // writes, and must look again.
-func TestLogThatFailsWhileALeaderGathersIsWrittenNoMore(t *testing.T) {
+func TestLogFailedDuringWaitForFollowersIsNotWritten(t *testing.T) {
 	l, d, end := crowdedLog(t)
 	boom := errors.New("boom")
 	whileGathering(t, func() { l.Fail(boom) })
@@ -63,8 +63,8 @@ func TestLogThatFailsWhileALeaderGathersIsWrittenNoMore(t *testing.T) {
 	d.hook = nil
 }
 
-// TestNobodyWaitsForCompanyWhoWasAlone: a lone writer's commits go at once.
-func TestNobodyWaitsForCompanyWhoWasAlone(t *testing.T) {
+// TestSingleCommitterDoesNotWaitForFollowers: a lone writer's commits go at once.
+func TestSingleCommitterDoesNotWaitForFollowers(t *testing.T) {
 	l := createTest(t, testOptions(newDisk(t, 512)))
 	whileGathering(t, func() { t.Error("it waits") })
 	for range 3 {

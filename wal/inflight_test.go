@@ -109,9 +109,9 @@ func unanswered(t *testing.T, answers ...chan error) {
 	}
 }
 
-// TestTwoGroupsAreOnTheirWayAtATime: the second is written beside the first, the third waits, and
+// TestTwoGroupsAreInFlightAtATime: the second is written beside the first, the third waits, and
 // each is told in its turn.
-func TestTwoGroupsAreOnTheirWayAtATime(t *testing.T) {
+func TestTwoGroupsAreInFlightAtATime(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	before := l.Durable()
 	first := l.fly("first")
@@ -138,8 +138,8 @@ func TestTwoGroupsAreOnTheirWayAtATime(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "first", "second", "third"})
 }
 
-// TestFirstIsToldBeforeTheSecondHasLanded: it does not wait for what it need not.
-func TestFirstIsToldBeforeTheSecondHasLanded(t *testing.T) {
+// TestFirstGroupIsPublishedBeforeTheSecondCompletes: it does not wait for what it need not.
+func TestFirstGroupIsPublishedBeforeTheSecondCompletes(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
@@ -167,9 +167,9 @@ func threeOnTheirWay(t *testing.T, l *testLog, tw *tower) (first chan error, one
 	return first, tw.next()
 }
 
-// TestSecondGroupWaitsForCompany: it departs beside another one when it ends as many commits, and
+// TestSecondGroupWaitsForFollowers: it departs beside another one when it ends as many commits, and
 // not before.
-func TestSecondGroupWaitsForCompany(t *testing.T) {
+func TestSecondGroupWaitsForFollowers(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first, one := threeOnTheirWay(t, l, tw)
 	a := l.fly("a")
@@ -234,8 +234,8 @@ func failSecond(d *disk) error {
 	return boom
 }
 
-// TestNobodyDepartsBehindAGroupThatHasFailed, though the one before it is still on its way.
-func TestNobodyDepartsBehindAGroupThatHasFailed(t *testing.T) {
+// TestNoWriteStartsBehindAFailedGroup, though the one before it is still on its way.
+func TestNoWriteStartsBehindAFailedGroup(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	boom, writes := failSecond(d), d.count("direct")
 	first := l.fly("first")
@@ -283,8 +283,8 @@ func TestWaiterForASyncSendsTheSecondGroup(t *testing.T) {
 	require.NoError(t, errors.Join(<-first, <-unsynced, <-a, <-b))
 }
 
-// TestWaiterForASyncWakesALeaderWhoWantsNone: there had been enough commits before it came.
-func TestWaiterForASyncWakesALeaderWhoWantsNone(t *testing.T) {
+// TestSyncWaiterWakesALeaderWithoutSync: there had been enough commits before it came.
+func TestSyncWaiterWakesALeaderWithoutSync(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
@@ -300,10 +300,10 @@ func TestWaiterForASyncWakesALeaderWhoWantsNone(t *testing.T) {
 	require.NoError(t, errors.Join(<-first, <-unsynced, <-a))
 }
 
-// TestSyncDoesNotWaitForPartsThatMayBeGivenUp: a checkpoint syncs the log while a transaction hands
+// TestSyncDoesNotWaitForUnfinishedParts: a checkpoint syncs the log while a transaction hands
 // it parts, and then rolls back. Sync waited for a place that the log had not reached, and synced
 // again and again meanwhile.
-func TestSyncDoesNotWaitForPartsThatMayBeGivenUp(t *testing.T) {
+func TestSyncDoesNotWaitForUnfinishedParts(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	first := l.fly("first")
 	one := tw.next()
@@ -377,9 +377,9 @@ func TestExclusiveWritesAreAloneInFlight(t *testing.T) {
 	}
 }
 
-// TestCrashWithTwoGroupsOnTheirWay: whatever sectors of them a power cut leaves, the log ends
+// TestCrashWithTwoGroupsInFlight: whatever sectors of them a power cut leaves, the log ends
 // before the first that is torn, and a group is there only with the one before it.
-func TestCrashWithTwoGroupsOnTheirWay(t *testing.T) {
+func TestCrashWithTwoGroupsInFlight(t *testing.T) {
 	for _, landed := range []bool{false, true} { // the second
 		t.Run(fmt.Sprintf("second_has_landed_%v", landed), func(t *testing.T) {
 			l, d, tw := towered(t, nil)
@@ -420,9 +420,9 @@ func TestCrashWithTwoGroupsOnTheirWay(t *testing.T) {
 	}
 }
 
-// TestGroupThatFailsTakesTheOneBehindItAlong: its bytes are cut off when neither is being written
+// TestFailedGroupFailsTheNextOne: its bytes are cut off when neither is being written
 // any more.
-func TestGroupThatFailsTakesTheOneBehindItAlong(t *testing.T) {
+func TestFailedGroupFailsTheNextOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string // of what takes them back
 		fate    error
@@ -489,8 +489,8 @@ func TestGroupThatFailsTakesTheOneBehindItAlong(t *testing.T) {
 	}
 }
 
-// TestGroupThatFailsBehindOneThatLands: the one before it is durable, whichever comes back first.
-func TestGroupThatFailsBehindOneThatLands(t *testing.T) {
+// TestGroupFailsBehindACompletedOne: the one before it is durable, whichever comes back first.
+func TestGroupFailsBehindACompletedOne(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	boom := failSecond(d)
 	first := l.fly("first")
@@ -536,9 +536,9 @@ func TestFailLeavesWritesInFlightUndecided(t *testing.T) {
 	require.ErrorIs(t, err, ErrFailed)
 }
 
-// TestNothingDepartsWhileAGroupIsTakenBack: it would end up behind a hole, and the cut would not
+// TestNoWriteStartsDuringTruncate: it would end up behind a hole, and the cut would not
 // know of it.
-func TestNothingDepartsWhileAGroupIsTakenBack(t *testing.T) {
+func TestNoWriteStartsDuringTruncate(t *testing.T) {
 	l, d, tw := towered(t, nil)
 	boom, cutting, cut := errors.New("boom"), make(chan struct{}), make(chan struct{})
 	d.hook = func(op, _ string, n int) (int, error) {
@@ -565,8 +565,8 @@ func TestNothingDepartsWhileAGroupIsTakenBack(t *testing.T) {
 	require.Equal(t, writes, d.count("direct"))
 }
 
-// TestWhoWantsASyncOfWhatIsWrittenLeads: nothing of it is in the queue, or on its way.
-func TestWhoWantsASyncOfWhatIsWrittenLeads(t *testing.T) {
+// TestSyncWaiterForWrittenBytesLeads: nothing of it is in the queue, or on its way.
+func TestSyncWaiterForWrittenBytesLeads(t *testing.T) {
 	d := newDisk(t, 0)
 	l := createTest(t, testOptions(d))
 	writing, proceed := make(chan struct{}), make(chan struct{})

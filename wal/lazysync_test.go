@@ -56,10 +56,10 @@ func TestClosedSegmentIsSyncedByFirstSyncWaiter(t *testing.T) {
 	})
 }
 
-// TestPowerCutBehindUnsettledSegments: whatever sectors of ended segments and of the current one
+// TestPowerCutBehindUnsyncedSegments: whatever sectors of ended segments and of the current one
 // are left, what is found is a prefix with all that was durable, and what lies behind a gap is
 // counted.
-func TestPowerCutBehindUnsettledSegments(t *testing.T) {
+func TestPowerCutBehindUnsyncedSegments(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		gaps := 0
 		for seed := range uint64(80) {
@@ -185,8 +185,8 @@ func TestWaiterBeyondSegmentSyncGetsALeader(t *testing.T) {
 	require.Equal(t, h.End(), h.Durable())
 }
 
-// TestWhatIsReferredToWhileASegmentIsSettled is made durable by the next sync.
-func TestWhatIsReferredToWhileASegmentIsSettled(t *testing.T) {
+// TestExternalRefsDuringSegmentSync is made durable by the next sync.
+func TestExternalRefsDuringSegmentSync(t *testing.T) {
 	h := holdSettling(t, 512)
 	h.AddExternalRef(false)
 	h.commit("beside", false)

@@ -17,8 +17,8 @@ var (
 	ErrBound  = errors.New("wal: the bound is met")
 	ErrFailed = errors.New("wal: log failed earlier and takes no more writes")
 
-	// ErrUnknown is returned by Wait if bytes of the commit may have reached the file and could not
-	// be taken back. It wraps the cause. Only a restart tells.
+	// ErrUnknown is returned by Wait if bytes of the commit may have reached the file and the log
+	// could not truncate them. It wraps the cause. Only recovery can decide.
 	ErrUnknown = errors.New("wal: fate of the commit is unknown")
 
 	// ErrClosed is returned by every call after Close.
@@ -129,7 +129,7 @@ func (s *segment) limit() LSN { return LSN(s.number*uint64(s.size)+uint64(s.file
 type writeBuffer struct {
 	seg    *segment
 	start  LSN
-	end    LSN // of the last record; after a seal, the next segment's first position
+	end    LSN // of the last record; after an end record, the next segment's first position
 	buf    []byte
 	sealed bool
 

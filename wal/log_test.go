@@ -98,7 +98,7 @@ func TestQueueIsBounded(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 }
 
-func TestAbortVoidsUnfinishedParts(t *testing.T) {
+func TestAbortDiscardsUnfinishedParts(t *testing.T) {
 	t.Run("in_memory", func(t *testing.T) {
 		l := createTest(t, testOptions(newDisk(t, 512)))
 		l.commit("a", true)
@@ -284,7 +284,7 @@ func TestReleaseBreaksTheOldChain(t *testing.T) {
 	}
 }
 
-func TestRecycledSegmentNeverReplaysItsFormerLife(t *testing.T) {
+func TestRecycledSegmentNeverReplaysOldRecords(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		l := createTest(t, testOptions(d))
@@ -597,9 +597,9 @@ func TestNoSpaceForASegmentFailsOnlyThatAppend(t *testing.T) {
 	mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
 }
 
-// TestAppendTriesAgainWithRoomThatOthersGave: once for each segment, and not where SetBound says
+// TestAppendRetriesAfterFreeSpace: once for each segment, and not where SetBound says
 // no.
-func TestAppendTriesAgainWithRoomThatOthersGave(t *testing.T) {
+func TestAppendRetriesAfterFreeSpace(t *testing.T) {
 	d, asked, room := newDisk(t, 512), 0, 1 // how often it was asked, and for how many segments there is room
 	l := createTest(t, testOptions(d))
 	d.hook = func(op, name string, n int) (int, error) {
@@ -708,9 +708,9 @@ func TestBoundHoldsForAppendOnly(t *testing.T) {
 	require.NoError(t, l.Sync())
 }
 
-// TestSyncKeepsWhatWasOnlyWritten: a relaxed commit is in the file and nothing is queued, so all
+// TestSyncMakesWrittenBytesDurable: a relaxed commit is in the file and nothing is queued, so all
 // that Sync does is to sync. Without that the power cut takes the commit.
-func TestSyncKeepsWhatWasOnlyWritten(t *testing.T) {
+func TestSyncMakesWrittenBytesDurable(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		d := newDisk(t, block)
 		l := createTest(t, testOptions(d))

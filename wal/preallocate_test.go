@@ -51,9 +51,9 @@ func (f *heldFile) Close() error {
 	return f.File.Close()
 }
 
-// TestNobodyWaitsForASegmentMadeAhead holds up the making of the next segment: commits go on until
+// TestNoCommitWaitsForAPreparedSegment holds up the making of the next segment: commits go on until
 // the one in use is full, and Close waits for it, and closes it too.
-func TestNobodyWaitsForASegmentMadeAhead(t *testing.T) {
+func TestNoCommitWaitsForAPreparedSegment(t *testing.T) {
 	h := &heldSegment{
 		FS:     newDisk(t, 0),
 		suffix: "-000002",
@@ -94,9 +94,9 @@ func TestNobodyWaitsForASegmentMadeAhead(t *testing.T) {
 	mustReplay(t, o, found.opts.start(1), 0, want)
 }
 
-// TestFailureAheadIsToldByTheNextCommit fails the making of the next segment: the commit that asked
+// TestPrepareFailureIsReportedByTheNextCommit fails the making of the next segment: the commit that asked
 // for it stands.
-func TestFailureAheadIsToldByTheNextCommit(t *testing.T) {
+func TestPrepareFailureIsReportedByTheNextCommit(t *testing.T) {
 	d := newDisk(t, 0)
 	o := testOptions(d)
 	o.SegmentSize, o.Inline = 64<<10, false
@@ -245,9 +245,9 @@ func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
 	require.ErrorIs(t, err, ErrFailed)
 }
 
-// TestWhoComesLateBeginsNoSegment: a leader saw that the segment was half full, and runs again when
+// TestLatePrepareMakesNoSegment: a leader saw that the segment was half full, and runs again when
 // the log is in the next one already.
-func TestWhoComesLateBeginsNoSegment(t *testing.T) {
+func TestLatePrepareMakesNoSegment(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		d := newDisk(t, 0)
 		o := testOptions(d)

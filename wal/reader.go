@@ -19,32 +19,31 @@ type Tail struct {
 	Commits int
 }
 
-// A Part is a piece of the payload of a complete commit. A payload has the parts that it was cut
-// into when it was appended.
+// A Part is a piece of the payload of a complete commit, cut as it was appended.
 type Part struct {
 	Payload     []byte // valid until the call returns
 	Commit      LSN    // position of the commit's first record
 	First, Last bool   // of the commit
 }
 
-// Replay calls fn with each part of each complete commit from start on, in order. The end of a
-// commit is found before its first part is handed out, and nothing of a commit without one, or of
-// one that a void takes back, ever is. What is kept of a commit meanwhile is bounded: of a larger
-// one the segments are read again. An error of fn ends the replay and is returned unchanged. If it
-// wraps ErrRefLost the commit refers to bytes that are not there (see Log.AddExternalRef): then the
-// records end before its last one.
+// Replay calls fn with each part of each complete commit from start on, in order. It finds the end
+// of a commit before it delivers the first part, and never delivers any part of a commit without an
+// end, or of one that a compensation record cancels. The memory for pending parts is bounded:
+// Replay reads the segments of a larger commit again. An error of fn ends the replay and is
+// returned unchanged. If it wraps ErrRefLost the commit refers to lost bytes (see
+// Log.AddExternalRef): the records then end before its last one.
 //
-// Where the records end, at a position X behind the last valid one, the question is whether they
-// were torn off there by a crash or are damaged. It is damage, a *badfile.Error, if anything says
-// that more had been durable:
+// Where the records end, at a position X behind the last valid one, a crash has torn them off or
+// they are damaged. Replay reports damage, a *badfile.Error, if there is evidence that the log was
+// durable beyond X:
 //
 //   - a later record, of this segment or a later one, says that everything up to Y > X is durable;
 //   - a note, of this segment or a later one, says so;
 //   - durable, the highest position that the caller has on record as durable, is past X.
 //
-// A sealed segment whose successor is missing is damage too: the successor is made durable before
-// the seal is written. Otherwise the end is a torn tail or the clean end. A read that fails is
-// neither; its error is returned.
+// A segment with an end record whose successor is missing is damage too: the successor is made
+// durable before the end record is written. Otherwise the end is a torn tail or the clean end. A
+// read that fails is neither; its error is returned.
 func (f *ScanResult) Replay(start, durable LSN, fn func(Part) error) (Tail, error) {
 	i, err := f.startIndex(start)
 	if err != nil {
@@ -104,7 +103,7 @@ func (p *replay) endBeforeLostRef(f *ScanResult, durable LSN, m *imageBuffer, wh
 	return p.finish(f, i, img, p.delivered, durable, why)
 }
 
-// finish ends the replay where the records end, in segment i, or because of why.
+// finish ends the replay at end, in segment i; why says what is wrong with the bytes there.
 func (p *replay) finish(f *ScanResult, i int, img *segmentImage, end, durable LSN, why error) (Tail, error) {
 	if p.commit.known {
 		return p.tail, badfile.At(img.file, int64(end-img.base),
@@ -118,7 +117,7 @@ func (p *replay) finish(f *ScanResult, i int, img *segmentImage, end, durable LS
 	return p.tail, err
 }
 
-// replay is the state of one Replay: what was read so far.
+// replay is the state of one Replay.
 type replay struct {
 	f      *ScanResult
 	fn     func(Part) error
@@ -126,10 +125,10 @@ type replay struct {
 	tail   Tail
 	prev   LSN    // last record; meaningful once any is set
 	any    bool   // a record was read
-	commit commit // that is being read, or was read last
+	commit commit // being read, or read last
 
-	delivered   LSN // last record of the commit that was handed on last
-	segmentGaps LSN // bytes between the last records of segments and the first ones of the next
+	delivered   LSN // last record of the commit delivered last
+	segmentGaps LSN // bytes between the segments' records
 }
 
 // setEnd moves the end of the log.
@@ -137,8 +136,8 @@ func (p *replay) setEnd(at LSN) {
 	p.tail.End, p.tail.Bytes = at, int64(at-p.start-p.segmentGaps)
 }
 
-// readSegment goes through the records of one segment from at on. It returns the end of the last
-// valid one, and either sealed or what was wrong with the bytes behind it.
+// readSegment reads the records of one segment from at on. It returns the end of the last valid
+// one, and either sealed or what is wrong with the bytes behind it.
 func (p *replay) readSegment(img *segmentImage, at LSN) (end LSN, sealed bool, why error, err error) {
 	end = at
 	off := int64(at - img.base)
@@ -191,7 +190,7 @@ func (p *replay) checkLink(img *segmentImage, r record, pos int64) error {
 	return nil
 }
 
-// classifyTail decides about the end of the records at end, in segment i. nil: it is a torn tail or
+// classifyTail classifies the end of the records at end, in segment i. nil: it is a torn tail or
 // the clean end, and behind counts the bytes of later segments with records.
 func (f *ScanResult) classifyTail(
 	i int,
@@ -224,7 +223,7 @@ func (f *ScanResult) classifyTail(
 	for j := i + 1; j < len(f.segments); j++ {
 		limit := f.segments[j].size
 		if j >= len(f.segments)-f.emptyTail {
-			limit = firstRecord // for its note: it has been read, and holds no record
+			limit = firstRecord // for its hint: Chain has read it, and it holds no record
 		}
 		later, err := f.read(f.segments[j], limit, m)
 		if err != nil {

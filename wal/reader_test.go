@@ -321,7 +321,7 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-func TestNextVersionIsAStranger(t *testing.T) {
+func TestNextVersionIsForeign(t *testing.T) {
 	l, file := smallLog(t, 512)
 	h := l.live[0].segmentHeader
 	clear(file[:hintAt])
@@ -406,10 +406,10 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnotherLifeAreNone: the same segment with another salt, as when a number is used
+// TestRecordsOfThePreviousUseAreIgnored: the same segment with another salt, as when a number is used
 // again and the disk brings back old blocks. Place and checksum of the records are right, the salt
 // alone tells.
-func TestRecordsOfAnotherLifeAreNone(t *testing.T) {
+func TestRecordsOfThePreviousUseAreIgnored(t *testing.T) {
 	l, file := smallLog(t, 512)
 	h := l.live[0].segmentHeader
 	h.salt++
@@ -433,9 +433,9 @@ func TestARecordElsewhereIsNone(t *testing.T) {
 	}
 }
 
-// TestALaterSegmentTellsOfALostEnd: everything from a record to the end of its segment is gone, the
+// TestLaterSegmentShowsALostEnd: everything from a record to the end of its segment is gone, the
 // seal and the note too. What a record of the next segment says was durable is all that tells.
-func TestALaterSegmentTellsOfALostEnd(t *testing.T) {
+func TestLaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
 	require.NoError(t, err)

@@ -347,9 +347,9 @@ func Remove(o Options) error {
 }
 
 // removeFiles deletes the files in the given order, lowest segment first: while it runs, no chain
-// that begins at a deleted segment is complete. The removal is not made durable: a segment that
-// comes back is told by its number, and a chain of them that comes back whole leads to the same
-// state as the meta page that made them superfluous.
+// that begins at a deleted segment is complete. It does not sync the directory. A segment that
+// reappears is recognised by its number, and a complete chain that reappears replays to the same
+// state as the meta page that made it obsolete.
 func removeFiles(o Options, names []string) error {
 	for _, name := range names {
 		if err := o.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

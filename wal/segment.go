@@ -252,15 +252,15 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	return h, nil
 }
 
-// putHint encodes a note at the start of b.
+// putHint encodes a durability hint at the start of b.
 func putHint(b []byte, salt uint64, synced LSN) {
 	binary.LittleEndian.PutUint64(b[hintSalt:], salt)
 	binary.LittleEndian.PutUint64(b[hintSynced:], uint64(synced))
 	binary.LittleEndian.PutUint64(b[hintSum:], xxhash.Sum64(b[:hintSum]))
 }
 
-// decodeHint gives the position in the note at the start of b. A note that does not check out, or
-// that is of the segment's former life, is no information.
+// decodeHint gives the position in the durability hint at the start of b. A hint with a wrong
+// checksum, or of the file's previous use, is no information.
 func decodeHint(b []byte, salt uint64) (synced LSN, ok bool) {
 	if len(b) < hintLen ||
 		binary.LittleEndian.Uint64(b[hintSalt:]) != salt ||

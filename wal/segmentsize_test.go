@@ -56,8 +56,8 @@ func TestLogBeginsSmall(t *testing.T) {
 	}
 }
 
-// TestShortSegmentHasRoomForASeal: of every size of record, in files with room for one or two.
-func TestShortSegmentHasRoomForASeal(t *testing.T) {
+// TestShortSegmentHasSpaceForAnEndRecord: of every size of record, in files with room for one or two.
+func TestShortSegmentHasSpaceForAnEndRecord(t *testing.T) {
 	for _, block := range []int{0, 512, 4096} {
 		for size := 3; size < 6000; size += 97 {
 			d := newDisk(t, block)
@@ -144,9 +144,9 @@ func TestShortSegmentIsUsedAgain(t *testing.T) {
 	mustReplay(t, o, l.start, l.Durable(), l.commits)
 }
 
-// TestShortSegmentThatCannotGo: what becomes of each step of giving it up is final, and no file
+// TestShortSegmentThatCannotBeRemoved: what becomes of each step of giving it up is final, and no file
 // stays open.
-func TestShortSegmentThatCannotGo(t *testing.T) {
+func TestShortSegmentThatCannotBeRemoved(t *testing.T) {
 	for _, op := range []string{"write", "syncdata", "remove"} {
 		l, d, next := tooSmall(t)
 		require.NoError(t, l.Sync())

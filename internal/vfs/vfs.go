@@ -147,7 +147,7 @@ type Window interface {
 	Close() error
 }
 
-// Pending is a write that may be on its way. Wait is called once, by any goroutine.
+// Pending is a write that may be in flight. Wait is called once, by any goroutine.
 type Pending interface {
 	Wait() (n int, err error)
 }
