@@ -228,7 +228,8 @@ func (r *Run) judgeFailed() error {
 // back.
 func (r *Run) judgeReads() error {
 	back := r.clock.ms
-	defer func() { r.clock.ms = back }()
+	// The store follows the clock back to its time, and so does the model: Close may store that mark.
+	defer func() { _ = r.moveClock(back) }()
 	r.clock.ms = longAgo // What is stored, whatever has expired.
 	r.clock.read()
 	got, err := readContents(r.db)
