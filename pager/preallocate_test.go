@@ -309,3 +309,38 @@ func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 	require.False(t, p.HasSpace(maxGrowth/MinPageSize))
 	require.Empty(t, f.asked, "no file is made that much longer for what may not be needed")
 }
+
+// TestDeletesFillHolesBeforeTheyExceedMaxBytes: single deletes of random keys took a bounded file to
+// twice its bound, because the allocator left short runs of free pages alone as long as the file
+// could grow. Free pages of a file beyond its bound are not for puts.
+func TestDeletesFillHolesBeforeTheyExceedMaxBytes(t *testing.T) {
+	p := memoryBed().newPager(t, MinPageSize)
+	var refs []Ref
+	for i := range 400 {
+		refs = append(refs, newPage(t, p, byte(i)))
+	}
+	checkpoint(t, p)
+	holes := 0
+	for i := 0; i < len(refs); i += 8 { // so few that they are no quarter of the file
+		require.NoError(t, p.Freed(refs[i].Pgid, 1))
+		require.NoError(t, p.Release(refs[i].Pgid, 1))
+		holes++
+	}
+	p.SetMaxBytes(int64(p.Pages()) * MinPageSize)
+	end := p.Pages()
+	p.Overdraft(true)
+	for range holes {
+		newPage(t, p, 1)
+	}
+	require.Equal(t, end, p.Pages())
+	newPage(t, p, 1) // no hole is left
+	require.Equal(t, end+1, p.Pages())
+	p.Overdraft(false)
+	for _, ref := range refs[1:8] {
+		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Release(ref.Pgid, 1))
+	}
+	_, _, err := p.New(7)
+	require.ErrorIs(t, err, ErrNoSpace)
+	require.Negative(t, p.Spare())
+}

@@ -153,6 +153,33 @@ func TestLogIsBoundWhereTheFileAloneIsPastMaxBytes(t *testing.T) {
 	})
 }
 
+// TestLogIsBoundByMaxBytes: the record of one transaction that needs no pages may not exceed it, and
+// refused transactions do not add up.
+func TestLogIsBoundByMaxBytes(t *testing.T) {
+	disk := crashfs.New(crashfs.Options{})
+	o := fullOptions(disk)
+	o.MaxBytes, o.CheckpointBytes = 16<<20, 0
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) {
+		require.NoError(t, tx.Create(9))
+		putRow(t, tx, 0)
+	})
+	for range 5 {
+		tx, err := s.Begin(nil, true)
+		require.NoError(t, err)
+		for range 30_000 {
+			if _, err = tx.Put(9, []byte("k000000"), make([]byte, 900), 0); err != nil {
+				break
+			}
+		}
+		tx.Rollback()
+		require.ErrorIs(t, err, ErrNoSpace)
+		require.ErrorContains(t, err, "the log has")
+		require.LessOrEqual(t, disk.Used(), o.MaxBytes)
+	}
+	update(t, s, func(tx *Tx) { putRow(t, tx, 1) })
+}
+
 // TestCheckpointBytesLeaveRoomUnderMaxBytes: the log keeps for itself what starts a checkpoint; if
 // that is more than the whole bound, nothing is left for rows.
 func TestCheckpointBytesLeaveRoomUnderMaxBytes(t *testing.T) {
