@@ -104,7 +104,7 @@ var storeMutants = []mutant{
 	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.bornInTx && !f.logReferenced {
 			s.pg`, `		if f.bornInTx {
 			s.pg`},
-	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", ` && !w.relaxed && !w.noLog }`, ` && !w.noLog }`},
+	{"order", "the_log_names_values_of_relaxed_commits", "txn/writer.go", `	if w.relaxed && (w.s.o.MaxBytes == 0 || int64(size) <= w.s.logShare()/logRefShare) {`, `	if false {`},
 	{"replay", "a_log_that_was_read_is_used_with_the_other_meta_page", "txn/recover.go", `		if err != nil || try > 0 {`, `		if false {`},
 	{"replay", "heads_of_before_are_kept_when_keys_share_less", "internal/keyorder/run.go", `		r.stale = r.Len()`, `		r.stale = 0`},
 	{"replay", "rows_are_laid_behind_what_was_the_last_key", "txn/replayappend.go", `	last := g.last
@@ -159,7 +159,7 @@ var storeMutants = []mutant{
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/treetable.go", `w.PageSize() / pager.MinPageSize * minTreeTableRows`, `1 * minTreeTableRows`},
 	{"room", "each_row_that_is_foretold_is_of_another_tree", "txn/writeahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+changes`},
 	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/writeahead.go", `len(w.changed)+min(trees, changes)`, `len(w.changed)+1`},
-	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` && !(full && s.log.Volume() > s.logSince.Load())`, ``},
+	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` || s.log.Volume() > s.logSince.Load())`, `)`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.freeAllocated(0)
 	w.finish()`, `	w.finish()`},
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.submitted.logged {
@@ -257,7 +257,7 @@ var storeMutants = []mutant{
 		}
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n)) {`, `	if !h.s.pg.HasFreePages(uint64(n)) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	end := p.space.end + p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))`, `	end := p.space.end + n - min(p.space.inCurrentRun(n), n)`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))`, `	atEnd := n - min(p.space.inCurrentRun(n), n)`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
