@@ -193,7 +193,7 @@ func inOrder(events, made []*Event, floor uint64) error {
 		switch at := int(e.Seq - firstCommit); {
 		case at >= len(made):
 			return fmt.Errorf(
-				"client %d, ticks %d-%d: saw state %d, which nobody made",
+				"client %d, ticks %d-%d: saw state %d, which no client made",
 				e.Client,
 				e.Begin,
 				e.End,

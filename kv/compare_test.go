@@ -90,7 +90,7 @@ func TestIncrementAsksForTheTTLOfANewKeyOnly(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrInvalidTTL)
 	}
 	_, err = f.Increment(there, 1, -1)
-	require.ErrorIs(t, err, kv.ErrInvalidTTL, "that is nobody's")
+	require.ErrorIs(t, err, kv.ErrInvalidTTL, "the key has no such ttl")
 	_, err = f.Increment(absent, 1, time.Second)
 	require.NoError(t, err)
 }

@@ -83,7 +83,7 @@ func (th *theft) at(t *testing.T, n int, states map[uint64]string) bool {
 		return false
 	}
 	if err == nil {
-		require.Equal(t, "close", stolenIn, "nobody noticed: %s", why)
+		require.Equal(t, "close", stolenIn, "unnoticed: %s", why)
 	} else {
 		require.ErrorIs(t, err, kv.ErrFileReplaced, why)
 		th.isPoisoned(t, s, why)

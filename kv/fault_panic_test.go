@@ -82,7 +82,7 @@ func TestBulkLoadThatACallbackStops(t *testing.T) {
 				})
 			})
 			require.ErrorIs(t, s.Put([]byte("k"), nil), kv.ErrFailed)
-			require.Empty(t, rows(t, s.DB, "f"), "nobody sees it before it is durable")
+			require.Empty(t, rows(t, s.DB, "f"), "no reader sees it before it is durable")
 			db := s.reopen(t)
 			require.Len(t, rows(t, db, "default"), 1)
 			require.Contains(t, []int{0, 100}, len(rows(t, db, "f")))

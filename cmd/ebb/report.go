@@ -123,7 +123,7 @@ var advices = []advice{
 	{
 		"replaced",
 		kv.ErrFileReplaced,
-		"the file was moved or replaced while it was open: check who did it before you go on",
+		"the file was moved or replaced while it was open: find out why before you go on",
 	},
 	{"usage", errNotHex, "--hex wants two digits for each byte of a key, as 6b6579 for key"},
 	{"usage", errNotBase64, "--base64 wants the standard alphabet, padded or not, as a2V5 for key"},

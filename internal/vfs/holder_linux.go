@@ -16,14 +16,14 @@ type lockedBy struct {
 }
 
 func (l lockedBy) Error() string {
-	who := fmt.Sprintf("process %d", l.pid)
+	holder := fmt.Sprintf("process %d", l.pid)
 	switch {
 	case l.pid == os.Getpid():
-		who = "this process"
+		holder = "this process"
 	case l.name != "":
-		who += " (" + l.name + ")"
+		holder += " (" + l.name + ")"
 	}
-	return ErrLocked.Error() + ": " + who + " holds it"
+	return ErrLocked.Error() + ": " + holder + " holds it"
 }
 
 func (l lockedBy) Is(target error) bool { return target == ErrLocked }
