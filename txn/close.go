@@ -117,9 +117,6 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 	removed := false
 	defer func() { s.lastStats(removed) }()
 	var errs []error
-	if err := s.waitObsolete(); err != nil {
-		errs = append(errs, err)
-	}
 	full := false
 	switch {
 	case s.failed.Load() != nil || s.o.ReadOnly:
@@ -128,7 +125,7 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 		if full = pager.NoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}
-	case len(errs) == 0:
+	default:
 		errs = append(errs, s.storeMark())
 	}
 	log := s.log

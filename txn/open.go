@@ -59,7 +59,6 @@ func openReplaying(path string, o Options, logOrder bool) (*Store, error) {
 		if err == nil {
 			s.recovery.Created = created
 			s.recovery.Clean = s.recovery.Clean || created
-			s.removeObsoleteInBackground()
 			return s, nil
 		}
 		if first == nil {

@@ -348,3 +348,21 @@ func (s *Store) finishEmptyRecovery() error {
 	s.capturedSer = s.head.serial
 	return nil
 }
+
+// removeObsolete removes the log files that the newest meta page, which is durable, does not need:
+// segments of a log that was replayed, or that an unsynced removal brought back, and a half-made
+// main file. If a removal fails Open returns its error, and the next Open retries it.
+//
+// Crash: the next Open finds some of the files, and removes them. If a power cut brings all of them
+// back replay gives the same state, and no page of the state that it starts from was overwritten.
+func (s *Store) removeObsolete(found *wal.ScanResult) error {
+	if s.o.ReadOnly {
+		s.foundLog = found.FileBytes()
+		return nil
+	}
+	names := found.Obsolete(wal.First(s.pg.LastMeta().SegmentSize, s.nextSegment))
+	if err := found.Remove(names); err != nil {
+		return err
+	}
+	return pager.RemoveTemp(s.o.FS, s.path)
+}

@@ -1,7 +1,10 @@
 package txn
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,4 +38,53 @@ func TestRecoveryBesideAFileNamedLikeASegmentFarAhead(t *testing.T) {
 			require.Equal(t, 2, rowsOf(t, s)[1])
 		})
 	}
+}
+
+// stuckSegments is a file system on which no log segment from the n-th on can be removed.
+type stuckSegments struct {
+	vfs.FS
+	n int
+}
+
+var errStuck = errors.New("not now")
+
+func (f *stuckSegments) Remove(name string) error {
+	if strings.Contains(name, "-wal-") {
+		if f.n--; f.n < 0 {
+			return errStuck
+		}
+	}
+	return f.FS.Remove(name)
+}
+
+// TestOpenRemovesTheLogThatItReplayed before it returns. If a segment cannot be removed Open returns
+// that error, and a later Open removes the rest.
+func TestOpenRemovesTheLogThatItReplayed(t *testing.T) {
+	const rows = 10_000
+	path, _ := killedWithLog(t, rows)
+	segments := func() int {
+		names, err := filepath.Glob(path + "-wal-*")
+		require.NoError(t, err)
+		return len(names)
+	}
+	all := segments()
+	require.Greater(t, all, 4)
+	o := testOptions(vfs.OS)
+	o.Inline, o.CacheBytes = false, 64<<20
+	for _, removed := range []int{0, 2} {
+		o.FS = &stuckSegments{vfs.OS, removed}
+		_, err := Open(path, o)
+		require.ErrorIs(t, err, errStuck)
+		require.Equal(t, all-removed, segments())
+	}
+	o.FS = vfs.OS
+	s, err := Open(path, o)
+	require.NoError(t, err)
+	require.Zero(t, segments())
+	require.True(t, s.Recovery().Clean, "a chain without its start is not replayed again")
+	tx, err := s.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.Len(t, contents(t, tx, CatalogTree), rows)
+	tx.Rollback()
+	require.NoError(t, s.Close())
 }

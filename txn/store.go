@@ -72,7 +72,6 @@ type Store struct {
 	capturedSer       uint64 // serial of the version that was captured last
 	nextSegment       uint64
 	logOrder          bool // replay applies operations in log order; set during Open
-	obsolete          obsoleteSegments
 	refusal           refusal
 	segment           int64 // size of the log's segments; set by Open, then read-only
 
@@ -90,8 +89,7 @@ type Store struct {
 	job             atomic.Pointer[job] // running parallel apply; nil: none
 	checkpointing   atomic.Bool         // a committer has started a checkpoint
 	retryAt         atomic.Int64        // volume of the log at which a failed checkpoint is retried
-	// background counts checkpoints that committers started, and the removal of obsolete segments.
-	background waitGroup
+	background      waitGroup           // checkpoints that committers started
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
@@ -252,9 +250,6 @@ func (s *Store) walOptions() wal.Options {
 func (s *Store) startLog() error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.fail(replaced(err))
-	}
-	if err := s.waitObsolete(); err != nil {
-		return err
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	if pager.NoSpace(err) && s.makeLogSpace() {

@@ -60,14 +60,6 @@ var storeMutants = []mutant{
 	err = s.publishReplayed(m, newest, read.tail)
 	s.o.ReadOnly = readOnly
 	return true, noSpace(err)`},
-	{"order", "a_log_begins_beside_the_removal_of_the_old_one", "txn/store.go", `	if err := s.waitObsolete(); err != nil {
-		return err
-	}
-	log, err`, `	log, err`},
-	{"order", "what_an_open_has_left_is_there_after_close", "txn/close.go", `	if err := s.waitObsolete(); err != nil {
-		errs = append(errs, err)
-	}`, ``},
-	{"check", "segments_of_another_store_are_removed", "txn/obsoletelogs.go", `pg.CheckIdentity() != nil {`, `pg.CheckIdentity() != nil && false {`},
 	{"order", "no_fence_before_recovery_writes", "txn/recover.go", `	if two {
 		if newest, err`, `	if two && false {
 		if newest, err`},
