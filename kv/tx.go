@@ -48,6 +48,7 @@ type Tx struct {
 	catalog  uint32
 	onCommit []func()
 	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
+	tableBuf []byte            // memory of a Table for an encoded key and value
 }
 
 // Savepoint marks a state of a write transaction for RollbackTo.
