@@ -12,31 +12,77 @@ import (
 
 // All functions of this file need the writer lock.
 
+// An AllocPolicy says how much of the reserve allocations may use, and which free pages they prefer.
+// The zero value is for puts.
+type AllocPolicy struct {
+	Purpose Purpose
+	Fit     Fit
+	// MostReusable bounds the reusable pages in use, those of other transactions included.
+	MostReusable uint64
+}
+
+// Purpose is what allocated pages are for: see space.reserve.
+type Purpose uint8
+
+const (
+	ForPut        Purpose = iota // leaves all of the reserve
+	ForDelete                    // leaves the part for a checkpoint, and may exceed MaxBytes
+	ForCheckpoint                // leaves nothing, and may exceed MaxBytes
+)
+
+// Fit is a preference among free pages.
+type Fit uint8
+
+const (
+	// FitRuns prefers recently freed pages, then long runs, so that pages are written in order.
+	FitRuns Fit = iota
+	// FitLowest fills holes of any size from the low end: compaction must not move pages to the
+	// end.
+	FitLowest
+	// FitTightest takes the shortest run that fits, to keep long runs for large values. It is slow.
+	FitTightest
+)
+
 // allocate returns a free page, and grows the file if there is none. inMemory is as for
 // space.nextPage.
-func (p *Pager) allocate(inMemory bool) (Pgid, error) {
-	if err := p.keep(1); err != nil {
+func (p *Pager) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
+	if err := p.prepareAlloc(1, how); err != nil {
 		return 0, err
 	}
-	id, ok, err := p.space.nextPage(inMemory)
+	id, ok, err := p.space.nextPage(how, inMemory)
 	if err != nil || ok {
 		return id, err
 	}
-	return p.allocateAtEnd()
+	return p.allocateAtEnd(how.Purpose)
+}
+
+// prepareAlloc ensures that n pages can be allocated, and that searches for them have this fit.
+func (p *Pager) prepareAlloc(n uint64, how AllocPolicy) error {
+	if err := p.keep(n, how.Purpose); err != nil {
+		return err
+	}
+	if p.space.fit != how.Fit {
+		p.space.fit = how.Fit
+		p.space.rewind()
+	}
+	if how.Fit == FitRuns {
+		return nil
+	}
+	return p.flushFreeLists()
 }
 
 // allocateAtEnd extends the file by one page. If the disk is full, or MaxBytes is reached, it fills a
 // hole instead: a replay finds its free pages scattered between those that the log names, and has no
 // more pages than the run had. Deletes exceed MaxBytes only if there is no hole.
-func (p *Pager) allocateAtEnd() (id Pgid, err error) {
+func (p *Pager) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
 	if !p.pastBound(1) {
-		err = p.ensureFileSpace(1)
+		err = p.ensureFileSpace(1, purpose)
 	}
 	if p.pastBound(1) || NoSpace(err) {
 		if id, ok, bad := p.space.allocateFromHole(); ok || bad != nil {
 			return id, bad
 		}
-		err = p.ensureFileSpace(1)
+		err = p.ensureFileSpace(1, purpose)
 	}
 	if err != nil {
 		return 0, err
@@ -64,45 +110,9 @@ func (e *SpaceError) Is(target error) bool { return target == ErrNoSpace }
 // SetMaxBytes sets the part of MaxBytes that the main file may use.
 func (p *Pager) SetMaxBytes(n int64) { p.bound = max(n, 1) }
 
-// Overdraft lets allocations use the reserve and exceed MaxBytes: operations that free space must
-// work without free space. It returns the previous setting.
-func (p *Pager) Overdraft(on bool) (was bool) {
-	was, p.overdraft = p.overdraft, on
-	return was
-}
-
-// Capturing lets allocations use all of the reserve while CaptureState runs. It returns the
-// previous setting.
-func (p *Pager) Capturing(on bool) (was bool) {
-	was, p.capturing = p.capturing, on
-	return was
-}
-
-// Pack makes allocation fill holes of any size from the low end, before recently freed pages, which
-// may be anywhere.
-func (p *Pager) Pack() error {
-	p.space.packing = true
-	p.space.rewind()
-	return p.flushFramed()
-}
-
-// Tight makes allocation take the shortest run that fits, to keep long runs whole for large values.
-// It is slow.
-func (p *Pager) Tight(on bool) error {
-	p.space.tight = on
-	p.space.rewind()
-	return p.flushFramed()
-}
-
-// EndPack makes allocation prefer runs again.
-func (p *Pager) EndPack() {
-	p.space.packing = false
-	p.space.rewind()
-}
-
 // New returns a page with undefined content, owned by the transaction with this serial.
-func (p *Pager) New(owner uint64) (Pgid, []byte, error) {
-	id, err := p.allocate(true)
+func (p *Pager) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {
+	id, err := p.allocate(how, true)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -340,8 +350,8 @@ func (p *Pager) ReturnFrames(frames Frames) {
 	}
 }
 
-// flushFramed moves the pages of the framed free list to the free map.
-func (p *Pager) flushFramed() error {
+// flushFreeLists moves the pages of the free lists to the free map.
+func (p *Pager) flushFreeLists() error {
 	for _, id := range p.space.framedFree {
 		p.freeFrame(p.table.slot(id))
 		if err := p.space.setAvail(id, 1); err != nil {

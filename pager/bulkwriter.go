@@ -42,9 +42,9 @@ func (l *BulkWriter) Full() bool { return len(l.pages.ids) == cap(l.pages.ids) }
 
 // New returns a page with undefined content, owned by the transaction with this serial. The caller
 // fills it before Flush.
-func (l *BulkWriter) New(owner uint64) (Pgid, []byte, error) {
+func (l *BulkWriter) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {
 	p := l.p
-	id, err := p.allocate(false)
+	id, err := p.allocate(how, false)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // bulkPage has l give a leaf page with a byte pattern.
 func bulkPage(t testing.TB, l *BulkWriter, fill byte) Ref {
 	t.Helper()
-	id, b, err := l.New(7)
+	id, b, err := l.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	ref := Ref{id, nextEpoch(l.p)}
 	WriteHeader(b, Header{Pgid: id, Epoch: ref.Epoch, Kind: KindLeaf, Count: 1})
@@ -27,7 +27,7 @@ func bulkPage(t testing.TB, l *BulkWriter, fill byte) Ref {
 func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
-		id, _, err := p.New(7)
+		id, _, err := p.New(7, AllocPolicy{})
 		require.NoError(t, err)
 		require.NoError(t, p.Unused(id, 1), "it keeps its frame for the next allocation")
 		l := p.NewBulkWriter()
@@ -271,7 +271,7 @@ func TestBulkWriterReturnsItsErrors(t *testing.T) {
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
 		p.SetMaxBytes(1)
-		_, _, err := p.NewBulkWriter().New(7)
+		_, _, err := p.NewBulkWriter().New(7, AllocPolicy{})
 		require.ErrorIs(t, err, ErrNoSpace)
 	})
 }

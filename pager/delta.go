@@ -138,10 +138,12 @@ func (p *Pager) DeltaBase(ref Ref, durable, epoch Epoch) (base Ref, b, changes [
 // StoreDelta replaces ref, whose base is base, by a page with the content of base and the changes.
 // The result is ref itself if that has a delta of this epoch and the same owner, else a new page.
 // Writer lock.
-func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []byte) (Ref, error) {
+func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []byte, how AllocPolicy) (
+	Ref, error,
+) {
 	s := p.table.peek(ref.Pgid)
 	if ref.Epoch < epoch || s.owner != owner {
-		return p.NewDelta(base, epoch, owner, changes)
+		return p.NewDelta(base, epoch, owner, changes, how)
 	}
 	f, err := p.deltas.add(&p.arena, base, epoch, changes)
 	if err != nil {
@@ -154,12 +156,14 @@ func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []b
 }
 
 // NewDelta allocates a page with the content of base and the changes. Writer lock.
-func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte) (Ref, error) {
+func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte, how AllocPolicy) (
+	Ref, error,
+) {
 	f, err := p.deltas.add(&p.arena, base, epoch, changes)
 	if err != nil {
 		return Ref{}, err
 	}
-	id, err := p.allocate(true)
+	id, err := p.allocate(how, true)
 	if err != nil {
 		p.deltas.release(f)
 		return Ref{}, err
@@ -174,13 +178,15 @@ func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte) (R
 
 // Reassign copies a delta of this epoch to a new page, fresh, that replaces ref. done is false if
 // ref has no such delta. Writer lock.
-func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64) (fresh Ref, done bool, err error) {
+func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64, how AllocPolicy) (
+	fresh Ref, done bool, err error,
+) {
 	s := p.table.peek(ref.Pgid)
 	if ref.Epoch != epoch || s == nil || s.delta == nil || !p.hasDeltaOf(ref.Pgid, epoch) {
 		return ref, false, nil
 	}
 	base, _, changes := decodeDelta(s.delta)
-	fresh, err = p.NewDelta(base, epoch, owner, changes)
+	fresh, err = p.NewDelta(base, epoch, owner, changes, how)
 	return fresh, err == nil, err
 }
 

@@ -17,7 +17,7 @@ func TestBaseOfADeltaIsThatOfTheSnapshotsCheckpoint(t *testing.T) {
 		frame, err := p.Frame(old, before)
 		require.NoError(t, err)
 		frame[HeaderSize] = 'f' // tells the frame from the file
-		ref, err := p.NewDelta(old, nextEpoch(p), 8, []byte("changes"))
+		ref, err := p.NewDelta(old, nextEpoch(p), 8, []byte("changes"), AllocPolicy{})
 		require.NoError(t, err)
 		for durable, want := range map[Epoch]byte{before: 'f', c.Epoch: 'o'} {
 			leaf, changes, err := p.Leaf(ref, durable)
@@ -39,7 +39,7 @@ func newDelta(t *testing.T, p *Pager) (ref Ref, durable Epoch) {
 	}
 	base := newPage(t, p, 'o')
 	durable = checkpoint(t, p).Epoch
-	ref, err := p.NewDelta(base, nextEpoch(p), 8, []byte("changes"))
+	ref, err := p.NewDelta(base, nextEpoch(p), 8, []byte("changes"), AllocPolicy{})
 	require.NoError(t, err)
 	require.NoError(t, p.Commit(ref.Pgid, 1))
 	return ref, durable
@@ -72,7 +72,7 @@ func TestReassignedPageHasTheSameContent(t *testing.T) {
 		base, want, _, err := p.DeltaBase(ref, durable, ref.Epoch)
 		require.NoError(t, err)
 		want = append([]byte(nil), want...)
-		fresh, done, err := p.Reassign(ref, ref.Epoch, 9)
+		fresh, done, err := p.Reassign(ref, ref.Epoch, 9, AllocPolicy{})
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Equal(t, ref.Epoch, fresh.Epoch)
@@ -88,12 +88,12 @@ func TestReassignedPageHasTheSameContent(t *testing.T) {
 		require.Equal(t, "changes", string(changes), "as long as a reader may need it")
 
 		for _, other := range []Ref{base, newPage(t, p, 'n'), {ref.Pgid, ref.Epoch - 1}, {1 << 40, ref.Epoch}} {
-			same, done, err := p.Reassign(other, ref.Epoch, 9)
+			same, done, err := p.Reassign(other, ref.Epoch, 9, AllocPolicy{})
 			require.NoError(t, err)
 			require.False(t, done)
 			require.Equal(t, other, same)
 		}
-		_, done, err = p.Reassign(fresh, ref.Epoch+1, 9)
+		_, done, err = p.Reassign(fresh, ref.Epoch+1, 9, AllocPolicy{})
 		require.NoError(t, err)
 		require.False(t, done)
 	})
@@ -104,7 +104,7 @@ func TestDeltaOfAnEarlierEpochReleasesNoMemory(t *testing.T) {
 	p := memoryBed().newPager(t, 4096)
 	ref, _ := newDelta(t, p)
 	base := newPage(t, p, 'b')
-	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"))
+	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"), AllocPolicy{})
 	require.NoError(t, err)
 	units := deltaUnits(len("changes"))
 	require.NoError(t, p.Freed(ref.Pgid, 1))

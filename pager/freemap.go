@@ -234,7 +234,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 	fresh := map[uint64]Ref{} // group -> new free map page
 	newDirs := []Ref{}
 	allocate := func() (Ref, error) {
-		id, err := p.allocate(false)
+		id, err := p.allocate(AllocPolicy{Purpose: ForCheckpoint}, false)
 		if err != nil {
 			return Ref{}, err
 		}

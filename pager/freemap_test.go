@@ -94,7 +94,7 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
 	p := b.newPager(t, MinPageSize)
 	last := uint64(groups)*p.space.perGroup - 10
-	require.NoError(t, p.ensureFileSpace(last))
+	require.NoError(t, p.ensureFileSpace(last, ForPut))
 	first, err := p.space.grow(last - p.space.end)
 	require.NoError(t, err)
 	require.NoError(t, p.space.setAvail(first, last-uint64(first)))
@@ -202,7 +202,7 @@ func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	p.space.end = p.MostPages() - 3
 	p.fileSize = int64(p.space.end) * MinPageSize
-	require.ErrorIs(t, p.ensureFileSpace(4), ErrNoSpace)
+	require.ErrorIs(t, p.ensureFileSpace(4, ForPut), ErrNoSpace)
 }
 
 func TestExtentBehindTheEndIsNotFree(t *testing.T) {
@@ -211,7 +211,7 @@ func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 	p = b.open(t)
 	require.False(t, p.space.groups[0].loaded)
 	value := make([]byte, 20*MinPageSize)
-	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false)
+	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false, AllocPolicy{})
 	require.NoError(t, err)
 	require.True(t, p.space.groups[0].loaded, "what lies behind it is told of by the group that the end was in")
 	seen := map[Pgid]bool{}
@@ -219,7 +219,7 @@ func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 		seen[ref.Pgid+Pgid(i)] = true
 	}
 	for range 20 {
-		id, _, err := p.New(7)
+		id, _, err := p.New(7, AllocPolicy{})
 		require.NoError(t, err)
 		require.False(t, seen[id], "page %d was handed out twice", id)
 		seen[id] = true
@@ -305,15 +305,13 @@ func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
 	for range 4 {
 		refs = append(refs, newPage(t, p, 1))
 	}
-	_, _, err = p.New(7)
+	_, _, err = p.New(7, AllocPolicy{})
 	require.ErrorIs(t, err, ErrNoSpace)
-	_, _, err = p.NewExtent(2, 7, make([]byte, 10000), false)
+	_, _, err = p.NewExtent(2, 7, make([]byte, 10000), false, AllocPolicy{})
 	require.ErrorIs(t, err, ErrNoSpace)
 	checkpoint(t, p) // takes of the slack: what frees space has to go on
 	require.LessOrEqual(t, p.FileBytes(), most)
-	p.Overdraft(true)
-	newPage(t, p, 1)
-	p.Overdraft(false)
+	newPageFor(t, p, 1, ForDelete)
 	for _, ref := range refs {
 		require.NoError(t, p.Freed(ref.Pgid, 1))
 	}
@@ -351,7 +349,7 @@ func FuzzFreeMap(f *testing.F) {
 		defer func() { require.NoError(t, p.Close()) }()
 		var taken []Pgid
 		for range ops % 32 {
-			id, _, err := p.New(7)
+			id, _, err := p.New(7, AllocPolicy{})
 			if err != nil {
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
 				return
@@ -409,7 +407,7 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
-	require.NoError(t, p.ensureFileSpace(100))
+	require.NoError(t, p.ensureFileSpace(100, ForPut))
 	m := p.LastMeta()
 	m.Pages = 3
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
@@ -421,7 +419,7 @@ func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	m.Pages -= p.space.perGroup
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
 	m.Pages += 2 * p.space.perGroup
-	require.NoError(t, p.ensureFileSpace(p.space.perGroup*4))
+	require.NoError(t, p.ensureFileSpace(p.space.perGroup*4, ForPut))
 	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 

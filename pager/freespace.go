@@ -33,11 +33,9 @@ type space struct {
 	avail        pagePool
 	reusable     pagePool
 	nReusable    uint64       // reusable bits set
-	reuseShare   uint64       // offered pages that the open transaction may allocate
 	extCursor    uint64       // page number where the next search for an extent starts
 	extMiss      uint64       // no free extent has this many pages or more
-	tight        bool         // single pages and extents come from the shortest run that fits
-	packing      bool         // pages come from holes of any size: compaction must not move pages to the end
+	fit          Fit          // of the present searches: see Pager.prepareAlloc
 	nUsed        uint64       // used bits set, and unloaded groups' pages in use
 	dirty        atomic.Int64 // dirty bits set; read without the lock
 	load         func(g *group, no uint64) error
@@ -162,6 +160,9 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		}
 		g.avail[i/64] |= 1 << (i % 64)
 		s.addFree(g, 1)
+		if s.fit == FitLowest && uint64(id) < s.avail.holes {
+			s.avail.rewind()
+		}
 	}
 	return nil
 }
@@ -204,7 +205,7 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 	if n > s.perGroup || s.avail.n < n || n >= s.extMiss {
 		return 0, false, nil
 	}
-	if s.tight {
+	if s.fit == FitTightest {
 		return s.tightExtent(n)
 	}
 	id, ok, err = s.extentFrom(n)

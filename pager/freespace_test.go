@@ -29,6 +29,7 @@ type spaceModel struct {
 	s     *space
 	pages []pageState
 	early map[Pgid]bool
+	how   AllocPolicy
 }
 
 func newSpaceModel(t *testing.T, perGroup, mapChunk uint64) *spaceModel {
@@ -39,7 +40,7 @@ func newSpaceModel(t *testing.T, perGroup, mapChunk uint64) *spaceModel {
 	s.end, s.start = 2, 2
 	s.addGroups()
 	require.NoError(t, s.markUsed(0, 2, false))
-	return &spaceModel{t, s, []pageState{stateUsed, stateUsed}, map[Pgid]bool{}}
+	return &spaceModel{t, s, []pageState{stateUsed, stateUsed}, map[Pgid]bool{}, AllocPolicy{}}
 }
 
 // got notes that pages were handed out; grown: behind the end there was before.
@@ -64,8 +65,8 @@ func (m *spaceModel) got(id Pgid, n uint64, grown bool) {
 }
 
 func (m *spaceModel) next(inMemory bool) {
-	share := m.s.reuseShare
-	id, ok, err := m.s.nextPage(inMemory)
+	inUse := m.s.reusableInUse()
+	id, ok, err := m.s.nextPage(m.how, inMemory)
 	require.NoError(m.t, err)
 	if !ok {
 		id, err = m.s.grow(1)
@@ -74,11 +75,11 @@ func (m *spaceModel) next(inMemory bool) {
 	if ok && m.early[id] {
 		require.True(m.t, inMemory)
 		require.Equal(m.t, statePromised, m.pages[id])
-		require.Equal(m.t, share-1, m.s.reuseShare)
+		require.Equal(m.t, inUse+1, m.s.reusableInUse())
 		m.pages[id] = stateHeld
 		return
 	}
-	require.Equal(m.t, share, m.s.reuseShare)
+	require.Equal(m.t, inUse, m.s.reusableInUse())
 	m.got(id, 1, !ok)
 }
 
@@ -231,7 +232,7 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 			case op == 20:
 				if id, n := m.pick(rnd, stateHeld, 40); n > 0 {
 					m.promise(id, n)
-					m.s.reuseShare = uint64(rnd.Intn(20))
+					m.how.MostReusable = m.s.reusableInUse() + uint64(rnd.Intn(20))
 				}
 			case op == 21:
 				if rnd.Intn(4) == 0 {
@@ -246,7 +247,7 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 				}
 				require.True(t, end == 2 || m.pages[end-1] != stateAvail, "the whole tail is cut")
 			case rnd.Intn(4) == 0:
-				m.s.packing = !m.s.packing
+				m.s.fit = FitLowest - m.s.fit
 				m.s.rewind()
 			}
 			if step%50 == 0 {
@@ -256,8 +257,8 @@ func TestSpaceAgreesWithANaiveModel(t *testing.T) {
 		m.check()
 		m.arrive()
 		m.check()
-		// With packing on, every single free page is handed out before the file grows.
-		m.s.packing = true
+		// With FitLowest, every single free page is handed out before the file grows.
+		m.s.fit = FitLowest
 		m.s.rewind()
 		for end := m.s.end; m.s.avail.n > 0; {
 			m.next(true)
@@ -280,7 +281,7 @@ func TestPagesAreAllocatedInRunsFromTheLowEnd(t *testing.T) {
 	free(100, 20)
 	free(300, 16)
 	take := func() Pgid {
-		id, ok, err := m.s.nextPage(true)
+		id, ok, err := m.s.nextPage(AllocPolicy{}, true)
 		require.NoError(t, err)
 		if !ok {
 			return 0
@@ -388,7 +389,7 @@ func TestAMapThatCannotBeReadIsAnErrorOfEveryCall(t *testing.T) {
 	s.load = func(*group, uint64) error { return broken }
 	s.end, s.start, s.avail.n = 1000, 1000, 900
 	s.groups = []*group{{ref: Ref{5, 1}, nUsed: 100}}
-	_, _, err := s.nextPage(true)
+	_, _, err := s.nextPage(AllocPolicy{}, true)
 	require.ErrorIs(t, err, broken)
 	_, _, err = s.extent(3)
 	require.ErrorIs(t, err, broken)
@@ -501,7 +502,7 @@ func TestHolesAreFilledOnAFullDisk(t *testing.T) {
 	p, holes := storeWithHoles(t)
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
-		_, _, err = p.New(9)
+		_, _, err = p.New(9, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
 	require.Greater(t, n, holes-int(p.reserve(0)))
@@ -516,7 +517,7 @@ func TestFreePagesServeAsReserveForTheFreeMap(t *testing.T) {
 	require.NoError(t, err)
 
 	p, _ = storeWithHoles(t)
-	for _, _, err = p.New(9); err == nil; _, _, err = p.New(9) {
+	for _, _, err = p.New(9, AllocPolicy{}); err == nil; _, _, err = p.New(9, AllocPolicy{}) {
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
 	_, err = p.CaptureState(nextEpoch(p))

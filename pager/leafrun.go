@@ -28,17 +28,19 @@ func (l *leafRunPages) captured() { l.since, l.before = 0, l.since+l.before }
 //
 // logged announces that a log record will refer to the pages: then WriteLeafRun also reserves space
 // for the copies.
-func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool) (Ref, error) {
+func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, how AllocPolicy) (
+	Ref, error,
+) {
 	n := uint64(len(b) / p.pageSize)
 	before := p.leafRunPages.since
 	var id Pgid
 	var err error
 	if logged {
 		p.leafRunPages.since += n
-		err = p.ensureFileSpace(0)
+		err = p.ensureFileSpace(0, how.Purpose)
 	}
 	if err == nil {
-		id, err = p.allocateExtent(n)
+		id, err = p.allocateExtent(n, how)
 	}
 	if err != nil {
 		p.leafRunPages.since = before

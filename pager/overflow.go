@@ -134,8 +134,10 @@ type ExtentWriter struct {
 // NewExtent writes value into a new overflow extent of pages of this epoch, and returns its
 // reference and its number of pages: 0 if none were allocated. soon announces an early sync:
 // write-back starts at once. Writer lock.
-func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (Ref, uint64, error) {
-	e, err := p.StartExtent(epoch, owner, len(value), soon)
+func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool, how AllocPolicy) (
+	Ref, uint64, error,
+) {
+	e, err := p.StartExtent(epoch, owner, len(value), soon, how)
 	if err != nil {
 		return Ref{}, 0, err
 	}
@@ -144,9 +146,11 @@ func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool) (R
 
 // StartExtent allocates the extent of NewExtent for a value of size bytes, which the caller writes
 // afterwards.
-func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool) (*ExtentWriter, error) {
+func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool, how AllocPolicy) (
+	*ExtentWriter, error,
+) {
 	n := ExtentPages(size, p.pageSize)
-	id, err := p.allocateExtent(n)
+	id, err := p.allocateExtent(n, how)
 	if err != nil {
 		return nil, err
 	}
@@ -254,20 +258,20 @@ func (e *ExtentWriter) end() error {
 }
 
 // allocateExtent allocates n contiguous pages, and grows the file if necessary.
-func (p *Pager) allocateExtent(n uint64) (id Pgid, err error) {
-	if err := p.keep(n); err != nil {
+func (p *Pager) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
+	if err := p.prepareAlloc(n, how); err != nil {
 		return 0, err
 	}
 	var ok bool
 	if n == 1 {
-		id, ok, err = p.space.nextPage(false)
+		id, ok, err = p.space.nextPage(how, false)
 	} else {
 		id, ok, err = p.space.extent(n)
 	}
 	if ok || err != nil {
 		return id, err
 	}
-	if err := p.ensureFileSpace(p.space.gap(n) + n); err != nil {
+	if err := p.ensureFileSpace(p.space.gap(n)+n, how.Purpose); err != nil {
 		return 0, err
 	}
 	if id, err = p.space.growExtent(n); err != nil {

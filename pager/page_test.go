@@ -325,7 +325,7 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	_, err = p.Page(page, base)
 	require.NoError(t, err)
 
-	id, _, err := p.New(7)
+	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.NoError(t, p.Spill([]Pgid{id}))
 	f.read = errBroken
@@ -336,7 +336,7 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	f.write = errBroken
 	for f.writes = 0; f.writes < 3; f.writes++ {
 		left := f.writes
-		_, _, err = p.NewExtent(base+1, 7, make([]byte, stagingBytes+MinPageSize*3/2), false)
+		_, _, err = p.NewExtent(base+1, 7, make([]byte, stagingBytes+MinPageSize*3/2), false, AllocPolicy{})
 		requireBroken(err)
 		f.writes = left
 	}
@@ -354,27 +354,27 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	p.fileSize += 1 << 30
 	requireBroken(p.TrimFile(true))
 	p.fileSize = 0
-	_, _, err = p.New(7)
+	_, _, err = p.New(7, AllocPolicy{})
 	for err == nil {
-		_, _, err = p.New(7)
+		_, _, err = p.New(7, AllocPolicy{})
 	}
 	requireBroken(err)
 }
 
 func TestFramesAreReusedLastFreedFirst(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	a, first, err := p.New(7)
+	a, first, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
-	b, second, err := p.New(7)
+	b, second, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.NoError(t, p.Unused(a, 1))
 	require.NoError(t, p.Unused(b, 1))
-	id, frame, err := p.New(8)
+	id, frame, err := p.New(8, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, b, id, "the hot stack keeps numbers dense")
 	require.Same(t, &second[0], &frame[0])
 	require.Equal(t, uint64(8), p.Owner(b))
-	id, frame, err = p.New(8)
+	id, frame, err = p.New(8, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, a, id)
 	require.Same(t, &first[0], &frame[0])
@@ -517,7 +517,7 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	p, metas, err := Open(Options{FS: b.fs, Path: b.path, ReadOnly: true})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
-	ref, n, err := p.NewExtent(2, 7, []byte("value"), false)
+	ref, n, err := p.NewExtent(2, 7, []byte("value"), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), n)
 	v, err := p.Extent(ref, 5)
@@ -526,7 +526,7 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	require.NoError(t, p.Verify(ref, 1, 5))
 	_, err = p.Extent(ref, 6)
 	require.Error(t, err)
-	_, _, err = p.New(7)
+	_, _, err = p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, int64(2*MinPageSize), p.FileBytes(), "no byte was written")
 	require.NoError(t, p.Close())
@@ -593,7 +593,7 @@ func TestFreeTailIsTruncated(t *testing.T) {
 	require.NoError(t, p.TrimFile(true), "nothing to cut")
 }
 
-func TestPackFillsTheSmallestHoles(t *testing.T) {
+func TestFitLowestFillsTheSmallestHoles(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	var refs []Ref
 	for range 100 {
@@ -604,18 +604,16 @@ func TestPackFillsTheSmallestHoles(t *testing.T) {
 	checkpoint(t, p)
 	require.NoError(t, p.Release(refs[10].Pgid, 1))
 	end := p.Pages()
-	id, _, err := p.New(7)
+	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, Pgid(end), id, "one hole is not worth scattered writes")
-	require.NoError(t, p.Pack())
-	id, _, err = p.New(7)
+	id, _, err = p.New(7, AllocPolicy{Fit: FitLowest})
 	require.NoError(t, err)
 	require.Equal(t, refs[10].Pgid, id)
-	p.EndPack()
 }
 
-// TestPackDoesNotBeginWithRecentlyFreedPages, wherever they are.
-func TestPackDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
+// TestFitLowestDoesNotBeginWithRecentlyFreedPages, wherever they are.
+func TestFitLowestDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	low := newPage(t, p, 1)
 	for range 100 {
@@ -626,16 +624,21 @@ func TestPackDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
 	checkpoint(t, p)
 	require.NoError(t, p.Release(low.Pgid, 1))
 	for range 2 {
-		id, _, err := p.New(7)
+		id, _, err := p.New(7, AllocPolicy{})
 		require.NoError(t, err)
 		require.Greater(t, id, low.Pgid)
 		require.NoError(t, p.Unused(id, 1))
 	}
-	require.NoError(t, p.Pack())
-	id, _, err := p.New(7)
+	how := AllocPolicy{Fit: FitLowest}
+	id, _, err := p.New(7, how)
 	require.NoError(t, err)
 	require.Equal(t, low.Pgid, id)
-	p.EndPack()
+	_, _, err = p.New(7, how)
+	require.NoError(t, err)
+	require.NoError(t, p.Unused(low.Pgid, 1))
+	id, _, err = p.New(7, how)
+	require.NoError(t, err)
+	require.Equal(t, low.Pgid, id, "freed behind the search")
 }
 
 // TestFill finds where pages that the file does not hold yet would end if all of them filled the
@@ -673,7 +676,7 @@ func TestFill(t *testing.T) {
 
 // newPageAtEnd allocates a page at the end of the file.
 func newPageAtEnd(t *testing.T, p *Pager) Pgid {
-	require.NoError(t, p.ensureFileSpace(1))
+	require.NoError(t, p.ensureFileSpace(1, ForPut))
 	id, err := p.space.grow(1)
 	require.NoError(t, err)
 	p.end.Store(p.space.end)
@@ -914,7 +917,7 @@ func FuzzOverflow(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		require.NoError(t, p.ensureFileSpace(uint64(n)))
+		require.NoError(t, p.ensureFileSpace(uint64(n), ForPut))
 		at, err := p.space.grow(uint64(n))
 		require.NoError(t, err)
 		p.end.Store(p.space.end)

@@ -37,7 +37,7 @@ func (a *pagePool) rewind() {
 
 // nextPage allocates a page; ok is false if the file must grow. inMemory promises that the page is
 // not written before the next checkpoint begins.
-func (s *space) nextPage(inMemory bool) (id Pgid, ok bool, err error) {
+func (s *space) nextPage(how AllocPolicy, inMemory bool) (id Pgid, ok bool, err error) {
 	if inMemory || s.nReusable == 0 { // the free lists may hold reusable pages
 		if n := len(s.framedFree); n > 0 {
 			id = s.framedFree[n-1]
@@ -50,18 +50,16 @@ func (s *space) nextPage(inMemory bool) (id Pgid, ok bool, err error) {
 			return id, true, nil
 		}
 	}
-	if inMemory && s.reuseShare > 0 && s.reusable.n > 0 {
-		if id, ok, err = s.nextOf(&s.reusable); ok {
-			s.reuseShare--
-		}
-		if ok || err != nil {
+	if inMemory && s.reusable.n > 0 && s.reusableInUse() < how.MostReusable {
+		if id, ok, err = s.nextOf(&s.reusable, false); ok || err != nil {
 			return id, ok, err
 		}
 	}
-	return s.nextOf(&s.avail)
+	return s.nextOf(&s.avail, s.fit == FitLowest)
 }
 
-func (s *space) nextOf(a *pagePool) (id Pgid, ok bool, err error) {
+// nextOf allocates from the current run, or the next one: from one of any length if holes is set.
+func (s *space) nextOf(a *pagePool, holes bool) (id Pgid, ok bool, err error) {
 	for {
 		for a.run < a.runEnd {
 			g, i, err := s.at(a.run)
@@ -76,7 +74,7 @@ func (s *space) nextOf(a *pagePool) (id Pgid, ok bool, err error) {
 			s.markAllocated(a, g, i)
 			return id, true, nil
 		}
-		found, err := s.findRun(a)
+		found, err := s.findRun(a, holes)
 		if err != nil || !found {
 			return 0, false, err
 		}
@@ -94,8 +92,9 @@ func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
 
 // inCurrentRun counts pages that nextPage can allocate before the file must grow. It counts only
 // those that are quick to find, until it reaches n.
-func (s *space) inCurrentRun(n uint64) (have uint64) {
-	have = uint64(len(s.framedFree)+len(s.unframedFree)) + min(s.inRuns(&s.reusable, n), s.reuseShare)
+func (s *space) inCurrentRun(n uint64, how AllocPolicy) (have uint64) {
+	more := how.MostReusable - min(how.MostReusable, s.reusableInUse())
+	have = uint64(len(s.framedFree)+len(s.unframedFree)) + min(s.inRuns(&s.reusable, n), more)
 	if have >= n {
 		return have
 	}
@@ -111,7 +110,7 @@ func (s *space) inRuns(a *pagePool, n uint64) (have uint64) {
 		words, i := a.of(s.groups[id/s.perGroup]), id%s.perGroup
 		have += words[i/64] >> (i % 64) & 1
 	}
-	if s.packing || a.added < a.noRunUntil {
+	if s.fit == FitLowest || a.added < a.noRunUntil {
 		return have
 	}
 	for no := a.cursor / s.perGroup; no < uint64(len(s.groups)) && have < n; no++ {
@@ -138,13 +137,13 @@ const (
 )
 
 // findRun sets run and runEnd to the next run.
-func (s *space) findRun(a *pagePool) (bool, error) {
-	if s.tight {
+func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
+	if s.fit == FitTightest {
 		lo, hi, err := s.shortest(a, 1)
 		a.run, a.runEnd = Pgid(lo), Pgid(hi)
 		return hi > lo, err
 	}
-	if !s.packing && a.added >= a.noRunUntil {
+	if !holes && a.added >= a.noRunUntil {
 		found, err := s.runFrom(a, &a.cursor, shortRun)
 		if err != nil || found {
 			return found, err
@@ -155,7 +154,7 @@ func (s *space) findRun(a *pagePool) (bool, error) {
 		a.cursor = 0
 		a.noRunUntil = a.added + max(s.end/64, shortRun)
 	}
-	if !s.packing && a.n*fillFraction <= s.end {
+	if !holes && a.n*fillFraction <= s.end {
 		return false, nil
 	}
 	found, err := s.runFrom(a, &a.holes, 1)
@@ -197,10 +196,7 @@ func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
 	if s.avail.n == 0 {
 		return 0, false, nil
 	}
-	was := s.packing
-	s.packing = true
-	defer func() { s.packing = was }()
-	return s.nextOf(&s.avail)
+	return s.nextOf(&s.avail, true)
 }
 
 // rewind restarts all searches from the low end: after a checkpoint, which frees pages.

@@ -79,8 +79,6 @@ type Pager struct {
 	prealloc         preallocation
 	fileSync         fileSync
 	lastMeta         *Meta        // newest durable meta page; set by Start, WriteMeta and Prefer
-	overdraft        bool         // see Overdraft; writer lock
-	capturing        bool         // see Capturing; writer lock
 	leafRunPages     leafRunPages // see reserve; writer lock
 	bound            int64        // on the main file; 0: none; writer lock
 	treeTableReserve uint64       // see ReserveTreeTable; writer lock

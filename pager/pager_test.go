@@ -82,7 +82,12 @@ func (b bed) newPager(t testing.TB, pageSize int) *Pager {
 // newPage makes a committed leaf page with a byte pattern, which the next checkpoint writes.
 func newPage(t testing.TB, p *Pager, fill byte) Ref {
 	t.Helper()
-	id, b, err := p.New(7)
+	return newPageFor(t, p, fill, ForPut)
+}
+
+func newPageFor(t testing.TB, p *Pager, fill byte, purpose Purpose) Ref {
+	t.Helper()
+	id, b, err := p.New(7, AllocPolicy{Purpose: purpose})
 	require.NoError(t, err)
 	clear(b)
 	ref := Ref{id, nextEpoch(p)}
@@ -97,7 +102,7 @@ func newPage(t testing.TB, p *Pager, fill byte) Ref {
 // newExtent makes a committed overflow extent.
 func newExtent(t testing.TB, p *Pager, value []byte) Ref {
 	t.Helper()
-	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false)
+	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, ExtentPages(len(value), p.PageSize()), n)
 	require.NoError(t, p.Commit(ref.Pgid, n))

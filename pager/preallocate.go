@@ -33,23 +33,27 @@ type preallocation struct {
 
 // ensureFileSpace ensures that the file has space for n more pages at its end and for the reserve,
 // before any byte is written there: a full disk fails only the allocation.
-func (p *Pager) ensureFileSpace(n uint64) error { return p.reserveAtEnd(n, p.pagesAtEnd(n, 0)) }
+func (p *Pager) ensureFileSpace(n uint64, purpose Purpose) error {
+	return p.reserveAtEnd(n, p.pagesAtEnd(n, 0, purpose), purpose)
+}
 
 // keep ensures that n pages can be allocated, preferably free ones, while the reserve remains
 // available, free or at the end of the file.
-func (p *Pager) keep(n uint64) error {
-	if err := p.checkPagesInUse(n); err != nil {
-		return err
+func (p *Pager) keep(n uint64, purpose Purpose) error {
+	if purpose == ForPut && p.pastBound(0) {
+		if err := p.checkPagesInUse(n); err != nil {
+			return err
+		}
 	}
 	free, leafRuns := p.space.free(), p.leafRunPages.since+p.leafRunPages.before
 	if free >= n && free-n > p.space.end/maxReserveFraction+maxReserveBase+leafRuns+p.treeTableReserve {
 		return nil // more free pages remain than the reserve can be
 	}
-	atEnd := p.pagesAtEnd(n, min(n, free))
+	atEnd := p.pagesAtEnd(n, min(n, free), purpose)
 	if atEnd == 0 {
 		return nil
 	}
-	return p.reserveAtEnd(0, atEnd)
+	return p.reserveAtEnd(0, atEnd, purpose)
 }
 
 // pastBound says that the file would be past MaxBytes with n pages more.
@@ -61,9 +65,6 @@ func (p *Pager) pastBound(n uint64) bool {
 // the file longer than its bound: the free pages behind that are not for puts. Pages that wait for a
 // checkpoint count as used.
 func (p *Pager) checkPagesInUse(n uint64) error {
-	if p.overdraft || !p.pastBound(0) {
-		return nil
-	}
 	left := p.reserve(0) - (deleteReserve - minDeleteReserve)
 	need := int64(p.space.end-p.space.free()+n+left) * int64(p.pageSize)
 	if need > p.bound {
@@ -94,14 +95,14 @@ const (
 // free. A put must leave all of the reserve, a deletion must leave the pages of the checkpoint that
 // reclaims its freed pages, and that checkpoint none. Free pages serve as reserve as well as the
 // end of the file, because its users allocate single pages.
-func (p *Pager) pagesAtEnd(n, have uint64) uint64 {
+func (p *Pager) pagesAtEnd(n, have uint64, purpose Purpose) uint64 {
 	reserved := uint64(0)
-	switch {
-	case !p.overdraft:
+	switch purpose {
+	case ForPut:
 		if reserved = p.reserve(n - have); have == n {
 			reserved -= deleteReserve - minDeleteReserve
 		}
-	case !p.capturing:
+	case ForDelete:
 		reserved = p.treeTablePages() + p.freeMapReserve(n-have+p.treeTablePages())
 	}
 	free := p.space.free()
@@ -110,7 +111,7 @@ func (p *Pager) pagesAtEnd(n, have uint64) uint64 {
 
 // reserveAtEnd ensures that the file has space for n pages at its end, for asked pages and the
 // reserve.
-func (p *Pager) reserveAtEnd(asked, n uint64) error {
+func (p *Pager) reserveAtEnd(asked, n uint64, purpose Purpose) error {
 	if p.o.ReadOnly {
 		return nil // a replay in memory writes no byte
 	}
@@ -122,7 +123,7 @@ func (p *Pager) reserveAtEnd(asked, n uint64) error {
 		}
 	}
 	need := int64(p.space.end+n) * int64(p.pageSize)
-	if p.pastBound(n) && !p.overdraft { // The file may be longer: deletes go past the bound.
+	if p.pastBound(n) && purpose == ForPut { // The file may be longer: deletes go past the bound.
 		return p.boundError(need)
 	}
 	if need <= p.prealloc.threshold {
@@ -143,9 +144,8 @@ func (p *Pager) reserveAtEnd(asked, n uint64) error {
 // HasSpace reports whether n single pages can be allocated without growing the file or using the
 // reserve. Except for the first call, and in small files, it does not wait for a needed step: a
 // goroutine makes the step, and HasSpace returns true soon.
-func (p *Pager) HasSpace(n uint64) bool {
-	defer p.Overdraft(p.Overdraft(false))
-	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n)); n == 0 {
+func (p *Pager) HasSpace(n uint64, how AllocPolicy) bool {
+	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut); n == 0 {
 		return true
 	}
 	if p.space.end+n > p.MostPages() {
@@ -173,9 +173,8 @@ func (p *Pager) HasSpace(n uint64) bool {
 }
 
 // HasFreePages is HasSpace without any preallocation.
-func (p *Pager) HasFreePages(n uint64) bool {
-	defer p.Overdraft(p.Overdraft(false))
-	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))
+func (p *Pager) HasFreePages(n uint64, how AllocPolicy) bool {
+	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut)
 	end := p.space.end + atEnd
 	return !p.pastBound(atEnd) && end <= p.MostPages() && int64(end)*int64(p.pageSize) <= p.fileSize
 }
@@ -310,11 +309,9 @@ func (p *Pager) reserve(n uint64) uint64 {
 // it, at least the part that a checkpoint or the next open needs. Puts that allocate free pages may
 // succeed until the first growth fails: then deletes use this reserve.
 func (p *Pager) EnsureReserve() error {
-	defer p.Overdraft(p.Overdraft(false))
-	err := p.ensureFileSpace(0)
+	err := p.ensureFileSpace(0, ForPut)
 	if NoSpace(err) {
-		p.Overdraft(true)
-		err = p.ensureFileSpace(0)
+		err = p.ensureFileSpace(0, ForDelete)
 	}
 	return err
 }
@@ -342,8 +339,7 @@ func (p *Pager) ReserveTreeTable(n uint64) error {
 		return nil
 	}
 	p.treeTableReserve = n
-	defer p.Overdraft(p.Overdraft(true))
-	err := p.ensureFileSpace(0)
+	err := p.ensureFileSpace(0, ForDelete)
 	if err != nil {
 		p.treeTableReserve = before
 	}

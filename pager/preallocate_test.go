@@ -123,7 +123,7 @@ func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 	f.goOn <- errBroken
 	var err error
 	for err == nil {
-		_, _, err = p.New(1)
+		_, _, err = p.New(1, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, errBroken)
 	<-f.asked
@@ -252,7 +252,7 @@ func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	refs := []Ref{newPage(t, p, 1)}
-	require.True(t, p.HasSpace(100), "small files grow at once")
+	require.True(t, p.HasSpace(100, AllocPolicy{}), "small files grow at once")
 	for range 200 {
 		refs = append(refs, newPage(t, p, 1))
 	}
@@ -263,19 +263,19 @@ func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 		}
 	}
 	p.space.rewind()
-	require.EqualValues(t, 90, p.space.inCurrentRun(1000), "runs, and no holes while there is little of them")
+	require.EqualValues(t, 90, p.space.inCurrentRun(1000, AllocPolicy{}), "runs, and no holes while there is little of them")
 	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	for range 3 {
 		f.goOn <- vfs.ErrNoSpace // a second attempt fails, too, and so does the test
 	}
 	n := uint64(90)
-	for p.HasSpace(n+1) && n < 10_000 {
+	for p.HasSpace(n+1, AllocPolicy{}) && n < 10_000 {
 		n++
 	}
 	require.Len(t, f.asked, 1, "one attempt without space")
 	require.Greater(t, n, uint64(90), "some of it is behind the end")
-	require.False(t, p.HasSpace(n+1))
+	require.False(t, p.HasSpace(n+1, AllocPolicy{}))
 	require.Len(t, f.asked, 1)
 	for range n {
 		newPage(t, p, 1)
@@ -289,7 +289,7 @@ func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 	before := p.FileBytes()
 	few := uint64(p.growthStep()) / MinPageSize
 	f.goOn <- nil
-	require.True(t, p.HasSpace(few))
+	require.True(t, p.HasSpace(few, AllocPolicy{}))
 	size := <-f.asked
 	require.GreaterOrEqual(t, size, p.inUse()+int64(few)*MinPageSize)
 	require.Equal(t, size, p.FileBytes())
@@ -298,15 +298,15 @@ func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 	f.goOn <- nil
 	p.EndPreallocation()
 	many := 30 * few
-	require.False(t, p.HasSpace(many), "HasSpace does not wait")
+	require.False(t, p.HasSpace(many, AllocPolicy{}), "HasSpace does not wait")
 	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
-	require.False(t, p.HasSpace(many))
+	require.False(t, p.HasSpace(many, AllocPolicy{}))
 	f.goOn <- nil
 	for len(p.prealloc.grownTo) == 0 {
 		runtime.Gosched()
 	}
-	require.True(t, p.HasSpace(many))
-	require.False(t, p.HasSpace(maxGrowth/MinPageSize))
+	require.True(t, p.HasSpace(many, AllocPolicy{}))
+	require.False(t, p.HasSpace(maxGrowth/MinPageSize, AllocPolicy{}))
 	require.Empty(t, f.asked, "no file is made that much longer for what may not be needed")
 }
 
@@ -328,19 +328,17 @@ func TestDeletesFillHolesBeforeTheyExceedMaxBytes(t *testing.T) {
 	}
 	p.SetMaxBytes(int64(p.Pages()) * MinPageSize)
 	end := p.Pages()
-	p.Overdraft(true)
 	for range holes {
-		newPage(t, p, 1)
+		newPageFor(t, p, 1, ForDelete)
 	}
 	require.Equal(t, end, p.Pages())
-	newPage(t, p, 1) // no hole is left
+	newPageFor(t, p, 1, ForDelete) // no hole is left
 	require.Equal(t, end+1, p.Pages())
-	p.Overdraft(false)
 	for _, ref := range refs[1:8] {
 		require.NoError(t, p.Freed(ref.Pgid, 1))
 		require.NoError(t, p.Release(ref.Pgid, 1))
 	}
-	_, _, err := p.New(7)
+	_, _, err := p.New(7, AllocPolicy{})
 	require.ErrorIs(t, err, ErrNoSpace)
 	require.Negative(t, p.Spare())
 }

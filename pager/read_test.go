@@ -46,7 +46,7 @@ func TestReferenceOfAnotherEpochIsCorruption(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, MinPageSize)
 		ref := newPage(t, p, 1)
-		large, _, err := p.NewExtent(nextEpoch(p), 7, make([]byte, 9000), false)
+		large, _, err := p.NewExtent(nextEpoch(p), 7, make([]byte, 9000), false, AllocPolicy{})
 		require.NoError(t, err)
 		require.NoError(t, p.Commit(large.Pgid, 3))
 		checkpoint(t, p)

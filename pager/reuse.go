@@ -13,7 +13,7 @@ import "math/bits"
 // Crash order: no reusable page is written before its checkpoint has ended. Leaf runs, bulk loads,
 // large values and spilled pages are written before the next checkpoint, so they do not use
 // reusable pages. An open after a crash in between starts from a state that uses these pages, and
-// needs as many others to replay the log: see SetReuseShare in txn.
+// needs as many others to replay the log: see mostReusable in txn.
 //
 // All functions of this file need the writer lock.
 
@@ -84,11 +84,11 @@ func (p *Pager) AcceptReusable() {
 	p.leafRunPages.before = 0
 }
 
-// SetReuseShare sets how many offered pages the open transaction may allocate.
-func (p *Pager) SetReuseShare(n uint64) { p.space.reuseShare = n }
+// reusableInUse is the number of reusable pages that have been allocated.
+func (s *space) reusableInUse() uint64 { return s.nReusable - s.reusable.n }
 
-// EarlyTaken is the number of reusable pages that have been allocated.
-func (p *Pager) EarlyTaken() uint64 { return p.space.nReusable - p.space.reusable.n }
+// ReusableInUse is the number of reusable pages that have been allocated.
+func (p *Pager) ReusableInUse() uint64 { return p.space.reusableInUse() }
 
 // IsReusable reports whether a page must not be written yet.
 func (p *Pager) IsReusable(id Pgid) bool {

@@ -47,31 +47,29 @@ func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
 		require.True(t, p.IsReusable(ref.Pgid))
 	}
-	p.SetReuseShare(20)
+	how := AllocPolicy{MostReusable: 20}
 	elsewhere := func() {
 		t.Helper()
 		for _, size := range []int{100, 3000, 20_000} {
-			ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, size), false)
+			ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, size), false, AllocPolicy{})
 			require.NoError(t, err)
 			require.False(t, overlaps(freed, ref.Pgid, int(n)), "%v", ref)
 		}
 		for _, n := range []int{1, 4} {
-			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true)
+			ref, err := p.WriteLeafRun(nextEpoch(p), 9, make([]byte, n*p.PageSize()), true, AllocPolicy{})
 			require.NoError(t, err)
 			require.False(t, overlaps(freed, ref.Pgid, n), "%v", ref)
 		}
-		id, _, err := p.NewBulkWriter().New(9)
+		id, _, err := p.NewBulkWriter().New(9, AllocPolicy{})
 		require.NoError(t, err)
 		require.False(t, overlaps(freed, id, 1))
 	}
 	elsewhere()
-	p.SetReuseShare(0)
-	without := p.space.inCurrentRun(100)
-	p.SetReuseShare(20)
-	require.Equal(t, without+20, p.space.inCurrentRun(100))
+	without := p.space.inCurrentRun(100, AllocPolicy{})
+	require.Equal(t, without+20, p.space.inCurrentRun(100, how))
 	var got []Pgid
 	for range 19 {
-		id, _, err := p.New(9)
+		id, _, err := p.New(9, how)
 		require.NoError(t, err)
 		require.True(t, overlaps(freed, id, 1))
 		require.True(t, p.IsReusable(id))
@@ -79,28 +77,28 @@ func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 	}
 	// A rollback releases a page with a frame and one without.
 	require.NoError(t, p.Unused(got[0], 1))
-	newDelta, err := p.NewDelta(freed[0], nextEpoch(p), 9, []byte("changes"))
+	newDelta, err := p.NewDelta(freed[0], nextEpoch(p), 9, []byte("changes"), how)
 	require.NoError(t, err)
 	require.Equal(t, got[0], newDelta.Pgid, "a patch is in memory, too")
 	require.NoError(t, p.Unused(newDelta.Pgid, 1))
 	require.NoError(t, p.Unused(got[1], 1))
 	elsewhere()
 	for _, want := range []Pgid{got[1], got[0]} {
-		id, _, err := p.New(9)
+		id, _, err := p.New(9, how)
 		require.NoError(t, err)
 		require.Equal(t, want, id)
 	}
-	id, _, err := p.New(9)
+	id, _, err := p.New(9, how)
 	require.NoError(t, err)
 	require.True(t, overlaps(freed, id, 1), "the last one of the transaction's share")
-	id, _, err = p.New(9)
+	id, _, err = p.New(9, how)
 	require.NoError(t, err)
 	require.False(t, overlaps(freed, id, 1))
 	require.Greater(t, p.Pages(), before)
 
 	end()
 	require.False(t, p.IsReusable(got[0]))
-	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false)
+	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.True(t, overlaps(freed, ref.Pgid, 1), "they are free pages like all others")
 }
@@ -112,14 +110,12 @@ func TestReleasedReusablePagesStayReusable(t *testing.T) {
 		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
 	}
 	require.Error(t, p.OfferReusable(freed[3].Pgid, 1), "twice")
-	p.SetReuseShare(1)
-	id, _, err := p.New(9)
+	id, _, err := p.New(9, AllocPolicy{MostReusable: 1})
 	require.NoError(t, err)
 	require.NoError(t, p.Unused(id, 1))
-	require.NoError(t, p.Pack()) // flushes the free lists
-	p.EndPack()
+	require.NoError(t, p.flushFreeLists())
 	require.EqualValues(t, 32, p.space.reusable.n)
-	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false)
+	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.False(t, overlaps(freed, ref.Pgid, int(n)))
 	require.NoError(t, p.Unused(ref.Pgid, n))

@@ -13,7 +13,7 @@ import (
 func openUndoLog(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
 	t.Helper()
 	p := memoryBed().newPager(t, MinPageSize)
-	id, b, err := p.New(5)
+	id, b, err := p.New(5, AllocPolicy{})
 	require.NoError(t, err)
 	for i := range b {
 		b[i] = byte(i)

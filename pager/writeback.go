@@ -34,13 +34,11 @@ type Capture struct {
 // CaptureState captures the newest committed state for a checkpoint with this number. Later commits
 // change no captured page. Writer lock; it takes O(changed pages).
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
-	defer p.Overdraft(p.Overdraft(true))
-	defer p.Capturing(p.Capturing(true))
 	// Reserve the free map first, so that a full disk fails the capture before any change.
-	if err := p.keep(p.freeMapReserve(0)); err != nil {
+	if err := p.keep(p.freeMapReserve(0), ForCheckpoint); err != nil {
 		return nil, err
 	}
-	if err := p.flushFramed(); err != nil {
+	if err := p.flushFreeLists(); err != nil {
 		return nil, err
 	}
 	p.space.rewind()

@@ -1,6 +1,9 @@
 package txn
 
-import tree "github.com/ebbkv/ebb/btree"
+import (
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
+)
 
 // Batches of changes to one tree.
 
@@ -96,9 +99,9 @@ func (tx *Tx) apply(id TreeID, changes []Change, was []Info) error {
 		n, info := cursor.Append(&s.t, changes[i:]), Info{}
 		if n == 0 {
 			c := &changes[i]
-			before := w.s.pg.Overdraft(c.Delete) // operations that free space are never refused
+			w.policy.Purpose = purposeOf(c)
 			info, err = hints.Apply(w, &s.t, cursor, i, c)
-			w.s.pg.Overdraft(before)
+			w.policy.Purpose = pager.ForPut
 			if err != nil {
 				return tx.abort(err)
 			}

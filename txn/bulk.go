@@ -191,7 +191,7 @@ func (l *loader) New(kind pager.Kind, level uint8) (pager.Ref, []byte, error) {
 			return pager.Ref{}, nil, err
 		}
 	}
-	id, b, err := l.pages.New(l.owner)
+	id, b, err := l.pages.New(l.owner, l.policy)
 	if err != nil {
 		return pager.Ref{}, nil, l.s.spaceError(err)
 	}

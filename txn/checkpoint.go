@@ -119,7 +119,6 @@ func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	if err := s.reclaimFreed(1 << 30); err != nil {
 		return nil, s.fail(err)
 	}
-	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return nil, err
 	}
@@ -304,7 +303,7 @@ func (s *Store) reclaimTree() (done bool, err error) {
 	}
 	w := &s.w
 	w.begin()
-	defer s.pg.Overdraft(s.pg.Overdraft(true))
+	w.policy.Purpose = pager.ForDelete
 	_, err = w.reclaimTree()
 	if err == nil {
 		err = w.validateFreed()

@@ -19,12 +19,9 @@ type relocation struct {
 // step moves about most pages, and returns their number. Writer lock.
 func (r *relocation) step(most int) (moved int, err error) {
 	s := r.s
-	if err := s.pg.Pack(); err != nil {
-		return 0, s.fail(err)
-	}
-	defer s.pg.EndPack()
 	w := &s.w
 	w.begin()
+	w.policy.Fit = pager.FitLowest
 	var ids []TreeID
 	s.head.trees.from(r.tree, func(id TreeID, _ tree.Tree) bool {
 		ids = append(ids, id)

@@ -128,5 +128,5 @@ func (h *pageWriter) freeSpare() error {
 	}
 	h.allocated.drop(spare)
 	h.spare = h.spare[:0]
-	return h.s.pg.Tight(true)
+	return nil
 }

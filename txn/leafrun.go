@@ -216,7 +216,7 @@ func (w *writer) writeLeaves(s *treeState, changes []Change, leaves int, last []
 	if w.noLog { // no record references them: they may change in place, like spilled pages
 		owner = w.owner
 	}
-	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, run, !w.noLog)
+	first, err := w.s.pg.WriteLeafRun(w.s.epoch, owner, run, !w.noLog, w.policy)
 	if first.IsZero() {
 		if pager.NoSpace(err) {
 			return first, nil

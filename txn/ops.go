@@ -201,7 +201,7 @@ func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if !ok {
 		return Info{}, treeError(id)
 	}
-	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
+	defer w.usePurpose(pager.ForDelete)()
 	was, err = tree.DeleteOnly(w, &t, key, value)
 	if err == nil && was.Found {
 		w.set(id, t)
@@ -231,7 +231,7 @@ func (w *writer) deleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) 
 	if !ok {
 		return 0, treeError(id)
 	}
-	defer w.s.pg.Overdraft(w.s.pg.Overdraft(true))
+	defer w.usePurpose(pager.ForDelete)()
 	rows, err = tree.DeleteRange(w, &t, lo, hi)
 	if err == nil && rows > 0 {
 		w.set(id, t)

@@ -88,7 +88,7 @@ func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	pages := s.pg.Pages()
 	for _, value := range []string{"third", "fourth", "fifth"} {
 		early := uint64(0)
-		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.EarlyTaken() })
+		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.ReusableInUse() })
 		require.Greater(t, early, uint64(len(reached)*8/10))
 	}
 	require.Less(t, s.pg.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
@@ -141,7 +141,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 			}
 		})
 	}, func() {
-		require.NotZero(t, s.pg.EarlyTaken())
+		require.NotZero(t, s.pg.ReusableInUse())
 		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
 		view(t, crashed, func(tx *Tx) { requireAll(t, tx, "fourth") })
 	})
@@ -185,9 +185,9 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 		early := uint64(0)
 		checkpointBy(t, s, func() {
 			put(2000, 4000, fmt.Sprint("new ", round)) // what the checkpoint has not got
-			require.Less(t, s.pg.EarlyTaken(), uint64(len(reached)/10))
+			require.Less(t, s.pg.ReusableInUse(), uint64(len(reached)/10))
 			put(0, 2000, fmt.Sprint("again ", round)) // what it has
-			early = s.pg.EarlyTaken()
+			early = s.pg.ReusableInUse()
 		}, func() {})
 		require.Greater(t, early, uint64(len(reached)/3))
 		require.NoError(t, s.Checkpoint(t.Context()))

@@ -35,9 +35,9 @@ type pageWriter struct {
 	readBuf    []byte // page that ReadForUpdate read; nil before the first
 
 	// allocMu guards the allocator while workers run concurrently; nil: there is one pageWriter.
-	allocMu      *sync.Mutex
-	cachedGroup  freeMapGroup // saves a lock of allocMu
-	mayOverdraft bool         // of a worker: the operation frees space, see pager.Overdraft
+	allocMu     *sync.Mutex
+	cachedGroup freeMapGroup      // saves a lock of allocMu
+	policy      pager.AllocPolicy // of the operation
 }
 
 type pageRun struct {
@@ -45,11 +45,10 @@ type pageRun struct {
 	n  uint32
 }
 
-// lockAllocator locks the allocator for a worker, and sets the worker's overdraft.
+// lockAllocator locks the allocator for a worker.
 func (h *pageWriter) lockAllocator() {
 	if h.allocMu != nil {
 		h.allocMu.Lock()
-		h.s.pg.Overdraft(h.mayOverdraft)
 	}
 }
 
@@ -57,6 +56,21 @@ func (h *pageWriter) unlockAllocator() {
 	if h.allocMu != nil {
 		h.allocMu.Unlock()
 	}
+}
+
+// usePurpose sets the purpose of allocations until the returned function runs.
+func (h *pageWriter) usePurpose(p pager.Purpose) (end func()) {
+	before := h.policy.Purpose
+	h.policy.Purpose = p
+	return func() { h.policy.Purpose = before }
+}
+
+// purposeOf is the purpose of a change's pages: operations that free space are never refused.
+func purposeOf(c *Change) pager.Purpose {
+	if c.Delete {
+		return pager.ForDelete
+	}
+	return pager.ForPut
 }
 
 // spaceError is Store.spaceError. A worker's error is wrapped instead, and the transaction's own
@@ -187,7 +201,7 @@ func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte
 
 func (h *pageWriter) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 	h.lockAllocator()
-	fresh, err := h.s.pg.StoreDelta(ref, base, h.s.epoch, h.owner, changes)
+	fresh, err := h.s.pg.StoreDelta(ref, base, h.s.epoch, h.owner, changes, h.policy)
 	h.unlockAllocator()
 	if err != nil {
 		return pager.Ref{}, h.spaceError(err)
@@ -208,7 +222,7 @@ func (h *pageWriter) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref,
 
 func (h *pageWriter) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
 	h.lockAllocator()
-	fresh, err := h.s.pg.NewDelta(base, h.s.epoch, h.owner, changes)
+	fresh, err := h.s.pg.NewDelta(base, h.s.epoch, h.owner, changes, h.policy)
 	h.unlockAllocator()
 	if err != nil {
 		return pager.Ref{}, h.spaceError(err)
@@ -226,7 +240,7 @@ func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err er
 		fresh, _, err = h.Edit(ref)
 		return fresh, err == nil, err
 	}
-	fresh, done, err = h.s.pg.Reassign(ref, h.s.epoch, h.owner)
+	fresh, done, err = h.s.pg.Reassign(ref, h.s.epoch, h.owner, h.policy)
 	if err != nil {
 		return ref, false, h.spaceError(err)
 	}
@@ -289,7 +303,7 @@ func (h *pageWriter) allocate() (pager.Ref, []byte, error) {
 	}
 	h.lockAllocator()
 	defer h.unlockAllocator()
-	id, b, err := h.s.pg.New(h.owner)
+	id, b, err := h.s.pg.New(h.owner, h.policy)
 	if err != nil {
 		return pager.Ref{}, nil, h.spaceError(err)
 	}
@@ -314,12 +328,12 @@ func (h *pageWriter) reuse(id pager.Pgid) ([]byte, error) {
 // and the reserve for deletions are for pages that are needed now. The commit frees unused spare
 // pages.
 func (h *pageWriter) allocateSpare(n int) {
-	if !h.s.pg.HasFreePages(uint64(n)) {
+	if !h.s.pg.HasFreePages(uint64(n), h.policy) {
 		return
 	}
 	from := len(h.spare)
 	for range n {
-		id, _, err := h.s.pg.New(0)
+		id, _, err := h.s.pg.New(0, h.policy)
 		if err != nil {
 			break // allocate returns the error when a page is needed
 		}
@@ -349,12 +363,12 @@ func (h *pageWriter) NewExtent(value []byte) (pager.Ref, error) {
 
 // startExtent allocates the pages of a large value. Nothing is written yet.
 func (h *pageWriter) startExtent(size int) (*pager.ExtentWriter, error) {
-	e, err := h.s.pg.StartExtent(h.s.epoch, h.owner, size, h.w.logsByRef(size))
+	e, err := h.s.pg.StartExtent(h.s.epoch, h.owner, size, h.w.logsByRef(size), h.policy)
 	if pager.NoSpace(err) && h.s.logOrder && len(h.spare) > 0 {
 		if err := h.freeSpare(); err != nil {
 			return nil, err
 		}
-		e, err = h.s.pg.StartExtent(h.s.epoch, h.owner, size, false)
+		e, err = h.s.pg.StartExtent(h.s.epoch, h.owner, size, false, h.policy)
 	}
 	if err != nil {
 		return nil, h.s.spaceError(err)

@@ -43,7 +43,7 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 		require.NoError(t, err)
 		w.allocMu = new(sync.Mutex)
 		w.spare = w.spare[:0]
-		require.True(t, s.pg.HasSpace(8*allocBatch))
+		require.True(t, s.pg.HasSpace(8*allocBatch, h.policy))
 		first, _, err := h.allocate()
 		require.NoError(t, err)
 		require.Len(t, h.spare, allocBatch-1)
@@ -89,7 +89,7 @@ func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	defer func() { h.w.allocMu = nil }()
 	ahead := 0
 	for {
-		there := h.s.pg.HasFreePages(allocBatch)
+		there := h.s.pg.HasFreePages(allocBatch, h.policy)
 		size := h.s.pg.FileBytes()
 		_, _, err := h.allocate()
 		if err != nil {
@@ -105,8 +105,7 @@ func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	}
 	require.Greater(t, ahead, 10)
 	require.Empty(t, h.spare)
-	h.mayOverdraft = true
-	defer h.s.pg.Overdraft(false)
+	h.policy.Purpose = pager.ForDelete
 	for range 20 {
 		_, _, err := h.allocate()
 		require.NoError(t, err)

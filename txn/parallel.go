@@ -196,7 +196,6 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 	}
 	mayDelta := w.mayDelta
 	w.mayDelta = mayDelta && w.s.hasDeltaMemory()
-	overdraft := w.s.pg.Overdraft(false)
 	for i := range count {
 		k := &h.workers[i]
 		k.err, k.panicked = nil, nil
@@ -205,7 +204,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 			k.pageWriter = pageWriter{
 				s: w.s, w: w, base: w.base, owner: w.owner, firstOwner: w.firstOwner, mayDelta: w.mayDelta,
 				allocated: k.allocated, spare: k.spare[:0], freed: k.freed[:0],
-				directRead: w.directRead, readBuf: k.readBuf,
+				directRead: w.directRead, readBuf: k.readBuf, policy: w.policy,
 			}
 			if undoWriters != nil {
 				k.undo = undoWriters[i]
@@ -215,7 +214,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 	}
 	h.runJob(count, n)
 	w.allocMu, w.mayDelta = nil, mayDelta
-	w.s.pg.Overdraft(overdraft)
+	w.policy.Purpose = pager.ForPut
 	if undoWriters != nil {
 		undo.Merge()
 	}

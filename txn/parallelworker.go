@@ -165,7 +165,7 @@ func (k *worker) applyRows(h *parallelApplier, part int, cursor *tree.InsertCurs
 	}
 	for i, row := range rows {
 		c := &some[i]
-		k.pages.mayOverdraft = c.Delete // operations that free space are never refused
+		k.pages.policy.Purpose = purposeOf(c)
 		info, err := hints.Apply(k.pages, t, cursor, i, c)
 		if err != nil {
 			return err

@@ -151,11 +151,11 @@ func (s *Store) markCaptured() {
 // cannot spill these before the running checkpoint ends.
 const reuseFraction = 8
 
-// reuseShare bounds the pages that a transaction may reuse early: in total no more than commits
-// have replaced of the running checkpoint. A crash before its end leaves the early ones in use and
+// mostReusable bounds the pages that are reused early, with those of the transaction that begins: no
+// more than commits have replaced of the running checkpoint. A crash before its end leaves the early ones in use and
 // the replaced ones free, so that the next open can replay the log without more space from the
 // disk, which may be full.
-func (s *Store) reuseShare() uint64 {
-	taken := s.pg.EarlyTaken()
-	return min(max(s.replacedPages, taken)-taken, uint64(s.o.CacheBytes/reuseFraction/int64(s.pg.PageSize())))
+func (s *Store) mostReusable() uint64 {
+	share := uint64(s.o.CacheBytes / reuseFraction / int64(s.pg.PageSize()))
+	return min(s.replacedPages, s.pg.ReusableInUse()+share)
 }

@@ -200,12 +200,9 @@ func (s *Store) recoverFrom(
 	w.begin()
 	w.noLog = true
 	w.setFrames(s.o.CacheBytes - read.bytes) // the replay buffer is a part of the cache
-	s.pg.Overdraft(true)                     // changes that had space in the original run are not refused
+	w.policy.Purpose = pager.ForDelete       // changes that had space in the original run are not refused
 	if s.logOrder {
-		if err := s.pg.Tight(true); err != nil { // keeps long runs for large values
-			return true, err
-		}
-		defer func() { _ = s.pg.Tight(false) }() // later calls find the same damage again
+		w.policy.Fit = pager.FitTightest // keeps long runs for large values
 	}
 	if read.partial {
 		read, err = s.readLog(m, newest, found, read, w)
@@ -300,7 +297,6 @@ func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult
 // finishRecovery makes the replayed state durable: its pages first, then a clean meta page. Only
 // then may the log be removed.
 func (s *Store) finishRecovery() error {
-	defer s.pg.Capturing(s.pg.Capturing(true))
 	if err := s.saveTrees(); err != nil {
 		return err
 	}

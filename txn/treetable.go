@@ -22,7 +22,7 @@ func (s *Store) saveTrees() error {
 	slices.Sort(ids)
 	w := &s.w
 	w.begin()
-	defer s.pg.Overdraft(s.pg.Overdraft(true))
+	w.policy.Purpose = pager.ForCheckpoint
 	table := s.table
 	for _, id := range ids {
 		key := treeKey(id)

@@ -51,7 +51,7 @@ func (tx *Tx) CanSubmitLog(trees, changes, bytes, longest int) bool {
 	const perChange = 32 // bound on the redo of an operation without its key and value
 	return w.reserveTreeTable(len(w.changed)+min(trees, changes)) == nil &&
 		tx.s.log.HasCommitSpace(int(w.bytes())+bytes+changes*perChange) &&
-		tx.s.pg.HasSpace(w.pagesFor(changes, bytes))
+		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)
 }
 
 // pagesFor bounds the pages that so many changes of so many bytes allocate. Each change copies a

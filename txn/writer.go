@@ -88,8 +88,7 @@ func (w *writer) begin() {
 	w.directRead = false
 	w.saved, w.mayUndo, w.undo = false, false, nil
 	w.mayDelta, w.submitted = false, submittedLog{}
-	s.pg.Overdraft(false) // a panic on a page fault may have left it on
-	s.pg.SetReuseShare(s.reuseShare())
+	w.policy = pager.AllocPolicy{MostReusable: s.mostReusable()}
 	w.puts, w.refused = false, nil
 	if s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)

@@ -26,8 +26,8 @@ var pageMutants = []mutant{
 	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
 	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.IsReusable(r.id) {`, ` {`},
 	{"order", "reusable_pages_of_the_free_lists_are_allocated_for_early_writes", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
-	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `p.space.nextPage(false)`, `p.space.nextPage(true)`},
-	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.allocate(false)`, `p.allocate(true)`},
+	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `p.space.nextPage(how, false)`, `p.space.nextPage(how, true)`},
+	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.allocate(how, false)`, `p.allocate(how, true)`},
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	_ = l.s.dataError(l.pages.Discard())
 `, ``},
 	{"order", "a_load_that_ends_leaves_pages_to_be_written", "pager/bulkwriter.go", `	return <-l.end`, `	return nil`},
@@ -40,9 +40,8 @@ var pageMutants = []mutant{
 	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.afterCheckpoint <= s.pg.Captured():`, ` || r.afterCheckpoint < s.epoch:`},
 	{"order", "promised_pages_stay_early", "txn/checkpoint.go", `	s.pg.AcceptReusable()
 `, ``},
-	{"room", "a_transaction_gets_all_promised_pages", "pager/pagepool.go", `			s.reuseShare--
-`, ``},
-	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(max(s.replacedPages, taken)-taken, uint64(`, `	return min(max(s.replacedPages, reclaimableFrames+1<<20)-reclaimableFrames, uint64(`},
+	{"room", "a_transaction_gets_all_promised_pages", "pager/pagepool.go", ` && s.reusableInUse() < how.MostReusable`, ``},
+	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(s.replacedPages, `, `	return min(s.replacedPages+1<<20, `},
 	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/commit.go", `		if f.epoch > s.durable && f.epoch`, `		if f.epoch`},
 	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.replacedPages = 0`, ``},
 	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.OfferReusable(r.id, uint64(r.n))`, `	s.awaitCheckpoint.push(r)
@@ -68,12 +67,8 @@ var pageMutants = []mutant{
 }`},
 	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/leafrun.go", `		p.leafRunPages.since += n`, `		p.leafRunPages.since += 0 * n`},
 	{"room", "holes_are_left_alone_on_a_full_disk", "pager/pagepool.go", `	if s.avail.n == 0 {
-		return 0, false, nil
-	}
-	was`, `	if true {
-		return 0, false, nil
-	}
-	was`},
+		return 0, false, nil`, `	if true {
+		return 0, false, nil`},
 	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if p.verifyGeneration.Load() != generation {`, `	if false {`},
 	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // The old`, `				// The old`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.verify(ref, b); err != nil {
@@ -102,7 +97,7 @@ var pageMutants = []mutant{
 	{"check", "distrust_leaves_what_was_met", "pager/writeback.go", `	p.accessed.clear()
 `, ``},
 	{"room", "short_runs_are_let_go", "pager/madvise.go", `end >= first+lo+minDeadRange`, `end > first+lo`},
-	{"room", "promised_pages_do_not_count", "pager/pagepool.go", ` + min(s.inRuns(&s.reusable, n), s.reuseShare)`, ``},
+	{"room", "promised_pages_do_not_count", "pager/pagepool.go", ` + min(s.inRuns(&s.reusable, n), more)`, ``},
 	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/preallocate.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil

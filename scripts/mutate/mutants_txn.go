@@ -141,7 +141,7 @@ var storeMutants = []mutant{
 	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + reserved - min(reserved, free-min(free, have))`, `	return n - have + reserved`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
-	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(1); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(n, how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/preallocate.go", `		if reserved <= pages {`, `		if true {`},
 	{"room", "the_file_grows_past_its_directory", "pager/preallocate.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return freed >= few && freed > spare`, `	return false`},
@@ -248,8 +248,8 @@ var storeMutants = []mutant{
 `, `			break // allocate returns the error when a page is needed
 		}
 `},
-	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n)) {`, `	if !h.s.pg.HasFreePages(uint64(n)) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n))`, `	atEnd := n - min(p.space.inCurrentRun(n), n)`},
+	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n), h.policy) {`, `	if !h.s.pg.HasFreePages(uint64(n), h.policy) && false {`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut)`, `	atEnd := n - min(p.space.inCurrentRun(n, how), n)`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
@@ -298,13 +298,11 @@ var storeMutants = []mutant{
 	}
 	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
-	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	p.space.packing = true
-	p.space.rewind()
-	return p.flushFramed()`, `	p.space.packing = true
-	p.space.rewind()
-	return nil`},
+	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit == FitRuns {
+		return nil`, `	if true {
+		return nil`},
 	{"room", "deletes_have_what_the_checkpoint_needs", "pager/preallocate.go", `		reserved = p.treeTablePages() + p.freeMapReserve(n-have+p.treeTablePages())`, `		reserved = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0)); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
@@ -317,7 +315,7 @@ var storeMutants = []mutant{
 	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `p.mapped && p.verifyGeneration.Load() == 0`, `p.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
-	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes)`, `	fresh, err = p.NewDelta(deltaBase, epoch, owner, changes[:0])`},
+	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes, how)`, `	fresh, err = p.NewDelta(base, epoch, owner, changes[:0], how)`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/pages.go", `		h.freed[n].deltaBase = ref == base`, `		h.freed[n].deltaBase = false`},
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/delta.go", `	if ref.Epoch > durable {`, `	if true {`},
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		s.pg.ReturnFrames(c.pages.Deltas)`},
@@ -396,9 +394,9 @@ var storeMutants = []mutant{
 `},
 	{"room", "a_row_splits_one_leaf_at_most", "txn/writeahead.go", `copied + moved + filled`, `copied + min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
-		tx.s.pg.HasSpace(w.pagesFor(changes, bytes))`, ``},
-	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n = p.pagesAtEnd(n, min(2*p.space.inCurrentRun(n), n)); n == 0 {`},
-	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n), n)); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n), n); n == 0 {`},
+		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)`, ``},
+	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`, `	if n = p.pagesAtEnd(n, min(2*p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`},
+	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n, how), n); n == 0 {`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		result`, `	case false:
 		result`},
