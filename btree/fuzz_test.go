@@ -93,10 +93,10 @@ func FuzzLeaf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint16, head, tail, key []byte) {
 		defer bound.Hold(t, 16<<20)()
 		b := fuzzPage(pager.KindLeaf, 0, n, head, tail)
-		agree(t, b)
 		if len(key) > MaxKey(4096) || CheckPage(b, 4096) != nil {
 			return
 		}
+		require.True(t, leafHasOverflow(b, count(b)) || soundLeaf(b))
 		drive(t, b, key)
 	})
 }

@@ -92,9 +92,6 @@ func (c *pageChecker) page() error {
 		err = c.branch(prefix)
 	case !allZero(b[offShapeZero:offLeafHeads]):
 		err = c.bad("bytes between %d and %d are not zero", offShapeZero, offLeafHeads)
-	case c.fastCheck(prefix):
-	case binary.LittleEndian.Uint16(b[offShape:]) == 0 && binary.LittleEndian.Uint32(b[offShape+2:]) != 0:
-		err = c.bad("a shape without a key")
 	default:
 		err = c.leaf(prefix)
 	}
@@ -147,29 +144,48 @@ func (c *pageChecker) claim(from, to int) bool {
 	return true
 }
 
+// leaf claims cells that lie side by side in key order, as writeLeaf places them, with one call.
 func (c *pageChecker) leaf(prefix int) error {
 	b, le := c.b, binary.LittleEndian
-	common := le.Uint16(b[offShape:]) != 0
-	if common {
-		if klen, info := int(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]); !isShape(klen, info) {
-			return c.bad("no shape has a key of %d bytes and info %#x", klen, info)
-		}
+	maxKey, maxInline := MaxKey(len(b)), uint32(MaxInline(len(b)))
+	klen, info, header := int(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]), 0
+	switch {
+	case klen == 0 && info != 0:
+		return c.bad("a shape without a key")
+	case klen == 0:
+		header = cellHeader
+	case !isShape(klen, info):
+		return c.bad("no shape has a key of %d bytes and info %#x", klen, info)
 	}
-	slots := b[offLeafHeads+4*c.n:]
+	heads, slots := b[offLeafHeads:offLeafHeads+4*c.n], b[offLeafHeads+4*c.n:offLeafHeads+leafEntry*c.n]
 	var first, prev []byte
-	var prevHead uint32
+	var above uint32       // head of prev
+	from, to := c.lo, c.lo // the cells to claim next
 	for i := range c.n {
 		off := int(le.Uint16(slots[2*i:]))
 		if off < c.lo || off+cellHeader > len(b) { // no body is as short as a header
 			return c.bad("slot %d points at %d, cells are in [%d, %d)", i, off, c.lo, len(b))
 		}
-		s := withHeader(off)
-		if common {
-			s = cellPos{offShape, off}
+		if header > 0 {
+			klen, info = int(le.Uint16(b[off:])), le.Uint32(b[off+2:])
 		}
-		key, err := c.cell(i, off, s)
-		if err != nil {
-			return err
+		if klen > maxKey {
+			return c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, maxKey)
+		}
+		if (info&infoSize > maxInline) != (info&infoOverflow != 0) {
+			return c.bad("cell %d has a value of %d bytes and info %#x, up to %d are inline",
+				i, info&infoSize, info, maxInline)
+		}
+		end := off + header + bodySize(klen, info)
+		if end > len(b) {
+			return c.bad("cell %d is [%d, %d), the page ends at %d", i, off, end, len(b))
+		}
+		body := b[off+header : end]
+		key := body[:klen]
+		if info > infoSize {
+			if err := c.tagAndExtent(i, info, body[klen:]); err != nil {
+				return err
+			}
 		}
 		if i == 0 {
 			first = key
@@ -178,50 +194,45 @@ func (c *pageChecker) leaf(prefix int) error {
 			return c.bad("key %d lacks the prefix of %d bytes", i, prefix)
 		}
 		head := keyHead32(key, prefix)
-		if h := le.Uint32(b[offLeafHeads+4*i:]); h != head {
+		if h := le.Uint32(heads[4*i:]); h != head {
 			return c.bad("head %d is %#x, its key says %#x", i, h, head)
 		}
-		if i > 0 && (head < prevHead || head == prevHead && bytes.Compare(prev, key) >= 0) {
+		if i > 0 && head <= above && (head < above || bytes.Compare(prev, key) >= 0) {
 			return c.bad("key %d is not above the one before it", i)
 		}
-		prev, prevHead = key, head
+		prev, above = key, head
+		if off != to {
+			if !c.claim(from, to) {
+				return c.bad("cell %d, or one before it, overlaps another one", i-1)
+			}
+			from = off
+		}
+		to = end
+		c.taken += end - off
+	}
+	if !c.claim(from, to) {
+		return c.bad("cell %d, or one before it, overlaps another one", c.n-1)
 	}
 	return nil
 }
 
-// cell verifies cell i of a leaf, at off, by itself, and returns its key. Its header lies within
-// the page.
-func (c *pageChecker) cell(i, off int, s cellPos) (key []byte, err error) {
-	b, le := c.b, binary.LittleEndian
-	klen, info := int(le.Uint16(b[s.header:])), le.Uint32(b[s.header+2:])
-	size, maxInline := int(info&infoSize), MaxInline(len(b))
-	if klen > MaxKey(len(b)) {
-		return nil, c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, MaxKey(len(b)))
+// tagAndExtent verifies what follows the key of cell i.
+func (c *pageChecker) tagAndExtent(i int, info uint32, rest []byte) error {
+	le := binary.LittleEndian
+	if info&infoTag != 0 && le.Uint64(rest) == 0 {
+		return c.bad("cell %d has the tag 0", i)
 	}
-	switch over := info&infoOverflow != 0; {
-	case over && size <= maxInline:
-		return nil, c.bad("cell %d has %d value bytes in an extent, up to %d are inline", i, size, maxInline)
-	case !over && size > maxInline:
-		return nil, c.bad("cell %d has a value of %d bytes in the page, the limit is %d", i, size, maxInline)
+	if info&infoOverflow == 0 {
+		return nil
 	}
-	if err := c.take("cell", i, off, s.body-off+bodySize(klen, info)); err != nil {
-		return nil, err
+	ref := rest[tagLen(info):]
+	if id := le.Uint64(ref); id < minPgid || id > maxPgid {
+		return c.bad("cell %d has its value at page %d", i, id)
 	}
-	body := b[s.body:]
-	if info&infoTag != 0 && le.Uint64(body[klen:]) == 0 {
-		return nil, c.bad("cell %d has the tag 0", i)
+	if epoch := pager.Epoch(le.Uint32(ref[8:])); epoch > c.h.Epoch {
+		return c.bad("cell %d has its value at a page of epoch %d, this one is of %d", i, epoch, c.h.Epoch)
 	}
-	if info&infoOverflow != 0 {
-		ref := body[klen+tagLen(info):]
-		if id := le.Uint64(ref); id < minPgid || id > maxPgid {
-			return nil, c.bad("cell %d has its value at page %d", i, id)
-		}
-		if epoch := pager.Epoch(le.Uint32(ref[8:])); epoch > c.h.Epoch {
-			return nil, c.bad("cell %d has its value at a page of epoch %d, this one is of %d",
-				i, epoch, c.h.Epoch)
-		}
-	}
-	return body[:klen], nil
+	return nil
 }
 
 func (c *pageChecker) branch(prefix int) error {
@@ -275,79 +286,4 @@ func (c *pageChecker) branch(prefix int) error {
 		return c.bad("prefix of %d bytes without separators", prefix)
 	}
 	return nil
-}
-
-// fastCheck verifies the same as the function leaf, if all values are inline and no key is very
-// short, as in most leaves. It takes half the time (-bench CheckPage), which dominates the first
-// reads of a large store. False says nothing about the page, and leaves the checker unchanged.
-//
-// fastCheck claims contiguous cells in key order, as writeLeaf places them, with one call.
-func (c *pageChecker) fastCheck(prefix int) bool {
-	b, le, be := c.b, binary.LittleEndian, binary.BigEndian
-	maxKey, maxInline := uint64(MaxKey(len(b))), uint32(MaxInline(len(b)))
-	least := uint64(max(8, prefix+4)) // of a key in bytes
-	// bits of the first 8 bytes of a key that may differ from those of the first key
-	shift := 64 - 8*uint(min(prefix, 8))
-	var first, prev []byte           // keys
-	var start uint64                 // of the first key
-	var above uint32                 // head of prev
-	from, to, taken := c.lo, c.lo, 0 // the cells to claim next, and the bytes of all
-	heads, slots := b[offLeafHeads:offLeafHeads+4*c.n], b[offLeafHeads+4*c.n:offLeafHeads+leafEntry*c.n]
-	klen, info, header := uint64(le.Uint16(b[offShape:])), le.Uint32(b[offShape+2:]), 0
-	if klen == 0 {
-		header = cellHeader
-	}
-	if klen|uint64(info) > 0 && !isShape(int(klen), info) {
-		return false
-	}
-	for i := range c.n {
-		off := int(le.Uint16(slots[2*i:]))
-		if off < c.lo || off > len(b)-cellHeader-8 {
-			return c.fallBack()
-		}
-		if header > 0 {
-			klen, info = uint64(le.Uint16(b[off:])), le.Uint32(b[off+2:])
-		}
-		cell := b[off+header:]
-		size := info &^ infoTag // infoOverflow makes it far too large
-		if klen < least || klen > maxKey || size > maxInline {
-			return c.fallBack()
-		}
-		total := int(klen) + tagLen(info) + int(size)
-		if total > len(cell) || info&infoTag != 0 && le.Uint64(cell[klen:]) == 0 {
-			return c.fallBack()
-		}
-		key := cell[:klen]
-		if i == 0 {
-			first, start = key, be.Uint64(key)
-		}
-		head := be.Uint32(key[prefix:])
-		if (be.Uint64(key)^start)>>shift != 0 || prefix > 8 && !hasPrefix(key, first, prefix) ||
-			head != le.Uint32(heads[4*i:]) {
-			return c.fallBack()
-		}
-		if i > 0 && head <= above && (head < above || bytes.Compare(prev, key) >= 0) {
-			return c.fallBack()
-		}
-		prev, above = key, head
-		if off != to {
-			if !c.claim(from, to) {
-				return c.fallBack()
-			}
-			from = off
-		}
-		to = off + header + total
-		taken += header + total
-	}
-	if !c.claim(from, to) {
-		return c.fallBack()
-	}
-	c.taken = taken
-	return true
-}
-
-// fallBack leaves the verification to the function leaf.
-func (c *pageChecker) fallBack() bool {
-	clear(c.seen)
-	return false
 }

@@ -21,7 +21,7 @@ var retiredNames = map[string]string{
 	"foretell": "encodeRedo", "Foretell": "EncodeRedo", "foretold": "encoded", "LogAhead": "SubmitLog", "MayLogAhead": "CanSubmitLog",
 	"takeBack": "revoke", "giveWay": "throttle", "awaitSeen": "waitVisible", "unsettled": "hasUnsyncedSegments",
 	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter", "mover": "relocator",
-	"loose": "detachedCell", "spot": "cellPos", "quickly": "fastCheck", "retreat": "fallBack", "lookahead": "leafPrefetch",
+	"loose": "detachedCell", "spot": "cellPos", "lookahead": "leafPrefetch",
 	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified", "doubts": "verifyGeneration",
 	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "BackgroundSync", "relief": "frameReclaimer",
 	"relieved": "framesAvailable", "crew": "waitGroup", "reap": "reclaimFreed", "rising": "ascendingRun",

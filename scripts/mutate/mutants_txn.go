@@ -376,8 +376,7 @@ var storeMutants = []mutant{
 	{"uniform", "rows_that_were_alike_get_no_headers", "btree/builder.go", `	} else if klen > 0 && !b.need.uniform() {`, `	} else if klen > 0 && !b.need.uniform() && false {`},
 	{"uniform", "rows_are_alike_whatever_follows", "btree/leafsize.go", `		with.klen, with.info = 0, 0
 `, ``},
-	{"uniform", "quick_proof_takes_any_shape", "btree/validate.go", `!isShape(int(klen), info) {`, `!isShape(int(klen), info) && false {`},
-	{"uniform", "proof_takes_any_shape", "btree/validate.go", `!isShape(klen, info) {`, `!isShape(klen, info) && false {`},
+	{"uniform", "proof_takes_any_shape", "btree/validate.go", `case !isShape(klen, info):`, `case !isShape(klen, info) && false:`},
 	{"uniform", "keys_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape+2:offShapeZero], b[offShape+2:offShapeZero])`},
 	{"uniform", "values_of_any_length_are_alike_where_leaves_are_merged", "btree/tree.go", `bytes.Equal(a[offShape:offShapeZero], b[offShape:offShapeZero])`, `bytes.Equal(a[offShape:offShape+2], b[offShape:offShape+2])`},
 	{"uniform", "what_was_put_into_half_a_leaf_has_no_headers", "btree/delta.go", `size := headerIn(leaf) + len(c.body)`, `size := len(c.body)`},
