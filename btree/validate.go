@@ -173,7 +173,7 @@ func (c *pageChecker) leaf(prefix int) error {
 			return c.bad("cell %d has a key of %d bytes, the limit is %d", i, klen, maxKey)
 		}
 		if (info&infoSize > maxInline) != (info&infoOverflow != 0) {
-			return c.bad("cell %d has a value of %d bytes and info %#x, up to %d are inline",
+			return c.bad("cell %d has a value of %d bytes with info %#x, the limit is %d",
 				i, info&infoSize, info, maxInline)
 		}
 		end := off + header + bodySize(klen, info)
