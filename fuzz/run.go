@@ -50,7 +50,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 }
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
-	rnd := rand.NewPCG(salt, 0x45626221)
+	rnd, choices := rand.NewPCG(salt, 0x45626221), rand.New(rand.NewPCG(salt, 0x63686f6f))
 	tune := kv.Tuning{
 		SegmentSize: c.Segment,
 		LeastRoom:   leastRoom,
@@ -58,6 +58,7 @@ func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 		NoDirect:    !c.Direct,
 		Rand:        rnd.Uint64,
 		Inline:      true,
+		Choose:      choices.IntN,
 		SmallGroups: c.Groups,
 		AheadFrom:   2,
 		LeavesFrom:  1,

@@ -46,7 +46,6 @@ func (db *DB) applyOnce(ctx context.Context, ops *batchOps) error {
 	defer db.oneShot.done(tx)
 	families := make([]*verbs, len(ops.families))
 	defer releaseBuffers(families...)
-	tx.wakeWorkers(ops.n)
 	err = ops.encodeRedo(tx, families)
 	if err == nil {
 		err = ops.replay(tx, families)

@@ -192,6 +192,7 @@ type Tuning struct {
 	Rand            func() uint64 // nil: crypto/rand
 	// a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
 	Inline bool
+	Choose func(n int) int // makes choices that leave the same rows: see txn.Options; nil: the fastest
 	// groups of the free map have 64 pages, two a page of its directory; the store is opened with
 	// it ever after
 	SmallGroups bool
@@ -259,7 +260,7 @@ func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
 		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes,
 		MaxTxnBytes: o.MaxTxnBytes, SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom,
 		NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom,
+		Inline: tune.Inline, Choose: tune.Choose, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom,
 		LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
 		Memory: tune.Memory, Events: o.events(),
 	}

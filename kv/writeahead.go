@@ -85,15 +85,6 @@ func (tx *Tx) canSubmitLog(trees, changes, bytes, longest int) bool {
 	return tx.inner != nil && tx.inner.CanSubmitLog(trees, changes, bytes, longest)
 }
 
-// wakeWorkers announces that number of changes to the parallel apply.
-func (tx *Tx) wakeWorkers(changes int) {
-	tx.lock()
-	defer tx.unlock()
-	if tx.inner != nil {
-		tx.inner.WakeWorkers(changes)
-	}
-}
-
 // revokeErr ends the transaction of a call that failed with err, and returns its error: the next Open
 // may find a record that was submitted and could not be revoked.
 func (tx *Tx) revokeErr(err error) error {

@@ -45,8 +45,8 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 const directReadFrom = 64
 
 func (s *Store) useDirectRead(changes int) bool {
-	if s.o.Inline { // crash tests cover both
-		return s.stamps%2 == 0
+	if s.o.Choose != nil {
+		return s.o.Choose(2) == 0
 	}
 	return changes >= directReadFrom
 }

@@ -20,6 +20,9 @@ func batchStore(t *testing.T, inline bool, rows int) *Store {
 	t.Helper()
 	o := testOptions(vfs.NewMemory())
 	o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+	if !inline {
+		o.Choose = nil
+	}
 	s := openTest(t, "/a.ebb", o)
 	fillTree(t, s, rows)
 	return s

@@ -127,7 +127,7 @@ func TestRowsOutOfOrderArePut(t *testing.T) {
 	relaxed(t, s, func(tx *Tx) { // in order, and anywhere: for several workers
 		changes := inOrder(0, 1200)
 		require.NoError(t, tx.Apply(CatalogTree, changes, nil))
-		require.True(t, tx.w.parallel.useful)
+		require.True(t, tx.w.parallel.applied)
 		require.Zero(t, tx.w.refBytes)
 	})
 	s.o.ManyFrom, s.o.ManyRows = 10_000, 0

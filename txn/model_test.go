@@ -186,7 +186,6 @@ func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, ol
 	}
 	ended.SetDurability(NoSync)
 	ended.SetMark(77)
-	ended.WakeWorkers(1000)
 	require.ErrorIs(t, ended.Apply(9, rows, nil), ErrTxnDone)
 	for name, change := range changes(9) {
 		require.ErrorIs(t, change(ended), ErrTxnDone, name)

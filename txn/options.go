@@ -66,7 +66,10 @@ type Options struct {
 	NoMap, NoDirect bool          // no mmap of the file, no direct I/O
 	Rand            func() uint64 // nil: crypto/rand
 	Inline          bool          // checkpoints run in the commit that starts them: for deterministic tests
-	SmallGroups     bool          // the free map has small groups: for tests, see pager.Options
+	// Choose returns one of n choices that all leave the same rows: whether to read directly, how
+	// many workers apply a batch. Nil: the fastest. Tests of crashes cover all of them.
+	Choose      func(n int) int
+	SmallGroups bool // the free map has small groups: for tests, see pager.Options
 	// SubmitFrom is the least number of changes whose record is written ahead: see Tx.CanSubmitLog;
 	// 0: the default.
 	SubmitFrom int

@@ -130,7 +130,7 @@ func TestUnusedReservedPagesAreReused(t *testing.T) {
 			changes[i] = Change{Key: batchKey(10_000 + rnd.IntN(1<<30)), Value: make([]byte, 300)}
 		}
 		require.NoError(t, tx.Apply(9, changes, nil))
-		if s.w.parallel != nil && s.w.parallel.useful {
+		if s.w.parallel != nil && s.w.parallel.applied {
 			together++
 		}
 		most = max(most, len(s.w.spare))
@@ -177,10 +177,10 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 			changes[i] = Change{Key: batchKey(k), Value: bytes.Repeat([]byte{byte(rnd.Uint32())}, 100)}
 		}
 		if s.w.parallel != nil {
-			s.w.parallel.useful = false
+			s.w.parallel.applied = false
 		}
 		require.NoError(t, tx.Apply(9, changes, nil))
-		inParallel = s.w.parallel != nil && s.w.parallel.useful // not each time there are several: see workersFor
+		inParallel = s.w.parallel != nil && s.w.parallel.applied // not each time there are several: see workersFor
 	}
 	update(t, s, func(tx *Tx) {
 		require.NoError(t, tx.Create(9))

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
@@ -46,15 +45,14 @@ type parallelApplier struct {
 	done      [tree.MaxPartitions]int     // applied changes of each part
 	unapplied []int32                     // changes left over because frames were short
 
-	useful  bool         // the last batch was applied in parallel
-	running atomic.Int32 // worker goroutines
+	applied bool // the last batch was applied in parallel
 }
 
 // workersFor is the number of workers for a batch; 1: no parallel apply.
 func (s *Store) workersFor(changes int) int {
 	most := s.maxWorkersFor(changes)
-	if s.o.Inline { // crash tests cover every number of workers
-		return 1 + int(s.stamps%uint64(most))
+	if most > 1 && s.o.Choose != nil {
+		return 1 + s.o.Choose(most)
 	}
 	return most
 }
@@ -63,7 +61,7 @@ func (s *Store) maxWorkersFor(changes int) int {
 	switch {
 	case changes < s.o.ManyFrom:
 		return 1
-	case s.o.Inline:
+	case s.o.Choose != nil:
 		return 4
 	}
 	return min(runtime.GOMAXPROCS(0), maxWorkers, max(changes/changesPerWorker, 2))
@@ -85,26 +83,21 @@ const partitionReserve = 64
 // partsForWorkers is the number of parts for a number of workers.
 func partsForWorkers(workers int) int { return min(workers*partsPerWorker, tree.MaxPartitions) }
 
-// WakeWorkers is a hint that so many changes will follow, of one tree or several: workers start
-// early.
-func (tx *Tx) WakeWorkers(changes int) {
-	if w := tx.w; w != nil && tx.check() == nil && w.parallel != nil && w.parallel.useful {
-		w.parallel.startWorkers(tx.s.workersFor(changes))
-	}
-}
-
 // applyParallel is Apply by several workers. If done is false the batch does not qualify, and
 // nothing was changed.
 func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool, err error) {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.noLog ||
-		tx.s.workersFor(len(changes)) < 2 {
+	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.noLog {
+		return false, nil
+	}
+	count := tx.s.workersFor(len(changes))
+	if count < 2 {
 		return false, nil
 	}
 	if w, err = tx.change(); err != nil {
 		return false, err
 	}
-	left, done, err := w.applyParallel(id, changes, was)
+	left, done, err := w.applyParallel(count, id, changes, was)
 	if err != nil {
 		return false, tx.abort(err)
 	}
@@ -114,10 +107,11 @@ func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool,
 	return done, err
 }
 
-// applyParallel applies changes, and returns the indexes of those that are left because frames are
+// applyParallel applies changes by count workers, and returns the indexes of those that are left because frames are
 // short, in batch order.
-func (w *writer) applyParallel(id TreeID, changes []Change, was []Info) (left []int32, done bool, err error) {
-	count := w.s.workersFor(len(changes))
+func (w *writer) applyParallel(
+	count int, id TreeID, changes []Change, was []Info,
+) (left []int32, done bool, err error) {
 	s, err := w.state(id)
 	if err != nil || s.t.Rows < w.s.o.ManyRows || w.short() {
 		return nil, false, err
@@ -128,10 +122,7 @@ func (w *writer) applyParallel(id TreeID, changes []Change, was []Info) (left []
 		h.workers[0].pages = &w.pageWriter
 		w.parallel = h
 	}
-	if h.useful {
-		h.startWorkers(count)
-	}
-	h.useful = false
+	h.applied = false
 	size, longest, puts := 0, 0, false
 	for i := range changes {
 		c := &changes[i]
@@ -154,8 +145,7 @@ func (w *writer) applyParallel(id TreeID, changes []Change, was []Info) (left []
 	if err != nil || n < 2 {
 		return nil, false, err
 	}
-	h.useful = true
-	h.startWorkers(count)
+	h.applied = true
 	h.assignRows(n, changes, was)
 	if err := h.partitionAndApply(count, n); err != nil {
 		return nil, false, err
@@ -201,9 +191,11 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 		k.err, k.panicked = nil, nil
 		if i > 0 {
 			k.pages = &k.pageWriter
+			left := max(len(w.spare)-allocBatch, 0) // the worker begins with pages of earlier ones
+			k.spare, w.spare = append(k.spare[:0], w.spare[left:]...), w.spare[:left]
 			k.pageWriter = pageWriter{
 				s: w.s, w: w, base: w.base, owner: w.owner, firstOwner: w.firstOwner, mayDelta: w.mayDelta,
-				allocated: k.allocated, spare: k.spare[:0], freed: k.freed[:0],
+				allocated: k.allocated, spare: k.spare, freed: k.freed[:0],
 				directRead: w.directRead, readBuf: k.readBuf, policy: w.policy,
 			}
 			if undoWriters != nil {

@@ -85,7 +85,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 						infos := make([]Info, len(changes))
 						require.NoError(t, tx.Apply(9, changes, infos))
 						was[i] = append(was[i], infos...)
-						if h := s.w.parallel; h != nil && h.useful {
+						if h := s.w.parallel; h != nil && h.applied {
 							together++
 							left += len(h.unapplied)
 							if s.w.mayDelta && s.pg.PatchBytes() > 0 {
@@ -134,7 +134,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rows := test.rows
 			o := testOptions(vfs.NewMemory())
-			o.Inline, o.ManyFrom, o.CacheBytes = false, 2, test.cache
+			o.Inline, o.Choose, o.ManyFrom, o.CacheBytes = false, nil, 2, test.cache
 			s := openTest(t, "/a.ebb", o)
 			all := rand.New(rand.NewPCG(1, 1)).Perm(rows)
 			deltaWrites := 0
@@ -146,7 +146,6 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 				for _, i := range all {
 					changes = append(changes, Change{Key: batchKey(i), Value: value})
 				}
-				tx.WakeWorkers(rows)
 				for some := range slices.Chunk(changes, rows/3) {
 					require.NoError(t, tx.Apply(CatalogTree, some, nil))
 				}
@@ -180,10 +179,6 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 				require.Positive(t, inPlace, "more than one worker has changed pages in place")
 			}
 			require.Equal(t, name == "deltas", deltaWrites > 0)
-			for left := 0; s.w.parallel.running.Load() > 0; left++ {
-				require.Less(t, left, 5000, "helpers go when there is nothing to do")
-				time.Sleep(time.Millisecond)
-			}
 		})
 	}
 }
@@ -236,7 +231,7 @@ func TestCheckpointsBesideParallelApply(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	fs := vfs.NewMemory()
 	o := testOptions(fs)
-	o.Inline, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, 2, 8<<20, 1<<30
+	o.Inline, o.Choose, o.ManyFrom, o.CacheBytes, o.CheckpointBytes = false, nil, 2, 8<<20, 1<<30
 	s := openTest(t, "/a.ebb", o)
 	const rows = 12_000
 	want := fillTree(t, s, rows)
@@ -276,7 +271,7 @@ func TestCheckpointsBesideParallelApply(t *testing.T) {
 	}
 	close(stop)
 	<-ended
-	require.True(t, s.w.parallel.useful)
+	require.True(t, s.w.parallel.applied)
 	holds := func(s *Store) {
 		s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 		tx, err := s.Begin(t.Context(), false)
@@ -370,7 +365,7 @@ func TestWorkerThatReadsADamagedPage(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		disk := crashfs.New(crashfs.Options{})
 		o := testOptions(disk)
-		o.ManyFrom, o.Inline, o.CacheBytes = 2, inline, 4<<20
+		o.ManyFrom, o.Inline, o.Choose, o.CacheBytes = 2, inline, nil, 4<<20
 		s, err := Open("/a.ebb", o)
 		require.NoError(t, err)
 		want := fillTree(t, s, 9000)
@@ -425,7 +420,7 @@ func TestWorkerWhoseReadFails(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	disk := crashfs.New(crashfs.Options{})
 	o := testOptions(disk)
-	o.ManyFrom, o.Inline, o.CacheBytes = 2, false, 4<<20
+	o.ManyFrom, o.Inline, o.Choose, o.CacheBytes = 2, false, nil, 4<<20
 	s, err := Open("/a.ebb", o)
 	require.NoError(t, err)
 	fillTree(t, s, 9000)
@@ -440,7 +435,7 @@ func TestWorkerWhoseReadFails(t *testing.T) {
 	in := disk.Inject(crashfs.Fault{Kinds: crashfs.KindRead, N: 30})
 	err = tx.Apply(9, someChanges(rand.New(rand.NewPCG(1, 9)), 4000, 9000), nil)
 	require.Equal(t, 1, in.Fired())
-	require.True(t, s.w.parallel.useful)
+	require.True(t, s.w.parallel.applied)
 	require.ErrorIs(t, err, pager.ErrRead)
 	require.ErrorIs(t, tx.Commit(Sync), pager.ErrRead)
 	tx.Rollback()
@@ -458,7 +453,7 @@ func TestWorkerWhoseReadFails(t *testing.T) {
 func TestParallelApplyKeepsTheTransactionLimit(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := testOptions(vfs.NewMemory())
-		o.ManyFrom, o.Inline, o.CacheBytes, o.MaxBytes = 2, inline, 4<<20, 2<<20
+		o.ManyFrom, o.Inline, o.Choose, o.CacheBytes, o.MaxBytes = 2, inline, nil, 4<<20, 2<<20
 		s := openTest(t, "/a.ebb", o)
 		want := fillTree(t, s, 3000)
 		rnd := rand.New(rand.NewPCG(1, 9))
