@@ -1,0 +1,183 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ebbkv/ebb/cmd/ebbd/server"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// flags are the parsed options.
+type flags struct {
+	addresses []string
+	options   server.Options
+	jsonLogs  bool
+	logLevel  slog.Level
+}
+
+const usage = `ebbd serves Redis clients (RESP2 and RESP3) from one Ebb store.
+
+Usage:
+  ebbd [options]
+
+Examples:
+  ebbd                                              data in ./data, port 6379 of this machine
+  ebbd --dir /var/lib/ebbd --addr 0.0.0.0:6379 --requirepass-file /etc/ebbd/password
+  ebbd --appendfsync everysec --cache 2GiB          up to a second of writes may be lost in a crash
+  redis-cli -p 6379 set greeting hello              "OK" comes when the value is on disk
+
+Options:
+`
+
+func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
+	set := pflag.NewFlagSet("ebbd", pflag.ContinueOnError)
+	set.SortFlags = false
+	o := &f.options
+	set.StringVar(&o.Dir, "dir", "data", "`directory` of the store, created if absent")
+	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
+		"`host:port` to listen on; may be repeated")
+	set.StringVar(&o.AppendFsync, "appendfsync", "always",
+		"when writes are synced: always (before the reply), everysec, no")
+	set.StringVar(
+		&o.Password,
+		"requirepass",
+		"",
+		"`password` of the default user; other users see it in ps",
+	)
+	passwordFile := set.String("requirepass-file", "", "`file` with the password in its first line")
+	set.IntVar(&o.MaxClients, "maxclients", 10000, "most connections at the same time")
+	set.IntVar(&o.Databases, "databases", 16, "number of databases for SELECT")
+	set.DurationVar(
+		&o.Timeout,
+		"timeout",
+		0,
+		"idle `time` after which a client is disconnected, such as 5m; 0: never",
+	)
+	cache := sizeFlag(set, "cache", "", "memory for pages of the store, such as 512MiB; default: "+
+		"384MiB, or a quarter of the memory of the machine if that is less")
+	maxBytes := sizeFlag(
+		set,
+		"max-bytes",
+		"",
+		"bound on the size of the store, such as 10GiB; default: none",
+	)
+	page := sizeFlag(
+		set,
+		"page-size",
+		"",
+		"page size of a new store, 4KiB to 64KiB: keys are at most a "+
+			"quarter of it; default: 16KiB",
+	)
+	bulk := sizeFlag(
+		set,
+		"proto-max-bulk-len",
+		"512MiB",
+		"longest argument of a command, and longest string",
+	)
+	replies := sizeFlag(
+		set,
+		"max-replies",
+		"256MiB",
+		"most replies of one client that wait in memory: more "+
+			"disconnect it",
+	)
+	certificate := set.String(
+		"tls-cert-file",
+		"",
+		"PEM `file` with the certificate: the addresses take TLS only",
+	)
+	key := set.String("tls-key-file", "", "PEM `file` with the key of the certificate")
+	set.BoolVar(&f.jsonLogs, "json", false, "logs as JSON")
+	level := set.String("log-level", "info", "debug, info, warn or error")
+	showVersion := set.Bool("version", false, "print the version")
+	help := set.BoolP("help", "h", false, "print this")
+	set.Usage = func() {}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	switch {
+	case *help:
+		fmt.Fprint(stdout, usage+set.FlagUsages())
+		return f, pflag.ErrHelp
+	case *showVersion:
+		fmt.Fprintln(stdout, "ebbd", version)
+		return f, pflag.ErrHelp
+	case set.NArg() > 0:
+		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	case o.MaxClients < 1 || o.Databases < 1 || o.Databases > 1024 || o.Timeout < 0:
+		return f, errors.New(
+			"--maxclients and --databases (at most 1024) must be positive, --timeout not negative",
+		)
+	}
+	o.CacheBytes, o.MaxBytes, o.PageSize = cache.n, maxBytes.n, int(page.n)
+	o.MaxBulk, o.MaxReplies, o.Version = int(min(bulk.n, 1<<30-64)), int(replies.n), version
+	if err := f.logLevel.UnmarshalText([]byte(*level)); err != nil {
+		return f, fmt.Errorf("--log-level: %w", err)
+	}
+	if *passwordFile != "" {
+		text, err := os.ReadFile(*passwordFile)
+		if err != nil {
+			return f, err
+		}
+		o.Password, _, _ = strings.Cut(string(text), "\n")
+		o.Password = strings.TrimSuffix(o.Password, "\r")
+	}
+	if *certificate != "" || *key != "" {
+		pair, err := tls.LoadX509KeyPair(*certificate, *key)
+		if err != nil {
+			return f, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+		}
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	return f, nil
+}
+
+// size is a flag of bytes with a unit.
+type size struct {
+	n    int64
+	text string
+}
+
+func sizeFlag(set *pflag.FlagSet, name, value, usage string) *size {
+	s := &size{}
+	if value != "" {
+		_ = s.Set(value) // the defaults are right
+	}
+	set.Var(s, name, usage)
+	return s
+}
+
+func (s *size) String() string { return s.text }
+func (s *size) Type() string   { return "size" }
+
+// Set parses a number of bytes: 1048576, 512KiB, 10MiB, 2GiB.
+func (s *size) Set(text string) error {
+	units := []struct {
+		suffix string
+		shift  int
+	}{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}}
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > 1<<62>>u.shift {
+			break
+		}
+		s.n, s.text = n<<u.shift, text
+		return nil
+	}
+	return errors.New("want a number of bytes with KiB, MiB or GiB, such as 512MiB")
+}

@@ -1,0 +1,20 @@
+module github.com/ebbkv/ebb/cmd/ebbd
+
+go 1.25.0
+
+require (
+	github.com/ebbkv/ebb v0.0.0
+	github.com/spf13/pflag v1.0.9
+	github.com/stretchr/testify v1.11.1
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/davecgh/go-spew v1.1.1 // indirect
+	github.com/google/btree v1.1.3 // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	golang.org/x/sys v0.38.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)
+
+replace github.com/ebbkv/ebb => ../..

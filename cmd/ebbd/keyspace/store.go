@@ -1,0 +1,213 @@
+package keyspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// Store is what the spaces of all transactions share: the families, and the collections whose
+// master rows the store has purged or evicted.
+type Store struct {
+	databases  int
+	maxKeySize int // of the store, in bytes
+
+	mu      sync.Mutex
+	expired []deadRow // master rows that expired since Drain
+	fields  int64     // fields and keys that expired, since Open
+	keys    int64
+	// suspect says that a row was put over an expired collection whose id is unknown: Sweep finds
+	// it.
+	suspect bool
+	retired map[int]bool // databases with rows that Reclaim deletes, or may have them
+}
+
+// deadRow is a collection whose master row expired.
+type deadRow struct {
+	db  int
+	key []byte
+	row Row
+}
+
+// NewStore returns the state of a store of that many databases. Its OnExpire belongs in kv.Options.
+func NewStore(databases int) *Store {
+	st := &Store{databases: databases, retired: make(map[int]bool)}
+	for n := range databases {
+		st.retired[n] = true // an earlier session may have left some
+	}
+	return st
+}
+
+// Databases returns the number of databases.
+func (st *Store) Databases() int { return st.databases }
+
+// Expired returns the numbers of keys and of hash fields that expired and were deleted.
+func (st *Store) Expired() (keys, fields int64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.keys, st.fields
+}
+
+// OnExpire notes collections whose master row expired. It is kv.Options.OnExpire.
+func (st *Store) OnExpire(cf string, key, value []byte) error {
+	db, err := strconv.Atoi(cf[1:])
+	if err != nil {
+		return nil // not a family of ours
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if cf[0] != masterFamily {
+		st.fields++
+		return nil
+	}
+	st.keys++
+	row, err := decodeRow(value)
+	if err == nil && row.Type != TypeString && len(key) > 0 {
+		st.expired = append(st.expired, deadRow{db, bytes.Clone(key[1:]), row})
+	}
+	return nil
+}
+
+// Drain retires the collections that have expired since the last call, in tx. A caller whose
+// transaction is rolled back gives them back with undo.
+func (st *Store) Drain(tx *kv.Tx) (undo func(), err error) {
+	st.mu.Lock()
+	rows := st.expired
+	st.expired = nil
+	st.mu.Unlock()
+	undo = func() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.expired = append(st.expired, rows...)
+	}
+	for _, dead := range rows {
+		s := st.Space(tx, dead.db)
+		alive, err := s.owns(dead.key, dead.row.ID)
+		if err != nil {
+			return undo, err
+		}
+		if !alive {
+			if err := s.drop(&dead.row); err != nil {
+				return undo, err
+			}
+		}
+	}
+	return undo, nil
+}
+
+// TakeSuspect says whether a sweep is needed, and forgets it.
+func (st *Store) TakeSuspect() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	was := st.suspect
+	st.suspect = false
+	return was
+}
+
+func (st *Store) setSuspect() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.suspect = true
+}
+
+const (
+	masterFamily  byte = 'm'
+	elementFamily byte = 'e'
+)
+
+var commonNames = func() (names [2][16]string) {
+	for n := range names[0] {
+		names[0][n] = string(masterFamily) + strconv.Itoa(n)
+		names[1][n] = string(elementFamily) + strconv.Itoa(n)
+	}
+	return names
+}()
+
+func familyName(kind byte, db int) string {
+	switch {
+	case db >= len(commonNames[0]):
+		return string(kind) + strconv.Itoa(db)
+	case kind == masterFamily:
+		return commonNames[0][db]
+	}
+	return commonNames[1][db]
+}
+
+// Setup creates the families of all databases that do not exist.
+func (st *Store) Setup(db *kv.DB) error {
+	st.maxKeySize = db.MaxKeySize()
+	return db.Update(func(tx *kv.Tx) error {
+		names, err := tx.ListCFs()
+		if err != nil {
+			return err
+		}
+		if err := foreign(names); err != nil {
+			return err
+		}
+		for n := range st.databases {
+			for _, kind := range []byte{masterFamily, elementFamily} {
+				err := tx.EnsureCF(familyName(kind, n), kv.CFOptions{})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// foreign refuses a store that other programs have families in.
+func foreign(names []string) error {
+	for _, name := range names {
+		if name == "default" {
+			continue
+		}
+		n, err := strconv.Atoi(name[1:])
+		if err != nil || n < 0 || !strings.ContainsRune("me", rune(name[0])) {
+			return fmt.Errorf("the store has the family %q: it is no store of this server", name)
+		}
+	}
+	return nil
+}
+
+// SwapDB exchanges two databases.
+func (st *Store) SwapDB(tx *kv.Tx, a, b int) error {
+	if a == b {
+		return nil
+	}
+	for _, kind := range []byte{masterFamily, elementFamily} {
+		const meanwhile = "swap"
+		first, second := familyName(kind, a), familyName(kind, b)
+		err := errors.Join(
+			tx.RenameCF(first, meanwhile),
+			tx.RenameCF(second, first),
+			tx.RenameCF(meanwhile, second),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	st.setRetired(a, true)
+	st.setRetired(b, true)
+	return nil
+}
+
+// Space returns database db in tx.
+func (st *Store) Space(tx *kv.Tx, db int) *Space {
+	s := &Space{}
+	st.Attach(s, tx, db)
+	return s
+}
+
+// Attach makes s the space of database db in tx. It keeps the buffers of s.
+func (st *Store) Attach(s *Space, tx *kv.Tx, db int) {
+	s.store, s.tx, s.DB = st, tx, db
+	s.Now = tx.Now().UnixMilli()
+	s.master = tx.CF(familyName(masterFamily, db))
+	s.elements = tx.CF(familyName(elementFamily, db))
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ebbkv/ebb/cmd/ebbd/server"
+)
+
+func main() {
+	// The first signal ends the server gracefully, the second one has its usual force.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program but for the process around it; it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	f, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "ebbd: %v\nebbd --help lists the options\n", err)
+		return 2
+	}
+	log := newLogger(f, stderr)
+	if err := serve(ctx, f, log); err != nil {
+		log.Error("ebbd ends", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func newLogger(f flags, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: f.logLevel}
+	if f.jsonLogs {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// serve runs the server until ctx ends, a client sends SHUTDOWN or a listener fails.
+func serve(ctx context.Context, f flags, log *slog.Logger) error {
+	if err := os.MkdirAll(f.options.Dir, 0o700); err != nil {
+		return err
+	}
+	f.options.Logger = log
+	s, err := server.Open(f.options)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, len(f.addresses))
+	for _, addr := range f.addresses {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return errors.Join(err, shutdown(s))
+		}
+		log.Info("ready", "address", l.Addr().String(), "dir", f.options.Dir,
+			"appendfsync", f.options.AppendFsync, "tls", f.options.TLS != nil)
+		go func() { failed <- s.Serve(l) }()
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+		log.Info("signal: ending")
+	case <-s.Stopped():
+		log.Info("SHUTDOWN: ending")
+	case cause = <-failed:
+	}
+	return errors.Join(cause, shutdown(s))
+}
+
+// shutdownTime is how long clients get for their last replies.
+const shutdownTime = 10 * time.Second
+
+func shutdown(s *server.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	return s.Shutdown(ctx)
+}

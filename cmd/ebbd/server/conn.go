@@ -1,0 +1,231 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/ebbkv/ebb/cmd/ebbd/resp"
+)
+
+const (
+	// A pipeline is cut into batches of this many commands and bytes of replies.
+	batchCommands = 1024
+	flushBytes    = 64 << 10
+	// writeTimeout is how long a client may take nothing of its replies.
+	writeTimeout = 60 * time.Second
+)
+
+// conn is a connection.
+type conn struct {
+	s    *Server
+	id   int64
+	nc   net.Conn
+	rd   *resp.Reader
+	w    resp.Writer
+	unit unit
+
+	db            int
+	authenticated bool
+	closing       bool // after the replies that are collected
+	reply         replyMode
+
+	multi       bool
+	multiFailed bool
+	queued      []queuedCommand
+	queuedBytes int
+	watched     []*watch
+
+	mu   sync.Mutex // guards info, which other connections read
+	info clientInfo
+}
+
+// replyMode is what CLIENT REPLY has set.
+type replyMode byte
+
+const (
+	replyOn replyMode = iota
+	replyOff
+	replySkip // the next command has no reply
+)
+
+// clientInfo is what CLIENT LIST shows.
+type clientInfo struct {
+	name, libName, libVersion string
+	last                      time.Time
+	created                   time.Time
+	command                   string
+	db, multi, version        int
+	watched                   int
+}
+
+func newConn(s *Server, nc net.Conn, id int64) *conn {
+	c := &conn{s: s, id: id, nc: nc}
+	c.w.Version = 2
+	c.w.Most = s.o.MaxReplies
+	c.authenticated = s.config.password() == ""
+	c.rd = resp.NewReader(meteredReader{nc, &s.stats.bytesRead}, s.limits(c.authenticated))
+	c.info = clientInfo{created: time.Now(), last: time.Now(), version: 2}
+	c.unit.x = execution{s: s, c: c, w: &c.w}
+	c.unit.done = make(chan struct{}, 1)
+	return c
+}
+
+func (s *Server) limits(authenticated bool) resp.Limits {
+	if !authenticated {
+		return resp.UnauthenticatedLimits
+	}
+	l := resp.DefaultLimits
+	l.Bulk = s.o.MaxBulk
+	return l
+}
+
+// serve reads and runs commands until the connection ends.
+func (c *conn) serve() {
+	defer func() {
+		c.unwatch()
+		_ = c.nc.Close()
+	}()
+	for !c.closing {
+		batch, err := c.read()
+		if len(batch) > 0 {
+			c.run(batch)
+		}
+		if err != nil {
+			var protocol resp.ProtocolError
+			if errors.As(err, &protocol) {
+				c.w.Error("ERR " + err.Error())
+			}
+			c.closing = true
+		}
+		if c.w.Overflow() {
+			c.s.log.Warn("client disconnected: its replies exceed the bound", "client", c.id)
+			return
+		}
+		if c.flush() != nil {
+			return
+		}
+		c.rd.Release()
+	}
+}
+
+// read returns the commands that have arrived whole, at least one.
+func (c *conn) read() (batch [][][]byte, err error) {
+	for {
+		args, ok, err := c.rd.Next()
+		switch {
+		case err != nil:
+			return batch, err
+		case ok:
+			if batch = append(batch, args); len(batch) < batchCommands {
+				continue
+			}
+			return batch, nil
+		case len(batch) > 0:
+			return batch, nil
+		}
+		if timeout := c.s.o.Timeout; timeout > 0 {
+			_ = c.nc.SetReadDeadline(time.Now().Add(timeout))
+			if c.s.isClosing() {
+				return nil, io.EOF
+			}
+		}
+		if err := c.rd.Fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// run runs a batch: reads at once, and all from the first write on in a turn.
+func (c *conn) run(batch [][][]byte) {
+	x := execution{s: c.s, c: c, w: &c.w}
+	for i, args := range batch {
+		if c.closing {
+			break
+		}
+		if c.needsTurn(args) {
+			x.end()
+			c.s.exec.submit(c, batch[i:])
+			break
+		}
+		x.execute(args)
+		if c.w.Len() > flushBytes {
+			x.end()
+			if c.w.Overflow() || c.flush() != nil {
+				c.closing = true
+			}
+		}
+	}
+	x.end()
+	c.note(batch)
+}
+
+// needsTurn says whether the command is one of a turn.
+func (c *conn) needsTurn(args [][]byte) bool {
+	cmd, err := c.check(args)
+	switch {
+	case err != nil:
+		return false
+	case !c.multi:
+		return cmd.flags&(flagWrite|flagTurn) != 0
+	case cmd.name != "exec" || c.multiFailed:
+		return false
+	}
+	if len(c.watched) > 0 {
+		return true
+	}
+	for _, q := range c.queued {
+		if q.cmd.flags&(flagWrite|flagTurn) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// note keeps what CLIENT LIST shows.
+func (c *conn) note(batch [][][]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.info.last = time.Now()
+	if cmd := lookup(batch[len(batch)-1][0]); cmd != nil {
+		c.info.command = cmd.name
+	}
+	c.info.db, c.info.version, c.info.watched = c.db, c.w.Version, len(c.watched)
+	c.info.multi = -1
+	if c.multi {
+		c.info.multi = len(c.queued)
+	}
+}
+
+// flush sends the collected replies. A client that takes none of them for a while is disconnected.
+func (c *conn) flush() error {
+	rest := c.w.Bytes()
+	if len(rest) == 0 {
+		return nil
+	}
+	c.s.stats.bytesWritten.Add(int64(len(rest)))
+	for len(rest) > 0 {
+		part := rest[:min(len(rest), 1<<20)]
+		if err := c.nc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return err
+		}
+		n, err := c.nc.Write(part)
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	c.w.Reset()
+	return nil
+}
+
+// interrupt ends the wait for commands: the connection closes after those that have arrived.
+func (c *conn) interrupt() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
+
+// setAuthenticated changes what the connection may send.
+func (c *conn) setAuthenticated() {
+	c.authenticated = true
+	c.rd.SetLimits(c.s.limits(true))
+}

@@ -1,0 +1,256 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startRedis runs Debian's redis-server without persistence, or skips the test.
+func startRedis(t *testing.T) (addr string) {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed (Debian: apt-get install redis-server)")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	require.NoError(t, l.Close())
+	cmd := exec.Command(path, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--dir", t.TempDir(), "--daemonize", "no")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	addr = fmt.Sprintf("127.0.0.1:%d", port)
+	require.Eventually(t, func() bool {
+		nc, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = nc.Close()
+		}
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond)
+	return addr
+}
+
+// generator makes random commands over few keys, so that types and conditions meet.
+type generator struct{ *rand.Rand }
+
+func (g generator) of(list ...string) string { return list[g.IntN(len(list))] }
+
+func (g generator) key() string    { return fmt.Sprintf("k%d", g.IntN(12)) }
+func (g generator) member() string { return fmt.Sprintf("m%d", g.IntN(9)) }
+
+func (g generator) value() string {
+	return g.of(
+		"",
+		"a",
+		"abc",
+		"10",
+		"-7",
+		"3.25",
+		"9223372036854775807",
+		"hello world",
+		"00",
+		" 1",
+		"1e2",
+		strconv.Itoa(g.IntN(100)),
+	)
+}
+
+func (g generator) index() string { return strconv.Itoa(g.IntN(14) - 7) }
+
+// future is an instant that does not come during the test, in seconds.
+func (g generator) future() string { return strconv.Itoa(4_000_000_000 + g.IntN(5)*1000) }
+
+func (g generator) score() string {
+	return g.of("0", "1", "-1", "2.5", "0.25", "100", "inf", "-inf", "3", "nan", "x", "1e3")
+}
+
+// template is a command with placeholders: see fill.
+var templates = map[string][]string{
+	"string": {
+		"SET k v", "SET k v", "SET k v NX", "SET k v XX", "SET k v GET", "SET k v NX GET", "SET k v KEEPTTL",
+		"SET k v EXAT future", "SET k v PXAT future000", "SET k v EX 0", "SET k v EX x", "SET k v NX XX",
+		"SET k v EXAT future KEEPTTL", "SET k v XX GET KEEPTTL", "GET k", "GETSET k v", "GETDEL k", "GETEX k",
+		"GETEX k PERSIST", "GETEX k EXAT future", "GETEX k EXAT 1", "GETEX k EX -1", "MGET k k k", "MSET k v k v",
+		"MSET k v k", "MSETNX k v k v", "APPEND k v", "STRLEN k", "GETRANGE k i i", "SETRANGE k i v",
+		"SETRANGE k 3 v", "INCR k", "DECR k", "INCRBY k n", "DECRBY k n", "INCRBYFLOAT k d", "SETNX k v",
+		"SETEX k 100000 v", "SETEX k 0 v", "SETEX k x v", "PSETEX k 100000000 v", "SUBSTR k i i", "GET k k",
+		"SETRANGE k 0 ''",
+	},
+	"key": {
+		"DEL k", "DEL k k", "UNLINK k", "EXISTS k k k", "TYPE k", "RENAME k k", "RENAMENX k k", "COPY k k",
+		"COPY k k REPLACE", "COPY k k DB 1", "COPY k k DB 99", "MOVE k 1", "EXPIREAT k future", "EXPIREAT k future NX",
+		"EXPIREAT k future XX", "EXPIREAT k future GT", "EXPIREAT k future LT", "EXPIREAT k future NX XX",
+		"EXPIREAT k future GT LT", "PEXPIREAT k future000", "EXPIREAT k 1", "EXPIRE k 0", "EXPIRE k -5", "EXPIRE k x",
+		"EXPIRE k 9223372036854775807", "PEXPIRETIME k", "EXPIRETIME k", "PERSIST k", "TTL nokey", "TOUCH k k",
+		"EXPIREAT k future FOO", "DBSIZE", "KEYS *", "KEYS k[1-4]", "KEYS k?", "KEYS k1*",
+		"SELECT 1", "SELECT 0", "SELECT 0", "SELECT 77", "RANDOMKEY extra", "OBJECT", "SWAPDB 0 1", "ECHO v", "PING v",
+	},
+	"hash": {
+		"HSET k m v", "HSET k m v m v", "HSET k m", "HMSET k m v m v", "HSETNX k m v", "HGET k m", "HMGET k m m",
+		"HGETALL k", "HKEYS k", "HVALS k", "HDEL k m", "HDEL k m m m", "HEXISTS k m", "HLEN k", "HSTRLEN k m",
+		"HINCRBY k m n", "HINCRBYFLOAT k m d", "HSCAN k 0 COUNT 1000", "HRANDFIELD k 0", "HSCAN k x",
+		"HRANDFIELD k 100", "HSET k m n",
+	},
+	"transaction": {
+		"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "EXEC", "NOSUCH v v", "GET",
+	},
+}
+
+// unordered are commands whose replies have no order.
+var unordered = []string{
+	"KEYS", "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "SUNION", "SINTER", "SDIFF", "HSCAN", "SSCAN", "HRANDFIELD",
+	"SRANDMEMBER", "ZRANDMEMBER", "ZSCAN",
+}
+
+// fill replaces the placeholders of a template.
+func (g generator) fill(template string) []string {
+	args := words(template)
+	for i, arg := range args {
+		if i == 0 {
+			continue
+		}
+		switch arg {
+		case "k":
+			args[i] = g.key()
+		case "v":
+			args[i] = g.value()
+		case "m":
+			args[i] = g.member()
+		case "i":
+			args[i] = g.index()
+		case "n":
+			args[i] = g.of(
+				"1",
+				"-3",
+				"1000",
+				"9223372036854775807",
+				"-9223372036854775808",
+				"x",
+				"1.5",
+			)
+		case "d":
+			args[i] = g.of("0.1", "1.5", "-2", "1e3", "x", "0", "3.0")
+		case "s":
+			args[i] = g.score()
+		case "future", "(s", "[m":
+			args[i] = map[string]func() string{
+				"future": g.future,
+				"(s":     func() string { return "(" + g.score() },
+				"[m":     func() string { return g.of("[", "(") + g.member() },
+			}[arg]()
+		case "future000":
+			args[i] = g.future() + "000"
+		}
+	}
+	return args
+}
+
+// instants are those that the two clocks, a little apart, have given.
+var instants = regexp.MustCompile(`1[78]\d{8}(\d{3})?`)
+
+// normal makes replies comparable: the order of unordered ones.
+func normal(args []string, reply string) string {
+	if !slices.Contains(unordered, strings.ToUpper(args[0])) {
+		return reply
+	}
+	fields := strings.FieldsFunc(
+		reply,
+		func(r rune) bool { return strings.ContainsRune("[]{}~ ", r) },
+	)
+	slices.Sort(fields)
+	return strings.Join(fields, " ")
+}
+
+// TestRepliesAreThoseOfRedis runs random commands on this server and on Redis and compares each
+// reply, and after each round the dump of all keys by reading commands.
+func TestRepliesAreThoseOfRedis(t *testing.T) {
+	redis := startRedis(t)
+	rounds := 40
+	if testing.Short() {
+		rounds = 8
+	}
+	if n, err := strconv.Atoi(os.Getenv("EBBD_ROUNDS")); err == nil {
+		rounds = n
+	}
+	for _, version := range []string{"2", "3"} {
+		t.Run("version_"+version, func(t *testing.T) {
+			s := start(t, Options{})
+			for seed := range uint64(rounds) {
+				compareRound(t, s.addr, redis, version, seed)
+			}
+		})
+	}
+}
+
+func compareRound(t *testing.T, ours, redis, version string, seed uint64) {
+	a, b := dial(t, ours), dial(t, redis)
+	defer a.nc.Close()
+	defer b.nc.Close()
+	for _, c := range []*client{a, b} {
+		c.do("HELLO", version)
+		require.Equal(t, "OK", c.do("FLUSHALL"))
+	}
+	g := generator{rand.New(rand.NewPCG(seed, 7))}
+	groups := make([]string, 0, len(templates))
+	for name := range templates {
+		groups = append(groups, name)
+	}
+	slices.Sort(groups)
+	var script []string
+	for range 400 {
+		group := g.of(groups...)
+		if group == "transaction" && g.IntN(3) > 0 {
+			group = "key"
+		}
+		args := g.fill(g.of(templates[group]...))
+		script = append(script, fmt.Sprintf("%q", args))
+		got, want := a.do(args...), b.do(args...)
+		if strings.HasSuffix(args[0], "INCRBYFLOAT") && got != want && len(got) > 20 &&
+			got[0] == '"' {
+			return // sums of 20 digits are exact here, and rounded there
+		}
+		if different(args, got, want) {
+			tail := script[max(0, len(script)-12):]
+			t.Fatalf("seed %d, version %s: %q\n ours: %s\nredis: %s\nlast commands:\n%s",
+				seed, version, args, got, want, strings.Join(tail, "\n"))
+		}
+	}
+}
+
+// different says whether replies differ in what is promised.
+func different(args []string, got, want string) bool {
+	if strings.HasPrefix(got, "(error)") && strings.HasPrefix(want, "(error)") {
+		code := func(reply string) string { return strings.Fields(reply)[1] }
+		return code(got) != code(want)
+	}
+	x, notA := strconv.ParseInt(got, 10, 64)
+	y, notB := strconv.ParseInt(want, 10, 64)
+	if strings.HasSuffix(args[0], "EXPIRETIME") && notA == nil && notB == nil {
+		return x-y > 2000 || y-x > 2000 // the clocks of two processes
+	}
+	if strings.EqualFold(args[0], "EXEC") {
+		// The order of an inner reply is not known here.
+		sortRunes := func(s string) string {
+			runes := []rune(instants.ReplaceAllString(s, "T"))
+			slices.Sort(runes)
+			return string(runes)
+		}
+		return sortRunes(got) != sortRunes(want)
+	}
+	return normal(args, got) != normal(args, want)
+}

@@ -1,0 +1,231 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// fakeClock is a clock that tests set.
+type fakeClock struct{ ms atomic.Int64 }
+
+// newClock starts at a time with a fraction of a second.
+func newClock() *fakeClock {
+	c := &fakeClock{}
+	c.ms.Store(1_800_000_000_400)
+	return c
+}
+
+func (c *fakeClock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
+func (c *fakeClock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// testServer is a server on a port of the loopback interface.
+type testServer struct {
+	*Server
+	t    *testing.T
+	addr string
+}
+
+// start runs a server until the test ends. Zero options get a directory of the test.
+func start(t *testing.T, o Options) *testServer {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	o.Logger = slog.New(
+		slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}),
+	)
+	s, err := Open(o)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	ts := &testServer{s, t, l.Addr().String()}
+	t.Cleanup(func() {
+		ts.check()
+		ts.shutdown()
+		require.NoError(t, <-served)
+	})
+	return ts
+}
+
+// check proves the store, and that no row belongs to a collection that no key names.
+func (s *testServer) check() {
+	if s.isClosing() {
+		return
+	}
+	for problem := range s.db.Check(context.Background()) {
+		s.t.Errorf("store: %v", problem)
+	}
+}
+
+func (s *testServer) shutdown() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(s.t, s.Shutdown(ctx))
+}
+
+// settle runs what the executor does between turns until nothing is left to do.
+func (s *testServer) settle() {
+	s.t.Helper()
+	for pending := true; pending; {
+		require.NoError(s.t, s.exec.do(func(tx *kv.Tx) (err error) {
+			if _, _, err = s.store.Purge(tx, purgeStep); err != nil {
+				return err
+			}
+			_, err = s.store.Reclaim(tx)
+			return err
+		}))
+		require.NoError(s.t, s.exec.do(func(tx *kv.Tx) (err error) {
+			pending, err = s.store.Pending(tx)
+			return err
+		}))
+	}
+}
+
+// testWriter sends logs to the test.
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// client speaks the protocol without a library: it sees replies as they are.
+type client struct {
+	t  *testing.T
+	nc net.Conn
+	r  *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *client {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = nc.Close() })
+	return &client{t, nc, bufio.NewReader(nc)}
+}
+
+func (s *testServer) client() *client { return dial(s.t, s.addr) }
+
+// encode encodes a command.
+func encode(args ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, arg := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	return b.String()
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	require.NoError(c.t, c.nc.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err := io.WriteString(c.nc, text)
+	require.NoError(c.t, err)
+}
+
+// do sends a command and returns its reply as text: see receive.
+func (c *client) do(args ...string) string {
+	c.t.Helper()
+	c.send(encode(args...))
+	return c.receive()
+}
+
+// line sends the words of a line as a command.
+func (c *client) line(line string) string {
+	c.t.Helper()
+	return c.do(words(line)...)
+}
+
+// words splits a line at spaces; ” is an empty word.
+func words(line string) []string {
+	args := strings.Fields(line)
+	for i, arg := range args {
+		if arg == "''" {
+			args[i] = ""
+		}
+	}
+	return args
+}
+
+// receive returns the next reply as text: integers and simple strings plain, errors after (error),
+// bulk strings quoted, the null value as nil, arrays in brackets, maps in braces, sets after ~.
+func (c *client) receive() string {
+	c.t.Helper()
+	reply, err := c.read()
+	require.NoError(c.t, err)
+	return reply
+}
+
+func (c *client) read() (string, error) {
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	kind, text := line[0], strings.TrimSuffix(line[1:], "\r\n")
+	switch kind {
+	case '+':
+		return text, nil
+	case '-':
+		return "(error) " + text, nil
+	case ':':
+		return text, nil
+	case ',':
+		return "(double) " + text, nil
+	case '#':
+		return "(bool) " + text, nil
+	case '_':
+		return "nil", nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return "", fmt.Errorf("reply %q", line)
+	}
+	switch {
+	case n < 0:
+		return "nil", nil
+	case kind == '$' || kind == '=':
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(c.r, b); err != nil {
+			return "", err
+		}
+		return strconv.Quote(string(b[:n])), nil
+	case kind == '%':
+		parts, err := c.readMany(2 * n)
+		return "{" + strings.Join(parts, " ") + "}", err
+	case kind == '*' || kind == '>':
+		parts, err := c.readMany(n)
+		return "[" + strings.Join(parts, " ") + "]", err
+	case kind == '~':
+		parts, err := c.readMany(n)
+		slices.Sort(parts)
+		return "~[" + strings.Join(parts, " ") + "]", err
+	}
+	return "", fmt.Errorf("reply %q", line)
+}
+
+func (c *client) readMany(n int) (parts []string, err error) {
+	for range n {
+		part, err := c.read()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}

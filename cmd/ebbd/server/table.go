@@ -1,0 +1,144 @@
+package server
+
+// commands is the command table: every command by its name.
+var commands map[string]*command
+
+// The handlers look up other commands: the table is filled after they are initialized.
+func init() {
+	commands = make(map[string]*command)
+	for _, group := range [][]command{
+		connectionTable, serverTable, keyTable, stringTable, hashTable,
+	} {
+		for i := range group {
+			commands[group[i].name] = &group[i]
+		}
+	}
+}
+
+const (
+	read      = flagRead
+	readFast  = flagRead | flagFast
+	write     = flagWrite
+	writeFast = flagWrite | flagFast
+	session   = flagNoAuth | flagFast
+)
+
+var connectionTable = []command{
+	{"ping", -1, flagFast, noKeys, pingCommand},
+	{"echo", 2, flagFast, noKeys, echoCommand},
+	{"quit", -1, session | flagNow, noKeys, quitCommand},
+	{"select", 2, flagFast, noKeys, selectCommand},
+	{"auth", -2, session | flagNever, noKeys, authCommand},
+	{"hello", -1, session | flagNever, noKeys, helloCommand},
+	{"reset", 1, session | flagNow, noKeys, resetCommand},
+	{"client", -2, flagFast, noKeys, clientCommand},
+	{"multi", 1, flagFast | flagNow, noKeys, multiCommand},
+	{"exec", 1, flagNow, noKeys, execCommand},
+	{"discard", 1, flagFast | flagNow, noKeys, discardCommand},
+	{"watch", -2, flagFast | flagTurn | flagNow, allKeys, watchCommand},
+	{"unwatch", 1, flagFast, noKeys, unwatchCommand},
+}
+
+var serverTable = []command{
+	{"command", -1, 0, noKeys, commandCommand},
+	{"info", -1, 0, noKeys, infoCommand},
+	{"config", -2, flagAdmin, noKeys, configCommand},
+	{"dbsize", 1, readFast, noKeys, dbsizeCommand},
+	{"flushdb", -1, write, noKeys, flushdbCommand},
+	{"flushall", -1, write, noKeys, flushallCommand},
+	{"swapdb", 3, writeFast, noKeys, swapdbCommand},
+	{"time", 1, flagFast, noKeys, timeCommand},
+	{"shutdown", -1, flagAdmin | flagNever, noKeys, shutdownCommand},
+	{"save", 1, flagAdmin | flagNever, noKeys, saveCommand},
+	{"bgsave", -1, flagAdmin, noKeys, bgsaveCommand},
+	{"lastsave", 1, flagFast, noKeys, lastsaveCommand},
+	{"role", 1, flagFast, noKeys, roleCommand},
+	{"wait", 3, 0, noKeys, waitCommand},
+	{"slowlog", -2, flagAdmin, noKeys, slowlogCommand},
+	{"latency", -2, flagAdmin, noKeys, latencyCommand},
+	{"debug", -2, flagAdmin, noKeys, debugCommand},
+	{"memory", -2, read, keySpec{first: 2, last: 2, step: 1}, memoryCommand},
+	{"lolwut", -1, flagFast, noKeys, lolwutCommand},
+}
+
+var keyTable = []command{
+	{"del", -2, write, allKeys, delCommand},
+	{"unlink", -2, writeFast, allKeys, delCommand},
+	{"exists", -2, readFast, allKeys, existsCommand},
+	{"touch", -2, readFast, allKeys, existsCommand},
+	{"type", 2, readFast, oneKey, typeCommand},
+	{"rename", 3, write, twoKeys, renameCommand},
+	{"renamenx", 3, writeFast, twoKeys, renameCommand},
+	{"copy", -3, write, twoKeys, copyCommand},
+	{"move", 3, writeFast, oneKey, moveCommand},
+	{"randomkey", 1, read, noKeys, randomkeyCommand},
+	{"keys", 2, read, noKeys, keysCommand},
+	{"scan", -2, read, noKeys, scanCommand},
+	{"expire", -3, writeFast, oneKey, expireCommand},
+	{"pexpire", -3, writeFast, oneKey, expireCommand},
+	{"expireat", -3, writeFast, oneKey, expireCommand},
+	{"pexpireat", -3, writeFast, oneKey, expireCommand},
+	{"ttl", 2, readFast, oneKey, ttlCommand},
+	{"pttl", 2, readFast, oneKey, ttlCommand},
+	{"expiretime", 2, readFast, oneKey, ttlCommand},
+	{"pexpiretime", 2, readFast, oneKey, ttlCommand},
+	{"persist", 2, writeFast, oneKey, persistCommand},
+	{"object", -2, read, keySpec{first: 2, last: 2, step: 1}, objectCommand},
+	{"dump", 2, read, oneKey, dumpCommand},
+	{"restore", -4, write, oneKey, restoreCommand},
+}
+
+var stringTable = []command{
+	{"get", 2, readFast, oneKey, getCommand},
+	{"set", -3, write, oneKey, setCommand},
+	{"setnx", 3, writeFast, oneKey, setnxCommand},
+	{"setex", 4, write, oneKey, setexCommand},
+	{"psetex", 4, write, oneKey, setexCommand},
+	{"getset", 3, writeFast, oneKey, getsetCommand},
+	{"getdel", 2, writeFast, oneKey, getdelCommand},
+	{"getex", -2, writeFast, oneKey, getexCommand},
+	{"mget", -2, readFast, allKeys, mgetCommand},
+	{"mset", -3, write, pairs, msetCommand},
+	{"msetnx", -3, write, pairs, msetCommand},
+	{"append", 3, writeFast, oneKey, appendCommand},
+	{"strlen", 2, readFast, oneKey, strlenCommand},
+	{"getrange", 4, read, oneKey, getrangeCommand},
+	{"substr", 4, read, oneKey, getrangeCommand},
+	{"setrange", 4, write, oneKey, setrangeCommand},
+	{"incr", 2, writeFast, oneKey, incrCommand},
+	{"decr", 2, writeFast, oneKey, incrCommand},
+	{"incrby", 3, writeFast, oneKey, incrCommand},
+	{"decrby", 3, writeFast, oneKey, incrCommand},
+	{"incrbyfloat", 3, writeFast, oneKey, incrbyfloatCommand},
+}
+
+var hashTable = []command{
+	{"hset", -4, writeFast, oneKey, hsetCommand},
+	{"hmset", -4, writeFast, oneKey, hsetCommand},
+	{"hsetnx", 4, writeFast, oneKey, hsetnxCommand},
+	{"hget", 3, readFast, oneKey, hgetCommand},
+	{"hmget", -3, readFast, oneKey, hmgetCommand},
+	{"hgetall", 2, read, oneKey, hgetallCommand},
+	{"hkeys", 2, read, oneKey, hgetallCommand},
+	{"hvals", 2, read, oneKey, hgetallCommand},
+	{"hdel", -3, writeFast, oneKey, hdelCommand},
+	{"hexists", 3, readFast, oneKey, hexistsCommand},
+	{"hlen", 2, readFast, oneKey, hlenCommand},
+	{"hstrlen", 3, readFast, oneKey, hstrlenCommand},
+	{"hincrby", 4, writeFast, oneKey, hincrbyCommand},
+	{"hincrbyfloat", 4, writeFast, oneKey, hincrbyfloatCommand},
+	{"hrandfield", -2, read, oneKey, hrandfieldCommand},
+	{"hscan", -3, read, oneKey, hscanCommand},
+	{"hexpire", -6, writeFast, oneKey, hexpireCommand},
+	{"hpexpire", -6, writeFast, oneKey, hexpireCommand},
+	{"hexpireat", -6, writeFast, oneKey, hexpireCommand},
+	{"hpexpireat", -6, writeFast, oneKey, hexpireCommand},
+	{"httl", -5, readFast, oneKey, httlCommand},
+	{"hpttl", -5, readFast, oneKey, httlCommand},
+	{"hexpiretime", -5, readFast, oneKey, httlCommand},
+	{"hpexpiretime", -5, readFast, oneKey, httlCommand},
+	{"hpersist", -5, writeFast, oneKey, hpersistCommand},
+	{"hgetex", -5, writeFast, oneKey, hgetexCommand},
+	{"hsetex", -6, writeFast, oneKey, hsetexCommand},
+	{"hgetdel", -5, writeFast, oneKey, hgetdelCommand},
+}
