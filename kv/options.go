@@ -69,8 +69,9 @@ type Options struct {
 	// MaxBytes bounds main file and log together, in bytes; 0: no bound. A write waits for a
 	// checkpoint that makes space for it. It returns ErrNoSpace if it does not fit beside the stored
 	// rows and the pages of snapshots: from about two thirds of MaxBytes on, since the log has
-	// a quarter, see docs/tuning.md. Deletes still work at the bound, and may exceed it: single ones
-	// by less than a thirty-second of it, a very large delete transaction by more.
+	// a quarter, see docs/tuning.md. A large Update may be refused once before that. Deletes still
+	// work at the bound. Main file and log may exceed it by a thirty-second, and by more after a very
+	// large transaction of deletes.
 	MaxBytes int64
 	// CheckpointBytes of log start a checkpoint; so does a quarter as much of dirty pages, if rows
 	// in ascending order have filled most of them. 0: chosen from the store's size, see

@@ -110,6 +110,9 @@ func (e *SpaceError) Is(target error) bool { return target == ErrNoSpace }
 // SetMaxBytes sets the part of MaxBytes that the main file may use.
 func (p *Pager) SetMaxBytes(n int64) { p.bound = max(n, 1) }
 
+// MaxBytes is what SetMaxBytes has set.
+func (p *Pager) MaxBytes() int64 { return p.bound }
+
 // New returns a page with undefined content, owned by the transaction with this serial.
 func (p *Pager) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {
 	id, err := p.allocate(how, true)

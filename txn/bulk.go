@@ -138,7 +138,7 @@ func (s *Store) mayFree() bool {
 		return false
 	}
 	_, _, dropped := s.head.trees.firstTrash()
-	return dropped || int64(s.pg.Unfree()) > s.pinnedPages
+	return dropped || s.freedPages() > 0
 }
 
 func (s *Store) build(

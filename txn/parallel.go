@@ -135,6 +135,8 @@ func (w *writer) applyParallel(
 	}
 	if puts {
 		w.checkMaxBytes()
+	} else {
+		defer w.usePurpose(pager.ForDelete)()
 	}
 	defer func() { // also after a panic
 		h.changes, h.was = nil, nil
@@ -184,7 +186,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 	if w.Undo() != nil {
 		undoWriters = undo.Split(count)
 	}
-	mayDelta := w.mayDelta
+	mayDelta, purpose := w.mayDelta, w.policy.Purpose
 	w.mayDelta = mayDelta && w.s.hasDeltaMemory()
 	for i := range count {
 		k := &h.workers[i]
@@ -206,7 +208,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 	}
 	h.runJob(count, n)
 	w.allocMu, w.mayDelta = nil, mayDelta
-	w.policy.Purpose = pager.ForPut
+	w.policy.Purpose = purpose
 	if undoWriters != nil {
 		undo.Merge()
 	}

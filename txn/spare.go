@@ -34,13 +34,23 @@ func (s *Store) logShare() int64 {
 	return max(s.o.MaxBytes/4, s.checkpointBytes()+2*s.segment)
 }
 
+// loanFraction is the part of MaxBytes by which the main file may go past its part, in place of
+// pages that a checkpoint would free. Without it each delete of a random row at the bound, which
+// copies a page and frees one, could wait for a checkpoint of its own.
+const loanFraction = 32
+
 // setBounds divides MaxBytes between the main file and the log, for puts: the log may have its
-// share, or more as long as the main file does not have it. One segment of that is for the next
-// checkpoint, which makes it whatever the bound. Writer lock, and the log is started.
+// share, or more as long as the main file does not have it. The main file borrows pages of a share
+// that is not used. One segment of the share is for the next checkpoint, which makes it whatever
+// the bound. Writer lock, and the log is started.
 func (s *Store) setBounds() {
-	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare(), s.log.Bytes()+s.segment))
+	loan := min(s.freedPages()*int64(s.pg.PageSize()), s.o.MaxBytes/loanFraction)
+	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment))
 	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)
 }
+
+// freedPages is the number of pages that a checkpoint would free. Writer lock.
+func (s *Store) freedPages() int64 { return max(int64(s.pg.Unfree())-s.pinnedPages, 0) }
 
 // refused records that the open transaction, already rolled back, found no space. Writer lock.
 func (s *Store) refused(err error) {
@@ -58,29 +68,28 @@ func (s *Store) wantsCheckpoint() bool {
 	if !s.started || s.o.MaxBytes == 0 && s.refusal.pages == 0 {
 		return false
 	}
+	freed, gain := s.freedPages(), s.freedPages()
 	if s.o.MaxBytes > 0 {
 		s.setBounds()
 		if s.logDue() {
 			return true
 		}
+		gain += (s.o.MaxBytes - s.logShare() - s.pg.MaxBytes()) / int64(s.pg.PageSize())
 	}
-	spare, freed := s.pg.Spare(), max(int64(s.pg.Unfree())-s.pinnedPages, 0)
-	if s.o.MaxBytes > 0 {
-		freed += max(s.log.Bytes()-s.logShare(), 0) / int64(s.pg.PageSize())
-	}
-	few := max(fewPages, (max(spare, 0)+freed)/fewFraction)
+	spare := s.pg.Spare()
+	few := max(fewPages, (max(spare, 0)+gain)/fewFraction)
 	if _, _, dropped := s.head.trees.firstTrash(); dropped {
-		freed = max(freed, few) // the number is unknown: a checkpoint frees all of their pages
+		gain = max(gain, few) // the number is unknown: a checkpoint frees all of their pages
 	}
 	if r := s.refusal; r.pages > 0 {
-		if r.waiting && (freed > 0 || s.log.Volume() > s.logSince.Load()) {
+		if r.waiting && (max(freed, gain) > 0 || s.log.Volume() > s.logSince.Load()) {
 			return true
 		}
-		if missing := r.pages - spare; freed >= few || missing > 0 && freed >= missing {
+		if missing := r.pages - spare; gain >= few || missing > 0 && gain >= missing {
 			return true
 		}
 	}
-	return freed >= few && freed > spare
+	return gain >= few && freed > spare
 }
 
 // logDue says that the log has what starts a checkpoint, transactions that were rolled back included.
