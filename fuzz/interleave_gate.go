@@ -226,23 +226,9 @@ func (f *gatedFile) WriteAt(p []byte, off int64) (int, error) {
 
 func (f *gatedFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
 
-// Window gives a window in which each copy is a step.
-func (f *gatedFile) Window(off, n int64) (vfs.Window, error) {
-	w, err := f.File.Window(off, n)
-	if err != nil {
-		return nil, err
-	}
-	return &gatedWindow{w, f.gate}, nil
-}
-
-type gatedWindow struct {
-	vfs.Window
-	gate *gate
-}
-
-func (w *gatedWindow) Copy(p []byte, off int64) error {
-	w.gate.step("copy")
-	return w.Window.Copy(p, off)
+func (f *gatedFile) WriteMapped(p []byte, off int64) error {
+	f.gate.step("copy")
+	return f.File.WriteMapped(p, off)
 }
 
 func (f *gatedFile) Truncate(size int64) error {

@@ -290,8 +290,7 @@ func (f *hookFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// Window is none: every write asks.
-func (f *hookFile) Window(int64, int64) (vfs.Window, error) { return nil, vfs.ErrNoMap }
+func (f *hookFile) WriteMapped(p []byte, off int64) error { return vfs.WriteFull(f, p, off) }
 
 // StartWriteAt asks when a write is started, and when it is waited for.
 func (f *hookFile) StartWriteAt(p []byte, off int64) vfs.Pending {

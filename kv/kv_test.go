@@ -143,22 +143,7 @@ func (f *brokenFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-func (f *brokenFile) Window(off, n int64) (vfs.Window, error) {
-	w, err := f.File.Window(off, n)
-	return &brokenWindow{w, f.fs}, errors.Join(err, f.fs.err())
-}
-
-type brokenWindow struct {
-	vfs.Window
-	fs *brokenFS
-}
-
-func (w *brokenWindow) Copy(p []byte, off int64) error {
-	if err := w.fs.err(); err != nil {
-		return err
-	}
-	return w.Window.Copy(p, off)
-}
+func (f *brokenFile) WriteMapped(p []byte, off int64) error { return vfs.WriteFull(f, p, off) }
 
 func (f *brokenFile) StartWriteAt(p []byte, off int64) vfs.Pending { return vfs.WriteNow(f, p, off) }
 

@@ -41,7 +41,6 @@ func (l *Log) Close(remove bool) error {
 	}
 	l.mu.Unlock()
 
-	l.mmap.close()
 	var closing []error
 	var names []string
 	for _, s := range all {

@@ -31,8 +31,6 @@ type disk struct {
 	ops   []string
 	short int // bytes of the next write that is started, instead of all; 0: all
 
-	windows int // that are open
-
 	// what a direct write does when it is written and not durable yet, without mu; set before any
 	landing func(off int64)
 }
@@ -192,6 +190,30 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
+// WriteMapped proves that what is copied lies in pages that this life of the segment has written
+// through the cache, and where they are zero.
+func (f *diskFile) WriteMapped(p []byte, off int64) error {
+	assert.False(f.d.t, f.isDirect)
+	keep, failure := f.d.do("copy", f.name, len(p))
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	was := make([]byte, len(p))
+	require.NoError(f.d.t, vfs.ReadFull(f.File, was, off))
+	assert.Equal(f.d.t, make([]byte, len(p)), was, "a copy to %d", off)
+	page := off / pageUnit
+	assert.Equal(f.d.t, page, (off+int64(len(p))-1)/pageUnit, "a copy into two pages")
+	assert.GreaterOrEqual(f.d.t, page*pageUnit, f.s.begun, "writeback of a page that is copied to has started")
+	assert.True(f.d.t, f.s.cached[int(page)], "page %d is read from the disk to be copied to", page)
+	for at := int(page) * (pageUnit / sector); at < int(page+1)*(pageUnit/sector); at++ {
+		assert.False(f.d.t, f.s.full[at], "a copy into page %d, which has durable records", page)
+	}
+	require.NoError(f.d.t, vfs.WriteFull(f.File, p[:keep], off))
+	for at := int(off) / sector; at*sector < int(off)+keep; at++ {
+		f.s.dirty[at] = true
+	}
+	return failure
+}
+
 // StartWriteAt writes beside the caller. The first write is a short one if the disk is meant to do
 // such.
 func (f *diskFile) StartWriteAt(p []byte, off int64) vfs.Pending {
@@ -245,65 +267,6 @@ func (f *diskFile) sync(op string) error {
 
 func (f *diskFile) Sync() error     { return f.sync("sync") }
 func (f *diskFile) SyncData() error { return f.sync("syncdata") }
-
-// diskWindow watches that what is copied lies in pages that this life of the segment has written
-// through the cache, and where they are zero.
-type diskWindow struct {
-	f        *diskFile
-	off, end int64
-}
-
-func (f *diskFile) Window(off, n int64) (vfs.Window, error) {
-	assert.False(f.d.t, f.isDirect)
-	size, err := f.Size()
-	require.NoError(f.d.t, err)
-	assert.LessOrEqual(f.d.t, off+n, size)
-	assert.Zero(f.d.t, off%(64<<10))
-	if _, err := f.d.do("window", f.name, int(n)); err != nil {
-		return nil, err
-	}
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	f.d.windows++
-	return &diskWindow{f, off, off + n}, nil
-}
-
-func (w *diskWindow) Copy(p []byte, off int64) error {
-	f, d, s := w.f, w.f.d, w.f.s
-	if off < w.off || off+int64(len(p)) > w.end {
-		return fs.ErrInvalid
-	}
-	keep, failure := d.do("copy", f.name, len(p))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was := make([]byte, len(p))
-	require.NoError(d.t, vfs.ReadFull(f.File, was, off))
-	assert.Equal(d.t, make([]byte, len(p)), was, "a copy to %d", off)
-	assert.GreaterOrEqual(
-		d.t,
-		off/pageUnit*pageUnit,
-		s.begun,
-		"the disk has begun with a page that is copied to",
-	)
-	for page := int(off) / pageUnit; page*pageUnit < int(off)+len(p); page++ {
-		assert.True(d.t, s.cached[page], "page %d is read from the disk to be copied to", page)
-		for at := page * (pageUnit / sector); at < (page+1)*(pageUnit/sector); at++ {
-			assert.False(d.t, s.full[at], "a copy to [%d,%d) is in a page with durable records", off, int(off)+len(p))
-		}
-	}
-	require.NoError(d.t, vfs.WriteFull(f.File, p[:keep], off))
-	for at := int(off) / sector; at*sector < int(off)+keep; at++ {
-		s.dirty[at] = true
-	}
-	return failure
-}
-
-func (w *diskWindow) Close() error {
-	w.f.d.mu.Lock()
-	defer w.f.d.mu.Unlock()
-	w.f.d.windows--
-	return nil
-}
 
 // WriteBack and StartWriteBack make nothing durable that a test could lean on.
 func (f *diskFile) WriteBack(off, n int64) error {

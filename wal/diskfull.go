@@ -73,7 +73,6 @@ func (l *Log) reuseLowest(old []*segment, spare *segment, number uint64) (*segme
 	if err := l.checkIdentity(); err != nil {
 		return nil, err
 	}
-	l.mmap.close()
 	seg := spare
 	if seg == nil {
 		again := *old[0]

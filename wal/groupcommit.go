@@ -345,14 +345,14 @@ func (l *Log) writeGroup(g *group) (writeOutcome, error) {
 	}
 	r := g.run
 	sealRecords(r, g.durableBefore)
-	if l.copyGroup(g) {
+	if !g.sync && !g.direct && r.start+LSN(len(r.buf)) <= l.zeroedTo {
 		g.size = len(r.buf)
+		if err := r.seg.file.WriteMapped(r.buf, r.offset()); err != nil {
+			return writePartial, r.writeErr(err)
+		}
 		return writeComplete, nil
 	}
 	g.appendPadding()
-	if r.sealed {
-		l.mmap.close() // a removed segment's map would keep its disk space
-	}
 	if g.direct {
 		if err := vfs.WriteFull(r.seg.directFile, r.buf, r.offset()); err != nil {
 			return writePartial, r.writeErr(err)

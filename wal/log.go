@@ -90,10 +90,7 @@ type Log struct {
 	direct       bool     // the last write to writeSegment was direct
 
 	// Owned by the leader, which may use them without mu.
-	mmap mmapWriter
-	// Between the last record and zeroedTo the file has zeros, in pages that were written through
-	// the cache.
-	zeroedTo     LSN
+	zeroedTo     LSN  // zeros were written through the cache from the last record to here
 	writebackTo  LSN  // writeback has started for writes before it
 	hintedLSN    LSN  // position in the last hint
 	unsyncedRefs bool // written records refer to bytes that are not durable yet

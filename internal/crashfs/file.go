@@ -262,6 +262,16 @@ func (d *Disk) writeBefore(direct bool) int {
 	return at
 }
 
+// WriteMapped is two writes here, the second half first: a process that is killed during the copy
+// may have copied any of it.
+func (f *file) WriteMapped(p []byte, off int64) error {
+	half := len(p) / 2
+	if err := vfs.WriteFull(f, p[half:], off+int64(half)); err != nil {
+		return err
+	}
+	return vfs.WriteFull(f, p[:half], off)
+}
+
 func (f *file) Size() (int64, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()

@@ -300,6 +300,8 @@ func (f *memFile) Grow(size int64) error {
 	return nil
 }
 
+func (f *memFile) WriteMapped(p []byte, off int64) error { return WriteFull(f, p, off) }
+
 func (f *memFile) Truncate(size int64) error {
 	if err := f.check("truncate", true, size); err != nil {
 		return err
@@ -332,8 +334,6 @@ func (f *memFile) Unmap([]byte) error               { return fs.ErrInvalid }
 func (f *memFile) LetGo([]byte)                     {}
 func (f *memFile) ReadAhead([]byte)                 {}
 func (f *memFile) Resident([]byte) bool             { return false }
-
-func (f *memFile) Window(int64, int64) (Window, error) { return nil, ErrNoMap }
 
 func (f *memFile) Lock(exclusive bool) error {
 	if err := f.check("lock", false, 0); err != nil {

@@ -47,6 +47,8 @@ type osFile struct {
 
 	lockMu sync.Mutex
 	locked bool // guarded by lockMu
+
+	mapped writeMap // used by WriteMapped and Close
 }
 
 func checkPath(name string) error {
@@ -271,6 +273,7 @@ func (f *osFile) Close() error {
 		f.locked = false
 	}
 	f.lockMu.Unlock()
+	f.mapped.close() // It would keep the disk space of a removed file.
 	return osError(f.f.Close())
 }
 

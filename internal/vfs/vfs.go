@@ -75,6 +75,11 @@ type File interface {
 	// is, and the file open, until Wait of what it gives has returned, which says what WriteAt
 	// would have. Where the system has no such call it is done at once.
 	StartWriteAt(p []byte, off int64) Pending
+	// WriteMapped is WriteFull for bytes in pages that WriteAt has just written: where it can, it
+	// copies them into a shared map, in less time than a system call takes. They outlive the
+	// process, as those of WriteAt do, but if it is killed meanwhile any of them may be there, not
+	// only the first ones. One call at a time, and none beside Close.
+	WriteMapped(p []byte, off int64) error
 	Size() (int64, error)
 	// Truncate cuts or grows the file; growth reads as zeros. Durable after Sync.
 	Truncate(size int64) error
@@ -116,9 +121,6 @@ type File interface {
 	// LetGo says that a part of a view will not be read soon: the process may drop the memory that
 	// maps it. Nothing else changes: a later read finds the file's bytes, as before.
 	LetGo(part []byte)
-	// Window is a second way to write to [off, off+n), which lies within a file open for writing:
-	// see Window. off is a multiple of 64 KiB. ErrNoMap where there is none.
-	Window(off, n int64) (Window, error)
 	// Lock takes an advisory lock on the whole file without waiting: ErrLocked if someone else, in
 	// this process or another, holds one that conflicts. The lock ends with Close.
 	Lock(exclusive bool) error
@@ -126,24 +128,6 @@ type File interface {
 	// BlockSize is the unit that direct writes must be aligned to, and that a torn write may lose:
 	// 512 or 4096.
 	BlockSize() int
-	Close() error
-}
-
-// Window is a part of a file as memory that the file's readers share: to write there is to copy,
-// and asks the system for nothing. What was copied is as safe as what WriteAt has written. It
-// outlives the process, and the file's next Sync makes it durable; until then any of its sectors
-// may be.
-//
-// Two things differ. A process that is killed while it copies may leave any bytes of the copy, not
-// only the first ones. And a page that is not in memory is read from the disk first: it pays where
-// WriteAt has just written the rest of the page.
-type Window interface {
-	// Copy copies p to off, counted from the file's beginning, within the window. An error says
-	// that the system could not provide the memory: the disk is full, cannot be read, or the file
-	// was truncated. Any of p may be there then, and WriteAt reports the cause.
-	Copy(p []byte, off int64) error
-	// Close gives the memory back, and leaves the file as it is. Until then a removed file keeps
-	// its room. The file may be closed before.
 	Close() error
 }
 

@@ -56,7 +56,6 @@ var logMutants = []mutant{
 		return fmt.Errorf("sync newHeader of retired`},
 	{"order", "a_segment_that_is_too_small_is_used_again", "wal/recycle.go", `	if !ready && lowest.fileSize >= room {`, `	if !ready {`},
 	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go", `l.opts.KeepFree && s.fileSize >= room {`, `l.opts.KeepFree {`},
-	{"order", "a_window_goes_beyond_a_short_segment", "wal/mmapwrite.go", `r.seg.fileSize-off`, `r.seg.size-off`},
 	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/log.go", `uint64(s.fileSize)) - pageUnit }`, `uint64(s.fileSize)) }`},
 	{"order", "a_later_write_covers_durable_records", "wal/groupcommit.go", `	if (g.sync || g.direct) && !r.sealed {
 		l.padTo(pad)
@@ -127,13 +126,10 @@ var logMutants = []mutant{
 	l.mu.Unlock()`, `	f := l.startWrite(l.takeGroup(true))
 	l.durable.Store(uint64(f.end))
 	l.mu.Unlock()`},
-	{"ack", "a_group_is_not_copied", "wal/mmapwrite.go", `	err := l.mmap.mapping.Copy(r.buf, r.offset())`, `	err := error(nil)`},
-	{"ack", "a_part_of_a_group_is_not_copied", "wal/mmapwrite.go", `.Copy(r.buf, r.offset())`, `.Copy(r.buf[:len(r.buf)-1], r.offset())`},
-	{"ack", "a_fault_in_a_copy_is_no_error", "wal/mmapwrite.go", `	return err == nil`, `	return true`},
-	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/mmapwrite.go", ` || end > l.zeroedTo`, ``},
-	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/mmapwrite.go", `g.sync || g.direct || `, `g.direct || `},
-	{"order", "a_window_stays_behind", "wal/mmapwrite.go", `w.start <= r.start && end <= w.end`, `w.start <= r.start`},
-	{"room", "a_segment_that_is_ended_keeps_its_window", "wal/groupcommit.go", `		l.mmap.close() // a removed`, `		_ = l.mmap // a removed`},
+	{"ack", "a_group_is_not_copied", "wal/groupcommit.go", `		if err := r.seg.file.WriteMapped(r.buf, r.offset()); err != nil {`, `		if err := error(nil); err != nil {`},
+	{"ack", "a_part_of_a_group_is_not_copied", "wal/groupcommit.go", `WriteMapped(r.buf, r.offset())`, `WriteMapped(r.buf[:len(r.buf)-1], r.offset())`},
+	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/groupcommit.go", ` && r.start+LSN(len(r.buf)) <= l.zeroedTo {`, ` {`},
+	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/groupcommit.go", `	if !g.sync && !g.direct && r.start`, `	if !g.direct && r.start`},
 	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/diskfull.go", `	for l.leading || l.syncingClosed || len(l.inflight) > 0 {`, `	for l.syncingClosed || len(l.inflight) > 0 {`},
 	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/diskfull.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/diskfull.go", `} else if err := old[0].invalidate(); err != nil {`, `} else if false {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -36,7 +37,7 @@ func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 		{"locks_exclude_each_other", locks},
 		{"file_ids_tell_files_apart", ids},
 		{"views_show_the_file", views},
-		{"windows_are_the_file", windows},
+		{"mapped_writes_are_writes", mappedWrites},
 		{"direct_writes_are_aligned_or_refused", direct},
 		{"concurrent_use_is_safe", concurrent},
 		{"big_files_keep_their_bytes", bigFile},
@@ -238,9 +239,6 @@ func afterClose(t *testing.T, fsys vfs.FS, dir string) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 	_, err = f.ID()
 	require.ErrorIs(t, err, fs.ErrClosed)
-	if _, err = f.Window(0, 1); !errors.Is(err, vfs.ErrNoMap) {
-		require.ErrorIs(t, err, fs.ErrClosed)
-	}
 	for what, err := range map[string]error{
 		"truncate": f.Truncate(0), "grow": f.Grow(1), "sync": f.Sync(), "syncdata": f.SyncData(), "lock": f.Lock(true), "close": f.Close(),
 	} {
@@ -366,55 +364,37 @@ func views(t *testing.T, fsys vfs.FS, dir string) {
 	}
 }
 
-func windows(t *testing.T, fsys vfs.FS, dir string) {
+func mappedWrites(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "a")
 	f, reader := open(t, fsys, name, vfs.Write|vfs.Create), open(t, fsys, name, 0)
 	const size, at = 100 << 10, 64 << 10
-	require.NoError(t, f.Grow(size))
-	w, err := f.Window(at, size-at)
-	if errors.Is(err, vfs.ErrNoMap) {
-		t.Skip("no windows here")
-	}
-	require.NoError(t, err)
 	want := make([]byte, size)
-	same := func() {
+	write(t, f, string(want), 0)
+	put := func(p string, off int) {
 		t.Helper()
+		require.NoError(t, f.WriteMapped([]byte(p), int64(off)))
+		want = append(append(want[:off:off], p...), want[min(off+len(p), len(want)):]...)
 		require.Equal(t, string(want), contents(t, reader))
 	}
-	for _, off := range []int{at, at + 1, at + 4000, size - 300} { // within a page, across two, at either end
-		p := bytes.Repeat([]byte{byte(off) | 1}, 300)
-		require.NoError(t, w.Copy(p, int64(off)))
-		copy(want[off:], p)
-		same()
+	// Within a page, across two, across two maps, in an earlier map, at the end and across it.
+	for _, off := range []int{at, at + 1, at + 4000, at - 100, 0, size - 300, size - 100} {
+		put(strings.Repeat(string(rune('a'+off%26)), 300), off)
 		write(t, f, "written", int64(off)+100) // each shows what the other did
 		copy(want[off+100:], "written")
-		require.NoError(t, w.Copy([]byte("copied"), int64(off)+110))
-		copy(want[off+110:], "copied")
-		same()
+		put("copied", off+110)
 	}
-	require.NoError(t, w.Copy(nil, at))
-	for _, bad := range []int64{-1, 0, at - 1, size - 2, size, size + 1, 1 << 62} {
-		require.ErrorIs(t, w.Copy([]byte("bad"), bad), fs.ErrInvalid, "at %d", bad)
-	}
-	same()
-	for _, bad := range [][2]int64{{-65536, 4096}, {4096, 4096}, {0, 0}, {0, -1}} {
-		_, err := f.Window(bad[0], bad[1])
-		require.ErrorIs(t, err, fs.ErrInvalid, "%v", bad)
-	}
-	_, err = reader.Window(0, size)
-	require.ErrorIs(t, err, fs.ErrPermission, "a handle that may not write")
-
+	put("", at)
+	require.Error(t, f.WriteMapped([]byte("bad"), -1))
+	require.Error(t, reader.WriteMapped([]byte("bad"), 0))
 	require.NoError(t, f.SyncData())
-	require.NoError(t, f.Close()) // The window stays.
-	require.NoError(t, w.Copy([]byte("late"), at))
-	copy(want[at:], "late")
-	same()
 
-	cut := open(t, fsys, name, vfs.Write)
-	require.NoError(t, cut.Truncate(at))
-	require.ErrorIs(t, w.Copy([]byte("lost"), at+8<<10), vfs.ErrIO, "somebody has cut the file")
-	require.NoError(t, w.Close())
-	require.ErrorIs(t, w.Close(), fs.ErrClosed)
+	put("x", at)
+	require.NoError(t, f.Truncate(at)) // below the map: a copy has a fault
+	want = want[:at]
+	put("grown by the write", at)
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, f.WriteMapped([]byte("late"), at), fs.ErrClosed)
+	require.Equal(t, string(want), contents(t, reader))
 }
 
 func direct(t *testing.T, fsys vfs.FS, dir string) {

@@ -8,18 +8,16 @@ import (
 	"github.com/ebbkv/ebb/internal/crashfs"
 )
 
-// TestKillTearsACopy: what is copied may be there in any part when the process is killed, is there
-// once the copy is over, and is as pending as what was written.
-func TestKillTearsACopy(t *testing.T) {
+// TestKillTearsAMappedWrite: its bytes may be there in any part when the process is killed, are
+// there once it has returned, and are as pending as those of other writes.
+func TestKillTearsAMappedWrite(t *testing.T) {
 	d := crashfs.New(crashfs.Options{})
 	f := create(t, d, "a", 0)
 	put(t, f, "aaaaaa", 0)
 	require.NoError(t, f.Sync())
 	require.NoError(t, d.SyncDir("."))
-	w, err := f.Window(0, 6)
-	require.NoError(t, err)
 	begun := d.Len()
-	require.NoError(t, w.Copy([]byte("bbbb"), 1))
+	require.NoError(t, f.WriteMapped([]byte("bbbb"), 1))
 	var kill, cut []string
 	for im := range d.Images(crashfs.ImageOptions{Profiles: crashfs.Kill, From: begun}) {
 		kill = append(kill, string(im.Files()["a"]))
