@@ -20,7 +20,7 @@ func TestDeltasAreSplit(t *testing.T) {
 	m := newMemory(4096)
 	var tree Tree
 	want := newModel()
-	for n := range 600 {
+	for n := range racetest.Sample(600, 200) {
 		m.deltas = n > 50
 		for range 20 {
 			key, value := fmt.Appendf(nil, "%016x", r.Uint64()), make([]byte, 100)

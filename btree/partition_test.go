@@ -42,7 +42,7 @@ func TestPartitionsAreTheTree(t *testing.T) {
 	seen := map[string]int{}
 	rounds := 400
 	if testing.Short() {
-		rounds = 150
+		rounds = racetest.Sample(150, 70)
 	}
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(uint64(round), 77))
@@ -264,7 +264,7 @@ func TestPartitionReturnsErrorsOfPagesAndWriter(t *testing.T) {
 func TestBranchesHoldEntriesOfAnySize(t *testing.T) {
 	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(8, 9))
-	for range 300 {
+	for range racetest.Sample(300, 60) {
 		size := pager.MinPageSize << r.IntN(4)
 		m := newMemory(size)
 		items := make([]item, 1+r.IntN(600))

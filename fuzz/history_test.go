@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 func TestHistoriesAreThoseOfASerialStore(t *testing.T) {
 	n := 300
 	if testing.Short() {
-		n = 30
+		n = racetest.Sample(30, 12)
 	}
 	r := Histories(t.Context(), HistoriesOptions{Seed: 1, Count: n})
 	require.Empty(t, r.Failures)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -162,7 +163,7 @@ func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shape
 	all := specimens(t)
 	n := uint64(2000)
 	if testing.Short() {
-		n = 200
+		n = uint64(racetest.Sample(200, 60))
 	}
 	for seed := range n {
 		in := input(rand.New(rand.NewPCG(seed, stream)), len(all))

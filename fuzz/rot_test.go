@@ -81,7 +81,7 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	every := int64(13)
 	if testing.Short() {
-		every = 307
+		every = int64(racetest.Sample(307, 797))
 	}
 	r, err := Rots(
 		t.Context(),
@@ -207,7 +207,7 @@ func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
 			continue
 		}
 		readable := 0
-		for i := 0; i < 60; i += 4 { // What can be read is seen if it is wrong.
+		for i := 0; i < 60; i += racetest.Sample(4, 12) { // What can be read is seen if it is wrong.
 			families[name(i)]++
 			if _, err := s.Judge(r); err != nil {
 				require.ErrorContains(t, err, "wrong contents")

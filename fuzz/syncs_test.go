@@ -47,7 +47,7 @@ func TestEverySyncIsNeeded(t *testing.T) {
 		mistakes = mistakes[:1]
 	}
 	for i, site := range sites {
-		if site == "wal.(*segment).probeDirect/1" || racetest.Quick() && i%4 != 0 {
+		if site == "wal.(*segment).probeDirect/1" || racetest.Quick() && i%9 != 0 {
 			continue
 		}
 		workloads := workloads

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
@@ -285,10 +286,10 @@ func (c boundCase) requireWithin(t *testing.T, db *kv.DB, what string, args ...a
 // spaceCases are small stores, in memory and in a file.
 func spaceCases() []boundCase {
 	return []boundCase{
-		{32 << 20, 4_000, kv.NoSync, true},
 		{32 << 20, 40_000, kv.NoSync, true},
+		{32 << 20, 4_000, kv.NoSync, true},
 		{32 << 20, 4_000, kv.Sync, false},
-	}
+	}[:racetest.Sample(3, 1)]
 }
 
 // TestLargeTransactionsFitAfterClearUnderMaxBytes: a value, a batch and an Update of a fifth of the
@@ -323,7 +324,7 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 			}
 			require.NoError(t, db.Apply(t.Context(), b))
 			c.requireWithin(t, db, "batch")
-			for i := range 50 { // more than there is
+			for i := range racetest.Sample(50, 10) { // more than there is
 				err := db.Update(func(tx *kv.Tx) error {
 					for i := range 10 * rows {
 						if err := tx.Put(boundKey(i), make([]byte, c.size)); err != nil {
@@ -335,7 +336,7 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 				require.ErrorIs(t, err, kv.ErrNoSpace)
 				c.requireWithin(t, db, "refusal %d", i)
 			}
-			for i := range 50 {
+			for i := range racetest.Sample(50, 10) {
 				require.ErrorIs(t, db.Put([]byte("large"), make([]byte, c.max)), kv.ErrNoSpace)
 				c.requireWithin(t, db, "refused value %d", i)
 			}
@@ -348,10 +349,10 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 // TestSingleDeletesOfRandomKeysStayUnderMaxBytes, turn after turn with puts of as many.
 func TestSingleDeletesOfRandomKeysStayUnderMaxBytes(t *testing.T) {
 	for _, c := range []boundCase{
+		{8 << 20, 800, kv.Sync, true},
 		{32 << 20, 800, kv.NoSync, true},
 		{32 << 20, 800, kv.NoSync, false},
-		{8 << 20, 800, kv.Sync, true},
-	} {
+	}[:racetest.Sample(3, 1)] {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
 			db := c.open(t)

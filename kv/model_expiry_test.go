@@ -384,7 +384,7 @@ func (r *scriptRun) compare() error {
 func TestExpiryModel(t *testing.T) {
 	seeds, steps := 120, 1500
 	if racetest.Enabled || testing.Short() {
-		seeds = 10
+		seeds = racetest.Sample(10, 4)
 	}
 	const parallel = 4
 	for part := range parallel {

@@ -130,7 +130,7 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 	}
 	images, every := 0, 3
 	if racetest.Quick() {
-		every = 30
+		every = 90
 	}
 	for im := range disk.Images(crashfs.ImageOptions{From: from}) {
 		d := im.Disk(crashfs.Options{})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -170,7 +171,7 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			require.ErrorIs(t, err, ErrNoSpace, "a load past the limit")
 			require.NoError(t, r.s.Failed())
 			r.requireKept()
-			for range 4 {
+			for range racetest.Sample(4, 1) {
 				r.delete(1 + r.rnd.Intn(len(r.rows)))
 				if r.rnd.Intn(2) == 0 {
 					require.NoError(t, r.s.Checkpoint(t.Context()))
@@ -337,7 +338,7 @@ func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
 
 	images := 120
 	if testing.Short() {
-		images = 8
+		images = racetest.Sample(8, 4)
 	}
 	every, seen := max(1, 2*(disk.Len()-from)/images), 0
 	profiles := crashfs.None | crashfs.Kill

@@ -80,7 +80,7 @@ var readsAndChanges = map[string]crashfs.Fault{
 }
 
 // after is which call fails next: each of the first eight, then fewer and fewer.
-func after(n int) int { return n + 1 + n/8 }
+func after(n int) int { return n + 1 + n/racetest.Sample(8, 3) }
 
 // TestFailingCallOfAHeavySession fails the n-th read, and the n-th change of the disk, of a session
 // that loads a tree, commits values of more than a part of the log, deletes most of a tree, and

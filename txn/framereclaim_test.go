@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -316,7 +317,7 @@ func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
 	}
 	taken := 0
 	rnd := rand.New(rand.NewSource(1))
-	for n := 0; n < 300 || taken < 20 && n < 20_000; n++ {
+	for n := 0; n < racetest.Sample(300, 60) || taken < 20 && n < 20_000; n++ {
 		update(t, s, func(tx *Tx) {
 			taken += len(s.reclaimableFrames)
 			for range 20 {

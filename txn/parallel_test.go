@@ -59,7 +59,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(11, uint64(cache)))
 			rounds := 80
 			if racetest.Enabled || racetest.Quick() {
-				rounds = 20
+				rounds = racetest.Sample(20, 12)
 			}
 			for round := range rounds {
 				var some [][]Change

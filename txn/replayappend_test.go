@@ -129,7 +129,7 @@ func TestAscendingPutsOfALog(t *testing.T) {
 				s := openTest(t, "/a.ebb", o)
 				m := ascendingModel{{}, {}}
 				update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-				for i := range 40 {
+				for i := range racetest.Sample(40, 24) {
 					update(t, s, func(tx *Tx) {
 						for range 3 {
 							m.change(t, tx, rnd)

@@ -199,7 +199,7 @@ func runModel(t *testing.T, path string, o Options, seed int64) {
 	m := model{CatalogTree: {}}
 	var snap *Tx
 	var snapModel model
-	for step := 0; step < 120; step++ {
+	for step := 0; step < racetest.Sample(120, 60); step++ {
 		switch n := rnd.Intn(40); {
 		case n == 0:
 			if snap != nil {

@@ -5,20 +5,24 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 func TestProcessesWithoutMemoryLoseNothing(t *testing.T) {
-	status, out, text := try("kill", "-memory", "-n", "5", "-seed", "3", "-json", "-dir", t.TempDir())
+	n := racetest.Sample(5, 2)
+	status, out, text := try("kill", "-memory", "-n", fmt.Sprint(n), "-seed", "3", "-json", "-dir", t.TempDir())
 	require.Zero(t, status, text)
 	var r killReport
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	require.Equal(t, 5, r.Kills)
-	require.Equal(t, 5, r.OutOfMemory+r.Refused)
+	require.Equal(t, n, r.Kills)
+	require.Equal(t, n, r.OutOfMemory+r.Refused)
 	require.NotZero(t, r.Commits)
 	require.Empty(t, r.Failures)
 }

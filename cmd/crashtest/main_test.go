@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/leak"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -73,7 +75,7 @@ func TestEnumerateReportsAsJSON(t *testing.T) {
 		"-seed",
 		"4",
 		"-most",
-		"400",
+		fmt.Sprint(racetest.Sample(400, 60)),
 		"-profiles",
 		"kill,none",
 		"-depth",
@@ -137,12 +139,12 @@ func TestEveryLongModeTicks(t *testing.T) {
 	defer func() { tickEvery = before }()
 	for _, args := range [][]string{
 		{"enumerate", "-most", "100", "-profiles", "none", "-depth", "1", "-workers", "1"},
-		{"faults", "-budget", "0", "-most", "2", "-workers", "1"},
 		{"fsyncgate", "-budget", "0", "-most", "2", "-workers", "1"},
 		{"bitflip", "-every", "9973", "-bits", "1", "-shapes", "tree", "-damage", "flip"},
 		{"interleave", "-sample", "1"},
 		{"history", "-n", "2", "-ops", "20"},
-	} {
+		{"faults", "-budget", "0", "-most", "2", "-workers", "1"},
+	}[:racetest.Sample(6, 5)] {
 		status, _, text := try(args...)
 		require.Zero(t, status, text)
 		tick, _, more := strings.Cut(text, "\n")

@@ -24,3 +24,12 @@ func OneGoroutine(t testing.TB) {
 		t.Skip("one goroutine, nothing for the race detector")
 	}
 }
+
+// Sample is quick in a quick run, and full in all others: how many cases, rounds or rows a test
+// takes, or how far apart they are.
+func Sample(full, quick int) int {
+	if Quick() {
+		return quick
+	}
+	return full
+}
