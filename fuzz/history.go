@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // A History is what several clients did to one store, and what they were told.
@@ -109,17 +111,17 @@ func openHistory(d *crashfs.Disk, seed uint64) (*kv.DB, error) {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 0x686973))
 	var mu sync.Mutex
-	return kv.OpenFS(
+	return openfs.Open(
 		d,
 		path,
 		o,
-		kv.Tuning{
+		txn.Options{
 			SegmentSize: 32 << 10,
 			LeastRoom:   leastRoom,
 			NoMap:       true,
 			NoDirect:    seed%2 == 1,
 			SmallGroups: seed/4%2 == 1,
-			AheadFrom:   2,
+			SubmitFrom:  2,
 			LeavesFrom:  1,
 			ManyFrom:    2,
 			Rand: func() uint64 {

@@ -13,6 +13,7 @@ import (
 	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // hostileEdit is the number of bytes that one edit takes of an input.
@@ -93,10 +94,10 @@ func hostileLooks(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	return hostileLooksAt(fsys, files, kv.Tuning{NoMap: true, ManyFrom: 2, AheadFrom: 2, LeavesFrom: 1})
+	return hostileLooksAt(fsys, files, txn.Options{NoMap: true, ManyFrom: 2, SubmitFrom: 2, LeavesFrom: 1})
 }
 
-func hostileLooksAt(fsys vfs.FS, files map[string][]byte, tune kv.Tuning) error {
+func hostileLooksAt(fsys vfs.FS, files map[string][]byte, tune txn.Options) error {
 	size := 0
 	for _, content := range files {
 		size += len(content)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
-	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 func specimens(t testing.TB) (all []*Specimen) {
@@ -126,7 +126,7 @@ func TestForgedStoresOfTheSystem(t *testing.T) {
 		require.NoError(t, putSpecimen(vfs.OS, files))
 		require.NoError(
 			t,
-			hostileLooksAt(vfs.OS, files, kv.Tuning{ManyFrom: 2, AheadFrom: 2}),
+			hostileLooksAt(vfs.OS, files, txn.Options{ManyFrom: 2, SubmitFrom: 2}),
 			"seed %d, input %x",
 			seed,
 			in,

@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // An Interleaving is two roles, and which of them runs first at each place where both could: true
@@ -142,11 +144,11 @@ func openStage(fsys vfs.FS, salt uint64) (*kv.DB, error) {
 		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Hour) },
 	}
 	rnd := rand.NewPCG(salt, 0x696e74)
-	return kv.OpenFS(
+	return openfs.Open(
 		fsys,
 		path,
 		o,
-		kv.Tuning{SegmentSize: specimenSegment, NoMap: true, Rand: rnd.Uint64, Inline: true},
+		txn.Options{SegmentSize: specimenSegment, NoMap: true, Rand: rnd.Uint64, Inline: true},
 	)
 }
 

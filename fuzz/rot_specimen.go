@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // specimenPage is the page size of every specimen.
@@ -26,17 +28,17 @@ const specimenSegment = 16 << 10
 // openSpecimen opens a store as all of them are opened here: same clock, random numbers that salt
 // tells.
 func openSpecimen(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
-	return openAsSpecimen(fsys, salt, readOnly, kv.Tuning{NoMap: true})
+	return openAsSpecimen(fsys, salt, readOnly, txn.Options{NoMap: true})
 }
 
-func openAsSpecimen(fsys vfs.FS, salt uint64, readOnly bool, tune kv.Tuning) (*kv.DB, error) {
+func openAsSpecimen(fsys vfs.FS, salt uint64, readOnly bool, tune txn.Options) (*kv.DB, error) {
 	o := &kv.Options{
 		PageSize: specimenPage, CacheBytes: 1 << 20, CheckpointBytes: 1 << 30, ReadOnly: readOnly,
 		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
 	}
 	rnd := rand.NewPCG(salt, 0x526f74)
 	tune.SegmentSize, tune.Rand, tune.Inline = specimenSegment, rnd.Uint64, true
-	return kv.OpenFS(fsys, path, o, tune)
+	return openfs.Open(fsys, path, o, tune)
 }
 
 // A Specimen is a small store at rest, as files, with everything that is known about it.

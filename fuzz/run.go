@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // path is where every store of this package lies.
@@ -51,7 +53,7 @@ func (c Config) open(d vfs.FS, salt uint64) (*kv.DB, error) {
 
 func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 	rnd, choices := rand.NewPCG(salt, 0x45626221), rand.New(rand.NewPCG(salt, 0x63686f6f))
-	tune := kv.Tuning{
+	tune := txn.Options{
 		SegmentSize: c.Segment,
 		LeastRoom:   leastRoom,
 		NoMap:       true,
@@ -60,11 +62,11 @@ func (c Config) openWith(d vfs.FS, salt uint64, o *kv.Options) (*kv.DB, error) {
 		Inline:      true,
 		Choose:      choices.IntN,
 		SmallGroups: c.Groups,
-		AheadFrom:   2,
+		SubmitFrom:  2,
 		LeavesFrom:  1,
 		ManyFrom:    2,
 	}
-	return kv.OpenFS(d, path, o, tune)
+	return openfs.Open(d, path, o, tune)
 }
 
 // A Run is a workload in progress, or over.

@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestCheckThatIsLeft: the body of a range over Check that leaves it at any finding, in whatever way,
@@ -17,11 +19,11 @@ import (
 func TestCheckThatIsLeft(t *testing.T) {
 	disk := vfs.NewMemory()
 	open := func() *kv.DB {
-		db, err := kv.OpenFS(
+		db, err := openfs.Open(
 			disk,
 			path,
 			&kv.Options{Clock: newClock().now, CacheBytes: 1 << 20},
-			kv.Tuning{SegmentSize: 64 << 10, NoMap: true},
+			txn.Options{SegmentSize: 64 << 10, NoMap: true},
 		)
 		require.NoError(t, err)
 		return db

@@ -46,7 +46,9 @@ var packages = map[string][]string{
 	"txn":   {"pager", "wal", "btree"},
 	"cf":    {"txn"},
 	"ttl":   {"cf", "txn"},
-	"kv":    {"cf", "ttl", "txn"},
+	"kv":    {"cf", "ttl", "txn", "internal/openhook"},
+
+	"internal/openhook": {"txn"},
 }
 
 // libraries are all that the library may need beside the standard one.

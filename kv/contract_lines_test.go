@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // points are the calls on one key that *DB, *Family, *Tx and *CF have in common.
@@ -348,7 +350,7 @@ func TestFateOfTheFailedCommit(t *testing.T) {
 		}
 		return nil
 	}}
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{NoDirect: true})
+	db, err := openfs.Open(fsys, path, nil, txn.Options{NoDirect: true})
 	require.NoError(t, err)
 	fill(t, db, "a")
 	broken = true

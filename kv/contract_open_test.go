@@ -15,9 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // Offsets in a meta page: see docs/format.md.
@@ -92,7 +94,7 @@ func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
 	require.Error(t, err)
 	require.ErrorContains(t, err, path)
 	require.NotContains(t, err.Error(), "secret")
-	_, err = kv.OpenFS(vfs.NewMemory(), "absent/x.ebb", &kv.Options{MustExist: true}, kv.Tuning{})
+	_, err = openfs.Open(vfs.NewMemory(), "absent/x.ebb", &kv.Options{MustExist: true}, txn.Options{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "absent/x.ebb")
 }
@@ -100,7 +102,7 @@ func TestOpenErrorsNameThePathAndNoContent(t *testing.T) {
 // open opens the store of the contract and holds an old snapshot.
 func open(t *testing.T, fsys vfs.FS, o *kv.Options) subject {
 	t.Helper()
-	db, err := kv.OpenFS(fsys, path, o, kv.Tuning{})
+	db, err := openfs.Open(fsys, path, o, txn.Options{})
 	require.NoError(t, err)
 	old, err := db.Begin(t.Context(), false)
 	require.NoError(t, err)
@@ -177,7 +179,7 @@ func TestSegmentsWithoutTheirMainFileAreCorrupt(t *testing.T) {
 	f, err := fsys.Open(path+"-wal-000001", vfs.Write|vfs.Create)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	_, err = kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	_, err = openfs.Open(fsys, path, nil, txn.Options{})
 	require.ErrorIs(t, err, kv.ErrCorrupt)
 	names, err := fsys.List("dir")
 	require.NoError(t, err)

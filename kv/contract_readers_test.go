@@ -14,8 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestValueStaysUntilTheTransactionEnds, also one that the transaction itself has written, and then
@@ -32,11 +34,11 @@ func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 			"put":      func(tx *kv.Tx, _ kv.Savepoint) error { return tx.Put([]byte("a"), value('c')) },
 		} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				db, err := kv.OpenFS(
+				db, err := openfs.Open(
 					nil,
 					filepath.Join(t.TempDir(), "a.ebb"),
 					&kv.Options{CacheBytes: 1 << 20},
-					kv.Tuning{},
+					txn.Options{},
 				)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, db.Close()) }()
@@ -87,7 +89,7 @@ func churn(t *testing.T, db *kv.DB, rounds int) {
 // pinned pages, not with every commit; and after its end all of them are reused.
 func TestReaderOpenForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := kv.OpenFS(vfs.NewMemory(), path, nil, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+		db, err := openfs.Open(vfs.NewMemory(), path, nil, txn.Options{SegmentSize: 64 << 10, Inline: true})
 		require.NoError(t, err)
 		churn(t, db, 40)
 		churn(t, db, 100)
@@ -143,7 +145,7 @@ func TestRowsInOrderBesideReaders(t *testing.T) {
 	const batches, size = 150, 400
 	at := filepath.Join(t.TempDir(), "test.ebb")
 	o := &kv.Options{Durability: kv.NoSync, CacheBytes: 4 << 20, CheckpointBytes: 1 << 20}
-	db, err := kv.OpenFS(vfs.OS, at, o, kv.Tuning{SegmentSize: 256 << 10})
+	db, err := openfs.Open(vfs.OS, at, o, txn.Options{SegmentSize: 256 << 10})
 	require.NoError(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %08d", i) }
 	read := func(tx *kv.Tx) (n int, err error) {

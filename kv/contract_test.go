@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // contractRow is a call and what it returns.
@@ -415,7 +417,7 @@ func TestErrorContract(t *testing.T) {
 	} {
 		t.Run(state.name, func(t *testing.T) {
 			fsys := &brokenFS{FS: vfs.NewMemory()}
-			db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+			db, err := openfs.Open(fsys, path, nil, txn.Options{})
 			require.NoError(t, err)
 			fill(t, db, "k")
 			require.NoError(t, db.CreateCF("f", kv.CFOptions{}))

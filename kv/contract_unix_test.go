@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestPathsThatAreNoFiles: a FIFO has no process at its other end, so an open of it would block
@@ -71,11 +73,11 @@ func TestFilesAreCreatedForTheirOwnerAlone(t *testing.T) {
 			defer unix.Umask(unix.Umask(int(test.umask)))
 			dir := t.TempDir()
 			fsys := &creations{FS: vfs.OS, modes: map[string]fs.FileMode{}}
-			db, err := kv.OpenFS(
+			db, err := openfs.Open(
 				fsys,
 				filepath.Join(dir, "a.ebb"),
 				&kv.Options{FileMode: test.mode},
-				kv.Tuning{SegmentSize: 64 << 10},
+				txn.Options{SegmentSize: 64 << 10},
 			)
 			require.NoError(t, err)
 			for range 200 {

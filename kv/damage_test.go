@@ -11,9 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // damagedStore has trees of three levels, values in extents, expiries, and a catalog of several
@@ -21,7 +23,7 @@ import (
 func damagedStore(t *testing.T) (fsys vfs.FS, stored map[string]map[string]string) {
 	t.Helper()
 	fsys, stored = vfs.NewMemory(), map[string]map[string]string{}
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	db, err := openfs.Open(fsys, path, nil, txn.Options{})
 	require.NoError(t, err)
 	put := func(tx *kv.Tx, name, key, value string, ttl time.Duration) {
 		if stored[name] == nil {
@@ -88,7 +90,7 @@ func TestDamageHidesOnlyWhatItHit(t *testing.T) {
 // found.
 func damagedPage(t *testing.T, fsys vfs.FS, stored map[string]map[string]string, page uint64) (what string) {
 	t.Helper()
-	db, err := kv.OpenFS(fsys, path, &kv.Options{ReadOnly: true}, kv.Tuning{})
+	db, err := openfs.Open(fsys, path, &kv.Options{ReadOnly: true}, txn.Options{})
 	if err != nil {
 		require.ErrorIs(t, err, kv.ErrCorrupt)
 		return "unopened"
@@ -313,7 +315,7 @@ func TestDamageEndsARangeThatIsNotToldOfIt(t *testing.T) {
 
 // damageThatEnds gives 1 if a range over the family "default" met damage.
 func damageThatEnds(t *testing.T, fsys vfs.FS) int {
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	db, err := openfs.Open(fsys, path, nil, txn.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	told := 0
@@ -378,7 +380,7 @@ func TestSectorsThatCannotBeReadHideOnlyTheirRows(t *testing.T) {
 	require.NoError(t, err)
 	hit := 0
 	for page := int64(2); page < info.Size/4096; page += 5 {
-		db, err := kv.OpenFS(badSectors{fsys, page}, path, &kv.Options{ReadOnly: true}, kv.Tuning{})
+		db, err := openfs.Open(badSectors{fsys, page}, path, &kv.Options{ReadOnly: true}, txn.Options{})
 		if err != nil {
 			require.ErrorIs(t, err, vfs.ErrIO)
 			continue

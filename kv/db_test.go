@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 func TestCloseWithOpenTransactionsIsRefused(t *testing.T) {
@@ -243,11 +245,11 @@ func counter(b []byte) (n int64) {
 func TestFailedStoreReadsOn(t *testing.T) {
 	fsys := &brokenFS{FS: vfs.NewMemory()}
 	heard := 0
-	db, err := kv.OpenFS(
+	db, err := openfs.Open(
 		fsys,
 		path,
 		&kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}},
-		kv.Tuning{},
+		txn.Options{},
 	)
 	require.NoError(t, err)
 	fill(t, db, "a")

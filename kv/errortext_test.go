@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestErrorsSayNothingTwice: the first error that a user saw was "kv: no such family: cf: no such
@@ -106,7 +108,7 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 	update := func(fn func(tx *kv.Tx) error) func() error { return func() error { return db.Update(fn) } }
 	poisoned := func() (*kv.DB, error) {
 		fsys := &brokenFS{FS: vfs.NewMemory()}
-		db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+		db, err := openfs.Open(fsys, path, nil, txn.Options{})
 		require.NoError(t, err)
 		fill(t, db, "k")
 		fsys.broken.Store(true)

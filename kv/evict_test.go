@@ -7,9 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
@@ -126,7 +128,7 @@ func TestTransactionBehindAnEvictionAimsAsAnyOther(t *testing.T) {
 				return nil
 			}}
 			o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 30}
-			db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+			db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
 			require.NoError(t, err)
 			require.NoError(t, db.PutTTL(small, nil, time.Second))
 			clock.move(time.Second)

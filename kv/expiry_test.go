@@ -12,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // openClock is openTest with a clock of the test's.
@@ -155,7 +157,7 @@ func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
 	pages := func(timed bool, family string, call func(f *kv.Family) error) uint64 {
 		fsys := vfs.NewMemory()
 		open := func() *kv.DB {
-			db, err := kv.OpenFS(fsys, path, &kv.Options{Clock: newClock().now}, kv.Tuning{NoMap: true})
+			db, err := openfs.Open(fsys, path, &kv.Options{Clock: newClock().now}, txn.Options{NoMap: true})
 			require.NoError(t, err)
 			return db
 		}

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 func TestFamiliesAreSeparateKeySpaces(t *testing.T) {
@@ -360,7 +362,7 @@ func TestNameThatIsTakenAgainIsNotTheRenamedFamily(t *testing.T) {
 // a program had to put a key and read its expiry.
 func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	fsys := vfs.NewMemory()
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{})
+	db, err := openfs.Open(fsys, path, nil, txn.Options{})
 	require.NoError(t, err)
 	want := func(name string, ttl time.Duration) {
 		t.Helper()
@@ -401,7 +403,7 @@ func TestCFOptionsAreWhatTheFamilyWasCreatedOrAlteredWith(t *testing.T) {
 	require.NoError(t, db.AlterCF("r", kv.CFOptions{DefaultTTL: math.MaxInt64}))
 	want("r", math.MaxInt64)
 	require.NoError(t, db.Close())
-	db, err = kv.OpenFS(fsys, path, &kv.Options{ReadOnly: true}, kv.Tuning{})
+	db, err = openfs.Open(fsys, path, &kv.Options{ReadOnly: true}, txn.Options{})
 	require.NoError(t, err)
 	want("r", math.MaxInt64)
 	want("default", 0)

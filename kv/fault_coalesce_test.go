@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestLeaderThatIsStoppedByACallback: the clock is called before the apply, an event after it. The
@@ -106,7 +108,7 @@ func TestFailureReachesTheWholeGroup(t *testing.T) {
 				}
 				return nil
 			}}
-			db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
+			db, err := openfs.Open(fsys, path, nil, txn.Options{SegmentSize: 64 << 10})
 			require.NoError(t, err)
 			require.NoError(t, db.Put([]byte("first"), nil))
 			broken.Store(true)
@@ -140,7 +142,7 @@ func TestFailureThatStopsTheLeaderLeavesAllInDoubt(t *testing.T) {
 					leave(value)
 				}
 			}}}
-			db, err := kv.OpenFS(fsys, path, o, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+			db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
 			require.NoError(t, err)
 			require.NoError(t, db.Put([]byte("first"), nil))
 			broken.Store(true)
@@ -175,7 +177,7 @@ func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 			var armed atomic.Bool
 			value := errors.New("mine")
 			begun, fsys := make(chan struct{}), vfs.NewMemory()
-			db, err := kv.OpenFS(
+			db, err := openfs.Open(
 				fsys,
 				path,
 				&kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
@@ -184,7 +186,7 @@ func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 						leave(value)
 					}
 				}}},
-				kv.Tuning{SegmentSize: 64 << 10},
+				txn.Options{SegmentSize: 64 << 10},
 			)
 			require.NoError(t, err)
 			require.NoError(t, db.Put([]byte("first"), nil))

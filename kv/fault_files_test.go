@@ -12,9 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/platformtest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // A theft takes the main file away from an open store.
@@ -288,7 +290,7 @@ func TestFileCutShortUnderTheCatalogIsAnError(t *testing.T) {
 func TestFileCutShortUnderABatchIsAnError(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		at := fileOfRows(t)
-		db, err := kv.OpenFS(vfs.OS, at, nil, kv.Tuning{Inline: inline, ManyFrom: 2})
+		db, err := openfs.Open(vfs.OS, at, nil, txn.Options{Inline: inline, ManyFrom: 2})
 		require.NoError(t, err)
 		require.NoError(t, db.Put([]byte("starts the log"), nil))
 		b := db.NewBatch()

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestReadErrorIsOfItsCallOnly fails each read of a disk in turn, of a recovery and of a store that is
@@ -78,7 +80,7 @@ func TestReadErrorInAWriteIsOfItsTransactionOnly(t *testing.T) {
 		return nil
 	}}
 	open := func() *kv.DB {
-		db, err := kv.OpenFS(fsys, path, &kv.Options{PageSize: 4096}, kv.Tuning{NoMap: true})
+		db, err := openfs.Open(fsys, path, &kv.Options{PageSize: 4096}, txn.Options{NoMap: true})
 		require.NoError(t, err)
 		return db
 	}

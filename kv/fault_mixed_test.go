@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // mixedStore is one store at three times: closed, killed with commits in its log, and killed again after checkpoints that
@@ -20,7 +22,7 @@ type mixedStore struct{ clean, early, late files }
 
 // openMixed opens a store whose random numbers, and so its id, come from salt.
 func openMixed(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
-	return kv.OpenFS(fsys, path, &kv.Options{ReadOnly: readOnly}, kv.Tuning{
+	return openfs.Open(fsys, path, &kv.Options{ReadOnly: readOnly}, txn.Options{
 		SegmentSize: 16 << 10, NoMap: true, Inline: true,
 		Rand: func() uint64 { salt = salt*6364136223846793005 + 1442695040888963407; return salt },
 	})

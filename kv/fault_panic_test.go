@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // stops is a store whose CommitGroup ends its goroutine once, when it is armed.
@@ -24,9 +26,9 @@ type stops struct {
 	leave func(any)
 }
 
-func openStops(t *testing.T, leave func(any), tune kv.Tuning) *stops {
+func openStops(t *testing.T, leave func(any), tune txn.Options) *stops {
 	s := &stops{disk: crashfs.New(crashfs.Options{}), value: errors.New("mine"), leave: leave}
-	db, err := kv.OpenFS(
+	db, err := openfs.Open(
 		s.disk,
 		path,
 		&kv.Options{Events: &kv.Events{CommitGroup: func(int, int64, time.Duration) {
@@ -52,7 +54,7 @@ func (s *stops) reopen(t *testing.T) *kv.DB {
 func TestCheckpointThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
-			s := openStops(t, leave, kv.Tuning{SegmentSize: 64 << 10})
+			s := openStops(t, leave, txn.Options{SegmentSize: 64 << 10})
 			require.NoError(t, s.Update(putMany(defaultCF, "row", 300)))
 			requireLeft(t, way, s.value, func() { s.armed.Store(true); _ = s.Checkpoint(t.Context()) })
 			require.ErrorIs(t, s.Put([]byte("k"), nil), kv.ErrFailed)
@@ -68,7 +70,7 @@ func TestCheckpointThatACallbackStops(t *testing.T) {
 func TestBulkLoadThatACallbackStops(t *testing.T) {
 	for way, leave := range ways {
 		t.Run(way, func(t *testing.T) {
-			s := openStops(t, leave, kv.Tuning{SegmentSize: 64 << 10})
+			s := openStops(t, leave, txn.Options{SegmentSize: 64 << 10})
 			require.NoError(t, s.Put([]byte("first"), nil))
 			require.NoError(t, s.CreateCF("f", kv.CFOptions{}))
 			requireLeft(t, way, s.value, func() {
@@ -96,7 +98,7 @@ func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
 	for way, leave := range ways {
 		for name, savepoint := range map[string]bool{"appended at once": true, "appended bit by bit": false} {
 			t.Run(way+"/"+name, func(t *testing.T) {
-				s := openStops(t, leave, kv.Tuning{})
+				s := openStops(t, leave, txn.Options{})
 				require.NoError(t, s.Put([]byte("first"), nil))
 				requireLeft(t, way, s.value, func() {
 					_ = s.Update(func(tx *kv.Tx) error {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // A session is the same list of operations on the same store each time, call by call: what went
@@ -121,7 +123,7 @@ func reopenAt(fsys vfs.FS, clock *testClock, o *kv.Options) (*kv.DB, error) {
 	}
 	o.Clock = clock.now
 	salt := uint64(7)
-	return kv.OpenFS(fsys, path, o, kv.Tuning{
+	return openfs.Open(fsys, path, o, txn.Options{
 		SegmentSize: 16 << 10, NoMap: true, Inline: true,
 		Rand: func() uint64 { salt = salt*6364136223846793005 + 1442695040888963407; return salt },
 	})

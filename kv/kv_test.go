@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/leak"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -36,7 +37,7 @@ func openTest(t testing.TB) *kv.DB {
 // openOn is openTest on a file system and with options of the test's.
 func openOn(t testing.TB, fs vfs.FS, o *kv.Options) *kv.DB {
 	t.Helper()
-	db, err := kv.OpenFS(fs, path, o, kv.Tuning{SegmentSize: 64 << 10})
+	db, err := openfs.Open(fs, path, o, txn.Options{SegmentSize: 64 << 10})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		checkStore(t, db)

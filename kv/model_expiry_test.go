@@ -13,9 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // The model of expiry: plain maps, a clock, and the same rules in the shortest words. A script of
@@ -90,7 +92,7 @@ func newScriptRun() (*scriptRun, error) {
 }
 
 func (r *scriptRun) open() (err error) {
-	r.db, err = kv.OpenFS(r.fs, path, &kv.Options{
+	r.db, err = openfs.Open(r.fs, path, &kv.Options{
 		Durability: kv.NoSync, Clock: r.clock.now,
 		OnExpire: func(cf string, key, value []byte) error {
 			r.told = append(r.told, fmt.Sprintf("%s %q=%q", cf, key, value))
@@ -99,7 +101,7 @@ func (r *scriptRun) open() (err error) {
 			}
 			return nil
 		},
-	}, kv.Tuning{SegmentSize: 64 << 10})
+	}, txn.Options{SegmentSize: 64 << 10})
 	r.swept, r.notes = sweptRows{}, nil
 	return err
 }

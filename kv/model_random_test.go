@@ -12,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // model is what a store should hold: family -> key -> value.
@@ -65,7 +67,7 @@ type run struct {
 
 func (r *run) open() {
 	var err error
-	r.db, err = kv.OpenFS(r.fs, path, &r.opts, kv.Tuning{SegmentSize: 64 << 10})
+	r.db, err = openfs.Open(r.fs, path, &r.opts, txn.Options{SegmentSize: 64 << 10})
 	require.NoError(r.t, err)
 }
 

@@ -13,9 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // TestWalksBesideChanges moves cursors about in a write transaction while it changes rows under
@@ -33,11 +35,11 @@ func TestWalksBesideChanges(t *testing.T) {
 				fsys, at = vfs.OS, filepath.Join(t.TempDir(), "a.ebb")
 			}
 			clock := newClock()
-			db, err := kv.OpenFS(
+			db, err := openfs.Open(
 				fsys,
 				at,
 				&kv.Options{Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 20},
-				kv.Tuning{},
+				txn.Options{},
 			)
 			require.NoError(t, err)
 			w := &walks{t: t, rnd: seeded(t, 77), db: db, clock: clock, rows: map[string]modelRow{}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/openhook"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/ttl"
 	"github.com/ebbkv/ebb/txn"
@@ -29,23 +30,24 @@ func Open(path string, opts *Options) (*DB, error) {
 			at = vfs.Follow(abs)
 		}
 	}
-	return open(vfs.OS, at, path, opts, Tuning{})
+	return open(vfs.OS, at, path, opts, openhook.Tuning{})
 }
 
 // OpenMemory opens a new store in memory, which Close discards. It is the same engine on another
 // file system.
 func OpenMemory(opts *Options) (*DB, error) {
-	return OpenFS(vfs.NewMemory(), "memory.ebb", opts, Tuning{})
+	const name = "memory.ebb"
+	return open(vfs.NewMemory(), name, name, opts, openhook.Tuning{})
 }
 
-// OpenFS is Open on another file system. It is for the tools and tests of this repository: the file
-// system is of an internal type.
-func OpenFS(fs vfs.FS, path string, opts *Options, tune Tuning) (*DB, error) {
-	return open(fs, path, path, opts, tune)
+func init() {
+	openhook.Open = func(fs vfs.FS, path string, opts any, tune openhook.Tuning) (any, error) {
+		return open(fs, path, path, opts.(*Options), tune)
+	}
 }
 
 // open opens the store at path; errors name it as shown.
-func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error) {
+func open(fs vfs.FS, path, shown string, opts *Options, tune openhook.Tuning) (*DB, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
@@ -56,7 +58,7 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error
 	if path == "" || strings.IndexByte(path, 0) >= 0 {
 		return nil, fmt.Errorf("%w: empty, or with a NUL byte", ErrInvalidPath)
 	}
-	store, err := txn.Open(path, o.below(fs, tune))
+	store, err := txn.Open(path, o.below(fs, tune.Engine))
 	if err != nil {
 		return nil, &openError{shown, path, fromBelow(err)}
 	}
@@ -70,7 +72,7 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune Tuning) (*DB, error
 }
 
 // newDB wraps an open store. The caller runs initStore next.
-func newDB(store *txn.Store, o Options, tune Tuning) *DB {
+func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
 	db.maxKey = store.PageSize() / 4
 	db.onExpire, db.maxTxnBytes = o.OnExpire, o.MaxTxnBytes

@@ -13,9 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/platformtest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // crashed copies the files of an open store as a killed process would leave them.
@@ -79,7 +81,7 @@ func TestUncleanStoreIsReplayed(t *testing.T) {
 func TestMustExistDoesNotCreate(t *testing.T) {
 	fsys := vfs.NewMemory()
 	for _, o := range []kv.Options{{MustExist: true}, {ReadOnly: true}} {
-		_, err := kv.OpenFS(fsys, path, &o, kv.Tuning{})
+		_, err := openfs.Open(fsys, path, &o, txn.Options{})
 		require.ErrorIs(t, err, fs.ErrNotExist)
 		require.NotErrorIs(t, err, kv.ErrNotFound, "another kind of absence")
 	}
@@ -205,7 +207,7 @@ func TestLinkThroughLinks(t *testing.T) {
 func TestLockTimeoutIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMemory()
-		first, err := kv.OpenFS(disk, path, quick, kv.Tuning{})
+		first, err := openfs.Open(disk, path, quick, txn.Options{})
 		require.NoError(t, err)
 		fill(t, first, "a")
 		before := image(t, disk, "dir")
@@ -215,7 +217,7 @@ func TestLockTimeoutIsHonoured(t *testing.T) {
 		}}
 		for _, wait := range []time.Duration{0, time.Nanosecond, time.Millisecond, 333 * time.Millisecond, time.Hour} {
 			began := time.Now()
-			_, err := kv.OpenFS(fsys, path, &kv.Options{LockTimeout: wait}, kv.Tuning{})
+			_, err := openfs.Open(fsys, path, &kv.Options{LockTimeout: wait}, txn.Options{})
 			require.ErrorIs(t, err, kv.ErrLocked)
 			require.Equal(t, wait, time.Since(began))
 		}
@@ -229,7 +231,7 @@ func TestLockTimeoutIsHonoured(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		second, err := kv.OpenFS(disk, path, &kv.Options{LockTimeout: time.Hour}, kv.Tuning{})
+		second, err := openfs.Open(disk, path, &kv.Options{LockTimeout: time.Hour}, txn.Options{})
 		require.NoError(t, err)
 		waited := time.Since(began)
 		require.GreaterOrEqual(t, waited, open)

@@ -185,30 +185,6 @@ type ScanOptions struct {
 	Limit        int    // at most so many rows; 0: all; not for cursors
 }
 
-// Tuning is for the tools and tests of this repository: see OpenFS.
-type Tuning struct {
-	SegmentSize     int64         // bytes of a log segment of a new store
-	LeastRoom       int64         // bytes of the file of a log's first segment; 0: the default
-	NoMap, NoDirect bool          // do not map the file; do not write past the page cache
-	Rand            func() uint64 // nil: crypto/rand
-	// a checkpoint that a commit starts is over when the commit returns: runs repeat exactly
-	Inline bool
-	Choose func(n int) int // makes choices that leave the same rows: see txn.Options; nil: the fastest
-	// groups of the free map have 64 pages, two a page of its directory; the store is opened with
-	// it ever after
-	SmallGroups bool
-
-	Memory     int64 // that the process may use; 0: what the system tells
-	AheadFrom  int   // rows from which on they are logged before they are carried out; 0: the default
-	LeavesFrom int   // full leaves from which on the log names them; 0: the default
-	// rows from which on several processors take part in a batch, whatever is in the family; 0: the
-	// default, in large ones
-	ManyFrom int
-
-	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
-	Monotonic func() time.Duration
-}
-
 // check returns ErrInvalidOptions for the first invalid field.
 func (o *Options) check() error {
 	if o.PageSize != 0 &&
@@ -251,20 +227,16 @@ func (o *Options) check() error {
 	return nil
 }
 
-// below translates to the options of package txn.
-func (o *Options) below(fs vfs.FS, tune Tuning) txn.Options {
+// below sets the options of package txn in below, which has those that users do not choose.
+func (o *Options) below(fs vfs.FS, below txn.Options) txn.Options {
 	if o.FileMode != 0 {
 		fs = vfs.WithMode(fs, o.FileMode)
 	}
-	return txn.Options{
-		FS: fs, ReadOnly: o.ReadOnly, MustExist: o.MustExist, LockTimeout: o.LockTimeout, PageSize: o.PageSize,
-		CacheBytes: o.CacheBytes, MaxBytes: o.MaxBytes, CheckpointBytes: o.CheckpointBytes,
-		MaxTxnBytes: o.MaxTxnBytes, SegmentSize: tune.SegmentSize, LeastRoom: tune.LeastRoom,
-		NoMap: tune.NoMap, NoDirect: tune.NoDirect, Rand: tune.Rand,
-		Inline: tune.Inline, Choose: tune.Choose, SmallGroups: tune.SmallGroups, SubmitFrom: tune.AheadFrom,
-		LeavesFrom: tune.LeavesFrom, ManyFrom: tune.ManyFrom,
-		Memory: tune.Memory, Events: o.events(),
-	}
+	below.FS, below.ReadOnly, below.MustExist = fs, o.ReadOnly, o.MustExist
+	below.LockTimeout, below.PageSize, below.CacheBytes = o.LockTimeout, o.PageSize, o.CacheBytes
+	below.MaxBytes, below.CheckpointBytes, below.MaxTxnBytes = o.MaxBytes, o.CheckpointBytes, o.MaxTxnBytes
+	below.Events = o.events()
+	return below
 }
 
 // events combines the logger's events with the caller's.

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 func TestPurgeMakesExactlyOneCommitPerBatch(t *testing.T) {
@@ -204,8 +206,11 @@ func TestClockThatJumpedForwardDeletesNothing(t *testing.T) {
 	clock, fsys := newClock(), vfs.NewMemory()
 	var mono atomic.Int64
 	open := func() *kv.DB {
-		db, err := kv.OpenFS(fsys, path, &kv.Options{Clock: clock.now, Durability: kv.NoSync},
-			kv.Tuning{SegmentSize: 64 << 10, Monotonic: func() time.Duration { return time.Duration(mono.Load()) }})
+		db, err := openfs.OpenTuned(fsys, path, &kv.Options{Clock: clock.now, Durability: kv.NoSync},
+			openfs.Tuning{
+				Engine:    txn.Options{SegmentSize: 64 << 10},
+				Monotonic: func() time.Duration { return time.Duration(mono.Load()) },
+			})
 		require.NoError(t, err)
 		return db
 	}

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // scene is a session whose numbers are known: what events told of it, its files, and its numbers
@@ -49,7 +51,7 @@ func fileBytes(t *testing.T, fsys vfs.FS) (file, log int64) {
 func play(t *testing.T) *scene {
 	t.Helper()
 	s, clock, fsys := new(scene), newClock(), vfs.NewMemory()
-	db, err := kv.OpenFS(fsys, path, &kv.Options{Clock: clock.now, CheckpointBytes: 1 << 30, Events: &kv.Events{
+	db, err := openfs.Open(fsys, path, &kv.Options{Clock: clock.now, CheckpointBytes: 1 << 30, Events: &kv.Events{
 		CommitGroup: func(commits int, bytes int64, _ time.Duration) {
 			s.told, s.logged = s.told+commits, s.logged+bytes
 			if commits > 0 {
@@ -63,7 +65,7 @@ func play(t *testing.T) *scene {
 				s.checkpoints++
 			}
 		},
-	}}, kv.Tuning{SegmentSize: 64 << 10, Inline: true})
+	}}, txn.Options{SegmentSize: 64 << 10, Inline: true})
 	require.NoError(t, err)
 	s.begun = db.Stats()
 	for i := range 10 {
@@ -193,7 +195,7 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 // TestLogOfAKilledProcessCounts opens its files read-only: LogBytes was 0 beside them.
 func TestLogOfAKilledProcessCounts(t *testing.T) {
 	fsys := vfs.NewMemory()
-	db, err := kv.OpenFS(fsys, path, nil, kv.Tuning{SegmentSize: 64 << 10})
+	db, err := openfs.Open(fsys, path, nil, txn.Options{SegmentSize: 64 << 10})
 	require.NoError(t, err)
 	fill(t, db, "a", "b")
 	_, log := fileBytes(t, fsys)
@@ -202,7 +204,7 @@ func TestLogOfAKilledProcessCounts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	for _, o := range []*kv.Options{{ReadOnly: true}, nil} {
-		db, err = kv.OpenFS(killed, path, o, kv.Tuning{Inline: true})
+		db, err = openfs.Open(killed, path, o, txn.Options{Inline: true})
 		require.NoError(t, err)
 		_, log = fileBytes(t, killed)
 		require.Equal(t, log, db.Stats().LogBytes)

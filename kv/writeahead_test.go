@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/ttl"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // ahead counts the writes of the log that are started, knows whether one is on its way, and asks a
@@ -56,7 +58,7 @@ func (a *ahead) breakBeside(broken *atomic.Bool) {
 func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *ahead) {
 	t.Helper()
 	fsys := new(ahead)
-	db, err := kv.OpenFS(&hookFS{disk, fsys.ask}, path, o, kv.Tuning{SegmentSize: 256 << 10, NoMap: true})
+	db, err := openfs.Open(&hookFS{disk, fsys.ask}, path, o, txn.Options{SegmentSize: 256 << 10, NoMap: true})
 	require.NoError(t, err)
 	return db, fsys
 }
@@ -64,7 +66,7 @@ func openAhead(t *testing.T, disk vfs.FS, o *kv.Options) (*kv.DB, *ahead) {
 // again opens the store as a crash of the process leaves it.
 func again(t *testing.T, disk *crashfs.Disk) *kv.DB {
 	t.Helper()
-	db, err := kv.OpenFS(crashed(t, disk), path, nil, kv.Tuning{NoMap: true})
+	db, err := openfs.Open(crashed(t, disk), path, nil, txn.Options{NoMap: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { checkStore(t, db); require.NoError(t, db.Close()) })
 	return db
@@ -297,7 +299,7 @@ func TestSharedWriteThatIsOneTooMany(t *testing.T) {
 // file system.
 func TestSubmittedRecordsBesideEachOther(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.ebb")
-	db, err := kv.OpenFS(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, kv.Tuning{SegmentSize: 64 << 10})
+	db, err := openfs.Open(nil, name, &kv.Options{CheckpointBytes: 256 << 10}, txn.Options{SegmentSize: 64 << 10})
 	require.NoError(t, err)
 	var crowd sync.WaitGroup
 	for g := range 6 {
@@ -365,7 +367,7 @@ func TestBatchForWhichThereIsNoRoomIsNotInTheLog(t *testing.T) {
 			}
 			left := crashedInto(t, crashfs.New(crashfs.Options{Direct: true, Untraced: true}), disk)
 			left.SetCapacity(left.Used())
-			found, err := kv.OpenFS(left, path, nil, kv.Tuning{NoMap: true})
+			found, err := openfs.Open(left, path, nil, txn.Options{NoMap: true})
 			require.NoError(t, err)
 			require.Equal(t, rows(t, db, "default"), rows(t, found, "default"))
 			require.NoError(t, found.Delete([]byte("key 00037")))
@@ -389,11 +391,11 @@ func TestSharedLargeRowsAreAppliedTogether(t *testing.T) {
 		Events:   &kv.Events{CommitGroup: func(n int, _ int64, _ time.Duration) { commits.Add(int64(n)) }},
 	}
 	fsys := new(ahead)
-	db, err := kv.OpenFS(
+	db, err := openfs.Open(
 		&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask},
 		path,
 		o,
-		kv.Tuning{NoMap: true, LeastRoom: 4 << 20},
+		txn.Options{NoMap: true, LeastRoom: 4 << 20},
 	)
 	require.NoError(t, err)
 	require.NoError(t, db.Put([]byte("first"), nil))

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // killChild is the process that is killed: it commits until then, and says on standard output what
@@ -97,7 +99,7 @@ func (m *killModel) commit(db *kv.DB, no uint64, p killPlan) error {
 
 // openKilled opens a store of a seed. The free map of every other one has small groups.
 func openKilled(path string, seed uint64, o *kv.Options) (*kv.DB, error) {
-	return kv.OpenFS(vfs.OS, path, o, kv.Tuning{SmallGroups: seed%2 == 1})
+	return openfs.Open(vfs.OS, path, o, txn.Options{SmallGroups: seed%2 == 1})
 }
 
 // progress is what a child has said so far.

@@ -12,9 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // app is what the commands of one invocation share. Flags are set before a command's body runs,
@@ -121,7 +123,7 @@ func (a *app) open(ctx context.Context, files vfs.FS, path string, o kv.Options)
 	path = vfs.Follow(path)
 	for left := a.wait; ; left -= lockTurn {
 		o.LockTimeout = min(left, lockTurn)
-		db, err := kv.OpenFS(files, path, &o, kv.Tuning{})
+		db, err := openfs.Open(files, path, &o, txn.Options{})
 		if !errors.Is(err, kv.ErrLocked) || left <= lockTurn {
 			return db, unopened(err, o.MustExist)
 		}

@@ -1,0 +1,24 @@
+// Package openfs opens stores for the tools and tests of this repository.
+package openfs
+
+import (
+	"github.com/ebbkv/ebb/internal/openhook"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Tuning is what kv.Options does not offer.
+type Tuning = openhook.Tuning
+
+// Open is kv.Open on another file system, nil for that of the system, with other settings of the
+// engine.
+func Open(fs vfs.FS, path string, opts *kv.Options, engine txn.Options) (*kv.DB, error) {
+	return OpenTuned(fs, path, opts, Tuning{Engine: engine})
+}
+
+// OpenTuned is Open with all that can be chosen.
+func OpenTuned(fs vfs.FS, path string, opts *kv.Options, tune Tuning) (*kv.DB, error) {
+	db, err := openhook.Open(fs, path, opts, tune)
+	return db.(*kv.DB), err
+}

@@ -1,0 +1,21 @@
+// Package openhook lets package internal/openfs open a store with what package kv does not offer:
+// another file system, and settings of the engine. kv sets Open when it is initialized.
+package openhook
+
+import (
+	"time"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// Tuning is what the tools and tests of this repository may choose beside kv.Options.
+type Tuning struct {
+	// Engine has the settings that kv.Options does not set.
+	Engine txn.Options
+	// Monotonic makes Options.Clock stand for the system's clock: it is compared with this one.
+	Monotonic func() time.Duration
+}
+
+// Open opens the store at path of fs. opts is a *kv.Options, the result a *kv.DB.
+var Open func(fs vfs.FS, path string, opts any, tune Tuning) (any, error)
