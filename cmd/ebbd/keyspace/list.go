@@ -145,3 +145,31 @@ func (s *Space) move(row *Row, from, to, by int64) error {
 	}
 	return nil
 }
+
+// RemoveMany removes the elements at positions, in any order; the elements behind the first of them
+// move once. Save follows.
+func (s *Space) RemoveMany(row *Row, positions []int64) error {
+	if len(positions) == 1 {
+		return s.RemoveAt(row, positions[0])
+	}
+	gone := make(map[int64]bool, len(positions))
+	to := row.Count
+	for _, pos := range positions {
+		gone[pos] = true
+		to = min(to, pos)
+	}
+	for pos := to; pos < row.Count; pos++ {
+		if gone[pos] {
+			continue
+		}
+		value, err := s.elements.GetAppend(nil, s.at(row, pos))
+		if err != nil {
+			return err
+		}
+		if err := s.elements.Put(s.at(row, to), value); err != nil {
+			return err
+		}
+		to++
+	}
+	return s.Trim(row, 0, to)
+}

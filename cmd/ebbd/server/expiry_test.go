@@ -49,7 +49,7 @@ func TestExpiredKeysAreInvisibleToEveryCommand(t *testing.T) {
 			"EXPIRE s 10",
 			"0",
 		}, {"RENAME h x", "(error) ERR no such key"}, {"DEL s h", "0"}, {"DUMP s", "nil"},
-		{"SET s new KEEPTTL", "OK"}, {"TTL s", "-1"},
+		{"SET s new KEEPTTL", "OK"}, {"TTL s", "-1"}, {"LPOP h", "nil"},
 	}...)
 }
 
