@@ -21,7 +21,7 @@ type AllocPolicy struct {
 	MostReusable uint64
 }
 
-// Purpose is what allocated pages are for: see space.reserve.
+// Purpose is what allocated pages are for: see reservation.
 type Purpose uint8
 
 const (
@@ -58,7 +58,7 @@ func (p *Pager) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
 
 // prepareAlloc ensures that n pages can be allocated, and that searches for them have this fit.
 func (p *Pager) prepareAlloc(n uint64, how AllocPolicy) error {
-	if err := p.keep(n, how.Purpose); err != nil {
+	if err := p.reserve(n, min(n, p.space.free()), how.Purpose); err != nil {
 		return err
 	}
 	if p.space.fit != how.Fit {
@@ -75,14 +75,15 @@ func (p *Pager) prepareAlloc(n uint64, how AllocPolicy) error {
 // hole instead: a replay finds its free pages scattered between those that the log names, and has no
 // more pages than the run had. Deletes exceed MaxBytes only if there is no hole.
 func (p *Pager) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
-	if !p.pastBound(1) {
-		err = p.ensureFileSpace(1, purpose)
+	pastBound := p.reserved.bound > 0 && int64(p.space.end+1)*int64(p.pageSize) > p.reserved.bound
+	if !pastBound {
+		err = p.reserve(1, 0, purpose)
 	}
-	if p.pastBound(1) || NoSpace(err) {
+	if pastBound || NoSpace(err) {
 		if id, ok, bad := p.space.allocateFromHole(); ok || bad != nil {
 			return id, bad
 		}
-		err = p.ensureFileSpace(1, purpose)
+		err = p.reserve(1, 0, purpose)
 	}
 	if err != nil {
 		return 0, err
@@ -96,22 +97,6 @@ func (p *Pager) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
 
 // NoSpace says that an error is that of a full disk, or of MaxBytes.
 func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
-
-// SpaceError reports that a bound on the main file is reached, of the format or of
-// Options.MaxBytes, and not that of the disk. It matches ErrNoSpace.
-type SpaceError struct {
-	Missing uint64 // pages
-	text    string
-}
-
-func (e *SpaceError) Error() string        { return e.text }
-func (e *SpaceError) Is(target error) bool { return target == ErrNoSpace }
-
-// SetMaxBytes sets the part of MaxBytes that the main file may use.
-func (p *Pager) SetMaxBytes(n int64) { p.bound = max(n, 1) }
-
-// MaxBytes is what SetMaxBytes has set.
-func (p *Pager) MaxBytes() int64 { return p.bound }
 
 // New returns a page with undefined content, owned by the transaction with this serial.
 func (p *Pager) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {

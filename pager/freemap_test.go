@@ -94,7 +94,7 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
 	p := b.newPager(t, MinPageSize)
 	last := uint64(groups)*p.space.perGroup - 10
-	require.NoError(t, p.ensureFileSpace(last, ForPut))
+	require.NoError(t, p.reserve(last, 0, ForPut))
 	first, err := p.space.grow(last - p.space.end)
 	require.NoError(t, err)
 	require.NoError(t, p.space.setAvail(first, last-uint64(first)))
@@ -202,7 +202,7 @@ func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	p.space.end = p.MostPages() - 3
 	p.fileSize = int64(p.space.end) * MinPageSize
-	require.ErrorIs(t, p.ensureFileSpace(4, ForPut), ErrNoSpace)
+	require.ErrorIs(t, p.reserve(4, 0, ForPut), ErrNoSpace)
 }
 
 func TestExtentBehindTheEndIsNotFree(t *testing.T) {
@@ -299,7 +299,7 @@ func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
 	t.Cleanup(func() { _ = p.Close() })
-	most := int64(6+p.reserve(0)) * MinPageSize
+	most := int64(6+p.reservePages(0)) * MinPageSize
 	p.SetMaxBytes(most)
 	var refs []Ref
 	for range 4 {
@@ -407,7 +407,7 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
-	require.NoError(t, p.ensureFileSpace(100, ForPut))
+	require.NoError(t, p.reserve(100, 0, ForPut))
 	m := p.LastMeta()
 	m.Pages = 3
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
@@ -419,7 +419,7 @@ func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	m.Pages -= p.space.perGroup
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
 	m.Pages += 2 * p.space.perGroup
-	require.NoError(t, p.ensureFileSpace(p.space.perGroup*4, ForPut))
+	require.NoError(t, p.reserve(p.space.perGroup*4, 0, ForPut))
 	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 

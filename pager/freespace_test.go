@@ -505,8 +505,8 @@ func TestHolesAreFilledOnAFullDisk(t *testing.T) {
 		_, _, err = p.New(9, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
-	require.Greater(t, n, holes-int(p.reserve(0)))
-	require.GreaterOrEqual(t, p.space.free(), p.freeMapReserve(0)+p.treeTablePages()+minDeleteReserve)
+	require.Greater(t, n, holes-int(p.reservePages(0)))
+	require.GreaterOrEqual(t, p.space.free(), p.freeMapPages(0)+p.treeTablePages()+minDeletePages)
 }
 
 // TestFreePagesServeAsReserveForTheFreeMap on a full disk, wherever they are, and no put takes the last of

@@ -11,16 +11,6 @@ import (
 // A leaf run is a sequence of complete leaf pages that is written in one piece when it is
 // allocated. A log record may refer to it.
 
-// leafRunPages counts pages that a log record refers to, or may refer to: the next open copies them
-// and needs as many free pages.
-type leafRunPages struct {
-	since  uint64 // written since the last capture
-	before uint64 // written before it, until its checkpoint is durable
-}
-
-// captured accounts for a capture.
-func (l *leafRunPages) captured() { l.since, l.before = 0, l.since+l.before }
-
 // WriteLeafRun allocates consecutive numbers for the pages in b, sets their numbers, epoch and
 // checksums, and writes them to the file, into free space. They belong to the transaction with this
 // serial, have no frame, and are durable with the next checkpoint or after SyncExtents. Writer
@@ -32,18 +22,16 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, h
 	Ref, error,
 ) {
 	n := uint64(len(b) / p.pageSize)
-	before := p.leafRunPages.since
-	var id Pgid
-	var err error
 	if logged {
-		p.leafRunPages.since += n
-		err = p.ensureFileSpace(0, how.Purpose)
+		if err := p.reserveLeafRun(n, how.Purpose); err != nil {
+			return Ref{}, err
+		}
 	}
-	if err == nil {
-		id, err = p.allocateExtent(n, how)
-	}
+	id, err := p.allocateExtent(n, how)
 	if err != nil {
-		p.leafRunPages.since = before
+		if logged {
+			p.ReleaseLeafRun(n)
+		}
 		return Ref{}, err
 	}
 	ref := Ref{id, epoch}
@@ -97,7 +85,3 @@ func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 	}
 	return true, nil
 }
-
-// ReleaseLeafRun unreserves the copies of n pages of WriteLeafRun whose transaction is rolled back:
-// no record will refer to them.
-func (p *Pager) ReleaseLeafRun(n uint64) { p.leafRunPages.since -= n }

@@ -101,30 +101,30 @@ func TestVerifyLeafRun(t *testing.T) {
 func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1)
-	slack := p.reserve(0)
+	slack := p.reservePages(0)
 	_, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(20), false, AllocPolicy{})
 	require.NoError(t, err)
-	require.Equal(t, slack, p.reserve(0), "no record names them")
+	require.Equal(t, slack, p.reservePages(0), "no record names them")
 	hole, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(30), true, AllocPolicy{})
 	require.NoError(t, err)
-	require.Equal(t, slack+30, p.reserve(0))
-	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.reserve(0))*MinPageSize)
+	require.Equal(t, slack+30, p.reservePages(0))
+	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.reservePages(0))*MinPageSize)
 	require.NoError(t, p.Unused(hole.Pgid, 30))
 
-	p.bound = int64(p.Pages()+p.reserve(0)+25) * MinPageSize
+	p.reserved.bound = int64(p.Pages()+p.reservePages(0)+25) * MinPageSize
 	for err == nil {
 		_, err = p.WriteLeafRun(nextEpoch(p), 7, leafPages(2), true, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
-	kept := p.reserve(0)
+	kept := p.reservePages(0)
 	require.Equal(t, slack+30+30, kept, "the pages that were given back are room, too")
 
 	_, err = p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
-	require.Equal(t, kept, p.reserve(0), "the checkpoint is not durable")
-	p.bound = 0
+	require.Equal(t, kept, p.reservePages(0), "the checkpoint is not durable")
+	p.reserved.bound = 0
 	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, leafPages(3), true, AllocPolicy{})
 	require.NoError(t, err)
 	p.AcceptReusable()
-	require.Equal(t, slack+3, p.reserve(0))
+	require.Equal(t, slack+3, p.reservePages(0))
 }

@@ -271,7 +271,7 @@ func (p *Pager) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
 	if ok || err != nil {
 		return id, err
 	}
-	if err := p.ensureFileSpace(p.space.gap(n)+n, how.Purpose); err != nil {
+	if err := p.reserve(p.space.gap(n)+n, 0, how.Purpose); err != nil {
 		return 0, err
 	}
 	if id, err = p.space.growExtent(n); err != nil {

@@ -676,7 +676,7 @@ func TestFill(t *testing.T) {
 
 // newPageAtEnd allocates a page at the end of the file.
 func newPageAtEnd(t *testing.T, p *Pager) Pgid {
-	require.NoError(t, p.ensureFileSpace(1, ForPut))
+	require.NoError(t, p.reserve(1, 0, ForPut))
 	id, err := p.space.grow(1)
 	require.NoError(t, err)
 	p.end.Store(p.space.end)
@@ -917,7 +917,7 @@ func FuzzOverflow(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		require.NoError(t, p.ensureFileSpace(uint64(n), ForPut))
+		require.NoError(t, p.reserve(uint64(n), 0, ForPut))
 		at, err := p.space.grow(uint64(n))
 		require.NoError(t, err)
 		p.end.Store(p.space.end)

@@ -73,16 +73,14 @@ type Pager struct {
 	cache    cache
 	end      atomic.Uint64 // page count, for bounds checks of readers
 
-	space            *space
-	dirs             []Ref // used free directory pages: level 0, then the root if there is one
-	fileSize         int64 // bytes the file is known to have; writer lock
-	prealloc         preallocation
-	fileSync         fileSync
-	lastMeta         *Meta        // newest durable meta page; set by Start, WriteMeta and Prefer
-	leafRunPages     leafRunPages // see reserve; writer lock
-	bound            int64        // on the main file; 0: none; writer lock
-	treeTableReserve uint64       // see ReserveTreeTable; writer lock
-	spilling         []byte       // reused buffer of Spill; writer lock
+	space    *space
+	dirs     []Ref // used free directory pages: level 0, then the root if there is one
+	fileSize int64 // bytes the file is known to have; writer lock
+	prealloc preallocation
+	fileSync fileSync
+	lastMeta *Meta       // newest durable meta page; set by Start, WriteMeta and Prefer
+	reserved reservation // writer lock
+	spilling []byte      // reused buffer of Spill; writer lock
 
 	// extents holds the overflow extents that the replay of a read-only store creates. It does not
 	// change after the replay.
@@ -164,7 +162,7 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	if err != nil {
 		return nil, [2]*Meta{}, err
 	}
-	p := &Pager{o: o, file: f, name: filepath.Base(o.Path), bound: o.MaxBytes}
+	p := &Pager{o: o, file: f, name: filepath.Base(o.Path), reserved: reservation{bound: o.MaxBytes}}
 	metas, err := p.openLocked()
 	if err != nil {
 		return nil, metas, errors.Join(err, f.Close())

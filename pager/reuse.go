@@ -81,7 +81,7 @@ func (p *Pager) OfferReusable(id Pgid, n uint64) error {
 // open starts from the state before it.
 func (p *Pager) AcceptReusable() {
 	p.space.acceptReusable()
-	p.leafRunPages.before = 0
+	p.reserved.leafRunsBefore = 0
 }
 
 // reusableInUse is the number of reusable pages that have been allocated.

@@ -35,7 +35,8 @@ type Capture struct {
 // change no captured page. Writer lock; it takes O(changed pages).
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	// Reserve the free map first, so that a full disk fails the capture before any change.
-	if err := p.keep(p.freeMapReserve(0), ForCheckpoint); err != nil {
+	n := p.freeMapPages(0)
+	if err := p.reserve(n, min(n, p.space.free()), ForCheckpoint); err != nil {
 		return nil, err
 	}
 	if err := p.flushFreeLists(); err != nil {
@@ -54,8 +55,7 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 		c.deadRanges = p.space.deadRanges()
 	}
 	p.captured = epoch
-	p.leafRunPages.captured()
-	p.treeTableReserve = 0
+	p.reserved.captured()
 	c.Deltas, p.deltas = p.deltas.frames, deltaArena{}
 	return c, nil
 }

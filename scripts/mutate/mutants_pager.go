@@ -65,7 +65,7 @@ var pageMutants = []mutant{
 	_ = verifyGeneration
 	return nil
 }`},
-	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/leafrun.go", `		p.leafRunPages.since += n`, `		p.leafRunPages.since += 0 * n`},
+	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/reservation.go", `	p.reserved.leafRuns += n`, `	p.reserved.leafRuns += 0 * n`},
 	{"room", "holes_are_left_alone_on_a_full_disk", "pager/pagepool.go", `	if s.avail.n == 0 {
 		return 0, false, nil`, `	if true {
 		return 0, false, nil`},

@@ -136,14 +136,14 @@ var storeMutants = []mutant{
 `, ``},
 	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)`, ``},
 	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(s.head.serial != s.capturedSer || s.log.Volume() > s.logSince.Load())`, `s.head.serial != s.capturedSer`},
-	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if p.pastBound(1) || NoSpace(err) {`, `	if !p.overdraft && p.pastBound(1) || NoSpace(err) {`},
+	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if pastBound || NoSpace(err) {`, `	if purpose == ForPut && pastBound || NoSpace(err) {`},
 	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go", `!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
-	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/preallocate.go", `	return n - have + reserved - min(reserved, free-min(free, have))`, `	return n - have + reserved`},
+	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go", `	pages := p.space.end + atEnd + left - min(left, freeAfter)`, `	pages := p.space.end + atEnd + left`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
-	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.keep(n, how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/preallocate.go", `		if reserved <= pages {`, `		if true {`},
-	{"room", "the_file_grows_past_its_directory", "pager/preallocate.go", `	if most := p.MostPages(); p.space.end+n > most {`, `	if most := p.MostPages(); false {`},
+	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.reserve(n, min(n, p.space.free()), how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/reservation.go", `		if reserved <= pages {`, `		if true {`},
+	{"room", "the_file_grows_past_its_directory", "pager/reservation.go", `	if most := p.MostPages(); pages > most {`, `	if most := p.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return gain >= few && freed > spare`, `	return false`},
 	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}`, ``},
 	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
@@ -252,7 +252,9 @@ var storeMutants = []mutant{
 		}
 `},
 	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n), h.policy) {`, `	if !h.s.pg.HasFreePages(uint64(n), h.policy) && false {`},
-	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/preallocate.go", `	atEnd := p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut)`, `	atEnd := n - min(p.space.inCurrentRun(n, how), n)`},
+	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/reservation.go", `ForPut)
+	return err == nil && size <= p.fileSize`, `ForCheckpoint)
+	return err == nil && size <= p.fileSize`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
@@ -304,8 +306,8 @@ var storeMutants = []mutant{
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit == FitRuns {
 		return nil`, `	if true {
 		return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/preallocate.go", `		reserved = p.treeTablePages() + p.freeMapReserve(n-have+p.treeTablePages())`, `		reserved = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.keep(p.freeMapReserve(0), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go", `		left = p.treeTablePages() + p.freeMapPages(atEnd+p.treeTablePages())`, `		left = 0`},
+	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.reserve(n, min(n, p.space.free()), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
@@ -397,8 +399,12 @@ var storeMutants = []mutant{
 	{"room", "a_row_splits_one_leaf_at_most", "txn/writeahead.go", `copied + moved + filled`, `copied + min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
 		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)`, ``},
-	{"room", "what_is_free_counts_twice", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`, `	if n = p.pagesAtEnd(n, min(2*p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`},
-	{"room", "the_slack_is_promised", "pager/preallocate.go", `	if n = p.pagesAtEnd(n, min(p.space.inCurrentRun(n, how), n), ForPut); n == 0 {`, `	if n -= min(p.space.inCurrentRun(n, how), n); n == 0 {`},
+	{"room", "what_is_free_counts_twice", "pager/reservation.go", `min(p.space.inCurrentRun(n, how), n), ForPut)
+	return err == nil && p.prepareSize`, `min(2*p.space.inCurrentRun(n, how), n), ForPut)
+	return err == nil && p.prepareSize`},
+	{"room", "the_slack_is_promised", "pager/reservation.go", `ForPut)
+	return err == nil && p.prepareSize`, `ForCheckpoint)
+	return err == nil && p.prepareSize`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		result`, `	case false:
 		result`},
