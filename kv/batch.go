@@ -28,14 +28,11 @@ type batchVerbs struct {
 
 // batchOps are the operations of a batch.
 type batchOps struct {
-	maxKey       int      // limit of keys in bytes
-	families     []string // by number; 0 is "default"
-	used         []bool   // which of them it has operations on
-	n            int
-	longestKey   int   // bytes
-	longestValue int   // bytes
-	fullPath     bool  // some operation is neither a put without an expiry nor a delete of a key
-	err          error // first invalid argument: Apply returns it
+	maxKey     int      // limit of keys in bytes
+	families   []string // by number; 0 is "default"
+	n          int
+	longestKey int   // bytes
+	err        error // first invalid argument: Apply returns it
 
 	// buf is rows of: kind u8, number of the family u32, length of a u32, length of b u32, when i64,
 	// a, b. when is a ttl in nanoseconds, an expiry in milliseconds, or 0.
@@ -63,7 +60,7 @@ func (v *batchVerbs) contents() *batchOps {
 func (v *batchVerbs) init() *batchOps {
 	if v.ops == nil {
 		// Apply checks the lengths of keys for a batch that was not made for a store.
-		v.ops = &batchOps{maxKey: math.MaxInt, families: []string{cf.Default}, used: []bool{false}}
+		v.ops = &batchOps{maxKey: math.MaxInt, families: []string{cf.Default}}
 	}
 	return v.ops
 }
@@ -76,7 +73,7 @@ func (b *Batch) CF(name string) *BatchCF {
 			return &BatchCF{batchVerbs{ops, i}}
 		}
 	}
-	ops.families, ops.used = append(ops.families, name), append(ops.used, false)
+	ops.families = append(ops.families, name)
 	return &BatchCF{batchVerbs{ops, len(ops.families) - 1}}
 }
 
@@ -86,8 +83,7 @@ func (b *Batch) Len() int { return b.contents().n }
 // Reset empties the batch and keeps its memory. A BatchCF stays valid.
 func (b *Batch) Reset() {
 	ops := b.contents()
-	ops.n, ops.longestKey, ops.longestValue, ops.fullPath, ops.err, ops.buf = 0, 0, 0, false, nil, ops.buf[:0]
-	clear(ops.used)
+	ops.n, ops.longestKey, ops.err, ops.buf = 0, 0, nil, ops.buf[:0]
 }
 
 // Put sets key to value: permanent, or with the default ttl of the family.
@@ -127,8 +123,6 @@ func (v *batchVerbs) add(kind byte, first, second []byte, when int64) {
 		}
 		b.longestKey = max(b.longestKey, len(first))
 	}
-	b.longestValue, b.fullPath = max(b.longestValue, len(second)), b.fullPath || needsFullPath(kind)
-	b.used[v.family] = true
 	at, size := len(b.buf), batchHead+len(first)+len(second)
 	if cap(b.buf)-at < size {
 		b.buf = slices.Grow(b.buf, size)

@@ -44,19 +44,13 @@ func (db *DB) applyOnce(ctx context.Context, ops *batchOps) error {
 		return err
 	}
 	defer db.oneShot.done(tx)
-	families := make([]*verbs, len(ops.families))
-	defer releaseBuffers(families...)
-	err = ops.encodeRedo(tx, families)
-	if err == nil {
-		err = ops.replay(tx, families)
+	defer tx.releaseBuffers()
+	some, n := changePool.Get().(*changeBuffer), min(ops.n, maxChanges)
+	defer some.release(n)
+	if err := ops.replay(tx, some[:n]); err != nil {
+		return err
 	}
-	if err == nil {
-		err = tx.flushIndexes(families...)
-	}
-	if err == nil {
-		err = tx.commit(ctx)
-	}
-	return tx.revokeErr(err)
+	return tx.commit(ctx)
 }
 
 // maxChanges is the largest number of rows applied together; each takes about a hundred bytes of
@@ -75,16 +69,14 @@ func (c *changeBuffer) release(n int) {
 	changePool.Put(c)
 }
 
-// replay applies the operations, up to maxChanges at a time.
-func (b *batchOps) replay(tx *Tx, families []*verbs) (err error) {
-	some, n := changePool.Get().(*changeBuffer), min(b.n, maxChanges)
-	defer some.release(n)
+// replay applies the operations, up to len(some) at a time. The last ones may be left to the commit,
+// in some.
+func (b *batchOps) replay(tx *Tx, some []ttl.Change) (err error) {
+	families := make([]*verbs, len(b.families))
 	for rest := b.buf; len(rest) > 0 && err == nil; {
 		v := b.verbs(tx, families, numberOf(rest))
-		if !tx.inner.LogSubmitted() {
-			v.bufferIndexes()
-		}
-		rest, err = v.replay(rest, some[:n])
+		v.bufferIndexes()
+		rest, err = v.replay(rest, some)
 	}
 	return err
 }
@@ -108,7 +100,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 		}
 		n++
 	}
-	return buf, v.applyRows(some[:n])
+	return buf, v.applyRows(some[:n], len(buf) == 0)
 }
 
 // applyRange is removeRange after a flush of the buffered index changes.

@@ -19,15 +19,9 @@ import (
 // own, and so are all if one of them failed half-way. Their common instant is read after the last of
 // them was queued.
 
-// maxGroup is the largest number of writes in a transaction. Above smallGroup, two halves that take
-// turns are fastest: one applies while the other waits for the disk. Below, one group is fastest;
-// at smallGroup the apply takes about as long as the disk. If the log record is submitted before the
-// apply, halves gain nothing and cost a record and copies of branch pages each: then groups up to
-// maxGroup are fastest.
-const (
-	maxGroup   = 64
-	smallGroup = 32
-)
+// maxGroup is the largest number of writes in a transaction. If more callers write all the time,
+// halves of them take turns: one is applied while the other waits for the disk.
+const maxGroup = 64
 
 // maxGroupBytes of log end a shared transaction early: large writes gain little from sharing.
 const maxGroupBytes = 256 << 10
@@ -45,11 +39,10 @@ type writeRequest struct {
 	doneC    chan writeResult // capacity 1, so that a send never blocks
 
 	// Of a leader.
-	group     []*writeRequest // itself first, then its followers without a result
-	size      int             // of the group when it was taken from the queue; 0: not yet
-	submitted bool            // the log record was submitted before the apply
-	inner     *txn.Tx         // the shared transaction
-	began     uint64          // the commit before it
+	group []*writeRequest // itself first, then its followers without a result
+	size  int             // of the group when it was taken from the queue; 0: not yet
+	inner *txn.Tx         // the shared transaction
+	began uint64          // the commit before it
 }
 
 type writeResult uint8
@@ -66,12 +59,11 @@ var requestPool = sync.Pool{New: func() any { return &writeRequest{doneC: make(c
 
 // writeQueue is the queue of one-shot writes of a store. Its zero value is empty.
 type writeQueue struct {
-	mu             sync.Mutex // guards the fields below
-	queue          []*writeRequest
-	leading        bool          // a leader waits for the writer lock and will take the queue
-	waiting        *writeRequest // the leader, while it waits for followers
-	inFlight       int           // writes that were taken, and whose transaction has not ended
-	submittedEarly bool          // the last shared record was submitted before the apply
+	mu       sync.Mutex // guards the fields below
+	queue    []*writeRequest
+	leading  bool          // a leader waits for the writer lock and will take the queue
+	waiting  *writeRequest // the leader, while it waits for followers
+	inFlight int           // writes that were taken, and whose transaction has not ended
 	// writes of the last transaction, less those queued since: their callers may write again soon
 	returning int
 }
@@ -115,11 +107,7 @@ func (q *writeQueue) waitForFollowers(leader *writeRequest) {
 func (q *writeQueue) groupComplete() bool {
 	here := len(q.queue) + 1
 	all := here + q.inFlight + q.returning
-	together := smallGroup
-	if q.submittedEarly {
-		together = maxGroup
-	}
-	return here >= maxGroup || all > together && here >= all*7/16
+	return here >= maxGroup || all > maxGroup && here >= all*7/16
 }
 
 // wake wakes a leader that waits for followers. mu is held.
@@ -135,9 +123,6 @@ func (q *writeQueue) restoreQueue(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.returning = leader.size
-	if leader.size > 1 {
-		q.submittedEarly = leader.submitted
-	}
 	if q.inFlight -= leader.size; q.inFlight == 0 {
 		q.wake()
 	}
@@ -260,21 +245,13 @@ func (s *oneShot) lead(me *writeRequest) writeResult {
 		}
 		return requestDone
 	}
-	done := 0
-	if tx.encodeRedo(me.group) != nil {
-		runSeparately(me.group)
-	} else {
-		me.submitted = tx.inner.LogSubmitted()
-		done = tx.applyGroup(me.group)
-	}
-	if done > 0 {
-		err = tx.commit(nil)
-		if refused(err) { // There may be space for some of them.
+	defer tx.releaseBuffers()
+	changes := changePool.Get().(*changeBuffer)
+	defer changes.release(len(me.group))
+	if tx.applyGroup(me.group, changes[:]) > 0 {
+		if err = tx.commit(nil); err != nil && !errors.Is(err, ErrCommitUnknown) {
 			runSeparately(me.group)
 		}
-	} else if unknown := tx.revokeErr(errPartialGroup); errors.Is(unknown, ErrCommitUnknown) {
-		markUnknown(me.group)
-		err = unknown
 	}
 	me.complete(requestDone, err)
 	if me.separate {
@@ -283,9 +260,6 @@ func (s *oneShot) lead(me *writeRequest) writeResult {
 	me.err = err
 	return requestDone
 }
-
-// errPartialGroup is why none of the writes that shared a transaction was committed with it.
-var errPartialGroup = errors.New("kv: a write that shared the transaction failed half-way")
 
 // complete sends each follower the result of the shared transaction, or requestAlone if its write is
 // not in it.
@@ -324,39 +298,17 @@ func (s *oneShot) handOff(me *writeRequest) {
 }
 
 // applyGroup applies writes in order, some of them together, and returns the number that the
-// transaction has. It marks the others as separate: those that failed without a change, those for
-// which the transaction is too large, and all of them if one failed half-way.
-func (tx *Tx) applyGroup(group []*writeRequest) (done int) {
-	v := &tx.verbs
-	if rowsOf(group, v.name) && !tx.inner.LogSubmitted() {
-		v.bufferIndexes()
-		defer releaseBuffers(v)
+// transaction has. The commit applies the last ones; changes is memory for them. It marks the others
+// as separate: those that failed without a change, those for which the transaction is too large, and
+// all of them if one failed half-way.
+func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int) {
+	if rowsOf(group, tx.verbs.name) {
+		tx.verbs.bufferIndexes()
 	}
-	done = tx.applyGroupRows(group)
-	if done > 0 && tx.flushIndexes(v) != nil {
-		runSeparately(group)
-		return 0
-	}
-	return done
-}
-
-// rowsOf says that all writes are operations on rows of one family.
-func rowsOf(group []*writeRequest, family string) bool {
-	return !slices.ContainsFunc(
-		group,
-		func(one *writeRequest) bool { return one.call != nil || one.family != family },
-	)
-}
-
-// applyGroupRows is applyGroup; index changes may be buffered.
-func (tx *Tx) applyGroupRows(group []*writeRequest) (done int) {
 	apart := 0 // of the next writes, which failed together without a change: one is invalid
 	for rest := group; len(rest) > 0; {
 		before := tx.inner.Bytes()
 		left := maxGroupBytes - before
-		if tx.inner.LogSubmitted() { // All are in the record, and are few enough.
-			left = maxGroupBytes
-		}
 		if left < 0 {
 			runSeparately(rest)
 			return done
@@ -367,8 +319,8 @@ func (tx *Tx) applyGroupRows(group []*writeRequest) (done int) {
 		} else {
 			n = sameKind(rest, left)
 		}
-		err := tx.applyRequests(rest[:n])
-		unchanged := err != nil && tx.err() == nil && !tx.inner.LogSubmitted() && tx.inner.Bytes() == before
+		err := tx.applyRequests(rest[:n], changes, n == len(rest))
+		unchanged := err != nil && tx.err() == nil && tx.inner.Bytes() == before
 		switch {
 		case err == nil:
 			done += n
@@ -384,6 +336,14 @@ func (tx *Tx) applyGroupRows(group []*writeRequest) (done int) {
 		rest = rest[n:]
 	}
 	return done
+}
+
+// rowsOf says that all writes are operations on rows of one family.
+func rowsOf(group []*writeRequest, family string) bool {
+	return !slices.ContainsFunc(
+		group,
+		func(one *writeRequest) bool { return one.call != nil || one.family != family },
+	)
 }
 
 // runSeparately marks writes to be run alone.
@@ -403,7 +363,7 @@ func markUnknown(all []*writeRequest) {
 // sameKind counts the writes at the head of a group that may be applied together: operations on rows
 // of one family. The last of them begins below the bound on their bytes.
 func sameKind(group []*writeRequest, bytes int64) (n int) {
-	for _, one := range group[:min(len(group), ttl.ApplyRows)] {
+	for _, one := range group {
 		if bytes < 0 || one.call != nil || one.family != group[0].family {
 			break
 		}
@@ -414,16 +374,12 @@ func sameKind(group []*writeRequest, bytes int64) (n int) {
 }
 
 // applyRequests applies several writes of the same kind, or one.
-func (tx *Tx) applyRequests(some []*writeRequest) error {
+func (tx *Tx) applyRequests(some []*writeRequest, changes []ttl.Change, last bool) error {
 	v := tx.family(some[0].family)
 	if len(some) == 1 && v.indexBuffer == nil {
 		return some[0].apply(v)
 	}
-	var ops [ttl.ApplyRows]operation
-	for i, one := range some {
-		ops[i] = one.row
-	}
-	return v.applyAll(ops[:len(some)])
+	return v.applyAll(some, changes, last)
 }
 
 // family returns the methods of a family that shares the transaction.

@@ -349,22 +349,22 @@ func TestWritesThatComeDuringASyncShareTheNextOne(t *testing.T) {
 // TestHalvesOfALargeGroupTakeTurns: a group that fills a transaction does not wait for writes in flight.
 func TestHalvesOfALargeGroupTakeTurns(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
-	for range kv.Crowd {
+	for range kv.MaxShared {
 		u.write()
 	}
 	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
-	u.end(1+kv.Crowd, 2)
+	u.end(1+kv.MaxShared, 2)
 }
 
 // TestHalvesOfALargeGroupWaitForEachOther: while one half of a group is in flight, the queued rest shares
 // one transaction, too.
 func TestHalvesOfALargeGroupWaitForEachOther(t *testing.T) {
 	u := newUnderWay(t, kv.Sync)
-	for range kv.Crowd {
+	for range kv.MaxShared {
 		u.write()
 	}
 	waitFor(t, "the crowd has committed", func() bool { return u.commits() == 2 && kv.Waiting(u.DB) == 0 })
-	const rest = kv.Crowd / 2
+	const rest = kv.MaxShared / 2
 	for i := range rest {
 		u.write()
 		waitFor(t, "the next ones wait", func() bool { return kv.Waiting(u.DB) == i+1 })
@@ -373,13 +373,13 @@ func TestHalvesOfALargeGroupWaitForEachOther(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Equal(t, 2, u.commits(), "more of them than those who wait are away")
-	for range kv.Crowd - rest {
+	for range kv.MaxShared - rest {
 		u.write()
 	}
 	waitFor(t, "the other half has committed", func() bool { return u.commits() == 3 })
 	close(u.release) // a few may have come too late, and share the fourth
 	u.writes.Wait()
-	require.Equal(t, 1+2*kv.Crowd, countOf(t, u.DB, "n"))
+	require.Equal(t, 1+2*kv.MaxShared, countOf(t, u.DB, "n"))
 }
 
 // TestWritesThatAskForNoSyncDoNotWaitForOne: they have no sync to share.

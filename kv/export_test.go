@@ -62,13 +62,6 @@ func Mark(db *DB) int64 { return db.clock.mark.Load() }
 // PagesRead counts pages read from the file, without reading any.
 func PagesRead(db *DB) uint64 { return db.store.Stats().PagesRead }
 
-// SharedSubmittedEarly says that the last shared record was submitted before the apply.
-func SharedSubmittedEarly(db *DB) bool {
-	db.writes.mu.Lock()
-	defer db.writes.mu.Unlock()
-	return db.writes.submittedEarly
-}
-
 // Waiting counts the one-shot writes that wait for the writer lock, the leader included.
 func Waiting(db *DB) int {
 	db.writes.mu.Lock()
@@ -91,14 +84,15 @@ func CanSubmitLog(db *DB, changes, bytes int) (bool, error) {
 		return false, err
 	}
 	defer tx.Rollback()
-	return tx.CanSubmitLog(1, changes, bytes, 0), nil
+	rows := make([]txn.Change, changes)
+	for i := range rows {
+		rows[i].Key = make([]byte, bytes/changes)
+	}
+	return tx.CanSubmitLog([]txn.Run{{Tree: txn.CatalogTree, Changes: rows}}), nil
 }
 
-// MaxShared is the largest number of one-shot writes in a transaction; groups above Crowd take turns.
-const (
-	MaxShared = maxGroup
-	Crowd     = smallGroup
-)
+// MaxShared is the largest number of one-shot writes in a transaction.
+const MaxShared = maxGroup
 
 // MaxBufferedRows bounds the buffered index changes of a transaction.
 const MaxBufferedRows = maxBufferedIndexRows
@@ -111,13 +105,10 @@ func BufferedRows(db *DB, b *Batch) (changes int, err error) {
 		return 0, err
 	}
 	defer db.oneShot.done(tx)
-	families := make([]*verbs, len(ops.families))
-	defer releaseBuffers(families...)
-	err = ops.replay(tx, families)
-	for _, v := range families {
-		if v.buffersIndexes() {
-			changes += v.indexBuffer.Len()
-		}
+	defer tx.releaseBuffers()
+	err = ops.replay(tx, make([]txn.Change, maxChanges))
+	for _, v := range tx.buffering {
+		changes += v.indexBuffer.Len()
 	}
 	return changes, err
 }

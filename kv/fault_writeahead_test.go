@@ -165,8 +165,8 @@ func TestBatchThatCannotBeRevokedIsInDoubt(t *testing.T) {
 	}
 }
 
-// TestRecordOfACancelledBatchIsRevoked: Apply checks the context once more before the commit.
-func TestRecordOfACancelledBatchIsRevoked(t *testing.T) {
+// TestBatchWhoseRecordIsInTheLogIsNotCancelled: Apply checks the context for the last time before.
+func TestBatchWhoseRecordIsInTheLogIsNotCancelled(t *testing.T) {
 	disk, db, fsys := full(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	fsys.hook = func(call string) error {
@@ -175,9 +175,11 @@ func TestRecordOfACancelledBatchIsRevoked(t *testing.T) {
 		}
 		return nil
 	}
+	require.NoError(t, db.Apply(ctx, changed(db)))
+	require.Error(t, ctx.Err())
+	require.Equal(t, 30, countChanged(t, db))
+	require.Equal(t, 30, countChanged(t, again(t, disk)))
 	require.ErrorIs(t, db.Apply(ctx, changed(db)), context.Canceled)
-	require.Zero(t, countChanged(t, db))
-	require.Zero(t, countChanged(t, again(t, disk)))
 	require.NoError(t, db.Close())
 }
 

@@ -35,23 +35,22 @@ func (op *operation) apply(v *verbs) error {
 }
 
 // applyAll applies operations on rows of one family, maxChanges at most. It checks the state of the
-// transaction once for all of them.
-func (v *verbs) applyAll(ops []operation) (err error) {
+// transaction once for all of them. changes is memory for them; if they are the last of the
+// transaction they may be left there for the commit.
+func (v *verbs) applyAll(ops []*writeRequest, changes []ttl.Change, last bool) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
 	}
-	changes := changePool.Get().(*changeBuffer)
-	defer changes.release(len(ops))
-	for i := range ops {
-		if err := v.change(&ops[i], &changes[i]); err != nil {
+	for i, one := range ops {
+		if err := v.change(&one.row, &changes[i]); err != nil {
 			return err
 		}
 	}
-	return v.applyRows(changes[:len(ops)])
+	return v.applyRows(changes[:len(ops)], last)
 }
 
-func (v *verbs) applyRows(changes []ttl.Change) error {
+func (v *verbs) applyRows(changes []ttl.Change, last bool) error {
 	switch {
 	case len(changes) == 0:
 		return nil
@@ -59,7 +58,7 @@ func (v *verbs) applyRows(changes []ttl.Change) error {
 		return v.below(v.rows().Apply(changes))
 	}
 	before := v.indexBuffer.Len()
-	err := v.below(v.rows().ApplyBuffered(changes, v.indexBuffer))
+	err := v.below(v.rows().ApplyBuffered(changes, v.indexBuffer, last))
 	v.tx.bufferedRows += v.indexBuffer.Len() - before
 	if err == nil && v.tx.bufferedRows >= maxBufferedIndexRows {
 		err = v.flushIndexes()

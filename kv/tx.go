@@ -31,8 +31,9 @@ type Tx struct {
 	durability   Durability
 	nowMs        int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
 	timed        bool
-	foundExpired bool // it found an expired key
-	bufferedRows int  // buffered index changes: see indexbuffer.go
+	foundExpired bool     // it found an expired key
+	buffering    []*verbs // families that buffer changes: see indexbuffer.go
+	bufferedRows int      // their buffered index changes
 
 	mu     sync.Mutex // held during each call of a write transaction
 	over   atomic.Bool
@@ -241,7 +242,11 @@ func (tx *Tx) commitBelow(ctx context.Context) (err error) {
 	if tx.durability == NoSync {
 		d = txn.NoSync
 	}
-	if err := tx.inner.Commit(d); err != nil {
+	last, err := tx.runs()
+	if err == nil {
+		err = tx.inner.Commit(d, last...)
+	}
+	if err != nil {
 		return fromBelow(err)
 	}
 	tx.end(ErrTxnDone)

@@ -209,14 +209,12 @@ func TestSharedWritesAreLoggedWhileTheyAreApplied(t *testing.T) {
 		requireShared(
 			t,
 			fail,
-			true,
 			full,
 			func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) },
 		)
 		requireShared(
 			t,
 			fail,
-			false,
 			fullOfExpiries,
 			func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) },
 		)
@@ -236,10 +234,10 @@ func TestSharedWritesAreLoggedWhileTheyAreApplied(t *testing.T) {
 }
 
 // requireShared makes writes that share a transaction, and fails a read beside the write of their
-// record or none. before says that the record is on its way before any of them is carried out.
+// record or none.
 func requireShared(
 	t *testing.T,
-	fail, before bool,
+	fail bool,
 	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
 	put func(db *kv.DB, key []byte) error,
 ) {
@@ -262,12 +260,6 @@ func requireShared(
 		require.NoError(t, err, i)
 	}
 	require.EqualValues(t, 1, fsys.started.Load())
-	require.Equal(
-		t,
-		before,
-		kv.SharedSubmittedEarly(db),
-		"rows with an expiry are carried out in part before their record is on its way",
-	)
 	require.Equal(t, fail, failed)
 	left := again(t, disk)
 	require.Equal(t, 30, countChanged(t, left))

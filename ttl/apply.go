@@ -17,20 +17,25 @@ const ApplyRows = txn.ApplyRows
 func (r Rows) Apply(changes []Change) error {
 	e := NewIndexBuffer()
 	defer e.Release()
-	if err := r.ApplyBuffered(changes, e); err != nil {
+	if err := r.ApplyBuffered(changes, e, false); err != nil {
 		return err
 	}
 	return r.FlushIndexes(e)
 }
 
-// ApplyBuffered is Apply without the indexes: their changes are added to e. Until FlushIndexes, the
-// family may only be written by ApplyBuffered with the same e, and not read.
-func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
+// ApplyBuffered is Apply without the indexes: their changes are added to e. Until FlushIndexes, or a
+// commit with Runs, the family may only be written by ApplyBuffered with the same e, and not read.
+// last says that no other call follows: rows without expiries may be left to Runs then.
+func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer, last bool) error {
 	timed, expiring := r.HasExpiries() || e.Len() > 0, false
 	for i := range changes {
 		expiring = expiring || changes[i].Tag != 0
 	}
 	if !timed && !expiring {
+		if last {
+			e.rows = changes
+			return nil
+		}
 		return r.Tx.Apply(r.Family.Data(), changes, nil)
 	}
 	need := applySize(changes)
@@ -62,7 +67,7 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer) error {
 // estimated more exactly.
 func (r Rows) applyInChunks(changes []Change, e *IndexBuffer) error {
 	for some := range slices.Chunk(changes, ApplyRows) {
-		if err := r.ApplyBuffered(some, e); err != nil {
+		if err := r.ApplyBuffered(some, e, false); err != nil {
 			return err
 		}
 	}
@@ -80,38 +85,32 @@ func applySize(changes []Change) (size int) {
 	return size
 }
 
-// EncodeRedo encodes the log record of FlushIndexes: see txn.Tx.SubmitLog. It verifies that the
-// indexes exist: FlushIndexes would find that too late.
-func (r Rows) EncodeRedo(e *IndexBuffer) error {
-	if e.Len() == 0 {
-		return nil
+// Runs returns the changes in e that are not applied yet. They are valid until Reset.
+func (r Rows) Runs(e *IndexBuffer) ([]txn.Run, error) {
+	e.runs = e.runs[:0]
+	if len(e.rows) > 0 {
+		e.runs = append(e.runs, txn.Run{Tree: r.Family.Data(), Changes: e.rows})
 	}
-	if err := r.loadIndexes(); err != nil {
-		return err
+	if e.Len() > 0 {
+		if err := r.loadIndexes(); err != nil {
+			return nil, err
+		}
+		e.runs = append(e.runs, txn.Run{Tree: r.Family.KeyIndex(), Changes: e.keys},
+			txn.Run{Tree: r.Family.ExpiryIndex(), Changes: e.dueInOrder()})
 	}
-	for i := range e.keys {
-		r.Tx.EncodeRedo(r.Family.KeyIndex(), &e.keys[i])
-	}
-	due := e.dueInOrder()
-	for i := range due {
-		r.Tx.EncodeRedo(r.Family.ExpiryIndex(), &due[i])
-	}
-	return nil
+	return e.runs, nil
 }
 
-// FlushIndexes applies the index changes in e, and empties it.
+// FlushIndexes applies the changes in e, and empties it.
 func (r Rows) FlushIndexes(e *IndexBuffer) error {
-	if e.Len() == 0 {
-		return nil
-	}
-	if err := r.loadIndexes(); err != nil {
+	runs, err := r.Runs(e)
+	if err != nil {
 		return err
 	}
-	if err := r.Tx.Apply(r.Family.KeyIndex(), e.keys, nil); err != nil {
-		return err
-	}
-	if err := r.Tx.Apply(r.Family.ExpiryIndex(), e.dueInOrder(), nil); err != nil {
-		return err
+	for _, run := range runs {
+		if err := r.Tx.Apply(run.Tree, run.Changes, nil); err != nil {
+			return err
+		}
 	}
 	e.Reset()
 	return nil

@@ -176,13 +176,14 @@ func TestMissingIndexIsNamed(t *testing.T) {
 		"apply_deletions": func(r Rows) error {
 			return r.Apply([]Change{{Key: key, Delete: true}, {Key: []byte("c"), Delete: true}})
 		},
-		"foretell": func(r Rows) error {
+		"runs": func(r Rows) error {
 			e := NewIndexBuffer()
 			defer e.Release()
-			if err := r.ApplyBuffered([]Change{{Key: key, Delete: true}}, e); err != nil {
+			if err := r.ApplyBuffered([]Change{{Key: key, Delete: true}}, e, false); err != nil {
 				return err
 			}
-			return r.EncodeRedo(e)
+			_, err := r.Runs(e)
+			return err
 		},
 		"delete_range": func(r Rows) error { return r.DeleteRange(key, []byte("c")) },
 		"evict": func(r Rows) error {
@@ -212,7 +213,7 @@ func TestMissingIndexIsNamed(t *testing.T) {
 				// Without a key index the family counts as one without expiries: I5. These look at
 				// no index then.
 				if name == "key index" &&
-					slices.Contains([]string{"put_for_ever", "apply_deletions", "foretell", "delete_range", "evict"}, verb) {
+					slices.Contains([]string{"put_for_ever", "apply_deletions", "runs", "delete_range", "evict"}, verb) {
 					require.NoError(t, err)
 					return
 				}

@@ -14,6 +14,7 @@ import (
 // index are sorted: those of a batch, which are adjacent as a rule, are put one after the other. The
 // zero value is empty.
 type IndexBuffer struct {
+	rows  []Change // of the family, if no row has an expiry; the caller's
 	keys  []Change // of the key index, in the order of the rows
 	due   []Change // of the expiry index, in the order of the rows
 	slab  []byte   // keys of due rows
@@ -23,21 +24,21 @@ type IndexBuffer struct {
 	places  offheap.List[uint32]
 	ordered []Change // due, in the order of its keys; nil: not sorted yet
 
-	was []txn.Info // memory for the rows before a change
+	was  []txn.Info // memory for the rows before a change
+	runs []txn.Run  // memory for Runs
 }
 
-// Len is the number of changes.
+// Len is the number of changes of indexes.
 func (e *IndexBuffer) Len() int { return len(e.keys) + len(e.due) }
-
-// Bytes is the size of their keys and values.
-func (e *IndexBuffer) Bytes() int { return e.bytes }
 
 // logBytes is an upper bound of their log bytes.
 func (e *IndexBuffer) logBytes() int { return e.bytes + e.Len()*opOverhead }
 
 // Reset empties the buffer, and keeps its memory.
 func (e *IndexBuffer) Reset() {
+	e.rows = nil
 	clear(e.keys)
+	clear(e.runs)
 	clear(e.due)
 	clear(e.ordered)
 	e.keys, e.due, e.slab, e.places.All, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places.All[:0], e.ordered[:0], 0

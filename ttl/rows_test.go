@@ -121,7 +121,7 @@ func applyHeld(r Rows) error {
 				Change{Key: shelfKey(31 * (k + ApplyRows*i) % shelfKeys), Value: []byte("v"), Tag: int64(90_000 - k)},
 			)
 		}
-		if err := r.ApplyBuffered(some, e); err != nil {
+		if err := r.ApplyBuffered(some, e, false); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,7 @@ func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
 			c := []Change{{Key: fmt.Appendf(nil, "new %d", rows), Value: make([]byte, 50), Tag: 99_000}}
 			apply := func() error { return r.Apply(c) }
 			if held {
-				apply = func() error { return r.ApplyBuffered(c, e) }
+				apply = func() error { return r.ApplyBuffered(c, e, false) }
 			}
 			if err := apply(); err != nil {
 				require.ErrorIs(t, err, txn.ErrTxnTooBig)

@@ -134,8 +134,6 @@ func (w *writer) logChange(id TreeID, c *Change, found bool) error {
 		return w.logPut(id, c.Key, c.Value, c.Tag)
 	case found:
 		return w.logDelete(id, c.Key)
-	case w.submitted.logged:
-		w.submitted.pendingOps--
 	}
 	return nil
 }

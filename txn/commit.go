@@ -16,11 +16,13 @@ import (
 // to new readers. Without changes it returns when the state that the transaction began from is
 // visible. Commit of a read transaction ends it.
 //
+// The runs in last are applied first, as by Apply: see Run.
+//
 // Commit releases the writer lock as soon as the record is queued: the next transaction builds on
 // this one while the disk is busy, and all waiting commits share a sync.
 //
 // An error other than ErrUnknown means that nothing was committed, now and after any restart.
-func (tx *Tx) Commit(d Durability) error {
+func (tx *Tx) Commit(d Durability, last ...Run) error {
 	if err := tx.check(); err != nil {
 		return err
 	}
@@ -29,6 +31,10 @@ func (tx *Tx) Commit(d Durability) error {
 		return nil
 	}
 	w, s := tx.w, tx.s
+	if err := tx.applyLast(d == Sync, last); err != nil {
+		tx.Rollback()
+		return tx.revokeErr(err)
+	}
 	if !w.dirty {
 		v := s.head
 		s.open.Add(1) // holds up Close
@@ -38,13 +44,9 @@ func (tx *Tx) Commit(d Durability) error {
 	}
 	if err := w.validateFreed(); err != nil {
 		tx.Rollback()
-		return errors.Join(err, tx.err)
+		return tx.revokeErr(err)
 	}
 	end, launched := w.submitted.end, w.submitted.pending
-	if w.submitted.pendingOps != 0 {
-		tx.Rollback()
-		return errors.Join(errLogMismatch, tx.err)
-	}
 	if !w.submitted.logged { // a commit whose record is in the log cannot be refused
 		if s.failed.Load() != nil {
 			tx.Rollback()

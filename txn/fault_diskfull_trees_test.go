@@ -2,6 +2,7 @@ package txn
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -218,7 +219,12 @@ func TestSubmittedBatchReservesSpaceForItsTrees(t *testing.T) {
 	spaceFor := func(trees int) int64 {
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
-		require.True(t, tx.CanSubmitLog(trees, 400, 4000, 10))
+		runs := make([]Run, trees)
+		for i := range runs {
+			key := []byte("0123456789")
+			runs[i] = Run{TreeID(100 + i), slices.Repeat([]Change{{Key: key}}, 400/trees)}
+		}
+		require.True(t, tx.CanSubmitLog(runs))
 		tx.Rollback()
 		return slackOf(t, s)
 	}

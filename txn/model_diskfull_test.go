@@ -55,6 +55,7 @@ type fullTx struct {
 	*fullRun
 	tx   *Tx
 	undo []func()
+	last []Run // applied by the commit
 }
 
 // now notes what a key holds from now on; 0: nothing.
@@ -139,7 +140,7 @@ func (x *fullTx) apply(id TreeID, d Durability) error {
 	if kind == 0 {
 		n *= 8
 	}
-	total, longest := 0, 0
+	total := 0
 	small := x.rnd.IntN(300)
 	for range n {
 		var c Change
@@ -156,18 +157,12 @@ func (x *fullTx) apply(id TreeID, d Durability) error {
 		}
 		changes = append(changes, c)
 		total += len(c.Key) + len(c.Value)
-		longest = max(longest, len(c.Value))
 	}
 	x.logf("    apply %d kind %d, %d changes, %d bytes", id, kind, n, total)
-	if d == Sync && x.tx.CanSubmitLog(1, n, total, longest) {
+	x.last = []Run{{id, changes}}
+	if d == Sync && x.tx.CanSubmitLog(x.last) {
 		x.stats.ahead++
 		x.logf("      ahead")
-		for i := range changes {
-			x.tx.EncodeRedo(id, &changes[i])
-		}
-		if err := x.tx.SubmitLog(); err != nil {
-			return err
-		}
 	}
 	for _, c := range changes {
 		if c.Delete {
@@ -176,7 +171,7 @@ func (x *fullTx) apply(id TreeID, d Durability) error {
 			x.now(id, c.Key, digest(c.Value, c.Tag))
 		}
 	}
-	return x.tx.Apply(id, changes, nil)
+	return nil
 }
 
 func (x *fullTx) deleteRange(id TreeID) error {
@@ -243,7 +238,7 @@ func (r *fullRun) commit(shrink bool) error {
 		}
 	}
 	if err == nil {
-		err = tx.Commit(d)
+		err = tx.Commit(d, x.last...)
 	}
 	if err == nil {
 		r.stats.commits++

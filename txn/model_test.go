@@ -191,8 +191,6 @@ func endedLeavesTheNextAlone(t *testing.T, s *Store, ended *Tx, sp Savepoint, ol
 		require.ErrorIs(t, change(ended), ErrTxnDone, name)
 	}
 	require.ErrorIs(t, ended.RollbackTo(sp), ErrTxnDone)
-	require.False(t, ended.CanSubmitLog(1, 1000, 1000, 10))
-	require.False(t, ended.LogSubmitted())
 	require.Zero(t, ended.Bytes())
 	require.Zero(t, ended.Rows(9))
 	require.Zero(t, ended.Stamp(9))

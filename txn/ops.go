@@ -92,7 +92,6 @@ func (w *writer) state(id TreeID) (*treeState, error) {
 // logPut adds an applied put to the redo.
 func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 	if w.submitted.logged {
-		w.submitted.pendingOps--
 		return nil
 	}
 	if w.logsByRef(len(value)) {
@@ -100,21 +99,15 @@ func (w *writer) logPut(id TreeID, key, value []byte, tag int64) error {
 		w.refBytes, w.syncFirst = w.refBytes+int64(len(value)), true
 		return w.logged()
 	}
-	if tag == 0 {
-		w.redo = appendOp(w.redo, opPut, id)
-	} else {
-		w.redo = appendTag(appendOp(w.redo, opPutTag, id), tag)
-	}
-	w.redo = appendBytes(w.redo, key)
+	w.redo = appendPut(w.redo, id, key, tag)
 	return w.logValue(value)
 }
 
 func (w *writer) logDelete(id TreeID, key []byte) error {
 	if w.submitted.logged {
-		w.submitted.pendingOps--
 		return nil
 	}
-	w.redo = appendBytes(appendOp(w.redo, opDelete, id), key)
+	w.redo = appendDelete(w.redo, id, key)
 	return w.logged()
 }
 
@@ -190,7 +183,7 @@ func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 	if err := w.ensureTxnBytes(len(key)); err != nil {
 		return Info{}, err
 	}
-	if was, err = w.delete(id, key, value); err != nil || !was.Found && !w.submitted.logged {
+	if was, err = w.delete(id, key, value); err != nil || !was.Found {
 		return was, tx.abort(err)
 	}
 	return was, tx.abort(w.logDelete(id, key))
@@ -375,9 +368,6 @@ const redoChunk = 1 << 20
 
 // logged is called after an operation was added to the redo.
 func (w *writer) logged() error {
-	if w.submitted.logged {
-		return errLogMismatch
-	}
 	w.dirty = true
 	if w.noLog {
 		w.redo = w.redo[:redoHead]

@@ -61,6 +61,20 @@ func appendOp(b []byte, op byte, id TreeID) []byte {
 
 func appendTag(b []byte, tag int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(tag)) }
 
+// appendPut appends a put without its value.
+func appendPut(b []byte, id TreeID, key []byte, tag int64) []byte {
+	if tag == 0 {
+		b = appendOp(b, opPut, id)
+	} else {
+		b = appendTag(appendOp(b, opPutTag, id), tag)
+	}
+	return appendBytes(b, key)
+}
+
+func appendDelete(b []byte, id TreeID, key []byte) []byte {
+	return appendBytes(appendOp(b, opDelete, id), key)
+}
+
 func appendLogRef(b []byte, id TreeID, tag int64, key []byte, ref pager.Ref, size int) []byte {
 	b = appendBytes(appendTag(appendOp(b, opPutNamed, id), tag), key)
 	b = appendLength(b, size)

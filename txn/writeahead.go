@@ -8,48 +8,79 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// A transaction whose changes are known beforehand can have its record written while it applies
-// them: both take about as long. EncodeRedo gets the changes, SubmitLog appends the record to the
-// log, and then the caller makes the same calls as without. If one of these fails the log revokes
-// the record (wal.Compensate) before the transaction ends.
+// Commit gets the last changes of a transaction as runs. If they are known to fit, the record goes
+// to the log before they are applied, and the disk writes it meanwhile: both take about as long. If
+// the changes then fail, the log revokes the record (wal.Compensate) before Commit returns.
+
+// A Run is changes of one tree, in their order.
+type Run struct {
+	Tree    TreeID
+	Changes []Change
+}
 
 // submittedLog is the submitted record of the open write transaction.
 type submittedLog struct {
-	logged     bool              // the record is in the log, and the changes follow
-	end        wal.LSN           // of the record
-	pending    *wal.PendingWrite // write that the disk has begun; nil: none
-	pendingOps int               // changes that were encoded and not applied
+	logged  bool              // the record is in the log, and the last changes follow
+	end     wal.LSN           // of the record
+	pending *wal.PendingWrite // write that the disk has begun; nil: none
 }
 
-// errLogMismatch is a bug of the caller: replay would give another state than this one.
-var errLogMismatch = errors.New("txn: the transaction's changes differ from those in its log record")
-
-// Bounds of SubmitLog: fewer changes are applied before the disk has begun, more bytes would fill
+// Bounds of submitLog: fewer changes are applied before the disk has begun, more bytes would fill
 // the log's queue.
 const (
 	defaultSubmitFrom = 16
 	maxSubmitBytes    = 512 << 10
 )
 
-// CanSubmitLog says whether the transaction may submit its record before the changes: so many, of
-// at most so many trees and bytes, with values of at most the given length. It may not with large
-// values, under MaxBytes, or if the commit waits for no sync. Nor may it if space could run out:
-// once the record is in the log, the next Open needs the pages to replay it. The caller then
-// applies the changes first, and a checkpoint may free space for its next transaction.
-func (tx *Tx) CanSubmitLog(trees, changes, bytes, longest int) bool {
+// applyLast applies the last changes of the transaction.
+func (tx *Tx) applyLast(sync bool, last []Run) error {
+	if len(last) == 0 {
+		return nil
+	}
+	if sync && tx.CanSubmitLog(last) {
+		if err := tx.submitLog(last); err != nil {
+			return err
+		}
+	}
+	for _, r := range last {
+		if err := tx.Apply(r.Tree, r.Changes, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CanSubmitLog says whether the record may be submitted before the last changes. It may not with
+// large values, under MaxBytes, or if the commit waits for no sync. Nor may it if space could run
+// out: once the record is in the log, the next Open needs the pages to replay it. Without it a
+// checkpoint may free space for the next try.
+func (tx *Tx) CanSubmitLog(last []Run) bool {
 	w := tx.w
-	if w == nil || tx.check() != nil || !tx.s.started || tx.s.failed.Load() != nil {
+	if !tx.s.started || tx.s.failed.Load() != nil || w.relaxed || w.flushed > 0 || w.refBytes > 0 ||
+		len(w.savepoints) > 0 || tx.s.o.MaxBytes > 0 {
 		return false
+	}
+	changes, bytes, longest := 0, 0, 0
+	for _, r := range last {
+		if _, ok := w.trees.get(r.Tree); !ok {
+			return false // Apply returns the error
+		}
+		changes += len(r.Changes)
+		for i := range r.Changes {
+			c := &r.Changes[i]
+			if len(c.Key) > tree.MaxKey(w.PageSize()) || c.Delete && c.Value != nil {
+				return false // it depends on the row that it finds
+			}
+			bytes += len(c.Key) + len(c.Value)
+			longest = max(longest, len(c.Value))
+		}
 	}
 	if changes < tx.s.o.SubmitFrom || w.bytes()+int64(bytes) > maxSubmitBytes ||
 		w.bytes()+2*int64(bytes) > tx.s.o.MaxTxnBytes || longest > tree.MaxInline(w.PageSize()) {
 		return false
 	}
-	if w.relaxed || w.flushed > 0 || w.refBytes > 0 || len(w.savepoints) > 0 || tx.s.o.MaxBytes > 0 {
-		return false
-	}
 	const perChange = 32 // bound on the redo of an operation without its key and value
-	return w.reserveTreeTable(len(w.changed)+min(trees, changes)) == nil &&
+	return w.reserveTreeTable(len(w.changed)+len(last)) == nil &&
 		tx.s.log.HasCommitSpace(int(w.bytes())+bytes+changes*perChange) &&
 		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)
 }
@@ -67,37 +98,29 @@ func (w *writer) pagesFor(changes, bytes int) uint64 {
 // submitReserve is pages for new branches and new trees.
 const submitReserve = 16
 
-// EncodeRedo adds a change of a tree without tags to the redo; Apply follows after SubmitLog.
-// CanSubmitLog has returned true.
-func (tx *Tx) EncodeRedo(id TreeID, c *Change) {
+// submitLog appends the record, with the last changes, to the log, and starts its write if the log is
+// idle.
+func (tx *Tx) submitLog(last []Run) error {
 	w := tx.w
-	w.submitted.pendingOps++
-	if c.Delete {
-		w.redo = appendBytes(appendOp(w.redo, opDelete, id), c.Key)
-		return
+	for _, r := range last {
+		for i := range r.Changes {
+			if c := &r.Changes[i]; c.Delete {
+				w.redo = appendDelete(w.redo, r.Tree, c.Key)
+			} else {
+				w.redo = appendBytes(appendPut(w.redo, r.Tree, c.Key, c.Tag), c.Value)
+			}
+		}
 	}
-	w.redo = appendBytes(appendOp(w.redo, opPut, id), c.Key)
-	w.redo = appendBytes(w.redo, c.Value)
-}
-
-// SubmitLog appends the transaction's record, with the encoded changes, to the log, and starts its
-// write if the log is idle. From now on the transaction applies exactly these changes, in their
-// order, and commits.
-func (tx *Tx) SubmitLog() error {
-	w := tx.w
 	n := int64(len(w.redo))
 	end, err := w.logCommit()
 	if err != nil {
 		return tx.abort(err)
 	}
 	w.flushed, w.redo = n, w.redo[:0]
-	w.submitted.logged, w.submitted.end, w.submitted.pending = true, end, w.s.log.SubmitWrite(end)
+	w.submitted = submittedLog{true, end, w.s.log.SubmitWrite(end)}
 	w.dirty = true
 	return nil
 }
-
-// LogSubmitted says whether SubmitLog has succeeded.
-func (tx *Tx) LogSubmitted() bool { return tx.w != nil && tx.w.submitted.logged }
 
 // revoke compensates the submitted record. If that fails, Err of the transaction is the error.
 func (w *writer) revoke() {
@@ -113,6 +136,15 @@ func (w *writer) revoke() {
 	if a.pending != nil {
 		w.s.log.CompleteWrite(a.pending)
 	}
+}
+
+// revokeErr is the error of a commit that failed with err, and was rolled back: the next Open may
+// replay a record that could not be revoked.
+func (tx *Tx) revokeErr(err error) error {
+	if errors.Is(tx.err, ErrUnknown) && !errors.Is(err, ErrUnknown) {
+		return fmt.Errorf("%w, after: %w", tx.err, err)
+	}
+	return err
 }
 
 // compensate revokes a record durably. If that fails no commit may follow it: two commits would

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,117 +13,44 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestTransactionMatchesItsSubmittedRedo: a transaction that does more, less or something else than
-// its submitted redo commits nothing, and the log revokes the record.
-func TestTransactionMatchesItsSubmittedRedo(t *testing.T) {
-	row := func(i int) Change { return Change{Key: fmt.Append(nil, i), Value: []byte("value")} }
-	for name, do := range map[string]func(tx *Tx) error{
-		"less": func(tx *Tx) error {
-			c := row(0)
-			return tx.Apply(9, []Change{c}, nil)
-		},
-		"more": func(tx *Tx) error {
-			return tx.Apply(9, []Change{row(0), row(1), row(2)}, nil)
-		},
-		"one more": func(tx *Tx) error {
-			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
-				return err
-			}
-			_, err := tx.Put(9, []byte("more"), nil, 0)
-			return err
-		},
-		"a deletion more, of nothing": func(tx *Tx) error {
-			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
-				return err
-			}
-			_, err := tx.Delete(9, []byte("more"))
-			return err
-		},
-		"deletions more, of nothing": func(tx *Tx) error {
-			return tx.Apply(9, []Change{row(0), row(1), {Key: []byte("a"), Delete: true}, {Key: []byte("b"), Delete: true}}, nil)
-		},
-		"a tag more": func(tx *Tx) error {
-			if err := tx.Apply(9, []Change{row(0), row(1)}, nil); err != nil {
-				return err
-			}
-			_, err := tx.SetTag(9, []byte("a"), 7)
-			return err
-		},
-		"a range": func(tx *Tx) error {
-			_, err := tx.DeleteRange(9, []byte("a"), nil)
-			return err
-		},
-		"a tag":  func(tx *Tx) error { _, err := tx.SetTag(9, []byte("a"), 7); return err },
-		"a tree": func(tx *Tx) error { return tx.Create(10) },
-		"a number": func(tx *Tx) error {
-			_, err := tx.NewTreeIDs(1)
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fs := vfs.NewMemory()
-			s, err := Open("/a.ebb", testOptions(fs))
-			require.NoError(t, err)
-			update(t, s, func(tx *Tx) {
-				require.NoError(t, tx.Create(9))
-				_, err := tx.Put(9, []byte("a"), []byte("before"), 0)
-				require.NoError(t, err)
-			})
-			tx, err := s.Begin(t.Context(), true)
-			require.NoError(t, err)
-			require.True(t, tx.CanSubmitLog(1, defaultSubmitFrom, 100, 10))
-			for i := range 2 {
-				c := row(i)
-				tx.EncodeRedo(9, &c)
-			}
-			require.NoError(t, tx.SubmitLog())
-			require.True(t, tx.LogSubmitted())
-			require.False(t, tx.CanSubmitLog(1, defaultSubmitFrom, 100, 10), "twice")
-			if err := do(tx); err != nil {
-				require.ErrorIs(t, err, errLogMismatch)
-				tx.Rollback()
-			} else {
-				require.ErrorIs(t, tx.Commit(Sync), errLogMismatch)
-			}
-			require.False(t, tx.LogSubmitted())
-			require.NoError(t, s.failure())
-			update(t, s, func(tx *Tx) { _, err := tx.Put(9, []byte("next"), nil, 0); require.NoError(t, err) })
-			left := copyFiles(t, fs)
-			require.NoError(t, s.Abandon())
-			s = openTest(t, "/a.ebb", testOptions(left))
-			tx, err = s.Begin(t.Context(), false)
-			require.NoError(t, err)
-			require.EqualValues(t, 2, tx.Rows(9))
-			tx.Rollback()
-		})
-	}
-}
-
-// TestOperationsThatCanBeSubmittedEarly are bounded.
-func TestOperationsThatCanBeSubmittedEarly(t *testing.T) {
+// TestRunsThatCanBeSubmittedEarly are bounded.
+func TestRunsThatCanBeSubmittedEarly(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	tx, err := s.Begin(t.Context(), true)
 	require.NoError(t, err)
-	require.False(t, tx.CanSubmitLog(1, 100, 100, 10), "there is no log")
+	can := func(changes, bytes int) bool {
+		r := Run{Tree: 9, Changes: make([]Change, changes)}
+		for i := range r.Changes {
+			r.Changes[i].Key = []byte{1}
+			n := min(bytes, tree.MaxInline(4096))
+			r.Changes[i].Value = make([]byte, n)
+			bytes -= n
+		}
+		return tx.CanSubmitLog([]Run{r})
+	}
+	require.False(t, can(100, 100), "there is no log")
 	require.NoError(t, tx.Create(9))
-	require.True(t, tx.CanSubmitLog(1, 100, 100, 10))
-	require.False(t, tx.CanSubmitLog(1, defaultSubmitFrom-1, 100, 10))
-	require.False(t, tx.CanSubmitLog(1, 100, maxSubmitBytes+1, 10))
-	require.False(t, tx.CanSubmitLog(1, 100, 100, 4096))
-	require.False(t, tx.CanSubmitLog(1, 100, int(min(s.o.MaxTxnBytes, math.MaxInt)), 10))
+	require.True(t, can(100, 100))
+	require.False(t, can(defaultSubmitFrom-1, 100))
+	require.False(t, can(1000, maxSubmitBytes+1))
+	row := Change{Key: []byte{1}}
+	for name, c := range map[string]Change{
+		"a large value":          {Key: row.Key, Value: make([]byte, 4096)},
+		"a key that is too long": {Key: make([]byte, 4096)},
+		"a deletion of a value":  {Key: row.Key, Value: []byte{1}, Delete: true},
+	} {
+		require.False(t, tx.CanSubmitLog([]Run{{9, append(slices.Repeat([]Change{row}, 100), c)}}), name)
+	}
+	require.False(t, tx.CanSubmitLog([]Run{{9, slices.Repeat([]Change{row}, 100)}, {77, []Change{row}}}), "no such tree")
+	s.o.MaxTxnBytes = tx.Bytes() + 300
+	require.False(t, can(100, 100))
+	s.o.MaxTxnBytes = 1 << 30
 	tx.SetDurability(NoSync)
-	require.False(t, tx.CanSubmitLog(1, 100, 100, 10))
+	require.False(t, can(100, 100))
 	tx.SetDurability(Sync)
-	sp := tx.Savepoint()
-	require.False(t, tx.CanSubmitLog(1, 100, 100, 10), "a savepoint may take something back")
-	_ = sp
+	tx.Savepoint()
+	require.False(t, can(100, 100), "a savepoint may take something back")
 	tx.Rollback()
-	require.False(t, tx.CanSubmitLog(1, 100, 100, 10))
-	read, err := s.Begin(t.Context(), false)
-	require.NoError(t, err)
-	require.False(t, read.CanSubmitLog(1, 100, 100, 10))
-	require.False(t, read.LogSubmitted())
-	read.Rollback()
 }
 
 // TestLargeRowsAmongSmallOnesHaveTheirPages: in the middle of a leaf of small rows that are alike,
@@ -176,8 +103,7 @@ func TestFailedStoreWritesNoRevocation(t *testing.T) {
 			tx, err := s.Begin(t.Context(), true)
 			require.NoError(t, err)
 			c := Change{Key: []byte("key"), Value: []byte("value")}
-			tx.EncodeRedo(9, &c)
-			require.NoError(t, tx.SubmitLog())
+			require.NoError(t, tx.submitLog([]Run{{9, []Change{c}}}))
 			if written {
 				require.NoError(t, s.log.Wait(tx.w.submitted.end, true))
 			}

@@ -64,15 +64,15 @@ var expiryMutants = []mutant{
 		return err
 	}
 `, ``},
-	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/coalesce.go", `	if rowsOf(group, v.name) && !tx`, `	if !tx`},
+	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/coalesce.go", `	if rowsOf(group, tx.verbs.name) {`, `	if true {`},
 	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/coalesce.go", `len(some) == 1 && v.indexBuffer == nil {`, `len(some) == 1 {`},
-	{"share", "a_crowd_takes_turns_while_its_record_is_ahead", "kv/coalesce.go", `		me.submitted = tx.inner.LogSubmitted()
-`, ``},
-	{"ttl", "a_crowd_settles_nothing", "kv/coalesce.go", `	if done > 0 && tx.flushIndexes(v) != nil {`, `	if false {`},
-	{"replay", "the_expiry_index_is_not_foretold", "ttl/apply.go", `		r.Tx.EncodeRedo(r.Family.ExpiryIndex(), &due[i])`, `		_ = i`},
+	{"ttl", "a_commit_drops_buffered_index_changes", "kv/indexbuffer.go", `		runs = append(runs, more...)`, `		_ = more`},
+	{"replay", "the_expiry_index_is_not_logged_early", "txn/writeahead.go", `	for _, r := range last {
+		for i := range`, `	for _, r := range last[:max(len(last)-1, 1)] {
+		for i := range`},
 	{"replay", "batch_logs_no_deletion", "txn/apply.go", `		return w.logDelete(id, c.Key)
-	case w.submitted.logged:`, `		return w.logged()
-	case w.submitted.logged:`},
+	}`, `		return w.logged()
+	}`},
 	{"ttl", "evict_leaves_the_expiry_row", "ttl/purge.go", `		if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
 			return PurgeStats{}, err
 		}`, `		_ = i`},
