@@ -29,9 +29,8 @@ import (
 type checkpointState struct {
 	pages  *pager.Capture
 	meta   pager.Meta
-	framed []pager.Pgid  // those of the pages that had a frame after they were written
-	bases  deferredFrees // bases of the deltas among the pages
-	cut    wal.LSN       // start of the log that the new meta page needs
+	framed []pager.Pgid // those of the pages that had a frame after they were written
+	cut    wal.LSN      // start of the log that the new meta page needs
 	v      *version
 }
 
@@ -116,8 +115,8 @@ func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	if s.epoch >= pager.MaxEpoch {
 		return nil, s.fail(errors.New("all epochs are used: copy the store into a new one"))
 	}
-	if err := s.reclaimFreed(1 << 30); err != nil {
-		return nil, s.fail(err)
+	if err := s.reclaim(reclaimAll); err != nil {
+		return nil, err
 	}
 	if err := s.saveTrees(); err != nil {
 		return nil, err
@@ -126,31 +125,36 @@ func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := s.pg.CaptureState(s.epoch)
+	c, err := s.captureState(clean, cut, end)
 	if err != nil {
 		if pager.NoSpace(err) {
 			return nil, s.spaceError(err)
 		}
 		return nil, s.fail(err)
 	}
-	for _, ref := range pages.Freed {
-		s.awaitCheckpoint.push(deferredFree{id: ref.Pgid, n: 1, epoch: ref.Epoch, afterCheckpoint: s.epoch})
-	}
-	s.markCaptured()
-	c := &checkpointState{pages: pages, cut: cut, v: s.head, bases: s.deltaBases}
-	s.deltaBases = deferredFrees{}
-	c.meta = s.pg.LastMeta()
-	c.meta.Epoch, c.meta.Clean, c.meta.Pages, c.meta.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
-	c.meta.Root, c.meta.RootDepth, c.meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
-	c.meta.NextTree, c.meta.NextTrash = uint64(s.head.nextID), s.head.trash
-	c.meta.Seq, c.meta.ClockMark = s.head.seq, s.head.mark
-	c.meta.LogStart, c.meta.LogDurable = uint64(cut), uint64(end)
-	s.epoch++
 	s.logSince.Store(s.log.Volume())
 	s.filledBytes.Store(0)
 	s.refBytesBefore.Store(s.refBytesSince.Swap(0))
-	s.capturedSer = s.head.serial
 	return c, nil
+}
+
+// captureState captures the pages and the meta page of the newest version, whose trees are saved,
+// and begins the next epoch. The log of the new state begins at start; it is durable up to durable.
+func (s *Store) captureState(clean bool, start, durable wal.LSN) (*checkpointState, error) {
+	pages, err := s.pg.CaptureState(s.epoch)
+	if err != nil {
+		return nil, err
+	}
+	s.reclaimer.captured(pages.Freed, s.epoch)
+	m := s.pg.LastMeta()
+	m.Epoch, m.Clean, m.Pages, m.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
+	m.Root, m.RootDepth, m.RootRows = s.table.Root, s.table.Depth, s.table.Rows
+	m.NextTree, m.NextTrash = uint64(s.head.nextID), s.head.trash
+	m.Seq, m.ClockMark = s.head.seq, s.head.mark
+	m.LogStart, m.LogDurable = uint64(start), uint64(durable)
+	s.epoch++
+	s.capturedSer = s.head.serial
+	return &checkpointState{pages: pages, meta: m, cut: start, v: s.head}, nil
 }
 
 // rotateLog ends the log that the new state does not need, and returns its end and the start of the
@@ -230,7 +234,7 @@ func (s *Store) finishCheckpoint(c *checkpointState) error {
 	if err != nil {
 		return err
 	}
-	if err := s.reclaimUntil(v); err != nil {
+	if err := s.reclaimInSteps(v); err != nil {
 		return err
 	}
 	s.pg.TrimFrames()
@@ -255,17 +259,8 @@ func (s *Store) installCheckpoint(c *checkpointState) error {
 		s.capturedSer = v.serial
 	}
 	s.makeVisible()
-	for _, id := range c.framed {
-		// the frame only
-		s.freedByVersion.push(deferredFree{id: id, birth: s.pg.Owner(id), serial: v.serial})
-	}
-	c.bases.takeAll(&s.oldDeltaBases)
-	s.oldDeltaBases, s.oldDeltaSerial, c.bases = c.bases, v.serial, deferredFrees{}
-	if len(c.pages.Deltas) > 0 {
-		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})
-	}
+	s.reclaimer.installed(c, v.serial)
 	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
-	s.pg.AcceptReusable()
 	if err := s.pg.TrimFile(false); err != nil {
 		return s.fail(err)
 	}
@@ -371,8 +366,5 @@ func (s *Store) checkpointLocked() error {
 	if err := s.installCheckpoint(c); err != nil {
 		return err
 	}
-	if err := s.reclaimFreed(1 << 30); err != nil {
-		return s.fail(err)
-	}
-	return nil
+	return s.reclaim(reclaimAll)
 }

@@ -106,7 +106,7 @@ func (s *Store) maxFilled() int64 {
 // some, for the log until it has ended. The caller holds no lock.
 func (s *Store) waitForFrames(ctx context.Context) error {
 	for s.pg.FrameBytes() > s.o.CacheBytes && s.checkpointing.Load() {
-		framesAvailable := s.framesAvailable.wait()
+		framesAvailable := s.reclaimer.framesAvailable.wait()
 		if s.pg.FrameBytes() <= s.o.CacheBytes {
 			break
 		}

@@ -122,9 +122,7 @@ func (w *writer) commitVersion(lsn wal.LSN, sync, hidden bool) *version {
 	w.publishVersion(v)
 	s.commits.Add(1)
 	if freed > reclaimStep {
-		if err := s.reclaimFreed(freed); err != nil {
-			_ = s.fail(err) // does not concern this commit
-		}
+		_ = s.reclaim(freed) // a failure does not concern this commit
 	}
 	return v
 }
@@ -198,7 +196,8 @@ func (w *writer) publishVersion(v *version) {
 		}
 		return true
 	})
-	for _, f := range w.freed {
+	for i := range w.freed {
+		f := &w.freed[i]
 		if f.bornInTx && !f.logReferenced {
 			continue
 		}
@@ -206,15 +205,7 @@ func (w *writer) publishVersion(v *version) {
 			note(err) // and the page is not freed
 			continue
 		}
-		f.serial, f.afterCheckpoint = v.serial, s.epoch
-		if f.epoch > s.durable && f.epoch <= s.pg.Captured() {
-			s.replacedPages += uint64(f.n)
-		}
-		if f.deltaBase {
-			s.deltaBases.push(f)
-		} else {
-			s.freedByVersion.push(f)
-		}
+		s.reclaimer.add(f, v.serial, s.epoch)
 	}
 	for _, id := range w.changed {
 		s.changed[id] = struct{}{}

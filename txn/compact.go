@@ -59,8 +59,8 @@ func (s *Store) shrinkMost() int {
 // copies take little memory: each begins after the freed pages were reclaimed, except those that
 // snapshots hold when Abandon closes the store.
 func (s *Store) movePages(step int) error {
-	if err := s.reclaimFreed(1 << 30); err != nil {
-		return s.fail(err)
+	if err := s.reclaim(reclaimAll); err != nil {
+		return err
 	}
 	r := relocation{s: s, limit: s.pg.Fill(), since: s.epoch}
 	for !r.done {
@@ -68,8 +68,8 @@ func (s *Store) movePages(step int) error {
 			return err
 		}
 		s.makeVisible()
-		if err := s.reclaimFreed(1 << 30); err != nil {
-			return s.fail(err)
+		if err := s.reclaim(reclaimAll); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -117,8 +117,7 @@ func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
 		require.NoError(t, p.s.Checkpoint(t.Context()))
 		require.Zero(t, p.deltaBytes())
 		require.LessOrEqual(t, p.s.pg.FrameBytes(), frames)
-		require.Zero(t, p.s.deltaBases.len())
-		require.Zero(t, p.s.oldDeltaBases.len())
+		require.Zero(t, p.s.reclaimer.waiting[unmerged].len())
 		requireSound(t, p.s)
 	})
 }
@@ -185,8 +184,8 @@ func TestSnapshotsOfLeavesWithDeltasStay(t *testing.T) {
 		requireSound(t, p.s)
 		require.NoError(t, p.s.Checkpoint(t.Context()))
 		p.put(1) // a transaction takes back what the last readers held
-		require.Empty(t, p.s.pinnedBySnapshot)
-		require.Empty(t, p.s.reclaimableFrames)
+		require.Empty(t, p.s.reclaimer.pins)
+		require.Empty(t, p.s.reclaimer.detached)
 	})
 }
 
@@ -324,8 +323,7 @@ func TestACheckpointVerifiesTheBasesOfDeltas(t *testing.T) {
 	p.put(10000)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	p.put(100)
-	require.NotZero(t, s.deltaBases.len())
-	base := s.deltaBases.oldest().id
+	base := s.reclaimer.waiting[unmerged].oldest().id
 	f, err := fs.Open("/a.ebb", vfs.Write)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{0xff}, int64(base)*4096+4000)

@@ -37,8 +37,8 @@ func (s *Store) checkpointDiskFull(ctx context.Context) (*checkpointState, error
 	if err := s.installCheckpoint(c); err != nil {
 		return c, err
 	}
-	if err := s.reclaimFreed(1 << 30); err != nil {
-		return c, s.fail(err)
+	if err := s.reclaim(reclaimAll); err != nil {
+		return c, err
 	}
 	return c, s.beginIn(s.log)
 }

@@ -2,7 +2,6 @@ package txn
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/ebbkv/ebb/pager"
@@ -15,8 +14,8 @@ import (
 //
 // A written page is in the file, if only in the page cache: a read finds it there, and a crash
 // changes nothing, since no durable page references it before the meta page is written. A frame is
-// freed in two steps, like a page: first it is detached, so that later reads do not find it; once
-// all snapshots that may read it have ended, it is reused.
+// freed in two steps, like a page: first it is detached, so that later reads do not find it; the
+// reclaimer frees it once all snapshots that may read it have ended.
 type frameReclaimer struct {
 	s       *Store
 	c       *checkpointState
@@ -85,10 +84,8 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 		return
 	}
 	defer s.unlockWriter()
-	oldest := s.oldestSnapshot(s.visible.Load().serial)
-	s.returnFrames(oldest)
-	if oldest < r.serial {
-		return // its snapshot may read pages as they were before in-place changes, from frames
+	if s.reclaim(reclaimStep) != nil || s.reclaimer.oldestRead() < r.serial {
+		return // a snapshot may read pages as they were before in-place changes, from frames
 	}
 	frames := s.pg.TakeFrames(r.written[:step])
 	r.written = r.written[step:]
@@ -99,37 +96,9 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 		r.c.v = v
 	}
 	s.makeVisible()
-	s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{frames, v.serial})
+	s.reclaimer.detach(frames, v.serial)
 }
 
 // Yield lets the checkpoint's goroutine join a parallel apply. That delays the checkpoint; it
 // catches up while the batch has no parallel work.
 func (r *frameReclaimer) Yield() { r.s.joinJob() }
-
-type reclaimableFrames struct {
-	frames pager.Frames
-	serial uint64 // first version whose snapshots do not read them
-}
-
-// returnFrames frees detached frames that no snapshot of version oldest or later reads.
-func (s *Store) returnFrames(oldest uint64) {
-	n := 0
-	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldest {
-		s.pg.ReturnFrames(s.reclaimableFrames[n].frames)
-		n++
-	}
-	if n > 0 {
-		s.reclaimableFrames = slices.Delete(s.reclaimableFrames, 0, n)
-		s.framesAvailable.send()
-	}
-}
-
-// oldestSnapshot lists the held snapshots, and returns the oldest version that any snapshot reads,
-// now or later. The caller loaded visible before: a new snapshot acquires that version or a later
-// one.
-func (s *Store) oldestSnapshot(visible uint64) uint64 {
-	if held := s.heldSnapshots(); len(held) > 0 {
-		return min(visible, held[0])
-	}
-	return visible
-}

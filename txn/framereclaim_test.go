@@ -191,7 +191,7 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 			}, func() {
 				rewrite(t, s, fmt.Sprint("part ", parts)) // frames that came back are used again
 				parts++
-				takes = len(s.reclaimableFrames)
+				takes = len(s.reclaimer.detached)
 				require.Equal(t, fmt.Sprintf("%900s", want), string(value))
 				requireAll(t, r, want)
 			})
@@ -205,7 +205,7 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 			r.Rollback()
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(11)) })
 			require.Less(t, s.pg.FrameBytes(), held-held/8)
-			require.Empty(t, s.reclaimableFrames)
+			require.Empty(t, s.reclaimer.detached)
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 		require.NoError(t, err)
 	}, func() {
 		if parts++; parts == 4 { // all but the end is written
-			require.Empty(t, s.reclaimableFrames)
+			require.Empty(t, s.reclaimer.detached)
 			tx.Rollback()
 		}
 	})
@@ -242,7 +242,7 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 		defer cancel()
 		_, err := s.Begin(ctx, true)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		s.framesAvailable.send()
+		s.reclaimer.framesAvailable.send()
 		go func() {
 			tx, err := s.Begin(t.Context(), true)
 			if err == nil {
@@ -251,9 +251,9 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 			began <- err
 		}()
 		require.Eventually(t, func() bool {
-			s.framesAvailable.mu.Lock()
-			defer s.framesAvailable.mu.Unlock()
-			return s.framesAvailable.ch != nil
+			s.reclaimer.framesAvailable.mu.Lock()
+			defer s.reclaimer.framesAvailable.mu.Unlock()
+			return s.reclaimer.framesAvailable.ch != nil
 		}, 10*time.Second, 100*time.Microsecond, "it waits")
 	}, func() {
 		if !went && s.pg.FrameBytes() <= s.o.CacheBytes {
@@ -319,7 +319,7 @@ func TestSnapshotsAreWholeBesideFrameReclaim(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for n := 0; n < racetest.Sample(300, 60) || taken < 20 && n < 20_000; n++ {
 		update(t, s, func(tx *Tx) {
-			taken += len(s.reclaimableFrames)
+			taken += len(s.reclaimer.detached)
 			for range 20 {
 				from, to := rnd.Intn(rows), rnd.Intn(rows)
 				if n := amount(tx, from); n > 0 && from != to {

@@ -6,17 +6,15 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// deferredFree is a run of pages that some state reaches and newer states do not.
-type deferredFree struct {
-	id              pager.Pgid
-	birth           uint64      // serial under which they were born; 0: before the store was opened
-	serial          uint64      // first version that does not reach them
-	n               uint32      // 0: free only the frame, the page stays
-	epoch           pager.Epoch // of birth
-	afterCheckpoint pager.Epoch // first checkpoint that does not reach them
-	bornInTx        bool        // born in the transaction that frees them
-	logReferenced   bool        // a log record may name them
-	deltaBase       bool        // base of a delta: stays until the checkpoint has merged the delta
+// freedPages are pages that a transaction frees: its commit hands them to the reclaimer.
+type freedPages struct {
+	id            pager.Pgid
+	birth         uint64 // serial under which they were born; 0: before the store was opened
+	n             uint32
+	epoch         pager.Epoch // of birth
+	bornInTx      bool        // born in the transaction that frees them
+	logReferenced bool        // a log record may name them
+	deltaBase     bool        // base of a delta: readers of the delta read it too
 }
 
 // Free frees a page. A page of this transaction that no savepoint needs is reused at once; the
@@ -42,7 +40,7 @@ func (h *pageWriter) free(ref pager.Ref, n uint32) error {
 	if err := h.loadFreeMapGroup(ref, n); err != nil {
 		return err
 	}
-	h.freed = append(h.freed, deferredFree{})
+	h.freed = append(h.freed, freedPages{})
 	// Field by field: a literal is built elsewhere and copied, and the copy waits for the stores.
 	f := &h.freed[len(h.freed)-1]
 	f.id, f.n, f.epoch, f.birth, f.bornInTx = ref.Pgid, n, ref.Epoch, owner, owner >= h.firstOwner

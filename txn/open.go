@@ -147,7 +147,7 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		}
 		return false, err
 	}
-	s.pg = pg
+	s.pg, s.reclaimer = pg, newReclaimer(pg, &s.visible, &s.readers)
 	err = mapfault.Guard(s.Fault, func() (err error) {
 		again, err = s.recover(metas, try)
 		return err

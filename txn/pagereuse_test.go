@@ -204,7 +204,7 @@ func TestNoPageIsReusedBeforeItsCheckpointBegins(t *testing.T) {
 	reader, err := s.Begin(t.Context(), false)
 	require.NoError(t, err)
 	checkpointBy(t, s, func() { rewriteInSteps(t, s, "beside") }, func() {})
-	require.NotZero(t, s.replacedPages)
+	require.NotZero(t, s.reclaimer.replacedPages)
 	fs.wrote = func(off, n int64) {
 		for id := off / 4096; id < (off+n+4095)/4096; id++ {
 			require.False(t, reached[id], "page %d", id)

@@ -29,7 +29,7 @@ type pageWriter struct {
 	// transaction allocated before a savepoint.
 	allocated takenPages
 	spare     []pager.Pgid
-	freed     []deferredFree
+	freed     []freedPages
 
 	directRead bool   // cold pages are read into the frame where they are changed: see useDirectRead
 	readBuf    []byte // page that ReadForUpdate read; nil before the first

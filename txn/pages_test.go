@@ -153,7 +153,7 @@ func TestWorkerFreesOnlyPagesOfItsTransaction(t *testing.T) {
 	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 1}, 1), badfile.ErrCorrupt)
 	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: pager.Pgid(pages)}, 1), badfile.ErrCorrupt)
 	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 1 << 40}, 1), badfile.ErrCorrupt)
-	h.freed = make([]deferredFree, pages)
+	h.freed = make([]freedPages, pages)
 	require.ErrorIs(t, h.loadFreeMapGroup(pager.Ref{Pgid: 5}, 1), badfile.ErrCorrupt, "so many were freed")
 	h.freed = h.freed[:0]
 	h.w.allocMu = nil

@@ -1,161 +1,307 @@
 package txn
 
 import (
+	"math"
 	"slices"
 	"sort"
+	"sync/atomic"
+
+	"github.com/ebbkv/ebb/pager"
 )
 
-// A page that a commit replaced is reusable once the version without it is visible, no snapshot
-// holds a version with it, and no durable state reaches it. Pages that stay in memory may use its
-// number already when only the running checkpoint is missing. The writer lock guards everything
-// here.
+// deferredFree is what newer states do not need, and an older one may.
+type deferredFree struct {
+	id              pager.Pgid  // first page; 0: the detached frames of afterVersion
+	n               uint32      // pages; 0: only the frame of page id, which stays in use
+	afterCheckpoint pager.Epoch // first checkpoint that does not reach them; 0: none ever did
+	birth           uint64      // first version that reaches them; 0: from before the session
+	afterVersion    uint64      // first version that does not; or mergedVersion
+}
 
-// reclaimStep bounds the runs that are freed in one hold of the writer lock: each transaction frees
-// so many before it begins, and none waits long. A commit that frees more runs reclaims as many, or
-// the queue would grow without bound.
+// mergedVersion stands for the version that the checkpoint afterCheckpoint will publish. It is the
+// afterVersion of the base of a delta: a reader of the delta reads the base, until that checkpoint
+// has written both as one page.
+const mergedVersion = math.MaxUint64
+
+// An obstacle is what an entry waits for.
+type obstacle int
+
+const (
+	unmerged   obstacle = iota // the checkpoint that merges the delta is not durable
+	invisible                  // readers may still begin on a version that reaches it
+	uncaptured                 // the newest captured checkpoint reaches it
+	pinned                     // a snapshot reads it
+	noObstacle
+)
+
+// A reclaimer holds what versions no longer need, and frees it as soon as no snapshot reads it and
+// no state that recovery could start from reaches it: docs/reclamation.md. The writer lock guards
+// it.
+//
+//	(1) Between transactions, each page of the file is either used by the newest version, free in
+//	    the pager, or in one entry.
+//	(2) A page is freed only when no held version is in [birth, afterVersion), every later reader
+//	    begins at afterVersion or later, and afterCheckpoint is durable. The pager may give its
+//	    number to a page in memory as soon as afterCheckpoint is captured: see pager.OfferReusable.
+//	(3) An obstacle that is gone does not return: the visible version and the checkpoints only grow,
+//	    and a new snapshot is of the visible version or a later one.
+//	(4) Each entry waits in the list of its first obstacle, in the order unmerged, invisible, pinned,
+//	    uncaptured. By (3) it only moves forward.
+//	(5) In each list of waiting, an entry loses the obstacle no later than the entries behind it, so
+//	    only the oldest is looked at. A merged base may follow entries of later versions, and waits
+//	    for them.
+//	(6) pinnedPages is the number of pages of the pinned entries.
+type reclaimer struct {
+	pg      *pager.Pager
+	visible *atomic.Pointer[version]
+	readers *snapshots
+
+	waiting     [pinned]deferredFrees     // by obstacle
+	pins        map[uint64][]deferredFree // pinned entries, by the oldest snapshot that reads them
+	pinnedPages int64
+	detached    map[uint64]pager.Frames // by afterVersion
+	// replacedPages are pages of the captured checkpoint that commits have freed since.
+	replacedPages uint64
+
+	durable  pager.Epoch // newest checkpoint from which alone recovery can start
+	mergedAt uint64      // version that it published
+	seen     uint64      // visible version as of the last look
+	held     []uint64    // versions held by snapshots as of the last look, in order
+
+	framesAvailable broadcast // sent when detached frames were freed
+}
+
+func newReclaimer(pg *pager.Pager, visible *atomic.Pointer[version], readers *snapshots) *reclaimer {
+	return &reclaimer{
+		pg: pg, visible: visible, readers: readers,
+		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
+	}
+}
+
+// add defers the free of pages that the version frees, where next is the number of the next
+// checkpoint.
+func (q *reclaimer) add(f *freedPages, version uint64, next pager.Epoch) {
+	if f.epoch > q.durable && f.epoch <= q.pg.Captured() {
+		q.replacedPages += uint64(f.n)
+	}
+	d := deferredFree{id: f.id, n: f.n, birth: f.birth, afterVersion: version, afterCheckpoint: next}
+	if f.deltaBase {
+		d.afterVersion = mergedVersion
+		q.waiting[unmerged].push(d)
+		return
+	}
+	if f.epoch == next && !f.logReferenced { // no record needs them in the file either
+		d.afterCheckpoint = 0
+	}
+	q.waiting[invisible].push(d)
+}
+
+// detach defers the free of frames that no page of the version or a later one has.
+func (q *reclaimer) detach(frames pager.Frames, version uint64) {
+	if len(frames) > 0 {
+		q.detached[version] = frames
+		q.waiting[invisible].push(deferredFree{afterVersion: version})
+	}
+}
+
+// captured defers the free of the free-map pages that the checkpoint, just captured, has replaced.
+// An epoch that ends without a checkpoint, as with a bulk load that fails, leaves its entries to a
+// later one.
+func (q *reclaimer) captured(freed []pager.Ref, checkpoint pager.Epoch) {
+	q.replacedPages = 0
+	for _, ref := range freed {
+		q.waiting[uncaptured].push(deferredFree{id: ref.Pgid, n: 1, afterCheckpoint: checkpoint})
+	}
+}
+
+// installed follows the end of a checkpoint, with which recovery starts from now on, and which
+// published the version. Later readers need neither the frames of its pages nor their deltas.
+func (q *reclaimer) installed(c *checkpointState, version uint64) {
+	q.durable, q.mergedAt = c.meta.Epoch, version
+	for _, id := range c.framed {
+		q.waiting[invisible].push(deferredFree{id: id, birth: q.pg.Owner(id), afterVersion: version})
+	}
+	q.detach(c.pages.Deltas, version)
+	q.pg.AcceptReusable()
+}
+
+// look lists the held snapshots. visible is loaded first: a later snapshot is of that version or a
+// newer one.
+func (q *reclaimer) look() {
+	q.seen = q.visible.Load().serial
+	q.held = q.readers.held(q.held[:0])
+}
+
+// oldestRead is the oldest version that any snapshot reads, now or later.
+func (q *reclaimer) oldestRead() uint64 {
+	if q.look(); len(q.held) > 0 {
+		return min(q.seen, q.held[0])
+	}
+	return q.seen
+}
+
+// obstacle is the first obstacle of an entry, as of the last look; for pinned with the snapshot. It
+// decides all frees: see (2).
+func (q *reclaimer) obstacle(f *deferredFree) (o obstacle, snapshot uint64) {
+	if f.afterVersion == mergedVersion {
+		if f.afterCheckpoint > q.durable {
+			return unmerged, 0
+		}
+		f.afterVersion = q.mergedAt
+	}
+	if f.afterVersion > q.seen {
+		return invisible, 0
+	}
+	i := sort.Search(len(q.held), func(i int) bool { return q.held[i] >= f.birth })
+	if i < len(q.held) && q.held[i] < f.afterVersion {
+		return pinned, q.held[i]
+	}
+	if f.afterCheckpoint > q.pg.Captured() {
+		return uncaptured, 0
+	}
+	return noObstacle, 0
+}
+
+// reclaimStep bounds the entries that one hold of the writer lock reclaims: each transaction
+// reclaims so many before it begins, and none waits long. A commit that frees more reclaims as many,
+// or the entries would grow without bound.
 const reclaimStep = 2048
 
-// reclaimFreed moves up to limit freed runs to their next queue, or frees them.
-func (s *Store) reclaimFreed(limit int) error {
-	for limit > 0 && s.reusable.len() > 0 {
-		if err := s.freePages(s.reusable.pop()); err != nil {
-			return err
-		}
-		limit--
+// reclaimAll is no bound.
+const reclaimAll = math.MaxInt
+
+// reclaim frees up to limit entries whose obstacles are gone, or moves them on. more says that there
+// may be others.
+func (q *reclaimer) reclaim(limit int) (more bool, err error) {
+	if q.waiting[unmerged].len()+q.waiting[invisible].len()+len(q.pins) > 0 {
+		q.look()
 	}
-	oldest := s.freedByVersion.oldest()
-	if oldest == nil && len(s.pinnedBySnapshot) == 0 && len(s.reclaimableFrames) == 0 &&
-		s.oldDeltaBases.len() == 0 {
-		return nil
+	limit, err = q.drain(uncaptured, limit)
+	if err == nil {
+		limit, err = q.unpin(limit)
 	}
-	visible := s.visible.Load().serial
-	s.returnFrames(s.oldestSnapshot(visible))
-	if len(s.pinnedBySnapshot) > 0 {
-		if err := s.unpin(); err != nil {
-			return err
-		}
+	for o := invisible; o >= unmerged && err == nil; o-- {
+		limit, err = q.drain(o, limit)
 	}
-	for ; limit > 0 && s.oldDeltaBases.len() > 0 && s.oldDeltaSerial <= visible; limit-- {
-		if err := s.reclaimBase(); err != nil {
-			return err
-		}
-	}
-	for ; limit > 0 && oldest != nil && oldest.serial <= visible; oldest = s.freedByVersion.oldest() {
-		if err := s.deferFree(s.freedByVersion.shift()); err != nil {
-			return err
-		}
-		limit--
-	}
-	return nil
+	return limit == 0, err
 }
 
-// reclaimBase moves on one base whose delta a checkpoint has merged.
-func (s *Store) reclaimBase() error {
-	r := s.oldDeltaBases.pop()
-	r.serial = s.oldDeltaSerial
-	return s.deferFree(r)
-}
-
-// reclaimUntil frees the runs that versions up to v have freed, except those that snapshots hold,
-// in steps: between two steps the writer lock is free. A checkpoint ends with it, since
-// checkpointDue counts frames in use: frames of pages that are in the file would start another
-// checkpoint.
-func (s *Store) reclaimUntil(v *version) error {
-	if err := s.waitVisible(v); err != nil { // before that none of its runs can be freed
-		return err
-	}
-	for more := true; more; {
-		var err error
-		if more, err = s.reclaimStepUntil(v); err != nil {
-			return err
+// drain is reclaim of the entries that had one obstacle, in order. It returns the rest of the limit.
+func (q *reclaimer) drain(o obstacle, limit int) (int, error) {
+	for list := &q.waiting[o]; limit > 0 && list.len() > 0; limit-- {
+		now, snapshot := q.obstacle(list.oldest())
+		if now == o {
+			break
+		}
+		if err := q.place(list.shift(), now, snapshot); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return limit, nil
 }
 
-func (s *Store) reclaimStepUntil(v *version) (more bool, err error) {
-	_ = s.lockWriter(nil)
-	defer s.unlockWriter()
-	if err := s.reclaimFreed(reclaimStep); err != nil {
-		return false, s.fail(err)
-	}
-	oldest := s.freedByVersion.oldest()
-	return s.oldDeltaBases.len() > 0 ||
-		oldest != nil && oldest.serial <= min(v.serial, s.visible.Load().serial), nil
-}
-
-// heldSnapshots lists the held versions in order. The list is valid until the next call.
-func (s *Store) heldSnapshots() []uint64 {
-	s.snapshotBuf = s.readers.held(s.snapshotBuf[:0])
-	return s.snapshotBuf
-}
-
-// deferFree frees a run, or attaches it to a snapshot that can reach it: one of a version in
-// [birth, serial).
-func (s *Store) deferFree(r deferredFree) error {
-	i := sort.Search(len(s.snapshotBuf), func(i int) bool { return s.snapshotBuf[i] >= r.birth })
-	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial {
-		holder := s.snapshotBuf[i]
-		s.pinnedBySnapshot[holder] = append(s.pinnedBySnapshot[holder], r)
-		s.pinnedPages += int64(r.n)
-		return nil
-	}
-	switch {
-	case r.n == 0:
-		s.pg.ReleaseFrame(r.id, r.birth)
-		return nil
-	case r.epoch == r.afterCheckpoint && !r.logReferenced:
-		// No checkpoint ever reached it, and no log record references it.
-		return s.pg.Unused(r.id, uint64(r.n))
-	case r.afterCheckpoint <= s.durable || r.afterCheckpoint <= s.pg.Captured():
-		return s.freePages(r)
-	}
-	s.awaitCheckpoint.push(r)
-	return nil
-}
-
-// freePages frees a run that no snapshot reaches, and no checkpoint after the last captured one.
-func (s *Store) freePages(r deferredFree) error {
-	if r.afterCheckpoint <= s.durable {
-		return s.pg.Release(r.id, uint64(r.n))
-	}
-	return s.pg.OfferReusable(r.id, uint64(r.n))
-}
-
-// unpin defers the runs again whose snapshot has ended.
-func (s *Store) unpin() error {
-	for holder, runs := range s.pinnedBySnapshot {
-		if _, held := slices.BinarySearch(s.snapshotBuf, holder); held {
+// unpin is drain of the entries whose snapshot has ended.
+func (q *reclaimer) unpin(limit int) (int, error) {
+	for holder, entries := range q.pins {
+		if _, held := slices.BinarySearch(q.held, holder); held {
 			continue
 		}
-		delete(s.pinnedBySnapshot, holder)
-		for _, r := range runs {
-			s.pinnedPages -= int64(r.n)
-			if err := s.deferFree(r); err != nil {
-				return err
+		n := min(limit, len(entries))
+		limit -= n
+		if q.pins[holder] = entries[n:]; n == len(entries) {
+			delete(q.pins, holder)
+		}
+		for _, f := range entries[:n] {
+			q.pinnedPages -= int64(f.n)
+			now, snapshot := q.obstacle(&f)
+			if err := q.place(f, now, snapshot); err != nil {
+				return 0, err
 			}
 		}
 	}
+	return limit, nil
+}
+
+// place adds an entry to the list of its obstacle, or frees it.
+func (q *reclaimer) place(f deferredFree, o obstacle, snapshot uint64) error {
+	switch o {
+	case noObstacle:
+		return q.free(f)
+	case pinned:
+		q.pins[snapshot] = append(q.pins[snapshot], f)
+		q.pinnedPages += int64(f.n)
+	default:
+		q.waiting[o].push(f)
+	}
 	return nil
 }
 
-// markCaptured is called after a capture: runs that wait for the checkpoint may be reused early,
-// and are free when it has ended. An epoch that ends without a checkpoint, as with a bulk load that
-// fails, leaves its freed runs to a later one.
-func (s *Store) markCaptured() {
-	s.replacedPages = 0
-	s.reusable.takeAll(&s.awaitCheckpoint)
+// free frees an entry without obstacles.
+func (q *reclaimer) free(f deferredFree) error {
+	switch {
+	case f.id == 0:
+		q.pg.ReturnFrames(q.detached[f.afterVersion])
+		delete(q.detached, f.afterVersion)
+		q.framesAvailable.send()
+	case f.n == 0:
+		q.pg.ReleaseFrame(f.id, f.birth)
+	case f.afterCheckpoint == 0:
+		return q.pg.Unused(f.id, uint64(f.n))
+	case f.afterCheckpoint <= q.durable:
+		return q.pg.Release(f.id, uint64(f.n))
+	default:
+		return q.pg.OfferReusable(f.id, uint64(f.n))
+	}
+	return nil
+}
+
+// reclaim is reclaimer.reclaim, whose failure is final.
+func (s *Store) reclaim(limit int) error {
+	if _, err := s.reclaimer.reclaim(limit); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// reclaimInSteps frees what versions up to v have freed, except for what snapshots hold, in steps:
+// between two steps the writer lock is free. A checkpoint ends with it, since checkpointDue counts
+// frames in use: frames of pages that are in the file would start another checkpoint.
+func (s *Store) reclaimInSteps(v *version) error {
+	if err := s.waitVisible(v); err != nil { // before that none of it can be freed
+		return err
+	}
+	step := func() (more bool, err error) {
+		_ = s.lockWriter(nil)
+		defer s.unlockWriter()
+		if more, err = s.reclaimer.reclaim(reclaimStep); err != nil {
+			return false, s.fail(err)
+		}
+		return more, nil
+	}
+	for more := true; more; {
+		var err error
+		if more, err = step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heldSnapshots lists the held versions in order. The list is valid until the next look.
+func (s *Store) heldSnapshots() []uint64 {
+	s.reclaimer.look()
+	return s.reclaimer.held
 }
 
 // reuseFraction bounds the part of the frames that hold early reused pages of a transaction: it
 // cannot spill these before the running checkpoint ends.
 const reuseFraction = 8
 
-// mostReusable bounds the pages that are reused early, with those of the transaction that begins: no
-// more than commits have replaced of the running checkpoint. A crash before its end leaves the early ones in use and
-// the replaced ones free, so that the next open can replay the log without more space from the
-// disk, which may be full.
+// mostReusable bounds the pages that are reused early, with those of the transaction that begins:
+// no more than commits have replaced of the running checkpoint. A crash before its end leaves the
+// early ones in use and the replaced ones free, so that the next open can replay the log without
+// more space from the disk, which may be full.
 func (s *Store) mostReusable() uint64 {
 	share := uint64(s.o.CacheBytes / reuseFraction / int64(s.pg.PageSize()))
-	return min(s.replacedPages, s.pg.ReusableInUse()+share)
+	return min(s.reclaimer.replacedPages, s.pg.ReusableInUse()+share)
 }

@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// deferredFrees is a queue of freed runs, from the oldest to the newest, in pieces. A single slice
-// would be copied as it grows into memory that was never touched: tens of megabytes in large loads,
-// under the writer lock. The zero value is empty.
+// deferredFrees is a list of entries from the oldest to the newest, in pieces. A single slice would
+// be copied as it grows into memory that was never touched: tens of megabytes in large loads, under
+// the writer lock. The zero value is empty.
 type deferredFrees struct {
-	pieces [][]deferredFree // each with at least one run
-	gone   int              // runs of the first piece that were shifted out
+	pieces [][]deferredFree // each with at least one entry
+	gone   int              // entries of the first piece that were shifted out
 	n      int
 	spare  [][]deferredFree // pieces for reuse
 }
 
 const (
-	leastPiece = 64 // runs in a piece; small at first, for stores that free little
+	leastPiece = 64 // entries in a piece; small at first, for stores that free little
 	mostPiece  = 1024
 	mostSpare  = 64 // pieces
 )
 
 func (q *deferredFrees) len() int { return q.n }
 
-func (q *deferredFrees) push(r deferredFree) {
+func (q *deferredFrees) push(f deferredFree) {
 	last := len(q.pieces) - 1
 	if last < 0 || len(q.pieces[last]) == cap(q.pieces[last]) {
 		q.pieces = append(q.pieces, q.piece())
 		last++
 	}
-	q.pieces[last] = append(q.pieces[last], r)
+	q.pieces[last] = append(q.pieces[last], f)
 	q.n++
 }
 
@@ -42,7 +42,7 @@ func (q *deferredFrees) piece() []deferredFree {
 	return make([]deferredFree, 0, min(max(q.n, leastPiece), mostPiece))
 }
 
-// oldest returns the run that shift will remove, valid until the next change; nil: the queue is
+// oldest returns the entry that shift will remove, valid until the next change; nil: the list is
 // empty.
 func (q *deferredFrees) oldest() *deferredFree {
 	if q.n == 0 {
@@ -51,70 +51,32 @@ func (q *deferredFrees) oldest() *deferredFree {
 	return &q.pieces[0][q.gone]
 }
 
-// shift removes the oldest run. The queue is not empty.
+// shift removes the oldest entry. The list is not empty.
 func (q *deferredFrees) shift() deferredFree {
-	r := q.pieces[0][q.gone]
+	first := q.pieces[0]
+	f := first[q.gone]
 	q.gone++
 	q.n--
-	if q.gone == len(q.pieces[0]) {
-		q.drop(0)
-	}
-	return r
-}
-
-// pop removes the newest run. The queue is not empty.
-func (q *deferredFrees) pop() deferredFree {
-	at := len(q.pieces) - 1
-	last := &q.pieces[at]
-	left := len(*last) - 1
-	r := (*last)[left]
-	*last = (*last)[:left]
-	q.n--
-	if left == 0 || at == 0 && left == q.gone {
-		q.drop(at)
-	}
-	return r
-}
-
-// drop removes a piece without runs: the first or the last one.
-func (q *deferredFrees) drop(i int) {
-	if i == 0 {
+	if q.gone == len(first) {
 		q.gone = 0
+		if q.pieces = slices.Delete(q.pieces, 0, 1); len(q.spare) < mostSpare {
+			q.spare = append(q.spare, first[:0])
+		}
 	}
-	q.keep(q.pieces[i])
-	q.pieces = slices.Delete(q.pieces, i, i+1)
+	return f
 }
 
-func (q *deferredFrees) keep(piece []deferredFree) {
-	if len(q.spare) < mostSpare {
-		q.spare = append(q.spare, piece[:0])
-	}
-}
-
-// takeAll moves all runs of another queue, from which none was shifted, behind the newest. That
-// queue gets the spare pieces of this one.
-func (q *deferredFrees) takeAll(from *deferredFrees) {
-	q.pieces, q.n = append(q.pieces, from.pieces...), q.n+from.n
-	clear(from.pieces)
-	from.pieces, from.n = from.pieces[:0], 0
-	for _, p := range q.spare {
-		from.keep(p)
-	}
-	q.spare = q.spare[:0]
-}
-
-// all iterates over the runs, from the oldest.
+// all iterates over the entries, from the oldest.
 func (q *deferredFrees) all() iter.Seq[deferredFree] {
 	return func(yield func(deferredFree) bool) {
-		for i, p := range q.pieces {
-			if i == 0 {
-				p = p[q.gone:]
-			}
-			for _, r := range p {
-				if !yield(r) {
+		gone := q.gone
+		for _, p := range q.pieces {
+			for _, f := range p[gone:] {
+				if !yield(f) {
 					return
 				}
 			}
+			gone = 0
 		}
 	}
 }

@@ -9,78 +9,58 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReclaimQueueIsAQueueAndAStack compares two of them with slices; from time to time one takes all
-// runs of the other.
-func TestReclaimQueueIsAQueueAndAStack(t *testing.T) {
+// TestDeferredFreesIsAQueue compares it with a slice.
+func TestDeferredFreesIsAQueue(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
-	var q, other deferredFrees
-	var want, wantOther []deferredFree
-	serial := uint64(0)
-	next := func() deferredFree { serial++; return deferredFree{serial: serial} }
+	var q deferredFrees
+	var want []deferredFree
+	version := uint64(0)
 	for _, likely := range []int{55, 45, 60, 20} { // more of them, and fewer
 		for range 20_000 {
-			r := rnd.Intn(1000)
 			switch {
-			case r == 0:
-				q.takeAll(&other)
-				want, wantOther = append(want, wantOther...), nil
-			case r < 200:
-				r := next()
-				other.push(r)
-				wantOther = append(wantOther, r)
-			case r < 300 && len(wantOther) > 0:
-				require.Equal(t, wantOther[len(wantOther)-1], other.pop())
-				wantOther = wantOther[:len(wantOther)-1]
-			case r%100 < likely:
-				r := next()
-				q.push(r)
-				want = append(want, r)
+			case rnd.Intn(100) < likely:
+				version++
+				q.push(deferredFree{afterVersion: version})
+				want = append(want, deferredFree{afterVersion: version})
 			case len(want) == 0:
 				require.Nil(t, q.oldest())
-			case r < 600:
+			default:
 				require.Equal(t, want[0], *q.oldest())
 				require.Equal(t, want[0], q.shift())
 				want = want[1:]
-			default:
-				require.Equal(t, want[len(want)-1], q.pop())
-				want = want[:len(want)-1]
 			}
 			require.Equal(t, len(want), q.len())
-			require.Equal(t, len(wantOther), other.len())
 		}
 		require.True(t, slices.Equal(want, slices.Collect(q.all())))
-		require.True(t, slices.Equal(wantOther, slices.Collect(other.all())))
 	}
 	for range q.all() {
 		break // the iterator stops after break
 	}
 }
 
-// TestMemoryOfTheReclaimQueueIsReused, by a queue that receives all runs as by the queue itself, and
-// is bounded.
-func TestMemoryOfTheReclaimQueueIsReused(t *testing.T) {
-	var from, to deferredFrees
+// TestMemoryOfDeferredFreesIsReused and bounded.
+func TestMemoryOfDeferredFreesIsReused(t *testing.T) {
+	var q deferredFrees
 	round := func(n int) {
 		for range n {
-			from.push(deferredFree{n: 1})
+			q.push(deferredFree{n: 1})
 		}
-		to.takeAll(&from)
-		for to.len() > 1 {
-			to.pop()
+		for q.len() > 0 {
+			q.shift()
 		}
-		to.shift()
 	}
 	for range 3 {
 		round(5000)
 	}
 	require.Less(t, testing.AllocsPerRun(10, func() { round(5000) }), 1.0)
 	round(2 * mostSpare * mostPiece)
-	require.Len(t, to.spare, mostSpare)
+	require.Len(t, q.spare, mostSpare)
 }
 
-// BenchmarkReclaimQueue pushes a million runs, as a large load frees between two checkpoints, and
-// reports the longest push: commits wait for that under the writer lock. A slice is the baseline.
-func BenchmarkReclaimQueue(b *testing.B) {
+// BenchmarkDeferredFrees pushes a million entries, as a large load frees between two checkpoints,
+// and reports the longest push: commits wait for that under the writer lock. A slice is the
+// baseline.
+func BenchmarkDeferredFrees(b *testing.B) {
 	longest := func(b *testing.B, begin func() (push func(deferredFree))) {
 		var sum time.Duration
 		for b.Loop() {
@@ -100,7 +80,7 @@ func BenchmarkReclaimQueue(b *testing.B) {
 	b.Run("slice", func(b *testing.B) {
 		longest(b, func() func(deferredFree) {
 			var s []deferredFree
-			return func(r deferredFree) { s = append(s, r) }
+			return func(f deferredFree) { s = append(s, f) }
 		})
 	})
 }

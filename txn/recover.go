@@ -238,6 +238,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.head = v
 	s.visible.Store(v)
 	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
+	s.reclaimer.durable = s.durable
 	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
 	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
 	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
@@ -300,30 +301,18 @@ func (s *Store) finishRecovery() error {
 	if err := s.saveTrees(); err != nil {
 		return err
 	}
-	pages, err := s.pg.CaptureState(s.epoch)
+	start := wal.First(s.segment, s.nextSegment)
+	c, err := s.captureState(true, start, start)
 	if err != nil {
 		return err
 	}
-	if err := s.pg.Write(pages, nil); err != nil {
+	if err := s.pg.Write(c.pages, nil); err != nil {
 		return err
 	}
-	meta := s.pg.LastMeta()
-	meta.Epoch, meta.Clean, meta.Pages, meta.FreeDir = s.epoch, true, pages.Pages, pages.FreeDir
-	meta.Root, meta.RootDepth, meta.RootRows = s.table.Root, s.table.Depth, s.table.Rows
-	meta.NextTree, meta.NextTrash = uint64(s.head.nextID), s.head.trash
-	meta.Seq, meta.ClockMark = s.head.seq, s.head.mark
-	meta.LogStart = uint64(wal.First(meta.SegmentSize, s.nextSegment))
-	meta.LogDurable = meta.LogStart
-	if err := s.pg.WriteMeta(meta); err != nil {
+	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return err
 	}
-	for _, ref := range pages.Freed {
-		s.awaitCheckpoint.push(deferredFree{id: ref.Pgid, n: 1, epoch: ref.Epoch, afterCheckpoint: s.epoch})
-	}
-	s.markCaptured()
-	s.epoch++
-	c := &checkpointState{pages: pages, meta: meta, v: s.head, framed: s.pg.InFrames(pages.Dirty)}
-	s.capturedSer = s.head.serial
+	c.framed = s.pg.InFrames(c.pages.Dirty)
 	return s.installCheckpoint(c)
 }
 

@@ -50,7 +50,7 @@ func (s *Store) setBounds() {
 }
 
 // freedPages is the number of pages that a checkpoint would free. Writer lock.
-func (s *Store) freedPages() int64 { return max(int64(s.pg.Unfree())-s.pinnedPages, 0) }
+func (s *Store) freedPages() int64 { return max(int64(s.pg.Unfree())-s.reclaimer.pinnedPages, 0) }
 
 // refused records that the open transaction, already rolled back, found no space. Writer lock.
 func (s *Store) refused(err error) {

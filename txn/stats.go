@@ -17,9 +17,7 @@ func (s *Store) Stats() Stats {
 	if tryLock(s.writer) {
 		if s.isOpen() {
 			if s.canWrite() == nil { // otherwise runs of ended snapshots would count until the next commit
-				if err := s.reclaimFreed(reclaimStep); err != nil {
-					_ = s.fail(err)
-				}
+				_ = s.reclaim(reclaimStep)
 			}
 			s.guardedStats(&st)
 		}
@@ -71,7 +69,7 @@ func (s *Store) guardedStats(st *Stats) {
 	st.FileBytes = s.pg.FileBytes()
 	// FreeBytes includes pages that wait for snapshots or a checkpoint.
 	st.FreeBytes = int64(s.pg.Pages()-s.pg.UsedPages()) * ps
-	st.PinnedBytes = s.pinnedPages * ps
+	st.PinnedBytes = s.reclaimer.pinnedPages * ps
 	st.Seq, st.Epoch = s.head.seq, uint64(s.durable)
 	st.TrashTrees = 0
 	s.head.trees.from(trashBit, func(TreeID, tree.Tree) bool {

@@ -54,26 +54,15 @@ type Store struct {
 	durable pager.Epoch         // newest durable checkpoint
 	// openedEpoch is the checkpoint that the store was opened from. No page born since has it. Set
 	// by Open, then read-only.
-	openedEpoch     pager.Epoch
-	started         bool          // the session has a log
-	replacedPages   uint64        // pages of the captured checkpoint that commits have freed since
-	freedByVersion  deferredFrees // in the order of the versions that freed them
-	awaitCheckpoint deferredFrees // until a durable checkpoint does not reach them
-	// deltaBases are bases of deltas. The next checkpoint merges the deltas.
-	deltaBases        deferredFrees
-	oldDeltaBases     deferredFrees // bases whose deltas the last checkpoint has merged
-	oldDeltaSerial    uint64        // first version whose readers do not read oldDeltaBases
-	reusable          deferredFrees // to be freed: see freePages
-	reclaimableFrames []reclaimableFrames
-	pinnedBySnapshot  map[uint64][]deferredFree
-	pinnedPages       int64
-	snapshotBuf       []uint64
-	packed            int    // pages written by checkpointLocked, for the event of Close
-	capturedSer       uint64 // serial of the version that was captured last
-	nextSegment       uint64
-	logOrder          bool // replay applies operations in log order; set during Open
-	refusal           refusal
-	segment           int64 // size of the log's segments; set by Open, then read-only
+	openedEpoch pager.Epoch
+	started     bool       // the session has a log
+	reclaimer   *reclaimer // set by Open
+	packed      int        // pages written by checkpointLocked, for the event of Close
+	capturedSer uint64     // serial of the version that was captured last
+	nextSegment uint64
+	logOrder    bool // replay applies operations in log order; set during Open
+	refusal     refusal
+	segment     int64 // size of the log's segments; set by Open, then read-only
 
 	// queueMu guards the fields below. The holder of the writer lock may read log without it, and
 	// so may any goroutine that has held the writer lock since the log was started.
@@ -84,7 +73,6 @@ type Store struct {
 	// visible: see durableCommit.
 	durableSeq uint64
 
-	framesAvailable broadcast           // sent when frames were freed
 	checkpointEnded broadcast           // sent when checkpointing has become false
 	job             atomic.Pointer[job] // running parallel apply; nil: none
 	checkpointing   atomic.Bool         // a committer has started a checkpoint
@@ -171,7 +159,7 @@ func newStore(path string, o Options) *Store {
 	s := &Store{
 		o: o, path: path, start: time.Now(),
 		maintenanceMu: make(chan struct{}, 1), writer: make(chan struct{}, 1),
-		changed: map[TreeID]struct{}{}, pinnedBySnapshot: map[uint64][]deferredFree{}, serial: 1,
+		changed: map[TreeID]struct{}{}, serial: 1,
 	}
 	s.w.s, s.w.w = s, &s.w
 	return s

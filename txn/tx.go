@@ -89,7 +89,7 @@ func (s *Store) lockHousekept(ctx context.Context) error {
 		s.unlockWriter()
 		return err
 	}
-	if err := s.reclaimFreed(reclaimStep); err != nil {
+	if _, err := s.reclaimer.reclaim(reclaimStep); err != nil {
 		s.unlockWriter()
 		return s.fail(err)
 	}

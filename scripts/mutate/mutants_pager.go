@@ -35,17 +35,16 @@ var pageMutants = []mutant{
 	{"sync", "error_of_syncing_a_load_is_ignored", "pager/backgroundsync.go", `	return <-done`, `	<-done
 	return nil`},
 	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replayapply.go", `		if kept := backlog.Wait(); err == nil {`, `		if kept := error(nil); err == nil {`},
-	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	if r.afterCheckpoint <= s.durable {`, `	if true {`},
-	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", ` || r.afterCheckpoint <= s.pg.Captured():`, ` || r.afterCheckpoint <= s.epoch:`},
-	{"order", "pages_are_promised_when_an_epoch_ends", "txn/reclaim.go", ` || r.afterCheckpoint <= s.pg.Captured():`, ` || r.afterCheckpoint < s.epoch:`},
-	{"order", "promised_pages_stay_early", "txn/checkpoint.go", `	s.pg.AcceptReusable()
+	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	case f.afterCheckpoint <= q.durable:`, `	case true:`},
+	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Captured() {`, `	if f.afterCheckpoint > q.pg.Captured()+1 {`},
+	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.AcceptReusable()
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/pagepool.go", ` && s.reusableInUse() < how.MostReusable`, ``},
-	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(s.replacedPages, `, `	return min(s.replacedPages+1<<20, `},
-	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/commit.go", `		if f.epoch > s.durable && f.epoch`, `		if f.epoch`},
-	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	s.replacedPages = 0`, ``},
-	{"room", "nothing_is_promised", "txn/reclaim.go", `	return s.pg.OfferReusable(r.id, uint64(r.n))`, `	s.awaitCheckpoint.push(r)
-	return nil`},
+	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(s.reclaimer.replacedPages, `, `	return min(s.reclaimer.replacedPages+1<<20, `},
+	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/reclaim.go", `	if f.epoch > q.durable && f.epoch`, `	if f.epoch`},
+	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	q.replacedPages = 0
+`, ``},
+	{"room", "nothing_is_promised", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Captured() {`, `	if f.afterCheckpoint > q.durable {`},
 	{"room", "garbage_stays_in_memory", "pager/writeback.go", `	if observer != nil && len(c.Deltas) == 0 {
 		p.dropFromPageCache(c.deadRanges)`, `	if observer != nil && len(c.Deltas) == 0 {
 		_ = c`},

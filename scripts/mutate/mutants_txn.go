@@ -23,8 +23,8 @@ var storeMutants = []mutant{
 	}
 	defer func() { <-s.maintenanceMu }()
 `, ``},
-	{"order", "a_clean_meta_page_says_more_was_durable_than_there_was", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(max(cut, end))`},
-	{"check", "a_clean_meta_page_does_not_say_where_the_log_ended", "txn/checkpoint.go", `uint64(cut), uint64(end)`, `uint64(cut), uint64(min(0, end))`},
+	{"order", "a_clean_meta_page_says_more_was_durable_than_there_was", "txn/checkpoint.go", `uint64(start), uint64(durable)`, `uint64(start), uint64(max(start, durable))`},
+	{"check", "a_clean_meta_page_does_not_say_where_the_log_ended", "txn/checkpoint.go", `uint64(start), uint64(durable)`, `uint64(start), uint64(min(0, durable))`},
 	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
@@ -41,9 +41,9 @@ var storeMutants = []mutant{
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return s.fail(err)
 	}`},
-	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial {`, `	if i < len(s.snapshotBuf) && s.snapshotBuf[i] < r.serial && false {`},
-	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `	if oldest < r.serial {`, `	if false {`},
-	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/framereclaim.go", `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldest {`, `	for n < len(s.reclaimableFrames) && s.reclaimableFrames[n].serial <= oldestSnapshot+1<<40 {`},
+	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(q.held) && q.held[i] < f.afterVersion {`, `	if i < len(q.held) && q.held[i] < f.afterVersion && false {`},
+	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `s.reclaimer.oldestRead() < r.serial {`, `s.reclaimer.oldestRead() < r.serial && false {`},
+	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/reclaim.go", `deferredFree{afterVersion: version})`, `deferredFree{birth: version, afterVersion: version})`},
 	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before accessed: a page that is not accessed is checked against verified
 	p.accessed.clear()
 `, ``},
@@ -92,7 +92,7 @@ var storeMutants = []mutant{
 	{"room", "what_a_batch_notes_is_not_counted", "txn/replay.go", `p.batch.cost+cost > p.most {`, `p.replayBuffer.cost+cost > p.most<<3 {`},
 	{"replay", "pages_are_born_in_the_epoch_of_a_named_value", "txn/replay.go", `		s.epoch = max(s.epoch, r.ref.Epoch+1)
 `, ``},
-	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	case r.epoch == r.afterCheckpoint && !r.logReferenced:`, `	case r.epoch == r.afterCheckpoint:`},
+	{"order", "pages_of_a_named_value_are_used_again_at_once", "txn/reclaim.go", `	if f.epoch == next && !f.logReferenced {`, `	if f.epoch == next {`},
 	{"order", "a_value_that_its_own_transaction_overwrote_is_given_back_at_once", "txn/commit.go", `		if f.bornInTx && !f.logReferenced {
 			s.pg`, `		if f.bornInTx {
 			s.pg`},
@@ -147,7 +147,7 @@ var storeMutants = []mutant{
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return gain >= few && freed > spare`, `	return false`},
 	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}`, ``},
 	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
-	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Unfree())-s.pinnedPages, 0)`, `int64(s.pg.Unfree())`},
+	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Unfree())-s.reclaimer.pinnedPages, 0)`, `int64(s.pg.Unfree())`},
 	{"room", "nothing_is_lent_until_the_checkpoint", "txn/spare.go", `max(s.logShare()-loan, s.log.Bytes()+s.segment)`, `max(s.logShare(), s.log.Bytes()+s.segment)`},
 	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spare.go", `		gain += (s.o.MaxBytes - s.logShare() - s.pg.MaxBytes()) / int64(s.pg.PageSize())`, ``},
 	{"room", "a_parallel_apply_of_deletes_is_bound", "txn/parallel.go", `		defer w.usePurpose(pager.ForDelete)()`, ``},
@@ -297,8 +297,8 @@ var storeMutants = []mutant{
 		return err
 	}
 `, ``},
-	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if err := s.reclaimFreed(1 << 30); err != nil {
-		return s.fail(err)
+	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if err := s.reclaim(reclaimAll); err != nil {
+		return err
 	}
 	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
@@ -322,8 +322,13 @@ var storeMutants = []mutant{
 	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes, how)`, `	fresh, err = p.NewDelta(base, epoch, owner, changes[:0], how)`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/pages.go", `		h.freed[n].deltaBase = ref == base`, `		h.freed[n].deltaBase = false`},
 	{"patches", "the_base_of_a_patch_is_read_where_its_frame_was", "pager/delta.go", `	if ref.Epoch > durable {`, `	if true {`},
-	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		s.pg.ReturnFrames(c.pages.Deltas)`},
-	{"patches", "memory_of_patches_stays", "txn/checkpoint.go", `		s.reclaimableFrames = append(s.reclaimableFrames, reclaimableFrames{c.pages.Deltas, v.serial})`, `		_ = v`},
+	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/reclaim.go", `	q.detach(c.pages.Deltas, version)`, `	q.pg.ReturnFrames(c.pages.Deltas)`},
+	{"patches", "memory_of_patches_stays", "txn/reclaim.go", `	q.detach(c.pages.Deltas, version)
+`, ``},
+	{"order", "the_base_of_a_delta_is_free_when_its_checkpoint_begins", "txn/reclaim.go", `		if f.afterCheckpoint > q.durable {`, `		if f.afterCheckpoint > q.pg.Captured() {`},
+	{"order", "the_base_of_a_delta_is_free_under_its_readers", "txn/reclaim.go", `		f.afterVersion = q.mergedAt`, `		f.afterVersion = 0`},
+	{"room", "a_snapshot_that_ends_frees_nothing", "txn/reclaim.go", `		limit, err = q.unpin(limit)`, `		err = nil`},
+	{"room", "free_map_pages_are_lost", "txn/reclaim.go", `	for _, ref := range freed {`, `	for _, ref := range freed[:0] {`},
 	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if true {`},
 	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if false {`},
 	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/delta.go", `	if ref.Epoch == epoch {
