@@ -39,12 +39,9 @@ func (s *Store) storeMark() error {
 	if err := s.pg.CheckIdentity(); err != nil {
 		return s.fail(replaced(err))
 	}
-	m := s.pg.LastMeta()
-	m.Epoch, m.ClockMark = s.epoch, mark
-	if err := s.pg.WriteMeta(m); err != nil {
+	if err := s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
 		return s.fail(err)
 	}
-	s.durable, s.epoch = s.epoch, s.epoch+1
 	return nil
 }
 

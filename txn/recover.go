@@ -285,14 +285,12 @@ func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult
 	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
-	fresh := *m
-	fresh.Epoch, fresh.ClockMark = newest.Epoch+1, newest.ClockMark
-	if err := s.pg.WriteMeta(fresh); err != nil {
+	mark := newest.ClockMark
+	if err := s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
 		return nil, err
 	}
-	fresh = s.pg.LastMeta()
-	s.durable = fresh.Epoch
-	return &fresh, nil
+	last := s.pg.LastMeta()
+	return &last, nil
 }
 
 // finishRecovery makes the replayed state durable: its pages first, then a clean meta page. Only
@@ -322,14 +320,13 @@ func (s *Store) finishEmptyRecovery() error {
 	if err := s.pg.SyncExtents(); err != nil { // before any meta page: the state that it describes is durable
 		return err
 	}
-	meta := s.pg.LastMeta()
-	meta.Epoch, meta.Clean, meta.ClockMark = s.epoch, true, s.head.mark
-	meta.LogStart = uint64(wal.First(meta.SegmentSize, s.nextSegment))
-	meta.LogDurable = meta.LogStart
-	if err := s.pg.WriteMeta(meta); err != nil {
+	start := uint64(wal.First(s.segment, s.nextSegment))
+	err := s.overwriteMeta(func(m *pager.Meta) {
+		m.Clean, m.ClockMark, m.LogStart, m.LogDurable = true, s.head.mark, start, start
+	})
+	if err != nil {
 		return err
 	}
-	s.durable, s.epoch = s.epoch, s.epoch+1
 	s.capturedSer = s.head.serial
 	return nil
 }

@@ -268,12 +268,12 @@ func (s *Store) startLog() error {
 
 // beginIn writes the meta page that says "there is a log from here on", of a log without records.
 func (s *Store) beginIn(log *wal.Log) error {
-	m := s.pg.LastMeta()
-	m.Epoch, m.Clean, m.LogStart, m.LogDurable = s.epoch, false, uint64(log.End()), uint64(log.End())
-	if err := s.pg.WriteMeta(m); err != nil {
+	err := s.overwriteMeta(func(m *pager.Meta) {
+		m.Clean, m.LogStart, m.LogDurable = false, uint64(log.End()), uint64(log.End())
+	})
+	if err != nil {
 		return s.fail(err)
 	}
-	s.durable, s.epoch = s.epoch, s.epoch+1
 	log.SetFollows(uint32(s.durable))
 	return nil
 }
