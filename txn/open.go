@@ -147,7 +147,11 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		}
 		return false, err
 	}
-	s.pg, s.reclaimer = pg, newReclaimer(pg, &s.visible, &s.readers)
+	s.pg = pg
+	s.reclaimer = &reclaimer{
+		pg: pg, visible: &s.visible, readers: &s.readers,
+		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
+	}
 	err = mapfault.Guard(s.Fault, func() (err error) {
 		again, err = s.recover(metas, try)
 		return err

@@ -71,13 +71,6 @@ type reclaimer struct {
 	framesAvailable broadcast // sent when detached frames were freed
 }
 
-func newReclaimer(pg *pager.Pager, visible *atomic.Pointer[version], readers *snapshots) *reclaimer {
-	return &reclaimer{
-		pg: pg, visible: visible, readers: readers,
-		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
-	}
-}
-
 // add defers the free of pages that the version frees, where next is the number of the next
 // checkpoint.
 func (q *reclaimer) add(f *freedPages, version uint64, next pager.Epoch) {

@@ -1,9 +1,6 @@
 package txn
 
-import (
-	"iter"
-	"slices"
-)
+import "slices"
 
 // deferredFrees is a list of entries from the oldest to the newest, in pieces. A single slice would
 // be copied as it grows into memory that was never touched: tens of megabytes in large loads, under
@@ -64,19 +61,4 @@ func (q *deferredFrees) shift() deferredFree {
 		}
 	}
 	return f
-}
-
-// all iterates over the entries, from the oldest.
-func (q *deferredFrees) all() iter.Seq[deferredFree] {
-	return func(yield func(deferredFree) bool) {
-		gone := q.gone
-		for _, p := range q.pieces {
-			for _, f := range p[gone:] {
-				if !yield(f) {
-					return
-				}
-			}
-			gone = 0
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"iter"
 	"math/rand"
 	"slices"
 	"testing"
@@ -8,6 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// all iterates over the entries, from the oldest.
+func (q *deferredFrees) all() iter.Seq[deferredFree] {
+	return func(yield func(deferredFree) bool) {
+		gone := q.gone
+		for _, p := range q.pieces {
+			for _, f := range p[gone:] {
+				if !yield(f) {
+					return
+				}
+			}
+			gone = 0
+		}
+	}
+}
 
 // TestDeferredFreesIsAQueue compares it with a slice.
 func TestDeferredFreesIsAQueue(t *testing.T) {
@@ -32,9 +48,6 @@ func TestDeferredFreesIsAQueue(t *testing.T) {
 			require.Equal(t, len(want), q.len())
 		}
 		require.True(t, slices.Equal(want, slices.Collect(q.all())))
-	}
-	for range q.all() {
-		break // the iterator stops after break
 	}
 }
 

@@ -210,10 +210,7 @@ func (tx *Tx) ReadsAhead() bool { return tx.s.pg.ReadsAhead() }
 
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
-	if tx.w != nil {
-		return tx.w.trees.get(id)
-	}
-	return tx.v.trees.get(id)
+	return tx.trees().get(id)
 }
 
 // Get returns the value of a key, and its tag, 0 for none. The value is valid until the transaction
@@ -269,10 +266,15 @@ func (tx *Tx) Rows(id TreeID) uint64 {
 	if tx.done {
 		return 0
 	}
+	return tx.trees().find(id).t.Rows
+}
+
+// trees are those of the open transaction, with its changes.
+func (tx *Tx) trees() *trees {
 	if tx.w != nil {
-		return tx.w.trees.rows(id)
+		return &tx.w.trees
 	}
-	return tx.v.trees.rows(id)
+	return &tx.v.trees
 }
 
 // Exists says whether the tree exists.
@@ -289,11 +291,7 @@ func (tx *Tx) Trees() (ids []TreeID) {
 	if tx.done {
 		return nil
 	}
-	all := &tx.v.trees
-	if tx.w != nil {
-		all = &tx.w.trees
-	}
-	all.from(0, func(id TreeID, _ tree.Tree) bool {
+	tx.trees().from(0, func(id TreeID, _ tree.Tree) bool {
 		if id < trashBit {
 			ids = append(ids, id)
 		}
@@ -308,10 +306,7 @@ func (tx *Tx) Stamp(id TreeID) uint64 {
 	if tx.done {
 		return 0
 	}
-	if tx.w != nil {
-		return tx.w.trees.stamp(id)
-	}
-	return tx.v.trees.stamp(id)
+	return tx.trees().find(id).stamp
 }
 
 // Rollback ends the transaction and discards its changes. After Commit or Rollback it does nothing.

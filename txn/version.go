@@ -76,20 +76,13 @@ func (ts *trees) get(id TreeID) (tree.Tree, bool) {
 	return s.t, ok
 }
 
-func (ts *trees) rows(id TreeID) uint64 {
+// find returns the tree with its stamp; the zero value if there is none.
+func (ts *trees) find(id TreeID) treeState {
 	if s := ts.findSmall(id); s != nil {
-		return s.t.Rows
+		return *s
 	}
 	s, _ := ts.findLarge(id)
-	return s.t.Rows
-}
-
-func (ts *trees) stamp(id TreeID) uint64 {
-	if s := ts.findSmall(id); s != nil {
-		return s.stamp
-	}
-	s, _ := ts.findLarge(id)
-	return s.stamp
+	return s
 }
 
 // set and remove are for an unpublished copy.
