@@ -181,11 +181,13 @@ func FindBase(tx *txn.Tx, base txn.TreeID) (*Family, error) {
 }
 
 // Check verifies the catalog of one transaction: every entry decodes, no two families share a tree
-// number, every data tree exists, and every tree belongs to a family. report gets each finding; it
-// returns false to stop.
+// number, every data tree exists, every tree belongs to a family, and every row of a metadata tree
+// decodes. report gets each finding; it returns false to stop. Unreadable pages of metadata trees are
+// left to the check of the pages.
 func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	owner := make(map[txn.TreeID]string)
 	known := true // every readable entry names its trees
+	var families []*Family
 	c := tx.Cursor(txn.CatalogTree)
 	for ok := c.First(); ok; ok = c.Next() {
 		name := string(c.Key())
@@ -203,6 +205,7 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 				}
 				owner[id] = name
 			}
+			families = append(families, f)
 		}
 		if err != nil && !report(name, err) {
 			return
@@ -215,6 +218,11 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 	for _, id := range tx.Trees() {
 		if _, taken := owner[id]; known && !taken && id != txn.CatalogTree &&
 			!report("", badfile.At("", -1, "catalog: tree %d belongs to no family", id)) {
+			return
+		}
+	}
+	for _, f := range families {
+		if err := checkMetadata(tx, f); err != nil && !report(f.Name, err) {
 			return
 		}
 	}

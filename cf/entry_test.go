@@ -102,7 +102,7 @@ func TestRoleTellsTheTreesOfAFamily(t *testing.T) {
 	require.Equal(t, "data", f.Role(f.Data()))
 	require.Equal(t, "key index", f.Role(f.KeyIndex()))
 	require.Equal(t, "expiry index", f.Role(f.ExpiryIndex()))
-	require.Equal(t, "spare", f.Role(9))
+	require.Equal(t, "metadata", f.Role(9))
 	require.Empty(t, f.Role(5))
 	require.Empty(t, f.Role(10))
 	require.Empty(t, (&Family{}).Role(0))

@@ -18,7 +18,7 @@ const Default = "default"
 const reserved = "__"
 
 // treesPerFamily is the number of consecutive tree numbers of a family: data, key index, expiry
-// index, and one spare.
+// index and metadata.
 const treesPerFamily = 4
 
 // Options are the stored settings of a family, all in milliseconds. Zero means none.
@@ -54,13 +54,13 @@ func (f *Family) ExpiryIndex() txn.TreeID { return f.Base + 2 }
 // Hollow says that the family has no tree, and so no rows.
 func (f *Family) NoTrees() bool { return f.Base == 0 }
 
-// Role returns the role of tree id in the family: "data", "key index", "expiry index", "spare", or
-// "" for a tree of another family.
+// Role returns the role of tree id in the family: "data", "key index", "expiry index", "metadata",
+// or "" for a tree of another family.
 func (f *Family) Role(id txn.TreeID) string {
 	if f.NoTrees() || id < f.Base || id-f.Base >= treesPerFamily {
 		return ""
 	}
-	return [treesPerFamily]string{"data", "key index", "expiry index", "spare"}[id-f.Base]
+	return [treesPerFamily]string{"data", "key index", "expiry index", "metadata"}[id-f.Base]
 }
 
 // CheckName returns nil if name may name a family: 1 to MaxName bytes of UTF-8 without NUL (else

@@ -47,7 +47,11 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("family %q: options: %w", name, err)
 	}
-	hash = sum + usualHash(sum, o.DefaultTTL)
+	numbers, err := f.Sequence()
+	if err != nil {
+		return 0, fmt.Errorf("family %q: sequence: %w", name, err)
+	}
+	hash = sum + usualHash(sum, o.DefaultTTL) + lastHash(sum, numbers)
 	n, last := int64(0), []byte(nil)
 	for k, v := range f.All() {
 		hash += rowHash(sum, k, v)
@@ -80,8 +84,16 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 	}
 	stored, err1 := f.Count()
 	live, err2 := f.CountLive()
-	if err := errors.Join(err1, err2); err != nil {
+	below, err3 := f.CountRange(nil, last)
+	from, err4 := f.CountRange(last, nil)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return 0, err
+	}
+	if n > 0 && (below+from != stored || from < 1 || from > 1+due) {
+		return 0, fmt.Errorf(
+			"family %q: %d rows, %d of them below the last that is live, and %d from it on",
+			name, stored, below, from,
+		)
 	}
 	if live != n || stored != n+due {
 		return 0, fmt.Errorf(
@@ -155,6 +167,9 @@ func (m *Model) diff(db *kv.DB) string {
 
 func (f *rows) diff(c *kv.CF, say func(format string, args ...any)) {
 	seen := 0
+	if last, err := c.Sequence(); err != nil || last != f.last {
+		say("the sequence is at %d, want %d: %v", last, f.last, err)
+	}
 	for k, v := range c.All() {
 		want, ok := f.value[string(k)]
 		if !ok {

@@ -25,6 +25,7 @@ type rows struct {
 	value  map[string]string
 	expiry map[string]int64 // milliseconds since the Unix epoch
 	usual  time.Duration    // default ttl of the family, 0: none
+	last   uint64           // number that its sequence gave last, 0: none
 	sum    uint64           // hash of name, for rows
 	shared bool
 }
@@ -71,6 +72,14 @@ func usualHash(family uint64, usual time.Duration) uint64 {
 	return mix(mix(family+2) + uint64(usual.Milliseconds()))
 }
 
+// lastHash is the part of the sequence of a family.
+func lastHash(family, last uint64) uint64 {
+	if last == 0 {
+		return 0
+	}
+	return mix(mix(family+3) + last)
+}
+
 func expiryHash(family uint64, key []byte, expiry int64) uint64 {
 	return mix(mix(family+xxhash.Sum64(key)+1) + uint64(expiry))
 }
@@ -87,7 +96,7 @@ func (m *Model) clone() *Model {
 func (m *Model) own(family string) *rows {
 	f := m.families[family]
 	if f.shared {
-		f = &rows{value: maps.Clone(f.value), expiry: maps.Clone(f.expiry), usual: f.usual, sum: f.sum}
+		f = &rows{maps.Clone(f.value), maps.Clone(f.expiry), f.usual, f.last, f.sum, false}
 		m.families[family] = f
 	}
 	return f
@@ -106,8 +115,16 @@ func (m *Model) alter(family string, usual time.Duration) {
 	f.usual = usual
 }
 
+// setLast moves the sequence of a family.
+func (m *Model) setLast(family string, last uint64) {
+	f := m.own(family)
+	m.hash += lastHash(f.sum, last) - lastHash(f.sum, f.last)
+	f.last = last
+}
+
 func (m *Model) drop(family string) {
 	m.clear(family)
+	m.setLast(family, 0)
 	m.hash -= m.families[family].sum + usualHash(m.families[family].sum, m.families[family].usual)
 	delete(m.families, family)
 }
@@ -120,6 +137,7 @@ func (m *Model) rename(from, to string) {
 	for k, v := range old.value {
 		m.put(to, k, v, old.expiry[k])
 	}
+	m.setLast(to, old.last)
 	m.drop(from)
 }
 

@@ -92,6 +92,8 @@ func init() {
 		{"alter", 2, false, opAlter},
 		{"spoil", 0, false, opSpoil},
 		{"look", 4, true, opLook},
+		{"next", 4, true, opNext},
+		{"touch", 3, false, opTouch},
 	}
 }
 

@@ -125,6 +125,11 @@ func (t *tx) expire(family, key string, ttl time.Duration) error {
 		t.m.put(family, key, t.m.families[family].value[key], expiry)
 		return err
 	}
+	return t.missing(family, key, err)
+}
+
+// missing judges the error of a new expiry for a key that is not there.
+func (t *tx) missing(family, key string, err error) error {
 	if err == nil {
 		return wrong("%s/%q is not there, and has a new expiry", family, key)
 	} else if errors.Is(err, kv.ErrNotFound) {

@@ -54,6 +54,33 @@ func (v *verbs) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	return v.defaultExpiry()
 }
 
+// GetAndExpire returns a copy of the value of key, and sets its expiry to ttl after now, as Expire does:
+// a session that is used lives on. ErrNotFound if the key is absent or expired, ErrInvalidTTL if ttl
+// is not positive or the expiry overflows.
+func (v *verbs) GetAndExpire(key []byte, ttl time.Duration) (value []byte, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyKey(true, key); err != nil {
+		return nil, err
+	}
+	expiry, err := v.after(ttl)
+	if err != nil {
+		return nil, err
+	}
+	stored, _, found, err := v.get(key)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, ErrNotFound
+	}
+	// Before the change, which may move the row.
+	value = appendValue(make([]byte, 0, len(stored)), stored)
+	if err := v.below(v.rows().SetExpiry(key, expiry)); err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
 // CompareAndSwap sets key to new, as PutWith does, if its value is old, and says whether it did. A
 // nil old requires the key to be absent. The conditions of o may repeat that, not contradict it.
 func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {

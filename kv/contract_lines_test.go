@@ -34,6 +34,7 @@ type points interface {
 	ExpireAt(key []byte, at time.Time) error
 	Persist(key []byte) error
 	Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error)
+	GetAndExpire(key []byte, ttl time.Duration) ([]byte, error)
 	CompareAndSwap(key, old, new []byte, o kv.PutOptions) (bool, error)
 	CompareAndDelete(key, old []byte) (bool, error)
 }
@@ -69,6 +70,11 @@ var pointCalls = []pointCall{
 	{"ExpireAt", true, func(p points, key []byte) error { return p.ExpireAt(key, distant) }},
 	{"Persist", true, func(p points, key []byte) error { return p.Persist(key) }},
 	{"Increment", true, func(p points, key []byte) error { _, err := p.Increment(key, 1, 0); return err }},
+	{
+		"GetAndExpire",
+		true,
+		func(p points, key []byte) error { _, err := p.GetAndExpire(key, time.Hour); return err },
+	},
 	{"CompareAndSwap", true, func(p points, key []byte) error {
 		_, err := p.CompareAndSwap(key, nil, []byte("new"), kv.PutOptions{})
 		return err

@@ -55,7 +55,8 @@ var (
 	ErrTxnDone = errors.New("kv: transaction has ended")
 	// ErrManagedTxn is returned by Commit and Rollback inside View, Update and UpdateContext.
 	ErrManagedTxn = errors.New("kv: transaction is ended by View or Update")
-	// ErrNotCounter is returned by Increment if the value is not 8 bytes long or the sum overflows.
+	// ErrNotCounter is returned by Increment if the value is not 8 bytes long or the sum overflows,
+	// and by NextSequence after the largest uint64.
 	ErrNotCounter = errors.New("kv: not a counter, or it would overflow")
 	// ErrInvalidTTL is returned for a ttl that is not positive or whose expiry overflows, and for
 	// an expiry that is not after now. The key keeps its value and its expiry.
@@ -154,6 +155,7 @@ var kinds = [...]struct {
 	{cf.ErrReserved, ErrCFReserved, false},
 	{cf.ErrOptions, ErrInvalidOptions, true},
 	{cf.ErrVersion, ErrVersion, true},
+	{cf.ErrSequenceEnd, ErrNotCounter, true},
 	{ttl.ErrInvalid, ErrInvalidTTL, false},
 	{vfs.ErrLocked, ErrLocked, false},
 	{vfs.ErrNoSpace, ErrNoSpace, false},

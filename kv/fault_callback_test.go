@@ -52,6 +52,8 @@ var txVerbs = []txVerb{
 	{"ExpireAt", func(tx *kv.Tx) error { return tx.ExpireAt(small, tx.Now().Add(time.Hour)) }},
 	{"Persist", func(tx *kv.Tx) error { return tx.Persist(small) }},
 	{"Increment", func(tx *kv.Tx) error { _, err := tx.Increment([]byte("n"), 1, 0); return err }},
+	{"GetAndExpire", func(tx *kv.Tx) error { _, err := tx.GetAndExpire(small, time.Hour); return err }},
+	{"NextSequence", func(tx *kv.Tx) error { _, err := tx.NextSequence(); return err }},
 	{"CompareAndSwap", func(tx *kv.Tx) error {
 		_, err := tx.CompareAndSwap(small, []byte("v-small"), []byte("x"), kv.PutOptions{})
 		return err

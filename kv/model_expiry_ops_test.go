@@ -30,6 +30,7 @@ type familyVerbs interface {
 	ExpireAt(key []byte, at time.Time) error
 	Persist(key []byte) error
 	Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error)
+	GetAndExpire(key []byte, ttl time.Duration) ([]byte, error)
 	CompareAndSwap(key, old, new []byte, o kv.PutOptions) (bool, error)
 	CompareAndDelete(key, old []byte) (bool, error)
 	DeleteRange(lo, hi []byte) error
@@ -242,6 +243,15 @@ var writeKinds = []kindOf{
 		}
 		o.set([]byte(row.value), o.after())
 		return expect("expire", err, nil)
+	}},
+	{"touch", 4, true, func(o *on) error {
+		row, live := o.live()
+		got, err := o.v.GetAndExpire(o.k(), o.ttl())
+		if !live {
+			return expect("touch", err, kv.ErrNotFound)
+		}
+		o.set([]byte(row.value), o.after())
+		return errors.Join(expect("touch", err, nil), same("touch", string(got), row.value))
 	}},
 	{"expireat", 3, true, func(o *on) error {
 		row, live := o.live()

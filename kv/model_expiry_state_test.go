@@ -135,10 +135,30 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 		return err
 	}
 	return errors.Join(
+		compareCounts(v, f),
 		compareOrder(v, live, f),
 		compareScans(v, live),
 		compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f),
 	)
+}
+
+// compareCounts counts the stored rows between every two keys.
+func compareCounts(v *kv.CF, f *modelFamily) error {
+	for _, lo := range modelKeys {
+		for _, hi := range append([]string{""}, modelKeys...) {
+			want := 0
+			for k := range f.rows {
+				if k >= lo && (hi == "" || k < hi) {
+					want++
+				}
+			}
+			got, err := v.CountRange([]byte(lo), []byte(hi))
+			if err := errors.Join(expect("count", err, nil), same("count", int(got), want)); err != nil {
+				return fmt.Errorf("range [%.10q, %.10q): %w", lo, hi, err)
+			}
+		}
+	}
+	return nil
 }
 
 // compareTrees compares what is stored.

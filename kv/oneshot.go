@@ -113,6 +113,14 @@ func (s *oneShot) NextExpiry() (at time.Time, ok bool, err error) {
 // Count is Tx.Count in a transaction of its own.
 func (s *oneShot) Count() (int64, error) { return readOnce(s, (*verbs).Count) }
 
+// CountRange is Tx.CountRange in a transaction of its own.
+func (s *oneShot) CountRange(lo, hi []byte) (int64, error) {
+	return readOnce(s, func(v *verbs) (int64, error) { return v.CountRange(lo, hi) })
+}
+
+// Sequence is Tx.Sequence in a transaction of its own.
+func (s *oneShot) Sequence() (uint64, error) { return readOnce(s, (*verbs).Sequence) }
+
 // Put is Tx.Put in a transaction of its own.
 func (s *oneShot) Put(key, value []byte) error {
 	return s.writeRow(operation{kind: opPut, first: key, second: value})
@@ -157,6 +165,14 @@ func (s *oneShot) Delete(key []byte) error {
 func (s *oneShot) Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error) {
 	return writeOnce(s, func(v *verbs) (int64, error) { return v.Increment(key, delta, ttlIfNew) })
 }
+
+// GetAndExpire is Tx.GetAndExpire in a transaction of its own.
+func (s *oneShot) GetAndExpire(key []byte, ttl time.Duration) ([]byte, error) {
+	return writeOnce(s, func(v *verbs) ([]byte, error) { return v.GetAndExpire(key, ttl) })
+}
+
+// NextSequence is Tx.NextSequence in a transaction of its own.
+func (s *oneShot) NextSequence() (uint64, error) { return writeOnce(s, (*verbs).NextSequence) }
 
 // CompareAndSwap is Tx.CompareAndSwap in a transaction of its own.
 func (s *oneShot) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {

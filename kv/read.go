@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/ebbkv/ebb/internal/prefetch"
@@ -198,4 +199,31 @@ func (v *verbs) Count() (rows int64, err error) {
 		return 0, err
 	}
 	return int64(v.tx.inner.Rows(v.fam.Data())), nil
+}
+
+// CountRange returns the number of stored rows of [lo, hi), expired ones included, from the row counts
+// in the branches: it reads at most two pages of each level of the tree. An empty bound is no bound;
+// lo at or above hi counts nothing.
+func (v *verbs) CountRange(lo, hi []byte) (rows int64, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil || v.fam.NoTrees() {
+		return 0, err
+	}
+	if len(hi) > 0 && bytes.Compare(lo, hi) >= 0 {
+		return 0, nil
+	}
+	tx, data := v.tx.inner, v.fam.Data()
+	end := tx.Rows(data)
+	if len(hi) > 0 {
+		if end, err = tx.Rank(data, hi); err != nil {
+			return 0, v.below(err)
+		}
+	}
+	begin := uint64(0)
+	if len(lo) > 0 {
+		if begin, err = tx.Rank(data, lo); err != nil {
+			return 0, v.below(err)
+		}
+	}
+	return int64(end - begin), nil
 }

@@ -1,0 +1,93 @@
+package kv_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// A session lives for half an hour after its last use: one step reads it and keeps it alive.
+func ExampleDB_GetAndExpire() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	if err := db.PutTTL([]byte("session/7"), []byte("ann"), time.Minute); err != nil {
+		log.Fatal(err)
+	}
+	user, err := db.GetAndExpire([]byte("session/7"), 30*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	left, err := db.TTL([]byte("session/7"))
+	fmt.Printf("%s %v %v\n", user, left > 29*time.Minute, err)
+	// Output: ann true <nil>
+}
+
+// The branches of the tree know how many rows are below them: counting reads a page or two a level.
+func ExampleDB_CountRange() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	err = db.Update(func(tx *kv.Tx) error {
+		for _, day := range []string{"05-30", "06-01", "06-02", "06-30", "07-01"} {
+			if err := tx.Put([]byte("order/"+day), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	june, err := db.CountRange([]byte("order/06-"), []byte("order/07-"))
+	fmt.Println(june, err)
+	// Output: 3 <nil>
+}
+
+// Rows get numbers as keys: big-endian, so that they are in order. The number and the row are of one
+// transaction, so no number is given twice, and none is lost.
+func ExampleCF_NextSequence() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.CreateCF("invoices", kv.CFOptions{}); err != nil {
+		log.Fatal(err)
+	}
+
+	for _, customer := range []string{"ann", "bob"} {
+		err := db.Update(func(tx *kv.Tx) error {
+			invoices := tx.CF("invoices")
+			number, err := invoices.NextSequence()
+			if err != nil {
+				return err
+			}
+			return invoices.Put(binary.BigEndian.AppendUint64(nil, number), []byte(customer))
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	err = db.View(func(tx *kv.Tx) error {
+		for number, customer := range tx.CF("invoices").All() {
+			fmt.Printf("%d %s\n", binary.BigEndian.Uint64(number), customer)
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 1 ann
+	// 2 bob
+}
