@@ -10,6 +10,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/bound"
 )
 
 // readAll returns all commands of a stream, each as its arguments quoted.
@@ -123,6 +125,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("*1\r\n$-1\r\n"))
 	limits := Limits{Args: 64, Bulk: 1 << 10, Bytes: 4 << 10, Inline: 256}
 	f.Fuzz(func(t *testing.T, in []byte) {
+		defer bound.Hold(t, uint64(8<<20+1000*len(in)))()
 		whole, err := readAll(NewReader(bytes.NewReader(in), limits))
 		cut, cutErr := readAll(NewReader(iotest.OneByteReader(bytes.NewReader(in)), limits))
 		require.Equal(t, whole, cut)
