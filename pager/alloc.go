@@ -2,7 +2,6 @@ package pager
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
@@ -190,13 +189,6 @@ func (p *Pager) InFrames(ids []Pgid) (framed []Pgid) {
 		}
 	}
 	return framed
-}
-
-func (p *Pager) writeAt(b []byte, off int64) error {
-	if err := vfs.WriteFull(p.file, b, off); err != nil {
-		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
-	}
-	return nil
 }
 
 // Unused returns an extent, or a single page, that the open transaction allocated and that no

@@ -6,7 +6,7 @@ package pager
 // The bytes lie in free space until a checkpoint whose own sync covers them, so nothing depends on
 // the time of the background sync.
 type BackgroundSync struct {
-	p       *Pager
+	f       *mainFile
 	bytes   int        // written since the last sync began
 	syncing chan error // of capacity 1; nil: no sync is under way
 }
@@ -20,12 +20,12 @@ const (
 )
 
 // NewBackgroundSync returns an idle BackgroundSync. Wait ends it.
-func (p *Pager) NewBackgroundSync() *BackgroundSync { return &BackgroundSync{p: p} }
+func (f *mainFile) NewBackgroundSync() *BackgroundSync { return &BackgroundSync{f: f} }
 
 // Written counts bytes that the caller has written. It may return the error of an earlier sync,
 // which is final like that of SyncExtents.
 func (b *BackgroundSync) Written(bytes int) error {
-	if b.p.o.Inline {
+	if b.f.o.Inline {
 		return nil // the sync of the checkpoint covers them
 	}
 	b.bytes += bytes
@@ -37,7 +37,7 @@ func (b *BackgroundSync) Written(bytes int) error {
 	if b.syncing == nil && b.bytes >= backgroundSyncBytes {
 		done := make(chan error, 1)
 		b.syncing, b.bytes = done, 0
-		go func() { done <- b.p.SyncExtents() }()
+		go func() { done <- b.f.SyncExtents() }()
 	}
 	return nil
 }

@@ -32,9 +32,9 @@ const bulkBuffers = 3
 // NewBulkWriter returns a BulkWriter. Finish or Discard ends it.
 func (p *Pager) NewBulkWriter() *BulkWriter { return &BulkWriter{p: p, pages: p.newBulkBuffer()} }
 
-func (p *Pager) newBulkBuffer() bulkBuffer {
-	n := stagingBytes / p.pageSize
-	return bulkBuffer{buf: make([]byte, n*p.pageSize), ids: make([]Pgid, 0, n)}
+func (f *mainFile) newBulkBuffer() bulkBuffer {
+	n := stagingBytes / f.pageSize
+	return bulkBuffer{buf: make([]byte, n*f.pageSize), ids: make([]Pgid, 0, n)}
 }
 
 // Full reports that Flush must run before the next New.
@@ -101,15 +101,15 @@ func (l *BulkWriter) Discard() error {
 }
 
 // writeBulkBuffers writes buffers until full is closed, and syncs in the background.
-func (p *Pager) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuffer, end chan<- error) {
+func (f *mainFile) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuffer, end chan<- error) {
 	var first error
-	background := p.NewBackgroundSync()
+	background := f.NewBackgroundSync()
 	for d := range full {
 		if first == nil {
-			first = p.writeBulkBuffer(d)
+			first = f.writeBulkBuffer(d)
 		}
 		if first == nil {
-			first = background.Written(len(d.ids) * p.pageSize)
+			first = background.Written(len(d.ids) * f.pageSize)
 		}
 		d.ids, d.err = d.ids[:0], first
 		empty <- d
@@ -118,13 +118,13 @@ func (p *Pager) writeBulkBuffers(full <-chan bulkBuffer, empty chan<- bulkBuffer
 	end <- cmp.Or(first, last)
 }
 
-func (p *Pager) writeBulkBuffer(d bulkBuffer) error {
+func (f *mainFile) writeBulkBuffer(d bulkBuffer) error {
 	for ids, b := d.ids, d.buf; len(ids) > 0; {
 		n := consecutive(ids)
-		if err := p.writeRun(ids[:n], b[:n*p.pageSize]); err != nil {
+		if err := f.writeRun(ids[:n], b[:n*f.pageSize]); err != nil {
 			return err
 		}
-		ids, b = ids[n:], b[n*p.pageSize:]
+		ids, b = ids[n:], b[n*f.pageSize:]
 	}
 	return nil
 }
@@ -139,17 +139,17 @@ func consecutive(ids []Pgid) int {
 }
 
 // writeRun writes the pages with these consecutive numbers.
-func (p *Pager) writeRun(ids []Pgid, b []byte) error {
-	for at := 0; at < len(b); at += p.pageSize {
-		SetChecksum(b[at:at+p.pageSize], p.salt)
+func (f *mainFile) writeRun(ids []Pgid, b []byte) error {
+	for at := 0; at < len(b); at += f.pageSize {
+		SetChecksum(b[at:at+f.pageSize], f.salt)
 	}
-	off := int64(ids[0]) * int64(p.pageSize)
-	if err := p.writeAt(b, off); err != nil {
+	off := int64(ids[0]) * int64(f.pageSize)
+	if err := f.writeAt(b, off); err != nil {
 		return err
 	}
-	p.pagesWritten.Add(uint64(len(ids)))
+	f.pagesWritten.Add(uint64(len(ids)))
 	for _, id := range ids {
-		p.markTrusted(id)
+		f.markTrusted(id)
 	}
 	return nil
 }

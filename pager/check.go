@@ -49,15 +49,9 @@ func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 }
 
 // VerifySpace reads a page of the free map or its directory from the file and verifies its header.
-func (p *Pager) VerifySpace(ref Ref) error {
-	b := make([]byte, p.pageSize)
-	if err := p.inBounds(ref, 1); err != nil {
-		return err
-	}
-	if err := p.read(ref.Pgid, b); err != nil {
-		return err
-	}
-	return p.verifyHeader(ref, b)
+func (f *mainFile) VerifySpace(ref Ref) error {
+	_, err := f.readVerified(ref)
+	return err
 }
 
 // FileBytes is the size of the main file. Writer lock.

@@ -21,7 +21,7 @@ import (
 // testdata/free-directory.hex.
 const dirEntry = 16
 
-func (p *Pager) entriesPerDir() int { return (p.pageSize - HeaderSize) / dirEntry }
+func (f *mainFile) entriesPerDir() int { return (f.pageSize - HeaderSize) / dirEntry }
 
 // With Options.SmallGroups a group has smallGroup pages, and a directory page of level 0
 // smallGroupsOfDir groups: a store of a megabyte has many of both. It is another format that no
@@ -32,11 +32,11 @@ const (
 )
 
 // groupsPerDir is the number of groups of a directory page of level 0.
-func (p *Pager) groupsPerDir() int {
-	if p.o.SmallGroups {
+func (f *mainFile) groupsPerDir() int {
+	if f.o.SmallGroups {
 		return smallGroupsOfDir
 	}
-	return p.entriesPerDir()
+	return f.entriesPerDir()
 }
 
 // MostPages is the capacity of a directory of two levels: 7.6 TiB of pages of 4 KiB, far more of

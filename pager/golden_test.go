@@ -168,7 +168,7 @@ func TestFreeMapBytesArePinned(t *testing.T) {
 }
 
 func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
-	p := &Pager{pageSize: MinPageSize, salt: Salt(storeID), space: newSpace(MinPageSize)}
+	p := &Pager{mainFile: mainFile{pageSize: MinPageSize, salt: Salt(storeID)}, space: newSpace(MinPageSize)}
 	for i := range 256 {
 		p.space.groups = append(p.space.groups, &group{ref: Ref{Pgid(1000 + i), 9}, nUsed: uint32(i + 1)})
 	}

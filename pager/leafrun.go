@@ -59,7 +59,7 @@ func Checksum(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offChecksum
 
 // VerifyLeafRun reports whether the file of m's store holds the pages from ref on that WriteLeafRun
 // wrote with these checksums, 8 bytes each: a crash may have lost some. It may precede Start.
-func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
+func (f *mainFile) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 	salt, b := Salt(m.StoreID), make([]byte, min(len(sums)/8*m.PageSize, stagingBytes))
 	for first := ref.Pgid; len(sums) > 0; {
 		n := min(len(sums)/8, len(b)/m.PageSize)
@@ -67,11 +67,11 @@ func (p *Pager) VerifyLeafRun(m *Meta, ref Ref, sums []byte) (bool, error) {
 		if uint64(first) >= maxPages {
 			return false, nil
 		}
-		switch err := vfs.ReadFull(p.file, b, int64(first)*int64(m.PageSize)); {
+		switch err := vfs.ReadFull(f.file, b, int64(first)*int64(m.PageSize)); {
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("%w: page %d of %s: %w", ErrRead, first, p.name, err)
+			return false, fmt.Errorf("%w: page %d of %s: %w", ErrRead, first, f.name, err)
 		}
 		for i := range n {
 			page := b[i*m.PageSize:][:m.PageSize]

@@ -28,11 +28,11 @@ func (s *space) deadRanges() (runs []pageRange) {
 
 // dropFromPageCache removes pages from the memory of the process. A snapshot, or a reader of a page
 // that was allocated there since, still reads the content of the file. It takes no lock.
-func (p *Pager) dropFromPageCache(runs []pageRange) {
+func (f *mainFile) dropFromPageCache(runs []pageRange) {
 	for _, r := range runs {
 		// A run that crosses two views stays.
-		if b, err := p.inFile(r.from, int(r.to-r.from)*p.pageSize); err == nil {
-			p.file.LetGo(b)
+		if b, err := f.inFile(r.from, int(r.to-r.from)*f.pageSize); err == nil {
+			f.file.LetGo(b)
 		}
 	}
 }

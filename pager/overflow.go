@@ -83,32 +83,32 @@ func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
 
 // touchBytes reads a byte of each page, so that all page faults come before the hash: faults in the
 // middle of hashing make it 10-20% slower in all (-bench StoreFirstRead ./kv).
-func (p *Pager) touchBytes(b []byte) {
+func (f *mainFile) touchBytes(b []byte) {
 	var all byte
-	for at := 0; at < len(b); at += p.pageSize {
+	for at := 0; at < len(b); at += f.pageSize {
 		all |= b[at]
 	}
 	runtime.KeepAlive(all) // else the compiler removes the reads
 }
 
-func (p *Pager) verifyExtent(ref Ref, b []byte, size int) error {
-	if err := p.verifyHeader(ref, b); err != nil {
+func (f *mainFile) verifyExtent(ref Ref, b []byte, size int) error {
+	if err := f.verifyHeader(ref, b); err != nil {
 		return err
 	}
-	return p.verifyExtentFit(ref, b, size)
+	return f.verifyExtentFit(ref, b, size)
 }
 
 // verifyExtentFit checks the extent's kind, epoch and size against the cell on each read: a
 // verified page number need not be an extent, and these bytes are next to the value.
-func (p *Pager) verifyExtentFit(ref Ref, b []byte, size int) error {
+func (f *mainFile) verifyExtentFit(ref Ref, b []byte, size int) error {
 	if k := ReadHeader(b).Kind; k != KindOverflow {
-		return p.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
+		return f.corrupt(ref.Pgid, "%v page where an overflow extent belongs", k)
 	}
 	if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return f.otherEpoch(ref, b)
 	}
 	if n := extentSize(b); n != uint64(size) {
-		return p.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", n, size)
+		return f.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", n, size)
 	}
 	return nil
 }

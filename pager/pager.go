@@ -3,12 +3,8 @@ package pager
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -44,40 +40,23 @@ var (
 // Extent at any time between Start and Close. Functions that allocate, free or capture need the
 // writer lock, which is the caller's. Write runs concurrently with these, one at a time.
 type Pager struct {
-	o        Options
-	file     vfs.File
-	fileID   vfs.FileID
-	name     string // base name, for errors
-	pageSize int
-	id       [16]byte
-	salt     uint64
-	mapped   bool
+	mainFile
 
-	// first of views, set by Start: reads of it skip the lookup
-	first       []byte
-	views       atomic.Pointer[[]atomic.Pointer[[]byte]] // views of the file, mapChunkBytes each
-	viewsMu     sync.Mutex                               // creation of views
 	table       pageTable[slot]
 	deltaEpochs pageTable[Epoch] // epoch of a page's newest delta; writer lock
 	undo        UndoLog
-	verified    pageSet
-	// accessed are the verified pages, except extents, that have been read: see Cold.
-	accessed         pageSet
-	verifyGeneration atomic.Uint64 // number of calls of invalidateVerified
-	arena            frameArena
-	ahead            readAhead
-	deltas           deltaArena // deltas of the present epoch; writer lock
+	arena       frameArena
+	ahead       readAhead
+	deltas      deltaArena // deltas of the present epoch; writer lock
 	// captured is the epoch of the last capture. The file holds pages up to it, or will before the
 	// next capture. Writer lock.
 	captured Epoch
 	cache    cache
-	end      atomic.Uint64 // page count, for bounds checks of readers
 
 	space    *space
 	dirs     []Ref // used free directory pages: level 0, then the root if there is one
 	fileSize int64 // bytes the file is known to have; writer lock
 	prealloc preallocation
-	fileSync fileSync
 	lastMeta *Meta       // newest durable meta page; set by Start, WriteMeta and Prefer
 	reserved reservation // writer lock
 	spilling []byte      // reused buffer of Spill; writer lock
@@ -85,13 +64,7 @@ type Pager struct {
 	// extents holds the overflow extents that the replay of a read-only store creates. It does not
 	// change after the replay.
 	extents map[Pgid][]byte
-
-	pagesRead, pagesWritten atomic.Uint64
 }
-
-// mapChunkBytes is the size of one view of the file. Address space is plentiful: a view may extend
-// far past the end of the file, so that growth needs no new view and no view ever moves.
-const mapChunkBytes = 4 << 30
 
 // tempSuffix is the suffix of the name of a main file during Create.
 const tempSuffix = ".new"
@@ -162,7 +135,10 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	if err != nil {
 		return nil, [2]*Meta{}, err
 	}
-	p := &Pager{o: o, file: f, name: filepath.Base(o.Path), reserved: reservation{bound: o.MaxBytes}}
+	p := &Pager{
+		mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)},
+		reserved: reservation{bound: o.MaxBytes},
+	}
 	metas, err := p.openLocked()
 	if err != nil {
 		return nil, metas, errors.Join(err, f.Close())
@@ -216,15 +192,12 @@ func (p *Pager) Start(m *Meta) error {
 // Close unmaps and closes the file. No page may be used afterwards.
 func (p *Pager) Close() error {
 	var errs []error
-	if v := p.views.Load(); v != nil {
-		for i := range *v {
-			if b := (*v)[i].Load(); b != nil {
-				errs = append(errs, p.file.Unmap(*b))
-			}
+	for _, v := range p.views.all {
+		if b := v.Swap(nil); b != nil {
+			errs = append(errs, p.file.Unmap(*b))
 		}
-		p.views.Store(nil)
-		p.first = nil
 	}
+	p.first = nil
 	p.arena.close()
 	p.EndPreallocation()
 	return errors.Join(append(errs, p.file.Close())...)
@@ -236,15 +209,6 @@ func (p *Pager) CloseFile() error {
 	return p.file.Close()
 }
 
-// PageSize is the size of a page in bytes.
-func (p *Pager) PageSize() int { return p.pageSize }
-
-// Mapped reports whether pages are read through a map of the file.
-func (p *Pager) Mapped() bool { return p.mapped }
-
-// StoreID is the random id of the store.
-func (p *Pager) StoreID() [16]byte { return p.id }
-
 // LastMeta is the newest meta page that was read or written.
 func (p *Pager) LastMeta() Meta { return *p.lastMeta }
 
@@ -255,127 +219,8 @@ func (p *Pager) FrameBytes() int64 { return p.arena.bytes() }
 // DirtyBytes is the size of the pages that the next checkpoint would write.
 func (p *Pager) DirtyBytes() int64 { return p.space.dirty.Load() * int64(p.pageSize) }
 
-// Counters returns the numbers of pages read and written since the file was opened.
-func (p *Pager) Counters() (read, written uint64) { return p.pagesRead.Load(), p.pagesWritten.Load() }
-
 // UsedPages is the number of pages that the newest committed state reaches. Writer lock.
 func (p *Pager) UsedPages() uint64 { return p.space.nUsed }
 
 // Pages is the page count. Writer lock.
 func (p *Pager) Pages() uint64 { return p.space.end }
-
-// CheckIdentity returns ErrReplaced if the path no longer names the open file.
-func (p *Pager) CheckIdentity() error {
-	info, err := p.o.FS.Stat(p.o.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s is gone", ErrReplaced, p.o.Path)
-	case err != nil:
-		return fmt.Errorf("stat %s: %w", p.o.Path, err)
-	case info.ID != p.fileID:
-		return fmt.Errorf("%w: %s", ErrReplaced, p.o.Path)
-	}
-	return nil
-}
-
-func (p *Pager) corrupt(id Pgid, format string, args ...any) error {
-	return badfile.Page(p.name, uint64(id), int64(id)*int64(p.pageSize), format, args...)
-}
-
-// view returns the i-th view of the file, and creates it if necessary.
-func (p *Pager) view(i uint64) ([]byte, error) {
-	if v := p.views.Load(); v != nil && i < uint64(len(*v)) {
-		if b := (*v)[i].Load(); b != nil {
-			return *b, nil
-		}
-	}
-	p.viewsMu.Lock()
-	defer p.viewsMu.Unlock()
-	v := p.views.Load()
-	if v == nil || i >= uint64(len(*v)) {
-		bigger := make([]atomic.Pointer[[]byte], max(2*i, 4))
-		if v != nil {
-			for k := range *v {
-				bigger[k].Store((*v)[k].Load())
-			}
-		}
-		p.views.Store(&bigger)
-		v = &bigger
-	}
-	if b := (*v)[i].Load(); b != nil {
-		return *b, nil
-	}
-	b, err := p.file.Map(int64(i)*mapChunkBytes, mapChunkBytes)
-	if err != nil {
-		return nil, err
-	}
-	(*v)[i].Store(&b)
-	return b, nil
-}
-
-// inFile returns n bytes at page id from the map. The caller has checked the page count.
-func (p *Pager) inFile(id Pgid, n int) ([]byte, error) {
-	off := uint64(id) * uint64(p.pageSize)
-	if end := off + uint64(n); end <= uint64(len(p.first)) {
-		return p.first[off:end:end], nil
-	}
-	return p.farInFile(id, off, n)
-}
-
-// farInFile is inFile for pages outside the first view, which are rare.
-func (p *Pager) farInFile(id Pgid, off uint64, n int) ([]byte, error) {
-	i, at := off/mapChunkBytes, off%mapChunkBytes
-	if at+uint64(n) > mapChunkBytes {
-		return nil, p.corrupt(id, "extent of %d bytes crosses a multiple of %d", n, int64(mapChunkBytes))
-	}
-	v, err := p.view(i)
-	if err != nil {
-		return nil, err
-	}
-	return v[at : at+uint64(n) : at+uint64(n)], nil
-}
-
-// Fault returns the error of a page fault at an address of the map: corruption if another program
-// has truncated the file, or ErrRead if the disk could not read.
-func (p *Pager) Fault(addr uintptr) error {
-	off, ok := p.mappedAt(addr)
-	size, err := p.file.Size()
-	if ok && err == nil && off < size {
-		id := off / int64(p.pageSize)
-		return fmt.Errorf("%w: page %d of %s, through the map: %w", ErrRead, id, p.name, vfs.ErrIO)
-	}
-	if !ok {
-		off = -1
-	}
-	return badfile.At(p.o.Path, off, "file was cut short while it was mapped: fault at %#x", addr)
-}
-
-// mappedAt returns the file offset of an address in the map.
-func (p *Pager) mappedAt(addr uintptr) (off int64, ok bool) {
-	v := p.views.Load()
-	if v == nil {
-		return 0, false
-	}
-	for i := range *v {
-		if b := (*v)[i].Load(); b != nil {
-			if at := addr - uintptr(unsafe.Pointer(unsafe.SliceData(*b))); at < uintptr(len(*b)) {
-				return int64(i)*mapChunkBytes + int64(at), true
-			}
-		}
-	}
-	return 0, false
-}
-
-// read fills b from page id on. A file that ends too early is corrupt; a read error is the
-// machine's.
-func (p *Pager) read(id Pgid, b []byte) error {
-	err := vfs.ReadFull(p.file, b, int64(id)*int64(p.pageSize))
-	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return p.corrupt(id, "the file ends before it")
-	case err != nil:
-		return fmt.Errorf("%w: page %d of %s: %w", ErrRead, id, p.name, err)
-	}
-	p.pagesRead.Add(uint64(len(b) / p.pageSize))
-	return nil
-}

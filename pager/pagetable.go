@@ -89,73 +89,43 @@ func (t *pageTable[S]) slot(id Pgid) *S {
 	return &(*dir)[i].Load()[uint64(id)%tableChunk]
 }
 
-// pageSet is a concurrent set of page numbers.
-type pageSet struct {
-	dir atomic.Pointer[[]atomic.Pointer[[bitChunk / 32]atomic.Uint32]]
-	mu  sync.Mutex // growth
+// all iterates over the slots of all chunks, in order.
+func (t *pageTable[S]) all(yield func(i int, s *S) bool) {
+	dir := t.dir.Load()
+	for k := 0; dir != nil && k < len(*dir); k++ {
+		if c := (*dir)[k].Load(); c != nil {
+			for i := range c {
+				if !yield(k<<tableShift+i, &c[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
-const (
-	bitShift = 15
-	bitChunk = 1 << bitShift
-)
+// pageSet is a concurrent set of page numbers, 32 of them in a word.
+type pageSet struct{ words pageTable[atomic.Uint32] }
 
 func (b *pageSet) has(id Pgid) bool {
-	dir := b.dir.Load()
-	i := uint64(id) >> bitShift
+	dir, i := b.words.dir.Load(), uint64(id/32)>>tableShift // not peek: has is inlined
 	if dir == nil || i >= uint64(len(*dir)) {
 		return false
 	}
 	c := (*dir)[i].Load()
-	return c != nil && c[uint64(id)%bitChunk/32].Load()&(1<<(id%32)) != 0
+	return c != nil && c[uint64(id/32)%tableChunk].Load()&(1<<(id%32)) != 0
 }
 
-func (b *pageSet) add(id Pgid) {
-	i := int(uint64(id) >> bitShift)
-	dir := b.dir.Load()
-	if dir == nil || i >= len(*dir) || (*dir)[i].Load() == nil {
-		dir = b.grow(i)
-	}
-	(*dir)[i].Load()[uint64(id)%bitChunk/32].Or(1 << (id % 32))
-}
+func (b *pageSet) add(id Pgid) { b.words.slot(id / 32).Or(1 << (id % 32)) }
 
 func (b *pageSet) remove(id Pgid) {
 	if b.has(id) {
-		(*b.dir.Load())[uint64(id)>>bitShift].Load()[uint64(id)%bitChunk/32].And(^uint32(1 << (id % 32)))
+		b.words.peek(id / 32).And(^uint32(1 << (id % 32)))
 	}
 }
 
 // clear removes all numbers that were added before the call.
 func (b *pageSet) clear() {
-	dir := b.dir.Load()
-	if dir == nil {
-		return
+	for _, w := range b.words.all {
+		w.Store(0)
 	}
-	for i := range *dir {
-		if c := (*dir)[i].Load(); c != nil {
-			for k := range c {
-				c[k].Store(0)
-			}
-		}
-	}
-}
-
-func (b *pageSet) grow(i int) *[]atomic.Pointer[[bitChunk / 32]atomic.Uint32] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	dir := b.dir.Load()
-	if dir == nil || i >= len(*dir) {
-		bigger := make([]atomic.Pointer[[bitChunk / 32]atomic.Uint32], max(2*i, 4))
-		if dir != nil {
-			for k := range *dir {
-				bigger[k].Store((*dir)[k].Load())
-			}
-		}
-		b.dir.Store(&bigger)
-		dir = &bigger
-	}
-	if (*dir)[i].Load() == nil {
-		(*dir)[i].Store(new([bitChunk / 32]atomic.Uint32))
-	}
-	return dir
 }

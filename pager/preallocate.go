@@ -101,8 +101,8 @@ func (p *Pager) growthStep() int64 {
 }
 
 // wholePages rounds a size up to a multiple of the page size.
-func (p *Pager) wholePages(size int64) int64 {
-	return (size + int64(p.pageSize) - 1) / int64(p.pageSize) * int64(p.pageSize)
+func (f *mainFile) wholePages(size int64) int64 {
+	return (size + int64(f.pageSize) - 1) / int64(f.pageSize) * int64(f.pageSize)
 }
 
 // grown records the new size of the file.

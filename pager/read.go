@@ -119,10 +119,6 @@ func (p *Pager) firstRead(ref Ref) ([]byte, error) {
 // right: each read compares the epoch, as it compares the kind.
 func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoch:])) }
 
-func (p *Pager) otherEpoch(ref Ref, b []byte) error {
-	return p.corrupt(ref.Pgid, "holds epoch %d where %d belongs: a lost write", epochOf(b), ref.Epoch)
-}
-
 // Cold reports whether a page is in the file only and has not been read through the map. A
 // transaction that will change such a page reads it with ReadCold into the buffer of the change:
 // pages that are read through the map stay in the memory of the process.
@@ -165,44 +161,33 @@ func (p *Pager) ReadCold(ref Ref, b []byte) error {
 	return nil
 }
 
-func (p *Pager) inBounds(ref Ref, n uint64) error {
-	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {
-		return p.outOfBounds(ref, n, end)
-	}
-	return nil
-}
-
-func (p *Pager) outOfBounds(ref Ref, n, end uint64) error {
-	return p.corrupt(ref.Pgid, "reference %v to %d pages in a file of %d pages", ref, n, end)
-}
-
 // verify checks a tree page against its checksum and the reference to it.
-func (p *Pager) verify(ref Ref, b []byte) error {
-	if err := p.verifyHeader(ref, b); err != nil {
+func (f *mainFile) verify(ref Ref, b []byte) error {
+	if err := f.verifyHeader(ref, b); err != nil {
 		return err
 	}
 	if k := ReadHeader(b).Kind; k != KindLeaf && k != KindBranch {
-		return p.corrupt(ref.Pgid, "%v page where a tree page belongs", k)
+		return f.corrupt(ref.Pgid, "%v page where a tree page belongs", k)
 	}
-	if p.o.CheckPage == nil {
+	if f.o.CheckPage == nil {
 		return nil
 	}
-	if err := p.o.CheckPage(b, p.pageSize); err != nil {
-		return p.corrupt(ref.Pgid, "%v", err)
+	if err := f.o.CheckPage(b, f.pageSize); err != nil {
+		return f.corrupt(ref.Pgid, "%v", err)
 	}
 	return nil
 }
 
 // verifyHeader checks checksum, own number and epoch of a page or a whole extent.
-func (p *Pager) verifyHeader(ref Ref, b []byte) error {
-	if !ChecksumMatches(b, p.salt) {
-		return p.corrupt(ref.Pgid, "wrong checksum")
+func (f *mainFile) verifyHeader(ref Ref, b []byte) error {
+	if !ChecksumMatches(b, f.salt) {
+		return f.corrupt(ref.Pgid, "wrong checksum")
 	}
 	switch h := ReadHeader(b); {
 	case h.Pgid != ref.Pgid:
-		return p.corrupt(ref.Pgid, "holds page %d: a misdirected write", h.Pgid)
+		return f.corrupt(ref.Pgid, "holds page %d: a misdirected write", h.Pgid)
 	case h.Epoch != ref.Epoch:
-		return p.otherEpoch(ref, b)
+		return f.otherEpoch(ref, b)
 	}
 	return nil
 }
@@ -234,19 +219,25 @@ func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
 }
 
 // spacePage reads a page of the free map or its directory.
-func (p *Pager) spacePage(ref Ref, kind Kind) ([]byte, error) {
-	if err := p.inBounds(ref, 1); err != nil {
-		return nil, err
-	}
-	b := make([]byte, p.pageSize)
-	if err := p.read(ref.Pgid, b); err != nil {
-		return nil, err
-	}
-	if err := p.verifyHeader(ref, b); err != nil {
+func (f *mainFile) spacePage(ref Ref, kind Kind) ([]byte, error) {
+	b, err := f.readVerified(ref)
+	if err != nil {
 		return nil, err
 	}
 	if k := ReadHeader(b).Kind; k != kind {
-		return nil, p.corrupt(ref.Pgid, "%v page where a %v page belongs", k, kind)
+		return nil, f.corrupt(ref.Pgid, "%v page where a %v page belongs", k, kind)
 	}
 	return b, nil
+}
+
+// readVerified reads a page from the file and verifies its header.
+func (f *mainFile) readVerified(ref Ref) ([]byte, error) {
+	if err := f.inBounds(ref, 1); err != nil {
+		return nil, err
+	}
+	b := make([]byte, f.pageSize)
+	if err := f.read(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	return b, f.verifyHeader(ref, b)
 }

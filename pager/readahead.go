@@ -30,9 +30,9 @@ const (
 
 // Scarce reports whether the file and the frames do not fit into the memory that the process may
 // use, with a quarter of it for all else.
-func (p *Pager) Scarce() bool {
-	bytes := int64(p.end.Load())*int64(p.pageSize) + p.o.Cache
-	return p.o.Memory > 0 && bytes > p.o.Memory-p.o.Memory/4
+func (f *mainFile) Scarce() bool {
+	bytes := int64(f.end.Load())*int64(f.pageSize) + f.o.Cache
+	return f.o.Memory > 0 && bytes > f.o.Memory-f.o.Memory/4
 }
 
 // TrimFrames releases the memory of unused frames to the system if memory is scarce: the page cache
@@ -72,13 +72,6 @@ func (p *Pager) readAround(id Pgid) {
 	p.ahead.bytes.Add(n * aheadBlock)
 	end := min((from+n)*aheadBlock, int64(p.end.Load())*int64(p.pageSize))
 	p.fileAhead(from*aheadBlock, end-from*aheadBlock)
-}
-
-// fileAhead makes the system read bytes of the file through the map, if they lie in one view.
-func (p *Pager) fileAhead(off, n int64) {
-	if v, err := p.view(uint64(off) / mapChunkBytes); err == nil && off%mapChunkBytes+n <= int64(len(v)) {
-		p.file.ReadAhead(v[off%mapChunkBytes:][:n])
-	}
 }
 
 // ReadsAhead reports whether ReadAhead and ReadSoon have an effect: if memory suffices, readAround

@@ -19,36 +19,36 @@ type fileSync struct {
 }
 
 // sync runs one of the file's sync functions. what describes the bytes, for the error.
-func (p *Pager) sync(what string, syncFile func() error) error {
-	p.fileSync.mu.Lock()
-	defer p.fileSync.mu.Unlock()
-	if p.fileSync.first != nil {
-		return p.fileSync.first
+func (f *mainFile) sync(what string, syncFile func() error) error {
+	f.fileSync.mu.Lock()
+	defer f.fileSync.mu.Unlock()
+	if f.fileSync.first != nil {
+		return f.fileSync.first
 	}
 	if err := syncFile(); err != nil {
-		p.fileSync.first = fmt.Errorf("sync %s of %s: %w", what, p.name, err)
-		p.invalidateVerified()
+		f.fileSync.first = fmt.Errorf("sync %s of %s: %w", what, f.name, err)
+		f.invalidateVerified()
 	}
-	return p.fileSync.first
+	return f.fileSync.first
 }
 
 // unsynced is the first failure of a sync.
-func (p *Pager) unsynced() error {
-	p.fileSync.mu.Lock()
-	defer p.fileSync.mu.Unlock()
-	return p.fileSync.first
+func (f *mainFile) unsynced() error {
+	f.fileSync.mu.Lock()
+	defer f.fileSync.mu.Unlock()
+	return f.fileSync.first
 }
 
 // SyncExtents makes the writes of NewExtent and WriteLeafRun durable, and all earlier ones. It
 // takes no lock. A failure is final, for checkpoints too.
-func (p *Pager) SyncExtents() error {
-	return p.sync("external references of the log", func() error {
+func (f *mainFile) SyncExtents() error {
+	return f.sync("external references of the log", func() error {
 		// A data sync need not keep the size (R5). The serialization keeps a second call from
 		// skipping the size while the first is still syncing it.
-		if p.fileSync.grown.Swap(false) {
-			return p.file.Sync()
+		if f.fileSync.grown.Swap(false) {
+			return f.file.Sync()
 		}
-		return p.file.SyncData()
+		return f.file.SyncData()
 	})
 }
 

@@ -58,7 +58,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 			newPage(t, p, 1)
 			c, err := p.CaptureState(nextEpoch(p))
 			require.NoError(t, err)
-			const proved = 7 * bitChunk
+			const proved = 7 * 32 * tableChunk
 			p.verified.add(proved)
 			f := &syncFile{File: p.file, err: errBroken}
 			p.file = f
@@ -154,7 +154,7 @@ func (f *sizeFile) SyncData() error { return nil }
 // record would lie behind the end of the file.
 func TestConcurrentSyncKeepsTheSize(t *testing.T) {
 	f := new(sizeFile)
-	p := &Pager{file: f, name: "a"}
+	p := &mainFile{file: f, name: "a"}
 	p.fileSync.grown.Store(true)
 	other := make(chan error)
 	require.NoError(t, p.sync("pages", func() error {

@@ -151,27 +151,27 @@ func (p *Pager) Write(c *Capture, observer CheckpointObserver) (err error) {
 // invalidateVerified makes the next read of each page verify it: after a failure the page cache may
 // drop written pages, so that the file holds their previous content. This can affect any page: of
 // this checkpoint, of a value, or spilled by a transaction.
-func (p *Pager) invalidateVerified() {
-	p.verifyGeneration.Add(1) // first: a concurrent verification then undoes its result
-	p.verified.clear()        // before accessed: a page that is not accessed is checked against verified
-	p.accessed.clear()
+func (f *mainFile) invalidateVerified() {
+	f.verifyGeneration.Add(1) // first: a concurrent verification then undoes its result
+	f.verified.clear()        // before accessed: a page that is not accessed is checked against verified
+	f.accessed.clear()
 }
 
 // markTrusted marks a page that the pager wrote itself as verified, unless a sync has failed. A
 // later failure undoes it: see invalidateVerified. No page is trusted after that.
-func (p *Pager) markTrusted(id Pgid) {
-	if p.mapped && p.verifyGeneration.Load() == 0 {
-		p.verified.add(id)
-		p.recheckGeneration(id, 0)
+func (f *mainFile) markTrusted(id Pgid) {
+	if f.mapped && f.verifyGeneration.Load() == 0 {
+		f.verified.add(id)
+		f.recheckGeneration(id, 0)
 	}
 }
 
 // recheckGeneration follows the verification of a page that began in this generation, and undoes
 // its result if a sync has failed since.
-func (p *Pager) recheckGeneration(id Pgid, generation uint64) {
-	if p.verifyGeneration.Load() != generation {
-		p.verified.remove(id)
-		p.accessed.remove(id)
+func (f *mainFile) recheckGeneration(id Pgid, generation uint64) {
+	if f.verifyGeneration.Load() != generation {
+		f.verified.remove(id)
+		f.accessed.remove(id)
 	}
 }
 
@@ -244,24 +244,24 @@ func (p *Pager) written(first Pgid, n int) {
 
 // writeBack writes pages that have just been written, in order, from the page cache to the disk,
 // and waits.
-func (p *Pager) writeBack(ids []Pgid) error {
+func (f *mainFile) writeBack(ids []Pgid) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	off, n := p.byteRange(ids)
-	return p.sync(fmt.Sprintf("pages from %d on", ids[0]), func() error { return p.file.WriteBack(off, n) })
+	off, n := f.byteRange(ids)
+	return f.sync(fmt.Sprintf("pages from %d on", ids[0]), func() error { return f.file.WriteBack(off, n) })
 }
 
 // byteRange is the range of the file, in bytes, from the first of these ordered pages to the last.
-func (p *Pager) byteRange(ids []Pgid) (off, n int64) {
+func (f *mainFile) byteRange(ids []Pgid) (off, n int64) {
 	first, last := int64(ids[0]), int64(ids[len(ids)-1])
-	return first * int64(p.pageSize), (last - first + 1) * int64(p.pageSize)
+	return first * int64(f.pageSize), (last - first + 1) * int64(f.pageSize)
 }
 
 // startWriteBack starts the write-back of bytes that have just been written, without waiting.
-func (p *Pager) startWriteBack(off, n int64) error {
-	if err := p.file.StartWriteBack(off, n); err != nil {
-		return fmt.Errorf("write %s at %d: %w", p.name, off, err)
+func (f *mainFile) startWriteBack(off, n int64) error {
+	if err := f.file.StartWriteBack(off, n); err != nil {
+		return fmt.Errorf("write %s at %d: %w", f.name, off, err)
 	}
 	return nil
 }

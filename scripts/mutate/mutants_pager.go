@@ -9,17 +9,17 @@ var pageMutants = []mutant{
 			return err
 		}`, `		_ = p.writePages(part, c.images, buf, yield)`},
 	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := syncFile(); err != nil {`, `	if err := syncFile(); err != nil && false {`},
-	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if p.fileSync.first != nil {
-		return p.fileSync.first
+	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if f.fileSync.first != nil {
+		return f.fileSync.first
 	}
-	if err`, `	p.fileSync.first = nil
+	if err`, `	f.fileSync.first = nil
 	if err`},
 	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/writeback.go", `func() error { return p.file.SyncData() }); err != nil {
 		return err
 	}`, `func() error { return p.file.SyncData() }); err != nil {
 		_ = err
 	}`},
-	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if p.fileSync.grown.Swap(false) {`, `		if p.fileSync.grown.Swap(false) && false {`},
+	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if f.fileSync.grown.Swap(false) {`, `		if f.fileSync.grown.Swap(false) && false {`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
@@ -61,14 +61,14 @@ var pageMutants = []mutant{
 	} else if epochOf(b) != ref.Epoch {
 		return p.otherEpoch(ref, b)
 	}
-	_ = verifyGeneration
+	_ = generation
 	return nil
 }`},
 	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/reservation.go", `	p.reserved.leafRuns += n`, `	p.reserved.leafRuns += 0 * n`},
 	{"room", "holes_are_left_alone_on_a_full_disk", "pager/pagepool.go", `	if s.avail.n == 0 {
 		return 0, false, nil`, `	if true {
 		return 0, false, nil`},
-	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if p.verifyGeneration.Load() != generation {`, `	if false {`},
+	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if f.verifyGeneration.Load() != generation {`, `	if false {`},
 	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // The old`, `				// The old`},
 	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.verify(ref, b); err != nil {
 			return err
@@ -93,7 +93,7 @@ var pageMutants = []mutant{
 	{"check", "a_page_may_be_freed_twice", "pager/alloc.go", `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
 			err = p.corrupt(`, `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 && false {
 			err = p.corrupt(`},
-	{"check", "distrust_leaves_what_was_met", "pager/writeback.go", `	p.accessed.clear()
+	{"check", "distrust_leaves_what_was_met", "pager/writeback.go", `	f.accessed.clear()
 `, ``},
 	{"room", "short_runs_are_let_go", "pager/madvise.go", `end >= first+lo+minDeadRange`, `end > first+lo`},
 	{"room", "promised_pages_do_not_count", "pager/pagepool.go", ` + min(s.inRuns(&s.reusable, n), more)`, ``},
@@ -109,15 +109,15 @@ var pageMutants = []mutant{
 	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/preallocate.go", `	p.fileSync.grown.Store(true)
 `, ``},
 	{"order", "the_live_meta_page_is_overwritten", "pager/writeback.go", `	m.Slot = 1 - p.lastMeta.Slot`, `	m.Slot = p.lastMeta.Slot`},
-	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !ChecksumMatches(b, p.salt) {`, `	if !ChecksumMatches(b, p.salt) && false {`},
+	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !ChecksumMatches(b, f.salt) {`, `	if !ChecksumMatches(b, f.salt) && false {`},
 	{"check", "number_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Pgid != ref.Pgid:`, `	case false && h.Pgid != ref.Pgid:`},
 	{"check", "epoch_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Epoch != ref.Epoch:`, `	case false && h.Epoch != ref.Epoch:`},
 	{"check", "kind_of_an_extent_is_not_looked_at", "pager/overflow.go", `KindOverflow {
 		return`, `KindOverflow && false {
 		return`},
 	{"check", "size_of_an_extent_is_not_looked_at", "pager/overflow.go", `	if n := extentSize(b); n != uint64(size) {`, `	if n := extentSize(b); n != uint64(size) && false {`},
-	{"check", "a_reference_past_the_end_is_followed", "pager/read.go", `	if end := p.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {`, `	if end := p.end.Load(); false {`},
-	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := p.o.CheckPage(b, p.pageSize); err != nil {`, `	if err := p.o.CheckPage(b, p.pageSize); err != nil && false {`},
+	{"check", "a_reference_past_the_end_is_followed", "pager/mainfile.go", `	if end := f.end.Load(); uint64(ref.Pgid) < 2 || uint64(ref.Pgid) >= end || end-uint64(ref.Pgid) < n {`, `	if end := f.end.Load(); false {`},
+	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := f.o.CheckPage(b, f.pageSize); err != nil {`, `	if err := f.o.CheckPage(b, f.pageSize); err != nil && false {`},
 	{"check", "checksum_of_a_meta_page_is_not_looked_at", "pager/meta.go", `	if !ChecksumMatches(p, Salt(m.StoreID)) {`, `	if !ChecksumMatches(p, Salt(m.StoreID)) && false {`},
 	{"check", "the_free_map_is_not_held_against_its_directory", "pager/freemap.go", `	if n != g.nUsed || `, `	if `},
 	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {`, `	if false {`},

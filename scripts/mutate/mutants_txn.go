@@ -44,8 +44,8 @@ var storeMutants = []mutant{
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(q.held) && q.held[i] < f.afterVersion {`, `	if i < len(q.held) && q.held[i] < f.afterVersion && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `s.reclaimer.oldestRead() < r.serial {`, `s.reclaimer.oldestRead() < r.serial && false {`},
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/reclaim.go", `deferredFree{afterVersion: version})`, `deferredFree{birth: version, afterVersion: version})`},
-	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	p.verified.clear()        // before accessed: a page that is not accessed is checked against verified
-	p.accessed.clear()
+	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	f.verified.clear()        // before accessed: a page that is not accessed is checked against verified
+	f.accessed.clear()
 `, ``},
 	{"room", "replay_has_no_pages_of_overwritten_values_back", "txn/free.go", `	if h.w.noLog && h.s`, `	if false && h.s`},
 	{"room", "leaves_that_replay_makes_are_not_its_own", "txn/leafrun.go", `	if w.noLog { // no record`, `	if false { // no record`},
@@ -317,7 +317,7 @@ var storeMutants = []mutant{
 `, `	case false:
 `},
 	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
-	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `p.mapped && p.verifyGeneration.Load() == 0`, `p.mapped`},
+	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `f.mapped && f.verifyGeneration.Load() == 0`, `f.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
 	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes, how)`, `	fresh, err = p.NewDelta(base, epoch, owner, changes[:0], how)`},
 	{"patches", "what_patches_change_goes_like_other_pages", "txn/pages.go", `		h.freed[n].deltaBase = ref == base`, `		h.freed[n].deltaBase = false`},
