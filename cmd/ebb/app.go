@@ -26,7 +26,7 @@ type app struct {
 	out    *output
 	stderr io.Writer
 
-	cf       string
+	family   string
 	json     bool
 	hex      bool
 	base64   bool

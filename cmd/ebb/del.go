@@ -28,7 +28,7 @@ func (a *app) delCommand() *cobra.Command {
 			}
 			deleted := 0
 			err := a.update(cmd, args[0], true, func(tx *kv.Tx) error {
-				cf := tx.CF(a.cf)
+				cf := tx.CF(a.family)
 				for _, key := range keys {
 					there, err := cf.Has(key)
 					if err != nil {
@@ -48,7 +48,7 @@ func (a *app) delCommand() *cobra.Command {
 				return fmt.Errorf("del: %w", err)
 			}
 			if a.json {
-				if err := a.printJSON(map[string]any{"cf": a.cf, "deleted": deleted, "absent": len(keys) - deleted}); err != nil {
+				if err := a.printJSON(map[string]any{"family": a.family, "deleted": deleted, "absent": len(keys) - deleted}); err != nil {
 					return err
 				}
 			}

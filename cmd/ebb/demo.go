@@ -126,8 +126,8 @@ func (d *demo) importAndKill(ctx context.Context) error {
 		d.tree.dir,
 		"--progress=lines",
 		"--json",
-		"--cf",
-		d.app.cf,
+		"--family",
+		d.app.family,
 		"--batch-bytes",
 		strconv.FormatInt(d.batchBytes, 10),
 	)
@@ -234,7 +234,7 @@ func (d *demo) goOn(ctx context.Context, db *kv.DB) (err error) {
 // is a run of it.
 func (d *demo) verify(ctx context.Context, db *kv.DB, atLeast int64) (rows int64, err error) {
 	err = db.View(func(tx *kv.Tx) error {
-		cf := tx.CF(d.app.cf)
+		cf := tx.CF(d.app.family)
 		stored, err := cf.Count()
 		if err != nil {
 			return err

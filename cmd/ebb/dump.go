@@ -14,7 +14,7 @@ func (a *app) dumpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "dump STORE",
 		Short: "Print every family with all its rows, as far as they can be read",
-		Long: `Dump prints all families and all their rows, or those of the one that --cf names. With --json each row is one object
+		Long: `Dump prints all families and all their rows, or those of the one that --family names. With --json each row is one object
 on a line that names its family. A row with an expiry ends with it. Rows that are expired and not yet deleted are
 counted, not printed.
 
@@ -28,8 +28,8 @@ the count of expired rows is lost, all rows are printed.`,
 				return err
 			}
 			d := dumper{app: a, db: db, missing: missing{app: a}}
-			families := []string{a.cf}
-			if !cmd.Flags().Changed("cf") {
+			families := []string{a.family}
+			if !cmd.Flags().Changed("family") {
 				if families, err = d.families(); err != nil {
 					return errors.Join(fmt.Errorf("list families: %w", err), db.Close())
 				}

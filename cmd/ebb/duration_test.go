@@ -41,8 +41,8 @@ func TestEveryDurationOfTheCommandHasDaysAndWeeks(t *testing.T) {
 	s.good("expire", "k", "2w")
 	require.Equal(t, "336h0m0s\n", s.good("ttl", "k"))
 	s.good("family", "f", "--create", "--default-ttl", "7d")
-	s.good("put", "k", "v", "--cf", "f")
-	require.Equal(t, "168h0m0s\n", s.good("ttl", "k", "--cf", "f", "--wait", "1d"))
+	s.good("put", "k", "v", "--family", "f")
+	require.Equal(t, "168h0m0s\n", s.good("ttl", "k", "--family", "f", "--wait", "1d"))
 	for _, args := range [][]string{
 		{"put", "k", "v", "--ttl", "7y"}, {"put", "k", "v", "--ttl", "99999w"}, {"expire", "k", "7y"}, {"expire", "k", "99999w"},
 		{"family", "f", "--default-ttl", "soon"}, {"get", "k", "--wait", "1dd"},

@@ -116,8 +116,8 @@ func TestWhatIsNotThereIsCode2(t *testing.T) {
 	good(t, "put", s, "k", "v")
 	for _, args := range [][]string{
 		{"get", s, "other"},
-		{"get", s, "k", "--cf", "nothing"},
-		{"scan", s, "--cf", "nothing"},
+		{"get", s, "k", "--family", "nothing"},
+		{"scan", s, "--family", "nothing"},
 		{"del", s, "k", "other"},
 		{"del", s, "k"}, // gone by now
 	} {
@@ -140,7 +140,7 @@ func TestDelDeletes(t *testing.T) {
 	good(t, "del", s, "a", "c")
 	require.Equal(t, "b\n", good(t, "scan", s, "--keys-only"))
 	m := object(t, good(t, "del", s, "b", "--json"))
-	require.Equal(t, map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0}, m)
+	require.Equal(t, map[string]any{"family": "default", "deleted": 1.0, "absent": 0.0}, m)
 }
 
 // TestDelTakesAKeyThatIsNamedTwiceForOne: the second time it counted as absent, and the exit code
@@ -150,7 +150,7 @@ func TestDelTakesAKeyThatIsNamedTwiceForOne(t *testing.T) {
 	good(t, "put", s, "a", "v")
 	require.Equal(
 		t,
-		map[string]any{"cf": "default", "deleted": 1.0, "absent": 0.0},
+		map[string]any{"family": "default", "deleted": 1.0, "absent": 0.0},
 		object(t, good(t, "del", s, "a", "a", "--json")),
 	)
 	a := ebb(t, "del", s, "a", "a")
@@ -182,7 +182,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"empty_key", []string{"put", s, "", "v"}, "key_empty", "at least one byte"},
 		{"long_key", []string{"put", s, strings.Repeat("k", 5000), "v"}, "key_too_large", "--page-size"},
 		{"other_page_size", []string{"put", s, "k", "v", "--page-size", "8192"}, "page_size", "created with"},
-		{"reserved_family", []string{"put", s, "k", "v", "--cf", "__x"}, "reserved", "belong to Ebb"},
+		{"reserved_family", []string{"put", s, "k", "v", "--family", "__x"}, "reserved", "belong to Ebb"},
 		{"default_family", []string{"family", s, "default", "--drop"}, "reserved", "always there"},
 		{"too_few_arguments", []string{"get", s}, "usage", "get STORE KEY"},
 		{"unknown_flag", []string{"get", s, "k", "--frob"}, "usage", "--help"},
@@ -281,11 +281,11 @@ func TestJSONOfOneKey(t *testing.T) {
 	s := storePath(t)
 	require.Equal(
 		t,
-		map[string]any{"cf": "notes", "key": "k", "size": 5.0},
-		object(t, good(t, "put", s, "k", "<v>&x", "--cf", "notes", "--json")),
+		map[string]any{"family": "notes", "key": "k", "size": 5.0},
+		object(t, good(t, "put", s, "k", "<v>&x", "--family", "notes", "--json")),
 	)
-	out := good(t, "get", s, "k", "--cf", "notes", "--json")
-	require.Equal(t, map[string]any{"cf": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
+	out := good(t, "get", s, "k", "--family", "notes", "--json")
+	require.Equal(t, map[string]any{"family": "notes", "key": "k", "value": "<v>&x", "size": 5.0}, object(t, out))
 	require.Contains(t, out, "<v>&x", "not escaped for HTML")
 }
 
@@ -315,7 +315,7 @@ func TestALargeValueIsInBase64InJSON(t *testing.T) {
 		s.good("put", "k<", "@"+file, "--ttl", "1m")
 		want := map[string]any{
 			"key":    "k<",
-			"cf":     "default",
+			"family": "default",
 			"size":   float64(size),
 			"ttl_ms": 60e3,
 			"expiry": "2030-01-31T12:01:00Z",
@@ -353,40 +353,40 @@ func TestShowInPiecesIsShow(t *testing.T) {
 func TestDumpPrintsAllFamilies(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "k", "v")
-	good(t, "put", s, "p", "w", "--cf", "photos")
+	good(t, "put", s, "p", "w", "--family", "photos")
 	require.Equal(t, "family default: 1 row\nk\tv\nfamily photos: 1 row\np\tw\n", good(t, "dump", s))
 	lines := strings.Split(strings.TrimSpace(good(t, "dump", s, "--json")), "\n")
 	require.Len(t, lines, 2)
-	require.Equal(t, map[string]any{"cf": "default", "key": "k", "value": "v"}, object(t, lines[0]))
-	require.Equal(t, map[string]any{"cf": "photos", "key": "p", "value": "w"}, object(t, lines[1]))
+	require.Equal(t, map[string]any{"family": "default", "key": "k", "value": "v"}, object(t, lines[0]))
+	require.Equal(t, map[string]any{"family": "photos", "key": "p", "value": "w"}, object(t, lines[1]))
 }
 
-// TestDumpPrintsTheFamilyThatIsNamed: --cf was ignored, and all of them were printed.
+// TestDumpPrintsTheFamilyThatIsNamed: --family was ignored, and all of them were printed.
 func TestDumpPrintsTheFamilyThatIsNamed(t *testing.T) {
 	s := storePath(t)
 	good(t, "put", s, "k", "v")
-	good(t, "put", s, "p", "w", "--cf", "photos")
-	require.Equal(t, "family photos: 1 row\np\tw\n", good(t, "dump", s, "--cf", "photos"))
-	require.Equal(t, "family default: 1 row\nk\tv\n", good(t, "dump", s, "--cf", "default"))
+	good(t, "put", s, "p", "w", "--family", "photos")
+	require.Equal(t, "family photos: 1 row\np\tw\n", good(t, "dump", s, "--family", "photos"))
+	require.Equal(t, "family default: 1 row\nk\tv\n", good(t, "dump", s, "--family", "default"))
 	require.Equal(
 		t,
-		map[string]any{"cf": "photos", "key": "p", "value": "w"},
-		object(t, good(t, "dump", s, "--cf", "photos", "--json")),
+		map[string]any{"family": "photos", "key": "p", "value": "w"},
+		object(t, good(t, "dump", s, "--family", "photos", "--json")),
 	)
 	for _, flags := range [][]string{nil, {"--json"}} {
-		a := ebb(t, append(flags, "dump", s, "--cf", "absent")...)
+		a := ebb(t, append(flags, "dump", s, "--family", "absent")...)
 		require.Equal(t, exitNotFound, a.code)
 		require.Empty(t, a.out)
 	}
 }
 
-// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --cf had not
+// TestAFamilyIsNotNamedInVain: commands that do not work on one family answered as if --family had not
 // been given.
 func TestAFamilyIsNotNamedInVain(t *testing.T) {
 	s := storePath(t)
-	good(t, "put", s, "p", "w", "--cf", "photos")
+	good(t, "put", s, "p", "w", "--family", "photos")
 	for _, args := range [][]string{{"family", s}, {"stats", s}, {"check", s}, {"pages", s}, {"wal", s}, {"bench-quick"}, {"version"}} {
-		a := ebb(t, append(args, "--cf", "photos", "--json")...)
+		a := ebb(t, append(args, "--family", "photos", "--json")...)
 		require.Equal(t, exitError, a.code, "%q", args)
 		require.Equal(t, "usage", object(t, a.stderr)["kind"], "%q", args)
 		require.Empty(t, a.out)
@@ -395,7 +395,7 @@ func TestAFamilyIsNotNamedInVain(t *testing.T) {
 
 func TestStatsTellsOfFamiliesAndRecovery(t *testing.T) {
 	s := storePath(t)
-	good(t, "put", s, "p", "w", "--cf", "photos")
+	good(t, "put", s, "p", "w", "--family", "photos")
 	text := good(t, "stats", s)
 	require.Contains(t, text, "photos")
 	require.Contains(t, text, "recovery")

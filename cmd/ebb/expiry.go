@@ -87,7 +87,7 @@ func (l life) set(object map[string]any) {
 
 // printLife prints the JSON object of the commands that tell or change how long a key lives.
 func (a *app) printLife(key []byte, l life) error {
-	object := map[string]any{"cf": a.cf}
+	object := map[string]any{"family": a.family}
 	a.setBytes(object, "key", key)
 	l.set(object)
 	return a.printJSON(object)
@@ -104,7 +104,7 @@ func (a *app) ttlCommand() *cobra.Command {
 				return err
 			}
 			return a.view(cmd.Context(), args[0], func(tx *kv.Tx) error {
-				l, err := lifeOf(tx.CF(a.cf), key)
+				l, err := lifeOf(tx.CF(a.family), key)
 				if err != nil {
 					return fmt.Errorf("ttl: %w", err)
 				}
@@ -170,10 +170,10 @@ func (a *app) changeLife(cmd *cobra.Command, args []string, change func(*kv.CF, 
 	}
 	var l life
 	err = a.update(cmd, args[0], true, func(tx *kv.Tx) error {
-		if err := change(tx.CF(a.cf), key); err != nil {
+		if err := change(tx.CF(a.family), key); err != nil {
 			return err
 		}
-		l, err = lifeOf(tx.CF(a.cf), key)
+		l, err = lifeOf(tx.CF(a.family), key)
 		return err
 	})
 	if err != nil {

@@ -262,17 +262,17 @@ func TestTTLIsNoneForAPermanentKeyAndCode2ForAnAbsentOne(t *testing.T) {
 	require.Equal(t, "none\n", s.good("ttl", "k"))
 	require.Equal(
 		t,
-		map[string]any{"cf": "default", "key": "k", "ttl_ms": nil, "expiry": nil},
+		map[string]any{"family": "default", "key": "k", "ttl_ms": nil, "expiry": nil},
 		object(t, s.good("ttl", "k", "--json")),
 	)
 	s.code(exitNotFound, "not_found", "ttl", "absent")
-	s.code(exitNotFound, "family_not_found", "ttl", "k", "--cf", "absent")
+	s.code(exitNotFound, "family_not_found", "ttl", "k", "--family", "absent")
 }
 
 func TestJSONOfAKeyWithAnExpiry(t *testing.T) {
 	s := newTimedStore(t)
 	want := map[string]any{
-		"cf":     "default",
+		"family": "default",
 		"key":    "k",
 		"size":   1.0,
 		"ttl_ms": 90e3,
@@ -394,8 +394,8 @@ func TestPurgeDeletesWhatIsDueInBatches(t *testing.T) {
 	require.Equal(t, none, object(t, s.good("purge", "--json")))
 	s.now = s.now.Add(time.Second)
 
-	require.Equal(t, "20 keys purged in 1 batch, 200 B\n", s.good("purge", "--cf", "other"))
-	require.Equal(t, "0 keys purged in 0 batches, 0 B\n", s.good("purge", "--cf", "other"))
+	require.Equal(t, "20 keys purged in 1 batch, 200 B\n", s.good("purge", "--family", "other"))
+	require.Equal(t, "0 keys purged in 0 batches, 0 B\n", s.good("purge", "--family", "other"))
 	require.Equal(t, "10 keys purged in 1 batch, 100 B; more are due\n", s.good("purge", "--limit", "10"))
 
 	a := s.ebb("purge", "--batch", "100", "--json", "--progress=lines")
@@ -412,7 +412,7 @@ func TestPurgeDeletesWhatIsDueInBatches(t *testing.T) {
 	require.Equal(t, "permanent\n", s.good("scan", "--keys-only"))
 	require.Equal(t, none, object(t, s.good("purge", "--json", "--force")))
 	s.good("check")
-	s.code(exitNotFound, "family_not_found", "purge", "--cf", "absent")
+	s.code(exitNotFound, "family_not_found", "purge", "--family", "absent")
 }
 
 func TestPurgeTakesTheWholeOfADefaultSizedBatchAtOnce(t *testing.T) {
@@ -461,7 +461,7 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 	s.good("put", "a", "v", "--ttl", "1s")
 	s.good("put", "b", "v", "--ttl", "1m")
 	s.good("put", "c", "v")
-	s.good("put", "d", "v", "--cf", "plain")
+	s.good("put", "d", "v", "--family", "plain")
 	s.now = s.now.Add(time.Second)
 
 	text := s.good("stats", "--json")
@@ -557,7 +557,7 @@ func TestScanInOrderOfExpiry(t *testing.T) {
 		"scan",
 		"--expiring-before",
 		"2031-01-01T00:00:00Z",
-		"--cf",
+		"--family",
 		"absent",
 	)
 }
@@ -574,8 +574,8 @@ func TestDumpPrintsExpiriesAndCountsTheExpired(t *testing.T) {
 		s.good("dump"),
 	)
 	require.Equal(t, []map[string]any{
-		{"cf": "default", "key": "b", "value": "v", "expiry": "2030-01-31T12:00:02Z"},
-		{"cf": "default", "key": "c", "value": "v"},
+		{"family": "default", "key": "b", "value": "v", "expiry": "2030-01-31T12:00:02Z"},
+		{"family": "default", "key": "c", "value": "v"},
 	}, objects(t, s.good("dump", "--json")))
 }
 

@@ -89,7 +89,7 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 	s := exportSummary{Errors: []fileError{}, Missing: []any{}}
 	ex.missing.app = ex.app
 	ex.missing.watch(tx, func(place map[string]any) { s.Missing = append(s.Missing, place) })
-	cf := tx.CF(ex.app.cf)
+	cf := tx.CF(ex.app.family)
 	total, err := cf.Count()
 	if err != nil {
 		return s, err

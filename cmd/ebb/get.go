@@ -24,11 +24,11 @@ With --ttl what is left of the key's life goes to standard error, as the command
 				return err
 			}
 			return a.view(cmd.Context(), args[0], func(tx *kv.Tx) error {
-				value, err := tx.CF(a.cf).Get(key)
+				value, err := tx.CF(a.family).Get(key)
 				if err != nil {
 					return fmt.Errorf("get: %w", err)
 				}
-				l, err := lifeOf(tx.CF(a.cf), key)
+				l, err := lifeOf(tx.CF(a.family), key)
 				if err != nil {
 					return fmt.Errorf("get: %w", err)
 				}
@@ -39,7 +39,7 @@ With --ttl what is left of the key's life goes to standard error, as the command
 					_, err := a.out.Write(value)
 					return err
 				}
-				row := map[string]any{"cf": a.cf, "size": len(value)}
+				row := map[string]any{"family": a.family, "size": len(value)}
 				a.setBytes(row, "key", key)
 				if withTTL || l.ends() {
 					l.set(row)

@@ -119,7 +119,7 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 			if err := im.app.ensureFamily(tx); err != nil {
 				return err
 			}
-			cf := tx.CF(im.app.cf)
+			cf := tx.CF(im.app.family)
 			for _, f := range rest[:n] {
 				if err := ctx.Err(); err != nil {
 					return err

@@ -157,7 +157,7 @@ func TestOnlyImportHasResume(t *testing.T) {
 	db, err := kv.Open(s, nil)
 	require.NoError(t, err)
 	defer db.Close()
-	im := importer{app: &app{cf: defaultFamily}, batchBytes: 1, resume: true}
+	im := importer{app: &app{family: defaultFamily}, batchBytes: 1, resume: true}
 	_, err = im.run(ended(t), db, tree)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, err.Error(), "--resume")

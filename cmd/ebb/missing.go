@@ -69,7 +69,7 @@ func families(n int64) string {
 func (m *missing) fields(d kv.Damage) map[string]any {
 	object := map[string]any{"error": d.Err.Error()}
 	if d.Family != "" {
-		object["cf"] = d.Family
+		object["family"] = d.Family
 	}
 	switch {
 	case d.Key != nil:

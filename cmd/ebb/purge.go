@@ -15,7 +15,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge STORE",
 		Short: "Delete the keys that have expired, in batches",
-		Long: `Purge deletes the expired keys of all families, or of the one that --cf names, in batches: one durable transaction
+		Long: `Purge deletes the expired keys of all families, or of the one that --family names, in batches: one durable transaction
 each. What was purged before an interrupt stays so. Expired keys are hidden from every reader anyway; purging gives
 their space back.`,
 		Args: args(1, 1),
@@ -31,8 +31,8 @@ their space back.`,
 				return err
 			}
 			family := ""
-			if cmd.Flags().Changed("cf") {
-				family = a.cf
+			if cmd.Flags().Changed("family") {
+				family = a.family
 			}
 			return errors.Join(a.purge(cmd.Context(), db, family, o), a.closeWritten(db, false))
 		},

@@ -28,7 +28,7 @@ Without a flag the key becomes permanent, also if it had an expiry before, or ge
 for a key that is there, 2 for one that is not. An expired key is not there.`,
 		Example: `  ebb put my.ebb greeting hello
   date | ebb put my.ebb now -
-  ebb put my.ebb --cf photos cat.jpg @cat.jpg
+  ebb put my.ebb --family photos cat.jpg @cat.jpg
   ebb put my.ebb session:17 '{"user":"ada"}' --ttl 30m
   ebb put my.ebb lease me --ttl 10s --if-absent`,
 		Args: args(3, 3),
@@ -61,7 +61,7 @@ func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOp
 		if err := a.ensureFamily(tx); err != nil {
 			return err
 		}
-		written, err := tx.CF(a.cf).PutWith(key, value, o)
+		written, err := tx.CF(a.family).PutWith(key, value, o)
 		switch {
 		case err != nil:
 			return err
@@ -70,7 +70,7 @@ func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOp
 		case !written:
 			return kv.ErrNotFound
 		}
-		l, err = lifeOf(tx.CF(a.cf), key)
+		l, err = lifeOf(tx.CF(a.family), key)
 		return err
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *app) put(cmd *cobra.Command, store, keyArg, valueArg string, o kv.PutOp
 	if !a.json {
 		return nil
 	}
-	row := map[string]any{"cf": a.cf, "size": len(value)}
+	row := map[string]any{"family": a.family, "size": len(value)}
 	a.setBytes(row, "key", key)
 	if l.ends() {
 		l.set(row)
@@ -121,12 +121,12 @@ func (p *putFlags) options(cmd *cobra.Command) (kv.PutOptions, error) {
 	return o, nil
 }
 
-// ensureFamily creates the family that --cf names if it is absent.
+// ensureFamily creates the family that --family names if it is absent.
 func (a *app) ensureFamily(tx *kv.Tx) error {
-	if a.cf == defaultFamily {
+	if a.family == defaultFamily {
 		return nil
 	}
-	return tx.EnsureCF(a.cf, kv.CFOptions{})
+	return tx.EnsureCF(a.family, kv.CFOptions{})
 }
 
 // value gives the bytes that a value argument stands for. It reads no more than one byte past the

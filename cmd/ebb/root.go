@@ -43,7 +43,7 @@ Commands that only read take a shared lock: any number may run at once, but not 
 	}
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of the command")
 	f := root.PersistentFlags()
-	f.StringVar(&a.cf, "cf", defaultFamily, "column family")
+	f.StringVar(&a.family, "family", defaultFamily, "column family")
 	f.BoolVar(&a.json, "json", false, "print JSON; rows as one object a line")
 	f.BoolVar(&a.hex, "hex", false, "keys are hex, in arguments and output; listed values too")
 	f.BoolVar(&a.base64, "base64", false, "keys are base64, in arguments and output; listed values too")
@@ -75,8 +75,8 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 		return usageError{cmd, errors.New("--hex and --base64 exclude each other")}
 	case a.wait < 0:
 		return usageError{cmd, errors.New("--wait is negative")}
-	case cmd.Flags().Changed("cf") && wholeStore[cmd.Name()]:
-		return usageError{cmd, fmt.Errorf("--cf: %s does not work on one family", cmd.Name())}
+	case cmd.Flags().Changed("family") && wholeStore[cmd.Name()]:
+		return usageError{cmd, fmt.Errorf("--family: %s does not work on one family", cmd.Name())}
 	case !slices.Contains([]string{progressAuto, progressBar, progressLines, progressNone}, a.progress):
 		return usageError{cmd, fmt.Errorf("--progress is %q, want auto, bar, lines or none", a.progress)}
 	}
@@ -114,7 +114,7 @@ func strictCobra(root *cobra.Command) {
 	}
 }
 
-// wholeStore has the commands that have no use for --cf: ignored, it would let an answer about
+// wholeStore has the commands that have no use for --family: ignored, it would let an answer about
 // everything pass for one about that family. Purge and dump work on all families unless it is
 // given.
 var wholeStore = map[string]bool{

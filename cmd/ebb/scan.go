@@ -61,7 +61,7 @@ that are expired and not yet deleted come first.`,
 			err := a.view(
 				cmd.Context(),
 				args[0],
-				func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.cf, o) },
+				func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.family, o) },
 			)
 			if err != nil {
 				return fmt.Errorf("scan: %w", err)
@@ -101,7 +101,7 @@ func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.Scan
 func (a *app) printExpiring(ctx context.Context, tx *kv.Tx, before time.Time, limit int) error {
 	now, n, m := tx.Now(), 0, missing{app: a}
 	m.watch(tx, nil)
-	for key, at := range tx.CF(a.cf).Expiring(before) {
+	for key, at := range tx.CF(a.family).Expiring(before) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (a *app) printRow(r row) error {
 	if a.json {
 		object := map[string]any{}
 		if r.family != "" {
-			object["cf"] = r.family
+			object["family"] = r.family
 		}
 		a.setBytes(object, "key", r.key)
 		if !r.at.IsZero() {

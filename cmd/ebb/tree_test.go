@@ -98,10 +98,10 @@ func TestImportThatHasNothingLeftToDoSaysSo(t *testing.T) {
 
 func TestImportWithPrefixAndFamily(t *testing.T) {
 	src, dst, s := sampleTree(t), t.TempDir(), storePath(t)
-	good(t, "import", s, src, "--prefix", "src/", "--cf", "code")
-	require.Equal(t, "\x00\xff\r\n", good(t, "get", s, "src/bytes", "--cf", "code"))
+	good(t, "import", s, src, "--prefix", "src/", "--family", "code")
+	require.Equal(t, "\x00\xff\r\n", good(t, "get", s, "src/bytes", "--family", "code"))
 	require.Empty(t, good(t, "scan", s))
-	good(t, "export", s, dst, "--prefix", "src/", "--cf", "code")
+	good(t, "export", s, dst, "--prefix", "src/", "--family", "code")
 	require.Equal(t, files(t, src), files(t, dst))
 }
 
