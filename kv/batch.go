@@ -17,8 +17,9 @@ import (
 // to it, and it may be applied again.
 type Batch struct{ batchVerbs }
 
-// BatchCF adds to a batch in one family.
-type BatchCF struct{ batchVerbs }
+// BatchCF adds to a batch in one family: it has the methods Delete, DeleteRange, Put, PutExpireAt and
+// PutTTL of Batch.
+type BatchCF struct{ batchMethods }
 
 // batchVerbs are the methods of *Batch and *BatchCF. They return no errors: Apply does.
 type batchVerbs struct {

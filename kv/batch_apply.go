@@ -83,7 +83,7 @@ func (b *batchOps) replay(tx *Tx, some []ttl.Change) (err error) {
 
 // replay applies the operations at the head of buf that are of one family, as many as fit in some.
 // It returns the rest of buf.
-func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
+func (v *familyView) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (v *verbs) replay(buf []byte, some []ttl.Change) (rest []byte, err error) {
 }
 
 // applyRange is removeRange after a flush of the buffered index changes.
-func (v *verbs) applyRange(lo, hi []byte) error {
+func (v *familyView) applyRange(lo, hi []byte) error {
 	if err := v.flushIndexes(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
 	if families[family] == nil {
 		families[family] = &tx.verbs // the family of most batches
 		if name := b.families[family]; name != tx.verbs.name {
-			families[family] = &tx.CF(name).verbs
+			families[family] = &tx.CF(name).txMethods
 		}
 	}
 	return families[family]
@@ -134,7 +134,7 @@ func splitRow(buf []byte) (first, second, rest []byte) {
 
 // decode decodes the first row of buf, not a range, into c, and returns the rest of buf. Key and
 // value were validated when the row was added, and by Apply.
-func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
+func (v *familyView) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
 	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
 	// Field by field: the compiler builds a literal elsewhere and copies it.
 	c.Key, c.Value, rest = splitRow(buf)
@@ -150,13 +150,13 @@ func (v *verbs) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []
 	return rest, err
 }
 
-// defaultExpiry is the result of verbs.defaultExpiry.
+// defaultExpiry is the result of familyView.defaultExpiry.
 type defaultExpiry struct {
 	at  int64
 	err error
 }
 
-func (v *verbs) defaultExpiryOnce() (u defaultExpiry) {
+func (v *familyView) defaultExpiryOnce() (u defaultExpiry) {
 	u.at, u.err = v.defaultExpiry()
 	return u
 }

@@ -126,7 +126,7 @@ func (db *DB) loadRows(
 		if err := mustBeEmpty(tx.inner, f); err != nil {
 			return err
 		}
-		v := &tx.CF(family).verbs
+		v := &tx.CF(family).txMethods
 		var last []byte
 		for key, value := range sorted {
 			if err := v.Put(key, value); err != nil {
@@ -175,7 +175,7 @@ func (db *DB) checkRows(sorted iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []by
 
 // find looks up a family for calls that need its trees.
 func (tx *Tx) find(name string) (fam *cf.Family, err error) {
-	v := &tx.CF(name).verbs
+	v := &tx.CF(name).txMethods
 	defer tx.leave(tx.enter(), &err)
 	if err := v.ready(false); err != nil {
 		return nil, err

@@ -387,5 +387,5 @@ func (tx *Tx) family(name string) *verbs {
 	if name == tx.verbs.name {
 		return &tx.verbs
 	}
-	return &tx.CF(name).verbs
+	return &tx.CF(name).txMethods
 }

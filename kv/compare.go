@@ -47,7 +47,7 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 }
 
 // expiryOfNew is the expiry of a new key with ttl d, or, if d is 0, the expiry that Put gives.
-func (v *verbs) expiryOfNew(d time.Duration) (expiry int64, err error) {
+func (v *familyView) expiryOfNew(d time.Duration) (expiry int64, err error) {
 	if d != 0 {
 		return v.after(d)
 	}
@@ -94,7 +94,7 @@ func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool
 	if (old == nil && o.IfPresent) || (old != nil && o.IfAbsent) {
 		return false, invalid("PutOptions: contradict the old value")
 	}
-	expiry, err := o.expiry(v)
+	expiry, err := o.expiry(&v.familyView)
 	if err != nil {
 		return false, err
 	}
@@ -131,7 +131,7 @@ func (v *verbs) CompareAndDelete(key, old []byte) (deleted bool, err error) {
 }
 
 // is says whether the value of key is old, and its expiry. For a nil old: whether the key is absent.
-func (v *verbs) is(key, old []byte) (expiry int64, same bool, err error) {
+func (v *familyView) is(key, old []byte) (expiry int64, same bool, err error) {
 	value, expiry, found, err := v.get(key)
 	if err != nil || old == nil {
 		return expiry, err == nil && !found, err

@@ -20,7 +20,7 @@
 // *DB and *Family are safe for concurrent use. A *Tx, and every *CF, iterator and *Cursor of it,
 // belongs to one goroutine at a time. Slices that a transaction returns are read-only and valid
 // until it ends; one-shot calls return copies. The methods for keys and ranges are documented once,
-// at Tx and CF; those of DB and Family are the same calls as one-shot transactions.
+// at Tx. CF has the same ones for another family; DB and Family have them as one-shot transactions.
 //
 // An idle store has no goroutine, unless Options.AutoPurge asks for one: checkpoints and the
 // preallocation of log segments end by themselves. The package knows neither page layout nor record

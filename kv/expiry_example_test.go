@@ -23,7 +23,7 @@ func openExample() (db *kv.DB, sleep func(time.Duration)) {
 
 // A session lives for 30 minutes after it was last used: each use slides its expiry, and does not
 // rewrite it.
-func ExampleFamily_Expire_sessionStore() {
+func ExampleFamily_sessionStore() {
 	db, sleep := openExample()
 	defer db.Close()
 	if err := db.CreateCF("sessions", kv.CFOptions{DefaultTTL: 30 * time.Minute}); err != nil {
@@ -176,7 +176,7 @@ func ExampleTx_PutWith_idempotencyKey() {
 
 // A time series: the key is a name and a big-endian time, so that a range is a stretch of time. A
 // point lives for a day from its own time on, however late it comes in.
-func ExampleBatchCF_PutExpireAt_timeSeries() {
+func ExampleBatchCF_timeSeries() {
 	db, sleep := openExample()
 	defer db.Close()
 	if err := db.CreateCF("points", kv.CFOptions{}); err != nil {

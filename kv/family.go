@@ -8,13 +8,26 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// CF is a column family in a transaction, with the same methods as *Tx has for "default". Every call
-// on an absent family returns ErrCFNotFound, on one that this transaction dropped ErrCFDropped.
-type CF struct{ verbs }
+// CF is a column family in a transaction. It has the methods that *Tx has for the keys and ranges of
+// "default", documented there: All, Clear, CompareAndDelete, CompareAndSwap, Count, CountLive,
+// Cursor, CursorIn, Delete, DeletePrefix, DeleteRange, Expire, ExpireAt, Expiring, Expiry, Get,
+// GetAppend, GetTTL, Has, Increment, NextExpiry, Persist, Prefix, PurgeExpired, Put, PutExpireAt,
+// PutTTL, PutWith, Scan, Size and TTL. Every call on an absent family returns ErrCFNotFound, on one
+// that this transaction dropped ErrCFDropped.
+type CF struct{ txMethods }
 
-// Family is a column family outside of transactions: its methods are one-shot transactions, each of
-// which looks the name up. It is safe for concurrent use.
-type Family struct{ oneShot }
+// Family is a column family outside of transactions. It has the one-shot methods that *DB has for
+// the keys of "default": those of CF but ranges and cursors. Each looks the family up by its name. A
+// Family is safe for concurrent use.
+type Family struct{ dbMethods }
+
+// Aliases: documentation lists the methods of an embedded unexported struct with each type that
+// embeds it, and those of an alias not at all. So *Tx, *DB and *Batch alone list them.
+type (
+	txMethods    = verbs
+	dbMethods    = oneShot
+	batchMethods = batchVerbs
+)
 
 // CF returns a handle on a family. It never fails: calls on the handle do. The handle stays bound to
 // the family that it found, also when this transaction renames it.
@@ -24,7 +37,7 @@ func (tx *Tx) CF(name string) *CF {
 	if h := tx.handles[name]; h != nil && h.current() {
 		return h
 	}
-	h := &CF{verbs{tx: tx, name: name}}
+	h := &CF{verbs{familyView{tx: tx, name: name}}}
 	if tx.inner != nil {
 		if tx.handles == nil {
 			tx.handles = make(map[string]*CF)
@@ -36,7 +49,7 @@ func (tx *Tx) CF(name string) *CF {
 
 // current says whether a handle is still bound to the family of its name. A handle that found none
 // looks up again at each call.
-func (v *verbs) current() bool {
+func (v *familyView) current() bool {
 	if v.at == v.tx.catalog || v.first == nil || v.tx.inner == nil {
 		return v.gone == nil && (v.fam == nil || v.fam.Name == v.name) // false after a rename
 	}
@@ -60,7 +73,7 @@ func (f *Family) Name() string { return f.name }
 
 // resolve finds the family of a handle, again after each change of the catalog by this transaction.
 // The caller has entered, and the transaction is open.
-func (v *verbs) resolve() error {
+func (v *familyView) resolve() error {
 	if v.fam != nil && v.at == v.tx.catalog {
 		return nil
 	}
@@ -70,7 +83,7 @@ func (v *verbs) resolve() error {
 	return v.gone
 }
 
-func (v *verbs) resolveAnew() error {
+func (v *familyView) resolveAnew() error {
 	v.fam, v.gone = nil, nil
 	fam, err := v.lookup()
 	switch {
@@ -89,7 +102,7 @@ func (v *verbs) resolveAnew() error {
 
 // lookup finds the family by name, or, for a handle that is bound to a family, that family under its
 // present name.
-func (v *verbs) lookup() (*cf.Family, error) {
+func (v *familyView) lookup() (*cf.Family, error) {
 	tx := v.tx
 	if tx.db.placeholder != nil && v.name == cf.Default {
 		return tx.db.placeholder, nil

@@ -15,7 +15,7 @@ const maxBufferedIndexRows = 8192
 
 // bufferIndexes makes applyAll buffer index changes of the family, until flushIndexes or the commit.
 // Meanwhile no other call may read or change the family.
-func (v *verbs) bufferIndexes() {
+func (v *familyView) bufferIndexes() {
 	if v.indexBuffer == nil {
 		v.indexBuffer = ttl.NewIndexBuffer()
 		v.tx.buffering = append(v.tx.buffering, v)
@@ -23,7 +23,7 @@ func (v *verbs) bufferIndexes() {
 }
 
 // flushIndexes applies the buffered changes.
-func (v *verbs) flushIndexes() error {
+func (v *familyView) flushIndexes() error {
 	n := v.indexBuffer.Len()
 	err := v.below(v.rows().FlushIndexes(v.indexBuffer))
 	v.tx.bufferedRows -= n - v.indexBuffer.Len()

@@ -37,7 +37,7 @@ func (op *operation) apply(v *verbs) error {
 // applyAll applies operations on rows of one family, maxChanges at most. It checks the state of the
 // transaction once for all of them. changes is memory for them; if they are the last of the
 // transaction they may be left there for the commit.
-func (v *verbs) applyAll(ops []*writeRequest, changes []ttl.Change, last bool) (err error) {
+func (v *familyView) applyAll(ops []*writeRequest, changes []ttl.Change, last bool) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(true); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (v *verbs) applyAll(ops []*writeRequest, changes []ttl.Change, last bool) (
 	return v.applyRows(changes[:len(ops)], last)
 }
 
-func (v *verbs) applyRows(changes []ttl.Change, last bool) error {
+func (v *familyView) applyRows(changes []ttl.Change, last bool) error {
 	switch {
 	case len(changes) == 0:
 		return nil
@@ -67,7 +67,7 @@ func (v *verbs) applyRows(changes []ttl.Change, last bool) error {
 }
 
 // change encodes the operation as a change of a row, in c.
-func (v *verbs) change(op *operation, c *ttl.Change) error {
+func (v *familyView) change(op *operation, c *ttl.Change) error {
 	if err := checkKey(op.first, v.tx.db.maxKey); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (v *verbs) change(op *operation, c *ttl.Change) error {
 }
 
 // expiry is the expiry of a put of that kind.
-func (v *verbs) expiry(kind byte, when int64) (int64, error) {
+func (v *familyView) expiry(kind byte, when int64) (int64, error) {
 	switch kind {
 	case opPutTTL:
 		return v.after(time.Duration(when))

@@ -44,7 +44,7 @@ func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error)
 
 // getCopy is GetTTL for a transaction that ends with the call. It copies under the guard: the copy
 // may be the first access to all bytes of the value.
-func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error) {
+func (v *familyView) getCopy(key []byte) (value []byte, left time.Duration, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(false, key); err != nil {
 		return nil, 0, err
@@ -60,7 +60,7 @@ func (v *verbs) getCopy(key []byte) (value []byte, left time.Duration, err error
 }
 
 // left is the remaining ttl of a key with that expiry.
-func (v *verbs) left(expiry int64) time.Duration {
+func (v *familyView) left(expiry int64) time.Duration {
 	if expiry == 0 {
 		return NoExpiry
 	}

@@ -198,7 +198,7 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 
 // nextExpiring makes one step of Expiring within the transaction. If the step finds damage, the next
 // one continues behind it.
-func (v *verbs) nextExpiring(
+func (v *familyView) nextExpiring(
 	rows **ttl.ByExpiry,
 	damage **Damage,
 ) (expiry int64, key []byte, ok bool, err error) {

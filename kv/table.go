@@ -50,17 +50,17 @@ func (t Table[K, V]) Has(tx *Tx, key K) (has bool, err error) {
 	return has, err
 }
 
-// Put stores a value, permanent or with the family's default TTL, as CF.Put does.
+// Put stores a value, permanent or with the family's default TTL, as Tx.Put does.
 func (t Table[K, V]) Put(tx *Tx, key K, value V) error {
 	return t.with(tx, key, &value, func(v *verbs, k, b []byte) error { return v.Put(k, b) })
 }
 
-// PutTTL stores a value that expires after ttl, as CF.PutTTL does.
+// PutTTL stores a value that expires after ttl, as Tx.PutTTL does.
 func (t Table[K, V]) PutTTL(tx *Tx, key K, value V, ttl time.Duration) error {
 	return t.with(tx, key, &value, func(v *verbs, k, b []byte) error { return v.PutTTL(k, b, ttl) })
 }
 
-// Expire gives a key a new expiry, or returns ErrNotFound, as CF.Expire does.
+// Expire gives a key a new expiry, or returns ErrNotFound, as Tx.Expire does.
 func (t Table[K, V]) Expire(tx *Tx, key K, ttl time.Duration) error {
 	return t.with(tx, key, nil, func(v *verbs, k, _ []byte) error { return v.Expire(k, ttl) })
 }
@@ -126,7 +126,7 @@ func (t Table[K, V]) verbs(tx *Tx) *verbs {
 	if t.cf == cf.Default {
 		return &tx.verbs
 	}
-	return &tx.CF(t.cf).verbs
+	return &tx.CF(t.cf).txMethods
 }
 
 func (t Table[K, V]) codecError(what string, key []byte, err error) error {

@@ -31,9 +31,9 @@ type Tx struct {
 	durability   Durability
 	nowMs        int64 // its instant, if timed: a one-shot read needs the clock only for an expiry
 	timed        bool
-	foundExpired bool     // it found an expired key
-	buffering    []*verbs // families that buffer changes: see indexbuffer.go
-	bufferedRows int      // their buffered index changes
+	foundExpired bool          // it found an expired key
+	buffering    []*familyView // families that buffer changes: see indexbuffer.go
+	bufferedRows int           // their buffered index changes
 
 	mu     sync.Mutex // held during each call of a write transaction
 	over   atomic.Bool

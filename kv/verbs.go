@@ -12,14 +12,18 @@ import (
 // NoExpiry is the ttl of a permanent key.
 const NoExpiry time.Duration = -1
 
-// verbs are the calls on one family in a transaction: the common methods of *CF and *Tx. Each call
+// verbs are the calls on one family in a transaction: the common methods of *Tx and *CF. Each call
 // enters the transaction, then checks in this order: the transaction, the family, the arguments.
-type verbs struct {
+type verbs struct{ familyView }
+
+// familyView is one family as a transaction sees it.
+type familyView struct {
 	tx   *Tx
 	name string
 
-	// The binding of the handle after the at-th change of the catalog by this transaction: fam, or
-	// the error gone if that was dropped, or neither if none was found yet. See resolve.
+	// The family to which the handle was bound after the at-th change of the catalog by this
+	// transaction: fam, or the error gone if that was dropped, or neither if none was found yet. See
+	// resolve.
 	fam   *cf.Family
 	gone  error
 	at    uint32
@@ -29,7 +33,7 @@ type verbs struct {
 }
 
 // ready returns the error that every call gets in the present state of transaction and family.
-func (v *verbs) ready(write bool) error {
+func (v *familyView) ready(write bool) error {
 	if err := v.tx.alive(write); err != nil {
 		return err
 	}
@@ -37,7 +41,7 @@ func (v *verbs) ready(write bool) error {
 }
 
 // readyKey is ready for calls on one key.
-func (v *verbs) readyKey(write bool, key []byte) error {
+func (v *familyView) readyKey(write bool, key []byte) error {
 	if err := v.ready(write); err != nil {
 		return err
 	}
@@ -67,13 +71,13 @@ func checkValue(value []byte) error {
 }
 
 // rows is the family's view of package ttl.
-func (v *verbs) rows() ttl.Rows {
+func (v *familyView) rows() ttl.Rows {
 	return ttl.Rows{Tx: v.tx.inner, Family: v.fam, MaxTxnBytes: v.tx.db.maxTxnBytes}
 }
 
 // get reads a row: found if it is present and not expired. An empty value is not nil. expiry is 0
 // for a permanent key; a key that is not found but has one is expired and still stored.
-func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err error) {
+func (v *familyView) get(key []byte) (value []byte, expiry int64, found bool, err error) {
 	if v.fam.NoTrees() {
 		return nil, 0, false, nil
 	}
@@ -91,7 +95,7 @@ func (v *verbs) get(key []byte) (value []byte, expiry int64, found bool, err err
 }
 
 // info is get for the size of the value, without reading it.
-func (v *verbs) info(key []byte) (size int, expiry int64, found bool, err error) {
+func (v *familyView) info(key []byte) (size int, expiry int64, found bool, err error) {
 	if v.fam.NoTrees() {
 		return 0, 0, false, nil
 	}
@@ -114,15 +118,15 @@ func (tx *Tx) below(err error) error {
 	return err
 }
 
-func (v *verbs) below(err error) error { return v.tx.below(err) }
+func (v *familyView) below(err error) error { return v.tx.below(err) }
 
 // missing returns the error for a key that was not found. It queues an expired key for eviction.
-func (v *verbs) missing(key []byte, expiry int64) error {
+func (v *familyView) missing(key []byte, expiry int64) error {
 	v.noteExpired(key, expiry)
 	return ErrNotFound
 }
 
-func (v *verbs) noteExpired(key []byte, expiry int64) {
+func (v *familyView) noteExpired(key []byte, expiry int64) {
 	if expiry != 0 && !v.tx.db.readOnly {
 		v.tx.foundExpired = true
 		v.tx.db.queue.Add(v.fam, key, expiry)
@@ -130,12 +134,12 @@ func (v *verbs) noteExpired(key []byte, expiry int64) {
 }
 
 // put writes a row; every put ends here. expiry 0: permanent.
-func (v *verbs) put(key, value []byte, expiry int64) error {
+func (v *familyView) put(key, value []byte, expiry int64) error {
 	return v.below(v.rows().Put(key, value, expiry))
 }
 
 // defaultExpiry is the expiry of a row that Put writes.
-func (v *verbs) defaultExpiry() (expiry int64, err error) {
+func (v *familyView) defaultExpiry() (expiry int64, err error) {
 	ms := v.fam.Options.DefaultTTLMs
 	if ms == 0 {
 		return 0, nil
@@ -145,6 +149,6 @@ func (v *verbs) defaultExpiry() (expiry int64, err error) {
 }
 
 // remove deletes a row; every delete of a key ends here.
-func (v *verbs) remove(key []byte) error {
+func (v *familyView) remove(key []byte) error {
 	return v.below(v.rows().Delete(key))
 }

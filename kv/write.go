@@ -24,7 +24,7 @@ func (v *verbs) Put(key, value []byte) (err error) {
 }
 
 // readyWrite is readyKey for calls that store a value.
-func (v *verbs) readyWrite(key, value []byte) error {
+func (v *familyView) readyWrite(key, value []byte) error {
 	if err := v.readyKey(true, key); err != nil {
 		return err
 	}
@@ -60,19 +60,19 @@ func (v *verbs) PutExpireAt(key, value []byte, at time.Time) (err error) {
 }
 
 // after is the expiry of a key that lives for d from the transaction's instant on.
-func (v *verbs) after(d time.Duration) (expiry int64, err error) {
+func (v *familyView) after(d time.Duration) (expiry int64, err error) {
 	expiry, err = ttl.After(v.tx.instant(), d)
 	return expiry, fromBelow(err)
 }
 
 // until is the expiry of a key that expires at t.
-func (v *verbs) until(t time.Time) (expiry int64, err error) {
+func (v *familyView) until(t time.Time) (expiry int64, err error) {
 	expiry, err = ttl.At(v.tx.instant(), t)
 	return expiry, fromBelow(err)
 }
 
 // expiry is the expiry that o sets; 0: none. Its check has passed.
-func (o *PutOptions) expiry(v *verbs) (expiry int64, err error) {
+func (o *PutOptions) expiry(v *familyView) (expiry int64, err error) {
 	switch {
 	case o.TTL > 0:
 		return v.after(o.TTL)
@@ -94,7 +94,7 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 	if err := o.check(); err != nil {
 		return false, err
 	}
-	expiry, err := o.expiry(v)
+	expiry, err := o.expiry(&v.familyView)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 }
 
 // putKeep stores a value and keeps the expiry old of a present key. The caller has read the key.
-func (v *verbs) putKeep(key, value []byte, old int64, found bool) error {
+func (v *familyView) putKeep(key, value []byte, old int64, found bool) error {
 	if found {
 		return v.put(key, value, old)
 	}
@@ -154,7 +154,7 @@ func (v *verbs) Persist(key []byte) error {
 
 // setExpiry sets the expiry of a key to the result of want; 0: permanent. An error of want precedes
 // ErrNotFound.
-func (v *verbs) setExpiry(key []byte, want func() (int64, error)) (err error) {
+func (v *familyView) setExpiry(key []byte, want func() (int64, error)) (err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.readyKey(true, key); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (v *verbs) DeleteRange(lo, hi []byte) (err error) {
 }
 
 // removeRange is DeleteRange for a caller that has entered.
-func (v *verbs) removeRange(lo, hi []byte) error {
+func (v *familyView) removeRange(lo, hi []byte) error {
 	if len(lo) == 0 {
 		lo = nil
 	}
