@@ -8,17 +8,14 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// CF is a column family in a transaction. It has the methods that *Tx has for the keys and ranges of
-// "default", documented there: All, Clear, CompareAndDelete, CompareAndSwap, Count, CountLive,
-// Cursor, CursorIn, Delete, DeletePrefix, DeleteRange, Expire, ExpireAt, Expiring, Expiry, Get,
-// GetAppend, GetTTL, Has, Increment, NextExpiry, Persist, Prefix, PurgeExpired, Put, PutExpireAt,
-// PutTTL, PutWith, Scan, Size and TTL. Every call on an absent family returns ErrCFNotFound, on one
+// CF is a column family in a transaction. It has the methods for keys and ranges that *Tx has for
+// "default"; each is documented there. Every call on an absent family returns ErrCFNotFound, on one
 // that this transaction dropped ErrCFDropped.
 type CF struct{ txMethods }
 
 // Family is a column family outside of transactions. It has the one-shot methods that *DB has for
-// the keys of "default": those of CF but ranges and cursors. Each looks the family up by its name. A
-// Family is safe for concurrent use.
+// the keys of "default": those of CF without ranges and cursors. Each looks the family up by its
+// name. A Family is safe for concurrent use.
 type Family struct{ dbMethods }
 
 // Aliases: documentation lists the methods of an embedded unexported struct with each type that
