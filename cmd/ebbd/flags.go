@@ -40,77 +40,61 @@ Examples:
 Options:
 `
 
-func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
-	set := pflag.NewFlagSet("ebbd", pflag.ContinueOnError)
-	set.SortFlags = false
-	o := &f.options
+// texts are the options that parseFlags turns into something else.
+type texts struct {
+	cache, maxBytes, page, bulk, replies  *size
+	passwordFile, certificate, key, level string
+	showVersion, help                     bool
+}
+
+func (f *flags) register(set *pflag.FlagSet) *texts {
+	o, t := &f.options, &texts{}
 	set.StringVar(&o.Dir, "dir", "data", "`directory` of the store, created if absent")
 	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
 		"`host:port` to listen on; may be repeated")
 	set.StringVar(&o.AppendFsync, "appendfsync", "always",
 		"when writes are synced: always (before the reply), everysec, no")
-	set.StringVar(
-		&o.Password,
-		"requirepass",
-		"",
-		"`password` of the default user; other users see it in ps",
-	)
-	passwordFile := set.String("requirepass-file", "", "`file` with the password in its first line")
+	set.StringVar(&o.Password, "requirepass", "",
+		"`password` of the default user; other users see it in ps")
+	set.StringVar(&t.passwordFile, "requirepass-file", "", "`file` with the password in its first line")
 	set.IntVar(&o.MaxClients, "maxclients", 10000, "most connections at the same time")
 	set.IntVar(&o.Databases, "databases", 16, "number of databases for SELECT")
-	set.DurationVar(
-		&o.Timeout,
-		"timeout",
-		0,
-		"idle `time` after which a client is disconnected, such as 5m; 0: never",
-	)
-	cache := sizeFlag(set, "cache", "", "memory for pages of the store, such as 512MiB; default: "+
+	set.DurationVar(&o.Timeout, "timeout", 0,
+		"idle `time` after which a client is disconnected, such as 5m; 0: never")
+	t.cache = sizeFlag(set, "cache", "", "memory for pages of the store, such as 512MiB; default: "+
 		"384MiB, or a quarter of the memory of the machine if that is less")
-	maxBytes := sizeFlag(
-		set,
-		"max-bytes",
-		"",
-		"bound on the size of the store, such as 10GiB; default: none",
-	)
-	page := sizeFlag(
-		set,
-		"page-size",
-		"",
-		"page size of a new store, 4KiB to 64KiB: keys are at most a "+
-			"quarter of it; default: 16KiB",
-	)
-	bulk := sizeFlag(
-		set,
-		"proto-max-bulk-len",
-		"512MiB",
-		"longest argument of a command, and longest string",
-	)
-	replies := sizeFlag(
-		set,
-		"max-replies",
-		"256MiB",
-		"most replies of one client that wait in memory: more "+
-			"disconnect it",
-	)
-	certificate := set.String(
-		"tls-cert-file",
-		"",
-		"PEM `file` with the certificate: the addresses take TLS only",
-	)
-	key := set.String("tls-key-file", "", "PEM `file` with the key of the certificate")
+	t.maxBytes = sizeFlag(set, "max-bytes", "",
+		"bound on the size of the store, such as 10GiB; default: none")
+	t.page = sizeFlag(set, "page-size", "", "page size of a new store, 4KiB to 64KiB: keys are at "+
+		"most a quarter of it; default: 16KiB")
+	t.bulk = sizeFlag(set, "proto-max-bulk-len", "512MiB",
+		"longest argument of a command, and longest string")
+	t.replies = sizeFlag(set, "max-replies", "256MiB",
+		"most replies of one client that wait in memory: more disconnect it")
+	set.StringVar(&t.certificate, "tls-cert-file", "",
+		"PEM `file` with the certificate: the addresses take TLS only")
+	set.StringVar(&t.key, "tls-key-file", "", "PEM `file` with the key of the certificate")
 	set.BoolVar(&f.jsonLogs, "json", false, "logs as JSON")
-	level := set.String("log-level", "info", "debug, info, warn or error")
-	showVersion := set.Bool("version", false, "print the version")
-	help := set.BoolP("help", "h", false, "print this")
+	set.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
+	set.BoolVar(&t.showVersion, "version", false, "print the version")
+	set.BoolVarP(&t.help, "help", "h", false, "print this")
 	set.Usage = func() {}
+	return t
+}
+
+func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
+	set := pflag.NewFlagSet("ebbd", pflag.ContinueOnError)
+	set.SortFlags = false
+	t := f.register(set)
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
+	o := &f.options
 	switch {
-	case *help:
+	case t.help:
 		fmt.Fprint(stdout, usage+set.FlagUsages())
 		return f, pflag.ErrHelp
-	case *showVersion:
+	case t.showVersion:
 		fmt.Fprintln(stdout, "ebbd", version)
 		return f, pflag.ErrHelp
 	case set.NArg() > 0:
@@ -120,27 +104,33 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 			"--maxclients and --databases (at most 1024) must be positive, --timeout not negative",
 		)
 	}
-	o.CacheBytes, o.MaxBytes, o.PageSize = cache.n, maxBytes.n, int(page.n)
-	o.MaxBulk, o.MaxReplies, o.Version = int(min(bulk.n, 1<<30-64)), int(replies.n), version
-	if err := f.logLevel.UnmarshalText([]byte(*level)); err != nil {
+	o.CacheBytes, o.MaxBytes, o.PageSize = t.cache.n, t.maxBytes.n, int(t.page.n)
+	o.MaxBulk, o.MaxReplies, o.Version = int(min(t.bulk.n, 1<<30-64)), int(t.replies.n), version
+	if err := f.logLevel.UnmarshalText([]byte(t.level)); err != nil {
 		return f, fmt.Errorf("--log-level: %w", err)
 	}
-	if *passwordFile != "" {
-		text, err := os.ReadFile(*passwordFile)
+	return f, f.readFiles(t)
+}
+
+// readFiles reads the password and the certificate.
+func (f *flags) readFiles(t *texts) error {
+	o := &f.options
+	if t.passwordFile != "" {
+		text, err := os.ReadFile(t.passwordFile)
 		if err != nil {
-			return f, err
+			return err
 		}
 		o.Password, _, _ = strings.Cut(string(text), "\n")
 		o.Password = strings.TrimSuffix(o.Password, "\r")
 	}
-	if *certificate != "" || *key != "" {
-		pair, err := tls.LoadX509KeyPair(*certificate, *key)
+	if t.certificate != "" || t.key != "" {
+		pair, err := tls.LoadX509KeyPair(t.certificate, t.key)
 		if err != nil {
-			return f, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+			return fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
 		}
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	return f, nil
+	return nil
 }
 
 // size is a flag of bytes with a unit.

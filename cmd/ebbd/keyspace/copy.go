@@ -50,7 +50,7 @@ func (s *Space) copyElements(id uint64, to *Space, newID uint64) error {
 		if at, ok := c.Expiry(); ok {
 			o.ExpireAt = time.UnixMilli(at.UnixMilli())
 		}
-		if _, err := to.elements.PutWith(key, c.Value(), o); err != nil {
+		if _, err := to.changing(to.elements).PutWith(key, c.Value(), o); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func (s *Space) SetField(
 	if expiry > 0 {
 		o.ExpireAt = time.UnixMilli(expiry)
 	}
-	_, err = s.elements.PutWith(s.element(row.ID, fieldKind, field), value, o)
+	_, err = s.changing(s.elements).PutWith(s.element(row.ID, fieldKind, field), value, o)
 	return !ok, err
 }
 
@@ -73,7 +73,7 @@ func (s *Space) DeleteField(row *Row, field []byte) (deleted bool, err error) {
 	} else if was >= row.fieldMax {
 		row.inexact = true
 	}
-	return true, s.elements.Delete(s.element(row.ID, fieldKind, field))
+	return true, s.changing(s.elements).Delete(s.element(row.ID, fieldKind, field))
 }
 
 // SetFieldExpiry sets or, with NoExpiry, removes the expiry of a present field; Save follows.
@@ -83,9 +83,9 @@ func (s *Space) SetFieldExpiry(key []byte, row *Row, field []byte, was, expiry i
 	}
 	name := s.element(row.ID, fieldKind, field)
 	if expiry == NoExpiry {
-		return s.elements.Persist(name)
+		return s.changing(s.elements).Persist(name)
 	}
-	return s.elements.ExpireAt(name, time.UnixMilli(expiry))
+	return s.changing(s.elements).ExpireAt(name, time.UnixMilli(expiry))
 }
 
 // noteExpiry keeps the counts of the master row when a field gets an expiry or becomes permanent.

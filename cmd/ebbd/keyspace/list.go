@@ -24,7 +24,7 @@ func (s *Space) Push(row *Row, head bool, value []byte) error {
 		pos = 0
 	}
 	row.Count++
-	return s.elements.Put(s.at(row, pos), value)
+	return s.changing(s.elements).Put(s.at(row, pos), value)
 }
 
 // Pop removes the first or the last element of a list that has one; Save follows.
@@ -36,7 +36,7 @@ func (s *Space) Pop(row *Row, head bool) (value []byte, err error) {
 	if value, err = s.elements.GetAppend(nil, s.at(row, pos)); err != nil {
 		return nil, err
 	}
-	if err := s.elements.Delete(s.at(row, pos)); err != nil {
+	if err := s.changing(s.elements).Delete(s.at(row, pos)); err != nil {
 		return nil, err
 	}
 	row.Count--
@@ -53,7 +53,7 @@ func (s *Space) Index(row *Row, pos int64) ([]byte, error) {
 
 // SetIndex replaces the element at a position within the list.
 func (s *Space) SetIndex(row *Row, pos int64, value []byte) error {
-	return s.elements.Put(s.at(row, pos), value)
+	return s.changing(s.elements).Put(s.at(row, pos), value)
 }
 
 // Elements ranges over the elements of positions [from, to), which lie within the list.
@@ -81,7 +81,7 @@ func (s *Space) Trim(row *Row, from, to int64) error {
 			return nil
 		}
 		lower := append([]byte(nil), s.at(row, lo)...)
-		return s.elements.DeleteRange(lower, s.at(row, hi))
+		return s.changing(s.elements).DeleteRange(lower, s.at(row, hi))
 	}
 	if err := cut(0, from); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Space) move(row *Row, from, to, by int64) error {
 		if err != nil {
 			return err
 		}
-		if err := s.elements.Put(s.at(row, pos+by), value); err != nil {
+		if err := s.changing(s.elements).Put(s.at(row, pos+by), value); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Space) RemoveMany(row *Row, positions []int64) error {
 		if err != nil {
 			return err
 		}
-		if err := s.elements.Put(s.at(row, to), value); err != nil {
+		if err := s.changing(s.elements).Put(s.at(row, to), value); err != nil {
 			return err
 		}
 		to++

@@ -17,7 +17,7 @@ const (
 // drop deletes the rows of a collection, at once or, if there are many, later.
 func (s *Space) drop(row *Row) error {
 	if row.Count <= smallCollection && row.fieldMax == 0 {
-		return s.elements.DeletePrefix(s.header(row.ID))
+		return s.changing(s.elements).DeletePrefix(s.header(row.ID))
 	}
 	return s.retire(row.ID)
 }
@@ -25,7 +25,7 @@ func (s *Space) drop(row *Row) error {
 // retire leaves the rows of a dead collection to Reclaim.
 func (s *Space) retire(id uint64) error {
 	s.store.setRetired(s.DB, true)
-	return s.elements.Put(retiredKey(id), nil)
+	return s.changing(s.elements).Put(retiredKey(id), nil)
 }
 
 func retiredKey(id uint64) []byte {
@@ -49,10 +49,10 @@ func (s *Space) Reclaim() (more bool, err error) {
 		}
 	}
 	if last != nil {
-		return true, s.elements.DeleteRange(prefix, last)
+		return true, s.changing(s.elements).DeleteRange(prefix, last)
 	}
 	// Rows that have expired are hidden from the scan, and go with the prefix.
-	return true, errors.Join(s.elements.DeletePrefix(prefix), s.elements.Delete(retiredKey(id)))
+	return true, errors.Join(s.changing(s.elements).DeletePrefix(prefix), s.changing(s.elements).Delete(retiredKey(id)))
 }
 
 // Sweep looks at up to limit collections with an id after the given one and returns those that are

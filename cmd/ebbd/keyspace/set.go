@@ -18,7 +18,7 @@ func (s *Space) HasMember(row *Row, member []byte) (bool, error) {
 
 // AddMember puts a member into a set; Save follows.
 func (s *Space) AddMember(row *Row, member []byte) (added bool, err error) {
-	added, err = s.elements.PutWith(
+	added, err = s.changing(s.elements).PutWith(
 		s.element(row.ID, memberKind, member), nil, kv.PutOptions{IfAbsent: true})
 	if added {
 		row.Count++
@@ -33,7 +33,7 @@ func (s *Space) RemoveMember(row *Row, member []byte) (removed bool, err error) 
 		return false, err
 	}
 	row.Count--
-	return true, s.elements.Delete(s.element(row.ID, memberKind, member))
+	return true, s.changing(s.elements).Delete(s.element(row.ID, memberKind, member))
 }
 
 // Members ranges over the members of a set or a sorted set from one on, in the order of bytes. The

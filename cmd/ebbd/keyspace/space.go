@@ -31,6 +31,12 @@ type Space struct {
 // Tx returns the transaction of the space.
 func (s *Space) Tx() *kv.Tx { return s.tx }
 
+// changing counts a write to a family of the space.
+func (s *Space) changing(cf *kv.CF) *kv.CF {
+	s.store.writes++
+	return cf
+}
+
 func (s *Space) masterKey(key []byte) []byte {
 	s.keyBuf = append(append(s.keyBuf[:0], 'k'), key...)
 	return s.keyBuf
@@ -109,7 +115,7 @@ func (s *Space) put(key []byte, row *Row, expiry int64) error {
 	case expiry > 0:
 		o.ExpireAt = time.UnixMilli(expiry)
 	}
-	_, err := s.master.PutWith(s.masterKey(key), s.rowBuf, o)
+	_, err := s.changing(s.master).PutWith(s.masterKey(key), s.rowBuf, o)
 	if cap(s.rowBuf) > 1<<20 {
 		s.rowBuf = nil
 	}
@@ -133,7 +139,7 @@ func (s *Space) vacate(key []byte, old *Row) error {
 		}
 		// The purge goes in order of expiry: this row is among the next ones, or there is a
 		// backlog.
-		if _, err := s.master.PurgeExpired(nil, kv.PurgeOptions{Limit: rows}); err != nil {
+		if _, err := s.changing(s.master).PurgeExpired(nil, kv.PurgeOptions{Limit: rows}); err != nil {
 			if errors.Is(err, kv.ErrClockJump) {
 				break
 			}
@@ -167,7 +173,7 @@ func (s *Space) Delete(key []byte, row *Row) error {
 	if row.unsaved {
 		return nil
 	}
-	return s.master.Delete(s.masterKey(key))
+	return s.changing(s.master).Delete(s.masterKey(key))
 }
 
 // SetExpiry sets or, with NoExpiry, removes the expiry of a present key. It lies after Now.
@@ -177,9 +183,9 @@ func (s *Space) SetExpiry(key []byte, row *Row, expiry int64) error {
 		return s.saveHash(key, row)
 	}
 	if expiry == NoExpiry {
-		return s.master.Persist(s.masterKey(key))
+		return s.changing(s.master).Persist(s.masterKey(key))
 	}
-	return s.master.ExpireAt(s.masterKey(key), time.UnixMilli(expiry))
+	return s.changing(s.master).ExpireAt(s.masterKey(key), time.UnixMilli(expiry))
 }
 
 // Rename moves the value and the expiry of a present key to another name, where target was.
@@ -197,13 +203,13 @@ func (s *Space) Rename(from []byte, row *Row, to []byte, target *Row) error {
 	}
 	value := Row(*row)
 	value.Value = append([]byte(nil), row.Value...)
-	if err := s.master.Delete(s.masterKey(from)); err != nil {
+	if err := s.changing(s.master).Delete(s.masterKey(from)); err != nil {
 		return err
 	}
 	if err := s.put(to, &value, expiry); err != nil || row.Type == TypeString {
 		return err
 	}
-	return s.elements.Put(s.header(row.ID), to)
+	return s.changing(s.elements).Put(s.header(row.ID), to)
 }
 
 // Count returns the number of live keys.
@@ -224,10 +230,10 @@ func (s *Space) CountExpiring(most int) (n int64, err error) {
 
 // Flush deletes all keys.
 func (s *Space) Flush() error {
-	if err := s.master.Clear(); err != nil {
+	if err := s.changing(s.master).Clear(); err != nil {
 		return err
 	}
-	return s.elements.Clear()
+	return s.changing(s.elements).Clear()
 }
 
 // MaxKey returns the length of the longest key in bytes.
@@ -251,7 +257,7 @@ func (s *Space) create(key []byte, t Type) (Row, error) {
 		return Row{}, err
 	}
 	row := Row{Type: t, ID: uint64(id), unsaved: true}
-	return row, s.elements.Put(s.header(row.ID), key)
+	return row, s.changing(s.elements).Put(s.header(row.ID), key)
 }
 
 // LoadOrCreate is LoadAs for a write that makes the collection if it is absent.

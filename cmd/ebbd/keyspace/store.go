@@ -15,7 +15,8 @@ import (
 // master rows the store has purged or evicted.
 type Store struct {
 	databases  int
-	maxKeySize int // of the store, in bytes
+	maxKeySize int   // of the store, in bytes
+	writes     int64 // by spaces of write transactions: there is one at a time
 
 	mu      sync.Mutex
 	expired []deadRow // master rows that expired since Drain
@@ -45,6 +46,10 @@ func NewStore(databases int) *Store {
 
 // Databases returns the number of databases.
 func (st *Store) Databases() int { return st.databases }
+
+// Writes returns the number of writes that spaces have begun. It belongs to the goroutine of the
+// present write transaction: a command that has failed with as many as before has changed nothing.
+func (st *Store) Writes() int64 { return st.writes }
 
 // Expired returns the numbers of keys and of hash fields that expired and were deleted.
 func (st *Store) Expired() (keys, fields int64) {
@@ -180,6 +185,7 @@ func (st *Store) SwapDB(tx *kv.Tx, a, b int) error {
 	if a == b {
 		return nil
 	}
+	st.writes++
 	for _, kind := range []byte{masterFamily, elementFamily} {
 		const meanwhile = "swap"
 		first, second := familyName(kind, a), familyName(kind, b)

@@ -62,26 +62,26 @@ func (s *Space) SetScore(row *Row, member []byte, score float64, present bool, w
 		if was == score {
 			return nil
 		}
-		if err := s.elements.Delete(s.scoreKey(row.ID, was, member)); err != nil {
+		if err := s.changing(s.elements).Delete(s.scoreKey(row.ID, was, member)); err != nil {
 			return err
 		}
 	} else {
 		row.Count++
 	}
-	if err := s.elements.Put(s.scoreKey(row.ID, score, member), nil); err != nil {
+	if err := s.changing(s.elements).Put(s.scoreKey(row.ID, score, member), nil); err != nil {
 		return err
 	}
 	bits := binary.BigEndian.AppendUint64(nil, sortable(score))
-	return s.elements.Put(s.element(row.ID, memberKind, member), bits)
+	return s.changing(s.elements).Put(s.element(row.ID, memberKind, member), bits)
 }
 
 // RemoveScore deletes a present member of a sorted set; Save follows.
 func (s *Space) RemoveScore(row *Row, member []byte, score float64) error {
 	row.Count--
-	if err := s.elements.Delete(s.scoreKey(row.ID, score, member)); err != nil {
+	if err := s.changing(s.elements).Delete(s.scoreKey(row.ID, score, member)); err != nil {
 		return err
 	}
-	return s.elements.Delete(s.element(row.ID, memberKind, member))
+	return s.changing(s.elements).Delete(s.element(row.ID, memberKind, member))
 }
 
 // ByScore ranges over members in the order of scores, then of bytes, or the other way round. from

@@ -164,8 +164,7 @@ func (r *request) copyTo(from []byte, db int, to []byte, replace, move bool) err
 		}
 		r.touch(from)
 	}
-	r.s.watches.touch(db, [][]byte{to})
-	r.s.changes.Add(1)
+	r.s.modified(db, [][]byte{to})
 	r.w.Int(1)
 	return nil
 }

@@ -82,6 +82,9 @@ type execution struct {
 	w    *resp.Writer
 	tx   *kv.Tx // nil until a command needs it
 	turn bool
+	// careful says that each write has a savepoint. Without it, halfway says that a command has
+	// failed after its first write: the transaction must not be committed.
+	careful, halfway bool
 
 	sp keyspace.Space
 }
@@ -205,20 +208,25 @@ func (x *execution) call(cmd *command, args [][]byte) {
 		x.w.Truncate(mark)
 		x.writeError(err)
 	} else if len(r.changed) > 0 {
-		x.s.watches.touch(x.c.db, r.changed)
-		x.s.changes.Add(int64(len(r.changed)))
+		x.s.modified(x.c.db, r.changed)
 	}
 	x.s.commandDone(cmd, args, began, err)
 }
 
+// attempt runs the handler. Savepoints make each page that a later command changes a copy, so a turn
+// begins without: it is run again, carefully, if a command fails after its first write.
 func (x *execution) attempt(r *request) (err error) {
 	var savepoint kv.Savepoint
+	var before int64
 	writes := r.cmd.flags&flagWrite != 0
 	if r.cmd.flags&(flagWrite|flagRead) != 0 {
 		if err := x.bind(); err != nil {
 			return err
 		}
-		if writes {
+	}
+	if writes {
+		before = x.s.store.Writes()
+		if x.careful {
 			savepoint = x.tx.Savepoint()
 		}
 	}
@@ -228,7 +236,11 @@ func (x *execution) attempt(r *request) (err error) {
 				"stack", string(debug.Stack()))
 			err = replyError("ERR internal error of command '" + r.cmd.name + "'")
 		}
-		if err != nil && writes {
+		switch {
+		case err == nil || !writes || x.s.store.Writes() == before:
+		case !x.careful:
+			x.halfway = true
+		default:
 			if back := x.tx.RollbackTo(savepoint); back != nil {
 				err = errors.Join(err, back)
 			}

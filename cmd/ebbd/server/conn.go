@@ -27,6 +27,14 @@ type conn struct {
 	w    resp.Writer
 	unit unit
 
+	sessionState
+
+	mu   sync.Mutex // guards info, which other connections read
+	info clientInfo
+}
+
+// sessionState is what commands change of a connection.
+type sessionState struct {
 	db            int
 	authenticated bool
 	closing       bool // after the replies that are collected
@@ -37,9 +45,6 @@ type conn struct {
 	queued      []queuedCommand
 	queuedBytes int
 	watched     []*watch
-
-	mu   sync.Mutex // guards info, which other connections read
-	info clientInfo
 }
 
 // replyMode is what CLIENT REPLY has set.

@@ -2,10 +2,13 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/kv"
 )
 
 func TestWatchFailsExecAfterAChange(t *testing.T) {
@@ -135,4 +138,33 @@ func TestTransactionIsSeenWholeOrNotAtAll(t *testing.T) {
 		require.Equal(t, a, b)
 	}
 	done.Wait()
+}
+
+// TestATurnRunsAgainAfterACommandThatFailsHalfway: turns have no savepoints, so one is run a second
+// time when a command fails after its first write. Its connections find the same state as before.
+func TestATurnRunsAgainAfterACommandThatFailsHalfway(t *testing.T) {
+	s := start(t, Options{})
+	c, other := s.client(), s.client()
+	other.line("WATCH y")
+	long := strings.Repeat("f", 5000)
+	var sent strings.Builder
+	for _, line := range []string{
+		"SET a 1", "WATCH w", "MULTI", "INCR a", "HSET h f v " + long + " v", "INCR a", "EXEC",
+		"HSET h g v " + long + " v", "SELECT 1", "SET b 2", "MULTI", "INCR b", "EXISTS h",
+	} {
+		sent.WriteString(encode(words(line)...))
+	}
+	c.send(sent.String())
+	tooLong := s.errorText(kv.ErrKeyTooLarge)
+	for _, want := range []string{
+		"OK", "OK", "OK", "QUEUED", "QUEUED", "QUEUED", "[2 (error) " + tooLong + " 3]",
+		"(error) " + tooLong, "OK", "OK", "OK", "QUEUED", "QUEUED",
+	} {
+		require.Equal(t, want, c.receive())
+	}
+	require.Equal(t, "[3 0]", c.line("EXEC"))
+	require.Equal(t, `"3"`, other.line("GET a"))
+	require.Equal(t, "0", other.line("EXISTS h"))
+	other.line("MULTI")
+	require.Equal(t, "[]", other.line("EXEC"))
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ebbkv/ebb/kv"
@@ -23,7 +24,11 @@ type unit struct {
 
 	internal func(tx *kv.Tx) error
 
-	mark int // length of the replies before
+	// What the connection was before the unit: see restore.
+	mark    int // length of the replies
+	version int // of the protocol
+	before  sessionState
+
 	err  error
 	done chan struct{}
 }
@@ -114,7 +119,29 @@ func (e *executor) turn(first *unit) {
 	e.commit(units)
 }
 
+// errHalfway rolls back a turn in which a command without a savepoint failed after its first write.
+var errHalfway = errors.New("a command failed half-way")
+
+// commit runs units in one transaction, if need be a second time with savepoints, and gives the
+// replies back.
 func (e *executor) commit(units []*unit) {
+	err := e.attempt(units, false)
+	if err == errHalfway {
+		for _, u := range units {
+			u.restore()
+		}
+		err = e.attempt(units, true)
+	}
+	if err != nil {
+		e.s.log.Error("turn failed", "error", err)
+	}
+	e.s.noteCommit(err)
+	for _, u := range units {
+		u.finish(err)
+	}
+}
+
+func (e *executor) attempt(units []*unit, careful bool) error {
 	s := e.s
 	undo := func() {}
 	err := s.db.Update(func(tx *kv.Tx) (err error) {
@@ -123,37 +150,53 @@ func (e *executor) commit(units []*unit) {
 			return err
 		}
 		for _, u := range units {
-			u.run(tx)
+			if !u.run(tx, careful) {
+				return errHalfway
+			}
 		}
 		return tx.Err()
 	})
 	if err != nil {
 		undo()
-		s.log.Error("turn failed", "error", err)
 	}
-	s.noteCommit(err)
-	for _, u := range units {
-		u.finish(err)
-	}
+	return err
 }
 
-func (u *unit) run(tx *kv.Tx) {
+// run runs the commands of a unit in tx; ok false: one has failed half-way.
+func (u *unit) run(tx *kv.Tx, careful bool) (ok bool) {
 	if u.internal != nil {
 		savepoint := tx.Savepoint()
 		if u.err = u.internal(tx); u.err != nil {
 			u.err = errors.Join(u.err, tx.RollbackTo(savepoint))
 		}
-		return
+		return true
 	}
 	x := &u.x
-	x.tx, x.turn = tx, true
+	u.before, u.version = x.c.sessionState, x.w.Version
+	x.tx, x.turn, x.careful, x.halfway = tx, true, careful, false
 	for _, args := range u.commands {
 		x.execute(args)
-		if x.c.closing {
+		if x.c.closing || x.halfway {
 			break
 		}
 	}
 	x.tx, x.turn = nil, false
+	return !x.halfway
+}
+
+// restore makes the connection what it was before the unit has run.
+func (u *unit) restore() {
+	if u.internal != nil {
+		return
+	}
+	c := u.x.c
+	if !slices.Equal(c.watched, u.before.watched) {
+		c.unwatch()
+		c.s.watches.add(u.before.watched)
+	}
+	c.sessionState = u.before
+	c.w.Version = u.version
+	c.w.Truncate(u.mark)
 }
 
 // finish tells the connection that its replies are to be sent. After a failed commit each command

@@ -35,14 +35,19 @@ func (c *conn) watch(key []byte, expires int64) {
 	}
 	w := &watch{db: c.db, key: bytes.Clone(key), owner: c, expires: expires}
 	c.watched = append(c.watched, w)
-	t := &c.s.watches
+	c.s.watches.add([]*watch{w})
+}
+
+func (t *watchTable) add(watches []*watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by == nil {
 		t.by = make(map[watchedKey][]*watch)
 	}
-	at := watchedKey{w.db, string(key)}
-	t.by[at] = append(t.by[at], w)
+	for _, w := range watches {
+		at := watchedKey{w.db, string(w.key)}
+		t.by[at] = append(t.by[at], w)
+	}
 }
 
 func (c *conn) unwatch() {
@@ -88,6 +93,12 @@ func (t *watchTable) keys(db int) (keys [][]byte) {
 		}
 	}
 	return keys
+}
+
+// modified notes that keys of a database have been modified.
+func (s *Server) modified(db int, keys [][]byte) {
+	s.watches.touch(db, keys)
+	s.changes.Add(int64(len(keys)))
 }
 
 // touchReplaced marks the watches of a database that is flushed, or swapped with another one: those
