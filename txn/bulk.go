@@ -102,9 +102,6 @@ func (s *Store) publishLoad(w *writer) error {
 	epoch := s.epoch
 	err := s.checkpointLocked()
 	stopped = false
-	s.queueMu.Lock()
-	v.hidden = err != nil
-	s.queueMu.Unlock()
 	if err != nil {
 		err = s.fail(err) // the newest version is not in the log
 		if s.metaWritten >= epoch {
@@ -113,7 +110,7 @@ func (s *Store) publishLoad(w *writer) error {
 		}
 		return err
 	}
-	s.makeVisible()
+	s.queue.reveal(v)
 	return nil
 }
 

@@ -92,7 +92,7 @@ func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error)
 		return nil, s.canWrite()
 	}
 	// Before the lock: Prepare may write a whole segment. On a full disk captureLocked retries.
-	if err := s.sessionLog().Prepare(); err != nil && !pager.NoSpace(err) {
+	if err := s.queue.sessionLog().Prepare(); err != nil && !pager.NoSpace(err) {
 		return nil, s.logError(err)
 	}
 	if err := s.lockWriter(ctx); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
 	if s.epoch >= pager.MaxEpoch {
 		return nil, s.fail(errors.New("all epochs are used: copy the store into a new one"))
 	}
-	if err := s.reclaim(reclaimAll); err != nil {
+	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
 		return nil, err
 	}
 	if err := s.saveTrees(); err != nil {
@@ -208,7 +208,7 @@ func (s *Store) writePages(c *checkpointState, observer pager.CheckpointObserver
 	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.makeVisible()
+	s.queue.makeVisible()
 	if err := s.pg.Write(c.pages, observer); err != nil {
 		return s.fail(err)
 	}
@@ -258,7 +258,7 @@ func (s *Store) installCheckpoint(c *checkpointState) error {
 	if idle {
 		s.capturedSer = v.serial
 	}
-	s.makeVisible()
+	s.queue.makeVisible()
 	s.reclaimer.installed(c, v.serial)
 	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
 	if err := s.pg.TrimFile(false); err != nil {
@@ -308,7 +308,7 @@ func (s *Store) reclaimTree() (done bool, err error) {
 		return false, s.spaceError(err)
 	}
 	w.publishMaintenance()
-	s.makeVisible()
+	s.queue.makeVisible()
 	return false, nil
 }
 
@@ -366,5 +366,6 @@ func (s *Store) checkpointLocked() error {
 	if err := s.installCheckpoint(c); err != nil {
 		return err
 	}
-	return s.reclaim(reclaimAll)
+	_, err = s.reclaimer.reclaim(reclaimAll)
+	return err
 }

@@ -117,7 +117,7 @@ func (s *Store) waitForFrames(ctx context.Context) error {
 	if s.o.MaxBytes == 0 || !s.checkpointing.Load() {
 		return nil
 	}
-	if log := s.sessionLog(); log == nil ||
+	if log := s.queue.sessionLog(); log == nil ||
 		log.Bytes()+s.refBytesBefore.Load()+s.refBytesSince.Load() <= s.checkpointBytes() {
 		return nil
 	}

@@ -122,7 +122,7 @@ func (w *writer) commitVersion(lsn wal.LSN, sync, hidden bool) *version {
 	w.publishVersion(v)
 	s.commits.Add(1)
 	if freed > reclaimStep {
-		_ = s.reclaim(freed) // a failure does not concern this commit
+		_, _ = s.reclaimer.reclaim(freed) // a failure does not concern this commit
 	}
 	return v
 }
@@ -214,20 +214,16 @@ func (w *writer) publishVersion(v *version) {
 		_ = s.fail(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
 	}
 	s.pg.Undo().Committed(v.serial)
-	s.publish(v)
+	s.head = v
+	s.queue.push(v)
 	w.finish()
 }
 
 // waitDurable returns when v may become visible, and makes it visible.
 func (s *Store) waitDurable(v *version, sync bool) error {
-	err := s.log.Wait(v.lsn, sync)
-	if err == nil && !sync && s.log.Durable() < v.syncLSN {
-		err = s.log.Wait(v.syncLSN, true)
-	}
-	if err != nil {
+	if err := s.queue.wait(v, sync); err != nil {
 		return s.logError(err)
 	}
-	s.makeVisible()
 	return nil
 }
 
@@ -235,7 +231,7 @@ func (s *Store) waitDurable(v *version, sync bool) error {
 // It may have read a state that no reader sees yet and that a crash could still undo; after its
 // commit returned, no crash can.
 func (s *Store) waitVisible(v *version) error {
-	if s.visible.Load().serial >= v.serial {
+	if s.queue.visible.Load().serial >= v.serial {
 		return nil
 	}
 	err := s.waitDurable(v, false)
@@ -243,40 +239,6 @@ func (s *Store) waitVisible(v *version) error {
 		return failed // no commit of this transaction has an unknown fate
 	}
 	return err
-}
-
-// publish makes v the head and queues it for visibility. Writer lock.
-func (s *Store) publish(v *version) {
-	s.head = v
-	s.queueMu.Lock()
-	s.queue = append(s.queue, v)
-	s.queueMu.Unlock()
-}
-
-// makeVisible publishes the newest version whose record is written and for which every Sync commit
-// up to it is durable. A crash cannot undo a Sync commit that a reader has seen.
-func (s *Store) makeVisible() {
-	s.queueMu.Lock()
-	defer s.queueMu.Unlock()
-	var written, durable wal.LSN
-	if s.log != nil {
-		written, durable = s.log.Written(), s.log.Durable()
-	}
-	n := 0
-	for n < len(s.queue) && !s.queue[n].hidden && s.queue[n].lsn <= written && s.queue[n].syncLSN <= durable {
-		if s.queue[n].lsn <= durable {
-			s.durableSeq = s.queue[n].seq
-		}
-		n++
-	}
-	if n == 0 {
-		return
-	}
-	v := s.queue[n-1]
-	s.pg.Undo().Publish(v.serial, func() { s.visible.Store(v) })
-	rest := copy(s.queue, s.queue[n:])
-	clear(s.queue[rest:])
-	s.queue = s.queue[:rest]
 }
 
 // logError converts an error of the log, not nil, into one of the store, and fails the store if the
@@ -315,38 +277,10 @@ func (s *Store) spaceError(err error) error {
 	return s.fail(err)
 }
 
-// dataError converts the error of a write to the main file: the first failed write fails the store.
-func (s *Store) dataError(err error) error {
-	if err == nil || corrupt(err) {
-		return err
-	}
-	return s.fail(err)
-}
-
-// fail makes the first failure sticky: the store writes nothing more until it is opened again.
-// Snapshots stay readable.
-func (s *Store) fail(err error) error {
-	f := &failure{err}
-	if s.failed.CompareAndSwap(nil, f) && s.o.Events.Failure != nil {
-		s.o.Events.Failure(err)
-	}
-	return s.failure()
-}
-
 // Fault converts a fault at an address, of a read through the map of the main file, to an error.
 func (s *Store) Fault(addr uintptr) error { return s.pg.Fault(addr) }
 
 // finalFault is Fault for callers that the fault may have stopped half way.
 func (s *Store) finalFault(addr uintptr) error { return s.fail(s.Fault(addr)) }
-
-type failure struct{ err error }
-
-func (s *Store) failure() error {
-	f := s.failed.Load()
-	if f == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrFailed, f.err)
-}
 
 func isNoTree(err error) bool { return errors.Is(err, ErrNoTree) }

@@ -59,7 +59,7 @@ func (s *Store) shrinkMost() int {
 // copies take little memory: each begins after the freed pages were reclaimed, except those that
 // snapshots hold when Abandon closes the store.
 func (s *Store) movePages(step int) error {
-	if err := s.reclaim(reclaimAll); err != nil {
+	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
 		return err
 	}
 	r := relocation{s: s, limit: s.pg.Fill(), since: s.epoch}
@@ -67,8 +67,8 @@ func (s *Store) movePages(step int) error {
 		if _, err := r.step(step); err != nil {
 			return err
 		}
-		s.makeVisible()
-		if err := s.reclaim(reclaimAll); err != nil {
+		s.queue.makeVisible()
+		if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
 			return err
 		}
 	}

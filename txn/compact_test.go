@@ -199,7 +199,7 @@ func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
 		s := p.s
 
 		require.NoError(t, s.lockWriter(nil))
-		require.NoError(t, s.reclaim(reclaimAll))
+		reclaimEverything(t, s)
 		deltas, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
 		require.Equal(t, cache == 512<<10, deltas > 0)
 		before, fill := pagesOf(t, s), s.pg.Fill()

@@ -37,7 +37,7 @@ func (s *Store) checkpointDiskFull(ctx context.Context) (*checkpointState, error
 	if err := s.installCheckpoint(c); err != nil {
 		return c, err
 	}
-	if err := s.reclaim(reclaimAll); err != nil {
+	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
 		return c, err
 	}
 	return c, s.beginIn(s.log)

@@ -24,7 +24,7 @@ func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
 	require.NoError(t, s.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
 	require.NoError(t, s.lockWriter(nil))
-	require.NoError(t, s.reclaim(reclaimAll))
+	reclaimEverything(t, s)
 	require.NoError(t, s.saveTrees())
 	s.unlockWriter()
 	disk.SetCapacity(disk.Used() + 2<<20)

@@ -84,7 +84,7 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 		return
 	}
 	defer s.unlockWriter()
-	if s.reclaim(reclaimStep) != nil || s.reclaimer.oldestRead() < r.serial {
+	if _, err := s.reclaimer.reclaim(reclaimStep); err != nil || s.reclaimer.oldestRead() < r.serial {
 		return // a snapshot may read pages as they were before in-place changes, from frames
 	}
 	frames := s.pg.TakeFrames(r.written[:step])
@@ -95,7 +95,7 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	if idle {
 		r.c.v = v
 	}
-	s.makeVisible()
+	s.queue.makeVisible()
 	s.reclaimer.detach(frames, v.serial)
 }
 

@@ -395,7 +395,7 @@ func TestTreeTableThatCannotBeIsDamage(t *testing.T) {
 			require.NoError(t, test.put(&s.w, &table))
 			s.table = table
 			s.w.publishMaintenance()
-			s.makeVisible()
+			s.queue.makeVisible()
 			require.NoError(t, s.Close())
 			_, err = Open("/a.ebb", testOptions(fs))
 			require.ErrorIs(t, err, badfile.ErrCorrupt)

@@ -126,7 +126,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 			)
 		}
 		require.NoError(t, s.Checkpoint(t.Context()))
-		require.NoError(t, s.reclaim(reclaimAll))
+		reclaimEverything(t, s)
 	}
 }
 

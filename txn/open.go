@@ -147,9 +147,9 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		}
 		return false, err
 	}
-	s.pg = pg
+	s.pg, s.queue.undo = pg, pg.Undo()
 	s.reclaimer = &reclaimer{
-		pg: pg, visible: &s.visible, readers: &s.readers,
+		stickyFailure: &s.stickyFailure, pg: pg, visible: &s.queue.visible, readers: &s.readers,
 		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
 	}
 	err = mapfault.Guard(s.Fault, func() (err error) {

@@ -267,10 +267,7 @@ func (h *pageWriter) Undo() *pager.UndoWriter {
 func (h *pageWriter) openUndo() {
 	h.mayUndo = false
 	s := h.s
-	s.queueMu.Lock()
-	seen := len(s.queue) == 0
-	s.queueMu.Unlock()
-	if seen && s.pg.Undo().Open(s.epoch, h.firstOwner, s.heldSnapshots) {
+	if s.queue.empty() && s.pg.Undo().Open(s.epoch, h.firstOwner, s.reclaimer.heldSnapshots) {
 		h.undo = s.pg.Undo().Own()
 	}
 }

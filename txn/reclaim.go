@@ -52,6 +52,7 @@ const (
 //	    for them.
 //	(6) pinnedPages is the number of pages of the pinned entries.
 type reclaimer struct {
+	*stickyFailure
 	pg      *pager.Pager
 	visible *atomic.Pointer[version]
 	readers *snapshots
@@ -164,7 +165,7 @@ const reclaimStep = 2048
 const reclaimAll = math.MaxInt
 
 // reclaim frees up to limit entries whose obstacles are gone, or moves them on. more says that there
-// may be others.
+// may be others. An error fails the store.
 func (q *reclaimer) reclaim(limit int) (more bool, err error) {
 	if q.waiting[unmerged].len()+q.waiting[invisible].len()+len(q.pins) > 0 {
 		q.look()
@@ -176,7 +177,10 @@ func (q *reclaimer) reclaim(limit int) (more bool, err error) {
 	for o := invisible; o >= unmerged && err == nil; o-- {
 		limit, err = q.drain(o, limit)
 	}
-	return limit == 0, err
+	if err != nil {
+		return false, q.fail(err)
+	}
+	return limit == 0, nil
 }
 
 // drain is reclaim of the entries that had one obstacle, in order. It returns the rest of the limit.
@@ -248,14 +252,6 @@ func (q *reclaimer) free(f deferredFree) error {
 	return nil
 }
 
-// reclaim is reclaimer.reclaim, whose failure is final.
-func (s *Store) reclaim(limit int) error {
-	if _, err := s.reclaimer.reclaim(limit); err != nil {
-		return s.fail(err)
-	}
-	return nil
-}
-
 // reclaimInSteps frees what versions up to v have freed, except for what snapshots hold, in steps:
 // between two steps the writer lock is free. A checkpoint ends with it, since checkpointDue counts
 // frames in use: frames of pages that are in the file would start another checkpoint.
@@ -266,10 +262,7 @@ func (s *Store) reclaimInSteps(v *version) error {
 	step := func() (more bool, err error) {
 		_ = s.lockWriter(nil)
 		defer s.unlockWriter()
-		if more, err = s.reclaimer.reclaim(reclaimStep); err != nil {
-			return false, s.fail(err)
-		}
-		return more, nil
+		return s.reclaimer.reclaim(reclaimStep)
 	}
 	for more := true; more; {
 		var err error
@@ -281,9 +274,9 @@ func (s *Store) reclaimInSteps(v *version) error {
 }
 
 // heldSnapshots lists the held versions in order. The list is valid until the next look.
-func (s *Store) heldSnapshots() []uint64 {
-	s.reclaimer.look()
-	return s.reclaimer.held
+func (q *reclaimer) heldSnapshots() []uint64 {
+	q.look()
+	return q.held
 }
 
 // reuseFraction bounds the part of the frames that hold early reused pages of a transaction: it
@@ -294,7 +287,7 @@ const reuseFraction = 8
 // no more than commits have replaced of the running checkpoint. A crash before its end leaves the
 // early ones in use and the replaced ones free, so that the next open can replay the log without
 // more space from the disk, which may be full.
-func (s *Store) mostReusable() uint64 {
-	share := uint64(s.o.CacheBytes / reuseFraction / int64(s.pg.PageSize()))
-	return min(s.reclaimer.replacedPages, s.pg.ReusableInUse()+share)
+func (q *reclaimer) mostReusable(cacheBytes int64) uint64 {
+	share := uint64(cacheBytes / reuseFraction / int64(q.pg.PageSize()))
+	return min(q.replacedPages, q.pg.ReusableInUse()+share)
 }

@@ -236,7 +236,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	}
 	s.segment = m.SegmentSize
 	s.head = v
-	s.visible.Store(v)
+	s.queue.visible.Store(v)
 	s.durable, s.epoch = newest.Epoch, newest.Epoch+1
 	s.reclaimer.durable = s.durable
 	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
@@ -257,7 +257,7 @@ func (s *Store) publishReplayed(m, newest *pager.Meta, tail wal.Tail) error {
 		s.pg.Prefer(newest)
 	}
 	v := s.w.publishMaintenance()
-	s.makeVisible()
+	s.queue.makeVisible()
 	s.recovery.Seq = v.seq
 	switch {
 	case s.o.ReadOnly:

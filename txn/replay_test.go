@@ -139,7 +139,7 @@ func TestReplaySpillsBehindItself(t *testing.T) {
 	require.Less(t, s.pg.FrameBytes(), int64(3<<20), "leaves that were left have frames still")
 	require.InDelta(t, 2000, after-before, 500, "leaves were written more than once, or not yet")
 	s.w.publishMaintenance()
-	s.makeVisible()
+	s.queue.makeVisible()
 	requireLogRows(t, s, n)
 	require.NoError(t, s.Checkpoint(t.Context()))
 	requireLogRows(t, s, n)
@@ -215,7 +215,7 @@ func TestReplaySyncsInTheBackground(t *testing.T) {
 		syncs.held.Store(false)
 		if want == nil {
 			s.w.publishMaintenance()
-			s.makeVisible()
+			s.queue.makeVisible()
 			requireLogRows(t, s, n)
 		}
 		require.ErrorIs(t, s.Close(), want)

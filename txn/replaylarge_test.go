@@ -160,7 +160,7 @@ func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 		}
 		require.NoError(t, p.finish(nil))
 		s.w.publishMaintenance()
-		s.makeVisible()
+		s.queue.makeVisible()
 		tx, err := s.Begin(nil, false)
 		require.NoError(t, err)
 		require.Len(t, contents(t, tx, CatalogTree), 1, name)

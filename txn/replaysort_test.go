@@ -113,7 +113,7 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 			s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 			require.NoError(t, replayAll(s, most, payloads...))
 			s.w.publishMaintenance()
-			s.makeVisible()
+			s.queue.makeVisible()
 			tx, err := s.Begin(nil, false)
 			require.NoError(t, err)
 			got := []string{fmt.Sprintf("seq %d mark %d next %d", tx.v.seq, tx.v.mark, tx.v.nextID)}

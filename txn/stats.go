@@ -17,7 +17,7 @@ func (s *Store) Stats() Stats {
 	if tryLock(s.writer) {
 		if s.isOpen() {
 			if s.canWrite() == nil { // otherwise runs of ended snapshots would count until the next commit
-				_ = s.reclaim(reclaimStep)
+				_, _ = s.reclaimer.reclaim(reclaimStep)
 			}
 			s.guardedStats(&st)
 		}
@@ -36,7 +36,7 @@ func (s *Store) openStats(st *Stats) {
 	st.FrameBytes = s.pg.FrameBytes()
 	st.PagesRead, st.PagesWritten = s.pg.Counters()
 	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpoints.Load()
-	st.DurableSeq = s.durableCommit()
+	st.DurableSeq = s.queue.durableCommit()
 	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
 }
 
@@ -50,16 +50,6 @@ func (s *Store) lastStats(removed bool) {
 	if removed {
 		s.last.LogBytes = 0
 	}
-}
-
-// durableCommit is the number of the newest commit that is known to survive a power cut.
-func (s *Store) durableCommit() uint64 {
-	s.queueMu.Lock()
-	defer s.queueMu.Unlock()
-	if v := s.visible.Load(); s.log == nil || v.lsn <= s.log.Durable() {
-		s.durableSeq = max(s.durableSeq, v.seq)
-	}
-	return s.durableSeq
 }
 
 // guardedStats reads the numbers that the writer lock guards.

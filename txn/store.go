@@ -22,7 +22,7 @@ import (
 //
 // Locks, in the order of locking: maintenanceMu (one checkpoint, close or bulk load at a time),
 // writer (the write transaction, and everything that allocates pages), allocMu of its workers,
-// queueMu, those of the undo log. No lock is held during disk I/O, except maintenanceMu, and the
+// commitQueue.mu, those of the undo log. No lock is held during disk I/O, except maintenanceMu, and the
 // writer lock to reserve space or to spill a transaction that is larger than the cache.
 type Store struct {
 	o     Options
@@ -30,13 +30,13 @@ type Store struct {
 	pg    *pager.Pager
 	start time.Time // monotonic zero of snapshot ages
 
-	state  atomic.Int32
-	failed atomic.Pointer[failure]
-	open   atomic.Int64 // write transactions begun and not ended, waiting ones included
+	state atomic.Int32
+	stickyFailure
+	open atomic.Int64 // write transactions begun and not ended, waiting ones included
 	// lockWaiters counts goroutines that wait for the writer lock, maintenance included.
 	lockWaiters atomic.Int64
 
-	visible atomic.Pointer[version]
+	queue   commitQueue
 	readers snapshots
 
 	maintenanceMu chan struct{} // lock with a context
@@ -56,6 +56,7 @@ type Store struct {
 	// by Open, then read-only.
 	openedEpoch pager.Epoch
 	started     bool       // the session has a log
+	log         *wal.Log   // nil before that; any goroutine that has held the writer lock since may use it
 	reclaimer   *reclaimer // set by Open
 	packed      int        // pages written by checkpointLocked, for the event of Close
 	capturedSer uint64     // serial of the version that was captured last
@@ -63,15 +64,6 @@ type Store struct {
 	logOrder    bool // replay applies operations in log order; set during Open
 	refusal     refusal
 	segment     int64 // size of the log's segments; set by Open, then read-only
-
-	// queueMu guards the fields below. The holder of the writer lock may read log without it, and
-	// so may any goroutine that has held the writer lock since the log was started.
-	queueMu sync.Mutex
-	queue   []*version
-	log     *wal.Log
-	// durableSeq is a durable commit. Every newer durable commit was durable when it became
-	// visible: see durableCommit.
-	durableSeq uint64
 
 	checkpointEnded broadcast           // sent when checkpointing has become false
 	job             atomic.Pointer[job] // running parallel apply; nil: none
@@ -161,6 +153,7 @@ func newStore(path string, o Options) *Store {
 		maintenanceMu: make(chan struct{}, 1), writer: make(chan struct{}, 1),
 		changed: map[TreeID]struct{}{}, serial: 1,
 	}
+	s.notify = o.Events.Failure
 	s.w.s, s.w.w = s, &s.w
 	return s
 }
@@ -259,10 +252,8 @@ func (s *Store) startLog() error {
 	if err := s.beginIn(log); err != nil {
 		return errors.Join(err, log.Close(false))
 	}
-	s.queueMu.Lock()
-	s.log = log
-	s.queueMu.Unlock()
-	s.started = true
+	s.log, s.started = log, true
+	s.queue.start(log)
 	return nil
 }
 
@@ -292,23 +283,15 @@ func (s *Store) Sync() error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	log := s.sessionLog()
+	log := s.queue.sessionLog()
 	if log == nil {
 		return nil
 	}
 	if err := log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.makeVisible()
+	s.queue.makeVisible()
 	return nil
-}
-
-// sessionLog is the log, nil before the session's first change, for goroutines without the writer
-// lock.
-func (s *Store) sessionLog() *wal.Log {
-	s.queueMu.Lock()
-	defer s.queueMu.Unlock()
-	return s.log
 }
 
 // Failed is the cause of the sticky failure; nil if the store takes writes.

@@ -43,7 +43,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	if !brief {
 		now = s.now()
 	}
-	v, slot := s.readers.acquire(&s.visible, s.pg.Undo(), now)
+	v, slot := s.readers.acquire(&s.queue.visible, s.pg.Undo(), now)
 	if !s.isOpen() { // after acquire: Close scans the slots after it has changed the state
 		slot.release()
 		return ErrClosed
@@ -91,7 +91,7 @@ func (s *Store) lockHousekept(ctx context.Context) error {
 	}
 	if _, err := s.reclaimer.reclaim(reclaimStep); err != nil {
 		s.unlockWriter()
-		return s.fail(err)
+		return err
 	}
 	return nil
 }

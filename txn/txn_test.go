@@ -36,6 +36,13 @@ func anyOf() func(n int) int {
 	return rnd.Intn
 }
 
+// reclaimEverything frees all that can be freed.
+func reclaimEverything(t *testing.T, s *Store) {
+	t.Helper()
+	_, err := s.reclaimer.reclaim(reclaimAll)
+	require.NoError(t, err)
+}
+
 // openTest opens a store that is checked and closed at the end of the test.
 func openTest(t *testing.T, path string, o Options) *Store {
 	t.Helper()
@@ -389,9 +396,9 @@ func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 	_, _, found, err := second.Get(9, []byte("k"))
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Less(t, s.visible.Load().seq, v.seq)
+	require.Less(t, s.queue.visible.Load().seq, v.seq)
 	require.NoError(t, second.Commit(Sync))
-	require.Equal(t, v.seq, s.visible.Load().seq)
+	require.Equal(t, v.seq, s.queue.visible.Load().seq)
 	require.GreaterOrEqual(t, s.log.Durable(), end)
 	s.open.Add(-1) // of the first one
 }
@@ -402,7 +409,7 @@ func TestReadOnlyCommitWaitsForItsSnapshotToBeDurable(t *testing.T) {
 func TestADurableCommitIsVisibleOnlyWhenItIsDurable(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
-	seen := s.visible.Load().seq
+	seen := s.queue.visible.Load().seq
 	// commit is Commit as far as the release of the writer lock.
 	commit := func(key string, sync bool) (*version, wal.LSN) {
 		tx, err := s.Begin(t.Context(), true)
@@ -420,9 +427,9 @@ func TestADurableCommitIsVisibleOnlyWhenItIsDurable(t *testing.T) {
 	durable, _ := commit("durable", true)
 	relaxed, end := commit("relaxed", false)
 	require.NoError(t, s.log.Wait(end, false)) // both are written, neither is synced
-	s.makeVisible()
-	require.Equal(t, seen, s.visible.Load().seq)
+	s.queue.makeVisible()
+	require.Equal(t, seen, s.queue.visible.Load().seq)
 	require.NoError(t, s.log.Wait(durable.lsn, true))
-	s.makeVisible()
-	require.Equal(t, relaxed.seq, s.visible.Load().seq)
+	s.queue.makeVisible()
+	require.Equal(t, relaxed.seq, s.queue.visible.Load().seq)
 }

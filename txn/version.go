@@ -22,7 +22,7 @@ type version struct {
 	syncLSN wal.LSN // durable before this version is visible: end of the newest Sync commit up to it
 	nextID  TreeID  // first tree number never used
 	trash   uint64  // first trash number never used
-	hidden  bool    // must stay invisible until its checkpoint is durable; Store.queueMu
+	hidden  bool    // must stay invisible until its checkpoint is durable; commitQueue.mu
 }
 
 // maxTree bounds the numbers of trees, as the meta page does.

@@ -88,7 +88,7 @@ func (w *writer) begin() {
 	w.directRead = false
 	w.saved, w.mayUndo, w.undo = false, false, nil
 	w.mayDelta, w.submitted = false, submittedLog{}
-	w.policy = pager.AllocPolicy{MostReusable: s.mostReusable()}
+	w.policy = pager.AllocPolicy{MostReusable: s.reclaimer.mostReusable(s.o.CacheBytes)}
 	w.puts, w.refused = false, nil
 	if s.o.MaxBytes > 0 && s.started {
 		s.log.SetBound(0)

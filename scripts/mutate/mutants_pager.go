@@ -40,7 +40,7 @@ var pageMutants = []mutant{
 	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.AcceptReusable()
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/pagepool.go", ` && s.reusableInUse() < how.MostReusable`, ``},
-	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(s.reclaimer.replacedPages, `, `	return min(s.reclaimer.replacedPages+1<<20, `},
+	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(q.replacedPages, `, `	return min(q.replacedPages+1<<20, `},
 	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/reclaim.go", `	if f.epoch > q.durable && f.epoch`, `	if f.epoch`},
 	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	q.replacedPages = 0
 `, ``},

@@ -28,7 +28,7 @@ var storeMutants = []mutant{
 	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
 		return s.logError(err)
 	}
-	s.makeVisible()
+	s.queue.makeVisible()
 	if err := s.pg.Write`, `	if err := s.pg.Write`},
 	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/recover.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
 	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.metaWritten = c.meta.Epoch
@@ -64,16 +64,16 @@ var storeMutants = []mutant{
 		if newest, err`, `	if two && false {
 		if newest, err`},
 	{"order", "the_log_is_not_proved_before_recovery_writes", "txn/recover.go", `	if len(candidates) == 2 {`, `	if len(candidates) == 3 {`},
-	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commit.go", ` && s.queue[n].syncLSN <= durable {`, ` && (s.queue[n].syncLSN <= durable || true) {`},
+	{"ack", "a_version_is_visible_before_it_is_durable", "txn/commitqueue.go", ` || v.syncLSN > durable {`, ` {`},
 	{"ack", "a_durable_commit_is_a_relaxed_one", "txn/commit.go", `	v := w.commitVersion(end, d == Sync, false)`, `	d = NoSync
 	v := w.commitVersion(end, d == Sync, false)`},
-	{"ack", "a_relaxed_commit_does_not_wait_for_what_it_builds_on", "txn/commit.go", `	if err == nil && !sync && s.log.Durable() < v.syncLSN {`, `	if err == nil && !sync && false {`},
+	{"ack", "a_relaxed_commit_does_not_wait_for_what_it_builds_on", "txn/commitqueue.go", `	if err == nil && !sync && q.log.Durable() < v.syncLSN {`, `	if err == nil && !sync && false {`},
 	{"ack", "a_commit_without_changes_does_not_wait", "txn/commit.go", `		return s.waitVisible(v)`, `		_ = v
 		return nil`},
 	{"ack", "a_sync_commit_is_not_noted", "txn/commit.go", `	if sync {
 		v.syncLSN = lsn
 	}`, ``},
-	{"ack", "the_first_failure_does_not_stick", "txn/commit.go", `	if s.failed.CompareAndSwap(nil, f) &&`, `	if s.failed.CompareAndSwap(f, f) &&`},
+	{"ack", "the_first_failure_does_not_stick", "txn/failure.go", `	if f.failed.CompareAndSwap(nil, &failure{err}) &&`, `	if f.failed.CompareAndSwap(&failure{err}, nil) &&`},
 	{"check", "a_page_may_be_freed_by_an_old_name", "txn/free.go", `	if owner != 0 && ref.Epoch <= h.s.openedEpoch {`, `	if owner != 0 && ref.Epoch <= h.s.openedEpoch && false {`},
 	{"check", "numbers_of_replayed_commits_are_not_looked_at", "txn/replay.go", `seq != p.seq {`, `seq != p.seq && false {`},
 	{"replay", "a_log_that_a_batch_does_not_hold_is_not_read_again", "txn/recover.go", `	if read.partial {`, `	if read.partial && false {`},
@@ -164,7 +164,7 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "a_transaction_that_has_ended_keeps_the_writer", "txn/tx.go", `	w, tx.w = tx.w, nil`, `	w = tx.w`},
 	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.disableUndo()`, `	//`},
-	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/pages.go", `	if seen && s.pg`, `	if (seen || true) && s.pg`},
+	{"rollback", "pages_are_changed_in_place_before_the_last_commit_is_visible", "txn/pages.go", `	if s.queue.empty() && s.pg`, `	if s.pg`},
 	{"rollback", "a_reader_does_not_stop_changes_in_place", "txn/snapshots.go", `				undo.Seal()`, `				_ = undo`},
 	{"rollback", "what_a_branch_pointed_to_is_not_kept", "btree/inplace.go", `	r.undo.Record(s.ref.Pgid, at, at+childSize)`, `	_ = at`},
 	{"rollback", "a_patch_that_its_branch_does_not_know_is_made_again", "btree/inplace.go", `		p.newDelta = ref`, `		_ = ref`},
@@ -297,7 +297,7 @@ var storeMutants = []mutant{
 		return err
 	}
 `, ``},
-	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if err := s.reclaim(reclaimAll); err != nil {
+	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
 		return err
 	}
 	r := `, `	r := `},
