@@ -119,7 +119,7 @@ func (s *Space) noteExpiry(key []byte, row *Row, present bool, was, expiry int64
 func (s *Space) saveHash(key []byte, row *Row) error {
 	if row.fieldMax == 0 {
 		if row.Count == 0 {
-			return s.Delete(key, row)
+			return s.deleteEmpty(key, row)
 		}
 		row.unsaved = false
 		return s.put(key, row, KeepExpiry)
@@ -132,7 +132,7 @@ func (s *Space) saveHash(key []byte, row *Row) error {
 	expiry := row.userExpiry
 	if row.fieldMax <= s.Now { // no field with an expiry is live
 		if row.Count == 0 {
-			return s.Delete(key, row)
+			return s.deleteEmpty(key, row)
 		}
 		row.fieldMax, row.userExpiry, row.inexact = 0, 0, false
 	} else if row.Count == 0 && (expiry == 0 || row.fieldMax < expiry) {

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Space struct {
 	elements *kv.CF
 
 	keyBuf, elemBuf, rowBuf []byte // the store copies keys and values of writes
+
+	emptied [][]byte
 }
 
 // Tx returns the transaction of the space.
@@ -276,10 +279,24 @@ func (s *Space) Save(key []byte, row *Row) error {
 		return s.saveHash(key, row)
 	}
 	if row.Count == 0 {
-		return s.Delete(key, row)
+		return s.deleteEmpty(key, row)
 	}
 	row.unsaved = false
 	return s.put(key, row, KeepExpiry)
+}
+
+func (s *Space) deleteEmpty(key []byte, row *Row) error {
+	if !row.unsaved {
+		s.emptied = append(s.emptied, bytes.Clone(key))
+	}
+	return s.Delete(key, row)
+}
+
+// TakeEmptied returns the keys whose collections Save has found empty, and deleted, since the last
+// call.
+func (s *Space) TakeEmptied() (keys [][]byte) {
+	keys, s.emptied = s.emptied, nil
+	return keys
 }
 
 // owns says whether id is the collection of a stored key, or may be: an expired row that is still

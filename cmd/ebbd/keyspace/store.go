@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -18,7 +19,11 @@ type Store struct {
 	maxKeySize int   // of the store, in bytes
 	writes     int64 // by spaces of write transactions: there is one at a time
 
+	// Report says that TakeExpired is called.
+	Report atomic.Bool
+
 	mu      sync.Mutex
+	names   []ExpiredKey
 	expired []deadRow // master rows that expired since Drain
 	fields  int64     // fields and keys that expired, since Open
 	keys    int64
@@ -26,6 +31,24 @@ type Store struct {
 	// it.
 	suspect bool
 	retired map[int]bool // databases with rows that Reclaim deletes, or may have them
+}
+
+// ExpiredKey is a key that has expired and was deleted.
+type ExpiredKey struct {
+	DB  int
+	Key []byte
+}
+
+// TakeExpired returns the keys that have expired and were deleted since the last call, in the order
+// of deletion. They are noted in the transaction that deletes them: before its commit.
+func (st *Store) TakeExpired() (keys []ExpiredKey) {
+	if !st.Report.Load() {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	keys, st.names = st.names, nil
+	return keys
 }
 
 // deadRow is a collection whose master row expired.
@@ -71,6 +94,9 @@ func (st *Store) OnExpire(cf string, key, value []byte) error {
 		return nil
 	}
 	st.keys++
+	if st.Report.Load() && len(key) > 0 {
+		st.names = append(st.names, ExpiredKey{db, bytes.Clone(key[1:])})
+	}
 	row, err := decodeRow(value)
 	if err == nil && row.Type != TypeString && len(key) > 0 {
 		st.expired = append(st.expired, deadRow{db, bytes.Clone(key[1:]), row})

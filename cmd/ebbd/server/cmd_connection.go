@@ -9,13 +9,21 @@ import (
 )
 
 func pingCommand(r *request) error {
+	var text []byte
 	switch len(r.args) {
 	case 1:
-		r.w.Simple("PONG")
 	case 2:
-		r.w.Bulk(r.args[1])
+		text = r.args[1]
 	default:
 		return errArity("ping")
+	}
+	switch {
+	case r.w.Version < 3 && r.c.listening():
+		pingReply(r.w, text)
+	case len(r.args) == 2:
+		r.w.Bulk(text)
+	default:
+		r.w.Simple("PONG")
 	}
 	return nil
 }
@@ -48,7 +56,9 @@ func selectCommand(r *request) error {
 func resetCommand(r *request) error {
 	c := r.c
 	c.discard()
+	c.unsubscribeAll()
 	c.db, c.reply, c.w.Version = 0, replyOn, 2
+	c.pushVersion()
 	c.authenticated = r.s.config.password() == ""
 	c.rd.SetLimits(r.s.limits(c.authenticated))
 	c.mu.Lock()
@@ -128,6 +138,7 @@ func helloCommand(r *request) error {
 		r.c.setName(name)
 	}
 	r.w.Version = int(version)
+	r.c.pushVersion()
 	r.w.Map(7)
 	for _, field := range [][2]string{{"server", "redis"}, {"version", redisVersion}} {
 		r.w.BulkString(field[0])
@@ -175,6 +186,7 @@ var clientSubcommands = map[string]struct {
 	"reply":    {3, clientReply},
 	"no-evict": {3, clientOnOff},
 	"no-touch": {3, clientOnOff},
+	"unblock":  {-3, clientUnblock},
 	"unpause":  {2, func(r *request) error { r.w.Simple("OK"); return nil }},
 	"getredir": {2, func(r *request) error { r.w.Int(-1); return nil }},
 	"tracking": {-3, clientTracking},
@@ -282,11 +294,16 @@ func (c *conn) describe() string {
 	defer c.mu.Unlock()
 	i, now := &c.info, time.Now()
 	flags := "N"
-	if i.multi >= 0 && i.command != "" {
+	switch {
+	case c.blocked.Load() != nil:
+		flags = "b"
+	case i.multi >= 0 && i.command != "":
 		flags = "x"
+	case i.subscribed+i.patterns > 0:
+		flags = "P"
 	}
 	return fmt.Sprintf(
-		"id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=0 psub=0 "+
+		"id=%d addr=%s laddr=%s fd=0 name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d "+
 			"ssub=0 multi=%d watch=%d qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 "+
 			"omem=0 tot-mem=0 events=r cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		c.id,
@@ -297,6 +314,8 @@ func (c *conn) describe() string {
 		int(now.Sub(i.last).Seconds()),
 		flags,
 		i.db,
+		i.subscribed,
+		i.patterns,
 		i.multi,
 		i.watched,
 		i.command,
@@ -322,7 +341,7 @@ func clientList(r *request) error {
 	ids := map[int64]bool{}
 	switch {
 	case len(r.args) == 4 && r.is(2, "type"):
-		if !r.is(3, "normal") {
+		if !r.is(3, "normal") && !r.is(3, "pubsub") {
 			r.w.Verbatim("")
 			return nil
 		}

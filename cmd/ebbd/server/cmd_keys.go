@@ -83,8 +83,8 @@ func renameCommand(r *request) error {
 		if err := r.sp.Rename(from, &row, to, &target); err != nil {
 			return err
 		}
-		r.touch(from)
-		r.touch(to)
+		r.touchAs(from, notifyGeneric, "rename_from")
+		r.touchAs(to, notifyGeneric, "rename_to")
 	}
 	if onlyNew {
 		r.w.Int(1)
@@ -162,9 +162,14 @@ func (r *request) copyTo(from []byte, db int, to []byte, replace, move bool) err
 		if err := r.sp.Delete(from, &row); err != nil {
 			return err
 		}
-		r.touch(from)
+		r.touchAs(from, notifyGeneric, "move_from")
 	}
 	r.s.modified(db, [][]byte{to})
+	event := "copy_to"
+	if move {
+		event = "move_to"
+	}
+	r.eventOf(db, notifyGeneric, event, to)
 	r.w.Int(1)
 	return nil
 }
@@ -347,11 +352,12 @@ func expireCommand(r *request) error {
 		r.w.Int(0)
 		return nil
 	}
-	r.touch(key)
 	r.w.Int(1)
 	if at <= r.sp.Now {
+		r.touchAs(key, notifyGeneric, "del")
 		return r.sp.Delete(key, &row)
 	}
+	r.touch(key)
 	return r.sp.SetExpiry(key, &row, at)
 }
 

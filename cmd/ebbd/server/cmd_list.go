@@ -40,7 +40,7 @@ func (r *request) push(key []byte, head bool, values [][]byte) (length int64, er
 			return 0, err
 		}
 	}
-	r.touch(key)
+	r.touchAs(key, 'l', listEvent("push", head))
 	return row.Count, r.sp.Save(key, &row)
 }
 
@@ -86,7 +86,7 @@ func (r *request) popMany(key []byte, row *keyspace.Row, head bool, n int64) err
 		}
 		r.w.Bulk(value)
 	}
-	r.touch(key)
+	r.touchAs(key, 'l', listEvent("pop", head))
 	return r.sp.Save(key, row)
 }
 

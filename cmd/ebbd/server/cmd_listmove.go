@@ -1,6 +1,11 @@
 package server
 
-import "bytes"
+import (
+	"bytes"
+	"time"
+
+	"github.com/ebbkv/ebb/cmd/ebbd/resp"
+)
 
 // side parses LEFT or RIGHT.
 func (r *request) side(i int) (head bool, err error) {
@@ -47,8 +52,9 @@ func (r *request) moveElement(source, target []byte, from, to bool) (moved bool,
 		return false, err
 	}
 	r.w.Bulk(value)
-	r.touch(source)
+	r.touchAs(source, 'l', listEvent("pop", from))
 	if bytes.Equal(source, target) { // the list may be empty in between: it stays
+		r.event('l', listEvent("push", to), target)
 		if err := r.sp.Push(&row, to, value); err != nil {
 			return false, err
 		}
@@ -89,8 +95,13 @@ func (r *request) countOption(i int) (int64, error) {
 	return n, nil
 }
 
+// lmpopCommand is LMPOP and BLMPOP.
 func lmpopCommand(r *request) error {
-	keys, next, err := r.numKeys(1)
+	wait, at, err := r.mpopTimeout()
+	if err != nil {
+		return err
+	}
+	keys, next, err := r.numKeys(at)
 	if err != nil {
 		return err
 	}
@@ -107,9 +118,82 @@ func lmpopCommand(r *request) error {
 	}
 	popped, err := r.popFirst(keys, head, n)
 	if err == nil && !popped {
-		r.w.NullArray()
+		return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
 	}
 	return err
+}
+
+// mpopTimeout parses the timeout of BLMPOP and BZMPOP, and returns the position of the number of
+// keys. LMPOP and ZMPOP have none.
+func (r *request) mpopTimeout() (wait time.Duration, at int, err error) {
+	if r.cmd.flags&flagBlocking == 0 {
+		return 0, 1, nil
+	}
+	wait, err = r.timeout(1)
+	return wait, 2, err
+}
+
+// blockOr blocks, or replies at once that there is no element.
+func (r *request) blockOr(
+	blocks bool, keys [][]byte, wait time.Duration, null func(w *resp.Writer),
+) error {
+	if blocks {
+		return r.block(keys, wait, null)
+	}
+	null(r.w)
+	return nil
+}
+
+// blpopCommand is BLPOP and BRPOP.
+func blpopCommand(r *request) error {
+	last := len(r.args) - 1
+	wait, err := r.timeout(last)
+	if err != nil {
+		return err
+	}
+	head := r.cmd.name == "blpop"
+	for _, key := range r.args[1:last] {
+		row, err := r.loadList(key)
+		if err != nil {
+			return err
+		}
+		if row.Type != 0 {
+			r.w.Array(2)
+			r.w.Bulk(key)
+			return r.popMany(key, &row, head, 1)
+		}
+	}
+	return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
+}
+
+// blmoveCommand is BLMOVE and BRPOPLPUSH.
+func blmoveCommand(r *request) error {
+	wait, err := r.timeout(len(r.args) - 1)
+	if err != nil {
+		return err
+	}
+	from, to := false, true
+	if r.cmd.name == "blmove" {
+		if from, err = r.side(3); err != nil {
+			return err
+		}
+		if to, err = r.side(4); err != nil {
+			return err
+		}
+	}
+	moved, err := r.moveElement(r.args[1], r.args[2], from, to)
+	if err != nil || moved {
+		return err
+	}
+	return r.block(r.args[1:2], wait, (*resp.Writer).Null)
+}
+
+// listEvent names the event of a push or a pop at an end of a list.
+func listEvent(verb string, head bool) string {
+	if head {
+		return "l" + verb
+	}
+	return "r" + verb
 }
 
 // popFirst pops up to n elements of the first list that is there.

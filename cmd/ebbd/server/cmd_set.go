@@ -126,8 +126,8 @@ func smoveCommand(r *request) error {
 	if _, err := r.sp.AddMember(&to, member); err != nil {
 		return err
 	}
-	r.touch(source)
-	r.touch(target)
+	r.touchAs(source, 's', "srem")
+	r.touchAs(target, 's', "sadd")
 	return r.sp.Save(target, &to)
 }
 
@@ -334,8 +334,11 @@ func (r *request) replace(target []byte, stored bool) error {
 	if err != nil {
 		return err
 	}
-	if stored || old.Type != 0 {
+	switch {
+	case stored:
 		r.touch(target)
+	case old.Type != 0:
+		r.touchAs(target, notifyGeneric, "del")
 	}
 	if old.Type == 0 {
 		return nil

@@ -135,12 +135,16 @@ func (r *request) set(key, value []byte, row *keyspace.Row, expiry int64) error 
 	if len(value) > r.s.o.MaxBulk {
 		return errTooLong
 	}
-	r.touch(key)
 	if expiry > 0 && expiry <= r.sp.Now {
+		r.touchAs(key, notifyGeneric, "del")
 		if row.Type == 0 {
 			return nil
 		}
 		return r.sp.Delete(key, row)
+	}
+	r.touch(key)
+	if expiry > 0 {
+		r.event(notifyGeneric, "expire", key)
 	}
 	return r.sp.SetString(key, value, row, expiry)
 }
@@ -225,9 +229,14 @@ func getexCommand(r *request) error {
 			return err
 		}
 	}
-	r.touch(key)
-	if o.expiry > 0 && o.expiry <= r.sp.Now {
+	switch {
+	case o.expiry > 0 && o.expiry <= r.sp.Now:
+		r.touchAs(key, notifyGeneric, "del")
 		return r.sp.Delete(key, &row)
+	case o.expiry > 0:
+		r.touchAs(key, notifyGeneric, "expire")
+	default:
+		r.touchAs(key, notifyGeneric, "persist")
 	}
 	return r.sp.SetExpiry(key, &row, o.expiry)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/ebbkv/ebb/cmd/ebbd/keyspace"
+	"github.com/ebbkv/ebb/cmd/ebbd/resp"
 )
 
 func (r *request) loadZSet(key []byte) (keyspace.Row, error) {
@@ -316,12 +317,49 @@ func (r *request) popScored(
 			return nil, err
 		}
 	}
-	r.touch(key)
+	event := "zpopmin"
+	if highest {
+		event = "zpopmax"
+	}
+	r.touchAs(key, 'z', event)
 	return popped, r.sp.Save(key, row)
 }
 
+// bzpopCommand is BZPOPMIN and BZPOPMAX.
+func bzpopCommand(r *request) error {
+	last := len(r.args) - 1
+	wait, err := r.timeout(last)
+	if err != nil {
+		return err
+	}
+	for _, key := range r.args[1:last] {
+		row, err := r.loadZSet(key)
+		if err != nil {
+			return err
+		}
+		if row.Type == 0 {
+			continue
+		}
+		popped, err := r.popScored(key, &row, r.cmd.name == "bzpopmax", 1)
+		if err != nil {
+			return err
+		}
+		r.w.Array(3)
+		r.w.Bulk(key)
+		r.w.Bulk(popped[0].member)
+		r.w.Double(popped[0].score)
+		return nil
+	}
+	return r.block(r.args[1:last], wait, (*resp.Writer).NullArray)
+}
+
+// zmpopCommand is ZMPOP and BZMPOP.
 func zmpopCommand(r *request) error {
-	keys, next, err := r.numKeys(1)
+	wait, at, err := r.mpopTimeout()
+	if err != nil {
+		return err
+	}
+	keys, next, err := r.numKeys(at)
 	if err != nil {
 		return err
 	}
@@ -355,8 +393,7 @@ func zmpopCommand(r *request) error {
 		}
 		return nil
 	}
-	r.w.NullArray()
-	return nil
+	return r.blockOr(at == 2, keys, wait, (*resp.Writer).NullArray)
 }
 
 func zrandmemberCommand(r *request) error {

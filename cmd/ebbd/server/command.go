@@ -23,6 +23,7 @@ const (
 	flagFast                    // its time does not depend on the size of keys
 	flagAdmin
 	flagBlocking // may wait for a key
+	flagPubSub   // allowed in version 2 for a connection with subscriptions
 )
 
 // command is a row of the command table.
@@ -39,11 +40,12 @@ type command struct {
 type keySpec struct{ first, last, step, numkeys int }
 
 var (
-	noKeys  = keySpec{}
-	oneKey  = keySpec{first: 1, last: 1, step: 1}
-	twoKeys = keySpec{first: 1, last: 2, step: 1}
-	allKeys = keySpec{first: 1, last: -1, step: 1}
-	pairs   = keySpec{first: 1, last: -1, step: 2}
+	noKeys         = keySpec{}
+	oneKey         = keySpec{first: 1, last: 1, step: 1}
+	twoKeys        = keySpec{first: 1, last: 2, step: 1}
+	allKeys        = keySpec{first: 1, last: -1, step: 1}
+	keysAndTimeout = keySpec{first: 1, last: -2, step: 1}
+	pairs          = keySpec{first: 1, last: -1, step: 2}
 )
 
 // positions returns the indexes of the keys in args.
@@ -71,6 +73,8 @@ type request struct {
 	*execution
 	cmd  *command
 	args [][]byte
+	// events are those of the keys, in order.
+	events []keyEvent
 	// changed are the keys that the command has modified. They count if it succeeds.
 	changed [][]byte
 }
@@ -85,6 +89,11 @@ type execution struct {
 	// careful says that each write has a savepoint. Without it, halfway says that a command has
 	// failed after its first write: the transaction must not be committed.
 	careful, halfway bool
+	nested           bool // within EXEC: commands do not block
+	// waiter is what a command that blocks has become. serving says that it runs again, unserved
+	// that there is still no element.
+	waiter            *waiter
+	serving, unserved bool
 
 	sp keyspace.Space
 }
@@ -154,6 +163,9 @@ func (c *conn) check(args [][]byte) (*command, error) {
 		return cmd, errArity(cmd.name)
 	case !c.authenticated && cmd.flags&flagNoAuth == 0:
 		return cmd, errNoAuth
+	case c.w.Version < 3 && cmd.flags&flagPubSub == 0 && c.listening():
+		return cmd, replyError("ERR Can't execute '" + cmd.name + "': only (P|S)SUBSCRIBE / " +
+			"(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	case c.multi && cmd.flags&flagNever != 0:
 		return cmd, replyError("ERR Command not allowed inside a transaction")
 	}
@@ -203,12 +215,21 @@ func (x *execution) call(cmd *command, args [][]byte) {
 	began := x.s.monotonic()
 	r := request{execution: x, cmd: cmd, args: args}
 	mark := x.w.Len()
+	x.sp.TakeEmptied()
 	err := x.attempt(&r)
-	if err != nil {
+	switch {
+	case x.serving && (err != nil || x.unserved):
+		x.w.Truncate(mark)
+		x.unserved = true
+		return
+	case err != nil:
 		x.w.Truncate(mark)
 		x.writeError(err)
-	} else if len(r.changed) > 0 {
-		x.s.modified(x.c.db, r.changed)
+	default:
+		if len(r.changed) > 0 {
+			x.s.modified(x.c.db, r.changed)
+		}
+		r.notify()
 	}
 	x.s.commandDone(cmd, args, began, err)
 }
@@ -303,6 +324,3 @@ func (s *Server) errorText(err error) string {
 	s.log.Error("command failed", "error", err)
 	return "ERR " + err.Error()
 }
-
-// touch notes that the command has modified a key.
-func (r *request) touch(key []byte) { r.changed = append(r.changed, key) }

@@ -24,6 +24,8 @@ type settings struct {
 	slowMicros atomic.Int64 // negative: no slow log
 	slowLength atomic.Int64
 	secret     atomic.Pointer[string]
+	notify     atomic.Uint64 // flags of notify-keyspace-events: see notifyBit
+	notifyText atomic.Pointer[string]
 }
 
 func (c *settings) init(o Options) error {
@@ -31,6 +33,7 @@ func (c *settings) init(o Options) error {
 	c.slowMicros.Store(10000)
 	c.slowLength.Store(128)
 	c.secret.Store(&o.Password)
+	c.notifyText.Store(new(string))
 	return c.setFsync(o.AppendFsync)
 }
 
@@ -82,7 +85,8 @@ var parameters = []parameter{
 		func(s *Server, v string) error { return number(&s.config.maxClients, 1, 1<<20)(v) }},
 	{"maxmemory", fixed("0"), nil},
 	{"maxmemory-policy", fixed("noeviction"), nil},
-	{"notify-keyspace-events", fixed(""), nil},
+	{"notify-keyspace-events", func(s *Server) string { return *s.config.notifyText.Load() },
+		(*Server).setNotify},
 	{"port", func(s *Server) string { return strconv.Itoa(s.tcpPort()) }, nil},
 	{"proto-max-bulk-len", func(s *Server) string { return strconv.Itoa(s.o.MaxBulk) }, nil},
 	{"requirepass", func(s *Server) string { return s.config.password() },
@@ -96,6 +100,19 @@ var parameters = []parameter{
 	{"slowlog-max-len", func(s *Server) string { return formatInt(s.config.slowLength.Load()) },
 		func(s *Server, v string) error { return number(&s.config.slowLength, 0, 1<<20)(v) }},
 	{"timeout", func(s *Server) string { return strconv.Itoa(int(s.o.Timeout.Seconds())) }, nil},
+}
+
+// setNotify chooses the events of keys that are published.
+func (s *Server) setNotify(text string) error {
+	flags, shown, err := parseNotify(text)
+	if err != nil {
+		return err
+	}
+	expired := flags&notifyBit(notifyExpired) != 0
+	s.store.Report.Store(expired && flags&(notifyBit(notifyKeyspace)|notifyBit(notifyKeyevent)) != 0)
+	s.config.notifyText.Store(&shown)
+	s.config.notify.Store(flags)
+	return nil
 }
 
 func (s *Server) tcpPort() int {

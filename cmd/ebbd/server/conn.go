@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ebbkv/ebb/cmd/ebbd/resp"
@@ -26,6 +28,12 @@ type conn struct {
 	rd   *resp.Reader
 	w    resp.Writer
 	unit unit
+	out  sync.Mutex // held by the connection while it has replies to send, by its inbox while it sends
+
+	// subscribed are the names of subscriptions by kind. Changes hold hub.mu.
+	subscribed [subscriptionKinds][]string
+	inbox      *inbox // nil before the first subscription
+	blocked    atomic.Pointer[waiter]
 
 	sessionState
 
@@ -64,6 +72,7 @@ type clientInfo struct {
 	command                   string
 	db, multi, version        int
 	watched                   int
+	subscribed, patterns      int
 }
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
@@ -92,28 +101,33 @@ func (c *conn) serve() {
 	defer func() {
 		c.unwatch()
 		_ = c.nc.Close()
+		c.endInbox()
 	}()
-	for !c.closing {
-		batch, err := c.read()
-		if len(batch) > 0 {
-			c.run(batch)
-		}
-		if err != nil {
-			var protocol resp.ProtocolError
-			if errors.As(err, &protocol) {
-				c.w.Error("ERR " + err.Error())
-			}
-			c.closing = true
-		}
-		if c.w.Overflow() {
-			c.s.log.Warn("client disconnected: its replies exceed the bound", "client", c.id)
-			return
-		}
-		if c.flush() != nil {
-			return
-		}
+	for !c.closing && c.serveBatch() {
 		c.rd.Release()
 	}
+}
+
+// serveBatch answers what has arrived; ok false: the connection has failed.
+func (c *conn) serveBatch() (ok bool) {
+	batch, err := c.read()
+	c.out.Lock()
+	defer c.out.Unlock()
+	if len(batch) > 0 {
+		c.run(batch)
+	}
+	if err != nil {
+		var protocol resp.ProtocolError
+		if errors.As(err, &protocol) {
+			c.w.Error("ERR " + err.Error())
+		}
+		c.closing = true
+	}
+	if c.w.Overflow() {
+		c.s.log.Warn("client disconnected: its replies exceed the bound", "client", c.id)
+		return false
+	}
+	return c.flush() == nil
 }
 
 // read returns the commands that have arrived whole, at least one.
@@ -132,7 +146,11 @@ func (c *conn) read() (batch [][][]byte, err error) {
 			return batch, nil
 		}
 		if timeout := c.s.o.Timeout; timeout > 0 {
-			_ = c.nc.SetReadDeadline(time.Now().Add(timeout))
+			deadline := time.Now().Add(timeout)
+			if c.listening() {
+				deadline = time.Time{} // a subscriber waits for messages
+			}
+			_ = c.nc.SetReadDeadline(deadline)
 			if c.s.isClosing() {
 				return nil, io.EOF
 			}
@@ -146,16 +164,20 @@ func (c *conn) read() (batch [][][]byte, err error) {
 // run runs a batch: reads at once, and all from the first write on in a turn.
 func (c *conn) run(batch [][][]byte) {
 	x := execution{s: c.s, c: c, w: &c.w}
-	for i, args := range batch {
-		if c.closing {
-			break
-		}
-		if c.needsTurn(args) {
+	defer c.note(batch[len(batch)-1])
+	for len(batch) > 0 && !c.closing {
+		if c.needsTurn(batch[0]) {
 			x.end()
-			c.s.exec.submit(c, batch[i:])
-			break
+			ran, w := c.s.exec.submit(c, batch)
+			batch = batch[ran:]
+			if w != nil {
+				batch = cloneCommands(batch) // the reader's buffer changes during the wait
+				c.await(w)
+			}
+			continue
 		}
-		x.execute(args)
+		x.execute(batch[0])
+		batch = batch[1:]
 		if c.w.Len() > flushBytes {
 			x.end()
 			if c.w.Overflow() || c.flush() != nil {
@@ -164,7 +186,16 @@ func (c *conn) run(batch [][][]byte) {
 		}
 	}
 	x.end()
-	c.note(batch)
+}
+
+func cloneCommands(batch [][][]byte) [][][]byte {
+	cloned := make([][][]byte, len(batch))
+	for i, args := range batch {
+		for _, arg := range args {
+			cloned[i] = append(cloned[i], bytes.Clone(arg))
+		}
+	}
+	return cloned
 }
 
 // needsTurn says whether the command is one of a turn.
@@ -190,14 +221,15 @@ func (c *conn) needsTurn(args [][]byte) bool {
 }
 
 // note keeps what CLIENT LIST shows.
-func (c *conn) note(batch [][][]byte) {
+func (c *conn) note(last [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.info.last = time.Now()
-	if cmd := lookup(batch[len(batch)-1][0]); cmd != nil {
+	if cmd := lookup(last[0]); cmd != nil {
 		c.info.command = cmd.name
 	}
 	c.info.db, c.info.version, c.info.watched = c.db, c.w.Version, len(c.watched)
+	c.info.subscribed, c.info.patterns = len(c.subscribed[channelKind]), len(c.subscribed[patternKind])
 	c.info.multi = -1
 	if c.multi {
 		c.info.multi = len(c.queued)

@@ -79,7 +79,8 @@ func infoServer(r *request, b *strings.Builder) error {
 func infoClients(r *request, b *strings.Builder) error {
 	line(b, "connected_clients", len(r.s.clients()))
 	line(b, "maxclients", r.s.config.maxClients.Load())
-	line(b, "blocked_clients", 0)
+	line(b, "blocked_clients", r.s.waits.count.Load())
+	line(b, "pubsub_subscriptions", r.s.hub.count.Load())
 	return nil
 }
 

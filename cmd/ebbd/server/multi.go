@@ -75,9 +75,11 @@ func execCommand(r *request) error {
 		return nil
 	}
 	r.w.Array(len(queued))
+	r.nested = true
 	for _, q := range queued {
 		r.call(q.cmd, q.args)
 	}
+	r.nested = false
 	return nil
 }
 

@@ -56,6 +56,8 @@ type Server struct {
 
 	watches watchTable
 	scans   scanTable
+	waits   waitTable
+	hub     hub
 	slow    slowLog
 	stats   statistics
 	config  settings

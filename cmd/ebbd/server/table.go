@@ -8,7 +8,7 @@ func init() {
 	commands = make(map[string]*command)
 	for _, group := range [][]command{
 		connectionTable, serverTable, keyTable, stringTable, hashTable,
-		listTable, setTable, zsetTable,
+		listTable, setTable, zsetTable, pubsubTable,
 	} {
 		for i := range group {
 			commands[group[i].name] = &group[i]
@@ -22,22 +22,35 @@ const (
 	write     = flagWrite
 	writeFast = flagWrite | flagFast
 	session   = flagNoAuth | flagFast
+	blocking  = flagWrite | flagBlocking
 )
 
 var connectionTable = []command{
-	{"ping", -1, flagFast, noKeys, pingCommand},
+	{"ping", -1, flagFast | flagPubSub, noKeys, pingCommand},
 	{"echo", 2, flagFast, noKeys, echoCommand},
-	{"quit", -1, session | flagNow, noKeys, quitCommand},
+	{"quit", -1, session | flagNow | flagPubSub, noKeys, quitCommand},
 	{"select", 2, flagFast, noKeys, selectCommand},
 	{"auth", -2, session | flagNever, noKeys, authCommand},
 	{"hello", -1, session | flagNever, noKeys, helloCommand},
-	{"reset", 1, session | flagNow, noKeys, resetCommand},
+	{"reset", 1, session | flagNow | flagPubSub, noKeys, resetCommand},
 	{"client", -2, flagFast, noKeys, clientCommand},
 	{"multi", 1, flagFast | flagNow, noKeys, multiCommand},
 	{"exec", 1, flagNow, noKeys, execCommand},
 	{"discard", 1, flagFast | flagNow, noKeys, discardCommand},
 	{"watch", -2, flagFast | flagTurn | flagNow, allKeys, watchCommand},
 	{"unwatch", 1, flagFast, noKeys, unwatchCommand},
+}
+
+var pubsubTable = []command{
+	{"subscribe", -2, flagPubSub, noKeys, subscribeCommand},
+	{"unsubscribe", -1, flagPubSub, noKeys, unsubscribeCommand},
+	{"psubscribe", -2, flagPubSub, noKeys, subscribeCommand},
+	{"punsubscribe", -1, flagPubSub, noKeys, unsubscribeCommand},
+	{"ssubscribe", -2, flagPubSub, noKeys, subscribeCommand},
+	{"sunsubscribe", -1, flagPubSub, noKeys, unsubscribeCommand},
+	{"publish", 3, flagFast, noKeys, publishCommand},
+	{"spublish", 3, flagFast, noKeys, publishCommand},
+	{"pubsub", -2, 0, noKeys, pubsubCommand},
 }
 
 var serverTable = []command{
@@ -162,6 +175,11 @@ var listTable = []command{
 	{"lmove", 5, write, twoKeys, lmoveCommand},
 	{"rpoplpush", 3, write, twoKeys, lmoveCommand},
 	{"lmpop", -4, write, keySpec{numkeys: 1}, lmpopCommand},
+	{"blpop", -3, blocking, keysAndTimeout, blpopCommand},
+	{"brpop", -3, blocking, keysAndTimeout, blpopCommand},
+	{"blmove", 6, blocking, twoKeys, blmoveCommand},
+	{"brpoplpush", 4, blocking, twoKeys, blmoveCommand},
+	{"blmpop", -5, blocking, keySpec{numkeys: 2}, lmpopCommand},
 }
 
 var setTable = []command{
@@ -208,6 +226,9 @@ var zsetTable = []command{
 	{"zpopmin", -2, writeFast, oneKey, zpopCommand},
 	{"zpopmax", -2, writeFast, oneKey, zpopCommand},
 	{"zmpop", -4, write, keySpec{numkeys: 1}, zmpopCommand},
+	{"bzpopmin", -3, blocking, keysAndTimeout, bzpopCommand},
+	{"bzpopmax", -3, blocking, keysAndTimeout, bzpopCommand},
+	{"bzmpop", -5, blocking, keySpec{numkeys: 2}, zmpopCommand},
 	{"zrandmember", -2, read, oneKey, zrandmemberCommand},
 	{"zscan", -3, read, oneKey, zscanCommand},
 	{"zunion", -3, read, keySpec{numkeys: 1}, zcombineCommand},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ebbkv/ebb/cmd/ebbd/keyspace"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -21,6 +22,7 @@ type unit struct {
 	x        execution
 	commands [][][]byte
 	bytes    int
+	ran      int // commands that have run: all, unless one of them blocks
 
 	internal func(tx *kv.Tx) error
 
@@ -39,6 +41,11 @@ type executor struct {
 	queue chan *unit
 	// urgent says that expired or dead rows were left over.
 	urgent bool
+	// Of the present turn: messages that go out after its commit, keys that may have become ready
+	// for waiters, waiters that it has served.
+	messages []message
+	ready    []watchedKey
+	served   []*waiter
 	// stopped is closed when the last turn has ended.
 	stopped chan struct{}
 }
@@ -47,8 +54,9 @@ func newExecutor(s *Server) *executor {
 	return &executor{s: s, queue: make(chan *unit, 1024), stopped: make(chan struct{})}
 }
 
-// submit runs commands of a connection in a turn and waits for its commit.
-func (e *executor) submit(c *conn, commands [][][]byte) {
+// submit runs commands of a connection in a turn and waits for its commit. It returns the number of
+// those that have run, and what the last one has become if it blocks.
+func (e *executor) submit(c *conn, commands [][][]byte) (ran int, w *waiter) {
 	u := &c.unit
 	u.commands, u.bytes, u.err = commands, 0, nil
 	for _, args := range commands {
@@ -59,6 +67,7 @@ func (e *executor) submit(c *conn, commands [][][]byte) {
 	u.mark = c.w.Len()
 	e.queue <- u
 	<-u.done
+	return u.ran, u.x.waiter
 }
 
 // do runs fn in a turn.
@@ -136,9 +145,14 @@ func (e *executor) commit(units []*unit) {
 		e.s.log.Error("turn failed", "error", err)
 	}
 	e.s.noteCommit(err)
+	for _, m := range e.messages {
+		e.s.hub.publish(m.kind, m.channel, m.text)
+	}
+	e.messages = nil
 	for _, u := range units {
 		u.finish(err)
 	}
+	e.endServed(err)
 }
 
 func (e *executor) attempt(units []*unit, careful bool) error {
@@ -146,6 +160,8 @@ func (e *executor) attempt(units []*unit, careful bool) error {
 	undo := func() {}
 	err := s.db.Update(func(tx *kv.Tx) (err error) {
 		tx.SetDurability(s.durability())
+		e.publishExpired(s.store.TakeExpired()) // deleted in transactions before this one
+		defer s.store.TakeExpired()
 		if undo, err = s.store.Drain(tx); err != nil {
 			return err
 		}
@@ -158,8 +174,18 @@ func (e *executor) attempt(units []*unit, careful bool) error {
 	})
 	if err != nil {
 		undo()
+		e.messages = nil
+		e.endServed(err)
 	}
 	return err
+}
+
+func (e *executor) publishExpired(keys []keyspace.ExpiredKey) {
+	for _, key := range keys {
+		for _, m := range e.s.eventMessages(expiredEvent(key)) {
+			e.s.hub.publish(m.kind, m.channel, m.text)
+		}
+	}
 }
 
 // run runs the commands of a unit in tx; ok false: one has failed half-way.
@@ -173,15 +199,14 @@ func (u *unit) run(tx *kv.Tx, careful bool) (ok bool) {
 	}
 	x := &u.x
 	u.before, u.version = x.c.sessionState, x.w.Version
-	x.tx, x.turn, x.careful, x.halfway = tx, true, careful, false
-	for _, args := range u.commands {
-		x.execute(args)
-		if x.c.closing || x.halfway {
-			break
-		}
+	x.tx, x.turn, x.careful, x.halfway, x.waiter = tx, true, careful, false, nil
+	ok = true
+	for u.ran = 0; u.ran < len(u.commands) && ok && x.waiter == nil && !x.c.closing; u.ran++ {
+		x.execute(u.commands[u.ran])
+		ok = !x.halfway && x.s.exec.serve(tx, careful)
 	}
 	x.tx, x.turn = nil, false
-	return !x.halfway
+	return ok
 }
 
 // restore makes the connection what it was before the unit has run.
@@ -194,9 +219,18 @@ func (u *unit) restore() {
 		c.unwatch()
 		c.s.watches.add(u.before.watched)
 	}
+	u.dropWaiter()
 	c.sessionState = u.before
 	c.w.Version = u.version
 	c.w.Truncate(u.mark)
+}
+
+// dropWaiter forgets the waiter of a turn that is rolled back.
+func (u *unit) dropWaiter() {
+	if w := u.x.waiter; w != nil && u.x.s.waits.claim(w) {
+		u.x.s.waits.remove(w)
+	}
+	u.x.waiter = nil
 }
 
 // finish tells the connection that its replies are to be sent. After a failed commit each command
@@ -207,6 +241,8 @@ func (u *unit) finish(err error) {
 	case u.internal != nil:
 		u.err = err
 	default:
+		u.dropWaiter()
+		u.ran = len(u.commands)
 		u.x.w.Truncate(u.mark)
 		for range u.commands {
 			u.x.writeError(err)
@@ -228,11 +264,14 @@ func (e *executor) maintain() {
 		return
 	}
 	undo := func() {}
+	var purged []keyspace.ExpiredKey
 	err = s.db.Update(func(tx *kv.Tx) (err error) {
 		tx.SetDurability(kv.NoSync) // what is lost is found again
 		if undo, err = s.store.Drain(tx); err != nil {
 			return err
 		}
+		e.publishExpired(s.store.TakeExpired())
+		defer func() { purged = s.store.TakeExpired() }()
 		if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
 			return err
 		}
@@ -244,5 +283,7 @@ func (e *executor) maintain() {
 		undo()
 		e.urgent = false
 		s.log.Error("deletion of expired rows failed", "error", err)
+		return
 	}
+	e.publishExpired(purged)
 }

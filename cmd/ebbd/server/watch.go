@@ -98,6 +98,7 @@ func (t *watchTable) keys(db int) (keys [][]byte) {
 // modified notes that keys of a database have been modified.
 func (s *Server) modified(db int, keys [][]byte) {
 	s.watches.touch(db, keys)
+	s.exec.wake(db, keys)
 	s.changes.Add(int64(len(keys)))
 }
 
@@ -116,6 +117,7 @@ func (r *request) touchReplaced(db int, before ...int) error {
 		}
 	}
 	r.s.changes.Add(1)
+	r.s.exec.wake(db, r.s.waits.all(db))
 	return nil
 }
 
