@@ -136,6 +136,26 @@ var templates = map[string][]string{
 		"ZADD lex 0 m 0 m", "ZRANGEBYLEX lex [m [m", "ZREVRANGEBYLEX lex + -", "ZLEXCOUNT lex [m +",
 		"ZRANGE lex - [m BYLEX LIMIT 1 3", "ZREMRANGEBYLEX lex [m [m", "ZRANGEBYLEX lex m m", "ZREMRANGEBYRANK k 0 0",
 	},
+	"bits": {
+		"SETBIT k bit 1", "SETBIT k bit 0", "SETBIT k bit 2", "SETBIT k -1 1", "GETBIT k bit", "GETBIT k x",
+		"BITCOUNT k", "BITCOUNT k i i", "BITCOUNT k i i BIT", "BITCOUNT k i i BYTE", "BITPOS k 1",
+		"BITPOS k 0", "BITPOS k 1 i", "BITPOS k 0 i", "BITPOS k 0 i i", "BITPOS k 1 i i BIT", "BITPOS k 0 i i BIT",
+		"BITPOS k 2", "BITOP AND k k k", "BITOP OR k k k", "BITOP XOR k k k", "BITOP NOT k k", "BITOP NOT k k k",
+		"BITFIELD k GET type bit SET type bit n INCRBY type bit n", "BITFIELD k INCRBY u2 bit 1 OVERFLOW SAT INCRBY u2 bit 9",
+		"BITFIELD k OVERFLOW FAIL INCRBY type bit n GET u8 #1", "BITFIELD k OVERFLOW SAT SET type #2 n", "BITFIELD k GET u64 0",
+		"BITFIELD k SET i8 0 200 SET u8 0 -1", "BITFIELD_RO k GET type bit", "BITFIELD_RO k SET u8 0 1", "BITFIELD k FOO",
+		"SET k \xff\x00\xff", "SET k \xff\xff", "LCS k k", "LCS k k LEN", "LCS k k IDX MINMATCHLEN 1 WITHMATCHLEN", "LCS k k IDX LEN",
+	},
+	"sort": {
+		"SORT k", "SORT k DESC", "SORT k ALPHA", "SORT k ALPHA DESC LIMIT i i", "SORT k BY k* GET # GET k*", "SORT k LIMIT 1 2",
+		"SORT k BY w_* GET # GET h_*->f", "SORT k ALPHA STORE k", "SORT k BY nosort STORE k", "SORT_RO k BY k*->m1",
+		"SORT_RO k STORE k", "RPUSH k n n n", "SADD k n n", "SET w_m1 n", "SET w_m2 v", "HSET h_m1 f v", "SORT k GET", "SORT k LIMIT x 1",
+		"RPUSH k m m m",
+	},
+	"blocking": {
+		"BLPOP k k 0.001", "BRPOP k 0.001", "BLMOVE k k LEFT RIGHT 0.001", "BRPOPLPUSH k k 0.001", "BLMPOP 0.001 2 k k RIGHT COUNT 2",
+		"BZPOPMIN k k 0.001", "BZPOPMAX k 0.001", "BZMPOP 0.001 1 k MAX COUNT 2", "BLPOP k x", "BLPOP k -1",
+	},
 	"transaction": {
 		"MULTI", "EXEC", "DISCARD", "WATCH k", "UNWATCH", "EXEC", "NOSUCH v v", "GET",
 	},
@@ -163,6 +183,10 @@ func (g generator) fill(template string) []string {
 			args[i] = g.member()
 		case "i":
 			args[i] = g.index()
+		case "bit":
+			args[i] = strconv.Itoa(g.IntN(40))
+		case "type":
+			args[i] = g.of("u1", "i5", "u8", "i16", "u63", "i64", "u64", "x8", "i0")
 		case "n":
 			args[i] = g.of(
 				"1",

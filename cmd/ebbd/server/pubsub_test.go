@@ -78,7 +78,7 @@ func TestMessagesOfATurnFollowItsCommit(t *testing.T) {
 	}
 }
 
-// TestASlowSubscriberIsDisconnected: its messages wait up to a bound, and nobody waits for it.
+// TestASlowSubscriberIsDisconnected: its messages wait up to a bound, and publishers never wait.
 func TestASlowSubscriberIsDisconnected(t *testing.T) {
 	s := start(t, Options{})
 	sub, pub := s.client(), s.client()

@@ -8,7 +8,7 @@ func init() {
 	commands = make(map[string]*command)
 	for _, group := range [][]command{
 		connectionTable, serverTable, keyTable, stringTable, hashTable,
-		listTable, setTable, zsetTable, pubsubTable,
+		listTable, setTable, zsetTable, bitTable, pubsubTable,
 	} {
 		for i := range group {
 			commands[group[i].name] = &group[i]
@@ -98,6 +98,8 @@ var keyTable = []command{
 	{"pexpiretime", 2, readFast, oneKey, ttlCommand},
 	{"persist", 2, writeFast, oneKey, persistCommand},
 	{"object", -2, read, keySpec{first: 2, last: 2, step: 1}, objectCommand},
+	{"sort", -2, write, oneKey, sortCommand},
+	{"sort_ro", -2, read, oneKey, sortCommand},
 	{"dump", 2, read, oneKey, dumpCommand},
 	{"restore", -4, write, oneKey, restoreCommand},
 }
@@ -124,6 +126,17 @@ var stringTable = []command{
 	{"incrby", 3, writeFast, oneKey, incrCommand},
 	{"decrby", 3, writeFast, oneKey, incrCommand},
 	{"incrbyfloat", 3, writeFast, oneKey, incrbyfloatCommand},
+	{"lcs", -3, read, twoKeys, lcsCommand},
+}
+
+var bitTable = []command{
+	{"setbit", 4, write, oneKey, setbitCommand},
+	{"getbit", 3, readFast, oneKey, getbitCommand},
+	{"bitcount", -2, read, oneKey, bitcountCommand},
+	{"bitpos", -3, read, oneKey, bitposCommand},
+	{"bitop", -4, write, keySpec{first: 2, last: -1, step: 1}, bitopCommand},
+	{"bitfield", -2, write, oneKey, bitfieldCommand},
+	{"bitfield_ro", -2, readFast, oneKey, bitfieldCommand},
 }
 
 var hashTable = []command{
