@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -208,4 +210,290 @@ func TestEveryFuzzTargetIsBounded(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, found, 15)
+}
+
+var (
+	fuzzCall  = regexp.MustCompile("go test[^`\n]* -fuzz[^`\n]*")
+	fuzzFunc  = regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z0-9]+)\(`)
+	namedFile = regexp.MustCompile(
+		"`((?:\\.ci|btree|cf|cmd|docs|fuzz|internal|kv|pager|scripts|ttl|txn|wal)/[^`\\s:]+)",
+	)
+	markdowned = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+)
+
+// documents returns every Markdown file of the repository by its path from the root.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/adr/*.md"} {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			all[name] = string(text)
+		}
+	}
+	require.Contains(t, all, "../docs/testing.md")
+	return all
+}
+
+// TestDocumentedFuzzCommandsRunOneTarget: `go test -fuzz FuzzOps` from fuzz matched two targets and
+// did not run, `go test -fuzz FuzzLeaf` from there matched none. Each documented command names one
+// target with an anchored pattern, the package that has it, and `-run '^$'`, without which the
+// suite runs first; and the command of each target is documented.
+func TestDocumentedFuzzCommandsRunOneTarget(t *testing.T) {
+	command := func(target, dir string) string {
+		return "go test -run '^$' -fuzz '^" + target + "$' ./" + dir
+	}
+	there := map[string]bool{}
+	files, err := filepath.Glob("../*/*_test.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		src, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, f := range fuzzFunc.FindAllSubmatch(src, -1) {
+			there[command(string(f[1]), filepath.Base(filepath.Dir(name)))] = true
+		}
+	}
+	require.Greater(t, len(there), 10)
+	documented := map[string]bool{}
+	for name, text := range documents(t) {
+		for _, call := range fuzzCall.FindAllString(text, -1) {
+			require.True(t, there[call], "%s: %q is the command of no target", name, call)
+			documented[call] = true
+		}
+	}
+	require.Equal(t, there, documented)
+}
+
+// TestFilesThatTheDocsNameExist: a path in backquotes that begins with a folder of the repository,
+// and the target of each link. A path may hold * and {a,b}.
+func TestFilesThatTheDocsNameExist(t *testing.T) {
+	for name, text := range documents(t) {
+		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {
+			path := strings.TrimRight(m[1], ",.;")
+			found, err := filepath.Glob("../" + path)
+			require.NoError(t, err)
+			require.NotEmpty(t, found, "%s names %s", name, path)
+		}
+		for _, m := range markdowned.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(name), m[1]))
+			require.NoError(t, err, "%s links to %s", name, m[1])
+		}
+	}
+}
+
+// TestDocumentsStayShort: a first reader gets through them.
+func TestDocumentsStayShort(t *testing.T) {
+	all := documents(t)
+	for name, most := range map[string]int{"README.md": 150, "CHANGELOG.md": 60, "docs/performance.md": 160} {
+		require.LessOrEqual(t, strings.Count(all["../"+name], "\n"), most, name)
+	}
+}
+
+// TestEveryDecisionIsInTheIndex with its title, and says what became of it.
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	all := documents(t)
+	index := all["../docs/adr/README.md"]
+	require.NotEmpty(t, index)
+	n := 0
+	for name, text := range all {
+		file := filepath.Base(name)
+		if filepath.Base(filepath.Dir(name)) != "adr" || file == "README.md" {
+			continue
+		}
+		title, _, _ := strings.Cut(text, "\n")
+		number, title, ok := strings.Cut(strings.TrimPrefix(title, "# "), ": ")
+		require.True(t, ok, name)
+		require.True(t, strings.HasPrefix(file, number+"-"), name)
+		row := "| [" + number + "](" + file + ") | " + title + " | "
+		require.True(t, strings.Contains(index, row), "docs/adr/README.md has no row %q", row)
+		n++
+	}
+	require.Equal(t, n, strings.Count(index, "\n| ["), "rows of the index")
+}
+
+var (
+	faultRow  = regexp.MustCompile(`^\| F(\d+) \|`)
+	namedTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`")
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
+)
+
+// TestEveryFaultHasItsTest reads the table of docs/testing.md: each fault has one row with at least
+// one test, and each test that a row names is there.
+func TestEveryFaultHasItsTest(t *testing.T) {
+	text, err := os.ReadFile("../docs/testing.md")
+	require.NoError(t, err)
+	there := testsOf(t, "..")
+	last, model := 0, 0
+	for line := range strings.Lines(string(text)) {
+		row := faultRow.FindStringSubmatch(line)
+		if row == nil {
+			continue
+		}
+		number, err := strconv.Atoi(row[1])
+		require.NoError(t, err)
+		require.Greater(t, number, last, "faults are in order, one row each")
+		if last = number; number <= 34 {
+			model++
+		}
+		names := namedTest.FindAllStringSubmatch(line, -1)
+		require.NotEmpty(t, names, "F%s has no test", row[1])
+		for _, name := range names {
+			require.True(t, there[name[1]], "F%s names %s, which is no test", row[1], name[1])
+		}
+	}
+	require.Equal(t, 34, model, "faults from F1 to F34; later ones have a row once they have a test")
+}
+
+// testsOf lists the tests and fuzz targets in all source files below a directory.
+func testsOf(t *testing.T, root string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(name)
+		for _, f := range testFunc.FindAllSubmatch(src, -1) {
+			all[string(f[1])] = true
+		}
+		return err
+	}))
+	return all
+}
+
+// retiredNames are identifiers of a private dialect, each with the standard term that took its place.
+var retiredNames = map[string]string{
+	"scout": "prefetcher", "hand": "pageWriter", "hands": "parallelApplier", "summon": "startWorkers", "lend": "joinJob",
+	"foretell": "encodeRedo", "Foretell": "EncodeRedo", "foretold": "encoded", "LogAhead": "SubmitLog", "MayLogAhead": "CanSubmitLog",
+	"takeBack": "revoke", "giveWay": "throttle", "awaitSeen": "waitVisible", "unsettled": "hasUnsyncedSegments",
+	"awaitsSettling": "waitsForSegmentSync", "putter": "insertOp", "cutter": "rangeDeleter", "mover": "relocator",
+	"loose": "detachedCell", "spot": "cellPos", "lookahead": "leafPrefetch",
+	"Keeper": "UndoWriter", "stash": "undoBuffer", "distrust": "invalidateVerified", "doubts": "verifyGeneration",
+	"letGo": "dropFromPageCache", "garbage": "deadRanges", "Backlog": "BackgroundSync", "relief": "frameReclaimer",
+	"relieved": "framesAvailable", "crew": "waitGroup", "reap": "reclaimFreed", "rising": "ascendingRun",
+	"asPlainPut": "fastDecodePut", "shot": "writeRequest", "shots": "oneShot", "shoot": "submit", "allAlone": "runSeparately",
+	"inDoubt": "markUnknown", "alike": "sameKind", "doomed": "purgeBatch", "Swept": "PurgeStats", "teller": "expireNotifier",
+	"begin0": "initStore", "fence": "invalidateStaleMeta", "sameEnd": "checkSameCommit", "retried": "isRetry",
+	"leftovers": "removeObsolete", "Ways": "PathHints", "bend": "invalidate", "bent": "invalid", "Finger": "InsertCursor",
+	"finger": "insertCursor", "trail": "path", "Launch": "SubmitWrite", "Launched": "PendingWrite", "flight": "inflightWrite",
+	"flying": "inflight", "depart": "startWrite", "dismiss": "finishWrite", "grounded": "freeInflight", "straight": "directIO",
+	"witness": "durabilityEvidence", "joint": "segmentLink", "strangers": "foreign",
+	"Refers": "AddExternalRef", "owed": "unsyncedRefs", "Strike": "TryFree", "Promise": "OfferReusable", "Unmet": "Cold",
+	"sparing": "directRead", "Patchable": "CanDelta", "PatchBeside": "NewDelta", "laid": "leafRunPages", "mayLay": "canAppendLeafRun",
+	"proveFreed": "validateFreed", "prove": "verify", "freedRun": "deferredFree", "hollow": "empty", "rooms": "packages", "cupboards": "leaf packages",
+}
+
+// retiredProse are words of the dialect in comments and documents, and persons as the subject where a component acts.
+var retiredProse = regexp.MustCompile(`(?i)\b(who|whoever|whom|nobody|somebody|anybody|everybody|foretold|foretells?|scouts?|hears? of)\b`)
+
+// proseExceptions are the lines that may stay: a part of the line, and the reason.
+var proseExceptions = map[string]string{
+	"retiredProse": "this test",
+}
+
+// sources visits every file of the repository with one of the extensions, test data aside.
+func sources(t *testing.T, visit func(path string, text string), extensions ...string) (files int) {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "run" || d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && path != root):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains(extensions, filepath.Ext(path)):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		files++
+		visit(filepath.ToSlash(name), string(text))
+		return err
+	}))
+	return files
+}
+
+// TestNamesAreOfTheField: the code once had a vocabulary of its own that no engineer could search for. Its words do not come
+// back as identifiers.
+func TestNamesAreOfTheField(t *testing.T) {
+	declared := 0
+	files := sources(t, func(path, text string) {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		check := func(id *ast.Ident) {
+			declared++
+			if better, retired := retiredNames[id.Name]; retired {
+				t.Errorf("%s: the name %s is retired: %s, or another standard term", fset.Position(id.Pos()), id.Name, better)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				check(n.Name)
+			case *ast.TypeSpec:
+				check(n.Name)
+			case *ast.ValueSpec:
+				for _, id := range n.Names {
+					check(id)
+				}
+			case *ast.Field:
+				for _, id := range n.Names {
+					check(id)
+				}
+			case *ast.AssignStmt:
+				for _, e := range n.Lhs {
+					if id, ok := e.(*ast.Ident); ok && n.Tok == token.DEFINE {
+						check(id)
+					}
+				}
+			}
+			return true
+		})
+	}, ".go")
+	require.Greater(t, files, 400)
+	require.Greater(t, declared, 20000)
+}
+
+// TestProseNamesComponents: in comments and documents a component or a caller acts, never a person without a name.
+func TestProseNamesComponents(t *testing.T) {
+	check := func(path string, line int, text string) {
+		word := retiredProse.FindString(text)
+		if word == "" {
+			return
+		}
+		for part := range proseExceptions {
+			if strings.Contains(text, part) {
+				return
+			}
+		}
+		t.Errorf("%s:%d: %q in %q", path, line, word, strings.TrimSpace(text))
+	}
+	files := sources(t, func(path, text string) {
+		if strings.HasSuffix(path, ".md") {
+			for i, line := range strings.Split(text, "\n") {
+				check(path, i+1, line)
+			}
+			return
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				check(path, fset.Position(c.Pos()).Line, c.Text)
+			}
+		}
+	}, ".go", ".md")
+	require.Greater(t, files, 450)
 }
