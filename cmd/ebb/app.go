@@ -49,10 +49,11 @@ func newOutput(w io.Writer) *output { return &output{bufio.NewWriterSize(w, 64<<
 
 // addCreation gives a command that may create a store the flags for how it is made.
 func (a *app) addCreation(cmd *cobra.Command) {
-	cmd.Flags().
-		Var(&a.fileMode, "file-mode", "permissions of files that are created, in octal as 0640, less the umask; 0: 0600")
-	cmd.Flags().
-		IntVar(&a.pageSize, "page-size", 0, "page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
+	f := cmd.Flags()
+	f.Var(&a.fileMode, "file-mode",
+		"permissions of files that are created, in octal as 0640, less the umask; 0: 0600")
+	f.IntVar(&a.pageSize, "page-size", 0,
+		"page size of a store that is created, a power of two from 4096 to 65536; 0: 4096")
 }
 
 // checkPageSize refuses a page size that no store has. 0 was not given.

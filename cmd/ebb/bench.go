@@ -31,8 +31,9 @@ func (a *app) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench-quick",
 		Short: "Measure put, get and scan on this machine for a few seconds",
-		Long: `Bench-quick makes a new store, measures a few things on it and removes it again. It gives a feeling for the machine,
-no more: the numbers are of one short run with 16-byte keys and 100-byte values.`,
+		Long: `Bench-quick makes a new store, measures a few things on it and removes it again. It
+gives a feeling for the machine, no more: the numbers are of one short run with 16-byte keys and
+100-byte values.`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if each <= 0 { // To measure it is no limit, and most of what is measured has no other end.

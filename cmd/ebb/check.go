@@ -15,9 +15,10 @@ func (a *app) checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check STORE",
 		Short: "Prove that the whole store is sound, or name each place that is not",
-		Long: `Check reads the whole store: checksums, structure, page accounting, and that the expiry indexes of each family agree
-with its keys. Expired keys are no problem. It changes nothing. It prints each problem with file, page and offset;
-the exit code is 1 if there is one, also if the store is too damaged to be opened.`,
+		Long: `Check reads the whole store: checksums, structure, page accounting, and that the expiry
+indexes of each family agree with its keys. Expired keys are no problem. It changes nothing. It
+prints each problem with file, page and offset; the exit code is 1 if there is one, also if the
+store is too damaged to be opened.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var problems []kv.Problem
@@ -64,11 +65,12 @@ func findProblems(ctx context.Context, db *kv.DB) (problems []kv.Problem, cut er
 	return problems, nil
 }
 
-// problemsOf adds the damage that Open met to problems: it may be in several places.
+// problemsOf adds the damage that Open found to problems: it may be in several places.
 func problemsOf(err error, problems []kv.Problem) []kv.Problem {
 	switch e := err.(type) {
 	case *kv.CorruptError:
-		problems = append(problems, kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail})
+		p := kv.Problem{Kind: "open", File: e.File, Page: e.Pgid, Offset: e.Off, Detail: e.Detail}
+		problems = append(problems, p)
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
 			problems = problemsOf(part, problems)
@@ -81,7 +83,12 @@ func problemsOf(err error, problems []kv.Problem) []kv.Problem {
 
 func (a *app) printProblems(store string, problems []kv.Problem) error {
 	if a.json {
-		if err := a.printJSON(map[string]any{"store": store, "ok": len(problems) == 0, "problems": append([]kv.Problem{}, problems...)}); err != nil {
+		err := a.printJSON(map[string]any{
+			"store":    store,
+			"ok":       len(problems) == 0,
+			"problems": append([]kv.Problem{}, problems...),
+		})
+		if err != nil {
 			return err
 		}
 	} else {

@@ -48,7 +48,8 @@ func (a *app) delCommand() *cobra.Command {
 				return fmt.Errorf("del: %w", err)
 			}
 			if a.json {
-				if err := a.printJSON(map[string]any{"family": a.family, "deleted": deleted, "absent": len(keys) - deleted}); err != nil {
+				o := map[string]any{"family": a.family, "deleted": deleted, "absent": len(keys) - deleted}
+				if err := a.printJSON(o); err != nil {
 					return err
 				}
 			}

@@ -28,10 +28,11 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo DIR STORE",
 		Short: "Import a tree, kill the import half-way, recover, go on, and verify every byte",
-		Long: `Demo shows on real files what a store promises. A second process imports DIR into a new store in durable transactions
-and is killed without warning when about half is done. Then this process opens the store, shows what recovery found,
-makes sure that no transaction that was reported durable is missing, imports the rest, compares every file with its
-value byte for byte, and checks the store.`,
+		Long: `Demo shows on real files what a store promises. A second process imports DIR into a new
+store in durable transactions and is killed without warning when about half is done. Then this
+process opens the store, shows what recovery found, makes sure that no transaction that was reported
+durable is missing, imports the rest, compares every file with its value byte for byte, and checks
+the store.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -87,7 +88,7 @@ type demo struct {
 	logBytes   int64
 }
 
-// say tells on standard output what goes on, if people read it.
+// say prints progress on standard output, if people read it.
 func (d *demo) say(format string, args ...any) {
 	if !d.app.json {
 		fmt.Fprintf(d.app.out, format+"\n", args...)

@@ -14,13 +14,13 @@ func (a *app) dumpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "dump STORE",
 		Short: "Print every family with all its rows, as far as they can be read",
-		Long: `Dump prints all families and all their rows, or those of the one that --family names. With --json each row is one object
-on a line that names its family. A row with an expiry ends with it. Rows that are expired and not yet deleted are
-counted, not printed.
+		Long: `Dump prints all families and all their rows, or those of the one that --family names.
+With --json each row is one object on a line that names its family. A row with an expiry ends with
+it. Rows that are expired and not yet deleted are counted, not printed.
 
-Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json by an object with
-the one field "missing" in its place, and the exit code is 1. Of a value that is lost the key is printed. Where only
-the count of expired rows is lost, all rows are printed.`,
+Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json
+by an object with the one field "missing" in its place, and the exit code is 1. Of a value that is
+lost the key is printed. Where only the count of expired rows is lost, all rows are printed.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			db, err := a.openToRead(cmd.Context(), args[0])
@@ -122,7 +122,8 @@ func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
 			break
 		}
 		at, _ := c.Expiry()
-		if err := d.app.printRow(row{family: family, key: c.Key(), value: value, lost: value == nil, at: at}); err != nil {
+		r := row{family: family, key: c.Key(), value: value, lost: value == nil, at: at}
+		if err := d.app.printRow(r); err != nil {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func liesBelow(path, dir string) (bool, error) {
 		return false, err
 	}
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel), nil // without a way from one to the other it lies elsewhere
+	return err == nil && filepath.IsLocal(rel), nil // without a way from one to the other it is elsewhere
 }
 
 // resolve gives the absolute path without symbolic links, as far as it is there.

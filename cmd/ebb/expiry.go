@@ -41,7 +41,7 @@ func (i *instant) String() string {
 // Type is how the help names the value.
 func (i *instant) Type() string { return "time" }
 
-// showInstant gives an instant in UTC, to the millisecond, in a form that a flag takes back: RFC
+// showInstant gives an instant in UTC, to the millisecond, in a form that a flag accepts: RFC
 // 3339, which ends with the year 9999, or milliseconds since 1970.
 func showInstant(at time.Time) string {
 	if at = at.UTC(); at.Year() > 9999 {
@@ -85,7 +85,7 @@ func (l life) set(object map[string]any) {
 	}
 }
 
-// printLife prints the JSON object of the commands that tell or change how long a key lives.
+// printLife prints the JSON object of the commands that print or change how long a key lives.
 func (a *app) printLife(key []byte, l life) error {
 	object := map[string]any{"family": a.family}
 	a.setBytes(object, "key", key)
@@ -123,8 +123,8 @@ func (a *app) expireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire STORE KEY DURATION",
 		Short: "Give a key a new expiry; its value stays",
-		Long: `Expire lets a key live for DURATION from now on, or with --at until that time, whatever expiry it had. Its value is not
-written again. A key that is expired already stays so: exit code 2.`,
+		Long: `Expire lets a key live for DURATION from now on, or with --at until that time, whatever
+expiry it had. Its value is not written again. A key that is expired already stays so: exit code 2.`,
 		Example: `  ebb expire my.ebb session:17 30m
   ebb expire my.ebb offer --at 2030-01-31T12:00:00Z`,
 		Args: args(2, 3),

@@ -21,13 +21,14 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export STORE DIR",
 		Short: "Write every value to a file below a directory, named by its key",
-		Long: `Export is the way back from import: each key names a file below DIR, which is created if it is absent. Keys that are
-no clean relative path, or would lead out of DIR (also through a symbolic link), are refused; files that exist
-already are left alone unless --overwrite is given, those of the store itself also then. What is left out is named
-at the end, and the exit code is 1. So is what cannot be read: damage hides only the values that it hit.
+		Long: `Export is the way back from import: each key names a file below DIR, which is created if
+it is absent. Keys that are no clean relative path, or would lead out of DIR (also through a
+symbolic link), are refused; files that exist already are left alone unless --overwrite is given,
+those of the store itself also then. What is left out is named at the end, and the exit code is 1.
+So is what cannot be read: damage hides only the values that it hit.
 
-A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With --expiries their
-expiries are written to another file, outside of DIR, which import takes.`,
+A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With
+--expiries their expiries are written to another file, outside of DIR, which import takes.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
@@ -71,7 +72,7 @@ type exporter struct {
 	missing    missing
 }
 
-// exportSummary tells what an export did.
+// exportSummary describes what an export did.
 type exportSummary struct {
 	Files   int           `json:"files"`
 	Bytes   int64         `json:"bytes"`
@@ -177,7 +178,8 @@ func (ex *exporter) print(s exportSummary) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), s.Took.Round(time.Millisecond))
+		took := s.Took.Round(time.Millisecond)
+		fmt.Fprintf(a.out, "wrote %s, %s, in %s\n", plural(s.Files, "file"), size(s.Bytes), took)
 		switch {
 		case s.Timed > 0 && ex.expiryFile != "":
 			fmt.Fprintf(a.out, "%s of a key with an expiry, noted in %s\n", plural(s.Timed, "file"), ex.expiryFile)

@@ -18,12 +18,14 @@ func (a *app) familyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "family STORE [NAME]",
 		Short: "List the families of a store and their settings, or create, change, rename or drop one",
-		Long: `Family lists the names of the families of a store; behind a tab stands the default ttl of one that has it. With a
-NAME it does to that one what the flags say, in one transaction; without a flag it prints its settings.
+		Long: `Family lists the names of the families of a store; behind a tab stands the default ttl
+of one that has it. With a NAME it does to that one what the flags say, in one transaction; without
+a flag it prints its settings.
 
-A family with a default ttl gives it to every key that is put without an expiry of its own, from then on:
---default-ttl 0 ends that. Keys that are there keep what they have. Dropping a family drops its rows. The family
-"default" is always there, and can be given a default ttl, but neither be renamed nor dropped.`,
+A family with a default ttl gives it to every key that is put without an expiry of its own, from
+then on: --default-ttl 0 ends that. Keys that are there keep what they have. Dropping a family drops
+its rows. The family "default" is always there, and can be given a default ttl, but neither be
+renamed nor dropped.`,
 		Example: `  ebb family my.ebb sessions --create --default-ttl 30m
   ebb family my.ebb sessions --rename old-sessions`,
 		Args: args(1, 2),
@@ -38,7 +40,8 @@ A family with a default ttl gives it to every key that is put without an expiry 
 			if !c.asked() {
 				return a.showFamily(cmd.Context(), args[0], name)
 			}
-			if err := a.update(cmd, args[0], !c.create, func(tx *kv.Tx) error { return c.apply(tx, name) }); err != nil {
+			err := a.update(cmd, args[0], !c.create, func(tx *kv.Tx) error { return c.apply(tx, name) })
+			if err != nil {
 				return fmt.Errorf("family: %q: %w", name, err)
 			}
 			if !a.json {
@@ -110,7 +113,7 @@ func (c *familyChange) apply(tx *kv.Tx, name string) error {
 	return nil
 }
 
-// summary is the JSON object that tells what was done.
+// summary is the JSON object that describes what was done.
 func (c *familyChange) summary(name string) map[string]any {
 	object := map[string]any{"family": name}
 	if c.rename {

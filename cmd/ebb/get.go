@@ -13,8 +13,9 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get STORE KEY",
 		Short: "Print the value of a key, byte for byte",
-		Long: `Get prints the value of a key, byte for byte. With --json the answer names the expiry of a key that has one,
-and a value that is no UTF-8, or of 1 MiB and more, is in base64 under the name value_base64.
+		Long: `Get prints the value of a key, byte for byte. With --json the answer names the expiry of
+a key that has one, and a value that is no UTF-8, or of 1 MiB and more, is in base64 under the name
+value_base64.
 
 With --ttl what is left of the key's life goes to standard error, as the command ttl prints it.`,
 		Args: args(2, 2),

@@ -20,17 +20,17 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import STORE DIR",
 		Short: "Store every regular file of a directory tree",
-		Long: `Import stores every regular file below DIR: the key is its slash-separated path relative to DIR, the value its content.
-It works in durable transactions of about --batch-bytes, so that an import that was stopped has stored a part and goes
-on with --resume, which skips the files whose stored value is already equal. It creates the store and the family if
-they are absent.
+		Long: `Import stores every regular file below DIR: the key is its slash-separated path relative
+to DIR, the value its content. It works in durable transactions of about --batch-bytes, so that an
+import that was stopped has stored a part and goes on with --resume, which skips the files whose
+stored value is already equal. It creates the store and the family if they are absent.
 
-Files have no expiry: with --expiries their keys get those that export has written down. Where that has passed, the
-file is left out and counted. Lines that name no file below DIR are counted too.
+Files have no expiry: with --expiries their keys get those that export has written down. Where that
+has passed, the file is left out and counted. Lines that name no file below DIR are counted too.
 
-The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped and counted. A
-file that cannot be stored, such as one whose path is longer than a key may be, is named at the end, and the exit
-code is 1.`,
+The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped
+and counted. A file that cannot be stored, such as one whose path is longer than a key may be, is
+named at the end, and the exit code is 1.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if im.batchBytes <= 0 {
@@ -87,7 +87,7 @@ type importer struct {
 	expiries   map[string]time.Time // by file; nil: none are given
 }
 
-// importSummary tells what an import did.
+// importSummary describes what an import did.
 type importSummary struct {
 	Files        int           `json:"files"`        // stored
 	Bytes        int64         `json:"bytes"`        // of their content
@@ -107,7 +107,8 @@ type importSummary struct {
 func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (importSummary, error) {
 	began := time.Now()
 	s := importSummary{
-		Symlinks: tree.symlinks, Special: tree.special, Unmatched: im.unmatched(tree), Errors: append([]fileError{}, tree.errors...),
+		Symlinks: tree.symlinks, Special: tree.special, Unmatched: im.unmatched(tree),
+		Errors: append([]fileError{}, tree.errors...),
 	}
 	p := im.app.newProgress("import", tree.bytes, true)
 	defer p.end()
@@ -134,7 +135,8 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 			return s, fmt.Errorf("after %s in %s, which are durable: %w",
 				plural(s.Files, "file"), plural(s.Transactions, "transaction"), err)
 		}
-		s.Files, s.Bytes, s.Equal, s.Expired = s.Files+done.Files, s.Bytes+done.Bytes, s.Equal+done.Equal, s.Expired+done.Expired
+		s.Files, s.Bytes = s.Files+done.Files, s.Bytes+done.Bytes
+		s.Equal, s.Expired = s.Equal+done.Equal, s.Expired+done.Expired
 		s.Errors = append(s.Errors, done.Errors...)
 		if done.Files > 0 {
 			s.Transactions++
@@ -239,7 +241,12 @@ func (a *app) printImport(s importSummary) error {
 		took := s.Took.Round(time.Millisecond)
 		switch {
 		case s.Files == 0 && s.Equal > 0 && len(s.Errors) == 0:
-			fmt.Fprintf(a.out, "nothing to do: %s already stored with equal content, found in %s\n", plural(s.Equal, "file"), took)
+			fmt.Fprintf(
+				a.out,
+				"nothing to do: %s already stored with equal content, found in %s\n",
+				plural(s.Equal, "file"),
+				took,
+			)
 		case s.Files == 0 && s.Equal+s.Expired+len(s.Errors) == 0:
 			fmt.Fprintln(a.out, "nothing to do: the directory holds no files")
 		default:
@@ -253,7 +260,8 @@ func (a *app) printImport(s importSummary) error {
 			fmt.Fprintf(a.out, "skipped %s whose expiry has passed\n", plural(s.Expired, "file"))
 		}
 		if s.Symlinks+s.Special > 0 {
-			fmt.Fprintf(a.out, "skipped %s and %s\n", plural(s.Symlinks, "symbolic link"), plural(s.Special, "special file"))
+			links, special := plural(s.Symlinks, "symbolic link"), plural(s.Special, "special file")
+			fmt.Fprintf(a.out, "skipped %s and %s\n", links, special)
 		}
 		if s.Unmatched > 0 {
 			fmt.Fprintf(a.stderr, "warning: no file is there for %s of --expiries\n", plural(s.Unmatched, "line"))

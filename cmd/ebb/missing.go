@@ -8,7 +8,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// missing tells of what a command could not read, where that is, and how much there is of it.
+// missing reports what a command could not read, where that is, and how much there is of it.
 type missing struct {
 	app  *app
 	rows int64 // in all

@@ -20,12 +20,14 @@ func (a *app) pagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pages STORE",
 		Short: "List the raw pages of the main file",
-		Long: `Pages lists the pages of the main file as they are, without opening the store: number, kind, epoch (the checkpoint
-that wrote it), level above the leaves, cells, what the newest meta page says about its use, and whether the checksum
-is right. Free pages may hold anything; a page in use that is not sound is bad, and the exit code is 1.
+		Long: `Pages lists the pages of the main file as they are, without opening the store: number,
+kind, epoch (the checkpoint that wrote it), level above the leaves, cells, what the newest meta page
+says about its use, and whether the checksum is right. Free pages may hold anything; a page in use
+that is not sound is bad, and the exit code is 1.
 
-An overflow extent that is sound is one line; one that is not is listed page by page. Where such extents overlap, no
-more than a few are read in any one place: the checksum of another is unknown, and if it is in use it is bad.
+An overflow extent that is sound is one line; one that is not is listed page by page. Where such
+extents overlap, no more than a few are read in any one place: the checksum of another is unknown,
+and if it is in use it is bad.
 
 If both meta pages are damaged, --page-size is needed, and neither use nor checksums can be told.`,
 		Args: args(1, 1),
@@ -57,7 +59,7 @@ type pageLister struct {
 
 	file  vfs.File
 	bytes int64        // of the file when it was opened
-	pgr   *pager.Pager // tells which pages are in use; nil if nothing can tell
+	pgr   *pager.Pager // reports which pages are in use; nil if nothing can tell
 	salt  *uint64      // of the checksums; nil if no meta page is there to tell the store id
 	ext   extentReader // of a file with a salt
 	bad   int

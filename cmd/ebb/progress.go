@@ -25,7 +25,7 @@ type step struct {
 	Total int64 `json:"total"`
 }
 
-// unknownTotal is the total of work whose size only its end tells.
+// unknownTotal is the total of work whose size is known at its end only.
 const unknownTotal = -1
 
 // progress shows on standard error how far long work has got. A nil *progress shows nothing.

@@ -15,9 +15,9 @@ func (a *app) purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge STORE",
 		Short: "Delete the keys that have expired, in batches",
-		Long: `Purge deletes the expired keys of all families, or of the one that --family names, in batches: one durable transaction
-each. What was purged before an interrupt stays so. Expired keys are hidden from every reader anyway; purging gives
-their space back.`,
+		Long: `Purge deletes the expired keys of all families, or of the one that --family names, in
+batches: one durable transaction each. What was purged before an interrupt stays so. Expired keys
+are hidden from every reader anyway; purging gives their space back.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -18,14 +18,16 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put STORE KEY VALUE|-|@FILE",
 		Short: "Store a key; creates the store and the family if they are absent",
-		Long: `Put stores a key in one durable transaction. It creates the store and the family if they are absent.
+		Long: `Put stores a key in one durable transaction. It creates the store and the family if they
+are absent.
 
-The value is the argument itself, standard input for -, or the content of FILE for @FILE. A value that begins with @
-is written with @@; one that begins with a dash goes behind --.
+The value is the argument itself, standard input for -, or the content of FILE for @FILE. A value
+that begins with @ is written with @@; one that begins with a dash goes behind --.
 
-Without a flag the key becomes permanent, also if it had an expiry before, or gets the default ttl of its family.
---if-absent and --if-present write only if the key is not there, or is; if not, nothing changes and the exit code is 3
-for a key that is there, 2 for one that is not. An expired key is not there.`,
+Without a flag the key becomes permanent, also if it had an expiry before, or gets the default ttl
+of its family. --if-absent and --if-present write only if the key is not there, or is; if not,
+nothing changes and the exit code is 3 for a key that is there, 2 for one that is not. An expired
+key is not there.`,
 		Example: `  ebb put my.ebb greeting hello
   date | ebb put my.ebb now -
   ebb put my.ebb --family photos cat.jpg @cat.jpg

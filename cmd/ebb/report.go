@@ -38,7 +38,7 @@ var errSaid = errors.New("problems were found")
 // errExists is what a put that must not overwrite says of a key that is there.
 var errExists = errors.New("the key is there already")
 
-// What advice tells apart that the library has one name for.
+// What advice distinguishes that the library has one name for.
 var (
 	errNoMeta      = errors.New("both meta pages are damaged, and no page size was given")
 	errUnopened    = errors.New("the store cannot be opened")
@@ -72,17 +72,23 @@ var advices = []advice{
 	{
 		"corrupt",
 		errNoMeta,
-		"keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the same, if 4096 is what the store was created with",
+		"keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the " +
+			"same, if 4096 is what the store was created with",
 	},
 	{
 		"corrupt",
 		errUnopened,
-		"the store cannot be opened, and no command takes rows out of one that cannot: keep a copy of its files, and go back to an earlier copy or a backup; `ebb check STORE` names the damage, `ebb pages STORE` and `ebb wal STORE` tell which pages and which part of the log are sound, without their rows",
+		"the store cannot be opened, and no command takes rows out of one that cannot: keep a " +
+			"copy of its files, and go back to an earlier copy or a backup; `ebb check STORE` names " +
+			"the damage, `ebb pages STORE` and `ebb wal STORE` tell which pages and which part of the " +
+			"log are sound, without their rows",
 	},
 	{
 		"corrupt",
 		kv.ErrCorrupt,
-		"keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb pages STORE`; all rows that can be read come out with `ebb dump STORE` and `ebb export STORE DIR`",
+		"keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb " +
+			"pages STORE`; all rows that can be read come out with `ebb dump STORE` and `ebb export " +
+			"STORE DIR`",
 	},
 	{
 		"commit_unknown",
@@ -102,7 +108,8 @@ var advices = []advice{
 	{
 		"key_too_large",
 		kv.ErrKeyTooLarge,
-		"keys have at most a quarter of the page size; `ebb put`, `ebb import` and `ebb family --create` create a store of larger pages with --page-size",
+		"keys have at most a quarter of the page size; `ebb put`, `ebb import` and `ebb family " +
+			"--create` create a store of larger pages with --page-size",
 	},
 	{"value_too_large", kv.ErrValueTooLarge, "values end at 1 GiB - 1: store it in pieces"},
 	{"transaction_too_large", kv.ErrTxnTooLarge, "use smaller transactions: `ebb import --batch-bytes`"},
@@ -110,7 +117,8 @@ var advices = []advice{
 	{
 		"invalid_ttl",
 		kv.ErrInvalidTTL,
-		"a ttl is positive, as 90s, 15m, 36h or 7d; an expiry is in the future, as 2030-01-31T12:00:00Z or in milliseconds since 1970",
+		"a ttl is positive, as 90s, 15m, 36h or 7d; an expiry is in the future, as " +
+			"2030-01-31T12:00:00Z or in milliseconds since 1970",
 	},
 	{"clock_jump", kv.ErrClockJump, "see that the clock is right, then use --force"},
 	{
@@ -145,8 +153,8 @@ var advices = []advice{
 // hintBreak is where a hint goes on below its beginning.
 const hintBreak = "\n      "
 
-// packageName is the name of the library's package in an error. To a program it tells whose error
-// that is, here it tells nothing.
+// packageName is the name of the library's package in an error. A program reads from it whose error
+// that is; here it has no meaning.
 var packageName = regexp.MustCompile(`(?m)(^|: )kv: `)
 
 // report prints err, if it is one, and returns the exit code.

@@ -15,16 +15,18 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ebb",
 		Short: "Work on an Ebb store",
-		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it while it is in use.
+		Long: `Ebb works on a store of the embedded key-value store Ebb: one file, and a log beside it
+while it is in use.
 
-Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key that must not be
-there is (put --if-absent), or such a family (family --create). An expired key is not there, whether it is deleted
-already or not.
+Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key
+that must not be there is (put --if-absent), or such a family (family --create). An expired key is
+not there, whether it is deleted already or not.
 
-Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations as 90s, 15m, 36h,
-7d, 2w or 1d12h; a day has 24 hours.
+Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations
+as 90s, 15m, 36h, 7d, 2w or 1d12h; a day has 24 hours.
 
-Commands that only read take a shared lock: any number may run at once, but not beside a process that writes.`,
+Commands that only read take a shared lock: any number may run at once, but not beside a process
+that writes.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -118,7 +120,8 @@ func strictCobra(root *cobra.Command) {
 // everything pass for one about that family. Purge and dump work on all families unless it is
 // given.
 var wholeStore = map[string]bool{
-	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true, "version": true,
+	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true,
+	"version": true,
 }
 
 // args checks the number of arguments, with an error that shows how the command is called. most < 0

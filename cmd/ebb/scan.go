@@ -18,15 +18,15 @@ func (a *app) scanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan STORE",
 		Short: "List keys and values in order",
-		Long: `Scan lists the rows of a family in order of their keys: key, tab, value. Keys and values that hold unprintable bytes
-are shown as Go strings in quotes. With --json each row is one object on a line, with value_base64 for a value that is
-no UTF-8, or of 1 MiB and more.
+		Long: `Scan lists the rows of a family in order of their keys: key, tab, value. Keys and values
+that hold unprintable bytes are shown as Go strings in quotes. With --json each row is one object on
+a line, with value_base64 for a value that is no UTF-8, or of 1 MiB and more.
 
-Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json by an object with
-the one field "missing" in its place, and the exit code is 1.
+Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json
+by an object with the one field "missing" in its place, and the exit code is 1.
 
-With --expiring-before it lists the keys whose expiry is before that time, in order of expiry: expiry, tab, key. Keys
-that are expired and not yet deleted come first.`,
+With --expiring-before it lists the keys whose expiry is before that time, in order of expiry:
+expiry, tab, key. Keys that are expired and not yet deleted come first.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Limit < 0 {

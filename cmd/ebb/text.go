@@ -51,12 +51,14 @@ func (a *app) show(b []byte) string {
 	return s.String()
 }
 
+func unprintable(r rune) bool { return !strconv.IsPrint(r) }
+
 // showTo writes what show gives. It does so in pieces: b may be a value of 1 GiB.
 func (a *app) showTo(w io.Writer, b []byte) error {
 	switch {
 	case a.hex, a.base64:
 		return a.encodeTo(w, b)
-	case utf8.Valid(b) && !bytes.HasPrefix(b, []byte(`"`)) && !bytes.ContainsFunc(b, func(r rune) bool { return !strconv.IsPrint(r) }):
+	case utf8.Valid(b) && !bytes.HasPrefix(b, []byte(`"`)) && !bytes.ContainsFunc(b, unprintable):
 		_, err := w.Write(b)
 		return err
 	}

@@ -16,9 +16,10 @@ func (a *app) walCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wal STORE",
 		Short: "List the segments and commits of the log",
-		Long: `Wal lists what is in the log beside the main file, without opening the store: the segments, then each commit with its
-position (LSN) and size, from where the newest meta page says that replay begins. After a clean close there is no log.
-Damage is named with its place, and the exit code is 1; a torn end, such as a crash leaves, is none.`,
+		Long: `Wal lists what is in the log beside the main file, without opening the store: the
+segments, then each commit with its position (LSN) and size, from where the newest meta page says
+that replay begins. After a clean close there is no log. Damage is named with its place, and the
+exit code is 1; a torn end, such as a crash leaves, is none.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.listLog(cmd.Context(), args[0]); err != nil {
@@ -99,7 +100,8 @@ func (a *app) printSegments(meta *pager.Meta, found *wal.ScanResult) error {
 	if a.json {
 		for _, s := range found.Segments() {
 			if err := a.printJSON(map[string]any{
-				"type": "segment", "number": s.Number, "file": s.File, "salt": fmt.Sprintf("%016x", s.Salt), "follows": s.Follows,
+				"type": "segment", "number": s.Number, "file": s.File,
+				"salt": fmt.Sprintf("%016x", s.Salt), "follows": s.Follows,
 			}); err != nil {
 				return err
 			}
