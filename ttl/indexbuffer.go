@@ -41,7 +41,8 @@ func (e *IndexBuffer) Reset() {
 	clear(e.runs)
 	clear(e.due)
 	clear(e.ordered)
-	e.keys, e.due, e.slab, e.places.All, e.ordered, e.bytes = e.keys[:0], e.due[:0], e.slab[:0], e.places.All[:0], e.ordered[:0], 0
+	e.keys, e.due, e.slab = e.keys[:0], e.due[:0], e.slab[:0]
+	e.places.All, e.ordered, e.bytes = e.places.All[:0], e.ordered[:0], 0
 	e.order.Reset()
 }
 

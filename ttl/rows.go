@@ -14,8 +14,10 @@ import (
 // whatever the family holds.
 //
 //	I1  a row (key -> expiry) in the key index exists exactly if the row (expiry, key) exists.
-//	I2  each row of the key index has a row in the data tree with its expiry as the tag; no other row has a tag.
-//	I3  values of the key index are 8 bytes, above 0; keys of expiry rows are at least 9 bytes, their values empty.
+//	I2  each row of the key index has a row in the data tree with its expiry as the tag; no other
+//	    row has a tag.
+//	I3  values of the key index are 8 bytes, above 0; keys of expiry rows are at least 9 bytes,
+//	    their values empty.
 //	I4  both indexes exist or neither does, and they have the same number of rows.
 //	I5  while that number is 0, no read uses an index.
 type Rows struct {
