@@ -195,7 +195,7 @@ func start(ctx context.Context, j job, wrap func(*exec.Cmd)) (r workload.Result,
 	return r, nil
 }
 
-// command runs a child to its end, as wrap, which may be nil, has it run. Its error tells how the
+// command runs a child to its end, as wrap, which may be nil, has it run. Its error says how the
 // child ended, with what it wrote to stderr.
 func command(ctx context.Context, j job, wrap func(*exec.Cmd)) (stdout []byte, err error) {
 	self, err := os.Executable()

@@ -30,7 +30,8 @@ func copyData(out, in *os.File) error {
 		if err != nil {
 			return err
 		}
-		if _, err := io.Copy(io.NewOffsetWriter(out, start), io.NewSectionReader(in, start, end-start)); err != nil {
+		part := io.NewSectionReader(in, start, end-start)
+		if _, err := io.Copy(io.NewOffsetWriter(out, start), part); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropCache has the page cache let go of all files below dir: what another process has read counts
+// dropCache has the page cache drop all files below dir: what another process has read counts
 // in that one's control group.
 func dropCache(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

@@ -55,7 +55,7 @@ type options struct {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := options{bench: bench{log: stderr}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // An error is told once, by status, and help goes to stdout.
+	flags.SetOutput(io.Discard) // An error is printed once, by status, and help goes to stdout.
 	flags.StringVar(&o.engines, "engines", "", "engines, with commas between; empty: all")
 	flags.StringVar(
 		&o.workloads,

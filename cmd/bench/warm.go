@@ -9,8 +9,8 @@ const (
 	mostWarm   = 1 << 30
 )
 
-// warmMemory uses and gives back as much memory as a run with n rows needs, just before the run. A
-// guest of a host that takes back free memory gets it again page by page at first use, here at 10
+// warmMemory uses and frees as much memory as a run with n rows needs, just before the run. A
+// guest of a host that reclaims free memory gets it again page by page at first use, here at 10
 // us for 4 KiB against 0.5: that would measure the host, and the process before. Engines take
 // memory in small pages and in huge ones, which a system cuts from different stocks: both are used.
 func warmMemory(n int) {

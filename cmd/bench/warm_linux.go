@@ -2,7 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// warmHuge uses and gives back n bytes in huge pages, where the system has them.
+// warmHuge uses and frees n bytes in huge pages, where the system has them.
 func warmHuge(n int) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

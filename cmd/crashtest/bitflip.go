@@ -102,7 +102,8 @@ func tellRot(w io.Writer, r fuzz.RotReport) {
 		}
 		fmt.Fprintf(
 			w,
-			"  blind spot: %d bytes of the log, %d more of relaxed commits, %d of these not told of by RecoveryInfo; %d lengths and %d pages of log files\n",
+			"  blind spot: %d bytes of the log, %d more of relaxed commits, %d of these not told of by "+
+				"RecoveryInfo; %d lengths and %d pages of log files\n",
 			s.BlindBytes,
 			s.RelaxedBytes,
 			s.Untold,

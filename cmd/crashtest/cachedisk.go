@@ -40,7 +40,7 @@ type cacheDisk struct {
 	flushes int
 }
 
-// diskWrite is a write, or a part of one: it lies within one block.
+// diskWrite is a write, or a part of one: it is within one block.
 type diskWrite struct {
 	block int64
 	at    int // offset in the block
@@ -56,7 +56,7 @@ type powerCut struct {
 	done   chan error // of one
 }
 
-// has tells whether the moment is there, after a write or before a flush.
+// has reports whether the moment is there, after a write or before a flush.
 func (p *powerCut) has(flush bool, pending []diskWrite) bool {
 	if flush != (p.flush != nil) {
 		return false

@@ -36,7 +36,7 @@ const aLine = math.MaxInt
 // or take for something else: more than so many words behind the flags, flags beside words, numbers
 // below 0, and below 1 those that are named.
 func parseFlags(f *flag.FlagSet, args []string, stdout io.Writer, words int, positive ...string) error {
-	f.SetOutput(io.Discard) // An error is told once, by run, and without all flags.
+	f.SetOutput(io.Discard) // An error is printed once, by run, and without all flags.
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,13 +24,13 @@ type killReport struct {
 	Commits  uint64 `json:"commits"`         // acknowledged, all rounds
 	Durable  uint64 `json:"durable"`         // of these with Sync
 	Replayed uint64 `json:"replayed"`        // commits that recovery found in logs
-	InFlight int    `json:"in_flight"`       // kills that hit between the start of a commit and its acknowledgement
+	InFlight int    `json:"in_flight"`       // kills between the start of a commit and its acknowledgement
 	Found    int    `json:"found_in_flight"` // of these, commits that were there all the same
 	Purges   int    `json:"purges"`          // that came to their end
 	Expired  int    `json:"expired"`         // keys that were gone for having expired, summed over all looks
 
 	OutOfMemory int `json:"out_of_memory"` // with -memory: ended by the runtime
-	Refused     int `json:"refused"`       // with -memory: ended by an error of the engine's that was refused memory
+	Refused     int `json:"refused"`       // with -memory: ended by an error of the engine
 
 	Failures  []string `json:"failures"`
 	Seconds   float64  `json:"seconds"`
@@ -101,7 +100,7 @@ type killer struct {
 	report *killReport
 	path   string
 	model  *killModel // of the store at path
-	purged uint64     // commit after which a purge came to its end
+	purged uint64     // commit after which a purge ended
 	memory bool       // children are not killed, but run out of memory
 }
 
@@ -174,7 +173,7 @@ func (k *killer) round(ctx context.Context) error {
 // interrupted: a terminal interrupts the child too, which may die of it before our own signal arrives.
 func (k *killer) end(ctx context.Context, state *os.ProcessState, killed bool, said string) error {
 	switch {
-	case ctx.Err() != nil || slices.Contains([]string{"signal: interrupt", "signal: terminated"}, state.String()):
+	case ctx.Err() != nil || state.String() == "signal: interrupt" || state.String() == "signal: terminated":
 		return context.Canceled
 	case k.memory:
 		return k.report.starved(state, said)

@@ -83,7 +83,7 @@ func killChild(_ context.Context, args []string, stdout, _ io.Writer) error {
 	}
 }
 
-// commit carries out what is planned for commit no.
+// commit executes what is planned for commit no.
 func (m *killModel) commit(db *kv.DB, no uint64, p killPlan) error {
 	if p.batch {
 		return m.apply(db, no, p.ops)
@@ -108,7 +108,7 @@ type progress struct {
 	durable   uint64 // the last commit that was acknowledged with Sync
 	commits   uint64 // acknowledged
 	durables  uint64 // of these with Sync
-	purges    int    // that came to their end
+	purges    int    // that ended
 	sweptSure uint64 // the last purge before durable
 }
 

@@ -14,7 +14,7 @@ import (
 // process wherever the others happen to be, or a call of the engine's is refused memory and says
 // so.
 
-// hunger is what a child is told: when it begins, and how many bytes are left then.
+// hunger is what a child receives: when it begins, and how many bytes are left then.
 type hunger struct {
 	after time.Duration
 	left  uint64
@@ -55,7 +55,7 @@ var noMemory = []string{
 	"pthread_create failed",
 }
 
-// starved judges how a child came to its end: by the runtime, or with an error of the engine's.
+// starved judges how a child ended: by the runtime, or with an error of the engine's.
 func (r *killReport) starved(end *os.ProcessState, said string) error {
 	for _, words := range noMemory {
 		if !strings.Contains(said, words) {

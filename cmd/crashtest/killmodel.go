@@ -88,7 +88,7 @@ type killPlan struct {
 	reopen            bool
 }
 
-// plan tells what commit no is.
+// plan describes what commit no is.
 func (m *killModel) plan(no uint64) (p killPlan) {
 	rnd := rand.New(rand.NewPCG(m.seed, no))
 	for range 1 + rnd.IntN(1+rnd.IntN(80)) {
@@ -232,7 +232,7 @@ func (op killOp) do(c *kv.CF) (err error) {
 }
 
 // compare reads the whole store. A row that the child may have seen expired, at latest, may be
-// gone; one that was expired at purged must be. It tells how many are gone.
+// gone; one that was expired at purged must be. It reports how many are gone.
 func (m *killModel) compare(db *kv.DB, latest, purged time.Time) (expired int, err error) {
 	names, err := db.ListCFs()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // A loopDisk is an ext4 file system on a disk of which copies can be taken while the file system is
-// at work. The disk is a file, connected by a loop device, and that file lies on a second file
+// at work. The disk is a file, connected by a loop device, and that file is on a second file
 // system, the shelf, in a file of its own:
 //
 //	writer -> ext4 on a loop device -> disk.img on the shelf
@@ -18,7 +18,7 @@ import (
 // end would be newer than its beginning, a state that no disk was ever in. To stop the writer does
 // not help, for the kernel writes back on its own. To freeze the file system under test would, but
 // it writes everything back first, and a clean file system is no power cut. So the shelf is frozen:
-// whatever ext4 gives to its disk then waits, requests that were under way come to their end first,
+// whatever ext4 gives to its disk then waits, requests that were under way end first,
 // and ext4 knows nothing of it. (Freezing writes the shelf back to shelf.img, which changes no byte
 // of disk.img.)
 //

@@ -60,7 +60,7 @@ type diskSystem struct {
 	make     func(dir, options string, seed uint64) (testDisk, error)
 }
 
-// try makes a disk, and tells why that is not possible here, or nothing. Whatever else goes wrong
+// try makes a disk, and reports why that is not possible here, or nothing. Whatever else goes wrong
 // is no reason, but an error.
 func (s diskSystem) try(dir string) (reason string, err error) {
 	if reason := cannotMount(runtime.GOOS, os.Geteuid(), s.tools...); reason != "" {

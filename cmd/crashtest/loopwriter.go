@@ -48,7 +48,7 @@ func startWriter(store string, seed uint64) (*loopWriter, error) {
 	go func() { heard <- w.listen(in) }()
 	go func() {
 		_ = w.child.Wait()
-		_ = w.pipe.Close() // The listener comes to the end of what was said.
+		_ = w.pipe.Close() // The listener reads to the end of what was said.
 		w.err = errors.Join(fmt.Errorf("child ended: %v", w.child.ProcessState), <-heard, in.Close())
 		close(w.ended)
 	}()

@@ -41,14 +41,14 @@ func (m *mounts) mount(kind, file, at, options string) error {
 func (m *mounts) close() error {
 	for i, undo := range slices.Backward(m.undo) {
 		if err := undo(); err != nil {
-			return err // What lies below is in use.
+			return err // What is below is in use.
 		}
 		m.undo = m.undo[:i]
 	}
 	return nil
 }
 
-// cannotMount tells why a system cannot mount file systems with these tools, or nothing.
+// cannotMount reports why a system cannot mount file systems with these tools, or nothing.
 func cannotMount(system string, uid int, tools ...string) string {
 	switch {
 	case system != "linux":
@@ -72,7 +72,7 @@ var errNoMounts = errors.New("no file system can be mounted here")
 var noMounts = []string{"loop device", "permission denied", "not permitted", "must be superuser",
 	"unknown filesystem type"}
 
-// mountError tells errors of mount apart.
+// mountError distinguishes errors of mount.
 func mountError(err error) error {
 	for _, words := range noMounts {
 		if err != nil && strings.Contains(strings.ToLower(err.Error()), words) {

@@ -106,7 +106,7 @@ func (d *blockDisk) make(fs fileSystem, options string) error {
 
 func (d *blockDisk) root() string { return d.at }
 
-// Where a meta page of a store tells what it is. A checkpoint ends with one: that it is kept while
+// Where a meta page of a store describes what it is. A checkpoint ends with one: that it is kept while
 // other writes are lost is what the order of its syncs has to exclude.
 const (
 	metaMarkAt = 24

@@ -29,7 +29,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("histories", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // An error is told once, and help goes to stdout.
+	f.SetOutput(io.Discard) // An error is printed once, and help goes to stdout.
 	n := f.Int("n", 100, "histories")
 	seed := f.Uint64("seed", 1, "of what the clients do")
 	clients := f.Int("clients", 4, "of each history")

@@ -15,7 +15,7 @@ import (
 // Direct files.
 type Options struct {
 	Direct    bool  // offer Direct files
-	BlockSize int   // what files tell as their BlockSize; 0 is 512
+	BlockSize int   // what files return as their BlockSize; 0 is 512
 	Capacity  int64 // bytes that all files together may have; 0 is no limit
 	ReadOnly  bool
 	// Landing, unless nil, is called without a lock by each write to a Direct file when it is
@@ -206,7 +206,7 @@ func (d *Disk) Open(name string, flag vfs.Flag) (vfs.File, error) {
 	return &file{d: d, ino: ino, name: path, flag: flag}, nil
 }
 
-// isDir tells whether path is a directory that can be seen. Called with d.mu held.
+// isDir reports whether path is a directory that can be seen. Called with d.mu held.
 func (d *Disk) isDir(path string) bool {
 	if filepath.Dir(path) == path {
 		return true
@@ -336,7 +336,7 @@ func (d *Disk) List(dir string) ([]string, error) {
 	}
 	var list []string
 	for name := range d.names {
-		// Climb from the file until its ancestor lies in dir: below it may be directories.
+		// Climb from the file until its ancestor is in dir: below it may be directories.
 		for parent := filepath.Dir(name); parent != name; name, parent = parent, filepath.Dir(parent) {
 			if parent == path {
 				list = append(list, filepath.Base(name))

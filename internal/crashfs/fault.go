@@ -76,14 +76,14 @@ func (d *Disk) Inject(f Fault) *Injection {
 	return in
 }
 
-// Fired tells how many operations were hit so far.
+// Fired reports how many operations were hit so far.
 func (in *Injection) Fired() int {
 	in.d.mu.Lock()
 	defer in.d.mu.Unlock()
 	return in.fired
 }
 
-// Seen tells how many operations counted so far, hit or not.
+// Seen reports how many operations counted so far, hit or not.
 func (in *Injection) Seen() int {
 	in.d.mu.Lock()
 	defer in.d.mu.Unlock()

@@ -18,7 +18,7 @@ type file struct {
 	closed bool
 }
 
-// check tells why an operation cannot be tried at all. Called with the disk's lock held.
+// check reports why an operation cannot be tried at all. Called with the disk's lock held.
 func (f *file) check(op string, write bool, off int64) error {
 	switch {
 	case f.closed:
@@ -65,7 +65,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// read fills p, which lies within the file.
+// read fills p, which is within the file.
 func (ino *inode) read(p []byte, off int64) {
 	forBlocks(p, off, func(i, at int, part []byte) {
 		if i < len(ino.blocks) && ino.blocks[i] != nil {

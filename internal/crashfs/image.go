@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// imageFile is one file of an image. Its blocks are shared and never change; none lies past size,
+// imageFile is one file of an image. Its blocks are shared and never change; none is past size,
 // and the bytes of the last one past size are zero.
 type imageFile struct {
 	name     string

@@ -20,7 +20,7 @@ func (s *Seen) Len() int {
 	return len(s.m)
 }
 
-// add tells whether key is new.
+// add reports whether key is new.
 func (s *Seen) add(key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

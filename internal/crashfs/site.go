@@ -356,7 +356,7 @@ func (c *checker) Import(path string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// onFileSystem tells whether the sync is one of vfs, or of an interface that a file system could
+// onFileSystem reports whether the sync is one of vfs, or of an interface that a file system could
 // stand behind.
 func (c *checker) onFileSystem(sync *call) bool {
 	if sync.sel == nil {

@@ -39,8 +39,8 @@ const (
 )
 
 var kindNames = []string{
-	"write", "truncate", "sync", "syncdata", "syncdir", "direct", "create", "remove", "rename", "open", "read", "size",
-	"stat", "list", "lock", "close", "writeback",
+	"write", "truncate", "sync", "syncdata", "syncdir", "direct", "create", "remove", "rename",
+	"open", "read", "size", "stat", "list", "lock", "close", "writeback",
 }
 
 // String names the kinds, joined by "|".
@@ -120,14 +120,14 @@ type Marks struct {
 	Relaxed uint64 // last commit of any kind that had been acknowledged; what a kill must keep
 }
 
-// Begun tells that commit n starts now. Numbers only rise.
+// Begun records that commit n starts now. Numbers only rise.
 func (d *Disk) Begun(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.marks.Begun = max(d.marks.Begun, n)
 }
 
-// Acked tells that commit n, and all before it, was acknowledged as durable.
+// Acked records that commit n, and all before it, was acknowledged as durable.
 func (d *Disk) Acked(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (d *Disk) Acked(n uint64) {
 	d.marks.Relaxed = max(d.marks.Relaxed, n)
 }
 
-// AckedRelaxed tells that commit n was acknowledged without the promise to survive a power cut.
+// AckedRelaxed records that commit n was acknowledged without the promise to survive a power cut.
 func (d *Disk) AckedRelaxed(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

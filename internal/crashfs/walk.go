@@ -10,7 +10,7 @@ type unitKind uint8
 const (
 	unitData   unitKind = iota
 	unitGrow            // the size becomes size
-	unitShrink          // the size becomes size, and what lies past it is gone
+	unitShrink          // the size becomes size, and what is past it is gone
 	unitAdd             // name comes to be ino
 	unitDel             // name is no longer ino
 )
@@ -273,7 +273,7 @@ func (w *walker) syncDirect(f *winode, op *Op) {
 	})
 }
 
-// sameBytes tells whether a and b are one slice, not only equal.
+// sameBytes reports whether a and b are one slice, not only equal.
 func sameBytes(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
 func (w *walker) syncDir(op *Op) {
@@ -311,7 +311,7 @@ func (w *walker) drop(done func(u *unit) bool) {
 	w.pending = kept
 }
 
-// visible tells which inodes have, or may get, a name. Changes of others no longer matter.
+// visible reports which inodes have, or may get, a name. Changes of others no longer matter.
 func (w *walker) visible() []bool {
 	seen := make([]bool, len(w.inodes))
 	for i := range w.entries {

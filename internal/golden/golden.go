@@ -81,7 +81,7 @@ func Text(t testing.TB, name, text string) {
 	require.Equal(t, unix(want), text, "the format has changed: see CONTRIBUTING.md")
 }
 
-// Read gives the bytes that a golden file tells of.
+// Read gives the bytes of a golden file.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)

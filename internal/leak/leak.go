@@ -49,7 +49,7 @@ func Run(m interface{ Run() int }, out io.Writer) int {
 	return code
 }
 
-// openFiles lists the regular files that the process has open, on systems that tell; elsewhere
+// openFiles lists the regular files that the process has open, on systems that report them; elsewhere
 // none.
 func openFiles() (names []string) {
 	const dir = "/proc/self/fd"

@@ -1,5 +1,5 @@
-// Package memlimit tells how much memory this process may use.
+// Package memlimit reports how much memory this process may use.
 //
-// All calls are safe for concurrent use. The package reads what the system tells of limits; it
+// All calls are safe for concurrent use. The package reads the limits that the system reports; it
 // enforces none, and knows nothing of what the memory is for.
 package memlimit

@@ -13,7 +13,7 @@ import (
 
 // Bytes is the least of what bounds the memory of this process, in bytes: the limits of its control
 // group and of those above it, GOMEMLIMIT (or debug.SetMemoryLimit), and the memory of the machine.
-// 0: none of them is known. What the system tells is read once: a limit that is changed later is
+// 0: none of them is known. What the system reports is read once: a limit that is changed later is
 // not seen.
 func Bytes() int64 {
 	limit := system()

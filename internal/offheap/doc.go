@@ -2,6 +2,6 @@
 // where the operating system has them, with huge pages asked for; plain slabs elsewhere and under
 // the race detector, which sees only the heap.
 //
-// Alloc and Free are safe for concurrent use. The package knows nothing of what lies in the memory,
+// Alloc and Free are safe for concurrent use. The package knows nothing of what is in the memory,
 // and no file.
 package offheap

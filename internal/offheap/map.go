@@ -17,5 +17,5 @@ func Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free gives back what Alloc returned; no slice of it may be used afterwards.
+// Free releases what Alloc returned; no slice of it may be used afterwards.
 func Free(b []byte) error { return unix.Munmap(b) }

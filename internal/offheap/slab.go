@@ -5,7 +5,7 @@ package offheap
 // Alloc returns n zeroed bytes. The caller gives them back whole with Free.
 func Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
 
-// Free gives back what Alloc returned; no slice of it may be used afterwards.
+// Free releases what Alloc returned; no slice of it may be used afterwards.
 func Free([]byte) error { return nil }
 
 // Release does nothing here.

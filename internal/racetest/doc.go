@@ -1,3 +1,3 @@
-// Package racetest tells tests whether the race detector watches them, and spares it those that it
+// Package racetest reports to tests whether the race detector watches them, and spares it those that it
 // has nothing to see in. Only tests import it.
 package racetest

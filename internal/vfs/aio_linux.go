@@ -73,7 +73,7 @@ func (a *aio) give() {
 }
 
 // startWrite has the system write p, and gives nil if it does not: then nothing has happened, and a
-// plain write will tell why.
+// plain write returns why.
 func startWrite(f *os.File, p []byte, off int64) Pending {
 	a := takeAIO()
 	if a == nil {

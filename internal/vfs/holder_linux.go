@@ -28,7 +28,7 @@ func (l lockedBy) Error() string {
 
 func (l lockedBy) Is(target error) bool { return target == ErrLocked }
 
-// locked is ErrLocked for f, with the process that holds the lock where /proc tells it. It is asked
+// locked is ErrLocked for f, with the process that holds the lock where /proc has it. It is asked
 // for after a refusal only.
 func locked(f *os.File) error {
 	info, err := f.Stat()

@@ -26,10 +26,10 @@ func (f *osFile) WriteMapped(p []byte, off int64) error {
 		}
 		f.mapped.refused = true
 	}
-	return WriteFull(f, p, off) // It tells the cause, or does not fail.
+	return WriteFull(f, p, off) // It returns the cause, or does not fail.
 }
 
-// cover maps the part of f that [off, off+n) lies in, and says whether it could.
+// cover maps the part of f that [off, off+n) is in, and says whether it could.
 func (m *writeMap) cover(f *osFile, off, n int64) bool {
 	at := off % mapAlign
 	switch {

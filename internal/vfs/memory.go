@@ -21,7 +21,7 @@ const memBlockSize = 512
 var memDevs atomic.Uint64
 
 // memory is a file system in memory. Every directory exists; it is there to be seen as soon as a
-// file lies below it. Removed files live on until their last handle is closed, as on POSIX. Nothing
+// file is below it. Removed files live on until their last handle is closed, as on POSIX. Nothing
 // outlives the value.
 type memory struct {
 	dev uint64
@@ -88,7 +88,7 @@ func (m *memory) Open(name string, flag Flag) (File, error) {
 	return &memFile{ino: ino, name: name, write: flag&Write != 0}, nil
 }
 
-// isDir tells whether clean is a directory that can be seen. Called with m.mu held.
+// isDir reports whether clean is a directory that can be seen. Called with m.mu held.
 func (m *memory) isDir(clean string) bool {
 	if clean == "." || clean == string(filepath.Separator) || filepath.Dir(clean) == clean {
 		return true
@@ -149,7 +149,7 @@ func (m *memory) List(dir string) ([]string, error) {
 	}
 	var list []string
 	for name := range m.names {
-		// Climb from the file until its ancestor lies in dir: below it may be directories.
+		// Climb from the file until its ancestor is in dir: below it may be directories.
 		for parent := filepath.Dir(name); parent != name; name, parent = parent, filepath.Dir(parent) {
 			if parent == clean {
 				list = append(list, filepath.Base(name))
@@ -181,7 +181,7 @@ func (m *memory) Stat(name string) (FileInfo, error) {
 	return FileInfo{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 }
 
-// check tells why the operation cannot be done at all, if it cannot.
+// check reports why the operation cannot be done at all, if it cannot.
 func (f *memFile) check(op string, write bool, off int64) error {
 	var err error
 	switch {

@@ -36,7 +36,7 @@ func AlignedBuffer(n int) []byte {
 type osFS struct{}
 
 // osFile is a file of the operating system. os.File already goes on after EINTR and after short
-// writes, and gives fs.ErrClosed for use after Close, so that a late call never meets a descriptor
+// writes, and gives fs.ErrClosed for use after Close, so that a late call never uses a descriptor
 // that has become someone else's.
 type osFile struct {
 	f      *os.File
@@ -264,7 +264,7 @@ func (f *osFile) CacheAhead(off, n int64) { cacheAhead(f.f, off, n) }
 func (f *osFile) Sync() error     { return osError(syncAll(f.f)) }
 func (f *osFile) SyncData() error { return osError(syncData(f.f)) }
 
-// Close lets go of the lock first: a map of the file that stays, or a child process that is being
+// Close releases the lock first: a map of the file that stays, or a child process that is being
 // started, has the open file, and with it the lock, for longer than its descriptor is open here.
 func (f *osFile) Close() error {
 	f.lockMu.Lock()

@@ -36,7 +36,7 @@ func (f *osFile) proveDirect() error {
 }
 
 // directAlign gives what addresses and offsets of direct access must be multiples of. known is
-// false where the kernel does not tell; mem is 0 where it tells that there is no direct access.
+// false where the kernel does not say; mem is 0 where it says that there is no direct access.
 func directAlign(f *os.File) (mem, off int, known bool) {
 	var st unix.Statx_t
 	err := control(f, func(fd uintptr) error {

@@ -61,7 +61,8 @@ func mapShared(f *os.File, off, n int64, prot int) ([]byte, error) {
 	switch {
 	case err == nil:
 		return view, nil
-	case err == unix.ENODEV || err == unix.ENOTSUP || err == unix.ENOMEM: // The last is a bound on addresses: a map asks for no memory.
+	case err == unix.ENODEV || err == unix.ENOTSUP || err == unix.ENOMEM:
+		// ENOMEM is a bound on addresses: a map asks for no memory.
 		err = errors.Join(ErrNoMap, err)
 	}
 	return nil, &fs.PathError{Op: "mmap", Path: f.Name(), Err: err}

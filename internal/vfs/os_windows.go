@@ -71,8 +71,8 @@ func lockFile(f *os.File, exclusive, locked bool) error {
 	}
 	err := control(f, func(fd uintptr) error {
 		if locked {
-			// A handle conflicts with itself here; let go first, as flock does when it converts a
-			// lock. That it may already be gone, after a conversion that met a conflict, is no
+			// A handle conflicts with itself here; release it first, as flock does when it converts a
+			// lock. That it may already be gone, after a conversion that found a conflict, is no
 			// error.
 			_ = windows.UnlockFileEx(windows.Handle(fd), 0, 1, 0, &windows.Overlapped{OffsetHigh: lockOffsetHigh})
 		}

@@ -36,10 +36,10 @@ const (
 	Direct                  // see above; needs Write; ErrNoDirect where the file system refuses it
 )
 
-// FileID tells two files apart while both exist, whatever their names (device and inode).
+// FileID distinguishes two files while both exist, whatever their names (device and inode).
 type FileID struct{ Dev, Ino uint64 }
 
-// FileInfo is what Stat tells of a name.
+// FileInfo is what Stat returns for a name.
 type FileInfo struct {
 	Size int64
 	Mode fs.FileMode // type and permission bits
@@ -116,7 +116,7 @@ type File interface {
 	// Nothing is promised, and nothing happens where the system has no such call.
 	ReadAhead(part []byte)
 	// Resident reports whether the system holds the memory pages of a part of a view: to touch them
-	// waits for no disk. False also where the system does not tell.
+	// waits for no disk. False also where the system does not say.
 	Resident(part []byte) bool
 	// LetGo says that a part of a view will not be read soon: the process may drop the memory that
 	// maps it. Nothing else changes: a later read finds the file's bytes, as before.

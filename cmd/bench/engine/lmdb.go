@@ -50,7 +50,12 @@ func openLMDB(c Config) (Store, error) {
 			flags |= lmdb.WriteMap
 		}
 	}
-	if err := errors.Join(env.SetMapSize(lmdbMapSize), env.SetMaxReaders(256), env.Open(filepath.Join(c.Dir, "data.mdb"), flags, 0o600)); err != nil {
+	err = errors.Join(
+		env.SetMapSize(lmdbMapSize),
+		env.SetMaxReaders(256),
+		env.Open(filepath.Join(c.Dir, "data.mdb"), flags, 0o600),
+	)
+	if err != nil {
 		return nil, errors.Join(err, env.Close())
 	}
 	s := &lmdbStore{env: env, durable: c.Durable}

@@ -45,7 +45,8 @@ type lsm struct {
 func openPebble(c Config) (Store, error) {
 	o := &pebble.Options{
 		Logger: silent{}, FormatMajorVersion: pebble.FormatNewest,
-		CacheSize: c.Bytes*2 + 64<<20, MemTableSize: 64 << 20, MemTableStopWritesThreshold: 4, BytesPerSync: 512 << 10,
+		CacheSize: c.Bytes*2 + 64<<20, MemTableSize: 64 << 20,
+		MemTableStopWritesThreshold: 4, BytesPerSync: 512 << 10,
 		L0CompactionThreshold: 2, L0StopWritesThreshold: 1000, LBaseMaxBytes: 64 << 20,
 		CompactionConcurrencyRange: func() (lower, upper int) { return 1, 3 },
 	}

@@ -22,7 +22,7 @@ func init() {
 	)
 }
 
-// sqliteStore is one table without rowids, so that a row lies in the index of its key. Write-ahead
+// sqliteStore is one table without rowids, so that a row is in the index of its key. Write-ahead
 // log; synchronous FULL where commits are durable, because NORMAL syncs only at a checkpoint, and
 // OFF where they need not be; a cache and a map that hold everything; the log is checkpointed each
 // 64 MiB instead of each 4, as in programs that load much. One connection writes, behind a lock of
@@ -60,7 +60,8 @@ func (s *sqliteStore) open() (err error) {
 	}
 	schema := "CREATE TABLE IF NOT EXISTS t (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
 	if s.expires {
-		schema = `CREATE TABLE IF NOT EXISTS t (k BLOB PRIMARY KEY, v BLOB NOT NULL, e INTEGER NOT NULL) WITHOUT ROWID;
+		schema = `CREATE TABLE IF NOT EXISTS t (
+				k BLOB PRIMARY KEY, v BLOB NOT NULL, e INTEGER NOT NULL) WITHOUT ROWID;
 			CREATE INDEX IF NOT EXISTS e ON t (e)`
 	}
 	if err := s.write.exec(schema); err != nil {

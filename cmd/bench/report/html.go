@@ -10,8 +10,9 @@ import (
 var pageSource string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"number": number, "known": known, "times": times, "megabytes": func(x float64) string { return known(x / 1e6) },
-	"plot": plot, "standing": standing,
+	"number": number, "known": known, "times": times,
+	"megabytes": func(x float64) string { return known(x / 1e6) },
+	"plot":      plot, "standing": standing,
 }).Parse(pageSource))
 
 // HTML writes a page that needs nothing else: no script, no network.

@@ -85,7 +85,8 @@ func (rep *Report) space(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(
 		t,
-		"workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\tdisk MB\tleast\t\tdisk per live byte\t",
+		"workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\t"+
+			"disk MB\tleast\t\tdisk per live byte\t",
 	)
 	for _, row := range rep.Rows {
 		cells := []string{row.Workload}

@@ -11,8 +11,9 @@ var batches = []Workload{
 	batchWorkload("batch-seq-nosync", ascending, false, 1.3),
 	batchWorkload("batch-rand-nosync", hashed, false, 1.5),
 	{
-		Name: "bulk", About: "a new store is filled with sorted rows in the fastest way that the engine offers, and closed",
-		Unit: PerSecond, Goal: 1.5, Durable: true, Sorted: true,
+		Name:  "bulk",
+		About: "a new store is filled with sorted rows in the fastest way that the engine offers, and closed",
+		Unit:  PerSecond, Goal: 1.5, Durable: true, Sorted: true,
 		Fixture: Fixture{Order: ascending},
 		Run:     runBulk,
 		Limit:   func(r *Run) error { return r.appends(r.rows(), max(r.rows()/8, 1), rowBytes, true) },

@@ -9,8 +9,9 @@ import (
 // Half of the rows go away in random order, and come back.
 var deletes = []Workload{
 	{
-		Name: "delete-half", About: "half of the rows are deleted in random order, in batches of 1000, not waiting for the disk",
-		Unit: PerSecond, Goal: 1, Fixture: Fixture{Loaded: true},
+		Name:  "delete-half",
+		About: "half of the rows are deleted in random order, in batches of 1000, not waiting for the disk",
+		Unit:  PerSecond, Goal: 1, Fixture: Fixture{Loaded: true},
 		Run: func(r *Run) error {
 			if err := r.open(); err != nil {
 				return err
@@ -27,8 +28,9 @@ var deletes = []Workload{
 		Limit: func(r *Run) error { return r.appends(r.rows()/2, batchRows, keySize, false) },
 	},
 	{
-		Name: "refill", About: "the deleted half is put back in random order, in batches of 1000, not waiting for the disk",
-		Unit: PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true},
+		Name:  "refill",
+		About: "the deleted half is put back in random order, in batches of 1000, not waiting for the disk",
+		Unit:  PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true},
 		Run: func(r *Run) error {
 			if err := r.open(); err != nil {
 				return err

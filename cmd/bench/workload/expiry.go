@@ -14,14 +14,16 @@ func purges(e engine.Engine) bool  { return e.Purges }
 // Rows that expire. Engines without expiry take part with the index that their users write by hand.
 var expiries = []Workload{
 	{
-		Name: "ttl-put", About: "a new store is filled with rows that expire, in random order, in durable batches of 1000",
-		Unit: PerSecond, Goal: 1.5, Durable: true, Fixture: Fixture{TTL: true}, Needs: expires,
+		Name:  "ttl-put",
+		About: "a new store is filled with rows that expire, in random order, in durable batches of 1000",
+		Unit:  PerSecond, Goal: 1.5, Durable: true, Fixture: Fixture{TTL: true}, Needs: expires,
 		Run:   runPutTTL,
 		Limit: func(r *Run) error { return r.appends(r.rows(), batchRows, rowBytes+8, true) },
 	},
 	{
-		Name: "ttl-get", About: "gets at random of rows that will expire, each in a transaction of its own",
-		Unit: PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true, TTL: true}, Needs: expires,
+		Name:  "ttl-get",
+		About: "gets at random of rows that will expire, each in a transaction of its own",
+		Unit:  PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true, TTL: true}, Needs: expires,
 		Run: func(r *Run) error {
 			if err := r.open(); err != nil {
 				return err
@@ -34,7 +36,8 @@ var expiries = []Workload{
 	},
 	{
 		Name: "ttl-purge", About: "the tenth part of the rows that is due is deleted; durable at the end",
-		Unit: PerSecond, Goal: 2, Durable: true, Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
+		Unit: PerSecond, Goal: 2, Durable: true,
+		Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
 		Run:   runPurge,
 		Limit: func(r *Run) error { return r.appends(r.due(), batchRows, keySize+8, true) },
 	},

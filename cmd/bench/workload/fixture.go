@@ -32,7 +32,7 @@ const (
 
 const batchRows = 1000
 
-// Name tells fixtures apart, in names of directories too.
+// Name distinguishes fixtures, in names of directories too.
 func (f Fixture) Name() string {
 	return fmt.Sprintf("order%d-%d-%d-%t-%t-%t", f.Order, f.PerMill, f.value(), f.TTL, f.Due, f.Killed)
 }
@@ -55,7 +55,8 @@ func (f Fixture) Build(e engine.Engine, n int, dir string) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if err := r.withClient(func(c engine.Client) error { return f.load(c, f.sequence(r.rng, r.rows())) }); err != nil {
+	err := r.withClient(func(c engine.Client) error { return f.load(c, f.sequence(r.rng, r.rows())) })
+	if err != nil {
 		return err
 	}
 	if f.Killed {

@@ -83,7 +83,9 @@ func largeGet(name, how string, unit Unit, opsPerMillion int, f Fixture) Workloa
 // page faults, and the proof where a store has one.
 func firstGet(name string, f Fixture) Workload {
 	return Workload{
-		Name: name, About: fmt.Sprintf("the first get of each value of %d KiB after the store was opened, %s, in one transaction", f.Value>>10, touched),
+		Name: name,
+		About: fmt.Sprintf("the first get of each value of %d KiB after the store was opened, %s, "+
+			"in one transaction", f.Value>>10, touched),
 		Unit: PerSecond, Fixture: f,
 		Run: func(r *Run) error {
 			rows := permutation(r.rng, r.rows())

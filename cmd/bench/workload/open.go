@@ -20,9 +20,10 @@ var opens = []Workload{
 	},
 	{
 		Name: "open-killed", About: "the same after kill -9 with 64 MiB in the log, where there is a log",
-		Unit: Millis, Durable: true, KeepLog: true, Fixture: Fixture{Loaded: true, PerMill: killedPerMillion, Killed: true},
-		Run:   runOpen,
-		Limit: func(r *Run) error { return r.readsBack(r.rows() * rowBytes) },
+		Unit: Millis, Durable: true, KeepLog: true,
+		Fixture: Fixture{Loaded: true, PerMill: killedPerMillion, Killed: true},
+		Run:     runOpen,
+		Limit:   func(r *Run) error { return r.readsBack(r.rows() * rowBytes) },
 	},
 }
 

@@ -8,8 +8,9 @@ import (
 
 // overwrites is every row written five times over, which is what wears out disks and grows files.
 var overwrites = []Workload{{
-	Name: "overwrite", About: "as many updates at random as five times the rows, in batches of 100, not waiting for the disk",
-	Unit: PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true},
+	Name:  "overwrite",
+	About: "as many updates at random as five times the rows, in batches of 100, not waiting for the disk",
+	Unit:  PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true},
 	Run: runOverwrite,
 	Limit: func(r *Run) error {
 		return r.appends(5*r.rows(), overwriteBatch, rowBytes, false)

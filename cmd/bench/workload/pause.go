@@ -11,8 +11,9 @@ import (
 // multiple of p99 of the same puts before.
 var pauses = []Workload{
 	{
-		Name: "pause-checkpoint", About: "p99 of durable puts while a checkpoint or flush runs, as a multiple of that without one",
-		Unit: Times, Durable: true, KeepLog: true, Clients: 2, Fixture: Fixture{Loaded: true},
+		Name:  "pause-checkpoint",
+		About: "p99 of durable puts while a checkpoint or flush runs, as a multiple of that without one",
+		Unit:  Times, Durable: true, KeepLog: true, Clients: 2, Fixture: Fixture{Loaded: true},
 		Needs: func(e engine.Engine) bool { return e.Checkpoints },
 		Run: func(r *Run) error {
 			versions := make([]uint32, r.rows())
@@ -23,8 +24,10 @@ var pauses = []Workload{
 		},
 	},
 	{
-		Name: "pause-purge", About: "p99 of durable puts while a tenth of the rows is purged, as a multiple of that without",
-		Unit: Times, Durable: true, KeepLog: true, Clients: 2, Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
+		Name:  "pause-purge",
+		About: "p99 of durable puts while a tenth of the rows is purged, as a multiple of that without",
+		Unit:  Times, Durable: true, KeepLog: true, Clients: 2,
+		Fixture: Fixture{Loaded: true, TTL: true, Due: true}, Needs: purges,
 		Run: func(r *Run) error {
 			r.clock = time.Hour
 			return r.pause(func(c engine.Client) (func() error, error) {

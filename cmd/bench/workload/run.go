@@ -20,16 +20,16 @@ type Result struct {
 	Round    int     `json:"round"`
 	Value    float64 `json:"value"`
 	Seconds  float64 `json:"seconds"`       // of the timed part
-	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads in the timed part, for each operation or megabyte; 0: not known
+	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads per operation or megabyte; 0: unknown
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
 	IdleP99  float64 `json:"idle_p99_us,omitempty"`    // where P99us is that of a busy time
 	Beside   int     `json:"puts_beside,omitempty"`    // how many puts that was in
-	Peak     int64   `json:"peak_rss_bytes,omitempty"` // of the process until the end of the timed part; 0: not known
+	Peak     int64   `json:"peak_rss_bytes,omitempty"` // until the end of the timed part; 0: unknown
 	Disk     int64   `json:"disk_bytes,omitempty"`     // of the store when the timed part ended
 	Data     int64   `json:"data_bytes,omitempty"`     // of the live keys and values then
 	User     int64   `json:"user_bytes,omitempty"`     // of keys and values handed to the store
-	Written  int64   `json:"written_bytes,omitempty"`  // to the disk, from the start of the timed part until the store was closed
+	Written  int64   `json:"written_bytes,omitempty"`  // to the disk, from the start of the timed part to Close
 	Failure  string  `json:"failure,omitempty"`
 
 	OpenSeconds  float64 `json:"open_seconds,omitempty"` // of rows with a limit of memory

@@ -17,8 +17,9 @@ var scans = []Workload{
 	scanWorkload("scan", "all rows in order, 25 times in one transaction", false),
 	scanWorkload("scan-back", "all rows in reverse, 25 times in one transaction", true),
 	{
-		Name: "scan-prefix", About: "the 100 rows that share a prefix of 8 bytes, at random; scans per second, in one transaction",
-		Unit: PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
+		Name:  "scan-prefix",
+		About: "the 100 rows that share a prefix of 8 bytes, at random; scans per second, in one transaction",
+		Unit:  PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
 		Run:   runPrefixScans,
 		Limit: func(r *Run) error { return r.copies(r.ops(prefixScans), groupRows*rowBytes) },
 	},

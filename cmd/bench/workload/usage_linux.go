@@ -14,7 +14,7 @@ import (
 // of the one that started it.
 func peakRSS() int64 { return procNumber("/proc/self/status", "VmHWM:") << 10 }
 
-// writtenBytes is what the disk that dir lies on was given to write so far, by anyone: a benchmark
+// writtenBytes is what the disk that dir is on was given to write so far, by anyone: a benchmark
 // has it for itself. What is still on its way is sent there first. The count that the kernel keeps
 // for a process (write_bytes) takes a huge page of the page cache for written when one byte of it
 // was; it stands in where no single disk is known, as in memory.

@@ -104,7 +104,7 @@ func Select(list string) ([]Workload, error) {
 	return chosen, nil
 }
 
-// Takes tells whether an engine takes part.
+// Takes reports whether an engine takes part.
 func (w *Workload) Takes(e engine.Engine) bool {
 	if w.Needs != nil {
 		return w.Needs(e)

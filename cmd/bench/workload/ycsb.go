@@ -17,7 +17,10 @@ var mixes = []Workload{
 }
 
 func mixWorkload(name string, updatePercent, opsPerMillion int, durable bool) Workload {
-	about := map[int]string{50: "YCSB A: half gets, half updates", 5: "YCSB B: 95 % gets, 5 % updates"}[updatePercent]
+	about := map[int]string{
+		50: "YCSB A: half gets, half updates",
+		5:  "YCSB B: 95 % gets, 5 % updates",
+	}[updatePercent]
 	about += map[bool]string{true: ", durable", false: ", not waiting for the disk"}[durable]
 	return Workload{
 		Name: name, About: about, Unit: PerSecond, Goal: 1.3, Durable: durable, Fixture: Fixture{Loaded: true},

@@ -83,7 +83,9 @@ func openFlags(t *testing.T, fsys vfs.FS, dir string) {
 		_, err := fsys.Open(name, flag)
 		require.ErrorIs(t, err, fs.ErrNotExist)
 	}
-	for _, flag := range []vfs.Flag{vfs.Create, vfs.Direct, vfs.Write | vfs.Excl, vfs.Write | vfs.Perm(0o600), 1 << 20} {
+	for _, flag := range []vfs.Flag{
+		vfs.Create, vfs.Direct, vfs.Write | vfs.Excl, vfs.Write | vfs.Perm(0o600), 1 << 20,
+	} {
 		_, err := fsys.Open(name, flag)
 		require.Error(t, err, "flag %b", flag)
 		require.NotErrorIs(t, err, fs.ErrNotExist, "flag %b", flag)
@@ -240,7 +242,8 @@ func afterClose(t *testing.T, fsys vfs.FS, dir string) {
 	_, err = f.ID()
 	require.ErrorIs(t, err, fs.ErrClosed)
 	for what, err := range map[string]error{
-		"truncate": f.Truncate(0), "grow": f.Grow(1), "sync": f.Sync(), "syncdata": f.SyncData(), "lock": f.Lock(true), "close": f.Close(),
+		"truncate": f.Truncate(0), "grow": f.Grow(1), "sync": f.Sync(), "syncdata": f.SyncData(),
+		"lock": f.Lock(true), "close": f.Close(),
 	} {
 		require.ErrorIs(t, err, fs.ErrClosed, what)
 	}
