@@ -169,12 +169,10 @@ func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
 			plainDB := openTest(t) // does everything one call after the other
 			for _, db := range []*kv.DB{db, plainDB} {
 				require.NoError(t, db.Update(func(tx *kv.Tx) error {
-					return errors.Join(
-						tx.CreateCF("plain", kv.CFOptions{}),
+					return errors.Join(tx.CreateCF("plain", kv.CFOptions{}),
 						tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
 						tx.CreateCF("timed", kv.CFOptions{}),
-						tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour),
-					)
+						tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour))
 				}))
 			}
 			require.Zero(t, fsys.started.Load())
@@ -206,18 +204,10 @@ func twenty(b *kv.BatchCF) {
 // TestSharedWritesAreLoggedWhileTheyAreApplied, and each runs alone if that fails.
 func TestSharedWritesAreLoggedWhileTheyAreApplied(t *testing.T) {
 	for _, fail := range []bool{false, true} {
-		requireShared(
-			t,
-			fail,
-			full,
-			func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) },
-		)
-		requireShared(
-			t,
-			fail,
-			fullOfExpiries,
-			func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) },
-		)
+		requireShared(t, fail, full,
+			func(db *kv.DB, key []byte) error { return db.Put(key, []byte("changed")) })
+		requireShared(t, fail, fullOfExpiries,
+			func(db *kv.DB, key []byte) error { return db.PutTTL(key, []byte("changed"), 1000*time.Hour) })
 	}
 	t.Run("one_is_refused", func(t *testing.T) {
 		_, db, fsys := full(t)
@@ -235,12 +225,8 @@ func TestSharedWritesAreLoggedWhileTheyAreApplied(t *testing.T) {
 
 // requireShared makes writes that share a transaction, and fails a read beside the write of their
 // record or none.
-func requireShared(
-	t *testing.T,
-	fail bool,
-	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
-	put func(db *kv.DB, key []byte) error,
-) {
+func requireShared(t *testing.T, fail bool, full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
+	put func(db *kv.DB, key []byte) error) {
 	t.Helper()
 	disk, db, fsys := full(t)
 	failed := false
@@ -384,20 +370,15 @@ func TestSharedLargeRowsAreAppliedTogether(t *testing.T) {
 	}
 	fsys := new(ahead)
 	db, err := openfs.Open(
-		&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask},
-		path,
-		o,
-		txn.Options{NoMap: true, LeastRoom: 4 << 20},
-	)
+		&hookFS{crashfs.New(crashfs.Options{Direct: true, Untraced: true}), fsys.ask}, path, o,
+		txn.Options{NoMap: true, LeastRoom: 4 << 20})
 	require.NoError(t, err)
 	require.NoError(t, db.Put([]byte("first"), nil))
 	before := commits.Load()
 	var writes []func() error
 	for i := range 16 {
-		writes = append(
-			writes,
-			func() error { return db.Put(fmt.Appendf(nil, "%048d", i), make([]byte, 256<<10/16-48)) },
-		)
+		writes = append(writes,
+			func() error { return db.Put(fmt.Appendf(nil, "%048d", i), make([]byte, 256<<10/16-48)) })
 	}
 	for _, err := range together(t, db, writes...) {
 		require.NoError(t, err)

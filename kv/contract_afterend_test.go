@@ -103,10 +103,8 @@ func openMapped(t *testing.T) *kv.DB {
 	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
 		for _, key := range []string{"k", "l", "m", "n"} {
-			err := errors.Join(
-				tx.PutTTL([]byte(key), []byte("v"), time.Hour),
-				tx.CF("f").Put([]byte(key), make([]byte, 10_000)),
-			)
+			err := errors.Join(tx.PutTTL([]byte(key), []byte("v"), time.Hour),
+				tx.CF("f").Put([]byte(key), make([]byte, 10_000)))
 			if err != nil {
 				return err
 			}
@@ -448,12 +446,8 @@ func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 			"put":      func(tx *kv.Tx, _ kv.Savepoint) error { return tx.Put([]byte("a"), value('c')) },
 		} {
 			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
-				db, err := openfs.Open(
-					nil,
-					filepath.Join(t.TempDir(), "a.ebb"),
-					&kv.Options{CacheBytes: 1 << 20},
-					txn.Options{},
-				)
+				db, err := openfs.Open(nil, filepath.Join(t.TempDir(), "a.ebb"),
+					&kv.Options{CacheBytes: 1 << 20}, txn.Options{})
 				require.NoError(t, err)
 				defer func() { require.NoError(t, db.Close()) }()
 				require.NoError(t, db.Update(func(tx *kv.Tx) error {

@@ -194,13 +194,8 @@ func TestFamilyWithoutExpiriesReadsNoMore(t *testing.T) {
 		"put":    func(f *kv.Family) error { return f.Put(timedKey, []byte("new")) },
 		"delete": func(f *kv.Family) error { return f.Delete(timedKey) },
 	} {
-		require.Equal(
-			t,
-			pages(false, "plain", call),
-			pages(true, "plain", call),
-			"%s beside a family with expiries",
-			name,
-		)
+		require.Equal(t, pages(false, "plain", call), pages(true, "plain", call),
+			"%s beside a family with expiries", name)
 	}
 	plain := pages(false, "timed", get(timedKey))
 	require.Equal(t, plain, pages(true, "timed", get(permanentKey)), "a permanent key costs one descent")
@@ -324,11 +319,8 @@ func TestExpiringIsOrderedAndBounded(t *testing.T) {
 func TestOneClockReadingPerTransaction(t *testing.T) {
 	var readings int
 	at := time.UnixMilli(1_700_000_000_000)
-	db := openOn(
-		t,
-		vfs.NewMemory(),
-		&kv.Options{Durability: kv.NoSync, Clock: func() time.Time { readings++; return at }},
-	)
+	db := openOn(t, vfs.NewMemory(),
+		&kv.Options{Durability: kv.NoSync, Clock: func() time.Time { readings++; return at }})
 	once := func(what string, call func() error) {
 		t.Helper()
 		readings = 0

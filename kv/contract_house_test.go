@@ -96,30 +96,11 @@ var machine = map[string][]string{
 	"os":        {"Getpagesize"},
 	"io/ioutil": {},
 	"syscall":   {},
-	"golang.org/x/sys/unix": {
-		"Mmap",
-		"Munmap",
-		"MmapPtr",
-		"MunmapPtr",
-		"Madvise",
-		"PROT_READ",
-		"PROT_WRITE",
-		"MAP_ANON",
-		"MAP_PRIVATE",
-		"MAP_NORESERVE",
-		"MADV_HUGEPAGE",
-		"MADV_POPULATE_WRITE",
-		"MADV_DONTNEED",
-		"MADV_FREE",
-	},
-	"golang.org/x/sys/windows": {
-		"VirtualAlloc",
-		"VirtualFree",
-		"MEM_COMMIT",
-		"MEM_RESERVE",
-		"MEM_RELEASE",
-		"PAGE_READWRITE",
-	},
+	"golang.org/x/sys/unix": {"Mmap", "Munmap", "MmapPtr", "MunmapPtr", "Madvise", "PROT_READ",
+		"PROT_WRITE", "MAP_ANON", "MAP_PRIVATE", "MAP_NORESERVE", "MADV_HUGEPAGE",
+		"MADV_POPULATE_WRITE", "MADV_DONTNEED", "MADV_FREE"},
+	"golang.org/x/sys/windows": {"VirtualAlloc", "VirtualFree", "MEM_COMMIT", "MEM_RESERVE",
+		"MEM_RELEASE", "PAGE_READWRITE"},
 }
 
 // TestNoDirectIO reads the sources of every package: files are accessed through internal/vfs only.
@@ -169,15 +150,8 @@ func noDirectIO(t *testing.T, file string) {
 			return true
 		}
 		if id, ok := sel.X.(*ast.Ident); ok && local[id.Name] != "" {
-			require.Contains(
-				t,
-				machine[local[id.Name]],
-				sel.Sel.Name,
-				"%s uses %s.%s",
-				fset.Position(n.Pos()),
-				id.Name,
-				sel.Sel.Name,
-			)
+			require.Contains(t, machine[local[id.Name]], sel.Sel.Name, "%s uses %s.%s",
+				fset.Position(n.Pos()), id.Name, sel.Sel.Name)
 		}
 		return true
 	})

@@ -60,30 +60,21 @@ var pointCalls = []pointCall{
 	{"Put", true, func(p points, key []byte) error { return p.Put(key, nil) }},
 	{"PutTTL", true, func(p points, key []byte) error { return p.PutTTL(key, nil, time.Hour) }},
 	{"PutExpireAt", true, func(p points, key []byte) error { return p.PutExpireAt(key, nil, distant) }},
-	{
-		"PutWith",
-		true,
-		func(p points, key []byte) error { _, err := p.PutWith(key, nil, kv.PutOptions{}); return err },
-	},
+	{"PutWith", true,
+		func(p points, key []byte) error { _, err := p.PutWith(key, nil, kv.PutOptions{}); return err }},
 	{"Delete", true, func(p points, key []byte) error { return p.Delete(key) }},
 	{"Expire", true, func(p points, key []byte) error { return p.Expire(key, time.Hour) }},
 	{"ExpireAt", true, func(p points, key []byte) error { return p.ExpireAt(key, distant) }},
 	{"Persist", true, func(p points, key []byte) error { return p.Persist(key) }},
 	{"Increment", true, func(p points, key []byte) error { _, err := p.Increment(key, 1, 0); return err }},
-	{
-		"GetAndExpire",
-		true,
-		func(p points, key []byte) error { _, err := p.GetAndExpire(key, time.Hour); return err },
-	},
+	{"GetAndExpire", true,
+		func(p points, key []byte) error { _, err := p.GetAndExpire(key, time.Hour); return err }},
 	{"CompareAndSwap", true, func(p points, key []byte) error {
 		_, err := p.CompareAndSwap(key, nil, []byte("new"), kv.PutOptions{})
 		return err
 	}},
-	{
-		"CompareAndDelete",
-		true,
-		func(p points, key []byte) error { _, err := p.CompareAndDelete(key, []byte("old")); return err },
-	},
+	{"CompareAndDelete", true,
+		func(p points, key []byte) error { _, err := p.CompareAndDelete(key, []byte("old")); return err }},
 }
 
 // badKeys are refused by every call on one key.
@@ -131,16 +122,11 @@ func pointContract() (list []contractRow) {
 // lineContract are rows for lines of the contract that are not about one key.
 var lineContract = []contractRow{
 	{"delete/absent", func(s subject) error { return s.db.Delete([]byte("absent")) }, write(nil)},
-	{
-		"delete_range/bounds_crossed",
-		func(s subject) error { return s.db.DeleteRange([]byte("y"), []byte("x")) },
-		write(nil),
-	},
-	{
-		"update/changes_nothing",
+	{"delete_range/bounds_crossed",
+		func(s subject) error { return s.db.DeleteRange([]byte("y"), []byte("x")) }, write(nil)},
+	{"update/changes_nothing",
 		func(s subject) error { return s.db.Update(func(*kv.Tx) error { return nil }) },
-		write(nil),
-	},
+		write(nil)},
 	{"update/callback_error_is_unchanged", func(s subject) error {
 		err := s.db.Update(func(*kv.Tx) error { return errRolledBack })
 		if errors.Is(err, errRolledBack) && err != errRolledBack {
@@ -180,11 +166,8 @@ var lineContract = []contractRow{
 		return tx.Rollback()
 	}, write(nil)},
 	{"sync", func(s subject) error { return s.db.Sync() }, write(nil)},
-	{
-		"checkpoint/nothing_to_write",
-		func(s subject) error { return s.db.Checkpoint(context.Background()) },
-		write(nil),
-	},
+	{"checkpoint/nothing_to_write",
+		func(s subject) error { return s.db.Checkpoint(context.Background()) }, write(nil)},
 	{"check", func(s subject) error {
 		for p := range s.db.Check(context.Background()) {
 			if p.Kind == "closed" {
@@ -231,27 +214,18 @@ var lineContract = []contractRow{
 		b.CF("absent").Put([]byte("k"), nil)
 		return s.db.Apply(context.Background(), b)
 	}, write(kv.ErrCFNotFound)},
-	{
-		"family/alter_absent",
-		func(s subject) error { return s.db.AlterCF("absent", kv.CFOptions{}) },
-		write(kv.ErrCFNotFound),
-	},
+	{"family/alter_absent", func(s subject) error { return s.db.AlterCF("absent", kv.CFOptions{}) },
+		write(kv.ErrCFNotFound)},
 	{"family/options", func(s subject) error { _, err := s.db.CFOptions("f"); return err }, read},
-	{
-		"family/options_absent",
+	{"family/options_absent",
 		func(s subject) error { _, err := s.db.CFOptions("absent"); return err },
-		everywhere(kv.ErrCFNotFound),
-	},
-	{
-		"family/options_reserved",
+		everywhere(kv.ErrCFNotFound)},
+	{"family/options_reserved",
 		func(s subject) error { _, err := s.db.CFOptions("__x"); return err },
-		everywhere(kv.ErrCFReserved),
-	},
-	{
-		"family/options_empty_name",
+		everywhere(kv.ErrCFReserved)},
+	{"family/options_empty_name",
 		func(s subject) error { _, err := s.db.CFOptions(""); return err },
-		everywhere(kv.ErrCFName),
-	},
+		everywhere(kv.ErrCFName)},
 	{"family/options_after_the_end", func(s subject) error {
 		var kept *kv.Tx
 		if err := s.db.View(func(tx *kv.Tx) error { kept = tx; return nil }); err != nil {
@@ -260,27 +234,17 @@ var lineContract = []contractRow{
 		_, err := kept.CFOptions("f")
 		return err
 	}, everywhere(kv.ErrTxnDone)},
-	{
-		"family/rename_absent",
-		func(s subject) error { return s.db.RenameCF("absent", "x") },
-		write(kv.ErrCFNotFound),
-	},
-	{
-		"family/rename_to_reserved",
-		func(s subject) error { return s.db.RenameCF("f", "__x") },
-		write(kv.ErrCFReserved),
-	},
-	{
-		"family/ensure_reserved",
+	{"family/rename_absent", func(s subject) error { return s.db.RenameCF("absent", "x") },
+		write(kv.ErrCFNotFound)},
+	{"family/rename_to_reserved", func(s subject) error { return s.db.RenameCF("f", "__x") },
+		write(kv.ErrCFReserved)},
+	{"family/ensure_reserved",
 		func(s subject) error { return s.db.EnsureCF("__x", kv.CFOptions{}) },
-		write(kv.ErrCFReserved),
-	},
+		write(kv.ErrCFReserved)},
 	{"family/drop_reserved", func(s subject) error { return s.db.DropCF("__x") }, write(kv.ErrCFReserved)},
-	{
-		"family/name_above_200_bytes",
+	{"family/name_above_200_bytes",
 		func(s subject) error { return s.db.CreateCF(strings.Repeat("x", 201), kv.CFOptions{}) },
-		write(kv.ErrCFName),
-	},
+		write(kv.ErrCFName)},
 	{"family_view_after_the_end", func(s subject) error {
 		var kept *kv.CF
 		if err := s.db.View(func(tx *kv.Tx) error { kept = tx.CF("f"); return nil }); err != nil {

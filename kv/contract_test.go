@@ -28,65 +28,39 @@ type contractRow struct {
 // TestHandleFollowsItsFamily and TestTransactionAboveTheLimitIsRefused.
 var contract = []contractRow{
 	{"put/empty_key", func(s subject) error { return s.db.Put(nil, nil) }, write(kv.ErrKeyEmpty)},
-	{
-		"get/empty_key",
-		func(s subject) error { _, err := s.db.Get([]byte{}); return err },
-		everywhere(kv.ErrKeyEmpty),
-	},
-	{
-		"get_append/empty_key",
+	{"get/empty_key", func(s subject) error { _, err := s.db.Get([]byte{}); return err },
+		everywhere(kv.ErrKeyEmpty)},
+	{"get_append/empty_key",
 		func(s subject) error { _, err := s.db.GetAppend(nil, nil); return err },
-		everywhere(kv.ErrKeyEmpty),
-	},
+		everywhere(kv.ErrKeyEmpty)},
 	{"has/empty_key", func(s subject) error { _, err := s.db.Has(nil); return err }, everywhere(kv.ErrKeyEmpty)},
-	{
-		"size/empty_key",
-		func(s subject) error { _, err := s.db.Size(nil); return err },
-		everywhere(kv.ErrKeyEmpty),
-	},
+	{"size/empty_key", func(s subject) error { _, err := s.db.Size(nil); return err },
+		everywhere(kv.ErrKeyEmpty)},
 	{"delete/empty_key", func(s subject) error { return s.db.Delete(nil) }, write(kv.ErrKeyEmpty)},
-	{
-		"increment/empty_key",
+	{"increment/empty_key",
 		func(s subject) error { _, err := s.db.Increment(nil, 1, 0); return err },
-		write(kv.ErrKeyEmpty),
-	},
-	{
-		"swap/empty_key",
+		write(kv.ErrKeyEmpty)},
+	{"swap/empty_key",
 		func(s subject) error { _, err := s.db.CompareAndSwap(nil, nil, nil, kv.PutOptions{}); return err },
-		write(kv.ErrKeyEmpty),
-	},
-	{
-		"compare_delete/empty_key",
+		write(kv.ErrKeyEmpty)},
+	{"compare_delete/empty_key",
 		func(s subject) error { _, err := s.db.CompareAndDelete(nil, nil); return err },
-		write(kv.ErrKeyEmpty),
-	},
+		write(kv.ErrKeyEmpty)},
 	{"put/large_key", func(s subject) error { return s.db.Put(largeKey, nil) }, write(kv.ErrKeyTooLarge)},
-	{
-		"get/large_key",
-		func(s subject) error { _, err := s.db.Get(largeKey); return err },
-		everywhere(kv.ErrKeyTooLarge),
-	},
-	{
-		"has/large_key",
-		func(s subject) error { _, err := s.db.Has(largeKey); return err },
-		everywhere(kv.ErrKeyTooLarge),
-	},
+	{"get/large_key", func(s subject) error { _, err := s.db.Get(largeKey); return err },
+		everywhere(kv.ErrKeyTooLarge)},
+	{"has/large_key", func(s subject) error { _, err := s.db.Has(largeKey); return err },
+		everywhere(kv.ErrKeyTooLarge)},
 	{"delete/large_key", func(s subject) error { return s.db.Delete(largeKey) }, write(kv.ErrKeyTooLarge)},
 	{"batch/large_key", func(s subject) error {
 		b := s.db.NewBatch()
 		b.Put(largeKey, nil)
 		return s.db.Apply(context.Background(), b)
 	}, write(kv.ErrKeyTooLarge)},
-	{
-		"get/absent",
-		func(s subject) error { _, err := s.db.Get([]byte("absent")); return err },
-		everywhere(kv.ErrNotFound),
-	},
-	{
-		"size/absent",
-		func(s subject) error { _, err := s.db.Size([]byte("absent")); return err },
-		everywhere(kv.ErrNotFound),
-	},
+	{"get/absent", func(s subject) error { _, err := s.db.Get([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound)},
+	{"size/absent", func(s subject) error { _, err := s.db.Size([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound)},
 	{"get/present", func(s subject) error { _, err := s.db.Get([]byte("k")); return err }, read},
 	{"list_families", func(s subject) error { _, err := s.db.ListCFs(); return err }, read},
 	{"count", func(s subject) error { _, err := s.db.Count(); return err }, read},
@@ -137,22 +111,13 @@ var contract = []contractRow{
 		_, err := s.db.PutWith([]byte("k"), nil, kv.PutOptions{IfAbsent: true, IfPresent: true})
 		return err
 	}, write(kv.ErrInvalidOptions)},
-	{
-		"put_ttl/empty_key",
-		func(s subject) error { return s.db.PutTTL(nil, nil, time.Second) },
-		write(kv.ErrKeyEmpty),
-	},
+	{"put_ttl/empty_key", func(s subject) error { return s.db.PutTTL(nil, nil, time.Second) },
+		write(kv.ErrKeyEmpty)},
 	{"ttl/empty_key", func(s subject) error { _, err := s.db.TTL(nil); return err }, everywhere(kv.ErrKeyEmpty)},
-	{
-		"expire/large_key",
-		func(s subject) error { return s.db.Expire(largeKey, time.Second) },
-		write(kv.ErrKeyTooLarge),
-	},
-	{
-		"ttl/absent",
-		func(s subject) error { _, err := s.db.TTL([]byte("absent")); return err },
-		everywhere(kv.ErrNotFound),
-	},
+	{"expire/large_key", func(s subject) error { return s.db.Expire(largeKey, time.Second) },
+		write(kv.ErrKeyTooLarge)},
+	{"ttl/absent", func(s subject) error { _, err := s.db.TTL([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound)},
 	{"ttl/permanent", func(s subject) error {
 		left, err := s.db.TTL([]byte("k"))
 		if err == nil && left != kv.NoExpiry {
@@ -160,24 +125,16 @@ var contract = []contractRow{
 		}
 		return err
 	}, read},
-	{
-		"expiry/absent",
-		func(s subject) error { _, err := s.db.Expiry([]byte("absent")); return err },
-		everywhere(kv.ErrNotFound),
-	},
-	{
-		"get_ttl/absent",
+	{"expiry/absent", func(s subject) error { _, err := s.db.Expiry([]byte("absent")); return err },
+		everywhere(kv.ErrNotFound)},
+	{"get_ttl/absent",
 		func(s subject) error { _, _, err := s.db.GetTTL([]byte("absent")); return err },
-		everywhere(kv.ErrNotFound),
-	},
+		everywhere(kv.ErrNotFound)},
 	{"count_live", func(s subject) error { _, err := s.db.CountLive(); return err }, read},
 	{"next_expiry", func(s subject) error { _, _, err := s.db.NextExpiry(); return err }, read},
 	{"put_ttl/zero", func(s subject) error { return s.db.PutTTL([]byte("k"), nil, 0) }, write(kv.ErrInvalidTTL)},
-	{
-		"put_ttl/negative",
-		func(s subject) error { return s.db.PutTTL([]byte("k"), nil, -1) },
-		write(kv.ErrInvalidTTL),
-	},
+	{"put_ttl/negative", func(s subject) error { return s.db.PutTTL([]byte("k"), nil, -1) },
+		write(kv.ErrInvalidTTL)},
 	{"put_expire_at/past", func(s subject) error {
 		return s.db.PutExpireAt([]byte("k"), nil, time.UnixMilli(1))
 	}, write(kv.ErrInvalidTTL)},
@@ -185,16 +142,10 @@ var contract = []contractRow{
 		return s.db.PutExpireAt([]byte("k"), nil, time.Date(300_000_000, 1, 1, 0, 0, 0, 0, time.UTC))
 	}, write(kv.ErrInvalidTTL)},
 	{"expire/zero", func(s subject) error { return s.db.Expire([]byte("k"), 0) }, write(kv.ErrInvalidTTL)},
-	{
-		"expire_at/past",
-		func(s subject) error { return s.db.ExpireAt([]byte("k"), time.Time{}) },
-		write(kv.ErrInvalidTTL),
-	},
-	{
-		"expire/absent",
-		func(s subject) error { return s.db.Expire([]byte("absent"), time.Second) },
-		write(kv.ErrNotFound),
-	},
+	{"expire_at/past", func(s subject) error { return s.db.ExpireAt([]byte("k"), time.Time{}) },
+		write(kv.ErrInvalidTTL)},
+	{"expire/absent", func(s subject) error { return s.db.Expire([]byte("absent"), time.Second) },
+		write(kv.ErrNotFound)},
 	{"persist/absent", func(s subject) error { return s.db.Persist([]byte("absent")) }, write(kv.ErrNotFound)},
 	{"batch/zero_ttl", func(s subject) error {
 		b := s.db.NewBatch()
@@ -238,27 +189,16 @@ var contract = []contractRow{
 		_, err := s.db.Increment([]byte("n"), 1, -time.Second)
 		return err
 	}, write(kv.ErrInvalidTTL)},
-	{
-		"increment/no_counter",
+	{"increment/no_counter",
 		func(s subject) error { _, err := s.db.Increment([]byte("k"), 1, 0); return err },
-		write(kv.ErrNotCounter),
-	},
-	{
-		"commit_in_view",
-		func(s subject) error { return s.db.View((*kv.Tx).Commit) },
-		everywhere(kv.ErrManagedTxn),
-	},
-	{
-		"rollback_in_view",
-		func(s subject) error { return s.db.View((*kv.Tx).Rollback) },
-		everywhere(kv.ErrManagedTxn),
-	},
+		write(kv.ErrNotCounter)},
+	{"commit_in_view", func(s subject) error { return s.db.View((*kv.Tx).Commit) },
+		everywhere(kv.ErrManagedTxn)},
+	{"rollback_in_view", func(s subject) error { return s.db.View((*kv.Tx).Rollback) },
+		everywhere(kv.ErrManagedTxn)},
 	{"commit_in_update", func(s subject) error { return s.db.Update((*kv.Tx).Commit) }, write(kv.ErrManagedTxn)},
-	{
-		"rollback_in_update",
-		func(s subject) error { return s.db.Update((*kv.Tx).Rollback) },
-		write(kv.ErrManagedTxn),
-	},
+	{"rollback_in_update", func(s subject) error { return s.db.Update((*kv.Tx).Rollback) },
+		write(kv.ErrManagedTxn)},
 	{"callback_error_is_unchanged", func(s subject) error {
 		return s.db.View(func(*kv.Tx) error { return errMachine })
 	}, everywhere(errMachine)},
@@ -284,58 +224,31 @@ var contract = []contractRow{
 		cancel()
 		return s.db.UpdateContext(ctx, func(*kv.Tx) error { return nil })
 	}, write(context.Canceled)},
-	{
-		"family/empty_name",
-		func(s subject) error { return s.db.CreateCF("", kv.CFOptions{}) },
-		write(kv.ErrCFName),
-	},
+	{"family/empty_name", func(s subject) error { return s.db.CreateCF("", kv.CFOptions{}) },
+		write(kv.ErrCFName)},
 	{"family/nul", func(s subject) error { return s.db.CreateCF("a\x00", kv.CFOptions{}) }, write(kv.ErrCFName)},
-	{
-		"family/not_utf8",
-		func(s subject) error { return s.db.EnsureCF("\xff", kv.CFOptions{}) },
-		write(kv.ErrCFName),
-	},
-	{
-		"family/long_name",
+	{"family/not_utf8", func(s subject) error { return s.db.EnsureCF("\xff", kv.CFOptions{}) },
+		write(kv.ErrCFName)},
+	{"family/long_name",
 		func(s subject) error { return s.db.RenameCF("f", strings.Repeat("x", 201)) },
-		write(kv.ErrCFName),
-	},
-	{
-		"family/reserved",
-		func(s subject) error { return s.db.CreateCF("__x", kv.CFOptions{}) },
-		write(kv.ErrCFReserved),
-	},
-	{
-		"family/reserved_handle",
+		write(kv.ErrCFName)},
+	{"family/reserved", func(s subject) error { return s.db.CreateCF("__x", kv.CFOptions{}) },
+		write(kv.ErrCFReserved)},
+	{"family/reserved_handle",
 		func(s subject) error { _, err := s.db.CF("__x").Get(nil); return err },
-		everywhere(kv.ErrCFReserved),
-	},
+		everywhere(kv.ErrCFReserved)},
 	{"family/drop_default", func(s subject) error { return s.db.DropCF("default") }, write(kv.ErrCFReserved)},
-	{
-		"family/rename_default",
-		func(s subject) error { return s.db.RenameCF("default", "x") },
-		write(kv.ErrCFReserved),
-	},
-	{
-		"family/exists",
-		func(s subject) error { return s.db.CreateCF("f", kv.CFOptions{}) },
-		write(kv.ErrCFExists),
-	},
-	{
-		"family/rename_to_existing",
-		func(s subject) error { return s.db.RenameCF("f", "default") },
-		write(kv.ErrCFExists),
-	},
-	{
-		"family/absent",
+	{"family/rename_default", func(s subject) error { return s.db.RenameCF("default", "x") },
+		write(kv.ErrCFReserved)},
+	{"family/exists", func(s subject) error { return s.db.CreateCF("f", kv.CFOptions{}) },
+		write(kv.ErrCFExists)},
+	{"family/rename_to_existing", func(s subject) error { return s.db.RenameCF("f", "default") },
+		write(kv.ErrCFExists)},
+	{"family/absent",
 		func(s subject) error { _, err := s.db.CF("absent").Get([]byte("k")); return err },
-		everywhere(kv.ErrCFNotFound),
-	},
-	{
-		"family/put_absent",
-		func(s subject) error { return s.db.CF("absent").Put([]byte("k"), nil) },
-		write(kv.ErrCFNotFound),
-	},
+		everywhere(kv.ErrCFNotFound)},
+	{"family/put_absent", func(s subject) error { return s.db.CF("absent").Put([]byte("k"), nil) },
+		write(kv.ErrCFNotFound)},
 	{"family/drop_absent", func(s subject) error { return s.db.DropCF("absent") }, write(kv.ErrCFNotFound)},
 	{"bulk_load/absent_family", func(s subject) error {
 		_, err := s.db.BulkLoad(context.Background(), "absent", numbered(1))
@@ -348,11 +261,8 @@ var contract = []contractRow{
 	{"savepoint/foreign", func(s subject) error {
 		return s.db.Update(func(tx *kv.Tx) error { return tx.RollbackTo(kv.Savepoint{}) })
 	}, write(kv.ErrSavepoint)},
-	{
-		"apply/nil",
-		func(s subject) error { return s.db.Apply(context.Background(), nil) },
-		write(kv.ErrInvalidOptions),
-	},
+	{"apply/nil", func(s subject) error { return s.db.Apply(context.Background(), nil) },
+		write(kv.ErrInvalidOptions)},
 	{"old_snapshot/get", func(s subject) error {
 		if s.old == nil {
 			return kv.ErrClosed

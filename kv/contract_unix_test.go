@@ -73,12 +73,8 @@ func TestFilesAreCreatedForTheirOwnerAlone(t *testing.T) {
 			defer unix.Umask(unix.Umask(int(test.umask)))
 			dir := t.TempDir()
 			fsys := &creations{FS: vfs.OS, modes: map[string]fs.FileMode{}}
-			db, err := openfs.Open(
-				fsys,
-				filepath.Join(dir, "a.ebb"),
-				&kv.Options{FileMode: test.mode},
-				txn.Options{SegmentSize: 64 << 10},
-			)
+			db, err := openfs.Open(fsys, filepath.Join(dir, "a.ebb"),
+				&kv.Options{FileMode: test.mode}, txn.Options{SegmentSize: 64 << 10})
 			require.NoError(t, err)
 			for range 200 {
 				require.NoError(t, db.Put([]byte("k"), make([]byte, 800)))

@@ -126,20 +126,14 @@ func ExampleTable_secondaryIndex() {
 		case !errors.Is(err, kv.ErrNotFound):
 			return err
 		}
-		return errors.Join(
-			users.Put(tx, id, u),
-			byCity.Put(tx, cityID{First: u.City, Second: id}, ""),
-		)
+		return errors.Join(users.Put(tx, id, u),
+			byCity.Put(tx, cityID{First: u.City, Second: id}, ""))
 	}
 	err = db.Update(func(tx *kv.Tx) error {
-		return errors.Join(
-			tx.CreateCF("users", kv.CFOptions{}),
-			tx.CreateCF("users by city", kv.CFOptions{}),
-			put(tx, 1, User{"Ann", "Bern"}),
-			put(tx, 2, User{"Bob", "Bern"}),
-			put(tx, 3, User{"Cem", "Basel"}),
-			put(tx, 1, User{"Ann", "Basel"}),
-		)
+		return errors.Join(tx.CreateCF("users", kv.CFOptions{}),
+			tx.CreateCF("users by city", kv.CFOptions{}), put(tx, 1, User{"Ann", "Bern"}),
+			put(tx, 2, User{"Bob", "Bern"}), put(tx, 3, User{"Cem", "Basel"}),
+			put(tx, 1, User{"Ann", "Basel"}))
 	})
 	if err != nil {
 		log.Fatal(err)

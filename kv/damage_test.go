@@ -142,13 +142,8 @@ func damagedPage(t *testing.T, fsys vfs.FS, stored map[string]map[string]string,
 }
 
 // damagedFamily ranges over a family in every way.
-func damagedFamily(
-	t *testing.T,
-	tx *kv.Tx,
-	name string,
-	all map[string]string,
-	places func(kv.Damage),
-) (what string) {
+func damagedFamily(t *testing.T, tx *kv.Tx, name string, all map[string]string,
+	places func(kv.Damage)) (what string) {
 	t.Helper()
 	var lost []kv.Damage
 	tx.OnDamage(func(d kv.Damage) bool {
@@ -194,16 +189,11 @@ func damagedFamily(
 				for range tx.CF(name).Scan(o) {
 				}
 				for _, d := range lost {
-					require.True(
-						t,
-						o.Upper == nil || bytes.Compare(d.Lower, o.Upper) < 0,
-						"told of what is behind the range",
-					)
-					require.True(
-						t,
+					require.True(t, o.Upper == nil || bytes.Compare(d.Lower, o.Upper) < 0,
+						"told of what is behind the range")
+					require.True(t,
 						o.Lower == nil || d.Upper == nil || bytes.Compare(d.Upper, o.Lower) > 0,
-						"told of what is before the range",
-					)
+						"told of what is before the range")
 				}
 			}
 		}

@@ -245,12 +245,8 @@ func counter(b []byte) (n int64) {
 func TestFailedStoreReadsOn(t *testing.T) {
 	fsys := &brokenFS{FS: vfs.NewMemory()}
 	heard := 0
-	db, err := openfs.Open(
-		fsys,
-		path,
-		&kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}},
-		txn.Options{},
-	)
+	db, err := openfs.Open(fsys, path,
+		&kv.Options{Events: &kv.Events{Failure: func(error) { heard++ }}}, txn.Options{})
 	require.NoError(t, err)
 	fill(t, db, "a")
 	poison(t, fsys, db)

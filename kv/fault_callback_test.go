@@ -63,10 +63,8 @@ var txVerbs = []txVerb{
 		_, err := tx.CompareAndSwap(small, []byte("v-small"), []byte("x"), kv.PutOptions{})
 		return err
 	}},
-	{
-		"CompareAndDelete",
-		func(tx *kv.Tx) error { _, err := tx.CompareAndDelete(small, []byte("v-small")); return err },
-	},
+	{"CompareAndDelete",
+		func(tx *kv.Tx) error { _, err := tx.CompareAndDelete(small, []byte("v-small")); return err }},
 	{"DeleteRange", func(tx *kv.Tx) error { return tx.DeleteRange(nil, nil) }},
 	{"DeletePrefix", func(tx *kv.Tx) error { return tx.DeletePrefix([]byte("r")) }},
 	{"Clear", func(tx *kv.Tx) error { return tx.CF("f").Clear() }},
@@ -260,12 +258,8 @@ func TestNoPageIsLostToAPanic(t *testing.T) {
 			}
 			file, free, frames := again(3)
 			file2, free2, frames2 := again(20)
-			require.Equal(
-				t,
-				[]int64{file, free, frames},
-				[]int64{file2, free2, frames2},
-				"bytes of file, free pages, frames",
-			)
+			require.Equal(t, []int64{file, free, frames}, []int64{file2, free2, frames2},
+				"bytes of file, free pages, frames")
 		})
 	}
 }

@@ -203,11 +203,8 @@ func TestShutdownBesideALeaderThatIsStopped(t *testing.T) {
 						go func() {
 							waitFor(t, "the leader commits", func() bool { return !armed.Load() })
 							go func() { closed <- db.Shutdown(context.Background()) }()
-							waitFor(
-								t,
-								"the store is being shut down",
-								func() bool { _, err := db.Has(small); return isErr(err, kv.ErrClosed) },
-							)
+							waitFor(t, "the store is being shut down",
+								func() bool { _, err := db.Has(small); return isErr(err, kv.ErrClosed) })
 							close(begun)
 						}()
 						_ = add(db, "n")()
@@ -301,20 +298,14 @@ func TestRecordOfAFailedBatchIsRevoked(t *testing.T) {
 	}
 	for _, fails := range of {
 		t.Run(fmt.Sprint(fails), func(t *testing.T) { requireTakenBack(t, fails, full, changed) })
-		t.Run(
-			fmt.Sprintf("%d_of_expiries", fails),
-			func(t *testing.T) { requireTakenBack(t, fails, fullOfExpiries, changedExpiries) },
-		)
+		t.Run(fmt.Sprintf("%d_of_expiries", fails),
+			func(t *testing.T) { requireTakenBack(t, fails, fullOfExpiries, changedExpiries) })
 	}
 }
 
 // requireTakenBack fails a read of a batch, the fails-th beside the write of its record.
-func requireTakenBack(
-	t *testing.T,
-	fails int,
-	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead),
-	changed func(*kv.DB) *kv.Batch,
-) {
+func requireTakenBack(t *testing.T, fails int,
+	full func(*testing.T) (*crashfs.Disk, *kv.DB, *ahead), changed func(*kv.DB) *kv.Batch) {
 	t.Helper()
 	disk, db, fsys := full(t)
 	reads := 0

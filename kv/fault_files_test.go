@@ -377,11 +377,8 @@ func TestFileCutShortBeforeACheckpoint(t *testing.T) {
 			require.NoError(t, db.Update(func(tx *kv.Tx) error { return tx.CF("f200").Put([]byte("k"), nil) }))
 			platformtest.MayRefuse(t, os.Truncate(at, 3*4096), "windows")
 			require.ErrorIs(t, checkpoint(db), kv.ErrCorrupt)
-			require.ErrorIs(
-				t,
-				db.Put([]byte("k"), nil),
-				map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name],
-			)
+			require.ErrorIs(t, db.Put([]byte("k"), nil),
+				map[string]error{"Checkpoint": kv.ErrFailed, "Close": kv.ErrClosed}[name])
 			_ = db.Close()
 		})
 	}

@@ -137,14 +137,8 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 				rows = max(rows, n)
 				require.NoError(t, freed.free(f, n))
 				for i := range n / 4 {
-					require.NoError(
-						t,
-						f.Put(boundKey(n+i), make([]byte, c.size)),
-						"%s: put %d: %+v",
-						freed.name,
-						i,
-						db.Stats(),
-					)
+					require.NoError(t, f.Put(boundKey(n+i), make([]byte, c.size)),
+						"%s: put %d: %+v", freed.name, i, db.Stats())
 				}
 				s := db.Stats()
 				require.LessOrEqual(t, s.FileBytes+s.LogBytes, c.max+c.max/32, freed.name)
@@ -438,10 +432,8 @@ func (c *randomCache) change(inUpdate func(tx *kv.Tx) error, oneShot func() erro
 func (c *randomCache) put() error {
 	key, value := fmt.Appendf(nil, "%016x", c.random.Uint64()), make([]byte, c.size)
 	put := func() error {
-		return c.change(
-			func(tx *kv.Tx) error { return tx.Put(key, value) },
-			func() error { return c.db.Put(key, value) },
-		)
+		return c.change(func(tx *kv.Tx) error { return tx.Put(key, value) },
+			func() error { return c.db.Put(key, value) })
 	}
 	err := put()
 	if errors.Is(err, kv.ErrNoSpace) && len(c.keys) > 0 {
@@ -457,10 +449,8 @@ func (c *randomCache) put() error {
 func (c *randomCache) deleteOldestTenth() {
 	n, before := len(c.keys)/10, c.db.Stats().Checkpoints
 	for _, key := range c.keys[:n] {
-		require.NoError(c.t, c.change(
-			func(tx *kv.Tx) error { return tx.Delete(key) },
-			func() error { return c.db.Delete(key) },
-		))
+		require.NoError(c.t, c.change(func(tx *kv.Tx) error { return tx.Delete(key) },
+			func() error { return c.db.Delete(key) }))
 	}
 	c.keys = c.keys[n:]
 	require.LessOrEqual(c.t, c.db.Stats().Checkpoints-before, uint64(12), "%d deletes", n)

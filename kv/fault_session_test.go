@@ -69,10 +69,8 @@ var sessionSteps = []sessionStep{
 	commit("put", putMany(defaultCF, "a", 3)),
 	relaxed("relaxed_put", putMany(defaultCF, "b", 3)),
 	commit("large_value", func(tx *kv.Tx) error { return tx.Put([]byte("large"), make([]byte, 9000)) }),
-	commit(
-		"create_family",
-		func(tx *kv.Tx) error { return tx.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}) },
-	),
+	commit("create_family",
+		func(tx *kv.Tx) error { return tx.CreateCF("f", kv.CFOptions{DefaultTTL: time.Hour}) }),
 	commit("put_with_expiry", putMany("f", "c", 20)),
 	upkeep("checkpoint", checkpoint),
 	commit("many_rows", putMany(defaultCF, "d", 120)),

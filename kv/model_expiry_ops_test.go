@@ -138,11 +138,8 @@ var readKinds = []kindOf{
 			o.missed()
 			return expect("getttl", err, kv.ErrNotFound)
 		}
-		return errors.Join(
-			expect("getttl", err, nil),
-			same("getttl", string(got), row.value),
-			same("left", left, leftOf(row, o.now)),
-		)
+		return errors.Join(expect("getttl", err, nil), same("getttl", string(got), row.value),
+			same("left", left, leftOf(row, o.now)))
 	}},
 	{"has", 3, false, func(o *on) error {
 		_, live := o.live()
@@ -468,12 +465,8 @@ func compareFamily(tx *kv.Tx, name string, f *modelFamily, now int64) error {
 	if err := errors.Join(expect("live", err, nil), same("live", int(n), len(live))); err != nil {
 		return err
 	}
-	return errors.Join(
-		compareCounts(v, f),
-		compareOrder(v, live, f),
-		compareScans(v, live),
-		compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f),
-	)
+	return errors.Join(compareCounts(v, f), compareOrder(v, live, f), compareScans(v, live),
+		compareExpiring(v, append(byExpiry, dueOf(f, math.MaxInt64)...), f))
 }
 
 // compareCounts counts the stored rows between every two keys.

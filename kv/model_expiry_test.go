@@ -190,13 +190,8 @@ func (r *scriptRun) end() error {
 
 // purge is the model of both kinds of purge. A batch that OnExpire does not agree with stays, and
 // ends it.
-func (r *scriptRun) purge(
-	state modelState,
-	swept sweptRows,
-	now int64,
-	names []string,
-	limit, batch int,
-) (res kv.PurgeResult, err error) {
+func (r *scriptRun) purge(state modelState, swept sweptRows, now int64, names []string,
+	limit, batch int) (res kv.PurgeResult, err error) {
 	for _, name := range names {
 		f := state[name]
 		due := dueOf(f, now)
@@ -262,12 +257,7 @@ func (r *scriptRun) stillDead() error {
 		if before, after := len(dueOf(f, r.mark)), len(dueOf(f, mark)); before != after && r.mark > 0 {
 			return fmt.Errorf(
 				"family %q: %d keys had expired at %d, and %d have at the mark %d that Close has left",
-				name,
-				before,
-				r.mark,
-				after,
-				mark,
-			)
+				name, before, r.mark, after, mark)
 		}
 	}
 	return nil
@@ -479,8 +469,7 @@ func TestScriptsThatFailed(t *testing.T) {
 		// looked for the first name only, and forgot all.
 		"notes_on_both_sides_of_a_rename": {
 			"create a 148 144", "permanent a 15 30", "putttl a 156 159", "expire a 71 114", "clock a 160 104", "begin a 0 1",
-			"has a 170 12", "rename a 2 0", "getttl b 8 104", "commit a 0 0", "put b 98 44",
-		},
+			"has a 170 12", "rename a 2 0", "getttl b 8 104", "commit a 0 0", "put b 98 44"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var steps []step

@@ -256,14 +256,8 @@ func requireModel(t *testing.T, tx *kv.Tx, m model) {
 		keys, i := slices.Sorted(maps.Keys(m[name])), 0
 		for k, v := range tx.CF(name).All() {
 			if i >= len(keys) || string(k) != keys[i] || string(v) != m[name][keys[i]] {
-				t.Fatalf(
-					"family %q, row %d: key %.40q with %d bytes; the model has %d rows",
-					name,
-					i,
-					k,
-					len(v),
-					len(keys),
-				)
+				t.Fatalf("family %q, row %d: key %.40q with %d bytes; the model has %d rows", name,
+					i, k, len(v), len(keys))
 			}
 			i++
 		}
@@ -289,12 +283,9 @@ func TestWalksBesideChanges(t *testing.T) {
 				fsys, at = vfs.OS, filepath.Join(t.TempDir(), "a.ebb")
 			}
 			clock := newClock()
-			db, err := openfs.Open(
-				fsys,
-				at,
+			db, err := openfs.Open(fsys, at,
 				&kv.Options{Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 20},
-				txn.Options{},
-			)
+				txn.Options{})
 			require.NoError(t, err)
 			w := &walks{t: t, rnd: seeded(t, 77), db: db, clock: clock, rows: map[string]modelRow{}}
 			for range rounds {
@@ -424,13 +415,9 @@ func (w *walks) transaction() {
 func (w *walks) compare() {
 	keys, i := w.live("", ""), 0
 	for k, v := range w.tx.All() {
-		require.True(
-			w.t,
+		require.True(w.t,
 			i < len(keys) && keys[i] == string(k) && w.rows[keys[i]].value == string(v),
-			"row %d: %.30q",
-			i,
-			k,
-		)
+			"row %d: %.30q", i, k)
 		i++
 	}
 	require.Equal(w.t, len(keys), i)
@@ -576,17 +563,8 @@ func (w *walks) move(k *walker) {
 		ok = k.c.Prev()
 	}
 	require.NoError(w.t, k.c.Err())
-	require.Equal(
-		w.t,
-		i >= 0 && i < len(keys),
-		ok,
-		"move %d from %.30q/%d to %d of %d",
-		p,
-		k.at,
-		k.end,
-		i,
-		len(keys),
-	)
+	require.Equal(w.t, i >= 0 && i < len(keys), ok, "move %d from %.30q/%d to %d of %d", p, k.at,
+		k.end, i, len(keys))
 	k.at, k.end, k.on, k.key, k.value = "", 0, ok, nil, nil
 	switch {
 	case i < 0:

@@ -227,12 +227,8 @@ func TestLogOfAKilledProcessCounts(t *testing.T) {
 func TestCheckThatIsLeft(t *testing.T) {
 	disk := vfs.NewMemory()
 	open := func() *kv.DB {
-		db, err := openfs.Open(
-			disk,
-			path,
-			&kv.Options{Clock: newClock().now, CacheBytes: 1 << 20},
-			txn.Options{SegmentSize: 64 << 10, NoMap: true},
-		)
+		db, err := openfs.Open(disk, path, &kv.Options{Clock: newClock().now, CacheBytes: 1 << 20},
+			txn.Options{SegmentSize: 64 << 10, NoMap: true})
 		require.NoError(t, err)
 		return db
 	}

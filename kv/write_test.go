@@ -44,11 +44,8 @@ func loggedBy(t *testing.T, db *kv.DB, call func() error) uint64 {
 // keys.
 func TestRangeOfExpiriesThatLieTogetherIsCut(t *testing.T) {
 	const n = 40_000
-	db := manyExpiring(
-		t,
-		n,
-		func(i int) time.Duration { return time.Hour + time.Duration(i/100)*time.Millisecond },
-	)
+	db := manyExpiring(t, n,
+		func(i int) time.Duration { return time.Hour + time.Duration(i/100)*time.Millisecond })
 	f := db.CF("f")
 	logged := loggedBy(t, db, func() error { return f.DeleteRange([]byte("k005000"), []byte("k035000")) })
 	require.Less(t, logged, uint64(16<<10))
@@ -94,11 +91,9 @@ func TestRangeOfExpiriesThatLieApartTakesItsOwnRows(t *testing.T) {
 // does.
 func TestRangeWithoutExpiriesCutsOnlyRows(t *testing.T) {
 	db := manyExpiring(t, 20_000, func(i int) time.Duration { return time.Duration(i/10_000) * time.Hour })
-	require.Less(
-		t,
+	require.Less(t,
 		loggedBy(t, db, func() error { return db.CF("f").DeleteRange([]byte("k"), []byte("k01")) }),
-		uint64(16<<10),
-	)
+		uint64(16<<10))
 	require.Equal(t, kv.FamilyStats{Rows: 10_000, TTLRows: 10_000}, db.Stats().Families["f"])
 }
 
@@ -112,11 +107,8 @@ func TestClearAndDropCostTheSameWhateverTheyHold(t *testing.T) {
 		"prefix": func(db *kv.DB) error { return db.CF("f").DeletePrefix([]byte("k")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := manyExpiring(
-				t,
-				20_000,
-				func(i int) time.Duration { return time.Duration(1+i*7919%20011) * time.Minute },
-			)
+			db := manyExpiring(t, 20_000,
+				func(i int) time.Duration { return time.Duration(1+i*7919%20011) * time.Minute })
 			require.Less(t, loggedBy(t, db, func() error { return remove(db) }), uint64(16<<10))
 			require.Zero(t, db.Stats().Families["f"].TTLRows)
 		})
