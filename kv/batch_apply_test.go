@@ -80,15 +80,20 @@ func puts(db *kv.DB, n int) *kv.Batch {
 	return b
 }
 
+// enough is the number of changes from which on a batch is logged while it is applied.
+const enough = 16
+
+// A loggedBatch is a batch, and how many writes of the log are started while one is applied.
+type loggedBatch struct {
+	o    *kv.Options
+	want int64
+	make func(db *kv.DB) *kv.Batch
+}
+
 // TestBatchIsLoggedWhileItIsApplied if its changes are known and the batch is large enough; the
 // result is the same either way.
 func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
-	const enough = 16
-	for name, c := range map[string]struct {
-		o    *kv.Options
-		want int64
-		make func(db *kv.DB) *kv.Batch
-	}{
+	for name, c := range map[string]loggedBatch{
 		"rows":     {want: 1, make: func(db *kv.DB) *kv.Batch { return puts(db, enough) }},
 		"few_rows": {make: func(db *kv.DB) *kv.Batch { return puts(db, enough-1) }},
 		"deletions": {want: 1, make: func(db *kv.DB) *kv.Batch {
@@ -98,9 +103,9 @@ func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
 			}
 			return b
 		}},
-		"of_another_family":      {want: 1, make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("plain")); return b }},
-		"where_a_key_expires":    {make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("timed")); return b }},
-		"that_expire_by_default": {want: 1, make: func(db *kv.DB) *kv.Batch { b := db.NewBatch(); twenty(b.CF("usual")); return b }},
+		"of_another_family":      {want: 1, make: twentyOf("plain")},
+		"where_a_key_expires":    {make: twentyOf("timed")},
+		"that_expire_by_default": {want: 1, make: twentyOf("usual")},
 		"of_two_families":        {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); twenty(b.CF("timed")); return b }},
 		"with_an_expiry": {make: func(db *kv.DB) *kv.Batch {
 			b := puts(db, 20)
@@ -148,50 +153,71 @@ func TestBatchIsLoggedWhileItIsApplied(t *testing.T) {
 			}
 			return b
 		}},
-		"with_a_range":       {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); b.DeleteRange([]byte("key 00100"), nil); return b }},
-		"with_a_large_value": {make: func(db *kv.DB) *kv.Batch { b := puts(db, 20); b.Put([]byte("k"), make([]byte, 5000)); return b }},
-		"too_large":          {make: func(db *kv.DB) *kv.Batch { return puts(db, 20000) }},
+		"with_a_range": {make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			b.DeleteRange([]byte("key 00100"), nil)
+			return b
+		}},
+		"with_a_large_value": {make: func(db *kv.DB) *kv.Batch {
+			b := puts(db, 20)
+			b.Put([]byte("k"), make([]byte, 5000))
+			return b
+		}},
+		"too_large": {make: func(db *kv.DB) *kv.Batch { return puts(db, 20000) }},
 		"that_wait_for_no_sync": {o: &kv.Options{Durability: kv.NoSync},
 			make: func(db *kv.DB) *kv.Batch { return puts(db, 20) }},
-		"of_a_bound_store": {o: &kv.Options{MaxBytes: 64 << 20}, make: func(db *kv.DB) *kv.Batch { return puts(db, 20) }},
+		"of_a_bound_store": {o: &kv.Options{MaxBytes: 64 << 20},
+			make: func(db *kv.DB) *kv.Batch { return puts(db, 20) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
-			o := kv.Options{}
-			if c.o != nil {
-				o = *c.o
-			}
-			clock := newClock()
-			clock.ms.Store(time.Now().UnixMilli())
-			// Each batch gives other expiries.
-			o.Clock = func() time.Time { clock.move(time.Second); return clock.now() }
-			db, fsys := openAhead(t, disk, &o)
-			plainDB := openTest(t) // does everything one call after the other
-			for _, db := range []*kv.DB{db, plainDB} {
-				require.NoError(t, db.Update(func(tx *kv.Tx) error {
-					return errors.Join(tx.CreateCF("plain", kv.CFOptions{}),
-						tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
-						tx.CreateCF("timed", kv.CFOptions{}),
-						tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour))
-				}))
-			}
-			require.Zero(t, fsys.started.Load())
-			b := c.make(db)
-			for range 2 {
-				require.NoError(t, db.Apply(t.Context(), b))
-				require.NoError(t, plainDB.Apply(t.Context(), b)) // in memory, through the cache
-			}
-			require.Equal(t, 2*c.want, fsys.started.Load())
-			require.False(t, fsys.inFlight.Load())
-			require.NoError(t, db.Sync())
-			left := again(t, disk)
-			for _, family := range []string{"default", "plain", "usual", "timed"} {
-				require.Equal(t, rows(t, plainDB, family), rows(t, db, family))
-				require.Equal(t, rows(t, plainDB, family), rows(t, left, family))
-				require.Equal(t, expiring(t, db, family), expiring(t, left, family))
-			}
-			require.NoError(t, db.Close())
-		})
+		t.Run(name, func(t *testing.T) { requireLogged(t, c) })
+	}
+}
+
+// requireLogged applies the batch twice, and compares the store, and its files, with one that makes
+// each change by itself.
+func requireLogged(t *testing.T, c loggedBatch) {
+	disk := crashfs.New(crashfs.Options{Direct: true, Untraced: true})
+	o := kv.Options{}
+	if c.o != nil {
+		o = *c.o
+	}
+	clock := newClock()
+	clock.ms.Store(time.Now().UnixMilli())
+	// Each batch gives other expiries.
+	o.Clock = func() time.Time { clock.move(time.Second); return clock.now() }
+	db, fsys := openAhead(t, disk, &o)
+	plainDB := openTest(t) // does everything one call after the other
+	for _, db := range []*kv.DB{db, plainDB} {
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			return errors.Join(tx.CreateCF("plain", kv.CFOptions{}),
+				tx.CreateCF("usual", kv.CFOptions{DefaultTTL: time.Hour}),
+				tx.CreateCF("timed", kv.CFOptions{}),
+				tx.CF("timed").PutTTL([]byte("x"), nil, time.Hour))
+		}))
+	}
+	require.Zero(t, fsys.started.Load())
+	b := c.make(db)
+	for range 2 {
+		require.NoError(t, db.Apply(t.Context(), b))
+		require.NoError(t, plainDB.Apply(t.Context(), b)) // in memory, through the cache
+	}
+	require.Equal(t, 2*c.want, fsys.started.Load())
+	require.False(t, fsys.inFlight.Load())
+	require.NoError(t, db.Sync())
+	left := again(t, disk)
+	for _, family := range []string{"default", "plain", "usual", "timed"} {
+		require.Equal(t, rows(t, plainDB, family), rows(t, db, family))
+		require.Equal(t, rows(t, plainDB, family), rows(t, left, family))
+		require.Equal(t, expiring(t, db, family), expiring(t, left, family))
+	}
+	require.NoError(t, db.Close())
+}
+
+func twentyOf(family string) func(db *kv.DB) *kv.Batch {
+	return func(db *kv.DB) *kv.Batch {
+		b := db.NewBatch()
+		twenty(b.CF(family))
+		return b
 	}
 }
 

@@ -556,18 +556,7 @@ func TestRowsInOrderBesideReaders(t *testing.T) {
 	db, err := openfs.Open(vfs.OS, at, o, txn.Options{SegmentSize: 256 << 10})
 	require.NoError(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %08d", i) }
-	read := func(tx *kv.Tx) (n int, err error) {
-		for k, v := range tx.All() {
-			if string(k) != string(key(n)) || len(v) < 8 || binary.BigEndian.Uint64(v) != uint64(n) {
-				return n, fmt.Errorf("row %d is %q", n, k)
-			}
-			n++
-		}
-		if n%size != 0 {
-			err = fmt.Errorf("%d rows are no whole batches", n)
-		}
-		return n, err
-	}
+	read := func(tx *kv.Tx) (int, error) { return readBatches(tx, key, size) }
 	var done atomic.Bool
 	var readers sync.WaitGroup
 	errs := make([]error, 3)
@@ -632,4 +621,18 @@ func TestRowsInOrderBesideReaders(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, db.Close())
+}
+
+// readBatches counts the rows: whole batches of size rows, in order.
+func readBatches(tx *kv.Tx, key func(int) []byte, size int) (n int, err error) {
+	for k, v := range tx.All() {
+		if string(k) != string(key(n)) || len(v) < 8 || binary.BigEndian.Uint64(v) != uint64(n) {
+			return n, fmt.Errorf("row %d is %q", n, k)
+		}
+		n++
+	}
+	if n%size != 0 {
+		err = fmt.Errorf("%d rows are no whole batches", n)
+	}
+	return n, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,9 +88,47 @@ func requireOneSentence(t *testing.T, err error, path string) {
 	}
 }
 
-// TestEveryErrorIsOneSentence provokes each error of this package by a call, and verifies its text: it
-// was "kv: not an Ebb store: txn: not a store: txt".
-func TestEveryErrorIsOneSentence(t *testing.T) {
+// failingCalls has a call for each error that a caller of a store in use can get.
+func failingCalls(t *testing.T) map[string]func() error {
+	k := []byte("k")
+	db, err := kv.OpenMemory(&kv.Options{MaxTxnBytes: 10_000})
+	require.NoError(t, err)
+	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
+	fill(t, db, "k")
+	update := func(fn func(tx *kv.Tx) error) func() error { return func() error { return db.Update(fn) } }
+	return map[string]func() error{
+		"ErrNotFound":       func() error { _, err := db.Get([]byte("absent")); return err },
+		"ErrKeyEmpty":       func() error { return db.Put(nil, nil) },
+		"ErrKeyTooLarge":    func() error { return db.Put(largeKey, nil) },
+		"ErrValueTooLarge":  func() error { return db.Put(k, make([]byte, kv.MaxValueSize+1)) },
+		"ErrTxnTooLarge":    update(func(tx *kv.Tx) error { return many(tx, 20) }),
+		"ErrKeyOrder":       func() error { return loadInto(db, "b", "a") },
+		"ErrInvalidOptions": func() error { return db.Apply(t.Context(), nil) },
+		"ErrCFExists":       func() error { return db.CreateCF("f", kv.CFOptions{}) },
+		"ErrCFNotFound":     func() error { return db.DropCF("absent") },
+		"ErrCFNotEmpty":     func() error { _, err := db.BulkLoad(t.Context(), "default", numbered(1)); return err },
+		"ErrCFName":         func() error { return db.CreateCF("", kv.CFOptions{}) },
+		"ErrCFReserved":     func() error { return db.DropCF("default") },
+		"ErrCFDropped": update(func(tx *kv.Tx) error {
+			f := tx.CF("f")
+			return errors.Join(f.Put(k, nil), tx.DropCF("f"), f.Put(k, nil))
+		}),
+		"ErrReadOnlyTxn": func() error { return db.View(func(tx *kv.Tx) error { return tx.Put(k, nil) }) },
+		"ErrTxnDone": func() error {
+			var kept *kv.Tx
+			require.NoError(t, db.View(func(tx *kv.Tx) error { kept = tx; return nil }))
+			return kept.Put(k, nil)
+		},
+		"ErrManagedTxn": func() error { return db.View((*kv.Tx).Commit) },
+		"ErrNotCounter": func() error { _, err := db.Increment(k, 1, 0); return err },
+		"ErrInvalidTTL": func() error { return db.PutTTL(k, nil, -1) },
+		"ErrSavepoint":  update(func(tx *kv.Tx) error { return tx.RollbackTo(kv.Savepoint{}) }),
+		"ErrTxnsOpen":   func() error { return db.View(func(*kv.Tx) error { return db.Close() }) },
+	}
+}
+
+// failingStores has one for each error of a store that cannot be opened, written or used any more.
+func failingStores(t *testing.T) map[string]func() error {
 	k := []byte("k")
 	at := func(name, content string) string {
 		name = filepath.Join(t.TempDir(), name)
@@ -101,11 +140,6 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 		require.Nil(t, db)
 		return err
 	}
-	db, err := kv.OpenMemory(&kv.Options{MaxTxnBytes: 10_000})
-	require.NoError(t, err)
-	require.NoError(t, db.CreateCF("f", kv.CFOptions{}))
-	fill(t, db, "k")
-	update := func(fn func(tx *kv.Tx) error) func() error { return func() error { return db.Update(fn) } }
 	poisoned := func() (*kv.DB, error) {
 		fsys := &brokenFS{FS: vfs.NewMemory()}
 		db, err := openfs.Open(fsys, path, nil, txn.Options{})
@@ -114,40 +148,13 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 		fsys.broken.Store(true)
 		return db, db.Put(k, nil)
 	}
-	for name, call := range map[string]func() error{
-		"ErrNotFound":       func() error { _, err := db.Get([]byte("absent")); return err },
-		"ErrKeyEmpty":       func() error { return db.Put(nil, nil) },
-		"ErrKeyTooLarge":    func() error { return db.Put(largeKey, nil) },
-		"ErrValueTooLarge":  func() error { return db.Put(k, make([]byte, kv.MaxValueSize+1)) },
-		"ErrTxnTooLarge":    update(func(tx *kv.Tx) error { return many(tx, 20) }),
-		"ErrKeyOrder":       func() error { return loadInto(db, "b", "a") },
-		"ErrInvalidOptions": func() error { return db.Apply(t.Context(), nil) },
-		"ErrInvalidPath":    func() error { return open(t.TempDir(), nil) },
-		"ErrCFExists":       func() error { return db.CreateCF("f", kv.CFOptions{}) },
-		"ErrCFNotFound":     func() error { return db.DropCF("absent") },
-		"ErrCFNotEmpty":     func() error { _, err := db.BulkLoad(t.Context(), "default", numbered(1)); return err },
-		"ErrCFName":         func() error { return db.CreateCF("", kv.CFOptions{}) },
-		"ErrCFReserved":     func() error { return db.DropCF("default") },
-		"ErrCFDropped": update(func(tx *kv.Tx) error {
-			f := tx.CF("f")
-			return errors.Join(f.Put(k, nil), tx.DropCF("f"), f.Put(k, nil))
-		}),
-		"ErrReadOnlyTxn": func() error { return db.View(func(tx *kv.Tx) error { return tx.Put(k, nil) }) },
+	return map[string]func() error{
+		"ErrInvalidPath": func() error { return open(t.TempDir(), nil) },
 		"ErrReadOnlyDB": func() error {
 			db, err := kv.Open(at("a.ebb", storeFile(t)), &kv.Options{ReadOnly: true})
 			require.NoError(t, err)
 			return errors.Join(db.Put(k, nil), db.Close())
 		},
-		"ErrTxnDone": func() error {
-			var kept *kv.Tx
-			require.NoError(t, db.View(func(tx *kv.Tx) error { kept = tx; return nil }))
-			return kept.Put(k, nil)
-		},
-		"ErrManagedTxn": func() error { return db.View((*kv.Tx).Commit) },
-		"ErrNotCounter": func() error { _, err := db.Increment(k, 1, 0); return err },
-		"ErrInvalidTTL": func() error { return db.PutTTL(k, nil, -1) },
-		"ErrSavepoint":  update(func(tx *kv.Tx) error { return tx.RollbackTo(kv.Savepoint{}) }),
-		"ErrTxnsOpen":   func() error { return db.View(func(*kv.Tx) error { return db.Close() }) },
 		"ErrClosed": func() error {
 			db, err := kv.OpenMemory(nil)
 			require.NoError(t, errors.Join(err, db.Close()))
@@ -191,7 +198,15 @@ func TestEveryErrorIsOneSentence(t *testing.T) {
 			require.NoError(t, os.Rename(name, name+"2"))
 			return errors.Join(db.Checkpoint(t.Context()), ignored(db.Close()))
 		},
-	} {
+	}
+}
+
+// TestEveryErrorIsOneSentence provokes each error of this package by a call, and verifies its text: it
+// was "kv: not an Ebb store: txn: not a store: txt".
+func TestEveryErrorIsOneSentence(t *testing.T) {
+	calls := failingCalls(t)
+	maps.Copy(calls, failingStores(t))
+	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			if runtime.GOOS == "windows" && name == "ErrFileReplaced" {
 				t.Skip("an open file is not renamed")
