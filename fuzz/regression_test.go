@@ -50,13 +50,10 @@ func crashEverywhere(t *testing.T, c Case) {
 		return nil
 	}}
 	const profiles = crashfs.None | crashfs.Kill | crashfs.Dirs | crashfs.Size | crashfs.Prefix | crashfs.Shorn
-	judged, every := 0, 4
-	if racetest.Quick() {
-		every = 40
-	}
+	judged, every := 0, racetest.Sample(4, 120)
 	some := crashfs.ImageOptions{Profiles: profiles, Seen: crashfs.NewSeen()}
 	if racetest.Quick() {
-		some.OneOf = func(crashfs.Profile) int { return 4 }
+		some.OneOf = func(crashfs.Profile) int { return 8 }
 	}
 	for im := range r.Disk.Images(some) {
 		_, err := j.Image(im)

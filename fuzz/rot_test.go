@@ -81,7 +81,7 @@ func TestRotIsFoundOrHarmless(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	every := int64(13)
 	if testing.Short() {
-		every = int64(racetest.Sample(307, 797))
+		every = int64(racetest.Sample(307, 1597))
 	}
 	r, err := Rots(
 		t.Context(),

@@ -10,18 +10,8 @@ import (
 )
 
 func TestBitflipReportsAsJSON(t *testing.T) {
-	status, out, text := try(
-		"bitflip",
-		"-every",
-		"997",
-		"-bits",
-		"1",
-		"-shapes",
-		"cut,tree",
-		"-damage",
-		"flip,mix",
-		"-json",
-	)
+	status, out, text := try("bitflip", "-every", "997", "-bits", "1", "-shapes", "cut,tree",
+		"-damage", "flip,mix", "-json")
 	require.Zero(t, status, text)
 	var r fuzz.RotReport
 	require.NoError(t, json.Unmarshal([]byte(out), &r))

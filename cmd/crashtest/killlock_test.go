@@ -44,12 +44,9 @@ func TestLockOfARealProcess(t *testing.T) {
 		_, err := kv.Open(at, o)
 		require.ErrorIs(t, err, kv.ErrLocked)
 		if runtime.GOOS == "linux" { // /proc tells
-			require.EqualError(
-				t,
-				err,
+			require.EqualError(t, err,
 				fmt.Sprintf("open %s: store is locked by another process or handle: process %d (%s) holds it",
-					at, child.Process.Pid, filepath.Base(self)[:min(15, len(filepath.Base(self)))]),
-			)
+					at, child.Process.Pid, filepath.Base(self)[:min(15, len(filepath.Base(self)))]))
 		}
 		require.Equal(t, before, hashes(t, filepath.Dir(at)))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // need skips a test where a file system cannot be mounted.
@@ -25,11 +28,12 @@ func need(t *testing.T, s diskSystem) {
 func TestImagesOfADiskLoseNothing(t *testing.T) {
 	need(t, loopSystem)
 	dir := t.TempDir()
-	status, out, text := try("loopfs", "-n", "3", "-seed", "5", "-json", "-dir", dir)
+	n := racetest.Sample(3, 1)
+	status, out, text := try("loopfs", "-n", fmt.Sprint(n), "-seed", "5", "-json", "-dir", dir)
 	require.Zero(t, status, text)
 	var r loopReport
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
-	require.Equal(t, 3, r.Images)
+	require.Equal(t, n, r.Images)
 	require.False(t, r.Skipped)
 	require.NotZero(t, r.Durable)
 	require.Equal(t, []string{}, r.Failures)
