@@ -27,13 +27,13 @@ func (s *Store) BulkLoad(
 	if err := s.canWrite(); err != nil {
 		return 0, err
 	}
-	if err := s.waitForFrames(ctx); err != nil {
+	if err := s.checkpointer.waitForFrames(ctx); err != nil {
 		return 0, err
 	}
-	if err := lock(ctx, s.maintenanceMu); err != nil {
+	if err := lock(ctx, s.checkpointer.mu); err != nil {
 		return 0, err
 	}
-	defer func() { <-s.maintenanceMu }()
+	defer func() { <-s.checkpointer.mu }()
 	if err := s.loadable(ctx); err != nil {
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func (s *Store) BulkLoad(
 	if err := w.validateFreed(); err != nil {
 		return 0, err
 	}
-	if err := s.prepareLog(); err != nil {
+	if err := s.checkpointer.prepareLog(); err != nil {
 		return 0, err
 	}
 	done = true
@@ -100,11 +100,11 @@ func (s *Store) publishLoad(w *writer) error {
 	}()
 	v := w.commitVersion(s.head.lsn, false, true)
 	epoch := s.epoch
-	err := s.checkpointLocked()
+	err := s.checkpointer.runLocked()
 	stopped = false
 	if err != nil {
 		err = s.fail(err) // the newest version is not in the log
-		if s.metaWritten >= epoch {
+		if s.checkpointer.metaWritten >= epoch {
 			// It may be in the file: recovery decides which meta page counts.
 			err = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
@@ -114,7 +114,7 @@ func (s *Store) publishLoad(w *writer) error {
 	return nil
 }
 
-// loadable is writable for a caller that holds maintenanceMu and runs the checkpoint that frees
+// loadable is writable for a caller that holds checkpointer.mu and runs the checkpoint that frees
 // space itself.
 func (s *Store) loadable(ctx context.Context) error {
 	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() && !s.mayFree() {
@@ -122,7 +122,7 @@ func (s *Store) loadable(ctx context.Context) error {
 	}
 	s.refusal.waiting = false
 	s.unlockWriter()
-	if err := s.checkpoint(ctx); err != nil && !pager.NoSpace(err) {
+	if err := s.checkpointer.run(ctx); err != nil && !pager.NoSpace(err) {
 		return err
 	}
 	return s.lockHousekept(ctx)

@@ -22,11 +22,11 @@ func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
 		return
 	}
 	c := &checker{s: s, ctx: ctx, visit: visit}
-	if err := lock(ctx, s.maintenanceMu); err != nil {
+	if err := lock(ctx, s.checkpointer.mu); err != nil {
 		c.report("incomplete", 0, err)
 		return
 	}
-	defer func() { <-s.maintenanceMu }()
+	defer func() { <-s.checkpointer.mu }()
 	if err := c.begin(); err != nil {
 		c.report("incomplete", 0, err)
 		return

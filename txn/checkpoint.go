@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	tree "github.com/ebbkv/ebb/btree"
@@ -34,6 +35,34 @@ type checkpointState struct {
 	v      *version
 }
 
+// A checkpointer starts checkpoints and runs them.
+type checkpointer struct {
+	s *Store
+
+	// mu is held by a checkpoint, Close or a bulk load: a lock with a context. It guards metaWritten
+	// and packed.
+	mu          chan struct{}
+	metaWritten pager.Epoch // newest checkpoint whose meta page may be in the file
+	packed      int         // pages written by runLocked, for the event of Close
+
+	capturedSer uint64 // serial of the version that was captured last. Writer lock
+
+	running    atomic.Bool  // a committer has started a checkpoint
+	ended      broadcast    // sent when running has become false
+	retryAt    atomic.Int64 // volume of the log at which a failed checkpoint is retried
+	background waitGroup    // checkpoints that committers started
+	count      atomic.Uint64
+
+	logSince      atomic.Int64 // volume of the log at the last capture
+	refBytesSince atomic.Int64 // bytes referenced by log records since then
+	// refBytesBefore is the same for the records before it, until that checkpoint is durable.
+	refBytesBefore atomic.Int64
+	filledBytes    atomic.Int64 // bytes of leaves filled by ascending puts since the last capture
+	fileBytes      atomic.Int64 // of the last checkpoint
+
+	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
+}
+
 // Checkpoint writes the newest committed state to the main file and cuts the log. If there is
 // nothing to write it returns at once.
 func (s *Store) Checkpoint(ctx context.Context) error {
@@ -42,135 +71,135 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	if err := lock(ctx, s.maintenanceMu); err != nil {
+	if err := lock(ctx, s.checkpointer.mu); err != nil {
 		return err
 	}
-	defer func() { <-s.maintenanceMu }()
-	return s.checkpoint(ctx)
+	defer func() { <-s.checkpointer.mu }()
+	return s.checkpointer.run(ctx)
 }
 
-// checkpoint is called with maintenanceMu. A page that cannot be read through the map may stop it
+// run is called with checkpointer.mu. A page that cannot be read through the map may stop it
 // half way: that fails the store.
-func (s *Store) checkpoint(ctx context.Context) error {
-	return mapfault.Guard(s.finalFault, func() error { return s.checkpointOnce(ctx) })
+func (k *checkpointer) run(ctx context.Context) error {
+	return mapfault.Guard(k.s.finalFault, func() error { return k.runOnce(ctx) })
 }
 
-func (s *Store) checkpointOnce(ctx context.Context) error {
+func (k *checkpointer) runOnce(ctx context.Context) error {
 	began := time.Now()
-	if err := s.canWrite(); err != nil {
+	if err := k.s.canWrite(); err != nil {
 		return err
 	}
-	if err := s.reclaimTrees(ctx); err != nil {
+	if err := k.reclaimTrees(ctx); err != nil {
 		return err
 	}
-	c, err := s.captureCheckpoint(ctx)
+	c, err := k.capture(ctx)
 	switch {
 	case pager.NoSpace(err):
-		c, err = s.checkpointDiskFull(ctx)
+		c, err = k.runOnFullDisk(ctx)
 	case c != nil:
-		if err = s.writeCheckpoint(c, s.newFrameReclaimer(c)); err == nil {
-			err = s.finishCheckpoint(c)
+		if err = k.write(c, k.newFrameReclaimer(c)); err == nil {
+			err = k.finish(c)
 		}
 	}
 	if c == nil {
 		return err
 	}
-	if s.o.Events.Checkpoint != nil {
-		s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)
+	if k.s.o.Events.Checkpoint != nil {
+		k.s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)
 	}
 	return err
 }
 
-// captureCheckpoint captures a state under the writer lock; nil if there is nothing to write.
-func (s *Store) captureCheckpoint(ctx context.Context) (*checkpointState, error) {
-	if err := s.lockWriter(ctx); err != nil {
+// capture is captureLocked for a caller without the writer lock; nil if there is nothing to write.
+func (k *checkpointer) capture(ctx context.Context) (*checkpointState, error) {
+	if err := k.s.lockWriter(ctx); err != nil {
 		return nil, err
 	}
-	due := s.hasUncaptured()
-	s.unlockWriter()
+	due := k.hasUncaptured()
+	k.s.unlockWriter()
 	if !due { // Each segment that is prepared for nothing makes the log longer.
-		return nil, s.canWrite()
+		return nil, k.s.canWrite()
 	}
 	// Before the lock: Prepare may write a whole segment. On a full disk captureLocked retries.
-	if err := s.queue.sessionLog().Prepare(); err != nil && !pager.NoSpace(err) {
-		return nil, s.logError(err)
+	if err := k.s.queue.sessionLog().Prepare(); err != nil && !pager.NoSpace(err) {
+		return nil, k.s.logError(err)
 	}
-	if err := s.lockWriter(ctx); err != nil {
+	if err := k.s.lockWriter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.unlockWriter()
-	if err := s.canWrite(); err != nil {
+	defer k.s.unlockWriter()
+	if err := k.s.canWrite(); err != nil {
 		return nil, err
 	}
-	return s.captureLocked(false)
+	return k.captureLocked(false)
 }
 
 // hasUncaptured says whether there is something that no checkpoint has: a newer version, or log of
 // transactions that were rolled back. Writer lock.
-func (s *Store) hasUncaptured() bool {
-	return s.started && (s.head.serial != s.capturedSer || s.log.Volume() > s.logSince.Load())
+func (k *checkpointer) hasUncaptured() bool {
+	return k.s.started && (k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())
 }
 
-func (s *Store) captureLocked(clean bool) (*checkpointState, error) {
-	if s.epoch >= pager.MaxEpoch {
-		return nil, s.fail(errors.New("all epochs are used: copy the store into a new one"))
+func (k *checkpointer) captureLocked(clean bool) (*checkpointState, error) {
+	if k.s.epoch >= pager.MaxEpoch {
+		return nil, k.s.fail(errors.New("all epochs are used: copy the store into a new one"))
 	}
-	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
+	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return nil, err
 	}
-	if err := s.saveTrees(); err != nil {
+	if err := k.s.saveTrees(); err != nil {
 		return nil, err
 	}
-	end, cut, err := s.rotateLog(clean)
+	end, cut, err := k.rotateLog(clean)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.captureState(clean, cut, end)
+	c, err := k.captureState(clean, cut, end)
 	if err != nil {
 		if pager.NoSpace(err) {
-			return nil, s.spaceError(err)
+			return nil, k.s.spaceError(err)
 		}
-		return nil, s.fail(err)
+		return nil, k.s.fail(err)
 	}
-	s.logSince.Store(s.log.Volume())
-	s.filledBytes.Store(0)
-	s.refBytesBefore.Store(s.refBytesSince.Swap(0))
+	k.logSince.Store(k.s.log.Volume())
+	k.filledBytes.Store(0)
+	k.refBytesBefore.Store(k.refBytesSince.Swap(0))
 	return c, nil
 }
 
 // captureState captures the pages and the meta page of the newest version, whose trees are saved,
 // and begins the next epoch. The log of the new state begins at start; it is durable up to durable.
-func (s *Store) captureState(clean bool, start, durable wal.LSN) (*checkpointState, error) {
-	pages, err := s.pg.CaptureState(s.epoch)
+func (k *checkpointer) captureState(clean bool, start, durable wal.LSN) (*checkpointState, error) {
+	pages, err := k.s.pg.CaptureState(k.s.epoch)
 	if err != nil {
 		return nil, err
 	}
-	s.reclaimer.captured(pages.Freed, s.epoch)
-	m := s.pg.LastMeta()
-	m.Epoch, m.Clean, m.Pages, m.FreeDir = s.epoch, clean, pages.Pages, pages.FreeDir
-	m.Root, m.RootDepth, m.RootRows = s.table.Root, s.table.Depth, s.table.Rows
-	m.NextTree, m.NextTrash = uint64(s.head.nextID), s.head.trash
-	m.Seq, m.ClockMark = s.head.seq, s.head.mark
+	k.s.reclaimer.captured(pages.Freed, k.s.epoch)
+	m := k.s.pg.LastMeta()
+	m.Epoch, m.Clean, m.Pages, m.FreeDir = k.s.epoch, clean, pages.Pages, pages.FreeDir
+	m.Root, m.RootDepth, m.RootRows = k.s.table.Root, k.s.table.Depth, k.s.table.Rows
+	m.NextTree, m.NextTrash = uint64(k.s.head.nextID), k.s.head.trash
+	m.Seq, m.ClockMark = k.s.head.seq, k.s.head.mark
 	m.LogStart, m.LogDurable = uint64(start), uint64(durable)
-	s.epoch++
-	s.capturedSer = s.head.serial
-	return &checkpointState{pages: pages, meta: m, cut: start, v: s.head}, nil
+	k.s.epoch++
+	k.capturedSer = k.s.head.serial
+	return &checkpointState{pages: pages, meta: m, cut: start, v: k.s.head}, nil
 }
 
 // rotateLog ends the log that the new state does not need, and returns its end and the start of the
 // log that follows. Unless the session ends, the segment of that start exists when it returns.
-func (s *Store) rotateLog(last bool) (end, cut wal.LSN, err error) {
+func (k *checkpointer) rotateLog(last bool) (end, cut wal.LSN, err error) {
 	if last {
-		end, cut = s.log.Finish()
+		end, cut = k.s.log.Finish()
 		return end, cut, nil
 	}
 	// Now: the space that the main file keeps after giving some to the log suffices for
 	// CaptureState.
-	if err := s.prepareLog(); err != nil {
+	if err := k.prepareLog(); err != nil {
 		return 0, 0, err
 	}
-	if cut, err = s.log.Rotate(); err != nil {
-		return 0, 0, s.logError(err)
+	if cut, err = k.s.log.Rotate(); err != nil {
+		return 0, 0, k.s.logError(err)
 	}
 	return cut, cut, nil
 }
@@ -178,91 +207,91 @@ func (s *Store) rotateLog(last bool) (end, cut wal.LSN, err error) {
 // errStopped fails the store after a checkpoint that did not finish.
 var errStopped = errors.New("a panic, or an end of the goroutine, stopped a checkpoint")
 
-// writeCheckpoint writes a captured state, without the writer lock. Any failure is final, and so is
+// write puts a captured state into the file, without the writer lock. Any failure is final, and so is
 // a panic of a group callback: the next checkpoint takes the captured pages for written. observer
 // is nil if there are no concurrent commits.
 //
 // No snapshot holds the captured pages and, until they are written, their frames: pages that later
 // commits free wait for the next checkpoint.
-func (s *Store) writeCheckpoint(c *checkpointState, observer pager.CheckpointObserver) (err error) {
+func (k *checkpointer) write(c *checkpointState, observer pager.CheckpointObserver) (err error) {
 	done := false
 	defer func() {
 		switch {
 		case !done:
-			_ = s.fail(errStopped)
+			_ = k.s.fail(errStopped)
 		case err != nil:
-			_ = s.fail(err) // no effect if the store has failed already
+			_ = k.s.fail(err) // no effect if the store has failed already
 		}
 	}()
-	err = s.writePages(c, observer)
+	err = k.writePages(c, observer)
 	done = true
 	return err
 }
 
-func (s *Store) writePages(c *checkpointState, observer pager.CheckpointObserver) error {
-	if err := s.pg.CheckIdentity(); err != nil {
-		return s.fail(replaced(err))
+func (k *checkpointer) writePages(c *checkpointState, observer pager.CheckpointObserver) error {
+	if err := k.s.pg.CheckIdentity(); err != nil {
+		return k.s.fail(replaced(err))
 	}
 	// The log up to the cut is closed and synced first: the old meta page must be able to replay
 	// all of it.
-	if err := s.log.Sync(); err != nil {
-		return s.logError(err)
+	if err := k.s.log.Sync(); err != nil {
+		return k.s.logError(err)
 	}
-	s.queue.makeVisible()
-	if err := s.pg.Write(c.pages, observer); err != nil {
-		return s.fail(err)
+	k.s.queue.makeVisible()
+	if err := k.s.pg.Write(c.pages, observer); err != nil {
+		return k.s.fail(err)
 	}
-	c.framed = s.pg.InFrames(c.pages.Dirty)
-	s.metaWritten = c.meta.Epoch
-	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.fail(err)
+	c.framed = k.s.pg.InFrames(c.pages.Dirty)
+	k.metaWritten = c.meta.Epoch
+	if err := k.s.pg.WriteMeta(c.meta); err != nil {
+		return k.s.fail(err)
 	}
 	if c.meta.Clean {
 		return nil // Close removes the whole log
 	}
-	s.log.SetFollows(uint32(c.meta.Epoch))
-	if err := s.log.Release(c.cut); err != nil {
-		return s.logError(err)
+	k.s.log.SetFollows(uint32(c.meta.Epoch))
+	if err := k.s.log.Release(c.cut); err != nil {
+		return k.s.logError(err)
 	}
 	return nil
 }
 
-// finishCheckpoint publishes that pages up to the checkpoint's epoch are in the file, and frees
+// finish publishes that pages up to the checkpoint's epoch are in the file, and frees
 // frames and pages.
-func (s *Store) finishCheckpoint(c *checkpointState) error {
-	v, err := s.publishCheckpoint(c)
+func (k *checkpointer) finish(c *checkpointState) error {
+	v, err := k.publish(c)
 	if err != nil {
 		return err
 	}
-	if err := s.reclaimInSteps(v); err != nil {
+	if err := k.reclaimInSteps(v); err != nil {
 		return err
 	}
-	s.pg.TrimFrames()
+	k.s.pg.TrimFrames()
 	return nil
 }
 
-func (s *Store) publishCheckpoint(c *checkpointState) (*version, error) {
-	_ = s.lockWriter(nil)
-	defer s.unlockWriter()
-	err := s.installCheckpoint(c)
-	return s.head, err
+func (k *checkpointer) publish(c *checkpointState) (*version, error) {
+	_ = k.s.lockWriter(nil)
+	defer k.s.unlockWriter()
+	err := k.install(c)
+	return k.s.head, err
 }
 
-func (s *Store) installCheckpoint(c *checkpointState) error {
-	s.durable = c.meta.Epoch
-	s.refBytesBefore.Store(0)
-	s.checkpoints.Add(1)
-	idle := s.head == c.v
-	s.w.begin()
-	v := s.w.publishMaintenance()
+func (k *checkpointer) install(c *checkpointState) error {
+	k.s.durable = c.meta.Epoch
+	k.refBytesBefore.Store(0)
+	k.count.Add(1)
+	idle := k.s.head == c.v
+	k.s.w.begin()
+	v := k.s.w.publishMaintenance()
 	if idle {
-		s.capturedSer = v.serial
+		k.capturedSer = v.serial
 	}
-	s.queue.makeVisible()
-	s.reclaimer.installed(c, v.serial)
-	s.fileBytes.Store(int64(c.pages.Pages) * int64(s.pg.PageSize()))
-	if err := s.pg.TrimFile(false); err != nil {
-		return s.fail(err)
+	k.s.queue.makeVisible()
+	k.s.reclaimer.installed(c, v.serial)
+	k.fileBytes.Store(int64(c.pages.Pages) * int64(k.s.pg.PageSize()))
+	if err := k.s.pg.TrimFile(false); err != nil {
+		return k.s.fail(err)
 	}
 	return nil
 }
@@ -272,31 +301,31 @@ const reclaimStepPages = 4096
 
 // reclaimTrees frees the pages of dropped trees, in steps: between two steps the writer lock is
 // free.
-func (s *Store) reclaimTrees(ctx context.Context) error {
+func (k *checkpointer) reclaimTrees(ctx context.Context) error {
 	for {
-		if done, err := s.reclaimTreesStep(ctx); err != nil || done {
+		if done, err := k.reclaimTreesStep(ctx); err != nil || done {
 			return err
 		}
 	}
 }
 
-func (s *Store) reclaimTreesStep(ctx context.Context) (done bool, err error) {
-	if err := s.lockWriter(ctx); err != nil {
+func (k *checkpointer) reclaimTreesStep(ctx context.Context) (done bool, err error) {
+	if err := k.s.lockWriter(ctx); err != nil {
 		return false, err
 	}
-	defer s.unlockWriter()
-	if err := s.canWrite(); err != nil {
+	defer k.s.unlockWriter()
+	if err := k.s.canWrite(); err != nil {
 		return false, err
 	}
-	return s.reclaimTree()
+	return k.reclaimTree()
 }
 
 // reclaimTree frees some pages of a dropped tree, with the writer lock.
-func (s *Store) reclaimTree() (done bool, err error) {
-	if _, _, any := s.head.trees.firstTrash(); !any || !s.started {
+func (k *checkpointer) reclaimTree() (done bool, err error) {
+	if _, _, any := k.s.head.trees.firstTrash(); !any || !k.s.started {
 		return true, nil
 	}
-	w := &s.w
+	w := &k.s.w
 	w.begin()
 	w.policy.Purpose = pager.ForDelete
 	_, err = w.reclaimTree()
@@ -305,10 +334,10 @@ func (s *Store) reclaimTree() (done bool, err error) {
 	}
 	if err != nil {
 		w.rollback()
-		return false, s.spaceError(err)
+		return false, k.s.spaceError(err)
 	}
 	w.publishMaintenance()
-	s.queue.makeVisible()
+	k.s.queue.makeVisible()
 	return false, nil
 }
 
@@ -332,40 +361,40 @@ func (w *writer) reclaimTree() (none bool, err error) {
 	return false, nil
 }
 
-// closeClean writes the last checkpoint of a session, with maintenanceMu and the writer lock: after
+// closeClean writes the last checkpoint of a session, with checkpointer.mu and the writer lock: after
 // it the store needs no log. The state is nil if it wrote none.
-func (s *Store) closeClean() (*checkpointState, error) {
+func (k *checkpointer) closeClean() (*checkpointState, error) {
 	for done := false; !done; {
 		var err error
-		if done, err = s.reclaimTree(); err != nil {
+		if done, err = k.reclaimTree(); err != nil {
 			return nil, err
 		}
 	}
 	// Compaction needs space for the copies; without it the checkpoint goes ahead.
-	if err := s.compact(); err != nil && !pager.NoSpace(err) {
+	if err := k.compact(); err != nil && !pager.NoSpace(err) {
 		return nil, err
 	}
-	c, err := s.captureLocked(true)
+	c, err := k.captureLocked(true)
 	if err != nil {
 		return nil, err
 	}
-	c.meta.ClockMark, _ = s.markAtClose()
-	return c, s.writeCheckpoint(c, nil)
+	c.meta.ClockMark, _ = k.markAtClose()
+	return c, k.write(c, nil)
 }
 
-// checkpointLocked is a whole checkpoint with maintenanceMu and the writer lock held.
-func (s *Store) checkpointLocked() error {
-	c, err := s.captureLocked(false)
+// runLocked is a whole checkpoint with checkpointer.mu and the writer lock held.
+func (k *checkpointer) runLocked() error {
+	c, err := k.captureLocked(false)
 	if err != nil {
 		return err
 	}
-	if err := s.writeCheckpoint(c, nil); err != nil {
+	if err := k.write(c, nil); err != nil {
 		return err
 	}
-	s.packed += len(c.pages.Dirty)
-	if err := s.installCheckpoint(c); err != nil {
+	k.packed += len(c.pages.Dirty)
+	if err := k.install(c); err != nil {
 		return err
 	}
-	_, err = s.reclaimer.reclaim(reclaimAll)
+	_, err = k.s.reclaimer.reclaim(reclaimAll)
 	return err
 }

@@ -7,65 +7,65 @@ import (
 
 // Conditions that start a checkpoint, and waits for one.
 
-// maybeCheckpoint starts a checkpoint if the log or the frames have grown past their bounds. The
+// startIfDue starts a checkpoint if the log or the frames have grown past their bounds. The
 // checkpoint's goroutine ends with it. The store must have a log.
-func (s *Store) maybeCheckpoint() {
-	if s.checkpointDue() {
-		s.startCheckpoint()
+func (k *checkpointer) startIfDue() {
+	if k.due() {
+		k.start()
 	}
 }
 
-// startCheckpoint starts a checkpoint, unless the one started before is still running.
-func (s *Store) startCheckpoint() {
-	if !s.checkpointing.CompareAndSwap(false, true) {
+// start starts a checkpoint, unless the one started before is still running.
+func (k *checkpointer) start() {
+	if !k.running.CompareAndSwap(false, true) {
 		return
 	}
 	// Lock here if possible, so that a goroutine that locks it next waits for this checkpoint.
-	locked := tryLock(s.maintenanceMu)
+	locked := tryLock(k.mu)
 	run := func() {
 		defer func() {
-			s.checkpointing.Store(false)
-			s.checkpointEnded.send()
+			k.running.Store(false)
+			k.ended.send()
 		}()
 		if !locked {
-			_ = lock(nil, s.maintenanceMu)
+			_ = lock(nil, k.mu)
 		}
-		defer func() { <-s.maintenanceMu }()
-		if err := s.checkpoint(nil); err != nil {
-			s.retryAt.Store(s.log.Volume() + s.checkpointBytes()/8)
+		defer func() { <-k.mu }()
+		if err := k.run(nil); err != nil {
+			k.retryAt.Store(k.s.log.Volume() + k.logBound()/8)
 		}
 	}
-	if s.o.Inline {
-		s.open.Add(1)
-		defer s.open.Add(-1)
+	if k.s.o.Inline {
+		k.s.open.Add(1)
+		defer k.s.open.Add(-1)
 		run()
 		return
 	}
-	s.background.run(run)
+	k.background.run(run)
 }
 
-// checkpointDue is called by committers without the writer lock: the result is approximate.
-func (s *Store) checkpointDue() bool {
-	volume := s.log.Volume()
-	if volume < s.retryAt.Load() {
+// due is called by committers without the writer lock: the result is approximate.
+func (k *checkpointer) due() bool {
+	volume := k.s.log.Volume()
+	if volume < k.retryAt.Load() {
 		return false
 	}
-	since, bound := volume-s.logSince.Load()+s.refBytesSince.Load(), s.checkpointBytes()
+	since, bound := volume-k.logSince.Load()+k.refBytesSince.Load(), k.logBound()
 	if since > bound {
 		return true
 	}
-	dirty := s.pg.DirtyBytes()
-	if dirty > s.maxFilled() && s.filledBytes.Load() > dirty/4*3 {
+	dirty := k.s.pg.DirtyBytes()
+	if dirty > k.maxFilled() && k.filledBytes.Load() > dirty/4*3 {
 		return true
 	}
 	// Frames that snapshots hold outlive a checkpoint: they alone start none, or one would follow
 	// the other.
-	return s.pg.FrameBytes() > s.fullFrames() && dirty > s.o.CacheBytes/4
+	return k.s.pg.FrameBytes() > k.fullFrames() && dirty > k.s.o.CacheBytes/4
 }
 
 // fullFrames is the size of frames that starts a checkpoint: the rest of the cache is for commits
 // during the checkpoint.
-func (s *Store) fullFrames() int64 { return s.o.CacheBytes - s.o.CacheBytes/4 }
+func (k *checkpointer) fullFrames() int64 { return k.s.o.CacheBytes - k.s.o.CacheBytes/4 }
 
 // Bounds of the log that recovery has to replay: some 5 us a small row.
 const (
@@ -73,15 +73,15 @@ const (
 	maxCheckpointBytes = 256 << 20
 )
 
-// checkpointBytes is the log size that starts a checkpoint: half the store, within bounds that
+// logBound is the log size that starts a checkpoint: half the store, within bounds that
 // replay time sets.
-func (s *Store) checkpointBytes() int64 {
-	bytes := s.o.CheckpointBytes
+func (k *checkpointer) logBound() int64 {
+	bytes := k.s.o.CheckpointBytes
 	if bytes == 0 {
-		bytes = min(max(s.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
+		bytes = min(max(k.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
 	}
-	if s.o.MaxBytes > 0 { // the log takes space from the main file
-		bytes = min(bytes, max(s.o.MaxBytes/8, 1))
+	if k.s.o.MaxBytes > 0 { // the log takes space from the main file
+		bytes = min(bytes, max(k.s.o.MaxBytes/8, 1))
 	}
 	return bytes
 }
@@ -93,9 +93,9 @@ const maxFilledBytes = 16 << 20
 
 // maxFilled is maxFilledBytes, or less with a small CheckpointBytes. An explicit CheckpointBytes
 // sets this bound too.
-func (s *Store) maxFilled() int64 {
-	bytes := s.checkpointBytes() / 4
-	if s.o.CheckpointBytes == 0 {
+func (k *checkpointer) maxFilled() int64 {
+	bytes := k.logBound() / 4
+	if k.s.o.CheckpointBytes == 0 {
 		bytes = min(bytes, maxFilledBytes)
 	}
 	return bytes
@@ -104,24 +104,24 @@ func (s *Store) maxFilled() int64 {
 // waitForFrames waits for the running checkpoint while frames are used up, or, under MaxBytes,
 // while the log is, with the pages that it references: for frames until the checkpoint has freed
 // some, for the log until it has ended. The caller holds no lock.
-func (s *Store) waitForFrames(ctx context.Context) error {
-	for s.pg.FrameBytes() > s.o.CacheBytes && s.checkpointing.Load() {
-		framesAvailable := s.reclaimer.framesAvailable.wait()
-		if s.pg.FrameBytes() <= s.o.CacheBytes {
+func (k *checkpointer) waitForFrames(ctx context.Context) error {
+	for k.s.pg.FrameBytes() > k.s.o.CacheBytes && k.running.Load() {
+		framesAvailable := k.s.reclaimer.framesAvailable.wait()
+		if k.s.pg.FrameBytes() <= k.s.o.CacheBytes {
 			break
 		}
-		if free, err := waitFor(ctx, s.maintenanceMu, framesAvailable); err != nil || free {
+		if free, err := waitFor(ctx, k.mu, framesAvailable); err != nil || free {
 			return err
 		}
 	}
-	if s.o.MaxBytes == 0 || !s.checkpointing.Load() {
+	if k.s.o.MaxBytes == 0 || !k.running.Load() {
 		return nil
 	}
-	if log := s.queue.sessionLog(); log == nil ||
-		log.Bytes()+s.refBytesBefore.Load()+s.refBytesSince.Load() <= s.checkpointBytes() {
+	if log := k.s.queue.sessionLog(); log == nil ||
+		log.Bytes()+k.refBytesBefore.Load()+k.refBytesSince.Load() <= k.logBound() {
 		return nil
 	}
-	_, err := waitFor(ctx, s.maintenanceMu, nil)
+	_, err := waitFor(ctx, k.mu, nil)
 	return err
 }
 

@@ -86,7 +86,7 @@ func TestFramesBeginACheckpoint(t *testing.T) {
 	due := func(bound int64) bool {
 		s.o.CacheBytes = bound
 		defer func() { s.o.CacheBytes = 64 << 20 }()
-		return s.checkpointDue()
+		return s.checkpointer.due()
 	}
 	used := s.pg.FrameBytes()
 	require.InDelta(t, used, s.pg.DirtyBytes(), float64(used)/8)
@@ -148,7 +148,7 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 			s := openTest(t, "/a.ebb", o)
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
 			before := s.log.End()
-			for n := 0; s.checkpoints.Load() == 0; n += 500 {
+			for n := 0; s.checkpointer.count.Load() == 0; n += 500 {
 				update(t, s, func(tx *Tx) { c.put(tx, n, 500) })
 				if s.log.End() > before+2*bound {
 					t.Fatal("no checkpoint")
@@ -157,7 +157,7 @@ func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
 			logged := int64(s.log.End() - before)
 			if c.early {
 				require.InDelta(t, bound/4, logged, bound/8)
-				require.Zero(t, s.filledBytes.Load())
+				require.Zero(t, s.checkpointer.filledBytes.Load())
 			} else {
 				require.Greater(t, logged, int64(bound))
 			}
@@ -176,10 +176,10 @@ func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
 	}
 	require.NotZero(t, tx.w.filled)
 	tx.Rollback()
-	require.Zero(t, s.filledBytes.Load())
+	require.Zero(t, s.checkpointer.filledBytes.Load())
 	update(t, s, func(tx *Tx) {
 		_, err := tx.Put(9, []byte("a"), nil, 0)
 		require.NoError(t, err)
 	})
-	require.Zero(t, s.filledBytes.Load())
+	require.Zero(t, s.checkpointer.filledBytes.Load())
 }

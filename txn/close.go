@@ -19,9 +19,9 @@ func (s *Store) Close() (err error) {
 	if s.open.Load() > 0 {
 		return ErrTxnsOpen
 	}
-	s.background.wait()
-	_ = lock(nil, s.maintenanceMu)
-	defer func() { <-s.maintenanceMu }()
+	s.checkpointer.background.wait()
+	_ = lock(nil, s.checkpointer.mu)
+	defer func() { <-s.checkpointer.mu }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosing) {
 		return nil
 	}
@@ -57,9 +57,9 @@ func (s *Store) isOpen() bool {
 // return an error. The caller has rolled back the write transaction; a transaction that waits for
 // the writer lock gets ErrClosed.
 func (s *Store) Abandon() (err error) {
-	s.background.wait()
-	_ = lock(nil, s.maintenanceMu)
-	defer func() { <-s.maintenanceMu }()
+	s.checkpointer.background.wait()
+	_ = lock(nil, s.checkpointer.mu)
+	defer func() { <-s.checkpointer.mu }()
 	if !s.state.CompareAndSwap(stateOpen, stateClosed) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (s *Store) Abandon() (err error) {
 }
 
 // shut ends the session: it writes the last checkpoint and closes the log. The caller holds
-// maintenanceMu and has closed the state.
+// checkpointer.mu and has closed the state.
 func (s *Store) shut() error {
 	var last lastCheckpoint
 	err := s.shutLocked(&last)
@@ -94,18 +94,18 @@ func (l *lastCheckpoint) notable() bool { return l.c != nil && (l.pages > 0 || l
 // write runs closeClean, and measures it.
 func (l *lastCheckpoint) write(s *Store) error {
 	began := time.Now()
-	s.packed = 0
+	s.checkpointer.packed = 0
 	err := mapfault.Guard(s.finalFault, func() (err error) {
-		l.c, err = s.closeClean()
+		l.c, err = s.checkpointer.closeClean()
 		return err
 	})
-	if l.pages = s.packed; l.c != nil {
+	if l.pages = s.checkpointer.packed; l.c != nil {
 		l.pages += len(l.c.pages.Dirty)
 	}
 	if l.took, l.err = time.Since(began), err; err == nil {
 		s.durable = l.c.meta.Epoch
 		if l.notable() {
-			s.checkpoints.Add(1)
+			s.checkpointer.count.Add(1)
 		}
 	}
 	return err
@@ -126,7 +126,7 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 			errs = append(errs, err)
 		}
 	default:
-		errs = append(errs, s.storeMark())
+		errs = append(errs, s.checkpointer.storeMark())
 	}
 	log := s.log
 	if err := s.failure(); err != nil && len(errs) == 0 {

@@ -19,28 +19,30 @@ import "github.com/ebbkv/ebb/pager"
 // OnClose sets the function that gives Close the clock mark to store. stored is the mark of the
 // newest commit; needed says that Close must store the mark even if it writes nothing else. The
 // caller of Open calls OnClose before it uses the store.
-func (s *Store) OnClose(mark func(stored int64) (mark int64, needed bool)) { s.closingMark = mark }
+func (s *Store) OnClose(mark func(stored int64) (mark int64, needed bool)) {
+	s.checkpointer.closingMark = mark
+}
 
 // markAtClose is the clock mark of the meta page that Close writes. Writer lock.
-func (s *Store) markAtClose() (mark int64, needed bool) {
-	if s.closingMark == nil {
-		return s.head.mark, false
+func (k *checkpointer) markAtClose() (mark int64, needed bool) {
+	if k.closingMark == nil {
+		return k.s.head.mark, false
 	}
-	return s.closingMark(s.head.mark)
+	return k.closingMark(k.s.head.mark)
 }
 
 // storeMark stores the clock mark of a session without changes, if it is needed. The caller holds
-// maintenanceMu and the writer lock.
-func (s *Store) storeMark() error {
-	mark, needed := s.markAtClose()
-	if !needed || mark == s.head.mark || s.epoch >= pager.MaxEpoch {
+// checkpointer.mu and the writer lock.
+func (k *checkpointer) storeMark() error {
+	mark, needed := k.markAtClose()
+	if !needed || mark == k.s.head.mark || k.s.epoch >= pager.MaxEpoch {
 		return nil
 	}
-	if err := s.pg.CheckIdentity(); err != nil {
-		return s.fail(replaced(err))
+	if err := k.s.pg.CheckIdentity(); err != nil {
+		return k.s.fail(replaced(err))
 	}
-	if err := s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
-		return s.fail(err)
+	if err := k.s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
+		return k.s.fail(err)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (tx *Tx) Commit(d Durability, last ...Run) error {
 	}
 	err := s.waitDurable(v, d == Sync)
 	if err == nil {
-		s.maybeCheckpoint()
+		s.checkpointer.startIfDue()
 	}
 	return err
 }
@@ -175,8 +175,8 @@ func (w *writer) publishVersion(v *version) {
 	} else {
 		v.trees = trees{small: append([]treeState(nil), w.trees.small...)}
 	}
-	s.refBytesSince.Add(w.refBytes)
-	s.filledBytes.Add(int64(w.filled) * int64(w.PageSize()))
+	s.checkpointer.refBytesSince.Add(w.refBytes)
+	s.checkpointer.filledBytes.Add(int64(w.filled) * int64(w.PageSize()))
 	var errs []error
 	note := func(err error) { // errors.Join of all results would allocate a slot for each nil
 		if err != nil {

@@ -15,22 +15,22 @@ const (
 // compact moves pages from the end of the file into free space further down, so that the tail can
 // be cut. It begins with pages that the file does not hold yet, at almost no cost. Each step of the
 // others ends with a checkpoint: a moved page is free only when its copy is durable.
-func (s *Store) compact() error {
-	if !s.worthCompacting() || s.epoch >= lastEpoch { // the last epochs are for necessary checkpoints
+func (k *checkpointer) compact() error {
+	if !k.worthCompacting() || k.s.epoch >= lastEpoch { // the last epochs are for necessary checkpoints
 		return nil
 	}
-	step := int(min(max(s.o.CacheBytes/int64(s.pg.PageSize()), shrinkLeast), shrinkPages))
-	if err := s.movePages(max(step/16, shrinkLeast)); err != nil {
+	step := int(min(max(k.s.o.CacheBytes/int64(k.s.pg.PageSize()), shrinkLeast), shrinkPages))
+	if err := k.movePages(max(step/16, shrinkLeast)); err != nil {
 		return err
 	}
 	var r *relocation
-	for left := s.shrinkMost(); left > 0; {
-		if err := s.checkpointLocked(); err != nil || !s.worthCompacting() {
+	for left := k.shrinkMost(); left > 0; {
+		if err := k.runLocked(); err != nil || !k.worthCompacting() {
 			return err
 		}
 		if r == nil {
 			var err error
-			if r, err = s.newRelocation(left); err != nil {
+			if r, err = k.newRelocation(left); err != nil {
 				return err
 			}
 		}
@@ -43,13 +43,13 @@ func (s *Store) compact() error {
 		}
 		left -= moved
 	}
-	return s.checkpointLocked()
+	return k.runLocked()
 }
 
 // shrinkMost is how many pages Close may move. Where memory is scarce, the disk reads each of them
 // and each evicts another page. The next sessions move the rest.
-func (s *Store) shrinkMost() int {
-	if s.pg.Scarce() {
+func (k *checkpointer) shrinkMost() int {
+	if k.s.pg.Scarce() {
 		return scarcePages
 	}
 	return shrinkPages
@@ -58,17 +58,17 @@ func (s *Store) shrinkMost() int {
 // movePages moves pages that the file does not hold yet until they fill its low end, in steps whose
 // copies take little memory: each begins after the freed pages were reclaimed, except those that
 // snapshots hold when Abandon closes the store.
-func (s *Store) movePages(step int) error {
-	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
+func (k *checkpointer) movePages(step int) error {
+	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return err
 	}
-	r := relocation{s: s, limit: s.pg.Fill(), since: s.epoch}
+	r := relocation{s: k.s, limit: k.s.pg.Fill(), since: k.s.epoch}
 	for !r.done {
 		if _, err := r.step(step); err != nil {
 			return err
 		}
-		s.queue.makeVisible()
-		if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
+		k.s.queue.makeVisible()
+		if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 			return err
 		}
 	}
@@ -76,16 +76,16 @@ func (s *Store) movePages(step int) error {
 }
 
 // newRelocation returns a relocation of the last n used pages.
-func (s *Store) newRelocation(n int) (*relocation, error) {
-	used := s.pg.UsedPages()
-	limit, err := s.pg.Tail(uint64(n))
+func (k *checkpointer) newRelocation(n int) (*relocation, error) {
+	used := k.s.pg.UsedPages()
+	limit, err := k.s.pg.Tail(uint64(n))
 	if err != nil {
-		return nil, s.spaceError(err)
+		return nil, k.s.spaceError(err)
 	}
-	return &relocation{s: s, limit: max(limit, pager.Pgid(used+used/16))}, nil
+	return &relocation{s: k.s, limit: max(limit, pager.Pgid(used+used/16))}, nil
 }
 
-func (s *Store) worthCompacting() bool {
-	pages, used := s.pg.Pages(), s.pg.UsedPages()
-	return pages*100 > used*(100+shrinkPercent) && (pages-used)*uint64(s.pg.PageSize()) > shrinkMinBytes
+func (k *checkpointer) worthCompacting() bool {
+	pages, used := k.s.pg.Pages(), k.s.pg.UsedPages()
+	return pages*100 > used*(100+shrinkPercent) && (pages-used)*uint64(k.s.pg.PageSize()) > shrinkMinBytes
 }

@@ -108,14 +108,14 @@ func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, uint64(tail), before-300, "of the last pages only some are in use")
 	require.NoError(t, s.lockWriter(nil))
-	r, err := s.newRelocation(200)
+	r, err := s.checkpointer.newRelocation(200)
 	require.NoError(t, err)
 	moved, err := r.step(1000)
 	require.NoError(t, err)
 	require.True(t, r.done)
 	require.LessOrEqual(t, moved, 200+int(before-uint64(tail))/100, "and the branches above them")
 	for range 2 { // pages that the first step moved are free after it
-		require.NoError(t, s.checkpointLocked())
+		require.NoError(t, s.checkpointer.runLocked())
 	}
 	s.unlockWriter()
 	require.LessOrEqual(t, s.pg.Pages(), uint64(tail)+64)
@@ -204,7 +204,7 @@ func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
 		require.Equal(t, cache == 512<<10, deltas > 0)
 		before, fill := pagesOf(t, s), s.pg.Fill()
 		require.Less(t, uint64(fill), s.pg.Pages()/2)
-		require.NoError(t, s.movePages(20))
+		require.NoError(t, s.checkpointer.movePages(20))
 		require.LessOrEqual(t, s.pg.PatchBytes(), deltas+deltas/4, "steps leave nothing behind")
 		require.Equal(t, dirty, s.pg.DirtyBytes())
 		moved := 0

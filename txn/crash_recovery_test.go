@@ -38,16 +38,16 @@ func TestOlderMetaPageIsInvalidatedBeforeItsPagesAreReused(t *testing.T) {
 	}
 
 	put(200, 3)
-	require.NoError(t, lock(t.Context(), s.maintenanceMu))
-	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
+	c, err := s.checkpointer.capture(t.Context())
 	require.NoError(t, err)
 	put(200, 4) // beside the checkpoint: recovery has something to write
 	var failed []*crashfs.Injection
 	for _, site := range []string{"wal.(*Log).recycleOrRemove#1", "wal.(*Log).recycle#1"} {
 		failed = append(failed, disk.Inject(crashfs.Fault{Do: crashfs.Gate, Site: site}))
 	}
-	require.ErrorIs(t, s.writeCheckpoint(c, nil), crashfs.ErrIO)
-	<-s.maintenanceMu
+	require.ErrorIs(t, s.checkpointer.write(c, nil), crashfs.ErrIO)
+	<-s.checkpointer.mu
 	require.Equal(t, 1, failed[0].Fired()+failed[1].Fired())
 	tx, err := s.Begin(t.Context(), false)
 	require.NoError(t, err)

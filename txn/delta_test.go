@@ -369,7 +369,7 @@ func TestRowsAtRandomBesideCheckpoints(t *testing.T) {
 				}
 			}
 			require.Greater(t, most, int64(100<<10))
-			require.Greater(t, s.checkpoints.Load(), uint64(3))
+			require.Greater(t, s.checkpointer.count.Load(), uint64(3))
 		})
 	}
 }

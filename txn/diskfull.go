@@ -14,31 +14,31 @@ import (
 //	after that                             the clean page, an empty segment   as at a session's first change
 //	after the meta page of the session     that page, the log behind it       starts from it
 
-// checkpointDiskFull is called with maintenanceMu. The state is nil if nothing was written.
-func (s *Store) checkpointDiskFull(ctx context.Context) (*checkpointState, error) {
-	if err := s.lockWriter(ctx); err != nil {
+// runOnFullDisk is called with checkpointer.mu. The state is nil if nothing was written.
+func (k *checkpointer) runOnFullDisk(ctx context.Context) (*checkpointState, error) {
+	if err := k.s.lockWriter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.unlockWriter()
-	if err := s.canWrite(); err != nil {
+	defer k.s.unlockWriter()
+	if err := k.s.canWrite(); err != nil {
 		return nil, err
 	}
-	c, err := s.captureLocked(true)
+	c, err := k.captureLocked(true)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writeCheckpoint(c, nil); err != nil {
+	if err := k.write(c, nil); err != nil {
 		return c, err
 	}
-	if err := s.log.RestartInPlace(); err != nil {
-		return c, s.logError(err)
+	if err := k.s.log.RestartInPlace(); err != nil {
+		return c, k.s.logError(err)
 	}
-	s.logSince.Store(s.log.Volume())
-	if err := s.installCheckpoint(c); err != nil {
+	k.logSince.Store(k.s.log.Volume())
+	if err := k.install(c); err != nil {
 		return c, err
 	}
-	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
+	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return c, err
 	}
-	return c, s.beginIn(s.log)
+	return c, k.s.beginIn(k.s.log)
 }

@@ -16,7 +16,7 @@ import (
 // fullToTheEnd leaves the disk no free byte: the main file has released its preallocated space.
 func fullToTheEnd(t *testing.T, s *Store, disk *crashfs.Disk) {
 	t.Helper()
-	_, err := s.giveSpaceBack()
+	_, err := s.checkpointer.giveSpaceBack()
 	require.NoError(t, err)
 	disk.SetCapacity(disk.Used())
 }
@@ -206,7 +206,7 @@ func TestLogOfRolledBackPartsIsReset(t *testing.T) {
 	tx, err := s.Begin(nil, true)
 	require.NoError(t, err)
 	tx.Rollback()
-	require.Equal(t, s.logSince.Load(), s.log.Volume(), "the checkpoint that it waited for has given the log up")
+	require.Equal(t, s.checkpointer.logSince.Load(), s.log.Volume(), "the checkpoint that it waited for has given the log up")
 	number := s.segmentAt()
 	fullToTheEnd(t, s, disk)
 	require.NoError(t, s.Checkpoint(t.Context()))
@@ -294,7 +294,7 @@ func TestCommitsBesideCheckpointsInPlace(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, s.Failed())
-	s.background.wait()
+	s.checkpointer.background.wait()
 	again := openStillFull(t, disk, o)
 	require.GreaterOrEqual(t, again.head.seq, max(seqs[0], seqs[1], seqs[2]))
 	requireSound(t, again)

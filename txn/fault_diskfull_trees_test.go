@@ -22,7 +22,7 @@ func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
 	disk.SetCapacity(disk.Used() + 8<<20)
 	putRows(t, s, 9, "key", 2000, 900)
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
-	require.NoError(t, s.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
+	require.NoError(t, s.checkpointer.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
 	require.NoError(t, s.lockWriter(nil))
 	reclaimEverything(t, s)
 	require.NoError(t, s.saveTrees())
@@ -85,7 +85,7 @@ func TestManyTreesOnADiskThatIsStillFull(t *testing.T) {
 	disk.SetCapacity(disk.Used() + 6<<20)
 	putRows(t, s, 9, "key", 1<<30, 900)
 	disk.SetCapacity(disk.Used())
-	s.retryAt.Store(math.MaxInt64) // no checkpoint but this one's own
+	s.checkpointer.retryAt.Store(math.MaxInt64) // no checkpoint but this one's own
 	refused := 0
 	for i := 0; i < trees; {
 		s.refusal = refusal{} // likewise
@@ -155,7 +155,7 @@ func TestFreePagesOnAFullDiskAreRoomForACheckpoint(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context()))
 	free := s.Stats().FreeBytes
 	fullToTheEnd(t, s, disk)
-	s.retryAt.Store(math.MaxInt64) // no checkpoint for now
+	s.checkpointer.retryAt.Store(math.MaxInt64) // no checkpoint for now
 	i, err := 0, error(nil)
 	for ; i < trees; i++ {
 		if err = putOne(t, s, i); err != nil {
@@ -173,7 +173,7 @@ func TestFreePagesOnAFullDiskAreRoomForACheckpoint(t *testing.T) {
 	require.NoError(t, again.Close())
 	disk.SetCapacity(disk.Used())
 
-	s.retryAt.Store(0)
+	s.checkpointer.retryAt.Store(0)
 	for ; i < trees; i++ {
 		require.NoError(t, putOne(t, s, i))
 	}
@@ -182,7 +182,7 @@ func TestFreePagesOnAFullDiskAreRoomForACheckpoint(t *testing.T) {
 // slackOf is how many pages the file keeps behind the last one, whatever the disk has.
 func slackOf(t *testing.T, s *Store) int64 {
 	t.Helper()
-	_, err := s.giveSpaceBack()
+	_, err := s.checkpointer.giveSpaceBack()
 	require.NoError(t, err)
 	return s.pg.FileBytes()/int64(s.PageSize()) - int64(s.pg.Pages())
 }

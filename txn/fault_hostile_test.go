@@ -215,7 +215,7 @@ func TestDroppedTreeAboveTheMetaPageCounter(t *testing.T) {
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
 	_ = s.lockWriter(nil)
 	s.head.trash = 0
-	err := s.checkpointLocked() // with the tree in the trash
+	err := s.checkpointer.runLocked() // with the tree in the trash
 	s.unlockWriter()
 	require.NoError(t, err)
 	s.log.Fail(errors.New("the test has ended it"))

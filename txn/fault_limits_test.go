@@ -290,19 +290,19 @@ func TestTheWaitForSpaceEndsWithItsContext(t *testing.T) {
 		_, err := tx.DeleteRange(CatalogTree, nil, nil)
 		require.NoError(t, err)
 	})
-	s.maintenanceMu <- struct{}{} // as a long Check does
+	s.checkpointer.mu <- struct{}{} // as a long Check does
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
 		_, err := s.Begin(ctx, true)
 		failed <- err
 	}()
-	for !s.checkpointing.Load() {
+	for !s.checkpointer.running.Load() {
 		runtime.Gosched()
 	}
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
-	<-s.maintenanceMu
+	<-s.checkpointer.mu
 	require.Equal(t, 100, putRows(t, s, CatalogTree, "new", 100, 900))
 }
 

@@ -26,12 +26,12 @@ type frameReclaimer struct {
 	written []pager.Pgid
 }
 
-func (s *Store) newFrameReclaimer(c *checkpointState) *frameReclaimer {
+func (k *checkpointer) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 	return &frameReclaimer{
-		s:      s,
+		s:      k.s,
 		c:      c,
 		serial: c.v.serial,
-		began:  s.pg.FrameBytes(),
+		began:  k.s.pg.FrameBytes(),
 		deltas: len(c.pages.Deltas) > 0,
 	}
 }

@@ -75,12 +75,12 @@ func requireAll(t *testing.T, tx *Tx, value string) {
 // checkpointBy is Checkpoint with the observer hurried.
 func checkpointBy(t *testing.T, s *Store, first, wrote func()) {
 	t.Helper()
-	require.NoError(t, lock(t.Context(), s.maintenanceMu))
-	defer func() { <-s.maintenanceMu }()
-	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
+	defer func() { <-s.checkpointer.mu }()
+	c, err := s.checkpointer.capture(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, s.writeCheckpoint(c, hurried{s.newFrameReclaimer(c), first, wrote}))
-	require.NoError(t, s.finishCheckpoint(c))
+	require.NoError(t, s.checkpointer.write(c, hurried{s.checkpointer.newFrameReclaimer(c), first, wrote}))
+	require.NoError(t, s.checkpointer.finish(c))
 }
 
 func TestFramesComeBackWhileACheckpointIsWritten(t *testing.T) {
@@ -91,21 +91,21 @@ func TestFramesComeBackWhileACheckpointIsWritten(t *testing.T) {
 	checkpointBy(t, s, func() {}, func() { least = min(least, s.pg.FrameBytes()) })
 	require.Less(t, least, full/2)
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "first") })
-	require.Equal(t, s.head.serial, s.capturedSer, "there is nothing new to write")
+	require.Equal(t, s.head.serial, s.checkpointer.capturedSer, "there is nothing new to write")
 }
 
 func TestFramesStayAsLongAsTheySuffice(t *testing.T) {
 	s := openCramped(t)
 	full := s.pg.FrameBytes()
-	require.NoError(t, lock(t.Context(), s.maintenanceMu))
-	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
+	c, err := s.checkpointer.capture(t.Context())
 	require.NoError(t, err)
-	r := s.newFrameReclaimer(c)
-	require.NoError(t, s.writeCheckpoint(c, r))
+	r := s.checkpointer.newFrameReclaimer(c)
+	require.NoError(t, s.checkpointer.write(c, r))
 	require.Greater(t, len(r.written), 1000)
 	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
-	require.NoError(t, s.finishCheckpoint(c))
-	<-s.maintenanceMu
+	require.NoError(t, s.checkpointer.finish(c))
+	<-s.checkpointer.mu
 }
 
 func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
@@ -233,8 +233,8 @@ func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 	s := openCramped(t)
 	s.o.CacheBytes = s.pg.FrameBytes() - 1
-	s.checkpointing.Store(true)
-	defer s.checkpointing.Store(false)
+	s.checkpointer.running.Store(true)
+	defer s.checkpointer.running.Store(false)
 	began := make(chan error)
 	went := false
 	checkpointBy(t, s, func() {

@@ -87,7 +87,7 @@ func TestNamedValueIsWrittenOnceAndThereAfterACrash(t *testing.T) {
 		putLong(t, s, key, i)
 		want[key] = i
 	}
-	require.Less(t, s.log.Volume()-s.logSince.Load(), int64(2*len(long(0))), "the log has the values")
+	require.Less(t, s.log.Volume()-s.checkpointer.logSince.Load(), int64(2*len(long(0))), "the log has the values")
 	onCrash(t, disk, o, 1, func(s *Store) { requireLong(t, s, want) })
 }
 
@@ -169,7 +169,7 @@ func TestValueOfACommitThatWaitsForNoSyncIsInTheLog(t *testing.T) {
 	syncs := disk.Count(crashfs.KindSyncs)
 	require.NoError(t, tx.Commit(NoSync))
 	require.Equal(t, syncs, disk.Count(crashfs.KindSyncs))
-	require.Greater(t, int64(s.log.End())-s.logSince.Load(), int64(len(long(1))))
+	require.Greater(t, int64(s.log.End())-s.checkpointer.logSince.Load(), int64(len(long(1))))
 
 	tx, err = s.Begin(nil, true) // the caller has not set it: the commit syncs the value all the same
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestReferencedValuesStartCheckpoints(t *testing.T) {
 	for i := range 100 {
 		putLong(t, s, "k", i)
 	}
-	require.InDelta(t, 10, s.checkpoints.Load(), 2)
+	require.InDelta(t, 10, s.checkpointer.count.Load(), 2)
 	require.Less(t, s.pg.FileBytes(), 8*o.CheckpointBytes)
 }
 

@@ -40,10 +40,10 @@ func TestCacheSizeFollowsTheAvailableMemory(t *testing.T) {
 func TestCloseMovesFewPagesWhereMemoryIsScarce(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	require.False(t, s.pg.Scarce())
-	require.Equal(t, shrinkPages, s.shrinkMost())
+	require.Equal(t, shrinkPages, s.checkpointer.shrinkMost())
 	o := testOptions(vfs.NewMemory())
 	o.Memory = o.CacheBytes
 	s = openTest(t, "/b.ebb", o)
 	require.True(t, s.pg.Scarce())
-	require.Equal(t, scarcePages, s.shrinkMost())
+	require.Equal(t, scarcePages, s.checkpointer.shrinkMost())
 }

@@ -328,7 +328,7 @@ func (r *fullRun) kill(exact bool) {
 	used := again.Used()
 	r.disk.SetCapacity(0)
 	if !r.o.Inline {
-		r.s.background.wait()
+		r.s.checkpointer.background.wait()
 	}
 	_ = r.s.Abandon()
 	r.held = nil

@@ -296,7 +296,7 @@ func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 	o := testOptions(vfs.NewMemory())
 	o.MaxBytes, o.CheckpointBytes = 1<<30, 1
 	s := openTest(t, "/a.ebb", o)
-	s.checkpointing.Store(true) // from here on the log is larger than what starts a checkpoint
+	s.checkpointer.running.Store(true) // from here on the log is larger than what starts a checkpoint
 	update(t, s, func(tx *Tx) {
 		_, err := tx.Put(CatalogTree, []byte("k"), nil, 0)
 		require.NoError(t, err)
@@ -307,15 +307,15 @@ func TestWaitForMaintenanceEndsWithItsContext(t *testing.T) {
 		s.Check(ctx, func(p Problem) bool { kind = p.Kind; return true })
 		return kind
 	}
-	require.NoError(t, lock(t.Context(), s.maintenanceMu))
+	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
 	require.ErrorIs(t, s.Checkpoint(ctx), context.Canceled)
 	_, err := s.BulkLoad(ctx, nil, 9, rowsUpTo(1))
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, "incomplete", check())
 	_, err = s.Begin(ctx, true)
 	require.ErrorIs(t, err, context.Canceled, "it waits until the log is cut")
-	s.checkpointing.Store(false)
-	<-s.maintenanceMu
+	s.checkpointer.running.Store(false)
+	<-s.checkpointer.mu
 
 	require.NoError(t, s.lockWriter(t.Context()))
 	require.Equal(t, "incomplete", check())
@@ -372,7 +372,7 @@ func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 	steps := 0
 	for done := false; !done; steps++ {
 		before := s.pg.UsedPages()
-		done, err = s.reclaimTreesStep(t.Context())
+		done, err = s.checkpointer.reclaimTreesStep(t.Context())
 		require.NoError(t, err)
 		require.LessOrEqual(t, before-s.pg.UsedPages(), uint64(reclaimStepPages+10))
 	}

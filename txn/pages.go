@@ -193,7 +193,7 @@ func (h *pageWriter) CanDelta(ref pager.Ref) (most int) {
 }
 
 // hasDeltaMemory says whether deltas have memory left. Writer lock.
-func (s *Store) hasDeltaMemory() bool { return s.pg.PatchBytes() <= s.fullFrames() }
+func (s *Store) hasDeltaMemory() bool { return s.pg.PatchBytes() <= s.checkpointer.fullFrames() }
 
 func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	return h.s.pg.DeltaBase(ref, h.base, h.s.epoch)

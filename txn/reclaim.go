@@ -253,16 +253,16 @@ func (q *reclaimer) free(f deferredFree) error {
 }
 
 // reclaimInSteps frees what versions up to v have freed, except for what snapshots hold, in steps:
-// between two steps the writer lock is free. A checkpoint ends with it, since checkpointDue counts
+// between two steps the writer lock is free. A checkpoint ends with it, since checkpointer.due counts
 // frames in use: frames of pages that are in the file would start another checkpoint.
-func (s *Store) reclaimInSteps(v *version) error {
-	if err := s.waitVisible(v); err != nil { // before that none of it can be freed
+func (k *checkpointer) reclaimInSteps(v *version) error {
+	if err := k.s.waitVisible(v); err != nil { // before that none of it can be freed
 		return err
 	}
 	step := func() (more bool, err error) {
-		_ = s.lockWriter(nil)
-		defer s.unlockWriter()
-		return s.reclaimer.reclaim(reclaimStep)
+		_ = k.s.lockWriter(nil)
+		defer k.s.unlockWriter()
+		return k.s.reclaimer.reclaim(reclaimStep)
 	}
 	for more := true; more; {
 		var err error

@@ -17,7 +17,7 @@ import (
 // the reclaimer. No transaction is open.
 func requireAccounted(t *testing.T, s *Store) {
 	t.Helper()
-	s.background.wait()
+	s.checkpointer.background.wait()
 	require.NoError(t, s.lockWriter(t.Context()))
 	defer s.unlockWriter()
 	waiting, q := map[pager.Pgid]bool{}, s.reclaimer

@@ -241,7 +241,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.reclaimer.durable = s.durable
 	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
 	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
-	s.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
+	s.checkpointer.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	return nil
 }
@@ -300,7 +300,7 @@ func (s *Store) finishRecovery() error {
 		return err
 	}
 	start := wal.First(s.segment, s.nextSegment)
-	c, err := s.captureState(true, start, start)
+	c, err := s.checkpointer.captureState(true, start, start)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (s *Store) finishRecovery() error {
 		return err
 	}
 	c.framed = s.pg.InFrames(c.pages.Dirty)
-	return s.installCheckpoint(c)
+	return s.checkpointer.install(c)
 }
 
 // finishEmptyRecovery is finishRecovery of a log without commits. It needs no page: a closed store
@@ -327,7 +327,7 @@ func (s *Store) finishEmptyRecovery() error {
 	if err != nil {
 		return err
 	}
-	s.capturedSer = s.head.serial
+	s.checkpointer.capturedSer = s.head.serial
 	return nil
 }
 

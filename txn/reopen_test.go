@@ -95,16 +95,16 @@ func TestPagesFreedBesideACheckpointWaitForTheNextOne(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context()))
 	put(1)
 
-	require.NoError(t, lock(t.Context(), s.maintenanceMu))
-	c, err := s.captureCheckpoint(t.Context())
+	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
+	c, err := s.checkpointer.capture(t.Context())
 	require.NoError(t, err)
 	put(100) // beside it
-	require.NoError(t, s.writeCheckpoint(c, nil))
+	require.NoError(t, s.checkpointer.write(c, nil))
 	put(1) // the checkpoint's own hold on its state has ended: what was freed is looked at
 	waiting := &s.reclaimer.waiting[uncaptured]
 	require.NotZero(t, waiting.len())
-	require.NoError(t, s.finishCheckpoint(c))
-	<-s.maintenanceMu
+	require.NoError(t, s.checkpointer.finish(c))
+	<-s.checkpointer.mu
 
 	require.NotZero(t, waiting.len())
 	for f := range waiting.all() {

@@ -132,7 +132,7 @@ func TestSnapshotsStayUnchangedWhileManyBegin(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	s.background.wait() // A checkpoint holds the state that it writes as a reader does.
+	s.checkpointer.background.wait() // A checkpoint holds the state that it writes as a reader does.
 	require.Zero(t, s.Stats().Readers)
 }
 

@@ -6,47 +6,47 @@ import "github.com/ebbkv/ebb/pager"
 // such space because the file grows ahead of need.
 
 // giveSpaceBack shortens the main file, if it is longer than necessary, and says whether the disk
-// may have space now. The caller holds maintenanceMu and the writer lock. A failure is final, and
+// may have space now. The caller holds checkpointer.mu and the writer lock. A failure is final, and
 // after one nothing is cut.
-func (s *Store) giveSpaceBack() (given bool, err error) {
-	if err := s.failure(); err != nil {
+func (k *checkpointer) giveSpaceBack() (given bool, err error) {
+	if err := k.s.failure(); err != nil {
 		return false, err
 	}
-	given, err = s.pg.GiveSpaceBack()
+	given, err = k.s.pg.GiveSpaceBack()
 	if err != nil {
-		return false, s.fail(err)
+		return false, k.s.fail(err)
 	}
 	return given, nil
 }
 
 // makeLogSpace is giveSpaceBack for a log append, with the writer lock held. During a checkpoint,
-// which holds maintenanceMu, it does nothing. If giveSpaceBack fails, the append returns that the
+// which holds checkpointer.mu, it does nothing. If giveSpaceBack fails, the append returns that the
 // disk is full, and later calls return the failure.
-func (s *Store) makeLogSpace() bool {
-	if !tryLock(s.maintenanceMu) {
+func (k *checkpointer) makeLogSpace() bool {
+	if !tryLock(k.mu) {
 		return false
 	}
-	defer func() { <-s.maintenanceMu }()
-	given, _ := s.giveSpaceBack()
+	defer func() { <-k.mu }()
+	given, _ := k.giveSpaceBack()
 	return given
 }
 
 // prepareLog makes sure that the log has a next segment, with space of the main file if the disk is
-// full. The caller holds maintenanceMu and the writer lock: otherwise a put could allocate the
+// full. The caller holds checkpointer.mu and the writer lock: otherwise a put could allocate the
 // space for pages.
-func (s *Store) prepareLog() error {
-	err := s.log.Prepare()
+func (k *checkpointer) prepareLog() error {
+	err := k.s.log.Prepare()
 	if pager.NoSpace(err) {
-		given, failed := s.giveSpaceBack()
+		given, failed := k.giveSpaceBack()
 		if failed != nil {
 			return failed
 		}
 		if given {
-			err = s.log.Prepare()
+			err = k.s.log.Prepare()
 		}
 	}
 	if err != nil {
-		return s.logError(err)
+		return k.s.logError(err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 	t.Run("commit beside a checkpoint", func(t *testing.T) {
 		s, disk := grown(t)
 		before := s.pg.FileBytes()
-		require.True(t, tryLock(s.maintenanceMu))
+		require.True(t, tryLock(s.checkpointer.mu))
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
 		for i := range 2 * int(s.segment) / 1000 {
@@ -74,7 +74,7 @@ func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 		}
 		require.ErrorIs(t, tx.Commit(Sync), ErrNoSpace)
 		require.Equal(t, before, s.pg.FileBytes())
-		<-s.maintenanceMu
+		<-s.checkpointer.mu
 		disk.SetCapacity(0)
 	})
 	t.Run("checkpoint", func(t *testing.T) {
@@ -99,14 +99,14 @@ func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 	t.Run("context", func(t *testing.T) {
 		s, _ := grown(t)
-		require.True(t, tryLock(s.maintenanceMu))
-		defer func() { <-s.maintenanceMu }()
+		require.True(t, tryLock(s.checkpointer.mu))
+		defer func() { <-s.checkpointer.mu }()
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
 		defer tx.Rollback()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = s.captureCheckpoint(ctx)
+		_, err = s.checkpointer.capture(ctx)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, ErrNoSpace)
 	})
@@ -124,7 +124,7 @@ func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 		s, disk := grown(t)
 		before := s.pg.FileBytes()
 		_ = s.fail(crashfs.ErrIO)
-		given, err := s.giveSpaceBack()
+		given, err := s.checkpointer.giveSpaceBack()
 		require.ErrorIs(t, err, ErrFailed)
 		require.False(t, given)
 		require.Equal(t, before, s.pg.FileBytes())

@@ -31,7 +31,7 @@ type refusal struct {
 // to the log: a quarter. A checkpoint begins when half of it is used; the record of a transaction
 // of a fifth of MaxBytes fits after one.
 func (s *Store) logShare() int64 {
-	return max(s.o.MaxBytes/4, s.checkpointBytes()+2*s.segment)
+	return max(s.o.MaxBytes/4, s.checkpointer.logBound()+2*s.segment)
 }
 
 // loanFraction is the part of MaxBytes by which the main file may go past its part, in place of
@@ -82,7 +82,7 @@ func (s *Store) wantsCheckpoint() bool {
 		gain = max(gain, few) // the number is unknown: a checkpoint frees all of their pages
 	}
 	if r := s.refusal; r.pages > 0 {
-		if r.waiting && (max(freed, gain) > 0 || s.log.Volume() > s.logSince.Load()) {
+		if r.waiting && (max(freed, gain) > 0 || s.log.Volume() > s.checkpointer.logSince.Load()) {
 			return true
 		}
 		if missing := r.pages - spare; gain >= few || missing > 0 && gain >= missing {
@@ -95,7 +95,7 @@ func (s *Store) wantsCheckpoint() bool {
 // logDue says that the log has what starts a checkpoint, transactions that were rolled back included.
 func (s *Store) logDue() bool {
 	volume := s.log.Volume()
-	return volume >= s.retryAt.Load() && volume-s.logSince.Load() > s.checkpointBytes()
+	return volume >= s.checkpointer.retryAt.Load() && volume-s.checkpointer.logSince.Load() > s.checkpointer.logBound()
 }
 
 // mostAwaited bounds the checkpoints that a transaction waits for: the first may have been running
@@ -123,8 +123,8 @@ func (s *Store) awaitSpare(ctx context.Context) error {
 // starts. The lock that a checkpoint holds would not do: it is free before the next one can be
 // started.
 func (s *Store) waitForCheckpoint(ctx context.Context) error {
-	ended := s.checkpointEnded.wait()
-	s.startCheckpoint()
+	ended := s.checkpointer.ended.wait()
+	s.checkpointer.start()
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done()

@@ -35,7 +35,7 @@ func (s *Store) openStats(st *Stats) {
 	st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
 	st.FrameBytes = s.pg.FrameBytes()
 	st.PagesRead, st.PagesWritten = s.pg.Counters()
-	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpoints.Load()
+	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpointer.count.Load()
 	st.DurableSeq = s.queue.durableCommit()
 	st.CacheBytes, st.MemoryBytes = s.o.CacheBytes, s.o.Memory
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/ebbkv/ebb/wal"
 )
 
-// Store is one open store: its newest version, the versions that are not visible yet, and the
-// snapshots.
+// Store is one open store. Its parts own their fields and locks: the commit queue, the snapshots, the
+// checkpointer, the reclaimer, and the write transaction.
 //
-// Locks, in the order of locking: maintenanceMu (one checkpoint, close or bulk load at a time),
+// Locks, in the order of locking: checkpointer.mu (one checkpoint, close or bulk load at a time),
 // writer (the write transaction, and everything that allocates pages), allocMu of its workers,
-// commitQueue.mu, those of the undo log. No lock is held during disk I/O, except maintenanceMu, and the
-// writer lock to reserve space or to spill a transaction that is larger than the cache.
+// commitQueue.mu, those of the undo log. No lock is held during disk I/O, except checkpointer.mu, and
+// the writer lock to reserve space or to spill a transaction that is larger than the cache.
 type Store struct {
 	o     Options
 	path  string
@@ -36,56 +36,41 @@ type Store struct {
 	// lockWaiters counts goroutines that wait for the writer lock, maintenance included.
 	lockWaiters atomic.Int64
 
-	queue   commitQueue
-	readers snapshots
-
-	maintenanceMu chan struct{} // lock with a context
-	writer        chan struct{} // lock with a context
-	metaWritten   pager.Epoch   // newest checkpoint whose meta page may be in the file; maintenanceMu
-
-	// The writer lock guards the fields below.
-	w       writer
-	head    *version
-	table   tree.Tree           // the tree table as of the last capture
-	changed map[TreeID]struct{} // trees that changed since the tree table was written
-	serial  uint64              // last serial of a version or an owner
-	stamps  uint64              // see Tx.Stamp
-	epoch   pager.Epoch         // that pages are born in: the number of the next checkpoint
-	durable pager.Epoch         // newest durable checkpoint
-	// openedEpoch is the checkpoint that the store was opened from. No page born since has it. Set
-	// by Open, then read-only.
-	openedEpoch pager.Epoch
-	started     bool       // the session has a log
-	log         *wal.Log   // nil before that; any goroutine that has held the writer lock since may use it
-	reclaimer   *reclaimer // set by Open
-	packed      int        // pages written by checkpointLocked, for the event of Close
-	capturedSer uint64     // serial of the version that was captured last
-	nextSegment uint64
-	logOrder    bool // replay applies operations in log order; set during Open
-	refusal     refusal
-	segment     int64 // size of the log's segments; set by Open, then read-only
-
-	checkpointEnded broadcast           // sent when checkpointing has become false
-	job             atomic.Pointer[job] // running parallel apply; nil: none
-	checkpointing   atomic.Bool         // a committer has started a checkpoint
-	retryAt         atomic.Int64        // volume of the log at which a failed checkpoint is retried
-	background      waitGroup           // checkpoints that committers started
+	queue        commitQueue
+	readers      snapshots
+	checkpointer checkpointer
+	writerState
+	job atomic.Pointer[job] // running parallel apply; nil: none
 
 	statsMu sync.Mutex // guards last
 	last    Stats      // as of the last call of Stats
 
-	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
+	// Set by Open, then read-only.
+	recovery    Recovery
+	foundLog    int64       // bytes of the log of a store opened read-only
+	segment     int64       // size of the log's segments
+	openedEpoch pager.Epoch // checkpoint that the store was opened from: no page born since has it
+	logOrder    bool        // replay applies operations in log order
 
-	recovery      Recovery
-	foundLog      int64 // bytes of the log of a store opened read-only; set by Open
-	commits       atomic.Uint64
-	checkpoints   atomic.Uint64
-	logSince      atomic.Int64 // volume of the log at the last capture
-	refBytesSince atomic.Int64 // bytes referenced by log records since then
-	// refBytesBefore is the same for the records before it, until that checkpoint is durable.
-	refBytesBefore atomic.Int64
-	filledBytes    atomic.Int64 // bytes of leaves filled by ascending puts since the last capture
-	fileBytes      atomic.Int64 // of the last checkpoint
+	commits atomic.Uint64
+}
+
+// writerState is what the writer lock guards.
+type writerState struct {
+	writer      chan struct{} // the lock, with a context
+	w           writer
+	head        *version            // newest version
+	table       tree.Tree           // the tree table as of the last capture
+	changed     map[TreeID]struct{} // trees that changed since the tree table was written
+	serial      uint64              // last serial of a version or an owner
+	stamps      uint64              // see Tx.Stamp
+	epoch       pager.Epoch         // that pages are born in: the number of the next checkpoint
+	durable     pager.Epoch         // newest durable checkpoint
+	started     bool                // the session has a log
+	log         *wal.Log            // nil before that; also for goroutines that have held the lock since
+	nextSegment uint64
+	reclaimer   *reclaimer
+	refusal     refusal
 }
 
 const (
@@ -150,9 +135,9 @@ func (o Options) withDefaults() Options {
 func newStore(path string, o Options) *Store {
 	s := &Store{
 		o: o, path: path, start: time.Now(),
-		maintenanceMu: make(chan struct{}, 1), writer: make(chan struct{}, 1),
-		changed: map[TreeID]struct{}{}, serial: 1,
+		writerState: writerState{writer: make(chan struct{}, 1), changed: map[TreeID]struct{}{}, serial: 1},
 	}
+	s.checkpointer.s, s.checkpointer.mu = s, make(chan struct{}, 1)
 	s.notify = o.Events.Failure
 	s.w.s, s.w.w = s, &s.w
 	return s
@@ -217,7 +202,7 @@ func (s *Store) walOptions() wal.Options {
 		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		CheckIdentity: func() error { return replaced(s.pg.CheckIdentity()) },
-		SyncRefs:      s.pg.SyncExtents, FreeSpace: s.makeLogSpace,
+		SyncRefs:      s.pg.SyncExtents, FreeSpace: s.checkpointer.makeLogSpace,
 	}
 }
 
@@ -233,7 +218,7 @@ func (s *Store) startLog() error {
 		return s.fail(replaced(err))
 	}
 	log, err := wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
-	if pager.NoSpace(err) && s.makeLogSpace() {
+	if pager.NoSpace(err) && s.checkpointer.makeLogSpace() {
 		log, err = wal.Create(s.walOptions(), s.nextSegment, uint32(s.durable))
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
-	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()
+	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (s *Store) writable(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
-	if err := s.waitForFrames(ctx); err != nil {
+	if err := s.checkpointer.waitForFrames(ctx); err != nil {
 		return err
 	}
 	return s.awaitSpare(ctx)
@@ -338,7 +338,7 @@ func (w *writer) giveUp() {
 		}
 		w.s.unlockWriter()
 		if logged { // Its part of the log counts like any other.
-			w.s.maybeCheckpoint()
+			w.s.checkpointer.startIfDue()
 		}
 		w.s.open.Add(-1)
 	}()

@@ -16,9 +16,9 @@ var expiryMutants = []mutant{
 	{"ttl", "a_one_shot_read_evicts_less_than_a_batch", "kv/evict.go", `!db.queue.Holds(batchKeys)`, `db.queue.Len() == 0`},
 	{"ttl", "a_read_does_not_note_what_it_hides", "kv/clock.go", `	c.observeExpired(expiry)
 	return true`, `	return true`},
-	{"ttl", "close_stores_the_mark_of_the_last_commit", "txn/checkpoint.go", `	c.meta.ClockMark, _ = s.markAtClose()
+	{"ttl", "close_stores_the_mark_of_the_last_commit", "txn/checkpoint.go", `	c.meta.ClockMark, _ = k.markAtClose()
 `, ``},
-	{"ttl", "a_session_of_reads_stores_no_mark", "txn/close.go", `		errs = append(errs, s.storeMark())
+	{"ttl", "a_session_of_reads_stores_no_mark", "txn/close.go", `		errs = append(errs, s.checkpointer.storeMark())
 `, ``},
 	{"ttl", "every_session_of_reads_stores_its_mark", "txn/closingmark.go", `	if !needed || mark`, `	if _ = needed; mark`},
 	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `	mark := newest.ClockMark`, `	mark := m.ClockMark`},

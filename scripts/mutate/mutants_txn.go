@@ -18,28 +18,28 @@ var storeMutants = []mutant{
 `, `		case one.separate && news != requestCommitted:
 `},
 	{"ack", "a_commit_whose_fate_is_unknown_is_tried_again", "kv/space.go", ` && !errors.Is(err, ErrCommitUnknown)`, ``},
-	{"order", "room_is_given_beside_a_checkpoint", "txn/spacereserve.go", `	if !tryLock(s.maintenanceMu) {
+	{"order", "room_is_given_beside_a_checkpoint", "txn/spacereserve.go", `	if !tryLock(k.mu) {
 		return false
 	}
-	defer func() { <-s.maintenanceMu }()
+	defer func() { <-k.mu }()
 `, ``},
 	{"order", "a_clean_meta_page_says_more_was_durable_than_there_was", "txn/checkpoint.go", `uint64(start), uint64(durable)`, `uint64(start), uint64(max(start, durable))`},
 	{"check", "a_clean_meta_page_does_not_say_where_the_log_ended", "txn/checkpoint.go", `uint64(start), uint64(durable)`, `uint64(start), uint64(min(0, durable))`},
-	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := s.log.Sync(); err != nil {
-		return s.logError(err)
+	{"sync", "the_log_is_not_synced_before_a_checkpoint", "txn/checkpoint.go", `	if err := k.s.log.Sync(); err != nil {
+		return k.s.logError(err)
 	}
-	s.queue.makeVisible()
-	if err := s.pg.Write`, `	if err := s.pg.Write`},
+	k.s.queue.makeVisible()
+	if err := k.s.pg.Write`, `	if err := k.s.pg.Write`},
 	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/recover.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
-	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	s.metaWritten = c.meta.Epoch
-	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.fail(err)
-	}`, `	s.metaWritten = c.meta.Epoch
-	if err := s.log.Release(c.cut); err != nil {
-		return s.logError(err)
+	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	k.metaWritten = c.meta.Epoch
+	if err := k.s.pg.WriteMeta(c.meta); err != nil {
+		return k.s.fail(err)
+	}`, `	k.metaWritten = c.meta.Epoch
+	if err := k.s.log.Release(c.cut); err != nil {
+		return k.s.logError(err)
 	}
-	if err := s.pg.WriteMeta(c.meta); err != nil {
-		return s.fail(err)
+	if err := k.s.pg.WriteMeta(c.meta); err != nil {
+		return k.s.fail(err)
 	}`},
 	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(q.held) && q.held[i] < f.afterVersion {`, `	if i < len(q.held) && q.held[i] < f.afterVersion && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `s.reclaimer.oldestRead() < r.serial {`, `s.reclaimer.oldestRead() < r.serial && false {`},
@@ -135,7 +135,7 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.ReleaseLeafRun(w.leafRunPages)
 `, ``},
 	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)`, ``},
-	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(s.head.serial != s.capturedSer || s.log.Volume() > s.logSince.Load())`, `s.head.serial != s.capturedSer`},
+	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())`, `k.s.head.serial != k.capturedSer`},
 	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if pastBound || NoSpace(err) {`, `	if purpose == ForPut && pastBound || NoSpace(err) {`},
 	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go", `!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
 	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go", `	pages := p.space.end + atEnd + left - min(left, freeAfter)`, `	pages := p.space.end + atEnd + left`},
@@ -153,7 +153,7 @@ var storeMutants = []mutant{
 	{"room", "a_parallel_apply_of_deletes_is_bound", "txn/parallel.go", `		defer w.usePurpose(pager.ForDelete)()`, ``},
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/treetable.go", `w.PageSize() / pager.MinPageSize * minTreeTableRows`, `1 * minTreeTableRows`},
 	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/writeahead.go", `len(w.changed)+len(last)`, `len(w.changed)+1`},
-	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` || s.log.Volume() > s.logSince.Load())`, `)`},
+	{"room", "a_log_of_void_parts_is_nothing_to_write", "txn/checkpoint.go", ` || k.s.log.Volume() > k.logSince.Load())`, `)`},
 	{"rollback", "a_rollback_keeps_its_pages", "txn/writer.go", `	w.freeAllocated(0)
 	w.finish()`, `	w.finish()`},
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.submitted.logged {
@@ -293,11 +293,11 @@ var storeMutants = []mutant{
 		if !tx.Exists(id) {`, `	for id := f.Base; id < f.Base+1; id++ {
 		if !tx.Exists(id) {`},
 	{"order", "who_frees_much_gives_back_little", "txn/commit.go", `	if freed > reclaimStep {`, `	if false {`},
-	{"order", "pages_are_written_before_they_are_moved", "txn/compact.go", `	if err := s.movePages(max(step/16, shrinkLeast)); err != nil {
+	{"order", "pages_are_written_before_they_are_moved", "txn/compact.go", `	if err := k.movePages(max(step/16, shrinkLeast)); err != nil {
 		return err
 	}
 `, ``},
-	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if _, err := s.reclaimer.reclaim(reclaimAll); err != nil {
+	{"order", "pages_are_moved_before_what_is_free_came_back", "txn/compact.go", `	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return err
 	}
 	r := `, `	r := `},
@@ -341,7 +341,7 @@ var storeMutants = []mutant{
 	return p.MergeDelta(`, `	return p.MergeDelta(`},
 	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
-	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.fullFrames()`, `	w.mayDelta = true`},
+	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`, `	w.mayDelta = true`},
 	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.hasDeltaMemory() || `, `	if !h.mayDelta || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !inBase(changes, i) {`, `	if changes != nil && !inBase(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},

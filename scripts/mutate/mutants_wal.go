@@ -137,9 +137,9 @@ var logMutants = []mutant{
 	{"order", "a_file_of_the_log_before_counts_on", "wal/diskfull.go", `		l.bytes.Add(-s.fileSize)`, `		_ = s.fileSize`},
 	{"room", "what_a_log_that_begins_anew_has_had_is_forgotten", "wal/diskfull.go", `	l.fullSegmentBytes += last.fileSize
 `, ``},
-	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/diskfull.go", `	s.logSince.Store(s.log.Volume())
+	{"room", "a_checkpoint_in_place_counts_the_log_before", "txn/diskfull.go", `	k.logSince.Store(k.s.log.Volume())
 `, ``},
-	{"order", "a_checkpoint_in_place_begins_no_session", "txn/diskfull.go", `	return c, s.beginIn(s.log)`, `	return c, nil`},
-	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/diskfull.go", `	if err := s.log.RestartInPlace(); err != nil {`, `	if err := s.log.Sync(); err != nil {`},
+	{"order", "a_checkpoint_in_place_begins_no_session", "txn/diskfull.go", `	return c, k.s.beginIn(k.s.log)`, `	return c, nil`},
+	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/diskfull.go", `	if err := k.s.log.RestartInPlace(); err != nil {`, `	if err := k.s.log.Sync(); err != nil {`},
 	{"sync", "error_of_a_launched_write_is_ignored", "wal/asyncwrite.go", `		outcome, err = writePartial, f.run.writeErr(err)`, `		err = nil`},
 }
