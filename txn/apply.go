@@ -27,7 +27,7 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 		}
 	}
 	if w := tx.w; w != nil {
-		w.directRead = tx.s.useDirectRead(len(changes))
+		w.directRead = tx.s.o.useDirectRead(len(changes))
 		defer func() { w.directRead = false }()
 	}
 	if len(changes) >= tx.s.o.ManyFrom {
@@ -44,9 +44,9 @@ func (tx *Tx) Apply(id TreeID, changes []Change, was []Info) error {
 // maps neighbouring pages with it: small batches use the map.
 const directReadFrom = 64
 
-func (s *Store) useDirectRead(changes int) bool {
-	if s.o.Choose != nil {
-		return s.o.Choose(2) == 0
+func (o *Options) useDirectRead(changes int) bool {
+	if o.Choose != nil {
+		return o.Choose(2) == 0
 	}
 	return changes >= directReadFrom
 }

@@ -105,7 +105,7 @@ func BenchmarkLoadRandomBatches(b *testing.B) {
 	for i := 0; i < b.N; i++ {
 		s := benchStore(b, benchRows)
 		_ = s.Close()
-		b.ReportMetric(float64(s.last.FileBytes)/(benchRows*116), "file/data")
+		b.ReportMetric(float64(s.stats.last.FileBytes)/(benchRows*116), "file/data")
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Store) BulkLoad(
 	if s.o.MaxBytes > 0 {
 		s.setBounds()
 	}
-	t, err := s.build(ctx, w, id, rows)
+	t, err := w.build(ctx, id, rows)
 	if err != nil {
 		return 0, err
 	}
@@ -84,14 +84,15 @@ func (s *Store) BulkLoad(
 		return 0, err
 	}
 	done = true
-	if err := s.publishLoad(w); err != nil {
+	if err := w.publishLoad(); err != nil {
 		return 0, err
 	}
 	return t.Rows, nil
 }
 
 // publishLoad commits a load, and makes it durable and visible with a checkpoint.
-func (s *Store) publishLoad(w *writer) error {
+func (w *writer) publishLoad() error {
+	s := w.s
 	stopped := true
 	defer func() {
 		if stopped {
@@ -138,11 +139,8 @@ func (s *Store) mayFree() bool {
 	return dropped || s.freedPages() > 0
 }
 
-func (s *Store) build(
-	ctx context.Context,
-	w *writer,
-	id TreeID,
-	rows iter.Seq2[[]byte, []byte],
+func (w *writer) build(
+	ctx context.Context, id TreeID, rows iter.Seq2[[]byte, []byte],
 ) (tree.Tree, error) {
 	t, ok := w.trees.get(id)
 	switch {
@@ -151,7 +149,7 @@ func (s *Store) build(
 	case t.Rows > 0:
 		return t, fmt.Errorf("%w: tree %d is not empty", ErrOrder, id)
 	}
-	l := &loader{writer: w, pages: s.pg.NewBulkWriter()}
+	l := &loader{writer: w, pages: w.s.pg.NewBulkWriter()}
 	defer l.end()
 	b := tree.NewBuilder(l)
 	n := 0
@@ -169,7 +167,7 @@ func (s *Store) build(
 	if err != nil {
 		return t, err
 	}
-	return t, s.dataError(l.pages.Finish())
+	return t, w.s.dataError(l.pages.Finish())
 }
 
 // loader is the btree.Writer of a bulk load: it writes pages as they are built, without frames.

@@ -147,7 +147,7 @@ func (k *checkpointer) captureLocked(clean bool) (*checkpointState, error) {
 	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return nil, err
 	}
-	if err := k.s.saveTrees(); err != nil {
+	if err := k.s.w.saveTrees(); err != nil {
 		return nil, err
 	}
 	end, cut, err := k.rotateLog(clean)

@@ -32,9 +32,9 @@ func (s *Store) Close() (err error) {
 	s.state.Store(stateClosed)
 	defer func() { // also when a failure callback panics
 		err = errors.Join(err, s.pg.Close())
-		s.statsMu.Lock()
-		s.last.FrameBytes = 0
-		s.statsMu.Unlock()
+		s.stats.mu.Lock()
+		s.stats.last.FrameBytes = 0
+		s.stats.mu.Unlock()
 	}()
 	return s.shut()
 }
@@ -71,7 +71,7 @@ func (s *Store) Abandon() (err error) {
 // checkpointer.mu and has closed the state.
 func (s *Store) shut() error {
 	var last lastCheckpoint
-	err := s.shutLocked(&last)
+	err := last.shut(s)
 	if last.notable() && s.o.Events.Checkpoint != nil {
 		s.o.Events.Checkpoint(last.pages, last.took, last.err)
 	}
@@ -111,7 +111,7 @@ func (l *lastCheckpoint) write(s *Store) error {
 	return err
 }
 
-func (s *Store) shutLocked(last *lastCheckpoint) error {
+func (l *lastCheckpoint) shut(s *Store) error {
 	_ = s.lockWriter(nil)
 	defer s.unlockWriter()
 	removed := false
@@ -121,7 +121,7 @@ func (s *Store) shutLocked(last *lastCheckpoint) error {
 	switch {
 	case s.failed.Load() != nil || s.o.ReadOnly:
 	case s.started:
-		err := last.write(s)
+		err := l.write(s)
 		if full = pager.NoSpace(err) && s.failed.Load() == nil; !full {
 			errs = append(errs, err)
 		}

@@ -41,7 +41,7 @@ func (k *checkpointer) storeMark() error {
 	if err := k.s.pg.CheckIdentity(); err != nil {
 		return k.s.fail(replaced(err))
 	}
-	if err := k.s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
+	if err := k.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
 		return k.s.fail(err)
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestDroppedTreeOnADiskThatIsStillFull(t *testing.T) {
 	require.NoError(t, s.checkpointer.reclaimTrees(nil)) // what a checkpoint does before it finds no room for the free map
 	require.NoError(t, s.lockWriter(nil))
 	reclaimEverything(t, s)
-	require.NoError(t, s.saveTrees())
+	require.NoError(t, s.w.saveTrees())
 	s.unlockWriter()
 	disk.SetCapacity(disk.Used() + 2<<20)
 	n := putRows(t, s, 8, "key", 1<<30, 900)

@@ -101,4 +101,4 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 
 // Yield lets the checkpoint's goroutine join a parallel apply. That delays the checkpoint; it
 // catches up while the batch has no parallel work.
-func (r *frameReclaimer) Yield() { r.s.joinJob() }
+func (r *frameReclaimer) Yield() { r.s.job.join() }

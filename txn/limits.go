@@ -17,21 +17,22 @@ const (
 )
 
 // numbersLeft returns the error for a change in a store that has used up its numbers.
-func (s *Store) numbersLeft() error {
+func (w *writer) numbersLeft() error {
+	s := w.s
 	if s.epoch >= lastEpoch {
-		return s.usedUp("numbers of checkpoints")
+		return w.usedUp("numbers of checkpoints")
 	}
 	segment := s.nextSegment
 	if s.started {
 		segment = uint64(s.log.End()) / uint64(s.segment)
 	}
 	if segment >= lastSegment {
-		return s.usedUp("numbers of log segments")
+		return w.usedUp("numbers of log segments")
 	}
 	return nil
 }
 
-func (s *Store) usedUp(what string) error {
+func (w *writer) usedUp(what string) error {
 	return fmt.Errorf("%w: %s: the store has used all %s that its format has: copy its rows into a new one",
-		ErrNoSpace, filepath.Base(s.path), what)
+		ErrNoSpace, filepath.Base(w.s.path), what)
 }

@@ -35,7 +35,7 @@ func (w *writer) ready() error {
 	if w.s.failed.Load() != nil {
 		return w.s.failure()
 	}
-	if err := w.s.numbersLeft(); err != nil {
+	if err := w.numbersLeft(); err != nil {
 		return err
 	}
 	if !w.s.started {
@@ -242,7 +242,7 @@ func (tx *Tx) NewTreeIDs(n int) (first TreeID, err error) {
 	case n <= 0:
 		return 0, fmt.Errorf("txn: %d tree numbers asked for", n)
 	case TreeID(n) >= maxTree-min(w.nextID, maxTree):
-		return 0, w.s.usedUp("numbers of trees")
+		return 0, w.usedUp("numbers of trees")
 	}
 	first = w.nextID
 	w.nextID += TreeID(n)

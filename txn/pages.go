@@ -186,14 +186,16 @@ func (h *pageWriter) frame(ref pager.Ref) ([]byte, error) {
 // CanDelta allows deltas for stores that do not fit into the frames between two checkpoints. In
 // smaller stores each leaf gets so many changes that a frame at once costs less.
 func (h *pageWriter) CanDelta(ref pager.Ref) (most int) {
-	if !h.mayDelta || h.allocMu == nil && !h.s.hasDeltaMemory() || !h.s.pg.CanDelta(ref, h.s.epoch) {
+	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || !h.s.pg.CanDelta(ref, h.s.epoch) {
 		return 0
 	}
 	return h.s.pg.MostPatch()
 }
 
 // hasDeltaMemory says whether deltas have memory left. Writer lock.
-func (s *Store) hasDeltaMemory() bool { return s.pg.PatchBytes() <= s.checkpointer.fullFrames() }
+func (h *pageWriter) hasDeltaMemory() bool {
+	return h.s.pg.PatchBytes() <= h.s.checkpointer.fullFrames()
+}
 
 func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	return h.s.pg.DeltaBase(ref, h.base, h.s.epoch)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
@@ -45,23 +46,24 @@ type parallelApplier struct {
 	done      [tree.MaxPartitions]int     // applied changes of each part
 	unapplied []int32                     // changes left over because frames were short
 
-	applied bool // the last batch was applied in parallel
+	applied bool         // the last batch was applied in parallel
+	running atomic.Int32 // worker goroutines
 }
 
 // workersFor is the number of workers for a batch; 1: no parallel apply.
-func (s *Store) workersFor(changes int) int {
-	most := s.maxWorkersFor(changes)
-	if most > 1 && s.o.Choose != nil {
-		return 1 + s.o.Choose(most)
+func (o *Options) workersFor(changes int) int {
+	most := o.maxWorkersFor(changes)
+	if most > 1 && o.Choose != nil {
+		return 1 + o.Choose(most)
 	}
 	return most
 }
 
-func (s *Store) maxWorkersFor(changes int) int {
+func (o *Options) maxWorkersFor(changes int) int {
 	switch {
-	case changes < s.o.ManyFrom:
+	case changes < o.ManyFrom:
 		return 1
-	case s.o.Choose != nil:
+	case o.Choose != nil:
 		return 4
 	}
 	return min(runtime.GOMAXPROCS(0), maxWorkers, max(changes/changesPerWorker, 2))
@@ -69,8 +71,8 @@ func (s *Store) maxWorkersFor(changes int) int {
 
 // parallelPages bounds the pages that a parallel apply of a batch allocates beyond a serial one:
 // split branches, a few for each part, and the spare pages of each worker.
-func (s *Store) parallelPages(changes int) uint64 {
-	workers := s.maxWorkersFor(changes)
+func (o *Options) parallelPages(changes int) uint64 {
+	workers := o.maxWorkersFor(changes)
 	if workers < 2 {
 		return 0
 	}
@@ -90,7 +92,7 @@ func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool,
 	if w == nil || tx.check() != nil || !tx.s.started || w.saved || w.noLog {
 		return false, nil
 	}
-	count := tx.s.workersFor(len(changes))
+	count := tx.s.o.workersFor(len(changes))
 	if count < 2 {
 		return false, nil
 	}
@@ -122,6 +124,9 @@ func (w *writer) applyParallel(
 		h.workers[0].pages = &w.pageWriter
 		w.parallel = h
 	}
+	if h.applied {
+		h.startWorkers(count)
+	}
 	h.applied = false
 	size, longest, puts := 0, 0, false
 	for i := range changes {
@@ -148,6 +153,7 @@ func (w *writer) applyParallel(
 		return nil, false, err
 	}
 	h.applied = true
+	h.startWorkers(count)
 	h.assignRows(n, changes, was)
 	if err := h.partitionAndApply(count, n); err != nil {
 		return nil, false, err
@@ -187,7 +193,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 		undoWriters = undo.Split(count)
 	}
 	mayDelta, purpose := w.mayDelta, w.policy.Purpose
-	w.mayDelta = mayDelta && w.s.hasDeltaMemory()
+	w.mayDelta = mayDelta && w.hasDeltaMemory()
 	for i := range count {
 		k := &h.workers[i]
 		k.err, k.panicked = nil, nil

@@ -21,7 +21,7 @@ import (
 func (s *Store) recover(metas [2]*pager.Meta, try int) (again bool, err error) {
 	order := byEpoch(metas)
 	newest := order[len(order)-1]
-	if err := s.checkMetas(order, newest); err != nil {
+	if err := checkMetas(s.path, &s.o, order, newest); err != nil {
 		return false, err
 	}
 	found, err := wal.Scan(wal.Options{
@@ -81,19 +81,19 @@ func byEpoch(metas [2]*pager.Meta) (order []*pager.Meta) {
 }
 
 // checkMetas verifies the meta pages against the options and each other.
-func (s *Store) checkMetas(order []*pager.Meta, newest *pager.Meta) error {
-	if s.o.PageSize != 0 && s.o.PageSize != newest.PageSize {
+func checkMetas(path string, o *Options, order []*pager.Meta, newest *pager.Meta) error {
+	if o.PageSize != 0 && o.PageSize != newest.PageSize {
 		return fmt.Errorf("%w: the store has pages of %d bytes, the options ask for %d",
-			ErrPageSize, newest.PageSize, s.o.PageSize)
+			ErrPageSize, newest.PageSize, o.PageSize)
 	}
 	if len(order) == 2 && (order[0].StoreID != order[1].StoreID || order[0].PageSize != order[1].PageSize) {
-		return badfile.Page(s.path, 0, 0, "the two meta pages belong to different stores")
+		return badfile.Page(path, 0, 0, "the two meta pages belong to different stores")
 	}
-	if newest.Epoch == 1 && !s.o.ReadOnly {
+	if newest.Epoch == 1 && !o.ReadOnly {
 		// No session has written to this store, and its name may not be durable yet. A crash could
 		// then leave only a segment whose name is.
-		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {
-			return fmt.Errorf("sync directory of %s: %w", s.path, err)
+		if err := o.FS.SyncDir(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("sync directory of %s: %w", path, err)
 		}
 	}
 	return nil
@@ -286,7 +286,7 @@ func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult
 		return newest, nil
 	}
 	mark := newest.ClockMark
-	if err := s.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
+	if err := s.checkpointer.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
 		return nil, err
 	}
 	last := s.pg.LastMeta()
@@ -296,7 +296,7 @@ func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult
 // finishRecovery makes the replayed state durable: its pages first, then a clean meta page. Only
 // then may the log be removed.
 func (s *Store) finishRecovery() error {
-	if err := s.saveTrees(); err != nil {
+	if err := s.w.saveTrees(); err != nil {
 		return err
 	}
 	start := wal.First(s.segment, s.nextSegment)
@@ -321,7 +321,7 @@ func (s *Store) finishEmptyRecovery() error {
 		return err
 	}
 	start := uint64(wal.First(s.segment, s.nextSegment))
-	err := s.overwriteMeta(func(m *pager.Meta) {
+	err := s.checkpointer.overwriteMeta(func(m *pager.Meta) {
 		m.Clean, m.ClockMark, m.LogStart, m.LogDurable = true, s.head.mark, start, start
 	})
 	if err != nil {

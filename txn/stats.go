@@ -8,30 +8,30 @@ import (
 // writer lock guards are those of the last call without one. On a closed store all are those of its
 // end.
 func (s *Store) Stats() Stats {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
 	if !s.isOpen() {
-		return s.last
+		return s.stats.last
 	}
-	st := s.last
+	st := s.stats.last
 	if tryLock(s.writer) {
 		if s.isOpen() {
 			if s.canWrite() == nil { // otherwise runs of ended snapshots would count until the next commit
 				_, _ = s.reclaimer.reclaim(reclaimStep)
 			}
-			s.guardedStats(&st)
+			st.readGuarded(s)
 		}
 		s.unlockWriter()
 	}
 	if s.isOpen() {
-		s.openStats(&st)
-		s.last = st
+		st.readOpen(s)
+		s.stats.last = st
 	}
 	return st
 }
 
-// openStats reads the numbers that need no lock, of a store whose pager is open.
-func (s *Store) openStats(st *Stats) {
+// readOpen reads the numbers that need no lock, of a store whose pager is open.
+func (st *Stats) readOpen(s *Store) {
 	st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
 	st.FrameBytes = s.pg.FrameBytes()
 	st.PagesRead, st.PagesWritten = s.pg.Counters()
@@ -43,17 +43,17 @@ func (s *Store) openStats(st *Stats) {
 // lastStats keeps the numbers of a session that ends, with the writer lock. removed says that its
 // log was removed.
 func (s *Store) lastStats(removed bool) {
-	s.statsMu.Lock()
-	defer s.statsMu.Unlock()
-	s.guardedStats(&s.last)
-	s.openStats(&s.last)
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	s.stats.last.readGuarded(s)
+	s.stats.last.readOpen(s)
 	if removed {
-		s.last.LogBytes = 0
+		s.stats.last.LogBytes = 0
 	}
 }
 
-// guardedStats reads the numbers that the writer lock guards.
-func (s *Store) guardedStats(st *Stats) {
+// readGuarded reads the numbers that the writer lock guards.
+func (st *Stats) readGuarded(s *Store) {
 	ps := int64(s.pg.PageSize())
 	st.PageSize = int(ps)
 	st.FileBytes = s.pg.FileBytes()

@@ -40,10 +40,12 @@ type Store struct {
 	readers      snapshots
 	checkpointer checkpointer
 	writerState
-	job atomic.Pointer[job] // running parallel apply; nil: none
+	job jobSlot
 
-	statsMu sync.Mutex // guards last
-	last    Stats      // as of the last call of Stats
+	stats struct {
+		mu   sync.Mutex
+		last Stats // as of the last call of Stats
+	}
 
 	// Set by Open, then read-only.
 	recovery    Recovery
@@ -244,7 +246,7 @@ func (s *Store) startLog() error {
 
 // beginIn writes the meta page that says "there is a log from here on", of a log without records.
 func (s *Store) beginIn(log *wal.Log) error {
-	err := s.overwriteMeta(func(m *pager.Meta) {
+	err := s.checkpointer.overwriteMeta(func(m *pager.Meta) {
 		m.Clean, m.LogStart, m.LogDurable = false, uint64(log.End()), uint64(log.End())
 	})
 	if err != nil {

@@ -21,7 +21,8 @@ import "github.com/ebbkv/ebb/pager"
 // overwriteMeta overwrites the older meta page with a copy of the last one, as changed by change. It
 // describes the same state, under a newer epoch: whatever a crash leaves of the two, the state of
 // the overwritten page is gone once overwriteMeta returns nil.
-func (s *Store) overwriteMeta(change func(m *pager.Meta)) error {
+func (k *checkpointer) overwriteMeta(change func(m *pager.Meta)) error {
+	s := k.s
 	m := s.pg.LastMeta()
 	m.Epoch = s.epoch
 	change(&m)

@@ -11,7 +11,8 @@ import (
 )
 
 // saveTrees updates the tree table. The change has no log record: replay repeats it.
-func (s *Store) saveTrees() error {
+func (w *writer) saveTrees() error {
+	s := w.s
 	if len(s.changed) == 0 {
 		return nil
 	}
@@ -20,7 +21,6 @@ func (s *Store) saveTrees() error {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	w := &s.w
 	w.begin()
 	w.policy.Purpose = pager.ForCheckpoint
 	table := s.table

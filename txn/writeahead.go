@@ -37,6 +37,9 @@ func (tx *Tx) applyLast(sync bool, last []Run) error {
 	if len(last) == 0 {
 		return nil
 	}
+	if h := tx.w.parallel; h != nil && h.applied { // workers wake while the record is made
+		h.startWorkers(tx.s.o.maxWorkersFor(len(last[0].Changes)))
+	}
 	if sync && tx.CanSubmitLog(last) {
 		if err := tx.submitLog(last); err != nil {
 			return err
@@ -92,7 +95,7 @@ func (tx *Tx) CanSubmitLog(last []Run) bool {
 func (w *writer) pagesFor(changes, bytes int) uint64 {
 	there, filled := w.s.pg.UsedPages()+uint64(w.allocated.len()), uint64(4*bytes/w.PageSize()+1)
 	copied, moved := min(there, 3*uint64(changes)), min(there, uint64(changes))
-	return copied + moved + filled + w.s.parallelPages(changes) + submitReserve
+	return copied + moved + filled + w.s.o.parallelPages(changes) + submitReserve
 }
 
 // submitReserve is pages for new branches and new trees.
@@ -129,7 +132,7 @@ func (w *writer) revoke() {
 		return
 	}
 	defer func() { // also when a callback of the write panics
-		if err := w.s.compensate(a); err != nil {
+		if err := w.compensate(a); err != nil {
 			w.tx.err = err
 		}
 	}()
@@ -149,7 +152,8 @@ func (tx *Tx) revokeErr(err error) error {
 
 // compensate revokes a record durably. If that fails no commit may follow it: two commits would
 // have one number. A store that has failed writes nothing, not even that.
-func (s *Store) compensate(a submittedLog) error {
+func (w *writer) compensate(a submittedLog) error {
+	s := w.s
 	err := s.failure()
 	if err == nil {
 		var end wal.LSN

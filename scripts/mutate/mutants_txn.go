@@ -30,7 +30,7 @@ var storeMutants = []mutant{
 	}
 	k.s.queue.makeVisible()
 	if err := k.s.pg.Write`, `	if err := k.s.pg.Write`},
-	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/recover.go", `		if err := s.o.FS.SyncDir(filepath.Dir(s.path)); err != nil {`, `		if err := error(nil); filepath.Dir(s.path) == "" && err != nil {`},
+	{"sync", "the_directory_of_a_new_store_is_not_synced", "txn/recover.go", `		if err := o.FS.SyncDir(filepath.Dir(path)); err != nil {`, `		if err := error(nil); filepath.Dir(path) == "" && err != nil {`},
 	{"order", "the_log_is_cut_before_the_meta_page_is_synced", "txn/checkpoint.go", `	k.metaWritten = c.meta.Epoch
 	if err := k.s.pg.WriteMeta(c.meta); err != nil {
 		return k.s.fail(err)
@@ -230,8 +230,8 @@ var storeMutants = []mutant{
 `},
 	{"rollback", "branches_that_were_cut_stay", "btree/partition.go", `{p.oldEntries.pages, p.newEntries.pages}`, `{nil, p.newEntries.pages}`},
 	{"rollback", "a_part_that_became_lower_is_joined_as_it_is", "btree/partition.go", `	for t.Depth-1 < level { // del`, `	for t.Depth-1 < level && false { // del`},
-	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallelworker.go", `i < r.workers {`, `i < r.workers || r.applier.w != nil {`},
-	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.joinJob() }`, `{}`},
+	{"rollback", "more_hands_come_to_a_round_than_it_has", "txn/parallelworker.go", `	if i >= r.workers {`, `	if i >= r.workers && r.applier.w == nil {`},
+	{"rollback", "a_checkpoint_lends_no_hand", "txn/framereclaim.go", `{ r.s.job.join() }`, `{}`},
 	{"rollback", "what_other_hands_have_kept_is_not_undone", "pager/undolog.go", `		own.entries = append(own.entries, k.entries...)
 `, ``},
 	{"rollback", "a_reader_does_not_stop_other_hands", "pager/undolog.go", `	for _, k := range u.writers[:max(u.split, 1)] {
@@ -342,7 +342,7 @@ var storeMutants = []mutant{
 	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
 	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
 	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`, `	w.mayDelta = true`},
-	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.s.hasDeltaMemory() || `, `	if !h.mayDelta || `},
+	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || `, `	if !h.mayDelta || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if changes != nil && !inBase(changes, i) {`, `	if changes != nil && !inBase(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},
 	{"patches", "a_patch_has_more_room_than_its_page", "btree/delta.go", `			free -= more + leafEntry
