@@ -22,6 +22,7 @@ var version = "dev"
 type flags struct {
 	addresses []string
 	options   server.Options
+	metrics   string // address; "": none
 	jsonLogs  bool
 	logLevel  slog.Level
 }
@@ -30,6 +31,7 @@ const usage = `ebbd serves Redis clients (RESP2 and RESP3) from one Ebb store.
 
 Usage:
   ebbd [options]
+  ebbd check [options]        verifies the store of a server that is down
 
 Examples:
   ebbd                                              data in ./data, port 6379 of this machine
@@ -44,6 +46,7 @@ Options:
 type texts struct {
 	cache, maxBytes, page, bulk, replies  *size
 	passwordFile, certificate, key, level string
+	config                                string
 	showVersion, help                     bool
 }
 
@@ -74,6 +77,8 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 	set.StringVar(&t.certificate, "tls-cert-file", "",
 		"PEM `file` with the certificate: the addresses take TLS only")
 	set.StringVar(&t.key, "tls-key-file", "", "PEM `file` with the key of the certificate")
+	set.StringVar(&f.metrics, "metrics", "", "`host:port` that answers GET /metrics, for Prometheus")
+	set.StringVar(&t.config, "config", "", "`file` in the format of redis.conf; options of the command line count more")
 	set.BoolVar(&f.jsonLogs, "json", false, "logs as JSON")
 	set.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
 	set.BoolVar(&t.showVersion, "version", false, "print the version")
@@ -99,6 +104,13 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 		return f, pflag.ErrHelp
 	case set.NArg() > 0:
 		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if t.config != "" {
+		if err := f.readConfig(set, t.config); err != nil {
+			return f, err
+		}
+	}
+	switch {
 	case o.MaxClients < 1 || o.Databases < 1 || o.Databases > 1024 || o.Timeout < 0:
 		return f, errors.New(
 			"--maxclients and --databases (at most 1024) must be positive, --timeout not negative",
@@ -156,7 +168,7 @@ func (s *size) Set(text string) error {
 	units := []struct {
 		suffix string
 		shift  int
-	}{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}}
+	}{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"kb", 10}, {"mb", 20}, {"gb", 30}, {"", 0}}
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,6 +27,9 @@ func main() {
 
 // run is the whole program but for the process around it; it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "check" {
+		return runCheck(ctx, args[1:], stdout, stderr)
+	}
 	f, err := parseFlags(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -60,7 +64,19 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, len(f.addresses))
+	failed := make(chan error, len(f.addresses)+1)
+	if f.metrics != "" {
+		l, err := net.Listen("tcp", f.metrics)
+		if err != nil {
+			return errors.Join(err, shutdown(s))
+		}
+		log.Info("metrics", "address", l.Addr().String())
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", s.Metrics())
+		web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+		defer web.Close()
+		go func() { failed <- web.Serve(l) }()
+	}
 	for _, addr := range f.addresses {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {

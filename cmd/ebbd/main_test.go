@@ -169,6 +169,8 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 			acknowledged += ledgers[id].acked
 		}
 		t.Logf("round %d: %d acknowledged", round, acknowledged)
+		var out bytes.Buffer
+		require.Zero(t, run(t.Context(), []string{"check", "--dir", dir}, &out, &out), "%s", &out)
 	}
 	require.Positive(t, acknowledged)
 	p := startProcess(t, "--dir", dir)

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"testing"
@@ -78,6 +79,11 @@ func (s *testStore) requireNoOrphans() {
 				return err
 			}
 			require.Empty(s.t, dead, "collections that no key names in database %d", n)
+			v, err := s.Space(tx, n).Verify(context.Background())
+			if err != nil {
+				return err
+			}
+			require.Empty(s.t, v.Problems)
 		}
 		return nil
 	}))
@@ -267,5 +273,42 @@ func TestSwappedDatabasesKeepTheirRows(t *testing.T) {
 	}))
 	for problem := range s.db.Check(context.Background()) {
 		t.Error(problem)
+	}
+}
+
+func TestVerifyFindsRowsThatContradictEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(tx *kv.Tx, id []byte) error
+		want   string
+	}{
+		"row_missing": {func(tx *kv.Tx, id []byte) error {
+			return tx.CF("e0").Delete(append(id, "f0"...))
+		}, `key "h": a hash of 3 elements has 2 rows`},
+		"header_missing": {func(tx *kv.Tx, id []byte) error {
+			return tx.CF("e0").Delete(id)
+		}, `key "h": the header row of its hash is missing, or names another key`},
+		"kind": {func(tx *kv.Tx, id []byte) error {
+			return tx.CF("e0").Put(append(id, "mx"...), nil)
+		}, `key "h": a hash has an element row of kind 'm'`},
+		"master": {func(tx *kv.Tx, _ []byte) error {
+			return tx.CF("m0").Put([]byte("kh"), []byte("h"))
+		}, `key "kh": no master row`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &testStore{Store: NewStore(1), t: t, clock: kvtest.NewClock(time.UnixMilli(1e12))}
+			s.db = kvtest.Open(t, &kv.Options{Clock: s.clock.Now})
+			require.NoError(t, s.Setup(s.db))
+			var row Row
+			s.update(func(sp *Space) { row = setFields(t, sp, "h", 3, NoExpiry) })
+			require.NoError(t, s.db.Update(func(tx *kv.Tx) error {
+				return c.damage(tx, binary.BigEndian.AppendUint64(nil, row.ID))
+			}))
+			s.update(func(sp *Space) {
+				v, err := sp.Verify(context.Background())
+				require.NoError(t, err)
+				require.Len(t, v.Problems, 1)
+				require.Contains(t, v.Problems[0], c.want)
+			})
+		})
 	}
 }

@@ -169,9 +169,12 @@ func familyName(kind byte, db int) string {
 	return commonNames[1][db]
 }
 
+// Bind reads the limits of an existing store that is not to be changed.
+func (st *Store) Bind(db *kv.DB) { st.maxKeySize = db.MaxKeySize() }
+
 // Setup creates the families of all databases that do not exist.
 func (st *Store) Setup(db *kv.DB) error {
-	st.maxKeySize = db.MaxKeySize()
+	st.Bind(db)
 	return db.Update(func(tx *kv.Tx) error {
 		names, err := tx.ListCFs()
 		if err != nil {

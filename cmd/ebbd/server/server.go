@@ -39,6 +39,7 @@ type Options struct {
 	Logger      *slog.Logger     // nil: silent
 	Clock       func() time.Time // nil: the system's clock
 	Version     string
+	Parameters  map[string]string // of CONFIG SET, by name
 }
 
 // Server answers clients from one store.
@@ -103,6 +104,20 @@ func Open(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.lastSave.Store(s.started.Unix())
+	for name, value := range o.Parameters {
+		p := findParameter(name)
+		switch {
+		case p == nil:
+			return nil, fmt.Errorf("no parameter has the name %q", name)
+		case p.set == nil && p.get(s) != value:
+			return nil, fmt.Errorf("%s is always %q", name, p.get(s))
+		case p.set == nil:
+			continue
+		}
+		if err := p.set(s, value); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if err := s.openStore(); err != nil {
 		return nil, err
 	}

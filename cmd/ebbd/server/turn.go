@@ -170,7 +170,11 @@ func (e *executor) attempt(units []*unit, careful bool) error {
 				return errHalfway
 			}
 		}
-		return tx.Err()
+		// A collection that a command found expired is retired in the same transaction.
+		before := undo
+		again, err := s.store.Drain(tx)
+		undo = func() { again(); before() }
+		return errors.Join(err, tx.Err())
 	})
 	if err != nil {
 		undo()
@@ -267,12 +271,13 @@ func (e *executor) maintain() {
 	var purged []keyspace.ExpiredKey
 	err = s.db.Update(func(tx *kv.Tx) (err error) {
 		tx.SetDurability(kv.NoSync) // what is lost is found again
-		if undo, err = s.store.Drain(tx); err != nil {
-			return err
-		}
 		e.publishExpired(s.store.TakeExpired())
 		defer func() { purged = s.store.TakeExpired() }()
 		if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
+			return err
+		}
+		// What has expired just now is retired in the same transaction.
+		if undo, err = s.store.Drain(tx); err != nil {
 			return err
 		}
 		more, err := s.store.Reclaim(tx)

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ebbd.conf")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write("# comment\n\nbind 127.0.0.1 -::1\nport 7000\nmaxclients 55\nappendfsync everysec\ncache 64mb\n" +
+		"timeout 300\nnotify-keyspace-events \"Ex\"\nappendonly yes\nsave 3600 1\nproto-max-bulk-len 1mb\n" +
+		"requirepass \"a b\"\nloglevel warn\n")
+	f, err := parseFlags([]string{"--config", path, "--maxclients", "66"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []string{"127.0.0.1:7000", "[::1]:7000"}, f.addresses)
+	require.Equal(t, 66, f.options.MaxClients)
+	require.Equal(t, "everysec", f.options.AppendFsync)
+	require.EqualValues(t, 64<<20, f.options.CacheBytes)
+	require.Equal(t, 5*time.Minute, f.options.Timeout)
+	require.Equal(t, 1<<20, f.options.MaxBulk)
+	require.Equal(t, "a b", f.options.Password)
+	require.Equal(t, map[string]string{"notify-keyspace-events": "Ex"}, f.options.Parameters)
+	for text, want := range map[string]string{
+		"appendonly no":        "line 1: appendonly is always yes",
+		"\nmaxmemory 1gb":      "line 2: there is no eviction",
+		"config other":         "an option of the command line only",
+		"maxclients many":      "invalid argument",
+		"replicaof host 6379":  `no parameter has the name "replicaof"`,
+		"maxmemory-policy lru": `maxmemory-policy is always "noeviction"`,
+	} {
+		write(text)
+		var stderr bytes.Buffer
+		args := []string{"--config", path, "--dir", t.TempDir(), "--addr", "127.0.0.1:0"}
+		require.NotZero(t, run(t.Context(), args, io.Discard, &stderr), text)
+		require.Contains(t, strings.ReplaceAll(stderr.String(), `\"`, `"`), want, text)
+	}
+}
+
+// TestExamplesAreAccepted: the configuration file of the examples.
+func TestExamplesAreAccepted(t *testing.T) {
+	f, err := parseFlags([]string{"--config", "examples/ebbd.conf", "--dir", t.TempDir()}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []string{"127.0.0.1:6379", "[::1]:6379"}, f.addresses)
+	p := startProcess(t, "--config", "examples/ebbd.conf", "--dir", t.TempDir())
+	got, err := redis.Strings(p.dial(t).Do("CONFIG", "GET", "slowlog-max-len"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"slowlog-max-len", "128"}, got)
+}
+
+func TestMetricsAreThoseOfTheServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	p := startProcess(t, "--dir", t.TempDir(), "--metrics", addr)
+	c := p.dial(t)
+	_, err = c.Do("SET", "k", "v")
+	require.NoError(t, err)
+	_, err = c.Do("GET", "k")
+	require.NoError(t, err)
+	response, err := http.Get("http://" + addr + "/metrics")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	text := string(body)
+	require.Contains(t, text, "ebbd_commands_total{command=\"set\"} 1\n")
+	require.Contains(t, text, "ebbd_connected_clients 1\n")
+	require.Contains(t, text, "ebbd_keyspace_hits_total 1\n")
+	for line := range strings.Lines(text) {
+		require.Regexp(t, `^(# (HELP|TYPE) ebbd_\w+ .+|ebbd_\w+(\{command="\w+"\})? [-+.e\d]+)\n$`, line)
+	}
+}
+
+func TestCheckProvesAStore(t *testing.T) {
+	dir := t.TempDir()
+	check := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		code := run(t.Context(), append([]string{"check", "--dir", dir}, args...), &out, &out)
+		return code, out.String()
+	}
+	code, text := check()
+	require.Equal(t, 2, code, text)
+	p := startProcess(t, "--dir", dir)
+	c := p.dial(t)
+	for _, command := range []string{
+		"SET s v", "HSET h f v g w", "RPUSH l 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "HPEXPIRE h 1 FIELDS 1 f",
+		"PEXPIRE t 1",
+	} {
+		words := strings.Fields(command)
+		_, err := c.Do(words[0], redis.Args{}.AddFlat(words[1:])...)
+		require.NoError(t, err)
+	}
+	code, text = check()
+	require.Equal(t, 2, code, "it is open: "+text)
+	require.NoError(t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+	code, text = check()
+	require.Equal(t, 0, code, text)
+	require.Regexp(t, regexp.MustCompile(`database 0: [45] keys, \d+ rows of collections\nthe store is sound\n$`), text)
+	code, text = check("--nosuch")
+	require.Equal(t, 2, code, text)
+	code, text = check("--help")
+	require.Equal(t, 0, code)
+	require.Contains(t, text, "ebbd check [options]")
+}
+
+// certificate writes a certificate of this machine and its key as PEM files.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	certFile, keyFile = write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool = x509.NewCertPool()
+	pool.AddCert(parsed)
+	return certFile, keyFile, pool
+}
+
+// TestTLS: commands, a blocked client that goes on afterwards, and the refusal of plain text.
+func TestTLS(t *testing.T) {
+	certFile, keyFile, pool := certificate(t)
+	p := startProcess(t, "--dir", t.TempDir(), "--tls-cert-file", certFile, "--tls-key-file", keyFile)
+	dial := func() redis.Conn {
+		c, err := redis.Dial("tcp", p.addr, redis.DialUseTLS(true), redis.DialReadTimeout(20*time.Second),
+			redis.DialTLSConfig(&tls.Config{RootCAs: pool}))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	a, b := dial(), dial()
+	require.NoError(t, a.Send("BLPOP", "k", 0))
+	require.NoError(t, a.Flush())
+	time.Sleep(20 * time.Millisecond) // it blocks, or finds the element at once
+	_, err := b.Do("RPUSH", "k", "v")
+	require.NoError(t, err)
+	popped, err := redis.Strings(a.Receive())
+	require.NoError(t, err)
+	require.Equal(t, []string{"k", "v"}, popped)
+	for i := range 10 {
+		reply, err := redis.String(a.Do("SET", fmt.Sprint(i), strings.Repeat("x", 1<<16)))
+		require.NoError(t, err)
+		require.Equal(t, "OK", reply)
+	}
+	plain, err := redis.Dial("tcp", p.addr, redis.DialReadTimeout(20*time.Second))
+	require.NoError(t, err)
+	defer plain.Close()
+	_, err = plain.Do("PING")
+	require.Error(t, err)
+}
