@@ -3,6 +3,7 @@ module github.com/ebbkv/ebb/cmd/ebbd
 go 1.25.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/ebbkv/ebb v0.0.0
 	github.com/gomodule/redigo v1.9.2
 	github.com/redis/go-redis/v9 v9.17.3

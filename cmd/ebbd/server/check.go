@@ -67,3 +67,18 @@ func Check(ctx context.Context, dir string, databases int) (report CheckReport, 
 	})
 	return report, err
 }
+
+// verify compares the rows of all keys while the server runs.
+func (s *Server) verify(ctx context.Context) (problems []string, err error) {
+	err = s.db.View(func(tx *kv.Tx) error {
+		for n := range s.o.Databases {
+			v, err := s.store.Space(tx, n).Verify(ctx)
+			if err != nil {
+				return err
+			}
+			problems = append(problems, v.Problems...)
+		}
+		return nil
+	})
+	return problems, err
+}

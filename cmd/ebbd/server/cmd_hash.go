@@ -278,11 +278,18 @@ func (r *request) randomCount(i int) (n int, repeat bool, err error) {
 		return 0, false, replyError(
 			"ERR value is out of range, value must between -2147483648 and 2147483647",
 		)
+	case count < -mostRepeated:
+		return 0, false, replyError("ERR value is out of range: at most 1048576 elements are chosen " +
+			"with repetition")
 	case count < 0:
 		return int(-count), true, nil
 	}
 	return int(count), false, nil
 }
+
+// mostRepeated bounds a choice that may repeat elements: its memory does not depend on what is
+// stored.
+const mostRepeated = 1 << 20
 
 // pick is an element that a random choice has found.
 type pick struct{ name, value []byte }

@@ -35,7 +35,7 @@ func (r *request) parseLCS() (o lcsOptions, err error) {
 // lcsCommand returns the longest common subsequence of two strings. Its table has the product of
 // their lengths: it is bounded.
 func lcsCommand(r *request) error {
-	const most = 1 << 26
+	const most = 1 << 24
 	o, err := r.parseLCS()
 	if err != nil {
 		return err
