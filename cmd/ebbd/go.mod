@@ -10,6 +10,7 @@ require (
 	github.com/redis/rueidis v1.0.69
 	github.com/spf13/pflag v1.0.9
 	github.com/stretchr/testify v1.11.1
+	github.com/yuin/gopher-lua v1.1.2
 )
 
 require (

@@ -89,7 +89,8 @@ type execution struct {
 	// careful says that each write has a savepoint. Without it, halfway says that a command has
 	// failed after its first write: the transaction must not be committed.
 	careful, halfway bool
-	nested           bool // within EXEC: commands do not block
+	nested           bool // within EXEC or a script: commands do not block
+	inScript         bool
 	// waiter is what a command that blocks has become. serving says that it runs again, unserved
 	// that there is still no element.
 	waiter            *waiter
@@ -215,6 +216,10 @@ func (x *execution) call(cmd *command, args [][]byte) {
 	began := x.s.monotonic()
 	r := request{execution: x, cmd: cmd, args: args}
 	mark := x.w.Len()
+	sent := 0
+	if x.turn {
+		sent = len(x.s.exec.messages)
+	}
 	x.sp.TakeEmptied()
 	err := x.attempt(&r)
 	switch {
@@ -223,6 +228,9 @@ func (x *execution) call(cmd *command, args [][]byte) {
 		x.unserved = true
 		return
 	case err != nil:
+		if x.turn { // those of the commands of a script
+			x.s.exec.messages = x.s.exec.messages[:sent]
+		}
 		x.w.Truncate(mark)
 		x.writeError(err)
 	default:

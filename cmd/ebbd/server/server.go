@@ -59,6 +59,7 @@ type Server struct {
 	scans   scanTable
 	waits   waitTable
 	hub     hub
+	scripts scriptTable
 	slow    slowLog
 	stats   statistics
 	config  settings

@@ -8,7 +8,7 @@ func init() {
 	commands = make(map[string]*command)
 	for _, group := range [][]command{
 		connectionTable, serverTable, keyTable, stringTable, hashTable,
-		listTable, setTable, zsetTable, bitTable, pubsubTable,
+		listTable, setTable, zsetTable, bitTable, pubsubTable, scriptingTable,
 	} {
 		for i := range group {
 			commands[group[i].name] = &group[i]
@@ -39,6 +39,14 @@ var connectionTable = []command{
 	{"discard", 1, flagFast | flagNow, noKeys, discardCommand},
 	{"watch", -2, flagFast | flagTurn | flagNow, allKeys, watchCommand},
 	{"unwatch", 1, flagFast, noKeys, unwatchCommand},
+}
+
+var scriptingTable = []command{
+	{"eval", -3, write, keySpec{numkeys: 2}, evalCommand},
+	{"evalsha", -3, write, keySpec{numkeys: 2}, evalCommand},
+	{"eval_ro", -3, read, keySpec{numkeys: 2}, evalCommand},
+	{"evalsha_ro", -3, read, keySpec{numkeys: 2}, evalCommand},
+	{"script", -2, 0, noKeys, scriptCommand},
 }
 
 var pubsubTable = []command{
