@@ -199,6 +199,7 @@ func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 	held, err := db.Begin(t.Context(), false)
 	require.NoError(t, err)
 	require.NoError(t, db.Clear())
+	require.NoError(t, db.Put(boundKey(0), make([]byte, c.size)), "in the pages kept for deletes")
 	for i := range 5 {
 		require.ErrorIs(t, db.Put(boundKey(i), make([]byte, c.size)), kv.ErrNoSpace)
 	}

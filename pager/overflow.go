@@ -259,15 +259,13 @@ func (e *ExtentWriter) end() error {
 
 // allocateExtent allocates n contiguous pages, and grows the file if necessary.
 func (p *Pager) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
+	if n == 1 {
+		return p.allocate(how, false)
+	}
 	if err := p.prepareAlloc(n, how); err != nil {
 		return 0, err
 	}
-	var ok bool
-	if n == 1 {
-		id, ok, err = p.space.nextPage(how, false)
-	} else {
-		id, ok, err = p.space.extent(n)
-	}
+	id, ok, err := p.space.extent(n)
 	if ok || err != nil {
 		return id, err
 	}

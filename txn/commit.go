@@ -67,6 +67,8 @@ func (tx *Tx) Commit(d Durability, last ...Run) error {
 	}
 	if w.puts {
 		s.refusal = refusal{}
+	} else {
+		s.refusal.shrunk = s.refusal.pages > 0
 	}
 	v := w.commitVersion(end, d == Sync, false)
 	tx.seq = v.seq

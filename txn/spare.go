@@ -25,6 +25,21 @@ const (
 type refusal struct {
 	pages   int64 // least pages that the last one needed when it began; 0: none was refused
 	waiting bool  // there was no checkpoint since
+	shrunk  bool  // a transaction without puts was committed since
+}
+
+// retryPages is the part of the reserve that the first put after a refused one may use, once rows
+// were deleted. Rows that are deleted here and there free no page, or fewer than the deletes copied
+// since the last checkpoint, but make space inside leaves: the retry needs pages only for copies
+// and a split. It leaves the checkpoint's part of the reserve, and deletes exceed the bound anyway.
+const retryPages = 24
+
+// retryBytes is what the next put may have above the bound of the main file.
+func (s *Store) retryBytes() int64 {
+	if !s.refusal.shrunk {
+		return 0
+	}
+	return retryPages * int64(s.pg.PageSize())
 }
 
 // logShare is the part of MaxBytes that the main file never takes, and that a full main file leaves
@@ -45,7 +60,7 @@ const loanFraction = 32
 // the bound. Writer lock, and the log is started.
 func (s *Store) setBounds() {
 	loan := min(s.freedPages()*int64(s.pg.PageSize()), s.o.MaxBytes/loanFraction)
-	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment))
+	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment) + s.retryBytes())
 	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)
 }
 
@@ -59,7 +74,7 @@ func (s *Store) refused(err error) {
 	if errors.As(err, &bound) {
 		missing = max(missing, int64(bound.Missing))
 	}
-	s.refusal = refusal{pages: max(s.pg.Spare(), 0) + missing, waiting: true}
+	s.refusal.pages, s.refusal.waiting = max(s.pg.Spare(), 0)+missing, true
 }
 
 // wantsCheckpoint says that a put may find no space now, but might after a checkpoint. Writer lock,
@@ -74,7 +89,7 @@ func (s *Store) wantsCheckpoint() bool {
 		if s.logDue() {
 			return true
 		}
-		gain += (s.o.MaxBytes - s.logShare() - s.pg.MaxBytes()) / int64(s.pg.PageSize())
+		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.MaxBytes()) / int64(s.pg.PageSize())
 	}
 	spare := s.pg.Spare()
 	few := max(fewPages, (max(spare, 0)+gain)/fewFraction)

@@ -26,7 +26,7 @@ var pageMutants = []mutant{
 	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
 	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.IsReusable(r.id) {`, ` {`},
 	{"order", "reusable_pages_of_the_free_lists_are_allocated_for_early_writes", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
-	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `p.space.nextPage(how, false)`, `p.space.nextPage(how, true)`},
+	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `return p.allocate(how, false)`, `return p.allocate(how, true)`},
 	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.allocate(how, false)`, `p.allocate(how, true)`},
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	_ = l.s.dataError(l.pages.Discard())
 `, ``},
