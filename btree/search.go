@@ -290,16 +290,25 @@ func findIn(r Reader, ref pager.Ref, key []byte, far bool) (b []byte, s cellPos,
 	if w&0xffff != uint32(pager.KindLeaf) {
 		return nil, cellPos{}, misplaced(ref, b, 0)
 	}
-	if changes != nil {
-		if off := deltaFind(changes, key); off > 0 {
-			return changes, withHeader(off), nil
-		}
-	}
-	i, s := leafFind(b, int(w>>16), key)
-	if changes != nil && !inBase(changes, i) {
-		return nil, cellPos{}, nil
-	}
+	b, s = findCell(b, changes, int(w>>16), key)
 	return b, s, nil
+}
+
+// findCell returns the position of the cell of key, if it exists, and where it is: in leaf b of n
+// cells, or in its changes.
+func findCell(b, changes []byte, n int, key []byte) ([]byte, cellPos) {
+	if changes == nil {
+		_, s := leafFind(b, n, key)
+		return b, s
+	}
+	if off := deltaFind(changes, key); off > 0 {
+		return changes, withHeader(off)
+	}
+	i, s := leafFind(b, n, key)
+	if !inBase(changes, i) {
+		return nil, cellPos{}
+	}
+	return b, s
 }
 
 // Get returns the value of key.
@@ -308,14 +317,20 @@ func Get(r Reader, t Tree, key []byte) (Value, bool, error) {
 	if !s.found() || err != nil {
 		return Value{}, false, err
 	}
+	v, err := valueOf(r, b, s)
+	return v, err == nil, err
+}
+
+// valueOf returns the value of the cell at s.
+func valueOf(r Reader, b []byte, s cellPos) (v Value, err error) {
 	info := infoAt(b, s)
-	v := Value{Tag: tagAt(b, s)}
+	v.Tag = tagAt(b, s)
 	if info&infoOverflow == 0 {
 		v.Bytes = valueAt(b, s)
-		return v, true, nil
+		return v, nil
 	}
 	v.Bytes, err = r.Extent(overflowAt(b, s), int(info&infoSize))
-	return v, err == nil, err
+	return v, err
 }
 
 // GetInfo returns the Info of a key without reading its value.

@@ -26,15 +26,20 @@ type Reader interface {
 	Extent(ref pager.Ref, size int) ([]byte, error)
 }
 
-// Writer gives write access to the pages of a tree. Pages that an earlier transaction, or an
-// earlier savepoint of this one, can reach are never changed in place, except as Undo allows and
-// records.
-type Writer interface {
+// BatchReader is a Reader for batches of lookups.
+type BatchReader interface {
 	Reader
 	// PrefetchSlot prefetches the page table entry that Peek and Leaf read for ref. It is a hint.
 	PrefetchSlot(ref pager.Ref)
 	// ReadSoon requests a read of a page, if it is in the file. It is a hint.
 	ReadSoon(ref pager.Ref)
+}
+
+// Writer gives write access to the pages of a tree. Pages that an earlier transaction, or an
+// earlier savepoint of this one, can reach are never changed in place, except as Undo allows and
+// records.
+type Writer interface {
+	BatchReader
 	// Owned reports whether this transaction may change the page in place.
 	Owned(ref pager.Ref) bool
 	// Edit returns a page with ref's content that may be changed in place until the next savepoint:

@@ -1,10 +1,13 @@
 package fuzz
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/ebbkv/ebb/kv"
 )
@@ -52,14 +55,18 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 		return 0, fmt.Errorf("family %q: sequence: %w", name, err)
 	}
 	hash = sum + usualHash(sum, o.DefaultTTL) + lastHash(sum, numbers)
-	n, last := int64(0), []byte(nil)
+	n, last, some := int64(0), []byte(nil), sample{}
 	for k, v := range f.All() {
 		hash += rowHash(sum, k, v)
+		some.add(k, v)
 		if n > 0 && string(k) <= string(last) {
 			return 0, fmt.Errorf("family %q: key %q after %q", name, k, last)
 		}
 		last = append(last[:0], k...)
 		n++
+	}
+	if err := some.agrees(f); err != nil {
+		return 0, fmt.Errorf("family %q: %w", name, err)
 	}
 	due, earliest := int64(0), time.Time{}
 	for k, at := range f.Expiring(time.Time{}) {
@@ -106,6 +113,51 @@ func hashFamily(tx *kv.Tx, name string) (hash uint64, err error) {
 		)
 	}
 	return hash, nil
+}
+
+// A sample is some rows of a family, from all over it, to be asked for by name together.
+type sample struct {
+	keys   [][]byte
+	values []uint64 // hashes
+	met    int
+}
+
+// sampled rows at most are in a sample: the first ones, then in their places every sampleEvery-th.
+const (
+	sampled     = 40
+	sampleEvery = 97
+)
+
+func (s *sample) add(key, value []byte) {
+	at := len(s.keys)
+	if at < sampled {
+		s.keys, s.values = append(s.keys, nil), append(s.values, 0)
+	} else if s.met%sampleEvery == 0 {
+		at = s.met / sampleEvery % sampled
+	}
+	if s.met++; at < sampled {
+		s.keys[at], s.values[at] = bytes.Clone(key), xxhash.Sum64(value)
+	}
+}
+
+// agrees asks for the rows of the sample, each of them and some absent keys.
+func (s *sample) agrees(f *kv.CF) error {
+	keys := slices.Clone(s.keys)
+	for _, key := range s.keys[:len(s.keys)/8] {
+		keys = append(keys, append(bytes.Clone(key), "\xffabsent"...))
+	}
+	found, wrongs := 0, 0
+	err := f.GetMany(keys, func(i int, value []byte) bool {
+		found++
+		if i >= len(s.keys) || s.values[i] != xxhash.Sum64(value) {
+			wrongs++
+		}
+		return true
+	})
+	if err == nil && (found != len(s.keys) || wrongs > 0) {
+		err = fmt.Errorf("of %d rows GetMany finds %d, and %d of them are wrong", len(s.keys), found, wrongs)
+	}
+	return err
 }
 
 // countsAgree holds what the store counts of expiries against the rows, while no key is due.

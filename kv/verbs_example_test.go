@@ -91,3 +91,37 @@ func ExampleCF_NextSequence() {
 	// 1 ann
 	// 2 bob
 }
+
+// The lookups of many keys wait for memory together. Keys that are absent have no value.
+func ExampleDB_GetMany() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put([]byte("ann"), []byte("1")); err != nil {
+		log.Fatal(err)
+	}
+	if err := db.Put([]byte("cid"), []byte("3")); err != nil {
+		log.Fatal(err)
+	}
+
+	values, err := db.GetMany([][]byte{[]byte("ann"), []byte("bob"), []byte("cid")})
+	fmt.Printf("%q %v\n", values, values[1] == nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Within a transaction nothing is copied.
+	err = db.View(func(tx *kv.Tx) error {
+		return tx.GetMany([][]byte{[]byte("cid")}, func(i int, value []byte) bool {
+			fmt.Printf("%d %s\n", i, value)
+			return true
+		})
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// ["1" "" "3"] true
+	// 0 3
+}

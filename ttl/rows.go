@@ -51,6 +51,19 @@ func (r Rows) Get(key []byte) (value []byte, expiry int64, found bool, err error
 	return value, expiry, found, err
 }
 
+// GetMany is Get of up to txn.GetManyKeys keys.
+func (r Rows) GetMany(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup) error {
+	if err := r.Tx.GetMany(r.Family.Data(), keys, found); err != nil {
+		return err
+	}
+	for i := range keys {
+		if tag := found[i].Tag; tag < 0 {
+			return r.BadTag(tag)
+		}
+	}
+	return nil
+}
+
 // Info is Get for the size of the value, without reading it.
 func (r Rows) Info(key []byte) (size int, expiry int64, found bool, err error) {
 	info, err := r.Tx.Info(r.Family.Data(), key)

@@ -86,6 +86,7 @@ func contents(t *testing.T, tx *Tx, id TreeID) map[string]string {
 	}
 	require.NoError(t, c.Err())
 	require.Equal(t, uint64(len(m)), tx.Rows(id))
+	requireMany(t, tx, id, m)
 	return m
 }
 

@@ -1,0 +1,92 @@
+package kv
+
+import "github.com/ebbkv/ebb/txn"
+
+// GetMany looks many keys up in less time than as many calls of Get: the lookups of sixteen keys wait
+// for memory together. fn gets the index and the value of each key that is present and not expired,
+// in any order, and returns false to stop. The value is valid as that of Get is. fn may use the
+// transaction: a change that it makes may or may not show in values that follow. An invalid key is an
+// error before the first call of fn.
+func (v *verbs) GetMany(keys [][]byte, fn func(i int, value []byte) bool) error {
+	if err := v.checkMany(keys); err != nil {
+		return err
+	}
+	var some [txn.GetManyKeys]txn.Lookup
+	for from := 0; from < len(keys); from += len(some) {
+		part := keys[from:min(from+len(some), len(keys))]
+		if err := v.lookUp(part, &some, nil); err != nil {
+			return err
+		}
+		for i := range part {
+			if some[i].Found && !fn(from+i, some[i].Bytes) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// checkMany is readyKey for many keys.
+func (v *verbs) checkMany(keys [][]byte) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.ready(false); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := checkKey(key, v.tx.db.maxKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookUp looks up to txn.GetManyKeys valid keys up, as get does. copies, unless nil, gets copies of the
+// values that are found.
+func (v *verbs) lookUp(keys [][]byte, found *[txn.GetManyKeys]txn.Lookup, copies [][]byte) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	clear(found[:len(keys)])
+	if err := v.ready(false); err != nil || v.fam.NoTrees() {
+		return err
+	}
+	if err := v.rows().GetMany(keys, found); err != nil {
+		return v.below(err)
+	}
+	for i := range keys {
+		l := &found[i]
+		switch {
+		case !l.Found:
+			continue
+		case l.Tag != 0 && v.tx.db.clock.hides(v.tx.instant(), l.Tag):
+			v.noteExpired(keys[i], l.Tag)
+			l.Found = false
+			continue
+		case l.Bytes == nil:
+			l.Bytes = []byte{}
+		}
+		if copies != nil {
+			copies[i] = appendValue(make([]byte, 0, len(l.Bytes)), l.Bytes)
+		}
+	}
+	return nil
+}
+
+// GetMany is Tx.GetMany in a transaction of its own: values[i] is a copy of the value of keys[i], or
+// nil if the key is absent or expired. All values are of one snapshot and one instant.
+func (s *oneShot) GetMany(keys [][]byte) (values [][]byte, err error) {
+	return readOnce(s, func(v *verbs) ([][]byte, error) { return v.getManyCopies(keys) })
+}
+
+func (v *verbs) getManyCopies(keys [][]byte) ([][]byte, error) {
+	if err := v.checkMany(keys); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(keys))
+	var some [txn.GetManyKeys]txn.Lookup
+	for from := 0; from < len(keys); from += len(some) {
+		to := min(from+len(some), len(keys))
+		if err := v.lookUp(keys[from:to], &some, values[from:to]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,43 @@
+package txn
+
+import (
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/pager"
+)
+
+// GetManyKeys is the largest number of keys of one GetMany.
+const GetManyKeys = tree.MaxHints
+
+// A Lookup is the result of Get for one key of a batch: the value in Bytes, and the Tag.
+type Lookup = tree.Lookup
+
+// GetMany is Get of up to GetManyKeys keys of one tree: found[i] is the result for keys[i]. It
+// overlaps the cache misses of their pages.
+func (tx *Tx) GetMany(id TreeID, keys [][]byte, found *[GetManyKeys]Lookup) error {
+	if err := tx.check(); err != nil {
+		return err
+	}
+	t, ok := tx.tree(id)
+	if !ok {
+		clear(found[:len(keys)])
+		return nil
+	}
+	if err := tree.GetMany(tx, t, keys, found); err != nil {
+		return tx.recordErr(err)
+	}
+	if tx.w == nil {
+		return nil
+	}
+	for i := range keys {
+		if found[i].Found {
+			found[i].Bytes = tx.w.copyKey(found[i].Bytes)
+		}
+	}
+	return nil
+}
+
+// PrefetchSlot prefetches the page table entry of a page, as a hint.
+func (tx *Tx) PrefetchSlot(ref pager.Ref) { tx.s.pg.PrefetchSlot(ref) }
+
+// ReadSoon prefetches one page, as a hint.
+func (tx *Tx) ReadSoon(ref pager.Ref) { tx.s.pg.ReadSoon(ref, tx.v.base) }
