@@ -15,46 +15,51 @@ import "github.com/ebbkv/ebb/internal/vfs"
 
 // SubmitWrite writes the commits up to end, the end of the log, and makes them durable as Wait
 // does, but returns once the write is submitted. The caller passes the result to CompleteWrite
-// soon: until then no waiter of a later commit is notified. SubmitWrite returns nil and does
-// nothing if it would block: another goroutine leads or writes, or no direct write is possible now.
-// The caller uses Wait then.
+// soon: until then it leads, and no waiter is notified. SubmitWrite returns nil and does
+// nothing if it would block: another goroutine leads, or no direct write is possible now. The
+// caller uses Wait then.
 func (l *Log) SubmitWrite(end LSN) *PendingWrite {
 	l.mu.Lock()
 	if end != l.End() || !l.canSubmit() {
 		l.mu.Unlock()
 		return nil
 	}
-	f := l.startWrite(l.takeGroup(true))
+	l.leading = true
+	g := l.takeGroup(true)
 	l.mu.Unlock()
-	sealRecords(f.run, f.durableBefore)
-	f.appendPadding()
-	return &PendingWrite{f, f.run.seg.directFile.StartWriteAt(f.run.buf, f.run.offset())}
+	sealRecords(g.run, g.durableBefore)
+	g.appendPadding()
+	return &PendingWrite{g, g.run.seg.directFile.StartWriteAt(g.run.buf, g.run.offset())}
 }
 
-// canSubmit says whether the whole queue may be written now, and others beside it. mu is held.
+// canSubmit says whether the whole queue may be written now, directly and as one buffer. Commits
+// that refer to bytes outside the log wait for those to be synced. mu is held.
 func (l *Log) canSubmit() bool {
 	if l.leading || l.inCommit || len(l.queue) != 1 || l.stickyErr() != nil {
 		return false
 	}
 	r := l.queue[0]
-	return l.directIO(r) && overlappable(r, true) && l.canStartWrite(true)
+	return l.directIO(r) && r.ref == 0
 }
 
 // PendingWrite is a group that SubmitWrite has submitted.
 type PendingWrite struct {
-	write   *inflightWrite
+	group   group
 	pending vfs.Pending
 }
 
-// CompleteWrite waits for the disk and notifies all waiters of the submitted commits. It is called
-// once.
+// CompleteWrite waits for the disk, notifies all waiters of the submitted commits and resigns the
+// lead. It is called once.
 func (l *Log) CompleteWrite(sent *PendingWrite) {
-	f, outcome := sent.write, writeComplete
-	err := vfs.WriteRest(f.run.seg.directFile, sent.pending, f.run.buf, f.run.offset())
+	g, outcome := &sent.group, writeComplete
+	err := vfs.WriteRest(g.run.seg.directFile, sent.pending, g.run.buf, g.run.offset())
 	if err != nil {
-		outcome, err = writePartial, f.run.writeErr(err)
+		outcome, err = writePartial, g.run.writeErr(err)
 	}
 	l.mu.Lock()
-	event := l.completeWrite(f, outcome, err)
-	l.finishWrite(f, l.completedWaiters(), event)
+	completed, event := l.completeWrite(g, outcome, err)
+	l.mu.Unlock()
+	l.notify(completed, event)
+	l.mu.Lock()
+	l.resignLead()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,41 +26,26 @@ func (l *testLog) launch(payload string) (end LSN, sent *PendingWrite) {
 }
 
 // TestSubmitWriteDoesNotWaitForTheDisk: the log reports neither the submitted commit nor a later one
-// durable before CompleteWrite.
+// durable before CompleteWrite, and writes no other group.
 func TestSubmitWriteDoesNotWaitForTheDisk(t *testing.T) {
 	l, _, tw := towered(t, nil)
 	before := l.Durable()
-	end, sent := l.launch("launched")
+	end, sent := l.launch("submitted")
 	one := tw.next()
 	beside := l.fly("beside")
-	two := tw.next()
 	waiting := make(chan error, 1)
 	go func() { waiting <- l.Wait(end, true) }()
-	tw.land(two)
-	unanswered(t, beside, waiting)
-	require.Equal(t, before, l.Durable())
+	l.parked(2)
 	tw.land(one)
 	unanswered(t, beside, waiting) // the disk is done, CompleteWrite was not called
+	tw.noWrite()
+	require.Equal(t, before, l.Durable())
 	l.CompleteWrite(sent)
-	require.NoError(t, errors.Join(<-beside, <-waiting, l.Wait(end, true)))
+	require.NoError(t, errors.Join(<-waiting, l.Wait(end, true)))
+	tw.land(tw.next())
+	require.NoError(t, <-beside)
 	require.Equal(t, l.End(), l.Durable())
-	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "launched", "beside"})
-}
-
-// TestSubmitWriteOverlapsAGroupInFlight goes with it, and is told of behind it.
-func TestSubmitWriteOverlapsAGroupInFlight(t *testing.T) {
-	l, _, tw := towered(t, nil)
-	first := l.fly("first")
-	one := tw.next()
-	end, sent := l.launch("launched")
-	two := tw.next()
-	landed := make(chan error, 1)
-	go func() { l.CompleteWrite(sent); landed <- l.Wait(end, true) }()
-	tw.land(two)
-	unanswered(t, first, landed)
-	tw.land(one)
-	require.NoError(t, errors.Join(<-first, <-landed))
-	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "first", "launched"})
+	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", "submitted", "beside"})
 }
 
 // TestSubmitWriteIsRefused where it would have to wait, or could not be alone: Wait does what it would
@@ -108,13 +94,20 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, l.SubmitWrite(l.End()), "a commit without an end")
 		l.Abort()
-		l.mu.Lock()
-		l.leading = true
-		l.mu.Unlock()
-		require.Nil(t, l.SubmitWrite(end))
-		l.mu.Lock()
-		l.leading = false
-		l.mu.Unlock()
+		first := make(chan error, 1)
+		go func() { first <- l.Wait(end, true) }()
+		one := tw.next()
+		end, err = l.Append([]byte("two"), true)
+		require.NoError(t, err)
+		require.Nil(t, l.SubmitWrite(end), "another goroutine writes")
+		tw.land(one)
+		require.NoError(t, <-first)
+		require.Eventually(
+			t,
+			func() bool { l.mu.Lock(); defer l.mu.Unlock(); return !l.leading },
+			time.Minute,
+			time.Millisecond,
+		)
 		sent := l.SubmitWrite(end)
 		require.NotNil(t, sent, "nothing stands in the way any more")
 		tw.land(tw.next())

@@ -31,8 +31,8 @@ func (l *Log) RestartInPlace() error {
 	defer l.segmentMu.Unlock()
 	l.mu.Lock()
 	// The leader that wrote the last group may still be writing the hint.
-	for l.leading || l.syncingClosed || len(l.inflight) > 0 {
-		l.writeDone.Wait()
+	for l.leading || l.syncingClosed {
+		l.leadResigned.Wait()
 	}
 	if err := l.stickyErr(); err != nil {
 		l.mu.Unlock()

@@ -34,11 +34,7 @@ func (l *Log) syncBeforeWrite(g *group) error {
 	if g.run != nil && g.run.ref > 0 {
 		unsynced, durable = true, durable || g.run.ref == refSyncFirst
 	}
-	// Groups in flight at the same time have no unsynced references, nor have those written before:
-	// the flag is not written then.
-	if unsynced != l.unsyncedRefs {
-		l.unsyncedRefs = unsynced
-	}
+	l.unsyncedRefs = unsynced
 	if !unsynced || !durable {
 		return nil
 	}

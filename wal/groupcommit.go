@@ -3,7 +3,9 @@ package wal
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/ebbkv/ebb/internal/invariant"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -50,14 +52,13 @@ func (l *Log) wait(end LSN, sync bool) error {
 		l.mu.Unlock()
 		return err
 	}
-	if !l.leading && !l.isInflight(end) && !l.waitsForSegmentSync(end) {
+	if !l.leading && !l.waitsForSegmentSync(end) {
 		l.leading = true
 		return l.lead(end, sync)
 	}
 	w := waiters.Get().(*waiter)
 	w.end, w.sync, w.err = end, sync, nil
 	l.waiters = append(l.waiters, w)
-	l.wakeLeader()
 	l.mu.Unlock()
 	got := <-w.done
 	err := w.err
@@ -76,8 +77,8 @@ func (l *Log) result(end LSN, sync bool) (done bool, err error) {
 		return true, nil
 	case l.closed:
 		return true, ErrClosed
-	case l.cause != nil && end <= l.maxSubmitted && len(l.inflight) > 0:
-		return false, nil // its write may still complete
+	case l.cause != nil && end <= l.maxSubmitted && l.writing:
+		return false, nil // the write may still complete
 	case l.cause != nil && end <= l.maxSubmitted:
 		return true, fmt.Errorf("%w: %w", ErrUnknown, l.cause)
 	case l.cause != nil:
@@ -86,9 +87,8 @@ func (l *Log) result(end LSN, sync bool) (done bool, err error) {
 	return !sync && end <= l.Written(), nil
 }
 
-// lead writes groups until the leader's own wait is over, then hands the lead to a remaining waiter
-// or resigns it. Before it writes a group that others may overlap it resigns the lead. It is called
-// with mu held and leading set, and returns without mu.
+// lead writes groups, one at a time, until the leader's own wait is over, then hands the lead to a
+// remaining waiter or resigns it. It is called with mu held and leading set, and returns without mu.
 func (l *Log) lead(end LSN, sync bool) error {
 	for {
 		if done, err := l.result(end, sync); done {
@@ -96,48 +96,26 @@ func (l *Log) lead(end LSN, sync bool) error {
 			return err
 		}
 		// Everything is written, and a sync is wanted: closed segments are synced first.
-		if l.hasUnsyncedSegments() && end <= l.Written() && l.cause == nil {
+		if l.hasUnsyncedSegments() && end <= l.Written() {
 			l.syncClosedSegments()
 			return l.wait(end, sync)
 		}
-		if l.canStartWrite(sync) {
-			l.waitForFollowers(sync)
-		}
-		// A log that has failed meanwhile starts no write.
-		if l.cause != nil || l.closed || !l.canStartWrite(sync) {
-			if len(l.inflight) > 0 {
-				l.writeDone.Wait()
-			}
+		l.waitForFollowers(sync)
+		if l.cause != nil || l.closed { // meanwhile
 			continue
 		}
-		f := l.startWrite(l.takeGroup(sync))
-		if f.overlappable {
-			l.leading = false // until another waiter leads
-		}
+		g := l.takeGroup(sync)
 		l.mu.Unlock()
-		outcome, err := l.writeGroup(&f.group)
+		outcome, err := l.writeGroup(&g)
 		l.mu.Lock()
-		event := l.completeWrite(f, outcome, err)
-		completed := l.completedWaiters()
-		if f.overlappable { // this goroutine resigned the lead
-			done, err := l.result(end, sync)
-			if !done {
-				invariant.Fail("wal: a group up to LSN %d has landed, LSN %d is not durable", f.end, end)
-			}
-			l.finishWrite(f, completed, event)
-			return err
-		}
-		l.recycleWrite(f)
+		completed, event := l.completeWrite(&g, outcome, err)
 		if done, err := l.result(end, sync); done && event == nil && len(l.waiters) > 0 {
 			l.resignLead() // first: the disk is idle until the next leader runs
 			completed.wakeAll()
 			return err
 		}
 		l.mu.Unlock()
-		completed.wakeAll()
-		if event != nil {
-			l.notify(event)
-		}
+		l.notify(completed, event)
 		l.mu.Lock()
 	}
 }
@@ -157,9 +135,49 @@ func (l *Log) waitForFollowers(sync bool) {
 	l.mu.Lock()
 }
 
+// completeWrite is called when the write of a group has returned. It publishes the result, lists
+// the waiters whose wait is over, and returns the call of OnGroup or nil. mu is held at both ends;
+// after a failure not in between.
+func (l *Log) completeWrite(g *group, outcome writeOutcome, err error) (*waiter, func()) {
+	var event func()
+	if err == nil {
+		event = l.groupEvent(g)
+		l.publish(g)
+	} else {
+		l.failWrite(g, outcome, err)
+	}
+	l.writing = false
+	return l.completedWaiters(), event
+}
+
+// writeOutcome is the result of a write.
+type writeOutcome uint8
+
+const (
+	// The system has all of it; after an error of the sync it may or may not be durable.
+	writeComplete writeOutcome = iota
+	writePartial               // the write failed
+	writeNone                  // nothing was written
+)
+
+// failWrite truncates a group that was written in part, and fails the log. mu is held at both ends,
+// not in between.
+func (l *Log) failWrite(g *group, outcome writeOutcome, cause error) {
+	truncated := outcome == writeNone
+	if outcome == writePartial {
+		l.mu.Unlock()
+		truncated = g.run.truncate()
+		l.mu.Lock()
+	}
+	l.fail(cause)
+	if truncated {
+		l.maxSubmitted = l.Written()
+	}
+}
+
 // groupEvent counts a completed group and returns the call of OnGroup for it, or nil. A write that
 // holds only a part of a commit does not count; the write of its last part does. mu is held.
-func (l *Log) groupEvent(g *inflightWrite) func() {
+func (l *Log) groupEvent(g *group) func() {
 	if g.run == nil {
 		return nil
 	}
@@ -171,7 +189,7 @@ func (l *Log) groupEvent(g *inflightWrite) func() {
 	if l.opts.OnGroup == nil {
 		return nil
 	}
-	commits, size, took := g.run.commits, int64(g.size), g.took
+	commits, size, took := g.run.commits, int64(g.size), time.Since(g.began)
 	return func() {
 		l.eventMu.Lock()
 		defer l.eventMu.Unlock()
@@ -179,9 +197,13 @@ func (l *Log) groupEvent(g *inflightWrite) func() {
 	}
 }
 
-// notify calls the user's function. If it panics or ends the goroutine, notify resigns the lead: no
-// waiter may depend on a leader that is gone.
-func (l *Log) notify(event func()) {
+// notify wakes completed waiters and calls OnGroup. If that panics or ends the goroutine, notify
+// resigns the lead: no waiter may depend on a leader that is gone. No lock is held.
+func (l *Log) notify(completed *waiter, event func()) {
+	completed.wakeAll()
+	if event == nil {
+		return
+	}
 	back := false
 	defer func() {
 		if !back {
@@ -196,7 +218,7 @@ func (l *Log) notify(event func()) {
 // resignLead resigns the lead. If no goroutine waits it first writes the durability hint. It is
 // called with mu held and returns without mu.
 func (l *Log) resignLead() {
-	for len(l.waiters) == 0 && len(l.queue) == 0 && len(l.inflight) == 0 && l.cause == nil && l.hintedLSN < l.Durable() {
+	for len(l.waiters) == 0 && len(l.queue) == 0 && l.cause == nil && l.hintedLSN < l.Durable() {
 		// This goroutine still leads, so no other one writes to the segment.
 		l.mu.Unlock()
 		err := l.writeHint(l.Durable())
@@ -215,6 +237,20 @@ func (l *Log) resignLead() {
 	if prepare {
 		l.prepareInBackground()
 	}
+}
+
+// handOffLead hands the lead to a waiter that does not wait for the running sync of closed segments,
+// or resigns it. That sync notifies the others. mu is held.
+func (l *Log) handOffLead() {
+	i := slices.IndexFunc(l.waiters, func(w *waiter) bool { return !l.waitsForSegmentSync(w.end) })
+	if i < 0 {
+		l.leading = false
+		l.leadResigned.Broadcast()
+		return
+	}
+	w := l.waiters[i]
+	l.waiters = slices.Delete(l.waiters, i, i+1)
+	w.done <- lead
 }
 
 // needsSpare says whether to prepare a spare now: half of the current segment is used. mu is held.
@@ -257,14 +293,15 @@ type group struct {
 	end           LSN          // written afterwards
 	sync          bool
 	direct        bool
-	size          int // bytes to write, padding included
-	durableBefore LSN // durable before
+	size          int       // bytes to write, padding included
+	durableBefore LSN       // durable before
+	began         time.Time // if OnGroup wants to know
 }
 
-// takeGroup takes the next group from the queue and decides how to write it. mu is held.
+// takeGroup takes the next group from the queue and decides how to write it; its write starts then.
+// mu is held.
 //
-// A direct write needs everything before it durable or in a direct write, so that "durable on
-// return" is true of the log up to its end once all earlier writes have returned. While closed
+// A direct write needs everything before it durable: it makes the log durable up to its end. While closed
 // segments are not durable no group is synced, and only a direct write syncs an end record: see
 // syncClosedSegments. Each synced group ends at a block, so that no later write covers a block with
 // durable records. The page cache writes pages, so cached and direct writes never share one:
@@ -274,7 +311,11 @@ type group struct {
 //     written directly, is written directly too, and padded to a page, so that the next one can go
 //     through the cache.
 func (l *Log) takeGroup(sync bool) group {
+	l.writing = true
 	g := group{durableBefore: l.Durable(), end: l.Written()}
+	if l.opts.OnGroup != nil {
+		g.began = time.Now()
+	}
 	pad := int64(pageUnit)
 	if len(l.queue) > 0 {
 		g.run = l.queue[0]
@@ -424,7 +465,7 @@ func sealRecords(r *writeBuffer, synced LSN) {
 }
 
 // publish moves written and durable past a written group. mu is held.
-func (l *Log) publish(g group) {
+func (l *Log) publish(g *group) {
 	l.written.Store(uint64(g.end))
 	if g.sync || g.direct {
 		l.durable.Store(uint64(g.end))

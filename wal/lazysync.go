@@ -49,8 +49,12 @@ func (l *Log) syncClosedSegments() {
 	completed := l.completedWaiters()
 	l.mu.Unlock()
 	completed.wakeAll()
-	l.finishFollower() // Waiters for later positions get a leader.
 	l.mu.Lock()
+	if !l.leading { // Waiters for later positions get a leader.
+		l.leading = true
+		l.resignLead()
+		l.mu.Lock()
+	}
 }
 
 // syncSegments does syncClosedSegments' work on the files.

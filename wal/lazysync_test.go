@@ -131,16 +131,6 @@ func soon[T any](t *testing.T, from chan T) (got T) {
 	return got
 }
 
-func (h *heldLog) parked(n int) {
-	h.t.Helper()
-	require.Eventually(
-		h.t,
-		func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.waiters) == n },
-		time.Minute,
-		time.Millisecond,
-	)
-}
-
 // TestCommitsContinueDuringSegmentSync: commits without a sync go on, over the ends of segments,
 // too. A waiter that wants a sync returns when the segments closed before are synced, by any
 // goroutine.

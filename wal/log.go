@@ -35,8 +35,8 @@ const maxQueuedBytes = 1 << 20
 //	(2) the buffers in queue are in order of position, and all but the last are sealed.
 //	(3) all but the last segment in live are sealed (the end record may still be queued), their numbers
 //	    have no gap, and spare, if there is one, has the number that follows.
-//	(4) if leading is false, waiters wait for writes in flight or the sync of closed segments only, unless
-//	    the log has failed meanwhile.
+//	(4) one goroutine at a time writes to the segments, the leader; if leading is false, waiters wait
+//	    for the sync of closed segments only.
 type Log struct {
 	opts    Options // set by Create, then read-only
 	follows atomic.Uint32
@@ -74,18 +74,14 @@ type Log struct {
 	cause            error
 	closed           bool
 	leading          bool // some goroutine takes groups from the queue, or is about to
+	writing          bool // the leader's write has not completed; maxSubmitted is its end
 	waiters          []*waiter
-	inflight         []*inflightWrite // in order of position
-	writeFailed      bool             // a write has failed: no other starts
-	// signalled when a write completes or is published, when its group may be followed, or when
-	// there is no leader any more
-	writeDone     sync.Cond
-	syncingClosed bool // a goroutine is in syncClosedSegments
+	leadResigned     sync.Cond // signalled when there is no leader any more
+	syncingClosed    bool      // a goroutine is in syncClosedSegments
 
 	eventMu sync.Mutex // held during OnGroup; taken with no other lock held
 
-	// A goroutine that completes a write changes these. The leader reads them, without mu only
-	// while no other write is in flight.
+	// The leader changes these under mu, and may read them without.
 	writeSegment *segment // to be written to; its end record is not written, so Release keeps it
 	direct       bool     // the last write to writeSegment was direct
 
@@ -97,9 +93,8 @@ type Log struct {
 	hintBuf      [hintLen]byte
 
 	// Guarded by mu, too.
-	lastGroupCommits int              // in the group published last
-	freeRuns         []*writeBuffer   // to be used again, with their buffers
-	freeInflight     []*inflightWrite // to be used again
+	lastGroupCommits int            // in the group published last
+	freeRuns         []*writeBuffer // to be used again, with their buffers
 }
 
 // segment is an open segment file. Its fields are set before it joins a Log, and change only under
@@ -152,7 +147,7 @@ func Create(o Options, number uint64, follows uint32) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{opts: o}
-	l.writeDone.L = &l.mu
+	l.leadResigned.L = &l.mu
 	l.follows.Store(follows)
 	seg, err := l.newSegment(number, l.opts.segmentFileSize(0), vfs.Excl)
 	if err != nil {
@@ -377,9 +372,10 @@ func (l *Log) abort() {
 	}
 }
 
-// recycleBuffer keeps a written or dropped buffer for reuse. mu is held.
+// recycleBuffer keeps a written or dropped buffer for reuse: one is written while the next is
+// filled. mu is held.
 func (l *Log) recycleBuffer(r *writeBuffer) {
-	if len(l.freeRuns) <= maxInflight {
+	if len(l.freeRuns) < 2 {
 		l.freeRuns = append(l.freeRuns, r)
 	}
 }

@@ -34,7 +34,7 @@ var logMutants = []mutant{
 	l.mu.Lock()
 	l.unsyncedRefs = false`},
 	{"ack", "acknowledged_before_what_has_ended_is_settled", "wal/groupcommit.go", `l.wantsSync(g.end, sync) && !l.hasUnsyncedSegments()`, `l.wantsSync(g.end, sync)`},
-	{"ack", "who_waits_for_more_than_is_settled_has_no_leader", "wal/lazysync.go", `	l.finishFollower() // Waiters`, `	// Waiters`},
+	{"ack", "a_waiter_beyond_the_synced_segments_has_no_leader", "wal/lazysync.go", `	if !l.leading { // Waiters`, `	if false { // Waiters`},
 	{"sync", "the_end_of_a_segment_is_synced_for_who_wants_none", "wal/groupcommit.go", `	g.sync = g.sync && (direct || !r.sealed)`, `	g.sync = g.sync || r.sealed`},
 	{"sync", "a_new_segment_is_not_synced", "wal/recycle.go", `	if err := file.Sync(); err != nil {
 		return nil, fmt.Errorf("sync new log segment %s: %w", name, err)
@@ -63,20 +63,14 @@ var logMutants = []mutant{
 	{"ack", "acknowledged_before_the_sync", "wal/groupcommit.go", `	case end <= l.Durable():
 		return true, nil`, `	case end <= l.Written():
 		return true, nil`},
-	{"ack", "a_group_is_told_of_before_the_one_before_it", "wal/inflight.go", `	for !f.removed && l.inflight[0] != f {
-		l.writeDone.Wait()
-	}`, `	for i := range l.inflight {
-		if l.inflight[i] == f {
-			l.inflight[0], l.inflight[i] = f, l.inflight[0]
-		}
-	}`},
-	{"ack", "unknown_is_said_of_what_may_still_land", "wal/groupcommit.go", `	case l.cause != nil && end <= l.maxSubmitted && len(l.inflight) > 0:`, `	case false:`},
-	{"order", "a_group_is_taken_back_while_the_next_one_is_written", "wal/inflight.go", `		for !behind.returned {`, `		for false && !behind.returned {`},
-	{"order", "a_group_departs_while_another_is_taken_back", "wal/inflight.go", `n == maxInflight || l.writeFailed ||`, `n == maxInflight ||`},
-	{"order", "a_seal_is_written_beside_the_group_before_it", "wal/inflight.go", `sync && !r.sealed && `, `sync && `},
-	{"order", "a_record_that_names_a_value_is_written_beside_others", "wal/inflight.go", ` && r.ref == 0`, ``},
+	{"ack", "unknown_is_reported_while_the_write_may_complete", "wal/groupcommit.go", `	case l.cause != nil && end <= l.maxSubmitted && l.writing:`, `	case false:`},
+	{"order", "two_groups_are_written_at_a_time", "wal/groupcommit.go", `	if !l.leading && !l.waitsForSegmentSync(end) {`, `	if !l.waitsForSegmentSync(end) {`},
+	{"order", "a_group_is_submitted_beside_a_leader", "wal/asyncwrite.go", `	if l.leading || l.inCommit ||`, `	if l.inCommit ||`},
+	{"order", "a_group_is_written_beside_a_submitted_one", "wal/asyncwrite.go", `	l.leading = true
+	g := l.takeGroup(true)`, `	g := l.takeGroup(true)`},
+	{"order", "a_record_that_references_a_value_is_submitted", "wal/asyncwrite.go", ` && r.ref == 0`, ``},
 	{"order", "a_sync_waits_for_parts_that_may_be_given_up", "wal/log.go", `		end = l.commitStart.end`, `		end = l.End()`},
-	{"order", "a_group_departs_behind_one_that_has_failed", "wal/inflight.go", `	l.writeFailed = l.writeFailed || err != nil`, `	l.writeFailed = l.writeFailed || err != nil && l.inflight[0] == f`},
+	{"order", "a_log_that_has_failed_writes_a_group", "wal/groupcommit.go", `		if l.cause != nil || l.closed { // meanwhile`, `		if false {`},
 	{"ack", "follower_of_a_failed_group_is_told_nil", "wal/groupcommit.go", `			w.err = err
 			*last`, `			_ = err
 			*last`},
@@ -114,7 +108,7 @@ var logMutants = []mutant{
 `, ``},
 	{"rollback", "parts_of_an_aborted_commit_stay_in_the_queue", "wal/log.go", `	m.run.buf = m.run.buf[:m.size]
 	m.run.end = m.end
-	l.pos, l.prev = m.pos, m.prev`, `	m.writeBuffer.end = m.end`},
+	l.pos, l.prev = m.pos, m.prev`, `	m.run.end = m.end`},
 	{"replay", "a_void_takes_nothing_back", "wal/commit.go", `	p.commit = commit{}
 	p.setEnd(end)
 	return nil`, `	p.setEnd(end)
@@ -122,15 +116,15 @@ var logMutants = []mutant{
 	{"replay", "a_commit_that_is_held_is_read_from_the_next_segment", "wal/commit.go", `bytes.Clone(c.parts[c.own])`, `bytes.TrimPrefix(c.parts[c.own], nil)`},
 	{"room", "a_void_may_find_no_room", "wal/compensation.go", `pageUnit)+recHeader <= limit`, `pageUnit) <= limit+pageUnit`},
 	{"check", "a_void_of_nothing_is_no_damage", "wal/commit.go", `	if !p.commit.held {`, `	if false {`},
-	{"ack", "what_was_launched_is_told_of_before_it_has_landed", "wal/asyncwrite.go", `	f := l.startWrite(l.takeGroup(true))
-	l.mu.Unlock()`, `	f := l.startWrite(l.takeGroup(true))
-	l.durable.Store(uint64(f.end))
+	{"ack", "a_submitted_commit_is_acknowledged_before_its_write_completes", "wal/asyncwrite.go", `	g := l.takeGroup(true)
+	l.mu.Unlock()`, `	g := l.takeGroup(true)
+	l.durable.Store(uint64(g.end))
 	l.mu.Unlock()`},
 	{"ack", "a_group_is_not_copied", "wal/groupcommit.go", `		if err := r.seg.file.WriteMapped(r.buf, r.offset()); err != nil {`, `		if err := error(nil); err != nil {`},
 	{"ack", "a_part_of_a_group_is_not_copied", "wal/groupcommit.go", `WriteMapped(r.buf, r.offset())`, `WriteMapped(r.buf[:len(r.buf)-1], r.offset())`},
 	{"order", "a_group_is_copied_to_a_page_that_was_not_written", "wal/groupcommit.go", ` && r.start+LSN(len(r.buf)) <= l.zeroedTo {`, ` {`},
 	{"order", "a_group_that_is_wanted_synced_is_copied", "wal/groupcommit.go", `	if !g.sync && !g.direct && r.start`, `	if !g.direct && r.start`},
-	{"order", "a_log_begins_anew_beside_who_is_at_work", "wal/diskfull.go", `	for l.leading || l.syncingClosed || len(l.inflight) > 0 {`, `	for l.syncingClosed || len(l.inflight) > 0 {`},
+	{"order", "a_log_restarts_beside_its_leader", "wal/diskfull.go", `	for l.leading || l.syncingClosed {`, `	for l.syncingClosed {`},
 	{"order", "a_log_begins_anew_where_another_one_ends_later", "wal/diskfull.go", `	if err := l.Sync(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"order", "the_log_before_stays_where_a_spare_is_there", "wal/diskfull.go", `} else if err := old[0].invalidate(); err != nil {`, `} else if false {
 		err := error(nil)`},
@@ -141,5 +135,5 @@ var logMutants = []mutant{
 `, ``},
 	{"order", "a_checkpoint_in_place_begins_no_session", "txn/diskfull.go", `	return c, k.s.beginIn(k.s.log)`, `	return c, nil`},
 	{"order", "a_checkpoint_in_place_keeps_the_log", "txn/diskfull.go", `	if err := k.s.log.RestartInPlace(); err != nil {`, `	if err := k.s.log.Sync(); err != nil {`},
-	{"sync", "error_of_a_launched_write_is_ignored", "wal/asyncwrite.go", `		outcome, err = writePartial, f.run.writeErr(err)`, `		err = nil`},
+	{"sync", "error_of_a_submitted_write_is_ignored", "wal/asyncwrite.go", `		outcome, err = writePartial, g.run.writeErr(err)`, `		err = nil`},
 }
