@@ -81,7 +81,7 @@ func TestWorkloadsMakeTheSameTraceEachTime(t *testing.T) {
 func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 	for _, line := range []string{
 		"one put.0 big.1", "random:5:200 | 17 reorder keep=1-3", "busy+direct ckpt.zz | fault gate 3 | 17 kill all | 4 none keep=",
-		"empty | recovery read 4 sticky | 17 kill all", "empty | ignore wal.(*Log).writeGroup#2, fault short-error 2 | 3 none keep=",
+		"empty | recovery read 4 sticky | 17 kill all", "empty | ignore wal.(*syncer).writeGroup#2, fault short-error 2 | 3 none keep=",
 	} {
 		c, err := ParseCase(line)
 		require.NoError(t, err, line)

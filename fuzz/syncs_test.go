@@ -70,7 +70,8 @@ func TestEverySyncIsNeeded(t *testing.T) {
 // nothing is lost without it; a main file filled anew is one write.
 func TestLostWritesAreSeen(t *testing.T) {
 	for _, site := range []string{
-		"pager.fill/2", "pager.(*Pager).writeAt/1", "wal.(*Log).newSegment/4", "wal.(*Log).writeGroup/1", "wal.(*Log).writeGroup/2",
+		"pager.fill/2", "pager.(*mainFile).writeAt/1", "wal.(*segmentPool).newSegment/4",
+		"wal.(*syncer).writeGroup/1", "wal.(*syncer).writeGroup/2",
 	} {
 		t.Run(site, func(t *testing.T) {
 			f := Notices("drop", site, Specials())

@@ -19,27 +19,30 @@ import "github.com/ebbkv/ebb/internal/vfs"
 // nothing if it would block: another goroutine leads, or no direct write is possible now. The
 // caller uses Wait then.
 func (l *Log) SubmitWrite(end LSN) *PendingWrite {
-	l.mu.Lock()
-	if end != l.End() || !l.canSubmit() {
-		l.mu.Unlock()
+	s := &l.syncer
+	s.mu.Lock()
+	if end != l.End() || s.leading || !s.canSubmit() {
+		s.mu.Unlock()
 		return nil
 	}
-	l.leading = true
-	g := l.takeGroup(true)
-	l.mu.Unlock()
-	sealRecords(g.run, g.durableBefore)
+	s.leading = true
+	g := s.takeGroup(true)
+	s.mu.Unlock()
+	sealRecords(g.buffer, g.durableBefore)
 	g.appendPadding()
-	return &PendingWrite{g, g.run.seg.directFile.StartWriteAt(g.run.buf, g.run.offset())}
+	return &PendingWrite{g, g.buffer.seg.directFile.StartWriteAt(g.buffer.buf, g.buffer.offset())}
 }
 
 // canSubmit says whether the whole queue may be written now, directly and as one buffer. Commits
 // that refer to bytes outside the log wait for those to be synced. mu is held.
-func (l *Log) canSubmit() bool {
-	if l.leading || l.inCommit || len(l.queue) != 1 || l.stickyErr() != nil {
+func (s *syncer) canSubmit() bool {
+	a := s.appender
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inCommit || len(a.queue) != 1 || s.state.err() != nil {
 		return false
 	}
-	r := l.queue[0]
-	return l.directIO(r) && r.ref == 0
+	return s.directIO(a.queue[0]) && a.queue[0].ref == 0
 }
 
 // PendingWrite is a group that SubmitWrite has submitted.
@@ -52,14 +55,11 @@ type PendingWrite struct {
 // lead. It is called once.
 func (l *Log) CompleteWrite(sent *PendingWrite) {
 	g, outcome := &sent.group, writeComplete
-	err := vfs.WriteRest(g.run.seg.directFile, sent.pending, g.run.buf, g.run.offset())
+	err := vfs.WriteRest(g.buffer.seg.directFile, sent.pending, g.buffer.buf, g.buffer.offset())
 	if err != nil {
-		outcome, err = writePartial, g.run.writeErr(err)
+		outcome, err = writePartial, g.buffer.writeErr(err)
 	}
-	l.mu.Lock()
-	completed, event := l.completeWrite(g, outcome, err)
-	l.mu.Unlock()
-	l.notify(completed, event)
-	l.mu.Lock()
-	l.resignLead()
+	s := &l.syncer
+	s.mu.Lock()
+	s.finish(s.completeWrite(g, outcome, err))
 }

@@ -104,7 +104,7 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 		require.NoError(t, <-first)
 		require.Eventually(
 			t,
-			func() bool { l.mu.Lock(); defer l.mu.Unlock(); return !l.leading },
+			func() bool { l.syncer.mu.Lock(); defer l.syncer.mu.Unlock(); return !l.syncer.leading },
 			time.Minute,
 			time.Millisecond,
 		)
@@ -222,7 +222,7 @@ func TestCompensationOfNothingIsDamage(t *testing.T) {
 		"a_part": func(t *testing.T, l *testLog) LSN {
 			_, err := l.Append([]byte("part"), false)
 			require.NoError(t, err)
-			l.inCommit = false
+			l.appender.inCommit = false
 			return l.start
 		},
 		"before_the_beginning": func(_ *testing.T, l *testLog) LSN { return l.commit("x", true) },

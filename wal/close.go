@@ -1,14 +1,18 @@
 package wal
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Finish prepares the log for removal. It returns the log's end, and the position where a log that
 // continues behind its last segment begins. It discards the parts of an unfinished commit.
 func (l *Log) Finish() (end, next LSN) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.abort()
-	return l.End(), l.opts.start(l.live[len(l.live)-1].number + 1)
+	a := &l.appender
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.abort()
+	return l.End(), l.opts.start(a.last().number + 1)
 }
 
 // Close ends the log; no other call may run meanwhile. With remove it deletes all segment files:
@@ -16,31 +20,22 @@ func (l *Log) Finish() (end, next LSN) {
 // durable, writes the durability hint and keeps the files. After a failure Close writes and deletes
 // nothing, and returns that failure.
 func (l *Log) Close(remove bool) error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	err := l.state.err()
+	if err == ErrClosed {
 		return nil
 	}
-	l.abort()
-	err := l.stickyErr()
-	l.mu.Unlock()
+	l.Abort()
 	if err == nil && !remove {
-		if err = l.Sync(); err == nil && l.hintedLSN < l.Durable() {
-			err = l.writeHint(l.Durable())
+		if err = l.Sync(); err == nil && l.syncer.hintedLSN < l.Durable() {
+			err = l.syncer.writeHint(l.Durable())
 		}
 	}
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.preparing.Wait()
-	l.mu.Lock()
-	all := append([]*segment(nil), l.free...)
-	all = append(all, l.live...)
-	if l.spare != nil {
-		all = append(all, l.spare)
+	l.state.close()
+	l.pool.preparing.Wait()
+	all := slices.Concat(l.pool.free, l.appender.live)
+	if l.appender.spare != nil {
+		all = append(all, l.appender.spare)
 	}
-	l.mu.Unlock()
-
 	var closing []error
 	var names []string
 	for _, s := range all {

@@ -9,38 +9,29 @@ import "github.com/ebbkv/ebb/internal/invariant"
 // pass to Wait: once that is durable, no replay finds the commit. The caller has appended nothing
 // since. Errors are those of Append, and say nothing about the commit.
 func (l *Log) Compensate() (LSN, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.inCommit {
-		invariant.Fail("wal: a commit is voided in the middle of the next one")
+	a := &l.appender
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inCommit {
+		invariant.Fail("wal: a commit is compensated in the middle of the next one")
 	}
 	for {
-		if err := l.stickyErr(); err != nil {
+		if err := l.state.err(); err != nil {
 			return 0, err
 		}
-		if _, ok := l.partSize(0); ok {
-			break
+		if _, ok := a.partSize(0); ok {
+			a.appendCompensation()
+			return l.End(), nil
 		}
-		if err := l.rollSegment(l.prepareWithinBound); err != nil {
+		if err := l.rollSegment(l.pool.prepareWithinBound); err != nil {
 			return 0, err
 		}
 	}
-	r := l.tailBuffer()
-	l.encode(r, record{kind: typeCompensation})
-	r.end = l.pos
-	l.setEnd(l.pos)
-	return l.End(), nil
 }
 
 // HasCommitSpace says whether a commit of n bytes and its compensation record fit in existing
 // segments: appending either needs no disk space.
 func (l *Log) HasCommitSpace(n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n += (n/maxPart + 2) * 2 * recHeader // a header and the padding before it, for each part
-	fits := func(from, limit LSN) bool {
-		// The leader may pad two groups to a page: the one before the commit, and the commit's own.
-		return alignUp(alignUp(from, pageUnit)+LSN(n), pageUnit)+recHeader <= limit
-	}
-	return fits(l.pos, l.live[len(l.live)-1].limit()) || l.spare != nil && fits(l.spare.start(), l.spare.limit())
+	// a header and the padding before it, for each part
+	return l.appender.hasSpace(n + (n/maxPart+2)*2*recHeader)
 }

@@ -86,7 +86,7 @@ func TestHasCommitSpaceCountsTheCompensation(t *testing.T) {
 					refused++
 					continue
 				}
-				ready := l.spare != nil
+				ready := l.appender.spare != nil
 				d.hook = func(op, _ string, n int) (int, error) {
 					if op == "create" || op == "grow" || op == "rename" {
 						return 0, vfs.ErrNoSpace

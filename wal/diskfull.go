@@ -27,56 +27,55 @@ func (l *Log) RestartInPlace() error {
 	if err := l.Sync(); err != nil {
 		return err
 	}
-	l.segmentMu.Lock()
-	defer l.segmentMu.Unlock()
-	l.mu.Lock()
+	p, y, a := &l.pool, &l.syncer, &l.appender
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	y.mu.Lock()
 	// The leader that wrote the last group may still be writing the hint.
-	for l.leading || l.syncingClosed {
-		l.leadResigned.Wait()
+	for y.leading || y.syncingClosed {
+		y.leadResigned.Wait()
 	}
-	if err := l.stickyErr(); err != nil {
-		l.mu.Unlock()
+	if err := l.state.err(); err != nil {
+		y.mu.Unlock()
 		return err
 	}
-	l.leading = true
-	old, spare := l.live, l.spare
-	last := old[len(old)-1]
-	if len(l.queue) > 0 || l.inCommit || l.writeSegment != last {
+	y.leading = true
+	a.mu.Lock()
+	old, spare, last := a.live, a.spare, a.last()
+	if len(a.queue) > 0 || a.inCommit || y.segment != last {
 		invariant.Fail("wal: segment %d ends with something left to be written", last.number)
 	}
-	l.mu.Unlock()
-	seg, err := l.reuseLowest(old, spare, last.number+1)
-	l.mu.Lock()
+	a.mu.Unlock()
+	y.mu.Unlock()
+	seg, err := p.reuseLowest(old, spare, last.number+1)
+	y.mu.Lock()
 	if err != nil {
-		l.fail(err)
-		l.resignLead()
+		l.state.fail(err)
+		y.resignLead()
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	l.fullSegmentBytes += last.fileSize
-	l.recordBytes, l.prev, l.commitStart = 0, 0, commitStart{}
-	l.live, l.spare, l.writeSegment, l.direct = []*segment{seg}, nil, seg, false
-	l.pos, l.maxSubmitted, l.hintedLSN = seg.start(), seg.start(), seg.start()
-	// The end moves first: a reader without mu never sees written past end, nor durable past
-	// written.
-	l.setEnd(seg.start())
-	l.written.Store(uint64(seg.start()))
-	l.durable.Store(uint64(seg.start()))
-	l.resignLead()
+	// The end moves first: a reader without a lock never sees written past end.
+	a.mu.Lock()
+	a.fullSegmentBytes += last.fileSize
+	a.begin(seg)
+	a.mu.Unlock()
+	y.begin(seg)
+	y.resignLead()
 	return nil
 }
 
 // reuseLowest does RestartInPlace's work on the files. The new log begins in the spare, if there is
-// one by now, else in the lowest segment's file. Only the leader calls it, with segmentMu held.
+// one by now, else in the lowest segment's file. Only the leader calls it, with mu held.
 // Other goroutines may read the old segments meanwhile, so reuseLowest changes a copy of the lowest
 // one.
-func (l *Log) reuseLowest(old []*segment, spare *segment, number uint64) (*segment, error) {
-	if err := l.checkIdentity(); err != nil {
+func (p *segmentPool) reuseLowest(old []*segment, spare *segment, number uint64) (*segment, error) {
+	if err := p.checkIdentity(); err != nil {
 		return nil, err
 	}
 	seg := spare
 	if seg == nil {
 		again := *old[0]
-		if err := l.recycle(&again, number); err != nil {
+		if err := p.recycle(&again, number); err != nil {
 			return nil, err
 		}
 		seg, old = &again, old[1:]
@@ -84,10 +83,10 @@ func (l *Log) reuseLowest(old []*segment, spare *segment, number uint64) (*segme
 		return nil, err
 	}
 	for _, s := range old {
-		if err := errors.Join(s.close(), l.opts.FS.Remove(s.name)); err != nil {
+		if err := errors.Join(s.close(), p.opts.FS.Remove(s.name)); err != nil {
 			return nil, fmt.Errorf("remove log segment %s: %w", s.name, err)
 		}
-		l.bytes.Add(-s.fileSize)
+		p.bytes.Add(-s.fileSize)
 	}
 	return seg, nil
 }

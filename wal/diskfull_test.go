@@ -72,10 +72,10 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 	close(goOn)
 	require.NoError(t, <-waited)
 	require.NoError(t, <-restarted)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	require.False(t, l.leading)
-	require.Equal(t, l.live[0].start(), l.hintedLSN, "the note of the group before went to the segment before")
+	l.syncer.mu.Lock()
+	defer l.syncer.mu.Unlock()
+	require.False(t, l.syncer.leading)
+	require.Equal(t, l.appender.live[0].start(), l.syncer.hintedLSN, "the note of the group before went to the segment before")
 }
 
 // TestRestartThatFailsIsFinal: the disk may hold any part of the header.
@@ -83,7 +83,7 @@ func TestRestartThatFailsIsFinal(t *testing.T) {
 	d := newDisk(t, 0)
 	l := createTest(t, testOptions(d))
 	l.commit("a", true)
-	number := l.live[0].number
+	number := l.appender.live[0].number
 	d.hook = func(op, _ string, n int) (int, error) {
 		if op == "sync" {
 			return 0, errBoom
@@ -91,7 +91,7 @@ func TestRestartThatFailsIsFinal(t *testing.T) {
 		return n, nil
 	}
 	require.ErrorIs(t, l.RestartInPlace(), ErrFailed)
-	require.Equal(t, number, l.live[0].number)
+	require.Equal(t, number, l.appender.live[0].number)
 	_, err := l.Append([]byte("b"), true)
 	require.ErrorIs(t, err, ErrFailed)
 }

@@ -10,13 +10,14 @@ import "fmt"
 // before the log reports the commit durable: in recovery, the callback of Replay verifies the
 // referenced bytes and returns ErrRefLost if a crash has lost them.
 func (l *Log) AddExternalRef(firm bool) {
-	l.mu.Lock()
 	how := refSyncLater
 	if firm {
 		how = refSyncFirst
 	}
-	l.nextRef = max(l.nextRef, how)
-	l.mu.Unlock()
+	a := &l.appender
+	a.mu.Lock()
+	a.nextRef = max(a.nextRef, how)
+	a.mu.Unlock()
 }
 
 // externalRef says how a commit refers to bytes outside the log.
@@ -29,28 +30,28 @@ const (
 
 // syncBeforeWrite makes durable what the group refers to, before the group is written or before it
 // is durable.
-func (l *Log) syncBeforeWrite(g *group) error {
-	unsynced, durable := l.unsyncedRefs, g.sync || g.direct
-	if g.run != nil && g.run.ref > 0 {
-		unsynced, durable = true, durable || g.run.ref == refSyncFirst
+func (s *syncer) syncBeforeWrite(g *group) error {
+	unsynced, durable := s.unsyncedRefs, g.sync || g.direct
+	if g.buffer != nil && g.buffer.ref > 0 {
+		unsynced, durable = true, durable || g.buffer.ref == refSyncFirst
 	}
-	l.unsyncedRefs = unsynced
+	s.unsyncedRefs = unsynced
 	if !unsynced || !durable {
 		return nil
 	}
-	if err := l.syncRefs(); err != nil {
+	if err := s.syncRefs(); err != nil {
 		return err
 	}
-	l.unsyncedRefs = false
+	s.unsyncedRefs = false
 	return nil
 }
 
 // syncRefs makes durable the bytes that the log refers to.
-func (l *Log) syncRefs() error {
-	if l.opts.SyncRefs == nil {
+func (s *syncer) syncRefs() error {
+	if s.opts.SyncRefs == nil {
 		return nil
 	}
-	if err := l.opts.SyncRefs(); err != nil {
+	if err := s.opts.SyncRefs(); err != nil {
 		return fmt.Errorf("before a write to the log: %w", err)
 	}
 	return nil

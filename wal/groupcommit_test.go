@@ -110,7 +110,7 @@ func (l *testLog) parked(n int) {
 	l.t.Helper()
 	require.Eventually(
 		l.t,
-		func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.waiters) == n },
+		func() bool { l.syncer.mu.Lock(); defer l.syncer.mu.Unlock(); return len(l.syncer.waiters) == n },
 		time.Minute,
 		time.Millisecond,
 	)
@@ -391,8 +391,8 @@ func TestHintIsWrittenAfterTheLastGroup(t *testing.T) {
 	tw.land(two)
 	require.NoError(t, <-second)
 	require.Eventually(t, func() bool { return d.count("write") == hints+1 }, time.Minute, time.Millisecond)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	require.False(t, l.leading)
-	require.Equal(t, l.Durable(), l.hintedLSN)
+	l.syncer.mu.Lock()
+	defer l.syncer.mu.Unlock()
+	require.False(t, l.syncer.leading)
+	require.Equal(t, l.Durable(), l.syncer.hintedLSN)
 }

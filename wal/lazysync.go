@@ -13,61 +13,57 @@ import "fmt"
 //	after that                          all of it, any sectors behind           goes on to the next one
 
 // hasUnsyncedSegments says that segments before the current one are not durable. mu is held.
-func (l *Log) hasUnsyncedSegments() bool { return l.Durable() < l.writeSegment.start() }
+func (s *syncer) hasUnsyncedSegments() bool { return s.durableEnd() < s.segment.start() }
 
 // waitsForSegmentSync says whether a waiter for end waits for nothing but the running sync of
 // closed segments, as far as the log knows now. mu is held.
-func (l *Log) waitsForSegmentSync(end LSN) bool { return l.syncingClosed && end <= l.Written() }
+func (s *syncer) waitsForSegmentSync(end LSN) bool { return s.syncingClosed && end <= s.writtenEnd() }
 
 // syncClosedSegments makes all segments before the current one durable. It resigns the lead for
 // that time, or for good if another goroutine is syncing them already. mu is held at both ends, not
 // in between.
-func (l *Log) syncClosedSegments() {
-	if l.syncingClosed {
-		l.handOffLead()
+func (s *syncer) syncClosedSegments() {
+	if s.syncingClosed {
+		s.handOffLead()
 		return
 	}
-	durable, end, unsynced := l.Durable(), l.writeSegment.start(), l.unsyncedRefs
-	l.unsyncedRefs = false // later writes set it again
-	var closed []*segment
-	for _, s := range l.live {
-		if s.number < l.writeSegment.number && durable < l.opts.start(s.number+1) {
-			closed = append(closed, s)
-		}
-	}
-	l.syncingClosed = true
-	l.handOffLead()
-	l.mu.Unlock()
-	err := l.syncSegments(closed, unsynced)
-	l.mu.Lock()
-	l.syncingClosed = false
+	durable, end, unsynced := s.durableEnd(), s.segment.start(), s.unsyncedRefs
+	s.unsyncedRefs = false // later writes set it again
+	first, _ := s.opts.at(durable)
+	closed := s.appender.segmentsFrom(first, s.segment.number)
+	s.syncingClosed = true
+	s.handOffLead()
+	s.mu.Unlock()
+	err := s.syncSegments(closed, unsynced)
+	s.mu.Lock()
+	s.syncingClosed = false
 	if err == nil {
-		l.durable.Store(uint64(end)) // No other goroutine moves durable meanwhile.
+		s.durable.Store(uint64(end)) // No other goroutine moves durable meanwhile.
 	} else {
-		l.fail(err)
+		s.state.fail(err)
 	}
-	completed := l.completedWaiters()
-	l.mu.Unlock()
+	completed := s.completedWaiters()
+	s.mu.Unlock()
 	completed.wakeAll()
-	l.mu.Lock()
-	if !l.leading { // Waiters for later positions get a leader.
-		l.leading = true
-		l.resignLead()
-		l.mu.Lock()
+	s.mu.Lock()
+	if !s.leading { // Waiters for later positions get a leader.
+		s.leading = true
+		s.resignLead()
+		s.mu.Lock()
 	}
 }
 
 // syncSegments does syncClosedSegments' work on the files.
-func (l *Log) syncSegments(closed []*segment, unsynced bool) error {
+func (s *syncer) syncSegments(closed []*segment, unsynced bool) error {
 	if unsynced {
-		if err := l.syncRefs(); err != nil {
+		if err := s.syncRefs(); err != nil {
 			return err
 		}
 	}
-	for _, s := range closed {
+	for _, seg := range closed {
 		// A call site of its own: the crash tests leave out the syncs of one site at a time.
-		if err := s.file.SyncData(); err != nil {
-			return fmt.Errorf("sync log segment %s: %w", s.name, err)
+		if err := seg.file.SyncData(); err != nil {
+			return fmt.Errorf("sync log segment %s: %w", seg.name, err)
 		}
 	}
 	return nil

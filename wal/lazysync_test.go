@@ -36,18 +36,18 @@ func TestClosedSegmentIsSyncedByFirstSyncWaiter(t *testing.T) {
 		l.commit("perhaps written directly", false)
 		before := len(d.ops)
 		l.AddExternalRef(false)
-		for l.writeSegment.number < 4 {
+		for l.syncer.segment.number < 4 {
 			l.commit(text(len(l.commits), 900), false)
 		}
 		require.Empty(t, synced(d.ops[before:]))
 		require.LessOrEqual(t, l.Durable(), durable+LSN(1000), "at most what had to be written directly")
-		require.True(t, l.hasUnsyncedSegments())
+		require.True(t, l.syncer.hasUnsyncedSegments())
 
 		before = len(d.ops)
 		l.commit("durable again", true)
 		require.Equal(t, []string{"before", "000001", "000002", "000003", "000004"}, synced(d.ops[before:]))
 		require.Equal(t, l.End(), l.Durable())
-		require.False(t, l.hasUnsyncedSegments())
+		require.False(t, l.syncer.hasUnsyncedSegments())
 
 		before = len(d.ops)
 		l.commit("and again", true)
@@ -70,7 +70,7 @@ func TestPowerCutBehindUnsyncedSegments(t *testing.T) {
 			l := createTest(t, o)
 			acked := 0
 			for range 2 + rng.IntN(3) {
-				for first := l.writeSegment.number; l.writeSegment.number == first; {
+				for first := l.syncer.segment.number; l.syncer.segment.number == first; {
 					l.commit(text(len(l.commits), 3+rng.IntN(3000)), false)
 				}
 				if rng.IntN(3) == 0 {
@@ -141,7 +141,7 @@ func TestCommitsContinueDuringSegmentSync(t *testing.T) {
 		waiting := h.fly("wants a sync")
 		h.commits = append(h.commits, "wants a sync")
 		h.parked(1)
-		for h.writeSegment.number < 4 {
+		for h.syncer.segment.number < 4 {
 			h.commit(text(len(h.commits), 900), false)
 		}
 		unanswered(t, h.settled, waiting)
@@ -153,10 +153,10 @@ func TestCommitsContinueDuringSegmentSync(t *testing.T) {
 		require.GreaterOrEqual(t, h.Durable(), h.opts.start(4), "the others have ended by now")
 		h.commit("durable", true)
 		require.Equal(t, h.End(), h.Durable())
-		h.mu.Lock()
-		require.False(t, h.leading)
-		require.Empty(t, h.waiters)
-		h.mu.Unlock()
+		h.syncer.mu.Lock()
+		require.False(t, h.syncer.leading)
+		require.Empty(t, h.syncer.waiters)
+		h.syncer.mu.Unlock()
 		mustReplay(t, h.opts, h.start, h.Durable(), h.commits)
 	})
 }

@@ -89,9 +89,9 @@ func TestQueueIsBounded(t *testing.T) {
 	for range 100 {
 		_, err := l.Append(part, false)
 		require.NoError(t, err)
-		l.mu.Lock()
-		require.LessOrEqual(t, l.queuedBytes(), maxQueuedBytes+2*maxPart)
-		l.mu.Unlock()
+		l.appender.mu.Lock()
+		require.LessOrEqual(t, l.appender.queuedBytes(), maxQueuedBytes+2*maxPart)
+		l.appender.mu.Unlock()
 	}
 	l.Abort()
 	l.commit("after", true)
@@ -208,11 +208,11 @@ func TestWaitersShareWrites(t *testing.T) {
 		group.Wait()
 		require.NoError(t, l.Sync())
 		mustReplay(t, l.opts, l.start, l.Durable(), l.commits)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		require.False(t, l.leading)
-		require.Empty(t, l.waiters)
-		require.Empty(t, l.queue)
+		l.syncer.mu.Lock()
+		defer l.syncer.mu.Unlock()
+		require.False(t, l.syncer.leading)
+		require.Empty(t, l.syncer.waiters)
+		require.Empty(t, l.appender.queue)
 	})
 }
 
@@ -531,7 +531,7 @@ func TestFailureReachesEveryMember(t *testing.T) {
 			}
 			group.Wait()
 			last := l.Sync()
-			l.preparing.Wait() // The spare may be what failed, which is to stick when its goroutine ends.
+			l.pool.preparing.Wait() // The spare may be what failed, which is to stick when its goroutine ends.
 			d.mu.Lock()
 			reached := left < 0
 			d.hook = nil

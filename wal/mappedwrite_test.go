@@ -22,7 +22,7 @@ func TestSmallGroupsAreCopied(t *testing.T) {
 		for range commits {
 			l.commit(text(len(l.commits), size), false)
 		}
-		require.Len(t, l.live, 1)
+		require.Len(t, l.appender.live, 1)
 		pages := (commits*(recHeader+size) + pageUnit - 1) / pageUnit
 		require.Equal(t, pages, d.count("write")-before)
 		require.Equal(t, commits-pages, d.count("copy"))
@@ -84,17 +84,17 @@ func TestSecondHalfOfACopyAlone(t *testing.T) {
 	l := createTest(t, o)
 	l.commit("first", true)
 	l.commit("second", false)
-	from := int64(l.pos - LSN(l.live[0].number*uint64(l.live[0].size)))
+	from := int64(l.appender.pos - LSN(l.appender.live[0].number*uint64(l.appender.live[0].size)))
 	l.commit("third", false)
 	l.commit("fourth", false)
-	whole := readFile(t, d, l.live[0].name)
+	whole := readFile(t, d, l.appender.live[0].name)
 	for n := int64(1); n < 40; n++ { // of the third
 		torn := append([]byte(nil), whole...)
 		clear(torn[from : from+n])
-		writeFile(t, d.FS, l.live[0].name, torn)
+		writeFile(t, d.FS, l.appender.live[0].name, torn)
 		mustReplay(t, o, l.start, l.Durable(), l.commits[:2])
 	}
-	writeFile(t, d.FS, l.live[0].name, whole)
+	writeFile(t, d.FS, l.appender.live[0].name, whole)
 	mustReplay(t, o, l.start, l.Durable(), l.commits)
 }
 

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -81,9 +82,7 @@ func TestNoCommitWaitsForAPreparedSegment(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- l.Close(false) }()
 	for closing := false; !closing; runtime.Gosched() {
-		l.mu.Lock()
-		closing = l.closed
-		l.mu.Unlock()
+		closing = errors.Is(l.state.err(), ErrClosed)
 	}
 	close(h.goOn)
 	require.NoError(t, <-closed)
@@ -111,7 +110,7 @@ func TestPrepareFailureIsReportedByTheNextCommit(t *testing.T) {
 	end, err := l.Append(make([]byte, 40<<10), true)
 	require.NoError(t, err)
 	require.NoError(t, l.Wait(end, true))
-	l.preparing.Wait()
+	l.pool.preparing.Wait()
 	_, err = l.Append(nil, true)
 	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorIs(t, err, errBoom)
@@ -210,7 +209,7 @@ func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
 		}
 		return n, nil
 	}
-	for l.writeSegment.number == 1 {
+	for l.syncer.segment.number == 1 {
 		l.commit(text(len(l.commits), 5000), false)
 	}
 	d.hook = nil
@@ -256,12 +255,12 @@ func TestLatePrepareMakesNoSegment(t *testing.T) {
 		require.NoError(t, err)
 		_, err = l.Rotate()
 		require.NoError(t, err)
-		l.preparing.Wait()
-		require.Nil(t, l.spare)
+		l.pool.preparing.Wait()
+		require.Nil(t, l.appender.spare)
 		bytes := l.Bytes()
-		l.prepareInBackground()
-		l.preparing.Wait()
-		require.Nil(t, l.spare)
+		l.pool.prepareInBackground()
+		l.pool.preparing.Wait()
+		require.Nil(t, l.appender.spare)
 		require.Equal(t, bytes, l.Bytes())
 		require.NoError(t, l.Close(false))
 	}

@@ -295,7 +295,7 @@ func TestJunkBehindTheSegmentIsIgnored(t *testing.T) {
 // are.
 func TestGoldenBytes(t *testing.T) {
 	l, _ := smallLog(t, 512)
-	l.inCommit = false
+	l.appender.inCommit = false
 	_, err := l.Append([]byte("part, "), false)
 	require.NoError(t, err)
 	_, err = l.Append([]byte("last part"), true)
@@ -323,7 +323,7 @@ func TestGoldenBytes(t *testing.T) {
 
 func TestNextVersionIsForeign(t *testing.T) {
 	l, file := smallLog(t, 512)
-	h := l.live[0].segmentHeader
+	h := l.appender.live[0].segmentHeader
 	clear(file[:hintAt])
 	putSegmentHeader(file, h)
 	_, err := decodeSegmentHeader(file)
@@ -338,7 +338,7 @@ func TestNextVersionIsForeign(t *testing.T) {
 // FuzzRecord checks that what decodes encodes to the same bytes.
 func FuzzRecord(f *testing.F) {
 	l, file := smallLog(f, 512)
-	salt := l.live[0].salt
+	salt := l.appender.live[0].salt
 	f.Add(file[firstRecord:firstRecord+512], salt, uint64(l.start))
 	f.Fuzz(func(t *testing.T, b []byte, salt, lsn uint64) {
 		defer bound.Hold(t, uint64(1<<20+8*len(b)))()
@@ -411,7 +411,7 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 // alone tells.
 func TestRecordsOfThePreviousUseAreIgnored(t *testing.T) {
 	l, file := smallLog(t, 512)
-	h := l.live[0].segmentHeader
+	h := l.appender.live[0].segmentHeader
 	h.salt++
 	clear(file[:hintAt])
 	putSegmentHeader(file, h)
@@ -424,7 +424,7 @@ func TestRecordsOfThePreviousUseAreIgnored(t *testing.T) {
 // its LSN is not.
 func TestARecordElsewhereIsNone(t *testing.T) {
 	l, file := smallLog(t, 512)
-	salt := l.live[0].salt
+	salt := l.appender.live[0].salt
 	_, err := decodeRecord(file[firstRecord:], salt, l.start)
 	require.NoError(t, err)
 	for _, lsn := range []LSN{l.start - 512, l.start + 512, l.start + smallSegment} {

@@ -32,7 +32,7 @@ func TestLogBeginsSmall(t *testing.T) {
 		require.EqualValues(t, firstSegmentBytes, l.Bytes())
 		l.commit("little", true)
 		require.Equal(t, []int{firstSegmentBytes}, l.fileSizes())
-		for l.live[len(l.live)-1].fileSize < o.SegmentSize {
+		for l.appender.live[len(l.appender.live)-1].fileSize < o.SegmentSize {
 			l.commit(text(len(l.commits), 5000), len(l.commits)%3 > 0)
 		}
 		sizes := l.fileSizes()
@@ -47,7 +47,7 @@ func TestLogBeginsSmall(t *testing.T) {
 		require.EqualValues(
 			t,
 			sum-sizes[3],
-			l.Volume()-int64(l.End()-l.live[3].start()),
+			l.Volume()-int64(l.End()-l.appender.live[3].start()),
 			"what the files have, not what positions say",
 		)
 		tail := mustReplay(t, o, l.start, l.Durable(), l.commits)
@@ -72,7 +72,7 @@ func TestShortSegmentHasSpaceForAnEndRecord(t *testing.T) {
 				}
 			}
 			require.NoError(t, l.Sync())
-			for i, s := range l.live {
+			for i, s := range l.appender.live {
 				require.EqualValues(t, s.fileSize, l.fileSizes()[i])
 			}
 			mustReplay(t, o, l.start, l.Durable(), l.commits)
@@ -111,8 +111,8 @@ func TestSegmentThatIsTooSmallIsNotUsedAgain(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"write", "syncdata", "remove"}, did[len(did)-3:])
-		require.Empty(t, l.free)
-		require.Equal(t, spare, l.spare != nil)
+		require.Empty(t, l.pool.free)
+		require.Equal(t, spare, l.appender.spare != nil)
 		sum := 0
 		for _, size := range l.fileSizes() {
 			sum += size
@@ -218,7 +218,7 @@ func TestTooManyOpenFilesWhileASegmentIsRecycled(t *testing.T) {
 			l.start = next
 		}
 		require.ErrorIs(t, l.Prepare(), vfs.ErrNoFiles)
-		require.Nil(t, l.spare)
+		require.Nil(t, l.appender.spare)
 		_, err = l.Rotate()
 		require.ErrorIs(t, err, vfs.ErrNoFiles)
 		l.commit("meanwhile", true)

@@ -184,8 +184,8 @@ var storeMutants = []mutant{
 		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
 `},
 	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {`, `	if !sameState(m, newest) || s.o.ReadOnly {`},
-	{"laid", "leaves_are_never_synced_before_the_log", "wal/externalrefs.go", `unsynced, durable = true, durable || g.run.ref == refSyncFirst`, `unsynced, durable = g.run.ref == refSyncFirst, durable || g.run.ref == refSyncFirst`},
-	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/externalrefs.go", `	unsynced, durable := l.unsyncedRefs, g.sync || g.direct`, `	unsynced, durable := false, g.sync || g.direct`},
+	{"laid", "leaves_are_never_synced_before_the_log", "wal/externalrefs.go", `unsynced, durable = true, durable || g.buffer.ref == refSyncFirst`, `unsynced, durable = g.buffer.ref == refSyncFirst, durable || g.buffer.ref == refSyncFirst`},
+	{"laid", "only_a_commit_of_its_own_syncs_leaves", "wal/externalrefs.go", `	unsynced, durable := s.unsyncedRefs, g.sync || g.direct`, `	unsynced, durable := false, g.sync || g.direct`},
 	{"laid", "every_leaf_is_taken_for_whole", "pager/leafrun.go", `				return false, nil
 			}
 		}
