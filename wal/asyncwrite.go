@@ -6,12 +6,14 @@ import "github.com/ebbkv/ebb/internal/vfs"
 // the record meanwhile: SubmitWrite, then the tree changes, then CompleteWrite. If the changes
 // fail, Compensate cancels the record, and the next commit follows as if it had never been written.
 //
-//	crash ...                          the segment holds                  recovery
-//	after SubmitWrite                  the record, whole, torn or not     finds the commit or not: it is not acknowledged
-//	after CompleteWrite                the record                         finds the commit
-//	after Compensate, before a sync    the record, compensation or not    finds the commit unless the compensation record is there:
-//	                                                                      its failure is not reported yet
-//	after that                         both                               skips the commit
+//	crash ...                        the segment holds                recovery
+//	after SubmitWrite                the record, whole, torn or not   finds the commit or not: it is not
+//	                                                                  acknowledged
+//	after CompleteWrite              the record                       finds the commit
+//	after Compensate, before a sync  the record, and the              finds the commit unless the compensation
+//	                                 compensation record or not       record is there: its failure is not
+//	                                                                  reported yet
+//	after that                       both                             skips the commit
 
 // SubmitWrite writes the commits up to end, the end of the log, and makes them durable as Wait
 // does, but returns once the write is submitted. The caller passes the result to CompleteWrite

@@ -2,17 +2,10 @@ package wal
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ebbkv/ebb/internal/badfile"
-	"github.com/ebbkv/ebb/internal/golden"
-	"github.com/ebbkv/ebb/internal/racetest"
-	"github.com/ebbkv/ebb/internal/vfs"
 )
 
 // launch appends a commit and sends it.
@@ -57,11 +50,17 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 		prepare func(t *testing.T, l *testLog)
 		fails   bool
 	}{
-		"through_the_cache":   {0, func(*testing.T, *testLog) {}, false},
-		"a_reference":         {512, func(_ *testing.T, l *testLog) { l.AddExternalRef(true) }, false},
-		"behind_no_sync":      {512, func(_ *testing.T, l *testLog) { l.commit("relaxed", false); l.commit("relaxed too", false) }, false},
-		"the_log_has_failed":  {512, func(_ *testing.T, l *testLog) {}, true},
-		"a_segment_has_ended": {512, func(t *testing.T, l *testLog) { _, err := l.Rotate(); require.NoError(t, err) }, false},
+		"through_the_cache": {0, func(*testing.T, *testLog) {}, false},
+		"a_reference":       {512, func(_ *testing.T, l *testLog) { l.AddExternalRef(true) }, false},
+		"behind_no_sync": {512, func(_ *testing.T, l *testLog) {
+			l.commit("relaxed", false)
+			l.commit("relaxed too", false)
+		}, false},
+		"the_log_has_failed": {512, func(_ *testing.T, l *testLog) {}, true},
+		"a_segment_has_ended": {512, func(t *testing.T, l *testLog) {
+			_, err := l.Rotate()
+			require.NoError(t, err)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(newDisk(t, c.block))
@@ -115,131 +114,6 @@ func TestSubmitWriteIsRefused(t *testing.T) {
 	})
 }
 
-// TestCompensationCancelsACommit, whatever became of it before: in memory, on its way, in the file; of
-// one part or several; where its segment ends.
-func TestCompensationCancelsACommit(t *testing.T) {
-	racetest.OneGoroutine(t)
-	commits := 40
-	if testing.Short() {
-		commits = 11
-	}
-	for name, written := range map[string]func(l *testLog, end LSN) error{
-		"queued":  func(*testLog, LSN) error { return nil },
-		"written": func(l *testLog, end LSN) error { return l.Wait(end, false) },
-		"durable": func(l *testLog, end LSN) error { return l.Wait(end, true) },
-		"launched": func(l *testLog, end LSN) error {
-			if sent := l.SubmitWrite(end); sent != nil { // not where a segment ends
-				l.CompleteWrite(sent)
-			}
-			return l.Wait(end, true)
-		},
-	} {
-		for _, block := range []int{0, 512} {
-			if block == 0 && name == "launched" {
-				continue
-			}
-			// in segments of 16 KiB, the last in one of a megabyte
-			for _, size := range []int{10, 5000, 14 << 10, 200 << 10} {
-				t.Run(fmt.Sprintf("%s/%d/%d_bytes", name, block, size), func(t *testing.T) {
-					o := testOptions(newDisk(t, block))
-					if size > 14<<10 {
-						o.SegmentSize = 1 << 20
-					}
-					l := createTest(t, o)
-					var kept []string
-					for i := range commits {
-						if name != "launched" && i%3 == 2 {
-							_, err := l.Append([]byte("part"), false)
-							require.NoError(t, err)
-							l.Abort()
-						}
-						kept = append(kept, text(i, 100))
-						l.commit(kept[i], true)
-						end, err := l.Append([]byte(text(1000+i, size)), true)
-						require.NoError(t, err)
-						require.NoError(t, written(l, end))
-						void, err := l.Compensate()
-						require.NoError(t, err)
-						require.NoError(t, l.Wait(void, true))
-						require.Greater(t, void, end)
-						if i%10 == 0 {
-							mustReplay(t, l.opts, l.start, l.Durable(), kept)
-						}
-					}
-					got, tail, err := replayAll(l.opts, l.start, l.Durable())
-					require.NoError(t, err)
-					require.Equal(t, kept, got)
-					require.Equal(t, len(kept), tail.Commits)
-					require.Zero(t, tail.Dropped)
-				})
-			}
-		}
-	}
-}
-
-// TestCrashBeforeCompensationIsDurable may bring the commit back, one after that may not.
-func TestCrashBeforeCompensationIsDurable(t *testing.T) {
-	l, d, tw := towered(t, nil)
-	_, sent := l.launch("in question")
-	tw.land(tw.next())
-	l.CompleteWrite(sent)
-	void, err := l.Compensate()
-	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- l.Wait(void, true) }()
-	off := tw.next() // written, not durable
-	rng, seen := rand.New(rand.NewPCG(1, 9)), map[int]int{}
-	look := func() {
-		for range 60 {
-			o := l.opts
-			o.FS = d.crash(func() bool { return rng.IntN(2) > 0 })
-			got, _, err := replayAll(o, l.start, 0)
-			require.NoError(t, err)
-			require.Equal(t, []string{"before", "in question"}[:len(got)], got)
-			seen[len(got)]++
-		}
-	}
-	look()
-	require.Positive(t, seen[1])
-	require.Positive(t, seen[2])
-	tw.land(off)
-	require.NoError(t, <-done)
-	seen = map[int]int{}
-	look()
-	require.Zero(t, seen[2])
-}
-
-// TestCompensationOfNothingIsDamage: of a commit that another one takes back already, of parts, of what was
-// before the log begins.
-func TestCompensationOfNothingIsDamage(t *testing.T) {
-	for name, wrong := range map[string]func(t *testing.T, l *testLog) (start LSN){
-		"twice": func(t *testing.T, l *testLog) LSN {
-			l.commit("x", true)
-			_, err := l.Compensate()
-			require.NoError(t, err)
-			return l.start
-		},
-		"a_part": func(t *testing.T, l *testLog) LSN {
-			_, err := l.Append([]byte("part"), false)
-			require.NoError(t, err)
-			l.appender.inCommit = false
-			return l.start
-		},
-		"before_the_beginning": func(_ *testing.T, l *testLog) LSN { return l.commit("x", true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := createTest(t, testOptions(newDisk(t, 512)))
-			start := wrong(t, l)
-			void, err := l.Compensate()
-			require.NoError(t, err)
-			require.NoError(t, l.Wait(void, true))
-			_, _, err = replayAll(l.opts, start, l.Durable())
-			require.ErrorIs(t, err, badfile.ErrCorrupt)
-			require.ErrorContains(t, err, "takes back")
-		})
-	}
-}
-
 // TestSubmittedGroupFails is told of as one that was waited for is, also if it could not be
 // taken back.
 func TestSubmittedGroupFails(t *testing.T) {
@@ -286,54 +160,4 @@ func TestShortSubmittedWriteIsCompleted(t *testing.T) {
 	l.CompleteWrite(sent)
 	require.NoError(t, l.Wait(end, true))
 	mustReplay(t, l.opts, l.start, l.Durable(), []string{"before", text(1, 2000)})
-}
-
-// TestGoldenCompensation pins the record that takes a commit back.
-func TestGoldenCompensation(t *testing.T) {
-	b := appendRecord(nil, 7, record{lsn: 40960, prev: 40900, kind: typeCompensation})
-	sealRecord(b, 40800)
-	golden.Require(
-		t,
-		"void.hex",
-		"record that takes the commit before it back: checksum, salt, lsn, synced, prev, length, type, flags, reserved",
-		[]golden.Field{{Off: 0, Size: len(b), Remark: "record"}},
-		b,
-	)
-	r, err := decodeRecord(b, 7, 40960)
-	require.NoError(t, err)
-	require.Equal(t, typeCompensation, r.kind)
-}
-
-// TestHasCommitSpaceBesideALeader: after HasCommitSpace a commit and its compensation record fit also
-// where another leader writes the queue meanwhile, which pads it to a page.
-func TestHasCommitSpaceBesideALeader(t *testing.T) {
-	asked := 0
-	for filled := 0; filled < 62_000; filled += racetest.Sample(311, 1511) {
-		for _, block := range []int{512, 4096} {
-			for _, size := range []int{100, 5000} {
-				d := newDisk(t, block)
-				o := testOptions(d)
-				o.SegmentSize = 64 << 10
-				l := createTest(t, o)
-				d.hook = func(op, name string, n int) (int, error) { // The disk is full.
-					if op == "create" || op == "grow" || op == "rename" || name != o.name(1) {
-						return 0, vfs.ErrNoSpace
-					}
-					return n, nil
-				}
-				before, err := l.Append([]byte(text(1, filled)), true)
-				if err != nil || !l.HasCommitSpace(size) {
-					continue
-				}
-				asked++
-				require.NoError(t, l.Wait(before, true))
-				end, err := l.Append([]byte(text(2, size)), true)
-				require.NoError(t, err)
-				require.NoError(t, l.Wait(end, true))
-				_, err = l.Compensate()
-				require.NoError(t, err, "filled %d, block %d, size %d", filled, block, size)
-			}
-		}
-	}
-	require.Greater(t, asked, racetest.Sample(100, 20))
 }

@@ -1,72 +1,141 @@
 package wal
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// TestFailedTruncateLeavesCommitUnknown tells the story of a disk that writes a group
-// but for its last byte, which is a zero behind the record, and refuses the truncation of the
-// group, while a sync succeeds. A log that checked only the sync reported the group's commits as
-// lost for certain, and a restart brought them back.
-func TestFailedTruncateLeavesCommitUnknown(t *testing.T) {
-	for name, c := range map[string]struct {
-		failing string // of what takes the group back
-		fate    error
-		there   bool // the commit, after a restart
-	}{
-		"taken_back":           {fate: ErrFailed},
-		"truncation_fails":     {failing: "truncate", fate: ErrUnknown, there: true},
-		"sync_of_that_fails":   {failing: "sync", fate: ErrUnknown},
-		"nothing_of_it_can_be": {failing: "truncate sync", fate: ErrUnknown, there: true},
+// TestCompensationCancelsACommit, whatever became of it before: in memory, on its way, in the file; of
+// one part or several; where its segment ends.
+func TestCompensationCancelsACommit(t *testing.T) {
+	racetest.OneGoroutine(t)
+	commits := 40
+	if testing.Short() {
+		commits = 11
+	}
+	for name, written := range map[string]func(l *testLog, end LSN) error{
+		"queued":  func(*testLog, LSN) error { return nil },
+		"written": func(l *testLog, end LSN) error { return l.Wait(end, false) },
+		"durable": func(l *testLog, end LSN) error { return l.Wait(end, true) },
+		"launched": func(l *testLog, end LSN) error {
+			if sent := l.SubmitWrite(end); sent != nil { // not where a segment ends
+				l.CompleteWrite(sent)
+			}
+			return l.Wait(end, true)
+		},
+	} {
+		for _, block := range []int{0, 512} {
+			if block == 0 && name == "launched" {
+				continue
+			}
+			// in segments of 16 KiB, the last in one of a megabyte
+			for _, size := range []int{10, 5000, 14 << 10, 200 << 10} {
+				t.Run(fmt.Sprintf("%s/%d/%d_bytes", name, block, size), func(t *testing.T) {
+					o := testOptions(newDisk(t, block))
+					if size > 14<<10 {
+						o.SegmentSize = 1 << 20
+					}
+					l := createTest(t, o)
+					var kept []string
+					for i := range commits {
+						if name != "launched" && i%3 == 2 {
+							_, err := l.Append([]byte("part"), false)
+							require.NoError(t, err)
+							l.Abort()
+						}
+						kept = append(kept, text(i, 100))
+						l.commit(kept[i], true)
+						end, err := l.Append([]byte(text(1000+i, size)), true)
+						require.NoError(t, err)
+						require.NoError(t, written(l, end))
+						void, err := l.Compensate()
+						require.NoError(t, err)
+						require.NoError(t, l.Wait(void, true))
+						require.Greater(t, void, end)
+						if i%10 == 0 {
+							mustReplay(t, l.opts, l.start, l.Durable(), kept)
+						}
+					}
+					got, tail, err := replayAll(l.opts, l.start, l.Durable())
+					require.NoError(t, err)
+					require.Equal(t, kept, got)
+					require.Equal(t, len(kept), tail.Commits)
+					require.Zero(t, tail.Dropped)
+				})
+			}
+		}
+	}
+}
+
+// TestCompensationOfNothingIsDamage: of a commit that another one takes back already, of parts, of what was
+// before the log begins.
+func TestCompensationOfNothingIsDamage(t *testing.T) {
+	for name, wrong := range map[string]func(t *testing.T, l *testLog) (start LSN){
+		"twice": func(t *testing.T, l *testLog) LSN {
+			l.commit("x", true)
+			_, err := l.Compensate()
+			require.NoError(t, err)
+			return l.start
+		},
+		"a_part": func(t *testing.T, l *testLog) LSN {
+			_, err := l.Append([]byte("part"), false)
+			require.NoError(t, err)
+			l.appender.inCommit = false
+			return l.start
+		},
+		"before_the_beginning": func(_ *testing.T, l *testLog) LSN { return l.commit("x", true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, block := range []int{0, 512} { // through the cache, and directly
+			l := createTest(t, testOptions(newDisk(t, 512)))
+			start := wrong(t, l)
+			void, err := l.Compensate()
+			require.NoError(t, err)
+			require.NoError(t, l.Wait(void, true))
+			_, _, err = replayAll(l.opts, start, l.Durable())
+			require.ErrorIs(t, err, badfile.ErrCorrupt)
+			require.ErrorContains(t, err, "takes back")
+		})
+	}
+}
+
+// TestHasCommitSpaceBesideALeader: after HasCommitSpace a commit and its compensation record fit also
+// where another leader writes the queue meanwhile, which pads it to a page.
+func TestHasCommitSpaceBesideALeader(t *testing.T) {
+	asked := 0
+	for filled := 0; filled < 62_000; filled += racetest.Sample(311, 1511) {
+		for _, block := range []int{512, 4096} {
+			for _, size := range []int{100, 5000} {
 				d := newDisk(t, block)
 				o := testOptions(d)
-				o.SegmentSize = 4 * MinSegmentSize // no other segment is made meanwhile
+				o.SegmentSize = 64 << 10
 				l := createTest(t, o)
-				l.commit("before", true)
-				boom := errors.New("boom")
-				d.hook = func(op, _ string, n int) (int, error) {
-					switch op {
-					case "write", "direct":
-						return n - 1, boom // the record is in the file, a zero behind it is not
-					case "truncate", "sync":
-						if c.failing == op || c.failing == "truncate sync" {
-							return 0, boom
-						}
+				d.hook = func(op, name string, n int) (int, error) { // The disk is full.
+					if op == "create" || op == "grow" || op == "rename" || name != o.name(1) {
+						return 0, vfs.ErrNoSpace
 					}
 					return n, nil
 				}
-				end, err := l.Append([]byte("in question"), true)
-				require.NoError(t, err)
-				err = l.Wait(end, true)
-				require.ErrorIs(t, err, boom)
-				require.ErrorIs(t, err, c.fate)
-				if c.fate == ErrFailed {
-					require.NotErrorIs(t, err, ErrUnknown)
+				before, err := l.Append([]byte(text(1, filled)), true)
+				if err != nil || !l.HasCommitSpace(size) {
+					continue
 				}
-				_, err = l.Append([]byte("after"), true)
-				require.ErrorIs(t, err, ErrFailed)
-				d.hook = nil
-				got, _, err := replayAll(l.opts, l.start, 0)
+				asked++
+				require.NoError(t, l.Wait(before, true))
+				end, err := l.Append([]byte(text(2, size)), true)
 				require.NoError(t, err)
-				require.Contains(t, got, "before")
-				require.NotContains(t, got, "after")
-				if c.there {
-					require.Contains(t, got, "in question")
-				} else {
-					require.NotContains(t, got, "in question")
-				}
+				require.NoError(t, l.Wait(end, true))
+				_, err = l.Compensate()
+				require.NoError(t, err, "filled %d, block %d, size %d", filled, block, size)
 			}
-		})
+		}
 	}
+	require.Greater(t, asked, racetest.Sample(100, 20))
 }
 
 // TestHasCommitSpaceCountsTheCompensation: what Revocable says yes to is appended, written and
@@ -101,32 +170,4 @@ func TestHasCommitSpaceCountsTheCompensation(t *testing.T) {
 		}
 	}
 	require.NotZero(t, refused)
-}
-
-// TestWaitAfterTheFailure: of two commits that do not wait for the disk and are written
-// together, the later one may hear that it is there, and the earlier one, if the log fails before
-// it asks, that its fate is unknown. It is there as well. What a commit hears that waits for the
-// disk is what is durable, whenever it asks.
-func TestWaitAfterTheFailure(t *testing.T) {
-	d := newDisk(t, 0)
-	o := testOptions(d)
-	l := createTest(t, o)
-	l.commit("durable", true)
-	durable := l.End()
-	earlier, err := l.Append([]byte("earlier"), true)
-	require.NoError(t, err)
-	later, err := l.Append([]byte("later"), true)
-	require.NoError(t, err)
-	require.NoError(t, l.Wait(later, false))
-	require.LessOrEqual(t, earlier, l.Written())
-	d.hook = func(op, _ string, n int) (int, error) { return 0, errBoom }
-	end, err := l.Append([]byte("fails"), true)
-	require.NoError(t, err)
-	require.ErrorIs(t, l.Wait(end, false), errBoom)
-	require.ErrorIs(t, l.Wait(earlier, false), ErrUnknown)
-	require.NoError(t, l.Wait(durable, true))
-	d.hook = nil
-	got, _, err := replayAll(l.opts, l.start, 0)
-	require.NoError(t, err)
-	require.Subset(t, got, []string{"durable", "earlier", "later"})
 }

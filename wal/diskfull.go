@@ -12,8 +12,8 @@ import (
 //
 //	crash ...                      the files hold                        recovery
 //	before the header is durable   the whole log                         as after Finish
-//	after it, before the rename    no log that begins at the lowest      nothing to replay; no file has the next segment's name
-//	                               segment
+//	after it, before the rename    no log that begins at the lowest      nothing to replay; no file has the
+//	                               segment                               next segment's name
 //	after the rename               an empty segment where Finish says    nothing to replay
 //	                               that the log goes on
 //

@@ -75,7 +75,8 @@ func TestRestartWaitsForTheLeader(t *testing.T) {
 	l.syncer.mu.Lock()
 	defer l.syncer.mu.Unlock()
 	require.False(t, l.syncer.leading)
-	require.Equal(t, l.appender.live[0].start(), l.syncer.hintedLSN, "the note of the group before went to the segment before")
+	require.Equal(t, l.appender.live[0].start(), l.syncer.hintedLSN,
+		"the hint of the group before went to the segment before")
 }
 
 // TestRestartThatFailsIsFinal: the disk may hold any part of the header.

@@ -174,12 +174,19 @@ func TestLogEndsBeforeACommitWithLostRefs(t *testing.T) {
 		then func(l *testLog)
 		bad  bool
 	}{
-		"at the end":        {func(*testLog) {}, false},
-		"before others":     {func(l *testLog) { l.commit("plain", false); l.commit("plain", false) }, false},
-		"many parts":        {func(l *testLog) { l.commit("plain", false) }, false},
-		"synced":            {func(l *testLog) { require.NoError(t, l.Sync()); l.commit("one that says so", true) }, true},
-		"noted":             {func(l *testLog) { require.NoError(t, l.Close(false)) }, true},
-		"in an earlier one": {func(l *testLog) { _, err := l.Rotate(); require.NoError(t, err); l.commit("next", false) }, false},
+		"at the end":    {func(*testLog) {}, false},
+		"before others": {func(l *testLog) { l.commit("plain", false); l.commit("plain", false) }, false},
+		"many parts":    {func(l *testLog) { l.commit("plain", false) }, false},
+		"synced": {func(l *testLog) {
+			require.NoError(t, l.Sync())
+			l.commit("one that says so", true)
+		}, true},
+		"noted": {func(l *testLog) { require.NoError(t, l.Close(false)) }, true},
+		"in an earlier one": {func(l *testLog) {
+			_, err := l.Rotate()
+			require.NoError(t, err)
+			l.commit("next", false)
+		}, false},
 		"in one that is synced": {func(l *testLog) {
 			_, err := l.Rotate()
 			require.NoError(t, errors.Join(err, l.Sync()))

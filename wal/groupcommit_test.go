@@ -105,17 +105,6 @@ func unanswered(t *testing.T, answers ...chan error) {
 	}
 }
 
-// parked waits until n waiters wait.
-func (l *testLog) parked(n int) {
-	l.t.Helper()
-	require.Eventually(
-		l.t,
-		func() bool { l.syncer.mu.Lock(); defer l.syncer.mu.Unlock(); return len(l.syncer.waiters) == n },
-		time.Minute,
-		time.Millisecond,
-	)
-}
-
 // whileGathering runs fn once while a leader waits for followers.
 func whileGathering(t *testing.T, fn func()) {
 	gosched = func() { fn() }

@@ -8,9 +8,10 @@ import "fmt"
 // meanwhile. Those writers neither sync nor write directly: the durable part of the log has no
 // gaps.
 //
-//	power cut ...                       the segments hold                       recovery
-//	before closed ones are synced       any sectors of it, and of those behind  ends at the first gap; no record behind it says that more was durable
-//	after that                          all of it, any sectors behind           goes on to the next one
+//	power cut ...                  the segments hold                 recovery
+//	before closed ones are synced  any sectors of them, and of       ends at the first gap; no record behind
+//	                               those behind                      it says that more was durable
+//	after that                     all of them, any sectors behind   goes on to the next one
 
 // hasUnsyncedSegments says that segments before the current one are not durable. mu is held.
 func (s *syncer) hasUnsyncedSegments() bool { return s.durableEnd() < s.segment.start() }

@@ -2,17 +2,37 @@ package wal
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 )
+
+// TestBoundHoldsForAppendOnly fills a bounded log: a commit is refused, and what a checkpoint needs
+// to make room is not.
+func TestBoundHoldsForAppendOnly(t *testing.T) {
+	l := createTest(t, testOptions(vfs.NewMemory()))
+	l.SetBound(2 * MinSegmentSize)
+	var err error
+	for i := 0; err == nil && i < 1000; i++ {
+		_, err = l.Append([]byte(text(i, MinSegmentSize/8)), true)
+	}
+	require.ErrorIs(t, err, vfs.ErrNoSpace)
+	require.LessOrEqual(t, l.Bytes(), int64(2*MinSegmentSize))
+	require.NoError(t, l.Prepare())
+	require.EqualValues(t, 3*MinSegmentSize, l.Bytes())
+	cut, err := l.Rotate()
+	require.NoError(t, err)
+	require.NoError(t, l.Release(cut))
+	_, err = l.Append([]byte("room again"), true)
+	require.NoError(t, err)
+	require.NoError(t, l.Sync())
+}
 
 // heldSegment is a file system on which writes to one segment wait.
 type heldSegment struct {
@@ -124,7 +144,10 @@ func TestSegmentIsFilledUnlessGroupsAreLarge(t *testing.T) {
 		group  int
 		sync   bool
 		filled int
-	}{{1000, true, 512 << 10}, {48 << 10, true, 512 << 10}, {80 << 10, true, firstRecord}, {1000, false, 512 << 10}, {12 << 10, false, firstRecord}} {
+	}{
+		{1000, true, 512 << 10}, {48 << 10, true, 512 << 10}, {80 << 10, true, firstRecord},
+		{1000, false, 512 << 10}, {12 << 10, false, firstRecord},
+	} {
 		d := newDisk(t, 0)
 		o := testOptions(d)
 		o.SegmentSize = 512 << 10
@@ -186,64 +209,6 @@ func TestSegmentIsFilledPieceByPiece(t *testing.T) {
 	require.ErrorIs(t, err, errBoom)
 }
 
-// TestUnsyncedGroupsAreWrittenBackPieceByPiece: the leader starts the writeback of unsynced groups
-// piece by piece, each page once, so that a later sync has less than a piece of each segment to
-// write.
-func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
-	d := newDisk(t, 0)
-	o := testOptions(d)
-	o.SegmentSize, o.FirstSegmentBytes = 3*writebackBytes, 3*writebackBytes
-	l := createTest(t, o)
-	begun, pieces := firstRecord, 0
-	d.hook = func(op, name string, n int) (int, error) {
-		var off int
-		switch _, err := fmt.Sscanf(op, "begin %d", &off); {
-		case !strings.HasSuffix(name, "-000001"):
-		case err == nil:
-			require.Equal(t, begun, off, "where the piece before ended")
-			require.GreaterOrEqual(t, n, writebackBytes)
-			begun += n
-			pieces++
-		case op == "syncdata":
-			assert.Fail(t, "somebody waits for a sync")
-		}
-		return n, nil
-	}
-	for l.syncer.segment.number == 1 {
-		l.commit(text(len(l.commits), 5000), false)
-	}
-	d.hook = nil
-	require.Equal(t, 2, pieces)
-	require.LessOrEqual(t, begun, int(o.SegmentSize))
-	require.Greater(t, begun, int(o.SegmentSize)-writebackBytes)
-	l.commit("in the second segment", true)
-	mustReplay(t, o, l.start, 0, l.commits)
-
-	// What is synced anyway is left alone.
-	before := len(d.ops)
-	for range 3 * writebackBytes / 5000 {
-		l.commit(text(len(l.commits), 5000), true)
-	}
-	for _, op := range d.ops[before:] {
-		require.False(t, strings.HasPrefix(op, "begin"), op)
-	}
-
-	// The system may tell of a failure only here.
-	d.hook = func(op, _ string, n int) (int, error) {
-		if strings.HasPrefix(op, "begin") {
-			return 0, errBoom
-		}
-		return n, nil
-	}
-	end, err := l.Append(make([]byte, 2*writebackBytes), true)
-	require.NoError(t, err)
-	err = l.Wait(end, false)
-	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorIs(t, err, errBoom)
-	_, err = l.Append(nil, true)
-	require.ErrorIs(t, err, ErrFailed)
-}
-
 // TestLatePrepareMakesNoSegment: a leader saw that the segment was half full, and runs again when
 // the log is in the next one already.
 func TestLatePrepareMakesNoSegment(t *testing.T) {
@@ -263,5 +228,75 @@ func TestLatePrepareMakesNoSegment(t *testing.T) {
 		require.Nil(t, l.appender.spare)
 		require.Equal(t, bytes, l.Bytes())
 		require.NoError(t, l.Close(false))
+	}
+}
+
+// fileSizes are those of the segment files, by number.
+func (l *testLog) fileSizes() (sizes []int) {
+	found, err := Scan(l.opts)
+	require.NoError(l.t, err)
+	for _, s := range found.Segments() {
+		sizes = append(sizes, len(readFile(l.t, l.opts.FS, s.File)))
+	}
+	return sizes
+}
+
+// TestLogBeginsSmall: a log with few records does not fill a whole segment, and one with more has
+// whole segments soon.
+func TestLogBeginsSmall(t *testing.T) {
+	for _, block := range []int{0, 512} {
+		d := newDisk(t, block)
+		o := testOptions(d)
+		o.SegmentSize = DefaultSegmentSize
+		l := createTest(t, o)
+		require.Equal(t, []int{firstSegmentBytes}, l.fileSizes())
+		require.EqualValues(t, firstSegmentBytes, l.Bytes())
+		l.commit("little", true)
+		require.Equal(t, []int{firstSegmentBytes}, l.fileSizes())
+		for l.appender.live[len(l.appender.live)-1].fileSize < o.SegmentSize {
+			l.commit(text(len(l.commits), 5000), len(l.commits)%3 > 0)
+		}
+		sizes := l.fileSizes()
+		require.True(t, slices.IsSorted(sizes), sizes)
+		require.Len(t, sizes, 4, "each has room for four times what was before")
+		require.Equal(t, DefaultSegmentSize, sizes[3])
+		sum := 0
+		for _, size := range sizes {
+			sum += size
+		}
+		require.EqualValues(t, sum, l.Bytes())
+		require.EqualValues(
+			t,
+			sum-sizes[3],
+			l.Volume()-int64(l.End()-l.appender.live[3].start()),
+			"what the files have, not what positions say",
+		)
+		tail := mustReplay(t, o, l.start, l.Durable(), l.commits)
+		require.Less(t, tail.Bytes, l.Volume())
+		require.Greater(t, tail.Bytes, l.Volume()*9/10)
+	}
+}
+
+// TestShortSegmentHasSpaceForAnEndRecord: of every size of record, in files with room for one or two.
+func TestShortSegmentHasSpaceForAnEndRecord(t *testing.T) {
+	for _, block := range []int{0, 512, 4096} {
+		for size := 3; size < 6000; size += 97 {
+			d := newDisk(t, block)
+			o := testOptions(d)
+			o.SegmentSize, o.FirstSegmentBytes = 256<<10, 1
+			l := createTest(t, o)
+			for i := range 6 {
+				l.commit(text(i, size), i%2 == 0)
+				if i == 3 {
+					_, err := l.Rotate()
+					require.NoError(t, err)
+				}
+			}
+			require.NoError(t, l.Sync())
+			for i, s := range l.appender.live {
+				require.EqualValues(t, s.fileSize, l.fileSizes()[i])
+			}
+			mustReplay(t, o, l.start, l.Durable(), l.commits)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -9,11 +10,69 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
-	"github.com/ebbkv/ebb/internal/bound"
-	"github.com/ebbkv/ebb/internal/golden"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
+
+// TestFirstRecordSaysWhatIsMissingBeforeIt. Replay begins where a checkpoint cut the log, so
+// nothing says what the first record should follow but where that lies: not behind the beginning,
+// and in the segment before, if it is the first of its own.
+func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
+	t.Run("in_the_segment", func(t *testing.T) {
+		l := createTest(t, testOptions(newDisk(t, 512)))
+		first := l.commit("first", true)
+		for i := range 12 {
+			l.commit(text(i, 100), true)
+		}
+		require.NoError(t, l.Close(false))
+		name := l.opts.name(1)
+		b := withoutNote(readFile(t, l.opts.FS, name))
+		clear(b[int64(first)-MinSegmentSize : firstRecord+pageUnit]) // up to where padding may end
+		require.NotZero(t, binary.LittleEndian.Uint64(b[firstRecord+pageUnit:]), "a record begins there")
+		writeFile(t, l.opts.FS, name, b)
+		_, _, err := replayAll(l.opts, first, 0)
+		require.ErrorIs(t, err, badfile.ErrCorrupt, "the record itself says that more was durable")
+	})
+	t.Run("in_the_segment_before", func(t *testing.T) {
+		l, _ := smallLog(t, 512)
+		for range 2 {
+			_, err := l.Rotate()
+			require.NoError(t, err)
+		}
+		l.commit("in segment 3", true)
+		require.NoError(t, l.Close(false))
+		start, name := l.opts.start(3), l.opts.name(3)
+		mustReplay(t, l.opts, start, 0, []string{"in segment 3"})
+		b := withoutNote(readFile(t, l.opts.FS, name))
+		at := b[firstRecord:]
+		binary.LittleEndian.PutUint64(at[recPrev:], uint64(l.start))
+		sealRecord(at, LSN(binary.LittleEndian.Uint64(at[recSynced:])))
+		writeFile(t, l.opts.FS, name, b)
+		got, _, err := replayAll(l.opts, start, 0)
+		require.NoError(t, err, "nothing says that it was durable")
+		require.Empty(t, got)
+	})
+}
+
+// TestHintOfALaterSegmentShowsALostEnd: the end of a segment is gone, and the records of the next
+// one, but not its note.
+func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
+	l, _ := smallLog(t, 512)
+	_, err := l.Rotate()
+	require.NoError(t, err)
+	l.commit("in the next segment", true)
+	for number, from := range map[uint64]int{1: firstRecord + 512, 2: firstRecord} {
+		b := readFile(t, l.opts.FS, l.opts.name(number))
+		if number == 1 {
+			b = withoutNote(b)
+		}
+		clear(b[from:])
+		writeFile(t, l.opts.FS, l.opts.name(number), b)
+	}
+	_, _, err = replayAll(l.opts, l.start, 0)
+	require.ErrorIs(t, err, badfile.ErrCorrupt)
+	require.ErrorContains(t, err, "note of segment 2")
+}
 
 const smallSegment = 32 << 10
 
@@ -291,104 +350,6 @@ func TestJunkBehindTheSegmentIsIgnored(t *testing.T) {
 	require.Len(t, got, len(l.commits))
 }
 
-// TestGoldenBytes pins the format: offset, bytes and, in the comment above each stretch, what they
-// are.
-func TestGoldenBytes(t *testing.T) {
-	l, _ := smallLog(t, 512)
-	l.appender.inCommit = false
-	_, err := l.Append([]byte("part, "), false)
-	require.NoError(t, err)
-	_, err = l.Append([]byte("last part"), true)
-	require.NoError(t, err)
-	_, err = l.Rotate()
-	require.NoError(t, err)
-	require.NoError(t, l.Sync())
-	file := readFile(t, l.opts.FS, l.opts.name(1))
-	for _, part := range []struct {
-		name, title string
-		fields      []golden.Field
-	}{
-		{"segment-header.hex", "header block of a segment", []golden.Field{
-			{0, int(hintAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
-		{"note.hex", "note block of a segment", []golden.Field{{int(hintAt), int(firstRecord - hintAt), "salt, synced, checksum"}}},
-		{"records.hex", "records: checksum, salt, lsn, synced, prev, length, type, flags, reserved; payload", []golden.Field{
-			{int(firstRecord), len(file) - int(firstRecord), "first record"}}},
-	} {
-		b := make([]byte, len(file)) // with what the other two have left out
-		f := part.fields[0]
-		copy(b[f.Off:f.Off+f.Size], file[f.Off:])
-		golden.Require(t, part.name, part.title, part.fields, b)
-	}
-}
-
-func TestNextVersionIsForeign(t *testing.T) {
-	l, file := smallLog(t, 512)
-	h := l.appender.live[0].segmentHeader
-	clear(file[:hintAt])
-	putSegmentHeader(file, h)
-	_, err := decodeSegmentHeader(file)
-	require.NoError(t, err)
-	file[segOffVer]++
-	_, err = decodeSegmentHeader(file)
-	require.Error(t, err)
-	_, _, err = l.reread(file, 0)
-	require.ErrorIs(t, err, badfile.ErrCorrupt)
-}
-
-// FuzzRecord checks that what decodes encodes to the same bytes.
-func FuzzRecord(f *testing.F) {
-	l, file := smallLog(f, 512)
-	salt := l.appender.live[0].salt
-	f.Add(file[firstRecord:firstRecord+512], salt, uint64(l.start))
-	f.Fuzz(func(t *testing.T, b []byte, salt, lsn uint64) {
-		defer bound.Hold(t, uint64(1<<20+8*len(b)))()
-		for _, fix := range []bool{false, true} {
-			if fix && len(b) >= recHeader {
-				// Make the cheap checks pass, as an attacker would.
-				b = bytes.Clone(b)
-				r := record{
-					lsn:     LSN(lsn),
-					kind:    recordType(b[recType]),
-					flags:   partFlags(b[recFlags]),
-					payload: b[recHeader:],
-				}
-				b = appendRecord(nil, salt, r)
-				sealRecord(b, 0)
-			}
-			r, err := decodeRecord(b, salt, LSN(lsn))
-			if err != nil {
-				continue
-			}
-			again := appendRecord(nil, salt, r)
-			sealRecord(again, r.synced)
-			require.Equal(t, b[:r.size()], again)
-		}
-	})
-}
-
-// FuzzSegment replays any bytes behind a good header: no panic, no hang, and only damage as an
-// error.
-func FuzzSegment(f *testing.F) {
-	l, file := smallLog(f, 512)
-	f.Add(file[hintAt:l.End()-smallSegment], uint64(0))
-	f.Add(file[hintAt:firstRecord+100], uint64(1))
-	header := file[:hintAt]
-	o := l.opts
-	f.Fuzz(func(t *testing.T, b []byte, durable uint64) {
-		defer bound.Hold(t, uint64(16<<20+4*len(b)))()
-		o := o
-		o.FS = vfs.NewMemory()
-		writeFile(t, o.FS, o.name(1), append(bytes.Clone(header), b[:min(len(b), smallSegment)]...))
-		_, tail, err := replayAll(o, l.start, LSN(durable))
-		if err != nil {
-			require.ErrorIs(t, err, badfile.ErrCorrupt)
-			return
-		}
-		require.GreaterOrEqual(t, tail.Dropped, int64(0))
-		require.GreaterOrEqual(t, tail.End, l.start)
-	})
-}
-
 // TestDroppedBytesAreToldWhateverIsWrong damages each byte of the header of the last record,
 // without evidence that it was durable: it is dropped, and Tail says how much, although salt or
 // place may be what is wrong.
@@ -403,33 +364,6 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, len(l.commits)-1)
 		require.NotZero(t, tail.Dropped, "byte %d of the header", at-last)
-	}
-}
-
-// TestRecordsOfThePreviousUseAreIgnored: the same segment with another salt, as when a number is used
-// again and the disk brings back old blocks. Place and checksum of the records are right, the salt
-// alone tells.
-func TestRecordsOfThePreviousUseAreIgnored(t *testing.T) {
-	l, file := smallLog(t, 512)
-	h := l.appender.live[0].segmentHeader
-	h.salt++
-	clear(file[:hintAt])
-	putSegmentHeader(file, h)
-	got, _, err := l.reread(file, 0)
-	require.NoError(t, err)
-	require.Empty(t, got)
-}
-
-// TestARecordElsewhereIsNone: salt and checksum of a record that went to the wrong place are right,
-// its LSN is not.
-func TestARecordElsewhereIsNone(t *testing.T) {
-	l, file := smallLog(t, 512)
-	salt := l.appender.live[0].salt
-	_, err := decodeRecord(file[firstRecord:], salt, l.start)
-	require.NoError(t, err)
-	for _, lsn := range []LSN{l.start - 512, l.start + 512, l.start + smallSegment} {
-		_, err = decodeRecord(file[firstRecord:], salt, lsn)
-		require.ErrorContains(t, err, "expected", "LSN %d", lsn)
 	}
 }
 

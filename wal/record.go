@@ -20,13 +20,13 @@ type LSN uint64
 //	+----------+--------+--------+--------+--------+--------+------+-------+----------+--- ... ---+
 //
 // checksum is xxhash64 of bytes [8, 48+length): torn and rotten records. salt repeats the
-// segment's: a record of the file's former life does not count. lsn repeats the record's own
-// position: bytes that went to the wrong place. synced is a position up to which everything was
-// durable when the record was written: evidence that a bad record before it is damage and no torn
-// end. prev is the position of the record before this one, 0 in the first one of a log: replay
-// never steps over a gap. type is 1 (data), 2 (seal: the last record of its segment) or 3 (void:
-// the commit that ends right before it, seals aside, did not happen). The last two have no payload
-// and no flags. flags of a data record: 1 first part of a commit, 2 last part. A first part voids
+// segment's: a record of the file's previous use is invalid. lsn repeats the record's own position:
+// misplaced bytes. synced is a position up to which everything was durable when the record was
+// written: evidence that a bad record before it is damage and no torn end. prev is the position of
+// the record before this one, 0 in the first one of a log: replay never steps over a gap. type is 1
+// (data), 2 (seal: the end record of its segment) or 3 (void: a compensation record, which cancels
+// the commit that ends right before it, end records aside). The last two have no payload and no
+// flags. flags of a data record: 1 first part of a commit, 2 last part. A first part cancels
 // unfinished parts before it. reserved must be zero. Golden bytes: testdata/records.hex.
 //
 // A payload of a record has at most maxPart bytes. A header never crosses a block: with fewer than
@@ -105,9 +105,8 @@ func sealRecord(b []byte, synced LSN) int {
 // zeroHeader says that no record begins here.
 func zeroHeader(b []byte) bool { return [recHeader]byte(b) == [recHeader]byte{} }
 
-// ownHeader says whether the header at the start of b claims to be of the segment with this salt
-// and of this place. It proves nothing; it is the cheap question before decodeRecord, and tells
-// torn records from old bytes.
+// ownHeader says whether the header at the start of b has this salt and this position. It proves
+// nothing; it is the cheap check before decodeRecord, and distinguishes torn records from old bytes.
 func ownHeader(b []byte, salt uint64, lsn LSN) bool {
 	return len(b) >= recHeader &&
 		binary.LittleEndian.Uint64(b[recSalt:]) == salt &&
@@ -115,15 +114,15 @@ func ownHeader(b []byte, salt uint64, lsn LSN) bool {
 }
 
 // similarHeader is ownHeader that lets one of the two be wrong: neither a record of the file's
-// former life nor other bytes have even one of them. It is for telling people what was dropped.
+// previous use nor other bytes have even one of them. It is for reports of dropped bytes.
 func similarHeader(b []byte, salt uint64, lsn LSN) bool {
 	return len(b) >= recHeader &&
 		(binary.LittleEndian.Uint64(b[recSalt:]) == salt || binary.LittleEndian.Uint64(b[recLSN:]) == uint64(lsn))
 }
 
 // decodeRecord decodes the record at the start of b, which ends where the record's segment ends.
-// All bounds are proved before it returns. The error says what is wrong; whether that is a torn end
-// or damage is for the reader.
+// All bounds are verified before it returns. The error says what is wrong; the reader
+// decides whether that is a torn end or damage.
 func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {
 	if len(b) < recHeader {
 		return record{}, fmt.Errorf("record header needs %d bytes, %d are left", recHeader, len(b))

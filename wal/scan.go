@@ -77,7 +77,7 @@ func Scan(o Options) (*ScanResult, error) {
 				continue
 			}
 			f.foreign = append(f.foreign, name)
-		case errors.Is(err, fs.ErrNotExist): // gone since List
+		case errors.Is(err, fs.ErrNotExist): // removed since List
 			continue
 		default:
 			return nil, err
@@ -155,7 +155,7 @@ func (f *ScanResult) Segments() []SegmentInfo {
 	return infos
 }
 
-// MaxBytes is what the segments from start's on have room for: the log after start is not longer.
+// MaxBytes is the capacity of the segments from start's on: the log after start is not longer.
 func (f *ScanResult) MaxBytes(start LSN) (n int64) {
 	number, _ := f.opts.at(start)
 	for _, s := range f.segments {
@@ -166,7 +166,7 @@ func (f *ScanResult) MaxBytes(start LSN) (n int64) {
 	return n
 }
 
-// FileBytes is what the files of all segments take.
+// FileBytes is the size of the files of all segments.
 func (f *ScanResult) FileBytes() int64 { return f.fileBytes }
 
 // Foreign gives the files that are named like segments of this store and are none: half made,
@@ -323,7 +323,7 @@ func (f *ScanResult) Obsolete(before LSN) []string {
 	return append(names, f.foreign...)
 }
 
-// Remove deletes files in the given order. One that is gone is no error.
+// Remove deletes files in the given order. A missing one is no error.
 func (f *ScanResult) Remove(names []string) error { return removeFiles(f.opts, names) }
 
 // Remove deletes every file that is named like a segment of o.Path.

@@ -24,11 +24,11 @@ import (
 //	+-----------------+-----------------+------------- ... ---------+
 //
 // The header is synced before the segment gets its first record, and again, with another number and
-// another salt, before the file is renamed for its next life. The note is written without a sync; a
-// torn one is no information. Records end a block (4096 bytes) before the file was meant to end,
-// except for the seal: there is always room for it. The first files of a log are shorter than
-// SegmentSize, which positions are counted by all the same; a failed write may cut one, so that its
-// size says nothing.
+// another salt, before the file is renamed for its next use. The note, a durability hint, is
+// written without a sync; a torn one is no information. Records end a block (4096 bytes) before the
+// file was meant to end, except for the end record, which always has space. The first files of a
+// log are shorter than SegmentSize, which positions are counted by all the same; a failed write may
+// cut one, so its size proves nothing.
 //
 // Header block; the bytes behind the checksum are zero. Golden bytes: testdata/segment-header.hex.
 //
