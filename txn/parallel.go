@@ -109,8 +109,8 @@ func (tx *Tx) applyParallel(id TreeID, changes []Change, was []Info) (done bool,
 	return done, err
 }
 
-// applyParallel applies changes by count workers, and returns the indexes of those that are left because frames are
-// short, in batch order.
+// applyParallel applies changes by count workers, and returns the indexes of those that are left
+// because frames are short, in batch order.
 func (w *writer) applyParallel(
 	count int, id TreeID, changes []Change, was []Info,
 ) (left []int32, done bool, err error) {
