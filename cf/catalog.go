@@ -67,7 +67,9 @@ func Create(tx *txn.Tx, name string, o Options) (*Family, error) {
 	return f, put(tx, f)
 }
 
-// Alter changes the settings of a family. Present rows keep their expiries.
+// Alter changes the settings of a family. Present rows keep their expiries; those of a
+// time-partitioned family follow its retention. ErrOptions if the family would become
+// time-partitioned, or stop to be.
 func Alter(tx *txn.Tx, name string, o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -76,7 +78,10 @@ func Alter(tx *txn.Tx, name string, o Options) error {
 	if err != nil {
 		return err
 	}
-	return put(tx, &Family{Name: f.Name, Base: f.Base, Options: o})
+	if n := (&Family{Name: f.Name, Base: f.Base, Options: o}); n.Partitioned() == f.Partitioned() {
+		return put(tx, n)
+	}
+	return fmt.Errorf("%w: %q: a family is time-partitioned from its creation on or never", ErrOptions, name)
 }
 
 // Drop removes a family with all its trees, in time independent of its number of rows.
@@ -88,7 +93,14 @@ func Drop(tx *txn.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.EnsureTxnBytes(len(name) + changeBytes); err != nil {
+	list, err := AllPartitions(tx, f)
+	if err != nil {
+		return err
+	}
+	if err := tx.EnsureTxnBytes(len(name) + changeBytes + len(list)*dropPartitionBytes); err != nil {
+		return err
+	}
+	if err := DropPartitions(tx, f, list); err != nil {
 		return err
 	}
 	for id := f.Base; id < f.Base+treesPerFamily; id++ {
@@ -199,12 +211,13 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 			err = badfile.At("", -1, "catalog: family %q: data tree %d is missing", name, f.Data())
 			known = false
 		default:
-			for id := f.Base; id < f.Base+treesPerFamily && err == nil; id++ {
-				if other, taken := owner[id]; taken {
+			unreadable := EachTree(tx, f, func(id txn.TreeID) {
+				if other, taken := owner[id]; taken && err == nil {
 					err = badfile.At("", -1, "catalog: tree %d belongs to families %q and %q", id, other, name)
 				}
 				owner[id] = name
-			}
+			})
+			known = known && unreadable == nil
 			families = append(families, f)
 		}
 		if err != nil && !report(name, err) {
@@ -222,8 +235,10 @@ func Check(tx *txn.Tx, report func(family string, err error) bool) {
 		}
 	}
 	for _, f := range families {
-		if err := checkMetadata(tx, f); err != nil && !report(f.Name, err) {
-			return
+		for _, check := range [...]func(*txn.Tx, *Family) error{checkMetadata, checkPartitions} {
+			if err := check(tx, f); err != nil && !report(f.Name, err) {
+				return
+			}
 		}
 	}
 }

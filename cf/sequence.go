@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/txn"
@@ -19,6 +20,7 @@ var ErrSequenceEnd = errors.New("cf: the sequence of the family has ended")
 //
 //	key             value
 //	sequence-last   u64, at least 1: the number that NextSequence returned last
+//	partition-...   a partition of a time-partitioned family: see Partition
 //
 // A number is a row of the transaction that takes it, so a crash loses or keeps both together. Golden
 // bytes: testdata/metadata.hex.
@@ -89,7 +91,11 @@ func decodeSequence(family string, b []byte) (last uint64, err error) {
 func checkMetadata(tx *txn.Tx, f *Family) (found error) {
 	c := tx.Cursor(f.Metadata())
 	for ok := c.First(); ok && found == nil; ok = c.Next() {
-		if key := string(c.Key()); key != sequenceKey {
+		key := string(c.Key())
+		if strings.HasPrefix(key, partitionPrefix) {
+			continue // see checkPartitions
+		}
+		if key != sequenceKey {
 			return badfile.At("", -1, "metadata: family %q: unknown row %q", f.Name, key)
 		}
 		if value := c.Value(); c.Err() == nil {

@@ -50,6 +50,11 @@ func (r *Run) closingMark() (mark int64, must bool) {
 			must = must || hidden(expiry)
 		}
 	}
+	if s := r.model.series; s != nil {
+		for k := range s.rows {
+			must = must || hidden(k.ms+s.retention)
+		}
+	}
 	return mark, must || len(storeFiles(r.Disk)) > 1
 }
 
@@ -140,6 +145,13 @@ func (m *Model) nextExpiry(now int64) (next int64, ok bool) {
 	for _, f := range m.families {
 		for _, expiry := range f.expiry {
 			if expiry > now && (!ok || expiry < next) {
+				next, ok = expiry, true
+			}
+		}
+	}
+	if s := m.series; s != nil {
+		for k := range s.rows {
+			if expiry := k.ms + s.retention; expiry > now && (!ok || expiry < next) {
 				next, ok = expiry, true
 			}
 		}

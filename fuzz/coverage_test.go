@@ -97,7 +97,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 func TestSmallGroupsAreMany(t *testing.T) {
 	crossing := 0
 	for _, w := range []Workload{
-		{Base: "spread" + groupsSuffix}, Random(4, randomLength), Random(7, randomLength),
+		{Base: "spread" + groupsSuffix}, Random(6, randomLength), Random(7, randomLength),
 	} {
 		r := newRun(w)
 		require.NoError(t, r.all(), "%s", w)

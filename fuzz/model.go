@@ -16,6 +16,7 @@ const defaultFamily = "default"
 // costs one row and not all of them. Families are shared between clones until one changes.
 type Model struct {
 	families map[string]*rows
+	series   *series // the time-partitioned family; nil: none
 	hash     uint64
 	mark     int64 // clock mark stored with the commit that made it, 0: none
 }
@@ -85,7 +86,7 @@ func expiryHash(family uint64, key []byte, expiry int64) uint64 {
 }
 
 func (m *Model) clone() *Model {
-	c := &Model{families: maps.Clone(m.families), hash: m.hash, mark: m.mark}
+	c := &Model{families: maps.Clone(m.families), series: m.series, hash: m.hash, mark: m.mark}
 	for _, f := range m.families {
 		f.shared = true
 	}
@@ -191,7 +192,7 @@ func (f *rows) due(key string, now int64) bool {
 
 // seen is the hash of what a transaction sees at now.
 func (m *Model) seen(now int64) uint64 {
-	hash := m.hash
+	hash := m.hash - m.hiddenSeries(now)
 	for _, f := range m.families {
 		for key, expiry := range f.expiry {
 			if expiry <= now {

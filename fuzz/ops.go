@@ -94,6 +94,8 @@ func init() {
 		{"look", 4, true, opLook},
 		{"next", 4, true, opNext},
 		{"touch", 3, false, opTouch},
+		{"append", 6, true, opAppend},
+		{"dropexp", 4, true, opDropExpired},
 	}
 }
 

@@ -42,6 +42,9 @@ func opPurge(r *Run, rnd *rand.Rand) error {
 	if err := r.makeDue(rnd, 16); err != nil {
 		return err
 	}
+	if err := r.dropDueFirst(); err != nil {
+		return err
+	}
 	now := r.clock.read()
 	families, purge := r.model.names(), r.db.PurgeExpired
 	if rnd.IntN(4) == 0 {
@@ -93,6 +96,7 @@ func opPurgeWithin(r *Run, rnd *rand.Rand) error {
 			return err
 		}
 		sp, before := t.Savepoint(), t.m.clone()
+		t.m.dropDue(t.now)
 		if _, err := t.PurgeExpired(context.Background(), kv.PurgeOptions{}); err != nil {
 			return err
 		}

@@ -86,18 +86,18 @@ func (db *DB) check(ctx context.Context, visit func(Problem) bool) {
 	db.store.Check(ctx, func(b txn.Problem) bool {
 		p := Problem{Kind: b.Kind, File: b.File, Page: b.Page, Offset: b.Offset, Detail: b.Detail}
 		if b.Tree > txn.CatalogTree {
-			p.Family = familyOf(names, b.Tree)
+			p.Family = names[b.Tree]
 		}
 		return visit(p)
 	})
 }
 
-// checkCatalog verifies the catalog, and returns the owners of the trees. more is false if the
-// caller or the store has stopped.
+// checkCatalog verifies the catalog, and returns the names of the families that own the trees. more is
+// false if the caller or the store has stopped.
 func (db *DB) checkCatalog(
 	ctx context.Context,
 	yield func(Problem) bool,
-) (names map[txn.TreeID]*cf.Family, more bool) {
+) (names map[txn.TreeID]string, more bool) {
 	if db.stopping.Load() {
 		yield(Problem{Kind: "closed", Offset: -1, Detail: ErrClosed.Error()})
 		return nil, false
@@ -112,10 +112,10 @@ func (db *DB) checkCatalog(
 		return nil, false
 	}
 	defer tx.Rollback()
-	names, more = make(map[txn.TreeID]*cf.Family), true
-	// Up to the first unreadable page, the catalog still names the families.
+	names, more = make(map[txn.TreeID]string), true
+	// Up to the first unreadable page, catalog and partition directories still name the trees.
 	_ = cf.Each(tx, func(f *cf.Family) bool {
-		names[f.Base] = f
+		_ = cf.EachTree(tx, f, func(id txn.TreeID) { names[id] = f.Name })
 		return true
 	})
 	cf.Check(tx, func(family string, err error) bool {
@@ -148,15 +148,4 @@ func (db *DB) checkExpiry(ctx context.Context, yield func(Problem) bool) (more b
 		return more
 	})
 	return more
-}
-
-// familyOf finds the family that owns a tree: the tree's number is at most three above the family's
-// first.
-func familyOf(names map[txn.TreeID]*cf.Family, id txn.TreeID) string {
-	for back := txn.TreeID(0); back < 4 && back <= id; back++ {
-		if f := names[id-back]; f != nil && f.Role(id) != "" {
-			return f.Name
-		}
-	}
-	return ""
 }

@@ -21,12 +21,14 @@ import (
 // false, and Err is ErrTxnDone, or ErrClosed if Shutdown ended the transaction. If the cursor had
 // walked off an end before, Err stays nil.
 type Cursor struct {
-	v        *verbs
-	inner    txn.Cursor
-	placed   bool   // inner is in use: from the first move on, if the family has a tree
-	lo, hi   []byte // bounds, nil: none
-	keysOnly bool
-	eager    bool // each move reads the value
+	v     *verbs
+	inner txn.Cursor
+	// the tree of a partition, for rows by time; 0: the family's data tree
+	partition txn.TreeID
+	placed    bool   // inner is in use: from the first move on, if the family has a tree
+	lo, hi    []byte // bounds, nil: none
+	keysOnly  bool
+	eager     bool // each move reads the value
 
 	timed bool // rows may have an expiry; a read transaction sets it at the first move
 
@@ -158,10 +160,18 @@ func (c *Cursor) read() (value []byte) {
 func (c *Cursor) call(fn func() error) (err error) {
 	tx := c.v.tx
 	defer tx.leave(tx.enter(), &err)
-	if err := c.v.ready(false); err != nil {
+	if err := c.ready(); err != nil {
 		return err
 	}
 	return fn()
+}
+
+// ready is verbs.ready for a move.
+func (c *Cursor) ready() error {
+	if c.partition != 0 {
+		return c.v.readyTimed(false)
+	}
+	return c.v.ready(false)
 }
 
 // end ends the cursor with err.
@@ -213,7 +223,7 @@ func (c *Cursor) step(s step, key []byte) (err error) {
 
 // advance is step for a caller that has entered the transaction.
 func (c *Cursor) advance(s step, key []byte) error {
-	if err := c.v.ready(false); err != nil {
+	if err := c.ready(); err != nil {
 		return err
 	}
 	c.lost = false
@@ -222,13 +232,17 @@ func (c *Cursor) advance(s step, key []byte) error {
 			c.pos = after
 			return nil
 		}
-		c.inner.Init(c.v.tx.inner, c.v.fam.Data())
+		id := c.partition
+		if id == 0 {
+			id = c.v.fam.Data()
+		}
+		c.inner.Init(c.v.tx.inner, id)
 		if c.v.tx.onDamage != nil {
 			c.inner.OverGaps()
 		}
 		c.inner.Bound(c.lo, c.hi)
 		c.placed = true
-		c.timed = c.v.tx.writable || c.v.rows().HasExpiries()
+		c.timed = c.partition == 0 && (c.v.tx.writable || c.v.rows().HasExpiries())
 	}
 	ok, forward := c.walk(s, key)
 	if ok {

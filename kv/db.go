@@ -28,6 +28,7 @@ type DB struct {
 	placeholder *cf.Family // default family of a read-only store that has none yet; else nil
 
 	onExpire    func(cf string, key, value []byte) error
+	onDrop      func(tx *Tx, cf string, from, to time.Time) error
 	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
 	maxTxnBytes int64
 	maxKey      int        // bytes
@@ -194,7 +195,7 @@ func (db *DB) close(below func() error) error {
 	default:
 	}
 	db.auto.stop()
-	families := db.familyStats()
+	families, partitions := db.familyStats(false)
 	err := below()
 	if errors.Is(err, txn.ErrTxnsOpen) {
 		db.auto.start()
@@ -202,7 +203,7 @@ func (db *DB) close(below func() error) error {
 	}
 	// After any other error the store below is closed.
 	db.last = db.numbers()
-	db.last.Families = families
+	db.last.Families, db.last.Partitions = families, partitions
 	db.stopping.Store(true)
 	close(db.closed)
 	return fromBelow(err)

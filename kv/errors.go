@@ -46,6 +46,11 @@ var (
 	ErrCFReserved = errors.New("kv: family is reserved")
 	// ErrCFDropped is returned by a *CF whose family was dropped in its transaction.
 	ErrCFDropped = errors.New("kv: family was dropped")
+	// ErrPartitioned is returned by calls on the keys of a time-partitioned family: such rows are
+	// written by Append and read by GetAt and ScanTime.
+	ErrPartitioned = errors.New("kv: family is time-partitioned")
+	// ErrNotPartitioned is returned by Append, ScanTime and their kin on any other family.
+	ErrNotPartitioned = errors.New("kv: family is not time-partitioned")
 	// ErrReadOnlyTxn is returned by a write in a read transaction.
 	ErrReadOnlyTxn = errors.New("kv: write in a read transaction")
 	// ErrReadOnlyDB is returned by every write on a store that was opened with Options.ReadOnly.

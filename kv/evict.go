@@ -115,7 +115,7 @@ func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
 					return err
 				}
 				if s.Changed() {
-					purged = append(purged, purgeStep{f.Base, s, evicted})
+					purged = append(purged, purgeStep{base: f.Base, s: s, how: evicted})
 				}
 			case err != nil && !errors.Is(err, cf.ErrNotFound):
 				return err

@@ -75,7 +75,7 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune openhook.Tuning) (*
 func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
 	db.maxKey = store.PageSize() / 4
-	db.onExpire, db.maxTxnBytes = o.OnExpire, o.MaxTxnBytes
+	db.onExpire, db.onDrop, db.maxTxnBytes = o.OnExpire, o.OnDrop, o.MaxTxnBytes
 	if db.maxTxnBytes == 0 {
 		db.maxTxnBytes = txn.DefaultMaxTxnBytes
 	}

@@ -90,6 +90,12 @@ type Options struct {
 	// same keys. Any call that reads or writes may call it. It must not call the store, and may use
 	// the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
+	// OnDrop is called for each due partition of a time-partitioned family before it is dropped, in
+	// the transaction that drops it: a place for rollups. Its rows have timestamps in [from, to).
+	// tx may read and write, and until OnDrop returns it shows the rows of the partition, which are
+	// expired. An error rolls the call that drops the partition back; later OnDrop is called again.
+	// It must not drop partitions itself (ErrInvalidOptions). Clear and DropCF do not call it.
+	OnDrop func(tx *Tx, cf string, from, to time.Time) error
 	// AutoPurge purges in the background. nil: no background goroutine. With ReadOnly it is
 	// ErrInvalidOptions.
 	AutoPurge *AutoPurge
@@ -136,6 +142,14 @@ type CFOptions struct {
 	// DefaultTTL is the ttl of keys that Put writes, rounded up to a millisecond; 0: none. A
 	// negative one is ErrInvalidTTL.
 	DefaultTTL time.Duration
+	// Retention makes the family time-partitioned: rows of Append live this long from their
+	// timestamp on, rounded up to a millisecond; 0: a family of keys. A negative one is
+	// ErrInvalidTTL. With DefaultTTL it is ErrInvalidOptions.
+	Retention time.Duration
+	// Partition is the time that one tree of a time-partitioned family covers, rounded up to a
+	// millisecond: expired rows keep their space for up to this long. 0: a thirtieth of Retention, a
+	// day for 30 days. Without Retention, or negative, it is ErrInvalidOptions.
+	Partition time.Duration
 }
 
 // PutOptions are expiry and conditions of a write. Zero fields have no effect. An expired key counts
@@ -267,21 +281,48 @@ func (o *Options) events() txn.Events {
 	return below
 }
 
+// defaultPartitions is the number of partitions of one retention by default: each more makes a scan
+// and a commit a little dearer, each less lets expired rows keep more space.
+const defaultPartitions = 30
+
 // check returns the settings as the catalog stores them.
 func (o CFOptions) check() (cf.Options, error) {
-	if o.DefaultTTL < 0 {
+	switch {
+	case o.DefaultTTL < 0:
 		return cf.Options{}, fmt.Errorf("%w: DefaultTTL %v is negative", ErrInvalidTTL, o.DefaultTTL)
+	case o.Retention < 0:
+		return cf.Options{}, fmt.Errorf("%w: Retention %v is negative", ErrInvalidTTL, o.Retention)
+	case o.Partition < 0:
+		return cf.Options{}, invalid("CFOptions: Partition %v is negative", o.Partition)
+	case o.Partition > 0 && o.Retention == 0:
+		return cf.Options{}, invalid("CFOptions: Partition without Retention")
+	case o.DefaultTTL > 0 && o.Retention > 0:
+		return cf.Options{}, invalid("CFOptions: DefaultTTL with Retention")
 	}
-	return cf.Options{DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL)}, nil
+	width := ttl.Milliseconds(o.Partition)
+	if width == 0 {
+		width = (ttl.Milliseconds(o.Retention) + defaultPartitions - 1) / defaultPartitions
+	}
+	return cf.Options{
+		DefaultTTLMs: ttl.Milliseconds(o.DefaultTTL),
+		RetentionMs:  ttl.Milliseconds(o.Retention),
+		PartitionMs:  width,
+	}, nil
 }
 
-// optionsOf is the inverse of check. A stored ttl above the longest Duration becomes that.
+// optionsOf is the inverse of check. A stored duration above the longest Duration becomes that.
 func optionsOf(f *cf.Family) CFOptions {
-	const longest = math.MaxInt64 / int64(time.Millisecond)
-	if f.Options.DefaultTTLMs > longest {
-		return CFOptions{DefaultTTL: math.MaxInt64}
+	duration := func(ms int64) time.Duration {
+		if ms > math.MaxInt64/int64(time.Millisecond) {
+			return math.MaxInt64
+		}
+		return time.Duration(ms) * time.Millisecond
 	}
-	return CFOptions{DefaultTTL: time.Duration(f.Options.DefaultTTLMs) * time.Millisecond}
+	return CFOptions{
+		DefaultTTL: duration(f.Options.DefaultTTLMs),
+		Retention:  duration(f.Options.RetentionMs),
+		Partition:  duration(f.Options.PartitionMs),
+	}
 }
 
 // check returns ErrInvalidOptions for contradictions.

@@ -24,25 +24,28 @@ import (
 // committed deletes, also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that
 // of the context, that of OnExpire.
 func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
-	return db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.FamiliesWithExpiries(tx) })
+	p, err := db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) { return ttl.ExpiringFamilies(tx) })
+	return p.result(), err
 }
 
 // PurgeExpired is DB.PurgeExpired for one family.
 func (f *Family) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
-	return f.db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) {
+	p, err := f.db.purge(ctx, o, func(tx *txn.Tx) ([]*cf.Family, error) {
 		fam, err := f.db.names.Lookup(tx, f.name)
 		return []*cf.Family{fam}, err
 	})
+	return p.result(), err
 }
 
 // purger is one PurgeExpired in transactions of its own.
 type purger struct {
-	db  *DB
-	ctx context.Context
-	o   PurgeOptions
-	now int64
-	res PurgeResult
-	fam *cf.Family // the family being purged, as of the last batch
+	db      *DB
+	ctx     context.Context
+	o       PurgeOptions
+	now     int64
+	res     PurgeResult
+	fam     *cf.Family // the family being purged, as of the last batch
+	dropped            // partitions, whose rows Limit does not bound
 
 	held     time.Duration // how long the last batch had the writer lock
 	madeWait bool          // a writer waited for the last batch
@@ -52,14 +55,15 @@ func (db *DB) purge(
 	ctx context.Context,
 	o PurgeOptions,
 	families func(*txn.Tx) ([]*cf.Family, error),
-) (PurgeResult, error) {
+) (*purger, error) {
+	p := &purger{db: db, ctx: ctx, o: o}
 	if err := db.state(true); err != nil {
-		return PurgeResult{}, err
+		return p, err
 	}
 	if ctx == nil {
-		ctx = context.Background()
+		p.ctx = context.Background()
 	}
-	p := &purger{db: db, ctx: ctx, o: o, now: db.clock.read()}
+	p.now = db.clock.read()
 	list, err := p.due(families)
 	if err == nil {
 		err = o.check()
@@ -78,7 +82,14 @@ func (db *DB) purge(
 		p.fam = f
 		err = p.family()
 	}
-	return p.res, err
+	return p, err
+}
+
+// result counts the rows of dropped partitions as purged keys.
+func (p *purger) result() PurgeResult {
+	r := p.res
+	r.Purged += p.rows
+	return r
 }
 
 // mayDelete returns ErrClockJump if the clock has jumped, unless force makes the store accept the
@@ -107,7 +118,7 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 			return err
 		}
 		for _, f := range all {
-			due, err := ttl.Rows{Tx: &tx, Family: f}.AnyDue(p.now)
+			due, err := ttl.AnyDue(&tx, f, p.now)
 			if err != nil {
 				return err
 			}
@@ -122,9 +133,13 @@ func (p *purger) due(families func(*txn.Tx) ([]*cf.Family, error)) (list []*cf.F
 
 // family purges p.fam.
 func (p *purger) family() error {
-	before, start := p.res, time.Now()
-	err := p.batches()
-	if done := p.res.Purged - before.Purged; p.db.onPurge != nil && (done > 0 || err != nil) {
+	before, start := p.result(), time.Now()
+	run := p.batches
+	if p.fam.Partitioned() {
+		run = p.dropPartitions
+	}
+	err := run()
+	if done := p.result().Purged - before.Purged; p.db.onPurge != nil && (done > 0 || err != nil) {
 		r := PurgeResult{Purged: done, Batches: p.res.Batches - before.Batches, More: p.res.More}
 		p.db.onPurge(p.fam.Name, r, time.Since(start), err)
 	}
@@ -194,24 +209,32 @@ func (p *purger) batch(n int) (more bool, err error) {
 	return more, nil
 }
 
-// deleteBatch deletes a batch of keys of the family. The family may have been renamed, and its name
-// reused, or it may have been dropped.
+// deleteBatch deletes a batch of keys of the family.
 func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err error) {
 	defer tx.leave(tx.enter(), &err)
+	if found, err := p.lookup(tx); err != nil || !found {
+		return purgeStep{}, false, err
+	}
+	rows := ttl.Rows{Tx: tx.inner, Family: p.fam, MaxTxnBytes: p.db.maxTxnBytes}
+	s, more, err := rows.Purge(p.now, n, p.db.expireNotifier(p.fam, p.o.OnExpire))
+	return purgeStep{base: p.fam.Base, s: s, how: inBatch}, more, tx.below(err)
+}
+
+// lookup finds the family of the purge, which may have been renamed, and its name reused, or which
+// may have been dropped.
+func (p *purger) lookup(tx *Tx) (found bool, err error) {
 	f, err := p.db.names.Lookup(tx.inner, p.fam.Name)
 	if errors.Is(err, cf.ErrNotFound) || (err == nil && f.Base != p.fam.Base) {
 		f, err = cf.FindBase(tx.inner, p.fam.Base)
 	}
 	if errors.Is(err, cf.ErrNotFound) {
-		return purgeStep{}, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return purgeStep{}, false, fromBelow(err)
+		return false, fromBelow(err)
 	}
 	p.fam = f
-	rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: p.db.maxTxnBytes}
-	s, more, err := rows.Purge(p.now, n, p.db.expireNotifier(f, p.o.OnExpire))
-	return purgeStep{f.Base, s, inBatch}, more, tx.below(err)
+	return true, nil
 }
 
 // PurgeExpired deletes the expired keys of all families within this transaction, at its instant.
@@ -222,14 +245,14 @@ func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, er
 		if tx.db.placeholder != nil {
 			return nil, nil
 		}
-		return ttl.FamiliesWithExpiries(tx.inner)
+		return ttl.ExpiringFamilies(tx.inner)
 	})
 }
 
 // PurgeExpired is Tx.PurgeExpired for one family.
 func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return c.tx.purge(ctx, o, func() ([]*cf.Family, error) {
-		if err := c.ready(true); err != nil {
+		if err := c.readyAny(true); err != nil {
 			return nil, err
 		}
 		return []*cf.Family{c.fam}, nil
@@ -242,7 +265,19 @@ func (tx *Tx) purge(
 	o PurgeOptions,
 	families func() ([]*cf.Family, error),
 ) (PurgeResult, error) {
-	res, err := tx.purgeFamilies(ctx, o, families)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	res, partitioned, err := tx.purgeFamilies(ctx, o, families)
+	if err == nil {
+		var list []*familyView
+		for _, name := range partitioned {
+			list = append(list, &tx.CF(name).familyView)
+		}
+		var s dropped
+		s, err = tx.dropDue(ctx, list)
+		res.Purged += s.rows
+	}
 	if o.Progress != nil && res.Purged > 0 {
 		o.Progress(res.Purged)
 	}
@@ -253,23 +288,25 @@ func (tx *Tx) purgeFamilies(
 	ctx context.Context,
 	o PurgeOptions,
 	families func() ([]*cf.Family, error),
-) (res PurgeResult, err error) {
+) (res PurgeResult, partitioned []string, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
-		return PurgeResult{}, err
-	}
-	if ctx == nil {
-		ctx = context.Background()
+		return PurgeResult{}, nil, err
 	}
 	list, err := families()
 	if err != nil {
-		return PurgeResult{}, fromBelow(err)
+		return PurgeResult{}, nil, fromBelow(err)
 	}
 	if err := o.check(); err != nil {
-		return PurgeResult{}, err
+		return PurgeResult{}, nil, err
 	}
 	if err := tx.db.mayDelete(o.Force); err != nil {
-		return PurgeResult{}, err
+		return PurgeResult{}, nil, err
+	}
+	for _, f := range list {
+		if f.Partitioned() {
+			partitioned = append(partitioned, f.Name)
+		}
 	}
 	reported := tx.db.onExpire != nil || o.OnExpire != nil
 	var start txn.Savepoint
@@ -288,7 +325,7 @@ func (tx *Tx) purgeFamilies(
 			}
 		})
 	}
-	return res, tx.below(err)
+	return res, partitioned, tx.below(err)
 }
 
 // purgeAll purges families one after the other, a bounded number of keys at a time. stopped says that
@@ -339,9 +376,10 @@ func (tx *Tx) purgeAll(
 
 // purgeStep is the result of one transaction's deletes of expired keys in one family.
 type purgeStep struct {
-	base txn.TreeID
-	s    ttl.PurgeStats
-	how  purgeKind
+	base       txn.TreeID
+	s          ttl.PurgeStats
+	how        purgeKind
+	partitions int // dropped
 }
 
 // purgeKind is the cause of deletes of expired keys.
@@ -351,6 +389,7 @@ const (
 	inBatch       purgeKind = iota // of a purge
 	inTransaction                  // of a purge in a caller's transaction
 	evicted                        // because readers found the keys
+	inPartitions                   // that were dropped
 )
 
 // purgeCounts counts deletes of expired keys since Open, by family. It is safe for concurrent use.
@@ -361,7 +400,7 @@ type purgeCounts struct {
 
 type familyPurges struct {
 	purged, evicted, bytes int64
-	batches                uint64
+	batches, partitions    uint64
 }
 
 func (c *purgeCounts) add(s purgeStep) {
@@ -378,6 +417,9 @@ func (c *purgeCounts) add(s purgeStep) {
 		n.purged += s.s.Keys
 	case inTransaction:
 		n.purged += s.s.Keys
+	case inPartitions:
+		n.purged += s.s.Keys
+		n.partitions += uint64(s.partitions)
 	case evicted:
 		n.evicted += s.s.Keys
 	}

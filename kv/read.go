@@ -160,8 +160,11 @@ func (v *verbs) Expiry(key []byte) (at time.Time, err error) {
 // CountLive returns the number of rows that are not expired, in time independent of that number.
 func (v *verbs) CountLive() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil || v.fam.NoTrees() {
+	if err := v.readyAny(false); err != nil || v.fam.NoTrees() {
 		return 0, err
+	}
+	if v.fam.Partitioned() {
+		return v.countTimed(true)
 	}
 	rows = int64(v.tx.inner.Rows(v.fam.Data()))
 	if r := v.rows(); r.HasExpiries() {
@@ -181,8 +184,11 @@ func (v *verbs) CountLive() (rows int64, err error) {
 // expired and still stored count.
 func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil {
+	if err := v.readyAny(false); err != nil {
 		return time.Time{}, false, err
+	}
+	if v.fam.Partitioned() {
+		return v.nextTimedExpiry()
 	}
 	expiry, ok, err := v.rows().First()
 	if err != nil || !ok {
@@ -195,8 +201,11 @@ func (v *verbs) NextExpiry() (at time.Time, ok bool, err error) {
 // Count returns the number of stored rows, expired ones included, without reading them.
 func (v *verbs) Count() (rows int64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil || v.fam.NoTrees() {
+	if err := v.readyAny(false); err != nil || v.fam.NoTrees() {
 		return 0, err
+	}
+	if v.fam.Partitioned() {
+		return v.countTimed(false)
 	}
 	return int64(v.tx.inner.Rows(v.fam.Data())), nil
 }

@@ -8,7 +8,7 @@ import "github.com/ebbkv/ebb/cf"
 // RenameCF keep the sequence, DropCF ends it. After the largest uint64 it returns ErrNotCounter.
 func (v *verbs) NextSequence() (next uint64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(true); err != nil {
+	if err := v.readyAny(true); err != nil {
 		return 0, err
 	}
 	next, err = cf.NextSequence(v.tx.inner, v.fam)
@@ -18,7 +18,7 @@ func (v *verbs) NextSequence() (next uint64, err error) {
 // Sequence returns the number that NextSequence returned last; 0: none yet.
 func (v *verbs) Sequence() (last uint64, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.ready(false); err != nil {
+	if err := v.readyAny(false); err != nil {
 		return 0, err
 	}
 	last, err = cf.Sequence(v.tx.inner, v.fam)

@@ -43,6 +43,9 @@ type Stats struct {
 	ClockSteps  uint64                 `json:"clock_steps"`  // steps back by more than MaxClockStep
 	ClockJumped bool                   `json:"clock_jumped"` // purges return ErrClockJump until Force
 	Families    map[string]FamilyStats `json:"families"`
+
+	// Partitions of each time-partitioned family, in the order of time.
+	Partitions map[string][]PartitionStats `json:"partitions,omitempty"`
 }
 
 // FamilyStats are the numbers of one family. Counts of deleted keys begin at Open.
@@ -55,6 +58,18 @@ type FamilyStats struct {
 	Evicted        int64  `json:"evicted"`         // keys deleted because readers found them expired
 	PurgeBatches   uint64 `json:"purge_batches"`   // transactions of purges
 	BytesReclaimed int64  `json:"bytes_reclaimed"` // keys and values of all these
+
+	// Partitions dropped from a time-partitioned family. Their rows count as purged, with an estimate
+	// of their bytes. All rows of such a family are TTLRows.
+	PartitionsDropped uint64 `json:"partitions_dropped,omitempty"`
+}
+
+// PartitionStats are the numbers of one partition, whose rows have timestamps in [From, To).
+type PartitionStats struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Rows  int64     `json:"rows"`  // stored
+	Bytes int64     `json:"bytes"` // keys and values, estimated from some rows; 0 once the store is closed
 }
 
 // RecoveryInfo is the result of the recovery by Open.
@@ -90,7 +105,7 @@ func (db *DB) Stats() Stats {
 // stats reads the numbers of an open store. The caller holds closeMu.
 func (db *DB) stats() Stats {
 	s := db.numbers()
-	s.Families = db.familyStats()
+	s.Families, s.Partitions = db.familyStats(true)
 	return s
 }
 
@@ -110,12 +125,15 @@ func (db *DB) numbers() Stats {
 	}
 }
 
-// familyStats reads the numbers of the families. Unreadable ones are missing.
-func (db *DB) familyStats() map[string]FamilyStats {
-	families := map[string]FamilyStats{}
+// familyStats reads the numbers of the families. Unreadable ones are missing. sample says whether to
+// estimate bytes from rows, which costs a page or two for each partition.
+func (db *DB) familyStats(
+	sample bool,
+) (families map[string]FamilyStats, partitions map[string][]PartitionStats) {
+	families = map[string]FamilyStats{}
 	tx, err := db.store.Begin(context.Background(), false)
 	if err != nil {
-		return families
+		return families, nil
 	}
 	defer tx.Rollback()
 	if db.placeholder != nil {
@@ -124,17 +142,49 @@ func (db *DB) familyStats() map[string]FamilyStats {
 	now := db.clock.read()
 	_ = db.guarded(func() error {
 		return cf.Each(tx, func(f *cf.Family) bool {
-			rows, deleted := ttl.Rows{Tx: tx, Family: f}, db.purged.of(f.Base)
-			due, _ := rows.Due(now)
-			families[f.Name] = FamilyStats{
-				Rows: int64(tx.Rows(f.Data())), TTLRows: rows.Count(), Due: due,
-				Purged: deleted.purged, Evicted: deleted.evicted,
-				PurgeBatches: deleted.batches, BytesReclaimed: deleted.bytes,
+			deleted := db.purged.of(f.Base)
+			s := FamilyStats{
+				Purged: deleted.purged, Evicted: deleted.evicted, PurgeBatches: deleted.batches,
+				BytesReclaimed: deleted.bytes, PartitionsDropped: deleted.partitions,
 			}
+			if f.Partitioned() {
+				rows := ttl.TimeRows{Tx: tx, Family: f}
+				s.Rows, _ = rows.Count()
+				s.TTLRows = s.Rows
+				s.Due, _ = rows.CountDue(now)
+				if partitions == nil {
+					partitions = make(map[string][]PartitionStats)
+				}
+				partitions[f.Name] = partitionStats(rows, sample)
+			} else {
+				rows := ttl.Rows{Tx: tx, Family: f}
+				s.Rows, s.TTLRows = int64(tx.Rows(f.Data())), rows.Count()
+				s.Due, _ = rows.Due(now)
+			}
+			families[f.Name] = s
 			return true
 		})
 	})
-	return families
+	return families, partitions
+}
+
+// partitionStats reads the numbers of the partitions of a family. Unreadable ones are missing.
+func partitionStats(rows ttl.TimeRows, sample bool) (stats []PartitionStats) {
+	list, _ := cf.AllPartitions(rows.Tx, rows.Family)
+	for _, p := range list {
+		var bytes int64
+		if sample {
+			var err error
+			if bytes, err = rows.EstimateBytes(p); err != nil {
+				continue
+			}
+		}
+		stats = append(stats, PartitionStats{
+			From: time.UnixMilli(p.Start), To: time.UnixMilli(p.Last).Add(time.Millisecond),
+			Rows: int64(rows.Tx.Rows(p.Tree)), Bytes: bytes,
+		})
+	}
+	return stats
 }
 
 // RecoveryInfo returns the result of the recovery by Open.

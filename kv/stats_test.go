@@ -186,6 +186,7 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 			}}, s.open.Families)
 			require.Equal(t, s.open.Families, s.closed.Families)
 		},
+		"Partitions": func(t *testing.T) { require.Nil(t, s.open.Partitions) }, // see TestStatsOfPartitions
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[kv.Stats]()) {
 		check := checks[field.Name]

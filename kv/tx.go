@@ -48,6 +48,7 @@ type Tx struct {
 	// number of catalog changes by this transaction; a handle resolves again when it has changed
 	catalog  uint32
 	onCommit []func()
+	dropping txn.TreeID        // the partition for which OnDrop runs, or 0
 	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
 	tableBuf []byte            // memory of a Table for an encoded key and value
 }

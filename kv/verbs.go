@@ -30,10 +30,26 @@ type familyView struct {
 	first *cf.Family // fam when it was first found
 
 	indexBuffer *ttl.IndexBuffer // buffered index changes, or nil; see bufferIndexes
+
+	// The partition of the last Append, valid while partitionAt is above the number of changes of
+	// the catalog by one, and memory for the key of a row there.
+	partition   cf.Partition
+	partitionAt uint32
+	timeKey     []byte
 }
 
-// ready returns the error that every call gets in the present state of transaction and family.
+// ready returns the error that every call on keys gets in the present state of transaction and
+// family.
 func (v *familyView) ready(write bool) error {
+	err := v.readyAny(write)
+	if err == nil && v.fam.Partitioned() {
+		err = ErrPartitioned
+	}
+	return err
+}
+
+// readyAny is ready for calls that work on time-partitioned families, too.
+func (v *familyView) readyAny(write bool) error {
 	if err := v.tx.alive(write); err != nil {
 		return err
 	}

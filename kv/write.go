@@ -208,4 +208,13 @@ func (v *familyView) removeRange(lo, hi []byte) error {
 func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
 
 // Clear removes every key, in time independent of their number and of expiries.
-func (v *verbs) Clear() error { return v.DeleteRange(nil, nil) }
+func (v *verbs) Clear() (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyAny(true); err != nil {
+		return err
+	}
+	if v.fam.Partitioned() {
+		return v.clearTimed()
+	}
+	return v.removeRange(nil, nil)
+}

@@ -77,11 +77,20 @@ func (r Rows) AnyDue(now int64) (bool, error) {
 	return ok && Expired(now, expiry), err
 }
 
-// FamiliesWithExpiries lists the families that have keys with an expiry, in the order of their
-// names.
-func FamiliesWithExpiries(tx *txn.Tx) (families []*cf.Family, err error) {
+// AnyDue says whether a row of a family of either kind can be purged at now.
+func AnyDue(tx *txn.Tx, f *cf.Family, now int64) (bool, error) {
+	if f.Partitioned() {
+		list, err := TimeRows{Tx: tx, Family: f}.Due(now)
+		return len(list) > 0, err
+	}
+	return Rows{Tx: tx, Family: f}.AnyDue(now)
+}
+
+// ExpiringFamilies lists the families that have keys with an expiry or are time-partitioned, in the
+// order of their names.
+func ExpiringFamilies(tx *txn.Tx) (families []*cf.Family, err error) {
 	err = cf.Each(tx, func(f *cf.Family) bool {
-		if (Rows{Tx: tx, Family: f}).HasExpiries() {
+		if f.Partitioned() || (Rows{Tx: tx, Family: f}).HasExpiries() {
 			families = append(families, f)
 		}
 		return true

@@ -16,6 +16,9 @@ func Check(ctx context.Context, tx *txn.Tx, f *cf.Family, report func(err *badfi
 		return nil
 	}
 	c := &checker{ctx: ctx, r: Rows{Tx: tx, Family: f}, report: report, more: true}
+	if f.Partitioned() {
+		return c.partitions()
+	}
 	for _, part := range [...]func() error{c.counts, c.keyIndex, c.expiryIndex, c.data} {
 		if err := part(); err != nil || !c.more {
 			return err
@@ -130,6 +133,33 @@ func (c *checker) data() error {
 	})
 	if err == nil && c.more && tagged != c.r.Count() {
 		c.found("I2: %d data rows have an expiry, the key index has %d rows", tagged, c.r.Count())
+	}
+	return err
+}
+
+// partitions verifies the invariants of TimeRows.
+func (c *checker) partitions() error {
+	tx, f := c.r.Tx, c.r.Family
+	for _, id := range [...]txn.TreeID{f.Data(), f.KeyIndex(), f.ExpiryIndex()} {
+		if n := tx.Rows(id); n > 0 {
+			c.found("P2: %d rows in the %s of a time-partitioned family", n, f.Role(id))
+		}
+	}
+	list, err := cf.AllPartitions(tx, f)
+	for i := 0; i < len(list) && err == nil && c.more; i++ {
+		p := list[i]
+		err = c.each(p.Tree, func(cur *txn.Cursor) error {
+			ms, _, err := SplitTimeKey(cur.Key())
+			switch {
+			case err != nil:
+				c.found("P1: partition %d: row with a key of %d bytes", p.Start, len(cur.Key()))
+			case ms < p.Start || ms > p.Last:
+				c.found("P1: partition from %d to %d has a row of %d", p.Start, p.Last, ms)
+			case cur.Tag() != 0:
+				c.found("P2: partition %d: row of %d with a tag", p.Start, ms)
+			}
+			return nil
+		})
 	}
 	return err
 }

@@ -1,0 +1,517 @@
+package kv_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+)
+
+// openTimed opens a store with a clock of the test's and a family "m" of that retention and width.
+func openTimed(t testing.TB, o kv.Options, retention, partition time.Duration) (*kv.DB, *testClock) {
+	t.Helper()
+	db, clock := openClock(t, o)
+	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: retention, Partition: partition}))
+	return db, clock
+}
+
+// timedRows lists "timestamp key=value" of ScanTime, timestamps in milliseconds after base.
+func timedRows(t testing.TB, c *kv.CF, base, from, to time.Time, reverse bool) (rows []string) {
+	t.Helper()
+	for k, v := range c.ScanTime(from, to, reverse) {
+		rows = append(rows, fmt.Sprintf("%d %s=%s", k.Time.Sub(base).Milliseconds(), k.Key, v))
+	}
+	return rows
+}
+
+func TestRowsByTimeComeInTheirOrder(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
+	now := clock.now()
+	m := db.CF("m")
+	for _, min := range []int{-3, 0, -59, -2, -3} {
+		for _, key := range []string{"b", "a"} {
+			require.NoError(t, m.Append(now.Add(time.Duration(min)*time.Minute), []byte(key), fmt.Append(nil, min)))
+		}
+	}
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		c := tx.CF("m")
+		all := []string{"-3540000 a=-59", "-3540000 b=-59", "-180000 a=-3", "-180000 b=-3",
+			"-120000 a=-2", "-120000 b=-2", "0 a=0", "0 b=0"}
+		require.Equal(t, all, timedRows(t, c, now, time.Time{}, time.Time{}, false))
+		back := timedRows(t, c, now, time.Time{}, time.Time{}, true)
+		slices.Reverse(back)
+		require.Equal(t, all, back)
+		lo, hi := now.Add(-3*time.Minute), now
+		require.Equal(t, all[2:6], timedRows(t, c, now, lo, hi, false))
+		require.Equal(t, all[2:4], timedRows(t, c, now, lo, lo.Add(time.Millisecond), false))
+		require.Empty(t, timedRows(t, c, now, lo, lo, false))
+		require.Empty(t, timedRows(t, c, now, hi, lo, true))
+		return nil
+	}))
+}
+
+func TestRowsPastRetentionAreHiddenAtOnceAndDroppedByPartition(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, 10*time.Minute)
+	start := clock.now().Truncate(10 * time.Minute)
+	clock.ms.Store((start).UnixMilli())
+	m := db.CF("m")
+	for i := range 10 {
+		require.NoError(t, m.Append(start.Add(time.Duration(i)*time.Minute), []byte("k"), []byte("v")))
+	}
+	old, err := db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	defer func() { _ = old.Rollback() }()
+	clock.ms.Store((start.Add(time.Hour + 5*time.Minute)).UnixMilli()) // rows 0 to 5 are expired
+	rows := func(tx *kv.Tx) int { return len(timedRows(t, tx.CF("m"), start, time.Time{}, time.Time{}, false)) }
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		require.Equal(t, 4, rows(tx))
+		require.Equal(t, 10, rows(old), "a snapshot has its own instant")
+		return nil
+	}))
+	_, err = m.GetAt(start.Add(5*time.Minute), []byte("k"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	_, err = m.GetAt(start.Add(6*time.Minute), []byte("k"))
+	require.NoError(t, err)
+	stored, err := m.Count()
+	require.NoError(t, err)
+	live, err := m.CountLive()
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{10, 4}, [2]int64{stored, live})
+	next, ok, err := m.NextExpiry()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, start.Add(time.Hour), next)
+
+	n, err := m.DropExpired(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n, "the newest possible row lives")
+	clock.ms.Store((start.Add(time.Hour + 10*time.Minute - 2*time.Millisecond)).UnixMilli())
+	n, err = m.DropExpired(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	clock.ms.Store((start.Add(time.Hour + 10*time.Minute - time.Millisecond)).UnixMilli())
+	n, err = m.DropExpired(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 10, rows(old), "a snapshot keeps what it saw")
+	s := db.Stats()
+	require.Empty(t, s.Partitions["m"])
+	require.Equal(t, uint64(1), s.Families["m"].PartitionsDropped)
+	require.Equal(t, int64(10), s.Families["m"].Purged)
+	require.Equal(t, int64(10*(8+1+1)), s.Families["m"].BytesReclaimed)
+}
+
+// TestTimestampsThatAppendRefuses: late rows would come back from the dead, rows of the far future
+// would keep their partitions for ever.
+func TestTimestampsThatAppendRefuses(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{MaxClockStep: time.Second}, time.Hour, time.Minute)
+	now := clock.now()
+	m := db.CF("m")
+	for _, c := range []struct {
+		ts time.Time
+		ok bool
+	}{
+		{now, true}, {now.Add(-time.Hour), false}, {now.Add(-time.Hour + time.Millisecond), true},
+		{now.Add(-time.Hour + time.Millisecond - 1), false},
+		{now.Add(time.Minute + time.Second), true}, {now.Add(time.Minute + time.Second + time.Millisecond), false},
+		{time.Time{}, false}, {time.Unix(math.MaxInt64, 0), false}, {time.Unix(math.MinInt64, 0), false},
+		{time.UnixMilli(math.MaxInt64), false}, {time.UnixMilli(math.MinInt64), false},
+	} {
+		err := m.Append(c.ts, []byte("k"), []byte("v"))
+		if c.ok {
+			require.NoError(t, err, c.ts)
+		} else {
+			require.ErrorIs(t, err, kv.ErrInvalidTTL, c.ts)
+		}
+	}
+	require.ErrorIs(t, m.Append(now, nil, nil), kv.ErrKeyEmpty)
+	require.ErrorIs(t, m.Append(now, make([]byte, db.MaxKeySize()+1), nil), kv.ErrKeyTooLarge)
+	require.NoError(t, m.Append(now, bytes.Repeat([]byte{0xff}, db.MaxKeySize()), nil))
+	value, err := m.GetAt(now, bytes.Repeat([]byte{0xff}, db.MaxKeySize()))
+	require.NoError(t, err)
+	require.Equal(t, []byte{}, value)
+}
+
+// TestClocksAtTheEndsOfTime: timestamps are an int64 of milliseconds, before 1970 too.
+func TestClocksAtTheEndsOfTime(t *testing.T) {
+	for _, ms := range []int64{math.MinInt64, math.MinInt64 + 5, -1, 0, 1, math.MaxInt64 - 5, math.MaxInt64} {
+		db, err := kv.OpenMemory(&kv.Options{Clock: func() time.Time { return time.UnixMilli(ms) }})
+		require.NoError(t, err)
+		require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: 7 * time.Millisecond}))
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			var want []string
+			for d := int64(-3); d <= 3; d++ {
+				if ms+d > ms == (d > 0) && tx.CF("m").Append(time.UnixMilli(ms+d), []byte("k"), []byte("v")) == nil {
+					want = append(want, fmt.Sprint(ms+d))
+				}
+			}
+			var rows []string
+			for k := range tx.CF("m").ScanTime(time.Time{}, time.Time{}, false) {
+				rows = append(rows, fmt.Sprint(k.Time.UnixMilli()))
+			}
+			require.Equal(t, want, rows)
+			require.NotEmpty(t, rows)
+			var back []string
+			for k := range tx.CF("m").ScanTime(time.UnixMilli(ms), time.Time{}, true) {
+				back = append(back, fmt.Sprint(k.Time.UnixMilli()))
+			}
+			slices.Reverse(back)
+			require.Equal(t, want[len(want)-len(back):], back)
+			_, err := tx.CF("m").DropExpired(t.Context())
+			return err
+		}))
+		for p := range db.Check(t.Context()) {
+			t.Error(p)
+		}
+		require.NoError(t, db.Close())
+	}
+}
+
+func TestCallsThatDoNotFitTheKindOfFamily(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, 0)
+	now, k := clock.now(), []byte("k")
+	o, err := db.CFOptions("m")
+	require.NoError(t, err)
+	require.Equal(t, kv.CFOptions{Retention: time.Hour, Partition: 2 * time.Minute}, o)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		m, d := tx.CF("m"), tx.CF("default")
+		_, err := m.Get(k)
+		require.ErrorIs(t, err, kv.ErrPartitioned)
+		require.ErrorIs(t, m.Put(k, nil), kv.ErrPartitioned)
+		require.ErrorIs(t, m.PutTTL(k, nil, time.Second), kv.ErrPartitioned)
+		require.ErrorIs(t, m.Delete(k), kv.ErrPartitioned)
+		require.ErrorIs(t, m.DeleteRange(nil, nil), kv.ErrPartitioned)
+		_, err = m.Increment(k, 1, 0)
+		require.ErrorIs(t, err, kv.ErrPartitioned)
+		require.ErrorIs(t, d.Append(now, k, nil), kv.ErrNotPartitioned)
+		require.ErrorIs(t, d.DeleteAt(now, k), kv.ErrNotPartitioned)
+		_, err = d.GetAt(now, k)
+		require.ErrorIs(t, err, kv.ErrNotPartitioned)
+		_, err = d.DropExpired(t.Context())
+		require.ErrorIs(t, err, kv.ErrNotPartitioned)
+		return nil
+	}))
+	require.ErrorIs(t, db.View(func(tx *kv.Tx) error {
+		for range tx.CF("m").All() {
+		}
+		return nil
+	}), kv.ErrPartitioned)
+	require.ErrorIs(t, db.View(func(tx *kv.Tx) error {
+		for range tx.CF("default").ScanTime(time.Time{}, time.Time{}, false) {
+		}
+		return nil
+	}), kv.ErrNotPartitioned)
+	b := db.NewBatch()
+	b.CF("m").Put(k, k)
+	require.ErrorIs(t, db.Apply(t.Context(), b), kv.ErrPartitioned)
+	_, err = db.BulkLoad(t.Context(), "m", func(func(a, b []byte) bool) {})
+	require.ErrorIs(t, err, kv.ErrPartitioned)
+	require.ErrorIs(t, db.CF("m").Put(k, k), kv.ErrPartitioned)
+	_, err = db.CF("default").DropExpired(t.Context())
+	require.ErrorIs(t, err, kv.ErrNotPartitioned)
+
+	require.ErrorIs(t, db.AlterCF("m", kv.CFOptions{}), kv.ErrInvalidOptions)
+	require.ErrorIs(t, db.AlterCF("default", kv.CFOptions{Retention: time.Hour}), kv.ErrInvalidOptions)
+	for want, o := range map[error][]kv.CFOptions{
+		kv.ErrInvalidTTL:     {{Retention: -1}},
+		kv.ErrInvalidOptions: {{Partition: -1}, {Partition: 1}, {Retention: 1, DefaultTTL: 1}},
+	} {
+		for _, o := range o {
+			require.ErrorIs(t, db.CreateCF("x", o), want)
+		}
+	}
+}
+
+// TestWidthChangesForPartitionsToCome: those that stand keep their bounds, and new ones do not
+// overlap them.
+func TestWidthChangesForPartitionsToCome(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, 10*time.Minute)
+	start := clock.now().Truncate(time.Hour).Add(25 * time.Minute)
+	clock.ms.Store((start).UnixMilli())
+	m := db.CF("m")
+	require.NoError(t, m.Append(start, []byte("k"), nil)) // [20, 30)
+	require.NoError(t, db.AlterCF("m", kv.CFOptions{Retention: 2 * time.Hour, Partition: time.Hour}))
+	require.NoError(t, m.Append(start.Add(-20*time.Minute), []byte("k"), nil)) // [0, 20)
+	require.NoError(t, m.Append(start.Add(20*time.Minute), []byte("k"), nil))  // [30, 60)
+	var bounds []int
+	for _, p := range db.Stats().Partitions["m"] {
+		bounds = append(bounds, int(p.From.Sub(start).Minutes())+25, int(p.To.Sub(start).Minutes())+25)
+		require.Equal(t, int64(1), p.Rows)
+	}
+	require.Equal(t, []int{0, 20, 20, 30, 30, 60}, bounds)
+}
+
+// TestRollupReadsThePartitionThatGoes: OnDrop sees rows that are hidden otherwise, and its writes
+// commit with the drop or not at all.
+func TestRollupReadsThePartitionThatGoes(t *testing.T) {
+	var fail error
+	calls := 0
+	rollup := func(tx *kv.Tx, family string, from, to time.Time) error {
+		calls++
+		require.ErrorIs(t, tx.Commit(), kv.ErrManagedTxn)
+		_, err := tx.CF(family).DropExpired(t.Context())
+		require.ErrorIs(t, err, kv.ErrInvalidOptions)
+		rows := 0
+		for _, reverse := range []bool{false, true} {
+			for k := range tx.CF(family).ScanTime(from, to, reverse) {
+				require.True(t, !k.Time.Before(from) && k.Time.Before(to))
+				rows++
+			}
+		}
+		if _, err := tx.Increment([]byte("rows"), int64(rows/2), 0); err != nil {
+			return err
+		}
+		return fail
+	}
+	db, clock := openTimed(t, kv.Options{OnDrop: rollup}, time.Hour, time.Minute)
+	for i := range 180 {
+		require.NoError(t, db.CF("m").Append(clock.now().Add(time.Duration(i%60)*time.Second), []byte("k"), nil))
+		if i%60 == 59 {
+			clock.move(time.Minute)
+		}
+	}
+	clock.move(2 * time.Hour)
+	fail = errors.New("no")
+	_, err := db.CF("m").DropExpired(t.Context())
+	require.ErrorIs(t, err, fail)
+	require.Zero(t, count(t, db))
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		n, err := tx.CF("m").DropExpired(t.Context())
+		require.ErrorIs(t, err, fail)
+		require.Zero(t, n)
+		n2, err := tx.Count()
+		require.Zero(t, n2)
+		return err
+	}))
+	fail, calls = nil, 0
+	var total int64
+	require.NoError(t, db.View(func(tx *kv.Tx) (err error) {
+		total, err = tx.CF("m").Count()
+		return err
+	}))
+	res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, total, res.Purged)
+	require.Positive(t, calls)
+	got, err := db.Increment([]byte("rows"), 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, total, got)
+}
+
+type timedRow struct {
+	ms         int64
+	key, value string
+}
+
+// TestModelOfTimedFamilies runs random calls on a family and on a sorted slice, within transactions
+// and across reopens, with a clock that steps in both directions, and compares all answers.
+func TestModelOfTimedFamilies(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelTimed(t, rand.New(rand.NewPCG(seed, 51))) })
+	}
+}
+
+func modelTimed(t *testing.T, rnd *rand.Rand) {
+	retention, width := time.Duration(1+rnd.IntN(2000))*time.Millisecond, time.Duration(1+rnd.IntN(700))*time.Millisecond
+	db, clock := openTimed(t, kv.Options{MaxClockStep: 50 * time.Millisecond}, retention, width)
+	clock.ms.Store((time.UnixMilli(rnd.Int64N(4000) - 2000)).UnixMilli())
+	var model []timedRow
+	order := func(a, b timedRow) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.key, b.key)) }
+	for range 300 {
+		var next []timedRow
+		undo := rnd.IntN(4) == 0
+		err := db.Update(func(tx *kv.Tx) error {
+			c, now := tx.CF("m"), tx.Now().UnixMilli()
+			next = slices.Clone(model)
+			live := func(r timedRow) bool { return now < r.ms+retention.Milliseconds() }
+			for range 1 + rnd.IntN(20) {
+				row := timedRow{now + rnd.Int64N(1200) - 800, fmt.Sprint("k", rnd.IntN(3)), fmt.Sprint(rnd.IntN(1000))}
+				ts := time.UnixMilli(row.ms)
+				at, there := slices.BinarySearchFunc(next, row, order)
+				switch rnd.IntN(6) {
+				case 0, 1, 2:
+					err := c.Append(ts, []byte(row.key), []byte(row.value))
+					if fits := live(row) && row.ms <= now+width.Milliseconds()+50; !fits {
+						require.ErrorIs(t, err, kv.ErrInvalidTTL)
+						continue
+					}
+					require.NoError(t, err)
+					if there {
+						next[at] = row
+					} else {
+						next = slices.Insert(next, at, row)
+					}
+				case 3:
+					value, err := c.GetAt(ts, []byte(row.key))
+					if there && live(row) {
+						require.NoError(t, err)
+						require.Equal(t, next[at].value, string(value))
+					} else {
+						require.ErrorIs(t, err, kv.ErrNotFound)
+					}
+				case 4:
+					require.NoError(t, c.DeleteAt(ts, []byte(row.key)))
+					if there {
+						next = slices.Delete(next, at, at+1)
+					}
+				case 5:
+					compareTimed(t, rnd, c, next, live)
+				}
+			}
+			if rnd.IntN(8) == 0 {
+				before := len(next)
+				_, err := c.DropExpired(t.Context())
+				require.NoError(t, err)
+				stored, err := c.Count()
+				require.NoError(t, err)
+				gone := before - int(stored)
+				for _, r := range next[:gone] { // a prefix, and of expired rows only
+					require.False(t, live(r))
+				}
+				next = next[gone:]
+			}
+			if rnd.IntN(60) == 0 {
+				require.NoError(t, c.Clear())
+				next = nil
+			}
+			if undo {
+				return errUndo
+			}
+			return nil
+		})
+		if undo {
+			require.ErrorIs(t, err, errUndo)
+		} else {
+			require.NoError(t, err)
+			model = next
+		}
+		if rnd.IntN(10) == 0 {
+			clock.move(-time.Duration(rnd.IntN(60)) * time.Millisecond)
+		} else {
+			clock.move(time.Duration(rnd.IntN(200)) * time.Millisecond)
+		}
+		if rnd.IntN(30) == 0 {
+			width = time.Duration(1+rnd.IntN(700)) * time.Millisecond
+			require.NoError(t, db.AlterCF("m", kv.CFOptions{Retention: retention, Partition: width}))
+		}
+	}
+}
+
+var errUndo = errors.New("undo")
+
+// compareTimed compares ScanTime of random bounds, in both directions, and the counts.
+func compareTimed(t *testing.T, rnd *rand.Rand, c *kv.CF, model []timedRow, live func(timedRow) bool) {
+	t.Helper()
+	var want []timedRow
+	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+	var from, to time.Time
+	if len(model) > 0 && rnd.IntN(2) == 0 {
+		lo = model[rnd.IntN(len(model))].ms + rnd.Int64N(3) - 1
+		from = time.UnixMilli(lo)
+	}
+	if len(model) > 0 && rnd.IntN(2) == 0 {
+		hi = model[rnd.IntN(len(model))].ms + rnd.Int64N(3) - 1
+		to = time.UnixMilli(hi)
+	}
+	all := 0
+	for _, r := range model {
+		if live(r) {
+			all++
+			if r.ms >= lo && r.ms < hi {
+				want = append(want, r)
+			}
+		}
+	}
+	reverse := rnd.IntN(2) == 0
+	if reverse {
+		slices.Reverse(want)
+	}
+	var got []timedRow
+	for k, v := range c.ScanTime(from, to, reverse) {
+		got = append(got, timedRow{k.Time.UnixMilli(), string(k.Key), string(v)})
+	}
+	require.Equal(t, want, got)
+	stored, err := c.Count()
+	require.NoError(t, err)
+	alive, err := c.CountLive()
+	require.NoError(t, err)
+	require.Equal(t, [2]int{len(model), all}, [2]int{int(stored), int(alive)})
+}
+
+func TestStatsOfPartitions(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
+	start := clock.now().Truncate(time.Minute)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 100 {
+			ts := start.Add(time.Duration(i%2) * time.Minute)
+			if err := tx.CF("m").Append(ts, fmt.Append(nil, i), make([]byte, 92)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	s := db.Stats()
+	require.Equal(t, int64(100), s.Families["m"].Rows)
+	require.Equal(t, s.Families["m"].Rows, s.Families["m"].TTLRows)
+	list := s.Partitions["m"]
+	require.Len(t, list, 2)
+	for i, p := range list {
+		require.Equal(t, start.Add(time.Duration(i)*time.Minute), p.From)
+		require.Equal(t, p.From.Add(time.Minute), p.To)
+		require.Equal(t, int64(50), p.Rows)
+		require.InDelta(t, 50*(8+2+92), p.Bytes, 50)
+		list[i].Bytes = 0
+	}
+	require.NoError(t, db.Close())
+	require.Equal(t, list, db.Stats().Partitions["m"])
+}
+
+// TestScanOfOneHourReadsNoPageOfOtherPartitions counts page reads of a store that was just opened.
+func TestScanOfOneHourReadsNoPageOfOtherPartitions(t *testing.T) {
+	fsys, clock := vfs.NewMemory(), newClock()
+	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync}
+	start := clock.now().Truncate(time.Hour)
+	write := func(hours int) {
+		db := openOn(t, fsys, o)
+		require.NoError(t, db.EnsureCF("m", kv.CFOptions{Retention: 100 * time.Hour, Partition: time.Hour}))
+		require.NoError(t, db.Update(func(tx *kv.Tx) error {
+			for i := range 500 * hours {
+				ts := start.Add(-time.Duration(hours-1)*time.Hour + time.Duration(i)*time.Hour/500)
+				if err := tx.CF("m").Append(ts, []byte("k"), make([]byte, 100)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		require.NoError(t, db.Close())
+	}
+	reads := func() uint64 {
+		db := openOn(t, fsys, o)
+		rows := 0
+		require.NoError(t, db.View(func(tx *kv.Tx) error {
+			for range tx.CF("m").ScanTime(start, start.Add(time.Hour), false) {
+				rows++
+			}
+			return nil
+		}))
+		require.Equal(t, 500, rows)
+		n := db.Stats().PagesRead // with those of Open
+		require.NoError(t, db.Close())
+		return n
+	}
+	write(1)
+	one := reads()
+	require.GreaterOrEqual(t, one, uint64(500*116/4096))
+	write(30)
+	require.LessOrEqual(t, reads(), one+4)
+}
