@@ -22,10 +22,10 @@ var updateAPI = flag.Bool("update-api", false, "rewrite docs/api.txt")
 // apiFile lists what a program can use of the packages that promise compatibility.
 const apiFile = "../docs/api.txt"
 
-// TestExportedNamesAreListed compares the exported names of kv and kv/kvtest, with their types, with
+// TestNamesAreExportedAsListed compares the exported names of kv and kv/kvtest, with their types, with
 // docs/api.txt. A line that is new there is an addition; a line that goes, or changes, breaks programs
-// and is named in CHANGELOG.md. go test ./kv -run TestExportedNamesAreListed -update-api rewrites it.
-func TestExportedNamesAreListed(t *testing.T) {
+// and is named in CHANGELOG.md. go test ./kv -run TestNamesAreExportedAsListed -update-api rewrites it.
+func TestNamesAreExportedAsListed(t *testing.T) {
 	var listing strings.Builder
 	for _, dir := range []string{".", "kvtest"} {
 		for _, line := range exported(t, dir) {
@@ -37,7 +37,7 @@ func TestExportedNamesAreListed(t *testing.T) {
 	}
 	listed, err := os.ReadFile(apiFile)
 	require.NoError(t, err)
-	require.Equal(t, string(listed), listing.String(), "the exported API is not what docs/api.txt lists")
+	require.Equal(t, string(listed), listing.String(), "docs/api.txt is behind: go test ./kv -run TestNamesAreExported -update-api, and a line in CHANGELOG.md")
 }
 
 // exported lists the exported names of a package, a line each.
