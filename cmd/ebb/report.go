@@ -65,6 +65,8 @@ var advices = []advice{
 	{"not_found", kv.ErrNotFound, ""},
 	{"family_not_found", kv.ErrCFNotFound, "`ebb family STORE` lists the families"},
 	{"exists", errExists, ""},
+	{"differs", errDiffers, ""},
+	{"not_counter", kv.ErrNotCounter, "a counter is a value of 8 bytes, as `ebb incr` creates it"},
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
@@ -178,7 +180,7 @@ func (a *app) report(err error) int {
 	switch kind {
 	case "not_found", "family_not_found":
 		code = exitNotFound
-	case "exists", "family_exists":
+	case "exists", "family_exists", "differs":
 		code = exitExists
 	case "interrupted":
 		if !a.writes {

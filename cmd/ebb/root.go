@@ -19,8 +19,8 @@ func (a *app) rootCommand() *cobra.Command {
 while it is in use.
 
 Exit codes: 0 all right, 1 an error or a damaged store, 2 the key or family is not there, 3 a key
-that must not be there is (put --if-absent), or such a family (family --create). An expired key is
-not there, whether it is deleted already or not.
+that must not be there is (put --if-absent), or such a family (family --create), or a key has another
+value (cas). An expired key is not there, whether it is deleted already or not.
 
 Times to come are given as RFC 3339 (2030-01-31T12:00:00Z) or in milliseconds since 1970, durations
 as 90s, 15m, 36h, 7d, 2w or 1d12h; a day has 24 hours.
@@ -61,12 +61,15 @@ that writes.`,
 
 	root.AddCommand(
 		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
+		a.incrCommand(), a.casCommand(), a.countCommand(), a.watchCommand(),
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
 		a.importCommand(), a.exportCommand(), a.familyCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
 		a.pagesCommand(), a.walCommand(),
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
 	)
+	addExamples(root)
+	a.addCompletion(root)
 	return root
 }
 

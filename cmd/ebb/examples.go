@@ -1,0 +1,35 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// examples are calls of the commands whose own declaration has none.
+var examples = map[string]string{
+	"get": `  ebb get my.ebb greeting
+  ebb get my.ebb --family photos cat.jpg > cat.jpg`,
+	"del": `  ebb del my.ebb session:17 session:18`,
+	"scan": `  ebb scan my.ebb --prefix session: --limit 20
+  ebb scan my.ebb --expiring-before 2030-01-31T12:00:00Z`,
+	"ttl":     `  ebb ttl my.ebb session:17`,
+	"persist": `  ebb persist my.ebb session:17`,
+	"purge":   `  ebb purge my.ebb --family sessions --limit 10000`,
+	"import":  `  ebb import my.ebb photos/ --family photos --resume`,
+	"export":  `  ebb export my.ebb photos/ --family photos --expiries photos.expiries`,
+	"stats":   `  ebb stats my.ebb --json`,
+	"check":   `  ebb check my.ebb`,
+	"dump":    `  ebb dump my.ebb --json > rows.jsonl`,
+	"pages":   `  ebb pages my.ebb`,
+	"wal":     `  ebb wal my.ebb`,
+	"demo":    `  ebb demo /usr/share/doc demo.ebb`,
+
+	"bench-quick": `  ebb bench-quick`,
+	"version":     `  ebb version`,
+}
+
+// addExamples gives every command an example.
+func addExamples(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.Example == "" {
+			cmd.Example = examples[cmd.Name()]
+		}
+	}
+}

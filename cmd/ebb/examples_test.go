@@ -1,0 +1,36 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryCommandHasAnExample, that the command itself takes: its flags are there, and so many
+// arguments are taken.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	a := &app{}
+	names := a.rootCommand().Commands()
+	require.Greater(t, len(names), 20)
+	for _, named := range names {
+		require.NotEmpty(t, named.Example, "ebb %s --help has no example", named.Name())
+		for _, line := range strings.Split(named.Example, "\n") {
+			_, call, ok := strings.Cut(line, "ebb ")
+			require.True(t, ok, "%q", line)
+			call, _, _ = strings.Cut(call, " > ")
+			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(call, -1)
+			cmd, rest, err := (&app{}).rootCommand().Find(words)
+			require.NoError(t, err, "%q", line)
+			require.Equal(t, named.Name(), cmd.Name(), "%q", line)
+			require.NoError(t, cmd.ParseFlags(rest), "%q", line)
+			require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%q", line)
+		}
+	}
+	for name := range examples {
+		cmd, _, err := a.rootCommand().Find([]string{name})
+		require.NoError(t, err)
+		require.Equal(t, examples[name], cmd.Example, "%s has an example of its own", name)
+	}
+}
