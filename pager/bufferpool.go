@@ -13,8 +13,8 @@ import (
 
 // frameArena allocates frames: memory of one page each, cut from slabs outside the Go heap. The
 // frame that was freed last is reused first, because it is still in the processor's cache. Slabs
-// are freed when the arena is closed. If memory is short, trim releases the memory of stretches
-// without used frames before that.
+// are freed when the arena is closed. If memory is short, trim releases the memory of free frames
+// before that.
 type frameArena struct {
 	pageSize int
 	scarce   func() bool // memory is short; nil: never
@@ -22,8 +22,8 @@ type frameArena struct {
 	mu      sync.Mutex // guards the fields below
 	free    []unsafe.Pointer
 	slabs   [][]byte
-	uncut   []byte   // uncut part of the newest slab, or of a trimmed stretch
-	trimmed [][]byte // trimmed stretches: addresses without memory
+	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
+	trimmed [][]byte // runs of frames: addresses without memory
 	next    []byte   // the slab after that one, if prefaultNext has allocated it
 	inUse   atomic.Int64
 
@@ -113,44 +113,37 @@ func (a *frameArena) release(f unsafe.Pointer) {
 
 func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
 
-// trim releases the memory of stretches whose frames are all free. alloc reuses their addresses
-// before it allocates new slabs. The uncut part, and slabs smaller than a stretch, stay.
+// trimRun is the least number of adjacent frames whose memory trim releases, with one system call.
+// A checkpoint beside commits leaves a few frames in use, anywhere: whole huge pages are seldom free.
+const trimRun = 8
+
+// trim releases the memory of runs of free frames. alloc reuses their addresses, the lowest first,
+// before it allocates new slabs. The uncut part stays.
 func (a *frameArena) trim() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	slabs := slices.Clone(a.slabs)
-	slices.SortFunc(slabs, func(x, y []byte) int { return cmp.Compare(address(x), address(y)) })
-	in := func(f unsafe.Pointer) uintptr { // address of the frame's stretch; 0: none
-		i, found := slices.BinarySearchFunc(slabs, uintptr(f), func(s []byte, at uintptr) int {
-			return cmp.Compare(address(s), at)
-		})
-		if !found {
-			i--
-		}
-		if len(slabs[i]) < hugePageBytes {
-			return 0
-		}
-		return uintptr(f) - (uintptr(f)-address(slabs[i]))%hugePageBytes
+	first := make(map[unsafe.Pointer]bool, len(a.slabs)) // frames at the start of a slab
+	for _, s := range a.slabs {
+		first[unsafe.Pointer(unsafe.SliceData(s))] = true
 	}
-	free := map[uintptr]int{}
-	for _, f := range a.free {
-		free[in(f)]++
+	slices.SortFunc(a.free, func(x, y unsafe.Pointer) int { return cmp.Compare(uintptr(y), uintptr(x)) })
+	kept := a.free[:0]
+	for free := a.free; len(free) > 0; {
+		n := 1
+		for n < len(free) && !first[free[n-1]] && uintptr(free[n-1])-uintptr(free[n]) == uintptr(a.pageSize) {
+			n++
+		}
+		if n < trimRun {
+			kept = append(kept, free[:n]...)
+		} else {
+			run := unsafe.Slice((*byte)(free[n-1]), n*a.pageSize)
+			offheap.Release(run)
+			a.trimmed = append(a.trimmed, run)
+		}
+		free = free[n:]
 	}
-	a.free = slices.DeleteFunc(a.free, func(f unsafe.Pointer) bool {
-		at := in(f)
-		if at == 0 || free[at] < hugePageBytes/a.pageSize {
-			return false
-		}
-		if uintptr(f) == at {
-			whole := unsafe.Slice((*byte)(f), hugePageBytes)
-			offheap.Release(whole)
-			a.trimmed = append(a.trimmed, whole)
-		}
-		return true
-	})
+	a.free = kept
 }
-
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // bytes is the memory of used frames.
 func (a *frameArena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
