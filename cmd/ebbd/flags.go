@@ -53,6 +53,8 @@ type texts struct {
 func (f *flags) register(set *pflag.FlagSet) *texts {
 	o, t := &f.options, &texts{}
 	set.StringVar(&o.Dir, "dir", "data", "`directory` of the store, created if absent")
+	set.StringVar(&o.BackupDir, "backup-dir", "",
+		"`directory` of the backups that SAVE and BGSAVE make while the server runs")
 	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
 		"`host:port` to listen on; may be repeated")
 	set.StringVar(&o.AppendFsync, "appendfsync", "always",
@@ -78,7 +80,8 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 		"PEM `file` with the certificate: the addresses take TLS only")
 	set.StringVar(&t.key, "tls-key-file", "", "PEM `file` with the key of the certificate")
 	set.StringVar(&f.metrics, "metrics", "", "`host:port` that answers GET /metrics, for Prometheus")
-	set.StringVar(&t.config, "config", "", "`file` in the format of redis.conf; options of the command line count more")
+	set.StringVar(&t.config, "config", "",
+		"`file` in the format of redis.conf; options of the command line count more")
 	set.BoolVar(&f.jsonLogs, "json", false, "logs as JSON")
 	set.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
 	set.BoolVar(&t.showVersion, "version", false, "print the version")
@@ -168,7 +171,9 @@ func (s *size) Set(text string) error {
 	units := []struct {
 		suffix string
 		shift  int
-	}{{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"kb", 10}, {"mb", 20}, {"gb", 30}, {"", 0}}
+	}{
+		{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"kb", 10}, {"mb", 20}, {"gb", 30}, {"", 0},
+	}
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {

@@ -184,3 +184,57 @@ func TestTLS(t *testing.T) {
 	_, err = plain.Do("PING")
 	require.Error(t, err)
 }
+
+// TestBackupIsAStoreOfOneMoment: a backup that is made while clients write has both keys of each
+// transaction, or neither, with their expiries; a partial one of an earlier crash is deleted.
+func TestBackupIsAStoreOfOneMoment(t *testing.T) {
+	backups := t.TempDir()
+	partial := filepath.Join(backups, "ebbd-1.ebb.partial")
+	require.NoError(t, os.WriteFile(partial, nil, 0o600))
+	p := startProcess(t, "--dir", t.TempDir(), "--backup-dir", backups, "--appendfsync", "no")
+	c, writer := p.dial(t), p.dial(t)
+	for i := range 1000 {
+		require.NoError(t, c.Send("HSET", fmt.Sprint("h", i), "f", "v", "g", "w"))
+		require.NoError(t, c.Send("EXPIRE", fmt.Sprint("h", i), 100000))
+	}
+	_, err := c.Do("")
+	require.NoError(t, err)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = writer.Send("MULTI")
+			_ = writer.Send("SET", "a", n)
+			_ = writer.Send("HSET", "b", "n", n)
+			_, _ = writer.Do("EXEC")
+		}
+	}()
+	_, err = c.Do("SAVE")
+	close(stop)
+	<-stopped
+	require.NoError(t, err)
+	require.NoFileExists(t, partial)
+	files, err := filepath.Glob(filepath.Join(backups, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	dir := t.TempDir()
+	require.NoError(t, os.Rename(files[0], filepath.Join(dir, "ebbd.ebb")))
+	var out bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"check", "--dir", dir}, &out, &out), "%s", &out)
+	c = startProcess(t, "--dir", dir).dial(t)
+	a, errA := redis.String(c.Do("GET", "a"))
+	b, errB := redis.String(c.Do("HGET", "b", "n"))
+	require.Equal(t, errA, errB)
+	require.Equal(t, a, b)
+	ttl, err := redis.Int(c.Do("TTL", "h999"))
+	require.NoError(t, err)
+	require.InDelta(t, 100000, ttl, 60)
+	size, err := redis.Int(c.Do("DBSIZE"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, size, 1000)
+}

@@ -52,7 +52,8 @@ func (s *Space) Reclaim() (more bool, err error) {
 		return true, s.changing(s.elements).DeleteRange(prefix, last)
 	}
 	// Rows that have expired are hidden from the scan, and go with the prefix.
-	return true, errors.Join(s.changing(s.elements).DeletePrefix(prefix), s.changing(s.elements).Delete(retiredKey(id)))
+	elements := s.changing(s.elements)
+	return true, errors.Join(elements.DeletePrefix(prefix), elements.Delete(retiredKey(id)))
 }
 
 // Sweep looks at up to limit collections with an id after the given one and returns those that are

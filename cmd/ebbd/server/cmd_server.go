@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,15 +19,16 @@ func dbsizeCommand(r *request) error {
 	return err
 }
 
-func flushMode(r *request) error {
-	if len(r.args) > 2 || len(r.args) == 2 && !r.is(1, "async") && !r.is(1, "sync") {
+// flushMode checks an optional ASYNC or SYNC at position i.
+func flushMode(r *request, i int) error {
+	if len(r.args) > i+1 || len(r.args) == i+1 && !r.is(i, "async") && !r.is(i, "sync") {
 		return errSyntax
 	}
 	return nil
 }
 
 func flushdbCommand(r *request) error {
-	if err := flushMode(r); err != nil {
+	if err := flushMode(r, 1); err != nil {
 		return err
 	}
 	if err := r.touchReplaced(r.c.db, r.c.db); err != nil {
@@ -38,7 +38,7 @@ func flushdbCommand(r *request) error {
 }
 
 func flushallCommand(r *request) error {
-	if err := flushMode(r); err != nil {
+	if err := flushMode(r, 1); err != nil {
 		return err
 	}
 	for db := range r.s.o.Databases {
@@ -104,33 +104,6 @@ func shutdownCommand(r *request) error {
 	}
 	r.c.closing = true
 	r.s.stopOne.Do(func() { close(r.s.stop) })
-	return nil
-}
-
-// saveCommand makes all commits durable. They are, under appendfsync always.
-func saveCommand(r *request) error {
-	if err := r.s.db.Sync(); err != nil {
-		return err
-	}
-	r.s.lastSave.Store(time.Now().Unix())
-	r.s.changes.Store(0)
-	return r.ok(nil)
-}
-
-func bgsaveCommand(r *request) error {
-	if len(r.args) > 2 || len(r.args) == 2 && !r.is(1, "schedule") {
-		return errSyntax
-	}
-	s := r.s
-	go func() {
-		if err := s.db.Checkpoint(context.Background()); err != nil {
-			s.log.Error("checkpoint", "error", err)
-			return
-		}
-		s.lastSave.Store(time.Now().Unix())
-	}()
-	r.s.changes.Store(0)
-	r.w.Simple("Background saving started")
 	return nil
 }
 

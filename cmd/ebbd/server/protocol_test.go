@@ -168,8 +168,8 @@ func TestUnknownCommandsAreNamed(t *testing.T) {
 	c := start(t, Options{}).client()
 	require.Equal(
 		t,
-		"(error) ERR unknown command 'EVAL', with args beginning with: 'x' '0' ",
-		c.line("EVAL x 0"),
+		"(error) ERR unknown command 'XADD', with args beginning with: 'x' '*' ",
+		c.line("XADD x *"),
 	)
 	require.Equal(t, "(error) ERR wrong number of arguments for 'get' command", c.line("GET"))
 	require.Contains(t, c.line("CONFIG NOSUCH"), "unknown subcommand")

@@ -84,8 +84,11 @@ func TestASlowSubscriberIsDisconnected(t *testing.T) {
 	sub, pub := s.client(), s.client()
 	sub.line("SUBSCRIBE a")
 	text := strings.Repeat("x", 1<<20)
-	require.Eventually(t, func() bool { return pub.do("PUBLISH", "a", text) == "0" },
-		20*time.Second, time.Microsecond)
+	sent := 0
+	for ; sent < 400 && pub.do("PUBLISH", "a", text) != "0"; sent++ {
+		continue
+	}
+	require.Less(t, sent, 400)
 	require.Equal(t, "PONG", pub.line("PING"))
 }
 

@@ -227,7 +227,7 @@ func scriptCommand(r *request) error {
 		for _, sha := range r.args[2:] {
 			r.intOf(r.s.scripts.get(string(sha)) != nil)
 		}
-	case sub == "FLUSH" && (len(r.args) == 2 || len(r.args) == 3 && (r.is(2, "sync") || r.is(2, "async"))):
+	case sub == "FLUSH" && flushMode(r, 2) == nil:
 		r.s.scripts.clear()
 		r.w.Simple("OK")
 	case sub == "KILL" && len(r.args) == 2:

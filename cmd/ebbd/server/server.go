@@ -25,6 +25,7 @@ const StoreFile = "ebbd.ebb"
 // Options of a server. Zero fields mean defaults.
 type Options struct {
 	Dir         string           // of the store
+	BackupDir   string           // of the backups that SAVE and BGSAVE make; "": they make none
 	AppendFsync string           // always (default), everysec or no
 	Password    string           // of the default user; "": none is needed
 	MaxClients  int              // 0: 10000
@@ -68,6 +69,10 @@ type Server struct {
 	dirty     atomic.Bool  // commits that are not synced
 	lastSave  atomic.Int64 // s
 	lastError atomic.Pointer[string]
+
+	backups    sync.Mutex // held by a backup
+	saving     atomic.Bool
+	saveFailed atomic.Bool
 
 	mu        sync.Mutex // guards what follows
 	conns     map[int64]*conn
