@@ -126,7 +126,8 @@ func (s *Space) put(key []byte, row *Row, expiry int64) error {
 }
 
 // vacate prepares key for another row: the collection that it names is retired. Of a key that is
-// absent an expired row may be stored, whose id only a purge tells.
+// absent an expired row may be stored, whose id only a purge tells. The purge goes in order of expiry
+// and has a budget: behind a backlog the row is overwritten as it is, and Sweep finds its collection.
 func (s *Space) vacate(key []byte, old *Row) error {
 	if old.Type != 0 {
 		if old.Type == TypeString {
@@ -134,22 +135,25 @@ func (s *Space) vacate(key []byte, old *Row) error {
 		}
 		return s.drop(old)
 	}
-	const rows, rounds = 1024, 4
-	for range rounds {
+	for {
 		left, err := s.master.TTL(s.masterKey(key))
 		if ok, err := absent(err); !ok || left != 0 {
 			return err
 		}
-		// The purge goes in order of expiry: this row is among the next ones, or there is a
-		// backlog.
-		if _, err := s.changing(s.master).PurgeExpired(nil, kv.PurgeOptions{Limit: rows}); err != nil {
-			if errors.Is(err, kv.ErrClockJump) {
-				break
-			}
+		rows := min(s.store.purgeBudget, vacateStep)
+		if rows <= 0 {
+			break
+		}
+		s.store.purgeBudget -= rows
+		_, err = s.changing(s.master).PurgeExpired(nil, kv.PurgeOptions{Limit: rows})
+		if errors.Is(err, kv.ErrClockJump) {
+			break
+		}
+		if err != nil {
 			return err
 		}
 	}
-	s.store.setSuspect()
+	s.store.noteOverwritten(s.DB, key)
 	return nil
 }
 

@@ -16,8 +16,10 @@ import (
 // master rows the store has purged or evicted.
 type Store struct {
 	databases  int
-	maxKeySize int   // of the store, in bytes
-	writes     int64 // by spaces of write transactions: there is one at a time
+	maxKeySize int // of the store, in bytes
+	// purgeBudget is the number of expired rows that commands may still purge in this transaction.
+	purgeBudget int
+	writes      int64 // by spaces of write transactions: there is one at a time
 
 	// Report says that TakeExpired is called.
 	Report atomic.Bool
@@ -50,6 +52,13 @@ func (st *Store) TakeExpired() (keys []ExpiredKey) {
 	keys, st.names = st.names, nil
 	return keys
 }
+
+const (
+	// purgeBudget bounds the rows that the commands of one transaction purge to learn what a row
+	// was, vacateStep those of one step.
+	purgeBudget = 512
+	vacateStep  = 256
+)
 
 // deadRow is a collection whose master row expired.
 type deadRow struct {
@@ -108,6 +117,7 @@ func (st *Store) OnExpire(cf string, key, value []byte) error {
 // transaction is rolled back gives them back with undo.
 func (st *Store) Drain(tx *kv.Tx) (undo func(), err error) {
 	st.mu.Lock()
+	st.purgeBudget = purgeBudget
 	rows := st.expired
 	st.expired = nil
 	st.mu.Unlock()
@@ -140,10 +150,15 @@ func (st *Store) TakeSuspect() bool {
 	return was
 }
 
-func (st *Store) setSuspect() {
+// noteOverwritten notes an expired key whose row another one replaces: no purge will report it.
+func (st *Store) noteOverwritten(db int, key []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.suspect = true
+	st.keys++
+	if st.Report.Load() {
+		st.names = append(st.names, ExpiredKey{db, bytes.Clone(key)})
+	}
 }
 
 const (

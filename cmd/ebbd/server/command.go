@@ -273,6 +273,7 @@ func (x *execution) attempt(r *request) (err error) {
 			if back := x.tx.RollbackTo(savepoint); back != nil {
 				err = errors.Join(err, back)
 			}
+			x.s.store.TakeExpired() // their deletion is undone
 		}
 	}()
 	return r.cmd.run(r)
