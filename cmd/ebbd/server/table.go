@@ -63,6 +63,7 @@ var pubsubTable = []command{
 
 var serverTable = []command{
 	{"command", -1, 0, noKeys, commandCommand},
+	{"acl", -2, flagAdmin, noKeys, aclCommand},
 	{"info", -1, 0, noKeys, infoCommand},
 	{"config", -2, flagAdmin, noKeys, configCommand},
 	{"dbsize", 1, readFast, noKeys, dbsizeCommand},
