@@ -17,24 +17,7 @@ import (
 
 // familyVerbs are what *kv.CF and *kv.Family have in common.
 type familyVerbs interface {
-	Get(key []byte) ([]byte, error)
-	GetTTL(key []byte) ([]byte, time.Duration, error)
-	Has(key []byte) (bool, error)
-	Size(key []byte) (int, error)
-	Put(key, value []byte) error
-	PutTTL(key, value []byte, ttl time.Duration) error
-	PutExpireAt(key, value []byte, at time.Time) error
-	PutWith(key, value []byte, o kv.PutOptions) (bool, error)
-	Delete(key []byte) error
-	TTL(key []byte) (time.Duration, error)
-	Expiry(key []byte) (time.Time, error)
-	Expire(key []byte, ttl time.Duration) error
-	ExpireAt(key []byte, at time.Time) error
-	Persist(key []byte) error
-	Increment(key []byte, delta int64, ttlIfNew time.Duration) (int64, error)
-	GetAndExpire(key []byte, ttl time.Duration) ([]byte, error)
-	CompareAndSwap(key, old, new []byte, o kv.PutOptions) (bool, error)
-	CompareAndDelete(key, old []byte) (bool, error)
+	points
 	DeleteRange(lo, hi []byte) error
 	DeletePrefix(p []byte) error
 	Clear() error
