@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -438,7 +439,7 @@ func TestShutdownEndsCursorsOfOtherGoroutines(t *testing.T) {
 func TestValueStaysUntilTheTransactionEnds(t *testing.T) {
 	// One page, which a deletion gives to the tree; one that a rollback gives to the next value;
 	// some pages; many.
-	for _, size := range []int{1500, 3000, 20_000, 300_000} {
+	for _, size := range []int{1500, 20_000, 3000, 300_000}[:racetest.Sample(4, 2)] {
 		value := func(b byte) []byte { return bytes.Repeat([]byte{b}, size) }
 		for name, undo := range map[string]func(tx *kv.Tx, sp kv.Savepoint) error{
 			"rollback": func(tx *kv.Tx, sp kv.Savepoint) error { return tx.RollbackTo(sp) },
@@ -550,7 +551,8 @@ func snapshot(t *testing.T, tx *kv.Tx) (all string) {
 // concurrently with checkpoints, syncs, changes of recent rows, and readers, each of which sees whole
 // batches. Then it opens the store again after Close.
 func TestRowsInOrderBesideReaders(t *testing.T) {
-	const batches, size = 150, 400
+	const size = 400
+	batches := racetest.Sample(150, 60)
 	at := filepath.Join(t.TempDir(), "test.ebb")
 	o := &kv.Options{Durability: kv.NoSync, CacheBytes: 4 << 20, CheckpointBytes: 1 << 20}
 	db, err := openfs.Open(vfs.OS, at, o, txn.Options{SegmentSize: 256 << 10})

@@ -15,7 +15,7 @@ import (
 )
 
 func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
-	n := 100_000
+	n := racetest.Sample(100_000, 20_000)
 	if racetest.Enabled {
 		n = 5_000
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -207,7 +208,7 @@ func TestReadOnlyStoreWithoutDefaultFamilyIsEmpty(t *testing.T) {
 
 // TestTenThousandFamiliesInOneStore fills each of them, over a reopen.
 func TestTenThousandFamiliesInOneStore(t *testing.T) {
-	const n = 10_000
+	n := racetest.Sample(10_000, 2_000)
 	fsys := vfs.NewMemory()
 	db := openOn(t, fsys, quick)
 	name := func(i int) string { return fmt.Sprintf("f%05d", i) }
@@ -261,7 +262,7 @@ func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := 0
-			for size := 700; size < 1100; size += 7 {
+			for size := 700; size < 1100; size += racetest.Sample(7, 21) {
 				disk := vfs.NewMemory()
 				db := openOn(t, disk, &kv.Options{MaxTxnBytes: 1200})
 				require.NoError(t, db.CreateCF(old, kv.CFOptions{}))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/openfs"
-	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -293,7 +292,7 @@ func countChanged(t *testing.T, db *kv.DB) (n int) {
 // next transaction and the next Open find nothing of it.
 func TestRecordOfAFailedBatchIsRevoked(t *testing.T) {
 	of := []int{1, 2, 20}
-	if racetest.Enabled && testing.Short() {
+	if testing.Short() {
 		of = of[1:2]
 	}
 	for _, fails := range of {

@@ -45,7 +45,7 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 		t.Run(fmt.Sprint(o.PageSize, "/", o.CacheBytes), func(t *testing.T) {
 			r := &run{t: t, rnd: seeded(t, uint64(i)+42), fs: vfs.NewMemory(), opts: o, model: model{"default": {}}}
 			r.open()
-			for range 200 {
+			for range racetest.Sample(200, 80) {
 				r.transaction()
 				if r.rnd.IntN(15) == 0 {
 					r.reopen()

@@ -217,7 +217,8 @@ func TestLockTimeoutIsHonoured(t *testing.T) {
 			require.False(t, changes(call), "%s of %s", call, name)
 			return nil
 		}}
-		for _, wait := range []time.Duration{0, time.Nanosecond, time.Millisecond, 333 * time.Millisecond, time.Hour} {
+		long := time.Duration(racetest.Sample(60, 1)) * time.Minute
+		for _, wait := range []time.Duration{0, time.Nanosecond, time.Millisecond, 333 * time.Millisecond, long} {
 			began := time.Now()
 			_, err := openfs.Open(fsys, path, &kv.Options{LockTimeout: wait}, txn.Options{})
 			require.ErrorIs(t, err, kv.ErrLocked)
