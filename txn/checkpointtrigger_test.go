@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -43,7 +44,7 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 func TestLargeFreesReturnTheirPages(t *testing.T) {
 	s := openRoomy(t)
 	var most int64
-	for v := range byte(8) {
+	for v := range byte(racetest.Sample(8, 5)) {
 		update(t, s, func(tx *Tx) {
 			tx.Savepoint() // pages are copied
 			value := bytes.Repeat([]byte{v}, 900)
