@@ -55,7 +55,7 @@ func ExampleDB_CountRange() {
 
 // Rows get numbers as keys: big-endian, so that they are in order. The number and the row are of one
 // transaction, so no number is given twice, and none is lost.
-func ExampleCF_NextSequence() {
+func ExampleTx_NextSequence() {
 	db, err := kv.OpenMemory(nil)
 	if err != nil {
 		log.Fatal(err)
