@@ -358,6 +358,9 @@ func TestOptionThatDoesNotComeBack(t *testing.T) {
 				"Purge":      func(db *kv.DB) error { _, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{}); return err },
 				"Checkpoint": func(db *kv.DB) error { return errors.Join(db.Put([]byte("k"), nil), db.Checkpoint(t.Context())) },
 			} {
+				if racetest.Quick() && way == "goexit" && call != "Update" {
+					continue
+				}
 				t.Run(way+"/"+name+"/"+call, func(t *testing.T) {
 					armed := false
 					db := openForCallbacks(t, o(func() {

@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 // TestJumpIsKnownBeforeItIsTakenForTheTime: one goroutine detects a jump, and another one that
 // compares after it sees no step any more. It must then find jumped set. A test cannot stop the first
 // goroutine between the two stores, so this one tries often.
 func TestJumpIsKnownBeforeItIsTakenForTheTime(t *testing.T) {
-	clocks := make([]clock, 50_000)
+	clocks := make([]clock, racetest.Sample(50_000, 10_000))
 	for i := range clocks {
 		clocks[i].maxStep = 1000
 		clocks[i].mono = func(time.Time) int64 { return 0 }
