@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -112,6 +113,18 @@ func (d *dumper) head(family string, stored, live int64, known bool) error {
 // rows prints the rows of the family with their expiries.
 func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
 	d.missing.watch(tx, nil)
+	if o, err := tx.CFOptions(family); err == nil && o.Retention > 0 {
+		for k, v := range tx.CF(family).ScanTime(time.Time{}, time.Time{}, false) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r := row{family: family, ts: k.Time, key: k.Key, value: v, lost: v == nil}
+			if err := d.app.printRow(r); err != nil {
+				return err
+			}
+		}
+		return tx.Err()
+	}
 	c := tx.CF(family).Cursor()
 	for c.Next() {
 		if err := ctx.Err(); err != nil {

@@ -482,6 +482,7 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 			"evicted",
 			"purge_batches",
 			"bytes_reclaimed",
+			"partitions_dropped",
 			"next_expiry",
 			"default_ttl",
 		},
@@ -489,12 +490,12 @@ func TestStatsTellsOfExpiry(t *testing.T) {
 	)
 	require.Equal(
 		t,
-		[]string{"default", "3", "2", "1", "0", "0", "0", "0", "2030-01-31T12:00:01Z", "none"},
+		[]string{"default", "3", "2", "1", "0", "0", "0", "0", "0", "2030-01-31T12:00:01Z", "none"},
 		strings.Fields(lines[len(lines)-2]),
 	)
 	require.Equal(
 		t,
-		[]string{"plain", "1", "0", "0", "0", "0", "0", "0", "none", "none"},
+		[]string{"plain", "1", "0", "0", "0", "0", "0", "0", "0", "none", "none"},
 		strings.Fields(lines[len(lines)-1]),
 	)
 }

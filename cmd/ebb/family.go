@@ -25,8 +25,13 @@ a flag it prints its settings.
 A family with a default ttl gives it to every key that is put without an expiry of its own, from
 then on: --default-ttl 0 ends that. Keys that are there keep what they have. Dropping a family drops
 its rows. The family "default" is always there, and can be given a default ttl, but neither be
-renamed nor dropped.`,
+renamed nor dropped.
+
+A family that is created with --retention is time-partitioned: see ebb append. Its rows live that
+long from their timestamps on, and are dropped a --partition at a time, by default a thirtieth of
+the retention. Both may be changed later.`,
 		Example: `  ebb family my.ebb sessions --create --default-ttl 30m
+  ebb family my.ebb cpu --create --retention 30d --partition 1d
   ebb family my.ebb sessions --rename old-sessions`,
 		Args: args(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,6 +64,8 @@ renamed nor dropped.`,
 		0,
 		"what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever",
 	)
+	durationVar(f, &c.o.Retention, "retention", 0, "what a row of a time-partitioned family lives for, as 30d")
+	durationVar(f, &c.o.Partition, "partition", 0, "time that is dropped in one step, as 1d; 0: a thirtieth of the retention")
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
 	a.addCreation(cmd)
@@ -72,12 +79,17 @@ type familyChange struct {
 
 	newName string
 	o       kv.CFOptions
+	set     map[string]bool // options that flags name
 }
 
 // check finds out what was asked for, and refuses what contradicts itself before a store is opened,
 // or created.
 func (c *familyChange) check(cmd *cobra.Command, named bool) error {
-	c.alter, c.rename = cmd.Flags().Changed("default-ttl"), cmd.Flags().Changed("rename")
+	c.rename, c.set = cmd.Flags().Changed("rename"), map[string]bool{}
+	for _, option := range []string{"default-ttl", "retention", "partition"} {
+		c.set[option] = cmd.Flags().Changed(option)
+		c.alter = c.alter || c.set[option]
+	}
 	switch {
 	case cmd.Flags().Changed("page-size") && !c.create:
 		return usageError{cmd, errors.New("--page-size needs --create")}
@@ -89,7 +101,12 @@ func (c *familyChange) check(cmd *cobra.Command, named bool) error {
 	if err := exclusive(cmd, "create", "drop", "rename"); err != nil {
 		return err
 	}
-	return exclusive(cmd, "default-ttl", "drop")
+	for option := range c.set {
+		if err := exclusive(cmd, option, "drop"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // asked says whether the flags ask for a change.
@@ -103,6 +120,11 @@ func (c *familyChange) apply(tx *kv.Tx, name string) error {
 		return tx.DropCF(name)
 	}
 	if c.alter {
+		o, err := tx.CFOptions(name)
+		if err != nil {
+			return err
+		}
+		c.o = c.over(o)
 		if err := tx.AlterCF(name, c.o); err != nil {
 			return err
 		}
@@ -111,6 +133,20 @@ func (c *familyChange) apply(tx *kv.Tx, name string) error {
 		return tx.RenameCF(name, c.newName)
 	}
 	return nil
+}
+
+// over returns the present options with those that flags name.
+func (c *familyChange) over(o kv.CFOptions) kv.CFOptions {
+	if c.set["default-ttl"] {
+		o.DefaultTTL = c.o.DefaultTTL
+	}
+	if c.set["retention"] {
+		o.Retention = c.o.Retention
+	}
+	if c.set["partition"] {
+		o.Partition = c.o.Partition
+	}
+	return o
 }
 
 // summary is the JSON object that describes what was done.
@@ -149,6 +185,9 @@ func (a *app) listFamilies(ctx context.Context, path string) error {
 			if o.DefaultTTL != 0 {
 				line += "\tdefault ttl " + settings[name].defaultTTL()
 			}
+			if o.Retention != 0 {
+				line += fmt.Sprintf("\tretention %v in partitions of %v", o.Retention, o.Partition)
+			}
 			if _, err := fmt.Fprintln(a.out, line); err != nil {
 				return err
 			}
@@ -172,6 +211,10 @@ func (a *app) showFamily(ctx context.Context, path, name string) error {
 			object["family"] = name
 			return a.printJSON(object)
 		}
+		if o.Retention > 0 {
+			_, err = fmt.Fprintf(a.out, "retention: %v\npartition: %v\n", o.Retention, o.Partition)
+			return err
+		}
 		_, err = fmt.Fprintf(a.out, "default ttl: %s\n", familyOptions(o).defaultTTL())
 		return err
 	})
@@ -182,6 +225,11 @@ type familyOptions kv.CFOptions
 
 // fields are those of a JSON object. A default ttl of 0 is none.
 func (o familyOptions) fields() map[string]any {
+	if o.Retention > 0 {
+		return map[string]any{
+			"retention_ms": ttl.Milliseconds(o.Retention), "partition_ms": ttl.Milliseconds(o.Partition),
+		}
+	}
 	return map[string]any{"default_ttl_ms": ttl.Milliseconds(o.DefaultTTL)}
 }
 

@@ -67,6 +67,8 @@ var advices = []advice{
 	{"exists", errExists, ""},
 	{"differs", errDiffers, ""},
 	{"not_counter", kv.ErrNotCounter, "a counter is a value of 8 bytes, as `ebb incr` creates it"},
+	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
+	{"not_partitioned", kv.ErrNotPartitioned, "`ebb family STORE NAME --create --retention 30d` creates one that is"},
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},

@@ -62,6 +62,7 @@ that writes.`,
 	root.AddCommand(
 		a.getCommand(), a.putCommand(), a.delCommand(), a.scanCommand(),
 		a.incrCommand(), a.casCommand(), a.countCommand(), a.watchCommand(),
+		a.appendCommand(), a.scanTimeCommand(),
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
 		a.importCommand(), a.exportCommand(), a.familyCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),

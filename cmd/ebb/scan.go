@@ -129,6 +129,7 @@ type row struct {
 	keysOnly   bool
 	lost       bool      // the value cannot be read
 	at         time.Time // expiry; zero: none, or not asked for
+	ts         time.Time // timestamp in a time-partitioned family
 }
 
 func (a *app) printRow(r row) error {
@@ -138,6 +139,9 @@ func (a *app) printRow(r row) error {
 			object["family"] = r.family
 		}
 		a.setBytes(object, "key", r.key)
+		if !r.ts.IsZero() {
+			object["time"] = showInstant(r.ts)
+		}
 		if !r.at.IsZero() {
 			object["expiry"] = showInstant(r.at)
 		}
@@ -148,6 +152,10 @@ func (a *app) printRow(r row) error {
 			return a.printJSON(object)
 		}
 		return a.printRowJSON(object, r.value)
+	}
+	if !r.ts.IsZero() {
+		a.out.WriteString(showInstant(r.ts))
+		a.out.WriteByte('\t')
 	}
 	if _, err := a.out.WriteString(a.show(r.key)); err != nil {
 		return err

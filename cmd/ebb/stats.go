@@ -58,7 +58,10 @@ func (a *app) printStats(
 		return err
 	}
 	fmt.Fprintln(a.out)
-	return a.printFamilies(a.out, reflect.ValueOf(stats.Families), next, settings)
+	if err := a.printFamilies(a.out, reflect.ValueOf(stats.Families), next, settings); err != nil {
+		return err
+	}
+	return a.printPartitions(stats, slices.Sorted(maps.Keys(stats.Partitions)))
 }
 
 // printNumbers prints the fields of a struct of plain numbers under their JSON names, in their
