@@ -103,7 +103,7 @@ func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 func TestFailuresShrink(t *testing.T) {
 	f := Notices(
 		"ignore",
-		"pager.(*Pager).WriteMeta#1",
+		"pager.(*mainFile).WriteMeta#1",
 		[]Workload{{Base: "busy", Ops: []Op{{Kind: 0}, {Kind: 3}, {Kind: 8}, {Kind: 1}}}},
 	)
 	require.NotNil(t, f)

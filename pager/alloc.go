@@ -3,13 +3,21 @@ package pager
 import (
 	"errors"
 	"math/bits"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// All functions of this file need the writer lock.
+// Allocator allocates and frees the numbers of pages, and keeps space in reserve. The caller's
+// writer lock guards all of it; functions that take no lock say so.
+type Allocator struct {
+	*mainFile
+	pool     *BufferPool
+	space    *space
+	dirs     []Ref // used free directory pages: level 0, then the root if there is one
+	Growth   fileGrowth
+	reserved reservation
+}
 
 // An AllocPolicy says how much of the reserve allocations may use, and which free pages they prefer.
 // The zero value is for puts.
@@ -44,53 +52,53 @@ const (
 
 // allocate returns a free page, and grows the file if there is none. inMemory is as for
 // space.nextPage.
-func (p *Pager) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
-	if err := p.prepareAlloc(1, how); err != nil {
+func (a *Allocator) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
+	if err := a.prepareAlloc(1, how); err != nil {
 		return 0, err
 	}
-	id, ok, err := p.space.nextPage(how, inMemory)
+	id, ok, err := a.space.nextPage(how, inMemory)
 	if err != nil || ok {
 		return id, err
 	}
-	return p.allocateAtEnd(how.Purpose)
+	return a.allocateAtEnd(how.Purpose)
 }
 
 // prepareAlloc ensures that n pages can be allocated, and that searches for them have this fit.
-func (p *Pager) prepareAlloc(n uint64, how AllocPolicy) error {
-	if err := p.reserve(n, min(n, p.space.free()), how.Purpose); err != nil {
+func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
+	if err := a.reserve(n, min(n, a.space.free()), how.Purpose); err != nil {
 		return err
 	}
-	if p.space.fit != how.Fit {
-		p.space.fit = how.Fit
-		p.space.rewind()
+	if a.space.fit != how.Fit {
+		a.space.fit = how.Fit
+		a.space.rewind()
 	}
 	if how.Fit == FitRuns {
 		return nil
 	}
-	return p.flushFreeLists()
+	return a.flushFreeLists()
 }
 
 // allocateAtEnd extends the file by one page. If the disk is full, or MaxBytes is reached, it fills a
 // hole instead: a replay finds its free pages scattered between those that the log names, and has no
 // more pages than the run had. Deletes exceed MaxBytes only if there is no hole.
-func (p *Pager) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
-	pastBound := p.reserved.bound > 0 && int64(p.space.end+1)*int64(p.pageSize) > p.reserved.bound
+func (a *Allocator) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
+	pastBound := a.Growth.bound > 0 && int64(a.space.end+1)*int64(a.pageSize) > a.Growth.bound
 	if !pastBound {
-		err = p.reserve(1, 0, purpose)
+		err = a.reserve(1, 0, purpose)
 	}
 	if pastBound || NoSpace(err) {
-		if id, ok, bad := p.space.allocateFromHole(); ok || bad != nil {
+		if id, ok, bad := a.space.allocateFromHole(); ok || bad != nil {
 			return id, bad
 		}
-		err = p.reserve(1, 0, purpose)
+		err = a.reserve(1, 0, purpose)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if id, err = p.space.grow(1); err != nil {
+	if id, err = a.space.grow(1); err != nil {
 		return 0, err
 	}
-	p.end.Store(p.space.end)
+	a.end.Store(a.space.end)
 	return id, nil
 }
 
@@ -99,154 +107,91 @@ func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.I
 
 // New returns a page with undefined content, owned by the transaction with this serial.
 func (p *Pager) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {
-	id, err := p.allocate(how, true)
+	id, err := p.Alloc.allocate(how, true)
 	if err != nil {
 		return 0, nil, err
 	}
-	s := p.table.slot(id)
-	f := s.dirty
-	if f == nil {
-		if f, err = p.arena.alloc(); err != nil {
-			p.space.framedFree = append(p.space.framedFree, id)
-			return 0, nil, err
-		}
-		atomic.StorePointer(&s.dirty, f)
+	s := p.Pool.table.slot(id)
+	b, err := p.Pool.frame(s)
+	if err != nil {
+		p.Alloc.space.framedFree = append(p.Alloc.space.framedFree, id)
+		return 0, nil, err
 	}
 	s.owner = owner
-	return id, unsafe.Slice((*byte)(f), p.pageSize), nil
+	return id, b, nil
 }
 
 // Reuse reallocates a page that the open transaction has freed, with undefined content.
 func (p *Pager) Reuse(id Pgid, owner uint64) ([]byte, error) {
-	s := p.table.slot(id)
+	s := p.Pool.table.slot(id)
 	if s.dirty == nil {
-		f, err := p.arena.alloc()
-		if err != nil {
-			return nil, err
-		}
-		p.forget(id, s)
-		atomic.StorePointer(&s.dirty, f)
+		p.Reader.forget(id)
 	}
 	s.owner = owner
-	return unsafe.Slice((*byte)(s.dirty), p.pageSize), nil
+	return p.Pool.frame(s)
 }
-
-// Owner is the serial of the transaction that allocated the page; 0 if the page is older than the
-// session.
-func (p *Pager) Owner(id Pgid) uint64 {
-	if s := p.table.peek(id); s != nil {
-		return s.owner
-	}
-	return 0
-}
-
-// SetOwner sets the serial that owns a page of the open transaction; 0 if the page is no longer in
-// use.
-func (p *Pager) SetOwner(id Pgid, owner uint64) { p.table.slot(id).owner = owner }
 
 // Frame returns a page's frame for its owner to change in place. A spilled page gets a new frame.
-func (p *Pager) Frame(ref Ref, base Epoch) ([]byte, error) {
-	s := p.table.slot(ref.Pgid)
+func (p *Pager) Frame(ref Ref, v View) ([]byte, error) {
+	s := p.Pool.table.slot(ref.Pgid)
 	if s.dirty != nil {
 		return unsafe.Slice((*byte)(s.dirty), p.pageSize), nil
 	}
-	old, err := p.Page(ref, base)
+	old, err := v.Page(ref)
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.arena.alloc()
-	if err != nil {
-		return nil, err
+	b, err := p.Pool.frame(s)
+	if err == nil {
+		copy(b, old)
+		p.Reader.forget(ref.Pgid)
 	}
-	b := unsafe.Slice((*byte)(f), p.pageSize)
-	copy(b, old)
-	p.forget(ref.Pgid, s)
-	atomic.StorePointer(&s.dirty, f)
-	return b, nil
-}
-
-// unwritten reports whether the file may lack a page: the page has a frame or a delta.
-func (p *Pager) unwritten(id Pgid) bool {
-	s := p.table.peek(id)
-	return s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil)
-}
-
-// Written reports whether the file holds a page: it was spilled, written in a leaf run, or is older
-// than the last checkpoint.
-func (p *Pager) Written(id Pgid) bool { return !p.unwritten(id) }
-
-// InFrame reports whether a page has a frame.
-func (p *Pager) InFrame(id Pgid) bool {
-	s := p.table.peek(id)
-	return s != nil && s.dirty != nil
-}
-
-// InFrames returns the pages of a capture that have a frame. It takes no lock.
-func (p *Pager) InFrames(ids []Pgid) (framed []Pgid) {
-	for _, id := range ids {
-		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.dirty) != nil {
-			framed = append(framed, id)
-		}
-	}
-	return framed
+	return b, err
 }
 
 // Unused returns an extent, or a single page, that the open transaction allocated and that no
 // committed state reached. A single page keeps its frame for the next allocation.
 func (p *Pager) Unused(id Pgid, n uint64) error {
 	for i := Pgid(1); i < Pgid(n); i++ {
-		if s := p.table.peek(id + i); s != nil {
-			s.owner = 0
-			p.forget(id+i, s)
-			p.freeFrame(s)
-		} else {
-			p.forgetRead(id + i)
-		}
+		p.Reader.drop(id + i)
 	}
-	s := p.table.slot(id)
+	s := p.Pool.table.slot(id)
 	s.owner = 0
-	p.forget(id, s)
-	if n == 1 && s.dirty != nil && len(p.space.framedFree) < maxFramedFree {
-		p.space.framedFree = append(p.space.framedFree, id)
+	p.Reader.forget(id)
+	if n == 1 && s.dirty != nil && len(p.Alloc.space.framedFree) < maxFramedFree {
+		p.Alloc.space.framedFree = append(p.Alloc.space.framedFree, id)
 		return nil
 	}
-	p.freeFrame(s)
+	p.Pool.freeFrame(s)
 	if n == 1 {
-		p.space.unframedFree = append(p.space.unframedFree, id)
+		p.Alloc.space.unframedFree = append(p.Alloc.space.unframedFree, id)
 		return nil
 	}
-	return p.space.setAvail(id, n)
+	return p.Alloc.space.setAvail(id, n)
 }
 
 // maxFramedFree bounds the framed free list; the frames of further pages return to the arena.
 const maxFramedFree = 1024
 
-func (p *Pager) freeFrame(s *slot) {
-	if f := s.dirty; f != nil {
-		atomic.StorePointer(&s.dirty, nil)
-		p.arena.release(f)
-	}
-}
-
 // Commit marks pages of a committed transaction as used by the newest state.
 func (p *Pager) Commit(id Pgid, n uint64) error {
-	return p.space.markUsed(id, n, n == 1 && p.unwritten(id))
+	return p.Alloc.space.markUsed(id, n, n == 1 && p.Pool.unwritten(id))
 }
 
 // Freed marks pages as no longer used by the newest state. They stay readable until Release.
-func (p *Pager) Freed(id Pgid, n uint64) error { return p.space.markUnused(id, n) }
+func (a *Allocator) Freed(id Pgid, n uint64) error { return a.space.markUnused(id, n) }
 
 // TryFree clears the used bits of pages until UndoFree, to find double frees before a commit: if
 // one of the pages is not in use, that is corruption, and no bit stays cleared. Touch has succeeded
 // for these pages. Writer lock.
-func (p *Pager) TryFree(id Pgid, n uint64) error {
+func (a *Allocator) TryFree(id Pgid, n uint64) error {
 	for i := range n {
-		g, at, err := p.space.at(id + Pgid(i))
+		g, at, err := a.space.at(id + Pgid(i))
 		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
-			err = p.corrupt(id+Pgid(i), "freed twice, or the free map says that it is not in use")
+			err = a.corrupt(id+Pgid(i), "freed twice, or the free map says that it is not in use")
 		}
 		if err != nil {
-			p.UndoFree(id, i)
+			a.UndoFree(id, i)
 			return err
 		}
 		g.used[at/64] &^= 1 << (at % 64)
@@ -255,9 +200,9 @@ func (p *Pager) TryFree(id Pgid, n uint64) error {
 }
 
 // UndoFree undoes TryFree.
-func (p *Pager) UndoFree(id Pgid, n uint64) {
+func (a *Allocator) UndoFree(id Pgid, n uint64) {
 	for i := range n {
-		if g, at, err := p.space.at(id + Pgid(i)); err == nil {
+		if g, at, err := a.space.at(id + Pgid(i)); err == nil {
 			g.used[at/64] |= 1 << (at % 64)
 		}
 	}
@@ -266,12 +211,12 @@ func (p *Pager) UndoFree(id Pgid, n uint64) {
 // Touch loads the free map groups of pages, so that Freed and Release cannot fail on a read. It
 // also checks the page numbers, which may come from a page that was not read: no other check
 // precedes their use.
-func (p *Pager) Touch(id Pgid, n uint64) error {
-	if end := p.space.end; id < 2 || uint64(id) >= end || n > end-uint64(id) || n == 0 {
-		return p.corrupt(id, "%d pages freed in a file of %d pages", n, end)
+func (a *Allocator) Touch(id Pgid, n uint64) error {
+	if end := a.space.end; id < 2 || uint64(id) >= end || n > end-uint64(id) || n == 0 {
+		return a.corrupt(id, "%d pages freed in a file of %d pages", n, end)
 	}
-	for no := uint64(id) / p.space.perGroup; no <= (uint64(id)+n-1)/p.space.perGroup; no++ {
-		if _, _, err := p.space.at(Pgid(max(no*p.space.perGroup, uint64(id)))); err != nil {
+	for no := uint64(id) / a.space.perGroup; no <= (uint64(id)+n-1)/a.space.perGroup; no++ {
+		if _, _, err := a.space.at(Pgid(max(no*a.space.perGroup, uint64(id)))); err != nil {
 			return err
 		}
 	}
@@ -280,84 +225,55 @@ func (p *Pager) Touch(id Pgid, n uint64) error {
 
 // GroupOf returns the range of pages, up to the end of the file, that a Touch of one of them
 // covers.
-func (p *Pager) GroupOf(id Pgid) (from, to Pgid) {
-	from = Pgid(uint64(id) / p.space.perGroup * p.space.perGroup)
-	return max(from, 2), min(from+Pgid(p.space.perGroup), Pgid(p.space.end))
+func (a *Allocator) GroupOf(id Pgid) (from, to Pgid) {
+	from = Pgid(uint64(id) / a.space.perGroup * a.space.perGroup)
+	return max(from, 2), min(from+Pgid(a.space.perGroup), Pgid(a.space.end))
 }
 
 // Release makes freed pages available: no durable state and no snapshot reaches them, or only the
 // last durable state does and OfferReusable has marked them.
 func (p *Pager) Release(id Pgid, n uint64) error {
-	if s := p.table.peek(id); s != nil {
-		s.owner = 0
-		p.forget(id, s)
-		p.freeFrame(s)
-	} else {
-		p.forgetRead(id)
-	}
-	return p.space.setAvail(id, n)
-}
-
-// ReleaseFrame frees the frame of a page that the file holds, if owner still owns the page.
-func (p *Pager) ReleaseFrame(id Pgid, owner uint64) {
-	if s := p.table.peek(id); s != nil && s.owner == owner {
-		p.markTrusted(id)
-		p.freeFrame(s)
-	}
-}
-
-// Frames are frames that belong to no page any more.
-type Frames []unsafe.Pointer
-
-// TakeFrames detaches the frames of pages that a checkpoint has written: later reads of these pages
-// go to the file. Earlier readers may still use the frames.
-func (p *Pager) TakeFrames(ids []Pgid) Frames {
-	frames := make(Frames, 0, len(ids))
-	for _, id := range ids {
-		if s := p.table.peek(id); s != nil && s.dirty != nil {
-			p.markTrusted(id)
-			frames = append(frames, s.dirty)
-			atomic.StorePointer(&s.dirty, nil)
-		}
-	}
-	return frames
-}
-
-// ReturnFrames frees detached frames once no reader uses them.
-func (p *Pager) ReturnFrames(frames Frames) {
-	for _, f := range frames {
-		p.arena.release(f)
-	}
+	p.Reader.drop(id)
+	return p.Alloc.space.setAvail(id, n)
 }
 
 // flushFreeLists moves the pages of the free lists to the free map.
-func (p *Pager) flushFreeLists() error {
-	for _, id := range p.space.framedFree {
-		p.freeFrame(p.table.slot(id))
-		if err := p.space.setAvail(id, 1); err != nil {
+func (a *Allocator) flushFreeLists() error {
+	for _, id := range a.space.framedFree {
+		a.pool.freeFrame(a.pool.table.slot(id))
+		if err := a.space.setAvail(id, 1); err != nil {
 			return err
 		}
 	}
-	p.space.framedFree = p.space.framedFree[:0]
-	return p.space.flushUnframed()
+	a.space.framedFree = a.space.framedFree[:0]
+	return a.space.flushUnframed()
 }
 
 // dirtyPages returns the pages of the newest state that the file does not hold, in order, and
 // clears the list.
-func (p *Pager) dirtyPages() []Pgid {
+func (a *Allocator) dirtyPages() []Pgid {
 	var out []Pgid
-	for no, g := range p.space.groups {
+	for no, g := range a.space.groups {
 		if !g.loaded {
 			continue
 		}
 		for i, w := range g.dirty {
 			for w != 0 {
-				out = append(out, Pgid(uint64(no)*p.space.perGroup+uint64(i*64+bits.TrailingZeros64(w))))
+				out = append(out, Pgid(uint64(no)*a.space.perGroup+uint64(i*64+bits.TrailingZeros64(w))))
 				w &= w - 1
 			}
 			g.dirty[i] = 0
 		}
 	}
-	p.space.dirty.Store(0)
+	a.space.dirty.Store(0)
 	return out
 }
+
+// DirtyBytes is the size of the pages that the next checkpoint would write.
+func (a *Allocator) DirtyBytes() int64 { return a.space.dirty.Load() * int64(a.pageSize) }
+
+// UsedPages is the number of pages that the newest committed state reaches. Writer lock.
+func (a *Allocator) UsedPages() uint64 { return a.space.nUsed }
+
+// Pages is the page count. Writer lock.
+func (a *Allocator) Pages() uint64 { return a.space.end }

@@ -1,162 +1,126 @@
 package pager
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/ebbkv/ebb/internal/offheap"
 )
 
-// frameArena allocates frames: memory of one page each, cut from slabs outside the Go heap. The
-// frame that was freed last is reused first, because it is still in the processor's cache. Slabs
-// are freed when the arena is closed. If memory is short, trim releases the memory of free frames
-// before that.
-type frameArena struct {
-	pageSize int
-	scarce   func() bool // memory is short; nil: never
-
-	mu      sync.Mutex // guards the fields below
-	free    []unsafe.Pointer
-	slabs   [][]byte
-	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
-	trimmed [][]byte // runs of frames: addresses without memory
-	next    []byte   // the slab after that one, if prefaultNext has allocated it
-	inUse   atomic.Int64
-
-	prefaulting sync.WaitGroup // goroutines that touch memory
+// BufferPool holds the pages that are in memory instead of the file: in frames, or as deltas. It
+// also knows the owner of each page. The caller's writer lock guards all fields; functions that
+// take no lock say so.
+type BufferPool struct {
+	*mainFile
+	table       pageTable[slot]
+	arena       frameArena       // has its own lock
+	deltas      deltaArena       // deltas of the present epoch
+	deltaEpochs pageTable[Epoch] // epoch of a page's newest delta
+	// captured is the epoch of the last capture. The file holds pages up to it, or will before the
+	// next capture.
+	captured Epoch
 }
 
-// Slabs start small, so that a small store costs little, and double up to a size that huge pages
-// serve.
-const (
-	firstSlab = 256 << 10
-	lastSlab  = 16 << 20
-
-	hugePageBytes = 2 << 20 // a stretch: one huge page of a slab
-)
-
-// alloc returns a frame with undefined content.
-func (a *frameArena) alloc() (unsafe.Pointer, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n := len(a.free); n > 0 {
-		f := a.free[n-1]
-		a.free = a.free[:n-1]
-		a.inUse.Add(1)
-		return f, nil
+// Owner is the serial of the transaction that allocated the page; 0 if the page is older than the
+// session.
+func (bp *BufferPool) Owner(id Pgid) uint64 {
+	if s := bp.table.peek(id); s != nil {
+		return s.owner
 	}
-	if n := len(a.trimmed); len(a.uncut) == 0 && n > 0 {
-		a.uncut, a.trimmed = a.trimmed[n-1], a.trimmed[:n-1]
-	}
-	if len(a.uncut) == 0 {
-		slab, err := a.next, error(nil)
-		if a.next = nil; slab == nil {
-			slab, err = a.slab()
+	return 0
+}
+
+// SetOwner sets the serial that owns a page of the open transaction; 0 if the page is no longer in
+// use.
+func (bp *BufferPool) SetOwner(id Pgid, owner uint64) { bp.table.slot(id).owner = owner }
+
+// unwritten reports whether the file may lack a page: the page has a frame or a delta.
+func (bp *BufferPool) unwritten(id Pgid) bool {
+	s := bp.table.peek(id)
+	return s != nil && (atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil)
+}
+
+// Written reports whether the file holds a page: it was spilled, written in a leaf run, or is older
+// than the last checkpoint.
+func (bp *BufferPool) Written(id Pgid) bool { return !bp.unwritten(id) }
+
+// InFrame reports whether a page has a frame.
+func (bp *BufferPool) InFrame(id Pgid) bool {
+	s := bp.table.peek(id)
+	return s != nil && s.dirty != nil
+}
+
+// InFrames returns the pages of a capture that have a frame. It takes no lock.
+func (bp *BufferPool) InFrames(ids []Pgid) (framed []Pgid) {
+	for _, id := range ids {
+		if s := bp.table.peek(id); s != nil && atomic.LoadPointer(&s.dirty) != nil {
+			framed = append(framed, id)
 		}
+	}
+	return framed
+}
+
+func (bp *BufferPool) freeFrame(s *slot) {
+	if f := s.dirty; f != nil {
+		atomic.StorePointer(&s.dirty, nil)
+		bp.arena.release(f)
+	}
+}
+
+// ReleaseFrame frees the frame of a page that the file holds, if owner still owns the page.
+func (bp *BufferPool) ReleaseFrame(id Pgid, owner uint64) {
+	if s := bp.table.peek(id); s != nil && s.owner == owner {
+		bp.markTrusted(id)
+		bp.freeFrame(s)
+	}
+}
+
+// Frames are frames that belong to no page any more.
+type Frames []unsafe.Pointer
+
+// TakeFrames detaches the frames of pages that a checkpoint has written: later reads of these pages
+// go to the file. Earlier readers may still use the frames.
+func (bp *BufferPool) TakeFrames(ids []Pgid) Frames {
+	frames := make(Frames, 0, len(ids))
+	for _, id := range ids {
+		if s := bp.table.peek(id); s != nil && s.dirty != nil {
+			bp.markTrusted(id)
+			frames = append(frames, s.dirty)
+			atomic.StorePointer(&s.dirty, nil)
+		}
+	}
+	return frames
+}
+
+// ReturnFrames frees detached frames once no reader uses them.
+func (bp *BufferPool) ReturnFrames(frames Frames) {
+	for _, f := range frames {
+		bp.arena.release(f)
+	}
+}
+
+// FrameBytes is the memory of frames: of pages that the file does not hold, or did not hold when an
+// open snapshot began.
+func (bp *BufferPool) FrameBytes() int64 { return bp.arena.bytes() }
+
+// TrimFrames releases the memory of unused frames to the system if memory is scarce: the page cache
+// needs it more. A checkpoint leaves most frames unused.
+func (bp *BufferPool) TrimFrames() {
+	if bp.Scarce() {
+		bp.arena.trim()
+	}
+}
+
+// Captured is the epoch of the last capture, or of the state of Start before the first one. Writer
+// lock.
+func (bp *BufferPool) Captured() Epoch { return bp.captured }
+
+// frame returns the frame of a page, a new one with undefined content if it has none.
+func (bp *BufferPool) frame(s *slot) ([]byte, error) {
+	if s.dirty == nil {
+		f, err := bp.arena.alloc()
 		if err != nil {
-			return nil, fmt.Errorf("memory for page frames: %w", err)
+			return nil, err
 		}
-		a.slabs = append(a.slabs, slab)
-		a.uncut = slab
+		atomic.StorePointer(&s.dirty, f)
 	}
-	if len(a.uncut)%hugePageBytes == 0 && len(a.trimmed) == 0 && a.next == nil && !a.short() {
-		a.prefaultNext()
-	}
-	f := unsafe.Pointer(unsafe.SliceData(a.uncut))
-	a.uncut = a.uncut[a.pageSize:]
-	a.inUse.Add(1)
-	return f, nil
-}
-
-// slab allocates the slab after the newest one.
-func (a *frameArena) slab() ([]byte, error) {
-	size := firstSlab
-	if n := len(a.slabs); n > 0 {
-		size = min(2*len(a.slabs[n-1]), lastSlab)
-	}
-	return offheap.Alloc(max(size, 4*a.pageSize))
-}
-
-// prefaultNext runs at the beginning of a stretch and starts a goroutine that touches the next one.
-// The first touch of a huge page takes the system 0.2 ms at best, and several milliseconds on some
-// hosts. The allocating goroutine holds the writer lock, so all writers would wait for it.
-func (a *frameArena) prefaultNext() {
-	var after []byte
-	if len(a.uncut) > hugePageBytes {
-		after = a.uncut[hugePageBytes : 2*hugePageBytes]
-	} else {
-		var err error
-		if a.next, err = a.slab(); err != nil {
-			a.next = nil // alloc reports the error when it needs the slab
-			return
-		}
-		after = a.next[:min(hugePageBytes, len(a.next))]
-	}
-	a.prefaulting.Add(1)
-	go func() {
-		defer a.prefaulting.Done()
-		offheap.Touch(after)
-	}()
-}
-
-// release frees a frame that no reader uses any more.
-func (a *frameArena) release(f unsafe.Pointer) {
-	a.mu.Lock()
-	a.free = append(a.free, f)
-	a.mu.Unlock()
-	a.inUse.Add(-1)
-}
-
-func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
-
-// trimRun is the least number of adjacent frames whose memory trim releases, with one system call.
-// A checkpoint beside commits leaves a few frames in use, anywhere: whole huge pages are seldom free.
-const trimRun = 8
-
-// trim releases the memory of runs of free frames. alloc reuses their addresses, the lowest first,
-// before it allocates new slabs. The uncut part stays.
-func (a *frameArena) trim() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	first := make(map[unsafe.Pointer]bool, len(a.slabs)) // frames at the start of a slab
-	for _, s := range a.slabs {
-		first[unsafe.Pointer(unsafe.SliceData(s))] = true
-	}
-	slices.SortFunc(a.free, func(x, y unsafe.Pointer) int { return cmp.Compare(uintptr(y), uintptr(x)) })
-	kept := a.free[:0]
-	for free := a.free; len(free) > 0; {
-		n := 1
-		for n < len(free) && !first[free[n-1]] && uintptr(free[n-1])-uintptr(free[n]) == uintptr(a.pageSize) {
-			n++
-		}
-		if n < trimRun {
-			kept = append(kept, free[:n]...)
-		} else {
-			run := unsafe.Slice((*byte)(free[n-1]), n*a.pageSize)
-			offheap.Release(run)
-			a.trimmed = append(a.trimmed, run)
-		}
-		free = free[n:]
-	}
-	a.free = kept
-}
-
-// bytes is the memory of used frames.
-func (a *frameArena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
-
-func (a *frameArena) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.prefaulting.Wait()
-	if a.next != nil {
-		a.slabs = append(a.slabs, a.next)
-	}
-	for _, s := range a.slabs {
-		_ = offheap.Free(s) // no recovery from an error here
-	}
-	a.slabs, a.free, a.uncut, a.next, a.trimmed = nil, nil, nil, nil, nil
+	return unsafe.Slice((*byte)(s.dirty), bp.pageSize), nil
 }

@@ -44,12 +44,12 @@ func (l *BulkWriter) Full() bool { return len(l.pages.ids) == cap(l.pages.ids) }
 // fills it before Flush.
 func (l *BulkWriter) New(owner uint64, how AllocPolicy) (Pgid, []byte, error) {
 	p := l.p
-	id, err := p.allocate(how, false)
+	id, err := p.Alloc.allocate(how, false)
 	if err != nil {
 		return 0, nil, err
 	}
-	s := p.table.slot(id)
-	p.freeFrame(s) // a page of the framed free list has one
+	s := p.Pool.table.slot(id)
+	p.Pool.freeFrame(s) // a page of the framed free list has one
 	s.owner = owner
 	at := len(l.pages.ids) * p.pageSize
 	l.pages.ids = append(l.pages.ids, id)

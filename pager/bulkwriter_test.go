@@ -48,29 +48,29 @@ func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 		look := func(base Epoch) {
 			t.Helper()
 			for i, ref := range refs {
-				page, err := p.Page(ref, base)
+				page, err := p.Reader.Page(ref, base)
 				require.NoError(t, err)
 				want := byte(i)
 				if ref == last {
 					want = 99
 				}
 				require.Equal(t, want, filled(page))
-				require.NoError(t, p.Verify(ref, base, -1))
+				require.NoError(t, p.Reader.Verify(ref, base, -1))
 			}
 		}
 		for _, ref := range refs {
-			require.Equal(t, uint64(7), p.Owner(ref.Pgid))
+			require.Equal(t, uint64(7), p.Pool.Owner(ref.Pgid))
 			require.NoError(t, p.Commit(ref.Pgid, 1))
 		}
 		if p.Mapped() {
 			read, _ := p.Counters()
-			_, err = p.Page(last, p.LastMeta().Epoch)
+			_, err = p.Reader.Page(last, p.LastMeta().Epoch)
 			require.NoError(t, err)
 			again, _ := p.Counters()
 			require.Equal(t, read, again, "the pager's own writes need no verification")
 		}
 		look(p.LastMeta().Epoch)
-		require.Zero(t, p.FrameBytes())
+		require.Zero(t, p.Pool.FrameBytes())
 		c := checkpoint(t, p)
 		require.Empty(t, c.Dirty)
 		require.NoError(t, p.Close())
@@ -88,12 +88,12 @@ func TestReallocatedBulkPageIsReadAgain(t *testing.T) {
 			l := p.NewBulkWriter()
 			ref := bulkPage(t, l, fill)
 			require.NoError(t, l.Finish())
-			require.Equal(t, uint64(3), p.Pages())
-			page, err := p.Page(ref, p.LastMeta().Epoch)
+			require.Equal(t, uint64(3), p.Alloc.Pages())
+			page, err := p.Reader.Page(ref, p.LastMeta().Epoch)
 			require.NoError(t, err)
 			require.Equal(t, fill, filled(page))
 			require.NoError(t, p.Unused(ref.Pgid, 1))
-			_, err = p.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
+			_, err = p.Reader.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
 			requireBadPage(t, err, ref.Pgid)
 		}
 	})
@@ -174,7 +174,7 @@ func TestBulkPagesAreFilledDuringWrites(t *testing.T) {
 		}
 	})
 	for i, ref := range refs {
-		page, err := p.Page(ref, p.LastMeta().Epoch)
+		page, err := p.Reader.Page(ref, p.LastMeta().Epoch)
 		require.NoError(t, err)
 		require.Equal(t, byte(i), filled(page))
 	}
@@ -232,13 +232,13 @@ func TestFreedRunOfBulkPagesIsForgottenWhole(t *testing.T) {
 		refs := []Ref{bulkPage(t, l, 1), bulkPage(t, l, 2), bulkPage(t, l, 3)}
 		require.NoError(t, l.Finish())
 		for _, ref := range refs {
-			_, err := p.Page(ref, p.LastMeta().Epoch)
+			_, err := p.Reader.Page(ref, p.LastMeta().Epoch)
 			require.NoError(t, err)
 		}
 		require.NoError(t, p.Unused(refs[0].Pgid, 3))
 		for _, ref := range refs {
-			require.Zero(t, p.Owner(ref.Pgid))
-			_, err := p.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
+			require.Zero(t, p.Pool.Owner(ref.Pgid))
+			_, err := p.Reader.Page(Ref{ref.Pgid, ref.Epoch + 1}, p.LastMeta().Epoch)
 			requireBadPage(t, err, ref.Pgid)
 		}
 	})
@@ -270,7 +270,7 @@ func TestBulkWriterReturnsItsErrors(t *testing.T) {
 	})
 	t.Run("space", func(t *testing.T) {
 		p := memoryBed().newPager(t, MinPageSize)
-		p.SetMaxBytes(1)
+		p.Alloc.SetMaxBytes(1)
 		_, _, err := p.NewBulkWriter().New(7, AllocPolicy{})
 		require.ErrorIs(t, err, ErrNoSpace)
 	})

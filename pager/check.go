@@ -9,8 +9,8 @@ type UsedSet struct {
 }
 
 // Used copies the set of pages that the newest committed state uses. Writer lock.
-func (p *Pager) Used() (*UsedSet, error) {
-	s := p.space
+func (a *Allocator) Used() (*UsedSet, error) {
+	s := a.space
 	u := &UsedSet{words: make([]uint64, (s.end+63)/64), end: s.end}
 	for no, g := range s.groups {
 		if !g.loaded {
@@ -55,7 +55,7 @@ func (f *mainFile) VerifySpace(ref Ref) error {
 }
 
 // FileBytes is the size of the main file. Writer lock.
-func (p *Pager) FileBytes() int64 { return p.fileSize }
+func (a *Allocator) FileBytes() int64 { return a.Growth.size }
 
 // Prefer makes m the newest durable meta page: the next WriteMeta overwrites the other one.
-func (p *Pager) Prefer(m *Meta) { p.lastMeta = m }
+func (f *mainFile) Prefer(m *Meta) { f.lastMeta = m }

@@ -144,8 +144,8 @@ func freeMapStore(t testing.TB) (bed, *Pager) {
 		refs = append(refs, newPage(t, p, byte(i)))
 	}
 	checkpoint(t, p)
-	require.NoError(t, p.Freed(refs[1].Pgid, 1))
-	require.NoError(t, p.Freed(refs[2].Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(refs[1].Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(refs[2].Pgid, 1))
 	checkpoint(t, p)
 	return bed, p
 }
@@ -153,7 +153,7 @@ func freeMapStore(t testing.TB) (bed, *Pager) {
 func TestFreeMapBytesArePinned(t *testing.T) {
 	bed, p := freeMapStore(t)
 	var b []byte
-	bed.rewrite(t, MinPageSize, p.space.groups[0].ref.Pgid, 1, false, func(c []byte) { b = append(b, c...) })
+	bed.rewrite(t, MinPageSize, p.Alloc.space.groups[0].ref.Pgid, 1, false, func(c []byte) { b = append(b, c...) })
 	golden.Require(
 		t,
 		"free-map.hex",
@@ -162,13 +162,14 @@ func TestFreeMapBytesArePinned(t *testing.T) {
 		b,
 	)
 	b = nil
-	bed.rewrite(t, MinPageSize, p.freeDir().Pgid, 1, false, func(c []byte) { b = append(b, c...) })
+	bed.rewrite(t, MinPageSize, p.Alloc.freeDir().Pgid, 1, false, func(c []byte) { b = append(b, c...) })
 	golden.Require(t, "free-directory.hex", "free directory of one group", withHeader(
 		golden.Field{24, 8, "group 0: pgid"}, golden.Field{32, 4, "epoch"}, golden.Field{36, 4, "pages in use"}), b)
 }
 
 func TestFreeDirectoryOfTwoLevelsIsPinned(t *testing.T) {
-	p := &Pager{mainFile: mainFile{pageSize: MinPageSize, salt: Salt(storeID)}, space: newSpace(MinPageSize)}
+	f := &mainFile{pageSize: MinPageSize, salt: Salt(storeID)}
+	p := &Allocator{mainFile: f, space: newSpace(MinPageSize)}
 	for i := range 256 {
 		p.space.groups = append(p.space.groups, &group{ref: Ref{Pgid(1000 + i), 9}, nUsed: uint32(i + 1)})
 	}

@@ -35,7 +35,7 @@ const deltaHead = 24
 const deltaFraction = 2
 
 // MostPatch is the maximum size of the changes of one delta, in bytes.
-func (p *Pager) MostPatch() int { return p.pageSize/deltaFraction - deltaHead }
+func (bp *BufferPool) MostPatch() int { return bp.pageSize/deltaFraction - deltaHead }
 
 // deltaArena is the memory of the deltas of one epoch: frames that are filled in order and freed
 // together. Within the epoch, a delta of the same size reuses the memory of a released one.
@@ -111,27 +111,26 @@ func (q *deltaArena) release(f unsafe.Pointer) {
 }
 
 // PatchBytes is the memory of deltas that no checkpoint has captured. Writer lock.
-func (p *Pager) PatchBytes() int64 { return int64(len(p.deltas.frames)) * int64(p.pageSize) }
+func (bp *BufferPool) PatchBytes() int64 { return int64(len(bp.deltas.frames)) * int64(bp.pageSize) }
 
 // CanDelta reports whether a delta may change a page of a state that is built in epoch: the page
 // has a delta of this epoch, or a checkpoint has written it or is writing it. Writer lock.
-func (p *Pager) CanDelta(ref Ref, epoch Epoch) bool {
-	if ref.Epoch <= p.captured {
+func (bp *BufferPool) CanDelta(ref Ref, epoch Epoch) bool {
+	if ref.Epoch <= bp.captured {
 		return true
 	}
-	s := p.table.peek(ref.Pgid)
-	return ref.Epoch == epoch && s != nil && s.delta != nil && p.hasDeltaOf(ref.Pgid, epoch)
+	s := bp.table.peek(ref.Pgid)
+	return ref.Epoch == epoch && s != nil && s.delta != nil && bp.hasDeltaOf(ref.Pgid, epoch)
 }
 
 // DeltaBase returns the base of a page for which CanDelta is true in epoch, as a reference and as
-// bytes, and the changes that the page has; nil for none. durable is the newest durable checkpoint.
-// Writer lock.
-func (p *Pager) DeltaBase(ref Ref, durable, epoch Epoch) (base Ref, b, changes []byte, err error) {
+// bytes, and the changes that the page has; nil for none. Writer lock.
+func (v View) DeltaBase(ref Ref, epoch Epoch) (base Ref, b, changes []byte, err error) {
 	base = ref
 	if ref.Epoch == epoch {
-		base, _, changes = decodeDelta(p.table.peek(ref.Pgid).delta)
+		base, _, changes = decodeDelta(v.pool.table.peek(ref.Pgid).delta)
 	}
-	b, err = p.deltaBase(base, durable)
+	b, err = v.deltaBase(base, v.base)
 	return base, b, changes, err
 }
 
@@ -141,17 +140,17 @@ func (p *Pager) DeltaBase(ref Ref, durable, epoch Epoch) (base Ref, b, changes [
 func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []byte, how AllocPolicy) (
 	Ref, error,
 ) {
-	s := p.table.peek(ref.Pgid)
+	s := p.Pool.table.peek(ref.Pgid)
 	if ref.Epoch < epoch || s.owner != owner {
 		return p.NewDelta(base, epoch, owner, changes, how)
 	}
-	f, err := p.deltas.add(&p.arena, base, epoch, changes)
+	f, err := p.Pool.deltas.add(&p.Pool.arena, base, epoch, changes)
 	if err != nil {
 		return Ref{}, err
 	}
 	old := s.delta
 	atomic.StorePointer(&s.delta, f)
-	p.deltas.release(old)
+	p.Pool.deltas.release(old)
 	return ref, nil
 }
 
@@ -159,19 +158,19 @@ func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []b
 func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte, how AllocPolicy) (
 	Ref, error,
 ) {
-	f, err := p.deltas.add(&p.arena, base, epoch, changes)
+	f, err := p.Pool.deltas.add(&p.Pool.arena, base, epoch, changes)
 	if err != nil {
 		return Ref{}, err
 	}
-	id, err := p.allocate(how, true)
+	id, err := p.Alloc.allocate(how, true)
 	if err != nil {
-		p.deltas.release(f)
+		p.Pool.deltas.release(f)
 		return Ref{}, err
 	}
-	s := p.table.slot(id)
-	p.freeFrame(s) // a page of the framed free list has one
+	s := p.Pool.table.slot(id)
+	p.Pool.freeFrame(s) // a page of the framed free list has one
 	s.owner = owner
-	*p.deltaEpochs.slot(id) = epoch
+	*p.Pool.deltaEpochs.slot(id) = epoch
 	atomic.StorePointer(&s.delta, f)
 	return Ref{id, epoch}, nil
 }
@@ -181,8 +180,8 @@ func (p *Pager) NewDelta(base Ref, epoch Epoch, owner uint64, changes []byte, ho
 func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64, how AllocPolicy) (
 	fresh Ref, done bool, err error,
 ) {
-	s := p.table.peek(ref.Pgid)
-	if ref.Epoch != epoch || s == nil || s.delta == nil || !p.hasDeltaOf(ref.Pgid, epoch) {
+	s := p.Pool.table.peek(ref.Pgid)
+	if ref.Epoch != epoch || s == nil || s.delta == nil || !p.Pool.hasDeltaOf(ref.Pgid, epoch) {
 		return ref, false, nil
 	}
 	base, _, changes := decodeDelta(s.delta)
@@ -192,38 +191,33 @@ func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64, how AllocPolicy) (
 
 // Leaf returns a leaf like Page, but does not apply its delta: if changes is not nil, b is the
 // base. changes is valid as long as a page is.
-func (p *Pager) Leaf(ref Ref, base Epoch) (b, changes []byte, err error) {
-	return p.SnapshotLeaf(ref, base, newest)
-}
-
-// SnapshotLeaf is Leaf for a reader of a version, as Snapshot is to Page.
-func (p *Pager) SnapshotLeaf(ref Ref, base Epoch, version uint64) (b, changes []byte, err error) {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
+func (v View) Leaf(ref Ref) (b, changes []byte, err error) {
+	if ref.Epoch > v.base {
+		if s := v.pool.table.peek(ref.Pgid); s != nil {
 			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				invariant.Pause()
-				if s.changed.Load() > version {
-					b, err = p.undo.pageBefore(ref.Pgid, s, version)
+				if s.changed.Load() > v.version {
+					b, err = v.undo.pageBefore(ref.Pgid, s, v.version)
 					return b, nil, err
 				}
-				return unsafe.Slice((*byte)(f), p.pageSize), nil, nil
+				return unsafe.Slice((*byte)(f), v.pageSize), nil, nil
 			}
 			if f := atomic.LoadPointer(&s.delta); f != nil {
-				return p.deltaLeaf(f, base)
+				return v.deltaLeaf(f, v.base)
 			}
 		}
 	}
-	b, err = p.fromFile(ref)
+	b, err = v.fromFile(ref)
 	return b, nil, err
 }
 
 // deltaLeaf returns the base and the changes of the delta at f, for a snapshot whose newest
 // checkpoint is durable.
-func (p *Pager) deltaLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, err error) {
+func (r *Reader) deltaLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, err error) {
 	base, _, changes := decodeDelta(f)
 	invariant.Pause()
-	b, err = p.deltaBase(base, durable)
+	b, err = r.deltaBase(base, durable)
 	invariant.Pause()
 	return b, changes, err
 }
@@ -233,73 +227,77 @@ func (p *Pager) deltaLeaf(f unsafe.Pointer, durable Epoch) (b, changes []byte, e
 // snapshot's checkpoint has written may also have a frame, which serves older snapshots only. A
 // reference from a damaged file may name a page that was allocated since. The epoch check excludes
 // it, so that no page is ever the base of its own base.
-func (p *Pager) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
+func (r *Reader) deltaBase(ref Ref, durable Epoch) ([]byte, error) {
 	if ref.Epoch > durable {
-		if s := p.table.peek(ref.Pgid); s != nil {
+		if s := r.pool.table.peek(ref.Pgid); s != nil {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
-				if b := unsafe.Slice((*byte)(f), p.pageSize); ReadHeader(b).Epoch == ref.Epoch {
+				if b := unsafe.Slice((*byte)(f), r.pageSize); ReadHeader(b).Epoch == ref.Epoch {
 					return b, nil
 				}
 			} else if f := atomic.LoadPointer(&s.delta); f != nil {
 				if _, epoch, _ := decodeDelta(f); epoch == ref.Epoch {
-					return p.mergedPage(ref, f, durable)
+					return r.mergedPage(ref, f, durable)
 				}
 			}
 		}
 	}
-	return p.fromFile(ref)
+	return r.fromFile(ref)
 }
 
 // mergedPage builds the page at ref from its base and the delta at f, in memory of the Go heap: it
 // lives as long as a reader uses it.
-func (p *Pager) mergedPage(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error) {
-	old, changes, err := p.deltaLeaf(f, durable)
+func (r *Reader) mergedPage(ref Ref, f unsafe.Pointer, durable Epoch) ([]byte, error) {
+	old, changes, err := r.deltaLeaf(f, durable)
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, p.pageSize)
-	return b, p.MergeDelta(ref, b, old, changes)
+	b := make([]byte, r.pageSize)
+	return b, r.MergeDelta(ref, b, old, changes)
 }
 
 // MergeDelta builds in b the page at ref from its base and its changes, nil for none.
-func (p *Pager) MergeDelta(ref Ref, b, base, changes []byte) error {
+func (f *mainFile) MergeDelta(ref Ref, b, base, changes []byte) error {
 	copy(b, base)
 	SetRef(b, ref)
 	if changes == nil {
 		return nil
 	}
-	return p.o.ApplyDelta(b, changes)
+	return f.o.ApplyDelta(b, changes)
 }
 
 // mergeInto is MergeDelta for a checkpoint. It reads and verifies the base from the file, because a
 // page fault in the map must not end a checkpoint. A state may have replaced the base, and this
 // read would detect that its page number was reused too early.
-func (p *Pager) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
+func (w *flusher) mergeInto(b []byte, id Pgid, f unsafe.Pointer) error {
 	base, epoch, changes := decodeDelta(f)
-	if err := p.read(base.Pgid, b); err != nil {
+	if err := w.read(base.Pgid, b); err != nil {
 		return err
 	}
-	if err := p.verifyHeader(base, b); err != nil {
+	if err := w.verifyHeader(base, b); err != nil {
 		return err
 	}
-	return p.MergeDelta(Ref{id, epoch}, b, b, changes)
+	return w.MergeDelta(Ref{id, epoch}, b, b, changes)
 }
 
 // hasDeltaOf reports whether the delta of a page, if it has one, is of this epoch. Writer lock.
-func (p *Pager) hasDeltaOf(id Pgid, epoch Epoch) bool {
-	e := p.deltaEpochs.peek(id)
+func (bp *BufferPool) hasDeltaOf(id Pgid, epoch Epoch) bool {
+	e := bp.deltaEpochs.peek(id)
 	return e != nil && *e == epoch
 }
 
 // dropDelta removes the delta of a page number that is freed or reused. The deltas of earlier
 // epochs are freed together. Writer lock.
-func (p *Pager) dropDelta(id Pgid, s *slot) {
+func (bp *BufferPool) dropDelta(id Pgid) {
+	s := bp.table.peek(id)
+	if s == nil {
+		return
+	}
 	f := atomic.LoadPointer(&s.delta)
 	if f == nil {
 		return
 	}
 	atomic.StorePointer(&s.delta, nil)
-	if p.hasDeltaOf(id, p.deltas.epoch) {
-		p.deltas.release(f)
+	if bp.hasDeltaOf(id, bp.deltas.epoch) {
+		bp.deltas.release(f)
 	}
 }

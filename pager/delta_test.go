@@ -14,17 +14,17 @@ func TestBaseOfADeltaIsThatOfTheSnapshotsCheckpoint(t *testing.T) {
 		old := newPage(t, p, 'o')
 		before := p.LastMeta().Epoch
 		c := makeDurable(t, p)
-		frame, err := p.Frame(old, before)
+		frame, err := p.Frame(old, p.Reader.View(before, Newest))
 		require.NoError(t, err)
 		frame[HeaderSize] = 'f' // tells the frame from the file
 		ref, err := p.NewDelta(old, nextEpoch(p), 8, []byte("changes"), AllocPolicy{})
 		require.NoError(t, err)
 		for durable, want := range map[Epoch]byte{before: 'f', c.Epoch: 'o'} {
-			leaf, changes, err := p.Leaf(ref, durable)
+			leaf, changes, err := p.Reader.Leaf(ref, durable)
 			require.NoError(t, err)
 			require.Equal(t, "changes", string(changes))
 			require.Equal(t, want, leaf[HeaderSize], "checkpoint %d", durable)
-			_, leaf, _, err = p.DeltaBase(ref, durable, ref.Epoch)
+			_, leaf, _, err = p.Reader.View(durable, Newest).DeltaBase(ref, ref.Epoch)
 			require.NoError(t, err)
 			require.Equal(t, want, leaf[HeaderSize], "checkpoint %d", durable)
 		}
@@ -51,13 +51,13 @@ func TestWrittenDeltaIsRemoved(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
 		ref, durable := newDelta(t, p)
-		_, changes, err := p.Leaf(ref, durable)
+		_, changes, err := p.Reader.Leaf(ref, durable)
 		require.NoError(t, err)
 		require.Equal(t, "changes", string(changes))
 		c, err := p.CaptureState(nextEpoch(p))
 		require.NoError(t, err)
 		require.NoError(t, p.Write(c, nil))
-		leaf, changes, err := p.Leaf(ref, durable)
+		leaf, changes, err := p.Reader.Leaf(ref, durable)
 		require.NoError(t, err)
 		require.Nil(t, changes)
 		require.Equal(t, "changeso", string(leaf[HeaderSize:][:8]))
@@ -69,7 +69,7 @@ func TestReassignedPageHasTheSameContent(t *testing.T) {
 	forBeds(t, func(t *testing.T, b bed) {
 		p := b.newPager(t, 4096)
 		ref, durable := newDelta(t, p)
-		base, want, _, err := p.DeltaBase(ref, durable, ref.Epoch)
+		base, want, _, err := p.Reader.View(durable, Newest).DeltaBase(ref, ref.Epoch)
 		require.NoError(t, err)
 		want = append([]byte(nil), want...)
 		fresh, done, err := p.Reassign(ref, ref.Epoch, 9, AllocPolicy{})
@@ -77,13 +77,13 @@ func TestReassignedPageHasTheSameContent(t *testing.T) {
 		require.True(t, done)
 		require.Equal(t, ref.Epoch, fresh.Epoch)
 		require.NotEqual(t, ref.Pgid, fresh.Pgid)
-		require.EqualValues(t, 9, p.Owner(fresh.Pgid))
-		below, leaf, changes, err := p.DeltaBase(fresh, durable, ref.Epoch)
+		require.EqualValues(t, 9, p.Pool.Owner(fresh.Pgid))
+		below, leaf, changes, err := p.Reader.View(durable, Newest).DeltaBase(fresh, ref.Epoch)
 		require.NoError(t, err)
 		require.Equal(t, base, below)
 		require.Equal(t, want, leaf)
 		require.Equal(t, "changes", string(changes))
-		_, changes, err = p.Leaf(ref, durable)
+		_, changes, err = p.Reader.Leaf(ref, durable)
 		require.NoError(t, err)
 		require.Equal(t, "changes", string(changes), "as long as a reader may need it")
 
@@ -107,11 +107,11 @@ func TestDeltaOfAnEarlierEpochReleasesNoMemory(t *testing.T) {
 	own, err := p.NewDelta(base, ref.Epoch+1, 9, []byte("changes"), AllocPolicy{})
 	require.NoError(t, err)
 	units := deltaUnits(len("changes"))
-	require.NoError(t, p.Freed(ref.Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	require.NoError(t, p.Unused(ref.Pgid, 1))
-	for _, free := range p.deltas.free {
+	for _, free := range p.Pool.deltas.free {
 		require.Empty(t, free)
 	}
 	require.NoError(t, p.Unused(own.Pgid, 1))
-	require.Len(t, p.deltas.free[units], 1)
+	require.Len(t, p.Pool.deltas.free[units], 1)
 }

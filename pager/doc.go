@@ -12,11 +12,17 @@
 // Only the transaction that allocated a page changes its frame in place, unless it records the
 // overwritten bytes in the UndoLog.
 //
-// Concurrency: any goroutine may call Page, Snapshot, Extent and Verify at any time between Start
-// and Close. Functions that allocate, free or capture need the caller's writer lock, as does the
-// UndoLog except for the two functions that readers call. Write and WriteMeta run concurrently with
-// these, one at a time. The caller knows which readers may still use a freed page: it calls Release
-// when none does.
+// The parts of a Pager own their fields and say what guards them:
+//
+//	mainFile    bytes of the file, its map, its syncs, which pages are verified    any goroutine
+//	Reader      pages and values of a snapshot: see View                           any goroutine
+//	BufferPool  pages in frames and deltas, and the owner of each page             writer lock
+//	Allocator   free map, space in reserve, size of the file                       writer lock
+//	flusher     writes pages of the pool, for a checkpoint or early                one at a time
+//	UndoLog     bytes overwritten in place, for older snapshots                    its own lock
+//
+// The writer lock is the caller's. The caller also knows which readers may still use a freed page:
+// it calls Release when none does.
 //
 // The package knows no key, no cell, no tree and no transaction. Of the log it keeps two positions
 // and a segment size in the meta pages, without interpreting them.

@@ -20,7 +20,7 @@ func TestTruncatedFileIsNotOpened(t *testing.T) {
 		}
 		checkpoint(t, p)
 		for _, ref := range refs[:10] {
-			require.NoError(t, p.Freed(ref.Pgid, 1))
+			require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 		}
 		checkpoint(t, p)
 		for _, ref := range refs[:10] {
@@ -28,7 +28,7 @@ func TestTruncatedFileIsNotOpened(t *testing.T) {
 		}
 		// The free map goes where these were: no page at the end is read by opening.
 		pages, last := checkpoint(t, p).Pages, refs[len(refs)-1]
-		require.Less(t, p.freeDir().Pgid, last.Pgid)
+		require.Less(t, p.Alloc.freeDir().Pgid, last.Pgid)
 		require.NoError(t, p.Close())
 		f, err := b.fs.Open(b.path, vfs.Write)
 		require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestTruncatedFileIsNotOpened(t *testing.T) {
 		require.NoError(t, f.Truncate(int64(pages)*MinPageSize)) // no byte behind the last page is needed
 		p, err = b.tryOpen()
 		require.NoError(t, err)
-		_, err = p.Page(last, last.Epoch)
+		_, err = p.Reader.Page(last, last.Epoch)
 		require.NoError(t, err)
 		require.NoError(t, p.Close())
 

@@ -41,14 +41,19 @@ func (f *mainFile) groupsPerDir() int {
 
 // MostPages is the capacity of a directory of two levels: 7.6 TiB of pages of 4 KiB, far more of
 // larger ones.
-func (p *Pager) MostPages() uint64 {
-	return min(uint64(p.entriesPerDir())*uint64(p.groupsPerDir())*p.space.perGroup, maxPages)
-}
+func (a *Allocator) MostPages() uint64 { return a.space.most }
 
 // loadDirectory reads the free directory of meta page m. The free map pages are read on demand.
-func (p *Pager) loadDirectory(m *Meta) error {
-	s := p.space
-	s.groups, p.dirs = nil, nil
+func (a *Allocator) loadDirectory(m *Meta) error {
+	s := newSpace(a.pageSize)
+	if a.o.SmallGroups {
+		s.perGroup = smallGroup
+	}
+	s.most = min(uint64(a.entriesPerDir())*uint64(a.groupsPerDir())*s.perGroup, maxPages)
+	s.load = a.loadGroup
+	s.bad = func(id Pgid, detail string) error { return a.corrupt(id, "%s", detail) }
+	s.end, s.start = m.Pages, m.Pages
+	a.space, a.Growth.space, a.dirs = s, s, nil
 	if m.FreeDir.IsZero() { // a new store: nothing but the meta pages is in use
 		s.addGroups()
 		if err := s.markUsed(0, 2, false); err != nil {
@@ -57,36 +62,36 @@ func (p *Pager) loadDirectory(m *Meta) error {
 		s.groups[0].changed = false
 		s.avail.n = 0
 		if m.Pages > 2 {
-			return p.corrupt(0, "meta page %d counts %d pages and has no free directory", m.Slot, m.Pages)
+			return a.corrupt(0, "meta page %d counts %d pages and has no free directory", m.Slot, m.Pages)
 		}
 		return nil
 	}
 	nGroups := int((m.Pages + s.perGroup - 1) / s.perGroup)
-	b, err := p.spacePage(m.FreeDir, KindFreeDir)
+	b, err := a.spacePage(m.FreeDir, KindFreeDir)
 	if err != nil {
 		return err
 	}
 	level0 := []Ref{m.FreeDir}
 	if h := ReadHeader(b); h.Level == 1 {
-		refs, _, err := p.dirEntries(m.FreeDir, b, p.entriesPerDir())
+		refs, _, err := a.dirEntries(m.FreeDir, b, a.entriesPerDir())
 		if err != nil {
 			return err
 		}
 		level0 = refs
-		p.dirs = append(append(p.dirs, refs...), m.FreeDir)
+		a.dirs = append(append(a.dirs, refs...), m.FreeDir)
 	} else {
-		p.dirs = []Ref{m.FreeDir}
+		a.dirs = []Ref{m.FreeDir}
 	}
 	for _, ref := range level0 {
 		if ref != m.FreeDir { // else b holds it
-			if b, err = p.spacePage(ref, KindFreeDir); err != nil {
+			if b, err = a.spacePage(ref, KindFreeDir); err != nil {
 				return err
 			}
 		}
 		if h := ReadHeader(b); h.Level != 0 {
-			return p.corrupt(ref.Pgid, "free directory page of level %d where 0 belongs", h.Level)
+			return a.corrupt(ref.Pgid, "free directory page of level %d where 0 belongs", h.Level)
 		}
-		refs, used, err := p.dirEntries(ref, b, nGroups-len(s.groups))
+		refs, used, err := a.dirEntries(ref, b, nGroups-len(s.groups))
 		if err != nil {
 			return err
 		}
@@ -96,29 +101,29 @@ func (p *Pager) loadDirectory(m *Meta) error {
 	}
 	if len(s.groups) != nGroups {
 		const detail = "free directory has %d groups, the meta page counts %d"
-		return p.corrupt(m.FreeDir.Pgid, detail, len(s.groups), nGroups)
+		return a.corrupt(m.FreeDir.Pgid, detail, len(s.groups), nGroups)
 	}
 	s.avail.n = 0
 	for no, g := range s.groups {
 		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
 		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
-			return p.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v",
+			return a.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v",
 				no, g.nUsed, pages, g.ref)
 		}
 		s.avail.n += pages - uint64(g.nUsed)
 		s.nUsed += uint64(g.nUsed)
 	}
 	if s.groups[0].nUsed < 2 {
-		return p.corrupt(m.FreeDir.Pgid, "free directory says that the meta pages are free")
+		return a.corrupt(m.FreeDir.Pgid, "free directory says that the meta pages are free")
 	}
 	return nil
 }
 
-func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint32, err error) {
+func (a *Allocator) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint32, err error) {
 	n := int(ReadHeader(b).Count)
-	if n > p.entriesPerDir() || n > most || n == 0 {
-		most = min(most, p.entriesPerDir())
-		return nil, nil, p.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, most)
+	if n > a.entriesPerDir() || n > most || n == 0 {
+		most = min(most, a.entriesPerDir())
+		return nil, nil, a.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, most)
 	}
 	for i := range n {
 		e := b[HeaderSize+i*dirEntry:]
@@ -129,8 +134,8 @@ func (p *Pager) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []uint
 }
 
 // loadGroup reads a group's free map page and checks it against the directory.
-func (p *Pager) loadGroup(g *group, no uint64) error {
-	b, err := p.spacePage(g.ref, KindFreeMap)
+func (a *Allocator) loadGroup(g *group, no uint64) error {
+	b, err := a.spacePage(g.ref, KindFreeMap)
 	if err != nil {
 		return err
 	}
@@ -139,23 +144,23 @@ func (p *Pager) loadGroup(g *group, no uint64) error {
 		g.used[i] = binary.LittleEndian.Uint64(b[HeaderSize+8*i:])
 		n += uint32(bits.OnesCount64(g.used[i]))
 	}
-	pages := min(p.space.perGroup, p.space.start-no*p.space.perGroup)
-	if n != g.nUsed || nextBit(g.used, pages, false) < p.space.perGroup {
-		return p.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d",
+	pages := min(a.space.perGroup, a.space.start-no*a.space.perGroup)
+	if n != g.nUsed || nextBit(g.used, pages, false) < a.space.perGroup {
+		return a.corrupt(g.ref.Pgid, "free map of group %d: %d pages in use, the directory says %d of %d",
 			no, n, g.nUsed, pages)
 	}
 	if no == 0 && g.used[0]&3 != 3 {
-		return p.corrupt(g.ref.Pgid, "free map says that a meta page is free")
+		return a.corrupt(g.ref.Pgid, "free map says that a meta page is free")
 	}
 	return nil
 }
 
 // InUse reports whether the newest committed state uses a page, by the free map. Writer lock.
-func (p *Pager) InUse(id Pgid) (bool, error) {
-	if uint64(id) >= p.space.end {
+func (a *Allocator) InUse(id Pgid) (bool, error) {
+	if uint64(id) >= a.space.end {
 		return false, nil
 	}
-	g, i, err := p.space.at(id)
+	g, i, err := a.space.at(id)
 	if err != nil {
 		return false, err
 	}
@@ -164,8 +169,8 @@ func (p *Pager) InUse(id Pgid) (bool, error) {
 
 // Tail returns the first page such that the newest committed state uses at most n pages from it to
 // the end of the file, rounded up by at most 63 pages. Writer lock.
-func (p *Pager) Tail(n uint64) (Pgid, error) {
-	s := p.space
+func (a *Allocator) Tail(n uint64) (Pgid, error) {
+	s := a.space
 	for no := len(s.groups) - 1; no >= 0; no-- {
 		g, first := s.groups[no], uint64(no)*s.perGroup
 		if uint64(g.nUsed) <= n {
@@ -189,8 +194,8 @@ func (p *Pager) Tail(n uint64) (Pgid, error) {
 // Fill returns the first page such that the unwritten pages behind it fit into the free pages
 // before it, rounded up by at most 63 pages, or to the end of a group that is not loaded. Writer
 // lock.
-func (p *Pager) Fill() Pgid {
-	s := p.space
+func (a *Allocator) Fill() Pgid {
+	s := a.space
 	free, unwritten := uint64(0), uint64(s.dirty.Load())
 	for no, g := range s.groups {
 		first := uint64(no) * s.perGroup
@@ -213,9 +218,9 @@ func (p *Pager) Fill() Pgid {
 
 // SpacePages returns the pages of the free map and its directory in the newest captured state.
 // Writer lock.
-func (p *Pager) SpacePages() []Ref {
-	refs := append([]Ref(nil), p.dirs...)
-	for _, g := range p.space.groups {
+func (a *Allocator) SpacePages() []Ref {
+	refs := append([]Ref(nil), a.dirs...)
+	for _, g := range a.space.groups {
 		if !g.ref.IsZero() {
 			refs = append(refs, g.ref)
 		}
@@ -229,12 +234,12 @@ func (p *Pager) SpacePages() []Ref {
 //
 // Allocating and freeing these pages changes groups, too, so the loop repeats until each changed
 // group has a new page. It terminates: a group allocates one page at most, and frees one.
-func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
-	s := p.space
+func (a *Allocator) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref, err error) {
+	s := a.space
 	fresh := map[uint64]Ref{} // group -> new free map page
 	newDirs := []Ref{}
 	allocate := func() (Ref, error) {
-		id, err := p.allocate(AllocPolicy{Purpose: ForCheckpoint}, false)
+		id, err := a.allocate(AllocPolicy{Purpose: ForCheckpoint}, false)
 		if err != nil {
 			return Ref{}, err
 		}
@@ -244,7 +249,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 		freed = append(freed, ref)
 		return s.markUnused(ref.Pgid, 1)
 	}
-	for _, ref := range p.dirs {
+	for _, ref := range a.dirs {
 		if err := drop(ref); err != nil {
 			return nil, nil, err
 		}
@@ -284,7 +289,7 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 			again = true
 		}
 		// All of the directory is rewritten: 254 groups of 127 MiB a page at 4 KiB pages.
-		per := p.groupsPerDir()
+		per := a.groupsPerDir()
 		want := (len(s.groups) + per - 1) / per
 		if want > 1 {
 			want++
@@ -302,15 +307,15 @@ func (p *Pager) captureFreeMap(epoch Epoch) (images map[Pgid][]byte, freed []Ref
 	for no, ref := range fresh {
 		g := s.groups[no]
 		g.ref, g.changed = ref, false
-		images[ref.Pgid] = p.encodeFreeMap(ref, g.used)
+		images[ref.Pgid] = a.encodeFreeMap(ref, g.used)
 	}
-	p.dirs = newDirs
-	p.encodeDirectory(images)
+	a.dirs = newDirs
+	a.encodeDirectory(images)
 	return images, freed, nil
 }
 
-func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
-	b := make([]byte, p.pageSize)
+func (a *Allocator) encodeFreeMap(ref Ref, used []uint64) []byte {
+	b := make([]byte, a.pageSize)
 	WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeMap})
 	for i, w := range used {
 		binary.LittleEndian.PutUint64(b[HeaderSize+8*i:], w)
@@ -318,12 +323,12 @@ func (p *Pager) encodeFreeMap(ref Ref, used []uint64) []byte {
 	return b
 }
 
-// encodeDirectory adds the images of the directory pages p.dirs: level 0 in order, then the root if
+// encodeDirectory adds the images of the directory pages a.dirs: level 0 in order, then the root if
 // level 0 has several pages.
-func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
-	per, groups := p.groupsPerDir(), p.space.groups
+func (a *Allocator) encodeDirectory(images map[Pgid][]byte) {
+	per, groups := a.groupsPerDir(), a.space.groups
 	page := func(ref Ref, level uint8, n int, entry func(i int) (Ref, uint32)) {
-		b := make([]byte, p.pageSize)
+		b := make([]byte, a.pageSize)
 		WriteHeader(b, Header{Pgid: ref.Pgid, Epoch: ref.Epoch, Kind: KindFreeDir, Level: level, Count: uint16(n)})
 		for i := range n {
 			r, used := entry(i)
@@ -337,12 +342,12 @@ func (p *Pager) encodeDirectory(images map[Pgid][]byte) {
 	n0 := (len(groups) + per - 1) / per
 	for d := range n0 {
 		part := groups[d*per : min((d+1)*per, len(groups))]
-		page(p.dirs[d], 0, len(part), func(i int) (Ref, uint32) { return part[i].ref, part[i].nUsed })
+		page(a.dirs[d], 0, len(part), func(i int) (Ref, uint32) { return part[i].ref, part[i].nUsed })
 	}
 	if n0 > 1 {
-		page(p.dirs[n0], 1, n0, func(i int) (Ref, uint32) { return p.dirs[i], 0 })
+		page(a.dirs[n0], 1, n0, func(i int) (Ref, uint32) { return a.dirs[i], 0 })
 	}
 }
 
 // freeDir is the root of the free directory. Only a store without any capture has none.
-func (p *Pager) freeDir() Ref { return p.dirs[len(p.dirs)-1] }
+func (a *Allocator) freeDir() Ref { return a.dirs[len(a.dirs)-1] }

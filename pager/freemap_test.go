@@ -19,7 +19,7 @@ import (
 
 func usedPages(t testing.TB, p *Pager) map[Pgid]bool {
 	t.Helper()
-	u, err := p.Used()
+	u, err := p.Alloc.Used()
 	require.NoError(t, err)
 	used := map[Pgid]bool{}
 	u.Empty().Diff(u, func(id Pgid, inU bool) bool {
@@ -28,11 +28,11 @@ func usedPages(t testing.TB, p *Pager) map[Pgid]bool {
 		return true
 	})
 	for id := range used {
-		in, err := p.InUse(id)
+		in, err := p.Alloc.InUse(id)
 		require.NoError(t, err)
 		require.True(t, in)
 	}
-	require.Equal(t, uint64(len(used)), p.UsedPages())
+	require.Equal(t, uint64(len(used)), p.Alloc.UsedPages())
 	return used
 }
 
@@ -57,8 +57,8 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 							live[newPage(t, p, 1).Pgid] = 1
 						default:
 							id := ids[rnd.Intn(len(ids))]
-							require.NoError(t, p.Touch(id, live[id]))
-							require.NoError(t, p.Freed(id, live[id]))
+							require.NoError(t, p.Alloc.Touch(id, live[id]))
+							require.NoError(t, p.Alloc.Freed(id, live[id]))
 							held[id] = live[id]
 							delete(live, id)
 						}
@@ -75,14 +75,14 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 						require.True(t, before[id+Pgid(i)])
 					}
 				}
-				require.NoError(t, p.TrimFile(rnd.Intn(2) == 0))
-				free, pages := (p.space.avail.n + uint64(len(p.space.framedFree))), p.Pages()
+				require.NoError(t, p.Alloc.TrimFile(rnd.Intn(2) == 0))
+				free, pages := (p.Alloc.space.avail.n + uint64(len(p.Alloc.space.framedFree))), p.Alloc.Pages()
 				require.NoError(t, p.Close())
 				p, err = b.tryOpen()
 				require.NoError(t, err)
-				require.Equal(t, free, (p.space.avail.n+uint64(len(p.space.framedFree)))+pages-p.Pages())
+				require.Equal(t, free, (p.Alloc.space.avail.n+uint64(len(p.Alloc.space.framedFree)))+pages-p.Alloc.Pages())
 				require.Equal(t, before, usedPages(t, p))
-				require.Equal(t, p.Pages(), (p.space.avail.n+uint64(len(p.space.framedFree)))+p.UsedPages())
+				require.Equal(t, p.Alloc.Pages(), (p.Alloc.space.avail.n+uint64(len(p.Alloc.space.framedFree)))+p.Alloc.UsedPages())
 				require.NoError(t, p.Close())
 			}
 		}
@@ -93,22 +93,22 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
 	p := b.newPager(t, MinPageSize)
-	last := uint64(groups)*p.space.perGroup - 10
-	require.NoError(t, p.reserve(last, 0, ForPut))
-	first, err := p.space.grow(last - p.space.end)
+	last := uint64(groups)*p.Alloc.space.perGroup - 10
+	require.NoError(t, p.Alloc.reserve(last, 0, ForPut))
+	first, err := p.Alloc.space.grow(last - p.Alloc.space.end)
 	require.NoError(t, err)
-	require.NoError(t, p.space.setAvail(first, last-uint64(first)))
-	p.end.Store(p.space.end)
+	require.NoError(t, p.Alloc.space.setAvail(first, last-uint64(first)))
+	p.end.Store(p.Alloc.space.end)
 	return b, p
 }
 
 // allocateInGroup takes one page of a group, as a commit would.
 func allocateInGroup(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
-	p.space.avail.run, p.space.avail.runEnd, p.space.framedFree = 0, 0, p.space.framedFree[:0]
-	p.space.avail.cursor = uint64(no)*p.space.perGroup + 64
+	p.Alloc.space.avail.run, p.Alloc.space.avail.runEnd, p.Alloc.space.framedFree = 0, 0, p.Alloc.space.framedFree[:0]
+	p.Alloc.space.avail.cursor = uint64(no)*p.Alloc.space.perGroup + 64
 	ref := newPage(t, p, byte(no))
-	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.space.perGroup)
+	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.Alloc.space.perGroup)
 	return ref.Pgid
 }
 
@@ -122,29 +122,29 @@ func TestOnlyGroupsThatChangedAreWritten(t *testing.T) {
 	_, after := p.Counters()
 	require.Len(t, c.images, 5, "groups 0, 2, 4 and 5 and the directory")
 	require.Equal(t, before+5+3, after)
-	require.Zero(t, p.space.groups[1].ref, "a group of which nothing is in use has no page")
-	refs := []Ref{p.space.groups[4].ref, p.space.groups[5].ref}
+	require.Zero(t, p.Alloc.space.groups[1].ref, "a group of which nothing is in use has no page")
+	refs := []Ref{p.Alloc.space.groups[4].ref, p.Alloc.space.groups[5].ref}
 
 	allocateInGroup(t, p, 2)
 	c = checkpoint(t, p)
 	require.Len(t, c.images, 3, "groups 0, for the pages of the map itself, and 2, and the directory")
-	require.Equal(t, refs, []Ref{p.space.groups[4].ref, p.space.groups[5].ref})
+	require.Equal(t, refs, []Ref{p.Alloc.space.groups[4].ref, p.Alloc.space.groups[5].ref})
 	require.Len(t, c.Freed, 3)
 
-	require.NoError(t, p.Freed(four, 1))
+	require.NoError(t, p.Alloc.Freed(four, 1))
 	checkpoint(t, p)
 	require.NoError(t, p.Release(four, 1))
-	require.Zero(t, p.space.groups[4].ref)
+	require.Zero(t, p.Alloc.space.groups[4].ref)
 	used := usedPages(t, p)
 	require.NoError(t, p.Close())
 
 	p = b.open(t)
-	require.Len(t, p.space.groups, 6)
+	require.Len(t, p.Alloc.space.groups, 6)
 	read, _ := p.Counters()
 	require.Equal(t, uint64(1), read, "opening reads the directory only: its one page, once")
 	require.Equal(t, used, usedPages(t, p))
-	require.Len(t, p.SpacePages(), 4)
-	for _, ref := range p.SpacePages() {
+	require.Len(t, p.Alloc.SpacePages(), 4)
+	for _, ref := range p.Alloc.SpacePages() {
 		require.NoError(t, p.VerifySpace(ref))
 	}
 }
@@ -155,43 +155,43 @@ func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 	allocateInGroup(t, p, 260)
 	allocateInGroup(t, p, 3)
 	c := checkpoint(t, p)
-	require.Len(t, p.dirs, 3)
+	require.Len(t, p.Alloc.dirs, 3)
 	require.Len(t, c.images, 3+4)
 	used := usedPages(t, p)
 	require.NoError(t, p.Close())
 
 	p = b.open(t)
-	require.Len(t, p.space.groups, 300)
+	require.Len(t, p.Alloc.space.groups, 300)
 	require.Equal(t, used, usedPages(t, p))
-	require.Len(t, p.SpacePages(), 3+4)
+	require.Len(t, p.Alloc.SpacePages(), 3+4)
 
 	// When the tail is free, file and directory shrink.
-	require.NoError(t, p.Freed(far, 1))
+	require.NoError(t, p.Alloc.Freed(far, 1))
 	checkpoint(t, p)
 	require.NoError(t, p.Release(far, 1))
 	checkpoint(t, p)
-	require.Less(t, len(p.space.groups), 262)
-	require.Len(t, p.dirs, 3)
+	require.Less(t, len(p.Alloc.space.groups), 262)
+	require.Len(t, p.Alloc.dirs, 3)
 	id := Pgid(0)
 	for u := range usedPages(t, p) {
-		if uint64(u)/p.space.perGroup == 260 {
+		if uint64(u)/p.Alloc.space.perGroup == 260 {
 			id = u
 		}
 	}
 	require.NotZero(t, id)
 	for range 3 { // the map page of the last group lies in the last group at first
-		if in, err := p.InUse(id); err == nil && in {
-			require.NoError(t, p.Freed(id, 1))
+		if in, err := p.Alloc.InUse(id); err == nil && in {
+			require.NoError(t, p.Alloc.Freed(id, 1))
 			checkpoint(t, p)
 			require.NoError(t, p.Release(id, 1))
 		} else {
 			checkpoint(t, p)
 		}
 	}
-	require.Len(t, p.dirs, 1)
-	require.Len(t, p.space.groups, 4)
-	require.NoError(t, p.TrimFile(true))
-	require.Equal(t, int64(p.Pages())*MinPageSize, p.FileBytes())
+	require.Len(t, p.Alloc.dirs, 1)
+	require.Len(t, p.Alloc.space.groups, 4)
+	require.NoError(t, p.Alloc.TrimFile(true))
+	require.Equal(t, int64(p.Alloc.Pages())*MinPageSize, p.Alloc.FileBytes())
 	used = usedPages(t, p)
 	require.NoError(t, p.Close())
 	p = b.open(t)
@@ -200,20 +200,20 @@ func TestDirectoryOfTwoLevelsComesAndGoes(t *testing.T) {
 
 func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	p.space.end = p.MostPages() - 3
-	p.fileSize = int64(p.space.end) * MinPageSize
-	require.ErrorIs(t, p.reserve(4, 0, ForPut), ErrNoSpace)
+	p.Alloc.space.end = p.Alloc.MostPages() - 3
+	p.Alloc.Growth.size = int64(p.Alloc.space.end) * MinPageSize
+	require.ErrorIs(t, p.Alloc.reserve(4, 0, ForPut), ErrNoSpace)
 }
 
 func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 	b, p := freeMapStore(t)
 	require.NoError(t, p.Close())
 	p = b.open(t)
-	require.False(t, p.space.groups[0].loaded)
+	require.False(t, p.Alloc.space.groups[0].loaded)
 	value := make([]byte, 20*MinPageSize)
 	ref, n, err := p.NewExtent(nextEpoch(p), 7, value, false, AllocPolicy{})
 	require.NoError(t, err)
-	require.True(t, p.space.groups[0].loaded, "what lies behind it is told of by the group that the end was in")
+	require.True(t, p.Alloc.space.groups[0].loaded, "what lies behind it is told of by the group that the end was in")
 	seen := map[Pgid]bool{}
 	for i := range n {
 		seen[ref.Pgid+Pgid(i)] = true
@@ -229,7 +229,7 @@ func TestExtentBehindTheEndIsNotFree(t *testing.T) {
 // freeMapDamage are changes of a directory and a map page that their checksums do not tell of.
 func TestContradictoryFreeMapIsCorruption(t *testing.T) {
 	_, model := freeMapStore(t)
-	dir, fmap := model.freeDir().Pgid, model.space.groups[0].ref.Pgid
+	dir, fmap := model.Alloc.freeDir().Pgid, model.Alloc.space.groups[0].ref.Pgid
 	u32 := func(off int, v uint32) func([]byte) {
 		return func(b []byte) { binary.LittleEndian.PutUint32(b[off:], v) }
 	}
@@ -269,7 +269,7 @@ func TestContradictoryFreeMapIsCorruption(t *testing.T) {
 			b.rewrite(t, MinPageSize, test.page, 1, test.sealed, test.change)
 			p, err := b.tryOpen()
 			if err == nil {
-				_, err = p.Used()
+				_, err = p.Alloc.Used()
 				require.NoError(t, p.Close())
 			}
 			var bad *badfile.Error
@@ -280,14 +280,14 @@ func TestContradictoryFreeMapIsCorruption(t *testing.T) {
 
 func TestPagesOutOfBoundsCannotBeFreed(t *testing.T) {
 	_, p := freeMapStore(t)
-	end := p.Pages()
+	end := p.Alloc.Pages()
 	for _, c := range []struct {
 		id Pgid
 		n  uint64
 	}{{0, 1}, {1, 1}, {Pgid(end), 1}, {Pgid(end - 1), 2}, {1<<64 - 1, 1}, {3, 1<<64 - 1}, {2, 0}} {
-		requireBadPage(t, p.Touch(c.id, c.n), c.id)
+		requireBadPage(t, p.Alloc.Touch(c.id, c.n), c.id)
 	}
-	in, err := p.InUse(1 << 60)
+	in, err := p.Alloc.InUse(1 << 60)
 	require.NoError(t, err)
 	require.False(t, in)
 }
@@ -299,8 +299,8 @@ func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Start(metas[0]))
 	t.Cleanup(func() { _ = p.Close() })
-	most := int64(6+p.reservePages(0)) * MinPageSize
-	p.SetMaxBytes(most)
+	most := int64(6+p.Alloc.reservePages(0)) * MinPageSize
+	p.Alloc.SetMaxBytes(most)
 	var refs []Ref
 	for range 4 {
 		refs = append(refs, newPage(t, p, 1))
@@ -310,10 +310,10 @@ func TestFullDiskFailsOnlyTheAllocation(t *testing.T) {
 	_, _, err = p.NewExtent(2, 7, make([]byte, 10000), false, AllocPolicy{})
 	require.ErrorIs(t, err, ErrNoSpace)
 	checkpoint(t, p) // takes of the slack: what frees space has to go on
-	require.LessOrEqual(t, p.FileBytes(), most)
+	require.LessOrEqual(t, p.Alloc.FileBytes(), most)
 	newPageFor(t, p, 1, ForDelete)
 	for _, ref := range refs {
-		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	}
 	checkpoint(t, p)
 	for _, ref := range refs {
@@ -332,7 +332,7 @@ func FuzzFreeMap(f *testing.F) {
 	f.Fuzz(func(t *testing.T, dir, fmap []byte, ops byte) {
 		defer bound.Hold(t, 32<<20)()
 		b, p := freeMapStore(t)
-		at := []Pgid{p.freeDir().Pgid, p.space.groups[0].ref.Pgid}
+		at := []Pgid{p.Alloc.freeDir().Pgid, p.Alloc.space.groups[0].ref.Pgid}
 		require.NoError(t, p.Close())
 		for i, page := range [][]byte{dir, fmap} {
 			if len(page) > HeaderSize {
@@ -357,7 +357,7 @@ func FuzzFreeMap(f *testing.F) {
 			require.GreaterOrEqual(t, id, Pgid(2))
 			taken = append(taken, id)
 		}
-		if _, err := p.Used(); err != nil {
+		if _, err := p.Alloc.Used(); err != nil {
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 			return
 		}
@@ -386,20 +386,20 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 	p = b.open(t)
 	good := p.file
 	p.file = &brokenFile{File: good, read: errBroken}
-	_, err := p.InUse(four)
+	_, err := p.Alloc.InUse(four)
 	require.ErrorIs(t, err, errBroken)
-	require.ErrorIs(t, p.Touch(four, 1), errBroken)
-	_, err = p.Used()
+	require.ErrorIs(t, p.Alloc.Touch(four, 1), errBroken)
+	_, err = p.Alloc.Used()
 	require.ErrorIs(t, err, errBroken)
 	p.file = good
-	in, err := p.InUse(four)
+	in, err := p.Alloc.InUse(four)
 	require.NoError(t, err)
 	require.True(t, in)
 	allocateInGroup(t, p, 4)
-	require.False(t, p.space.groups[0].loaded)
-	require.EqualValues(t, p.space.perGroup, p.Fill(), "what the directory says of the first group is enough")
+	require.False(t, p.Alloc.space.groups[0].loaded)
+	require.EqualValues(t, p.Alloc.space.perGroup, p.Alloc.Fill(), "what the directory says of the first group is enough")
 	checkpoint(t, p)
-	require.False(t, p.space.groups[5].loaded)
+	require.False(t, p.Alloc.space.groups[5].loaded)
 }
 
 // TestFreeMapOfAnotherNumberOfPagesIsCorruption: the meta page counts pages that no directory tells of,
@@ -407,7 +407,7 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
-	require.NoError(t, p.reserve(100, 0, ForPut))
+	require.NoError(t, p.Alloc.reserve(100, 0, ForPut))
 	m := p.LastMeta()
 	m.Pages = 3
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
@@ -416,10 +416,10 @@ func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	allocateInGroup(t, p, 2)
 	checkpoint(t, p)
 	m = p.LastMeta()
-	m.Pages -= p.space.perGroup
+	m.Pages -= p.Alloc.space.perGroup
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
-	m.Pages += 2 * p.space.perGroup
-	require.NoError(t, p.reserve(p.space.perGroup*4, 0, ForPut))
+	m.Pages += 2 * p.Alloc.space.perGroup
+	require.NoError(t, p.Alloc.reserve(p.Alloc.space.perGroup*4, 0, ForPut))
 	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 
@@ -429,12 +429,12 @@ func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 // the next open.
 func TestGroupThatChangesLastIsWritten(t *testing.T) {
 	b, p := hugeStore(t, 4)
-	per := Pgid(p.space.perGroup)
+	per := Pgid(p.Alloc.space.perGroup)
 	// n pages of a group from its first free one on, as an extent of a commit would
 	use := func(no Pgid, n uint64) (id Pgid) {
 		t.Helper()
-		p.space.extCursor = uint64(no * per)
-		id, ok, err := p.space.extent(n)
+		p.Alloc.space.extCursor = uint64(no * per)
+		id, ok, err := p.Alloc.space.extent(n)
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, no, id/per)
@@ -443,15 +443,15 @@ func TestGroupThatChangesLastIsWritten(t *testing.T) {
 	}
 	free := func(id Pgid, n uint64) {
 		t.Helper()
-		require.NoError(t, p.Touch(id, n))
-		require.NoError(t, p.Freed(id, n))
+		require.NoError(t, p.Alloc.Touch(id, n))
+		require.NoError(t, p.Alloc.Freed(id, n))
 	}
 	zero := use(0, uint64(per)-2)
 	one := use(1, uint64(per)) // Groups 0 and 1 are full,
 	two := use(2, uint64(per)-40)
 	three := use(3, 2) // and all pages of the map lie in group 2,
 	checkpoint(t, p)
-	require.Equal(t, Pgid(2), p.space.groups[3].ref.Pgid/per)
+	require.Equal(t, Pgid(2), p.Alloc.space.groups[3].ref.Pgid/per)
 	free(one, 200)
 	checkpoint(t, p)
 	require.NoError(t, p.Release(one, 200))
@@ -460,16 +460,16 @@ func TestGroupThatChangesLastIsWritten(t *testing.T) {
 	checkpoint(t, p) // of which all but that of group 3 go to group 1,
 	require.NoError(t, p.Release(two, uint64(per)-40))
 	free(zero, 200)
-	require.Equal(t, Pgid(1), p.space.groups[2].ref.Pgid/per)
-	require.Equal(t, uint32(1), p.space.groups[2].nUsed)
+	require.Equal(t, Pgid(1), p.Alloc.space.groups[2].ref.Pgid/per)
+	require.Equal(t, uint32(1), p.Alloc.space.groups[2].nUsed)
 	checkpoint(t, p)
 	require.NoError(t, p.Release(zero, 200))
 	checkpoint(t, p) // and those of 0 and 1 to group 0.
-	require.Equal(t, Pgid(1), p.space.groups[2].ref.Pgid/per)
-	require.Equal(t, Pgid(0), p.space.groups[1].ref.Pgid/per)
+	require.Equal(t, Pgid(1), p.Alloc.space.groups[2].ref.Pgid/per)
+	require.Equal(t, Pgid(0), p.Alloc.space.groups[1].ref.Pgid/per)
 	free(three, 1)
 	checkpoint(t, p)
-	require.Zero(t, p.space.groups[2].nUsed)
+	require.Zero(t, p.Alloc.space.groups[2].nUsed)
 	used := usedPages(t, p)
 	require.NoError(t, p.Close())
 

@@ -25,6 +25,7 @@ type space struct {
 	mapChunk uint64
 	groups   []*group
 	end      uint64 // page count: [0, end)
+	most     uint64 // see Allocator.MostPages
 	// page count when the file was opened: no free map page in the file covers later pages
 	start uint64
 	// allocated and freed since the last capture, with a frame: reused first, so that the run stays dense

@@ -440,7 +440,7 @@ func TestShortRunsAreFoundAWordAtATime(t *testing.T) {
 func TestTail(t *testing.T) {
 	s := newSpace(4096)
 	s.end = 2*s.perGroup + 1000
-	p := &Pager{space: s}
+	p := &Allocator{space: s}
 	rnd := rand.New(rand.NewSource(1))
 	var behind []uint64 // pages in use, from the end on
 	for no := range uint64(3) {
@@ -482,8 +482,8 @@ func storeWithHoles(t *testing.T) (p *Pager, holes int) {
 	}
 	checkpoint(t, p)
 	for i := 0; i < 150; i += 2 {
-		require.NoError(t, p.Touch(refs[i].Pgid, 1))
-		require.NoError(t, p.Freed(refs[i].Pgid, 1))
+		require.NoError(t, p.Alloc.Touch(refs[i].Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(refs[i].Pgid, 1))
 		holes++
 	}
 	checkpoint(t, p)
@@ -491,7 +491,7 @@ func storeWithHoles(t *testing.T) (p *Pager, holes int) {
 		require.NoError(t, p.Release(refs[i].Pgid, 1))
 	}
 	checkpoint(t, p)
-	require.NoError(t, p.TrimFile(true))
+	require.NoError(t, p.Alloc.TrimFile(true))
 	p.file = fullFile{p.file}
 	return p, holes
 }
@@ -505,8 +505,8 @@ func TestHolesAreFilledOnAFullDisk(t *testing.T) {
 		_, _, err = p.New(9, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, vfs.ErrNoSpace)
-	require.Greater(t, n, holes-int(p.reservePages(0)))
-	require.GreaterOrEqual(t, p.space.free(), p.freeMapPages(0)+p.treeTablePages()+minDeletePages)
+	require.Greater(t, n, holes-int(p.Alloc.reservePages(0)))
+	require.GreaterOrEqual(t, p.Alloc.space.free(), p.Alloc.freeMapPages(0)+p.Alloc.treeTablePages()+minDeletePages)
 }
 
 // TestFreePagesServeAsReserveForTheFreeMap on a full disk, wherever they are, and no put takes the last of

@@ -23,14 +23,14 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, h
 ) {
 	n := uint64(len(b) / p.pageSize)
 	if logged {
-		if err := p.reserveLeafRun(n, how.Purpose); err != nil {
+		if err := p.Alloc.reserveLeafRun(n, how.Purpose); err != nil {
 			return Ref{}, err
 		}
 	}
-	id, err := p.allocateExtent(n, how)
+	id, err := p.Alloc.allocateExtent(n, how)
 	if err != nil {
 		if logged {
-			p.ReleaseLeafRun(n)
+			p.Alloc.ReleaseLeafRun(n)
 		}
 		return Ref{}, err
 	}
@@ -39,10 +39,8 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, h
 		id, page := id+Pgid(i), b[i*uint64(p.pageSize):][:p.pageSize]
 		SetRef(page, Ref{id, epoch})
 		SetChecksum(page, p.salt)
-		s := p.table.slot(id)
-		s.owner = owner
-		p.forget(id, s)
-		p.freeFrame(s)
+		p.Reader.drop(id)
+		p.Pool.SetOwner(id, owner)
 	}
 	if err := p.writeAt(b, int64(id)*int64(p.pageSize)); err != nil {
 		return ref, err

@@ -36,20 +36,20 @@ func TestLeafRunIsInTheFile(t *testing.T) {
 		require.NoError(t, err)
 		for i := range 20 {
 			id := ref.Pgid + Pgid(i)
-			require.EqualValues(t, 7, p.Owner(id))
-			require.False(t, p.InFrame(id))
-			require.True(t, p.Written(id))
+			require.EqualValues(t, 7, p.Pool.Owner(id))
+			require.False(t, p.Pool.InFrame(id))
+			require.True(t, p.Pool.Written(id))
 			require.NoError(t, p.Commit(id, 1))
-			got, err := p.Page(Ref{id, epoch}, epoch-1)
+			got, err := p.Reader.Page(Ref{id, epoch}, epoch-1)
 			require.NoError(t, err)
 			require.Equal(t, leaves[i*MinPageSize:][:MinPageSize], got)
 		}
-		require.EqualValues(t, MinPageSize, p.DirtyBytes())
+		require.EqualValues(t, MinPageSize, p.Alloc.DirtyBytes())
 		checkpoint(t, p)
 		require.NoError(t, p.Close())
 		p = b.open(t)
 		for i := range 20 {
-			got, err := p.Page(Ref{ref.Pgid + Pgid(i), epoch}, epoch)
+			got, err := p.Reader.Page(Ref{ref.Pgid + Pgid(i), epoch}, epoch)
 			require.NoError(t, err)
 			require.Equal(t, byte(i+1), got[3000])
 		}
@@ -78,7 +78,7 @@ func TestVerifyLeafRun(t *testing.T) {
 		require.False(t, has(Ref{ref.Pgid, epoch + 1}, sums))
 		require.False(t, has(Ref{ref.Pgid + 1, epoch}, sums[:80]))
 		require.False(t, has(Ref{^Pgid(0) - 5, epoch}, sums))
-		require.False(t, has(Ref{Pgid(p.FileBytes() / MinPageSize), epoch}, sums[:8]), "behind the file")
+		require.False(t, has(Ref{Pgid(p.Alloc.FileBytes() / MinPageSize), epoch}, sums[:8]), "behind the file")
 		other := m
 		other.StoreID[0]++
 		ok, err := p.VerifyLeafRun(&other, ref, sums)
@@ -101,30 +101,30 @@ func TestVerifyLeafRun(t *testing.T) {
 func TestReserveIncludesCopiesOfLoggedLeafRuns(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	newPage(t, p, 1)
-	slack := p.reservePages(0)
+	slack := p.Alloc.reservePages(0)
 	_, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(20), false, AllocPolicy{})
 	require.NoError(t, err)
-	require.Equal(t, slack, p.reservePages(0), "no record names them")
+	require.Equal(t, slack, p.Alloc.reservePages(0), "no record names them")
 	hole, err := p.WriteLeafRun(nextEpoch(p), 7, leafPages(30), true, AllocPolicy{})
 	require.NoError(t, err)
-	require.Equal(t, slack+30, p.reservePages(0))
-	require.GreaterOrEqual(t, p.FileBytes(), int64(p.Pages()+p.reservePages(0))*MinPageSize)
+	require.Equal(t, slack+30, p.Alloc.reservePages(0))
+	require.GreaterOrEqual(t, p.Alloc.FileBytes(), int64(p.Alloc.Pages()+p.Alloc.reservePages(0))*MinPageSize)
 	require.NoError(t, p.Unused(hole.Pgid, 30))
 
-	p.reserved.bound = int64(p.Pages()+p.reservePages(0)+25) * MinPageSize
+	p.Alloc.Growth.bound = int64(p.Alloc.Pages()+p.Alloc.reservePages(0)+25) * MinPageSize
 	for err == nil {
 		_, err = p.WriteLeafRun(nextEpoch(p), 7, leafPages(2), true, AllocPolicy{})
 	}
 	require.ErrorIs(t, err, ErrNoSpace, "there is a place for them, and none for their copies")
-	kept := p.reservePages(0)
+	kept := p.Alloc.reservePages(0)
 	require.Equal(t, slack+30+30, kept, "the pages that were given back are room, too")
 
 	_, err = p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
-	require.Equal(t, kept, p.reservePages(0), "the checkpoint is not durable")
-	p.reserved.bound = 0
+	require.Equal(t, kept, p.Alloc.reservePages(0), "the checkpoint is not durable")
+	p.Alloc.Growth.bound = 0
 	_, err = p.WriteLeafRun(nextEpoch(p)+1, 7, leafPages(3), true, AllocPolicy{})
 	require.NoError(t, err)
-	p.AcceptReusable()
-	require.Equal(t, slack+3, p.reservePages(0))
+	p.Alloc.AcceptReusable()
+	require.Equal(t, slack+3, p.Alloc.reservePages(0))
 }

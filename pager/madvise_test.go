@@ -37,13 +37,13 @@ func TestDeadRangesLeaveThePageCache(t *testing.T) {
 	checkpoint(t, p)
 	for i, ref := range refs {
 		if i >= 10 && i < 10+minDeadRange || i >= 100 && i < 100+minDeadRange-1 || i >= 200 && i < 290 {
-			require.NoError(t, p.Freed(ref.Pgid, 1))
+			require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 		}
 	}
 	require.Equal(
 		t,
 		[]pageRange{{refs[10].Pgid, refs[10+minDeadRange].Pgid}, {refs[200].Pgid, refs[290].Pgid}},
-		p.space.deadRanges(),
+		p.Alloc.space.deadRanges(),
 	)
 	f := &evictionFile{File: p.file}
 	p.file = f

@@ -37,6 +37,8 @@ type mainFile struct {
 	end      atomic.Uint64 // page count, for bounds checks of readers
 	fileSync fileSync
 
+	lastMeta *Meta // newest durable meta page; set by Start, WriteMeta and Prefer
+
 	pagesRead, pagesWritten atomic.Uint64
 }
 

@@ -39,43 +39,43 @@ func extentSize(b []byte) uint64 { return binary.LittleEndian.Uint64(b[offExtent
 
 // Extent returns the size value bytes of the overflow extent at ref: a slice of the map, valid
 // while the snapshot is held, or a copy.
-func (p *Pager) Extent(ref Ref, size int) ([]byte, error) {
-	n := ExtentPages(size, p.pageSize)
-	if err := p.inBounds(ref, n); err != nil {
+func (r *Reader) Extent(ref Ref, size int) ([]byte, error) {
+	n := ExtentPages(size, r.pageSize)
+	if err := r.inBounds(ref, n); err != nil {
 		return nil, err
 	}
-	if p.extents != nil {
-		if v, ok := p.extents[ref.Pgid]; ok && len(v) == size {
+	if r.extents != nil {
+		if v, ok := r.extents[ref.Pgid]; ok && len(v) == size {
 			return v, nil
 		}
 	}
-	if !p.mapped {
-		b := make([]byte, n*uint64(p.pageSize)) // inBounds has bounded n by the size of the file
-		if err := p.read(ref.Pgid, b); err != nil {
+	if !r.mapped {
+		b := make([]byte, n*uint64(r.pageSize)) // inBounds has bounded n by the size of the file
+		if err := r.read(ref.Pgid, b); err != nil {
 			return nil, err
 		}
-		if err := p.verifyExtent(ref, b, size); err != nil {
+		if err := r.verifyExtent(ref, b, size); err != nil {
 			return nil, err
 		}
 		return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
 	}
-	b, err := p.inFile(ref.Pgid, int(n)*p.pageSize)
+	b, err := r.inFile(ref.Pgid, int(n)*r.pageSize)
 	if err != nil {
 		return nil, err
 	}
-	generation := p.verifyGeneration.Load()
-	if !p.verified.has(ref.Pgid) {
-		p.pagesRead.Add(n)
+	generation := r.verifyGeneration.Load()
+	if !r.verified.has(ref.Pgid) {
+		r.pagesRead.Add(n)
 		if n > 1 {
-			p.file.ReadAhead(b) // The checksum reads all of it.
+			r.file.ReadAhead(b) // The checksum reads all of it.
 		}
-		p.touchBytes(b)
-		if err := p.verifyExtent(ref, b, size); err != nil {
+		r.touchBytes(b)
+		if err := r.verifyExtent(ref, b, size); err != nil {
 			return nil, err
 		}
-		p.verified.add(ref.Pgid)
-		p.recheckGeneration(ref.Pgid, generation)
-	} else if err := p.verifyExtentFit(ref, b, size); err != nil {
+		r.verified.add(ref.Pgid)
+		r.recheckGeneration(ref.Pgid, generation)
+	} else if err := r.verifyExtentFit(ref, b, size); err != nil {
 		return nil, err
 	}
 	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
@@ -131,36 +131,22 @@ type ExtentWriter struct {
 	hash  *xxhash.Digest
 }
 
-// NewExtent writes value into a new overflow extent of pages of this epoch, and returns its
-// reference and its number of pages: 0 if none were allocated. soon announces an early sync:
-// write-back starts at once. Writer lock.
-func (p *Pager) NewExtent(epoch Epoch, owner uint64, value []byte, soon bool, how AllocPolicy) (
-	Ref, uint64, error,
-) {
-	e, err := p.StartExtent(epoch, owner, len(value), soon, how)
-	if err != nil {
-		return Ref{}, 0, err
-	}
-	return e.Ref, e.Pages, e.Write(value)
-}
-
-// StartExtent allocates the extent of NewExtent for a value of size bytes, which the caller writes
-// afterwards.
+// StartExtent allocates a new overflow extent, of pages of this epoch, for a value of size bytes,
+// which the caller writes afterwards. soon announces an early sync: write-back starts at once.
+// Writer lock.
 func (p *Pager) StartExtent(epoch Epoch, owner uint64, size int, soon bool, how AllocPolicy) (
 	*ExtentWriter, error,
 ) {
 	n := ExtentPages(size, p.pageSize)
-	id, err := p.allocateExtent(n, how)
+	id, err := p.Alloc.allocateExtent(n, how)
 	if err != nil {
 		return nil, err
 	}
-	s := p.table.slot(id)
-	s.owner = owner
-	p.forget(id, s)
-	p.freeFrame(s) // a page of the framed free list has one
+	p.Reader.drop(id) // a page of the framed free list has a frame
+	p.Pool.SetOwner(id, owner)
 	e := &ExtentWriter{Ref: Ref{id, epoch}, Pages: n, p: p, soon: soon, left: size}
 	if p.o.ReadOnly {
-		delete(p.extents, id)
+		delete(p.Reader.extents, id)
 		return e, nil
 	}
 	ends := make([]byte, 2*p.pageSize)
@@ -183,10 +169,10 @@ func (e *ExtentWriter) Write(b []byte) error {
 	}
 	p := e.p
 	if p.o.ReadOnly {
-		if p.extents == nil {
-			p.extents = map[Pgid][]byte{}
+		if p.Reader.extents == nil {
+			p.Reader.extents = map[Pgid][]byte{}
 		}
-		p.extents[e.Ref.Pgid] = append(p.extents[e.Ref.Pgid], b...)
+		p.Reader.extents[e.Ref.Pgid] = append(p.Reader.extents[e.Ref.Pgid], b...)
 		return nil
 	}
 	n := copy(e.first[e.used:], b)
@@ -258,23 +244,23 @@ func (e *ExtentWriter) end() error {
 }
 
 // allocateExtent allocates n contiguous pages, and grows the file if necessary.
-func (p *Pager) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
+func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
 	if n == 1 {
-		return p.allocate(how, false)
+		return a.allocate(how, false)
 	}
-	if err := p.prepareAlloc(n, how); err != nil {
+	if err := a.prepareAlloc(n, how); err != nil {
 		return 0, err
 	}
-	id, ok, err := p.space.extent(n)
+	id, ok, err := a.space.extent(n)
 	if ok || err != nil {
 		return id, err
 	}
-	if err := p.reserve(p.space.gap(n)+n, 0, how.Purpose); err != nil {
+	if err := a.reserve(a.space.gap(n)+n, 0, how.Purpose); err != nil {
 		return 0, err
 	}
-	if id, err = p.space.growExtent(n); err != nil {
+	if id, err = a.space.growExtent(n); err != nil {
 		return 0, err
 	}
-	p.end.Store(p.space.end)
+	a.end.Store(a.space.end)
 	return id, nil
 }

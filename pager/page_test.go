@@ -34,25 +34,25 @@ func TestPagesAreReadAsTheyWereWritten(t *testing.T) {
 			look := func(base Epoch) {
 				t.Helper()
 				for i := range pages {
-					page, err := p.Page(pages[i], base)
+					page, err := p.Reader.Page(pages[i], base)
 					require.NoError(t, err)
 					require.Len(t, page, pageSize)
 					require.Equal(t, byte(i), filled(page))
-					require.NoError(t, p.Verify(pages[i], base, -1))
-					v, err := p.Extent(extents[i], i*5000)
+					require.NoError(t, p.Reader.Verify(pages[i], base, -1))
+					v, err := p.Reader.Extent(extents[i], i*5000)
 					require.NoError(t, err)
 					require.True(t, bytes.Equal(bytes.Repeat([]byte{byte(i)}, i*5000), v))
-					require.NoError(t, p.Verify(extents[i], base, i*5000))
+					require.NoError(t, p.Reader.Verify(extents[i], base, i*5000))
 				}
 			}
 			look(base)
-			require.Equal(t, int64(30*pageSize), p.FrameBytes())
+			require.Equal(t, int64(30*pageSize), p.Pool.FrameBytes())
 			for _, ref := range pages {
-				require.True(t, p.InFrame(ref.Pgid))
-				require.Equal(t, uint64(7), p.Owner(ref.Pgid))
+				require.True(t, p.Pool.InFrame(ref.Pgid))
+				require.Equal(t, uint64(7), p.Pool.Owner(ref.Pgid))
 			}
 			c := checkpoint(t, p)
-			require.Zero(t, p.FrameBytes())
+			require.Zero(t, p.Pool.FrameBytes())
 			look(c.Epoch)
 			require.NoError(t, p.Close())
 			p = b.open(t)
@@ -72,25 +72,25 @@ func TestAPageIsVerifiedOnceASession(t *testing.T) {
 		p.o.CheckPage = func(b []byte, pageSize int) error { proofs++; return nil }
 		before, _ := p.Counters()
 		for range 3 {
-			_, err := p.Page(page, base)
+			_, err := p.Reader.Page(page, base)
 			require.NoError(t, err)
 		}
 		after, _ := p.Counters()
 		require.Equal(t, before+1, after)
 		require.Equal(t, 1, proofs)
-		require.NoError(t, p.Verify(page, base, -1), "Verify reads the file whatever was proved")
+		require.NoError(t, p.Reader.Verify(page, base, -1), "Verify reads the file whatever was proved")
 		require.Equal(t, 2, proofs)
 		if p.Mapped() {
 			before, _ = p.Counters()
 			for range 3 {
-				_, err := p.Extent(extent, 9000)
+				_, err := p.Reader.Extent(extent, 9000)
 				require.NoError(t, err)
 			}
 			after, _ = p.Counters()
 			require.Equal(t, before+3, after)
 		}
 		// A reused page number is not verified.
-		require.NoError(t, p.Freed(page.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(page.Pgid, 1))
 		require.NoError(t, p.Release(page.Pgid, 1))
 		require.False(t, p.verified.has(page.Pgid))
 	})
@@ -127,16 +127,16 @@ func TestAnExtentIsWhatItsCellSays(t *testing.T) {
 				require.NoError(t, p.Close())
 				b.rewrite(t, MinPageSize, extent.Pgid, 2, test.sealed, test.change)
 				p = b.open(t)
-				got, err := p.Extent(extent, test.asked)
+				got, err := p.Reader.Extent(extent, test.asked)
 				if test.want == "" {
 					require.NoError(t, err)
 					require.Equal(t, bytes.Repeat([]byte{7}, size), got)
-					require.NoError(t, p.Verify(extent, base, test.asked))
+					require.NoError(t, p.Reader.Verify(extent, base, test.asked))
 					return
 				}
 				requireBadPage(t, err, extent.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Verify(extent, base, test.asked), extent.Pgid)
+				requireBadPage(t, p.Reader.Verify(extent, base, test.asked), extent.Pgid)
 			})
 		})
 	}
@@ -177,20 +177,20 @@ func TestAWrongPageIsCorruptionWithItsNumber(t *testing.T) {
 				return nil
 			}
 			for range 2 {
-				_, err := p.Page(page, base)
+				_, err := p.Reader.Page(page, base)
 				requireBadPage(t, err, page.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Verify(page, base, -1), page.Pgid)
+				requireBadPage(t, p.Reader.Verify(page, base, -1), page.Pgid)
 				if test.name == "check" {
 					continue
 				}
-				_, err = p.Extent(extent, 5000)
+				_, err = p.Reader.Extent(extent, 5000)
 				requireBadPage(t, err, extent.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Verify(extent, base, 5000), extent.Pgid)
+				requireBadPage(t, p.Reader.Verify(extent, base, 5000), extent.Pgid)
 			}
 			// The rest of the file can be read.
-			for _, ref := range p.SpacePages() {
+			for _, ref := range p.Alloc.SpacePages() {
 				require.NoError(t, p.VerifySpace(ref))
 			}
 		}
@@ -202,27 +202,27 @@ func TestReferencesOutOfBoundsAreCorruption(t *testing.T) {
 		p := b.newPager(t, MinPageSize)
 		page, extent := newPage(t, p, 1), newExtent(t, p, make([]byte, 5000))
 		base := checkpoint(t, p).Epoch
-		for _, id := range []Pgid{0, 1, Pgid(p.Pages()), 1 << 40, 1<<64 - 1} {
+		for _, id := range []Pgid{0, 1, Pgid(p.Alloc.Pages()), 1 << 40, 1<<64 - 1} {
 			for _, epoch := range []Epoch{base, base + 1} {
-				_, err := p.Page(Ref{id, epoch}, base)
+				_, err := p.Reader.Page(Ref{id, epoch}, base)
 				requireBadPage(t, err, id)
-				_, err = p.Extent(Ref{id, epoch}, 10)
+				_, err = p.Reader.Extent(Ref{id, epoch}, 10)
 				requireBadPage(t, err, id)
-				requireBadPage(t, p.Verify(Ref{id, epoch}, base, -1), id)
+				requireBadPage(t, p.Reader.Verify(Ref{id, epoch}, base, -1), id)
 			}
 			requireBadPage(t, p.VerifySpace(Ref{id, base}), id)
 		}
-		_, err := p.Extent(Ref{Pgid(p.Pages() - 1), base}, 1<<30-1)
-		requireBadPage(t, err, Pgid(p.Pages()-1))
-		_, err = p.Extent(extent, 5001)
+		_, err := p.Reader.Extent(Ref{Pgid(p.Alloc.Pages() - 1), base}, 1<<30-1)
+		requireBadPage(t, err, Pgid(p.Alloc.Pages()-1))
+		_, err = p.Reader.Extent(extent, 5001)
 		requireBadPage(t, err, extent.Pgid)
-		_, err = p.Extent(page, 100)
+		_, err = p.Reader.Extent(page, 100)
 		requireBadPage(t, err, page.Pgid)
-		requireBadPage(t, p.Verify(page, base, 100), page.Pgid)
+		requireBadPage(t, p.Reader.Verify(page, base, 100), page.Pgid)
 		if !p.Mapped() { // a mapped page is looked at once
-			_, err = p.Page(page, base)
+			_, err = p.Reader.Page(page, base)
 			require.NoError(t, err)
-			_, err = p.Page(Ref{page.Pgid, base - 1}, base)
+			_, err = p.Reader.Page(Ref{page.Pgid, base - 1}, base)
 			requireBadPage(t, err, page.Pgid)
 		}
 	})
@@ -233,9 +233,9 @@ func TestTruncatedFileIsCorruption(t *testing.T) {
 	p := b.newPager(t, MinPageSize)
 	page := newPage(t, p, 1)
 	base := checkpoint(t, p).Epoch
-	pages := p.Pages()
+	pages := p.Alloc.Pages()
 	require.NoError(t, p.file.Truncate(int64(page.Pgid)*MinPageSize+100))
-	_, err := p.Page(page, base)
+	_, err := p.Reader.Page(page, base)
 	requireBadPage(t, err, page.Pgid)
 	require.NoError(t, p.Close())
 	_, err = b.tryOpen()
@@ -304,12 +304,12 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 		require.ErrorIs(t, err, errBroken)
 		require.NotErrorIs(t, err, badfile.ErrCorrupt)
 	}
-	_, err := p.Page(page, base)
+	_, err := p.Reader.Page(page, base)
 	requireBroken(err)
-	_, err = p.Extent(extent, 5000)
+	_, err = p.Reader.Extent(extent, 5000)
 	requireBroken(err)
-	requireBroken(p.Verify(page, base, -1))
-	requireBroken(p.VerifySpace(p.freeDir()))
+	requireBroken(p.Reader.Verify(page, base, -1))
+	requireBroken(p.VerifySpace(p.Alloc.freeDir()))
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
 	writeFile(t, bed{fs: b.fs, path: "/short"}, make([]byte, 100))
@@ -322,14 +322,14 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
 	f.read, f.size = nil, nil
-	_, err = p.Page(page, base)
+	_, err = p.Reader.Page(page, base)
 	require.NoError(t, err)
 
 	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.NoError(t, p.Spill([]Pgid{id}))
 	f.read = errBroken
-	_, err = p.Frame(Ref{id, base + 1}, base) // it was written early, and is needed again
+	_, err = p.Frame(Ref{id, base + 1}, p.Reader.View(base, Newest)) // it was written early, and is needed again
 	requireBroken(err)
 	f.read = nil
 
@@ -351,9 +351,9 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	requireBroken(p.Write(c, nil))
 	requireBroken(p.WriteMeta(p.LastMeta()))
 	f.truncate = errBroken
-	p.fileSize += 1 << 30
-	requireBroken(p.TrimFile(true))
-	p.fileSize = 0
+	p.Alloc.Growth.size += 1 << 30
+	requireBroken(p.Alloc.TrimFile(true))
+	p.Alloc.Growth.size = 0
 	_, _, err = p.New(7, AllocPolicy{})
 	for err == nil {
 		_, _, err = p.New(7, AllocPolicy{})
@@ -373,7 +373,7 @@ func TestFramesAreReusedLastFreedFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b, id, "the hot stack keeps numbers dense")
 	require.Same(t, &second[0], &frame[0])
-	require.Equal(t, uint64(8), p.Owner(b))
+	require.Equal(t, uint64(8), p.Pool.Owner(b))
 	id, frame, err = p.New(8, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, a, id)
@@ -383,26 +383,26 @@ func TestFramesAreReusedLastFreedFirst(t *testing.T) {
 	again, err := p.Reuse(a, 9)
 	require.NoError(t, err)
 	require.Same(t, &first[0], &again[0])
-	require.Equal(t, uint64(9), p.Owner(a))
+	require.Equal(t, uint64(9), p.Pool.Owner(a))
 	WriteHeader(again, Header{Pgid: a, Epoch: 2, Kind: KindLeaf})
 	again[HeaderSize] = 77
 	require.NoError(t, p.Spill([]Pgid{a}))
-	require.False(t, p.InFrame(a))
-	page, err := p.Page(Ref{a, 2}, 1)
+	require.False(t, p.Pool.InFrame(a))
+	page, err := p.Reader.Page(Ref{a, 2}, 1)
 	require.NoError(t, err)
 	require.Equal(t, byte(77), filled(page))
-	edit, err := p.Frame(Ref{a, 2}, 1)
+	edit, err := p.Frame(Ref{a, 2}, p.Reader.View(1, Newest))
 	require.NoError(t, err)
 	require.Equal(t, byte(77), filled(edit))
-	require.True(t, p.InFrame(a))
-	same, err := p.Frame(Ref{a, 2}, 1)
+	require.True(t, p.Pool.InFrame(a))
+	same, err := p.Frame(Ref{a, 2}, p.Reader.View(1, Newest))
 	require.NoError(t, err)
 	require.Same(t, &edit[0], &same[0])
 	require.NoError(t, p.Spill([]Pgid{a}))
 	_, err = p.Reuse(a, 10)
 	require.NoError(t, err)
-	require.False(t, p.InFrame(1<<40))
-	require.Zero(t, p.Owner(1<<40))
+	require.False(t, p.Pool.InFrame(1<<40))
+	require.Zero(t, p.Pool.Owner(1<<40))
 }
 
 func TestArenaReusesFreedFramesAndCutsLargerSlabs(t *testing.T) {
@@ -445,7 +445,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	base := checkpoint(t, p).Epoch
 	cached := func() (n int) {
 		for _, ref := range refs {
-			if c := p.cache.pages.peek(ref.Pgid); c != nil && c.page != nil {
+			if c := p.Reader.cache.pages.peek(ref.Pgid); c != nil && c.page != nil {
 				n++
 			}
 		}
@@ -459,7 +459,7 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 			rnd := rand.New(rand.NewSource(int64(g)))
 			for range 3000 {
 				i := rnd.Intn(len(refs))
-				page, err := p.Page(refs[i], base)
+				page, err := p.Reader.Page(refs[i], base)
 				if err != nil || filled(page) != byte(i) {
 					t.Errorf("page %d: %v", i, err)
 					return
@@ -469,28 +469,28 @@ func TestCacheOfAnUnmappedFileIsBounded(t *testing.T) {
 	}
 	wg.Wait()
 	require.LessOrEqual(t, cached(), 70)
-	require.LessOrEqual(t, len(p.cache.ring), 70)
+	require.LessOrEqual(t, len(p.Reader.cache.ring), 70)
 
 	// A page in constant use stays.
 	hot := refs[0]
-	_, err := p.Page(hot, base)
+	_, err := p.Reader.Page(hot, base)
 	require.NoError(t, err)
 	before, _ := p.Counters()
 	for i := range 300 {
-		_, err := p.Page(refs[1+i], base)
+		_, err := p.Reader.Page(refs[1+i], base)
 		require.NoError(t, err)
-		_, err = p.Page(hot, base)
+		_, err = p.Reader.Page(hot, base)
 		require.NoError(t, err)
 	}
 	after, _ := p.Counters()
 	require.LessOrEqual(t, after-before, uint64(300))
 
 	// A reused page number leaves the cache.
-	_, err = p.Page(refs[5], base)
+	_, err = p.Reader.Page(refs[5], base)
 	require.NoError(t, err)
-	require.NoError(t, p.Freed(refs[5].Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(refs[5].Pgid, 1))
 	require.NoError(t, p.Release(refs[5].Pgid, 1))
-	require.Nil(t, p.cache.pages.peek(refs[5].Pgid).page)
+	require.Nil(t, p.Reader.cache.pages.peek(refs[5].Pgid).page)
 }
 
 func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
@@ -502,8 +502,8 @@ func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
 			value := make([]byte, size)
 			rnd.Read(value)
 			ref := newExtent(t, p, value)
-			require.NoError(t, p.Verify(ref, 1, size), "the file holds it before any checkpoint")
-			got, err := p.Extent(ref, size)
+			require.NoError(t, p.Reader.Verify(ref, 1, size), "the file holds it before any checkpoint")
+			got, err := p.Reader.Extent(ref, size)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(value, got))
 			require.Equal(t, len(got), cap(got))
@@ -520,15 +520,15 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	ref, n, err := p.NewExtent(2, 7, []byte("value"), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), n)
-	v, err := p.Extent(ref, 5)
+	v, err := p.Reader.Extent(ref, 5)
 	require.NoError(t, err)
 	require.Equal(t, "value", string(v))
-	require.NoError(t, p.Verify(ref, 1, 5))
-	_, err = p.Extent(ref, 6)
+	require.NoError(t, p.Reader.Verify(ref, 1, 5))
+	_, err = p.Reader.Extent(ref, 6)
 	require.Error(t, err)
 	_, _, err = p.New(7, AllocPolicy{})
 	require.NoError(t, err)
-	require.Equal(t, int64(2*MinPageSize), p.FileBytes(), "no byte was written")
+	require.Equal(t, int64(2*MinPageSize), p.Alloc.FileBytes(), "no byte was written")
 	require.NoError(t, p.Close())
 }
 
@@ -576,21 +576,21 @@ func TestFreeTailIsTruncated(t *testing.T) {
 	}
 	checkpoint(t, p)
 	for _, ref := range refs[5:] {
-		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	}
 	checkpoint(t, p)
 	for _, ref := range refs[5:] {
 		require.NoError(t, p.Release(ref.Pgid, 1))
 	}
-	size := p.FileBytes()
+	size := p.Alloc.FileBytes()
 	checkpoint(t, p) // its free map pages go to the low end
 	checkpoint(t, p)
-	require.Less(t, p.Pages(), uint64(20))
-	require.NoError(t, p.TrimFile(false))
-	require.Less(t, p.FileBytes(), size)
-	require.NoError(t, p.TrimFile(true))
-	require.Equal(t, int64(p.Pages())*MinPageSize, p.FileBytes())
-	require.NoError(t, p.TrimFile(true), "nothing to cut")
+	require.Less(t, p.Alloc.Pages(), uint64(20))
+	require.NoError(t, p.Alloc.TrimFile(false))
+	require.Less(t, p.Alloc.FileBytes(), size)
+	require.NoError(t, p.Alloc.TrimFile(true))
+	require.Equal(t, int64(p.Alloc.Pages())*MinPageSize, p.Alloc.FileBytes())
+	require.NoError(t, p.Alloc.TrimFile(true), "nothing to cut")
 }
 
 func TestFitLowestFillsTheSmallestHoles(t *testing.T) {
@@ -600,10 +600,10 @@ func TestFitLowestFillsTheSmallestHoles(t *testing.T) {
 		refs = append(refs, newPage(t, p, 1))
 	}
 	checkpoint(t, p)
-	require.NoError(t, p.Freed(refs[10].Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(refs[10].Pgid, 1))
 	checkpoint(t, p)
 	require.NoError(t, p.Release(refs[10].Pgid, 1))
-	end := p.Pages()
+	end := p.Alloc.Pages()
 	id, _, err := p.New(7, AllocPolicy{})
 	require.NoError(t, err)
 	require.Equal(t, Pgid(end), id, "one hole is not worth scattered writes")
@@ -620,7 +620,7 @@ func TestFitLowestDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
 		newPage(t, p, 1)
 	}
 	checkpoint(t, p)
-	require.NoError(t, p.Freed(low.Pgid, 1))
+	require.NoError(t, p.Alloc.Freed(low.Pgid, 1))
 	checkpoint(t, p)
 	require.NoError(t, p.Release(low.Pgid, 1))
 	for range 2 {
@@ -645,15 +645,15 @@ func TestFitLowestDoesNotBeginWithRecentlyFreedPages(t *testing.T) {
 // free space from the low end on.
 func TestFill(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
-	require.Equal(t, Pgid(p.Pages()), p.Fill(), "an empty store")
+	require.Equal(t, Pgid(p.Alloc.Pages()), p.Alloc.Fill(), "an empty store")
 	var refs []Ref
 	for range 1000 {
 		refs = append(refs, newPage(t, p, 1))
 	}
-	require.Equal(t, Pgid(p.Pages()), p.Fill(), "there is no room")
+	require.Equal(t, Pgid(p.Alloc.Pages()), p.Alloc.Fill(), "there is no room")
 	checkpoint(t, p)
 	for _, ref := range refs[100:600] {
-		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	}
 	checkpoint(t, p)
 	for _, ref := range refs[100:300] {
@@ -663,26 +663,26 @@ func TestFill(t *testing.T) {
 		require.NoError(t, p.Commit(newPageAtEnd(t, p), 1))
 	}
 	want := refs[100].Pgid + 80
-	fill := p.Fill()
+	fill := p.Alloc.Fill()
 	require.GreaterOrEqual(t, fill, want)
 	require.Less(t, fill, want+64)
 	for range 50 {
 		newPage(t, p, 1) // below: these need no room
 	}
-	fill = p.Fill()
+	fill = p.Alloc.Fill()
 	require.GreaterOrEqual(t, fill, want+50)
 	require.Less(t, fill, want+50+64)
 }
 
 // newPageAtEnd allocates a page at the end of the file.
 func newPageAtEnd(t *testing.T, p *Pager) Pgid {
-	require.NoError(t, p.reserve(1, 0, ForPut))
-	id, err := p.space.grow(1)
+	require.NoError(t, p.Alloc.reserve(1, 0, ForPut))
+	id, err := p.Alloc.space.grow(1)
 	require.NoError(t, err)
-	p.end.Store(p.space.end)
-	f, err := p.arena.alloc()
+	p.end.Store(p.Alloc.space.end)
+	f, err := p.Pool.arena.alloc()
 	require.NoError(t, err)
-	p.table.slot(id).dirty = f
+	p.Pool.table.slot(id).dirty = f
 	return id
 }
 
@@ -752,14 +752,14 @@ func TestPagesWithoutFramesAreReadFromTheFile(t *testing.T) {
 				requirePages := func() {
 					t.Helper()
 					for i, ref := range refs {
-						page, err := p.Page(ref, base)
+						page, err := p.Reader.Page(ref, base)
 						require.NoError(t, err)
 						require.Equal(t, byte(i), page[MinPageSize-1])
 					}
 				}
 				back := &writeBackFile{File: p.file}
 				p.file = &brokenFile{File: back}
-				frames := p.FrameBytes()
+				frames := p.Pool.FrameBytes()
 				err = p.Write(c, &frameTaker{p: p, then: func() {
 					requirePages()
 					switch fails {
@@ -769,7 +769,7 @@ func TestPagesWithoutFramesAreReadFromTheFile(t *testing.T) {
 						p.file.(*brokenFile).sync = errBroken
 					}
 				}})
-				require.Less(t, p.FrameBytes(), frames)
+				require.Less(t, p.Pool.FrameBytes(), frames)
 				if fails == "" {
 					require.NoError(t, err)
 				} else {
@@ -793,7 +793,7 @@ type frameTaker struct {
 func (*frameTaker) Throttle(float64) bool { return false }
 func (*frameTaker) Yield()                {}
 func (b *frameTaker) PagesWritten(ids []Pgid) {
-	b.p.ReturnFrames(b.p.TakeFrames(ids))
+	b.p.Pool.ReturnFrames(b.p.Pool.TakeFrames(ids))
 	b.then()
 }
 
@@ -917,20 +917,20 @@ func FuzzOverflow(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		require.NoError(t, p.reserve(uint64(n), 0, ForPut))
-		at, err := p.space.grow(uint64(n))
+		require.NoError(t, p.Alloc.reserve(uint64(n), 0, ForPut))
+		at, err := p.Alloc.space.grow(uint64(n))
 		require.NoError(t, err)
-		p.end.Store(p.space.end)
+		p.end.Store(p.Alloc.space.end)
 		b.rewrite(t, MinPageSize, at, n, true, func(b []byte) { copy(b, content) })
 		for _, ref := range []Ref{{Pgid(id), Epoch(epoch)}, {at, ReadHeader(append(content, make([]byte, HeaderSize)...)).Epoch}} {
-			v, err := p.Extent(ref, size)
+			v, err := p.Reader.Extent(ref, size)
 			if err != nil {
 				require.ErrorIs(t, err, badfile.ErrCorrupt)
 				continue
 			}
 			require.Len(t, v, size)
 		}
-		_, err = p.Page(Ref{at, Epoch(epoch)}, Epoch(epoch))
+		_, err = p.Reader.Page(Ref{at, Epoch(epoch)}, Epoch(epoch))
 		if err != nil {
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 		}
@@ -962,13 +962,13 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 	p.end.Store(20 * perView)
 	f.view = func(int64, int64) ([]byte, error) { return nil, errBroken }
 	ref := Ref{perView + 1, 1}
-	_, err = p.Page(ref, 1)
+	_, err = p.Reader.Page(ref, 1)
 	require.ErrorIs(t, err, errBroken)
 	require.NotErrorIs(t, err, badfile.ErrCorrupt)
-	_, err = p.Extent(ref, 5000)
+	_, err = p.Reader.Extent(ref, 5000)
 	require.ErrorIs(t, err, errBroken)
-	require.Nil(t, p.Peek(ref, 1, 16))
-	_, err = p.Extent(Ref{perView - 1, 1}, 5000)
+	require.Nil(t, p.Reader.Peek(ref, 1, 16))
+	_, err = p.Reader.Extent(Ref{perView - 1, 1}, 5000)
 	requireBadPage(t, err, perView-1)
 
 	// Views stay where they are when the list of them grows.

@@ -36,34 +36,15 @@ var (
 	ErrReplaced = errors.New("pager: the file at this path is not the one that was opened")
 )
 
-// Pager reads, writes, allocates and frees the pages of one file. Any goroutine may call Page and
-// Extent at any time between Start and Close. Functions that allocate, free or capture need the
-// writer lock, which is the caller's. Write runs concurrently with these, one at a time.
+// Pager is one open file. Its parts own their fields and say what guards them; its own functions
+// concern several parts, and need the writer lock, which is the caller's.
 type Pager struct {
-	mainFile
-
-	table       pageTable[slot]
-	deltaEpochs pageTable[Epoch] // epoch of a page's newest delta; writer lock
-	undo        UndoLog
-	arena       frameArena
-	ahead       readAhead
-	deltas      deltaArena // deltas of the present epoch; writer lock
-	// captured is the epoch of the last capture. The file holds pages up to it, or will before the
-	// next capture. Writer lock.
-	captured Epoch
-	cache    cache
-
-	space    *space
-	dirs     []Ref // used free directory pages: level 0, then the root if there is one
-	fileSize int64 // bytes the file is known to have; writer lock
-	prealloc preallocation
-	lastMeta *Meta       // newest durable meta page; set by Start, WriteMeta and Prefer
-	reserved reservation // writer lock
-	spilling []byte      // reused buffer of Spill; writer lock
-
-	// extents holds the overflow extents that the replay of a read-only store creates. It does not
-	// change after the replay.
-	extents map[Pgid][]byte
+	mainFile        // any goroutine
+	flusher         // Write runs beside the holder of the writer lock, one at a time
+	Reader   Reader // any goroutine, between Start and Close
+	Pool     BufferPool
+	Alloc    Allocator
+	Undo     UndoLog // has its own lock; one transaction writes it at a time
 }
 
 // tempSuffix is the suffix of the name of a main file during Create.
@@ -135,10 +116,11 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	if err != nil {
 		return nil, [2]*Meta{}, err
 	}
-	p := &Pager{
-		mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)},
-		reserved: reservation{bound: o.MaxBytes},
-	}
+	p := &Pager{mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)}}
+	p.flusher = flusher{mainFile: &p.mainFile, pool: &p.Pool}
+	p.Pool.mainFile, p.Alloc.mainFile, p.Alloc.Growth.mainFile = &p.mainFile, &p.mainFile, &p.mainFile
+	p.Alloc.pool, p.Alloc.Growth.bound = &p.Pool, o.MaxBytes
+	p.Reader.mainFile, p.Reader.pool, p.Reader.undo = &p.mainFile, &p.Pool, &p.Undo
 	metas, err := p.openLocked()
 	if err != nil {
 		return nil, metas, errors.Join(err, f.Close())
@@ -153,7 +135,7 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if p.fileID, err = p.file.ID(); err != nil {
 		return metas, err
 	}
-	if p.fileSize, err = p.file.Size(); err != nil {
+	if p.Alloc.Growth.size, err = p.file.Size(); err != nil {
 		return metas, err
 	}
 	p.fileSync.grown.Store(true) // perhaps, in a session that crashed
@@ -162,22 +144,15 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 
 // Start makes the state of meta page m the current one, for reads and for space accounting.
 func (p *Pager) Start(m *Meta) error {
-	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {
+	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.size {
 		const detail = "file has %d bytes, its meta page %d counts %d pages of %d"
-		return badfile.Page(p.name, m.Pages-1, p.fileSize, detail, p.fileSize, m.Slot, m.Pages, m.PageSize)
+		return badfile.Page(p.name, m.Pages-1, p.Alloc.Growth.size, detail, p.Alloc.Growth.size, m.Slot, m.Pages, m.PageSize)
 	}
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
-	p.arena.pageSize, p.arena.scarce = m.PageSize, p.Scarce
-	p.undo.init(p)
-	p.captured = m.Epoch
-	p.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
-	p.space = newSpace(m.PageSize)
-	if p.o.SmallGroups {
-		p.space.perGroup = smallGroup
-	}
-	p.space.load = p.loadGroup
-	p.space.bad = func(id Pgid, detail string) error { return p.corrupt(id, "%s", detail) }
-	p.space.end, p.space.start = m.Pages, m.Pages
+	p.Pool.arena.pageSize, p.Pool.arena.scarce = m.PageSize, p.Scarce
+	p.Undo.init(&p.Pool)
+	p.Pool.captured = m.Epoch
+	p.Reader.cache.bound = max(p.o.Cache/int64(m.PageSize), 64)
 	p.end.Store(m.Pages)
 	if !p.o.NoMap {
 		first, err := p.view(0)
@@ -186,7 +161,7 @@ func (p *Pager) Start(m *Meta) error {
 			return fmt.Errorf("map %s: %w", p.o.Path, err)
 		}
 	}
-	return p.loadDirectory(m)
+	return p.Alloc.loadDirectory(m)
 }
 
 // Close unmaps and closes the file. No page may be used afterwards.
@@ -198,29 +173,15 @@ func (p *Pager) Close() error {
 		}
 	}
 	p.first = nil
-	p.arena.close()
-	p.EndPreallocation()
-	return errors.Join(append(errs, p.file.Close())...)
+	p.Pool.arena.close()
+	return errors.Join(append(errs, p.CloseFile())...)
 }
 
 // CloseFile closes the file and keeps the memory: pages in use stay valid until the process ends.
 func (p *Pager) CloseFile() error {
-	p.EndPreallocation()
+	p.Alloc.Growth.EndPreallocation()
 	return p.file.Close()
 }
 
 // LastMeta is the newest meta page that was read or written.
-func (p *Pager) LastMeta() Meta { return *p.lastMeta }
-
-// FrameBytes is the memory of frames: of pages that the file does not hold, or did not hold when an
-// open snapshot began.
-func (p *Pager) FrameBytes() int64 { return p.arena.bytes() }
-
-// DirtyBytes is the size of the pages that the next checkpoint would write.
-func (p *Pager) DirtyBytes() int64 { return p.space.dirty.Load() * int64(p.pageSize) }
-
-// UsedPages is the number of pages that the newest committed state reaches. Writer lock.
-func (p *Pager) UsedPages() uint64 { return p.space.nUsed }
-
-// Pages is the page count. Writer lock.
-func (p *Pager) Pages() uint64 { return p.space.end }
+func (f *mainFile) LastMeta() Meta { return *f.lastMeta }

@@ -118,7 +118,7 @@ func checkpoint(t testing.TB, p *Pager) *Capture {
 	t.Helper()
 	c := makeDurable(t, p)
 	for _, id := range c.Dirty {
-		p.ReleaseFrame(id, p.Owner(id))
+		p.Pool.ReleaseFrame(id, p.Pool.Owner(id))
 	}
 	for _, ref := range c.Freed {
 		require.NoError(t, p.Release(ref.Pgid, 1))

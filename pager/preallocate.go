@@ -16,7 +16,7 @@ const (
 	growthAtOnce   = 8
 )
 
-// preallocation extends the file before the space is needed. While a checkpoint writes to the file,
+// fileGrowth extends the file before the space is needed. While a checkpoint writes to the file,
 // or the disk is busy with the log, an extension may take milliseconds, and an allocating goroutine
 // holds the writer lock. A goroutine that ends with the extension makes it; all fields need the
 // writer lock. It starts when half a step is left, and not for small files, so that small updates
@@ -24,80 +24,84 @@ const (
 //
 // EndPreallocation takes over the new space, and no page is allocated there before: until then a
 // crash or a failure leaves a file that is longer than its pages, or an unchanged one.
-type preallocation struct {
-	threshold int64      // used bytes at which the next step is due; at most fileSize
+type fileGrowth struct {
+	*mainFile
+	space     *space
+	size      int64      // bytes the file is known to have
+	bound     int64      // on size; 0: none
+	threshold int64      // used bytes at which the next step is due; at most size
 	wanted    int64      // bytes behind the used ones of the last HasSpace call
 	full      bool       // the last step failed for lack of space: no further preallocation
 	grownTo   chan int64 // of capacity 1: the goroutine's new file size, or 0; nil: no goroutine runs
 }
 
-// ensureSize grows the file to at least so many bytes. asked are those of them that the caller is
+// ensure grows the file to at least so many bytes. asked are those of them that the caller is
 // about to allocate there.
-func (p *Pager) ensureSize(need, asked int64) error {
-	if need <= p.prealloc.threshold {
+func (g *fileGrowth) ensure(need, asked int64) error {
+	if need <= g.threshold {
 		return nil
 	}
-	if need > p.fileSize {
-		p.EndPreallocation()
+	if need > g.size {
+		g.EndPreallocation()
 	}
-	if need > p.fileSize {
-		if err := p.grow(asked, need); err != nil {
+	if need > g.size {
+		if err := g.grow(asked, need); err != nil {
 			return err
 		}
 	}
-	p.preallocate(need)
+	g.preallocate(need)
 	return nil
 }
 
-// prepareSize reports whether the file has so many bytes, and starts its growth if they, or as many
+// prepare reports whether the file has so many bytes, and starts its growth if they, or as many
 // again, are missing.
-func (p *Pager) prepareSize(need int64) bool {
-	wanted := need - int64(p.space.end)*int64(p.pageSize)
+func (g *fileGrowth) prepare(need int64) bool {
+	wanted := need - int64(g.space.end)*int64(g.pageSize)
 	if wanted > maxGrowth {
-		return need <= p.fileSize // too much to preallocate for pages that may not be needed
+		return need <= g.size // too much to preallocate for pages that may not be needed
 	}
-	if need > p.fileSize && len(p.prealloc.grownTo) > 0 {
-		p.EndPreallocation()
+	if need > g.size && len(g.grownTo) > 0 {
+		g.EndPreallocation()
 	}
-	now := p.o.Inline || p.prealloc.wanted == 0 || p.growthStep() == minGrowth
-	if need > p.fileSize && now && p.canPreallocate(need) && p.grow(0, need) != nil {
+	now := g.o.Inline || g.wanted == 0 || g.step() == minGrowth
+	if need > g.size && now && g.mayStep(need) && g.grow(0, need) != nil {
 		return false
 	}
-	p.prealloc.wanted = wanted
-	p.preallocate(need)
-	return need <= p.fileSize
+	g.wanted = wanted
+	g.preallocate(need)
+	return need <= g.size
 }
 
-// canPreallocate reports whether a step to this size may be made in advance. Its failure is no
+// mayStep reports whether a step to this size may be made in advance. Its failure is no
 // error: the allocation that needs the space reports it.
-func (p *Pager) canPreallocate(size int64) bool {
-	return p.prealloc.grownTo == nil && !p.prealloc.full && !p.o.ReadOnly && p.o.MaxBytes == 0 &&
-		uint64(size)/uint64(p.pageSize) <= p.MostPages()
+func (g *fileGrowth) mayStep(size int64) bool {
+	return g.grownTo == nil && !g.full && !g.o.ReadOnly && g.o.MaxBytes == 0 &&
+		uint64(size)/uint64(g.pageSize) <= g.space.most
 }
 
 // grow extends the file to at least need bytes.
-func (p *Pager) grow(asked, need int64) error {
-	step := min(max(p.growthStep(), asked*growthAtOnce), maxGrowth)
-	size := max(need, p.fileSize+step)
-	if p.reserved.bound > 0 {
-		size = max(min(size, p.reserved.bound), need)
+func (g *fileGrowth) grow(asked, need int64) error {
+	step := min(max(g.step(), asked*growthAtOnce), maxGrowth)
+	size := max(need, g.size+step)
+	if g.bound > 0 {
+		size = max(min(size, g.bound), need)
 	}
-	size = min(p.wholePages(size), int64(p.MostPages())*int64(p.pageSize))
-	err := p.file.Grow(size)
-	p.prealloc.full = errors.Is(err, vfs.ErrNoSpace)
-	if size > need && p.prealloc.full {
+	size = min(g.wholePages(size), int64(g.space.most)*int64(g.pageSize))
+	err := g.file.Grow(size)
+	g.full = errors.Is(err, vfs.ErrNoSpace)
+	if size > need && g.full {
 		size = need
-		err = p.file.Grow(size)
+		err = g.file.Grow(size)
 	}
 	if err != nil {
-		return fmt.Errorf("grow %s: %w", p.name, err)
+		return fmt.Errorf("grow %s: %w", g.name, err)
 	}
-	p.grown(size)
+	g.grown(size)
 	return nil
 }
 
-func (p *Pager) growthStep() int64 {
-	return min(max(p.fileSize/growthFraction, minGrowth), maxGrowth)
+func (g *fileGrowth) step() int64 {
+	return min(max(g.size/growthFraction, minGrowth), maxGrowth)
 }
 
 // wholePages rounds a size up to a multiple of the page size.
@@ -106,29 +110,29 @@ func (f *mainFile) wholePages(size int64) int64 {
 }
 
 // grown records the new size of the file.
-func (p *Pager) grown(size int64) {
-	p.fileSize = size
-	p.fileSync.grown.Store(true)
+func (g *fileGrowth) grown(size int64) {
+	g.size = size
+	g.fileSync.grown.Store(true)
 }
 
 // preallocate starts a goroutine that makes the next step, if need bytes are in use and less than
 // half a step, or less than HasSpace wanted, is left.
-func (p *Pager) preallocate(need int64) {
-	step := p.growthStep()
-	if left := p.fileSize - max(step/2, p.prealloc.wanted); need <= left && step > minGrowth {
-		p.prealloc.threshold = left
+func (g *fileGrowth) preallocate(need int64) {
+	step := g.step()
+	if left := g.size - max(step/2, g.wanted); need <= left && step > minGrowth {
+		g.threshold = left
 		return
 	}
-	p.prealloc.threshold = p.fileSize
+	g.threshold = g.size
 	if step == minGrowth {
 		return
 	}
-	size := p.wholePages(max(p.fileSize, need) + max(step, p.prealloc.wanted))
-	if p.o.Inline || !p.canPreallocate(size) {
+	size := g.wholePages(max(g.size, need) + max(step, g.wanted))
+	if g.o.Inline || !g.mayStep(size) {
 		return
 	}
-	grownTo, file, from, cache := make(chan int64, 1), p.file, p.fileSize, p.mayDefer()
-	p.prealloc.grownTo = grownTo
+	grownTo, file, from, cache := make(chan int64, 1), g.file, g.size, g.mayDefer()
+	g.grownTo = grownTo
 	go func() {
 		if file.Grow(size) != nil {
 			size = 0
@@ -143,41 +147,41 @@ func (p *Pager) preallocate(need int64) {
 // have frames: each of them again, at another place, after a checkpoint has written it. In smaller
 // stores frames are read, and populating the page cache in advance costs more than it gains. If
 // memory is short, it evicts pages in use.
-func (p *Pager) mayDefer() bool {
-	return p.mapped && int64(p.UsedPages())*int64(p.pageSize) > p.o.Cache && !p.Scarce()
+func (g *fileGrowth) mayDefer() bool {
+	return g.mapped && int64(g.space.nUsed)*int64(g.pageSize) > g.o.Cache && !g.Scarce()
 }
 
 // EndPreallocation waits for the goroutine, if any, and takes over the new size. A failing attempt
 // may use all of the free disk space for a moment: callers that need space in other files call
 // EndPreallocation first.
-func (p *Pager) EndPreallocation() {
-	if p.prealloc.grownTo == nil {
+func (g *fileGrowth) EndPreallocation() {
+	if g.grownTo == nil {
 		return
 	}
-	size := <-p.prealloc.grownTo
-	p.prealloc.grownTo = nil
+	size := <-g.grownTo
+	g.grownTo = nil
 	if size == 0 {
-		p.prealloc.full = true // or another error, which the next growth reports
+		g.full = true // or another error, which the next growth reports
 		return
 	}
-	p.grown(size)
+	g.grown(size)
 }
 
 // TrimFile truncates the file behind its last page. Unless exact, the reserve stays, and space for
 // some growth. Writer lock.
-func (p *Pager) TrimFile(exact bool) error {
-	if !exact && p.prealloc.grownTo != nil && len(p.prealloc.grownTo) == 0 {
+func (a *Allocator) TrimFile(exact bool) error {
+	if !exact && a.Growth.grownTo != nil && len(a.Growth.grownTo) == 0 {
 		return nil // Growth is under way, for which commits would have to wait.
 	}
-	p.EndPreallocation()
-	size := int64(p.space.end) * int64(p.pageSize)
+	a.Growth.EndPreallocation()
+	size := int64(a.space.end) * int64(a.pageSize)
 	if !exact {
-		size += int64(p.reservePages(0)) * int64(p.pageSize)
+		size += int64(a.reservePages(0)) * int64(a.pageSize)
 	}
-	if !exact && p.fileSize-size <= max(2*minGrowth, size/4) {
+	if !exact && a.Growth.size-size <= max(2*minGrowth, size/4) {
 		return nil
 	}
-	_, err := p.truncateTo(size)
+	_, err := a.Growth.truncateTo(size)
 	return err
 }
 
@@ -187,21 +191,21 @@ func (p *Pager) TrimFile(exact bool) error {
 //
 // Crash order: the newest durable meta page is the last one, and the file keeps all pages that it
 // counts.
-func (p *Pager) GiveSpaceBack() (freed bool, err error) {
-	grew := p.prealloc.grownTo != nil
-	p.EndPreallocation()
-	freed, err = p.truncateTo(int64(max(p.space.end, p.lastMeta.Pages)+p.reservePages(0)) * int64(p.pageSize))
+func (a *Allocator) GiveSpaceBack() (freed bool, err error) {
+	grew := a.Growth.grownTo != nil
+	a.Growth.EndPreallocation()
+	freed, err = a.Growth.truncateTo(int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize))
 	return freed || grew, err
 }
 
 // truncateTo truncates the file to size, if it is longer.
-func (p *Pager) truncateTo(size int64) (done bool, err error) {
-	if size >= p.fileSize {
+func (g *fileGrowth) truncateTo(size int64) (done bool, err error) {
+	if size >= g.size {
 		return false, nil
 	}
-	if err := p.file.Truncate(size); err != nil {
-		return false, fmt.Errorf("cut %s: %w", p.name, err)
+	if err := g.file.Truncate(size); err != nil {
+		return false, fmt.Errorf("cut %s: %w", g.name, err)
 	}
-	p.fileSize, p.prealloc.threshold = size, size
+	g.size, g.threshold = size, size
 	return true, nil
 }

@@ -32,14 +32,14 @@ func (f *stalledGrowth) Grow(size int64) error {
 // file.
 func growing(t *testing.T) (*Pager, *stalledGrowth) {
 	p := memoryBed().newPager(t, MinPageSize)
-	for p.growthStep() == minGrowth {
+	for p.Alloc.Growth.step() == minGrowth {
 		newPage(t, p, 1)
-		require.Nil(t, p.prealloc.grownTo, "small files grow when they have to")
+		require.Nil(t, p.Alloc.Growth.grownTo, "small files grow when they have to")
 	}
-	for p.inUse()+4*MinPageSize <= p.prealloc.threshold {
+	for p.inUse()+4*MinPageSize <= p.Alloc.Growth.threshold {
 		newPage(t, p, 1)
 	}
-	require.Nil(t, p.prealloc.grownTo)
+	require.Nil(t, p.Alloc.Growth.grownTo)
 	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	return p, f
@@ -47,7 +47,7 @@ func growing(t *testing.T) (*Pager, *stalledGrowth) {
 
 // begin makes pages until the growth begins, and returns to which size.
 func (f *stalledGrowth) begin(t *testing.T, p *Pager) int64 {
-	for p.prealloc.grownTo == nil {
+	for p.Alloc.Growth.grownTo == nil {
 		newPage(t, p, 1)
 	}
 	return <-f.asked
@@ -55,24 +55,26 @@ func (f *stalledGrowth) begin(t *testing.T, p *Pager) int64 {
 
 // inUse is what reserve compares with the size of the file, but for the page that is to come, and
 // for more slack perhaps.
-func (p *Pager) inUse() int64 { return int64(p.space.end+p.reservePages(0)) * int64(p.pageSize) }
+func (p *Pager) inUse() int64 {
+	return int64(p.Alloc.space.end+p.Alloc.reservePages(0)) * int64(p.pageSize)
+}
 
 // TestFileIsPreallocated without any wait, as long as the present size suffices.
 func TestFileIsPreallocated(t *testing.T) {
 	p, f := growing(t)
-	before := p.FileBytes()
+	before := p.Alloc.FileBytes()
 	size := f.begin(t, p)
 	require.Equal(t, p.wholePages(before+before/growthFraction), size)
 	for p.inUse()+4*MinPageSize < before {
 		newPage(t, p, 1) // with the growth under way
 	}
-	require.Equal(t, before, p.FileBytes(), "room that is not there yet does not count")
+	require.Equal(t, before, p.Alloc.FileBytes(), "room that is not there yet does not count")
 	p.fileSync.grown.Store(false)
 	f.goOn <- nil
-	for p.prealloc.grownTo != nil {
+	for p.Alloc.Growth.grownTo != nil {
 		newPage(t, p, 1)
 	}
-	require.Equal(t, size, p.FileBytes())
+	require.Equal(t, size, p.Alloc.FileBytes())
 	require.True(t, p.fileSync.grown.Load(), "the next sync has to make the size durable")
 	require.Empty(t, f.asked, "there is more than half a step left")
 	got, err := p.file.Size()
@@ -86,14 +88,14 @@ func TestPreallocatedSpaceIsCachedInLargeStores(t *testing.T) {
 		p, f := growing(t)
 		p.mapped = true // as the system's files are; none of these pages is read
 		if p.o.Cache = 1 << 30; large {
-			p.o.Cache = int64(p.UsedPages()-1) * MinPageSize
+			p.o.Cache = int64(p.Alloc.UsedPages()-1) * MinPageSize
 		}
-		before := p.FileBytes()
+		before := p.Alloc.FileBytes()
 		size := f.begin(t, p)
 		f.goOn <- nil
-		p.EndPreallocation()
+		p.Alloc.Growth.EndPreallocation()
 		p.mapped = false
-		require.Equal(t, size, p.FileBytes())
+		require.Equal(t, size, p.Alloc.FileBytes())
 		if large {
 			require.Equal(t, [][2]int64{{before, size - before}}, f.cached)
 		} else {
@@ -104,7 +106,7 @@ func TestPreallocatedSpaceIsCachedInLargeStores(t *testing.T) {
 	p.mapped, p.o.Cache = true, 1
 	f.begin(t, p)
 	f.goOn <- errBroken
-	p.EndPreallocation()
+	p.Alloc.Growth.EndPreallocation()
 	p.mapped = false
 	require.Empty(t, f.cached, "nor is what the file did not get")
 }
@@ -113,7 +115,7 @@ func TestPreallocatedSpaceIsCachedInLargeStores(t *testing.T) {
 // error.
 func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 	p, f := growing(t)
-	before := p.FileBytes()
+	before := p.Alloc.FileBytes()
 	f.begin(t, p)
 	f.goOn <- vfs.ErrNoSpace
 	for p.inUse()+4*MinPageSize < before {
@@ -134,12 +136,12 @@ func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 		f.goOn <- nil
 		newPage(t, p, 1)
 		require.Greater(t, <-f.asked, <-f.asked)
-		require.Nil(t, p.prealloc.grownTo)
+		require.Nil(t, p.Alloc.Growth.grownTo)
 	}
 	f.goOn <- nil
 	newPage(t, p, 1)
 	<-f.asked
-	require.Greater(t, p.FileBytes(), before+before/16)
+	require.Greater(t, p.Alloc.FileBytes(), before+before/16)
 	f.begin(t, p)
 	f.goOn <- nil
 }
@@ -148,24 +150,24 @@ func TestFailedPreallocationIsRepeatedByTheAllocation(t *testing.T) {
 func TestFileIsNotTruncatedDuringPreallocation(t *testing.T) {
 	p, f := growing(t)
 	size := f.begin(t, p)
-	p.space.end /= 2 // as if they had been freed, and given back
-	before := p.FileBytes()
-	require.NoError(t, p.TrimFile(false))
-	require.Equal(t, before, p.FileBytes())
-	require.NotNil(t, p.prealloc.grownTo)
+	p.Alloc.space.end /= 2 // as if they had been freed, and given back
+	before := p.Alloc.FileBytes()
+	require.NoError(t, p.Alloc.TrimFile(false))
+	require.Equal(t, before, p.Alloc.FileBytes())
+	require.NotNil(t, p.Alloc.Growth.grownTo)
 	f.goOn <- nil
-	for len(p.prealloc.grownTo) == 0 {
+	for len(p.Alloc.Growth.grownTo) == 0 {
 		runtime.Gosched()
 	}
-	require.NoError(t, p.TrimFile(false))
-	require.Less(t, p.FileBytes(), size/2+size/8)
+	require.NoError(t, p.Alloc.TrimFile(false))
+	require.Less(t, p.Alloc.FileBytes(), size/2+size/8)
 }
 
 // TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed: the goroutine would make it longer again, or write to a
 // file that is closed.
 func TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed(t *testing.T) {
 	for name, end := range map[string]func(p *Pager) error{
-		"cut":       func(p *Pager) error { return p.TrimFile(true) },
+		"cut":       func(p *Pager) error { return p.Alloc.TrimFile(true) },
 		"close":     (*Pager).Close,
 		"closeFile": (*Pager).CloseFile,
 	} {
@@ -181,10 +183,10 @@ func TestPreallocationEndsBeforeTheFileIsTruncatedOrClosed(t *testing.T) {
 			}
 			f.goOn <- nil
 			require.NoError(t, <-done)
-			require.Nil(t, p.prealloc.grownTo)
+			require.Nil(t, p.Alloc.Growth.grownTo)
 			if name == "cut" {
-				require.Less(t, p.FileBytes(), size)
-				require.Equal(t, int64(p.space.end)*MinPageSize, p.FileBytes())
+				require.Less(t, p.Alloc.FileBytes(), size)
+				require.Equal(t, int64(p.Alloc.space.end)*MinPageSize, p.Alloc.FileBytes())
 			}
 		})
 	}
@@ -199,10 +201,10 @@ func TestNoPreallocationInlineOrWithMaxBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, f := growing(t)
 			set(&p.o)
-			for p.inUse()+4*MinPageSize < p.FileBytes() {
+			for p.inUse()+4*MinPageSize < p.Alloc.FileBytes() {
 				newPage(t, p, 1)
 			}
-			require.Nil(t, p.prealloc.grownTo)
+			require.Nil(t, p.Alloc.Growth.grownTo)
 			require.Empty(t, f.asked)
 		})
 	}
@@ -214,35 +216,35 @@ func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 	p, f := growing(t)
 	f.begin(t, p)
 	f.goOn <- nil
-	given, err := p.GiveSpaceBack()
+	given, err := p.Alloc.GiveSpaceBack()
 	require.NoError(t, err)
 	require.True(t, given)
-	require.Equal(t, p.inUse(), p.FileBytes())
+	require.Equal(t, p.inUse(), p.Alloc.FileBytes())
 	got, err := p.file.Size()
 	require.NoError(t, err)
 	require.Equal(t, p.inUse(), got)
-	given, err = p.GiveSpaceBack()
+	given, err = p.Alloc.GiveSpaceBack()
 	require.NoError(t, err)
 	require.False(t, given, "there is no more")
 
 	f.goOn <- nil
 	newPage(t, p, 1)
 	require.NotEmpty(t, f.asked, "an allocation grows the file")
-	require.Greater(t, p.FileBytes(), p.inUse())
+	require.Greater(t, p.Alloc.FileBytes(), p.inUse())
 	m := p.LastMeta()
-	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
+	m.Pages = uint64(p.Alloc.FileBytes()) / uint64(p.pageSize)
 	p.Prefer(&m)
-	given, err = p.GiveSpaceBack()
+	given, err = p.Alloc.GiveSpaceBack()
 	require.NoError(t, err)
 	require.False(t, given)
 
 	for f.begin(t, p); len(f.asked) > 0; {
 		<-f.asked
 	}
-	m.Pages = uint64(p.FileBytes()) / uint64(p.pageSize)
+	m.Pages = uint64(p.Alloc.FileBytes()) / uint64(p.pageSize)
 	p.Prefer(&m)
 	f.goOn <- vfs.ErrNoSpace
-	given, err = p.GiveSpaceBack()
+	given, err = p.Alloc.GiveSpaceBack()
 	require.NoError(t, err)
 	require.True(t, given, "what could not be all of a step is free again")
 }
@@ -252,30 +254,30 @@ func TestGiveSpaceBackKeepsReserveAndDurablePages(t *testing.T) {
 func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	refs := []Ref{newPage(t, p, 1)}
-	require.True(t, p.HasSpace(100, AllocPolicy{}), "small files grow at once")
+	require.True(t, p.Alloc.HasSpace(100, AllocPolicy{}), "small files grow at once")
 	for range 200 {
 		refs = append(refs, newPage(t, p, 1))
 	}
 	for _, free := range [][]Ref{refs[:3], refs[20:60], refs[80:90], refs[100:150]} {
 		for _, ref := range free {
-			require.NoError(t, p.Freed(ref.Pgid, 1))
-			require.NoError(t, p.space.setAvail(ref.Pgid, 1))
+			require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
+			require.NoError(t, p.Alloc.space.setAvail(ref.Pgid, 1))
 		}
 	}
-	p.space.rewind()
-	require.EqualValues(t, 90, p.space.inCurrentRun(1000, AllocPolicy{}), "runs, and no holes while there is little of them")
+	p.Alloc.space.rewind()
+	require.EqualValues(t, 90, p.Alloc.space.inCurrentRun(1000, AllocPolicy{}), "runs, and no holes while there is little of them")
 	f := &stalledGrowth{File: p.file, asked: make(chan int64, 4), goOn: make(chan error, 4)}
 	p.file = f
 	for range 3 {
 		f.goOn <- vfs.ErrNoSpace
 	}
 	n := uint64(90)
-	for p.HasSpace(n+1, AllocPolicy{}) && n < 10_000 {
+	for p.Alloc.HasSpace(n+1, AllocPolicy{}) && n < 10_000 {
 		n++
 	}
 	require.Len(t, f.asked, 2, "a whole step, and the missing bytes")
 	require.Greater(t, n, uint64(90), "some of it is behind the end")
-	require.False(t, p.HasSpace(n+1, AllocPolicy{}))
+	require.False(t, p.Alloc.HasSpace(n+1, AllocPolicy{}))
 	require.Len(t, f.asked, 2)
 	for range n {
 		newPage(t, p, 1)
@@ -286,27 +288,27 @@ func TestHasSpaceIsTrueOnlyForAllocatablePages(t *testing.T) {
 // TestHasSpacePreallocatesInLargeFiles: only the first call waits for growth.
 func TestHasSpacePreallocatesInLargeFiles(t *testing.T) {
 	p, f := growing(t)
-	before := p.FileBytes()
-	few := uint64(p.growthStep()) / MinPageSize
+	before := p.Alloc.FileBytes()
+	few := uint64(p.Alloc.Growth.step()) / MinPageSize
 	f.goOn <- nil
-	require.True(t, p.HasSpace(few, AllocPolicy{}))
+	require.True(t, p.Alloc.HasSpace(few, AllocPolicy{}))
 	size := <-f.asked
 	require.GreaterOrEqual(t, size, p.inUse()+int64(few)*MinPageSize)
-	require.Equal(t, size, p.FileBytes())
+	require.Equal(t, size, p.Alloc.FileBytes())
 	require.Greater(t, size, before)
 	require.GreaterOrEqual(t, <-f.asked, size+int64(few)*MinPageSize, "and a goroutine makes as much again")
 	f.goOn <- nil
-	p.EndPreallocation()
+	p.Alloc.Growth.EndPreallocation()
 	many := 30 * few
-	require.False(t, p.HasSpace(many, AllocPolicy{}))
+	require.False(t, p.Alloc.HasSpace(many, AllocPolicy{}))
 	require.GreaterOrEqual(t, <-f.asked, p.inUse()+2*int64(many)*MinPageSize)
-	require.False(t, p.HasSpace(many, AllocPolicy{}))
+	require.False(t, p.Alloc.HasSpace(many, AllocPolicy{}))
 	f.goOn <- nil
-	for len(p.prealloc.grownTo) == 0 {
+	for len(p.Alloc.Growth.grownTo) == 0 {
 		runtime.Gosched()
 	}
-	require.True(t, p.HasSpace(many, AllocPolicy{}))
-	require.False(t, p.HasSpace(maxGrowth/MinPageSize, AllocPolicy{}))
+	require.True(t, p.Alloc.HasSpace(many, AllocPolicy{}))
+	require.False(t, p.Alloc.HasSpace(maxGrowth/MinPageSize, AllocPolicy{}))
 	require.Empty(t, f.asked, "no growth that may not be needed")
 }
 
@@ -322,23 +324,23 @@ func TestDeletesFillHolesBeforeTheyExceedMaxBytes(t *testing.T) {
 	checkpoint(t, p)
 	holes := 0
 	for i := 0; i < len(refs); i += 8 { // so few that they are no quarter of the file
-		require.NoError(t, p.Freed(refs[i].Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(refs[i].Pgid, 1))
 		require.NoError(t, p.Release(refs[i].Pgid, 1))
 		holes++
 	}
-	p.SetMaxBytes(int64(p.Pages()) * MinPageSize)
-	end := p.Pages()
+	p.Alloc.SetMaxBytes(int64(p.Alloc.Pages()) * MinPageSize)
+	end := p.Alloc.Pages()
 	for range holes {
 		newPageFor(t, p, 1, ForDelete)
 	}
-	require.Equal(t, end, p.Pages())
+	require.Equal(t, end, p.Alloc.Pages())
 	newPageFor(t, p, 1, ForDelete) // no hole is left
-	require.Equal(t, end+1, p.Pages())
+	require.Equal(t, end+1, p.Alloc.Pages())
 	for _, ref := range refs[1:8] {
-		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 		require.NoError(t, p.Release(ref.Pgid, 1))
 	}
 	_, _, err := p.New(7, AllocPolicy{})
 	require.ErrorIs(t, err, ErrNoSpace)
-	require.Negative(t, p.Spare())
+	require.Negative(t, p.Alloc.Spare())
 }

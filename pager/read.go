@@ -10,69 +10,87 @@ import (
 	"github.com/ebbkv/ebb/internal/prefetch"
 )
 
-// Page returns the page at ref for a snapshot whose newest checkpoint is base: a page of a later
-// epoch has a frame or a delta, unless the file holds it already. The bytes are read-only and valid
-// while the snapshot is held.
+// Reader reads pages: from the buffer pool, the undo log, the map of the file, or the cache. Any
+// goroutine may use it at any time between Start and Close.
+type Reader struct {
+	*mainFile
+	pool  *BufferPool
+	undo  *UndoLog
+	cache cache
+	ahead readAhead
+	// extents holds the overflow extents that the replay of a read-only store creates. It does not
+	// change after the replay.
+	extents map[Pgid][]byte
+}
+
+// A View reads the pages of one snapshot: see Reader.View.
+type View struct {
+	*Reader
+	base    Epoch
+	version uint64
+}
+
+// View returns the view of a snapshot whose newest checkpoint is base: a page of a later epoch has
+// a frame or a delta, unless the file holds it already. Its pages are without in-place changes of
+// versions after this one.
+func (r *Reader) View(base Epoch, version uint64) View { return View{r, base, version} }
+
+// Newest is later than all versions.
+const Newest = math.MaxUint64
+
+// Page returns the page at ref. The bytes are read-only and valid while the snapshot is held.
 //
 // The first read from the file verifies checksum, own number, the epoch of the reference and
 // CheckPage; an invalid page is a *badfile.Error.
-func (p *Pager) Page(ref Ref, base Epoch) ([]byte, error) {
-	return p.Snapshot(ref, base, newest)
-}
-
-// newest is later than all versions.
-const newest = math.MaxUint64
-
-// Snapshot is Page for a reader of a version: it returns the page without later in-place changes.
-func (p *Pager) Snapshot(ref Ref, base Epoch, version uint64) ([]byte, error) {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
+func (v View) Page(ref Ref) ([]byte, error) {
+	if ref.Epoch > v.base {
+		if s := v.pool.table.peek(ref.Pgid); s != nil {
 			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				invariant.Pause()
-				if s.changed.Load() > version {
-					return p.undo.pageBefore(ref.Pgid, s, version)
+				if s.changed.Load() > v.version {
+					return v.undo.pageBefore(ref.Pgid, s, v.version)
 				}
-				return unsafe.Slice((*byte)(f), p.pageSize), nil
+				return unsafe.Slice((*byte)(f), v.pageSize), nil
 			}
 			if f := atomic.LoadPointer(&s.delta); f != nil {
-				return p.mergedPage(ref, f, base)
+				return v.mergedPage(ref, f, v.base)
 			}
 		}
 	}
-	return p.fromFile(ref)
+	return v.fromFile(ref)
 }
 
 // fromFile returns a page that has no frame and no delta.
-func (p *Pager) fromFile(ref Ref) ([]byte, error) {
-	if p.mapped && p.accessed.has(ref.Pgid) {
-		b, err := p.inFile(ref.Pgid, p.pageSize)
+func (r *Reader) fromFile(ref Ref) ([]byte, error) {
+	if r.mapped && r.accessed.has(ref.Pgid) {
+		b, err := r.inFile(ref.Pgid, r.pageSize)
 		if err == nil && epochOf(b) != ref.Epoch {
-			return nil, p.otherEpoch(ref, b)
+			return nil, r.otherEpoch(ref, b)
 		}
 		return b, err
 	}
-	return p.firstRead(ref)
+	return r.firstRead(ref)
 }
 
 // Peek returns the address of the first n bytes of a page, even if the page has not been read; nil
 // if it is neither in memory nor mapped. It verifies nothing, and reading the bytes may fault.
-func (p *Pager) Peek(ref Ref, base Epoch, n int) []byte {
-	if ref.Epoch > base {
-		if s := p.table.peek(ref.Pgid); s != nil {
+func (v View) Peek(ref Ref, n int) []byte {
+	if ref.Epoch > v.base {
+		if s := v.pool.table.peek(ref.Pgid); s != nil {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				return unsafe.Slice((*byte)(f), n)
 			}
 			if f := atomic.LoadPointer(&s.delta); f != nil {
 				below, _, _ := decodeDelta(f)
-				return p.Peek(below, base, n)
+				return v.Peek(below, n)
 			}
 		}
 	}
-	if !p.mapped || p.inBounds(ref, 1) != nil {
+	if !v.mapped || v.inBounds(ref, 1) != nil {
 		return nil
 	}
-	b, err := p.inFile(ref.Pgid, n)
+	b, err := v.inFile(ref.Pgid, n)
 	if err != nil {
 		return nil
 	}
@@ -80,38 +98,38 @@ func (p *Pager) Peek(ref Ref, base Epoch, n int) []byte {
 }
 
 // PrefetchSlot prefetches the slot of a page, if it has one, into the processor's cache.
-func (p *Pager) PrefetchSlot(ref Ref) {
-	if s := p.table.peek(ref.Pgid); s != nil {
+func (r *Reader) PrefetchSlot(ref Ref) {
+	if s := r.pool.table.peek(ref.Pgid); s != nil {
 		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotHotBytes))
 	}
 }
 
 // firstRead reads a page that is not marked as accessed, or not mapped.
-func (p *Pager) firstRead(ref Ref) ([]byte, error) {
-	if err := p.inBounds(ref, 1); err != nil {
+func (r *Reader) firstRead(ref Ref) ([]byte, error) {
+	if err := r.inBounds(ref, 1); err != nil {
 		return nil, err
 	}
-	if !p.mapped {
-		return p.cached(ref)
+	if !r.mapped {
+		return r.cached(ref)
 	}
-	b, err := p.inFile(ref.Pgid, p.pageSize)
+	b, err := r.inFile(ref.Pgid, r.pageSize)
 	if err != nil {
 		return nil, err
 	}
-	p.readAround(ref.Pgid)
-	generation := p.verifyGeneration.Load()
-	if !p.verified.has(ref.Pgid) {
-		p.pagesRead.Add(1)
+	r.readAround(ref.Pgid)
+	generation := r.verifyGeneration.Load()
+	if !r.verified.has(ref.Pgid) {
+		r.pagesRead.Add(1)
 		prefetch.Bytes(b) // verify reads all of it
-		if err := p.verify(ref, b); err != nil {
+		if err := r.verify(ref, b); err != nil {
 			return nil, err
 		}
-		p.verified.add(ref.Pgid)
+		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return nil, p.otherEpoch(ref, b)
+		return nil, r.otherEpoch(ref, b)
 	}
-	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, generation)
+	r.accessed.add(ref.Pgid)
+	r.recheckGeneration(ref.Pgid, generation)
 	return b, nil
 }
 
@@ -122,42 +140,42 @@ func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoc
 // Cold reports whether a page is in the file only and has not been read through the map. A
 // transaction that will change such a page reads it with ReadCold into the buffer of the change:
 // pages that are read through the map stay in the memory of the process.
-func (p *Pager) Cold(ref Ref, base Epoch) bool {
-	s := p.table.peek(ref.Pgid)
-	if ref.Epoch > base && s != nil &&
+func (v View) Cold(ref Ref) bool {
+	s := v.pool.table.peek(ref.Pgid)
+	if ref.Epoch > v.base && s != nil &&
 		(atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil) {
 		return false
 	}
-	if p.mapped {
-		return !p.accessed.has(ref.Pgid)
+	if v.mapped {
+		return !v.accessed.has(ref.Pgid)
 	}
-	c := p.cache.pages.peek(ref.Pgid)
+	c := v.cache.pages.peek(ref.Pgid)
 	return c == nil || atomic.LoadPointer(&c.page) == nil
 }
 
 // ReadCold reads a cold page into b, which is a page long, and verifies it as Page does. The page
 // is not cold afterwards: a later read, as after a deletion that found no key, uses the map.
-func (p *Pager) ReadCold(ref Ref, b []byte) error {
-	if err := p.inBounds(ref, 1); err != nil {
+func (r *Reader) ReadCold(ref Ref, b []byte) error {
+	if err := r.inBounds(ref, 1); err != nil {
 		return err
 	}
-	generation := p.verifyGeneration.Load()
-	if err := p.read(ref.Pgid, b); err != nil {
+	generation := r.verifyGeneration.Load()
+	if err := r.read(ref.Pgid, b); err != nil {
 		return err
 	}
-	if !p.mapped {
-		return p.verify(ref, b)
+	if !r.mapped {
+		return r.verify(ref, b)
 	}
-	if !p.verified.has(ref.Pgid) {
-		if err := p.verify(ref, b); err != nil {
+	if !r.verified.has(ref.Pgid) {
+		if err := r.verify(ref, b); err != nil {
 			return err
 		}
-		p.verified.add(ref.Pgid)
+		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
-	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, generation)
+	r.accessed.add(ref.Pgid)
+	r.recheckGeneration(ref.Pgid, generation)
 	return nil
 }
 
@@ -194,28 +212,28 @@ func (f *mainFile) verifyHeader(ref Ref, b []byte) error {
 
 // Verify reads and verifies a page or extent in the file itself, for Check, even if it is marked as
 // verified. size < 0 means a page. It skips pages that are only in memory.
-func (p *Pager) Verify(ref Ref, base Epoch, size int) error {
+func (r *Reader) Verify(ref Ref, base Epoch, size int) error {
 	n := uint64(1)
 	if size >= 0 {
-		n = ExtentPages(size, p.pageSize)
+		n = ExtentPages(size, r.pageSize)
 	}
-	if err := p.inBounds(ref, n); err != nil {
+	if err := r.inBounds(ref, n); err != nil {
 		return err
 	}
-	if ref.Epoch > base && p.unwritten(ref.Pgid) {
+	if ref.Epoch > base && r.pool.unwritten(ref.Pgid) {
 		return nil
 	}
-	if _, ok := p.extents[ref.Pgid]; ok {
+	if _, ok := r.extents[ref.Pgid]; ok {
 		return nil
 	}
-	b := make([]byte, n*uint64(p.pageSize))
-	if err := p.read(ref.Pgid, b); err != nil {
+	b := make([]byte, n*uint64(r.pageSize))
+	if err := r.read(ref.Pgid, b); err != nil {
 		return err
 	}
 	if size >= 0 {
-		return p.verifyExtent(ref, b, size)
+		return r.verifyExtent(ref, b, size)
 	}
-	return p.verify(ref, b)
+	return r.verify(ref, b)
 }
 
 // spacePage reads a page of the free map or its directory.

@@ -53,19 +53,19 @@ func TestReferenceOfAnotherEpochIsCorruption(t *testing.T) {
 		base := p.LastMeta().Epoch
 		for range 2 { // cold, and accessed
 			for _, other := range []Ref{{ref.Pgid, ref.Epoch - 1}, {ref.Pgid, ref.Epoch + 1}} {
-				_, err = p.Page(other, base+2)
+				_, err = p.Reader.Page(other, base+2)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
-				_, _, err = p.Leaf(other, base+2)
+				_, _, err = p.Reader.Leaf(other, base+2)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
-				require.ErrorIs(t, p.ReadCold(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
+				require.ErrorIs(t, p.Reader.ReadCold(other, make([]byte, MinPageSize)), badfile.ErrCorrupt, "%v", other)
 			}
 			for _, other := range []Ref{{large.Pgid, large.Epoch - 1}, {large.Pgid, large.Epoch + 1}} {
-				_, err = p.Extent(other, 9000)
+				_, err = p.Reader.Extent(other, 9000)
 				require.ErrorIs(t, err, badfile.ErrCorrupt, "%v", other)
 			}
-			_, err = p.Page(ref, base)
+			_, err = p.Reader.Page(ref, base)
 			require.NoError(t, err)
-			_, err = p.Extent(large, 9000)
+			_, err = p.Reader.Extent(large, 9000)
 			require.NoError(t, err)
 		}
 	})
@@ -79,43 +79,43 @@ func TestCold(t *testing.T) {
 		proofs := 0
 		p.o.CheckPage = func([]byte, int) error { proofs++; return nil }
 		looked, read := newPage(t, p, 'l'), newPage(t, p, 'r')
-		require.False(t, p.Cold(read, 0), "in a frame")
+		require.False(t, p.Reader.Cold(read, 0), "in a frame")
 		base := makeDurable(t, p).Epoch
-		require.False(t, p.Cold(read, base-1), "still in a frame, for older snapshots")
+		require.False(t, p.Reader.Cold(read, base-1), "still in a frame, for older snapshots")
 		for _, ref := range []Ref{looked, read} {
-			p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid))
-			require.True(t, p.Cold(ref, base))
+			p.Pool.ReleaseFrame(ref.Pgid, p.Pool.Owner(ref.Pgid))
+			require.True(t, p.Reader.Cold(ref, base))
 		}
-		_, err := p.Page(looked, base)
+		_, err := p.Reader.Page(looked, base)
 		require.NoError(t, err)
-		require.False(t, p.Cold(looked, base))
+		require.False(t, p.Reader.Cold(looked, base))
 
 		buf := make([]byte, MinPageSize)
-		require.NoError(t, p.ReadCold(read, buf))
+		require.NoError(t, p.Reader.ReadCold(read, buf))
 		require.Equal(t, byte('r'), buf[MinPageSize-1])
 		require.Equal(t, read.Pgid, ReadHeader(buf).Pgid)
 		if p.Mapped() {
-			require.False(t, p.Cold(read, base))
+			require.False(t, p.Reader.Cold(read, base))
 			require.Zero(t, proofs, "we wrote them ourselves")
 		}
-		got, err := p.Page(read, base)
+		got, err := p.Reader.Page(read, base)
 		require.NoError(t, err)
 		require.Equal(t, buf, got)
 
 		p.invalidateVerified()
 		if p.Mapped() {
-			require.True(t, p.Cold(read, base))
-			require.NoError(t, p.ReadCold(read, buf))
-			_, err = p.Page(read, base)
+			require.True(t, p.Reader.Cold(read, base))
+			require.NoError(t, p.Reader.ReadCold(read, buf))
+			_, err = p.Reader.Page(read, base)
 			require.NoError(t, err)
 			require.Equal(t, 1, proofs, "once, by the first read")
 		}
-		require.NoError(t, p.Freed(read.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(read.Pgid, 1))
 		require.NoError(t, p.Release(read.Pgid, 1))
-		require.True(t, p.Cold(Ref{Pgid: read.Pgid, Epoch: base}, base), "what is born there is another page")
+		require.True(t, p.Reader.Cold(Ref{Pgid: read.Pgid, Epoch: base}, base), "what is born there is another page")
 
 		patch, durable := newDelta(t, p)
-		require.False(t, p.Cold(patch, durable))
+		require.False(t, p.Reader.Cold(patch, durable))
 	})
 }
 
@@ -133,15 +133,15 @@ func TestReadColdVerifies(t *testing.T) {
 		require.NoError(t, err)
 		buf := make([]byte, MinPageSize)
 		for range 2 { // and goes on to
-			require.True(t, p.Cold(ref, base))
-			err = p.ReadCold(ref, buf)
+			require.True(t, p.Reader.Cold(ref, base))
+			err = p.Reader.ReadCold(ref, buf)
 			require.ErrorIs(t, err, badfile.ErrCorrupt)
 			var bad *badfile.Error
 			require.ErrorAs(t, err, &bad)
 			require.Equal(t, int64(ref.Pgid), bad.Off/MinPageSize)
 		}
 		for _, wrong := range []Ref{{Pgid: 1 << 40, Epoch: base}, {Pgid: 1, Epoch: base}} {
-			require.ErrorIs(t, p.ReadCold(wrong, buf), badfile.ErrCorrupt)
+			require.ErrorIs(t, p.Reader.ReadCold(wrong, buf), badfile.ErrCorrupt)
 		}
 	})
 }

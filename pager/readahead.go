@@ -35,66 +35,58 @@ func (f *mainFile) Scarce() bool {
 	return f.o.Memory > 0 && bytes > f.o.Memory-f.o.Memory/4
 }
 
-// TrimFrames releases the memory of unused frames to the system if memory is scarce: the page cache
-// needs it more. A checkpoint leaves most frames unused.
-func (p *Pager) TrimFrames() {
-	if p.Scarce() {
-		p.arena.trim()
-	}
-}
-
 // fillShare is the fraction of the memory that the session fills with blocks if memory is scarce.
 const fillShare = 2
 
 // filling reports, if memory is scarce, whether the session's reads evict none of its own pages
 // yet. If random reads follow Open, filling the memory with single pages takes tens of seconds.
-func (p *Pager) filling() bool {
-	used := p.ahead.bytes.Load() + int64(p.pagesWritten.Load())*int64(p.pageSize)
-	return used < p.o.Memory/fillShare
+func (r *Reader) filling() bool {
+	used := r.ahead.bytes.Load() + int64(r.pagesWritten.Load())*int64(r.pageSize)
+	return used < r.o.Memory/fillShare
 }
 
 // readAround precedes the first read of a page through the map. It reads the block of the page,
 // unless an earlier call did.
-func (p *Pager) readAround(id Pgid) {
-	off := int64(id) * int64(p.pageSize)
+func (r *Reader) readAround(id Pgid) {
+	off := int64(id) * int64(r.pageSize)
 	block := off / aheadBlock
-	if p.ahead.blocks.has(Pgid(block)) || p.Scarce() && !p.filling() {
+	if r.ahead.blocks.has(Pgid(block)) || r.Scarce() && !r.filling() {
 		return
 	}
 	n := int64(1)
-	for size := p.ahead.bytes.Load() / aheadGrowth; n < mostAheadBlocks && n*aheadBlock < size; {
+	for size := r.ahead.bytes.Load() / aheadGrowth; n < mostAheadBlocks && n*aheadBlock < size; {
 		n *= 2
 	}
 	from := block / n * n
 	for i := from; i < from+n; i++ {
-		p.ahead.blocks.add(Pgid(i))
+		r.ahead.blocks.add(Pgid(i))
 	}
-	p.ahead.bytes.Add(n * aheadBlock)
-	end := min((from+n)*aheadBlock, int64(p.end.Load())*int64(p.pageSize))
-	p.fileAhead(from*aheadBlock, end-from*aheadBlock)
+	r.ahead.bytes.Add(n * aheadBlock)
+	end := min((from+n)*aheadBlock, int64(r.end.Load())*int64(r.pageSize))
+	r.fileAhead(from*aheadBlock, end-from*aheadBlock)
 }
 
 // ReadsAhead reports whether ReadAhead and ReadSoon have an effect: if memory suffices, readAround
 // does the work.
-func (p *Pager) ReadsAhead() bool { return p.mapped && p.Scarce() }
+func (r *Reader) ReadsAhead() bool { return r.mapped && r.Scarce() }
 
-// ReadAhead prefetches pages that a scan of a snapshot with newest checkpoint base will read soon,
+// ReadAhead prefetches pages that a scan will read soon,
 // in this order. It does nothing if larger blocks are read: see ReadsAhead. It samples the last
 // page to decide whether the disk is needed at all: a scan passes a page in memory in less time
 // than a system call takes.
-func (p *Pager) ReadAhead(refs []Ref, base Epoch) {
-	if !p.ReadsAhead() {
+func (v View) ReadAhead(refs []Ref) {
+	if !v.ReadsAhead() {
 		return
 	}
 	var run pageRange
 	sampled := false
 	for i := len(refs) - 1; i >= 0; i-- {
-		id, ok := p.underneath(refs[i], base)
+		id, ok := v.underneath(refs[i], v.base)
 		if !ok {
 			continue
 		}
 		if !sampled {
-			if b, err := p.inFile(id, p.pageSize); err != nil || p.file.Resident(b) {
+			if b, err := v.inFile(id, v.pageSize); err != nil || v.file.Resident(b) {
 				return
 			}
 			sampled = true
@@ -105,32 +97,32 @@ func (p *Pager) ReadAhead(refs []Ref, base Epoch) {
 		case id+1 == run.from:
 			run.from--
 		default:
-			p.readRun(run)
+			v.readRun(run)
 			run = pageRange{id, id + 1}
 		}
 	}
-	p.readRun(run)
+	v.readRun(run)
 }
 
 // ReadSoon prefetches one page.
-func (p *Pager) ReadSoon(ref Ref, base Epoch) {
-	if !p.ReadsAhead() {
+func (v View) ReadSoon(ref Ref) {
+	if !v.ReadsAhead() {
 		return
 	}
-	if id, ok := p.underneath(ref, base); ok {
-		p.readRun(pageRange{id, id + 1})
+	if id, ok := v.underneath(ref, v.base); ok {
+		v.readRun(pageRange{id, id + 1})
 	}
 }
 
-func (p *Pager) readRun(r pageRange) {
-	if r.to > r.from {
-		p.fileAhead(int64(r.from)*int64(p.pageSize), int64(r.to-r.from)*int64(p.pageSize))
+func (r *Reader) readRun(run pageRange) {
+	if run.to > run.from {
+		r.fileAhead(int64(run.from)*int64(r.pageSize), int64(run.to-run.from)*int64(r.pageSize))
 	}
 }
 
 // underneath returns the page of the file that a read of ref needs; ok is false if there is none.
-func (p *Pager) underneath(ref Ref, base Epoch) (id Pgid, ok bool) {
-	if s := p.table.peek(ref.Pgid); s != nil && ref.Epoch > base {
+func (r *Reader) underneath(ref Ref, base Epoch) (id Pgid, ok bool) {
+	if s := r.pool.table.peek(ref.Pgid); s != nil && ref.Epoch > base {
 		if atomic.LoadPointer(&s.dirty) != nil {
 			return 0, false
 		}
@@ -138,5 +130,5 @@ func (p *Pager) underneath(ref Ref, base Epoch) (id Pgid, ok bool) {
 			ref, _, _ = decodeDelta(f)
 		}
 	}
-	return ref.Pgid, p.inBounds(ref, 1) == nil
+	return ref.Pgid, r.inBounds(ref, 1) == nil
 }

@@ -44,7 +44,7 @@ func aheadPager(t *testing.T, n int) (p *Pager, f *aheadFile, refs []Ref, base E
 	}
 	base = makeDurable(t, p).Epoch
 	for _, ref := range refs {
-		p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid))
+		p.Pool.ReleaseFrame(ref.Pgid, p.Pool.Owner(ref.Pgid))
 	}
 	f = &aheadFile{File: p.file, p: p}
 	p.file = f
@@ -57,7 +57,7 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 2000)
 	const block = aheadBlock / MinPageSize
 	look := func(ref Ref) {
-		_, err := p.Page(ref, base)
+		_, err := p.Reader.Page(ref, base)
 		require.NoError(t, err)
 	}
 	look(refs[100])
@@ -69,12 +69,12 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 		}
 	}
 	require.Empty(t, f.took(), "it was asked for")
-	require.False(t, p.ReadsAhead(), "blocks do")
-	p.ReadAhead(refs[500:600], base)
-	p.ReadSoon(refs[700], base)
+	require.False(t, p.Reader.ReadsAhead(), "blocks do")
+	p.Reader.ReadAhead(refs[500:600], base)
+	p.Reader.ReadSoon(refs[700], base)
 	require.Empty(t, f.took())
 
-	p.ahead.bytes.Store(1 << 30)
+	p.Reader.ahead.bytes.Store(1 << 30)
 	look(refs[1999])
 	last := f.took()
 	require.Len(t, last, 1)
@@ -88,30 +88,30 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 3<<20
-	require.True(t, p.ReadsAhead())
-	_, err := p.Page(refs[100], base)
+	require.True(t, p.Reader.ReadsAhead())
+	_, err := p.Reader.Page(refs[100], base)
 	require.NoError(t, err)
 	require.Empty(t, f.took(), "the fault reads it: the session has written as much as it may fill")
 
 	at := refs[0].Pgid
 	walk := []Ref{refs[10], refs[11], refs[12], refs[200], refs[33], refs[32]}
-	p.ReadAhead(walk, base)
+	p.Reader.ReadAhead(walk, base)
 	require.Equal(t, 1, f.probes)
 	require.ElementsMatch(t, []pageRange{{at + 10, at + 13}, {at + 200, at + 201}, {at + 32, at + 34}}, f.took())
-	p.ReadSoon(refs[7], base)
+	p.Reader.ReadSoon(refs[7], base)
 	require.Equal(t, []pageRange{{at + 7, at + 8}}, f.took())
 
 	f.resident = true
-	p.ReadAhead(walk, base)
+	p.Reader.ReadAhead(walk, base)
 	require.Empty(t, f.took(), "the last one is in memory")
 	f.resident = false
 	framed := newPage(t, p, 1)
-	p.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base)
-	p.ReadSoon(framed, base)
+	p.Reader.ReadAhead([]Ref{framed, {Pgid: Pgid(p.end.Load()) + 5, Epoch: base}}, base)
+	p.Reader.ReadSoon(framed, base)
 	require.Empty(t, f.took(), "nothing of these is in the file")
 	patch, durable := newDelta(t, p)
 	f.took()
-	p.ReadSoon(patch, durable)
+	p.Reader.ReadSoon(patch, durable)
 	require.Len(t, f.took(), 1, "what the patch changes")
 
 	p.o.Memory = 8 << 20
@@ -129,7 +129,7 @@ func TestScarceMemoryIsFilledWithBlocks(t *testing.T) {
 	require.True(t, p.Scarce())
 	bytes := 0
 	for _, ref := range refs {
-		_, err := p.Page(ref, base)
+		_, err := p.Reader.Page(ref, base)
 		require.NoError(t, err)
 	}
 	for _, run := range f.took() {

@@ -19,25 +19,25 @@ type cache struct {
 
 // cached returns a page of an unmapped file. If two readers read a page at the same time, one of
 // the copies stays.
-func (p *Pager) cached(ref Ref) ([]byte, error) {
-	s := p.cache.pages.slot(ref.Pgid)
+func (r *Reader) cached(ref Ref) ([]byte, error) {
+	s := r.cache.pages.slot(ref.Pgid)
 	if c := atomic.LoadPointer(&s.page); c != nil {
-		b := unsafe.Slice((*byte)(c), p.pageSize)
+		b := unsafe.Slice((*byte)(c), r.pageSize)
 		if epochOf(b) != ref.Epoch {
-			return nil, p.otherEpoch(ref, b)
+			return nil, r.otherEpoch(ref, b)
 		}
 		s.hot.Store(true)
 		return b, nil
 	}
-	b := make([]byte, p.pageSize)
-	if err := p.read(ref.Pgid, b); err != nil {
+	b := make([]byte, r.pageSize)
+	if err := r.read(ref.Pgid, b); err != nil {
 		return nil, err
 	}
-	if err := p.verify(ref, b); err != nil {
+	if err := r.verify(ref, b); err != nil {
 		return nil, err
 	}
 	if atomic.CompareAndSwapPointer(&s.page, nil, unsafe.Pointer(unsafe.SliceData(b))) {
-		p.cache.add(ref.Pgid)
+		r.cache.add(ref.Pgid)
 	}
 	return b, nil
 }
@@ -64,17 +64,20 @@ func (c *cache) add(id Pgid) {
 }
 
 // forget drops a page whose number is reused. The next pass over the ring reuses its position.
-func (p *Pager) forget(id Pgid, s *slot) {
-	p.forgetRead(id)
-	p.dropDelta(id, s)
-}
-
-// forgetRead is forget for a page without a slot, which was read, and not changed, since the file
-// was opened.
-func (p *Pager) forgetRead(id Pgid) {
-	if c := p.cache.pages.peek(id); c != nil {
+func (r *Reader) forget(id Pgid) {
+	r.pool.dropDelta(id)
+	if c := r.cache.pages.peek(id); c != nil {
 		atomic.StorePointer(&c.page, nil)
 	}
-	p.verified.remove(id)
-	p.accessed.remove(id)
+	r.verified.remove(id)
+	r.accessed.remove(id)
+}
+
+// drop drops all that memory has of a page number that no transaction owns any more.
+func (r *Reader) drop(id Pgid) {
+	r.forget(id)
+	if s := r.pool.table.peek(id); s != nil {
+		s.owner = 0
+		r.pool.freeFrame(s)
+	}
 }

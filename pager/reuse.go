@@ -71,7 +71,7 @@ func (s *space) acceptReusable() {
 // OfferReusable makes pages available that the running checkpoint frees and that no snapshot
 // reaches. They are not written before that checkpoint has ended.
 func (p *Pager) OfferReusable(id Pgid, n uint64) error {
-	if err := p.space.setReusable(id, n); err != nil {
+	if err := p.Alloc.space.setReusable(id, n); err != nil {
 		return err
 	}
 	return p.Release(id, n)
@@ -79,19 +79,19 @@ func (p *Pager) OfferReusable(id Pgid, n uint64) error {
 
 // AcceptReusable makes the offered pages ordinary available ones: the checkpoint is durable, and no
 // open starts from the state before it.
-func (p *Pager) AcceptReusable() {
-	p.space.acceptReusable()
-	p.reserved.leafRunsBefore = 0
+func (a *Allocator) AcceptReusable() {
+	a.space.acceptReusable()
+	a.reserved.leafRunsBefore = 0
 }
 
 // reusableInUse is the number of reusable pages that have been allocated.
 func (s *space) reusableInUse() uint64 { return s.nReusable - s.reusable.n }
 
 // ReusableInUse is the number of reusable pages that have been allocated.
-func (p *Pager) ReusableInUse() uint64 { return p.space.reusableInUse() }
+func (a *Allocator) ReusableInUse() uint64 { return a.space.reusableInUse() }
 
 // IsReusable reports whether a page must not be written yet.
-func (p *Pager) IsReusable(id Pgid) bool {
-	return p.space.nReusable > 0 &&
-		p.space.groups[uint64(id)/p.space.perGroup].isReusable(uint64(id)%p.space.perGroup)
+func (a *Allocator) IsReusable(id Pgid) bool {
+	return a.space.nReusable > 0 &&
+		a.space.groups[uint64(id)/a.space.perGroup].isReusable(uint64(id)%a.space.perGroup)
 }

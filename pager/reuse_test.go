@@ -16,7 +16,7 @@ func startCheckpoint(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 	}
 	checkpoint(t, p)
 	for _, ref := range freed {
-		require.NoError(t, p.Freed(ref.Pgid, 1))
+		require.NoError(t, p.Alloc.Freed(ref.Pgid, 1))
 	}
 	c, err := p.CaptureState(nextEpoch(p))
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func startCheckpoint(t *testing.T, n int) (p *Pager, freed []Ref, end func()) {
 		m := p.LastMeta()
 		m.Epoch, m.Pages, m.FreeDir = c.Epoch, c.Pages, c.FreeDir
 		require.NoError(t, p.WriteMeta(m))
-		p.AcceptReusable()
+		p.Alloc.AcceptReusable()
 	}
 }
 
@@ -41,11 +41,11 @@ func overlaps(refs []Ref, id Pgid, n int) bool {
 
 func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 	p, freed, end := startCheckpoint(t, 64)
-	before := p.Pages()
+	before := p.Alloc.Pages()
 	for _, ref := range freed {
-		require.False(t, p.IsReusable(ref.Pgid))
+		require.False(t, p.Alloc.IsReusable(ref.Pgid))
 		require.NoError(t, p.OfferReusable(ref.Pgid, 1))
-		require.True(t, p.IsReusable(ref.Pgid))
+		require.True(t, p.Alloc.IsReusable(ref.Pgid))
 	}
 	how := AllocPolicy{MostReusable: 20}
 	elsewhere := func() {
@@ -65,14 +65,14 @@ func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 		require.False(t, overlaps(freed, id, 1))
 	}
 	elsewhere()
-	without := p.space.inCurrentRun(100, AllocPolicy{})
-	require.Equal(t, without+20, p.space.inCurrentRun(100, how))
+	without := p.Alloc.space.inCurrentRun(100, AllocPolicy{})
+	require.Equal(t, without+20, p.Alloc.space.inCurrentRun(100, how))
 	var got []Pgid
 	for range 19 {
 		id, _, err := p.New(9, how)
 		require.NoError(t, err)
 		require.True(t, overlaps(freed, id, 1))
-		require.True(t, p.IsReusable(id))
+		require.True(t, p.Alloc.IsReusable(id))
 		got = append(got, id)
 	}
 	// A rollback releases a page with a frame and one without.
@@ -94,10 +94,10 @@ func TestReusablePagesAreForMemoryOnly(t *testing.T) {
 	id, _, err = p.New(9, how)
 	require.NoError(t, err)
 	require.False(t, overlaps(freed, id, 1))
-	require.Greater(t, p.Pages(), before)
+	require.Greater(t, p.Alloc.Pages(), before)
 
 	end()
-	require.False(t, p.IsReusable(got[0]))
+	require.False(t, p.Alloc.IsReusable(got[0]))
 	ref, _, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 20*p.PageSize()), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.True(t, overlaps(freed, ref.Pgid, 1), "they are free pages like all others")
@@ -113,15 +113,15 @@ func TestReleasedReusablePagesStayReusable(t *testing.T) {
 	id, _, err := p.New(9, AllocPolicy{MostReusable: 1})
 	require.NoError(t, err)
 	require.NoError(t, p.Unused(id, 1))
-	require.NoError(t, p.flushFreeLists())
-	require.EqualValues(t, 32, p.space.reusable.n)
+	require.NoError(t, p.Alloc.flushFreeLists())
+	require.EqualValues(t, 32, p.Alloc.space.reusable.n)
 	ref, n, err := p.NewExtent(nextEpoch(p), 9, make([]byte, 10*p.PageSize()), false, AllocPolicy{})
 	require.NoError(t, err)
 	require.False(t, overlaps(freed, ref.Pgid, int(n)))
 	require.NoError(t, p.Unused(ref.Pgid, n))
-	require.EqualValues(t, 32, p.space.reusable.n, "these are not early")
-	free := p.space.avail.n
+	require.EqualValues(t, 32, p.Alloc.space.reusable.n, "these are not early")
+	free := p.Alloc.space.avail.n
 	end()
-	require.Equal(t, free+32, p.space.avail.n)
-	require.Zero(t, p.space.reusable.n)
+	require.Equal(t, free+32, p.Alloc.space.avail.n)
+	require.Zero(t, p.Alloc.space.reusable.n)
 }

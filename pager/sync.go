@@ -39,7 +39,7 @@ func (f *mainFile) unsynced() error {
 	return f.fileSync.first
 }
 
-// SyncExtents makes the writes of NewExtent and WriteLeafRun durable, and all earlier ones. It
+// SyncExtents makes the writes of an ExtentWriter and WriteLeafRun durable, and all earlier ones. It
 // takes no lock. A failure is final, for checkpoints too.
 func (f *mainFile) SyncExtents() error {
 	return f.sync("external references of the log", func() error {
@@ -54,30 +54,30 @@ func (f *mainFile) SyncExtents() error {
 
 // Claim allocates the n pages from ref on to which a log record refers: they were written after the
 // state of Start, to pages that are free in it. It precedes all other allocations.
-func (p *Pager) Claim(ref Ref, n uint64) error {
-	pages := uint64(p.fileSize) / uint64(p.pageSize)
+func (a *Allocator) Claim(ref Ref, n uint64) error {
+	pages := uint64(a.Growth.size) / uint64(a.pageSize)
 	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
-		return p.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
+		return a.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
 	}
 	until := uint64(ref.Pgid) + n
-	if end := p.space.end; until > end {
-		if _, err := p.space.grow(until - end); err != nil {
+	if end := a.space.end; until > end {
+		if _, err := a.space.grow(until - end); err != nil {
 			return err
 		}
-		if err := p.space.setAvail(Pgid(end), until-end); err != nil {
+		if err := a.space.setAvail(Pgid(end), until-end); err != nil {
 			return err
 		}
-		p.end.Store(p.space.end)
+		a.end.Store(a.space.end)
 	}
 	for id := ref.Pgid; uint64(id) < until; id++ {
-		g, i, err := p.space.at(id)
+		g, i, err := a.space.at(id)
 		if err != nil {
 			return err
 		}
 		if g.avail[i/64]&(1<<(i%64)) == 0 {
-			return p.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
+			return a.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
-		p.space.markAllocated(&p.space.avail, g, i)
+		a.space.markAllocated(&a.space.avail, g, i)
 	}
 	return nil
 }

@@ -90,28 +90,28 @@ func TestClaim(t *testing.T) {
 		freed := newExtent(t, p, make([]byte, 20*MinPageSize))
 		last := newPage(t, p, 2)
 		checkpoint(t, p)
-		require.NoError(t, p.Freed(freed.Pgid, 21))
+		require.NoError(t, p.Alloc.Freed(freed.Pgid, 21))
 		require.NoError(t, p.Release(freed.Pgid, 21))
 		checkpoint(t, p)
-		end := Pgid(p.Pages())
+		end := Pgid(p.Alloc.Pages())
 		require.Greater(t, end, last.Pgid)
 		require.NoError(t, p.Close())
 
 		p = b.open(t)
 		corrupt := func(id Pgid, n uint64) {
 			t.Helper()
-			require.ErrorIs(t, p.Claim(Ref{id, 9}, n), badfile.ErrCorrupt)
+			require.ErrorIs(t, p.Alloc.Claim(Ref{id, 9}, n), badfile.ErrCorrupt)
 		}
 		corrupt(0, 2)
 		corrupt(1, 2)
 		corrupt(used.Pgid, 2)
 		corrupt(last.Pgid, 2)
-		corrupt(Pgid(p.FileBytes()/MinPageSize), 1)
-		corrupt(end, uint64(p.FileBytes()))
+		corrupt(Pgid(p.Alloc.FileBytes()/MinPageSize), 1)
+		corrupt(end, uint64(p.Alloc.FileBytes()))
 		corrupt(^Pgid(0), 2)
-		require.NoError(t, p.Claim(Ref{end + 6, 9}, 2))
-		require.NoError(t, p.Claim(Ref{end + 1, 9}, 2))
-		require.NoError(t, p.Claim(Ref{freed.Pgid + 15, 9}, 2))
+		require.NoError(t, p.Alloc.Claim(Ref{end + 6, 9}, 2))
+		require.NoError(t, p.Alloc.Claim(Ref{end + 1, 9}, 2))
+		require.NoError(t, p.Alloc.Claim(Ref{freed.Pgid + 15, 9}, 2))
 		corrupt(end+7, 2)
 		corrupt(freed.Pgid+16, 2)
 		claimed := map[Pgid]bool{
@@ -130,7 +130,7 @@ func TestClaim(t *testing.T) {
 		}
 		require.True(t, claimed[end], "what lies before a claimed extent is free")
 		require.NoError(t, p.Commit(end+6, 2))
-		require.NoError(t, p.Freed(end+6, 2))
+		require.NoError(t, p.Alloc.Freed(end+6, 2))
 		require.NoError(t, p.Release(end+6, 2))
 		require.NoError(t, p.Close())
 	})
@@ -173,10 +173,10 @@ func TestConcurrentSyncKeepsTheSize(t *testing.T) {
 func TestPageVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 	for name, read := range map[string]func(p *Pager, ref Ref) error{
 		"page": func(p *Pager, ref Ref) error {
-			_, err := p.Page(ref, ref.Epoch-1)
+			_, err := p.Reader.Page(ref, ref.Epoch-1)
 			return err
 		},
-		"unmet": func(p *Pager, ref Ref) error { return p.ReadCold(ref, make([]byte, MinPageSize)) },
+		"unmet": func(p *Pager, ref Ref) error { return p.Reader.ReadCold(ref, make([]byte, MinPageSize)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
@@ -200,7 +200,7 @@ func TestPageVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 				return
 			}
 			requireBadPage(t, read(p, ref), ref.Pgid)
-			_, err := p.Page(ref, ref.Epoch-1)
+			_, err := p.Reader.Page(ref, ref.Epoch-1)
 			requireBadPage(t, err, ref.Pgid)
 		})
 	}
@@ -220,7 +220,7 @@ func TestValueVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 		p.file = f
 		read := make(chan error, 1)
 		go func() {
-			_, err := p.Extent(ref, len(value))
+			_, err := p.Reader.Extent(ref, len(value))
 			read <- err
 		}()
 		for n, _ := p.Counters(); n == 0; n, _ = p.Counters() { // until it has begun
@@ -231,7 +231,7 @@ func TestValueVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 		require.NoError(t, <-read)
 		require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(ref.Pgid+5)*MinPageSize))
 		if beside {
-			_, err := p.Extent(ref, len(value))
+			_, err := p.Reader.Extent(ref, len(value))
 			requireBadPage(t, err, ref.Pgid)
 		}
 	}
@@ -241,15 +241,15 @@ func TestValueVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 // values fails, and then the page's frame is freed.
 func TestFrameFreedAfterAFailedSyncIsNotTrusted(t *testing.T) {
 	for name, drop := range map[string]func(p *Pager, ref Ref){
-		"taken":    func(p *Pager, ref Ref) { p.ReturnFrames(p.TakeFrames([]Pgid{ref.Pgid})) },
-		"released": func(p *Pager, ref Ref) { p.ReleaseFrame(ref.Pgid, p.Owner(ref.Pgid)) },
+		"taken":    func(p *Pager, ref Ref) { p.Pool.ReturnFrames(p.Pool.TakeFrames([]Pgid{ref.Pgid})) },
+		"released": func(p *Pager, ref Ref) { p.Pool.ReleaseFrame(ref.Pgid, p.Pool.Owner(ref.Pgid)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bed{fs: vfs.OS, path: filepath.Join(t.TempDir(), "a.ebb")}
 			p := b.newPager(t, MinPageSize)
 			ref := newPage(t, p, 1)
 			id, frame := ref.Pgid, make([]byte, MinPageSize)
-			got, err := p.Frame(ref, ref.Epoch-1)
+			got, err := p.Frame(ref, p.Reader.View(ref.Epoch-1, Newest))
 			require.NoError(t, err)
 			copy(frame, got)
 			SetChecksum(frame, p.salt)
@@ -258,10 +258,10 @@ func TestFrameFreedAfterAFailedSyncIsNotTrusted(t *testing.T) {
 			p.file = f
 			require.ErrorIs(t, p.SyncExtents(), errBroken)
 			drop(p, ref)
-			require.False(t, p.InFrame(id))
+			require.False(t, p.Pool.InFrame(id))
 			// The page cache has forgotten it.
 			require.NoError(t, vfs.WriteFull(f.File, make([]byte, MinPageSize), int64(id)*MinPageSize))
-			_, err = p.Page(ref, ref.Epoch)
+			_, err = p.Reader.Page(ref, ref.Epoch)
 			requireBadPage(t, err, id)
 		})
 	}

@@ -22,8 +22,8 @@ import (
 // Open needs the writer lock. mu is acquired after every other lock of the store, and the mutexes
 // of UndoWriters after it.
 type UndoLog struct {
-	p *Pager
-	_ [120]byte
+	pool *BufferPool
+	_    [120]byte
 
 	// active is set while pages may change. A reader registers and then loads it; Open sets it and
 	// then lists the readers. So at least one of the two sees the other.
@@ -90,13 +90,10 @@ const (
 	maxUndo      = 16 << 20
 )
 
-func (u *UndoLog) init(p *Pager) {
-	u.p, u.maxBytes = p, int(min(max(p.o.Cache/undoFraction, minUndo), maxUndo))
+func (u *UndoLog) init(pool *BufferPool) {
+	u.pool, u.maxBytes = pool, int(min(max(pool.o.Cache/undoFraction, minUndo), maxUndo))
 	u.writers[0] = &UndoWriter{u: u}
 }
-
-// Undo is the undo log of the pager, which has one writing transaction at a time.
-func (p *Pager) Undo() *UndoLog { return &p.undo }
 
 // Active reports that a reader must call Seal.
 func (u *UndoLog) Active() bool { return u.active.Load() }
@@ -217,7 +214,7 @@ func (k *UndoWriter) Changeable(ref Ref) bool {
 	if ref.Epoch != u.epoch {
 		return false
 	}
-	s := u.p.table.peek(ref.Pgid)
+	s := u.pool.table.peek(ref.Pgid)
 	return s != nil && s.dirty != nil && s.owner > u.newestSnapshot && s.owner < u.owner
 }
 
@@ -225,7 +222,7 @@ func (k *UndoWriter) Changeable(ref Ref) bool {
 // transaction's own.
 func (k *UndoWriter) Reachable(ref Ref) bool {
 	u := k.u
-	s := u.p.table.peek(ref.Pgid)
+	s := u.pool.table.peek(ref.Pgid)
 	return ref.Epoch == u.epoch && s != nil && s.dirty != nil && s.owner > u.newestSnapshot
 }
 
@@ -237,7 +234,7 @@ func (k *UndoWriter) Lent() bool { return k.u.split > 0 }
 // full. Leave ends the operation.
 func (k *UndoWriter) Enter() bool {
 	k.mu.Lock()
-	if !k.open || k.full() || k.buf.reserve(&k.u.p.arena, enterPages) != nil {
+	if !k.open || k.full() || k.buf.reserve(&k.u.pool.arena, enterPages) != nil {
 		k.mu.Unlock()
 		return false
 	}
@@ -261,11 +258,11 @@ func (k *UndoWriter) Leave() { k.mu.Unlock() }
 // Record records bytes [from, to) of a page, which the caller may then change.
 func (k *UndoWriter) Record(id Pgid, from, to int) {
 	u := k.u
-	s := u.p.table.peek(id)
+	s := u.pool.table.peek(id)
 	if s.owner >= u.owner {
 		return // the transaction's own page
 	}
-	b := unsafe.Slice((*byte)(s.dirty), u.p.pageSize)
+	b := unsafe.Slice((*byte)(s.dirty), u.pool.pageSize)
 	at := k.buf.add(b[from:to]) | k.index
 	k.entries = append(k.entries, undoEntry{id, at, uint32(from), uint32(to - from)})
 	s.changed.Store(u.owner)
@@ -274,7 +271,7 @@ func (k *UndoWriter) Record(id Pgid, from, to int) {
 // RecordZeros is Record of bytes that are zero.
 func (k *UndoWriter) RecordZeros(id Pgid, from, to int) {
 	u := k.u
-	s := u.p.table.peek(id)
+	s := u.pool.table.peek(id)
 	if s.owner >= u.owner || from == to {
 		return
 	}
@@ -313,11 +310,11 @@ func (u *UndoLog) Rollback() {
 	}
 	all := u.writers[0].entries
 	for _, k := range slices.Backward(all) {
-		s := u.p.table.peek(k.id)
-		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+		s := u.pool.table.peek(k.id)
+		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.pool.pageSize))
 	}
 	for _, k := range all { // only now may readers read the pages directly
-		u.p.table.peek(k.id).changed.Store(0)
+		u.pool.table.peek(k.id).changed.Store(0)
 	}
 	u.byPage = nil
 	u.empty()
@@ -346,7 +343,7 @@ func (u *UndoLog) drop() {
 func (u *UndoLog) forget() {
 	u.owner, u.committed, u.sealed = 0, 0, false
 	for _, f := range u.images {
-		u.p.arena.release(f)
+		u.pool.arena.release(f)
 	}
 	u.images, u.byPage = nil, nil
 	u.empty()
@@ -363,7 +360,7 @@ func (u *UndoLog) empty() {
 		if cap(k.entries) > maxKeptEntries {
 			k.entries = nil
 		}
-		k.buf.empty(&u.p.arena)
+		k.buf.empty(&u.pool.arena)
 	}
 }
 
@@ -374,15 +371,15 @@ const maxKeptEntries = 128 << 10
 func (u *UndoLog) pageBefore(id Pgid, s *slot, serial uint64) ([]byte, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := unsafe.Slice((*byte)(atomic.LoadPointer(&s.dirty)), u.p.pageSize)
+	now := unsafe.Slice((*byte)(atomic.LoadPointer(&s.dirty)), u.pool.pageSize)
 	if s.changed.Load() <= serial {
 		return now, nil // rolled back since
 	}
 	f, ok := u.images[id]
 	if ok {
-		return unsafe.Slice((*byte)(f), u.p.pageSize), nil
+		return unsafe.Slice((*byte)(f), u.pool.pageSize), nil
 	}
-	f, err := u.p.arena.alloc()
+	f, err := u.pool.arena.alloc()
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +391,7 @@ func (u *UndoLog) pageBefore(id Pgid, s *slot, serial uint64) ([]byte, error) {
 			}
 		}
 	}
-	b := unsafe.Slice((*byte)(f), u.p.pageSize)
+	b := unsafe.Slice((*byte)(f), u.pool.pageSize)
 	copy(b, now)
 	for _, k := range slices.Backward(u.byPage[id]) {
 		u.restore(k, b)

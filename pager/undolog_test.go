@@ -18,7 +18,7 @@ func openUndoLog(t *testing.T) (u *UndoLog, ref Ref, b []byte) {
 	for i := range b {
 		b[i] = byte(i)
 	}
-	u = p.Undo()
+	u = &p.Undo
 	require.True(t, u.Open(2, 9, func() []uint64 { return []uint64{3} }))
 	return u, Ref{id, 2}, b
 }
@@ -54,7 +54,7 @@ func TestMergedEntriesAreInOrder(t *testing.T) {
 			continue
 		}
 		u.Seal()
-		s := u.p.table.peek(ref.Pgid)
+		s := u.pool.table.peek(ref.Pgid)
 		before, err := u.pageBefore(ref.Pgid, s, 3) // during Split
 		require.NoError(t, err)
 		require.Equal(t, was, before)

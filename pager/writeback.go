@@ -35,34 +35,30 @@ type Capture struct {
 // change no captured page. Writer lock; it takes O(changed pages).
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	// Reserve the free map first, so that a full disk fails the capture before any change.
-	n := p.freeMapPages(0)
-	if err := p.reserve(n, min(n, p.space.free()), ForCheckpoint); err != nil {
+	n := p.Alloc.freeMapPages(0)
+	if err := p.Alloc.reserve(n, min(n, p.Alloc.space.free()), ForCheckpoint); err != nil {
 		return nil, err
 	}
-	if err := p.flushFreeLists(); err != nil {
+	if err := p.Alloc.flushFreeLists(); err != nil {
 		return nil, err
 	}
-	p.space.rewind()
-	p.space.tail()
-	images, freed, err := p.captureFreeMap(epoch)
+	p.Alloc.space.rewind()
+	p.Alloc.space.tail()
+	images, freed, err := p.Alloc.captureFreeMap(epoch)
 	if err != nil {
 		return nil, err
 	}
-	p.end.Store(p.space.end)
-	c := &Capture{Epoch: epoch, Pages: p.space.end, FreeDir: p.freeDir(), Freed: freed, images: images}
-	c.Dirty = p.dirtyPages()
+	p.end.Store(p.Alloc.space.end)
+	c := &Capture{Epoch: epoch, Pages: p.Alloc.space.end, FreeDir: p.Alloc.freeDir(), Freed: freed, images: images}
+	c.Dirty = p.Alloc.dirtyPages()
 	if p.mapped {
-		c.deadRanges = p.space.deadRanges()
+		c.deadRanges = p.Alloc.space.deadRanges()
 	}
-	p.captured = epoch
-	p.reserved.captured()
-	c.Deltas, p.deltas = p.deltas.frames, deltaArena{}
+	p.Pool.captured = epoch
+	p.Alloc.reserved.captured()
+	c.Deltas, p.Pool.deltas = p.Pool.deltas.frames, deltaArena{}
 	return c, nil
 }
-
-// Captured is the epoch of the last capture, or of the state of Start before the first one. Writer
-// lock.
-func (p *Pager) Captured() Epoch { return p.captured }
 
 // stagingBytes is the size of one write of a checkpoint: large and in order, so that log writes can
 // run in between without seeks.
@@ -90,20 +86,28 @@ type CheckpointObserver interface {
 	Yield()
 }
 
+// flusher writes pages of the buffer pool to the file, for a checkpoint or early. A checkpoint and
+// Spill may run at the same time.
+type flusher struct {
+	*mainFile
+	pool     *BufferPool
+	spilling []byte // reused buffer of Spill; writer lock
+}
+
 // Write writes the captured pages into their free space and syncs the file. It takes no lock.
 // observer is nil if there are no concurrent commits.
 //
 // Crash order: no page of a durable state is overwritten, so a crash at any point leaves the state
 // before. Write-back runs between the writes: if the final sync had to write all pages, every
 // concurrent commit would wait for it.
-func (p *Pager) Write(c *Capture, observer CheckpointObserver) (err error) {
+func (w *flusher) Write(c *Capture, observer CheckpointObserver) (err error) {
 	defer func() {
 		if err != nil {
-			p.invalidateVerified()
+			w.invalidateVerified()
 		}
 	}()
 	if observer != nil && len(c.Deltas) == 0 {
-		p.dropFromPageCache(c.deadRanges)
+		w.dropFromPageCache(c.deadRanges)
 	}
 	ids := make([]Pgid, 0, len(c.Dirty)+len(c.images))
 	ids = append(ids, c.Dirty...)
@@ -111,7 +115,7 @@ func (p *Pager) Write(c *Capture, observer CheckpointObserver) (err error) {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	buf := p.staging(nil, len(ids))
+	buf := w.staging(nil, len(ids))
 	yield := func() {}
 	if observer != nil {
 		yield = observer.Yield
@@ -121,17 +125,17 @@ func (p *Pager) Write(c *Capture, observer CheckpointObserver) (err error) {
 		if paced {
 			n = pacedChunk
 		}
-		end := min(at+max(n/p.pageSize, 1), len(ids))
+		end := min(at+max(n/w.pageSize, 1), len(ids))
 		part := ids[at:end]
-		if err := p.writePages(part, c.images, buf, yield); err != nil {
+		if err := w.writePages(part, c.images, buf, yield); err != nil {
 			return err
 		}
 		switch {
 		case observer == nil:
 		case paced: // the disk is idle for commits until the next part is copied
-			err, synced = p.writeBack(ids[synced:end]), end
+			err, synced = w.writeBack(ids[synced:end]), end
 		default: // write-back overlaps the copy of the next part
-			err, synced = errors.Join(p.startWriteBack(p.byteRange(part)), p.writeBack(ids[synced:at])), at
+			err, synced = errors.Join(w.startWriteBack(w.byteRange(part)), w.writeBack(ids[synced:at])), at
 		}
 		if err != nil {
 			return err
@@ -141,11 +145,11 @@ func (p *Pager) Write(c *Capture, observer CheckpointObserver) (err error) {
 		}
 	}
 	if observer != nil && len(c.Deltas) > 0 { // The bases of deltas have been read.
-		p.dropFromPageCache(c.deadRanges)
+		w.dropFromPageCache(c.deadRanges)
 	}
 	// A full sync, not one of the data alone: the file may have grown, in this session or in one
 	// that a crash ended, and its size must be durable before a meta page counts on it (R5).
-	return p.sync("the pages", func() error { return p.file.Sync() })
+	return w.sync("the pages", func() error { return w.file.Sync() })
 }
 
 // invalidateVerified makes the next read of each page verify it: after a failure the page cache may
@@ -176,8 +180,8 @@ func (f *mainFile) recheckGeneration(id Pgid, generation uint64) {
 }
 
 // staging returns a buffer for a number of pages, the earlier one if it suffices.
-func (p *Pager) staging(earlier []byte, pages int) []byte {
-	if size := min(stagingBytes, max(pages, 1)*p.pageSize); cap(earlier) < size {
+func (w *flusher) staging(earlier []byte, pages int) []byte {
+	if size := min(stagingBytes, max(pages, 1)*w.pageSize); cap(earlier) < size {
 		return make([]byte, 0, size)
 	}
 	return earlier[:0]
@@ -186,19 +190,19 @@ func (p *Pager) staging(earlier []byte, pages int) []byte {
 // writePages writes pages, one at least and in order, in runs of at most the size of buf, and calls
 // yield before each. The frames stay unchanged because readers use them: checksums are set in the
 // copy.
-func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte, yield func()) error {
+func (w *flusher) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte, yield func()) error {
 	first := Pgid(0)
 	flush := func() error {
-		err := p.writeAt(buf, int64(first)*int64(p.pageSize))
+		err := w.writeAt(buf, int64(first)*int64(w.pageSize))
 		if err == nil {
-			p.written(first, len(buf)/p.pageSize)
+			w.written(first, len(buf)/w.pageSize)
 		}
 		buf = buf[:0]
 		return err
 	}
 	for _, id := range ids {
 		yield()
-		if len(buf) > 0 && (id != first+Pgid(len(buf)/p.pageSize) || len(buf)+p.pageSize > cap(buf)) {
+		if len(buf) > 0 && (id != first+Pgid(len(buf)/w.pageSize) || len(buf)+w.pageSize > cap(buf)) {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -207,24 +211,24 @@ func (p *Pager) writePages(ids []Pgid, images map[Pgid][]byte, buf []byte, yield
 			first = id
 		}
 		at := len(buf)
-		buf = buf[:at+p.pageSize]
-		if err := p.stage(buf[at:], id, images[id]); err != nil {
+		buf = buf[:at+w.pageSize]
+		if err := w.stage(buf[at:], id, images[id]); err != nil {
 			return err
 		}
-		SetChecksum(buf[at:], p.salt)
+		SetChecksum(buf[at:], w.salt)
 	}
 	return flush()
 }
 
 // stage copies a page to b, from image, or, if that is nil, from its frame or its delta.
-func (p *Pager) stage(b []byte, id Pgid, image []byte) error {
+func (w *flusher) stage(b []byte, id Pgid, image []byte) error {
 	if image == nil {
-		s := p.table.peek(id)
+		s := w.pool.table.peek(id)
 		f := atomic.LoadPointer(&s.dirty)
 		if f == nil {
-			return p.mergeInto(b, id, atomic.LoadPointer(&s.delta))
+			return w.mergeInto(b, id, atomic.LoadPointer(&s.delta))
 		}
-		image = unsafe.Slice((*byte)(f), p.pageSize)
+		image = unsafe.Slice((*byte)(f), w.pageSize)
 	}
 	copy(b, image)
 	return nil
@@ -232,11 +236,11 @@ func (p *Pager) stage(b []byte, id Pgid, image []byte) error {
 
 // written records that n pages from first on are in the file. Readers of pages with a delta read
 // the file from now on.
-func (p *Pager) written(first Pgid, n int) {
-	p.pagesWritten.Add(uint64(n))
+func (w *flusher) written(first Pgid, n int) {
+	w.pagesWritten.Add(uint64(n))
 	for id := first; id < first+Pgid(n); id++ {
-		if s := p.table.peek(id); s != nil && atomic.LoadPointer(&s.delta) != nil {
-			p.markTrusted(id)
+		if s := w.pool.table.peek(id); s != nil && atomic.LoadPointer(&s.delta) != nil {
+			w.markTrusted(id)
 			atomic.StorePointer(&s.delta, nil)
 		}
 	}
@@ -271,7 +275,7 @@ func (f *mainFile) startWriteBack(off, n int64) error {
 // lock.
 func (p *Pager) Spill(ids []Pgid) error {
 	slices.Sort(ids)
-	if i := slices.IndexFunc(ids, p.IsReusable); invariant.On && i >= 0 {
+	if i := slices.IndexFunc(ids, p.Alloc.IsReusable); invariant.On && i >= 0 {
 		invariant.Fail("pager: page %d is spilled over the last durable state", ids[i])
 	}
 	p.spilling = p.staging(p.spilling, len(ids))
@@ -286,9 +290,8 @@ func (p *Pager) Spill(ids []Pgid) error {
 		ids = ids[n:]
 	}
 	for _, id := range ids {
-		s := p.table.slot(id)
-		p.forget(id, s)
-		p.freeFrame(s)
+		p.Reader.forget(id)
+		p.Pool.freeFrame(p.Pool.table.slot(id))
 	}
 	return nil
 }
@@ -296,24 +299,24 @@ func (p *Pager) Spill(ids []Pgid) error {
 // WriteMeta makes m the newest durable state: it overwrites the older meta page and syncs it. The
 // pages that m refers to must be durable. It returns an error instead of writing a page that Open
 // would reject. Not concurrent with itself.
-func (p *Pager) WriteMeta(m Meta) error {
-	m.Slot = 1 - p.lastMeta.Slot
-	m.StoreID, m.PageSize = p.id, p.pageSize
-	m.SegmentSize, m.Optional = p.lastMeta.SegmentSize, p.lastMeta.Optional
-	if err := p.unsynced(); err != nil {
+func (f *mainFile) WriteMeta(m Meta) error {
+	m.Slot = 1 - f.lastMeta.Slot
+	m.StoreID, m.PageSize = f.id, f.pageSize
+	m.SegmentSize, m.Optional = f.lastMeta.SegmentSize, f.lastMeta.Optional
+	if err := f.unsynced(); err != nil {
 		return err
 	}
 	b := appendMeta(nil, &m)
 	if _, err := decodeMeta(b, m.Slot); err != nil {
-		return fmt.Errorf("meta page %d of %s would be invalid: %w", m.Slot, p.name, err)
+		return fmt.Errorf("meta page %d of %s would be invalid: %w", m.Slot, f.name, err)
 	}
-	if err := p.writeAt(b, int64(m.Slot)*int64(p.pageSize)); err != nil {
+	if err := f.writeAt(b, int64(m.Slot)*int64(f.pageSize)); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("meta page %d", m.Slot)
-	if err := p.sync(name, func() error { return p.file.SyncData() }); err != nil {
+	if err := f.sync(name, func() error { return f.file.SyncData() }); err != nil {
 		return err
 	}
-	p.lastMeta = &m
+	f.lastMeta = &m
 	return nil
 }

@@ -143,14 +143,14 @@ func TestBulkLoadIsWrittenAsItGrows(t *testing.T) {
 	const n = 5000
 	load := func(id TreeID, last error) error {
 		_, early := s.pg.Counters()
-		frames, i := s.pg.FrameBytes(), 0
+		frames, i := s.pg.Pool.FrameBytes(), 0
 		_, err := s.BulkLoad(nil, create(id), id, func(yield func(key, value []byte) bool) {
 			for key, value := range wideRows(n) {
 				if i++; !yield(key, value) {
 					return
 				}
 			}
-			require.Equal(t, frames, s.pg.FrameBytes())
+			require.Equal(t, frames, s.pg.Pool.FrameBytes())
 			_, late := s.pg.Counters()
 			require.Greater(t, late-early, uint64(n/10))
 			if last != nil {
@@ -160,14 +160,14 @@ func TestBulkLoadIsWrittenAsItGrows(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, load(8, ErrOrder), ErrOrder)
-	pages := s.pg.Pages()
+	pages := s.pg.Alloc.Pages()
 	for range 3 {
 		epoch := s.epoch
 		require.ErrorIs(t, load(8, ErrOrder), ErrOrder)
 		require.Greater(t, s.epoch, epoch, "what it has written is told from what will stand there")
 	}
 	require.NoError(t, load(8, nil))
-	require.LessOrEqual(t, s.pg.Pages(), pages+8, "besides them, the tree table and the free map")
+	require.LessOrEqual(t, s.pg.Alloc.Pages(), pages+8, "besides them, the tree table and the free map")
 	read, err := s.Begin(nil, false)
 	require.NoError(t, err)
 	defer read.Rollback()

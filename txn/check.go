@@ -58,12 +58,12 @@ func (c *checker) begin() error {
 		return err
 	}
 	defer s.unlockWriter()
-	used, err := s.pg.Used()
+	used, err := s.pg.Alloc.Used()
 	if err != nil {
 		return err
 	}
 	c.used, c.seen = used, used.Empty()
-	c.v, c.table, c.space = s.head, s.table, s.pg.SpacePages()
+	c.v, c.table, c.space = s.head, s.table, s.pg.Alloc.SpacePages()
 	c.slot = s.readers.pin(c.v, s.now())
 	return nil
 }
@@ -155,11 +155,11 @@ func (c *checker) mark(ref pager.Ref, pages int) error {
 func (c *checker) PageSize() int { return c.s.pg.PageSize() }
 
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
-	if err := c.s.pg.Verify(ref, c.v.base, -1); err != nil {
+	if err := c.s.pg.Reader.Verify(ref, c.v.base, -1); err != nil {
 		c.blind = true
 		return nil, err
 	}
-	return c.s.pg.Snapshot(ref, c.v.base, c.v.serial)
+	return c.s.pg.Reader.View(c.v.base, c.v.serial).Page(ref)
 }
 
 func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
@@ -168,20 +168,22 @@ func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 }
 
 func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
-	if err := c.s.pg.Verify(ref, c.v.base, size); err != nil {
+	if err := c.s.pg.Reader.Verify(ref, c.v.base, size); err != nil {
 		return nil, err
 	}
-	return c.s.pg.Extent(ref, size)
+	return c.s.pg.Reader.Extent(ref, size)
 }
 
 // Peek gives no hints: a check reads the file.
 func (c *checker) Peek(pager.Ref, int) []byte { return nil }
 
 // ReadAhead prefetches pages.
-func (c *checker) ReadAhead(refs []pager.Ref) { c.s.pg.ReadAhead(refs, c.v.base) }
+func (c *checker) ReadAhead(refs []pager.Ref) {
+	c.s.pg.Reader.View(c.v.base, c.v.serial).ReadAhead(refs)
+}
 
 // ReadsAhead reports whether ReadAhead has an effect.
-func (c *checker) ReadsAhead() bool { return c.s.pg.ReadsAhead() }
+func (c *checker) ReadsAhead() bool { return c.s.pg.Reader.ReadsAhead() }
 
 func (c *checker) report(kind string, id TreeID, err error) {
 	p := Problem{Kind: kind, Tree: id, File: c.s.path, Offset: -1, Detail: err.Error()}

@@ -241,7 +241,7 @@ func (k *checkpointer) writePages(c *checkpointState, observer pager.CheckpointO
 	if err := k.s.pg.Write(c.pages, observer); err != nil {
 		return k.s.fail(err)
 	}
-	c.framed = k.s.pg.InFrames(c.pages.Dirty)
+	c.framed = k.s.pg.Pool.InFrames(c.pages.Dirty)
 	k.metaWritten = c.meta.Epoch
 	if err := k.s.pg.WriteMeta(c.meta); err != nil {
 		return k.s.fail(err)
@@ -266,7 +266,7 @@ func (k *checkpointer) finish(c *checkpointState) error {
 	if err := k.reclaimInSteps(v); err != nil {
 		return err
 	}
-	k.s.pg.TrimFrames()
+	k.s.pg.Pool.TrimFrames()
 	return nil
 }
 
@@ -290,7 +290,7 @@ func (k *checkpointer) install(c *checkpointState) error {
 	k.s.queue.makeVisible()
 	k.s.reclaimer.installed(c, v.serial)
 	k.fileBytes.Store(int64(c.pages.Pages) * int64(k.s.pg.PageSize()))
-	if err := k.s.pg.TrimFile(false); err != nil {
+	if err := k.s.pg.Alloc.TrimFile(false); err != nil {
 		return k.s.fail(err)
 	}
 	return nil

@@ -54,13 +54,13 @@ func (k *checkpointer) due() bool {
 	if since > bound {
 		return true
 	}
-	dirty := k.s.pg.DirtyBytes()
+	dirty := k.s.pg.Alloc.DirtyBytes()
 	if dirty > k.maxFilled() && k.filledBytes.Load() > dirty/4*3 {
 		return true
 	}
 	// Frames that snapshots hold outlive a checkpoint: they alone start none, or one would follow
 	// the other.
-	return k.s.pg.FrameBytes() > k.fullFrames() && dirty > k.s.o.CacheBytes/4
+	return k.s.pg.Pool.FrameBytes() > k.fullFrames() && dirty > k.s.o.CacheBytes/4
 }
 
 // fullFrames is the size of frames that starts a checkpoint: the rest of the cache is for commits
@@ -105,9 +105,9 @@ func (k *checkpointer) maxFilled() int64 {
 // while the log is, with the pages that it references: for frames until the checkpoint has freed
 // some, for the log until it has ended. The caller holds no lock.
 func (k *checkpointer) waitForFrames(ctx context.Context) error {
-	for k.s.pg.FrameBytes() > k.s.o.CacheBytes && k.running.Load() {
+	for k.s.pg.Pool.FrameBytes() > k.s.o.CacheBytes && k.running.Load() {
 		framesAvailable := k.s.reclaimer.framesAvailable.wait()
-		if k.s.pg.FrameBytes() <= k.s.o.CacheBytes {
+		if k.s.pg.Pool.FrameBytes() <= k.s.o.CacheBytes {
 			break
 		}
 		if free, err := waitFor(ctx, k.mu, framesAvailable); err != nil || free {

@@ -32,10 +32,10 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 				require.NoError(t, err)
 			}
 		})
-		pages := s.pg.FrameBytes() / int64(s.pg.PageSize())
+		pages := s.pg.Pool.FrameBytes() / int64(s.pg.PageSize())
 		require.Greater(t, pages, int64(reclaimStep))
 		require.NoError(t, s.Checkpoint(t.Context()))
-		require.Less(t, s.pg.FrameBytes(), int64(256<<10), "of %d pages", pages)
+		require.Less(t, s.pg.Pool.FrameBytes(), int64(256<<10), "of %d pages", pages)
 	}
 }
 
@@ -55,12 +55,12 @@ func TestLargeFreesReturnTheirPages(t *testing.T) {
 		})
 		switch v {
 		case 0: // pages are new: no other is freed
-			require.Greater(t, s.pg.FrameBytes()/int64(s.pg.PageSize()), int64(reclaimStep))
+			require.Greater(t, s.pg.Pool.FrameBytes()/int64(s.pg.PageSize()), int64(reclaimStep))
 		case 2: // by now what one transaction frees comes back with the next
-			most = s.pg.FrameBytes()
+			most = s.pg.Pool.FrameBytes()
 		}
 	}
-	require.LessOrEqual(t, s.pg.FrameBytes(), most)
+	require.LessOrEqual(t, s.pg.Pool.FrameBytes(), most)
 }
 
 // TestSnapshotsKeepTheirFramesBeyondACheckpoint, which ends nevertheless.
@@ -69,14 +69,14 @@ func TestSnapshotsKeepTheirFramesBeyondACheckpoint(t *testing.T) {
 	rewrite(t, s, "first")
 	snapshot, err := s.Begin(t.Context(), false)
 	require.NoError(t, err)
-	full := s.pg.FrameBytes()
+	full := s.pg.Pool.FrameBytes()
 	require.NoError(t, s.Checkpoint(t.Context()))
-	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
+	require.GreaterOrEqual(t, s.pg.Pool.FrameBytes(), full)
 	requireAll(t, snapshot, "first")
 	snapshot.Rollback()
 	rewrite(t, s, "second")
 	require.NoError(t, s.Checkpoint(t.Context()))
-	require.Less(t, s.pg.FrameBytes(), full/4)
+	require.Less(t, s.pg.Pool.FrameBytes(), full/4)
 }
 
 // TestFramesBeginACheckpoint as soon as three quarters of them are used, if a quarter would come
@@ -89,19 +89,19 @@ func TestFramesBeginACheckpoint(t *testing.T) {
 		defer func() { s.o.CacheBytes = 64 << 20 }()
 		return s.checkpointer.due()
 	}
-	used := s.pg.FrameBytes()
-	require.InDelta(t, used, s.pg.DirtyBytes(), float64(used)/8)
+	used := s.pg.Pool.FrameBytes()
+	require.InDelta(t, used, s.pg.Alloc.DirtyBytes(), float64(used)/8)
 	require.False(t, due(2*used))
 	require.True(t, due(used+used/4))
 
 	snapshot, err := s.Begin(t.Context(), false)
 	require.NoError(t, err)
 	require.NoError(t, s.Checkpoint(t.Context()))
-	require.GreaterOrEqual(t, s.pg.FrameBytes(), used)
-	require.Zero(t, s.pg.DirtyBytes())
+	require.GreaterOrEqual(t, s.pg.Pool.FrameBytes(), used)
+	require.Zero(t, s.pg.Alloc.DirtyBytes())
 	require.False(t, due(used), "a snapshot holds them")
 	rewrite(t, s, "second")
-	require.True(t, due(s.pg.FrameBytes()))
+	require.True(t, due(s.pg.Pool.FrameBytes()))
 	snapshot.Rollback()
 }
 

@@ -140,7 +140,7 @@ func (l *lastCheckpoint) shut(s *Store) error {
 		err := log.Close(clean)
 		if err == nil && clean { // only now: as long as there is a log, the next open may need the space
 			removed = true
-			err = s.pg.TrimFile(true)
+			err = s.pg.Alloc.TrimFile(true)
 		}
 		if err != nil && s.failed.Load() == nil {
 			errs = append(errs, err)

@@ -136,7 +136,7 @@ func (w *writer) validateFreed() (err error) {
 	checked := 0
 	for i := range w.freed {
 		if f := &w.freed[i]; !f.bornInTx {
-			if err = w.s.pg.TryFree(f.id, uint64(f.n)); err != nil {
+			if err = w.s.pg.Alloc.TryFree(f.id, uint64(f.n)); err != nil {
 				break
 			}
 		}
@@ -144,7 +144,7 @@ func (w *writer) validateFreed() (err error) {
 	}
 	for i := range checked {
 		if f := &w.freed[i]; !f.bornInTx {
-			w.s.pg.UndoFree(f.id, uint64(f.n))
+			w.s.pg.Alloc.UndoFree(f.id, uint64(f.n))
 		}
 	}
 	return err
@@ -187,11 +187,11 @@ func (w *writer) publishVersion(v *version) {
 	}
 	for _, f := range w.freed {
 		if f.bornInTx && !f.logReferenced {
-			s.pg.SetOwner(f.id, 0) // counted as unused below
+			s.pg.Pool.SetOwner(f.id, 0) // counted as unused below
 		}
 	}
 	w.allocated.each(0, func(r pageRun) bool {
-		if s.pg.Owner(r.id) >= w.firstOwner {
+		if s.pg.Pool.Owner(r.id) >= w.firstOwner {
 			note(s.pg.Commit(r.id, uint64(r.n)))
 		} else {
 			note(s.pg.Unused(r.id, uint64(r.n)))
@@ -203,7 +203,7 @@ func (w *writer) publishVersion(v *version) {
 		if f.bornInTx && !f.logReferenced {
 			continue
 		}
-		if err := s.pg.Freed(f.id, uint64(f.n)); err != nil {
+		if err := s.pg.Alloc.Freed(f.id, uint64(f.n)); err != nil {
 			note(err) // and the page is not freed
 			continue
 		}
@@ -215,7 +215,7 @@ func (w *writer) publishVersion(v *version) {
 	if err := errors.Join(errs...); err != nil {
 		_ = s.fail(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
 	}
-	s.pg.Undo().Committed(v.serial)
+	s.pg.Undo.Committed(v.serial)
 	s.head = v
 	s.queue.push(v)
 	w.finish()
@@ -266,7 +266,7 @@ func (s *Store) spaceError(err error) error {
 			ErrNoSpace,
 			filepath.Base(s.path),
 			s.o.MaxBytes,
-			s.pg.FileBytes(),
+			s.pg.Alloc.FileBytes(),
 			err,
 		)
 	}

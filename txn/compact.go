@@ -62,7 +62,7 @@ func (k *checkpointer) movePages(step int) error {
 	if _, err := k.s.reclaimer.reclaim(reclaimAll); err != nil {
 		return err
 	}
-	r := relocation{s: k.s, limit: k.s.pg.Fill(), since: k.s.epoch}
+	r := relocation{s: k.s, limit: k.s.pg.Alloc.Fill(), since: k.s.epoch}
 	for !r.done {
 		if _, err := r.step(step); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (k *checkpointer) movePages(step int) error {
 
 // newRelocation returns a relocation of the last n used pages.
 func (k *checkpointer) newRelocation(n int) (*relocation, error) {
-	used := k.s.pg.UsedPages()
-	limit, err := k.s.pg.Tail(uint64(n))
+	used := k.s.pg.Alloc.UsedPages()
+	limit, err := k.s.pg.Alloc.Tail(uint64(n))
 	if err != nil {
 		return nil, k.s.spaceError(err)
 	}
@@ -86,6 +86,6 @@ func (k *checkpointer) newRelocation(n int) (*relocation, error) {
 }
 
 func (k *checkpointer) worthCompacting() bool {
-	pages, used := k.s.pg.Pages(), k.s.pg.UsedPages()
+	pages, used := k.s.pg.Alloc.Pages(), k.s.pg.Alloc.UsedPages()
 	return pages*100 > used*(100+shrinkPercent) && (pages-used)*uint64(k.s.pg.PageSize()) > shrinkMinBytes
 }

@@ -102,9 +102,9 @@ func sparse(t *testing.T, o Options) *Store {
 func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
 	racetest.OneGoroutine(t)
 	s := sparse(t, testOptions(vfs.NewMemory()))
-	before := s.pg.Pages()
-	require.Greater(t, before, 2*s.pg.UsedPages())
-	tail, err := s.pg.Tail(200)
+	before := s.pg.Alloc.Pages()
+	require.Greater(t, before, 2*s.pg.Alloc.UsedPages())
+	tail, err := s.pg.Alloc.Tail(200)
 	require.NoError(t, err)
 	require.Less(t, uint64(tail), before-300, "of the last pages only some are in use")
 	require.NoError(t, s.lockWriter(nil))
@@ -118,7 +118,7 @@ func TestCompactionStepMovesPagesAtTheEnd(t *testing.T) {
 		require.NoError(t, s.checkpointer.runLocked())
 	}
 	s.unlockWriter()
-	require.LessOrEqual(t, s.pg.Pages(), uint64(tail)+64)
+	require.LessOrEqual(t, s.pg.Alloc.Pages(), uint64(tail)+64)
 	requireSound(t, s)
 }
 
@@ -129,7 +129,7 @@ func TestCloseCompactsInSteps(t *testing.T) {
 	o := testOptions(fs)
 	o.CacheBytes = 1 << 20
 	s := sparse(t, o)
-	used := s.pg.UsedPages() * uint64(s.pg.PageSize())
+	used := s.pg.Alloc.UsedPages() * uint64(s.pg.PageSize())
 	require.Greater(t, used, uint64(4*o.CacheBytes))
 	tx, err := s.Begin(nil, false)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func unwrittenPages(t *testing.T, cache int64) *deltaTest {
 func TestCloseWritesEachPageOnce(t *testing.T) {
 	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves are delta pages, frames
 		p := unwrittenPages(t, cache)
-		used := p.s.pg.UsedPages()
+		used := p.s.pg.Alloc.UsedPages()
 		_, before := p.s.pg.Counters()
 		require.NoError(t, p.s.Close())
 		_, after := p.s.pg.Counters()
@@ -200,13 +200,13 @@ func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
 
 		require.NoError(t, s.lockWriter(nil))
 		reclaimEverything(t, s)
-		deltas, dirty := s.pg.PatchBytes(), s.pg.DirtyBytes()
+		deltas, dirty := s.pg.Pool.PatchBytes(), s.pg.Alloc.DirtyBytes()
 		require.Equal(t, cache == 512<<10, deltas > 0)
-		before, fill := pagesOf(t, s), s.pg.Fill()
-		require.Less(t, uint64(fill), s.pg.Pages()/2)
+		before, fill := pagesOf(t, s), s.pg.Alloc.Fill()
+		require.Less(t, uint64(fill), s.pg.Alloc.Pages()/2)
 		require.NoError(t, s.checkpointer.movePages(20))
-		require.LessOrEqual(t, s.pg.PatchBytes(), deltas+deltas/4, "steps leave nothing behind")
-		require.Equal(t, dirty, s.pg.DirtyBytes())
+		require.LessOrEqual(t, s.pg.Pool.PatchBytes(), deltas+deltas/4, "steps leave nothing behind")
+		require.Equal(t, dirty, s.pg.Alloc.DirtyBytes())
 		moved := 0
 		for ref := range pagesOf(t, s) {
 			if before[ref] {
@@ -271,7 +271,7 @@ func TestRolledBackPagesAreReused(t *testing.T) {
 				tx, err := s.Begin(t.Context(), true)
 				require.NoError(t, err)
 				undo(tx)
-				return s.pg.Pages()
+				return s.pg.Alloc.Pages()
 			}
 			pages()
 			first := pages()

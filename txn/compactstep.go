@@ -27,7 +27,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 		ids = append(ids, id)
 		return true
 	})
-	step := tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()}
+	step := tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Alloc.Pages()}
 	for _, id := range ids {
 		if id != r.tree {
 			r.tree, r.from = id, nil
@@ -58,7 +58,7 @@ func (r *relocation) step(most int) (moved int, err error) {
 		}
 	}
 	table := s.table
-	step = tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Pages()}
+	step = tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Alloc.Pages()}
 	m, err := tree.Relocate(w, &table, step)
 	if err != nil {
 		w.rollback()

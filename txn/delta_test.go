@@ -98,17 +98,17 @@ func (p *deltaTest) reader() *Tx {
 func (p *deltaTest) deltaBytes() int64 {
 	require.NoError(p.t, p.s.lockWriter(nil))
 	defer p.s.unlockWriter()
-	return p.s.pg.PatchBytes()
+	return p.s.pg.Pool.PatchBytes()
 }
 
 func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
-		frames := p.s.pg.FrameBytes()
+		frames := p.s.pg.Pool.FrameBytes()
 		p.put(200)
-		deltas, leaves := p.deltaBytes(), p.s.pg.DirtyBytes()
+		deltas, leaves := p.deltaBytes(), p.s.pg.Alloc.DirtyBytes()
 		require.Positive(t, deltas)
-		require.Less(t, p.s.pg.FrameBytes()-frames, leaves/3, "a copy of each would be as much")
+		require.Less(t, p.s.pg.Pool.FrameBytes()-frames, leaves/3, "a copy of each would be as much")
 		tx := p.reader()
 		p.requireRows(tx, p.rows)
 		tx.Rollback()
@@ -116,7 +116,7 @@ func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
 
 		require.NoError(t, p.s.Checkpoint(t.Context()))
 		require.Zero(t, p.deltaBytes())
-		require.LessOrEqual(t, p.s.pg.FrameBytes(), frames)
+		require.LessOrEqual(t, p.s.pg.Pool.FrameBytes(), frames)
 		require.Zero(t, p.s.reclaimer.waiting[unmerged].len())
 		requireSound(t, p.s)
 	})
@@ -144,7 +144,7 @@ func TestDeltasBeginWhereFramesRunOut(t *testing.T) {
 		defer tx.Rollback()
 		return tx.w.mayDelta
 	}
-	used := int64(s.pg.UsedPages()) * int64(s.pg.PageSize())
+	used := int64(s.pg.Alloc.UsedPages()) * int64(s.pg.PageSize())
 	require.False(t, may(2*used))
 	require.False(t, may(used+used/2))
 	require.True(t, may(used+used/4))
@@ -233,18 +233,18 @@ func TestDeltasThatAreRolledBack(t *testing.T) {
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		p.put(100)
-		used := p.s.pg.UsedPages()
+		used := p.s.pg.Alloc.UsedPages()
 		var most int64
 		for i := range 60 {
 			tx, err := p.s.Begin(nil, true)
 			require.NoError(t, err)
 			p.putIn(tx, 100, maps.Clone(p.rows))
 			if i == 10 {
-				most = p.s.pg.PatchBytes()
+				most = p.s.pg.Pool.PatchBytes()
 			}
 			tx.Rollback()
 		}
-		require.Equal(t, used, p.s.pg.UsedPages())
+		require.Equal(t, used, p.s.pg.Alloc.UsedPages())
 		require.LessOrEqual(t, p.deltaBytes(), most+most/4)
 		update(t, p.s, func(tx *Tx) {
 			p.putIn(tx, 50, p.rows)
@@ -300,7 +300,7 @@ func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 			keys := slices.Sorted(maps.Keys(p.rows))
 			for range 200 {
 				p.putOver(tx, 100, p.rows, keys)
-				deltas, frames = max(deltas, p.s.pg.PatchBytes()), max(frames, p.s.pg.FrameBytes())
+				deltas, frames = max(deltas, p.s.pg.Pool.PatchBytes()), max(frames, p.s.pg.Pool.FrameBytes())
 			}
 		})
 		require.Greater(t, deltas, p.s.o.CacheBytes/2)
@@ -362,7 +362,7 @@ func TestRowsAtRandomBesideCheckpoints(t *testing.T) {
 						}
 						require.NoError(t, tx.Apply(9, changes, nil))
 					}
-					most = max(most, s.pg.PatchBytes())
+					most = max(most, s.pg.Pool.PatchBytes())
 				})
 				if at%4000 == 0 {
 					requireSound(t, s)

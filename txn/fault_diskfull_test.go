@@ -184,7 +184,7 @@ func TestOverwrittenValueOnADiskThatIsStillFull(t *testing.T) {
 				}
 			}
 			if more < 0 {
-				require.Less(t, s.pg.FileBytes(), int64(4<<20))
+				require.Less(t, s.pg.Alloc.FileBytes(), int64(4<<20))
 			}
 			disk.SetCapacity(disk.Used())
 			again := openStillFull(t, disk, o)
@@ -278,7 +278,7 @@ func TestExtentsGivenUpOnADiskThatIsStillFull(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-	require.Less(t, s.pg.FileBytes(), int64(4<<20))
+	require.Less(t, s.pg.Alloc.FileBytes(), int64(4<<20))
 	disk.SetCapacity(disk.Used())
 	again := openStillFull(t, disk, o)
 	view(t, again, func(tx *Tx) { require.Zero(t, tx.Rows(9)) })

@@ -184,7 +184,7 @@ func slackOf(t *testing.T, s *Store) int64 {
 	t.Helper()
 	_, err := s.checkpointer.giveSpaceBack()
 	require.NoError(t, err)
-	return s.pg.FileBytes()/int64(s.PageSize()) - int64(s.pg.Pages())
+	return s.pg.Alloc.FileBytes()/int64(s.PageSize()) - int64(s.pg.Alloc.Pages())
 }
 
 // TestTableOfLargePagesIsSmall: a large page has more rows of the table than a small one, and fewer

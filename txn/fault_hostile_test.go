@@ -125,7 +125,7 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	used := func() *pager.UsedSet {
 		_ = s.lockWriter(nil)
 		defer s.unlockWriter()
-		u, err := s.pg.Used()
+		u, err := s.pg.Alloc.Used()
 		require.NoError(t, err)
 		return u
 	}
@@ -146,7 +146,7 @@ func TestReusedPageIsNotFreedByItsStaleReference(t *testing.T) {
 	}
 	born := 0
 	before.Diff(before.Empty(), func(id pager.Pgid, _ bool) bool {
-		if id >= 2 && s.pg.Owner(id) != 0 {
+		if id >= 2 && s.pg.Pool.Owner(id) != 0 {
 			born++
 		}
 		return true

@@ -43,7 +43,7 @@ func TestDamagedLeafRuns(t *testing.T) {
 					at := tx.w.allocated.len()
 					require.NoError(t, tx.Apply(CatalogTree, inOrder(50+300*i, 300), nil))
 					tx.w.allocated.each(at, func(r pageRun) bool {
-						if s.pg.Owner(r.id) == tx.w.firstOwner {
+						if s.pg.Pool.Owner(r.id) == tx.w.firstOwner {
 							first = append(first, r.id)
 							return false
 						}
@@ -171,7 +171,7 @@ func TestRepeatedLeafReferencesInTheLog(t *testing.T) {
 	ref, err := s.pg.WriteLeafRun(s.epoch, s.w.firstOwner, b, true, s.w.policy)
 	require.NoError(t, err)
 	payload := append(binary.LittleEndian.AppendUint64(nil, s.head.seq+1), make([]byte, 8)...)
-	for range s.pg.FileBytes()/int64(s.pg.PageSize()) + 1 {
+	for range s.pg.Alloc.FileBytes()/int64(s.pg.PageSize()) + 1 {
 		payload = appendLeaves(payload, CatalogTree, ref, binary.LittleEndian.AppendUint64(nil, pager.Checksum(b)))
 	}
 	end, err := s.log.Append(append(payload, 255), true) // An operation that does not decode comes last.

@@ -166,7 +166,7 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 			r := newLimitRun(t, seed)
 			r.fill()
 			require.Positive(t, r.tried)
-			require.Greater(t, r.s.pg.Pages(), r.s.pg.MostPages()*9/10, "the limit was met, nothing else")
+			require.Greater(t, r.s.pg.Alloc.Pages(), r.s.pg.Alloc.MostPages()*9/10, "the limit was met, nothing else")
 			_, err := r.s.BulkLoad(t.Context(), create(77), 77, rowsUpTo(1_000_000))
 			require.ErrorIs(t, err, ErrNoSpace, "a load past the limit")
 			require.NoError(t, r.s.Failed())
@@ -194,7 +194,7 @@ func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
 				"there is room again: %v; %+v; %d",
 				r.last,
 				r.s.Stats(),
-				r.s.pg.UsedPages(),
+				r.s.pg.Alloc.UsedPages(),
 			)
 			require.NoError(t, r.s.Close())
 		})
@@ -361,7 +361,7 @@ func TestCrashesAtTheLimitOfItsDirectoryLoseNothing(t *testing.T) {
 		require.NoError(t, s.Checkpoint(t.Context()), "%s", im.Desc())
 		require.NoError(t, s.Close(), "%s", im.Desc())
 	}
-	t.Logf("%d images, %d operations, %d rows, %d pages", seen, disk.Len()-from, len(states[0].rows), r.s.pg.Pages())
+	t.Logf("%d images, %d operations, %d rows, %d pages", seen, disk.Len()-from, len(states[0].rows), r.s.pg.Alloc.Pages())
 	require.GreaterOrEqual(t, seen, images/2)
 }
 

@@ -80,7 +80,7 @@ func (r *fullRun) getOut() {
 	r.requireContents("after all was deleted")
 	r.sound("after all was deleted")
 	require.Zero(r.t, r.s.Stats().PinnedBytes)
-	require.Less(r.t, r.s.pg.UsedPages(), uint64(64))
+	require.Less(r.t, r.s.pg.Alloc.UsedPages(), uint64(64))
 }
 
 // deleteAll is tried again after a checkpoint, which may have to make room for the log.

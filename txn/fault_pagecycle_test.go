@@ -68,7 +68,7 @@ func TestTreeThatReachesAPageManyTimesIsDamage(t *testing.T) {
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	tx.Rollback()
 
-	r := relocation{s: s, limit: pager.Pgid(s.pg.Pages())} // nothing to move, and a look at all
+	r := relocation{s: s, limit: pager.Pgid(s.pg.Alloc.Pages())} // nothing to move, and a look at all
 	require.NoError(t, s.lockWriter(t.Context()))
 	_, err = r.step(1 << 30)
 	s.unlockWriter()

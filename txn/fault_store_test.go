@@ -289,14 +289,14 @@ func TestCheckComparesTheFreeMapWithTheTrees(t *testing.T) {
 	}
 	root, _ := s.head.trees.get(9)
 	lost, ok := pager.Pgid(0), false
-	for id := pager.Pgid(2); uint64(id) < s.pg.Pages() && !ok; id++ {
-		used, err := s.pg.InUse(id)
+	for id := pager.Pgid(2); uint64(id) < s.pg.Alloc.Pages() && !ok; id++ {
+		used, err := s.pg.Alloc.InUse(id)
 		require.NoError(t, err)
 		lost, ok = id, !used
 	}
 	require.True(t, ok, "some page is free")
 	require.NoError(t, s.pg.Commit(lost, 1))
-	require.NoError(t, s.pg.Freed(root.Root.Pgid, 1))
+	require.NoError(t, s.pg.Alloc.Freed(root.Root.Pgid, 1))
 	want := map[string][]uint64{"leak": {uint64(lost)}, "free": {uint64(root.Root.Pgid)}}
 	require.Equal(t, want, problems(t, s))
 
@@ -400,7 +400,7 @@ func TestTreeTableRowOutsideItsLeafIsCorrupt(t *testing.T) {
 func TestDamagedFreeMapPageIsNamed(t *testing.T) {
 	s, disk := someTrees(t)
 	require.NoError(t, s.Checkpoint(t.Context()))
-	refs := s.pg.SpacePages()
+	refs := s.pg.Alloc.SpacePages()
 	require.NotEmpty(t, refs)
 	f, err := disk.Open("/a.ebb", vfs.Write)
 	require.NoError(t, err)

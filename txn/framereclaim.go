@@ -31,7 +31,7 @@ func (k *checkpointer) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 		s:      k.s,
 		c:      c,
 		serial: c.v.serial,
-		began:  k.s.pg.FrameBytes(),
+		began:  k.s.pg.Pool.FrameBytes(),
 		deltas: len(c.pages.Deltas) > 0,
 	}
 }
@@ -44,7 +44,7 @@ func (k *checkpointer) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 // writes most leaves again: a load ends sooner, and writes less, if more of its rows arrive between
 // two checkpoints.
 func (r *frameReclaimer) Throttle(written float64) bool {
-	frames, bound := r.s.pg.FrameBytes(), r.s.o.CacheBytes
+	frames, bound := r.s.pg.Pool.FrameBytes(), r.s.o.CacheBytes
 	if max(frames, r.began) > bound { // a writer waits for frames, and uses none meanwhile
 		r.enough = false
 		return false
@@ -73,7 +73,7 @@ const (
 // frame than from a part of the file that no read has touched.
 func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	s := r.s
-	r.written = append(r.written, s.pg.InFrames(ids)...)
+	r.written = append(r.written, s.pg.Pool.InFrames(ids)...)
 	step := max(int(min(reclaimFrameBytes, s.o.CacheBytes/16))/s.pg.PageSize(), 1)
 	if r.enough || len(r.written) < step || s.failed.Load() != nil {
 		return
@@ -87,7 +87,7 @@ func (r *frameReclaimer) PagesWritten(ids []pager.Pgid) {
 	if _, err := s.reclaimer.reclaim(reclaimStep); err != nil || s.reclaimer.oldestRead() < r.serial {
 		return // a snapshot may read pages as they were before in-place changes, from frames
 	}
-	frames := s.pg.TakeFrames(r.written[:step])
+	frames := s.pg.Pool.TakeFrames(r.written[:step])
 	r.written = r.written[step:]
 	idle := s.head == r.c.v
 	s.w.begin()

@@ -85,10 +85,10 @@ func checkpointBy(t *testing.T, s *Store, first, wrote func()) {
 
 func TestFramesComeBackWhileACheckpointIsWritten(t *testing.T) {
 	s := openCramped(t)
-	full := s.pg.FrameBytes()
+	full := s.pg.Pool.FrameBytes()
 	require.Greater(t, full, int64(3<<20))
 	least := full
-	checkpointBy(t, s, func() {}, func() { least = min(least, s.pg.FrameBytes()) })
+	checkpointBy(t, s, func() {}, func() { least = min(least, s.pg.Pool.FrameBytes()) })
 	require.Less(t, least, full/2)
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "first") })
 	require.Equal(t, s.head.serial, s.checkpointer.capturedSer, "there is nothing new to write")
@@ -96,21 +96,21 @@ func TestFramesComeBackWhileACheckpointIsWritten(t *testing.T) {
 
 func TestFramesStayAsLongAsTheySuffice(t *testing.T) {
 	s := openCramped(t)
-	full := s.pg.FrameBytes()
+	full := s.pg.Pool.FrameBytes()
 	require.NoError(t, lock(t.Context(), s.checkpointer.mu))
 	c, err := s.checkpointer.capture(t.Context())
 	require.NoError(t, err)
 	r := s.checkpointer.newFrameReclaimer(c)
 	require.NoError(t, s.checkpointer.write(c, r))
 	require.Greater(t, len(r.written), 1000)
-	require.GreaterOrEqual(t, s.pg.FrameBytes(), full)
+	require.GreaterOrEqual(t, s.pg.Pool.FrameBytes(), full)
 	require.NoError(t, s.checkpointer.finish(c))
 	<-s.checkpointer.mu
 }
 
 func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 	s := openCramped(t)
-	frames := s.pg.FrameBytes()
+	frames := s.pg.Pool.FrameBytes()
 	for _, test := range []struct {
 		bound, began  int64
 		written       float64
@@ -139,7 +139,7 @@ func TestCheckpointHurriesWhenFramesAreUsedUpFast(t *testing.T) {
 // otherwise share with commits, until commits have used all of them.
 func TestCheckpointOfDeltasHurriesSooner(t *testing.T) {
 	s := openCramped(t)
-	frames := s.pg.FrameBytes()
+	frames := s.pg.Pool.FrameBytes()
 	for _, test := range []struct {
 		bound, began  int64
 		written       float64
@@ -201,10 +201,10 @@ func TestReadersBesideFrameReclaimSeeTheirVersion(t *testing.T) {
 			} else {
 				require.Equal(t, parts-1, takes, "it may look at any of them; the last part is less than a step")
 			}
-			held := s.pg.FrameBytes()
+			held := s.pg.Pool.FrameBytes()
 			r.Rollback()
 			update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(11)) })
-			require.Less(t, s.pg.FrameBytes(), held-held/8)
+			require.Less(t, s.pg.Pool.FrameBytes(), held-held/8)
 			require.Empty(t, s.reclaimer.detached)
 		})
 	}
@@ -232,7 +232,7 @@ func TestFrameReclaimDoesNotWaitForALongTransaction(t *testing.T) {
 // TestWritersWaitForFramesNotForTheCheckpoint: a waiting writer resumes when frames are reclaimed.
 func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 	s := openCramped(t)
-	s.o.CacheBytes = s.pg.FrameBytes() - 1
+	s.o.CacheBytes = s.pg.Pool.FrameBytes() - 1
 	s.checkpointer.running.Store(true)
 	defer s.checkpointer.running.Store(false)
 	began := make(chan error)
@@ -256,7 +256,7 @@ func TestWritersWaitForFramesNotForTheCheckpoint(t *testing.T) {
 			return s.reclaimer.framesAvailable.ch != nil
 		}, 10*time.Second, 100*time.Microsecond, "it waits")
 	}, func() {
-		if !went && s.pg.FrameBytes() <= s.o.CacheBytes {
+		if !went && s.pg.Pool.FrameBytes() <= s.o.CacheBytes {
 			require.NoError(t, <-began)
 			went = true
 		}

@@ -22,7 +22,7 @@ type freedPages struct {
 func (h *pageWriter) Free(ref pager.Ref) error { return h.free(ref, 1) }
 
 func (h *pageWriter) free(ref pager.Ref, n uint32) error {
-	owner := h.s.pg.Owner(ref.Pgid)
+	owner := h.s.pg.Pool.Owner(ref.Pgid)
 	if invariant.On && ref.Epoch > h.s.epoch {
 		invariant.Fail("txn: freed page %v is of the future", ref)
 	}
@@ -33,7 +33,7 @@ func (h *pageWriter) free(ref pager.Ref, n uint32) error {
 			"freed as a page of epoch %d, and it has been born again", ref.Epoch)
 	}
 	if owner == h.owner && n == 1 && !h.saved {
-		h.s.pg.SetOwner(ref.Pgid, 0)
+		h.s.pg.Pool.SetOwner(ref.Pgid, 0)
 		h.spare = append(h.spare, ref.Pgid)
 		return nil
 	}
@@ -46,7 +46,7 @@ func (h *pageWriter) free(ref pager.Ref, n uint32) error {
 	f.id, f.n, f.epoch, f.birth, f.bornInTx = ref.Pgid, n, ref.Epoch, owner, owner >= h.firstOwner
 	// The record of this transaction may name them, or one since the last checkpoint.
 	f.logReferenced = owner == h.firstOwner ||
-		ref.Epoch == h.s.epoch && n == 1 && h.s.pg.Written(ref.Pgid)
+		ref.Epoch == h.s.epoch && n == 1 && h.s.pg.Pool.Written(ref.Pgid)
 	return nil
 }
 
@@ -58,15 +58,15 @@ func (h *pageWriter) loadFreeMapGroup(ref pager.Ref, n uint32) error {
 	h.lockAllocator()
 	defer h.unlockAllocator()
 	// In a damaged tree a page, and its subtree, may be reachable on many paths.
-	if uint64(len(h.freed)) >= h.s.pg.Pages() {
+	if uint64(len(h.freed)) >= h.s.pg.Alloc.Pages() {
 		return badfile.Page(h.s.path, uint64(ref.Pgid), -1, "it is freed, and so are as many pages as there are")
 	}
-	if err := h.s.pg.Touch(ref.Pgid, uint64(n)); err != nil {
+	if err := h.s.pg.Alloc.Touch(ref.Pgid, uint64(n)); err != nil {
 		return err
 	}
 	if h.allocMu != nil {
-		h.cachedGroup.from, h.cachedGroup.to = h.s.pg.GroupOf(ref.Pgid)
-		h.cachedGroup.pages = int(h.s.pg.Pages())
+		h.cachedGroup.from, h.cachedGroup.to = h.s.pg.Alloc.GroupOf(ref.Pgid)
+		h.cachedGroup.pages = int(h.s.pg.Alloc.Pages())
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (t *freeMapGroup) contains(id pager.Pgid, freed int) bool {
 
 func (h *pageWriter) FreeExtent(ref pager.Ref, size int) error {
 	n, pages := len(h.freed), pager.ExtentPages(size, h.PageSize())
-	if h.w.noLog && h.s.pg.Owner(ref.Pgid) == h.owner {
+	if h.w.noLog && h.s.pg.Pool.Owner(ref.Pgid) == h.owner {
 		if done, err := h.freeUnlogged(pageRun{ref.Pgid, uint32(pages)}); done || err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (tx *Tx) GetMany(id TreeID, keys [][]byte, found *[GetManyKeys]Lookup) erro
 }
 
 // PrefetchSlot prefetches the page table entry of a page, as a hint.
-func (tx *Tx) PrefetchSlot(ref pager.Ref) { tx.s.pg.PrefetchSlot(ref) }
+func (tx *Tx) PrefetchSlot(ref pager.Ref) { tx.view().PrefetchSlot(ref) }
 
 // ReadSoon prefetches one page, as a hint.
-func (tx *Tx) ReadSoon(ref pager.Ref) { tx.s.pg.ReadSoon(ref, tx.v.base) }
+func (tx *Tx) ReadSoon(ref pager.Ref) { tx.view().ReadSoon(ref) }

@@ -252,7 +252,7 @@ func (w *writer) replayLeafRun(r redo) error {
 	}
 	for i := range r.leaves {
 		id := r.ref.Pgid + pager.Pgid(i)
-		w.s.pg.SetOwner(id, w.firstOwner)
+		w.s.pg.Pool.SetOwner(id, w.firstOwner)
 		w.allocated.push(pageRun{id, 1})
 	}
 	err := tree.CopyLeafRun(w, &t, r.ref, r.leaves)

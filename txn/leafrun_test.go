@@ -97,7 +97,7 @@ func TestRowsInOrderAreWrittenOnce(t *testing.T) {
 			requireRows(t, s, n)
 		}
 		require.Less(t, int64(s.log.End()-before), int64(10*1000*120/8))
-		require.Less(t, s.pg.DirtyBytes(), int64(40*DefaultPageSize))
+		require.Less(t, s.pg.Alloc.DirtyBytes(), int64(40*DefaultPageSize))
 		_, now := s.pg.Counters()
 		require.InDelta(t, 10*1000/32, now-written, 30)
 		require.NoError(t, s.Checkpoint(t.Context()))
@@ -309,7 +309,7 @@ func TestLeafRunsAreFreed(t *testing.T) {
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20
 	s := openTest(t, "/a.ebb", o)
 	appendRows(t, s, 0, 500)
-	pages, used := s.pg.Pages(), s.pg.UsedPages()
+	pages, used := s.pg.Alloc.Pages(), s.pg.Alloc.UsedPages()
 	for range 20 {
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
@@ -318,8 +318,8 @@ func TestLeafRunsAreFreed(t *testing.T) {
 		require.Positive(t, tx.w.refBytes)
 		tx.Rollback()
 	}
-	require.Equal(t, used, s.pg.UsedPages())
-	require.InDelta(t, pages, s.pg.Pages(), 100)
+	require.Equal(t, used, s.pg.Alloc.UsedPages())
+	require.InDelta(t, pages, s.pg.Alloc.Pages(), 100)
 	requireRows(t, s, 500)
 	appendRows(t, s, 500, 1000)
 	requireRows(t, s, 1500)
@@ -331,9 +331,9 @@ func TestLeafRunsAreFreed(t *testing.T) {
 		require.Positive(t, appendRows(t, s, 500, 1000))
 		require.NoError(t, s.Checkpoint(t.Context()))
 		if i == 2 {
-			pages = s.pg.Pages()
+			pages = s.pg.Alloc.Pages()
 		}
 	}
-	require.InDelta(t, pages, s.pg.Pages(), 30)
+	require.InDelta(t, pages, s.pg.Alloc.Pages(), 30)
 	requireRows(t, s, 1500)
 }

@@ -101,7 +101,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 	s := openTest(t, "/a.ebb", o)
 	want := map[string]int{}
 	for round := range 3 {
-		before := s.pg.Pages()
+		before := s.pg.Alloc.Pages()
 		for i := range 6 {
 			seed := 100*round + 10*i
 			update(t, s, func(tx *Tx) {
@@ -120,7 +120,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 			require.InDelta(
 				t,
 				before,
-				s.pg.Pages(),
+				s.pg.Alloc.Pages(),
 				30,
 				"the space of 16 values from before the checkpoint was not used again",
 			)
@@ -134,7 +134,7 @@ func TestReferencedValueStaysUntilACheckpoint(t *testing.T) {
 func TestRolledBackValueFreesItsSpaceAtOnce(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	putLong(t, s, "k", 1)
-	pages := s.pg.Pages()
+	pages := s.pg.Alloc.Pages()
 	for i := range 10 {
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestRolledBackValueFreesItsSpaceAtOnce(t *testing.T) {
 		require.Greater(t, tx.Bytes(), int64(20_000), "named values count")
 		tx.Rollback()
 	}
-	require.Less(t, s.pg.Pages(), pages+20)
+	require.Less(t, s.pg.Alloc.Pages(), pages+20)
 	requireLong(t, s, map[string]int{"k": 1})
 }
 
@@ -234,7 +234,7 @@ func TestReferencedValuesStartCheckpoints(t *testing.T) {
 		putLong(t, s, "k", i)
 	}
 	require.InDelta(t, 10, s.checkpointer.count.Load(), 2)
-	require.Less(t, s.pg.FileBytes(), 8*o.CheckpointBytes)
+	require.Less(t, s.pg.Alloc.FileBytes(), 8*o.CheckpointBytes)
 }
 
 // TestReferencedValuesOfALongLog recovers from a log that no batch holds: the values are known before
@@ -339,7 +339,7 @@ func openForged(t *testing.T, s *Store, disk vfs.FS, payload []byte) (*Store, er
 // with a place.
 func TestInvalidValueReferencesInTheLog(t *testing.T) {
 	const size = 20_000
-	free := func(s *Store) pager.Pgid { return pager.Pgid(s.pg.Pages()) }
+	free := func(s *Store) pager.Pgid { return pager.Pgid(s.pg.Alloc.Pages()) }
 	for name, test := range map[string]struct {
 		at    func(s *Store) pager.Pgid
 		epoch func(s *Store) pager.Epoch

@@ -366,18 +366,18 @@ func TestDroppedLargeTreeIsFreedInSteps(t *testing.T) {
 	s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
 	_, err := s.BulkLoad(t.Context(), create(9), 9, wideRows(9*reclaimStepPages))
 	require.NoError(t, err)
-	used := s.pg.UsedPages()
+	used := s.pg.Alloc.UsedPages()
 	require.Greater(t, used, uint64(reclaimStepPages))
 	update(t, s, func(tx *Tx) { require.NoError(t, tx.Drop(9)) })
 	steps := 0
 	for done := false; !done; steps++ {
-		before := s.pg.UsedPages()
+		before := s.pg.Alloc.UsedPages()
 		done, err = s.checkpointer.reclaimTreesStep(t.Context())
 		require.NoError(t, err)
-		require.LessOrEqual(t, before-s.pg.UsedPages(), uint64(reclaimStepPages+10))
+		require.LessOrEqual(t, before-s.pg.Alloc.UsedPages(), uint64(reclaimStepPages+10))
 	}
 	require.Greater(t, steps, 2)
-	require.Less(t, s.pg.UsedPages(), uint64(50))
+	require.Less(t, s.pg.Alloc.UsedPages(), uint64(50))
 	require.NoError(t, s.Checkpoint(t.Context()))
 }
 

@@ -70,8 +70,8 @@ func overwritten(t *testing.T, fs vfs.FS) (s *Store, reached map[int64]bool, rea
 // used are the pages of the newest state, but for meta pages.
 func used(t *testing.T, s *Store) map[int64]bool {
 	ids := map[int64]bool{}
-	for id := int64(2); id < int64(s.pg.Pages()); id++ {
-		in, err := s.pg.InUse(pager.Pgid(id))
+	for id := int64(2); id < int64(s.pg.Alloc.Pages()); id++ {
+		in, err := s.pg.Alloc.InUse(pager.Pgid(id))
 		require.NoError(t, err)
 		if in {
 			ids[id] = true
@@ -85,13 +85,13 @@ func used(t *testing.T, s *Store) map[int64]bool {
 func TestPagesOfTheOlderVersionAreReusedEarly(t *testing.T) {
 	s, reached, reader := overwritten(t, vfs.NewMemory())
 	reader.Rollback()
-	pages := s.pg.Pages()
+	pages := s.pg.Alloc.Pages()
 	for _, value := range []string{"third", "fourth", "fifth"} {
 		early := uint64(0)
-		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.ReusableInUse() })
+		checkpointBy(t, s, func() { rewriteInSteps(t, s, value) }, func() { early = s.pg.Alloc.ReusableInUse() })
 		require.Greater(t, early, uint64(len(reached)*8/10))
 	}
-	require.Less(t, s.pg.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
+	require.Less(t, s.pg.Alloc.Pages(), pages+uint64(len(reached))/4, "the leaves are there twice, not three times")
 	view(t, s, func(tx *Tx) { requireAll(t, tx, "fifth") })
 }
 
@@ -105,7 +105,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 	fs.wrote = func(off, n int64) {
 		for id := off / 4096; id < (off+n+4095)/4096; id++ {
 			require.False(t, reached[id], "page %d", id)
-			require.False(t, s.pg.IsReusable(pager.Pgid(id)), "page %d", id)
+			require.False(t, s.pg.Alloc.IsReusable(pager.Pgid(id)), "page %d", id)
 			writes++
 		}
 	}
@@ -118,7 +118,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 	checkpointBy(t, s, func() {
 		rewriteInSteps(t, s, "third")
 		within(func() {
-			s.o.CacheBytes = s.pg.FrameBytes() + 1<<20 // so that it has to spill, and has pages early
+			s.o.CacheBytes = s.pg.Pool.FrameBytes() + 1<<20 // so that it has to spill, and has pages early
 			rewrite(t, s, "fourth")
 			s.o.CacheBytes = 16 << 20
 		})
@@ -141,7 +141,7 @@ func TestPagesOfTheOlderVersionAreNotOverwritten(t *testing.T) {
 			}
 		})
 	}, func() {
-		require.NotZero(t, s.pg.ReusableInUse())
+		require.NotZero(t, s.pg.Alloc.ReusableInUse())
 		crashed := openTest(t, "/a.ebb", testOptions(copyFiles(t, fs.FS)))
 		view(t, crashed, func(tx *Tx) { requireAll(t, tx, "fourth") })
 	})
@@ -172,11 +172,11 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 			})
 			born := uint64(0)
 			for id := range used(t, s) {
-				if !reached[id] || s.pg.IsReusable(pager.Pgid(id)) {
+				if !reached[id] || s.pg.Alloc.IsReusable(pager.Pgid(id)) {
 					born++
 				}
 			}
-			require.LessOrEqual(t, born, s.pg.Pages()-uint64(len(reached))-2)
+			require.LessOrEqual(t, born, s.pg.Alloc.Pages()-uint64(len(reached))-2)
 		}
 	}
 	for round := range 2 {
@@ -185,9 +185,9 @@ func TestReplayHasSpaceAfterACrash(t *testing.T) {
 		early := uint64(0)
 		checkpointBy(t, s, func() {
 			put(2000, 4000, fmt.Sprint("new ", round)) // what the checkpoint has not got
-			require.Less(t, s.pg.ReusableInUse(), uint64(len(reached)/10))
+			require.Less(t, s.pg.Alloc.ReusableInUse(), uint64(len(reached)/10))
 			put(0, 2000, fmt.Sprint("again ", round)) // what it has
-			early = s.pg.ReusableInUse()
+			early = s.pg.Alloc.ReusableInUse()
 		}, func() {})
 		require.Greater(t, early, uint64(len(reached)/3))
 		require.NoError(t, s.Checkpoint(t.Context()))

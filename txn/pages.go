@@ -11,10 +11,10 @@ import (
 // A pageWriter is the btree.Writer of a transaction: it allocates, copies and frees pages. The
 // writer has one, and so has each worker of a parallel apply: see parallelApplier.
 type pageWriter struct {
+	pager.View
 	s     *Store
 	w     *writer
-	base  pager.Epoch // of the state that the transaction began from
-	owner uint64      // pages born under it may be changed in place; a savepoint starts a new one
+	owner uint64 // pages born under it may be changed in place; a savepoint starts a new one
 	// firstOwner is the transaction's first owner. It owns the leaves that the transaction's record
 	// names: no pageWriter changes these in place.
 	firstOwner uint64
@@ -87,32 +87,9 @@ type allocError struct{ err error }
 
 func (e *allocError) Error() string { return e.err.Error() }
 
-// The exported methods below implement btree.Writer.
-func (h *pageWriter) PageSize() int { return h.s.pg.PageSize() }
-
-func (h *pageWriter) Page(ref pager.Ref) ([]byte, error) { return h.s.pg.Page(ref, h.base) }
-
-func (h *pageWriter) Leaf(ref pager.Ref) (b, changes []byte, err error) {
-	return h.s.pg.Leaf(ref, h.base)
-}
-
-func (h *pageWriter) Extent(ref pager.Ref, size int) ([]byte, error) { return h.s.pg.Extent(ref, size) }
-
-func (h *pageWriter) PrefetchSlot(ref pager.Ref) { h.s.pg.PrefetchSlot(ref) }
-
-func (h *pageWriter) Peek(ref pager.Ref, n int) []byte { return h.s.pg.Peek(ref, h.base, n) }
-
-// ReadAhead prefetches pages: see pager.ReadAhead.
-func (h *pageWriter) ReadAhead(refs []pager.Ref) { h.s.pg.ReadAhead(refs, h.base) }
-
-// ReadsAhead reports whether ReadAhead has an effect.
-func (h *pageWriter) ReadsAhead() bool { return h.s.pg.ReadsAhead() }
-
-// ReadSoon prefetches one page.
-func (h *pageWriter) ReadSoon(ref pager.Ref) { h.s.pg.ReadSoon(ref, h.base) }
-
+// The exported methods below, and those of View, implement btree.Writer.
 func (h *pageWriter) Owned(ref pager.Ref) bool {
-	return ref.Epoch == h.s.epoch && h.s.pg.Owner(ref.Pgid) == h.owner
+	return ref.Epoch == h.s.epoch && h.s.pg.Pool.Owner(ref.Pgid) == h.owner
 }
 
 func (h *pageWriter) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
@@ -120,7 +97,7 @@ func (h *pageWriter) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
 		b, err := h.frame(ref)
 		return ref, b, err
 	}
-	if h.directRead && h.s.pg.Cold(ref, h.base) {
+	if h.directRead && h.View.Cold(ref) {
 		return h.editCold(ref)
 	}
 	old, changes, err := h.Leaf(ref)
@@ -136,7 +113,7 @@ func (h *pageWriter) copyOf(ref pager.Ref, old, changes []byte) (pager.Ref, []by
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
-	if err := h.s.pg.MergeDelta(fresh, b, old, changes); err != nil {
+	if err := h.MergeDelta(fresh, b, old, changes); err != nil {
 		return pager.Ref{}, nil, err
 	}
 	return fresh, b, h.Free(ref)
@@ -148,7 +125,7 @@ func (h *pageWriter) editCold(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
-	if err := h.s.pg.ReadCold(ref, b); err != nil {
+	if err := h.ReadCold(ref, b); err != nil {
 		return pager.Ref{}, nil, err
 	}
 	pager.SetRef(b, fresh)
@@ -156,7 +133,7 @@ func (h *pageWriter) editCold(ref pager.Ref) (pager.Ref, []byte, error) {
 }
 
 func (h *pageWriter) Cold(ref pager.Ref) bool {
-	return h.directRead && !h.Owned(ref) && h.s.pg.Cold(ref, h.base)
+	return h.directRead && !h.Owned(ref) && h.View.Cold(ref)
 }
 
 // ReadForUpdate reads a page into the buffer of the pageWriter. Without a map of the file that
@@ -168,7 +145,7 @@ func (h *pageWriter) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	if h.readBuf == nil {
 		h.readBuf = make([]byte, h.PageSize())
 	}
-	return h.readBuf, h.s.pg.ReadCold(ref, h.readBuf)
+	return h.readBuf, h.ReadCold(ref, h.readBuf)
 }
 
 func (h *pageWriter) EditRead(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
@@ -176,29 +153,29 @@ func (h *pageWriter) EditRead(ref pager.Ref, draft []byte) (pager.Ref, []byte, e
 }
 
 func (h *pageWriter) frame(ref pager.Ref) ([]byte, error) {
-	if h.allocMu != nil && !h.s.pg.InFrame(ref.Pgid) {
+	if h.allocMu != nil && !h.s.pg.Pool.InFrame(ref.Pgid) {
 		h.lockAllocator()
 		defer h.unlockAllocator()
 	}
-	return h.s.pg.Frame(ref, h.base)
+	return h.s.pg.Frame(ref, h.View)
 }
 
 // CanDelta allows deltas for stores that do not fit into the frames between two checkpoints. In
 // smaller stores each leaf gets so many changes that a frame at once costs less.
 func (h *pageWriter) CanDelta(ref pager.Ref) (most int) {
-	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || !h.s.pg.CanDelta(ref, h.s.epoch) {
+	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || !h.s.pg.Pool.CanDelta(ref, h.s.epoch) {
 		return 0
 	}
-	return h.s.pg.MostPatch()
+	return h.s.pg.Pool.MostPatch()
 }
 
 // hasDeltaMemory says whether deltas have memory left. Writer lock.
 func (h *pageWriter) hasDeltaMemory() bool {
-	return h.s.pg.PatchBytes() <= h.s.checkpointer.fullFrames()
+	return h.s.pg.Pool.PatchBytes() <= h.s.checkpointer.fullFrames()
 }
 
 func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {
-	return h.s.pg.DeltaBase(ref, h.base, h.s.epoch)
+	return h.View.DeltaBase(ref, h.s.epoch)
 }
 
 func (h *pageWriter) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
@@ -238,7 +215,7 @@ func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err er
 	if ref.Epoch < h.s.epoch || h.Owned(ref) {
 		return ref, false, nil
 	}
-	if h.s.pg.InFrame(ref.Pgid) {
+	if h.s.pg.Pool.InFrame(ref.Pgid) {
 		fresh, _, err = h.Edit(ref)
 		return fresh, err == nil, err
 	}
@@ -269,8 +246,8 @@ func (h *pageWriter) Undo() *pager.UndoWriter {
 func (h *pageWriter) openUndo() {
 	h.mayUndo = false
 	s := h.s
-	if s.queue.empty() && s.pg.Undo().Open(s.epoch, h.firstOwner, s.reclaimer.heldSnapshots) {
-		h.undo = s.pg.Undo().Own()
+	if s.queue.empty() && s.pg.Undo.Open(s.epoch, h.firstOwner, s.reclaimer.heldSnapshots) {
+		h.undo = s.pg.Undo.Own()
 	}
 }
 
@@ -316,7 +293,7 @@ func (h *pageWriter) allocate() (pager.Ref, []byte, error) {
 // reuse gives a spare page a new owner. A worker takes the lock only if the page has lost its
 // frame.
 func (h *pageWriter) reuse(id pager.Pgid) ([]byte, error) {
-	if h.allocMu != nil && !h.s.pg.InFrame(id) {
+	if h.allocMu != nil && !h.s.pg.Pool.InFrame(id) {
 		h.lockAllocator()
 		defer h.unlockAllocator()
 	}
@@ -327,7 +304,7 @@ func (h *pageWriter) reuse(id pager.Pgid) ([]byte, error) {
 // and the reserve for deletions are for pages that are needed now. The commit frees unused spare
 // pages.
 func (h *pageWriter) allocateSpare(n int) {
-	if !h.s.pg.HasFreePages(uint64(n), h.policy) {
+	if !h.s.pg.Alloc.HasFreePages(uint64(n), h.policy) {
 		return
 	}
 	from := len(h.spare)

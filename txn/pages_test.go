@@ -35,7 +35,7 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
 	tx.Rollback()
 	s, w := h.s, h.w
-	used, pages := s.pg.UsedPages(), uint64(0)
+	used, pages := s.pg.Alloc.UsedPages(), uint64(0)
 	for round := range 40 {
 		tx, err := s.Begin(t.Context(), true)
 		require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 		require.NoError(t, err)
 		w.allocMu = new(sync.Mutex)
 		w.spare = w.spare[:0]
-		require.True(t, s.pg.HasSpace(8*allocBatch, h.policy))
+		require.True(t, s.pg.Alloc.HasSpace(8*allocBatch, h.policy))
 		first, _, err := h.allocate()
 		require.NoError(t, err)
 		require.Len(t, h.spare, allocBatch-1)
@@ -70,12 +70,12 @@ func TestWorkerReservesPagesInBatches(t *testing.T) {
 		} else {
 			require.NoError(t, tx.Commit(NoSync))
 		}
-		require.Equal(t, used, s.pg.UsedPages())
+		require.Equal(t, used, s.pg.Alloc.UsedPages())
 		if round == 5 {
-			pages = s.pg.Pages()
+			pages = s.pg.Alloc.Pages()
 		}
 	}
-	require.LessOrEqual(t, s.pg.Pages(), pages, "some were lost every time")
+	require.LessOrEqual(t, s.pg.Alloc.Pages(), pages, "some were lost every time")
 	s.Check(t.Context(), func(p Problem) bool { t.Error(p); return true })
 }
 
@@ -89,8 +89,8 @@ func TestWorkerReservesOnlyFreePages(t *testing.T) {
 	defer func() { h.w.allocMu = nil }()
 	ahead := 0
 	for {
-		there := h.s.pg.HasFreePages(allocBatch, h.policy)
-		size := h.s.pg.FileBytes()
+		there := h.s.pg.Alloc.HasFreePages(allocBatch, h.policy)
+		size := h.s.pg.Alloc.FileBytes()
 		_, _, err := h.allocate()
 		if err != nil {
 			var no *allocError
@@ -100,7 +100,7 @@ func TestWorkerReservesOnlyFreePages(t *testing.T) {
 		if there && len(h.spare) > 0 {
 			ahead++
 			h.spare = h.spare[:0]
-			require.Equal(t, size, h.s.pg.FileBytes())
+			require.Equal(t, size, h.s.pg.Alloc.FileBytes())
 		}
 	}
 	require.Greater(t, ahead, 10)
@@ -144,7 +144,7 @@ func TestUnusedReservedPagesAreReused(t *testing.T) {
 func TestWorkerFreesOnlyPagesOfItsTransaction(t *testing.T) {
 	h, tx := workerWriter(t, testOptions(vfs.NewMemory()))
 	defer tx.Rollback()
-	pages := h.s.pg.Pages()
+	pages := h.s.pg.Alloc.Pages()
 	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: 5}, 1))
 	h.w.allocMu.Lock()
 	require.NoError(t, h.loadFreeMapGroup(pager.Ref{Pgid: 2}, 1))
@@ -192,8 +192,8 @@ func TestWorkersRepointBranchesInPlace(t *testing.T) {
 	require.NoError(t, s.Checkpoint(t.Context()))
 	framed := func(tx *Tx) (leaves, branches int) {
 		tx.w.allocated.each(0, func(r pageRun) bool {
-			if s.pg.InFrame(r.id) && s.pg.Owner(r.id) >= tx.w.firstOwner {
-				b, err := s.pg.Frame(pager.Ref{Pgid: r.id, Epoch: s.epoch}, 0)
+			if s.pg.Pool.InFrame(r.id) && s.pg.Pool.Owner(r.id) >= tx.w.firstOwner {
+				b, err := s.pg.Frame(pager.Ref{Pgid: r.id, Epoch: s.epoch}, s.w.View)
 				require.NoError(t, err)
 				if h := pager.ReadHeader(b); h.Kind == pager.KindBranch {
 					branches++
@@ -259,7 +259,7 @@ type freezing struct{ *pageWriter }
 
 func (f freezing) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 	fresh, err := f.pageWriter.StoreDelta(ref, base, changes)
-	f.s.pg.Undo().Seal()
+	f.s.pg.Undo.Seal()
 	return fresh, err
 }
 
@@ -285,14 +285,14 @@ func TestReaderThatBeginsBetweenADeltaAndItsBranch(t *testing.T) {
 			w, err := tx.change()
 			require.NoError(t, err)
 			require.NotNil(t, w.Undo())
-			s.pg.Undo().Split(1)
+			s.pg.Undo.Split(1)
 			w.allocMu = new(sync.Mutex)
 			root, _ := w.trees.get(9)
 			was, err := tree.Put(freezing{&w.pageWriter}, &root, key, []byte("two"), 0)
 			require.NoError(t, err)
 			require.Equal(t, name == "replaced", was.Found)
 			w.allocMu = nil
-			s.pg.Undo().Merge()
+			s.pg.Undo.Merge()
 			w.set(9, root)
 			require.NoError(t, w.logPut(9, key, []byte("two"), 0))
 			before := maps.Clone(rows)

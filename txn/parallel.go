@@ -167,7 +167,7 @@ func (w *writer) applyParallel(
 }
 
 // short says that frames are short: the writer has to spill pages, which workers do not.
-func (w *writer) short() bool { return w.s.pg.FrameBytes() > w.spillOver }
+func (w *writer) short() bool { return w.s.pg.Pool.FrameBytes() > w.spillOver }
 
 // assignRows assigns the changes to n parts.
 func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
@@ -187,7 +187,7 @@ func (h *parallelApplier) assignRows(n int, changes []Change, was []Info) {
 // partitionAndApply has count workers apply the changes of n parts, until frames are short.
 func (h *parallelApplier) partitionAndApply(count, n int) error {
 	w := h.w
-	undo := w.s.pg.Undo()
+	undo := &w.s.pg.Undo
 	var undoWriters []*pager.UndoWriter
 	if w.Undo() != nil {
 		undoWriters = undo.Split(count)
@@ -202,7 +202,7 @@ func (h *parallelApplier) partitionAndApply(count, n int) error {
 			left := max(len(w.spare)-allocBatch, 0) // the worker begins with pages of earlier ones
 			k.spare, w.spare = append(k.spare[:0], w.spare[left:]...), w.spare[:left]
 			k.pageWriter = pageWriter{
-				s: w.s, w: w, base: w.base, owner: w.owner, firstOwner: w.firstOwner, mayDelta: w.mayDelta,
+				s: w.s, w: w, View: w.View, owner: w.owner, firstOwner: w.firstOwner, mayDelta: w.mayDelta,
 				allocated: k.allocated, spare: k.spare, freed: k.freed[:0],
 				directRead: w.directRead, readBuf: k.readBuf, policy: w.policy,
 			}

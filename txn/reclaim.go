@@ -75,7 +75,7 @@ type reclaimer struct {
 // add defers the free of pages that the version frees, where next is the number of the next
 // checkpoint.
 func (q *reclaimer) add(f *freedPages, version uint64, next pager.Epoch) {
-	if f.epoch > q.durable && f.epoch <= q.pg.Captured() {
+	if f.epoch > q.durable && f.epoch <= q.pg.Pool.Captured() {
 		q.replacedPages += uint64(f.n)
 	}
 	d := deferredFree{id: f.id, n: f.n, birth: f.birth, afterVersion: version, afterCheckpoint: next}
@@ -113,10 +113,10 @@ func (q *reclaimer) captured(freed []pager.Ref, checkpoint pager.Epoch) {
 func (q *reclaimer) installed(c *checkpointState, version uint64) {
 	q.durable, q.mergedAt = c.meta.Epoch, version
 	for _, id := range c.framed {
-		q.waiting[invisible].push(deferredFree{id: id, birth: q.pg.Owner(id), afterVersion: version})
+		q.waiting[invisible].push(deferredFree{id: id, birth: q.pg.Pool.Owner(id), afterVersion: version})
 	}
 	q.detach(c.pages.Deltas, version)
-	q.pg.AcceptReusable()
+	q.pg.Alloc.AcceptReusable()
 }
 
 // look lists the held snapshots. visible is loaded first: a later snapshot is of that version or a
@@ -150,7 +150,7 @@ func (q *reclaimer) obstacle(f *deferredFree) (o obstacle, snapshot uint64) {
 	if i < len(q.held) && q.held[i] < f.afterVersion {
 		return pinned, q.held[i]
 	}
-	if f.afterCheckpoint > q.pg.Captured() {
+	if f.afterCheckpoint > q.pg.Pool.Captured() {
 		return uncaptured, 0
 	}
 	return noObstacle, 0
@@ -237,11 +237,11 @@ func (q *reclaimer) place(f deferredFree, o obstacle, snapshot uint64) error {
 func (q *reclaimer) free(f deferredFree) error {
 	switch {
 	case f.id == 0:
-		q.pg.ReturnFrames(q.detached[f.afterVersion])
+		q.pg.Pool.ReturnFrames(q.detached[f.afterVersion])
 		delete(q.detached, f.afterVersion)
 		q.framesAvailable.send()
 	case f.n == 0:
-		q.pg.ReleaseFrame(f.id, f.birth)
+		q.pg.Pool.ReleaseFrame(f.id, f.birth)
 	case f.afterCheckpoint == 0:
 		return q.pg.Unused(f.id, uint64(f.n))
 	case f.afterCheckpoint <= q.durable:
@@ -289,5 +289,5 @@ const reuseFraction = 8
 // more space from the disk, which may be full.
 func (q *reclaimer) mostReusable(cacheBytes int64) uint64 {
 	share := uint64(cacheBytes / reuseFraction / int64(q.pg.PageSize()))
-	return min(q.replacedPages, q.pg.ReusableInUse()+share)
+	return min(q.replacedPages, q.pg.Alloc.ReusableInUse()+share)
 }

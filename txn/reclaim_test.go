@@ -23,7 +23,7 @@ func requireAccounted(t *testing.T, s *Store) {
 	waiting, q := map[pager.Pgid]bool{}, s.reclaimer
 	note := func(f deferredFree) {
 		for id := f.id; id < f.id+pager.Pgid(f.n); id++ {
-			used, err := s.pg.InUse(id)
+			used, err := s.pg.Alloc.InUse(id)
 			if err != nil || used || waiting[id] {
 				require.Fail(t, "a page waits, and is in use or waits twice", "page %d: %v", id, err)
 			}
@@ -43,7 +43,7 @@ func requireAccounted(t *testing.T, s *Store) {
 		}
 	}
 	require.Equal(t, pins, q.pinnedPages)
-	require.EqualValues(t, s.pg.Unfree(), len(waiting), "a page is lost, or free and waits")
+	require.EqualValues(t, s.pg.Alloc.Unfree(), len(waiting), "a page is lost, or free and waits")
 }
 
 // TestEveryPageIsUsedFreeOrWaits: rows and large values are overwritten and deleted, trees dropped,

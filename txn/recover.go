@@ -310,7 +310,7 @@ func (s *Store) finishRecovery() error {
 	if err := s.pg.WriteMeta(c.meta); err != nil {
 		return err
 	}
-	c.framed = s.pg.InFrames(c.pages.Dirty)
+	c.framed = s.pg.Pool.InFrames(c.pages.Dirty)
 	return s.checkpointer.install(c)
 }
 

@@ -163,5 +163,5 @@ func TestRecoveryKeepsNoFrames(t *testing.T) {
 	s = openTest(t, "/a.ebb", o)
 	require.Equal(t, 1, s.Recovery().CommitsReplayed)
 	update(t, s, func(tx *Tx) { putRow(t, tx, 1) }) // reclaims the freed pages
-	require.Less(t, s.pg.FrameBytes(), int64(20*s.PageSize()))
+	require.Less(t, s.pg.Pool.FrameBytes(), int64(20*s.PageSize()))
 }

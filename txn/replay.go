@@ -291,7 +291,7 @@ func (p *replayer) collectRef(r redo) error {
 // checkLeafCount verifies the number of referenced leaves against the size of the file: each leaf
 // is a page of its own. claimPages would detect duplicates too, but only after reading all of them.
 func (p *replayer) checkLeafCount(r redo) error {
-	most := uint64(p.s.pg.FileBytes()) / uint64(p.meta.PageSize)
+	most := uint64(p.s.pg.Alloc.FileBytes()) / uint64(p.meta.PageSize)
 	if p.leaves += r.leaves; p.leaves > most {
 		return badfile.At(p.s.path+" (log)", -1, "it names more leaves than the file has pages, which are %d", most)
 	}
@@ -306,7 +306,7 @@ func (p *replayer) claimPages() error {
 		if r.ref.Epoch == 0 || r.ref.Epoch >= pager.MaxEpoch-1 {
 			return badfile.At(s.path+" (log)", -1, "it names pages of epoch %d", r.ref.Epoch)
 		}
-		if err := s.pg.Claim(r.ref, r.pages(s.pg.PageSize())); err != nil {
+		if err := s.pg.Alloc.Claim(r.ref, r.pages(s.pg.PageSize())); err != nil {
 			return err
 		}
 		s.epoch = max(s.epoch, r.ref.Epoch+1)

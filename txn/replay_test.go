@@ -136,7 +136,7 @@ func TestReplaySpillsBehindItself(t *testing.T) {
 	_, before := s.pg.Counters()
 	require.NoError(t, replayAll(s, 32<<20, payload))
 	_, after := s.pg.Counters()
-	require.Less(t, s.pg.FrameBytes(), int64(3<<20), "leaves that were left have frames still")
+	require.Less(t, s.pg.Pool.FrameBytes(), int64(3<<20), "leaves that were left have frames still")
 	require.InDelta(t, 2000, after-before, 500, "leaves were written more than once, or not yet")
 	s.w.publishMaintenance()
 	s.queue.makeVisible()

@@ -174,8 +174,8 @@ func TestReplayOfANewStoreBuildsLeavesDirectly(t *testing.T) {
 	requireRows(t, again, n)
 	written, leaves := again.Stats().PagesWritten, uint64(n/29) // of 4096 bytes, and rows of 135 or so
 	require.Greater(t, written, leaves-100)
-	require.Less(t, again.pg.UsedPages(), leaves+leaves/10+40)
-	require.Less(t, again.pg.FrameBytes(), int64(leaves*DefaultPageSize/4))
+	require.Less(t, again.pg.Alloc.UsedPages(), leaves+leaves/10+40)
+	require.Less(t, again.pg.Pool.FrameBytes(), int64(leaves*DefaultPageSize/4))
 	require.NoError(t, again.Checkpoint(t.Context()))
 	require.Less(t, again.Stats().PagesWritten-written, leaves/4, "they are written once")
 

@@ -95,7 +95,7 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 		"no_key":    commit(redo{op: opPut, id: CatalogTree}, largeValue),
 	} {
 		s := openTest(t, "/a.ebb", testOptions(vfs.NewMemory()))
-		before := s.pg.FileBytes()
+		before := s.pg.Alloc.FileBytes()
 		proved := newReplayer(s, emptyMeta(s), 1<<20)
 		require.NoError(t, takeParts(proved, payload, 100, 1000), name)
 		require.True(t, proved.partial, name)
@@ -106,7 +106,7 @@ func TestLargeValueWithoutItsEndIsDamage(t *testing.T) {
 		err := replayAll(s, 100, payload)
 		require.ErrorIs(t, err, badfile.ErrCorrupt, name)
 		if name != "cut" {
-			require.Equal(t, before, s.pg.FileBytes(), "%s: no extent is begun", name)
+			require.Equal(t, before, s.pg.Alloc.FileBytes(), "%s: no extent is begun", name)
 		}
 		s.w.rollback()
 	}

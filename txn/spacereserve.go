@@ -12,7 +12,7 @@ func (k *checkpointer) giveSpaceBack() (given bool, err error) {
 	if err := k.s.failure(); err != nil {
 		return false, err
 	}
-	given, err = k.s.pg.GiveSpaceBack()
+	given, err = k.s.pg.Alloc.GiveSpaceBack()
 	if err != nil {
 		return false, k.s.fail(err)
 	}

@@ -46,8 +46,8 @@ func grown(t *testing.T) (*Store, *crashfs.Disk) {
 func (s *Store) hasRoom(t *testing.T) bool {
 	require.NoError(t, s.lockWriter(t.Context()))
 	defer s.unlockWriter()
-	s.pg.EndPreallocation()
-	return s.pg.FileBytes()-int64(s.pg.Pages())*int64(s.pg.PageSize()) > 12*s.segment
+	s.pg.Alloc.Growth.EndPreallocation()
+	return s.pg.Alloc.FileBytes()-int64(s.pg.Alloc.Pages())*int64(s.pg.PageSize()) > 12*s.segment
 }
 
 // TestFullDiskReleasesPreallocationOfTheMainFile: what the file was given ahead of need goes to the log
@@ -55,17 +55,17 @@ func (s *Store) hasRoom(t *testing.T) bool {
 func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 	t.Run("commit", func(t *testing.T) {
 		s, _ := grown(t)
-		before := s.pg.FileBytes()
+		before := s.pg.Alloc.FileBytes()
 		update(t, s, func(tx *Tx) {
 			for i := range 2 * int(s.segment) / 1000 {
 				putRow(t, tx, i)
 			}
 		})
-		require.Less(t, s.pg.FileBytes(), before)
+		require.Less(t, s.pg.Alloc.FileBytes(), before)
 	})
 	t.Run("commit beside a checkpoint", func(t *testing.T) {
 		s, disk := grown(t)
-		before := s.pg.FileBytes()
+		before := s.pg.Alloc.FileBytes()
 		require.True(t, tryLock(s.checkpointer.mu))
 		tx, err := s.Begin(nil, true)
 		require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestFullDiskReleasesPreallocationOfTheMainFile(t *testing.T) {
 			putRow(t, tx, i)
 		}
 		require.ErrorIs(t, tx.Commit(Sync), ErrNoSpace)
-		require.Equal(t, before, s.pg.FileBytes())
+		require.Equal(t, before, s.pg.Alloc.FileBytes())
 		<-s.checkpointer.mu
 		disk.SetCapacity(0)
 	})
@@ -112,7 +112,7 @@ func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 	})
 	t.Run("failure", func(t *testing.T) {
 		s, disk := grown(t)
-		disk.Inject(crashfs.Fault{Kinds: crashfs.KindTruncate, Site: "pager.(*Pager).truncateTo/1"})
+		disk.Inject(crashfs.Fault{Kinds: crashfs.KindTruncate, Site: "pager.(*fileGrowth).truncateTo/1"})
 		err := s.Checkpoint(t.Context())
 		require.ErrorIs(t, err, ErrFailed)
 		require.ErrorIs(t, err, crashfs.ErrIO)
@@ -122,12 +122,12 @@ func TestCheckpointOnAFullDiskReturnsItsError(t *testing.T) {
 	})
 	t.Run("failure before", func(t *testing.T) {
 		s, disk := grown(t)
-		before := s.pg.FileBytes()
+		before := s.pg.Alloc.FileBytes()
 		_ = s.fail(crashfs.ErrIO)
 		given, err := s.checkpointer.giveSpaceBack()
 		require.ErrorIs(t, err, ErrFailed)
 		require.False(t, given)
-		require.Equal(t, before, s.pg.FileBytes())
+		require.Equal(t, before, s.pg.Alloc.FileBytes())
 		disk.SetCapacity(0)
 		require.ErrorIs(t, s.Close(), ErrFailed)
 	})

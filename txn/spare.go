@@ -60,12 +60,12 @@ const loanFraction = 32
 // the bound. Writer lock, and the log is started.
 func (s *Store) setBounds() {
 	loan := min(s.freedPages()*int64(s.pg.PageSize()), s.o.MaxBytes/loanFraction)
-	s.pg.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment) + s.retryBytes())
-	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)
+	s.pg.Alloc.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment) + s.retryBytes())
+	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)
 }
 
 // freedPages is the number of pages that a checkpoint would free. Writer lock.
-func (s *Store) freedPages() int64 { return max(int64(s.pg.Unfree())-s.reclaimer.pinnedPages, 0) }
+func (s *Store) freedPages() int64 { return max(int64(s.pg.Alloc.Unfree())-s.reclaimer.pinnedPages, 0) }
 
 // refused records that the open transaction, already rolled back, found no space. Writer lock.
 func (s *Store) refused(err error) {
@@ -74,7 +74,7 @@ func (s *Store) refused(err error) {
 	if errors.As(err, &bound) {
 		missing = max(missing, int64(bound.Missing))
 	}
-	s.refusal.pages, s.refusal.waiting = max(s.pg.Spare(), 0)+missing, true
+	s.refusal.pages, s.refusal.waiting = max(s.pg.Alloc.Spare(), 0)+missing, true
 }
 
 // wantsCheckpoint says that a put may find no space now, but might after a checkpoint. Writer lock,
@@ -89,9 +89,9 @@ func (s *Store) wantsCheckpoint() bool {
 		if s.logDue() {
 			return true
 		}
-		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.MaxBytes()) / int64(s.pg.PageSize())
+		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())
 	}
-	spare := s.pg.Spare()
+	spare := s.pg.Alloc.Spare()
 	few := max(fewPages, (max(spare, 0)+gain)/fewFraction)
 	if _, _, dropped := s.head.trees.firstTrash(); dropped {
 		gain = max(gain, few) // the number is unknown: a checkpoint frees all of their pages

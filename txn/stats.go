@@ -33,7 +33,7 @@ func (s *Store) Stats() Stats {
 // readOpen reads the numbers that need no lock, of a store whose pager is open.
 func (st *Stats) readOpen(s *Store) {
 	st.Readers, st.OldestReaderAge = s.readers.stats(s.now())
-	st.FrameBytes = s.pg.FrameBytes()
+	st.FrameBytes = s.pg.Pool.FrameBytes()
 	st.PagesRead, st.PagesWritten = s.pg.Counters()
 	st.Commits, st.Checkpoints = s.commits.Load(), s.checkpointer.count.Load()
 	st.DurableSeq = s.queue.durableCommit()
@@ -56,9 +56,9 @@ func (s *Store) lastStats(removed bool) {
 func (st *Stats) readGuarded(s *Store) {
 	ps := int64(s.pg.PageSize())
 	st.PageSize = int(ps)
-	st.FileBytes = s.pg.FileBytes()
+	st.FileBytes = s.pg.Alloc.FileBytes()
 	// FreeBytes includes pages that wait for snapshots or a checkpoint.
-	st.FreeBytes = int64(s.pg.Pages()-s.pg.UsedPages()) * ps
+	st.FreeBytes = int64(s.pg.Alloc.Pages()-s.pg.Alloc.UsedPages()) * ps
 	st.PinnedBytes = s.reclaimer.pinnedPages * ps
 	st.Seq, st.Epoch = s.head.seq, uint64(s.durable)
 	st.TrashTrees = 0

@@ -233,7 +233,7 @@ func (s *Store) startLog() error {
 		return s.fail(err)
 	}
 	// The first change may need no page, but its replay does.
-	if err := s.pg.EnsureReserve(); err != nil {
+	if err := s.pg.Alloc.EnsureReserve(); err != nil {
 		return errors.Join(s.spaceError(err), log.Close(true))
 	}
 	if err := s.beginIn(log); err != nil {

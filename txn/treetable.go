@@ -63,7 +63,7 @@ func (w *writer) reserveTreeTable(n int) error {
 	if there := uint64(w.trees.len()); there > s.table.Rows {
 		leaves += (there - s.table.Rows) / least
 	}
-	err := s.pg.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth)) // and branches
+	err := s.pg.Alloc.ReserveTreeTable(leaves + leaves/8 + uint64(s.table.Depth)) // and branches
 	if err != nil {
 		return s.spaceError(err)
 	}
@@ -111,7 +111,7 @@ func (s *Store) loadTrees(v *version) error {
 		return badfile.Page(s.path, 0, -1,
 			"the meta page says that tree %d never was, and it is one with a fixed meaning", v.nextID)
 	}
-	r := tableReader{s: s, base: v.base}
+	r := s.pg.Reader.View(v.base, pager.Newest)
 	var c tree.Cursor
 	c.Reset(r, s.table)
 	rows := uint64(0)
@@ -149,19 +149,3 @@ func (s *Store) loadTrees(v *version) error {
 	}
 	return nil
 }
-
-// tableReader reads pages of a durable state.
-type tableReader struct {
-	s    *Store
-	base pager.Epoch
-}
-
-func (r tableReader) PageSize() int                      { return r.s.pg.PageSize() }
-func (r tableReader) Page(ref pager.Ref) ([]byte, error) { return r.s.pg.Page(ref, r.base) }
-func (r tableReader) Leaf(ref pager.Ref) (b, changes []byte, err error) {
-	return r.s.pg.Leaf(ref, r.base)
-}
-func (r tableReader) Extent(ref pager.Ref, size int) ([]byte, error) { return r.s.pg.Extent(ref, size) }
-func (r tableReader) Peek(ref pager.Ref, n int) []byte               { return r.s.pg.Peek(ref, r.base, n) }
-func (r tableReader) ReadsAhead() bool                               { return r.s.pg.ReadsAhead() }
-func (r tableReader) ReadAhead(refs []pager.Ref)                     { r.s.pg.ReadAhead(refs, r.base) }

@@ -43,7 +43,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 	if !brief {
 		now = s.now()
 	}
-	v, slot := s.readers.acquire(&s.queue.visible, s.pg.Undo(), now)
+	v, slot := s.readers.acquire(&s.queue.visible, &s.pg.Undo, now)
 	if !s.isOpen() { // after acquire: Close scans the slots after it has changed the state
 		slot.release()
 		return ErrClosed
@@ -64,7 +64,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	w.begin()
 	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
-	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()
+	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()
 	return nil
 }
 
@@ -169,6 +169,9 @@ func (tx *Tx) recordErr(err error) error {
 	return err
 }
 
+// view reads the pages of the transaction's snapshot.
+func (tx *Tx) view() pager.View { return tx.s.pg.Reader.View(tx.v.base, tx.v.serial) }
+
 // PageSize, Page, Peek and Extent make a read transaction a btree.Reader.
 func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
 
@@ -177,7 +180,7 @@ func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
 	if tx.w != nil {
 		return tx.w.Page(ref)
 	}
-	return tx.s.pg.Snapshot(ref, tx.v.base, tx.v.serial)
+	return tx.view().Page(ref)
 }
 
 // Leaf is Page of a leaf that may have a delta.
@@ -185,28 +188,28 @@ func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	if tx.w != nil {
 		return tx.w.Leaf(ref)
 	}
-	return tx.s.pg.SnapshotLeaf(ref, tx.v.base, tx.v.serial)
+	return tx.view().Leaf(ref)
 }
 
 // Extent returns the bytes of a large value, valid until the transaction ends. A value that the
 // transaction itself has written is copied: after a delete, or a rollback to a savepoint, its pages
 // may be reused.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
-	b, err := tx.s.pg.Extent(ref, size)
-	if err == nil && tx.w != nil && tx.s.pg.Owner(ref.Pgid) >= tx.w.firstOwner {
+	b, err := tx.s.pg.Reader.Extent(ref, size)
+	if err == nil && tx.w != nil && tx.s.pg.Pool.Owner(ref.Pgid) >= tx.w.firstOwner {
 		b = bytes.Clone(b)
 	}
 	return b, err
 }
 
 // Peek returns the first bytes of a page if they are in memory, as a hint.
-func (tx *Tx) Peek(ref pager.Ref, n int) []byte { return tx.s.pg.Peek(ref, tx.v.base, n) }
+func (tx *Tx) Peek(ref pager.Ref, n int) []byte { return tx.view().Peek(ref, n) }
 
 // ReadAhead prefetches pages: see pager.ReadAhead.
-func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.s.pg.ReadAhead(refs, tx.v.base) }
+func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.view().ReadAhead(refs) }
 
 // ReadsAhead reports whether ReadAhead has an effect.
-func (tx *Tx) ReadsAhead() bool { return tx.s.pg.ReadsAhead() }
+func (tx *Tx) ReadsAhead() bool { return tx.s.pg.Reader.ReadsAhead() }
 
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {

@@ -50,9 +50,9 @@ func rootOf(s *Store) tree.Tree {
 func frames(t *testing.T, s *Store) map[pager.Pgid][]byte {
 	t.Helper()
 	all := map[pager.Pgid][]byte{}
-	for id := range pager.Pgid(s.pg.Pages()) {
-		if s.pg.Owner(id) != 0 && s.pg.InFrame(id) {
-			b, err := s.pg.Frame(pager.Ref{Pgid: id, Epoch: s.epoch}, s.head.base)
+	for id := range pager.Pgid(s.pg.Alloc.Pages()) {
+		if s.pg.Pool.Owner(id) != 0 && s.pg.Pool.InFrame(id) {
+			b, err := s.pg.Frame(pager.Ref{Pgid: id, Epoch: s.epoch}, s.w.View)
 			require.NoError(t, err)
 			all[id] = bytes.Clone(b)
 		}

@@ -85,7 +85,7 @@ func (tx *Tx) CanSubmitLog(last []Run) bool {
 	const perChange = 32 // bound on the redo of an operation without its key and value
 	return w.reserveTreeTable(len(w.changed)+len(last)) == nil &&
 		tx.s.log.HasCommitSpace(int(w.bytes())+bytes+changes*perChange) &&
-		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)
+		tx.s.pg.Alloc.HasSpace(w.pagesFor(changes, bytes), w.policy)
 }
 
 // pagesFor bounds the pages that so many changes of so many bytes allocate. Each change copies a
@@ -93,7 +93,7 @@ func (tx *Tx) CanSubmitLog(last []Run) bool {
 // Each splits a leaf, at most as many as are full before or become full: each half of a split leaf
 // has space for a quarter of a page. A row of more than a third of a page may split two.
 func (w *writer) pagesFor(changes, bytes int) uint64 {
-	there, filled := w.s.pg.UsedPages()+uint64(w.allocated.len()), uint64(4*bytes/w.PageSize()+1)
+	there, filled := w.s.pg.Alloc.UsedPages()+uint64(w.allocated.len()), uint64(4*bytes/w.PageSize()+1)
 	copied, moved := min(there, 3*uint64(changes)), min(there, uint64(changes))
 	return copied + moved + filled + w.s.o.parallelPages(changes) + submitReserve
 }

@@ -66,7 +66,7 @@ func (w *writer) begin() {
 	s := w.s
 	s.serial += 2
 	w.owner, w.firstOwner = s.serial, s.serial-1
-	w.base = s.head.base
+	w.View = s.pg.Reader.View(s.head.base, pager.Newest)
 	if s.head.trees.large != nil {
 		w.trees = s.head.trees.copy()
 	} else {
@@ -165,12 +165,12 @@ func (s *Store) logRefFrom() int { return int(max(s.segment/logRefFraction, int6
 // caller holds no page: it is between operations. A search for pages to spill visits all allocated
 // ones: before the next search, frames have to grow by a share of the cache.
 func (w *writer) spill() error {
-	if w.s.pg.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
+	if w.s.pg.Pool.FrameBytes() <= w.spillOver || w.s.o.ReadOnly {
 		return nil
 	}
 	ids := w.spilled[:0]
 	w.allocated.each(0, func(r pageRun) bool {
-		if pg := w.s.pg; r.n == 1 && pg.Owner(r.id) >= w.firstOwner && pg.InFrame(r.id) && !pg.IsReusable(r.id) {
+		if pg := w.s.pg; r.n == 1 && pg.Pool.Owner(r.id) >= w.firstOwner && pg.Pool.InFrame(r.id) && !pg.Alloc.IsReusable(r.id) {
 			ids = append(ids, r.id)
 		}
 		return true
@@ -178,12 +178,12 @@ func (w *writer) spill() error {
 	w.spilled = ids
 	share := w.s.o.CacheBytes / 8
 	if int64(len(ids))*int64(w.PageSize()) < share {
-		w.spillOver = w.s.pg.FrameBytes() + share // the frames are not this transaction's
+		w.spillOver = w.s.pg.Pool.FrameBytes() + share // the frames are not this transaction's
 		return nil
 	}
 	w.mods++
 	err := w.s.dataError(w.s.pg.Spill(ids))
-	w.spillOver = max(w.mostFrames, w.s.pg.FrameBytes()+share)
+	w.spillOver = max(w.mostFrames, w.s.pg.Pool.FrameBytes()+share)
 	return err
 }
 
@@ -207,7 +207,7 @@ func (w *writer) spillAppended(background *pager.BackgroundSync) error {
 		if at++; at > to {
 			return false
 		}
-		if r.n != 1 || w.s.pg.Owner(r.id) < w.firstOwner || !w.s.pg.InFrame(r.id) {
+		if r.n != 1 || w.s.pg.Pool.Owner(r.id) < w.firstOwner || !w.s.pg.Pool.InFrame(r.id) {
 			return true
 		}
 		var b []byte
@@ -237,11 +237,11 @@ func (w *writer) spillAppended(background *pager.BackgroundSync) error {
 // rollback frees every page that the transaction allocated. If its record was submitted, the caller
 // has revoked it.
 func (w *writer) rollback() {
-	w.s.pg.ReleaseLeafRun(w.leafRunPages)
+	w.s.pg.Alloc.ReleaseLeafRun(w.leafRunPages)
 	if w.flushed > 0 && !w.submitted.logged {
 		w.s.log.Abort()
 	}
-	w.s.pg.Undo().Rollback()
+	w.s.pg.Undo.Rollback()
 	w.freeAllocated(0)
 	w.finish()
 }

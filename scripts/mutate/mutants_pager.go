@@ -2,32 +2,32 @@ package main
 
 // pageMutants are mistakes in pages and trees.
 var pageMutants = []mutant{
-	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/writeback.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.unsynced()`},
-	{"sync", "the_meta_page_is_not_synced", "pager/writeback.go", `func() error { return p.file.SyncData() }); err != nil {`, `func() error { return nil }); err != nil {`},
-	{"sync", "growth_is_synced_as_data_only", "pager/writeback.go", `	return p.sync("the pages", func() error { return p.file.Sync() })`, `	return p.sync("the pages", func() error { return p.file.SyncData() })`},
-	{"sync", "error_of_writing_pages_is_ignored", "pager/writeback.go", `		if err := p.writePages(part, c.images, buf, yield); err != nil {
+	{"sync", "pages_are_not_synced_before_the_meta_page", "pager/writeback.go", `	return w.sync("the pages", func() error { return w.file.Sync() })`, `	return w.unsynced()`},
+	{"sync", "the_meta_page_is_not_synced", "pager/writeback.go", `func() error { return f.file.SyncData() }); err != nil {`, `func() error { return nil }); err != nil {`},
+	{"sync", "growth_is_synced_as_data_only", "pager/writeback.go", `	return w.sync("the pages", func() error { return w.file.Sync() })`, `	return w.sync("the pages", func() error { return w.file.SyncData() })`},
+	{"sync", "error_of_writing_pages_is_ignored", "pager/writeback.go", `		if err := w.writePages(part, c.images, buf, yield); err != nil {
 			return err
-		}`, `		_ = p.writePages(part, c.images, buf, yield)`},
+		}`, `		_ = w.writePages(part, c.images, buf, yield)`},
 	{"sync", "error_of_a_sync_of_the_main_file_is_ignored", "pager/sync.go", `	if err := syncFile(); err != nil {`, `	if err := syncFile(); err != nil && false {`},
 	{"sync", "a_failed_sync_of_the_main_file_is_tried_again", "pager/sync.go", `	if f.fileSync.first != nil {
 		return f.fileSync.first
 	}
 	if err`, `	f.fileSync.first = nil
 	if err`},
-	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/writeback.go", `func() error { return p.file.SyncData() }); err != nil {
+	{"sync", "error_of_the_sync_of_the_meta_page_is_ignored", "pager/writeback.go", `func() error { return f.file.SyncData() }); err != nil {
 		return err
-	}`, `func() error { return p.file.SyncData() }); err != nil {
+	}`, `func() error { return f.file.SyncData() }); err != nil {
 		_ = err
 	}`},
 	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if f.fileSync.grown.Swap(false) {`, `		if f.fileSync.grown.Swap(false) && false {`},
-	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := p.unsynced(); err != nil {`, `	if err := p.unsynced(); err != nil && false {`},
+	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := f.unsynced(); err != nil {`, `	if err := f.unsynced(); err != nil && false {`},
 	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
-	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", p.name, err)`, `		return false, nil`},
+	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", g.name, err)`, `		return false, nil`},
 	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
-	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.IsReusable(r.id) {`, ` {`},
+	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.Alloc.IsReusable(r.id) {`, ` {`},
 	{"order", "reusable_pages_of_the_free_lists_are_allocated_for_early_writes", "pager/pagepool.go", `	if inMemory || s.nReusable == 0 {`, `	if true {`},
-	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `return p.allocate(how, false)`, `return p.allocate(how, true)`},
-	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.allocate(how, false)`, `p.allocate(how, true)`},
+	{"order", "large_values_use_reusable_pages", "pager/overflow.go", `return a.allocate(how, false)`, `return a.allocate(how, true)`},
+	{"order", "loads_use_reusable_pages", "pager/bulkwriter.go", `p.Alloc.allocate(how, false)`, `p.Alloc.allocate(how, true)`},
 	{"order", "a_load_that_fails_gives_pages_back_that_are_being_written", "txn/bulk.go", `	_ = l.s.dataError(l.pages.Discard())
 `, ``},
 	{"order", "a_load_that_ends_leaves_pages_to_be_written", "pager/bulkwriter.go", `	return <-l.end`, `	return nil`},
@@ -36,79 +36,79 @@ var pageMutants = []mutant{
 	return nil`},
 	{"order", "a_replay_that_ends_is_still_being_synced", "txn/replayapply.go", `		if kept := backlog.Wait(); err == nil {`, `		if kept := error(nil); err == nil {`},
 	{"order", "pages_are_free_when_their_checkpoint_begins", "txn/reclaim.go", `	case f.afterCheckpoint <= q.durable:`, `	case true:`},
-	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Captured() {`, `	if f.afterCheckpoint > q.pg.Captured()+1 {`},
-	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.AcceptReusable()
+	{"order", "pages_are_promised_before_their_checkpoint_begins", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Pool.Captured() {`, `	if f.afterCheckpoint > q.pg.Pool.Captured()+1 {`},
+	{"order", "promised_pages_stay_early", "txn/reclaim.go", `	q.pg.Alloc.AcceptReusable()
 `, ``},
 	{"room", "a_transaction_gets_all_promised_pages", "pager/pagepool.go", ` && s.reusableInUse() < how.MostReusable`, ``},
 	{"room", "early_pages_leave_no_room_for_the_next_open", "txn/reclaim.go", `	return min(q.replacedPages, `, `	return min(q.replacedPages+1<<20, `},
 	{"room", "what_is_freed_of_the_durable_state_is_room", "txn/reclaim.go", `	if f.epoch > q.durable && f.epoch`, `	if f.epoch`},
 	{"room", "what_an_earlier_checkpoint_had_is_room", "txn/reclaim.go", `	q.replacedPages = 0
 `, ``},
-	{"room", "nothing_is_promised", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Captured() {`, `	if f.afterCheckpoint > q.durable {`},
+	{"room", "nothing_is_promised", "txn/reclaim.go", `	if f.afterCheckpoint > q.pg.Pool.Captured() {`, `	if f.afterCheckpoint > q.durable {`},
 	{"room", "garbage_stays_in_memory", "pager/writeback.go", `	if observer != nil && len(c.Deltas) == 0 {
-		p.dropFromPageCache(c.deadRanges)`, `	if observer != nil && len(c.Deltas) == 0 {
+		w.dropFromPageCache(c.deadRanges)`, `	if observer != nil && len(c.Deltas) == 0 {
 		_ = c`},
-	{"room", "batches_look_at_what_they_change", "txn/pages.go", `	if h.directRead && h.s.pg.Cold(ref, h.base) {`, `	if false {`},
-	{"room", "deletions_look_at_what_they_change", "txn/pages.go", `	return h.directRead && !h.Owned(ref) && h.s.pg.Cold(ref, h.base)`, `	return false`},
-	{"room", "what_was_read_in_vain_is_read_again", "pager/read.go", `		p.verified.add(ref.Pgid)
+	{"room", "batches_look_at_what_they_change", "txn/pages.go", `	if h.directRead && h.View.Cold(ref) {`, `	if false {`},
+	{"room", "deletions_look_at_what_they_change", "txn/pages.go", `	return h.directRead && !h.Owned(ref) && h.View.Cold(ref)`, `	return false`},
+	{"room", "what_was_read_in_vain_is_read_again", "pager/read.go", `		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
-	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, generation)
+	r.accessed.add(ref.Pgid)
+	r.recheckGeneration(ref.Pgid, generation)
 	return nil
-}`, `		p.verified.add(ref.Pgid)
+}`, `		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
 	_ = generation
 	return nil
 }`},
-	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/reservation.go", `	p.reserved.leafRuns += n`, `	p.reserved.leafRuns += 0 * n`},
+	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/reservation.go", `	a.reserved.leafRuns += n`, `	a.reserved.leafRuns += 0 * n`},
 	{"room", "holes_are_left_alone_on_a_full_disk", "pager/pagepool.go", `	if s.avail.n == 0 {
 		return 0, false, nil`, `	if true {
 		return 0, false, nil`},
 	{"check", "a_page_that_was_proved_beside_a_failed_sync_is_trusted", "pager/writeback.go", `	if f.verifyGeneration.Load() != generation {`, `	if false {`},
 	{"check", "a_group_of_the_free_map_that_changes_last_is_not_written", "pager/freemap.go", `				again = true // The old`, `				// The old`},
-	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := p.verify(ref, b); err != nil {
+	{"check", "what_is_read_to_be_changed_is_not_proved", "pager/read.go", `		if err := r.verify(ref, b); err != nil {
 			return err
 		}
-		p.verified.add(ref.Pgid)
+		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
-	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, generation)
-	return nil`, `		p.verified.add(ref.Pgid)
+	r.accessed.add(ref.Pgid)
+	r.recheckGeneration(ref.Pgid, generation)
+	return nil`, `		r.verified.add(ref.Pgid)
 	} else if epochOf(b) != ref.Epoch {
-		return p.otherEpoch(ref, b)
+		return r.otherEpoch(ref, b)
 	}
-	p.accessed.add(ref.Pgid)
-	p.recheckGeneration(ref.Pgid, verifyGeneration)
+	r.accessed.add(ref.Pgid)
+	r.recheckGeneration(ref.Pgid, verifyGeneration)
 	return nil`},
 	{"check", "a_page_that_was_met_is_of_any_epoch", "pager/read.go", `		if err == nil && epochOf(b) != ref.Epoch {
-			return nil, p.otherEpoch`, `		if err == nil && epochOf(b) != ref.Epoch && false {
-			return nil, p.otherEpoch`},
+			return nil, r.otherEpoch`, `		if err == nil && epochOf(b) != ref.Epoch && false {
+			return nil, r.otherEpoch`},
 	{"check", "an_extent_is_of_any_epoch", "pager/overflow.go", `	if epochOf(b) != ref.Epoch {`, `	if epochOf(b) != ref.Epoch && false {`},
 	{"check", "a_page_may_be_freed_twice", "pager/alloc.go", `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 {
-			err = p.corrupt(`, `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 && false {
-			err = p.corrupt(`},
+			err = a.corrupt(`, `		if err == nil && g.used[at/64]&(1<<(at%64)) == 0 && false {
+			err = a.corrupt(`},
 	{"check", "distrust_leaves_what_was_met", "pager/writeback.go", `	f.accessed.clear()
 `, ``},
 	{"room", "short_runs_are_let_go", "pager/madvise.go", `end >= first+lo+minDeadRange`, `end > first+lo`},
 	{"room", "promised_pages_do_not_count", "pager/pagepool.go", ` + min(s.inRuns(&s.reusable, n), more)`, ``},
-	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/preallocate.go", `int64(max(p.space.end, p.lastMeta.Pages)+`, `int64(p.space.end+`},
+	{"order", "pages_of_the_durable_state_are_cut_off_for_others", "pager/preallocate.go", `int64(max(a.space.end, a.lastMeta.Pages)+`, `int64(a.space.end+`},
 	{"sync", "a_new_store_is_not_synced", "pager/pager.go", `	return f.Sync()
 }`, `	return nil
 }`},
-	{"order", "room_that_is_not_there_yet_counts", "pager/preallocate.go", `	p.prealloc.grownTo = grownTo
-`, `	p.prealloc.grownTo, p.fileSize = grownTo, size
+	{"order", "room_that_is_not_there_yet_counts", "pager/preallocate.go", `	g.grownTo = grownTo
+`, `	g.grownTo, g.size = grownTo, size
 `},
-	{"order", "the_file_is_cut_while_it_grows", "pager/preallocate.go", `	p.EndPreallocation()
-	size := int64(p.space.end)`, `	size := int64(p.space.end)`},
-	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/preallocate.go", `	p.fileSync.grown.Store(true)
+	{"order", "the_file_is_cut_while_it_grows", "pager/preallocate.go", `	a.Growth.EndPreallocation()
+	size := int64(a.space.end)`, `	size := int64(a.space.end)`},
+	{"sync", "the_size_of_a_file_that_has_grown_is_not_synced", "pager/preallocate.go", `	g.fileSync.grown.Store(true)
 `, ``},
-	{"order", "the_live_meta_page_is_overwritten", "pager/writeback.go", `	m.Slot = 1 - p.lastMeta.Slot`, `	m.Slot = p.lastMeta.Slot`},
+	{"order", "the_live_meta_page_is_overwritten", "pager/writeback.go", `	m.Slot = 1 - f.lastMeta.Slot`, `	m.Slot = f.lastMeta.Slot`},
 	{"check", "checksum_of_a_page_is_not_looked_at", "pager/read.go", `	if !ChecksumMatches(b, f.salt) {`, `	if !ChecksumMatches(b, f.salt) && false {`},
 	{"check", "number_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Pgid != ref.Pgid:`, `	case false && h.Pgid != ref.Pgid:`},
 	{"check", "epoch_of_a_page_is_not_looked_at", "pager/read.go", `	case h.Epoch != ref.Epoch:`, `	case false && h.Epoch != ref.Epoch:`},
@@ -120,7 +120,7 @@ var pageMutants = []mutant{
 	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := f.o.CheckPage(b, f.pageSize); err != nil {`, `	if err := f.o.CheckPage(b, f.pageSize); err != nil && false {`},
 	{"check", "checksum_of_a_meta_page_is_not_looked_at", "pager/meta.go", `	if !ChecksumMatches(p, Salt(m.StoreID)) {`, `	if !ChecksumMatches(p, Salt(m.StoreID)) && false {`},
 	{"check", "the_free_map_is_not_held_against_its_directory", "pager/freemap.go", `	if n != g.nUsed || `, `	if `},
-	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.fileSize {`, `	if false {`},
+	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.size {`, `	if false {`},
 	{"check", "depth_of_a_tree_is_not_bounded", "btree/check.go", ` || t.Depth > maxDepth {`, ` {`},
 	{"check", "cells_may_share_bytes", "btree/validate.go", `		if c.seen[w]&mask != 0 {`, `		if c.seen[w]&mask != 0 && c.n < 0 {`},
 	{"check", "order_of_keys_is_not_verified", "btree/validate.go", `bytes.Compare(prev, key) >= 0) {

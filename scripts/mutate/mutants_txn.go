@@ -132,25 +132,25 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/put.go", `			p.cursor.path[1].set(b, i+1, n+1)`, `			p.cursor.path[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go", `	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`, `	at := bufferOffset(s.last) << 32`},
-	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.ReleaseLeafRun(w.leafRunPages)
+	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.Alloc.ReleaseLeafRun(w.leafRunPages)
 `, ``},
-	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.FileBytes()) - s.segment)`, ``},
+	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)`, ``},
 	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())`, `k.s.head.serial != k.capturedSer`},
 	{"room", "deletes_grow_the_file_before_they_fill_holes", "pager/alloc.go", `	if pastBound || NoSpace(err) {`, `	if purpose == ForPut && pastBound || NoSpace(err) {`},
 	{"room", "a_bulk_load_has_no_checkpoint_before", "txn/bulk.go", `!s.wantsCheckpoint() && !s.mayFree()`, `!s.wantsCheckpoint()`},
-	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go", `	pages := p.space.end + atEnd + left - min(left, freeAfter)`, `	pages := p.space.end + atEnd + left`},
+	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go", `	pages := a.space.end + atEnd + left - min(left, freeAfter)`, `	pages := a.space.end + atEnd + left`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
-	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := p.reserve(n, min(n, p.space.free()), how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := a.reserve(n, min(n, a.space.free()), how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/reservation.go", `		if reserved <= pages {`, `		if true {`},
-	{"room", "the_file_grows_past_its_directory", "pager/reservation.go", `	if most := p.MostPages(); pages > most {`, `	if most := p.MostPages(); false {`},
+	{"room", "the_file_grows_past_its_directory", "pager/reservation.go", `	if most := a.MostPages(); pages > most {`, `	if most := a.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return gain >= few && freed > spare`, `	return false`},
-	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal.pages, s.refusal.waiting = max(s.pg.Spare(), 0)+missing, true`, ``},
+	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal.pages, s.refusal.waiting = max(s.pg.Alloc.Spare(), 0)+missing, true`, ``},
 	{"room", "deletes_are_no_reason_to_fit", "txn/commit.go", `		s.refusal.shrunk = s.refusal.pages > 0`, ``},
 	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
-	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Unfree())-s.reclaimer.pinnedPages, 0)`, `int64(s.pg.Unfree())`},
+	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Alloc.Unfree())-s.reclaimer.pinnedPages, 0)`, `int64(s.pg.Alloc.Unfree())`},
 	{"room", "nothing_is_lent_until_the_checkpoint", "txn/spare.go", `max(s.logShare()-loan, s.log.Bytes()+s.segment)`, `max(s.logShare(), s.log.Bytes()+s.segment)`},
-	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spare.go", `		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.MaxBytes()) / int64(s.pg.PageSize())`, ``},
+	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spare.go", `		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())`, ``},
 	{"room", "a_parallel_apply_of_deletes_is_bound", "txn/parallel.go", `		defer w.usePurpose(pager.ForDelete)()`, ``},
 	{"room", "large_pages_have_no_more_rows_of_the_table", "txn/treetable.go", `w.PageSize() / pager.MinPageSize * minTreeTableRows`, `1 * minTreeTableRows`},
 	{"room", "a_batch_that_is_foretold_is_of_one_tree", "txn/writeahead.go", `len(w.changed)+len(last)`, `len(w.changed)+1`},
@@ -160,8 +160,8 @@ var storeMutants = []mutant{
 	{"rollback", "a_rollback_keeps_what_it_has_handed_to_the_log", "txn/writer.go", `	if w.flushed > 0 && !w.submitted.logged {
 		w.s.log.Abort()
 	}
-	w.s.pg.Undo().Rollback()`, `	w.s.pg.Undo().Rollback()`},
-	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo().Rollback()
+	w.s.pg.Undo.Rollback()`, `	w.s.pg.Undo.Rollback()`},
+	{"rollback", "what_is_changed_in_place_is_not_undone", "txn/writer.go", `	w.s.pg.Undo.Rollback()
 `, ``},
 	{"rollback", "a_transaction_that_has_ended_keeps_the_writer", "txn/tx.go", `	w, tx.w = tx.w, nil`, `	w = tx.w`},
 	{"rollback", "a_savepoint_does_not_end_changes_in_place", "txn/savepoint.go", `	w.disableUndo()`, `	//`},
@@ -179,9 +179,9 @@ var storeMutants = []mutant{
 	{"rollback", "pages_that_are_read_are_changed_in_place", "pager/undolog.go", `	return s != nil && s.dirty != nil && s.owner > u.newestSnapshot && s.owner < u.owner`, `	return s != nil && s.dirty != nil && s.owner < u.owner`},
 	{"rollback", "an_undo_is_forgotten_while_readers_may_ask", "pager/undolog.go", `		if len(versions) > 0 && versions[0] < u.owner {`, `		if len(versions) > 0 && versions[0] < u.owner && false {`},
 	{"rollback", "an_undo_is_forgotten_when_its_commit_is_seen", "pager/undolog.go", `version >= u.committed && !u.sealed {`, `version >= u.committed {`},
-	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undolog.go", `		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+	{"rollback", "readers_look_at_pages_that_are_being_restored", "pager/undolog.go", `		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.pool.pageSize))
 `, `		s.changed.Store(0)
-		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.p.pageSize))
+		u.restore(k, unsafe.Slice((*byte)(s.dirty), u.pool.pageSize))
 `},
 	{"replay", "a_second_recovery_leaves_the_page_of_the_first", "txn/recover.go", `	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {`, `	if !sameState(m, newest) || s.o.ReadOnly {`},
 	{"laid", "leaves_are_never_synced_before_the_log", "wal/externalrefs.go", `unsynced, durable = true, durable || g.buffer.ref == refSyncFirst`, `unsynced, durable = g.buffer.ref == refSyncFirst, durable || g.buffer.ref == refSyncFirst`},
@@ -201,7 +201,7 @@ var storeMutants = []mutant{
 `},
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
-	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.SetOwner(id, w.firstOwner)`, `		w.s.pg.SetOwner(id, w.owner)`},
+	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.Pool.SetOwner(id, w.firstOwner)`, `		w.s.pg.Pool.SetOwner(id, w.owner)`},
 	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
 	{"laid", "leaves_are_laid_whatever_comes_before", "txn/leafrun.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
@@ -251,10 +251,10 @@ var storeMutants = []mutant{
 `, `			break // allocate returns the error when a page is needed
 		}
 `},
-	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.HasFreePages(uint64(n), h.policy) {`, `	if !h.s.pg.HasFreePages(uint64(n), h.policy) && false {`},
+	{"rollback", "hands_ask_the_disk_for_pages_ahead", "txn/pages.go", `	if !h.s.pg.Alloc.HasFreePages(uint64(n), h.policy) {`, `	if !h.s.pg.Alloc.HasFreePages(uint64(n), h.policy) && false {`},
 	{"rollback", "hands_take_pages_ahead_from_the_slack", "pager/reservation.go", `ForPut)
-	return err == nil && size <= p.fileSize`, `ForCheckpoint)
-	return err == nil && size <= p.fileSize`},
+	return err == nil && size <= a.Growth.size`, `ForCheckpoint)
+	return err == nil && size <= a.Growth.size`},
 	{"rollback", "what_hands_leave_becomes_more_and_more", "txn/pages.go", `	if n := len(h.spare); n > 0 {`, `	if n := len(h.spare); n > 0 && h.allocMu == nil {`},
 	{"rollback", "a_hand_frees_pages_that_there_are_not", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && freed < t.pages`},
 	{"rollback", "a_hand_frees_any_number_of_pages", "txn/free.go", `id >= t.from && id < t.to && freed < t.pages`, `id >= t.from && id < t.to`},
@@ -306,18 +306,18 @@ var storeMutants = []mutant{
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit == FitRuns {
 		return nil`, `	if true {
 		return nil`},
-	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go", `		left = p.treeTablePages() + p.freeMapPages(atEnd+p.treeTablePages())`, `		left = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.reserve(n, min(n, p.space.free()), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go", `		left = a.treeTablePages() + a.freeMapPages(atEnd+a.treeTablePages())`, `		left = 0`},
+	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.Alloc.reserve(n, min(n, p.Alloc.space.free()), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
-		if`, `		_ = s.pg.TrimFile(clean)
+		if`, `		_ = s.pg.Alloc.TrimFile(clean)
 		err := log.Close(clean)
 		if`},
 	{"room", "a_log_without_commits_takes_pages", "txn/recover.go", `	case tail.Commits == 0:
 `, `	case false:
 `},
-	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "a_change_that_takes_no_page_asks_for_no_room", "txn/store.go", `	if err := s.pg.Alloc.EnsureReserve(); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"check", "what_was_written_before_a_failed_sync_is_trusted", "pager/writeback.go", `f.mapped && f.verifyGeneration.Load() == 0`, `f.mapped`},
 	{"patches", "a_page_with_another_number_keeps_the_first", "txn/pages.go", `	return fresh, true, h.Free(ref)`, `	return fresh, true, nil`},
 	{"patches", "a_page_with_another_number_loses_its_patch", "pager/delta.go", `	fresh, err = p.NewDelta(base, epoch, owner, changes, how)`, `	fresh, err = p.NewDelta(base, epoch, owner, changes[:0], how)`},
@@ -326,23 +326,23 @@ var storeMutants = []mutant{
 	{"patches", "memory_of_patches_goes_with_their_checkpoint", "txn/reclaim.go", `	q.detach(c.pages.Deltas, version)`, `	q.pg.ReturnFrames(c.pages.Deltas)`},
 	{"patches", "memory_of_patches_stays", "txn/reclaim.go", `	q.detach(c.pages.Deltas, version)
 `, ``},
-	{"order", "the_base_of_a_delta_is_free_when_its_checkpoint_begins", "txn/reclaim.go", `		if f.afterCheckpoint > q.durable {`, `		if f.afterCheckpoint > q.pg.Captured() {`},
+	{"order", "the_base_of_a_delta_is_free_when_its_checkpoint_begins", "txn/reclaim.go", `		if f.afterCheckpoint > q.durable {`, `		if f.afterCheckpoint > q.pg.Pool.Captured() {`},
 	{"order", "the_base_of_a_delta_is_free_under_its_readers", "txn/reclaim.go", `		f.afterVersion = q.mergedAt`, `		f.afterVersion = 0`},
 	{"room", "a_snapshot_that_ends_frees_nothing", "txn/reclaim.go", `		limit, err = q.unpin(limit)`, `		err = nil`},
 	{"room", "free_map_pages_are_lost", "txn/reclaim.go", `	for _, ref := range freed {`, `	for _, ref := range freed[:0] {`},
-	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if true {`},
-	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if p.hasDeltaOf(id, p.deltas.epoch) {`, `	if false {`},
+	{"patches", "a_dropped_patch_of_an_earlier_epoch_is_used_again", "pager/delta.go", `	if bp.hasDeltaOf(id, bp.deltas.epoch) {`, `	if true {`},
+	{"patches", "memory_of_dropped_patches_is_not_used_again", "pager/delta.go", `	if bp.hasDeltaOf(id, bp.deltas.epoch) {`, `	if false {`},
 	{"patches", "a_patch_over_a_patch_that_is_being_written_changes_its_base", "pager/delta.go", `	if ref.Epoch == epoch {
-		base, _, changes`, `	if s := p.table.peek(ref.Pgid); s != nil && s.delta != nil {
+		base, _, changes`, `	if s := v.pool.table.peek(ref.Pgid); s != nil && s.delta != nil {
 		deltaBase, _, changes`},
-	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/delta.go", `	if ref.Epoch <= p.captured {`, `	if ref.Epoch < epoch {`},
-	{"patches", "the_base_of_a_patch_is_not_proven", "pager/delta.go", `	if err := p.verifyHeader(base, b); err != nil {
+	{"patches", "a_page_that_no_checkpoint_writes_gets_a_patch", "pager/delta.go", `	if ref.Epoch <= bp.captured {`, `	if ref.Epoch < epoch {`},
+	{"patches", "the_base_of_a_patch_is_not_proven", "pager/delta.go", `	if err := w.verifyHeader(base, b); err != nil {
 		return err
 	}
-	return p.MergeDelta(`, `	return p.MergeDelta(`},
+	return w.MergeDelta(`, `	return w.MergeDelta(`},
 	{"patches", "a_patch_that_is_written_stays", "pager/writeback.go", `			atomic.StorePointer(&s.delta, nil)`, `			_ = s`},
-	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.unwritten(id))`, `n == 1 && p.InFrame(id))`},
-	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`, `	w.mayDelta = true`},
+	{"patches", "a_patched_page_is_not_written", "pager/alloc.go", `n == 1 && p.Pool.unwritten(id))`, `n == 1 && p.Pool.InFrame(id))`},
+	{"patches", "every_leaf_gets_a_patch", "txn/tx.go", `	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()`, `	w.mayDelta = true`},
 	{"patches", "patches_have_no_bound", "txn/pages.go", `	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || `, `	if !h.mayDelta || `},
 	{"patches", "cells_that_a_split_has_moved_are_there", "btree/search.go", `	if !inBase(changes, i) {`, `	if !inBase(changes, i) && i < 0 {`},
 	{"patches", "a_put_finds_cells_that_a_split_has_moved", "btree/delta.go", `	if i < from || i >= to {`, `	if false {`},
@@ -403,13 +403,13 @@ var storeMutants = []mutant{
 `},
 	{"room", "a_row_splits_one_leaf_at_most", "txn/writeahead.go", `copied + moved + filled`, `copied + min(there+filled, uint64(changes))`},
 	{"room", "what_is_logged_ahead_may_find_no_pages", "txn/writeahead.go", ` &&
-		tx.s.pg.HasSpace(w.pagesFor(changes, bytes), w.policy)`, ``},
-	{"room", "what_is_free_counts_twice", "pager/reservation.go", `min(p.space.inCurrentRun(n, how), n), ForPut)
-	return err == nil && p.prepareSize`, `min(2*p.space.inCurrentRun(n, how), n), ForPut)
-	return err == nil && p.prepareSize`},
+		tx.s.pg.Alloc.HasSpace(w.pagesFor(changes, bytes), w.policy)`, ``},
+	{"room", "what_is_free_counts_twice", "pager/reservation.go", `min(a.space.inCurrentRun(n, how), n), ForPut)
+	return err == nil && a.Growth.prepare`, `min(2*a.space.inCurrentRun(n, how), n), ForPut)
+	return err == nil && a.Growth.prepare`},
 	{"room", "the_slack_is_promised", "pager/reservation.go", `ForPut)
-	return err == nil && p.prepareSize`, `ForCheckpoint)
-	return err == nil && p.prepareSize`},
+	return err == nil && a.Growth.prepare`, `ForCheckpoint)
+	return err == nil && a.Growth.prepare`},
 	{"ack", "a_crowd_whose_record_is_in_doubt_is_told_to_try_again", "kv/coalesce.go", `	case errors.Is(me.inner.Err(), txn.ErrUnknown):
 		result`, `	case false:
 		result`},

@@ -1,0 +1,162 @@
+package pager
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ebbkv/ebb/internal/offheap"
+)
+
+// frameArena allocates frames: memory of one page each, cut from slabs outside the Go heap. The
+// frame that was freed last is reused first, because it is still in the processor's cache. Slabs
+// are freed when the arena is closed. If memory is short, trim releases the memory of free frames
+// before that.
+type frameArena struct {
+	pageSize int
+	scarce   func() bool // memory is short; nil: never
+
+	mu      sync.Mutex // guards the fields below
+	free    []unsafe.Pointer
+	slabs   [][]byte
+	uncut   []byte   // uncut part of the newest slab, or of a trimmed run
+	trimmed [][]byte // runs of frames: addresses without memory
+	next    []byte   // the slab after that one, if prefaultNext has allocated it
+	inUse   atomic.Int64
+
+	prefaulting sync.WaitGroup // goroutines that touch memory
+}
+
+// Slabs start small, so that a small store costs little, and double up to a size that huge pages
+// serve.
+const (
+	firstSlab = 256 << 10
+	lastSlab  = 16 << 20
+
+	hugePageBytes = 2 << 20 // a stretch: one huge page of a slab
+)
+
+// alloc returns a frame with undefined content.
+func (a *frameArena) alloc() (unsafe.Pointer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.free); n > 0 {
+		f := a.free[n-1]
+		a.free = a.free[:n-1]
+		a.inUse.Add(1)
+		return f, nil
+	}
+	if n := len(a.trimmed); len(a.uncut) == 0 && n > 0 {
+		a.uncut, a.trimmed = a.trimmed[n-1], a.trimmed[:n-1]
+	}
+	if len(a.uncut) == 0 {
+		slab, err := a.next, error(nil)
+		if a.next = nil; slab == nil {
+			slab, err = a.slab()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("memory for page frames: %w", err)
+		}
+		a.slabs = append(a.slabs, slab)
+		a.uncut = slab
+	}
+	if len(a.uncut)%hugePageBytes == 0 && len(a.trimmed) == 0 && a.next == nil && !a.short() {
+		a.prefaultNext()
+	}
+	f := unsafe.Pointer(unsafe.SliceData(a.uncut))
+	a.uncut = a.uncut[a.pageSize:]
+	a.inUse.Add(1)
+	return f, nil
+}
+
+// slab allocates the slab after the newest one.
+func (a *frameArena) slab() ([]byte, error) {
+	size := firstSlab
+	if n := len(a.slabs); n > 0 {
+		size = min(2*len(a.slabs[n-1]), lastSlab)
+	}
+	return offheap.Alloc(max(size, 4*a.pageSize))
+}
+
+// prefaultNext runs at the beginning of a stretch and starts a goroutine that touches the next one.
+// The first touch of a huge page takes the system 0.2 ms at best, and several milliseconds on some
+// hosts. The allocating goroutine holds the writer lock, so all writers would wait for it.
+func (a *frameArena) prefaultNext() {
+	var after []byte
+	if len(a.uncut) > hugePageBytes {
+		after = a.uncut[hugePageBytes : 2*hugePageBytes]
+	} else {
+		var err error
+		if a.next, err = a.slab(); err != nil {
+			a.next = nil // alloc reports the error when it needs the slab
+			return
+		}
+		after = a.next[:min(hugePageBytes, len(a.next))]
+	}
+	a.prefaulting.Add(1)
+	go func() {
+		defer a.prefaulting.Done()
+		offheap.Touch(after)
+	}()
+}
+
+// release frees a frame that no reader uses any more.
+func (a *frameArena) release(f unsafe.Pointer) {
+	a.mu.Lock()
+	a.free = append(a.free, f)
+	a.mu.Unlock()
+	a.inUse.Add(-1)
+}
+
+func (a *frameArena) short() bool { return a.scarce != nil && a.scarce() }
+
+// trimRun is the least number of adjacent frames whose memory trim releases, with one system call.
+// A checkpoint beside commits leaves a few frames in use, anywhere: whole huge pages are seldom free.
+const trimRun = 8
+
+// trim releases the memory of runs of free frames. alloc reuses their addresses, the lowest first,
+// before it allocates new slabs. The uncut part stays.
+func (a *frameArena) trim() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := make(map[unsafe.Pointer]bool, len(a.slabs)) // frames at the start of a slab
+	for _, s := range a.slabs {
+		first[unsafe.Pointer(unsafe.SliceData(s))] = true
+	}
+	slices.SortFunc(a.free, func(x, y unsafe.Pointer) int { return cmp.Compare(uintptr(y), uintptr(x)) })
+	kept := a.free[:0]
+	for free := a.free; len(free) > 0; {
+		n := 1
+		for n < len(free) && !first[free[n-1]] && uintptr(free[n-1])-uintptr(free[n]) == uintptr(a.pageSize) {
+			n++
+		}
+		if n < trimRun {
+			kept = append(kept, free[:n]...)
+		} else {
+			run := unsafe.Slice((*byte)(free[n-1]), n*a.pageSize)
+			offheap.Release(run)
+			a.trimmed = append(a.trimmed, run)
+		}
+		free = free[n:]
+	}
+	a.free = kept
+}
+
+// bytes is the memory of used frames.
+func (a *frameArena) bytes() int64 { return a.inUse.Load() * int64(a.pageSize) }
+
+func (a *frameArena) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.prefaulting.Wait()
+	if a.next != nil {
+		a.slabs = append(a.slabs, a.next)
+	}
+	for _, s := range a.slabs {
+		_ = offheap.Free(s) // no recovery from an error here
+	}
+	a.slabs, a.free, a.uncut, a.next, a.trimmed = nil, nil, nil, nil, nil
+}
