@@ -72,7 +72,7 @@ func CopyLeafRun(w Writer, t *Tree, ref pager.Ref, n uint64) error {
 		case t.Depth > 0 && bytes.Compare(last, leafKey(b, rows, 0)) >= 0:
 			return damage(ref, "the log names a leaf that is not above all keys")
 		}
-		copied, b, err := w.Edit(ref)
+		copied, b, err := w.Edit(ref, nil)
 		if err != nil {
 			return err
 		}

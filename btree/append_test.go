@@ -182,7 +182,7 @@ func TestAppendedLeafIsCounted(t *testing.T) {
 		_, err := Put(m, &tree, c.Key, c.Value, 0)
 		require.NoError(t, err)
 	}
-	_, b, err := m.Edit(tree.Root)
+	_, b, err := m.Edit(tree.Root, nil)
 	require.NoError(t, err)
 	n := count(b)
 	setChildRows(b, n, n-1, maxRows-1)

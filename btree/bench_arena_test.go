@@ -46,8 +46,6 @@ func (a *arena) Cold(pager.Ref) bool { return false }
 
 func (a *arena) ReadForUpdate(ref pager.Ref) ([]byte, error) { return a.Page(ref) }
 
-func (a *arena) EditRead(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) { return a.Edit(ref) }
-
 func (a *arena) DeltaBase(pager.Ref) (base pager.Ref, b, changes []byte, err error) {
 	panic("arena: no deltas")
 }
@@ -55,8 +53,6 @@ func (a *arena) DeltaBase(pager.Ref) (base pager.Ref, b, changes []byte, err err
 func (a *arena) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
 	panic("arena: no deltas")
 }
-
-func (a *arena) NewDelta(pager.Ref, []byte) (pager.Ref, error) { panic("arena: no deltas") }
 
 func (a *arena) Reassign(ref pager.Ref) (pager.Ref, bool, error) { return ref, false, nil }
 
@@ -81,9 +77,9 @@ func (a *arena) alloc() pager.Pgid {
 	return id
 }
 
-func (a *arena) Undo() *pager.UndoWriter { return nil }
+func (a *arena) Undo() UndoWriter { return nil }
 
-func (a *arena) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+func (a *arena) Edit(ref pager.Ref, _ []byte) (pager.Ref, []byte, error) {
 	if a.owner[ref.Pgid] == a.tx {
 		return ref, a.page(ref.Pgid), nil
 	}

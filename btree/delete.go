@@ -94,14 +94,14 @@ func (d *deleteOp) page(ref pager.Ref, level uint8) (b []byte, n int, err error)
 	return b, count(b), nil
 }
 
-// edit is pageEditor.edit, but edits a leaf that ReadForUpdate has read with EditRead.
+// edit is pageEditor.edit, but edits a leaf that ReadForUpdate has read with those bytes.
 func (d *deleteOp) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
 	if level > 0 || d.readLeaf == nil {
 		return d.pageEditor.edit(ref, level)
 	}
 	read := d.readLeaf
 	d.readLeaf = nil
-	return d.w.EditRead(ref, read)
+	return d.w.Edit(ref, read)
 }
 
 func (d *deleteOp) delete(t *Tree) error {

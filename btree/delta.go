@@ -227,7 +227,7 @@ func (p *insertOp) splitDelta(
 	if ref, err = p.w.StoreDelta(ref, base, left); err != nil {
 		return false, err
 	}
-	rref, err := p.w.NewDelta(base, right)
+	rref, err := p.w.StoreDelta(pager.Ref{}, base, right)
 	if err != nil {
 		return false, err
 	}

@@ -62,7 +62,7 @@ type batchDescent struct {
 // each page that a search reads first, leaves included. A single lookup waits about 100 ns for each
 // page; sixteen overlapping waits take little longer than one. An unverified branch is verified
 // here. An error is one that the lookups would return.
-func (d *batchDescent) descendBatch(in BatchReader, t Tree, n int) error {
+func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 	var size [MaxHints]int
 	var near [MaxHints][]byte
 	for i := range n {

@@ -14,7 +14,7 @@ type Lookup struct {
 // GetMany looks up to MaxHints keys up together: found[i] is what Get returns for keys[i]. A single
 // lookup waits for the memory of each page on its path and for its cell; the waits of a batch
 // overlap, level by level.
-func GetMany(r BatchReader, t Tree, keys [][]byte, found *[MaxHints]Lookup) error {
+func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) error {
 	clear(found[:len(keys)])
 	if t.Depth == 0 {
 		return nil

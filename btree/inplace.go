@@ -14,7 +14,7 @@ import (
 // A path is the path to a leaf, which is at 0. A tree that is too deep for it is never changed in
 // place.
 type path struct {
-	undo  *pager.UndoWriter
+	undo  UndoWriter
 	steps [pathDepth]pathStep // by level
 	top   uint8               // level of the root
 
@@ -131,7 +131,7 @@ func (p *insertOp) putInPlace(t *Tree) bool {
 	return undo != nil && t.Depth > 0 && p.tryInPlace(undo, t)
 }
 
-func (p *insertOp) tryInPlace(undo *pager.UndoWriter, t *Tree) bool {
+func (p *insertOp) tryInPlace(undo UndoWriter, t *Tree) bool {
 	var r path
 	r.undo = undo
 	if !r.descend(p.w, t, p.cell.key, p.hint) {

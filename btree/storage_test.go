@@ -23,12 +23,12 @@ type memory struct {
 	free          []pager.Pgid // single pages for reuse
 	low           bool         // allocate the lowest free page first
 	seed          maphash.Seed
-	fail          error // returned by New, Edit, StoreDelta, NewDelta and NewExtent
+	fail          error // returned by New, Edit, StoreDelta and NewExtent
 	read          []byte
 	readForUpdate int  // calls of ReadForUpdate
 	deltas        bool // two thirds of the pages of earlier transactions are CanDelta
 	storedDeltas  int  // calls of StoreDelta
-	newDeltas     int  // calls of NewDelta
+	newDeltas     int  // those without a page
 }
 
 type memPage struct {
@@ -111,9 +111,9 @@ func (m *memory) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	return m.read, err
 }
 
-func (m *memory) EditRead(ref pager.Ref, read []byte) (pager.Ref, []byte, error) {
-	nref, b, err := m.Edit(ref)
-	if err == nil && !bytes.Equal(read[pager.HeaderSize:], b[pager.HeaderSize:]) {
+func (m *memory) Edit(ref pager.Ref, read []byte) (pager.Ref, []byte, error) {
+	nref, b, err := m.edit(ref)
+	if err == nil && read != nil && !bytes.Equal(read[pager.HeaderSize:], b[pager.HeaderSize:]) {
 		err = fmt.Errorf("the read page is not %v", ref)
 	}
 	return nref, b, err
@@ -127,7 +127,10 @@ func (m *memory) CanDelta(ref pager.Ref) int {
 	return m.pageSize / 4
 }
 
-func (m *memory) StoreDelta(ref, _ pager.Ref, changes []byte) (pager.Ref, error) {
+func (m *memory) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref, error) {
+	if ref.IsZero() {
+		return m.newDelta(base, changes)
+	}
 	p, err := m.at(ref)
 	if err != nil {
 		return ref, err
@@ -148,7 +151,7 @@ func (m *memory) StoreDelta(ref, _ pager.Ref, changes []byte) (pager.Ref, error)
 	return nref, nil
 }
 
-func (m *memory) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
+func (m *memory) newDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
 	if m.fail != nil {
 		return base, m.fail
 	}
@@ -169,7 +172,7 @@ func (m *memory) Reassign(ref pager.Ref) (pager.Ref, bool, error) {
 	if p.changes != nil {
 		nref, err = m.StoreDelta(ref, ref, p.changes)
 	} else {
-		nref, _, err = m.Edit(ref)
+		nref, _, err = m.edit(ref)
 	}
 	return nref, err == nil, err
 }
@@ -191,11 +194,6 @@ func (m *memory) Extent(ref pager.Ref, size int) ([]byte, error) {
 		return nil, damage(ref, "overflow extent of %d bytes where %d belong", have, size)
 	}
 	return p.b[pager.ExtentHeader:][:size], nil
-}
-
-func (m *memory) Owned(ref pager.Ref) bool {
-	p, err := m.at(ref)
-	return err == nil && p.owned
 }
 
 func (m *memory) alloc(pages int) pager.Ref {
@@ -223,9 +221,9 @@ func (m *memory) alloc(pages int) pager.Ref {
 	return pager.Ref{Pgid: id, Epoch: m.epoch}
 }
 
-func (m *memory) Undo() *pager.UndoWriter { return nil }
+func (m *memory) Undo() UndoWriter { return nil }
 
-func (m *memory) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+func (m *memory) edit(ref pager.Ref) (pager.Ref, []byte, error) {
 	p, err := m.at(ref)
 	if err != nil {
 		return ref, nil, err

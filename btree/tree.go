@@ -223,7 +223,7 @@ type pageEditor struct {
 
 // edit returns an editable page with ref's content. It belongs at level.
 func (e *pageEditor) edit(ref pager.Ref, level uint8) (pager.Ref, []byte, error) {
-	nref, b, err := e.w.Edit(ref)
+	nref, b, err := e.w.Edit(ref, nil)
 	if err != nil {
 		return ref, nil, err
 	}

@@ -128,9 +128,9 @@ func (bp *BufferPool) CanDelta(ref Ref, epoch Epoch) bool {
 func (v View) DeltaBase(ref Ref, epoch Epoch) (base Ref, b, changes []byte, err error) {
 	base = ref
 	if ref.Epoch == epoch {
-		base, _, changes = decodeDelta(v.pool.table.peek(ref.Pgid).delta)
+		base, _, changes = decodeDelta(v.r.pool.table.peek(ref.Pgid).delta)
 	}
-	b, err = v.deltaBase(base, v.base)
+	b, err = v.r.deltaBase(base, v.base)
 	return base, b, changes, err
 }
 
@@ -141,7 +141,7 @@ func (p *Pager) StoreDelta(ref, base Ref, epoch Epoch, owner uint64, changes []b
 	Ref, error,
 ) {
 	s := p.Pool.table.peek(ref.Pgid)
-	if ref.Epoch < epoch || s.owner != owner {
+	if ref.Epoch < epoch || s.owner != owner { // or without ref
 		return p.NewDelta(base, epoch, owner, changes, how)
 	}
 	f, err := p.Pool.deltas.add(&p.Pool.arena, base, epoch, changes)
@@ -193,22 +193,22 @@ func (p *Pager) Reassign(ref Ref, epoch Epoch, owner uint64, how AllocPolicy) (
 // base. changes is valid as long as a page is.
 func (v View) Leaf(ref Ref) (b, changes []byte, err error) {
 	if ref.Epoch > v.base {
-		if s := v.pool.table.peek(ref.Pgid); s != nil {
+		if s := v.r.pool.table.peek(ref.Pgid); s != nil {
 			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				invariant.Pause()
 				if s.changed.Load() > v.version {
-					b, err = v.undo.pageBefore(ref.Pgid, s, v.version)
+					b, err = v.r.undo.pageBefore(ref.Pgid, s, v.version)
 					return b, nil, err
 				}
-				return unsafe.Slice((*byte)(f), v.pageSize), nil, nil
+				return unsafe.Slice((*byte)(f), v.r.pageSize), nil, nil
 			}
 			if f := atomic.LoadPointer(&s.delta); f != nil {
-				return v.deltaLeaf(f, v.base)
+				return v.r.deltaLeaf(f, v.base)
 			}
 		}
 	}
-	b, err = v.fromFile(ref)
+	b, err = v.r.fromFile(ref)
 	return b, nil, err
 }
 

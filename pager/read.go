@@ -25,7 +25,7 @@ type Reader struct {
 
 // A View reads the pages of one snapshot: see Reader.View.
 type View struct {
-	*Reader
+	r       *Reader
 	base    Epoch
 	version uint64
 }
@@ -34,6 +34,12 @@ type View struct {
 // a frame or a delta, unless the file holds it already. Its pages are without in-place changes of
 // versions after this one.
 func (r *Reader) View(base Epoch, version uint64) View { return View{r, base, version} }
+
+// PageSize is that of the file.
+func (v View) PageSize() int { return v.r.pageSize }
+
+// Extent is Reader.Extent.
+func (v View) Extent(ref Ref, size int) ([]byte, error) { return v.r.Extent(ref, size) }
 
 // Newest is later than all versions.
 const Newest = math.MaxUint64
@@ -44,21 +50,21 @@ const Newest = math.MaxUint64
 // CheckPage; an invalid page is a *badfile.Error.
 func (v View) Page(ref Ref) ([]byte, error) {
 	if ref.Epoch > v.base {
-		if s := v.pool.table.peek(ref.Pgid); s != nil {
+		if s := v.r.pool.table.peek(ref.Pgid); s != nil {
 			invariant.Pause()
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				invariant.Pause()
 				if s.changed.Load() > v.version {
-					return v.undo.pageBefore(ref.Pgid, s, v.version)
+					return v.r.undo.pageBefore(ref.Pgid, s, v.version)
 				}
-				return unsafe.Slice((*byte)(f), v.pageSize), nil
+				return unsafe.Slice((*byte)(f), v.r.pageSize), nil
 			}
 			if f := atomic.LoadPointer(&s.delta); f != nil {
-				return v.mergedPage(ref, f, v.base)
+				return v.r.mergedPage(ref, f, v.base)
 			}
 		}
 	}
-	return v.fromFile(ref)
+	return v.r.fromFile(ref)
 }
 
 // fromFile returns a page that has no frame and no delta.
@@ -77,7 +83,7 @@ func (r *Reader) fromFile(ref Ref) ([]byte, error) {
 // if it is neither in memory nor mapped. It verifies nothing, and reading the bytes may fault.
 func (v View) Peek(ref Ref, n int) []byte {
 	if ref.Epoch > v.base {
-		if s := v.pool.table.peek(ref.Pgid); s != nil {
+		if s := v.r.pool.table.peek(ref.Pgid); s != nil {
 			if f := atomic.LoadPointer(&s.dirty); f != nil {
 				return unsafe.Slice((*byte)(f), n)
 			}
@@ -87,10 +93,10 @@ func (v View) Peek(ref Ref, n int) []byte {
 			}
 		}
 	}
-	if !v.mapped || v.inBounds(ref, 1) != nil {
+	if !v.r.mapped || v.r.inBounds(ref, 1) != nil {
 		return nil
 	}
-	b, err := v.inFile(ref.Pgid, n)
+	b, err := v.r.inFile(ref.Pgid, n)
 	if err != nil {
 		return nil
 	}
@@ -98,8 +104,8 @@ func (v View) Peek(ref Ref, n int) []byte {
 }
 
 // PrefetchSlot prefetches the slot of a page, if it has one, into the processor's cache.
-func (r *Reader) PrefetchSlot(ref Ref) {
-	if s := r.pool.table.peek(ref.Pgid); s != nil {
+func (v View) PrefetchSlot(ref Ref) {
+	if s := v.r.pool.table.peek(ref.Pgid); s != nil {
 		prefetch.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotHotBytes))
 	}
 }
@@ -141,15 +147,15 @@ func epochOf(b []byte) Epoch { return Epoch(binary.LittleEndian.Uint32(b[offEpoc
 // transaction that will change such a page reads it with ReadCold into the buffer of the change:
 // pages that are read through the map stay in the memory of the process.
 func (v View) Cold(ref Ref) bool {
-	s := v.pool.table.peek(ref.Pgid)
+	s := v.r.pool.table.peek(ref.Pgid)
 	if ref.Epoch > v.base && s != nil &&
 		(atomic.LoadPointer(&s.dirty) != nil || atomic.LoadPointer(&s.delta) != nil) {
 		return false
 	}
-	if v.mapped {
-		return !v.accessed.has(ref.Pgid)
+	if v.r.mapped {
+		return !v.r.accessed.has(ref.Pgid)
 	}
-	c := v.cache.pages.peek(ref.Pgid)
+	c := v.r.cache.pages.peek(ref.Pgid)
 	return c == nil || atomic.LoadPointer(&c.page) == nil
 }
 

@@ -68,7 +68,7 @@ func (r *Reader) readAround(id Pgid) {
 
 // ReadsAhead reports whether ReadAhead and ReadSoon have an effect: if memory suffices, readAround
 // does the work.
-func (r *Reader) ReadsAhead() bool { return r.mapped && r.Scarce() }
+func (v View) ReadsAhead() bool { return v.r.mapped && v.r.Scarce() }
 
 // ReadAhead prefetches pages that a scan will read soon,
 // in this order. It does nothing if larger blocks are read: see ReadsAhead. It samples the last
@@ -81,12 +81,12 @@ func (v View) ReadAhead(refs []Ref) {
 	var run pageRange
 	sampled := false
 	for i := len(refs) - 1; i >= 0; i-- {
-		id, ok := v.underneath(refs[i], v.base)
+		id, ok := v.r.underneath(refs[i], v.base)
 		if !ok {
 			continue
 		}
 		if !sampled {
-			if b, err := v.inFile(id, v.pageSize); err != nil || v.file.Resident(b) {
+			if b, err := v.r.inFile(id, v.r.pageSize); err != nil || v.r.file.Resident(b) {
 				return
 			}
 			sampled = true
@@ -97,11 +97,11 @@ func (v View) ReadAhead(refs []Ref) {
 		case id+1 == run.from:
 			run.from--
 		default:
-			v.readRun(run)
+			v.r.readRun(run)
 			run = pageRange{id, id + 1}
 		}
 	}
-	v.readRun(run)
+	v.r.readRun(run)
 }
 
 // ReadSoon prefetches one page.
@@ -109,8 +109,8 @@ func (v View) ReadSoon(ref Ref) {
 	if !v.ReadsAhead() {
 		return
 	}
-	if id, ok := v.underneath(ref, v.base); ok {
-		v.readRun(pageRange{id, id + 1})
+	if id, ok := v.r.underneath(ref, v.base); ok {
+		v.r.readRun(pageRange{id, id + 1})
 	}
 }
 

@@ -69,7 +69,7 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 		}
 	}
 	require.Empty(t, f.took(), "it was asked for")
-	require.False(t, p.Reader.ReadsAhead(), "blocks do")
+	require.False(t, p.Reader.View(0, Newest).ReadsAhead(), "blocks do")
 	p.Reader.ReadAhead(refs[500:600], base)
 	p.Reader.ReadSoon(refs[700], base)
 	require.Empty(t, f.took())
@@ -88,7 +88,7 @@ func TestBlocksAreReadOnceIfMemorySuffices(t *testing.T) {
 func TestOnlyScannedPagesAreReadIfMemoryIsScarce(t *testing.T) {
 	p, f, refs, base := aheadPager(t, 500)
 	p.o.Cache, p.o.Memory = 1<<20, 3<<20
-	require.True(t, p.Reader.ReadsAhead())
+	require.True(t, p.Reader.View(0, Newest).ReadsAhead())
 	_, err := p.Reader.Page(refs[100], base)
 	require.NoError(t, err)
 	require.Empty(t, f.took(), "the fault reads it: the session has written as much as it may fill")

@@ -36,6 +36,7 @@ func (s *Store) Check(ctx context.Context, visit func(Problem) bool) {
 }
 
 type checker struct {
+	pager.View
 	s     *Store
 	ctx   context.Context
 	visit func(Problem) bool
@@ -64,6 +65,7 @@ func (c *checker) begin() error {
 	}
 	c.used, c.seen = used, used.Empty()
 	c.v, c.table, c.space = s.head, s.table, s.pg.Alloc.SpacePages()
+	c.View = s.pg.Reader.View(c.v.base, c.v.serial)
 	c.slot = s.readers.pin(c.v, s.now())
 	return nil
 }
@@ -151,15 +153,13 @@ func (c *checker) mark(ref pager.Ref, pages int) error {
 	return nil
 }
 
-// PageSize, Page and Extent read every page from the file, even if it was verified before.
-func (c *checker) PageSize() int { return c.s.pg.PageSize() }
-
+// Page and Extent read every page from the file, even if it was verified before.
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
 	if err := c.s.pg.Reader.Verify(ref, c.v.base, -1); err != nil {
 		c.blind = true
 		return nil, err
 	}
-	return c.s.pg.Reader.View(c.v.base, c.v.serial).Page(ref)
+	return c.View.Page(ref)
 }
 
 func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
@@ -171,19 +171,11 @@ func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
 	if err := c.s.pg.Reader.Verify(ref, c.v.base, size); err != nil {
 		return nil, err
 	}
-	return c.s.pg.Reader.Extent(ref, size)
+	return c.View.Extent(ref, size)
 }
 
 // Peek gives no hints: a check reads the file.
 func (c *checker) Peek(pager.Ref, int) []byte { return nil }
-
-// ReadAhead prefetches pages.
-func (c *checker) ReadAhead(refs []pager.Ref) {
-	c.s.pg.Reader.View(c.v.base, c.v.serial).ReadAhead(refs)
-}
-
-// ReadsAhead reports whether ReadAhead has an effect.
-func (c *checker) ReadsAhead() bool { return c.s.pg.Reader.ReadsAhead() }
 
 func (c *checker) report(kind string, id TreeID, err error) {
 	p := Problem{Kind: kind, Tree: id, File: c.s.path, Offset: -1, Detail: err.Error()}

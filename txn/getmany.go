@@ -1,9 +1,6 @@
 package txn
 
-import (
-	tree "github.com/ebbkv/ebb/btree"
-	"github.com/ebbkv/ebb/pager"
-)
+import tree "github.com/ebbkv/ebb/btree"
 
 // GetManyKeys is the largest number of keys of one GetMany.
 const GetManyKeys = tree.MaxHints
@@ -35,9 +32,3 @@ func (tx *Tx) GetMany(id TreeID, keys [][]byte, found *[GetManyKeys]Lookup) erro
 	}
 	return nil
 }
-
-// PrefetchSlot prefetches the page table entry of a page, as a hint.
-func (tx *Tx) PrefetchSlot(ref pager.Ref) { tx.view().PrefetchSlot(ref) }
-
-// ReadSoon prefetches one page, as a hint.
-func (tx *Tx) ReadSoon(ref pager.Ref) { tx.view().ReadSoon(ref) }

@@ -148,6 +148,7 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 		return false, err
 	}
 	s.pg, s.queue.undo = pg, &pg.Undo
+	s.w.View = pg.Reader.View(0, pager.Newest) // for the page size, before the first transaction
 	s.reclaimer = &reclaimer{
 		stickyFailure: &s.stickyFailure, pg: pg, visible: &s.queue.visible, readers: &s.readers,
 		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -92,7 +93,10 @@ func (h *pageWriter) Owned(ref pager.Ref) bool {
 	return ref.Epoch == h.s.epoch && h.s.pg.Pool.Owner(ref.Pgid) == h.owner
 }
 
-func (h *pageWriter) Edit(ref pager.Ref) (pager.Ref, []byte, error) {
+func (h *pageWriter) Edit(ref pager.Ref, read []byte) (pager.Ref, []byte, error) {
+	if read != nil {
+		return h.copyOf(ref, read, nil)
+	}
 	if h.Owned(ref) {
 		b, err := h.frame(ref)
 		return ref, b, err
@@ -113,7 +117,7 @@ func (h *pageWriter) copyOf(ref pager.Ref, old, changes []byte) (pager.Ref, []by
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
-	if err := h.MergeDelta(fresh, b, old, changes); err != nil {
+	if err := h.s.pg.MergeDelta(fresh, b, old, changes); err != nil {
 		return pager.Ref{}, nil, err
 	}
 	return fresh, b, h.Free(ref)
@@ -125,7 +129,7 @@ func (h *pageWriter) editCold(ref pager.Ref) (pager.Ref, []byte, error) {
 	if err != nil {
 		return pager.Ref{}, nil, err
 	}
-	if err := h.ReadCold(ref, b); err != nil {
+	if err := h.s.pg.Reader.ReadCold(ref, b); err != nil {
 		return pager.Ref{}, nil, err
 	}
 	pager.SetRef(b, fresh)
@@ -145,11 +149,7 @@ func (h *pageWriter) ReadForUpdate(ref pager.Ref) ([]byte, error) {
 	if h.readBuf == nil {
 		h.readBuf = make([]byte, h.PageSize())
 	}
-	return h.readBuf, h.ReadCold(ref, h.readBuf)
-}
-
-func (h *pageWriter) EditRead(ref pager.Ref, draft []byte) (pager.Ref, []byte, error) {
-	return h.copyOf(ref, draft, nil)
+	return h.readBuf, h.s.pg.Reader.ReadCold(ref, h.readBuf)
 }
 
 func (h *pageWriter) frame(ref pager.Ref) ([]byte, error) {
@@ -189,6 +189,9 @@ func (h *pageWriter) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref,
 		return ref, nil
 	}
 	h.allocated.push(pageRun{fresh.Pgid, 1})
+	if ref.IsZero() {
+		return fresh, nil
+	}
 	n := len(h.freed)
 	if err := h.Free(ref); err != nil {
 		return pager.Ref{}, err
@@ -199,24 +202,13 @@ func (h *pageWriter) StoreDelta(ref, base pager.Ref, changes []byte) (pager.Ref,
 	return fresh, nil
 }
 
-func (h *pageWriter) NewDelta(base pager.Ref, changes []byte) (pager.Ref, error) {
-	h.lockAllocator()
-	fresh, err := h.s.pg.NewDelta(base, h.s.epoch, h.owner, changes, h.policy)
-	h.unlockAllocator()
-	if err != nil {
-		return pager.Ref{}, h.spaceError(err)
-	}
-	h.allocated.push(pageRun{fresh.Pgid, 1})
-	return fresh, nil
-}
-
 // Reassign moves a page to a new page number during compaction, where there are no workers.
 func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err error) {
 	if ref.Epoch < h.s.epoch || h.Owned(ref) {
 		return ref, false, nil
 	}
 	if h.s.pg.Pool.InFrame(ref.Pgid) {
-		fresh, _, err = h.Edit(ref)
+		fresh, _, err = h.Edit(ref, nil)
 		return fresh, err == nil, err
 	}
 	fresh, done, err = h.s.pg.Reassign(ref, h.s.epoch, h.owner, h.policy)
@@ -233,12 +225,13 @@ func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err er
 // Undo returns the undo writer for in-place changes of pages of earlier transactions; nil: pages
 // are copied. The decision falls when the transaction changes its first page: all versions must be
 // visible then, since one that waits for a sync would become visible with the changes in it.
-func (h *pageWriter) Undo() *pager.UndoWriter {
+func (h *pageWriter) Undo() tree.UndoWriter {
 	if h.mayUndo {
 		h.openUndo()
 	}
-	if h.undo != nil && h.undo.Full() {
+	if h.undo == nil || h.undo.Full() {
 		h.undo = nil
+		return nil // not a nil *pager.UndoWriter
 	}
 	return h.undo
 }

@@ -14,6 +14,8 @@ import (
 // Tx is one transaction: a snapshot, and the changes of a write transaction. It belongs to one
 // goroutine at a time.
 type Tx struct {
+	pager.View // of v
+
 	s    *Store
 	v    *version      // state that it began from
 	slot *snapshotSlot // holds v
@@ -49,7 +51,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 		return ErrClosed
 	}
 	// Field by field: a literal is built elsewhere and copied.
-	tx.s, tx.v, tx.slot, tx.w = s, v, slot, nil
+	tx.s, tx.v, tx.slot, tx.w, tx.View = s, v, slot, nil, s.pg.Reader.View(v.base, v.serial)
 	tx.err, tx.done, tx.read, tx.seq, tx.mark = nil, false, true, v.seq, v.mark
 	return nil
 }
@@ -62,7 +64,7 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	}
 	w := &s.w
 	w.begin()
-	*tx = Tx{s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
+	*tx = Tx{View: w.View, s: s, v: s.head, w: w, seq: s.head.seq, mark: s.head.mark}
 	w.tx, w.mayUndo = tx, true
 	w.mayDelta = int64(s.pg.Alloc.UsedPages())*int64(s.pg.PageSize()) > s.checkpointer.fullFrames()
 	return nil
@@ -169,18 +171,13 @@ func (tx *Tx) recordErr(err error) error {
 	return err
 }
 
-// view reads the pages of the transaction's snapshot.
-func (tx *Tx) view() pager.View { return tx.s.pg.Reader.View(tx.v.base, tx.v.serial) }
-
-// PageSize, Page, Peek and Extent make a read transaction a btree.Reader.
-func (tx *Tx) PageSize() int { return tx.s.pg.PageSize() }
-
-// Page returns a verified page of the snapshot, with the changes of a write transaction.
+// Page returns a verified page of the snapshot, with the changes of a write transaction. With Leaf,
+// Extent and the methods of View it makes a transaction a btree.Reader.
 func (tx *Tx) Page(ref pager.Ref) ([]byte, error) {
 	if tx.w != nil {
 		return tx.w.Page(ref)
 	}
-	return tx.view().Page(ref)
+	return tx.View.Page(ref)
 }
 
 // Leaf is Page of a leaf that may have a delta.
@@ -188,28 +185,19 @@ func (tx *Tx) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	if tx.w != nil {
 		return tx.w.Leaf(ref)
 	}
-	return tx.view().Leaf(ref)
+	return tx.View.Leaf(ref)
 }
 
 // Extent returns the bytes of a large value, valid until the transaction ends. A value that the
 // transaction itself has written is copied: after a delete, or a rollback to a savepoint, its pages
 // may be reused.
 func (tx *Tx) Extent(ref pager.Ref, size int) ([]byte, error) {
-	b, err := tx.s.pg.Reader.Extent(ref, size)
+	b, err := tx.View.Extent(ref, size)
 	if err == nil && tx.w != nil && tx.s.pg.Pool.Owner(ref.Pgid) >= tx.w.firstOwner {
 		b = bytes.Clone(b)
 	}
 	return b, err
 }
-
-// Peek returns the first bytes of a page if they are in memory, as a hint.
-func (tx *Tx) Peek(ref pager.Ref, n int) []byte { return tx.view().Peek(ref, n) }
-
-// ReadAhead prefetches pages: see pager.ReadAhead.
-func (tx *Tx) ReadAhead(refs []pager.Ref) { tx.view().ReadAhead(refs) }
-
-// ReadsAhead reports whether ReadAhead has an effect.
-func (tx *Tx) ReadsAhead() bool { return tx.s.pg.Reader.ReadsAhead() }
 
 // tree finds the current root of a tree.
 func (tx *Tx) tree(id TreeID) (tree.Tree, bool) {
