@@ -48,9 +48,12 @@ below. --live leaves expired rows out; it counts the whole family.`,
 			}
 			var n int64
 			err := a.view(cmd.Context(), args[0], func(tx *kv.Tx) (err error) {
-				if f := tx.CF(a.family); live {
+				switch f := tx.CF(a.family); {
+				case live:
 					n, err = f.CountLive()
-				} else {
+				case bounds[0] == nil && bounds[1] == nil: // of a time-partitioned family, too
+					n, err = f.Count()
+				default:
 					n, err = f.CountRange(bounds[0], bounds[1])
 				}
 				return err

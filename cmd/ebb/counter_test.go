@@ -66,6 +66,13 @@ func TestCountCountsRanges(t *testing.T) {
 	require.Equal(t, "3\n", good(t, "count", s, "--from", "a", "--to", "c"))
 	require.EqualValues(t, 4, object(t, good(t, "count", s, "--from", "b", "--json"))["rows"])
 	require.Equal(t, exitNotFound, ebb(t, "count", s, "--family", "absent").code)
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.CreateCF("log", kv.CFOptions{Retention: 48 * time.Hour, Partition: time.Hour}))
+	require.NoError(t, db.CF("log").Append(time.Now(), []byte("k"), nil))
+	require.NoError(t, db.Close())
+	require.Equal(t, "1\n", good(t, "count", s, "--family", "log"))
+	require.Contains(t, ebb(t, "count", s, "--family", "log", "--from", "a").stderr, "time-partitioned")
 	require.Contains(t, ebb(t, "count", s, "--live", "--from", "a").stderr, "exclude each other")
 	require.Contains(t, ebb(t, "count", s, "--prefix", "a", "--to", "b").stderr, "exclude each other")
 }
