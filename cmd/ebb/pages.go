@@ -281,10 +281,10 @@ func (l *pageLister) use(id pager.Pgid) string {
 	if l.pgr == nil {
 		return "unknown"
 	}
-	if uint64(id) >= l.pgr.Pages() {
+	if uint64(id) >= l.pgr.Alloc.Pages() {
 		return "free"
 	}
-	used, err := l.pgr.InUse(id)
+	used, err := l.pgr.Alloc.InUse(id)
 	switch {
 	case err != nil:
 		return "unknown"

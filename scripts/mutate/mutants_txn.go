@@ -202,7 +202,7 @@ var storeMutants = []mutant{
 	{"laid", "leaves_that_are_freed_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced = false &&`},
 	{"laid", "leaves_that_their_transaction_frees_may_be_used_again", "txn/free.go", `	f.logReferenced = owner == h.firstOwner ||`, `	f.logReferenced =`},
 	{"laid", "recovery_uses_the_pages_of_leaves_again", "txn/leafrun.go", `		w.s.pg.Pool.SetOwner(id, w.firstOwner)`, `		w.s.pg.Pool.SetOwner(id, w.owner)`},
-	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go", `		copied, b, err := w.Edit(ref)`, `		copied, err := ref, err`},
+	{"laid", "recovery_takes_leaves_as_they_are", "btree/append.go", `		copied, b, err := w.Edit(ref, nil)`, `		copied, err := ref, err`},
 	{"laid", "pages_of_leaves_are_not_claimed", "txn/redo.go", `return r.op == opPutNamed || r.op == opLeaves`, `return r.op == opPutNamed`},
 	{"laid", "leaves_are_laid_whatever_comes_before", "txn/leafrun.go", `	if !f.Beyond(changes[0].Key) {`, `	if f == nil {`},
 	{"laid", "leaves_are_laid_of_what_ended_the_leaf_before", "txn/leafrun.go", ` && bytes.Compare(last, changes[n].Key) < 0 {`, ` {`},
