@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path/filepath"
 	"reflect"
@@ -271,8 +272,11 @@ func arguments(t *testing.T, name string, m reflect.Type, k *kept) (args []refle
 		case reflect.TypeFor[*kv.Batch]():
 			arg = new(kv.Batch)
 		case reflect.TypeFor[kv.Durability](), reflect.TypeFor[kv.PutOptions](), reflect.TypeFor[kv.CFOptions](),
-			reflect.TypeFor[kv.ScanOptions](), reflect.TypeFor[kv.PurgeOptions]():
+			reflect.TypeFor[kv.ScanOptions](), reflect.TypeFor[kv.PurgeOptions](),
+			reflect.TypeFor[kv.BackupOptions]():
 			arg = reflect.Zero(in).Interface()
+		case reflect.TypeFor[io.Writer]():
+			arg = io.Discard
 		default:
 			require.Equal(t, reflect.Func, in.Kind(), "%s takes a %v: give it one here", name, in)
 			arg = reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {

@@ -102,6 +102,14 @@ var (
 	ErrCorrupt = badfile.ErrCorrupt
 )
 
+// Errors of backups.
+var (
+	// ErrBackupBase is returned by Backup if the store does not remember the backup that the increment
+	// is to build on, and by Restore and VerifyBackup if a backup does not build on the one before
+	// it. Make a full backup, or find the missing one.
+	ErrBackupBase = errors.New("kv: not the backup that an increment builds on")
+)
+
 // Errors of the machine: no later write of this handle can succeed. Open the store again.
 var (
 	// ErrFailed is returned by writes after an earlier one failed; it wraps the first cause. Reads
@@ -151,6 +159,7 @@ var kinds = [...]struct {
 	{txn.ErrNoSpace, ErrNoSpace, false},
 	{txn.ErrSavepoint, ErrSavepoint, false},
 	{txn.ErrNotDB, ErrNotDatabase, false},
+	{txn.ErrBackupBase, ErrBackupBase, false},
 	{txn.ErrVersion, ErrVersion, false},
 	{txn.ErrPageSize, ErrInvalidOptions, true},
 	{txn.ErrOrder, ErrKeyOrder, false},

@@ -55,8 +55,8 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune openhook.Tuning) (*
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if path == "" || strings.IndexByte(path, 0) >= 0 {
-		return nil, fmt.Errorf("%w: empty, or with a NUL byte", ErrInvalidPath)
+	if err := checkPath(path); err != nil {
+		return nil, err
 	}
 	store, err := txn.Open(path, o.below(fs, tune.Engine))
 	if err != nil {
@@ -69,6 +69,13 @@ func open(fs vfs.FS, path, shown string, opts *Options, tune openhook.Tuning) (*
 	db.logRecovery()
 	db.auto.start()
 	return db, nil
+}
+
+func checkPath(path string) error {
+	if path == "" || strings.IndexByte(path, 0) >= 0 {
+		return fmt.Errorf("%w: empty, or with a NUL byte", ErrInvalidPath)
+	}
+	return nil
 }
 
 // newDB wraps an open store. The caller runs initStore next.

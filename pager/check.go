@@ -11,7 +11,7 @@ type UsedSet struct {
 // Used copies the set of pages that the newest committed state uses. Writer lock.
 func (a *Allocator) Used() (*UsedSet, error) {
 	s := a.space
-	u := &UsedSet{words: make([]uint64, (s.end+63)/64), end: s.end}
+	u := NewUsedSet(s.end)
 	for no, g := range s.groups {
 		if !g.loaded {
 			if err := s.open(g, uint64(no)); err != nil {
@@ -23,6 +23,9 @@ func (a *Allocator) Used() (*UsedSet, error) {
 	return u, nil
 }
 
+// NewUsedSet returns an empty set of pages below end.
+func NewUsedSet(end uint64) *UsedSet { return &UsedSet{words: make([]uint64, (end+63)/64), end: end} }
+
 // Empty returns an empty set with the same end.
 func (u *UsedSet) Empty() *UsedSet { return &UsedSet{words: make([]uint64, len(u.words)), end: u.end} }
 
@@ -33,6 +36,25 @@ func (u *UsedSet) Add(id Pgid) bool {
 	}
 	u.words[id/64] |= 1 << (id % 64)
 	return true
+}
+
+// Run returns the first run of pages in the set at or after from, of most pages at most; n is 0 if
+// there is none.
+func (u *UsedSet) Run(from Pgid, most uint64) (id Pgid, n uint64) {
+	lo := nextBit(u.words, uint64(from), false)
+	if lo >= u.end {
+		return 0, 0
+	}
+	last := min((lo+most)/64+1, uint64(len(u.words))) // A run may be longer than all that is asked for.
+	return Pgid(lo), min(nextBit(u.words[:last], lo, true)-lo, most)
+}
+
+// Count is the number of pages in the set.
+func (u *UsedSet) Count() (n uint64) {
+	for _, w := range u.words {
+		n += uint64(bits.OnesCount64(w))
+	}
+	return n
 }
 
 // Diff calls fn for each page that is in only one of two sets with the same end, in order, until fn
@@ -52,6 +74,14 @@ func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 func (f *mainFile) VerifySpace(ref Ref) error {
 	_, err := f.readVerified(ref)
 	return err
+}
+
+// ReadPages fills b with the pages from id on, from the file. It verifies nothing.
+func (f *mainFile) ReadPages(id Pgid, b []byte) error {
+	if err := f.inBounds(Ref{Pgid: id}, uint64(len(b)/f.pageSize)); err != nil {
+		return err
+	}
+	return f.read(id, b)
 }
 
 // FileBytes is the size of the main file. Writer lock.

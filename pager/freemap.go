@@ -43,8 +43,8 @@ func (f *mainFile) groupsPerDir() int {
 // larger ones.
 func (a *Allocator) MostPages() uint64 { return a.space.most }
 
-// loadDirectory reads the free directory of meta page m. The free map pages are read on demand.
-func (a *Allocator) loadDirectory(m *Meta) error {
+// startSpace begins the accounting of the file of meta page m, without its groups.
+func (a *Allocator) startSpace(m *Meta) *space {
 	s := newSpace(a.pageSize)
 	if a.o.SmallGroups {
 		s.perGroup = smallGroup
@@ -54,6 +54,12 @@ func (a *Allocator) loadDirectory(m *Meta) error {
 	s.bad = func(id Pgid, detail string) error { return a.corrupt(id, "%s", detail) }
 	s.end, s.start = m.Pages, m.Pages
 	a.space, a.Growth.space, a.dirs = s, s, nil
+	return s
+}
+
+// loadDirectory reads the free directory of meta page m. The free map pages are read on demand.
+func (a *Allocator) loadDirectory(m *Meta) error {
+	s := a.startSpace(m)
 	if m.FreeDir.IsZero() { // a new store: nothing but the meta pages is in use
 		s.addGroups()
 		if err := s.markUsed(0, 2, false); err != nil {

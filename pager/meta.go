@@ -33,7 +33,8 @@ var magic = [8]byte{'E', 'b', 'b', ' ', 'k', 'v', '\r', '\n'}
 //	104 root pgid u64       112 root epoch u32      116 root depth u32      120 root rows u64 (tree table)
 //	128 free pgid u64       136 free epoch u32      140 reserved u32        (root of the free directory)
 //	144 next tree u64       152 seq u64             160 clock mark i64      168 next trash u64
-//	176 zeros to the end of the page
+//	176 backups [32]{epoch u32, zeros u32, id u64}  (ended by the first zero id; optional bit 1: there are some)
+//	688 zeros to the end of the page
 //
 // The header's epoch is the number of the checkpoint. log start is the LSN at which replay begins.
 // The log before log durable was synced when the page was written. Golden bytes: testdata/meta.hex.
@@ -59,7 +60,9 @@ const (
 	offSeq        = 152
 	offClockMark  = 160
 	offNextTrash  = 168
-	metaEnd       = 176
+	offBackups    = 176
+	backupSize    = 16
+	metaEnd       = offBackups + MostBackups*backupSize
 
 	flagClean    = 1
 	maxTreeDepth = 64
@@ -71,6 +74,19 @@ const (
 
 	knownRequired = featureLeaves
 )
+
+// Optional features: a program that does not know one keeps its bit and loses what it stands for.
+const featureBackups uint64 = 1 << 1 // the page remembers backups
+
+// MostBackups is the number of backups that a meta page remembers.
+const MostBackups = 32
+
+// A BackupID identifies the state that a backup took. ID is random and not 0: the copy of a store
+// file that was used since reaches the same epochs with other pages.
+type BackupID struct {
+	Epoch Epoch
+	ID    uint64
+}
 
 // Meta is one decoded meta page: a durable state of the store and its position in the log.
 type Meta struct {
@@ -92,6 +108,7 @@ type Meta struct {
 	NextTrash   uint64
 	Seq         uint64
 	ClockMark   int64
+	Backups     []BackupID // the last ones, the newest last; not to be changed in place
 }
 
 func appendMeta(b []byte, m *Meta) []byte {
@@ -105,7 +122,14 @@ func appendMeta(b []byte, m *Meta) []byte {
 	} else {
 		le.PutUint64(p[offRequired:], featureLeaves)
 	}
-	le.PutUint64(p[offOptional:], m.Optional)
+	le.PutUint64(p[offOptional:], m.Optional&^featureBackups)
+	if len(m.Backups) > 0 {
+		le.PutUint64(p[offOptional:], m.Optional|featureBackups)
+	}
+	for i, b := range m.Backups {
+		le.PutUint32(p[offBackups+i*backupSize:], uint32(b.Epoch))
+		le.PutUint64(p[offBackups+i*backupSize+8:], b.ID)
+	}
 	copy(p[offStoreID:], m.StoreID[:])
 	le.PutUint32(p[offPageSize:], uint32(m.PageSize))
 	le.PutUint32(p[offSegSize:], uint32(m.SegmentSize))
@@ -193,7 +217,53 @@ func decodeMeta(p []byte, slot int) (*Meta, error) {
 	case !allZero(p[offFreeEpoch+4:offNextTree]) || !allZero(p[metaEnd:]):
 		return nil, errors.New("bytes that belong to no field are not zero")
 	}
+	if err := m.decodeBackups(p[offBackups:metaEnd]); err != nil {
+		return nil, err
+	}
 	return m, nil
+}
+
+func (m *Meta) decodeBackups(b []byte) error {
+	for ; len(b) > 0; b = b[backupSize:] {
+		id := BackupID{Epoch(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint64(b[8:])}
+		switch {
+		case id.ID == 0 && !allZero(b):
+			return errors.New("bytes that belong to no field are not zero")
+		case id.ID == 0:
+			return m.checkBackups()
+		case id.Epoch == 0 || id.Epoch > m.Epoch || binary.LittleEndian.Uint32(b[4:]) != 0:
+			return fmt.Errorf("backup of epoch %d in a meta page of epoch %d", id.Epoch, m.Epoch)
+		}
+		m.Backups = append(m.Backups, id)
+	}
+	return m.checkBackups()
+}
+
+func (m *Meta) checkBackups() error {
+	if has := m.Optional&featureBackups != 0; has != (len(m.Backups) > 0) {
+		return fmt.Errorf("%d backups, optional features %#x", len(m.Backups), m.Optional)
+	}
+	return nil
+}
+
+// EncodeMeta encodes m as meta page 0.
+func EncodeMeta(m Meta) []byte {
+	m.Slot = 0
+	return appendMeta(nil, &m)
+}
+
+// DecodeMeta decodes and verifies meta page 0, of any valid page size.
+func DecodeMeta(b []byte) (*Meta, error) {
+	if n := len(b); n < MinPageSize || n > MaxPageSize || n&(n-1) != 0 {
+		return nil, fmt.Errorf("meta page of %d bytes", n)
+	}
+	return decodeMeta(b, 0)
+}
+
+// Remember returns the backups of m and id: the newest MostBackups of them.
+func (m *Meta) Remember(id BackupID) []BackupID {
+	all := append(append([]BackupID(nil), m.Backups...), id)
+	return all[max(0, len(all)-MostBackups):]
 }
 
 // MaxEpoch bounds the number of checkpoints in the life of a store: 136 years at one a second.

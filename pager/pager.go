@@ -116,16 +116,21 @@ func Open(o Options) (*Pager, [2]*Meta, error) {
 	if err != nil {
 		return nil, [2]*Meta{}, err
 	}
-	p := &Pager{mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)}}
-	p.flusher = flusher{mainFile: &p.mainFile, pool: &p.Pool}
-	p.Pool.mainFile, p.Alloc.mainFile, p.Alloc.Growth.mainFile = &p.mainFile, &p.mainFile, &p.mainFile
-	p.Alloc.pool, p.Alloc.Growth.bound = &p.Pool, o.MaxBytes
-	p.Reader.mainFile, p.Reader.pool, p.Reader.undo = &p.mainFile, &p.Pool, &p.Undo
+	p := newPager(o, f)
 	metas, err := p.openLocked()
 	if err != nil {
 		return nil, metas, errors.Join(err, f.Close())
 	}
 	return p, metas, nil
+}
+
+func newPager(o Options, f vfs.File) *Pager {
+	p := &Pager{mainFile: mainFile{o: o, file: f, name: filepath.Base(o.Path)}}
+	p.flusher = flusher{mainFile: &p.mainFile, pool: &p.Pool}
+	p.Pool.mainFile, p.Alloc.mainFile, p.Alloc.Growth.mainFile = &p.mainFile, &p.mainFile, &p.mainFile
+	p.Alloc.pool, p.Alloc.Growth.bound = &p.Pool, o.MaxBytes
+	p.Reader.mainFile, p.Reader.pool, p.Reader.undo = &p.mainFile, &p.Pool, &p.Undo
+	return p
 }
 
 func (p *Pager) openLocked() (metas [2]*Meta, err error) {
@@ -148,6 +153,14 @@ func (p *Pager) Start(m *Meta) error {
 		const detail = "file has %d bytes, its meta page %d counts %d pages of %d"
 		return badfile.Page(p.name, m.Pages-1, p.Alloc.Growth.size, detail, p.Alloc.Growth.size, m.Slot, m.Pages, m.PageSize)
 	}
+	if err := p.start(m); err != nil {
+		return err
+	}
+	return p.Alloc.loadDirectory(m)
+}
+
+// start is Start without the free map.
+func (p *Pager) start(m *Meta) error {
 	p.pageSize, p.id, p.salt, p.lastMeta = m.PageSize, m.StoreID, Salt(m.StoreID), m
 	p.Pool.arena.pageSize, p.Pool.arena.scarce = m.PageSize, p.Scarce
 	p.Undo.init(&p.Pool)
@@ -161,7 +174,7 @@ func (p *Pager) Start(m *Meta) error {
 			return fmt.Errorf("map %s: %w", p.o.Path, err)
 		}
 	}
-	return p.Alloc.loadDirectory(m)
+	return nil
 }
 
 // Close unmaps and closes the file. No page may be used afterwards.

@@ -219,10 +219,11 @@ func (f *mainFile) verifyHeader(ref Ref, b []byte) error {
 // Verify reads and verifies a page or extent in the file itself, for Check, even if it is marked as
 // verified. size < 0 means a page. It skips pages that are only in memory.
 func (r *Reader) Verify(ref Ref, base Epoch, size int) error {
-	n := uint64(1)
-	if size >= 0 {
-		n = ExtentPages(size, r.pageSize)
+	if size < 0 {
+		_, err := r.ReadVerified(ref, base)
+		return err
 	}
+	n := ExtentPages(size, r.pageSize)
 	if err := r.inBounds(ref, n); err != nil {
 		return err
 	}
@@ -232,14 +233,45 @@ func (r *Reader) Verify(ref Ref, base Epoch, size int) error {
 	if _, ok := r.extents[ref.Pgid]; ok {
 		return nil
 	}
-	b := make([]byte, n*uint64(r.pageSize))
+	return r.verifyStoredExtent(ref, n, size)
+}
+
+// ReadVerified returns a copy of the page in the file, verified even if it is marked as verified;
+// nil if the page is only in memory.
+func (r *Reader) ReadVerified(ref Ref, base Epoch) ([]byte, error) {
+	if err := r.inBounds(ref, 1); err != nil {
+		return nil, err
+	}
+	if ref.Epoch > base && r.pool.unwritten(ref.Pgid) {
+		return nil, nil
+	}
+	b := make([]byte, r.pageSize)
 	if err := r.read(ref.Pgid, b); err != nil {
-		return err
+		return nil, err
 	}
-	if size >= 0 {
-		return r.verifyExtent(ref, b, size)
+	return b, r.verify(ref, b)
+}
+
+// verifyStoredExtent verifies an extent of n pages in the file, with less memory than a large one has.
+func (r *Reader) verifyStoredExtent(ref Ref, n uint64, size int) error {
+	b := make([]byte, min(n*uint64(r.pageSize), extentStep))
+	v := r.NewPageVerifier()
+	for at, end := uint64(ref.Pgid), uint64(ref.Pgid)+n; at < end; {
+		b := b[:min(uint64(len(b)), (end-at)*uint64(r.pageSize))]
+		if err := r.read(Pgid(at), b); err != nil {
+			return err
+		}
+		if at == uint64(ref.Pgid) {
+			if err := r.verifyExtentFit(ref, b, size); err != nil {
+				return err
+			}
+		}
+		if err := v.Add(Pgid(at), b); err != nil {
+			return err
+		}
+		at += uint64(len(b) / r.pageSize)
 	}
-	return r.verify(ref, b)
+	return v.End()
 }
 
 // spacePage reads a page of the free map or its directory.

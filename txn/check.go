@@ -46,10 +46,11 @@ type checker struct {
 	slot  *snapshotSlot
 	table tree.Tree
 	space []pager.Ref
-	used  *pager.UsedSet
+	used  *pager.UsedSet // nil: no free map is compared
 	seen  *pager.UsedSet
 	tree  TreeID
-	blind bool // a page could not be read: the pages below it are unknown
+	blind bool  // a page could not be read: the pages below it are unknown
+	err   error // first error that is not damage
 }
 
 // begin captures one state and its used pages.
@@ -87,6 +88,18 @@ func (c *checker) run() {
 	if c.stop {
 		return
 	}
+	c.compareUsed()
+	if err := contextErr(c.ctx); err != nil && !c.stop {
+		c.report("incomplete", 0, err)
+	}
+}
+
+// compareUsed compares the pages that were reached with the free map, unless it is to be made of
+// them.
+func (c *checker) compareUsed() {
+	if c.used == nil {
+		return
+	}
 	unknown := 0
 	c.used.Diff(c.seen, func(id pager.Pgid, used bool) bool {
 		p := Problem{
@@ -108,9 +121,6 @@ func (c *checker) run() {
 	if unknown > 0 {
 		c.report("incomplete", 0, fmt.Errorf("%d pages in use are reached from no page that can be read: "+
 			"they lie below damaged ones, or are lost", unknown))
-	}
-	if err := contextErr(c.ctx); err != nil && !c.stop {
-		c.report("incomplete", 0, err)
 	}
 }
 
@@ -155,11 +165,15 @@ func (c *checker) mark(ref pager.Ref, pages int) error {
 
 // Page and Extent read every page from the file, even if it was verified before.
 func (c *checker) Page(ref pager.Ref) ([]byte, error) {
-	if err := c.s.pg.Reader.Verify(ref, c.v.base, -1); err != nil {
+	b, err := c.s.pg.Reader.ReadVerified(ref, c.v.base)
+	if err != nil {
 		c.blind = true
 		return nil, err
 	}
-	return c.View.Page(ref)
+	if b == nil {
+		return c.View.Page(ref)
+	}
+	return b, nil
 }
 
 func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
@@ -167,11 +181,9 @@ func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 	return b, nil, err
 }
 
+// Extent verifies the value, and returns no bytes: a value may be larger than the memory for it.
 func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
-	if err := c.s.pg.Reader.Verify(ref, c.v.base, size); err != nil {
-		return nil, err
-	}
-	return c.View.Extent(ref, size)
+	return nil, c.s.pg.Reader.Verify(ref, c.v.base, size)
 }
 
 // Peek gives no hints: a check reads the file.
@@ -182,6 +194,8 @@ func (c *checker) report(kind string, id TreeID, err error) {
 	var bad *badfile.Error
 	if errors.As(err, &bad) {
 		p.Page, p.Offset, p.Detail = bad.Pgid, bad.Off, bad.Detail
+	} else if c.err == nil {
+		c.err = err
 	}
 	c.visitProblem(p)
 }

@@ -39,11 +39,12 @@ type checkpointState struct {
 type checkpointer struct {
 	s *Store
 
-	// mu is held by a checkpoint, Close or a bulk load: a lock with a context. It guards metaWritten
-	// and packed.
+	// mu is held by a checkpoint, Close or a bulk load: a lock with a context. It guards metaWritten,
+	// packed and backup.
 	mu          chan struct{}
 	metaWritten pager.Epoch // newest checkpoint whose meta page may be in the file
 	packed      int         // pages written by runLocked, for the event of Close
+	backup      *backupRun  // that the next checkpoint is for; nil: none
 
 	capturedSer uint64 // serial of the version that was captured last. Writer lock
 
@@ -81,16 +82,20 @@ func (s *Store) Checkpoint(ctx context.Context) error {
 // run is called with checkpointer.mu. A page that cannot be read through the map may stop it
 // half way: that fails the store.
 func (k *checkpointer) run(ctx context.Context) error {
-	return mapfault.Guard(k.s.finalFault, func() error { return k.runOnce(ctx) })
+	return mapfault.Guard(k.s.finalFault, func() error {
+		_, err := k.runOnce(ctx)
+		return err
+	})
 }
 
-func (k *checkpointer) runOnce(ctx context.Context) error {
+// runOnce returns the state that it wrote; nil if there was nothing to write.
+func (k *checkpointer) runOnce(ctx context.Context) (*checkpointState, error) {
 	began := time.Now()
 	if err := k.s.canWrite(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := k.reclaimTrees(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	c, err := k.capture(ctx)
 	switch {
@@ -101,13 +106,10 @@ func (k *checkpointer) runOnce(ctx context.Context) error {
 			err = k.finish(c)
 		}
 	}
-	if c == nil {
-		return err
-	}
-	if k.s.o.Events.Checkpoint != nil {
+	if c != nil && k.s.o.Events.Checkpoint != nil {
 		k.s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)
 	}
-	return err
+	return c, err
 }
 
 // capture is captureLocked for a caller without the writer lock; nil if there is nothing to write.
@@ -181,6 +183,9 @@ func (k *checkpointer) captureState(clean bool, start, durable wal.LSN) (*checkp
 	m.NextTree, m.NextTrash = uint64(k.s.head.nextID), k.s.head.trash
 	m.Seq, m.ClockMark = k.s.head.seq, k.s.head.mark
 	m.LogStart, m.LogDurable = uint64(start), uint64(durable)
+	if k.backup != nil {
+		k.backup.capture(&m)
+	}
 	k.s.epoch++
 	k.capturedSer = k.s.head.serial
 	return &checkpointState{pages: pages, meta: m, cut: start, v: k.s.head}, nil

@@ -151,7 +151,8 @@ func (s *Store) load(try int, created bool) (again bool, err error) {
 	s.w.View = pg.Reader.View(0, pager.Newest) // for the page size, before the first transaction
 	s.reclaimer = &reclaimer{
 		stickyFailure: &s.stickyFailure, pg: pg, visible: &s.queue.visible, readers: &s.readers,
-		pins: map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
+		backups: &s.backups,
+		pins:    map[uint64][]deferredFree{}, detached: map[uint64]pager.Frames{},
 	}
 	err = mapfault.Guard(s.Fault, func() (err error) {
 		again, err = s.recover(metas, try)

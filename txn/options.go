@@ -47,6 +47,7 @@ var (
 	ErrOrder      = tree.ErrOrder // keys of a bulk load that do not ascend
 	ErrLocked     = vfs.ErrLocked
 	ErrReadOnlyDB = errors.New("txn: store is open read-only")
+	ErrBackupBase = errors.New("txn: not the backup that an increment builds on")
 )
 
 // Options of a store. Zero fields are defaults.

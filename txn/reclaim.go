@@ -30,7 +30,7 @@ const (
 	unmerged   obstacle = iota // the checkpoint that merges the delta is not durable
 	invisible                  // readers may still begin on a version that reaches it
 	uncaptured                 // the newest captured checkpoint reaches it
-	pinned                     // a snapshot reads it
+	pinned                     // a snapshot or a backup reads it
 	noObstacle
 )
 
@@ -40,11 +40,13 @@ const (
 //
 //	(1) Between transactions, each page of the file is either used by the newest version, free in
 //	    the pager, or in one entry.
-//	(2) A page is freed only when no held version is in [birth, afterVersion), every later reader
-//	    begins at afterVersion or later, and afterCheckpoint is durable. The pager may give its
+//	(2) A page is freed only when no held version, of a snapshot or a backup, is in [birth,
+//	    afterVersion), every later reader begins at afterVersion or later, and afterCheckpoint is
+//	    durable. The pager may give its
 //	    number to a page in memory as soon as afterCheckpoint is captured: see pager.OfferReusable.
 //	(3) An obstacle that is gone does not return: the visible version and the checkpoints only grow,
-//	    and a new snapshot is of the visible version or a later one.
+//	    and a new snapshot is of the visible version or a later one. A backup begins on the newest
+//	    captured checkpoint, whose pages are uncaptured.
 //	(4) Each entry waits in the list of its first obstacle, in the order unmerged, invisible, pinned,
 //	    uncaptured. By (3) it only moves forward.
 //	(5) In each list of waiting, an entry loses the obstacle no later than the entries behind it, so
@@ -56,9 +58,10 @@ type reclaimer struct {
 	pg      *pager.Pager
 	visible *atomic.Pointer[version]
 	readers *snapshots
+	backups *snapshots // they read pages, and no frames
 
 	waiting     [pinned]deferredFrees     // by obstacle
-	pins        map[uint64][]deferredFree // pinned entries, by the oldest snapshot that reads them
+	pins        map[uint64][]deferredFree // pinned entries, by the oldest snapshot that reads them, or backup
 	pinnedPages int64
 	detached    map[uint64]pager.Frames // by afterVersion
 	// replacedPages are pages of the captured checkpoint that commits have freed since.
@@ -68,6 +71,7 @@ type reclaimer struct {
 	mergedAt uint64      // version that it published
 	seen     uint64      // visible version as of the last look
 	held     []uint64    // versions held by snapshots as of the last look, in order
+	backedUp []uint64    // versions held by backups, likewise
 
 	framesAvailable broadcast // sent when detached frames were freed
 }
@@ -119,11 +123,12 @@ func (q *reclaimer) installed(c *checkpointState, version uint64) {
 	q.pg.Alloc.AcceptReusable()
 }
 
-// look lists the held snapshots. visible is loaded first: a later snapshot is of that version or a
-// newer one.
+// look lists the held snapshots and backups. visible is loaded first: a later snapshot is of that
+// version or a newer one.
 func (q *reclaimer) look() {
 	q.seen = q.visible.Load().serial
 	q.held = q.readers.held(q.held[:0])
+	q.backedUp = q.backups.held(q.backedUp[:0])
 }
 
 // oldestRead is the oldest version that any snapshot reads, now or later.
@@ -134,9 +139,21 @@ func (q *reclaimer) oldestRead() uint64 {
 	return q.seen
 }
 
-// obstacle is the first obstacle of an entry, as of the last look; for pinned with the snapshot. It
-// decides all frees: see (2).
-func (q *reclaimer) obstacle(f *deferredFree) (o obstacle, snapshot uint64) {
+// ofBackup marks the holder of pinned entries as a backup.
+const ofBackup = 1 << 63
+
+// reads returns the oldest of these versions, in order, that reaches the entry.
+func (f *deferredFree) reads(versions []uint64) (version uint64, found bool) {
+	i := sort.Search(len(versions), func(i int) bool { return versions[i] >= f.birth })
+	if i == len(versions) || versions[i] >= f.afterVersion {
+		return 0, false
+	}
+	return versions[i], true
+}
+
+// obstacle is the first obstacle of an entry, as of the last look; for pinned with the holder. It
+// decides all frees: see (2). A backup reads the pages of a durable checkpoint in the file.
+func (q *reclaimer) obstacle(f *deferredFree) (o obstacle, holder uint64) {
 	if f.afterVersion == mergedVersion {
 		if f.afterCheckpoint > q.durable {
 			return unmerged, 0
@@ -146,9 +163,13 @@ func (q *reclaimer) obstacle(f *deferredFree) (o obstacle, snapshot uint64) {
 	if f.afterVersion > q.seen {
 		return invisible, 0
 	}
-	i := sort.Search(len(q.held), func(i int) bool { return q.held[i] >= f.birth })
-	if i < len(q.held) && q.held[i] < f.afterVersion {
-		return pinned, q.held[i]
+	if v, found := f.reads(q.held); found {
+		return pinned, v
+	}
+	if f.n > 0 && len(q.backedUp) > 0 {
+		if v, found := f.reads(q.backedUp); found {
+			return pinned, v | ofBackup
+		}
 	}
 	if f.afterCheckpoint > q.pg.Pool.Captured() {
 		return uncaptured, 0
@@ -186,11 +207,11 @@ func (q *reclaimer) reclaim(limit int) (more bool, err error) {
 // drain is reclaim of the entries that had one obstacle, in order. It returns the rest of the limit.
 func (q *reclaimer) drain(o obstacle, limit int) (int, error) {
 	for list := &q.waiting[o]; limit > 0 && list.len() > 0; limit-- {
-		now, snapshot := q.obstacle(list.oldest())
+		now, holder := q.obstacle(list.oldest())
 		if now == o {
 			break
 		}
-		if err := q.place(list.shift(), now, snapshot); err != nil {
+		if err := q.place(list.shift(), now, holder); err != nil {
 			return 0, err
 		}
 	}
@@ -200,7 +221,11 @@ func (q *reclaimer) drain(o obstacle, limit int) (int, error) {
 // unpin is drain of the entries whose snapshot has ended.
 func (q *reclaimer) unpin(limit int) (int, error) {
 	for holder, entries := range q.pins {
-		if _, held := slices.BinarySearch(q.held, holder); held {
+		holders := q.held
+		if holder&ofBackup != 0 {
+			holders = q.backedUp
+		}
+		if _, held := slices.BinarySearch(holders, holder&^ofBackup); held {
 			continue
 		}
 		n := min(limit, len(entries))
@@ -210,8 +235,8 @@ func (q *reclaimer) unpin(limit int) (int, error) {
 		}
 		for _, f := range entries[:n] {
 			q.pinnedPages -= int64(f.n)
-			now, snapshot := q.obstacle(&f)
-			if err := q.place(f, now, snapshot); err != nil {
+			now, holder := q.obstacle(&f)
+			if err := q.place(f, now, holder); err != nil {
 				return 0, err
 			}
 		}
@@ -220,12 +245,12 @@ func (q *reclaimer) unpin(limit int) (int, error) {
 }
 
 // place adds an entry to the list of its obstacle, or frees it.
-func (q *reclaimer) place(f deferredFree, o obstacle, snapshot uint64) error {
+func (q *reclaimer) place(f deferredFree, o obstacle, holder uint64) error {
 	switch o {
 	case noObstacle:
 		return q.free(f)
 	case pinned:
-		q.pins[snapshot] = append(q.pins[snapshot], f)
+		q.pins[holder] = append(q.pins[holder], f)
 		q.pinnedPages += int64(f.n)
 	default:
 		q.waiting[o].push(f)

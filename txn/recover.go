@@ -227,11 +227,8 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	if err := s.pg.Start(m); err != nil {
 		return err
 	}
-	v := &version{
-		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
-	}
-	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
-	if err := s.loadTrees(v); err != nil {
+	v, err := s.loadVersion(m)
+	if err != nil {
 		return err
 	}
 	s.segment = m.SegmentSize
@@ -244,6 +241,15 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.checkpointer.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	return nil
+}
+
+// loadVersion reads the version of m.
+func (s *Store) loadVersion(m *pager.Meta) (*version, error) {
+	v := &version{
+		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
+	}
+	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
+	return v, s.loadTrees(v)
 }
 
 // publishReplayed publishes the replayed state, and makes it durable unless the store is read-only.
@@ -280,13 +286,14 @@ func (s *Store) publishReplayed(m, newest *pager.Meta, tail wal.Tail) error {
 // is about to overwrite the pages of its state, too.
 //
 // An existing copy may exist in the page cache only, and is written again. A copy keeps the clock
-// mark of the page that it overwrites. invalidateStaleMeta returns the newest meta page.
+// mark and the backups of the page that it overwrites. invalidateStaleMeta returns the newest meta page.
 func (s *Store) invalidateStaleMeta(m, newest *pager.Meta, found *wal.ScanResult) (*pager.Meta, error) {
 	if !sameState(m, newest) && !isRetry(m, newest, found) || s.o.ReadOnly {
 		return newest, nil
 	}
-	mark := newest.ClockMark
-	if err := s.checkpointer.overwriteMeta(func(m *pager.Meta) { m.ClockMark = mark }); err != nil {
+	mark, backups := newest.ClockMark, newest.Backups
+	err := s.checkpointer.overwriteMeta(func(m *pager.Meta) { m.ClockMark, m.Backups = mark, backups })
+	if err != nil {
 		return nil, err
 	}
 	last := s.pg.LastMeta()

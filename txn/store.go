@@ -38,6 +38,7 @@ type Store struct {
 
 	queue        commitQueue
 	readers      snapshots
+	backups      snapshots // versions whose pages in the file backups read
 	checkpointer checkpointer
 	writerState
 	job jobSlot

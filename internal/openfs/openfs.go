@@ -2,6 +2,9 @@
 package openfs
 
 import (
+	"context"
+	"io"
+
 	"github.com/ebbkv/ebb/internal/openhook"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
@@ -21,4 +24,9 @@ func Open(fs vfs.FS, path string, opts *kv.Options, engine txn.Options) (*kv.DB,
 func OpenTuned(fs vfs.FS, path string, opts *kv.Options, tune Tuning) (*kv.DB, error) {
 	db, err := openhook.Open(fs, path, opts, tune)
 	return db.(*kv.DB), err
+}
+
+// Restore is kv.Restore on another file system, with other settings of the engine.
+func Restore(ctx context.Context, fs vfs.FS, path string, engine txn.Options, backups ...io.Reader) error {
+	return openhook.Restore(ctx, fs, path, path, engine, backups...)
 }

@@ -1,8 +1,10 @@
 // Package openhook lets package internal/openfs open a store with what package kv does not offer:
-// another file system, and settings of the engine. kv sets Open when it is initialized.
+// another file system, and settings of the engine. kv sets Open and Restore when it is initialized.
 package openhook
 
 import (
+	"context"
+	"io"
 	"time"
 
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -19,3 +21,8 @@ type Tuning struct {
 
 // Open opens the store at path of fs. opts is a *kv.Options, the result a *kv.DB.
 var Open func(fs vfs.FS, path string, opts any, tune Tuning) (any, error)
+
+// Restore restores a store to path of fs; errors name it as shown.
+var Restore func(
+	ctx context.Context, fs vfs.FS, path, shown string, engine txn.Options, backups ...io.Reader,
+) error
