@@ -72,6 +72,8 @@ var advices = []advice{
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
+	{"backup_base", kv.ErrBackupBase, "a full backup comes first, then each increment on the one before it; " +
+		"`ebb backup STORE FILE` makes a full one"},
 	{"version", kv.ErrVersion, "another version of Ebb wrote this store: use the ebb command of that version"},
 	{
 		"corrupt",
