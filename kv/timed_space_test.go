@@ -1,0 +1,80 @@
+package kv_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/vfs"
+	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// appendRows appends n rows of one timestamp, in one transaction.
+func appendRows(t *testing.T, db *kv.DB, ts time.Time, n int) {
+	t.Helper()
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		m, value := tx.CF("m"), make([]byte, 100)
+		for i := range n {
+			if err := m.Append(ts, fmt.Appendf(nil, "series-%07d", i), value); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// TestDropCostsTheSameForAnyNumberOfRows: a drop of a large partition writes as many log bytes in its
+// commit as one of a small partition, and no page.
+func TestDropCostsTheSameForAnyNumberOfRows(t *testing.T) {
+	cost := func(rows int) (logged, written uint64) {
+		clock := newClock()
+		o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 40}
+		db, err := openfs.Open(vfs.NewMemory(), path, o, txn.Options{Inline: true})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
+		appendRows(t, db, clock.now(), rows)
+		require.NoError(t, db.Checkpoint(t.Context()))
+		clock.move(2 * time.Hour)
+		before := db.Stats()
+		n, err := db.CF("m").DropExpired(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		after := db.Stats()
+		require.Zero(t, after.Families["m"].Rows)
+		return after.LogBytesWritten - before.LogBytesWritten, after.PagesWritten - before.PagesWritten
+	}
+	logged, written := cost(100)
+	require.NotZero(t, logged)
+	loggedLarge, writtenLarge := cost(50_000)
+	require.Equal(t, logged, loggedLarge)
+	require.Equal(t, written, writtenLarge)
+}
+
+// TestRollingWindowHasASteadySize simulates a hundred days of a partition a day, of which thirty are
+// kept: the file stays within 1.4 times the live data of the steady state.
+func TestRollingWindowHasASteadySize(t *testing.T) {
+	const days, kept, rows = 100, 30, 4000
+	fsys, clock := vfs.NewMemory(), newClock()
+	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync, CheckpointBytes: 1 << 20}
+	db, err := openfs.Open(fsys, path, o, txn.Options{SegmentSize: 64 << 10, Inline: true})
+	require.NoError(t, err)
+	day := 24 * time.Hour
+	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: kept * day, Partition: day}))
+	for i := range days {
+		appendRows(t, db, clock.now(), rows)
+		clock.move(day)
+		_, err := db.CF("m").DropExpired(t.Context())
+		require.NoError(t, err)
+		if s := db.Stats(); i > kept+5 {
+			live := s.Families["m"].Rows * (8 + 14 + 100)
+			require.LessOrEqual(t, s.Families["m"].Rows, int64(rows*(kept+1)))
+			require.Less(t, s.FileBytes, live*14/10, "day %d", i)
+		}
+	}
+	require.NoError(t, db.Close())
+}
