@@ -86,7 +86,7 @@ func (s *Store) wantsCheckpoint() bool {
 	freed, gain := s.freedPages(), s.freedPages()
 	if s.o.MaxBytes > 0 {
 		s.setBounds()
-		if s.logDue() {
+		if s.checkpointer.logDue() {
 			return true
 		}
 		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())
@@ -108,9 +108,9 @@ func (s *Store) wantsCheckpoint() bool {
 }
 
 // logDue says that the log has what starts a checkpoint, transactions that were rolled back included.
-func (s *Store) logDue() bool {
-	volume := s.log.Volume()
-	return volume >= s.checkpointer.retryAt.Load() && volume-s.checkpointer.logSince.Load() > s.checkpointer.logBound()
+func (k *checkpointer) logDue() bool {
+	volume := k.s.log.Volume()
+	return volume >= k.retryAt.Load() && volume-k.logSince.Load() > k.logBound()
 }
 
 // mostAwaited bounds the checkpoints that a transaction waits for: the first may have been running
