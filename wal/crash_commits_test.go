@@ -83,7 +83,7 @@ func TestCrowdCrashesAtRandom(t *testing.T) {
 		var pace sync.Mutex
 		rng := rand.New(rand.NewPCG(5, uint64(block)))
 		random := func(n int) int { pace.Lock(); defer pace.Unlock(); return rng.IntN(n) }
-		var writing atomic.Bool
+		var writing, telling atomic.Bool
 		d.landing = func(off int64) {
 			if off >= firstRecord && writing.Swap(true) {
 				t.Error("two groups are written at a time")
@@ -93,7 +93,6 @@ func TestCrowdCrashesAtRandom(t *testing.T) {
 		}
 		o := testOptions(d)
 		o.SegmentSize, o.Inline = 4*MinSegmentSize, false
-		var telling atomic.Bool
 		told := 0
 		o.OnGroup = func(commits int, _ int64, _ time.Duration) {
 			if telling.Swap(true) {
@@ -141,10 +140,7 @@ func TestCrowdCrashesAtRandom(t *testing.T) {
 			default:
 			}
 			mu.Lock()
-			last := -1
-			for _, n := range durable {
-				last = max(last, n)
-			}
+			last := slices.Max(append([]int{-1}, durable...))
 			mu.Unlock()
 			o := l.opts
 			o.FS = d.crash(func() bool { return random(3) > 0 })

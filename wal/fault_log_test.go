@@ -159,8 +159,7 @@ func TestFailureReachesEveryMember(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		for n := 0; ; n++ {
 			d := newDisk(t, 512*(n%2))
-			o := testOptions(d)
-			l, err := Create(o, 1, 1)
+			l, err := Create(testOptions(d), 1, 1)
 			require.NoError(t, err)
 			start := l.End()
 			left, failed := n, false
@@ -212,7 +211,7 @@ func TestFailureReachesEveryMember(t *testing.T) {
 				require.NoError(t, last)
 				require.NoError(t, l.Close(false))
 			}
-			got, _, err := replayAll(o, start, 0)
+			got, _, err := replayAll(l.opts, start, 0)
 			require.NoError(t, err)
 			for payload, err := range fate {
 				if !failed {
