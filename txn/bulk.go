@@ -136,7 +136,7 @@ func (s *Store) mayFree() bool {
 		return false
 	}
 	_, _, dropped := s.head.trees.firstTrash()
-	return dropped || s.freedPages() > 0
+	return dropped || s.reclaimer.freedPages() > 0
 }
 
 func (w *writer) build(

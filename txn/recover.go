@@ -249,7 +249,7 @@ func (s *Store) loadVersion(m *pager.Meta) (*version, error) {
 		serial: 1, seq: m.Seq, base: m.Epoch, mark: m.ClockMark, nextID: TreeID(m.NextTree), trash: m.NextTrash,
 	}
 	s.table = tree.Tree{Root: m.Root, Depth: m.RootDepth, Rows: m.RootRows}
-	return v, s.loadTrees(v)
+	return v, v.loadTrees(s)
 }
 
 // publishReplayed publishes the replayed state, and makes it durable unless the store is read-only.

@@ -59,13 +59,13 @@ const loanFraction = 32
 // that is not used. One segment of the share is for the next checkpoint, which makes it whatever
 // the bound. Writer lock, and the log is started.
 func (s *Store) setBounds() {
-	loan := min(s.freedPages()*int64(s.pg.PageSize()), s.o.MaxBytes/loanFraction)
+	loan := min(s.reclaimer.freedPages()*int64(s.pg.PageSize()), s.o.MaxBytes/loanFraction)
 	s.pg.Alloc.SetMaxBytes(s.o.MaxBytes - max(s.logShare()-loan, s.log.Bytes()+s.segment) + s.retryBytes())
 	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)
 }
 
 // freedPages is the number of pages that a checkpoint would free. Writer lock.
-func (s *Store) freedPages() int64 { return max(int64(s.pg.Alloc.Unfree())-s.reclaimer.pinnedPages, 0) }
+func (q *reclaimer) freedPages() int64 { return max(int64(q.pg.Alloc.Unfree())-q.pinnedPages, 0) }
 
 // refused records that the open transaction, already rolled back, found no space. Writer lock.
 func (s *Store) refused(err error) {
@@ -83,7 +83,7 @@ func (s *Store) wantsCheckpoint() bool {
 	if !s.started || s.o.MaxBytes == 0 && s.refusal.pages == 0 {
 		return false
 	}
-	freed, gain := s.freedPages(), s.freedPages()
+	freed, gain := s.reclaimer.freedPages(), s.reclaimer.freedPages()
 	if s.o.MaxBytes > 0 {
 		s.setBounds()
 		if s.checkpointer.logDue() {

@@ -106,7 +106,7 @@ func decodeTree(b []byte) (tree.Tree, error) {
 }
 
 // loadTrees reads the tree table.
-func (s *Store) loadTrees(v *version) error {
+func (v *version) loadTrees(s *Store) error {
 	if v.nextID < firstTree {
 		return badfile.Page(s.path, 0, -1,
 			"the meta page says that tree %d never was, and it is one with a fixed meaning", v.nextID)

@@ -41,7 +41,7 @@ var storeMutants = []mutant{
 	if err := k.s.pg.WriteMeta(c.meta); err != nil {
 		return k.s.fail(err)
 	}`},
-	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if i < len(q.held) && q.held[i] < f.afterVersion {`, `	if i < len(q.held) && q.held[i] < f.afterVersion && false {`},
+	{"order", "pages_that_a_snapshot_sees_are_used_again", "txn/reclaim.go", `	if v, found := f.reads(q.held); found {`, `	if v, found := f.reads(q.held); found && false {`},
 	{"order", "frames_that_earlier_readers_may_ask_for_are_taken", "txn/framereclaim.go", `s.reclaimer.oldestRead() < r.serial {`, `s.reclaimer.oldestRead() < r.serial && false {`},
 	{"order", "frames_are_used_again_while_readers_look_at_them", "txn/reclaim.go", `deferredFree{afterVersion: version})`, `deferredFree{birth: version, afterVersion: version})`},
 	{"check", "pages_that_a_failed_checkpoint_wrote_are_trusted", "pager/writeback.go", `	f.verified.clear()        // before accessed: a page that is not accessed is checked against verified
@@ -148,7 +148,7 @@ var storeMutants = []mutant{
 	{"room", "a_refused_put_is_forgotten", "txn/spare.go", `	s.refusal.pages, s.refusal.waiting = max(s.pg.Alloc.Spare(), 0)+missing, true`, ``},
 	{"room", "deletes_are_no_reason_to_fit", "txn/commit.go", `		s.refusal.shrunk = s.refusal.pages > 0`, ``},
 	{"room", "dropped_trees_are_no_space", "txn/spare.go", `		gain = max(gain, few)`, `		gain = max(gain, 0)`},
-	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(s.pg.Alloc.Unfree())-s.reclaimer.pinnedPages, 0)`, `int64(s.pg.Alloc.Unfree())`},
+	{"room", "snapshots_are_waited_for", "txn/spare.go", `max(int64(q.pg.Alloc.Unfree())-q.pinnedPages, 0)`, `int64(q.pg.Alloc.Unfree())`},
 	{"room", "nothing_is_lent_until_the_checkpoint", "txn/spare.go", `max(s.logShare()-loan, s.log.Bytes()+s.segment)`, `max(s.logShare(), s.log.Bytes()+s.segment)`},
 	{"room", "a_loan_is_lost_to_what_is_gained", "txn/spare.go", `		gain += (s.o.MaxBytes - s.logShare() + s.retryBytes() - s.pg.Alloc.MaxBytes()) / int64(s.pg.PageSize())`, ``},
 	{"room", "a_parallel_apply_of_deletes_is_bound", "txn/parallel.go", `		defer w.usePurpose(pager.ForDelete)()`, ``},
