@@ -151,7 +151,8 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 func (p *Pager) Start(m *Meta) error {
 	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.size {
 		const detail = "file has %d bytes, its meta page %d counts %d pages of %d"
-		return badfile.Page(p.name, m.Pages-1, p.Alloc.Growth.size, detail, p.Alloc.Growth.size, m.Slot, m.Pages, m.PageSize)
+		size := p.Alloc.Growth.size
+		return badfile.Page(p.name, m.Pages-1, size, detail, size, m.Slot, m.Pages, m.PageSize)
 	}
 	if err := p.start(m); err != nil {
 		return err

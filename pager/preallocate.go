@@ -194,7 +194,8 @@ func (a *Allocator) TrimFile(exact bool) error {
 func (a *Allocator) GiveSpaceBack() (freed bool, err error) {
 	grew := a.Growth.grownTo != nil
 	a.Growth.EndPreallocation()
-	freed, err = a.Growth.truncateTo(int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize))
+	freed, err = a.Growth.truncateTo(
+		int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize))
 	return freed || grew, err
 }
 

@@ -49,7 +49,8 @@ func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 		return nil, err
 	}
 	p.end.Store(p.Alloc.space.end)
-	c := &Capture{Epoch: epoch, Pages: p.Alloc.space.end, FreeDir: p.Alloc.freeDir(), Freed: freed, images: images}
+	c := &Capture{Epoch: epoch, Pages: p.Alloc.space.end, FreeDir: p.Alloc.freeDir()}
+	c.Freed, c.images = freed, images
 	c.Dirty = p.Alloc.dirtyPages()
 	if p.mapped {
 		c.deadRanges = p.Alloc.space.deadRanges()

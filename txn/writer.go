@@ -170,7 +170,8 @@ func (w *writer) spill() error {
 	}
 	ids := w.spilled[:0]
 	w.allocated.each(0, func(r pageRun) bool {
-		if pg := w.s.pg; r.n == 1 && pg.Pool.Owner(r.id) >= w.firstOwner && pg.Pool.InFrame(r.id) && !pg.Alloc.IsReusable(r.id) {
+		if pg := w.s.pg; r.n == 1 && pg.Pool.Owner(r.id) >= w.firstOwner &&
+			pg.Pool.InFrame(r.id) && !pg.Alloc.IsReusable(r.id) {
 			ids = append(ids, r.id)
 		}
 		return true
