@@ -60,16 +60,28 @@ func NextSequence(tx *txn.Tx, f *Family) (next uint64, err error) {
 	if last == math.MaxUint64 {
 		return 0, fmt.Errorf("%w: %q", ErrSequenceEnd, f.Name)
 	}
+	return last + 1, SetSequence(tx, f, last+1)
+}
+
+// SetSequence makes last the number that NextSequence returned last; 0: none yet.
+func SetSequence(tx *txn.Tx, f *Family, last uint64) error {
 	if err := tx.EnsureTxnBytes(sequenceBytes); err != nil {
-		return 0, err
+		return err
 	}
 	if !tx.Exists(f.Metadata()) {
+		if last == 0 {
+			return nil
+		}
 		if err := tx.Create(f.Metadata()); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	_, err = tx.Put(f.Metadata(), []byte(sequenceKey), appendSequence(nil, last+1), 0)
-	return last + 1, err
+	if last == 0 {
+		_, err := tx.Delete(f.Metadata(), []byte(sequenceKey))
+		return err
+	}
+	_, err := tx.Put(f.Metadata(), []byte(sequenceKey), appendSequence(nil, last), 0)
+	return err
 }
 
 func appendSequence(b []byte, last uint64) []byte { return binary.LittleEndian.AppendUint64(b, last) }

@@ -59,6 +59,7 @@ var txVerbs = []txVerb{
 	{"Increment", func(tx *kv.Tx) error { _, err := tx.Increment([]byte("n"), 1, 0); return err }},
 	{"GetAndExpire", func(tx *kv.Tx) error { _, err := tx.GetAndExpire(small, time.Hour); return err }},
 	{"NextSequence", func(tx *kv.Tx) error { _, err := tx.NextSequence(); return err }},
+	{"SetSequence", func(tx *kv.Tx) error { return tx.SetSequence(7) }},
 	{"CompareAndSwap", func(tx *kv.Tx) error {
 		_, err := tx.CompareAndSwap(small, []byte("v-small"), []byte("x"), kv.PutOptions{})
 		return err

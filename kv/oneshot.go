@@ -174,6 +174,11 @@ func (s *oneShot) GetAndExpire(key []byte, ttl time.Duration) ([]byte, error) {
 // NextSequence is Tx.NextSequence in a transaction of its own.
 func (s *oneShot) NextSequence() (uint64, error) { return writeOnce(s, (*verbs).NextSequence) }
 
+// SetSequence is Tx.SetSequence in a transaction of its own.
+func (s *oneShot) SetSequence(last uint64) error {
+	return s.write(func(v *verbs) error { return v.SetSequence(last) })
+}
+
 // CompareAndSwap is Tx.CompareAndSwap in a transaction of its own.
 func (s *oneShot) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool, err error) {
 	return writeOnce(s, func(v *verbs) (bool, error) { return v.CompareAndSwap(key, old, new, o) })

@@ -24,3 +24,13 @@ func (v *verbs) Sequence() (last uint64, err error) {
 	last, err = cf.Sequence(v.tx.inner, v.fam)
 	return last, v.below(err)
 }
+
+// SetSequence makes last the number that NextSequence returned last, for copies of a store; 0: none
+// yet. A number below the present one will be returned again.
+func (v *verbs) SetSequence(last uint64) (err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyAny(true); err != nil {
+		return err
+	}
+	return v.below(cf.SetSequence(v.tx.inner, v.fam, last))
+}

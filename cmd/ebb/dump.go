@@ -16,8 +16,9 @@ func (a *app) dumpCommand() *cobra.Command {
 		Use:   "dump STORE",
 		Short: "Print every family with all its rows, as far as they can be read",
 		Long: `Dump prints all families and all their rows, or those of the one that --family names.
-With --json each row is one object on a line that names its family. A row with an expiry ends with
-it. Rows that are expired and not yet deleted are counted, not printed.
+With --json each row is one object on a line that names its family, behind a line with the settings
+of a family that has some; ebb load stores all that again. A row with an expiry ends with it. Rows
+that are expired and not yet deleted are counted, not printed.
 
 Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json
 by an object with the one field "missing" in its place, and the exit code is 1. Of a value that is
@@ -93,7 +94,36 @@ func (d *dumper) family(ctx context.Context, family string) error {
 			return err
 		}
 	}
+	if d.app.json {
+		lost = d.db.View(func(tx *kv.Tx) error { return d.settings(tx, family) })
+		if errors.Is(lost, kv.ErrCFNotFound) {
+			return lost
+		}
+	}
 	return errors.Join(lost, d.db.View(func(tx *kv.Tx) error { return d.rows(ctx, tx, family) }))
+}
+
+// settings prints a line of JSON for a family that rows alone do not describe: one with settings or a
+// sequence, or without rows.
+func (d *dumper) settings(tx *kv.Tx, family string) error {
+	o, err := tx.CFOptions(family)
+	if err != nil {
+		return err
+	}
+	last, err := tx.CF(family).Sequence()
+	if err != nil {
+		return err
+	}
+	rows, err := tx.CF(family).Count()
+	if err != nil || o == (kv.CFOptions{}) && last == 0 && (rows > 0 || family == defaultFamily) {
+		return err
+	}
+	object := familyOptions(o).fields()
+	object["family"] = family
+	if last > 0 {
+		object["sequence"] = last
+	}
+	return d.app.printJSON(object)
 }
 
 // head prints how many rows the family has, and how many of those that are stored are expired, if
