@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,6 +28,10 @@ func TestEverySyncIsReached(t *testing.T) {
 		"../kv",
 	)
 	require.NoError(t, err)
+	// No workload restores a backup: TestRestoreCrash of package txn fails without one of these syncs.
+	static = slices.DeleteFunc(static, func(site string) bool {
+		return strings.HasPrefix(site, "pager.(*Restorer).Finish")
+	})
 	seen, err := syncSites()
 	require.NoError(t, err)
 	seen = slices.DeleteFunc(slices.Clone(seen), func(site string) bool { return !isSync(site) })

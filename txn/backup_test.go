@@ -401,13 +401,20 @@ func TestRestoreCrash(t *testing.T) {
 	b := smallBackup(t)
 	disk := crashfs.New(crashfs.Options{})
 	require.NoError(t, Restore(t.Context(), "/r.ebb", testOptions(disk), bytes.NewReader(b.stream)))
-	absent, there := 0, 0
-	for im := range disk.Images(crashfs.ImageOptions{Profiles: crashfs.AllProfiles}) {
+	absent, there, returned := 0, 0, disk.Len()
+	images := crashfs.ImageOptions{Profiles: crashfs.AllProfiles, Expects: func(point int) uint64 {
+		if point >= returned { // An image without the file is wrong from then on.
+			return 1
+		}
+		return 0
+	}}
+	for im := range disk.Images(images) {
 		o := testOptions(im.Disk(crashfs.Options{Untraced: true}))
 		o.MustExist = true
 		s, err := Open("/r.ebb", o)
 		if errors.Is(err, fs.ErrNotExist) {
 			absent++
+			require.Less(t, im.Point, returned, "Restore has returned nil: %s", im.Desc())
 			err = Restore(t.Context(), "/r.ebb", o, bytes.NewReader(b.stream))
 			require.NoError(t, err, "%d %s", im.Point, im.Desc())
 			s, err = Open("/r.ebb", o)
