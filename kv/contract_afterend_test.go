@@ -265,6 +265,8 @@ func arguments(t *testing.T, name string, m reflect.Type, k *kept) (args []refle
 			arg = time.Now().Add(time.Hour)
 		case reflect.TypeFor[int64]():
 			arg = int64(1)
+		case reflect.TypeFor[uint64]():
+			arg = uint64(1)
 		case reflect.TypeFor[kv.Savepoint]():
 			arg = k.savepoint
 		case reflect.TypeFor[bool]():
