@@ -13,8 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // openTimed opens a store with a clock of the test's and a family "m" of that retention and width.
@@ -514,4 +516,36 @@ func TestScanOfOneHourReadsNoPageOfOtherPartitions(t *testing.T) {
 	require.GreaterOrEqual(t, one, uint64(500*116/4096))
 	write(30)
 	require.LessOrEqual(t, reads(), one+4)
+}
+
+// TestClockThatJumpedForwardDropsNothing: rows are hidden, but no partition goes until the new time is
+// accepted, by a reopen or by Force.
+func TestClockThatJumpedForwardDropsNothing(t *testing.T) {
+	clock := newClock()
+	o := &kv.Options{Clock: clock.now, Durability: kv.NoSync}
+	db, err := openfs.OpenTuned(vfs.NewMemory(), path, o, openfs.Tuning{
+		Engine:    txn.Options{SegmentSize: 64 << 10},
+		Monotonic: func() time.Duration { return 0 },
+	})
+	require.NoError(t, err)
+	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
+	require.NoError(t, db.CF("m").Append(clock.now(), []byte("k"), nil))
+	at := clock.now()
+	clock.move(2 * time.Hour)
+	_, err = db.CF("m").GetAt(at, []byte("k"))
+	require.ErrorIs(t, err, kv.ErrNotFound)
+	_, err = db.CF("m").DropExpired(t.Context())
+	require.ErrorIs(t, err, kv.ErrClockJump)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		_, err := tx.CF("m").DropExpired(t.Context())
+		require.ErrorIs(t, err, kv.ErrClockJump)
+		return nil
+	}))
+	stored, err := db.CF("m").Count()
+	require.NoError(t, err)
+	require.Equal(t, int64(1), stored)
+	res, err := db.PurgeExpired(t.Context(), kv.PurgeOptions{Force: true})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), res.Purged)
+	require.NoError(t, db.Close())
 }
