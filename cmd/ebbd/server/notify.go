@@ -48,6 +48,7 @@ func parseNotify(text string) (set uint64, shown string, err error) {
 		case c == notifyKeyspace || c == notifyKeyevent || strings.ContainsRune(notifyClasses, c):
 			set |= notifyBit(c)
 		default:
+			//lint:ignore ST1005 the text is that of Redis
 			return 0, "", fmt.Errorf("Invalid event class character %q: use %sKEA", c, notifyClasses)
 		}
 	}

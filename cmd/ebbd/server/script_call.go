@@ -192,6 +192,7 @@ func jsonLibrary(l *lua.LState) *lua.LTable {
 func toJSON(value lua.LValue, null lua.LValue, depth int) (any, error) {
 	const deepest = 1000
 	if depth > deepest {
+		//lint:ignore ST1005 the text is that of Redis
 		return nil, fmt.Errorf("Cannot serialise, excessive depth")
 	}
 	switch v := value.(type) {
@@ -224,6 +225,7 @@ func toJSON(value lua.LValue, null lua.LValue, depth int) (any, error) {
 	if value == lua.LNil || value == null {
 		return nil, nil
 	}
+	//lint:ignore ST1005 the text is that of Redis
 	return nil, fmt.Errorf("Cannot serialise %s: type not supported", value.Type())
 }
 
