@@ -9,6 +9,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/txn"
 )
 
@@ -169,10 +170,14 @@ func TestDamagedPartitionDirectoryIsFound(t *testing.T) {
 
 // TestPartitionRefusedForSizeChangesNothing: the transaction may still commit.
 func TestPartitionRefusedForSizeChangesNothing(t *testing.T) {
-	s, f := partitioned(t, 10)
+	s, err := txn.Open("test.ebb", txn.Options{FS: vfs.NewMemory(), MaxTxnBytes: 4096})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
 	write(t, s, func(tx *txn.Tx) {
+		f, err := Create(tx, "p", Options{RetentionMs: 100, PartitionMs: 10})
+		require.NoError(t, err)
 		before := len(tx.Trees())
-		_, err := EnsurePartition(tx, f, 5, math.MaxInt/2)
+		_, err = EnsurePartition(tx, f, 5, 4096)
 		require.ErrorIs(t, err, txn.ErrTxnTooBig)
 		require.Len(t, tx.Trees(), before)
 		_, err = decodePartition("p", nil, nil)
