@@ -73,7 +73,7 @@ func (g generator) value() string {
 func (g generator) index() string { return strconv.Itoa(g.IntN(14) - 7) }
 
 // future is an instant that does not come during the test, in seconds.
-func (g generator) future() string { return strconv.Itoa(4_000_000_000 + g.IntN(5)*1000) }
+func (g generator) future() string { return strconv.FormatInt(4_000_000_000+int64(g.IntN(5))*1000, 10) }
 
 func (g generator) score() string {
 	return g.of("0", "1", "-1", "2.5", "0.25", "100", "inf", "-inf", "3", "nan", "x", "1e3")
