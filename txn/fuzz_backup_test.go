@@ -78,7 +78,7 @@ func FuzzBackup(f *testing.F) {
 			return
 		}
 		require.EqualValues(t, len(stream), info.Bytes)
-		if info.StorePages > 1<<20 {
+		if info.StorePages > 1<<12 {
 			return // The free map of a store costs bits for each of its pages.
 		}
 		o := testOptions(vfs.NewMemory())
