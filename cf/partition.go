@@ -63,7 +63,8 @@ func appendPartition(b []byte, p Partition) []byte {
 // decodePartition verifies the layout above. Its errors are *badfile.Error.
 func decodePartition(family string, key, value []byte) (Partition, error) {
 	bad := func(format string, args ...any) (Partition, error) {
-		return Partition{}, badfile.At("", -1, "metadata: family %q: %s", family, fmt.Sprintf(format, args...))
+		detail := fmt.Sprintf(format, args...)
+		return Partition{}, badfile.At("", -1, "metadata: family %q: %s", family, detail)
 	}
 	if len(key) != partitionKey || len(value) != partitionSize {
 		return bad("partition of %d and %d bytes, expected %d and %d",
@@ -246,16 +247,18 @@ func EachTree(tx *txn.Tx, f *Family, visit func(txn.TreeID)) error {
 // row decodes, partitions do not overlap, and their trees exist. An unreadable page is none.
 func checkPartitions(tx *txn.Tx, f *Family) (found error) {
 	var last *Partition
+	bad := func(format string, args ...any) {
+		detail := fmt.Sprintf(format, args...)
+		found = badfile.At("", -1, "metadata: family %q: %s", f.Name, detail)
+	}
 	_, err := ListPartitions(tx, f, func(p Partition) bool {
 		switch {
 		case !f.Partitioned():
-			found = badfile.At("", -1, "metadata: family %q: partition %d in a family of keys", f.Name, p.Start)
+			bad("partition %d in a family of keys", p.Start)
 		case last != nil && p.Start <= last.Last:
-			found = badfile.At("", -1, "metadata: family %q: partition %d begins within the one up to %d",
-				f.Name, p.Start, last.Last)
+			bad("partition %d begins within the one up to %d", p.Start, last.Last)
 		case !tx.Exists(p.Tree):
-			found = badfile.At("", -1, "metadata: family %q: partition %d: tree %d is missing",
-				f.Name, p.Start, p.Tree)
+			bad("partition %d: tree %d is missing", p.Start, p.Tree)
 		}
 		last = &p
 		return found == nil

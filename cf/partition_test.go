@@ -38,6 +38,12 @@ func ensure(t *testing.T, tx *txn.Tx, f *Family, ms int64) Partition {
 	return p
 }
 
+// putPartition writes a row of the directory past the rules.
+func putPartition(tx *txn.Tx, f *Family, p Partition) error {
+	_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, p.Start), appendPartition(nil, p), 0)
+	return err
+}
+
 func TestPartitionBytesArePinned(t *testing.T) {
 	p := Partition{Start: -2, Last: 0x0102, Tree: 7}
 	row := append(appendPartitionKey(nil, p.Start), appendPartition(nil, p)...)
@@ -122,12 +128,10 @@ func TestDamagedPartitionDirectoryIsFound(t *testing.T) {
 		damage func(tx *txn.Tx, f *Family, p Partition) error
 	}{
 		{"partition from 10 to 9", func(tx *txn.Tx, f *Family, p Partition) error {
-			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 10), appendPartition(nil, Partition{Last: 9, Tree: p.Tree}), 0)
-			return err
+			return putPartition(tx, f, Partition{10, 9, p.Tree})
 		}},
 		{"partition 10 has tree 1", func(tx *txn.Tx, f *Family, p Partition) error {
-			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 10), appendPartition(nil, Partition{Last: 19, Tree: 1}), 0)
-			return err
+			return putPartition(tx, f, Partition{10, 19, 1})
 		}},
 		{"partition of 18 and 3 bytes", func(tx *txn.Tx, f *Family, p Partition) error {
 			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 10), []byte("abc"), 0)
@@ -138,16 +142,13 @@ func TestDamagedPartitionDirectoryIsFound(t *testing.T) {
 			return err
 		}},
 		{"partition 10: tree 999 is missing", func(tx *txn.Tx, f *Family, p Partition) error {
-			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 10), appendPartition(nil, Partition{Last: 19, Tree: 999}), 0)
-			return err
+			return putPartition(tx, f, Partition{10, 19, 999})
 		}},
 		{"partition 15 begins within the one up to 19", func(tx *txn.Tx, f *Family, p Partition) error {
-			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 15), appendPartition(nil, Partition{Last: 19, Tree: p.Tree}), 0)
-			return err
+			return putPartition(tx, f, Partition{15, 19, p.Tree})
 		}},
 		{"belongs to families \"p\" and \"p\"", func(tx *txn.Tx, f *Family, p Partition) error {
-			_, err := tx.Put(f.Metadata(), appendPartitionKey(nil, 20), appendPartition(nil, Partition{Last: 29, Tree: p.Tree}), 0)
-			return err
+			return putPartition(tx, f, Partition{20, 29, p.Tree})
 		}},
 		{"partition 10 in a family of keys", func(tx *txn.Tx, f *Family, p Partition) error {
 			return put(tx, &Family{Name: f.Name, Base: f.Base})

@@ -14,7 +14,8 @@ import (
 func BenchmarkAppend(b *testing.B) {
 	start := time.UnixMilli(1_700_000_000_000)
 	ms := int64(0)
-	o := &kv.Options{Durability: kv.NoSync, Clock: func() time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }}
+	now := func() time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	o := &kv.Options{Durability: kv.NoSync, Clock: now}
 	value := make([]byte, 100)
 	for _, name := range []string{"put", "append"} {
 		b.Run(name, func(b *testing.B) {
@@ -30,7 +31,7 @@ func BenchmarkAppend(b *testing.B) {
 						ms++
 						var err error
 						if name == "append" {
-							err = c.Append(start.Add(time.Duration(ms)*time.Millisecond), []byte("series-1"), value)
+							err = c.Append(now(), []byte("series-1"), value)
 						} else {
 							err = c.Put(fmt.Appendf(nil, "%016d", i+j), value)
 						}

@@ -145,11 +145,11 @@ func TestPurgeIsThrottled(t *testing.T) {
 		each  uint64 // commits between two looks
 		looks int
 	}{
-		{"nobody commits", t.Context(), 1, 0, 2},
+		{"no commit", t.Context(), 1, 0, 2},
 		{"few commit", t.Context(), 1, 1, 1 + passTimes},
 		{"enough have passed", t.Context(), 1, passBy, 2},
 		{"enough have passed after a while", t.Context(), 1, passBy / 4, 5},
-		{"nobody wants the purge any more", ended, math.MaxInt64, 1, 1},
+		{"context has ended", ended, math.MaxInt64, 1, 1},
 	} {
 		looks, commits := 0, uint64(1000)
 		throttle(c.ctx, c.held, func() uint64 {

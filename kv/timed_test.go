@@ -125,7 +125,8 @@ func TestTimestampsThatAppendRefuses(t *testing.T) {
 	}{
 		{now, true}, {now.Add(-time.Hour), false}, {now.Add(-time.Hour + time.Millisecond), true},
 		{now.Add(-time.Hour + time.Millisecond - 1), false},
-		{now.Add(time.Minute + time.Second), true}, {now.Add(time.Minute + time.Second + time.Millisecond), false},
+		{now.Add(time.Minute + time.Second), true},
+		{now.Add(time.Minute + time.Second + time.Millisecond), false},
 		{time.Time{}, false}, {time.Unix(math.MaxInt64, 0), false}, {time.Unix(math.MinInt64, 0), false},
 		{time.UnixMilli(math.MaxInt64), false}, {time.UnixMilli(math.MinInt64), false},
 	} {
@@ -324,7 +325,8 @@ func TestModelOfTimedFamilies(t *testing.T) {
 }
 
 func modelTimed(t *testing.T, rnd *rand.Rand) {
-	retention, width := time.Duration(1+rnd.IntN(2000))*time.Millisecond, time.Duration(1+rnd.IntN(700))*time.Millisecond
+	retention := time.Duration(1+rnd.IntN(2000)) * time.Millisecond
+	width := time.Duration(1+rnd.IntN(700)) * time.Millisecond
 	db, clock := openTimed(t, kv.Options{MaxClockStep: 50 * time.Millisecond}, retention, width)
 	clock.ms.Store((time.UnixMilli(rnd.Int64N(4000) - 2000)).UnixMilli())
 	var model []timedRow

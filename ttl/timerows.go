@@ -43,7 +43,8 @@ func Timestamp(t time.Time) (ms int64, err error) {
 func (r TimeRows) AcceptsTimestamp(ms, now, newest int64) error {
 	switch {
 	case ms < r.OldestLive(now):
-		return fmt.Errorf("%w: the timestamp is older than the retention of %d ms", ErrInvalid, r.Family.Options.RetentionMs)
+		return fmt.Errorf("%w: the timestamp is older than the retention of %d ms",
+			ErrInvalid, r.Family.Options.RetentionMs)
 	case ms > newest:
 		return fmt.Errorf("%w: the timestamp is %d ms in the future", ErrInvalid, uint64(ms)-uint64(now))
 	}
@@ -73,7 +74,8 @@ func AppendTimeKey(b []byte, ms int64, key []byte) []byte {
 // SplitTimeKey is the inverse of AppendTimeKey. key shares memory with b.
 func SplitTimeKey(b []byte) (ms int64, key []byte, err error) {
 	if len(b) <= expirySize {
-		return 0, nil, badfile.At("", -1, "P1: row with a key of %d bytes, expected at least %d", len(b), expirySize+1)
+		return 0, nil, badfile.At("", -1,
+			"P1: row with a key of %d bytes, expected at least %d", len(b), expirySize+1)
 	}
 	return cf.DecodeInstant(b), b[expirySize:], nil
 }
@@ -147,7 +149,7 @@ func (r TimeRows) Expiry(ms int64) int64 {
 	return ms + r.Family.Options.RetentionMs
 }
 
-// sampledRows is the number of rows at each end of a partition that MeanRow reads.
+// sampledRows is the number of rows at each end of a partition that EstimateBytes reads.
 const sampledRows = 16
 
 // EstimateBytes estimates the bytes of keys and values in a partition from its first and last rows,

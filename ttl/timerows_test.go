@@ -66,7 +66,8 @@ func TestCheckNamesEachBrokenRowByTime(t *testing.T) {
 		{"nothing", func(Rows, cf.Partition) {}, nil},
 		{"key_cut_short", func(r Rows, p cf.Partition) { put(t, r, p.Tree, cf.AppendInstant(nil, 15), nil) },
 			[]string{"P1: partition 10: row with a key of 8 bytes"}},
-		{"row_of_another_partition", func(r Rows, p cf.Partition) { put(t, r, p.Tree, AppendTimeKey(nil, 20, []byte("k")), nil) },
+		{"row_of_another_partition",
+			func(r Rows, p cf.Partition) { put(t, r, p.Tree, AppendTimeKey(nil, 20, []byte("k")), nil) },
 			[]string{"P1: partition from 10 to 19 has a row of 20"}},
 		{"tag", func(r Rows, p cf.Partition) {
 			_, err := r.Tx.Put(p.Tree, AppendTimeKey(nil, 12, []byte("k")), nil, 5)

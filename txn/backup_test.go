@@ -212,7 +212,7 @@ func TestIncrementsOfAnotherHistoryAreRefused(t *testing.T) {
 	twin := openTest(t, "/a.ebb", twinOptions)
 	for _, one := range []*Store{s, twin} {
 		update(t, one, func(tx *Tx) {
-			_, err := tx.Put(9, []byte("who"), fmt.Append(nil, one == twin), 0)
+			_, err := tx.Put(9, []byte("twin"), fmt.Append(nil, one == twin), 0)
 			require.NoError(t, err)
 		})
 	}

@@ -123,7 +123,7 @@ func TestBulkLoadThatFailsWaitsForItsWrites(t *testing.T) {
 			}()
 			select {
 			case <-done:
-				t.Fatal("somebody still writes")
+				t.Fatal("a writer is still open")
 			case <-time.After(20 * time.Millisecond): // time for a caller that does not wait to return
 			}
 			goOn <- true

@@ -386,7 +386,7 @@ func TestInvalidValueReferencesInTheLog(t *testing.T) {
 			tx, err := again.Begin(nil, false)
 			require.NoError(t, err)
 			_, _, _, err = tx.Get(CatalogTree, []byte("named"))
-			require.ErrorIs(t, err, badfile.ErrCorrupt, "nobody has written it")
+			require.ErrorIs(t, err, badfile.ErrCorrupt, "it was never written")
 			tx.Rollback()
 			require.NoError(t, again.Close())
 		})

@@ -75,7 +75,7 @@ func (tw *tower) noWrite() {
 	tw.t.Helper()
 	select {
 	case off := <-tw.arrived:
-		require.FailNow(tw.t, "somebody writes", "at %d", off)
+		require.FailNow(tw.t, "another write is in flight", "at %d", off)
 	case <-time.After(20 * time.Millisecond):
 	}
 }

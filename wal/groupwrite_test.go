@@ -60,7 +60,7 @@ func TestUnsyncedGroupsAreWrittenBackPieceByPiece(t *testing.T) {
 			begun += n
 			pieces++
 		case op == "syncdata":
-			assert.Fail(t, "somebody waits for a sync")
+			assert.Fail(t, "a waiter is left")
 		}
 		return n, nil
 	}

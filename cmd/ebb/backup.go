@@ -23,12 +23,13 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup STORE FILE|-",
 		Short: "Back the whole store up, or what changed since an earlier backup",
-		Long: `Backup writes a backup of the store to a new file, or with - to standard output. With --since it is an increment:
-what changed after an earlier backup, given as its file. Restore wants a full backup and the increments after it, in
-order. The store remembers its last 32 backups; an increment on any other is refused: make a full one then.
+		Long: `Backup writes a backup of the store to a new file, or with - to standard output.
+With --since it is an increment: what changed after an earlier backup, given as its file. Restore
+wants a full backup and the increments after it, in order. The store remembers its last 32 backups;
+an increment on any other is refused: make a full one then.
 
-The file appears under its name when it is complete and on the disk. A stream that was cut is refused by restore.
-A program that has the store open backs it up itself: see Backup of package kv.`,
+The file appears under its name when it is complete and on the disk. A stream that was cut is
+refused by restore. A program that has the store open backs it up itself: see Backup of package kv.`,
 		Example: `  ebb backup my.ebb sunday.bak
   ebb backup my.ebb monday.bak --since sunday.bak`,
 		Args: args(2, 2),
@@ -61,8 +62,9 @@ func (a *app) verifyBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FILE...",
 		Short: "Prove that a full backup and its increments are whole and belong together",
-		Long: `Verify reads a full backup and the increments after it, in order, as restore does, and writes nothing. One of them may
-be - for standard input. The exit code is 1 if one of them is damaged, cut, or does not build on the one before it.`,
+		Long: `Verify reads a full backup and the increments after it, in order, as restore does,
+and writes nothing. One of them may be - for standard input. The exit code is 1 if one of them is
+damaged, cut, or does not build on the one before it.`,
 		Example: `  ebb backup verify sunday.bak monday.bak`,
 		Args:    args(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,9 +85,10 @@ func (a *app) restoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE... STORE",
 		Short: "Make a store of a full backup and its increments",
-		Long: `Restore makes a store of a full backup and the increments after it, in order. One of them may be - for standard input.
-The store appears under its name when it is complete, verified and on the disk; after an error there is none. A file
-that is there, or the log of one, is never replaced.`,
+		Long: `Restore makes a store of a full backup and the increments after it, in order. One of
+them may be - for standard input. The store appears under its name when it is complete, verified and
+on the disk; after an error there is none. A file that is there, or the log of one, is never
+replaced.`,
 		Example: `  ebb restore sunday.bak monday.bak restored.ebb`,
 		Args:    args(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -64,8 +64,9 @@ the retention. Both may be changed later.`,
 		0,
 		"what a key lives for that is put without an expiry, as 36h or 7d; 0: for ever",
 	)
-	durationVar(f, &c.o.Retention, "retention", 0, "what a row of a time-partitioned family lives for, as 30d")
-	durationVar(f, &c.o.Partition, "partition", 0, "time that is dropped in one step, as 1d; 0: a thirtieth of the retention")
+	durationVar(f, &c.o.Retention, "retention", 0, "lifetime of a row by time, as 30d")
+	durationVar(f, &c.o.Partition, "partition", 0,
+		"time that is dropped in one step, as 1d; 0: a thirtieth of the retention")
 	f.StringVar(&c.newName, "rename", "", "give it this name")
 	f.BoolVar(&c.drop, "drop", false, "drop it with all its rows")
 	a.addCreation(cmd)

@@ -113,11 +113,11 @@ type loader struct {
 	app           *app
 	replace, skip bool
 
-	line              int64
-	rows, bytes       int // of the open transaction
-	loaded, skipped   int64
-	expired, missing  int64
-	families, partial int64 // of the open transaction: partial rows
+	line             int64
+	rows, bytes      int   // of the open transaction
+	partial          int64 // rows that the open transaction stores
+	loaded, skipped  int64
+	expired, missing int64
 }
 
 // run reads lines until the end, a transaction at a time.
@@ -221,7 +221,6 @@ func (l *loader) family(tx *kv.Tx, line *dumpLine) error {
 	if err := tx.EnsureCF(line.Family, o); err != nil {
 		return err
 	}
-	l.families++
 	last, err := tx.CF(line.Family).Sequence()
 	if err != nil || last >= line.Sequence {
 		return err
@@ -287,7 +286,8 @@ func (l *loader) print() error {
 		fmt.Fprintln(l.app.out)
 	}
 	if l.missing > 0 {
-		return fmt.Errorf("load: the dump says that rows are missing in it, at %s", plural(l.missing, "place"))
+		return fmt.Errorf("load: the dump says that rows are missing in it, at %s",
+			plural(l.missing, "place"))
 	}
 	return nil
 }

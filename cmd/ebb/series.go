@@ -46,8 +46,8 @@ func (p *pastInstant) at(now time.Time) (time.Time, error) {
 	if err := i.Set(p.text); err == nil {
 		return i.Time, nil
 	}
-	return time.Time{}, fmt.Errorf(
-		"%q is neither RFC 3339, as 2030-01-31T12:00:00Z, nor milliseconds since 1970, nor now, nor -1h for an hour ago", p.text)
+	return time.Time{}, fmt.Errorf("%q is neither RFC 3339, as 2030-01-31T12:00:00Z, nor milliseconds "+
+		"since 1970, nor now, nor -1h for an hour ago", p.text)
 }
 
 func (a *app) appendCommand() *cobra.Command {

@@ -16,11 +16,14 @@ func TestRowsByTimeFromTheShell(t *testing.T) {
 	s.good("append", "host-1", "7", "--family", "cpu", "--at", "-90m")
 	s.good("append", "host-1", "9", "--family", "cpu", "--at", "2026-11-29T11:45:00Z")
 	row := object(t, s.good("append", "host-2", "8", "--family", "cpu", "--json"))
-	require.Equal(t, map[string]any{"family": "cpu", "key": "host-2", "size": 1.0, "time": "2026-11-29T12:00:00Z"}, row)
+	want := map[string]any{"family": "cpu", "key": "host-2", "size": 1.0, "time": "2026-11-29T12:00:00Z"}
+	require.Equal(t, want, row)
 	all := "2026-11-29T10:30:00Z\thost-1\t7\n2026-11-29T11:45:00Z\thost-1\t9\n2026-11-29T12:00:00Z\thost-2\t8\n"
 	require.Equal(t, all, s.good("scan-time", "--family", "cpu"))
-	require.Equal(t, "2026-11-29T12:00:00Z\thost-2\t8\n", s.good("scan-time", "--family", "cpu", "--reverse", "--limit", "1"))
-	require.Equal(t, "2026-11-29T11:45:00Z\thost-1\t9\n", s.good("scan-time", "--family", "cpu", "--from", "-1h", "--to", "now"))
+	require.Equal(t, "2026-11-29T12:00:00Z\thost-2\t8\n",
+		s.good("scan-time", "--family", "cpu", "--reverse", "--limit", "1"))
+	require.Equal(t, "2026-11-29T11:45:00Z\thost-1\t9\n",
+		s.good("scan-time", "--family", "cpu", "--from", "-1h", "--to", "now"))
 	require.Contains(t, s.good("dump"), "family cpu: 3 rows\n"+all)
 	require.Contains(t, s.good("stats"), "cpu     2026-11-29T10:00:00Z  2026-11-29T11:00:00Z  1")
 
