@@ -123,7 +123,7 @@ func (a *app) backup(
 ) (info kv.BackupInfo, err error) {
 	to := io.Writer(a.out)
 	if file != standard {
-		f, openErr := newBackupFile(file)
+		f, openErr := newBackupFile(vfs.OS, file)
 		if openErr != nil {
 			return info, openErr
 		}
@@ -154,34 +154,48 @@ func (a *app) backup(
 //	before the rename      FILE.part, in any state
 //	after it               the whole backup, or FILE.part again until the directory is synced
 type backupFile struct {
-	*os.File
+	fs   vfs.FS
+	f    vfs.File
 	name string
+	end  int64
 }
 
 const partSuffix = ".part"
 
-func newBackupFile(name string) (*backupFile, error) {
-	if _, err := os.Lstat(name); err == nil {
+func newBackupFile(fsys vfs.FS, name string) (*backupFile, error) {
+	if _, err := fsys.Stat(name); err == nil {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 	}
-	f, err := os.OpenFile(name+partSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := fsys.Open(name+partSuffix, vfs.Write|vfs.Create)
+	if err == nil {
+		err = f.Truncate(0)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &backupFile{f, name}, nil
+	return &backupFile{fs: fsys, f: f, name: name}, nil
+}
+
+// Write appends to the file.
+func (b *backupFile) Write(p []byte) (int, error) {
+	if err := vfs.WriteFull(b.f, p, b.end); err != nil {
+		return 0, err
+	}
+	b.end += int64(len(p))
+	return len(p), nil
 }
 
 // close gives the file its name, unless err says that it is not complete.
-func (f *backupFile) close(err error) error {
+func (b *backupFile) close(err error) error {
 	if err == nil {
-		err = f.Sync()
+		err = b.f.Sync()
 	}
-	if err = errors.Join(err, f.File.Close()); err == nil {
-		if err = os.Rename(f.name+partSuffix, f.name); err == nil {
-			return vfs.OS.SyncDir(filepath.Dir(f.name))
+	if err = errors.Join(err, b.f.Close()); err == nil {
+		if err = b.fs.Rename(b.name+partSuffix, b.name); err == nil {
+			return b.fs.SyncDir(filepath.Dir(b.name))
 		}
 	}
-	return errors.Join(err, os.Remove(f.name+partSuffix))
+	return errors.Join(err, b.fs.Remove(b.name+partSuffix))
 }
 
 // readBackups calls fn with the files, and shows how far they are read.
