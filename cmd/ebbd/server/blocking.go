@@ -89,15 +89,10 @@ func (t *waitTable) at(at watchedKey) []*waiter {
 }
 
 // all returns the keys of a database that have waiters.
-func (t *waitTable) all(db int) (keys [][]byte) {
+func (t *waitTable) all(db int) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for at := range t.by {
-		if at.db == db {
-			keys = append(keys, []byte(at.key))
-		}
-	}
-	return keys
+	return keysOf(t.by, db)
 }
 
 // block makes the command a waiter, unless it is part of a MULTI: then it replies at once that there

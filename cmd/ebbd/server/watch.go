@@ -84,10 +84,15 @@ func (t *watchTable) touch(db int, keys [][]byte) {
 }
 
 // keys returns the watched keys of a database.
-func (t *watchTable) keys(db int) (keys [][]byte) {
+func (t *watchTable) keys(db int) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for at := range t.by {
+	return keysOf(t.by, db)
+}
+
+// keysOf returns the keys of a database that a table has.
+func keysOf[V any](table map[watchedKey]V, db int) (keys [][]byte) {
+	for at := range table {
 		if at.db == db {
 			keys = append(keys, []byte(at.key))
 		}
