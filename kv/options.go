@@ -93,7 +93,7 @@ type Options struct {
 	// OnDrop is called for each due partition of a time-partitioned family before it is dropped, in
 	// the transaction that drops it: a place for rollups. Its rows have timestamps in [from, to).
 	// tx may read and write, and until OnDrop returns it shows the rows of the partition, which are
-	// expired. An error rolls the call that drops the partition back; later OnDrop is called again.
+	// expired. An error undoes all drops of that call; the next call repeats OnDrop.
 	// It must not drop partitions itself (ErrInvalidOptions). Clear and DropCF do not call it.
 	OnDrop func(tx *Tx, cf string, from, to time.Time) error
 	// AutoPurge purges in the background. nil: no background goroutine. With ReadOnly it is

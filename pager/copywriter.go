@@ -120,7 +120,7 @@ func (c *CopyWriter) NewExtent(value []byte) (Ref, error) {
 	return ref, nil
 }
 
-// End ends the stream with the free map, and sets the fields of m that tell of it.
+// End ends the stream with the free map, and sets the fields of m that describe it.
 func (c *CopyWriter) End(m *Meta) error {
 	if err := c.flush(); err != nil {
 		return err

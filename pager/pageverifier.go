@@ -8,7 +8,7 @@ import (
 
 // A PageVerifier verifies pages and extents as the file holds them, in ascending order and in pieces
 // of any number of whole pages. It also sums the references that lead to what it has verified, so
-// that a caller with the references can tell that no page is an old one: see RefSum.
+// that a caller with the references can verify that no page is an old one: see RefSum.
 type PageVerifier struct {
 	p    *mainFile
 	sum  uint64

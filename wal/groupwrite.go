@@ -25,7 +25,7 @@ type group struct {
 	direct        bool
 	size          int       // bytes to write, padding included
 	durableBefore LSN       // durable before
-	began         time.Time // if OnGroup wants to know
+	began         time.Time // if OnGroup is set
 }
 
 // takeGroup takes the next group from the queue and decides how to write it; its write starts then.

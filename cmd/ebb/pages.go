@@ -59,7 +59,7 @@ type pageLister struct {
 
 	file  vfs.File
 	bytes int64        // of the file when it was opened
-	pgr   *pager.Pager // reports which pages are in use; nil if nothing can tell
+	pgr   *pager.Pager // reports which pages are in use; nil if unknown
 	salt  *uint64      // of the checksums; nil if no meta page is there to tell the store id
 	ext   extentReader // of a file with a salt
 	bad   int

@@ -126,7 +126,7 @@ func (s *Space) put(key []byte, row *Row, expiry int64) error {
 }
 
 // vacate prepares key for another row: the collection that it names is retired. Of a key that is
-// absent an expired row may be stored, whose id only a purge tells. The purge goes in order of expiry
+// absent an expired row may be stored, whose id only a purge reports. The purge goes in order of expiry
 // and has a budget: behind a backlog the row is overwritten as it is, and Sweep finds its collection.
 func (s *Space) vacate(key []byte, old *Row) error {
 	if old.Type != 0 {

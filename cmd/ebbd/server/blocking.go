@@ -139,7 +139,7 @@ func (r *request) timeout(i int) (time.Duration, error) {
 	return time.Duration(seconds * 1e9), nil
 }
 
-// wake notes that a key with waiters may have an element. It runs in the executor.
+// wake records that a key with waiters may have an element. It runs in the executor.
 func (e *executor) wake(db int, keys [][]byte) {
 	if e.s.waits.count.Load() == 0 {
 		return

@@ -97,7 +97,7 @@ func (r *request) eventOf(db int, class rune, name string, key []byte) {
 	}
 }
 
-// touch notes that the command has modified a key: the event is the one of the command.
+// touch records that the command has modified a key: the event is the one of the command.
 func (r *request) touch(key []byte) {
 	e, ok := commandEvents[r.cmd.name]
 	if !ok {

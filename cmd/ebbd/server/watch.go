@@ -100,7 +100,7 @@ func keysOf[V any](table map[watchedKey]V, db int) (keys [][]byte) {
 	return keys
 }
 
-// modified notes that keys of a database have been modified.
+// modified records that keys of a database have been modified.
 func (s *Server) modified(db int, keys [][]byte) {
 	s.watches.touch(db, keys)
 	s.exec.wake(db, keys)
