@@ -56,8 +56,9 @@ func TestEverySyncIsNeeded(t *testing.T) {
 			continue
 		}
 		workloads := workloads
-		for _, mistake := range mistakes {
-			if !isSync(site) && mistake != "ignore" {
+		for k, mistake := range mistakes {
+			// Each site gets the first mistake and one of the others: crashtest syncs makes all of them.
+			if mistake != "ignore" && (!isSync(site) || k%2 != i%2) {
 				continue
 			}
 			t.Run(mistake+" "+site, func(t *testing.T) {

@@ -252,7 +252,7 @@ func evictingCaches() (all []*evictingCache) {
 // try.
 func TestACacheIsNeverRefusedTwice(t *testing.T) {
 	for i, c := range evictingCaches() {
-		if i%racetest.Sample(4, 12) != 0 { // all of them take minutes
+		if i%racetest.Sample(8, 16) != 0 { // all of them take minutes
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {

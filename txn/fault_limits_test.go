@@ -157,7 +157,7 @@ func (r *limitRun) requireKept() {
 // What was acknowledged can be checkpointed, closed, recovered and deleted, at the limit as below
 // it.
 func TestAStoreAtTheLimitOfItsDirectoryStaysWhole(t *testing.T) {
-	seeds := int64(4)
+	seeds := int64(2)
 	if testing.Short() {
 		seeds = 1
 	}
