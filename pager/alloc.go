@@ -26,6 +26,8 @@ type AllocPolicy struct {
 	Fit     Fit
 	// MostReusable bounds the reusable pages in use, those of other transactions included.
 	MostReusable uint64
+	// Below is the page below which an extent has to lie, see ErrNoneBelow; 0: none.
+	Below Pgid
 }
 
 // Purpose is what allocated pages are for: see reservation.
@@ -158,12 +160,13 @@ func (p *Pager) Unused(id Pgid, n uint64) error {
 	s := p.Pool.table.slot(id)
 	s.owner = 0
 	p.Reader.forget(id)
-	if n == 1 && s.dirty != nil && len(p.Alloc.space.framedFree) < maxFramedFree {
+	keeps := n == 1 && p.Alloc.space.keeps(id)
+	if keeps && s.dirty != nil && len(p.Alloc.space.framedFree) < maxFramedFree {
 		p.Alloc.space.framedFree = append(p.Alloc.space.framedFree, id)
 		return nil
 	}
 	p.Pool.freeFrame(s)
-	if n == 1 {
+	if keeps {
 		p.Alloc.space.unframedFree = append(p.Alloc.space.unframedFree, id)
 		return nil
 	}

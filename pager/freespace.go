@@ -26,6 +26,8 @@ type space struct {
 	groups   []*group
 	end      uint64 // page count: [0, end)
 	most     uint64 // see Allocator.MostPages
+	// pages from here on are allocated last; 0: no ceiling. Written under the lock, except to lift it
+	ceiling atomic.Uint64
 	// page count when the file was opened: no free map page in the file covers later pages
 	start uint64
 	// allocated and freed since the last capture, with a frame: reused first, so that the run stays dense
@@ -209,10 +211,15 @@ func (s *space) findExtent(n uint64) (id Pgid, ok bool, err error) {
 	if s.fit == FitTightest {
 		return s.tightExtent(n)
 	}
-	id, ok, err = s.extentFrom(n)
+	if top := s.ceiling.Load(); top > 0 {
+		if id, ok, err = s.extentBelow(n, top); ok || err != nil {
+			return id, ok, err
+		}
+	}
+	id, ok, err = s.extentFrom(n, s.end)
 	if err == nil && !ok && s.extCursor > 0 { // restart from the low end
 		s.extCursor = 0
-		id, ok, err = s.extentFrom(n)
+		id, ok, err = s.extentFrom(n, s.end)
 	}
 	if err == nil && !ok {
 		s.extMiss = n
@@ -236,9 +243,9 @@ func (s *space) tightExtent(n uint64) (id Pgid, ok bool, err error) {
 	return Pgid(lo), true, nil
 }
 
-// extentFrom searches at or after extCursor.
-func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
-	for no := s.extCursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+// extentFrom searches pages at or after extCursor and below a page.
+func (s *space) extentFrom(n, below uint64) (id Pgid, ok bool, err error) {
+	for no := s.extCursor / s.perGroup; no*s.perGroup < below; no++ {
 		g := s.groups[no]
 		if !g.loaded {
 			if err := s.open(g, no); err != nil {
@@ -268,6 +275,9 @@ func (s *space) extentFrom(n uint64) (id Pgid, ok bool, err error) {
 					from, whole = hi, false
 					continue
 				}
+			}
+			if first+lo+n > below {
+				return 0, false, nil
 			}
 			for i := lo; i < lo+n; i++ {
 				s.markAllocated(&s.avail, g, i)

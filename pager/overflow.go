@@ -245,11 +245,21 @@ func (e *ExtentWriter) end() error {
 
 // allocateExtent allocates n contiguous pages, and grows the file if necessary.
 func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
-	if n == 1 {
+	if how.Below > 0 && a.space.free() < n {
+		return 0, ErrNoneBelow
+	}
+	if n == 1 && how.Below == 0 {
 		return a.allocate(how, false)
 	}
 	if err := a.prepareAlloc(n, how); err != nil {
 		return 0, err
+	}
+	if how.Below > 0 {
+		id, ok, err := a.space.extentBelow(n, uint64(how.Below))
+		if err == nil && !ok {
+			err = ErrNoneBelow
+		}
+		return id, err
 	}
 	id, ok, err := a.space.extent(n)
 	if ok || err != nil {

@@ -50,12 +50,15 @@ func (s *space) nextPage(how AllocPolicy, inMemory bool) (id Pgid, ok bool, err 
 			return id, true, nil
 		}
 	}
-	if inMemory && s.reusable.n > 0 && s.reusableInUse() < how.MostReusable {
-		if id, ok, err = s.nextOf(&s.reusable, false); ok || err != nil {
-			return id, ok, err
+	for again := true; again; again = !ok && err == nil && s.liftCeiling() {
+		if inMemory && s.reusable.n > 0 && s.reusableInUse() < how.MostReusable {
+			if id, ok, err = s.nextOf(&s.reusable, false); ok || err != nil {
+				return id, ok, err
+			}
 		}
+		id, ok, err = s.nextOf(&s.avail, s.fit == FitLowest)
 	}
-	return s.nextOf(&s.avail, s.fit == FitLowest)
+	return id, ok, err
 }
 
 // nextOf allocates from the current run, or the next one: from one of any length if holes is set.
@@ -154,7 +157,7 @@ func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
 		a.cursor = 0
 		a.noRunUntil = a.added + max(s.end/64, shortRun)
 	}
-	if !holes && a.n*fillFraction <= s.end {
+	if !holes && a.n*fillFraction <= s.end && s.ceiling.Load() == 0 {
 		return false, nil
 	}
 	found, err := s.runFrom(a, &a.holes, 1)
@@ -168,7 +171,11 @@ func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
 // runFrom sets run and runEnd to the next run of at least that many pages at or after the cursor,
 // and moves the cursor behind it.
 func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error) {
-	for no := *cursor / s.perGroup; no < uint64(len(s.groups)); no++ {
+	below := s.end
+	if top := s.ceiling.Load(); top > 0 {
+		below = min(top, below)
+	}
+	for no := *cursor / s.perGroup; no*s.perGroup < below; no++ {
 		g := s.groups[no]
 		if !g.loaded && !a.reusable {
 			if err := s.open(g, no); err != nil {
@@ -183,7 +190,10 @@ func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error)
 			from = *cursor - f
 		}
 		if lo, hi := runAt(a.of(g), from, least); hi > lo {
-			a.run, a.runEnd = Pgid(no*s.perGroup+lo), Pgid(no*s.perGroup+hi)
+			if no*s.perGroup+lo >= below {
+				return false, nil
+			}
+			a.run, a.runEnd = Pgid(no*s.perGroup+lo), Pgid(min(no*s.perGroup+hi, below))
 			*cursor = uint64(a.runEnd)
 			return true, nil
 		}
