@@ -59,7 +59,9 @@ type checkpointer struct {
 	// refBytesBefore is the same for the records before it, until that checkpoint is durable.
 	refBytesBefore atomic.Int64
 	filledBytes    atomic.Int64 // bytes of leaves filled by ascending puts since the last capture
-	fileBytes      atomic.Int64 // of the last checkpoint
+	usedBytes      atomic.Int64 // of pages in use, as of the last checkpoint
+	logLimit       atomic.Int64 // of logGrown, before committers wait: see paceLog; 0: none
+	logLimitMoved  broadcast    // sent when logLimit has changed
 
 	closingMark func(stored int64) (mark int64, needed bool) // see OnClose; set before the store is used
 }
@@ -221,6 +223,7 @@ var errStopped = errors.New("a panic, or an end of the goroutine, stopped a chec
 func (k *checkpointer) write(c *checkpointState, observer pager.CheckpointObserver) (err error) {
 	done := false
 	defer func() {
+		k.endLogPace()
 		switch {
 		case !done:
 			_ = k.s.fail(errStopped)
@@ -294,11 +297,16 @@ func (k *checkpointer) install(c *checkpointState) error {
 	}
 	k.s.queue.makeVisible()
 	k.s.reclaimer.installed(c, v.serial)
-	k.fileBytes.Store(int64(c.pages.Pages) * int64(k.s.pg.PageSize()))
+	k.storeUsedBytes()
 	if err := k.s.pg.Alloc.TrimFile(false); err != nil {
 		return k.s.fail(err)
 	}
 	return nil
+}
+
+// storeUsedBytes notes the size of the pages in use. Writer lock.
+func (k *checkpointer) storeUsedBytes() {
+	k.usedBytes.Store(int64(k.s.pg.Alloc.UsedPages()) * int64(k.s.pg.PageSize()))
 }
 
 // reclaimStepPages is the number of pages of dropped trees that one hold of the writer lock frees.

@@ -50,8 +50,7 @@ func (k *checkpointer) due() bool {
 	if volume < k.retryAt.Load() {
 		return false
 	}
-	since, bound := volume-k.logSince.Load()+k.refBytesSince.Load(), k.logBound()
-	if since > bound {
+	if k.logGrown() > k.logBound() {
 		return true
 	}
 	dirty := k.s.pg.Alloc.DirtyBytes()
@@ -73,12 +72,13 @@ const (
 	maxCheckpointBytes = 256 << 20
 )
 
-// logBound is the log size that starts a checkpoint: half the store, within bounds that
-// replay time sets.
+// logBound is the budget of the log, the size that starts a checkpoint: half of the pages in use,
+// within bounds that replay time sets. Free pages of the file do not count: a file that is longer
+// for once would get a longer log, whose checkpoints make it longer still.
 func (k *checkpointer) logBound() int64 {
 	bytes := k.s.o.CheckpointBytes
 	if bytes == 0 {
-		bytes = min(max(k.fileBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
+		bytes = min(max(k.usedBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
 	}
 	if k.s.o.MaxBytes > 0 { // the log takes space from the main file
 		bytes = min(bytes, max(k.s.o.MaxBytes/8, 1))
@@ -99,6 +99,58 @@ func (k *checkpointer) maxFilled() int64 {
 		bytes = min(bytes, maxFilledBytes)
 	}
 	return bytes
+}
+
+// maxSpareBytes bounds the retired segments that the log keeps for reuse, as a quarter of its budget
+// does.
+const maxSpareBytes = 16 << 20
+
+// spareSegments is the number of retired segments that the log keeps: at least one.
+func (k *checkpointer) spareSegments() int {
+	return max(1, int(min(k.logBound()/4, maxSpareBytes)/k.s.pg.LastMeta().SegmentSize))
+}
+
+// logGrown is the size of the log since the last capture, with the pages that it references.
+func (k *checkpointer) logGrown() int64 {
+	return k.s.log.Volume() - k.logSince.Load() + k.refBytesSince.Load()
+}
+
+// paceLog ties the log that grows beside a checkpoint to the part of it that is written, and says
+// whether the checkpoint should hurry: when that log is beyond a quarter of the budget. Committers
+// may use half of the budget at once, and the other half as the checkpoint goes on.
+func (k *checkpointer) paceLog(written float64) (hurry bool) {
+	bound := k.logBound()
+	k.logLimit.Store(max(bound/2+int64(written*float64(bound/2)), 1))
+	k.logLimitMoved.send()
+	return k.logGrown() > bound/4
+}
+
+// endLogPace releases committers that wait in waitForLog.
+func (k *checkpointer) endLogPace() {
+	k.logLimit.Store(0)
+	k.logLimitMoved.send()
+}
+
+// waitForLog waits while the log has grown past what paceLog allows. The caller holds no lock. A
+// checkpoint of Options.Inline may run below its caller, which must not wait for it.
+func (k *checkpointer) waitForLog(ctx context.Context) error {
+	for !k.s.o.Inline && k.logLimit.Load() > 0 {
+		moved := k.logLimitMoved.wait()
+		limit := k.logLimit.Load()
+		if log := k.s.queue.sessionLog(); limit == 0 || log == nil || k.logGrown() <= limit {
+			return nil
+		}
+		var done <-chan struct{}
+		if ctx != nil {
+			done = ctx.Done()
+		}
+		select {
+		case <-moved:
+		case <-done:
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // waitForFrames waits for the running checkpoint while frames are used up, or, under MaxBytes,

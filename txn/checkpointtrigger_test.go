@@ -2,6 +2,7 @@ package txn
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"testing"
 
@@ -183,4 +184,77 @@ func TestFilledLeavesThatAreGivenUpCountForNothing(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Zero(t, s.checkpointer.filledBytes.Load())
+}
+
+// TestLogBudgetIsOfPagesInUse: it was half of the length of the file. A store that had grown once,
+// or whose rows were all deleted, had a long log, beside which the file grew further.
+func TestLogBudgetIsOfPagesInUse(t *testing.T) {
+	s := openRoomy(t)
+	rewrite(t, s, "first")
+	require.NoError(t, s.Checkpoint(t.Context()))
+	full := s.checkpointer.usedBytes.Load()
+	require.Greater(t, full, int64(3<<20))
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Clear(9)) })
+	require.NoError(t, s.Checkpoint(t.Context()))
+	require.Less(t, s.checkpointer.usedBytes.Load(), full/8)
+	require.Greater(t, s.pg.Alloc.FileBytes(), full/2)
+
+	s.o.CheckpointBytes = 0
+	for used, bound := range map[int64]int64{0: 64 << 20, 200 << 20: 100 << 20, 4 << 30: 256 << 20} {
+		s.checkpointer.usedBytes.Store(used)
+		require.Equal(t, bound, s.checkpointer.logBound())
+		require.Equal(t, 16<<20, s.checkpointer.spareSegments()*int(s.segment))
+	}
+	s.o.CheckpointBytes = 4 * s.segment
+	require.Equal(t, 1, s.checkpointer.spareSegments())
+}
+
+// TestCheckpointHurriesWhenTheLogGrowsBesideIt: without that a log that is filled fast had as much
+// beside a checkpoint as before it.
+func TestCheckpointHurriesWhenTheLogGrowsBesideIt(t *testing.T) {
+	s := openCramped(t)
+	grown := s.checkpointer.logGrown()
+	require.Greater(t, grown, int64(3<<20))
+	r := &frameReclaimer{s: s, began: s.pg.Pool.FrameBytes()}
+	s.o.CacheBytes, s.o.CheckpointBytes = 4*r.began, 4*grown
+	require.True(t, r.Throttle(0))
+	s.o.CheckpointBytes = 4*grown - 4
+	require.False(t, r.Throttle(0))
+	r.deltas = true
+	require.False(t, r.Throttle(0))
+	s.checkpointer.endLogPace()
+}
+
+// TestCommittersWaitForTheProgressOfACheckpoint, once the log beside it has used half of its budget,
+// and go on as it is written, not only when it has ended.
+func TestCommittersWaitForTheProgressOfACheckpoint(t *testing.T) {
+	s := openCramped(t)
+	k := &s.checkpointer
+	s.o.Inline, s.o.CheckpointBytes = false, k.logGrown()*3/2 // used: two thirds
+	require.NoError(t, k.waitForLog(t.Context()), "no checkpoint is being written")
+	k.paceLog(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, k.waitForLog(ctx), context.Canceled)
+	waits := make(chan error)
+	go func() { waits <- k.waitForLog(t.Context()) }()
+	k.paceLog(0.1)
+	require.ErrorIs(t, k.waitForLog(ctx), context.Canceled)
+	k.paceLog(0.5)
+	require.NoError(t, <-waits)
+	require.NoError(t, k.waitForLog(ctx))
+
+	k.paceLog(0)
+	go func() { waits <- k.waitForLog(t.Context()) }()
+	k.endLogPace()
+	require.NoError(t, <-waits)
+}
+
+// TestCheckpointsEndTheWaitOfCommitters: a limit that stayed would stop all of them.
+func TestCheckpointsEndTheWaitOfCommitters(t *testing.T) {
+	s := openCramped(t)
+	limit := int64(0)
+	checkpointBy(t, s, func() { s.checkpointer.paceLog(0) }, func() { limit = s.checkpointer.logLimit.Load() })
+	require.Positive(t, limit)
+	require.Zero(t, s.checkpointer.logLimit.Load())
 }

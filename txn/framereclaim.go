@@ -38,12 +38,14 @@ func (k *checkpointer) newFrameReclaimer(c *checkpointState) *frameReclaimer {
 
 // Throttle says whether concurrent commits matter more than an early end of the checkpoint. They do
 // not when they use up frames much faster than it ends, as bulk loads do, or have nearly used up
-// all: a writer that waits for frames gains by a faster checkpoint.
+// all: a writer that waits for frames gains by a faster checkpoint. Nor do they when the log grows
+// long beside it: see paceLog.
 //
 // A store with deltas is larger than the frames. Its next checkpoint begins when this one ends, and
 // writes most leaves again: a load ends sooner, and writes less, if more of its rows arrive between
 // two checkpoints.
 func (r *frameReclaimer) Throttle(written float64) bool {
+	hurry := r.s.checkpointer.paceLog(written)
 	frames, bound := r.s.pg.Pool.FrameBytes(), r.s.o.CacheBytes
 	if max(frames, r.began) > bound { // a writer waits for frames, and uses none meanwhile
 		r.enough = false
@@ -51,9 +53,9 @@ func (r *frameReclaimer) Throttle(written float64) bool {
 	}
 	grown, share := frames-r.began, int64(float64(max(bound-r.began, 0))*(written+1.0/8))
 	if r.enough = grown <= share; r.deltas {
-		return grown <= share/deltasPaced
+		return !hurry && grown <= share/deltasPaced
 	}
-	return r.enough || grown <= 2*share && frames < bound-bound/16
+	return !hurry && (r.enough || grown <= 2*share && frames < bound-bound/16)
 }
 
 // deltasPaced is the part of the remaining frames that concurrent commits may use before a

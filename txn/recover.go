@@ -238,7 +238,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.reclaimer.durable = s.durable
 	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
 	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
-	s.checkpointer.fileBytes.Store(int64(m.Pages) * int64(m.PageSize))
+	s.checkpointer.storeUsedBytes()
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	return nil
 }

@@ -196,12 +196,8 @@ func (s *Store) Commits() uint64 { return s.commits.Load() }
 func (s *Store) unlockWriter() { <-s.writer }
 
 func (s *Store) walOptions() wal.Options {
-	keep := 0
-	if s.o.MaxBytes > 0 { // segments that the log keeps take space from the main file
-		keep = max(1, int(s.o.MaxBytes/16/s.pg.LastMeta().SegmentSize))
-	}
 	return wal.Options{
-		KeepFree: keep, FirstSegmentBytes: s.o.LeastRoom,
+		KeepFree: s.checkpointer.spareSegments(), FirstSegmentBytes: s.o.LeastRoom,
 		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		CheckIdentity: func() error { return replaced(s.pg.CheckIdentity()) },

@@ -79,6 +79,9 @@ func (s *Store) writable(ctx context.Context) error {
 	if err := s.checkpointer.waitForFrames(ctx); err != nil {
 		return err
 	}
+	if err := s.checkpointer.waitForLog(ctx); err != nil {
+		return err
+	}
 	return s.awaitSpare(ctx)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // defaultKeepFree is the default of Options.KeepFree.
-const defaultKeepFree = 16
+const defaultKeepFree = 4
 
 // segmentPool makes the log's segment files, recycles and retires them.
 type segmentPool struct {

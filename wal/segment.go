@@ -106,7 +106,7 @@ type Options struct {
 	SegmentSize int64
 	Rand        func() uint64 // source of salts; nil means the runtime's
 	NoDirect    bool          // never write past the page cache
-	KeepFree    int           // retired segments that are kept to be recycled; 0 means 16
+	KeepFree    int           // retired segments that are kept to be recycled; 0 means 4
 	// bytes of the first segment's file, MinSegmentSize at least; 0 means 256 KiB, or SegmentSize
 	// if that is less
 	FirstSegmentBytes int64
