@@ -104,7 +104,11 @@ func (r *Run) moveClock(ms int64) error {
 // itself.
 func (r *Run) options() *kv.Options {
 	o := r.config.options(r.clock.now)
-	o.OnExpire = r.heard
+	if r.derives() {
+		o.OnExpireTx = r.heardWithin
+	} else {
+		o.OnExpire = r.heard
+	}
 	if r.relaxed {
 		o.Durability = kv.NoSync
 	}

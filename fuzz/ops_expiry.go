@@ -105,6 +105,8 @@ func opIncrement(r *Run, rnd *rand.Rand) error {
 			}
 			expiry = f.expiry[key]
 		}
+		t.finds(family, key)
+		f = t.m.families[family]
 		got, err := t.CF(family).Increment([]byte(key), delta, ttl)
 		if !counts {
 			if !errors.Is(err, kv.ErrNotCounter) {

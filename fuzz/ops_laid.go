@@ -48,7 +48,7 @@ func (r *Run) lay(rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
 	}
-	t := &tx{m: r.model.clone(), now: r.clock.read()}
+	t := r.newBatch()
 	b := r.db.NewBatch()
 	family := pickFamily(t.m, rnd)
 	n, odd := 40+rnd.IntN(120), -1
@@ -60,11 +60,14 @@ func (r *Run) lay(rnd *rand.Rand) error {
 		if again, ok := pickKey(t.m, family, rnd); ok && i == odd {
 			key = again
 		}
+		t.finds(family, key)
 		t.m.put(family, key, value, t.usual(family))
 		b.CF(family).Put([]byte(key), []byte(value))
 	}
 	r.Disk.SetPhase("lay")
 	r.begun(t.m)
+	r.within = t
+	defer func() { r.within = nil }()
 	if err := r.db.Apply(context.Background(), b); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func opApply(r *Run, rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
 	}
-	t := &tx{m: r.model.clone(), now: r.clock.read()}
+	t := r.newBatch()
 	b := r.db.NewBatch()
 	most := [...]int{20, 20, 300}[rnd.IntN(3)]
 	key, last := newKey(r, rnd), defaultFamily
@@ -124,13 +124,16 @@ func opApply(r *Run, rnd *rand.Rand) error {
 		}
 		switch value := newValue(rnd, rnd.IntN(300)); rnd.IntN(6) {
 		case 0, 1:
+			t.finds(family, key)
 			t.m.delete(family, key)
 			rows.Delete([]byte(key))
 		case 2:
 			ttl := someTTL(rnd)
+			t.finds(family, key)
 			t.m.put(family, key, value, t.after(ttl))
 			rows.PutTTL([]byte(key), []byte(value), ttl)
 		default:
+			t.finds(family, key)
 			t.m.put(family, key, value, t.usual(family))
 			rows.Put([]byte(key), []byte(value))
 		}
@@ -146,14 +149,22 @@ func opApply(r *Run, rnd *rand.Rand) error {
 
 // lastRow makes a batch change something: else it would be no commit.
 func lastRow(t *tx, b *kv.Batch, family string) {
+	t.finds(family, "last")
 	t.m.put(family, "last", "last", t.usual(family))
 	b.CF(family).Put([]byte("last"), []byte("last"))
+}
+
+// newBatch is the model of a batch, which has no transaction that the workload sees.
+func (r *Run) newBatch() *tx {
+	return &tx{m: r.model.clone(), now: r.clock.read(), derives: r.derives()}
 }
 
 // applied commits a batch that does what was done to the model.
 func (r *Run) applied(t *tx, b *kv.Batch) error {
 	r.Disk.SetPhase("commit")
 	next := r.begun(t.m)
+	r.within = t
+	defer func() { r.within = nil }()
 	if err := r.db.Apply(context.Background(), b); err != nil {
 		return err
 	}
@@ -168,6 +179,8 @@ func (r *Run) applied(t *tx, b *kv.Batch) error {
 func (r *Run) givenUp(t *tx, b *kv.Batch) error {
 	r.Disk.SetPhase("commit")
 	r.begun(t.m)
+	r.within = t
+	defer func() { r.within = nil }()
 	err := r.db.Apply(&endingContext{Context: context.Background()}, b)
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -220,7 +233,7 @@ func opForetold(r *Run, rnd *rand.Rand) error {
 	if err := r.evictNoted(); err != nil {
 		return err
 	}
-	t := &tx{m: r.model.clone(), now: r.clock.read()}
+	t := r.newBatch()
 	b := r.db.NewBatch()
 	families := t.m.plain()
 	most := [...]int{4, 60, 300}[rnd.IntN(3)]

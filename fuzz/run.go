@@ -93,6 +93,7 @@ type Run struct {
 	clock    clock
 	attempt  *Model // what the commit in flight would make
 	amid     *tx    // the write transaction that a purge has joined
+	within   *tx    // the write transaction, or batch, of the workload
 	acked    uint64 // last commit that must survive a power cut
 	settled  []settlement
 	closings []closing

@@ -23,6 +23,44 @@ func (r *Run) heard(family string, key, value []byte) error {
 	return r.attempt.dies(family, string(key), string(value), r.clock.read())
 }
 
+// derives says that what hangs on an expired row goes with it, in this session: OnExpireTx is set, and
+// draws a number of the sequence of the default family for each row. The order of the rows does not
+// matter for that, and no other operation touches what it wrote.
+func (r *Run) derives() bool {
+	odd := r.sessions
+	if len(r.Workload.Ops) > 0 {
+		odd += uint64(r.Workload.Ops[0].Arg)
+	}
+	return odd%2 == 1
+}
+
+// heardWithin is told of a key that was deleted for having expired, in the transaction tx.
+func (r *Run) heardWithin(tx *kv.Tx, family string, key, value []byte) error {
+	if r.within == nil || r.amid != nil { // else the model knows which rows its writes find
+		if err := r.heard(family, key, value); err != nil {
+			return err
+		}
+		m := r.attempt
+		if r.amid != nil {
+			m = r.amid.m
+		}
+		m.derive()
+	}
+	_, err := tx.NextSequence()
+	return err
+}
+
+// derive does to the model what heardWithin does to the store.
+func (m *Model) derive() { m.setLast(defaultFamily, m.families[defaultFamily].last+1) }
+
+// finds deletes an expired row in the place of a write.
+func (t *tx) finds(family, key string) {
+	if f := t.m.families[family]; t.derives && f != nil && f.due(key, t.now) {
+		t.m.delete(family, key)
+		t.m.derive()
+	}
+}
+
 // dies deletes a key that must have expired by now.
 func (m *Model) dies(family, key, value string, now int64) error {
 	f := m.families[family]

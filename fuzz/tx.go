@@ -13,12 +13,14 @@ type tx struct {
 	*kv.Tx
 	m   *Model
 	now int64 // its instant
+
+	derives bool // as Run.derives says
 }
 
 // update runs a write transaction with fn, and commits it. An eviction may be committed before.
 func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
 	r.Disk.SetPhase("fill")
-	t := &tx{now: r.clock.read()}
+	t := &tx{now: r.clock.read(), derives: r.derives()}
 	var err error
 	if t.Tx, err = r.db.Begin(context.Background(), true); err != nil {
 		r.lookForEviction()
@@ -28,6 +30,8 @@ func (r *Run) update(d kv.Durability, fn func(t *tx) error) error {
 		return errors.Join(err, t.Rollback())
 	}
 	t.m = r.model.clone()
+	r.within = t
+	defer func() { r.within = nil }()
 	if got := t.Now().UnixMilli(); got != t.now {
 		return errors.Join(wrong("a transaction is told %d, want %d", got, t.now), t.Rollback())
 	}
@@ -68,6 +72,7 @@ func (r *Run) commit(t *tx, d kv.Durability) error {
 
 // put is a plain put: the key is permanent, or gets what is usual in its family.
 func (t *tx) put(family, key, value string) error {
+	t.finds(family, key)
 	t.m.put(family, key, value, t.usual(family))
 	return t.CF(family).Put([]byte(key), []byte(value))
 }
@@ -94,6 +99,7 @@ func (t *tx) hasLeft(family, key string, ttl time.Duration) error {
 }
 
 func (t *tx) putTTL(family, key, value string, ttl time.Duration) error {
+	t.finds(family, key)
 	t.m.put(family, key, value, t.after(ttl))
 	return t.CF(family).PutTTL([]byte(key), []byte(value), ttl)
 }
@@ -139,6 +145,7 @@ func (t *tx) missing(family, key string, err error) error {
 }
 
 func (t *tx) remove(family, key string) error {
+	t.finds(family, key)
 	t.m.delete(family, key)
 	return t.CF(family).Delete([]byte(key))
 }

@@ -305,9 +305,10 @@ func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int)
 	if rowsOf(group, tx.verbs.name) {
 		tx.verbs.bufferIndexes()
 	}
-	apart := 0 // of the next writes, which failed together without a change: one is invalid
+	inner := tx.inner // not of the Tx: OnExpireTx may have been ended by Shutdown
+	apart := 0        // of the next writes, which failed together without a change: one is invalid
 	for rest := group; len(rest) > 0; {
-		before := tx.inner.Bytes()
+		before := inner.Bytes()
 		left := maxGroupBytes - before
 		if left < 0 {
 			runSeparately(rest)
@@ -320,7 +321,7 @@ func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int)
 			n = sameKind(rest, left)
 		}
 		err := tx.applyRequests(rest[:n], changes, n == len(rest))
-		unchanged := err != nil && tx.err() == nil && tx.inner.Bytes() == before
+		unchanged := err != nil && tx.err() == nil && inner.Bytes() == before
 		switch {
 		case err == nil:
 			done += n

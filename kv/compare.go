@@ -22,6 +22,9 @@ func (v *verbs) Increment(key []byte, delta int64, ttlIfNew time.Duration) (sum 
 	if ttlIfNew < 0 {
 		return 0, fmt.Errorf("%w: %v", ErrInvalidTTL, ttlIfNew)
 	}
+	if err := v.expireOld(key); err != nil {
+		return 0, err
+	}
 	value, expiry, found, err := v.get(key)
 	if err != nil {
 		return 0, err
@@ -97,6 +100,11 @@ func (v *verbs) CompareAndSwap(key, old, new []byte, o PutOptions) (swapped bool
 	expiry, err := o.expiry(&v.familyView)
 	if err != nil {
 		return false, err
+	}
+	if old == nil {
+		if err := v.expireOld(key); err != nil {
+			return false, err
+		}
 	}
 	kept, same, err := v.is(key, old)
 	if err != nil || !same {

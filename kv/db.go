@@ -28,6 +28,7 @@ type DB struct {
 	placeholder *cf.Family // default family of a read-only store that has none yet; else nil
 
 	onExpire    func(cf string, key, value []byte) error
+	onExpireTx  func(tx *Tx, cf string, key, value []byte) error
 	onDrop      func(tx *Tx, cf string, from, to time.Time) error
 	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
 	maxTxnBytes int64
@@ -42,7 +43,9 @@ type DB struct {
 
 	writes writeQueue // one-shot writes that wait for the writer lock
 
-	writer atomic.Pointer[Tx] // the open write transaction of Update or Begin, if any
+	// The open write transaction of Update or Begin, or the one for which OnExpireTx runs, if any. It
+	// becomes nil under the lock of that transaction.
+	writer atomic.Pointer[Tx]
 
 	// stopping is set by Shutdown, and by Close once the store is closed: no transaction begins any
 	// more. readersEnded is set when Shutdown stops waiting for readers: every later call of a read
@@ -239,7 +242,11 @@ func (db *DB) Shutdown(ctx context.Context) error {
 func (db *DB) endTransactions() error {
 	db.readersEnded.Store(true)
 	if tx := db.writer.Load(); tx != nil {
-		tx.finish(ErrClosed)
+		tx.lock()
+		if db.writer.Load() == tx { // else it goes on without a callback, and ends
+			tx.end(ErrClosed)
+		}
+		tx.unlock()
 	}
 	return db.close(db.store.Abandon)
 }

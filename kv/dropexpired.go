@@ -58,8 +58,8 @@ type dropped struct {
 // dropDue drops the due partitions of families at the instant of the transaction: all of them, or
 // none after an error. The caller has not entered: OnDrop may use the transaction.
 func (tx *Tx) dropDue(ctx context.Context, families []*familyView) (total dropped, err error) {
-	if tx.dropping != 0 && len(families) > 0 {
-		return dropped{}, invalid("partitions cannot be dropped within OnDrop")
+	if (tx.dropping != 0 || tx.expiring.depth > 0) && len(families) > 0 {
+		return dropped{}, invalid("partitions cannot be dropped within OnDrop or OnExpireTx")
 	}
 	var start Savepoint
 	if tx.db.onDrop != nil {

@@ -31,52 +31,51 @@ func (db *DB) evictIdle(now int64) {
 		return
 	}
 	defer db.notifyShutdown()
-	tx, err := db.store.Begin(expiredContext, true)
-	if err != nil {
+	tx := newTx(db)
+	tx.writable, tx.durability = true, NoSync
+	if tx.beginWrite(expiredContext) != nil {
 		return
 	}
-	defer tx.Rollback()
-	if db.indexesFlushed(tx) {
-		_, _ = db.evict(tx, now)
+	defer tx.finish(ErrTxnDone)
+	tx.nowMs, tx.timed = db.clock.clamp(now), true
+	if db.indexesFlushed(tx.inner) {
+		_, _ = tx.evict()
 	}
 }
 
 // evictBefore deletes a batch of queued keys before a caller's write transaction, which has begun
-// and has not been returned. It commits that transaction and begins it again; if another writer came
-// first, the instant is a later one.
-func (tx *Tx) evictBefore(ctx context.Context) (err error) {
+// and has not been returned. It commits that transaction as another Tx and begins it again; if another
+// writer came first, the instant is a later one.
+func (tx *Tx) evictBefore(ctx context.Context) error {
 	db := tx.db
 	if db.queue.Len() == 0 || db.clock.jumped.Load() {
 		return nil
 	}
-	back := false
-	defer func() {
-		if err != nil || !back { // Not back: OnExpire or the clock panicked.
-			tx.finish(ErrTxnDone)
-		}
-	}()
 	if !db.indexesFlushed(tx.inner) && !db.queue.Full() { // A full queue loses notes: then wait.
-		back = true
 		return nil
 	}
-	deleted, err := db.evict(tx.inner, tx.nowMs)
+	first := newTx(db)
+	first.writable, first.durability = true, NoSync
+	first.nowMs, first.timed = db.clock.clamp(tx.nowMs), true
+	first.inner, tx.inner = tx.inner, nil
+	defer first.finish(ErrTxnDone) // unless tx has its inner transaction back
+	tx.ended = ErrTxnDone          // if it does not begin again
+	deleted, err := first.evict()
 	if err == nil && !deleted {
-		back = true
+		tx.inner, first.inner = first.inner, nil
 		return nil
 	}
-	before := tx.inner.Seq()
-	tx.inner.Rollback() // nothing after the commit
+	first.finish(ErrTxnDone) // After an error its batch stays: no call fails because of an eviction.
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	if err := tx.beginWrite(ctx); err != nil {
 		return err
 	}
-	if tx.inner.Seq() != before {
+	if tx.inner.Seq() != first.seq {
 		tx.timed = false
-		tx.instant()
+		tx.instantOrEnd()
 	}
-	back = true
 	return nil
 }
 
@@ -93,48 +92,51 @@ func (db *DB) indexesFlushed(tx *txn.Tx) bool {
 
 // evict deletes a batch of queued keys in a fresh transaction, and commits it if it deleted any.
 // After an error the transaction can only be rolled back.
-func (db *DB) evict(tx *txn.Tx, now int64) (deleted bool, err error) {
+func (tx *Tx) evict() (deleted bool, err error) {
 	var purged []purgeStep
-	now = db.clock.clamp(now)
-	err = db.guarded(func() error {
-		notes := db.queue.Take(batchKeys)
-		for len(notes) > 0 {
-			n := 1
-			for n < len(notes) && notes[n].Base == notes[0].Base && notes[n].Family == notes[0].Family {
-				n++
-			}
-			f, err := db.names.Lookup(tx, notes[0].Family)
-			switch {
-			case err == nil && f.Base == notes[0].Base:
-				s, err := (ttl.Rows{Tx: tx, Family: f, MaxTxnBytes: db.maxTxnBytes}).Evict(
-					now,
-					notes[:n],
-					db.expireNotifier(f, nil),
-				)
-				if err != nil {
-					return err
-				}
-				if s.Changed() {
-					purged = append(purged, purgeStep{base: f.Base, s: s, how: evicted})
-				}
-			case err != nil && !errors.Is(err, cf.ErrNotFound):
-				return err
-			}
-			notes = notes[n:]
+	notes := tx.db.queue.Take(batchKeys)
+	for len(notes) > 0 {
+		n := 1
+		for n < len(notes) && notes[n].Base == notes[0].Base && notes[n].Family == notes[0].Family {
+			n++
 		}
-		if len(purged) == 0 {
-			return nil
+		s, err := tx.evictSome(notes[:n])
+		if err != nil {
+			return false, err
 		}
-		db.clock.stamp(tx)
-		return tx.Commit(txn.NoSync)
-	})
-	if err != nil {
+		if s.Changed() {
+			purged = append(purged, purgeStep{base: notes[0].Base, s: s, how: evicted})
+		}
+		notes = notes[n:]
+	}
+	if len(purged) == 0 {
+		return false, nil
+	}
+	if err := tx.commit(nil); err != nil {
 		return false, err
 	}
 	for _, s := range purged {
-		db.purged.add(s)
+		tx.db.purged.add(s)
 	}
-	return len(purged) > 0, nil
+	return true, nil
+}
+
+// evictSome deletes queued keys of one family, if it is still the one that the readers saw.
+func (tx *Tx) evictSome(notes []ttl.Note) (s ttl.PurgeStats, err error) {
+	defer tx.leave(tx.enter(), &err)
+	if err := tx.alive(true); err != nil {
+		return ttl.PurgeStats{}, err
+	}
+	f, err := tx.db.names.Lookup(tx.inner, notes[0].Family)
+	if errors.Is(err, cf.ErrNotFound) || (err == nil && f.Base != notes[0].Base) {
+		return ttl.PurgeStats{}, nil
+	}
+	if err != nil {
+		return ttl.PurgeStats{}, tx.below(err)
+	}
+	rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
+	s, err = rows.Evict(tx.nowMs, notes, tx.expireCallbacks(f, nil))
+	return s, tx.below(err)
 }
 
 // expireNotifier returns the function that is called for each key of f before it is deleted: it

@@ -124,6 +124,9 @@ func (tx *Tx) change(old string, fn func() error) (err error) {
 	if err := tx.alive(true); err != nil {
 		return err
 	}
+	if tx.expiring.depth > 0 { // A purge is in the middle of a family.
+		return invalid("families cannot be changed within OnExpireTx")
+	}
 	if h := tx.handles[old]; h != nil && old != "" {
 		_ = h.resolve() // Calls on h return the error.
 	}

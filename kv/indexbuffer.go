@@ -14,9 +14,10 @@ import (
 const maxBufferedIndexRows = 8192
 
 // bufferIndexes makes applyAll buffer index changes of the family, until flushIndexes or the commit.
-// Meanwhile no other call may read or change the family.
+// Meanwhile no other call may read or change the family: with OnExpireTx, which may, nothing is
+// buffered.
 func (v *familyView) bufferIndexes() {
-	if v.indexBuffer == nil {
+	if v.indexBuffer == nil && v.tx.db.onExpireTx == nil {
 		v.indexBuffer = ttl.NewIndexBuffer()
 		v.tx.buffering = append(v.tx.buffering, v)
 	}
@@ -24,6 +25,9 @@ func (v *familyView) bufferIndexes() {
 
 // flushIndexes applies the buffered changes.
 func (v *familyView) flushIndexes() error {
+	if v.indexBuffer == nil {
+		return nil
+	}
 	n := v.indexBuffer.Len()
 	err := v.below(v.rows().FlushIndexes(v.indexBuffer))
 	v.tx.bufferedRows -= n - v.indexBuffer.Len()

@@ -239,6 +239,10 @@ func (s *oneShot) beginWrite(ctx context.Context, begun func()) (*Tx, error) {
 
 // done ends a one-shot transaction and returns its Tx to the pool: no caller has seen it.
 func (s *oneShot) done(tx *Tx) {
+	if tx.expiring.calls > 0 { // Shutdown may know the Tx, and wait for its lock.
+		tx.finish(ErrTxnDone)
+		return
+	}
 	if tx.inner != nil {
 		tx.end(ErrTxnDone)
 	}

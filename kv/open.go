@@ -82,7 +82,8 @@ func checkPath(path string) error {
 func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
 	db.maxKey = store.PageSize() / 4
-	db.onExpire, db.onDrop, db.maxTxnBytes = o.OnExpire, o.OnDrop, o.MaxTxnBytes
+	db.onExpire, db.onExpireTx, db.onDrop = o.OnExpire, o.OnExpireTx, o.OnDrop
+	db.maxTxnBytes = o.MaxTxnBytes
 	if db.maxTxnBytes == 0 {
 		db.maxTxnBytes = txn.DefaultMaxTxnBytes
 	}

@@ -51,6 +51,13 @@ func (v *familyView) applyAll(ops []*writeRequest, changes []ttl.Change, last bo
 }
 
 func (v *familyView) applyRows(changes []ttl.Change, last bool) error {
+	if v.tx.db.onExpireTx != nil {
+		for i := range changes {
+			if err := v.expireOld(changes[i].Key); err != nil {
+				return err
+			}
+		}
+	}
 	switch {
 	case len(changes) == 0:
 		return nil

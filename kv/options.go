@@ -90,6 +90,20 @@ type Options struct {
 	// same keys. Any call that reads or writes may call it. It must not call the store, and may use
 	// the slices only until it returns.
 	OnExpire func(cf string, key, value []byte) error
+	// OnExpireTx is OnExpire with the transaction, through which it may read and write: a place to
+	// delete rows that depend on the expired one. It is called when the row of key is deleted, after
+	// OnExpire, and once for each expired row: by purges in the order of expiry, by evictions, and
+	// also by a put, delete, Increment or compare-and-swap of one key that finds an expired row in
+	// its place, before that call does anything else. Calls on a whole range or family (DeleteRange,
+	// DeletePrefix, Clear, DropCF) do not call it: purge in the same transaction first. See OnDrop
+	// for time-partitioned families.
+	//
+	// An error, or a panic, undoes the batch of the purge or eviction, or the one call, which returns
+	// it; later it is called again for the same rows. It may use the slices until it returns. It must
+	// use the store through tx only, and may not commit or roll back tx, change families, or purge
+	// (ErrInvalidOptions). Writes of its own that find other expired rows call it for these, up to
+	// 1000 calls deep. What it writes counts for MaxTxnBytes.
+	OnExpireTx func(tx *Tx, cf string, key, value []byte) error
 	// OnDrop is called for each due partition of a time-partitioned family before it is dropped, in
 	// the transaction that drops it: a place for rollups. Its rows have timestamps in [from, to).
 	// tx may read and write, and until OnDrop returns it shows the rows of the partition, which are

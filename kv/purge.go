@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/ebbkv/ebb/cf"
@@ -216,7 +215,7 @@ func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err er
 		return purgeStep{}, false, err
 	}
 	rows := ttl.Rows{Tx: tx.inner, Family: p.fam, MaxTxnBytes: p.db.maxTxnBytes}
-	s, more, err := rows.Purge(p.now, n, p.db.expireNotifier(p.fam, p.o.OnExpire))
+	s, more, err := rows.Purge(p.now, n, tx.expireCallbacks(p.fam, p.o.OnExpire))
 	return purgeStep{base: p.fam.Base, s: s, how: inBatch}, more, tx.below(err)
 }
 
@@ -293,6 +292,9 @@ func (tx *Tx) purgeFamilies(
 	if err := tx.alive(true); err != nil {
 		return PurgeResult{}, nil, err
 	}
+	if tx.expiring.depth > 0 {
+		return PurgeResult{}, nil, invalid("expired keys cannot be purged within OnExpireTx")
+	}
 	list, err := families()
 	if err != nil {
 		return PurgeResult{}, nil, fromBelow(err)
@@ -308,16 +310,7 @@ func (tx *Tx) purgeFamilies(
 			partitioned = append(partitioned, f.Name)
 		}
 	}
-	reported := tx.db.onExpire != nil || o.OnExpire != nil
-	var start txn.Savepoint
-	if reported { // A key that was reported and stays needs an error, and the same for the whole purge.
-		start = tx.inner.Savepoint()
-	}
-	res, purged, stopped, err := tx.purgeAll(ctx, list, o)
-	if err != nil && reported && !stopped && tx.inner.Err() == nil {
-		err = errors.Join(err, tx.inner.RollbackTo(start))
-		res, purged = PurgeResult{More: true}, nil
-	}
+	res, purged, err := tx.purgeReported(ctx, list, o)
 	if len(purged) > 0 {
 		tx.onCommit = append(tx.onCommit, func() {
 			for _, s := range purged {
@@ -326,6 +319,30 @@ func (tx *Tx) purgeFamilies(
 		})
 	}
 	return res, partitioned, tx.below(err)
+}
+
+// purgeReported is purgeAll. If keys are reported, an error or a panic undoes the whole purge: a key
+// that was reported and stays needs an error.
+func (tx *Tx) purgeReported(
+	ctx context.Context,
+	list []*cf.Family,
+	o PurgeOptions,
+) (res PurgeResult, purged []purgeStep, err error) {
+	stopped := false
+	if tx.db.onExpire == nil && tx.db.onExpireTx == nil && o.OnExpire == nil {
+		res, purged, _, err = tx.purgeAll(ctx, list, o)
+		return res, purged, err
+	}
+	start, whole := tx.savepoint(), false
+	defer func() {
+		if !whole && tx.inner != nil && tx.inner.Err() == nil {
+			err = errors.Join(err, tx.rollbackTo(start))
+			res, purged = PurgeResult{More: true}, nil
+		}
+	}()
+	res, purged, stopped, err = tx.purgeAll(ctx, list, o)
+	whole = err == nil || stopped
+	return res, purged, err
 }
 
 // purgeAll purges families one after the other, a bounded number of keys at a time. stopped says that
@@ -355,7 +372,7 @@ func (tx *Tx) purgeAll(
 				break
 			}
 			var s ttl.PurgeStats
-			s, more, err = rows.Purge(now, int(n), tx.db.expireNotifier(f, o.OnExpire))
+			s, more, err = rows.Purge(now, int(n), tx.expireCallbacks(f, o.OnExpire))
 			total.s.Keys += s.Keys
 			total.s.Bytes += s.Bytes
 			res.Purged += s.Keys
@@ -372,62 +389,4 @@ func (tx *Tx) purgeAll(
 		}
 	}
 	return res, purged, false, nil
-}
-
-// purgeStep is the result of one transaction's deletes of expired keys in one family.
-type purgeStep struct {
-	base       txn.TreeID
-	s          ttl.PurgeStats
-	how        purgeKind
-	partitions int // dropped
-}
-
-// purgeKind is the cause of deletes of expired keys.
-type purgeKind uint8
-
-const (
-	inBatch       purgeKind = iota // of a purge
-	inTransaction                  // of a purge in a caller's transaction
-	evicted                        // because readers found the keys
-	inPartitions                   // that were dropped
-)
-
-// purgeCounts counts deletes of expired keys since Open, by family. It is safe for concurrent use.
-type purgeCounts struct {
-	mu     sync.Mutex
-	counts map[txn.TreeID]familyPurges // guarded by mu
-}
-
-type familyPurges struct {
-	purged, evicted, bytes int64
-	batches, partitions    uint64
-}
-
-func (c *purgeCounts) add(s purgeStep) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = make(map[txn.TreeID]familyPurges)
-	}
-	n := c.counts[s.base]
-	n.bytes += s.s.Bytes
-	switch s.how {
-	case inBatch:
-		n.batches++
-		n.purged += s.s.Keys
-	case inTransaction:
-		n.purged += s.s.Keys
-	case inPartitions:
-		n.purged += s.s.Keys
-		n.partitions += uint64(s.partitions)
-	case evicted:
-		n.evicted += s.s.Keys
-	}
-	c.counts[s.base] = n
-}
-
-func (c *purgeCounts) of(base txn.TreeID) familyPurges {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[base]
 }

@@ -49,6 +49,7 @@ type Tx struct {
 	catalog  uint32
 	onCommit []func()
 	dropping txn.TreeID        // the partition for which OnDrop runs, or 0
+	expiring expiring          // calls of OnExpireTx
 	onDamage func(Damage) bool // of a read transaction; nil: damage is an error
 	tableBuf []byte            // memory of a Table for an encoded key and value
 }
@@ -58,6 +59,7 @@ type Savepoint struct {
 	tx       *Tx
 	inner    txn.Savepoint
 	onCommit int
+	during   uint64 // the call of OnExpireTx that took it, or 0
 }
 
 func newTx(db *DB) *Tx {
@@ -286,19 +288,35 @@ func (tx *Tx) Savepoint() Savepoint {
 	if tx.inner == nil || !tx.writable {
 		return Savepoint{}
 	}
-	return Savepoint{tx: tx, inner: tx.inner.Savepoint(), onCommit: len(tx.onCommit)}
+	return tx.savepoint()
+}
+
+// savepoint is Savepoint for a caller that has entered.
+func (tx *Tx) savepoint() Savepoint {
+	return Savepoint{
+		tx:       tx,
+		inner:    tx.inner.Savepoint(),
+		onCommit: len(tx.onCommit),
+		during:   tx.expiring.during,
+	}
 }
 
 // RollbackTo undoes all changes since sp, families and OnCommit functions included. sp stays valid;
-// later savepoints return ErrSavepoint from then on.
+// later savepoints return ErrSavepoint from then on. Within Options.OnExpireTx a savepoint from before
+// the callback is ErrSavepoint, too.
 func (tx *Tx) RollbackTo(sp Savepoint) (err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
 		return err
 	}
-	if sp.tx != tx {
+	if sp.tx != tx || sp.during < tx.expiring.during {
 		return ErrSavepoint
 	}
+	return tx.rollbackTo(sp)
+}
+
+// rollbackTo is RollbackTo for a caller that has entered.
+func (tx *Tx) rollbackTo(sp Savepoint) error {
 	if err := tx.inner.RollbackTo(sp.inner); err != nil {
 		return fromBelow(err)
 	}

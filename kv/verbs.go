@@ -151,6 +151,9 @@ func (v *familyView) noteExpired(key []byte, expiry int64) {
 
 // put writes a row; every put ends here. expiry 0: permanent.
 func (v *familyView) put(key, value []byte, expiry int64) error {
+	if err := v.expireOld(key); err != nil {
+		return err
+	}
 	return v.below(v.rows().Put(key, value, expiry))
 }
 
@@ -166,5 +169,8 @@ func (v *familyView) defaultExpiry() (expiry int64, err error) {
 
 // remove deletes a row; every delete of a key ends here.
 func (v *familyView) remove(key []byte) error {
+	if err := v.expireOld(key); err != nil {
+		return err
+	}
 	return v.below(v.rows().Delete(key))
 }

@@ -99,6 +99,11 @@ func (v *verbs) PutWith(key, value []byte, o PutOptions) (written bool, err erro
 		return false, err
 	}
 	if o.IfAbsent || o.IfPresent || o.KeepTTL {
+		if !o.IfPresent {
+			if err := v.expireOld(key); err != nil {
+				return false, err
+			}
+		}
 		_, old, found, err := v.info(key)
 		if err != nil || (found && o.IfAbsent) || (!found && o.IfPresent) {
 			return false, err

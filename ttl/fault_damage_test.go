@@ -96,7 +96,7 @@ func TestExpiryRowThatDoesNotDecodeIsCorrupt(t *testing.T) {
 	_, _, _, err := r.ByExpiry().Next()
 	require.NoError(t, err, "the row before it")
 	for name, verb := range map[string]func() error{
-		"purge": func() error { _, _, err := r.Purge(math.MaxInt64, 10, nil); return err },
+		"purge": func() error { _, _, err := r.Purge(math.MaxInt64, 10, Callbacks{}); return err },
 		"walk":  func() error { return readingVerbs["walk"](r) },
 	} {
 		err := verb()
@@ -123,7 +123,7 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 			if !onExpire {
 				hear = nil
 			}
-			swept, more, err := r.Purge(2000, 10, hear)
+			swept, more, err := r.Purge(2000, 10, Callbacks{Before: hear})
 			require.NoError(t, err)
 			require.False(t, more)
 			require.Equal(t, PurgeStats{Keys: 1, Bytes: 2, Stale: 3}, swept)
@@ -132,7 +132,7 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 			}
 			require.Empty(t, findings(t, r))
 			require.Zero(t, r.Count())
-			swept, err = r.Evict(2000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, hear)
+			swept, err = r.Evict(2000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, Callbacks{Before: hear})
 			require.NoError(t, err)
 			require.False(t, swept.Changed(), "there is nothing left to evict")
 		})
@@ -143,9 +143,12 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 // back.
 func TestIndexRowsOfALostDataRowAreStale(t *testing.T) {
 	for name, sweep := range map[string]func(r Rows) (PurgeStats, error){
-		"purge": func(r Rows) (PurgeStats, error) { s, _, err := r.Purge(1000, 10, heard); return s, err },
+		"purge": func(r Rows) (PurgeStats, error) {
+			s, _, err := r.Purge(1000, 10, Callbacks{Before: heard})
+			return s, err
+		},
 		"evict": func(r Rows) (PurgeStats, error) {
-			return r.Evict(1000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, heard)
+			return r.Evict(1000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, Callbacks{Before: heard})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,10 +193,10 @@ func TestMissingIndexIsNamed(t *testing.T) {
 			_, err := r.Evict(
 				5000,
 				[]Note{{Base: r.Family.Base, Family: "f", Key: "b", Expiry: 2000}},
-				func(key, _ []byte) error {
+				Callbacks{Before: func(key, _ []byte) error {
 					t.Errorf("%s stays", key)
 					return nil
-				},
+				}},
 			)
 			return err
 		},

@@ -19,9 +19,13 @@ type PurgeStats struct {
 // Changed says whether anything was deleted.
 func (s PurgeStats) Changed() bool { return s.Keys > 0 || s.Stale > 0 }
 
-// OnExpire is called for a key before it is deleted, in the transaction that deletes it. After an
-// error no key is deleted.
+// OnExpire is called for a key that expired, in the transaction that deletes it.
 type OnExpire func(key, value []byte) error
+
+// Callbacks of a purge or an eviction; each may be nil. Before is called before its key is deleted.
+// After is called when its key is deleted, and before the next key is looked at: it may change
+// rows of the same transaction, also those that were found due.
+type Callbacks struct{ Before, After OnExpire }
 
 // purgeBatch are the rows of one batch, in the order of expiry: expiry rows, concatenated in buf.
 type purgeBatch struct {
@@ -63,10 +67,11 @@ func (d *purgeBatch) byKey() []int {
 // expiry row, only that row is deleted; if a key has no data row, both its index rows are deleted.
 // Such rows count for the limit.
 //
-// No key is deleted before onExpire, which may be nil, has been called for all: after its error or
-// panic all rows remain. If limit keys do not fit into the transaction, fewer are deleted. If not
-// even one fits, the error is txn.ErrTxnTooBig.
-func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more bool, err error) {
+// Without After, no key is deleted before Before has been called for all: after its error or panic
+// all rows remain. With After, the keys before the failed one are deleted, and the caller rolls back.
+// If limit keys do not fit into the transaction, fewer are deleted. If not even one fits, the error is
+// txn.ErrTxnTooBig.
+func (r Rows) Purge(now int64, limit int, call Callbacks) (s PurgeStats, more bool, err error) {
 	if limit <= 0 || !r.HasExpiries() {
 		return PurgeStats{}, false, nil
 	}
@@ -82,7 +87,11 @@ func (r Rows) Purge(now int64, limit int, onExpire OnExpire) (s PurgeStats, more
 		}
 		limit = len(d.ends) / 2
 	}
-	if err := r.notifyExpire(d, onExpire); err != nil {
+	if call.After != nil {
+		s, full, err := r.deleteEach(d, call)
+		return s, more || full, err
+	}
+	if err := r.notifyExpire(d, call.Before); err != nil {
 		return PurgeStats{}, more, err
 	}
 	// Rows that are due are adjacent, at the start of the expiry index.
@@ -113,13 +122,12 @@ func (r Rows) notifyExpire(d *purgeBatch, onExpire OnExpire) error {
 	if onExpire == nil {
 		return nil
 	}
-	var at [expirySize]byte
 	for i := range d.ends {
-		expiry, found, err := r.lookupExpiry(d.key(i))
+		confirmed, err := r.confirms(d, i)
 		if err != nil {
 			return err
 		}
-		if !found || !bytes.Equal(appendExpiry(at[:0], expiry), d.expiry(i)) {
+		if !confirmed {
 			continue
 		}
 		value, _, found, err := r.Tx.Get(r.Family.Data(), d.key(i))
@@ -134,6 +142,74 @@ func (r Rows) notifyExpire(d *purgeBatch, onExpire OnExpire) error {
 		}
 	}
 	return nil
+}
+
+// confirms says whether the key index has the i-th key with the expiry of the row.
+func (r Rows) confirms(d *purgeBatch, i int) (bool, error) {
+	expiry, found, err := r.lookupExpiry(d.key(i))
+	var at [expirySize]byte
+	return found && bytes.Equal(appendExpiry(at[:0], expiry), d.expiry(i)), err
+}
+
+// deleteEach deletes the keys one after the other, in the order of the batch, with the callbacks of
+// each. A callback may have changed any later key of the batch: it is looked up again. full says that
+// the rest does not fit into the transaction.
+func (r Rows) deleteEach(d *purgeBatch, call Callbacks) (s PurgeStats, full bool, err error) {
+	for i := range d.ends {
+		if err := r.ensureFits(deleteSize(d.key(i))); err != nil {
+			if s.Changed() {
+				return s, true, nil
+			}
+			return s, true, err
+		}
+		if err := r.deleteOne(d, i, call, &s); err != nil {
+			return s, false, err
+		}
+	}
+	return s, false, nil
+}
+
+func (r Rows) deleteOne(d *purgeBatch, i int, call Callbacks, s *PurgeStats) error {
+	key := d.key(i)
+	confirmed, err := r.confirms(d, i)
+	if err != nil {
+		return err
+	}
+	if !confirmed {
+		was, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i))
+		if was.Found {
+			s.Stale++
+		}
+		return err
+	}
+	value, _, found, err := r.Tx.Get(r.Family.Data(), key)
+	if err != nil {
+		return err
+	}
+	if found && call.Before != nil {
+		if err := call.Before(key, value); err != nil {
+			return err
+		}
+	}
+	if err := r.loadIndexes(); err != nil {
+		return err
+	}
+	if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
+		return err
+	}
+	if _, err := r.Tx.Delete(r.Family.KeyIndex(), key); err != nil {
+		return err
+	}
+	if !found {
+		s.Stale++
+		return nil
+	}
+	if _, err := r.Tx.Delete(r.Family.Data(), key); err != nil {
+		return err
+	}
+	s.Keys++
+	s.Bytes += int64(len(key) + len(value))
+	return call.After(key, value)
 }
 
 // deleteRows deletes from data and key index the keys whose expiry the key index confirms.
@@ -186,9 +262,9 @@ func (r Rows) deleteSome(keys []Change, was []txn.Info, s *PurgeStats) error {
 	return nil
 }
 
-// Evict deletes those noted keys that still have the noted expiry, if they are expired at now. As
-// with Purge, no key is deleted before onExpire has been called for all.
-func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s PurgeStats, err error) {
+// Evict deletes those noted keys that still have the noted expiry, if they are expired at now. The
+// callbacks are those of Purge.
+func (r Rows) Evict(now int64, notes []Note, call Callbacks) (s PurgeStats, err error) {
 	if !r.HasExpiries() {
 		return PurgeStats{}, nil
 	}
@@ -215,7 +291,14 @@ func (r Rows) Evict(now int64, notes []Note, onExpire OnExpire) (s PurgeStats, e
 	if err := r.ensureFits(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
 		return PurgeStats{}, err
 	}
-	if err := r.notifyExpire(d, onExpire); err != nil {
+	if call.After != nil {
+		s, full, err := r.deleteEach(d, call)
+		if full && err == nil { // Readers find the other keys again.
+			return s, nil
+		}
+		return s, err
+	}
+	if err := r.notifyExpire(d, call.Before); err != nil {
 		return PurgeStats{}, err
 	}
 	for i := range d.ends {

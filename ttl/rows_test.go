@@ -86,8 +86,12 @@ var writingVerbs = map[string]func(r Rows) error{
 	"delete_range_of_some":   func(r Rows) error { return r.DeleteRange(shelfKey(7), shelfKey(590)) },
 	"delete_range_from_none": func(r Rows) error { return r.DeleteRange(nil, shelfKey(50)) },
 	"delete_range_of_all":    func(r Rows) error { return r.DeleteRange(nil, nil) },
-	"purge":                  func(r Rows) error { _, _, err := r.Purge(300_000, 1000, heard); return err },
-	"purge_unheard":          func(r Rows) error { _, _, err := r.Purge(300_000, 1000, nil); return err },
+	"purge":                  func(r Rows) error { _, _, err := r.Purge(300_000, 1000, Callbacks{Before: heard}); return err },
+	"purge_unheard":          func(r Rows) error { _, _, err := r.Purge(300_000, 1000, Callbacks{}); return err },
+	"purge_each": func(r Rows) error {
+		_, _, err := r.Purge(300_000, 1000, Callbacks{After: heard})
+		return err
+	},
 	"evict": func(r Rows) error {
 		var notes []Note
 		for i := 0; i < 200; i += 20 {
@@ -96,7 +100,7 @@ var writingVerbs = map[string]func(r Rows) error{
 				Note{Base: r.Family.Base, Family: "f", Key: string(shelfKey(i)), Expiry: int64(i+2) * 1000},
 			)
 		}
-		_, err := r.Evict(300_000, notes, heard)
+		_, err := r.Evict(300_000, notes, Callbacks{Before: heard})
 		return err
 	},
 }
