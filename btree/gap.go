@@ -1,10 +1,14 @@
 package btree
 
+import "github.com/ebbkv/ebb/pager"
+
 // A Gap is a subtree that a cursor could not read: a page and all pages below it.
 type Gap struct {
 	Lower, Upper []byte // its keys are in [Lower, Upper); nil: no bound. Valid as long as pages are
 	Rows         uint64 // rows of the subtree, as the page above counts them, or the tree its root
-	Err          error  // why the page cannot be read
+	Ref          pager.Ref
+	Level        uint8 // of the page: 0 is a leaf
+	Err          error // why the page cannot be read
 }
 
 // Gap describes the subtree at which the last move failed. ok is false if the move succeeded, or
@@ -15,10 +19,10 @@ func (c *Cursor) Gap() (g Gap, ok bool) {
 	if c.err == nil || c.lost == 0 {
 		return Gap{}, false
 	}
-	g = Gap{Rows: c.tree.Rows, Err: c.err}
+	g = Gap{Rows: c.tree.Rows, Ref: c.tree.Root, Level: c.lost - 1, Err: c.err}
 	if c.lost < c.tree.Depth {
 		s := &c.path[c.lost]
-		g.Rows = rowsBelow(s.b, s.n, s.i)
+		g.Rows, g.Ref = rowsBelow(s.b, s.n, s.i), childRef(s.b, s.n, s.i)
 	}
 	for level := c.lost; level < c.tree.Depth; level++ {
 		s := &c.path[level]
@@ -70,4 +74,12 @@ func (c *Cursor) ReadValue() ([]byte, error) {
 		return valueAt(c.b, s), nil
 	}
 	return c.r.Extent(overflowAt(c.b, s), int(info&infoSize))
+}
+
+// EachChild calls fn for each child of a branch that CheckPage accepts, with the rows below it.
+func EachChild(b []byte, fn func(ref pager.Ref, rows uint64)) {
+	n := count(b)
+	for i := range n {
+		fn(childRef(b, n, i), rowsBelow(b, n, i))
+	}
 }

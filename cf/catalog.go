@@ -84,6 +84,14 @@ func Alter(tx *txn.Tx, name string, o Options) error {
 	return fmt.Errorf("%w: %q: a family is time-partitioned from its creation on or never", ErrOptions, name)
 }
 
+// Adopt creates a family with the settings and the tree numbers of f, which no other family has.
+func Adopt(tx *txn.Tx, f *Family) error {
+	if err := f.Options.check(); err != nil {
+		return err
+	}
+	return put(tx, f)
+}
+
 // Drop removes a family with all its trees, in time independent of its number of rows.
 func Drop(tx *txn.Tx, name string) error {
 	if name == Default {

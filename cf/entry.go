@@ -46,6 +46,9 @@ func appendEntry(b []byte, f *Family) []byte {
 	return le.AppendUint64(b, uint64(f.Options.PartitionMs))
 }
 
+// DecodeEntry decodes a row of the catalog. Its errors are those of Lookup.
+func DecodeEntry(key, value []byte) (*Family, error) { return decodeEntry(string(key), value) }
+
 // decodeEntry verifies every field of the layout above before it returns. Its errors are
 // *badfile.Error, except ErrVersion for an entry of a later version.
 func decodeEntry(name string, b []byte) (*Family, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/txn"
@@ -82,6 +83,20 @@ func decodePartition(family string, key, value []byte) (Partition, error) {
 		return bad("partition %d has tree %d", p.Start, p.Tree)
 	}
 	return p, nil
+}
+
+// DecodeMetadata decodes a row of a metadata tree: a partition, or the sequence of the family, whose
+// p is nil. The error of any other row is a *badfile.Error.
+func DecodeMetadata(key, value []byte) (p *Partition, err error) {
+	if string(key) == sequenceKey {
+		_, err = decodeSequence("", value)
+		return nil, err
+	}
+	part, err := decodePartition("", key, value)
+	if err == nil && !strings.HasPrefix(string(key), partitionPrefix) {
+		err = badfile.At("", -1, "metadata: unknown row %q", key)
+	}
+	return &part, err
 }
 
 // Partitions walks the partition directory of one family in the order of time. The transaction may
@@ -219,6 +234,23 @@ func DropPartitions(tx *txn.Tx, f *Family, list []Partition) error {
 	for _, p := range list {
 		if err := tx.Drop(p.Tree); err != nil {
 			return err
+		}
+		if _, err := tx.Delete(f.Metadata(), appendPartitionKey(nil, p.Start)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DropLostPartitions removes the partitions of a salvaged family whose trees are missing.
+func DropLostPartitions(tx *txn.Tx, f *Family) error {
+	list, err := AllPartitions(tx, f)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if tx.Exists(p.Tree) {
+			continue
 		}
 		if _, err := tx.Delete(f.Metadata(), appendPartitionKey(nil, p.Start)); err != nil {
 			return err

@@ -46,6 +46,13 @@ func appendDue(b []byte, expiry int64, key []byte) []byte {
 	return append(appendExpiry(b, expiry), key...)
 }
 
+// IndexRows returns the rows of both indexes for a key with an expiry: the value of the key's row in
+// the key index, and the key of the row in the expiry index.
+func IndexRows(key []byte, expiry int64) (value, due []byte) {
+	due = appendDue(nil, expiry, key)
+	return due[:expirySize:expirySize], due
+}
+
 // decodeDue splits the key of an expiry row. The result shares memory with b.
 func decodeDue(b []byte) (expiry int64, key []byte, err error) {
 	if len(b) <= expirySize {

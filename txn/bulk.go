@@ -22,6 +22,23 @@ func (s *Store) BulkLoad(
 	id TreeID,
 	rows iter.Seq2[[]byte, []byte],
 ) (n uint64, err error) {
+	return s.BulkLoadTagged(ctx, fn, id, func(add func(key, value []byte, tag int64) error) error {
+		for key, value := range rows {
+			if err := add(key, value, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// BulkLoadTagged is BulkLoad of rows with tags: rows calls add for each, and returns its first error.
+func (s *Store) BulkLoadTagged(
+	ctx context.Context,
+	fn func(*Tx) error,
+	id TreeID,
+	rows func(add func(key, value []byte, tag int64) error) error,
+) (n uint64, err error) {
 	s.open.Add(1)
 	defer s.open.Add(-1)
 	if err := s.canWrite(); err != nil {
@@ -140,7 +157,7 @@ func (s *Store) mayFree() bool {
 }
 
 func (w *writer) build(
-	ctx context.Context, id TreeID, rows iter.Seq2[[]byte, []byte],
+	ctx context.Context, id TreeID, rows func(add func(key, value []byte, tag int64) error) error,
 ) (tree.Tree, error) {
 	t, ok := w.trees.get(id)
 	switch {
@@ -153,17 +170,18 @@ func (w *writer) build(
 	defer l.end()
 	b := tree.NewBuilder(l)
 	n := 0
-	for key, value := range rows {
+	err := rows(func(key, value []byte, tag int64) error {
 		if n++; n%1024 == 0 {
 			if err := contextErr(ctx); err != nil {
-				return t, err
+				return err
 			}
 		}
-		if err := b.Add(key, value, 0); err != nil {
-			return t, err
-		}
+		return b.Add(key, value, tag)
+	})
+	if err != nil {
+		return t, err
 	}
-	t, err := b.Finish()
+	t, err = b.Finish()
 	if err != nil {
 		return t, err
 	}

@@ -105,6 +105,18 @@ func decodeTree(b []byte) (tree.Tree, error) {
 	return t, nil
 }
 
+// DecodeTreeRow decodes a row of the tree table.
+func DecodeTreeRow(key, row []byte) (id TreeID, t tree.Tree, err error) {
+	if len(key) != 8 {
+		return 0, t, fmt.Errorf("tree table has a key of %d bytes", len(key))
+	}
+	t, err = decodeTree(row)
+	return TreeID(binary.BigEndian.Uint64(key)), t, err
+}
+
+// Dropped reports whether the tree was dropped, and not all of its pages are free.
+func (id TreeID) Dropped() bool { return id >= trashBit }
+
 // loadTrees reads the tree table.
 func (v *version) loadTrees(s *Store) error {
 	if v.nextID < firstTree {

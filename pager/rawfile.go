@@ -1,0 +1,351 @@
+package pager
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/vfs"
+)
+
+// A RawFile reads pages of a main file that Open may refuse: without a valid meta page, cut short,
+// or without a free map. It verifies each page by itself, and writes nothing. It is for one
+// goroutine.
+type RawFile struct {
+	file     vfs.File
+	name     string // base name, for errors
+	bytes    int64
+	pageSize int
+	salt     uint64
+	metas    [2]*Meta
+	lost     [2]bool
+}
+
+// OpenRaw opens the main file at path, under a shared lock unless noLock is set. The page size and
+// the salt are those of a valid meta page. Without one, every page with a right checksum tells both:
+// those that most pages agree on are taken. It returns ErrNotStore if no two pages agree, ErrVersion,
+// vfs.ErrLocked, or an I/O error.
+func OpenRaw(fs vfs.FS, path string, noLock bool) (r *RawFile, err error) {
+	file, err := fs.Open(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	r = &RawFile{file: file, name: filepath.Base(path)}
+	if !noLock {
+		if err := file.Lock(false); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+	if r.bytes, err = file.Size(); err != nil {
+		return nil, err
+	}
+	if err := r.readMetas(); err != nil {
+		return nil, err
+	}
+	if two := r.metas; two[0] != nil && two[1] != nil && two[0].StoreID != two[1].StoreID {
+		r.pageSize = 0 // one of them is of another store
+	}
+	if r.pageSize == 0 {
+		if err := r.vote(); err != nil {
+			return nil, err
+		}
+	}
+	for slot, m := range r.metas {
+		if m != nil && (m.PageSize != r.pageSize || Salt(m.StoreID) != r.salt) {
+			r.metas[slot], r.lost[slot] = nil, true
+		}
+	}
+	return r, nil
+}
+
+// Close closes the file, which ends its lock.
+func (r *RawFile) Close() error { return r.file.Close() }
+
+// PageSize is the size of a page in bytes.
+func (r *RawFile) PageSize() int { return r.pageSize }
+
+// Bytes is the size of the file.
+func (r *RawFile) Bytes() int64 { return r.bytes }
+
+// Pages is the number of whole pages in the file.
+func (r *RawFile) Pages() uint64 { return uint64(r.bytes / int64(r.pageSize)) }
+
+// MetaPages is the number of valid meta pages.
+func (r *RawFile) MetaPages() (n int) {
+	for _, m := range r.metas {
+		if m != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Meta returns the newest valid meta page; nil: there is none. certain says that no damaged one may
+// have been newer.
+func (r *RawFile) Meta() (m *Meta, certain bool) {
+	m = r.metas[0]
+	if m == nil || r.metas[1] != nil && r.metas[1].Epoch > m.Epoch {
+		m = r.metas[1]
+	}
+	return m, m != nil && !r.lost[0] && !r.lost[1]
+}
+
+// readMetas reads the meta pages one by one: a damaged one does not hide the other.
+func (r *RawFile) readMetas() error {
+	for slot := range r.metas {
+		for _, size := range pageSizesToTry(r.metas[0]) {
+			p := make([]byte, size)
+			if err := vfs.ReadFull(r.file, p, int64(slot)*int64(size)); err != nil {
+				r.lost[slot] = true // cut short, or unreadable
+				break
+			}
+			m, err := decodeMeta(p, slot)
+			if err == nil {
+				r.metas[slot], r.pageSize, r.salt = m, size, Salt(m.StoreID)
+				r.lost[slot] = false
+				break
+			}
+			if errors.Is(err, ErrVersion) {
+				return err
+			}
+			r.lost[slot] = r.lost[slot] || slot == 0 || !allZero(p) // a new store has no page 1
+		}
+	}
+	return nil
+}
+
+// rawChunk is the size of one sequential read.
+const rawChunk = 1 << 20
+
+// enoughVotes end the vote. Two pages of 64 random bits agree by chance never.
+const (
+	enoughVotes = 64
+	leastVotes  = 2
+	mostSalts   = 4096 // bounds the memory for pages that agree with no other
+)
+
+// vote finds page size and salt of a file without a meta page. The number of a page is in its
+// header, so a page proves its size by its place.
+func (r *RawFile) vote() error {
+	best := 0
+	for _, size := range pageSizesToTry(nil) {
+		votes := map[uint64]int{}
+		err := r.chunks(size, func(id Pgid, b []byte) bool {
+			h := ReadHeader(b)
+			if id < 2 || h.Pgid != id || h.Kind < KindLeaf || h.Kind > KindFreeDir || h.Kind == KindOverflow {
+				return true
+			}
+			salt := binary.LittleEndian.Uint64(b[offChecksum:]) ^ xxhash.Sum64(b[offPgid:])
+			if len(votes) < mostSalts || votes[salt] > 0 {
+				votes[salt]++
+			}
+			if votes[salt] > best {
+				best, r.pageSize, r.salt = votes[salt], size, salt
+			}
+			return best < enoughVotes
+		})
+		if err != nil {
+			return err
+		}
+		if best >= enoughVotes {
+			break
+		}
+	}
+	if best < leastVotes {
+		return fmt.Errorf("%w, and no two pages agree on a page size and a store", ErrNotStore)
+	}
+	return nil
+}
+
+// chunks calls fn for each whole page of the given size, in order, until it returns false. Pages of
+// a chunk that cannot be read are left out.
+func (r *RawFile) chunks(size int, fn func(id Pgid, b []byte) bool) error {
+	buf := make([]byte, rawChunk)
+	for off := int64(0); off+int64(size) <= r.bytes; off += rawChunk {
+		part := buf[:min(rawChunk, (r.bytes-off)/int64(size)*int64(size))]
+		if err := vfs.ReadFull(r.file, part, off); err != nil {
+			r.readSingly(part, size, off)
+		}
+		for at := 0; at < len(part); at += size {
+			if !fn(Pgid((off+int64(at))/int64(size)), part[at:at+size]) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// readSingly reads page by page what could not be read at once. An unreadable page becomes zeros.
+func (r *RawFile) readSingly(part []byte, size int, off int64) {
+	for at := 0; at < len(part); at += size {
+		if err := vfs.ReadFull(r.file, part[at:at+size], off+int64(at)); err != nil {
+			clear(part[at : at+size])
+		}
+	}
+}
+
+// Scan calls fn for each page of the file that proves by its checksum and its own number, except for
+// extents, in order, until fn returns false. b is valid until fn returns; its layout is not verified.
+func (r *RawFile) Scan(fn func(h Header, b []byte) bool) error {
+	return r.chunks(r.pageSize, func(id Pgid, b []byte) bool {
+		h := ReadHeader(b)
+		if h.Pgid != id || h.Kind == KindOverflow || !ChecksumMatches(b, r.salt) {
+			return true
+		}
+		return fn(h, b)
+	})
+}
+
+// corrupt is damage at a page.
+func (r *RawFile) corrupt(id Pgid, format string, args ...any) error {
+	return badfile.Page(r.name, uint64(id), int64(id)*int64(r.pageSize), format, args...)
+}
+
+// read fills b from page id on.
+func (r *RawFile) read(id Pgid, b []byte) error {
+	if id < 2 || uint64(id) >= r.Pages() {
+		return r.corrupt(id, "the file of %d pages ends before it", r.Pages())
+	}
+	err := vfs.ReadFull(r.file, b, int64(id)*int64(r.pageSize))
+	switch {
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return r.corrupt(id, "the file ends before its end")
+	case err != nil:
+		return fmt.Errorf("%w: page %d of %s: %w", ErrRead, id, r.name, err)
+	}
+	return nil
+}
+
+// Page reads the page that ref names, and verifies checksum, number and epoch. It does not verify
+// the layout.
+func (r *RawFile) Page(ref Ref) ([]byte, error) {
+	b := make([]byte, r.pageSize)
+	if err := r.read(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	return b, r.verify(ref, b, b)
+}
+
+// verify verifies a page or a whole extent, whose first page is head.
+func (r *RawFile) verify(ref Ref, head, all []byte) error {
+	switch h := ReadHeader(head); {
+	case allZero(head):
+		return r.corrupt(ref.Pgid, "is empty")
+	case !ChecksumMatches(all, r.salt):
+		return r.corrupt(ref.Pgid, "wrong checksum")
+	case h.Pgid != ref.Pgid:
+		return r.corrupt(ref.Pgid, "says that it is page %d", h.Pgid)
+	case h.Epoch != ref.Epoch:
+		return r.corrupt(ref.Pgid, "holds epoch %d where %d belongs", h.Epoch, ref.Epoch)
+	}
+	return nil
+}
+
+// Extent reads and verifies the value of size bytes in the overflow extent at ref. It allocates
+// nothing before the first page says that there is such a value.
+func (r *RawFile) Extent(ref Ref, size int) ([]byte, error) {
+	head := make([]byte, r.pageSize)
+	if err := r.read(ref.Pgid, head); err != nil {
+		return nil, err
+	}
+	n := ExtentPages(size, r.pageSize)
+	switch h := ReadHeader(head); {
+	case h.Kind != KindOverflow || h.Pgid != ref.Pgid || h.Epoch != ref.Epoch:
+		return nil, r.corrupt(ref.Pgid, "no overflow extent of epoch %d", ref.Epoch)
+	case extentSize(head) != uint64(size):
+		return nil, r.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", extentSize(head), size)
+	case uint64(ref.Pgid)+n > r.Pages():
+		return nil, r.corrupt(ref.Pgid, "the file of %d pages ends inside the extent of %d", r.Pages(), n)
+	}
+	b := make([]byte, int64(n)*int64(r.pageSize))
+	if err := r.read(ref.Pgid, b); err != nil {
+		return nil, err
+	}
+	if err := r.verify(ref, head, b); err != nil {
+		return nil, err
+	}
+	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
+}
+
+// LeafOf returns page id if it is the leaf with that epoch and that checksum, as the log names one.
+func (r *RawFile) LeafOf(ref Ref, sum uint64) ([]byte, error) {
+	b, err := r.Page(ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case ReadHeader(b).Kind != KindLeaf || binary.LittleEndian.Uint64(b[offChecksum:]) != sum:
+		return nil, r.corrupt(ref.Pgid, "is not the leaf that the log names")
+	}
+	return b, nil
+}
+
+// FreeMap reads the free map below a directory root: the pages in use, and the pages of the groups
+// whose free map page can be read.
+func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
+	used, known = NewUsedSet(r.Pages()), NewUsedSet(r.Pages())
+	perGroup := uint64((r.pageSize - HeaderSize) / 8 * 64)
+	entries := func(ref Ref, level uint8) (refs []Ref, ok bool) {
+		b, err := r.Page(ref)
+		h := Header{}
+		if err == nil {
+			h = ReadHeader(b)
+		}
+		if h.Kind != KindFreeDir || h.Level != level || int(h.Count) > (r.pageSize-HeaderSize)/dirEntry {
+			return nil, false
+		}
+		for i := range int(h.Count) {
+			e := b[HeaderSize+i*dirEntry:]
+			refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
+		}
+		return refs, true
+	}
+	level0, ok := entries(dir, 1)
+	if !ok {
+		level0 = []Ref{dir}
+	}
+	group := uint64(0)
+	for _, ref := range level0 {
+		groups, ok := entries(ref, 0)
+		if !ok {
+			group += uint64((r.pageSize - HeaderSize) / dirEntry)
+			continue
+		}
+		for _, g := range groups {
+			r.addGroup(g, group*perGroup, perGroup, used, known)
+			group++
+		}
+	}
+	return used, known
+}
+
+// addGroup adds the group of a free map page, which begins at page first.
+func (r *RawFile) addGroup(ref Ref, first, n uint64, used, known *UsedSet) {
+	var b []byte
+	if !ref.IsZero() {
+		var err error
+		if b, err = r.Page(ref); err != nil || ReadHeader(b).Kind != KindFreeMap {
+			return
+		}
+	}
+	for i := range min(n, max(r.Pages(), first)-first) {
+		known.Add(Pgid(first + i))
+		if b != nil && b[HeaderSize+i/8]&(1<<(i%8)) != 0 {
+			used.Add(Pgid(first + i))
+		}
+	}
+}
+
+// Has reports whether the set has a page.
+func (u *UsedSet) Has(id Pgid) bool {
+	return uint64(id) < u.end && u.words[id/64]&(1<<(id%64)) != 0
+}

@@ -1,0 +1,108 @@
+package txn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ebbkv/ebb/pager"
+)
+
+// A LogOp is one operation of a commit in the log.
+type LogOp struct{ redo redo }
+
+// Tree is the tree that the operation changes. For the number of a tree to come it is that.
+func (o LogOp) Tree() TreeID { return o.redo.id }
+
+// Row is the row that a put writes, nil for other operations.
+func (o LogOp) Row() (key, value []byte) {
+	if o.redo.op == opPut || o.redo.op == opPutTag {
+		return o.redo.key, o.redo.value
+	}
+	return nil, nil
+}
+
+// Extent is the place of a value that is not in the log, and its size.
+func (o LogOp) Extent() (ref pager.Ref, size int, ok bool) {
+	return o.redo.ref, o.redo.size, o.redo.op == opPutNamed
+}
+
+// Leaves calls fn for each leaf that the operation names instead of its rows.
+func (o LogOp) Leaves(fn func(ref pager.Ref, sum uint64) error) error {
+	for i := range o.redo.leaves {
+		ref := pager.Ref{Pgid: o.redo.ref.Pgid + pager.Pgid(i), Epoch: o.redo.ref.Epoch}
+		if err := fn(ref, binary.LittleEndian.Uint64(o.redo.sums[sumSize*i:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply changes the rows of tree id as the operation did. value is that of the extent, if there is
+// one. It does nothing for leaves, nor where the tree is missing.
+func (o LogOp) Apply(tx *Tx, id TreeID, value []byte) (err error) {
+	r := &o.redo
+	switch {
+	case r.op == opNextTree || r.op == opLeaves:
+	case r.op == opCreate && !tx.Exists(id):
+		err = tx.Create(id)
+	case !tx.Exists(id):
+	case r.op == opPut || r.op == opPutTag:
+		_, err = tx.Put(id, r.key, r.value, r.tag)
+	case r.op == opPutNamed:
+		_, err = tx.Put(id, r.key, value, r.tag)
+	case r.op == opDelete:
+		_, err = tx.Delete(id, r.key)
+	case r.op == opRange:
+		_, err = tx.DeleteRange(id, r.key, r.value)
+	case r.op == opSetTag:
+		var was Info
+		if was, err = tx.Info(id, r.key); err == nil && was.Found {
+			_, err = tx.SetTag(id, r.key, r.tag)
+		}
+	case r.op == opDrop:
+		err = tx.Drop(id)
+	case r.op == opClear:
+		err = tx.Clear(id)
+	}
+	return err
+}
+
+// A LogOpReader decodes the payloads of commits, part by part. It holds one operation.
+type LogOpReader struct {
+	Mark   int64 // of the last commit: see Tx.SetMark
+	carry  []byte
+	headed bool
+}
+
+// Take decodes a part, the first one of a commit if first is set, and calls fn for each operation
+// that ends in it. Slices of an operation are valid until fn returns.
+func (r *LogOpReader) Take(part []byte, first, last bool, fn func(LogOp) error) error {
+	if first {
+		r.carry, r.headed = r.carry[:0], false
+	}
+	r.carry = append(r.carry, part...)
+	b := r.carry
+	if !r.headed && len(b) >= redoHead {
+		r.Mark, r.headed = int64(binary.LittleEndian.Uint64(b[8:])), true
+		b = b[redoHead:]
+	}
+	for r.headed && len(b) > 0 {
+		op, rest, err := decodeRedo(b)
+		if errors.Is(err, errShortRedo) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errBadRedo, err)
+		}
+		if err := fn(LogOp{op}); err != nil {
+			return err
+		}
+		b = rest
+	}
+	r.carry = r.carry[:copy(r.carry, b)]
+	if last && (!r.headed || len(r.carry) > 0) {
+		return fmt.Errorf("%w: %w", errBadRedo, errShortRedo)
+	}
+	return nil
+}
