@@ -1,0 +1,89 @@
+package salvage
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/cf"
+	"github.com/ebbkv/ebb/txn"
+)
+
+// mostLostFound bounds the number of families for rows of unknown trees.
+const mostLostFound = 64
+
+// lostFound saves the rows of unknown trees. Pages whose keys overlap go to different families.
+func (w *output) lostFound(r *rescue) error {
+	if !r.o.LostFound {
+		return nil
+	}
+	pieces := r.pieces
+	for _, ref := range r.stale {
+		t := tree.Tree{Root: ref, Depth: 1}
+		pieces = append(pieces, &piece{tree: t, first: cut(r.view.firstKey(t))})
+	}
+	slices.SortFunc(pieces, func(p, q *piece) int {
+		return cmp.Or(r.compare(p, q), cmp.Compare(q.tree.Root.Epoch, p.tree.Root.Epoch))
+	})
+	var groups [][]*piece
+	var ends [][]byte // last key of each group
+	for _, p := range pieces {
+		first, last, err := r.bounds(p.tree)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(ends, func(end []byte) bool { return bytes.Compare(end, first) < 0 })
+		if at < 0 && len(groups) < mostLostFound {
+			groups, ends, at = append(groups, nil), append(ends, nil), len(groups)
+		}
+		if at < 0 {
+			continue // still counted as unknown
+		}
+		groups[at], ends[at] = append(groups[at], p), last
+	}
+	for i, group := range groups {
+		if err := w.saveGroup(r, fmt.Sprintf("lost+found-%d", i+1), group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounds reads the first and the last key of a subtree that can be read.
+func (r *rescue) bounds(t tree.Tree) (first, last []byte, err error) {
+	err = r.view.of(t).walk(t, func(c *tree.Cursor) error {
+		if first == nil {
+			first = bytes.Clone(c.Key())
+		}
+		last = append(last[:0], c.Key()...)
+		return nil
+	}, func(tree.Gap) error { return nil })
+	return first, last, err
+}
+
+func (w *output) saveGroup(r *rescue, name string, pieces []*piece) error {
+	for slices.ContainsFunc(r.families, func(f *family) bool { return f.entry.Name == name }) {
+		name += "+"
+	}
+	f := r.addFamily(&cf.Family{Name: name, Base: r.nextBase})
+	r.nextBase += 4
+	if err := w.write(func(tx *txn.Tx) error { return cf.Adopt(tx, f.entry) }); err != nil {
+		return err
+	}
+	if err := w.create(f.entry.Data()); err != nil {
+		return err
+	}
+	err := w.load(f.entry.Data(), 0, func(add addRow) error {
+		e := &emitter{r: r, report: f.report, view: r.view.fresh(), add: add}
+		for _, p := range pieces {
+			if err := e.tree(p.tree); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.report.Families = append(r.report.Families, *f.report)
+	return err
+}
