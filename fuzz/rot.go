@@ -59,6 +59,15 @@ var damages = map[string]func(s *Specimen, r Rot, b []byte) []byte{
 		}
 		return b[:r.At]
 	},
+	// zero clears Arg pages from page At on.
+	"zero": func(_ *Specimen, r Rot, b []byte) []byte {
+		from, to := r.At*specimenPage, (r.At+r.Arg)*specimenPage
+		if r.At < 0 || r.Arg <= 0 || to > int64(len(b)) {
+			return nil
+		}
+		clear(b[from:to])
+		return b
+	},
 	// grow puts At bytes behind the end.
 	"grow": func(_ *Specimen, r Rot, b []byte) []byte {
 		if r.At <= 0 || r.At > 1<<24 {

@@ -176,9 +176,13 @@ func (c *rotCampaign) run(s *Specimen, fate *ShapeFate, sound vfs.FS, list []rot
 		if c.o.Late != nil {
 			late.Reset(c.o.LateAfter)
 		}
-		if c.deep(r) {
+		switch {
+		case r.rot.How == "zero":
+			errs[i] = s.salvageBoth(r.rot)
+			findings[i].fate = Partly
+		case c.deep(r):
 			findings[i], errs[i] = s.Judge(r.rot)
-		} else {
+		default:
 			findings[i], errs[i] = s.Glance(sound, r.rot)
 		}
 	}
@@ -297,6 +301,7 @@ var rotLists = []rotList{
 	{"old", stale},
 	{"back", setBack},
 	{"mix", mixes},
+	{"zero", zeroed},
 }
 
 // cases lists all damages to a specimen, in an order that does not change.
@@ -393,6 +398,26 @@ func setBack(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
 	for _, name := range slices.Sorted(maps.Keys(s.earlier)) {
 		for i := range s.earlier[name] {
 			if !yield(Rot{s.Name, name, "back", 0, int64(i)}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// zeroed clears each page, both meta pages, and each segment; what is left is salvaged.
+func zeroed(_ RotOptions, s *Specimen, yield func(Rot) bool) bool {
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		n := int64(len(s.files[name])) / specimenPage
+		whole := n
+		if name == mainFile() {
+			whole = 2
+		}
+		if n > 0 && !yield(Rot{s.Name, name, "zero", 0, whole}) {
+			return false
+		}
+		for at := range n {
+			if !yield(Rot{s.Name, name, "zero", at, 1}) {
 				return false
 			}
 		}

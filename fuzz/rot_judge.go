@@ -374,6 +374,9 @@ func ReplayRot(line string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if r.How == "zero" {
+		return r.String() + ": salvaged", s.salvageBoth(r)
+	}
 	f, err := s.Judge(r)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", r, err)

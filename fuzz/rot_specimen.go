@@ -25,6 +25,8 @@ const specimenPage = 4096
 // specimenSegment is small: each byte of a specimen is damaged in turn.
 const specimenSegment = 16 << 10
 
+func specimenClock() time.Time { return time.UnixMilli(1_700_000_000_000) }
+
 // openSpecimen opens a store as all of them are opened here: same clock, random numbers that salt
 // tells.
 func openSpecimen(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
@@ -34,7 +36,7 @@ func openSpecimen(fsys vfs.FS, salt uint64, readOnly bool) (*kv.DB, error) {
 func openAsSpecimen(fsys vfs.FS, salt uint64, readOnly bool, tune txn.Options) (*kv.DB, error) {
 	o := &kv.Options{
 		PageSize: specimenPage, CacheBytes: 1 << 20, CheckpointBytes: 1 << 30, ReadOnly: readOnly,
-		Clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
+		Clock: specimenClock,
 	}
 	rnd := rand.NewPCG(salt, 0x526f74)
 	tune.SegmentSize, tune.Rand, tune.Inline = specimenSegment, rnd.Uint64, true
@@ -46,6 +48,7 @@ type Specimen struct {
 	Name   string
 	files  map[string][]byte // by base name: main file and segments
 	states []shelf           // what commits 0, 1, 2 ... left
+	rows   []shelfRows       // the rows of each state
 	acked  uint64            // the last commit that was acknowledged as durable
 	floor  uint64            // the last one before acked's group: what a lost last group leaves
 	base   uint64            // the last one that the main file holds: what a lost log leaves
@@ -115,7 +118,7 @@ type bench struct {
 func (sh shape) grow(seed, salt uint64) (*Specimen, error) {
 	b := &bench{
 		disk: crashfs.New(crashfs.Options{Direct: true}), salt: salt << 32, rnd: rand.New(rand.NewPCG(seed, 77)),
-		spec: &Specimen{Name: sh.name, states: make([]shelf, 1)},
+		spec: &Specimen{Name: sh.name, states: make([]shelf, 1), rows: make([]shelfRows, 1)},
 	}
 	defer b.abandon()
 	if err := b.open(); err != nil {
@@ -184,7 +187,9 @@ func (b *bench) note() error {
 		return fmt.Errorf("commit %d after %d states", held.seq, len(b.spec.states))
 	}
 	b.spec.states = append(b.spec.states, held)
-	return nil
+	rows, err := readRows(b.db)
+	b.spec.rows = append(b.spec.rows, rows)
+	return err
 }
 
 // update is one commit.

@@ -19,7 +19,7 @@ import (
 const hangs = 60 * time.Second
 
 // damages are the kinds of damage that bitflip does.
-var damages = []string{"flip", "cut", "grow", "page", "old", "back", "mix"}
+var damages = []string{"flip", "cut", "grow", "page", "old", "back", "mix", "zero"}
 
 // bitflip damages small stores, one damage at a time, and wants the right answer or an error with a
 // place.
