@@ -216,7 +216,7 @@ func TestDamageBelowAStoreThatOpensIsAnotherMatter(t *testing.T) {
 	}
 	a := ebb(t, "get", s, "large")
 	require.Equal(t, exitError, a.code)
-	require.Contains(t, a.stderr, "ebb dump")
+	require.Contains(t, a.stderr, "ebb salvage")
 }
 
 func TestWalOfACleanStoreIsEmpty(t *testing.T) {

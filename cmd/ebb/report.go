@@ -78,23 +78,22 @@ var advices = []advice{
 	{
 		"corrupt",
 		errNoMeta,
-		"keep a copy of the files; `ebb pages STORE --page-size 4096` lists the pages all the " +
-			"same, if 4096 is what the store was created with",
+		"keep a copy of the files; `ebb salvage STORE OUT` makes a new store of their rows; `ebb " +
+			"pages STORE --page-size 4096` lists the pages, if 4096 is what the store was created with",
 	},
 	{
 		"corrupt",
 		errUnopened,
-		"the store cannot be opened, and no command takes rows out of one that cannot: keep a " +
-			"copy of its files, and go back to an earlier copy or a backup; `ebb check STORE` names " +
-			"the damage, `ebb pages STORE` and `ebb wal STORE` tell which pages and which part of the " +
-			"log are sound, without their rows",
+		"the store cannot be opened: keep a copy of its files, and go back to a backup with `ebb " +
+			"restore`; without one, `ebb salvage STORE OUT --log` makes a new store of the rows that " +
+			"are left; `ebb check STORE` and `ebb wal STORE` name the damage",
 	},
 	{
 		"corrupt",
 		kv.ErrCorrupt,
-		"keep a copy of the files, then see the whole damage with `ebb check STORE` and `ebb " +
-			"pages STORE`; all rows that can be read come out with `ebb dump STORE` and `ebb export " +
-			"STORE DIR`",
+		"keep a copy of the files, then see the whole damage with `ebb check STORE`; go back to a " +
+			"backup with `ebb restore`, or make a new store of all rows that can be read with `ebb " +
+			"salvage STORE OUT --log`",
 	},
 	{
 		"commit_unknown",

@@ -65,7 +65,7 @@ that writes.`,
 		a.appendCommand(), a.scanTimeCommand(),
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
 		a.importCommand(), a.exportCommand(), a.loadCommand(), a.familyCommand(),
-		a.backupCommand(), a.restoreCommand(),
+		a.backupCommand(), a.restoreCommand(), a.salvageCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
 		a.pagesCommand(), a.walCommand(),
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
@@ -126,7 +126,7 @@ func strictCobra(root *cobra.Command) {
 // given.
 var wholeStore = map[string]bool{
 	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true,
-	"version": true, "backup": true, "verify": true, "restore": true,
+	"version": true, "backup": true, "verify": true, "restore": true, "salvage": true,
 }
 
 // args checks the number of arguments, with an error that shows how the command is called. most < 0
