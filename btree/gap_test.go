@@ -33,7 +33,7 @@ func TestCursorSkipsAGapWithKnownBoundsAndRows(t *testing.T) {
 	require.EqualValues(t, 3, tree.Depth)
 	levels := [3]int{}
 	require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
-		if levels[level]++; level == 0 && levels[0]%racetest.Sample(1, 6) != 0 {
+		if levels[level]++; level == 0 && levels[0]%racetest.Sample(2, 6) != 0 {
 			return true, nil
 		}
 		for _, forward := range []bool{true, false} {

@@ -40,7 +40,7 @@ func partsKey(i, pad int) []byte { return append(fmt.Appendf(nil, "%06d", i), ma
 func TestPartitionsAreTheTree(t *testing.T) {
 	racetest.OneGoroutine(t)
 	seen := map[string]int{}
-	rounds := 400
+	rounds := 160
 	if testing.Short() {
 		rounds = racetest.Sample(150, 70)
 	}

@@ -116,7 +116,7 @@ func TestHintsStayValidAsFarAsKnown(t *testing.T) {
 	have := map[string]bool{}
 	invalidated, valid, lost := 0, 0, 0
 	depths := map[uint8]bool{}
-	for round := range racetest.Sample(3000, 1500) {
+	for round := range racetest.Sample(1500, 1500) {
 		deletes := 2 // of ten
 		if round%1000 > 700 {
 			deletes = 10

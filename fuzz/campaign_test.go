@@ -12,7 +12,7 @@ import (
 
 // TestCrashesAreSurvived is a short campaign; crashtest enumerate runs long ones.
 func TestCrashesAreSurvived(t *testing.T) {
-	o := Options{Seed: 1, Most: 1500, Depth: 3, Workers: runtime.GOMAXPROCS(0)}
+	o := Options{Seed: 1, Most: 600, Depth: 3, Workers: runtime.GOMAXPROCS(0)}
 	if testing.Short() {
 		o.Most = 300
 	}
@@ -39,7 +39,7 @@ func TestEveryProfileIsSurvived(t *testing.T) {
 			for _, r := range runs {
 				j, n, judged := &Judge{run: r}, 0, 0
 				for im := range r.Disk.Images(crashfs.ImageOptions{Profiles: p, Random: 2}) {
-					if n++; n%5 != 0 || judged > racetest.Sample(40, 8) {
+					if n++; n%5 != 0 || judged > racetest.Sample(16, 8) {
 						continue
 					}
 					judged++

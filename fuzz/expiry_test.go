@@ -166,7 +166,7 @@ func TestClockMayGoWrongAtEveryStep(t *testing.T) {
 	}
 	clock, _ := kindOf("clock")
 	judged := 0
-	args := racetest.Sample(40, 10)
+	args := racetest.Sample(20, 10)
 	for arg := range uint32(args) {
 		at := int(arg) % (len(ops) + 1)
 		w := Workload{Base: "busy", Ops: append(append(append([]Op{}, ops[:at]...), Op{clock, arg}), ops[at:]...)}

@@ -18,7 +18,7 @@ import (
 // them.
 func TestFailingCallsAreSurvived(t *testing.T) {
 	racetest.OneGoroutine(t)
-	most := 24
+	most := 12
 	if testing.Short() {
 		most = 6
 	}
@@ -73,7 +73,7 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 			require.NoError(t, err)
 			c := &faultCampaign{
 				ctx:    t.Context(),
-				o:      Options{Seed: 1, Thin: 64},
+				o:      Options{Seed: 1, Thin: 160},
 				groups: map[string]int{},
 				seen:   map[uint64]struct{}{},
 			}

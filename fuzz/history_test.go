@@ -11,7 +11,7 @@ import (
 )
 
 func TestHistoriesAreThoseOfASerialStore(t *testing.T) {
-	n := 300
+	n := 100
 	if testing.Short() {
 		n = racetest.Sample(30, 12)
 	}

@@ -114,7 +114,7 @@ func TestForgedStoresEndInErrors(t *testing.T) {
 func TestForgedStoresOfTheSystem(t *testing.T) {
 	all := specimens(t)
 	t.Chdir(t.TempDir())
-	n := uint64(200)
+	n := uint64(100)
 	if testing.Short() {
 		n = 20
 	}
@@ -161,7 +161,7 @@ func TestHostileStoresEndInErrors(t *testing.T) {
 func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shapes int) []byte) {
 	t.Helper()
 	all := specimens(t)
-	n := uint64(2000)
+	n := uint64(700)
 	if testing.Short() {
 		n = uint64(racetest.Sample(200, 60))
 	}

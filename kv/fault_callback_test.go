@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -592,10 +593,14 @@ func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
 	require.Greater(t, n, 200)
 }
 
-// stride is 1, or with -short and under the race detector a sample of one in so many.
+// stride is n with -short and under the race detector, half as much in other runs, and 1 where
+// EBB_EXHAUSTIVE is set, as by `make torture`: how far apart the calls are that fail.
 func stride(n int) int {
-	if testing.Short() || racetest.Enabled {
+	switch {
+	case os.Getenv("EBB_EXHAUSTIVE") != "":
+		return 1
+	case testing.Short() || racetest.Enabled:
 		return n
 	}
-	return 1
+	return (n + 1) / 2
 }

@@ -48,6 +48,7 @@ least() {
 # fuzz TIME fuzzes every target for a while.
 fuzz() { scripts/fuzz.sh "$1" | tee /dev/stderr | sed -n 's/.* fuzz targets, \([0-9]*\) executions.*/{"executions":\1,"failures":[]}/p'; }
 
+step everycall env EBB_EXHAUSTIVE=1 go test -count=1 -timeout 2h ./kv # each call of a session fails, not a sample
 step syncs bin/crashtest syncs -len 2 -json
 step interleave bin/crashtest interleave -json
 step bitflip bin/crashtest bitflip -bits 8 -json

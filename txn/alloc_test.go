@@ -40,7 +40,7 @@ func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
 		// decides the mean
 		return
 	}
-	puts := 1_000_000
+	puts := 200_000
 	if testing.Short() {
 		puts = 50_000
 	}

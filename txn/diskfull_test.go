@@ -128,7 +128,7 @@ func TestCrashesOfACheckpointInPlace(t *testing.T) {
 		require.NoError(t, s.Close())
 		return seq
 	}
-	images, every := 0, racetest.Sample(3, 400)
+	images, every := 0, racetest.Sample(12, 400)
 	for im := range disk.Images(crashfs.ImageOptions{From: from}) {
 		d := im.Disk(crashfs.Options{})
 		seq := open(d, sure(im.Point), false)

@@ -209,7 +209,7 @@ func TestLeafRunsAfterACrash(t *testing.T) {
 			note()
 		}
 	}
-	images, oneOf := 0, 30
+	images, oneOf := 0, 100
 	if racetest.Quick() {
 		oneOf = 300
 	}

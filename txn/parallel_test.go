@@ -57,7 +57,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 			one, _ := open(1 << 30)
 			several, fs := open(2)
 			rnd := rand.New(rand.NewPCG(11, uint64(cache)))
-			rounds := 80
+			rounds := 40
 			if racetest.Enabled || racetest.Quick() {
 				rounds = racetest.Sample(20, 12)
 			}
@@ -161,7 +161,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 			})
 			put(0, true)
 			inPlace := 0
-			besideReaders(t, s, rows, batchKey, 300*time.Microsecond, 400, func(n uint32) {
+			besideReaders(t, s, rows, batchKey, 300*time.Microsecond, 200, func(n uint32) {
 				if test.others > 0 && n%8 == 0 {
 					require.NoError(t, s.Checkpoint(t.Context())) // leaves that it has written get deltas
 				}

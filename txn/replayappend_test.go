@@ -121,7 +121,7 @@ func TestAscendingPutsOfALog(t *testing.T) {
 		inline bool
 	}{{"at_once", 64 << 20, true}, {"beside", 64 << 20, false}, {"in_pieces", 1 << 20, true}, {"in_few_frames", 1, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(seeds(6)) {
+			for seed := range uint64(seeds(3)) {
 				rnd := rand.New(rand.NewPCG(seed, 5))
 				fs := vfs.NewMemory()
 				o := testOptions(fs)

@@ -169,7 +169,7 @@ func TestModel(t *testing.T) {
 			if c.o(nil).Inline {
 				racetest.OneGoroutine(t)
 			}
-			for seed := int64(1); seed <= seeds(4); seed++ {
+			for seed := int64(1); seed <= seeds(2); seed++ {
 				fs, path := vfs.NewMemory(), "/m.ebb"
 				if c.os {
 					fs, path = vfs.OS, t.TempDir()+"/m.ebb"

@@ -165,7 +165,7 @@ func TestConcurrentReaderSeesThePreviousVersion(t *testing.T) {
 				s, _ := openWide(t)
 				defer func() { require.NoError(t, s.Close()) }()
 				rnd := rand.New(rand.NewSource(2))
-				rounds := 5
+				rounds := 3
 				if racetest.Quick() {
 					rounds = 2
 				}
@@ -345,7 +345,7 @@ func TestSnapshotsBesideRolledBackTransactions(t *testing.T) {
 		pairs,
 		func(i int) []byte { return fmt.Appendf(nil, "%d", i) },
 		0,
-		1000,
+		400,
 		func(n uint32) { put(n, n%2 == 0) },
 	)
 }

@@ -15,7 +15,7 @@ import (
 // one part or several; where its segment ends.
 func TestCompensationCancelsACommit(t *testing.T) {
 	racetest.OneGoroutine(t)
-	commits := 40
+	commits := 20
 	if testing.Short() {
 		commits = 11
 	}
@@ -108,7 +108,7 @@ func TestCompensationOfNothingIsDamage(t *testing.T) {
 // where another leader writes the queue meanwhile, which pads it to a page.
 func TestHasCommitSpaceBesideALeader(t *testing.T) {
 	asked := 0
-	for filled := 0; filled < 62_000; filled += racetest.Sample(311, 1511) {
+	for filled := 0; filled < 62_000; filled += racetest.Sample(911, 1511) {
 		for _, block := range []int{512, 4096} {
 			for _, size := range []int{100, 5000} {
 				d := newDisk(t, block)
@@ -135,7 +135,7 @@ func TestHasCommitSpaceBesideALeader(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, asked, racetest.Sample(100, 20))
+	require.Greater(t, asked, racetest.Sample(35, 20))
 }
 
 // TestHasCommitSpaceCountsTheCompensation: what Revocable says yes to is appended, written and
