@@ -16,7 +16,8 @@
 // Numbers are big-endian, 8 bytes. Ids rise and are never used twice: a collection whose master row
 // is gone or names another id is dead, whatever rows it has left, and no command reads them.
 // Deletion, renaming and expiry of a collection touch its master row and at most two more; Reclaim
-// deletes the dead rows in bounded steps. Sweep finds ids whose retirement a crash has lost.
+// deletes the dead rows in bounded steps. A master row that expires retires its collection in the
+// transaction that deletes it, see OnExpireTx. Sweep finds what a purge by another program has left.
 //
 // A Space belongs to one transaction, and with it to one goroutine. Store is safe for concurrent
 // use.

@@ -127,10 +127,10 @@ func (st *Store) hasRetired(db int) bool {
 	return st.retired[db]
 }
 
-// Pending says whether Drain, Purge or Reclaim have work at the instant of tx.
+// Pending says whether TakeExpired, Purge or Reclaim have work at the instant of tx.
 func (st *Store) Pending(tx *kv.Tx) (bool, error) {
 	st.mu.Lock()
-	pending := len(st.expired) > 0 || len(st.names) > 0
+	pending := len(st.names) > 0
 	for _, is := range st.retired {
 		pending = pending || is
 	}

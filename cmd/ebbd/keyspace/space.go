@@ -125,36 +125,13 @@ func (s *Space) put(key []byte, row *Row, expiry int64) error {
 	return err
 }
 
-// vacate prepares key for another row: the collection that it names is retired. Of a key that is
-// absent an expired row may be stored, whose id only a purge reports. The purge goes in order of expiry
-// and has a budget: behind a backlog the row is overwritten as it is, and Sweep finds its collection.
-func (s *Space) vacate(key []byte, old *Row) error {
-	if old.Type != 0 {
-		if old.Type == TypeString {
-			return nil
-		}
-		return s.drop(old)
+// vacate prepares key for another row: the collection that it names is retired. An expired row that
+// is still stored under the key goes with its collection when the other one is put: see OnExpireTx.
+func (s *Space) vacate(old *Row) error {
+	if old.Type == 0 || old.Type == TypeString {
+		return nil
 	}
-	for {
-		left, err := s.master.TTL(s.masterKey(key))
-		if ok, err := absent(err); !ok || left != 0 {
-			return err
-		}
-		rows := min(s.store.purgeBudget, vacateStep)
-		if rows <= 0 {
-			break
-		}
-		s.store.purgeBudget -= rows
-		_, err = s.changing(s.master).PurgeExpired(nil, kv.PurgeOptions{Limit: rows})
-		if errors.Is(err, kv.ErrClockJump) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-	}
-	s.store.noteOverwritten(s.DB, key)
-	return nil
+	return s.drop(old)
 }
 
 // SetString makes key a string. old is what Load returned.
@@ -164,7 +141,7 @@ func (s *Space) SetString(key, value []byte, old *Row, expiry int64) (err error)
 			return err
 		}
 	}
-	if err := s.vacate(key, old); err != nil {
+	if err := s.vacate(old); err != nil {
 		return err
 	}
 	return s.put(key, &Row{Type: TypeString, Value: value}, expiry)
@@ -197,7 +174,7 @@ func (s *Space) SetExpiry(key []byte, row *Row, expiry int64) error {
 
 // Rename moves the value and the expiry of a present key to another name, where target was.
 func (s *Space) Rename(from []byte, row *Row, to []byte, target *Row) error {
-	if err := s.vacate(to, target); err != nil {
+	if err := s.vacate(target); err != nil {
 		return err
 	}
 	at, err := s.master.Expiry(s.masterKey(from))
@@ -255,9 +232,6 @@ func (s *Space) maxKey() int { return s.store.maxKeySize }
 func (s *Space) create(key []byte, t Type) (Row, error) {
 	if len(key) > s.MaxKey() {
 		return Row{}, kv.ErrKeyTooLarge
-	}
-	if err := s.vacate(key, &Row{}); err != nil {
-		return Row{}, err
 	}
 	id, err := s.tx.Increment([]byte("last-id"), 1, 0)
 	if err != nil {

@@ -12,26 +12,21 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-// Store is what the spaces of all transactions share: the families, and the collections whose
-// master rows the store has purged or evicted.
+// Store is what the spaces of all transactions share: the families, and what has expired.
 type Store struct {
 	databases  int
 	maxKeySize int // of the store, in bytes
-	// purgeBudget is the number of expired rows that commands may still purge in this transaction.
-	purgeBudget int
-	writes      int64 // by spaces of write transactions: there is one at a time
+	// Of write transactions: there is one at a time.
+	writes int64  // by spaces
+	turn   *kv.Tx // the transaction of Turn
 
 	// Report says that TakeExpired is called.
 	Report atomic.Bool
 
 	mu      sync.Mutex
 	names   []ExpiredKey
-	expired []deadRow // master rows that expired since Drain
-	fields  int64     // fields and keys that expired, since Open
+	fields  int64 // fields and keys that expired, since Open
 	keys    int64
-	// suspect says that a row was put over an expired collection whose id is unknown: Sweep finds
-	// it.
-	suspect bool
 	retired map[int]bool // databases with rows that Reclaim deletes, or may have them
 }
 
@@ -42,7 +37,7 @@ type ExpiredKey struct {
 }
 
 // TakeExpired returns the keys that have expired and were deleted since the last call, in the order
-// of deletion. They are noted in the transaction that deletes them: before its commit.
+// of deletion: those of the transaction of Turn before its commit, all others after it.
 func (st *Store) TakeExpired() (keys []ExpiredKey) {
 	if !st.Report.Load() {
 		return nil
@@ -53,21 +48,7 @@ func (st *Store) TakeExpired() (keys []ExpiredKey) {
 	return keys
 }
 
-const (
-	// purgeBudget bounds the rows that the commands of one transaction purge to learn what a row
-	// was, vacateStep those of one step.
-	purgeBudget = 512
-	vacateStep  = 256
-)
-
-// deadRow is a collection whose master row expired.
-type deadRow struct {
-	db  int
-	key []byte
-	row Row
-}
-
-// NewStore returns the state of a store of that many databases. Its OnExpire belongs in kv.Options.
+// NewStore returns the state of a store of that many databases. Its OnExpireTx belongs in kv.Options.
 func NewStore(databases int) *Store {
 	st := &Store{databases: databases, retired: make(map[int]bool)}
 	for n := range databases {
@@ -90,75 +71,47 @@ func (st *Store) Expired() (keys, fields int64) {
 	return st.keys, st.fields
 }
 
-// OnExpire notes collections whose master row expired. It is kv.Options.OnExpire.
-func (st *Store) OnExpire(cf string, key, value []byte) error {
+// Turn says that tx is the transaction whose expired keys the caller takes before its commit.
+func (st *Store) Turn(tx *kv.Tx) { st.turn = tx }
+
+// OnExpireTx deletes or retires the collection of a master row that has expired, in the transaction
+// that deletes the row. It is kv.Options.OnExpireTx.
+func (st *Store) OnExpireTx(tx *kv.Tx, cf string, key, value []byte) error {
 	db, err := strconv.Atoi(cf[1:])
-	if err != nil {
+	if err != nil || len(key) == 0 {
 		return nil // not a family of ours
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	if cf[0] != masterFamily {
-		st.fields++
+		tx.OnCommit(func() { st.count(0, 1) })
 		return nil
 	}
-	st.keys++
-	if st.Report.Load() && len(key) > 0 {
-		st.names = append(st.names, ExpiredKey{db, bytes.Clone(key[1:])})
+	tx.OnCommit(func() { st.count(1, 0) })
+	if st.Report.Load() {
+		expired := ExpiredKey{db, bytes.Clone(key[1:])}
+		if tx == st.turn {
+			st.note(expired)
+		} else {
+			tx.OnCommit(func() { st.note(expired) })
+		}
 	}
 	row, err := decodeRow(value)
-	if err == nil && row.Type != TypeString && len(key) > 0 {
-		st.expired = append(st.expired, deadRow{db, bytes.Clone(key[1:]), row})
+	if err != nil || row.Type == TypeString {
+		return nil // Check reports a row that does not decode.
 	}
-	return nil
+	return st.Space(tx, db).drop(&row)
 }
 
-// Drain retires the collections that have expired since the last call, in tx. A caller whose
-// transaction is rolled back gives them back with undo.
-func (st *Store) Drain(tx *kv.Tx) (undo func(), err error) {
-	st.mu.Lock()
-	st.purgeBudget = purgeBudget
-	rows := st.expired
-	st.expired = nil
-	st.mu.Unlock()
-	undo = func() {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		st.expired = append(st.expired, rows...)
-	}
-	for _, dead := range rows {
-		s := st.Space(tx, dead.db)
-		alive, err := s.owns(dead.key, dead.row.ID)
-		if err != nil {
-			return undo, err
-		}
-		if !alive {
-			if err := s.drop(&dead.row); err != nil {
-				return undo, err
-			}
-		}
-	}
-	return undo, nil
-}
-
-// TakeSuspect says whether a sweep is needed, and forgets it.
-func (st *Store) TakeSuspect() bool {
+func (st *Store) note(expired ExpiredKey) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	was := st.suspect
-	st.suspect = false
-	return was
+	st.names = append(st.names, expired)
 }
 
-// noteOverwritten notes an expired key whose row another one replaces: no purge will report it.
-func (st *Store) noteOverwritten(db int, key []byte) {
+func (st *Store) count(keys, fields int64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.suspect = true
-	st.keys++
-	if st.Report.Load() {
-		st.names = append(st.names, ExpiredKey{db, bytes.Clone(key)})
-	}
+	st.keys += keys
+	st.fields += fields
 }
 
 const (

@@ -55,6 +55,7 @@ func TestABacklogOfExpiredKeysHoldsUpNoCommand(t *testing.T) {
 	}
 	require.Equal(t, "200", c.line("DBSIZE"))
 	s.settle()
-	_, err := s.sweep() // of overwritten collections
+	dead, err := s.sweep()
 	require.NoError(t, err)
+	require.Zero(t, dead, "collections of overwritten keys went with them")
 }

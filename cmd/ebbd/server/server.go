@@ -134,7 +134,7 @@ func Open(o Options) (*Server, error) {
 		s.exec.run(ticks.C)
 	}()
 	s.background.Go(s.syncEverySecond)
-	s.background.Go(s.sweepLoop)
+	s.background.Go(s.sweepOnce)
 	return s, nil
 }
 
@@ -151,7 +151,7 @@ func (s *Server) openStore() error {
 		CacheBytes: s.o.CacheBytes,
 		MaxBytes:   s.o.MaxBytes,
 		Clock:      s.o.Clock,
-		OnExpire:   s.store.OnExpire,
+		OnExpireTx: s.store.OnExpireTx,
 		Logger:     s.log,
 		PageSize:   s.o.PageSize,
 	}

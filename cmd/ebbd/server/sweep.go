@@ -7,33 +7,17 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-const (
-	sweepStep  = 256 // collections that are looked at in one read transaction
-	sweepEvery = time.Minute
-)
+const sweepStep = 256 // collections that are looked at in one read transaction
 
-// sweepLoop sweeps after the start and then, at most once a minute, whenever an id may have been
-// lost.
-func (s *Server) sweepLoop() {
-	wait := time.NewTimer(0)
-	defer wait.Stop()
-	for first := true; ; first = false {
-		select {
-		case <-s.endTicks:
-			return
-		case <-wait.C:
-		}
-		if first || s.store.TakeSuspect() {
-			if _, err := s.sweep(); err != nil && !errors.Is(err, kv.ErrClosed) {
-				s.log.Error("sweep for dead collections", "error", err)
-			}
-		}
-		wait.Reset(sweepEvery)
+// sweepOnce sweeps after the start.
+func (s *Server) sweepOnce() {
+	if _, err := s.sweep(); err != nil && !errors.Is(err, kv.ErrClosed) {
+		s.log.Error("sweep for dead collections", "error", err)
 	}
 }
 
-// sweep retires the collections that no key names, and returns their number. A crash, or a purge by
-// another program, leaves such.
+// sweep retires the collections that no key names, and returns their number. A purge by another
+// program leaves such, and so did versions of this server that retired them in a later transaction.
 func (s *Server) sweep() (retired int, err error) {
 	for db := range s.o.Databases {
 		for last := uint64(0); ; {

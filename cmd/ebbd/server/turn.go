@@ -157,27 +157,19 @@ func (e *executor) commit(units []*unit) {
 
 func (e *executor) attempt(units []*unit, careful bool) error {
 	s := e.s
-	undo := func() {}
-	err := s.db.Update(func(tx *kv.Tx) (err error) {
+	err := s.db.Update(func(tx *kv.Tx) error {
 		tx.SetDurability(s.durability())
 		e.publishExpired(s.store.TakeExpired()) // deleted in transactions before this one
+		s.store.Turn(tx)
 		defer s.store.TakeExpired()
-		if undo, err = s.store.Drain(tx); err != nil {
-			return err
-		}
 		for _, u := range units {
 			if !u.run(tx, careful) {
 				return errHalfway
 			}
 		}
-		// A collection that a command found expired is retired in the same transaction.
-		before := undo
-		again, err := s.store.Drain(tx)
-		undo = func() { again(); before() }
-		return errors.Join(err, tx.Err())
+		return tx.Err()
 	})
 	if err != nil {
-		undo()
 		e.messages = nil
 		e.endServed(err)
 	}
@@ -267,17 +259,13 @@ func (e *executor) maintain() {
 	if err != nil || !pending {
 		return
 	}
-	undo := func() {}
 	var purged []keyspace.ExpiredKey
 	err = s.db.Update(func(tx *kv.Tx) (err error) {
 		tx.SetDurability(kv.NoSync) // what is lost is found again
 		e.publishExpired(s.store.TakeExpired())
+		s.store.Turn(tx)
 		defer func() { purged = s.store.TakeExpired() }()
 		if _, e.urgent, err = s.store.Purge(tx, purgeStep); err != nil {
-			return err
-		}
-		// What has expired just now is retired in the same transaction.
-		if undo, err = s.store.Drain(tx); err != nil {
 			return err
 		}
 		more, err := s.store.Reclaim(tx)
@@ -285,7 +273,6 @@ func (e *executor) maintain() {
 		return err
 	})
 	if err != nil {
-		undo()
 		e.urgent = false
 		s.log.Error("deletion of expired rows failed", "error", err)
 		return
