@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/cf"
@@ -38,7 +39,7 @@ func (r *rescue) findFamilies() error {
 			return err
 		}
 	}
-	slices.SortFunc(r.families, func(a, b *family) int { return bytes.Compare([]byte(a.entry.Name), []byte(b.entry.Name)) })
+	slices.SortFunc(r.families, func(a, b *family) int { return strings.Compare(a.entry.Name, b.entry.Name) })
 	for _, f := range r.families {
 		if err := r.claim(f); err != nil {
 			return err

@@ -35,7 +35,7 @@ func dirOf(path string) string { return filepath.Dir(path) }
 
 func newOutput(ctx context.Context, path string, r *rescue) (*output, error) {
 	o := r.o.Engine
-	o.FS, o.PageSize = r.o.FS, r.src.PageSize()
+	o.FS, o.PageSize, o.NoMap = r.o.FS, r.src.PageSize(), true // a map would count as memory
 	if o.CacheBytes == 0 {
 		o.CacheBytes = outputCache
 	}
@@ -249,7 +249,8 @@ func (e *emitter) row(c *tree.Cursor) error {
 // gap gives the rows of the pieces that fit a lost branch, and reports the rest of it.
 func (e *emitter) gap(g tree.Gap) error {
 	lost := Gap{
-		Lower: bytes.Clone(g.Lower), Upper: bytes.Clone(g.Upper), Rows: int64(g.Rows), Page: pageOf(g.Ref), Why: g.Err.Error(),
+		Lower: bytes.Clone(g.Lower), Upper: bytes.Clone(g.Upper),
+		Rows: int64(g.Rows), Page: uint64(g.Ref.Pgid), Why: g.Err.Error(),
 	}
 	was := e.passed
 	i := -1

@@ -1,9 +1,5 @@
 package salvage
 
-import (
-	"github.com/ebbkv/ebb/pager"
-)
-
 // A Report says what was saved, and what was not.
 type Report struct {
 	PageSize int `json:"page_size"`
@@ -78,5 +74,3 @@ func (r *Report) whole() bool {
 }
 
 func (r *rescue) note(text string) { r.report.Notes = append(r.report.Notes, text) }
-
-func pageOf(ref pager.Ref) uint64 { return uint64(ref.Pgid) }

@@ -55,7 +55,8 @@ func (r *rescue) readTable(t *table) error {
 				return nil
 			}
 		}
-		t.gaps = append(t.gaps, tree.Gap{Lower: bytes.Clone(c.Key()), Upper: append(bytes.Clone(c.Key()), 0), Err: err})
+		key := bytes.Clone(c.Key())
+		t.gaps = append(t.gaps, tree.Gap{Lower: key, Upper: append(bytes.Clone(key), 0), Err: err})
 		return nil
 	}, func(g tree.Gap) error {
 		g.Lower, g.Upper = bytes.Clone(g.Lower), bytes.Clone(g.Upper)
