@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,6 +25,23 @@ type RawFile struct {
 	salt     uint64
 	metas    [2]*Meta
 	lost     [2]bool
+}
+
+// OpenLive opens a main file that another process may be writing, without a lock: ReadAgain comes
+// next.
+func OpenLive(fs vfs.FS, path string) (*RawFile, error) {
+	file, err := fs.Open(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &RawFile{file: file, name: filepath.Base(path)}, nil
+}
+
+// Magic reports whether the file begins as a store, or with zeros.
+func (r *RawFile) Magic() bool {
+	p := make([]byte, MinPageSize)
+	err := vfs.ReadFull(r.file, p, 0)
+	return err == nil && (allZero(p) || bytes.Equal(p[offMagic:offMagic+len(magic)], magic[:]))
 }
 
 // OpenRaw opens the main file at path, under a shared lock unless noLock is set. The page size and
@@ -289,33 +307,36 @@ func (r *RawFile) LeafOf(ref Ref, sum uint64) ([]byte, error) {
 	return b, nil
 }
 
+// directory reads the entries of a free directory page.
+func (r *RawFile) directory(ref Ref, level uint8) (refs []Ref, used []uint32, ok bool) {
+	b, err := r.Page(ref)
+	h := Header{}
+	if err == nil {
+		h = ReadHeader(b)
+	}
+	if h.Kind != KindFreeDir || h.Level != level || int(h.Count) > (r.pageSize-HeaderSize)/dirEntry {
+		return nil, nil, false
+	}
+	for i := range int(h.Count) {
+		e := b[HeaderSize+i*dirEntry:]
+		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
+		used = append(used, binary.LittleEndian.Uint32(e[12:]))
+	}
+	return refs, used, true
+}
+
 // FreeMap reads the free map below a directory root: the pages in use, and the pages of the groups
 // whose free map page can be read.
 func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 	used, known = NewUsedSet(r.Pages()), NewUsedSet(r.Pages())
 	perGroup := uint64((r.pageSize - HeaderSize) / 8 * 64)
-	entries := func(ref Ref, level uint8) (refs []Ref, ok bool) {
-		b, err := r.Page(ref)
-		h := Header{}
-		if err == nil {
-			h = ReadHeader(b)
-		}
-		if h.Kind != KindFreeDir || h.Level != level || int(h.Count) > (r.pageSize-HeaderSize)/dirEntry {
-			return nil, false
-		}
-		for i := range int(h.Count) {
-			e := b[HeaderSize+i*dirEntry:]
-			refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
-		}
-		return refs, true
-	}
-	level0, ok := entries(dir, 1)
+	level0, _, ok := r.directory(dir, 1)
 	if !ok {
 		level0 = []Ref{dir}
 	}
 	group := uint64(0)
 	for _, ref := range level0 {
-		groups, ok := entries(ref, 0)
+		groups, _, ok := r.directory(ref, 0)
 		if !ok {
 			group += uint64((r.pageSize - HeaderSize) / dirEntry)
 			continue
@@ -326,6 +347,34 @@ func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 		}
 	}
 	return used, known
+}
+
+// UsedPages counts the pages in use by the directory alone; ok says that all of it can be read.
+func (r *RawFile) UsedPages(dir Ref) (n uint64, ok bool) {
+	level0, _, two := r.directory(dir, 1)
+	if !two {
+		level0 = []Ref{dir}
+	}
+	for _, ref := range level0 {
+		_, used, ok := r.directory(ref, 0)
+		if !ok {
+			return 0, false
+		}
+		for _, u := range used {
+			n += uint64(u)
+		}
+	}
+	return n, true
+}
+
+// ReadAgain reads the size and the meta pages anew, of a file that another process may be writing:
+// one of them may be torn. It returns false if neither is valid.
+func (r *RawFile) ReadAgain() (ok bool, err error) {
+	r.metas, r.lost, r.pageSize = [2]*Meta{}, [2]bool{}, 0
+	if r.bytes, err = r.file.Size(); err == nil {
+		err = r.readMetas()
+	}
+	return r.pageSize != 0, err
 }
 
 // addGroup adds the group of a free map page, which begins at page first.

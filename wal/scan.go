@@ -186,6 +186,25 @@ func (f *ScanResult) Absent(start LSN) bool {
 // NextNumber gives the first segment number above those of all files found, whatever they hold.
 func (f *ScanResult) NextNumber() uint64 { return f.next }
 
+// SyncedHint is the highest position that a durability hint of the segments names. The log may be
+// growing meanwhile; a hint proves by its checksum, and 0 means that none does.
+func (f *ScanResult) SyncedHint() (synced LSN) {
+	b := make([]byte, hintLen)
+	for _, s := range f.segments {
+		file, err := f.opts.FS.Open(s.file, 0)
+		if err != nil {
+			continue // removed since
+		}
+		if err := vfs.ReadFull(file, b, hintAt); err == nil {
+			if at, ok := decodeHint(b, s.salt); ok {
+				synced = max(synced, at)
+			}
+		}
+		_ = file.Close() // opened for reading
+	}
+	return synced
+}
+
 // index finds a segment by number; -1 if it is not there.
 func (f *ScanResult) index(number uint64) int {
 	i, ok := slices.BinarySearchFunc(f.segments, number, func(s foundSegment, n uint64) int {

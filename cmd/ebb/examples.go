@@ -14,7 +14,6 @@ var examples = map[string]string{
 	"purge":   `  ebb purge my.ebb --family sessions --limit 10000`,
 	"import":  `  ebb import my.ebb photos/ --family photos --resume`,
 	"export":  `  ebb export my.ebb photos/ --family photos --expiries photos.expiries`,
-	"stats":   `  ebb stats my.ebb --json`,
 	"check":   `  ebb check my.ebb`,
 	"dump":    `  ebb dump my.ebb --json > rows.jsonl`,
 	"pages":   `  ebb pages my.ebb`,

@@ -70,7 +70,9 @@ var advices = []advice{
 	{"partitioned", kv.ErrPartitioned, "`ebb append` and `ebb scan-time` write and read such a family"},
 	{"not_partitioned", kv.ErrNotPartitioned, "`ebb family STORE NAME --create --retention 30d` creates one that is"},
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
-	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s"},
+	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s; `ebb " +
+		"stats STORE --live` needs no lock, and check, dump and pages can read a copy: a backup that the " +
+		"process makes (Backup of package kv), and `ebb restore`"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"backup_base", kv.ErrBackupBase, "a full backup comes first, then each increment on the one before it; " +
 		"`ebb backup STORE FILE` makes a full one"},

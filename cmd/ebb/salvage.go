@@ -131,7 +131,8 @@ func (a *app) printUnknown(r *salvage.Report) {
 		where = "in families lost+found-N"
 	}
 	if r.UnknownRows > 0 {
-		fmt.Fprintf(a.out, "%s on pages in use that belong to no known tree: %s\n", plural(r.UnknownRows, "row"), where)
+		fmt.Fprintf(a.out, "%s on pages in use that belong to no known tree: %s\n",
+			plural(r.UnknownRows, "row"), where)
 	}
 	if r.StaleRows > 0 {
 		fmt.Fprintf(a.out, "%s on pages of which nothing says that they are in use: %s\n",

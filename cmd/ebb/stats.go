@@ -12,15 +12,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ebbkv/ebb/internal/live"
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
+	"github.com/ebbkv/ebb/pager"
 )
 
 func (a *app) statsCommand() *cobra.Command {
-	return &cobra.Command{
+	now := false
+	cmd := &cobra.Command{
 		Use:   "stats STORE",
 		Short: "Print sizes, counts and families, and what opening the store found",
-		Args:  args(1, 1),
+		Long: `Stats opens the store and prints its numbers: sizes, counts, families, and what opening it
+found.
+
+With --live it looks at a store that another process has open, without a lock and without its help:
+the last checkpoint, the commit that it ends with, the space in use and free, the log since, and
+which process has the store open. There are no counts of rows then.`,
+		Example: `  ebb stats my.ebb --json
+  ebb stats my.ebb --live`,
+		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if now {
+				return a.liveStats(args[0])
+			}
 			db, err := a.openToRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -42,6 +57,26 @@ func (a *app) statsCommand() *cobra.Command {
 			return errors.Join(err, unread)
 		},
 	}
+	cmd.Flags().BoolVar(&now, "live", false, "look at a store that another process has open, without a lock")
+	return cmd
+}
+
+// liveStats prints what can be told of a store without opening it.
+func (a *app) liveStats(path string) error {
+	s, err := live.Look(vfs.OS, vfs.Follow(path))
+	switch {
+	case errors.Is(err, pager.ErrNotStore):
+		err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
+	case errors.Is(err, pager.ErrVersion):
+		err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
+	}
+	if err != nil {
+		return unopened(kv.OpenError(path, err), true)
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	return a.printNumbers("", *s)
 }
 
 func (a *app) printStats(

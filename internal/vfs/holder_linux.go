@@ -15,15 +15,16 @@ type lockedBy struct {
 	name string // of its program; "" if unknown
 }
 
-func (l lockedBy) Error() string {
-	holder := fmt.Sprintf("process %d", l.pid)
+func (l lockedBy) Error() string { return ErrLocked.Error() + ": " + l.process() + " holds it" }
+
+func (l lockedBy) process() string {
 	switch {
 	case l.pid == os.Getpid():
-		holder = "this process"
+		return "this process"
 	case l.name != "":
-		holder += " (" + l.name + ")"
+		return fmt.Sprintf("process %d (%s)", l.pid, l.name)
 	}
-	return ErrLocked.Error() + ": " + holder + " holds it"
+	return fmt.Sprintf("process %d", l.pid)
 }
 
 func (l lockedBy) Is(target error) bool { return target == ErrLocked }
@@ -31,24 +32,43 @@ func (l lockedBy) Is(target error) bool { return target == ErrLocked }
 // locked is ErrLocked for f, with the process that holds the lock where /proc has it. It is asked
 // for after a refusal only.
 func locked(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return ErrLocked
+	if info, err := f.Stat(); err == nil {
+		if l, ok := holder(info); ok {
+			return l
+		}
 	}
+	return ErrLocked
+}
+
+// HolderOf describes the process that holds a lock on a file: "process 17 (name)"; "" if there is
+// none, or the system does not tell. It takes no lock.
+func HolderOf(name string) string {
+	info, err := os.Stat(name)
+	if err != nil {
+		return ""
+	}
+	l, ok := holder(info)
+	if !ok {
+		return ""
+	}
+	return l.process()
+}
+
+func holder(info os.FileInfo) (l lockedBy, ok bool) {
 	id, err := statID(info)
 	if err != nil {
-		return ErrLocked
+		return l, false
 	}
 	table, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return ErrLocked
+		return l, false
 	}
-	pid, ok := holderOf(string(table), id)
-	if !ok {
-		return ErrLocked
+	if l.pid, ok = holderOf(string(table), id); !ok {
+		return l, false
 	}
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // a process that has ended has none
-	return lockedBy{pid, strings.TrimSpace(string(name))}
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", l.pid)) // a process that has ended has none
+	l.name = strings.TrimSpace(string(name))
+	return l, true
 }
 
 // holderOf finds the process that holds a lock of flock(2) on a file, in lines as
