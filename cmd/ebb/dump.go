@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +13,8 @@ import (
 )
 
 func (a *app) dumpCommand() *cobra.Command {
-	return &cobra.Command{
+	asCSV := false
+	cmd := &cobra.Command{
 		Use:   "dump STORE",
 		Short: "Print every family with all its rows, as far as they can be read",
 		Long: `Dump prints all families and all their rows, or those of the one that --family names.
@@ -20,16 +22,28 @@ With --json each row is one object on a line that names its family, behind a lin
 of a family that has some; ebb load stores all that again. A row with an expiry ends with it. Rows
 that are expired and not yet deleted are counted, not printed.
 
+With --csv the rows are records of family, key, value, expiry and time, which ebb load --csv stores
+again without a loss. Bytes that CSV cannot hold are base64: and their encoding; a record without
+key and time has the settings of a family.
+
 Damage hides only the rows that it hit: what cannot be read is named on standard error, with --json
 by an object with the one field "missing" in its place, and the exit code is 1. Of a value that is
 lost the key is printed. Where only the count of expired rows is lost, all rows are printed.`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := exclusive(cmd, "csv", "json"); err != nil {
+				return err
+			}
 			db, err := a.openToRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			d := dumper{app: a, db: db, missing: missing{app: a}}
+			if asCSV {
+				d.csv = csv.NewWriter(a.out)
+				_ = d.csv.Write(csvColumns) // an output that fails says so with the next record
+				defer d.csv.Flush()
+			}
 			families := []string{a.family}
 			if !cmd.Flags().Changed("family") {
 				if families, err = d.families(); err != nil {
@@ -39,6 +53,8 @@ lost the key is printed. Where only the count of expired rows is lost, all rows 
 			return errors.Join(d.dump(cmd.Context(), families), db.Close())
 		},
 	}
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print CSV, for ebb load --csv")
+	return cmd
 }
 
 // dumper prints the rows of a store.
@@ -46,6 +62,7 @@ type dumper struct {
 	app     *app
 	db      *kv.DB
 	missing missing
+	csv     *csv.Writer // nil: not asked for
 }
 
 // families lists the families whose names can be read.
@@ -81,7 +98,7 @@ func (d *dumper) dump(ctx context.Context, families []string) error {
 // read-only, so all of them see one state.
 func (d *dumper) family(ctx context.Context, family string) error {
 	var lost error
-	if !d.app.json {
+	if !d.app.json && d.csv == nil {
 		stored, err := d.db.CF(family).Count()
 		if err != nil {
 			return err
@@ -94,7 +111,7 @@ func (d *dumper) family(ctx context.Context, family string) error {
 			return err
 		}
 	}
-	if d.app.json {
+	if d.app.json || d.csv != nil {
 		lost = d.db.View(func(tx *kv.Tx) error { return d.settings(tx, family) })
 		if errors.Is(lost, kv.ErrCFNotFound) {
 			return lost
@@ -103,7 +120,7 @@ func (d *dumper) family(ctx context.Context, family string) error {
 	return errors.Join(lost, d.db.View(func(tx *kv.Tx) error { return d.rows(ctx, tx, family) }))
 }
 
-// settings prints a line of JSON for a family that rows alone do not describe: one with settings or a
+// settings prints a line for a family that rows alone do not describe: one with settings or a
 // sequence, or without rows.
 func (d *dumper) settings(tx *kv.Tx, family string) error {
 	o, err := tx.CFOptions(family)
@@ -123,6 +140,9 @@ func (d *dumper) settings(tx *kv.Tx, family string) error {
 	if last > 0 {
 		object["sequence"] = last
 	}
+	if d.csv != nil {
+		return d.csvSettings(family, object)
+	}
 	return d.app.printJSON(object)
 }
 
@@ -140,6 +160,13 @@ func (d *dumper) head(family string, stored, live int64, known bool) error {
 	return err
 }
 
+func (d *dumper) row(r row) error {
+	if d.csv != nil {
+		return d.csvRow(r)
+	}
+	return d.app.printRow(r)
+}
+
 // rows prints the rows of the family with their expiries.
 func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
 	d.missing.watch(tx, nil)
@@ -149,7 +176,7 @@ func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
 				return err
 			}
 			r := row{family: family, ts: k.Time, key: k.Key, value: v, lost: v == nil}
-			if err := d.app.printRow(r); err != nil {
+			if err := d.row(r); err != nil {
 				return err
 			}
 		}
@@ -166,7 +193,7 @@ func (d *dumper) rows(ctx context.Context, tx *kv.Tx, family string) error {
 		}
 		at, _ := c.Expiry()
 		r := row{family: family, key: c.Key(), value: value, lost: value == nil, at: at}
-		if err := d.app.printRow(r); err != nil {
+		if err := d.row(r); err != nil {
 			return err
 		}
 	}

@@ -19,13 +19,14 @@ import (
 )
 
 func (a *app) loadCommand() *cobra.Command {
-	l := loader{app: a}
+	l, asCSV := loader{app: a}, false
 	cmd := &cobra.Command{
 		Use:   "load STORE [FILE]",
 		Short: "Store the rows of a dump",
-		Long: `Load reads what ebb dump --json printed, from FILE or standard input, and stores it: families
-with their settings and sequences, keys, values and expiries. It creates the store and the families
-if they are absent; a family that is there keeps its settings, and the higher of both sequences.
+		Long: `Load reads what ebb dump --json printed, or with --csv what ebb dump --csv printed, from FILE
+or standard input, and stores it: families with their settings and sequences, keys, values and
+expiries. It creates the store and the families if they are absent; a family that is there keeps its
+settings, and the higher of both sequences.
 
 A key that is there ends the load, unless --replace or --skip says what to do with it. Rows whose
 expiry has passed are left out and counted. Load works in durable transactions of some thousand
@@ -38,6 +39,10 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := exclusive(cmd, "replace", "skip"); err != nil {
 				return err
+			}
+			lines := jsonLines
+			if asCSV {
+				lines = csvLines
 			}
 			in := a.stdin
 			if len(args) == 2 && args[1] != "-" {
@@ -52,7 +57,7 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 			if err != nil {
 				return err
 			}
-			err = l.run(cmd.Context(), db, in)
+			err = l.run(cmd.Context(), db, lines(bufio.NewReaderSize(in, 1<<16)))
 			if err := errors.Join(err, a.closeWritten(db, err != nil)); err != nil {
 				return fmt.Errorf("load: %w", err)
 			}
@@ -61,6 +66,7 @@ A dump of a damaged store says what is missing in it: load stores the rest, and 
 	}
 	f := cmd.Flags()
 	f.BoolVar(&l.replace, "replace", false, "overwrite keys that are there")
+	f.BoolVar(&asCSV, "csv", false, "read what ebb dump --csv printed")
 	f.BoolVar(&l.skip, "skip", false, "leave keys that are there as they are")
 	a.addCreation(cmd)
 	return cmd
@@ -112,6 +118,7 @@ const (
 type loader struct {
 	app           *app
 	replace, skip bool
+	into          string // family of all lines, whatever they name; "": theirs
 
 	line             int64
 	rows, bytes      int   // of the open transaction
@@ -120,15 +127,23 @@ type loader struct {
 	expired, missing int64
 }
 
+// jsonLines reads a dump in JSON.
+func jsonLines(in io.Reader) func() (dumpLine, error) {
+	d := json.NewDecoder(in)
+	return func() (line dumpLine, err error) {
+		err = d.Decode(&line)
+		return line, err
+	}
+}
+
 // run reads lines until the end, a transaction at a time.
-func (l *loader) run(ctx context.Context, db *kv.DB, in io.Reader) error {
-	d := json.NewDecoder(bufio.NewReaderSize(in, 1<<16))
+func (l *loader) run(ctx context.Context, db *kv.DB, next func() (dumpLine, error)) error {
 	p := l.app.newProgress("load", unknownTotal, false)
 	defer p.end()
 	for more := true; more; {
 		l.rows, l.bytes, l.partial = 0, 0, 0
 		err := db.UpdateContext(ctx, func(tx *kv.Tx) (err error) {
-			more, err = l.batch(ctx, tx, d)
+			more, err = l.batch(ctx, tx, next)
 			return err
 		})
 		if err != nil {
@@ -140,18 +155,23 @@ func (l *loader) run(ctx context.Context, db *kv.DB, in io.Reader) error {
 	return nil
 }
 
-func (l *loader) batch(ctx context.Context, tx *kv.Tx, d *json.Decoder) (more bool, err error) {
+func (l *loader) batch(
+	ctx context.Context, tx *kv.Tx, next func() (dumpLine, error),
+) (more bool, err error) {
 	for l.rows < loadRows && l.bytes < loadBytes {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		var line dumpLine
-		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+		line, err := next()
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		} else if err != nil {
 			return false, fmt.Errorf("no line of a dump: %v", err)
 		}
 		l.line++
+		if l.into != "" {
+			line.Family = l.into
+		}
 		if err := l.apply(tx, &line); err != nil {
 			return false, err
 		}
