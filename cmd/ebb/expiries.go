@@ -48,12 +48,22 @@ type expiryWriter struct {
 	buf  *bufio.Writer
 }
 
-// createExpiries makes the file at path, which must not lie below dir: import would take it for one
-// of the values.
+// createExpiries makes the file of --expiries at path; without a path, lines are dropped.
 func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWriter, err error) {
 	if path == "" {
 		return expiryWriter{}, nil
 	}
+	f, err := createBeside("--expiries", path, dir, own, overwrite)
+	if err != nil {
+		return expiryWriter{}, err
+	}
+	return expiryWriter{f, bufio.NewWriter(f)}, nil
+}
+
+// createBeside makes a file that goes with the directory of an export, and must not lie below it:
+// import would take it for one of the values. Errors name the flag, and are not wrapped: a hint about
+// the store would mislead.
+func createBeside(flagName, path, dir string, own ownFiles, overwrite bool) (*os.File, error) {
 	below, err := liesBelow(path, dir)
 	if err == nil && below {
 		err = fmt.Errorf("%s lies below %s, among the files of values", path, dir)
@@ -62,7 +72,7 @@ func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWri
 		err = fmt.Errorf("%s: %w", path, errOwnFile)
 	}
 	if err != nil {
-		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)
+		return nil, fmt.Errorf("%s: %v", flagName, err)
 	}
 	flag := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !overwrite {
@@ -70,13 +80,12 @@ func createExpiries(path, dir string, own ownFiles, overwrite bool) (w expiryWri
 	}
 	f, err := os.OpenFile(path, flag, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return expiryWriter{}, fmt.Errorf("--expiries: %s exists; --overwrite replaces it", path)
+		return nil, fmt.Errorf("%s: %s exists; --overwrite replaces it", flagName, path)
 	}
 	if err != nil {
-		// not wrapped: a hint about the store would mislead
-		return expiryWriter{}, fmt.Errorf("--expiries: %v", err)
+		return nil, fmt.Errorf("%s: %v", flagName, err)
 	}
-	return expiryWriter{f, bufio.NewWriter(f)}, nil
+	return f, nil
 }
 
 func liesBelow(path, dir string) (bool, error) {

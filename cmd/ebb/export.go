@@ -28,7 +28,11 @@ those of the store itself also then. What is left out is named at the end, and t
 So is what cannot be read: damage hides only the values that it hit.
 
 A file has no expiry: keys that have one are counted at the end, and lose it on the way back. With
---expiries their expiries are written to another file, outside of DIR, which import takes.`,
+--expiries their expiries are written to another file, outside of DIR, which import takes.
+
+With --rest, rows whose keys can be no file names are not left out: they go to another file, outside
+of DIR, as lines of JSON with whole keys and expiries, and with the settings and the sequence of the
+family. Import --rest takes it, and so does ebb load.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var summary exportSummary
@@ -37,8 +41,11 @@ A file has no expiry: keys that have one are counted at the end, and lose it on 
 				if ex.expiries, err = createExpiries(ex.expiryFile, args[1], ex.own, ex.overwrite); err != nil {
 					return err
 				}
+				if ex.rest, err = a.createRest(ex.restFile, args[1], ex.own, ex.overwrite); err != nil {
+					return errors.Join(err, ex.expiries.close())
+				}
 				summary, err = ex.run(cmd.Context(), tx, args[1])
-				return errors.Join(err, ex.expiries.close())
+				return errors.Join(err, ex.expiries.close(), ex.rest.close())
 			})
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
@@ -58,6 +65,7 @@ A file has no expiry: keys that have one are counted at the end, and lose it on 
 		"",
 		"write the expiries of keys that have one to this file, a line of JSON each",
 	)
+	f.StringVar(&ex.restFile, "rest", "", "write rows whose keys can be no file names to this file")
 	return cmd
 }
 
@@ -69,6 +77,8 @@ type exporter struct {
 	own        ownFiles
 	expiryFile string
 	expiries   expiryWriter
+	restFile   string
+	rest       *restWriter // nil: not asked for
 	missing    missing
 }
 
@@ -77,6 +87,7 @@ type exportSummary struct {
 	Files   int           `json:"files"`
 	Bytes   int64         `json:"bytes"`
 	Timed   int           `json:"timed"` // files whose key has an expiry
+	Rest    int           `json:"rest"`  // rows that went to the file of --rest
 	Errors  []fileError   `json:"errors"`
 	Missing []any         `json:"missing"` // what could not be read, as records of dump
 	Took    time.Duration `json:"-"`
@@ -106,6 +117,9 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 		return s, fmt.Errorf("%v", err)
 	}
 	defer root.Close()
+	if err := ex.rest.settings(tx); err != nil {
+		return s, err
+	}
 	p := ex.app.newProgress("export", total, false)
 	defer p.end()
 	for c := cf.CursorIn(kv.ScanOptions{Prefix: []byte(ex.prefix)}); c.Next(); p.add(1) {
@@ -120,7 +134,16 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 			continue // It is lost, and named.
 		}
 		name := strings.TrimPrefix(key, ex.prefix)
-		if err := ex.write(root, name, value); err != nil {
+		err := ex.write(root, name, value)
+		if noFileName(err) && ex.rest != nil {
+			at, _ := c.Expiry()
+			if err := ex.rest.add(row{family: ex.app.family, key: c.Key(), value: value, at: at}); err != nil {
+				return s, err
+			}
+			s.Rest++
+			continue
+		}
+		if err != nil {
 			s.Errors = append(s.Errors, newFileError(key, err.Error()))
 			continue
 		}
@@ -138,14 +161,19 @@ func (ex *exporter) run(ctx context.Context, tx *kv.Tx, dir string) (exportSumma
 	return s, tx.Err()
 }
 
-var errNoPath = errors.New("the key is no clean relative path below the directory")
+var (
+	errNoPath    = errors.New("the key is no clean relative path below the directory")
+	errBelowFile = errors.New("the key lies below one that is a file")
+)
 
 func (ex *exporter) write(root *os.Root, name string, value []byte) error {
 	local := filepath.FromSlash(name)
 	if path.Clean(name) != name || name == "." || strings.ContainsRune(name, 0) || !filepath.IsLocal(local) {
 		return errNoPath
 	}
-	if err := root.MkdirAll(filepath.Dir(local), 0o777); err != nil {
+	if err := root.MkdirAll(filepath.Dir(local), 0o777); errors.Is(err, fs.ErrExist) {
+		return errBelowFile
+	} else if err != nil {
 		return err
 	}
 	if info, err := root.Stat(local); err == nil && ex.own.has(info) {
@@ -185,6 +213,9 @@ func (ex *exporter) print(s exportSummary) error {
 			fmt.Fprintf(a.out, "%s of a key with an expiry, noted in %s\n", plural(s.Timed, "file"), ex.expiryFile)
 		case s.Timed > 0:
 			fmt.Fprintf(a.out, "%s of a key with an expiry, which a file does not have\n", plural(s.Timed, "file"))
+		}
+		if s.Rest > 0 {
+			fmt.Fprintf(a.out, "%s whose keys are no file names, in %s\n", plural(s.Rest, "row"), ex.restFile)
 		}
 		a.printFileErrors("not written", s.Errors)
 	}

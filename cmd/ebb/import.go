@@ -28,6 +28,8 @@ stored value is already equal. It creates the store and the family if they are a
 Files have no expiry: with --expiries their keys get those that export has written down. Where that
 has passed, the file is left out and counted. Lines that name no file below DIR are counted too.
 
+With --rest the rows that export --rest has kept are stored too, with their whole keys.
+
 The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped
 and counted. A file that cannot be stored, such as one whose path is longer than a key may be, is
 named at the end, and the exit code is 1.`,
@@ -73,6 +75,7 @@ named at the end, and the exit code is 1.`,
 		"skip files whose stored value is already equal, and with --expiries its expiry",
 	)
 	f.StringVar(&im.expiryFile, "expiries", "", "expiries as export --expiries has written them")
+	f.StringVar(&im.restFile, "rest", "", "rows as export --rest has written them")
 	a.addCreation(cmd)
 	return cmd
 }
@@ -85,6 +88,7 @@ type importer struct {
 	resume     bool
 	expiryFile string
 	expiries   map[string]time.Time // by file; nil: none are given
+	restFile   string
 }
 
 // importSummary describes what an import did.
@@ -93,6 +97,7 @@ type importSummary struct {
 	Bytes        int64         `json:"bytes"`        // of their content
 	Equal        int           `json:"equal"`        // skipped: already stored
 	Expired      int           `json:"expired"`      // skipped: the expiry has passed
+	Rest         int           `json:"rest"`         // rows of --rest that were stored
 	Transactions int           `json:"transactions"` // that stored a file
 	Symlinks     int           `json:"symlinks"`
 	Special      int           `json:"special"`
@@ -144,6 +149,11 @@ func (im *importer) run(ctx context.Context, db *kv.DB, tree *sourceTree) (impor
 		rest = rest[n:]
 		p.add(size)
 	}
+	rest, expired, err := im.importRest(ctx, db)
+	if err != nil {
+		return s, err
+	}
+	s.Rest, s.Expired = rest, s.Expired+expired
 	s.Took = time.Since(began)
 	s.Seconds = s.Took.Seconds()
 	return s, nil
@@ -247,7 +257,7 @@ func (a *app) printImport(s importSummary) error {
 				plural(s.Equal, "file"),
 				took,
 			)
-		case s.Files == 0 && s.Equal+s.Expired+len(s.Errors) == 0:
+		case s.Files == 0 && s.Equal+s.Expired+s.Rest+len(s.Errors) == 0:
 			fmt.Fprintln(a.out, "nothing to do: the directory holds no files")
 		default:
 			fmt.Fprintf(a.out, "stored %s, %s, in %s and %s (%s/s)\n", plural(s.Files, "file"), size(s.Bytes),
@@ -255,6 +265,9 @@ func (a *app) printImport(s importSummary) error {
 			if s.Equal > 0 {
 				fmt.Fprintf(a.out, "skipped %s already stored with equal content\n", plural(s.Equal, "file"))
 			}
+		}
+		if s.Rest > 0 {
+			fmt.Fprintf(a.out, "stored %s of --rest\n", plural(s.Rest, "row"))
 		}
 		if s.Expired > 0 {
 			fmt.Fprintf(a.out, "skipped %s whose expiry has passed\n", plural(s.Expired, "file"))
