@@ -174,16 +174,15 @@ func rowsOf(place map[string]any) int {
 	return int(place["rows"].(float64))
 }
 
-// TestTheHintOnAStoreThatCannotBeOpenedPromisesNothing: it named `pages` and `wal`, which yield no
-// rows.
-func TestTheHintOnAStoreThatCannotBeOpenedPromisesNothing(t *testing.T) {
+// TestTheHintOnAStoreThatCannotBeOpenedLeadsToRows: it named `pages` and `wal`, which yield none.
+func TestTheHintOnAStoreThatCannotBeOpenedLeadsToRows(t *testing.T) {
 	s := filledStore(t)
 	info, err := os.Stat(s)
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(s, info.Size()/2))
 	a := ebb(t, "get", s, "large")
 	require.Equal(t, exitError, a.code)
-	require.Contains(t, a.stderr, "no command takes rows out of one that cannot")
-	require.Contains(t, a.stderr, "without their rows")
+	require.Contains(t, a.stderr, "ebb salvage STORE OUT")
+	require.Contains(t, a.stderr, "ebb restore")
 	require.NotContains(t, a.stderr, "ebb dump")
 }
