@@ -35,6 +35,7 @@ type app struct {
 	pageSize int      // of a store that is created; 0: the default
 	fileMode fileMode // of files that are created; 0: the default
 
+	held   *held    // within a shell: its store; else nil
 	writes bool     // a store was opened that the command is to change
 	fresh  *freshFS // its files
 
@@ -105,6 +106,12 @@ func (a *app) openToRead(ctx context.Context, path string) (*kv.DB, error) {
 
 // openToWrite opens a store for this process alone. closeWritten closes it.
 func (a *app) openToWrite(ctx context.Context, path string, mustExist bool) (*kv.DB, error) {
+	if a.held != nil {
+		if a.held.tx != nil {
+			return nil, errInTransaction
+		}
+		return a.held.db, nil
+	}
 	a.writes = true
 	a.fresh = newFreshFS(path)
 	return a.open(
@@ -150,6 +157,9 @@ func unopened(err error, mustExist bool) error {
 
 // view runs fn on one snapshot of a store opened read-only.
 func (a *app) view(ctx context.Context, path string, fn func(*kv.Tx) error) error {
+	if a.held != nil {
+		return a.held.view(fn)
+	}
 	db, err := a.openToRead(ctx, path)
 	if err != nil {
 		return err
@@ -159,6 +169,9 @@ func (a *app) view(ctx context.Context, path string, fn func(*kv.Tx) error) erro
 
 // update runs fn in one durable transaction.
 func (a *app) update(cmd *cobra.Command, path string, mustExist bool, fn func(*kv.Tx) error) error {
+	if a.held != nil {
+		return a.held.update(cmd.Context(), fn)
+	}
 	db, err := a.openToWrite(cmd.Context(), path, mustExist)
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ func (f freshFile) Close() error {
 // closeWritten closes a store that openToWrite has opened. If the command failed, and has created
 // the store where nothing was before, and no row is in it, nothing of it is left.
 func (a *app) closeWritten(db *kv.DB, failed bool) error {
+	if a.held != nil {
+		return nil // The shell closes it.
+	}
 	if failed && db.RecoveryInfo().Created {
 		rows := int64(0)
 		for _, f := range db.Stats().Families {

@@ -33,6 +33,9 @@ With --ttl what is left of the key's life goes to standard error, as the command
 				if err != nil {
 					return fmt.Errorf("get: %w", err)
 				}
+				if !a.json && a.held != nil { // A row of text: the value may be anything.
+					return a.printRow(row{key: key, value: value, at: l.at})
+				}
 				if !a.json {
 					if withTTL {
 						fmt.Fprintln(a.stderr, l)

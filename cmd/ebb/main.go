@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 func main() {
@@ -26,7 +28,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // run parses the flags, does what they ask for, and reports what came of it.
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.rootCommand()
+	return a.execute(ctx, a.rootCommand(), args)
+}
+
+// execute is run for the commands that root has.
+func (a *app) execute(ctx context.Context, root *cobra.Command, args []string) int {
 	// The flags may turn out to be wrong before --json is reached; the error shall be JSON all the
 	// same.
 	flags := args

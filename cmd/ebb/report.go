@@ -172,6 +172,13 @@ func (a *app) report(err error) int {
 	if errors.Is(err, errSaid) {
 		return exitError
 	}
+	var line errLine
+	if errors.As(err, &line) {
+		return line.code
+	}
+	if errors.Is(err, errEnough) {
+		return exitOK
+	}
 	if errors.Is(err, syscall.EPIPE) {
 		return exitError // the reader of our output has gone, and with it everyone to tell
 	}
@@ -197,9 +204,9 @@ func (a *app) report(err error) int {
 		kind = "usage"
 		hint = fmt.Sprintf(
 			"call it as: %s%s`%s --help` tells more",
-			usage.cmd.UseLine(),
+			strings.TrimSpace(usage.cmd.UseLine()), // Within a shell the root has no name.
 			hintBreak,
-			usage.cmd.CommandPath(),
+			strings.TrimSpace(usage.cmd.CommandPath()),
 		)
 		var unknown *pflag.NotExistError
 		switch {

@@ -66,6 +66,7 @@ that writes.`,
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
 		a.importCommand(), a.exportCommand(), a.loadCommand(), a.familyCommand(),
 		a.backupCommand(), a.restoreCommand(), a.salvageCommand(),
+		a.shellCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
 		a.pagesCommand(), a.walCommand(),
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
@@ -140,7 +141,11 @@ func args(least, most int) cobra.PositionalArgs {
 		if len(given) < least {
 			few = "few"
 		}
-		return usageError{cmd, fmt.Errorf("too %s arguments: %d", few, len(given))}
+		n := len(given)
+		if cmd.Root().Use == "" && inShell[cmd.Name()] {
+			n-- // The shell has added the store.
+		}
+		return usageError{cmd, fmt.Errorf("too %s arguments: %d", few, n)}
 	}
 }
 

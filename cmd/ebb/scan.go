@@ -15,6 +15,7 @@ func (a *app) scanCommand() *cobra.Command {
 	var prefix, from, to string
 	var o kv.ScanOptions
 	var before instant
+	expiry := false
 	cmd := &cobra.Command{
 		Use:   "scan STORE",
 		Short: "List keys and values in order",
@@ -61,7 +62,7 @@ expiry, tab, key. Keys that are expired and not yet deleted come first.`,
 			err := a.view(
 				cmd.Context(),
 				args[0],
-				func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.family, o) },
+				func(tx *kv.Tx) error { return a.printRows(cmd.Context(), tx, a.family, o, expiry) },
 			)
 			if err != nil {
 				return fmt.Errorf("scan: %w", err)
@@ -76,12 +77,13 @@ expiry, tab, key. Keys that are expired and not yet deleted come first.`,
 	f.BoolVar(&o.Reverse, "reverse", false, "last key first")
 	f.IntVar(&o.Limit, "limit", 0, "end after this many rows; 0: no limit")
 	f.BoolVar(&o.KeysOnly, "keys-only", false, "no values")
+	f.BoolVar(&expiry, "expiry", false, "print the expiry of a row that has one, too, behind another tab")
 	f.Var(&before, "expiring-before", "only keys with an expiry before this, in order of expiry")
 	return cmd
 }
 
-// printRows prints the rows of the family.
-func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.ScanOptions) error {
+// printRows prints the rows of the family, with their expiry if that is asked for.
+func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.ScanOptions, expiry bool) error {
 	m := missing{app: a}
 	m.watch(tx, nil)
 	for key, value := range tx.CF(family).Scan(o) {
@@ -89,6 +91,13 @@ func (a *app) printRows(ctx context.Context, tx *kv.Tx, family string, o kv.Scan
 			return err
 		}
 		row := row{key: key, value: value, keysOnly: o.KeysOnly, lost: value == nil && !o.KeysOnly}
+		if expiry {
+			at, err := tx.CF(family).Expiry(key)
+			if err != nil {
+				return err
+			}
+			row.at = at
+		}
 		if err := a.printRow(row); err != nil {
 			return err
 		}

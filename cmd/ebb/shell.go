@@ -1,0 +1,345 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ebbkv/ebb/kv"
+)
+
+// The shell runs the commands of the command line on a store that it holds open: each line is one
+// call, without `ebb` and without the store. Commands find the store in app.held.
+
+// inShell has the commands that a shell offers: those that need no more than a transaction of the
+// store.
+var inShell = map[string]bool{
+	"get": true, "put": true, "del": true, "scan": true, "count": true, "incr": true, "cas": true,
+	"ttl": true, "expire": true, "persist": true, "purge": true, "family": true,
+	"append": true, "scan-time": true,
+}
+
+// held is a store that stays open over several commands, and the transaction that they share, if
+// one was begun.
+type held struct {
+	db *kv.DB
+	tx *kv.Tx
+}
+
+func (h *held) view(fn func(*kv.Tx) error) error {
+	if h.tx == nil {
+		return h.db.View(fn)
+	}
+	return fn(h.tx)
+}
+
+// update runs fn in a transaction of its own, or in the one that was begun: then an error undoes
+// what fn did, and nothing else.
+func (h *held) update(ctx context.Context, fn func(*kv.Tx) error) error {
+	if h.tx == nil {
+		return h.db.UpdateContext(ctx, fn)
+	}
+	start := h.tx.Savepoint()
+	err := fn(h.tx)
+	if err == nil {
+		err = h.tx.Err()
+	}
+	if err != nil && h.tx.Writable() {
+		err = errors.Join(err, h.tx.RollbackTo(start))
+	}
+	return err
+}
+
+// errInTransaction is what a command gets that commits by itself.
+var errInTransaction = errors.New("a transaction is open: commit it or roll it back first")
+
+// shell is one run of the command.
+type shell struct {
+	app    *app
+	held   *held
+	name   string // of the store, in the prompt
+	family string
+	stdout io.Writer
+	page   func(io.Writer) io.Writer // pages the output of a command; nil: not
+	colour bool
+	over   bool // exit was called
+}
+
+func (a *app) shellCommand() *cobra.Command {
+	readOnly := false
+	cmd := &cobra.Command{
+		Use:   "shell STORE",
+		Short: "Run commands on a store that stays open, one a line",
+		Long: `Shell opens a store and reads commands, one a line: those of the command line, without ebb and
+without the store, and begin, commit, rollback, use and exit. It creates the store if it is absent.
+
+Words are separated by blanks; 'single quotes' hold them as they are, "double quotes" as a Go string,
+as listings print unprintable keys. A line that begins with # is skipped. ` + "`help`" + ` lists the commands,
+` + "`help scan`" + ` describes one.
+
+Without begin each command is one durable transaction. Between begin and commit commands share one:
+it sees the store as of begin, at the time of begin, and no other transaction writes meanwhile. A
+command that fails there undoes its own changes only. The prompt has a * then.
+
+On a terminal it has a history (arrow keys), completes commands, flags, families and keys with Tab,
+and stops after each page. Interrupts end a command; Ctrl-D ends the shell, and an open transaction
+is rolled back.
+
+If its input is no terminal it prints no prompt, ends at the first command that fails, and has the
+exit code of that command. A transaction that is still open at the end is an error.`,
+		Example: `  ebb shell my.ebb
+  ebb shell my.ebb --read-only`,
+		Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.shell(cmd.Context(), args[0], readOnly)
+		},
+	}
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "open the store to read: other readers may have it open, too")
+	a.addCreation(cmd)
+	return cmd
+}
+
+func (a *app) shell(ctx context.Context, store string, readOnly bool) (err error) {
+	var db *kv.DB
+	if readOnly {
+		db, err = a.openToRead(ctx, store)
+	} else {
+		db, err = a.openToWrite(ctx, store, false)
+	}
+	if err != nil {
+		return fmt.Errorf("shell: %w", err)
+	}
+	s := &shell{
+		app: a, held: &held{db: db}, name: filepath.Base(store), family: a.family, stdout: a.out,
+	}
+	defer func() {
+		if s.held.tx != nil {
+			_ = s.held.tx.Rollback() // It only ends it.
+		}
+		if readOnly {
+			err = errors.Join(err, db.Close())
+		} else {
+			err = errors.Join(err, a.closeWritten(db, err != nil))
+		}
+	}()
+	in, isFile := a.stdin.(*os.File)
+	if isFile && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
+		return s.onTerminal(ctx, in)
+	}
+	return s.script(ctx, a.stdin)
+}
+
+// errLine ends the command with the exit code of the line that failed, which has reported itself.
+type errLine struct{ code int }
+
+func (e errLine) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// script runs the lines of r up to the first that fails.
+func (s *shell) script(ctx context.Context, r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for !s.over {
+		line, err := lines.ReadString('\n')
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("shell: read commands: %w", err)
+		}
+		if code := s.line(ctx, strings.TrimRight(line, "\r\n")); code != exitOK {
+			return errLine{code}
+		}
+		if err := s.app.out.Flush(); err != nil { // The writer of the lines may wait for it.
+			return err
+		}
+		if err == io.EOF {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if s.held.tx != nil {
+		return errors.New("shell: the transaction was not committed: it is rolled back")
+	}
+	return nil
+}
+
+// interactive runs lines that read gives, until it returns io.EOF. Each has a context of its own,
+// which an interrupt ends.
+func (s *shell) interactive(ctx context.Context, read func(prompt string) (string, error)) error {
+	for !s.over {
+		line, err := read(s.prompt())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("shell: %w", err)
+		}
+		call, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+		s.line(call, line)
+		stop()
+	}
+	if s.held.tx != nil {
+		fmt.Fprintln(s.app.stderr, "the transaction was not committed: it is rolled back")
+	}
+	return nil
+}
+
+// prompt names the store, the family unless it is the default, and shows an open transaction.
+func (s *shell) prompt() string {
+	text := s.name
+	if s.family != defaultFamily {
+		text += " " + s.family
+	}
+	text = printable(text, "")
+	if s.held.tx != nil {
+		text += s.painted(33, "*")
+	}
+	return s.painted(36, text) + "> "
+}
+
+// painted is text in a colour of ANSI, on a terminal that shows colours.
+func (s *shell) painted(colour int, text string) string {
+	if !s.colour {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
+}
+
+// line runs one line and returns its exit code.
+func (s *shell) line(ctx context.Context, line string) int {
+	words, err := splitWords(line)
+	if err == nil && len(words) == 0 {
+		return exitOK
+	}
+	out := s.stdout
+	if s.page != nil {
+		out = s.page(out)
+	}
+	a := &app{
+		stdin: noInput{}, out: newOutput(out), stderr: s.app.stderr, clock: s.app.clock, held: s.held,
+	}
+	if err != nil {
+		return a.report(err)
+	}
+	root := s.commands(a)
+	if cmd, _, err := root.Find(words[:1]); err != nil || cmd == root {
+		text := fmt.Sprintf("there is no command %q: help lists all", words[0])
+		if near := root.SuggestionsFor(words[0]); len(near) > 0 {
+			text += ". Is it " + strings.Join(near, " or ") + "?"
+		}
+		return a.report(errors.New(text))
+	}
+	return a.execute(ctx, root, s.call(words))
+}
+
+// call puts the store in its place in a call.
+func (s *shell) call(words []string) []string {
+	if !inShell[words[0]] {
+		return words
+	}
+	return append([]string{words[0], s.name}, words[1:]...)
+}
+
+// noInput is the input of a command within a shell, whose own input the shell reads.
+type noInput struct{}
+
+func (noInput) Read([]byte) (int, error) {
+	return 0, errors.New("a command within the shell has no input: give the value, or @FILE")
+}
+
+// commands are those that the shell has.
+func (s *shell) commands(a *app) *cobra.Command {
+	root := a.rootCommand()
+	root.InitDefaultHelpCmd()
+	a.family = s.family
+	root.Use, root.SuggestionsMinimumDistance = "", 2
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		if cmd != root {
+			help(cmd, words)
+			return
+		}
+		var rows []string
+		for _, cmd := range root.Commands() {
+			rows = append(rows, cmd.Name()+"\t"+cmd.Short)
+		}
+		_ = table(a.out, append(rows, "", "`help NAME` describes a command.")...) // Its flush reports errors.
+	})
+	for _, flag := range []string{"wait", "progress"} {
+		root.PersistentFlags().Lookup(flag).Hidden = true
+	}
+	for _, cmd := range root.Commands() {
+		if !inShell[cmd.Name()] && cmd.Name() != "help" {
+			root.RemoveCommand(cmd)
+			continue
+		}
+		cmd.Use = strings.Replace(cmd.Use, " STORE", "", 1)
+		cmd.Example = strings.NewReplacer("ebb "+cmd.Name()+" my.ebb", cmd.Name()).Replace(cmd.Example)
+		for _, flag := range []string{"page-size", "file-mode"} {
+			if f := cmd.Flags().Lookup(flag); f != nil {
+				f.Hidden = true
+			}
+		}
+		if f := cmd.Flags().Lookup("expiry"); f != nil {
+			f.DefValue = "true"
+			_ = f.Value.Set("true") // a flag without a value
+		}
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	s.addOwn(root)
+	return root
+}
+
+// addOwn adds the commands that only a shell has.
+func (s *shell) addOwn(root *cobra.Command) {
+	own := func(use, short string, most int, run func(ctx context.Context, words []string) error) *cobra.Command {
+		cmd := &cobra.Command{
+			Use: use, Short: short, Args: args(0, most), DisableFlagsInUseLine: true,
+			RunE: func(cmd *cobra.Command, words []string) error { return run(cmd.Context(), words) },
+		}
+		root.AddCommand(cmd)
+		return cmd
+	}
+	own("begin", "Begin a transaction", 0, func(ctx context.Context, _ []string) (err error) {
+		if s.held.tx != nil {
+			return errors.New("begin: " + errInTransaction.Error())
+		}
+		s.held.tx, err = s.held.db.Begin(ctx, s.app.writes)
+		return err
+	})
+	end := func(how func(*kv.Tx) error) func(context.Context, []string) error {
+		return func(context.Context, []string) error {
+			if s.held.tx == nil {
+				return errors.New("no transaction is open: begin one")
+			}
+			tx := s.held.tx
+			s.held.tx = nil
+			return how(tx)
+		}
+	}
+	own("commit", "Commit the transaction", 0, end((*kv.Tx).Commit))
+	own("rollback", "Undo the transaction", 0, end((*kv.Tx).Rollback))
+	own("exit", "End the shell", 0, func(context.Context, []string) error {
+		s.over = true
+		return nil
+	})
+	use := own("use [FAMILY]", "Make a family the default of --family", 1, func(_ context.Context, words []string) error {
+		s.family = strings.Join(append(words, defaultFamily)[:1], "")
+		return nil
+	})
+	use.ValidArgsFunction = func(_ *cobra.Command, _ []string, begin string) (list []string, _ cobra.ShellCompDirective) {
+		_ = s.held.view(func(tx *kv.Tx) error { // Without a list there is nothing to offer.
+			list = s.app.offerFamilies(tx, begin)
+			return nil
+		})
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+}
