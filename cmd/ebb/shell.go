@@ -73,6 +73,8 @@ type shell struct {
 	page   func(io.Writer) io.Writer // pages the output of a command; nil: not
 	colour bool
 	over   bool // exit was called
+	// interruptible gives the context of a line
+	interruptible func(context.Context) (context.Context, context.CancelFunc)
 }
 
 func (a *app) shellCommand() *cobra.Command {
@@ -121,6 +123,9 @@ func (a *app) shell(ctx context.Context, store string, readOnly bool) (err error
 	}
 	s := &shell{
 		app: a, held: &held{db: db}, name: filepath.Base(store), family: a.family, stdout: a.out,
+		interruptible: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		},
 	}
 	defer func() {
 		if s.held.tx != nil {
@@ -172,7 +177,7 @@ func (s *shell) script(ctx context.Context, r io.Reader) error {
 }
 
 // interactive runs lines that read gives, until it returns io.EOF. Each has a context of its own,
-// which an interrupt ends.
+// which an interrupt ends: that of the process has ended with the first one.
 func (s *shell) interactive(ctx context.Context, read func(prompt string) (string, error)) error {
 	for !s.over {
 		line, err := read(s.prompt())
@@ -182,7 +187,7 @@ func (s *shell) interactive(ctx context.Context, read func(prompt string) (strin
 		if err != nil {
 			return fmt.Errorf("shell: %w", err)
 		}
-		call, stop := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+		call, stop := s.interruptible(context.WithoutCancel(ctx))
 		s.line(call, line)
 		stop()
 	}

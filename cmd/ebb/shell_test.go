@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -117,7 +118,10 @@ func openShell(t *testing.T) (*shell, *bytes.Buffer) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	var stderr bytes.Buffer
 	a := &app{out: newOutput(io.Discard), stderr: &stderr, writes: true}
-	return &shell{app: a, held: &held{db: db}, name: "t.ebb", family: defaultFamily, stdout: io.Discard}, &stderr
+	return &shell{
+		app: a, held: &held{db: db}, name: "t.ebb", family: defaultFamily, stdout: io.Discard,
+		interruptible: context.WithCancel,
+	}, &stderr
 }
 
 // TestShellCompletes what Tab completes, from the commands' own completion.
