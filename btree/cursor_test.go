@@ -20,7 +20,7 @@ func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
 	r := &nearReader{memory: newMemory(1024)}
 	var tree Tree
 	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
-	const rows = 3000
+	const rows = 120_000 // more than are likely cached
 	for _, i := range rng.Perm(rows) {
 		_, err := Put(r.memory, &tree, key(2*i), make([]byte, rng.IntN(60)), 0)
 		require.NoError(t, err)

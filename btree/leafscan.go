@@ -50,13 +50,13 @@ func (s *LeafScan) Within() bool { return s.within }
 // Next moves to the next row. After it has returned false it must not be called again.
 func (s *LeafScan) Next() bool {
 	s.i += s.step
-	s.prefetch.advance()
 	return s.i != s.end
 }
 
-// Row returns the current row. whole is false for a value in an overflow extent, which Row does not
+// Row returns the current row, and is called once for each. whole is false for a value in an overflow extent, which Row does not
 // read.
 func (s *LeafScan) Row() (key, value []byte, tag int64, whole bool) {
+	s.prefetch.advance()
 	header := ld16(s.b, s.slots+2*s.i)
 	at := header + cellHeader
 	if s.uniform {

@@ -73,10 +73,22 @@ func (c *Cursor) prefetchNext(b []byte, n, i int, forward bool) {
 	prefetch.Each(some)
 }
 
+// cachedBytes is the size of a tree whose leaves are likely in the second-level cache: a prefetch of
+// them costs more than it saves.
+const cachedBytes = 2 << 20
+
+// likelyCached reports whether the whole tree is so small, if its leaves have as many rows as this one.
+func (c *Cursor) likelyCached() bool {
+	return c.tree.Rows*uint64(len(c.b)) < uint64(c.n)*cachedBytes
+}
+
 // startPrefetch is called once the direction of a walk from a seek is known. The cells of this leaf
 // have no prefetch yet: the next ones get theirs at once.
 func (c *Cursor) startPrefetch(forward bool) {
-	c.positioned = false
+	c.positioned, c.prefetch = false, leafPrefetch{}
+	if c.likelyCached() {
+		return
+	}
 	c.fetchNext(forward)
 	step := 1
 	if !forward {
@@ -91,7 +103,7 @@ func (c *Cursor) startPrefetch(forward bool) {
 // fetchNext begins to prefetch the next leaf in that direction, if it may have rows within bounds.
 func (c *Cursor) fetchNext(forward bool) {
 	c.prefetch = leafPrefetch{}
-	if c.tree.Depth < 2 {
+	if c.tree.Depth < 2 || c.likelyCached() {
 		return
 	}
 	s := &c.path[1]

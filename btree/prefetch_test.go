@@ -48,10 +48,10 @@ func (r *nearReader) Peek(ref pager.Ref, n int) []byte {
 // TestWalkPrefetchesEachNextLeafOnce, and all of it, in both directions, with moves and with scans.
 // After a seek the prefetch begins with the second move.
 func TestWalkPrefetchesEachNextLeafOnce(t *testing.T) {
-	r := &nearReader{memory: newMemory(4096)}
+	r := &nearReader{memory: newMemory(65536)}
 	var tree Tree
-	for i := range 1000 {
-		_, err := Put(r.memory, &tree, fmt.Appendf(nil, "%08d", i), make([]byte, 100), 0)
+	for i := range 4000 { // more than are likely cached
+		_, err := Put(r.memory, &tree, fmt.Appendf(nil, "%08d", i), make([]byte, 1000), 0)
 		require.NoError(t, err)
 	}
 	require.Equal(t, uint8(2), tree.Depth)
@@ -86,6 +86,7 @@ func TestWalkPrefetchesEachNextLeafOnce(t *testing.T) {
 		s := c.LeafScan(forward)
 		for range 10 {
 			require.True(t, s.Next())
+			s.Row()
 		}
 		c.EndScan(s)
 		require.Less(t, len(c.prefetch.rest), left)

@@ -27,6 +27,7 @@ type Cursor struct {
 	partition txn.TreeID
 	placed    bool   // inner is in use: from the first move on, if the family has a tree
 	lo, hi    []byte // bounds, nil: none
+	bounds    []byte // memory of lo and hi
 	keysOnly  bool
 	eager     bool // each move reads the value
 
@@ -79,7 +80,7 @@ func (v *verbs) CursorIn(o ScanOptions) *Cursor {
 		v.tx.fail(c.err)
 		return c
 	}
-	c.lo, c.hi = o.bounds()
+	c.bound(&o)
 	return c
 }
 

@@ -40,6 +40,7 @@ type DB struct {
 	queue  ttl.Queue // expired keys that readers found
 	purged purgeCounts
 	pool   sync.Pool // *Tx of one-shot calls
+	ranges sync.Pool // *Cursor of ranges that have ended
 
 	writes writeQueue // one-shot writes that wait for the writer lock
 

@@ -94,6 +94,7 @@ func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db.txEnded = make(chan struct{}, 1)
 	db.closed = make(chan struct{})
 	db.pool.New = func() any { return newTx(db) }
+	db.ranges.New = func() any { return new(Cursor) }
 	store.OnClose(db.clock.closing)
 	db.clock.now = o.Clock
 	if o.Clock == nil {

@@ -20,24 +20,41 @@ func (v *verbs) All() iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{}) }
 func (v *verbs) Prefix(p []byte) iter.Seq2[[]byte, []byte] { return v.Scan(ScanOptions{Prefix: p}) }
 
 // Scan ranges over the rows within the bounds of o, as All does. A negative limit is the error
-// ErrInvalidOptions.
+// ErrInvalidOptions. The range copies the bounds when it begins.
 func (v *verbs) Scan(o ScanOptions) iter.Seq2[[]byte, []byte] {
-	lo, hi := o.bounds()
-	limit, keysOnly, step := o.Limit, o.KeysOnly, toNext // o need not outlive the call
+	// Short enough to be inlined: then neither this function nor the caller's loop is allocated.
+	return func(yield func(key, value []byte) bool) { v.scan(&o, yield) }
+}
+
+func (v *verbs) scan(o *ScanOptions, yield func(key, value []byte) bool) {
+	tx := v.tx
+	if o.Limit < 0 {
+		tx.fail(invalid("ScanOptions: Limit %d is negative", o.Limit))
+		return
+	}
+	step := toNext
 	if o.Reverse {
 		step = toPrev
 	}
-	return func(yield func(key, value []byte) bool) {
-		if limit < 0 {
-			v.tx.fail(invalid("ScanOptions: Limit %d is negative", limit))
-			return
-		}
-		c := Cursor{v: v, lo: lo, hi: hi, keysOnly: keysOnly, eager: !keysOnly}
-		if err := c.each(step, limit, yield); err != nil {
-			v.tx.fail(err)
-		}
+	c := tx.db.ranges.Get().(*Cursor)
+	c.begin(v, o)
+	if err := c.each(step, o.Limit, yield); err != nil {
+		tx.fail(err)
 	}
+	c.forget()
+	tx.db.ranges.Put(c) // not after a panic of the body
 }
+
+// begin makes c the cursor of a range of v, whatever it was before.
+func (c *Cursor) begin(v *verbs, o *ScanOptions) {
+	c.v, c.keysOnly, c.eager = v, o.KeysOnly, !o.KeysOnly
+	c.placed, c.timed, c.lost, c.forward = false, false, false, false
+	c.pos, c.expiry, c.err, c.damage = nowhere, 0, nil, nil
+	c.bound(o)
+}
+
+// forget drops what c refers to of the transaction.
+func (c *Cursor) forget() { c.v, c.key, c.value, c.err, c.damage = nil, nil, nil, nil, nil }
 
 // each yields rows until limit, the end, or until yield returns false.
 func (c *Cursor) each(s step, limit int, yield func(key, value []byte) bool) error {
@@ -135,37 +152,36 @@ func (c *Cursor) contains(key []byte) bool {
 	return (c.lo == nil || bytes.Compare(key, c.lo) >= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0)
 }
 
-// bounds is the range [lo, hi) of o; nil is no bound. The slices are copies: a range outlives the
-// call.
-func (o *ScanOptions) bounds() (lo, hi []byte) {
-	lo, hi = o.Lower, o.Upper
+// bound sets the bounds of c to those of o, copied.
+func (c *Cursor) bound(o *ScanOptions) {
+	lo, hi := o.Lower, o.Upper
 	if bytes.Compare(o.Prefix, lo) > 0 {
 		lo = o.Prefix
 	}
-	if end := afterPrefix(o.Prefix); end != nil && (len(hi) == 0 || bytes.Compare(end, hi) < 0) {
-		hi = end
-	}
 	n := len(lo)
-	both := append(append(make([]byte, 0, n+len(hi)), lo...), hi...) // one allocation for both
-	if lo, hi = both[:n:n], both[n:]; len(lo) == 0 {
-		lo = nil
+	both := appendAfterPrefix(append(c.bounds[:0], lo...), o.Prefix)
+	if end := both[n:]; len(hi) > 0 && (len(end) == 0 || bytes.Compare(hi, end) < 0) {
+		both = append(both[:n], hi...)
 	}
-	if len(hi) == 0 {
-		hi = nil
+	c.bounds, c.lo, c.hi = both, nil, nil
+	if n > 0 {
+		c.lo = both[:n:n]
 	}
-	return lo, hi
+	if len(both) > n {
+		c.hi = both[n:]
+	}
 }
 
-// afterPrefix is the lowest key above all keys that begin with p; nil if there is none.
-func afterPrefix(p []byte) []byte {
+// appendAfterPrefix appends the lowest key above all keys that begin with p, or nothing if there is none.
+func appendAfterPrefix(dst, p []byte) []byte {
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] != 0xff {
-			end := bytes.Clone(p[:i+1])
-			end[i]++
-			return end
+			dst = append(dst, p[:i+1]...)
+			dst[len(dst)-1]++
+			break
 		}
 	}
-	return nil
+	return dst
 }
 
 // Expiring ranges over the keys that have an expiry before that instant, with their expiries, in

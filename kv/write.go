@@ -210,7 +210,7 @@ func (v *familyView) removeRange(lo, hi []byte) error {
 
 // DeletePrefix removes the keys that begin with p; an empty p is every key. It costs what
 // DeleteRange does.
-func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, afterPrefix(p)) }
+func (v *verbs) DeletePrefix(p []byte) error { return v.DeleteRange(p, appendAfterPrefix(nil, p)) }
 
 // Clear removes every key, in time independent of their number and of expiries.
 func (v *verbs) Clear() (err error) {
