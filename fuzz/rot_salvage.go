@@ -76,7 +76,7 @@ func (s *Specimen) Salvage(r Rot, log bool) (out Salvaged, err error) {
 	}
 	_, err = s.bounded(files, func() (finding, error) {
 		return finding{}, guard(func() (err error) {
-			out, err = s.salvage(files, log)
+			out, err = s.salvage(files, log, false)
 			return err
 		})
 	})
@@ -94,14 +94,14 @@ func (s *Specimen) salvageBoth(r Rot) error {
 	return errors.Join(err, logErr)
 }
 
-func (s *Specimen) salvage(files map[string][]byte, log bool) (out Salvaged, err error) {
+func (s *Specimen) salvage(files map[string][]byte, log, lostFound bool) (out Salvaged, err error) {
 	fsys, err := specimenDisk(files)
 	if err != nil {
 		return out, err
 	}
 	to := filepath.Join(filepath.Dir(path), "salvaged.ebb")
 	engine := txn.Options{NoMap: true, Inline: true, SegmentSize: specimenSegment, CacheBytes: 1 << 20}
-	out.Report, err = salvage.Run(context.Background(), path, to, salvage.Options{FS: fsys, Log: log, Engine: engine})
+	out.Report, err = salvage.Run(context.Background(), path, to, salvage.Options{FS: fsys, Log: log, LostFound: lostFound, Engine: engine})
 	if errors.Is(err, pager.ErrNotStore) && len(files[mainFile()]) < 4*specimenPage {
 		return out, nil // no two pages are left
 	}

@@ -1,7 +1,11 @@
 package fuzz
 
 import (
+	"bytes"
+	"errors"
+	"flag"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -99,3 +103,45 @@ func TestSalvageOfALostBranch(t *testing.T) {
 	}
 	require.Greater(t, branches, 2)
 }
+
+// TestSalvageOfHostilePages changes bytes of pages and sets their checksums right again, as no damage
+// does: salvage ends, without a panic, in bounded memory, and with a store that is sound.
+func TestSalvageOfHostilePages(t *testing.T) {
+	racetest.OneGoroutine(t)
+	rnd := rand.New(rand.NewPCG(5, 2))
+	for _, name := range Shapes() {
+		s, err := NewSpecimen(name)
+		require.NoError(t, err)
+		for range racetest.Sample(*hostileSalvages, *hostileSalvages/4) {
+			main := bytes.Clone(s.files[mainFile()])
+			salt := pager.Salt([16]byte(main[56:72]))
+			for range 1 + rnd.IntN(3) {
+				b := page(main, rnd.Int64N(int64(len(main))/specimenPage))
+				for range 1 + rnd.IntN(4) {
+					at := 16 + rnd.IntN(100)
+					if rnd.IntN(2) == 0 {
+						at = 16 + rnd.IntN(specimenPage-16)
+					}
+					b[at] = byte(rnd.Uint32())
+					if rnd.IntN(2) == 0 {
+						b[at] = b[16+rnd.IntN(specimenPage-16)]
+					}
+				}
+				pager.SetChecksum(b, salt)
+			}
+			files := maps.Clone(s.files)
+			files[mainFile()] = main
+			_, err := s.bounded(files, func() (finding, error) {
+				return finding{}, guard(func() error {
+					_, err := s.salvage(files, rnd.IntN(2) == 0, rnd.IntN(2) == 0)
+					return err
+				})
+			})
+			if !errors.Is(err, pager.ErrVersion) {
+				require.NoError(t, err)
+			}
+		}
+	}
+}
+
+var hostileSalvages = flag.Int("hostile-salvages", 40, "hostile stores of each shape that are salvaged")

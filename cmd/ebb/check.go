@@ -99,6 +99,7 @@ func (a *app) printProblems(store string, problems []kv.Problem) error {
 			fmt.Fprintf(a.out, "%s: no problems\n", store)
 		} else {
 			fmt.Fprintf(a.out, "%s: %s\n", store, plural(len(problems), "problem"))
+			fmt.Fprintf(a.stderr, "hint: %s\n", damageHint)
 		}
 	}
 	if len(problems) > 0 {

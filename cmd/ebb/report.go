@@ -59,6 +59,10 @@ type advice struct {
 	hint string
 }
 
+// damageHint is the way on from damage.
+const damageHint = "keep a copy of the files; go back to a backup with `ebb restore`, or make a new store of all " +
+	"rows that can be read with `ebb salvage STORE OUT --log`"
+
 // The first line that fits is used: kv.ErrNotFound is fs.ErrNotExist too, and a store that fails
 // does so for a cause that may have a line of its own.
 var advices = []advice{
@@ -93,9 +97,7 @@ var advices = []advice{
 	{
 		"corrupt",
 		kv.ErrCorrupt,
-		"keep a copy of the files, then see the whole damage with `ebb check STORE`; go back to a " +
-			"backup with `ebb restore`, or make a new store of all rows that can be read with `ebb " +
-			"salvage STORE OUT --log`",
+		"see the whole damage with `ebb check STORE`; " + damageHint,
 	},
 	{
 		"commit_unknown",

@@ -48,6 +48,7 @@ func TestThreeBytesInAnImportLoseOneFile(t *testing.T) {
 	}
 	before, err := os.ReadFile(s)
 	require.NoError(t, err)
+	require.Contains(t, ebb(t, "check", s).stderr, "`ebb salvage STORE OUT")
 	out := s + "-out"
 	a := ebb(t, "salvage", s, out)
 	require.Equal(t, exitError, a.code)

@@ -84,6 +84,9 @@ func Run(ctx context.Context, from, to string, o Options) (*Report, error) {
 	if err == nil {
 		err = r.save(to)
 	}
+	if total := 2 * src.Bytes(); err == nil && o.Progress != nil {
+		o.Progress(total, total)
+	}
 	return r.report, errors.Join(err, src.Close())
 }
 
