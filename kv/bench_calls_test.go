@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -63,6 +64,40 @@ func BenchmarkCalls(b *testing.B) {
 	})
 	run("put", func() error { return db.Put(anyKey(), value) })
 	run("update and put", func() error { return db.Update(func(tx *kv.Tx) error { return tx.Put(anyKey(), value) }) })
+	batch := db.NewBatch()
+	run("batch of 1000 puts", func() error {
+		batch.Reset()
+		for range 1000 {
+			batch.Put(anyKey(), value)
+		}
+		return db.Apply(context.Background(), batch)
+	})
+	run("update of 1000 puts", func() error {
+		return db.Update(func(tx *kv.Tx) error {
+			for range 1000 {
+				if err := tx.Put(anyKey(), value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	next := uint64(0)
+	inOrder := func() []byte {
+		next = (next + 1) % rows
+		binary.BigEndian.PutUint64(key[8:], next)
+		return key
+	}
+	run("update of 1000 puts in order", func() error {
+		return db.Update(func(tx *kv.Tx) error {
+			for range 1000 {
+				if err := tx.Put(inOrder(), value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 	err := db.View(func(tx *kv.Tx) error {
 		run("get in a view", func() error {
 			_, err := tx.Get(anyKey())
