@@ -17,9 +17,10 @@ const defaultBatchBytes = 8 << 20
 
 func (a *app) importCommand() *cobra.Command {
 	im := importer{app: a}
+	from := ""
 	cmd := &cobra.Command{
-		Use:   "import STORE DIR",
-		Short: "Store every regular file of a directory tree",
+		Use:   "import STORE DIR|FILE",
+		Short: "Store every regular file of a directory tree, or the rows of a store of bbolt or Badger",
 		Long: `Import stores every regular file below DIR: the key is its slash-separated path relative
 to DIR, the value its content. It works in durable transactions of about --batch-bytes, so that an
 import that was stopped has stored a part and goes on with --resume, which skips the files whose
@@ -32,11 +33,20 @@ With --rest the rows that export --rest has kept are stored too, with their whol
 
 The files of the store itself are left out. Symbolic links, devices, sockets and pipes are skipped
 and counted. A file that cannot be stored, such as one whose path is longer than a key may be, is
-named at the end, and the exit code is 1.`,
+named at the end, and the exit code is 1.
+
+With --from bolt, FILE is one of bbolt: each bucket becomes a family, with its sequence, and a bucket
+within another one the family OUTER/INNER; in names, / and % are %2F and %25. With --from badger, DIR
+is a directory of Badger, closed cleanly: its rows go to --family with their expiries; their user
+metadata is not kept. The source is opened read-only. Such an import that was stopped is run again
+from the start: it puts the rows again.`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if im.batchBytes <= 0 {
 				return usageError{cmd, errors.New("--batch-bytes is not positive")}
+			}
+			if from != "" {
+				return a.importFrom(cmd, from, args[0], args[1], im.batchBytes)
 			}
 			tree, err := listTree(args[1], args[0])
 			if err != nil {
@@ -61,6 +71,7 @@ named at the end, and the exit code is 1.`,
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&from, "from", "", "import the rows of another store: bolt or badger")
 	f.StringVar(&im.prefix, "prefix", "", "put this before each key (as it is, even with --hex)")
 	f.Int64Var(
 		&im.batchBytes,
