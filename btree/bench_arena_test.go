@@ -111,6 +111,9 @@ func (a *arena) Free(ref pager.Ref) error {
 
 func (a *arena) NewExtent([]byte) (pager.Ref, error) { panic("arena: no extents") }
 func (a *arena) FreeExtent(pager.Ref, int) error     { panic("arena: no extents") }
+func (a *arena) MoveExtent(pager.Ref, int) (pager.Ref, bool, error) {
+	panic("arena: no extents")
+}
 
 func (a *arena) commit() {
 	a.tx++

@@ -1,8 +1,6 @@
 package btree
 
 import (
-	"bytes"
-
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -11,6 +9,7 @@ type Move struct {
 	Limit pager.Pgid  // pages with this number or above
 	Since pager.Epoch // of those, pages born in this epoch or later that no file holds; 0: all, and extents
 	Most  int         // about so many pages
+	Reads int         // after so many pages were read the step ends; 0: no bound, else more than the depth
 	From  []byte      // first key of the step; nil: the first key of the tree
 	// Pages is the number of pages of the tree; more visits mean a page that is reachable twice,
 	// which is damage. 0: unknown.
@@ -19,7 +18,9 @@ type Move struct {
 
 // Moved is the result of a step of Relocate.
 type Moved struct {
-	Pages int    // moved below the limit
+	Pages int    // moved below the limit, and of extents that moved down
+	Read  int    // pages read
+	Kept  int    // extents at or above the limit for which there was no space further down
 	Next  []byte // first key of the next step; nil: the tree is done
 	Full  bool   // the Writer has no space below the limit, which ended the step
 }
@@ -58,7 +59,7 @@ func (m *relocator) count(n int, to pager.Pgid) {
 }
 
 // done reports whether the step is over.
-func (m *relocator) done() bool { return m.Full || m.Most <= 0 }
+func (m *relocator) done() bool { return m.Full || m.Most <= 0 || m.Reads > 0 && m.Read >= m.Reads }
 
 // move moves the pages of the subtree at ref as far as the step goes. It returns the new reference
 // of its root.
@@ -76,15 +77,22 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 	if err != nil {
 		return ref, err
 	}
-	first := 0
-	if level > 0 && m.From != nil {
+	m.Read++
+	first, keyOf := 0, sep
+	switch {
+	case level == 0:
+		keyOf = leafKey
+		if m.From != nil {
+			first, _, _ = leafSearch(b, n, m.From)
+		}
+	case m.From != nil:
 		first = branchSearch(b, n, m.From)
 	}
 	edited := false
 	for i := first; i < n; i++ {
 		if m.done() {
-			if !m.Full && level > 0 && m.Next == nil {
-				m.Next = bytes.Clone(sep(b, n, i))
+			if !m.Full && m.Next == nil {
+				m.Next = append([]byte{}, keyOf(b, n, i)...)
 			}
 			break
 		}
@@ -155,15 +163,16 @@ func (m *relocator) editMoved(ref pager.Ref, level uint8) (pager.Ref, []byte, er
 	return nref, b, err
 }
 
+// moveExtent moves an extent to any place further down, also above the limit: a large value may
+// have no place below it until others have left the end of the file.
 func (m *relocator) moveExtent(ref pager.Ref, size, pageSize int) (pager.Ref, error) {
-	value, err := m.w.Extent(ref, size)
-	if err != nil {
+	fresh, done, err := m.w.MoveExtent(ref, size)
+	if !done {
+		m.Kept++
 		return ref, err
 	}
-	nref, err := m.w.NewExtent(value)
-	if err != nil {
-		return ref, err
-	}
-	m.count(int(pager.ExtentPages(size, pageSize)), nref.Pgid)
-	return nref, m.w.FreeExtent(ref, size)
+	n := int(pager.ExtentPages(size, pageSize))
+	m.Most -= n
+	m.Moved.Pages += n
+	return fresh, nil
 }

@@ -61,6 +61,9 @@ type Writer interface {
 	// gives the content another page number. done is false, and nothing has happened, for other
 	// pages.
 	Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err error)
+	// MoveExtent gives the value of an extent another place, nearer to the start of the file. done is
+	// false, and nothing has happened, if there is none.
+	MoveExtent(ref pager.Ref, size int) (fresh pager.Ref, done bool, err error)
 	// Undo returns the undo writer for pages of earlier transactions that no reader needs now; nil
 	// if there are none, or if such pages must be copied.
 	Undo() UndoWriter

@@ -295,6 +295,23 @@ func (m *memory) FreeExtent(ref pager.Ref, size int) error {
 	return m.Free(ref)
 }
 
+// MoveExtent moves extents of one page to the lowest free one.
+func (m *memory) MoveExtent(ref pager.Ref, size int) (pager.Ref, bool, error) {
+	p, err := m.at(ref)
+	if err != nil || p.pages > 1 || len(m.free) == 0 || slices.Min(m.free) > ref.Pgid {
+		return ref, false, err
+	}
+	value, err := m.Extent(ref, size)
+	if err != nil {
+		return ref, false, err
+	}
+	fresh, err := m.NewExtent(value)
+	if err != nil {
+		return ref, false, err
+	}
+	return fresh, true, m.FreeExtent(ref, size)
+}
+
 // commit ends the transaction: it owns no page any more, and freed pages are reusable.
 func (m *memory) commit(t testing.TB) {
 	m.epoch++

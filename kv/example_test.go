@@ -325,6 +325,29 @@ func ExampleDB_Shutdown() {
 }
 
 // A full backup, an increment, and the store that both of them make.
+func ExampleDB_Compact() {
+	db, err := kv.OpenMemory(nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for i := range 1000 {
+		_ = db.Put(fmt.Appendf(nil, "%04d", i*7%1000), make([]byte, 5000))
+	}
+	_ = db.DeleteRange([]byte("0010"), nil)
+
+	var r kv.CompactResult
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := db.Compact(ctx, kv.CompactOptions{Result: &r}); err != nil {
+		log.Fatal(err) // a context that ends stops it between two steps; a later call goes on
+	}
+	fmt.Println("shorter:", r.BytesAfter < r.BytesBefore/4, "limited by:", r.LimitedBy == "")
+	// Output:
+	// shorter: true limited by: true
+}
+
 func ExampleDB_Backup() {
 	dir, err := os.MkdirTemp("", "ebb")
 	if err != nil {

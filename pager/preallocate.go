@@ -27,12 +27,14 @@ const (
 type fileGrowth struct {
 	*mainFile
 	space     *space
-	size      int64      // bytes the file is known to have
-	bound     int64      // on size; 0: none
-	threshold int64      // used bytes at which the next step is due; at most size
-	wanted    int64      // bytes behind the used ones of the last HasSpace call
-	full      bool       // the last step failed for lack of space: no further preallocation
-	grownTo   chan int64 // of capacity 1: the goroutine's new file size, or 0; nil: no goroutine runs
+	size      int64 // bytes the file is known to have
+	bound     int64 // on size; 0: none
+	threshold int64 // used bytes at which the next step is due; at most size
+	wanted    int64 // bytes behind the used ones of the last HasSpace call
+	full      bool  // the last step failed for lack of space: no further preallocation
+	// of capacity 1: the new file size from the goroutine, which may also be one of startTruncation, or
+	// 0; nil: no goroutine runs
+	grownTo chan int64
 }
 
 // ensure grows the file to at least so many bytes. asked are those of them that the caller is
@@ -181,8 +183,40 @@ func (a *Allocator) TrimFile(exact bool) error {
 	if !exact && a.Growth.size-size <= max(2*minGrowth, size/4) {
 		return nil
 	}
+	if !exact && !a.o.Inline {
+		a.Growth.startTruncation(size)
+		return nil
+	}
 	_, err := a.Growth.truncateTo(size)
 	return err
+}
+
+// TrimTail is TrimFile that leaves only the reserve. Writer lock, and no checkpoint is under way: see
+// GiveSpaceBack. ended is closed when the file has its new size; nil: it has it.
+func (a *Allocator) TrimTail() (ended <-chan struct{}, err error) {
+	a.Growth.EndPreallocation()
+	size := int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize)
+	if !a.o.Inline {
+		return a.Growth.startTruncation(size), nil
+	}
+	_, err = a.Growth.truncateTo(size)
+	return nil, err
+}
+
+// startTruncation is truncateTo in a goroutine: file systems take seconds to free large ranges.
+// EndPreallocation waits for it, and until then no growth begins. If it fails the file stays longer.
+func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
+	if size >= g.size {
+		return nil
+	}
+	grownTo, file, done := make(chan int64, 1), g.file, make(chan struct{})
+	g.grownTo, g.size, g.threshold = grownTo, size, size
+	go func() {
+		_ = file.Truncate(size)
+		grownTo <- size
+		close(done)
+	}()
+	return done
 }
 
 // GiveSpaceBack truncates the file behind its pages and the reserve, for a disk that is full. It

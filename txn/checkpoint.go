@@ -46,6 +46,8 @@ type checkpointer struct {
 	packed      int         // pages written by runLocked, for the event of Close
 	backup      *backupRun  // that the next checkpoint is for; nil: none
 
+	compacting chan struct{} // held by a Compact: a lock with a context, before mu
+
 	capturedSer uint64 // serial of the version that was captured last. Writer lock
 
 	running    atomic.Bool  // a committer has started a checkpoint

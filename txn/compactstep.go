@@ -11,37 +11,33 @@ type relocation struct {
 	s     *Store
 	limit pager.Pgid
 	since pager.Epoch // 0: all pages; else those born since this epoch that are not in the file yet
+	reads int         // bound on the pages that a step reads; 0: none
 	tree  TreeID      // start of the next step
 	from  []byte      // first key of that step
+	kept  int         // large values that found no space further down
 	done  bool        // all pages are moved, or the space below the limit is full
 }
 
 // step moves about most pages, and returns their number. Writer lock.
 func (r *relocation) step(most int) (moved int, err error) {
-	s := r.s
-	w := &s.w
+	w := &r.s.w
 	w.begin()
 	w.policy.Fit = pager.FitLowest
-	var ids []TreeID
-	s.head.trees.from(r.tree, func(id TreeID, _ tree.Tree) bool {
-		ids = append(ids, id)
-		return true
-	})
-	step := tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Alloc.Pages()}
-	for _, id := range ids {
+	left := tree.Move{
+		Limit: r.limit, Since: r.since, Most: most, Reads: r.reads, Pages: r.s.pg.Alloc.Pages(),
+	}
+	ended := false
+	for !ended {
+		id, t, found := w.trees.next(r.tree)
+		if !found {
+			break
+		}
 		if id != r.tree {
 			r.tree, r.from = id, nil
 		}
-		if step.Most <= 0 {
-			return moved, w.moved()
-		}
-		t, _ := w.trees.get(id)
 		before := t.Root
-		step.From = r.from
-		m, err := tree.Relocate(w, &t, step)
-		if err != nil {
-			w.rollback()
-			return 0, s.spaceError(err)
+		if ended, err = r.moveSome(&t, &left); err != nil {
+			return 0, r.undo(err)
 		}
 		if t.Root != before { // also if no page moved below the limit
 			w.set(id, t)
@@ -50,30 +46,52 @@ func (r *relocation) step(most int) (moved int, err error) {
 			w.rollback()
 			return 0, err
 		}
-		moved += m.Pages
-		step.Most -= m.Pages
-		r.from, r.done = m.Next, m.Full
-		if m.Next != nil || m.Full {
-			return moved, w.moved()
-		}
 	}
-	table := s.table
-	step = tree.Move{Limit: r.limit, Since: r.since, Most: most, Pages: s.pg.Alloc.Pages()}
-	m, err := tree.Relocate(w, &table, step)
-	if err != nil {
-		w.rollback()
-		return 0, s.spaceError(err)
+	table := r.s.table
+	if !ended {
+		left.Reads = 0
+		if _, err := r.moveSome(&table, &left); err != nil {
+			return 0, r.undo(err)
+		}
+		r.done = true
 	}
 	if err := w.moved(); err != nil {
 		return 0, err
 	}
-	s.table = table
-	r.done = true
-	return moved + m.Pages, nil
+	r.s.table = table
+	return most - left.Most, nil
 }
 
-// moved publishes a step as the newest version.
+// moveSome moves pages of a tree, and takes them off what is left of the step. ended says that the
+// step is over; else the next tree is next.
+func (r *relocation) moveSome(t *tree.Tree, left *tree.Move) (ended bool, err error) {
+	left.From = r.from
+	m, err := tree.Relocate(&r.s.w, t, *left)
+	if err != nil {
+		return true, err
+	}
+	r.kept += m.Kept
+	left.Most -= m.Pages
+	left.Reads -= m.Read
+	if r.from, r.done = m.Next, m.Full; m.Next != nil || m.Full {
+		return true, nil
+	}
+	r.tree++
+	return left.Most <= 0 || r.reads > 0 && left.Reads <= 0, nil
+}
+
+// undo rolls a step back after an error.
+func (r *relocation) undo(err error) error {
+	r.s.w.rollback()
+	return r.s.spaceError(err)
+}
+
+// moved publishes a step as the newest version, if it moved anything.
 func (w *writer) moved() error {
+	if w.allocated.len() == 0 {
+		w.rollback()
+		return nil
+	}
 	if err := w.validateFreed(); err != nil {
 		w.rollback()
 		return err

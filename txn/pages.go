@@ -222,6 +222,28 @@ func (h *pageWriter) Reassign(ref pager.Ref) (fresh pager.Ref, done bool, err er
 	return fresh, true, h.Free(ref)
 }
 
+// MoveExtent copies the value of an extent to the lowest place where it fits, if that is below.
+func (h *pageWriter) MoveExtent(ref pager.Ref, size int) (fresh pager.Ref, done bool, err error) {
+	value, err := h.Extent(ref, size)
+	if err != nil {
+		return ref, false, err
+	}
+	before := h.policy
+	h.policy.Below = ref.Pgid
+	e, err := h.startExtent(size)
+	h.policy = before
+	if errors.Is(err, pager.ErrNoneBelow) {
+		return ref, false, nil
+	}
+	if err == nil {
+		err = h.s.dataError(e.Write(value))
+	}
+	if err != nil {
+		return ref, false, err
+	}
+	return e.Ref, true, h.FreeExtent(ref, size)
+}
+
 // Undo returns the undo writer for in-place changes of pages of earlier transactions; nil: pages
 // are copied. The decision falls when the transaction changes its first page: all versions must be
 // visible then, since one that waits for a sync would become visible with the changes in it.
@@ -338,6 +360,9 @@ func (h *pageWriter) startExtent(size int) (*pager.ExtentWriter, error) {
 			return nil, err
 		}
 		e, err = h.s.pg.StartExtent(h.s.epoch, h.owner, size, false, h.policy)
+	}
+	if errors.Is(err, pager.ErrNoneBelow) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, h.s.spaceError(err)

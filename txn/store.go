@@ -20,9 +20,9 @@ import (
 // Store is one open store. Its parts own their fields and locks: the commit queue, the snapshots, the
 // checkpointer, the reclaimer, and the write transaction.
 //
-// Locks, in the order of locking: checkpointer.mu (one checkpoint, close or bulk load at a time),
-// writer (the write transaction, and everything that allocates pages), allocMu of its workers,
-// commitQueue.mu, those of the undo log. No lock is held during disk I/O, except checkpointer.mu, and
+// Locks, in the order of locking: checkpointer.compacting (one Compact at a time), checkpointer.mu
+// (one checkpoint, close or bulk load at a time), writer (the write transaction, and everything that
+// allocates pages), allocMu of its workers, commitQueue.mu, those of the undo log. No lock is held during disk I/O, except checkpointer.mu, and
 // the writer lock to reserve space or to spill a transaction that is larger than the cache.
 type Store struct {
 	o     Options
@@ -141,6 +141,7 @@ func newStore(path string, o Options) *Store {
 		writerState: writerState{writer: make(chan struct{}, 1), changed: map[TreeID]struct{}{}, serial: 1},
 	}
 	s.checkpointer.s, s.checkpointer.mu = s, make(chan struct{}, 1)
+	s.checkpointer.compacting = make(chan struct{}, 1)
 	s.notify = o.Events.Failure
 	s.w.s, s.w.w = s, &s.w
 	return s

@@ -155,11 +155,16 @@ func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
 	}
 }
 
-// firstTrash returns the first dropped tree with pages left, if any.
-func (ts *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
-	ts.from(trashBit, func(i TreeID, at tree.Tree) bool {
-		id, dropped, ok = i, at, true
+// next returns the first tree with a number of at least id.
+func (ts *trees) next(id TreeID) (found TreeID, t tree.Tree, ok bool) {
+	ts.from(id, func(i TreeID, at tree.Tree) bool {
+		found, t, ok = i, at, true
 		return false
 	})
-	return id, dropped, ok
+	return found, t, ok
+}
+
+// firstTrash returns the first dropped tree with pages left, if any.
+func (ts *trees) firstTrash() (id TreeID, dropped tree.Tree, ok bool) {
+	return ts.next(trashBit)
 }
