@@ -414,7 +414,7 @@ func TestEveryFailedOperationOfACompact(t *testing.T) {
 			break
 		}
 	}
-	require.Greater(t, failures, 5)
+	require.Greater(t, failures, 2)
 }
 
 // TestCompactRefusals: a store that is closed, or read-only.

@@ -19,7 +19,7 @@ func holedStore(t *testing.T) string {
 	db, err := kv.Open(s, &kv.Options{Durability: kv.NoSync})
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *kv.Tx) error {
-		for i := range 6000 {
+		for i := range 3000 {
 			if err := tx.Put(fmt.Appendf(nil, "%05d", i), make([]byte, 900)); err != nil {
 				return err
 			}
@@ -27,7 +27,7 @@ func holedStore(t *testing.T) string {
 		return nil
 	}))
 	require.NoError(t, db.Checkpoint(t.Context()))
-	for lo := 0; lo < 6000; lo += 600 {
+	for lo := 0; lo < 3000; lo += 600 {
 		require.NoError(t, db.DeleteRange(fmt.Appendf(nil, "%05d", lo), fmt.Appendf(nil, "%05d", lo+100)))
 	}
 	require.NoError(t, db.Close())
@@ -50,11 +50,11 @@ func TestCompactShortensTheFile(t *testing.T) {
 	require.Equal(t, s, r["store"])
 	require.EqualValues(t, before, r["bytes_before"])
 	require.EqualValues(t, fileBytes(t, s), r["bytes_after"])
-	require.Greater(t, r["moved_bytes"], float64(100_000))
+	require.Greater(t, r["moved_bytes"], float64(50_000))
 	require.NotContains(t, r, "limited_by")
 	require.Less(t, fileBytes(t, s), before*9/10)
 	lines := strings.Split(strings.TrimSpace(a.stderr), "\n")
-	require.Greater(t, len(lines), 2)
+	require.GreaterOrEqual(t, len(lines), 2)
 	last := object(t, lines[len(lines)-1])
 	require.Equal(t, r["moved_bytes"], last["done"])
 	require.Equal(t, dump, good(t, "dump", s, "--json"))
