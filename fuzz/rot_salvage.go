@@ -94,14 +94,14 @@ func (s *Specimen) salvageBoth(r Rot) error {
 	return errors.Join(err, logErr)
 }
 
-func (s *Specimen) salvage(files map[string][]byte, log, lostFound bool) (out Salvaged, err error) {
+func (s *Specimen) salvage(files map[string][]byte, log, stale bool) (out Salvaged, err error) {
 	fsys, err := specimenDisk(files)
 	if err != nil {
 		return out, err
 	}
 	to := filepath.Join(filepath.Dir(path), "salvaged.ebb")
 	engine := txn.Options{NoMap: true, Inline: true, SegmentSize: specimenSegment, CacheBytes: 1 << 20}
-	out.Report, err = salvage.Run(context.Background(), path, to, salvage.Options{FS: fsys, Log: log, LostFound: lostFound, Engine: engine})
+	out.Report, err = salvage.Run(context.Background(), path, to, salvage.Options{FS: fsys, Log: log, Stale: stale, Engine: engine})
 	if errors.Is(err, pager.ErrNotStore) && len(files[mainFile()]) < 4*specimenPage {
 		return out, nil // no two pages are left
 	}
@@ -138,7 +138,7 @@ func (o *Salvaged) judge(s *Specimen, log bool) error {
 		return nil
 	}
 	for name, rows := range o.rows.families {
-		renamed := strings.HasPrefix(name, "tree-")
+		renamed := strings.HasPrefix(name, "tree-") || strings.HasPrefix(name, "lost+found-")
 		for row := range rows {
 			if !renamed && !slices.ContainsFunc(s.rows, func(t shelfRows) bool { return t.families[name][row] }) {
 				return fmt.Errorf("family %q has a row that it had in no committed state", name)
@@ -192,8 +192,7 @@ func (s *Specimen) mayLose(r Rot, lost int) (most int, err error) {
 	for _, at := range pages {
 		at = s.owner[at]
 		switch h := pager.ReadHeader(page(main, at)); {
-		case at == table:
-			return lost, err // the roots of all trees
+		case at == table: // roots are found by their rows
 		case h.Kind == pager.KindLeaf:
 			most += int(h.Count)
 		case h.Kind == pager.KindOverflow:

@@ -29,11 +29,13 @@ becomes tree-17.
 It then tells for each family how many rows were saved, which ranges of keys are missing rows, how
 many, and why. The exit code is 1 if anything is missing.
 
-With --log the commits behind the last checkpoint are applied too, up to damage in the log. Rows on
-pages that belong to no known tree are counted; --lost-found saves them in families lost+found-1,
-lost+found-2 ..., where rows that were deleted, or never committed, may be among them.`,
+Rows whose family is unknown are saved in families lost+found-1, lost+found-2 ... With --stale those
+of pages are too of which nothing says that they are in use: rows that were deleted, or never
+committed, may be among them, and rows of Ebb's own trees.
+
+With --log the commits behind the last checkpoint are applied too, up to damage in the log.`,
 		Example: `  ebb salvage damaged.ebb rescued.ebb --log
-  ebb salvage damaged.ebb rescued.ebb --log --lost-found --json`,
+  ebb salvage damaged.ebb rescued.ebb --log --stale --json`,
 		Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := a.salvage(cmd.Context(), args[0], args[1], o)
@@ -51,7 +53,7 @@ lost+found-2 ..., where rows that were deleted, or never committed, may be among
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Log, "log", false, "also apply the commits of the log")
-	f.BoolVar(&o.LostFound, "lost-found", false, "also save rows of unknown trees, in families lost+found-N")
+	f.BoolVar(&o.Stale, "stale", false, "also save rows of pages of which nothing says that they are in use")
 	f.BoolVar(&o.NoLock, "no-lock", false, "do not lock the damaged store: its file system has no locks")
 	return cmd
 }
@@ -126,17 +128,16 @@ func (a *app) printSalvage(from, to string, r *salvage.Report) error {
 }
 
 func (a *app) printUnknown(r *salvage.Report) {
-	where := "see --lost-found"
-	if r.LostFound {
-		where = "in families lost+found-N"
+	if r.LostFound > 0 {
+		fmt.Fprintf(a.out, "%s whose family is unknown, in families lost+found-N\n", plural(r.LostFound, "row"))
 	}
 	if r.UnknownRows > 0 {
-		fmt.Fprintf(a.out, "%s on pages in use that belong to no known tree: %s\n",
-			plural(r.UnknownRows, "row"), where)
+		fmt.Fprintf(a.out, "%s on pages in use of unknown trees, perhaps Ebb's own: see --stale\n",
+			plural(r.UnknownRows, "row"))
 	}
 	if r.StaleRows > 0 {
-		fmt.Fprintf(a.out, "%s on pages of which nothing says that they are in use: %s\n",
-			plural(r.StaleRows, "row"), where)
+		fmt.Fprintf(a.out, "%s on pages of which nothing says that they are in use: see --stale\n",
+			plural(r.StaleRows, "row"))
 	}
 	switch l := r.Log; {
 	case l.Taken && l.Commits > 0:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -75,7 +76,7 @@ func TestAStoreCutInHalf(t *testing.T) {
 	require.Contains(t, a.stderr, "ebb salvage")
 	require.Contains(t, a.stderr, "ebb restore")
 	out := s + "-out"
-	a = ebb(t, "salvage", s, out, "--lost-found")
+	a = ebb(t, "salvage", s, out, "--stale")
 	require.Equal(t, exitError, a.code, a.stderr)
 	require.Greater(t, count(t, out), 100.0, a.out)
 	require.Contains(t, good(t, "check", out), "no problems")
@@ -137,6 +138,23 @@ func TestSalvageWithoutACatalog(t *testing.T) {
 		return
 	}
 	t.Fatal("the catalog is not found")
+}
+
+// TestSalvageWithoutATreeTable has no older one to go back to: the roots are found by their pages.
+func TestSalvageWithoutATreeTable(t *testing.T) {
+	s := filledStore(t)
+	b, err := os.ReadFile(s)
+	require.NoError(t, err)
+	at := int(binary.LittleEndian.Uint64(b[104:])) * 4096 // root of the table in meta page 0, or in page 1
+	if binary.LittleEndian.Uint32(b[4096+16:]) > binary.LittleEndian.Uint32(b[16:]) {
+		at = int(binary.LittleEndian.Uint64(b[4096+104:])) * 4096
+	}
+	clear(b[at : at+4096])
+	require.NoError(t, os.WriteFile(s, b, 0o600))
+	a := ebb(t, "salvage", s, s+"-out")
+	require.Equal(t, exitError, a.code)
+	require.Equal(t, 501.0, count(t, s+"-out"), a.out)
+	require.Contains(t, good(t, "check", s+"-out"), "no problems")
 }
 
 func TestSalvageOfALockedStore(t *testing.T) {

@@ -136,9 +136,7 @@ func (r *rescue) claimPartition(f *family, p *cf.Partition) bool {
 
 func (r *rescue) addSource(f *family, id txn.TreeID, t *treeState) {
 	f.sources = append(f.sources, &source{family: f, from: id, to: id, state: t})
-	if t.older != 0 {
-		f.report.Older = max(f.report.Older, uint32(t.older))
-	}
+	f.report.Older = max(f.report.Older, uint32(t.older))
 }
 
 // taken reports whether a tree of a family from base on belongs to another one.

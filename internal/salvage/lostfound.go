@@ -14,32 +14,36 @@ import (
 // mostLostFound bounds the number of families for rows of unknown trees.
 const mostLostFound = 64
 
-// lostFound saves the rows of unknown trees. Pages whose keys overlap go to different families.
+// lostFound saves the rows of unknown trees: those in use that can only be a user's, and with
+// Options.Stale all others. Each piece is a family of its own, as long as they are few: a root that
+// the tree table has lost is one. Else pieces whose keys do not overlap share one.
 func (w *output) lostFound(r *rescue) error {
-	if !r.o.LostFound {
-		return nil
-	}
-	pieces := r.pieces
-	for _, ref := range r.stale {
-		t := tree.Tree{Root: ref, Depth: 1}
-		pieces = append(pieces, &piece{tree: t, first: cut(r.view.firstKey(t))})
+	pieces := slices.DeleteFunc(slices.Clone(r.pieces), func(p *piece) bool { return !p.user && !r.o.Stale })
+	if r.o.Stale {
+		r.report.UnknownRows, r.report.StaleRows = 0, 0
+		for _, ref := range r.stale {
+			t := tree.Tree{Root: ref, Depth: 1}
+			pieces = append(pieces, &piece{tree: t, first: cut(r.view.firstKey(t))})
+		}
 	}
 	slices.SortFunc(pieces, func(p, q *piece) int {
 		return cmp.Or(r.compare(p, q), cmp.Compare(q.tree.Root.Epoch, p.tree.Root.Epoch))
 	})
+	few := len(pieces) <= mostLostFound && len(r.stale) == 0
 	var groups [][]*piece
 	var ends [][]byte // last key of each group
 	for _, p := range pieces {
-		first, last, err := r.bounds(p.tree)
+		first, last, err := r.view.of(p.tree).bounds(p.tree, func(*tree.Cursor) {})
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(ends, func(end []byte) bool { return bytes.Compare(end, first) < 0 })
+		at := slices.IndexFunc(ends, func(end []byte) bool { return !few && bytes.Compare(end, first) < 0 })
 		if at < 0 && len(groups) < mostLostFound {
 			groups, ends, at = append(groups, nil), append(ends, nil), len(groups)
 		}
 		if at < 0 {
-			continue // still counted as unknown
+			r.report.UnknownRows += int64(p.tree.Rows)
+			continue
 		}
 		groups[at], ends[at] = append(groups[at], p), last
 	}
@@ -49,18 +53,6 @@ func (w *output) lostFound(r *rescue) error {
 		}
 	}
 	return nil
-}
-
-// bounds reads the first and the last key of a subtree that can be read.
-func (r *rescue) bounds(t tree.Tree) (first, last []byte, err error) {
-	err = r.view.of(t).walk(t, func(c *tree.Cursor) error {
-		if first == nil {
-			first = bytes.Clone(c.Key())
-		}
-		last = append(last[:0], c.Key()...)
-		return nil
-	}, func(tree.Gap) error { return nil })
-	return first, last, err
 }
 
 func (w *output) saveGroup(r *rescue, name string, pieces []*piece) error {
@@ -84,6 +76,7 @@ func (w *output) saveGroup(r *rescue, name string, pieces []*piece) error {
 		}
 		return nil
 	})
+	r.report.LostFound += f.report.Saved
 	r.report.Families = append(r.report.Families, *f.report)
 	return err
 }

@@ -7,28 +7,38 @@ import (
 	"slices"
 
 	tree "github.com/ebbkv/ebb/btree"
+	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/pager"
+	"github.com/ebbkv/ebb/txn"
 )
 
 // A hole is the place of a branch that cannot be read, with all pages below it. Its leaves may all be
 // there: pages in use that no other page refers to.
 type hole struct {
 	tree.Gap
+	of     *treeState
 	pieces []*piece // in the order of keys
 	found  uint64   // rows of them
 }
 
 // A piece is a subtree of pages in use that no readable page refers to.
 type piece struct {
-	tree   tree.Tree
-	first  []byte // key, cut to keyStart bytes
-	hole   *hole  // one that it fits
-	fits   int    // holes that it fits
+	tree  tree.Tree
+	first []byte  // key, cut to keyStart bytes
+	holes []*hole // that it fits, and mostHoles at most
+	// user says that a row has a size, or a tag, that rows of the engine's own trees do not have
+	user bool
+	// id is the tree of older tables that has some of its pages; 0: none, or several
+	id     txn.TreeID
 	placed bool
 }
 
-// keyStart bounds the memory of a piece: longer keys are read again to be compared.
-const keyStart = 64
+// keyStart bounds the memory of a piece: longer keys are read again to be compared. mostHoles does,
+// too: a piece that fits many belongs to none.
+const (
+	keyStart  = 64
+	mostHoles = 8
+)
 
 // survey walks the tree table and all trees: it marks their pages, and collects holes.
 func (r *rescue) survey() error {
@@ -40,11 +50,14 @@ func (r *rescue) survey() error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.trees)) {
 		t := r.trees[id]
+		if r.view.visit = nil; t.older != 0 {
+			r.view.visit = func(page pager.Pgid) { r.shared[page] = id }
+		}
 		err := r.view.walk(t.tree, all, func(g tree.Gap) error {
 			r.view.seen.Add(g.Ref.Pgid) // whatever is in its place is not what is lost
 			if g.Level > 0 {
 				g.Lower, g.Upper = bytes.Clone(g.Lower), bytes.Clone(g.Upper)
-				r.holes = append(r.holes, &hole{Gap: g})
+				r.holes = append(r.holes, &hole{Gap: g, of: t})
 			}
 			return nil
 		})
@@ -52,11 +65,11 @@ func (r *rescue) survey() error {
 			return err
 		}
 	}
+	r.view.visit = nil
 	return nil
 }
 
-// findPieces finds the pages in use that no walk has read, and the holes that they belong to. With
-// an intact free map and tree table they are the lost subtrees, no page more and none less.
+// findPieces finds the pages in use that no walk has read. With an intact free map and tree table they are the lost subtrees, no page more and none less.
 func (r *rescue) findPieces() error {
 	if len(r.holes) == 0 && r.table != nil && len(r.table.gaps) == 0 {
 		return nil
@@ -75,12 +88,46 @@ func (r *rescue) findPieces() error {
 		}
 		r.pieces = append(r.pieces, p)
 	}
+	if r.table == nil || len(r.table.gaps) > 0 {
+		r.nameRoots()
+	}
+	return nil
+}
+
+// nameRoots finds the newest roots of trees that the table has lost. A page belongs to one tree for
+// its life: a root of the newest state with a page of an older tree is that tree's. The catalog is
+// told by its rows.
+func (r *rescue) nameRoots() {
+	for _, p := range r.pieces {
+		id := p.id
+		if key, value, ok := r.view.first(p.tree); ok && isEntry(key, value) {
+			id = txn.CatalogTree
+		}
+		if id == 0 {
+			continue
+		}
+		if t := r.trees[id]; t == nil || t.older != 0 {
+			r.trees[id] = &treeState{tree: p.tree}
+			p.placed = true
+		}
+	}
+}
+
+func isEntry(key, value []byte) bool {
+	_, err := cf.DecodeEntry(key, value)
+	return err == nil
+}
+
+// placePieces fills the holes, and counts the pieces that belong to none.
+func (r *rescue) placePieces() error {
 	if r.table != nil && len(r.table.gaps) == 0 {
 		r.fillHoles()
 	}
 	r.pieces = slices.DeleteFunc(r.pieces, func(p *piece) bool { return p.placed })
 	for _, p := range r.pieces {
-		r.report.UnknownRows += int64(p.tree.Rows)
+		if !p.user {
+			r.report.UnknownRows += int64(p.tree.Rows)
+		}
 	}
 	return nil
 }
@@ -148,20 +195,34 @@ func (r *rescue) orphans() (roots []tree.Tree, err error) {
 	return roots, cmp.Or(err, r.ctx.Err())
 }
 
-// newPiece reads the keys of a subtree that can be read, and finds the hole that they fit: all keys
-// within its bounds, on a lower level, and no newer than the lost branch. A piece that fits two holes
-// belongs to none.
+// newPiece reads the keys of a subtree that can be read, and finds the holes that they fit: all keys
+// within the bounds, on a lower level, and no newer than the lost branch.
 func (r *rescue) newPiece(t tree.Tree) (*piece, error) {
-	first, last, err := r.bounds(t)
-	p := &piece{tree: t, first: cut(first)}
+	p := &piece{tree: t}
+	v, several := r.view.of(t), false
+	v.visit = func(page pager.Pgid) {
+		if id, ok := r.shared[page]; ok {
+			several = several || p.id != 0 && p.id != id
+			p.id = id
+		}
+	}
+	first, last, err := v.bounds(t, func(c *tree.Cursor) { p.user = p.user || !ownRow(c) })
+	if p.first = cut(first); several {
+		p.id = 0
+	}
 	for _, h := range r.holes {
-		if t.Depth <= h.Level && t.Root.Epoch <= h.Ref.Epoch &&
+		if t.Depth <= h.Level && t.Root.Epoch <= h.Ref.Epoch && len(p.holes) < mostHoles &&
 			bytes.Compare(h.Lower, first) <= 0 && (h.Upper == nil || bytes.Compare(last, h.Upper) < 0) {
-			p.hole = h
-			p.fits++
+			p.holes = append(p.holes, h)
 		}
 	}
 	return p, err
+}
+
+// ownRow reports whether a row may be one of the engine's own trees: tree table, catalog, metadata,
+// indexes.
+func ownRow(c *tree.Cursor) bool {
+	return c.Tag() == 0 && slices.Contains([]int{0, 8, 16, 24, 40}, c.Size())
 }
 
 func cut(key []byte) []byte { return bytes.Clone(key[:min(len(key), keyStart)]) }
@@ -174,12 +235,17 @@ func (r *rescue) compare(p, q *piece) int {
 	return bytes.Compare(r.view.firstKey(p.tree), r.view.firstKey(q.tree))
 }
 
-// fillHoles gives each hole the pieces that fit it, if they do not have more rows than are lost.
+// fillHoles gives each hole the pieces that fit it and no other one, if they do not have more rows
+// than are lost.
 func (r *rescue) fillHoles() {
 	for _, p := range r.pieces {
-		if p.fits == 1 {
-			p.hole.pieces = append(p.hole.pieces, p)
-			p.hole.found += p.tree.Rows
+		if p.user {
+			p.holes = slices.DeleteFunc(p.holes, func(h *hole) bool { return h.of.role != roleData })
+		}
+		if len(p.holes) == 1 {
+			h := p.holes[0]
+			h.pieces = append(h.pieces, p)
+			h.found += p.tree.Rows
 		}
 	}
 	for _, h := range r.holes {

@@ -8,12 +8,14 @@ type Report struct {
 	MetaPages  int      `json:"meta_pages"`
 	Checkpoint uint32   `json:"checkpoint"` // number of the checkpoint whose state was saved
 	Families   []Family `json:"families"`
-	// UnknownRows are rows on pages in use that belong to no known tree, and StaleRows those on pages
-	// of which nothing says that they are in use. With LostFound they are saved.
+	// LostFound are rows that were saved and whose family is unknown, in families lost+found-N.
+	LostFound int64 `json:"lost_found_rows"`
+	// UnknownRows are rows on pages in use of an unknown tree, perhaps one of the engine's own;
+	// StaleRows are rows on pages of which nothing says that they are in use. With Options.Stale they
+	// are saved.
 	UnknownRows int64    `json:"unknown_rows"`
 	StaleRows   int64    `json:"stale_rows"`
-	LostFound   bool     `json:"lost_found"` // Options.LostFound
-	Notes       []string `json:"notes"`      // what is lost beside rows
+	Notes       []string `json:"notes"` // what is lost beside rows
 	Log         Log      `json:"log"`
 	Whole       bool     `json:"whole"` // nothing is missing
 }
@@ -69,7 +71,7 @@ func (r *Report) whole() bool {
 			return false
 		}
 	}
-	lost := r.UnknownRows + r.StaleRows
+	lost := r.LostFound + r.UnknownRows + r.StaleRows
 	return lost == 0 && len(r.Notes) == 0 && (r.Log.Taken || r.Log.Commits == 0) && r.Log.Why == ""
 }
 

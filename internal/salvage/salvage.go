@@ -18,11 +18,11 @@ type Options struct {
 	// Log applies the commits of the log, up to damage in it. Without a meta page there is no place
 	// to begin at.
 	Log bool
-	// LostFound also saves rows of pages that belong to no known tree, into families lost+found-1,
-	// lost+found-2, ... They may be rows that were deleted, rows that were never committed, or rows of
-	// the engine's own trees.
-	LostFound bool
-	NoLock    bool // take no lock on the damaged store
+	// Stale also saves rows of pages of which nothing says that they are in use, or that they are not
+	// of the engine's own trees, into families lost+found-1, lost+found-2, ... They may be rows that
+	// were deleted, or that were never committed.
+	Stale  bool
+	NoLock bool // take no lock on the damaged store
 	// Progress is called with bytes that were read, about total in the end. It may be nil.
 	Progress func(done, total int64)
 	Engine   txn.Options // of the new store: for tests
@@ -47,7 +47,8 @@ type rescue struct {
 	nextBase txn.TreeID                // of families for trees that belong to none
 
 	holes       []*hole
-	pieces      []*piece // that belong to no known tree
+	pieces      []*piece                  // that belong to no known tree
+	shared      map[pager.Pgid]txn.TreeID // pages of trees of older tables
 	stale       []pager.Ref
 	used, known *pager.UsedSet
 
@@ -75,9 +76,9 @@ func Run(ctx context.Context, from, to string, o Options) (*Report, error) {
 	}
 	r := &rescue{
 		ctx: ctx, o: o, path: from, src: src,
-		report: &Report{PageSize: src.PageSize(), LostFound: o.LostFound, Families: []Family{}, Notes: []string{}},
+		report: &Report{PageSize: src.PageSize(), Families: []Family{}, Notes: []string{}},
 		trees:  map[txn.TreeID]*treeState{}, owner: map[txn.TreeID]*family{},
-		moved: map[txn.TreeID]txn.TreeID{}, nextBase: adoptedBase,
+		moved: map[txn.TreeID]txn.TreeID{}, shared: map[pager.Pgid]txn.TreeID{}, nextBase: adoptedBase,
 	}
 	r.view = &view{RawFile: src, ctx: ctx, read: r.progress(), seen: pager.NewUsedSet(src.Pages())}
 	err = r.plan()
@@ -103,7 +104,7 @@ func (r *rescue) progress() func(bytes int) {
 // plan finds out what there is, and writes nothing.
 func (r *rescue) plan() error {
 	r.report.MetaPages = r.src.MetaPages()
-	for _, step := range []func() error{r.findTrees, r.survey, r.findFamilies, r.findPieces, r.readLog} {
+	for _, step := range []func() error{r.findTrees, r.survey, r.findPieces, r.findFamilies, r.placePieces, r.readLog} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -114,7 +114,7 @@ func TestRowsOfAFailedLoadAreNotSaved(t *testing.T) {
 		require.Empty(t, saved)
 		require.EqualValues(t, 3001, r.Families[0].Missing)
 		require.Greater(t, r.StaleRows, int64(3000))
-		_, err = salvage.Run(t.Context(), damaged, "found.ebb", salvage.Options{FS: fsys, Engine: engine, LostFound: true})
+		_, err = salvage.Run(t.Context(), damaged, "found.ebb", salvage.Options{FS: fsys, Engine: engine, Stale: true})
 		require.NoError(t, err)
 		require.Contains(t, keys(t, fsys, "found.ebb"), "lost+found-1/last")
 	}

@@ -1,6 +1,7 @@
 package salvage
 
 import (
+	"bytes"
 	"context"
 
 	tree "github.com/ebbkv/ebb/btree"
@@ -16,6 +17,8 @@ type view struct {
 	// seen are the pages that this view has read; nil: it does not matter. A second read of one is
 	// damage: bytes made up by hand could let a walk go on for ever.
 	seen *pager.UsedSet
+	// visit is called with each page that was read; it may be nil.
+	visit func(pager.Pgid)
 }
 
 // fresh is a view that has read nothing.
@@ -48,6 +51,9 @@ func (v *view) Page(ref pager.Ref) ([]byte, error) {
 	}
 	if v.seen != nil && !v.seen.Add(ref.Pgid) {
 		return nil, badfile.Page("", uint64(ref.Pgid), -1, "two pages refer to it")
+	}
+	if v.visit != nil {
+		v.visit(ref.Pgid)
 	}
 	v.read(len(b))
 	return b, nil
@@ -129,4 +135,16 @@ func (v *view) firstKey(t tree.Tree) []byte {
 	c.Reset(v.once(), t)
 	c.First()
 	return c.Key()
+}
+
+// bounds reads the first and the last key of t that can be read, and calls row on each row.
+func (v *view) bounds(t tree.Tree, row func(c *tree.Cursor)) (first, last []byte, err error) {
+	err = v.walk(t, func(c *tree.Cursor) error {
+		if row(c); first == nil {
+			first = bytes.Clone(c.Key())
+		}
+		last = append(last[:0], c.Key()...)
+		return nil
+	}, func(tree.Gap) error { return nil })
+	return first, last, err
 }
