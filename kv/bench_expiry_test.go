@@ -198,7 +198,7 @@ func BenchmarkExpiryGet(b *testing.B) {
 }
 
 // BenchmarkExpiryPurge purges 100,000 due keys among 1,000,000: each tenth one, which expire in the
-// order of their keys, or in none.
+// order of their keys, or in none. With OnExpireTx they go one after the other.
 func BenchmarkExpiryPurge(b *testing.B) {
 	inOrder := make([][]byte, 1_000_000)
 	for i := range inOrder {
@@ -209,11 +209,16 @@ func BenchmarkExpiryPurge(b *testing.B) {
 		name  string
 		keys  [][]byte
 		batch int
-	}{{"in_order", inOrder, 0}, {"at_random", atRandom, 0}, {"at_random,_batches_of_16384", atRandom, 16384}} {
+		call  func(*kv.Tx, string, []byte, []byte) error
+	}{
+		{"in_order", inOrder, 0, nil}, {"at_random", atRandom, 0, nil},
+		{"at_random,_batches_of_16384", atRandom, 16384, nil},
+		{"in_order,_OnExpireTx", inOrder, 0, ignoreExpired}, {"at_random,_OnExpireTx", atRandom, 0, ignoreExpired},
+	} {
 		b.Run(kind.name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				db, clock := loadExpiring(b, kind.keys)
+				db, clock := loadExpiring(b, kind.keys, kind.call)
 				clock.move(30 * time.Minute)
 				b.StartTimer()
 				res, err := db.PurgeExpired(b.Context(), kv.PurgeOptions{Batch: kind.batch})
@@ -231,12 +236,16 @@ func BenchmarkExpiryPurge(b *testing.B) {
 	}
 }
 
+func ignoreExpired(*kv.Tx, string, []byte, []byte) error { return nil }
+
 // loadExpiring makes a store of these keys: each tenth one lives for about a minute, the others for
 // an hour.
-func loadExpiring(b *testing.B, keys [][]byte) (*kv.DB, *testClock) {
+func loadExpiring(
+	b *testing.B, keys [][]byte, call func(*kv.Tx, string, []byte, []byte) error,
+) (*kv.DB, *testClock) {
 	clock, value := newClock(), make([]byte, 20)
 	db, err := kv.Open(filepath.Join(b.TempDir(), "bench.ebb"), &kv.Options{
-		Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 30,
+		Durability: kv.NoSync, Clock: clock.now, CacheBytes: 1 << 30, OnExpireTx: call,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -187,7 +187,8 @@ var clientSubcommands = map[string]struct {
 	"no-evict": {3, clientOnOff},
 	"no-touch": {3, clientOnOff},
 	"unblock":  {-3, clientUnblock},
-	"unpause":  {2, func(r *request) error { r.w.Simple("OK"); return nil }},
+	"pause":    {-3, clientPause},
+	"unpause":  {2, clientUnpause},
 	"getredir": {2, func(r *request) error { r.w.Int(-1); return nil }},
 	"tracking": {-3, clientTracking},
 	"help": {2, func(r *request) error {
@@ -198,6 +199,8 @@ var clientSubcommands = map[string]struct {
 			"INFO",
 			"KILL <option>",
 			"LIST [options ...]",
+			"PAUSE <timeout> [WRITE|ALL]",
+			"UNPAUSE",
 			"REPLY (ON|OFF|SKIP)",
 			"SETNAME <name>",
 			"SETINFO <option> <value>",

@@ -166,6 +166,11 @@ func (c *conn) run(batch [][][]byte) {
 	x := execution{s: c.s, c: c, w: &c.w}
 	defer c.note(batch[len(batch)-1])
 	for len(batch) > 0 && !c.closing {
+		if c.s.pause.active.Load() {
+			if c.awaitPause(&x, batch[0]); c.closing {
+				break
+			}
+		}
 		if c.needsTurn(batch[0]) {
 			x.end()
 			ran, w := c.s.exec.submit(c, batch)

@@ -62,6 +62,7 @@ type Server struct {
 	hub     hub
 	scripts scriptTable
 	slow    slowLog
+	pause   pause
 	stats   statistics
 	config  settings
 
@@ -260,6 +261,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	s.closing = true
+	s.pause.end()
 	for _, l := range s.listeners {
 		_ = l.Close()
 	}
@@ -284,11 +286,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	close(s.endTicks)
 	s.background.Wait()
-	// Collections that expired last are retired.
-	drained := s.exec.do(func(*kv.Tx) error { return nil })
 	close(s.exec.queue)
 	<-s.exec.stopped
-	return errors.Join(drained, s.db.Close())
+	return s.db.Close()
 }
 
 // syncEverySecond makes commits durable under appendfsync everysec.
