@@ -37,14 +37,14 @@ type Disk struct {
 	mu         sync.Mutex
 	names      map[string]*inode
 	lastIno    int
-	used       int64 // sum of the sizes of all files that have a name
+	used       int64 // sum of the sizes of all files that have a name, without their holes
 	trace      []Op
 	marks      Marks
 	phase      string
 	faults     []*Injection
 	siteFaults bool // some fault asks for a site
 	ops        int
-	counts     [17]int // by bit of Kind
+	counts     [19]int // by bit of Kind
 }
 
 // inode is the file as programs see it now. blocks[i] may be changed in place only where owned[i];
@@ -56,6 +56,7 @@ type inode struct {
 	size    int64
 	blocks  []*rawBlock
 	owned   []bool
+	holes   holes
 	holders map[*file]bool // files that hold the lock; true: exclusively, and then alone
 }
 
@@ -77,6 +78,7 @@ func newDisk(opts Options, base []imageFile, dead []content) *Disk {
 		ino := &inode{
 			ino: i + 1, linked: true, mode: vfs.DefaultMode, size: f.size,
 			blocks: make([]*rawBlock, len(f.blocks)), owned: make([]bool, len(f.blocks)),
+			holes: slices.Clone(f.holes),
 		}
 		for j, b := range f.blocks {
 			if b != nil {
@@ -84,7 +86,7 @@ func newDisk(opts Options, base []imageFile, dead []content) *Disk {
 			}
 		}
 		d.names[f.name] = ino
-		d.used += f.size
+		d.used += ino.allocated()
 	}
 	return d
 }
@@ -103,7 +105,7 @@ func (d *Disk) SetReadOnly(readOnly bool) {
 	d.opts.ReadOnly = readOnly
 }
 
-// Used is the sum of the sizes of all files.
+// Used is the room that all files have: the sum of their sizes without their holes.
 func (d *Disk) Used() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -277,7 +279,7 @@ func (d *Disk) lastSync() int {
 func (d *Disk) unlink(path string, ino *inode) {
 	delete(d.names, path)
 	ino.linked = false
-	d.used -= ino.size
+	d.used -= ino.allocated()
 }
 
 // Rename implements vfs.FS.
@@ -420,7 +422,7 @@ func (d *Disk) runBefore(sync *Op) int {
 			about = op.Kind&(KindCreate|KindRemove|KindRename) != 0 && op.dir() == sync.Name
 			same = op.Kind == KindSyncDir && op.Name == sync.Name
 		} else {
-			about = op.Kind&(KindWrite|KindTruncate) != 0 && op.Ino == sync.Ino
+			about = op.Kind&(KindWrite|KindTruncate|KindPunch) != 0 && op.Ino == sync.Ino
 			same = op.Kind&(KindSync|KindSyncData) != 0 && op.Ino == sync.Ino
 		}
 		if same {

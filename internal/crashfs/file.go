@@ -114,6 +114,7 @@ func (ino *inode) truncate(size int64) {
 		ino.blocks[i] != nil {
 		clear(ino.mutable(i)[end:])
 	}
+	ino.holes.cut(size)
 	ino.size = size
 }
 
@@ -192,8 +193,13 @@ func (f *file) startWrite(p []byte, off int64, w *pending) (int, error) {
 			p, err = p[:n], in.fault.Err
 		}
 	}
-	if end := off + int64(len(p)); f.ino.linked && f.d.opts.Capacity > 0 && end > f.ino.size {
-		if free := f.d.opts.Capacity - f.d.used; end-f.ino.size > free {
+	if end := off + int64(len(p)); f.ino.linked && f.d.opts.Capacity > 0 {
+		free := f.d.opts.Capacity - f.d.used
+		filled := f.ino.holes.within(off, int64(len(p)))
+		if filled > free { // A write into a hole fails as a whole: the engine must not try.
+			return 0, pathError("write", f.name, vfs.ErrNoSpace)
+		}
+		if free -= filled; end-f.ino.size > free && end > f.ino.size {
 			// What fits is written, in whole sectors, as on a real disk.
 			fits := max(f.ino.size+free-off, 0)
 			p, err = p[:min(fits-fits%sectorSize, int64(len(p)))], pathError("write", f.name, vfs.ErrNoSpace)
@@ -213,7 +219,8 @@ func (f *file) startWrite(p []byte, off int64, w *pending) (int, error) {
 // hinders it.
 func (f *file) write(p []byte, off int64, s *site, in *Injection, w *pending) {
 	d, ino := f.d, f.ino
-	before := ino.size
+	before := ino.allocated()
+	ino.holes.fill(off, int64(len(p)))
 	if d.opts.Untraced {
 		ino.write(p, off, false)
 	} else {
@@ -221,7 +228,7 @@ func (f *file) write(p []byte, off int64, s *site, in *Injection, w *pending) {
 		ino.write(p, off, true)
 	}
 	if ino.linked {
-		d.used += ino.size - before
+		d.used += ino.allocated() - before
 	}
 	direct := f.flag&vfs.Direct != 0
 	write := Op{Kind: KindWrite, Ino: ino.ino, Name: f.name, Off: off, Data: p, site: s}
@@ -310,6 +317,53 @@ func (f *file) CacheAhead(int64, int64) {}
 // here.
 func (f *file) Grow(size int64) error { return f.resize("grow", size, false) }
 
+// PunchHole is a change of each block of its own, which may persist or not.
+func (f *file) PunchHole(off, n int64) error {
+	return f.allocate(Op{Kind: KindPunch, Off: off, Size: n}, func() {
+		f.ino.punch(off, n)
+	})
+}
+
+// Reserve loses nothing in a crash.
+func (f *file) Reserve(off, n int64) error {
+	return f.allocate(Op{Kind: KindReserve, Off: off, Size: n}, func() {
+		f.ino.holes.fill(off, n)
+	})
+}
+
+func (f *file) Allocated() (int64, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err := f.look(KindSize, 0); err != nil {
+		return 0, err
+	}
+	return f.ino.allocated(), nil
+}
+
+// allocate records an operation that changes which blocks are holes.
+func (f *file) allocate(op Op, change func()) error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if err := f.check(op.Kind.String(), true, op.Off); err != nil {
+		return err
+	}
+	op.Ino, op.Name, op.site = f.ino.ino, f.name, f.d.caller()
+	if in := f.d.began(op.Kind, op.site); in != nil {
+		return pathError(op.Kind.String(), f.name, in.err())
+	}
+	before, limit := f.ino.allocated(), f.d.opts.Capacity
+	if op.Kind == KindReserve && f.ino.linked && limit > 0 &&
+		f.ino.holes.within(op.Off, op.Size) > max(limit-f.d.used, 0) {
+		return pathError(op.Kind.String(), f.name, vfs.ErrNoSpace)
+	}
+	change()
+	if f.ino.linked {
+		f.d.used += f.ino.allocated() - before
+	}
+	f.d.record(op)
+	return nil
+}
+
 func (f *file) resize(op string, size int64, shorter bool) error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
@@ -327,9 +381,12 @@ func (f *file) resize(op string, size int64, shorter bool) error {
 		if limit := f.d.opts.Capacity; limit > 0 && size > f.ino.size && size-f.ino.size > limit-f.d.used {
 			return pathError(op, f.name, vfs.ErrNoSpace)
 		}
-		f.d.used += size - f.ino.size
 	}
+	before := f.ino.allocated()
 	f.ino.truncate(size)
+	if f.ino.linked {
+		f.d.used += f.ino.allocated() - before
+	}
 	f.d.record(Op{Kind: KindTruncate, Ino: f.ino.ino, Name: f.name, Size: size, site: s})
 	return nil
 }

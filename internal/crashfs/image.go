@@ -16,6 +16,7 @@ type imageFile struct {
 	size     int64
 	blocks   []*block
 	sum      uint64 // of the parts of blocks
+	holes    holes
 }
 
 func nameHash(name string) uint64 { return mix(xxhash.Sum64String(name)) }

@@ -263,6 +263,7 @@ func (p *point) image(r *recipe, profile Profile, hash uint64) *Image {
 		e := &p.scratch[i]
 		c := p.file(r, e.ino)
 		f := imageFile{name: e.name, nameHash: e.hash, size: c.size, sum: c.sum}
+		f.holes = p.w.inodes[e.ino].holesIn(c)
 		if p.slot[e.ino] != 0 && !r.live {
 			f.blocks = slices.Clone(c.blocks)
 		} else {

@@ -32,15 +32,19 @@ const (
 	KindLock
 	KindClose
 	KindWriteBack
+	KindPunch // in a trace, like those up to Rename
+	KindReserve
 
 	KindSyncs   = KindSync | KindSyncData | KindSyncDir | KindDirect
-	KindChanges = KindWrite | KindTruncate | KindSyncs | KindCreate | KindRemove | KindRename
-	KindAll     = KindWriteBack<<1 - 1
+	KindChanges = KindWrite | KindTruncate | KindSyncs | KindCreate | KindRemove | KindRename |
+		KindPunch | KindReserve
+	KindAll = KindReserve<<1 - 1
 )
 
 var kindNames = []string{
 	"write", "truncate", "sync", "syncdata", "syncdir", "direct", "create", "remove", "rename",
 	"open", "read", "size", "stat", "list", "lock", "close", "writeback",
+	"punch", "reserve",
 }
 
 // String names the kinds, joined by "|".
@@ -72,8 +76,8 @@ type Op struct {
 	Ino     int    // of the file; 0 for SyncDir
 	Name    string // as cleaned; for a file, the name it was opened by
 	NewName string // Rename
-	Off     int64  // Write
-	Size    int64  // Truncate: the new size
+	Off     int64  // Write, Punch, Reserve
+	Size    int64  // Truncate: the new size; Punch, Reserve: bytes from Off on
 	Data    []byte // Write; never changes
 	Phase   string
 	Marks   Marks // before the call
@@ -96,6 +100,8 @@ func (o *Op) String() string {
 	switch o.Kind {
 	case KindWrite:
 		fmt.Fprintf(&b, " [%d,%d)", o.Off, o.Off+int64(len(o.Data)))
+	case KindPunch, KindReserve:
+		fmt.Fprintf(&b, " [%d,%d)", o.Off, o.Off+o.Size)
 	case KindTruncate:
 		fmt.Fprintf(&b, " to %d", o.Size)
 	case KindRename:

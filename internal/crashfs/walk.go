@@ -46,6 +46,8 @@ type winode struct {
 	hard int64
 	soft []unit
 
+	holes holes // as programs see them
+
 	// cache is what programs read, where a failed sync has parted it from line.
 	cache    content
 	hasCache bool
@@ -70,7 +72,7 @@ func newWalker(base []imageFile, dead []content, ops []Op) *walker {
 	for i := range base {
 		f := &base[i]
 		c := content{size: f.size, blocks: f.blocks, sum: f.sum, shared: true}
-		w.inodes = append(w.inodes, &winode{durable: c, line: c, hard: c.size})
+		w.inodes = append(w.inodes, &winode{durable: c, line: c, hard: c.size, holes: slices.Clone(f.holes)})
 		w.entries = append(w.entries, entry{f.name, f.nameHash, i + 1})
 	}
 	w.live = slices.Clone(w.entries)
@@ -122,6 +124,10 @@ func (w *walker) step() {
 		w.write(op, seq)
 	case KindTruncate:
 		w.truncate(op, seq)
+	case KindPunch:
+		w.punch(op, seq)
+	case KindReserve:
+		w.inode(op.Ino).holes.fill(op.Off, op.Size)
 	case KindSync, KindSyncData, KindDirect:
 		w.syncFile(op)
 	case KindSyncDir:
@@ -168,6 +174,7 @@ func (w *walker) write(op *Op, seq int) {
 		f.line.set(i, v)
 		w.pend(unit{kind: unitData, seq: seq, ino: op.Ino, i: i, v: v})
 	})
+	f.holes.fill(op.Off, int64(len(op.Data)))
 	if f.hasCache {
 		f.cache.write(op.Data, op.Off)
 	}
@@ -184,6 +191,7 @@ func (w *walker) truncate(op *Op, seq int) {
 		w.pend(unit{kind: unitShrink, seq: seq, ino: op.Ino, size: op.Size})
 	}
 	f.line.size = op.Size
+	f.holes.cut(op.Size)
 	if f.hasCache {
 		f.cache.cut(op.Size)
 		f.cache.size = op.Size

@@ -14,6 +14,9 @@ import (
 // one within its first chunk.
 const memChunk = 256 << 10
 
+// memHole is the unit of holes in files in memory.
+const memHole = 4096
+
 // memBlockSize is the BlockSize of files in memory.
 const memBlockSize = 512
 
@@ -37,10 +40,11 @@ type memInode struct {
 	id   FileID
 	mode fs.FileMode // what it was created with; nothing is refused for it
 
-	// mu guards size and chunks. Bytes past size in a chunk are zero.
+	// mu guards size, chunks and holes. Bytes past size in a chunk are zero.
 	mu     sync.RWMutex
 	size   int64
-	chunks [][]byte // of memChunk bytes each; the last one may be shorter
+	chunks [][]byte           // of memChunk bytes each; the last one may be shorter
+	holes  map[int64]struct{} // blocks of memHole bytes that count as not allocated
 
 	// lockMu guards the holder of the advisory lock.
 	lockMu  sync.Mutex
@@ -235,6 +239,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.ino.mu.Lock()
 	defer f.ino.mu.Unlock()
 	f.ino.grow(end)
+	f.ino.fill(off, end)
 	n := 0
 	for n < len(p) {
 		at := off + int64(n)
@@ -300,6 +305,55 @@ func (f *memFile) Grow(size int64) error {
 	return nil
 }
 
+// PunchHole gives no memory back: it is for tests of its users.
+func (f *memFile) PunchHole(off, n int64) error {
+	if err := f.check("punch hole", true, off); err != nil {
+		return err
+	}
+	ino := f.ino
+	ino.mu.Lock()
+	defer ino.mu.Unlock()
+	for at := off; at < min(off+n, ino.size); {
+		chunk := ino.chunks[at/memChunk]
+		part := chunk[at%memChunk : min(int64(len(chunk)), at%memChunk+min(off+n, ino.size)-at)]
+		clear(part)
+		at += int64(len(part))
+	}
+	if ino.holes == nil {
+		ino.holes = map[int64]struct{}{}
+	}
+	for i := (off + memHole - 1) / memHole; (i+1)*memHole <= off+n; i++ {
+		ino.holes[i] = struct{}{}
+	}
+	return nil
+}
+
+func (f *memFile) Reserve(off, n int64) error {
+	if err := f.check("reserve", true, off); err != nil {
+		return err
+	}
+	f.ino.mu.Lock()
+	defer f.ino.mu.Unlock()
+	f.ino.fill(off, off+n)
+	return nil
+}
+
+func (f *memFile) Allocated() (int64, error) {
+	if err := f.check("size", false, 0); err != nil {
+		return 0, err
+	}
+	f.ino.mu.RLock()
+	defer f.ino.mu.RUnlock()
+	return f.ino.size - int64(len(f.ino.holes))*memHole, nil
+}
+
+// fill ends the holes in [off, end). Called with mu held.
+func (ino *memInode) fill(off, end int64) {
+	for i := off / memHole; len(ino.holes) > 0 && i*memHole < end; i++ {
+		delete(ino.holes, i)
+	}
+}
+
 func (f *memFile) WriteMapped(p []byte, off int64) error { return WriteFull(f, p, off) }
 
 func (f *memFile) Truncate(size int64) error {
@@ -313,6 +367,7 @@ func (f *memFile) Truncate(size int64) error {
 		ino.grow(size)
 		return nil
 	}
+	ino.fill(size, ino.size)
 	n := int((size + memChunk - 1) / memChunk)
 	clear(ino.chunks[n:])
 	ino.chunks = ino.chunks[:n]

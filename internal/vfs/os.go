@@ -45,6 +45,9 @@ type osFile struct {
 	blockOnce sync.Once
 	block     int // set by blockOnce
 
+	punchOnce sync.Once
+	noPunch   bool // set by punchOnce
+
 	lockMu sync.Mutex
 	locked bool // guarded by lockMu
 
@@ -253,6 +256,34 @@ func (f *osFile) Grow(size int64) error {
 	// What was reserved before it failed is given back, as far as the system lets us.
 	_ = f.f.Truncate(from)
 	return osError(&fs.PathError{Op: "reserve", Path: f.f.Name(), Err: err})
+}
+
+func (f *osFile) Reserve(off, n int64) error {
+	err := reserve(f.f, off, n)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return osError(&fs.PathError{Op: "reserve", Path: f.f.Name(), Err: err})
+}
+
+func (f *osFile) PunchHole(off, n int64) error {
+	f.punchOnce.Do(func() { f.noPunch = errors.Is(reserve(f.f, off, n), errors.ErrUnsupported) })
+	if f.noPunch {
+		return errors.ErrUnsupported
+	}
+	err := punchHole(f.f, off, n)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return osError(&fs.PathError{Op: "punch hole", Path: f.f.Name(), Err: err})
+}
+
+func (f *osFile) Allocated() (int64, error) {
+	info, err := f.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return allocated(info), nil
 }
 
 func (f *osFile) WriteBack(off, n int64) error { return osError(writeBack(f.f, off, n, true)) }

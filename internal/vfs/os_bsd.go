@@ -38,4 +38,5 @@ func syncData(f *os.File) error { return syncAll(f) }
 
 func writeBack(*os.File, int64, int64, bool) error { return nil }
 
-func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
+func reserve(*os.File, int64, int64) error   { return errors.ErrUnsupported }
+func punchHole(*os.File, int64, int64) error { return errors.ErrUnsupported }

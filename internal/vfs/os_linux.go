@@ -88,10 +88,16 @@ func syncData(f *os.File) error {
 	return nil
 }
 
-// reserve makes the file n bytes longer than size, with blocks for them.
-func reserve(f *os.File, size, n int64) error {
+// reserve gives [off, off+n) blocks, and makes the file so long.
+func reserve(f *os.File, off, n int64) error { return allocate(f, 0, off, n) }
+
+func punchHole(f *os.File, off, n int64) error {
+	return allocate(f, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+}
+
+func allocate(f *os.File, mode uint32, off, n int64) error {
 	err := control(f, func(fd uintptr) error {
-		return uninterrupted(func() error { return unix.Fallocate(int(fd), 0, size, n) })
+		return uninterrupted(func() error { return unix.Fallocate(int(fd), mode, off, n) })
 	})
 	if err == unix.ENOSYS {
 		return errors.ErrUnsupported // EOPNOTSUPP says so by itself

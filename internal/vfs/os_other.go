@@ -44,4 +44,7 @@ func openID(*os.File, fs.FileInfo) (FileID, error) { return FileID{}, errors.Err
 
 func writeBack(*os.File, int64, int64, bool) error { return nil }
 
-func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
+func reserve(*os.File, int64, int64) error   { return errors.ErrUnsupported }
+func punchHole(*os.File, int64, int64) error { return errors.ErrUnsupported }
+
+func allocated(info fs.FileInfo) int64 { return info.Size() }

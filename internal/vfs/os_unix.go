@@ -160,3 +160,12 @@ func statID(info fs.FileInfo) (FileID, error) {
 	}
 	return FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}, nil
 }
+
+func allocated(info fs.FileInfo) int64 {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return info.Size()
+	}
+	const unit = 512 // of st_blocks, whatever the file system
+	return st.Blocks * unit
+}

@@ -88,6 +88,18 @@ type File interface {
 	// is ErrNoSpace, and the size stays. Where nothing can be reserved the file only becomes
 	// longer.
 	Grow(size int64) error
+	// PunchHole gives the room of [off, off+n), within the file, back to the file system: the bytes
+	// read as zeros, and the size stays. Until a Sync a power cut may undo any part of it. It is
+	// errors.ErrUnsupported, and nothing has changed, where Reserve could not undo it, or the system
+	// has no such call.
+	PunchHole(off, n int64) error
+	// Reserve has the file system reserve room for all of [off, off+n), within the file: writes to
+	// it do not fail for want of space later. The bytes stay as they are. Without enough room it is
+	// ErrNoSpace, and a part may be reserved. Where nothing can be reserved nothing happens.
+	Reserve(off, n int64) error
+	// Allocated is the room that the file has on the disk, in bytes: less than its size if it has
+	// holes.
+	Allocated() (int64, error)
 	// Sync makes data, size and metadata durable (fsync). The directory entry is SyncDir's.
 	Sync() error
 	// SyncData makes data durable, and the size where reading the data needs it (fdatasync).

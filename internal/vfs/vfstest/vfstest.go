@@ -29,6 +29,7 @@ func Run(t *testing.T, newFS func(t *testing.T) (fsys vfs.FS, dir string)) {
 		{"reads_give_what_was_written", readWrite},
 		{"read_at_the_end_is_EOF", readAtEnd},
 		{"growth_reads_as_zeros", growth},
+		{"holes_read_as_zeros", holes},
 		{"read_only_handles_do_not_write", readOnly},
 		{"use_after_close_is_ErrClosed", afterClose},
 		{"rename_replaces", rename},
@@ -219,6 +220,53 @@ func growth(t *testing.T, fsys vfs.FS, dir string) {
 	require.Equal(t, string(make([]byte, 10000))+"z", contents(t, f))
 }
 
+func holes(t *testing.T, fsys vfs.FS, dir string) {
+	const block, size = 64 << 10, 5 * 64 << 10
+	f := open(t, fsys, filepath.Join(dir, "a"), vfs.Write|vfs.Create)
+	want := bytes.Repeat([]byte{7}, size)
+	require.NoError(t, vfs.WriteFull(f, want, 0))
+	require.NoError(t, f.Sync())
+	full, err := f.Allocated()
+	require.NoError(t, err)
+	require.NoError(t, f.Reserve(0, size), "nothing changes")
+	same := func() {
+		t.Helper()
+		got := make([]byte, size)
+		require.NoError(t, vfs.ReadFull(f, got, 0))
+		require.True(t, bytes.Equal(want, got))
+		n, err := f.Size()
+		require.NoError(t, err)
+		require.EqualValues(t, size, n)
+	}
+	same()
+	err = f.PunchHole(block, 2*block)
+	if errors.Is(err, errors.ErrUnsupported) {
+		same()
+		return
+	}
+	require.NoError(t, err)
+	clear(want[block : 3*block])
+	same()
+	less, err := f.Allocated()
+	require.NoError(t, err)
+	require.LessOrEqual(t, less, full-2*block)
+	require.NoError(t, f.Reserve(block, block))
+	same()
+	half, err := f.Allocated()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, half, less+block)
+	require.NoError(t, vfs.WriteFull(f, want[:2*block], 2*block))
+	copy(want[2*block:], want[:2*block])
+	same()
+	require.NoError(t, f.PunchHole(4*block, block), "at the end: the size stays")
+	clear(want[4*block:])
+	same()
+	require.NoError(t, f.Truncate(2*block))
+	require.NoError(t, f.Truncate(size))
+	clear(want[2*block:])
+	same()
+}
+
 func readOnly(t *testing.T, fsys vfs.FS, dir string) {
 	name := filepath.Join(dir, "a")
 	write(t, open(t, fsys, name, vfs.Write|vfs.Create), "abc", 0)
@@ -242,7 +290,8 @@ func afterClose(t *testing.T, fsys vfs.FS, dir string) {
 	_, err = f.ID()
 	require.ErrorIs(t, err, fs.ErrClosed)
 	for what, err := range map[string]error{
-		"truncate": f.Truncate(0), "grow": f.Grow(1), "sync": f.Sync(), "syncdata": f.SyncData(),
+		"truncate": f.Truncate(0), "grow": f.Grow(1),
+		"punch": f.PunchHole(0, 1), "reserve": f.Reserve(0, 1), "sync": f.Sync(), "syncdata": f.SyncData(),
 		"lock": f.Lock(true), "close": f.Close(),
 	} {
 		require.ErrorIs(t, err, fs.ErrClosed, what)
