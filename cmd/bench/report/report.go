@@ -57,6 +57,7 @@ type Figure struct {
 	PerByte float64 `json:"written_per_user_byte,omitempty"`
 	PerLive float64 `json:"disk_per_live_byte,omitempty"`
 	Disk    float64 `json:"disk_bytes,omitempty"`
+	AnyTime float64 `json:"disk_peak_per_live_byte,omitempty"`
 	Failure string  `json:"failure,omitempty"`
 	IdleP99 float64 `json:"idle_p99_us,omitempty"`
 	Beside  float64 `json:"puts_beside,omitempty"`
@@ -171,6 +172,7 @@ func figure(name string, rounds []workload.Result) Figure {
 	f.Peak = median(func(r workload.Result) float64 { return float64(r.Peak) })
 	f.Disk = median(func(r workload.Result) float64 { return float64(r.Disk) })
 	f.PerByte = median(func(r workload.Result) float64 { return ratio(float64(r.Written), float64(r.User)) })
+	f.AnyTime = median(func(r workload.Result) float64 { return ratio(float64(r.DiskPeak), float64(r.Data)) })
 	f.PerLive = median(func(r workload.Result) float64 { return ratio(float64(r.Disk), float64(r.Data)) })
 	return f
 }

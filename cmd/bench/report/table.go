@@ -86,7 +86,7 @@ func (rep *Report) space(b *strings.Builder) {
 	fmt.Fprintln(
 		t,
 		"workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\t"+
-			"disk MB\tleast\t\tdisk per live byte\t",
+			"disk MB\tleast\t\tdisk per live byte\tat any moment\t",
 	)
 	for _, row := range rep.Rows {
 		cells := []string{row.Workload}
@@ -102,11 +102,11 @@ func (rep *Report) space(b *strings.Builder) {
 			own, least, name := row.least(c.of)
 			cells = append(cells, known(own*c.scale), known(least*c.scale), name)
 		}
-		perLive := 0.0
+		perLive, anyTime := 0.0, 0.0
 		if own := row.find(ours); own != nil {
-			perLive = own.PerLive
+			perLive, anyTime = own.PerLive, own.AnyTime
 		}
-		fmt.Fprintln(t, strings.Join(append(cells, known(perLive)), "\t")+"\t")
+		fmt.Fprintln(t, strings.Join(append(cells, known(perLive), known(anyTime)), "\t")+"\t")
 	}
 	t.Flush()
 }

@@ -11,7 +11,7 @@ var overwrites = []Workload{{
 	Name:  "overwrite",
 	About: "as many updates at random as five times the rows, in batches of 100, not waiting for the disk",
 	Unit:  PerSecond, Goal: 1.3, Fixture: Fixture{Loaded: true},
-	Run: runOverwrite,
+	Run: runOverwrite, WatchDisk: true,
 	Limit: func(r *Run) error {
 		return r.appends(5*r.rows(), overwriteBatch, rowBytes, false)
 	},

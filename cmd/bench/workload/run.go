@@ -23,13 +23,14 @@ type Result struct {
 	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads per operation or megabyte; 0: unknown
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
-	IdleP99  float64 `json:"idle_p99_us,omitempty"`    // where P99us is that of a busy time
-	Beside   int     `json:"puts_beside,omitempty"`    // how many puts that was in
-	Peak     int64   `json:"peak_rss_bytes,omitempty"` // until the end of the timed part; 0: unknown
-	Disk     int64   `json:"disk_bytes,omitempty"`     // of the store when the timed part ended
-	Data     int64   `json:"data_bytes,omitempty"`     // of the live keys and values then
-	User     int64   `json:"user_bytes,omitempty"`     // of keys and values handed to the store
-	Written  int64   `json:"written_bytes,omitempty"`  // to the disk, from the start of the timed part to Close
+	IdleP99  float64 `json:"idle_p99_us,omitempty"`     // where P99us is that of a busy time
+	Beside   int     `json:"puts_beside,omitempty"`     // how many puts that was in
+	Peak     int64   `json:"peak_rss_bytes,omitempty"`  // until the end of the timed part; 0: unknown
+	Disk     int64   `json:"disk_bytes,omitempty"`      // of the store when the timed part ended
+	DiskPeak int64   `json:"disk_peak_bytes,omitempty"` // the most until then, of rows that watch it
+	Data     int64   `json:"data_bytes,omitempty"`      // of the live keys and values then
+	User     int64   `json:"user_bytes,omitempty"`      // of keys and values handed to the store
+	Written  int64   `json:"written_bytes,omitempty"`   // to the disk, from the start of the timed part to Close
 	Failure  string  `json:"failure,omitempty"`
 
 	OpenSeconds  float64 `json:"open_seconds,omitempty"` // of rows with a limit of memory
@@ -122,14 +123,45 @@ func (r *Run) timed(ops, userBytes int, fn func() error) error {
 		defer pprof.StopCPUProfile()
 	}
 	r.written = writtenBytes(r.Dir)
+	watched := r.watchDisk()
 	cpu, began := cpuTime(), time.Now()
 	err := fn()
 	took := time.Since(began)
+	r.Result.DiskPeak = watched()
 	r.Result.CPU = (cpuTime() - cpu).Seconds() * 1e6 / r.w.Unit.count(ops)
 	r.Result.Seconds, r.Result.User = took.Seconds(), int64(ops)*int64(userBytes)
 	r.Result.Value = r.w.Unit.value(ops, took)
 	r.Result.Peak, r.Result.Disk = peakRSS(), diskBytes(r.Dir)
 	return err
+}
+
+// watchInterval is the time between two looks at the files of a store: checkpoints take longer.
+const watchInterval = 20 * time.Millisecond
+
+// watchDisk begins to look at the room that the files have, if the workload wants it. The result
+// ends that, and returns the most that was seen.
+func (r *Run) watchDisk() (end func() int64) {
+	if !r.w.WatchDisk {
+		return func() int64 { return 0 }
+	}
+	stop, most := make(chan struct{}), make(chan int64)
+	go func() {
+		peak, tick := int64(0), time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			peak = max(peak, diskBytes(r.Dir))
+			select {
+			case <-tick.C:
+			case <-stop:
+				most <- max(peak, diskBytes(r.Dir))
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		return <-most
+	}
 }
 
 // concurrently times ops operations shared among clients. fn does those from lo to hi with a client

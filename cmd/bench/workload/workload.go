@@ -48,13 +48,15 @@ type Workload struct {
 	Durable bool    // each commit is on the disk before it returns
 	Sorted  bool    // rows are written in order
 	KeepLog bool    // see engine.Config
-	Clients int     // goroutines; 0: one
-	Fixture Fixture // what the store holds before, and what its rows look like
-	Needs   func(engine.Engine) bool
-	Run     func(*Run) error
-	Limit   func(*Run) error // the same job without a store; nil: there is no such thing
-	Big     bool             // much more data: only when asked for
-	Memory  int64            // bytes that the process may use, in a control group of its own; 0: no limit
+	// WatchDisk looks at the room of the files during the timed part: see Result.DiskPeak.
+	WatchDisk bool
+	Clients   int     // goroutines; 0: one
+	Fixture   Fixture // what the store holds before, and what its rows look like
+	Needs     func(engine.Engine) bool
+	Run       func(*Run) error
+	Limit     func(*Run) error // the same job without a store; nil: there is no such thing
+	Big       bool             // much more data: only when asked for
+	Memory    int64            // bytes that the process may use, in a control group of its own; 0: no limit
 }
 
 // All workloads, in the order of the table.
@@ -66,6 +68,7 @@ func All() []Workload {
 		scans,
 		mixes,
 		overwrites,
+		sessions,
 		larges,
 		deletes,
 		opens,
