@@ -93,9 +93,9 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 
 // TestSmallGroupsAreMany: workloads whose stores have small groups do make stores with many of
 // them, under a directory of two levels, and go on from there. An extent that crosses from one
-// group to the next is there, too.
+// group to the next is there, too. So are punches of free runs: small groups have short ones.
 func TestSmallGroupsAreMany(t *testing.T) {
-	crossing := 0
+	crossing, punches, reserved := 0, 0, 0
 	for _, w := range []Workload{
 		{Base: "spread" + groupsSuffix}, Random(6, randomLength), Random(7, randomLength),
 	} {
@@ -104,6 +104,12 @@ func TestSmallGroupsAreMany(t *testing.T) {
 		roots, behind := 0, 0
 		maps := map[pager.Pgid]bool{}
 		for _, op := range r.Disk.Trace() {
+			switch op.Kind {
+			case crashfs.KindPunch:
+				punches++
+			case crashfs.KindReserve:
+				reserved++
+			}
 			if op.Kind != crashfs.KindWrite || op.Name != path {
 				continue
 			}
@@ -131,4 +137,6 @@ func TestSmallGroupsAreMany(t *testing.T) {
 		require.Positive(t, behind, "%s: meta pages behind them", w)
 	}
 	require.Positive(t, crossing, "extents in two groups")
+	require.Greater(t, punches, 5, "holes")
+	require.Greater(t, reserved, 5, "room for holes")
 }

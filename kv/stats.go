@@ -9,15 +9,16 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// Stats are numbers of one instant. While a write transaction is open, FileBytes, LogBytes,
-// FreeBytes, PinnedBytes, Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of the last
-// call without one. Readers counts open read transactions, one-shot reads and calls of Check.
+// Stats are numbers of one instant. While a write transaction is open, FileBytes, DiskBytes,
+// LogBytes, FreeBytes, PinnedBytes, Groups, Seq, Epoch, LogBytesWritten and TrashTrees are those of
+// the last call without one. Readers counts open read transactions, one-shot reads and calls of Check.
 // PinnedBytes is the part of FreeBytes that a transaction still reads; the rest is reused from the
 // next checkpoint on at the latest. Checkpoints includes those that end a recovery, a BulkLoad and
 // the session; Commits includes those of evictions and purges.
 type Stats struct {
 	PageSize    int   `json:"page_size"`
 	FileBytes   int64 `json:"file_bytes"`   // main file
+	DiskBytes   int64 `json:"disk_bytes"`   // its room on the disk: less than FileBytes if it has holes
 	LogBytes    int64 `json:"log_bytes"`    // of this session, or found by a ReadOnly open
 	FreeBytes   int64 `json:"free_bytes"`   // in the main file, not part of the newest state
 	PinnedBytes int64 `json:"pinned_bytes"` // of FreeBytes, still read by a transaction
@@ -114,7 +115,8 @@ func (db *DB) stats() Stats {
 func (db *DB) numbers() Stats {
 	b := db.store.Stats()
 	return Stats{
-		PageSize: b.PageSize, FileBytes: b.FileBytes, LogBytes: b.LogBytes, FreeBytes: b.FreeBytes,
+		PageSize: b.PageSize, FileBytes: b.FileBytes, DiskBytes: b.DiskBytes,
+		LogBytes: b.LogBytes, FreeBytes: b.FreeBytes,
 		PinnedBytes: b.PinnedBytes, FrameBytes: b.FrameBytes,
 		CacheBytes: b.CacheBytes, MemoryBytes: b.MemoryBytes,
 		Readers: b.Readers, OldestReaderAge: b.OldestReaderAge,

@@ -125,6 +125,10 @@ func TestEveryNumberOfStatsIsTrue(t *testing.T) {
 			require.Equal(t, s.fileOpen, s.open.FileBytes)
 			require.Equal(t, s.fileClosed, s.closed.FileBytes)
 		},
+		"DiskBytes": func(t *testing.T) {
+			require.Equal(t, s.fileOpen, s.open.DiskBytes, "too small for holes")
+			require.Equal(t, s.fileClosed, s.closed.DiskBytes)
+		},
 		"LogBytes": func(t *testing.T) {
 			require.Equal(t, s.logOpen, s.open.LogBytes)
 			require.Positive(t, s.logOpen)

@@ -17,6 +17,8 @@ type Allocator struct {
 	dirs     []Ref // used free directory pages: level 0, then the root if there is one
 	Growth   fileGrowth
 	reserved reservation
+	noPunch  bool   // the file system refuses to punch holes
+	noRoom   uint64 // holes before this page have no room: see fillScattered
 }
 
 // An AllocPolicy says how much of the reserve allocations may use, and which free pages they prefer.
@@ -58,26 +60,43 @@ func (a *Allocator) allocate(how AllocPolicy, inMemory bool) (Pgid, error) {
 	if err := a.prepareAlloc(1, how); err != nil {
 		return 0, err
 	}
-	id, ok, err := a.space.nextPage(how, inMemory)
-	if err != nil || ok {
-		return id, err
+	for again := true; ; again = false {
+		id, ok, err := a.space.nextPage(how, inMemory)
+		if err != nil || ok {
+			return id, err
+		}
+		filled, err := a.fill(1)
+		if err != nil {
+			return 0, err
+		}
+		if filled == 0 || !again {
+			break
+		}
 	}
 	return a.allocateAtEnd(how.Purpose)
 }
 
 // prepareAlloc ensures that n pages can be allocated, and that searches for them have this fit.
 func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
-	if err := a.reserve(n, min(n, a.space.free()), how.Purpose); err != nil {
+	if err := a.fillReserve(n); err != nil {
+		return err
+	}
+	if err := a.reserve(n, false, how.Purpose); err != nil {
 		return err
 	}
 	if a.space.fit != how.Fit {
 		a.space.fit = how.Fit
 		a.space.rewind()
 	}
-	if how.Fit == FitRuns {
-		return nil
+	if how.Fit != FitRuns {
+		if err := a.flushFreeLists(); err != nil {
+			return err
+		}
 	}
-	return a.flushFreeLists()
+	if how.Fit == FitLowest || a.space.ceiling.Load() > 0 {
+		return a.fillLowest()
+	}
+	return nil
 }
 
 // allocateAtEnd extends the file by one page. If the disk is full, or MaxBytes is reached, it fills a
@@ -86,13 +105,13 @@ func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
 func (a *Allocator) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
 	pastBound := a.Growth.bound > 0 && int64(a.space.end+1)*int64(a.pageSize) > a.Growth.bound
 	if !pastBound {
-		err = a.reserve(1, 0, purpose)
+		err = a.reserve(1, true, purpose)
 	}
 	if pastBound || NoSpace(err) {
 		if id, ok, bad := a.space.allocateFromHole(); ok || bad != nil {
 			return id, bad
 		}
-		err = a.reserve(1, 0, purpose)
+		err = a.reserve(1, true, purpose)
 	}
 	if err != nil {
 		return 0, err
@@ -170,7 +189,7 @@ func (p *Pager) Unused(id Pgid, n uint64) error {
 		p.Alloc.space.unframedFree = append(p.Alloc.space.unframedFree, id)
 		return nil
 	}
-	return p.Alloc.space.setAvail(id, n)
+	return p.Alloc.space.setAgain(id, n)
 }
 
 // maxFramedFree bounds the framed free list; the frames of further pages return to the arena.
@@ -244,7 +263,7 @@ func (p *Pager) Release(id Pgid, n uint64) error {
 func (a *Allocator) flushFreeLists() error {
 	for _, id := range a.space.framedFree {
 		a.pool.freeFrame(a.pool.table.slot(id))
-		if err := a.space.setAvail(id, 1); err != nil {
+		if err := a.space.setAgain(id, 1); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func (a *Allocator) From(id Pgid) (used, waiting uint64) {
 				mask &= 1<<(s.end-lo) - 1
 			}
 			used += uint64(bits.OnesCount64(g.used[i] & mask))
-			waiting += uint64(bits.OnesCount64(^(g.used[i] | g.avail[i]) & mask))
+			waiting += uint64(bits.OnesCount64(^(g.used[i] | g.avail[i] | g.hole[i]) & mask))
 		}
 	}
 	return used, waiting
@@ -69,12 +69,7 @@ func (a *Allocator) From(id Pgid) (used, waiting uint64) {
 // FreeTail is the number of free pages at the end of the file, which the next capture cuts off.
 // Writer lock.
 func (a *Allocator) FreeTail() (n uint64) {
-	s := a.space
-	for id := s.end; id > 2; id-- {
-		g, i := s.groups[(id-1)/s.perGroup], (id-1)%s.perGroup
-		if !g.loaded || g.avail[i/64]&(1<<(i%64)) == 0 {
-			break
-		}
+	for a.space.end-n > 2 && a.space.freeAt(a.space.end-n-1) {
 		n++
 	}
 	return n

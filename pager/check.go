@@ -85,7 +85,15 @@ func (f *mainFile) ReadPages(id Pgid, b []byte) error {
 }
 
 // FileBytes is the size of the main file. Writer lock.
-func (a *Allocator) FileBytes() int64 { return a.Growth.size }
+func (a *Allocator) FileBytes() int64 { return a.Growth.length }
+
+// DiskBytes is the room that the main file has on the disk. Writer lock.
+func (a *Allocator) DiskBytes() int64 {
+	if n, err := a.file.Allocated(); err == nil {
+		return n
+	}
+	return a.FileBytes()
+}
 
 // Prefer makes m the newest durable meta page: the next WriteMeta overwrites the other one.
 func (f *mainFile) Prefer(m *Meta) { f.lastMeta = m }

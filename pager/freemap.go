@@ -52,7 +52,10 @@ func (a *Allocator) startSpace(m *Meta) *space {
 	s.most = min(uint64(a.entriesPerDir())*uint64(a.groupsPerDir())*s.perGroup, maxPages)
 	s.load = a.loadGroup
 	s.bad = func(id Pgid, detail string) error { return a.corrupt(id, "%s", detail) }
-	s.end, s.start = m.Pages, m.Pages
+	s.end, s.start, s.sparse = m.Pages, m.Pages, !a.o.ReadOnly
+	if s.sparse { // pages behind the end may be holes, too
+		a.Growth.size = min(a.Growth.length, int64(m.Pages)*int64(a.pageSize))
+	}
 	a.space, a.Growth.space, a.dirs = s, s, nil
 	return s
 }
@@ -110,13 +113,17 @@ func (a *Allocator) loadDirectory(m *Meta) error {
 		return a.corrupt(m.FreeDir.Pgid, detail, len(s.groups), nGroups)
 	}
 	s.avail.n = 0
+	free := &s.avail
+	if s.sparse {
+		free = &s.holes
+	}
 	for no, g := range s.groups {
 		pages := min(s.perGroup, s.end-uint64(no)*s.perGroup)
 		if uint64(g.nUsed) > pages || (g.nUsed > 0 && g.ref.IsZero()) {
 			return a.corrupt(m.FreeDir.Pgid, "group %d: %d of %d pages in use, free map page %v",
 				no, g.nUsed, pages, g.ref)
 		}
-		s.avail.n += pages - uint64(g.nUsed)
+		free.n += pages - uint64(g.nUsed)
 		s.nUsed += uint64(g.nUsed)
 	}
 	if s.groups[0].nUsed < 2 {
@@ -212,7 +219,7 @@ func (a *Allocator) Fill() Pgid {
 			}
 		}
 		for i := range g.avail {
-			free += uint64(bits.OnesCount64(g.avail[i]))
+			free += uint64(bits.OnesCount64(g.avail[i] | g.hole[i]))
 			unwritten -= uint64(bits.OnesCount64(g.dirty[i]))
 			if free >= unwritten {
 				return Pgid(min(first+uint64(i+1)*64, s.end))

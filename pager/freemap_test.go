@@ -76,13 +76,13 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 					}
 				}
 				require.NoError(t, p.Alloc.TrimFile(rnd.Intn(2) == 0))
-				free, pages := (p.Alloc.space.avail.n + uint64(len(p.Alloc.space.framedFree))), p.Alloc.Pages()
+				free, pages := (p.Alloc.space.avail.n + p.Alloc.space.holes.n + uint64(len(p.Alloc.space.framedFree))), p.Alloc.Pages()
 				require.NoError(t, p.Close())
 				p, err = b.tryOpen()
 				require.NoError(t, err)
-				require.Equal(t, free, (p.Alloc.space.avail.n+uint64(len(p.Alloc.space.framedFree)))+pages-p.Alloc.Pages())
+				require.Equal(t, free, (p.Alloc.space.avail.n+p.Alloc.space.holes.n+uint64(len(p.Alloc.space.framedFree)))+pages-p.Alloc.Pages())
 				require.Equal(t, before, usedPages(t, p))
-				require.Equal(t, p.Alloc.Pages(), (p.Alloc.space.avail.n+uint64(len(p.Alloc.space.framedFree)))+p.Alloc.UsedPages())
+				require.Equal(t, p.Alloc.Pages(), (p.Alloc.space.avail.n+p.Alloc.space.holes.n+uint64(len(p.Alloc.space.framedFree)))+p.Alloc.UsedPages())
 				require.NoError(t, p.Close())
 			}
 		}
@@ -94,7 +94,7 @@ func hugeStore(t *testing.T, groups int) (bed, *Pager) {
 	b := bed{fs: &sparseFS{FS: vfs.NewMemory()}, path: "/huge.ebb"}
 	p := b.newPager(t, MinPageSize)
 	last := uint64(groups)*p.Alloc.space.perGroup - 10
-	require.NoError(t, p.Alloc.reserve(last, 0, ForPut))
+	require.NoError(t, p.Alloc.reserve(last, false, ForPut))
 	first, err := p.Alloc.space.grow(last - p.Alloc.space.end)
 	require.NoError(t, err)
 	require.NoError(t, p.Alloc.space.setAvail(first, last-uint64(first)))
@@ -107,6 +107,7 @@ func allocateInGroup(t *testing.T, p *Pager, no int) Pgid {
 	t.Helper()
 	p.Alloc.space.avail.run, p.Alloc.space.avail.runEnd, p.Alloc.space.framedFree = 0, 0, p.Alloc.space.framedFree[:0]
 	p.Alloc.space.avail.cursor = uint64(no)*p.Alloc.space.perGroup + 64
+	p.Alloc.space.holes.cursor = p.Alloc.space.avail.cursor
 	ref := newPage(t, p, byte(no))
 	require.Equal(t, uint64(no), uint64(ref.Pgid)/p.Alloc.space.perGroup)
 	return ref.Pgid
@@ -202,7 +203,7 @@ func TestFileGrowsNoFurtherThanTheDirectoryCovers(t *testing.T) {
 	p := memoryBed().newPager(t, MinPageSize)
 	p.Alloc.space.end = p.Alloc.MostPages() - 3
 	p.Alloc.Growth.size = int64(p.Alloc.space.end) * MinPageSize
-	require.ErrorIs(t, p.Alloc.reserve(4, 0, ForPut), ErrNoSpace)
+	require.ErrorIs(t, p.Alloc.reserve(4, false, ForPut), ErrNoSpace)
 }
 
 func TestExtentBehindTheEndIsNotFree(t *testing.T) {
@@ -407,7 +408,7 @@ func TestGroupsAreLoadedOnDemand(t *testing.T) {
 func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	b := memoryBed()
 	p := b.newPager(t, MinPageSize)
-	require.NoError(t, p.Alloc.reserve(100, 0, ForPut))
+	require.NoError(t, p.Alloc.reserve(100, true, ForPut))
 	m := p.LastMeta()
 	m.Pages = 3
 	require.ErrorContains(t, p.Start(&m), "counts 3 pages and has no free directory")
@@ -419,7 +420,7 @@ func TestFreeMapOfAnotherNumberOfPagesIsCorruption(t *testing.T) {
 	m.Pages -= p.Alloc.space.perGroup
 	require.ErrorContains(t, p.Start(&m), "free directory page with 3 entries, at most 2 belong")
 	m.Pages += 2 * p.Alloc.space.perGroup
-	require.NoError(t, p.Alloc.reserve(p.Alloc.space.perGroup*4, 0, ForPut))
+	require.NoError(t, p.Alloc.reserve(p.Alloc.space.perGroup*4, true, ForPut))
 	require.ErrorContains(t, p.Start(&m), "free directory has 3 groups, the meta page counts 4")
 }
 

@@ -12,11 +12,12 @@ import (
 //
 //	used      the newest committed state can reach it
 //	avail     allocatable: no durable state and no snapshot can reach it
+//	hole      likewise, but the disk may have no room for it: see holes.go
 //	dirty     allocated since the last capture, and the file does not hold it yet
 //	reusable  of the states, only the last durable one can reach it, and no snapshot: see reuse.go
 //	offered   reusable and allocatable
 //
-// A page that is neither used nor avail nor offered belongs to an open transaction, waits for
+// A page that is neither used nor avail, hole or offered belongs to an open transaction, waits for
 // snapshots to end or for a checkpoint, or is in one of the free lists below.
 type space struct {
 	pageSize int
@@ -34,6 +35,9 @@ type space struct {
 	framedFree   []Pgid
 	unframedFree []Pgid // likewise, without a frame: reused next
 	avail        pagePool
+	holes        pagePool
+	holeMiss     uint64 // no run of holes has this many pages or more
+	sparse       bool   // free pages of groups that are loaded are holes
 	reusable     pagePool
 	nReusable    uint64       // reusable bits set
 	extCursor    uint64       // page number where the next search for an extent starts
@@ -47,11 +51,14 @@ type space struct {
 
 type group struct {
 	used, avail, dirty []uint64 // nil until loaded
+	hole               []uint64 // likewise
 	reusable, offered  []uint64 // nil if no page is
+	again              []uint64 // allocated since the last capture and free again; nil if no page is
 	nUsed              uint32
 	nAvail             uint32
 	longest            uint32 // upper bound of the runs of avail pages, lowered by unsuccessful searches
 	changed            bool   // used changed since the last capture
+	unknown            bool   // holes may have room, from the session before: punched once
 	ref                Ref    // free map page; zero: no page was in use
 	loaded             bool
 }
@@ -62,7 +69,10 @@ func newSpace(pageSize int) *space {
 		perGroup: uint64(pageSize-HeaderSize) / 8 * 64,
 		mapChunk: mapChunkBytes / uint64(pageSize),
 		extMiss:  ^uint64(0),
-		reusable: pagePool{reusable: true},
+		holeMiss: ^uint64(0),
+		holes:    pagePool{of: func(g *group) []uint64 { return g.hole }},
+		avail:    pagePool{of: func(g *group) []uint64 { return g.avail }},
+		reusable: newReusablePool(),
 	}
 }
 
@@ -83,31 +93,38 @@ func (s *space) at(id Pgid) (g *group, i uint64, err error) {
 	return g, uint64(id) - no*s.perGroup, nil
 }
 
-// open reads a group's bitmap. No page that the group had when the file was opened has been
-// allocated or freed before, so its unused pages are avail. Pages by which the file has grown since
-// are allocated already.
-func (s *space) open(g *group, no uint64) error {
+func (s *space) makeBitmaps(g *group) {
 	w := s.words()
-	all := make([]uint64, 3*w)
-	g.used, g.avail, g.dirty = all[:w:w], all[w:2*w:2*w], all[2*w:]
+	all := make([]uint64, 4*w)
+	g.used, g.avail, g.dirty, g.hole = all[:w:w], all[w:2*w:2*w], all[2*w:3*w:3*w], all[3*w:]
+}
+
+// open reads a group's bitmap. No page that the group had when the file was opened has been
+// allocated or freed before, so its unused pages are holes, or avail if the file is not sparse.
+// Pages by which the file has grown since are allocated already.
+func (s *space) open(g *group, no uint64) error {
+	s.makeBitmaps(g)
 	if !g.ref.IsZero() {
 		if err := s.load(g, no); err != nil {
-			g.used, g.avail, g.dirty = nil, nil, nil
+			g.used, g.avail, g.dirty, g.hole = nil, nil, nil, nil
 			return err
 		}
 	}
-	first := no * s.perGroup
-	for i := range g.used {
-		g.avail[i] = ^g.used[i]
+	first, free := no*s.perGroup, g.avail
+	if s.sparse {
+		free, g.unknown = g.hole, true
 	}
-	if n := s.start - first; n < s.perGroup { // pages past the end of the file are not avail
-		for i := range g.avail {
+	for i := range g.used {
+		free[i] = ^g.used[i]
+	}
+	if n := s.start - first; n < s.perGroup { // pages past the end of the file are not free
+		for i := range free {
 			lo := uint64(i) * 64
 			switch {
 			case lo >= n:
-				g.avail[i] = 0
+				free[i] = 0
 			case lo+64 > n:
-				g.avail[i] &= 1<<(n-lo) - 1
+				free[i] &= 1<<(n-lo) - 1
 			}
 		}
 	}
@@ -136,12 +153,9 @@ func (s *space) grow(n uint64) (Pgid, error) {
 
 func (s *space) addGroups() {
 	for uint64(len(s.groups))*s.perGroup < s.end {
-		w := s.words()
-		all := make([]uint64, 3*w)
-		s.groups = append(
-			s.groups,
-			&group{used: all[:w:w], avail: all[w : 2*w : 2*w], dirty: all[2*w:], loaded: true},
-		)
+		g := &group{loaded: true}
+		s.makeBitmaps(g)
+		s.groups = append(s.groups, g)
 	}
 }
 
@@ -152,7 +166,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		if err != nil {
 			return err
 		}
-		if g.avail[i/64]&(1<<(i%64)) != 0 || g.used[i/64]&(1<<(i%64)) != 0 {
+		if (g.avail[i/64]|g.hole[i/64]|g.used[i/64])&(1<<(i%64)) != 0 {
 			return s.bad(id, "released twice, or while in use")
 		}
 		if g.isReusable(i) {
@@ -166,6 +180,24 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		if s.fit == FitLowest && uint64(id) < s.avail.holes {
 			s.avail.rewind()
 		}
+	}
+	return nil
+}
+
+// setAgain is setAvail of pages that were allocated since the last capture.
+func (s *space) setAgain(id Pgid, n uint64) error {
+	if err := s.setAvail(id, n); err != nil {
+		return err
+	}
+	for ; n > 0; id, n = id+1, n-1 {
+		g, i, err := s.at(id)
+		if err != nil {
+			return err
+		}
+		if g.again == nil {
+			g.again = make([]uint64, s.words())
+		}
+		g.again[i/64] |= 1 << (i % 64)
 	}
 	return nil
 }
@@ -184,7 +216,7 @@ func (s *space) addFree(g *group, n uint64) {
 // flushUnframed moves the pages of the unframed free list to the free map.
 func (s *space) flushUnframed() error {
 	for _, id := range s.unframedFree {
-		if err := s.setAvail(id, 1); err != nil {
+		if err := s.setAgain(id, 1); err != nil {
 			return err
 		}
 	}

@@ -245,7 +245,7 @@ func (e *ExtentWriter) end() error {
 
 // allocateExtent allocates n contiguous pages, and grows the file if necessary.
 func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
-	if how.Below > 0 && a.space.free() < n {
+	if how.Below > 0 && a.space.free()+a.space.holes.n < n {
 		return 0, ErrNoneBelow
 	}
 	if n == 1 && how.Below == 0 {
@@ -256,16 +256,26 @@ func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err erro
 	}
 	if how.Below > 0 {
 		id, ok, err := a.space.extentBelow(n, uint64(how.Below))
+		if !ok && err == nil {
+			if ok, err = a.fillExtent(n, uint64(how.Below)); ok {
+				id, ok, err = a.space.extentBelow(n, uint64(how.Below))
+			}
+		}
 		if err == nil && !ok {
 			err = ErrNoneBelow
 		}
 		return id, err
 	}
 	id, ok, err := a.space.extent(n)
+	if !ok && err == nil {
+		if ok, err = a.fillExtent(n, a.space.end); ok {
+			id, ok, err = a.space.extent(n)
+		}
+	}
 	if ok || err != nil {
 		return id, err
 	}
-	if err := a.reserve(a.space.gap(n)+n, 0, how.Purpose); err != nil {
+	if err := a.reserve(a.space.gap(n)+n, true, how.Purpose); err != nil {
 		return 0, err
 	}
 	if id, err = a.space.growExtent(n); err != nil {

@@ -676,7 +676,7 @@ func TestFill(t *testing.T) {
 
 // newPageAtEnd allocates a page at the end of the file.
 func newPageAtEnd(t *testing.T, p *Pager) Pgid {
-	require.NoError(t, p.Alloc.reserve(1, 0, ForPut))
+	require.NoError(t, p.Alloc.reserve(1, true, ForPut))
 	id, err := p.Alloc.space.grow(1)
 	require.NoError(t, err)
 	p.end.Store(p.Alloc.space.end)
@@ -917,7 +917,7 @@ func FuzzOverflow(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		require.NoError(t, p.Alloc.reserve(uint64(n), 0, ForPut))
+		require.NoError(t, p.Alloc.reserve(uint64(n), true, ForPut))
 		at, err := p.Alloc.space.grow(uint64(n))
 		require.NoError(t, err)
 		p.end.Store(p.Alloc.space.end)

@@ -5,8 +5,9 @@ import "math/bits"
 // Single pages come from runs of free ones, so that a checkpoint writes adjacent pages. All
 // functions of this file need the writer lock.
 
-// pagePool allocates single pages of one kind: avail ones, or offered ones.
+// pagePool allocates single pages of one kind: avail ones, holes, or offered ones.
 type pagePool struct {
+	of          func(g *group) []uint64 // the group's bitmap of these pages; nil if the group has none
 	reusable    bool
 	n           uint64 // free pages, including avail ones of unloaded groups
 	run, runEnd Pgid   // the next page of the current run
@@ -16,12 +17,8 @@ type pagePool struct {
 	noRunUntil  uint64 // no run of shortRun pages exists before added reaches this
 }
 
-// of returns the group's bitmap of these pages; nil if the group has none.
-func (a *pagePool) of(g *group) []uint64 {
-	if a.reusable {
-		return g.offered
-	}
-	return g.avail
+func newReusablePool() pagePool {
+	return pagePool{reusable: true, of: func(g *group) []uint64 { return g.offered }}
 }
 
 // add counts n more pages.
@@ -88,7 +85,7 @@ func (s *space) nextOf(a *pagePool, holes bool) (id Pgid, ok bool, err error) {
 func (s *space) markAllocated(a *pagePool, g *group, i uint64) {
 	a.of(g)[i/64] &^= 1 << (i % 64)
 	a.n--
-	if !a.reusable {
+	if a == &s.avail {
 		g.nAvail--
 	}
 }
@@ -157,7 +154,11 @@ func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
 		a.cursor = 0
 		a.noRunUntil = a.added + max(s.end/64, shortRun)
 	}
-	if !holes && a.n*fillFraction <= s.end && s.ceiling.Load() == 0 {
+	free := a.n
+	if !a.reusable {
+		free = s.avail.n + s.holes.n
+	}
+	if !holes && free*fillFraction <= s.end && s.ceiling.Load() == 0 {
 		return false, nil
 	}
 	found, err := s.runFrom(a, &a.holes, 1)
@@ -182,7 +183,7 @@ func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error)
 				return false, err
 			}
 		}
-		if !a.reusable && uint64(g.nAvail) < least {
+		if a == &s.avail && uint64(g.nAvail) < least {
 			continue
 		}
 		from := uint64(0)
@@ -212,6 +213,7 @@ func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
 // rewind restarts all searches from the low end: after a checkpoint, which frees pages.
 func (s *space) rewind() {
 	s.avail.rewind()
+	s.holes.rewind()
 	s.extCursor = 0
 }
 

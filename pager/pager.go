@@ -140,18 +140,19 @@ func (p *Pager) openLocked() (metas [2]*Meta, err error) {
 	if p.fileID, err = p.file.ID(); err != nil {
 		return metas, err
 	}
-	if p.Alloc.Growth.size, err = p.file.Size(); err != nil {
+	if p.Alloc.Growth.length, err = p.file.Size(); err != nil {
 		return metas, err
 	}
+	p.Alloc.Growth.size = p.Alloc.Growth.length
 	p.fileSync.grown.Store(true) // perhaps, in a session that crashed
 	return readMetas(p.file, p.name)
 }
 
 // Start makes the state of meta page m the current one, for reads and for space accounting.
 func (p *Pager) Start(m *Meta) error {
-	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.size {
+	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.length {
 		const detail = "file has %d bytes, its meta page %d counts %d pages of %d"
-		size := p.Alloc.Growth.size
+		size := p.Alloc.Growth.length
 		return badfile.Page(p.name, m.Pages-1, size, detail, size, m.Slot, m.Pages, m.PageSize)
 	}
 	if err := p.start(m); err != nil {

@@ -12,7 +12,7 @@ import (
 const (
 	growthFraction = 8
 	minGrowth      = 256 << 10
-	maxGrowth      = 64 << 20
+	maxGrowth      = 16 << 20
 	growthAtOnce   = 8
 )
 
@@ -27,13 +27,14 @@ const (
 type fileGrowth struct {
 	*mainFile
 	space     *space
-	size      int64 // bytes the file is known to have
+	size      int64 // bytes of which those behind the last page are known to have room on the disk
+	length    int64 // of the file; at least size
 	bound     int64 // on size; 0: none
 	threshold int64 // used bytes at which the next step is due; at most size
 	wanted    int64 // bytes behind the used ones of the last HasSpace call
 	full      bool  // the last step failed for lack of space: no further preallocation
-	// of capacity 1: the new file size from the goroutine, which may also be one of startTruncation, or
-	// 0; nil: no goroutine runs
+	// of capacity 1: the new size from the goroutine, which may also be one of startTruncation, 0 or
+	// truncationFailed; nil: no goroutine runs
 	grownTo chan int64
 }
 
@@ -89,17 +90,30 @@ func (g *fileGrowth) grow(asked, need int64) error {
 		size = max(min(size, g.bound), need)
 	}
 	size = min(g.wholePages(size), int64(g.space.most)*int64(g.pageSize))
-	err := g.file.Grow(size)
+	err := g.extendFile(g.size, g.length, size)
 	g.full = errors.Is(err, vfs.ErrNoSpace)
 	if size > need && g.full {
 		size = need
-		err = g.file.Grow(size)
+		err = g.extendFile(g.size, g.length, size)
 	}
 	if err != nil {
 		return fmt.Errorf("grow %s: %w", g.name, err)
 	}
 	g.grown(size)
 	return nil
+}
+
+// extendFile gives room to the bytes of the file from from up to size. It has length bytes.
+func (f *mainFile) extendFile(from, length, size int64) error {
+	if from < length && from < size {
+		if err := f.file.Reserve(from, min(size, length)-from); err != nil {
+			return err
+		}
+	}
+	if size <= length {
+		return nil
+	}
+	return f.file.Grow(size)
 }
 
 func (g *fileGrowth) step() int64 {
@@ -113,7 +127,7 @@ func (f *mainFile) wholePages(size int64) int64 {
 
 // grown records the new size of the file.
 func (g *fileGrowth) grown(size int64) {
-	g.size = size
+	g.size, g.length = size, max(size, g.length)
 	g.fileSync.grown.Store(true)
 }
 
@@ -133,13 +147,14 @@ func (g *fileGrowth) preallocate(need int64) {
 	if g.o.Inline || !g.mayStep(size) {
 		return
 	}
-	grownTo, file, from, cache := make(chan int64, 1), g.file, g.size, g.mayDefer()
+	grownTo, file, from, cache := make(chan int64, 1), g.mainFile, g.size, g.mayDefer()
+	length := g.length
 	g.grownTo = grownTo
 	go func() {
-		if file.Grow(size) != nil {
+		if file.extendFile(from, length, size) != nil {
 			size = 0
 		} else if cache {
-			file.CacheAhead(from, size-from)
+			file.file.CacheAhead(from, size-from)
 		}
 		grownTo <- size
 	}()
@@ -162,12 +177,20 @@ func (g *fileGrowth) EndPreallocation() {
 	}
 	size := <-g.grownTo
 	g.grownTo = nil
-	if size == 0 {
+	switch size {
+	case 0:
 		g.full = true // or another error, which the next growth reports
-		return
+	case truncationFailed: // the file has bytes behind size, perhaps without room
+		if length, err := g.file.Size(); err == nil {
+			g.length = max(length, g.length)
+		}
+	default:
+		g.grown(size)
 	}
-	g.grown(size)
 }
+
+// truncationFailed is sent instead of a size.
+const truncationFailed = -1
 
 // TrimFile truncates the file behind its last page. Unless exact, the reserve stays, and space for
 // some growth. Writer lock.
@@ -180,7 +203,7 @@ func (a *Allocator) TrimFile(exact bool) error {
 	if !exact {
 		size += int64(a.reservePages(0)) * int64(a.pageSize)
 	}
-	if !exact && a.Growth.size-size <= max(2*minGrowth, size/4) {
+	if !exact && a.Growth.length-size <= max(2*minGrowth, size/4) {
 		return nil
 	}
 	if !exact && !a.o.Inline {
@@ -206,14 +229,17 @@ func (a *Allocator) TrimTail() (ended <-chan struct{}, err error) {
 // startTruncation is truncateTo in a goroutine: file systems take seconds to free large ranges.
 // EndPreallocation waits for it, and until then no growth begins. If it fails the file stays longer.
 func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
-	if size >= g.size {
+	if size >= g.length {
 		return nil
 	}
 	grownTo, file, done := make(chan int64, 1), g.file, make(chan struct{})
-	g.grownTo, g.size, g.threshold = grownTo, size, size
+	room := min(g.size, size)
+	g.grownTo, g.size, g.length, g.threshold = grownTo, room, size, room
 	go func() {
-		_ = file.Truncate(size)
-		grownTo <- size
+		if file.Truncate(size) != nil {
+			room = truncationFailed
+		}
+		grownTo <- room
 		close(done)
 	}()
 	return done
@@ -235,12 +261,13 @@ func (a *Allocator) GiveSpaceBack() (freed bool, err error) {
 
 // truncateTo truncates the file to size, if it is longer.
 func (g *fileGrowth) truncateTo(size int64) (done bool, err error) {
-	if size >= g.size {
+	if size >= g.length {
 		return false, nil
 	}
 	if err := g.file.Truncate(size); err != nil {
 		return false, fmt.Errorf("cut %s: %w", g.name, err)
 	}
-	g.size, g.threshold = size, size
+	g.length, g.size = size, min(size, g.size)
+	g.threshold = g.size
 	return true, nil
 }

@@ -1,6 +1,9 @@
 package pager
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // reservation is the space that puts leave to others: operations that free space work on a full
 // disk and at MaxBytes, a checkpoint rewrites the tree table and the free map, and the next Open
@@ -15,6 +18,7 @@ import "fmt"
 // where checkpoint is treeTablePages + freeMapPages. Free pages do as well as the end of the file,
 // because the users of the reserve allocate single pages. Writer lock.
 type reservation struct {
+	pages     uint64 // all of it, as of the last fillReserve
 	treeTable uint64 // see ReserveTreeTable
 	// Pages of leaf runs that a log record refers to, or may refer to: written since the last
 	// capture, and before it, until its checkpoint is durable.
@@ -47,11 +51,28 @@ func (a *Allocator) SetMaxBytes(n int64) { a.Growth.bound = max(n, 1) }
 // MaxBytes is what SetMaxBytes has set.
 func (a *Allocator) MaxBytes() int64 { return a.Growth.bound }
 
-// reserve ensures that n pages can be allocated for a purpose, so many of them free ones. It grows
-// the file if necessary: a full disk fails the allocation before any byte is written.
-func (a *Allocator) reserve(n, free uint64, purpose Purpose) error {
+// reserve ensures that n pages can be allocated for a purpose, behind the end or, if not atEnd, as
+// many as possible free ones. It grows the file if necessary: a full disk fails the allocation
+// before any byte is written. Without room for growth it looks for holes that have room.
+func (a *Allocator) reserve(n uint64, atEnd bool, purpose Purpose) error {
 	if a.o.ReadOnly {
 		return nil // a replay in memory writes no byte
+	}
+	err := a.reserveNow(n, atEnd, purpose)
+	if !NoSpace(err) || a.space.holes.n == 0 {
+		return err
+	}
+	want := n + a.reservePages(n)
+	if filled, bad := a.fillScattered(want - min(want-1, a.space.free())); filled == 0 || bad != nil {
+		return errors.Join(err, bad)
+	}
+	return a.reserveNow(n, atEnd, purpose)
+}
+
+func (a *Allocator) reserveNow(n uint64, atEnd bool, purpose Purpose) error {
+	free := min(n, a.space.free())
+	if atEnd {
+		free = 0
 	}
 	size, err := a.sizeFor(n, free, purpose)
 	if err != nil {
@@ -64,6 +85,11 @@ func (a *Allocator) reserve(n, free uint64, purpose Purpose) error {
 // does not wait for growth, except at the first call and in small files: a goroutine grows the file,
 // and HasSpace returns true soon.
 func (a *Allocator) HasSpace(n uint64, how AllocPolicy) bool {
+	if a.space.holes.n > 0 && a.space.inCurrentRun(n, how) < n {
+		if _, err := a.fill(n + a.reservePages(n)); err != nil {
+			return false
+		}
+	}
 	size, err := a.sizeFor(n, min(a.space.inCurrentRun(n, how), n), ForPut)
 	return err == nil && a.Growth.prepare(size)
 }
@@ -95,7 +121,7 @@ func (a *Allocator) sizeFor(n, free uint64, purpose Purpose) (bytes int64, err e
 	}
 	inUse := pages
 	if atEnd == 0 { // the file may be longer than its bound: then not all free pages are for puts
-		inUse = a.space.end + left - freeAfter
+		inUse = a.space.end + left - freeAfter - a.space.holes.n
 	}
 	bound := a.Growth.bound
 	if over := int64(inUse)*int64(a.pageSize) - bound; over > 0 && bound > 0 && purpose == ForPut {
@@ -111,7 +137,9 @@ func (a *Allocator) sizeFor(n, free uint64, purpose Purpose) (bytes int64, err e
 // failed for lack of it.
 func (a *Allocator) Spare() int64 {
 	most, end := int64(a.MostPages()), int64(a.space.end)
-	if a.Growth.full {
+	if !a.Growth.full {
+		most += int64(a.space.holes.n)
+	} else {
 		most = max(min(most, a.Growth.size/int64(a.pageSize)), end)
 	}
 	if a.Growth.bound > 0 { // Less than end where deletes have gone past it.
@@ -123,7 +151,7 @@ func (a *Allocator) Spare() int64 {
 // Unfree is the number of pages that the newest state does not use and that are not available yet:
 // a checkpoint, or the end of a snapshot or of the open transaction, frees them.
 func (a *Allocator) Unfree() uint64 {
-	return a.space.end - min(a.space.end, a.space.nUsed+a.space.free())
+	return a.space.end - min(a.space.end, a.space.nUsed+a.space.free()+a.space.holes.n)
 }
 
 // reservePages is the whole reserve of a file that is n pages longer.
@@ -137,9 +165,9 @@ func (a *Allocator) reservePages(n uint64) uint64 {
 // it, at least the part that a checkpoint or the next open needs. Puts that allocate free pages may
 // succeed until the first growth fails: then deletes use this reserve.
 func (a *Allocator) EnsureReserve() error {
-	err := a.reserve(0, 0, ForPut)
+	err := a.reserve(0, false, ForPut)
 	if NoSpace(err) {
-		err = a.reserve(0, 0, ForDelete)
+		err = a.reserve(0, false, ForDelete)
 	}
 	return err
 }
@@ -155,7 +183,7 @@ func (a *Allocator) ReserveTreeTable(n uint64) error {
 		return nil
 	}
 	a.reserved.treeTable = n
-	err := a.reserve(0, 0, ForDelete)
+	err := a.reserve(0, false, ForDelete)
 	if err != nil {
 		a.reserved.treeTable = before
 	}
@@ -178,7 +206,7 @@ func (a *Allocator) freeMapPages(n uint64) (reserved uint64) {
 // reserveLeafRun reserves n pages for the copies that the next Open makes of a leaf run.
 func (a *Allocator) reserveLeafRun(n uint64, purpose Purpose) error {
 	a.reserved.leafRuns += n
-	err := a.reserve(0, 0, purpose)
+	err := a.reserve(0, false, purpose)
 	if err != nil {
 		a.ReleaseLeafRun(n)
 	}

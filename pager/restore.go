@@ -78,13 +78,14 @@ func (r *Restorer) Open(m *Meta) (*Pager, error) {
 	if err := p.file.Truncate(size); err != nil {
 		return nil, fmt.Errorf("set size of %s: %w", p.name, err)
 	}
-	p.Alloc.Growth.size = size
+	p.Alloc.Growth.size, p.Alloc.Growth.length = size, size
 	fresh := *m
 	fresh.FreeDir = Ref{}
 	if err := p.start(&fresh); err != nil {
 		return nil, err
 	}
 	p.Alloc.startSpace(&fresh).addGroups()
+	p.Alloc.space.sparse = false
 	return p, nil
 }
 

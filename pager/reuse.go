@@ -65,7 +65,7 @@ func (s *space) acceptReusable() {
 		}
 		g.reusable, g.offered = nil, nil
 	}
-	s.nReusable, s.reusable = 0, pagePool{reusable: true}
+	s.nReusable, s.reusable = 0, newReusablePool()
 }
 
 // OfferReusable makes pages available that the running checkpoint frees and that no snapshot

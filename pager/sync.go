@@ -55,7 +55,7 @@ func (f *mainFile) SyncExtents() error {
 // Claim allocates the n pages from ref on to which a log record refers: they were written after the
 // state of Start, to pages that are free in it. It precedes all other allocations.
 func (a *Allocator) Claim(ref Ref, n uint64) error {
-	pages := uint64(a.Growth.size) / uint64(a.pageSize)
+	pages := uint64(a.Growth.length) / uint64(a.pageSize)
 	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
 		return a.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
 	}
@@ -64,7 +64,12 @@ func (a *Allocator) Claim(ref Ref, n uint64) error {
 		if _, err := a.space.grow(until - end); err != nil {
 			return err
 		}
-		if err := a.space.setAvail(Pgid(end), until-end); err != nil {
+		set := a.space.setAvail
+		if a.space.sparse {
+			set = a.space.setHole
+			a.Growth.size = max(a.Growth.size, int64(until)*int64(a.pageSize))
+		}
+		if err := set(Pgid(end), until-end); err != nil {
 			return err
 		}
 		a.end.Store(a.space.end)
@@ -74,10 +79,14 @@ func (a *Allocator) Claim(ref Ref, n uint64) error {
 		if err != nil {
 			return err
 		}
-		if g.avail[i/64]&(1<<(i%64)) == 0 {
+		pool := &a.space.avail
+		if a.space.sparse { // its bytes are in the file, and so it has room
+			pool = &a.space.holes
+		}
+		if pool.of(g)[i/64]&(1<<(i%64)) == 0 {
 			return a.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
 		}
-		a.space.markAllocated(&a.space.avail, g, i)
+		a.space.markAllocated(pool, g, i)
 	}
 	return nil
 }

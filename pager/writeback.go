@@ -36,14 +36,17 @@ type Capture struct {
 func (p *Pager) CaptureState(epoch Epoch) (*Capture, error) {
 	// Reserve the free map first, so that a full disk fails the capture before any change.
 	n := p.Alloc.freeMapPages(0)
-	if err := p.Alloc.reserve(n, min(n, p.Alloc.space.free()), ForCheckpoint); err != nil {
+	if err := p.Alloc.reserve(n, false, ForCheckpoint); err != nil {
 		return nil, err
 	}
 	if err := p.Alloc.flushFreeLists(); err != nil {
 		return nil, err
 	}
 	p.Alloc.space.rewind()
-	p.Alloc.space.tail()
+	p.Alloc.trimTail()
+	for _, g := range p.Alloc.space.groups {
+		g.again = nil
+	}
 	images, freed, err := p.Alloc.captureFreeMap(epoch)
 	if err != nil {
 		return nil, err

@@ -109,6 +109,9 @@ func (k *checkpointer) runOnce(ctx context.Context) (*checkpointState, error) {
 		if err = k.write(c, k.newFrameReclaimer(c)); err == nil {
 			err = k.finish(c)
 		}
+		if err == nil {
+			err = k.punchHoles(c)
+		}
 	}
 	if c != nil && k.s.o.Events.Checkpoint != nil {
 		k.s.o.Events.Checkpoint(len(c.pages.Dirty), time.Since(began), err)
@@ -277,6 +280,24 @@ func (k *checkpointer) finish(c *checkpointState) error {
 		return err
 	}
 	k.s.pg.Pool.TrimFrames()
+	return nil
+}
+
+// punchHoles gives free space back to the file system, without the writer lock while the disk works.
+// The checkpoint c has ended.
+func (k *checkpointer) punchHoles(c *checkpointState) error {
+	_ = k.s.lockWriter(nil)
+	dead := k.s.pg.Alloc.TakeDead(c.pages.Pages)
+	k.s.unlockWriter()
+	if len(dead) == 0 {
+		return nil
+	}
+	failed := k.s.pg.Alloc.Punch(dead)
+	_ = k.s.lockWriter(nil)
+	defer k.s.unlockWriter()
+	if err := k.s.pg.Alloc.Punched(dead, failed); err != nil {
+		return k.s.fail(err)
+	}
 	return nil
 }
 

@@ -105,6 +105,7 @@ type Recovery struct {
 type Stats struct {
 	PageSize                               int
 	FileBytes, LogBytes, FreeBytes         int64
+	DiskBytes                              int64 // room of the main file on the disk
 	PinnedBytes, FrameBytes                int64
 	CacheBytes, MemoryBytes                int64 // options, or their defaults
 	Readers                                int

@@ -11,10 +11,11 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// watchedFS reports each write to the main file.
+// watchedFS reports each write to the main file, and each punch.
 type watchedFS struct {
 	vfs.FS
-	wrote func(off, n int64)
+	wrote   func(off, n int64)
+	punched func(off, n int64)
 }
 
 type watchedFile struct {
@@ -35,6 +36,13 @@ func (f *watchedFile) WriteAt(p []byte, off int64) (int, error) {
 		f.fs.wrote(off, int64(len(p)))
 	}
 	return f.File.WriteAt(p, off)
+}
+
+func (f *watchedFile) PunchHole(off, n int64) error {
+	if f.fs.punched != nil {
+		f.fs.punched(off, n)
+	}
+	return f.File.PunchHole(off, n)
 }
 
 // rewriteInSteps is rewrite with a transaction for every fifty rows, so that pages come back in

@@ -57,6 +57,7 @@ func (st *Stats) readGuarded(s *Store) {
 	ps := int64(s.pg.PageSize())
 	st.PageSize = int(ps)
 	st.FileBytes = s.pg.Alloc.FileBytes()
+	st.DiskBytes = s.pg.Alloc.DiskBytes()
 	// FreeBytes includes pages that wait for snapshots or a checkpoint.
 	st.FreeBytes = int64(s.pg.Alloc.Pages()-s.pg.Alloc.UsedPages()) * ps
 	st.PinnedBytes = s.reclaimer.pinnedPages * ps

@@ -21,7 +21,20 @@ var pageMutants = []mutant{
 	}`},
 	{"sync", "growth_for_large_values_is_synced_as_data_only", "pager/sync.go", `		if f.fileSync.grown.Swap(false) {`, `		if f.fileSync.grown.Swap(false) && false {`},
 	{"order", "a_meta_page_is_written_after_a_failed_sync", "pager/writeback.go", `	if err := f.unsynced(); err != nil {`, `	if err := f.unsynced(); err != nil && false {`},
-	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if g.avail[i/64]&(1<<(i%64)) == 0 {`, `		if g.avail[i/64]&(1<<(i%64)) == 0 && false {`},
+	{"check", "the_log_may_name_pages_in_use", "pager/sync.go", `		if pool.of(g)[i/64]&(1<<(i%64)) == 0 {`, `		if pool.of(g)[i/64]&(1<<(i%64)) == 0 && false {`},
+	{"order", "pages_that_replay_allocates_are_punched", "pager/holes.go", `(g.again == nil || g.again[i/64]&(1<<(i%64)) == 0)`, `true`},
+	{"order", "pages_behind_the_durable_state_are_punched", "pager/holes.go", `min(end, a.space.end), least, keep`, `a.space.end, least, keep`},
+	{"room", "the_reserve_is_punched", "pager/holes.go", `a.reservePages(0) + minHolePages/4`, `0`},
+	{"room", "a_punch_that_failed_leaves_room", "pager/holes.go", `if errors.Is(err, errors.ErrUnsupported) {`, `if err != nil || errors.Is(err, errors.ErrUnsupported) {`},
+	{"room", "the_tail_has_room_where_it_had_holes", "pager/holes.go", `		a.Growth.size = int64(low+room) * size`, ``},
+	{"room", "the_tail_is_cut_without_room_behind_it", "pager/holes.go", `	if a.file.Reserve(int64(low)*size, int64(room)*size) != nil {`, `	if false {`},
+	{"room", "growth_into_the_file_has_room", "pager/preallocate.go", `	if from < length && from < size {`, `	if false {`},
+	{"room", "free_pages_have_room_at_open", "pager/freemap.go", `m.Pages, m.Pages, !a.o.ReadOnly`, `m.Pages, m.Pages, false`},
+	{"room", "holes_with_room_are_not_found", "pager/holes.go", `	for no := a.noRoom / s.perGroup;`, `	for no := uint64(len(s.groups));`},
+	{"order", "pages_are_allocated_while_they_are_punched", "pager/holes.go", `			s.markAllocated(pool, g, i)
+		}
+		most`, `		}
+		most`},
 	{"sync", "error_of_cutting_the_file_is_ignored", "pager/preallocate.go", `		return false, fmt.Errorf("cut %s: %w", g.name, err)`, `		return false, nil`},
 	{"order", "reusable_pages_are_free_pages", "pager/freespace.go", `		if g.isReusable(i) {`, `		if false {`},
 	{"order", "reusable_pages_are_spilled", "txn/writer.go", ` && !pg.Alloc.IsReusable(r.id) {`, ` {`},
@@ -120,7 +133,7 @@ var pageMutants = []mutant{
 	{"check", "slots_of_a_page_are_not_looked_at", "pager/read.go", `	if err := f.o.CheckPage(b, f.pageSize); err != nil {`, `	if err := f.o.CheckPage(b, f.pageSize); err != nil && false {`},
 	{"check", "checksum_of_a_meta_page_is_not_looked_at", "pager/meta.go", `	if !ChecksumMatches(p, Salt(m.StoreID)) {`, `	if !ChecksumMatches(p, Salt(m.StoreID)) && false {`},
 	{"check", "the_free_map_is_not_held_against_its_directory", "pager/freemap.go", `	if n != g.nUsed || `, `	if `},
-	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.size {`, `	if false {`},
+	{"check", "a_file_that_was_cut_is_opened", "pager/pager.go", `	if int64(m.Pages)*int64(m.PageSize) > p.Alloc.Growth.length {`, `	if false {`},
 	{"check", "depth_of_a_tree_is_not_bounded", "btree/check.go", ` || t.Depth > maxDepth {`, ` {`},
 	{"check", "cells_may_share_bytes", "btree/validate.go", `		if c.seen[w]&mask != 0 {`, `		if c.seen[w]&mask != 0 && c.n < 0 {`},
 	{"check", "order_of_keys_is_not_verified", "btree/validate.go", `bytes.Compare(prev, key) >= 0) {

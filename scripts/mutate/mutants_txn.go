@@ -141,7 +141,7 @@ var storeMutants = []mutant{
 	{"room", "free_pages_are_no_room_for_what_is_kept", "pager/reservation.go", `	pages := a.space.end + atEnd + left - min(left, freeAfter)`, `	pages := a.space.end + atEnd + left`},
 	{"room", "no_checkpoint_is_awaited_for_the_table", "txn/commit.go", `				w.refused = err
 `, ``},
-	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := a.reserve(n, min(n, a.space.free()), how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "puts_take_the_last_free_pages", "pager/alloc.go", `	if err := a.reserve(n, false, how.Purpose); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "the_free_map_of_its_own_pages_is_not_counted", "pager/reservation.go", `		if reserved <= pages {`, `		if true {`},
 	{"room", "the_file_grows_past_its_directory", "pager/reservation.go", `	if most := a.MostPages(); pages > most {`, `	if most := a.MostPages(); false {`},
 	{"room", "nobody_waits_for_freed_space", "txn/spare.go", `	return gain >= few && freed > spare`, `	return false`},
@@ -303,11 +303,11 @@ var storeMutants = []mutant{
 	}
 	r := `, `	r := `},
 	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
-	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit == FitRuns {
-		return nil`, `	if true {
-		return nil`},
+	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit != FitRuns {
+		if`, `	if false {
+		if`},
 	{"room", "deletes_have_what_the_checkpoint_needs", "pager/reservation.go", `		left = a.treeTablePages() + a.freeMapPages(atEnd+a.treeTablePages())`, `		left = 0`},
-	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.Alloc.reserve(n, min(n, p.Alloc.space.free()), ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
+	{"room", "the_free_map_asks_for_no_room", "pager/writeback.go", `	if err := p.Alloc.reserve(n, false, ForCheckpoint); err != nil {`, `	if err := error(nil); err != nil {`},
 	{"room", "replay_keeps_what_was_dropped", "txn/replayapply.go", `			err = p.w.emptyTrash()`, `			_ = p.w.emptyTrash`},
 	{"room", "replay_keeps_leaves_that_were_given_up", "txn/pages.go", `h.s.logOrder && len(h.spare) > 0`, `false`},
 	{"room", "the_file_is_cut_before_the_log_is_gone", "txn/close.go", `		err := log.Close(clean)
