@@ -101,7 +101,8 @@ func (s *Specimen) salvage(files map[string][]byte, log, stale bool) (out Salvag
 	}
 	to := filepath.Join(filepath.Dir(path), "salvaged.ebb")
 	engine := txn.Options{NoMap: true, Inline: true, SegmentSize: specimenSegment, CacheBytes: 1 << 20}
-	out.Report, err = salvage.Run(context.Background(), path, to, salvage.Options{FS: fsys, Log: log, Stale: stale, Engine: engine})
+	o := salvage.Options{FS: fsys, Log: log, Stale: stale, Engine: engine}
+	out.Report, err = salvage.Run(context.Background(), path, to, o)
 	if errors.Is(err, pager.ErrNotStore) && len(files[mainFile()]) < 4*specimenPage {
 		return out, nil // no two pages are left
 	}
@@ -118,8 +119,8 @@ func (s *Specimen) salvage(files map[string][]byte, log, stale bool) (out Salvag
 		}
 		_ = f.Close()
 	}
-	o := &kv.Options{ReadOnly: true, MustExist: true, Clock: specimenClock}
-	db, err := openfs.Open(fsys, to, o, engine)
+	look := &kv.Options{ReadOnly: true, MustExist: true, Clock: specimenClock}
+	db, err := openfs.Open(fsys, to, look, engine)
 	if err != nil {
 		return out, err
 	}

@@ -6,11 +6,13 @@ import (
 	"flag"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
@@ -20,7 +22,7 @@ import (
 // committed state, and no more rows are missing than the damage hit.
 func TestSalvageOfEachDamage(t *testing.T) {
 	racetest.OneGoroutine(t)
-	every := racetest.Sample(29, 97) // crashtest bitflip zeroes every page
+	every := racetest.Sample(43, 97) // crashtest bitflip zeroes every page
 	for _, name := range Shapes() {
 		s, err := NewSpecimen(name)
 		require.NoError(t, err)
@@ -144,4 +146,51 @@ func TestSalvageOfHostilePages(t *testing.T) {
 	}
 }
 
-var hostileSalvages = flag.Int("hostile-salvages", 40, "hostile stores of each shape that are salvaged")
+var hostileSalvages = flag.Int("hostile-salvages", 25, "hostile stores of each shape that are salvaged")
+
+// TestSalvageOfEveryCrash takes each shape as a crash has left it at any moment of its making, in the
+// middle of a checkpoint too, with its meta pages and without: every row that comes out was committed.
+func TestSalvageOfEveryCrash(t *testing.T) {
+	racetest.OneGoroutine(t)
+	every, n := racetest.Sample(*crashSalvages, *crashSalvages*8), 0
+	o := crashfs.ImageOptions{Random: 1}
+	if every > 50 {
+		o = crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None}
+	}
+	for i, sh := range shapes {
+		b := &bench{
+			disk: crashfs.New(crashfs.Options{Direct: true}), salt: 1 << 32, rnd: rand.New(rand.NewPCG(uint64(i), 77)),
+			spec: &Specimen{Name: sh.name, states: make([]shelf, 1), rows: make([]shelfRows, 1)},
+		}
+		require.NoError(t, b.open())
+		require.NoError(t, sh.build(b))
+		for im := range b.disk.Images(o) {
+			if n++; n%every != 0 {
+				continue
+			}
+			files := map[string][]byte{}
+			for name, content := range im.Files() {
+				files[filepath.Base(name)] = bytes.Clone(content)
+			}
+			main := files[mainFile()]
+			if zeroed := n/every%4 < 3; len(main) < 8*specimenPage || zeroed {
+				clear(main[:min(len(main), 2*specimenPage)])
+			}
+			if files[mainFile()] == nil {
+				continue
+			}
+			out, err := b.spec.salvage(files, n%2 == 0, false)
+			if errors.Is(err, pager.ErrNotStore) || err == nil && out.Report == nil {
+				continue // of a store that was just being made
+			}
+			require.NoError(t, err, "%s, %d", sh.name, im.Point)
+			out.Most = out.Lost
+			out.Report.Whole = false
+			require.NoError(t, out.judge(b.spec, false), "%s, %d: %+v", sh.name, im.Point, out.Report)
+		}
+		b.abandon()
+	}
+	require.Greater(t, n, 100)
+}
+
+var crashSalvages = flag.Int("crash-salvages", 60, "of the crashes take only every so-many-th")

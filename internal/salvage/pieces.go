@@ -69,7 +69,8 @@ func (r *rescue) survey() error {
 	return nil
 }
 
-// findPieces finds the pages in use that no walk has read. With an intact free map and tree table they are the lost subtrees, no page more and none less.
+// findPieces finds the pages in use that no walk has read. With an intact free map and tree table they
+// are the lost subtrees, no page more and none less.
 func (r *rescue) findPieces() error {
 	if len(r.holes) == 0 && r.table != nil && len(r.table.gaps) == 0 {
 		return nil

@@ -78,7 +78,8 @@ func Run(ctx context.Context, from, to string, o Options) (*Report, error) {
 		ctx: ctx, o: o, path: from, src: src,
 		report: &Report{PageSize: src.PageSize(), Families: []Family{}, Notes: []string{}},
 		trees:  map[txn.TreeID]*treeState{}, owner: map[txn.TreeID]*family{},
-		moved: map[txn.TreeID]txn.TreeID{}, shared: map[pager.Pgid]txn.TreeID{}, nextBase: adoptedBase,
+		moved: map[txn.TreeID]txn.TreeID{}, shared: map[pager.Pgid]txn.TreeID{},
+		nextBase: adoptedBase,
 	}
 	r.view = &view{RawFile: src, ctx: ctx, read: r.progress(), seen: pager.NewUsedSet(src.Pages())}
 	err = r.plan()
@@ -104,7 +105,9 @@ func (r *rescue) progress() func(bytes int) {
 // plan finds out what there is, and writes nothing.
 func (r *rescue) plan() error {
 	r.report.MetaPages = r.src.MetaPages()
-	for _, step := range []func() error{r.findTrees, r.survey, r.findPieces, r.findFamilies, r.placePieces, r.readLog} {
+	for _, step := range []func() error{
+		r.findTrees, r.survey, r.findPieces, r.findFamilies, r.placePieces, r.readLog,
+	} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -99,7 +99,8 @@ func TestRowsOfAFailedLoadAreNotSaved(t *testing.T) {
 		require.NoError(t, db.Put([]byte("last"), nil))
 		require.NoError(t, db.Close())
 		lost := zero(t, fsys, func(h pager.Header) bool {
-			return h.Kind == pager.KindBranch || !freeMap && (h.Kind == pager.KindFreeMap || h.Kind == pager.KindFreeDir)
+			space := h.Kind == pager.KindFreeMap || h.Kind == pager.KindFreeDir
+			return h.Kind == pager.KindBranch || !freeMap && space
 		})
 		require.Greater(t, lost, 0)
 		r, err := salvage.Run(t.Context(), damaged, "out.ebb", salvage.Options{FS: fsys, Engine: engine})
@@ -114,7 +115,8 @@ func TestRowsOfAFailedLoadAreNotSaved(t *testing.T) {
 		require.Empty(t, saved)
 		require.EqualValues(t, 3001, r.Families[0].Missing)
 		require.Greater(t, r.StaleRows, int64(3000))
-		_, err = salvage.Run(t.Context(), damaged, "found.ebb", salvage.Options{FS: fsys, Engine: engine, Stale: true})
+		o := salvage.Options{FS: fsys, Engine: engine, Stale: true}
+		_, err = salvage.Run(t.Context(), damaged, "found.ebb", o)
 		require.NoError(t, err)
 		require.Contains(t, keys(t, fsys, "found.ebb"), "lost+found-1/last")
 	}
