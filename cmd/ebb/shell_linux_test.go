@@ -39,6 +39,24 @@ func openPty(t *testing.T) (ours, theirs *os.File) {
 	return ours, theirs
 }
 
+// TestSIGTERMEndsTheShellAtItsPrompt: the read of a terminal kept it alive until the second signal.
+func TestSIGTERMEndsTheShellAtItsPrompt(t *testing.T) {
+	ours, theirs := openPty(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.CommandContext(t.Context(), self, "shell", storePath(t))
+	command.Env = append(os.Environ(), asCommand+"=1", "NO_COLOR=1")
+	command.Stdin, command.Stdout, command.Stderr = theirs, theirs, theirs
+	require.NoError(t, command.Start())
+	require.NoError(t, theirs.Close())
+	shown := make([]byte, 1)
+	_, err = ours.Read(shown) // the prompt
+	require.NoError(t, err)
+	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
+	require.Error(t, command.Wait())
+	require.Equal(t, exitError, command.ProcessState.ExitCode())
+}
+
 // TestShellOnATerminal types at a pseudo terminal: prompt, completion, a page of output, an error that
 // does not end it, and Ctrl-D.
 func TestShellOnATerminal(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"golang.org/x/term"
 )
@@ -44,21 +46,45 @@ func (s *shell) onTerminal(ctx context.Context, in *os.File) error {
 			return err == nil && more
 		}}
 	}
+	// The context of the process has ended with the first interrupt of a command.
+	running, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
+	defer stop()
 	return s.interactive(ctx, func(prompt string) (line string, err error) {
 		if width, height, err := term.GetSize(fd); err == nil {
 			_ = t.SetSize(width, height) // It fails where it cannot redraw.
 		}
 		t.SetPrompt(prompt)
-		var read error
-		err = raw(func() error {
-			line, read = t.ReadLine()
-			return nil
+		err = raw(func() (err error) {
+			line, err = readLine(running, t)
+			return err
 		})
-		if read != nil && read != term.ErrPasteIndicator {
-			return "", read
+		if errors.Is(err, io.EOF) {
+			err = io.EOF
 		}
 		return line, err
 	})
+}
+
+// readLine reads a line, until the process is to end: then the read goes on in its goroutine.
+func readLine(running context.Context, t *term.Terminal) (string, error) {
+	type typed struct {
+		line string
+		err  error
+	}
+	read := make(chan typed, 1)
+	go func() {
+		line, err := t.ReadLine()
+		if err == term.ErrPasteIndicator { // a line that was pasted
+			err = nil
+		}
+		read <- typed{line, err}
+	}()
+	select {
+	case l := <-read:
+		return l.line, l.err
+	case <-running.Done():
+		return "", interrupted{}
+	}
 }
 
 // terminal edits lines, with a history and completion.
