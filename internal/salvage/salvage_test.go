@@ -1,11 +1,13 @@
 package salvage_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -205,4 +207,74 @@ func (f failingFile) Sync() error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+// TestFamiliesWithoutACatalog keep their rows, expiries, sequences and partitions, under other names.
+func TestFamiliesWithoutACatalog(t *testing.T) {
+	fsys := vfs.NewMemory()
+	db := open(t, fsys, damaged, kv.Options{})
+	at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		require.NoError(t, tx.CreateCF("timed", kv.CFOptions{}))
+		require.NoError(t, tx.CreateCF("points", kv.CFOptions{Retention: 240 * time.Hour, Partition: time.Hour}))
+		require.NoError(t, tx.CreateCF("counters", kv.CFOptions{}))
+		for i := range 50 {
+			_, err := tx.CF("timed").NextSequence()
+			require.NoError(t, err)
+			key := fmt.Appendf(nil, "key-%02d", i)
+			require.NoError(t, tx.CF("timed").PutExpireAt(key, []byte("value of key"), at))
+			require.NoError(t, tx.CF("points").Append(at.Add(time.Duration(-i)*time.Hour), key, []byte("x")))
+			require.NoError(t, tx.CF("counters").Put(key, make([]byte, 8)))
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+	raw, err := pager.OpenRaw(fsys, damaged, true)
+	require.NoError(t, err)
+	catalogs := map[pager.Pgid]bool{}
+	require.NoError(t, raw.Scan(func(h pager.Header, b []byte) bool {
+		if h.Kind == pager.KindLeaf && bytes.Contains(b, []byte("counters")) && bytes.Contains(b, []byte("points")) {
+			catalogs[h.Pgid] = true
+		}
+		return true
+	}))
+	require.NoError(t, raw.Close())
+	require.Equal(t, 1, zero(t, fsys, func(h pager.Header) bool { return catalogs[h.Pgid] }))
+	r, err := salvage.Run(t.Context(), damaged, "out.ebb", salvage.Options{FS: fsys, Engine: engine})
+	require.NoError(t, err)
+	require.False(t, r.Whole)
+	db = open(t, fsys, "out.ebb", kv.Options{})
+	for p := range db.Check(t.Context()) {
+		t.Fatal(p)
+	}
+	timed, points, counters := 0, 0, 0
+	require.NoError(t, db.View(func(tx *kv.Tx) error {
+		names, err := tx.ListCFs()
+		require.NoError(t, err)
+		for _, name := range names {
+			o, err := tx.CFOptions(name)
+			require.NoError(t, err)
+			if o.Retention > 0 {
+				for k := range tx.CF(name).ScanTime(time.Time{}, time.Time{}, false) {
+					require.True(t, strings.HasPrefix(string(k.Key), "key-"))
+					points++
+				}
+				continue
+			}
+			c := tx.CF(name).Cursor()
+			for ok := c.First(); ok; ok = c.Next() {
+				if expiry, ok := c.Expiry(); ok {
+					require.True(t, expiry.Equal(at))
+					last, err := tx.CF(name).Sequence()
+					require.NoError(t, err)
+					require.EqualValues(t, 50, last)
+					timed++
+				} else {
+					counters++
+				}
+			}
+		}
+		return tx.Err()
+	}))
+	require.Equal(t, []int{50, 50, 50}, []int{timed, points, counters}, "%+v", r)
 }
