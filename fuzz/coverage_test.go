@@ -86,7 +86,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 	require.NotZero(t, cut, "shrinking")
 	require.NotZero(t, spilled, "pages written before their commit")
 	require.NotZero(t, recycled, "recycled segments")
-	require.Greater(t, leafRuns, 50, "leaves that the log names")
+	require.Greater(t, leafRuns, 30, "leaves that the log names")
 	require.Greater(t, checkpoints, 20, "checkpoints")
 	t.Log(splits, deep, merged, overflows, reused, grown, cut, spilled, recycled, checkpoints, leafRuns)
 }
@@ -139,4 +139,43 @@ func TestSmallGroupsAreMany(t *testing.T) {
 	require.Positive(t, crossing, "extents in two groups")
 	require.Greater(t, punches, 5, "holes")
 	require.Greater(t, reserved, 5, "room for holes")
+}
+
+// TestWorkloadsCompactAndBackUp: a store that lost most of its rows is compacted between commits, and
+// the chains of its backups restore, also an increment after each of some crashes.
+func TestWorkloadsCompactAndBackUp(t *testing.T) {
+	racetest.OneGoroutine(t)
+	moved, increments := 0, 0
+	for seed := range uint32(racetest.Sample(6, 2)) {
+		w := Workload{Base: "spread" + groupsSuffix}
+		for i, name := range []string{"backup", "many", "cut", "compact", "backup", "kill", "backup", "compact", "cut", "compact"} {
+			kind, ok := kindOf(name)
+			require.True(t, ok)
+			w.Ops = append(w.Ops, Op{kind, seed*100 + uint32(i)})
+		}
+		r := newRun(w)
+		require.NoError(t, r.all(), "%s", w)
+		for _, op := range r.Disk.Trace() {
+			if op.Phase == "compact" && op.Kind == crashfs.KindWrite && op.Name == path {
+				moved++
+			}
+		}
+		for _, b := range r.backups {
+			if b.info.Base != "" {
+				increments++
+			}
+		}
+		judge := &Judge{run: r}
+		n := 0
+		for im := range r.images(crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None, From: r.OpEnds[0]}) {
+			if n++; n%racetest.Sample(40, 200) > 0 {
+				continue
+			}
+			_, err := judge.Image(im)
+			require.NoError(t, err, "%s, point %d", w, im.Point)
+		}
+	}
+	require.Greater(t, moved, 20)
+	require.Positive(t, increments)
+	t.Log(moved, increments)
 }

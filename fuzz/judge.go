@@ -114,6 +114,9 @@ func (j *Judge) full(im *crashfs.Image, expect func(verdict) error) (v verdict, 
 	if err := j.repeat(im, salt+2, v); err != nil {
 		return v, err
 	}
+	if err := j.increment(im, salt+4, v); err != nil {
+		return v, err
+	}
 	if j.Recovery == nil {
 		return v, nil
 	}

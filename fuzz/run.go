@@ -87,6 +87,7 @@ type Run struct {
 	sessions uint64
 	based    int // steps of the base that were done
 	held     *heldReader
+	backups  []backup     // the newest ones
 	relaxed  bool         // the store is opened for commits that wait for no sync
 	closed   bool         // the store was closed, not killed, and left no log
 	beside   func() error // runs once, in the middle of the next checkpoint
