@@ -218,11 +218,10 @@ func (a *Allocator) TrimFile(exact bool) error {
 // GiveSpaceBack. ended is closed when the file has its new size; nil: it has it.
 func (a *Allocator) TrimTail() (ended <-chan struct{}, err error) {
 	a.Growth.EndPreallocation()
-	size := int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize)
 	if !a.o.Inline {
-		return a.Growth.startTruncation(size), nil
+		return a.Growth.startTruncation(a.leastBytes()), nil
 	}
-	_, err = a.Growth.truncateTo(size)
+	_, err = a.Growth.truncateTo(a.leastBytes())
 	return nil, err
 }
 
@@ -254,9 +253,13 @@ func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
 func (a *Allocator) GiveSpaceBack() (freed bool, err error) {
 	grew := a.Growth.grownTo != nil
 	a.Growth.EndPreallocation()
-	freed, err = a.Growth.truncateTo(
-		int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize))
+	freed, err = a.Growth.truncateTo(a.leastBytes())
 	return freed || grew, err
+}
+
+// leastBytes is the size of a file with the pages that the last meta page counts, and the reserve.
+func (a *Allocator) leastBytes() int64 {
+	return int64(max(a.space.end, a.lastMeta.Pages)+a.reservePages(0)) * int64(a.pageSize)
 }
 
 // truncateTo truncates the file to size, if it is longer.

@@ -302,7 +302,11 @@ var storeMutants = []mutant{
 		return err
 	}
 	r := `, `	r := `},
-	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `sep(b, n, i))`, `sep(b, n, min(i+1, n-1)))`},
+	{"order", "a_step_of_packing_leaves_a_page_out", "btree/relocate.go", `keyOf(b, n, i)...)`, `keyOf(b, n, min(i+1, n-1))...)`},
+	{"order", "commits_fill_the_end_of_a_file_that_is_compacted", "pager/pagepool.go", `below = min(top, below)`, `below = max(top, below)`},
+	{"order", "pages_freed_behind_the_ceiling_are_allocated_next", "pager/ceiling.go", `return top == 0 || uint64(id) < top`, `return top == 0 || id > 0`},
+	{"order", "the_free_map_stays_behind_the_ceiling", "pager/ceiling.go", `g.changed = g.changed || above`, `_ = above`},
+	{"order", "large_values_ignore_the_ceiling", "pager/freespace.go", `if first+lo+n > below {`, `if first+lo+n > below && false {`},
 	{"order", "packing_begins_with_pages_that_were_free_a_moment_ago", "pager/alloc.go", `	if how.Fit != FitRuns {
 		if`, `	if false {
 		if`},
