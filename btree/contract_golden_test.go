@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/golden"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -163,6 +164,7 @@ func TestBranchGolden(t *testing.T) {
 // TestCheckPageFindsEveryFlippedBit flips each bit of two leaves and a branch. If CheckPage accepts
 // the page, the flipped byte may have any value.
 func TestCheckPageFindsEveryFlippedBit(t *testing.T) {
+	racetest.OneGoroutine(t)
 	leaf, uniform, branch := goldenLeaf(t), goldenUniform(t), goldenBranch(t)
 	for name, c := range map[string]struct {
 		page []byte

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -14,6 +15,7 @@ import (
 // maxRows. A change then leaves a valid page or returns damage. Splits and merges made entries that
 // CheckPage refused at the next read.
 func TestCountsThatAddUpToTooMuch(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, change := range map[string]func(m *memory, tree *Tree, i int) error{
 		"put": func(m *memory, tree *Tree, i int) error {
 			_, err := Put(m, tree, append(number(i), 'x'), make([]byte, 900), 0)

@@ -27,6 +27,7 @@ func (h hole) Page(ref pager.Ref) ([]byte, error) {
 // makes each page of a tree of three levels unreadable in turn. Walks in both directions return the
 // rows outside the gap, and the gap counts the others.
 func TestCursorSkipsAGapWithKnownBoundsAndRows(t *testing.T) {
+	racetest.OneGoroutine(t)
 	m := newMemory(4096)
 	const n = 8000
 	tree := load(t, m, n, 100)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -34,6 +35,7 @@ func smallSameShape(t *testing.T, m *memory, n int) (tree Tree) {
 // TestTheLargestCellAmongTheSmallestUniformOnes: with headers the small cells take more than half
 // of a page on both sides of the large one, so that two pages are too few.
 func TestTheLargestCellAmongTheSmallestUniformOnes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range []struct{ pageSize, leaves, leaf int }{
 		{pager.MinPageSize, 5, 2},
 		{pager.MaxPageSize, 5, 2},

@@ -191,6 +191,7 @@ func someParts(r *rand.Rand, keys, pad int, now *model) (changes []Change) {
 // TestPartitionDividesTheChangesEvenly: about as many to each partition, and no division without a
 // benefit.
 func TestPartitionDividesTheChangesEvenly(t *testing.T) {
+	racetest.OneGoroutine(t)
 	m := newMemory(4096)
 	tree := load(t, m, 80_000, 40)
 	require.Equal(t, uint8(3), tree.Depth)

@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
 // TestSearchesFindHeads compares the searches for a head with a linear count: few heads and many,
 // distinct and equal, the lowest and the highest ones, too.
 func TestSearchesFindHeads(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 300 {
 		for _, few := range []uint64{2, 20, math.MaxUint64} {

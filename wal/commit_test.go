@@ -8,6 +8,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -58,6 +59,7 @@ func commitOfSegments(t *testing.T, segmentSize int64, segments int, end bool) *
 // than twice that at every open. What a commit takes does not depend on its size now, with an end
 // or not.
 func TestEndOfACommitIsFoundBeforeItsBytesAreKept(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, end := range []bool{true, false} {
 		l := commitOfSegments(t, 2<<20, 16, end)
 		found, err := Scan(l.opts)

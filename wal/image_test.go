@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/bound"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -92,6 +93,7 @@ func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 
 // TestReplayReadsAllSegmentsIntoOneMemory: fresh memory for each costs more than reading it.
 func TestReplayReadsAllSegmentsIntoOneMemory(t *testing.T) {
+	racetest.OneGoroutine(t)
 	o := testOptions(newDisk(t, 512))
 	o.SegmentSize, o.FirstSegmentBytes = 1<<20, 1<<20 // Each end of a segment cuts a commit, which is copied.
 	l := createTest(t, o)

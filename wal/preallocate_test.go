@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -244,6 +245,7 @@ func (l *testLog) fileSizes() (sizes []int) {
 // TestLogBeginsSmall: a log with few records does not fill a whole segment, and one with more has
 // whole segments soon.
 func TestLogBeginsSmall(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, block := range []int{0, 512} {
 		d := newDisk(t, block)
 		o := testOptions(d)
@@ -279,6 +281,7 @@ func TestLogBeginsSmall(t *testing.T) {
 
 // TestShortSegmentHasSpaceForAnEndRecord: of every size of record, in files with room for one or two.
 func TestShortSegmentHasSpaceForAnEndRecord(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, block := range []int{0, 512, 4096} {
 		for size := 3; size < 6000; size += 97 {
 			d := newDisk(t, block)
