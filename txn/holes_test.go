@@ -10,10 +10,10 @@ import (
 	"github.com/ebbkv/ebb/pager"
 )
 
-// reachable are the pages of the main file that no punch and no write may touch: those of the newest
-// state, those of the state that recovery would start from, and those that a snapshot reads.
+// reachable are the pages of the main file that no punch and no write may touch: those of the state
+// that recovery would start from, and those that a snapshot reads.
 type reachable struct {
-	newest, durable, read map[int64]bool
+	durable, read map[int64]bool
 }
 
 // TestPunchesTouchNoPageThatARecoveryReaches: commits, also beside checkpoints, snapshots that are
