@@ -225,6 +225,9 @@ func (a *Allocator) TrimTail() (ended <-chan struct{}, err error) {
 	return nil, err
 }
 
+// truncateStep is what one call frees. While it runs, first reads of pages through the map wait.
+const truncateStep = 8 << 20
+
 // startTruncation is truncateTo in a goroutine: file systems take seconds to free large ranges.
 // EndPreallocation waits for it, and until then no growth begins. If it fails the file stays longer.
 func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
@@ -232,10 +235,14 @@ func (g *fileGrowth) startTruncation(size int64) (ended <-chan struct{}) {
 		return nil
 	}
 	grownTo, file, done := make(chan int64, 1), g.file, make(chan struct{})
-	room := min(g.size, size)
+	room, from := min(g.size, size), g.length
 	g.grownTo, g.size, g.length, g.threshold = grownTo, room, size, room
 	go func() {
-		if file.Truncate(size) != nil {
+		var err error
+		for at := from - truncateStep; at > size && err == nil; at -= truncateStep {
+			err = file.Truncate(at)
+		}
+		if err != nil || file.Truncate(size) != nil {
 			room = truncationFailed
 		}
 		grownTo <- room

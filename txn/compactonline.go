@@ -35,6 +35,9 @@ const (
 	chunkFraction    = 8       // part of the cache that is moved between two checkpoints
 )
 
+// compactMostHeld bounds the time of a step for which Compact gives way.
+const compactMostHeld = 5 * time.Millisecond
+
 // CompactOptions are the options of Store.Compact.
 type CompactOptions struct {
 	Progress func(moved, total uint64) // pages, after each step; nil: none
@@ -227,8 +230,8 @@ func (c *compaction) step(r *relocation) error {
 	if c.total = max(c.total, c.Moved); c.o.Progress != nil {
 		c.o.Progress(c.Moved, c.total)
 	}
-	if waited && c.o.GiveWay != nil {
-		c.o.GiveWay(c.ctx, held)
+	if waited && c.o.GiveWay != nil { // a step that has waited for the disk says nothing about the next
+		c.o.GiveWay(c.ctx, min(held, compactMostHeld))
 	}
 	return nil
 }
