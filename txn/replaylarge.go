@@ -32,13 +32,15 @@ func (p *replayer) beginLarge(b []byte) (begun bool, err error) {
 	}
 	p.large = &large{redo: r, size: size, left: size}
 	p.large.key = bytes.Clone(r.key)
-	if err := p.s.w.valid(r, size); err != nil {
-		return true, err
-	}
-	if p.w == nil {
+	if p.w == nil { // the page size, which bounds keys, may not be known yet
 		p.giveUp()
-	} else if err := p.startValue(); err != nil {
-		return true, err
+	} else {
+		if err := p.s.w.valid(r, size); err != nil {
+			return true, err
+		}
+		if err := p.startValue(); err != nil {
+			return true, err
+		}
 	}
 	_, err = p.takeValue(value)
 	return true, err
