@@ -168,3 +168,51 @@ func TestCommitWithLostLeavesIsNotApplied(t *testing.T) {
 		tx.Rollback()
 	}
 }
+
+// TestFirstPassOverALogTakesLargeValues: a crash between the meta page of a checkpoint and the removal
+// of the log before it leaves two states that the next open could start from. The log after the older
+// one is then read before the page size is known, and a large value was refused there if its key had
+// more than eight bytes: that state was passed over, though the newer one may not be durable.
+func TestFirstPassOverALogTakesLargeValues(t *testing.T) {
+	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	o := testOptions(vfs.OS)
+	o.CheckpointBytes = 1 << 40
+	s, err := Open(filepath.Join(dir, "a.ebb"), o)
+	require.NoError(t, err)
+	value := bytes.Repeat([]byte("value"), largeValue)
+	key := []byte("a key of more than eight bytes")
+	update(t, s, func(tx *Tx) {
+		_, err := tx.Put(CatalogTree, []byte("a"), nil, 0)
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Checkpoint(t.Context()))
+	update(t, s, func(tx *Tx) {
+		tx.SetDurability(NoSync)
+		_, err := tx.Put(CatalogTree, key, value, 0)
+		require.NoError(t, err)
+	})
+	require.NoError(t, s.Sync())
+	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+	require.NoError(t, s.Checkpoint(t.Context()))
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files { // all but the log that the checkpoint has released
+		now, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		was, err := os.ReadFile(filepath.Join(copied, f.Name()))
+		if f.Name() == "a.ebb" || err != nil || bytes.Equal(was[:64], now[:64]) {
+			require.NoError(t, os.WriteFile(filepath.Join(copied, f.Name()), now, 0o600))
+		}
+	}
+	require.NoError(t, s.Abandon())
+
+	s, err = Open(filepath.Join(copied, "a.ebb"), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.Recovery().CommitsReplayed, "%+v: it starts from the older state", s.Recovery())
+	view(t, s, func(tx *Tx) {
+		got, _, found, err := tx.Get(CatalogTree, key)
+		require.NoError(t, err)
+		require.True(t, found && bytes.Equal(value, got))
+	})
+	require.NoError(t, s.Close())
+}

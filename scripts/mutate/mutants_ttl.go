@@ -24,8 +24,8 @@ var expiryMutants = []mutant{
 	{"ttl", "a_fence_loses_the_mark_of_a_close", "txn/recover.go", `	mark, backups := newest.ClockMark`, `	mark, backups := m.ClockMark`},
 	{"ttl", "a_step_back_that_readers_followed_is_not_stored", "kv/clock.go", ` || mark < stored && met > 0`, ``},
 	{"ttl", "segments_that_come_back_take_the_mark_back", "txn/recover.go", `		if mark, ok := markBehind(m, last, read.seq); ok {`, `		if mark, ok := markBehind(m, last, read.seq); ok && false {`},
-	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go", `	now = db.clock.clamp(now)
-`, ``},
+	{"ttl", "an_eviction_goes_by_a_time_that_was_taken_back", "kv/evict.go",
+		`	tx.nowMs, tx.timed = db.clock.clamp(now), true`, `	tx.nowMs, tx.timed = now, true`},
 	{"ttl", "notes_under_two_names_are_looked_up_by_the_first", "kv/evict.go", ` && notes[n].Family == notes[0].Family {`, ` {`},
 	{"ttl", "put_leaves_out_the_key_index", "ttl/rows.go", `	if _, err := r.Tx.Put(r.Family.KeyIndex(), key, due[:expirySize], 0); err != nil {
 		return err
