@@ -58,13 +58,20 @@ func (m *relocator) count(n int, to pager.Pgid) {
 	}
 }
 
-// done reports whether the step is over.
-func (m *relocator) done() bool { return m.Full || m.Most <= 0 || m.Reads > 0 && m.Read >= m.Reads }
+// spent reports whether the step has moved all that it may.
+func (m *relocator) spent() bool { return m.Full || m.Most <= 0 }
+
+// ends reports whether the step ends before a child of a page at that level. A child is read only if
+// the way from it down to a leaf is within the bound: so a page that is read is never the place
+// where a step ends before it has entered the first child, whose key its page does not have.
+func (m *relocator) ends(level uint8) bool {
+	return m.spent() || level > 0 && m.Reads > 0 && m.Read+int(level) > m.Reads
+}
 
 // move moves the pages of the subtree at ref as far as the step goes. It returns the new reference
 // of its root.
 func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, error) {
-	if m.done() || ref.Epoch < m.Since { // Pages below are not younger.
+	if m.spent() || ref.Epoch < m.Since { // Pages below are not younger.
 		return ref, nil
 	}
 	if m.visited++; m.visited > m.Move.Pages && m.Move.Pages > 0 {
@@ -90,7 +97,7 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 	}
 	edited := false
 	for i := first; i < n; i++ {
-		if m.done() {
+		if m.ends(level) {
 			if !m.Full && m.Next == nil {
 				m.Next = append([]byte{}, keyOf(b, n, i)...)
 			}
@@ -131,7 +138,7 @@ func (m *relocator) move(ref pager.Ref, level uint8, overflow bool) (pager.Ref, 
 			setChildRef(b, n, i, is)
 		}
 	}
-	if !edited && !m.done() {
+	if !edited && m.Next == nil && !m.spent() {
 		ref, err = m.moveAlone(ref, level)
 	}
 	return ref, err

@@ -1,6 +1,7 @@
 package btree
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -73,6 +74,50 @@ func TestRelocateContinuesAtNext(t *testing.T) {
 	require.Greater(t, steps, pages/14)
 	require.GreaterOrEqual(t, total, pages)
 	require.Less(t, l.pages, 2*pages+4*steps*int(tree.Depth))
+}
+
+// TestRelocateInStepsOfFewReads: Compact did not end. A step whose last read was that of a branch ended
+// before the branch's first child, whose key a branch does not have, and the next step began with the
+// first key of the tree.
+func TestRelocateInStepsOfFewReads(t *testing.T) {
+	for more := range 12 {
+		m := newMemory(4096)
+		m.low = true
+		loadLong := func(rows int) (tree Tree) { // long keys: many branches; values in extents: leaves are read
+			for i := range rows {
+				_, err := Put(m, &tree, fmt.Appendf(nil, "%0250d", i), make([]byte, 1000+i%3*4000), 0)
+				require.NoError(t, err)
+			}
+			m.commit(t)
+			return tree
+		}
+		first, tree := loadLong(1500), loadLong(1000)
+		require.Greater(t, tree.Depth, uint8(2))
+		done, err := FreeTree(m, &first, 1<<30)
+		require.NoError(t, err)
+		require.True(t, done)
+		m.commit(t)
+		pages := len(refs(t, m, tree))
+		limit := pager.Pgid(2 + m.inUse() + pages/8)
+		step := Move{Limit: limit, Most: 1 << 30, Reads: int(tree.Depth) + 1 + more}
+		for steps := 0; ; steps++ {
+			require.LessOrEqual(t, steps, 2*pages, "reads %d: it does not end", step.Reads)
+			moved, err := Relocate(m, &tree, step)
+			require.NoError(t, err)
+			require.LessOrEqual(t, moved.Read, step.Reads)
+			require.False(t, moved.Full)
+			m.commit(t)
+			if step.From = moved.Next; moved.Next == nil {
+				break
+			}
+			step.Most = 1 << 30
+		}
+		require.NoError(t, Walk(m, tree, func(ref pager.Ref, level uint8) (bool, error) {
+			require.Less(t, ref.Pgid, limit, "reads %d, level %d", step.Reads, level)
+			return true, nil
+		}))
+		m.requireSound(t, tree)
+	}
 }
 
 // TestRelocateStopsWithoutSpaceBelowTheLimit: it moves one page and the path to it.

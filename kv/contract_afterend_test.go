@@ -275,7 +275,7 @@ func arguments(t *testing.T, name string, m reflect.Type, k *kept) (args []refle
 			arg = new(kv.Batch)
 		case reflect.TypeFor[kv.Durability](), reflect.TypeFor[kv.PutOptions](), reflect.TypeFor[kv.CFOptions](),
 			reflect.TypeFor[kv.ScanOptions](), reflect.TypeFor[kv.PurgeOptions](),
-			reflect.TypeFor[kv.BackupOptions]():
+			reflect.TypeFor[kv.BackupOptions](), reflect.TypeFor[kv.CompactOptions]():
 			arg = reflect.Zero(in).Interface()
 		case reflect.TypeFor[io.Writer]():
 			arg = io.Discard
