@@ -29,6 +29,7 @@ const (
 	compactStepReads = 64      // pages that a step reads, more than the depth of a tree
 	compactChunk     = 1 << 20 // least bytes that are moved between two checkpoints
 	compactSlack     = 16      // pages: a tail that is shorter is not worth a checkpoint
+	compactUnsaid    = 128     // pages, beside a tenth of those in use, whose cause is not explained
 	compactCuts      = 3       // the first cut may free pages of the free map behind it
 	compactPasses    = 16      // bound of the passes over all trees: commits may fill what was freed
 	slackFraction    = 16      // the limit leaves this part of the used pages free below it
@@ -114,7 +115,7 @@ func (c *compaction) run() error {
 	if err != nil {
 		return err
 	}
-	for range compactPasses {
+	for n := range compactPasses {
 		if err := c.checkpoint(false); err != nil { // what was freed becomes free
 			return err
 		}
@@ -128,11 +129,14 @@ func (c *compaction) run() error {
 				return err
 			}
 		}
-		if c.Moved == moved {
-			break
+		if c.Moved > moved && n+1 < compactPasses {
+			continue
+		}
+		if shorter, err := c.cut(); err != nil || !shorter {
+			return err
 		}
 	}
-	return c.cut()
+	return nil
 }
 
 // locked runs fn with the writer lock of a store that can be written.
@@ -272,13 +276,14 @@ func (c *compaction) checkpoint(force bool) error {
 	}
 }
 
-// cut makes the file as short as its last page in use allows, and says what is in the way.
-func (c *compaction) cut() error {
+// cut makes the file as short as its last page in use allows, and says what is in the way. shorter
+// says that its checkpoints have freed pages, without which the limit would have been lower.
+func (c *compaction) cut() (shorter bool, err error) {
 	free := uint64(compactSlack + 1)
 	for n := 0; n < compactCuts && free > compactSlack; n++ {
 		if n > 0 {
 			if err := c.checkpoint(true); err != nil {
-				return err
+				return false, err
 			}
 		}
 		err := c.locked(func() error {
@@ -286,38 +291,41 @@ func (c *compaction) cut() error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
 	k := &c.s.checkpointer
 	if err := lock(c.ctx, k.mu); err != nil {
-		return err
+		return false, err
 	}
 	defer func() { <-k.mu }()
 	var ended <-chan struct{}
-	err := c.locked(func() (err error) {
+	err = c.locked(func() (err error) {
 		a := &c.s.pg.Alloc
 		if ended, err = a.TrimTail(); err != nil {
 			return c.s.fail(err)
 		}
 		c.After = a.FileBytes()
+		limit := c.lowest(a.Unfree() + c.room)
+		shorter = limit < c.limit && c.tooLong(limit)
 		return c.explain()
 	})
 	if err != nil || ended == nil {
-		return err
+		return shorter, err
 	}
 	select {
 	case <-ended:
-		return nil
+		return shorter, nil
 	case <-c.ctx.Done():
-		return c.ctx.Err()
+		return false, c.ctx.Err()
 	}
 }
 
 // explain finds what keeps pages behind the limit of a store without snapshots and writers.
 func (c *compaction) explain() error {
 	a, limit := &c.s.pg.Alloc, c.lowest(0)
-	if !c.tooLong(limit) {
+	c.LimitedBy, c.Pinned = LimitNone, 0
+	if used := a.UsedPages(); a.Pages() <= used+used/10+compactUnsaid {
 		return nil
 	}
 	if err := a.SetCeiling(limit); err != nil {

@@ -146,7 +146,8 @@ func TestCompactMakesTheFileShorter(t *testing.T) {
 		require.LessOrEqual(t, h.checkpointer.count.Load(), checkpoints+1)
 		require.Less(t, after-writes, uint64(20))
 		require.Zero(t, again.Moved)
-		require.Equal(t, again.Before, again.After)
+		require.LessOrEqual(t, again.After, again.Before)
+		require.Less(t, again.Before-again.After, int64(2*compactSlack*h.pg.PageSize()))
 	}
 }
 
@@ -195,7 +196,7 @@ func TestCompactBetweenCommits(t *testing.T) {
 		}
 		res, err := h.Compact(t.Context(), CompactOptions{Progress: between, StepPages: 1})
 		require.NoError(t, err)
-		require.Greater(t, steps, 50)
+		require.Greater(t, steps, 30)
 		h.requireRows(h.rows)
 		for _, s := range held {
 			for id, want := range s.rows {
@@ -205,7 +206,7 @@ func TestCompactBetweenCommits(t *testing.T) {
 		}
 		res, err = h.Compact(t.Context(), CompactOptions{})
 		require.NoError(t, err)
-		require.Empty(t, res.LimitedBy)
+		require.NotEqual(t, LimitSnapshots, res.LimitedBy, "none is held")
 		used := h.usedBytes()
 		require.LessOrEqual(t, res.After, used+used/10+100*int64(h.pg.PageSize()))
 		h.requireRows(h.rows)
