@@ -53,6 +53,7 @@ func TestEveryProfileIsSurvived(t *testing.T) {
 }
 
 func TestCampaignDoesTheSameForTheSameSeed(t *testing.T) {
+	racetest.OneGoroutine(t)
 	o := Options{Seed: 9, Most: 120, Workers: 1}
 	first, second := Campaign(t.Context(), o), Campaign(t.Context(), o)
 	first.Seconds, second.Seconds = 0, 0
@@ -61,6 +62,7 @@ func TestCampaignDoesTheSameForTheSameSeed(t *testing.T) {
 
 // TestWorkloadsMakeTheSameTraceEachTime is what replaying rests on.
 func TestWorkloadsMakeTheSameTraceEachTime(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, w := range []Workload{Random(5, 80), Random(7, 40), Specials()[1], Sequences(1)[30]} {
 		first, err := Do(w)
 		require.NoError(t, err)
@@ -101,6 +103,7 @@ func TestCasesAreSpeltAndReadAlike(t *testing.T) {
 
 // TestFailuresShrink loses a sync on purpose and finds out with how little that is seen.
 func TestFailuresShrink(t *testing.T) {
+	racetest.OneGoroutine(t)
 	f := Notices(
 		"ignore",
 		"pager.(*mainFile).WriteMeta#1",
@@ -117,6 +120,7 @@ func TestFailuresShrink(t *testing.T) {
 // TestRecoveriesOfRecoveriesEndAlike goes through one image with everything that can happen to its
 // recovery, to depth 3.
 func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
+	racetest.OneGoroutine(t)
 	w, err := ParseWorkload("busy relax.0 put.1")
 	require.NoError(t, err)
 	r, err := Do(w)
@@ -151,6 +155,7 @@ func TestRecoveriesOfRecoveriesEndAlike(t *testing.T) {
 // its own any more, and is there for all the recoveries of which those before took samples. A
 // second time there is nothing left to do.
 func TestEachPassCrashesMoreRecoveries(t *testing.T) {
+	racetest.OneGoroutine(t)
 	w, err := ParseWorkload("one put.0")
 	require.NoError(t, err)
 	c := &campaign{
@@ -178,6 +183,7 @@ func TestEachPassCrashesMoreRecoveries(t *testing.T) {
 // TestCampaignGoesOnWhereAnotherEnded: what two campaigns have done one after the other is what one
 // does.
 func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
+	racetest.OneGoroutine(t)
 	plan := func(skip int) (all []string) {
 		c := &campaign{ctx: t.Context(), o: Options{Seed: 5, Length: 1, Skip: skip}}
 		for next := c.plan(); ; {
@@ -199,6 +205,7 @@ func TestCampaignGoesOnWhereAnotherEnded(t *testing.T) {
 // TestVanishedStoreIsSeen loses a store in which there is nothing yet. What Open then makes holds
 // commit 1, as that one did.
 func TestVanishedStoreIsSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "empty"})
 	r.Disk.Inject(crashfs.Fault{Do: crashfs.Ignore, Kinds: crashfs.KindSyncDir, Sticky: true})
 	require.NoError(t, r.steps())
@@ -215,6 +222,7 @@ func TestVanishedStoreIsSeen(t *testing.T) {
 // TestVanishedStoreIsSeenInItsRecovery is the same of a crash after the Open that made the store
 // had returned; before that it may vanish.
 func TestVanishedStoreIsSeenInItsRecovery(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r, err := Do(Workload{Base: "empty"})
 	require.NoError(t, err)
 	j := &Judge{run: r}

@@ -95,6 +95,7 @@ func TestRandomWorkloadsReachEverything(t *testing.T) {
 // them, under a directory of two levels, and go on from there. An extent that crosses from one
 // group to the next is there, too. So are punches of free runs: small groups have short ones.
 func TestSmallGroupsAreMany(t *testing.T) {
+	racetest.OneGoroutine(t)
 	crossing, punches, reserved := 0, 0, 0
 	for _, w := range []Workload{
 		{Base: "spread" + groupsSuffix}, Random(6, randomLength), Random(7, randomLength),

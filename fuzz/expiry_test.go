@@ -35,6 +35,7 @@ func mustDo(t *testing.T, text string) *Run {
 // TestEveryBrokenTableIsSeen changes one row of one table behind the engine's back. The oracle must
 // not pass it, and Check must name the invariant.
 func TestEveryBrokenTableIsSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := mustDo(t, "busy putttl.0")
 	im := last(r)[0]
 	const key = "victim"
@@ -94,6 +95,7 @@ func TestEveryBrokenTableIsSeen(t *testing.T) {
 // TestOracleKnowsExpiries changes one thing that the model knows of expiries: no image may pass any
 // more.
 func TestOracleKnowsExpiries(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, change := range map[string]func(m *Model, key string){
 		"expiry": func(m *Model, key string) { m.put(defaultFamily, key, m.families[defaultFamily].value[key], startMs+1) },
 		"none":   func(m *Model, key string) { m.put(defaultFamily, key, m.families[defaultFamily].value[key], 0) },
@@ -116,6 +118,7 @@ func TestOracleKnowsExpiries(t *testing.T) {
 // TestOracleSeesTheClockMark lets a key's time come with a commit, exactly. Were the mark a
 // millisecond lower, an open with a clock that was nudged back would show the key again.
 func TestOracleSeesTheClockMark(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
 	put := func(key string) {
@@ -238,6 +241,7 @@ func TestRandomWorkloadsReachExpiry(t *testing.T) {
 // forgets what reads have seen fails the model at the next open, and the oracle in images after the
 // Close.
 func TestOracleSeesTheMarkOfAClose(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
 	require.NoError(

@@ -35,6 +35,7 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 // TestFaultsThatWereCutShortAreNotComplete bounds the last task, after which there is none to begin
 // with.
 func TestFaultsThatWereCutShortAreNotComplete(t *testing.T) {
+	racetest.OneGoroutine(t)
 	w, err := ParseWorkload("empty put.0")
 	require.NoError(t, err)
 	for most, complete := range map[int]bool{1: false, 0: true} {
@@ -93,6 +94,7 @@ func TestFailedSyncsLoseNothingThatWasShown(t *testing.T) {
 // What the store shows when it is opened again is then in memory only, and a power cut leaves the
 // bytes that were there before it was shown: the same bytes, of which more is asked by now.
 func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, text := range []string{"one relax.1", "closed relax.0 relax.1"} {
 		w, err := ParseWorkload(text)
 		require.NoError(t, err)
@@ -122,6 +124,7 @@ func TestReopeningThatSyncsNothingIsSeen(t *testing.T) {
 // TestKillAndRecoveryWithoutSyncsIsSeen is the same of a process that was killed: what the next one
 // shows is durable.
 func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "one"})
 	require.NoError(t, r.steps())
 	relaxed := r.newest() + 1
@@ -139,6 +142,7 @@ func TestKillAndRecoveryWithoutSyncsIsSeen(t *testing.T) {
 // TestFullDiskFailsTheCallAndNothingElse lowers the capacity step by step. Whatever cannot be done
 // is ErrNoSpace and not there; with space again, the same store goes on.
 func TestFullDiskFailsTheCallAndNothingElse(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, extra := range []int64{0, 4 << 10, 40 << 10, 200 << 10} {
 		r := newRun(Workload{Base: "closed"})
 		require.NoError(t, r.steps())
@@ -172,6 +176,7 @@ func TestFullDiskFailsTheCallAndNothingElse(t *testing.T) {
 
 // TestReaderGoesOnAfterAWriteFailed holds a snapshot over a failure: it sees the same, to its end.
 func TestReaderGoesOnAfterAWriteFailed(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "busy"})
 	require.NoError(t, r.steps())
 	require.NoError(t, r.hold())
@@ -189,6 +194,7 @@ func TestReaderGoesOnAfterAWriteFailed(t *testing.T) {
 // TestWrongAnswersAreSeen turns the oracle of faults on stores that lie: it must not pass
 // everything.
 func TestWrongAnswersAreSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	r := newRun(Workload{Base: "one"})
 	r.fault = &crashfs.Fault{}
 	require.ErrorIs(t, r.judgeError(errors.New("no cause")), errWrong)

@@ -163,7 +163,7 @@ func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shape
 	all := specimens(t)
 	n := uint64(700)
 	if testing.Short() {
-		n = uint64(racetest.Sample(200, 60))
+		n = 60
 	}
 	for seed := range n {
 		in := input(rand.New(rand.NewPCG(seed, stream)), len(all))
@@ -174,6 +174,7 @@ func requireErrors(t *testing.T, stream uint64, input func(rnd *rand.Rand, shape
 // TestMendedStoreIsSound proves the mender: what it seals without an edit is the specimen itself,
 // so every byte that it computes is the one that the engine wrote.
 func TestMendedStoreIsSound(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for i, s := range specimens(t) {
 		files := hostileFiles(specimens(t), hostile(byte(i), mendPages|mendRecords|mendSegments))
 		for name, content := range s.files {

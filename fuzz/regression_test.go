@@ -15,6 +15,7 @@ import (
 // now, the crash point that a line meant is not to be found: then every moment of its workload is
 // crashed, and its recoveries too.
 func TestRegressions(t *testing.T) {
+	racetest.OneGoroutine(t)
 	text, err := os.ReadFile("testdata/regressions.txt")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {

@@ -18,6 +18,7 @@ import (
 
 // TestSpecimensHoldWhatIsToBeDamaged proves that the shapes have the parts that they are there for.
 func TestSpecimensHoldWhatIsToBeDamaged(t *testing.T) {
+	racetest.OneGoroutine(t)
 	kinds := func(s *Specimen) (seen map[pager.Kind]int, levels uint8) {
 		seen = map[pager.Kind]int{}
 		for at := int64(0); page(s.files[mainFile()], at) != nil; at++ {
@@ -154,6 +155,7 @@ func TestOnlyTheNewestSegmentMayBeSetBackUnseen(t *testing.T) {
 }
 
 func TestLinesOfRotReplay(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, line := range []string{"tree app.ebb flip 5000 3", "cut - mix 1 0", "killed app.ebb old 0 0"} {
 		r, err := ParseRot(line)
 		require.NoError(t, err)
@@ -225,6 +227,7 @@ func TestFamiliesAreLookedAtWithoutTheirList(t *testing.T) {
 // changed row, a row less, a commit less. Each must be told from the right one, or no campaign
 // means anything.
 func TestJudgeSeesWrongAnswers(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, err := NewSpecimen("tree")
 	require.NoError(t, err)
 	look := func() error {

@@ -75,6 +75,7 @@ func TestEverySyncIsNeeded(t *testing.T) {
 // TestLostWritesAreSeen takes writes away. A note of the log says only what is known anyway, so
 // nothing is lost without it; a main file filled anew is one write.
 func TestLostWritesAreSeen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, site := range []string{
 		"pager.fill/2", "pager.(*mainFile).writeAt/1", "wal.(*segmentPool).newSegment/4",
 		"wal.(*syncer).writeGroup/1", "wal.(*syncer).writeGroup/2",

@@ -757,6 +757,7 @@ func TestPagesWithoutFramesAreReadFromTheFile(t *testing.T) {
 						require.Equal(t, byte(i), page[MinPageSize-1])
 					}
 				}
+				p.Alloc.Growth.EndPreallocation() // its goroutine reads p.file
 				back := &writeBackFile{File: p.file}
 				p.file = &brokenFile{File: back}
 				frames := p.Pool.FrameBytes()

@@ -217,6 +217,7 @@ func TestValueVerifiedDuringAFailedSyncIsVerifiedAgain(t *testing.T) {
 		p := b.newPager(t, MinPageSize)
 		f := &syncFile{File: p.file, err: errBroken}
 		ref := newExtent(t, p, value)
+		p.Alloc.Growth.EndPreallocation() // its goroutine reads p.file
 		p.file = f
 		read := make(chan error, 1)
 		go func() {

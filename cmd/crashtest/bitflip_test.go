@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/fuzz"
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 func TestBitflipReportsAsJSON(t *testing.T) {
+	racetest.OneGoroutine(t)
 	status, out, text := try("bitflip", "-every", "997", "-bits", "1", "-shapes", "cut,tree",
 		"-damage", "flip,mix", "-json")
 	require.Zero(t, status, text)
@@ -33,6 +35,7 @@ func TestBitflipReportsAsJSON(t *testing.T) {
 }
 
 func TestBitflipReplaysALine(t *testing.T) {
+	racetest.OneGoroutine(t)
 	status, out, _ := try("bitflip", "tree app.ebb cut 0 0")
 	require.Zero(t, status)
 	require.Contains(t, out, "anew, at commit 1 of 5")

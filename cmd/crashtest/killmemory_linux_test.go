@@ -16,6 +16,7 @@ import (
 )
 
 func TestProcessesWithoutMemoryLoseNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	n := racetest.Sample(5, 2)
 	status, out, text := try("kill", "-memory", "-n", fmt.Sprint(n), "-seed", "3", "-json", "-dir", t.TempDir())
 	require.Zero(t, status, text)

@@ -26,6 +26,7 @@ func need(t *testing.T, s diskSystem) {
 }
 
 func TestImagesOfADiskLoseNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	need(t, loopSystem)
 	dir := t.TempDir()
 	n := racetest.Sample(3, 1)

@@ -44,6 +44,7 @@ func attached(dir string) (files []string, err error) {
 }
 
 func TestPowerCutsLoseNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, fs := range fileSystems {
 		t.Run(fs.name, func(t *testing.T) {
 			need(t, fs.system(t.Context()))
@@ -114,6 +115,7 @@ func TestEachWriteArrivesAsItWasIssued(t *testing.T) {
 // TestDiskThatDiesHangsNothing ends the server below a store that is being written: the writer gets
 // errors and ends, a cut that is waited for ends, and everything can be unmounted.
 func TestDiskThatDiesHangsNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, fs := range fileSystems[:racetest.Sample(len(fileSystems), 1)] {
 		t.Run(fs.name, func(t *testing.T) {
 			need(t, fs.system(t.Context()))
