@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ebbkv/ebb/internal/racetest"
 )
 
 const module = "github.com/ebbkv/ebb/"
@@ -65,6 +67,7 @@ func goList(t *testing.T, format string) []string {
 }
 
 func TestImports(t *testing.T) {
+	racetest.OneGoroutine(t)
 	seen := 0
 	for _, line := range goList(t, `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`) {
 		fields := strings.Fields(line)
@@ -106,6 +109,7 @@ var machine = map[string][]string{
 // TestNoDirectIO reads the sources of every package: files are accessed through internal/vfs only.
 // Anonymous memory is not a file.
 func TestNoDirectIO(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, line := range goList(t, `{{.ImportPath}} {{.Dir}}`) {
 		name, dir, _ := strings.Cut(line, " ")
 		pkg := strings.TrimPrefix(name, module)
@@ -160,6 +164,7 @@ func noDirectIO(t *testing.T, file string) {
 // TestEveryFuzzTargetIsBounded reads the sources of every package: each fuzz target bounds its memory
 // and time, for any input. Otherwise an allocation of the size that the input names is no failure.
 func TestEveryFuzzTargetIsBounded(t *testing.T) {
+	racetest.OneGoroutine(t)
 	// the last two of package fuzz call the first, or more
 	bounded := []string{"bound.Hold(", "done(t, ", "hostileLooks("}
 	found := 0
@@ -400,6 +405,7 @@ func sources(t *testing.T, visit func(path string, text string), extensions ...s
 // TestNamesAreOfTheField: the code once had a vocabulary of its own that no engineer could search for. Its words do not come
 // back as identifiers.
 func TestNamesAreOfTheField(t *testing.T) {
+	racetest.OneGoroutine(t)
 	declared := 0
 	files := sources(t, func(path, text string) {
 		fset := token.NewFileSet()
@@ -441,6 +447,7 @@ func TestNamesAreOfTheField(t *testing.T) {
 
 // TestProseNamesComponents: in comments and documents a component or a caller acts, never a person without a name.
 func TestProseNamesComponents(t *testing.T) {
+	racetest.OneGoroutine(t)
 	check := func(path string, line int, text string) {
 		word := retiredProse.FindString(text)
 		if word == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -450,6 +451,7 @@ func firstError(errs ...error) error {
 // until the call waits. The call returns the context's error and nothing has changed, or it
 // succeeds, whatever the context says by then.
 func TestContextThatEndsAtEachLook(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, call := range boundedCalls {
 		for _, busy := range []bool{false, true} {
 			if busy && call.waits == 0 {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestIteratingOverExpiredKeysIsBounded(t *testing.T) {
+	racetest.OneGoroutine(t)
 	n := racetest.Sample(100_000, 20_000)
 	if racetest.Enabled {
 		n = 5_000

@@ -208,6 +208,7 @@ func TestReadOnlyStoreWithoutDefaultFamilyIsEmpty(t *testing.T) {
 
 // TestTenThousandFamiliesInOneStore fills each of them, over a reopen.
 func TestTenThousandFamiliesInOneStore(t *testing.T) {
+	racetest.OneGoroutine(t)
 	n := racetest.Sample(10_000, 2_000)
 	fsys := vfs.NewMemory()
 	db := openOn(t, fsys, quick)
@@ -254,6 +255,7 @@ func errIs(err error, want ...error) error {
 // TestRefusedChangeOfTheCatalogChangesNothing: a family was dropped or renamed half-way when the
 // transaction became too large between two steps. The transaction committed, and the family was lost.
 func TestRefusedChangeOfTheCatalogChangesNothing(t *testing.T) {
+	racetest.OneGoroutine(t)
 	old, other := strings.Repeat("f", 150), strings.Repeat("g", 150)
 	for name, change := range map[string]func(tx *kv.Tx) error{
 		"create": func(tx *kv.Tx) error { return tx.CreateCF(other, kv.CFOptions{}) },

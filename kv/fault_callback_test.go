@@ -188,6 +188,7 @@ func requireUntouched(t *testing.T, db *kv.DB, before string) {
 // in each callback of a verb: the transaction is rolled back, the lock is free, the same panic
 // propagates, and the goroutine ends.
 func TestCallbackThatDoesNotComeBack(t *testing.T) {
+	racetest.OneGoroutine(t)
 	db := openForCallbacks(t, &kv.Options{})
 	_, before, err := stored(db)
 	require.NoError(t, err)
@@ -524,6 +525,7 @@ func TestBulkLoadThatACallbackStops(t *testing.T) {
 // TestCommitThatACallbackStopsBeforeItsEnd: a large commit makes the log write its queue before it
 // ends. The parts in the log must not become the beginning of the next commit.
 func TestCommitThatACallbackStopsBeforeItsEnd(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for way, leave := range ways {
 		for name, savepoint := range map[string]bool{"appended at once": true, "appended bit by bit": false} {
 			t.Run(way+"/"+name, func(t *testing.T) {
@@ -558,6 +560,7 @@ var errBroken = errors.New("invariant broken")
 // returned is there, the one that had begun is there whole or not at all. The deferred calls of the
 // engine damage nothing: the same holds for the files that it leaves if the panic is recovered.
 func TestPanicInsideTheEngineLeavesTheFilesRight(t *testing.T) {
+	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	n := 0
 	for ; ; n += stride(3) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/openfs"
 	"github.com/ebbkv/ebb/internal/platformtest"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -31,6 +32,7 @@ type theft struct {
 // or Close, whichever is first, returns ErrFileReplaced, and the store refuses writes. The other
 // store's files are unchanged; the own files, put back, have every commit that returned.
 func TestFileReplacedWhileOpen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	other := othersStore(t)
 	for _, th := range []theft{
@@ -160,6 +162,7 @@ func writeFiles(disk vfs.FS, all files) error {
 // The state in memory survives that: no acknowledged commit is lost, or the next Open returns
 // ErrCorrupt. The store itself notices when it renames or removes the file.
 func TestSegmentRemovedWhileOpen(t *testing.T) {
+	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	noticed := 0
 	for n := 0; ; n += stride(4) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -127,6 +128,7 @@ func requireReadError(t *testing.T, err error, n int) {
 // TestShortWritesAreFinished makes each write of a session short in turn, with and without an error:
 // all calls succeed.
 func TestShortWritesAreFinished(t *testing.T) {
+	racetest.OneGoroutine(t)
 	want := lastState(t)
 	for _, cause := range []error{nil, io.ErrShortWrite} {
 		fired := 1
@@ -152,6 +154,7 @@ func TestShortWritesAreFinished(t *testing.T) {
 // TestWritesOfNothingAreErrors makes each write of a session write nothing and return success, once and
 // from then on: the call returns an error, and no acknowledged commit is lost.
 func TestWritesOfNothingAreErrors(t *testing.T) {
+	racetest.OneGoroutine(t)
 	states := sessionStates(t)
 	for _, sticky := range []bool{false, true} {
 		for n := 0; ; n += stride(5) {

@@ -251,6 +251,7 @@ func evictingCaches() (all []*evictingCache) {
 // put succeeds once the oldest tenth is deleted, and an Update of a fifth of MaxBytes at the second
 // try.
 func TestACacheIsNeverRefusedTwice(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for i, c := range evictingCaches() {
 		if i%racetest.Sample(8, 16) != 0 { // all of them take minutes
 			continue

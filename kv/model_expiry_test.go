@@ -377,6 +377,7 @@ func (r *scriptRun) compare() error {
 // TestExpiryModel runs random scripts. A failure names its seed and prints the shortest script that
 // fails.
 func TestExpiryModel(t *testing.T) {
+	racetest.OneGoroutine(t)
 	seeds, steps := 60, racetest.Sample(1500, 700)
 	if racetest.Enabled || testing.Short() {
 		seeds = racetest.Sample(10, 4)

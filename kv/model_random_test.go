@@ -36,6 +36,7 @@ func (m model) clone() model {
 // and compares all of both after each. Page and cache sizes differ so that splits, merges, spills
 // and checkpoints happen at other places.
 func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for i, o := range []kv.Options{
 		{Durability: kv.NoSync},
 		{PageSize: 8192, CacheBytes: 256 << 10, CheckpointBytes: 64 << 10, Durability: kv.NoSync},

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/openfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 	"github.com/ebbkv/ebb/txn"
@@ -319,6 +320,7 @@ type timedRow struct {
 // TestModelOfTimedFamilies runs random calls on a family and on a sorted slice, within transactions
 // and across reopens, with a clock that steps in both directions, and compares all answers.
 func TestModelOfTimedFamilies(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelTimed(t, rand.New(rand.NewPCG(seed, 51))) })
 	}

@@ -10,7 +10,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 rooms=./wal,./pager,./txn,./ttl
 
-go test -count=1 -short -skip '^TestModel' -coverpkg "$rooms" -coverprofile "$dir/tests" ./wal ./pager ./txn ./ttl ./cf ./kv ./fuzz
+go test -count=1 -short -skip '^TestModel' -coverpkg "$rooms" -coverprofile "$dir/tests" ./wal ./pager ./txn ./ttl ./cf ./kv ./fuzz ./internal/salvage ./internal/live
 
 profiles=("$dir/tests")
 
