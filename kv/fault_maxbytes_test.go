@@ -92,6 +92,7 @@ func (c boundCase) fill(t *testing.T, db *kv.DB, name string) (n int) {
 
 // TestPutsFindWhatWasFreedUnderMaxBytes by each kind of delete, at once.
 func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range boundCases() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
@@ -144,6 +145,7 @@ func TestPutsFindWhatWasFreedUnderMaxBytes(t *testing.T) {
 // TestACacheUnderMaxBytesIsRefusedOnceAtMost: on ErrNoSpace it deletes its oldest tenth, or its expired
 // keys, and retries once.
 func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range boundCases() {
 		for _, purges := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/purges_%v", c, purges), func(t *testing.T) {
@@ -187,6 +189,7 @@ func TestACacheUnderMaxBytesIsRefusedOnceAtMost(t *testing.T) {
 
 // TestNoPutWaitsForASnapshotUnderMaxBytes: no checkpoint frees the pages of a snapshot.
 func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	c := boundCase{32 << 20, 4_000, kv.Sync, true}
 	db := c.open(t)
 	n := c.fill(t, db, "default")
@@ -206,6 +209,7 @@ func TestNoPutWaitsForASnapshotUnderMaxBytes(t *testing.T) {
 // TestErrNoSpaceNamesItsBound: the path, MaxBytes as given, and the missing bytes. It was the bound of
 // the main file, or 1.
 func TestErrNoSpaceNamesItsBound(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, most := range []int64{400_000, 4 << 20} {
 		db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: most})
 		err := error(nil)
@@ -222,6 +226,7 @@ func TestErrNoSpaceNamesItsBound(t *testing.T) {
 
 // TestDeletesWorkAtTheBound fills a bounded store until it is full, empties it, and fills it again.
 func TestDeletesWorkAtTheBound(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, size := range []int{900, 2000} { // in the page, and in extents
 		t.Run(fmt.Sprint(size), func(t *testing.T) { fillAndEmpty(t, make([]byte, size)) })
 	}
@@ -249,6 +254,7 @@ func fillAndEmpty(t *testing.T, value []byte) {
 // TestLargeValuesAreOverwrittenAtTheBound: a checkpoint frees the pages that the log refers to, and
 // a write that needs the space waits for it.
 func TestLargeValuesAreOverwrittenAtTheBound(t *testing.T) {
+	racetest.OneGoroutine(t)
 	db := openOn(t, vfs.NewMemory(), &kv.Options{MaxBytes: 8 << 20})
 	for i := range 100 {
 		require.NoError(t, db.Put(fmt.Append(nil, i%2), make([]byte, 1<<20)), "put %d", i)
@@ -284,6 +290,7 @@ func spaceCases() []boundCase {
 // TestLargeTransactionsFitAfterClearUnderMaxBytes: a value, a batch and an Update of a fifth of the
 // bound, and no number of refusals makes the log longer.
 func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range spaceCases() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
@@ -337,6 +344,7 @@ func TestLargeTransactionsFitAfterClearUnderMaxBytes(t *testing.T) {
 
 // TestSingleDeletesOfRandomKeysStayUnderMaxBytes, turn after turn with puts of as many.
 func TestSingleDeletesOfRandomKeysStayUnderMaxBytes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range []boundCase{
 		{8 << 20, 800, kv.Sync, true},
 		{32 << 20, 800, kv.NoSync, true},
@@ -380,6 +388,7 @@ func TestSingleDeletesOfRandomKeysStayUnderMaxBytes(t *testing.T) {
 // TestABulkLoadFindsWhatWasFreedUnderMaxBytes: it reads its rows once, and so makes its checkpoint
 // before.
 func TestABulkLoadFindsWhatWasFreedUnderMaxBytes(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, c := range spaceCases() {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
@@ -454,6 +463,7 @@ func (c *randomCache) deleteOldestTenth() {
 // TestSingleChangesAtTheBoundShareCheckpoints: a turn of a tenth of the rows makes few, both while
 // it is deleted and while it is put again.
 func TestSingleChangesAtTheBoundShareCheckpoints(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, bound := range []boundCase{
 		{4 << 20, 800, kv.NoSync, true},
 		{32 << 20, 40_000, kv.Sync, true},
@@ -486,6 +496,7 @@ func TestSingleChangesAtTheBoundShareCheckpoints(t *testing.T) {
 // TestABatchOfDeletesWorksAtTheBound: workers that applied it had the pages kept for deletes, the
 // goroutine that divided it among them and joined their trees had not, and it was ErrNoSpace.
 func TestABatchOfDeletesWorksAtTheBound(t *testing.T) {
+	racetest.OneGoroutine(t)
 	c := &randomCache{
 		t: t, size: 100, random: rand.New(rand.NewPCG(1, 1)),
 		db: boundCase{int64(racetest.Sample(32, 8)) << 20, 100, kv.NoSync, true}.open(t),
