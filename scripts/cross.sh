@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the library and the commands for every platform that Ebb supports, and vets them with their tests for each system, each kind of
-# processor and 32 bits once: what only the tests import takes longer to compile for a platform than all of Ebb. The benchmark stays
-# out: it runs where it is built, and its peers would take most of the time. What is built is thrown away, and takes half as long if it is not optimised.
+# processor and 32 bits once: what only the tests import takes longer to compile for a platform than all of Ebb. The benchmark, the
+# adapters and the linearizability checker stay out: what they compare with or adapt to would take most of the time. What is built is thrown away, and takes half as long if it is not optimised.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-gcflags=all='-N -l')
@@ -13,7 +13,7 @@ for target in linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 window
 	esac
 	echo "$target: $what"
 	for dir in $(go list -m -f '{{.Dir}}'); do
-		[ "${dir##*/}" = bench ] && continue
+		case ${dir##*/} in bench | adapters | histories) continue ;; esac
 		(cd "$dir" && go build "${flags[@]}" -o /dev/null ./...)
 		[ "$what" = build ] || (cd "$dir" && go vet "${flags[@]}" ./...)
 	done
