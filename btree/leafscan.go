@@ -53,8 +53,8 @@ func (s *LeafScan) Next() bool {
 	return s.i != s.end
 }
 
-// Row returns the current row, and is called once for each. whole is false for a value in an overflow extent, which Row does not
-// read.
+// Row returns the current row, and is called once for each. whole is false for a value in an overflow
+// extent, which Row does not read.
 func (s *LeafScan) Row() (key, value []byte, tag int64, whole bool) {
 	s.prefetch.advance()
 	header := ld16(s.b, s.slots+2*s.i)
