@@ -47,7 +47,7 @@ type Fit uint8
 const (
 	// FitRuns prefers recently freed pages, then long runs, so that pages are written in order.
 	FitRuns Fit = iota
-	// FitLowest fills holes of any size from the low end: compaction must not move pages to the
+	// FitLowest fills fragments of any size from the low end: compaction must not move pages to the
 	// end.
 	FitLowest
 	// FitTightest takes the shortest run that fits, to keep long runs for large values. It is slow.
@@ -100,15 +100,15 @@ func (a *Allocator) prepareAlloc(n uint64, how AllocPolicy) error {
 }
 
 // allocateAtEnd extends the file by one page. If the disk is full, or MaxBytes is reached, it fills a
-// hole instead: a replay finds its free pages scattered between those that the log names, and has no
-// more pages than the run had. Deletes exceed MaxBytes only if there is no hole.
+// fragment instead: a replay finds its free pages scattered between those that the log names, and has no
+// more pages than the run had. Deletes exceed MaxBytes only if there is no fragment.
 func (a *Allocator) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
 	pastBound := a.Growth.bound > 0 && int64(a.space.end+1)*int64(a.pageSize) > a.Growth.bound
 	if !pastBound {
 		err = a.reserve(1, true, purpose)
 	}
 	if pastBound || NoSpace(err) {
-		if id, ok, bad := a.space.allocateFromHole(); ok || bad != nil {
+		if id, ok, bad := a.space.allocateFromFragment(); ok || bad != nil {
 			return id, bad
 		}
 		err = a.reserve(1, true, purpose)

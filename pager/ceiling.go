@@ -6,9 +6,9 @@ import (
 )
 
 // While a compaction moves pages down, the pages at the end of the file must stay free: allocations
-// beside it take pages below a ceiling, as long as there are any, in holes of any size. The first
+// beside it take pages below a ceiling, as long as there are any, in fragments of any size. The first
 // single page that finds none lifts the ceiling, so that no allocation fails or grows the file
-// because of it. A large value without a hole below the ceiling is allocated above it.
+// because of it. A large value without a run below the ceiling is allocated above it.
 //
 // The ceiling is in memory only: after a crash there is none.
 

@@ -177,7 +177,7 @@ func (s *space) setAvail(id Pgid, n uint64) error {
 		}
 		g.avail[i/64] |= 1 << (i % 64)
 		s.addFree(g, 1)
-		if s.fit == FitLowest && uint64(id) < s.avail.holes {
+		if s.fit == FitLowest && uint64(id) < s.avail.fragments {
 			s.avail.rewind()
 		}
 	}

@@ -190,7 +190,7 @@ func (a *Allocator) fillLowest() error {
 	if err != nil || !found {
 		return err
 	}
-	s.holes.holes = uint64(s.holes.run) // the search finds the run again
+	s.holes.fragments = uint64(s.holes.run) // the search finds the run again
 	found, err = s.findRun(&s.avail, true)
 	if err != nil || found && s.avail.run < s.holes.run {
 		return err
@@ -205,7 +205,7 @@ func (a *Allocator) fillAt(n uint64) (filled uint64, err error) {
 	s := a.space
 	from := uint64(s.holes.run)
 	to := min(from+max(fillBytes/uint64(a.pageSize), minHolePages), s.end, (from/s.perGroup+1)*s.perGroup)
-	s.holes.cursor, s.holes.holes = min(s.holes.cursor, to), min(s.holes.holes, to)
+	s.holes.cursor, s.holes.fragments = min(s.holes.cursor, to), min(s.holes.fragments, to)
 	s.holes.run, s.holes.runEnd = 0, 0
 	filled, err = a.fillRange(from, to)
 	if NoSpace(err) {
@@ -309,10 +309,7 @@ func (a *Allocator) fillExtent(n, below uint64) (filled bool, err error) {
 func (a *Allocator) trimTail() {
 	s := a.space
 	s.tail()
-	low := s.end
-	for low > 2 && s.freeAt(low-1) {
-		low--
-	}
+	low := s.end - a.FreeTail()
 	if low == s.end {
 		return
 	}

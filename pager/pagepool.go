@@ -12,7 +12,7 @@ type pagePool struct {
 	n           uint64 // free pages, including avail ones of unloaded groups
 	run, runEnd Pgid   // the next page of the current run
 	cursor      uint64 // page number where the search for the next run starts, from low to high
-	holes       uint64 // the same for runs of any length
+	fragments   uint64 // the same for runs of any length
 	added       uint64 // pages added since the file was opened
 	noRunUntil  uint64 // no run of shortRun pages exists before added reaches this
 }
@@ -29,7 +29,7 @@ func (a *pagePool) add(n uint64) {
 
 // rewind restarts the search from the low end.
 func (a *pagePool) rewind() {
-	a.cursor, a.holes, a.run, a.runEnd, a.noRunUntil = 0, 0, 0, 0, 0
+	a.cursor, a.fragments, a.run, a.runEnd, a.noRunUntil = 0, 0, 0, 0, 0
 }
 
 // nextPage allocates a page; ok is false if the file must grow. inMemory promises that the page is
@@ -58,8 +58,8 @@ func (s *space) nextPage(how AllocPolicy, inMemory bool) (id Pgid, ok bool, err 
 	return id, ok, err
 }
 
-// nextOf allocates from the current run, or the next one: from one of any length if holes is set.
-func (s *space) nextOf(a *pagePool, holes bool) (id Pgid, ok bool, err error) {
+// nextOf allocates from the current run, or the next one: from one of any length if fragments is set.
+func (s *space) nextOf(a *pagePool, fragments bool) (id Pgid, ok bool, err error) {
 	for {
 		for a.run < a.runEnd {
 			g, i, err := s.at(a.run)
@@ -74,7 +74,7 @@ func (s *space) nextOf(a *pagePool, holes bool) (id Pgid, ok bool, err error) {
 			s.markAllocated(a, g, i)
 			return id, true, nil
 		}
-		found, err := s.findRun(a, holes)
+		found, err := s.findRun(a, fragments)
 		if err != nil || !found {
 			return 0, false, err
 		}
@@ -129,21 +129,21 @@ func (s *space) inRuns(a *pagePool, n uint64) (have uint64) {
 	return have
 }
 
-// Holes shorter than a run are filled only if no longer one is left and the holes are more than a
-// quarter of the file: a checkpoint writes its pages in order, and holes scatter the writes.
+// Fragments, runs shorter than that, are filled only if no longer one is left and they are more than a
+// quarter of the file: a checkpoint writes its pages in order, and fragments scatter the writes.
 const (
 	shortRun     = 16
 	fillFraction = 4
 )
 
 // findRun sets run and runEnd to the next run.
-func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
+func (s *space) findRun(a *pagePool, fragments bool) (bool, error) {
 	if s.fit == FitTightest {
 		lo, hi, err := s.shortest(a, 1)
 		a.run, a.runEnd = Pgid(lo), Pgid(hi)
 		return hi > lo, err
 	}
-	if !holes && a.added >= a.noRunUntil {
+	if !fragments && a.added >= a.noRunUntil {
 		found, err := s.runFrom(a, &a.cursor, shortRun)
 		if err != nil || found {
 			return found, err
@@ -158,15 +158,15 @@ func (s *space) findRun(a *pagePool, holes bool) (bool, error) {
 	if !a.reusable {
 		free = s.avail.n + s.holes.n
 	}
-	if !holes && free*fillFraction <= s.end && s.ceiling.Load() == 0 {
+	if !fragments && free*fillFraction <= s.end && s.ceiling.Load() == 0 {
 		return false, nil
 	}
-	found, err := s.runFrom(a, &a.holes, 1)
-	if err != nil || found || a.holes == 0 {
+	found, err := s.runFrom(a, &a.fragments, 1)
+	if err != nil || found || a.fragments == 0 {
 		return found, err
 	}
-	a.holes = 0
-	return s.runFrom(a, &a.holes, 1)
+	a.fragments = 0
+	return s.runFrom(a, &a.fragments, 1)
 }
 
 // runFrom sets run and runEnd to the next run of at least that many pages at or after the cursor,
@@ -202,8 +202,8 @@ func (s *space) runFrom(a *pagePool, cursor *uint64, least uint64) (bool, error)
 	return false, nil
 }
 
-// allocateFromHole is nextPage for a full disk: it fills holes of any size, however few there are.
-func (s *space) allocateFromHole() (id Pgid, ok bool, err error) {
+// allocateFromFragment is nextPage for a full disk: it fills fragments, however few there are.
+func (s *space) allocateFromFragment() (id Pgid, ok bool, err error) {
 	if s.avail.n == 0 {
 		return 0, false, nil
 	}
@@ -238,7 +238,7 @@ func runAt(words []uint64, from, n uint64) (lo, hi uint64) {
 }
 
 // shortRunAt is runAt for runs of shortRun bits. It tests a word at a time, because a file with
-// many small holes has many of them before each run.
+// many small fragments has many of them before each run.
 func shortRunAt(words []uint64, from uint64) (lo, hi uint64) {
 	before := 0 // set bits at the end of the previous words
 	for i := from / 64; i < uint64(len(words)); i++ {

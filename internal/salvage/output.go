@@ -255,10 +255,10 @@ func (e *emitter) gap(g tree.Gap) error {
 	was := e.passed
 	i := -1
 	if g.Level > 0 {
-		i = slices.IndexFunc(e.r.holes, func(h *hole) bool { return h.Ref == g.Ref })
+		i = slices.IndexFunc(e.r.lostBranches, func(h *lostBranch) bool { return h.Ref == g.Ref })
 	}
 	if i >= 0 {
-		for _, p := range e.r.holes[i].pieces {
+		for _, p := range e.r.lostBranches[i].pieces {
 			if err := e.tree(p.tree); err != nil {
 				return err
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// A hole is the place of a branch that cannot be read, with all pages below it. Its leaves may all be
-// there: pages in use that no other page refers to.
-type hole struct {
+// A lostBranch is the place of a branch that cannot be read, with all pages below it. Its leaves may
+// all be there: pages in use that no other page refers to.
+type lostBranch struct {
 	tree.Gap
 	of     *treeState
 	pieces []*piece // in the order of keys
@@ -24,8 +24,8 @@ type hole struct {
 // A piece is a subtree of pages in use that no readable page refers to.
 type piece struct {
 	tree  tree.Tree
-	first []byte  // key, cut to keyStart bytes
-	holes []*hole // that it fits, and mostHoles at most
+	first []byte        // key, cut to keyStart bytes
+	fits  []*lostBranch // that it fits, and mostFits at most
 	// user says that a row has a size, or a tag, that rows of the engine's own trees do not have
 	user bool
 	// id is the tree of older tables that has some of its pages; 0: none, or several
@@ -33,14 +33,14 @@ type piece struct {
 	placed bool
 }
 
-// keyStart bounds the memory of a piece: longer keys are read again to be compared. mostHoles does,
+// keyStart bounds the memory of a piece: longer keys are read again to be compared. mostFits does,
 // too: a piece that fits many belongs to none.
 const (
-	keyStart  = 64
-	mostHoles = 8
+	keyStart = 64
+	mostFits = 8
 )
 
-// survey walks the tree table and all trees: it marks their pages, and collects holes.
+// survey walks the tree table and all trees: it marks their pages, and collects lost branches.
 func (r *rescue) survey() error {
 	all := func(*tree.Cursor) error { return nil }
 	if r.table != nil {
@@ -57,7 +57,7 @@ func (r *rescue) survey() error {
 			r.view.seen.Add(g.Ref.Pgid) // whatever is in its place is not what is lost
 			if g.Level > 0 {
 				g.Lower, g.Upper = bytes.Clone(g.Lower), bytes.Clone(g.Upper)
-				r.holes = append(r.holes, &hole{Gap: g, of: t})
+				r.lostBranches = append(r.lostBranches, &lostBranch{Gap: g, of: t})
 			}
 			return nil
 		})
@@ -72,7 +72,7 @@ func (r *rescue) survey() error {
 // findPieces finds the pages in use that no walk has read. With an intact free map and tree table they
 // are the lost subtrees, no page more and none less.
 func (r *rescue) findPieces() error {
-	if len(r.holes) == 0 && r.table != nil && len(r.table.gaps) == 0 {
+	if len(r.lostBranches) == 0 && r.table != nil && len(r.table.gaps) == 0 {
 		return nil
 	}
 	if err := r.findFreeMap(); err != nil {
@@ -119,10 +119,10 @@ func isEntry(key, value []byte) bool {
 	return err == nil
 }
 
-// placePieces fills the holes, and counts the pieces that belong to none.
+// placePieces fills the lost branches, and counts the pieces that belong to none.
 func (r *rescue) placePieces() error {
 	if r.table != nil && len(r.table.gaps) == 0 {
-		r.fillHoles()
+		r.fillBranches()
 	}
 	r.pieces = slices.DeleteFunc(r.pieces, func(p *piece) bool { return p.placed })
 	for _, p := range r.pieces {
@@ -196,7 +196,7 @@ func (r *rescue) orphans() (roots []tree.Tree, err error) {
 	return roots, cmp.Or(err, r.ctx.Err())
 }
 
-// newPiece reads the keys of a subtree that can be read, and finds the holes that they fit: all keys
+// newPiece reads the keys of a subtree that can be read, and finds the lost branches that they fit: all keys
 // within the bounds, on a lower level, and no newer than the lost branch.
 func (r *rescue) newPiece(t tree.Tree) (*piece, error) {
 	p := &piece{tree: t}
@@ -211,10 +211,10 @@ func (r *rescue) newPiece(t tree.Tree) (*piece, error) {
 	if p.first = cut(first); several {
 		p.id = 0
 	}
-	for _, h := range r.holes {
-		if t.Depth <= h.Level && t.Root.Epoch <= h.Ref.Epoch && len(p.holes) < mostHoles &&
+	for _, h := range r.lostBranches {
+		if t.Depth <= h.Level && t.Root.Epoch <= h.Ref.Epoch && len(p.fits) < mostFits &&
 			bytes.Compare(h.Lower, first) <= 0 && (h.Upper == nil || bytes.Compare(last, h.Upper) < 0) {
-			p.holes = append(p.holes, h)
+			p.fits = append(p.fits, h)
 		}
 	}
 	return p, err
@@ -236,20 +236,20 @@ func (r *rescue) compare(p, q *piece) int {
 	return bytes.Compare(r.view.firstKey(p.tree), r.view.firstKey(q.tree))
 }
 
-// fillHoles gives each hole the pieces that fit it and no other one, if they do not have more rows
+// fillBranches gives each lost branch the pieces that fit it and no other one, if they do not have more rows
 // than are lost.
-func (r *rescue) fillHoles() {
+func (r *rescue) fillBranches() {
 	for _, p := range r.pieces {
 		if p.user {
-			p.holes = slices.DeleteFunc(p.holes, func(h *hole) bool { return h.of.role != roleData })
+			p.fits = slices.DeleteFunc(p.fits, func(h *lostBranch) bool { return h.of.role != roleData })
 		}
-		if len(p.holes) == 1 {
-			h := p.holes[0]
+		if len(p.fits) == 1 {
+			h := p.fits[0]
 			h.pieces = append(h.pieces, p)
 			h.found += p.tree.Rows
 		}
 	}
-	for _, h := range r.holes {
+	for _, h := range r.lostBranches {
 		if h.found > h.Rows {
 			h.pieces = nil
 		}

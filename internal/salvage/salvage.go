@@ -46,11 +46,11 @@ type rescue struct {
 	moved    map[txn.TreeID]txn.TreeID // trees with another number in the new store
 	nextBase txn.TreeID                // of families for trees that belong to none
 
-	holes       []*hole
-	pieces      []*piece                  // that belong to no known tree
-	shared      map[pager.Pgid]txn.TreeID // pages of trees of older tables
-	stale       []pager.Ref
-	used, known *pager.UsedSet
+	lostBranches []*lostBranch
+	pieces       []*piece                  // that belong to no known tree
+	shared       map[pager.Pgid]txn.TreeID // pages of trees of older tables
+	stale        []pager.Ref
+	used, known  *pager.UsedSet
 
 	out *output
 }
