@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,7 +150,7 @@ func TestWorkloadsCompactAndBackUp(t *testing.T) {
 	moved, increments := 0, 0
 	for seed := range uint32(racetest.Sample(6, 2)) {
 		w := Workload{Base: "spread" + groupsSuffix}
-		for i, name := range []string{"backup", "many", "cut", "compact", "backup", "kill", "backup", "compact", "cut", "compact"} {
+		for i, name := range strings.Fields("backup many cut compact backup kill backup compact cut compact") {
 			kind, ok := kindOf(name)
 			require.True(t, ok)
 			w.Ops = append(w.Ops, Op{kind, seed*100 + uint32(i)})

@@ -105,7 +105,8 @@ func (c Config) restored(chain [][]byte) (got contents, err error) {
 		streams = append(streams, bytes.NewReader(b))
 	}
 	fs := vfs.NewMemory()
-	if err := openfs.Restore(context.Background(), fs, path, txn.Options{SmallGroups: c.Groups}, streams...); err != nil {
+	o := txn.Options{SmallGroups: c.Groups}
+	if err := openfs.Restore(context.Background(), fs, path, o, streams...); err != nil {
 		return got, err
 	}
 	db, err := c.open(fs, 1)

@@ -19,7 +19,8 @@ func smallStore(b *testing.B, rows int) *kv.DB {
 	b.Cleanup(func() { _ = db.Close() })
 	err = db.Update(func(tx *kv.Tx) error {
 		for i := range rows {
-			if err := tx.Put(binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(i)), make([]byte, 100)); err != nil {
+			key := binary.BigEndian.AppendUint64(make([]byte, 8, 16), uint64(i))
+			if err := tx.Put(key, make([]byte, 100)); err != nil {
 				return err
 			}
 		}

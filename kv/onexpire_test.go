@@ -79,13 +79,19 @@ func TestOnExpireTxIsCalledOnceForEachExpiredRow(t *testing.T) {
 			}
 			return db.Put([]byte("d"), nil)
 		}, both},
-		"put":            {func(db *kv.DB) error { return db.Put(k, nil) }, both[:1]},
-		"put_ttl":        {func(db *kv.DB) error { return db.PutTTL(k, nil, time.Hour) }, both[:1]},
-		"put_in_a_tx":    {update(func(tx *kv.Tx) error { return tx.Put(k, nil) }), both[:1]},
-		"delete":         {func(db *kv.DB) error { return db.Delete(k) }, both[:1]},
-		"if_absent":      {func(db *kv.DB) error { return wrote(db.PutWith(k, nil, kv.PutOptions{IfAbsent: true})) }, both[:1]},
-		"keep_ttl":       {func(db *kv.DB) error { return wrote(db.PutWith(k, nil, kv.PutOptions{KeepTTL: true})) }, both[:1]},
-		"swap_of_absent": {func(db *kv.DB) error { return wrote(db.CompareAndSwap(k, nil, k, kv.PutOptions{})) }, both[:1]},
+		"put":         {func(db *kv.DB) error { return db.Put(k, nil) }, both[:1]},
+		"put_ttl":     {func(db *kv.DB) error { return db.PutTTL(k, nil, time.Hour) }, both[:1]},
+		"put_in_a_tx": {update(func(tx *kv.Tx) error { return tx.Put(k, nil) }), both[:1]},
+		"delete":      {func(db *kv.DB) error { return db.Delete(k) }, both[:1]},
+		"if_absent": {func(db *kv.DB) error {
+			return wrote(db.PutWith(k, nil, kv.PutOptions{IfAbsent: true}))
+		}, both[:1]},
+		"keep_ttl": {func(db *kv.DB) error {
+			return wrote(db.PutWith(k, nil, kv.PutOptions{KeepTTL: true}))
+		}, both[:1]},
+		"swap_of_absent": {func(db *kv.DB) error {
+			return wrote(db.CompareAndSwap(k, nil, k, kv.PutOptions{}))
+		}, both[:1]},
 		"increment": {func(db *kv.DB) error {
 			n, err := db.Increment(k, 5, 0)
 			if err == nil && n != 5 {
@@ -219,9 +225,13 @@ func TestOnExpireTxMayWriteRowsOfTheSameBatch(t *testing.T) {
 		want []string
 		live string
 	}{
-		"delete_the_next":  {func(tx *kv.Tx) error { return tx.Delete([]byte("b")) }, []string{"a=1", "b=2"}, "c"},
-		"write_the_next":   {func(tx *kv.Tx) error { return tx.Put([]byte("b"), []byte("new")) }, []string{"a=1", "b=2"}, "bc"},
-		"write_it_again":   {func(tx *kv.Tx) error { return tx.Put([]byte("a"), []byte("new")) }, []string{"a=1", "b=2"}, "ac"},
+		"delete_the_next": {func(tx *kv.Tx) error { return tx.Delete([]byte("b")) }, []string{"a=1", "b=2"}, "c"},
+		"write_the_next": {func(tx *kv.Tx) error {
+			return tx.Put([]byte("b"), []byte("new"))
+		}, []string{"a=1", "b=2"}, "bc"},
+		"write_it_again": {func(tx *kv.Tx) error {
+			return tx.Put([]byte("a"), []byte("new"))
+		}, []string{"a=1", "b=2"}, "ac"},
 		"clear_everything": {func(tx *kv.Tx) error { return tx.Clear() }, []string{"a=1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

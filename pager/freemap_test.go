@@ -76,13 +76,13 @@ func TestFreeMapComesBackAfterReopening(t *testing.T) {
 					}
 				}
 				require.NoError(t, p.Alloc.TrimFile(rnd.Intn(2) == 0))
-				free, pages := (p.Alloc.space.avail.n + p.Alloc.space.holes.n + uint64(len(p.Alloc.space.framedFree))), p.Alloc.Pages()
+				free, pages := freeOf(p), p.Alloc.Pages()
 				require.NoError(t, p.Close())
 				p, err = b.tryOpen()
 				require.NoError(t, err)
-				require.Equal(t, free, (p.Alloc.space.avail.n+p.Alloc.space.holes.n+uint64(len(p.Alloc.space.framedFree)))+pages-p.Alloc.Pages())
+				require.Equal(t, free, freeOf(p)+pages-p.Alloc.Pages())
 				require.Equal(t, before, usedPages(t, p))
-				require.Equal(t, p.Alloc.Pages(), (p.Alloc.space.avail.n+p.Alloc.space.holes.n+uint64(len(p.Alloc.space.framedFree)))+p.Alloc.UsedPages())
+				require.Equal(t, p.Alloc.Pages(), freeOf(p)+p.Alloc.UsedPages())
 				require.NoError(t, p.Close())
 			}
 		}
@@ -476,4 +476,10 @@ func TestGroupThatChangesLastIsWritten(t *testing.T) {
 
 	p = b.open(t)
 	require.Equal(t, used, usedPages(t, p))
+}
+
+// freeOf is the number of free pages, with room and without.
+func freeOf(p *Pager) uint64 {
+	s := p.Alloc.space
+	return s.avail.n + s.holes.n + uint64(len(s.framedFree))
 }

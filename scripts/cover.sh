@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Counts the statements of the log, the pager, transactions and expiry that the tests of all rooms run, and fails if it is a
+# Counts the statements of the log, the pager, transactions and expiry that the tests of all packages run, and fails if it is a
 # smaller part than asked for. The tests take samples (-short), and those that need minutes with counters in the code stay out.
 # With faults, a minute and a half of the crash bed counts too.
-#   scripts/cover.sh [fewest percent of each room, default 92] [faults]
+#   scripts/cover.sh [fewest percent of each package, default 92] [faults]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 least=${1:-92} with=${2:-}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-rooms=./wal,./pager,./txn,./ttl
+packages=./wal,./pager,./txn,./ttl
 
-go test -count=1 -short -skip '^TestModel' -coverpkg "$rooms" -coverprofile "$dir/tests" ./wal ./pager ./txn ./ttl ./cf ./kv ./fuzz ./internal/salvage ./internal/live
+go test -count=1 -short -skip '^TestModel' -coverpkg "$packages" -coverprofile "$dir/tests" ./wal ./pager ./txn ./ttl ./cf ./kv ./fuzz ./internal/salvage ./internal/live
 
 profiles=("$dir/tests")
 
@@ -25,7 +25,7 @@ crashtest() {
 if [ "$with" = faults ]; then
 	mkdir "$dir/counters"
 	# A program writes its counters when it ends, if its main package has some; those are not asked for below.
-	go build -cover -coverpkg "$rooms,./cmd/crashtest" -o "$dir/crashtest" ./cmd/crashtest
+	go build -cover -coverpkg "$packages,./cmd/crashtest" -o "$dir/crashtest" ./cmd/crashtest
 	crashtest enumerate -budget 20s
 	crashtest faults -budget 30s
 	crashtest fsyncgate -budget 15s
@@ -43,14 +43,14 @@ awk -v least="$least" '
 	{ size[$1] = $2; if ($3 > 0) ran[$1] = 1 }
 	END {
 		for (block in size) {
-			room = block; sub(/\/[^\/]*$/, "", room); sub(/.*\//, "", room)
-			all[room] += size[block]; if (block in ran) hit[room] += size[block]
+			package = block; sub(/\/[^\/]*$/, "", package); sub(/.*\//, "", package)
+			all[package] += size[block]; if (block in ran) hit[package] += size[block]
 		}
-		for (room in all) {
-			rooms++
-			percent = 100 * hit[room] / all[room]
-			printf "%s: %.1f%% of %d statements\n", room, percent, all[room]
-			if (percent < least) { printf "%s: want at least %s%%\n", room, least; low = 1 }
+		for (package in all) {
+			packages++
+			percent = 100 * hit[package] / all[package]
+			printf "%s: %.1f%% of %d statements\n", package, percent, all[package]
+			if (percent < least) { printf "%s: want at least %s%%\n", package, least; low = 1 }
 		}
-		exit low || rooms != 4
+		exit low || packages != 4
 	}' "${profiles[@]}"

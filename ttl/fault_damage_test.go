@@ -132,7 +132,7 @@ func TestSweepBelievesTheKeyIndex(t *testing.T) {
 			}
 			require.Empty(t, findings(t, r))
 			require.Zero(t, r.Count())
-			swept, err = r.Evict(2000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, Callbacks{Before: hear})
+			swept, err = r.Evict(2000, noteOfA(r), Callbacks{Before: hear})
 			require.NoError(t, err)
 			require.False(t, swept.Changed(), "there is nothing left to evict")
 		})
@@ -148,7 +148,7 @@ func TestIndexRowsOfALostDataRowAreStale(t *testing.T) {
 			return s, err
 		},
 		"evict": func(r Rows) (PurgeStats, error) {
-			return r.Evict(1000, []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}, Callbacks{Before: heard})
+			return r.Evict(1000, noteOfA(r), Callbacks{Before: heard})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,4 +334,9 @@ func TestQueueIsBoundedInBytesToo(t *testing.T) {
 	last := q.Take(10)
 	require.Equal(t, string(key), last[3].Key)
 	require.Zero(t, q.Len())
+}
+
+// noteOfA is what a reader notes that found the key a expired.
+func noteOfA(r Rows) []Note {
+	return []Note{{Base: r.Family.Base, Family: "f", Key: "a", Expiry: 1000}}
 }

@@ -86,8 +86,11 @@ var writingVerbs = map[string]func(r Rows) error{
 	"delete_range_of_some":   func(r Rows) error { return r.DeleteRange(shelfKey(7), shelfKey(590)) },
 	"delete_range_from_none": func(r Rows) error { return r.DeleteRange(nil, shelfKey(50)) },
 	"delete_range_of_all":    func(r Rows) error { return r.DeleteRange(nil, nil) },
-	"purge":                  func(r Rows) error { _, _, err := r.Purge(300_000, 1000, Callbacks{Before: heard}); return err },
-	"purge_unheard":          func(r Rows) error { _, _, err := r.Purge(300_000, 1000, Callbacks{}); return err },
+	"purge": func(r Rows) error {
+		_, _, err := r.Purge(300_000, 1000, Callbacks{Before: heard})
+		return err
+	},
+	"purge_unheard": func(r Rows) error { _, _, err := r.Purge(300_000, 1000, Callbacks{}); return err },
 	"purge_each": func(r Rows) error {
 		_, _, err := r.Purge(300_000, 1000, Callbacks{After: heard})
 		return err

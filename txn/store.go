@@ -22,8 +22,9 @@ import (
 //
 // Locks, in the order of locking: checkpointer.compacting (one Compact at a time), checkpointer.mu
 // (one checkpoint, close or bulk load at a time), writer (the write transaction, and everything that
-// allocates pages), allocMu of its workers, commitQueue.mu, those of the undo log. No lock is held during disk I/O, except checkpointer.mu, and
-// the writer lock to reserve space or to spill a transaction that is larger than the cache.
+// allocates pages), allocMu of its workers, commitQueue.mu, those of the undo log. No lock is held
+// during disk I/O, except checkpointer.mu, and the writer lock to reserve space or to spill a
+// transaction that is larger than the cache.
 type Store struct {
 	o     Options
 	path  string

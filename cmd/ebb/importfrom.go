@@ -88,7 +88,8 @@ func (a *app) importFrom(cmd *cobra.Command, from, store, path string, batchByte
 	im.progress.end()
 	if err := errors.Join(err, a.closeWritten(db, err != nil)); err != nil {
 		if im.summary.Rows > 0 {
-			err = fmt.Errorf("after %s, which are durable: %w; run it again from the start", plural(im.summary.Rows, "row"), err)
+			err = fmt.Errorf("after %s, which are durable: %w; run it again from the start",
+				plural(im.summary.Rows, "row"), err)
 		}
 		return fmt.Errorf("import: %w", err)
 	}

@@ -90,7 +90,8 @@ func TestImportFromBadgerKeepsExpiries(t *testing.T) {
 	}
 	require.NoError(t, db.Close())
 	s := storePath(t)
-	summary := object(t, good(t, "import", s, "--from", "badger", dir, "--family", "b", "--batch-bytes", "1000", "--json"))
+	out := good(t, "import", s, "--from", "badger", dir, "--family", "b", "--batch-bytes", "1000", "--json")
+	summary := object(t, out)
 	require.Equal(t, 102.0, summary["rows"])
 	require.Equal(t, 1.0, summary["expiring"])
 	require.Equal(t, 1.0, summary["metadata"])

@@ -11,7 +11,9 @@ import (
 // TestKeysThatAreNoFileNamesGoOutAndComeBack: export left them out, and nothing else kept them.
 func TestKeysThatAreNoFileNamesGoOutAndComeBack(t *testing.T) {
 	s := newTimedStore(t)
-	for _, key := range []string{"a", "a/below", "/absolute", "../up", ".", "x//y", strings.Repeat("n", 300), "plain/file"} {
+	for _, key := range []string{
+		"a", "a/below", "/absolute", "../up", ".", "x//y", strings.Repeat("n", 300), "plain/file",
+	} {
 		s.good("put", key, "value of "+key)
 	}
 	s.good("put", "--hex", "ff00", "binary")

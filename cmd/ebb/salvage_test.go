@@ -31,7 +31,8 @@ func photos(t *testing.T, n int) string {
 func count(t *testing.T, store string) float64 {
 	t.Helper()
 	rows := 0.0
-	for _, f := range object(t, good(t, "stats", store, "--json"))["stats"].(map[string]any)["families"].(map[string]any) {
+	stats := object(t, good(t, "stats", store, "--json"))["stats"].(map[string]any)
+	for _, f := range stats["families"].(map[string]any) {
 		rows += f.(map[string]any)["rows"].(float64)
 	}
 	return rows
@@ -96,7 +97,8 @@ func TestSalvageKeepsWhatAFamilyHas(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for i := range 3 {
-			require.NoError(t, tx.CF("points").Append(at.Add(time.Duration(-i)*time.Hour), fmt.Appendf(nil, "p%d", i), []byte("x")))
+			when := at.Add(time.Duration(-i) * time.Hour)
+			require.NoError(t, tx.CF("points").Append(when, fmt.Appendf(nil, "p%d", i), []byte("x")))
 		}
 		return tx.CF("timed").PutExpireAt([]byte("k"), []byte("v"), at)
 	}))

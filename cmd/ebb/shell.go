@@ -336,11 +336,17 @@ func (s *shell) addOwn(root *cobra.Command) {
 		s.over = true
 		return nil
 	})
-	use := own("use [FAMILY]", "Make a family the default of --family", 1, func(_ context.Context, words []string) error {
-		s.family = strings.Join(append(words, defaultFamily)[:1], "")
+	choose := func(_ context.Context, words []string) error {
+		s.family = defaultFamily
+		if len(words) > 0 {
+			s.family = words[0]
+		}
 		return nil
-	})
-	use.ValidArgsFunction = func(_ *cobra.Command, _ []string, begin string) (list []string, _ cobra.ShellCompDirective) {
+	}
+	use := own("use [FAMILY]", "Make a family the default of --family", 1, choose)
+	use.ValidArgsFunction = func(_ *cobra.Command, _ []string, begin string) (
+		list []string, _ cobra.ShellCompDirective,
+	) {
 		_ = s.held.view(func(tx *kv.Tx) error { // Without a list there is nothing to offer.
 			list = s.app.offerFamilies(tx, begin)
 			return nil

@@ -165,7 +165,8 @@ func TestShellEditsLines(t *testing.T) {
 	var seen bytes.Buffer
 	sh.stdout = &seen
 	const up = "\x1b[A"
-	k := &keyboard{Reader: strings.NewReader("put greet hello\rge\tgr\t\r" + up + up + "\b\b\b\b\bhallo\r" + "get greet\r\x04")}
+	keys := "put greet hello\rge\tgr\t\r" + up + up + "\b\b\b\b\bhallo\r" + "get greet\r\x04"
+	k := &keyboard{Reader: strings.NewReader(keys)}
 	terminal := sh.terminal(k)
 	require.NoError(t, sh.interactive(t.Context(), func(prompt string) (string, error) {
 		terminal.SetPrompt(prompt)
