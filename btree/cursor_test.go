@@ -84,7 +84,7 @@ func TestBoundedWalkPrefetchesNoLeafBeyond(t *testing.T) {
 			unprefetched++
 		}
 	}
-	require.Greater(t, unprefetched, racetest.Sample(100, 20))
+	require.Greater(t, unprefetched, racetest.Sample(100, 10))
 	require.Greater(t, prefetched, racetest.Sample(1000, 200))
 }
 
