@@ -39,7 +39,7 @@ type bench struct {
 // all measures everything and returns the results in the order in which they came. A failure is a
 // result; an error means that the benchmark could not go on, and comes with what there is.
 func (b *bench) all(ctx context.Context) (results []workload.Result, err error) {
-	b.began = time.Now()
+	b.began, b.done, b.total = time.Now(), 0, 0
 	b.skipUnlimited()
 	for i := range b.chosen {
 		b.total += b.rounds * len(b.entrants(&b.chosen[i]))
@@ -171,10 +171,11 @@ func (b *bench) tell(w *workload.Workload, r *workload.Result) {
 	}
 	fmt.Fprintf(
 		b.log,
-		"%d/%d %s, round %d, %s: %s (%v spent, about %v left)\n",
+		"%d/%d %s, %d rows, round %d, %s: %s (%v spent, about %v left)\n",
 		b.done,
 		b.total,
 		r.Workload,
+		b.n,
 		r.Round+1,
 		r.Engine,
 		what,

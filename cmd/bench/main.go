@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -48,6 +49,7 @@ func status(err error, stderr io.Writer) int {
 type options struct {
 	bench
 	engines, workloads string
+	rows               string
 	json, html         string
 	list               bool
 }
@@ -63,7 +65,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		"",
 		"workloads, with commas between, NAME* for all that begin so; empty: all but the big ones; all: those too",
 	)
-	flags.IntVar(&o.n, "n", 1_000_000, "rows of the main set")
+	flags.StringVar(
+		&o.rows,
+		"n",
+		"1000000",
+		"rows of the main set; with commas between: each of these, and a table with a column for each",
+	)
 	flags.IntVar(&o.rounds, "rounds", 3, "measurements of each figure; the median counts")
 	flags.StringVar(
 		&o.dir,
@@ -95,13 +102,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		list(stdout)
 		return nil
 	}
-	if o.n < 1000 || o.rounds < 1 {
+	sizes, err := parseSizes(o.rows)
+	if err != nil || o.rounds < 1 {
 		return usageError{errors.New("-n must be at least 1000 and -rounds at least 1")}
 	}
-	return o.measure(ctx, stdout)
+	return o.measure(ctx, sizes, stdout)
 }
 
-func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
+const leastRows = 1000
+
+// parseSizes reads numbers of rows with commas between.
+func parseSizes(list string) (sizes []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < leastRows {
+			return nil, fmt.Errorf("%q is no number of rows", text)
+		}
+		if !slices.Contains(sizes, n) {
+			sizes = append(sizes, n)
+		}
+	}
+	return sizes, nil
+}
+
+func (o *options) measure(ctx context.Context, sizes []int, stdout io.Writer) (err error) {
 	if o.chosen, err = workload.Select(o.workloads); err != nil {
 		return usageError{fmt.Errorf("%w; see -list", err)}
 	}
@@ -118,16 +142,25 @@ func (o *options) measure(ctx context.Context, stdout io.Writer) (err error) {
 			return err
 		}
 	}
-	results, err := o.all(ctx)
-	if len(results) == 0 {
+	rep := report.New(o.rounds)
+	for _, o.n = range sizes {
+		var results []workload.Result
+		results, err = o.all(ctx)
+		if len(results) > 0 {
+			rep.Sizes = append(rep.Sizes, report.NewSize(o.n, o.chosen, results))
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(rep.Sizes) == 0 {
 		return err
 	}
-	return errors.Join(err, o.report(results, stdout)) // An interrupt does not take away what has been measured.
+	return errors.Join(err, o.write(rep, stdout)) // An interrupt does not take away what has been measured.
 }
 
-// report writes what was asked for; a failure among the results is its error.
-func (o *options) report(results []workload.Result, stdout io.Writer) error {
-	rep := report.New(o.chosen, results, o.n, o.rounds)
+// write writes what was asked for; a failure among the results is its error.
+func (o *options) write(rep *report.Report, stdout io.Writer) error {
 	if err := rep.Table(stdout); err != nil {
 		return err
 	}
@@ -139,8 +172,12 @@ func (o *options) report(results []workload.Result, stdout io.Writer) error {
 			return err
 		}
 	}
-	if i := slices.IndexFunc(results, func(r workload.Result) bool { return r.Failure != "" }); i >= 0 {
-		return fmt.Errorf("%s on %s: %s", results[i].Workload, results[i].Engine, results[i].Failure)
+	for _, size := range rep.Sizes {
+		for _, r := range size.Results {
+			if r.Failure != "" {
+				return fmt.Errorf("%s on %s, %d rows: %s", r.Workload, r.Engine, size.N, r.Failure)
+			}
+		}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // tinyRows is enough for trees of two levels and for batches, and few enough for a test.
-const tinyRows = 2000
+const tinyRows = 1000
 
 // TestMain lets the test program be the child that the benchmark starts.
 func TestMain(m *testing.M) {
@@ -89,16 +89,19 @@ func TestRunWritesWhatItWasAskedFor(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	err := run(
 		t.Context(),
-		[]string{"-n", "2000", "-rounds", "2", "-engines", "ebb,bbolt", "-workloads", "get,scan*", "-dir", dir,
+		[]string{"-n", "1000,2000", "-rounds", "2", "-engines", "ebb,bbolt", "-workloads", "get,scan-p*",
+			"-dir", dir,
 			"-json", json, "-html", html, "-cpuprofile", profile},
 		&stdout,
 		&stderr,
 	)
 	require.NoError(t, err, stderr.String())
-	for _, want := range []string{"2000 rows", "median of 2", "get, /s", "scan-back, /s", "scan-prefix, /s", "bbolt"} {
+	for _, want := range []string{
+		"1000 rows", "2000 rows", "median of 2", "get, /s", "scan-prefix, /s", "bbolt", "times the best peer",
+	} {
 		require.Contains(t, stdout.String(), want)
 	}
-	require.Contains(t, stderr.String(), "24/24 ")
+	require.Contains(t, stderr.String(), "12/12 scan-prefix, 2000 rows")
 	for _, name := range []string{json, html, profile + ".ebb.get.1"} {
 		info, err := os.Stat(name)
 		require.NoError(t, err)
@@ -116,6 +119,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		{"unknown engine", []string{"-engines", "nosuch"}, `no engine "nosuch"`, 2},
 		{"unknown workload", []string{"-workloads", "nosuch"}, `no workload "nosuch"; see -list`, 2},
 		{"too few rows", []string{"-n", "10"}, "-n must be", 2},
+		{"rows that are no number", []string{"-n", "1000,many"}, "-n must be", 2},
 		{"an argument", []string{"get"}, `what is "get"`, 2},
 		{"unknown flag", []string{"-frob"}, "not defined: -frob", 2},
 		{"a directory that is not there", []string{"-dir", filepath.Join(t.TempDir(), "none")}, "no such file", 1},

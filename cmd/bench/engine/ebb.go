@@ -74,6 +74,10 @@ func (c *ebbClient) Batch(fn func(Writer) error) error {
 	return c.db.Apply(context.Background(), c.batch.b)
 }
 
+func (c *ebbClient) Update(fn func(Writer) error) error {
+	return c.db.Update(func(tx *kv.Tx) error { return fn(ebbWriter{tx}) })
+}
+
 // Get copies: for small values that costs less than the closure of a View, and GetAppend does not
 // allocate.
 func (c *ebbClient) Get(key []byte, use func([]byte)) (bool, error) {
@@ -135,3 +139,8 @@ func (w ebbBatch) PutTTL(key, value []byte, ttl time.Duration) error {
 }
 
 var _ ExpiringWriter = ebbBatch{}
+
+type ebbWriter struct{ tx *kv.Tx }
+
+func (w ebbWriter) Put(key, value []byte) error { return w.tx.Put(key, value) }
+func (w ebbWriter) Delete(key []byte) error     { return w.tx.Delete(key) }

@@ -53,6 +53,12 @@ type Client interface {
 	Close() error
 }
 
+// Updater is a Client whose write transactions are another thing than its Batch.
+type Updater interface {
+	// Update commits all that fn writes, or nothing.
+	Update(fn func(Writer) error) error
+}
+
 // Reader reads one state.
 type Reader interface {
 	Get(key []byte, use func(value []byte)) (found bool, err error)

@@ -18,9 +18,14 @@ const (
 
 // Report is all that was measured.
 type Report struct {
-	Machine Machine           `json:"machine"`
+	Machine Machine `json:"machine"`
+	Rounds  int     `json:"rounds"`
+	Sizes   []Size  `json:"sizes"`
+}
+
+// Size is what was measured with one number of rows.
+type Size struct {
 	N       int               `json:"rows"`
-	Rounds  int               `json:"rounds"`
 	Rows    []Row             `json:"workloads"`
 	Results []workload.Result `json:"results"`
 }
@@ -53,6 +58,7 @@ type Figure struct {
 	Max     float64 `json:"max"`
 	P50us   float64 `json:"p50_us,omitempty"`
 	P99us   float64 `json:"p99_us,omitempty"`
+	P999us  float64 `json:"p99_9_us,omitempty"`
 	Peak    float64 `json:"peak_rss_bytes,omitempty"`
 	PerByte float64 `json:"written_per_user_byte,omitempty"`
 	PerLive float64 `json:"disk_per_live_byte,omitempty"`
@@ -70,9 +76,14 @@ type Figure struct {
 	Rows         float64 `json:"rows_held,omitempty"` // 0: all rows of the workload
 }
 
-// New puts results in order.
-func New(workloads []workload.Workload, results []workload.Result, n, rounds int) *Report {
-	rep := &Report{Machine: machine(), N: n, Rounds: rounds, Results: results}
+// New makes the report of runs on this machine.
+func New(rounds int, sizes ...Size) *Report {
+	return &Report{Machine: machine(), Rounds: rounds, Sizes: sizes}
+}
+
+// NewSize puts the results of runs with n rows in order.
+func NewSize(n int, workloads []workload.Workload, results []workload.Result) Size {
+	size := Size{N: n, Results: results}
 	for _, w := range workloads {
 		row := Row{
 			Workload: w.Name,
@@ -86,9 +97,9 @@ func New(workloads []workload.Workload, results []workload.Result, n, rounds int
 			continue // An interrupt came before it.
 		}
 		slices.SortStableFunc(row.Figures, row.better)
-		rep.Rows = append(rep.Rows, row)
+		size.Rows = append(size.Rows, row)
 	}
-	return rep
+	return size
 }
 
 func machine() Machine {
@@ -161,6 +172,7 @@ func figure(name string, rounds []workload.Result) Figure {
 	f.Median = median(func(r workload.Result) float64 { return r.Value })
 	f.P50us = median(func(r workload.Result) float64 { return r.P50us })
 	f.P99us = median(func(r workload.Result) float64 { return r.P99us })
+	f.P999us = median(func(r workload.Result) float64 { return r.P999us })
 	f.IdleP99 = median(func(r workload.Result) float64 { return r.IdleP99 })
 	f.Beside = median(func(r workload.Result) float64 { return float64(r.Beside) })
 	f.Seconds = median(func(r workload.Result) float64 { return r.Seconds })

@@ -23,8 +23,8 @@ func sample(t *testing.T) *Report {
 		for i, v := range values {
 			results = append(
 				results,
-				workload.Result{Workload: w, Engine: e, Round: i, Value: v, CPU: 0.5, Peak: 30e6, P50us: 1, P99us: 7,
-					Written: 300, User: 100, Disk: 500, Data: 250},
+				workload.Result{Workload: w, Engine: e, Round: i, Value: v, CPU: 0.5, Peak: 30e6, P50us: 1,
+					P99us: 7, P999us: 9, Written: 300, User: 100, Disk: 500, Data: 250},
 			)
 		}
 	}
@@ -40,11 +40,11 @@ func sample(t *testing.T) *Report {
 			results[i].Failure = "wrong answer: <1 row>"
 		}
 	}
-	return New(chosen, results, 1234, 3)
+	return New(3, NewSize(1234, chosen, results))
 }
 
 func TestFiguresAreMediansOfTheRounds(t *testing.T) {
-	row := sample(t).Rows[0]
+	row := sample(t).Sizes[0].Rows[0]
 	require.Equal(
 		t,
 		[]string{"ebb", "bbolt", "sqlite", "limit"},
@@ -66,13 +66,13 @@ func TestAnEvenNumberOfRoundsHasItsMedianBetween(t *testing.T) {
 }
 
 func TestAdvantageIsAboveOneForTheBetter(t *testing.T) {
-	rep := sample(t)
-	rate, time := standing(rep.Rows[0]), standing(rep.Rows[1])
+	rows := sample(t).Sizes[0].Rows
+	rate, time := standing(rows[0]), standing(rows[1])
 	require.Equal(t, "bbolt", rate.Peer.Engine, "a failure is no peer")
 	require.InDelta(t, 2.0, rate.Ratio, 1e-9)
 	require.InDelta(t, 0.5, rate.OfLimit, 1e-9)
 	require.True(t, rate.First && rate.AtGoal)
-	require.Equal(t, []string{"bbolt", "ebb", "pebble"}, engines(rep.Rows[1]), "less is better")
+	require.Equal(t, []string{"bbolt", "ebb", "pebble"}, engines(rows[1]), "less is better")
 	require.InDelta(t, 1.0/3, time.Ratio, 1e-9)
 	require.False(t, time.First || time.AtGoal)
 	require.Nil(t, time.Limit)
@@ -95,21 +95,41 @@ func TestTableHasEveryRowWithItsRatios(t *testing.T) {
 			lines[f[0]] = strings.Join(f, " ")
 		}
 	}
-	require.Equal(t, "get, /s 2000 1500 3000 1000 bbolt 2.00x 1.30x 4000 0.50x 1 7 7", lines["get,"])
-	require.Equal(t, "open, ms 3 2 4 1 bbolt 0.33x - - - 1 7 7", lines["open,"])
+	require.Equal(t, "get, /s 2000 1500 3000 1000 bbolt 2.00x 1.30x 4000 0.50x 1 7 9 7 9", lines["get,"])
+	require.Equal(t, "open, ms 3 2 4 1 bbolt 0.33x - - - 1 7 9 7 9", lines["open,"])
 	require.Equal(t, "get 0.5 0.5 bbolt 30 30 bbolt 3 3 bbolt 0.0005 0.0005 bbolt 2 n/a", lines["get"])
 	require.Contains(t, b.String(), "FAILED: get on sqlite: wrong answer: <1 row>")
+}
+
+// TestTableOfSeveralSizesHasAColumnForEach: a row that an interrupt left out of one has a dash there.
+func TestTableOfSeveralSizesHasAColumnForEach(t *testing.T) {
+	chosen, err := workload.Select("get,scan")
+	require.NoError(t, err)
+	results := func(name string, own, peer float64) []workload.Result {
+		return []workload.Result{
+			{Workload: name, Engine: "ebb", Value: own}, {Workload: name, Engine: "lmdb", Value: peer},
+		}
+	}
+	var b strings.Builder
+	require.NoError(t, New(1,
+		NewSize(1000, chosen, results("get", 3, 2)),
+		NewSize(9000, chosen, append(results("get", 1, 2), results("scan", 4, 2)...)),
+	).Table(&b))
+	_, last, found := strings.Cut(b.String(), "times the best peer")
+	require.True(t, found)
+	text := strings.Join(strings.Fields(last), " ")
+	require.Contains(t, text, "1000 rows 9000 rows get 1.30x 1.50x lmdb 0.50x lmdb scan 1.20x - 2.00x lmdb")
 }
 
 func TestTableTellsWhatPausesComeFrom(t *testing.T) {
 	chosen, err := workload.Select("pause-purge,get")
 	require.NoError(t, err)
 	var b strings.Builder
-	require.NoError(t, New(chosen, []workload.Result{
+	require.NoError(t, New(1, NewSize(1, chosen, []workload.Result{
 		{Workload: "get", Engine: "ebb", Value: 7},
 		{Workload: "pause-purge", Engine: "ebb", Value: 1.5, P99us: 300, IdleP99: 200, Beside: 4321, Seconds: 2.5},
 		{Workload: "pause-purge", Engine: "bbolt", Value: 4, P99us: 800, IdleP99: 200, Beside: 99, Seconds: 1},
-	}, 1, 1).Table(&b))
+	})).Table(&b))
 	text := strings.Join(strings.Fields(b.String()), " ")
 	require.Contains(t, text, "pause-purge ebb 1.50x 300 200 4321 2.5 pause-purge bbolt 4.00x 800 200 99 1")
 	require.NotContains(t, text, "get ebb 7")
@@ -120,7 +140,8 @@ func TestTableWithoutUsOrPeers(t *testing.T) {
 	require.NoError(t, err)
 	for _, e := range []string{"ebb", "bbolt", "limit"} {
 		var b strings.Builder
-		require.NoError(t, New(chosen, []workload.Result{{Workload: "get", Engine: e, Value: 7}}, 1, 1).Table(&b))
+		results := []workload.Result{{Workload: "get", Engine: e, Value: 7}}
+		require.NoError(t, New(1, NewSize(1, chosen, results)).Table(&b))
 		require.Contains(t, b.String(), "get, /s")
 		require.Contains(t, b.String(), " 7 ")
 	}
@@ -132,9 +153,10 @@ func TestJSONReadsBack(t *testing.T) {
 	require.NoError(t, rep.JSON(&b))
 	var back Report
 	require.NoError(t, json.Unmarshal([]byte(b.String()), &back))
-	require.Equal(t, rep.Results, back.Results)
-	require.Len(t, back.Rows, 2)
-	require.Equal(t, rep.Rows[0].Figures[0].Median, back.Rows[0].Figures[0].Median)
+	require.Len(t, back.Sizes, 1)
+	require.Equal(t, rep.Sizes[0].Results, back.Sizes[0].Results)
+	require.Len(t, back.Sizes[0].Rows, 2)
+	require.Equal(t, rep.Sizes[0].Rows[0].Figures[0].Median, back.Sizes[0].Rows[0].Figures[0].Median)
 }
 
 // TestPageIsWholeAndNeedsNoNetwork: every engine has its bar, text is escaped, and nothing is
@@ -178,10 +200,10 @@ func TestPeersThatHoldFewerRowsAreNotCompared(t *testing.T) {
 			Workload: chosen[0].Name, Engine: engine, Value: value, Rows: rows, OpenSeconds: 1, CloseSeconds: 3,
 		}
 	}
-	rep := New(chosen, []workload.Result{
+	rep := New(1, NewSize(1000, chosen, []workload.Result{
 		result("ebb", 100, 2000), result("bbolt", 900, 500), result("lmdb", 50, 2000),
-	}, 1000, 1)
-	require.Equal(t, "lmdb", rep.Rows[0].bestPeer().Engine)
+	}))
+	require.Equal(t, "lmdb", rep.Sizes[0].Rows[0].bestPeer().Engine)
 	var text strings.Builder
 	require.NoError(t, rep.Table(&text))
 	require.Regexp(t, `memory-256-once-after +bbolt +900 +500 +1 +3 `, text.String())

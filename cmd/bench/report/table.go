@@ -7,35 +7,81 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints our row beside the best peer's and the limit, then memory and disk, then what pauses
-// come from, then rows with a limit of memory, then what failed.
+// Table prints for each number of rows: our figures beside the best peer's and the limit, then memory
+// and disk, then what pauses come from, then rows with a limit of memory, then what failed. If there
+// are several numbers of rows, a table with a column for each is the last.
 func (rep *Report) Table(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", rep.N, rep.Rounds,
-		rep.Machine.OS, rep.Machine.Arch, rep.Machine.CPUs, rep.Machine.Go)
-	rep.speed(&b)
-	b.WriteString("\n")
-	rep.space(&b)
-	rep.pauses(&b)
-	rep.limited(&b)
-	for _, row := range rep.Rows {
-		for _, f := range row.Figures {
-			if f.Failure != "" {
-				fmt.Fprintf(&b, "\nFAILED: %s on %s: %s\n", row.Workload, f.Engine, f.Failure)
-			}
-		}
+	for i := range rep.Sizes {
+		size := &rep.Sizes[i]
+		fmt.Fprintf(&b, "%d rows of 16 + 100 bytes, median of %d; %s/%s, %d CPUs, %s\n\n", size.N, rep.Rounds,
+			rep.Machine.OS, rep.Machine.Arch, rep.Machine.CPUs, rep.Machine.Go)
+		size.table(&b)
+		b.WriteString("\n")
+	}
+	if len(rep.Sizes) > 1 {
+		rep.bySize(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (rep *Report) speed(b *strings.Builder) {
+func (size *Size) table(b *strings.Builder) {
+	size.speed(b)
+	b.WriteString("\n")
+	size.space(b)
+	size.pauses(b)
+	size.limited(b)
+	for _, row := range size.Rows {
+		for _, f := range row.Figures {
+			if f.Failure != "" {
+				fmt.Fprintf(b, "\nFAILED: %s on %s: %s\n", row.Workload, f.Engine, f.Failure)
+			}
+		}
+	}
+}
+
+// bySize prints how many times as good as the best peer we are, with a column for each number of rows.
+func (rep *Report) bySize(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(
-		t,
-		"workload\tebb\tmin\tmax\tbest peer\t\tratio\tgoal\tlimit\tof limit\tp50 us\tp99 us\tpeer's\t",
-	)
-	for _, row := range rep.Rows {
+	head, names := "times the best peer\tgoal\t", []string{}
+	ratios, goals := map[string][]string{}, map[string]string{}
+	for i := range rep.Sizes {
+		size := &rep.Sizes[i]
+		head += fmt.Sprintf("%d rows\t\t", size.N)
+		for _, row := range size.Rows {
+			if goals[row.Workload] == "" {
+				names, goals[row.Workload] = append(names, row.Workload), times(row.Goal)
+			}
+			cells := ratios[row.Workload]
+			for len(cells) < 2*i {
+				cells = append(cells, "-", "")
+			}
+			own, peer := row.find(ours), row.bestPeer()
+			cells = append(cells, times(row.advantage(own, peer)), peer.name())
+			ratios[row.Workload] = cells
+		}
+	}
+	fmt.Fprintln(t, head)
+	for _, name := range names {
+		fmt.Fprintf(t, "%s\t%s\t%s\t\n", name, goals[name], strings.Join(ratios[name], "\t"))
+	}
+	t.Flush()
+}
+
+// name is the name of the engine; "" if there is none.
+func (f *Figure) name() string {
+	if f == nil {
+		return ""
+	}
+	return f.Engine
+}
+
+func (size *Size) speed(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "workload\tebb\tmin\tmax\tbest peer\t\tratio\tgoal\tlimit\tof limit\t"+
+		"p50 us\tp99 us\tp99.9 us\tpeer's p99\tp99.9\t")
+	for _, row := range size.Rows {
 		own, peer, limit := row.find(ours), row.bestPeer(), row.find(limitName)
 		cells := []string{row.Workload + ", " + row.Unit}
 		cells = append(cells, own.cells()...)
@@ -51,11 +97,7 @@ func (rep *Report) speed(b *strings.Builder) {
 			cells = append(cells, number(limit.Median), times(row.advantage(own, limit)))
 		}
 		cells = append(cells, own.latency()...)
-		if peer != nil {
-			cells = append(cells, peer.latency()[1])
-		} else {
-			cells = append(cells, "")
-		}
+		cells = append(cells, peer.latency()[1:]...)
 		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 	}
 	t.Flush()
@@ -72,23 +114,23 @@ func (f *Figure) cells() []string {
 	return []string{number(f.Median), number(f.Min), number(f.Max)}
 }
 
-// latency are p50 and p99, where they were taken.
+// latency are p50, p99 and p99.9, where they were taken.
 func (f *Figure) latency() []string {
 	if f == nil || f.P99us == 0 {
-		return []string{"", ""}
+		return []string{"", "", ""}
 	}
-	return []string{number(f.P50us), number(f.P99us)}
+	return []string{number(f.P50us), number(f.P99us), number(f.P999us)}
 }
 
 // space prints what else it took, processor, memory and disk, beside the peer that needed least.
-func (rep *Report) space(b *strings.Builder) {
+func (size *Size) space(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(
 		t,
 		"workload\tCPU us/op\tleast\t\tpeak RSS MB\tleast\t\twritten per user byte\tleast\t\t"+
 			"disk MB\tleast\t\tdisk per live byte\tat any moment\t",
 	)
-	for _, row := range rep.Rows {
+	for _, row := range size.Rows {
 		cells := []string{row.Workload}
 		for _, c := range []struct {
 			of    func(*Figure) float64
@@ -113,10 +155,10 @@ func (rep *Report) space(b *strings.Builder) {
 
 // pauses prints what is behind a multiple of p99, for everyone: a store may pause little because
 // what it does in the background takes long.
-func (rep *Report) pauses(b *strings.Builder) {
+func (size *Size) pauses(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	headed := false
-	for _, row := range rep.Rows {
+	for _, row := range size.Rows {
 		for _, f := range row.Figures {
 			if f.IdleP99 == 0 {
 				continue
@@ -142,10 +184,10 @@ func (rep *Report) pauses(b *strings.Builder) {
 
 // limited prints the figures of all engines in rows with a limit of memory, with the rows that a
 // store held where the time for its load may have been over before.
-func (rep *Report) limited(b *strings.Builder) {
+func (size *Size) limited(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	headed := false
-	for _, row := range rep.Rows {
+	for _, row := range size.Rows {
 		for _, f := range row.Figures {
 			if f.OpenSeconds == 0 {
 				continue

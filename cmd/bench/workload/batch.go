@@ -27,19 +27,20 @@ func batchWorkload(name string, o order, durable bool, goal float64) Workload {
 	return Workload{
 		Name: name, About: about, Unit: PerSecond, Goal: goal, Durable: durable, Sorted: o == ascending,
 		Fixture: Fixture{Order: o},
-		Run:     runBatches,
+		Run:     func(r *Run) error { return r.fill(batch) },
 		Limit:   func(r *Run) error { return r.appends(r.rows(), batchRows, rowBytes, durable) },
 	}
 }
 
-func runBatches(r *Run) error {
+// fill puts all rows into a new store, a thousand in each commit.
+func (r *Run) fill(commits func(engine.Client) commit) error {
 	if err := r.open(); err != nil {
 		return err
 	}
 	f := r.w.Fixture
 	sequence := f.sequence(r.rng, r.rows())
 	err := r.concurrently(len(sequence), rowBytes, func(c engine.Client, lo, hi int, _ *latencies) error {
-		return f.load(c, sequence[lo:hi])
+		return f.load(commits(c), sequence[lo:hi])
 	})
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func runBulk(r *Run) error {
 func (r *Run) bulkLoad(f Fixture, n int) error {
 	b, ok := r.store.(engine.BulkLoader)
 	if !ok {
-		return r.withClient(func(c engine.Client) error { return f.load(c, counting(n)) })
+		return r.withClient(func(c engine.Client) error { return f.load(c.Batch, counting(n)) })
 	}
 	a := newArena(1, valueSize)
 	return b.BulkLoad(n, func(i int) (k, v []byte) { return a.row(f.Order, i, valueSize, 0) })

@@ -53,7 +53,7 @@ func runPutTTL(r *Run) error {
 	f := r.w.Fixture
 	sequence := f.sequence(r.rng, r.rows())
 	err := r.concurrently(len(sequence), rowBytes, func(c engine.Client, lo, hi int, _ *latencies) error {
-		return f.load(c, sequence[lo:hi])
+		return f.load(c.Batch, sequence[lo:hi])
 	})
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ type Fixture struct {
 	Value   int   // bytes of a value; 0: 100
 	TTL     bool  // rows expire in a year
 	Due     bool  // and each tenth in a minute
+	Halved  bool  // rows with an even number are deleted again
 	Killed  bool  // the process that made it was killed, with a log of about 64 MiB
 }
 
@@ -34,7 +35,8 @@ const batchRows = 1000
 
 // Name distinguishes fixtures, in names of directories too.
 func (f Fixture) Name() string {
-	return fmt.Sprintf("order%d-%d-%d-%t-%t-%t", f.Order, f.PerMill, f.value(), f.TTL, f.Due, f.Killed)
+	return fmt.Sprintf("order%d-%d-%d-%t-%t-%t-%t",
+		f.Order, f.PerMill, f.value(), f.TTL, f.Due, f.Halved, f.Killed)
 }
 
 func (f Fixture) rows(n int) int {
@@ -55,7 +57,12 @@ func (f Fixture) Build(e engine.Engine, n int, dir string) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	err := r.withClient(func(c engine.Client) error { return f.load(c, f.sequence(r.rng, r.rows())) })
+	err := r.withClient(func(c engine.Client) error {
+		if err := f.load(c.Batch, f.sequence(r.rng, r.rows())); err != nil || !f.Halved {
+			return err
+		}
+		return deleteRows(c.Batch, r.half())
+	})
 	if err != nil {
 		return err
 	}
@@ -93,12 +100,12 @@ func counting(n int) []uint32 {
 	return s
 }
 
-// load puts rows in batches.
-func (f Fixture) load(c engine.Client, sequence []uint32) error {
+// load puts rows, about a thousand in each commit.
+func (f Fixture) load(commit commit, sequence []uint32) error {
 	size := max(1, min(batchRows, 4<<20/f.value()))
 	a := newArena(size, f.value())
 	for batch := range slices.Chunk(sequence, size) {
-		err := c.Batch(func(w engine.Writer) error {
+		err := commit(func(w engine.Writer) error {
 			for _, i := range batch {
 				k, v := a.row(f.Order, int(i), f.value(), 0)
 				if err := f.put(w, k, v, int(i)); err != nil {

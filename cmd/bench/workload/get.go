@@ -23,6 +23,14 @@ var gets = []Workload{
 	),
 	getWorkload("get-own-2", "the same by 2 goroutines", 2, 1.5, Fixture{Loaded: true}, getsAlone),
 	getWorkload(
+		"get-view",
+		"gets at random, each in the closure of a read transaction of its own",
+		1,
+		1.4,
+		Fixture{Loaded: true},
+		getsInViews,
+	),
+	getWorkload(
 		"miss",
 		"gets of keys that are not there, in one transaction",
 		1,
@@ -107,6 +115,21 @@ func getsAlone(c engine.Client, rng *rand.Rand, n, ops int) error {
 	check := newChecker(valueSize)
 	for range ops {
 		if _, err := c.Get(hashed.key(check.key[:], rng.IntN(n)), check.use); err != nil {
+			return err
+		}
+	}
+	return check.expect(ops)
+}
+
+func getsInViews(c engine.Client, rng *rand.Rand, n, ops int) error {
+	check := newChecker(valueSize)
+	get := func(rd engine.Reader) error {
+		_, err := rd.Get(check.key[:], check.use)
+		return err
+	}
+	for range ops {
+		hashed.key(check.key[:], rng.IntN(n))
+		if err := c.View(get); err != nil {
 			return err
 		}
 	}

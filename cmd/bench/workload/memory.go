@@ -137,7 +137,7 @@ func (r *Run) loadFor(c engine.Client, d time.Duration) (rows int, err error) {
 		for i := range batch {
 			batch[i] = uint32(rows + i)
 		}
-		if err := r.w.Fixture.load(c, batch); err != nil {
+		if err := r.w.Fixture.load(c.Batch, batch); err != nil {
 			return rows, err
 		}
 		rows += n

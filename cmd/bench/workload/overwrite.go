@@ -26,7 +26,7 @@ func runOverwrite(r *Run) error {
 	n := r.rows()
 	versions := make([]uint32, n)
 	err := r.concurrently(5*n, rowBytes, func(c engine.Client, _, _ int, _ *latencies) error {
-		return overwrite(c, r.rng, versions, 5*n, overwriteBatch)
+		return overwrite(c.Batch, r.rng, versions, 5*n, overwriteBatch)
 	})
 	if err != nil {
 		return err
@@ -36,10 +36,10 @@ func runOverwrite(r *Run) error {
 }
 
 // overwrite updates hashed rows at random, and notes the newest version of each.
-func overwrite(c engine.Client, rng *rand.Rand, versions []uint32, ops, size int) error {
+func overwrite(commit commit, rng *rand.Rand, versions []uint32, ops, size int) error {
 	a := newArena(size, valueSize)
 	for done := 0; done < ops; done += size {
-		err := c.Batch(func(w engine.Writer) error {
+		err := commit(func(w engine.Writer) error {
 			for i := done; i < min(done+size, ops); i++ {
 				row := rng.IntN(len(versions))
 				versions[row] = uint32(i + 1)

@@ -18,7 +18,7 @@ var pauses = []Workload{
 		Run: func(r *Run) error {
 			versions := make([]uint32, r.rows())
 			return r.pause(func(c engine.Client) (func() error, error) {
-				err := overwrite(c, r.rng, versions, r.ops(200_000), batchRows)
+				err := overwrite(c.Batch, r.rng, versions, r.ops(200_000), batchRows)
 				return r.store.(engine.Checkpointer).Checkpoint, err
 			})
 		},

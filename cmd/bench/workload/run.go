@@ -23,6 +23,7 @@ type Result struct {
 	CPU      float64 `json:"cpu_us_per_op"` // microseconds of all threads per operation or megabyte; 0: unknown
 	P50us    float64 `json:"p50_us,omitempty"`
 	P99us    float64 `json:"p99_us,omitempty"`
+	P999us   float64 `json:"p99_9_us,omitempty"`
 	IdleP99  float64 `json:"idle_p99_us,omitempty"`     // where P99us is that of a busy time
 	Beside   int     `json:"puts_beside,omitempty"`     // how many puts that was in
 	Peak     int64   `json:"peak_rss_bytes,omitempty"`  // until the end of the timed part; 0: unknown
@@ -104,8 +105,12 @@ func (r *Run) close() error {
 func (r *Run) rows() int      { return r.w.Fixture.rows(r.N) }
 func (r *Run) valueSize() int { return r.w.Fixture.value() }
 
-// ops scales a number of operations that is meant for a million rows.
-func (r *Run) ops(perMillion int) int { return max(int(int64(r.N)*int64(perMillion)/1e6), 20) }
+// ops scales a number of operations that is meant for a million rows. In a small store there are up
+// to ten times as many for each row, so that a run is long enough to be measured.
+func (r *Run) ops(perMillion int) int {
+	scaled := int(int64(r.N) * int64(perMillion) / 1e6)
+	return max(scaled, min(10*scaled, perMillion), 20)
+}
 
 // timed measures fn, which does ops operations of the given size in bytes; a size of 0 says that it
 // does not write.
@@ -211,6 +216,7 @@ func (r *Run) withClient(fn func(engine.Client) error) error {
 func (r *Run) percentiles(l *latencies) {
 	r.Result.P50us = l.percentile(50).Seconds() * 1e6
 	r.Result.P99us = l.percentile(99).Seconds() * 1e6
+	r.Result.P999us = l.percentile(99.9).Seconds() * 1e6
 }
 
 // expect fails the run if the store does not hold exactly the rows whose sums are want, in that

@@ -12,16 +12,32 @@ const (
 	prefixScans = 250_000 // for each million rows
 )
 
+// passes is how often a scan reads all rows: up to ten times as often in a small store.
+func (r *Run) passes() int { return max(r.ops(scanPasses*1e6)/r.rows(), 1) }
+
 // Reads of many rows in order.
 var scans = []Workload{
-	scanWorkload("scan", "all rows in order, 25 times in one transaction", false),
-	scanWorkload("scan-back", "all rows in reverse, 25 times in one transaction", true),
+	scanWorkload("scan", "all rows in order, at least 25 times in one transaction", false),
+	scanWorkload("scan-back", "all rows in reverse, at least 25 times in one transaction", true),
 	{
 		Name:  "scan-prefix",
 		About: "the 100 rows that share a prefix of 8 bytes, at random; scans per second, in one transaction",
 		Unit:  PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
-		Run:   runPrefixScans,
+		Run:   func(r *Run) error { return r.prefixScans(inOneView) },
 		Limit: func(r *Run) error { return r.copies(r.ops(prefixScans), groupRows*rowBytes) },
+	},
+	{
+		Name:  "scan-view",
+		About: "the same, each in the closure of a read transaction of its own",
+		Unit:  PerSecond, Goal: 1.2, Fixture: Fixture{Loaded: true, Order: grouped},
+		Run: func(r *Run) error { return r.prefixScans(inViews) },
+	},
+	{
+		Name:  "scan-first",
+		About: "all rows in order, once, after half was deleted and the store closed and opened",
+		Unit:  PerSecond, Goal: 0.7, Fixture: Fixture{Loaded: true, Halved: true},
+		Run:   runFirstScan,
+		Limit: func(r *Run) error { return r.copies(r.rows()/2, rowBytes) },
 	},
 }
 
@@ -33,8 +49,8 @@ func scanWorkload(name, about string, reverse bool) Workload {
 				return err
 			}
 			n := r.rows()
-			tallies := make([]engine.Tally, scanPasses)
-			err := r.concurrently(scanPasses*n, 0, func(c engine.Client, _, _ int, _ *latencies) error {
+			tallies := make([]engine.Tally, r.passes())
+			err := r.concurrently(len(tallies)*n, 0, func(c engine.Client, _, _ int, _ *latencies) error {
 				return c.View(func(rd engine.Reader) error {
 					for i := range tallies {
 						if err := rd.Scan(engine.Range{Reverse: reverse}, &tallies[i]); err != nil {
@@ -55,11 +71,49 @@ func scanWorkload(name, about string, reverse bool) Workload {
 			}
 			return nil
 		},
-		Limit: func(r *Run) error { return r.copies(scanPasses*r.rows(), rowBytes) },
+		Limit: func(r *Run) error { return r.copies(r.passes()*r.rows(), rowBytes) },
 	}
 }
 
-func runPrefixScans(r *Run) error {
+func runFirstScan(r *Run) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	var got engine.Tally
+	want := r.w.Fixture.tally(r.rows(), false, isOdd, nil)
+	err := r.concurrently(want.Rows, 0, func(c engine.Client, _, _ int, _ *latencies) error {
+		return c.View(func(rd engine.Reader) error { return rd.Scan(engine.Range{}, &got) })
+	})
+	if err != nil {
+		return err
+	}
+	return same(got, want)
+}
+
+// transactions runs n reads, in one transaction or in one each.
+type transactions func(c engine.Client, n int, read func(engine.Reader) error) error
+
+func inOneView(c engine.Client, n int, read func(engine.Reader) error) error {
+	return c.View(func(rd engine.Reader) error {
+		for range n {
+			if err := read(rd); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func inViews(c engine.Client, n int, read func(engine.Reader) error) error {
+	for range n {
+		if err := c.View(read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) prefixScans(in transactions) error {
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -71,17 +125,15 @@ func runPrefixScans(r *Run) error {
 	rng := rand.New(rand.NewPCG(5, 5))
 	return r.concurrently(r.ops(prefixScans), 0, func(c engine.Client, lo, hi int, _ *latencies) error {
 		key, end := make([]byte, keySize), make([]byte, 8)
-		return c.View(func(rd engine.Reader) error {
-			for range hi - lo {
-				g := rng.IntN(groups)
-				prefix := grouped.key(key, g*groupRows)[:8]
-				var t engine.Tally
-				if err := rd.Scan(engine.Range{Lo: prefix, Hi: after(end, prefix)}, &t); err != nil {
-					return err
-				}
-				if err := same(t, want[g]); err != nil {
-					return fmt.Errorf("prefix %x: %w", prefix, err)
-				}
+		return in(c, hi-lo, func(rd engine.Reader) error {
+			g := rng.IntN(groups)
+			prefix := grouped.key(key, g*groupRows)[:8]
+			var t engine.Tally
+			if err := rd.Scan(engine.Range{Lo: prefix, Hi: after(end, prefix)}, &t); err != nil {
+				return err
+			}
+			if err := same(t, want[g]); err != nil {
+				return fmt.Errorf("prefix %x: %w", prefix, err)
 			}
 			return nil
 		})

@@ -66,6 +66,7 @@ func All() []Workload {
 		batches,
 		gets,
 		scans,
+		closures,
 		mixes,
 		overwrites,
 		sessions,

@@ -128,8 +128,9 @@ func TestSelect(t *testing.T) {
 		}
 		return names
 	}
-	require.Equal(t, []string{"get", "scan", "scan-back", "scan-prefix"}, names("get,scan*"))
-	require.Equal(t, []string{"scan-back", "get", "scan", "scan-prefix"}, names("scan-back, get,scan* ,get"))
+	all := []string{"get", "scan-back", "scan-prefix", "scan-view", "scan-first"}
+	require.Equal(t, all, names("get,scan-*"))
+	require.Equal(t, []string{"scan-back", "get", "scan-first"}, names("scan-back, get,scan-f* ,get"))
 	require.NotContains(t, names(""), "big-get")
 	require.Contains(t, names("all"), "big-get")
 	_, err := Select("get,scam*")
