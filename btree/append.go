@@ -22,7 +22,7 @@ func FillLeaf(b []byte, changes []Change) (n int, full bool) {
 			break
 		}
 		c.set(row.Key, row.Value, row.Tag)
-		if full = !s.add(&c, size); full {
+		if full = !s.add(len(c.key), c.info, size); full {
 			break
 		}
 		n++

@@ -67,11 +67,11 @@ func (b *Builder) add(key, value []byte, tag int64) (err error) {
 		c.info |= infoOverflow
 	}
 	klen, info := b.need.klen, b.need.info
-	if !b.need.add(&c, b.size) {
+	if !b.need.add(len(c.key), c.info, b.size) {
 		if err := b.flushLeaf(separator(b.last, key)); err != nil {
 			return err
 		}
-		b.need.add(&c, b.size)
+		b.need.add(len(c.key), c.info, b.size)
 	} else if klen > 0 && !b.need.uniform() {
 		b.addHeaders(klen, info)
 	}

@@ -9,8 +9,8 @@ type leafSize struct {
 }
 
 // add adds a cell if it fits into a leaf of pageSize with the others.
-func (s *leafSize) add(c *cell, pageSize int) bool {
-	if s.klen > 0 && s.klen == len(c.key) && s.info == c.info { // as most are
+func (s *leafSize) add(klen int, info uint32, pageSize int) bool {
+	if s.klen > 0 && s.klen == klen && s.info == info { // as most are
 		bodies := s.bodies + bodySize(s.klen, s.info)
 		if bodies+leafEntry*(s.n+1) > pageSize-offLeafHeads {
 			return false
@@ -20,11 +20,11 @@ func (s *leafSize) add(c *cell, pageSize int) bool {
 	}
 	with := *s
 	with.n++
-	with.bodies += bodySize(len(c.key), c.info)
+	with.bodies += bodySize(klen, info)
 	switch {
-	case s.n == 0 && isShape(len(c.key), c.info):
-		with.klen, with.info = len(c.key), c.info
-	case s.klen != len(c.key) || s.info != c.info:
+	case s.n == 0 && isShape(klen, info):
+		with.klen, with.info = klen, info
+	case s.klen != klen || s.info != info:
 		with.klen, with.info = 0, 0
 	}
 	if with.bytes()+leafEntry*with.n > pageSize-offLeafHeads {

@@ -85,6 +85,9 @@ func runModel(t *testing.T, seed uint64, pageSize int, ks keySpace) (layouts map
 		if r.IntN(6) == 0 {
 			run.relocate()
 		}
+		if r.IntN(6) == 0 {
+			run.fill()
+		}
 		requireSame(t, m, run.tree, run.want, r, run.key)
 		m.commit(t)
 		m.requireSound(t, run.tree)
@@ -169,6 +172,18 @@ func (run *modelRun) relocate() {
 		moved, err := Relocate(m, &run.tree, step)
 		require.NoError(run.t, err)
 		if step.From = moved.Next; moved.Next == nil {
+			return
+		}
+	}
+}
+
+// fill fills the tree in steps, not always to its end.
+func (run *modelRun) fill() {
+	step := FillStep{Reads: 1 + run.r.IntN(20)}
+	for range 1 + run.r.IntN(30) {
+		filled, err := Fill(run.m, &run.tree, step)
+		require.NoError(run.t, err)
+		if step.From = filled.Next; filled.Next == nil {
 			return
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
-// opCompact compacts in steps of a page. Between them there are commits, purges and snapshots, and a
-// third of the compactions is cancelled after some step.
+// opCompact compacts in steps of a page, and fills in half of the cases. Between the steps there are
+// commits, purges and snapshots, and a third of the compactions is cancelled after some step.
 func opCompact(r *Run, rnd *rand.Rand) error {
 	beside := []func(*Run, *rand.Rand) error{opPut, opOverwrite, opDelete, opBig, opPurge, opHold, opEvict, opRelaxed}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -24,7 +24,7 @@ func opCompact(r *Run, rnd *rand.Rand) error {
 	last := rnd.IntN(60)
 	steps, failed := 0, error(nil)
 	r.Disk.SetPhase("compact")
-	err := r.db.Compact(ctx, kv.CompactOptions{StepBytes: 1, Progress: func(int64, int64) {
+	err := r.db.Compact(ctx, kv.CompactOptions{StepBytes: 1, Fill: last%2 == 0, Progress: func(int64, int64) {
 		if failed != nil {
 			return
 		}

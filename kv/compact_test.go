@@ -95,6 +95,48 @@ func TestCompactKeepsAllFamilies(t *testing.T) {
 	require.Greater(t, parts, 0)
 }
 
+// TestCompactFillKeepsRowsAndExpiries: the rows of which two thirds were deleted are in as many fewer
+// pages as it says, and the expiry indexes fit them.
+func TestCompactFillKeepsRowsAndExpiries(t *testing.T) {
+	fsys, clock := vfs.NewMemory(), newClock()
+	db := openOn(t, fsys, &kv.Options{Clock: clock.now, Durability: kv.NoSync})
+	require.NoError(t, db.CreateCF("s", kv.CFOptions{DefaultTTL: time.Hour}))
+	key := func(i int) []byte { return fmt.Appendf(nil, "%05d", i) }
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 3000 {
+			if err := tx.CF("s").PutTTL(key(i), key(i), time.Duration(1+i%50)*time.Minute); err != nil {
+				return err
+			}
+		}
+		for i := range 3000 {
+			if i%3 > 0 {
+				if err := tx.CF("s").Delete(key(i)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.Checkpoint(t.Context()))
+	before := db.Stats()
+	var r kv.CompactResult
+	require.NoError(t, db.Compact(t.Context(), kv.CompactOptions{Fill: true, Result: &r}))
+	after := db.Stats()
+	used := before.FileBytes - before.FreeBytes
+	require.Greater(t, r.SavedBytes, used/4)
+	require.LessOrEqual(t, after.FileBytes-after.FreeBytes, used-r.SavedBytes+4*4096)
+	checkStore(t, db)
+	clock.move(25*time.Minute + time.Second)
+	for i := range 3000 {
+		_, err := db.CF("s").Get(key(i))
+		require.Equal(t, i%3 == 0 && i%50 >= 25, err == nil, "%d: %v", i, err)
+	}
+	n, err := db.CF("s").PurgeExpired(t.Context(), kv.PurgeOptions{})
+	require.NoError(t, err)
+	require.Positive(t, n.Purged)
+	checkStore(t, db)
+}
+
 // TestCompactErrors: each kind of store and option that it refuses.
 func TestCompactErrors(t *testing.T) {
 	fsys := vfs.NewMemory()

@@ -23,14 +23,14 @@ func (p *Pager) WriteLeafRun(epoch Epoch, owner uint64, b []byte, logged bool, h
 ) {
 	n := uint64(len(b) / p.pageSize)
 	if logged {
-		if err := p.Alloc.reserveLeafRun(n, how.Purpose); err != nil {
+		if err := p.Alloc.ReserveReplay(n, how.Purpose); err != nil {
 			return Ref{}, err
 		}
 	}
 	id, err := p.Alloc.allocateExtent(n, how)
 	if err != nil {
 		if logged {
-			p.Alloc.ReleaseLeafRun(n)
+			p.Alloc.ReleaseReplay(n)
 		}
 		return Ref{}, err
 	}

@@ -7,11 +7,11 @@ import (
 
 // reservation is the space that puts leave to others: operations that free space work on a full
 // disk and at MaxBytes, a checkpoint rewrites the tree table and the free map, and the next Open
-// copies the leaf runs in the log. An allocation succeeds only if after it
+// copies the leaf runs in the log, and leaves that Compact has joined. An allocation succeeds only if after it
 //
 //	free pages + pages of the file behind the end  >=  what its Purpose leaves
 //
-//	ForPut         checkpoint + deletePages + leaf runs
+//	ForPut         checkpoint + deletePages + replay
 //	ForDelete      checkpoint                             for the checkpoint that frees its pages
 //	ForCheckpoint  nothing
 //
@@ -20,9 +20,10 @@ import (
 type reservation struct {
 	pages     uint64 // all of it, as of the last fillReserve
 	treeTable uint64 // see ReserveTreeTable
-	// Pages of leaf runs that a log record refers to, or may refer to: written since the last
-	// capture, and before it, until its checkpoint is durable.
-	leafRuns, leafRunsBefore uint64
+	// Pages that a replay may need beside those that the run has: for leaf runs that a log record refers
+	// to, or may refer to, and for pages that Compact has saved. Since the last capture, and before it,
+	// until its checkpoint is durable.
+	replay, replayBefore uint64
 }
 
 const (
@@ -157,7 +158,7 @@ func (a *Allocator) Unfree() uint64 {
 // reservePages is the whole reserve of a file that is n pages longer.
 func (a *Allocator) reservePages(n uint64) uint64 {
 	r := &a.reserved
-	left := deletePages + a.treeTablePages() + r.leafRuns + r.leafRunsBefore
+	left := deletePages + a.treeTablePages() + r.replay + r.replayBefore
 	return left + a.freeMapPages(n+left)
 }
 
@@ -203,21 +204,20 @@ func (a *Allocator) freeMapPages(n uint64) (reserved uint64) {
 	}
 }
 
-// reserveLeafRun reserves n pages for the copies that the next Open makes of a leaf run.
-func (a *Allocator) reserveLeafRun(n uint64, purpose Purpose) error {
-	a.reserved.leafRuns += n
+// ReserveReplay reserves n pages that the next Open needs and the run does not have.
+func (a *Allocator) ReserveReplay(n uint64, purpose Purpose) error {
+	a.reserved.replay += n
 	err := a.reserve(0, false, purpose)
 	if err != nil {
-		a.ReleaseLeafRun(n)
+		a.ReleaseReplay(n)
 	}
 	return err
 }
 
-// ReleaseLeafRun unreserves the copies of n pages of WriteLeafRun whose transaction is rolled back:
-// no record will refer to them.
-func (a *Allocator) ReleaseLeafRun(n uint64) { a.reserved.leafRuns -= n }
+// ReleaseReplay unreserves n pages of a transaction that is rolled back.
+func (a *Allocator) ReleaseReplay(n uint64) { a.reserved.replay -= n }
 
 // captured accounts for a capture. AcceptReusable follows when its checkpoint is durable.
 func (r *reservation) captured() {
-	r.leafRuns, r.leafRunsBefore, r.treeTable = 0, r.leafRuns+r.leafRunsBefore, 0
+	r.replay, r.replayBefore, r.treeTable = 0, r.replay+r.replayBefore, 0
 }

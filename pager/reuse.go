@@ -81,7 +81,7 @@ func (p *Pager) OfferReusable(id Pgid, n uint64) error {
 // open starts from the state before it.
 func (a *Allocator) AcceptReusable() {
 	a.space.acceptReusable()
-	a.reserved.leafRunsBefore = 0
+	a.reserved.replayBefore = 0
 }
 
 // reusableInUse is the number of reusable pages that have been allocated.

@@ -41,16 +41,18 @@ const compactMostHeld = 5 * time.Millisecond
 
 // CompactOptions are the options of Store.Compact.
 type CompactOptions struct {
-	Progress func(moved, total uint64) // pages, after each step; nil: none
+	Progress func(done, total uint64) // pages, after each step; nil: none
 	// GiveWay is called without a lock after a step for which a writer has waited; nil: not at all.
 	GiveWay   func(ctx context.Context, held time.Duration)
-	StepPages int // that a step moves; 0: the default
+	StepPages int  // that a step moves, or reads to fill; 0: the default
+	Fill      bool // neighbouring pages whose entries fit into fewer are joined first
 }
 
 // CompactResult is what a Compact has done, also if it ends with an error.
 type CompactResult struct {
 	Before, After int64  // bytes of the main file
 	Moved         uint64 // pages
+	Saved         uint64 // pages, by Fill
 	Pinned        uint64 // pages of the tail that snapshots and backups keep
 	LimitedBy     CompactLimit
 }
@@ -74,7 +76,8 @@ type compaction struct {
 	o     CompactOptions
 	limit pager.Pgid
 	room  uint64 // pages that commits need beside a pass
-	total uint64 // pages to move, with those that were moved
+	done  uint64 // pages that were moved, or read to fill
+	total uint64 // these, and those that are to come
 	chunk int64  // bytes moved since the last checkpoint of this compaction
 	kept  int    // large values without a place further down, in the last pass
 }
@@ -114,6 +117,11 @@ func (c *compaction) run() error {
 	})
 	if err != nil {
 		return err
+	}
+	if c.o.Fill {
+		if err := c.fill(); err != nil {
+			return err
+		}
 	}
 	for n := range compactPasses {
 		if err := c.checkpoint(false); err != nil { // what was freed becomes free
@@ -185,21 +193,24 @@ func (c *compaction) tooLong(limit pager.Pgid) bool {
 func (c *compaction) pass(left uint64) error {
 	r := &relocation{s: c.s, limit: c.limit, reads: compactStepReads}
 	before := c.Moved
-	c.total = before + left
+	c.total = c.done + left
 	for !r.done {
 		if err := contextErr(c.ctx); err != nil {
 			return err
 		}
-		if err := c.step(r); err != nil {
+		err := c.step(func() (done, written int, err error) {
+			moved, err := r.step(c.o.StepPages)
+			c.Moved += uint64(moved)
+			return moved, moved, err
+		})
+		if err != nil {
 			if pager.NoSpace(err) && c.Moved > before { // a checkpoint frees what was moved
 				break
 			}
 			return err
 		}
-		if c.chunk >= max(c.s.o.CacheBytes/chunkFraction, compactChunk) || c.s.checkpointer.due() {
-			if err := c.checkpoint(false); err != nil {
-				return err
-			}
+		if err := c.checkpointIfDue(); err != nil {
+			return err
 		}
 	}
 	c.kept = r.kept
@@ -213,7 +224,18 @@ func (c *compaction) pass(left uint64) error {
 	return nil
 }
 
-func (c *compaction) step(r *relocation) error {
+// checkpointIfDue makes a checkpoint once enough was written.
+func (c *compaction) checkpointIfDue() error {
+	chunk := max(c.s.o.CacheBytes/chunkFraction, compactChunk)
+	if c.chunk == 0 || c.chunk < chunk && !c.s.checkpointer.due() { // 0: maybe there is no log
+		return nil
+	}
+	return c.checkpoint(false)
+}
+
+// step runs fn, which returns pages that it is done with and pages that it has written, with the writer
+// lock.
+func (c *compaction) step(fn func() (done, written int, err error)) error {
 	if err := c.s.checkpointer.waitForFrames(c.ctx); err != nil {
 		return err
 	}
@@ -221,18 +243,18 @@ func (c *compaction) step(r *relocation) error {
 	waited := false
 	err := c.locked(func() error {
 		began := time.Now()
-		moved, err := r.step(c.o.StepPages)
+		done, written, err := fn()
 		c.s.queue.makeVisible()
-		c.Moved += uint64(moved)
-		c.chunk += int64(moved) * int64(c.s.pg.PageSize())
+		c.done += uint64(done)
+		c.chunk += int64(written) * int64(c.s.pg.PageSize())
 		held, waited = time.Since(began), c.s.HasWaiters()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if c.total = max(c.total, c.Moved); c.o.Progress != nil {
-		c.o.Progress(c.Moved, c.total)
+	if c.total = max(c.total, c.done); c.o.Progress != nil {
+		c.o.Progress(c.done, c.total)
 	}
 	if waited && c.o.GiveWay != nil { // a step that has waited for the disk says nothing about the next
 		c.o.GiveWay(c.ctx, min(held, compactMostHeld))

@@ -155,7 +155,7 @@ func TestCompactMakesTheFileShorter(t *testing.T) {
 // same rows as ever, and the ceiling keeps the file from growing.
 func TestCompactBetweenCommits(t *testing.T) {
 	racetest.OneGoroutine(t)
-	for seed := range uint64(racetest.Sample(4, 2)) {
+	for _, seed := range []uint64{0, 3, 1, 2}[:racetest.Sample(4, 2)] {
 		o := compactOptions(seed%2 == 0)
 		h := newHoleyStore(t, o)
 		h.rnd = rand.New(rand.NewPCG(seed, 1))
@@ -194,7 +194,7 @@ func TestCompactBetweenCommits(t *testing.T) {
 				tx.Rollback()
 			}
 		}
-		res, err := h.Compact(t.Context(), CompactOptions{Progress: between, StepPages: 1})
+		res, err := h.Compact(t.Context(), CompactOptions{Progress: between, StepPages: 1, Fill: seed > 1})
 		require.NoError(t, err)
 		require.Greater(t, steps, 30)
 		h.requireRows(h.rows)
@@ -340,6 +340,12 @@ func TestCompactMovesLargeValues(t *testing.T) {
 // process leaves opens there.
 func TestCompactOnAFullDisk(t *testing.T) {
 	racetest.OneGoroutine(t)
+	for _, fill := range []bool{false, true} {
+		compactOnAFullDisk(t, fill)
+	}
+}
+
+func compactOnAFullDisk(t *testing.T, fill bool) {
 	disk := crashfs.New(crashfs.Options{})
 	o := compactOptions(true)
 	o.FS = disk
@@ -358,7 +364,7 @@ func TestCompactOnAFullDisk(t *testing.T) {
 			h.delete(9, key)
 		}
 	}
-	_, err := h.Compact(t.Context(), CompactOptions{StepPages: 2, Progress: func(moved, _ uint64) {
+	_, err := h.Compact(t.Context(), CompactOptions{StepPages: 2, Fill: fill, Progress: func(uint64, uint64) {
 		for key := range h.rows[10] {
 			h.delete(10, key)
 			return
@@ -399,7 +405,7 @@ func TestEveryFailedOperationOfACompact(t *testing.T) {
 			fault.Err = vfs.ErrNoSpace
 		}
 		in := disk.Inject(fault)
-		_, err = s.Compact(t.Context(), CompactOptions{StepPages: 5})
+		_, err = s.Compact(t.Context(), CompactOptions{StepPages: 5, Fill: n%3 == 0})
 		in.Disarm()
 		if err != nil {
 			failures++

@@ -238,7 +238,7 @@ func (w *writer) spillAppended(background *pager.BackgroundSync) error {
 // rollback frees every page that the transaction allocated. If its record was submitted, the caller
 // has revoked it.
 func (w *writer) rollback() {
-	w.s.pg.Alloc.ReleaseLeafRun(w.leafRunPages)
+	w.s.pg.Alloc.ReleaseReplay(w.leafRunPages)
 	if w.flushed > 0 && !w.submitted.logged {
 		w.s.log.Abort()
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -60,7 +61,24 @@ func TestCompactShortensTheFile(t *testing.T) {
 	require.Equal(t, dump, good(t, "dump", s, "--json"))
 	good(t, "check", s)
 
-	require.Contains(t, good(t, "compact", s), "0 B moved")
+	require.Contains(t, good(t, "compact", s), "0 B moved\n")
+	db, err := kv.Open(s, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		for i := range 3000 {
+			if i%4 < 2 {
+				continue
+			}
+			if err := tx.Delete(fmt.Appendf(nil, "%05d", i)); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				return err
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+	require.Regexp(t, `moved, [0-9.]+ [KM]iB saved\n`, good(t, "compact", s, "--fill"))
+	require.Equal(t, float64(0), object(t, good(t, "compact", s, "--fill", "--json"))["saved_bytes"])
+	good(t, "check", s)
 	require.Equal(t, exitError, ebb(t, "compact", s+"-none").code)
 }
 

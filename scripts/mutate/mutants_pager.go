@@ -77,7 +77,10 @@ var pageMutants = []mutant{
 	_ = generation
 	return nil
 }`},
-	{"room", "no_room_is_kept_for_copies_of_named_leaves", "pager/reservation.go", `	a.reserved.leafRuns += n`, `	a.reserved.leafRuns += 0 * n`},
+	{
+		"room", "no_room_is_kept_for_what_a_replay_copies", "pager/reservation.go",
+		`	a.reserved.replay += n`, `	a.reserved.replay += 0 * n`,
+	},
 	{"room", "holes_are_left_alone_on_a_full_disk", "pager/pagepool.go", `	if s.avail.n == 0 {
 		return 0, false, nil`, `	if true {
 		return 0, false, nil`},

@@ -132,7 +132,8 @@ var storeMutants = []mutant{
 `, ``},
 	{"rollback", "a_finger_follows_to_the_wrong_child", "btree/put.go", `			p.cursor.path[1].set(b, i+1, n+1)`, `			p.cursor.path[1].set(b, i, n+1)`},
 	{"rollback", "pieces_of_an_undo_lie_in_one_place", "pager/undobuffer.go", `	at := bufferOffset(s.last)<<32 | bufferOffset(len(*c))`, `	at := bufferOffset(s.last) << 32`},
-	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go", `	w.s.pg.Alloc.ReleaseLeafRun(w.leafRunPages)
+	{"rollback", "a_rollback_keeps_room_for_its_leaves", "txn/writer.go",
+		`	w.s.pg.Alloc.ReleaseReplay(w.leafRunPages)
 `, ``},
 	{"room", "a_log_has_no_bound", "txn/spare.go", `	s.log.SetBound(max(s.logShare(), s.o.MaxBytes-s.pg.Alloc.FileBytes()) - s.segment)`, ``},
 	{"room", "the_log_of_rolled_back_transactions_stays", "txn/checkpoint.go", `(k.s.head.serial != k.capturedSer || k.s.log.Volume() > k.logSince.Load())`, `k.s.head.serial != k.capturedSer`},
