@@ -76,10 +76,39 @@ func (c *Cursor) ReadValue() ([]byte, error) {
 	return c.r.Extent(overflowAt(c.b, s), int(info&infoSize))
 }
 
-// EachChild calls fn for each child of a branch that CheckPage accepts, with the rows below it.
-func EachChild(b []byte, fn func(ref pager.Ref, rows uint64)) {
+// EachChild calls fn for each child of a branch that CheckPage accepts, with the rows below it and the
+// separator before it; that of the first child is empty.
+func EachChild(b []byte, fn func(sep []byte, ref pager.Ref, rows uint64)) {
 	n := count(b)
 	for i := range n {
-		fn(childRef(b, n, i), rowsBelow(b, n, i))
+		fn(sep(b, n, i), childRef(b, n, i), rowsBelow(b, n, i))
+	}
+}
+
+// UsedBytes returns how many of the bytes behind the header of a leaf or branch are in use.
+func UsedBytes(b []byte) int { return used(b) }
+
+// EachRow calls row on each row of t, in order, and gap for each part that cannot be read. An error of
+// one of them ends it.
+func EachRow(r Reader, t Tree, row func(c *Cursor) error, gap func(Gap) error) error {
+	c := new(Cursor)
+	c.Reset(r, t)
+	for ok := c.First(); ; ok = c.Next() {
+		for !ok {
+			g, lost := c.Gap()
+			if !lost && c.Err() != nil {
+				return gap(Gap{Rows: t.Rows, Ref: t.Root, Level: max(t.Depth, 1) - 1, Err: c.Err()})
+			}
+			if !lost {
+				return nil
+			}
+			if err := gap(g); err != nil {
+				return err
+			}
+			ok = c.Skip(true)
+		}
+		if err := row(c); err != nil {
+			return err
+		}
 	}
 }

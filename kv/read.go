@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/ebbkv/ebb/internal/openhook"
 	"github.com/ebbkv/ebb/internal/prefetch"
 	"github.com/ebbkv/ebb/ttl"
 )
@@ -178,6 +179,26 @@ func (v *verbs) CountLive() (rows int64, err error) {
 		rows -= due
 	}
 	return rows, nil
+}
+
+func init() {
+	openhook.DueAt = func(tx any, family string, atMs int64) (int64, error) {
+		return tx.(*Tx).CF(family).dueAt(atMs)
+	}
+}
+
+// dueAt counts the stored rows that are expired at an instant, which may be one to come.
+func (v *verbs) dueAt(atMs int64) (rows int64, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	if err := v.readyAny(false); err != nil || v.fam.NoTrees() {
+		return 0, err
+	}
+	if v.fam.Partitioned() {
+		rows, err = v.timed().CountDue(atMs)
+	} else {
+		rows, err = v.rows().Due(atMs)
+	}
+	return rows, v.below(err)
 }
 
 // NextExpiry returns the earliest expiry in the family; ok is false if no key has one. Rows that are

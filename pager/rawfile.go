@@ -118,6 +118,34 @@ func (r *RawFile) Meta() (m *Meta, certain bool) {
 	return m, m != nil && !r.lost[0] && !r.lost[1]
 }
 
+// Metas returns the valid meta pages by their numbers; nil: not valid.
+func (r *RawFile) Metas() [2]*Meta { return r.metas }
+
+// Look reads page id as it is into b, which is a page long, and returns what is wrong with it: it does
+// not prove by its checksum and its own number, or cannot be read. An extent proves as a whole only:
+// see Extent.
+func (r *RawFile) Look(id Pgid, b []byte) error {
+	clear(b)
+	if id < 2 {
+		err := vfs.ReadFull(r.file, b, int64(id)*int64(r.pageSize))
+		if err == nil && r.metas[id] == nil {
+			err = r.corrupt(id, "no valid meta page")
+		}
+		return err
+	}
+	if err := r.read(id, b); err != nil {
+		return err
+	}
+	return r.verify(Ref{id, ReadHeader(b).Epoch}, b, b)
+}
+
+// ExtentOf returns the reference to the extent that begins with head, and the size of its value, as
+// head says it. Nothing is verified: see RawFile.Extent.
+func ExtentOf(head []byte) (ref Ref, size uint64) {
+	h := ReadHeader(head)
+	return Ref{h.Pgid, h.Epoch}, extentSize(head)
+}
+
 // readMetas reads the meta pages one by one: a damaged one does not hide the other.
 func (r *RawFile) readMetas() error {
 	for slot := range r.metas {

@@ -4,6 +4,7 @@ package openfs
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/ebbkv/ebb/internal/openhook"
 	"github.com/ebbkv/ebb/internal/vfs"
@@ -29,4 +30,10 @@ func OpenTuned(fs vfs.FS, path string, opts *kv.Options, tune Tuning) (*kv.DB, e
 // Restore is kv.Restore on another file system, with other settings of the engine.
 func Restore(ctx context.Context, fs vfs.FS, path string, engine txn.Options, backups ...io.Reader) error {
 	return openhook.Restore(ctx, fs, path, path, engine, backups...)
+}
+
+// DueAt counts the stored rows of a family that are expired at an instant, which may be one to come:
+// in time independent of their number.
+func DueAt(tx *kv.Tx, family string, at time.Time) (rows int64, err error) {
+	return openhook.DueAt(tx, family, at.UnixMilli())
 }

@@ -1,5 +1,5 @@
 // Package openhook lets package internal/openfs open a store with what package kv does not offer:
-// another file system, and settings of the engine. kv sets Open and Restore when it is initialized.
+// another file system, and settings of the engine. kv sets its variables when it is initialized.
 package openhook
 
 import (
@@ -26,3 +26,7 @@ var Open func(fs vfs.FS, path string, opts any, tune Tuning) (any, error)
 var Restore func(
 	ctx context.Context, fs vfs.FS, path, shown string, engine txn.Options, backups ...io.Reader,
 ) error
+
+// DueAt counts the stored rows of a family that are expired at an instant in milliseconds, which may
+// be one to come. tx is a *kv.Tx.
+var DueAt func(tx any, family string, atMs int64) (rows int64, err error)

@@ -174,7 +174,7 @@ func (r *rescue) orphans() (roots []tree.Tree, err error) {
 		case r.used.Has(h.Pgid):
 			pages.Add(h.Pgid)
 			if h.Kind == pager.KindBranch {
-				tree.EachChild(b, func(ref pager.Ref, _ uint64) { below.Add(ref.Pgid) })
+				tree.EachChild(b, func(_ []byte, ref pager.Ref, _ uint64) { below.Add(ref.Pgid) })
 			}
 		}
 		return r.ctx.Err() == nil
@@ -187,7 +187,7 @@ func (r *rescue) orphans() (roots []tree.Tree, err error) {
 			t := tree.Tree{Root: pager.Ref{Pgid: h.Pgid, Epoch: h.Epoch}, Depth: h.Level + 1, Rows: uint64(h.Count)}
 			if h.Kind == pager.KindBranch {
 				t.Rows = 0
-				tree.EachChild(b, func(_ pager.Ref, rows uint64) { t.Rows += rows })
+				tree.EachChild(b, func(_ []byte, _ pager.Ref, rows uint64) { t.Rows += rows })
 			}
 			roots = append(roots, t)
 		}

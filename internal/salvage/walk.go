@@ -12,6 +12,7 @@ import (
 // A view is the btree.Reader of the damaged file.
 type view struct {
 	*pager.RawFile
+	tree.NoHints
 	ctx  context.Context
 	read func(bytes int)
 	// seen are the pages that this view has read; nil: it does not matter. A second read of one is
@@ -72,47 +73,15 @@ func (v *view) Extent(ref pager.Ref, size int) ([]byte, error) {
 	return b, err
 }
 
-// PrefetchSlot implements btree.Hints.
-func (v *view) PrefetchSlot(pager.Ref) {}
-
-// Peek implements btree.Hints.
-func (v *view) Peek(pager.Ref, int) []byte { return nil }
-
-// ReadsAhead implements btree.Hints.
-func (v *view) ReadsAhead() bool { return false }
-
-// ReadAhead implements btree.Hints.
-func (v *view) ReadAhead([]pager.Ref) {}
-
-// ReadSoon implements btree.Hints.
-func (v *view) ReadSoon(pager.Ref) {}
-
 // walk calls row on each row of t, in order, and gap for each part that cannot be read. An error of
 // row ends it, and so does the end of the context.
 func (v *view) walk(t tree.Tree, row func(c *tree.Cursor) error, gap func(tree.Gap) error) error {
-	c := new(tree.Cursor)
-	c.Reset(v, t)
-	for ok := c.First(); ; ok = c.Next() {
-		for !ok {
-			g, lost := c.Gap()
-			if err := v.ctx.Err(); err != nil {
-				return err
-			}
-			if !lost && c.Err() != nil {
-				return gap(tree.Gap{Rows: t.Rows, Ref: t.Root, Level: max(t.Depth, 1) - 1, Err: c.Err()})
-			}
-			if !lost {
-				return nil
-			}
-			if err := gap(g); err != nil {
-				return err
-			}
-			ok = c.Skip(true)
-		}
-		if err := row(c); err != nil {
+	return tree.EachRow(v, t, row, func(g tree.Gap) error {
+		if err := v.ctx.Err(); err != nil {
 			return err
 		}
-	}
+		return gap(g)
+	})
 }
 
 // mostHeld bounds what a row of the engine's own trees may hold.
