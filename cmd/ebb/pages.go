@@ -139,14 +139,19 @@ func openPager(ctx context.Context, path string, wait time.Duration) (*pager.Pag
 				return nil, metas, fmt.Errorf("open %s: %w", path, ctx.Err())
 			}
 		}
-		switch {
-		case errors.Is(err, pager.ErrNotStore):
-			err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
-		case errors.Is(err, pager.ErrVersion):
-			err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
-		}
-		return pgr, metas, unopened(kv.OpenError(path, err), true)
+		return pgr, metas, unopened(rawError(path, err), true)
 	}
+}
+
+// rawError gives an error of opening the main file below package kv the names of that package.
+func rawError(path string, err error) error {
+	switch {
+	case errors.Is(err, pager.ErrNotStore):
+		err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
+	case errors.Is(err, pager.ErrVersion):
+		err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
+	}
+	return kv.OpenError(path, err)
 }
 
 // newestMeta gives the valid meta page with the higher epoch; one of them is valid.

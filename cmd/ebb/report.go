@@ -75,8 +75,8 @@ var advices = []advice{
 	{"not_partitioned", kv.ErrNotPartitioned, "`ebb family STORE NAME --create --retention 30d` creates one that is"},
 	{"family_exists", kv.ErrCFExists, "`ebb family STORE` lists the families"},
 	{"locked", kv.ErrLocked, "another process has the store open: end it, or wait for it with --wait 10s; `ebb " +
-		"stats STORE --live` needs no lock, and check, dump and pages can read a copy: a backup that the " +
-		"process makes (Backup of package kv), and `ebb restore`"},
+		"stats STORE --live` and `ebb ui STORE` need no lock, and check, dump and pages can read a copy: a " +
+		"backup that the process makes (Backup of package kv), and `ebb restore`"},
 	{"not_a_store", kv.ErrNotDatabase, "the file is something else and was not touched: check the path"},
 	{"backup_base", kv.ErrBackupBase, "a full backup comes first, then each increment on the one before it; " +
 		"`ebb backup STORE FILE` makes a full one"},

@@ -66,7 +66,7 @@ that writes.`,
 		a.ttlCommand(), a.expireCommand(), a.persistCommand(), a.purgeCommand(),
 		a.importCommand(), a.exportCommand(), a.loadCommand(), a.familyCommand(),
 		a.backupCommand(), a.restoreCommand(), a.salvageCommand(), a.compactCommand(),
-		a.shellCommand(),
+		a.shellCommand(), a.uiCommand(),
 		a.statsCommand(), a.checkCommand(), a.dumpCommand(),
 		a.pagesCommand(), a.walCommand(),
 		a.benchCommand(), a.demoCommand(), a.versionCommand(),
@@ -127,7 +127,7 @@ func strictCobra(root *cobra.Command) {
 // given.
 var wholeStore = map[string]bool{
 	"family": true, "stats": true, "check": true, "pages": true, "wal": true, "bench-quick": true,
-	"version": true, "backup": true, "verify": true, "restore": true, "salvage": true,
+	"version": true, "backup": true, "verify": true, "restore": true, "salvage": true, "ui": true,
 }
 
 // args checks the number of arguments, with an error that shows how the command is called. most < 0

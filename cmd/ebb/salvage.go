@@ -11,8 +11,6 @@ import (
 
 	"github.com/ebbkv/ebb/internal/salvage"
 	"github.com/ebbkv/ebb/internal/vfs"
-	"github.com/ebbkv/ebb/kv"
-	"github.com/ebbkv/ebb/pager"
 )
 
 func (a *app) salvageCommand() *cobra.Command {
@@ -79,14 +77,10 @@ func (a *app) salvage(ctx context.Context, from, to string, o salvage.Options) (
 		case errors.Is(err, vfs.ErrLocked) && time.Since(began) < a.wait && ctx.Err() == nil:
 			time.Sleep(10 * time.Millisecond)
 			continue
-		case errors.Is(err, pager.ErrNotStore):
-			err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
-		case errors.Is(err, pager.ErrVersion):
-			err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
 		case err == nil || errors.Is(err, fs.ErrExist):
 			return report, err
 		}
-		return report, kv.OpenError(from, err)
+		return report, rawError(from, err)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/ebbkv/ebb/internal/live"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
-	"github.com/ebbkv/ebb/pager"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -64,14 +63,8 @@ which process has the store open. There are no counts of rows then.`,
 // liveStats prints what can be told of a store without opening it.
 func (a *app) liveStats(path string) error {
 	s, err := live.Look(vfs.OS, vfs.Follow(path))
-	switch {
-	case errors.Is(err, pager.ErrNotStore):
-		err = fmt.Errorf("%w: %w", kv.ErrNotDatabase, err)
-	case errors.Is(err, pager.ErrVersion):
-		err = fmt.Errorf("%w: %w", kv.ErrVersion, err)
-	}
 	if err != nil {
-		return unopened(kv.OpenError(path, err), true)
+		return unopened(rawError(path, err), true)
 	}
 	if a.json {
 		return a.printJSON(s)
