@@ -55,6 +55,33 @@ func TestDropCostsTheSameForAnyNumberOfRows(t *testing.T) {
 	require.Equal(t, written, writtenLarge)
 }
 
+// TestPagesOfDroppedPartitionsComeBackInSteps: TrashTrees counts the partitions whose pages are not
+// free yet, and checkpoints free them.
+func TestPagesOfDroppedPartitionsComeBackInSteps(t *testing.T) {
+	clock := newClock()
+	o := &kv.Options{Clock: clock.now, AutoPurge: &kv.AutoPurge{Interval: time.Millisecond}}
+	db, err := openfs.Open(vfs.NewMemory(), path, o, txn.Options{Inline: true})
+	require.NoError(t, err)
+	require.NoError(t, db.CreateCF("m", kv.CFOptions{Retention: time.Hour, Partition: time.Minute}))
+	for range 3 {
+		appendRows(t, db, clock.now(), 20_000)
+		clock.move(time.Minute)
+	}
+	require.NoError(t, db.Checkpoint(t.Context()))
+	clock.move(2 * time.Hour)
+	require.Eventually(t, func() bool { return db.Stats().Families["m"].PartitionsDropped == 3 },
+		time.Minute, time.Millisecond, "AutoPurge drops them")
+	before := db.Stats()
+	require.Equal(t, 3, before.TrashTrees)
+	for steps := 0; db.Stats().TrashTrees > 0; steps++ {
+		require.Less(t, steps, 20)
+		require.NoError(t, db.Checkpoint(t.Context()))
+	}
+	require.Greater(t, db.Stats().FreeBytes-before.FreeBytes, int64(3*20_000*100))
+	checkStore(t, db)
+	require.NoError(t, db.Close())
+}
+
 // TestRollingWindowHasASteadySize simulates a hundred days of a partition a day, of which thirty are
 // kept: the file stays within 1.4 times the live data of the steady state.
 func TestRollingWindowHasASteadySize(t *testing.T) {

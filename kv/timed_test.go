@@ -501,11 +501,11 @@ func TestScanOfOneHourReadsNoPageOfOtherPartitions(t *testing.T) {
 		}))
 		require.NoError(t, db.Close())
 	}
-	reads := func() uint64 {
+	reads := func(reverse bool) uint64 {
 		db := openOn(t, fsys, o)
 		rows := 0
 		require.NoError(t, db.View(func(tx *kv.Tx) error {
-			for range tx.CF("m").ScanTime(start, start.Add(time.Hour), false) {
+			for range tx.CF("m").ScanTime(start, start.Add(time.Hour), reverse) {
 				rows++
 			}
 			return nil
@@ -516,10 +516,11 @@ func TestScanOfOneHourReadsNoPageOfOtherPartitions(t *testing.T) {
 		return n
 	}
 	write(1)
-	one := reads()
+	one := reads(false)
 	require.GreaterOrEqual(t, one, uint64(500*116/4096))
 	write(30)
-	require.LessOrEqual(t, reads(), one+4)
+	require.LessOrEqual(t, reads(false), one+4)
+	require.LessOrEqual(t, reads(true), one+4)
 }
 
 // TestClockThatJumpedForwardDropsNothing: rows are hidden, but no partition goes until the new time is
@@ -552,4 +553,43 @@ func TestClockThatJumpedForwardDropsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1), res.Purged)
 	require.NoError(t, db.Close())
+}
+
+// TestRetentionChangesAtOnce, for rows that are stored, in both directions.
+func TestRetentionChangesAtOnce(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
+	m, at := db.CF("m"), clock.now()
+	require.NoError(t, m.Append(at, []byte("k"), nil))
+	for _, minutes := range []time.Duration{9, 60, 10, 11} {
+		o := kv.CFOptions{Retention: minutes * time.Minute, Partition: time.Minute}
+		require.NoError(t, db.AlterCF("m", o))
+		_, err := m.GetAt(at, []byte("k"))
+		require.NoError(t, err)
+		clock.ms.Store(at.Add(10 * time.Minute).UnixMilli())
+		if _, err = m.GetAt(at, []byte("k")); minutes <= 10 {
+			require.ErrorIs(t, err, kv.ErrNotFound)
+			live, err := m.CountLive()
+			require.NoError(t, err)
+			require.Zero(t, live)
+		} else {
+			require.NoError(t, err)
+		}
+		clock.ms.Store(at.UnixMilli())
+	}
+}
+
+// TestHandleForgetsAPartitionThatARollbackTook: a handle remembers the partition of its last row.
+func TestHandleForgetsAPartitionThatARollbackTook(t *testing.T) {
+	db, clock := openTimed(t, kv.Options{}, time.Hour, time.Minute)
+	require.NoError(t, db.Update(func(tx *kv.Tx) error {
+		m, sp := tx.CF("m"), tx.Savepoint()
+		for i := range 3 {
+			require.NoError(t, m.Append(clock.now(), fmt.Append(nil, i), nil))
+			require.NoError(t, tx.RollbackTo(sp))
+		}
+		return m.Append(clock.now(), []byte("k"), nil)
+	}))
+	n, err := db.CF("m").Count()
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
 }

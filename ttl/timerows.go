@@ -30,9 +30,15 @@ func OldestLive(now, retentionMs int64) int64 {
 	return now - retentionMs + 1
 }
 
+// certainSeconds, in either direction from the epoch, are an int64 of milliseconds.
+const certainSeconds = math.MaxInt64/1000 - 1
+
 // Timestamp is t in milliseconds since the epoch, rounded down. ErrInvalid if that is no int64.
 func Timestamp(t time.Time) (ms int64, err error) {
 	ms = t.UnixMilli() // undefined outside of an int64
+	if sec := t.Unix(); -certainSeconds < sec && sec < certainSeconds {
+		return ms, nil
+	}
 	if !time.UnixMilli(ms).Equal(t.Truncate(time.Millisecond)) {
 		return 0, fmt.Errorf("%w: the timestamp is too far away", ErrInvalid)
 	}

@@ -172,11 +172,7 @@ func (w *writer) publishVersion(v *version) {
 	s := w.s
 	s.serial++
 	v.serial = s.serial
-	if w.trees.large != nil {
-		v.trees = w.trees.copy()
-	} else {
-		v.trees = trees{small: append([]treeState(nil), w.trees.small...)}
-	}
+	v.trees = w.trees.copy(nil)
 	s.checkpointer.refBytesSince.Add(w.refBytes)
 	s.checkpointer.filledBytes.Add(int64(w.filled) * int64(w.PageSize()))
 	var errs []error

@@ -35,7 +35,7 @@ func (tx *Tx) Savepoint() Savepoint {
 	w.disableUndo() // the undo log rolls back whole transactions only
 	w.mods++
 	w.savepoints = append(w.savepoints, savepoint{
-		no: s.serial, trees: w.trees.copy(), pages: w.allocated.len(), freed: len(w.freed),
+		no: s.serial, trees: w.trees.copy(nil), pages: w.allocated.len(), freed: len(w.freed),
 		redo: len(w.redo), trash: w.trash, dirty: w.dirty, refs: w.refBytes,
 	})
 	return Savepoint{tx: tx, no: s.serial}
@@ -64,7 +64,7 @@ func (w *writer) restore(i int) {
 	w.savepoints = w.savepoints[:i+1]
 	w.freeAllocated(sv.pages)
 	w.freed = w.freed[:sv.freed]
-	w.trees = sv.trees.copy()
+	w.trees = sv.trees.copy(nil)
 	// nextID stays: a caller may still hold the number of a tree that is gone, and must not find
 	// another tree under it.
 	w.redo, w.trash, w.dirty = w.redo[:sv.redo], sv.trash, sv.dirty

@@ -40,11 +40,14 @@ type treeState struct {
 
 func lessTree(a, b treeState) bool { return a.id < b.id }
 
-// trees maps tree numbers to roots. A small set is a sorted slice, copied by each commit that
-// changes it; a large one is an ordered tree whose clone costs nothing.
+// trees maps tree numbers to roots. Those that changed last are in small, a sorted slice that each
+// commit copies; beyond maxSmall of them they move to large, an ordered tree that versions share.
+// A number in both has the state of small.
 type trees struct {
 	small []treeState
-	large *btree.BTreeG[treeState]
+	large *btree.BTreeG[treeState] // nil until small has been full once
+	owned bool                     // large is this copy's own, and may change
+	n     int                      // numbers in small, in large, or in both
 }
 
 // maxSmall: a larger slice costs more to copy than the nodes that the ordered tree copies.
@@ -87,23 +90,34 @@ func (ts *trees) find(id TreeID) treeState {
 
 // set and remove are for an unpublished copy.
 func (ts *trees) set(s treeState) {
-	if ts.large != nil {
-		ts.large.ReplaceOrInsert(s)
-		return
-	}
 	if at := ts.findSmall(s.id); at != nil {
 		*at = s
 		return
 	}
+	if _, ok := ts.findLarge(s.id); !ok {
+		ts.n++
+	}
 	i, _ := slices.BinarySearchFunc(ts.small, s.id, compareTree)
 	ts.small = slices.Insert(ts.small, i, s)
 	if len(ts.small) > maxSmall {
-		ts.large = btree.NewG(16, lessTree)
+		ts.ownLarge()
 		for _, s := range ts.small {
 			ts.large.ReplaceOrInsert(s)
 		}
-		ts.small = nil
+		ts.small = ts.small[:0]
 	}
+}
+
+// ownLarge makes large one that no other copy has. Cloning marks the nodes of the original, so only
+// the holder of the writer lock calls it; it copies none.
+func (ts *trees) ownLarge() {
+	switch {
+	case ts.large == nil:
+		ts.large = btree.NewG(16, lessTree)
+	case !ts.owned:
+		ts.large = ts.large.Clone()
+	}
+	ts.owned = true
 }
 
 func compareTree(s treeState, id TreeID) int {
@@ -117,42 +131,49 @@ func compareTree(s treeState, id TreeID) int {
 }
 
 func (ts *trees) remove(id TreeID) {
-	if ts.large != nil {
-		ts.large.Delete(treeState{id: id})
-		return
-	}
-	if i, found := slices.BinarySearchFunc(ts.small, id, compareTree); found {
+	i, inSmall := slices.BinarySearchFunc(ts.small, id, compareTree)
+	if inSmall {
 		ts.small = slices.Delete(ts.small, i, i+1)
 	}
+	_, inLarge := ts.findLarge(id)
+	if inLarge {
+		ts.ownLarge()
+		ts.large.Delete(treeState{id: id})
+	}
+	if inSmall || inLarge {
+		ts.n--
+	}
 }
 
-func (ts *trees) len() int {
-	if ts.large != nil {
-		return ts.large.Len()
-	}
-	return len(ts.small)
-}
+func (ts *trees) len() int { return ts.n }
 
-// copy returns trees that may change independently of ts. Cloning marks both sides, so only the
-// holder of the writer lock calls it.
-func (ts *trees) copy() trees {
-	if ts.large != nil {
-		return trees{large: ts.large.Clone()}
+// copy returns trees that may change independently of ts, with buf for the small ones.
+func (ts *trees) copy(buf []treeState) trees {
+	if ts.owned { // never of a published version, which readers see
+		ts.owned = false
 	}
-	return trees{small: slices.Clone(ts.small)}
+	return trees{small: append(buf, ts.small...), large: ts.large, n: ts.n}
 }
 
 // from calls fn for each tree with a number of at least id, in order, until it returns false.
 func (ts *trees) from(id TreeID, fn func(TreeID, tree.Tree) bool) {
-	if ts.large != nil {
-		ts.large.AscendGreaterOrEqual(treeState{id: id}, func(s treeState) bool { return fn(s.id, s.t) })
-		return
-	}
-	for _, s := range ts.small {
-		if s.id >= id && !fn(s.id, s.t) {
-			return
+	i, _ := slices.BinarySearchFunc(ts.small, id, compareTree)
+	more := true
+	smallBelow := func(end TreeID) {
+		for ; more && i < len(ts.small) && ts.small[i].id < end; i++ {
+			more = fn(ts.small[i].id, ts.small[i].t)
 		}
 	}
+	if ts.large != nil {
+		ts.large.AscendGreaterOrEqual(treeState{id: id}, func(s treeState) bool {
+			smallBelow(s.id)
+			if more && (i == len(ts.small) || ts.small[i].id != s.id) {
+				more = fn(s.id, s.t)
+			}
+			return more
+		})
+	}
+	smallBelow(^TreeID(0))
 }
 
 // next returns the first tree with a number of at least id.

@@ -67,11 +67,7 @@ func (w *writer) begin() {
 	s.serial += 2
 	w.owner, w.firstOwner = s.serial, s.serial-1
 	w.View = s.pg.Reader.View(s.head.base, pager.Newest)
-	if s.head.trees.large != nil {
-		w.trees = s.head.trees.copy()
-	} else {
-		w.trees = trees{small: append(w.trees.small[:0], s.head.trees.small...)}
-	}
+	w.trees = s.head.trees.copy(w.trees.small[:0])
 	w.allocated.reset()
 	w.spare, w.freed = w.spare[:0], w.freed[:0]
 	w.changed, w.savepoints = w.changed[:0], w.savepoints[:0]
