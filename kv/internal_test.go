@@ -284,3 +284,18 @@ func TestPrefixEndsBeforeTheNextKey(t *testing.T) {
 		require.Equal(t, want, string(appendAfterPrefix(nil, []byte(p))), "%q", p)
 	}
 }
+
+// TestEndedWaitForTheWriterLockWakesShutdown: an Update evicts the keys that readers found, commits
+// that, and begins again. Close counts it as open while it waits for the writer lock. When its
+// context ended there, Shutdown got no notice, and could wait without end for a call that had gone.
+func TestEndedWaitForTheWriterLockWakesShutdown(t *testing.T) {
+	db, err := OpenMemory(nil)
+	require.NoError(t, err)
+	writer, err := db.store.Begin(t.Context(), true)
+	require.NoError(t, err)
+	db.stopping.Store(true)
+	require.ErrorIs(t, newTx(db).beginWrite(expiredContext), context.Canceled)
+	require.Len(t, db.txEnded, 1, "Shutdown looks again")
+	writer.Rollback()
+	require.NoError(t, db.Close())
+}

@@ -84,18 +84,14 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	if !writable {
 		return tx.startRead(false)
 	}
-	if err := tx.beginWrite(ctx); err != nil {
-		db.notifyShutdown() // Close counts waiting writers as open transactions.
-		return err
-	}
-	return nil
+	return tx.beginWrite(ctx)
 }
 
-// beginWrite begins the inner write transaction. withSpace calls it again after a rollback that no
-// caller has seen.
+// beginWrite begins the inner write transaction.
 func (tx *Tx) beginWrite(ctx context.Context) error {
 	inner, err := tx.db.store.Begin(ctx, true)
 	if err != nil {
+		tx.db.notifyShutdown() // Close counts waiting writers as open transactions.
 		return fromBelow(err)
 	}
 	tx.inner = inner
