@@ -27,13 +27,12 @@ type DB struct {
 	recovery    RecoveryInfo
 	placeholder *cf.Family // default family of a read-only store that has none yet; else nil
 
-	onExpire    func(cf string, key, value []byte) error
-	onExpireTx  func(tx *Tx, cf string, key, value []byte) error
-	onDrop      func(tx *Tx, cf string, from, to time.Time) error
-	onPurge     func(cf string, r PurgeResult, took time.Duration, err error)
-	maxTxnBytes int64
-	maxKey      int        // bytes
-	auto        *autoPurge // nil: none
+	onExpire   func(cf string, key, value []byte) error
+	onExpireTx func(tx *Tx, cf string, key, value []byte) error
+	onDrop     func(tx *Tx, cf string, from, to time.Time) error
+	onPurge    func(cf string, r PurgeResult, took time.Duration, err error)
+	maxKey     int        // bytes
+	auto       *autoPurge // nil: none
 
 	clock  clock
 	names  cf.Names

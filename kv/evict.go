@@ -134,7 +134,7 @@ func (tx *Tx) evictSome(notes []ttl.Note) (s ttl.PurgeStats, err error) {
 	if err != nil {
 		return ttl.PurgeStats{}, tx.below(err)
 	}
-	rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
+	rows := ttl.Rows{Tx: tx.inner, Family: f}
 	s, err = rows.Evict(tx.nowMs, notes, tx.expireCallbacks(f, nil))
 	return s, tx.below(err)
 }

@@ -83,10 +83,6 @@ func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	db := &DB{store: store, readOnly: o.ReadOnly, durability: o.Durability, log: o.Logger}
 	db.maxKey = store.PageSize() / 4
 	db.onExpire, db.onExpireTx, db.onDrop = o.OnExpire, o.OnExpireTx, o.OnDrop
-	db.maxTxnBytes = o.MaxTxnBytes
-	if db.maxTxnBytes == 0 {
-		db.maxTxnBytes = txn.DefaultMaxTxnBytes
-	}
 	if o.Events != nil {
 		db.onPurge = o.Events.Purge
 	}

@@ -214,7 +214,7 @@ func (p *purger) deleteBatch(tx *Tx, n int) (purged purgeStep, more bool, err er
 	if found, err := p.lookup(tx); err != nil || !found {
 		return purgeStep{}, false, err
 	}
-	rows := ttl.Rows{Tx: tx.inner, Family: p.fam, MaxTxnBytes: p.db.maxTxnBytes}
+	rows := ttl.Rows{Tx: tx.inner, Family: p.fam}
 	s, more, err := rows.Purge(p.now, n, tx.expireCallbacks(p.fam, p.o.OnExpire))
 	return purgeStep{base: p.fam.Base, s: s, how: inBatch}, more, tx.below(err)
 }
@@ -355,7 +355,7 @@ func (tx *Tx) purgeAll(
 ) (res PurgeResult, purged []purgeStep, stopped bool, err error) {
 	now := tx.instant()
 	for _, f := range list {
-		rows := ttl.Rows{Tx: tx.inner, Family: f, MaxTxnBytes: tx.db.maxTxnBytes}
+		rows := ttl.Rows{Tx: tx.inner, Family: f}
 		due, err := rows.AnyDue(now)
 		total := purgeStep{base: f.Base, how: inTransaction}
 		for more := due; more && err == nil; {

@@ -88,7 +88,7 @@ func checkValue(value []byte) error {
 
 // rows is the family's view of package ttl.
 func (v *familyView) rows() ttl.Rows {
-	return ttl.Rows{Tx: v.tx.inner, Family: v.fam, MaxTxnBytes: v.tx.db.maxTxnBytes}
+	return ttl.Rows{Tx: v.tx.inner, Family: v.fam}
 }
 
 // get reads a row: found if it is present and not expired. An empty value is not nil. expiry is 0

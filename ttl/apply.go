@@ -39,12 +39,12 @@ func (r Rows) ApplyBuffered(changes []Change, e *IndexBuffer, last bool) error {
 		return r.Tx.Apply(r.Family.Data(), changes, nil)
 	}
 	need := applySize(changes)
-	if e.Len() > 0 && r.ensureFits(e.logBytes()+need) != nil { // an upper bound of their log bytes
+	if e.Len() > 0 && r.Tx.EnsureTxnBytes(e.logBytes()+need) != nil { // an upper bound of their log bytes
 		if err := r.FlushIndexes(e); err != nil {
 			return err
 		}
 	}
-	if err := r.ensureFits(need); err != nil {
+	if err := r.Tx.EnsureTxnBytes(need); err != nil {
 		if len(changes) > ApplyRows {
 			return r.applyInChunks(changes, e)
 		}

@@ -81,7 +81,7 @@ func (r Rows) Purge(now int64, limit int, call Callbacks) (s PurgeStats, more bo
 		if d, next, more, err = r.collect(now, limit); err != nil || len(d.ends) == 0 {
 			return PurgeStats{}, more, err
 		}
-		err = r.ensureFits(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next))
+		err = r.Tx.EnsureTxnBytes(2*len(d.buf) + 2*opOverhead*(len(d.ends)+1) + len(next))
 		if fits = err == nil; !fits && len(d.ends) == 1 {
 			return PurgeStats{}, true, err
 		}
@@ -156,7 +156,7 @@ func (r Rows) confirms(d *purgeBatch, i int) (bool, error) {
 // the rest does not fit into the transaction.
 func (r Rows) deleteEach(d *purgeBatch, call Callbacks) (s PurgeStats, full bool, err error) {
 	for i := range d.ends {
-		if err := r.ensureFits(deleteSize(d.key(i))); err != nil {
+		if err := r.Tx.EnsureTxnBytes(deleteSize(d.key(i))); err != nil {
 			if s.Changed() {
 				return s, true, nil
 			}
@@ -288,7 +288,7 @@ func (r Rows) Evict(now int64, notes []Note, call Callbacks) (s PurgeStats, err 
 	if err := r.loadIndexes(); err != nil {
 		return PurgeStats{}, err
 	}
-	if err := r.ensureFits(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
+	if err := r.Tx.EnsureTxnBytes(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {
 		return PurgeStats{}, err
 	}
 	if call.After != nil {

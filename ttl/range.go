@@ -3,6 +3,7 @@ package ttl
 import (
 	"bytes"
 	"errors"
+	"math"
 
 	"github.com/ebbkv/ebb/txn"
 )
@@ -25,7 +26,7 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 	}
 	size := 2 * (len(lo) + len(hi) + opOverhead)
 	if n == r.Count() {
-		if err := r.ensureFits(size + 2*opOverhead); err != nil {
+		if err := r.Tx.EnsureTxnBytes(size + 2*opOverhead); err != nil {
 			return err
 		}
 		if _, err := r.Tx.DeleteRange(f.Data(), lo, hi); err != nil {
@@ -77,7 +78,7 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 // into the transaction. It reads the rows only near the bound.
 func (r Rows) ensureUnlistFits(lo, hi []byte, n int64, size int) error {
 	longest := int64(r.Tx.PageSize()/4 + expirySize + opOverhead)
-	if n < r.MaxTxnBytes/longest && r.ensureFits(size+int(n*longest)) == nil {
+	if most := n * longest; most < math.MaxInt/2 && r.Tx.EnsureTxnBytes(size+int(most)) == nil {
 		return nil
 	}
 	err := r.eachIn(lo, hi, func(key []byte, _ int64) error {
@@ -87,7 +88,7 @@ func (r Rows) ensureUnlistFits(lo, hi []byte, n int64, size int) error {
 	if err != nil {
 		return err
 	}
-	return r.ensureFits(size)
+	return r.Tx.EnsureTxnBytes(size)
 }
 
 // eachIn visits the keys of [lo, hi) that have an expiry. fn must not write.

@@ -20,12 +20,12 @@ import (
 //	    their values empty.
 //	I4  both indexes exist or neither does, and they have the same number of rows.
 //	I5  while that number is 0, no read uses an index.
+//
+// A call that writes several rows first verifies that the log bytes of all of them fit into the
+// transaction: a refused call changes nothing.
 type Rows struct {
 	Tx     *txn.Tx
 	Family *cf.Family
-	// MaxTxnBytes bounds the transaction's log bytes. A call that writes several rows reserves the
-	// bytes of all of them first: a refused call changes nothing.
-	MaxTxnBytes int64
 }
 
 // opOverhead bounds the log bytes of an operation beside its keys and values.
@@ -105,14 +105,6 @@ func (r Rows) treeErr(tree string, err error) error {
 	return err
 }
 
-// ensureFits returns an error if n more log bytes do not fit into the transaction.
-func (r Rows) ensureFits(n int) error {
-	if r.Tx.Bytes()+int64(n) > r.MaxTxnBytes {
-		return fmt.Errorf("%w of %d bytes", txn.ErrTxnTooBig, r.MaxTxnBytes)
-	}
-	return nil
-}
-
 // loadIndexes verifies that both indexes exist, for a caller that has a row of one of them (I4).
 func (r Rows) loadIndexes() error {
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
@@ -146,7 +138,7 @@ func (r Rows) Put(key, value []byte, expiry int64) error {
 		_, err := r.Tx.Put(r.Family.Data(), key, value, 0)
 		return err
 	}
-	if err := r.ensureFits(putSize(key, value)); err != nil {
+	if err := r.Tx.EnsureTxnBytes(putSize(key, value)); err != nil {
 		return err
 	}
 	if expiry != 0 {
@@ -171,7 +163,7 @@ func deleteSize(key []byte) int { return 3 * (len(key) + expirySize + opOverhead
 
 // SetExpiry changes the expiry of a present key (0: none), without rewriting its value.
 func (r Rows) SetExpiry(key []byte, expiry int64) error {
-	if err := r.ensureFits(putSize(key, nil)); err != nil {
+	if err := r.Tx.EnsureTxnBytes(putSize(key, nil)); err != nil {
 		return err
 	}
 	if expiry != 0 {
@@ -217,7 +209,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 // Delete removes a key from all three trees.
 func (r Rows) Delete(key []byte) error {
 	if r.HasExpiries() {
-		if err := r.ensureFits(deleteSize(key)); err != nil {
+		if err := r.Tx.EnsureTxnBytes(deleteSize(key)); err != nil {
 			return err
 		}
 	}
@@ -230,7 +222,7 @@ func (r Rows) Delete(key []byte) error {
 
 // Clear removes every key, in time independent of their number.
 func (r Rows) Clear() error {
-	if err := r.ensureFits(3 * opOverhead); err != nil {
+	if err := r.Tx.EnsureTxnBytes(3 * opOverhead); err != nil {
 		return err
 	}
 	if err := r.Tx.Clear(r.Family.Data()); err != nil {

@@ -21,7 +21,13 @@ func shelfKey(i int) []byte { return fmt.Appendf(nil, "key-%04d", i) }
 
 func openShelf(t *testing.T, disk *crashfs.Disk) *txn.Store {
 	t.Helper()
-	s, err := txn.Open("/a.ebb", txn.Options{FS: disk, NoMap: true, Inline: true})
+	return openBounded(t, disk, 0)
+}
+
+// openBounded opens a store whose transactions have at most so many log bytes; 0: the default.
+func openBounded(t *testing.T, disk *crashfs.Disk, most int64) *txn.Store {
+	t.Helper()
+	s, err := txn.Open("/a.ebb", txn.Options{FS: disk, NoMap: true, Inline: true, MaxTxnBytes: most})
 	require.NoError(t, err)
 	return s
 }
@@ -63,7 +69,7 @@ func rowsOf(t *testing.T, s *txn.Store) (r Rows, done func(commit bool)) {
 		f, err = cf.Create(tx, "f", cf.Options{})
 	}
 	require.NoError(t, err)
-	return Rows{Tx: tx, Family: f, MaxTxnBytes: 1 << 30}, func(commit bool) {
+	return Rows{Tx: tx, Family: f}, func(commit bool) {
 		if !commit {
 			tx.Rollback()
 			return
@@ -230,19 +236,21 @@ func TestLogThatCannotBeMadeEndsTheVerb(t *testing.T) {
 	}
 }
 
+// emptyBytes is Tx.Bytes of a transaction without changes.
+const emptyBytes = 16
+
 // TestVerbThatDoesNotFitChangesNothing leaves a transaction no room: a verb of several rows is
 // refused before its first.
 func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
 	disk := newShelf(t)
-	s := openShelf(t, disk)
+	s := openBounded(t, disk, emptyBytes)
 	defer func() { require.NoError(t, s.Close()) }()
 	for name, verb := range writingVerbs {
 		t.Run(name, func(t *testing.T) {
 			r, done := rowsOf(t, s)
 			defer done(false)
-			r.MaxTxnBytes = r.Tx.Bytes()
 			require.ErrorIs(t, verb(r), txn.ErrTxnTooBig)
-			require.Equal(t, r.MaxTxnBytes, r.Tx.Bytes(), "nothing is logged")
+			require.EqualValues(t, emptyBytes, r.Tx.Bytes(), "nothing is logged")
 			require.EqualValues(t, shelfKeys, r.Tx.Rows(r.Family.Data()))
 			require.EqualValues(t, shelfKeys/2, r.Count())
 			require.EqualValues(t, shelfKeys/2, r.Tx.Rows(r.Family.ExpiryIndex()))
@@ -255,12 +263,11 @@ func TestVerbThatDoesNotFitChangesNothing(t *testing.T) {
 // size counts.
 func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
 	disk := newShelf(t)
-	s := openShelf(t, disk)
-	defer func() { require.NoError(t, s.Close()) }()
 	fit := func(most int64, held bool) (rows int) {
+		s := openBounded(t, disk, emptyBytes+most)
+		defer func() { require.NoError(t, s.Close()) }()
 		r, done := rowsOf(t, s)
 		defer done(false)
-		r.MaxTxnBytes = r.Tx.Bytes() + most
 		e := NewIndexBuffer()
 		defer e.Release()
 		for ; ; rows++ {
@@ -272,7 +279,7 @@ func TestWhatIsHeldBackCountsForTheRoom(t *testing.T) {
 			if err := apply(); err != nil {
 				require.ErrorIs(t, err, txn.ErrTxnTooBig)
 				require.NoError(t, r.FlushIndexes(e))
-				require.LessOrEqual(t, r.Tx.Bytes(), r.MaxTxnBytes)
+				require.LessOrEqual(t, r.Tx.Bytes(), emptyBytes+most)
 				require.Empty(t, findings(t, r))
 				return rows
 			}
