@@ -72,9 +72,8 @@ func (c *changeBuffer) release(n int) {
 // replay applies the operations, up to len(some) at a time. The last ones may be left to the commit,
 // in some.
 func (b *batchOps) replay(tx *Tx, some []ttl.Change) (err error) {
-	families := make([]*verbs, len(b.families))
 	for rest := b.buf; len(rest) > 0 && err == nil; {
-		v := b.verbs(tx, families, numberOf(rest))
+		v := tx.family(b.families[numberOf(rest)])
 		v.bufferIndexes()
 		rest, err = v.replay(rest, some)
 	}
@@ -91,35 +90,21 @@ func (v *familyView) replay(buf []byte, some []ttl.Change) (rest []byte, err err
 	n, family := 0, numberOf(buf)
 	if buf[0] == opDeleteRange {
 		lo, hi, rest := splitRow(buf)
-		return rest, v.applyRange(lo, hi)
+		if err := v.flushIndexes(); err != nil {
+			return nil, err
+		}
+		return rest, v.removeRange(lo, hi)
 	}
-	usual := v.defaultExpiryOnce()
 	for len(buf) > 0 && n < len(some) && numberOf(buf) == family && buf[0] != opDeleteRange {
-		if buf, err = v.decode(buf, &some[n], &usual); err != nil {
+		// The row is valid: it was checked when it was added, and by Apply.
+		op := operation{kind: buf[0], when: int64(binary.LittleEndian.Uint64(buf[13:]))}
+		op.first, op.second, buf = splitRow(buf)
+		if err := v.change(&op, &some[n]); err != nil {
 			return nil, err
 		}
 		n++
 	}
 	return buf, v.applyRows(some[:n], len(buf) == 0)
-}
-
-// applyRange is removeRange after a flush of the buffered index changes.
-func (v *familyView) applyRange(lo, hi []byte) error {
-	if err := v.flushIndexes(); err != nil {
-		return err
-	}
-	return v.removeRange(lo, hi)
-}
-
-// verbs returns the methods of a family of the batch in tx; families caches them.
-func (b *batchOps) verbs(tx *Tx, families []*verbs, family int) *verbs {
-	if families[family] == nil {
-		families[family] = &tx.verbs // the family of most batches
-		if name := b.families[family]; name != tx.verbs.name {
-			families[family] = &tx.CF(name).txMethods
-		}
-	}
-	return families[family]
 }
 
 // numberOf is the family number of the first row of buf.
@@ -130,33 +115,4 @@ func splitRow(buf []byte) (first, second, rest []byte) {
 	a, b := int(binary.LittleEndian.Uint32(buf[5:])), int(binary.LittleEndian.Uint32(buf[9:]))
 	buf = buf[batchHead:]
 	return buf[:a:a], buf[a : a+b : a+b], buf[a+b:]
-}
-
-// decode decodes the first row of buf, not a range, into c, and returns the rest of buf. Key and
-// value were validated when the row was added, and by Apply.
-func (v *familyView) decode(buf []byte, c *ttl.Change, usual *defaultExpiry) (rest []byte, err error) {
-	kind, when := buf[0], int64(binary.LittleEndian.Uint64(buf[13:]))
-	// Field by field: the compiler builds a literal elsewhere and copies it.
-	c.Key, c.Value, rest = splitRow(buf)
-	c.Tag, c.Delete = 0, kind == opDelete
-	switch kind {
-	case opDelete:
-		c.Value = nil
-	case opPut:
-		c.Tag, err = usual.at, usual.err
-	default:
-		c.Tag, err = v.expiry(kind, when)
-	}
-	return rest, err
-}
-
-// defaultExpiry is the result of familyView.defaultExpiry.
-type defaultExpiry struct {
-	at  int64
-	err error
-}
-
-func (v *familyView) defaultExpiryOnce() (u defaultExpiry) {
-	u.at, u.err = v.defaultExpiry()
-	return u
 }

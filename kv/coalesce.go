@@ -382,11 +382,3 @@ func (tx *Tx) applyRequests(some []*writeRequest, changes []ttl.Change, last boo
 	}
 	return v.applyAll(some, changes, last)
 }
-
-// family returns the methods of a family that shares the transaction.
-func (tx *Tx) family(name string) *verbs {
-	if name == tx.verbs.name {
-		return &tx.verbs
-	}
-	return &tx.CF(name).txMethods
-}

@@ -44,6 +44,14 @@ func (tx *Tx) CF(name string) *CF {
 	return h
 }
 
+// family returns the methods of a family. The transaction's own need no look-up of the handle.
+func (tx *Tx) family(name string) *verbs {
+	if name == tx.verbs.name {
+		return &tx.verbs
+	}
+	return &tx.CF(name).txMethods
+}
+
 // current says whether a handle is still bound to the family of its name. A handle that found none
 // looks up again at each call.
 func (v *familyView) current() bool {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"time"
-
-	"github.com/ebbkv/ebb/cf"
 )
 
 // Table is a typed view of a family: the calls of CF with keys of type K and values of type V, which
@@ -78,7 +76,7 @@ func (t Table[K, V]) All(tx *Tx) iter.Seq2[K, V] { return t.Prefix(tx, nil) }
 // the prefix of a compound key.
 func (t Table[K, V]) Prefix(tx *Tx, p []byte) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for k, b := range t.verbs(tx).Prefix(p) {
+		for k, b := range tx.family(t.cf).Prefix(p) {
 			key, err := t.keys.Decode(k)
 			if err != nil {
 				tx.fail(t.codecError("key", k, err))
@@ -112,7 +110,7 @@ func (t Table[K, V]) with(tx *Tx, key K, value *V, f func(v *verbs, k, b []byte)
 			return t.codecError("value", buf[:n], err)
 		}
 	}
-	err = f(t.verbs(tx), buf[:n:n], buf[n:])
+	err = f(tx.family(t.cf), buf[:n:n], buf[n:])
 	if cap(buf) <= mostTableBuf {
 		tx.tableBuf = buf
 	}
@@ -121,13 +119,6 @@ func (t Table[K, V]) with(tx *Tx, key K, value *V, f func(v *verbs, k, b []byte)
 
 // mostTableBuf bounds the buffer that a transaction keeps for encoded keys and values.
 const mostTableBuf = 64 << 10
-
-func (t Table[K, V]) verbs(tx *Tx) *verbs {
-	if t.cf == cf.Default {
-		return &tx.verbs
-	}
-	return &tx.CF(t.cf).txMethods
-}
 
 func (t Table[K, V]) codecError(what string, key []byte, err error) error {
 	return fmt.Errorf("kv: table %q: %s of key %q: %w", t.cf, what, key, err)

@@ -60,9 +60,10 @@ var expiryMutants = []mutant{
 	{"ttl", "batch_leaves_the_key_index", "ttl/indexbuffer.go", `			e.keys = append(e.keys, Change{Key: key, Delete: true})
 `, ``},
 	{"ttl", "rows_after_held_ones_count_as_if_none_expired", "ttl/apply.go", `r.HasExpiries() || e.Len() > 0, false`, `r.HasExpiries(), false`},
-	{"ttl", "a_range_passes_what_is_held_back", "kv/batch_apply.go", `	if err := v.flushIndexes(); err != nil {
-		return err
-	}
+	{"ttl", "a_range_passes_what_is_held_back", "kv/batch_apply.go",
+		`		if err := v.flushIndexes(); err != nil {
+			return nil, err
+		}
 `, ``},
 	{"ttl", "a_crowd_holds_back_beside_calls_that_do_not", "kv/coalesce.go", `	if rowsOf(group, tx.verbs.name) {`, `	if true {`},
 	{"ttl", "a_crowd_puts_a_single_row_at_once", "kv/coalesce.go", `len(some) == 1 && v.indexBuffer == nil {`, `len(some) == 1 {`},
