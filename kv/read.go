@@ -16,20 +16,12 @@ import (
 // that still reads it may be killed by a fault. Copy a value to keep it, or use GetAppend.
 func (v *verbs) Get(key []byte) (value []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.readyKey(false, key); err != nil {
-		return nil, err
-	}
-	value, expiry, found, err := v.get(key)
-	if err == nil && !found {
-		err = v.missing(key, expiry)
-	}
+	value, _, err = v.present(key)
 	return value, err
 }
 
-// GetTTL returns the value of key as Get does, and its remaining ttl as TTL does. ErrNotFound if the
-// key is absent or expired.
-func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error) {
-	defer v.tx.leave(v.tx.enter(), &err)
+// present is readyKey and get of a key: ErrNotFound without a live row.
+func (v *familyView) present(key []byte) (value []byte, expiry int64, err error) {
 	if err := v.readyKey(false, key); err != nil {
 		return nil, 0, err
 	}
@@ -37,6 +29,14 @@ func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error)
 	if err == nil && !found {
 		err = v.missing(key, expiry)
 	}
+	return value, expiry, err
+}
+
+// GetTTL returns the value of key as Get does, and its remaining ttl as TTL does. ErrNotFound if the
+// key is absent or expired.
+func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error) {
+	defer v.tx.leave(v.tx.enter(), &err)
+	value, expiry, err := v.present(key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -47,13 +47,7 @@ func (v *verbs) GetTTL(key []byte) (value []byte, left time.Duration, err error)
 // may be the first access to all bytes of the value.
 func (v *familyView) getCopy(key []byte) (value []byte, left time.Duration, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
-	if err := v.readyKey(false, key); err != nil {
-		return nil, 0, err
-	}
-	stored, expiry, found, err := v.get(key)
-	if err == nil && !found {
-		err = v.missing(key, expiry)
-	}
+	stored, expiry, err := v.present(key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -73,13 +67,7 @@ func (v *familyView) left(expiry int64) time.Duration {
 func (v *verbs) GetAppend(dst, key []byte) (longer []byte, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	longer = dst // after a fault, too
-	if err := v.readyKey(false, key); err != nil {
-		return dst, err
-	}
-	value, expiry, found, err := v.get(key)
-	if err == nil && !found {
-		err = v.missing(key, expiry)
-	}
+	value, _, err := v.present(key)
 	if err != nil {
 		return dst, err
 	}
