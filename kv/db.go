@@ -115,17 +115,16 @@ func (db *DB) Begin(ctx context.Context, writable bool) (*Tx, error) { return db
 // begin starts a transaction of a caller.
 func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
 	tx := newTx(db)
-	if err := tx.start(ctx, writable); err != nil {
-		return nil, err
-	}
-	tx.instantOrEnd()
 	if !writable {
+		if err := tx.start(ctx, false); err != nil {
+			return nil, err
+		}
+		tx.instantOrEnd()
 		return tx, nil
 	}
-	if err := tx.evictBefore(ctx); err != nil {
+	if err := tx.startWrite(ctx, nil); err != nil {
 		return nil, err
 	}
-	db.clock.stamp(tx.inner) // A large transaction logs the mark first, before it commits.
 	db.writer.Store(tx)
 	// Shutdown sets stopping, then ends the writer that it finds. A writer that it did not find
 	// sees stopping here.

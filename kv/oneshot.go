@@ -216,23 +216,13 @@ func (s *oneShot) beginRead() (*Tx, error) {
 	return tx, nil
 }
 
-// beginWrite starts a one-shot write transaction on the family. It calls begun, unless nil, with the
-// writer lock held and before it reads the clock.
+// beginWrite starts a one-shot write transaction on the family. begun is as for startWrite.
 func (s *oneShot) beginWrite(ctx context.Context, begun func()) (*Tx, error) {
 	tx := s.db.pool.Get().(*Tx)
-	if err := tx.start(ctx, true); err != nil {
-		s.db.pool.Put(tx)
-		return nil, err
-	}
-	if begun != nil {
-		begun()
-	}
-	tx.instantOrEnd()
-	if err := tx.evictBefore(ctx); err != nil {
+	if err := tx.startWrite(ctx, begun); err != nil {
 		s.done(tx)
 		return nil, err
 	}
-	s.db.clock.stamp(tx.inner)
 	tx.verbs.name = s.name
 	return tx, nil
 }

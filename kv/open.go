@@ -123,7 +123,7 @@ func newDB(store *txn.Store, o Options, tune openhook.Tuning) *DB {
 	if o.AutoPurge != nil {
 		db.auto = &autoPurge{db: db, o: *o.AutoPurge}
 	}
-	db.recovery = recoveryInfo(store.Recovery())
+	db.recovery = RecoveryInfo(store.Recovery())
 	return db
 }
 

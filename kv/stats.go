@@ -6,7 +6,6 @@ import (
 
 	"github.com/ebbkv/ebb/cf"
 	"github.com/ebbkv/ebb/ttl"
-	"github.com/ebbkv/ebb/txn"
 )
 
 // Stats are numbers of one instant. While a write transaction is open, FileBytes, DiskBytes,
@@ -191,10 +190,3 @@ func partitionStats(rows ttl.TimeRows, sample bool) (stats []PartitionStats) {
 
 // RecoveryInfo returns the result of the recovery by Open.
 func (db *DB) RecoveryInfo() RecoveryInfo { return db.recovery }
-
-func recoveryInfo(r txn.Recovery) RecoveryInfo {
-	return RecoveryInfo{
-		Clean: r.Clean, Created: r.Created, CommitsReplayed: r.CommitsReplayed, BytesReplayed: r.BytesReplayed,
-		BytesDropped: r.BytesDropped, MetaEpoch: r.MetaEpoch, Seq: r.Seq,
-	}
-}

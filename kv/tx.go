@@ -87,6 +87,23 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	return tx.beginWrite(ctx)
 }
 
+// startWrite starts a write transaction of a caller. It calls begun, unless nil, with the writer lock
+// held and before it reads the clock.
+func (tx *Tx) startWrite(ctx context.Context, begun func()) error {
+	if err := tx.start(ctx, true); err != nil {
+		return err
+	}
+	if begun != nil {
+		begun()
+	}
+	tx.instantOrEnd()
+	if err := tx.evictBefore(ctx); err != nil {
+		return err
+	}
+	tx.db.clock.stamp(tx.inner) // A large transaction logs the mark first, before it commits.
+	return nil
+}
+
 // beginWrite begins the inner write transaction.
 func (tx *Tx) beginWrite(ctx context.Context) error {
 	inner, err := tx.db.store.Begin(ctx, true)
@@ -95,17 +112,8 @@ func (tx *Tx) beginWrite(ctx context.Context) error {
 		return fromBelow(err)
 	}
 	tx.inner = inner
-	tx.setDurability()
+	inner.SetDurability(txn.Durability(tx.durability)) // of the same values
 	return nil
-}
-
-// setDurability passes the durability of the commit to the inner transaction.
-func (tx *Tx) setDurability() {
-	if tx.durability == NoSync {
-		tx.inner.SetDurability(txn.NoSync)
-	} else {
-		tx.inner.SetDurability(txn.Sync)
-	}
 }
 
 // startRead begins a read transaction; it waits for no lock. brief: for a one-shot call.
@@ -237,13 +245,9 @@ func (tx *Tx) commitBelow(ctx context.Context) (err error) {
 		return ctx.Err()
 	}
 	tx.db.clock.stamp(tx.inner)
-	d := txn.Sync
-	if tx.durability == NoSync {
-		d = txn.NoSync
-	}
 	last, err := tx.runs()
 	if err == nil {
-		err = tx.inner.Commit(d, last...)
+		err = tx.inner.Commit(txn.Durability(tx.durability), last...)
 	}
 	if err != nil {
 		return fromBelow(err)
@@ -329,7 +333,7 @@ func (tx *Tx) SetDurability(d Durability) {
 	defer tx.unlock()
 	tx.durability = d
 	if tx.inner != nil && tx.writable {
-		tx.setDurability()
+		tx.inner.SetDurability(txn.Durability(d))
 	}
 }
 
