@@ -61,7 +61,8 @@ type checkpointer struct {
 	// refBytesBefore is the same for the records before it, until that checkpoint is durable.
 	refBytesBefore atomic.Int64
 	filledBytes    atomic.Int64 // bytes of leaves filled by ascending puts since the last capture
-	usedBytes      atomic.Int64 // of pages in use, as of the last checkpoint
+	usedBytes      atomic.Int64 // of pages in use, as of the newest version
+	capturedBytes  atomic.Int64 // the same, as of the last capture
 	logLimit       atomic.Int64 // of logGrown, before committers wait: see paceLog; 0: none
 	logLimitMoved  broadcast    // sent when logLimit has changed
 
@@ -172,6 +173,7 @@ func (k *checkpointer) captureLocked(clean bool) (*checkpointState, error) {
 	}
 	k.logSince.Store(k.s.log.Volume())
 	k.filledBytes.Store(0)
+	k.capturedBytes.Store(k.usedBytes.Load())
 	k.refBytesBefore.Store(k.refBytesSince.Swap(0))
 	return c, nil
 }
@@ -320,7 +322,6 @@ func (k *checkpointer) install(c *checkpointState) error {
 	}
 	k.s.queue.makeVisible()
 	k.s.reclaimer.installed(c, v.serial)
-	k.storeUsedBytes()
 	if err := k.s.pg.Alloc.TrimFile(false); err != nil {
 		return k.s.fail(err)
 	}

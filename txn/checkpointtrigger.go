@@ -66,19 +66,27 @@ func (k *checkpointer) due() bool {
 // during the checkpoint.
 func (k *checkpointer) fullFrames() int64 { return k.s.o.CacheBytes - k.s.o.CacheBytes/4 }
 
-// Bounds of the log that recovery has to replay: some 5 us a small row.
+// Bounds of the log's budget. Replay time sets the upper one: some 5 us a small row.
 const (
-	minCheckpointBytes = 64 << 20
+	minCheckpointBytes = 4 << 20
 	maxCheckpointBytes = 256 << 20
+	// growthCheckpointBytes is the budget of a store that grows, in which half of the pages in use is
+	// less.
+	growthCheckpointBytes = 64 << 20
 )
 
 // logBound is the budget of the log, the size that starts a checkpoint: half of the pages in use,
-// within bounds that replay time sets. Free pages of the file do not count: a file that is longer
-// for once would get a longer log, whose checkpoints make it longer still.
+// within bounds. Free pages of the file do not count: a file that is longer for once would get a
+// longer log, whose checkpoints make it longer still. Pages by which the store has grown since the
+// last checkpoint count whole, up to a bound: a load into a small store would have a checkpoint each
+// time that the store has doubled, which writes every page again.
 func (k *checkpointer) logBound() int64 {
 	bytes := k.s.o.CheckpointBytes
 	if bytes == 0 {
-		bytes = min(max(k.usedBytes.Load()/2, minCheckpointBytes), maxCheckpointBytes)
+		used := k.usedBytes.Load()
+		grown := max(used-k.capturedBytes.Load(), 0)
+		bytes = max(used/2, min(used/2+grown, growthCheckpointBytes), minCheckpointBytes)
+		bytes = min(bytes, maxCheckpointBytes)
 	}
 	if k.s.o.MaxBytes > 0 { // the log takes space from the main file
 		bytes = min(bytes, max(k.s.o.MaxBytes/8, 1))
@@ -91,14 +99,16 @@ func (k *checkpointer) logBound() int64 {
 // nothing, and costs memory and log.
 const maxFilledBytes = 16 << 20
 
-// maxFilled is maxFilledBytes, or less with a small CheckpointBytes. An explicit CheckpointBytes
-// sets this bound too.
+// maxFilled is maxFilledBytes, or less with a small MaxBytes. An explicit CheckpointBytes sets this
+// bound too.
 func (k *checkpointer) maxFilled() int64 {
-	bytes := k.logBound() / 4
-	if k.s.o.CheckpointBytes == 0 {
-		bytes = min(bytes, maxFilledBytes)
+	if k.s.o.CheckpointBytes > 0 {
+		return k.logBound() / 4
 	}
-	return bytes
+	if k.s.o.MaxBytes > 0 {
+		return min(k.logBound()/4, maxFilledBytes)
+	}
+	return maxFilledBytes
 }
 
 // maxSpareBytes bounds the retired segments that the log keeps for reuse, as a quarter of its budget

@@ -200,13 +200,44 @@ func TestLogBudgetIsOfPagesInUse(t *testing.T) {
 	require.Greater(t, s.pg.Alloc.FileBytes(), full/2)
 
 	s.o.CheckpointBytes = 0
-	for used, bound := range map[int64]int64{0: 64 << 20, 200 << 20: 100 << 20, 4 << 30: 256 << 20} {
-		s.checkpointer.usedBytes.Store(used)
-		require.Equal(t, bound, s.checkpointer.logBound())
-		require.Equal(t, 16<<20, s.checkpointer.spareSegments()*int(s.segment))
+	for _, c := range []struct{ captured, used, bound, spare int64 }{ // MiB
+		{0, 0, 4, 1}, {16, 16, 8, 2}, {64, 64, 32, 8}, {200, 200, 100, 16}, {4 << 10, 4 << 10, 256, 16},
+		{0, 16, 24, 6}, {0, 50, 64, 16}, {60, 80, 60, 15}, {100, 140, 70, 16}, {60, 40, 20, 5}, // has grown
+	} {
+		s.checkpointer.usedBytes.Store(c.used << 20)
+		s.checkpointer.capturedBytes.Store(c.captured << 20)
+		require.Equal(t, c.bound<<20, s.checkpointer.logBound(), c)
+		require.Equal(t, c.spare<<20, int64(s.checkpointer.spareSegments())*s.segment, c)
 	}
 	s.o.CheckpointBytes = 4 * s.segment
 	require.Equal(t, 1, s.checkpointer.spareSegments())
+}
+
+// TestLoadsAreCheckpointedOnce: the budget of a small store that grows is that of a larger one, or a
+// load would write its pages again and again. Overwritten, such a store has a small log.
+func TestLoadsAreCheckpointedOnce(t *testing.T) {
+	o := testOptions(vfs.NewMemory())
+	o.CacheBytes, o.CheckpointBytes = 64<<20, 0
+	s := openTest(t, "/a.ebb", o)
+	update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+	put := func(from, n int) {
+		update(t, s, func(tx *Tx) {
+			for i := from; i < from+n; i++ {
+				key := binary.BigEndian.AppendUint32(nil, uint32(i*7919%10_007))
+				_, err := tx.Put(9, key, bytes.Repeat([]byte{byte(i)}, 800), 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+	for i := 0; i < 10_000; i += 500 { // twice the lower bound
+		put(i, 500)
+	}
+	require.Zero(t, s.checkpointer.count.Load())
+	require.NoError(t, s.Checkpoint(t.Context()))
+	for i := 0; i < 10_000; i += 500 {
+		put(i, 500)
+	}
+	require.EqualValues(t, 3, s.checkpointer.count.Load(), "each of half of the pages")
 }
 
 // TestCheckpointHurriesWhenTheLogGrowsBesideIt: without that a log that is filled fast had as much

@@ -212,6 +212,7 @@ func (w *writer) publishVersion(v *version) {
 		_ = s.fail(fmt.Errorf("account for the pages of commit %d: %w", v.seq, err))
 	}
 	s.pg.Undo.Committed(v.serial)
+	s.checkpointer.storeUsedBytes()
 	s.head = v
 	s.queue.push(v)
 	w.finish()

@@ -239,6 +239,7 @@ func (s *Store) startFrom(m, newest *pager.Meta, found *wal.ScanResult) error {
 	s.openedEpoch = m.FreeDir.Epoch // m.Epoch may be that of a later meta page of the same state
 	s.nextSegment = max(found.NextNumber(), max(m.LogStart, newest.LogStart)/uint64(m.SegmentSize))
 	s.checkpointer.storeUsedBytes()
+	s.checkpointer.capturedBytes.Store(s.checkpointer.usedBytes.Load())
 	s.recovery = Recovery{MetaEpoch: uint64(m.Epoch), Seq: m.Seq, Clean: true}
 	return nil
 }

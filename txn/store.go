@@ -199,7 +199,7 @@ func (s *Store) unlockWriter() { <-s.writer }
 
 func (s *Store) walOptions() wal.Options {
 	return wal.Options{
-		KeepFree: s.checkpointer.spareSegments(), FirstSegmentBytes: s.o.LeastRoom,
+		KeepFree: s.checkpointer.spareSegments, FirstSegmentBytes: s.o.LeastRoom,
 		FS: s.o.FS, Path: s.path, StoreID: s.pg.StoreID(), SegmentSize: s.pg.LastMeta().SegmentSize,
 		Rand: s.o.Rand, Inline: s.o.Inline, NoDirect: s.o.NoDirect, OnGroup: s.o.Events.Group,
 		CheckIdentity: func() error { return replaced(s.pg.CheckIdentity()) },

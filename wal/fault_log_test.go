@@ -108,7 +108,7 @@ func TestFailureWhileSegmentsAreRetired(t *testing.T) {
 			for ; ; n++ {
 				d := newDisk(t, 0)
 				o := testOptions(d)
-				o.KeepFree = 1
+				o.KeepFree = func() int { return 1 }
 				l, err := Create(o, 1, 1)
 				require.NoError(t, err)
 				for i := range 5 {

@@ -230,7 +230,7 @@ func (l *Log) Sync() error { return l.Wait(l.appender.committedEnd(), true) }
 
 // Release retires all segments that are wholly before the given position. When it returns the
 // lowest of them is durably invalid: whatever a crash does to renames and unlinks, a meta page that
-// starts there finds no complete chain. Release keeps the others for recycling up to KeepFree, and
+// starts there finds no complete chain. Release keeps the others for recycling up to KeepFree of them, and
 // deletes the rest. An error is final.
 func (l *Log) Release(before LSN) error {
 	// The leader must have written the end records of the retired segments before their files are

@@ -9,7 +9,7 @@ import (
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
-// defaultKeepFree is the default of Options.KeepFree.
+// defaultKeepFree is what Options.KeepFree returns by default.
 const defaultKeepFree = 4
 
 // segmentPool makes the log's segment files, recycles and retires them.
@@ -120,8 +120,9 @@ func (p *segmentPool) recycleOrRemove(dead []*segment) error {
 		p.free = append(p.free, dead...)
 		return err
 	}
+	keep := p.opts.KeepFree()
 	for i, s := range dead {
-		if len(p.free) < p.opts.KeepFree && s.fileSize >= size { // smaller files are removed
+		if len(p.free) < keep && s.fileSize >= size { // smaller files are removed
 			p.free = append(p.free, s)
 			continue
 		}

@@ -106,7 +106,7 @@ type Options struct {
 	SegmentSize int64
 	Rand        func() uint64 // source of salts; nil means the runtime's
 	NoDirect    bool          // never write past the page cache
-	KeepFree    int           // retired segments that are kept to be recycled; 0 means 4
+	KeepFree    func() int    // retired segments that Release keeps to be recycled; nil means 4
 	// bytes of the first segment's file, MinSegmentSize at least; 0 means 256 KiB, or SegmentSize
 	// if that is less
 	FirstSegmentBytes int64
@@ -140,8 +140,8 @@ func (o Options) checked() (Options, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = DefaultSegmentSize
 	}
-	if o.KeepFree == 0 {
-		o.KeepFree = defaultKeepFree
+	if o.KeepFree == nil {
+		o.KeepFree = func() int { return defaultKeepFree }
 	}
 	if o.FirstSegmentBytes == 0 {
 		o.FirstSegmentBytes = firstSegmentBytes

@@ -33,7 +33,7 @@ func TestZeroOptionsAreDefaults(t *testing.T) {
 	o, err := Options{}.checked()
 	require.NoError(t, err)
 	require.EqualValues(t, DefaultSegmentSize, o.SegmentSize)
-	require.Equal(t, defaultKeepFree, o.KeepFree)
+	require.Equal(t, defaultKeepFree, o.KeepFree())
 	require.NotEqual(t, o.Rand(), o.Rand())
 }
 

@@ -55,7 +55,8 @@ var logMutants = []mutant{
 		return fmt.Errorf("sync header of retired`, `	if err := error(nil); err != nil {
 		return fmt.Errorf("sync newHeader of retired`},
 	{"order", "a_segment_that_is_too_small_is_used_again", "wal/recycle.go", `	if !ready && lowest.fileSize >= size {`, `	if !ready {`},
-	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go", `p.opts.KeepFree && s.fileSize >= size {`, `p.opts.KeepFree {`},
+	{"order", "a_segment_that_is_too_small_is_kept_to_be_used_again", "wal/recycle.go",
+		` < keep && s.fileSize >= size {`, ` < keep {`},
 	{"order", "a_short_segment_has_no_room_for_its_seal", "wal/recycle.go", `uint64(s.fileSize)) - pageUnit }`, `uint64(s.fileSize)) }`},
 	{"order", "a_later_write_covers_durable_records", "wal/groupwrite.go", `	if (g.sync || g.direct) && !r.sealed() {
 		a.padTo(pad)
