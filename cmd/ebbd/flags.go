@@ -31,6 +31,7 @@ const usage = `ebbd serves Redis clients (RESP2 and RESP3) from one Ebb store.
 
 Usage:
   ebbd [options]
+  ebbd backup [options] FILE  makes a store of a running server's data
   ebbd check [options]        verifies the store of a server that is down
 
 Examples:
@@ -131,12 +132,11 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 func (f *flags) readFiles(t *texts) error {
 	o := &f.options
 	if t.passwordFile != "" {
-		text, err := os.ReadFile(t.passwordFile)
+		password, err := readPassword(t.passwordFile)
 		if err != nil {
 			return err
 		}
-		o.Password, _, _ = strings.Cut(string(text), "\n")
-		o.Password = strings.TrimSuffix(o.Password, "\r")
+		o.Password = password
 	}
 	if t.certificate != "" || t.key != "" {
 		pair, err := tls.LoadX509KeyPair(t.certificate, t.key)
@@ -146,6 +146,13 @@ func (f *flags) readFiles(t *texts) error {
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	return nil
+}
+
+// readPassword reads the first line of a file.
+func readPassword(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(first, "\r"), err
 }
 
 // size is a flag of bytes with a unit.

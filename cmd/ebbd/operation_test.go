@@ -189,7 +189,7 @@ func TestTLS(t *testing.T) {
 // transaction, or neither, with their expiries; a partial one of an earlier crash is deleted.
 func TestBackupIsAStoreOfOneMoment(t *testing.T) {
 	backups := t.TempDir()
-	partial := filepath.Join(backups, "ebbd-1.ebb.partial")
+	partial := filepath.Join(backups, "ebbd-1.ebb.new")
 	require.NoError(t, os.WriteFile(partial, nil, 0o600))
 	p := startProcess(t, "--dir", t.TempDir(), "--backup-dir", backups, "--appendfsync", "no")
 	c, writer := p.dial(t), p.dial(t)
@@ -215,18 +215,31 @@ func TestBackupIsAStoreOfOneMoment(t *testing.T) {
 		}
 	}()
 	_, err = c.Do("SAVE")
+	dir := t.TempDir()
+	var out bytes.Buffer
+	file := filepath.Join(dir, "sub", "ebbd.ebb")
+	code := run(t.Context(), []string{"backup", "--addr", p.addr, file}, &out, &out)
 	close(stop)
 	<-stopped
 	require.NoError(t, err)
+	require.Zero(t, code, "%s", &out)
+	require.Equal(t, 1, run(t.Context(), []string{"backup", "--addr", p.addr, file}, &out, &out))
+	require.Contains(t, out.String(), "already exists")
 	require.NoFileExists(t, partial)
 	files, err := filepath.Glob(filepath.Join(backups, "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	dir := t.TempDir()
 	require.NoError(t, os.Rename(files[0], filepath.Join(dir, "ebbd.ebb")))
+	requireOneMoment(t, dir)
+	requireOneMoment(t, filepath.Dir(file))
+}
+
+// requireOneMoment starts a server from the backup of TestBackupIsAStoreOfOneMoment.
+func requireOneMoment(t *testing.T, dir string) {
+	t.Helper()
 	var out bytes.Buffer
 	require.Zero(t, run(t.Context(), []string{"check", "--dir", dir}, &out, &out), "%s", &out)
-	c = startProcess(t, "--dir", dir).dial(t)
+	c := startProcess(t, "--dir", dir).dial(t)
 	a, errA := redis.String(c.Do("GET", "a"))
 	b, errB := redis.String(c.Do("HGET", "b", "n"))
 	require.Equal(t, errA, errB)
@@ -237,4 +250,22 @@ func TestBackupIsAStoreOfOneMoment(t *testing.T) {
 	size, err := redis.Int(c.Do("DBSIZE"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, size, 1000)
+}
+
+// TestBackupOverTLSWithAPassword, and without either it says why there is none.
+func TestBackupOverTLSWithAPassword(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	p := startProcess(t, "--dir", t.TempDir(), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+		"--requirepass-file", password)
+	file := filepath.Join(t.TempDir(), "ebbd.ebb")
+	tls := []string{"backup", "--addr", p.addr, "--tls", "--tls-ca-cert-file", certFile, file}
+	var out bytes.Buffer
+	require.Equal(t, 1, run(t.Context(), tls, &out, &out))
+	require.Contains(t, out.String(), "NOAUTH")
+	require.NoFileExists(t, file)
+	require.Zero(t, run(t.Context(), append(tls, "--requirepass-file", password), &out, &out), "%s", &out)
+	require.FileExists(t, file)
+	require.Equal(t, 2, run(t.Context(), []string{"backup"}, &out, &out))
 }

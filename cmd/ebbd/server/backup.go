@@ -2,21 +2,18 @@ package server
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/ebbkv/ebb/cmd/ebbd/keyspace"
 	"github.com/ebbkv/ebb/kv"
 )
 
-// backup copies a snapshot of the store into a new file of the backup directory, while commands go
-// on. A crash leaves:
-//
-//   - before the rename: a file that ends in .partial, and its log. The next backup deletes both.
-//   - after it: the whole backup. Its Close has synced every row before the rename.
+// backup makes a new store of a snapshot in the backup directory, while commands go on. The store is
+// complete and verified before it appears under its name. A crash before that leaves a file that ends
+// in .new, which the next backup deletes.
 func (s *Server) backup() (path string, err error) {
 	s.backups.Lock()
 	defer s.backups.Unlock()
@@ -24,7 +21,7 @@ func (s *Server) backup() (path string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "ebbd-*.partial*"))
+	old, err := filepath.Glob(filepath.Join(dir, "ebbd-*.ebb.new"))
 	for _, name := range old {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -32,109 +29,48 @@ func (s *Server) backup() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, "ebbd-"+time.Now().UTC().Format("20060102T150405.000")+".ebb")
-	partial := path + ".partial"
-	if err := s.copyStore(partial); err != nil {
-		return "", fmt.Errorf("backup to %s: %w", partial, err)
-	}
-	if err := os.Rename(partial, path); err != nil {
-		return "", err
-	}
-	return path, syncDir(dir)
+	from, to := io.Pipe()
+	go func() {
+		_, err := s.db.Backup(s.ending, to, kv.BackupOptions{})
+		to.CloseWithError(err)
+	}()
+	err = kv.Restore(s.ending, path, from)
+	_ = from.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // never fails; ends Backup
+	return path, err
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// streamChunk bounds the bulk strings of a backup that is sent to a client.
+const streamChunk = 256 << 10
+
+// chunkWriter sends a stream as bulk strings on the client's connection.
+type chunkWriter struct{ c *conn }
+
+func (w chunkWriter) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		chunk := p[:min(len(p), streamChunk)]
+		w.c.w.Bulk(chunk)
+		err = w.c.flush()
+		p, n = p[len(chunk):], n+len(chunk)
+	}
+	return n, err
+}
+
+// streamBackupCommand sends a backup of the store to its client, for `ebbd backup`: bulk strings, an
+// empty one at the end. An error reply in its place says that the backup is not complete.
+func streamBackupCommand(r *request) error {
+	c := r.c
+	switch {
+	case r.turn:
+		return replyError("ERR EBB.BACKUP behind a write in a pipeline: wait for the reply of the write")
+	case c.reply != replyOn:
+		return replyError("ERR EBB.BACKUP needs replies: see CLIENT REPLY")
+	}
+	info, err := r.s.db.Backup(r.s.ending, chunkWriter{c}, kv.BackupOptions{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// copyStore copies all live rows of a snapshot into a new store.
-func (s *Server) copyStore(path string) (err error) {
-	const copyCache = 32 << 20
-	to, err := kv.Open(path, &kv.Options{
-		PageSize: s.db.Stats().PageSize, CacheBytes: copyCache, Clock: s.o.Clock,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	err = s.db.View(func(tx *kv.Tx) error {
-		names, err := tx.ListCFs()
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := to.EnsureCF(name, kv.CFOptions{}); err != nil && name != "default" {
-				return err
-			}
-			if err := s.copyFamily(tx.CF(name), to, name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return retireOrphans(to, s.o.Databases)
-}
-
-// copyFamily copies the rows of a family in transactions of a bounded number of bytes.
-func (s *Server) copyFamily(from *kv.CF, to *kv.DB, name string) error {
-	const step = 4 << 20
-	c := from.Cursor()
-	for ok := c.First(); ok; {
-		err := to.Update(func(tx *kv.Tx) error {
-			tx.SetDurability(kv.NoSync)
-			target := tx.CF(name)
-			for size := 0; ok && size < step; ok = c.Next() {
-				o := kv.PutOptions{}
-				if at, expires := c.Expiry(); expires {
-					o.ExpireAt = at
-				}
-				if _, err := target.PutWith(c.Key(), c.Value(), o); err != nil {
-					return err
-				}
-				size += len(c.Key()) + len(c.Value())
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if s.isClosing() {
-			return errors.New("the server ends")
-		}
-	}
-	return c.Err()
-}
-
-// retireOrphans marks collections whose key had expired, and was not copied.
-func retireOrphans(db *kv.DB, databases int) error {
-	st := keyspace.NewStore(databases)
-	if err := st.Setup(db); err != nil {
-		return err
-	}
-	for n := range databases {
-		for last := uint64(0); ; {
-			err := db.Update(func(tx *kv.Tx) (err error) {
-				var dead []uint64
-				sp := st.Space(tx, n)
-				if dead, last, err = sp.Sweep(last, sweepStep); err == nil {
-					_, err = sp.RetireDead(dead)
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if last == 0 {
-				break
-			}
-		}
-	}
+	r.s.log.Info("backup sent", "client", c.id, "bytes", info.Bytes)
+	c.w.Bulk(nil)
 	return nil
 }
 

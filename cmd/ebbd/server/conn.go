@@ -114,6 +114,7 @@ func (c *conn) serveBatch() (ok bool) {
 	c.out.Lock()
 	defer c.out.Unlock()
 	if len(batch) > 0 {
+		c.monitor(batch)
 		c.run(batch)
 	}
 	if err != nil {
@@ -147,8 +148,8 @@ func (c *conn) read() (batch [][][]byte, err error) {
 		}
 		if timeout := c.s.o.Timeout; timeout > 0 {
 			deadline := time.Now().Add(timeout)
-			if c.listening() {
-				deadline = time.Time{} // a subscriber waits for messages
+			if c.listening() || len(c.subscribed[monitorKind]) > 0 {
+				deadline = time.Time{} // it waits for messages
 			}
 			_ = c.nc.SetReadDeadline(deadline)
 			if c.s.isClosing() {

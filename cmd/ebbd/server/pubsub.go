@@ -14,6 +14,7 @@ const (
 	channelKind = iota
 	patternKind
 	shardKind
+	monitorKind // of MONITOR: one subscription without a name
 	subscriptionKinds
 )
 
@@ -26,6 +27,8 @@ type hub struct {
 	mu    sync.Mutex
 	by    [subscriptionKinds]map[string][]*conn // in the order in which they came
 	count atomic.Int64                          // 0: a message has no receiver
+
+	monitors atomic.Int64 // 0: no connection monitors
 }
 
 // inbox has the messages for one subscriber. Its goroutine sends them between the replies of the
@@ -50,7 +53,7 @@ func (c *conn) subscribe(kind int, name string) int {
 	if !slices.Contains(c.subscribed[kind], name) {
 		c.subscribed[kind] = append(c.subscribed[kind], name)
 		h.by[kind][name] = append(h.by[kind][name], c)
-		h.count.Add(1)
+		h.counter(kind).Add(1)
 	}
 	if c.inbox == nil {
 		c.inbox = &inbox{wake: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -59,6 +62,13 @@ func (c *conn) subscribe(kind int, name string) int {
 	}
 	c.pushVersion()
 	return c.subscriptions(kind)
+}
+
+func (h *hub) counter(kind int) *atomic.Int64 {
+	if kind == monitorKind {
+		return &h.monitors
+	}
+	return &h.count
 }
 
 // pushVersion has messages encoded in the present version of the protocol.
@@ -95,7 +105,7 @@ func (c *conn) unsubscribe(kind int, name string) int {
 		} else {
 			h.by[kind][name] = rest
 		}
-		h.count.Add(-1)
+		h.counter(kind).Add(-1)
 	}
 	return c.subscriptions(kind)
 }

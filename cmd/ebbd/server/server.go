@@ -82,6 +82,8 @@ type Server struct {
 	closing   bool
 	port      int
 
+	ending      context.Context // ends with Shutdown, and backups with it
+	end         context.CancelFunc
 	connections sync.WaitGroup
 	background  sync.WaitGroup
 	endTicks    chan struct{}
@@ -107,6 +109,7 @@ func Open(o Options) (*Server, error) {
 		conns:    make(map[int64]*conn),
 		endTicks: make(chan struct{}),
 	}
+	s.ending, s.end = context.WithCancel(context.Background())
 	if err := s.config.init(o); err != nil {
 		return nil, err
 	}
@@ -261,6 +264,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	s.closing = true
+	s.end()
 	s.pause.end()
 	for _, l := range s.listeners {
 		_ = l.Close()

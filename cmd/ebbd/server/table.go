@@ -74,6 +74,8 @@ var serverTable = []command{
 	{"shutdown", -1, flagAdmin | flagNever, noKeys, shutdownCommand},
 	{"save", 1, flagAdmin | flagNever, noKeys, saveCommand},
 	{"bgsave", -1, flagAdmin, noKeys, bgsaveCommand},
+	{"ebb.backup", 1, flagAdmin | flagNever, noKeys, streamBackupCommand},
+	{"monitor", 1, flagAdmin | flagNever, noKeys, monitorCommand},
 	{"lastsave", 1, flagFast, noKeys, lastsaveCommand},
 	{"role", 1, flagFast, noKeys, roleCommand},
 	{"wait", 3, 0, noKeys, waitCommand},
