@@ -19,10 +19,11 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-const backupUsage = `ebbd backup makes a store of one moment of a running server's data, while the server goes on.
+const backupUsage = `ebbd backup makes a store of one moment of a running server's data.
 
-FILE is complete and verified before it appears; it must not exist. Its directory is created. A server
-starts from it if its name is ebbd.ebb: ebbd backup monday/ebbd.ebb, later ebbd --dir monday.
+The server goes on meanwhile. FILE is complete and verified before it appears; it must not
+exist. Its directory is created. A server starts from it if its name is ebbd.ebb:
+ebbd backup monday/ebbd.ebb, later ebbd --dir monday.
 
 Usage:
   ebbd backup [options] FILE

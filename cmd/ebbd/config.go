@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,30 @@ import (
 // redisNames are the names that Redis's configuration has for options of ours, where they differ.
 var redisNames = map[string]string{
 	"loglevel": "log-level",
+}
+
+// ignoredNames are parameters of Redis about what an Ebb store does not have: the files, memory and
+// encodings of Redis, and replicas. A name with an asterisk stands for all that begin so.
+var ignoredNames = []string{
+	"acllog-max-len", "activedefrag", "active-*", "activerehashing", "always-show-logo", "aof-*",
+	"appenddirname", "appendfilename", "auto-aof-*", "client-output-buffer-limit", "dbfilename",
+	"disable-thp", "dynamic-hz", "hash-max-*", "hll-*", "hz", "io-threads*", "jemalloc-*",
+	"latency-monitor-threshold", "lazyfree-*", "list-*", "maxmemory-samples", "maxmemory-eviction-*",
+	"no-appendfsync-on-rewrite", "oom-score-adj*", "proc-title-template", "rdb*", "repl-*", "replica-*",
+	"set-max-*", "set-proc-title", "stop-writes-on-bgsave-error", "stream-*", "tcp-backlog",
+	"tcp-keepalive", "zset-max-*",
+}
+
+func withoutEffect(name string) bool {
+	return slices.ContainsFunc(ignoredNames, func(ignored string) bool {
+		start, many := strings.CutSuffix(ignored, "*")
+		return name == ignored || many && strings.HasPrefix(name, start)
+	})
+}
+
+// redisLevels are the levels of Redis under other names.
+var redisLevels = map[string]string{
+	"verbose": "debug", "notice": "info", "warning": "warn", "nothing": "error",
 }
 
 // readConfig takes what the command line leaves open from a file in the format of redis.conf: a name
@@ -28,7 +53,7 @@ func (f *flags) readConfig(set *pflag.FlagSet, path string) (err error) {
 	given := map[string]bool{}
 	set.Visit(func(flag *pflag.Flag) { given[flag.Name] = true })
 	var bind []string
-	port := ""
+	port, tlsPort := "", ""
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
 		name, value, ok := configLine(lines.Text())
@@ -39,8 +64,11 @@ func (f *flags) readConfig(set *pflag.FlagSet, path string) (err error) {
 		case "bind":
 			bind = strings.Fields(value)
 			continue
-		case "port", "tls-port":
+		case "port":
 			port = value
+			continue
+		case "tls-port":
+			tlsPort = value
 			continue
 		}
 		if err := f.configure(set, given, name, value); err != nil {
@@ -49,6 +77,17 @@ func (f *flags) readConfig(set *pflag.FlagSet, path string) (err error) {
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if tlsPort != "" && tlsPort != "0" {
+		if port != "" && port != "0" {
+			return fmt.Errorf("%s: all addresses take TLS, or none: set port or tls-port to 0", path)
+		}
+		if port = tlsPort; set.Lookup("tls-cert-file").Value.String() == "" {
+			return fmt.Errorf("%s: tls-port needs tls-cert-file and tls-key-file", path)
+		}
+	}
+	if given["port"] {
+		port = set.Lookup("port").Value.String()
 	}
 	if (len(bind) > 0 || port != "") && !given["addr"] {
 		f.addresses = addressesOf(bind, port)
@@ -98,9 +137,27 @@ func (f *flags) configure(set *pflag.FlagSet, given map[string]bool, name, value
 		return nil
 	case "save":
 		return nil // there are no snapshots to take: commits are on disk
+	case "daemonize", "supervised":
+		if value != "no" {
+			return fmt.Errorf("%s is always no: a supervisor such as systemd starts ebbd", name)
+		}
+		return nil
+	case "logfile", "pidfile", "unixsocket", "include", "user", "aclfile", "rename-command",
+		"loadmodule", "replicaof", "slaveof", "masterauth":
+		if value == "" {
+			return nil
+		}
+		return fmt.Errorf("%s is not there", name)
+	case "loglevel":
+		if level, ok := redisLevels[value]; ok {
+			value = level
+		}
 	case "timeout":
 		value = strings.TrimSuffix(value, "s") + "s" // a number of seconds
 	case "maxmemory":
+		if value == "0" {
+			return nil
+		}
 		return errors.New("there is no eviction: cache bounds the memory, max-bytes the store")
 	}
 	if own, ok := redisNames[name]; ok {
@@ -108,6 +165,10 @@ func (f *flags) configure(set *pflag.FlagSet, given map[string]bool, name, value
 	}
 	if name == "config" || name == "version" || name == "help" {
 		return fmt.Errorf("%s is an option of the command line only", name)
+	}
+	if withoutEffect(name) {
+		f.ignored = append(f.ignored, name)
+		return nil
 	}
 	if set.Lookup(name) == nil {
 		if f.options.Parameters == nil {

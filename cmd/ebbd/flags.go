@@ -25,6 +25,7 @@ type flags struct {
 	metrics   string // address; "": none
 	jsonLogs  bool
 	logLevel  slog.Level
+	ignored   []string // names in the configuration that have no effect
 }
 
 const usage = `ebbd serves Redis clients (RESP2 and RESP3) from one Ebb store.
@@ -37,6 +38,7 @@ Usage:
 Examples:
   ebbd                                              data in ./data, port 6379 of this machine
   ebbd --dir /var/lib/ebbd --addr 0.0.0.0:6379 --requirepass-file /etc/ebbd/password
+  ebbd --dir data --port 6380
   ebbd --appendfsync everysec --cache 2GiB          up to a second of writes may be lost in a crash
   redis-cli -p 6379 set greeting hello              "OK" comes when the value is on disk
 
@@ -47,6 +49,8 @@ Options:
 type texts struct {
 	cache, maxBytes, page, bulk, replies  *size
 	passwordFile, certificate, key, level string
+	authorities, authClients              string
+	port                                  uint16
 	config                                string
 	showVersion, help                     bool
 }
@@ -58,6 +62,7 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 		"`directory` of the backups that SAVE and BGSAVE make while the server runs")
 	set.StringSliceVar(&f.addresses, "addr", []string{"127.0.0.1:6379"},
 		"`host:port` to listen on; may be repeated")
+	set.Uint16Var(&t.port, "port", 0, "`port` to listen on at 127.0.0.1, short for --addr")
 	set.StringVar(&o.AppendFsync, "appendfsync", "always",
 		"when writes are synced: always (before the reply), everysec, no")
 	set.StringVar(&o.Password, "requirepass", "",
@@ -80,6 +85,10 @@ func (f *flags) register(set *pflag.FlagSet) *texts {
 	set.StringVar(&t.certificate, "tls-cert-file", "",
 		"PEM `file` with the certificate: the addresses take TLS only")
 	set.StringVar(&t.key, "tls-key-file", "", "PEM `file` with the key of the certificate")
+	set.StringVar(&t.authorities, "tls-ca-cert-file", "",
+		"PEM `file` of authorities: clients need a certificate of one")
+	set.StringVar(&t.authClients, "tls-auth-clients", "yes",
+		"with --tls-ca-cert-file, whether clients need a certificate: yes, no, optional")
 	set.StringVar(&f.metrics, "metrics", "", "`host:port` that answers GET /metrics, for Prometheus")
 	set.StringVar(&t.config, "config", "",
 		"`file` in the format of redis.conf; options of the command line count more")
@@ -108,6 +117,9 @@ func parseFlags(args []string, stdout io.Writer) (f flags, err error) {
 		return f, pflag.ErrHelp
 	case set.NArg() > 0:
 		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if set.Changed("port") && !set.Changed("addr") {
+		f.addresses = addressesOf(nil, fmt.Sprint(t.port))
 	}
 	if t.config != "" {
 		if err := f.readConfig(set, t.config); err != nil {
@@ -145,7 +157,23 @@ func (f *flags) readFiles(t *texts) error {
 		}
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	return nil
+	if t.authorities == "" {
+		return nil
+	}
+	auth, ok := map[string]tls.ClientAuthType{
+		"yes": tls.RequireAndVerifyClientCert, "no": tls.NoClientCert,
+		"optional": tls.VerifyClientCertIfGiven,
+	}[t.authClients]
+	switch {
+	case o.TLS == nil:
+		return errors.New("--tls-ca-cert-file needs --tls-cert-file and --tls-key-file")
+	case !ok:
+		return fmt.Errorf("--tls-auth-clients is %q: want yes, no or optional", t.authClients)
+	}
+	o.TLS.ClientAuth = auth
+	var err error
+	o.TLS.ClientCAs, err = readAuthorities(t.authorities)
+	return err
 }
 
 // readPassword reads the first line of a file.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -61,6 +62,9 @@ func newLogger(f flags, w io.Writer) *slog.Logger {
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	if err := os.MkdirAll(f.options.Dir, 0o700); err != nil {
 		return err
+	}
+	if len(f.ignored) > 0 {
+		log.Warn("parameters of Redis without effect here", "names", strings.Join(f.ignored, " "))
 	}
 	f.options.Logger = log
 	s, err := server.Open(f.options)

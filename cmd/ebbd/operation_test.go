@@ -42,13 +42,29 @@ func TestConfigFileSetsWhatTheCommandLineLeavesOpen(t *testing.T) {
 	require.Equal(t, 1<<20, f.options.MaxBulk)
 	require.Equal(t, "a b", f.options.Password)
 	require.Equal(t, map[string]string{"notify-keyspace-events": "Ex"}, f.options.Parameters)
+	write("tcp-backlog 511\nport 0\ntls-port 7001\ntls-cert-file c\nhash-max-listpack-entries 512\n" +
+		"maxmemory 0\nlogfile \"\"\ndaemonize no\nrdbcompression yes\n")
+	f, err = parseFlags([]string{"--config", path}, io.Discard)
+	require.ErrorContains(t, err, "--tls-cert-file and --tls-key-file")
+	require.Equal(t, []string{"127.0.0.1:7001"}, f.addresses)
+	require.Equal(t, []string{"tcp-backlog", "hash-max-listpack-entries", "rdbcompression"}, f.ignored)
+	f, err = parseFlags([]string{"--port", "7003"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []string{"127.0.0.1:7003"}, f.addresses)
 	for text, want := range map[string]string{
-		"appendonly no":        "line 1: appendonly is always yes",
-		"\nmaxmemory 1gb":      "line 2: there is no eviction",
-		"config other":         "an option of the command line only",
-		"maxclients many":      "invalid argument",
-		"replicaof host 6379":  `no parameter has the name "replicaof"`,
-		"maxmemory-policy lru": `maxmemory-policy is always "noeviction"`,
+		"daemonize yes":              "daemonize is always no",
+		"logfile /var/log/x":         "logfile is not there",
+		"port 1\ntls-port 2":         "set port or tls-port to 0",
+		"tls-port 2":                 "tls-port needs tls-cert-file",
+		"tls-ca-cert-file x":         "--tls-ca-cert-file needs",
+		"rename-command CONFIG \"\"": "rename-command is not there",
+		"appendonly no":              "line 1: appendonly is always yes",
+		"\nmaxmemory 1gb":            "line 2: there is no eviction",
+		"config other":               "an option of the command line only",
+		"maxclients many":            "invalid argument",
+		"replicaof host 6379":        "replicaof is not there",
+		"nosuch 1":                   `no parameter has the name "nosuch"`,
+		"maxmemory-policy lru":       `maxmemory-policy is always "noeviction"`,
 	} {
 		write(text)
 		var stderr bytes.Buffer
@@ -164,11 +180,23 @@ func TestTLS(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
+	both := startProcess(t, "--dir", t.TempDir(), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+		"--tls-ca-cert-file", certFile)
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	require.NoError(t, err)
+	for _, pairs := range [][]tls.Certificate{nil, {pair}} {
+		c, err := redis.Dial("tcp", both.addr, redis.DialUseTLS(true),
+			redis.DialTLSConfig(&tls.Config{RootCAs: pool, Certificates: pairs}))
+		if err == nil {
+			_, err = c.Do("PING")
+		}
+		require.Equal(t, pairs == nil, err != nil, "a client needs a certificate: %v", err)
+	}
 	a, b := dial(), dial()
 	require.NoError(t, a.Send("BLPOP", "k", 0))
 	require.NoError(t, a.Flush())
 	time.Sleep(20 * time.Millisecond) // it blocks, or finds the element at once
-	_, err := b.Do("RPUSH", "k", "v")
+	_, err = b.Do("RPUSH", "k", "v")
 	require.NoError(t, err)
 	popped, err := redis.Strings(a.Receive())
 	require.NoError(t, err)

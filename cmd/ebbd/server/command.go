@@ -140,8 +140,34 @@ func lookup(name []byte) *command {
 	return commands[string(lower[:len(name)])]
 }
 
+// absent are the commands of Redis that this server does not have, by what they belong to. A prefix
+// ends with an asterisk.
+var absent = []struct{ names, what string }{
+	{"x*", "streams"}, {"geo*", "geo indexes"}, {"pf*", "HyperLogLog"},
+	{"sync psync replconf replicaof slaveof failover", "replication: see ebbd backup"},
+	{"cluster asking readonly readwrite migrate restore-asking", "cluster"},
+	{"function fcall fcall_ro", "functions: see EVAL"}, {"module", "modules"},
+	{"bgrewriteaof", "append-only file: the store is compact"},
+}
+
+// absentWhat names what a command belongs to that is not there; "": nothing known.
+func absentWhat(name string) string {
+	for _, group := range absent {
+		for known := range strings.FieldsSeq(group.names) {
+			start, many := strings.CutSuffix(known, "*")
+			if name == known || many && strings.HasPrefix(name, start) {
+				return group.what
+			}
+		}
+	}
+	return ""
+}
+
 func errUnknown(args [][]byte) error {
 	var b strings.Builder
+	if what := absentWhat(strings.ToLower(string(args[0]))); what != "" && len(args[0]) < 32 {
+		return replyError(fmt.Sprintf("ERR unknown command '%s': this server has no %s", args[0], what))
+	}
 	fmt.Fprintf(&b, "ERR unknown command '%.128s', with args beginning with: ", args[0])
 	for i, arg := range args[1:] {
 		if b.Len() > 128+64 || i > 20 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strconv"
@@ -24,6 +25,7 @@ type settings struct {
 	slowMicros atomic.Int64 // negative: no slow log
 	slowLength atomic.Int64
 	secret     atomic.Pointer[string]
+	protected  atomic.Bool   // without a password only this machine's clients are served
 	notify     atomic.Uint64 // flags of notify-keyspace-events: see notifyBit
 	notifyText atomic.Pointer[string]
 }
@@ -69,6 +71,13 @@ func number(n *atomic.Int64, least, most int64) func(value string) error {
 	}
 }
 
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
 // parameters are what this server has, under the names of Redis. Those that clients ask for
@@ -89,6 +98,14 @@ var parameters = []parameter{
 		(*Server).setNotify},
 	{"port", func(s *Server) string { return strconv.Itoa(s.tcpPort()) }, nil},
 	{"proto-max-bulk-len", func(s *Server) string { return strconv.Itoa(s.o.MaxBulk) }, nil},
+	{"protected-mode", func(s *Server) string { return yesNo(s.config.protected.Load()) },
+		func(s *Server, v string) error {
+			if v != "yes" && v != "no" {
+				return errors.New("argument must be 'yes' or 'no'")
+			}
+			s.config.protected.Store(v == "yes")
+			return nil
+		}},
 	{"requirepass", func(s *Server) string { return s.config.password() },
 		func(s *Server, v string) error { s.config.secret.Store(&v); return nil }},
 	{"save", fixed(""), nil},

@@ -168,7 +168,7 @@ func TestUnknownCommandsAreNamed(t *testing.T) {
 	c := start(t, Options{}).client()
 	require.Equal(
 		t,
-		"(error) ERR unknown command 'XADD', with args beginning with: 'x' '*' ",
+		"(error) ERR unknown command 'XADD': this server has no streams",
 		c.line("XADD x *"),
 	)
 	require.Equal(t, "(error) ERR wrong number of arguments for 'get' command", c.line("GET"))
@@ -196,3 +196,34 @@ func TestShutdownCommandAsksForTheEnd(t *testing.T) {
 		t.Fatal("no shutdown")
 	}
 }
+
+// TestWhatIsNotThereIsNamed: a client learns which part of Redis is missing.
+func TestWhatIsNotThereIsNamed(t *testing.T) {
+	c := start(t, Options{}).client()
+	for line, want := range map[string]string{
+		"XADD s * a b": "unknown command 'XADD': this server has no streams",
+		"sync":         "unknown command 'sync': this server has no replication: see ebbd backup",
+		"PFADD h a":    "no HyperLogLog",
+		"GEOADD g":     "no geo indexes",
+		"FCALL f 0":    "no functions: see EVAL",
+		"nosuch 1":     "unknown command 'nosuch', with args beginning with: '1'",
+	} {
+		require.Contains(t, c.line(line), want)
+	}
+}
+
+// TestProtectedModeServesThisMachine: the address of a client decides.
+func TestProtectedModeServesThisMachine(t *testing.T) {
+	s := start(t, Options{Parameters: map[string]string{"protected-mode": "yes"}})
+	require.Equal(t, `["protected-mode" "yes"]`, s.client().line("CONFIG GET protected-mode"))
+	for ip, here := range map[string]bool{"127.0.0.9": true, "::1": true, "10.1.2.3": false} {
+		require.Equal(t, here, fromThisMachine(remoteConn{addr: &net.TCPAddr{IP: net.ParseIP(ip)}}))
+	}
+}
+
+type remoteConn struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.addr }

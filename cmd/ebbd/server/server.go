@@ -228,12 +228,19 @@ func (s *Server) accept(nc net.Conn) {
 		return
 	}
 	s.stats.connections.Add(1)
+	refusal := ""
 	if len(s.conns) >= int(s.config.maxClients.Load()) {
+		refusal = "-ERR max number of clients reached\r\n"
+	} else if s.config.protected.Load() && s.config.password() == "" && !fromThisMachine(nc) {
+		refusal = "-DENIED protected-mode is yes and there is no password: only clients of this machine " +
+			"are served\r\n"
+	}
+	if refusal != "" {
 		s.mu.Unlock()
 		s.stats.rejected.Add(1)
 		go func() {
 			_ = nc.SetDeadline(time.Now().Add(time.Second))
-			_, _ = nc.Write([]byte("-ERR max number of clients reached\r\n"))
+			_, _ = nc.Write([]byte(refusal))
 			_ = nc.Close()
 		}()
 		return
@@ -250,6 +257,11 @@ func (s *Server) accept(nc net.Conn) {
 		delete(s.conns, c.id)
 		s.mu.Unlock()
 	}()
+}
+
+func fromThisMachine(nc net.Conn) bool {
+	addr, ok := nc.RemoteAddr().(*net.TCPAddr)
+	return !ok || addr.IP.IsLoopback()
 }
 
 // Stopped is closed when a client has asked for a shutdown.
