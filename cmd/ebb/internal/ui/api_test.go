@@ -3,21 +3,17 @@ package ui
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -185,7 +181,9 @@ func TestValuesAreCut(t *testing.T) {
 		code, _, _ := ask(t, s, "/api/"+bad, nil)
 		require.Equal(t, http.StatusBadRequest, code, bad)
 	}
-	for _, absent := range []string{"rows?family=none", "expiry?family=none", "value?family=default&key=00"} {
+	for _, absent := range []string{
+		"rows?family=none", "expiry?family=none", "value?family=default&key=00",
+	} {
 		code, _, _ := ask(t, s, "/api/"+absent, nil)
 		require.Equal(t, http.StatusNotFound, code, absent)
 	}
@@ -317,175 +315,6 @@ func TestPageShowsItsContents(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 7, "%v", seen)
-}
-
-// calls are all calls that a page makes, of a store as filled makes it.
-func calls(pages int) []string {
-	list := []string{
-		"store", "store?fresh=1", "trees", "log", fmt.Sprintf("value?family=default&key=%x", "large"),
-		fmt.Sprintf("pages?n=%d", min(pages, mostPages)),
-	}
-	for _, name := range []string{"default", "metrics", "sessions"} {
-		list = append(list, "rows?family="+name, "expiry?family="+name)
-	}
-	for id := range pages {
-		if id < 12 || id%9 == 0 {
-			list = append(list, fmt.Sprintf("page?id=%d", id))
-		}
-	}
-	return list
-}
-
-// TestEveryPageDamaged flips a byte in each page in turn, at a random place. Every call ends in an
-// answer; a page in use is bad on the map, and nothing else is.
-func TestEveryPageDamaged(t *testing.T) {
-	racetest.OneGoroutine(t)
-	sound, err := os.ReadFile(filled(t))
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "damaged.ebb")
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	pages := len(sound) / 4096
-	found := 0
-	for id := 0; id < pages; id += racetest.Sample(1, 7) {
-		b := bytes.Clone(sound)
-		b[id*4096+random.IntN(4096)] ^= 1 << random.IntN(8)
-		require.NoError(t, os.WriteFile(path, b, 0o600))
-		s := New(Options{Path: path}, place(testHost))
-		answer := storeAnswer{}
-		get(t, s, "store", &answer)
-		<-s.state.walk.ended
-		for _, call := range calls(pages) {
-			code, body, _ := ask(t, s, "/api/"+call, nil)
-			require.Contains(t, []int{200, 400, 404, 500}, code, call)
-			require.True(t, json.Valid([]byte(body)), call)
-		}
-		var all pagesAnswer
-		get(t, s, "pages?n=4096", &all)
-		for _, p := range all.Pages {
-			hit := p.Pgid == uint64(id)
-			if p.Kind == "overflow" && id > int(p.Pgid) && id < int(p.Pgid)+59 {
-				hit = true // the checksum of a large value is in its first page
-			}
-			require.False(t, p.State == pageBad && !hit, "page %d is damaged: %+v", id, p)
-			if p.State == pageBad {
-				found++
-			}
-		}
-		require.NoError(t, s.Close())
-	}
-	require.Greater(t, found, pages/racetest.Sample(1, 7)/2)
-}
-
-// TestFilesThatAreCutShort, without meta pages, or with bytes of chance, end in an answer, too.
-func TestFilesThatAreCutShort(t *testing.T) {
-	racetest.OneGoroutine(t)
-	sound, err := os.ReadFile(filled(t))
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "damaged.ebb")
-	noise := rand.New(rand.NewPCG(1, 2))
-	for name, change := range map[string]func([]byte) []byte{
-		"cut at a page":     func(b []byte) []byte { return b[:40*4096] },
-		"cut inside a page": func(b []byte) []byte { return b[:40*4096+77] },
-		"no meta pages":     func(b []byte) []byte { clear(b[:8192]); return b },
-		"noise": func(b []byte) []byte {
-			for range 3000 {
-				b[8192+noise.IntN(len(b)-8192)] = byte(noise.Uint32())
-			}
-			return b
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.NoError(t, os.WriteFile(path, change(bytes.Clone(sound)), 0o600))
-			s := openTest(t, path)
-			a := walked(t, s)
-			require.True(t, a.Error != "" || a.Walk.Found > 0, "%+v", a)
-			for _, call := range calls(a.Pages) {
-				code, body, _ := ask(t, s, "/api/"+call, nil)
-				require.Contains(t, []int{200, 400, 404, 500}, code, call)
-				require.True(t, json.Valid([]byte(body)), call)
-			}
-		})
-	}
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no store", 5000)), 0o600))
-	code, body, _ := ask(t, openTest(t, path), "/api/store", nil)
-	require.Equal(t, http.StatusInternalServerError, code, body)
-}
-
-// TestLiveStore looks while another opener writes, takes no lock, and shows each commit that was
-// made before it was asked for a fresh state; rows of one commit are never mixed with another's.
-func TestLiveStore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "live.ebb")
-	db, err := kv.Open(path, &kv.Options{Durability: kv.NoSync, CheckpointBytes: 256 << 10})
-	require.NoError(t, err)
-	write := func(n int) error {
-		return db.Update(func(tx *kv.Tx) error {
-			for i := range 50 {
-				value := append(fmt.Appendf(nil, "%08d", n), make([]byte, (n+i)*37%2000)...)
-				if err := tx.Put(fmt.Appendf(nil, "row-%02d", i), value); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	require.NoError(t, write(0))
-	s := openTest(t, path)
-	var tick time.Duration
-	s.o.Clock = func() time.Time { tick += time.Second; return time.Now().Add(tick) }
-	stop := make(chan struct{})
-	var writer sync.WaitGroup
-	end := sync.OnceFunc(func() { close(stop); writer.Wait() })
-	defer end()
-	writer.Go(func() {
-		for n := 1; ; n++ {
-			select {
-			case <-stop:
-				return
-			default:
-				if err := write(n); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		}
-	})
-	last, changed := "", 0
-	for i := range racetest.Sample(80, 20) {
-		call := "rows?family=default"
-		if i%2 == 0 {
-			call += "&fresh=1"
-		}
-		var p rowsPage
-		get(t, s, call, &p)
-		require.Len(t, p.Rows, 50)
-		first := string(p.Rows[0].Value[:8])
-		for _, r := range p.Rows {
-			require.Nil(t, r.Gap)
-			require.Equal(t, first, string(r.Value[:8]))
-		}
-		require.GreaterOrEqual(t, first, last)
-		if first != last {
-			changed++
-		}
-		last = first
-		for _, other := range []string{"store", "trees", "log", "pages?n=200"} {
-			code, body, _ := ask(t, s, "/api/"+other, nil)
-			require.Equal(t, http.StatusOK, code, "%s: %s", other, body)
-		}
-	}
-	end()
-	require.Greater(t, changed, 5)
-	require.NoError(t, db.Put([]byte("last"), []byte("it is in the log only")))
-	var p rowsPage
-	get(t, s, "rows?family=default&fresh=1&prefix="+hex.EncodeToString([]byte("last")), &p)
-	require.Len(t, p.Rows, 1)
-	require.NoError(t, db.Close(), "the server holds no lock")
-	db, err = kv.Open(path, nil)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	require.Zero(t, walked(t, s).Walk.Found)
 }
 
 // TestAbsentFile is an error, and becomes a store when there is one.

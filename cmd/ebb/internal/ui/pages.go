@@ -38,7 +38,11 @@ type pageInfo struct {
 	Level  uint8  `json:"level"`
 	Count  uint16 `json:"count"`
 	Detail string `json:"detail,omitempty"`
+
+	end pager.Pgid // of the extent that it begins, if that was verified
 }
+
+const continued = "overflow, continued"
 
 // apiPages gives a part of the map.
 func (s *Server) apiPages(r *http.Request) (answer any, err error) {
@@ -54,11 +58,16 @@ func (s *Server) apiPages(r *http.Request) (answer any, err error) {
 		size := int64(t.raw.PageSize())
 		last := min(from+min(n, mostPageBytes/size), int64(t.raw.Pages()))
 		list, buf, budget := []pageInfo{}, make([]byte, size), uint64(mostPageBytes)
+		end := pager.Pgid(0) // of the last extent that proves: all pages before it are its
 		for id := from; id < last; id++ {
 			if err := r.Context().Err(); err != nil {
 				return false, err
 			}
 			p := t.page(pager.Pgid(id), buf, &budget)
+			if pager.Pgid(id) < end && p.Kind != continued {
+				p = pageInfo{Pgid: p.Pgid, State: t.use(pager.Pgid(id)), Kind: continued, Tree: -1, Fill: -1}
+			}
+			end = max(end, p.end)
 			damaged = damaged || p.State == pageBad
 			list = append(list, p)
 		}
@@ -74,21 +83,15 @@ func (s *Server) apiPages(r *http.Request) (answer any, err error) {
 // page looks at a page; b gets its bytes. budget bounds the bytes of extents that are verified.
 func (t *state) page(id pager.Pgid, b []byte, budget *uint64) pageInfo {
 	owner, inside := t.walk.ownerOf(id)
-	p := pageInfo{Pgid: uint64(id), State: pageUnknown, Kind: "-", Tree: owner, Fill: -1}
-	switch {
-	case id < 2 || t.used.Has(id):
-		p.State = pageUsed
-	case t.known.Has(id):
-		p.State = pageFree
-	}
+	p := pageInfo{Pgid: uint64(id), State: t.use(id), Kind: "-", Tree: owner, Fill: -1}
 	bad := t.raw.Look(id, b)
 	if inside {
-		p.Kind = "overflow, continued"
+		p.Kind = continued
 		return p
 	}
 	h := pager.ReadHeader(b)
 	if h.Kind == pager.KindOverflow && h.Pgid == id {
-		bad = t.extent(b, budget)
+		p.end, bad = t.extent(b, budget)
 	}
 	switch {
 	case id < 2:
@@ -120,6 +123,17 @@ func (t *state) page(id pager.Pgid, b []byte, budget *uint64) pageInfo {
 	return p
 }
 
+// use is what the free map says of a page.
+func (t *state) use(id pager.Pgid) string {
+	switch {
+	case id < 2 || t.used.Has(id):
+		return pageUsed
+	case t.known.Has(id):
+		return pageFree
+	}
+	return pageUnknown
+}
+
 // mayBeInside says whether a page in use may be a part of an extent that the walk has not come to, or
 // that damage hides from it: such a page has no header, and does not prove by itself.
 func (t *state) mayBeInside(id pager.Pgid) bool {
@@ -130,14 +144,16 @@ func (t *state) mayBeInside(id pager.Pgid) bool {
 }
 
 // extent verifies the extent that begins with head, unless it is larger than what is left of budget.
-func (t *state) extent(head []byte, budget *uint64) error {
+func (t *state) extent(head []byte, budget *uint64) (end pager.Pgid, err error) {
 	ref, size := pager.ExtentOf(head)
 	if size > *budget {
-		return nil
+		return 0, nil
 	}
 	*budget -= size
-	_, err := t.raw.Extent(ref, int(size))
-	return err
+	if _, err = t.raw.Extent(ref, int(size)); err != nil {
+		return 0, err
+	}
+	return ref.Pgid + pager.Pgid(pager.ExtentPages(int(size), len(head))), nil
 }
 
 // entry is a cell of a leaf, or a child of a branch.

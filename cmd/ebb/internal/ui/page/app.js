@@ -47,14 +47,7 @@ function text(bytes, lines) {
     return Array.from(bytes, (b) => b > 31 && b < 127 ? String.fromCharCode(b) : '\\x' + b.toString(16).padStart(2, '0')).join('');
   }
 }
-function shown(b64, whole) {
-  const bytes = decode(b64);
-  if (form === 'hex') return hex(bytes);
-  if (form === 'json' && whole) {
-    try { return JSON.stringify(JSON.parse(utf8.decode(bytes))); } catch { /* it is none */ }
-  }
-  return text(bytes);
-}
+const shown = (b64) => form === 'hex' ? hex(decode(b64)) : text(decode(b64)); // JSON.parse would round numbers
 function dump(bytes, from) {
   const lines = [];
   for (let i = 0; i < bytes.length; i += 16) {
@@ -109,7 +102,7 @@ const forms = (fn) => choice('Show as', [['text', 'text'], ['hex', 'hex'], ['jso
 function families(fn, value) {
   return choice('Family', store.families.map((f) => [f.name, text(new TextEncoder().encode(f.name))]), value, fn);
 }
-const familyOf = (args) => args.get('family') || (store.families[0] || { name: 'default' }).name;
+const familyOf = (args) => args.get('family') || (store.families.find((f) => f.name === 'default' && f.rows > 0) || store.families.find((f) => f.rows > 0) || { name: 'default' }).name;
 function detail(title, ...body) {
   $('detail-title').replaceChildren(title);
   $('detail-body').replaceChildren(...body);
@@ -185,7 +178,8 @@ async function showFamilies(_, still) {
     const pages = t.extent_pages + t.levels.reduce((n, l) => n + l.pages, 0);
     bytes[t.family] = (bytes[t.family] || 0) + pages * trees.page_size;
   }
-  return [damage(), store.families.length === 0 && !store.error ? note('The store has no family yet.') : null,
+  if (store.error) return [damage()];
+  return [damage(), store.families.length === 0 ? note('The store has no family yet.') : null,
     table(['Family', '#rows', '#live', '#with expiry', '#expired', '#size', 'next expiry', 'settings'], store.families.map((f) => el('tr', {},
       el('td', { class: 'bytes' }, link(text(new TextEncoder().encode(f.name)), () => go('rows', { family: f.name }))),
       num(count(f.rows)), num(count(f.rows - f.due)), num(f.ttl_rows ? link(count(f.ttl_rows), () => go('expiry', { family: f.name })) : '0'),
@@ -202,6 +196,7 @@ function bytesOf(input, asHex) {
 }
 
 async function showRows(args) {
+  if (store.error) return [damage()];
   const family = familyOf(args), asHex = args.get('as') === 'hex';
   const settings = store.families.find((f) => f.name === family) || {};
   const search = el('input', { type: 'search', id: 'search', value: args.get('prefix') || '', spellcheck: 'false', autocomplete: 'off',
@@ -232,7 +227,7 @@ async function showRows(args) {
   });
   more.addEventListener('click', () => load(true));
   await load();
-  return [store.error ? damage() : null, el('div', { class: 'bar' }, families((f) => go('rows', { family: f }), family),
+  return [el('div', { class: 'bar' }, families((f) => go('rows', { family: f }), family),
     el('label', { class: 'grow' }, 'Prefix', search),
     choice('in', [['text', 'text'], ['hex', 'hex']], asHex ? 'hex' : 'text', (v) => go('rows', { family, as: v })),
     forms(() => { body.replaceChildren(); paint(loaded); })),
@@ -244,7 +239,7 @@ async function showRows(args) {
 function rowOf(family, r) {
   if (r.missing) return el('tr', { class: 'gap' }, el('td', { colspan: 5 }, 'Up to ' + many(r.missing.rows, 'row') + ' cannot be read here: ' + r.missing.error));
   const value = r.lost ? el('span', { class: 'badtext' }, r.lost)
-    : r.unread ? el('span', { class: 'quiet' }, 'large: open it to see it') : shown(r.value, decode(r.value).length === r.size) + (decode(r.value).length < r.size ? ' …' : '');
+    : r.unread ? el('span', { class: 'quiet' }, 'large: open it to see it') : shown(r.value) + (decode(r.value).length < r.size ? ' …' : '');
   return el('tr', {}, r.time != null ? el('td', { class: 'n' }, instant(r.time)) : null,
     el('td', { class: 'bytes key' }, link(shown(r.key), () => showValue(family, r, 0))), el('td', { class: 'bytes' }, value),
     num(size(r.size)), el('td', { class: 'n' }, r.time != null ? '' : expiry(r.expiry)));
@@ -269,6 +264,7 @@ async function showValue(family, r, offset) {
 }
 
 async function showExpiry(args, still) {
+  if (store.error) return [damage()];
   const family = args.get('family') || (store.families.find((f) => f.ttl_rows > 0) || { name: familyOf(args) }).name;
   const a = await api('expiry', { family });
   timer = setTimeout(() => { if (still() && !document.hidden) draw(); }, 10000);
