@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"strings"
 	"testing"
 
@@ -33,12 +32,12 @@ func TestUIServesUntilItIsInterrupted(t *testing.T) {
 	require.Contains(t, url, "http://127.0.0.1:")
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	client := http.Client{Jar: jar}
+	base, token, _ := strings.Cut(url, "#token=")
+	client := http.Client{}
 	ask := func(url string) (int, []byte) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
 		answer, err := client.Do(r)
 		require.NoError(t, err)
 		body, err := io.ReadAll(answer.Body)
@@ -49,7 +48,6 @@ func TestUIServesUntilItIsInterrupted(t *testing.T) {
 	code, body := ask(url)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, string(body), "app.js")
-	base, _, _ := strings.Cut(url, "?")
 	_, body = ask(base + "api/rows?family=default&prefix=6e6577")
 	var rows struct {
 		Rows []struct {

@@ -6,8 +6,8 @@
 // rows come from a read-only store, which is missing where it cannot be opened, and pages from the
 // raw file, of which each proves by itself.
 //
-// A request needs the token of the server, in a cookie or a header, names the server as its host, and
-// is a GET. Answers are bounded. Requests are served one at a time, except that the walk of all trees
+// A request names the server as its host and is a GET; one for bytes of the store has the token of the
+// server in a header. Answers are bounded. Requests are served one at a time, except that the walk of all trees
 // runs beside them.
 //
 // The package knows no layout of pages, rows or records: the packages pager, btree, cf and wal decode

@@ -82,8 +82,9 @@ func New(o Options, addr net.Addr) *Server {
 	return s
 }
 
-// URL is the address of the page, with the token.
-func (s *Server) URL() string { return "http://" + s.host + "/?token=" + s.token }
+// URL is the address of the page, with the token behind #, which a browser sends nowhere: the page
+// keeps it, and sends it with its calls.
+func (s *Server) URL() string { return "http://" + s.host + "/#token=" + s.token }
 
 // Token is what requests of programs carry, as "Authorization: Bearer TOKEN".
 func (s *Server) Token() string { return s.token }
@@ -141,19 +142,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusMethodNotAllowed, "GET only: nothing can be changed here")
 	case site != "" && site != "same-origin" && site != "none" && !navigates:
 		fail(w, http.StatusForbidden, "another site asks")
-	case r.URL.Path == "/" && s.isToken(r.URL.Query().Get("token")):
-		http.SetCookie(w, &http.Cookie{
-			Name: s.cookie(), Value: s.token, Path: "/", HttpOnly: true,
-			// Strict would hide it when a link of another site, as a terminal in a browser, leads here.
-			SameSite: http.SameSiteLaxMode,
-		})
-		http.Redirect(w, r, "/", http.StatusSeeOther) // an address that may be seen, and kept
+	case !strings.HasPrefix(r.URL.Path, "/api/"):
+		serveFile(w, strings.TrimPrefix(r.URL.Path, "/"))
 	case !s.authorized(r):
 		fail(w, http.StatusUnauthorized, "no token, or a wrong one: open the address that `ebb ui` prints")
-	case strings.HasPrefix(r.URL.Path, "/api/"):
-		s.serveAPI(w, r)
 	default:
-		serveFile(w, strings.TrimPrefix(r.URL.Path, "/"))
+		s.serveAPI(w, r)
 	}
 }
 
@@ -181,19 +175,11 @@ func fail(w http.ResponseWriter, code int, text string) { http.Error(w, text, co
 // isHost says whether a request names this server, by its address or as localhost.
 func (s *Server) isHost(host string) bool { return host == s.host || host == "localhost:"+s.port }
 
-func (s *Server) isToken(given string) bool {
-	return subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) == 1
-}
-
-// cookie is the name of the cookie: browsers share cookies between the ports of a host.
-func (s *Server) cookie() string { return "ebb-ui-" + s.port }
-
+// authorized says whether a request has the token. A cookie would not do: a browser sends it to every
+// port of this machine, whichever user's program listens there.
 func (s *Server) authorized(r *http.Request) bool {
-	if c, err := r.Cookie(s.cookie()); err == nil && s.isToken(c.Value) {
-		return true
-	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && s.isToken(given)
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) == 1
 }
 
 // badRequest is an argument that makes no sense.

@@ -72,11 +72,11 @@ func newStore(t *testing.T, fill func(*kv.DB) error) string {
 
 func empty(*kv.DB) error { return nil }
 
-// TestOnlyTheHolderOfTheTokenGetsAnAnswer asks for each path without the token, and in all ways that
-// are not its own.
+// TestOnlyTheHolderOfTheTokenGetsAnAnswer makes each call without the token, and with it in all the
+// wrong ways.
 func TestOnlyTheHolderOfTheTokenGetsAnAnswer(t *testing.T) {
 	s := openTest(t, newStore(t, empty))
-	paths := []string{"/", "/app.js", "/style.css", "/api/none"}
+	paths := []string{"/api/none", "/api/"}
 	for call := range s.api {
 		paths = append(paths, "/api/"+call)
 	}
@@ -91,9 +91,13 @@ func TestOnlyTheHolderOfTheTokenGetsAnAnswer(t *testing.T) {
 			"cut":          header("Bearer " + s.Token()[:31]),
 			"other scheme": header("Basic " + s.Token()),
 			"empty":        header("Bearer "),
-			"cookie of another port": func(r *http.Request) {
+			"a cookie": func(r *http.Request) {
 				r.Header.Del("Authorization")
-				r.AddCookie(&http.Cookie{Name: "ebb-ui-1", Value: s.Token()})
+				r.AddCookie(&http.Cookie{Name: "token", Value: s.Token()})
+			},
+			"in the address": func(r *http.Request) {
+				r.Header.Del("Authorization")
+				r.URL.RawQuery = "token=" + s.Token()
 			},
 		} {
 			code, body, _ := ask(t, s, path, change)
@@ -104,26 +108,24 @@ func TestOnlyTheHolderOfTheTokenGetsAnAnswer(t *testing.T) {
 	}
 }
 
-// TestTokenInTheAddressBecomesACookie that scripts and other sites do not see, and leaves the address.
-func TestTokenInTheAddressBecomesACookie(t *testing.T) {
+// TestFilesOfThePageTellNothing: they are the same for every store, and need no token.
+func TestFilesOfThePageTellNothing(t *testing.T) {
 	s := openTest(t, newStore(t, empty))
-	require.Equal(t, "http://"+testHost+"/?token="+s.Token(), s.URL())
-	without := func(r *http.Request) { r.Header.Del("Authorization") }
-	code, _, header := ask(t, s, "/?token="+s.Token(), without)
-	require.Equal(t, http.StatusSeeOther, code)
-	require.Equal(t, "/", header.Get("Location"))
-	cookie := header.Get("Set-Cookie")
-	require.Contains(t, cookie, "HttpOnly")
-	require.Contains(t, cookie, "SameSite=Lax")
-	code, body, _ := ask(t, s, "/", func(r *http.Request) {
-		without(r)
-		r.Header.Set("Cookie", strings.Split(cookie, ";")[0])
-	})
-	require.Equal(t, http.StatusOK, code)
-	require.Contains(t, body, "<title>Ebb</title>")
-	code, _, _ = ask(t, s, "/?token=wrong", without)
-	require.Equal(t, http.StatusUnauthorized, code)
+	require.Equal(t, "http://"+testHost+"/#token="+s.Token(), s.URL())
 	require.NotEqual(t, s.Token(), openTest(t, s.o.Path).Token())
+	for name, kind := range types {
+		code, body, header := ask(t, s, "/"+name, func(r *http.Request) { r.Header.Del("Authorization") })
+		require.Equal(t, http.StatusOK, code)
+		require.Equal(t, kind, header.Get("Content-Type"))
+		b, err := page.ReadFile("page/" + name)
+		require.NoError(t, err)
+		require.Equal(t, string(b), body)
+		require.Empty(t, header.Get("Set-Cookie"))
+	}
+	for _, name := range []string{"/page", "/page/app.js", "/../server.go", "/index.html/", "//", "/none"} {
+		code, _, _ := ask(t, s, name, nil)
+		require.Equal(t, http.StatusNotFound, code, name)
+	}
 }
 
 // TestOtherHostsAreRefused: a site whose name leads to this machine has the visitor's browser ask.

@@ -183,7 +183,7 @@ type progress struct {
 func (w *walk) progress() progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return progress{w.done, w.moved, w.read, w.found, slices.Clone(w.findings)}
+	return progress{w.done, w.moved, w.read, w.found, append([]finding{}, w.findings...)}
 }
 
 // birth is a checkpoint, and how many pages of trees that it wrote are still in use.

@@ -7,6 +7,12 @@ const views = [
   ['pages', 'Pages', showPages], ['trees', 'Trees', showTrees], ['log', 'Log', showLog],
   ['history', 'History', showHistory],
 ];
+// The token comes behind # and stays in the storage of this origin, which has the port in it.
+const given = location.hash.match(/^#token=([\w-]+)(.*)$/);
+if (given) {
+  localStorage.setItem('token', given[1]);
+  history.replaceState(null, '', location.pathname + given[2]);
+}
 let store = null; // the last answer of api/store
 let skew = 0; // clock of the server minus that of the browser
 let drawn = 0; // number of the view that is being drawn: answers for an earlier one are dropped
@@ -26,8 +32,9 @@ function el(tag, attributes, ...children) {
 }
 
 async function api(call, query) {
-  const answer = await fetch('api/' + call + '?' + new URLSearchParams(query || {}));
-  if (answer.status === 401) throw new Error('The server was started again: open the address that it printed.');
+  const answer = await fetch('api/' + call + '?' + new URLSearchParams(query || {}), { headers: { Authorization: 'Bearer ' + localStorage.getItem('token') } })
+    .catch(() => { throw new Error('There is no answer: ebb ui has ended.'); });
+  if (answer.status === 401) throw new Error('This page has no token, or that of an earlier run: open the address that ebb ui has printed.');
   const text = await answer.text();
   let json;
   try { json = JSON.parse(text); } catch { throw new Error(text); }
@@ -42,7 +49,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 function text(bytes, lines) {
   try {
     return utf8.decode(bytes).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) =>
-      lines && (c === '\n' || c === '\t') ? c : c === '\n' ? '\\n' : c === '\t' ? '\\t' : '\\u{' + c.codePointAt(0).toString(16) + '}');
+      lines && (c === '\n' || c === '\t') ? c : c === '\n' ? '\\n' : c === '\t' ? '\\t' : c === '\r' ? '\\r' : '\\u{' + c.codePointAt(0).toString(16) + '}');
   } catch {
     return Array.from(bytes, (b) => b > 31 && b < 127 ? String.fromCharCode(b) : '\\x' + b.toString(16).padStart(2, '0')).join('');
   }
