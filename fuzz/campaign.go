@@ -141,6 +141,9 @@ func (c *campaign) plan() func() (task, bool) {
 		for _, w := range Specials() {
 			list = append(list, task{w: w, pass: p, level: i + 1, whole: true})
 		}
+		for _, w := range cancelledCompactions() {
+			list = append(list, task{w: w, pass: p, level: i + 1})
+		}
 		for j, w := range sequences {
 			if j%p.randoms == p.randoms/2 {
 				random++

@@ -181,3 +181,35 @@ func TestWorkloadsCompactAndBackUp(t *testing.T) {
 	require.Positive(t, increments)
 	t.Log(moved, increments)
 }
+
+// TestCompactionsAreCancelledAtEachStep: the cancelled compactions of the campaign have each number of
+// steps, most of them write, and some of their crashes are judged.
+func TestCompactionsAreCancelledAtEachStep(t *testing.T) {
+	racetest.OneGoroutine(t)
+	steps, writing := map[int]bool{}, 0
+	for i, w := range cancelledCompactions() {
+		steps[compactionSteps(w.Ops[0].rand())] = true
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
+		r := newRun(w)
+		require.NoError(t, r.all(), "%s", w)
+		for _, op := range r.Disk.Trace() {
+			if op.Phase == "compact" && op.Kind == crashfs.KindWrite && op.Name == path {
+				writing++
+				break
+			}
+		}
+		opts := crashfs.ImageOptions{Profiles: crashfs.Kill | crashfs.None | crashfs.Prefix, From: r.OpEnds[0]}
+		judge, n := &Judge{run: r}, 0
+		for im := range r.images(opts) {
+			if n++; n%racetest.Sample(16, 64) > 0 {
+				continue
+			}
+			_, err := judge.Image(im)
+			require.NoError(t, err, "%s, point %d", w, im.Point)
+		}
+	}
+	require.Len(t, steps, mostCancelled)
+	require.Greater(t, writing, racetest.Sample(10, 2))
+}

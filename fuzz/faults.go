@@ -29,6 +29,9 @@ func (k faultKind) spell(n int, sticky bool) string {
 // errStopped is the error of a write that falls short.
 var errStopped = errors.New("fuzz: write stopped half-way")
 
+// spaceKinds are the calls that a full disk may refuse.
+const spaceKinds = crashfs.KindWrite | crashfs.KindTruncate | crashfs.KindCreate | crashfs.KindReserve
+
 // faultKinds are all errors that a disk may answer with, by the calls that may get them.
 var faultKinds = []faultKind{
 	{"read", crashfs.Fault{Kinds: crashfs.KindRead}},
@@ -38,7 +41,7 @@ var faultKinds = []faultKind{
 	{"zero", crashfs.Fault{Kinds: crashfs.KindWrite, Do: crashfs.Zero}},
 	{
 		"space",
-		crashfs.Fault{Kinds: crashfs.KindWrite | crashfs.KindTruncate | crashfs.KindCreate, Err: vfs.ErrNoSpace},
+		crashfs.Fault{Kinds: spaceKinds, Err: vfs.ErrNoSpace},
 	},
 	{"truncate", crashfs.Fault{Kinds: crashfs.KindTruncate}},
 	{"sync", crashfs.Fault{Kinds: crashfs.KindSyncs}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/crashfs"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/kv"
 )
 
@@ -29,6 +30,37 @@ func TestFailingCallsAreSurvived(t *testing.T) {
 			require.Empty(t, r.Failures)
 			require.GreaterOrEqual(t, r.Kinds[kind], most)
 		})
+	}
+}
+
+// TestFullDiskAtEachCallOfCompactAndBackup: each write, growth, segment and hole of them is refused in
+// turn, once or from then on. The store goes on, or has failed, and has all rows when it is opened again.
+func TestFullDiskAtEachCallOfCompactAndBackup(t *testing.T) {
+	racetest.OneGoroutine(t)
+	for _, w := range spelt(
+		"holed+groups compact.1a", // to its end, with a fill pass
+		"holed+groups compact.48", // cancelled at its last step
+		"holed+groups backup.0 put.1 backup.2",
+	) {
+		r := newRun(w)
+		require.NoError(t, r.all())
+		n := 0
+		for _, op := range r.Disk.Trace()[:r.OpEnds[0]] {
+			if op.Kind&spaceKinds != 0 {
+				n++
+			}
+		}
+		refused := 0
+		for fired := true; fired; n += racetest.Sample(1, 7) {
+			r := newRun(w)
+			var err error
+			fired, err = r.faulty(crashfs.Fault{Kinds: spaceKinds, Err: vfs.ErrNoSpace, N: n, Sticky: n%3 == 0})
+			require.NoError(t, err, "%s: space %d", w, n)
+			if fired {
+				refused++
+			}
+		}
+		require.Greater(t, refused, racetest.Sample(10, 1), "%s", w)
 	}
 }
 

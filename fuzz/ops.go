@@ -96,8 +96,8 @@ func init() {
 		{"touch", 3, false, opTouch},
 		{"append", 6, true, opAppend},
 		{"dropexp", 4, true, opDropExpired},
-		{"compact", 3, false, opCompact},
-		{"backup", 2, false, opBackup},
+		{"compact", 3, true, opCompact},
+		{"backup", 2, true, opBackup},
 	}
 }
 

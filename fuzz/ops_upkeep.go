@@ -15,13 +15,19 @@ import (
 	"github.com/ebbkv/ebb/txn"
 )
 
+// mostCancelled: a compaction is cancelled after some step below it, or not at all.
+const mostCancelled = 20
+
+// compactionSteps is after how many steps a compaction is cancelled, if that is below mostCancelled.
+func compactionSteps(rnd *rand.Rand) int { return rnd.IntN(3 * mostCancelled) }
+
 // opCompact compacts in steps of a page, and fills in half of the cases. Between the steps there are
 // commits, purges and snapshots, and a third of the compactions is cancelled after some step.
 func opCompact(r *Run, rnd *rand.Rand) error {
 	beside := []func(*Run, *rand.Rand) error{opPut, opOverwrite, opDelete, opBig, opPurge, opHold, opEvict, opRelaxed}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	last := rnd.IntN(60)
+	last := compactionSteps(rnd)
 	steps, failed := 0, error(nil)
 	r.Disk.SetPhase("compact")
 	err := r.db.Compact(ctx, kv.CompactOptions{StepBytes: 1, Fill: last%2 == 0, Progress: func(int64, int64) {
@@ -32,7 +38,7 @@ func opCompact(r *Run, rnd *rand.Rand) error {
 			failed = beside[rnd.IntN(len(beside))](r, rnd)
 			r.Disk.SetPhase("compact")
 		}
-		if steps++; failed != nil || steps == last && last < 20 {
+		if steps++; failed != nil || steps == last && last < mostCancelled {
 			cancel()
 		}
 	}})

@@ -69,13 +69,15 @@ type base struct {
 }
 
 // bases hold 0, 1 or 40 keys; in "closed" no log is there yet, in "busy" a checkpoint has just
-// been; "spread" has large values besides, and holes between them.
+// been; "spread" has large values besides, and holes between them; "holed" has lost most of its rows
+// in pages that are still there.
 var bases = map[string]base{
 	"empty":  {small, nil},
 	"one":    {small, []func(*Run) error{fillOne}},
 	"closed": {small, []func(*Run) error{fillMany, reopen}},
 	"busy":   {small, []func(*Run) error{fillMany, checkpoint, fillOne}},
 	"spread": {small, []func(*Run) error{fillMany, fillLarge, checkpoint, thin, checkpoint, fillOne}},
+	"holed":  {small, []func(*Run) error{fillPages, checkpoint, thinOut, checkpoint, fillOne}},
 	"wide":   {wide, []func(*Run) error{fillMany, checkpoint, fillOne}},
 	"random": {large, nil},
 }
@@ -89,6 +91,7 @@ var sequenceBases = []string{
 	"closed" + directSuffix,
 	"busy" + directSuffix,
 	"spread" + groupsSuffix,
+	"holed" + groupsSuffix,
 }
 
 func fillOne(r *Run) error    { return fill(r, 1) }
@@ -185,6 +188,49 @@ func thin(r *Run) error {
 		}
 		return nil
 	})
+}
+
+// fillPages puts rows of a sixth of a page, which make some 60 leaves.
+func fillPages(r *Run) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		rnd := rand.New(rand.NewPCG(1, 0))
+		for i := range 300 {
+			if err := t.put(defaultFamily, fmt.Sprintf("page%03d", i*7%300), newValue(rnd, 600)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// thinOut deletes most of them: a third of the leaves is left, each less than half full.
+func thinOut(r *Run) error {
+	return r.update(kv.Sync, func(t *tx) error {
+		for i, key := range t.m.keys(defaultFamily) {
+			if i/18%3 == 2 && i%3 > 0 || !strings.HasPrefix(key, "page") {
+				continue
+			}
+			if err := t.remove(defaultFamily, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cancelledCompactions are compactions of one page a step that end after each number of steps, beside
+// the sequences of one operation.
+func cancelledCompactions() (all []Workload) {
+	kind, _ := kindOf("compact")
+	seen := map[int]bool{}
+	for arg := uint32(0); len(seen) < mostCancelled; arg++ {
+		op := Op{kind, arg}
+		if last := compactionSteps(op.rand()); last < mostCancelled && !seen[last] {
+			seen[last] = true
+			all = append(all, Workload{Base: "holed" + groupsSuffix, Ops: []Op{op}})
+		}
+	}
+	return all
 }
 
 // Specials are workloads for what sequences do not reach: a sync of relaxed commits alone, and
