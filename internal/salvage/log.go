@@ -14,7 +14,7 @@ import (
 // or a commit whose leaves are not all there. It changes nothing.
 func (r *rescue) readLog() error {
 	l := &r.report.Log
-	l.Taken = r.o.Log
+	*l = Log{Taken: r.o.Log}
 	if r.meta == nil {
 		if files, _ := wal.Files(r.o.FS, r.path); len(files) > 0 {
 			l.Why, l.Taken = "no meta page says where the log begins", false

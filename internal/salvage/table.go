@@ -80,6 +80,16 @@ func (r *rescue) findTrees() error {
 		r.report.Checkpoint = uint32(meta.Epoch)
 		found = []*table{{tree: tree.Tree{Root: meta.Root, Depth: meta.RootDepth, Rows: meta.RootRows}}}
 	}
+	if !certain && meta != nil {
+		// A log that is complete from the intact page on says that no newer state has superseded it: a
+		// newer table is that of a checkpoint that did not end, and has less than the log, or commits
+		// whose records were never durable. Recovery would start here, too.
+		r.meta = meta
+		if err := r.readLog(); err != nil {
+			return err
+		}
+		certain = r.report.Log.Why == "" && (!meta.Clean || r.report.Log.Commits > 0)
+	}
 	if !certain {
 		newer, err := r.scanTables(pager.MaxEpoch)
 		if err != nil {
