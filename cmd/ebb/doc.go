@@ -10,5 +10,5 @@
 // that it is going to kill, and that put hears an interrupt while it reads a value.
 //
 // The command knows no layout of pages or records but what the packages pager and wal export, and
-// only the files pages.go and wal.go ask them.
+// only the files pages.go and wal.go, and the package internal/ui, ask them.
 package main

@@ -230,7 +230,7 @@ const views = "families rows expiry pages trees log history"
 
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`
 
-// hostileStore has text that a page must not take for its own.
+// hostileStore has text that a page must not take for its own, a part of it in the log: it is open.
 func hostileStore(t *testing.T) string {
 	t.Helper()
 	path := filled(t)
@@ -239,8 +239,11 @@ func hostileStore(t *testing.T) string {
 	family := "<b>" + hostile[:60]
 	require.NoError(t, db.CreateCF(family, kv.CFOptions{}))
 	require.NoError(t, db.CF(family).PutTTL([]byte(hostile), []byte(hostile), time.Hour))
-	require.NoError(t, db.Put([]byte("key-"+hostile), []byte("\u202eright to left\x00")))
 	require.NoError(t, db.Close())
+	db, err = kv.Open(path, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Put([]byte("key-"+hostile), []byte("\u202eright to left\x00")))
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return path
 }
 
@@ -294,6 +297,7 @@ func TestBrowser(t *testing.T) {
 			b.open(view)
 			require.LessOrEqual(t, b.js("document.documentElement.scrollWidth"), float64(width), view)
 			require.Equal(t, float64(0), b.js("document.querySelectorAll('#main .error').length"), view)
+			require.NotRegexp(t, `\[object|undefined|NaN`, b.js("document.body.innerText"), view)
 			require.Equal(t, scheme == "dark", b.js(
 				"getComputedStyle(document.documentElement).backgroundColor.match(/[0-9]+/)[0] < 60"))
 			b.shot(fmt.Sprintf("%s-%d-%s", view, width, scheme))

@@ -13,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/bound"
 	"github.com/ebbkv/ebb/internal/racetest"
+	"github.com/ebbkv/ebb/pager"
 )
 
 // calls are all calls that a page makes, of a store as filled makes it.
@@ -108,4 +110,56 @@ func TestFilesThatAreCutShort(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no store", 5000)), 0o600))
 	code, body, _ := ask(t, openTest(t, path), "/api/store", nil)
 	require.Equal(t, http.StatusInternalServerError, code, body)
+}
+
+// TestForgedPages changes bytes of a page in use and makes its checksum right again: what no accident
+// does. Every call ends in an answer, soon and in bounded memory.
+func TestForgedPages(t *testing.T) {
+	racetest.OneGoroutine(t)
+	path := filled(t)
+	s := New(Options{Path: path}, place(testHost))
+	var all pagesAnswer
+	walked(t, s)
+	get(t, s, "pages?n=4096", &all)
+	salt := pager.Salt(s.state.meta.StoreID)
+	require.NoError(t, s.Close())
+	sound, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var tree []uint64
+	for _, p := range all.Pages {
+		if p.State == pageUsed && p.Pgid >= 2 && p.Kind != continued {
+			tree = append(tree, p.Pgid)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range racetest.Sample(150, 30) {
+		b := bytes.Clone(sound)
+		for range 1 + random.IntN(3) {
+			id := tree[random.IntN(len(tree))]
+			forged := b[id*4096 : (id+1)*4096]
+			for range 1 + random.IntN(4) {
+				at := 8 + random.IntN(120) // header, and heads, slots or children
+				if random.IntN(3) == 0 {
+					at = 8 + random.IntN(4088)
+				}
+				forged[at] = []byte{0, 1, 0x7f, 0x80, 0xff, byte(random.Uint32())}[random.IntN(6)]
+			}
+			pager.SetChecksum(forged, salt)
+		}
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		done := bound.Hold(t, 1<<30)
+		s := New(Options{Path: path}, place(testHost))
+		get(t, s, "store", &storeAnswer{})
+		<-s.state.walk.ended
+		for _, call := range calls(len(all.Pages)) {
+			code, body, _ := ask(t, s, "/api/"+call, nil)
+			require.Contains(t, []int{200, 400, 404, 500}, code, call)
+			require.True(t, json.Valid([]byte(body)), call)
+			require.Less(t, len(body), 4<<20, call)
+		}
+		require.NoError(t, s.Close())
+		done()
+	}
 }

@@ -54,7 +54,11 @@ func TestLiveStore(t *testing.T) {
 		}
 	})
 	last, changed := "", 0
-	for i := range racetest.Sample(80, 20) {
+	looks := racetest.Sample(40, 16)
+	if racetest.Enabled {
+		looks = 8
+	}
+	for i := range looks {
 		call := "rows?family=default"
 		if i%2 == 0 {
 			call += "&fresh=1"
@@ -78,7 +82,7 @@ func TestLiveStore(t *testing.T) {
 		}
 	}
 	end()
-	require.Greater(t, changed, 5)
+	require.Greater(t, changed, 2)
 	require.NoError(t, db.Put([]byte("last"), []byte("it is in the log only")))
 	var p rowsPage
 	get(t, s, "rows?family=default&fresh=1&prefix="+hex.EncodeToString([]byte("last")), &p)

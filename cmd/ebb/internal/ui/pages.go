@@ -128,7 +128,7 @@ func (t *state) use(id pager.Pgid) string {
 	switch {
 	case id < 2 || t.used.Has(id):
 		return pageUsed
-	case t.known.Has(id):
+	case t.known.Has(id), t.meta != nil && uint64(id) >= t.meta.Pages: // behind the last page that was in use
 		return pageFree
 	}
 	return pageUnknown

@@ -138,7 +138,7 @@ async function draw(fresh) {
     }
     head();
     const body = await view[2](args, () => mine === drawn);
-    if (mine === drawn && body) $('main').replaceChildren(...body.flat().filter(Boolean));
+    if (mine === drawn && body) $('main').replaceChildren(...body.flat(Infinity).filter(Boolean));
   } catch (e) {
     if (mine === drawn) $('main').replaceChildren(error(e.message));
   }
@@ -190,7 +190,7 @@ async function showFamilies(_, still) {
     table(['Family', '#rows', '#live', '#with expiry', '#expired', '#size', 'next expiry', 'settings'], store.families.map((f) => el('tr', {},
       el('td', { class: 'bytes' }, link(text(new TextEncoder().encode(f.name)), () => go('rows', { family: f.name }))),
       num(count(f.rows)), num(count(f.rows - f.due)), num(f.ttl_rows ? link(count(f.ttl_rows), () => go('expiry', { family: f.name })) : '0'),
-      num(count(f.due)), num(size(bytes[f.name] || 0) + (trees.done ? '' : ' +')), cell(expiry(f.next_expiry)),
+      num(count(f.due)), num(!bytes[f.name] && f.rows ? 'in the log' : size(bytes[f.name] || 0) + (trees.done ? '' : ' +')), cell(expiry(f.next_expiry)),
       cell(f.error ? el('span', { class: 'badtext' }, f.error) : [f.default_ttl_ms ? 'ttl ' + duration(f.default_ttl_ms) : '', f.retention_ms ? 'retention ' + duration(f.retention_ms) : ''].join(' ').trim() || 'none')))),
     el('p', { class: 'quiet' }, 'Rows are stored rows: expired ones, too, until a purge deletes them. Sizes are those of pages at the last checkpoint.'),
     store.holder ? note('Another process has the store open. What you see is one instant of it; Refresh reads a later one.') : null];
