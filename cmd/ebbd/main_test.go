@@ -36,7 +36,7 @@ type process struct {
 }
 
 // startProcess runs ebbd on a free port of the loopback interface.
-func startProcess(t *testing.T, args ...string) *process {
+func startProcess(t testing.TB, args ...string) *process {
 	t.Helper()
 	args = append([]string{"--addr", "127.0.0.1:0", "--json"}, args...)
 	cmd := exec.Command(os.Args[0])
@@ -64,7 +64,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
-func (p *process) dial(t *testing.T) redis.Conn {
+func (p *process) dial(t testing.TB) redis.Conn {
 	t.Helper()
 	c, err := redis.Dial("tcp", p.addr, redis.DialReadTimeout(20*time.Second))
 	require.NoError(t, err)
