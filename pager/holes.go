@@ -34,6 +34,8 @@ const (
 	// They are what the store uses next, and what a replay may need beyond the run.
 	spareBytes    = 4 << 20
 	spareFraction = 8
+	// punchBytes is what one call punches at most.
+	punchBytes = 4 << 20
 	// fillBytes is the size of the part of the file in which holes are filled by one call.
 	fillBytes = 4 << 20
 )
@@ -50,11 +52,28 @@ func (a *Allocator) punchSizes() (least, keep uint64) {
 // TakeDead takes runs of available pages below end, which the store does not need soon, for Punch.
 // Writer lock.
 func (a *Allocator) TakeDead(end uint64) []pageRange {
+	least, keep := a.punchSizes()
+	return a.takeDead(end, least, keep)
+}
+
+// TakeAllDead is TakeDead of a store that is being closed: only the reserve stays.
+func (a *Allocator) TakeAllDead(end uint64) []pageRange {
+	least, _ := a.punchSizes()
+	return a.takeDead(end, least, a.reservePages(0))
+}
+
+func (a *Allocator) takeDead(end, least, keep uint64) []pageRange {
 	if a.noPunch || a.o.ReadOnly {
 		return nil
 	}
-	least, keep := a.punchSizes()
 	return a.space.takeDead(min(end, a.space.end), least, keep)
+}
+
+// WorthFreeing says whether what a checkpoint would free is worth one: long runs, and a sixteenth of
+// the pages in use. Writer lock.
+func (a *Allocator) WorthFreeing() bool {
+	least, _ := a.punchSizes()
+	return !a.noPunch && a.Unfree() >= max(4*least, a.space.nUsed/16)
 }
 
 // takeDead takes runs of at least least pages, highest first: available ones, as long as keep of them
@@ -111,13 +130,16 @@ func lastRun(g *group, words []uint64, top uint64) (lo, hi uint64) {
 	return lo, hi
 }
 
-// Punch gives the room of pages of TakeDead back to the file system. It takes no lock. Any failure
-// ends punching; the pages are free.
+// Punch gives the room of pages of TakeDead back to the file system, in parts: while a call runs, the
+// file system lets no other change the file's extents, and a commit that fills holes waits for it. It
+// takes no lock. Any failure ends punching; the pages are free.
 func (a *Allocator) Punch(runs []pageRange) error {
+	size, part := int64(a.pageSize), Pgid(punchBytes/a.pageSize)
 	for _, r := range runs {
-		size := int64(a.pageSize)
-		if err := a.file.PunchHole(int64(r.from)*size, int64(r.to-r.from)*size); err != nil {
-			return fmt.Errorf("punch %s at page %d: %w", a.name, r.from, err)
+		for at := r.from; at < r.to; at += part {
+			if err := a.file.PunchHole(int64(at)*size, int64(min(part, r.to-at))*size); err != nil {
+				return fmt.Errorf("punch %s at page %d: %w", a.name, at, err)
+			}
 		}
 	}
 	return nil

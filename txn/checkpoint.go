@@ -411,6 +411,9 @@ func (k *checkpointer) closeClean() (*checkpointState, error) {
 	if err := k.compact(); err != nil && !pager.NoSpace(err) {
 		return nil, err
 	}
+	if err := k.punchAtClose(); err != nil && !pager.NoSpace(err) {
+		return nil, err
+	}
 	c, err := k.captureLocked(true)
 	if err != nil {
 		return nil, err

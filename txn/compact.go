@@ -55,6 +55,26 @@ func (k *checkpointer) shrinkMost() int {
 	return shrinkPages
 }
 
+// punchAtClose gives the free space that stays in the file back to the file system, before the last
+// checkpoint of a session. If that is worth it a checkpoint frees the pages of the older state first:
+// the last one does not supersede that state, so its pages are not punched after it.
+func (k *checkpointer) punchAtClose() error {
+	a := k.s.pg.Alloc
+	if a.WorthFreeing() && k.s.epoch < lastEpoch {
+		if err := k.runLocked(); err != nil {
+			return err
+		}
+	}
+	dead := a.TakeAllDead(k.s.pg.LastMeta().Pages)
+	if len(dead) == 0 {
+		return nil
+	}
+	if err := a.Punched(dead, a.Punch(dead)); err != nil {
+		return k.s.fail(err)
+	}
+	return nil
+}
+
 // movePages moves pages that the file does not hold yet until they fill its low end, in steps whose
 // copies take little memory: each begins after the freed pages were reclaimed, except those that
 // snapshots hold when Abandon closes the store.

@@ -112,3 +112,37 @@ func deleteHalf(t *testing.T, s *Store) {
 		require.NoError(t, err)
 	})
 }
+
+// TestCloseGivesFreeRunsBack: space of deleted rows that is not enough to compact the file, where no
+// checkpoint has freed it yet, and where one has. The reserve stays, for deletes of the next session
+// on a disk that is full by then.
+func TestCloseGivesFreeRunsBack(t *testing.T) {
+	for _, checkpoint := range []bool{false, true} {
+		o := testOptions(crashfs.New(crashfs.Options{}))
+		o.SmallGroups, o.CacheBytes, o.CheckpointBytes = true, 16<<20, 1<<30
+		s := openTest(t, "/a.ebb", o)
+		update(t, s, func(tx *Tx) { require.NoError(t, tx.Create(9)) })
+		rewrite(t, s, "first")
+		require.NoError(t, s.Checkpoint(t.Context()))
+		update(t, s, func(tx *Tx) {
+			_, err := tx.DeleteRange(9, []byte("1000"), []byte("1800"))
+			require.NoError(t, err)
+		})
+		if checkpoint {
+			require.NoError(t, s.Checkpoint(t.Context()))
+		}
+		require.False(t, s.checkpointer.worthCompacting())
+		require.NoError(t, s.Close())
+
+		s = openTest(t, "/a.ebb", o)
+		page := int64(s.pg.PageSize())
+		used, stats := int64(s.pg.Alloc.UsedPages()), s.Stats()
+		require.Greater(t, stats.FileBytes/page, used+150, "the file is as long as before")
+		require.LessOrEqual(t, stats.DiskBytes/page, used+70)
+		require.GreaterOrEqual(t, stats.DiskBytes/page, used+36, "the reserve")
+		requireSound(t, s)
+		checkpoints := s.checkpointer.count.Load()
+		require.NoError(t, s.Close())
+		require.Equal(t, checkpoints, s.checkpointer.count.Load(), "there is nothing more to free")
+	}
+}
