@@ -190,6 +190,10 @@ func (a *Allocator) fillReserve(n uint64) error {
 func (a *Allocator) fill(n uint64) (filled uint64, err error) {
 	s := a.space
 	for filled < n && s.holes.n > 0 {
+		if a.Growth.full {
+			more, err := a.fillScattered(n - filled)
+			return filled + more, err
+		}
 		found, err := s.findRun(&s.holes, false)
 		if err != nil || !found {
 			return filled, err
@@ -229,11 +233,13 @@ func (a *Allocator) fillAt(n uint64) (filled uint64, err error) {
 	to := min(from+max(fillBytes/uint64(a.pageSize), minHolePages), s.end, (from/s.perGroup+1)*s.perGroup)
 	s.holes.cursor, s.holes.fragments = min(s.holes.cursor, to), min(s.holes.fragments, to)
 	s.holes.run, s.holes.runEnd = 0, 0
-	filled, err = a.fillRange(from, to)
-	if NoSpace(err) {
-		return a.fillScattered(n)
+	if !a.Growth.full {
+		if filled, err = a.fillRange(from, to); !NoSpace(err) {
+			return filled, err
+		}
+		a.Growth.full = true
 	}
-	return filled, err
+	return a.fillScattered(n)
 }
 
 // fillRange makes the holes in [from, to), of one group, available. Pages in use stay as they are.

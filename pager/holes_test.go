@@ -357,3 +357,61 @@ func TestAFileThatWasNotCutHasNoRoomBehindItsSize(t *testing.T) {
 	}
 	b.requireRoom(t)
 }
+
+// triedFile counts the calls that found no room.
+type triedFile struct {
+	vfs.File
+	failed int
+}
+
+func (f *triedFile) Reserve(off, n int64) error { return f.count(f.File.Reserve(off, n)) }
+func (f *triedFile) Grow(size int64) error      { return f.count(f.File.Grow(size)) }
+
+func (f *triedFile) count(err error) error {
+	if NoSpace(err) {
+		f.failed++
+	}
+	return err
+}
+
+// TestAFullDiskIsAskedOnce: an allocation from the reserve asked for room of a hole, in vain, for
+// each page, and a file system that is full takes long to say so. A put, which fails otherwise, asks
+// again.
+func TestAFullDiskIsAskedOnce(t *testing.T) {
+	b := newHoleBed(t, 4)
+	for range 1000 {
+		require.True(t, b.put(t, AllocPolicy{}))
+	}
+	b.checkpoint(t)
+	for id := Pgid(20); id < 500; id++ {
+		if _, ok := b.live[id]; ok {
+			b.free(t, id, false)
+		}
+	}
+	b.checkpoint(t)
+	require.Greater(t, b.p.Alloc.space.holes.n, uint64(100))
+	capacity := b.disk.Used()
+	b.disk.SetCapacity(capacity)
+	file := &triedFile{File: b.p.file}
+	b.p.file = file
+	for b.put(t, AllocPolicy{}) {
+	}
+	require.Positive(t, file.failed)
+	file.failed = 0
+	for range deletePages / 2 {
+		require.True(t, b.put(t, AllocPolicy{Purpose: ForDelete}))
+		b.p.Alloc.HasSpace(4, AllocPolicy{})
+	}
+	require.Zero(t, file.failed)
+
+	require.False(t, b.put(t, AllocPolicy{}))
+	require.Positive(t, file.failed, "a put asks, since there may be space again")
+
+	b.disk.SetCapacity(capacity + 8<<20)
+	holes := b.p.Alloc.space.holes.n
+	for range 300 {
+		require.True(t, b.put(t, AllocPolicy{}))
+	}
+	require.Less(t, b.p.Alloc.space.holes.n, holes)
+	b.requireRoom(t)
+}

@@ -32,7 +32,9 @@ type fileGrowth struct {
 	bound     int64 // on size; 0: none
 	threshold int64 // used bytes at which the next step is due; at most size
 	wanted    int64 // bytes behind the used ones of the last HasSpace call
-	full      bool  // the last step failed for lack of space: no further preallocation
+	// The disk had no room for the last step, or for a hole: no further preallocation, and holes stay
+	// unless they had room at open. An allocation that would fail otherwise asks again.
+	full bool
 	// of capacity 1: the new size from the goroutine, which may also be one of startTruncation, 0 or
 	// truncationFailed; nil: no goroutine runs
 	grownTo chan int64

@@ -64,7 +64,13 @@ func (a *Allocator) reserve(n uint64, atEnd bool, purpose Purpose) error {
 		return err
 	}
 	want := n + a.reservePages(n)
-	if filled, bad := a.fillScattered(want - min(want-1, a.space.free())); filled == 0 || bad != nil {
+	want -= min(want-1, a.space.free())
+	filled, bad := a.fillScattered(want)
+	if filled == 0 && bad == nil && a.Growth.full { // the disk may have space again
+		a.Growth.full = false
+		filled, bad = a.fill(want)
+	}
+	if filled == 0 || bad != nil {
 		return errors.Join(err, bad)
 	}
 	return a.reserveNow(n, atEnd, purpose)
