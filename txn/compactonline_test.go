@@ -395,7 +395,7 @@ func TestEveryFailedOperationOfACompact(t *testing.T) {
 	h := newHoleyStore(t, o)
 	image := imageOf(t, disk)
 	failures := 0
-	for n := 0; ; n += racetest.Sample(29, 97) {
+	for n := 0; ; n += racetest.Sample(29, 53) {
 		disk := image.Disk(crashfs.Options{})
 		o.FS = disk
 		s, err := Open("/a.ebb", o)

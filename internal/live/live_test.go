@@ -23,7 +23,8 @@ import (
 var looks = flag.Int("looks", 1600, "looks at a busy store; 100000 take two minutes")
 
 // TestLooksAtABusyStoreNeverFail looks while a writer commits, checkpoints and turns segments over.
-// What is told never goes back.
+// What is told never goes back. It looks until it has seen two checkpoints: on a busy machine the
+// writer may get no turn for long.
 func TestLooksAtABusyStoreNeverFail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "busy.ebb")
 	db, err := openfs.Open(vfs.OS, path, &kv.Options{Durability: kv.NoSync, CheckpointBytes: 256 << 10},
@@ -47,7 +48,7 @@ func TestLooksAtABusyStoreNeverFail(t *testing.T) {
 	})
 	var last live.State
 	states := map[uint32]bool{}
-	for range racetest.Sample(*looks, *looks/4) {
+	for i := 0; i < racetest.Sample(*looks, *looks/4) || len(states) <= 2; i++ {
 		s, err := live.Look(vfs.OS, path)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, s.Checkpoint, last.Checkpoint)
@@ -59,7 +60,6 @@ func TestLooksAtABusyStoreNeverFail(t *testing.T) {
 	}
 	close(stop)
 	writer.Wait()
-	require.Greater(t, len(states), 2, "checkpoints were seen")
 	require.NoError(t, db.Checkpoint(t.Context()))
 	s, err := live.Look(vfs.OS, path)
 	require.NoError(t, err)
