@@ -59,10 +59,7 @@ func (w chunkWriter) Write(p []byte) (n int, err error) {
 // empty one at the end. An error reply in its place says that the backup is not complete.
 func streamBackupCommand(r *request) error {
 	c := r.c
-	switch {
-	case r.turn:
-		return replyError("ERR EBB.BACKUP behind a write in a pipeline: wait for the reply of the write")
-	case c.reply != replyOn:
+	if c.reply != replyOn {
 		return replyError("ERR EBB.BACKUP needs replies: see CLIENT REPLY")
 	}
 	info, err := r.s.db.Backup(r.s.ending, chunkWriter{c}, kv.BackupOptions{})

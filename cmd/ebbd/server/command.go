@@ -24,6 +24,7 @@ const (
 	flagAdmin
 	flagBlocking // may wait for a key
 	flagPubSub   // allowed in version 2 for a connection with subscriptions
+	flagAlone    // never part of a turn: it may wait for the writer, or for its client
 )
 
 // command is a row of the command table.

@@ -174,7 +174,7 @@ func (c *conn) run(batch [][][]byte) {
 		}
 		if c.needsTurn(batch[0]) {
 			x.end()
-			ran, w := c.s.exec.submit(c, batch)
+			ran, w := c.s.exec.submit(c, batch[:turnLength(batch)])
 			batch = batch[ran:]
 			if w != nil {
 				batch = cloneCommands(batch) // the reader's buffer changes during the wait
@@ -192,6 +192,16 @@ func (c *conn) run(batch [][][]byte) {
 		}
 	}
 	x.end()
+}
+
+// turnLength is the number of commands, from a first one that needs a turn on, that may be in it.
+func turnLength(batch [][][]byte) int {
+	for i := 1; i < len(batch); i++ {
+		if cmd := lookup(batch[i][0]); cmd != nil && cmd.flags&flagAlone != 0 {
+			return i
+		}
+	}
+	return len(batch)
 }
 
 func cloneCommands(batch [][][]byte) [][][]byte {

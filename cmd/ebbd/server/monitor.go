@@ -14,9 +14,6 @@ const mostMonitored = 64 << 10
 // monitorCommand makes the connection one that gets a line for each command that arrives. RESET and
 // the end of the connection end it.
 func monitorCommand(r *request) error {
-	if r.turn {
-		return replyError("ERR MONITOR behind a write in a pipeline: wait for the reply of the write")
-	}
 	r.c.subscribe(monitorKind, "")
 	return r.ok(nil)
 }

@@ -168,3 +168,22 @@ func TestATurnRunsAgainAfterACommandThatFailsHalfway(t *testing.T) {
 	other.line("MULTI")
 	require.Equal(t, "[]", other.line("EXEC"))
 }
+
+// TestSaveBehindAWriteInAPipeline: SAVE waits for the writer, and would wait for ever in a turn. With
+// a command behind it that needs a turn again, and with one that fails.
+func TestSaveBehindAWriteInAPipeline(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		s := start(t, Options{BackupDir: dir})
+		c := s.client()
+		c.send(encode("SET", "a", "1") + encode("SAVE") + encode("INCR", "a") + encode("DEBUG", "SLEEP", "0") +
+			encode("BGSAVE") + encode("LPUSH", "a", "x") + encode("GET", "a") + encode("EBB.BACKUP"))
+		for _, want := range []string{"OK", "OK", "2", "OK", "Background saving started", "", `"2"`} {
+			if got := c.receive(); want != "" {
+				require.Equal(t, want, got)
+			}
+		}
+		for c.receive() != `""` { // of the backup: an empty string ends it
+		}
+		require.Equal(t, "PONG", c.line("PING"))
+	}
+}
