@@ -239,7 +239,7 @@ async function showRows(args) {
     choice('in', [['text', 'text'], ['hex', 'hex']], asHex ? 'hex' : 'text', (v) => go('rows', { family, as: v })),
     forms(() => { body.replaceChildren(); paint(loaded); })),
   el('table', { class: 'rows' }, el('thead', {}, el('tr', {}, settings.partitioned ? el('th', { scope: 'col' }, 'time') : null,
-    el('th', { scope: 'col' }, 'key'), el('th', { scope: 'col' }, 'value'), el('th', { class: 'n', scope: 'col' }, 'size'), el('th', { scope: 'col' }, settings.partitioned ? '' : 'expires'))), body),
+    el('th', { scope: 'col' }, 'key'), el('th', { scope: 'col' }, 'value'), el('th', { class: 'n', scope: 'col' }, 'size'), el('th', { class: 'n', scope: 'col' }, settings.partitioned ? '' : 'expires'))), body),
   state, more];
 }
 
@@ -424,7 +424,7 @@ async function showLog() {
       el('tr', {}, num(count(s.number)), num(size(s.bytes)), num(count(s.follows)), cell(el('code', {}, s.salt)), el('td', { class: 'bytes' }, s.file))))] : null,
     (a.foreign || []).map((f) => note(f + ' is no segment of this store, or damaged')),
     a.commits ? [el('h2', {}, 'Commits behind the checkpoint'), a.commits.length ? [el('p', { class: 'quiet' }, a.more ? 'The first ' + a.commits.length + '.' : many(a.commits.length, 'commit') + (a.torn_bytes ? ', and a torn end of ' + size(a.torn_bytes) : '') + '.'),
-      table(['#LSN', '#bytes'], a.commits.map((c) => el('tr', {}, num(count(c.lsn)), num(count(c.bytes)))))] : el('p', { class: 'quiet' }, 'None.')] : null];
+      table(['#LSN', '#bytes'], a.commits.map((c) => el('tr', {}, num(count(c.lsn)), num(count(c.bytes)))), 'slim')] : el('p', { class: 'quiet' }, 'None.')] : null];
 }
 
 function metaList(m) {
