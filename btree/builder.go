@@ -178,10 +178,7 @@ func (b *Builder) child(level int, ref pager.Ref, rows uint64) error {
 		s.used += cost
 		return nil
 	}
-	if err := b.flushBranch(level, n-2); err != nil {
-		return err
-	}
-	return nil
+	return b.flushBranch(level, n-2)
 }
 
 // flushBranch makes a page of the first m items of level and keeps the others.

@@ -202,3 +202,29 @@ func TestCheckFindsDamage(t *testing.T) {
 	stop := errors.New("stop")
 	require.ErrorIs(t, Check(m, tree, func(pager.Ref, int) error { return stop }, nil), stop)
 }
+
+// Walk calls fn for each page of the tree, parents before children, with its level. It descends
+// below a branch if fn returns true. Walk reads no leaves and does not call fn for extents.
+func Walk(r Reader, t Tree, fn func(ref pager.Ref, level uint8) (descend bool, err error)) error {
+	if err := t.checkDepth(); err != nil || t.Depth == 0 {
+		return err
+	}
+	return walk(r, t.Root, t.Depth-1, fn)
+}
+
+func walk(r Reader, ref pager.Ref, level uint8, fn func(pager.Ref, uint8) (bool, error)) error {
+	descend, err := fn(ref, level)
+	if err != nil || !descend || level == 0 {
+		return err
+	}
+	b, n, err := pageAt(r, ref, level)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if err := walk(r, childRef(b, n, i), level-1, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -45,7 +45,11 @@ func prefetchPaths(w Writer, t Tree, changes []Change, hints *[MaxHints]pathHint
 		if err != nil {
 			return false, err
 		}
-		prefetchCell(b, n, &changes[i])
+		size := prefetchCellBytes
+		if changes[i].Delete {
+			size = prefetchKeyBytes
+		}
+		prefetchCell(b, n, changes[i].Key, size)
 	}
 	*hints = d.hints
 	return t.Depth-1 <= pathHintLevels, nil
@@ -101,18 +105,18 @@ func (d *batchDescent) descendBatch(in Reader, t Tree, n int) error {
 	return nil
 }
 
-// prefetchCell prefetches the cell of c's key in leaf b of n cells, or the one that a search
-// compares instead.
-func prefetchCell(b []byte, n int, c *Change) {
+// prefetchCell prefetches size bytes of the cell of key in leaf b of n cells, or the key of the one
+// that a search compares instead.
+func prefetchCell(b []byte, n int, key []byte, size int) {
 	p := prefix(b)
-	if len(c.Key) < p || n == 0 {
+	if len(key) < p || n == 0 {
 		return
 	}
-	h := keyHead32(c.Key, p)
+	h := keyHead32(key, p)
 	k := min(lower32(b, n, h), n-1)
-	off, size := slot(b, n, k), prefetchKeyBytes
-	if !c.Delete && ld32(b, offLeafHeads+4*k) == h {
-		size = prefetchCellBytes
+	off := slot(b, n, k)
+	if ld32(b, offLeafHeads+4*k) != h {
+		size = prefetchKeyBytes
 	}
 	if off < len(b) {
 		prefetch.Bytes(b[off:min(off+size, len(b))])

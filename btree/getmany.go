@@ -1,10 +1,5 @@
 package btree
 
-import (
-	"github.com/ebbkv/ebb/internal/prefetch"
-	"github.com/ebbkv/ebb/pager"
-)
-
 // A Lookup is the result of Get for one key of a batch.
 type Lookup struct {
 	Value
@@ -33,16 +28,21 @@ func GetMany(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) error {
 	if err := d.descendBatch(r, t, len(keys)); err != nil {
 		return err
 	}
-	var leaves [MaxHints]lookupLeaf
-	for i, key := range keys {
-		l := &leaves[i]
-		if err := l.open(r, d.refs[i]); err != nil {
-			return err
-		}
-		l.prefetchCell(key)
+	var leaves [MaxHints]struct {
+		b, changes []byte
+		n          int // cells of b
 	}
 	for i, key := range keys {
-		b, s := findCell(leaves[i].b, leaves[i].changes, leaves[i].n, key)
+		l := &leaves[i]
+		var err error
+		if l.b, l.n, l.changes, err = leafAt(r, d.refs[i]); err != nil {
+			return err
+		}
+		prefetchCell(l.b, l.n, key, prefetchCellBytes)
+	}
+	for i, key := range keys {
+		l := &leaves[i]
+		b, s := findCell(l.b, l.changes, l.n, key)
 		if !s.found() {
 			continue
 		}
@@ -75,34 +75,4 @@ func getEach(r Reader, t Tree, keys [][]byte, found *[MaxHints]Lookup) (err erro
 		}
 	}
 	return nil
-}
-
-// A lookupLeaf is the leaf of a key, or its base and its delta.
-type lookupLeaf struct {
-	b, changes []byte
-	n          int // cells of b
-}
-
-func (l *lookupLeaf) open(r Reader, ref pager.Ref) (err error) {
-	if l.b, l.changes, err = r.Leaf(ref); err != nil {
-		return err
-	}
-	w := ld32(l.b, offKind)
-	if w&0xffff != uint32(pager.KindLeaf) {
-		return misplaced(ref, l.b, 0)
-	}
-	l.n = int(w >> 16)
-	return nil
-}
-
-// prefetchCell prefetches the cell that find compares with key, its value included if it is short.
-func (l *lookupLeaf) prefetchCell(key []byte) {
-	p := prefix(l.b)
-	if len(key) < p || l.n == 0 {
-		return
-	}
-	off := slot(l.b, l.n, min(lower32(l.b, l.n, keyHead32(key, p)), l.n-1))
-	if off < len(l.b) {
-		prefetch.Bytes(l.b[off:min(off+prefetchCellBytes, len(l.b))])
-	}
 }

@@ -2,6 +2,7 @@ package btree
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/ebbkv/ebb/pager"
 )
@@ -15,18 +16,21 @@ func DeleteRange(w Writer, t *Tree, lo, hi []byte) (rows uint64, err error) {
 	if lo != nil && hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
-	c := rangeDeleter{pageEditor{w: w}}
+	c := rangeDeleter{pageEditor{w: w}, math.MaxInt}
 	rows, err = c.root(t, lo, hi)
 	c.releaseScratch()
 	return rows, err
 }
 
-type rangeDeleter struct{ pageEditor }
+type rangeDeleter struct {
+	pageEditor
+	left int // pages that free may still free
+}
 
 func (c *rangeDeleter) root(t *Tree, lo, hi []byte) (uint64, error) {
 	if lo == nil && hi == nil {
 		rows := t.Rows
-		err := c.free(t.Root, t.Depth-1, true)
+		_, _, err := c.free(t.Root, t.Depth-1, true)
 		*t = Tree{}
 		return rows, err
 	}
@@ -96,7 +100,7 @@ func (c *rangeDeleter) deleteRange(
 		}
 		r := childRows(b, n, k)
 		rows += r &^ rowsOverflow
-		if err := c.free(childRef(b, n, k), level-1, r&rowsOverflow != 0); err != nil {
+		if _, _, err := c.free(childRef(b, n, k), level-1, r&rowsOverflow != 0); err != nil {
 			return ref, 0, err
 		}
 	}
@@ -249,30 +253,6 @@ func (c *rangeDeleter) deleteInLeaf(
 	return ref, rows, nil
 }
 
-// free frees the subtree at ref, whose root is at level. overflow says that its leaves may have
-// extents.
-func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) error {
-	if level == 0 && !overflow {
-		return c.w.Free(ref)
-	}
-	b, n, err := pageAt(c.w, ref, level)
-	if err != nil {
-		return err
-	}
-	for i := range n {
-		if level == 0 {
-			err = c.freeExtent(b, cellPosOf(b, n, i))
-		} else {
-			r := childRows(b, n, i)
-			err = c.free(childRef(b, n, i), level-1, r&rowsOverflow != 0)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return c.w.Free(ref)
-}
-
 // FreeTree frees about maxPages pages of an obsolete tree, from the right, and leaves a smaller
 // tree with the right row counts. done means that the tree is empty. FreeTree reads leaves only to
 // find extents, whose pages count.
@@ -280,7 +260,7 @@ func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 	if err := t.checkDepth(); err != nil || t.Depth == 0 {
 		return err == nil, err
 	}
-	c := treeFreer{rangeDeleter{pageEditor{w: w}}, max(maxPages, 1)}
+	c := rangeDeleter{pageEditor{w: w}, max(maxPages, 1)}
 	ref, rows, err := c.free(t.Root, t.Depth-1, true)
 	c.releaseScratch()
 	if err != nil {
@@ -298,15 +278,10 @@ func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 	return false, nil
 }
 
-// A treeFreer is one step of FreeTree.
-type treeFreer struct {
-	rangeDeleter
-	left int // pages that the step may still free
-}
-
-// free frees the subtree at ref from the right, as far as the step goes. It returns the number of
-// deleted rows and the new reference of the subtree's root, zero when all of it is freed.
-func (c *treeFreer) free(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
+// free frees the subtree at ref, whose root is at level, from the right, until no pages are left. It
+// returns the number of deleted rows and the new reference of the subtree's root, zero when all of
+// it is freed. overflow says that its leaves may have extents: others are not read.
+func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
 	if level == 0 && !overflow {
 		c.left--
 		return pager.Ref{}, 0, c.w.Free(ref)

@@ -232,12 +232,26 @@ func pagesOf(t *testing.T, s *Store) map[pager.Ref]bool {
 	refs := map[pager.Ref]bool{}
 	s.w.begin()
 	tr, _ := s.w.trees.get(9)
-	require.NoError(t, tree.Walk(&s.w, tr, func(ref pager.Ref, _ uint8) (bool, error) {
-		refs[ref] = true
-		return true, nil
-	}))
+	eachPage(t, s.w.Page, tr, func(ref pager.Ref, _ []byte) { refs[ref] = true })
 	s.w.rollback()
 	return refs
+}
+
+// eachPage visits all pages of a tree.
+func eachPage(
+	t *testing.T, page func(pager.Ref) ([]byte, error), tr tree.Tree, visit func(pager.Ref, []byte),
+) {
+	if tr.Depth == 0 {
+		return
+	}
+	b, err := page(tr.Root)
+	require.NoError(t, err)
+	visit(tr.Root, b)
+	if tr.Depth > 1 {
+		tree.EachChild(b, func(_ []byte, ref pager.Ref, rows uint64) {
+			eachPage(t, page, tree.Tree{Root: ref, Depth: tr.Depth - 1, Rows: rows}, visit)
+		})
+	}
 }
 
 // TestRolledBackPagesAreReused: pages that a rolled back transaction has allocated, or one rolled

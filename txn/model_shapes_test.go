@@ -197,16 +197,11 @@ func (p *shapes) step() {
 func (p *shapes) layouts() (n [2]int) {
 	view(p.t, p.s, func(tx *Tx) {
 		all, _ := tx.tree(9)
-		require.NoError(p.t, tree.Walk(tx, all, func(ref pager.Ref, level uint8) (bool, error) {
-			if level > 0 {
-				return true, nil
-			}
-			b, err := tx.Page(ref)
-			if err == nil {
+		eachPage(p.t, tx.Page, all, func(_ pager.Ref, b []byte) {
+			if pager.ReadHeader(b).Kind == pager.KindLeaf {
 				n[min(1, binary.LittleEndian.Uint16(b[32:]))]++
 			}
-			return true, err
-		}))
+		})
 	})
 	return n
 }
