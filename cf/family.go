@@ -51,7 +51,7 @@ func (f *Family) KeyIndex() txn.TreeID { return f.Base + 1 }
 // ExpiryIndex is the tree from expiry and user key to nothing; it need not exist.
 func (f *Family) ExpiryIndex() txn.TreeID { return f.Base + 2 }
 
-// Hollow says that the family has no tree, and so no rows.
+// NoTrees says that the family has no tree, and so no rows.
 func (f *Family) NoTrees() bool { return f.Base == 0 }
 
 // Role returns the role of tree id in the family: "data", "key index", "expiry index", "metadata",
