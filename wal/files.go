@@ -1,7 +1,8 @@
 package wal
 
 import (
-	"path/filepath"
+	"fmt"
+	"slices"
 
 	"github.com/ebbkv/ebb/internal/vfs"
 )
@@ -13,17 +14,26 @@ func First(segmentSize int64, number uint64) LSN {
 
 // Files gives the names of all files that are named like segments of the store at path, whatever
 // they contain.
-func Files(fsys vfs.FS, path string) ([]string, error) {
+func Files(fsys vfs.FS, path string) (names []string, err error) {
 	o := Options{FS: fsys, Path: path}
-	bases, err := fsys.List(o.dir())
-	if err != nil {
-		return nil, err
+	numbers, err := o.list()
+	for _, number := range numbers {
+		names = append(names, o.name(number))
 	}
-	var names []string
+	return names, err
+}
+
+// list gives the numbers of all files that are named like segments, by rising number.
+func (o Options) list() (numbers []uint64, err error) {
+	bases, err := o.FS.List(o.dir())
+	if err != nil {
+		return nil, fmt.Errorf("list log segments: %w", err)
+	}
 	for _, base := range bases {
-		if _, ok := o.number(base); ok {
-			names = append(names, filepath.Join(o.dir(), base))
+		if number, ok := o.number(base); ok {
+			numbers = append(numbers, number)
 		}
 	}
-	return names, nil
+	slices.Sort(numbers)
+	return numbers, nil
 }

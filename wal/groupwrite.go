@@ -187,7 +187,7 @@ func sealRecords(r *writeBuffer, synced LSN) {
 func (s *syncer) writeHint(synced LSN) error {
 	putHint(s.hintBuf[:], s.segment.salt, synced)
 	if err := vfs.WriteFull(s.segment.file, s.hintBuf[:], hintAt); err != nil {
-		return fmt.Errorf("write note of log segment %s: %w", s.segment.name, err)
+		return fmt.Errorf("write hint of log segment %s: %w", s.segment.name, err)
 	}
 	s.hintedLSN = synced
 	return nil

@@ -43,7 +43,7 @@ func (r *readBytesFile) ReadAt(p []byte, off int64) (int, error) {
 
 // TestSegmentsAreReadOnceAndNotAgain: Chain is asked about each meta page, and has to read the
 // beginnings of segments once; a segment without a record is read whole once, to know that, and has
-// nothing but its note to say when the log has been replayed.
+// nothing but its hint to say when the log has been replayed.
 func TestSegmentsAreReadOnceAndNotAgain(t *testing.T) {
 	const size = 256 << 10
 	o := testOptions(newDisk(t, 512))

@@ -9,10 +9,12 @@ import (
 )
 
 var (
+	// ErrBound is returned by an Append that SetBound refuses. It is vfs.ErrNoSpace, too.
+	ErrBound = errors.New("wal: the bound is met")
+
 	// ErrFailed is returned by every call after the first failed write, sync or rename, and wraps
 	// that first cause. A commit whose Append or Wait returns it is not in the log, now or after a
-	// restart. ErrBound is that of an Append which SetBound refuses; it is vfs.ErrNoSpace, too.
-	ErrBound  = errors.New("wal: the bound is met")
+	// restart.
 	ErrFailed = errors.New("wal: log failed earlier and takes no more writes")
 
 	// ErrUnknown is returned by Wait if bytes of the commit may have reached the file and the log

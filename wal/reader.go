@@ -38,7 +38,7 @@ type Part struct {
 // durable beyond X:
 //
 //   - a later record, of this segment or a later one, says that everything up to Y > X is durable;
-//   - a note, of this segment or a later one, says so;
+//   - a durability hint, of this segment or a later one, says so;
 //   - durable, the highest position that the caller has on record as durable, is past X.
 //
 // A segment with an end record whose successor is missing is damage too: the successor is made
@@ -69,13 +69,8 @@ func (f *ScanResult) Replay(start, durable LSN, fn func(Part) error) (Tail, erro
 		case !sealed:
 			return p.finish(f, i, img, end, durable, why)
 		case i+1 == len(f.segments) || f.segments[i+1].number != img.number+1:
-			return p.tail, badfile.At(
-				f.opts.name(img.number+1),
-				-1,
-				"segment %d is sealed, segment %d is missing or damaged",
-				img.number,
-				img.number+1,
-			)
+			return p.tail, badfile.At(f.opts.name(img.number+1), -1,
+				"segment %d is sealed, segment %d is missing or damaged", img.number, img.number+1)
 		}
 		at = f.opts.start(img.number + 1)
 		p.segmentGaps += at - end
@@ -200,20 +195,14 @@ func (f *ScanResult) classifyTail(
 ) (behind int64, err error) {
 	bad := func(format string, args ...any) (int64, error) {
 		off := int64(end - img.base)
-		return 0, badfile.At(
-			img.file,
-			off,
-			"log ends at LSN %d (%v), but %s",
-			end,
-			why,
-			fmt.Sprintf(format, args...),
-		)
+		return 0, badfile.At(img.file, off, "log ends at LSN %d (%v), but %s", end, why,
+			fmt.Sprintf(format, args...))
 	}
 	if durable > end {
 		return bad("the store was durable up to LSN %d", durable)
 	}
 	if synced, ok := img.hint(); ok && synced > end {
-		return bad("the segment's note says that LSN %d is durable", synced)
+		return bad("the segment's hint says that LSN %d is durable", synced)
 	}
 	if r, ok := img.durabilityEvidence(int64(end-img.base), end); ok {
 		return bad("the record at LSN %d says that LSN %d is durable", r.lsn, r.synced)
@@ -230,15 +219,11 @@ func (f *ScanResult) classifyTail(
 			return 0, err
 		}
 		if r, ok := later.durabilityEvidence(firstRecord, end); ok {
-			return bad(
-				"the record at LSN %d, in segment %d, says that LSN %d is durable",
-				r.lsn,
-				later.number,
-				r.synced,
-			)
+			return bad("the record at LSN %d, in segment %d, says that LSN %d is durable", r.lsn,
+				later.number, r.synced)
 		}
 		if synced, ok := later.hint(); ok && synced > end {
-			return bad("the note of segment %d says that LSN %d is durable", later.number, synced)
+			return bad("the hint of segment %d says that LSN %d is durable", later.number, synced)
 		}
 		behind += later.recordBytes()
 	}

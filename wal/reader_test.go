@@ -26,7 +26,7 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 		}
 		require.NoError(t, l.Close(false))
 		name := l.opts.name(1)
-		b := withoutNote(readFile(t, l.opts.FS, name))
+		b := withoutHint(readFile(t, l.opts.FS, name))
 		clear(b[int64(first)-MinSegmentSize : firstRecord+pageUnit]) // up to where padding may end
 		require.NotZero(t, binary.LittleEndian.Uint64(b[firstRecord+pageUnit:]), "a record begins there")
 		writeFile(t, l.opts.FS, name, b)
@@ -43,7 +43,7 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 		require.NoError(t, l.Close(false))
 		start, name := l.opts.start(3), l.opts.name(3)
 		mustReplay(t, l.opts, start, 0, []string{"in segment 3"})
-		b := withoutNote(readFile(t, l.opts.FS, name))
+		b := withoutHint(readFile(t, l.opts.FS, name))
 		at := b[firstRecord:]
 		binary.LittleEndian.PutUint64(at[recPrev:], uint64(l.start))
 		sealRecord(at, LSN(binary.LittleEndian.Uint64(at[recSynced:])))
@@ -55,7 +55,7 @@ func TestFirstRecordSaysWhatIsMissingBeforeIt(t *testing.T) {
 }
 
 // TestHintOfALaterSegmentShowsALostEnd: the end of a segment is gone, and the records of the next
-// one, but not its note.
+// one, but not its hint.
 func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
@@ -64,14 +64,14 @@ func TestHintOfALaterSegmentShowsALostEnd(t *testing.T) {
 	for number, from := range map[uint64]int{1: firstRecord + 512, 2: firstRecord} {
 		b := readFile(t, l.opts.FS, l.opts.name(number))
 		if number == 1 {
-			b = withoutNote(b)
+			b = withoutHint(b)
 		}
 		clear(b[from:])
 		writeFile(t, l.opts.FS, l.opts.name(number), b)
 	}
 	_, _, err = replayAll(l.opts, l.start, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
-	require.ErrorContains(t, err, "note of segment 2")
+	require.ErrorContains(t, err, "hint of segment 2")
 }
 
 const smallSegment = 32 << 10
@@ -106,8 +106,8 @@ func (l *testLog) reread(b []byte, durable LSN) ([]string, Tail, error) {
 	return got, tail, err
 }
 
-// withoutNote cuts the evidence of the note away.
-func withoutNote(b []byte) []byte {
+// withoutHint cuts the evidence of the hint away.
+func withoutHint(b []byte) []byte {
 	b = bytes.Clone(b)
 	clear(b[hintAt : hintAt+hintLen])
 	return b
@@ -118,7 +118,7 @@ func TestTornTailIsCutAtEveryLength(t *testing.T) {
 	forKinds(t, func(t *testing.T, block int) {
 		l, file := smallLog(t, block)
 		end := int(l.End()) - smallSegment
-		bare := withoutNote(file)
+		bare := withoutHint(file)
 		for n := end; n >= firstRecord; n-- {
 			if n%sector != 0 && n < end && padding(file, n) {
 				continue // like its neighbours
@@ -136,7 +136,7 @@ func TestTornTailIsCutAtEveryLength(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, got, same)
 
-			// And with the note, or the caller, to say what had been there.
+			// And with the hint, or the caller, to say what had been there.
 			for _, say := range []struct {
 				file    []byte
 				durable LSN
@@ -197,13 +197,13 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 	l, file := smallLog(t, 512)
 	t.Run("without_evidence_it_is_a_torn_tail", func(t *testing.T) {
 		last := int(l.End()) - smallSegment - 1
-		got, tail, err := l.reread(withoutNote(damage(file, last)), 0)
+		got, tail, err := l.reread(withoutHint(damage(file, last)), 0)
 		require.NoError(t, err)
 		require.Len(t, got, 5)
 		require.Equal(t, int64(recHeader+4), tail.Dropped)
 	})
 	t.Run("a_later_record_tells", func(t *testing.T) {
-		_, _, err := l.reread(withoutNote(damage(file, firstRecord+recHeader)), 0)
+		_, _, err := l.reread(withoutHint(damage(file, firstRecord+recHeader)), 0)
 		var bad *badfile.Error
 		require.ErrorAs(t, err, &bad)
 		require.Equal(t, l.opts.name(1), bad.File)
@@ -211,7 +211,7 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 		require.Contains(t, bad.Detail, "says that LSN")
 	})
 	t.Run("a_zeroed_record_is_no_end", func(t *testing.T) {
-		b := withoutNote(file)
+		b := withoutHint(file)
 		clear(b[firstRecord : firstRecord+512])
 		_, _, err := l.reread(b, 0)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
@@ -223,7 +223,7 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 		require.NoError(t, err)
 		l.commit("in the next segment", false)
 		name := l.opts.name(1)
-		writeFile(t, l.opts.FS, name, withoutNote(damage(readFile(t, l.opts.FS, name), last)))
+		writeFile(t, l.opts.FS, name, withoutHint(damage(readFile(t, l.opts.FS, name), last)))
 		_, _, err = replayAll(l.opts, l.start, 0)
 		require.ErrorIs(t, err, badfile.ErrCorrupt)
 	})
@@ -244,7 +244,7 @@ func TestDamageInFrontOfEvidenceIsCorrupt(t *testing.T) {
 // follows a lost one is replayed.
 func TestReplayNeverStepsOverAGap(t *testing.T) {
 	l, file := smallLog(t, 512)
-	bare := withoutNote(file)
+	bare := withoutHint(file)
 	for at := firstRecord; at < int(l.End())-smallSegment; at += sector {
 		zeroed := bytes.Clone(bare)
 		clear(zeroed[at : at+sector])
@@ -355,7 +355,7 @@ func TestJunkBehindTheSegmentIsIgnored(t *testing.T) {
 // place may be what is wrong.
 func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 	l, file := smallLog(t, 512)
-	bare := withoutNote(file)
+	bare := withoutHint(file)
 	last := int(l.End()) - smallSegment - recHeader - len("last")
 	for at := last; at < last+recHeader; at++ {
 		b := bytes.Clone(bare)
@@ -368,18 +368,18 @@ func TestDroppedBytesAreToldWhateverIsWrong(t *testing.T) {
 }
 
 // TestLaterSegmentShowsALostEnd: everything from a record to the end of its segment is gone, the
-// seal and the note too. What a record of the next segment says was durable is all that tells.
+// seal and the hint too. What a record of the next segment says was durable is all that tells.
 func TestLaterSegmentShowsALostEnd(t *testing.T) {
 	l, _ := smallLog(t, 512)
 	_, err := l.Rotate()
 	require.NoError(t, err)
 	l.commit("in the next segment", false)
 	name := l.opts.name(1)
-	b := withoutNote(readFile(t, l.opts.FS, name))
+	b := withoutHint(readFile(t, l.opts.FS, name))
 	clear(b[firstRecord+512:])
 	writeFile(t, l.opts.FS, name, b)
 	next := l.opts.name(2)
-	writeFile(t, l.opts.FS, next, withoutNote(readFile(t, l.opts.FS, next)))
+	writeFile(t, l.opts.FS, next, withoutHint(readFile(t, l.opts.FS, next)))
 	_, _, err = replayAll(l.opts, l.start, 0)
 	require.ErrorIs(t, err, badfile.ErrCorrupt)
 	require.ErrorContains(t, err, "in segment 2, says that LSN")

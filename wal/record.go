@@ -162,12 +162,8 @@ func decodeRecord(b []byte, salt uint64, lsn LSN) (record, error) {
 	case r.kind == typeData && r.flags&^(partFirst|partLast) == 0:
 	case (r.kind == typeSeal || r.kind == typeCompensation) && r.flags == 0 && n == 0:
 	default:
-		return record{}, fmt.Errorf(
-			"record of type %d with flags %d and %d payload bytes is unknown",
-			r.kind,
-			r.flags,
-			n,
-		)
+		return record{}, fmt.Errorf("record of type %d with flags %d and %d payload bytes is unknown",
+			r.kind, r.flags, n)
 	}
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -50,16 +51,12 @@ func Scan(o Options) (*ScanResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	bases, err := o.FS.List(o.dir())
+	numbers, err := o.list()
 	if err != nil {
-		return nil, fmt.Errorf("list log segments: %w", err)
+		return nil, err
 	}
 	f := &ScanResult{opts: o, links: map[int]error{}, ends: map[LSN]LSN{}}
-	for _, base := range bases {
-		number, ok := o.number(base)
-		if !ok {
-			continue
-		}
+	for _, number := range numbers {
 		name := o.name(number)
 		h, bytes, err := scanHeader(o, name, number)
 		var bad *badfile.Error
@@ -84,12 +81,6 @@ func Scan(o Options) (*ScanResult, error) {
 		}
 		f.next = max(f.next, number+1)
 	}
-	slices.SortFunc(f.segments, func(a, b foundSegment) int {
-		if a.number < b.number {
-			return -1
-		}
-		return 1
-	})
 	return f, nil
 }
 
@@ -208,13 +199,7 @@ func (f *ScanResult) SyncedHint() (synced LSN) {
 // index finds a segment by number; -1 if it is not there.
 func (f *ScanResult) index(number uint64) int {
 	i, ok := slices.BinarySearchFunc(f.segments, number, func(s foundSegment, n uint64) int {
-		switch {
-		case s.number < n:
-			return -1
-		case s.number > n:
-			return 1
-		}
-		return 0
+		return cmp.Compare(s.number, n)
 	})
 	if !ok {
 		return -1
@@ -228,21 +213,11 @@ func (f *ScanResult) startIndex(start LSN) (int, error) {
 	i := f.index(number)
 	switch {
 	case i < 0:
-		return 0, badfile.At(
-			f.opts.name(number),
-			-1,
-			"log has to start at LSN %d, its segment %d is missing or damaged",
-			start,
-			number,
-		)
+		return 0, badfile.At(f.opts.name(number), -1,
+			"log has to start at LSN %d, its segment %d is missing or damaged", start, number)
 	case off < firstRecord:
-		return 0, badfile.At(
-			f.segments[i].file,
-			off,
-			"log has to start at LSN %d, in front of the first record of segment %d",
-			start,
-			number,
-		)
+		return 0, badfile.At(f.segments[i].file, off,
+			"log has to start at LSN %d, in front of the first record of segment %d", start, number)
 	}
 	return i, nil
 }
@@ -282,13 +257,9 @@ func (f *ScanResult) Chain(start LSN) error {
 func (f *ScanResult) segmentLink(i int, m *imageBuffer) (bad, err error) {
 	s := f.segments[i]
 	if f.segments[i-1].number != s.number-1 {
-		return badfile.At(
-			f.opts.name(s.number-1),
-			-1,
-			"segment %d holds records, segment %d before it is missing or damaged",
-			s.number,
-			s.number-1,
-		), nil
+		return badfile.At(f.opts.name(s.number-1), -1,
+			"segment %d holds records, segment %d before it is missing or damaged", s.number,
+			s.number-1), nil
 	}
 	head, err := f.loadFirst(i, m)
 	if err != nil {
@@ -299,14 +270,9 @@ func (f *ScanResult) segmentLink(i int, m *imageBuffer) (bad, err error) {
 		return nil, nil // Replay tells whether that matters and where.
 	}
 	if prev, _ := f.opts.at(r.prev); r.prev == 0 || prev != s.number-1 {
-		return badfile.At(
-			s.file,
-			firstRecord,
+		return badfile.At(s.file, firstRecord,
 			"segment %d begins a log of its own, its first record follows LSN %d and not segment %d",
-			s.number,
-			r.prev,
-			s.number-1,
-		), nil
+			s.number, r.prev, s.number-1), nil
 	}
 	return nil, nil
 }
@@ -347,20 +313,9 @@ func (f *ScanResult) Remove(names []string) error { return removeFiles(f.opts, n
 
 // Remove deletes every file that is named like a segment of o.Path.
 func Remove(o Options) error {
-	bases, err := o.FS.List(o.dir())
+	names, err := Files(o.FS, o.Path)
 	if err != nil {
-		return fmt.Errorf("list log segments: %w", err)
-	}
-	var numbers []uint64
-	for _, base := range bases {
-		if number, ok := o.number(base); ok {
-			numbers = append(numbers, number)
-		}
-	}
-	slices.Sort(numbers)
-	var names []string
-	for _, number := range numbers {
-		names = append(names, o.name(number))
+		return err
 	}
 	return removeFiles(o, names)
 }

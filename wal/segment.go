@@ -20,11 +20,11 @@ import (
 //
 //	0                 4096              8192                        at most SegmentSize
 //	+-----------------+-----------------+------------- ... ---------+
-//	| header block    | note block      | records                   |
+//	| header block    | hint block      | records                   |
 //	+-----------------+-----------------+------------- ... ---------+
 //
 // The header is synced before the segment gets its first record, and again, with another number and
-// another salt, before the file is renamed for its next use. The note, a durability hint, is
+// another salt, before the file is renamed for its next use. The durability hint is
 // written without a sync; a torn one is no information. Records end a block (4096 bytes) before the
 // file was meant to end, except for the end record, which always has space. The first files of a
 // log are shorter than SegmentSize, which positions are counted by all the same; a failed write may
@@ -43,7 +43,7 @@ import (
 // checkpoint (epoch) that was durable when the header was written: for readers of dumps. checksum
 // is xxhash64 of bytes [0, 64).
 //
-// Note block; the rest is zero.
+// Hint block; the rest is zero.
 //
 //	0      8        16         24
 //	+------+--------+----------+
@@ -51,7 +51,7 @@ import (
 //	| u64  | u64    | u64      |
 //	+------+--------+----------+
 //
-// synced is a position up to which everything was durable when the note was written.
+// synced is a position up to which everything was durable when the hint was written.
 // checksum is xxhash64 of bytes [0, 16).
 const (
 	segMagic    = "EBBWAL\x00\x01"
@@ -67,7 +67,7 @@ const (
 	segOffSum   = 64
 	segHeadLen  = 72
 
-	hintAt     = 4096 // offset of the note block
+	hintAt     = 4096 // offset of the hint block
 	hintSalt   = 0
 	hintSynced = 8
 	hintSum    = 16
@@ -242,11 +242,8 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	h.size = int64(size)
 	for i, c := range b[segHeadLen:hintAt] {
 		if c != 0 {
-			return h, fmt.Errorf(
-				"segment header has byte %#x at offset %d, expected zero",
-				c,
-				segHeadLen+i,
-			)
+			return h, fmt.Errorf("segment header has byte %#x at offset %d, expected zero", c,
+				segHeadLen+i)
 		}
 	}
 	return h, nil

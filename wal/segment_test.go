@@ -67,7 +67,7 @@ func TestGoldenBytes(t *testing.T) {
 	}{
 		{"segment-header.hex", "header block of a segment", []golden.Field{
 			{0, int(hintAt), "magic, version, block, store id, number, salt, size, follows, reserved, checksum"}}},
-		{"note.hex", "note block of a segment", []golden.Field{
+		{"hint.hex", "hint block of a segment", []golden.Field{
 			{int(hintAt), int(firstRecord - hintAt), "salt, synced, checksum"},
 		}},
 		{"records.hex", "records: checksum, salt, lsn, synced, prev, length, type, flags, reserved; " +
