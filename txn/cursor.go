@@ -11,8 +11,7 @@ type Cursor struct {
 	id   TreeID
 	c    tree.Cursor
 	mods uint64 // of the writer when c was last positioned
-	on   bool   // c is on a row
-	gone bool   // that row was deleted since: Next and Prev continue from its key
+	on   bool   // c is on a row, or was until the transaction deleted that: see find
 	key  []byte // of a write transaction: copy of the key
 	val  []byte // of a write transaction: copy of the value, if read
 	read bool
@@ -30,7 +29,7 @@ func (tx *Tx) Cursor(id TreeID) *Cursor {
 
 // Init makes c a cursor of tx without a position, in the caller's memory.
 func (c *Cursor) Init(tx *Tx, id TreeID) {
-	c.tx, c.id, c.on, c.gone, c.err, c.read = tx, id, false, false, nil, false
+	c.tx, c.id, c.on, c.err, c.read = tx, id, false, nil, false
 	c.overGaps = false
 	c.c.Bound(nil, nil)
 	c.reset()
@@ -61,7 +60,7 @@ func (c *Cursor) begin() bool {
 		c.on, c.err = false, c.tx.check()
 		return false
 	}
-	if w := c.tx.w; w != nil && w.mods != c.mods {
+	if c.stale() {
 		c.reset()
 	}
 	return true
@@ -69,7 +68,7 @@ func (c *Cursor) begin() bool {
 
 // end records the result of a move.
 func (c *Cursor) end(ok bool) bool {
-	c.on, c.gone, c.read = ok, false, false
+	c.on, c.read = ok, false
 	if !ok {
 		if err := c.c.Err(); err != nil && !c.atGap() {
 			c.err = c.tx.recordErr(err)
@@ -96,43 +95,32 @@ func (c *Cursor) SeekBefore(key []byte) bool { return c.begin() && c.end(c.c.See
 
 // Next moves to the next row; without a row it does nothing.
 func (c *Cursor) Next() bool {
-	if w := c.tx.w; w == nil {
-		if c.on && !c.tx.done {
-			if c.c.Next() {
-				return true
-			}
-			return c.end(false)
-		}
-		return c.begin() && false
-	} else if !c.on || !c.stale(w) {
-		return c.begin() && c.on && c.end(c.c.Next())
+	if c.tx.w == nil && c.Valid() {
+		return c.c.Next() || c.end(false)
 	}
-	if !c.begin() {
+	stale := c.stale()
+	if !c.begin() || !c.on {
 		return false
 	}
-	if !c.c.Seek(c.key) {
-		return c.end(false)
+	if stale && (!c.c.Seek(c.key) || string(c.c.Key()) != string(c.key)) {
+		return c.end(c.c.Valid())
 	}
-	if string(c.c.Key()) == string(c.key) {
-		return c.end(c.c.Next())
-	}
-	return c.end(true)
+	return c.end(c.c.Next())
 }
 
 // Prev moves to the previous row.
 func (c *Cursor) Prev() bool {
-	if w := c.tx.w; w == nil {
-		if c.on && !c.tx.done {
-			if c.c.Prev() {
-				return true
-			}
-			return c.end(false)
-		}
-		return c.begin() && false
-	} else if !c.on || !c.stale(w) {
-		return c.begin() && c.on && c.end(c.c.Prev())
+	if c.tx.w == nil && c.Valid() {
+		return c.c.Prev() || c.end(false)
 	}
-	return c.begin() && c.end(c.c.SeekBefore(c.key))
+	stale := c.stale()
+	if !c.begin() || !c.on {
+		return false
+	}
+	if stale {
+		return c.end(c.c.SeekBefore(c.key))
+	}
+	return c.end(c.c.Prev())
 }
 
 // Span is the result of AheadSpan.
@@ -150,7 +138,8 @@ func (c *Cursor) AheadSpan(forward bool) Span {
 // Reach moves the cursor to the row before the one under the span.
 func (c *Cursor) Reach(s Span) { c.c.EndScan(s) }
 
-func (c *Cursor) stale(w *writer) bool { return w.mods != c.mods }
+// stale says that the transaction has changed pages since c.c was positioned.
+func (c *Cursor) stale() bool { return c.tx.w != nil && c.tx.w.mods != c.mods }
 
 // Valid says whether the cursor is on a row.
 func (c *Cursor) Valid() bool { return c.on && !c.tx.done }
@@ -172,24 +161,18 @@ func (c *Cursor) Value() []byte {
 	if !c.Valid() {
 		return nil
 	}
-	w := c.tx.w
-	if w == nil {
-		v := c.c.Value()
-		if v == nil {
-			c.failed()
-		}
-		return v
-	}
 	if c.read {
 		return c.val
 	}
-	if !c.find(w) {
+	if !c.find() {
 		return nil
 	}
 	v := c.c.Value()
 	if v == nil {
 		c.failed()
-		return nil
+	}
+	if c.tx.w == nil || v == nil {
+		return v
 	}
 	c.val, c.read = append(c.val[:0], v...), true
 	if c.val == nil {
@@ -199,17 +182,15 @@ func (c *Cursor) Value() []byte {
 }
 
 // find positions c.c on the row again after the transaction has changed pages.
-func (c *Cursor) find(w *writer) bool {
-	if !c.stale(w) {
+func (c *Cursor) find() bool {
+	if !c.stale() {
 		return true
 	}
 	if !c.begin() {
 		return false
 	}
 	if !c.c.Seek(c.key) || string(c.c.Key()) != string(c.key) {
-		if err := c.c.Err(); err != nil {
-			c.err, c.on = c.tx.recordErr(err), false
-		}
+		c.failed()
 		c.mods-- // the row was deleted: the next move positions c.c again
 		return false
 	}
@@ -224,7 +205,7 @@ func (c *Cursor) failed() {
 
 // Tag of the row, 0 if it has none.
 func (c *Cursor) Tag() int64 {
-	if !c.Valid() || c.tx.w != nil && !c.find(c.tx.w) {
+	if !c.Valid() || !c.find() {
 		return 0
 	}
 	return c.c.Tag()

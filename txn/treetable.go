@@ -123,38 +123,32 @@ func (v *version) loadTrees(s *Store) error {
 		return badfile.Page(s.path, 0, -1,
 			"the meta page says that tree %d never was, and it is one with a fixed meaning", v.nextID)
 	}
+	bad := func(format string, args ...any) error {
+		return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, format, args...)
+	}
 	r := s.pg.Reader.View(v.base, pager.Newest)
 	var c tree.Cursor
 	c.Reset(r, s.table)
-	rows := uint64(0)
 	for ok := c.First(); ok; ok = c.Next() {
-		key, row := c.Key(), c.Value()
-		if len(key) != 8 {
-			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has a key of %d bytes", len(key))
-		}
-		t, err := decodeTree(row)
-		if err != nil {
-			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "%v", err)
-		}
-		if t.Root.Epoch > s.table.Root.Epoch {
-			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1,
-				"tree table of epoch %d has a root of epoch %d", s.table.Root.Epoch, t.Root.Epoch)
-		}
-		if id := TreeID(binary.BigEndian.Uint64(key)); id < trashBit && id >= v.nextID ||
-			id >= trashBit && uint64(id&^trashBit) >= v.trash {
-			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table has tree %#x, "+
-				"the meta page says that trees from %d on, and trash from %d on, never were", id, v.nextID, v.trash)
+		id, t, err := DecodeTreeRow(c.Key(), c.Value())
+		switch {
+		case err != nil:
+			return bad("%v", err)
+		case t.Root.Epoch > s.table.Root.Epoch:
+			return bad("tree table of epoch %d has a root of epoch %d", s.table.Root.Epoch, t.Root.Epoch)
+		case id < trashBit && id >= v.nextID, id >= trashBit && uint64(id&^trashBit) >= v.trash:
+			return bad("tree table has tree %#x, the meta page says that trees from %d on, "+
+				"and trash from %d on, never were", id, v.nextID, v.trash)
 		}
 		s.stamps++
-		v.trees.set(treeState{TreeID(binary.BigEndian.Uint64(key)), t, s.stamps})
-		rows++
+		v.trees.set(treeState{id, t, s.stamps})
 	}
 	if err := c.Err(); err != nil {
 		return err
 	}
 	if _, ok := v.trees.get(CatalogTree); !ok {
-		if rows > 0 {
-			return badfile.Page(s.path, uint64(s.table.Root.Pgid), -1, "tree table lacks the catalog")
+		if v.trees.len() > 0 {
+			return bad("tree table lacks the catalog")
 		}
 		v.trees.set(treeState{id: CatalogTree}) // a new store
 		s.changed[CatalogTree] = struct{}{}

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/google/btree"
@@ -120,15 +121,7 @@ func (ts *trees) ownLarge() {
 	ts.owned = true
 }
 
-func compareTree(s treeState, id TreeID) int {
-	switch {
-	case s.id < id:
-		return -1
-	case s.id > id:
-		return 1
-	}
-	return 0
-}
+func compareTree(s treeState, id TreeID) int { return cmp.Compare(s.id, id) }
 
 func (ts *trees) remove(id TreeID) {
 	i, inSmall := slices.BinarySearchFunc(ts.small, id, compareTree)
