@@ -123,6 +123,48 @@ func (a *Allocator) allocateAtEnd(purpose Purpose) (id Pgid, err error) {
 	return id, nil
 }
 
+// allocateExtent allocates n contiguous pages, and grows the file if necessary.
+func (a *Allocator) allocateExtent(n uint64, how AllocPolicy) (id Pgid, err error) {
+	if how.Below > 0 && a.space.free()+a.space.holes.n < n {
+		return 0, ErrNoneBelow
+	}
+	if n == 1 && how.Below == 0 {
+		return a.allocate(how, false)
+	}
+	if err := a.prepareAlloc(n, how); err != nil {
+		return 0, err
+	}
+	if how.Below > 0 {
+		id, ok, err := a.space.extentBelow(n, uint64(how.Below))
+		if !ok && err == nil {
+			if ok, err = a.fillExtent(n, uint64(how.Below)); ok {
+				id, ok, err = a.space.extentBelow(n, uint64(how.Below))
+			}
+		}
+		if err == nil && !ok {
+			err = ErrNoneBelow
+		}
+		return id, err
+	}
+	id, ok, err := a.space.extent(n)
+	if !ok && err == nil {
+		if ok, err = a.fillExtent(n, a.space.end); ok {
+			id, ok, err = a.space.extent(n)
+		}
+	}
+	if ok || err != nil {
+		return id, err
+	}
+	if err := a.reserve(a.space.gap(n)+n, true, how.Purpose); err != nil {
+		return 0, err
+	}
+	if id, err = a.space.growExtent(n); err != nil {
+		return 0, err
+	}
+	a.end.Store(a.space.end)
+	return id, nil
+}
+
 // NoSpace says that an error is that of a full disk, or of MaxBytes.
 func NoSpace(err error) bool { return errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrNoSpace) }
 
@@ -299,3 +341,53 @@ func (a *Allocator) UsedPages() uint64 { return a.space.nUsed }
 
 // Pages is the page count. Writer lock.
 func (a *Allocator) Pages() uint64 { return a.space.end }
+
+// FileBytes is the size of the main file. Writer lock.
+func (a *Allocator) FileBytes() int64 { return a.Growth.length }
+
+// DiskBytes is the room that the main file has on the disk. Writer lock.
+func (a *Allocator) DiskBytes() int64 {
+	if n, err := a.file.Allocated(); err == nil {
+		return n
+	}
+	return a.FileBytes()
+}
+
+// Claim allocates the n pages from ref on to which a log record refers: they were written after the
+// state of Start, to pages that are free in it. It precedes all other allocations.
+func (a *Allocator) Claim(ref Ref, n uint64) error {
+	pages := uint64(a.Growth.length) / uint64(a.pageSize)
+	if ref.Pgid < 2 || uint64(ref.Pgid) >= pages || pages-uint64(ref.Pgid) < n {
+		return a.corrupt(ref.Pgid, "the log names %d pages in a file of %d", n, pages)
+	}
+	until := uint64(ref.Pgid) + n
+	if end := a.space.end; until > end {
+		if _, err := a.space.grow(until - end); err != nil {
+			return err
+		}
+		set := a.space.setAvail
+		if a.space.sparse {
+			set = a.space.setHole
+			a.Growth.size = max(a.Growth.size, int64(until)*int64(a.pageSize))
+		}
+		if err := set(Pgid(end), until-end); err != nil {
+			return err
+		}
+		a.end.Store(a.space.end)
+	}
+	for id := ref.Pgid; uint64(id) < until; id++ {
+		g, i, err := a.space.at(id)
+		if err != nil {
+			return err
+		}
+		pool := &a.space.avail
+		if a.space.sparse { // its bytes are in the file, and so it has room
+			pool = &a.space.holes
+		}
+		if pool.of(g)[i/64]&(1<<(i%64)) == 0 {
+			return a.corrupt(id, "the log names it as one of %d pages, but it is in use", n)
+		}
+		a.space.markAllocated(pool, g, i)
+	}
+	return nil
+}

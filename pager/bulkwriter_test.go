@@ -55,7 +55,7 @@ func TestBulkPagesAreInTheFileBeforeTheCheckpoint(t *testing.T) {
 					want = 99
 				}
 				require.Equal(t, want, filled(page))
-				require.NoError(t, p.Reader.Verify(ref, base, -1))
+				require.NoError(t, verifyPage(p, ref, base))
 			}
 		}
 		for _, ref := range refs {

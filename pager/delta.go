@@ -34,8 +34,8 @@ const deltaHead = 24
 // (ADR 0015).
 const deltaFraction = 2
 
-// MostPatch is the maximum size of the changes of one delta, in bytes.
-func (bp *BufferPool) MostPatch() int { return bp.pageSize/deltaFraction - deltaHead }
+// MaxDelta is the maximum size of the changes of one delta, in bytes.
+func (bp *BufferPool) MaxDelta() int { return bp.pageSize/deltaFraction - deltaHead }
 
 // deltaArena is the memory of the deltas of one epoch: frames that are filled in order and freed
 // together. Within the epoch, a delta of the same size reuses the memory of a released one.
@@ -110,8 +110,8 @@ func (q *deltaArena) release(f unsafe.Pointer) {
 	q.free[units] = append(q.free[units], f)
 }
 
-// PatchBytes is the memory of deltas that no checkpoint has captured. Writer lock.
-func (bp *BufferPool) PatchBytes() int64 { return int64(len(bp.deltas.frames)) * int64(bp.pageSize) }
+// DeltaBytes is the memory of deltas that no checkpoint has captured. Writer lock.
+func (bp *BufferPool) DeltaBytes() int64 { return int64(len(bp.deltas.frames)) * int64(bp.pageSize) }
 
 // CanDelta reports whether a delta may change a page of a state that is built in epoch: the page
 // has a delta of this epoch, or a checkpoint has written it or is writing it. Writer lock.

@@ -138,12 +138,18 @@ func (a *Allocator) dirEntries(ref Ref, b []byte, most int) (refs []Ref, used []
 		most = min(most, a.entriesPerDir())
 		return nil, nil, a.corrupt(ref.Pgid, "free directory page with %d entries, at most %d belong", n, most)
 	}
-	for i := range n {
+	refs, used = decodeDirectory(b)
+	return refs, used, nil
+}
+
+// decodeDirectory decodes the entries of a free directory page, whose count was verified.
+func decodeDirectory(b []byte) (refs []Ref, used []uint32) {
+	for i := range int(ReadHeader(b).Count) {
 		e := b[HeaderSize+i*dirEntry:]
 		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
 		used = append(used, binary.LittleEndian.Uint32(e[12:]))
 	}
-	return refs, used, nil
+	return refs, used
 }
 
 // loadGroup reads a group's free map page and checks it against the directory.

@@ -329,7 +329,7 @@ func readMetas(f vfs.File, name string) (metas [2]*Meta, err error) {
 			orShort(why[0]), orShort(why[1]))
 	case notStore > 0:
 		return metas, ErrNotStore
-	case size >= metaEnd || size > 0:
+	case size > 0:
 		// The file is short or all zeros. A short file with foreign bytes belongs to another
 		// program and is not a damaged store.
 		head := make([]byte, min(size, MinPageSize))

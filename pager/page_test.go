@@ -38,11 +38,11 @@ func TestPagesAreReadAsTheyWereWritten(t *testing.T) {
 					require.NoError(t, err)
 					require.Len(t, page, pageSize)
 					require.Equal(t, byte(i), filled(page))
-					require.NoError(t, p.Reader.Verify(pages[i], base, -1))
+					require.NoError(t, verifyPage(p, pages[i], base))
 					v, err := p.Reader.Extent(extents[i], i*5000)
 					require.NoError(t, err)
 					require.True(t, bytes.Equal(bytes.Repeat([]byte{byte(i)}, i*5000), v))
-					require.NoError(t, p.Reader.Verify(extents[i], base, i*5000))
+					require.NoError(t, p.Reader.VerifyExtent(extents[i], base, i*5000))
 				}
 			}
 			look(base)
@@ -78,7 +78,7 @@ func TestAPageIsVerifiedOnceASession(t *testing.T) {
 		after, _ := p.Counters()
 		require.Equal(t, before+1, after)
 		require.Equal(t, 1, proofs)
-		require.NoError(t, p.Reader.Verify(page, base, -1), "Verify reads the file whatever was proved")
+		require.NoError(t, verifyPage(p, page, base), "it reads the file, even of a verified page")
 		require.Equal(t, 2, proofs)
 		if p.Mapped() {
 			before, _ = p.Counters()
@@ -131,12 +131,12 @@ func TestAnExtentIsWhatItsCellSays(t *testing.T) {
 				if test.want == "" {
 					require.NoError(t, err)
 					require.Equal(t, bytes.Repeat([]byte{7}, size), got)
-					require.NoError(t, p.Reader.Verify(extent, base, test.asked))
+					require.NoError(t, p.Reader.VerifyExtent(extent, base, test.asked))
 					return
 				}
 				requireBadPage(t, err, extent.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Reader.Verify(extent, base, test.asked), extent.Pgid)
+				requireBadPage(t, p.Reader.VerifyExtent(extent, base, test.asked), extent.Pgid)
 			})
 		})
 	}
@@ -180,14 +180,14 @@ func TestAWrongPageIsCorruptionWithItsNumber(t *testing.T) {
 				_, err := p.Reader.Page(page, base)
 				requireBadPage(t, err, page.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Reader.Verify(page, base, -1), page.Pgid)
+				requireBadPage(t, verifyPage(p, page, base), page.Pgid)
 				if test.name == "check" {
 					continue
 				}
 				_, err = p.Reader.Extent(extent, 5000)
 				requireBadPage(t, err, extent.Pgid)
 				require.ErrorContains(t, err, test.want)
-				requireBadPage(t, p.Reader.Verify(extent, base, 5000), extent.Pgid)
+				requireBadPage(t, p.Reader.VerifyExtent(extent, base, 5000), extent.Pgid)
 			}
 			// The rest of the file can be read.
 			for _, ref := range p.Alloc.SpacePages() {
@@ -208,7 +208,7 @@ func TestReferencesOutOfBoundsAreCorruption(t *testing.T) {
 				requireBadPage(t, err, id)
 				_, err = p.Reader.Extent(Ref{id, epoch}, 10)
 				requireBadPage(t, err, id)
-				requireBadPage(t, p.Reader.Verify(Ref{id, epoch}, base, -1), id)
+				requireBadPage(t, verifyPage(p, Ref{id, epoch}, base), id)
 			}
 			requireBadPage(t, p.VerifySpace(Ref{id, base}), id)
 		}
@@ -218,7 +218,7 @@ func TestReferencesOutOfBoundsAreCorruption(t *testing.T) {
 		requireBadPage(t, err, extent.Pgid)
 		_, err = p.Reader.Extent(page, 100)
 		requireBadPage(t, err, page.Pgid)
-		requireBadPage(t, p.Reader.Verify(page, base, 100), page.Pgid)
+		requireBadPage(t, p.Reader.VerifyExtent(page, base, 100), page.Pgid)
 		if !p.Mapped() { // a mapped page is looked at once
 			_, err = p.Reader.Page(page, base)
 			require.NoError(t, err)
@@ -308,7 +308,7 @@ func TestErrorsOfTheDeviceAreNotCorruption(t *testing.T) {
 	requireBroken(err)
 	_, err = p.Reader.Extent(extent, 5000)
 	requireBroken(err)
-	requireBroken(p.Reader.Verify(page, base, -1))
+	requireBroken(verifyPage(p, page, base))
 	requireBroken(p.VerifySpace(p.Alloc.freeDir()))
 	_, err = readMetas(f, "a.ebb")
 	requireBroken(err)
@@ -502,7 +502,7 @@ func TestLargeExtentsAreWrittenInPieces(t *testing.T) {
 			value := make([]byte, size)
 			rnd.Read(value)
 			ref := newExtent(t, p, value)
-			require.NoError(t, p.Reader.Verify(ref, 1, size), "the file holds it before any checkpoint")
+			require.NoError(t, p.Reader.VerifyExtent(ref, 1, size), "the file holds it before any checkpoint")
 			got, err := p.Reader.Extent(ref, size)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(value, got))
@@ -523,7 +523,7 @@ func TestReadOnlyPagerKeepsNewExtentsInMemory(t *testing.T) {
 	v, err := p.Reader.Extent(ref, 5)
 	require.NoError(t, err)
 	require.Equal(t, "value", string(v))
-	require.NoError(t, p.Reader.Verify(ref, 1, 5))
+	require.NoError(t, p.Reader.VerifyExtent(ref, 1, 5))
 	_, err = p.Reader.Extent(ref, 6)
 	require.Error(t, err)
 	_, _, err = p.New(7, AllocPolicy{})
@@ -993,4 +993,10 @@ func TestViewThatCannotBeMadeIsAnErrorOfTheRead(t *testing.T) {
 		asked,
 		"each is made once",
 	)
+}
+
+// verifyPage verifies a page as Check does.
+func verifyPage(p *Pager, ref Ref, base Epoch) error {
+	_, err := p.Reader.ReadVerified(ref, base)
+	return err
 }

@@ -200,3 +200,6 @@ func (p *Pager) CloseFile() error {
 
 // LastMeta is the newest meta page that was read or written.
 func (f *mainFile) LastMeta() Meta { return *f.lastMeta }
+
+// Prefer makes m the newest durable meta page: the next WriteMeta overwrites the other one.
+func (f *mainFile) Prefer(m *Meta) { f.lastMeta = m }

@@ -5,12 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -18,13 +16,10 @@ import (
 // or without a free map. It verifies each page by itself, and writes nothing. It is for one
 // goroutine.
 type RawFile struct {
-	file     vfs.File
-	name     string // base name, for errors
-	bytes    int64
-	pageSize int
-	salt     uint64
-	metas    [2]*Meta
-	lost     [2]bool
+	f     mainFile // of which file, name, pageSize and salt are set
+	bytes int64
+	metas [2]*Meta
+	lost  [2]bool
 }
 
 // OpenLive opens a main file that another process may be writing, without a lock: ReadAgain comes
@@ -34,13 +29,13 @@ func OpenLive(fs vfs.FS, path string) (*RawFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RawFile{file: file, name: filepath.Base(path)}, nil
+	return &RawFile{f: mainFile{file: file, name: filepath.Base(path)}}, nil
 }
 
 // Magic reports whether the file begins as a store, or with zeros.
 func (r *RawFile) Magic() bool {
 	p := make([]byte, MinPageSize)
-	err := vfs.ReadFull(r.file, p, 0)
+	err := vfs.ReadFull(r.f.file, p, 0)
 	return err == nil && (allZero(p) || bytes.Equal(p[offMagic:offMagic+len(magic)], magic[:]))
 }
 
@@ -58,7 +53,7 @@ func OpenRaw(fs vfs.FS, path string, noLock bool) (r *RawFile, err error) {
 			err = errors.Join(err, file.Close())
 		}
 	}()
-	r = &RawFile{file: file, name: filepath.Base(path)}
+	r = &RawFile{f: mainFile{file: file, name: filepath.Base(path)}}
 	if !noLock {
 		if err := file.Lock(false); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -71,15 +66,15 @@ func OpenRaw(fs vfs.FS, path string, noLock bool) (r *RawFile, err error) {
 		return nil, err
 	}
 	if two := r.metas; two[0] != nil && two[1] != nil && two[0].StoreID != two[1].StoreID {
-		r.pageSize = 0 // one of them is of another store
+		r.f.pageSize = 0 // one of them is of another store
 	}
-	if r.pageSize == 0 {
+	if r.f.pageSize == 0 {
 		if err := r.vote(); err != nil {
 			return nil, err
 		}
 	}
 	for slot, m := range r.metas {
-		if m != nil && (m.PageSize != r.pageSize || Salt(m.StoreID) != r.salt) {
+		if m != nil && (m.PageSize != r.f.pageSize || Salt(m.StoreID) != r.f.salt) {
 			r.metas[slot], r.lost[slot] = nil, true
 		}
 	}
@@ -87,16 +82,16 @@ func OpenRaw(fs vfs.FS, path string, noLock bool) (r *RawFile, err error) {
 }
 
 // Close closes the file, which ends its lock.
-func (r *RawFile) Close() error { return r.file.Close() }
+func (r *RawFile) Close() error { return r.f.file.Close() }
 
 // PageSize is the size of a page in bytes.
-func (r *RawFile) PageSize() int { return r.pageSize }
+func (r *RawFile) PageSize() int { return r.f.pageSize }
 
 // Bytes is the size of the file.
 func (r *RawFile) Bytes() int64 { return r.bytes }
 
 // Pages is the number of whole pages in the file.
-func (r *RawFile) Pages() uint64 { return uint64(r.bytes / int64(r.pageSize)) }
+func (r *RawFile) Pages() uint64 { return uint64(r.bytes / int64(r.f.pageSize)) }
 
 // MetaPages is the number of valid meta pages.
 func (r *RawFile) MetaPages() (n int) {
@@ -127,16 +122,16 @@ func (r *RawFile) Metas() [2]*Meta { return r.metas }
 func (r *RawFile) Look(id Pgid, b []byte) error {
 	clear(b)
 	if id < 2 {
-		err := vfs.ReadFull(r.file, b, int64(id)*int64(r.pageSize))
+		err := vfs.ReadFull(r.f.file, b, int64(id)*int64(r.f.pageSize))
 		if err == nil && r.metas[id] == nil {
-			err = r.corrupt(id, "no valid meta page")
+			err = r.f.corrupt(id, "no valid meta page")
 		}
 		return err
 	}
 	if err := r.read(id, b); err != nil {
 		return err
 	}
-	return r.verify(Ref{id, ReadHeader(b).Epoch}, b, b)
+	return r.verify(Ref{id, ReadHeader(b).Epoch}, b)
 }
 
 // ExtentOf returns the reference to the extent that begins with head, and the size of its value, as
@@ -151,13 +146,13 @@ func (r *RawFile) readMetas() error {
 	for slot := range r.metas {
 		for _, size := range pageSizesToTry(r.metas[0]) {
 			p := make([]byte, size)
-			if err := vfs.ReadFull(r.file, p, int64(slot)*int64(size)); err != nil {
+			if err := vfs.ReadFull(r.f.file, p, int64(slot)*int64(size)); err != nil {
 				r.lost[slot] = true // cut short, or unreadable
 				break
 			}
 			m, err := decodeMeta(p, slot)
 			if err == nil {
-				r.metas[slot], r.pageSize, r.salt = m, size, Salt(m.StoreID)
+				r.metas[slot], r.f.pageSize, r.f.salt = m, size, Salt(m.StoreID)
 				r.lost[slot] = false
 				break
 			}
@@ -196,7 +191,7 @@ func (r *RawFile) vote() error {
 				votes[salt]++
 			}
 			if votes[salt] > best {
-				best, r.pageSize, r.salt = votes[salt], size, salt
+				best, r.f.pageSize, r.f.salt = votes[salt], size, salt
 			}
 			return best < enoughVotes
 		})
@@ -219,7 +214,7 @@ func (r *RawFile) chunks(size int, fn func(id Pgid, b []byte) bool) error {
 	buf := make([]byte, rawChunk)
 	for off := int64(0); off+int64(size) <= r.bytes; off += rawChunk {
 		part := buf[:min(rawChunk, (r.bytes-off)/int64(size)*int64(size))]
-		if err := vfs.ReadFull(r.file, part, off); err != nil {
+		if err := vfs.ReadFull(r.f.file, part, off); err != nil {
 			r.readSingly(part, size, off)
 		}
 		for at := 0; at < len(part); at += size {
@@ -234,7 +229,7 @@ func (r *RawFile) chunks(size int, fn func(id Pgid, b []byte) bool) error {
 // readSingly reads page by page what could not be read at once. An unreadable page becomes zeros.
 func (r *RawFile) readSingly(part []byte, size int, off int64) {
 	for at := 0; at < len(part); at += size {
-		if err := vfs.ReadFull(r.file, part[at:at+size], off+int64(at)); err != nil {
+		if err := vfs.ReadFull(r.f.file, part[at:at+size], off+int64(at)); err != nil {
 			clear(part[at : at+size])
 		}
 	}
@@ -243,81 +238,62 @@ func (r *RawFile) readSingly(part []byte, size int, off int64) {
 // Scan calls fn for each page of the file that proves by its checksum and its own number, except for
 // extents, in order, until fn returns false. b is valid until fn returns; its layout is not verified.
 func (r *RawFile) Scan(fn func(h Header, b []byte) bool) error {
-	return r.chunks(r.pageSize, func(id Pgid, b []byte) bool {
+	return r.chunks(r.f.pageSize, func(id Pgid, b []byte) bool {
 		h := ReadHeader(b)
-		if h.Pgid != id || h.Kind == KindOverflow || !ChecksumMatches(b, r.salt) {
+		if h.Pgid != id || h.Kind == KindOverflow || !ChecksumMatches(b, r.f.salt) {
 			return true
 		}
 		return fn(h, b)
 	})
 }
 
-// corrupt is damage at a page.
-func (r *RawFile) corrupt(id Pgid, format string, args ...any) error {
-	return badfile.Page(r.name, uint64(id), int64(id)*int64(r.pageSize), format, args...)
-}
-
 // read fills b from page id on.
 func (r *RawFile) read(id Pgid, b []byte) error {
 	if id < 2 || uint64(id) >= r.Pages() {
-		return r.corrupt(id, "the file of %d pages ends before it", r.Pages())
+		return r.f.corrupt(id, "the file of %d pages ends before it", r.Pages())
 	}
-	err := vfs.ReadFull(r.file, b, int64(id)*int64(r.pageSize))
-	switch {
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return r.corrupt(id, "the file ends before its end")
-	case err != nil:
-		return fmt.Errorf("%w: page %d of %s: %w", ErrRead, id, r.name, err)
-	}
-	return nil
+	return r.f.read(id, b)
 }
 
 // Page reads the page that ref names, and verifies checksum, number and epoch. It does not verify
 // the layout.
 func (r *RawFile) Page(ref Ref) ([]byte, error) {
-	b := make([]byte, r.pageSize)
+	b := make([]byte, r.f.pageSize)
 	if err := r.read(ref.Pgid, b); err != nil {
 		return nil, err
 	}
-	return b, r.verify(ref, b, b)
+	return b, r.verify(ref, b)
 }
 
-// verify verifies a page or a whole extent, whose first page is head.
-func (r *RawFile) verify(ref Ref, head, all []byte) error {
-	switch h := ReadHeader(head); {
-	case allZero(head):
-		return r.corrupt(ref.Pgid, "is empty")
-	case !ChecksumMatches(all, r.salt):
-		return r.corrupt(ref.Pgid, "wrong checksum")
-	case h.Pgid != ref.Pgid:
-		return r.corrupt(ref.Pgid, "says that it is page %d", h.Pgid)
-	case h.Epoch != ref.Epoch:
-		return r.corrupt(ref.Pgid, "holds epoch %d where %d belongs", h.Epoch, ref.Epoch)
+// verify verifies a page or a whole extent.
+func (r *RawFile) verify(ref Ref, b []byte) error {
+	if allZero(b) {
+		return r.f.corrupt(ref.Pgid, "is empty")
 	}
-	return nil
+	return r.f.verifyHeader(ref, b)
 }
 
 // Extent reads and verifies the value of size bytes in the overflow extent at ref. It allocates
 // nothing before the first page says that there is such a value.
 func (r *RawFile) Extent(ref Ref, size int) ([]byte, error) {
-	head := make([]byte, r.pageSize)
+	head := make([]byte, r.f.pageSize)
 	if err := r.read(ref.Pgid, head); err != nil {
 		return nil, err
 	}
-	n := ExtentPages(size, r.pageSize)
+	n := ExtentPages(size, r.f.pageSize)
 	switch h := ReadHeader(head); {
 	case h.Kind != KindOverflow || h.Pgid != ref.Pgid || h.Epoch != ref.Epoch:
-		return nil, r.corrupt(ref.Pgid, "no overflow extent of epoch %d", ref.Epoch)
+		return nil, r.f.corrupt(ref.Pgid, "no overflow extent of epoch %d", ref.Epoch)
 	case extentSize(head) != uint64(size):
-		return nil, r.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", extentSize(head), size)
+		return nil, r.f.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", extentSize(head), size)
 	case uint64(ref.Pgid)+n > r.Pages():
-		return nil, r.corrupt(ref.Pgid, "the file of %d pages ends inside the extent of %d", r.Pages(), n)
+		return nil, r.f.corrupt(ref.Pgid, "the file of %d pages ends inside the extent of %d", r.Pages(), n)
 	}
-	b := make([]byte, int64(n)*int64(r.pageSize))
+	b := make([]byte, int64(n)*int64(r.f.pageSize))
 	if err := r.read(ref.Pgid, b); err != nil {
 		return nil, err
 	}
-	if err := r.verify(ref, head, b); err != nil {
+	if err := r.verify(ref, b); err != nil {
 		return nil, err
 	}
 	return b[ExtentHeader : ExtentHeader+size : ExtentHeader+size], nil
@@ -330,7 +306,7 @@ func (r *RawFile) LeafOf(ref Ref, sum uint64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case ReadHeader(b).Kind != KindLeaf || binary.LittleEndian.Uint64(b[offChecksum:]) != sum:
-		return nil, r.corrupt(ref.Pgid, "is not the leaf that the log names")
+		return nil, r.f.corrupt(ref.Pgid, "is not the leaf that the log names")
 	}
 	return b, nil
 }
@@ -342,14 +318,10 @@ func (r *RawFile) directory(ref Ref, level uint8) (refs []Ref, used []uint32, ok
 	if err == nil {
 		h = ReadHeader(b)
 	}
-	if h.Kind != KindFreeDir || h.Level != level || int(h.Count) > (r.pageSize-HeaderSize)/dirEntry {
+	if h.Kind != KindFreeDir || h.Level != level || int(h.Count) > r.f.entriesPerDir() {
 		return nil, nil, false
 	}
-	for i := range int(h.Count) {
-		e := b[HeaderSize+i*dirEntry:]
-		refs = append(refs, Ref{Pgid(binary.LittleEndian.Uint64(e)), Epoch(binary.LittleEndian.Uint32(e[8:]))})
-		used = append(used, binary.LittleEndian.Uint32(e[12:]))
-	}
+	refs, used = decodeDirectory(b)
 	return refs, used, true
 }
 
@@ -357,7 +329,7 @@ func (r *RawFile) directory(ref Ref, level uint8) (refs []Ref, used []uint32, ok
 // whose free map page can be read.
 func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 	used, known = NewUsedSet(r.Pages()), NewUsedSet(r.Pages())
-	perGroup := uint64((r.pageSize - HeaderSize) / 8 * 64)
+	perGroup := uint64((r.f.pageSize - HeaderSize) / 8 * 64)
 	level0, _, ok := r.directory(dir, 1)
 	if !ok {
 		level0 = []Ref{dir}
@@ -366,7 +338,7 @@ func (r *RawFile) FreeMap(dir Ref) (used, known *UsedSet) {
 	for _, ref := range level0 {
 		groups, _, ok := r.directory(ref, 0)
 		if !ok {
-			group += uint64((r.pageSize - HeaderSize) / dirEntry)
+			group += uint64(r.f.entriesPerDir())
 			continue
 		}
 		for _, g := range groups {
@@ -398,11 +370,11 @@ func (r *RawFile) UsedPages(dir Ref) (n uint64, ok bool) {
 // ReadAgain reads the size and the meta pages anew, of a file that another process may be writing:
 // one of them may be torn. It returns false if neither is valid.
 func (r *RawFile) ReadAgain() (ok bool, err error) {
-	r.metas, r.lost, r.pageSize = [2]*Meta{}, [2]bool{}, 0
-	if r.bytes, err = r.file.Size(); err == nil {
+	r.metas, r.lost, r.f.pageSize = [2]*Meta{}, [2]bool{}, 0
+	if r.bytes, err = r.f.file.Size(); err == nil {
 		err = r.readMetas()
 	}
-	return r.pageSize != 0, err
+	return r.f.pageSize != 0, err
 }
 
 // addGroup adds the group of a free map page, which begins at page first.
@@ -420,9 +392,4 @@ func (r *RawFile) addGroup(ref Ref, first, n uint64, used, known *UsedSet) {
 			used.Add(Pgid(first + i))
 		}
 	}
-}
-
-// Has reports whether the set has a page.
-func (u *UsedSet) Has(id Pgid) bool {
-	return uint64(id) < u.end && u.words[id/64]&(1<<(id%64)) != 0
 }

@@ -216,13 +216,9 @@ func (f *mainFile) verifyHeader(ref Ref, b []byte) error {
 	return nil
 }
 
-// Verify reads and verifies a page or extent in the file itself, for Check, even if it is marked as
-// verified. size < 0 means a page. It skips pages that are only in memory.
-func (r *Reader) Verify(ref Ref, base Epoch, size int) error {
-	if size < 0 {
-		_, err := r.ReadVerified(ref, base)
-		return err
-	}
+// VerifyExtent reads and verifies an extent in the file itself, for Check, even if it is marked as
+// verified. It skips an extent that is only in memory.
+func (r *Reader) VerifyExtent(ref Ref, base Epoch, size int) error {
 	n := ExtentPages(size, r.pageSize)
 	if err := r.inBounds(ref, n); err != nil {
 		return err
@@ -296,4 +292,18 @@ func (f *mainFile) readVerified(ref Ref) ([]byte, error) {
 		return nil, err
 	}
 	return b, f.verifyHeader(ref, b)
+}
+
+// VerifySpace reads a page of the free map or its directory from the file and verifies its header.
+func (f *mainFile) VerifySpace(ref Ref) error {
+	_, err := f.readVerified(ref)
+	return err
+}
+
+// ReadPages fills b with the pages from id on, from the file. It verifies nothing.
+func (f *mainFile) ReadPages(id Pgid, b []byte) error {
+	if err := f.inBounds(Ref{Pgid: id}, uint64(len(b)/f.pageSize)); err != nil {
+		return err
+	}
+	return f.read(id, b)
 }

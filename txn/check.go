@@ -183,7 +183,7 @@ func (c *checker) Leaf(ref pager.Ref) (b, changes []byte, err error) {
 
 // Extent verifies the value, and returns no bytes: a value may be larger than the memory for it.
 func (c *checker) Extent(ref pager.Ref, size int) ([]byte, error) {
-	return nil, c.s.pg.Reader.Verify(ref, c.v.base, size)
+	return nil, c.s.pg.Reader.VerifyExtent(ref, c.v.base, size)
 }
 
 // Peek gives no hints: a check reads the file.

@@ -200,12 +200,12 @@ func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
 
 		require.NoError(t, s.lockWriter(nil))
 		reclaimEverything(t, s)
-		deltas, dirty := s.pg.Pool.PatchBytes(), s.pg.Alloc.DirtyBytes()
+		deltas, dirty := s.pg.Pool.DeltaBytes(), s.pg.Alloc.DirtyBytes()
 		require.Equal(t, cache == 512<<10, deltas > 0)
 		before, fill := pagesOf(t, s), s.pg.Alloc.Fill()
 		require.Less(t, uint64(fill), s.pg.Alloc.Pages()/2)
 		require.NoError(t, s.checkpointer.movePages(20))
-		require.LessOrEqual(t, s.pg.Pool.PatchBytes(), deltas+deltas/4, "steps leave nothing behind")
+		require.LessOrEqual(t, s.pg.Pool.DeltaBytes(), deltas+deltas/4, "steps leave nothing behind")
 		require.Equal(t, dirty, s.pg.Alloc.DirtyBytes())
 		moved := 0
 		for ref := range pagesOf(t, s) {

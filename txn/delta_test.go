@@ -98,7 +98,7 @@ func (p *deltaTest) reader() *Tx {
 func (p *deltaTest) deltaBytes() int64 {
 	require.NoError(p.t, p.s.lockWriter(nil))
 	defer p.s.unlockWriter()
-	return p.s.pg.Pool.PatchBytes()
+	return p.s.pg.Pool.DeltaBytes()
 }
 
 func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
@@ -240,7 +240,7 @@ func TestDeltasThatAreRolledBack(t *testing.T) {
 			require.NoError(t, err)
 			p.putIn(tx, 100, maps.Clone(p.rows))
 			if i == 10 {
-				most = p.s.pg.Pool.PatchBytes()
+				most = p.s.pg.Pool.DeltaBytes()
 			}
 			tx.Rollback()
 		}
@@ -300,7 +300,7 @@ func TestATransactionLargerThanTheCacheGetsDeltasOnlyInPart(t *testing.T) {
 			keys := slices.Sorted(maps.Keys(p.rows))
 			for range 200 {
 				p.putOver(tx, 100, p.rows, keys)
-				deltas, frames = max(deltas, p.s.pg.Pool.PatchBytes()), max(frames, p.s.pg.Pool.FrameBytes())
+				deltas, frames = max(deltas, p.s.pg.Pool.DeltaBytes()), max(frames, p.s.pg.Pool.FrameBytes())
 			}
 		})
 		require.Greater(t, deltas, p.s.o.CacheBytes/2)
@@ -362,7 +362,7 @@ func TestRowsAtRandomBesideCheckpoints(t *testing.T) {
 						}
 						require.NoError(t, tx.Apply(9, changes, nil))
 					}
-					most = max(most, s.pg.Pool.PatchBytes())
+					most = max(most, s.pg.Pool.DeltaBytes())
 				})
 				if at%4000 == 0 {
 					requireSound(t, s)

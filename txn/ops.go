@@ -31,6 +31,16 @@ func (tx *Tx) change() (*writer, error) {
 	return w, nil
 }
 
+// changeBy is change for an operation of about n bytes, which is refused if it would make the
+// transaction too large.
+func (tx *Tx) changeBy(n int) (*writer, error) {
+	w, err := tx.change()
+	if err == nil {
+		err = w.ensureTxnBytes(n)
+	}
+	return w, err
+}
+
 func (w *writer) ready() error {
 	if w.s.failed.Load() != nil {
 		return w.s.failure()
@@ -48,11 +58,8 @@ func (w *writer) ready() error {
 
 // Put stores value under key, with a tag or, if that is 0, without. It returns the previous row.
 func (tx *Tx) Put(id TreeID, key, value []byte, tag int64) (was Info, err error) {
-	w, err := tx.change()
+	w, err := tx.changeBy(len(key) + len(value))
 	if err != nil {
-		return Info{}, err
-	}
-	if err := w.ensureTxnBytes(len(key) + len(value)); err != nil {
 		return Info{}, err
 	}
 	w.checkMaxBytes()
@@ -136,11 +143,8 @@ func (w *writer) insertCursor(id TreeID) *tree.InsertCursor {
 
 // SetTag changes the tag of a key, 0 for none, and nothing else. It returns the previous row.
 func (tx *Tx) SetTag(id TreeID, key []byte, tag int64) (was Info, err error) {
-	w, err := tx.change()
+	w, err := tx.changeBy(len(key))
 	if err != nil {
-		return Info{}, err
-	}
-	if err := w.ensureTxnBytes(len(key)); err != nil {
 		return Info{}, err
 	}
 	w.checkMaxBytes()
@@ -176,11 +180,8 @@ func (tx *Tx) delete(id TreeID, key, value []byte) (was Info, err error) {
 			return Info{}, err
 		}
 	}
-	w, err := tx.change()
+	w, err := tx.changeBy(len(key))
 	if err != nil {
-		return Info{}, err
-	}
-	if err := w.ensureTxnBytes(len(key)); err != nil {
 		return Info{}, err
 	}
 	if was, err = w.delete(id, key, value); err != nil || !was.Found {
@@ -205,11 +206,8 @@ func (w *writer) delete(id TreeID, key, value []byte) (was Info, err error) {
 // DeleteRange removes the keys in [lo, hi), nil meaning no bound, and counts them. Whole subtrees
 // are unlinked.
 func (tx *Tx) DeleteRange(id TreeID, lo, hi []byte) (rows uint64, err error) {
-	w, err := tx.change()
+	w, err := tx.changeBy(len(lo) + len(hi))
 	if err != nil {
-		return 0, err
-	}
-	if err := w.ensureTxnBytes(len(lo) + len(hi)); err != nil {
 		return 0, err
 	}
 	if rows, err = w.deleteRange(id, lo, hi); err != nil || rows == 0 {
@@ -261,11 +259,8 @@ func (tx *Tx) Drop(id TreeID) error { return tx.shape(opDrop, id) }
 func (tx *Tx) Clear(id TreeID) error { return tx.shape(opClear, id) }
 
 func (tx *Tx) shape(op byte, id TreeID) error {
-	w, err := tx.change()
+	w, err := tx.changeBy(0)
 	if err != nil {
-		return err
-	}
-	if err := w.ensureTxnBytes(0); err != nil {
 		return err
 	}
 	if err := w.shape(op, id); err != nil {

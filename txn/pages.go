@@ -166,12 +166,12 @@ func (h *pageWriter) CanDelta(ref pager.Ref) (most int) {
 	if !h.mayDelta || h.allocMu == nil && !h.hasDeltaMemory() || !h.s.pg.Pool.CanDelta(ref, h.s.epoch) {
 		return 0
 	}
-	return h.s.pg.Pool.MostPatch()
+	return h.s.pg.Pool.MaxDelta()
 }
 
 // hasDeltaMemory says whether deltas have memory left. Writer lock.
 func (h *pageWriter) hasDeltaMemory() bool {
-	return h.s.pg.Pool.PatchBytes() <= h.s.checkpointer.fullFrames()
+	return h.s.pg.Pool.DeltaBytes() <= h.s.checkpointer.fullFrames()
 }
 
 func (h *pageWriter) DeltaBase(ref pager.Ref) (base pager.Ref, b, changes []byte, err error) {

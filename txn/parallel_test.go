@@ -83,7 +83,7 @@ func TestParallelApplyEqualsSerialApply(t *testing.T) {
 						if h := s.w.parallel; h != nil && h.applied {
 							together++
 							left += len(h.unapplied)
-							if s.w.mayDelta && s.pg.Pool.PatchBytes() > 0 {
+							if s.w.mayDelta && s.pg.Pool.DeltaBytes() > 0 {
 								deltaWrites++
 							}
 						}
@@ -144,7 +144,7 @@ func TestSnapshotsBesideParallelApply(t *testing.T) {
 				for some := range slices.Chunk(changes, rows/3) {
 					require.NoError(t, tx.Apply(CatalogTree, some, nil))
 				}
-				if s.pg.Pool.PatchBytes() > 0 {
+				if s.pg.Pool.DeltaBytes() > 0 {
 					deltaWrites++
 				}
 				if commit {

@@ -31,11 +31,16 @@ func (u *UsedSet) Empty() *UsedSet { return &UsedSet{words: make([]uint64, len(u
 
 // Add adds a page, and returns false if the set has it or it is past the end.
 func (u *UsedSet) Add(id Pgid) bool {
-	if uint64(id) >= u.end || u.words[id/64]&(1<<(id%64)) != 0 {
+	if uint64(id) >= u.end || u.Has(id) {
 		return false
 	}
 	u.words[id/64] |= 1 << (id % 64)
 	return true
+}
+
+// Has reports whether the set has a page.
+func (u *UsedSet) Has(id Pgid) bool {
+	return uint64(id) < u.end && u.words[id/64]&(1<<(id%64)) != 0
 }
 
 // Run returns the first run of pages in the set at or after from, of most pages at most; n is 0 if
@@ -69,31 +74,3 @@ func (u *UsedSet) Diff(v *UsedSet, fn func(id Pgid, inU bool) bool) {
 		}
 	}
 }
-
-// VerifySpace reads a page of the free map or its directory from the file and verifies its header.
-func (f *mainFile) VerifySpace(ref Ref) error {
-	_, err := f.readVerified(ref)
-	return err
-}
-
-// ReadPages fills b with the pages from id on, from the file. It verifies nothing.
-func (f *mainFile) ReadPages(id Pgid, b []byte) error {
-	if err := f.inBounds(Ref{Pgid: id}, uint64(len(b)/f.pageSize)); err != nil {
-		return err
-	}
-	return f.read(id, b)
-}
-
-// FileBytes is the size of the main file. Writer lock.
-func (a *Allocator) FileBytes() int64 { return a.Growth.length }
-
-// DiskBytes is the room that the main file has on the disk. Writer lock.
-func (a *Allocator) DiskBytes() int64 {
-	if n, err := a.file.Allocated(); err == nil {
-		return n
-	}
-	return a.FileBytes()
-}
-
-// Prefer makes m the newest durable meta page: the next WriteMeta overwrites the other one.
-func (f *mainFile) Prefer(m *Meta) { f.lastMeta = m }
