@@ -39,11 +39,10 @@ type BackupInfo struct {
 // increments since. Backup verifies each page that it reads. A backup is only good if Backup has
 // returned nil: w may have a part of it after an error, which Restore and VerifyBackup refuse.
 //
-// Backup waits for other backups' checkpoints and for the open write transaction until ctx ends; a
-// goroutine that has that transaction open itself deadlocks without such a context. Until it returns
+// Backup waits for other backups' checkpoints and for the writer lock until ctx ends. Until it returns
 // the store keeps the pages of the checkpoint, so that a slow w makes the file grow as a long read
 // transaction does (Stats.PinnedBytes), and Close returns ErrTxnsOpen. It needs 1 MiB of memory, and
-// 1 bit for each page. nil means context.Background.
+// 1 bit for each page.
 //
 // Errors: ErrBackupBase if Since is none of the last 32 backups of this store, or of a copy of it;
 // ErrReadOnlyDB, since the store has to remember the backup: see Tx.WriteTo; ErrCorrupt; errors of w.
@@ -53,9 +52,6 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (BackupI
 	}
 	if w == nil {
 		return BackupInfo{}, invalid("the writer is nil")
-	}
-	if ctx == nil {
-		ctx = context.Background()
 	}
 	below := txn.BackupOptions{MadeAt: db.clock.now()}
 	if o.Since != nil {
@@ -69,14 +65,14 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (BackupI
 		below.Progress = func(done, total uint64) { o.Progress(int64(done)*size, int64(total)*size) }
 	}
 	defer db.notifyShutdown()
-	b, err := db.store.Backup(ctx, w, below)
+	b, err := db.store.Backup(background(ctx), w, below)
 	return backupInfo(b), fromBelow(err)
 }
 
 // Restore makes a store at path of a full backup and its increments, in order. The store is complete
 // and verified before it appears at path: after an error or a crash there is none. It has the id,
 // the clock mark and the expiries of the one that was backed up, and its increments go on from the
-// last one restored. nil means context.Background.
+// last one restored.
 //
 // Errors: fs.ErrExist if there is a file at path, or a log of one beside it; ErrBackupBase if the
 // backups are not of one store, or one does not build on the one before it; ErrCorrupt for a backup
@@ -110,7 +106,7 @@ func restore(
 
 // VerifyBackup reads a full backup and its increments as Restore does, and writes nothing. It
 // returns the description of the last, with the bytes of all. Restore verifies more: that the pages
-// make one store. Errors are those of Restore. nil means context.Background.
+// make one store. Errors are those of Restore.
 func VerifyBackup(ctx context.Context, backups ...io.Reader) (BackupInfo, error) {
 	b, err := txn.VerifyBackup(ctx, backups...)
 	return backupInfo(b), fromBelow(err)

@@ -9,9 +9,8 @@ import (
 )
 
 // Apply applies all operations of a batch in one transaction with the store's durability.
-// Concurrent calls share a sync. ctx bounds the wait for other writers, which inside a callback of
-// Update is a deadlock; nil means context.Background. The first invalid argument of the batch is the
-// error of Apply, and nothing is applied.
+// Concurrent calls share a sync. ctx bounds the wait for the writer lock. The first invalid argument
+// of the batch is the error of Apply, and nothing is applied.
 //
 // For many scattered rows a batch is faster than the same calls on a Tx: it prefetches the pages of
 // several rows at a time, and waits once for all of them. From 128 rows on, in a large family, idle
@@ -32,9 +31,7 @@ func (db *DB) Apply(ctx context.Context, b *Batch) error {
 	if err := checkKeySize(ops.longestKey, db.maxKey); err != nil {
 		return err
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = background(ctx)
 	return db.withSpace(ctx, func() error { return db.applyOnce(ctx, ops) })
 }
 

@@ -15,8 +15,7 @@ import (
 // It builds the tree bottom-up and bypasses the log: no other way is faster. When it returns nil all
 // rows are durable; after an error none is stored, except that after ErrCommitUnknown the next Open
 // finds all or none. It copies the slices of a row before it asks the sequence for the next one, so
-// the sequence may reuse them. It holds the writer lock. ctx bounds the wait for other writers, which
-// inside a callback of Update is a deadlock; nil means context.Background.
+// the sequence may reuse them. It holds the writer lock; ctx bounds the wait for it.
 //
 // In a family with a default ttl each row gets that ttl. Such rows go through the log, as one
 // transaction.
@@ -33,9 +32,7 @@ func (db *DB) BulkLoad(
 	if sorted == nil {
 		return 0, invalid("the sequence is nil")
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = background(ctx)
 	defer db.notifyShutdown()
 	for look := db.View; ; {
 		rows, err := db.bulkLoad(ctx, family, sorted, look)

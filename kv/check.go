@@ -50,17 +50,13 @@ func (p Problem) String() string {
 // Check verifies the whole store while readers and writers run: structure and checksum of every
 // page, that each page is either used once or free once, the counts, the catalog, and that data and
 // expiry indexes of each family agree. It yields each finding; a sound store has none. If ctx ends,
-// the last Problem is of kind "incomplete"; on a closed store there is one of kind "closed". nil
-// means context.Background.
+// the last Problem is of kind "incomplete"; on a closed store there is one of kind "closed".
 //
-// It waits for the open write transaction until ctx ends; a goroutine that has that transaction open
-// itself deadlocks without such a context. Checkpoints wait until it ends, and writers wait for them
-// if Options.CacheBytes or MaxBytes is exhausted meanwhile. So the body of the loop must not write
-// to the store: collect the problems, and act afterwards.
+// It takes the writer lock for a moment. Checkpoints wait until it ends, and writers wait for them if
+// Options.CacheBytes or MaxBytes is exhausted meanwhile. So the body of the loop must not write to
+// the store: collect the problems, and act afterwards.
 func (db *DB) Check(ctx context.Context) iter.Seq[Problem] {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = background(ctx)
 	return func(yield func(Problem) bool) {
 		defer db.notifyShutdown()
 		more := true

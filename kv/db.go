@@ -80,14 +80,15 @@ func (db *DB) View(fn func(*Tx) error) error {
 // goroutine, or if a range failed (Tx.Err), the transaction is rolled back. Update returns the
 // error unchanged; a panic propagates.
 //
-// There is one write transaction at a time: Update waits for the others, without bound. A call that
-// needs the writer lock deadlocks inside fn, unless its context ends: Update, a one-shot write,
-// Apply, BulkLoad, PurgeExpired if a key is due, Checkpoint, Check, and Shutdown. Inside fn use the
-// methods of Tx. Close returns ErrTxnsOpen there.
+// There is one write transaction at a time, which holds the writer lock: Update waits for it without
+// bound. A call that needs the lock deadlocks inside fn, and in any goroutine that has the write
+// transaction open itself, unless its context ends: Update, a one-shot write, Apply, Backup, BulkLoad,
+// Check, Checkpoint, Compact, PurgeExpired and DropExpired if a key or a partition is due, and
+// Shutdown. Inside fn use the methods of Tx. Close returns ErrTxnsOpen there.
 func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
 
 // UpdateContext is Update with waits that end with ctx, until the commit starts to write its log
-// record; after that ctx has no effect. nil means context.Background.
+// record; after that ctx has no effect.
 func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	if fn == nil {
 		if err := db.state(true); err != nil {
@@ -108,13 +109,20 @@ func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // Begin starts a transaction that the caller ends by Commit or Rollback. Until then it holds its
-// snapshot and, if writable, the writer lock (see Update). ctx bounds the wait for the lock; nil
-// means context.Background.
+// snapshot and, if writable, the writer lock (see Update). ctx bounds the wait for the lock.
 func (db *DB) Begin(ctx context.Context, writable bool) (*Tx, error) { return db.begin(ctx, writable) }
+
+// background is ctx, or context.Background instead of nil.
+func background(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
 
 // begin starts a transaction of a caller.
 func (db *DB) begin(ctx context.Context, writable bool) (*Tx, error) {
-	tx := newTx(db)
+	tx, ctx := newTx(db), background(ctx)
 	if !writable {
 		if err := tx.start(ctx, false); err != nil {
 			return nil, err
@@ -169,18 +177,14 @@ func (db *DB) Sync() error {
 }
 
 // Checkpoint writes the newest durable state to the main file, which makes the log before it
-// obsolete. The store starts checkpoints by itself as the log grows. Checkpoint waits for the open
-// write transaction until ctx ends; a goroutine that has that transaction open itself deadlocks
-// without such a context. nil means context.Background.
+// obsolete. The store starts checkpoints by itself as the log grows. ctx bounds the wait for the writer
+// lock.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	if err := db.state(true); err != nil {
 		return err
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	defer db.notifyShutdown()
-	return fromBelow(db.store.Checkpoint(ctx))
+	return fromBelow(db.store.Checkpoint(background(ctx)))
 }
 
 // Close makes relaxed commits durable, writes a last checkpoint and closes the store. With open
@@ -214,12 +218,9 @@ func (db *DB) close(below func() error) error {
 // Shutdown refuses new transactions, waits for the open ones until ctx ends, then ends them, and
 // closes the store as Close does. Calls on a transaction that it ended return ErrClosed; its changes
 // are rolled back. A bulk load ends at its next row. Shutdown always waits for callbacks of a bulk
-// load or a Check. nil means context.Background: it waits without bound, and deadlocks inside a
-// callback of View or Update.
+// load or a Check. Inside a callback of View or Update it deadlocks, unless ctx ends.
 func (db *DB) Shutdown(ctx context.Context) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = background(ctx)
 	db.stopping.Store(true)
 	for {
 		if err := db.Close(); !errors.Is(err, ErrTxnsOpen) {

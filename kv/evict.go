@@ -66,9 +66,6 @@ func (tx *Tx) evictBefore(ctx context.Context) error {
 		return nil
 	}
 	first.finish(ErrTxnDone) // After an error its batch stays: no call fails because of an eviction.
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if err := tx.beginWrite(ctx); err != nil {
 		return err
 	}

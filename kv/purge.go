@@ -16,10 +16,8 @@ import (
 // set back meanwhile by more than Options.MaxClockStep, and another call notices, keys that are not
 // due any more stay. The cost depends on the keys that are due only; without one, nothing is written.
 //
-// If a key is due it waits for the open write transaction until ctx ends. Inside a callback of Update
-// it deadlocks without such a context: use Tx.PurgeExpired there.
-//
-// If ctx ends, the purge stops between two batches; nil means context.Background. The result counts
+// If a key is due it waits for the writer lock until ctx ends: inside a callback of Update use
+// Tx.PurgeExpired. If ctx ends later, the purge stops between two batches. The result counts
 // committed deletes, also with an error. Errors: ErrReadOnlyDB, ErrClockJump, ErrInvalidOptions, that
 // of the context, that of OnExpire.
 func (db *DB) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
@@ -55,12 +53,9 @@ func (db *DB) purge(
 	o PurgeOptions,
 	families func(*txn.Tx) ([]*cf.Family, error),
 ) (*purger, error) {
-	p := &purger{db: db, ctx: ctx, o: o}
+	p := &purger{db: db, ctx: background(ctx), o: o}
 	if err := db.state(true); err != nil {
 		return p, err
-	}
-	if ctx == nil {
-		p.ctx = context.Background()
 	}
 	p.now = db.clock.read()
 	list, err := p.due(families)
@@ -238,7 +233,7 @@ func (p *purger) lookup(tx *Tx) (found bool, err error) {
 
 // PurgeExpired deletes the expired keys of all families within this transaction, at its instant.
 // PurgeOptions.Batch has no effect, and an error of OnExpire rolls the whole purge back. The purge
-// checks ctx now and then; nil means context.Background.
+// checks ctx now and then.
 func (tx *Tx) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	return tx.purge(ctx, o, func() ([]*cf.Family, error) {
 		if tx.db.placeholder != nil {
@@ -264,9 +259,7 @@ func (tx *Tx) purge(
 	o PurgeOptions,
 	families func() ([]*cf.Family, error),
 ) (PurgeResult, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = background(ctx)
 	res, partitioned, err := tx.purgeFamilies(ctx, o, families)
 	if err == nil {
 		var list []*familyView

@@ -74,9 +74,6 @@ func (tx *Tx) start(ctx context.Context, writable bool) error {
 	if err := db.state(writable); err != nil {
 		return err
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
