@@ -227,14 +227,11 @@ func (c *Cursor) nextLeaf() bool {
 	if c.i >= c.n {
 		return false
 	}
-	for level := uint8(1); level < c.tree.Depth; level++ {
-		if s := &c.path[level]; s.i+1 < s.n {
-			s.i++
-			return c.descend(level, false)
-		}
+	ok, found := c.toSibling(1, true)
+	if !found {
+		c.i = c.n
 	}
-	c.i = c.n
-	return false
+	return ok
 }
 
 // prevLeaf is Prev at the start of a leaf.
@@ -245,14 +242,27 @@ func (c *Cursor) prevLeaf() bool {
 	if c.i < 0 {
 		return false
 	}
-	for level := uint8(1); level < c.tree.Depth; level++ {
-		if s := &c.path[level]; s.i > 0 {
+	ok, found := c.toSibling(1, false)
+	if !found {
+		c.i = -1
+	}
+	return ok
+}
+
+// toSibling descends to the first row behind the children taken, or to the last one before them, from
+// the lowest branch at or above a level that has such a child; found is false if none has.
+func (c *Cursor) toSibling(from uint8, forward bool) (ok, found bool) {
+	for level := from; level < c.tree.Depth; level++ {
+		switch s := &c.path[level]; {
+		case forward && s.i+1 < s.n:
+			s.i++
+			return c.descend(level, false), true
+		case !forward && s.i > 0:
 			s.i--
-			return c.descend(level, true)
+			return c.descend(level, true), true
 		}
 	}
-	c.i = -1
-	return false
+	return false, false
 }
 
 // descend goes from the child taken at level, or from the root if level is the depth, to the first

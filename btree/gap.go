@@ -44,17 +44,8 @@ func (c *Cursor) Skip(forward bool) bool {
 	}
 	from := c.lost
 	c.err, c.lost = nil, 0
-	for level := from; level < c.tree.Depth; level++ {
-		switch s := &c.path[level]; {
-		case forward && s.i+1 < s.n:
-			s.i++
-			return c.descend(level, false)
-		case !forward && s.i > 0:
-			s.i--
-			return c.descend(level, true)
-		}
-	}
-	return false
+	ok, _ := c.toSibling(from, forward)
+	return ok
 }
 
 // failAt is fail for a page of the tree at that level.

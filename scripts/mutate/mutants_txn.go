@@ -426,7 +426,13 @@ var storeMutants = []mutant{
 		var end`},
 	{"ack", "a_record_that_could_not_be_taken_back_is_not_in_doubt", "txn/writeahead.go", `	return fmt.Errorf("%w: %w", ErrUnknown, err)`, `	return fmt.Errorf("%w", err)`},
 	{"ack", "writes_that_share_what_is_in_doubt_are_tried_again", "kv/coalesce.go", `		one.separate = false // The`, `		_ = one // The`},
-	{"check", "a_gap_ends_at_the_page_above", "btree/gap.go", `	for level := from; level < c.tree.Depth; level++ {`, `	for level := from; level <= from && level < c.tree.Depth; level++ {`},
+	{"check", "a_gap_ends_at_the_page_above", "btree/gap.go",
+		`	ok, _ := c.toSibling(from, forward)`,
+		`	s := &c.path[from%maxDepth]
+	if forward && s.i+1 >= s.n || !forward && s.i == 0 {
+		return false
+	}
+	ok, _ := c.toSibling(from, forward)`},
 	{"check", "a_gap_counts_the_rows_of_the_tree", "btree/gap.go", `		g.Rows, g.Ref = rowsBelow(s.b, s.n, s.i), childRef(`,
 		`		g.Ref = childRef(`},
 	{"check", "a_value_that_is_lost_ends_the_range", "kv/damage.go", `	if lost {`, `	if false {`},
