@@ -68,9 +68,7 @@ func (c *walker) damaged(ref pager.Ref, err error) error {
 // check verifies the subtree at ref, whose keys lie in [lo, hi); nil is no bound. known is false if
 // damage or ErrSkip hides the number of rows below.
 func (c *walker) check(
-	ref pager.Ref,
-	level uint8,
-	lo, hi []byte,
+	ref pager.Ref, level uint8, lo, hi []byte,
 ) (rows uint64, overflow, known bool, err error) {
 	if err := c.visit(ref, 1); err != nil {
 		if errors.Is(err, ErrSkip) {

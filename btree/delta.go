@@ -197,7 +197,7 @@ func (p *insertOp) putDelta(b []byte, n, i int) (done bool, err error) {
 	}
 	setChildRef(b, n, i, fresh)
 	p.ref, p.page = fresh, nil
-	return true, p.checkCounts(b, n, i)
+	return true, p.countRow(b, n, i)
 }
 
 // splitDelta splits leaf ref into two deltas of its base. changes, which do not fit into one page,

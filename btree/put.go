@@ -228,11 +228,11 @@ func (p *insertOp) branch(b []byte, level uint8) error {
 		}
 		return err
 	}
-	return p.checkCounts(b, n, i)
+	return p.countRow(b, n, i)
 }
 
-// checkCounts adds the new row to the count of child i of b.
-func (p *insertOp) checkCounts(b []byte, n, i int) error {
+// countRow adds the new row to the count of child i of b.
+func (p *insertOp) countRow(b []byte, n, i int) error {
 	if p.retry {
 		return nil
 	}

@@ -281,7 +281,9 @@ func FreeTree(w Writer, t *Tree, maxPages int) (done bool, err error) {
 // free frees the subtree at ref, whose root is at level, from the right, until no pages are left. It
 // returns the number of deleted rows and the new reference of the subtree's root, zero when all of
 // it is freed. overflow says that its leaves may have extents: others are not read.
-func (c *rangeDeleter) free(ref pager.Ref, level uint8, overflow bool) (nref pager.Ref, rows uint64, err error) {
+func (c *rangeDeleter) free(
+	ref pager.Ref, level uint8, overflow bool,
+) (nref pager.Ref, rows uint64, err error) {
 	if level == 0 && !overflow {
 		c.left--
 		return pager.Ref{}, 0, c.w.Free(ref)

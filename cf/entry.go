@@ -98,12 +98,8 @@ func (o Options) check() error {
 		}
 	}
 	if (o.RetentionMs == 0) != (o.PartitionMs == 0) {
-		return fmt.Errorf(
-			"%w: retention of %d ms with partitions of %d ms",
-			ErrOptions,
-			o.RetentionMs,
-			o.PartitionMs,
-		)
+		return fmt.Errorf("%w: retention of %d ms with partitions of %d ms", ErrOptions,
+			o.RetentionMs, o.PartitionMs)
 	}
 	return nil
 }

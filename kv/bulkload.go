@@ -22,9 +22,7 @@ import (
 //
 // Errors: ErrCFNotFound, ErrCFNotEmpty, ErrKeyOrder, ErrKeyEmpty, ErrKeyTooLarge, ErrValueTooLarge.
 func (db *DB) BulkLoad(
-	ctx context.Context,
-	family string,
-	sorted iter.Seq2[[]byte, []byte],
+	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte],
 ) (rows int64, err error) {
 	if err := db.state(true); err != nil {
 		return 0, err
@@ -111,9 +109,7 @@ func (db *DB) bulkLoad(
 
 // loadRows loads a family with a default ttl: one put for each row.
 func (db *DB) loadRows(
-	ctx context.Context,
-	family string,
-	sorted iter.Seq2[[]byte, []byte],
+	ctx context.Context, family string, sorted iter.Seq2[[]byte, []byte],
 ) (rows int64, err error) {
 	err = db.UpdateContext(ctx, func(tx *Tx) error {
 		f, err := tx.find(family)

@@ -91,8 +91,7 @@ func (db *DB) check(ctx context.Context, visit func(Problem) bool) {
 // checkCatalog verifies the catalog, and returns the names of the families that own the trees. more is
 // false if the caller or the store has stopped.
 func (db *DB) checkCatalog(
-	ctx context.Context,
-	yield func(Problem) bool,
+	ctx context.Context, yield func(Problem) bool,
 ) (names map[txn.TreeID]string, more bool) {
 	if db.stopping.Load() {
 		yield(Problem{Kind: "closed", Offset: -1, Detail: ErrClosed.Error()})

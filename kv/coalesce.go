@@ -118,8 +118,8 @@ func (q *writeQueue) wake() {
 	}
 }
 
-// restoreQueue records the end of the leader's transaction.
-func (q *writeQueue) restoreQueue(leader *writeRequest) {
+// transactionEnded records the end of the leader's transaction.
+func (q *writeQueue) transactionEnded(leader *writeRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.returning = leader.size
@@ -294,7 +294,7 @@ func (s *oneShot) handOff(me *writeRequest) {
 		markUnknown(me.group)
 	}
 	me.complete(result, err)
-	s.db.writes.restoreQueue(me)
+	s.db.writes.transactionEnded(me)
 }
 
 // applyGroup applies writes in order, some of them together, and returns the number that the
@@ -341,10 +341,8 @@ func (tx *Tx) applyGroup(group []*writeRequest, changes []ttl.Change) (done int)
 
 // rowsOf says that all writes are operations on rows of one family.
 func rowsOf(group []*writeRequest, family string) bool {
-	return !slices.ContainsFunc(
-		group,
-		func(one *writeRequest) bool { return one.call != nil || one.family != family },
-	)
+	return !slices.ContainsFunc(group,
+		func(one *writeRequest) bool { return one.call != nil || one.family != family })
 }
 
 // runSeparately marks writes to be run alone.

@@ -38,7 +38,7 @@ func (db *DB) evictIdle(now int64) {
 	}
 	defer tx.finish(ErrTxnDone)
 	tx.nowMs, tx.timed = db.clock.clamp(now), true
-	if db.indexesFlushed(tx.inner) {
+	if db.allVisible(tx.inner) {
 		_, _ = tx.evict()
 	}
 }
@@ -51,7 +51,7 @@ func (tx *Tx) evictBefore(ctx context.Context) error {
 	if db.queue.Len() == 0 || db.clock.jumped.Load() {
 		return nil
 	}
-	if !db.indexesFlushed(tx.inner) && !db.queue.Full() { // A full queue loses notes: then wait.
+	if !db.allVisible(tx.inner) && !db.queue.Full() { // A full queue loses notes: then wait.
 		return nil
 	}
 	first := newTx(db)
@@ -76,9 +76,9 @@ func (tx *Tx) evictBefore(ctx context.Context) error {
 	return nil
 }
 
-// indexesFlushed says whether all commits before tx are visible, so that a commit without a sync
+// allVisible says whether all commits before tx are visible, so that a commit without a sync
 // returns at once.
-func (db *DB) indexesFlushed(tx *txn.Tx) bool {
+func (db *DB) allVisible(tx *txn.Tx) bool {
 	var seen txn.Tx
 	if db.store.BeginRead(&seen, true) != nil {
 		return false

@@ -235,10 +235,8 @@ func (tx *Tx) listCFs(damage *[]*Damage) (names []string, err error) {
 	var lost func(txn.Gap)
 	if tx.onDamage != nil {
 		lost = func(g txn.Gap) {
-			*damage = append(
-				*damage,
-				&Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)},
-			)
+			*damage = append(*damage,
+				&Damage{Lower: g.Lower, Upper: g.Upper, Rows: int64(g.Rows), Err: fromBelow(g.Err)})
 		}
 	}
 	err = cf.EachOver(tx.inner, lost, func(f *cf.Family) bool {

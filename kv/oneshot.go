@@ -30,9 +30,7 @@ func readOnce[T any](s *oneShot, call func(*verbs) (T, error)) (result T, err er
 // runOnce runs call and ends the transaction. It returns the instant of the transaction, and whether
 // call found an expired key.
 func runOnce[T any](
-	s *oneShot,
-	tx *Tx,
-	call func(*verbs) (T, error),
+	s *oneShot, tx *Tx, call func(*verbs) (T, error),
 ) (result T, now int64, noted bool, err error) {
 	defer s.done(tx)
 	result, err = call(&tx.verbs)

@@ -49,9 +49,7 @@ type purger struct {
 }
 
 func (db *DB) purge(
-	ctx context.Context,
-	o PurgeOptions,
-	families func(*txn.Tx) ([]*cf.Family, error),
+	ctx context.Context, o PurgeOptions, families func(*txn.Tx) ([]*cf.Family, error),
 ) (*purger, error) {
 	p := &purger{db: db, ctx: background(ctx), o: o}
 	if err := db.state(true); err != nil {
@@ -255,9 +253,7 @@ func (c *CF) PurgeExpired(ctx context.Context, o PurgeOptions) (PurgeResult, err
 
 // purge calls Progress outside of the transaction's lock: Progress may use the transaction.
 func (tx *Tx) purge(
-	ctx context.Context,
-	o PurgeOptions,
-	families func() ([]*cf.Family, error),
+	ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error),
 ) (PurgeResult, error) {
 	ctx = background(ctx)
 	res, partitioned, err := tx.purgeFamilies(ctx, o, families)
@@ -277,9 +273,7 @@ func (tx *Tx) purge(
 }
 
 func (tx *Tx) purgeFamilies(
-	ctx context.Context,
-	o PurgeOptions,
-	families func() ([]*cf.Family, error),
+	ctx context.Context, o PurgeOptions, families func() ([]*cf.Family, error),
 ) (res PurgeResult, partitioned []string, err error) {
 	defer tx.leave(tx.enter(), &err)
 	if err := tx.alive(true); err != nil {
@@ -317,9 +311,7 @@ func (tx *Tx) purgeFamilies(
 // purgeReported is purgeAll. If keys are reported, an error or a panic undoes the whole purge: a key
 // that was reported and stays needs an error.
 func (tx *Tx) purgeReported(
-	ctx context.Context,
-	list []*cf.Family,
-	o PurgeOptions,
+	ctx context.Context, list []*cf.Family, o PurgeOptions,
 ) (res PurgeResult, purged []purgeStep, err error) {
 	stopped := false
 	if tx.db.onExpire == nil && tx.db.onExpireTx == nil && o.OnExpire == nil {
@@ -342,9 +334,7 @@ func (tx *Tx) purgeReported(
 // err is the error of ctx, between two of these steps: then the result stands. OnExpire may return
 // the same error from a call of its own; stopped is false then.
 func (tx *Tx) purgeAll(
-	ctx context.Context,
-	list []*cf.Family,
-	o PurgeOptions,
+	ctx context.Context, list []*cf.Family, o PurgeOptions,
 ) (res PurgeResult, purged []purgeStep, stopped bool, err error) {
 	now := tx.instant()
 	for _, f := range list {

@@ -112,21 +112,17 @@ func (tx *Tx) stopsRanges() bool { return tx.hasEnded() || tx.dead != nil }
 // transaction has ended meanwhile. n counts the rows so far. It says whether yield wants more. body
 // is true while yield runs.
 func (c *Cursor) scanLeaf(
-	forward bool,
-	n *int,
-	limit int,
-	body *bool,
-	yield func(key, value []byte) bool,
+	forward bool, n *int, limit int, body *bool, yield func(key, value []byte) bool,
 ) (more bool) {
 	tx := c.v.tx
-	span := c.inner.AheadSpan(forward)
-	within := span.Within()
+	rest := c.inner.LeafScan(forward)
+	within := rest.Within()
 	now := int64(math.MinInt64)
 	if c.timed {
 		now = tx.instant()
 	}
-	for *n != limit && span.Next() {
-		key, value, tag, whole := span.Row()
+	for *n != limit && rest.Next() {
+		key, value, tag, whole := rest.Row()
 		if !whole || tag != 0 && (tag < 0 || ttl.Expired(now, tag)) || !within && !c.contains(key) {
 			break
 		}
@@ -143,7 +139,7 @@ func (c *Cursor) scanLeaf(
 			return true // The next step of the cursor returns the error. The leaf may be reused.
 		}
 	}
-	c.inner.Reach(span)
+	c.inner.EndScan(rest)
 	return true
 }
 
@@ -215,8 +211,7 @@ func (v *verbs) Expiring(before time.Time) iter.Seq2[[]byte, time.Time] {
 // nextExpiring makes one step of Expiring within the transaction. If the step finds damage, the next
 // one continues behind it.
 func (v *familyView) nextExpiring(
-	rows **ttl.ByExpiry,
-	damage **Damage,
+	rows **ttl.ByExpiry, damage **Damage,
 ) (expiry int64, key []byte, ok bool, err error) {
 	defer v.tx.leave(v.tx.enter(), &err)
 	if err := v.ready(false); err != nil {

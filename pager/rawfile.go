@@ -285,7 +285,8 @@ func (r *RawFile) Extent(ref Ref, size int) ([]byte, error) {
 	case h.Kind != KindOverflow || h.Pgid != ref.Pgid || h.Epoch != ref.Epoch:
 		return nil, r.f.corrupt(ref.Pgid, "no overflow extent of epoch %d", ref.Epoch)
 	case extentSize(head) != uint64(size):
-		return nil, r.f.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong", extentSize(head), size)
+		return nil, r.f.corrupt(ref.Pgid, "overflow extent of %d bytes where %d belong",
+			extentSize(head), size)
 	case uint64(ref.Pgid)+n > r.Pages():
 		return nil, r.f.corrupt(ref.Pgid, "the file of %d pages ends inside the extent of %d", r.Pages(), n)
 	}

@@ -92,7 +92,7 @@ func (r Rows) Runs(e *IndexBuffer) ([]txn.Run, error) {
 		e.runs = append(e.runs, txn.Run{Tree: r.Family.Data(), Changes: e.rows})
 	}
 	if e.Len() > 0 {
-		if err := r.loadIndexes(); err != nil {
+		if err := r.requireIndexes(); err != nil {
 			return nil, err
 		}
 		e.runs = append(e.runs, txn.Run{Tree: r.Family.KeyIndex(), Changes: e.keys},

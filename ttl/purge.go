@@ -191,7 +191,7 @@ func (r Rows) deleteOne(d *purgeBatch, i int, call Callbacks, s *PurgeStats) err
 			return err
 		}
 	}
-	if err := r.loadIndexes(); err != nil {
+	if err := r.requireIndexes(); err != nil {
 		return err
 	}
 	if _, err := r.Tx.Delete(r.Family.ExpiryIndex(), d.row(i)); err != nil {
@@ -285,7 +285,7 @@ func (r Rows) Evict(now int64, notes []Note, call Callbacks) (s PurgeStats, err 
 	if len(d.ends) == 0 {
 		return PurgeStats{}, nil
 	}
-	if err := r.loadIndexes(); err != nil {
+	if err := r.requireIndexes(); err != nil {
 		return PurgeStats{}, err
 	}
 	if err := r.Tx.EnsureTxnBytes(3*len(d.buf) + 3*opOverhead*len(d.ends)); err != nil {

@@ -34,10 +34,10 @@ func (r Rows) DeleteRange(lo, hi []byte) error {
 		}
 		return r.clearIndexes()
 	}
-	if err := r.ensureUnlistFits(lo, hi, n, size); err != nil {
+	if err := r.ensureExpiryRowsFit(lo, hi, n, size); err != nil {
 		return err
 	}
-	if err := r.loadIndexes(); err != nil {
+	if err := r.requireIndexes(); err != nil {
 		return err
 	}
 	if err := r.removeIndexRows(lo, hi); err != nil {
@@ -74,9 +74,9 @@ func (r Rows) countIn(lo, hi []byte) (n int64, err error) {
 	return n, nil
 }
 
-// ensureUnlistFits verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
+// ensureExpiryRowsFit verifies that the log bytes of n expiry rows, those of [lo, hi), and size more fit
 // into the transaction. It reads the rows only near the bound.
-func (r Rows) ensureUnlistFits(lo, hi []byte, n int64, size int) error {
+func (r Rows) ensureExpiryRowsFit(lo, hi []byte, n int64, size int) error {
 	longest := int64(r.Tx.PageSize()/4 + expirySize + opOverhead)
 	if most := n * longest; most < math.MaxInt/2 && r.Tx.EnsureTxnBytes(size+int(most)) == nil {
 		return nil
@@ -116,12 +116,12 @@ func (r Rows) eachIn(lo, hi []byte, fn func(key []byte, expiry int64) error) err
 }
 
 const (
-	// mostUnlisted bounds the expiry rows in memory at a time, some hundred bytes each. In larger
+	// expiryRowsPerChunk bounds the expiry rows in memory at a time, some hundred bytes each. In larger
 	// chunks more of them are adjacent.
-	mostUnlisted = 16384
-	// fewUnlisted rows are deleted one by one: the test for other rows between them costs two
+	expiryRowsPerChunk = 16384
+	// fewExpiryRows rows are deleted one by one: the test for other rows between them costs two
 	// descents.
-	fewUnlisted = 64
+	fewExpiryRows = 64
 	// With sparse times as many other rows between them, halves of a chunk are hardly better.
 	sparse = 2
 )
@@ -135,7 +135,7 @@ func (r Rows) removeIndexRows(lo, hi []byte) error {
 		var next []byte
 		e.Reset()
 		err := r.eachIn(lo, hi, func(key []byte, expiry int64) error {
-			if len(e.due) == mostUnlisted {
+			if len(e.due) == expiryRowsPerChunk {
 				next = bytes.Clone(key)
 				return errFull
 			}
@@ -145,7 +145,7 @@ func (r Rows) removeIndexRows(lo, hi []byte) error {
 		if full = err == errFull; err != nil && !full {
 			return err
 		}
-		if err := r.unlist(e.dueInOrder()); err != nil {
+		if err := r.deleteExpiryRows(e.dueInOrder()); err != nil {
 			return err
 		}
 		lo = next
@@ -153,11 +153,11 @@ func (r Rows) removeIndexRows(lo, hi []byte) error {
 	return nil
 }
 
-// unlist removes rows of the expiry index, which are sorted: as a range if no other row is between
+// deleteExpiryRows removes rows of the expiry index, which are sorted: as a range if no other row is between
 // them by their ranks (I1: all of them exist), else each half by itself.
-func (r Rows) unlist(due []Change) error {
+func (r Rows) deleteExpiryRows(due []Change) error {
 	n := len(due)
-	if n <= fewUnlisted {
+	if n <= fewExpiryRows {
 		return r.Tx.Apply(r.Family.ExpiryIndex(), due, nil)
 	}
 	first, last := due[0].Key, due[n-1].Key
@@ -176,8 +176,8 @@ func (r Rows) unlist(due []Change) error {
 		_, err := r.Tx.DeleteRange(r.Family.ExpiryIndex(), first, append(bytes.Clone(last), 0))
 		return err
 	}
-	if err := r.unlist(due[:n/2]); err != nil {
+	if err := r.deleteExpiryRows(due[:n/2]); err != nil {
 		return err
 	}
-	return r.unlist(due[n/2:])
+	return r.deleteExpiryRows(due[n/2:])
 }

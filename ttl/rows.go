@@ -105,8 +105,8 @@ func (r Rows) treeErr(tree string, err error) error {
 	return err
 }
 
-// loadIndexes verifies that both indexes exist, for a caller that has a row of one of them (I4).
-func (r Rows) loadIndexes() error {
+// requireIndexes verifies that both indexes exist, for a caller that has a row of one of them (I4).
+func (r Rows) requireIndexes() error {
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
 		if !r.Tx.Exists(id) {
 			return r.damage("I4: %s, tree %d, is missing", r.Family.Role(id), id)
@@ -118,7 +118,7 @@ func (r Rows) loadIndexes() error {
 // createIndexes creates both indexes unless they exist. One that is missing beside rows of the other is
 // damage.
 func (r Rows) createIndexes() error {
-	if err := r.loadIndexes(); err == nil || r.HasExpiries() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
+	if err := r.requireIndexes(); err == nil || r.HasExpiries() || r.Tx.Rows(r.Family.ExpiryIndex()) > 0 {
 		return err
 	}
 	for _, id := range [...]txn.TreeID{r.Family.KeyIndex(), r.Family.ExpiryIndex()} {
@@ -184,7 +184,7 @@ func (r Rows) reindex(key []byte, old, expiry int64) error {
 		return nil
 	}
 	if expiry == 0 { // else createIndexes has verified them
-		if err := r.loadIndexes(); err != nil {
+		if err := r.requireIndexes(); err != nil {
 			return err
 		}
 	}

@@ -17,10 +17,7 @@ import (
 // Crash order: no durable page references the load before its meta page is durable, and no later
 // log record exists before that.
 func (s *Store) BulkLoad(
-	ctx context.Context,
-	fn func(*Tx) error,
-	id TreeID,
-	rows iter.Seq2[[]byte, []byte],
+	ctx context.Context, fn func(*Tx) error, id TreeID, rows iter.Seq2[[]byte, []byte],
 ) (n uint64, err error) {
 	return s.BulkLoadTagged(ctx, fn, id, func(add func(key, value []byte, tag int64) error) error {
 		for key, value := range rows {
@@ -51,7 +48,7 @@ func (s *Store) BulkLoadTagged(
 		return 0, err
 	}
 	defer func() { <-s.checkpointer.mu }()
-	if err := s.loadable(ctx); err != nil {
+	if err := s.lockForLoad(ctx); err != nil {
 		return 0, err
 	}
 	defer s.unlockWriter()
@@ -132,9 +129,9 @@ func (w *writer) publishLoad() error {
 	return nil
 }
 
-// loadable is writable for a caller that holds checkpointer.mu and runs the checkpoint that frees
+// lockForLoad is lockForWrite for a caller that holds checkpointer.mu and runs the checkpoint that frees
 // space itself.
-func (s *Store) loadable(ctx context.Context) error {
+func (s *Store) lockForLoad(ctx context.Context) error {
 	if err := s.lockHousekept(ctx); err != nil || !s.wantsCheckpoint() && !s.mayFree() {
 		return err
 	}

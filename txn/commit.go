@@ -258,14 +258,8 @@ func (s *Store) logError(err error) error {
 // they are. Any other error fails the store.
 func (s *Store) spaceError(err error) error {
 	if errors.Is(err, wal.ErrBound) {
-		return fmt.Errorf(
-			"%w: %s: MaxBytes is %d, the main file has %d of them: %w",
-			ErrNoSpace,
-			filepath.Base(s.path),
-			s.o.MaxBytes,
-			s.pg.Alloc.FileBytes(),
-			err,
-		)
+		return fmt.Errorf("%w: %s: MaxBytes is %d, the main file has %d of them: %w", ErrNoSpace,
+			filepath.Base(s.path), s.o.MaxBytes, s.pg.Alloc.FileBytes(), err)
 	}
 	if pager.NoSpace(err) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)

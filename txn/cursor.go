@@ -123,20 +123,17 @@ func (c *Cursor) Prev() bool {
 	return c.end(c.c.Prev())
 }
 
-// Span is the result of AheadSpan.
-type Span = tree.LeafScan
-
-// AheadSpan returns the following rows of the same leaf, for a loop that calls Reach at its end. In
+// LeafScan returns the following rows of the same leaf, for a loop that calls EndScan at its end. In
 // a write transaction it returns none: rows may change during the loop.
-func (c *Cursor) AheadSpan(forward bool) Span {
+func (c *Cursor) LeafScan(forward bool) tree.LeafScan {
 	if c.tx.w != nil || !c.Valid() {
-		return Span{}
+		return tree.LeafScan{}
 	}
 	return c.c.LeafScan(forward)
 }
 
-// Reach moves the cursor to the row before the one under the span.
-func (c *Cursor) Reach(s Span) { c.c.EndScan(s) }
+// EndScan moves the cursor to the row before the one under the scan.
+func (c *Cursor) EndScan(s tree.LeafScan) { c.c.EndScan(s) }
 
 // stale says that the transaction has changed pages since c.c was positioned.
 func (c *Cursor) stale() bool { return c.tx.w != nil && c.tx.w.mods != c.mods }

@@ -27,7 +27,7 @@ func (tx *Tx) GetMany(id TreeID, keys [][]byte, found *[GetManyKeys]Lookup) erro
 	}
 	for i := range keys {
 		if found[i].Found {
-			found[i].Bytes = tx.w.copyKey(found[i].Bytes)
+			found[i].Bytes = tx.w.copyValue(found[i].Bytes)
 		}
 	}
 	return nil

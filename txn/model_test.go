@@ -341,7 +341,7 @@ func TestLargeValueIsReadInAWriteWithoutACopy(t *testing.T) {
 		_, err = tx.Put(CatalogTree, []byte("k"), bytes.Repeat([]byte("y"), 100_000), 0)
 		require.NoError(t, err)
 		require.Equal(t, large, v)
-		require.Empty(t, tx.w.keyCopies)
+		require.Empty(t, tx.w.valueCopies)
 	})
 }
 

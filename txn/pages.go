@@ -28,7 +28,7 @@ type pageWriter struct {
 	// allocated lists all allocated pages; spare, those of them that were freed again and may be
 	// reused. freed are pages that the commit frees: pages of earlier states, and pages that this
 	// transaction allocated before a savepoint.
-	allocated takenPages
+	allocated allocatedPages
 	spare     []pager.Pgid
 	freed     []freedPages
 

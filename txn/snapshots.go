@@ -43,9 +43,7 @@ const noAge int64 = -1
 // A transaction that changes pages in place uses the opposite order: it activates the undo log
 // before it scans the slots, so it sees this reader, or the reader sees the undo log and seals it.
 func (r *snapshots) acquire(
-	visible *atomic.Pointer[version],
-	undo *pager.UndoLog,
-	now int64,
+	visible *atomic.Pointer[version], undo *pager.UndoLog, now int64,
 ) (*version, *snapshotSlot) {
 	var here byte
 	// Another goroutine has another stack, and so usually another slot.

@@ -58,7 +58,7 @@ func (s *Store) BeginRead(tx *Tx, brief bool) error {
 
 func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	s.open.Add(1)
-	if err := s.writable(ctx); err != nil {
+	if err := s.lockForWrite(ctx); err != nil {
 		s.open.Add(-1)
 		return err
 	}
@@ -70,9 +70,9 @@ func (s *Store) beginWrite(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// writable takes the writer lock of a store that can be written, with freed pages reclaimed, once
+// lockForWrite takes the writer lock of a store that can be written, with freed pages reclaimed, once
 // there are frames and space.
-func (s *Store) writable(ctx context.Context) error {
+func (s *Store) lockForWrite(ctx context.Context) error {
 	if err := s.canWrite(); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (tx *Tx) Get(id TreeID, key []byte) (value []byte, tag int64, found bool, e
 		return nil, 0, false, tx.recordErr(err)
 	}
 	if tx.w != nil {
-		v.Bytes = tx.w.copyKey(v.Bytes)
+		v.Bytes = tx.w.copyValue(v.Bytes)
 	}
 	return v.Bytes, v.Tag, true, nil
 }

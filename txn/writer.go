@@ -53,8 +53,8 @@ type writer struct {
 	puts    bool  // the transaction has puts: MaxBytes applies to it
 	refused error // for lack of space: see Store.refused
 
-	savepoints []savepoint
-	keyCopies  []byte // memory of copyKey
+	savepoints  []savepoint
+	valueCopies []byte // memory of copyValue
 }
 
 type insertCursor struct {
@@ -79,7 +79,7 @@ func (w *writer) begin() {
 	w.setFrames(s.o.CacheBytes)
 	w.spillScanned = 0
 	w.tx = nil
-	w.keyCopies = nil
+	w.valueCopies = nil
 	w.relaxed, w.refBytes, w.syncFirst, w.filled, w.leafRunPages = false, 0, false, 0, 0
 	w.directRead = false
 	w.saved, w.mayUndo, w.undo = false, false, nil
@@ -117,25 +117,25 @@ func (w *writer) noteChanged(id TreeID) {
 // leastChanged is the shortest list of changed trees from which repetitions are removed.
 const leastChanged = 256
 
-// copyKey returns a copy of a small value that stays valid until the transaction ends. Large values
+// copyValue returns a copy of a small value that stays valid until the transaction ends. Large values
 // are in extents: see Tx.Extent.
-func (w *writer) copyKey(b []byte) []byte {
+func (w *writer) copyValue(b []byte) []byte {
 	if len(b) > tree.MaxInline(w.PageSize()) {
 		return b
 	}
 	if len(b) == 0 {
 		return []byte{}
 	}
-	if cap(w.keyCopies)-len(w.keyCopies) < len(b) {
+	if cap(w.valueCopies)-len(w.valueCopies) < len(b) {
 		// Earlier copies keep the old chunk.
-		w.keyCopies = make([]byte, 0, max(keyCopyChunk, len(b)))
+		w.valueCopies = make([]byte, 0, max(valueCopyChunk, len(b)))
 	}
-	at := len(w.keyCopies)
-	w.keyCopies = append(w.keyCopies, b...)
-	return w.keyCopies[at:len(w.keyCopies):len(w.keyCopies)]
+	at := len(w.valueCopies)
+	w.valueCopies = append(w.valueCopies, b...)
+	return w.valueCopies[at:len(w.valueCopies):len(w.valueCopies)]
 }
 
-const keyCopyChunk = 4 << 10
+const valueCopyChunk = 4 << 10
 
 // logsByRef says whether the log references a value of this size instead of repeating it. A relaxed
 // commit does not, since the extent has to be durable before its record is written, unless the
@@ -256,7 +256,7 @@ func (w *writer) freeAllocated(n int) {
 
 // finish drops references that must not outlive the transaction, and large buffers.
 func (w *writer) finish() {
-	w.tx, w.keyCopies = nil, nil
+	w.tx, w.valueCopies = nil, nil
 	if cap(w.redo) > maxRedoBuffer {
 		w.redo = nil
 	}

@@ -188,10 +188,7 @@ func (p *replay) checkLink(img *segmentImage, r record, pos int64) error {
 // classifyTail classifies the end of the records at end, in segment i. nil: it is a torn tail or
 // the clean end, and behind counts the bytes of later segments with records.
 func (f *ScanResult) classifyTail(
-	i int,
-	img *segmentImage,
-	end, durable LSN,
-	why error,
+	i int, img *segmentImage, end, durable LSN, why error,
 ) (behind int64, err error) {
 	bad := func(format string, args ...any) (int64, error) {
 		off := int64(end - img.base)

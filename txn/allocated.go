@@ -2,11 +2,11 @@ package txn
 
 import "github.com/ebbkv/ebb/pager"
 
-// takenPages lists the runs that a transaction has allocated, in order. A large transaction
+// allocatedPages lists the runs that a transaction has allocated, in order. A large transaction
 // allocates millions of pages, most of them consecutive: those share an entry. The zero value is
 // empty.
-type takenPages struct {
-	entries []takenEntry
+type allocatedPages struct {
+	entries []allocatedEntry
 	n       int // runs
 
 	// Position of the last each: it was in entry at, whose first run is the before-th. The next
@@ -14,14 +14,14 @@ type takenPages struct {
 	at, before int
 }
 
-// takenEntry is one run, or consecutive single pages.
-type takenEntry struct {
+// allocatedEntry is one run, or consecutive single pages.
+type allocatedEntry struct {
 	pageRun
 	singles bool // n runs of one page each
 }
 
 // runs is the number of runs of the entry.
-func (e *takenEntry) runs() int {
+func (e *allocatedEntry) runs() int {
 	if e.singles {
 		return int(e.n)
 	}
@@ -29,16 +29,16 @@ func (e *takenEntry) runs() int {
 }
 
 // nth is the i-th run of the entry.
-func (e *takenEntry) nth(i int) pageRun {
+func (e *allocatedEntry) nth(i int) pageRun {
 	if e.singles {
 		return pageRun{e.id + pager.Pgid(i), 1}
 	}
 	return e.pageRun
 }
 
-func (t *takenPages) len() int { return t.n }
+func (t *allocatedPages) len() int { return t.n }
 
-func (t *takenPages) push(r pageRun) {
+func (t *allocatedPages) push(r pageRun) {
 	t.n++
 	if last := len(t.entries) - 1; r.n == 1 && last >= 0 {
 		e := &t.entries[last]
@@ -47,10 +47,10 @@ func (t *takenPages) push(r pageRun) {
 			return
 		}
 	}
-	t.entries = append(t.entries, takenEntry{r, r.n == 1})
+	t.entries = append(t.entries, allocatedEntry{r, r.n == 1})
 }
 
-func (t *takenPages) pushAll(from *takenPages) {
+func (t *allocatedPages) pushAll(from *allocatedPages) {
 	from.each(0, func(r pageRun) bool {
 		t.push(r)
 		return true
@@ -58,17 +58,17 @@ func (t *takenPages) pushAll(from *takenPages) {
 }
 
 // reset empties the list, and keeps its memory.
-func (t *takenPages) reset() { *t = takenPages{entries: t.entries[:0]} }
+func (t *allocatedPages) reset() { *t = allocatedPages{entries: t.entries[:0]} }
 
 // shed empties the list, and frees its memory if that is large.
-func (t *takenPages) shed() {
+func (t *allocatedPages) shed() {
 	if cap(t.entries)*24 > maxRedoBuffer {
-		*t = takenPages{}
+		*t = allocatedPages{}
 	}
 }
 
 // each calls fn with the runs from the n-th on until fn returns false.
-func (t *takenPages) each(n int, fn func(pageRun) (more bool)) {
+func (t *allocatedPages) each(n int, fn func(pageRun) (more bool)) {
 	if n < t.before {
 		t.at, t.before = 0, 0
 	}
@@ -90,7 +90,7 @@ func (t *takenPages) each(n int, fn func(pageRun) (more bool)) {
 }
 
 // cut keeps the first n runs.
-func (t *takenPages) cut(n int) {
+func (t *allocatedPages) cut(n int) {
 	for t.n > n {
 		last := len(t.entries) - 1
 		e := &t.entries[last]
@@ -106,7 +106,7 @@ func (t *takenPages) cut(n int) {
 }
 
 // remove removes r if it is among the runs of the last so many entries, and says whether it was.
-func (t *takenPages) remove(r pageRun, entries int) bool {
+func (t *allocatedPages) remove(r pageRun, entries int) bool {
 	for i := len(t.entries) - 1; i >= max(0, len(t.entries)-entries); i-- {
 		e := t.entries[i]
 		if e.pageRun == r && (!e.singles || r.n == 1) {
@@ -115,7 +115,7 @@ func (t *takenPages) remove(r pageRun, entries int) bool {
 		}
 		if e.singles && r.n == 1 && r.id >= e.id && r.id < e.id+pager.Pgid(e.n) {
 			before := uint32(r.id - e.id)
-			t.replace(i, []takenEntry{
+			t.replace(i, []allocatedEntry{
 				{pageRun{e.id, before}, true}, {pageRun{r.id + 1, e.n - before - 1}, true},
 			})
 			return true
@@ -125,8 +125,8 @@ func (t *takenPages) remove(r pageRun, entries int) bool {
 }
 
 // replace replaces an entry by others, which have one run less; those without runs are dropped.
-func (t *takenPages) replace(i int, others []takenEntry) {
-	tail := append([]takenEntry(nil), t.entries[i+1:]...)
+func (t *allocatedPages) replace(i int, others []allocatedEntry) {
+	tail := append([]allocatedEntry(nil), t.entries[i+1:]...)
 	t.entries = t.entries[:i]
 	for _, e := range others {
 		if e.n > 0 {
@@ -139,9 +139,9 @@ func (t *takenPages) replace(i int, others []takenEntry) {
 }
 
 // drop removes single pages.
-func (t *takenPages) drop(pages map[pager.Pgid]bool) {
+func (t *allocatedPages) drop(pages map[pager.Pgid]bool) {
 	old := *t
-	*t = takenPages{}
+	*t = allocatedPages{}
 	old.each(0, func(r pageRun) bool {
 		if r.n > 1 || !pages[r.id] {
 			t.push(r)

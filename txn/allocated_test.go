@@ -13,7 +13,7 @@ import (
 // TestTakenPagesAgreeWithANaiveList of the same runs, whatever is added, cut off and taken out.
 func TestTakenPagesAgreeWithANaiveList(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
-	var list takenPages
+	var list allocatedPages
 	var want []pageRun
 	next := pager.Pgid(10)
 	for range 20_000 {
@@ -81,7 +81,7 @@ func reversed(runs []pageRun) []pageRun {
 
 // TestPagesThatFollowEachOtherAreOneEntry: a transaction of 4 GiB takes a million of them.
 func TestPagesThatFollowEachOtherAreOneEntry(t *testing.T) {
-	var list takenPages
+	var list allocatedPages
 	for i := range 1_000_000 {
 		list.push(pageRun{pager.Pgid(100 + i), 1})
 	}
