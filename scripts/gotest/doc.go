@@ -1,6 +1,6 @@
 // Gotest runs `go test` in every module of the workspace and says how many tests ran.
 //
-//	go run ./scripts/gotest [-bars FILE] [-except DIR | -only DIR] [-- arguments of go test]
+//	go run ./scripts/gotest [-bars FILE] [-except DIR,DIR | -only DIR] [-- arguments of go test]
 //
 // It prints one line for each package, the output of each test that failed, and at the end one line
 // of the form "N passed, 0 failed". A test, subtest, example or fuzz seed counts as one; skipped
@@ -8,7 +8,7 @@
 // package ran fewer tests than FILE asks for: a suite that silently stops running is a failure too.
 // No result of an earlier run counts (-count=1).
 //
-// With -except the module in DIR is left out, with -only it is the only one; bars of modules that
+// With -except the modules in DIR are left out, with -only it is the only one; bars of modules that
 // are not tested do not count.
 //
 // FILE holds lines "import-path minimum"; empty lines and lines that begin with # are skipped.

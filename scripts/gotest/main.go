@@ -36,12 +36,12 @@ type result struct {
 
 func main() {
 	barsFile := flag.String("bars", "", "file of minimum test counts")
-	except := flag.String("except", "", "directory of a module to leave out, within the workspace")
+	except := flag.String("except", "", "directories of modules to leave out, with commas between")
 	only := flag.String("only", "", "directory of the one module to test, within the workspace")
 	flag.Usage = func() {
 		fmt.Fprintln(
 			flag.CommandLine.Output(),
-			"usage: gotest [-bars FILE] [-except DIR | -only DIR] [-- arguments of go test]",
+			"usage: gotest [-bars FILE] [-except DIR,DIR | -only DIR] [-- arguments of go test]",
 		)
 		flag.PrintDefaults()
 	}
@@ -55,7 +55,7 @@ func main() {
 // module is a module of the workspace.
 type module struct{ path, dir string }
 
-// selection says which modules of the workspace are tested: one, all but one, or all.
+// selection says which modules of the workspace are tested: one, all but some, or all.
 type selection struct{ only, except string }
 
 // has reports whether the tests of m are asked for.
@@ -64,7 +64,7 @@ func (s selection) has(m module) bool {
 	if s.only != "" {
 		return in(s.only)
 	}
-	return s.except == "" || !in(s.except)
+	return !slices.ContainsFunc(strings.Split(s.except, ","), in)
 }
 
 // barsOf returns the bars of packages within the tested modules. A package belongs to the module

@@ -61,6 +61,7 @@ func TestModulesThatAreLeftOutHaveNoBar(t *testing.T) {
 	}{
 		{selection{}, bars},
 		{selection{except: "cmd/bench"}, map[string]int{"x/ebb/kv": 1, "x/ebb/cmd/ebb": 4, "other": 5}},
+		{selection{except: "cmd/bench,cmd/ebb"}, map[string]int{"x/ebb/kv": 1, "other": 5}},
 		{selection{only: "cmd/bench"}, map[string]int{"x/ebb/cmd/bench": 2, "x/ebb/cmd/bench/engine": 3, "other": 5}},
 	} {
 		if got := barsOf(bars, all, c.tested); !maps.Equal(got, c.want) {
