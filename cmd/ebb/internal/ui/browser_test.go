@@ -22,7 +22,7 @@ import (
 	"github.com/ebbkv/ebb/kv"
 )
 
-var shots = flag.String("shots", "", "directory for screenshots of the browser test")
+var pictures = flag.String("pictures", "", "directory for screenshots of the browser test")
 
 // browser is a Chromium without a window, which the test drives through two pipes (its
 // --remote-debugging-pipe): JSON messages that end with a zero byte.
@@ -221,16 +221,16 @@ func (b *browser) showAs(form string) {
 	}`, form))
 }
 
-// shot stores a picture where -shots says.
-func (b *browser) shot(name string) {
+// picture stores a picture where -pictures says.
+func (b *browser) picture(name string) {
 	b.t.Helper()
-	if *shots == "" {
+	if *pictures == "" {
 		return
 	}
 	data := b.call("Page.captureScreenshot", nil)["data"].(string)
-	picture, err := base64.StdEncoding.DecodeString(data)
+	png, err := base64.StdEncoding.DecodeString(data)
 	require.NoError(b.t, err)
-	require.NoError(b.t, os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o600))
+	require.NoError(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o600))
 }
 
 // open shows a view, and waits until it is there.
@@ -295,7 +295,7 @@ func TestBrowser(t *testing.T) {
 	b.screen(1280, "light")
 	b.show(hostileStore(t))
 	b.until("document.body.innerText.includes('sessions')")
-	b.shot("families")
+	b.picture("families")
 
 	b.keys("/")
 	b.until("document.activeElement.id === 'search'")
@@ -311,7 +311,7 @@ func TestBrowser(t *testing.T) {
 	b.keys("Enter")
 	b.until("document.querySelector('#detail').open")
 	b.until(`document.querySelector('#detail pre').innerText.includes('"big": 12345678901234567890')`)
-	b.shot("value")
+	b.picture("value")
 	b.keys("Escape")
 	b.until("!document.querySelector('#detail').open")
 	require.Equal(t, "key-0010", b.js("document.activeElement.innerText"), "focus goes back to the row")
@@ -319,7 +319,7 @@ func TestBrowser(t *testing.T) {
 	b.open("expiry?family=sessions")
 	b.until("document.querySelectorAll('.bars div').length === 84")
 	require.Equal(t, true, b.js("document.querySelectorAll('.bars .some').length > 40"))
-	b.shot("expiry")
+	b.picture("expiry")
 	b.js("window.before = document.querySelector('#main [data-at]').innerText")
 	b.until("document.querySelector('#main [data-at]').innerText !== window.before")
 
@@ -327,7 +327,7 @@ func TestBrowser(t *testing.T) {
 	b.js("document.querySelector('#map').focus()")
 	b.keys("ArrowRight", "ArrowDown", "ArrowLeft", "End", "ArrowRight")
 	b.until("document.querySelector('#about').innerText.startsWith('page ')")
-	b.shot("pages")
+	b.picture("pages")
 	b.keys("Enter")
 	b.until("document.querySelector('#detail').open")
 	b.keys("Escape")
@@ -342,7 +342,7 @@ func TestBrowser(t *testing.T) {
 			require.NotRegexp(t, `\[object|undefined|NaN`, b.js("document.body.innerText"), view)
 			require.Equal(t, scheme == "dark", b.js(
 				"getComputedStyle(document.documentElement).backgroundColor.match(/[0-9]+/)[0] < 60"))
-			b.shot(fmt.Sprintf("%s-%d-%s", view, width, scheme))
+			b.picture(fmt.Sprintf("%s-%d-%s", view, width, scheme))
 		}
 	}
 	require.Nil(t, b.js("window.hacked"), "text of the store is never markup")
@@ -397,7 +397,7 @@ func TestBrowserOnDamage(t *testing.T) {
 		for (let i = 0; i < d.length; i += 4) if (d[i] === 198 && d[i+1] === 40 && d[i+2] === 40) n++;
 		return n; })()`
 	require.Greater(t, b.js(red), float64(50))
-	b.shot("damaged-pages")
+	b.picture("damaged-pages")
 	b.open("rows?family=default")
 	for b.js("[...document.querySelectorAll('#main > button')].at(-1).hidden") != true {
 		n := b.js("document.querySelectorAll('.rows tr').length")
@@ -406,7 +406,7 @@ func TestBrowserOnDamage(t *testing.T) {
 	}
 	require.Equal(t, true, b.js("document.querySelector('#main').innerText.includes('cannot be read here')"))
 	b.js("document.querySelector('.gap').scrollIntoView()")
-	b.shot("damaged-rows")
+	b.picture("damaged-rows")
 	clear(content[:8192])
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	b.js("new Promise(r => setTimeout(r, 600))") // an earlier state is still fresh
@@ -414,7 +414,7 @@ func TestBrowserOnDamage(t *testing.T) {
 	b.until("document.body.innerText.includes('neither meta page is valid')")
 	for _, view := range strings.Fields(views) {
 		b.open(view)
-		b.shot("no-meta-" + view)
+		b.picture("no-meta-" + view)
 	}
 	// Calls that need the rows, or the log, say why they have none.
 	var complaints []string
