@@ -76,24 +76,20 @@ func (c *clock) compare(at time.Time) {
 // jump records an offset that is more than maxStep above the last one. Of concurrent callers that
 // detect a jump, one records it.
 func (c *clock) jump(mono, offset int64) {
-	last, noted := c.noteJump(mono, offset)
-	if noted && c.onJump != nil {
-		c.onJump(ttl.Remaining(last, offset))
-	}
-}
-
-func (c *clock) noteJump(mono, offset int64) (last int64, noted bool) {
 	c.jumping.Lock()
-	defer c.jumping.Unlock()
-	last = c.offset.Load()
+	last := c.offset.Load()
 	if offset-last <= c.maxStep {
-		return last, false // another call recorded it, and Force may have accepted it since
+		c.jumping.Unlock()
+		return // another call recorded it, and Force may have accepted it since
 	}
 	// Before the offset moves: a reader of the new offset sees no step, and would delete by it.
 	c.jumped.Store(true)
 	c.jumpedAt.Store(mono)
 	c.offset.Store(offset)
-	return last, true
+	c.jumping.Unlock()
+	if c.onJump != nil {
+		c.onJump(ttl.Remaining(last, offset))
+	}
 }
 
 // read returns the instant of a transaction that begins now.
