@@ -15,6 +15,7 @@ import (
 // several levels: what is allocated is a small fraction of the three or four pages that each one
 // copies.
 func TestPutsTakeNoPagesFromTheCollector(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, err := Open(filepath.Join(t.TempDir(), "a.ebb"), Options{FS: vfs.OS})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

@@ -127,6 +127,7 @@ func churn(t *testing.T, s *Store, rnd *rand.Rand, n int) {
 // TestBackupsRestore makes a full backup and increments of a store that changes between them, also
 // across its closing, and restores what each of them must hold: from the chain that it ends.
 func TestBackupsRestore(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, pageSize := range map[string]int{"4096": 4096, "65536": 65536} {
 		t.Run(name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, uint64(pageSize)))
@@ -276,6 +277,7 @@ func smallBackup(t *testing.T) *backedUp {
 
 // TestDamagedBackupIsCorrupt: with any byte changed, cut anywhere, with more bytes behind it.
 func TestDamagedBackupIsCorrupt(t *testing.T) {
+	racetest.OneGoroutine(t)
 	b := smallBackup(t)
 	o := testOptions(crashfs.New(crashfs.Options{Untraced: true}))
 	requireCorrupt := func(stream []byte, restore bool, what string, at int) {
@@ -398,6 +400,7 @@ func TestRestoreRefusesWhatIsThere(t *testing.T) {
 // TestRestoreCrash stops the disk after each operation of Restore. The path has no file, or the whole
 // store; Open removes what else there is, and another Restore works.
 func TestRestoreCrash(t *testing.T) {
+	racetest.OneGoroutine(t)
 	b := smallBackup(t)
 	disk := crashfs.New(crashfs.Options{})
 	require.NoError(t, Restore(t.Context(), "/r.ebb", testOptions(disk), bytes.NewReader(b.stream)))
@@ -488,6 +491,7 @@ func TestRestoreFails(t *testing.T) {
 // TestCrashOfBackup stops the disk after each operation of a backup and of the commits behind it. The
 // store has all commits, and an increment since the backup restores exactly, or is refused.
 func TestCrashOfBackup(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, changed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("changed=%v", changed), func(t *testing.T) {
 			disk := crashfs.New(crashfs.Options{})

@@ -43,6 +43,7 @@ func TestCheckpointEndsWithItsFramesBack(t *testing.T) {
 // TestLargeFreesReturnTheirPages: a transaction reclaims freed pages before it begins; if it reclaimed
 // fewer than it frees, the frames in use would grow without a bound.
 func TestLargeFreesReturnTheirPages(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s := openRoomy(t)
 	var most int64
 	for v := range byte(racetest.Sample(8, 5)) {
@@ -109,6 +110,7 @@ func TestFramesBeginACheckpoint(t *testing.T) {
 // TestRowsInOrderBeginACheckpointEarly: their leaves will be written as they are. Leaves with rows
 // at random will change again.
 func TestRowsInOrderBeginACheckpointEarly(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const bound = 4 << 20 // of the log
 	value := bytes.Repeat([]byte{7}, 100)
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
@@ -216,6 +218,7 @@ func TestLogBudgetIsOfPagesInUse(t *testing.T) {
 // TestLoadsAreCheckpointedOnce: the budget of a small store that grows is that of a larger one, or a
 // load would write its pages again and again. Overwritten, such a store has a small log.
 func TestLoadsAreCheckpointedOnce(t *testing.T) {
+	racetest.OneGoroutine(t)
 	o := testOptions(vfs.NewMemory())
 	o.CacheBytes, o.CheckpointBytes = 64<<20, 0
 	s := openTest(t, "/a.ebb", o)

@@ -174,6 +174,7 @@ func unwrittenPages(t *testing.T, cache int64) *deltaTest {
 
 // TestCloseWritesEachPageOnce, though all of them move: unwritten pages get their numbers first.
 func TestCloseWritesEachPageOnce(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves are delta pages, frames
 		p := unwrittenPages(t, cache)
 		used := p.s.pg.Alloc.UsedPages()
@@ -194,6 +195,7 @@ func TestCloseWritesEachPageOnce(t *testing.T) {
 // TestUnwrittenPagesMoveWithoutIO: delta pages and frames get numbers at the low end before they
 // are written, in steps, and the written pages stay.
 func TestUnwrittenPagesMoveWithoutIO(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, cache := range []int64{512 << 10, 64 << 20} { // leaves are delta pages, frames
 		p := unwrittenPages(t, cache)
 		s := p.s

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -22,6 +23,7 @@ func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
 // TestCopyIsAStore: the copy of a snapshot is a whole file that opens without recovery, with the rows
 // and tags of the snapshot, an id of its own and no free page, whatever commits come beside it.
 func TestCopyIsAStore(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for name, small := range map[string]bool{"groups of the format": false, "small groups": true} {
 		t.Run(name, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(8, 8))

@@ -102,6 +102,7 @@ func (p *deltaTest) deltaBytes() int64 {
 }
 
 func TestLeavesOfAStoreLargerThanItsCacheGetDeltas(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		frames := p.s.pg.Pool.FrameBytes()
@@ -265,6 +266,7 @@ func TestDeltasThatAreRolledBack(t *testing.T) {
 // TestNoDeltaOfAPageThatNoCheckpointWrites: an epoch may end without one. What was born in it is
 // not in the file.
 func TestNoDeltaOfAPageThatNoCheckpointWrites(t *testing.T) {
+	racetest.OneGoroutine(t)
 	eachDeltaMode(t, func(p *deltaTest) {
 		t := p.t
 		p.put(50)

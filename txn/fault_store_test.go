@@ -87,6 +87,7 @@ func after(n int) int { return n + 1 + n/racetest.Sample(8, 3) }
 // packs the file when it is closed. Whatever call it hits gives that error, and takes it for no
 // damage. Opened again, the store holds what had returned, and no half of anything.
 func TestFailingCallOfAHeavySession(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, disk := someTrees(t)
 	require.NoError(t, s.Close())
 	im := imageOf(t, disk)

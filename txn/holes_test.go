@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/pager"
 )
 
@@ -20,6 +21,7 @@ type reachable struct {
 // held across them, large values, and drops. Neither a punch nor a write touches a page of the
 // state that recovery would start from, or of a snapshot.
 func TestPunchesTouchNoPageThatARecoveryReaches(t *testing.T) {
+	racetest.OneGoroutine(t)
 	fs := &watchedFS{FS: crashfs.New(crashfs.Options{})}
 	o := testOptions(fs)
 	o.SmallGroups, o.CacheBytes, o.CheckpointBytes = true, 16<<20, 1<<30

@@ -110,6 +110,7 @@ func TestRowsInOrderAreWrittenOnce(t *testing.T) {
 // TestRowsOutOfOrderArePut: rows that would have to go elsewhere end a run of leaves, and few rows
 // make none.
 func TestRowsOutOfOrderArePut(t *testing.T) {
+	racetest.OneGoroutine(t)
 	o := testOptions(vfs.NewMemory())
 	o.CheckpointBytes, o.CacheBytes = 1<<30, 8<<20
 	s := openTest(t, "/a.ebb", o)

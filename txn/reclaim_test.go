@@ -50,6 +50,7 @@ func requireAccounted(t *testing.T, s *Store) {
 // and checkpoints run, beside snapshots of all of these. No page is lost, and when the snapshots
 // have ended a checkpoint frees all.
 func TestEveryPageIsUsedFreeOrWaits(t *testing.T) {
+	racetest.OneGoroutine(t)
 	racetest.NotQuick(t)
 	for name, cache := range map[string]int64{"frames": 16 << 20, "deltas": 512 << 10} {
 		t.Run(name, func(t *testing.T) {

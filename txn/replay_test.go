@@ -16,6 +16,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -94,6 +95,7 @@ func requireLogRows(t *testing.T, s *Store, n int) {
 // longer: the former is read once, although it is proved before it is applied, and the latter
 // twice.
 func TestLogIsReadOnce(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const n = 20_000
 	for _, test := range []struct {
 		cache int64

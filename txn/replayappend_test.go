@@ -159,6 +159,7 @@ func TestAscendingPutsOfALog(t *testing.T) {
 // TestReplayOfANewStoreBuildsLeavesDirectly, which are written while the log is applied and need no
 // frames, and as full as if they had been put in order.
 func TestReplayOfANewStoreBuildsLeavesDirectly(t *testing.T) {
+	racetest.OneGoroutine(t)
 	const n = 20_000
 	fs := vfs.NewMemory()
 	o := testOptions(fs)

@@ -13,6 +13,7 @@ import (
 
 	tree "github.com/ebbkv/ebb/btree"
 	"github.com/ebbkv/ebb/internal/badfile"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 	"github.com/ebbkv/ebb/pager"
 	"github.com/ebbkv/ebb/wal"
@@ -142,6 +143,7 @@ func TestReplayInBatchesEndsAsReplayInTheOrderOfTheLog(t *testing.T) {
 // none passes one that keeps its place, and between those there is one run for each tree, by key
 // and then as in the log.
 func TestBatchIsInTheOrderOfTreesAndKeys(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for seed := int64(1); seed <= seeds(30); seed++ {
 		b := newReplayBuffer(0, seed%2 == 0)
 		for i, payload := range randomRedo(rand.New(rand.NewSource(seed)), 30) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ebbkv/ebb/internal/badfile"
 	"github.com/ebbkv/ebb/internal/crashfs"
+	"github.com/ebbkv/ebb/internal/racetest"
 	"github.com/ebbkv/ebb/internal/vfs"
 )
 
@@ -77,6 +78,7 @@ func TestPagesOfTwoEpochsInOneCheckpoint(t *testing.T) {
 // ... until one passes, and opens the files again: what was acknowledged is there, what failed for
 // certain is not.
 func TestEveryFailedOperationEndsInADefiniteState(t *testing.T) {
+	racetest.OneGoroutine(t)
 	for _, fault := range []crashfs.Fault{
 		{Kinds: crashfs.KindWrite | crashfs.KindSyncs}, {Do: crashfs.Gate}, {Do: crashfs.Short}, {Do: crashfs.Zero},
 	} {

@@ -139,6 +139,7 @@ func TestRowsThatFitAreUpdatedInPlace(t *testing.T) {
 
 // TestRollbackLeavesEveryPageAsItWas to the last byte.
 func TestRollbackLeavesEveryPageAsItWas(t *testing.T) {
+	racetest.OneGoroutine(t)
 	s, _ := openWide(t)
 	defer func() { require.NoError(t, s.Close()) }()
 	rnd := rand.New(rand.NewSource(1))
