@@ -114,6 +114,38 @@ func BenchmarkFigureGetBesideWrites(b *testing.B) {
 	}
 }
 
+// BenchmarkFigureThroughput compares commands a second of fifty clients, with a sync before each
+// reply of a write. The servers take turns: median of five.
+func BenchmarkFigureThroughput(b *testing.B) {
+	needPrograms(b, "redis-benchmark")
+	addresses := []string{startProcess(b, "--dir", b.TempDir()).addr, redisServer(b)}
+	commands := map[string][]string{
+		"SET": {"-t", "set"}, "INCR": {"-t", "incr"}, "GET": {"-t", "get"},
+		"HSET":  {"HSET", "h:__rand_int__", "f", "v"},
+		"SETEX": {"SETEX", "k:__rand_int__", "600", "0123456789"},
+	}
+	for _, name := range []string{"SET", "INCR", "HSET", "SETEX", "GET"} {
+		for _, pipeline := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%s/P%d", name, pipeline), func(b *testing.B) {
+				n := map[bool]int{true: 20_000, false: 100_000}[pipeline == 1]
+				if name == "GET" {
+					n *= 4
+				}
+				args := []string{"-c", "50", "-n", strconv.Itoa(n), "-P", strconv.Itoa(pipeline)}
+				args = append(args, commands[name]...)
+				rate := [2][]float64{}
+				for round := range 10 {
+					row := redisBenchmark(b, b.Context(), addresses[round%2], args...)
+					rate[round%2] = append(rate[round%2], parseNumber(b, row[1]))
+				}
+				b.ReportMetric(median(rate[0]), "ebbd/s")
+				b.ReportMetric(median(rate[1]), "redis/s")
+				b.ReportMetric(median(rate[0])/median(rate[1]), "x-redis")
+			})
+		}
+	}
+}
+
 // fillStrings sets n keys of redis-benchmark's names to values of 1000 bytes.
 func fillStrings(b *testing.B, c redis.Conn, n int, options ...any) {
 	b.Helper()
