@@ -34,8 +34,6 @@ const (
 	// They are what the store uses next, and what a replay may need beyond the run.
 	spareBytes    = 4 << 20
 	spareFraction = 8
-	// punchBytes is what one call punches at most.
-	punchBytes = 4 << 20
 	// fillBytes is the size of the part of the file in which holes are filled by one call.
 	fillBytes = 4 << 20
 )
@@ -134,7 +132,7 @@ func lastRun(g *group, words []uint64, top uint64) (lo, hi uint64) {
 // file system lets no other change the file's extents, and a commit that fills holes waits for it. It
 // takes no lock. Any failure ends punching; the pages are free.
 func (a *Allocator) Punch(runs []pageRange) error {
-	size, part := int64(a.pageSize), Pgid(punchBytes/a.pageSize)
+	size, part := int64(a.pageSize), Pgid(freeStep/a.pageSize)
 	for _, r := range runs {
 		for at := r.from; at < r.to; at += part {
 			if err := a.file.PunchHole(int64(at)*size, int64(min(part, r.to-at))*size); err != nil {
